@@ -1,0 +1,75 @@
+// Command migrate changes the shape of the database named by DATABASE_URL.
+//
+//	migrate up      apply every migration that is missing
+//	migrate down    take back the newest one, with its data
+//	migrate status  list them
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	_ "github.com/lib/pq"
+
+	"email-gateway/schema"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv("DATABASE_URL"), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "migrate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, url string, out io.Writer) (err error) {
+	if len(args) != 1 {
+		return errors.New("usage: migrate up|down|status")
+	}
+	if url == "" {
+		return errors.New("DATABASE_URL is not set")
+	}
+	db, err := sql.Open("postgres", url)
+	if err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	switch args[0] {
+	case "up":
+		err = schema.Up(ctx, db)
+	case "down":
+		err = schema.Down(ctx, db)
+	case "status":
+	default:
+		return fmt.Errorf("unknown command %q: up, down or status", args[0])
+	}
+	if err != nil {
+		return err
+	}
+	return printStatus(ctx, db, out)
+}
+
+func printStatus(ctx context.Context, db *sql.DB, out io.Writer) error {
+	steps, err := schema.Status(ctx, db)
+	if err != nil {
+		return err
+	}
+	for _, s := range steps {
+		state := "pending"
+		if s.Applied {
+			state = "applied"
+		}
+		if _, err := fmt.Fprintf(out, "%-8s %s\n", state, s.File); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+// Package schema is the shape of the database: the migrations, embedded, and how
+// they are applied. The migrate command, the test kit of shared/store and nothing
+// else use it; the programs expect a database that is already in shape.
+package schema
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Up brings the database to the newest version. Any number of callers may run it
+// at once: a Postgres advisory lock lets one work and the others find it done.
+func Up(ctx context.Context, db *sql.DB) error {
+	p, err := provider(db)
+	if err != nil {
+		return err
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("migrate up: %w", err)
+	}
+	return nil
+}
+
+// Down takes back the newest migration, with the data its tables held.
+func Down(ctx context.Context, db *sql.DB) error {
+	p, err := provider(db)
+	if err != nil {
+		return err
+	}
+	if _, err := p.Down(ctx); err != nil {
+		return fmt.Errorf("migrate down: %w", err)
+	}
+	return nil
+}
+
+// Step is one migration and whether the database has it.
+type Step struct {
+	Version int64
+	File    string
+	Applied bool
+}
+
+// Status lists every migration in order.
+func Status(ctx context.Context, db *sql.DB) ([]Step, error) {
+	p, err := provider(db)
+	if err != nil {
+		return nil, err
+	}
+	found, err := p.Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("migration status: %w", err)
+	}
+	steps := make([]Step, len(found))
+	for i, s := range found {
+		steps[i] = Step{Version: s.Source.Version, File: s.Source.Path, Applied: s.State == goose.StateApplied}
+	}
+	return steps, nil
+}
+
+// Fingerprint changes whenever a migration does. The test kit names its template
+// database by it, so that a stale template is never cloned.
+func Fingerprint() (string, error) {
+	sum := sha256.New()
+	err := fs.WalkDir(migrations, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := migrations.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(sum, "%s %d\n%s", path, len(text), text)
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("fingerprint migrations: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:12], nil
+}
+
+func provider(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, fmt.Errorf("open migrations: %w", err)
+	}
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return nil, fmt.Errorf("make migration lock: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(locker))
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	return p, nil
+}

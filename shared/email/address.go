@@ -1,0 +1,102 @@
+package email
+
+import (
+	"errors"
+	"strings"
+)
+
+// Limits of RFC 5321, 4.5.3.1.
+const (
+	maxLocalPart = 64
+	maxDomain    = 253 // 255 octets on the wire, two of them its length bytes
+	maxAddress   = 254
+)
+
+var (
+	ErrAddressSyntax  = errors.New("is not an email address")
+	ErrAddressTooLong = errors.New("is longer than 254 characters (64 before the @, 253 after it)")
+	ErrAddressASCII   = errors.New("must be ASCII before the @: the provider has no SMTPUTF8")
+)
+
+// CheckAddress tells whether a bare address (no display name, domain in its ASCII
+// form) can be mailed. It is the dot-atom form of RFC 5321 with a domain of at
+// least two labels: quoted local parts and address literals are legal there and
+// refused here, because providers refuse them too.
+func CheckAddress(address string) error {
+	at := strings.LastIndexByte(address, '@')
+	if at < 1 || at == len(address)-1 {
+		return ErrAddressSyntax
+	}
+	local, domain := address[:at], address[at+1:]
+	for i := range len(local) {
+		if local[i] >= 0x80 {
+			return ErrAddressASCII
+		}
+	}
+	if !isDotAtom(local) || !isHostname(domain) {
+		return ErrAddressSyntax
+	}
+	if len(local) > maxLocalPart || len(domain) > maxDomain || len(address) > maxAddress {
+		return ErrAddressTooLong
+	}
+	return nil
+}
+
+// SameAddress compares two addresses: the domain in any case, the part before the
+// @ as it is, which RFC 5321, 2.4 leaves to the receiving host.
+func SameAddress(a, b string) bool {
+	return NormalAddress(a) == NormalAddress(b)
+}
+
+// NormalAddress is the address with its domain in lower case.
+func NormalAddress(address string) string {
+	at := strings.LastIndexByte(address, '@')
+	if at < 0 {
+		return address
+	}
+	return address[:at] + strings.ToLower(address[at:])
+}
+
+// DomainOf is what follows the @, in lower case.
+func DomainOf(address string) string {
+	return strings.ToLower(address[strings.LastIndexByte(address, '@')+1:])
+}
+
+func isDotAtom(s string) bool {
+	for atom := range strings.SplitSeq(s, ".") {
+		if atom == "" || strings.ContainsFunc(atom, func(r rune) bool { return !isAtomRune(r) }) {
+			return false
+		}
+	}
+	return true
+}
+
+func isAtomRune(r rune) bool {
+	return isLetterOrDigit(r) || strings.ContainsRune("!#$%&'*+-/=?^_`{|}~", r)
+}
+
+func isHostname(s string) bool {
+	labels := strings.Split(s, ".")
+	for _, label := range labels {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		if strings.ContainsFunc(label, func(r rune) bool { return !isLetterOrDigit(r) && r != '-' }) {
+			return false
+		}
+	}
+	top := labels[len(labels)-1]
+	return len(labels) >= 2 && strings.ContainsFunc(top, func(r rune) bool { return r < '0' || r > '9' })
+}
+
+func isLetterOrDigit(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+}
+
+// HasControl reports a character that could end a header line or hide in one: C0,
+// DEL, and the Unicode line ends U+0085, U+2028 and U+2029.
+func HasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool {
+		return r < 0x20 || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029
+	})
+}

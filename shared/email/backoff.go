@@ -1,0 +1,50 @@
+package email
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Backoff is how long to wait after the first, second, … try; the last entry holds
+// for every further one.
+type Backoff []time.Duration
+
+// BackoffJitter is how far a wait may lie from its table entry, to either side, so
+// that emails refused together do not come back together.
+const BackoffJitter = 0.25
+
+// MaxAttempts is how many tries an email has. Tries that ended in a provider's
+// quota are not counted: only the deadline ends those.
+const MaxAttempts = 5
+
+// DefaultBackoff is the contract's table: 1 s, 5 s, 30 s, 2 min, 10 min.
+func DefaultBackoff() Backoff {
+	return Backoff{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
+}
+
+// Delay is the wait after try n (1 for the first). u is a random number in [0, 1)
+// that places the wait within the jitter.
+func (b Backoff) Delay(n int, u float64) time.Duration {
+	base := b[min(max(n, 1), len(b))-1]
+	return time.Duration(float64(base) * (1 - BackoffJitter + 2*BackoffJitter*u))
+}
+
+// UnmarshalText reads "1s,5s,30s,2m,10m".
+func (b *Backoff) UnmarshalText(text []byte) error {
+	parts := strings.Split(string(text), ",")
+	table := make(Backoff, len(parts))
+	for i, part := range parts {
+		d, err := time.ParseDuration(strings.TrimSpace(part))
+		if err != nil {
+			return fmt.Errorf("backoff: %w", err)
+		}
+		if d <= 0 {
+			return errors.New("backoff: every wait must be longer than 0")
+		}
+		table[i] = d
+	}
+	*b = table
+	return nil
+}

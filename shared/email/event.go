@@ -1,0 +1,73 @@
+package email
+
+import (
+	"slices"
+	"time"
+)
+
+// EventType names a step in an email's timeline.
+type EventType string
+
+const (
+	EventReceived         EventType = "RECEIVED"
+	EventValidated        EventType = "VALIDATED"
+	EventValidationFailed EventType = "VALIDATION_FAILED"
+	EventSentAttempt      EventType = "SENT_ATTEMPT"
+	EventSent             EventType = "SENT"
+	EventFailed           EventType = "FAILED"
+	EventRetryScheduled   EventType = "RETRY_SCHEDULED"
+	EventOutcomeUnknown   EventType = "OUTCOME_UNKNOWN"
+	EventReleased         EventType = "RELEASED"
+	EventReplayed         EventType = "REPLAYED"
+	EventCancelled        EventType = "CANCELLED"
+	EventExpired          EventType = "EXPIRED"
+	EventSuppressed       EventType = "SUPPRESSED"
+)
+
+// Event is one step, with what there is to know about it.
+type Event struct {
+	Type     EventType      `json:"type"`
+	At       time.Time      `json:"at"`
+	Metadata map[string]any `json:"metadata"`
+}
+
+// followers is the timeline's state diagram: which events may come after which.
+// The database holds the same table as a CHECK on email_events, and a test holds
+// the two together. "" stands for the beginning.
+//
+// SENT may follow every resting place: a provider's late "accepted" is a fact,
+// whatever was decided about the email in the meantime.
+var followers = map[EventType][]EventType{
+	"":                    {EventReceived, EventCancelled, EventExpired, EventSuppressed},
+	EventReceived:         {EventValidated, EventValidationFailed, EventSuppressed},
+	EventValidated:        {EventSentAttempt},
+	EventValidationFailed: {EventFailed},
+	EventSentAttempt:      {EventSent, EventFailed, EventRetryScheduled, EventOutcomeUnknown, EventReleased},
+	EventOutcomeUnknown:   {EventSent, EventFailed, EventRetryScheduled},
+	EventRetryScheduled:   {EventReceived, EventCancelled, EventExpired, EventSuppressed, EventSent},
+	EventReleased:         {EventReceived, EventCancelled, EventExpired, EventSuppressed, EventSent},
+	EventReplayed:         {EventReceived, EventCancelled, EventExpired, EventSuppressed, EventSent},
+	EventFailed:           {EventReplayed, EventSent},
+	EventExpired:          {EventReplayed, EventSent},
+	EventCancelled:        {EventReplayed, EventSent},
+	EventSuppressed:       {EventSent},
+	EventSent:             {},
+}
+
+// MayFollow says whether next may stand behind previous in a timeline; previous is
+// "" for the first event.
+func MayFollow(previous, next EventType) bool {
+	return slices.Contains(followers[previous], next)
+}
+
+// EventTypes lists every event type, sorted.
+func EventTypes() []EventType {
+	types := make([]EventType, 0, len(followers)-1)
+	for t := range followers {
+		if t != "" {
+			types = append(types, t)
+		}
+	}
+	slices.Sort(types)
+	return types
+}

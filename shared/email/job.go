@@ -1,0 +1,133 @@
+package email
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits of an email, all of the contract.
+const (
+	MaxSubject  = 150       // characters, not bytes
+	MaxHTML     = 512 << 10 // bytes of UTF-8
+	MaxText     = 512 << 10 // bytes of UTF-8
+	MaxCopies   = 5         // each of cc and bcc
+	MaxTags     = 5
+	MaxHeaders  = 10
+	MaxFieldLen = 200 // characters of externalId, nome, razaoSocial
+)
+
+// SendJob is the task's payload, field for field the customer's EmailSendJobData.
+// It names the body (HTMLRef) instead of carrying it, and knows a CPF or CNPJ only
+// as a hash.
+type SendJob struct {
+	OutboxID  string `json:"outboxId"`
+	CompanyID string `json:"companyId"`
+	RequestID string `json:"requestId"`
+
+	To  string   `json:"to"`
+	CC  []string `json:"cc,omitempty"`
+	BCC []string `json:"bcc,omitempty"`
+
+	Subject string `json:"subject"`
+	HTMLRef string `json:"htmlRef"` // the outbox id
+
+	ReplyTo string            `json:"replyTo,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Tags    []string          `json:"tags,omitempty"`
+
+	Recipient JobRecipient `json:"recipient"`
+
+	// Attempt is which of the five tries this is. Tries that ended in a provider's
+	// quota are not counted, so it may repeat.
+	Attempt    int       `json:"attempt"`
+	EnqueuedAt time.Time `json:"enqueuedAt"`
+}
+
+// JobRecipient is the person behind the address.
+type JobRecipient struct {
+	RecipientID string `json:"recipientId,omitempty"`
+	ExternalID  string `json:"externalId,omitempty"`
+	CPFCNPJHash string `json:"cpfCnpjHash,omitempty"`
+	RazaoSocial string `json:"razaoSocial,omitempty"`
+	Nome        string `json:"nome,omitempty"`
+	Email       string `json:"email"`
+}
+
+// DecodeSendJob reads a task's payload. An unknown field is an error: it would be
+// dropped silently otherwise.
+func DecodeSendJob(payload []byte) (SendJob, error) {
+	var job SendJob
+	decoder := json.NewDecoder(bytes.NewReader(payload))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&job); err != nil {
+		return SendJob{}, fmt.Errorf("decode job: %w", err)
+	}
+	if decoder.More() {
+		return SendJob{}, errors.New("decode job: more than one value")
+	}
+	return job, nil
+}
+
+var (
+	uuidPattern   = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// IsSHA256 says whether s is 64 lower-case hex digits.
+func IsSHA256(s string) bool { return sha256Pattern.MatchString(s) }
+
+// Validate is the INTEGRITY check: all that can be said about a payload without
+// asking the database. maxAttempts bounds Attempt. Every fault is in the error.
+func (j *SendJob) Validate(maxAttempts int) error {
+	var faults []error
+	check := func(ok bool, field, rule string) {
+		if !ok {
+			faults = append(faults, fmt.Errorf("%s %s", field, rule))
+		}
+	}
+	address := func(field, value string) {
+		if err := CheckAddress(value); err != nil {
+			faults = append(faults, fmt.Errorf("%s %w", field, err))
+		}
+	}
+
+	check(uuidPattern.MatchString(j.OutboxID), "outboxId", "must be a UUID")
+	check(uuidPattern.MatchString(j.CompanyID), "companyId", "must be a UUID")
+	check(j.RequestID != "", "requestId", "must not be empty")
+	address("to", j.To)
+	check(len(j.CC) <= MaxCopies, "cc", "must name at most 5 addresses")
+	for i, cc := range j.CC {
+		address(fmt.Sprintf("cc[%d]", i), cc)
+	}
+	check(len(j.BCC) <= MaxCopies, "bcc", "must name at most 5 addresses")
+	for i, bcc := range j.BCC {
+		address(fmt.Sprintf("bcc[%d]", i), bcc)
+	}
+	n := utf8.RuneCountInString(j.Subject)
+	check(n >= 1 && n <= MaxSubject, "subject", "must have 1 to 150 characters")
+	check(!HasControl(j.Subject), "subject", "must not hold control characters")
+	check(j.HTMLRef != "", "htmlRef", "must not be empty")
+	if j.ReplyTo != "" {
+		address("replyTo", j.ReplyTo)
+	}
+	check(len(j.Headers) <= MaxHeaders, "headers", "must hold at most 10 headers")
+	for name, value := range j.Headers {
+		check(!HasControl(name) && !HasControl(value), "headers", "must not hold control characters")
+	}
+	check(len(j.Tags) <= MaxTags, "tags", "must hold at most 5 tags")
+	check(j.Attempt >= 1 && j.Attempt <= maxAttempts, "attempt", fmt.Sprintf("must be 1 to %d", maxAttempts))
+	check(!j.EnqueuedAt.IsZero(), "enqueuedAt", "must be a time")
+
+	r := j.Recipient
+	check(SameAddress(r.Email, j.To), "recipient.email", "must be equal to to")
+	check(r.RecipientID != "" || r.ExternalID != "" || r.CPFCNPJHash != "",
+		"recipient", "needs recipientId, externalId or cpfCnpjHash")
+	check(r.RecipientID == "" || uuidPattern.MatchString(r.RecipientID), "recipient.recipientId", "must be a UUID")
+	check(r.CPFCNPJHash == "" || IsSHA256(r.CPFCNPJHash), "recipient.cpfCnpjHash", "must be 64 hex digits")
+	return errors.Join(faults...)
+}

@@ -1,0 +1,47 @@
+package email
+
+import (
+	"regexp"
+	"strings"
+)
+
+// MaskAddress shortens an address for a log: user@example.com → u***@e***.com.
+// Whatever is not an address becomes "***".
+func MaskAddress(address string) string {
+	local, domain, ok := strings.Cut(address, "@")
+	if !ok || local == "" || domain == "" {
+		return "***"
+	}
+	top := domain[strings.LastIndex(domain, ".")+1:]
+	if top == domain {
+		return firstRune(local) + "***@" + firstRune(domain) + "***"
+	}
+	return firstRune(local) + "***@" + firstRune(domain) + "***." + top
+}
+
+// MaskHash shortens a hash of a CPF or CNPJ for a log: the first eight characters.
+func MaskHash(hash string) string {
+	if len(hash) < 8 {
+		return ""
+	}
+	return hash[:8] + "..."
+}
+
+// The pattern takes more than a valid address on purpose: in a log, too much
+// masked is a nuisance, too little is a leak.
+var addressInText = regexp.MustCompile(`[^\s<>"'(),:;\[\]\\]+@[^\s<>"'(),:;\[\]\\]+`)
+
+// MaskText masks every address inside a text, such as a provider's error message.
+func MaskText(text string) string {
+	return addressInText.ReplaceAllStringFunc(text, func(found string) string {
+		bare := strings.TrimRight(found, ".")
+		return MaskAddress(bare) + found[len(bare):]
+	})
+}
+
+func firstRune(s string) string {
+	for _, r := range s {
+		return string(r)
+	}
+	return ""
+}

@@ -1,0 +1,55 @@
+package email
+
+import "fmt"
+
+// The queues of single emails. There are three because the queue engine knows no
+// priorities: a worker takes from them in the ratio 6 : 3 : 1.
+const (
+	QueueHigh   = "email:send:high" // priority 1 to 3
+	QueueNormal = "email:send"      // priority 4 to 7
+	QueueLow    = "email:send:low"  // priority 8 to 10
+)
+
+const (
+	HighestPriority = 1
+	DefaultPriority = 5
+	LowestPriority  = 10
+)
+
+// Queues lists the queues, the most urgent first.
+func Queues() []string { return []string{QueueHigh, QueueNormal, QueueLow} }
+
+// QueueWeight is how many tasks a worker takes from the queue per ten it takes.
+func QueueWeight(queue string) int {
+	switch queue {
+	case QueueHigh:
+		return 6
+	case QueueNormal:
+		return 3
+	case QueueLow:
+		return 1
+	}
+	panic(fmt.Sprintf("email: unknown queue %q", queue))
+}
+
+// QueueFor is the queue for a priority from 1 (urgent) to 10.
+func QueueFor(priority int) string {
+	switch {
+	case priority <= 3:
+		return QueueHigh
+	case priority <= 7:
+		return QueueNormal
+	default:
+		return QueueLow
+	}
+}
+
+// Delivery is what to do with an email whose outcome is not known.
+type Delivery string
+
+const (
+	// AtLeastOnce sends again and says that it may be a duplicate.
+	AtLeastOnce Delivery = "at_least_once"
+	// AtMostOnce never sends again.
+	AtMostOnce Delivery = "at_most_once"
+)

@@ -1,0 +1,99 @@
+package email
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+)
+
+// ErrTaxID is what ParseTaxID says of anything that is neither a CPF nor a CNPJ.
+var ErrTaxID = errors.New("is neither a valid CPF nor a valid CNPJ")
+
+// ParseTaxID reads a CPF (11 digits) or a CNPJ (14 characters, the first twelve of
+// them letters or digits since 2026), with or without punctuation, checks its two
+// check digits and returns it bare and in upper case. Leading zeros are never
+// added: a number that lost them is refused, not guessed.
+func ParseTaxID(text string) (string, error) {
+	bare := strings.ToUpper(strings.Map(func(r rune) rune {
+		switch r {
+		case '.', '-', '/', ' ':
+			return -1
+		}
+		return r
+	}, text))
+	if strings.Count(bare, bare[:min(1, len(bare))]) == len(bare) {
+		return "", ErrTaxID // empty, or one character over and over: passes the sums, is never issued
+	}
+	switch {
+	case len(bare) == 11 && isCPF(bare), len(bare) == 14 && isCNPJ(bare):
+		return bare, nil
+	}
+	return "", ErrTaxID
+}
+
+// HashTaxID is the only form in which a CPF or CNPJ leaves the api: SHA-256 of the
+// bare number, so that a tenant's own hash meets ours. With a key it is
+// HMAC-SHA-256(key, SHA-256), against which a list of all CPFs cannot be run.
+func HashTaxID(bare string, key []byte) string {
+	sum := sha256.Sum256([]byte(bare))
+	return KeyTaxIDHash(hex.EncodeToString(sum[:]), key)
+}
+
+// KeyTaxIDHash turns a plain SHA-256 (64 hex digits, as a tenant sends it) into
+// the stored form. Without a key it is returned as it is.
+func KeyTaxIDHash(hash string, key []byte) string {
+	if len(key) == 0 {
+		return hash
+	}
+	sum, err := hex.DecodeString(hash)
+	if err != nil {
+		return ""
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write(sum)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func isCPF(s string) bool {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' }) {
+		return false
+	}
+	return s[9] == cpfDigit(s[:9]) && s[10] == cpfDigit(s[:10])
+}
+
+// cpfDigit weighs the digits from len+1 down to 2; the remainder of ten times the
+// sum by eleven is the digit, ten standing for zero.
+func cpfDigit(s string) byte {
+	sum := 0
+	for i := range len(s) {
+		sum += int(s[i]-'0') * (len(s) + 1 - i)
+	}
+	return byte('0' + sum*10%11%10)
+}
+
+func isCNPJ(s string) bool {
+	for i := range 12 {
+		if !isLetterOrDigit(rune(s[i])) {
+			return false
+		}
+	}
+	return s[12] == cnpjDigit(s[:12]) && s[13] == cnpjDigit(s[:13])
+}
+
+// cnpjDigit weighs each character, valued as its ASCII code less 48 (so A is 17),
+// from the right by 2 to 9 over and over (IN RFB 2.229/2024).
+func cnpjDigit(s string) byte {
+	sum, weight := 0, 2
+	for i := len(s) - 1; i >= 0; i-- {
+		sum += int(s[i]-'0') * weight
+		if weight++; weight > 9 {
+			weight = 2
+		}
+	}
+	if r := sum % 11; r >= 2 {
+		return byte('0' + 11 - r)
+	}
+	return '0'
+}
