@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Usage: scripts/install.sh PACKAGE...
+#
+# Installs packages of the distribution (Debian, Ubuntu) without starting or enabling the servers in them.
+set -euo pipefail
+
+readonly policy=/usr/sbin/policy-rc.d saved=/usr/sbin/policy-rc.d.before-email-gateway
+
+as_root() { if ((EUID)); then sudo "$@"; else "$@"; fi; }
+
+# While policy-rc.d answers 101 (do nothing), no package starts its server. A policy of the machine's own is put aside.
+forbid_starting() {
+	if [[ -e $policy ]] && ! grep -q email-gateway "$policy"; then as_root mv "$policy" "$saved"; fi
+	printf '#!/bin/sh\n# email-gateway: only while its packages are being installed\nexit 101\n' | as_root tee "$policy"
+	as_root chmod 755 "$policy"
+}
+
+finish() {
+	local status=$?
+	if [[ -e $saved ]]; then as_root mv "$saved" "$policy"; else as_root rm -f "$policy"; fi
+	if ((status)); then
+		tail -n 20 "$log" >&3
+		echo "install: could not install ${packages[*]}" >&3
+	fi
+	rm -f "$log"
+}
+
+packages=("$@")
+[[ $# -gt 0 ]] || { sed -n '2s/^# //p' "$0" >&2 && exit 2; }
+if ! command -v apt-get >/dev/null; then
+	echo "install: $* missing, and this system has no apt-get to install from" >&2
+	exit 1
+fi
+
+echo "installing $*" >&2
+log=$(mktemp)
+exec 3>&2 >"$log" 2>&1
+trap finish EXIT
+forbid_starting
+as_root apt-get update
+as_root env DEBIAN_FRONTEND=noninteractive \
+	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "${packages[@]}"
+# The next boot shall not start the servers either. Packages without a unit make this fail; that is no matter.
+! command -v systemctl || as_root systemctl disable "${packages[@]}" || true

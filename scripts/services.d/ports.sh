@@ -1,0 +1,65 @@
+# shellcheck shell=bash
+# Ports: named by the environment, else remembered in $LOCAL_DIR/ports, else chosen free. Two checkouts run side by side.
+
+port_names=(POSTGRES_PORT REDIS_PORT RABBITMQ_PORT RABBITMQ_DIST_PORT RABBITMQ_EPMD_PORT)
+declare -A named=() # the names that the environment has set
+
+# port_free PORT: nothing listens on it (state 0A), by the kernel's own tables.
+port_free() {
+	! grep -qiE "^ *[0-9]+: [0-9A-F]+:$(printf '%04X' "$1") [0-9A-F]+:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
+# choose_port: a free port below the range from which the kernel hands out ports to clients, which could take it first.
+choose_port() {
+	local low port
+	read -r low _ </proc/sys/net/ipv4/ip_local_port_range
+	((low > 21000)) || low=32768
+	for _ in {1..100}; do
+		port=$((20000 + RANDOM % (low - 20000)))
+		if port_free "$port" && ! grep -qs "=$port\$" "$LOCAL_DIR/ports"; then
+			echo "$port"
+			return
+		fi
+	done
+	die "no free port found between 20000 and $low"
+}
+
+remember_port() {
+	{
+		grep -v "^$1=" "$LOCAL_DIR/ports" 2>/dev/null || true
+		echo "$1=$2"
+	} >"$LOCAL_DIR/ports.new"
+	mv "$LOCAL_DIR/ports.new" "$LOCAL_DIR/ports"
+	printf -v "$1" '%s' "$2"
+}
+
+load_ports() {
+	local name remembered
+	exec 9>"$LOCAL_DIR/ports.lock"
+	flock 9
+	for name in "${port_names[@]}"; do
+		remembered=$(sed -n "s/^$name=//p" "$LOCAL_DIR/ports" 2>/dev/null || true)
+		if [[ -n ${!name:-} ]]; then
+			named[$name]=yes
+			[[ ${!name} == "$remembered" ]] || remember_port "$name" "${!name}"
+		elif [[ -n $remembered ]]; then
+			printf -v "$name" '%s' "$remembered"
+		else
+			remember_port "$name" "$(choose_port)"
+		fi
+	done
+	exec 9>&-
+}
+
+# settle_ports SERVICE...: a remembered port that someone else has taken since is chosen anew; a named one is an error.
+settle_ports() {
+	local service name
+	for service in "$@"; do
+		! running "$service" || continue
+		for name in $("${service}_port_names"); do
+			port_free "${!name}" && continue
+			[[ -z ${named[$name]:-} ]] || die "port ${!name} is taken: set $name to another one"
+			remember_port "$name" "$(choose_port)"
+		done
+	done
+}

@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# PostgreSQL: a cluster of its own, the superuser gateway without a password (loopback only), the database gateway.
+
+postgres_package() { echo postgresql; }
+postgres_account() { echo postgres; }
+postgres_port() { echo "$POSTGRES_PORT"; }
+postgres_port_names() { echo POSTGRES_PORT; }
+postgres_url_name() { echo DATABASE_URL; }
+postgres_url() { echo "postgres://gateway@127.0.0.1:$POSTGRES_PORT/gateway?sslmode=disable"; }
+postgres_stop_signal() { echo INT; } # "fast": ends the sessions instead of waiting for them
+
+# Debian keeps the programs of each major version in a folder of its own, outside PATH.
+postgres_bin() {
+	local newest
+	newest=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
+	[[ -x $newest/postgres ]] || newest=$(dirname "$(command -v postgres)")
+	echo "$newest"
+}
+postgres_installed() { [[ -x $(postgres_bin)/postgres ]]; }
+
+postgres_ready() { "$(postgres_bin)/pg_isready" -q -h 127.0.0.1 -p "$POSTGRES_PORT"; }
+
+# No unix socket: its path is limited to 107 bytes and a checkout may lie deeper.
+postgres_run() {
+	[[ -d data ]] || postgres_create "${@:2}"
+	exec "$@" "$(postgres_bin)/postgres" -D data \
+		-c listen_addresses=127.0.0.1 -c port="$POSTGRES_PORT" -c unix_socket_directories= \
+		-c fsync=on -c synchronous_commit=on \
+		-c max_connections=200 -c shared_buffers=256MB -c max_wal_size=4GB
+}
+
+# postgres_create: under another name until it is complete, so that an interrupted one is begun again.
+postgres_create() {
+	rm -rf data.new
+	"$@" "$(postgres_bin)/initdb" -D data.new -U gateway --auth=trust --encoding=UTF8 --locale=C.UTF-8 --no-sync
+	"$@" "$(postgres_bin)/postgres" --single -D data.new postgres <<<'CREATE DATABASE gateway'
+	mv data.new data
+}

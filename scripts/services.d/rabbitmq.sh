@@ -1,0 +1,46 @@
+# shellcheck shell=bash
+# RabbitMQ: a node with its own Erlang port mapper, cookie and data, so that another broker on the machine is untouched.
+
+readonly rabbitmq_server=/usr/lib/rabbitmq/bin/rabbitmq-server # the one in PATH is a wrapper around the system's own
+
+rabbitmq_package() { echo rabbitmq-server; }
+rabbitmq_account() { echo rabbitmq; }
+rabbitmq_port() { echo "$RABBITMQ_PORT"; }
+rabbitmq_port_names() { echo RABBITMQ_PORT RABBITMQ_DIST_PORT RABBITMQ_EPMD_PORT; }
+rabbitmq_url_name() { echo RABBITMQ_URL; }
+rabbitmq_url() { echo "amqp://gateway:gateway@127.0.0.1:$RABBITMQ_PORT/"; }
+rabbitmq_stop_signal() { echo TERM; }
+rabbitmq_installed() { [[ -x $rabbitmq_server ]]; }
+
+# rabbitmq_ready: the broker answers AMQP's greeting with a method frame (type 1). It listens last of all it does.
+rabbitmq_ready() (
+	exec 8<>"/dev/tcp/127.0.0.1/$RABBITMQ_PORT" || exit
+	printf 'AMQP\0\0\11\1' >&8
+	IFS= read -r -N 1 -t 2 frame <&8
+	[[ $frame == $'\1' ]]
+) 2>/dev/null
+
+rabbitmq_run() {
+	local home=$PWD
+	printf '[].\n' >enabled_plugins
+	cat >rabbitmq.conf <<-CONFIG
+		listeners.tcp.local = 127.0.0.1:$RABBITMQ_PORT
+		default_user = gateway
+		default_pass = gateway
+	CONFIG
+	chmod 644 enabled_plugins rabbitmq.conf
+	"$@" epmd -address 127.0.0.1 -port "$RABBITMQ_EPMD_PORT" &
+	echo $! >epmd.pid
+	# RUNNING_UNDER_SYSTEMD makes the start script become the Erlang VM instead of waiting for it: its pid is the one
+	# that was recorded. +sbwt none: idle schedulers sleep instead of spinning on a core that the tests need.
+	exec "$@" \
+		RUNNING_UNDER_SYSTEMD=true \
+		ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT="$RABBITMQ_EPMD_PORT" \
+		RABBITMQ_NODENAME=gateway@localhost RABBITMQ_DIST_PORT="$RABBITMQ_DIST_PORT" \
+		RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none" \
+		RABBITMQ_CONF_ENV_FILE="$home/none" RABBITMQ_ADVANCED_CONFIG_FILE="$home/none" \
+		RABBITMQ_CONFIG_FILE="$home/rabbitmq.conf" RABBITMQ_ENABLED_PLUGINS_FILE="$home/enabled_plugins" \
+		RABBITMQ_MNESIA_BASE="$home/data" RABBITMQ_SCHEMA_DIR="$home/schema" \
+		RABBITMQ_LOG_BASE="$home" RABBITMQ_LOGS=- \
+		"$rabbitmq_server"
+}
