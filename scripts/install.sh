@@ -15,6 +15,8 @@ forbid_starting() {
 	as_root chmod 755 "$policy"
 }
 
+enabled_units() { find /etc/systemd/system -type l -path '*.wants/*' -printf '%f\n' 2>/dev/null | sort -u; }
+
 finish() {
 	local status=$?
 	if [[ -e $saved ]]; then as_root mv "$saved" "$policy"; else as_root rm -f "$policy"; fi
@@ -36,9 +38,11 @@ echo "installing $*" >&2
 log=$(mktemp)
 exec 3>&2 >"$log" 2>&1
 trap finish EXIT
+units_before=$(enabled_units)
 forbid_starting
 as_root apt-get update
 as_root env DEBIAN_FRONTEND=noninteractive \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "${packages[@]}"
-# The next boot shall not start the servers either. Packages without a unit make this fail; that is no matter.
-! command -v systemctl || as_root systemctl disable "${packages[@]}" || true
+# The next boot shall not start the servers either.
+mapfile -t new_units < <(comm -13 <(echo "$units_before") <(enabled_units))
+[[ ${#new_units[@]} -eq 0 ]] || ! command -v systemctl || as_root systemctl disable "${new_units[@]}"

@@ -117,7 +117,12 @@ mkdir -p "$LOCAL_DIR"
 load_ports
 ours=()
 for service in "${all[@]}"; do
-	foreign "$service" || ours+=("$service")
+	drop_stale_link "$service"
+	if ! foreign "$service"; then
+		ours+=("$service")
+	elif [[ $command == kill || $command == restart || $command == destroy ]]; then
+		die "$("${service}_url_name") names a $service that was not started here"
+	fi
 done
 
 case $command in
