@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+)
+
+// APIKey is what a tenant's program shows to be let in. The secret itself is never
+// stored.
+type APIKey struct {
+	KeyID         string         `db:"key_id" json:"keyId"`
+	CompanyID     uuid.UUID      `db:"company_id" json:"companyId"`
+	Name          string         `db:"name" json:"name"`
+	Environment   string         `db:"environment" json:"environment"`
+	SecretSHA256  []byte         `db:"secret_sha256" json:"-"`
+	Scopes        pq.StringArray `db:"scopes" json:"scopes"`
+	RatePerSecond int            `db:"rate_per_second" json:"ratePerSecond"` // 0 = no limit
+	Burst         int            `db:"burst" json:"burst"`
+	CreatedAt     time.Time      `db:"created_at" json:"createdAt"`
+	RevokedAt     *time.Time     `db:"revoked_at" json:"revokedAt,omitempty"`
+}
+
+const insertKeySQL = `
+INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+
+// CreateAPIKey adds a key; CreatedAt and RevokedAt are ignored.
+func (s *Store) CreateAPIKey(ctx context.Context, k APIKey) error {
+	_, err := s.db.ExecContext(ctx, insertKeySQL,
+		k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst)
+	if err != nil {
+		return fmt.Errorf("create api key: %w", writeError(err))
+	}
+	return nil
+}
+
+// revokeKeySQL locks one row by primary key.
+const revokeKeySQL = `UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = $1`
+
+// RevokeAPIKey shuts a key out; an api process notices within its cache's 5 s.
+func (s *Store) RevokeAPIKey(ctx context.Context, keyID string) error {
+	return s.changeOne(ctx, "revoke api key", revokeKeySQL, keyID)
+}
+
+// listKeysSQL reads the whole table: a company has a handful of keys.
+const listKeysSQL = `
+SELECT key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, created_at, revoked_at
+FROM api_keys WHERE company_id = $1 ORDER BY created_at`
+
+// APIKeys lists a company's keys, the revoked ones too.
+func (s *Store) APIKeys(ctx context.Context, company uuid.UUID) ([]APIKey, error) {
+	var keys []APIKey
+	if err := s.db.SelectContext(ctx, &keys, listKeysSQL, company); err != nil {
+		return nil, fmt.Errorf("list api keys: %w", translate(err))
+	}
+	return keys, nil
+}
+
+// Caller is the company behind a key, with all that a request of it needs to know.
+type Caller struct {
+	APIKey
+	DefaultFrom   string         `db:"default_from"`
+	Suspended     bool           `db:"suspended"`
+	SenderDomains pq.StringArray `db:"sender_domains"`
+}
+
+// findCallerSQL finds the key by primary key, its company by primary key and the
+// domains by the leading column of theirs. It locks nothing.
+const findCallerSQL = `
+SELECT k.key_id, k.company_id, k.name, k.environment, k.secret_sha256, k.scopes, k.rate_per_second, k.burst, k.created_at, k.revoked_at,
+       c.default_from, c.suspended_at IS NOT NULL AS suspended,
+       ARRAY(SELECT d.domain FROM sender_domains d WHERE d.company_id = k.company_id) AS sender_domains
+FROM api_keys k JOIN companies c ON c.id = k.company_id WHERE k.key_id = $1`
+
+// FindCaller returns the key and its company, revoked or suspended as they may be;
+// ErrNotFound if there is no such key.
+func (s *Store) FindCaller(ctx context.Context, keyID string) (Caller, error) {
+	var c Caller
+	if err := s.db.GetContext(ctx, &c, findCallerSQL, keyID); err != nil {
+		return Caller{}, fmt.Errorf("find api key: %w", translate(err))
+	}
+	return c, nil
+}

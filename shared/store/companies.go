@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+)
+
+// Company is a tenant.
+type Company struct {
+	ID              uuid.UUID  `db:"id" json:"id"`
+	Name            string     `db:"name" json:"name"`
+	DefaultFrom     string     `db:"default_from" json:"defaultFrom"`
+	SuspendedAt     *time.Time `db:"suspended_at" json:"suspendedAt,omitempty"`
+	SuspendedReason *string    `db:"suspended_reason" json:"suspendedReason,omitempty"`
+	CreatedAt       time.Time  `db:"created_at" json:"createdAt"`
+}
+
+// NewCompany is what a company is made from.
+type NewCompany struct {
+	ID          uuid.UUID
+	Name        string
+	DefaultFrom string // checked by the caller
+}
+
+// The company and its lanes are one commit: an email accepted for it must find the
+// lane of its queue.
+const (
+	insertCompanySQL = `INSERT INTO companies (id, name, default_from) VALUES ($1, $2, $3)`
+	insertLanesSQL   = `INSERT INTO dispatch_lanes (company_id, queue) SELECT $1, unnest($2::text[])`
+)
+
+// CreateCompany adds a company with one lane per queue. ErrExists: the name is taken.
+func (s *Store) CreateCompany(ctx context.Context, c NewCompany) error {
+	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, insertCompanySQL, c.ID, c.Name, c.DefaultFrom); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, insertLanesSQL, c.ID, pq.Array(email.Queues()))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("create company: %w", writeError(err))
+	}
+	return nil
+}
+
+// listCompaniesSQL reads the whole table: it has one row per tenant.
+const listCompaniesSQL = `
+SELECT id, name, default_from, suspended_at, suspended_reason, created_at FROM companies ORDER BY name`
+
+// Companies lists all companies by name.
+func (s *Store) Companies(ctx context.Context) ([]Company, error) {
+	var all []Company
+	if err := s.db.SelectContext(ctx, &all, listCompaniesSQL); err != nil {
+		return nil, fmt.Errorf("list companies: %w", translate(err))
+	}
+	return all, nil
+}
+
+// findCompanySQL finds by primary key or by the unique name.
+const findCompanySQL = `
+SELECT id, name, default_from, suspended_at, suspended_reason, created_at FROM companies WHERE id::text = $1 OR name = $1`
+
+// FindCompany finds a company by its id or its exact name.
+func (s *Store) FindCompany(ctx context.Context, idOrName string) (Company, error) {
+	var c Company
+	if err := s.db.GetContext(ctx, &c, findCompanySQL, idOrName); err != nil {
+		return Company{}, fmt.Errorf("find company: %w", translate(err))
+	}
+	return c, nil
+}
+
+// suspendCompanySQL locks one row. The fence and the dispatcher read it, so no
+// email of the company starts after the commit.
+const suspendCompanySQL = `
+UPDATE companies SET suspended_at = coalesce(suspended_at, now()), suspended_reason = $2 WHERE id = $1`
+
+// SuspendCompany refuses the company's requests and holds back its emails.
+func (s *Store) SuspendCompany(ctx context.Context, id uuid.UUID, reason string) error {
+	return s.changeOne(ctx, "suspend company", suspendCompanySQL, id, reason)
+}
+
+const resumeCompanySQL = `UPDATE companies SET suspended_at = NULL, suspended_reason = NULL WHERE id = $1`
+
+// ResumeCompany takes a suspension back; its waiting emails go on.
+func (s *Store) ResumeCompany(ctx context.Context, id uuid.UUID) error {
+	return s.changeOne(ctx, "resume company", resumeCompanySQL, id)
+}
+
+// changeOne runs a statement that must hit exactly one row.
+func (s *Store) changeOne(ctx context.Context, operation, statement string, args ...any) error {
+	result, err := s.db.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", operation, writeError(err))
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("%s: %w", operation, err)
+	}
+	if n == 0 {
+		return fmt.Errorf("%s: %w", operation, ErrNotFound)
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// DeadTask is a task that gave up without an email to write it on: undecodable, or
+// naming an email that does not exist.
+type DeadTask struct {
+	Target  string
+	Reason  string // a code
+	Detail  string
+	Payload []byte // any bytes: kept as JSON if it is some, else as a JSON string
+	TaskID  string
+}
+
+// insertDeadTaskSQL locks nothing but its own row.
+const insertDeadTaskSQL = `
+INSERT INTO dead_letters (id, target, reason, last_error, payload, outbox_id) VALUES ($1, $2, $3, $4, $5, $6)`
+
+// BuryTask writes the dead letter of such a task.
+func (s *Store) BuryTask(ctx context.Context, t DeadTask) error {
+	var outboxID *uuid.UUID
+	if id, err := uuid.Parse(t.TaskID); err == nil {
+		outboxID = &id
+	}
+	_, err := s.db.ExecContext(ctx, insertDeadTaskSQL,
+		uuid.New(), t.Target, t.Reason, optional(t.Detail), asJSON(t.Payload), outboxID)
+	if err != nil {
+		return fmt.Errorf("bury task: %w", writeError(err))
+	}
+	return nil
+}

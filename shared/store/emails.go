@@ -1,0 +1,172 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+)
+
+// Email is what there is to tell about an email: from its outbox row while there
+// is one, and from its log.
+type Email struct {
+	ID                uuid.UUID      `db:"id"`
+	CompanyID         uuid.UUID      `db:"company_id"`
+	RequestID         string         `db:"request_id"`
+	Status            email.Status   `db:"status"`
+	Recipient         string         `db:"recipient"`
+	RecipientID       *uuid.UUID     `db:"recipient_id"`
+	ExternalID        *string        `db:"external_id"`
+	Subject           string         `db:"subject"`
+	Tags              pq.StringArray `db:"tags"`
+	Attempts          int            `db:"attempts"`
+	Throttles         int            `db:"throttles"`
+	PossibleDuplicate bool           `db:"possible_duplicate"`
+	OutcomeUnknown    bool           `db:"outcome_unknown"`
+	SESMessageID      *string        `db:"ses_message_id"`
+	ErrorCode         *string        `db:"error_code"`
+	ErrorReason       *string        `db:"error_reason"`
+	DurationMS        *int           `db:"duration_ms"`
+	CreatedAt         time.Time      `db:"created_at"`
+	ExpiresAt         time.Time      `db:"expires_at"`
+	NextAt            *time.Time     `db:"next_at"` // nil once the outbox row is purged
+	SentAt            *time.Time     `db:"sent_at"`
+	FailedAt          *time.Time     `db:"failed_at"`
+}
+
+// emailColumns merges an outbox row o with its log l; either may be missing.
+const emailColumns = `
+coalesce(o.id, l.outbox_id) AS id, coalesce(o.company_id, l.company_id) AS company_id, coalesce(o.request_id, l.request_id) AS request_id,
+coalesce(o.status, l.status) AS status, coalesce(l.recipient, o.payload ->> 'to') AS recipient,
+coalesce(l.recipient_id, (o.payload #>> '{recipient,recipientId}')::uuid) AS recipient_id,
+coalesce(l.external_id, o.payload #>> '{recipient,externalId}') AS external_id,
+coalesce(l.subject, o.payload ->> 'subject') AS subject,
+coalesce(l.tags, ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'tags', '[]')))) AS tags,
+coalesce(o.attempts, l.attempts) AS attempts, coalesce(o.throttles, l.throttles) AS throttles,
+coalesce(o.possible_duplicate, l.possible_duplicate) AS possible_duplicate, coalesce(o.outcome_unknown, false) AS outcome_unknown,
+l.ses_message_id, l.error_code, l.error_reason, l.duration_ms,
+coalesce(o.created_at, l.created_at) AS created_at, coalesce(o.expires_at, l.expires_at) AS expires_at, o.next_at,
+l.sent_at, l.failed_at`
+
+// findEmailSQL reads both tables by primary key and locks nothing.
+const findEmailSQL = `
+SELECT ` + emailColumns + `
+FROM (SELECT * FROM email_outbox WHERE id = $1 AND company_id = $2 AND target = 'email:send') o
+FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1 AND company_id = $2) l ON l.outbox_id = o.id`
+
+// FindEmail returns one email of the company, or ErrNotFound.
+func (s *Store) FindEmail(ctx context.Context, company, id uuid.UUID) (Email, error) {
+	var e Email
+	if err := s.db.GetContext(ctx, &e, findEmailSQL, id, company); err != nil {
+		return Email{}, fmt.Errorf("find email: %w", translate(err))
+	}
+	return e, nil
+}
+
+// TimelineEvent is one row of an email's timeline.
+type TimelineEvent struct {
+	Seq       int             `db:"seq"`
+	Type      email.EventType `db:"type"`
+	Metadata  json.RawMessage `db:"metadata"`
+	CreatedAt time.Time       `db:"created_at"`
+}
+
+// timelineSQL reads by the leading column of the primary key, in its order.
+const timelineSQL = `SELECT seq, type, metadata, created_at FROM email_events WHERE email_log_id = $1 ORDER BY seq`
+
+// Timeline lists an email's events in order. The caller has checked whose it is.
+func (s *Store) Timeline(ctx context.Context, id uuid.UUID) ([]TimelineEvent, error) {
+	events := []TimelineEvent{}
+	if err := s.db.SelectContext(ctx, &events, timelineSQL, id); err != nil {
+		return nil, fmt.Errorf("read timeline: %w", translate(err))
+	}
+	return events, nil
+}
+
+// EmailFilter chooses emails of one company, newest first. Zero fields do not filter.
+type EmailFilter struct {
+	Before     uuid.UUID // only emails with a smaller id: the cursor
+	From       uuid.UUID // the smallest id of the date range (ids hold their time)
+	Until      uuid.UUID // the first id after it
+	Status     email.Status
+	Tag        string
+	Recipient  string
+	ExternalID string
+	RequestID  string
+	Limit      int
+}
+
+// EmailPage is a page of a list. Next continues it; uuid.Nil means the end. A page
+// can be short, or empty, and still have a Next: see listScan.
+type EmailPage struct {
+	Emails []Email
+	Next   uuid.UUID
+}
+
+// listScan is how many emails one request of a list may look at. Status and tag
+// are in no index (an index on either would cost every send more than it saves), so
+// a rare one is looked for in steps of this size, each a few ms.
+const listScan = 5000
+
+// pageIDsSQL walks email_outbox_company and email_logs_company from the cursor down
+// and merges them by id, so that an email that no worker has touched yet is in the
+// list. Recipient, external id and request id have indexes on email_logs, and those
+// searches read only it: an email shows up in them once it was received. No locks.
+const pageIDsSQL = `
+SELECT id FROM (
+    (SELECT outbox_id AS id FROM email_logs
+     WHERE company_id = $1 AND outbox_id < $2 AND outbox_id >= $3
+       AND ($4 = '' OR lower(recipient) = lower($4)) AND ($5 = '' OR external_id = $5) AND ($6 = '' OR request_id = $6)
+     ORDER BY outbox_id DESC LIMIT $7)
+    UNION
+    (SELECT id FROM email_outbox
+     WHERE company_id = $1 AND id < $2 AND id >= $3 AND target = 'email:send' AND $4 = '' AND $5 = '' AND $6 = ''
+     ORDER BY id DESC LIMIT $7)
+) merged ORDER BY id DESC LIMIT $7`
+
+// pageRowsSQL reads both tables by primary key.
+const pageRowsSQL = `
+SELECT ` + emailColumns + `
+FROM unnest($1::uuid[]) AS page(id)
+LEFT JOIN email_outbox o ON o.id = page.id
+LEFT JOIN email_logs l ON l.outbox_id = page.id
+WHERE ($2 = '' OR coalesce(o.status, l.status) = $2)
+  AND ($3 = '' OR $3 = ANY (coalesce(l.tags, ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'tags', '[]'))))))
+ORDER BY page.id DESC LIMIT $4`
+
+// ListEmails returns a page of the company's emails, newest first.
+func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter) (EmailPage, error) {
+	before := f.Before
+	if before == uuid.Nil {
+		before = uuid.Max
+	}
+	if f.Until != uuid.Nil && bytes.Compare(f.Until[:], before[:]) < 0 {
+		before = f.Until
+	}
+	scan := f.Limit
+	if f.Status != "" || f.Tag != "" {
+		scan = max(listScan, f.Limit)
+	}
+	var ids []uuid.UUID
+	err := s.db.SelectContext(ctx, &ids, pageIDsSQL, company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan)
+	if err != nil {
+		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
+	}
+	page := EmailPage{Emails: []Email{}}
+	if err := s.db.SelectContext(ctx, &page.Emails, pageRowsSQL, uuidArray(ids), string(f.Status), f.Tag, f.Limit); err != nil {
+		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
+	}
+	switch {
+	case len(page.Emails) == f.Limit:
+		page.Next = page.Emails[f.Limit-1].ID
+	case len(ids) == scan:
+		page.Next = ids[scan-1]
+	}
+	return page, nil
+}

@@ -1,0 +1,149 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Bounds of one group. 256 rows fill a commit well on a small machine; 1 MiB keeps
+// a group of large bodies from making its small neighbours wait.
+const (
+	groupRows  = 256
+	groupBytes = 1 << 20
+	// Two groups at a time: while one waits for its commit the next one is built.
+	// More gain nothing on few cores and make the groups smaller.
+	groupFlights = 2
+	groupTimeout = 30 * time.Second
+	groupRepeats = 5
+)
+
+// Group joins what many goroutines want written at the same time into one
+// statement and one commit, each caller getting its own row's result. An item
+// that comes while nothing is under way is written at once: nobody waits for
+// company.
+type Group[T, R any] struct {
+	key   func(T) string // rows are written in the order of their keys, so that two groups cannot deadlock
+	size  func(T) int    // bytes
+	write func(context.Context, []T) ([]R, error)
+
+	mu      sync.Mutex
+	waiting []*groupItem[T, R]
+	flights int
+	done    sync.WaitGroup
+}
+
+type groupItem[T, R any] struct {
+	value  T
+	result R
+	err    error
+	ready  chan struct{}
+}
+
+// NewGroup makes a group whose items write puts into the database. write returns
+// one result per item, in the order given.
+func NewGroup[T, R any](key func(T) string, size func(T) int, write func(context.Context, []T) ([]R, error)) *Group[T, R] {
+	return &Group[T, R]{key: key, size: size, write: write}
+}
+
+// Do writes one item and returns its result. When ctx ends first the item may
+// still be written: the caller that needs to know must ask the database.
+func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
+	item := &groupItem[T, R]{value: value, ready: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, item)
+	if g.flights < groupFlights {
+		g.flights++
+		g.done.Add(1)
+		go g.fly()
+	}
+	g.mu.Unlock()
+
+	select {
+	case <-item.ready:
+		return item.result, item.err
+	case <-ctx.Done():
+		return item.result, context.Cause(ctx)
+	}
+}
+
+// Wait returns when nothing is under way any more.
+func (g *Group[T, R]) Wait() { g.done.Wait() }
+
+// fly writes group after group until nobody waits.
+func (g *Group[T, R]) fly() {
+	defer g.done.Done()
+	for {
+		group := g.take()
+		if group == nil {
+			return
+		}
+		slices.SortFunc(group, func(a, b *groupItem[T, R]) int { return cmp.Compare(g.key(a.value), g.key(b.value)) })
+		g.settle(group)
+		for _, item := range group {
+			close(item.ready)
+		}
+	}
+}
+
+// take removes the next group from the queue, or ends the flight if it is empty.
+func (g *Group[T, R]) take() []*groupItem[T, R] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		g.flights--
+		g.waiting = nil
+		return nil
+	}
+	n, bytes := 0, 0
+	for n < len(g.waiting) && n < groupRows {
+		bytes += g.size(g.waiting[n].value)
+		if n > 0 && bytes > groupBytes {
+			break
+		}
+		n++
+	}
+	group := slices.Clone(g.waiting[:n])
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	return group
+}
+
+// settle writes a group. One bad row makes Postgres refuse the whole statement, so
+// a refused group is halved until the bad row stands alone.
+func (g *Group[T, R]) settle(group []*groupItem[T, R]) {
+	results, err := g.attempt(group)
+	switch {
+	case err == nil:
+		for i, item := range group {
+			item.result = results[i]
+		}
+	case len(group) > 1 && isRefusal(err):
+		g.settle(group[:len(group)/2])
+		g.settle(group[len(group)/2:])
+	default:
+		for _, item := range group {
+			item.err = err
+		}
+	}
+}
+
+func (g *Group[T, R]) attempt(group []*groupItem[T, R]) ([]R, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), groupTimeout)
+	defer cancel()
+	values := make([]T, len(group))
+	for i, item := range group {
+		values[i] = item.value
+	}
+	for try := 1; ; try++ {
+		results, err := g.write(ctx, values)
+		if err == nil && len(results) != len(values) {
+			return nil, errors.New("group: one result per item expected")
+		}
+		if !isRepeatable(err) || try == groupRepeats {
+			return results, err
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// IdempotencyKey is a client's duplicate guard, with the answer that its request
+// gets: both are committed with the row the request makes, or not at all.
+type IdempotencyKey struct {
+	Route      string
+	Key        string
+	BodySHA256 []byte // of the canonical JSON body
+	Status     int
+	Answer     []byte
+	Keep       time.Duration
+}
+
+// StoredAnswer is what a key's first request was answered.
+type StoredAnswer struct {
+	BodySHA256 []byte `db:"body_sha256"`
+	Status     int    `db:"status"`
+	Answer     []byte `db:"answer"`
+}
+
+// KeyUsedError says that the key stood already; Answer tells for which body.
+type KeyUsedError struct {
+	Answer StoredAnswer
+}
+
+func (e *KeyUsedError) Error() string { return "idempotency key already used" }
+
+// findKeySQL reads one row by primary key and locks nothing.
+const findKeySQL = `
+SELECT body_sha256, status, answer FROM idempotency_keys
+WHERE company_id = $1 AND route = $2 AND key = $3 AND expires_at > now()`
+
+// FindAnswer returns what the key's first request was answered, or ErrNotFound.
+func (s *Store) FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (StoredAnswer, error) {
+	var found StoredAnswer
+	if err := s.db.GetContext(ctx, &found, findKeySQL, company, route, key); err != nil {
+		return StoredAnswer{}, fmt.Errorf("find idempotency key: %w", translate(err))
+	}
+	return found, nil
+}
+
+// usedKey is FindAnswer after an insert met the key. A key past its time is taken
+// away, so that the caller's next insert succeeds.
+func (s *Store) usedKey(ctx context.Context, company uuid.UUID, k IdempotencyKey) (StoredAnswer, error) {
+	if err := s.dropExpiredKey(ctx, company, k); err != nil {
+		return StoredAnswer{}, err
+	}
+	return s.FindAnswer(ctx, company, k.Route, k.Key)
+}
+
+// dropExpiredKeySQL locks the one row it deletes, by primary key.
+const dropExpiredKeySQL = `
+DELETE FROM idempotency_keys WHERE company_id = $1 AND route = $2 AND key = $3 AND expires_at <= now()`
+
+func (s *Store) dropExpiredKey(ctx context.Context, company uuid.UUID, k IdempotencyKey) error {
+	if _, err := s.db.ExecContext(ctx, dropExpiredKeySQL, company, k.Route, k.Key); err != nil {
+		return fmt.Errorf("drop expired idempotency key: %w", writeError(err))
+	}
+	return nil
+}
+
+// cleanKeysSQL deletes by idempotency_keys_expiry, oldest first, and leaves rows
+// that another cleaner holds.
+const cleanKeysSQL = `
+DELETE FROM idempotency_keys WHERE (company_id, route, key) IN (
+    SELECT company_id, route, key FROM idempotency_keys
+    WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`
+
+// CleanIdempotencyKeys deletes at most limit keys past their time and says how many.
+func (s *Store) CleanIdempotencyKeys(ctx context.Context, limit int) (int, error) {
+	result, err := s.db.ExecContext(ctx, cleanKeysSQL, limit)
+	if err != nil {
+		return 0, fmt.Errorf("clean idempotency keys: %w", writeError(err))
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+)
+
+// DueEmail is an outbox row whose turn it is to go on the queue.
+type DueEmail struct {
+	ID        uuid.UUID       `db:"id"`
+	LaneID    int64           `db:"lane_id"`
+	Status    email.Status    `db:"status"` // PENDING, or RETRY_SCHEDULED whose task was lost
+	Payload   json.RawMessage `db:"payload"`
+	Attempts  int             `db:"attempts"`
+	Throttles int             `db:"throttles"`
+}
+
+// liveLanesSQL jumps from lane to lane along email_outbox_lane_claim, one index
+// probe each, so its cost is the number of lanes with waiting emails and not the
+// number of emails. It locks nothing. A retry's task waits on the queue; only when
+// it is $2 past its time was it lost.
+const liveLanesSQL = `
+WITH RECURSIVE lane AS (
+    (SELECT lane_id FROM email_outbox
+     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND target = 'email:send' AND lane_id IS NOT NULL
+     ORDER BY lane_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.lane_id FROM email_outbox o
+            WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.target = 'email:send' AND o.lane_id > lane.lane_id
+            ORDER BY o.lane_id LIMIT 1)
+    FROM lane WHERE lane.lane_id IS NOT NULL
+)
+SELECT l.id FROM lane
+JOIN dispatch_lanes l ON l.id = lane.lane_id
+JOIN companies c ON c.id = l.company_id
+WHERE l.queue = $1 AND l.paused_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
+  AND EXISTS (SELECT FROM email_outbox o
+              WHERE o.lane_id = l.id AND o.target = 'email:send' AND o.expires_at > now()
+                AND ((o.status = 'PENDING' AND o.next_at <= now())
+                  OR (o.status = 'RETRY_SCHEDULED' AND o.next_at <= now() - $2 * interval '1 ms')))
+ORDER BY l.id`
+
+// LiveLanes lists the open lanes of a queue in which an email is due. lost is how
+// long past its time a retry counts as lost.
+func (s *Store) LiveLanes(ctx context.Context, queue string, lost time.Duration) ([]int64, error) {
+	lanes := []int64{}
+	if err := s.db.SelectContext(ctx, &lanes, liveLanesSQL, queue, lost.Milliseconds()); err != nil {
+		return nil, fmt.Errorf("list live lanes: %w", translate(err))
+	}
+	return lanes, nil
+}
+
+// claimDueSQL takes, per lane, the next due rows along email_outbox_lane_claim and
+// locks them until the transaction ends; rows that another dispatcher or a worker
+// holds are left to it.
+const claimDueSQL = `
+SELECT due.id, due.lane_id, due.status, due.payload, due.attempts, due.throttles
+FROM unnest($1::bigint[]) AS lane(id)
+CROSS JOIN LATERAL (
+    SELECT o.id, o.lane_id, o.status, o.payload, o.attempts, o.throttles FROM email_outbox o
+    WHERE o.lane_id = lane.id AND o.target = 'email:send' AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
+      AND o.next_at <= now() - CASE o.status WHEN 'PENDING' THEN 0 ELSE $3 END * interval '1 ms'
+      AND o.next_at <= now() AND o.expires_at > now()
+    ORDER BY o.next_at, o.id LIMIT $2
+    FOR UPDATE SKIP LOCKED
+) due`
+
+// The two ends of a dispatched row, by primary key, on rows this transaction holds.
+const (
+	markEnqueuedSQL = `
+UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = ANY ($1::uuid[])`
+	postponeSQL = `
+UPDATE email_outbox SET status = 'PENDING', next_at = now() + $2 * interval '1 ms' WHERE id = ANY ($1::uuid[])`
+)
+
+// Dispatched is what a dispatcher did with the rows it was given.
+type Dispatched struct {
+	Enqueued []uuid.UUID // a task stands on the queue
+	Busy     []uuid.UUID // a task is still being worked on: look again after BusyFor
+	BusyFor  time.Duration
+}
+
+// DispatchDue takes at most perLane due emails from each lane, hands them to
+// enqueue and records what enqueue did, all in one transaction: a crash in the
+// middle leaves the rows due, and at worst tasks that stand on the queue already.
+// Rows that enqueue does not name stay as they are. It returns how many it took.
+func (s *Store) DispatchDue(
+	ctx context.Context, lanes []int64, perLane int, lost time.Duration,
+	enqueue func(context.Context, []DueEmail) (Dispatched, error),
+) (taken int, err error) {
+	err = s.inTx(ctx, func(tx *sqlx.Tx) error {
+		var due []DueEmail
+		err := tx.SelectContext(ctx, &due, claimDueSQL, pq.Array(lanes), perLane, lost.Milliseconds())
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		taken = len(due)
+		done, err := enqueue(ctx, due)
+		if err != nil {
+			return err
+		}
+		if len(done.Enqueued) > 0 {
+			if _, err := tx.ExecContext(ctx, markEnqueuedSQL, uuidArray(done.Enqueued)); err != nil {
+				return err
+			}
+		}
+		if len(done.Busy) > 0 {
+			if _, err := tx.ExecContext(ctx, postponeSQL, uuidArray(done.Busy), done.BusyFor.Milliseconds()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("dispatch due emails: %w", writeError(err))
+	}
+	return taken, nil
+}
+
+// returnSQL takes back, by primary key, rows whose task came too early or met a
+// closed lane. It touches no row that has moved on since.
+const returnSQL = `
+UPDATE email_outbox SET status = 'PENDING' WHERE id = $1 AND status = 'ENQUEUED'`
+
+// ReturnToPending gives an ENQUEUED email back to the dispatcher.
+func (s *Store) ReturnToPending(ctx context.Context, id uuid.UUID) error {
+	if _, err := s.db.ExecContext(ctx, returnSQL, id); err != nil {
+		return fmt.Errorf("return email: %w", writeError(err))
+	}
+	return nil
+}
+
+// overdueSQL finds by email_outbox_expiry, oldest deadline first, and locks nothing.
+const overdueSQL = `
+SELECT id FROM email_outbox
+WHERE status IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND target = 'email:send' AND expires_at <= now()
+ORDER BY expires_at LIMIT $1`
+
+// Overdue lists at most limit emails whose deadline passed while they waited.
+func (s *Store) Overdue(ctx context.Context, limit int) ([]uuid.UUID, error) {
+	ids := []uuid.UUID{}
+	if err := s.db.SelectContext(ctx, &ids, overdueSQL, limit); err != nil {
+		return nil, fmt.Errorf("list overdue emails: %w", translate(err))
+	}
+	return ids, nil
+}
+
+func uuidArray(ids []uuid.UUID) any {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	return pq.Array(texts)
+}

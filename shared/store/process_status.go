@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// ProcessStatus is what one dispatcher or worker last said about itself and the
+// parts it talks to.
+type ProcessStatus struct {
+	Service   string          `db:"service"`
+	Instance  string          `db:"instance"`
+	StartedAt time.Time       `db:"started_at"`
+	Age       time.Duration   `db:"-"`
+	AgeMS     int64           `db:"age_ms"`
+	Details   json.RawMessage `db:"details"`
+}
+
+// reportSQL writes the instance's one row and clears away instances that have been
+// silent for an hour: nobody asks for them any more.
+const reportSQL = `
+WITH gone AS (DELETE FROM process_status WHERE updated_at < now() - interval '1 hour')
+INSERT INTO process_status (service, instance, started_at, details) VALUES ($1, $2, $3, $4)
+ON CONFLICT (service, instance) DO UPDATE SET updated_at = now(), started_at = excluded.started_at, details = excluded.details`
+
+// ReportStatus records a process's view of itself. details is encoded as JSON.
+func (s *Store) ReportStatus(ctx context.Context, service, instance string, startedAt time.Time, details any) error {
+	text, err := json.Marshal(details)
+	if err != nil {
+		return fmt.Errorf("encode status: %w", err)
+	}
+	if _, err := s.db.ExecContext(ctx, reportSQL, service, instance, startedAt, string(text)); err != nil {
+		return fmt.Errorf("report status: %w", writeError(err))
+	}
+	return nil
+}
+
+// withdrawSQL deletes one row by primary key.
+const withdrawSQL = `DELETE FROM process_status WHERE service = $1 AND instance = $2`
+
+// WithdrawStatus takes the instance's row away when it ends in good order.
+func (s *Store) WithdrawStatus(ctx context.Context, service, instance string) error {
+	if _, err := s.db.ExecContext(ctx, withdrawSQL, service, instance); err != nil {
+		return fmt.Errorf("withdraw status: %w", writeError(err))
+	}
+	return nil
+}
+
+// listStatusSQL reads the whole table: one row per process.
+const listStatusSQL = `
+SELECT service, instance, started_at, details, (extract(epoch FROM now() - updated_at) * 1000)::bigint AS age_ms
+FROM process_status ORDER BY service, instance`
+
+// ProcessStatuses lists what every process last said, with its age by Postgres's clock.
+func (s *Store) ProcessStatuses(ctx context.Context) ([]ProcessStatus, error) {
+	var all []ProcessStatus
+	if err := s.db.SelectContext(ctx, &all, listStatusSQL); err != nil {
+		return nil, fmt.Errorf("list process status: %w", translate(err))
+	}
+	for i := range all {
+		all[i].Age = time.Duration(all[i].AgeMS) * time.Millisecond
+	}
+	return all, nil
+}

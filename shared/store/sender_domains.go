@@ -1,0 +1,38 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+const addDomainSQL = `INSERT INTO sender_domains (company_id, domain) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+
+// AddSenderDomain lets a company send from addresses of a domain, given in its
+// ASCII form and lower case.
+func (s *Store) AddSenderDomain(ctx context.Context, company uuid.UUID, domain string) error {
+	if _, err := s.db.ExecContext(ctx, addDomainSQL, company, domain); err != nil {
+		return fmt.Errorf("add sender domain: %w", writeError(err))
+	}
+	return nil
+}
+
+// removeDomainSQL locks one row by primary key.
+const removeDomainSQL = `DELETE FROM sender_domains WHERE company_id = $1 AND domain = $2`
+
+// RemoveSenderDomain takes that back; emails already accepted keep their sender.
+func (s *Store) RemoveSenderDomain(ctx context.Context, company uuid.UUID, domain string) error {
+	return s.changeOne(ctx, "remove sender domain", removeDomainSQL, company, domain)
+}
+
+const listDomainsSQL = `SELECT domain FROM sender_domains WHERE company_id = $1 ORDER BY domain`
+
+// SenderDomains lists a company's domains.
+func (s *Store) SenderDomains(ctx context.Context, company uuid.UUID) ([]string, error) {
+	domains := []string{}
+	if err := s.db.SelectContext(ctx, &domains, listDomainsSQL, company); err != nil {
+		return nil, fmt.Errorf("list sender domains: %w", translate(err))
+	}
+	return domains, nil
+}

@@ -1,0 +1,123 @@
+// Package store holds every SQL statement of the gateway's programs: one file per
+// table (the outbox, being the heart, has one per step), each statement beside the
+// one method that runs it, with the index it uses and the rows it locks.
+//
+// It is used by the api, by dispatcher and worker, and by gatewayctl. None of them
+// sees SQL; each declares the few methods it calls as an interface of its own.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+)
+
+// Store runs the statements. It is safe for concurrent use.
+type Store struct {
+	db *sqlx.DB
+}
+
+// Options bound what one process asks of Postgres.
+type Options struct {
+	// MaxConns is how many connections may be open at once (0 means 16).
+	MaxConns int
+	// StatementTimeout ends a statement that runs longer (0 means 30 s). No
+	// transaction of ours may last longer than 60 s.
+	StatementTimeout time.Duration
+}
+
+// Open connects to the database named by a postgres:// URL and checks that it
+// answers.
+func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
+	dsn, err := dataSource(databaseURL, o)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := pq.NewConnector(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
+	}
+	db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
+	conns := o.MaxConns
+	if conns == 0 {
+		conns = 16
+	}
+	// As many idle as open: a burst must not pay for new connections each time.
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	s := &Store{db: db}
+	if err := s.Ping(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+// dataSource adds what the programs rely on to the URL. binary_parameters halves
+// the round trips of a statement with parameters, and works behind PgBouncer.
+func dataSource(databaseURL string, o Options) (string, error) {
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		return "", fmt.Errorf("read DATABASE_URL: %w", errors.Unwrap(err)) // the outer error quotes the password
+	}
+	timeout := o.StatementTimeout
+	if timeout == 0 {
+		timeout = 30 * time.Second
+	}
+	q := u.Query()
+	setDefault := func(key, value string) {
+		if !q.Has(key) {
+			q.Set(key, value)
+		}
+	}
+	setDefault("binary_parameters", "yes")
+	setDefault("connect_timeout", "5")
+	setDefault("statement_timeout", fmt.Sprint(timeout.Milliseconds()))
+	setDefault("idle_in_transaction_session_timeout", "60000")
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// Ping asks Postgres for a sign of life.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.db.PingContext(ctx); err != nil {
+		return fmt.Errorf("ping database: %w", err)
+	}
+	return nil
+}
+
+// Close ends all connections. What is still running on them is rolled back.
+func (s *Store) Close() error {
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("close database: %w", err)
+	}
+	return nil
+}
+
+// inTx runs do in one READ COMMITTED transaction and commits it if do returned
+// nil. COMMIT's own error is returned like any other.
+func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) (err error) {
+	tx, err := s.db.BeginTxx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			// A rollback that fails leaves nothing behind either: the connection is gone.
+			_ = tx.Rollback()
+		}
+	}()
+	if err := do(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}

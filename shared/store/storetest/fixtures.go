@@ -1,0 +1,56 @@
+package storetest
+
+import (
+	"crypto/sha256"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// Company creates a company that may send from the domain acme.example.
+func (d Database) Company(tb testing.TB) uuid.UUID {
+	tb.Helper()
+	company := store.NewCompany{
+		ID: uuid.Must(uuid.NewV7()), Name: "Acme " + uuid.NewString(), DefaultFrom: "Acme <billing@acme.example>",
+	}
+	if err := d.Store.CreateCompany(tb.Context(), company); err != nil {
+		tb.Fatalf("create company: %v", err)
+	}
+	return company.ID
+}
+
+// NewEmail is a valid email of the company, ready to accept. change may be nil.
+func NewEmail(company uuid.UUID, change func(*store.NewEmail)) store.NewEmail {
+	id := uuid.Must(uuid.NewV7())
+	html := "<p>Olá, sua fatura chegou.</p>"
+	sum := sha256.Sum256([]byte(html))
+	e := store.NewEmail{
+		ID: id, CompanyID: company, RequestID: "req-" + id.String(),
+		Job: email.SendJob{
+			OutboxID: id.String(), CompanyID: company.String(), RequestID: "req-" + id.String(),
+			To: "ana@example.com", Subject: "Sua fatura está disponível", HTMLRef: id.String(),
+			Recipient: email.JobRecipient{ExternalID: "CUST-1", Nome: "Ana", Email: "ana@example.com"},
+		},
+		Sender: "Acme <billing@acme.example>", HTML: html, HTMLSHA256: sum[:], CheckerVersion: 1,
+		Priority: email.DefaultPriority, Delivery: email.AtLeastOnce,
+		TTL: 24 * time.Hour, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	if change != nil {
+		change(&e)
+	}
+	return e
+}
+
+// Accept writes a valid email of the company and returns its id. change may be nil.
+func (d Database) Accept(tb testing.TB, company uuid.UUID, change func(*store.NewEmail)) uuid.UUID {
+	tb.Helper()
+	e := NewEmail(company, change)
+	if err := d.Store.NewAccepter().Accept(tb.Context(), e); err != nil {
+		tb.Fatalf("accept email: %v", err)
+	}
+	return e.ID
+}

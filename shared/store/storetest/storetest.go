@@ -1,0 +1,151 @@
+// Package storetest gives a test a database of its own: migrated, empty, dropped
+// when the test passes and kept, with its URL in the log, when it fails. The tests
+// of store, api, worker and scripts use it; no program does.
+package storetest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"email-gateway/schema"
+	"email-gateway/shared/store"
+)
+
+// Database is one test's own.
+type Database struct {
+	URL   string
+	Store *store.Store
+	// SQL is for looking at rows, and for breaking them on purpose.
+	SQL *sql.DB
+}
+
+// New clones the template database, which takes some tens of milliseconds however
+// many migrations there are. It needs DATABASE_URL to name a server on which
+// databases may be created; without it the test fails.
+func New(tb testing.TB) Database {
+	tb.Helper()
+	admin := os.Getenv("DATABASE_URL")
+	if admin == "" {
+		tb.Fatal("DATABASE_URL is not set: run the tests through ./scripts/test.sh")
+	}
+	template, err := prepareTemplate(admin)
+	if err != nil {
+		tb.Fatalf("prepare template database: %v", err)
+	}
+	name := "test_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	if err := clone(tb.Context(), admin, template, name); err != nil {
+		tb.Fatalf("clone template database: %v", err)
+	}
+	d := Database{URL: withDatabase(admin, name)}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("database kept: %s", d.URL)
+			return
+		}
+		// FORCE ends connections that the code under test left open.
+		if err := execute(context.Background(), admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+			tb.Errorf("drop test database: %v", err)
+		}
+	})
+	if d.Store, err = store.Open(tb.Context(), d.URL, store.Options{}); err != nil {
+		tb.Fatalf("open test database: %v", err)
+	}
+	tb.Cleanup(func() { _ = d.Store.Close() })
+	if d.SQL, err = sql.Open("postgres", d.URL); err != nil {
+		tb.Fatalf("open test database: %v", err)
+	}
+	tb.Cleanup(func() { _ = d.SQL.Close() })
+	return d
+}
+
+// prepareTemplate makes, once per process and server, the migrated database that
+// tests are cloned from. Its name holds the migrations' fingerprint.
+var prepareTemplate = func() func(admin string) (string, error) {
+	var mu sync.Mutex
+	made := map[string]string{}
+	return func(admin string) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if name, ok := made[admin]; ok {
+			return name, nil
+		}
+		name, err := makeTemplate(context.Background(), admin)
+		if err == nil {
+			made[admin] = name
+		}
+		return name, err
+	}
+}()
+
+func makeTemplate(ctx context.Context, admin string) (string, error) {
+	fingerprint, err := schema.Fingerprint()
+	if err != nil {
+		return "", err
+	}
+	name := "template_" + fingerprint
+	// Several test processes race for this: one creates, the others wait in Up for
+	// its migration lock, and then find nothing left to do.
+	if err := execute(ctx, admin, "CREATE DATABASE "+name); err != nil && !exists(err) {
+		return "", err
+	}
+	db, err := sql.Open("postgres", withDatabase(admin, name))
+	if err != nil {
+		return "", err
+	}
+	return name, errors.Join(schema.Up(ctx, db), db.Close())
+}
+
+// clone copies the template. Postgres refuses while anyone is connected to it,
+// which another process migrating it may be for a moment.
+func clone(ctx context.Context, admin, template, name string) error {
+	statement := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY wal_log", name, template)
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := execute(ctx, admin, statement)
+		var refused *pq.Error
+		if err == nil || !errors.As(err, &refused) || refused.Code != pqerror.ObjectInUse || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func execute(ctx context.Context, databaseURL, statement string) error {
+	db, err := sql.Open("postgres", databaseURL)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, statement)
+	return errors.Join(err, db.Close())
+}
+
+func exists(err error) bool {
+	var refused *pq.Error
+	return errors.As(err, &refused) &&
+		(refused.Code == pqerror.DuplicateDatabase || refused.Code == pqerror.UniqueViolation)
+}
+
+func withDatabase(databaseURL, name string) string {
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		return databaseURL
+	}
+	u.Path = "/" + name
+	return u.String()
+}
