@@ -1,0 +1,68 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// HTTP is a service that answers HTTP requests on one address.
+type HTTP struct {
+	log      *slog.Logger
+	addr     string
+	server   *http.Server
+	listener net.Listener
+}
+
+// Slow clients are cut off: 5 s for the headers, a minute for a request as a whole
+// (2 MiB at 35 KiB/s), a minute for the answer.
+const (
+	headerTimeout = 5 * time.Second
+	readTimeout   = time.Minute
+	writeTimeout  = time.Minute
+	idleTimeout   = 2 * time.Minute
+)
+
+// NewHTTP makes a server for addr (host:port, port 0 for any free one).
+func NewHTTP(log *slog.Logger, addr string, handler http.Handler) *HTTP {
+	return &HTTP{log: log, addr: addr, server: &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}}
+}
+
+// Start listens; requests are answered in the background.
+func (h *HTTP) Start(ctx context.Context, failed func(error)) error {
+	var config net.ListenConfig
+	var err error
+	if h.listener, err = config.Listen(ctx, "tcp", h.addr); err != nil {
+		return err
+	}
+	h.log.Info("listening", "address", h.listener.Addr().String())
+	go func() {
+		if err := h.server.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {
+			failed(err)
+		}
+	}()
+	return nil
+}
+
+// Addr is the address it listens on, once started.
+func (h *HTTP) Addr() string { return h.listener.Addr().String() }
+
+// Stop takes no new requests and waits for those under way.
+func (h *HTTP) Stop(ctx context.Context) error {
+	if err := h.server.Shutdown(ctx); err != nil {
+		return fmt.Errorf("drain: %w", errors.Join(err, h.server.Close()))
+	}
+	return nil
+}

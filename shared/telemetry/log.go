@@ -1,0 +1,51 @@
+// Package telemetry is what all programs share of logs and metrics: the shape of a
+// log line, the names of its fields, and the registry that /metrics shows.
+package telemetry
+
+import (
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// Fields of a log line's context. Addresses and hashes go in masked (email.MaskAddress,
+// email.MaskHash, email.MaskText), bodies and CPF or CNPJ not at all.
+const (
+	OutboxID   = "outboxId"
+	RequestID  = "requestId"
+	CompanyID  = "companyId"
+	Attempt    = "attempt"
+	State      = "state"
+	DurationMS = "durationMs"
+)
+
+// NewLogger writes one JSON object per line:
+//
+//	{"level":"info","timestamp":"…Z","service":"email-gateway-api","environment":"production","message":"…","context":{…}}
+//
+// service is email-gateway-api, -dispatcher or -worker. level is debug, info, warn
+// or error; anything else is info.
+func NewLogger(w io.Writer, service, environment, level string) *slog.Logger {
+	var threshold slog.Level
+	if err := threshold.UnmarshalText([]byte(level)); err != nil {
+		threshold = slog.LevelInfo
+	}
+	handler := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: threshold, ReplaceAttr: renameTopLevel})
+	return slog.New(handler).With("service", service, "environment", environment).WithGroup("context")
+}
+
+func renameTopLevel(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) > 0 {
+		return a
+	}
+	switch a.Key {
+	case slog.LevelKey:
+		return slog.String("level", strings.ToLower(a.Value.String()))
+	case slog.TimeKey:
+		return slog.String("timestamp", a.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	case slog.MessageKey:
+		a.Key = "message"
+	}
+	return a
+}
+

@@ -1,0 +1,65 @@
+// Package queue is the seam between the engine (dispatcher, pipeline) and a queue
+// broker. Adapters (package asynqueue) hang from it and pass the suite in package
+// queuetest. A queue only carries: what is true stands in Postgres, and every part
+// of this contract may happen twice or, when a broker loses its data, not at all.
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Task is one piece of work on a queue.
+type Task struct {
+	ID      string // the outbox id: a queue holds at most one task per id
+	Queue   string
+	Payload []byte
+	// Retried counts how often the broker delivered it before. For logs only: the
+	// count that matters stands in Postgres.
+	Retried int
+}
+
+// Placed is what became of a task that was to be put on a queue.
+type Placed int
+
+const (
+	// Queued: it stands on the queue, ready to be taken. It may have stood there before.
+	Queued Placed = iota
+	// Busy: a worker has a task of this id in its hands right now. Come back later.
+	Busy
+)
+
+// Publisher puts tasks on queues.
+type Publisher interface {
+	// Publish makes sure that the task stands on its queue. A leftover of the same
+	// id that nobody would ever take (waiting for its retry, archived, completed) is
+	// replaced. An error means that it may or may not stand there.
+	Publish(ctx context.Context, task Task) (Placed, error)
+	// Depth is how many tasks of the queue are ready or in work: what a window bounds.
+	Depth(ctx context.Context, queue string) (int, error)
+}
+
+// Handler works on one task. nil acknowledges it, *RetryLater and *Dead tell what
+// else to do; any other error is a fault of ours and is retried by the broker.
+//
+// ctx carries no deadline of the broker's: a handler bounds its own steps.
+type Handler func(ctx context.Context, task Task) error
+
+// RetryLater asks for the same task again after Delay.
+type RetryLater struct {
+	Delay  time.Duration
+	Reason string // shown to operators: masked
+}
+
+func (r *RetryLater) Error() string {
+	return fmt.Sprintf("again in %s: %s", r.Delay.Round(time.Millisecond), r.Reason)
+}
+
+// Dead says that the task gave up for good. The record stands in Postgres; the
+// broker may keep the task for operators to look at.
+type Dead struct {
+	Reason string // shown to operators: masked
+}
+
+func (d *Dead) Error() string { return "gave up: " + d.Reason }
