@@ -48,4 +48,3 @@ func renameTopLevel(groups []string, a slog.Attr) slog.Attr {
 	}
 	return a
 }
-
