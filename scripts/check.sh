@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Usage: scripts/check.sh
+#
+# Every check that needs no running service: format, vet, lint with the import rules, modules, shell scripts.
+# One line per check; all run even when one fails. Tests are scripts/test.sh.
+set -euo pipefail
+
+readonly lint_version=v2.15.0 modules_expected=5
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+LOCAL_DIR=${LOCAL_DIR:-.local}
+[[ $LOCAL_DIR == /* ]] || LOCAL_DIR=$PWD/$LOCAL_DIR
+mkdir -p "$LOCAL_DIR/bin"
+mapfile -t modules < <(go list -m -f '{{.Dir}}')
+failed=()
+
+# check NAME COMMAND...: its output is shown only when it fails.
+check() {
+	local name=$1 began=$EPOCHREALTIME output verdict=ok
+	shift
+	output=$("$@" 2>&1) || verdict=FAIL
+	printf '%-4s %-34s %6d ms\n' "$verdict" "$name" "$(((${EPOCHREALTIME/./} - ${began/./}) / 1000))"
+	[[ $verdict == ok ]] && return
+	failed+=("$name")
+	head -n 100 <<<"$output"
+}
+
+# A loop over modules that finds none of them succeeds at nothing.
+module_count() {
+	printf '%s\n' "${modules[@]}"
+	((${#modules[@]} == modules_expected))
+}
+
+format() {
+	local diff
+	diff=$(gofmt -d "${modules[@]}")
+	echo "$diff"
+	[[ -z $diff ]]
+}
+
+lint() {
+	local linter=$LOCAL_DIR/bin/golangci-lint
+	if ! go version -m "$linter" 2>/dev/null | grep -q "golangci-lint/v2.$lint_version"; then
+		GOBIN=$LOCAL_DIR/bin go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$lint_version"
+	fi
+	"$linter" run "${modules[@]/%//...}"
+}
+
+# What the import rules see file by file, seen from the program: nothing brings these in by a detour either.
+api_dependencies() {
+	local all found
+	all=$(go list -deps ./api/cmd/...) || return
+	found=$(grep -E '/asynq|/go-redis|/amqp091-go|/service/sesv2|^email-gateway/(worker|scripts)' <<<"$all")
+	echo "$found"
+	[[ -z $found ]]
+}
+
+tidy() { go mod tidy -C "$1" -diff; }
+
+build_alone() { GOWORK=off go build -C "$1" -o /dev/null ./...; }
+
+shell_scripts() {
+	if ! command -v shellcheck >/dev/null; then
+		((EUID == 0)) || { echo "install shellcheck to check the shell scripts" && return 1; }
+		./scripts/install.sh shellcheck
+	fi
+	find scripts .ci -type f \( -name '*.sh' -o -name run \) -exec shellcheck --external-sources {} +
+}
+
+check "five modules" module_count
+check gofmt format
+check "go vet" go vet work
+check "golangci-lint $lint_version" lint
+check "what the api depends on" api_dependencies
+for module in "${modules[@]}"; do
+	check "go mod tidy: ${module##*/}" tidy "$module"
+	check "build without go.work: ${module##*/}" build_alone "$module"
+done
+check shellcheck shell_scripts
+
+if ((${#failed[@]})); then
+	printf '%d failed:%s\n' "${#failed[@]}" "$(printf ' [%s]' "${failed[@]}")"
+	exit 1
+fi
