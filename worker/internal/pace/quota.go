@@ -1,0 +1,51 @@
+package pace
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"email-gateway/shared/service"
+)
+
+// quotaInterval is how often the account is asked: its answers change rarely, and
+// the provider allows one such question per second for the whole account.
+const quotaInterval = time.Minute
+
+// Account tells how many emails per second the provider account may send.
+type Account interface {
+	MaxSendRate(ctx context.Context) (float64, error)
+}
+
+// NewQuota makes the loop that keeps the pacer at the account's own rate. While the
+// account cannot be asked (an emulator may not know the question) fallback holds.
+func NewQuota(log *slog.Logger, pacer *Pacer, account Account, fallback float64) *service.Loop {
+	q := &quota{log: log, pacer: pacer, account: account, fallback: fallback}
+	return service.NewLoop(service.LoopParams{Log: log, Interval: quotaInterval, RunOnce: q.runOnce})
+}
+
+type quota struct {
+	log      *slog.Logger
+	pacer    *Pacer
+	account  Account
+	fallback float64
+	unknown  bool // the account did not answer the last time
+}
+
+func (q *quota) runOnce(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	perSecond, err := q.account.MaxSendRate(ctx)
+	if err != nil || perSecond <= 0 {
+		if !q.unknown {
+			q.log.Warn("send rate of the account unknown, using SES_MAX_SEND_RATE", "rate", q.fallback, "error", err)
+		}
+		q.unknown = true
+		perSecond = q.fallback
+	} else if q.unknown || perSecond != q.pacer.Rate() {
+		q.log.Info("send rate of the account", "rate", perSecond)
+		q.unknown = false
+	}
+	q.pacer.SetRate(perSecond)
+	return false, nil
+}

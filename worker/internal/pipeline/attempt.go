@@ -1,0 +1,97 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/provider"
+)
+
+// attempt is one try of one email, from the moment its task was received.
+type attempt struct {
+	id       uuid.UUID // the claim token; travels to the provider as a tag
+	row      *store.LoadedEmail
+	task     email.SendJob // what the queue brought: checked, not trusted
+	job      email.SendJob // what the outbox holds: sent
+	received time.Time
+	// tries and throttles count this attempt too once it is won.
+	tries, throttles int
+}
+
+func newAttempt(row *store.LoadedEmail, task email.SendJob, received time.Time) *attempt {
+	return &attempt{
+		id: uuid.New(), row: row, task: task, received: received,
+		tries: row.Attempts + 1, throttles: row.Throttles,
+	}
+}
+
+// number is which of the five tries this is; throttled ones are not counted.
+func (a *attempt) number() int { return a.tries - a.throttles }
+
+func (a *attempt) won(claim store.Advanced) { a.tries, a.throttles = claim.Attempts, claim.Throttles }
+
+func (a *attempt) logger(log *slog.Logger) *slog.Logger {
+	return log.With(telemetry.OutboxID, a.row.ID, telemetry.RequestID, a.row.RequestID,
+		telemetry.CompanyID, a.row.CompanyID, telemetry.Attempt, a.number())
+}
+
+func (a *attempt) transition(guard store.Guard, to email.Status) store.Transition {
+	return store.Transition{ID: a.row.ID, Guard: guard, Status: to}
+}
+
+// end is a transition out of PROCESSING, under this attempt's claim.
+func (a *attempt) end(to email.Status) store.Transition {
+	t := a.transition(store.GuardAttempt, to)
+	t.Token = a.id
+	t.Duration = max(time.Since(a.received), time.Millisecond)
+	return t
+}
+
+// claim is the transition that wins the fence. It carries the three events that
+// precede the call and, when the email named its recipient by attributes, the
+// recipient to write down.
+func (a *attempt) claim(now time.Time) store.Transition {
+	t := a.transition(store.GuardClaim, email.Processing)
+	t.Token, t.AddAttempts = a.id, 1
+	t.Events = []email.Event{
+		a.receivedEvent(),
+		event(email.EventValidated, now, map[string]any{"validations": validations()}),
+		event(email.EventSentAttempt, now, map[string]any{"attempt": a.number(), "attemptId": a.id}),
+	}
+	r := a.job.Recipient
+	if r.RecipientID == "" {
+		t.Recipient = &store.Recipient{
+			ID:         store.RecipientID(a.row.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email),
+			ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, RazaoSocial: r.RazaoSocial, Nome: r.Nome, Email: r.Email,
+		}
+	}
+	return t
+}
+
+func (a *attempt) receivedEvent() email.Event {
+	return event(email.EventReceived, a.received, map[string]any{"attempt": a.number(), "jobId": a.row.ID})
+}
+
+// message is what goes to the provider, from the outbox row.
+func (a *attempt) message() provider.Message {
+	return provider.Message{
+		From: a.row.Sender, To: a.job.To, CC: a.job.CC, BCC: a.job.BCC, ReplyTo: a.job.ReplyTo,
+		Subject: a.job.Subject, HTML: a.row.HTML, Text: a.row.Text, Headers: a.job.Headers,
+		OutboxID: a.row.ID.String(), AttemptID: a.id.String(), CompanyID: a.row.CompanyID.String(),
+	}
+}
+
+// readJob decodes the outbox row's own payload.
+func (a *attempt) readJob() error {
+	return json.Unmarshal(a.row.Payload, &a.job)
+}
+
+func event(kind email.EventType, at time.Time, metadata map[string]any) email.Event {
+	return email.Event{Type: kind, At: at.UTC(), Metadata: metadata}
+}

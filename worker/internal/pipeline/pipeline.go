@@ -1,0 +1,244 @@
+// Package pipeline takes one email from its task to its next resting place:
+// RECEIVED → VALIDATED → SENT_ATTEMPT → SENT, FAILED or RETRY_SCHEDULED. Read
+// Handle from top to bottom and you have read what a worker does.
+//
+// It knows no broker and no provider, only their contracts, and is used by the
+// worker's main.
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/queue"
+)
+
+// Loader reads an email; store.ErrNotFound if there is none.
+type Loader interface {
+	Load(ctx context.Context, id uuid.UUID) (*store.LoadedEmail, error)
+}
+
+// Advancer moves an email to a status, with its log and events, if its guard holds.
+type Advancer interface {
+	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
+}
+
+// Outbox takes what is not a step of an email's life.
+type Outbox interface {
+	ReturnToPending(ctx context.Context, id uuid.UUID) error
+	BuryTask(ctx context.Context, t store.DeadTask) error
+}
+
+// Pacer lets through as many emails per second as the provider allows.
+type Pacer interface {
+	Wait(ctx context.Context) error
+}
+
+// Params make a Pipeline.
+type Params struct {
+	Log         *slog.Logger
+	Loader      Loader
+	Advancer    Advancer
+	Outbox      Outbox
+	Pacer       Pacer
+	Sender      provider.Sender
+	Metrics     *Metrics
+	MaxAttempts int
+	Backoff     email.Backoff
+}
+
+// Pipeline handles the tasks of the email queues. It is safe for concurrent use.
+type Pipeline struct {
+	Params
+}
+
+// New makes a Pipeline.
+func New(p Params) *Pipeline { return &Pipeline{p} }
+
+const (
+	// callTimeout bounds the provider call.
+	callTimeout = 30 * time.Second
+	// leaseNeeded must be left of the claim right before the call, so that the call
+	// cannot outlive it: its 30 s and one to write the answer down.
+	leaseNeeded = callTimeout + time.Second
+	// releaseDelay is how long an email that was given back waits in the outbox.
+	releaseDelay = 5 * time.Second
+)
+
+// Handle is the queue's handler for one email task. It returns nil when the task
+// has done its work, which includes finding out that there is none left to do.
+func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
+	received := time.Now()
+	row, job, err := p.open(ctx, task)
+	if row == nil || err != nil {
+		return err
+	}
+	a := newAttempt(row, job, received)
+	log := a.logger(p.Log)
+
+	switch {
+	case !row.Status.Claimable(): // SENT already, stopped, or in another worker's hands
+		log.Debug("nothing to do", "status", row.Status)
+		return nil
+	case row.Expired:
+		return p.expire(ctx, log, a)
+	case !row.Due || !row.LaneOpen:
+		return p.giveBack(ctx, log, a, row.Status)
+	}
+
+	if failed := p.validate(a); failed != nil {
+		return p.refuse(ctx, log, a, failed)
+	}
+	if err := p.Pacer.Wait(ctx); err != nil {
+		return fmt.Errorf("wait for the send rate: %w", err)
+	}
+	claim, err := p.claim(ctx, a)
+	switch {
+	case err != nil:
+		return err
+	case !claim.Applied:
+		return p.giveBack(ctx, log, a, claim.Status)
+	case claim.LeaseLeft < leaseNeeded:
+		return p.release(log, a, "the lease is too short for the call", nil)
+	}
+
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	receipt, err := p.Sender.Send(call, a.message())
+	if err != nil {
+		return p.settle(log, a, asFailure(err))
+	}
+	return p.sent(log, a, receipt)
+}
+
+// open finds the email that the task is about. A nil row without an error means
+// that the task was buried: nothing can be done for it, now or later.
+func (p *Pipeline) open(ctx context.Context, task queue.Task) (*store.LoadedEmail, email.SendJob, error) {
+	job, decodeErr := email.DecodeSendJob(task.Payload)
+	id, err := uuid.Parse(job.OutboxID)
+	if decodeErr != nil || err != nil {
+		// The task's own id is the outbox id too: the email behind a broken payload
+		// can still be told what happened.
+		if id, err = uuid.Parse(task.ID); err != nil {
+			return nil, job, p.bury(ctx, task, email.CodeInvalidPayload, errors.Join(decodeErr, err))
+		}
+	}
+	row, err := p.Loader.Load(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, job, p.bury(ctx, task, email.CodeOutboxNotFound, err)
+	case err != nil:
+		return nil, job, err
+	case decodeErr == nil && job.CompanyID != "" && job.CompanyID != row.CompanyID.String():
+		// Not this company's email. It must not be touched by somebody else's task.
+		return nil, job, p.bury(ctx, task, email.CodeOutboxNotFound, errors.New("companyId is not the email's"))
+	}
+	return row, job, nil
+}
+
+// bury writes the dead letter of a task that has no email to write it on.
+func (p *Pipeline) bury(ctx context.Context, task queue.Task, code string, cause error) error {
+	err := p.Outbox.BuryTask(ctx, store.DeadTask{
+		Target: task.Queue, Reason: code, Detail: cause.Error(), Payload: task.Payload, TaskID: task.ID,
+	})
+	if err != nil {
+		return err
+	}
+	validation := email.ValidationOutbox
+	if code == email.CodeInvalidPayload {
+		validation = email.ValidationIntegrity
+	}
+	p.Metrics.validationFailed(validation)
+	p.Log.Error("task buried", "task", task.ID, "code", code, "cause", email.MaskText(cause.Error()))
+	return nil
+}
+
+// expire ends an email whose deadline passed while it waited.
+func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) error {
+	t := a.transition(store.GuardOverdue, email.Expired)
+	t.ErrorCode = email.CodeExpired
+	t.Events = []email.Event{event(email.EventExpired, time.Now(), map[string]any{"expiresAt": a.row.ExpiresAt.UTC()})}
+	if _, err := p.Advancer.Advance(ctx, t); err != nil {
+		return err
+	}
+	p.ended(log, a, email.Expired)
+	return nil
+}
+
+// giveBack leaves an email to the dispatcher: its task came too early, or its lane
+// is closed. Every status but ENQUEUED is the dispatcher's already, or nobody's.
+func (p *Pipeline) giveBack(ctx context.Context, log *slog.Logger, a *attempt, status email.Status) error {
+	log.Debug("not now", "status", status)
+	if status != email.Enqueued {
+		return nil
+	}
+	return p.Outbox.ReturnToPending(ctx, a.row.ID)
+}
+
+// claim wins the fence for this attempt, or finds that it is not to be won. When
+// Postgres breaks off in the middle it asks again, because the claim may stand:
+// only while enough of its lease would be left to use it.
+func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error) {
+	t := a.claim(time.Now())
+	begun := time.Now()
+	for {
+		won, err := p.Advancer.Advance(ctx, t)
+		if errors.Is(err, store.ErrUnknownOutcome) && time.Since(begun) < claimPatience {
+			if err := pause(ctx, repeatDelay); err != nil {
+				return store.Advanced{}, err
+			}
+			continue
+		}
+		if err == nil && !won.Applied && won.SameToken && won.Status == email.Processing {
+			won.Applied = true // by an earlier try whose answer was lost
+			won.LeaseLeft -= time.Since(begun)
+		}
+		if won.Applied {
+			a.won(won)
+			p.Metrics.transitions(t.Events)
+		}
+		return won, err
+	}
+}
+
+const (
+	// claimPatience leaves a lease of 60 s long enough for the call.
+	claimPatience = 20 * time.Second
+	// repeatDelay is the pause between two tries of a write that Postgres did not answer.
+	repeatDelay = 250 * time.Millisecond
+)
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// asFailure turns an error that breaks the provider's contract into the one
+// verdict that is safe without knowing more.
+func asFailure(err error) *provider.Failure {
+	var f *provider.Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	return &provider.Failure{
+		Verdict: provider.Unknown, Code: "PROVIDER_ERROR", Category: provider.TransientError, Reason: err.Error(), Err: err,
+	}
+}
+
+// jitter places a wait within the backoff's tolerance.
+func jitter() float64 { return rand.Float64() }

@@ -1,0 +1,184 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/queue"
+)
+
+// sent records that the provider accepted the email.
+func (p *Pipeline) sent(log *slog.Logger, a *attempt, receipt provider.Receipt) error {
+	t := a.end(email.Sent)
+	t.SESMessageID = receipt.MessageID
+	t.Events = []email.Event{event(email.EventSent, time.Now(), map[string]any{
+		"sesMessageId": receipt.MessageID, "durationMs": t.Duration.Milliseconds(), "attempt": a.number(),
+	})}
+	if err := p.record(log, a, t); err != nil {
+		return err
+	}
+	p.ended(log.With("sesMessageId", receipt.MessageID), a, email.Sent)
+	return nil
+}
+
+// settle does what the provider's verdict asks for.
+func (p *Pipeline) settle(log *slog.Logger, a *attempt, f *provider.Failure) error {
+	log = log.With("code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
+	switch f.Verdict {
+	case provider.Failed, provider.Unreadable:
+		return p.fail(log, a, f)
+	case provider.Throttled:
+		a.throttles++
+		return p.retry(log, a, f)
+	case provider.Retry:
+		if a.number() >= p.MaxAttempts {
+			return p.fail(log, a, f)
+		}
+		return p.retry(log, a, f)
+	case provider.Unknown:
+		if a.row.Delivery == email.AtMostOnce || a.number() >= p.MaxAttempts {
+			return p.fail(log, a, f)
+		}
+		return p.retry(log, a, f)
+	case provider.Park, provider.Unspent:
+		return p.release(log, a, f.Code, f)
+	}
+	return fmt.Errorf("settle: unknown verdict %q", f.Verdict)
+}
+
+// fail ends an email that will not be tried again. It is flagged when the provider
+// may have taken it all the same.
+func (p *Pipeline) fail(log *slog.Logger, a *attempt, f *provider.Failure) error {
+	t := a.end(email.Failed)
+	t.DeadLetter = true
+	t.ErrorCode, t.ErrorReason = f.Code, f.Reason
+	t.OutcomeUnknown = f.Verdict == provider.Unknown || f.Verdict == provider.Unreadable
+	now := time.Now()
+	if f.Verdict == provider.Unknown {
+		t.Events = append(t.Events, unknownEvent(now, f))
+		if a.row.Delivery == email.AtMostOnce {
+			t.ErrorCode = email.CodeOutcomeUnknown
+		}
+	}
+	metadata := failureMetadata(f, false)
+	metadata["errorCode"] = t.ErrorCode
+	metadata["outcomeUnknown"] = t.OutcomeUnknown
+	t.Events = append(t.Events, event(email.EventFailed, now, metadata))
+	if err := p.record(log, a, t); err != nil {
+		return err
+	}
+	p.ended(log, a, email.Failed)
+	return &queue.Dead{Reason: t.ErrorCode + ": " + email.MaskText(f.Reason)}
+}
+
+// retry leaves the email to be tried again after the backoff. The wait after try n
+// is the table's n-th, throttled tries counted.
+func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) error {
+	delay := p.Backoff.Delay(a.tries, jitter())
+	t := a.end(email.RetryScheduled)
+	t.Delay = delay
+	t.ErrorCode, t.ErrorReason = f.Code, f.Reason
+	now := time.Now()
+	switch f.Verdict {
+	case provider.Throttled:
+		t.AddThrottles = 1
+	case provider.Unknown:
+		t.OutcomeUnknown, t.PossibleDuplicate = true, true
+		t.Events = append(t.Events, unknownEvent(now, f))
+	}
+	metadata := failureMetadata(f, true)
+	metadata["nextAttemptNumber"] = a.number() + 1
+	metadata["backoffDelay"] = delay.Milliseconds()
+	t.Events = append(t.Events, event(email.EventRetryScheduled, now, metadata))
+	if err := p.record(log, a, t); err != nil {
+		return err
+	}
+	p.Metrics.retried(f.Category)
+	p.observe(log, a, email.RetryScheduled, slog.LevelWarn)
+	return &queue.RetryLater{Delay: delay, Reason: f.Code + ": " + email.MaskText(f.Reason)}
+}
+
+// release gives the email back to the outbox and its try back to the email. f is
+// nil when no call was made.
+func (p *Pipeline) release(log *slog.Logger, a *attempt, why string, f *provider.Failure) error {
+	t := a.end(email.Pending)
+	t.AddAttempts, t.Delay = -1, releaseDelay
+	metadata := map[string]any{"reason": why}
+	if f != nil {
+		metadata = failureMetadata(f, true)
+		metadata["reason"] = why
+		t.ErrorCode, t.ErrorReason = f.Code, f.Reason
+	}
+	t.Events = []email.Event{event(email.EventReleased, time.Now(), metadata)}
+	if err := p.record(log, a, t); err != nil {
+		return err
+	}
+	p.observe(log.With("why", why), a, email.Pending, slog.LevelWarn)
+	return nil
+}
+
+// record writes the end of an attempt. The provider has answered, so there is no
+// going back and no giving up: the write is repeated until Postgres answers. Only
+// a write that Postgres refuses is returned as an error, which is a fault of ours.
+func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) error {
+	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
+	for try := 1; ; try++ {
+		done, err := p.Advancer.Advance(ctx, t)
+		switch {
+		case err == nil:
+			if done.Applied {
+				p.Metrics.transitions(t.Events)
+			} else if !done.SameToken || done.Status != t.Status {
+				// The lease ran out and the email went on without us. Our refusal is news
+				// of yesterday; an acceptance always applies, unless one was there before.
+				log.Warn("attempt ended too late to count", "status", done.Status, "ended", t.Status)
+			}
+			return nil
+		case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome):
+			if try == 1 {
+				log.Error("cannot record the attempt, repeating until the database answers", "error", err)
+			}
+			if err := pause(ctx, repeatDelay); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("record attempt %s: %w", a.id, err)
+		}
+	}
+}
+
+// ended counts and logs a final status.
+func (p *Pipeline) ended(log *slog.Logger, a *attempt, status email.Status) {
+	p.Metrics.final(status)
+	level := slog.LevelInfo
+	if status == email.Failed {
+		level = slog.LevelError
+	}
+	p.observe(log, a, status, level)
+}
+
+func (p *Pipeline) observe(log *slog.Logger, a *attempt, status email.Status, level slog.Level) {
+	took := time.Since(a.received)
+	p.Metrics.took(status, took)
+	log.Log(context.Background(), level, "email "+string(status),
+		telemetry.State, status, telemetry.DurationMS, took.Milliseconds(), "to", email.MaskAddress(a.job.To))
+}
+
+func unknownEvent(at time.Time, f *provider.Failure) email.Event {
+	return event(email.EventOutcomeUnknown, at, failureMetadata(f, true))
+}
+
+// failureMetadata is what an event tells of a failed call.
+func failureMetadata(f *provider.Failure, willRetry bool) map[string]any {
+	return map[string]any{
+		"errorCode": f.Code, "errorCategory": f.Category, "errorMessage": f.Reason, "originalCode": f.OriginalCode,
+		"willRetry": willRetry,
+	}
+}

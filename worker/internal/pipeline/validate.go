@@ -1,0 +1,117 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"log/slog"
+	"time"
+	"unicode/utf8"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/queue"
+)
+
+// refusal is a validation that an email did not pass. It is permanent.
+type refusal struct {
+	validation email.Validation
+	code       string
+	reason     string
+}
+
+// validations names the four checks, in the order they are made. OUTBOX is made by
+// open: an email that does not pass it does not get as far as having an attempt.
+func validations() []email.Validation {
+	return []email.Validation{
+		email.ValidationIntegrity, email.ValidationOutbox, email.ValidationRecipient, email.ValidationTemplate,
+	}
+}
+
+func (p *Pipeline) validate(a *attempt) *refusal {
+	if err := p.checkIntegrity(a); err != nil {
+		return &refusal{email.ValidationIntegrity, email.CodeInvalidPayload, err.Error()}
+	}
+	if code, err := checkRecipient(a); err != nil {
+		return &refusal{email.ValidationRecipient, code, err.Error()}
+	}
+	if err := checkTemplate(a); err != nil {
+		return &refusal{email.ValidationTemplate, email.CodeInvalidTemplate, err.Error()}
+	}
+	return nil
+}
+
+// checkIntegrity looks at what the queue brought and at what the outbox holds.
+func (p *Pipeline) checkIntegrity(a *attempt) error {
+	if err := a.task.Validate(p.MaxAttempts); err != nil {
+		return err
+	}
+	if err := a.readJob(); err != nil {
+		return err
+	}
+	if a.job.OutboxID != a.row.ID.String() || a.job.CompanyID != a.row.CompanyID.String() {
+		return errors.New("the outbox row's payload names another email")
+	}
+	return nil
+}
+
+func checkRecipient(a *attempt) (code string, err error) {
+	if a.job.Recipient.RecipientID != "" && !a.row.RecipientKnown {
+		return email.CodeRecipientNotFound, errors.New("recipientId is unknown, deleted, or has another address")
+	}
+	if err := email.CheckAddress(a.job.To); err != nil {
+		return email.CodeInvalidEmail, err
+	}
+	return "", nil
+}
+
+// checkTemplate trusts the verdict given on acceptance as long as body and checker
+// are still the same; otherwise the body is checked again.
+func checkTemplate(a *attempt) error {
+	subject := utf8.RuneCountInString(a.job.Subject)
+	switch {
+	case a.row.HTML == "":
+		return errors.New("html is empty")
+	case len(a.row.HTML) > email.MaxHTML:
+		return errors.New("html is larger than 512 KiB")
+	case subject == 0 || subject > email.MaxSubject:
+		return errors.New("subject must have 1 to 150 characters")
+	}
+	sum := sha256.Sum256([]byte(a.row.HTML))
+	if a.row.CheckerVersion == int(htmlcheck.Version) && subtle.ConstantTimeCompare(sum[:], a.row.HTMLSHA256) == 1 {
+		return nil
+	}
+	return htmlcheck.Check(a.row.HTML)
+}
+
+// refuse fails an email that did not pass a validation, with its whole story in
+// one commit: RECEIVED, VALIDATION_FAILED, FAILED.
+func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *refusal) error {
+	now := time.Now()
+	t := a.transition(store.GuardClaim, email.Failed)
+	t.AddAttempts, t.DeadLetter = 1, true
+	t.ErrorCode, t.ErrorReason = r.code, r.reason
+	t.Duration = max(now.Sub(a.received), time.Millisecond)
+	t.Events = []email.Event{
+		a.receivedEvent(),
+		event(email.EventValidationFailed, now, map[string]any{
+			"validation": r.validation, "errorCode": r.code, "errorMessage": r.reason,
+		}),
+		event(email.EventFailed, now, map[string]any{
+			"errorCode": r.code, "errorCategory": "VALIDATION_ERROR", "errorMessage": r.reason, "willRetry": false,
+		}),
+	}
+	done, err := p.Advancer.Advance(ctx, t)
+	switch {
+	case err != nil:
+		return err
+	case !done.Applied:
+		return p.giveBack(ctx, log, a, done.Status)
+	}
+	p.Metrics.transitions(t.Events)
+	p.Metrics.validationFailed(r.validation)
+	p.ended(log.With("code", r.code, "validation", r.validation), a, email.Failed)
+	return &queue.Dead{Reason: r.code + ": " + email.MaskText(r.reason)}
+}
