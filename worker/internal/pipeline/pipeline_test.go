@@ -1,0 +1,361 @@
+package pipeline_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/queue"
+)
+
+// bench is a pipeline on a database of its own, with a provider that answers what
+// the test says.
+type bench struct {
+	storetest.Database
+	company  uuid.UUID
+	sender   *scriptedSender
+	pipeline *pipeline.Pipeline
+}
+
+func newBench(t *testing.T, change func(*pipeline.Params)) *bench {
+	t.Helper()
+	d := storetest.New(t)
+	b := &bench{Database: d, company: d.Company(t), sender: &scriptedSender{}}
+	loader, advancer := d.Store.NewLoader(), d.Store.NewAdvancer()
+	t.Cleanup(loader.Close)
+	t.Cleanup(advancer.Close)
+	p := pipeline.Params{
+		Log: slog.New(slog.DiscardHandler), Loader: loader, Advancer: advancer, Outbox: d.Store,
+		Pacer: unpaced{}, Sender: b.sender, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()),
+		MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
+	}
+	if change != nil {
+		change(&p)
+	}
+	b.pipeline = pipeline.New(p)
+	return b
+}
+
+// task is what the dispatcher would put on the queue for an email.
+func (b *bench) task(t *testing.T, id uuid.UUID) queue.Task {
+	t.Helper()
+	var payload []byte
+	if err := b.SQL.QueryRowContext(t.Context(), "SELECT payload FROM email_outbox WHERE id = $1", id).Scan(&payload); err != nil {
+		t.Fatal(err)
+	}
+	job, err := email.DecodeSendJob(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Attempt, job.EnqueuedAt = 1, time.Now()
+	encoded, err := json.Marshal(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return queue.Task{ID: id.String(), Queue: email.QueueNormal, Payload: encoded}
+}
+
+// handle delivers the email's task once, at a time when it is due.
+func (b *bench) handle(t *testing.T, id uuid.UUID) error {
+	t.Helper()
+	b.exec(t, "UPDATE email_outbox SET next_at = now() WHERE id = $1 AND status IN ('PENDING', 'RETRY_SCHEDULED')", id)
+	return b.pipeline.Handle(t.Context(), b.task(t, id))
+}
+
+func (b *bench) exec(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	if _, err := b.SQL.ExecContext(t.Context(), statement, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bench) find(t *testing.T, id uuid.UUID) store.Email {
+	t.Helper()
+	e, err := b.Store.FindEmail(t.Context(), b.company, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func (b *bench) events(t *testing.T, id uuid.UUID) []email.EventType {
+	t.Helper()
+	timeline, err := b.Store.Timeline(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := make([]email.EventType, len(timeline))
+	for i, e := range timeline {
+		types[i] = e.Type
+	}
+	return types
+}
+
+func (b *bench) openDeadLetters(t *testing.T, id uuid.UUID) (n int) {
+	t.Helper()
+	err := b.SQL.QueryRowContext(t.Context(),
+		"SELECT count(*) FROM dead_letters WHERE outbox_id = $1 AND resolved_at IS NULL", id).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// scriptedSender answers with its failures in turn, then accepts everything.
+type scriptedSender struct {
+	mu       sync.Mutex
+	failures []*provider.Failure
+	sent     []provider.Message
+	during   func() // runs while the call is under way
+}
+
+func (s *scriptedSender) Send(_ context.Context, m provider.Message) (provider.Receipt, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, m)
+	if s.during != nil {
+		s.during()
+	}
+	if len(s.failures) > 0 {
+		f := s.failures[0]
+		s.failures = s.failures[1:]
+		return provider.Receipt{}, f
+	}
+	return provider.Receipt{MessageID: "ses-1"}, nil
+}
+
+func (s *scriptedSender) fail(times int, f provider.Failure) {
+	s.failures = slices.Repeat([]*provider.Failure{&f}, times)
+}
+
+type unpaced struct{}
+
+func (unpaced) Wait(context.Context) error { return nil }
+
+var firstTry = []email.EventType{email.EventReceived, email.EventValidated, email.EventSentAttempt}
+
+func timeline(parts ...any) []email.EventType {
+	var all []email.EventType
+	for _, part := range parts {
+		switch part := part.(type) {
+		case []email.EventType:
+			all = append(all, part...)
+		case email.EventType:
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+func TestHandle_SendsOnceAndTellsTheStory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, func(e *store.NewEmail) {
+		e.Job.CC, e.Job.Headers, e.Job.Tags = []string{"cc@example.com"}, map[string]string{"X-Order": "7"}, []string{"invoice"}
+		e.CPFCNPJ, e.Text = []byte("ciphertext"), "Olá"
+	})
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+
+	e := b.find(t, id)
+	if e.Status != email.Sent || e.Attempts != 1 || e.SESMessageID == nil || *e.SESMessageID != "ses-1" || e.SentAt == nil || e.DurationMS == nil {
+		t.Errorf("email = %+v", e)
+	}
+	if got, want := b.events(t, id), timeline(firstTry, email.EventSent); !slices.Equal(got, want) {
+		t.Errorf("events = %v, want %v", got, want)
+	}
+	m := b.sender.sent[0]
+	if m.From != "Acme <billing@acme.example>" || m.Headers["X-Order"] != "7" || m.Text != "Olá" || m.CC[0] != "cc@example.com" ||
+		m.OutboxID != id.String() || m.CompanyID != b.company.String() {
+		t.Errorf("message = %+v", m)
+	}
+	var ciphertext []byte
+	var left *[]byte
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT r.cpf_cnpj_enc, o.cpf_cnpj_enc FROM recipients r, email_outbox o
+		WHERE r.id = $1 AND o.id = $2`, e.RecipientID, id).Scan(&ciphertext, &left); err != nil {
+		t.Fatal(err)
+	}
+	if string(ciphertext) != "ciphertext" || left != nil {
+		t.Errorf("cpf_cnpj_enc: recipient %q, outbox %v; want it moved", ciphertext, left)
+	}
+
+	if err := b.handle(t, id); err != nil {
+		t.Errorf("a second task of a sent email = %v, want it acknowledged", err)
+	}
+	if len(b.sender.sent) != 1 {
+		t.Errorf("%d calls, want 1", len(b.sender.sent))
+	}
+}
+
+func TestHandle_DoesWhatTheVerdictSays(t *testing.T) {
+	t.Parallel()
+	unknown := timeline(firstTry, email.EventOutcomeUnknown)
+	for name, c := range map[string]struct {
+		verdict   provider.Verdict
+		delivery  email.Delivery
+		status    email.Status
+		code      string
+		attempts  int
+		throttles int
+		events    []email.EventType
+		dead      bool
+		unknown   bool
+		duplicate bool
+		retried   bool
+	}{
+		"failed": {
+			verdict: provider.Failed, status: email.Failed, code: "X", attempts: 1,
+			events: timeline(firstTry, email.EventFailed), dead: true,
+		},
+		"throttled": {
+			verdict: provider.Throttled, status: email.RetryScheduled, code: "X", attempts: 1, throttles: 1,
+			events: timeline(firstTry, email.EventRetryScheduled), retried: true,
+		},
+		"retry": {
+			verdict: provider.Retry, status: email.RetryScheduled, code: "X", attempts: 1,
+			events: timeline(firstTry, email.EventRetryScheduled), retried: true,
+		},
+		"unknown, at least once": {
+			verdict: provider.Unknown, status: email.RetryScheduled, code: "X", attempts: 1,
+			events: timeline(unknown, email.EventRetryScheduled), retried: true, unknown: true, duplicate: true,
+		},
+		"unknown, at most once": {
+			verdict: provider.Unknown, delivery: email.AtMostOnce, status: email.Failed, code: "OUTCOME_UNKNOWN", attempts: 1,
+			events: timeline(unknown, email.EventFailed), dead: true, unknown: true,
+		},
+		"unreadable": {
+			verdict: provider.Unreadable, status: email.Failed, code: "X", attempts: 1,
+			events: timeline(firstTry, email.EventFailed), dead: true, unknown: true,
+		},
+		"park": {
+			verdict: provider.Park, status: email.Pending, code: "X",
+			events: timeline(firstTry, email.EventReleased),
+		},
+		"unspent": {
+			verdict: provider.Unspent, status: email.Pending, code: "X",
+			events: timeline(firstTry, email.EventReleased),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			id := b.Accept(t, b.company, func(e *store.NewEmail) {
+				if c.delivery != "" {
+					e.Delivery = c.delivery
+				}
+			})
+			b.sender.fail(1, provider.Failure{Verdict: c.verdict, Code: "X", Category: provider.TransientError, Reason: "no"})
+			err := b.handle(t, id)
+
+			var later *queue.RetryLater
+			var dead *queue.Dead
+			if got := errors.As(err, &later); got != c.retried {
+				t.Errorf("asked for a retry: %v, want %v (%v)", got, c.retried, err)
+			}
+			if got := errors.As(err, &dead); got != c.dead {
+				t.Errorf("asked for a dead letter: %v, want %v (%v)", got, c.dead, err)
+			}
+			e := b.find(t, id)
+			if e.Status != c.status || e.Attempts != c.attempts || e.Throttles != c.throttles ||
+				e.OutcomeUnknown != c.unknown || e.PossibleDuplicate != c.duplicate {
+				t.Errorf("email = %+v", e)
+			}
+			if e.ErrorCode == nil || *e.ErrorCode != c.code {
+				t.Errorf("code = %v, want %s", e.ErrorCode, c.code)
+			}
+			if got := b.events(t, id); !slices.Equal(got, c.events) {
+				t.Errorf("events = %v, want %v", got, c.events)
+			}
+			if got := b.openDeadLetters(t, id); (got == 1) != c.dead {
+				t.Errorf("%d open dead letters, want one: %v", got, c.dead)
+			}
+		})
+	}
+}
+
+func TestHandle_GivesUpAfterFiveTries(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	b.sender.fail(9, provider.Failure{Verdict: provider.Retry, Code: "NETWORK_ERROR", Category: provider.TransientError})
+
+	var waits []time.Duration
+	for range email.MaxAttempts - 1 {
+		var later *queue.RetryLater
+		if err := b.handle(t, id); !errors.As(err, &later) {
+			t.Fatalf("err = %v, want a retry", err)
+		}
+		waits = append(waits, later.Delay)
+	}
+	var dead *queue.Dead
+	if err := b.handle(t, id); !errors.As(err, &dead) {
+		t.Fatalf("fifth try: %v, want a dead letter", err)
+	}
+	if e := b.find(t, id); e.Status != email.Failed || e.Attempts != 5 {
+		t.Errorf("email = %+v", e)
+	}
+	for i, wait := range waits {
+		base := email.DefaultBackoff()[i]
+		if wait < base*3/4 || wait > base*5/4 {
+			t.Errorf("wait after try %d = %s, want %s ±25 %%", i+1, wait, base)
+		}
+	}
+}
+
+func TestHandle_AQuotaNeverEndsAnEmail(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	b.sender.fail(7, provider.Failure{Verdict: provider.Throttled, Code: "SES_THROTTLING", Category: provider.QuotaError})
+	for range 7 {
+		var later *queue.RetryLater
+		if err := b.handle(t, id); !errors.As(err, &later) {
+			t.Fatalf("err = %v, want a retry", err)
+		}
+	}
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.find(t, id); e.Status != email.Sent || e.Attempts != 8 || e.Throttles != 7 {
+		t.Errorf("email = %+v", e)
+	}
+}
+
+func TestHandle_OneOfManyTasksSends(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	task := b.task(t, id)
+	var group sync.WaitGroup
+	gate := make(chan struct{})
+	for range 32 {
+		group.Go(func() {
+			<-gate
+			if err := b.pipeline.Handle(t.Context(), task); err != nil {
+				t.Errorf("handle: %v", err)
+			}
+		})
+	}
+	close(gate)
+	group.Wait()
+	if len(b.sender.sent) != 1 {
+		t.Errorf("%d calls, want 1", len(b.sender.sent))
+	}
+	if e := b.find(t, id); e.Status != email.Sent || e.Attempts != 1 {
+		t.Errorf("email = %+v", e)
+	}
+}

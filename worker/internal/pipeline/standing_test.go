@@ -1,0 +1,208 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/queue"
+)
+
+// A task says nothing about whether its email may be sent now: the row does.
+func TestHandle_LeavesAloneWhatIsNotToBeSent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prepare string // run on the row
+		status  email.Status
+		events  []email.EventType
+	}{
+		"cancelled": {"UPDATE email_outbox SET status = 'CANCELLED', processed_at = now()", email.Cancelled, nil},
+		"in another worker's hands": {
+			"UPDATE email_outbox SET status = 'PROCESSING', claim_token = gen_random_uuid(), lease_until = now() + interval '1 min'",
+			email.Processing, nil,
+		},
+		"not due":           {"UPDATE email_outbox SET status = 'ENQUEUED', next_at = now() + interval '1 min'", email.Pending, nil},
+		"retry not due":     {"UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() + interval '1 min'", email.RetryScheduled, nil},
+		"lane paused":       {"WITH l AS (UPDATE dispatch_lanes SET paused_at = now()) UPDATE email_outbox SET status = 'ENQUEUED'", email.Pending, nil},
+		"lane parked":       {"WITH l AS (UPDATE dispatch_lanes SET parked_until = now() + interval '1 min') UPDATE email_outbox SET status = 'ENQUEUED'", email.Pending, nil},
+		"company suspended": {"WITH c AS (UPDATE companies SET suspended_at = now()) UPDATE email_outbox SET status = 'ENQUEUED'", email.Pending, nil},
+		"expired":           {"UPDATE email_outbox SET status = 'ENQUEUED', expires_at = now()", email.Expired, []email.EventType{email.EventExpired}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			id := b.Accept(t, b.company, nil)
+			task := b.task(t, id)
+			b.exec(t, c.prepare)
+			if err := b.pipeline.Handle(t.Context(), task); err != nil {
+				t.Errorf("handle = %v, want the task acknowledged", err)
+			}
+			if len(b.sender.sent) != 0 {
+				t.Error("the provider was called")
+			}
+			if got := b.find(t, id).Status; got != c.status {
+				t.Errorf("status = %s, want %s", got, c.status)
+			}
+			if got := b.events(t, id); !slices.Equal(got, c.events) {
+				t.Errorf("events = %v, want %v", got, c.events)
+			}
+		})
+	}
+}
+
+func TestHandle_RefusesWhatDoesNotPassValidation(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*store.NewEmail)
+		code   string
+	}{
+		"payload": {func(e *store.NewEmail) { e.Job.Subject = "a\nb" }, email.CodeInvalidPayload},
+		"no identifier": {
+			func(e *store.NewEmail) { e.Job.Recipient.ExternalID = "" }, email.CodeInvalidPayload,
+		},
+		"unknown recipient": {
+			func(e *store.NewEmail) { e.Job.Recipient.RecipientID = uuid.NewString() }, email.CodeRecipientNotFound,
+		},
+		"script, with the verdict of an older checker": {
+			func(e *store.NewEmail) { e.HTML, e.CheckerVersion = "<p onclick=x()>", 0 }, email.CodeInvalidTemplate,
+		},
+		"script, with the hash of another body": {
+			func(e *store.NewEmail) { e.HTML = "<script>alert(1)</script>" }, email.CodeInvalidTemplate,
+		},
+		"empty body": {func(e *store.NewEmail) { e.HTML = "" }, email.CodeInvalidTemplate},
+		"body too large": {
+			func(e *store.NewEmail) { e.HTML = strings.Repeat("a", email.MaxHTML+1) }, email.CodeInvalidTemplate,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			id := b.Accept(t, b.company, c.change)
+			var dead *queue.Dead
+			if err := b.handle(t, id); !errors.As(err, &dead) {
+				t.Fatalf("handle = %v, want a dead letter", err)
+			}
+			e := b.find(t, id)
+			if e.Status != email.Failed || e.Attempts != 1 || e.ErrorCode == nil || *e.ErrorCode != c.code || e.FailedAt == nil {
+				t.Errorf("email = %+v, want FAILED with %s", e, c.code)
+			}
+			want := []email.EventType{email.EventReceived, email.EventValidationFailed, email.EventFailed}
+			if got := b.events(t, id); !slices.Equal(got, want) {
+				t.Errorf("events = %v, want %v", got, want)
+			}
+			if b.openDeadLetters(t, id) != 1 || len(b.sender.sent) != 0 {
+				t.Error("want one dead letter and no call")
+			}
+		})
+	}
+}
+
+func TestHandle_BuriesTasksWithoutAnEmail(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	foreign := b.task(t, id)
+	foreign.Payload = []byte(strings.Replace(string(foreign.Payload), b.company.String(), uuid.NewString(), 1))
+	for name, c := range map[string]struct {
+		task queue.Task
+		code string
+	}{
+		"undecodable":       {queue.Task{ID: "x", Payload: []byte("\x00nonsense")}, email.CodeInvalidPayload},
+		"no such email":     {queue.Task{ID: uuid.NewString(), Payload: []byte("{}")}, email.CodeOutboxNotFound},
+		"another company's": {foreign, email.CodeOutboxNotFound},
+	} {
+		c.task.Queue = email.QueueNormal
+		if err := b.pipeline.Handle(t.Context(), c.task); err != nil {
+			t.Errorf("%s: handle = %v, want the task acknowledged", name, err)
+		}
+		var n int
+		if err := b.SQL.QueryRowContext(t.Context(), "DELETE FROM dead_letters WHERE reason = $1 RETURNING 1", c.code).Scan(&n); err != nil {
+			t.Errorf("%s: no dead letter with %s: %v", name, c.code, err)
+		}
+	}
+	if got := b.find(t, id).Status; got != email.Pending {
+		t.Errorf("status = %s: a foreign task moved the email", got)
+	}
+
+	broken := queue.Task{ID: id.String(), Queue: email.QueueNormal, Payload: []byte(`{"outboxId":7}`)}
+	var dead *queue.Dead
+	if err := b.pipeline.Handle(t.Context(), broken); !errors.As(err, &dead) {
+		t.Errorf("broken payload under the email's own id = %v, want a dead letter", err)
+	}
+	if e := b.find(t, id); e.Status != email.Failed || *e.ErrorCode != email.CodeInvalidPayload {
+		t.Errorf("email = %+v", e)
+	}
+}
+
+// interrupted is Postgres answering badly: some advances fail before or after they
+// were applied.
+type interrupted struct {
+	pipeline.Advancer
+	lost func(store.Transition) (before, after bool)
+}
+
+func (i *interrupted) Advance(ctx context.Context, t store.Transition) (store.Advanced, error) {
+	before, after := i.lost(t)
+	if before {
+		return store.Advanced{}, store.ErrUnavailable
+	}
+	done, err := i.Advancer.Advance(ctx, t)
+	if after {
+		return store.Advanced{}, store.ErrUnknownOutcome
+	}
+	return done, err
+}
+
+func TestHandle_WritesTheAnswerUntilPostgresTakesIt(t *testing.T) {
+	t.Parallel()
+	calls := map[store.Guard]int{}
+	b := newBench(t, func(p *pipeline.Params) {
+		p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
+			calls[tr.Guard]++
+			switch tr.Guard {
+			case store.GuardClaim: // the claim's own answer is lost once
+				return false, calls[tr.Guard] == 1
+			case store.GuardAttempt: // down twice, then the answer is lost
+				return calls[tr.Guard] <= 2, calls[tr.Guard] == 3
+			}
+			return false, false
+		}}
+	})
+	id := b.Accept(t, b.company, nil)
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.find(t, id); e.Status != email.Sent || e.Attempts != 1 {
+		t.Errorf("email = %+v", e)
+	}
+	if got, want := b.events(t, id), timeline(firstTry, email.EventSent); !slices.Equal(got, want) {
+		t.Errorf("events = %v, want %v", got, want)
+	}
+	if len(b.sender.sent) != 1 {
+		t.Errorf("%d calls, want 1", len(b.sender.sent))
+	}
+}
+
+// An acceptance counts whatever happened to the email meanwhile.
+func TestHandle_ALateAcceptanceCounts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	b.sender.during = func() {
+		b.exec(t, "UPDATE email_outbox SET status = 'EXPIRED', processed_at = now(), lease_until = NULL, claim_token = gen_random_uuid() WHERE id = $1", id)
+	}
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.find(t, id); e.Status != email.Sent || e.SentAt == nil || e.CreatedAt.After(time.Now().Add(time.Minute)) {
+		t.Errorf("email = %+v", e)
+	}
+}
