@@ -58,10 +58,10 @@ return {taken, wait}`)
 // errAvoided: Redis did not answer a moment ago and is not asked again yet.
 var errAvoided = errors.New("redis left alone after an error")
 
-// Pacer hands out the right to send one email.
+// Pacer hands out the right to send.
 type Pacer struct {
 	redis redis.Scripter
-	rate  atomic.Uint64 // emails per second, as float64 bits
+	rate  atomic.Uint64 // recipients per second, as float64 bits
 	share atomic.Uint64 // of the rate that is ours when Redis is away, as float64 bits
 
 	turn   chan struct{} // holds one item: whoever has it may touch what follows
@@ -71,7 +71,7 @@ type Pacer struct {
 	avoid  time.Time // until then Redis is left alone
 }
 
-// New makes a Pacer for a rate in emails per second.
+// New makes a Pacer for a rate in recipients per second.
 func New(client redis.Scripter, perSecond float64) *Pacer {
 	p := &Pacer{redis: client, turn: make(chan struct{}, 1), own: rate.NewLimiter(rate.Limit(perSecond), 1)}
 	p.turn <- struct{}{}
@@ -80,10 +80,10 @@ func New(client redis.Scripter, perSecond float64) *Pacer {
 	return p
 }
 
-// SetRate changes the rate for every email from now on.
+// SetRate changes the rate from now on.
 func (p *Pacer) SetRate(perSecond float64) { p.rate.Store(math.Float64bits(perSecond)) }
 
-// Rate is the rate in force, in emails per second.
+// Rate is the rate in force, in recipients per second.
 func (p *Pacer) Rate() float64 { return math.Float64frombits(p.rate.Load()) }
 
 // SetProcesses says among how many the rate is divided while Redis is away.
@@ -91,8 +91,9 @@ func (p *Pacer) SetProcesses(n int) {
 	p.share.Store(math.Float64bits(1 / float64(max(n, 1))))
 }
 
-// Wait returns when one more email may be sent, or when ctx ends.
-func (p *Pacer) Wait(ctx context.Context) error {
+// Wait returns when an email to so many recipients may be sent, or when ctx ends.
+// Providers count recipients, not messages.
+func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 	select {
 	case <-p.turn:
 	case <-ctx.Done():
@@ -100,9 +101,13 @@ func (p *Pacer) Wait(ctx context.Context) error {
 	}
 	defer func() { p.turn <- struct{}{} }()
 
-	for {
-		if p.tokens > 0 && time.Since(p.fresh) < grantLife {
-			p.tokens--
+	for missing := recipients; ; {
+		if time.Since(p.fresh) < grantLife {
+			used := min(missing, p.tokens)
+			missing -= used
+			p.tokens -= used
+		}
+		if missing <= 0 {
 			return nil
 		}
 		wait, err := p.fetch(ctx)
@@ -110,8 +115,10 @@ func (p *Pacer) Wait(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			p.avoid = time.Now().Add(fallbackFor)
-			return p.ownShare(ctx)
+			if !errors.Is(err, errAvoided) {
+				p.avoid = time.Now().Add(fallbackFor)
+			}
+			return p.ownShare(ctx, missing)
 		case wait > 0:
 			if err := sleep(ctx, wait); err != nil {
 				return err
@@ -137,9 +144,14 @@ func (p *Pacer) fetch(ctx context.Context) (time.Duration, error) {
 	return time.Duration(answer[1]) * time.Millisecond, nil
 }
 
-func (p *Pacer) ownShare(ctx context.Context) error {
+func (p *Pacer) ownShare(ctx context.Context, recipients int) error {
 	p.own.SetLimit(rate.Limit(p.Rate() * math.Float64frombits(p.share.Load())))
-	return p.own.Wait(ctx)
+	for range recipients {
+		if err := p.own.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -87,6 +87,8 @@ func (a *attempt) message() provider.Message {
 	}
 }
 
+func (a *attempt) recipients() int { return 1 + len(a.job.CC) + len(a.job.BCC) }
+
 // readJob decodes the outbox row's own payload.
 func (a *attempt) readJob() error {
 	return json.Unmarshal(a.row.Payload, &a.job)

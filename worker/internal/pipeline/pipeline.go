@@ -38,9 +38,9 @@ type Outbox interface {
 	BuryTask(ctx context.Context, t store.DeadTask) error
 }
 
-// Pacer lets through as many emails per second as the provider allows.
+// Pacer lets through as many recipients per second as the provider allows.
 type Pacer interface {
-	Wait(ctx context.Context) error
+	Wait(ctx context.Context, recipients int) error
 }
 
 // Params make a Pipeline.
@@ -98,7 +98,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	if failed := p.validate(a); failed != nil {
 		return p.refuse(ctx, log, a, failed)
 	}
-	if err := p.Pacer.Wait(ctx); err != nil {
+	if err := p.Pacer.Wait(ctx, a.recipients()); err != nil {
 		return fmt.Errorf("wait for the send rate: %w", err)
 	}
 	claim, err := p.claim(ctx, a)

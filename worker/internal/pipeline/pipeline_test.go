@@ -143,7 +143,7 @@ func (s *scriptedSender) fail(times int, f provider.Failure) {
 
 type unpaced struct{}
 
-func (unpaced) Wait(context.Context) error { return nil }
+func (unpaced) Wait(context.Context, int) error { return nil }
 
 var firstTry = []email.EventType{email.EventReceived, email.EventValidated, email.EventSentAttempt}
 

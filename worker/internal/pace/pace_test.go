@@ -1,0 +1,145 @@
+package pace_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/worker/internal/pace"
+)
+
+// newRedis is the test server, emptied of the bucket. The bucket's key is fixed, so
+// the tests of this package that use it do not run beside each other.
+func newRedis(t *testing.T) *redis.Client {
+	t.Helper()
+	o, err := redis.ParseURL(os.Getenv("REDIS_URL"))
+	if err != nil {
+		t.Fatalf("REDIS_URL: %v; run the tests through ./scripts/test.sh", err)
+	}
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	if err := client.Del(t.Context(), "email-gateway:pace").Err(); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func TestPacer_AllProcessesShareOneRate(t *testing.T) {
+	const perSecond, processes = 200, 4
+	client := newRedis(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var let atomic.Int64
+	var group sync.WaitGroup
+	begun := time.Now()
+	for range processes {
+		pacer := pace.New(client, perSecond)
+		for range 8 {
+			group.Go(func() {
+				for pacer.Wait(ctx, 1) == nil {
+					let.Add(1)
+				}
+			})
+		}
+	}
+	group.Wait()
+	took := time.Since(begun).Seconds()
+	// A tenth of a second's rate may go out at once at the start.
+	if limit := perSecond * (took + 0.1); float64(let.Load()) > limit+1 {
+		t.Errorf("%d emails in %.2f s, want at most %.0f", let.Load(), took, limit)
+	}
+	// A loaded machine may be slower than the rate; half of it shows that it flows.
+	if float64(let.Load()) < perSecond*took/2 {
+		t.Errorf("%d emails in %.2f s, want about %.0f", let.Load(), took, perSecond*took)
+	}
+}
+
+func TestPacer_CountsRecipients(t *testing.T) {
+	pacer := pace.New(newRedis(t), 20) // a bucket of two tokens
+	begun := time.Now()
+	if err := pacer.Wait(t.Context(), 6); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took < 150*time.Millisecond {
+		t.Errorf("six recipients in %s, want about 200 ms at 20/s", took)
+	}
+}
+
+func TestPacer_TakesItsShareWithoutRedis(t *testing.T) {
+	t.Parallel()
+	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: 50 * time.Millisecond})
+	t.Cleanup(func() { _ = nobody.Close() })
+	pacer := pace.New(nobody, 100)
+	pacer.SetProcesses(4)
+	if err := pacer.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	for range 5 {
+		if err := pacer.Wait(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(begun); took < 150*time.Millisecond {
+		t.Errorf("5 emails in %s, want at least 200 ms at a quarter of 100/s", took)
+	}
+}
+
+func TestPacer_WaitEndsWithItsContext(t *testing.T) {
+	client := newRedis(t)
+	pacer := pace.New(client, 0.01)
+	if err := pacer.Wait(t.Context(), 1); err != nil { // the bucket starts with one token
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := pacer.Wait(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v, want the context's", err)
+	}
+}
+
+type account struct {
+	rate float64
+	err  error
+}
+
+func (a account) MaxSendRate(context.Context) (float64, error) { return a.rate, a.err }
+
+func TestQuota_FollowsTheAccountAndFallsBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		account account
+		want    float64
+	}{
+		"the account's rate":    {account{rate: 14}, 14},
+		"an account that hides": {account{err: errors.New("404")}, 100},
+		"nonsense":              {account{rate: 0}, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pacer := pace.New(nil, 1)
+			loop := pace.NewQuota(slog.New(slog.DiscardHandler), pacer, c.account, 100)
+			if err := loop.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+				t.Fatal(err)
+			}
+			deadline := time.After(5 * time.Second)
+			for pacer.Rate() != c.want {
+				select {
+				case <-deadline:
+					t.Fatalf("rate = %v, want %v", pacer.Rate(), c.want)
+				default:
+				}
+			}
+			if err := loop.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
