@@ -16,7 +16,7 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "services: $*"; exit 1; }
 
 # Each of these files tells the same few things of its service: packages, account, URL, how it runs, when it is ready.
-for part in ports process postgres redis rabbitmq; do
+for part in ports home process postgres redis rabbitmq; do
 	# shellcheck source=/dev/null
 	source "$root/scripts/services.d/$part.sh"
 done
@@ -84,24 +84,6 @@ install_missing() {
 	[[ ${#packages[@]} -gt 0 ]] || return 0
 	"$root/scripts/install.sh" "${packages[@]}" ||
 		die "run the system with 'docker compose up', or name services by DATABASE_URL, REDIS_URL, RABBITMQ_URL"
-}
-
-# each ACTION SERVICE...: runs the action for every service at the same time, each under its own lock,
-# and fails when one fails. Descriptor 9 is the lock; no server may inherit it.
-each() {
-	local action=$1 service pids=() failed=0
-	shift
-	for service in "$@"; do
-		(
-			flock 9
-			"$action" "$service"
-		) 9>"$LOCAL_DIR/$service.lock" &
-		pids+=($!)
-	done
-	for pid in "${pids[@]}"; do
-		wait "$pid" || failed=1
-	done
-	return "$failed"
 }
 
 usage() { sed -n '2s/^# //p' "${BASH_SOURCE[0]}" >&2 && exit 2; }

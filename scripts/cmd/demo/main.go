@@ -1,0 +1,146 @@
+// Command demo is a tenant in one page: it sends one email through the api named by
+// API_URL with the key API_KEY, waits until it has ended and prints its timeline.
+// It exits with 0 only when the email was SENT. dev.sh runs it; -check only asks
+// whether the api takes the key.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+)
+
+// patience is how long the email may take: some retries, but not an outage.
+const patience = 30 * time.Second
+
+func main() {
+	check := flag.Bool("check", false, "only ask whether the api takes the key")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+
+	t := tenant{url: os.Getenv("API_URL"), key: os.Getenv("API_KEY")}
+	var err error
+	if *check {
+		err = t.call(ctx, http.MethodGet, "/v1/emails?limit=1", nil, nil)
+	} else {
+		err = t.demo(ctx, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+const (
+	address = "joao.assuncao@cliente.example"
+	subject = "Olá, João! Sua inscrição está confirmada ✔"
+	html    = `<!doctype html><html lang="pt-BR"><body><h1>Olá, João Assunção!</h1>
+<p>Este e-mail atravessou o sistema inteiro: á é í ó ú, ã õ, ç, €.</p></body></html>`
+)
+
+func (t tenant) demo(ctx context.Context, out io.Writer) error {
+	request := map[string]any{
+		"to": address, "subject": subject, "html": html, "text": "Olá, João Assunção!",
+		"tags":      []string{"demo"},
+		"recipient": map[string]string{"externalId": "demo-1", "nome": "João Assunção", "email": address},
+	}
+	var accepted struct {
+		OutboxID string `json:"outboxId"`
+	}
+	if err := t.call(ctx, http.MethodPost, "/v1/email/send", request, &accepted); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	fmt.Fprintf(out, "\n%s\nto %s, accepted as %s\n", subject, address, accepted.OutboxID)
+
+	e, err := t.await(ctx, accepted.OutboxID)
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w", accepted.OutboxID, err)
+	}
+	for _, step := range e.Events {
+		fmt.Fprintf(out, "%+8d ms  %s\n", step.At.Sub(e.CreatedAt).Milliseconds(), step.Type)
+	}
+	if e.Status != "SENT" {
+		return fmt.Errorf("the email is %s", e.Status)
+	}
+	return nil
+}
+
+// email is what the demo reads of GET /v1/email/{id}.
+type email struct {
+	Status    string    `json:"status"`
+	CreatedAt time.Time `json:"createdAt"`
+	Events    []struct {
+		Type string    `json:"type"`
+		At   time.Time `json:"at"`
+	} `json:"events"`
+}
+
+// await asks until the email has come to an end.
+func (t tenant) await(ctx context.Context, id string) (e email, err error) {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if err := t.call(ctx, http.MethodGet, "/v1/email/"+id, nil, &e); err != nil {
+			return e, err
+		}
+		switch e.Status {
+		case "SENT", "FAILED", "EXPIRED", "CANCELLED", "SUPPRESSED":
+			return e, nil
+		}
+		select {
+		case <-ctx.Done():
+			return e, fmt.Errorf("still %s: %w", e.Status, ctx.Err())
+		case <-again.C:
+		}
+	}
+}
+
+// tenant is an api and the key to it.
+type tenant struct{ url, key string }
+
+// call sends in, when there is one, and reads the answer into out.
+func (t tenant) call(ctx context.Context, method, path string, in, out any) error {
+	var body bytes.Buffer
+	if in != nil {
+		if err := json.NewEncoder(&body).Encode(in); err != nil {
+			return fmt.Errorf("encode request: %w", err)
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, t.url+path, &body)
+	if err != nil {
+		return fmt.Errorf("build request: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+t.key)
+	if in != nil {
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Idempotency-Key", rand.Text())
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	if answer.StatusCode >= http.StatusBadRequest {
+		return errors.New(answer.Status + ": " + string(text))
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(text, out)
+}

@@ -1,0 +1,75 @@
+# shellcheck shell=bash
+# How dev.sh starts, watches and ends the project's own programs. Sourced by dev.sh.
+
+readonly bin=$LOCAL_DIR/bin log=$LOCAL_DIR/log
+declare -A pid_of=()
+
+# local_address ADDRESS: what a client on this machine dials: ":8080" and "0.0.0.0:8080" listen on every interface.
+local_address() {
+	case ${1%:*} in
+	'' | 0.0.0.0) echo "127.0.0.1:${1##*:}" ;;
+	*) echo "$1" ;;
+	esac
+}
+
+# require_free VARIABLE...: nothing listens yet on the addresses that the variables name.
+require_free() {
+	local name address
+	for name in "$@"; do
+		address=$(local_address "${!name}")
+		if (exec 7<>"/dev/tcp/${address%:*}/${address##*:}") 2>/dev/null; then
+			die "$address is taken: name another address with $name"
+		fi
+	done
+}
+
+# http_ok ADDRESS PATH: a GET is answered with 200. A bare machine has no curl.
+http_ok() (
+	exec 7<>"/dev/tcp/${1%:*}/${1##*:}" || exit
+	printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' "$2" "$1" >&7
+	read -r -t 2 _ status _ <&7
+	[[ $status == 200 ]]
+) 2>/dev/null
+
+# end_leftovers NAME...: programs of an earlier run whose dev.sh was killed. Only what runs our own binary is ended.
+end_leftovers() {
+	local name pid
+	for name in "$@"; do
+		pid=$(cat "$log/$name.pid" 2>/dev/null) || continue
+		[[ $(readlink "/proc/$pid/exe") =~ ^$bin/$name(\ \(deleted\))?$ ]] || continue
+		say "ending $name left over from an earlier run (pid $pid)"
+		kill "$pid"
+		while [[ -d /proc/$pid ]] && ! grep -qs '^State:\s[ZX]' "/proc/$pid/status"; do sleep 0.05; done
+	done
+}
+
+# launch NAME: in a session of its own, so that a Ctrl-C reaches dev.sh only, which ends all in order.
+launch() {
+	setsid "$bin/$1" >"$log/$1.log" 2>&1 8>&- &
+	pid_of[$1]=$!
+	echo $! >"$log/$1.pid"
+}
+
+# await NAME ADDRESS PATH
+await() {
+	local deadline=$((SECONDS + 30))
+	until http_ok "$(local_address "$2")" "$3"; do
+		if [[ ! -d /proc/${pid_of[$1]} ]] || ((SECONDS > deadline)); then
+			tail -n 20 "$log/$1.log" >&2
+			die "$1 did not get ready at $2$3"
+		fi
+		sleep 0.05
+	done
+}
+
+# end NAME...: asks all, then waits for all. A program ends what it has begun: the worker may need its 40 seconds.
+end() {
+	local name
+	for name in "$@"; do
+		[[ -z ${pid_of[$name]:-} ]] || kill "${pid_of[$name]}" 2>/dev/null || true
+	done
+	for name in "$@"; do
+		[[ -z ${pid_of[$name]:-} ]] || wait "${pid_of[$name]}" || true
+		rm -f "$log/$name.pid"
+	done
+}

@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Usage: scripts/dev.sh [--once]
+#
+# Starts the whole system on this machine, sends one demo email through it, says how to use it and stays until Ctrl-C,
+# which ends all of it. With --once it ends after the demo email; exit code 0 means that it was SENT.
+# DATABASE_URL, REDIS_URL, RABBITMQ_URL, STORAGE_URL and SES_ENDPOINT name real services instead of private ones;
+# API_ADDR, DISPATCHER_ADDR, WORKER_ADDR and SES_SIM_ADDR the addresses to listen on. .env.example has them all.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+LOCAL_DIR=${LOCAL_DIR:-.local}
+[[ $LOCAL_DIR == /* ]] || LOCAL_DIR=$PWD/$LOCAL_DIR
+export LOCAL_DIR
+readonly secrets=$LOCAL_DIR/secrets.env
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "dev: $*"; exit 1; }
+# shellcheck source=scripts/dev.d/programs.sh
+source scripts/dev.d/programs.sh
+
+once=
+[[ ${1:-} != --once ]] || { once=yes && shift; }
+[[ $# -eq 0 ]] || { sed -n '2s/^# //p' "$0" >&2 && exit 2; }
+
+export API_ADDR=${API_ADDR:-127.0.0.1:8080} DISPATCHER_ADDR=${DISPATCHER_ADDR:-127.0.0.1:9091}
+export WORKER_ADDR=${WORKER_ADDR:-127.0.0.1:9092} SES_SIM_ADDR=${SES_SIM_ADDR:-127.0.0.1:8005}
+export STORAGE_URL=${STORAGE_URL:-file://$LOCAL_DIR/storage}
+export AWS_REGION=${AWS_REGION:-us-east-1} MONITORING_USER=${MONITORING_USER:-admin}
+API_URL=http://$(local_address "$API_ADDR")
+export API_URL PUBLIC_URL=${PUBLIC_URL:-$API_URL}
+
+mkdir -p "$bin" "$log" "$LOCAL_DIR/storage"
+exec 8>"$LOCAL_DIR/dev.lock" # no program may inherit it: it would go on holding the lock
+flock --nonblock 8 || die "dev.sh is already running under $LOCAL_DIR"
+
+finish() {
+	local status=$?
+	trap '' INT TERM
+	say "stopping (logs stay in $log)"
+	wait "${services:-}" 2>/dev/null || true
+	end api dispatcher worker
+	end ses-sim
+	./scripts/services.sh stop 8>&-
+	exit "$status"
+}
+
+# secret NAME BYTES [PREFIX]: taken from the environment, else made once and kept, so that a restart can still decrypt.
+secret() {
+	[[ -z ${!1:-} ]] || return 0
+	if ! grep -qs "^$1=" "$secrets"; then
+		(umask 077 && echo "$1=${3:-}$(head -c "$2" /dev/urandom | base64 -w 0)" >>"$secrets")
+	fi
+	export "$(grep "^$1=" "$secrets")"
+}
+
+# demo_key: the key of an earlier run when the api still takes it, else that of a new company.
+demo_key() {
+	local company
+	API_KEY=$(sed -n "s/^export API_KEY='\(.*\)'$/\1/p" "$LOCAL_DIR/dev.env" 2>/dev/null || true)
+	export API_KEY
+	[[ -z $API_KEY ]] || ! "$bin/demo" -check 2>/dev/null || return 0
+	company=$("$bin/gatewayctl" company create --json --name "Demo $(date '+%F %T')" --default-from "Demonstração <demo@demo.example>" |
+		grep -oE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' | head -n 1)
+	API_KEY=$("$bin/gatewayctl" key create --json --company "$company" \
+		--scopes emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write |
+		grep -oE 'gw_[A-Za-z0-9_-]+' | head -n 1)
+}
+
+write_env() {
+	local name
+	umask 077 # it holds a key and a password
+	for name in API_URL API_KEY INBOX_URL MONITORING_URL MONITORING_USER MONITORING_PASSWORD \
+		DATABASE_URL REDIS_URL RABBITMQ_URL SES_ENDPOINT; do
+		echo "export $name='${!name}'"
+	done >"$LOCAL_DIR/dev.env"
+}
+
+end_leftovers api dispatcher worker ses-sim
+require_free API_ADDR DISPATCHER_ADDR WORKER_ADDR
+[[ -n ${SES_ENDPOINT:-} ]] || require_free SES_SIM_ADDR
+trap finish EXIT
+trap 'exit 0' INT TERM
+secret CPF_CNPJ_KEYS 32 local:
+secret CPF_CNPJ_HASH_KEY 32
+secret UNSUBSCRIBE_KEY 32
+secret MONITORING_PASSWORD 12
+
+./scripts/services.sh start 8>&- &
+services=$!
+go build -o "$bin/" ./schema/cmd/migrate ./api/cmd/... ./worker/cmd/... ./scripts/cmd/ses-sim ./scripts/cmd/demo
+wait "$services" || die "the services did not start"
+urls=$(./scripts/services.sh env)
+eval "$urls"
+
+"$bin/migrate" up >"$log/migrate.log" 2>&1 || { cat "$log/migrate.log" >&2 && die "migrate failed"; }
+if [[ -z ${SES_ENDPOINT:-} ]]; then
+	launch ses-sim
+	SES_ENDPOINT=http://$(local_address "$SES_SIM_ADDR")
+fi
+export SES_ENDPOINT
+launch api
+launch dispatcher
+launch worker
+await api "$API_ADDR" /health
+await dispatcher "$DISPATCHER_ADDR" /readyz
+await worker "$WORKER_ADDR" /readyz
+
+INBOX_URL=$SES_ENDPOINT
+MONITORING_URL=http://$(local_address "$WORKER_ADDR")/monitoring
+demo_key
+write_env
+"$bin/demo"
+[[ -z $once ]] || exit 0
+
+cat <<READY
+
+ready
+
+  api         $API_URL            key $API_KEY
+  inbox       $INBOX_URL
+  monitoring  $MONITORING_URL     $MONITORING_USER / $MONITORING_PASSWORD
+  logs        $log
+  variables   source $LOCAL_DIR/dev.env
+
+  curl -i $API_URL/v1/email/send -H 'Authorization: Bearer $API_KEY' -H 'Content-Type: application/json' \\
+    -d '{"to":"maria@cliente.example","subject":"Olá, Maria","html":"<p>Tudo pronto.</p>","recipient":{"externalId":"42","email":"maria@cliente.example"}}'
+
+Ctrl-C ends everything.
+READY
+wait -n "${pid_of[@]}" || true
+say "dev: a program ended by itself; see $log"
+false
