@@ -1,0 +1,35 @@
+package config
+
+import (
+	"cmp"
+	"time"
+)
+
+// Dispatcher is the environment of the dispatcher.
+type Dispatcher struct {
+	Process
+
+	// Addr is where /livez, /readyz and /metrics are answered.
+	Addr string `env:"DISPATCHER_ADDR" envDefault:"127.0.0.1:9091"`
+	// ListenURL is the database for LISTEN, which needs a session of its own: beside
+	// a PgBouncer that pools transactions it must name Postgres itself. Without it,
+	// DatabaseURL.
+	ListenURL string `env:"DATABASE_LISTEN_URL"`
+	// PollInterval is how long an email waits at most when its wake-up was lost.
+	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"250ms"`
+}
+
+// ReadDispatcher reads "NAME=value" lines, as os.Environ returns them.
+func ReadDispatcher(environ []string) (Dispatcher, error) {
+	d := Dispatcher{Process: defaults()}
+	f := read(environ, &d)
+	if len(f) > 0 {
+		return Dispatcher{}, f.err() // a field that was not read would be blamed twice
+	}
+	d.check(&f)
+	f.address("DISPATCHER_ADDR", d.Addr)
+	f.url("DATABASE_LISTEN_URL", d.ListenURL, "postgres", "postgresql")
+	f.must(d.PollInterval >= 10*time.Millisecond && d.PollInterval <= time.Minute, "OUTBOX_POLL_INTERVAL", "must be 10ms to 1m")
+	d.ListenURL = cmp.Or(d.ListenURL, d.DatabaseURL)
+	return d, f.err()
+}

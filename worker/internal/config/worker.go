@@ -1,0 +1,64 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"email-gateway/shared/email"
+)
+
+// Worker is the environment of the worker.
+type Worker struct {
+	Process
+
+	// Addr is where /livez, /readyz, /metrics and /monitoring are answered.
+	Addr string `env:"WORKER_ADDR" envDefault:"127.0.0.1:9092"`
+
+	// Endpoint replaces the provider's own address, for an emulator or a VPC endpoint.
+	Endpoint string `env:"SES_ENDPOINT"`
+	// ConfigurationSet is what the provider publishes its feedback through.
+	ConfigurationSet string `env:"SES_CONFIGURATION_SET"`
+	Region           string `env:"AWS_REGION" envDefault:"us-east-1"`
+
+	// Backoff is the wait after each try.
+	Backoff email.Backoff `env:"EMAIL_BACKOFF"`
+	// TTL is how long an email may be tried.
+	TTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
+
+	// MonitoringUser and MonitoringPassword open the queue dashboard; without them it
+	// stays shut.
+	MonitoringUser     string `env:"MONITORING_USER"`
+	MonitoringPassword string `env:"MONITORING_PASSWORD"`
+	// MonitoringWritable lets its users delete, run and pause.
+	MonitoringWritable bool `env:"MONITORING_WRITABLE" envDefault:"false"`
+}
+
+// ReadWorker reads "NAME=value" lines, as os.Environ returns them.
+func ReadWorker(environ []string) (Worker, error) {
+	w := Worker{Process: defaults(), Backoff: email.DefaultBackoff()}
+	f := read(environ, &w)
+	if len(f) > 0 {
+		return Worker{}, f.err() // a field that was not read would be blamed twice
+	}
+	w.check(&f)
+	f.address("WORKER_ADDR", w.Addr)
+	if w.Endpoint != "" {
+		f.httpURL("SES_ENDPOINT", w.Endpoint)
+	}
+	f.must((w.MonitoringUser == "") == (w.MonitoringPassword == ""), "MONITORING_PASSWORD", "must be set together with MONITORING_USER")
+	f.must(!w.MonitoringWritable || w.MonitoringUser != "", "MONITORING_WRITABLE", "needs MONITORING_USER and MONITORING_PASSWORD")
+	longest := w.longestWait()
+	f.must(w.TTL > longest, "EMAIL_TTL", fmt.Sprintf("must be longer than the waits of EMAIL_BACKOFF between %d tries, %s: the last try could never be made",
+		w.MaxAttempts, longest))
+	return w, f.err()
+}
+
+// longestWait is how long an email that is refused every time takes from its first
+// to its last try, each wait at the far end of its jitter.
+func (w *Worker) longestWait() time.Duration {
+	var sum time.Duration
+	for try := 1; try < w.MaxAttempts; try++ {
+		sum += w.Backoff.Delay(try, 1)
+	}
+	return sum
+}
