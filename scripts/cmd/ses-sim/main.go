@@ -1,0 +1,102 @@
+// Command ses-sim runs the SES simulator of package sessim: point SES_ENDPOINT at it
+// and look at its inbox. It is started by dev.sh, the end-to-end tests and the
+// benchmarks.
+//
+// SES_SIM_ADDR (127.0.0.1:8005; port 0 takes a free one) is where it listens,
+// SES_SIM_MAX_SEND_RATE (10000) what GetAccount reports.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"email-gateway/scripts/sessim"
+)
+
+// grace is how long calls in flight may go on after the signal to stop. Those that a
+// fault holds back longer are cut.
+const grace = 3 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := run(ctx, os.Args[1:], os.Getenv, log); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			log.Error("ses-sim stops", "error", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, args []string, getenv func(string) string, log *slog.Logger) error {
+	cfg, addr, err := configure(args, getenv)
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	sim := sessim.New(cfg)
+	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second}
+	log.Info("ses-sim listens", "addr", listener.Addr().String())
+
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	return shutDown(server, sim)
+}
+
+func configure(args []string, getenv func(string) string) (cfg sessim.Config, addr string, err error) {
+	flags := flag.NewFlagSet("ses-sim", flag.ContinueOnError)
+	flags.IntVar(&cfg.LedgerEntries, "ledger-entries", 200_000, "requests to remember")
+	flags.IntVar(&cfg.InboxMails, "inbox-mails", 10_000, "full mails to keep")
+	flags.Int64Var(&cfg.InboxBytes, "inbox-bytes", 256<<20, "bytes of full mails to keep")
+	if err := flags.Parse(args); err != nil {
+		return cfg, "", err
+	}
+	if cfg.LedgerEntries < 1 || cfg.InboxMails < 1 || cfg.InboxBytes < 1 {
+		return cfg, "", errors.New("flags: ledger-entries, inbox-mails and inbox-bytes must be at least 1")
+	}
+	if text := getenv("SES_SIM_MAX_SEND_RATE"); text != "" {
+		cfg.MaxSendRate, err = strconv.ParseFloat(text, 64)
+		if err != nil || !(cfg.MaxSendRate > 0) || math.IsInf(cfg.MaxSendRate, 0) {
+			return cfg, "", fmt.Errorf("SES_SIM_MAX_SEND_RATE: %q is not a positive number", text)
+		}
+	}
+	if addr = getenv("SES_SIM_ADDR"); addr == "" {
+		addr = "127.0.0.1:8005"
+	}
+	return cfg, addr, nil
+}
+
+func shutDown(server *http.Server, sim *sessim.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	err := server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		sim.Close()
+		err = server.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	return nil
+}

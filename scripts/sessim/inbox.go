@@ -1,0 +1,72 @@
+package sessim
+
+import (
+	"slices"
+	"time"
+)
+
+// inbox keeps the last accepted mails whole. Server.mu guards it; a Mail in it is
+// never changed.
+type inbox struct {
+	maxMails int
+	maxBytes int64
+	bytes    int64
+	mails    queue[*Mail]
+	byID     map[string]*Mail
+}
+
+func newInbox(maxMails int, maxBytes int64) *inbox {
+	return &inbox{maxMails: maxMails, maxBytes: maxBytes, byID: make(map[string]*Mail)}
+}
+
+func (b *inbox) add(m *Mail) {
+	b.mails.push(m)
+	b.byID[m.MessageID] = m
+	b.bytes += m.size()
+	// The newest stays however large it is: whoever sent it wants to see it.
+	for b.mails.len() > 1 && (b.mails.len() > b.maxMails || b.bytes > b.maxBytes) {
+		oldest := b.mails.pop()
+		delete(b.byID, oldest.MessageID)
+		b.bytes -= oldest.size()
+	}
+}
+
+// inboxQuery chooses mails; empty fields choose all.
+type inboxQuery struct {
+	outboxID, to string
+	since        time.Time
+	limit        int
+}
+
+// search returns the mails chosen, newest first.
+func (s *Server) search(q inboxQuery) []*Mail {
+	s.mu.Lock()
+	mails := append([]*Mail{}, s.inbox.mails.all()...) // not nil: it becomes a JSON list
+	s.mu.Unlock()
+	slices.Reverse(mails)
+	mails = slices.DeleteFunc(mails, func(m *Mail) bool {
+		return m.Time.Before(q.since) ||
+			q.outboxID != "" && m.OutboxID != q.outboxID ||
+			q.to != "" && !m.hasRecipient(q.to)
+	})
+	if q.limit > 0 && len(mails) > q.limit {
+		mails = mails[:q.limit]
+	}
+	return mails
+}
+
+func (s *Server) mail(messageID string) *Mail {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inbox.byID[messageID]
+}
+
+// Inbox returns the accepted mails that are still kept, newest first.
+func (s *Server) Inbox() []Mail {
+	mails := s.search(inboxQuery{})
+	list := make([]Mail, len(mails))
+	for i, m := range mails {
+		list[i] = *m
+	}
+	return list
+}

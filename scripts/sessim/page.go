@@ -1,0 +1,107 @@
+package sessim
+
+import (
+	"bytes"
+	"embed"
+	"html/template"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+// inboxLimit is how many mails the inbox shows unless asked for another number.
+const inboxLimit = 100
+
+//go:embed pages/*.html
+var pageFiles embed.FS
+
+// pagePolicy keeps a hostile mail from running or fetching anything, beside the
+// sandbox of its frame.
+const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-src 'self'; form-action 'self'; base-uri 'none'"
+
+// newPages parses the templates, which are part of the program: a mistake in them
+// shows at the first start.
+func newPages() *template.Template {
+	functions := template.FuncMap{"decoded": decoded}
+	return template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html"))
+}
+
+// decoded shows a header as a mail reader does: display names travel as RFC 2047
+// encoded words.
+func decoded(header string) string {
+	if text, err := new(mime.WordDecoder).DecodeHeader(header); err == nil {
+		return text
+	}
+	return header
+}
+
+// inboxView is what pages/inbox.html shows.
+type inboxView struct {
+	Query   inboxQueryText
+	Mails   []*Mail
+	Summary Summary
+	Rules   []Rule
+}
+
+type inboxQueryText struct{ To, OutboxID string }
+
+func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) {
+	q, err := parseInboxQuery(r)
+	if err != nil {
+		badControl(w, err)
+		return
+	}
+	s.writePage(w, "inbox.html", inboxView{
+		Query:   inboxQueryText{To: q.to, OutboxID: q.outboxID},
+		Mails:   s.search(q),
+		Summary: s.Summary(),
+		Rules:   s.Rules(),
+	})
+}
+
+func (s *Server) inboxJSON(w http.ResponseWriter, r *http.Request) {
+	q, err := parseInboxQuery(r)
+	if err != nil {
+		badControl(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, s.search(q))
+}
+
+func parseInboxQuery(r *http.Request) (inboxQuery, error) {
+	params := r.URL.Query()
+	since, err := parseSince(params)
+	if err != nil {
+		return inboxQuery{}, err
+	}
+	limit, err := parseLimit(params, inboxLimit)
+	if err != nil {
+		return inboxQuery{}, err
+	}
+	return inboxQuery{to: params.Get("to"), outboxID: params.Get("outboxId"), since: since, limit: limit}, nil
+}
+
+// messagePage shows one mail, as JSON when the id ends in ".json".
+func (s *Server) messagePage(w http.ResponseWriter, r *http.Request) {
+	id, asJSON := strings.CutSuffix(r.PathValue("id"), ".json")
+	m := s.mail(id)
+	switch {
+	case m == nil:
+		writeJSON(w, http.StatusNotFound, map[string]string{"message": "no mail of that id is kept"})
+	case asJSON:
+		writeJSON(w, http.StatusOK, m)
+	default:
+		s.writePage(w, "message.html", m)
+	}
+}
+
+func (s *Server) writePage(w http.ResponseWriter, name string, view any) {
+	var page bytes.Buffer
+	if err := s.pages.ExecuteTemplate(&page, name, view); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", pagePolicy)
+	_, _ = w.Write(page.Bytes()) // whether the client still listens is its affair
+}

@@ -1,0 +1,167 @@
+package sessim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Rule makes requests fail. The first rule that matches a request is applied.
+type Rule struct {
+	// Fault is a name of the table Faults.
+	Fault string `json:"fault"`
+
+	// Match chooses the requests; empty means every one.
+	Match Match `json:"match"`
+
+	// Times is how often the rule is applied before it is spent; 0 means always.
+	Times int `json:"times,omitempty"`
+
+	// Rate is the share of the matching requests that fails, 0 < Rate ≤ 1; 0 means all.
+	Rate float64 `json:"rate,omitempty"`
+
+	// AfterBytes is how much of the answer's body a truncating fault lets through;
+	// 0 means half.
+	AfterBytes int `json:"afterBytes,omitempty"`
+
+	// DelayMS holds the answer, or the cut, back; 0 means the fault's own delay.
+	DelayMS int64 `json:"delayMs,omitempty"`
+
+	// Hits counts how often the rule was applied. The server writes it.
+	Hits int `json:"hits"`
+}
+
+// Match chooses requests. Its fields must all agree; empty ones always do.
+type Match struct {
+	To       string `json:"to,omitempty"` // a recipient, or "@domain"
+	OutboxID string `json:"outboxId,omitempty"`
+}
+
+// maxRules bounds what each request is compared with.
+const maxRules = 1000
+
+// Inject adds a rule after those already there.
+func (s *Server) Inject(rule Rule) error {
+	switch _, known := s.faults[rule.Fault]; {
+	case !known:
+		return fmt.Errorf("inject fault: no fault is named %q", rule.Fault)
+	case rule.Times < 0, rule.AfterBytes < 0, rule.DelayMS < 0:
+		return fmt.Errorf("inject fault: times, afterBytes and delayMs must not be negative")
+	case rule.Rate < 0 || rule.Rate > 1:
+		return fmt.Errorf("inject fault: rate %v is not between 0 and 1", rule.Rate)
+	}
+	rule.Hits = 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.rules) == maxRules {
+		return fmt.Errorf("inject fault: there are already %d rules", maxRules)
+	}
+	s.rules = append(s.rules, rule)
+	return nil
+}
+
+// ClearFaults removes all rules.
+func (s *Server) ClearFaults() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules = nil
+}
+
+// Rules returns the rules in the order in which they are tried, spent ones included.
+func (s *Server) Rules() []Rule {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Rule{}, s.rules...)
+}
+
+// applyRule finds the rule for m and counts its hit. s.mu is held.
+func (s *Server) applyRule(m *Mail) (Rule, bool) {
+	for i := range s.rules {
+		if r := &s.rules[i]; r.wants(m) {
+			r.Hits++
+			return *r, true
+		}
+	}
+	return Rule{}, false
+}
+
+func (r *Rule) wants(m *Mail) bool {
+	return (r.Times == 0 || r.Hits < r.Times) &&
+		(r.Match.OutboxID == "" || r.Match.OutboxID == m.OutboxID) &&
+		(r.Match.To == "" || m.hasRecipient(r.Match.To)) &&
+		(r.Rate == 0 || rand.Float64() < r.Rate)
+}
+
+func (r Rule) delay(f Fault) time.Duration {
+	if r.DelayMS > 0 {
+		return time.Duration(r.DelayMS) * time.Millisecond
+	}
+	return f.delay
+}
+
+// addressFault is what a recipient such as ana+sim-throttle-x7@example.com asks for.
+type addressFault struct {
+	fault   Fault
+	address string
+	times   int // only the first so many requests; 0 means all
+}
+
+var timesSuffix = regexp.MustCompile(`-x([0-9]{1,9})$`)
+
+// faultByAddress looks for the first recipient that asks for a fault. A name that does
+// not exist is a problem of the request, lest a misspelt test passes.
+func (s *Server) faultByAddress(m *Mail) (asked addressFault, problem string) {
+	for recipient := range m.recipients {
+		name, found := faultInAddress(recipient)
+		if !found {
+			continue
+		}
+		asked.address = strings.ToLower(bareAddress(recipient))
+		if suffix := timesSuffix.FindStringSubmatch(name); suffix != nil {
+			name = strings.TrimSuffix(name, suffix[0])
+			asked.times, _ = strconv.Atoi(suffix[1]) // digits, and few
+		}
+		if asked.fault, found = s.faults[name]; !found {
+			return addressFault{}, fmt.Sprintf("The simulator has no fault '%s', which the recipient's address asks for.", name)
+		}
+		return asked, ""
+	}
+	return addressFault{}, ""
+}
+
+// faultInAddress returns what follows "sim-" at the start of the local part or "+sim-"
+// within it.
+func faultInAddress(address string) (name string, found bool) {
+	local := bareAddress(address)
+	if at := strings.LastIndexByte(local, '@'); at >= 0 {
+		local = local[:at]
+	}
+	if name, found = strings.CutPrefix(local, "sim-"); !found {
+		_, name, found = strings.Cut(local, "+sim-")
+	}
+	return strings.ToLower(name), found
+}
+
+// tally counts requests by address, for faults with a limited number of times. It
+// forgets the older half when it has grown to twice tallyHalf addresses.
+type tally struct {
+	recent, older map[string]int
+}
+
+const tallyHalf = 100_000
+
+// next counts one more request for the address and returns how many there were.
+func (t *tally) next(address string) int {
+	n, ok := t.recent[address]
+	if !ok {
+		n = t.older[address]
+	}
+	if t.recent == nil || !ok && len(t.recent) == tallyHalf {
+		t.older, t.recent = t.recent, make(map[string]int)
+	}
+	t.recent[address] = n + 1
+	return n + 1
+}
