@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"time"
 	"unicode/utf8"
@@ -67,7 +68,7 @@ func DecodeSendJob(payload []byte) (SendJob, error) {
 	if err := decoder.Decode(&job); err != nil {
 		return SendJob{}, fmt.Errorf("decode job: %w", err)
 	}
-	if decoder.More() {
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return SendJob{}, errors.New("decode job: more than one value")
 	}
 	return job, nil

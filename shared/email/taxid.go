@@ -16,13 +16,15 @@ var ErrTaxID = errors.New("is neither a valid CPF nor a valid CNPJ")
 // check digits and returns it bare and in upper case. Leading zeros are never
 // added: a number that lost them is refused, not guessed.
 func ParseTaxID(text string) (string, error) {
-	bare := strings.ToUpper(strings.Map(func(r rune) rune {
-		switch r {
-		case '.', '-', '/', ' ':
+	bare := strings.Map(func(r rune) rune {
+		switch {
+		case strings.ContainsRune(".-/ ", r):
 			return -1
+		case r >= 'a' && r <= 'z': // strings.ToUpper would also make an S of ſ and an I of ı
+			return r - 'a' + 'A'
 		}
 		return r
-	}, text))
+	}, text)
 	if strings.Count(bare, bare[:min(1, len(bare))]) == len(bare) {
 		return "", ErrTaxID // empty, or one character over and over: passes the sums, is never issued
 	}
