@@ -1,0 +1,180 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// SES refuses connections for 20 s while 100 emails are on their way. The first
+// three waits (1 s, 5 s, 30 s) reach well beyond it.
+func TestSESRefusesConnections(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, nil)
+	at, refuse := serveSESUntil(t, "127.0.0.1:0", s.ses)
+	s.restartWorker(map[string]string{"SES_ENDPOINT": "http://" + at})
+	refuse()
+	for i := range 100 {
+		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
+	}
+	s.awaitAll(100, 15*time.Second, "RETRY_SCHEDULED")
+	<-time.After(20 * time.Second) // the outage itself
+	serveSES(t, at, s.ses)
+	s.awaitAll(100, 2*time.Minute, "SENT")
+	s.sentOnce(100)
+}
+
+// Redis is stopped for 10 s while emails run: the api does not notice, and
+// afterwards each email was sent once. asynq cannot record the tasks that end while
+// Redis is away and delivers them again up to two minutes later; the fence has to
+// hold then too.
+func TestRedisStops(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "16"})
+	if err := s.ses.SetSettings(slowedBy(s.ses.Settings(), 300)); err != nil {
+		t.Fatal(err)
+	}
+	const before, during = 60, 60
+	for i := range before {
+		s.send(fmt.Sprintf("antes%d@example.com", i), nil)
+	}
+	eventually(t, 20*time.Second, func() error {
+		if n := s.ses.Summary().Requests; n < 10 {
+			return fmt.Errorf("%d requests at SES so far", n)
+		}
+		return nil
+	})
+	s.redis.stop()
+	stopped := time.Now()
+	for i := range during {
+		s.send(fmt.Sprintf("durante%d@example.com", i), nil)
+	}
+	<-time.After(time.Until(stopped.Add(10 * time.Second))) // the outage itself
+	s.redis.start()
+	s.awaitAll(before+during, 3*time.Minute, "SENT")
+	s.awaitQuietQueues(3 * time.Minute)
+	s.sentOnce(before + during)
+}
+
+// A worker told to stop finishes what it has in its hands; what waits is done by
+// the next one. Nothing is lost and nothing sent twice.
+func TestWorkerStopsGracefully(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "8"})
+	if err := s.ses.SetSettings(slowedBy(s.ses.Settings(), 150)); err != nil {
+		t.Fatal(err)
+	}
+	const n = 120
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { s.send(fmt.Sprintf("cliente%d@example.com", i), nil) })
+	}
+	for range 4 {
+		seen := s.ses.Summary().Requests
+		eventually(t, 20*time.Second, func() error {
+			if now := s.ses.Summary().Requests; now < min(seen+8, n) {
+				return fmt.Errorf("%d requests at SES", now)
+			}
+			return nil
+		})
+		s.restartWorker(nil)
+	}
+	group.Wait()
+	s.awaitAll(n, time.Minute, "SENT")
+	s.sentOnce(n)
+}
+
+// The foreign emulator of many teams answers 404 to GetAccount, repeats its message
+// ids and closes idle connections after 5 s.
+func TestForeignEmulator(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, nil)
+	emulator := &foreignEmulator{}
+	s.restartWorker(map[string]string{"SES_ENDPOINT": "http://" + serveSES(t, "127.0.0.1:0", emulator)})
+	first := s.await(s.send("ana@example.com", nil), 10*time.Second, "SENT")
+	<-time.After(6 * time.Second) // the emulator hangs up
+	second := s.await(s.send("bea@example.com", nil), 10*time.Second, "SENT")
+	if first.SESMessageID == "" || first.SESMessageID != second.SESMessageID {
+		t.Errorf("ids %q and %q, want the emulator's same one", first.SESMessageID, second.SESMessageID)
+	}
+	if second.Attempts != 1 || second.PossibleDuplicate {
+		t.Errorf("the closed connection cost a try: %+v", second)
+	}
+}
+
+type foreignEmulator struct{}
+
+func (*foreignEmulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/v2/email/outbound-emails" {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte("<UnknownOperationException/>"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte(`{"MessageId":"ses-123456789"}`))
+}
+
+// Gaps between attempts at a tenth of the real table. The queue keeps whole seconds
+// and is looked at four times a second: half a second early to one and a half late.
+func TestBackoffInReality(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "100ms,500ms,3s,12s,60s"})
+	id := s.send("sim-unavailable-json@example.com", nil)
+	s.await(id, time.Minute, "FAILED")
+	requests := s.ses.Requests(id)
+	if len(requests) != 5 {
+		t.Fatalf("%d requests, want 5", len(requests))
+	}
+	for i, base := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second, 12 * time.Second} {
+		gap := requests[i+1].Time.Sub(requests[i].Time)
+		low, high := base*3/4-500*time.Millisecond, base*5/4+1500*time.Millisecond
+		if gap < low || gap > high {
+			t.Errorf("gap %d = %s, want %s to %s", i+1, gap, low, high)
+		}
+	}
+}
+
+// A suspended company's emails wait, and go on when it is resumed.
+func TestSuspendedCompany(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, nil)
+	s.await(s.send("ana@example.com", nil), 10*time.Second, "SENT")
+	later := s.send("bea@example.com", func(b map[string]any) {
+		b["sendAt"] = time.Now().Add(3 * time.Second).Format(time.RFC3339)
+	})
+	s.gatewayctl("company", "suspend", "Acme", "--reason", "unpaid")
+	<-time.After(4 * time.Second) // it would be due by now
+	var status string
+	if err := s.db.SQL.QueryRowContext(t.Context(), "SELECT status FROM email_outbox WHERE id = $1", later).Scan(&status); err != nil {
+		t.Fatal(err)
+	}
+	if status != "PENDING" {
+		t.Errorf("status = %s while suspended, want PENDING", status)
+	}
+	s.gatewayctl("company", "resume", "Acme")
+	s.awaitAll(2, 20*time.Second, "SENT")
+	s.sentOnce(2)
+}
+
+// Two workers, two dispatchers, one of each frozen for a while: no email twice.
+func TestFrozenProcesses(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, nil)
+	frozen := startProgram(t, "dispatcher", s.env)
+	startProgram(t, "worker", s.env)
+	const n = 200
+	for i := range n {
+		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
+		switch i {
+		case 50:
+			frozen.signal(syscall.SIGSTOP)
+		case 150:
+			frozen.signal(syscall.SIGCONT)
+		}
+	}
+	s.awaitAll(n, time.Minute, "SENT")
+	s.sentOnce(n)
+}

@@ -1,0 +1,145 @@
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program is one running process of the system.
+type program struct {
+	t      *testing.T
+	name   string
+	cmd    *exec.Cmd
+	addr   string // where it listens
+	exited chan struct{}
+	err    error // how it ended, once exited is closed
+	mu     sync.Mutex
+	log    bytes.Buffer
+	killed bool // by the test: then its exit code says nothing
+}
+
+// startProgram runs a built program and returns once it says where it listens.
+func startProgram(t *testing.T, name string, env map[string]string) *program {
+	t.Helper()
+	p := &program{t: t, name: name, cmd: exec.Command(filepath.Join(binDir, name)), exited: make(chan struct{})}
+	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GORACE=halt_on_error=1"}
+	for key, value := range env {
+		p.cmd.Env = append(p.cmd.Env, key+"="+value)
+	}
+	out, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stdout = p.cmd.Stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no orphan if the test binary dies
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	listening := make(chan string, 4)
+	go func() {
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			p.note(lines.Bytes(), listening)
+		}
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(p.stop)
+	select {
+	case p.addr = <-listening:
+	case <-p.exited:
+		t.Fatalf("%s ended at once: %v\n%s", name, p.err, p.tail())
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s does not listen\n%s", name, p.tail())
+	}
+	return p
+}
+
+func (p *program) note(line []byte, listening chan<- string) {
+	p.mu.Lock()
+	p.log.Write(line)
+	p.log.WriteByte('\n')
+	p.mu.Unlock()
+	var entry struct {
+		Message string
+		Context struct{ Address string }
+	}
+	if json.Unmarshal(line, &entry) == nil && entry.Message == "listening" {
+		select {
+		case listening <- entry.Context.Address:
+		default:
+		}
+	}
+}
+
+// stop ends the program as an operator would and wants it to end well. Stopping one
+// that has ended is fine.
+func (p *program) stop() {
+	p.signal(syscall.SIGTERM)
+	p.await(70 * time.Second)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil && !p.killed {
+		p.t.Errorf("%s ended with %v", p.name, p.err)
+	}
+	if p.t.Failed() && p.log.Len() > 0 {
+		p.t.Logf("last lines of %s:\n%s", p.name, lastLines(p.log.String(), 30))
+	}
+	p.log.Reset() // told once
+}
+
+// kill ends the program as a crash would.
+func (p *program) kill() {
+	p.mu.Lock()
+	p.killed = true
+	p.mu.Unlock()
+	p.signal(syscall.SIGKILL)
+	p.await(10 * time.Second)
+}
+
+func (p *program) signal(s os.Signal) {
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Errorf("signal %s: %v", p.name, err)
+	}
+}
+
+func (p *program) await(patience time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	select {
+	case <-p.exited:
+	case <-ctx.Done():
+		p.t.Errorf("%s does not end\n%s", p.name, p.tail())
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	}
+}
+
+func (p *program) tail() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return lastLines(p.log.String(), 30)
+}
+
+func (p *program) logged() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

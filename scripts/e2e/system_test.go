@@ -1,0 +1,140 @@
+package e2e_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/scripts/sessim"
+	"email-gateway/shared/store/storetest"
+)
+
+// system is one whole gateway of a test's own: a database, a Redis server, the SES
+// simulator inside the test and the three programs.
+type system struct {
+	t     *testing.T
+	db    storetest.Database
+	redis redisServer
+	ses   *sessim.Server
+	sesAt string // host:port
+
+	api, dispatcher, worker *program
+	key                     string
+	env                     map[string]string
+}
+
+// startSystem starts everything. env goes to all three programs, on top of the
+// defaults.
+func startSystem(t *testing.T, env map[string]string) *system {
+	t.Helper()
+	s := &system{t: t, db: storetest.New(t), redis: startRedis(t), ses: sessim.New(sessim.Config{MaxSendRate: 10_000})}
+	t.Cleanup(s.ses.Close)
+	s.sesAt = serveSES(t, "127.0.0.1:0", s.ses)
+	s.env = map[string]string{
+		"DATABASE_URL": s.db.URL, "REDIS_URL": s.redis.url, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1",
+		"API_ADDR": "127.0.0.1:0", "DISPATCHER_ADDR": "127.0.0.1:0", "WORKER_ADDR": "127.0.0.1:0",
+		"CPF_CNPJ_KEYS":   "test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+		"MONITORING_USER": "ops", "MONITORING_PASSWORD": "night-shift",
+	}
+	maps.Copy(s.env, env)
+	s.api = startProgram(t, "api", s.env)
+	s.dispatcher = startProgram(t, "dispatcher", s.env)
+	s.worker = startProgram(t, "worker", s.env)
+	s.key = s.newKey("Acme", "billing@acme.example")
+	return s
+}
+
+// newKey makes a company and a key for it, as an operator does.
+func (s *system) newKey(company, from string) string {
+	s.t.Helper()
+	s.gatewayctl("company", "create", "--name", company, "--default-from", from, "--json")
+	out := s.gatewayctl("key", "create", "--company", company, "--scopes", "emails:send,emails:read", "--rate", "0", "--json")
+	var made struct{ Key string }
+	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Key == "" {
+		s.t.Fatalf("gatewayctl key create printed %q: %v", out, err)
+	}
+	return made.Key
+}
+
+func (s *system) gatewayctl(args ...string) string {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), args...)
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+s.db.URL)
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("gatewayctl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// serveSES answers as SES at the address until the test ends, and returns where.
+func serveSES(t *testing.T, addr string, handler http.Handler) string {
+	t.Helper()
+	at, _ := serveSESUntil(t, addr, handler)
+	return at
+}
+
+// serveSESUntil is serveSES with a way to make the address refuse connections.
+func serveSESUntil(t *testing.T, addr string, handler http.Handler) (at string, refuse func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As a Node server does: an idle connection is closed after 5 s.
+	server := &http.Server{Handler: handler, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return listener.Addr().String(), func() { _ = server.Close() }
+}
+
+// redisServer is a Redis of the test's own, so that it may be stopped.
+type redisServer struct {
+	t   *testing.T
+	dir string
+	url string
+}
+
+func startRedis(t *testing.T) redisServer {
+	t.Helper()
+	r := redisServer{t: t, dir: t.TempDir()}
+	r.services("start")
+	t.Cleanup(func() { r.services("destroy") })
+	line, _, _ := strings.Cut(r.services("env"), "\n")
+	_, value, _ := strings.Cut(line, "REDIS_URL=")
+	r.url = strings.Trim(value, `'"`)
+	return r
+}
+
+func (r redisServer) start() { r.services("start") }
+func (r redisServer) stop()  { r.services("stop") }
+
+func (r redisServer) services(command string) string {
+	r.t.Helper()
+	cmd := exec.Command(filepath.Join(rootDir, "scripts/services.sh"), command, "redis")
+	cmd.Env = append(os.Environ(), "LOCAL_DIR="+r.dir, "REDIS_URL=", "REDIS_PORT=")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		r.t.Fatalf("services.sh %s redis: %v\n%s", command, err, stderr.String())
+	}
+	return string(out)
+}
+
+// restartWorker ends the worker in good order and starts another, with env on top.
+func (s *system) restartWorker(env map[string]string) {
+	s.t.Helper()
+	s.worker.stop()
+	merged := maps.Clone(s.env)
+	maps.Copy(merged, env)
+	s.worker = startProgram(s.t, "worker", merged)
+}
