@@ -1,0 +1,56 @@
+// Package strictjson reads the JSON bodies of requests and explains everything that
+// is wrong with one at once: unknown fields, doubled ones, values of the wrong type,
+// each by its path. The handlers of package httpapi use it.
+//
+// encoding/json decides what is JSON and what is not. It stops at the first wrong
+// type, takes "TO" for "to", lets the last of two equal keys win and replaces broken
+// Unicode without a word, so the walk over the fields is done here.
+package strictjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Document is one JSON object in UTF-8, not yet looked into.
+type Document struct {
+	text string // valid JSON without space around it
+}
+
+// SyntaxError says why a body is not one JSON object.
+type SyntaxError struct {
+	reason string
+}
+
+func (e *SyntaxError) Error() string { return e.reason }
+
+// Parse takes a body for what it must be: exactly one JSON object. Its error is a
+// *SyntaxError.
+func Parse(body []byte) (Document, error) {
+	if !utf8.Valid(body) {
+		return Document{}, &SyntaxError{reason: "the body is not valid UTF-8"}
+	}
+	if !json.Valid(body) {
+		return Document{}, &SyntaxError{reason: whyInvalid(body)}
+	}
+	text := strings.Trim(string(body), space)
+	if text[0] != '{' {
+		return Document{}, &SyntaxError{reason: "the body must be a JSON object, not " + kindOf(text)}
+	}
+	return Document{text: text}, nil
+}
+
+// whyInvalid asks encoding/json again, this time for the place.
+func whyInvalid(body []byte) string {
+	if strings.Trim(string(body), space) == "" {
+		return "the body is empty"
+	}
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(body, new(any)); errors.As(err, &syntax) {
+		return fmt.Sprintf("%s (after byte %d)", syntax.Error(), syntax.Offset)
+	}
+	return "the body is not valid JSON"
+}

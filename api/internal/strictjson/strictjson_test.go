@@ -1,0 +1,243 @@
+package strictjson_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"email-gateway/api/internal/strictjson"
+)
+
+type person struct {
+	Name string `json:"name"`
+}
+
+type order struct {
+	Title    string            `json:"title"`
+	Tags     []string          `json:"tags"`
+	Headers  map[string]string `json:"headers"`
+	Person   *person           `json:"person"`
+	Priority *int              `json:"priority"`
+	Urgent   bool              `json:"urgent"`
+}
+
+func read(t testing.TB, body string) (order, []strictjson.Fault) {
+	t.Helper()
+	reader, err := strictjson.NewReader[order]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := strictjson.Parse([]byte(body))
+	if err != nil {
+		t.Fatalf("Parse(%q): %v", body, err)
+	}
+	return reader.Read(document)
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	got, faults := read(t, ` {
+		"title" : "a \"b\" \\ \/ \b\f\n\r\t \u00e9 \ud83d\ude00 ç",
+		"tags":["x" , "", "]"], "headers":{"X-A":"1","X-B":"{,}"},
+		"person":{"name":"Ana"},"priority":7,"urgent":true}
+	`)
+	seven := 7
+	want := order{
+		Title: "a \"b\" \\ / \b\f\n\r\t é 😀 ç", Tags: []string{"x", "", "]"},
+		Headers: map[string]string{"X-A": "1", "X-B": "{,}"}, Person: &person{"Ana"}, Priority: &seven, Urgent: true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(faults) > 0 {
+		t.Errorf("faults %v, difference (-want +got):\n%s", faults, diff)
+	}
+}
+
+func TestRead_EmptyContainers(t *testing.T) {
+	t.Parallel()
+	if _, faults := read(t, `{ "tags" : [ ] , "headers" : { } , "person" : { } }`); len(faults) > 0 {
+		t.Error(faults)
+	}
+}
+
+func TestRead_NamesEveryFault(t *testing.T) {
+	t.Parallel()
+	_, faults := read(t, `{
+		"title": 1, "Tags": [], "tags": ["a", null, {"x": [1, "]"]}], "headers": {"X-A": 1, "X-B": "b", "X-B": "c"},
+		"person": {"name": ["a"], "age": 3, "name": "b"}, "priority": 5.0, "urgent": "yes", "other": {"deep": [[[]]]},
+		"title": "again"}`)
+	type named struct{ Field, Code string }
+	var got []named
+	for _, f := range faults {
+		if f.Message == "" {
+			t.Errorf("%s has no message", f.Field)
+		}
+		got = append(got, named{f.Field, f.Code})
+	}
+	want := []named{
+		{"title", "WRONG_TYPE"}, {"Tags", "UNKNOWN_FIELD"}, {"tags[1]", "WRONG_TYPE"}, {"tags[2]", "WRONG_TYPE"},
+		{"headers.X-A", "WRONG_TYPE"}, {"headers.X-B", "DUPLICATE_FIELD"},
+		{"person.name", "WRONG_TYPE"}, {"person.age", "UNKNOWN_FIELD"}, {"person.name", "DUPLICATE_FIELD"},
+		{"priority", "WRONG_TYPE"}, {"urgent", "WRONG_TYPE"}, {"other", "UNKNOWN_FIELD"}, {"title", "DUPLICATE_FIELD"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+}
+
+func TestRead_BadCharacters(t *testing.T) {
+	t.Parallel()
+	for _, literal := range []string{`"\u0000"`, `"a\ud800"`, `"\udc00b"`, `"\ud800\u0041"`, `"\ud800\ud800"`, `"\ud800x"`} {
+		_, faults := read(t, `{"person":{"name":`+literal+`}}`)
+		if len(faults) != 1 || faults[0].Field != "person.name" || faults[0].Code != strictjson.CodeBadCharacter {
+			t.Errorf("%s: %v", literal, faults)
+		}
+	}
+}
+
+func TestRead_StopsExplaining(t *testing.T) {
+	t.Parallel()
+	body := "{" + strings.Repeat(`"x":1,`, 100_000) + `"title":"a"}`
+	if _, faults := read(t, body); len(faults) != strictjson.MaxFaults {
+		t.Errorf("%d faults", len(faults))
+	}
+	long := strings.Repeat("é", 1000)
+	_, faults := read(t, `{"`+long+`":1}`)
+	if len(faults) != 1 || len(faults[0].Field) > 128 {
+		t.Errorf("a long name comes back whole: %v", faults)
+	}
+}
+
+func TestParse_Refuses(t *testing.T) {
+	t.Parallel()
+	for body, reason := range map[string]string{
+		"":                 "empty",
+		" \n":              "empty",
+		"{":                "unexpected end",
+		`{"a":1}{`:         "after byte",
+		`{"a":1} x`:        "after byte",
+		`{'a':1}`:          "after byte",
+		`{"a":1,}`:         "after byte",
+		"{\"a\":\"\n\"}":   "after byte",
+		"[]":               "not an array",
+		"null":             "not null",
+		"1":                "not a number",
+		`"a"`:              "not a string",
+		"true":             "not a boolean",
+		"{\"a\":\"\xff\"}": "UTF-8",
+		"\ufeff{}":         "after byte",
+	} {
+		_, err := strictjson.Parse([]byte(body))
+		var syntax *strictjson.SyntaxError
+		if !errors.As(err, &syntax) || !strings.Contains(err.Error(), reason) {
+			t.Errorf("Parse(%q) = %v, want something about %q", body, err, reason)
+		}
+	}
+}
+
+func TestSHA256_SameMeaning(t *testing.T) {
+	t.Parallel()
+	sum := func(body string) [32]byte {
+		document, err := strictjson.Parse([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := document.SHA256()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	base := sum(`{"a":"é/\n","b":[1,{"x":null,"y":true}]}`)
+	for _, same := range []string{
+		` { "b" : [ 1 , { "y" : true , "x" : null } ] , "a" : "\u00e9\/\u000a" } `,
+		`{"\u0062":[1,{"x":null,"y":true}],"a":"é/\n"}`,
+	} {
+		if sum(same) != base {
+			t.Errorf("%s has another sum", same)
+		}
+	}
+	for _, other := range []string{
+		`{"a":"é/\n","b":[1.0,{"x":null,"y":true}]}`, `{"a":"é/\n","b":[{"x":null,"y":true},1]}`,
+		`{"a":"é/","b":[1,{"x":null,"y":true}]}`, `{"a":"é/\n"}`, `{"a":"é/\n","b":"[1,{\"x\":null,\"y\":true}]"}`,
+	} {
+		if sum(other) == base {
+			t.Errorf("%s has the same sum", other)
+		}
+	}
+	deep, err := strictjson.Parse([]byte(strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deep.SHA256(); err == nil {
+		t.Error("a sum of a document 5000 deep")
+	}
+}
+
+func TestNewReader_RefusesTypes(t *testing.T) {
+	t.Parallel()
+	if _, err := strictjson.NewReader[struct {
+		A float64 `json:"a"`
+	}](); err == nil {
+		t.Error("a float was taken")
+	}
+	if _, err := strictjson.NewReader[struct{ A string }](); err == nil {
+		t.Error("a field without a name was taken")
+	}
+}
+
+// FuzzRead holds Read to encoding/json: what both take, both read alike.
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{
+		`{"title":"a","tags":["b"],"headers":{"c":"d"},"person":{"name":"e"},"priority":5,"urgent":false}`,
+		`{"title":"\ud83d\ude00\\\"","tags":[]}`, `{"TITLE":"a"}`, `{"title":"\ud800"}`, `[{}]`, `{"a":[[[]]],"title":""}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	reader, err := strictjson.NewReader[order]()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		document, err := strictjson.Parse(body)
+		if err != nil {
+			return
+		}
+		_, _ = document.SHA256()
+		got, faults := reader.Read(document)
+		if len(faults) > 0 {
+			return
+		}
+		var want order
+		if err := json.Unmarshal(body, &want); err != nil {
+			t.Fatalf("encoding/json refuses %q: %v", body, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-encoding/json +ours):\n%s", body, diff)
+		}
+	})
+}
+
+func BenchmarkRead(b *testing.B) {
+	reader, err := strictjson.NewReader[order]()
+	if err != nil {
+		b.Fatal(err)
+	}
+	title, err := json.Marshal(strings.Repeat(`<p class="x">Olá</p>`+"\n", 100))
+	if err != nil {
+		b.Fatal(err)
+	}
+	body := []byte(`{"title":` + string(title) + `,"tags":["a","b"],"headers":{"X-A":"1"},"person":{"name":"Ana"},"priority":5}`)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		document, err := strictjson.Parse(body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, faults := reader.Read(document); len(faults) > 0 {
+			b.Fatal(faults)
+		}
+	}
+}
