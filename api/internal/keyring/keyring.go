@@ -1,0 +1,133 @@
+// Package keyring encrypts CPFs and CNPJs before they are stored. The api seals
+// what comes in with requests and CSV files; opening is for an operator's tools.
+//
+// The first key of the ring encrypts and every key decrypts, so a key is replaced
+// by putting a new one in front and keeping the old one behind it. A sealed value
+// carries the id of its key.
+package keyring
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Ring is a set of AES-256-GCM keys. The zero Ring has none and seals nothing.
+type Ring struct {
+	keys []key // the first one encrypts
+}
+
+type key struct {
+	id   string
+	aead cipher.AEAD
+}
+
+const keyBytes = 32
+
+// version is the first byte of a sealed value: version, length of the key's id,
+// the id, nonce, ciphertext with tag.
+const version = 1
+
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
+
+var (
+	ErrNoKey  = errors.New("no key with this id in the ring")
+	ErrSealed = errors.New("not a sealed value, or not this company's")
+)
+
+// Parse reads "id:base64-of-32-bytes[,id2:…]". No error quotes a key.
+func Parse(text string) (Ring, error) {
+	var ring Ring
+	for entry := range strings.SplitSeq(text, ",") {
+		id, encoded, found := strings.Cut(strings.TrimSpace(entry), ":")
+		if !found || !idPattern.MatchString(id) {
+			return Ring{}, errors.New("every key must be written id:base64, the id in letters, digits, dot, dash and underscore")
+		}
+		if _, ok := ring.find(id); ok {
+			return Ring{}, fmt.Errorf("key id %q stands twice", id)
+		}
+		secret, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || len(secret) != keyBytes {
+			return Ring{}, fmt.Errorf("key %q must be base64 of %d bytes", id, keyBytes)
+		}
+		aead, err := newAEAD(secret)
+		if err != nil {
+			return Ring{}, fmt.Errorf("key %q: %w", id, err)
+		}
+		ring.keys = append(ring.keys, key{id: id, aead: aead})
+	}
+	return ring, nil
+}
+
+// UnmarshalText is Parse, for reading the ring from the environment.
+func (r *Ring) UnmarshalText(text []byte) (err error) {
+	*r, err = Parse(string(text))
+	return err
+}
+
+// Seal encrypts a bare CPF or CNPJ. The company is part of what is authenticated:
+// a value copied into another company's row cannot be opened there.
+func (r Ring) Seal(company uuid.UUID, bare string) ([]byte, error) {
+	if len(r.keys) == 0 {
+		return nil, ErrNoKey
+	}
+	k := r.keys[0]
+	sealed := append([]byte{version, byte(len(k.id))}, k.id...)
+	header := len(sealed)
+	sealed = append(sealed, make([]byte, k.aead.NonceSize())...)
+	nonce := sealed[header:]
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, fmt.Errorf("make nonce: %w", err)
+	}
+	return k.aead.Seal(sealed, nonce, []byte(bare), authenticated(company, sealed[:header])), nil
+}
+
+// Open decrypts what Seal made for the company. ErrNoKey: its key was taken out of
+// the ring; ErrSealed: damaged, or sealed for another company.
+func (r Ring) Open(company uuid.UUID, sealed []byte) (string, error) {
+	if len(sealed) < 2 || sealed[0] != version || len(sealed) < 2+int(sealed[1]) {
+		return "", ErrSealed
+	}
+	header := 2 + int(sealed[1])
+	k, ok := r.find(string(sealed[2:header]))
+	if !ok {
+		return "", ErrNoKey
+	}
+	if len(sealed) < header+k.aead.NonceSize() {
+		return "", ErrSealed
+	}
+	nonce, box := sealed[header:header+k.aead.NonceSize()], sealed[header+k.aead.NonceSize():]
+	bare, err := k.aead.Open(nil, nonce, box, authenticated(company, sealed[:header]))
+	if err != nil {
+		return "", ErrSealed
+	}
+	return string(bare), nil
+}
+
+func (r Ring) find(id string) (key, bool) {
+	for _, k := range r.keys {
+		if k.id == id {
+			return k, true
+		}
+	}
+	return key{}, false
+}
+
+func authenticated(company uuid.UUID, header []byte) []byte {
+	return append(company[:], header...)
+}
+
+func newAEAD(secret []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(secret)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
