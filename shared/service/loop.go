@@ -63,14 +63,14 @@ func (l *Loop) run(ctx context.Context) {
 	defer timer.Stop()
 	<-timer.C
 	for ctx.Err() == nil {
-		wait := l.params.Interval
+		wait, wake := l.params.Interval, l.params.Wake
 		more, err := l.round(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			l.params.Log.Error("round failed", "error", err)
-			wait = l.params.ErrorDelay
+			wait, wake = l.params.ErrorDelay, nil // whoever wakes us does not know that it is broken
 		case more:
 			continue
 		}
@@ -78,7 +78,7 @@ func (l *Loop) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-l.params.Wake:
+		case <-wake:
 		}
 	}
 }

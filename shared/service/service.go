@@ -40,10 +40,16 @@ func Run(ctx context.Context, log *slog.Logger, grace time.Duration, services ..
 	}()
 	for _, s := range services {
 		failed := func(err error) { fail(fmt.Errorf("%s: %w", s.Name, err)) }
-		if err := s.Start(running, failed); err != nil {
+		err := s.Start(running, failed)
+		if err == nil {
+			started = append(started, s)
+		}
+		if running.Err() != nil {
+			break // asked to stop, or an earlier part failed: err is at most an echo of that
+		}
+		if err != nil {
 			return fmt.Errorf("start %s: %w", s.Name, err)
 		}
-		started = append(started, s)
 	}
 	<-running.Done()
 	if ctx.Err() != nil {

@@ -1,0 +1,143 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"email-gateway/shared/service"
+)
+
+func startHTTP(t *testing.T, handler http.HandlerFunc) *service.HTTP {
+	t.Helper()
+	h := service.NewHTTP(discard(), "127.0.0.1:0", handler)
+	if err := h.Start(t.Context(), func(err error) { t.Errorf("failed: %v", err) }); err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	return h
+}
+
+// get asks once on a connection of its own and returns the answer's body.
+func get(ctx context.Context, h *service.HTTP) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.Addr()+"/", nil)
+	if err != nil {
+		return "", err
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+func TestHTTP_AnswersOnAFreePort(t *testing.T) {
+	t.Parallel()
+	h := startHTTP(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	if body, err := get(t.Context(), h); err != nil || body != "hello" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	if err := h.Stop(t.Context()); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+func TestHTTP_PortTaken(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	h := service.NewHTTP(discard(), taken.Addr().String(), http.NotFoundHandler())
+	if err := h.Start(t.Context(), nil); err == nil {
+		t.Error("started on a port that is taken")
+	}
+}
+
+// A request under way is answered in full; one that comes after Stop began is not
+// taken.
+func TestHTTP_StopDrains(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	h := startHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-release
+		_, _ = io.WriteString(w, "accepted")
+	})
+	type answer struct {
+		body string
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		body, err := get(t.Context(), h)
+		answered <- answer{body, err}
+	}()
+	<-arrived
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- h.Stop(t.Context()) }()
+	waitUntil(t, "the listener is closed", func() bool {
+		connection, err := net.Dial("tcp", h.Addr())
+		if err == nil {
+			_ = connection.Close()
+		}
+		return err != nil
+	})
+	select {
+	case err := <-stopped:
+		t.Fatalf("Stop returned %v before the request was answered", err)
+	default:
+	}
+	close(release)
+	if got := <-answered; got.err != nil || got.body != "accepted" {
+		t.Errorf("the request under way got %q, %v", got.body, got.err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+// A request that never ends is cut off when the grace does.
+func TestHTTP_StopCutsOffWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{})
+	h := startHTTP(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-r.Context().Done()
+	})
+	answered := make(chan error, 1)
+	go func() {
+		_, err := get(t.Context(), h)
+		answered <- err
+	}()
+	<-arrived
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := h.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("stop: %v, want the deadline", err)
+	}
+	if err := <-answered; err == nil {
+		t.Error("the request was answered")
+	}
+}
+
+// waitUntil asks every 5 ms for at most 10 s.
+func waitUntil(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("%s: not after 10 s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
