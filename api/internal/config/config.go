@@ -1,0 +1,169 @@
+// Package config reads the api's environment into one struct. The main function
+// uses it; every other package is given the values it needs.
+//
+// All mistakes are reported together, each with the name of its variable, and no
+// message repeats a URL or a key.
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"email-gateway/api/internal/keyring"
+)
+
+// Config is what the api is told by its environment.
+type Config struct {
+	// Addr is where requests are answered.
+	Addr string `env:"API_ADDR" envDefault:"127.0.0.1:8080"`
+	// MetricsAddr is a listener of its own for /metrics. Without it /metrics is part
+	// of Addr and answers callers of this machine only.
+	MetricsAddr string `env:"METRICS_ADDR"`
+
+	// DatabaseURL names the Postgres that every 202 is committed to.
+	DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
+	// RabbitMQURL is never connected to. That it is empty says that this installation
+	// has no RabbitMQ, which /health then does not miss.
+	RabbitMQURL string `env:"RABBITMQ_URL"`
+
+	// EmailTTL is how long an email may wait for the provider, from its acceptance or
+	// its sendAt. Whatever is left after it is EXPIRED.
+	EmailTTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
+
+	// CPFCNPJKeys encrypt CPFs and CNPJs: id:base64-of-32-bytes[,id2:…]. The first
+	// one encrypts, all of them decrypt.
+	CPFCNPJKeys keyring.Ring `env:"CPF_CNPJ_KEYS,required,notEmpty"`
+	// CPFCNPJHashKey makes the stored hashes useless to whoever has a list of all
+	// CPFs. Changing it makes a known person a new one.
+	CPFCNPJHashKey HashKey `env:"CPF_CNPJ_HASH_KEY"`
+
+	// Environment is a field of every log line.
+	Environment string `env:"ENVIRONMENT" envDefault:"development"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
+}
+
+// HashKey is the key of an HMAC-SHA-256, written in base64.
+type HashKey []byte
+
+// UnmarshalText reads base64 of at least 32 bytes: a shorter key would be the
+// weakest part of the hash.
+func (k *HashKey) UnmarshalText(text []byte) error {
+	key, err := base64.StdEncoding.DecodeString(string(text))
+	if err != nil || len(key) < 32 {
+		return errors.New("must be base64 of at least 32 bytes")
+	}
+	*k = key
+	return nil
+}
+
+// Bounds of EMAIL_TTL: below a minute the retries have no room, above thirty days
+// the outbox is no outbox any more.
+const (
+	minTTL = time.Minute
+	maxTTL = 30 * 24 * time.Hour
+)
+
+// Read takes the settings from "NAME=value" lines. A variable set to nothing counts
+// as not set.
+func Read(environ []string) (Config, error) {
+	var c Config
+	var f faults
+	err := env.ParseWithOptions(&c, env.Options{Environment: env.ToMap(environ)})
+	var all env.AggregateError
+	switch {
+	case errors.As(err, &all):
+		for _, err := range all.Errors {
+			f = append(f, named(err))
+		}
+	case err != nil:
+		f = append(f, err)
+	}
+	c.check(&f)
+	if len(f) > 0 {
+		return Config{}, fmt.Errorf("read the environment:\n%w", errors.Join(f...))
+	}
+	return c, nil
+}
+
+// ReadAddr takes API_ADDR alone, for a caller that only wants to know where the api is.
+func ReadAddr(environ []string) (string, error) {
+	var c struct {
+		Addr string `env:"API_ADDR" envDefault:"127.0.0.1:8080"`
+	}
+	if err := env.ParseWithOptions(&c, env.Options{Environment: env.ToMap(environ)}); err != nil {
+		return "", fmt.Errorf("read the environment: %w", err)
+	}
+	return c.Addr, nil
+}
+
+func (c *Config) check(f *faults) {
+	f.address("API_ADDR", c.Addr)
+	if c.MetricsAddr != "" {
+		f.address("METRICS_ADDR", c.MetricsAddr)
+		f.must(c.MetricsAddr != c.Addr || strings.HasSuffix(c.Addr, ":0"), "METRICS_ADDR", "must not be API_ADDR")
+	}
+	f.scheme("DATABASE_URL", c.DatabaseURL, "postgres", "postgresql")
+	f.scheme("RABBITMQ_URL", c.RabbitMQURL, "amqp", "amqps")
+	f.must(c.EmailTTL == 0 || c.EmailTTL >= minTTL && c.EmailTTL <= maxTTL, "EMAIL_TTL", "must be 1m to 720h")
+	f.must(slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel), "LOG_LEVEL", "must be debug, info, warn or error")
+}
+
+// named turns an error of the library, which may speak of a field, into one that
+// speaks of the variable.
+func named(err error) error {
+	var (
+		unset  env.VarIsNotSetError
+		empty  env.EmptyVarError
+		parsed env.ParseError
+	)
+	switch {
+	case errors.As(err, &unset):
+		return fmt.Errorf("%s: must be set", unset.Key)
+	case errors.As(err, &empty):
+		return fmt.Errorf("%s: must be set", empty.Key)
+	case errors.As(err, &parsed):
+		name := parsed.Name
+		if field, ok := reflect.TypeFor[Config]().FieldByName(parsed.Name); ok {
+			name, _, _ = strings.Cut(field.Tag.Get("env"), ",")
+		}
+		return fmt.Errorf("%s: %w", name, parsed.Err)
+	}
+	return err
+}
+
+// faults collects what is wrong.
+type faults []error
+
+func (f *faults) must(ok bool, name, rule string) {
+	if !ok {
+		*f = append(*f, fmt.Errorf("%s: %s", name, rule))
+	}
+}
+
+// scheme leaves the rest of a URL to the library that will read it.
+func (f *faults) scheme(name, value string, schemes ...string) {
+	if value == "" {
+		return
+	}
+	scheme, rest, found := strings.Cut(value, "://")
+	f.must(found && slices.Contains(schemes, scheme) && rest != "", name,
+		"must be a URL beginning with "+strings.Join(schemes, "://, ")+"://")
+}
+
+func (f *faults) address(name, value string) {
+	_, port, err := net.SplitHostPort(value)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	f.must(err == nil, name, "must be host:port, such as 127.0.0.1:8080")
+}

@@ -1,0 +1,91 @@
+package config_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/config"
+)
+
+var (
+	secret   = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
+	database = "DATABASE_URL=postgres://gateway:hunter2@db/gateway"
+	keys     = "CPF_CNPJ_KEYS=2026:" + secret
+)
+
+func TestRead_Defaults(t *testing.T) {
+	t.Parallel()
+	c, err := config.Read([]string{database, keys, "METRICS_ADDR=", "CPF_CNPJ_HASH_KEY="})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Addr != "127.0.0.1:8080" || c.EmailTTL != 24*time.Hour || c.Environment != "development" || c.LogLevel != "info" ||
+		c.MetricsAddr != "" || c.RabbitMQURL != "" || c.CPFCNPJHashKey != nil {
+		t.Errorf("%+v", c)
+	}
+	if _, err := c.CPFCNPJKeys.Seal(uuid.New(), "52998224725"); err != nil {
+		t.Errorf("the key ring does not work: %v", err)
+	}
+}
+
+func TestRead_EveryVariable(t *testing.T) {
+	t.Parallel()
+	c, err := config.Read([]string{
+		database, keys, "API_ADDR=:80", "METRICS_ADDR=127.0.0.1:9090", "RABBITMQ_URL=amqp://mq/", "EMAIL_TTL=1h",
+		"CPF_CNPJ_HASH_KEY=" + secret, "ENVIRONMENT=production", "LOG_LEVEL=debug", "UNKNOWN=1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Addr != ":80" || c.MetricsAddr != "127.0.0.1:9090" || c.RabbitMQURL != "amqp://mq/" || c.EmailTTL != time.Hour ||
+		len(c.CPFCNPJHashKey) != 32 || c.Environment != "production" || c.LogLevel != "debug" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestRead_NamesEveryMistake(t *testing.T) {
+	t.Parallel()
+	_, err := config.Read([]string{
+		"API_ADDR=8080", "METRICS_ADDR=127.0.0.1:port", "DATABASE_URL=mysql://gateway:hunter2@db/gateway", "RABBITMQ_URL=hunter2",
+		"EMAIL_TTL=soon", "CPF_CNPJ_KEYS=k:hunter2", "CPF_CNPJ_HASH_KEY=hunter2", "LOG_LEVEL=loud",
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, name := range []string{
+		"API_ADDR:", "METRICS_ADDR:", "DATABASE_URL:", "RABBITMQ_URL:", "EMAIL_TTL:", "CPF_CNPJ_KEYS:", "CPF_CNPJ_HASH_KEY:", "LOG_LEVEL:",
+	} {
+		if strings.Count(err.Error(), name) != 1 {
+			t.Errorf("%s is not named once in: %v", name, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a secret is repeated: %v", err)
+	}
+}
+
+func TestRead_Refuses(t *testing.T) {
+	t.Parallel()
+	for name, environ := range map[string][]string{
+		"DATABASE_URL": {keys}, "CPF_CNPJ_KEYS": {database},
+		"EMAIL_TTL":    {database, keys, "EMAIL_TTL=30s"},
+		"METRICS_ADDR": {database, keys, "METRICS_ADDR=127.0.0.1:8080"},
+		"API_ADDR":     {database, keys, "API_ADDR=127.0.0.1:99999"},
+	} {
+		if _, err := config.Read(environ); err == nil || !strings.Contains(err.Error(), name+":") {
+			t.Errorf("%s is not named: %v", name, err)
+		}
+	}
+}
+
+func TestReadAddr(t *testing.T) {
+	t.Parallel()
+	if addr, err := config.ReadAddr([]string{"API_ADDR=:80"}); addr != ":80" || err != nil {
+		t.Error(addr, err)
+	}
+}
