@@ -1,7 +1,5 @@
 package email
 
-import "fmt"
-
 // The queues of single emails. There are three because the queue engine knows no
 // priorities: a worker takes from them in the ratio 6 : 3 : 1.
 const (
@@ -19,7 +17,8 @@ const (
 // Queues lists the queues, the most urgent first.
 func Queues() []string { return []string{QueueHigh, QueueNormal, QueueLow} }
 
-// QueueWeight is how many tasks a worker takes from the queue per ten it takes.
+// QueueWeight is how many tasks a worker takes from the queue per ten it takes; 0
+// for a queue that is not ours.
 func QueueWeight(queue string) int {
 	switch queue {
 	case QueueHigh:
@@ -28,8 +27,9 @@ func QueueWeight(queue string) int {
 		return 3
 	case QueueLow:
 		return 1
+	default:
+		return 0
 	}
-	panic(fmt.Sprintf("email: unknown queue %q", queue))
 }
 
 // QueueFor is the queue for a priority from 1 (urgent) to 10.

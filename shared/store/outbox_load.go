@@ -80,7 +80,7 @@ func (s *Store) loadEmails(ctx context.Context, ids []uuid.UUID) ([]*LoadedEmail
 	if err != nil {
 		return nil, fmt.Errorf("load emails: %w", translate(err))
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err below reports what matters
+	defer func() { _ = rows.Close() }() // rows.Err below reports what matters
 	byID := make(map[uuid.UUID]*LoadedEmail, len(ids))
 	for rows.Next() {
 		var e LoadedEmail

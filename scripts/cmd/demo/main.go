@@ -83,7 +83,7 @@ type email struct {
 	CreatedAt time.Time `json:"createdAt"`
 	Events    []struct {
 		Type string    `json:"type"`
-		At   time.Time `json:"at"`
+		At   time.Time `json:"createdAt"`
 	} `json:"events"`
 }
 
