@@ -167,7 +167,7 @@ func (p *Pipeline) ended(log *slog.Logger, a *attempt, status email.Status) {
 func (p *Pipeline) observe(log *slog.Logger, a *attempt, status email.Status, level slog.Level) {
 	took := time.Since(a.received)
 	p.Metrics.took(status, took)
-	log.Log(context.Background(), level, "email "+string(status),
+	log.Log(context.Background(), level, "email moved",
 		telemetry.State, status, telemetry.DurationMS, took.Milliseconds(), "to", email.MaskAddress(a.job.To))
 }
 
