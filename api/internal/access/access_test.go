@@ -1,0 +1,223 @@
+package access_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/access"
+	"email-gateway/api/internal/apikey"
+	"email-gateway/shared/store"
+)
+
+// keys is the database of these tests: a map, because what is tested is how seldom
+// and how carefully it is asked.
+type keys struct {
+	mu      sync.Mutex
+	callers map[string]store.Caller
+	err     error
+	delay   time.Duration
+	asked   atomic.Int64
+}
+
+func (k *keys) FindCaller(ctx context.Context, id string) (store.Caller, error) {
+	k.asked.Add(1)
+	select {
+	case <-time.After(k.delay):
+	case <-ctx.Done():
+		return store.Caller{}, ctx.Err()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		return store.Caller{}, k.err
+	}
+	caller, ok := k.callers[id]
+	if !ok {
+		return store.Caller{}, store.ErrNotFound
+	}
+	return caller, nil
+}
+
+func (k *keys) change(id string, change func(*store.Caller)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	caller := k.callers[id]
+	change(&caller)
+	k.callers[id] = caller
+}
+
+func newKeys(t *testing.T) (*keys, apikey.Key) {
+	t.Helper()
+	key, err := apikey.New("dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &keys{callers: map[string]store.Caller{key.ID: {APIKey: store.APIKey{
+		KeyID: key.ID, CompanyID: uuid.New(), Environment: "dev", SecretSHA256: key.SecretSHA256(),
+	}}}}, key
+}
+
+func TestAuthenticate(t *testing.T) {
+	t.Parallel()
+	finder, key := newKeys(t)
+	d := access.NewDirectory(finder)
+	caller, err := d.Authenticate(t.Context(), key.String())
+	if err != nil || caller.KeyID != key.ID {
+		t.Fatalf("%+v, %v", caller, err)
+	}
+	stranger, err := apikey.New("dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, wrong := range map[string]apikey.Key{
+		"unknown":           stranger,
+		"another secret":    {Environment: "dev", ID: key.ID, Secret: stranger.Secret},
+		"part of it":        {Environment: "dev", ID: key.ID, Secret: key.Secret[:20]},
+		"other environment": {Environment: "production", ID: key.ID, Secret: key.Secret},
+		"nothing":           {},
+	} {
+		if _, err := d.Authenticate(t.Context(), wrong.String()); !errors.Is(err, access.ErrUnknownKey) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAuthenticate_BelievesTheDatabaseForFiveSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		finder, key := newKeys(t)
+		d := access.NewDirectory(finder)
+		for range 3 {
+			if _, err := d.Authenticate(t.Context(), key.String()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := finder.asked.Load(); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		finder.change(key.ID, func(c *store.Caller) { c.RevokedAt = new(time.Time) })
+		time.Sleep(5*time.Second + time.Millisecond)
+		if _, err := d.Authenticate(t.Context(), key.String()); !errors.Is(err, access.ErrUnknownKey) {
+			t.Errorf("a revoked key still works: %v", err)
+		}
+	})
+}
+
+func TestAuthenticate_AsksOnceForMany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		finder, key := newKeys(t)
+		finder.delay = time.Second
+		d := access.NewDirectory(finder)
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i == 0 {
+					go func() { time.Sleep(time.Millisecond); cancel() }() // one client goes away
+				}
+				if _, err := d.Authenticate(ctx, key.String()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := finder.asked.Load(); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
+func TestAuthenticate_DatabaseDown(t *testing.T) {
+	t.Parallel()
+	finder, key := newKeys(t)
+	finder.err = store.ErrUnavailable
+	d := access.NewDirectory(finder)
+	if _, err := d.Authenticate(t.Context(), key.String()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	finder.err = nil
+	if _, err := d.Authenticate(t.Context(), key.String()); err != nil {
+		t.Errorf("the failure was remembered: %v", err)
+	}
+}
+
+func TestAuthenticate_GuessingDoesNotForgetTheKnown(t *testing.T) {
+	t.Parallel()
+	finder, key := newKeys(t)
+	d := access.NewDirectory(finder)
+	if _, err := d.Authenticate(t.Context(), key.String()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12_000 {
+		if _, err := d.Authenticate(t.Context(), fmt.Sprintf("gw_dev_guess%d_secret", i)); !errors.Is(err, access.ErrUnknownKey) {
+			t.Fatal(err)
+		}
+	}
+	before := finder.asked.Load()
+	if _, err := d.Authenticate(t.Context(), key.String()); err != nil || finder.asked.Load() != before {
+		t.Errorf("the key was asked for again (%v)", err)
+	}
+}
+
+func TestLimiter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := access.NewLimiter()
+		for left := 3; left >= 0; left-- {
+			q := l.Take("k", 2, 4)
+			if !q.Allowed || q.Limit != 4 || q.Remaining != left {
+				t.Errorf("%d left: %+v", left, q)
+			}
+		}
+		q := l.Take("k", 2, 4)
+		if q.Allowed || q.RetryAfter != 500*time.Millisecond || q.Reset != 2*time.Second {
+			t.Errorf("beyond the burst: %+v", q)
+		}
+		if q := l.Take("other", 2, 4); !q.Allowed {
+			t.Error("one key pays for another")
+		}
+		time.Sleep(500 * time.Millisecond)
+		if q := l.Take("k", 2, 4); !q.Allowed {
+			t.Errorf("half a second later: %+v", q)
+		}
+		if q := l.Take("k", 1000, 4); q.Allowed {
+			t.Errorf("a new rate fills the bucket at once: %+v", q)
+		}
+	})
+}
+
+func TestLimiter_Off(t *testing.T) {
+	t.Parallel()
+	l := access.NewLimiter()
+	for range 10_000 {
+		if q := l.Take("k", 0, 0); !q.Allowed || q.Limit != 0 {
+			t.Fatalf("%+v", q)
+		}
+	}
+}
+
+func TestLimiter_KeepsTheBusyOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := access.NewLimiter()
+		for range 4 {
+			l.Take("busy", 1, 4)
+		}
+		for i := range 25_000 {
+			l.Take(fmt.Sprint(i), 1, 4)
+		}
+		if q := l.Take("busy", 1, 4); q.Allowed {
+			t.Errorf("crowding out: %+v", q)
+		}
+	})
+}
