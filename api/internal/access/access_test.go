@@ -104,7 +104,7 @@ func TestAuthenticate_BelievesTheDatabaseForFiveSeconds(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 		finder.change(key.ID, func(c *store.Caller) { c.RevokedAt = new(time.Time) })
-		time.Sleep(5*time.Second + time.Millisecond)
+		<-time.After(5*time.Second + time.Millisecond)
 		if _, err := d.Authenticate(t.Context(), key.String()); !errors.Is(err, access.ErrUnknownKey) {
 			t.Errorf("a revoked key still works: %v", err)
 		}
@@ -123,7 +123,7 @@ func TestAuthenticate_AsksOnceForMany(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if i == 0 {
-					go func() { time.Sleep(time.Millisecond); cancel() }() // one client goes away
+					go func() { <-time.After(time.Millisecond); cancel() }() // one client goes away
 				}
 				if _, err := d.Authenticate(ctx, key.String()); err != nil {
 					t.Error(err)
@@ -186,7 +186,7 @@ func TestLimiter(t *testing.T) {
 		if q := l.Take("other", 2, 4); !q.Allowed {
 			t.Error("one key pays for another")
 		}
-		time.Sleep(500 * time.Millisecond)
+		<-time.After(500 * time.Millisecond)
 		if q := l.Take("k", 2, 4); !q.Allowed {
 			t.Errorf("half a second later: %+v", q)
 		}
