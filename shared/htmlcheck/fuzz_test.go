@@ -1,0 +1,70 @@
+package htmlcheck_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"email-gateway/shared/htmlcheck"
+)
+
+// FuzzCheck holds the verdict of Check, which leaves out what it can, to that
+// of every reading made.
+func FuzzCheck(f *testing.F) {
+	for _, dir := range []string{"refused", "accepted"} {
+		for _, body := range files(f, dir) {
+			f.Add(body)
+		}
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		got, want := htmlcheck.Check(body), htmlcheck.CheckThoroughly(body)
+		if rule(got) != rule(want) {
+			t.Errorf("Check = %v, CheckThoroughly = %v", got, want)
+		}
+		if got != nil && rule(got) == "" {
+			t.Errorf("Check = %v, want a violation", got)
+		}
+		htmlcheck.Warnings(body)
+		if got == nil {
+			if live := liveScript(body); live != "" {
+				t.Errorf("Check = nil, but a client sees %s", live)
+			}
+		}
+	})
+}
+
+func rule(err error) string {
+	var v *htmlcheck.Violation
+	if errors.As(err, &v) {
+		return v.Rule
+	}
+	return ""
+}
+
+// liveScript looks for the plainest script in a body as a mail client's tree
+// shows it. It shares no code with the package.
+func liveScript(body string) string {
+	root, err := html.ParseWithOptions(strings.NewReader(body), html.ParseOptionEnableScripting(false))
+	if err != nil {
+		return ""
+	}
+	for node := range root.Descendants() {
+		if node.Type != html.ElementNode {
+			continue
+		}
+		if node.Data == "script" {
+			return "a script"
+		}
+		for _, a := range node.Attr {
+			if strings.HasPrefix(a.Key, "onclick") || strings.HasPrefix(a.Key, "onerror") || strings.HasPrefix(a.Key, "onload") {
+				return a.Key
+			}
+			if (a.Key == "href" || a.Key == "src") && strings.HasPrefix(strings.ToLower(strings.TrimSpace(a.Val)), "javascript:") {
+				return a.Val
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,66 @@
+// Package htmlcheck decides whether the HTML body of an email may be sent: it
+// refuses script elements, event handlers and addresses that run script, in
+// any disguise a mail client could see through.
+//
+// The api asks before it stores an email and keeps the verdict with the body's
+// hash and Version; the worker asks again only when one of the two changed.
+//
+// A body is read up to four times, because mail clients differ and each reading
+// sees what another one misses:
+//
+//   - as tokens, the way a browser reads them. The tree builder drops some
+//     elements (<td onclick> outside a table, a last tag without its ">")
+//     which a client with another parser still shows.
+//   - as tokens, with the content of noscript, iframe and their kin read as
+//     markup. Mail clients run without script, so noscript is live there.
+//   - as a tree with scripting on, which knows that <svg><style> holds markup.
+//   - as a tree with scripting off, which does so inside noscript.
+//
+// Readings that provably see nothing new are left out; an ordinary email is
+// read once.
+package htmlcheck
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Version identifies the rules. It is stored beside each verdict; raise it with
+// every change that could turn a verdict, so that stored ones are renewed.
+const Version int16 = 1
+
+// MaxBytes is the largest body in bytes of UTF-8: 512 KiB.
+const MaxBytes = 512 << 10
+
+// Check returns nil when html may be sent and a *Violation when not.
+func Check(html string) error {
+	return check(html, false)
+}
+
+// check is Check; thorough makes every reading, needed or not, so that a test
+// can compare the verdicts.
+func check(html string, thorough bool) error {
+	if v := checkText(html); v != nil {
+		return v
+	}
+	in := inspector{thorough: thorough}
+	if v := in.document(html); v != nil {
+		return v
+	}
+	return nil
+}
+
+// checkText holds what can be said before any markup is read.
+func checkText(html string) *Violation {
+	switch {
+	case len(html) > MaxBytes:
+		return ErrTooLarge
+	case strings.TrimSpace(html) == "":
+		return ErrEmpty
+	case !utf8.ValidString(html):
+		return ErrNotUTF8
+	case strings.IndexByte(html, 0) >= 0:
+		return ErrNUL
+	}
+	return nil
+}
