@@ -94,7 +94,8 @@ type Failure struct {
 	// before it reaches a log.
 	Reason string
 	// AccountWide says that the next email will meet the same answer (a paused
-	// account, a spent daily quota): a brake for all workers, not for one email.
+	// account, a spent daily quota): a brake for all workers, not for one email. Park
+	// means that by itself and does not set it.
 	AccountWide bool
 	Err         error // the cause, for errors.Is and errors.As
 }

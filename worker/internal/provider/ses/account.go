@@ -1,0 +1,45 @@
+package ses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/sesv2"
+)
+
+// Account is what SES allows this account at the moment.
+type Account struct {
+	// MaxSendRate is in recipients per second.
+	MaxSendRate float64
+	// Max24HourSend is the quota of any 24 hours, -1 when there is none.
+	Max24HourSend   float64
+	SentLast24Hours float64
+	// SendingEnabled is false while sending is paused for the whole account.
+	SendingEnabled bool
+	// ProductionAccess is false in the sandbox, where only verified recipients get mail.
+	ProductionAccess bool
+}
+
+// Account asks SES for the account's limits. AWS answers about one such question a
+// second for the whole account, so ask once a minute and keep the answer.
+func (s *Sender) Account(ctx context.Context) (Account, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.callTimeout)
+	defer cancel()
+	output, err := s.client.GetAccount(ctx, &sesv2.GetAccountInput{})
+	if err != nil {
+		return Account{}, fmt.Errorf("get ses account: %w", err)
+	}
+	quota := output.SendQuota
+	if quota == nil {
+		// A rate of zero would stop all sending.
+		return Account{}, errors.New("get ses account: answer without a send quota")
+	}
+	return Account{
+		MaxSendRate:      quota.MaxSendRate,
+		Max24HourSend:    quota.Max24HourSend,
+		SentLast24Hours:  quota.SentLast24Hours,
+		SendingEnabled:   output.SendingEnabled,
+		ProductionAccess: output.ProductionAccessEnabled,
+	}, nil
+}

@@ -1,0 +1,47 @@
+package ses_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"email-gateway/worker/internal/provider/ses"
+)
+
+func TestAccount(t *testing.T) {
+	t.Parallel()
+	var path string
+	e := serve(func(w http.ResponseWriter, r *http.Request) {
+		path = r.Method + " " + r.URL.Path
+		io.WriteString(w, `{"SendQuota":{"MaxSendRate":14.0,"Max24HourSend":50000.0,"SentLast24Hours":12.5},
+			"SendingEnabled":true,"ProductionAccessEnabled":true,"EnforcementStatus":"HEALTHY"}`)
+	})(t)
+	got, err := newSender(t, ses.Config{Endpoint: e.url}).Account(t.Context())
+	if err != nil {
+		t.Fatalf("Account: %v", err)
+	}
+	want := ses.Account{MaxSendRate: 14, Max24HourSend: 50_000, SentLast24Hours: 12.5, SendingEnabled: true, ProductionAccess: true}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("account (-want +got):\n%s", d)
+	}
+	if path != "GET /v2/email/account" {
+		t.Errorf("asked with %s", path)
+	}
+}
+
+func TestAccountErrors(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]func(*testing.T) endpoint{
+		"refused":      refuses(403, "AccessDeniedException", "no"),
+		"without rate": says(200, `{"SendingEnabled":true}`),
+		"nobody there": closed,
+	} {
+		_, err := newSender(t, ses.Config{Endpoint: at(t).url}).Account(t.Context())
+		if err == nil || !strings.HasPrefix(err.Error(), "get ses account: ") {
+			t.Errorf("%s: Account error = %v", name, err)
+		}
+	}
+}

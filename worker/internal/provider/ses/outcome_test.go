@@ -1,0 +1,107 @@
+package ses_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/provider/ses"
+)
+
+// outcome is one way a call can end.
+type outcome struct {
+	name     string
+	at       func(*testing.T) endpoint
+	config   func(*ses.Config)
+	context  func(*testing.T, endpoint) context.Context
+	err      error             // instead of a server, for what no server can cause
+	want     *provider.Failure // nil: accepted; Reason and Err aside
+	requests int32             // that the server must have seen
+}
+
+// TestOutcomes causes everything that can happen to a call, and most of it for real.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	for _, o := range slices.Concat(accepted(), refused(), throttled(), broken(), denied(), misled(), silent(), local()) {
+		t.Run(o.name, func(t *testing.T) {
+			t.Parallel()
+			got := o.happen(t)
+			if o.want == nil {
+				if got != nil {
+					t.Fatalf("Send: %v, want a receipt", got)
+				}
+				return
+			}
+			var f *provider.Failure
+			if !errors.As(got, &f) {
+				t.Fatalf("Send error = %v, want a failure", got)
+			}
+			if d := cmp.Diff(o.want, f, cmpopts.IgnoreFields(provider.Failure{}, "Reason", "Err")); d != "" {
+				t.Errorf("failure (-want +got):\n%s\ncause: %v", d, f.Err)
+			}
+			if f.Reason == "" || f.Err == nil {
+				t.Errorf("failure without reason or cause: %+v", f)
+			}
+		})
+	}
+}
+
+// happen returns the error of the call, after it has counted the requests.
+func (o outcome) happen(t *testing.T) error {
+	if o.err != nil {
+		return ses.Classify(o.err, false)
+	}
+	e := o.at(t)
+	c := ses.Config{Endpoint: e.url}
+	if o.config != nil {
+		o.config(&c)
+	}
+	ctx := t.Context()
+	if o.context != nil {
+		ctx = o.context(t, e)
+	}
+	_, err := newSender(t, c).Send(ctx, message())
+	// A request that the client gave up on may still be on its way into the server.
+	seen := func() bool { return e.seen.Load() >= o.requests }
+	<-cancelWhen(t, seen).Done()
+	if n := e.seen.Load(); n != o.requests {
+		t.Errorf("the server saw %d requests, want %d", n, o.requests)
+	}
+	return err
+}
+
+func failed(code string, c provider.Category) *provider.Failure {
+	return &provider.Failure{Verdict: provider.Failed, Code: code, Category: c}
+}
+
+func parks(code string) *provider.Failure {
+	return &provider.Failure{Verdict: provider.Park, Code: code, Category: provider.ConfigurationError}
+}
+
+func throttles(code string) *provider.Failure {
+	return &provider.Failure{Verdict: provider.Throttled, Code: code, Category: provider.QuotaError}
+}
+
+func retries(code string, c provider.Category) *provider.Failure {
+	return &provider.Failure{Verdict: provider.Retry, Code: code, Category: c}
+}
+
+func unknown(code string, c provider.Category) *provider.Failure {
+	return &provider.Failure{Verdict: provider.Unknown, Code: code, Category: c}
+}
+
+// named adds the name SES gave the error.
+func named(name string, f *provider.Failure) *provider.Failure {
+	f.OriginalCode = name
+	return f
+}
+
+func accountWide(f *provider.Failure) *provider.Failure {
+	f.AccountWide = true
+	return f
+}

@@ -1,0 +1,174 @@
+// Package ses hands mail to Amazon SES. It is the provider.Sender of the worker,
+// which names it only in its main function; nothing else knows which provider
+// carries the mail.
+//
+// One Send is at most one request: the SDK's retries are off, redirects are not
+// followed and HTTP never replays. SES has no idempotency token, so a request sent
+// twice is an email delivered twice, and whether to risk that is the pipeline's
+// decision. What Send owes the pipeline in return is the truth about a failed call:
+// refused, certainly not sent, or unknown.
+package ses
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/sesv2"
+	"github.com/aws/smithy-go/logging"
+
+	"email-gateway/worker/internal/provider"
+)
+
+// Config says how to reach SES. Only Region is required; a zero field takes the
+// default named beside it.
+type Config struct {
+	Region string
+	// Endpoint replaces AWS's own address for the region: a VPC endpoint or an
+	// emulator. The AWS_ENDPOINT_URL variables of the environment do not count: one
+	// left over from another tool must not send production mail into an emulator.
+	Endpoint string
+	// ConfigurationSet is what SES publishes the events of these emails through.
+	// Without one there is no feedback.
+	ConfigurationSet string
+	// Concurrency is the number of Sends that run at the same time (10).
+	Concurrency int
+
+	// CallTimeout bounds a call whose context allows more (30 s).
+	CallTimeout time.Duration
+	// ConnectTimeout bounds dialling, and then once more the TLS handshake (3 s). It
+	// is short on purpose: what fails before the connection stands was certainly not
+	// sent, so slowness is best met here.
+	ConnectTimeout time.Duration
+	// ResponseTimeout bounds the wait between request and answer (25 s): a silent SES
+	// then fails as itself, before the context ends the call.
+	ResponseTimeout time.Duration
+	// IdleTimeout is how long an unused connection is kept (4 s). It has to end before
+	// the other side's own limit (5 s in Node, which emulators are made of), else a
+	// request meets a connection that is being closed and its outcome is unknown.
+	IdleTimeout time.Duration
+
+	// dial stands in for the network's dialer in tests.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+func (c Config) withDefaults() Config {
+	c.Concurrency = cmp.Or(c.Concurrency, 10)
+	c.CallTimeout = cmp.Or(c.CallTimeout, 30*time.Second)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 3*time.Second)
+	c.ResponseTimeout = cmp.Or(c.ResponseTimeout, 25*time.Second)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 4*time.Second)
+	return c
+}
+
+// Sender sends through one SES account. It is safe for concurrent use.
+type Sender struct {
+	client           *sesv2.Client
+	configurationSet string
+	callTimeout      time.Duration
+}
+
+// New returns a Sender, or an error when the configuration cannot lead to SES. It
+// sends nothing and does not ask for credentials: those that fail now may be there
+// a minute later, and Send parks until then.
+func New(ctx context.Context, c Config) (*Sender, error) {
+	c = c.withDefaults()
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("configure ses: %w", err)
+	}
+	load := []func(*config.LoadOptions) error{
+		config.WithRegion(c.Region),
+		// The SDK's logger writes to stderr past our own.
+		config.WithLogger(logging.Nop{}),
+	}
+	fixed, err := emulatorCredentials(c.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("configure ses: %w", err)
+	}
+	if fixed != nil {
+		load = append(load, config.WithCredentialsProvider(fixed))
+	}
+	loaded, err := config.LoadDefaultConfig(ctx, load...)
+	if err != nil {
+		return nil, fmt.Errorf("load aws configuration: %w", err)
+	}
+
+	client := sesv2.NewFromConfig(loaded, func(o *sesv2.Options) {
+		o.HTTPClient = newTransport(loaded.HTTPClient, c)
+		o.Credentials = markedCredentials{loaded.Credentials}
+		// AWS_MAX_ATTEMPTS would wrap the retryer again, so both are set.
+		o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0
+		o.BaseEndpoint = nil // whatever AWS_ENDPOINT_URL made of it
+		if c.Endpoint != "" {
+			o.BaseEndpoint = aws.String(c.Endpoint)
+		}
+	})
+	if err := resolve(ctx, client.Options()); err != nil {
+		return nil, fmt.Errorf("resolve ses endpoint: %w", err)
+	}
+	return &Sender{client: client, configurationSet: c.ConfigurationSet, callTimeout: c.CallTimeout}, nil
+}
+
+// Send makes one request. See provider.Sender for what it returns.
+func (s *Sender) Send(ctx context.Context, m provider.Message) (provider.Receipt, error) {
+	input, err := s.input(m)
+	if err != nil {
+		return provider.Receipt{}, invalid(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.callTimeout)
+	defer cancel()
+
+	ctx, call := watch(ctx)
+	output, err := s.client.SendEmail(ctx, input)
+	if err != nil {
+		return provider.Receipt{}, classify(err, call.connected.Load())
+	}
+	// The SDK reads `{}` and an empty body as success without an id.
+	if id := aws.ToString(output.MessageId); id != "" {
+		return provider.Receipt{MessageID: id}, nil
+	}
+	return provider.Receipt{}, unreadable(errors.New("answer without a message id"))
+}
+
+// check refuses what the SDK would accept now and fail on at every call.
+func (c Config) check() error {
+	if c.Region == "" {
+		return errors.New("no region")
+	}
+	if strings.Trim(c.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return fmt.Errorf("region %q is not a region's name", c.Region)
+	}
+	if c.Concurrency < 0 {
+		return fmt.Errorf("concurrency %d is negative", c.Concurrency)
+	}
+	if c.Endpoint == "" {
+		return nil
+	}
+	u, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return fmt.Errorf("parse endpoint: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return fmt.Errorf("endpoint %q is not an http or https address", c.Endpoint)
+	}
+	return nil
+}
+
+// resolve asks once, at the start, what the SDK asks at every call: some settings
+// contradict each other only here (FIPS from the environment and a custom endpoint).
+func resolve(ctx context.Context, o sesv2.Options) error {
+	_, err := o.EndpointResolverV2.ResolveEndpoint(ctx, sesv2.EndpointParameters{
+		Region:       aws.String(o.Region),
+		Endpoint:     o.BaseEndpoint,
+		UseFIPS:      aws.Bool(o.EndpointOptions.UseFIPSEndpoint == aws.FIPSEndpointStateEnabled),
+		UseDualStack: aws.Bool(o.EndpointOptions.UseDualStackEndpoint == aws.DualStackEndpointStateEnabled),
+	})
+	return err
+}
