@@ -2,7 +2,9 @@ package store
 
 import (
 	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"io"
 	"net"
 
 	"github.com/lib/pq"
@@ -21,24 +23,17 @@ var (
 	ErrUnknownOutcome = errors.New("database connection lost, outcome unknown")
 )
 
-// translate maps the driver's errors onto the package's, keeping the cause.
+// translate maps the driver's errors of a read onto the package's, keeping the cause.
 func translate(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrNotFound
 	}
 	var refused *pq.Error
-	if errors.As(err, &refused) {
-		switch {
-		case refused.Code == pqerror.UniqueViolation:
-			return errors.Join(ErrExists, err)
-		case refused.Code == pqerror.CannotConnectNow, refused.Code == pqerror.TooManyConnections, isCutOff(err):
-			return errors.Join(ErrUnavailable, err)
-		}
-		return err
-	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	switch {
+	case neverBegan(err), isCutOff(err), isLost(err):
 		return errors.Join(ErrUnavailable, err)
+	case errors.As(err, &refused) && refused.Code == pqerror.UniqueViolation:
+		return errors.Join(ErrExists, err)
 	}
 	return err
 }
@@ -49,13 +44,30 @@ func writeError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if !isCutOff(err) {
-		var refused *pq.Error
-		if translated := translate(err); errors.Is(translated, ErrUnavailable) || errors.As(translated, &refused) {
-			return translated
-		}
+	var refused *pq.Error
+	switch {
+	case isCutOff(err):
+		return errors.Join(ErrUnknownOutcome, err)
+	case neverBegan(err), errors.As(err, &refused):
+		return translate(err)
 	}
 	return errors.Join(ErrUnknownOutcome, err)
+}
+
+// neverBegan: there was no connection to run anything on.
+func neverBegan(err error) bool {
+	var refused *pq.Error
+	if errors.As(err, &refused) {
+		return refused.Code == pqerror.CannotConnectNow || refused.Code == pqerror.TooManyConnections
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// isLost: the connection broke, or every one in the pool was broken already.
+func isLost(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // isCutOff: the server ended the connection while it ran our statement. The commit
