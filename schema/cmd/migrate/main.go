@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	_ "github.com/lib/pq"
@@ -29,14 +31,18 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, url string, out io.Writer) (err error) {
+func run(ctx context.Context, args []string, databaseURL string, out io.Writer) (err error) {
 	if len(args) != 1 {
 		return errors.New("usage: migrate up|down|status")
 	}
-	if url == "" {
+	if databaseURL == "" {
 		return errors.New("DATABASE_URL is not set")
 	}
-	db, err := sql.Open("postgres", url)
+	// The driver's own error would quote the URL, and with it the password.
+	if u, err := url.Parse(databaseURL); err != nil || !strings.HasPrefix(u.Scheme, "postgres") {
+		return errors.New("DATABASE_URL must be postgres://user:password@host:port/database, with / # ? and % in the password percent-encoded")
+	}
+	db, err := sql.Open("postgres", databaseURL)
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}

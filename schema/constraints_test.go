@@ -1,0 +1,201 @@
+package schema_test
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// row is a table's row: SQL expressions by column.
+type row map[string]string
+
+const (
+	companyID = "'01990000-0000-7000-8000-000000000001'"
+	hash      = `decode(repeat('0a', 32), 'hex')`
+)
+
+// legal is a row of each table that the database takes.
+func legal() map[string]row {
+	return map[string]row{
+		"companies": {"id": "gen_random_uuid()", "name": "gen_random_uuid()::text", "default_from": "'a@acme.example'"},
+		"api_keys": {
+			"key_id": "gen_random_uuid()::text", "company_id": companyID, "name": "'billing'", "environment": "'live'",
+			"secret_sha256": hash, "scopes": "'{emails:send}'",
+		},
+		"sender_domains": {"company_id": companyID, "domain": "gen_random_uuid()::text || '.example'"},
+		"recipients":     {"id": "gen_random_uuid()", "company_id": companyID, "email": "'ana@example.com'"},
+		"dispatch_lanes": {"company_id": companyID, "queue": "'email:send'", "mailing_id": "gen_random_uuid()"},
+		"email_outbox": {
+			"id": "gen_random_uuid()", "company_id": companyID, "lane_id": "1", "request_id": "'req-1'", "payload": "'{}'", "sender": "'a@acme.example'",
+			"html": "'<p>'", "html_sha256": hash, "checker_version": "1", "expires_at": "now()",
+		},
+		"email_logs": {
+			"outbox_id": "gen_random_uuid()", "company_id": companyID, "recipient": "'ana@example.com'", "subject": "'s'", "status": "'PENDING'",
+			"attempts": "0", "request_id": "'req-1'", "expires_at": "now()", "created_at": "now()", "event_seq": "1", "last_event": "'RECEIVED'",
+		},
+		"email_events": {"email_log_id": "gen_random_uuid()", "seq": "1", "previous": "NULL", "type": "'RECEIVED'", "created_at": "now()"},
+		"idempotency_keys": {
+			"company_id": companyID, "route": "'POST /v1/email/send'", "key": "gen_random_uuid()::text", "body_sha256": hash, "status": "202",
+			"answer": "''", "outbox_id": "gen_random_uuid()", "expires_at": "now()",
+		},
+		"dead_letters":   {"id": "gen_random_uuid()", "target": "'email:send'", "reason": "'SES_REJECTED'", "payload": "'{}'"},
+		"process_status": {"service": "'worker'", "instance": "gen_random_uuid()::text", "started_at": "now()", "details": "'{}'"},
+	}
+}
+
+func TestConstraints(t *testing.T) {
+	t.Parallel()
+	processing := row{"status": "'PROCESSING'", "lease_until": "now()", "claim_token": "gen_random_uuid()"}
+	with := func(base, change row) row {
+		merged := maps.Clone(base)
+		maps.Copy(merged, change)
+		return merged
+	}
+	tests := []struct {
+		table  string
+		change row
+		want   string // the constraint that refuses it, or the column that is missing; "" = taken
+	}{
+		{"companies", nil, ""},
+		{"companies", row{"name": "''"}, "companies_name_check"},
+		{"companies", row{"name": "'Acme'"}, "companies_name_key"},
+		{"companies", row{"default_from": "''"}, "companies_default_from_check"},
+
+		{"api_keys", nil, ""},
+		{"api_keys", row{"rate_per_second": "0"}, ""},
+		{"api_keys", row{"environment": "'Live'"}, "api_keys_environment_check"},
+		{"api_keys", row{"environment": "'a_b'"}, "api_keys_environment_check"}, // it would break the key's own syntax
+		{"api_keys", row{"secret_sha256": "'secret'"}, "api_keys_secret_sha256_check"},
+		{"api_keys", row{"scopes": "'{}'"}, "api_keys_scopes_check"},
+		{"api_keys", row{"rate_per_second": "-1"}, "api_keys_rate_per_second_check"},
+		{"api_keys", row{"burst": "-1"}, "api_keys_burst_check"},
+		{"api_keys", row{"company_id": "gen_random_uuid()"}, "api_keys_company_id_fkey"},
+
+		{"sender_domains", nil, ""},
+		{"sender_domains", row{"domain": "'Acme.example'"}, "sender_domains_domain_check"},
+		{"sender_domains", row{"company_id": "gen_random_uuid()"}, "sender_domains_company_id_fkey"},
+
+		{"recipients", nil, ""},
+		{"recipients", row{"cpf_cnpj_hash": "repeat('0a', 32)"}, ""},
+		{"recipients", row{"cpf_cnpj_hash": "'52998224725'"}, "recipients_cpf_cnpj_hash_check"}, // a number in clear
+
+		{"dispatch_lanes", nil, ""},
+		{"dispatch_lanes", row{"queue": "'email:send:urgent'"}, "dispatch_lanes_queue_check"},
+		{"dispatch_lanes", row{"mailing_id": "NULL"}, "dispatch_lanes_company_id_queue_mailing_id_key"}, // one without a mailing exists
+
+		{"email_outbox", nil, ""},
+		{"email_outbox", row{"status": "'RECEIVED'"}, "email_outbox_status"}, // an event, never a status
+		{"email_outbox", row{"status": "'pending'"}, "email_outbox_status"},
+		{"email_outbox", row{"status": "'PUBLISHED'", "processed_at": "now()"}, "email_outbox_status"},
+		{"email_outbox", row{"target": "'sms:send'"}, "email_outbox_status"},
+		{"email_outbox", row{"target": "'mailing.process'", "lane_id": "NULL", "sender": "NULL", "html": "NULL", "html_sha256": "NULL", "checker_version": "NULL"}, ""},
+		{"email_outbox", row{"target": "'mailing.process'", "status": "'PUBLISHED'", "processed_at": "now()"}, ""},
+		{"email_outbox", row{"target": "'recipients.upsert'", "status": "'FAILED'", "processed_at": "now()"}, ""},
+		{"email_outbox", row{"target": "'mailing.process'", "status": "'SENT'", "processed_at": "now()"}, "email_outbox_status"},
+		{"email_outbox", row{"target": "'recipients.upsert'", "status": "'ENQUEUED'"}, "email_outbox_status"},
+
+		{"email_outbox", row{"status": "'SENT'", "processed_at": "now()"}, ""},
+		{"email_outbox", row{"status": "'SENT'"}, "email_outbox_final_has_time"},
+		{"email_outbox", row{"status": "'FAILED'"}, "email_outbox_final_has_time"},
+		{"email_outbox", row{"status": "'EXPIRED'"}, "email_outbox_final_has_time"},
+		{"email_outbox", row{"status": "'CANCELLED'"}, "email_outbox_final_has_time"},
+		{"email_outbox", row{"status": "'SUPPRESSED'"}, "email_outbox_final_has_time"},
+		{"email_outbox", row{"target": "'mailing.process'", "status": "'PUBLISHED'"}, "email_outbox_final_has_time"},
+		{"email_outbox", row{"status": "'PENDING'", "processed_at": "now()"}, "email_outbox_final_has_time"},
+		{"email_outbox", row{"status": "'OUTCOME_UNKNOWN'", "processed_at": "now()"}, "email_outbox_final_has_time"},
+
+		{"email_outbox", processing, ""},
+		{"email_outbox", row{"status": "'PROCESSING'"}, "email_outbox_processing_has_lease"},
+		{"email_outbox", with(processing, row{"lease_until": "NULL"}), "email_outbox_processing_has_lease"},
+		{"email_outbox", with(processing, row{"claim_token": "NULL"}), "email_outbox_processing_has_lease"},
+		{"email_outbox", row{"status": "'ENQUEUED'", "lease_until": "now()"}, "email_outbox_processing_has_lease"},
+		{"email_outbox", row{"status": "'SENT'", "processed_at": "now()", "claim_token": "gen_random_uuid()"}, ""}, // kept for late answers
+
+		{"email_outbox", row{"lane_id": "NULL"}, "email_outbox_email_is_complete"},
+		{"email_outbox", row{"sender": "NULL"}, "email_outbox_email_is_complete"},
+		{"email_outbox", row{"html": "NULL"}, "email_outbox_email_is_complete"},
+		{"email_outbox", row{"html_sha256": "NULL"}, "email_outbox_email_is_complete"},
+		{"email_outbox", row{"checker_version": "NULL"}, "email_outbox_email_is_complete"},
+		{"email_outbox", row{"expires_at": "NULL"}, "expires_at"},
+
+		{"email_outbox", row{"attempts": "2", "throttles": "2"}, ""},
+		{"email_outbox", row{"attempts": "1", "throttles": "2"}, "email_outbox_counters"},
+		{"email_outbox", row{"attempts": "-1"}, "email_outbox_counters"},
+		{"email_outbox", row{"throttles": "-1"}, "email_outbox_counters"},
+		{"email_outbox", row{"priority": "0"}, "email_outbox_priority_check"},
+		{"email_outbox", row{"priority": "11"}, "email_outbox_priority_check"},
+		{"email_outbox", row{"delivery": "'exactly_once'"}, "email_outbox_delivery_check"},
+
+		{"email_logs", nil, ""},
+		{"email_logs", row{"status": "'PUBLISHED'"}, "email_logs_status_check"},
+		{"email_logs", row{"status": "'SENT_ATTEMPT'"}, "email_logs_status_check"},
+		{"email_logs", row{"status": "'SENT'"}, "email_logs_sent_has_time"},
+		{"email_logs", row{"status": "'SENT'", "sent_at": "now()"}, ""},
+		{"email_logs", row{"status": "'FAILED'"}, "email_logs_failed_has_time"},
+		{"email_logs", row{"status": "'FAILED'", "failed_at": "now()"}, ""},
+
+		{"email_events", nil, ""},
+		{"email_events", row{"previous": "'RECEIVED'", "type": "'VALIDATED'", "seq": "0"}, "email_events_seq_check"},
+		{"email_events", row{"seq": "2"}, "email_events_first"},
+		{"email_events", row{"previous": "'RECEIVED'", "type": "'VALIDATED'"}, "email_events_first"},
+		{"email_events", row{"previous": "'RECEIVED'", "type": "'VALIDATED'", "seq": "2"}, ""},
+		{"email_events", row{"previous": "'RECEIVED'", "type": "'SENT'", "seq": "2"}, "email_events_path"},
+		{"email_events", row{"type": "'VALIDATED'"}, "email_events_path"},
+		{"email_events", row{"type": "'PENDING'"}, "email_events_path"},
+		{"email_events", row{"previous": "'SENT'", "type": "'SENT'", "seq": "9"}, "email_events_path"},
+
+		{"idempotency_keys", nil, ""},
+		{"idempotency_keys", row{"key": "''"}, "idempotency_keys_key_check"},
+		{"idempotency_keys", row{"key": "repeat('k', 255)"}, ""},
+		{"idempotency_keys", row{"key": "repeat('k', 256)"}, "idempotency_keys_key_check"},
+		{"idempotency_keys", row{"body_sha256": "'body'"}, "idempotency_keys_body_sha256_check"},
+
+		{"dead_letters", nil, ""},
+		{"dead_letters", row{"reason": "NULL"}, "reason"},
+
+		{"process_status", nil, ""},
+		{"process_status", row{"service": "'api'"}, "process_status_service_check"},
+	}
+
+	db := migratedDatabase(t)
+	for _, base := range []string{
+		"INSERT INTO companies (id, name, default_from) VALUES (" + companyID + ", 'Acme', 'a@acme.example')",
+		"INSERT INTO dispatch_lanes (company_id, queue) VALUES (" + companyID + ", 'email:send')",
+	} {
+		if _, err := db.ExecContext(t.Context(), base); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range tests {
+		err := insert(t, db, tt.table, with(legal()[tt.table], tt.change))
+		if got := refusedBy(t, err); got != tt.want {
+			t.Errorf("%s %v: refused by %q, want %q", tt.table, tt.change, got, tt.want)
+		}
+	}
+
+	// Every constraint with a CHECK was seen to refuse something.
+	seen := map[string]bool{}
+	for _, tt := range tests {
+		seen[tt.want] = true
+	}
+	for _, name := range query(t, db, `SELECT conname FROM pg_constraint WHERE connamespace = 'public'::regnamespace AND contype = 'c'`) {
+		if !seen[name] {
+			t.Errorf("no row above is refused by %s", name)
+		}
+	}
+}
+
+func insert(t *testing.T, db *sql.DB, table string, r row) error {
+	t.Helper()
+	columns := slices.Sorted(maps.Keys(r))
+	values := make([]string, len(columns))
+	for i, c := range columns {
+		values[i] = r[c]
+	}
+	_, err := db.ExecContext(t.Context(),
+		fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table, strings.Join(columns, ", "), strings.Join(values, ", ")))
+	return err
+}

@@ -1,0 +1,80 @@
+package schema_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/lib/pq"
+
+	"email-gateway/schema"
+)
+
+// emptyDatabase creates a database without tables, dropped with the test. The test
+// kit of shared/store cannot be used here: it builds on this package.
+func emptyDatabase(t *testing.T) *sql.DB {
+	t.Helper()
+	admin := os.Getenv("DATABASE_URL")
+	if admin == "" {
+		t.Fatal("DATABASE_URL is not set: run the tests through ./scripts/test.sh")
+	}
+	name := "test_schema_" + strings.ToLower(rand.Text())
+	execute(t, t.Context(), admin, "CREATE DATABASE "+name)
+	t.Cleanup(func() { execute(t, context.Background(), admin, "DROP DATABASE "+name+" WITH (FORCE)") })
+
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatalf("read DATABASE_URL: %v", err)
+	}
+	u.Path = "/" + name
+	db, err := sql.Open("postgres", u.String())
+	if err != nil {
+		t.Fatalf("open database: %v", err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// migratedDatabase is one with all tables and no rows.
+func migratedDatabase(t *testing.T) *sql.DB {
+	t.Helper()
+	db := emptyDatabase(t)
+	if err := schema.Up(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func execute(t *testing.T, ctx context.Context, databaseURL, statement string) {
+	t.Helper()
+	db, err := sql.Open("postgres", databaseURL)
+	if err != nil {
+		t.Fatalf("open %s: %v", statement, err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, statement); err != nil {
+		t.Errorf("%s: %v", statement, err)
+	}
+}
+
+// refusedBy is the name of the constraint that an error of Postgres speaks of, or
+// the column of a missing value; "" when there was no error.
+func refusedBy(t *testing.T, err error) string {
+	t.Helper()
+	if err == nil {
+		return ""
+	}
+	var refused *pq.Error
+	if !errors.As(err, &refused) {
+		t.Fatalf("not Postgres's refusal: %v", err)
+	}
+	if refused.Constraint != "" {
+		return refused.Constraint
+	}
+	return refused.Column
+}

@@ -1,0 +1,120 @@
+package schema_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// readme returns the section of README.md under a heading.
+func readme(t *testing.T, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("README.md has no section %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	return section
+}
+
+func TestReadme_NamesEveryTable(t *testing.T) {
+	t.Parallel()
+	var named []string
+	for _, match := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(readme(t, "Tables"), -1) {
+		named = append(named, match[1])
+	}
+	slices.Sort(named)
+	tables := query(t, migratedDatabase(t), `SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename NOT LIKE 'goose%' ORDER BY 1`)
+	if !slices.Equal(named, tables) {
+		t.Errorf("README.md names %v, the database has %v", named, tables)
+	}
+}
+
+// Every index is there for a statement, and every statement named is one.
+func TestReadme_NamesEveryIndexAndWhatItServes(t *testing.T) {
+	t.Parallel()
+	section := readme(t, "Indexes")
+	var named []string
+	for _, match := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(section, -1) {
+		named = append(named, match[1])
+	}
+	slices.Sort(named)
+	indexes := query(t, migratedDatabase(t), `SELECT indexname FROM pg_indexes WHERE schemaname = 'public' AND tablename NOT LIKE 'goose%' ORDER BY 1`)
+	if !slices.Equal(named, indexes) {
+		t.Errorf("README.md names %v, the database has %v", named, indexes)
+	}
+
+	files, err := filepath.Glob("../shared/store/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no statements found: %v", err)
+	}
+	var source strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(text)
+	}
+	for _, constant := range regexp.MustCompile("`(\\w+SQL)`").FindAllStringSubmatch(section, -1) {
+		if !regexp.MustCompile(`\b` + constant[1] + `\s*= `).MatchString(source.String()) {
+			t.Errorf("shared/store has no %s", constant[1])
+		}
+	}
+}
+
+// The arrows of the drawing are the pairs that the database takes, no more and no less.
+func TestReadme_DrawsTheEventPaths(t *testing.T) {
+	t.Parallel()
+	drawn := map[string]bool{}
+	names := []string{""}
+	for _, match := range regexp.MustCompile(`(?m)^ +(\S+) --> (\w+)`).FindAllStringSubmatch(readme(t, "Events of an email"), -1) {
+		from := strings.TrimPrefix(match[1], "[*]")
+		drawn[from+" → "+match[2]] = true
+		names = append(names, from, match[2])
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) != 14 {
+		t.Fatalf("%d names drawn: %q", len(names), names)
+	}
+
+	db := migratedDatabase(t)
+	for _, previous := range names {
+		for _, next := range names[1:] {
+			event := row{"seq": "1", "previous": "NULL", "type": "'" + next + "'"}
+			if previous != "" {
+				event["seq"], event["previous"] = "2", "'"+previous+"'"
+			}
+			event["email_log_id"], event["created_at"] = "gen_random_uuid()", "now()"
+			taken := refusedBy(t, insert(t, db, "email_events", event)) == ""
+			if pair := fmt.Sprintf("%s → %s", previous, next); taken != drawn[pair] {
+				t.Errorf("%s: taken %v, drawn %v", pair, taken, drawn[pair])
+			}
+		}
+	}
+}
+
+func TestReadme_DrawsEveryStatus(t *testing.T) {
+	t.Parallel()
+	var drawn []string
+	for _, match := range regexp.MustCompile(`(?m)^ +(\S+) --> (\w+)`).FindAllStringSubmatch(readme(t, "States of an email"), -1) {
+		drawn = append(drawn, match[2]) // the beginning aside, each is led to
+	}
+	slices.Sort(drawn)
+	drawn = slices.Compact(drawn)
+	taken := query(t, migratedDatabase(t), `
+SELECT DISTINCT match[1] FROM pg_constraint, regexp_matches(pg_get_constraintdef(oid), '''([A-Z_]+)''', 'g') AS match
+WHERE conname = 'email_logs_status_check' ORDER BY 1`)
+	if !slices.Equal(drawn, taken) {
+		t.Errorf("drawn %v, taken by the database %v", drawn, taken)
+	}
+}
