@@ -27,6 +27,8 @@ type NewCompany struct {
 	ID          uuid.UUID
 	Name        string
 	DefaultFrom string // checked by the caller
+	// SenderDomains are domains it may send from, each in its ASCII form and lower case.
+	SenderDomains []string
 }
 
 // The company and its lanes are one commit: an email accepted for it must find the
@@ -34,15 +36,20 @@ type NewCompany struct {
 const (
 	insertCompanySQL = `INSERT INTO companies (id, name, default_from) VALUES ($1, $2, $3)`
 	insertLanesSQL   = `INSERT INTO dispatch_lanes (company_id, queue) SELECT $1, unnest($2::text[])`
+	insertDomainsSQL = `INSERT INTO sender_domains (company_id, domain) SELECT DISTINCT $1::uuid, unnest($2::text[])`
 )
 
-// CreateCompany adds a company with one lane per queue. ErrExists: the name is taken.
+// CreateCompany adds a company with one lane per queue and its sender domains.
+// ErrExists: the name is taken.
 func (s *Store) CreateCompany(ctx context.Context, c NewCompany) error {
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, insertCompanySQL, c.ID, c.Name, c.DefaultFrom); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, insertLanesSQL, c.ID, pq.Array(email.Queues()))
+		if _, err := tx.ExecContext(ctx, insertLanesSQL, c.ID, pq.Array(email.Queues())); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, insertDomainsSQL, c.ID, pq.Array(c.SenderDomains))
 		return err
 	})
 	if err != nil {
@@ -66,12 +73,16 @@ func (s *Store) Companies(ctx context.Context) ([]Company, error) {
 
 // findCompanySQL finds by primary key or by the unique name.
 const findCompanySQL = `
-SELECT id, name, default_from, suspended_at, suspended_reason, created_at FROM companies WHERE id::text = $1 OR name = $1`
+SELECT id, name, default_from, suspended_at, suspended_reason, created_at FROM companies WHERE id = $1 OR name = $2`
 
 // FindCompany finds a company by its id or its exact name.
 func (s *Store) FindCompany(ctx context.Context, idOrName string) (Company, error) {
+	id, err := uuid.Parse(idOrName)
+	if err != nil {
+		id = uuid.Nil // a name: no company has this id
+	}
 	var c Company
-	if err := s.db.GetContext(ctx, &c, findCompanySQL, idOrName); err != nil {
+	if err := s.db.GetContext(ctx, &c, findCompanySQL, id, idOrName); err != nil {
 		return Company{}, fmt.Errorf("find company: %w", translate(err))
 	}
 	return c, nil

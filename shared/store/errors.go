@@ -21,6 +21,8 @@ var (
 	// ErrUnknownOutcome: the connection broke while a statement was under way. It
 	// may have been applied.
 	ErrUnknownOutcome = errors.New("database connection lost, outcome unknown")
+	// ErrNotMigrated: the database lacks a table or a column that a statement names.
+	ErrNotMigrated = errors.New("database is not migrated")
 )
 
 // translate maps the driver's errors of a read onto the package's, keeping the cause.
@@ -34,6 +36,8 @@ func translate(err error) error {
 		return errors.Join(ErrUnavailable, err)
 	case errors.As(err, &refused) && refused.Code == pqerror.UniqueViolation:
 		return errors.Join(ErrExists, err)
+	case errors.As(err, &refused) && (refused.Code == pqerror.UndefinedTable || refused.Code == pqerror.UndefinedColumn):
+		return errors.Join(ErrNotMigrated, err)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -63,8 +64,9 @@ func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 // the round trips of a statement with parameters, and works behind PgBouncer.
 func dataSource(databaseURL string, o Options) (string, error) {
 	u, err := url.Parse(databaseURL)
-	if err != nil {
-		return "", fmt.Errorf("read DATABASE_URL: %w", errors.Unwrap(err)) // the outer error quotes the password
+	if err != nil || !strings.HasPrefix(u.Scheme, "postgres") {
+		// The parser's and the driver's own errors would quote the URL, and with it the password.
+		return "", errors.New("DATABASE_URL must be postgres://user:password@host:port/database, with / # ? and % in the password percent-encoded")
 	}
 	timeout := o.StatementTimeout
 	if timeout == 0 {
