@@ -1,0 +1,61 @@
+package asynqueue
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
+
+	"email-gateway/shared/email"
+)
+
+// logger passes on what asynq has to say. While Redis is away each of its loops
+// complains several times per second, so only a few lines get through, and say how
+// many did not.
+type logger struct {
+	log     *slog.Logger
+	limit   *rate.Limiter
+	dropped atomic.Int64
+}
+
+func newLogger(log *slog.Logger) *logger {
+	return &logger{log: log, limit: rate.NewLimiter(rate.Every(10*time.Second), 3)}
+}
+
+// Debug and Info tell of asynq's inner life: its loops start and end.
+func (l *logger) Debug(...any)      {}
+func (l *logger) Info(args ...any)  { l.log.Debug("asynq", "detail", fmt.Sprint(args...)) }
+func (l *logger) Error(args ...any) { l.warn(fmt.Sprint(args...)) }
+func (l *logger) Fatal(args ...any) { l.warn(fmt.Sprint(args...)) }
+
+// Warn is also what asynq says of each task that gave up, which is not its business.
+func (l *logger) Warn(args ...any) {
+	text := fmt.Sprint(args...)
+	if strings.HasPrefix(text, "Retry exhausted") {
+		return
+	}
+	l.warn(text)
+}
+
+func (l *logger) warn(text string) {
+	if !l.limit.Allow() {
+		l.dropped.Add(1)
+		return
+	}
+	l.log.Warn("asynq complains", "detail", email.MaskText(text), "dropped", l.dropped.Swap(0))
+}
+
+// LogRedis sends what go-redis prints to stderr, past every logger, to log. The
+// setting is the library's and global, so main makes it, once.
+func LogRedis(log *slog.Logger) { redis.SetLogger(redisLogger{newLogger(log)}) }
+
+type redisLogger struct{ *logger }
+
+func (l redisLogger) Printf(_ context.Context, format string, args ...any) {
+	l.warn(fmt.Sprintf(format, args...))
+}

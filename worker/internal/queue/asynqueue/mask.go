@@ -1,0 +1,61 @@
+package asynqueue
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"email-gateway/shared/email"
+)
+
+// hidden stands for a text that may hold anything about a person.
+const hidden = "(hidden)"
+
+// maskPayload is how the dashboard shows a task: what it takes to find the email in
+// the database, and nothing to reach or name its reader by.
+func maskPayload(_ string, payload []byte) string {
+	job, err := email.DecodeSendJob(payload)
+	if err != nil {
+		return fmt.Sprintf("(unreadable, %d bytes)", len(payload))
+	}
+	job.RequestID = email.MaskText(job.RequestID)
+	job.To = maskAddress(job.To)
+	job.CC, job.BCC = each(job.CC, maskAddress), each(job.BCC, maskAddress)
+	job.ReplyTo = maskAddress(job.ReplyTo)
+	job.Subject = hide(job.Subject)
+	if n := len(job.Headers); n > 0 {
+		job.Headers = map[string]string{hidden: fmt.Sprint(n)}
+	}
+	job.Tags = each(job.Tags, email.MaskText)
+	r := &job.Recipient
+	r.ExternalID = email.MaskText(r.ExternalID)
+	r.CPFCNPJHash = email.MaskHash(r.CPFCNPJHash)
+	r.RazaoSocial, r.Nome = hide(r.RazaoSocial), hide(r.Nome)
+	r.Email = maskAddress(r.Email)
+	masked, err := json.Marshal(job)
+	if err != nil {
+		return hidden
+	}
+	return string(masked)
+}
+
+func maskAddress(address string) string {
+	if address == "" {
+		return ""
+	}
+	return email.MaskAddress(address)
+}
+
+func hide(text string) string {
+	if text == "" {
+		return ""
+	}
+	return hidden
+}
+
+func each(texts []string, mask func(string) string) []string {
+	masked := make([]string, len(texts))
+	for i, text := range texts {
+		masked[i] = mask(text)
+	}
+	return masked
+}

@@ -1,0 +1,196 @@
+package asynqueue_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/shared/email"
+	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/redistest"
+)
+
+func TestConsumer_StartsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Stop()
+	conn := parse(t, server.URL)
+
+	handled := make(chan string, 1)
+	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
+		Log: quiet(), Conn: conn, Concurrency: 70,
+		Handler: func(_ context.Context, task queue.Task) error { handled <- task.ID; return nil },
+	})
+	if err := consumer.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	t.Cleanup(func() { _ = consumer.Stop(context.Background()) })
+	publisher := asynqueue.NewPublisher(conn)
+	t.Cleanup(func() { _ = publisher.Close() })
+	if err := consumer.Ping(t.Context()); err == nil {
+		t.Error("ping says that Redis is there")
+	}
+	if _, err := publisher.Depth(t.Context(), email.QueueNormal); err == nil {
+		t.Error("an unreachable queue has a depth")
+	}
+
+	server.Start()
+	publish(t, publisher, "00000000-0000-7000-8000-000000000001")
+	receive(t, handled)
+	if err := consumer.Ping(t.Context()); err != nil {
+		t.Errorf("ping after the start: %v", err)
+	}
+}
+
+// A frozen Redis answers nothing and refuses nothing. Whoever waits for it must be
+// able to stop waiting.
+func TestFrozenRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	publisher := asynqueue.NewPublisher(parse(t, server.URL))
+	t.Cleanup(func() { _ = publisher.Close() })
+	var log lines
+	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
+		Log: slog.New(slog.NewTextHandler(&log, nil)), Conn: parse(t, server.URL), Concurrency: 2,
+		Handler: func(context.Context, queue.Task) error { return nil },
+	})
+	if err := consumer.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	server.Freeze()
+	t.Cleanup(server.Thaw)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := publisher.Publish(ctx, queue.Task{ID: "1", Queue: email.QueueNormal}); err == nil {
+		t.Error("published on a frozen Redis")
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("publishing went on for %s although its context had 300 ms", took)
+	}
+	stopping, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	if err := consumer.Stop(stopping); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	t.Logf("stopped after %s, with %d lines of log", time.Since(began).Round(time.Second), log.count())
+	if log.count() > 20 {
+		t.Errorf("%d lines of log about one outage:\n%s", log.count(), log.text())
+	}
+}
+
+// After a flush, asynq's client believes that the queue is still registered, and
+// nobody finds it in the dashboard.
+func TestFlushedRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	publisher := asynqueue.NewPublisher(parse(t, server.URL))
+	t.Cleanup(func() { _ = publisher.Close() })
+	direct := open[*redis.Client](t, server.URL)
+
+	task := queue.Task{ID: "1", Queue: email.QueueNormal, Payload: []byte("{}")}
+	for range 2 {
+		if placed, err := publisher.Publish(t.Context(), task); err != nil || placed != queue.Queued {
+			t.Fatalf("publish: placed %d, error %v", placed, err)
+		}
+		if err := direct.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Twice, so that the second finds the task but not the queue's name.
+	for range 2 {
+		if placed, err := publisher.Publish(t.Context(), task); err != nil || placed != queue.Queued {
+			t.Fatalf("publish after the flush: placed %d, error %v", placed, err)
+		}
+	}
+	if err := direct.FlushDB(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if depth, err := publisher.Depth(t.Context(), email.QueueNormal); err != nil || depth != 0 {
+		t.Errorf("depth after the flush: %d, error %v", depth, err)
+	}
+	if names := direct.SMembers(t.Context(), "asynq:queues").Val(); len(names) != 1 {
+		t.Errorf("registered queues: %v", names)
+	}
+}
+
+// A full Redis takes no task, and still says how many it has.
+func TestFullRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	publisher := asynqueue.NewPublisher(parse(t, server.URL))
+	t.Cleanup(func() { _ = publisher.Close() })
+	publish(t, publisher, "1")
+	if err := open[*redis.Client](t, server.URL).ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := publisher.Publish(t.Context(), queue.Task{ID: "2", Queue: email.QueueNormal}); err == nil {
+		t.Error("published on a full Redis")
+	}
+	if depth, err := publisher.Depth(t.Context(), email.QueueNormal); err != nil || depth != 1 {
+		t.Errorf("depth %d, error %v; want 1", depth, err)
+	}
+}
+
+// A queue with an id whose task is gone makes asynq's own statistics fail.
+func TestDepth_CountsDanglingIDs(t *testing.T) {
+	t.Parallel()
+	url, prefix := redistest.Shared(t)
+	publisher := asynqueue.NewPublisher(parse(t, url).WithPrefix(prefix))
+	t.Cleanup(func() { _ = publisher.Close() })
+	publish(t, publisher, "1")
+	direct := open[*redis.Client](t, url)
+	if n := direct.Del(t.Context(), "asynq:{"+prefix+email.QueueNormal+"}:t:1").Val(); n != 1 {
+		t.Fatal("the task's key has another name")
+	}
+	if depth, err := publisher.Depth(t.Context(), email.QueueNormal); err != nil || depth != 1 {
+		t.Errorf("depth %d, error %v; want 1", depth, err)
+	}
+}
+
+func publish(t *testing.T, publisher *asynqueue.Publisher, id string) {
+	t.Helper()
+	placed, err := publisher.Publish(t.Context(), queue.Task{ID: id, Queue: email.QueueNormal, Payload: []byte("{}")})
+	if err != nil || placed != queue.Queued {
+		t.Fatalf("publish: placed %d, error %v", placed, err)
+	}
+}
+
+func receive(t *testing.T, from <-chan string) string {
+	t.Helper()
+	select {
+	case id := <-from:
+		return id
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing was handled")
+		return ""
+	}
+}
+
+// lines collects log lines.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+func (l *lines) count() int { return strings.Count(l.text(), "\n") }

@@ -1,0 +1,142 @@
+// Package asynqueue is the queue on Redis, through hibiken/asynq. It implements the
+// contract of package queue and passes its suite (queuetest); the main functions of
+// dispatcher and worker are the only ones that name it.
+//
+// asynq's own retries, deadlines and archive decide nothing here: Postgres counts
+// the tries, knows the deadline and keeps the dead letters.
+package asynqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/worker/internal/queue"
+)
+
+const (
+	// taskType is the job's name in the contract and in the dashboard.
+	taskType = "email:send"
+	// maxRetry is out of reach. A crash counts as a retry for asynq, and a task that
+	// ran out of them would be archived without anybody being told.
+	maxRetry = 1_000_000
+	// taskTimeout is when asynq stops waiting for a handler. A handler's own steps end
+	// after 60 s at most, so this one never decides.
+	taskTimeout = 120 * time.Second
+	// publishRounds bounds how often a task that keeps changing under our hands is
+	// looked at. Each round needs a worker or another dispatcher to have interfered.
+	publishRounds = 5
+
+	// registry is the set of queue names that asynq's Inspector and the dashboard
+	// believe in.
+	registry = "asynq:queues"
+)
+
+// Publisher puts tasks on the queues.
+type Publisher struct {
+	conn      Conn
+	redis     redis.UniversalClient
+	client    *asynq.Client
+	inspector *asynq.Inspector
+}
+
+// NewPublisher makes a Publisher with connections of its own. It does not connect
+// yet: Redis may come up later.
+func NewPublisher(conn Conn) *Publisher {
+	r := conn.open()
+	return &Publisher{
+		conn: conn, redis: r,
+		client: asynq.NewClientFromRedisClient(r), inspector: asynq.NewInspectorFromRedisClient(r),
+	}
+}
+
+// Publish implements queue.Publisher.
+//
+// asynq refuses an id that exists in any state, and go-redis repeats a command
+// whose answer got lost, so a conflict may be the answer to the very first call. It
+// is neither failure nor proof: what stands there decides.
+func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed, error) {
+	name := p.conn.queueName(task.Queue)
+	obstacle := errors.New("it keeps coming back")
+	for range publishRounds {
+		_, err := p.client.EnqueueContext(ctx, asynq.NewTask(taskType, task.Payload),
+			asynq.TaskID(task.ID), asynq.Queue(name), asynq.MaxRetry(maxRetry), asynq.Timeout(taskTimeout))
+		if err == nil {
+			return queue.Queued, nil
+		}
+		if !errors.Is(err, asynq.ErrTaskIDConflict) {
+			return queue.Queued, fmt.Errorf("enqueue task: %w", err)
+		}
+		placed, stands, err := p.makeRoom(ctx, name, task.ID)
+		if stands {
+			return placed, nil
+		}
+		if err != nil {
+			obstacle = err // the next round tells whether it lasts
+		}
+	}
+	return queue.Queued, fmt.Errorf("enqueue task over another of its id: %w", obstacle)
+}
+
+// makeRoom looks at the task that has the id. One that is pending or active stands;
+// any other waits for something that nobody wants any more, and is deleted.
+func (p *Publisher) makeRoom(ctx context.Context, name, id string) (placed queue.Placed, stands bool, err error) {
+	info, err := p.inspector.GetTaskInfo(name, id)
+	switch {
+	case errors.Is(err, asynq.ErrTaskNotFound):
+		return queue.Queued, false, nil // it was completed a moment ago
+	case errors.Is(err, asynq.ErrQueueNotFound):
+		// Redis lost its data while asynq's client believes that the name is there.
+		return queue.Queued, false, p.redis.SAdd(ctx, registry, name).Err()
+	case err != nil:
+		return queue.Queued, false, err
+	}
+	switch info.State {
+	case asynq.TaskStatePending:
+		return queue.Queued, true, nil
+	case asynq.TaskStateActive:
+		return queue.Busy, true, nil
+	}
+	return queue.Queued, false, p.inspector.DeleteTask(name, id)
+}
+
+// Depth implements queue.Publisher: pending plus active, 0 for a queue that is not
+// there. The lists are measured themselves because asynq's GetQueueInfo reads the
+// oldest tasks too, and fails for the whole queue when one of their ids dangles.
+//
+// The same round trip puts the queue's name back where Inspector and dashboard look
+// for it: a flushed Redis lost it, and asynq's client says it only once per process.
+func (p *Publisher) Depth(ctx context.Context, queueName string) (int, error) {
+	name := p.conn.queueName(queueName)
+	pipe := p.redis.Pipeline()
+	pending := pipe.LLen(ctx, "asynq:{"+name+"}:pending")
+	active := pipe.LLen(ctx, "asynq:{"+name+"}:active")
+	pipe.SAdd(ctx, registry, name)
+	// A full Redis refuses the SADD and can be measured all the same.
+	if _, err := pipe.Exec(ctx); err != nil && !redis.HasErrorPrefix(err, "OOM") {
+		return 0, fmt.Errorf("measure queue: %w", err)
+	}
+	return int(pending.Val() + active.Val()), nil
+}
+
+// Ping asks Redis for a sign of life.
+func (p *Publisher) Ping(ctx context.Context) error { return ping(ctx, p.redis) }
+
+// Close ends the connections.
+func (p *Publisher) Close() error {
+	if err := p.redis.Close(); err != nil {
+		return fmt.Errorf("close redis: %w", err)
+	}
+	return nil
+}
+
+func ping(ctx context.Context, r redis.UniversalClient) error {
+	if err := r.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("ping redis: %w", err)
+	}
+	return nil
+}
