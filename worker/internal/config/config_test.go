@@ -123,7 +123,8 @@ func TestMistakes(t *testing.T) {
 			},
 		},
 		{
-			"an open dashboard that may delete", worker, []string{database, redis, "MONITORING_WRITABLE=true"},
+			"an open dashboard that may delete", worker,
+			[]string{database, redis, "MONITORING_WRITABLE=true"},
 			[]string{"MONITORING_WRITABLE: needs MONITORING_USER"},
 		},
 	}

@@ -172,7 +172,7 @@ func faultAndPanicAreRetried(t *testing.T, b Broker) {
 		case 1:
 			return errFault
 		case 2:
-			panic("a handler that panics")
+			panic("a handler that panics") //nolint:forbidigo // it is what the case is about
 		}
 		return nil
 	})

@@ -39,7 +39,7 @@ func clean(tb testing.TB, url, prefix string) {
 		return
 	}
 	client := redis.NewClient(o)
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	ctx := context.Background() // the test's own has ended
 	keys := client.Scan(ctx, 0, "asynq:{"+prefix+"*", 1000).Iterator()
 	for keys.Next(ctx) {
