@@ -64,3 +64,16 @@ func (s *Store) ProcessStatuses(ctx context.Context) ([]ProcessStatus, error) {
 	}
 	return all, nil
 }
+
+// liveSQL counts by the leading column of the primary key.
+const liveSQL = `
+SELECT count(*) FROM process_status WHERE service = $1 AND updated_at > now() - interval '15 s'`
+
+// LiveProcesses counts the service's processes that reported within 15 s.
+func (s *Store) LiveProcesses(ctx context.Context, service string) (int, error) {
+	var n int
+	if err := s.db.GetContext(ctx, &n, liveSQL, service); err != nil {
+		return 0, fmt.Errorf("count processes: %w", translate(err))
+	}
+	return n, nil
+}

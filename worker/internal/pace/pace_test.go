@@ -112,6 +112,8 @@ type account struct {
 
 func (a account) MaxSendRate(context.Context) (float64, error) { return a.rate, a.err }
 
+func alone(context.Context) (int, error) { return 1, nil }
+
 func TestQuota_FollowsTheAccountAndFallsBack(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -125,7 +127,7 @@ func TestQuota_FollowsTheAccountAndFallsBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pacer := pace.New(nil, 1)
-			loop := pace.NewQuota(slog.New(slog.DiscardHandler), pacer, c.account, 100)
+			loop := pace.NewQuota(slog.New(slog.DiscardHandler), pacer, c.account, alone, 100)
 			if err := loop.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 				t.Fatal(err)
 			}

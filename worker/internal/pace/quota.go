@@ -8,6 +8,10 @@ import (
 	"email-gateway/shared/service"
 )
 
+// Peers counts the processes among which the rate is divided while Redis is away,
+// this one included.
+type Peers func(ctx context.Context) (int, error)
+
 // quotaInterval is how often the account is asked: its answers change rarely, and
 // the provider allows one such question per second for the whole account.
 const quotaInterval = time.Minute
@@ -19,8 +23,8 @@ type Account interface {
 
 // NewQuota makes the loop that keeps the pacer at the account's own rate. While the
 // account cannot be asked (an emulator may not know the question) fallback holds.
-func NewQuota(log *slog.Logger, pacer *Pacer, account Account, fallback float64) *service.Loop {
-	q := &quota{log: log, pacer: pacer, account: account, fallback: fallback}
+func NewQuota(log *slog.Logger, pacer *Pacer, account Account, peers Peers, fallback float64) *service.Loop {
+	q := &quota{log: log, pacer: pacer, account: account, peers: peers, fallback: fallback}
 	return service.NewLoop(service.LoopParams{Log: log, Interval: quotaInterval, RunOnce: q.runOnce})
 }
 
@@ -28,6 +32,7 @@ type quota struct {
 	log      *slog.Logger
 	pacer    *Pacer
 	account  Account
+	peers    Peers
 	fallback float64
 	unknown  bool // the account did not answer the last time
 }
@@ -47,5 +52,10 @@ func (q *quota) runOnce(ctx context.Context) (bool, error) {
 		q.unknown = false
 	}
 	q.pacer.SetRate(perSecond)
+	n, err := q.peers(ctx)
+	if err != nil {
+		return false, err
+	}
+	q.pacer.SetProcesses(n)
 	return false, nil
 }

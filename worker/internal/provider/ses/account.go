@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/sesv2"
 )
 
@@ -42,4 +43,15 @@ func (s *Sender) Account(ctx context.Context) (Account, error) {
 		SendingEnabled:   output.SendingEnabled,
 		ProductionAccess: output.ProductionAccessEnabled,
 	}, nil
+}
+
+// Reach says whether SES answers at all. An account that may not be asked for its
+// limits, or an emulator that does not know the question, is reached too.
+func (s *Sender) Reach(ctx context.Context) error {
+	_, err := s.Account(ctx)
+	var answered *awshttp.ResponseError
+	if errors.As(err, &answered) && answered.HTTPStatusCode() > 0 {
+		return nil
+	}
+	return err
 }

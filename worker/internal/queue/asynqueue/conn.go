@@ -69,6 +69,9 @@ func (c Conn) WithPrefix(prefix string) Conn {
 // MakeRedisClient opens a client of its own for asynq and asynqmon.
 func (c Conn) MakeRedisClient() any { return c.open() }
 
+// Client opens a client of its own for something else that is kept in this Redis.
+func (c Conn) Client() redis.UniversalClient { return c.open() }
+
 // queueName is what the queue is called in Redis.
 func (c Conn) queueName(queue string) string { return c.prefix + queue }
 
