@@ -1,0 +1,117 @@
+package status_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/status"
+)
+
+func up(context.Context) error   { return nil }
+func down(context.Context) error { return errors.New("connection refused by 10.0.0.7") }
+
+func hanging(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestReporter_WritesItsRowAndTakesItAway(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	reporter := status.NewReporter(status.Params{
+		Log: slog.New(slog.DiscardHandler), Store: d.Store, Service: "worker", Instance: "one",
+		Probes: map[string]status.Probe{"redis": up, "ses": down},
+		Facts:  func() map[string]any { return map[string]any{"concurrency": 7} },
+	})
+	if err := reporter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	rows := waitForRows(t, d.Store, 1)
+	var details struct {
+		Redis, SES  struct{ Status string }
+		Concurrency int
+	}
+	if err := json.Unmarshal(rows[0].Details, &details); err != nil {
+		t.Fatal(err)
+	}
+	if details.Redis.Status != "connected" || details.SES.Status != "disconnected" || details.Concurrency != 7 {
+		t.Errorf("details = %s", rows[0].Details)
+	}
+	if n, err := d.Store.LiveProcesses(t.Context(), "worker"); n != 1 || err != nil {
+		t.Errorf("live workers = %d, %v; want 1", n, err)
+	}
+	if err := reporter.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitForRows(t, d.Store, 0)
+}
+
+func waitForRows(t *testing.T, s *store.Store, n int) []store.ProcessStatus {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		rows, err := s.ProcessStatuses(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) == n {
+			return rows
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%d rows, want %d", len(rows), n)
+		default:
+		}
+	}
+}
+
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ready map[string]status.Probe
+		path  string
+		code  int
+	}{
+		"alive whatever is down":  {map[string]status.Probe{"redis": down}, "/livez", http.StatusOK},
+		"ready":                   {map[string]status.Probe{"redis": up, "database": up}, "/readyz", http.StatusOK},
+		"not ready":               {map[string]status.Probe{"redis": down, "database": up}, "/readyz", http.StatusServiceUnavailable},
+		"a dependency that hangs": {map[string]status.Probe{"redis": hanging}, "/readyz", http.StatusServiceUnavailable},
+		"metrics":                 {nil, "/metrics", http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer := httptest.NewRecorder()
+			status.Handler(telemetry.NewRegistry(), c.ready).
+				ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.path, nil))
+			if answer.Code != c.code {
+				t.Errorf("%s: %d %s, want %d", c.path, answer.Code, answer.Body, c.code)
+			}
+		})
+	}
+}
+
+func TestSeldom_LooksOncePerPeriod(t *testing.T) {
+	t.Parallel()
+	looks := 0
+	probe := status.Seldom(time.Hour, func(context.Context) error {
+		looks++
+		return errors.New("down")
+	})
+	for range 3 {
+		if err := probe(t.Context()); err == nil {
+			t.Error("err = nil, want what was seen")
+		}
+	}
+	if looks != 1 {
+		t.Errorf("looked %d times, want 1", looks)
+	}
+}
