@@ -17,6 +17,8 @@ type Situation struct {
 	CompanyName     string     `db:"company_name"`
 	SuspendedAt     *time.Time `db:"suspended_at"`
 	SuspendedReason *string    `db:"suspended_reason"`
+	// LastEvent is the newest of its timeline; nil before the first.
+	LastEvent *email.EventType `db:"last_event"`
 
 	// What follows stands in the outbox row and its lane, and is nil once the row is purged.
 	Queue       *string         `db:"queue"`
@@ -35,7 +37,7 @@ type Situation struct {
 // primary key, in one snapshot, and locks nothing.
 const situationSQL = `
 SELECT ` + emailColumns + `,
-       c.name AS company_name, c.suspended_at, c.suspended_reason,
+       c.name AS company_name, c.suspended_at, c.suspended_reason, l.last_event,
        lane.queue, lane.paused_at, lane.parked_until, o.delivery, o.enqueued_at, o.lease_until, o.processed_at, now() AS asked_at
 FROM (SELECT * FROM email_outbox WHERE id = $1 AND target = 'email:send') o
 FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1) l ON l.outbox_id = o.id

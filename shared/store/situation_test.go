@@ -33,6 +33,9 @@ func TestFindSituation(t *testing.T) {
 	if fresh.Queue == nil || *fresh.Queue != email.QueueNormal || fresh.Delivery == nil || *fresh.Delivery != email.AtLeastOnce {
 		t.Errorf("queue %v, delivery %v", fresh.Queue, fresh.Delivery)
 	}
+	if fresh.LastEvent != nil {
+		t.Errorf("it has no event yet, but says %s", *fresh.LastEvent)
+	}
 	if wait := fresh.NextAt.Sub(fresh.AskedAt); wait < 59*time.Minute || wait > time.Hour {
 		t.Errorf("due in %s, want an hour", wait)
 	}
@@ -74,7 +77,7 @@ func TestFindSituation_AfterThePurge(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, err := d.Store.FindSituation(t.Context(), id)
-	if err != nil || found.Status != email.Cancelled || found.Queue != nil || found.NextAt != nil || found.CompanyName == "" {
+	if err != nil || found.Status != email.Cancelled || *found.LastEvent != email.EventCancelled || found.Queue != nil || found.NextAt != nil || found.CompanyName == "" {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	if _, err := d.Store.FindSituation(t.Context(), uuid.New()); !errors.Is(err, store.ErrNotFound) {
