@@ -1,0 +1,104 @@
+package ctl_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"email-gateway/api/internal/ctl"
+	"email-gateway/shared/store/storetest"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
+
+// operator runs gatewayctl in this process.
+type operator struct {
+	databaseURL string
+}
+
+// newOperator has a database of its own.
+func newOperator(t *testing.T) (operator, storetest.Database) {
+	t.Helper()
+	d := storetest.New(t)
+	return operator{d.URL}, d
+}
+
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+func (o operator) run(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	getenv := func(name string) string { return map[string]string{"DATABASE_URL": o.databaseURL}[name] }
+	code := ctl.Program{Getenv: getenv, Stdout: &stdout, Stderr: &stderr}.Run(t.Context(), args)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// must is run for a command that has to succeed; it returns what it printed.
+func (o operator) must(t *testing.T, args ...string) string {
+	t.Helper()
+	got := o.run(t, args...)
+	if got.code != ctl.ExitOK || got.stderr != "" {
+		t.Fatalf("gatewayctl %s: exit code %d\n%s", strings.Join(args, " "), got.code, got.stderr)
+	}
+	return got.stdout
+}
+
+// decode runs a command with --json and reads its answer, which must not hold a
+// field that into does not know.
+func (o operator) decode(t *testing.T, into any, args ...string) {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(o.must(t, append(args, "--json")...)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		t.Fatalf("gatewayctl %s --json: %v", strings.Join(args, " "), err)
+	}
+	if decoder.More() {
+		t.Fatalf("gatewayctl %s --json: more than one object", strings.Join(args, " "))
+	}
+}
+
+// golden compares a text with testdata/name.golden.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// stable replaces what differs from run to run by something as long.
+func stable(text string) string {
+	for _, replace := range []struct{ pattern, by string }{
+		{`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`, "00000000-0000-0000-0000-000000000000"},
+		{`gw_([a-z]+)_[a-z0-9]+_[a-z0-9]+`, "gw_${1}_KEYID_SECRET"},
+		{`\b[a-z2-7]{16}\b`, "keyid00000000000"},
+		{`\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{3})?Z`, "2026-01-02 03:04:05${1}Z"},
+		{`\.\d{3}Z`, ".000Z"},
+	} {
+		text = regexp.MustCompile(replace.pattern).ReplaceAllString(text, replace.by)
+	}
+	return text
+}

@@ -1,0 +1,213 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"email-gateway/api/internal/apikey"
+	"email-gateway/shared/store"
+)
+
+func (c *control) key() *cobra.Command {
+	cmd := group("key", "Create, list and revoke API keys",
+		`An API key lets a company's program use the HTTP API. It is shown once, when it is made:
+the gateway keeps only the SHA-256 of its secret.`,
+		`  gatewayctl key create --company Acme --scopes emails:send
+  gatewayctl key revoke 7qkz3w5hj2xn6b4c`)
+	cmd.AddCommand(c.keyCreate(), c.keyList(), c.keyRevoke())
+	return cmd
+}
+
+// keyCreated is the one place where a whole key is shown.
+type keyCreated struct {
+	Key string `json:"key"`
+	store.APIKey
+	company string
+}
+
+func (c *control) keyCreate() *cobra.Command {
+	var given, environment string
+	key := store.APIKey{}
+	var scopes []string
+	cmd := &cobra.Command{
+		Use:   "create --company COMPANY",
+		Short: "Create an API key and show it, once",
+		Long: fmt.Sprintf(`Creates an API key and shows it, this once. Programs send it with their requests as
+"Authorization: Bearer KEY" or "X-API-Key: KEY".
+
+Scopes:
+  %s`, strings.Join(apikey.Scopes(), "\n  ")),
+		Example: `  gatewayctl key create --company Acme
+  gatewayctl key create --company Acme --name invoicing --env test --scopes emails:send --rate 50 --burst 100
+  API_KEY=$(gatewayctl key create --company Acme --json | jq -r .key)`,
+		Args: needs(),
+		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
+			if err := checkKey(&key, environment, scopes); err != nil {
+				return nil, err
+			}
+			company, err := findCompany(ctx, s, given)
+			if err != nil {
+				return nil, err
+			}
+			made, err := apikey.New(environment)
+			if err != nil {
+				return nil, err
+			}
+			key.KeyID, key.CompanyID, key.SecretSHA256 = made.ID, company.ID, made.SecretSHA256()
+			if err := s.CreateAPIKey(ctx, key); err != nil {
+				return nil, err
+			}
+			stored, err := s.FindCaller(ctx, made.ID)
+			return keyCreated{Key: made.String(), APIKey: stored.APIKey, company: company.Name}, err
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&key.Name, "name", "default", "a `NAME` for the key, such as the program that uses it")
+	flags.StringVar(&environment, "env", "live", "the `ENVIRONMENT` that stands in the key: live, test or dev")
+	flags.StringSliceVar(&scopes, "scopes", []string{apikey.EmailsSend, apikey.EmailsRead}, "what it may do: `SCOPES`, with commas")
+	flags.IntVar(&key.RatePerSecond, "rate", 200, "at most `N` requests per second; 0 = no limit")
+	flags.IntVar(&key.Burst, "burst", 400, "up to `N` requests at once, before the rate holds")
+	complete(cmd, "env", environments())
+	complete(cmd, "scopes", apikey.Scopes())
+	return ofCompany(cmd, &given)
+}
+
+func environments() []string { return []string{"live", "test", "dev"} }
+
+// checkKey checks what an operator typed and completes the key with it.
+func checkKey(key *store.APIKey, environment string, scopes []string) error {
+	if !slices.Contains(environments(), environment) {
+		return usagef("--env %q must be %s", environment, strings.Join(environments(), ", "))
+	}
+	if key.Name = strings.TrimSpace(printable(key.Name)); key.Name == "" {
+		return usagef("--name must say what the key is for")
+	}
+	if len(scopes) == 0 {
+		return usagef("--scopes must name at least one of %s", strings.Join(apikey.Scopes(), ", "))
+	}
+	for _, scope := range scopes {
+		if !slices.Contains(apikey.Scopes(), scope) {
+			return usagef("--scopes: there is no scope %q, only %s", scope, strings.Join(apikey.Scopes(), ", "))
+		}
+	}
+	if key.RatePerSecond < 0 || key.Burst < 0 || (key.RatePerSecond > 0 && key.Burst == 0) {
+		return usagef("--rate must be 0 (no limit) or more, and --burst at least 1 beside a rate: no request would ever pass")
+	}
+	key.Environment = environment
+	key.Scopes = slices.Compact(slices.Sorted(slices.Values(scopes)))
+	return nil
+}
+
+func (v keyCreated) text(w io.Writer) {
+	fmt.Fprintf(w, "A key for %s:\n\n    %s\n\n", printable(v.company), v.Key)
+	fmt.Fprint(w, "It is not shown again: the gateway keeps only a hash of it. Store it now.\n\n")
+	table(w, "  ", [][]string{
+		{"key id", v.KeyID},
+		{"name", v.Name},
+		{"scopes", strings.Join(v.Scopes, ", ")},
+		{"rate", keyRate(v.APIKey)},
+		{"to revoke it", "gatewayctl key revoke " + v.KeyID},
+	})
+}
+
+type keyList struct {
+	Keys []store.APIKey `json:"keys"`
+}
+
+func (c *control) keyList() *cobra.Command {
+	var given string
+	cmd := &cobra.Command{
+		Use: "list --company COMPANY", Short: "List a company's keys, the revoked ones too",
+		Example: "  gatewayctl key list --company Acme",
+		Args:    needs(),
+		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
+			company, err := findCompany(ctx, s, given)
+			if err != nil {
+				return nil, err
+			}
+			keys, err := s.APIKeys(ctx, company.ID)
+			return keyList{append([]store.APIKey{}, keys...)}, err
+		}),
+	}
+	return ofCompany(cmd, &given)
+}
+
+func (v keyList) text(w io.Writer) {
+	if len(v.Keys) == 0 {
+		fmt.Fprintln(w, "It has no key yet: `gatewayctl key create --help` tells how to make one.")
+		return
+	}
+	rows := [][]string{{"KEY ID", "NAME", "ENV", "SCOPES", "RATE", "CREATED", "STATE"}}
+	for _, k := range v.Keys {
+		rows = append(rows, []string{
+			k.KeyID, k.Name, k.Environment, strings.Join(k.Scopes, ","), keyRate(k), stamp(k.CreatedAt), keyState(k),
+		})
+	}
+	table(w, "", rows)
+}
+
+type keyRevoked struct{ store.APIKey }
+
+func (c *control) keyRevoke() *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke KEYID",
+		Short: "Shut a key out, for good",
+		Long: `Shuts a key out, for good. Programs that still use it get 401 within 5 s. Emails that were
+accepted with it are sent.`,
+		Example: "  gatewayctl key revoke 7qkz3w5hj2xn6b4c",
+		Args:    needs("KEYID"),
+		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
+			id := keyID(args[0])
+			err := s.RevokeAPIKey(ctx, id)
+			if errors.Is(err, store.ErrNotFound) {
+				// What was typed is not repeated: it may be a secret.
+				return nil, errors.New("there is no key of this id: `gatewayctl key list --company COMPANY` shows those of a company")
+			}
+			if err != nil {
+				return nil, err
+			}
+			revoked, err := s.FindCaller(ctx, id)
+			return keyRevoked{revoked.APIKey}, err
+		}),
+	}
+}
+
+// keyID is the public part of what was given: people paste whole keys.
+func keyID(given string) string {
+	if key, err := apikey.Parse(given); err == nil {
+		return key.ID
+	}
+	return given
+}
+
+func (v keyRevoked) text(w io.Writer) {
+	fmt.Fprintf(w, "Key %s (%s) was revoked at %s. A request may pass for 5 s more.\n", v.KeyID, printable(v.Name), stamp(*v.RevokedAt))
+}
+
+func keyRate(k store.APIKey) string {
+	if k.RatePerSecond == 0 {
+		return "no limit"
+	}
+	return fmt.Sprintf("%d/s, burst %d", k.RatePerSecond, k.Burst)
+}
+
+func keyState(k store.APIKey) string {
+	if k.RevokedAt == nil {
+		return "active"
+	}
+	return "revoked " + stamp(*k.RevokedAt)
+}
+
+// complete offers the values of a flag to the shell's completion.
+func complete(cmd *cobra.Command, flag string, values []string) {
+	offer := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return values, cobra.ShellCompDirectiveNoFileComp
+	}
+	_ = cmd.RegisterFlagCompletionFunc(flag, offer) // fails only for a flag that does not exist
+}

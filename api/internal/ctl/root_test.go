@@ -1,0 +1,228 @@
+package ctl_test
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"email-gateway/api/internal/ctl"
+)
+
+// commands are all there are.
+func commands() []string {
+	return []string{
+		"", "company", "company create", "company list", "company show", "company suspend", "company resume",
+		"domain", "domain add", "domain remove", "domain list",
+		"key", "key create", "key list", "key revoke",
+		"email", "email show", "email explain",
+	}
+}
+
+// Help needs no database, and is read by people: a change to it is looked at.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var all strings.Builder
+	for _, command := range commands() {
+		args := append(strings.Fields(command), "--help")
+		got := operator{}.run(t, args...)
+		if got.code != ctl.ExitOK || got.stderr != "" {
+			t.Errorf("gatewayctl %s: exit code %d, %s", strings.Join(args, " "), got.code, got.stderr)
+		}
+		for line := range strings.Lines(got.stdout) {
+			if len([]rune(line)) > 110 {
+				t.Errorf("gatewayctl %s: too long for a terminal: %s", strings.Join(args, " "), line)
+			}
+		}
+		all.WriteString("$ gatewayctl " + strings.Join(args, " ") + "\n" + got.stdout + "\n")
+	}
+	golden(t, "help", all.String())
+}
+
+// Every command that stands in a help text is in the list above.
+func TestHelp_ListsEveryCommand(t *testing.T) {
+	t.Parallel()
+	for _, parent := range commands() {
+		_, listed, found := strings.Cut(operator{}.run(t, append(strings.Fields(parent), "--help")...).stdout, "\nCommands:\n")
+		if !found {
+			continue
+		}
+		listed, _, _ = strings.Cut(listed, "\n\n")
+		for _, match := range regexp.MustCompile(`(?m)^  (\w+)`).FindAllStringSubmatch(listed, -1) {
+			path := strings.TrimSpace(parent + " " + match[1])
+			if path != "help" && path != "completion" && !contains(commands(), path) {
+				t.Errorf("gatewayctl %s has no test", path)
+			}
+		}
+	}
+}
+
+func contains(all []string, one string) bool {
+	for _, s := range all {
+		if s == one {
+			return true
+		}
+	}
+	return false
+}
+
+// What is not understood ends with 2, says what is wrong and where to read on, and
+// prints nothing that a program could take for an answer.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	o, _ := newOperator(t)
+	o.must(t, "company", "create", "--name", "Acme", "--default-from", "billing@acme.example")
+	tests := []struct{ args, want string }{
+		{"", "gatewayctl needs a command"},
+		{"company", "gatewayctl company needs a command"},
+		{"compny", `unknown command "compny" for "gatewayctl": did you mean company?`},
+		{"company lst", `unknown command "lst" for "gatewayctl company": did you mean list?`},
+		{"company list --jsn", "unknown flag: --jsn"},
+		{"company list extra", "1 arguments too many"},
+		{"company create", `required flag(s) "default-from", "name" not set`},
+		{"company create --name Acme --default-from nobody", `--default-from "nobody" is not a sender: give an address, or 'Name <address>'`},
+		{"company create --name Beta --default-from a@localhost", `"localhost" is not a domain that mail can be sent from: give it as in acme.example`},
+		{"company create --name Beta --default-from josé@beta.example", "--default-from: josé@beta.example must be ASCII before the @"},
+		{"company create --name Beta --default-from a@beta.example --domain x", `"x" is not a domain`},
+		{"company show", "COMPANY is missing"},
+		{"company suspend Acme", `required flag(s) "reason" not set`},
+		{"company suspend Acme --reason=", "--reason must say why"},
+		{"domain add --company Acme", "DOMAIN is missing"},
+		{"domain add acme.example", `required flag(s) "company" not set`},
+		{"domain add --company Acme *.acme.example", `"*.acme.example" is not a domain`},
+		{"domain add --company Acme -- -acme.example", `"-acme.example" is not a domain`},
+		{"domain add --company Acme acme.example.", `"acme.example." is not a domain`},
+		{"domain add --company Acme https://acme.example", `"https://acme.example" is not a domain`},
+		{"domain add --company Acme 127.0.0.1", `"127.0.0.1" is not a domain`},
+		{"key create", `required flag(s) "company" not set`},
+		{"key create --company Acme --env production", `--env "production" must be live, test, dev`},
+		{"key create --company Acme --scopes emails:delete", `--scopes: there is no scope "emails:delete", only emails:send, emails:read,`},
+		{"key create --company Acme --scopes=", "--scopes must name at least one of emails:send"},
+		{"key create --company Acme --rate -1", "--rate must be 0 (no limit) or more"},
+		{"key create --company Acme --burst 0", "no request would ever pass"},
+		{"key create --company Acme --rate many", `invalid argument "many" for "--rate" flag`},
+		{"key create --company Acme --name=", "--name must say what the key is for"},
+		{"key revoke", "KEYID is missing"},
+		{"email show", "ID is missing"},
+		{"email show 42", `"42" is not an email's id: give the outboxId of its 202 answer`},
+		{"email explain 42", `"42" is not an email's id`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			got := o.run(t, strings.Fields(tt.args)...)
+			if got.code != ctl.ExitUsage || got.stdout != "" {
+				t.Errorf("exit code %d, want 2; it printed %q", got.code, got.stdout)
+			}
+			if !strings.Contains(got.stderr, "gatewayctl: "+tt.want) && !strings.Contains(got.stderr, tt.want) {
+				t.Errorf("it said\n%swant %s", got.stderr, tt.want)
+			}
+			if !strings.Contains(got.stderr, "--help.\n") {
+				t.Errorf("it does not say where to read on:\n%s", got.stderr)
+			}
+		})
+	}
+}
+
+// What was understood and cannot be done ends with 1 and says what to do.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	o, _ := newOperator(t)
+	o.must(t, "company", "create", "--name", "Acme Ltda", "--default-from", "billing@acme.example")
+	const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{
+			[]string{"company", "create", "--name", "Acme Ltda", "--default-from", "a@b.example"},
+			`there is a company "Acme Ltda" already: choose another name, or look with ` + "`gatewayctl company show 'Acme Ltda'`",
+		},
+		{[]string{"company", "show", "Acme"}, `there is no company "Acme": ` + "`gatewayctl company list` shows all names and ids"},
+		{[]string{"company", "suspend", nobody, "--reason", "x"}, `there is no company "` + nobody},
+		{[]string{"company", "resume", "acme ltda"}, `there is no company "acme ltda"`},
+		{[]string{"domain", "list", "--company", "x"}, `there is no company "x"`},
+		{[]string{"domain", "add", "--company", "x", "acme.example"}, `there is no company "x"`},
+		{
+			[]string{"domain", "remove", "--company", "Acme Ltda", "other.example"},
+			"Acme Ltda has no sender domain other.example: `gatewayctl domain list --company 'Acme Ltda'` shows those it has",
+		},
+		{[]string{"key", "create", "--company", "x"}, `there is no company "x"`},
+		{[]string{"key", "list", "--company", "x"}, `there is no company "x"`},
+		{[]string{"key", "revoke", "nokey"}, "there is no key of this id: `gatewayctl key list --company COMPANY` shows those of a company"},
+		{[]string{"email", "show", nobody}, "there is no email " + nobody + ": is it the outboxId of a 202 answer, and DATABASE_URL the right database?"},
+		{[]string{"email", "explain", nobody}, "there is no email " + nobody},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			got := o.run(t, tt.args...)
+			if got.code != ctl.ExitFailed || got.stdout != "" {
+				t.Errorf("exit code %d, want 1; it printed %q", got.code, got.stdout)
+			}
+			if !strings.HasPrefix(got.stderr, "gatewayctl: "+tt.want) || strings.Count(got.stderr, "\n") != 1 {
+				t.Errorf("it said\n%swant the one line\ngatewayctl: %s", got.stderr, tt.want)
+			}
+		})
+	}
+}
+
+func TestDatabase_MissingOrNotInShape(t *testing.T) {
+	t.Parallel()
+	if got := (operator{}).run(t, "company", "list"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "DATABASE_URL is not set") {
+		t.Errorf("without DATABASE_URL: exit code %d, %s", got.code, got.stderr)
+	}
+
+	nobody := operator{"postgres://gateway:hunter2@127.0.0.1:1/gateway?sslmode=disable"}
+	got := nobody.run(t, "company", "list")
+	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "connection refused") || strings.Contains(got.stderr, "hunter2") {
+		t.Errorf("nobody there: exit code %d, %s", got.code, got.stderr)
+	}
+
+	o, d := newOperator(t)
+	if _, err := d.SQL.ExecContext(t.Context(), "DROP TABLE process_status, dead_letters, sender_domains, api_keys CASCADE"); err != nil {
+		t.Fatal(err)
+	}
+	o.must(t, "company", "list")
+	for _, args := range [][]string{
+		{"company", "create", "--name", "Acme", "--default-from", "a@acme.example"},
+		{"key", "revoke", "x"},
+	} {
+		got := o.run(t, args...)
+		if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "run `migrate up` with the same DATABASE_URL") || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%v without tables: exit code %d, %s", args, got.code, got.stderr)
+		}
+	}
+}
+
+// brokenPipe is what is left of a reader that went away.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestOutput_ReaderGone(t *testing.T) {
+	t.Parallel()
+	o, _ := newOperator(t)
+	var stderr strings.Builder
+	p := ctl.Program{Getenv: func(string) string { return o.databaseURL }, Stdout: brokenPipe{}, Stderr: &stderr}
+	if code := p.Run(t.Context(), []string{"company", "list"}); code != ctl.ExitFailed || !strings.Contains(stderr.String(), "broken pipe") {
+		t.Errorf("exit code %d, %s", code, stderr.String())
+	}
+}
+
+// The shell completes commands, and the values of flags that have few.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ typed, want string }{
+		{"com", "company"},
+		{"key create --env ", "live\ntest\ndev\n"},
+		{"key create --scopes ", "emails:send\n"},
+	} {
+		words := strings.Split(tt.typed, " ")
+		got := operator{}.run(t, append([]string{"__complete"}, words...)...)
+		if !strings.Contains(got.stdout, tt.want) {
+			t.Errorf("%q is completed to\n%s", tt.typed, got.stdout)
+		}
+	}
+	if got := (operator{}).run(t, "completion", "bash"); got.code != ctl.ExitOK || !strings.Contains(got.stdout, "gatewayctl") {
+		t.Errorf("completion bash: exit code %d", got.code)
+	}
+}

@@ -1,0 +1,129 @@
+package ctl
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// eventView is one step of an email's timeline.
+type eventView struct {
+	Seq      int             `json:"seq"`
+	Type     email.EventType `json:"type"`
+	At       time.Time       `json:"createdAt"`
+	Metadata map[string]any  `json:"metadata"`
+}
+
+func viewTimeline(events []store.TimelineEvent, masked bool) ([]eventView, error) {
+	views := make([]eventView, len(events))
+	for i, e := range events {
+		views[i] = eventView{Seq: e.Seq, Type: e.Type, At: e.CreatedAt.UTC()}
+		decoder := json.NewDecoder(bytes.NewReader(e.Metadata))
+		decoder.UseNumber() // 250, not 2.5e+02
+		if err := decoder.Decode(&views[i].Metadata); err != nil {
+			return nil, fmt.Errorf("read event %d: %w", e.Seq, err)
+		}
+		if masked {
+			for name, value := range views[i].Metadata {
+				views[i].Metadata[name] = mask(value)
+			}
+		}
+	}
+	return views, nil
+}
+
+// mask masks every address in a decoded JSON value.
+func mask(value any) any {
+	switch v := value.(type) {
+	case string:
+		return email.MaskText(v)
+	case []any:
+		for i := range v {
+			v[i] = mask(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = mask(v[name])
+		}
+	}
+	return value
+}
+
+// writeTimeline begins with the acceptance, which is the row itself and no event.
+func writeTimeline(w io.Writer, accepted time.Time, events []eventView) {
+	rows := [][]string{{"#", "AT", "AFTER", "EVENT", "DETAILS"}, {"0", stampMS(accepted), "", "accepted", ""}}
+	before := accepted
+	for _, e := range events {
+		rows = append(rows, []string{
+			strconv.Itoa(e.Seq), stampMS(e.At), "+" + span(max(0, e.At.Sub(before))), string(e.Type), details(e.Metadata),
+		})
+		before = e.At
+	}
+	table(w, "", rows)
+}
+
+// details says what an event's metadata hold: the error first, then what people
+// look for, then whatever else there is.
+func details(metadata map[string]any) string {
+	rest := maps.Clone(metadata)
+	take := func(name string) string {
+		value := rest[name]
+		delete(rest, name)
+		switch v := value.(type) {
+		case string:
+			return v
+		case nil:
+			return ""
+		default:
+			text, _ := json.Marshal(v) // it came from JSON
+			return string(text)
+		}
+	}
+	var parts []string
+	add := func(format, value string) {
+		if value != "" {
+			parts = append(parts, fmt.Sprintf(format, value))
+		}
+	}
+	code := take("errorCode")
+	if group := cmp.Or(take("errorCategory"), take("validation")); group != "" {
+		code = fmt.Sprintf("%s (%s)", code, group)
+	}
+	add("%s", failure(code, take("errorMessage")))
+	add("%s", take("reason"))
+	add("try %s", take("attempt"))
+	next := take("nextAttemptNumber")
+	if delay := milliseconds(take("backoffDelay")); delay != "" {
+		next += " in " + delay
+	}
+	add("next is try %s", next)
+	add("SES id %s", take("sesMessageId"))
+	add("took %s", milliseconds(take("durationMs")))
+	// These repeat what the row or the event's name says already.
+	for _, name := range []string{"validations", "jobId", "willRetry", "outcomeUnknown"} {
+		delete(rest, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(rest)) {
+		add(name+" %s", take(name))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// milliseconds is the span that a number of them makes; "" for anything else.
+func milliseconds(text string) string {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return ""
+	}
+	return span(time.Duration(ms) * time.Millisecond)
+}
