@@ -1,0 +1,91 @@
+// The api answers the gateway's HTTP requests. It needs Postgres and nothing else.
+//
+//	api               serves until SIGINT or SIGTERM, then finishes what it has begun
+//	api -healthcheck  asks the api on API_ADDR for a sign of life; exit code 0 or 1
+//
+// README.md beside the module lists the environment.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"email-gateway/api"
+	"email-gateway/api/internal/config"
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+)
+
+// grace is how long a stop waits for requests under way. A statement may take 30 s.
+const grace = 40 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "api:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args, environ []string, out io.Writer) error {
+	flags := flag.NewFlagSet("api", flag.ContinueOnError)
+	healthcheck := flags.Bool("healthcheck", false, "ask the api on API_ADDR for a sign of life and exit")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *healthcheck {
+		return askLivez(ctx, environ)
+	}
+	settings, err := config.Read(environ)
+	if err != nil {
+		return err
+	}
+	log := telemetry.NewLogger(out, "email-gateway-api", settings.Environment, settings.LogLevel)
+	db, err := store.Open(ctx, settings.DatabaseURL, store.Options{})
+	if err != nil {
+		return err
+	}
+	accepter := db.NewAccepter()
+	err = serve(ctx, log, settings, db, accepter)
+	accepter.Close()
+	return errors.Join(err, db.Close())
+}
+
+// serve runs until ctx ends. The listeners stop first, and with them the requests
+// that the other parts serve.
+func serve(ctx context.Context, log *slog.Logger, settings config.Config, db *store.Store, accepter *store.Accepter) error {
+	registry := telemetry.NewRegistry()
+	metrics := telemetry.MetricsHandler(registry)
+	waker := httpapi.NewWaker(log, db.Wake)
+	params := httpapi.Params{
+		Log: log, Store: db, Accepter: accepter, Wake: waker.Wake, Registry: registry,
+		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL,
+		HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
+	}
+	parts := []service.Named{{Name: "waker", Service: waker}}
+	if settings.MetricsAddr == "" {
+		params.Metrics = metrics
+	} else {
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", metrics)
+		parts = append(parts, service.Named{Name: "metrics", Service: service.NewHTTP(log.With("listener", "metrics"), settings.MetricsAddr, mux)})
+	}
+	handler, err := httpapi.New(params)
+	if err != nil {
+		return err
+	}
+	parts = append(parts, service.Named{Name: "http", Service: service.NewHTTP(log.With("listener", "api"), settings.Addr, handler)})
+	return service.Run(ctx, log, grace, parts...)
+}

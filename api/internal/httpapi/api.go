@@ -1,0 +1,156 @@
+// Package httpapi is the gateway's HTTP interface: it turns requests into rows and
+// rows into answers. The api's main function serves it; openapi.yaml describes it,
+// and a test holds the two together.
+//
+// A request passes, in this order: visit (its id), observe (log and metrics),
+// rescue (panics), authenticate (key, rate limit, company), a scope, and its
+// handler. A handler returns an error; problem.go alone says which status it is.
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/api/internal/access"
+	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/store"
+)
+
+// Store is the database as far as requests go. *store.Store is one.
+type Store interface {
+	access.Finder
+	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error)
+	Exists(ctx context.Context, id uuid.UUID) (bool, error)
+	RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error)
+	FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error)
+	Timeline(ctx context.Context, id uuid.UUID) ([]store.TimelineEvent, error)
+	ListEmails(ctx context.Context, company uuid.UUID, f store.EmailFilter) (store.EmailPage, error)
+	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
+	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
+}
+
+// Accepter commits new emails. *store.Accepter is one.
+type Accepter interface {
+	Accept(ctx context.Context, e store.NewEmail) error
+}
+
+// Params are what an API is made from. All of them are needed but HashKey.
+type Params struct {
+	Log      *slog.Logger
+	Store    Store
+	Accepter Accepter
+	// Wake tells the dispatchers, soon and without waiting, that there is work.
+	Wake     func()
+	Registry *prometheus.Registry
+	// Ring encrypts CPFs and CNPJs, HashKey keys their hashes.
+	Ring    keyring.Ring
+	HashKey []byte
+	// EmailTTL is the time an email has to reach the provider.
+	EmailTTL time.Duration
+	// HasRabbitMQ is false where the installation has none.
+	HasRabbitMQ bool
+	// Metrics is answered on /metrics to callers of this machine; nil = elsewhere.
+	Metrics http.Handler
+	// OpenAPI is the document served as /openapi.yaml.
+	OpenAPI string
+}
+
+// API answers requests.
+type API struct {
+	log         *slog.Logger
+	store       Store
+	accepter    Accepter
+	wake        func()
+	directory   *access.Directory
+	limiter     *access.Limiter
+	bodies      *bodyBudget
+	composer    *composer
+	ttl         time.Duration
+	health      *healthCheck
+	measure     *measure
+	unknownWait time.Duration
+	twinWait    time.Duration
+	router      *gin.Engine
+}
+
+// New makes an API. Its error is a mistake in this package or two APIs on one registry.
+func New(p Params) (*API, error) {
+	measure, err := newMeasure(p.Registry)
+	if err != nil {
+		return nil, err
+	}
+	composer, err := newComposer(p.Store, htmlcheck.New(runtime.GOMAXPROCS(0)), p.Ring, p.HashKey, p.EmailTTL)
+	if err != nil {
+		return nil, fmt.Errorf("prepare requests: %w", err)
+	}
+	a := &API{
+		log:         p.Log,
+		store:       p.Store,
+		accepter:    p.Accepter,
+		wake:        p.Wake,
+		directory:   access.NewDirectory(p.Store),
+		limiter:     access.NewLimiter(),
+		bodies:      newBodyBudget(),
+		composer:    composer,
+		ttl:         p.EmailTTL,
+		health:      &healthCheck{statuses: p.Store.ProcessStatuses, hasRabbitMQ: p.HasRabbitMQ},
+		measure:     measure,
+		unknownWait: 2 * time.Second,
+		twinWait:    5 * time.Second,
+	}
+	a.router = a.routes(p)
+	return a, nil
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
+
+// Routes lists what is answered, for the test that compares it with openapi.yaml.
+func (a *API) Routes() gin.RoutesInfo { return a.router.Routes() }
+
+func (a *API) routes(p Params) *gin.Engine {
+	gin.SetMode(gin.ReleaseMode) // the other modes print to standard output
+	r := gin.New()
+	r.RedirectTrailingSlash = false
+	r.HandleMethodNotAllowed = true
+	r.ContextWithFallback = false
+	r.Use(a.visit, a.observe, a.rescue)
+	r.NoRoute(a.answer(func(*gin.Context) error { return noSuchRoute }))
+	r.NoMethod(a.answer(func(*gin.Context) error { return wrongMethod }))
+
+	r.GET("/livez", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+	r.GET("/health", a.showHealth)
+	r.GET("/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })
+	if p.Metrics != nil {
+		r.GET("/metrics", a.answer(loopbackOnly), gin.WrapH(p.Metrics))
+	}
+
+	send := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsSend)))
+	send.POST("/email/send", a.answer(a.limitBody), a.answer(a.sendEmail))
+	send.POST("/email/:id/cancel", a.answer(a.cancelEmail))
+	send.POST("/email/:id/retry", a.answer(a.retryEmail))
+
+	read := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsRead)))
+	read.GET("/email/:id", a.answer(a.showEmail))
+	read.GET("/emails", a.answer(a.listEmails))
+	return r
+}
+
+// answer makes a step of a handler that may end in an error.
+func (a *API) answer(step func(*gin.Context) error) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if err := step(c); err != nil {
+			a.fail(c, err)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// emailSummary is an email as a list shows it.
+type emailSummary struct {
+	OutboxID          string       `json:"outboxId"`
+	JobID             string       `json:"jobId"`
+	RequestID         string       `json:"requestId"`
+	Status            email.Status `json:"status"`
+	To                string       `json:"to"`
+	Subject           string       `json:"subject"`
+	Tags              []string     `json:"tags"`
+	RecipientID       *uuid.UUID   `json:"recipientId,omitempty"`
+	ExternalID        *string      `json:"externalId,omitempty"`
+	Attempts          int          `json:"attempts"`
+	Throttles         int          `json:"throttles"`
+	PossibleDuplicate bool         `json:"possibleDuplicate"`
+	OutcomeUnknown    bool         `json:"outcomeUnknown"`
+	SESMessageID      *string      `json:"sesMessageId,omitempty"`
+	ErrorCode         *string      `json:"errorCode,omitempty"`
+	ErrorReason       *string      `json:"errorReason,omitempty"`
+	DurationMS        *int         `json:"durationMs,omitempty"`
+	CreatedAt         time.Time    `json:"createdAt"`
+	ExpiresAt         time.Time    `json:"expiresAt"`
+	NextAttemptAt     *time.Time   `json:"nextAttemptAt,omitempty"`
+	SentAt            *time.Time   `json:"sentAt,omitempty"`
+	FailedAt          *time.Time   `json:"failedAt,omitempty"`
+}
+
+// emailDetails is an email with its timeline.
+type emailDetails struct {
+	emailSummary
+	Events []emailEvent `json:"events"`
+}
+
+type emailEvent struct {
+	Seq       int             `json:"seq"`
+	Type      email.EventType `json:"type"`
+	CreatedAt time.Time       `json:"createdAt"`
+	Metadata  json.RawMessage `json:"metadata"`
+}
+
+func summaryOf(e store.Email) emailSummary {
+	s := emailSummary{
+		OutboxID: e.ID.String(), JobID: e.ID.String(), RequestID: e.RequestID,
+		Status: e.Status, To: e.Recipient, Subject: e.Subject, Tags: e.Tags,
+		RecipientID: e.RecipientID, ExternalID: e.ExternalID,
+		Attempts: e.Attempts, Throttles: e.Throttles,
+		PossibleDuplicate: e.PossibleDuplicate, OutcomeUnknown: e.OutcomeUnknown,
+		SESMessageID: e.SESMessageID, ErrorCode: e.ErrorCode, ErrorReason: e.ErrorReason, DurationMS: e.DurationMS,
+		CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(), SentAt: inUTC(e.SentAt), FailedAt: inUTC(e.FailedAt),
+	}
+	if s.Tags == nil {
+		s.Tags = []string{}
+	}
+	if e.Status.Claimable() {
+		s.NextAttemptAt = inUTC(e.NextAt)
+	}
+	return s
+}
+
+func inUTC(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	utc := t.UTC()
+	return &utc
+}
+
+func (a *API) showEmail(c *gin.Context) error {
+	found, err := a.findEmail(c)
+	if err != nil {
+		return err
+	}
+	return a.answerEmail(c, http.StatusOK, found)
+}
+
+// findEmail finds the email that the path names. Another company's is as unknown as
+// one that does not exist, and so is a word that is no id.
+func (a *API) findEmail(c *gin.Context) (store.Email, error) {
+	v := visitOf(c)
+	id, err := parseID(c.Param("id"))
+	if err != nil {
+		return store.Email{}, noSuchEmail
+	}
+	v.outboxID = id.String()
+	return a.readEmail(c, id)
+}
+
+func (a *API) readEmail(c *gin.Context, id uuid.UUID) (store.Email, error) {
+	return a.store.FindEmail(c.Request.Context(), visitOf(c).caller.CompanyID, id)
+}
+
+func (a *API) answerEmail(c *gin.Context, status int, found store.Email) error {
+	timeline, err := a.store.Timeline(c.Request.Context(), found.ID)
+	if err != nil {
+		return err
+	}
+	details := emailDetails{emailSummary: summaryOf(found), Events: make([]emailEvent, len(timeline))}
+	for i, e := range timeline {
+		if len(e.Metadata) == 0 || string(e.Metadata) == "null" {
+			e.Metadata = json.RawMessage("{}")
+		}
+		details.Events[i] = emailEvent{Seq: e.Seq, Type: e.Type, CreatedAt: e.CreatedAt.UTC(), Metadata: e.Metadata}
+	}
+	c.JSON(status, details)
+	return nil
+}

@@ -1,0 +1,254 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// advance moves an email as a worker would.
+func (g *gateway) advance(tb testing.TB, id string, t store.Transition) {
+	tb.Helper()
+	t.ID = uuid.MustParse(id)
+	moved, err := g.Store.Advance(tb.Context(), t)
+	if err != nil || !moved.Applied {
+		tb.Fatalf("%+v, %v", moved, err)
+	}
+}
+
+func events(types ...email.EventType) []email.Event {
+	var list []email.Event
+	for _, t := range types {
+		list = append(list, email.Event{Type: t, At: time.Now()})
+	}
+	return list
+}
+
+// claim and fail are a try that ends badly.
+func (g *gateway) claim(tb testing.TB, id string) uuid.UUID {
+	tb.Helper()
+	token := uuid.New()
+	g.advance(tb, id, store.Transition{
+		Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
+		Events: events(email.EventReceived, email.EventValidated, email.EventSentAttempt),
+	})
+	return token
+}
+
+func (g *gateway) giveUp(tb testing.TB, id string) {
+	tb.Helper()
+	g.advance(tb, id, store.Transition{
+		Guard: store.GuardAttempt, Token: g.claim(tb, id), Status: email.Failed, Events: events(email.EventFailed),
+		ErrorCode: "SES_BAD_REQUEST", ErrorReason: "no", Duration: 12 * time.Millisecond, DeadLetter: true,
+	})
+}
+
+func (g *gateway) show(tb testing.TB, id string) map[string]any {
+	tb.Helper()
+	r := g.do(tb, call{Path: "/v1/email/" + id})
+	if r.Status != http.StatusOK {
+		tb.Fatalf("%d %s", r.Status, r.Body)
+	}
+	return r.json(tb)
+}
+
+func (g *gateway) step(tb testing.TB, id, step string) reply {
+	tb.Helper()
+	return g.do(tb, call{Method: http.MethodPost, Path: "/v1/email/" + id + "/" + step})
+}
+
+// types are the events of an email as it is shown.
+func types(details map[string]any) []string {
+	list, _ := details["events"].([]any)
+	var names []string
+	for _, e := range list {
+		name, _ := e.(map[string]any)["type"].(string)
+		names = append(names, name)
+	}
+	return names
+}
+
+func TestShow_FromAcceptanceToTheEnd(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.accept(t, emailBody(with("tags", []string{"a", "b"})))
+
+	waiting := g.show(t, id)
+	for field, want := range map[string]any{
+		"outboxId": id, "jobId": id, "status": "PENDING", "to": "ana@example.com", "subject": "Sua fatura", "externalId": "CUST-1",
+		"attempts": 0.0, "throttles": 0.0, "possibleDuplicate": false, "outcomeUnknown": false, "sentAt": nil, "errorCode": nil,
+	} {
+		if waiting[field] != want {
+			t.Errorf("%s is %v, want %v", field, waiting[field], want)
+		}
+	}
+	if waiting["nextAttemptAt"] == nil || len(types(waiting)) != 0 {
+		t.Errorf("%v", waiting)
+	}
+
+	g.advance(t, id, store.Transition{
+		Guard: store.GuardAttempt, Token: g.claim(t, id), Status: email.Sent, SESMessageID: "ses-1", Duration: 25 * time.Millisecond,
+		Events: []email.Event{{Type: email.EventSent, At: time.Now(), Metadata: map[string]any{"sesMessageId": "ses-1"}}},
+	})
+	sent := g.show(t, id)
+	if sent["status"] != "SENT" || sent["sesMessageId"] != "ses-1" || sent["sentAt"] == nil || sent["attempts"] != 1.0 || sent["durationMs"] != 25.0 ||
+		sent["nextAttemptAt"] != nil {
+		t.Errorf("%v", sent)
+	}
+	if diff := cmp.Diff([]string{"RECEIVED", "VALIDATED", "SENT_ATTEMPT", "SENT"}, types(sent)); diff != "" {
+		t.Error(diff)
+	}
+
+	g.exec(t, `DELETE FROM email_outbox`)
+	if purged := g.show(t, id); purged["status"] != "SENT" || len(types(purged)) != 4 || purged["subject"] != "Sua fatura" {
+		t.Errorf("after the purge: %v", purged)
+	}
+}
+
+func TestShow_Failed(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.accept(t, emailBody(nil))
+	g.giveUp(t, id)
+	failed := g.show(t, id)
+	if failed["status"] != "FAILED" || failed["errorCode"] != "SES_BAD_REQUEST" || failed["errorReason"] != "no" || failed["failedAt"] == nil {
+		t.Errorf("%v", failed)
+	}
+}
+
+// TestIsolation: whatever belongs to another company does not exist.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.accept(t, emailBody(nil))
+	failed := g.accept(t, emailBody(nil))
+	g.giveUp(t, failed)
+	stranger := g.newKey(t, g.Database.Company(t), nil).String()
+	for _, c := range []call{
+		{Path: "/v1/email/" + id},
+		{Path: "/v1/email/" + failed},
+		{Method: http.MethodPost, Path: "/v1/email/" + id + "/cancel"},
+		{Method: http.MethodPost, Path: "/v1/email/" + failed + "/retry"},
+		{Path: "/v1/email/" + uuid.NewString()},
+		{Path: "/v1/email/42"},
+		{Path: "/v1/email/" + strings.ReplaceAll(id, "-", "")},
+		{Path: "/v1/email/%00"},
+		{Method: http.MethodPost, Path: "/v1/email/x'/cancel"},
+	} {
+		c.Key = stranger
+		r := g.do(t, c)
+		if p := r.problem(t); r.Status != http.StatusNotFound || p.Code != "NOT_FOUND" || p.Detail != "there is no such email" {
+			t.Errorf("%s %s: %d %s", c.Method, c.Path, r.Status, r.Body)
+		}
+	}
+	r := g.do(t, call{Path: "/v1/emails", Key: stranger})
+	if list, _ := r.json(t)["emails"].([]any); len(list) != 0 {
+		t.Errorf("listed: %s", r.Body)
+	}
+	if g.show(t, id)["status"] != "PENDING" || g.show(t, failed)["status"] != "FAILED" {
+		t.Error("a stranger moved an email")
+	}
+}
+
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.accept(t, emailBody(nil))
+	only := func(scope string) string {
+		return g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{scope} }).String()
+	}
+	sender, reader := only("emails:send"), only("emails:read")
+	for _, c := range []call{
+		{Path: "/v1/emails", Key: sender},
+		{Path: "/v1/email/" + id, Key: sender},
+		{Method: http.MethodPost, Path: "/v1/email/send", Key: reader, Body: emailBody(nil)},
+		{Method: http.MethodPost, Path: "/v1/email/" + id + "/cancel", Key: reader},
+		{Method: http.MethodPost, Path: "/v1/email/" + id + "/retry", Key: reader},
+	} {
+		if r := g.do(t, c); r.Status != http.StatusForbidden || r.problem(t).Code != "SCOPE_MISSING" {
+			t.Errorf("%s %s: %d %s", c.Method, c.Path, r.Status, r.Body)
+		}
+		c.NoKey = true
+		if r := g.do(t, c); r.Status != http.StatusUnauthorized {
+			t.Errorf("%s %s without key: %d %s", c.Method, c.Path, r.Status, r.Body)
+		}
+	}
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.accept(t, emailBody(nil))
+	for range 2 {
+		r := g.step(t, id, "cancel")
+		details := r.json(t)
+		if r.Status != http.StatusOK || details["status"] != "CANCELLED" || len(types(details)) != 1 {
+			t.Fatalf("%d %s", r.Status, r.Body)
+		}
+		event, _ := details["events"].([]any)[0].(map[string]any)["metadata"].(map[string]any)
+		if event["keyId"] != g.Key.ID || event["requestId"] == "" {
+			t.Errorf("metadata %v", event)
+		}
+	}
+	for name, move := range map[string]func(id string){
+		"PROCESSING": func(id string) { g.claim(t, id) },
+		"FAILED":     func(id string) { g.giveUp(t, id) },
+		"SENT": func(id string) {
+			g.advance(t, id, store.Transition{Guard: store.GuardAttempt, Token: g.claim(t, id), Status: email.Sent, Events: events(email.EventSent)})
+		},
+	} {
+		id := g.accept(t, emailBody(nil))
+		move(id)
+		r := g.step(t, id, "cancel")
+		if p := r.problem(t); r.Status != http.StatusConflict || p.Code != "CANCEL_TOO_LATE" || !strings.Contains(p.Detail, name) {
+			t.Errorf("%s: %d %s", name, r.Status, r.Body)
+		}
+	}
+}
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.accept(t, emailBody(nil))
+	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Code != "NOT_REPLAYABLE" {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	g.giveUp(t, id)
+	g.exec(t, `UPDATE email_outbox SET expires_at = now() - interval '1 h', outcome_unknown = true`)
+	woken := g.Wakes.Load()
+	r := g.step(t, id, "retry")
+	details := r.json(t)
+	if r.Status != http.StatusAccepted || details["status"] != "PENDING" || details["attempts"] != 0.0 || details["possibleDuplicate"] != true {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	if expires, err := time.Parse(time.RFC3339, details["expiresAt"].(string)); err != nil || time.Until(expires) < 23*time.Hour {
+		t.Errorf("expires %v", details["expiresAt"])
+	}
+	if all := types(details); all[len(all)-1] != "REPLAYED" {
+		t.Errorf("events %v", all)
+	}
+	if g.Wakes.Load() != woken+1 {
+		t.Error("no dispatcher was woken")
+	}
+	if r := g.step(t, id, "cancel"); r.Status != http.StatusOK {
+		t.Errorf("cancel after retry: %d %s", r.Status, r.Body)
+	}
+	if r := g.step(t, id, "retry"); r.Status != http.StatusAccepted {
+		t.Errorf("retry after cancel: %d %s", r.Status, r.Body)
+	}
+	g.giveUp(t, id)
+	g.exec(t, `DELETE FROM email_outbox`)
+	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Code != "NOT_REPLAYABLE" {
+		t.Errorf("after the purge: %d %s", r.Status, r.Body)
+	}
+	if r := g.step(t, id, "cancel"); r.Status != http.StatusConflict {
+		t.Errorf("cancel after the purge: %d %s", r.Status, r.Body)
+	}
+}

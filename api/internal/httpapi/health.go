@@ -1,0 +1,167 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/shared/store"
+)
+
+// statusAge is how old a process's word about itself may be: three of its reports.
+const statusAge = 15 * time.Second
+
+// healthTimeout is how long Postgres may take for one small query before it counts
+// as gone.
+const healthTimeout = 2 * time.Second
+
+// health is the answer of GET /health.
+type health struct {
+	Status       string         `json:"status"` // ok, degraded or unavailable
+	Timestamp    time.Time      `json:"timestamp"`
+	Database     databaseHealth `json:"database"`
+	Redis        partHealth     `json:"redis"`
+	RabbitMQ     rabbitHealth   `json:"rabbitmq"`
+	Storage      partHealth     `json:"storage"`
+	SES          partHealth     `json:"ses"`
+	TokenManager partHealth     `json:"tokenManager"`
+	Dispatcher   processHealth  `json:"dispatcher"`
+	Worker       processHealth  `json:"worker"`
+}
+
+type databaseHealth struct {
+	Status       string `json:"status"`
+	ResponseTime int64  `json:"responseTime"` // ms
+}
+
+type partHealth struct {
+	Status string `json:"status"`
+}
+
+type rabbitHealth struct {
+	Status    string `json:"status"`
+	Consumers int    `json:"consumers"`
+}
+
+type processHealth struct {
+	Status    string `json:"status"`
+	Instances int    `json:"instances"`
+}
+
+// What a part can be. The other processes may know more words; those that are not
+// in good make the whole degraded.
+const (
+	connected    = "connected"
+	disconnected = "disconnected"
+	disabled     = "disabled"
+	running      = "running"
+	unknown      = "unknown"
+)
+
+func good() []string {
+	return []string{connected, disabled, running, "ok", "accessible", "initialized"}
+}
+
+// report is what a dispatcher or worker says about the parts it talks to.
+type report struct {
+	Redis    partHealth   `json:"redis"`
+	RabbitMQ rabbitHealth `json:"rabbitmq"`
+	SES      partHealth   `json:"ses"`
+}
+
+// healthCheck puts together what the processes say. The api itself talks to Postgres
+// only.
+type healthCheck struct {
+	statuses    func(context.Context) ([]store.ProcessStatus, error)
+	hasRabbitMQ bool
+}
+
+func (a *API) showHealth(c *gin.Context) {
+	h := a.health.check(c.Request.Context())
+	status := http.StatusOK
+	if h.Database.Status != connected {
+		status = http.StatusServiceUnavailable
+	}
+	c.Header("Cache-Control", "no-store")
+	c.JSON(status, h)
+}
+
+func (hc *healthCheck) check(ctx context.Context) health {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	began := time.Now()
+	h := health{
+		Timestamp:    began.UTC(),
+		Database:     databaseHealth{Status: connected},
+		Redis:        partHealth{unknown},
+		RabbitMQ:     rabbitHealth{Status: unknown},
+		Storage:      partHealth{disabled},
+		SES:          partHealth{unknown},
+		TokenManager: partHealth{disabled},
+		Dispatcher:   processHealth{Status: unknown},
+		Worker:       processHealth{Status: unknown},
+	}
+	if !hc.hasRabbitMQ {
+		h.RabbitMQ.Status = disabled
+	}
+	statuses, err := hc.statuses(ctx)
+	h.Database.ResponseTime = time.Since(began).Milliseconds()
+	if err != nil {
+		h.Status, h.Database.Status = "unavailable", disconnected
+		return h
+	}
+	for _, s := range statuses {
+		if s.Age <= statusAge {
+			h.add(s, hc.hasRabbitMQ)
+		}
+	}
+	h.Status = h.verdict()
+	return h
+}
+
+// add takes one process's word. Where two differ the worse one counts.
+func (h *health) add(s store.ProcessStatus, hasRabbitMQ bool) {
+	var r report
+	if json.Unmarshal(s.Details, &r) != nil {
+		return
+	}
+	process := &h.Worker
+	if s.Service == "dispatcher" {
+		process = &h.Dispatcher
+	}
+	process.Status = running
+	process.Instances++
+	h.Redis.Status = worse(h.Redis.Status, r.Redis.Status)
+	h.SES.Status = worse(h.SES.Status, r.SES.Status)
+	if hasRabbitMQ {
+		h.RabbitMQ.Status = worse(h.RabbitMQ.Status, r.RabbitMQ.Status)
+		h.RabbitMQ.Consumers += r.RabbitMQ.Consumers
+	}
+}
+
+// worse joins two words about one part; unknown yields to any other.
+func worse(so, said string) string {
+	switch {
+	case said == "" || said == unknown:
+		return so
+	case so == unknown, slices.Contains(good(), so):
+		return said
+	}
+	return so
+}
+
+func (h *health) verdict() string {
+	for _, status := range []string{
+		h.Database.Status, h.Redis.Status, h.RabbitMQ.Status, h.Storage.Status, h.SES.Status, h.TokenManager.Status,
+		h.Dispatcher.Status, h.Worker.Status,
+	} {
+		if !slices.Contains(good(), status) {
+			return "degraded"
+		}
+	}
+	return "ok"
+}

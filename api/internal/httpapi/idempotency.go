@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/store"
+)
+
+const (
+	// maxIdempotencyKey is the longest key a client may choose.
+	maxIdempotencyKey = 255
+	// keepAnswers is how long a request may be repeated: over a long weekend.
+	keepAnswers = 72 * time.Hour
+)
+
+// onceGuard is a request's Idempotency-Key with what it stands for. nil means that
+// the client sent none.
+type onceGuard struct {
+	route string
+	key   string
+	sum   []byte // of the body; nil = no body that could be accepted has this form
+}
+
+// guardOf reads the key. route separates the keys of different operations.
+func guardOf(h http.Header, route string, d strictjson.Document) (*onceGuard, error) {
+	values, sent := h["Idempotency-Key"]
+	if !sent {
+		return nil, nil
+	}
+	key := values[0]
+	printable := !strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
+	if len(values) > 1 || len(key) < 1 || len(key) > maxIdempotencyKey || !printable {
+		return nil, badIdempotencyKey
+	}
+	guard := &onceGuard{route: route, key: key}
+	if sum, err := d.SHA256(); err == nil {
+		guard.sum = sum[:]
+	}
+	return guard, nil
+}
+
+// record is the key as it is stored with the row it protects.
+func (g *onceGuard) record(answer []byte) *store.IdempotencyKey {
+	if g == nil {
+		return nil
+	}
+	return &store.IdempotencyKey{
+		Route: g.route, Key: g.key, BodySHA256: g.sum, Status: http.StatusAccepted, Answer: answer, Keep: keepAnswers,
+	}
+}
+
+// replayInstead answers a request that is refused today (refusal) and was accepted
+// the first time: the sender's domain may be gone since, the html rules stricter.
+// Only a refused request asks, so an accepted one costs no query.
+func (a *API) replayInstead(c *gin.Context, g *onceGuard, refusal error) error {
+	var p problem
+	if g == nil || g.sum == nil || !errors.As(refusal, &p) || p.status != http.StatusUnprocessableEntity {
+		return refusal
+	}
+	stored, err := a.store.FindAnswer(c.Request.Context(), visitOf(c).caller.CompanyID, g.route, g.key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return refusal
+	case err != nil:
+		return err
+	}
+	return a.replay(c, g, stored)
+}
+
+// replay gives a stored answer once more.
+func (a *API) replay(c *gin.Context, g *onceGuard, stored store.StoredAnswer) error {
+	if !bytes.Equal(stored.BodySHA256, g.sum) {
+		return keyReused
+	}
+	visitOf(c).outboxID = outboxIDIn(stored.Answer)
+	c.Header("Idempotent-Replayed", "true")
+	a.answerAccepted(c, stored.Status, stored.Answer)
+	return nil
+}
+
+// outboxIDIn reads back the id from an answer.
+func outboxIDIn(answer []byte) string {
+	var a accepted
+	if json.Unmarshal(answer, &a) != nil {
+		return ""
+	}
+	return a.OutboxID
+}

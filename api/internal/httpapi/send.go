@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// sendRoute names the operation in idempotency_keys. It must never change: keys of
+// earlier releases stand under it.
+const sendRoute = "POST /v1/email/send"
+
+// accepted is the answer 202. Whoever has it can rely on the row.
+type accepted struct {
+	OutboxID  string       `json:"outboxId"`
+	JobID     string       `json:"jobId"`
+	RequestID string       `json:"requestId"`
+	Status    email.Status `json:"status"`
+	CreatedAt time.Time    `json:"createdAt"`
+}
+
+func (a *API) sendEmail(c *gin.Context) error {
+	document, err := readJSON(c)
+	if err != nil {
+		return err
+	}
+	guard, err := guardOf(c.Request.Header, sendRoute, document)
+	if err != nil {
+		return err
+	}
+	v := visitOf(c)
+	mail, err := a.composer.compose(c.Request.Context(), v.caller, v.requestID, document)
+	if err != nil {
+		return a.replayInstead(c, guard, err)
+	}
+	id := mail.ID.String()
+	answer, err := json.Marshal(accepted{
+		OutboxID: id, JobID: id, RequestID: v.requestID, Status: email.Pending, CreatedAt: mail.CreatedAt,
+	})
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	mail.Idempotency = guard.record(answer)
+	v.outboxID = id
+
+	err = a.accept(c.Request.Context(), mail)
+	var used *store.KeyUsedError
+	switch {
+	case errors.As(err, &used):
+		return a.replay(c, guard, used.Answer)
+	case err != nil:
+		return err
+	}
+	if mail.SendAt.IsZero() {
+		a.wake()
+	}
+	a.answerAccepted(c, http.StatusAccepted, answer)
+	return nil
+}
+
+func (a *API) answerAccepted(c *gin.Context, status int, answer []byte) {
+	c.Header("Location", "/v1/email/"+visitOf(c).outboxID)
+	c.Data(status, "application/json", answer)
+}
+
+// accept commits the email. nil means that its row is there, whatever the way to
+// know that was; a client that left meanwhile changes nothing.
+func (a *API) accept(ctx context.Context, mail store.NewEmail) error {
+	ctx = context.WithoutCancel(ctx)
+	inTime := ctx
+	if mail.Idempotency != nil {
+		// The insert waits for another one with the same key. The client need not.
+		var cancel context.CancelFunc
+		inTime, cancel = context.WithTimeoutCause(ctx, a.twinWait, twinUnderWay)
+		defer cancel()
+	}
+	err := a.accepter.Accept(inTime, mail)
+	switch {
+	case errors.Is(err, store.ErrUnknownOutcome):
+		return a.lookUp(ctx, mail.ID)
+	case inTime.Err() != nil && errors.Is(err, context.DeadlineExceeded):
+		return twinUnderWay
+	}
+	return err
+}
+
+// lookUp finds out whether a write whose answer was lost went through. Not finding
+// the row proves nothing: Postgres may still be busy writing it.
+func (a *API) lookUp(ctx context.Context, id uuid.UUID) error {
+	ctx, cancel := context.WithTimeout(ctx, a.unknownWait)
+	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if found, err := a.store.Exists(ctx, id); err == nil && found {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return acceptUnknown(id.String())
+		case <-again.C:
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// cancelEmail withdraws an email that no worker has taken up. Cancelling twice is
+// cancelling once.
+func (a *API) cancelEmail(c *gin.Context) error {
+	found, err := a.findEmail(c)
+	if err != nil {
+		return err
+	}
+	moved, err := a.store.Advance(c.Request.Context(), store.Transition{
+		ID: found.ID, Guard: store.GuardOpen, Status: email.Cancelled,
+		Events: []email.Event{eventBy(visitOf(c), email.EventCancelled)},
+	})
+	switch {
+	case err != nil:
+		return err
+	case !moved.Applied && statusNow(moved, found) != email.Cancelled:
+		return cancelTooLate(statusNow(moved, found))
+	}
+	return a.answerAnew(c, http.StatusOK, found)
+}
+
+// retryEmail gives an email that was given up a new budget of tries and a new
+// deadline.
+func (a *API) retryEmail(c *gin.Context) error {
+	found, err := a.findEmail(c)
+	if err != nil {
+		return err
+	}
+	moved, err := a.store.Advance(c.Request.Context(), store.Transition{
+		ID: found.ID, Guard: store.GuardReplay, Status: email.Pending, Renew: a.ttl,
+		Events: []email.Event{eventBy(visitOf(c), email.EventReplayed)},
+	})
+	switch {
+	case err != nil:
+		return err
+	case !moved.Applied && moved.Status == "":
+		return contentGone()
+	case !moved.Applied:
+		return notReplayable(moved.Status)
+	}
+	a.wake()
+	return a.answerAnew(c, http.StatusAccepted, found)
+}
+
+// statusNow is what the row said when the step was tried; once it is purged, what
+// the log says.
+func statusNow(moved store.Advanced, found store.Email) email.Status {
+	if moved.Status == "" {
+		return found.Status
+	}
+	return moved.Status
+}
+
+// eventBy tells the timeline who asked for the step.
+func eventBy(v *visit, eventType email.EventType) email.Event {
+	return email.Event{Type: eventType, At: time.Now().UTC(), Metadata: map[string]any{
+		"by": "api", "keyId": v.caller.KeyID, "requestId": v.requestID,
+	}}
+}
+
+// answerAnew shows the email as it is after the step.
+func (a *API) answerAnew(c *gin.Context, status int, before store.Email) error {
+	after, err := a.readEmail(c, before.ID)
+	if err != nil {
+		return err
+	}
+	return a.answerEmail(c, status, after)
+}

@@ -1,0 +1,40 @@
+package httpapi
+
+import (
+	"strings"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+)
+
+// visit is what is learned about one request on its way.
+type visit struct {
+	requestID string
+	caller    *store.Caller // nil until authenticated
+	outboxID  string        // the email it is about
+}
+
+const visitKey = "visit"
+
+func visitOf(c *gin.Context) *visit {
+	v, _ := c.MustGet(visitKey).(*visit)
+	return v
+}
+
+// visit begins every request: from here on it has an id, the client's own or a new
+// one, which stands in the answer, in the log and on the email.
+func (a *API) visit(c *gin.Context) {
+	v := &visit{requestID: c.GetHeader("X-Request-Id")}
+	if !isRequestID(v.requestID) {
+		v.requestID = "req-" + uuid.NewString()
+	}
+	c.Set(visitKey, v)
+	c.Header("X-Request-Id", v.requestID)
+}
+
+// isRequestID: 1 to 128 printable ASCII characters without spaces.
+func isRequestID(id string) bool {
+	return len(id) >= 1 && len(id) <= 128 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
+}
