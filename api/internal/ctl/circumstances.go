@@ -112,7 +112,15 @@ func connected(state string) bool {
 	return state == "" || state == "connected" || state == "ok"
 }
 
-func (x *explanation) overdue() bool { return !x.at.ExpiresAt.After(x.at.AskedAt) }
+// overdue says whether its deadline has passed: then nothing else matters.
+func (x *explanation) overdue() bool {
+	if x.at.ExpiresAt.After(x.at.AskedAt) {
+		return false
+	}
+	x.say("OVERDUE", "Its deadline passed %s ago: it is not sent any more, and ends as EXPIRED.", x.since(x.at.ExpiresAt))
+	x.dispatcher()
+	return true
+}
 
 func (x *explanation) deadline() {
 	x.say("DEADLINE", "If nothing changes it ends as EXPIRED at %s.", x.moment(x.at.ExpiresAt))

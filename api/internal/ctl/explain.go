@@ -90,8 +90,6 @@ func explain(at store.Situation, processes []store.ProcessStatus) explanation {
 func (x *explanation) pending() {
 	x.lastError()
 	if x.overdue() {
-		x.say("OVERDUE", "Its deadline passed %s ago: the dispatcher ends it as EXPIRED on its next round.", x.since(x.at.ExpiresAt))
-		x.dispatcher()
 		return
 	}
 	free := !x.held()
@@ -117,8 +115,6 @@ func (x *explanation) enqueued() {
 	}
 	x.say("ENQUEUED", "A task for it has been on the queue %s for %s.", text(x.at.Queue), span(waited))
 	if x.overdue() {
-		x.say("OVERDUE", "Its deadline passed %s ago: whoever meets it first, a worker or the dispatcher, ends it as EXPIRED.", x.since(x.at.ExpiresAt))
-		x.dispatcher()
 		return
 	}
 	held := x.held()
@@ -138,8 +134,6 @@ func (x *explanation) enqueued() {
 func (x *explanation) retryScheduled() {
 	x.lastError()
 	if x.overdue() {
-		x.say("OVERDUE", "Its deadline passed %s ago: whoever meets it first, a worker or the dispatcher, ends it as EXPIRED.", x.since(x.at.ExpiresAt))
-		x.dispatcher()
 		return
 	}
 	held := x.held()
