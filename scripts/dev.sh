@@ -95,6 +95,7 @@ eval "$urls"
 "$bin/migrate" up >"$log/migrate.log" 2>&1 || { cat "$log/migrate.log" >&2 && die "migrate failed"; }
 if [[ -z ${SES_ENDPOINT:-} ]]; then
 	launch ses-sim
+	await ses-sim "$SES_SIM_ADDR" /healthz
 	SES_ENDPOINT=http://$(local_address "$SES_SIM_ADDR")
 fi
 export SES_ENDPOINT

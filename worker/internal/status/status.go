@@ -32,19 +32,24 @@ const (
 // Probe looks at one dependency; nil means that it answers.
 type Probe func(ctx context.Context) error
 
-// Seldom is a probe that really looks only once per period and otherwise repeats
-// what it saw, for a dependency that must not be asked often.
+// Seldom is a probe that really looks only once per period, or per sixth of it while
+// the dependency does not answer, and otherwise repeats what it saw: for one that
+// must not be asked often.
 func Seldom(period time.Duration, probe Probe) Probe {
 	var (
 		mu   sync.Mutex
-		last time.Time
+		next time.Time
 		seen error
 	)
 	return func(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if last.IsZero() || time.Since(last) >= period {
-			seen, last = probe(ctx), time.Now()
+		if time.Now().Before(next) {
+			return seen
+		}
+		seen, next = probe(ctx), time.Now().Add(period)
+		if seen != nil {
+			next = time.Now().Add(period / 6)
 		}
 		return seen
 	}
