@@ -53,7 +53,7 @@ func TestIdempotency_SameMeaningIsReplayed(t *testing.T) {
 	first := g.keyed(t, "k", emailBody(nil))
 	for _, body := range []string{
 		emailBody(nil),
-		strings.ReplaceAll(emailBody(nil), ",", " ,\n"),
+		strings.ReplaceAll(emailBody(nil), `,"`, " ,\n\""),
 		`{"recipient":{"email":"ana@example.com","externalId":"CUST-1"},"subject":"\u0053ua fatura","to":"ana@example.com","html":"<p>Olá, Ana.<\/p>"}`,
 	} {
 		r := g.keyed(t, "k", body)

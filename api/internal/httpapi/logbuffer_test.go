@@ -2,7 +2,9 @@ package httpapi_test
 
 import (
 	"bytes"
+	"log/slog"
 	"sync"
+	"testing"
 )
 
 // logBuffer keeps what was logged.
@@ -21,4 +23,9 @@ func (b *logBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
+}
+
+// newLog writes to the test's own.
+func newLog(tb testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(tb.Output(), nil))
 }

@@ -80,15 +80,15 @@ func (a *API) accept(ctx context.Context, mail store.NewEmail) error {
 	if mail.Idempotency != nil {
 		// The insert waits for another one with the same key. The client need not.
 		var cancel context.CancelFunc
-		inTime, cancel = context.WithTimeoutCause(ctx, a.twinWait, twinUnderWay)
+		inTime, cancel = context.WithTimeout(ctx, a.twinWait)
 		defer cancel()
 	}
 	err := a.accepter.Accept(inTime, mail)
 	switch {
+	case err != nil && inTime.Err() != nil:
+		return twinUnderWay
 	case errors.Is(err, store.ErrUnknownOutcome):
 		return a.lookUp(ctx, mail.ID)
-	case inTime.Err() != nil && errors.Is(err, context.DeadlineExceeded):
-		return twinUnderWay
 	}
 	return err
 }

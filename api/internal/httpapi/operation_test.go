@@ -1,0 +1,229 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/store"
+)
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	says := func(service, instance, details string, age string) {
+		t.Helper()
+		g.exec(t, `INSERT INTO process_status (service, instance, started_at, updated_at, details) VALUES ($1, $2, now(), now() - $4::interval, $3)
+			ON CONFLICT (service, instance) DO UPDATE SET updated_at = excluded.updated_at, details = excluded.details`, service, instance, details, age)
+	}
+	expect := func(want map[string]string) {
+		t.Helper()
+		r := g.do(t, call{Path: "/health", NoKey: true})
+		answer := r.json(t)
+		if r.Status != http.StatusOK {
+			t.Errorf("%d %s", r.Status, r.Body)
+		}
+		for part, status := range want {
+			got := answer[part]
+			if values, ok := got.(map[string]any); ok {
+				got = values["status"]
+			}
+			if got != status {
+				t.Errorf("%s is %v, want %s: %s", part, got, status, r.Body)
+			}
+		}
+	}
+	expect(map[string]string{
+		"status": "degraded", "database": "connected", "redis": "unknown", "rabbitmq": "unknown", "ses": "unknown",
+		"storage": "disabled", "tokenManager": "disabled", "dispatcher": "unknown", "worker": "unknown",
+	})
+
+	const fine = `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected","consumers":2},"ses":{"status":"connected"},"concurrency":10}`
+	says("worker", "w1", fine, "1 s")
+	expect(map[string]string{"status": "degraded", "redis": "connected", "worker": "running", "dispatcher": "unknown"})
+	says("worker", "w2", fine, "2 s")
+	says("dispatcher", "d1", `{"redis":{"status":"connected"}}`, "0 s")
+	expect(map[string]string{"status": "ok", "redis": "connected", "rabbitmq": "connected", "ses": "connected", "worker": "running", "dispatcher": "running"})
+	rabbit, _ := g.do(t, call{Path: "/health", NoKey: true}).json(t)["rabbitmq"].(map[string]any)
+	if rabbit["consumers"] != 4.0 {
+		t.Errorf("%v", rabbit)
+	}
+	says("dispatcher", "d1", `{"redis":{"status":"disconnected"}}`, "0 s")
+	expect(map[string]string{"status": "degraded", "redis": "disconnected", "ses": "connected"})
+	says("dispatcher", "d1", `{"redis":{"status":"connected"}}`, "16 s")
+	expect(map[string]string{"status": "degraded", "redis": "connected", "dispatcher": "unknown"})
+	says("worker", "w1", `{"ses":{"status":"parked"}}`, "1 s")
+	says("dispatcher", "d1", `"odd"`, "1 s")
+	expect(map[string]string{"status": "degraded", "ses": "parked", "dispatcher": "unknown"})
+}
+
+func TestHealth_WithoutRabbitMQ(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(p *httpapi.Params) { p.HasRabbitMQ = false })
+	g.exec(t, `INSERT INTO process_status (service, instance, started_at, details) SELECT s, s, now(),
+		'{"redis":{"status":"connected"},"rabbitmq":{"status":"disconnected"},"ses":{"status":"connected"}}' FROM unnest('{dispatcher,worker}'::text[]) s`)
+	r := g.do(t, call{Path: "/health", NoKey: true})
+	rabbit, _ := r.json(t)["rabbitmq"].(map[string]any)
+	if r.json(t)["status"] != "ok" || rabbit["status"] != "disabled" {
+		t.Errorf("%s", r.Body)
+	}
+}
+
+func TestUnknownRoutes(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	for _, c := range []call{
+		{Path: "/"}, {Path: "/v1"}, {Path: "/v1/emails/"}, {Path: "/v2/email/send"}, {Path: "/v1/email/x/y"},
+		{Method: http.MethodPost, Path: "/v1/batch"}, {Path: "/v1/ana@example.com?x=eva@example.com"},
+	} {
+		if r := g.do(t, c); r.Status != http.StatusNotFound || r.problem(t).Code != "NOT_FOUND" {
+			t.Errorf("%s: %d %s", c.Path, r.Status, r.Body)
+		}
+	}
+	for _, c := range []call{
+		{Method: http.MethodDelete, Path: "/v1/emails"}, {Method: http.MethodPost, Path: "/health"},
+		{Method: http.MethodPut, Path: "/v1/email/send"}, {Method: "BREW", Path: "/v1/emails"},
+	} {
+		r := g.do(t, c)
+		if r.Status != http.StatusMethodNotAllowed || r.problem(t).Code != "METHOD_NOT_ALLOWED" || r.Header.Get("Allow") == "" {
+			t.Errorf("%s %s: %d %v %s", c.Method, c.Path, r.Status, r.Header, r.Body)
+		}
+	}
+	if strings.Contains(g.Log.String(), "example.com") {
+		t.Errorf("the log holds an address: %s", g.Log.String())
+	}
+	metrics := g.do(t, call{Path: "/metrics", NoKey: true}).Body
+	if strings.Contains(metrics, "BREW") || strings.Contains(metrics, "example.com") {
+		t.Error("a client chose a label")
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.accept(t, emailBody(nil))
+	g.show(t, id)
+	g.send(t, "{}")
+	r := g.do(t, call{Path: "/metrics", NoKey: true})
+	for _, line := range []string{
+		`mailing_api_requests_total{method="POST",path="/v1/email/send",status="202"} 1`,
+		`mailing_api_requests_total{method="POST",path="/v1/email/send",status="422"} 1`,
+		`mailing_api_requests_total{method="GET",path="/v1/email/:id",status="200"} 1`,
+		`mailing_api_request_duration_seconds_count{method="POST",path="/v1/email/send"} 2`,
+	} {
+		if !strings.Contains(r.Body, line) {
+			t.Errorf("no %s in\n%s", line, r.Body)
+		}
+	}
+	for _, header := range []string{"X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"} {
+		r := g.do(t, call{Path: "/metrics", NoKey: true, Header: map[string]string{header: "203.0.113.9"}})
+		if r.Status != http.StatusForbidden || r.problem(t).Code != "LOOPBACK_ONLY" {
+			t.Errorf("%s: %d", header, r.Status)
+		}
+	}
+}
+
+func TestMetrics_Elsewhere(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(p *httpapi.Params) { p.Metrics = nil })
+	response, err := http.Get(g.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusNotFound {
+		t.Error(response.Status)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	slow := g.newKey(t, g.Company, func(k *store.APIKey) { k.RatePerSecond, k.Burst = 1, 3 }).String()
+	for left := 2; left >= 0; left-- {
+		r := g.do(t, call{Path: "/v1/emails", Key: slow})
+		if r.Status != http.StatusOK || r.Header.Get("RateLimit-Limit") != "3" || r.Header.Get("RateLimit-Remaining") != strconv.Itoa(left) {
+			t.Fatalf("%d left: %d %v", left, r.Status, r.Header)
+		}
+	}
+	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil), Key: slow})
+	if r.Status != http.StatusTooManyRequests || r.problem(t).Code != "RATE_LIMITED" || r.Header.Get("Retry-After") != "1" ||
+		r.Header.Get("RateLimit-Remaining") != "0" || r.Header.Get("RateLimit-Reset") != "3" {
+		t.Errorf("%d %v %s", r.Status, r.Header, r.Body)
+	}
+	r = g.do(t, call{Path: "/v1/emails"})
+	if r.Status != http.StatusOK || r.Header.Get("RateLimit-Limit") != "" {
+		t.Errorf("a key without limit: %d %v", r.Status, r.Header)
+	}
+}
+
+func TestWaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var at []time.Duration
+		began := time.Now()
+		w := httpapi.NewWaker(newLog(t), func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			at = append(at, time.Since(began))
+			return nil
+		})
+		if err := w.Start(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second)
+		for range 1000 {
+			w.Wake()
+		}
+		<-time.After(time.Second)
+		w.Wake()
+		<-time.After(time.Second)
+		if err := w.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.Wake() // after the end: no block, no effect
+		// At the start, at the first of a thousand, perhaps once more for those that came
+		// while it was being told, and at the last.
+		at = slices.Compact(at)
+		if len(at) < 3 || len(at) > 4 || at[1] != time.Second || at[len(at)-1] != 2*time.Second {
+			t.Errorf("told at %v", at)
+		}
+		for i := 1; i < len(at); i++ {
+			if at[i]-at[i-1] < 5*time.Millisecond {
+				t.Errorf("told twice within %v", at[i]-at[i-1])
+			}
+		}
+	})
+}
+
+func TestWaker_SurvivesAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		w := httpapi.NewWaker(newLog(t), func(context.Context) error {
+			told++
+			return errors.New("no database")
+		})
+		if err := w.Start(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * time.Second)
+		w.Wake()
+		<-time.After(2 * time.Second)
+		if err := w.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if told < 2 {
+			t.Errorf("told %d times", told)
+		}
+	})
+}

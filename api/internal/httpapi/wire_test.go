@@ -1,0 +1,165 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// wire stands between the api and Postgres and can be cut.
+type wire struct {
+	URL    string // of the same database, through the wire
+	listen net.Listener
+	server string
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+	down  bool
+	// lose is what a statement must hold for its answer to be lost, and with it the
+	// connection: the server did the work, nobody hears of it.
+	lose []byte
+	lost int // how many times more; 0 = off
+}
+
+func newWire(tb testing.TB, databaseURL string) *wire {
+	tb.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w := &wire{listen: listen, server: u.Host, conns: make(map[net.Conn]struct{})}
+	u.Host = listen.Addr().String()
+	w.URL = u.String()
+	go w.serve()
+	tb.Cleanup(func() {
+		_ = listen.Close()
+		w.cut()
+	})
+	return w
+}
+
+func (w *wire) serve() {
+	for {
+		client, err := w.listen.Accept()
+		if err != nil {
+			return
+		}
+		go w.carry(client)
+	}
+}
+
+// cut ends all connections and refuses new ones.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = true
+	for c := range w.conns {
+		_ = c.Close()
+	}
+}
+
+func (w *wire) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = false
+}
+
+// loseAnswers makes the answers of the next n statements that hold text disappear. It
+// says how many of the last call's are still to come.
+func (w *wire) loseAnswers(text string, n int) (left int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	left = w.lost
+	w.lose, w.lost = []byte(text), n
+	return left
+}
+
+func (w *wire) carry(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", w.server)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	if !w.keep(client, server) {
+		return
+	}
+	mute := make(chan struct{})
+	go w.back(client, server, mute)
+	buffer := make([]byte, 256<<10)
+	muted := false
+	for {
+		n, err := client.Read(buffer)
+		if err != nil {
+			return
+		}
+		if !muted && w.shallLose(buffer[:n]) {
+			muted = true
+			close(mute)
+		}
+		if _, err := server.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// back carries the server's answers, until it is muted: the next one is read, so that
+// the server has finished, and both ends are closed.
+func (w *wire) back(client, server net.Conn, mute <-chan struct{}) {
+	defer client.Close()
+	buffer := make([]byte, 256<<10)
+	for {
+		n, err := server.Read(buffer)
+		if err != nil {
+			return
+		}
+		select {
+		case <-mute:
+			w.readToReady(server, buffer[:n])
+			return
+		default:
+		}
+		if _, err := client.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// readToReady waits for ReadyForQuery, with which an answer ends.
+func (w *wire) readToReady(server io.Reader, seen []byte) {
+	ready := []byte{'Z', 0, 0, 0, 5, 'I'}
+	buffer := make([]byte, 64<<10)
+	for !bytes.HasSuffix(seen, ready) {
+		n, err := server.Read(buffer)
+		if err != nil {
+			return
+		}
+		seen = append(bytes.Clone(seen), buffer[:n]...)
+	}
+}
+
+func (w *wire) keep(conns ...net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range conns {
+		w.conns[c] = struct{}{}
+	}
+	return !w.down
+}
+
+func (w *wire) shallLose(statement []byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost == 0 || !bytes.Contains(statement, w.lose) {
+		return false
+	}
+	w.lost--
+	return true
+}
