@@ -48,6 +48,7 @@ type Publisher struct {
 // yet: Redis may come up later.
 func NewPublisher(conn Conn) *Publisher {
 	r := conn.open()
+	r.AddHook(&coalescer{client: r})
 	return &Publisher{
 		conn: conn, redis: r,
 		client: asynq.NewClientFromRedisClient(r), inspector: asynq.NewInspectorFromRedisClient(r),

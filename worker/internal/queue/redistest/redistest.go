@@ -42,8 +42,12 @@ func clean(tb testing.TB, url, prefix string) {
 	defer func() { _ = client.Close() }()
 	ctx := context.Background() // the test's own has ended
 	keys := client.Scan(ctx, 0, "asynq:{"+prefix+"*", 1000).Iterator()
+	deletions := client.Pipeline()
 	for keys.Next(ctx) {
-		client.Unlink(ctx, keys.Val())
+		deletions.Unlink(ctx, keys.Val())
+	}
+	if _, err := deletions.Exec(ctx); err != nil {
+		tb.Errorf("clean up redis: %v", err)
 	}
 	names := client.SScan(ctx, "asynq:queues", 0, prefix+"*", 1000).Iterator()
 	for names.Next(ctx) {

@@ -1,0 +1,74 @@
+package dispatcher_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/worker/internal/queue"
+)
+
+// BenchmarkDispatch moves a backlog in ten lanes through one dispatcher, or two.
+// What to hold it against is BenchmarkEnqueue: the same tasks put on the queue by a
+// program that keeps no account of them.
+func BenchmarkDispatch(b *testing.B) {
+	for _, dispatchers := range []int{1, 2} {
+		b.Run(fmt.Sprintf("dispatchers=%d", dispatchers), func(b *testing.B) {
+			bench := newBench(b)
+			const lanes = 10
+			rows := max(b.N/lanes, 1) * lanes
+			for range lanes {
+				bench.acceptMany(b, bench.Accept(b, bench.Company(b), nil), rows/lanes-1)
+			}
+			if _, err := bench.SQL.ExecContext(b.Context(), "VACUUM ANALYZE email_outbox"); err != nil {
+				b.Fatal(err)
+			}
+			b.ResetTimer()
+			for range dispatchers {
+				p := bench.params()
+				p.SendRate = float64(rows)
+				bench.dispatch(b, p)
+			}
+			eventuallyWithin(b, 10*time.Minute, func() bool { return bench.depth(b, email.QueueNormal) >= rows })
+			b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
+
+func BenchmarkEnqueue(b *testing.B) {
+	bench := newBench(b)
+	payload := make([]byte, 600)
+	var next atomic.Int64
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for next.Add(1) <= int64(b.N) {
+				task := queue.Task{ID: uuid.NewString(), Queue: email.QueueNormal, Payload: payload}
+				if _, err := bench.publisher.Publish(b.Context(), task); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+func eventuallyWithin(b *testing.B, limit time.Duration, holds func() bool) {
+	b.Helper()
+	deadline := time.After(limit)
+	for !holds() {
+		select {
+		case <-deadline:
+			b.Fatal("not done in time")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

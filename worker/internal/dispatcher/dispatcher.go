@@ -1,0 +1,123 @@
+// Package dispatcher moves the emails that are due from the outbox to their queues.
+// The program of the same name runs it, any number of times at once: a row that one
+// of them holds is invisible to the others, and an id stands on a queue only once.
+//
+// A queue holds no more than a window of tasks, and lanes (a tenant's emails, or a
+// mailing's) take turns at it. So one tenant's million emails neither delay
+// another's single one by more than the window, nor fill the broker.
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/queue"
+)
+
+// Outbox is what the dispatcher asks of the database.
+type Outbox interface {
+	LiveLanes(ctx context.Context, queue string, lost time.Duration) ([]int64, error)
+	DispatchDue(ctx context.Context, lanes []int64, perLane int, lost time.Duration,
+		enqueue func(context.Context, []store.DueEmail) (store.Dispatched, error)) (taken int, err error)
+	CountPending(ctx context.Context, limit int) (int, error)
+	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
+}
+
+// Params make a Dispatcher.
+type Params struct {
+	Log      *slog.Logger
+	Outbox   Outbox
+	Queue    queue.Publisher
+	Registry prometheus.Registerer
+
+	// Wake brings the next round forward; nil if nothing does.
+	Wake <-chan struct{}
+	// PollInterval is how often an idle dispatcher looks by itself.
+	PollInterval time.Duration
+	// Concurrency and SendRate size the window while no worker tells its own.
+	Concurrency int
+	SendRate    float64
+	// MaxAttempts bounds the attempt that a payload names.
+	MaxAttempts int
+}
+
+// Dispatcher is a service.Service: a feeder for each queue, and two loops that
+// measure what the feeders go by.
+type Dispatcher struct {
+	parts  []service.Service
+	wakes  []chan struct{} // one for each feeder
+	wake   <-chan struct{}
+	cancel context.CancelFunc
+}
+
+// New makes a Dispatcher.
+func New(p Params) *Dispatcher {
+	measured := newMetrics(p.Registry)
+	size := newWindow(p.Outbox, p.Concurrency, p.SendRate)
+	down := &outage{log: p.Log, failing: make(map[string]bool)}
+	d := &Dispatcher{
+		wake: p.Wake,
+		parts: []service.Service{
+			service.NewLoop(service.LoopParams{Log: p.Log, Interval: windowInterval, RunOnce: size.measure}),
+			service.NewLoop(service.LoopParams{Log: p.Log, Interval: backlogInterval, RunOnce: backlog{p.Outbox, measured.pending}.measure}),
+		},
+	}
+	for _, name := range email.Queues() {
+		f := &feeder{
+			name: name, outbox: p.Outbox, queue: p.Queue, maxAttempts: p.MaxAttempts,
+			window: size, outage: down, metrics: measured.of(name), log: p.Log,
+		}
+		wake := make(chan struct{}, 1)
+		d.wakes = append(d.wakes, wake)
+		d.parts = append(d.parts, service.NewLoop(service.LoopParams{
+			Log: p.Log, Interval: p.PollInterval, Wake: wake, RunOnce: f.runOnce,
+		}))
+	}
+	return d
+}
+
+// Start begins to dispatch.
+func (d *Dispatcher) Start(ctx context.Context, failed func(error)) error {
+	for _, part := range d.parts {
+		if err := part.Start(ctx, failed); err != nil {
+			return err
+		}
+	}
+	ctx, d.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go d.passOn(ctx)
+	return nil
+}
+
+// Stop ends the rounds under way: what they had not committed stays due.
+func (d *Dispatcher) Stop(ctx context.Context) error {
+	d.cancel()
+	var errs []error
+	for _, part := range d.parts {
+		errs = append(errs, part.Stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// passOn wakes every feeder, since a wake-up does not say which queue it is about.
+func (d *Dispatcher) passOn(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wake:
+			for _, wake := range d.wakes {
+				select {
+				case wake <- struct{}{}:
+				default: // it is awake, or about to be
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/queue"
+)
+
+func TestDispatch_EveryQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	want := map[uuid.UUID]string{
+		b.Accept(t, company, withPriority(1)):  email.QueueHigh,
+		b.Accept(t, company, withPriority(5)):  email.QueueNormal,
+		b.Accept(t, company, withPriority(10)): email.QueueLow,
+	}
+	tasks := make(chan queue.Task, 3)
+	b.consume(t, 3, func(_ context.Context, task queue.Task) error { tasks <- task; return nil })
+	begun := time.Now()
+	b.dispatch(t, b.params())
+	for range want {
+		select {
+		case task := <-tasks:
+			id := uuid.MustParse(task.ID)
+			if task.Queue != want[id] {
+				t.Errorf("came from %q, want %q", task.Queue, want[id])
+			}
+			job, err := email.DecodeSendJob(task.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := job.Validate(5); err != nil {
+				t.Errorf("the payload is not valid: %v", err)
+			}
+			if job.OutboxID != task.ID || job.Attempt != 1 || job.EnqueuedAt.Before(begun) || job.EnqueuedAt.After(time.Now()) {
+				t.Errorf("payload of %s: %+v", task.ID, job)
+			}
+			b.expectStatus(t, id, email.Enqueued)
+		case <-time.After(patience):
+			t.Fatal("a task never came")
+		}
+	}
+}
+
+func TestDispatch_NotBeforeItsTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	later := b.Accept(t, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) })
+	expired := b.Accept(t, company, nil)
+	b.set(t, expired, `expires_at = now() - interval '1 s'`)
+	retryWaits := b.Accept(t, company, nil)
+	b.set(t, retryWaits, `status = 'RETRY_SCHEDULED', attempts = 1, next_at = now() - interval '1 s'`)
+	retryLost := b.Accept(t, company, nil)
+	b.set(t, retryLost, `status = 'RETRY_SCHEDULED', attempts = 1, next_at = now() - interval '6 s'`)
+
+	b.dispatch(t, b.params())
+	b.expectStatus(t, retryLost, email.Enqueued)
+	b.expectStays(t, later, email.Pending)
+	b.expectStays(t, expired, email.Pending)
+	if got := b.status(t, retryWaits); got != email.RetryScheduled {
+		t.Errorf("a retry whose task may still come: %s", got)
+	}
+	b.set(t, later, `next_at = now()`)
+	b.expectStatus(t, later, email.Enqueued)
+}
+
+func TestDispatch_ClosedLanes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	paused, suspended, parked, open := b.Company(t), b.Company(t), b.Company(t), b.Company(t)
+	ids := map[string]uuid.UUID{
+		"paused": b.Accept(t, paused, nil), "suspended": b.Accept(t, suspended, nil), "parked": b.Accept(t, parked, nil),
+	}
+	b.change(t, `UPDATE dispatch_lanes SET paused_at = now() WHERE company_id = $1`, paused)
+	b.change(t, `UPDATE companies SET suspended_at = now() WHERE id = $1`, suspended)
+	b.change(t, `UPDATE dispatch_lanes SET parked_until = now() + interval '1 h' WHERE company_id = $1`, parked)
+	b.dispatch(t, b.params())
+	b.expectStatus(t, b.Accept(t, open, nil), email.Enqueued)
+	for name, id := range ids {
+		if got := b.status(t, id); got != email.Pending {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	b.change(t, `UPDATE dispatch_lanes SET paused_at = NULL WHERE company_id = $1`, paused)
+	b.change(t, `UPDATE companies SET suspended_at = NULL WHERE id = $1`, suspended)
+	b.change(t, `UPDATE dispatch_lanes SET parked_until = now() WHERE company_id = $1`, parked)
+	for _, id := range ids {
+		b.expectStatus(t, id, email.Enqueued)
+	}
+}
+
+func (b *bench) change(t *testing.T, statement string, company uuid.UUID) {
+	t.Helper()
+	if _, err := b.SQL.ExecContext(t.Context(), statement, company); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An email that is sent again by a person finds its archived task in the way.
+func TestDispatch_ReplacesTheArchivedTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.Accept(t, b.Company(t), nil)
+	attempts := make(chan int, 2)
+	b.consume(t, 1, func(_ context.Context, task queue.Task) error {
+		job, err := email.DecodeSendJob(task.Payload)
+		if err != nil {
+			return err
+		}
+		attempts <- job.Attempt
+		return &queue.Dead{Reason: "refused for good"}
+	})
+	b.dispatch(t, b.params())
+	expect(t, attempts, 1)
+	b.expectStatus(t, id, email.Enqueued)
+	eventually(t, "an empty queue", func() bool { return b.depth(t, email.QueueNormal) == 0 })
+
+	b.set(t, id, `status = 'PENDING', attempts = 3, throttles = 1`)
+	expect(t, attempts, 3)
+}
+
+// An email may be due again while its last task is still in work.
+func TestDispatch_WaitsForTheTaskInWork(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.Accept(t, b.Company(t), nil)
+	working, release := make(chan int, 2), make(chan struct{})
+	b.consume(t, 2, func(context.Context, queue.Task) error {
+		working <- 1
+		<-release
+		return nil
+	})
+	b.dispatch(t, b.params())
+	expect(t, working, 1)
+	b.expectStatus(t, id, email.Enqueued)
+	b.set(t, id, `status = 'PENDING'`)
+	b.expectStays(t, id, email.Pending)
+	close(release)
+	b.expectStatus(t, id, email.Enqueued)
+	expect(t, working, 1)
+}
+
+func expect(t *testing.T, values <-chan int, want int) {
+	t.Helper()
+	select {
+	case got := <-values:
+		if got != want {
+			t.Errorf("got %d, want %d", got, want)
+		}
+	case <-time.After(patience):
+		t.Fatalf("%d never came", want)
+	}
+}
+
+// Neither a payload that is no job nor a task that the broker will not have may hold
+// up the emails behind it.
+func TestDispatch_BrokenRowsBlockNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	noJob, refused, sound := b.Accept(t, company, nil), b.Accept(t, company, nil), b.Accept(t, company, nil)
+	b.set(t, noJob, `payload = '["no job"]'`)
+
+	payloads := make(chan string, 1)
+	b.consume(t, 1, func(_ context.Context, task queue.Task) error {
+		if task.ID == noJob.String() {
+			payloads <- string(task.Payload)
+		}
+		return nil
+	})
+	p := b.params()
+	p.Queue = &recorder{Publisher: b.publisher, refuse: func(id string) error {
+		if id == refused.String() {
+			return errors.New("no such task, said ana@example.com")
+		}
+		return nil
+	}}
+	b.dispatch(t, p)
+	b.expectStatus(t, sound, email.Enqueued)
+	b.expectStatus(t, noJob, email.Enqueued)
+	if got := <-payloads; got != `["no job"]` {
+		t.Errorf("payload %s, want it as it stands in the row", got)
+	}
+	b.expectStays(t, refused, email.Pending)
+	if b.log.count("ana@example.com") > 0 {
+		t.Errorf("the log shows an address:\n%s", b.log)
+	}
+}
+
+func TestDispatch_WakesUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	listener, err := store.NewListener(b.URL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Stop(context.Background()) })
+	p := b.params()
+	p.Wake, p.PollInterval = listener.Woken(), time.Hour
+	b.dispatch(t, p)
+	company := b.Company(t)
+	for range 3 {
+		id := b.Accept(t, company, nil)
+		eventually(t, "dispatched after a wake-up", func() bool {
+			if err := b.Store.Wake(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return b.status(t, id) == email.Enqueued
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/queue"
+)
+
+const (
+	// publishers put tasks on the queue at the same time. The adapter sends what comes
+	// at the same time together: 64 take half the processor time of 16.
+	publishers = 64
+	// enqueueTime bounds a round's stay at the broker, while its rows are locked.
+	enqueueTime = 2 * time.Second
+)
+
+// result is what became of one row of a round.
+type result int
+
+const (
+	untouched result = iota // the time was over: it stays due
+	enqueued
+	busy
+	refused
+)
+
+// enqueue puts the tasks of a batch on the queue. A row that is refused while others
+// are taken is postponed: it must not stop its lane. When none is taken it is the
+// broker that fails, and with it the round.
+func (f *feeder) enqueue(ctx context.Context, due []store.DueEmail) (store.Dispatched, error) {
+	ctx, cancel := context.WithTimeout(ctx, enqueueTime)
+	defer cancel()
+	results, err := f.publishAll(ctx, due)
+	done := store.Dispatched{BusyFor: busyPause}
+	var refusals []uuid.UUID
+	for i, row := range due {
+		switch results[i] {
+		case enqueued:
+			done.Enqueued = append(done.Enqueued, row.ID)
+		case busy:
+			done.Busy = append(done.Busy, row.ID)
+		case refused:
+			refusals = append(refusals, row.ID)
+		case untouched:
+		}
+	}
+	if len(done.Enqueued)+len(done.Busy) == 0 {
+		return store.Dispatched{}, fmt.Errorf("enqueue %d emails: %w", len(due), err)
+	}
+	if len(refusals) > 0 {
+		f.log.Warn("tasks not enqueued", "queue", f.name, "count", len(refusals), "error", email.MaskText(err.Error()))
+		done.Busy = append(done.Busy, refusals...)
+	}
+	f.metrics.done(len(done.Enqueued), len(done.Busy))
+	return done, nil
+}
+
+// publishAll returns the rows' results and one of the errors, if there were any.
+func (f *feeder) publishAll(ctx context.Context, due []store.DueEmail) ([]result, error) {
+	results := make([]result, len(due))
+	failure := atomic.Pointer[error]{}
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(publishers, len(due)) {
+		working.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(due) {
+					return
+				}
+				var err error
+				if results[i], err = f.publish(ctx, due[i]); err != nil {
+					failure.Store(&err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	if err := failure.Load(); err != nil {
+		return results, *err
+	}
+	return results, nil
+}
+
+func (f *feeder) publish(ctx context.Context, row store.DueEmail) (result, error) {
+	if ctx.Err() != nil {
+		return untouched, context.Cause(ctx)
+	}
+	begun := time.Now()
+	placed, err := f.queue.Publish(ctx, queue.Task{
+		ID: row.ID.String(), Queue: f.name, Payload: payload(row, f.maxAttempts, begun),
+	})
+	f.metrics.published(time.Since(begun))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return untouched, err // it may stand there: the next round will see
+	case err != nil:
+		return refused, err
+	case placed == queue.Busy:
+		return busy, nil
+	}
+	return enqueued, nil
+}

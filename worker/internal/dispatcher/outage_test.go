@@ -1,0 +1,70 @@
+package dispatcher_test
+
+import (
+	"testing"
+
+	"email-gateway/shared/email"
+	"email-gateway/worker/internal/queue/redistest"
+)
+
+func TestOutage_OfRedis(t *testing.T) {
+	t.Parallel()
+	for name, breakIt := range map[string]func(*redistest.Server) (mend func()){
+		"stopped": func(s *redistest.Server) func() { s.Stop(); return s.Start },
+		"frozen":  func(s *redistest.Server) func() { s.Freeze(); return s.Thaw },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			b := newBenchOn(t, server.URL, "")
+			like := b.Accept(t, b.Company(t), nil)
+			p := b.params()
+			p.SendRate = 5_000
+			b.dispatch(t, p)
+			b.expectStatus(t, like, email.Enqueued)
+
+			b.acceptMany(t, like, 2_000)
+			mend := breakIt(server)
+			t.Cleanup(func() {
+				if t.Failed() {
+					mend()
+				}
+			})
+			b.acceptMany(t, like, 1_000)
+			eventually(t, "the outage in the log", func() bool { return b.log.count("dispatching interrupted") > 0 })
+			mend()
+
+			eventually(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 3_001 })
+			eventually(t, "the end of the outage in the log", func() bool { return b.log.count("dispatching goes on") > 0 })
+			if depth := b.depth(t, email.QueueNormal); depth != 3_001 {
+				t.Errorf("%d tasks stand on the queue, want 3001", depth)
+			}
+			if begun, ended := b.log.count("dispatching interrupted"), b.log.count("dispatching goes on"); begun > 2 || ended > 2 {
+				t.Errorf("one outage was told %d times, its end %d times:\n%s", begun, ended, b.log)
+			}
+		})
+	}
+}
+
+// Postgres ends every session: what was not committed stays due.
+func TestOutage_OfSessions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	like := b.Accept(t, b.Company(t), nil)
+	p := b.params()
+	p.SendRate = 5_000
+	b.acceptMany(t, like, 4_999)
+	b.dispatch(t, p)
+	for range 3 {
+		eventually(t, "some more on the queue", func() bool { return b.count(t, email.Enqueued) > 0 })
+		if _, err := b.SQL.ExecContext(t.Context(), `
+			SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 5_000 })
+	if depth := b.depth(t, email.QueueNormal); depth != 5_000 {
+		t.Errorf("%d tasks stand on the queue, want 5000", depth)
+	}
+}

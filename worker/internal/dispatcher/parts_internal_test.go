@@ -1,0 +1,135 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"email-gateway/shared/store"
+)
+
+func TestPayload(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.FixedZone("BRT", -3*3600))
+	const filled = `"attempt":%d,"enqueuedAt":"2026-03-04T08:06:07.89Z"}`
+	for _, test := range []struct {
+		name                string
+		payload             string
+		attempts, throttles int
+		want                string
+	}{
+		{"first try", `{"to": "a@b.c", "attempt": 0, "enqueuedAt": "0001-01-01T00:00:00Z", "new": {"b": [1, 2]}}`, 0, 0, `{"to": "a@b.c","new": {"b": [1, 2]},` + fmt.Sprintf(filled, 1)},
+		{"a quota is no try", `{"attempt":1,"to":"a@b.c"}`, 5, 3, `{"to":"a@b.c",` + fmt.Sprintf(filled, 3)},
+		{"never beyond the last", `{"a":1}`, 9, 0, `{"a":1,` + fmt.Sprintf(filled, 5)},
+		{"never before the first", `{"a":1}`, 0, 9, `{"a":1,` + fmt.Sprintf(filled, 1)},
+		{"an empty object", `{}`, 0, 0, `{` + fmt.Sprintf(filled, 1)},
+		{"only what is replaced", `{"enqueuedAt": null, "attempt": {"a": 1}}`, 0, 0, `{` + fmt.Sprintf(filled, 1)},
+		{"the names further down", `{"headers": {"attempt": "1", "x": "}"}, "attempts": 2}`, 0, 0, `{"headers": {"attempt": "1", "x": "}"},"attempts": 2,` + fmt.Sprintf(filled, 1)},
+		{"the names in a text", `{"subject": "\\\", \"attempt\": 1, {", "attempt": 0}`, 0, 0, `{"subject": "\\\", \"attempt\": 1, {",` + fmt.Sprintf(filled, 1)},
+		{"an array", `[1]`, 0, 0, `[1]`},
+		{"a text", `"text"`, 0, 0, `"text"`},
+		{"null", `null`, 0, 0, `null`},
+		{"cut off", `{"to": "a@b.c`, 0, 0, `{"to": "a@b.c`},
+		{"nothing", ``, 0, 0, ``},
+	} {
+		row := store.DueEmail{Payload: json.RawMessage(test.payload), Attempts: test.attempts, Throttles: test.throttles}
+		if diff := cmp.Diff(test.want, string(payload(row, 5, now))); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", test.name, diff)
+		}
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	t.Parallel()
+	details := func(text string) json.RawMessage { return json.RawMessage(text) }
+	concurrency, sendRate := capacity([]store.ProcessStatus{
+		{Service: "worker", Age: time.Second, Details: details(`{"concurrency":10,"sendRate":14.5,"redis":{"status":"connected"}}`)},
+		{Service: "worker", Age: 14 * time.Second, Details: details(`{"concurrency":30,"sendRate":14}`)},
+		{Service: "worker", Age: 16 * time.Second, Details: details(`{"concurrency":1000,"sendRate":1000}`)},
+		{Service: "worker", Age: time.Second, Details: details(`{"concurrency":-5}`)},
+		{Service: "worker", Age: time.Second, Details: details(`[]`)},
+		{Service: "dispatcher", Age: time.Second, Details: details(`{"concurrency":1000,"sendRate":1000}`)},
+	})
+	if concurrency != 40 || sendRate != 14.5 {
+		t.Errorf("concurrency %d, send rate %g; want 40 and 14.5", concurrency, sendRate)
+	}
+}
+
+func TestWindowSize(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		concurrency int
+		sendRate    float64
+		want        int64
+	}{
+		{10, 100, 200}, {200, 100, 400}, {10, 14.2, 29}, {0, 0, 1},
+	} {
+		if got := windowSize(test.concurrency, test.sendRate); got != test.want {
+			t.Errorf("concurrency %d, %g per second: %d, want %d", test.concurrency, test.sendRate, got, test.want)
+		}
+	}
+}
+
+// Whatever stands in a job, all of it is there afterwards.
+func TestPayload_KeepsTheRest(t *testing.T) {
+	t.Parallel()
+	value := rapid.OneOf(
+		rapid.Map(rapid.String(), func(s string) any { return s }),
+		rapid.Map(rapid.Float64(), func(f float64) any { return f }),
+		rapid.Map(rapid.MapOf(rapid.String(), rapid.SliceOf(rapid.String())), func(m map[string][]string) any { return m }),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"attempt", "enqueuedAt", "to"}))
+		text, err := json.Marshal(rapid.MapOf(name, value).Draw(t, "job"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got map[string]any
+		if err := json.Unmarshal(text, &want); err != nil {
+			t.Fatal(err)
+		}
+		want["attempt"], want["enqueuedAt"] = 2.0, "2026-03-04T00:00:00Z"
+		row := store.DueEmail{Payload: text, Attempts: 1}
+		filled := payload(row, 5, time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC))
+		if err := json.Unmarshal(filled, &got); err != nil {
+			t.Fatalf("%s: %v", filled, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}
+
+// Whatever the room in each round, no lane is two turns ahead of another, and no
+// round takes more than there is room for.
+func TestTurns_NoLaneStarves(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		lanes := rapid.SliceOfNDistinct(rapid.Int64Range(1, 500), 1, 60, rapid.ID[int64]).Draw(t, "lanes")
+		slices.Sort(lanes)
+		rooms := rapid.SliceOfN(rapid.IntRange(1, 100), 1, 50).Draw(t, "rooms")
+		var turn turns
+		had := make(map[int64]int)
+		for _, room := range rooms {
+			chosen, perLane := turn.share(lanes, room)
+			if perLane < 1 || perLane*len(chosen) > room {
+				t.Fatalf("room for %d: %d lanes with %d each", room, len(chosen), perLane)
+			}
+			for _, lane := range chosen {
+				had[lane]++
+			}
+			least, most := len(rooms), 0
+			for _, lane := range lanes {
+				least, most = min(least, had[lane]), max(most, had[lane])
+			}
+			if most-least > 1 {
+				t.Fatalf("after a round for %d: one lane had %d turns, another %d", room, most, least)
+			}
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package dispatcher_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/dispatcher"
+	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/redistest"
+)
+
+// patience is how long a test waits for something that should happen soon.
+const patience = 30 * time.Second
+
+// bench is a database, queues and a publisher of the test's own.
+type bench struct {
+	storetest.Database
+	conn      asynqueue.Conn
+	publisher *asynqueue.Publisher
+	log       *lines
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	url, prefix := redistest.Shared(t)
+	return newBenchOn(t, url, prefix)
+}
+
+func newBenchOn(t testing.TB, redisURL, prefix string) *bench {
+	t.Helper()
+	conn, err := asynqueue.ParseURL(redisURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn = conn.WithPrefix(prefix)
+	b := &bench{Database: storetest.New(t), conn: conn, publisher: asynqueue.NewPublisher(conn), log: &lines{}}
+	t.Cleanup(func() { _ = b.publisher.Close() })
+	return b
+}
+
+// params are a dispatcher's with a window of 200 tasks.
+func (b *bench) params() dispatcher.Params {
+	return dispatcher.Params{
+		Log: slog.New(slog.NewTextHandler(b.log, nil)), Outbox: b.Store, Queue: b.publisher, Registry: prometheus.NewRegistry(),
+		PollInterval: 50 * time.Millisecond, Concurrency: 10, SendRate: 100, MaxAttempts: 5,
+	}
+}
+
+// dispatch runs a dispatcher until the test ends or stop is called.
+func (b *bench) dispatch(t testing.TB, p dispatcher.Params) (stop func()) {
+	t.Helper()
+	d := dispatcher.New(p)
+	if err := d.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := d.Stop(ctx); err != nil {
+			t.Errorf("stop dispatcher: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// consume hands the tasks to handler until the test ends.
+func (b *bench) consume(t *testing.T, concurrency int, handler queue.Handler) {
+	t.Helper()
+	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
+		Log: slog.New(slog.DiscardHandler), Conn: b.conn, Handler: handler, Concurrency: concurrency,
+	})
+	if err := consumer.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := consumer.Stop(ctx); err != nil {
+			t.Errorf("stop consumer: %v", err)
+		}
+	})
+}
+
+// acceptMany writes n more emails like one that is there, with ids that follow each
+// other as those of the api do.
+func (b *bench) acceptMany(t testing.TB, like uuid.UUID, n int) {
+	t.Helper()
+	_, err := b.SQL.ExecContext(t.Context(), `
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at)
+		SELECT n.id, company_id, lane_id, request_id, jsonb_set(payload, '{outboxId}', to_jsonb(n.id)), sender, html, html_sha256, checker_version, expires_at
+		FROM email_outbox, (
+			SELECT overlay(gen_random_uuid()::text PLACING lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1e5)::bigint), 12, '0') FROM 1 FOR 13)::uuid AS id
+			FROM generate_series(1, $2)
+		) n WHERE email_outbox.id = $1`, like, n)
+	if err != nil {
+		t.Fatalf("accept many: %v", err)
+	}
+}
+
+// set changes an email's row as nothing of ours would.
+func (b *bench) set(t *testing.T, id uuid.UUID, assignments string) {
+	t.Helper()
+	if _, err := b.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET `+assignments+` WHERE id = $1`, id); err != nil {
+		t.Fatalf("set: %v", err)
+	}
+}
+
+func (b *bench) status(t *testing.T, id uuid.UUID) email.Status {
+	t.Helper()
+	var status email.Status
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT status FROM email_outbox WHERE id = $1`, id).Scan(&status); err != nil {
+		t.Fatalf("read status: %v", err)
+	}
+	return status
+}
+
+func (b *bench) count(t testing.TB, status email.Status) int {
+	t.Helper()
+	var n int
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_outbox WHERE status = $1`, status).Scan(&n); err != nil {
+		t.Fatalf("count: %v", err)
+	}
+	return n
+}
+
+func (b *bench) depth(t testing.TB, name string) int {
+	t.Helper()
+	n, err := b.publisher.Depth(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (b *bench) expectStatus(t *testing.T, id uuid.UUID, want email.Status) {
+	t.Helper()
+	eventually(t, "status "+string(want), func() bool { return b.status(t, id) == want })
+}
+
+// expectStays makes sure that a few polls change nothing.
+func (b *bench) expectStays(t *testing.T, id uuid.UUID, want email.Status) {
+	t.Helper()
+	deadline := time.After(500 * time.Millisecond)
+	for {
+		if got := b.status(t, id); got != want {
+			t.Fatalf("status %s, want it to stay %s", got, want)
+		}
+		select {
+		case <-deadline:
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("never seen: %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// recorder remembers what was published, in order, on its way to the real queue.
+type recorder struct {
+	queue.Publisher
+	refuse func(id string) error // may be nil
+
+	mu  sync.Mutex
+	ids []string
+}
+
+func (r *recorder) Publish(ctx context.Context, task queue.Task) (queue.Placed, error) {
+	r.mu.Lock()
+	r.ids = append(r.ids, task.ID)
+	r.mu.Unlock()
+	if r.refuse != nil {
+		if err := r.refuse(task.ID); err != nil {
+			return queue.Queued, err
+		}
+	}
+	return r.Publisher.Publish(ctx, task)
+}
+
+func (r *recorder) published() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.ids...)
+}
+
+// lines collects log lines.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *lines) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.all.String(), part)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+func withPriority(priority int) func(*store.NewEmail) {
+	return func(e *store.NewEmail) { e.Priority = priority }
+}

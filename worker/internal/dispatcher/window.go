@@ -1,0 +1,79 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"email-gateway/shared/store"
+)
+
+const (
+	windowInterval = 2 * time.Second
+	// silent is when a worker that has not reported counts as gone: three reports.
+	silent = 15 * time.Second
+	// windowSeconds of the send rate stand on a queue: it is how long a quiet tenant's
+	// email waits at most because of others.
+	windowSeconds = 2
+)
+
+// window is how many tasks a queue should hold, pending and in work. Each dispatcher
+// fills it by itself, so that several of them may exceed it by a batch each.
+type window struct {
+	outbox      Outbox
+	concurrency int
+	sendRate    float64
+	size        atomic.Int64
+}
+
+func newWindow(outbox Outbox, concurrency int, sendRate float64) *window {
+	w := &window{outbox: outbox, concurrency: concurrency, sendRate: sendRate}
+	w.size.Store(windowSize(concurrency, sendRate))
+	return w
+}
+
+// Size is the window now.
+func (w *window) Size() int { return int(w.size.Load()) }
+
+// measure asks what the workers last said of themselves. When the database does not
+// answer the window stays as it is; the feeders tell of the outage.
+func (w *window) measure(ctx context.Context) (more bool, err error) {
+	statuses, err := w.outbox.ProcessStatuses(ctx)
+	if err != nil {
+		return false, nil
+	}
+	concurrency, sendRate := capacity(statuses)
+	if concurrency == 0 {
+		concurrency = w.concurrency
+	}
+	if sendRate == 0 {
+		sendRate = w.sendRate
+	}
+	w.size.Store(windowSize(concurrency, sendRate))
+	return false, nil
+}
+
+// capacity is what the live workers can do together: their concurrency adds up, the
+// send rate is their account's, which they share.
+func capacity(statuses []store.ProcessStatus) (concurrency int, sendRate float64) {
+	for _, s := range statuses {
+		var said struct {
+			Concurrency int     `json:"concurrency"`
+			SendRate    float64 `json:"sendRate"`
+		}
+		if s.Service != "worker" || s.Age > silent || json.Unmarshal(s.Details, &said) != nil {
+			continue
+		}
+		concurrency += max(0, said.Concurrency)
+		sendRate = max(sendRate, said.SendRate)
+	}
+	return concurrency, sendRate
+}
+
+// windowSize lets every worker find a task whenever it ends one, and the provider's
+// rate be used in full.
+func windowSize(concurrency int, sendRate float64) int64 {
+	return max(2*int64(concurrency), int64(math.Ceil(windowSeconds*sendRate)), 1)
+}

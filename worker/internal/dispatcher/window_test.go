@@ -1,0 +1,128 @@
+package dispatcher_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/worker/internal/queue"
+)
+
+func TestWindow_BoundsTheQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.acceptMany(t, b.Accept(t, b.Company(t), nil), 999)
+	b.dispatch(t, b.params())
+	eventually(t, "a full window", func() bool { return b.count(t, email.Enqueued) == 200 })
+	if depth := b.depth(t, email.QueueNormal); depth != 200 {
+		t.Errorf("depth %d, want 200", depth)
+	}
+	// Two workers report more than what was assumed: 2 s at 200 per second.
+	for _, instance := range []string{"a", "b"} {
+		details := map[string]any{"concurrency": 150, "sendRate": 200.0}
+		if err := b.Store.ReportStatus(t.Context(), "worker", instance, time.Now(), details); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "twice the concurrency of both", func() bool { return b.count(t, email.Enqueued) == 600 })
+	if depth := b.depth(t, email.QueueNormal); depth != 600 {
+		t.Errorf("depth %d, want 600", depth)
+	}
+}
+
+// A tenant's many emails delay another's single one by the window and no more.
+func TestWindow_QuietTenant(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	loud, quiet := b.Company(t), b.Company(t)
+	b.acceptMany(t, b.Accept(t, loud, nil), 9_999)
+
+	var mu sync.Mutex
+	var handled []string
+	b.consume(t, 4, func(_ context.Context, task queue.Task) error {
+		mu.Lock()
+		defer mu.Unlock()
+		handled = append(handled, task.ID)
+		return nil
+	})
+	place := func(id string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		if id == "" {
+			return len(handled)
+		}
+		return slices.Index(handled, id)
+	}
+	b.dispatch(t, b.params())
+	eventually(t, "a thousand of the loud tenant's", func() bool { return place("") > 1_000 })
+	id := b.Accept(t, quiet, nil).String()
+	before := place("")
+	eventually(t, "the quiet tenant's email", func() bool { return place(id) >= 0 })
+	// A window stood on the queue, and one more round may have been under way.
+	if ahead := place(id) - before; ahead > 2*200 {
+		t.Errorf("%d emails of the loud tenant went first", ahead)
+	}
+	if n := b.count(t, email.Pending); n < 1_000 {
+		t.Errorf("only %d emails of the loud tenant are left: it was not loud enough", n)
+	}
+}
+
+// With more lanes than room on the queue each gets its turn.
+func TestWindow_MoreLanesThanRoom(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const lanes = 40
+	laneOf := make(map[string]uuid.UUID)
+	for range lanes {
+		company := b.Company(t)
+		for range 3 {
+			laneOf[b.Accept(t, company, nil).String()] = company
+		}
+	}
+	b.consume(t, 2, func(context.Context, queue.Task) error { return nil })
+	r := &recorder{Publisher: b.publisher}
+	p := b.params()
+	p.Queue, p.Concurrency, p.SendRate = r, 3, 3.5 // a window of 7
+	b.dispatch(t, p)
+	eventually(t, "everything on its way", func() bool { return b.count(t, email.Enqueued) == 3*lanes })
+	had := make(map[uuid.UUID]int)
+	for n, id := range r.published() {
+		had[laneOf[id]]++
+		// Within a round, the publishers overtake each other.
+		if lead := had[laneOf[id]] - 1 - n/lanes; lead > 1 {
+			t.Errorf("email %d: its lane is %d turns ahead", n, lead)
+		}
+	}
+}
+
+func TestTwoDispatchers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for range 4 {
+		b.acceptMany(t, b.Accept(t, b.Company(t), nil), 499)
+	}
+	r := &recorder{Publisher: b.publisher}
+	for range 2 {
+		p := b.params()
+		p.Queue, p.SendRate = r, 2_000
+		b.dispatch(t, p)
+	}
+	eventually(t, "all on the queue", func() bool { return b.count(t, email.Enqueued) == 2_000 })
+	times := make(map[string]int)
+	for _, id := range r.published() {
+		times[id]++
+	}
+	for id, n := range times {
+		if n != 1 {
+			t.Errorf("%s was published %d times", id, n)
+		}
+	}
+	if depth := b.depth(t, email.QueueNormal); len(times) != 2_000 || depth != 2_000 {
+		t.Errorf("%d ids were published, %d tasks stand on the queue; want 2000", len(times), depth)
+	}
+}
