@@ -3,7 +3,7 @@
 #
 # Starts the whole system on this machine, sends one demo email through it, says how to use it and stays until Ctrl-C,
 # which ends all of it. With --once it ends after the demo email; exit code 0 means that it was SENT.
-# DATABASE_URL, REDIS_URL, RABBITMQ_URL, STORAGE_URL and SES_ENDPOINT name real services instead of private ones;
+# DATABASE_URL, REDIS_URL, RABBITMQ_URL and SES_ENDPOINT name real services instead of private ones;
 # API_ADDR, DISPATCHER_ADDR, WORKER_ADDR and SES_SIM_ADDR the addresses to listen on. .env.example has them all.
 set -euo pipefail
 
@@ -24,12 +24,11 @@ once=
 
 export API_ADDR=${API_ADDR:-127.0.0.1:8080} DISPATCHER_ADDR=${DISPATCHER_ADDR:-127.0.0.1:9091}
 export WORKER_ADDR=${WORKER_ADDR:-127.0.0.1:9092} SES_SIM_ADDR=${SES_SIM_ADDR:-127.0.0.1:8005}
-export STORAGE_URL=${STORAGE_URL:-file://$LOCAL_DIR/storage}
 export AWS_REGION=${AWS_REGION:-us-east-1} MONITORING_USER=${MONITORING_USER:-admin}
 API_URL=http://$(local_address "$API_ADDR")
-export API_URL PUBLIC_URL=${PUBLIC_URL:-$API_URL}
+export API_URL
 
-mkdir -p "$bin" "$log" "$LOCAL_DIR/storage"
+mkdir -p "$bin" "$log"
 exec 8>"$LOCAL_DIR/dev.lock" # no program may inherit it: it would go on holding the lock
 flock --nonblock 8 || die "dev.sh is already running under $LOCAL_DIR"
 
@@ -62,7 +61,7 @@ demo_key() {
 	company=$("$bin/gatewayctl" company create --json --name "Demo $(date '+%F %T')" --default-from "Demonstração <demo@demo.example>" |
 		grep -oE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' | head -n 1)
 	API_KEY=$("$bin/gatewayctl" key create --json --company "$company" \
-		--scopes emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write |
+		--scopes emails:send,emails:read |
 		grep -oE 'gw_[A-Za-z0-9_-]+' | head -n 1)
 }
 
@@ -82,7 +81,6 @@ trap finish EXIT
 trap 'exit 0' INT TERM
 secret CPF_CNPJ_KEYS 32 local:
 secret CPF_CNPJ_HASH_KEY 32
-secret UNSUBSCRIBE_KEY 32
 secret MONITORING_PASSWORD 12
 
 ./scripts/services.sh start 8>&- &
@@ -95,7 +93,7 @@ eval "$urls"
 "$bin/migrate" up >"$log/migrate.log" 2>&1 || { cat "$log/migrate.log" >&2 && die "migrate failed"; }
 if [[ -z ${SES_ENDPOINT:-} ]]; then
 	launch ses-sim
-	await ses-sim "$SES_SIM_ADDR" /healthz
+	await ses-sim "$SES_SIM_ADDR" /livez
 	SES_ENDPOINT=http://$(local_address "$SES_SIM_ADDR")
 fi
 export SES_ENDPOINT

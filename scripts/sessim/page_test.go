@@ -78,7 +78,7 @@ func TestPages_Empty(t *testing.T) {
 	if w := do(t, sim, http.MethodGet, "/", ""); w.Code != 200 || !strings.Contains(w.Body.String(), "No mail.") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	for path, want := range map[string]int{"/messages/none": 404, "/messages/none.json": 404, "/nowhere": 404, "/healthz": 200} {
+	for path, want := range map[string]int{"/messages/none": 404, "/messages/none.json": 404, "/nowhere": 404, "/livez": 200} {
 		if w := do(t, sim, http.MethodGet, path, ""); w.Code != want {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}

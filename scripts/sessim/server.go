@@ -113,7 +113,7 @@ func (s *Server) newRoutes() *http.ServeMux {
 	m.HandleFunc("GET /{$}", s.inboxPage)
 	m.HandleFunc("GET /inbox.json", s.inboxJSON)
 	m.HandleFunc("GET /messages/{id}", s.messagePage)
-	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	m.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	return m

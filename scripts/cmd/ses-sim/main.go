@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/service"
 )
 
 // grace is how long calls in flight may go on after the signal to stop. Those that a
@@ -42,9 +43,12 @@ func main() {
 
 // run serves until ctx ends.
 func run(ctx context.Context, args []string, getenv func(string) string, log *slog.Logger) error {
-	cfg, addr, err := configure(args, getenv)
+	cfg, addr, healthcheck, err := configure(args, getenv)
 	if err != nil {
 		return err
+	}
+	if healthcheck {
+		return service.Healthcheck(ctx, addr)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -64,27 +68,28 @@ func run(ctx context.Context, args []string, getenv func(string) string, log *sl
 	return shutDown(server, sim)
 }
 
-func configure(args []string, getenv func(string) string) (cfg sessim.Config, addr string, err error) {
+func configure(args []string, getenv func(string) string) (cfg sessim.Config, addr string, healthcheck bool, err error) {
 	flags := flag.NewFlagSet("ses-sim", flag.ContinueOnError)
 	flags.IntVar(&cfg.LedgerEntries, "ledger-entries", 200_000, "requests to remember")
 	flags.IntVar(&cfg.InboxMails, "inbox-mails", 10_000, "full mails to keep")
 	flags.Int64Var(&cfg.InboxBytes, "inbox-bytes", 256<<20, "bytes of full mails to keep")
+	flags.BoolVar(&healthcheck, "healthcheck", false, "ask the simulator at SES_SIM_ADDR for a sign of life and exit")
 	if err := flags.Parse(args); err != nil {
-		return cfg, "", err
+		return cfg, "", false, err
 	}
 	if cfg.LedgerEntries < 1 || cfg.InboxMails < 1 || cfg.InboxBytes < 1 {
-		return cfg, "", errors.New("flags: ledger-entries, inbox-mails and inbox-bytes must be at least 1")
+		return cfg, "", false, errors.New("flags: ledger-entries, inbox-mails and inbox-bytes must be at least 1")
 	}
 	if text := getenv("SES_SIM_MAX_SEND_RATE"); text != "" {
 		cfg.MaxSendRate, err = strconv.ParseFloat(text, 64)
 		if err != nil || !(cfg.MaxSendRate > 0) || math.IsInf(cfg.MaxSendRate, 0) {
-			return cfg, "", fmt.Errorf("SES_SIM_MAX_SEND_RATE: %q is not a positive number", text)
+			return cfg, "", false, fmt.Errorf("SES_SIM_MAX_SEND_RATE: %q is not a positive number", text)
 		}
 	}
 	if addr = getenv("SES_SIM_ADDR"); addr == "" {
 		addr = "127.0.0.1:8005"
 	}
-	return cfg, addr, nil
+	return cfg, addr, healthcheck, nil
 }
 
 func shutDown(server *http.Server, sim *sessim.Server) error {
