@@ -30,10 +30,10 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 
 // CreateAPIKey adds a key; CreatedAt and RevokedAt are ignored.
 func (s *Store) CreateAPIKey(ctx context.Context, k APIKey) error {
-	_, err := s.db.ExecContext(ctx, insertKeySQL,
+	_, err := s.exec(ctx, insertKeySQL,
 		k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst)
 	if err != nil {
-		return fmt.Errorf("create api key: %w", writeError(err))
+		return fmt.Errorf("create api key: %w", err)
 	}
 	return nil
 }

@@ -44,16 +44,16 @@ const (
 func (s *Store) CreateCompany(ctx context.Context, c NewCompany) error {
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, insertCompanySQL, c.ID, c.Name, c.DefaultFrom); err != nil {
-			return err
+			return translate(err)
 		}
 		if _, err := tx.ExecContext(ctx, insertLanesSQL, c.ID, pq.Array(email.Queues())); err != nil {
-			return err
+			return translate(err)
 		}
 		_, err := tx.ExecContext(ctx, insertDomainsSQL, c.ID, pq.Array(c.SenderDomains))
-		return err
+		return translate(err)
 	})
 	if err != nil {
-		return fmt.Errorf("create company: %w", writeError(err))
+		return fmt.Errorf("create company: %w", err)
 	}
 	return nil
 }
@@ -107,9 +107,9 @@ func (s *Store) ResumeCompany(ctx context.Context, id uuid.UUID) error {
 
 // changeOne runs a statement that must hit exactly one row.
 func (s *Store) changeOne(ctx context.Context, operation, statement string, args ...any) error {
-	result, err := s.db.ExecContext(ctx, statement, args...)
+	result, err := s.exec(ctx, statement, args...)
 	if err != nil {
-		return fmt.Errorf("%s: %w", operation, writeError(err))
+		return fmt.Errorf("%s: %w", operation, err)
 	}
 	n, err := result.RowsAffected()
 	if err != nil {

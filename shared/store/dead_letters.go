@@ -17,9 +17,10 @@ type DeadTask struct {
 	TaskID  string
 }
 
-// insertDeadTaskSQL locks nothing but its own row.
+// insertDeadTaskSQL locks nothing but its own row, and may be run twice.
 const insertDeadTaskSQL = `
-INSERT INTO dead_letters (id, target, reason, last_error, payload, outbox_id) VALUES ($1, $2, $3, $4, $5, $6)`
+INSERT INTO dead_letters (id, target, reason, last_error, payload, outbox_id) VALUES ($1, $2, $3, nullif($4, ''), $5, $6)
+ON CONFLICT (id) DO NOTHING`
 
 // BuryTask writes the dead letter of such a task.
 func (s *Store) BuryTask(ctx context.Context, t DeadTask) error {
@@ -27,10 +28,10 @@ func (s *Store) BuryTask(ctx context.Context, t DeadTask) error {
 	if id, err := uuid.Parse(t.TaskID); err == nil {
 		outboxID = &id
 	}
-	_, err := s.db.ExecContext(ctx, insertDeadTaskSQL,
-		uuid.New(), t.Target, t.Reason, optional(t.Detail), asJSON(t.Payload), outboxID)
+	_, err := s.exec(ctx, insertDeadTaskSQL,
+		uuid.New(), t.Target, t.Reason, withoutNUL(t.Detail), asJSON(t.Payload), outboxID)
 	if err != nil {
-		return fmt.Errorf("bury task: %w", writeError(err))
+		return fmt.Errorf("bury task: %w", err)
 	}
 	return nil
 }

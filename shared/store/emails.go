@@ -136,7 +136,7 @@ SELECT ` + emailColumns + `
 FROM unnest($1::uuid[]) AS page(id)
 LEFT JOIN email_outbox o ON o.id = page.id
 LEFT JOIN email_logs l ON l.outbox_id = page.id
-WHERE ($2 = '' OR coalesce(o.status, l.status) = $2)
+WHERE coalesce(o.id, l.outbox_id) IS NOT NULL AND ($2 = '' OR coalesce(o.status, l.status) = $2)
   AND ($3 = '' OR $3 = ANY (coalesce(l.tags, ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'tags', '[]'))))))
 ORDER BY page.id DESC LIMIT $4`
 
@@ -149,9 +149,10 @@ func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter
 	if f.Until != uuid.Nil && bytes.Compare(f.Until[:], before[:]) < 0 {
 		before = f.Until
 	}
-	scan := f.Limit
+	limit := max(f.Limit, 1)
+	scan := limit
 	if f.Status != "" || f.Tag != "" {
-		scan = max(listScan, f.Limit)
+		scan = max(listScan, limit)
 	}
 	var ids []uuid.UUID
 	err := s.db.SelectContext(ctx, &ids, pageIDsSQL, company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan)
@@ -159,12 +160,12 @@ func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter
 		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
 	}
 	page := EmailPage{Emails: []Email{}}
-	if err := s.db.SelectContext(ctx, &page.Emails, pageRowsSQL, uuidArray(ids), string(f.Status), f.Tag, f.Limit); err != nil {
+	if err := s.db.SelectContext(ctx, &page.Emails, pageRowsSQL, uuidArray(ids), string(f.Status), f.Tag, limit); err != nil {
 		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
 	}
 	switch {
-	case len(page.Emails) == f.Limit:
-		page.Next = page.Emails[f.Limit-1].ID
+	case len(page.Emails) == limit:
+		page.Next = page.Emails[limit-1].ID
 	case len(ids) == scan:
 		page.Next = ids[scan-1]
 	}

@@ -18,21 +18,24 @@ var (
 	ErrExists = errors.New("already exists")
 	// ErrUnavailable: Postgres cannot be reached or is not answering. Nothing was written.
 	ErrUnavailable = errors.New("database unavailable")
-	// ErrUnknownOutcome: the connection broke while a statement was under way. It
-	// may have been applied.
-	ErrUnknownOutcome = errors.New("database connection lost, outcome unknown")
+	// ErrUnknownOutcome: Postgres was asked and did not answer, because the connection
+	// broke or the caller waited no longer. The write may have been applied.
+	ErrUnknownOutcome = errors.New("no answer from the database, outcome unknown")
 	// ErrNotMigrated: the database lacks a table or a column that a statement names.
 	ErrNotMigrated = errors.New("database is not migrated")
 )
 
 // translate maps the driver's errors of a read onto the package's, keeping the cause.
 func translate(err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrNotFound
 	}
 	var refused *pq.Error
 	switch {
-	case neverBegan(err), isCutOff(err), isLost(err):
+	case neverBegan(err), isCutOff(err), isLost(err), isPassing(err):
 		return errors.Join(ErrUnavailable, err)
 	case errors.As(err, &refused) && refused.Code == pqerror.UniqueViolation:
 		return errors.Join(ErrExists, err)
@@ -45,8 +48,8 @@ func translate(err error) error {
 // writeError says of a failed write whether Postgres refused it (err as it is),
 // never got it (ErrUnavailable), or broke off in the middle (ErrUnknownOutcome).
 func writeError(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome) {
+		return err
 	}
 	var refused *pq.Error
 	switch {
@@ -82,25 +85,41 @@ func isCutOff(err error) bool {
 		(refused.Code == pqerror.AdminShutdown || refused.Code == pqerror.CrashShutdown || refused.Code.Class() == "08")
 }
 
-// isRepeatable: the statement lost a race with another transaction and would pass
-// if run again.
-func isRepeatable(err error) bool {
-	var refused *pq.Error
-	return errors.As(err, &refused) &&
-		(refused.Code == pqerror.TRSerializationFailure || refused.Code == pqerror.TRDeadlockDetected)
-}
-
-// isRefusal: Postgres said no to what the statement holds (a constraint, a value),
-// so nothing was applied and one of its rows is at fault. Lack of resources (53),
-// intervention (57) and system errors (58) are no row's fault.
-func isRefusal(err error) bool {
+// isPassing: Postgres refused for reasons of its own (no memory, no disk, a
+// statement that took too long, a lock that others fought over, a standby that may
+// not write). Nothing was written, and the same write will pass another time.
+func isPassing(err error) bool {
 	var refused *pq.Error
 	if !errors.As(err, &refused) {
 		return false
 	}
 	switch refused.Code.Class() {
-	case "08", "53", "57", "58", "XX":
+	case "40", "53", "57", "58":
+		return true
+	}
+	return refused.Code == pqerror.LockNotAvailable || refused.Code == pqerror.ReadOnlySQLTransaction
+}
+
+// isRepeatable: the statement lost a race with another transaction and would pass
+// if run again at once.
+func isRepeatable(err error) bool {
+	var refused *pq.Error
+	if !errors.As(err, &refused) {
 		return false
 	}
-	return true
+	switch refused.Code {
+	case pqerror.TRSerializationFailure, pqerror.TRDeadlockDetected:
+		return true
+	case pqerror.UniqueViolation:
+		return refused.Constraint == eventsKey
+	}
+	return false
+}
+
+// isRefusal: Postgres said no to what the statement holds (a constraint, a value),
+// so nothing was applied and one of its rows is at fault. An internal error (XX) is
+// no row's fault.
+func isRefusal(err error) bool {
+	var refused *pq.Error
+	return errors.As(err, &refused) && !isPassing(err) && !isCutOff(err) && refused.Code.Class() != "XX"
 }

@@ -26,8 +26,11 @@ const (
 // that comes while nothing is under way is written at once: nobody waits for
 // company.
 type Group[T, R any] struct {
-	key   func(T) string // rows are written in the order of their keys, so that two groups cannot deadlock
-	size  func(T) int    // bytes
+	// Rows are written in the order of their keys, so that two groups cannot
+	// deadlock, and no two rows of a group have the same: what the first one does is
+	// for the second one to see.
+	key   func(T) string
+	size  func(T) int // bytes
 	write func(context.Context, []T) ([]R, error)
 
 	mu      sync.Mutex
@@ -38,6 +41,8 @@ type Group[T, R any] struct {
 
 type groupItem[T, R any] struct {
 	value  T
+	key    string
+	size   int
 	result R
 	err    error
 	ready  chan struct{}
@@ -49,10 +54,11 @@ func NewGroup[T, R any](key func(T) string, size func(T) int, write func(context
 	return &Group[T, R]{key: key, size: size, write: write}
 }
 
-// Do writes one item and returns its result. When ctx ends first the item may
-// still be written: the caller that needs to know must ask the database.
+// Do writes one item and returns its result. When ctx ends before the item's turn
+// came, it is not written; after that the outcome is open (ErrUnknownOutcome), and
+// a caller that needs to know must ask the database.
 func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
-	item := &groupItem[T, R]{value: value, ready: make(chan struct{})}
+	item := &groupItem[T, R]{value: value, key: g.key(value), size: g.size(value), ready: make(chan struct{})}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, item)
 	if g.flights < groupFlights {
@@ -66,8 +72,24 @@ func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
 	case <-item.ready:
 		return item.result, item.err
 	case <-ctx.Done():
-		return item.result, context.Cause(ctx)
 	}
+	var none R
+	if g.withdraw(item) {
+		return none, context.Cause(ctx)
+	}
+	return none, errors.Join(ErrUnknownOutcome, context.Cause(ctx))
+}
+
+// withdraw takes an item out of the queue, if it is still there.
+func (g *Group[T, R]) withdraw(item *groupItem[T, R]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.waiting, item)
+	if i < 0 {
+		return false
+	}
+	g.waiting = slices.Delete(g.waiting, i, i+1)
+	return true
 }
 
 // Wait returns when nothing is under way any more.
@@ -81,7 +103,7 @@ func (g *Group[T, R]) fly() {
 		if group == nil {
 			return
 		}
-		slices.SortFunc(group, func(a, b *groupItem[T, R]) int { return cmp.Compare(g.key(a.value), g.key(b.value)) })
+		slices.SortFunc(group, func(a, b *groupItem[T, R]) int { return cmp.Compare(a.key, b.key) })
 		g.settle(group)
 		for _, item := range group {
 			close(item.ready)
@@ -98,16 +120,22 @@ func (g *Group[T, R]) take() []*groupItem[T, R] {
 		g.waiting = nil
 		return nil
 	}
-	n, bytes := 0, 0
-	for n < len(g.waiting) && n < groupRows {
-		bytes += g.size(g.waiting[n].value)
-		if n > 0 && bytes > groupBytes {
+	var group, left []*groupItem[T, R]
+	keys, bytes := make(map[string]struct{}), 0
+	for i, item := range g.waiting {
+		if len(group) == groupRows || len(group) > 0 && bytes+item.size > groupBytes {
+			left = append(left, g.waiting[i:]...)
 			break
 		}
-		n++
+		if _, twin := keys[item.key]; twin {
+			left = append(left, item)
+			continue
+		}
+		keys[item.key] = struct{}{}
+		bytes += item.size
+		group = append(group, item)
 	}
-	group := slices.Clone(g.waiting[:n])
-	g.waiting = slices.Delete(g.waiting, 0, n)
+	g.waiting = left
 	return group
 }
 

@@ -61,8 +61,8 @@ const dropExpiredKeySQL = `
 DELETE FROM idempotency_keys WHERE company_id = $1 AND route = $2 AND key = $3 AND expires_at <= now()`
 
 func (s *Store) dropExpiredKey(ctx context.Context, company uuid.UUID, k IdempotencyKey) error {
-	if _, err := s.db.ExecContext(ctx, dropExpiredKeySQL, company, k.Route, k.Key); err != nil {
-		return fmt.Errorf("drop expired idempotency key: %w", writeError(err))
+	if _, err := s.exec(ctx, dropExpiredKeySQL, company, k.Route, k.Key); err != nil {
+		return fmt.Errorf("drop expired idempotency key: %w", err)
 	}
 	return nil
 }
@@ -76,9 +76,9 @@ DELETE FROM idempotency_keys WHERE (company_id, route, key) IN (
 
 // CleanIdempotencyKeys deletes at most limit keys past their time and says how many.
 func (s *Store) CleanIdempotencyKeys(ctx context.Context, limit int) (int, error) {
-	result, err := s.db.ExecContext(ctx, cleanKeysSQL, limit)
+	result, err := s.exec(ctx, cleanKeysSQL, limit)
 	if err != nil {
-		return 0, fmt.Errorf("clean idempotency keys: %w", writeError(err))
+		return 0, fmt.Errorf("clean idempotency keys: %w", err)
 	}
 	n, err := result.RowsAffected()
 	return int(n), err

@@ -9,10 +9,12 @@ import (
 // there is something to do.
 const WakeChannel = "email_outbox"
 
+const wakeSQL = `SELECT pg_notify($1, '')`
+
 // Wake tells every listening dispatcher to look. It must not run inside the
 // transaction that inserts: NOTIFY makes commits queue up behind one lock.
 func (s *Store) Wake(ctx context.Context) error {
-	if _, err := s.db.ExecContext(ctx, "NOTIFY "+WakeChannel); err != nil {
+	if _, err := s.exec(ctx, wakeSQL, WakeChannel); err != nil {
 		return fmt.Errorf("wake dispatchers: %w", err)
 	}
 	return nil

@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
 )
@@ -71,6 +69,10 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 		if err != nil || inserted {
 			return err
 		}
+		// The insert may have met itself: it is run again when its answer was lost.
+		if stands, err := a.store.Exists(ctx, e.ID); err != nil || stands {
+			return err
+		}
 		if e.Idempotency == nil {
 			return ErrNoLane
 		}
@@ -93,89 +95,92 @@ func (a *Accepter) Close() { a.group.Wait() }
 // transaction that is inserting the same key is waited for. Keys go in sorted, so
 // that two groups with the same keys cannot deadlock. The lane is looked up here,
 // by dispatch_lanes' unique index, so that no email can stand in a lane that does
-// not exist. Times are Postgres's own: a clock of ours that is wrong must not
+// not exist. An id already there is left as it is: ids are ours and new, so it is
+// this very email. Times are Postgres's own: a clock of ours that is wrong must not
 // delay an email.
 const insertEmailsSQL = `
 WITH input AS (
-    SELECT * FROM unnest(
-        $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::jsonb[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::smallint[],
-        $11::bytea[], $12::smallint[], $13::text[], $14::timestamptz[], $15::bigint[], $16::timestamptz[],
-        $17::text[], $18::text[], $19::bytea[], $20::smallint[], $21::bytea[], $22::bigint[])
+    SELECT t.*, l.id AS lane_id
+    FROM unnest(
+        $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::jsonb[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::bigint[],
+        $11::bytea[], $12::bigint[], $13::text[], $14::timestamptz[], $15::bigint[], $16::timestamptz[],
+        $17::bool[], $18::text[], $19::text[], $20::bytea[], $21::bigint[], $22::bytea[], $23::bigint[])
     AS t(id, company_id, queue, request_id, payload, sender, html, text_body, html_sha256, checker_version,
          cpf_cnpj_enc, priority, delivery, send_at, ttl_ms, created_at,
-         route, key, body_sha256, answer_status, answer, keep_ms)
+         keyed, route, key, body_sha256, answer_status, answer, keep_ms)
+    JOIN dispatch_lanes l ON l.company_id = t.company_id AND l.queue = t.queue AND l.mailing_id IS NULL
 ), keys AS (
     INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
     SELECT company_id, route, key, body_sha256, answer_status, answer, id, now() + keep_ms * interval '1 ms'
-    FROM input WHERE key IS NOT NULL
+    FROM input WHERE keyed
     ORDER BY company_id, route, key
     ON CONFLICT (company_id, route, key) DO NOTHING
     RETURNING outbox_id
 )
 INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, text_body, html_sha256, checker_version,
                           cpf_cnpj_enc, priority, delivery, created_at, next_at, expires_at)
-SELECT i.id, i.company_id, l.id, i.request_id, i.payload, i.sender, i.html, i.text_body, i.html_sha256, i.checker_version,
-       i.cpf_cnpj_enc, i.priority, i.delivery, i.created_at,
-       greatest(now(), i.send_at), greatest(now(), i.send_at) + i.ttl_ms * interval '1 ms'
-FROM input i
-JOIN dispatch_lanes l ON l.company_id = i.company_id AND l.queue = i.queue AND l.mailing_id IS NULL
-WHERE i.key IS NULL OR i.id IN (SELECT outbox_id FROM keys)
+SELECT id, company_id, lane_id, request_id, payload, sender, html, text_body, html_sha256, checker_version,
+       cpf_cnpj_enc, priority, delivery, created_at,
+       greatest(now(), send_at), greatest(now(), send_at) + ttl_ms * interval '1 ms'
+FROM input
+WHERE NOT keyed OR id IN (SELECT outbox_id FROM keys)
+ON CONFLICT (id) DO NOTHING
 RETURNING id`
 
-func (s *Store) insertEmails(ctx context.Context, emails []NewEmail) ([]bool, error) {
-	n := len(emails)
-	var (
-		ids, companies        = make([]string, n), make([]string, n)
-		queues, requests      = make([]string, n), make([]string, n)
-		payloads, senders     = make([]string, n), make([]string, n)
-		htmls, deliveries     = make([]string, n), make([]string, n)
-		texts, routes, keys   = make([]sql.NullString, n), make([]sql.NullString, n), make([]sql.NullString, n)
-		htmlSums, taxIDs      = make([][]byte, n), make([][]byte, n)
-		bodySums, answers     = make([][]byte, n), make([][]byte, n)
-		checkers, priorities  = make([]int64, n), make([]int64, n)
-		ttls, statuses, keeps = make([]int64, n), make([]sql.NullInt64, n), make([]sql.NullInt64, n)
-		sendAts, createdAts   = make([]sql.NullTime, n), make([]time.Time, n)
-	)
-	for i, e := range emails {
-		ids[i], companies[i] = e.ID.String(), e.CompanyID.String()
-		queues[i], requests[i] = email.QueueFor(e.Priority), e.RequestID
-		payloads[i], senders[i], htmls[i] = string(e.payload), e.Sender, e.HTML
-		texts[i] = sql.NullString{String: e.Text, Valid: e.Text != ""}
-		htmlSums[i], checkers[i], taxIDs[i] = e.HTMLSHA256, int64(e.CheckerVersion), e.CPFCNPJ
-		priorities[i], deliveries[i] = int64(e.Priority), string(e.Delivery)
-		sendAts[i] = sql.NullTime{Time: e.SendAt, Valid: !e.SendAt.IsZero()}
-		ttls[i], createdAts[i] = e.TTL.Milliseconds(), e.CreatedAt
-		if k := e.Idempotency; k != nil {
-			routes[i] = sql.NullString{String: k.Route, Valid: true}
-			keys[i] = sql.NullString{String: k.Key, Valid: true}
-			bodySums[i], answers[i] = k.BodySHA256, k.Answer
-			statuses[i] = sql.NullInt64{Int64: int64(k.Status), Valid: true}
-			keeps[i] = sql.NullInt64{Int64: k.Keep.Milliseconds(), Valid: true}
-		}
+// acceptColumns turns emails into one array per column of t.
+func acceptColumns(emails []NewEmail) []any {
+	return []any{
+		uuids(emails, func(e *NewEmail) uuid.UUID { return e.ID }),
+		uuids(emails, func(e *NewEmail) uuid.UUID { return e.CompanyID }),
+		texts(emails, func(e *NewEmail) string { return email.QueueFor(e.Priority) }),
+		texts(emails, func(e *NewEmail) string { return e.RequestID }),
+		jsonbs(emails, func(e *NewEmail) []byte { return e.payload }),
+		texts(emails, func(e *NewEmail) string { return e.Sender }),
+		texts(emails, func(e *NewEmail) string { return e.HTML }),
+		optionalTexts(emails, func(e *NewEmail) string { return e.Text }),
+		byteas(emails, func(e *NewEmail) []byte { return e.HTMLSHA256 }),
+		bigints(emails, func(e *NewEmail) int64 { return int64(e.CheckerVersion) }),
+		byteas(emails, func(e *NewEmail) []byte { return e.CPFCNPJ }),
+		bigints(emails, func(e *NewEmail) int64 { return int64(e.Priority) }),
+		texts(emails, func(e *NewEmail) string { return string(e.Delivery) }),
+		times(emails, func(e *NewEmail) time.Time { return e.SendAt }),
+		bigints(emails, func(e *NewEmail) int64 { return e.TTL.Milliseconds() }),
+		times(emails, func(e *NewEmail) time.Time { return e.CreatedAt }),
+		bools(emails, func(e *NewEmail) bool { return e.Idempotency != nil }),
+		texts(emails, func(e *NewEmail) string { return e.key().Route }),
+		texts(emails, func(e *NewEmail) string { return e.key().Key }),
+		byteas(emails, func(e *NewEmail) []byte { return e.key().BodySHA256 }),
+		bigints(emails, func(e *NewEmail) int64 { return int64(e.key().Status) }),
+		byteas(emails, func(e *NewEmail) []byte { return e.key().Answer }),
+		bigints(emails, func(e *NewEmail) int64 { return e.key().Keep.Milliseconds() }),
 	}
-	inserted := make([]string, 0, n)
-	err := s.db.SelectContext(ctx, &inserted, insertEmailsSQL,
-		pq.Array(ids), pq.Array(companies), pq.Array(queues), pq.Array(requests), pq.Array(payloads), pq.Array(senders),
-		pq.Array(htmls), pq.Array(texts), pq.ByteaArray(htmlSums), pq.Array(checkers), pq.ByteaArray(taxIDs), pq.Array(priorities),
-		pq.Array(deliveries), pq.Array(sendAts), pq.Array(ttls), pq.Array(createdAts),
-		pq.Array(routes), pq.Array(keys), pq.ByteaArray(bodySums), pq.Array(statuses), pq.ByteaArray(answers), pq.Array(keeps))
-	if err != nil {
-		return nil, fmt.Errorf("insert emails: %w", writeError(err))
-	}
-	return marked(ids, inserted), nil
 }
 
-// marked says for each id whether it is among the found ones.
-func marked(ids, found []string) []bool {
-	set := make(map[string]struct{}, len(found))
-	for _, id := range found {
-		set[id] = struct{}{}
+func (s *Store) insertEmails(ctx context.Context, emails []NewEmail) ([]bool, error) {
+	var inserted []uuid.UUID
+	err := write(func(columns []any) error {
+		return s.insertEmail.selectAll(ctx, &inserted, columns...)
+	}, acceptColumns(emails)...)
+	if err != nil {
+		return nil, fmt.Errorf("insert emails: %w", err)
 	}
-	marks := make([]bool, len(ids))
-	for i, id := range ids {
-		_, marks[i] = set[id]
+	done := make(map[uuid.UUID]bool, len(inserted))
+	for _, id := range inserted {
+		done[id] = true
 	}
-	return marks
+	results := make([]bool, len(emails))
+	for i := range emails {
+		results[i] = done[emails[i].ID]
+	}
+	return results, nil
+}
+
+// key is the email's idempotency key, the empty one if it has none.
+func (e *NewEmail) key() IdempotencyKey {
+	if e.Idempotency == nil {
+		return IdempotencyKey{}
+	}
+	return *e.Idempotency
 }
 
 // existsSQL reads one row by primary key and locks nothing.

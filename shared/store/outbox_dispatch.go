@@ -43,9 +43,9 @@ JOIN dispatch_lanes l ON l.id = lane.lane_id
 JOIN companies c ON c.id = l.company_id
 WHERE l.queue = $1 AND l.paused_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
   AND EXISTS (SELECT FROM email_outbox o
-              WHERE o.lane_id = l.id AND o.target = 'email:send' AND o.expires_at > now()
-                AND ((o.status = 'PENDING' AND o.next_at <= now())
-                  OR (o.status = 'RETRY_SCHEDULED' AND o.next_at <= now() - $2 * interval '1 ms')))
+              WHERE o.lane_id = l.id AND o.target = 'email:send' AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
+                AND o.next_at <= now() AND o.expires_at > now()
+                AND (o.status = 'PENDING' OR o.next_at <= now() - $2 * interval '1 ms'))
 ORDER BY l.id`
 
 // LiveLanes lists the open lanes of a queue in which an email is due. lost is how
@@ -67,8 +67,8 @@ FROM unnest($1::bigint[]) AS lane(id)
 CROSS JOIN LATERAL (
     SELECT o.id, o.lane_id, o.status, o.payload, o.attempts, o.throttles FROM email_outbox o
     WHERE o.lane_id = lane.id AND o.target = 'email:send' AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
-      AND o.next_at <= now() - CASE o.status WHEN 'PENDING' THEN 0 ELSE $3 END * interval '1 ms'
       AND o.next_at <= now() AND o.expires_at > now()
+      AND (o.status = 'PENDING' OR o.next_at <= now() - $3 * interval '1 ms')
     ORDER BY o.next_at, o.id LIMIT $2
     FOR UPDATE SKIP LOCKED
 ) due`
@@ -100,27 +100,27 @@ func (s *Store) DispatchDue(
 		var due []DueEmail
 		err := tx.SelectContext(ctx, &due, claimDueSQL, pq.Array(lanes), perLane, lost.Milliseconds())
 		if err != nil || len(due) == 0 {
-			return err
+			return translate(err)
 		}
 		taken = len(due)
 		done, err := enqueue(ctx, due)
 		if err != nil {
-			return err
+			return err // not the database's
 		}
 		if len(done.Enqueued) > 0 {
 			if _, err := tx.ExecContext(ctx, markEnqueuedSQL, uuidArray(done.Enqueued)); err != nil {
-				return err
+				return translate(err)
 			}
 		}
 		if len(done.Busy) > 0 {
 			if _, err := tx.ExecContext(ctx, postponeSQL, uuidArray(done.Busy), done.BusyFor.Milliseconds()); err != nil {
-				return err
+				return translate(err)
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("dispatch due emails: %w", writeError(err))
+		return 0, fmt.Errorf("dispatch due emails: %w", err)
 	}
 	return taken, nil
 }
@@ -132,8 +132,8 @@ UPDATE email_outbox SET status = 'PENDING' WHERE id = $1 AND status = 'ENQUEUED'
 
 // ReturnToPending gives an ENQUEUED email back to the dispatcher.
 func (s *Store) ReturnToPending(ctx context.Context, id uuid.UUID) error {
-	if _, err := s.db.ExecContext(ctx, returnSQL, id); err != nil {
-		return fmt.Errorf("return email: %w", writeError(err))
+	if _, err := s.exec(ctx, returnSQL, id); err != nil {
+		return fmt.Errorf("return email: %w", err)
 	}
 	return nil
 }
@@ -151,12 +151,4 @@ func (s *Store) Overdue(ctx context.Context, limit int) ([]uuid.UUID, error) {
 		return nil, fmt.Errorf("list overdue emails: %w", translate(err))
 	}
 	return ids, nil
-}
-
-func uuidArray(ids []uuid.UUID) any {
-	texts := make([]string, len(ids))
-	for i, id := range ids {
-		texts[i] = id.String()
-	}
-	return pq.Array(texts)
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -13,26 +12,26 @@ import (
 
 // LoadedEmail is an outbox row as a worker needs it to decide about an attempt.
 type LoadedEmail struct {
-	ID             uuid.UUID
-	CompanyID      uuid.UUID
-	RequestID      string
-	Status         email.Status
-	Attempts       int
-	Throttles      int
-	Due            bool // next_at has come, give or take a second
-	Expired        bool
-	LaneOpen       bool // neither lane nor company is paused
-	ExpiresAt      time.Time
-	Payload        []byte
-	Sender         string
-	HTML           string
-	Text           string
-	HTMLSHA256     []byte
-	CheckerVersion int
-	Delivery       email.Delivery
+	ID             uuid.UUID      `db:"id"`
+	CompanyID      uuid.UUID      `db:"company_id"`
+	RequestID      string         `db:"request_id"`
+	Status         email.Status   `db:"status"`
+	Attempts       int            `db:"attempts"`
+	Throttles      int            `db:"throttles"`
+	Due            bool           `db:"due"` // next_at has come, give or take a second
+	Expired        bool           `db:"expired"`
+	LaneOpen       bool           `db:"lane_open"` // neither lane nor company is paused
+	ExpiresAt      time.Time      `db:"expires_at"`
+	Payload        []byte         `db:"payload"`
+	Sender         string         `db:"sender"`
+	HTML           string         `db:"html"`
+	Text           string         `db:"text_body"`
+	HTMLSHA256     []byte         `db:"html_sha256"`
+	CheckerVersion int            `db:"checker_version"`
+	Delivery       email.Delivery `db:"delivery"`
 	// RecipientKnown says, of an email that names a recipientId, that the company
 	// has this recipient, undeleted and at the address the email goes to.
-	RecipientKnown bool
+	RecipientKnown bool `db:"recipient_known"`
 }
 
 // Loader reads emails, many at a time.
@@ -63,12 +62,12 @@ func (l *Loader) Close() { l.group.Wait() }
 const loadSQL = `
 SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        o.next_at <= now() + interval '1 s' AS due, o.expires_at <= now() AS expired,
-       l.paused_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL AS lane_open,
-       o.expires_at, o.payload, o.sender, o.html, o.text_body, o.html_sha256, o.checker_version, o.delivery,
+       l.id IS NOT NULL AND l.paused_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL AS lane_open,
+       o.expires_at, o.payload, o.sender, o.html, coalesce(o.text_body, '') AS text_body, o.html_sha256, o.checker_version, o.delivery,
        r.id IS NOT NULL AS recipient_known
 FROM email_outbox o
-JOIN dispatch_lanes l ON l.id = o.lane_id
-JOIN companies c ON c.id = o.company_id
+LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
+LEFT JOIN companies c ON c.id = o.company_id
 LEFT JOIN recipients r ON r.id = (o.payload #>> '{recipient,recipientId}')::uuid
      AND r.company_id = o.company_id AND r.deleted_at IS NULL
      AND split_part(r.email, '@', 1) || '@' || lower(split_part(r.email, '@', 2))
@@ -76,25 +75,13 @@ LEFT JOIN recipients r ON r.id = (o.payload #>> '{recipient,recipientId}')::uuid
 WHERE o.id = ANY ($1::uuid[]) AND o.target = 'email:send'`
 
 func (s *Store) loadEmails(ctx context.Context, ids []uuid.UUID) ([]*LoadedEmail, error) {
-	rows, err := s.db.QueryContext(ctx, loadSQL, uuidArray(ids))
-	if err != nil {
+	var rows []LoadedEmail
+	if err := s.loadEmail.selectAll(ctx, &rows, uuidArray(ids)); err != nil {
 		return nil, fmt.Errorf("load emails: %w", translate(err))
 	}
-	defer func() { _ = rows.Close() }() // rows.Err below reports what matters
-	byID := make(map[uuid.UUID]*LoadedEmail, len(ids))
-	for rows.Next() {
-		var e LoadedEmail
-		var text sql.NullString
-		if err := rows.Scan(&e.ID, &e.CompanyID, &e.RequestID, &e.Status, &e.Attempts, &e.Throttles, &e.Due, &e.Expired, &e.LaneOpen,
-			&e.ExpiresAt, &e.Payload, &e.Sender, &e.HTML, &text, &e.HTMLSHA256, &e.CheckerVersion, &e.Delivery,
-			&e.RecipientKnown); err != nil {
-			return nil, fmt.Errorf("load emails: %w", err)
-		}
-		e.Text = text.String
-		byID[e.ID] = &e
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("load emails: %w", translate(err))
+	byID := make(map[uuid.UUID]*LoadedEmail, len(rows))
+	for i := range rows {
+		byID[rows[i].ID] = &rows[i]
 	}
 	found := make([]*LoadedEmail, len(ids))
 	for i, id := range ids {

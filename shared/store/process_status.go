@@ -31,8 +31,8 @@ func (s *Store) ReportStatus(ctx context.Context, service, instance string, star
 	if err != nil {
 		return fmt.Errorf("encode status: %w", err)
 	}
-	if _, err := s.db.ExecContext(ctx, reportSQL, service, instance, startedAt, string(text)); err != nil {
-		return fmt.Errorf("report status: %w", writeError(err))
+	if _, err := s.exec(ctx, reportSQL, service, instance, startedAt, string(text)); err != nil {
+		return fmt.Errorf("report status: %w", err)
 	}
 	return nil
 }
@@ -42,8 +42,8 @@ const withdrawSQL = `DELETE FROM process_status WHERE service = $1 AND instance 
 
 // WithdrawStatus takes the instance's row away when it ends in good order.
 func (s *Store) WithdrawStatus(ctx context.Context, service, instance string) error {
-	if _, err := s.db.ExecContext(ctx, withdrawSQL, service, instance); err != nil {
-		return fmt.Errorf("withdraw status: %w", writeError(err))
+	if _, err := s.exec(ctx, withdrawSQL, service, instance); err != nil {
+		return fmt.Errorf("withdraw status: %w", err)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ const addDomainSQL = `INSERT INTO sender_domains (company_id, domain) VALUES ($1
 // AddSenderDomain lets a company send from addresses of a domain, given in its
 // ASCII form and lower case.
 func (s *Store) AddSenderDomain(ctx context.Context, company uuid.UUID, domain string) error {
-	if _, err := s.db.ExecContext(ctx, addDomainSQL, company, domain); err != nil {
-		return fmt.Errorf("add sender domain: %w", writeError(err))
+	if _, err := s.exec(ctx, addDomainSQL, company, domain); err != nil {
+		return fmt.Errorf("add sender domain: %w", err)
 	}
 	return nil
 }

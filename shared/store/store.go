@@ -7,6 +7,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -22,6 +23,8 @@ import (
 // Store runs the statements. It is safe for concurrent use.
 type Store struct {
 	db *sqlx.DB
+	// The three statements that every email goes through.
+	insertEmail, loadEmail, advanceEmail *prepared
 }
 
 // Options bound what one process asks of Postgres.
@@ -44,6 +47,7 @@ func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
 	}
+	connector.Dialer(dialer{silence: o.statementTimeout() + answerTime})
 	db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
 	conns := o.MaxConns
 	if conns == 0 {
@@ -53,24 +57,30 @@ func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	s := &Store{db: db}
+	s := &Store{
+		db:           db,
+		insertEmail:  &prepared{db: db, text: insertEmailsSQL},
+		loadEmail:    &prepared{db: db, text: loadSQL},
+		advanceEmail: &prepared{db: db, text: advanceSQL},
+	}
 	if err := s.Ping(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
 }
 
+func (o Options) statementTimeout() time.Duration {
+	return cmp.Or(o.StatementTimeout, 30*time.Second)
+}
+
 // dataSource adds what the programs rely on to the URL. binary_parameters halves
-// the round trips of a statement with parameters, and works behind PgBouncer.
+// the round trips of a statement with parameters, works behind PgBouncer, and lets
+// columns travel as they are.
 func dataSource(databaseURL string, o Options) (string, error) {
 	u, err := url.Parse(databaseURL)
 	if err != nil || !strings.HasPrefix(u.Scheme, "postgres") {
 		// The parser's and the driver's own errors would quote the URL, and with it the password.
 		return "", errors.New("DATABASE_URL must be postgres://user:password@host:port/database, with / # ? and % in the password percent-encoded")
-	}
-	timeout := o.StatementTimeout
-	if timeout == 0 {
-		timeout = 30 * time.Second
 	}
 	q := u.Query()
 	setDefault := func(key, value string) {
@@ -78,10 +88,16 @@ func dataSource(databaseURL string, o Options) (string, error) {
 			q.Set(key, value)
 		}
 	}
-	setDefault("binary_parameters", "yes")
+	q.Set("binary_parameters", "yes")
 	setDefault("connect_timeout", "5")
-	setDefault("statement_timeout", fmt.Sprint(timeout.Milliseconds()))
+	setDefault("statement_timeout", fmt.Sprint(o.statementTimeout().Milliseconds()))
 	setDefault("idle_in_transaction_session_timeout", "60000")
+	// Every statement here follows an index. A prepared one's plan may be made while
+	// the tables are nearly empty, where reading one whole looks cheaper, and be in use
+	// long after that: so the planner is kept from it. None is worth compiling.
+	for _, detour := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
+		setDefault(detour, "off")
+	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil
 }
@@ -89,7 +105,7 @@ func dataSource(databaseURL string, o Options) (string, error) {
 // Ping asks Postgres for a sign of life.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("ping database: %w", err)
+		return fmt.Errorf("ping database: %w", translate(err))
 	}
 	return nil
 }
@@ -98,28 +114,6 @@ func (s *Store) Ping(ctx context.Context) error {
 func (s *Store) Close() error {
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close database: %w", err)
-	}
-	return nil
-}
-
-// inTx runs do in one READ COMMITTED transaction and commits it if do returned
-// nil. COMMIT's own error is returned like any other.
-func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) (err error) {
-	tx, err := s.db.BeginTxx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			// A rollback that fails leaves nothing behind either: the connection is gone.
-			_ = tx.Rollback()
-		}
-	}()
-	if err := do(tx); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,140 @@
+package store
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq/oid"
+)
+
+// A group of rows goes to Postgres as one array per column, in the protocol's
+// binary form: lib/pq sends a []byte parameter as it is. Its own arrays are text,
+// in which every quote of a body is escaped here and unescaped there, and a bytea
+// that should be NULL becomes an empty one.
+//
+// Each function below makes the column of what at names for every row.
+
+func uuids[T any](rows []T, at func(*T) uuid.UUID) []byte {
+	return column(rows, oid.T_uuid, 16*len(rows), func(b []byte, row *T) []byte {
+		id := at(row)
+		return append(b, id[:]...)
+	})
+}
+
+// optionalUUIDs is uuids with NULL for uuid.Nil.
+func optionalUUIDs[T any](rows []T, at func(*T) uuid.UUID) []byte {
+	return column(rows, oid.T_uuid, 16*len(rows), func(b []byte, row *T) []byte {
+		id := at(row)
+		if id == uuid.Nil {
+			return nil
+		}
+		return append(b, id[:]...)
+	})
+}
+
+func texts[T any](rows []T, at func(*T) string) []byte {
+	return column(rows, oid.T_text, length(rows, at), func(b []byte, row *T) []byte { return append(b, at(row)...) })
+}
+
+// optionalTexts is texts with NULL for "".
+func optionalTexts[T any](rows []T, at func(*T) string) []byte {
+	return column(rows, oid.T_text, length(rows, at), func(b []byte, row *T) []byte {
+		text := at(row)
+		if text == "" {
+			return nil
+		}
+		return append(b, text...)
+	})
+}
+
+// byteas has NULL for nil.
+func byteas[T any](rows []T, at func(*T) []byte) []byte {
+	return column(rows, oid.T_bytea, length(rows, at), func(b []byte, row *T) []byte {
+		value := at(row)
+		if value == nil {
+			return nil
+		}
+		return append(b, value...)
+	})
+}
+
+// jsonbs takes encoded JSON. Its binary form is a version, 1, and the text.
+func jsonbs[T any](rows []T, at func(*T) []byte) []byte {
+	return column(rows, oid.T_jsonb, len(rows)+length(rows, at), func(b []byte, row *T) []byte {
+		return append(append(b, 1), at(row)...)
+	})
+}
+
+func bigints[T any](rows []T, at func(*T) int64) []byte {
+	return column(rows, oid.T_int8, 8*len(rows), func(b []byte, row *T) []byte {
+		return binary.BigEndian.AppendUint64(b, uint64(at(row)))
+	})
+}
+
+// optionalBigints is bigints with NULL for 0.
+func optionalBigints[T any](rows []T, at func(*T) int64) []byte {
+	return column(rows, oid.T_int8, 8*len(rows), func(b []byte, row *T) []byte {
+		n := at(row)
+		if n == 0 {
+			return nil
+		}
+		return binary.BigEndian.AppendUint64(b, uint64(n))
+	})
+}
+
+func bools[T any](rows []T, at func(*T) bool) []byte {
+	return column(rows, oid.T_bool, len(rows), func(b []byte, row *T) []byte {
+		if at(row) {
+			return append(b, 1)
+		}
+		return append(b, 0)
+	})
+}
+
+// times has NULL for the zero time. A timestamptz is the microseconds since 2000.
+func times[T any](rows []T, at func(*T) time.Time) []byte {
+	epoch := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	return column(rows, oid.T_timestamptz, 8*len(rows), func(b []byte, row *T) []byte {
+		t := at(row)
+		if t.IsZero() {
+			return nil
+		}
+		return binary.BigEndian.AppendUint64(b, uint64(t.UnixMicro()-epoch))
+	})
+}
+
+func uuidArray(ids []uuid.UUID) []byte {
+	return uuids(ids, func(id *uuid.UUID) uuid.UUID { return *id })
+}
+
+// column lays out an array of one dimension that begins at 1, whose values have so
+// many bytes. value appends a row's value to b; when it returns nil instead, the
+// element is NULL.
+func column[T any](rows []T, element oid.Oid, size int, value func(b []byte, row *T) []byte) []byte {
+	const dimensions, mayHoldNulls, begin = 1, 1, 1
+	header := []uint32{dimensions, mayHoldNulls, uint32(element), uint32(len(rows)), begin}
+	b := make([]byte, 0, 4*len(header)+4*len(rows)+size)
+	for _, word := range header {
+		b = binary.BigEndian.AppendUint32(b, word)
+	}
+	for i := range rows {
+		start := len(b)
+		b = append(b, 0, 0, 0, 0)
+		if filled := value(b, &rows[i]); filled != nil {
+			b = filled
+			binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
+		} else {
+			binary.BigEndian.PutUint32(b[start:], ^uint32(0)) // a length of -1 is NULL
+		}
+	}
+	return b
+}
+
+func length[T any, V string | []byte](rows []T, at func(*T) V) int {
+	n := 0
+	for i := range rows {
+		n += len(at(&rows[i]))
+	}
+	return n
+}

@@ -1,0 +1,110 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// twoKilobytes is a body with about as many quotes and tags as real ones have.
+var twoKilobytes = strings.Repeat(`<p style="margin:0">Olá, sua fatura chegou e vence na sexta-feira.</p>`+"\n", 28)
+
+// BenchmarkAccept measures emails per second from callers that each wait for
+// their own commit.
+func BenchmarkAccept(b *testing.B) {
+	for _, callers := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			d := storetest.New(b)
+			company := d.Company(b)
+			accepter := d.Store.NewAccepter()
+			b.ResetTimer()
+			defer cpuStart(b, d.SQL)()
+			share(b, callers, func(int) error {
+				return accepter.Accept(b.Context(), storetest.NewEmail(company, func(e *store.NewEmail) { e.HTML = twoKilobytes }))
+			})
+		})
+	}
+}
+
+// BenchmarkAttempt measures the two writes of an email that is sent at the first
+// try: the claim and the end.
+func BenchmarkAttempt(b *testing.B) {
+	d := storetest.New(b)
+	company := d.Company(b)
+	ids := make([]uuid.UUID, b.N)
+	accepter := d.Store.NewAccepter()
+	share(b, 256, func(i int) error {
+		e := storetest.NewEmail(company, func(e *store.NewEmail) { e.HTML = twoKilobytes })
+		ids[i] = e.ID
+		return accepter.Accept(b.Context(), e)
+	})
+	advancer := d.Store.NewAdvancer()
+	b.ResetTimer()
+	defer cpuStart(b, d.SQL)()
+	share(b, 64, func(i int) error {
+		token := uuid.New()
+		for _, t := range []store.Transition{claimOf(company, ids[i], token, fmt.Sprint("CUST-", i)), sentOf(ids[i], token)} {
+			done, err := advancer.Advance(b.Context(), t)
+			if err == nil && !done.Applied {
+				err = fmt.Errorf("not applied: %+v", done)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// share spreads b.N calls of do over so many goroutines and reports calls per second.
+func share(b *testing.B, callers int, do func(i int) error) {
+	b.Helper()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	begun := time.Now()
+	for range callers {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
+				if err := do(int(i)); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "emails/s")
+}
+
+func claimOf(company, id, token uuid.UUID, externalID string) store.Transition {
+	now := time.Now().UTC()
+	return store.Transition{
+		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
+		Events: []email.Event{
+			{Type: email.EventReceived, At: now, Metadata: map[string]any{"attempt": 1, "jobId": id}},
+			{Type: email.EventValidated, At: now, Metadata: map[string]any{"validations": []string{"INTEGRITY", "OUTBOX", "RECIPIENT", "TEMPLATE"}}},
+			{Type: email.EventSentAttempt, At: now, Metadata: map[string]any{"attempt": 1, "attemptId": token}},
+		},
+		Recipient: &store.Recipient{
+			ID: store.RecipientID(company, externalID, "", ""), ExternalID: externalID, Nome: "Ana", Email: "ana@example.com",
+		},
+	}
+}
+
+func sentOf(id, token uuid.UUID) store.Transition {
+	return store.Transition{
+		ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Sent, SESMessageID: "0100018f-" + id.String(), Duration: 80 * time.Millisecond,
+		Events: []email.Event{{Type: email.EventSent, At: time.Now().UTC(), Metadata: map[string]any{
+			"sesMessageId": "0100018f-" + id.String(), "durationMs": 80, "attempt": 1,
+		}}},
+	}
+}

@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// answerTime is what a statement's answer may take on its way, on top of the
+// longest time that the statement itself may run.
+const answerTime = 5 * time.Second
+
+// dialer makes connections that give up on a server from which nothing has come
+// for so long: its machine or the network between is gone. TCP alone would wait a
+// quarter of an hour, and the emails of one group with it.
+type dialer struct {
+	net     net.Dialer
+	silence time.Duration
+}
+
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+func (d dialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return d.DialContext(ctx, network, address)
+}
+
+func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.net.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &impatientConn{Conn: conn, silence: d.silence}, nil
+}
+
+type impatientConn struct {
+	net.Conn
+	silence time.Duration
+	bounded bool // the driver has set a deadline of its own, for the handshake
+}
+
+func (c *impatientConn) SetDeadline(t time.Time) error {
+	c.bounded = !t.IsZero()
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *impatientConn) Read(b []byte) (int, error) {
+	if !c.bounded {
+		if err := c.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Read(b)
+}
+
+func (c *impatientConn) Write(b []byte) (int, error) {
+	if !c.bounded {
+		if err := c.SetWriteDeadline(time.Now().Add(c.silence)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(b)
+}

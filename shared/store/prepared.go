@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+)
+
+// prepared is a statement that each connection parses and plans once instead of
+// each time, which is half the work of a small group.
+type prepared struct {
+	db   *sqlx.DB
+	text string
+
+	mu   sync.Mutex
+	stmt *sqlx.Stmt
+	off  atomic.Bool
+}
+
+// selectAll runs the statement and scans its rows into dest. A pooler that hands
+// out another server connection each time does not know our prepared statements:
+// then the statement is sent whole, this time and from now on.
+func (p *prepared) selectAll(ctx context.Context, dest any, args ...any) error {
+	if !p.off.Load() {
+		stmt, err := p.prepare(ctx)
+		if err == nil {
+			err = stmt.SelectContext(ctx, dest, args...)
+		}
+		if !isUnprepared(err) {
+			return err
+		}
+		p.off.Store(true)
+	}
+	return p.db.SelectContext(ctx, dest, p.text, args...)
+}
+
+func (p *prepared) prepare(ctx context.Context) (*sqlx.Stmt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stmt != nil {
+		return p.stmt, nil
+	}
+	stmt, err := p.db.PreparexContext(ctx, p.text)
+	p.stmt = stmt
+	return stmt, err
+}
+
+// isUnprepared: the connection has lost the statement, has another of this name, or
+// a migration has changed what it returns. It was not run.
+func isUnprepared(err error) bool {
+	var refused *pq.Error
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Code {
+	case pqerror.InvalidSQLStatementName, pqerror.DuplicatePstatement, pqerror.FeatureNotSupported:
+		return true
+	}
+	return false
+}

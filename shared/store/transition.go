@@ -1,0 +1,104 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+)
+
+// Guard says which emails a transition may move; all others stay as they are.
+type Guard string
+
+const (
+	// GuardClaim is the fence before the provider call: PENDING, ENQUEUED or
+	// RETRY_SCHEDULED, due within a second, not expired, lane and company open.
+	// Only one task can win it per attempt, whatever the queue delivers.
+	GuardClaim Guard = "claim"
+	// GuardAttempt is the end of an attempt: PROCESSING under the transition's own
+	// token. An acceptance (SENT) passes from every other status too, because the
+	// provider's yes is a fact; a stale attempt's refusal changes nothing.
+	GuardAttempt Guard = "attempt"
+	// GuardOpen is a stop from outside: PENDING, ENQUEUED or RETRY_SCHEDULED.
+	GuardOpen Guard = "open"
+	// GuardOverdue is GuardOpen for an email past its deadline.
+	GuardOverdue Guard = "overdue"
+	// GuardReplay is a person's second chance: FAILED, EXPIRED or CANCELLED.
+	GuardReplay Guard = "replay"
+)
+
+// lease is how long a claim holds. It covers the provider's 30 s and our own
+// writes; less than 31 s left before the call means giving the email back.
+const lease = 60 * time.Second
+
+// Transition moves one email to a status and writes, in the same commit, its log,
+// its events and, when it gave up, its dead letter. Nothing else sets the status
+// of an email that has events.
+type Transition struct {
+	ID     uuid.UUID
+	Guard  Guard
+	Token  uuid.UUID // the attempt: becomes the claim with GuardClaim, must be it with GuardAttempt
+	Status email.Status
+	Events []email.Event
+
+	AddAttempts  int           // +1 claims a try, −1 gives it back
+	AddThrottles int           // +1: the try ended in a quota and is not counted
+	Delay        time.Duration // next_at = now + Delay, when Status waits for something
+	Renew        time.Duration // > 0: counters to zero and a new deadline this far away
+
+	OutcomeUnknown    bool // sticky
+	PossibleDuplicate bool // sticky
+
+	ErrorCode, ErrorReason string
+	SESMessageID           string
+	Duration               time.Duration // of the attempt
+	Recipient              *Recipient    // the person to write down with a claim; its CPFCNPJ comes from the outbox row
+	DeadLetter             bool
+
+	events []byte // Events as JSON
+}
+
+// encoded is the transition as its columns take it. It is made by the caller's
+// goroutine and not by the group's: an event that cannot be encoded must not take
+// its neighbours with it.
+func (t Transition) encoded() (Transition, error) {
+	events, err := json.Marshal(t.Events)
+	if err != nil {
+		return t, fmt.Errorf("encode events: %w", err)
+	}
+	t.events = withoutEscapedNUL(events)
+	t.ErrorCode, t.ErrorReason, t.SESMessageID = withoutNUL(t.ErrorCode), withoutNUL(t.ErrorReason), withoutNUL(t.SESMessageID)
+	return t, nil
+}
+
+// waits says that the status has a due time; with any other the row keeps the one
+// it had.
+func (t *Transition) waits() bool {
+	return t.Status == email.Pending || t.Status == email.RetryScheduled
+}
+
+// person is the recipient to write down, the empty one if there is none.
+func (t *Transition) person() Recipient {
+	if t.Recipient == nil {
+		return Recipient{}
+	}
+	return *t.Recipient
+}
+
+// Advanced is what became of a Transition.
+type Advanced struct {
+	Applied bool
+	// Status is the email's status now; "" if there is no such email.
+	Status   email.Status
+	Attempts int
+	// Throttles of those attempts ended in a quota.
+	Throttles int
+	// LeaseLeft is how long a won claim holds.
+	LeaseLeft time.Duration
+	// SameToken says that the row's claim is the transition's own: with Applied
+	// false, an earlier try of the same write went through.
+	SameToken bool
+}

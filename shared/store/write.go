@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+)
+
+// write runs a statement that commits by itself and tells whether it may have been
+// applied. args are its parameters, at least one.
+//
+// When a connection breaks, database/sql runs the statement once more on another.
+// That is welcome (after a restart of Postgres all idle connections are broken), so
+// a statement must be repeatable: run twice, it leaves what one run leaves. But only
+// the last run's error is returned: a statement cut off after its commit, and then a
+// refused connection, would look like a database that was away all along.
+func write(run func(args []any) error, args ...any) error {
+	runs := 0
+	args[0] = counted{args[0], &runs}
+	err := run(args)
+	var refused *pq.Error
+	switch {
+	case err == nil:
+		return nil
+	case runs == 0 && !errors.As(err, &refused):
+		return errors.Join(ErrUnavailable, err) // nothing was sent
+	case runs > 0 && neverBegan(err), runs > 1 && isPassing(err):
+		return errors.Join(ErrUnknownOutcome, err) // the outcome of an earlier run
+	}
+	return writeError(err)
+}
+
+// counted is a parameter that counts how often its statement is run: database/sql
+// asks it for its value each time.
+type counted struct {
+	value any
+	runs  *int
+}
+
+func (c counted) Value() (driver.Value, error) {
+	*c.runs++
+	return driver.DefaultParameterConverter.ConvertValue(c.value)
+}
+
+// exec is write for a statement without rows.
+func (s *Store) exec(ctx context.Context, statement string, args ...any) (result sql.Result, err error) {
+	err = write(func(args []any) error {
+		result, err = s.db.ExecContext(ctx, statement, args...)
+		return err
+	}, args...)
+	return result, err
+}
+
+// inTx runs do in one READ COMMITTED transaction and commits it if do returned
+// nil. COMMIT's own error is returned like any other; only that one can leave open
+// what became of the transaction.
+func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) (err error) {
+	tx, err := s.db.BeginTxx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", translate(err))
+	}
+	defer func() {
+		if err != nil {
+			// A rollback that fails leaves nothing behind either: the connection is gone.
+			_ = tx.Rollback()
+		}
+	}()
+	if err := do(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", writeError(err))
+	}
+	return nil
+}
