@@ -126,7 +126,7 @@ func TestConfigure_Refuses(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []string{"fast", "0", "-1", "NaN", "Inf"} {
 		getenv := func(name string) string { return map[string]string{"SES_SIM_MAX_SEND_RATE": rate}[name] }
-		if _, _, err := configure(nil, getenv); err == nil || !strings.Contains(err.Error(), "SES_SIM_MAX_SEND_RATE") {
+		if _, _, _, err := configure(nil, getenv); err == nil || !strings.Contains(err.Error(), "SES_SIM_MAX_SEND_RATE") {
 			t.Errorf("rate %s: %v", rate, err)
 		}
 	}
