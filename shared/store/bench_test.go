@@ -27,7 +27,6 @@ func BenchmarkAccept(b *testing.B) {
 			company := d.Company(b)
 			accepter := d.Store.NewAccepter()
 			b.ResetTimer()
-			defer cpuStart(b, d.SQL)()
 			share(b, callers, func(int) error {
 				return accepter.Accept(b.Context(), storetest.NewEmail(company, func(e *store.NewEmail) { e.HTML = twoKilobytes }))
 			})
@@ -49,7 +48,6 @@ func BenchmarkAttempt(b *testing.B) {
 	})
 	advancer := d.Store.NewAdvancer()
 	b.ResetTimer()
-	defer cpuStart(b, d.SQL)()
 	share(b, 64, func(i int) error {
 		token := uuid.New()
 		for _, t := range []store.Transition{claimOf(company, ids[i], token, fmt.Sprint("CUST-", i)), sentOf(ids[i], token)} {
