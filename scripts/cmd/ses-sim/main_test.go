@@ -132,7 +132,7 @@ func TestConfigure_Refuses(t *testing.T) {
 	}
 	none := func(string) string { return "" }
 	for _, args := range [][]string{{"-ledger-entries", "0"}, {"-inbox-mails", "-1"}, {"-unknown"}} {
-		if _, _, err := configure(args, none); err == nil {
+		if _, _, _, err := configure(args, none); err == nil {
 			t.Errorf("%q was taken", args)
 		}
 	}
