@@ -136,7 +136,7 @@ func TestConfigure_Refuses(t *testing.T) {
 			t.Errorf("%q was taken", args)
 		}
 	}
-	cfg, addr, err := configure(nil, none)
+	cfg, addr, _, err := configure(nil, none)
 	if err != nil || addr != "127.0.0.1:8005" || cfg.LedgerEntries != 200_000 || cfg.InboxMails != 10_000 {
 		t.Errorf("defaults: %s, %s, %v", fmt.Sprint(cfg), addr, err)
 	}
