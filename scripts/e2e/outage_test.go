@@ -178,3 +178,31 @@ func TestFrozenProcesses(t *testing.T) {
 	s.awaitAll(n, time.Minute, "SENT")
 	s.sentOnce(n)
 }
+
+// The dispatcher is killed again and again between taking rows and committing what
+// it did with them. A task may then stand on the queue of which Postgres knows
+// nothing; it is met, not doubled.
+func TestDispatcherKilled(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, nil)
+	const n, kills = 300, 8
+	var group sync.WaitGroup
+	group.Go(func() {
+		for i := range n {
+			s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
+		}
+	})
+	for i := range kills {
+		eventually(t, 30*time.Second, func() error {
+			if sent, want := s.ses.Summary().Accepted, int64(n*i/(2*kills)); sent < want {
+				return fmt.Errorf("%d emails sent, waiting for %d", sent, want)
+			}
+			return nil
+		})
+		s.dispatcher.kill()
+		s.dispatcher = startProgram(t, "dispatcher", s.env)
+	}
+	group.Wait()
+	s.awaitAll(n, time.Minute, "SENT")
+	s.sentOnce(n)
+}

@@ -168,7 +168,7 @@ func TestValidation(t *testing.T) {
 				}
 				return
 			}
-			if w.Code != http.StatusBadRequest || w.Header()["x-amzn-ErrorType"][0] != "BadRequestException" || !strings.Contains(message(t, w), c.want) {
+			if w.Code != http.StatusBadRequest || errorType(w.Header()) != "BadRequestException" || !strings.Contains(message(t, w), c.want) {
 				t.Errorf("status %d: %s, want a BadRequestException with %q", w.Code, w.Body, c.want)
 			}
 			entry := sim.Ledger()[0]
@@ -230,7 +230,7 @@ func TestUnsignedRequests(t *testing.T) {
 			r.Header.Set("Authorization", authorization)
 			w := httptest.NewRecorder()
 			sim.ServeHTTP(w, r)
-			if w.Code != http.StatusForbidden || w.Header()["x-amzn-ErrorType"][0] != "MissingAuthenticationToken" {
+			if w.Code != http.StatusForbidden || errorType(w.Header()) != "MissingAuthenticationToken" {
 				t.Errorf("%s with %q: %d %v", path, authorization, w.Code, w.Header())
 			}
 		}
@@ -240,7 +240,7 @@ func TestUnsignedRequests(t *testing.T) {
 func TestUnknownOperation(t *testing.T) {
 	t.Parallel()
 	w := do(t, sessim.New(sessim.Config{}), http.MethodGet, "/v2/email/identities", "")
-	if w.Code != http.StatusNotFound || w.Header()["x-amzn-ErrorType"][0] != "UnknownOperationException" {
+	if w.Code != http.StatusNotFound || errorType(w.Header()) != "UnknownOperationException" {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
 }
@@ -269,3 +269,13 @@ func TestBrokenRequest(t *testing.T) {
 type failingReader struct{}
 
 func (failingReader) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// errorType is the header as SES spells it, which is not how Go does.
+func errorType(h http.Header) string {
+	for name, values := range h {
+		if name == "x-amzn-ErrorType" {
+			return values[0]
+		}
+	}
+	return ""
+}

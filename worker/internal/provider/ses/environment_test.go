@@ -90,7 +90,7 @@ func TestEnvironment(t *testing.T) {
 	t.Run("adds trusted certificates", func(t *testing.T) {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ProtoMajor != 1 {
-				http.Error(w, "one connection for all calls", 505)
+				http.Error(w, "one connection for all calls", http.StatusHTTPVersionNotSupported)
 				return
 			}
 			io.WriteString(w, `{"MessageId":"0100-a"}`)

@@ -45,7 +45,7 @@ type mortal struct {
 
 func (m *mortal) Write(p []byte) (int, error) {
 	if m.dead.CompareAndSwap(true, false) {
-		m.Conn.Close()
+		m.Close()
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
 	}
 	return m.Conn.Write(p)
