@@ -138,17 +138,23 @@ func (s *Store) ReturnToPending(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
+// OverdueEmail is an email whose deadline passed while it waited.
+type OverdueEmail struct {
+	ID        uuid.UUID `db:"id"`
+	ExpiresAt time.Time `db:"expires_at"`
+}
+
 // overdueSQL finds by email_outbox_expiry, oldest deadline first, and locks nothing.
 const overdueSQL = `
-SELECT id FROM email_outbox
+SELECT id, expires_at FROM email_outbox
 WHERE status IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND target = 'email:send' AND expires_at <= now()
 ORDER BY expires_at LIMIT $1`
 
-// Overdue lists at most limit emails whose deadline passed while they waited.
-func (s *Store) Overdue(ctx context.Context, limit int) ([]uuid.UUID, error) {
-	ids := []uuid.UUID{}
-	if err := s.db.SelectContext(ctx, &ids, overdueSQL, limit); err != nil {
+// Overdue lists at most limit overdue emails.
+func (s *Store) Overdue(ctx context.Context, limit int) ([]OverdueEmail, error) {
+	var overdue []OverdueEmail
+	if err := s.db.SelectContext(ctx, &overdue, overdueSQL, limit); err != nil {
 		return nil, fmt.Errorf("list overdue emails: %w", translate(err))
 	}
-	return ids, nil
+	return overdue, nil
 }

@@ -1,0 +1,165 @@
+package maintenance_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/maintenance"
+)
+
+// patience is how long a test waits for something that should happen soon.
+const patience = 30 * time.Second
+
+func TestExpirySweeper(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	begun := time.Now()
+	overdue := make(map[email.Status]uuid.UUID)
+	for _, status := range []email.Status{email.Pending, email.Enqueued, email.RetryScheduled} {
+		overdue[status] = d.Accept(t, company, nil)
+		set(t, d, overdue[status], fmt.Sprintf(`status = '%s', expires_at = now() - interval '1 s'`, status))
+	}
+	inTime, working := d.Accept(t, company, nil), d.Accept(t, company, nil)
+	set(t, d, working, `status = 'PROCESSING', claim_token = gen_random_uuid(), lease_until = now() + interval '1 min',
+		expires_at = now() - interval '1 s'`)
+
+	// Two at once, as two dispatchers would: each email ends once.
+	for range 2 {
+		run(t, maintenance.NewExpirySweeper(maintenance.SweeperParams{
+			Log: slog.New(slog.DiscardHandler), Store: d.Store, Advancer: d.Store.NewAdvancer(), Registry: prometheus.NewRegistry(),
+		}))
+	}
+	for was, id := range overdue {
+		eventually(t, string(was)+" expired", func() bool { return status(t, d, id) == email.Expired })
+		events, err := d.Store.Timeline(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events) != 1 || events[0].Type != email.EventExpired || !strings.Contains(string(events[0].Metadata), "expiresAt") {
+			t.Errorf("%s: timeline %+v, want one EXPIRED that tells the deadline", was, events)
+		}
+		shown, err := d.Store.FindEmail(t.Context(), company, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shown.ErrorCode == nil || *shown.ErrorCode != email.CodeExpired {
+			t.Errorf("%s: shown as %+v, want the code %s", was, shown, email.CodeExpired)
+		}
+	}
+	// One that becomes overdue while the sweeper runs.
+	late := d.Accept(t, company, nil)
+	set(t, d, late, `expires_at = now()`)
+	eventually(t, "the late one expired", func() bool { return status(t, d, late) == email.Expired })
+	if got := status(t, d, inTime); got != email.Pending {
+		t.Errorf("an email in time: %s", got)
+	}
+	if got := status(t, d, working); got != email.Processing {
+		t.Errorf("an email in a worker's hands: %s", got)
+	}
+	t.Logf("took %s", time.Since(begun).Round(time.Millisecond))
+}
+
+// More than one batch, one of whose emails cannot be written.
+func TestExpirySweeper_ManyAndOneBroken(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	like, broken := d.Accept(t, company, nil), d.Accept(t, company, nil)
+	if _, err := d.SQL.ExecContext(t.Context(), `
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at)
+		SELECT gen_random_uuid(), company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at
+		FROM email_outbox, generate_series(1, 1200) WHERE id = $1`, like); err != nil {
+		t.Fatal(err)
+	}
+	// Its log cannot be written without a subject.
+	set(t, d, broken, `payload = payload - 'subject'`)
+	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET expires_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	run(t, maintenance.NewExpirySweeper(maintenance.SweeperParams{
+		Log: slog.New(slog.DiscardHandler), Store: d.Store, Advancer: d.Store.NewAdvancer(), Registry: prometheus.NewRegistry(),
+	}))
+	eventually(t, "all but the broken one expired", func() bool {
+		return number(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'EXPIRED'`) == 1201
+	})
+	if got := status(t, d, broken); got != email.Pending {
+		t.Errorf("the broken one: %s", got)
+	}
+}
+
+func TestIdempotencyCleaner(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	if _, err := d.SQL.ExecContext(t.Context(), `
+		INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
+		SELECT $1, 'send', n::text, sha256('{}'), 202, '{}', gen_random_uuid(), now() + CASE WHEN n <= 2500 THEN interval '-1 s' ELSE interval '1 h' END
+		FROM generate_series(1, 2510) n`, company); err != nil {
+		t.Fatal(err)
+	}
+	run(t, maintenance.NewIdempotencyCleaner(slog.New(slog.DiscardHandler), d.Store))
+	eventually(t, "only the keys in time are left", func() bool {
+		return number(t, d, `SELECT count(*) FROM idempotency_keys`) == 10
+	})
+}
+
+// run lives until the test ends.
+func run(t *testing.T, s service.Service) {
+	t.Helper()
+	if err := s.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+}
+
+func set(t *testing.T, d storetest.Database, id uuid.UUID, assignments string) {
+	t.Helper()
+	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET `+assignments+` WHERE id = $1`, id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func status(t *testing.T, d storetest.Database, id uuid.UUID) (s email.Status) {
+	t.Helper()
+	if err := d.SQL.QueryRowContext(t.Context(), `SELECT status FROM email_outbox WHERE id = $1`, id).Scan(&s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func number(t *testing.T, d storetest.Database, query string) (n int) {
+	t.Helper()
+	if err := d.SQL.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("never seen: %s", what)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
