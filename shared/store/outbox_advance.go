@@ -120,7 +120,8 @@ WITH found AS MATERIALIZED (
         status = excluded.status,
         ses_message_id = coalesce(excluded.ses_message_id, email_logs.ses_message_id),
         error_code = CASE WHEN excluded.status = 'SENT' THEN NULL ELSE coalesce(excluded.error_code, email_logs.error_code) END,
-        error_reason = CASE WHEN excluded.status = 'SENT' THEN NULL ELSE coalesce(excluded.error_reason, email_logs.error_reason) END,
+        error_reason = CASE WHEN excluded.status = 'SENT' THEN NULL
+                            WHEN excluded.error_code IS NULL THEN email_logs.error_reason ELSE excluded.error_reason END,
         attempts = excluded.attempts,
         throttles = excluded.throttles,
         duration_ms = coalesce(excluded.duration_ms, email_logs.duration_ms),
