@@ -27,8 +27,14 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// grace is how long a stop waits for requests under way. A statement may take 30 s.
-const grace = 40 * time.Second
+const (
+	// statementTimeout bounds a request's statements, all of which take milliseconds:
+	// a client should hear that Postgres does not answer before it gives up itself.
+	statementTimeout = 10 * time.Second
+	// grace is how long a stop waits for requests under way: for a statement, its
+	// answer, and the look-up of a commit that was not confirmed.
+	grace = 30 * time.Second
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -42,7 +48,10 @@ func main() {
 func run(ctx context.Context, args, environ []string, out io.Writer) error {
 	flags := flag.NewFlagSet("api", flag.ContinueOnError)
 	healthcheck := flags.Bool("healthcheck", false, "ask the api on API_ADDR for a sign of life and exit")
-	if err := flags.Parse(args); err != nil {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil
+	case err != nil:
 		return err
 	}
 	if *healthcheck {
@@ -53,7 +62,7 @@ func run(ctx context.Context, args, environ []string, out io.Writer) error {
 		return err
 	}
 	log := telemetry.NewLogger(out, "email-gateway-api", settings.Environment, settings.LogLevel)
-	db, err := store.Open(ctx, settings.DatabaseURL, store.Options{})
+	db, err := store.Open(ctx, settings.DatabaseURL, store.Options{StatementTimeout: statementTimeout})
 	if err != nil {
 		return err
 	}

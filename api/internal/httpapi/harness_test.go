@@ -32,6 +32,7 @@ import (
 type gateway struct {
 	storetest.Database
 	URL     string
+	Handler http.Handler
 	Company uuid.UUID
 	Key     apikey.Key
 	Ring    keyring.Ring
@@ -74,7 +75,7 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 	}
 	server := httptest.NewServer(handler)
 	tb.Cleanup(server.Close)
-	g.URL = server.URL
+	g.URL, g.Handler = server.URL, handler
 	g.Company = d.Company(tb)
 	g.Key = g.newKey(tb, g.Company, nil)
 	return g

@@ -108,7 +108,7 @@ func (hc *healthCheck) check(ctx context.Context) health {
 	if !hc.hasRabbitMQ {
 		h.RabbitMQ.Status = disabled
 	}
-	statuses, err := hc.statuses(ctx)
+	statuses, err := within(ctx, hc.statuses)
 	h.Database.ResponseTime = time.Since(began).Milliseconds()
 	if err != nil {
 		h.Status, h.Database.Status = "unavailable", disconnected

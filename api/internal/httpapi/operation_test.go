@@ -81,16 +81,23 @@ func TestUnknownRoutes(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	for _, c := range []call{
-		{Path: "/"}, {Path: "/v1"}, {Path: "/v1/emails/"}, {Path: "/v2/email/send"}, {Path: "/v1/email/x/y"},
-		{Method: http.MethodPost, Path: "/v1/batch"}, {Path: "/v1/ana@example.com?x=eva@example.com"},
+		{Path: "/"},
+		{Path: "/v1"},
+		{Path: "/v1/emails/"},
+		{Path: "/v2/email/send"},
+		{Path: "/v1/email/x/y"},
+		{Method: http.MethodPost, Path: "/v1/batch"},
+		{Path: "/v1/ana@example.com?x=eva@example.com"},
 	} {
 		if r := g.do(t, c); r.Status != http.StatusNotFound || r.problem(t).Code != "NOT_FOUND" {
 			t.Errorf("%s: %d %s", c.Path, r.Status, r.Body)
 		}
 	}
 	for _, c := range []call{
-		{Method: http.MethodDelete, Path: "/v1/emails"}, {Method: http.MethodPost, Path: "/health"},
-		{Method: http.MethodPut, Path: "/v1/email/send"}, {Method: "BREW", Path: "/v1/emails"},
+		{Method: http.MethodDelete, Path: "/v1/emails"},
+		{Method: http.MethodPost, Path: "/health"},
+		{Method: http.MethodPut, Path: "/v1/email/send"},
+		{Method: "BREW", Path: "/v1/emails"},
 	} {
 		r := g.do(t, c)
 		if r.Status != http.StatusMethodNotAllowed || r.problem(t).Code != "METHOD_NOT_ALLOWED" || r.Header.Get("Allow") == "" {

@@ -20,7 +20,7 @@ func startBehind(t *testing.T) (*gateway, *wire) {
 	t.Helper()
 	d := storetest.New(t)
 	w := newWire(t, d.URL)
-	through, err := store.Open(t.Context(), w.URL, store.Options{})
+	through, err := store.Open(t.Context(), w.URL, store.Options{StatementTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +65,37 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	if n := g.rows(t); n != 2 {
 		t.Errorf("%d rows, want the two that were accepted", n)
 	}
+}
+
+// Postgres is there and says nothing, as one does whose machine hangs.
+func TestOutage_Frozen(t *testing.T) {
+	t.Parallel()
+	g, w := startBehind(t)
+	g.accept(t, emailBody(nil))
+	thaw := w.freeze()
+	defer thaw()
+	var all sync.WaitGroup
+	all.Go(func() {
+		began := time.Now()
+		if r := g.do(t, call{Path: "/health", NoKey: true}); r.Status != http.StatusServiceUnavailable || time.Since(began) > 4*time.Second {
+			t.Errorf("health: %d after %v", r.Status, time.Since(began))
+		}
+	})
+	all.Go(func() {
+		r := g.send(t, emailBody(nil))
+		if r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "ACCEPT_UNKNOWN" && r.problem(t).Code != "DATABASE_UNAVAILABLE" {
+			t.Errorf("send: %d %s", r.Status, r.Body)
+		}
+	})
+	all.Go(func() {
+		r := g.do(t, call{Path: "/v1/emails"})
+		if r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "DATABASE_UNAVAILABLE" {
+			t.Errorf("list: %d %s", r.Status, r.Body)
+		}
+	})
+	all.Wait()
+	thaw()
+	g.accept(t, emailBody(nil))
 }
 
 // The answer to a COMMIT is lost; the driver may or may not run the statement again.

@@ -124,7 +124,8 @@ func problemOf(err error) problem {
 		return noSuchEmail
 	case errors.Is(err, access.ErrUnknownKey):
 		return problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "send a valid API key as Authorization: Bearer or X-API-Key"}
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome),
+		errors.Is(err, store.ErrNotMigrated), errors.Is(err, context.DeadlineExceeded):
 		return problem{status: http.StatusServiceUnavailable, code: "DATABASE_UNAVAILABLE", detail: "the database cannot be reached", retryAfter: 5 * time.Second}
 	case errors.Is(err, context.Canceled):
 		return problem{status: statusClientGone, code: "CLIENT_GONE", detail: "the client left"}

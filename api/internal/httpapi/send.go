@@ -101,7 +101,8 @@ func (a *API) lookUp(ctx context.Context, id uuid.UUID) error {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		if found, err := a.store.Exists(ctx, id); err == nil && found {
+		found, err := within(ctx, func(ctx context.Context) (bool, error) { return a.store.Exists(ctx, id) })
+		if err == nil && found {
 			return nil
 		}
 		select {

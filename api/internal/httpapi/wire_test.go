@@ -22,6 +22,8 @@ type wire struct {
 	// connection: the server did the work, nobody hears of it.
 	lose []byte
 	lost int // how many times more; 0 = off
+	// frozen, while it is open, lets connections stand and nothing through.
+	frozen chan struct{}
 }
 
 func newWire(tb testing.TB, databaseURL string) *wire {
@@ -65,6 +67,24 @@ func (w *wire) cut() {
 	}
 }
 
+// freeze stops everything until the thaw.
+func (w *wire) freeze() (thaw func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	frozen := make(chan struct{})
+	w.frozen = frozen
+	return sync.OnceFunc(func() { close(frozen) })
+}
+
+func (w *wire) awaitThaw() {
+	w.mu.Lock()
+	frozen := w.frozen
+	w.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+}
+
 func (w *wire) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,6 +103,7 @@ func (w *wire) loseAnswers(text string, n int) (left int) {
 
 func (w *wire) carry(client net.Conn) {
 	defer client.Close()
+	w.awaitThaw()
 	server, err := net.Dial("tcp", w.server)
 	if err != nil {
 		return
@@ -100,6 +121,7 @@ func (w *wire) carry(client net.Conn) {
 		if err != nil {
 			return
 		}
+		w.awaitThaw()
 		if !muted && w.shallLose(buffer[:n]) {
 			muted = true
 			close(mute)

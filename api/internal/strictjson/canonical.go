@@ -83,15 +83,18 @@ func appendObject(to []byte, object string, depth int) ([]byte, error) {
 // appendQuoted escapes what must be escaped, always in the same way.
 func appendQuoted(to []byte, text string) []byte {
 	to = append(to, '"')
+	begin := 0
 	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '"' || c == '\\':
-			to = append(to, '\\', c)
-		case c < 0x20:
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		to = append(to, text[begin:i]...)
+		if begin = i + 1; c < ' ' {
 			to = fmt.Appendf(to, `\u%04x`, c)
-		default:
-			to = append(to, c)
+		} else {
+			to = append(to, '\\', c)
 		}
 	}
-	return append(to, '"')
+	return append(append(to, text[begin:]...), '"')
 }

@@ -76,10 +76,19 @@ func TestRead_NamesEveryFault(t *testing.T) {
 		got = append(got, named{f.Field, f.Code})
 	}
 	want := []named{
-		{"title", "WRONG_TYPE"}, {"Tags", "UNKNOWN_FIELD"}, {"tags[1]", "WRONG_TYPE"}, {"tags[2]", "WRONG_TYPE"},
-		{"headers.X-A", "WRONG_TYPE"}, {"headers.X-B", "DUPLICATE_FIELD"},
-		{"person.name", "WRONG_TYPE"}, {"person.age", "UNKNOWN_FIELD"}, {"person.name", "DUPLICATE_FIELD"},
-		{"priority", "WRONG_TYPE"}, {"urgent", "WRONG_TYPE"}, {"other", "UNKNOWN_FIELD"}, {"title", "DUPLICATE_FIELD"},
+		{"title", "WRONG_TYPE"},
+		{"Tags", "UNKNOWN_FIELD"},
+		{"tags[1]", "WRONG_TYPE"},
+		{"tags[2]", "WRONG_TYPE"},
+		{"headers.X-A", "WRONG_TYPE"},
+		{"headers.X-B", "DUPLICATE_FIELD"},
+		{"person.name", "WRONG_TYPE"},
+		{"person.age", "UNKNOWN_FIELD"},
+		{"person.name", "DUPLICATE_FIELD"},
+		{"priority", "WRONG_TYPE"},
+		{"urgent", "WRONG_TYPE"},
+		{"other", "UNKNOWN_FIELD"},
+		{"title", "DUPLICATE_FIELD"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)

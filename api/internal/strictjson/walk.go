@@ -3,7 +3,6 @@ package strictjson
 import (
 	"errors"
 	"iter"
-	"strconv"
 	"strings"
 	"unicode/utf16"
 )
@@ -166,10 +165,15 @@ func unescape(text string) (rune, int) {
 	}
 }
 
+// hexRune reads four hex digits.
 func hexRune(digits string) rune {
-	r, err := strconv.ParseUint(digits, 16, 32)
-	if err != nil {
-		return '\uFFFD' // cannot be: the text is valid JSON
+	var r rune
+	for i := range len(digits) {
+		digit := rune(digits[i]) | 0x20 // letters to lower case; digits have the bit already
+		if digit >= 'a' {
+			digit -= 'a' - '0' - 10
+		}
+		r = r<<4 | (digit - '0')
 	}
-	return rune(r)
+	return r
 }

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/api/internal/apikey"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+const validBody = `{"to":"ana@example.com","subject":"Sua fatura","html":"<p>Olá</p>","recipient":{"externalId":"C-1","email":"ana@example.com"}}`
+
+// environ is a complete environment for an api on free ports.
+func environ(databaseURL string, more ...string) []string {
+	return append([]string{
+		"DATABASE_URL=" + databaseURL, "API_ADDR=127.0.0.1:0",
+		"CPF_CNPJ_KEYS=k:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)),
+	}, more...)
+}
+
+// newKey makes a company with a key that has no rate limit.
+func newKey(tb testing.TB, d storetest.Database) (uuid.UUID, string) {
+	tb.Helper()
+	key, err := apikey.New("test")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	company := d.Company(tb)
+	row := store.APIKey{
+		KeyID: key.ID, CompanyID: company, Name: "test", Environment: "test", SecretSHA256: key.SecretSHA256(),
+		Scopes: apikey.Scopes(), Burst: 1,
+	}
+	if err := d.Store.CreateAPIKey(tb.Context(), row); err != nil {
+		tb.Fatal(err)
+	}
+	return company, key.String()
+}
+
+// listening reads a log until the listener's line and returns its address. What
+// follows is drained.
+func listening(tb testing.TB, log io.Reader, listener string) string {
+	tb.Helper()
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var line struct {
+			Message string
+			Context struct{ Listener, Address string }
+		}
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Message == "listening" && line.Context.Listener == listener {
+			go func() { _, _ = io.Copy(io.Discard, log) }()
+			return line.Context.Address
+		}
+	}
+	tb.Fatalf("the api ended without listening: %v", lines.Err())
+	return ""
+}
+
+// running starts the whole program in this process.
+func running(tb testing.TB, environ []string) (addr string, stop func() error) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	log, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := run(ctx, nil, environ, out)
+		_ = out.Close()
+		done <- err
+	}()
+	tb.Cleanup(cancel)
+	return listening(tb, log, "api"), func() error {
+		cancel()
+		return <-done
+	}
+}
+
+func post(ctx context.Context, addr, key string) (int, string, error) {
+	return postWith(ctx, addr, key, "")
+}
+
+func postWith(ctx context.Context, addr, key, idempotencyKey string) (int, string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v1/email/send", strings.NewReader(validBody))
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-API-Key", key)
+	if idempotencyKey != "" {
+		request.Header.Set("Idempotency-Key", idempotencyKey)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+func TestRun_AcceptsAndWakes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	_, key := newKey(t, d)
+	addr, stop := running(t, environ(d.URL))
+	dispatcher := pq.NewListener(d.URL, time.Second, time.Second, nil)
+	defer func() { _ = dispatcher.Close() }()
+	if err := dispatcher.Listen(store.WakeChannel); err != nil {
+		t.Fatal(err)
+	}
+	status, body, err := post(t.Context(), addr, key)
+	if err != nil || status != http.StatusAccepted {
+		t.Fatalf("%d %s %v", status, body, err)
+	}
+	select {
+	case <-dispatcher.Notify:
+	case <-time.After(20 * time.Second):
+		t.Error("no dispatcher was woken")
+	}
+	if err := run(t.Context(), []string{"-healthcheck"}, []string{"API_ADDR=" + addr}, io.Discard); err != nil {
+		t.Errorf("healthcheck: %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if err := run(t.Context(), []string{"-healthcheck"}, []string{"API_ADDR=" + addr}, io.Discard); err == nil {
+		t.Error("healthcheck of an api that has ended")
+	}
+}
+
+func TestRun_MetricsOnAListenerOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	log, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, nil, environ(d.URL, "METRICS_ADDR=127.0.0.1:0"), out) }()
+	response, err := http.Get("http://" + listening(t, log, "metrics") + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(text), "go_goroutines") {
+		t.Errorf("%s %v", response.Status, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRun_FinishesWhatItHasBegun: a request whose commit is held up when the stop
+// comes is answered before the program ends.
+func TestRun_FinishesWhatItHasBegun(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	_, key := newKey(t, d)
+	addr, stop := running(t, environ(d.URL))
+	lock, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.ExecContext(t.Context(), `LOCK TABLE email_outbox IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		status int
+		err    error
+	}
+	answered := make(chan result, 1)
+	go func() {
+		status, _, err := post(context.WithoutCancel(t.Context()), addr, key)
+		answered <- result{status, err}
+	}()
+	waitFor(t, func() bool {
+		var waiting bool
+		err := d.SQL.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database b ON b.oid = l.database
+			WHERE b.datname = current_database() AND NOT l.granted)`).Scan(&waiting)
+		return err == nil && waiting
+	})
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	waitFor(t, func() bool {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil // no new connections
+	})
+	select {
+	case err := <-stopped:
+		t.Fatalf("ended with a request under way: %v", err)
+	default:
+	}
+	if err := lock.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-answered; r.status != http.StatusAccepted || r.err != nil {
+		t.Errorf("the request under way: %+v", r)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func waitFor(tb testing.TB, condition func() bool) {
+	tb.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			tb.Fatal("it did not happen in 20 s")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func TestRun_RefusesToStart(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]struct {
+		environ []string
+		says    []string
+	}{
+		"nothing set":  {nil, []string{"DATABASE_URL", "CPF_CNPJ_KEYS"}},
+		"no database":  {environ("postgres://nobody@127.0.0.1:1/none"), []string{"database"}},
+		"port in use":  {environ(os.Getenv("DATABASE_URL"), "API_ADDR=192.0.2.1:1"), []string{"start http", "192.0.2.1"}},
+		"a wrong flag": {nil, nil},
+	} {
+		args := []string{}
+		if name == "a wrong flag" {
+			args = []string{"-x"}
+		}
+		err := run(t.Context(), args, s.environ, io.Discard)
+		if err == nil {
+			t.Errorf("%s: it ran", name)
+			continue
+		}
+		for _, word := range s.says {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: %v does not speak of %s", name, err, word)
+			}
+		}
+	}
+}

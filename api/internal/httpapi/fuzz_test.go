@@ -1,0 +1,50 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// FuzzSend: whatever the body, the answer is a 202 with an email that the worker
+// takes, or a 4xx that is in the contract.
+func FuzzSend(f *testing.F) {
+	f.Add(emailBody(nil))
+	for _, r := range refusals("0199d0a8-5f6e-7c3a-9b1e-2f4a6c8e0d12", "x", "") {
+		if len(r.body) < 4096 {
+			f.Add(r.body)
+		}
+	}
+	var composed store.NewEmail
+	g := start(f, func(p *httpapi.Params) {
+		p.Accepter = accepterFunc(func(_ context.Context, e store.NewEmail) error {
+			composed = e
+			return nil
+		})
+	})
+	f.Fuzz(func(t *testing.T, body string) {
+		request := httptest.NewRequest(http.MethodPost, "/v1/email/send", strings.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("X-API-Key", g.Key.String())
+		recorder := httptest.NewRecorder()
+		g.Handler.ServeHTTP(recorder, request)
+		holdToContract(t, http.MethodPost, "/v1/email/send", reply{recorder.Code, recorder.Header(), recorder.Body.String()})
+		switch {
+		case recorder.Code == http.StatusAccepted:
+			job := composed.Job
+			job.Attempt, job.EnqueuedAt = 1, time.Now()
+			if err := job.Validate(email.MaxAttempts); err != nil {
+				t.Errorf("the worker would refuse it: %v", err)
+			}
+		case recorder.Code >= http.StatusInternalServerError:
+			t.Errorf("%d %s", recorder.Code, recorder.Body)
+		}
+	})
+}
