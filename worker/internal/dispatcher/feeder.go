@@ -3,8 +3,10 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
+	"email-gateway/shared/store"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -16,9 +18,12 @@ const (
 	// database well, and each ends within a tenth of a second: so long waits a worker
 	// that gets a task before the round that made it is committed.
 	batch = 1000
-	// relist is how long a list of live lanes is good for while all of them have more
-	// than their share. Listing costs as much as taking a batch.
-	relist = 100 * time.Millisecond
+	// relist is how long a list of live lanes is good for, at least; a lane that has
+	// run dry is taken off it. A long list is kept ten times as long as it took to make,
+	// since making it costs as much as a few rounds, but no longer than maxRelist: a
+	// tenant that was quiet must be seen well within the window.
+	relist    = 100 * time.Millisecond
+	maxRelist = time.Second
 	// fullPause is how soon a full queue is measured again: at 1,000 emails per second
 	// 15 of them have gone by then, which is next to nothing of a window of 2,000.
 	fullPause = 15 * time.Millisecond
@@ -33,8 +38,8 @@ type feeder struct {
 	queue       queue.Publisher
 	maxAttempts int
 	window      *window
-	live        []int64 // lanes, as of listed
-	listed      time.Time
+	live        []int64 // lanes
+	liveUntil   time.Time
 	turns       turns
 	outage      *outage
 	failures    int // rounds in a row
@@ -71,21 +76,48 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 		pause(ctx, fullPause)
 		return true, nil
 	}
-	if time.Since(f.listed) > relist {
-		if f.live, err = f.outbox.LiveLanes(ctx, f.name, lost); err != nil || len(f.live) == 0 {
+	listed := len(f.live) == 0 || time.Now().After(f.liveUntil)
+	if listed {
+		if err := f.list(ctx); err != nil || len(f.live) == 0 {
 			return false, err
 		}
-		f.listed = time.Now()
 	}
-	chosen, perLane := f.turns.share(f.live, min(free, batch))
+	taken, err := f.take(ctx, min(free, batch))
+	// None taken of lanes that held due emails just now: another dispatcher has them.
+	return taken > 0 || !listed, err
+}
+
+// list asks which lanes are live.
+func (f *feeder) list(ctx context.Context) (err error) {
 	begun := time.Now()
-	taken, err := f.outbox.DispatchDue(ctx, chosen, perLane, lost, f.enqueue)
-	if taken < perLane*len(chosen) {
-		f.listed = time.Time{} // some lane has run dry
+	f.live, err = f.outbox.LiveLanes(ctx, f.name, lost)
+	f.liveUntil = time.Now().Add(min(max(relist, 10*time.Since(begun)), maxRelist))
+	return err
+}
+
+// take moves at most room emails, shared among the live lanes.
+func (f *feeder) take(ctx context.Context, room int) (taken int, err error) {
+	chosen, perLane := f.turns.share(f.live, room)
+	brought := make(map[int64]int, len(chosen))
+	for _, lane := range chosen {
+		brought[lane] = 0
 	}
+	begun := time.Now()
+	taken, err = f.outbox.DispatchDue(ctx, chosen, perLane, lost, func(ctx context.Context, due []store.DueEmail) (store.Dispatched, error) {
+		for _, row := range due {
+			brought[row.LaneID]++
+		}
+		return f.enqueue(ctx, due)
+	})
+	if err != nil {
+		return 0, err
+	}
+	f.live = slices.DeleteFunc(f.live, func(lane int64) bool {
+		n, took := brought[lane]
+		return took && n < perLane
+	})
 	f.metrics.round(taken, time.Since(begun))
-	// None taken of lanes that held due emails: another dispatcher has them in hand.
-	return taken > 0, err
+	return taken, nil
 }
 
 // backoff is 50 ms after the first failure in a row, 100 after the second, 1 s at most.
