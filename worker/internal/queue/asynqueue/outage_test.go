@@ -3,9 +3,11 @@ package asynqueue_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +41,9 @@ func TestConsumer_StartsWithoutRedis(t *testing.T) {
 	}
 	if _, err := publisher.Depth(t.Context(), email.QueueNormal); err == nil {
 		t.Error("an unreachable queue has a depth")
+	}
+	if _, err := publisher.Publish(t.Context(), queue.Task{ID: "1", Queue: email.QueueNormal}); err == nil {
+		t.Error("published on an unreachable queue")
 	}
 
 	server.Start()
@@ -161,6 +166,44 @@ func publish(t *testing.T, publisher *asynqueue.Publisher, id string) {
 	placed, err := publisher.Publish(t.Context(), queue.Task{ID: id, Queue: email.QueueNormal, Payload: []byte("{}")})
 	if err != nil || placed != queue.Queued {
 		t.Fatalf("publish: placed %d, error %v", placed, err)
+	}
+}
+
+// Calls that travel together each get their own answer, and fail together when there
+// is nobody to answer.
+func TestPublish_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	publisher := asynqueue.NewPublisher(parse(t, server.URL))
+	t.Cleanup(func() { _ = publisher.Close() })
+	publishAll := func() (failed int64) {
+		var failures atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 500 {
+			wg.Go(func() {
+				// Every id twice: half of the answers are conflicts.
+				task := queue.Task{ID: fmt.Sprint(i / 2), Queue: email.QueueNormal, Payload: []byte("{}")}
+				if placed, err := publisher.Publish(t.Context(), task); err != nil || placed != queue.Queued {
+					failures.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		return failures.Load()
+	}
+	if failed := publishAll(); failed != 0 {
+		t.Errorf("%d of 500 failed", failed)
+	}
+	if depth, err := publisher.Depth(t.Context(), email.QueueNormal); err != nil || depth != 250 {
+		t.Errorf("depth %d, error %v; want 250", depth, err)
+	}
+	server.Stop()
+	if failed := publishAll(); failed != 500 {
+		t.Errorf("without Redis, %d of 500 failed", failed)
+	}
+	server.Start() // with empty scripts: each must be loaded anew
+	if failed := publishAll(); failed != 0 {
+		t.Errorf("after the restart, %d of 500 failed", failed)
 	}
 }
 
