@@ -22,6 +22,7 @@ import (
 	"email-gateway/api/internal/access"
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/keyring"
+	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/store"
 )
@@ -67,20 +68,19 @@ type Params struct {
 
 // API answers requests.
 type API struct {
-	log         *slog.Logger
-	store       Store
-	accepter    Accepter
-	wake        func()
-	directory   *access.Directory
-	limiter     *access.Limiter
-	bodies      *bodyBudget
-	composer    *composer
-	ttl         time.Duration
-	health      *healthCheck
-	measure     *measure
-	unknownWait time.Duration
-	twinWait    time.Duration
-	router      *gin.Engine
+	log       *slog.Logger
+	store     Store
+	accepter  Accepter
+	wake      func()
+	directory *access.Directory
+	limiter   *access.Limiter
+	bodies    *bodyBudget
+	rules     *rules
+	composer  *composer
+	ttl       time.Duration
+	health    *healthCheck
+	measure   *measure
+	router    *gin.Engine
 }
 
 // New makes an API. Its error is a mistake in this package or two APIs on one registry.
@@ -89,24 +89,30 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	composer, err := newComposer(p.Store, htmlcheck.New(runtime.GOMAXPROCS(0)), p.Ring, p.HashKey, p.EmailTTL)
+	rules, err := newRules()
 	if err != nil {
-		return nil, fmt.Errorf("prepare requests: %w", err)
+		return nil, fmt.Errorf("prepare rules: %w", err)
+	}
+	reader, err := strictjson.NewReader[sendRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare send requests: %w", err)
 	}
 	a := &API{
-		log:         p.Log,
-		store:       p.Store,
-		accepter:    p.Accepter,
-		wake:        p.Wake,
-		directory:   access.NewDirectory(p.Store),
-		limiter:     access.NewLimiter(),
-		bodies:      newBodyBudget(),
-		composer:    composer,
-		ttl:         p.EmailTTL,
-		health:      &healthCheck{statuses: p.Store.ProcessStatuses, hasRabbitMQ: p.HasRabbitMQ},
-		measure:     measure,
-		unknownWait: 2 * time.Second,
-		twinWait:    5 * time.Second,
+		log:       p.Log,
+		store:     p.Store,
+		accepter:  p.Accepter,
+		wake:      p.Wake,
+		directory: access.NewDirectory(p.Store),
+		limiter:   access.NewLimiter(),
+		bodies:    newBodyBudget(),
+		rules:     rules,
+		composer: &composer{
+			rules: rules, reader: reader, recipients: p.Store, html: htmlcheck.New(runtime.GOMAXPROCS(0)),
+			ring: p.Ring, hashKey: p.HashKey, ttl: p.EmailTTL,
+		},
+		ttl:     p.EmailTTL,
+		health:  &healthCheck{statuses: p.Store.ProcessStatuses, hasRabbitMQ: p.HasRabbitMQ},
+		measure: measure,
 	}
 	a.router = a.routes(p)
 	return a, nil
@@ -123,7 +129,6 @@ func (a *API) routes(p Params) *gin.Engine {
 	r := gin.New()
 	r.RedirectTrailingSlash = false
 	r.HandleMethodNotAllowed = true
-	r.ContextWithFallback = false
 	r.Use(a.visit, a.observe, a.rescue)
 	r.NoRoute(a.answer(func(*gin.Context) error { return noSuchRoute }))
 	r.NoMethod(a.answer(func(*gin.Context) error { return wrongMethod }))

@@ -29,7 +29,7 @@ const (
 )
 
 func (a *API) listEmails(c *gin.Context) error {
-	filter, err := readFilter(c.Request.URL.RawQuery, a.composer.rules)
+	filter, err := readFilter(c.Request.URL.RawQuery, a.rules)
 	if err != nil {
 		return err
 	}

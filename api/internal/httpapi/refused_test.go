@@ -208,6 +208,7 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	for _, name := range []string{"", "X Foo", "X:Foo", "X-Foo\r\nBcc", "X-Fóo", strings.Repeat("X", 127)} {
 		wrong(fmt.Sprintf("header %.10q", name), with("headers", fields{name: "x"}), "headers."+name+" INVALID_HEADER_NAME")
 	}
+	wrong("two headers that differ in case", with("headers", fields{"X-Foo": "a", "x-foo": "b"}), "headers.x-foo DUPLICATE_FIELD")
 	wrong("an empty header", with("headers", fields{"X-A": ""}), "headers.X-A INVALID_HEADER_VALUE")
 	wrong("a header of 901", with("headers", fields{"X-A": strings.Repeat("a", 901)}), "headers.X-A INVALID_HEADER_VALUE")
 	wrong("a header beyond ASCII", with("headers", fields{"X-A": "é"}), "headers.X-A INVALID_HEADER_VALUE")

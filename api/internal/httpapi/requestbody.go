@@ -28,7 +28,7 @@ type bodyBudget struct {
 
 const (
 	smallBody   = 64 << 10
-	largeBodies = 64 << 20
+	largeBodies = 32 << 20
 )
 
 func newBodyBudget() *bodyBudget {

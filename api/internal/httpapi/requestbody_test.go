@@ -19,18 +19,18 @@ func TestLargeBodies_TakeTurns(t *testing.T) {
 	var senders sync.WaitGroup
 	defer senders.Wait()
 	begun := make(chan struct{}, 64)
-	for range 32 { // of 2 MiB: all there is
+	for range 16 { // of 2 MiB: all there is
 		senders.Go(func() {
 			_, _ = g.try(t, call{Method: http.MethodPost, Path: "/v1/email/send", Reader: &stalled{ctx: ctx, begun: begun}, Context: ctx})
 		})
 	}
-	for range 32 {
+	for range 16 {
 		<-begun
 	}
 	large := emailBody(with("text", strings.Repeat("a", 500<<10)))
 	r := g.send(t, large)
 	for tries := 0; r.Status == http.StatusAccepted && tries < 10; tries++ {
-		r = g.send(t, large) // the last of the 32 had not reached the handler yet
+		r = g.send(t, large) // the last of the 16 had not reached the handler yet
 	}
 	if r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "BUSY" {
 		t.Errorf("a large body: %d %s", r.Status, r.Body)

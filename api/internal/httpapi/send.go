@@ -19,6 +19,13 @@ import (
 // earlier releases stand under it.
 const sendRoute = "POST /v1/email/send"
 
+const (
+	// twinWait is how long a request waits for another with its Idempotency-Key.
+	twinWait = 5 * time.Second
+	// unknownWait is how long a commit that was not confirmed is looked for.
+	unknownWait = 2 * time.Second
+)
+
 // accepted is the answer 202. Whoever has it can rely on the row.
 type accepted struct {
 	OutboxID  string       `json:"outboxId"`
@@ -80,7 +87,7 @@ func (a *API) accept(ctx context.Context, mail store.NewEmail) error {
 	if mail.Idempotency != nil {
 		// The insert waits for another one with the same key. The client need not.
 		var cancel context.CancelFunc
-		inTime, cancel = context.WithTimeout(ctx, a.twinWait)
+		inTime, cancel = context.WithTimeout(ctx, twinWait)
 		defer cancel()
 	}
 	err := a.accepter.Accept(inTime, mail)
@@ -96,7 +103,7 @@ func (a *API) accept(ctx context.Context, mail store.NewEmail) error {
 // lookUp finds out whether a write whose answer was lost went through. Not finding
 // the row proves nothing: Postgres may still be busy writing it.
 func (a *API) lookUp(ctx context.Context, id uuid.UUID) error {
-	ctx, cancel := context.WithTimeout(ctx, a.unknownWait)
+	ctx, cancel := context.WithTimeout(ctx, unknownWait)
 	defer cancel()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()

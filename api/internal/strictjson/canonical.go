@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // maxDepth is deeper than any request goes. A document beyond it is refused for its
@@ -31,11 +34,7 @@ func appendCanonical(to []byte, value string, depth int) ([]byte, error) {
 	}
 	switch value[0] {
 	case '"':
-		text, err := unquote(value)
-		if err != nil {
-			return nil, err
-		}
-		return appendQuoted(to, text), nil
+		return appendString(to, value)
 	case '{':
 		return appendObject(to, value, depth)
 	case '[':
@@ -56,14 +55,14 @@ func appendCanonical(to []byte, value string, depth int) ([]byte, error) {
 }
 
 func appendObject(to []byte, object string, depth int) ([]byte, error) {
-	type member struct{ key, value string }
+	type member struct{ key, literal, value string }
 	var sorted []member
 	for literal, value := range members(object) {
 		key, err := unquote(literal)
 		if err != nil {
 			return nil, err
 		}
-		sorted = append(sorted, member{key, value})
+		sorted = append(sorted, member{key, literal, value})
 	}
 	slices.SortStableFunc(sorted, func(a, b member) int { return cmp.Compare(a.key, b.key) })
 	to = append(to, '{')
@@ -71,30 +70,37 @@ func appendObject(to []byte, object string, depth int) ([]byte, error) {
 		if i > 0 {
 			to = append(to, ',')
 		}
-		to = append(appendQuoted(to, m.key), ':')
 		var err error
-		if to, err = appendCanonical(to, m.value, depth+1); err != nil {
+		if to, err = appendString(to, m.literal); err != nil {
+			return nil, err
+		}
+		if to, err = appendCanonical(append(to, ':'), m.value, depth+1); err != nil {
 			return nil, err
 		}
 	}
 	return append(to, '}'), nil
 }
 
-// appendQuoted escapes what must be escaped, always in the same way.
-func appendQuoted(to []byte, text string) []byte {
+// appendString copies a string literal and writes each of its escapes in the one way
+// that is canonical. What is not escaped needs no escape.
+func appendString(to []byte, literal string) ([]byte, error) {
+	text := literal[1 : len(literal)-1]
 	to = append(to, '"')
-	begin := 0
-	for i := range len(text) {
-		c := text[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
+	for escape := strings.IndexByte(text, '\\'); escape >= 0; escape = strings.IndexByte(text, '\\') {
+		r, n := unescape(text[escape:])
+		if utf16.IsSurrogate(r) {
+			return nil, errSurrogate
 		}
-		to = append(to, text[begin:i]...)
-		if begin = i + 1; c < ' ' {
-			to = fmt.Appendf(to, `\u%04x`, c)
-		} else {
-			to = append(to, '\\', c)
+		to = append(to, text[:escape]...)
+		switch {
+		case r == '"' || r == '\\':
+			to = append(to, '\\', byte(r))
+		case r < ' ':
+			to = fmt.Appendf(to, `\u%04x`, r)
+		default:
+			to = utf8.AppendRune(to, r)
 		}
+		text = text[escape+n:]
 	}
-	return append(append(to, text[begin:]...), '"')
+	return append(append(to, text...), '"'), nil
 }
