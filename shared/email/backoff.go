@@ -19,6 +19,9 @@ const BackoffJitter = 0.25
 // quota are not counted: only the deadline ends those.
 const MaxAttempts = 5
 
+// AttemptLimit is the most that EMAIL_MAX_ATTEMPTS can make of it.
+const AttemptLimit = 100
+
 // DefaultBackoff is the contract's table: 1 s, 5 s, 30 s, 2 min, 10 min.
 func DefaultBackoff() Backoff {
 	return Backoff{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}

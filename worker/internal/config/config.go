@@ -42,7 +42,7 @@ type Process struct {
 	// many tasks must stand on a queue for the worker never to wait, so the
 	// dispatcher reads it too, for the time in which no worker has reported.
 	Concurrency int `env:"WORKER_CONCURRENCY" envDefault:"10"`
-	// SendRate is emails per second, where the provider does not tell. The dispatcher
+	// SendRate is recipients per second, where the provider does not tell. The dispatcher
 	// keeps two seconds' worth on each queue.
 	SendRate float64 `env:"SES_MAX_SEND_RATE" envDefault:"100"`
 	// MaxAttempts is how many tries an email has; a try that ended in a provider's
@@ -58,7 +58,7 @@ func (p *Process) check(f *faults) {
 	f.must(slices.Contains([]string{"debug", "info", "warn", "error"}, p.LogLevel), "LOG_LEVEL", "must be debug, info, warn or error")
 	f.must(p.Concurrency >= 1 && p.Concurrency <= 1024, "WORKER_CONCURRENCY", "must be 1 to 1024")
 	f.must(p.SendRate > 0 && !math.IsInf(p.SendRate, 0), "SES_MAX_SEND_RATE", "must be greater than 0")
-	f.must(p.MaxAttempts >= 1 && p.MaxAttempts <= 100, "EMAIL_MAX_ATTEMPTS", "must be 1 to 100")
+	f.must(p.MaxAttempts >= 1 && p.MaxAttempts <= email.AttemptLimit, "EMAIL_MAX_ATTEMPTS", fmt.Sprintf("must be 1 to %d", email.AttemptLimit))
 }
 
 // defaults are those that another package holds already.

@@ -54,8 +54,7 @@ func (a *attempt) end(to email.Status) store.Transition {
 }
 
 // claim is the transition that wins the fence. It carries the three events that
-// precede the call and, when the email named its recipient by attributes, the
-// recipient to write down.
+// precede the call and the recipient to write down.
 func (a *attempt) claim(now time.Time) store.Transition {
 	t := a.transition(store.GuardClaim, email.Processing)
 	t.Token, t.AddAttempts = a.id, 1
@@ -64,14 +63,21 @@ func (a *attempt) claim(now time.Time) store.Transition {
 		event(email.EventValidated, now, map[string]any{"validations": validations()}),
 		event(email.EventSentAttempt, now, map[string]any{"attempt": a.number(), "attemptId": a.id}),
 	}
-	r := a.job.Recipient
-	if r.RecipientID == "" {
-		t.Recipient = &store.Recipient{
-			ID:         store.RecipientID(a.row.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email),
-			ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, RazaoSocial: r.RazaoSocial, Nome: r.Nome, Email: r.Email,
-		}
-	}
+	t.Recipient = a.recipient()
 	return t
+}
+
+// recipient is the person to write down, under the id that the email named or, by
+// the identifiers it gave instead, the one that this person always gets.
+func (a *attempt) recipient() *store.Recipient {
+	r := a.job.Recipient
+	id, err := uuid.Parse(r.RecipientID)
+	if err != nil {
+		id = store.RecipientID(a.row.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
+	}
+	return &store.Recipient{
+		ID: id, ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, RazaoSocial: r.RazaoSocial, Nome: r.Nome, Email: r.Email,
+	}
 }
 
 func (a *attempt) receivedEvent() email.Event {

@@ -67,6 +67,9 @@ func New(p Params) *Pipeline { return &Pipeline{p} }
 const (
 	// callTimeout bounds the provider call.
 	callTimeout = 30 * time.Second
+	// turnPatience bounds the wait for the send rate. It leaves room for the call
+	// before the queue believes that the handler is lost.
+	turnPatience = 45 * time.Second
 	// leaseNeeded must be left of the claim right before the call, so that the call
 	// cannot outlive it: its 30 s and one to write the answer down.
 	leaseNeeded = callTimeout + time.Second
@@ -95,12 +98,15 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 		return p.giveBack(ctx, log, a, row.Status)
 	}
 
-	if failed := p.validate(a); failed != nil {
+	if failed := validate(a); failed != nil {
 		return p.refuse(ctx, log, a, failed)
 	}
-	if err := p.Pacer.Wait(ctx, a.recipients()); err != nil {
-		return fmt.Errorf("wait for the send rate: %w", err)
+	if err := p.awaitTurn(ctx, a); err != nil {
+		return err
 	}
+	// From here on neither a stop nor the queue may interrupt: a claim that is left
+	// half-way is an email that nobody may touch.
+	ctx = context.WithoutCancel(ctx)
 	claim, err := p.claim(ctx, a)
 	switch {
 	case err != nil:
@@ -111,7 +117,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 		return p.release(log, a, "the lease is too short for the call", nil)
 	}
 
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	receipt, err := p.Sender.Send(call, a.message())
 	if err != nil {
@@ -162,14 +168,33 @@ func (p *Pipeline) bury(ctx context.Context, task queue.Task, code string, cause
 	return nil
 }
 
+// awaitTurn waits for the send rate. A task whose turn does not come in time, or that
+// meets a stop, goes back to the queue: nothing was written for it yet.
+func (p *Pipeline) awaitTurn(ctx context.Context, a *attempt) error {
+	waiting, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	err := p.Pacer.Wait(waiting, a.recipients())
+	switch {
+	case ctx.Err() != nil:
+		return &queue.RetryLater{Reason: "the worker stops"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &queue.RetryLater{Delay: time.Second, Reason: "waiting for the send rate"}
+	case err != nil:
+		return fmt.Errorf("wait for the send rate: %w", err)
+	}
+	return nil
+}
+
 // expire ends an email whose deadline passed while it waited.
 func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) error {
 	t := a.transition(store.GuardOverdue, email.Expired)
 	t.ErrorCode = email.CodeExpired
 	t.Events = []email.Event{event(email.EventExpired, time.Now(), map[string]any{"expiresAt": a.row.ExpiresAt.UTC()})}
-	if _, err := p.Advancer.Advance(ctx, t); err != nil {
+	done, err := p.Advancer.Advance(ctx, t)
+	if err != nil || !done.Applied {
 		return err
 	}
+	p.Metrics.transitions(t.Events)
 	p.ended(log, a, email.Expired)
 	return nil
 }

@@ -62,7 +62,7 @@ func (p *Pipeline) fail(log *slog.Logger, a *attempt, f *provider.Failure) error
 	t.OutcomeUnknown = f.Verdict == provider.Unknown || f.Verdict == provider.Unreadable
 	now := time.Now()
 	if f.Verdict == provider.Unknown {
-		t.Events = append(t.Events, unknownEvent(now, f))
+		t.Events = append(t.Events, unknownEvent(now, f, false))
 		if a.row.Delivery == email.AtMostOnce {
 			t.ErrorCode = email.CodeOutcomeUnknown
 		}
@@ -91,7 +91,7 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 		t.AddThrottles = 1
 	case provider.Unknown:
 		t.OutcomeUnknown, t.PossibleDuplicate = true, true
-		t.Events = append(t.Events, unknownEvent(now, f))
+		t.Events = append(t.Events, unknownEvent(now, f, true))
 	}
 	metadata := failureMetadata(f, true)
 	metadata["nextAttemptNumber"] = a.number() + 1
@@ -171,8 +171,8 @@ func (p *Pipeline) observe(log *slog.Logger, a *attempt, status email.Status, le
 		telemetry.State, status, telemetry.DurationMS, took.Milliseconds(), "to", email.MaskAddress(a.job.To))
 }
 
-func unknownEvent(at time.Time, f *provider.Failure) email.Event {
-	return event(email.EventOutcomeUnknown, at, failureMetadata(f, true))
+func unknownEvent(at time.Time, f *provider.Failure, willRetry bool) email.Event {
+	return event(email.EventOutcomeUnknown, at, failureMetadata(f, willRetry))
 }
 
 // failureMetadata is what an event tells of a failed call.

@@ -206,3 +206,52 @@ func TestHandle_ALateAcceptanceCounts(t *testing.T) {
 		t.Errorf("email = %+v", e)
 	}
 }
+
+// never is a send rate at which nobody's turn comes.
+type never struct{}
+
+func (never) Wait(ctx context.Context, _ int) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// A stop, or a rate that is far too low, must find the email untouched.
+func TestHandle_ClaimsNothingWhileItWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(p *pipeline.Params) { p.Pacer = never{} })
+	id := b.Accept(t, b.company, nil)
+	stopping, stop := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, stop)
+	var later *queue.RetryLater
+	if err := b.pipeline.Handle(stopping, b.task(t, id)); !errors.As(err, &later) {
+		t.Errorf("handle = %v, want the task to go back to the queue", err)
+	}
+	if e := b.find(t, id); e.Status != email.Pending || e.Attempts != 0 || len(b.sender.sent) != 0 {
+		t.Errorf("email = %+v after %d calls, want it untouched", e, len(b.sender.sent))
+	}
+}
+
+// A known recipient's CPF moves to where it is kept, like everybody's.
+func TestHandle_MovesTheTaxIDOfAKnownRecipient(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	if err := b.handle(t, b.Accept(t, b.company, nil)); err != nil {
+		t.Fatal(err)
+	}
+	known := store.RecipientID(b.company, "CUST-1", "", "")
+	id := b.Accept(t, b.company, func(e *store.NewEmail) {
+		e.Job.Recipient.ExternalID, e.Job.Recipient.RecipientID, e.CPFCNPJ = "", known.String(), []byte("ciphertext")
+	})
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	var kept string
+	var left *[]byte
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT r.cpf_cnpj_enc, o.cpf_cnpj_enc FROM recipients r, email_outbox o
+		WHERE r.id = $1 AND o.id = $2`, known, id).Scan(&kept, &left); err != nil {
+		t.Fatal(err)
+	}
+	if kept != "ciphertext" || left != nil {
+		t.Errorf("recipient has %q, outbox %v; want it moved", kept, left)
+	}
+}

@@ -30,8 +30,8 @@ func validations() []email.Validation {
 	}
 }
 
-func (p *Pipeline) validate(a *attempt) *refusal {
-	if err := p.checkIntegrity(a); err != nil {
+func validate(a *attempt) *refusal {
+	if err := checkIntegrity(a); err != nil {
 		return &refusal{email.ValidationIntegrity, email.CodeInvalidPayload, err.Error()}
 	}
 	if code, err := checkRecipient(a); err != nil {
@@ -44,8 +44,10 @@ func (p *Pipeline) validate(a *attempt) *refusal {
 }
 
 // checkIntegrity looks at what the queue brought and at what the outbox holds.
-func (p *Pipeline) checkIntegrity(a *attempt) error {
-	if err := a.task.Validate(p.MaxAttempts); err != nil {
+func checkIntegrity(a *attempt) error {
+	// A task may be older than the worker's own EMAIL_MAX_ATTEMPTS: it is held to what
+	// that may be at all, and Postgres counts.
+	if err := a.task.Validate(email.AttemptLimit); err != nil {
 		return err
 	}
 	if err := a.readJob(); err != nil {

@@ -43,7 +43,9 @@ type Publisher interface {
 // Handler works on one task. nil acknowledges it, *RetryLater and *Dead tell what
 // else to do; any other error is a fault of ours and is retried by the broker.
 //
-// ctx carries no deadline of the broker's: a handler bounds its own steps.
+// ctx carries no deadline of the broker's: a handler bounds its own steps. It ends
+// when the consumer is told to stop: what has begun is then finished, and nothing is
+// begun that could not be left.
 type Handler func(ctx context.Context, task Task) error
 
 // RetryLater asks for the same task again after Delay.

@@ -52,11 +52,15 @@ type Consumer struct {
 	handler queue.Handler
 	redis   redis.UniversalClient
 	servers []*asynq.Server
+
+	stopping context.Context // ends when Stop begins
+	stop     context.CancelFunc
 }
 
 // NewConsumer makes a Consumer with connections of its own.
 func NewConsumer(c ConsumerConfig) *Consumer {
 	consumer := &Consumer{log: c.Log, conn: c.Conn, handler: c.Handler, redis: c.Conn.open()}
+	consumer.stopping, consumer.stop = context.WithCancel(context.Background())
 	queues := make(map[string]int)
 	for _, name := range email.Queues() {
 		queues[c.Conn.queueName(name)] = email.QueueWeight(name)
@@ -101,8 +105,10 @@ func (c *Consumer) Start(context.Context, func(error)) error {
 	return nil
 }
 
-// Stop takes no more tasks, waits for those in work and closes the connections.
+// Stop takes no more tasks, tells the handlers, waits for those in work and closes
+// the connections.
 func (c *Consumer) Stop(ctx context.Context) error {
+	c.stop()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -138,7 +144,10 @@ func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
 	id, _ := asynq.GetTaskID(ctx)
 	name, _ := asynq.GetQueueName(ctx)
 	retried, _ := asynq.GetRetryCount(ctx)
-	return verdict(c.handler(context.WithoutCancel(ctx), queue.Task{
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(c.stopping, cancel)()
+	return verdict(c.handler(ctx, queue.Task{
 		ID: id, Queue: strings.TrimPrefix(name, c.conn.prefix), Payload: t.Payload(), Retried: retried,
 	}))
 }

@@ -25,9 +25,10 @@ func maskPayload(_ string, payload []byte) string {
 	if n := len(job.Headers); n > 0 {
 		job.Headers = map[string]string{hidden: fmt.Sprint(n)}
 	}
-	job.Tags = each(job.Tags, email.MaskText)
+	// Tenants use CPFs as ids and names as tags, whatever the contract says.
+	job.Tags = each(job.Tags, hide)
 	r := &job.Recipient
-	r.ExternalID = email.MaskText(r.ExternalID)
+	r.ExternalID = hide(r.ExternalID)
 	r.CPFCNPJHash = email.MaskHash(r.CPFCNPJHash)
 	r.RazaoSocial, r.Nome = hide(r.RazaoSocial), hide(r.Nome)
 	r.Email = maskAddress(r.Email)

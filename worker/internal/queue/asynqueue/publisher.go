@@ -24,8 +24,8 @@ const (
 	// maxRetry is out of reach. A crash counts as a retry for asynq, and a task that
 	// ran out of them would be archived without anybody being told.
 	maxRetry = 1_000_000
-	// taskTimeout is when asynq stops waiting for a handler. A handler's own steps end
-	// after 60 s at most, so this one never decides.
+	// taskTimeout is when asynq stops waiting for a handler. A handler waits 45 s for
+	// the send rate and 30 s for the provider, so this one never decides.
 	taskTimeout = 120 * time.Second
 	// publishRounds bounds how often a task that keeps changing under our hands is
 	// looked at. Each round needs a worker or another dispatcher to have interfered.

@@ -187,7 +187,8 @@ func faultAndPanicAreRetried(t *testing.T, b Broker) {
 	b.expectDepth(t, 0)
 }
 
-// stopWaits: nothing of the broker's may cut a call to the provider.
+// stopWaits: a handler is told of the stop, so that it begins nothing new, and is
+// waited for, because nothing of the broker's may cut a call to the provider.
 func stopWaits(t *testing.T, b Broker) {
 	tasks := make(desk)
 	stop := b.consume(t, tasks.handle)
@@ -199,10 +200,13 @@ func stopWaits(t *testing.T, b Broker) {
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); stop() }()
 	select {
+	case <-working.ctx.Done():
+	case <-time.After(patience):
+		t.Error("the handler was not told of the stop")
+	}
+	select {
 	case <-stopped:
 		t.Error("stopped while a handler was at work")
-	case <-working.ctx.Done():
-		t.Error("stopping the consumer ended the handler's context")
 	case <-time.After(500 * time.Millisecond):
 	}
 	working.answer <- nil
