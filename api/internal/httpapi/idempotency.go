@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -29,8 +31,10 @@ type onceGuard struct {
 	sum   []byte // of the body; nil = no body that could be accepted has this form
 }
 
-// guardOf reads the key. route separates the keys of different operations.
-func guardOf(h http.Header, route string, d strictjson.Document) (*onceGuard, error) {
+// guardOf reads the key. route separates the keys of different operations. A body may
+// hold a CPF, which could be found again from a plain hash of the body: hashKey, when
+// there is one, keys it.
+func guardOf(h http.Header, route string, d strictjson.Document, hashKey []byte) (*onceGuard, error) {
 	values, sent := h["Idempotency-Key"]
 	if !sent {
 		return nil, nil
@@ -43,6 +47,11 @@ func guardOf(h http.Header, route string, d strictjson.Document) (*onceGuard, er
 	guard := &onceGuard{route: route, key: key}
 	if sum, err := d.SHA256(); err == nil {
 		guard.sum = sum[:]
+		if len(hashKey) > 0 {
+			mac := hmac.New(sha256.New, hashKey)
+			mac.Write(guard.sum)
+			guard.sum = mac.Sum(nil)
+		}
 	}
 	return guard, nil
 }

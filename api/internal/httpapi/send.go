@@ -40,7 +40,7 @@ func (a *API) sendEmail(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	guard, err := guardOf(c.Request.Header, sendRoute, document)
+	guard, err := guardOf(c.Request.Header, sendRoute, document, a.composer.hashKey)
 	if err != nil {
 		return err
 	}
@@ -91,30 +91,40 @@ func (a *API) accept(ctx context.Context, mail store.NewEmail) error {
 		defer cancel()
 	}
 	err := a.accepter.Accept(inTime, mail)
+	late := err != nil && inTime.Err() != nil
 	switch {
-	case err != nil && inTime.Err() != nil:
-		return twinUnderWay
 	case errors.Is(err, store.ErrUnknownOutcome):
-		return a.lookUp(ctx, mail.ID)
+		found, answers := a.lookUp(ctx, mail.ID)
+		switch {
+		case found:
+			return nil
+		case late && answers: // Postgres works, so it is the twin that holds the insert up
+			return twinUnderWay
+		}
+		return acceptUnknown(mail.ID.String())
+	case late: // it never got as far as Postgres
+		return errors.Join(store.ErrUnavailable, err)
 	}
 	return err
 }
 
-// lookUp finds out whether a write whose answer was lost went through. Not finding
-// the row proves nothing: Postgres may still be busy writing it.
-func (a *API) lookUp(ctx context.Context, id uuid.UUID) error {
+// lookUp finds out whether a write whose answer was lost went through, and whether
+// Postgres answered at all. Not finding the row proves nothing: Postgres may still be
+// busy writing it.
+func (a *API) lookUp(ctx context.Context, id uuid.UUID) (found, answers bool) {
 	ctx, cancel := context.WithTimeout(ctx, unknownWait)
 	defer cancel()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		found, err := within(ctx, func(ctx context.Context) (bool, error) { return a.store.Exists(ctx, id) })
-		if err == nil && found {
-			return nil
+		there, err := within(ctx, func(ctx context.Context) (bool, error) { return a.store.Exists(ctx, id) })
+		if there {
+			return true, true
 		}
+		answers = answers || err == nil
 		select {
 		case <-ctx.Done():
-			return acceptUnknown(id.String())
+			return false, answers
 		case <-again.C:
 		}
 	}

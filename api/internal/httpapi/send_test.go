@@ -210,7 +210,7 @@ func TestRequestID(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	for given, taken := range map[string]bool{
-		"req-1": true, strings.Repeat("r", 128): true, "!~": true, "": false, "a b": false, strings.Repeat("r", 129): false, "é": false,
+		"req-1": true, strings.Repeat("r", 128): true, "!~": true, "": false, "a b": false, "ana@example.com": false, strings.Repeat("r", 129): false, "é": false,
 	} {
 		r := g.do(t, call{Path: "/livez", NoKey: true, Header: map[string]string{"X-Request-Id": given}})
 		if got := r.Header.Get("X-Request-Id"); (got == given) != taken || got == "" {

@@ -34,7 +34,9 @@ func (a *API) visit(c *gin.Context) {
 	c.Header("X-Request-Id", v.requestID)
 }
 
-// isRequestID: 1 to 128 printable ASCII characters without spaces.
+// isRequestID: 1 to 128 printable ASCII characters without spaces, and no @. The id
+// stands in every log line, where an address must not.
 func isRequestID(id string) bool {
-	return len(id) >= 1 && len(id) <= 128 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
+	return len(id) >= 1 && len(id) <= 128 &&
+		!strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '@' })
 }
