@@ -12,6 +12,7 @@ replace email-gateway/scripts => ../scripts
 
 require (
 	email-gateway/schema v0.0.0
+	github.com/caarlos0/env/v11 v11.4.2
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
 	github.com/jmoiron/sqlx v1.4.0

@@ -55,7 +55,11 @@ func run(ctx context.Context, args, environ []string, out io.Writer) error {
 		return err
 	}
 	if *healthcheck {
-		return askLivez(ctx, environ)
+		addr, err := config.ReadAddr(environ)
+		if err != nil {
+			return err
+		}
+		return service.Healthcheck(ctx, addr)
 	}
 	settings, err := config.Read(environ)
 	if err != nil {

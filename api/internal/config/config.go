@@ -8,17 +8,11 @@ package config
 import (
 	"encoding/base64"
 	"errors"
-	"fmt"
-	"net"
-	"reflect"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/caarlos0/env/v11"
-
 	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/environment"
 )
 
 // Config is what the api is told by its environment.
@@ -77,20 +71,10 @@ const (
 // as not set.
 func Read(environ []string) (Config, error) {
 	var c Config
-	var f faults
-	err := env.ParseWithOptions(&c, env.Options{Environment: env.ToMap(environ)})
-	var all env.AggregateError
-	switch {
-	case errors.As(err, &all):
-		for _, err := range all.Errors {
-			f = append(f, named(err))
-		}
-	case err != nil:
-		f = append(f, err)
-	}
+	f := environment.Read(environ, &c)
 	c.check(&f)
-	if len(f) > 0 {
-		return Config{}, fmt.Errorf("read the environment:\n%w", errors.Join(f...))
+	if err := f.Err(); err != nil {
+		return Config{}, err
 	}
 	return c, nil
 }
@@ -100,70 +84,18 @@ func ReadAddr(environ []string) (string, error) {
 	var c struct {
 		Addr string `env:"API_ADDR" envDefault:"127.0.0.1:8080"`
 	}
-	if err := env.ParseWithOptions(&c, env.Options{Environment: env.ToMap(environ)}); err != nil {
-		return "", fmt.Errorf("read the environment: %w", err)
-	}
-	return c.Addr, nil
+	err := environment.Read(environ, &c).Err()
+	return c.Addr, err
 }
 
-func (c *Config) check(f *faults) {
-	f.address("API_ADDR", c.Addr)
+func (c *Config) check(f *environment.Faults) {
+	f.Address("API_ADDR", c.Addr)
 	if c.MetricsAddr != "" {
-		f.address("METRICS_ADDR", c.MetricsAddr)
-		f.must(c.MetricsAddr != c.Addr || strings.HasSuffix(c.Addr, ":0"), "METRICS_ADDR", "must not be API_ADDR")
+		f.Address("METRICS_ADDR", c.MetricsAddr)
+		f.Must(c.MetricsAddr != c.Addr || strings.HasSuffix(c.Addr, ":0"), "METRICS_ADDR", "must not be API_ADDR")
 	}
-	f.scheme("DATABASE_URL", c.DatabaseURL, "postgres", "postgresql")
-	f.scheme("RABBITMQ_URL", c.RabbitMQURL, "amqp", "amqps")
-	f.must(c.EmailTTL == 0 || c.EmailTTL >= minTTL && c.EmailTTL <= maxTTL, "EMAIL_TTL", "must be 1m to 720h")
-	f.must(slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel), "LOG_LEVEL", "must be debug, info, warn or error")
-}
-
-// named turns an error of the library, which may speak of a field, into one that
-// speaks of the variable.
-func named(err error) error {
-	var (
-		unset  env.VarIsNotSetError
-		empty  env.EmptyVarError
-		parsed env.ParseError
-	)
-	switch {
-	case errors.As(err, &unset):
-		return fmt.Errorf("%s: must be set", unset.Key)
-	case errors.As(err, &empty):
-		return fmt.Errorf("%s: must be set", empty.Key)
-	case errors.As(err, &parsed):
-		name := parsed.Name
-		if field, ok := reflect.TypeFor[Config]().FieldByName(parsed.Name); ok {
-			name, _, _ = strings.Cut(field.Tag.Get("env"), ",")
-		}
-		return fmt.Errorf("%s: %w", name, parsed.Err)
-	}
-	return err
-}
-
-// faults collects what is wrong.
-type faults []error
-
-func (f *faults) must(ok bool, name, rule string) {
-	if !ok {
-		*f = append(*f, fmt.Errorf("%s: %s", name, rule))
-	}
-}
-
-// scheme leaves the rest of a URL to the library that will read it.
-func (f *faults) scheme(name, value string, schemes ...string) {
-	if value == "" {
-		return
-	}
-	scheme, rest, found := strings.Cut(value, "://")
-	f.must(found && slices.Contains(schemes, scheme) && rest != "", name,
-		"must be a URL beginning with "+strings.Join(schemes, "://, ")+"://")
-}
-
-func (f *faults) address(name, value string) {
-	_, port, err := net.SplitHostPort(value)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	f.must(err == nil, name, "must be host:port, such as 127.0.0.1:8080")
+	f.URL("DATABASE_URL", c.DatabaseURL, "postgres", "postgresql")
+	f.URL("RABBITMQ_URL", c.RabbitMQURL, "amqp", "amqps")
+	f.Must(c.EmailTTL == 0 || c.EmailTTL >= minTTL && c.EmailTTL <= maxTTL, "EMAIL_TTL", "must be 1m to 720h")
+	f.LogLevel("LOG_LEVEL", c.LogLevel)
 }

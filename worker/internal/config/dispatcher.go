@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"time"
+
+	"email-gateway/shared/environment"
 )
 
 // Dispatcher is the environment of the dispatcher.
@@ -22,14 +24,14 @@ type Dispatcher struct {
 // ReadDispatcher reads "NAME=value" lines, as os.Environ returns them.
 func ReadDispatcher(environ []string) (Dispatcher, error) {
 	d := Dispatcher{Process: defaults()}
-	f := read(environ, &d)
+	f := environment.Read(environ, &d)
 	if len(f) > 0 {
-		return Dispatcher{}, f.err() // a field that was not read would be blamed twice
+		return Dispatcher{}, f.Err() // a field that was not read would be blamed twice
 	}
 	d.check(&f)
-	f.address("DISPATCHER_ADDR", d.Addr)
-	f.url("DATABASE_LISTEN_URL", d.ListenURL, "postgres", "postgresql")
-	f.must(d.PollInterval >= 10*time.Millisecond && d.PollInterval <= time.Minute, "OUTBOX_POLL_INTERVAL", "must be 10ms to 1m")
+	f.Address("DISPATCHER_ADDR", d.Addr)
+	f.URL("DATABASE_LISTEN_URL", d.ListenURL, "postgres", "postgresql")
+	f.Must(d.PollInterval >= 10*time.Millisecond && d.PollInterval <= time.Minute, "OUTBOX_POLL_INTERVAL", "must be 10ms to 1m")
 	d.ListenURL = cmp.Or(d.ListenURL, d.DatabaseURL)
-	return d, f.err()
+	return d, f.Err()
 }

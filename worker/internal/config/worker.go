@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/environment"
 )
 
 // Worker is the environment of the worker.
@@ -36,21 +37,21 @@ type Worker struct {
 // ReadWorker reads "NAME=value" lines, as os.Environ returns them.
 func ReadWorker(environ []string) (Worker, error) {
 	w := Worker{Process: defaults(), Backoff: email.DefaultBackoff()}
-	f := read(environ, &w)
+	f := environment.Read(environ, &w)
 	if len(f) > 0 {
-		return Worker{}, f.err() // a field that was not read would be blamed twice
+		return Worker{}, f.Err() // a field that was not read would be blamed twice
 	}
 	w.check(&f)
-	f.address("WORKER_ADDR", w.Addr)
+	f.Address("WORKER_ADDR", w.Addr)
 	if w.Endpoint != "" {
-		f.httpURL("SES_ENDPOINT", w.Endpoint)
+		f.HTTPURL("SES_ENDPOINT", w.Endpoint)
 	}
-	f.must((w.MonitoringUser == "") == (w.MonitoringPassword == ""), "MONITORING_PASSWORD", "must be set together with MONITORING_USER")
-	f.must(!w.MonitoringWritable || w.MonitoringUser != "", "MONITORING_WRITABLE", "needs MONITORING_USER and MONITORING_PASSWORD")
+	f.Must((w.MonitoringUser == "") == (w.MonitoringPassword == ""), "MONITORING_PASSWORD", "must be set together with MONITORING_USER")
+	f.Must(!w.MonitoringWritable || w.MonitoringUser != "", "MONITORING_WRITABLE", "needs MONITORING_USER and MONITORING_PASSWORD")
 	longest := w.longestWait()
-	f.must(w.TTL > longest, "EMAIL_TTL", fmt.Sprintf("must be longer than the waits of EMAIL_BACKOFF between %d tries, %s: the last try could never be made",
+	f.Must(w.TTL > longest, "EMAIL_TTL", fmt.Sprintf("must be longer than the waits of EMAIL_BACKOFF between %d tries, %s: the last try could never be made",
 		w.MaxAttempts, longest))
-	return w, f.err()
+	return w, f.Err()
 }
 
 // longestWait is how long an email that is refused every time takes from its first

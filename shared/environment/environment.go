@@ -1,0 +1,133 @@
+// Package environment reads a program's environment into a struct and says all that
+// is wrong with it at once, each mistake with the name of its variable. The config
+// packages of the api and of the worker are built on it.
+package environment
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// Read fills settings, a pointer to a struct whose fields hold the defaults that
+// its tags do not, from "NAME=value" lines. A variable set to nothing counts as not set.
+func Read(environ []string, settings any) Faults {
+	err := env.ParseWithOptions(settings, env.Options{Environment: env.ToMap(environ)})
+	var all env.AggregateError
+	if err == nil {
+		return nil
+	}
+	if !errors.As(err, &all) {
+		return Faults{err}
+	}
+	var f Faults
+	for _, err := range all.Errors {
+		f = append(f, named(err, reflect.TypeOf(settings).Elem()))
+	}
+	return f
+}
+
+// named turns an error of the library, which may speak of a field, into one that
+// speaks of the variable.
+func named(err error, settings reflect.Type) error {
+	var (
+		unset  env.VarIsNotSetError
+		empty  env.EmptyVarError
+		parsed env.ParseError
+	)
+	switch {
+	case errors.As(err, &unset):
+		return fmt.Errorf("%s: must be set", unset.Key)
+	case errors.As(err, &empty):
+		return fmt.Errorf("%s: must be set", empty.Key)
+	case errors.As(err, &parsed):
+		name := parsed.Name
+		if field, ok := settings.FieldByName(parsed.Name); ok {
+			name, _, _ = strings.Cut(field.Tag.Get("env"), ",")
+		}
+		return fmt.Errorf("%s: %s%w", name, kind(parsed.Type), bare(parsed.Err))
+	}
+	return err
+}
+
+// kind says in words what a variable of this type holds; "" for a type that says so
+// itself.
+func kind(t reflect.Type) string {
+	switch t.String() {
+	case "int":
+		return "must be a whole number: "
+	case "float64":
+		return "must be a number: "
+	case "bool":
+		return "must be true or false: "
+	case "time.Duration":
+		return "must be a duration such as 250ms: "
+	}
+	return ""
+}
+
+// bare takes the parser's own name out of its error.
+func bare(err error) error {
+	var number *strconv.NumError
+	if errors.As(err, &number) {
+		return fmt.Errorf("%q: %w", number.Num, number.Err)
+	}
+	return err
+}
+
+// Faults collects what is wrong with an environment. Its methods add to it; none of
+// them repeats a URL, which may hold a password.
+type Faults []error
+
+// Must notes that the variable breaks its rule, unless ok.
+func (f *Faults) Must(ok bool, name, rule string) {
+	if !ok {
+		*f = append(*f, fmt.Errorf("%s: %s", name, rule))
+	}
+}
+
+// URL checks scheme and host and leaves the rest to the library that will connect.
+// Several hosts may stand in it, which net/url does not read.
+func (f *Faults) URL(name, value string, schemes ...string) {
+	if value == "" {
+		return
+	}
+	scheme, rest, found := strings.Cut(value, "://")
+	f.Must(found && slices.Contains(schemes, scheme) && rest != "", name,
+		"must be a URL beginning with "+strings.Join(schemes, "://, ")+"://")
+}
+
+// LogLevel wants one of slog's four levels.
+func (f *Faults) LogLevel(name, value string) {
+	f.Must(slices.Contains([]string{"debug", "info", "warn", "error"}, value), name, "must be debug, info, warn or error")
+}
+
+// Address wants host:port, the host perhaps empty.
+func (f *Faults) Address(name, value string) {
+	_, port, err := net.SplitHostPort(value)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	f.Must(err == nil, name, "must be host:port, such as 127.0.0.1:8080")
+}
+
+// HTTPURL wants an http or https URL.
+func (f *Faults) HTTPURL(name, value string) {
+	u, err := url.Parse(value)
+	f.Must(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", name, "must be an http:// or https:// URL")
+}
+
+// Err is all faults as one error, or nil.
+func (f Faults) Err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return fmt.Errorf("read the environment:\n%w", errors.Join(f...))
+}
