@@ -41,10 +41,10 @@ func (b *Backoff) UnmarshalText(text []byte) error {
 	for i, part := range parts {
 		d, err := time.ParseDuration(strings.TrimSpace(part))
 		if err != nil {
-			return fmt.Errorf("backoff: %w", err)
+			return fmt.Errorf("must be durations such as 1s,5s,30s: %w", err)
 		}
 		if d <= 0 {
-			return errors.New("backoff: every wait must be longer than 0")
+			return errors.New("must be durations such as 1s,5s,30s, each longer than 0")
 		}
 		table[i] = d
 	}
