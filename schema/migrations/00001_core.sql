@@ -216,7 +216,7 @@ CREATE TABLE idempotency_keys (
 );
 CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 
--- What gave up, with its reason, until somebody looked at it or seven days passed.
+-- What gave up, with its reason, until somebody looked at it.
 CREATE TABLE dead_letters (
     id           uuid PRIMARY KEY,
     company_id   uuid,
