@@ -56,8 +56,10 @@ func (in *inspector) document(html string) *Violation {
 func (in *inspector) trees(html string, found survey) *Violation {
 	if found.foreign && countFold(html, "<template") > 0 {
 		// The tree builder stops reading where the two are combined.
-		return &Violation{Rule: RuleUnparsable, Where: "template",
-			Detail: "template elements cannot be combined with svg or math"}
+		return &Violation{
+			Rule: RuleUnparsable, Where: "template",
+			Detail: "template elements cannot be combined with svg or math",
+		}
 	}
 	deep := found.starts+2*found.tables > maxOpen
 	if found.foreign || deep || in.thorough {

@@ -19,7 +19,7 @@ func Warnings(markup string) []Violation {
 		}
 		return nil
 	}}
-	tokens.read(markup)
+	_ = tokens.read(markup) // visit refuses nothing; what else it finds is Check's to say
 	return warnings
 }
 

@@ -143,7 +143,7 @@ func TestCredentialsUnavailable(t *testing.T) {
 			c := ses.Config{Endpoint: endpoint}.WithDialer(func(context.Context, string, string) (net.Conn, error) {
 				return nil, errors.New("not from a test")
 			})
-			fails(t, t.Context(), c, want)
+			_ = fails(t, t.Context(), c, want)
 		}
 	})
 
@@ -181,6 +181,6 @@ func TestCredentialsUnavailable(t *testing.T) {
 		t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", keeper.url)
 		ctx := cancelWhen(t, func() bool { return keeper.seen.Load() > 0 })
 		b := newBackend(t)
-		fails(t, ctx, ses.Config{Endpoint: b.server.URL}, provider.Failure{Verdict: provider.Unspent, Code: "SEND_CANCELLED"})
+		_ = fails(t, ctx, ses.Config{Endpoint: b.server.URL}, provider.Failure{Verdict: provider.Unspent, Code: "SEND_CANCELLED"})
 	})
 }

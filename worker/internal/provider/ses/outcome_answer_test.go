@@ -46,39 +46,67 @@ func refused() []outcome {
 		noSet   = "Configuration set <news> does not exist."
 	)
 	return []outcome{
-		{name: "identity not verified", at: refuses(400, "MessageRejected", sandbox), requests: 1,
-			want: named("MessageRejected", failed("SES_IDENTITY_NOT_VERIFIED", provider.ConfigurationError))},
-		{name: "message rejected", at: refuses(400, "MessageRejected", "Address blacklisted."), requests: 1,
-			want: named("MessageRejected", failed("SES_MESSAGE_REJECTED", provider.PermanentError))},
-		{name: "mail from domain not verified", at: refuses(400, "MailFromDomainNotVerifiedException", "Mail FROM domain is not verified."), requests: 1,
-			want: named("MailFromDomainNotVerifiedException", failed("SES_MAIL_FROM_DOMAIN_NOT_VERIFIED", provider.ConfigurationError))},
-		{name: "named configuration set missing", at: refuses(404, "NotFoundException", noSet), requests: 1,
-			want: named("NotFoundException", failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", provider.ConfigurationError))},
-		{name: "default configuration set missing", at: refuses(400, "BadRequestException", noSet), requests: 1,
-			want: named("BadRequestException", failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", provider.ConfigurationError))},
-		{name: "configuration set missing, in the words of v1", at: refuses(400, "ConfigurationSetDoesNotExistException", "news"), requests: 1,
-			want: named("ConfigurationSetDoesNotExistException", failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", provider.ConfigurationError))},
-		{name: "something else missing", at: refuses(404, "NotFoundException", "Tenant acme was not found."), requests: 1,
-			want: named("NotFoundException", failed("SES_RESOURCE_NOT_FOUND", provider.ConfigurationError))},
-		{name: "bad request", at: refuses(400, "BadRequestException", "Illegal address"), requests: 1,
-			want: named("BadRequestException", failed("SES_BAD_REQUEST", provider.PermanentError))},
+		{
+			name: "identity not verified", at: refuses(400, "MessageRejected", sandbox), requests: 1,
+			want: named("MessageRejected", failed("SES_IDENTITY_NOT_VERIFIED", provider.ConfigurationError)),
+		},
+		{
+			name: "message rejected", at: refuses(400, "MessageRejected", "Address blacklisted."), requests: 1,
+			want: named("MessageRejected", failed("SES_MESSAGE_REJECTED", provider.PermanentError)),
+		},
+		{
+			name: "mail from domain not verified", at: refuses(400, "MailFromDomainNotVerifiedException", "Mail FROM domain is not verified."), requests: 1,
+			want: named("MailFromDomainNotVerifiedException", failed("SES_MAIL_FROM_DOMAIN_NOT_VERIFIED", provider.ConfigurationError)),
+		},
+		{
+			name: "named configuration set missing", at: refuses(404, "NotFoundException", noSet), requests: 1,
+			want: named("NotFoundException", failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", provider.ConfigurationError)),
+		},
+		{
+			name: "default configuration set missing", at: refuses(400, "BadRequestException", noSet), requests: 1,
+			want: named("BadRequestException", failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", provider.ConfigurationError)),
+		},
+		{
+			name: "configuration set missing, in the words of v1", at: refuses(400, "ConfigurationSetDoesNotExistException", "news"), requests: 1,
+			want: named("ConfigurationSetDoesNotExistException", failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", provider.ConfigurationError)),
+		},
+		{
+			name: "something else missing", at: refuses(404, "NotFoundException", "Tenant acme was not found."), requests: 1,
+			want: named("NotFoundException", failed("SES_RESOURCE_NOT_FOUND", provider.ConfigurationError)),
+		},
+		{
+			name: "bad request", at: refuses(400, "BadRequestException", "Illegal address"), requests: 1,
+			want: named("BadRequestException", failed("SES_BAD_REQUEST", provider.PermanentError)),
+		},
 		{name: "bad request, its text a number", at: serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Amzn-ErrorType", "BadRequestException:http://internal.amazon.com/")
 			w.WriteHeader(400)
 			io.WriteString(w, `{"message":5}`)
 		}), requests: 1, want: named("BadRequestException", failed("SES_BAD_REQUEST", provider.PermanentError))},
-		{name: "bad request, named in the body", at: says(400, `{"__type":"com.amazonaws.sesv2#BadRequestException","message":"Illegal address"}`), requests: 1,
-			want: named("BadRequestException", failed("SES_BAD_REQUEST", provider.PermanentError))},
-		{name: "bad request of an emulator, not named", at: says(400, `{"type":"BadRequestException","message":"Invalid email"}`), requests: 1,
-			want: failed("SES_BAD_REQUEST", provider.PermanentError)},
-		{name: "a name never heard of", at: refuses(409, "ConflictException", "try to agree"), requests: 1,
-			want: named("ConflictException", failed("SES_BAD_REQUEST", provider.PermanentError))},
-		{name: "account suspended", at: refuses(400, "AccountSuspendedException", "Account is suspended."), requests: 1,
-			want: accountWide(named("AccountSuspendedException", failed("SES_ACCOUNT_SUSPENDED", provider.PermanentError)))},
-		{name: "account paused", at: refuses(400, "SendingPausedException", "Sending is paused for this account."), requests: 1,
-			want: accountWide(named("SendingPausedException", failed("SES_ACCOUNT_SENDING_PAUSED", provider.PermanentError)))},
-		{name: "message too large", at: says(413, page), requests: 1,
-			want: failed("SES_MESSAGE_TOO_LARGE", provider.PermanentError)},
+		{
+			name: "bad request, named in the body", at: says(400, `{"__type":"com.amazonaws.sesv2#BadRequestException","message":"Illegal address"}`), requests: 1,
+			want: named("BadRequestException", failed("SES_BAD_REQUEST", provider.PermanentError)),
+		},
+		{
+			name: "bad request of an emulator, not named", at: says(400, `{"type":"BadRequestException","message":"Invalid email"}`), requests: 1,
+			want: failed("SES_BAD_REQUEST", provider.PermanentError),
+		},
+		{
+			name: "a name never heard of", at: refuses(409, "ConflictException", "try to agree"), requests: 1,
+			want: named("ConflictException", failed("SES_BAD_REQUEST", provider.PermanentError)),
+		},
+		{
+			name: "account suspended", at: refuses(400, "AccountSuspendedException", "Account is suspended."), requests: 1,
+			want: accountWide(named("AccountSuspendedException", failed("SES_ACCOUNT_SUSPENDED", provider.PermanentError))),
+		},
+		{
+			name: "account paused", at: refuses(400, "SendingPausedException", "Sending is paused for this account."), requests: 1,
+			want: accountWide(named("SendingPausedException", failed("SES_ACCOUNT_SENDING_PAUSED", provider.PermanentError))),
+		},
+		{
+			name: "message too large", at: says(413, page), requests: 1,
+			want: failed("SES_MESSAGE_TOO_LARGE", provider.PermanentError),
+		},
 	}
 }
 
@@ -88,19 +116,29 @@ func throttled() []outcome {
 	for _, name := range []string{"LimitExceededException", "TooManyRequestsException", "ThrottlingException", "Throttling"} {
 		status := map[bool]int{true: 429, false: 400}[strings.HasPrefix(name, "TooMany")]
 		all = append(all,
-			outcome{name: "daily quota as " + name, at: refuses(status, name, "Daily message quota exceeded."), requests: 1,
-				want: accountWide(named(name, throttles("SES_DAILY_QUOTA_EXCEEDED")))},
-			outcome{name: "send rate as " + name, at: refuses(status, name, "Maximum sending rate exceeded."), requests: 1,
-				want: named(name, throttles("SES_MAX_SEND_RATE_EXCEEDED"))},
-			outcome{name: "other throttle as " + name, at: refuses(status, name, "Rate exceeded"), requests: 1,
-				want: named(name, throttles("SES_THROTTLING"))},
+			outcome{
+				name: "daily quota as " + name, at: refuses(status, name, "Daily message quota exceeded."), requests: 1,
+				want: accountWide(named(name, throttles("SES_DAILY_QUOTA_EXCEEDED"))),
+			},
+			outcome{
+				name: "send rate as " + name, at: refuses(status, name, "Maximum sending rate exceeded."), requests: 1,
+				want: named(name, throttles("SES_MAX_SEND_RATE_EXCEEDED")),
+			},
+			outcome{
+				name: "other throttle as " + name, at: refuses(status, name, "Rate exceeded"), requests: 1,
+				want: named(name, throttles("SES_THROTTLING")),
+			},
 		)
 	}
 	return append(all,
-		outcome{name: "daily quota, in the words of v1", at: refuses(400, "DailyQuotaExceeded", "enough"), requests: 1,
-			want: accountWide(named("DailyQuotaExceeded", throttles("SES_DAILY_QUOTA_EXCEEDED")))},
-		outcome{name: "send rate, in the words of v1", at: refuses(400, "MaxSendRateExceeded", "slower"), requests: 1,
-			want: named("MaxSendRateExceeded", throttles("SES_MAX_SEND_RATE_EXCEEDED"))},
+		outcome{
+			name: "daily quota, in the words of v1", at: refuses(400, "DailyQuotaExceeded", "enough"), requests: 1,
+			want: accountWide(named("DailyQuotaExceeded", throttles("SES_DAILY_QUOTA_EXCEEDED"))),
+		},
+		outcome{
+			name: "send rate, in the words of v1", at: refuses(400, "MaxSendRateExceeded", "slower"), requests: 1,
+			want: named("MaxSendRateExceeded", throttles("SES_MAX_SEND_RATE_EXCEEDED")),
+		},
 		outcome{name: "429 without a name", at: says(429, ``), requests: 1, want: throttles("SES_THROTTLING")},
 		outcome{name: "429 with a page", at: says(429, page), requests: 1, want: throttles("SES_THROTTLING")},
 	)
@@ -111,21 +149,31 @@ func broken() []outcome {
 	unavailable := retries("SES_SERVICE_UNAVAILABLE", provider.TransientError)
 	internal := unknown("SES_INTERNAL_ERROR", provider.TransientError)
 	return []outcome{
-		{name: "503 with a name", at: refuses(503, "ServiceUnavailable", "Service is unavailable."), requests: 1,
-			want: named("ServiceUnavailable", retries("SES_SERVICE_UNAVAILABLE", provider.TransientError))},
+		{
+			name: "503 with a name", at: refuses(503, "ServiceUnavailable", "Service is unavailable."), requests: 1,
+			want: named("ServiceUnavailable", retries("SES_SERVICE_UNAVAILABLE", provider.TransientError)),
+		},
 		{name: "503 with a page", at: says(503, page), requests: 1, want: unavailable},
 		{name: "503 with nothing", at: says(503, ``), requests: 1, want: unavailable},
-		{name: "500 with a name", at: refuses(500, "InternalFailure", "We tried."), requests: 1,
-			want: named("InternalFailure", unknown("SES_INTERNAL_ERROR", provider.TransientError))},
-		{name: "500 with a declared name", at: refuses(500, "InternalServiceErrorException", "We tried."), requests: 1,
-			want: named("InternalServiceErrorException", unknown("SES_INTERNAL_ERROR", provider.TransientError))},
+		{
+			name: "500 with a name", at: refuses(500, "InternalFailure", "We tried."), requests: 1,
+			want: named("InternalFailure", unknown("SES_INTERNAL_ERROR", provider.TransientError)),
+		},
+		{
+			name: "500 with a declared name", at: refuses(500, "InternalServiceErrorException", "We tried."), requests: 1,
+			want: named("InternalServiceErrorException", unknown("SES_INTERNAL_ERROR", provider.TransientError)),
+		},
 		{name: "500 with nothing", at: says(500, ``), requests: 1, want: internal},
 		{name: "502 with a page", at: says(502, page), requests: 1, want: internal},
 		{name: "504 with a page", at: says(504, page), requests: 1, want: internal},
-		{name: "408 with a page", at: says(408, page), requests: 1,
-			want: retries("SES_TIMEOUT", provider.TimeoutError)},
-		{name: "request timeout by name", at: refuses(400, "RequestTimeoutException", "Your socket connection was not read from."), requests: 1,
-			want: named("RequestTimeoutException", retries("SES_TIMEOUT", provider.TimeoutError))},
+		{
+			name: "408 with a page", at: says(408, page), requests: 1,
+			want: retries("SES_TIMEOUT", provider.TimeoutError),
+		},
+		{
+			name: "request timeout by name", at: refuses(400, "RequestTimeoutException", "Your socket connection was not read from."), requests: 1,
+			want: named("RequestTimeoutException", retries("SES_TIMEOUT", provider.TimeoutError)),
+		},
 	}
 }
 
@@ -148,12 +196,18 @@ func denied() []outcome {
 		})
 	}
 	return append(all,
-		outcome{name: "expired with a 400", at: refuses(400, "ExpiredTokenException", "No."), requests: 1,
-			want: named("ExpiredTokenException", parks("SES_CREDENTIALS_EXPIRED"))},
-		outcome{name: "clock skew", at: late("InvalidSignatureException"), requests: 1,
-			want: named("InvalidSignatureException", parks("SES_AUTH_FAILED"))},
-		outcome{name: "clock skew that reads as denied", at: late("AccessDeniedException"), requests: 1,
-			want: named("AccessDeniedException", parks("SES_AUTH_FAILED"))},
+		outcome{
+			name: "expired with a 400", at: refuses(400, "ExpiredTokenException", "No."), requests: 1,
+			want: named("ExpiredTokenException", parks("SES_CREDENTIALS_EXPIRED")),
+		},
+		outcome{
+			name: "clock skew", at: late("InvalidSignatureException"), requests: 1,
+			want: named("InvalidSignatureException", parks("SES_AUTH_FAILED")),
+		},
+		outcome{
+			name: "clock skew that reads as denied", at: late("AccessDeniedException"), requests: 1,
+			want: named("AccessDeniedException", parks("SES_AUTH_FAILED")),
+		},
 		outcome{name: "403 with a page", at: says(403, page), requests: 1, want: parks("SES_ACCESS_DENIED")},
 		outcome{name: "401 with nothing", at: says(401, ``), requests: 1, want: parks("SES_ACCESS_DENIED")},
 	)

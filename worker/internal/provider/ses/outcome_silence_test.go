@@ -49,26 +49,37 @@ func silent() []outcome {
 			return e
 		}},
 		{name: "an answer that is not HTTP", at: reads(func(c net.Conn) { c.Write([]byte("220 mail.example ESMTP\r\n")) }), want: lost, requests: 1},
-		{name: "no answer in time", at: reads(hang), want: mayBe, requests: 1,
-			config: func(c *ses.Config) { c.ResponseTimeout = 50 * time.Millisecond }},
-		{name: "deadline before the answer", at: reads(hang), want: mayBe, requests: 1,
+		{
+			name: "no answer in time", at: reads(hang), want: mayBe, requests: 1,
+			config: func(c *ses.Config) { c.ResponseTimeout = 50 * time.Millisecond },
+		},
+		{
+			name: "deadline before the answer", at: reads(hang), want: mayBe, requests: 1,
 			context: func(t *testing.T, e endpoint) context.Context {
 				return lateContext{cancelWhen(t, func() bool { return e.seen.Load() > 0 })}
-			}},
-		{name: "call over before the connection", at: mute, want: late,
-			config: func(c *ses.Config) { c.CallTimeout = 50 * time.Millisecond }},
-		{name: "deadline passed before the call", at: closed, want: late,
+			},
+		},
+		{
+			name: "call over before the connection", at: mute, want: late,
+			config: func(c *ses.Config) { c.CallTimeout = 50 * time.Millisecond },
+		},
+		{
+			name: "deadline passed before the call", at: closed, want: late,
 			context: func(t *testing.T, _ endpoint) context.Context {
 				ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 				t.Cleanup(cancel)
 				return ctx
-			}},
-		{name: "cancelled after the connection", at: reads(hang), requests: 1,
+			},
+		},
+		{
+			name: "cancelled after the connection", at: reads(hang), requests: 1,
 			context: func(t *testing.T, e endpoint) context.Context {
 				return cancelWhen(t, func() bool { return e.seen.Load() > 0 })
 			},
-			want: unknown("SEND_CANCELLED", provider.TransientError)},
-		{name: "cancelled before the connection", at: closed,
+			want: unknown("SEND_CANCELLED", provider.TransientError),
+		},
+		{
+			name: "cancelled before the connection", at: closed,
 			context: func(t *testing.T, _ endpoint) context.Context {
 				return cancelWhen(t, func() bool { return true })
 			},
@@ -78,7 +89,8 @@ func silent() []outcome {
 					return nil, ctx.Err()
 				})
 			},
-			want: &provider.Failure{Verdict: provider.Unspent, Code: "SEND_CANCELLED", Category: provider.TransientError}},
+			want: &provider.Failure{Verdict: provider.Unspent, Code: "SEND_CANCELLED", Category: provider.TransientError},
+		},
 	}
 }
 
