@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )
@@ -81,28 +80,4 @@ func share(b *testing.B, callers int, do func(i int) error) {
 	}
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "emails/s")
-}
-
-func claimOf(company, id, token uuid.UUID, externalID string) store.Transition {
-	now := time.Now().UTC()
-	return store.Transition{
-		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
-		Events: []email.Event{
-			{Type: email.EventReceived, At: now, Metadata: map[string]any{"attempt": 1, "jobId": id}},
-			{Type: email.EventValidated, At: now, Metadata: map[string]any{"validations": []string{"INTEGRITY", "OUTBOX", "RECIPIENT", "TEMPLATE"}}},
-			{Type: email.EventSentAttempt, At: now, Metadata: map[string]any{"attempt": 1, "attemptId": token}},
-		},
-		Recipient: &store.Recipient{
-			ID: store.RecipientID(company, externalID, "", ""), ExternalID: externalID, Nome: "Ana", Email: "ana@example.com",
-		},
-	}
-}
-
-func sentOf(id, token uuid.UUID) store.Transition {
-	return store.Transition{
-		ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Sent, SESMessageID: "0100018f-" + id.String(), Duration: 80 * time.Millisecond,
-		Events: []email.Event{{Type: email.EventSent, At: time.Now().UTC(), Metadata: map[string]any{
-			"sesMessageId": "0100018f-" + id.String(), "durationMs": 80, "attempt": 1,
-		}}},
-	}
 }

@@ -116,8 +116,9 @@ const listScan = 5000
 
 // pageIDsSQL walks email_outbox_company and email_logs_company from the cursor down
 // and merges them by id, so that an email that no worker has touched yet is in the
-// list. Recipient, external id and request id have indexes on email_logs, and those
-// searches read only it: an email shows up in them once it was received. No locks.
+// list. A search by recipient, external id or request id goes by email_logs' index
+// for it; the outbox has none, so there it looks at the newest $8 rows: an email that
+// was not received yet is found while it is among them. No locks.
 const pageIDsSQL = `
 SELECT id FROM (
     (SELECT outbox_id AS id FROM email_logs
@@ -125,8 +126,12 @@ SELECT id FROM (
        AND ($4 = '' OR lower(recipient) = lower($4)) AND ($5 = '' OR external_id = $5) AND ($6 = '' OR request_id = $6)
      ORDER BY outbox_id DESC LIMIT $7)
     UNION
-    (SELECT id FROM email_outbox
-     WHERE company_id = $1 AND id < $2 AND id >= $3 AND target = 'email:send' AND $4 = '' AND $5 = '' AND $6 = ''
+    (SELECT id FROM (
+        SELECT id, payload, request_id FROM email_outbox
+        WHERE company_id = $1 AND id < $2 AND id >= $3 AND target = 'email:send'
+        ORDER BY id DESC LIMIT $8) newest
+     WHERE ($4 = '' OR lower(payload ->> 'to') = lower($4)) AND ($5 = '' OR payload #>> '{recipient,externalId}' = $5)
+       AND ($6 = '' OR request_id = $6)
      ORDER BY id DESC LIMIT $7)
 ) merged ORDER BY id DESC LIMIT $7`
 
@@ -154,8 +159,12 @@ func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter
 	if f.Status != "" || f.Tag != "" {
 		scan = max(listScan, limit)
 	}
+	newest := scan
+	if f.Recipient != "" || f.ExternalID != "" || f.RequestID != "" {
+		newest = listScan
+	}
 	var ids []uuid.UUID
-	err := s.db.SelectContext(ctx, &ids, pageIDsSQL, company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan)
+	err := s.db.SelectContext(ctx, &ids, pageIDsSQL, company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan, newest)
 	if err != nil {
 		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
 	}

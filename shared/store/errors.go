@@ -104,16 +104,9 @@ func isPassing(err error) bool {
 // if run again at once.
 func isRepeatable(err error) bool {
 	var refused *pq.Error
-	if !errors.As(err, &refused) {
-		return false
-	}
-	switch refused.Code {
-	case pqerror.TRSerializationFailure, pqerror.TRDeadlockDetected:
-		return true
-	case pqerror.UniqueViolation:
-		return refused.Constraint == eventsKey
-	}
-	return false
+	return errors.As(err, &refused) &&
+		(refused.Code == pqerror.TRSerializationFailure || refused.Code == pqerror.TRDeadlockDetected ||
+			refused.Constraint == eventsKey || refused.Constraint == eventsPath)
 }
 
 // isRefusal: Postgres said no to what the statement holds (a constraint, a value),

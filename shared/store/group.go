@@ -18,7 +18,8 @@ const (
 	// More gain nothing on few cores and make the groups smaller.
 	groupFlights = 2
 	groupTimeout = 30 * time.Second
-	groupRepeats = 5
+	// maxTries is how often a write may lose a race: each time, another one has won it.
+	maxTries = 5
 )
 
 // Group joins what many goroutines want written at the same time into one
@@ -105,9 +106,6 @@ func (g *Group[T, R]) fly() {
 		}
 		slices.SortFunc(group, func(a, b *groupItem[T, R]) int { return cmp.Compare(a.key, b.key) })
 		g.settle(group)
-		for _, item := range group {
-			close(item.ready)
-		}
 	}
 }
 
@@ -139,22 +137,20 @@ func (g *Group[T, R]) take() []*groupItem[T, R] {
 	return group
 }
 
-// settle writes a group. One bad row makes Postgres refuse the whole statement, so
-// a refused group is halved until the bad row stands alone.
+// settle writes a group and tells its callers. One bad row makes Postgres refuse the
+// whole statement, so a refused group is halved until the bad row stands alone.
 func (g *Group[T, R]) settle(group []*groupItem[T, R]) {
 	results, err := g.attempt(group)
-	switch {
-	case err == nil:
-		for i, item := range group {
-			item.result = results[i]
-		}
-	case len(group) > 1 && isRefusal(err):
+	if err != nil && len(group) > 1 && isRefusal(err) {
 		g.settle(group[:len(group)/2])
 		g.settle(group[len(group)/2:])
-	default:
-		for _, item := range group {
-			item.err = err
+		return
+	}
+	for i, item := range group {
+		if item.err = err; err == nil {
+			item.result = results[i]
 		}
+		close(item.ready)
 	}
 }
 
@@ -165,12 +161,18 @@ func (g *Group[T, R]) attempt(group []*groupItem[T, R]) ([]R, error) {
 	for i, item := range group {
 		values[i] = item.value
 	}
+	results, err := repeat(func() ([]R, error) { return g.write(ctx, values) })
+	if err == nil && len(results) != len(values) {
+		return nil, errors.New("group: one result per item expected")
+	}
+	return results, err
+}
+
+// repeat runs a write again that lost a race with another one.
+func repeat[R any](write func() ([]R, error)) ([]R, error) {
 	for try := 1; ; try++ {
-		results, err := g.write(ctx, values)
-		if err == nil && len(results) != len(values) {
-			return nil, errors.New("group: one result per item expected")
-		}
-		if !isRepeatable(err) || try == groupRepeats {
+		results, err := write()
+		if !isRepeatable(err) || try == maxTries {
 			return results, err
 		}
 	}

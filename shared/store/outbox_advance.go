@@ -43,7 +43,7 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	if err != nil {
 		return Advanced{}, err
 	}
-	results, err := s.advance(ctx, []Transition{t})
+	results, err := repeat(func() ([]Advanced, error) { return s.advance(ctx, []Transition{t}) })
 	if err != nil {
 		return Advanced{}, err
 	}
@@ -59,20 +59,20 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // still be ended.
 //
 // The log, unlike the locked row, is read as it was when the statement began. If
-// another transition committed while this one waited for the lock, the number of
-// its first event is taken: see eventsKey. What else it reads of the log and the
-// dead letters is thereby never out of date.
+// another transition committed while this one waited for the lock, then its events
+// do not fit behind those of the other one, and Postgres refuses them: see eventsKey.
+// So nothing is ever decided on a log or a dead letter that is out of date.
 const advanceSQL = `
 WITH found AS MATERIALIZED (
     SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.claim_token AS held, o.cpf_cnpj_enc,
            lane.paused_at IS NULL AND coalesce(lane.parked_until <= now(), true) AND c.suspended_at IS NULL AND c.id IS NOT NULL AS open,
            coalesce(l.event_seq, 0) AS seq, l.last_event
-    FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bool[], $9::bigint[], $10::bigint[],
+    FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bool[], $9::bigint[], $10::bigint[],
                 $11::bool[], $12::bool[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bool[],
                 $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[])
     AS t(id, guard, token, status, events, add_attempts, add_throttles, waits, delay_ms, renew_ms,
          outcome_unknown, possible_duplicate, error_code, error_reason, ses_message_id, duration_ms, dead_letter,
-         recipient_id, external_id, cpf_cnpj_hash, razao_social, nome, email)
+         recipient_id, external_id, cpf_cnpj_hash, razao_social, nome, email) LIMIT $25) t
     JOIN email_outbox o ON o.id = t.id AND o.target = 'email:send'
     LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
     LEFT JOIN companies c ON c.id = lane.company_id
@@ -165,9 +165,13 @@ SELECT f.id, m.id IS NOT NULL AS applied, coalesce(m.status, f.was) AS status,
        coalesce(f.held = f.token, false) AS same_token
 FROM found f LEFT JOIN moved m ON m.id = f.id`
 
-// eventsKey is the constraint that a transition meets when its view of the log is
-// out of date. Run again, the statement sees the log as it is now.
-const eventsKey = "email_events_pkey"
+// The constraints that a transition meets when its view of the log is out of date:
+// the numbers of its events are taken, or they do not follow what was the last one.
+// Run again, the statement sees the log as it is now.
+const (
+	eventsKey  = "email_events_pkey"
+	eventsPath = "email_events_path"
+)
 
 func (s *Store) advance(ctx context.Context, ts []Transition) ([]Advanced, error) {
 	begun := time.Now()
@@ -187,12 +191,12 @@ func (s *Store) advance(ctx context.Context, ts []Transition) ([]Advanced, error
 	}
 	// The lease began on Postgres's clock somewhere after begun on ours: counting
 	// from begun never believes in more of it than there is.
-	left := lease - time.Since(begun)
+	until := begun.Add(lease)
 	byID := make(map[uuid.UUID]Advanced, len(rows))
 	for _, r := range rows {
 		byID[r.ID] = Advanced{
 			Applied: r.Applied, Status: r.Status, Attempts: r.Attempts, Throttles: r.Throttles,
-			LeaseLeft: left, SameToken: r.SameToken,
+			LeaseUntil: until, SameToken: r.SameToken,
 		}
 	}
 	results := make([]Advanced, len(ts))
@@ -202,8 +206,8 @@ func (s *Store) advance(ctx context.Context, ts []Transition) ([]Advanced, error
 	return results, nil
 }
 
-// transitionColumns turns transitions into one array per column of t, and the
-// lease.
+// transitionColumns turns transitions into one array per column of t, the lease and
+// how many there are.
 func transitionColumns(ts []Transition) []any {
 	return []any{
 		uuids(ts, func(t *Transition) uuid.UUID { return t.ID }),
@@ -230,5 +234,6 @@ func transitionColumns(ts []Transition) []any {
 		optionalTexts(ts, func(t *Transition) string { return t.person().Nome }),
 		optionalTexts(ts, func(t *Transition) string { return t.person().Email }),
 		lease.Milliseconds(),
+		len(ts),
 	}
 }

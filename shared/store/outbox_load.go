@@ -65,18 +65,18 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        l.id IS NOT NULL AND l.paused_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL AS lane_open,
        o.expires_at, o.payload, o.sender, o.html, coalesce(o.text_body, '') AS text_body, o.html_sha256, o.checker_version, o.delivery,
        r.id IS NOT NULL AS recipient_known
-FROM email_outbox o
+FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) LIMIT $2) t
+JOIN email_outbox o ON o.id = t.id AND o.target = 'email:send'
 LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
 LEFT JOIN companies c ON c.id = o.company_id
 LEFT JOIN recipients r ON r.id = (o.payload #>> '{recipient,recipientId}')::uuid
      AND r.company_id = o.company_id AND r.deleted_at IS NULL
      AND split_part(r.email, '@', 1) || '@' || lower(split_part(r.email, '@', 2))
-       = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))
-WHERE o.id = ANY ($1::uuid[]) AND o.target = 'email:send'`
+       = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))`
 
 func (s *Store) loadEmails(ctx context.Context, ids []uuid.UUID) ([]*LoadedEmail, error) {
 	var rows []LoadedEmail
-	if err := s.loadEmail.selectAll(ctx, &rows, uuidArray(ids)); err != nil {
+	if err := s.loadEmail.selectAll(ctx, &rows, uuidArray(ids), len(ids)); err != nil {
 		return nil, fmt.Errorf("load emails: %w", translate(err))
 	}
 	byID := make(map[uuid.UUID]*LoadedEmail, len(rows))

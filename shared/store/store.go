@@ -92,12 +92,11 @@ func dataSource(databaseURL string, o Options) (string, error) {
 	setDefault("connect_timeout", "5")
 	setDefault("statement_timeout", fmt.Sprint(o.statementTimeout().Milliseconds()))
 	setDefault("idle_in_transaction_session_timeout", "60000")
-	// Every statement here follows an index. A prepared one's plan may be made while
-	// the tables are nearly empty, where reading one whole looks cheaper, and be in use
-	// long after that: so the planner is kept from it. None is worth compiling.
-	for _, detour := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
+	// Every hot statement follows an index, row by row, and keeps to that: see prepared.
+	for _, detour := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_material"} {
 		setDefault(detour, "off")
 	}
+	setDefault("jit", "off") // no statement here is worth compiling
 	u.RawQuery = q.Encode()
 	return u.String(), nil
 }

@@ -2,54 +2,264 @@ package store_test
 
 import (
 	"errors"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
-	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )
 
-func TestSmoke(t *testing.T) {
+// run runs a statement of the test's own.
+func run(tb testing.TB, d storetest.Database, statement string, args ...any) {
+	tb.Helper()
+	if _, err := d.SQL.ExecContext(tb.Context(), statement, args...); err != nil {
+		tb.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// ask returns the one value that a query of the test's own yields.
+func ask[V any](tb testing.TB, d storetest.Database, query string, args ...any) V {
+	tb.Helper()
+	var value V
+	if err := d.SQL.QueryRowContext(tb.Context(), query, args...).Scan(&value); err != nil {
+		tb.Fatalf("%s: %v", query, err)
+	}
+	return value
+}
+
+// waitFor asks until the query yields true. The pause between two askings is spent
+// in Postgres.
+func waitFor(tb testing.TB, d storetest.Database, query string, args ...any) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		if ask[bool](tb, d, query, args...) {
+			return
+		}
+		run(tb, d, `SELECT pg_sleep(0.005)`)
+	}
+	tb.Fatalf("never came true: %s", query)
+}
+
+// waitBlocked waits until so many statements of this database wait for a lock.
+func waitBlocked(tb testing.TB, d storetest.Database, n int) {
+	tb.Helper()
+	waitFor(tb, d, `SELECT count(*) = $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, n)
+}
+
+func open(t *testing.T, databaseURL string, o store.Options) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), databaseURL, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// What Postgres refuses at the very end of a statement, or in COMMIT, is an error
+// like any other: rows may have been returned by then.
+func TestErrorsOfTheCommitAreReturned(t *testing.T) {
+	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	id := d.Accept(t, company, nil)
-	lanes, err := d.Store.LiveLanes(t.Context(), email.QueueNormal, 5*time.Second)
-	if err != nil || len(lanes) != 1 {
-		t.Fatal(lanes, err)
+	run(t, d, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'too late' USING ERRCODE = '23514'; END $$`)
+	for _, table := range []string{"email_outbox", "dispatch_lanes", "process_status"} {
+		run(t, d, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON `+table+` DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	}
-	adv := d.Store.NewAdvancer()
-	token := uuid.New()
-	now := time.Now()
-	a, err := adv.Advance(t.Context(), store.Transition{ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
-		Events:    []email.Event{{Type: email.EventReceived, At: now}, {Type: email.EventValidated, At: now}, {Type: email.EventSentAttempt, At: now}},
-		Recipient: &store.Recipient{ID: store.RecipientID(company, "CUST-1", "", ""), ExternalID: "CUST-1", Email: "ana@example.com"}})
-	t.Log(a, err)
-	if !a.Applied {
-		t.Fatal("not applied")
+	for name, err := range map[string]error{
+		"a prepared statement with rows": d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, nil)),
+		"a transaction":                  d.Store.CreateCompany(t.Context(), newCompany("Late")),
+		"a statement without rows":       d.Store.ReportStatus(t.Context(), "worker", "w1", time.Now(), nil),
+	} {
+		var refused *pq.Error
+		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "too late") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
-	a, err = adv.Advance(t.Context(), store.Transition{ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Sent, SESMessageID: "x", Events: []email.Event{{Type: email.EventSent, At: now}}})
-	t.Log(a, err)
-	e, err := d.Store.FindEmail(t.Context(), company, id)
-	t.Logf("%+v %v", e, err)
-	tl, err := d.Store.Timeline(t.Context(), id)
-	t.Logf("%+v %v", tl, err)
-	if len(tl) != 4 {
-		t.Fatal("timeline")
+	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox`); n != 0 {
+		t.Errorf("%d emails accepted", n)
 	}
-	p, err := d.Store.ListEmails(t.Context(), company, store.EmailFilter{Limit: 10, Status: "SENT"})
-	t.Log(len(p.Emails), p.Next, err)
-	l, err := d.Store.NewLoader().Load(t.Context(), id)
-	t.Logf("%+v %v", l, err)
-	var used *store.KeyUsedError
-	k := &store.IdempotencyKey{Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte("{}"), Keep: time.Hour}
-	ac := d.Store.NewAccepter()
-	if err := ac.Accept(t.Context(), storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = k })); err != nil {
+}
+
+func TestPostgresAway(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	p := newProxy(t, d)
+	s := open(t, p.url, store.Options{})
+	p.stop()
+	p.cutAll()
+	// Connections that broke while they were idle may be noticed by a read first.
+	if _, err := s.Companies(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("read: %v", err)
+	}
+	_, advanceErr := s.Advance(t.Context(), store.Transition{ID: uuid.New()})
+	_, loadErr := s.NewLoader().Load(t.Context(), uuid.New())
+	_, dispatchErr := s.DispatchDue(t.Context(), []int64{1}, 1, 0, nil)
+	for name, err := range map[string]error{
+		"accept":     s.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, nil)),
+		"advance":    advanceErr,
+		"load":       loadErr,
+		"dispatch":   dispatchErr,
+		"statement":  s.ReportStatus(t.Context(), "worker", "w1", time.Now(), nil),
+		"company":    s.CreateCompany(t.Context(), newCompany("Away")),
+		"sign":       s.Ping(t.Context()),
+		"no answers": s.Wake(t.Context()),
+	} {
+		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("%s: %v, want ErrUnavailable alone", name, err)
+		}
+	}
+	if _, err := store.Open(t.Context(), p.url, store.Options{}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("open: %v", err)
+	}
+}
+
+// All idle connections break when Postgres restarts. No write may fail for that.
+func TestBrokenIdleConnectionsAreNoError(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	p := newProxy(t, d)
+	s := open(t, p.url, store.Options{MaxConns: 4})
+	accepter := s.NewAccepter()
+	for range 5 {
+		if err := accepter.Accept(t.Context(), storetest.NewEmail(company, nil)); err != nil {
+			t.Fatal(err)
+		}
+		run(t, d, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	}
+}
+
+// The answer of a write gets lost after its commit. What the caller is told must be
+// true in each case, and the email must be there once.
+func TestAnswerLostAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		lose func(*proxy)
+		want error
+	}{
+		"and the next connection holds":      {func(p *proxy) { p.cut(1) }, nil},
+		"and so is that of every connection": {func(p *proxy) { p.cut(1000) }, store.ErrUnknownOutcome},
+		"and the next connection is refused": {(*proxy).cutAndStop, store.ErrUnknownOutcome},
+		"and nothing is heard of Postgres":   {nil, store.ErrUnknownOutcome}, // see below: needs the test's context
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			company := d.Company(t)
+			p := newProxy(t, d)
+			s := open(t, p.url, store.Options{StatementTimeout: 200 * time.Millisecond})
+			accepter := s.NewAccepter()
+			// The first one prepares the statement, so that the next answer is that of the insert.
+			if err := accepter.Accept(t.Context(), storetest.NewEmail(company, nil)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.lose != nil {
+				tt.lose(p)
+			} else {
+				p.hush(t)
+			}
+			e := storetest.NewEmail(company, func(e *store.NewEmail) {
+				e.Idempotency = &store.IdempotencyKey{Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte("{}"), Keep: time.Hour}
+			})
+			begun := time.Now()
+			err := accepter.Accept(t.Context(), e)
+			if !errors.Is(err, tt.want) || errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("told %v, want %v", err, tt.want)
+			}
+			if took := time.Since(begun); took > 2*store.AnswerTime+2*time.Second {
+				t.Errorf("told after %s", took)
+			}
+			waitFor(t, d, `SELECT count(*) = 1 FROM email_outbox WHERE id = $1`, e.ID)
+			if stands, err := d.Store.Exists(t.Context(), e.ID); !stands || err != nil {
+				t.Errorf("exists: %v, %v", stands, err)
+			}
+		})
+	}
+}
+
+// The claim whose answer was lost is not won a second time by the repetition, and
+// says that it is the same.
+func TestAnswerOfAClaimLost(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	first, id, token := d.Accept(t, company, nil), d.Accept(t, company, nil), uuid.New()
+	p := newProxy(t, d)
+	s := open(t, p.url, store.Options{MaxConns: 1})
+	if _, err := s.Advance(t.Context(), claimOf(company, first, uuid.New(), "CUST-1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := ac.Accept(t.Context(), storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = k })); !errors.As(err, &used) {
+	p.cut(1)
+	got, err := s.Advance(t.Context(), claimOf(company, id, token, "CUST-1"))
+	if err != nil || got.Applied || !got.SameToken || got.Status != "PROCESSING" || got.Attempts != 1 {
+		t.Errorf("told %+v, %v", got, err)
+	}
+}
+
+// A pooler hands out connections on which nothing was prepared.
+func TestPreparedStatementsGetLost(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	s := open(t, d.URL, store.Options{MaxConns: 1})
+	accepter := s.NewAccepter()
+	for range 5 {
+		e := storetest.NewEmail(company, nil)
+		if err := accepter.Accept(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE id = $1`, e.ID); n != 1 {
+			t.Fatalf("%d rows", n)
+		}
+		if err := s.Forget(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDataSource(t *testing.T) {
+	t.Parallel()
+	text, err := store.DataSource("postgres://u:p@h:5432/x?sslmode=disable&binary_parameters=no&statement_timeout=7", store.Options{})
+	if err != nil {
 		t.Fatal(err)
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"sslmode": "disable", "statement_timeout": "7", // the URL's own word counts,
+		"binary_parameters": "yes", // but columns are sent in binary
+		"connect_timeout":   "5", "idle_in_transaction_session_timeout": "60000", "jit": "off",
+	} {
+		if got := u.Query().Get(key); got != want {
+			t.Errorf("%s = %q, want %q", key, got, want)
+		}
+	}
+}
+
+// A statement that runs too long is ended, and wrote nothing.
+func TestStatementTimeout(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	id := d.Accept(t, d.Company(t), nil)
+	s := open(t, d.URL, store.Options{StatementTimeout: 100 * time.Millisecond})
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Advance(t.Context(), cancelOf(id)); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
+		t.Errorf("got %v, want ErrUnavailable alone", err)
 	}
 }

@@ -96,8 +96,8 @@ type Advanced struct {
 	Attempts int
 	// Throttles of those attempts ended in a quota.
 	Throttles int
-	// LeaseLeft is how long a won claim holds.
-	LeaseLeft time.Duration
+	// LeaseUntil is how long a won claim holds, by our own clock.
+	LeaseUntil time.Time
 	// SameToken says that the row's claim is the transition's own: with Applied
 	// false, an earlier try of the same write went through.
 	SameToken bool

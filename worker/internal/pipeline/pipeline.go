@@ -113,7 +113,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 		return err
 	case !claim.Applied:
 		return p.giveBack(ctx, log, a, claim.Status)
-	case claim.LeaseLeft < leaseNeeded:
+	case time.Until(claim.LeaseUntil) < leaseNeeded:
 		return p.release(log, a, "the lease is too short for the call", nil)
 	}
 
@@ -225,7 +225,7 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 		}
 		if err == nil && !won.Applied && won.SameToken && won.Status == email.Processing {
 			won.Applied = true // by an earlier try whose answer was lost
-			won.LeaseLeft -= time.Since(begun)
+			won.LeaseUntil = won.LeaseUntil.Add(-time.Since(begun))
 		}
 		if won.Applied {
 			a.won(won)

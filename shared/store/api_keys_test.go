@@ -1,0 +1,93 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+func TestAPIKeys(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	key := store.APIKey{
+		KeyID: "k1", CompanyID: company, Name: "billing", Environment: "live", SecretSHA256: bytes.Repeat([]byte{0xff, 0}, 16),
+		Scopes: []string{"emails:send", "emails:read"}, RatePerSecond: 200, Burst: 400,
+	}
+	second := key
+	second.KeyID, second.RatePerSecond = "k2", 0
+	for _, k := range []store.APIKey{key, second} {
+		if err := d.Store.CreateAPIKey(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Store.CreateAPIKey(t.Context(), key); !errors.Is(err, store.ErrExists) {
+		t.Errorf("the same again: %v", err)
+	}
+	anywhen := cmpopts.IgnoreFields(store.APIKey{}, "CreatedAt")
+	keys, err := d.Store.APIKeys(t.Context(), company)
+	if diff := cmp.Diff([]store.APIKey{key, second}, keys, anywhen); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	if keys, err := d.Store.APIKeys(t.Context(), other); err != nil || len(keys) != 0 {
+		t.Errorf("another company's: %v, %v", keys, err)
+	}
+}
+
+func TestFindCaller(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := newCompany("Acme", "acme.example", "b.example")
+	if err := d.Store.CreateCompany(t.Context(), company); err != nil {
+		t.Fatal(err)
+	}
+	key := store.APIKey{KeyID: "k1", CompanyID: company.ID, Name: "billing", Environment: "live", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}}
+	if err := d.Store.CreateAPIKey(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	find := func() store.Caller {
+		t.Helper()
+		caller, err := d.Store.FindCaller(t.Context(), "k1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return caller
+	}
+	want := store.Caller{APIKey: key, DefaultFrom: company.DefaultFrom, SenderDomains: company.SenderDomains}
+	if diff := cmp.Diff(want, find(), cmpopts.IgnoreFields(store.APIKey{}, "CreatedAt"), cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := d.Store.FindCaller(t.Context(), "k2"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("unknown key: %v", err)
+	}
+
+	if err := d.Store.SuspendCompany(t.Context(), company.ID, "unpaid"); err != nil {
+		t.Fatal(err)
+	}
+	if !find().Suspended {
+		t.Error("suspended, and nothing to see")
+	}
+	if err := d.Store.ResumeCompany(t.Context(), company.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Store.RevokeAPIKey(t.Context(), "k1"); err != nil {
+		t.Fatal(err)
+	}
+	revoked := find()
+	if revoked.Suspended || revoked.RevokedAt == nil {
+		t.Errorf("%+v", revoked)
+	}
+	// Revoking again keeps the moment of the first time.
+	if err := d.Store.RevokeAPIKey(t.Context(), "k1"); err != nil || !find().RevokedAt.Equal(*revoked.RevokedAt) {
+		t.Errorf("revoked again: %v", err)
+	}
+	if err := d.Store.RevokeAPIKey(t.Context(), "k2"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("revoke an unknown key: %v", err)
+	}
+}

@@ -1,0 +1,99 @@
+package store_test
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// direct opens a connection like the store's own, with prepared plans that stay.
+func direct(t *testing.T, d storetest.Database) *sql.DB {
+	t.Helper()
+	dsn, err := store.DataSource(d.URL, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// Postgres reads a column's array as the values that went into it.
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	db := direct(t, storetest.New(t))
+	type row struct {
+		ID, OptionalID, Text, OptionalText sql.NullString
+		Bytes, JSON                        []byte
+		N, OptionalN                       sql.NullInt64
+		Yes                                sql.NullBool
+		At                                 sql.NullTime
+	}
+	text := rapid.StringOf(rapid.OneOf(rapid.SampledFrom([]rune(`"\{},' NULL`+"\n")), rapid.Rune().Filter(func(r rune) bool { return r != 0 })))
+	cell := rapid.Custom(func(t *rapid.T) store.Cell {
+		c := store.Cell{Text: text.Draw(t, "text"), N: rapid.Int64().Draw(t, "n"), Yes: rapid.Bool().Draw(t, "yes"), JSON: []byte(`{}`)}
+		if rapid.Bool().Draw(t, "not NULL") {
+			c.ID = uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
+			c.Bytes = append([]byte{}, rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")...)
+			c.At = time.UnixMicro(rapid.Int64Range(-1e15, 1e16).Draw(t, "at")).UTC()
+			c.JSON, _ = json.Marshal(c.Text)
+		}
+		return c
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		cells := rapid.SliceOfN(cell, 0, 20).Draw(rt, "cells")
+		rows, err := db.QueryContext(t.Context(), `
+			SELECT id, optional_id, text, optional_text, bytes, json, n, optional_n, yes, at
+			FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::jsonb[], $7::bigint[], $8::bigint[], $9::bool[], $10::timestamptz[])
+			AS t(id, optional_id, text, optional_text, bytes, json, n, optional_n, yes, at)`, store.Columns(cells)...)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer rows.Close()
+		i := 0
+		for ; rows.Next(); i++ {
+			var got row
+			if err := rows.Scan(&got.ID, &got.OptionalID, &got.Text, &got.OptionalText, &got.Bytes, &got.JSON, &got.N, &got.OptionalN, &got.Yes, &got.At); err != nil {
+				rt.Fatal(err)
+			}
+			c := cells[i]
+			want := row{
+				ID: sql.NullString{String: c.ID.String(), Valid: true}, OptionalID: sql.NullString{String: c.ID.String(), Valid: true},
+				Text: sql.NullString{String: c.Text, Valid: true}, OptionalText: sql.NullString{String: c.Text, Valid: c.Text != ""},
+				Bytes: c.Bytes, JSON: got.JSON, Yes: sql.NullBool{Bool: c.Yes, Valid: true},
+				N: sql.NullInt64{Int64: c.N, Valid: true}, OptionalN: sql.NullInt64{Int64: c.N, Valid: c.N != 0},
+				At: sql.NullTime{Time: c.At, Valid: !c.At.IsZero()},
+			}
+			if c.ID == uuid.Nil {
+				want.OptionalID = sql.NullString{}
+			}
+			got.At.Time = got.At.Time.UTC()
+			if diff := cmp.Diff(want, got); diff != "" || (got.Bytes == nil) != (c.Bytes == nil) {
+				rt.Fatal(diff)
+			}
+			var told, meant any
+			if err := json.Unmarshal(got.JSON, &told); err != nil {
+				rt.Fatal(err)
+			}
+			if err := json.Unmarshal(c.JSON, &meant); err != nil || !cmp.Equal(told, meant) {
+				rt.Fatalf("%s, want %s", got.JSON, bytes.TrimSpace(c.JSON))
+			}
+		}
+		if err := rows.Err(); err != nil || i != len(cells) {
+			rt.Fatalf("%d of %d rows, %v", i, len(cells), err)
+		}
+	})
+}

@@ -1,0 +1,40 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// Whatever a task holds, its dead letter can be written and tells of it.
+func TestBuryTask(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	id := uuid.NewString()
+	for name, tt := range map[string]struct {
+		task store.DeadTask
+		want string // payload, last_error, outbox_id
+	}{
+		"JSON":      {store.DeadTask{Payload: []byte(`{"a":1}`), Detail: "no such email", TaskID: id}, `{"a": 1}|no such email|` + id},
+		"text":      {store.DeadTask{Payload: []byte(`{"a":`), TaskID: "not an id"}, `"{\"a\":"||`},
+		"nothing":   {store.DeadTask{}, `""||`},
+		"bytes":     {store.DeadTask{Payload: []byte{0, 0xff, 'a'}, Detail: "a\x00\xffb"}, "\"\uFFFDa\"|a\uFFFDb|"},
+		"NUL":       {store.DeadTask{Payload: []byte(`{"a":"\u0000"}`)}, `"{\"a\":\"\\u0000\"}"||`},
+		"surrogate": {store.DeadTask{Payload: []byte(`["\ud800"]`)}, `"[\"\\ud800\"]"||`},
+		"number":    {store.DeadTask{Payload: []byte(`1e999999999`)}, `"1e999999999"||`},
+	} {
+		tt.task.Target, tt.task.Reason = "email:send", "INVALID_PAYLOAD"
+		if err := d.Store.BuryTask(t.Context(), tt.task); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := ask[string](t, d, `SELECT payload::text || '|' || coalesce(last_error, '') || '|' || coalesce(outbox_id::text, '') FROM dead_letters WHERE reason = 'INVALID_PAYLOAD'`)
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+		run(t, d, `DELETE FROM dead_letters`)
+	}
+}

@@ -1,0 +1,67 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// What the tests look at from outside: the statements, to ask Postgres for their
+// plans, and the encoders.
+const (
+	AdvanceSQL   = advanceSQL
+	ClaimDueSQL  = claimDueSQL
+	FindEmailSQL = findEmailSQL
+	LiveLanesSQL = liveLanesSQL
+	LoadSQL      = loadSQL
+	OverdueSQL   = overdueSQL
+	PageIDsSQL   = pageIDsSQL
+	AnswerTime   = answerTime
+)
+
+var (
+	AsJSON            = asJSON
+	WithoutEscapedNUL = withoutEscapedNUL
+	DataSource        = dataSource
+)
+
+// AdvanceParameters are those of AdvanceSQL for the transitions.
+func AdvanceParameters(ts []Transition) ([]any, error) {
+	ready := make([]Transition, len(ts))
+	for i, t := range ts {
+		var err error
+		if ready[i], err = t.encoded(); err != nil {
+			return nil, err
+		}
+	}
+	return transitionColumns(ready), nil
+}
+
+// Forget drops all prepared statements of a connection behind the driver's back.
+func (s *Store) Forget(ctx context.Context) error {
+	_, err := s.db.ExecContext(ctx, `DEALLOCATE ALL`)
+	return err
+}
+
+// Cell is one value of each kind that a column can hold.
+type Cell struct {
+	ID    uuid.UUID
+	Text  string
+	Bytes []byte
+	JSON  []byte
+	N     int64
+	Yes   bool
+	At    time.Time
+}
+
+// Columns lays the cells out as uuid, uuid or NULL, text, text or NULL, bytea,
+// jsonb, bigint, bigint or NULL, boolean and timestamptz arrays.
+func Columns(cells []Cell) []any {
+	id, text, n := func(c *Cell) uuid.UUID { return c.ID }, func(c *Cell) string { return c.Text }, func(c *Cell) int64 { return c.N }
+	return []any{
+		uuids(cells, id), optionalUUIDs(cells, id), texts(cells, text), optionalTexts(cells, text),
+		byteas(cells, func(c *Cell) []byte { return c.Bytes }), jsonbs(cells, func(c *Cell) []byte { return c.JSON }),
+		bigints(cells, n), optionalBigints(cells, n), bools(cells, func(c *Cell) bool { return c.Yes }), times(cells, func(c *Cell) time.Time { return c.At }),
+	}
+}

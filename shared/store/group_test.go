@@ -1,0 +1,313 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"email-gateway/shared/store"
+)
+
+// writer is a database that holds its answers back until it is told to go on, and
+// remembers what it was given.
+type writer struct {
+	mu     sync.Mutex
+	groups [][]string
+	gate   chan struct{} // nil = open
+	refuse func([]string) error
+}
+
+func (w *writer) write(ctx context.Context, items []string) ([]string, error) {
+	w.mu.Lock()
+	w.groups = append(w.groups, slices.Clone(items))
+	w.mu.Unlock()
+	if w.gate != nil {
+		select {
+		case <-w.gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if w.refuse != nil {
+		if err := w.refuse(items); err != nil {
+			return nil, err
+		}
+	}
+	results := make([]string, len(items))
+	for i, item := range items {
+		results[i] = "wrote " + item
+	}
+	return results, nil
+}
+
+// sizes are the groups' sizes in the order they were written.
+func (w *writer) sizes() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sizes := make([]int, len(w.groups))
+	for i, g := range w.groups {
+		sizes[i] = len(g)
+	}
+	return sizes
+}
+
+// newGroup groups texts: what stands before a slash is the key, the length the size.
+func newGroup(w *writer) *store.Group[string, string] {
+	return store.NewGroup(
+		func(s string) string { key, _, _ := strings.Cut(s, "/"); return key },
+		func(s string) int { return len(s) },
+		w.write,
+	)
+}
+
+// all gives items to the group, each from a goroutine of its own and in this order,
+// and returns what each was told.
+func all(ctx context.Context, g *store.Group[string, string], items ...string) func() []outcome {
+	outcomes := make([]outcome, len(items))
+	var wg sync.WaitGroup
+	for i, item := range items {
+		wg.Go(func() {
+			result, err := g.Do(ctx, item)
+			outcomes[i] = outcome{result, err}
+		})
+		synctest.Wait()
+	}
+	return func() []outcome { wg.Wait(); return outcomes }
+}
+
+type outcome struct {
+	result string
+	err    error
+}
+
+func TestGroup_WritesALoneItemAtOnce(t *testing.T) {
+	t.Parallel()
+	w := &writer{}
+	g := newGroup(w)
+	for range 3 {
+		if got, err := g.Do(t.Context(), "a"); got != "wrote a" || err != nil {
+			t.Fatalf("got %q, %v", got, err)
+		}
+	}
+	g.Wait()
+	if diff := cmp.Diff([]int{1, 1, 1}, w.sizes()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// While two groups are under way, what comes waits and is then written together, in
+// the order of the keys; each caller gets the result of its own item.
+func TestGroup_JoinsWhatWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &writer{gate: make(chan struct{})}
+		g := newGroup(w)
+		wait := all(t.Context(), g, "x", "y", "c", "a", "b")
+		close(w.gate)
+		got := wait()
+		if diff := cmp.Diff([][]string{{"x"}, {"y"}, {"a", "b", "c"}}, w.groups); diff != "" {
+			t.Error(diff)
+		}
+		for i, item := range []string{"x", "y", "c", "a", "b"} {
+			if got[i] != (outcome{"wrote " + item, nil}) {
+				t.Errorf("%s was told %v", item, got[i])
+			}
+		}
+	})
+}
+
+func TestGroup_NeverHoldsAKeyTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &writer{gate: make(chan struct{})}
+		g := newGroup(w)
+		wait := all(t.Context(), g, "x", "y", "a/1", "b/1", "a/2", "c/1", "a/3")
+		close(w.gate)
+		wait()
+		for _, group := range w.groups {
+			keys := map[string]bool{}
+			for _, item := range group {
+				key, _, _ := strings.Cut(item, "/")
+				if keys[key] {
+					t.Errorf("%s twice in %v", key, group)
+				}
+				keys[key] = true
+			}
+		}
+		if n := len(slices.Concat(w.groups...)); n != 7 {
+			t.Errorf("%d items written, want 7", n)
+		}
+	})
+}
+
+func TestGroup_Bounds(t *testing.T) {
+	t.Parallel()
+	items := func(n, size int) []string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf("%04d/%s", i, strings.Repeat("x", max(0, size-5)))
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		items []string
+		want  []int
+	}{
+		"256 rows":                   {items(600, 10), []int{88, 256, 256}},
+		"1 MiB":                      {items(10, 400<<10), []int{2, 2, 2, 2, 2}},
+		"an item of more than 1 MiB": {[]string{"a/" + strings.Repeat("x", 2<<20), "b", "c"}, []int{1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &writer{gate: make(chan struct{})}
+				g := newGroup(w)
+				wait := all(t.Context(), g, append([]string{"x", "y"}, tt.items...)...)
+				close(w.gate)
+				wait()
+				got := w.sizes()[2:]
+				// Two flights take turns: the order in which they report is not given.
+				slices.Sort(got)
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// Postgres refuses a statement as a whole. Only the item at fault may be told so.
+func TestGroup_ABadItemFailsAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		refused := &pq.Error{Code: pqerror.CheckViolation}
+		w := &writer{gate: make(chan struct{}), refuse: func(items []string) error {
+			if slices.Contains(items, "050") || slices.Contains(items, "051") {
+				return refused
+			}
+			return nil
+		}}
+		g := newGroup(w)
+		items := []string{"x", "y"}
+		for i := range 100 {
+			items = append(items, fmt.Sprintf("%03d", i))
+		}
+		wait := all(t.Context(), g, items...)
+		close(w.gate)
+		for i, got := range wait() {
+			bad := items[i] == "050" || items[i] == "051"
+			if bad != errors.Is(got.err, refused) || !bad && got.result != "wrote "+items[i] {
+				t.Errorf("%s was told %v", items[i], got)
+			}
+		}
+		if n := len(w.groups); n > 30 {
+			t.Errorf("%d statements to find two items among a hundred", n)
+		}
+	})
+}
+
+// A database that is away is no item's fault: nothing is tried in halves.
+func TestGroup_FailsAsAWholeWhenNoItemIsAtFault(t *testing.T) {
+	t.Parallel()
+	for _, cause := range []error{
+		store.ErrUnavailable, store.ErrUnknownOutcome, &pq.Error{Code: pqerror.QueryCanceled}, &pq.Error{Code: pqerror.DiskFull},
+		&pq.Error{Code: pqerror.InternalError}, &pq.Error{Code: pqerror.ReadOnlySQLTransaction},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &writer{gate: make(chan struct{}), refuse: func([]string) error { return cause }}
+			g := newGroup(w)
+			wait := all(t.Context(), g, "x", "y", "a", "b", "c")
+			close(w.gate)
+			for _, got := range wait() {
+				if !errors.Is(got.err, cause) {
+					t.Errorf("told %v, want %v", got.err, cause)
+				}
+			}
+			if diff := cmp.Diff([]int{1, 1, 3}, w.sizes()); diff != "" {
+				t.Errorf("%v: %s", cause, diff)
+			}
+		})
+	}
+}
+
+func TestGroup_RepeatsWhatLostARace(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		cause  *pq.Error
+		losses int
+		want   bool
+	}{
+		"deadlock":                  {&pq.Error{Code: pqerror.TRDeadlockDetected}, 4, true},
+		"serialization":             {&pq.Error{Code: pqerror.TRSerializationFailure}, 1, true},
+		"an event's place is taken": {&pq.Error{Code: pqerror.UniqueViolation, Constraint: "email_events_pkey"}, 1, true},
+		"an event does not fit":     {&pq.Error{Code: pqerror.CheckViolation, Constraint: "email_events_path"}, 1, true},
+		"another place is taken":    {&pq.Error{Code: pqerror.UniqueViolation, Constraint: "email_outbox_pkey"}, 1, false},
+		"for ever":                  {&pq.Error{Code: pqerror.TRDeadlockDetected}, 1000, false},
+	} {
+		w := &writer{}
+		losses := tt.losses
+		w.refuse = func([]string) error {
+			if losses--; losses >= 0 {
+				return tt.cause
+			}
+			return nil
+		}
+		if _, err := newGroup(w).Do(t.Context(), "a"); (err == nil) != tt.want {
+			t.Errorf("%s: %v after %d tries", name, err, len(w.groups))
+		}
+	}
+}
+
+// Who goes before the turn of his item came has not written it, and is told so.
+func TestGroup_ContextEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &writer{gate: make(chan struct{})}
+		g := newGroup(w)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone := errors.New("gone")
+		waitWritten := all(ctx, g, "x", "y")
+		waitQueued := all(ctx, g, "a", "b")
+		waitPatient := all(t.Context(), g, "c")
+		cancel(gone)
+		for _, got := range waitWritten() {
+			if !errors.Is(got.err, gone) || !errors.Is(got.err, store.ErrUnknownOutcome) {
+				t.Errorf("under way: %v", got.err)
+			}
+		}
+		for _, got := range waitQueued() {
+			if !errors.Is(got.err, gone) || errors.Is(got.err, store.ErrUnknownOutcome) {
+				t.Errorf("in the queue: %v", got.err)
+			}
+		}
+		close(w.gate)
+		if got := waitPatient()[0]; got.err != nil {
+			t.Errorf("patient: %v", got.err)
+		}
+		g.Wait()
+		if diff := cmp.Diff([][]string{{"x"}, {"y"}, {"c"}}, w.groups); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A write that Postgres never answers ends after the group's own time, whatever its
+// callers' contexts say.
+func TestGroup_GivesUpOnAStatement(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &writer{gate: make(chan struct{})}
+		if _, err := newGroup(w).Do(context.WithoutCancel(t.Context()), "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package store_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	e := storetest.NewEmail(company, func(e *store.NewEmail) {
+		e.Text, e.Delivery, e.HTML = "Olá", email.AtMostOnce, "<p>\"ção\" \\ 𝄞</p>"
+	})
+	if err := d.Store.NewAccepter().Accept(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	run(t, d, `UPDATE email_outbox SET attempts = 3, throttles = 1, status = 'ENQUEUED'`)
+	got, err := d.Store.NewLoader().Load(t.Context(), e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &store.LoadedEmail{
+		ID: e.ID, CompanyID: company, RequestID: e.RequestID, Status: email.Enqueued, Attempts: 3, Throttles: 1, Due: true, LaneOpen: true,
+		Sender: e.Sender, HTML: e.HTML, Text: "Olá", HTMLSHA256: e.HTMLSHA256, CheckerVersion: 1, Delivery: email.AtMostOnce,
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(store.LoadedEmail{}, "Payload", "ExpiresAt")); diff != "" {
+		t.Error(diff)
+	}
+	if left := time.Until(got.ExpiresAt); !about(left, 24*time.Hour) || len(got.Payload) == 0 {
+		t.Errorf("expires in %s, payload %s", left, got.Payload)
+	}
+}
+
+func TestLoad_WhatStandsInTheWay(t *testing.T) {
+	t.Parallel()
+	for change, want := range map[string]store.LoadedEmail{
+		`SELECT 1`: {Due: true, LaneOpen: true},
+		`UPDATE email_outbox SET next_at = now() + interval '500 ms'`:       {Due: true, LaneOpen: true},
+		`UPDATE email_outbox SET next_at = now() + interval '10 s'`:         {LaneOpen: true},
+		`UPDATE email_outbox SET expires_at = now()`:                        {Due: true, Expired: true, LaneOpen: true},
+		`UPDATE dispatch_lanes SET paused_at = now()`:                       {Due: true},
+		`UPDATE dispatch_lanes SET parked_until = now() + interval '1 min'`: {Due: true},
+		`UPDATE companies SET suspended_at = now()`:                         {Due: true},
+		`DELETE FROM dispatch_lanes`:                                        {Due: true}, // found all the same: it must be ended
+	} {
+		t.Run(change, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			id := d.Accept(t, d.Company(t), nil)
+			run(t, d, change)
+			got, err := d.Store.NewLoader().Load(t.Context(), id)
+			if err != nil || got.Due != want.Due || got.Expired != want.Expired || got.LaneOpen != want.LaneOpen {
+				t.Errorf("due %v, expired %v, lane open %v; %v", got.Due, got.Expired, got.LaneOpen, err)
+			}
+		})
+	}
+}
+
+func TestLoad_RecipientKnown(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	person := func(company uuid.UUID, address string, deleted bool) string {
+		id := uuid.New()
+		run(t, d, `INSERT INTO recipients (id, company_id, email, deleted_at) VALUES ($1, $2, $3, CASE WHEN $4 THEN now() END)`, id, company, address, deleted)
+		return id.String()
+	}
+	for name, tt := range map[string]struct {
+		id   string
+		want bool
+	}{
+		"known":             {person(company, "ana@EXAMPLE.com", false), true},
+		"another address":   {person(company, "Ana@example.com", false), false},
+		"deleted":           {person(company, "ana@example.com", true), false},
+		"another company's": {person(other, "ana@example.com", false), false},
+		"unknown":           {uuid.NewString(), false},
+		"none named":        {"", false},
+	} {
+		id := d.Accept(t, company, func(e *store.NewEmail) { e.Job.Recipient.RecipientID = tt.id })
+		if got, err := d.Store.NewLoader().Load(t.Context(), id); err != nil || got.RecipientKnown != tt.want {
+			t.Errorf("%s: %v, %v", name, got.RecipientKnown, err)
+		}
+	}
+}
+
+// Each caller gets the email it asked for, or learns that there is none.
+func TestLoad_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	loader := d.Store.NewLoader()
+	ids := []uuid.UUID{uuid.New()}
+	for range 20 {
+		ids = append(ids, d.Accept(t, company, nil))
+	}
+	run(t, d, `UPDATE email_outbox SET target = 'mailing.process' WHERE id = $1`, ids[1])
+	var wg sync.WaitGroup
+	for range 10 {
+		for i, id := range ids {
+			wg.Go(func() {
+				got, err := loader.Load(t.Context(), id)
+				switch {
+				case i < 2 && !errors.Is(err, store.ErrNotFound):
+					t.Errorf("no such email: %v, %v", got, err)
+				case i >= 2 && (err != nil || got.ID != id):
+					t.Errorf("asked for %s: %v, %v", id, got, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	loader.Close()
+}

@@ -1,0 +1,187 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// grow fills the tables with so many emails of 20 companies, most of them sent, and
+// returns one of the companies and an email of it.
+func grow(t *testing.T, d storetest.Database, n int) (company, id uuid.UUID) {
+	t.Helper()
+	for range 20 {
+		company = d.Company(t)
+	}
+	id = d.Accept(t, company, nil)
+	run(t, d, `
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, status, processed_at, next_at, expires_at)
+		SELECT (lpad(to_hex(n), 12, '0') || substr(md5(n::text), 1, 20))::uuid, l.company_id, l.id, 'req-' || n,
+		       jsonb_build_object('to', 'user' || n || '@example.com', 'subject', 's', 'recipient', '{}'::jsonb), 'a@acme.example', '<p>', '', 1,
+		       s.status, CASE WHEN s.status = 'SENT' THEN now() END, now() - n * interval '1 ms', now() + (n % 2 - 0.5) * interval '1 day'
+		FROM generate_series(1, $1) n
+		JOIN (SELECT *, row_number() OVER (ORDER BY id) AS nth FROM dispatch_lanes) l ON l.nth = 1 + n % 60
+		CROSS JOIN LATERAL (SELECT CASE n % 100 WHEN 7 THEN 'PENDING' WHEN 8 THEN 'RETRY_SCHEDULED' WHEN 9 THEN 'ENQUEUED' ELSE 'SENT' END AS status) s`, n)
+	run(t, d, `
+		INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, external_id, expires_at, created_at, sent_at, event_seq, last_event)
+		SELECT id, company_id, payload ->> 'to', 's', 'SENT', 1, request_id, 'CUST-' || request_id, expires_at, created_at, now(), 4, 'SENT'
+		FROM email_outbox WHERE status = 'SENT'`)
+	return company, id
+}
+
+// On tables that have grown, each hot statement goes by the index that its comment
+// names, by the planner's free choice.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, id := grow(t, d, 50000)
+	run(t, d, `ANALYZE`)
+	page := func(recipient, externalID, requestID string) []any {
+		return []any{company, uuid.Max, uuid.Nil, recipient, externalID, requestID, 50, 5000}
+	}
+	lanes := pq.Array([]int64{1, 2, 3})
+	for name, tt := range map[string]struct {
+		statement  string
+		parameters []any
+		indexes    []string
+	}{
+		"claimDue":             {store.ClaimDueSQL, []any{lanes, 100, 5000}, []string{"email_outbox_lane_claim"}},
+		"liveLanes":            {store.LiveLanesSQL, []any{"email:send", 5000}, []string{"email_outbox_lane_claim"}},
+		"overdue":              {store.OverdueSQL, []any{100}, []string{"email_outbox_expiry"}},
+		"pageIDs":              {store.PageIDsSQL, page("", "", ""), []string{"email_outbox_company", "email_logs_company"}},
+		"pageIDs, recipient":   {store.PageIDsSQL, page("User77@Example.com", "", ""), []string{"email_logs_recipient"}},
+		"pageIDs, external id": {store.PageIDsSQL, page("", "CUST-77", ""), []string{"email_logs_external"}},
+		"pageIDs, request":     {store.PageIDsSQL, page("", "", "req-77"), []string{"email_logs_request"}},
+		"findEmail":            {store.FindEmailSQL, []any{id, company}, []string{"email_outbox_pkey", "email_logs_pkey"}},
+		"load":                 {store.LoadSQL, []any{pq.Array([]string{id.String()}), 1}, []string{"email_outbox_pkey"}},
+	} {
+		plan := explain(t, d.SQL, tt.statement, tt.parameters...)
+		for _, index := range tt.indexes {
+			if !strings.Contains(plan, " using "+index+" ") {
+				t.Errorf("%s does not use %s:\n%s", name, index, plan)
+			}
+		}
+		if reads := regexp.MustCompile(`Seq Scan on email_(outbox|logs)`).FindString(plan); reads != "" {
+			t.Errorf("%s: %s:\n%s", name, reads, plan)
+		}
+	}
+	transitions, err := store.AdvanceParameters([]store.Transition{claimOf(company, id, uuid.New(), "C")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan := explain(t, direct(t, d), store.AdvanceSQL, transitions...); strings.Count(plan, " using email_outbox_pkey ") != 2 || !strings.Contains(plan, " using email_logs_pkey ") {
+		t.Errorf("advance:\n%s", plan)
+	}
+}
+
+func explain(t *testing.T, db *sql.DB, statement string, parameters ...any) string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN "+statement, parameters...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		plan.WriteString(line + "\n")
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return plan.String()
+}
+
+// A prepared statement's plan is made once, on tables that may be nearly empty then.
+// It must still be good when they have grown and nobody has told the planner.
+func TestPlans_MadeOnSmallTables(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 2, 10, 100} {
+		for _, analyzed := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d emails, analyzed %v", size, analyzed), func(t *testing.T) {
+				t.Parallel()
+				d := storetest.New(t)
+				company := d.Company(t)
+				rowsRead := preparedClaim(t, d, company)
+				for range size {
+					apply(t, d, cancelOf(d.Accept(t, company, nil)))
+				}
+				if analyzed {
+					run(t, d, `VACUUM ANALYZE`)
+				}
+				for range 10 { // Postgres settles for one plan after five
+					rowsRead(d.Accept(t, company, nil))
+				}
+				grow(t, d, 20000)
+				if n := rowsRead(d.Accept(t, company, nil)); n > 200 { // of 20,000; it counts those of the rounds before too
+					t.Errorf("%d rows read for one email", n)
+				}
+			})
+		}
+	}
+}
+
+// preparedClaim prepares the statements that load and claim an email, and returns a
+// function that runs them and tells how many rows they read.
+func preparedClaim(t *testing.T, d storetest.Database, company uuid.UUID) func(id uuid.UUID) int {
+	t.Helper()
+	db := direct(t, d)
+	advance, err := db.PrepareContext(t.Context(), store.AdvanceSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load, err := db.PrepareContext(t.Context(), store.LoadSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(id uuid.UUID) (rowsRead int) {
+		t.Helper()
+		claim, err := store.AdvanceParameters([]store.Transition{claimOf(company, id, uuid.New(), "C")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		for statement, parameters := range map[*sql.Stmt][]any{advance: claim, load: {pq.Array([]string{id.String()}), 1}} {
+			if err := drain(t.Context(), tx.StmtContext(t.Context(), statement), parameters); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = tx.QueryRowContext(t.Context(), `SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname LIKE 'email_%'`).Scan(&rowsRead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rowsRead
+	}
+}
+
+func drain(ctx context.Context, statement *sql.Stmt, parameters []any) error {
+	rows, err := statement.QueryContext(ctx, parameters...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	n := 0
+	for rows.Next() {
+		n++
+	}
+	if n != 1 {
+		return fmt.Errorf("%d rows", n)
+	}
+	return rows.Err()
+}

@@ -1,0 +1,83 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"email-gateway/shared/store/storetest"
+)
+
+func TestProcessStatus(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	begun := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
+	report := func(service, instance string, details any) {
+		t.Helper()
+		if err := d.Store.ReportStatus(t.Context(), service, instance, begun, details); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func() string {
+		t.Helper()
+		all, err := d.Store.ProcessStatuses(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for _, p := range all {
+			lines = append(lines, fmt.Sprint(p.Service, " ", p.Instance, " ", p.Age.Round(time.Minute), " ", string(p.Details)))
+			if !p.StartedAt.Equal(begun) {
+				t.Errorf("%s started at %s", p.Instance, p.StartedAt)
+			}
+		}
+		return strings.Join(lines, "\n")
+	}
+	report("worker", "w1", map[string]any{"redis": "ok"})
+	report("dispatcher", "d1", nil)
+	run(t, d, `UPDATE process_status SET updated_at = now() - interval '10 min' WHERE instance = 'w1'`)
+	if got, want := told(), "dispatcher d1 0s null\nworker w1 10m0s {\"redis\": \"ok\"}"; got != want {
+		t.Error(got)
+	}
+	report("worker", "w1", map[string]any{"redis": "down"})
+	if got, want := told(), "dispatcher d1 0s null\nworker w1 0s {\"redis\": \"down\"}"; got != want {
+		t.Error(got)
+	}
+	// Who is silent for an hour is forgotten by the next report, but not who reports himself.
+	run(t, d, `UPDATE process_status SET updated_at = now() - interval '2 h'`)
+	report("worker", "w1", "back")
+	if got, want := told(), "worker w1 0s \"back\""; got != want {
+		t.Error(got)
+	}
+	if err := d.Store.WithdrawStatus(t.Context(), "worker", "w1"); err != nil || told() != "" {
+		t.Errorf("withdrawn: %v, %s", err, told())
+	}
+	if err := d.Store.ReportStatus(t.Context(), "api", "a1", begun, nil); err == nil {
+		t.Error("the api reported")
+	}
+	if err := d.Store.ReportStatus(t.Context(), "worker", "w1", begun, make(chan int)); err == nil {
+		t.Error("a channel was reported")
+	}
+}
+
+// Many processes report at once, each of them clearing away the dead.
+func TestReportStatus_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	run(t, d, `INSERT INTO process_status (service, instance, started_at, updated_at, details)
+		SELECT 'worker', 'dead-' || n, now(), now() - interval '2 h', '{}' FROM generate_series(1, 50) n`)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			if err := d.Store.ReportStatus(t.Context(), "worker", fmt.Sprint("w", i), time.Now(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := ask[int](t, d, `SELECT count(*) FROM process_status`); n != 20 {
+		t.Errorf("%d processes, want 20", n)
+	}
+}
