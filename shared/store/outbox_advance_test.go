@@ -305,7 +305,7 @@ func TestAdvance_ClaimAgainstCancel(t *testing.T) {
 			t.Errorf("%d transitions applied", applied[i].Load())
 		}
 		status, story := readOutbox(t, d, id).Status, timeline(t, d, id)
-		if !(status == "CANCELLED" && story == "CANCELLED") && !(status == "PROCESSING" && story == attempted) {
+		if end := status + " after " + story; end != "CANCELLED after CANCELLED" && end != "PROCESSING after "+attempted {
 			t.Errorf("%s after %s", status, story)
 		}
 	}

@@ -32,7 +32,7 @@ type prepared struct {
 // then the statement is sent whole, this time and from now on.
 func (p *prepared) selectAll(ctx context.Context, dest any, args ...any) error {
 	if !p.off.Load() {
-		stmt, err := p.prepare(ctx)
+		stmt, err := p.prepare(ctx) //nolint:sqlclosecheck // it lives as long as the database handle, which closes it
 		if err == nil {
 			err = stmt.SelectContext(ctx, dest, args...)
 		}
