@@ -101,13 +101,13 @@ func (a *Accepter) Close() { a.group.Wait() }
 const insertEmailsSQL = `
 WITH input AS (
     SELECT t.*, l.id AS lane_id
-    FROM unnest(
+    FROM (SELECT * FROM unnest(
         $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::jsonb[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::bigint[],
         $11::bytea[], $12::bigint[], $13::text[], $14::timestamptz[], $15::bigint[], $16::timestamptz[],
         $17::bool[], $18::text[], $19::text[], $20::bytea[], $21::bigint[], $22::bytea[], $23::bigint[])
     AS t(id, company_id, queue, request_id, payload, sender, html, text_body, html_sha256, checker_version,
          cpf_cnpj_enc, priority, delivery, send_at, ttl_ms, created_at,
-         keyed, route, key, body_sha256, answer_status, answer, keep_ms)
+         keyed, route, key, body_sha256, answer_status, answer, keep_ms) LIMIT $24) t
     JOIN dispatch_lanes l ON l.company_id = t.company_id AND l.queue = t.queue AND l.mailing_id IS NULL
 ), keys AS (
     INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
@@ -127,7 +127,7 @@ WHERE NOT keyed OR id IN (SELECT outbox_id FROM keys)
 ON CONFLICT (id) DO NOTHING
 RETURNING id`
 
-// acceptColumns turns emails into one array per column of t.
+// acceptColumns turns emails into one array per column of t, and how many there are.
 func acceptColumns(emails []NewEmail) []any {
 	return []any{
 		uuids(emails, func(e *NewEmail) uuid.UUID { return e.ID }),
@@ -153,6 +153,7 @@ func acceptColumns(emails []NewEmail) []any {
 		bigints(emails, func(e *NewEmail) int64 { return int64(e.key().Status) }),
 		byteas(emails, func(e *NewEmail) []byte { return e.key().Answer }),
 		bigints(emails, func(e *NewEmail) int64 { return e.key().Keep.Milliseconds() }),
+		len(emails),
 	}
 }
 

@@ -1,0 +1,250 @@
+package store_test
+
+import (
+	"database/sql"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// life is one email, what the test believes of it, and the attempts it has had.
+type life struct {
+	d       storetest.Database
+	company uuid.UUID
+	id      uuid.UUID
+
+	status email.Status
+	tokens []uuid.UUID // of all claims that were won, the newest last
+	last   email.EventType
+	events int
+	over   bool // its deadline has passed
+}
+
+// Whatever programs and people do to an email, in whatever order: a transition is
+// applied exactly when its guard holds, the timeline is a path of the diagram, and
+// the row's columns agree with its status and its log.
+func TestAnyLifeOfAnEmail(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		l := &life{d: d, company: company, id: d.Accept(t, company, nil), status: email.Pending}
+		someToken := func() uuid.UUID {
+			return rapid.SampledFrom(append([]uuid.UUID{uuid.New()}, l.tokens...)).Draw(rt, "token")
+		}
+		current := func() uuid.UUID {
+			if len(l.tokens) == 0 {
+				return uuid.New()
+			}
+			return l.tokens[len(l.tokens)-1]
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"claim": func(*rapid.T) {
+				token := uuid.New()
+				if l.advance(rt, claimOf(company, l.id, token, "C"), l.status.Claimable() && !l.over) {
+					l.tokens = append(l.tokens, token)
+				}
+			},
+			"refuse":   func(*rapid.T) { l.advance(rt, refusalOf(l.id), l.status.Claimable() && !l.over) },
+			"sent":     func(*rapid.T) { l.end(rt, sentOf(l.id, current())) },
+			"failed":   func(*rapid.T) { l.end(rt, failedOf(l.id, current())) },
+			"retry":    func(*rapid.T) { l.end(rt, retryOf(l.id, current(), 0)) },
+			"released": func(*rapid.T) { l.end(rt, releaseOf(l.id, current())) },
+			"unknown": func(*rapid.T) {
+				l.end(rt, endOf(l.id, current(), email.OutcomeUnknown, event(email.EventOutcomeUnknown, nil)))
+			},
+			"late news": func(*rapid.T) {
+				make := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{sentOf, failedOf, releaseOf}).Draw(rt, "news")
+				l.end(rt, make(l.id, someToken()))
+			},
+			"cancel":   func(*rapid.T) { l.advance(rt, cancelOf(l.id), l.status.Claimable()) },
+			"suppress": func(*rapid.T) { l.advance(rt, suppressOf(l.id), l.status.Claimable()) },
+			"expire":   func(*rapid.T) { l.advance(rt, expireOf(l.id), l.status.Claimable() && l.over) },
+			"replay": func(*rapid.T) {
+				if l.advance(rt, replayOf(l.id), l.status.Replayable()) {
+					l.over = false
+				}
+			},
+			"time passes": func(*rapid.T) {
+				run(t, d, `UPDATE email_outbox SET expires_at = now() WHERE id = $1`, l.id)
+				l.over = true
+			},
+			"dispatch": func(*rapid.T) {
+				if l.status == email.Pending {
+					run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, l.id)
+					l.status = email.Enqueued
+				}
+			},
+			"give back": func(*rapid.T) {
+				if err := d.Store.ReturnToPending(t.Context(), l.id); err != nil {
+					rt.Fatal(err)
+				}
+				if l.status == email.Enqueued {
+					l.status = email.Pending
+				}
+			},
+			"nonsense": func(*rapid.T) { l.nonsense(rt) },
+			"":         func(*rapid.T) { l.check(rt) },
+		})
+	})
+}
+
+// end gives news of an attempt: its own if it is the one under way, and a yes
+// always, unless there was one before. That of an attempt nobody made is refused.
+func (l *life) end(rt *rapid.T, t store.Transition) {
+	made := slices.Contains(l.tokens, t.Token)
+	holds := l.status == email.Processing && made && t.Token == l.tokens[len(l.tokens)-1]
+	if t.Status == email.Sent && !made && l.status != email.Processing {
+		return // no provider says yes to what it was never asked
+	}
+	l.advance(rt, t, holds || t.Status == email.Sent && l.status != email.Sent)
+}
+
+// advance applies a transition, which must be applied exactly when want is true.
+func (l *life) advance(rt *rapid.T, t store.Transition, want bool) bool {
+	got, err := l.d.Store.Advance(rt.Context(), t)
+	if err != nil || got.Applied != want {
+		rt.Fatalf("%s to %s from %s behind %s: %+v, %v", t.Guard, t.Status, l.status, l.last, got, err)
+	}
+	if got.Applied {
+		l.status, l.last, l.events = t.Status, t.Events[len(t.Events)-1].Type, l.events+len(t.Events)
+	}
+	if got.Status != l.status {
+		rt.Fatalf("told %s, is %s", got.Status, l.status)
+	}
+	return got.Applied
+}
+
+// nonsense tries any events in any order. The database takes those that the diagram
+// draws.
+func (l *life) nonsense(rt *rapid.T) {
+	if !l.status.Claimable() {
+		return
+	}
+	types := rapid.SliceOfN(rapid.SampledFrom(email.EventTypes()), 1, 3).Draw(rt, "types")
+	t := cancelOf(l.id)
+	t.Events = nil
+	legal, previous := true, l.last
+	for _, kind := range types {
+		t.Events = append(t.Events, event(kind, nil))
+		legal = legal && email.MayFollow(previous, kind)
+		previous = kind
+	}
+	switch {
+	case legal && previous == email.EventCancelled:
+		l.advance(rt, t, true)
+		return
+	case legal: // an end that does not fit the status is no program's
+		return
+	}
+	if got, err := l.d.Store.Advance(rt.Context(), t); err == nil {
+		rt.Fatalf("%v behind %q: %+v", types, l.last, got)
+	}
+}
+
+func (l *life) check(rt *rapid.T) {
+	var row struct {
+		status                         email.Status
+		final, leased                  bool
+		attempts, throttles            int
+		logStatus, logLast, path       sql.NullString
+		logSeq, events, open, openDead sql.NullInt64
+	}
+	err := l.d.SQL.QueryRowContext(rt.Context(), `
+		SELECT o.status, o.processed_at IS NOT NULL, o.lease_until IS NOT NULL, o.attempts, o.throttles, l.status, l.last_event, l.event_seq,
+		       (SELECT count(*) FROM email_events WHERE email_log_id = o.id AND seq BETWEEN 1 AND l.event_seq),
+		       (SELECT string_agg(coalesce(previous, '') || '>' || type, ' ' ORDER BY seq) FROM email_events WHERE email_log_id = o.id),
+		       (SELECT count(*) FROM dead_letters WHERE outbox_id = o.id AND resolved_at IS NULL)
+		FROM email_outbox o LEFT JOIN email_logs l ON l.outbox_id = o.id WHERE o.id = $1`, l.id).Scan(
+		&row.status, &row.final, &row.leased, &row.attempts, &row.throttles, &row.logStatus, &row.logLast, &row.logSeq, &row.events, &row.path, &row.openDead)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	if row.status != l.status || row.final != l.status.Final() || row.leased != (l.status == email.Processing) {
+		rt.Fatalf("%+v, want %s", row, l.status)
+	}
+	if int(row.logSeq.Int64) != l.events || row.events.Int64 != row.logSeq.Int64 || row.logLast.String != string(l.last) {
+		rt.Fatalf("%+v, want %d events and %s last", row, l.events, l.last)
+	}
+	// The dispatcher's steps write no event; everything else writes the log too.
+	if at := email.Status(row.logStatus.String); l.events > 0 && at != l.status && l.status != email.Enqueued && l.status != email.Pending {
+		rt.Fatalf("log %s, email %s", at, l.status)
+	}
+	if l.status == email.Failed && row.openDead.Int64 != 1 || l.status == email.Sent && row.openDead.Int64 != 0 {
+		rt.Fatalf("%s with %d open dead letters", l.status, row.openDead.Int64)
+	}
+	previous := email.EventType("")
+	for step := range strings.FieldsSeq(row.path.String) {
+		before, kind, _ := strings.Cut(step, ">")
+		if email.EventType(before) != previous || !email.MayFollow(previous, email.EventType(kind)) {
+			rt.Fatalf("not a path: %s", row.path.String)
+		}
+		previous = email.EventType(kind)
+	}
+}
+
+// The same from many sides at once: whatever won, the timeline is a path and the
+// email's columns agree with it.
+func TestAnyLifeOfAnEmail_FromManySides(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	advancers := []*store.Advancer{d.Store.NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer()}
+	rapid.Check(t, func(rt *rapid.T) {
+		l := &life{d: d, company: company, id: d.Accept(t, company, nil)}
+		seed := rapid.Uint64().Draw(rt, "seed")
+		done := make(chan error)
+		const sides = 8
+		for side := range sides {
+			go func() {
+				var token uuid.UUID
+				var err error
+				for step := range 6 {
+					t := cancelOf(l.id)
+					switch (seed>>(side*3) + uint64(step)) % 7 {
+					case 0, 1:
+						token = uuid.New()
+						t = claimOf(company, l.id, token, "C")
+					case 2:
+						t = retryOf(l.id, token, 0)
+					case 3:
+						t = releaseOf(l.id, token)
+					case 4:
+						t = failedOf(l.id, token)
+					case 5:
+						t = replayOf(l.id)
+					}
+					if _, err = advancers[side%2].Advance(rt.Context(), t); err != nil {
+						break
+					}
+				}
+				done <- err
+			}()
+		}
+		for range sides {
+			if err := <-done; err != nil {
+				rt.Error(err)
+			}
+		}
+		row, err := d.Store.FindEmail(t.Context(), company, l.id)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		events, err := d.Store.Timeline(t.Context(), l.id)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		l.status, l.events = row.Status, len(events)
+		if len(events) > 0 {
+			l.last = events[len(events)-1].Type
+		}
+		l.check(rt)
+	})
+}

@@ -1,0 +1,377 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// One attempt is won by one task, whatever the queue delivers and however many
+// processes are at it.
+func TestAdvance_OneOfManyClaimsWins(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	advancers := []*store.Advancer{
+		d.Store.NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer(),
+	}
+	for range 10 {
+		id := d.Accept(t, company, nil)
+		var won, same atomic.Int64
+		var winner atomic.Value
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for i := range 64 {
+			token := uuid.New()
+			wg.Go(func() {
+				<-start
+				got, err := advancers[i%len(advancers)].Advance(t.Context(), claimOf(company, id, token, "C"))
+				switch {
+				case err != nil:
+					t.Error(err)
+				case got.Applied:
+					won.Add(1)
+					winner.Store(token)
+				case got.SameToken:
+					same.Add(1)
+				case got.Status != email.Processing:
+					t.Errorf("a loser was told %+v", got)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		if won.Load() != 1 || same.Load() != 0 {
+			t.Fatalf("%d won, %d were told that it was theirs", won.Load(), same.Load())
+		}
+		if holder := ask[string](t, d, `SELECT claim_token FROM email_outbox WHERE id = $1`, id); holder != winner.Load().(uuid.UUID).String() {
+			t.Errorf("%s holds the claim, %s was told that it had won", holder, winner.Load())
+		}
+		if got := timeline(t, d, id); got != attempted {
+			t.Error(got)
+		}
+	}
+}
+
+// A claim and a cancel of the same email, from neighbours in a group or not: one of
+// them is applied, and the other is told so.
+func TestAdvance_ClaimAgainstCancel(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	advancers := []*store.Advancer{d.Store.NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer()}
+	const n = 200
+	ids := make([]uuid.UUID, n)
+	applied := make([]atomic.Int64, n)
+	for i := range ids {
+		ids[i] = d.Accept(t, company, nil)
+	}
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i, id := range ids {
+		for j, transition := range []store.Transition{claimOf(company, id, uuid.New(), "C"), cancelOf(id)} {
+			wg.Go(func() {
+				<-start
+				got, err := advancers[i*j%2].Advance(t.Context(), transition)
+				if err != nil {
+					t.Error(err)
+				}
+				if got.Applied {
+					applied[i].Add(1)
+				}
+			})
+		}
+	}
+	close(start)
+	wg.Wait()
+	for i, id := range ids {
+		if applied[i].Load() != 1 {
+			t.Errorf("%d transitions applied", applied[i].Load())
+		}
+		status, story := readOutbox(t, d, id).Status, timeline(t, d, id)
+		if end := status + " after " + story; end != "CANCELLED after CANCELLED" && end != "PROCESSING after "+attempted {
+			t.Errorf("%s after %s", status, story)
+		}
+	}
+}
+
+// The guard is asked of the row as it is once its lock is there, not as it was when
+// the statement began.
+func TestAdvance_DecidesOnTheLockedRow(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		meanwhile string
+		want      store.Advanced
+	}{
+		"cancelled":  {`UPDATE email_outbox SET status = 'CANCELLED', processed_at = now()`, store.Advanced{Status: email.Cancelled}},
+		"expired":    {`UPDATE email_outbox SET expires_at = now()`, store.Advanced{Status: email.Pending}},
+		"put off":    {`UPDATE email_outbox SET next_at = now() + interval '1 h'`, store.Advanced{Status: email.Pending}},
+		"enqueued":   {`UPDATE email_outbox SET status = 'ENQUEUED', attempts = 3, throttles = 2`, store.Advanced{Applied: true, Status: email.Processing, Attempts: 4, Throttles: 2}},
+		"only held":  {`SELECT 1`, store.Advanced{Applied: true, Status: email.Processing, Attempts: 1}},
+		"taken away": {`DELETE FROM email_outbox`, store.Advanced{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			company := d.Company(t)
+			id := d.Accept(t, company, nil)
+			got := advanceWhile(t, d, claimOf(company, id, uuid.New(), "C"), func(tx *sql.Tx) error {
+				_, err := tx.ExecContext(t.Context(), tt.meanwhile)
+				return err
+			})
+			got.LeaseUntil = time.Time{}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// advanceWhile lets a transition begin while another transaction holds the email's
+// row and then changes and commits it.
+func advanceWhile(t *testing.T, d storetest.Database, transition store.Transition, change func(*sql.Tx) error) store.Advanced {
+	t.Helper()
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, transition.ID); err != nil {
+		t.Fatal(err)
+	}
+	var got store.Advanced
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var err error
+		if got, err = d.Store.Advance(t.Context(), transition); err != nil {
+			t.Error(err)
+		}
+	})
+	waitBlocked(t, d, 1)
+	if err := errors.Join(change(tx), tx.Commit()); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	return got
+}
+
+// While a transition waits for the row, others may write its log: for the first time
+// or again. The timeline goes on behind what they wrote.
+func TestAdvance_ReadsTheLogAsItIsUnderTheLock(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	write := func(tx *sql.Tx, id uuid.UUID, status string, seq int, previous sql.NullString, event string) error {
+		_, err := tx.ExecContext(t.Context(), `
+			WITH o AS (UPDATE email_outbox SET status = $2, processed_at = CASE WHEN $2 = 'CANCELLED' THEN now() END, lease_until = NULL WHERE id = $1 RETURNING *),
+			e AS (INSERT INTO email_events (email_log_id, seq, previous, type, created_at) VALUES ($1, $3, $4, $5, now())),
+			d AS (INSERT INTO dead_letters (id, outbox_id, target, reason, payload) VALUES (gen_random_uuid(), $1, 'email:send', 'X', '{}'))
+			INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, event_seq, last_event)
+			SELECT id, company_id, 'a', 's', status, attempts, request_id, expires_at, created_at, $3, $5 FROM o
+			ON CONFLICT (outbox_id) DO UPDATE SET status = excluded.status, event_seq = excluded.event_seq, last_event = excluded.last_event`,
+			id, status, seq, previous, event)
+		return err
+	}
+	t.Run("first event", func(t *testing.T) {
+		id := d.Accept(t, company, nil)
+		// A cancel has the row; the replay that waits for it finds an email cancelled, of which its snapshot knows no log.
+		run(t, d, `UPDATE email_outbox SET status = 'FAILED', processed_at = now() WHERE id = $1`, id)
+		got := advanceWhile(t, d, replayOf(id), func(tx *sql.Tx) error { return write(tx, id, "CANCELLED", 1, sql.NullString{}, "CANCELLED") })
+		if !got.Applied || timeline(t, d, id) != "CANCELLED REPLAYED" {
+			t.Errorf("%+v, %s", got, timeline(t, d, id))
+		}
+		if n := ask[int](t, d, `SELECT count(*) FROM dead_letters WHERE outbox_id = $1 AND resolved_at IS NULL`, id); n != 0 {
+			t.Errorf("%d dead letters stayed open", n)
+		}
+	})
+	t.Run("further event", func(t *testing.T) {
+		id, _ := inStatus(t, d, company, email.Processing)
+		got := advanceWhile(t, d, claimOf(company, id, uuid.New(), "C"), func(tx *sql.Tx) error {
+			return write(tx, id, "PENDING", 4, sql.NullString{String: "SENT_ATTEMPT", Valid: true}, "RELEASED")
+		})
+		if want := attempted + " RELEASED " + attempted; !got.Applied || timeline(t, d, id) != want {
+			t.Errorf("%+v, %s", got, timeline(t, d, id))
+		}
+	})
+}
+
+// The provider's yes is a fact: it is written down whatever was decided meanwhile.
+func TestAdvance_LateAcceptance(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for name, after := range map[string]func(id, token uuid.UUID) []store.Transition{
+		"retry":   func(id, token uuid.UUID) []store.Transition { return []store.Transition{retryOf(id, token, time.Hour)} },
+		"release": func(id, token uuid.UUID) []store.Transition { return []store.Transition{releaseOf(id, token)} },
+		"unknown": func(id, token uuid.UUID) []store.Transition {
+			return []store.Transition{endOf(id, token, email.OutcomeUnknown, event(email.EventOutcomeUnknown, nil))}
+		},
+		"failed": func(id, token uuid.UUID) []store.Transition { return []store.Transition{failedOf(id, token)} },
+		"cancelled": func(id, token uuid.UUID) []store.Transition {
+			return []store.Transition{retryOf(id, token, 0), cancelOf(id)}
+		},
+		"suppressed": func(id, token uuid.UUID) []store.Transition {
+			return []store.Transition{retryOf(id, token, 0), suppressOf(id)}
+		},
+		"replayed": func(id, token uuid.UUID) []store.Transition {
+			return []store.Transition{failedOf(id, token), replayOf(id)}
+		},
+		"next attempt": func(id, token uuid.UUID) []store.Transition {
+			return []store.Transition{retryOf(id, token, 0), claimOf(company, id, uuid.New(), "C")}
+		},
+	} {
+		id, token := inStatus(t, d, company, email.Processing)
+		apply(t, d, after(id, token)...)
+		apply(t, d, sentOf(id, token))
+		e, err := d.Store.FindEmail(t.Context(), company, id)
+		if err != nil || e.Status != email.Sent || e.SentAt == nil || e.FailedAt != nil || e.ErrorCode != nil || e.ErrorReason != nil {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+		if n := ask[int](t, d, `SELECT count(*) FROM dead_letters WHERE outbox_id = $1 AND resolved_at IS NULL`, id); n != 0 {
+			t.Errorf("%s: %d open dead letters of an email that was sent", name, n)
+		}
+		if story := timeline(t, d, id); !strings.HasSuffix(story, " SENT") {
+			t.Errorf("%s: %s", name, story)
+		}
+	}
+}
+
+// The refusal of an attempt that was given up is news of yesterday.
+func TestAdvance_StaleRefusalChangesNothing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id, old := inStatus(t, d, company, email.RetryScheduled)
+	apply(t, d, claimOf(company, id, uuid.New(), "C"))
+	story := timeline(t, d, id)
+	for _, stale := range []store.Transition{failedOf(id, old), retryOf(id, old, 0), releaseOf(id, old)} {
+		got, err := d.Store.Advance(t.Context(), stale)
+		if err != nil || got.Applied || got.SameToken || got.Status != email.Processing {
+			t.Errorf("%s: %+v, %v", stale.Status, got, err)
+		}
+	}
+	if r := readOutbox(t, d, id); r.Attempts != 2 || timeline(t, d, id) != story {
+		t.Errorf("%+v, %s", r, timeline(t, d, id))
+	}
+}
+
+// A write whose answer was lost is written again: it is applied once, and the
+// repetition can tell.
+func TestAdvance_Repeated(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for name, end := range map[string]func(id, token uuid.UUID) store.Transition{
+		"sent": sentOf, "failed": failedOf, "release": releaseOf,
+		"retry": func(id, token uuid.UUID) store.Transition { return retryOf(id, token, time.Hour) },
+		"claim": func(id, token uuid.UUID) store.Transition { return claimOf(company, id, token, "C") },
+	} {
+		id, token := d.Accept(t, company, nil), uuid.New()
+		if name != "claim" {
+			apply(t, d, claimOf(company, id, token, "C"))
+		}
+		transition := end(id, token)
+		apply(t, d, transition)
+		row, story := readOutbox(t, d, id), timeline(t, d, id)
+		got, err := d.Store.Advance(t.Context(), transition)
+		if err != nil || got.Applied || !got.SameToken || got.Status != transition.Status {
+			t.Errorf("%s again: %+v, %v", name, got, err)
+		}
+		if again := readOutbox(t, d, id); again.Attempts != row.Attempts || timeline(t, d, id) != story {
+			t.Errorf("%s was applied twice: %+v, %s", name, again, timeline(t, d, id))
+		}
+	}
+}
+
+// The database refuses a path that is not drawn, and only the transition at fault.
+func TestAdvance_ABadTransitionFailsAlone(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	advancer := d.Store.NewAdvancer()
+	bad := map[int]func(*store.Transition){
+		7:  func(t *store.Transition) { t.Events = []email.Event{event(email.EventSent, nil)} },
+		8:  func(t *store.Transition) { t.Events = nil },
+		30: func(t *store.Transition) { t.AddAttempts = -1 },
+		31: func(t *store.Transition) { t.Status = "UNHEARD_OF" },
+		32: func(t *store.Transition) { t.Events[0].Metadata = map[string]any{"cannot be JSON": make(chan int)} },
+		99: func(t *store.Transition) { t.Token = uuid.Nil },
+	}
+	const n = 120
+	ids := make([]uuid.UUID, n)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		ids[i] = d.Accept(t, company, nil)
+		transition := claimOf(company, ids[i], uuid.New(), fmt.Sprint("C-", i))
+		if spoil := bad[i]; spoil != nil {
+			spoil(&transition)
+		}
+		wg.Go(func() {
+			<-start
+			got, err := advancer.Advance(t.Context(), transition)
+			if spoilt := bad[i] != nil; spoilt != (err != nil) || spoilt == got.Applied {
+				t.Errorf("transition %d: %+v, %v", i, got, err)
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	for i, id := range ids {
+		want := attempted
+		if bad[i] != nil {
+			want = ""
+		}
+		if got := timeline(t, d, id); got != want {
+			t.Errorf("email %d: %s", i, got)
+		}
+	}
+}
+
+// A caller that goes away does not take its neighbours with it.
+func TestAdvancer_CallerGoesAway(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	advancer := d.Store.NewAdvancer()
+	ctx, cancel := context.WithCancel(t.Context())
+	told := make(chan error, 1)
+	go func() {
+		_, err := advancer.Advance(ctx, cancelOf(id))
+		told <- err
+	}()
+	waitBlocked(t, d, 1)
+	cancel()
+	if err := <-told; !errors.Is(err, store.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
+		t.Errorf("told %v", err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	advancer.Close()
+	if got := timeline(t, d, id); got != "CANCELLED" {
+		t.Errorf("the write under way was not finished: %q", got)
+	}
+}
