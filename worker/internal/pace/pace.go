@@ -6,6 +6,7 @@ package pace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -148,7 +149,8 @@ func (p *Pacer) ownShare(ctx context.Context, recipients int) error {
 	p.own.SetLimit(rate.Limit(p.Rate() * math.Float64frombits(p.share.Load())))
 	for range recipients {
 		if err := p.own.Wait(ctx); err != nil {
-			return err
+			// The limiter does not wait for a turn that would come after ctx's end.
+			return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 		}
 	}
 	return nil

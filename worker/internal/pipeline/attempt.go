@@ -20,18 +20,23 @@ type attempt struct {
 	task     email.SendJob // what the queue brought: checked, not trusted
 	job      email.SendJob // what the outbox holds: sent
 	received time.Time
+	// unreadable is why job is not complete, if it is not.
+	unreadable error
 	// tries and throttles count this attempt too once it is won.
 	tries, throttles int
 }
 
 func newAttempt(row *store.LoadedEmail, task email.SendJob, received time.Time) *attempt {
-	return &attempt{
+	a := &attempt{
 		id: uuid.New(), row: row, task: task, received: received,
 		tries: row.Attempts + 1, throttles: row.Throttles,
 	}
+	a.unreadable = json.Unmarshal(row.Payload, &a.job)
+	return a
 }
 
-// number is which of the five tries this is; throttled ones are not counted.
+// number is which try this is of those that EMAIL_MAX_ATTEMPTS counts: throttled ones
+// are not among them.
 func (a *attempt) number() int { return a.tries - a.throttles }
 
 func (a *attempt) won(claim store.Advanced) { a.tries, a.throttles = claim.Attempts, claim.Throttles }
@@ -94,11 +99,6 @@ func (a *attempt) message() provider.Message {
 }
 
 func (a *attempt) recipients() int { return 1 + len(a.job.CC) + len(a.job.BCC) }
-
-// readJob decodes the outbox row's own payload.
-func (a *attempt) readJob() error {
-	return json.Unmarshal(a.row.Payload, &a.job)
-}
 
 func event(kind email.EventType, at time.Time, metadata map[string]any) email.Event {
 	return email.Event{Type: kind, At: at.UTC(), Metadata: metadata}

@@ -73,6 +73,11 @@ const (
 	// leaseNeeded must be left of the claim right before the call, so that the call
 	// cannot outlive it: its 30 s and one to write the answer down.
 	leaseNeeded = callTimeout + time.Second
+	// dispatchTime is longer than the dispatcher's transaction, which stays at the queue
+	// for 2 s at most.
+	dispatchTime = 4 * time.Second
+	// repeatDelay is the pause between two tries of a write that Postgres did not answer.
+	repeatDelay = 250 * time.Millisecond
 	// releaseDelay is how long an email that was given back waits in the outbox.
 	releaseDelay = 5 * time.Second
 )
@@ -95,11 +100,11 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	case row.Expired:
 		return p.expire(ctx, log, a)
 	case !row.Due || !row.LaneOpen:
-		return p.giveBack(ctx, log, a, row.Status)
+		return p.giveBack(ctx, log, a, row.Status, task)
 	}
 
 	if failed := validate(a); failed != nil {
-		return p.refuse(ctx, log, a, failed)
+		return p.refuse(ctx, log, a, failed, task)
 	}
 	if err := p.awaitTurn(ctx, a); err != nil {
 		return err
@@ -112,7 +117,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	case err != nil:
 		return err
 	case !claim.Applied:
-		return p.giveBack(ctx, log, a, claim.Status)
+		return p.giveBack(ctx, log, a, claim.Status, task)
 	case time.Until(claim.LeaseUntil) < leaseNeeded:
 		return p.release(log, a, "the lease is too short for the call", nil)
 	}
@@ -200,47 +205,50 @@ func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) err
 }
 
 // giveBack leaves an email to the dispatcher: its task came too early, or its lane
-// is closed. Every status but ENQUEUED is the dispatcher's already, or nobody's.
-func (p *Pipeline) giveBack(ctx context.Context, log *slog.Logger, a *attempt, status email.Status) error {
+// is closed. A PENDING email's task may have come before the dispatcher committed
+// that it is ENQUEUED; if it were acknowledged, an email without a task would be left.
+// So it is looked at once more when that commit must be through.
+func (p *Pipeline) giveBack(ctx context.Context, log *slog.Logger, a *attempt, status email.Status, task queue.Task) error {
 	log.Debug("not now", "status", status)
-	if status != email.Enqueued {
-		return nil
+	switch {
+	case status == email.Enqueued:
+		return p.Outbox.ReturnToPending(ctx, a.row.ID)
+	case status == email.Pending && task.Retried == 0:
+		return &queue.RetryLater{Delay: dispatchTime, Reason: "not to be sent now"}
 	}
-	return p.Outbox.ReturnToPending(ctx, a.row.ID)
+	return nil
 }
 
 // claim wins the fence for this attempt, or finds that it is not to be won. When
-// Postgres breaks off in the middle it asks again, because the claim may stand:
-// only while enough of its lease would be left to use it.
+// Postgres breaks off in the middle it asks again until there is an answer, because
+// the claim may stand, and nobody else could ever touch the email.
 func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error) {
 	t := a.claim(time.Now())
 	begun := time.Now()
-	for {
-		won, err := p.Advancer.Advance(ctx, t)
-		if errors.Is(err, store.ErrUnknownOutcome) && time.Since(begun) < claimPatience {
+	won, err := p.Advancer.Advance(ctx, t)
+	if errors.Is(err, store.ErrUnknownOutcome) {
+		for isOutage(err) {
 			if err := pause(ctx, repeatDelay); err != nil {
 				return store.Advanced{}, err
 			}
-			continue
+			won, err = p.Advancer.Advance(ctx, t)
 		}
 		if err == nil && !won.Applied && won.SameToken && won.Status == email.Processing {
-			won.Applied = true // by an earlier try whose answer was lost
+			won.Applied = true // by the try whose answer was lost
 			won.LeaseUntil = won.LeaseUntil.Add(-time.Since(begun))
 		}
-		if won.Applied {
-			a.won(won)
-			p.Metrics.transitions(t.Events)
-		}
-		return won, err
 	}
+	if won.Applied {
+		a.won(won)
+		p.Metrics.transitions(t.Events)
+	}
+	return won, err
 }
 
-const (
-	// claimPatience leaves a lease of 60 s long enough for the call.
-	claimPatience = 20 * time.Second
-	// repeatDelay is the pause between two tries of a write that Postgres did not answer.
-	repeatDelay = 250 * time.Millisecond
-)
+// isOutage: Postgres could not say whether it took the write, or could not be asked.
+func isOutage(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome)
+}
 
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

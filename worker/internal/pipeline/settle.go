@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -21,7 +20,7 @@ func (p *Pipeline) sent(log *slog.Logger, a *attempt, receipt provider.Receipt) 
 	t.Events = []email.Event{event(email.EventSent, time.Now(), map[string]any{
 		"sesMessageId": receipt.MessageID, "durationMs": t.Duration.Milliseconds(), "attempt": a.number(),
 	})}
-	if err := p.record(log, a, t); err != nil {
+	if applied, err := p.record(log, a, t); !applied {
 		return err
 	}
 	p.ended(log.With("sesMessageId", receipt.MessageID), a, email.Sent)
@@ -71,7 +70,7 @@ func (p *Pipeline) fail(log *slog.Logger, a *attempt, f *provider.Failure) error
 	metadata["errorCode"] = t.ErrorCode
 	metadata["outcomeUnknown"] = t.OutcomeUnknown
 	t.Events = append(t.Events, event(email.EventFailed, now, metadata))
-	if err := p.record(log, a, t); err != nil {
+	if applied, err := p.record(log, a, t); !applied {
 		return err
 	}
 	p.ended(log, a, email.Failed)
@@ -97,7 +96,7 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 	metadata["nextAttemptNumber"] = a.number() + 1
 	metadata["backoffDelay"] = delay.Milliseconds()
 	t.Events = append(t.Events, event(email.EventRetryScheduled, now, metadata))
-	if err := p.record(log, a, t); err != nil {
+	if applied, err := p.record(log, a, t); !applied {
 		return err
 	}
 	p.Metrics.retried(f.Category)
@@ -117,7 +116,7 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, why string, f *provider
 		t.ErrorCode, t.ErrorReason = f.Code, f.Reason
 	}
 	t.Events = []email.Event{event(email.EventReleased, time.Now(), metadata)}
-	if err := p.record(log, a, t); err != nil {
+	if applied, err := p.record(log, a, t); !applied {
 		return err
 	}
 	p.observe(log.With("why", why), a, email.Pending, slog.LevelWarn)
@@ -127,31 +126,32 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, why string, f *provider
 // record writes the end of an attempt. The provider has answered, so there is no
 // going back and no giving up: the write is repeated until Postgres answers. Only
 // a write that Postgres refuses is returned as an error, which is a fault of ours.
-func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) error {
+// applied is false when the lease ran out and the email went on without us: our
+// refusal is news of yesterday. An acceptance always applies, unless one was there
+// before.
+func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (applied bool, err error) {
 	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
-	for try := 1; ; try++ {
-		done, err := p.Advancer.Advance(ctx, t)
-		switch {
-		case err == nil:
-			if done.Applied {
-				p.Metrics.transitions(t.Events)
-			} else if !done.SameToken || done.Status != t.Status {
-				// The lease ran out and the email went on without us. Our refusal is news
-				// of yesterday; an acceptance always applies, unless one was there before.
-				log.Warn("attempt ended too late to count", "status", done.Status, "ended", t.Status)
-			}
-			return nil
-		case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome):
-			if try == 1 {
-				log.Error("cannot record the attempt, repeating until the database answers", "error", err)
-			}
+	done, err := p.Advancer.Advance(ctx, t)
+	if isOutage(err) {
+		log.Error("cannot record the attempt, repeating until the database answers", "error", err)
+		for isOutage(err) {
 			if err := pause(ctx, repeatDelay); err != nil {
-				return err
+				return false, err
 			}
-		default:
-			return fmt.Errorf("record attempt %s: %w", a.id, err)
+			done, err = p.Advancer.Advance(ctx, t)
 		}
 	}
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("record attempt %s: %w", a.id, err)
+	case done.Applied:
+		p.Metrics.transitions(t.Events)
+		return true, nil
+	case done.SameToken && done.Status == t.Status:
+		return true, nil // by an earlier try of this write
+	}
+	log.Warn("attempt ended too late to count", "status", done.Status, "ended", t.Status)
+	return false, nil
 }
 
 // ended counts and logs a final status.

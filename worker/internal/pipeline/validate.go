@@ -50,8 +50,8 @@ func checkIntegrity(a *attempt) error {
 	if err := a.task.Validate(email.AttemptLimit); err != nil {
 		return err
 	}
-	if err := a.readJob(); err != nil {
-		return err
+	if a.unreadable != nil {
+		return a.unreadable
 	}
 	if a.job.OutboxID != a.row.ID.String() || a.job.CompanyID != a.row.CompanyID.String() {
 		return errors.New("the outbox row's payload names another email")
@@ -90,7 +90,7 @@ func checkTemplate(a *attempt) error {
 
 // refuse fails an email that did not pass a validation, with its whole story in
 // one commit: RECEIVED, VALIDATION_FAILED, FAILED.
-func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *refusal) error {
+func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *refusal, task queue.Task) error {
 	now := time.Now()
 	t := a.transition(store.GuardClaim, email.Failed)
 	t.AddAttempts, t.DeadLetter = 1, true
@@ -110,7 +110,7 @@ func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *
 	case err != nil:
 		return err
 	case !done.Applied:
-		return p.giveBack(ctx, log, a, done.Status)
+		return p.giveBack(ctx, log, a, done.Status, task)
 	}
 	p.Metrics.transitions(t.Events)
 	p.Metrics.validationFailed(r.validation)

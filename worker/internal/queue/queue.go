@@ -15,8 +15,8 @@ type Task struct {
 	ID      string // the outbox id: a queue holds at most one task per id
 	Queue   string
 	Payload []byte
-	// Retried counts how often the broker delivered it before. For logs only: the
-	// count that matters stands in Postgres.
+	// Retried counts how often the broker delivered it before. The count of tries
+	// stands in Postgres.
 	Retried int
 }
 

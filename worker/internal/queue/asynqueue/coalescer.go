@@ -2,10 +2,8 @@ package asynqueue
 
 import (
 	"context"
-	"net"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -36,14 +34,12 @@ type call struct {
 
 // DialHook implements redis.Hook.
 func (c *coalescer) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		return next(ctx, network, address)
-	}
+	return next
 }
 
 // ProcessPipelineHook implements redis.Hook.
 func (c *coalescer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { return next(ctx, cmds) }
+	return next
 }
 
 // ProcessHook implements redis.Hook. A script that Redis does not know yet comes
@@ -62,7 +58,7 @@ func (c *coalescer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if lead {
 			go c.fly()
 		}
-		// Not for ctx: the pipeline writes into cmd, and has the deadline of its calls.
+		// Not for ctx: the pipeline writes into cmd, and is bounded by itself.
 		<-one.done
 		return cmd.Err()
 	}
@@ -86,35 +82,31 @@ func (c *coalescer) fly() {
 	}
 }
 
+// flight bounds a pipeline, connecting included, so that a call without a deadline of
+// its own cannot hold up those that travel with it.
+const flight = 2 * ioTimeout
+
 func (c *coalescer) send(group []*call) {
-	ctx, cancel := together(group)
+	ctx, cancel := context.WithTimeout(context.Background(), flight)
 	defer cancel()
 	pipe := c.client.Pipeline()
+	aboard := group[:0:0]
 	for _, one := range group {
+		if err := one.ctx.Err(); err != nil {
+			one.cmd.SetErr(err) // whoever made the call has left
+			close(one.done)
+			continue
+		}
 		_ = pipe.Process(ctx, one.cmd) // it is only noted down
+		aboard = append(aboard, one)
 	}
 	_, err := pipe.Exec(ctx)
 	// Without a connection, only the pipeline itself knows that it failed.
-	unsent := err != nil && !slices.ContainsFunc(group, func(one *call) bool { return one.cmd.Err() != nil })
-	for _, one := range group {
+	unsent := err != nil && !slices.ContainsFunc(aboard, func(one *call) bool { return one.cmd.Err() != nil })
+	for _, one := range aboard {
 		if unsent {
 			one.cmd.SetErr(err)
 		}
 		close(one.done)
 	}
-}
-
-// together is a context that lasts as long as the longest of the calls'.
-func together(group []*call) (context.Context, context.CancelFunc) {
-	var latest time.Time
-	for _, one := range group {
-		deadline, ok := one.ctx.Deadline()
-		if !ok {
-			return context.WithCancel(context.Background())
-		}
-		if deadline.After(latest) {
-			latest = deadline
-		}
-	}
-	return context.WithDeadline(context.Background(), latest)
 }
