@@ -58,6 +58,31 @@ func TestHandle_LeavesAloneWhatIsNotToBeSent(t *testing.T) {
 	}
 }
 
+// A task can be faster than the commit of the dispatcher that made it. Were it
+// acknowledged, the email would be ENQUEUED a moment later without a task.
+func TestHandle_WaitsForTheDispatchersCommit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	task := b.task(t, id)
+	b.exec(t, "UPDATE dispatch_lanes SET paused_at = now()")
+	var later *queue.RetryLater
+	if err := b.pipeline.Handle(t.Context(), task); !errors.As(err, &later) {
+		t.Fatalf("handle = %v, want the task once more", err)
+	}
+	b.exec(t, "UPDATE email_outbox SET status = 'ENQUEUED'")
+	task.Retried = 1
+	if err := b.pipeline.Handle(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.find(t, id).Status; got != email.Pending {
+		t.Errorf("status = %s, want PENDING", got)
+	}
+	if err := b.pipeline.Handle(t.Context(), task); err != nil {
+		t.Errorf("handle = %v: the dispatcher rolled back, the row is its own again", err)
+	}
+}
+
 func TestHandle_RefusesWhatDoesNotPassValidation(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -168,8 +193,8 @@ func TestHandle_WritesTheAnswerUntilPostgresTakesIt(t *testing.T) {
 		p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
 			calls[tr.Guard]++
 			switch tr.Guard {
-			case store.GuardClaim: // the claim's own answer is lost once
-				return false, calls[tr.Guard] == 1
+			case store.GuardClaim: // the claim's answer is lost, then Postgres is away for a moment
+				return calls[tr.Guard] == 2, calls[tr.Guard] == 1
 			case store.GuardAttempt: // down twice, then the answer is lost
 				return calls[tr.Guard] <= 2, calls[tr.Guard] == 3
 			}
