@@ -70,8 +70,12 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 			return err
 		}
 		// The insert may have met itself: it is run again when its answer was lost.
-		if stands, err := a.store.Exists(ctx, e.ID); err != nil || stands {
-			return err
+		stands, err := a.store.Exists(ctx, e.ID)
+		switch {
+		case err != nil:
+			return errors.Join(ErrUnknownOutcome, err)
+		case stands:
+			return nil
 		}
 		if e.Idempotency == nil {
 			return ErrNoLane
@@ -96,8 +100,8 @@ func (a *Accepter) Close() { a.group.Wait() }
 // that two groups with the same keys cannot deadlock. The lane is looked up here,
 // by dispatch_lanes' unique index, so that no email can stand in a lane that does
 // not exist. An id already there is left as it is: ids are ours and new, so it is
-// this very email. Times are Postgres's own: a clock of ours that is wrong must not
-// delay an email.
+// this very email. The times that decide are Postgres's own: a clock of ours that is
+// wrong must not delay an email.
 const insertEmailsSQL = `
 WITH input AS (
     SELECT t.*, l.id AS lane_id

@@ -18,6 +18,13 @@ type ProcessStatus struct {
 	Details   json.RawMessage `db:"details"`
 }
 
+// StatusLife is how long a process's word about itself counts: three of its reports,
+// which come every 5 s.
+const StatusLife = 15 * time.Second
+
+// Live says that the process still counts as running.
+func (p ProcessStatus) Live() bool { return p.Age <= StatusLife }
+
 // reportSQL writes the instance's one row and clears away instances that have been
 // silent for an hour: nobody asks for them any more.
 const reportSQL = `
@@ -67,12 +74,12 @@ func (s *Store) ProcessStatuses(ctx context.Context) ([]ProcessStatus, error) {
 
 // liveSQL counts by the leading column of the primary key.
 const liveSQL = `
-SELECT count(*) FROM process_status WHERE service = $1 AND updated_at > now() - interval '15 s'`
+SELECT count(*) FROM process_status WHERE service = $1 AND updated_at >= now() - $2 * interval '1 ms'`
 
-// LiveProcesses counts the service's processes that reported within 15 s.
+// LiveProcesses counts the service's processes that reported within StatusLife.
 func (s *Store) LiveProcesses(ctx context.Context, service string) (int, error) {
 	var n int
-	if err := s.db.GetContext(ctx, &n, liveSQL, service); err != nil {
+	if err := s.db.GetContext(ctx, &n, liveSQL, service, StatusLife.Milliseconds()); err != nil {
 		return 0, fmt.Errorf("count processes: %w", translate(err))
 	}
 	return n, nil

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// A process reports every 5 s: three reports missed and it counts as gone.
-	processAlive = 15 * time.Second
 	// A retry that is this late counts as lost by Redis.
 	retryLost = 5 * time.Second
 	// The window keeps about two seconds of work on a queue; a minute is out of the ordinary.
@@ -66,7 +64,7 @@ func (x *explanation) alive(service, code string) []store.ProcessStatus {
 	for _, p := range x.processes {
 		if p.Service == service {
 			all = append(all, p)
-			if p.Age <= processAlive {
+			if p.Live() {
 				alive = append(alive, p)
 			}
 		}

@@ -12,9 +12,6 @@ import (
 	"email-gateway/shared/store"
 )
 
-// statusAge is how old a process's word about itself may be: three of its reports.
-const statusAge = 15 * time.Second
-
 // healthTimeout is how long Postgres may take for one small query before it counts
 // as gone.
 const healthTimeout = 2 * time.Second
@@ -115,7 +112,7 @@ func (hc *healthCheck) check(ctx context.Context) health {
 		return h
 	}
 	for _, s := range statuses {
-		if s.Age <= statusAge {
+		if s.Live() {
 			h.add(s, hc.hasRabbitMQ)
 		}
 	}

@@ -94,7 +94,7 @@ func (a *API) accept(ctx context.Context, mail store.NewEmail) error {
 	late := err != nil && inTime.Err() != nil
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):
-		found, answers := a.lookUp(ctx, mail.ID)
+		found, answers := a.lookUp(ctx, mail.ID, late)
 		switch {
 		case found:
 			return nil
@@ -110,8 +110,8 @@ func (a *API) accept(ctx context.Context, mail store.NewEmail) error {
 
 // lookUp finds out whether a write whose answer was lost went through, and whether
 // Postgres answered at all. Not finding the row proves nothing: Postgres may still be
-// busy writing it.
-func (a *API) lookUp(ctx context.Context, id uuid.UUID) (found, answers bool) {
+// busy writing it, and is asked again, unless one answer is enough.
+func (a *API) lookUp(ctx context.Context, id uuid.UUID, once bool) (found, answers bool) {
 	ctx, cancel := context.WithTimeout(ctx, unknownWait)
 	defer cancel()
 	again := time.NewTicker(50 * time.Millisecond)
@@ -121,7 +121,9 @@ func (a *API) lookUp(ctx context.Context, id uuid.UUID) (found, answers bool) {
 		if there {
 			return true, true
 		}
-		answers = answers || err == nil
+		if answers = answers || err == nil; answers && once {
+			return false, true
+		}
 		select {
 		case <-ctx.Done():
 			return false, answers

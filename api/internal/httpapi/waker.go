@@ -29,7 +29,7 @@ func NewWaker(log *slog.Logger, notify func(context.Context) error) *Waker {
 		Wake:     w.pending,
 		RunOnce: func(ctx context.Context) (bool, error) {
 			err := notify(ctx)
-			pause(ctx, wakePause)
+			_ = service.Pause(ctx, wakePause) // the loop sees the end of ctx itself
 			return false, err
 		},
 	})
@@ -41,14 +41,5 @@ func (w *Waker) Wake() {
 	select {
 	case w.pending <- struct{}{}:
 	default: // one is pending already
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/queue"
 )
@@ -56,8 +57,7 @@ func (f *feeder) runOnce(ctx context.Context) (more bool, err error) {
 		return false, nil
 	case err != nil:
 		f.outage.begin(f.name, err)
-		pause(ctx, f.backoff())
-		return true, nil
+		return service.Pause(ctx, f.backoff()) == nil, nil
 	}
 	f.outage.end(f.name)
 	f.failures = 0
@@ -73,8 +73,7 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	}
 	free := f.window.Size() - depth
 	if free <= 0 {
-		pause(ctx, fullPause)
-		return true, nil
+		return service.Pause(ctx, fullPause) == nil, nil
 	}
 	listed := len(f.live) == 0 || time.Now().After(f.liveUntil)
 	if listed {
@@ -124,13 +123,4 @@ func (f *feeder) take(ctx context.Context, room int) (taken int, err error) {
 func (f *feeder) backoff() time.Duration {
 	f.failures++
 	return min(25*time.Millisecond<<min(f.failures, 6), time.Second)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

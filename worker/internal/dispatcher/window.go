@@ -12,8 +12,6 @@ import (
 
 const (
 	windowInterval = 2 * time.Second
-	// silent is when a worker that has not reported counts as gone: three reports.
-	silent = 15 * time.Second
 	// windowSeconds of the send rate stand on a queue: it is how long a quiet tenant's
 	// email waits at most because of others.
 	windowSeconds = 2
@@ -63,7 +61,7 @@ func capacity(statuses []store.ProcessStatus) (concurrency int, sendRate float64
 			Concurrency int     `json:"concurrency"`
 			SendRate    float64 `json:"sendRate"`
 		}
-		if s.Service != "worker" || s.Age > silent || json.Unmarshal(s.Details, &said) != nil {
+		if s.Service != "worker" || !s.Live() || json.Unmarshal(s.Details, &said) != nil {
 			continue
 		}
 		concurrency += max(0, said.Concurrency)

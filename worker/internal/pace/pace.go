@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
+
+	"email-gateway/shared/service"
 )
 
 // key is the bucket. There is one per Redis, because there is one provider account.
@@ -121,7 +123,7 @@ func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 			}
 			return p.ownShare(ctx, missing)
 		case wait > 0:
-			if err := sleep(ctx, wait); err != nil {
+			if err := service.Pause(ctx, wait); err != nil {
 				return err
 			}
 		}
@@ -154,15 +156,4 @@ func (p *Pacer) ownShare(ctx context.Context, recipients int) error {
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -228,7 +229,7 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	won, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		for isOutage(err) {
-			if err := pause(ctx, repeatDelay); err != nil {
+			if err := service.Pause(ctx, repeatDelay); err != nil {
 				return store.Advanced{}, err
 			}
 			won, err = p.Advancer.Advance(ctx, t)
@@ -248,17 +249,6 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 // isOutage: Postgres could not say whether it took the write, or could not be asked.
 func isOutage(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // asFailure turns an error that breaks the provider's contract into the one
