@@ -35,8 +35,8 @@ const (
 const lease = 60 * time.Second
 
 // Transition moves one email to a status and writes, in the same commit, its log,
-// its events and, when it gave up, its dead letter. Nothing else sets the status
-// of an email that has events.
+// its events and, when it gave up, its dead letter. Every move that has an event is
+// made by one; what the dispatcher does has none.
 type Transition struct {
 	ID     uuid.UUID
 	Guard  Guard
