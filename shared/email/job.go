@@ -15,7 +15,6 @@ import (
 const (
 	MaxSubject  = 150       // characters, not bytes
 	MaxHTML     = 512 << 10 // bytes of UTF-8
-	MaxText     = 512 << 10 // bytes of UTF-8
 	MaxCopies   = 5         // each of cc and bcc
 	MaxTags     = 5
 	MaxHeaders  = 10

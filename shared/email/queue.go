@@ -8,11 +8,9 @@ const (
 	QueueLow    = "email:send:low"  // priority 8 to 10
 )
 
-const (
-	HighestPriority = 1
-	DefaultPriority = 5
-	LowestPriority  = 10
-)
+// DefaultPriority is that of an email that names none. Priorities go from 1, the
+// most urgent, to 10.
+const DefaultPriority = 5
 
 // Queues lists the queues, the most urgent first.
 func Queues() []string { return []string{QueueHigh, QueueNormal, QueueLow} }

@@ -131,31 +131,3 @@ func TestViolation(t *testing.T) {
 		}
 	}
 }
-
-func TestWarnings(t *testing.T) {
-	t.Parallel()
-	rules := func(html string) []string {
-		var rules []string
-		for _, w := range htmlcheck.Warnings(html) {
-			rules = append(rules, w.Rule+" "+w.Where)
-		}
-		return rules
-	}
-	for _, tt := range []struct {
-		html string
-		want []string
-	}{
-		{"", nil},
-		{"<p>Oi</p>", nil},
-		{`<meta http-equiv="Content-Type" content="text/html"><p>Oi</p>`, nil},
-		{
-			`<base href="https://example.com/"><meta http-equiv="Refresh" content="1"><form><iframe></iframe><embed></form><form>`,
-			[]string{"BASE base", "META_REFRESH meta", "FORM form", "FRAME iframe", "OBJECT embed"},
-		},
-		{`<!--[if mso]><object></object><![endif]-->`, []string{"OBJECT object"}},
-	} {
-		if diff := cmp.Diff(tt.want, rules(tt.html)); diff != "" {
-			t.Errorf("Warnings(%q) (-want +got):\n%s", tt.html, diff)
-		}
-	}
-}

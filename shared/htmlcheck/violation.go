@@ -17,15 +17,6 @@ const (
 	RuleUnparsable        = "UNPARSABLE"
 )
 
-// Codes of Warnings.
-const (
-	WarnFrame       = "FRAME"
-	WarnForm        = "FORM"
-	WarnObject      = "OBJECT"
-	WarnBase        = "BASE"
-	WarnMetaRefresh = "META_REFRESH"
-)
-
 // Refusals that concern the body as a whole. Compare with errors.Is.
 var (
 	ErrEmpty      = &Violation{Rule: "HTML_EMPTY", Detail: "the body is empty"}
