@@ -228,12 +228,7 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	begun := time.Now()
 	won, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
-		for isOutage(err) {
-			if err := service.Pause(ctx, repeatDelay); err != nil {
-				return store.Advanced{}, err
-			}
-			won, err = p.Advancer.Advance(ctx, t)
-		}
+		won, err = p.insist(ctx, t)
 		if err == nil && !won.Applied && won.SameToken && won.Status == email.Processing {
 			won.Applied = true // by the try whose answer was lost
 			won.LeaseUntil = won.LeaseUntil.Add(-time.Since(begun))
@@ -244,6 +239,18 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 		p.Metrics.transitions(t.Events)
 	}
 	return won, err
+}
+
+// insist repeats a write that Postgres did not answer until it does.
+func (p *Pipeline) insist(ctx context.Context, t store.Transition) (store.Advanced, error) {
+	for {
+		if err := service.Pause(ctx, repeatDelay); err != nil {
+			return store.Advanced{}, err
+		}
+		if done, err := p.Advancer.Advance(ctx, t); !isOutage(err) {
+			return done, err
+		}
+	}
 }
 
 // isOutage: Postgres could not say whether it took the write, or could not be asked.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/provider"
@@ -135,12 +134,7 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (app
 	done, err := p.Advancer.Advance(ctx, t)
 	if isOutage(err) {
 		log.Error("cannot record the attempt, repeating until the database answers", "error", err)
-		for isOutage(err) {
-			if err := service.Pause(ctx, repeatDelay); err != nil {
-				return false, err
-			}
-			done, err = p.Advancer.Advance(ctx, t)
-		}
+		done, err = p.insist(ctx, t)
 	}
 	switch {
 	case err != nil:
