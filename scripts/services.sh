@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Usage: scripts/services.sh start|stop|restart|kill|status|env|destroy [postgres] [redis] [rabbitmq]
+# Usage: scripts/services.sh start|stop|restart|kill|status|env|destroy [postgres] [redis] [rabbitmq] [s3]
 #
-# Private instances of the three services under $LOCAL_DIR (default .local), listening on loopback only.
-# POSTGRES_PORT, REDIS_PORT and RABBITMQ_PORT name their ports; a port that is not named is chosen once and remembered.
-# DATABASE_URL, REDIS_URL or RABBITMQ_URL pointing elsewhere name a real service: it is shown by env and otherwise left alone.
+# Private instances of the services under $LOCAL_DIR (default .local), listening on loopback only. Without a name all
+# but s3 are meant: files need no server outside the tests. stop and destroy leave none running.
+# POSTGRES_PORT, REDIS_PORT, RABBITMQ_PORT and S3_PORT name their ports; a port that is not named is chosen once and remembered.
+# DATABASE_URL, REDIS_URL, RABBITMQ_URL or S3_URL pointing elsewhere name a real service: it is shown by env and otherwise
+# left alone.
 # kill is SIGKILL, for tests of what a crash does; stop keeps the data, destroy removes it.
 set -euo pipefail
 
@@ -16,7 +18,7 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "services: $*"; exit 1; }
 
 # Each of these files tells the same few things of its service: packages, account, URL, how it runs, when it is ready.
-for part in ports home process postgres redis rabbitmq; do
+for part in ports home process postgres redis rabbitmq s3; do
 	# shellcheck source=/dev/null
 	source "$root/scripts/services.d/$part.sh"
 done
@@ -26,7 +28,7 @@ foreign() {
 	local name url
 	name=$("$1_url_name")
 	url=${!name:-}
-	[[ -n $url && $url != *"127.0.0.1:$("$1_port")/"* ]]
+	[[ -n $url && ! $url =~ 127\.0\.0\.1:$("$1_port")([/\&]|$) ]]
 }
 
 start() {
@@ -74,12 +76,19 @@ env_line() {
 	name=$("$1_url_name")
 	url=${!name:-$("$1_url")}
 	echo "export $name=${url@Q}"
+	if declare -F "$1_credentials" >/dev/null && ! foreign "$1"; then "$1_credentials"; fi
 }
 
 install_missing() {
 	local service packages=()
 	for service in "$@"; do
-		"${service}_installed" || packages+=("$("${service}_package")")
+		if "${service}_installed"; then
+			continue
+		elif declare -F "${service}_install" >/dev/null; then
+			"${service}_install" || die "$service could not be built"
+		else
+			packages+=("$("${service}_package")")
+		fi
 	done
 	[[ ${#packages[@]} -gt 0 ]] || return 0
 	"$root/scripts/install.sh" "${packages[@]}" ||
@@ -91,9 +100,12 @@ usage() { sed -n '2s/^# //p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 command=${1:-}
 [[ -n $command ]] && shift
 all=("$@")
-[[ $# -gt 0 ]] || all=(postgres redis rabbitmq)
+if [[ $# -eq 0 ]]; then
+	all=(postgres redis rabbitmq)
+	[[ ! $command =~ ^(stop|destroy)$ ]] || all+=(s3)
+fi
 for service in "${all[@]}"; do
-	[[ $service =~ ^(postgres|redis|rabbitmq)$ ]] || usage
+	[[ $service =~ ^(postgres|redis|rabbitmq|s3)$ ]] || usage
 done
 mkdir -p "$LOCAL_DIR"
 load_ports

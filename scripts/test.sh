@@ -31,8 +31,9 @@ flock --shared 8
 trap finish EXIT
 
 command -v gcc >/dev/null || ./scripts/install.sh gcc libc6-dev # the race detector is linked by a C compiler
-./scripts/services.sh start 8>&-
-urls=$(./scripts/services.sh env)
+readonly services=(postgres redis rabbitmq s3)
+./scripts/services.sh start "${services[@]}" 8>&-
+urls=$(./scripts/services.sh env "${services[@]}")
 eval "$urls"
 
 packages=(work)

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Ports: named by the environment, else remembered in $LOCAL_DIR/ports, else chosen free. Two checkouts run side by side.
 
-port_names=(POSTGRES_PORT REDIS_PORT RABBITMQ_PORT RABBITMQ_DIST_PORT RABBITMQ_EPMD_PORT)
+port_names=(POSTGRES_PORT REDIS_PORT RABBITMQ_PORT RABBITMQ_DIST_PORT RABBITMQ_EPMD_PORT S3_PORT)
 declare -A named=() # the names that the environment has set
 
 # port_free PORT: nothing listens on it (state 0A), by the kernel's own tables.
