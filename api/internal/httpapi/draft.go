@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"maps"
-	"net/mail"
 	"slices"
 	"strings"
 	"time"
@@ -46,26 +45,13 @@ func (d *draft) normalize() {
 	}
 }
 
-// checkSender: the company's default sender, or an address of one of its domains.
+// checkSender: see senderOf.
 func (d *draft) checkSender(caller *store.Caller) {
 	d.sender = caller.DefaultFrom
 	if d.request.From == nil || d.faults.has("from") {
 		return
 	}
-	from, err := parseMailbox(*d.request.From)
-	if err != nil {
-		d.faults.add("from", email.CodeInvalidEmail, err.Error())
-		return
-	}
-	allowed := slices.Contains(caller.SenderDomains, email.DomainOf(from.Address))
-	if usual, err := mail.ParseAddress(caller.DefaultFrom); err == nil && email.SameAddress(usual.Address, from.Address) {
-		allowed = true
-	}
-	if !allowed {
-		d.faults.add("from", codeSenderNotAllowed, "is neither the company's default sender nor of a domain registered for it")
-		return
-	}
-	d.sender = writeMailbox(from)
+	d.sender = senderOf(caller, *d.request.From, &d.faults)
 }
 
 // checkRecipient: the fields of the recipient as they stand to each other.
@@ -108,18 +94,9 @@ func (d *draft) checkHeaders() {
 	}
 }
 
-// checkSendAt: within a year; a time that has passed means now.
+// checkSendAt: see sendAtOf.
 func (d *draft) checkSendAt() {
-	if d.request.SendAt == nil || d.faults.has("sendAt") {
-		return
-	}
-	at, err := parseTime(*d.request.SendAt)
-	switch {
-	case err != nil:
-		d.faults.add("sendAt", "INVALID_TIMESTAMP", err.Error())
-	case at.After(d.now.AddDate(1, 0, 0)):
-		d.faults.add("sendAt", "OUT_OF_RANGE", "must be within a year")
-	case at.After(d.now):
-		d.sendAt = at.UTC()
+	if d.request.SendAt != nil && !d.faults.has("sendAt") {
+		d.sendAt = sendAtOf(*d.request.SendAt, d.now, &d.faults)
 	}
 }

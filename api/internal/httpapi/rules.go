@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-playground/validator/v10"
 
+	"email-gateway/api/internal/mailbox"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 )
@@ -32,7 +33,7 @@ type rules struct {
 func ownRules() map[string]rule {
 	return map[string]rule{
 		"address":     {email.CodeInvalidEmail, func(v string) error { _, err := asciiAddress(v); return err }},
-		"mailbox":     {email.CodeInvalidEmail, func(v string) error { _, err := parseMailbox(v); return err }},
+		"mailbox":     {email.CodeInvalidEmail, func(v string) error { _, err := mailbox.Parse(v); return err }},
 		"line":        {strictjson.CodeBadCharacter, checkLine},
 		"printable":   {strictjson.CodeBadCharacter, checkPrintable},
 		"headername":  {"INVALID_HEADER_NAME", checkHeaderName},

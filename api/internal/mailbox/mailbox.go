@@ -1,0 +1,80 @@
+// Package mailbox reads addresses as people write them and brings them into the form
+// in which they are stored and sent. The handlers of package httpapi use it for the
+// fields of a request, package mailing for the rows of a CSV file.
+package mailbox
+
+import (
+	"errors"
+	"net/mail"
+	"strings"
+
+	"golang.org/x/net/idna"
+
+	"email-gateway/shared/email"
+)
+
+// ASCII is a bare address as it is stored and sent: with its domain in ASCII.
+func ASCII(address string) (string, error) {
+	at := strings.LastIndexByte(address, '@')
+	if at < 1 {
+		return "", email.ErrAddressSyntax
+	}
+	local, domain := address[:at], address[at+1:]
+	if needsIDNA(domain) {
+		ascii, err := idna.Lookup.ToASCII(domain)
+		if err != nil {
+			return "", errors.New("has a domain that is not a valid international name")
+		}
+		address = local + "@" + ascii
+	}
+	if err := email.CheckAddress(address); err != nil {
+		return "", err
+	}
+	return address, nil
+}
+
+// needsIDNA: a letter beyond ASCII, or a label that claims to stand for some.
+func needsIDNA(domain string) bool {
+	for i := range len(domain) {
+		if domain[i] >= 0x80 {
+			return true
+		}
+	}
+	return strings.Contains(strings.ToLower(domain), "xn--")
+}
+
+var (
+	errMailbox = errors.New(`must be an address or a name with one: "Acme <billing@acme.example>"`)
+	errLine    = errors.New("must not hold control characters or line ends")
+)
+
+// maxDisplayName is that of the other names in a request.
+const maxDisplayName = email.MaxFieldLen
+
+// Parse reads one RFC 5322 mailbox; its address is in stored form. The name may come
+// encoded (RFC 2047), so it is looked at after decoding, too.
+func Parse(text string) (mail.Address, error) {
+	if email.HasControl(text) {
+		return mail.Address{}, errLine
+	}
+	parsed, err := mail.ParseAddress(text)
+	if err != nil || strings.HasSuffix(strings.TrimSpace(text), ";") { // a group
+		return mail.Address{}, errMailbox
+	}
+	if email.HasControl(parsed.Name) {
+		return mail.Address{}, errLine
+	}
+	if len([]rune(parsed.Name)) > maxDisplayName {
+		return mail.Address{}, errors.New("has a name longer than 200 characters")
+	}
+	address, err := ASCII(parsed.Address)
+	return mail.Address{Name: parsed.Name, Address: address}, err
+}
+
+// Header is the mailbox as a header holds it: a name beyond ASCII is encoded.
+func Header(m mail.Address) string {
+	if m.Name == "" {
+		return m.Address
+	}
+	return m.String()
+}
