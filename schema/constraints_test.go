@@ -43,6 +43,17 @@ func legal() map[string]row {
 		},
 		"dead_letters":   {"id": "gen_random_uuid()", "target": "'email:send'", "reason": "'SES_REJECTED'", "payload": "'{}'"},
 		"process_status": {"service": "'worker'", "instance": "gen_random_uuid()::text", "started_at": "now()", "details": "'{}'"},
+		"mailings": {
+			"id": "gen_random_uuid()", "company_id": companyID, "request_id": "'req-1'", "filename": "gen_random_uuid()::text", "storage_url": "'file:///a'",
+			"file_sha256": hash, "request_sha256": hash, "answer": "''", "subject": "'s'", "html": "'<p>'", "html_sha256": hash, "checker_version": "1",
+			"fields": "'{}'", "sender": "'a@acme.example'", "status": "'SENDING'", "total_lines": "3", "accepted": "1", "invalid": "1", "duplicates": "1",
+		},
+		"mailing_entries": {
+			"id": "gen_random_uuid()", "mailing_id": companyID, "line_no": "2", "email": "gen_random_uuid()::text || '@example.com'", "token": "'t'",
+		},
+		"mailing_rejects":   {"mailing_id": "gen_random_uuid()", "line_no": "2", "code": "'DUPLICATE'"},
+		"suppressions":      {"company_id": companyID, "address": "gen_random_uuid()::text || '@example.com'", "reason": "'MANUAL'"},
+		"recipient_intakes": {"recipient_id": "gen_random_uuid()", "outbox_id": "gen_random_uuid()", "company_id": companyID, "email": "'ana@example.com'"},
 	}
 }
 
@@ -91,7 +102,7 @@ func TestConstraints(t *testing.T) {
 		{"email_outbox", row{"status": "'pending'"}, "email_outbox_status"},
 		{"email_outbox", row{"status": "'PUBLISHED'", "processed_at": "now()"}, "email_outbox_status"},
 		{"email_outbox", row{"target": "'sms:send'"}, "email_outbox_status"},
-		{"email_outbox", row{"target": "'mailing.process'", "lane_id": "NULL", "sender": "NULL", "html": "NULL", "html_sha256": "NULL", "checker_version": "NULL"}, ""},
+		{"email_outbox", row{"target": "'mailing.process'", "sender": "NULL", "html": "NULL", "html_sha256": "NULL", "checker_version": "NULL"}, ""},
 		{"email_outbox", row{"target": "'mailing.process'", "status": "'PUBLISHED'", "processed_at": "now()"}, ""},
 		{"email_outbox", row{"target": "'recipients.upsert'", "status": "'FAILED'", "processed_at": "now()"}, ""},
 		{"email_outbox", row{"target": "'mailing.process'", "status": "'SENT'", "processed_at": "now()"}, "email_outbox_status"},
@@ -115,6 +126,9 @@ func TestConstraints(t *testing.T) {
 		{"email_outbox", row{"status": "'SENT'", "processed_at": "now()", "claim_token": "gen_random_uuid()"}, ""}, // kept for late answers
 
 		{"email_outbox", row{"lane_id": "NULL"}, "email_outbox_email_is_complete"},
+		{"email_outbox", row{"target": "'mailing.process'", "lane_id": "NULL"}, "email_outbox_email_is_complete"},
+		{"email_outbox", row{"html": "NULL", "payload": `'{"htmlRef": "mailing:1"}'`}, ""},
+		{"email_outbox", row{"html": "NULL", "payload": `'{"htmlRef": "1"}'`}, "email_outbox_email_is_complete"},
 		{"email_outbox", row{"sender": "NULL"}, "email_outbox_email_is_complete"},
 		{"email_outbox", row{"html": "NULL"}, "email_outbox_email_is_complete"},
 		{"email_outbox", row{"html_sha256": "NULL"}, "email_outbox_email_is_complete"},
@@ -155,6 +169,48 @@ func TestConstraints(t *testing.T) {
 
 		{"dead_letters", nil, ""},
 		{"dead_letters", row{"reason": "NULL"}, "reason"},
+
+		{"mailings", nil, ""},
+		{"mailings", row{"filename": "''"}, "mailings_filename_check"},
+		{"mailings", row{"filename": "repeat('f', 256)"}, "mailings_filename_check"},
+		{"mailings", row{"filename": "'once.csv'"}, ""},
+		{"mailings", row{"filename": "'once.csv'"}, "mailings_filename"},
+		{"mailings", row{"filename": "'once.csv'", "dry_run": "true"}, ""},
+		{"mailings", row{"filename": "'once.csv'", "status": "'FAILED'"}, ""},
+		{"mailings", row{"filename": "'once.csv'", "status": "'CANCELLED'"}, ""},
+		{"mailings", row{"file_sha256": "'file'"}, "mailings_file_sha256_check"},
+		{"mailings", row{"request_sha256": "'request'"}, "mailings_request_sha256_check"},
+		{"mailings", row{"delivery": "'exactly_once'"}, "mailings_delivery_check"},
+		{"mailings", row{"status": "'SENT'"}, "mailings_status_check"},
+		{"mailings", row{"settling": "'pause'"}, "mailings_settling_check"},
+		{"mailings", row{"total_lines": "4"}, "mailings_lines_add_up"},
+		{"mailings", row{"status": "'COMPLETED'"}, "mailings_complete_when_all_ended"},
+		{"mailings", row{"status": "'COMPLETED'", "dry_run": "true"}, ""},
+		{"mailings", row{"status": "'COMPLETED'", "sent": "1"}, ""},
+		{"mailings", row{"status": "'COMPLETED'", "unknown": "1"}, ""},
+
+		{"mailing_entries", nil, ""},
+		{"mailing_entries", row{"email": "'Ana@example.com'"}, ""},
+		{"mailing_entries", row{"email": "'ana@EXAMPLE.com'"}, "mailing_entries_address"},
+		{"mailing_entries", row{"line_no": "0"}, "mailing_entries_line_no_check"},
+		{"mailing_entries", row{"email": "repeat('e', 256)"}, "mailing_entries_email_check"},
+		{"mailing_entries", row{"status": "'ENQUEUED'"}, "mailing_entries_status_check"},
+		{"mailing_entries", row{"status": "'INVALID'", "invalid_reason": "'mx'"}, ""},
+		{"mailing_entries", row{"status": "'INVALID'"}, "mailing_entries_invalid_has_reason"},
+		{"mailing_entries", row{"invalid_reason": "'mx'"}, "mailing_entries_invalid_has_reason"},
+		{"mailing_entries", row{"status": "'INVALID'", "invalid_reason": "'ugly'"}, "mailing_entries_invalid_reason_check"},
+		{"mailing_entries", row{"cpf_cnpj_hash": "'52998224725'"}, "mailing_entries_cpf_cnpj_hash_check"},
+
+		{"mailing_rejects", nil, ""},
+		{"mailing_rejects", row{"line_no": "0"}, "mailing_rejects_line_no_check"},
+
+		{"suppressions", nil, ""},
+		{"suppressions", row{"address": "'Ana@example.com'"}, "suppressions_address_check"},
+		{"suppressions", row{"address": "''"}, "suppressions_address_check"},
+		{"suppressions", row{"reason": "'SPAM'"}, "suppressions_reason_check"},
+		{"suppressions", row{"company_id": "gen_random_uuid()"}, "suppressions_company_id_fkey"},
+
+		{"recipient_intakes", nil, ""},
 
 		{"process_status", nil, ""},
 		{"process_status", row{"service": "'api'"}, "process_status_service_check"},

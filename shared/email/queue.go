@@ -12,8 +12,28 @@ const (
 // most urgent, to 10.
 const DefaultPriority = 5
 
-// Queues lists the queues, the most urgent first.
+// MailingPriority is that of a mailing's emails: behind what somebody waits for.
+const MailingPriority = 8
+
+// The queues of bulk work, which RabbitMQ carries: one job per mailing, and one
+// message per recipient taken in.
+const (
+	QueueMailings   = "mailing.jobs.process"
+	QueueRecipients = "recipients_queue"
+)
+
+// Targets of outbox rows: what a row is.
+const (
+	TargetSend       = "email:send"
+	TargetMailing    = "mailing.process"
+	TargetRecipients = "recipients.upsert"
+)
+
+// Queues lists the queues of single emails, the most urgent first.
 func Queues() []string { return []string{QueueHigh, QueueNormal, QueueLow} }
+
+// BulkQueues lists the queues of bulk work.
+func BulkQueues() []string { return []string{QueueMailings, QueueRecipients} }
 
 // QueueWeight is how many tasks a worker takes from the queue per ten it takes; 0
 // for a queue that is not ours.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,8 +32,8 @@ type NewCompany struct {
 	SenderDomains []string
 }
 
-// The company and its lanes are one commit: an email accepted for it must find the
-// lane of its queue.
+// The company and its lanes are one commit: what is accepted for it must find the lane
+// of its queue.
 const (
 	insertCompanySQL = `INSERT INTO companies (id, name, default_from) VALUES ($1, $2, $3)`
 	insertLanesSQL   = `INSERT INTO dispatch_lanes (company_id, queue) SELECT $1, unnest($2::text[])`
@@ -46,7 +47,7 @@ func (s *Store) CreateCompany(ctx context.Context, c NewCompany) error {
 		if _, err := tx.ExecContext(ctx, insertCompanySQL, c.ID, c.Name, c.DefaultFrom); err != nil {
 			return translate(err)
 		}
-		if _, err := tx.ExecContext(ctx, insertLanesSQL, c.ID, pq.Array(email.Queues())); err != nil {
+		if _, err := tx.ExecContext(ctx, insertLanesSQL, c.ID, pq.Array(slices.Concat(email.Queues(), email.BulkQueues()))); err != nil {
 			return translate(err)
 		}
 		_, err := tx.ExecContext(ctx, insertDomainsSQL, c.ID, pq.Array(c.SenderDomains))

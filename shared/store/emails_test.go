@@ -55,7 +55,8 @@ func TestFindEmail(t *testing.T) {
 	if e := check("purged", email.Sent); e.Attempts != 1 || *e.SESMessageID != "ses-"+id.String() || e.NextAt != nil || e.SentAt == nil {
 		t.Errorf("%+v", e)
 	}
-	run(t, d, `INSERT INTO email_outbox (id, company_id, target, request_id, payload, expires_at) VALUES (gen_random_uuid(), $1, 'mailing.process', 'r', '{}', now())`, company)
+	run(t, d, `INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, expires_at)
+		VALUES (gen_random_uuid(), $1, 1, 'mailing.process', 'r', '{}', now())`, company)
 	job := ask[string](t, d, `SELECT id FROM email_outbox`)
 	if _, err := d.Store.FindEmail(t.Context(), company, uuid.MustParse(job)); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a job: %v", err)

@@ -58,13 +58,18 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // effect for every claim that begins after it. An email whose lane is gone can
 // still be ended.
 //
+// The end of a mailing's email is written to its entry too (by primary key: they share
+// their id). The mailing's own row is left alone, since thousands of emails per second
+// would queue up for it: a loop counts. Only an email that leaves an end it had come
+// to, which is a person's doing or late news, locks that row and has it counted again.
+//
 // The log, unlike the locked row, is read as it was when the statement began. If
 // another transition committed while this one waited for the lock, then its events
 // do not fit behind those of the other one, and Postgres refuses them: see eventsKey.
 // So nothing is ever decided on a log or a dead letter that is out of date.
 const advanceSQL = `
 WITH found AS MATERIALIZED (
-    SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.claim_token AS held, o.cpf_cnpj_enc,
+    SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.claim_token AS held, o.cpf_cnpj_enc, lane.mailing_id,
            lane.paused_at IS NULL AND coalesce(lane.parked_until <= now(), true) AND c.suspended_at IS NULL AND c.id IS NOT NULL AS open,
            coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bool[], $9::bigint[], $10::bigint[],
@@ -103,7 +108,9 @@ WITH found AS MATERIALIZED (
         ELSE false END
     RETURNING o.id, o.company_id, o.request_id, o.payload, o.status, o.attempts, o.throttles, o.possible_duplicate, o.expires_at, o.created_at,
               f.events, f.seq, f.last_event, f.error_code, f.error_reason, f.ses_message_id, f.duration_ms, f.dead_letter,
-              f.recipient_id, f.external_id, f.cpf_cnpj_hash, f.cpf_cnpj_enc, f.razao_social, f.nome, f.email
+              f.recipient_id, f.external_id, f.cpf_cnpj_hash, f.cpf_cnpj_enc, f.razao_social, f.nome, f.email,
+              f.mailing_id, o.outcome_unknown, o.processed_at IS NOT NULL AS ended,
+              f.was IN ('SENT', 'FAILED', 'EXPIRED', 'CANCELLED', 'SUPPRESSED') AS had_ended
 ), logged AS (
     INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, ses_message_id, error_code, error_reason,
                             attempts, throttles, duration_ms, request_id, external_id, tags, possible_duplicate, expires_at, created_at,
@@ -152,13 +159,28 @@ WITH found AS MATERIALIZED (
         deleted_at = NULL,
         updated_at = now()
 ), dead AS (
-    INSERT INTO dead_letters (id, company_id, outbox_id, target, email, reason, attempts, last_error, payload)
-    SELECT gen_random_uuid(), m.company_id, m.id, 'email:send', m.payload ->> 'to', m.error_code, m.attempts, m.error_reason, m.payload
+    INSERT INTO dead_letters (id, company_id, mailing_id, outbox_id, target, email, reason, attempts, last_error, payload)
+    SELECT gen_random_uuid(), m.company_id, m.mailing_id, m.id, 'email:send', m.payload ->> 'to', m.error_code, m.attempts, m.error_reason, m.payload
     FROM moved m WHERE m.dead_letter
 ), revived AS (
     UPDATE dead_letters d SET resolved_at = now(), updated_at = now()
     FROM moved m
     WHERE d.outbox_id = m.id AND d.resolved_at IS NULL AND m.status IN ('PENDING', 'SENT')
+), entry AS (
+    UPDATE mailing_entries e SET
+        status = CASE WHEN m.ended THEN m.status ELSE 'QUEUED' END,
+        outcome_unknown = m.status = 'FAILED' AND m.outcome_unknown,
+        attempts = m.attempts,
+        last_attempt = now(),
+        external_id = coalesce(m.ses_message_id, e.external_id),
+        updated_at = now()
+    FROM moved m
+    WHERE e.id = m.id AND m.mailing_id IS NOT NULL AND (m.ended OR m.had_ended)
+), reopened AS (
+    UPDATE mailings SET counted_at = NULL, updated_at = now(),
+        status = CASE WHEN status = 'COMPLETED' AND EXISTS (SELECT FROM moved m WHERE m.mailing_id = mailings.id AND NOT m.ended)
+                      THEN 'SENDING' ELSE status END
+    WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.had_ended)
 )
 SELECT f.id, m.id IS NOT NULL AS applied, coalesce(m.status, f.was) AS status,
        coalesce(m.attempts, f.attempts) AS attempts, coalesce(m.throttles, f.throttles) AS throttles,

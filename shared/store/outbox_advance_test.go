@@ -165,7 +165,7 @@ func inStatus(tb testing.TB, d storetest.Database, company uuid.UUID, status ema
 	return id, token
 }
 
-func TestAdvance_ClaimNeedsAnOpenLaneAndADueEmail(t *testing.T) {
+func TestAdvance_ClaimNeedsAnOpenLaneAndADueRow(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change string

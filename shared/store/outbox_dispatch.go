@@ -13,8 +13,8 @@ import (
 	"email-gateway/shared/email"
 )
 
-// DueEmail is an outbox row whose turn it is to go on the queue.
-type DueEmail struct {
+// DueRow is an outbox row whose turn it is to go on its queue.
+type DueRow struct {
 	ID        uuid.UUID       `db:"id"`
 	LaneID    int64           `db:"lane_id"`
 	Status    email.Status    `db:"status"` // PENDING, or RETRY_SCHEDULED whose task was lost
@@ -24,17 +24,17 @@ type DueEmail struct {
 }
 
 // liveLanesSQL jumps from lane to lane along email_outbox_lane_claim, one index
-// probe each, so its cost is the number of lanes with waiting emails and not the
-// number of emails. It locks nothing. A retry's task waits on the queue; only when
+// probe each, so its cost is the number of lanes with waiting rows and not the
+// number of rows. It locks nothing. A retry's task waits on the queue; only when
 // it is $2 past its time was it lost.
 const liveLanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT lane_id FROM email_outbox
-     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND target = 'email:send' AND lane_id IS NOT NULL
+     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL
      ORDER BY lane_id LIMIT 1)
     UNION ALL
     SELECT (SELECT o.lane_id FROM email_outbox o
-            WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.target = 'email:send' AND o.lane_id > lane.lane_id
+            WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.lane_id > lane.lane_id
             ORDER BY o.lane_id LIMIT 1)
     FROM lane WHERE lane.lane_id IS NOT NULL
 )
@@ -43,12 +43,12 @@ JOIN dispatch_lanes l ON l.id = lane.lane_id
 JOIN companies c ON c.id = l.company_id
 WHERE l.queue = $1 AND l.paused_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
   AND EXISTS (SELECT FROM email_outbox o
-              WHERE o.lane_id = l.id AND o.target = 'email:send' AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
+              WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
                 AND o.next_at <= now() AND o.expires_at > now()
                 AND (o.status = 'PENDING' OR o.next_at <= now() - $2 * interval '1 ms'))
 ORDER BY l.id`
 
-// LiveLanes lists the open lanes of a queue in which an email is due. lost is how
+// LiveLanes lists the open lanes of a queue in which a row is due. lost is how
 // long past its time a retry counts as lost.
 func (s *Store) LiveLanes(ctx context.Context, queue string, lost time.Duration) ([]int64, error) {
 	lanes := []int64{}
@@ -66,17 +66,22 @@ SELECT due.id, due.lane_id, due.status, due.payload, due.attempts, due.throttles
 FROM unnest($1::bigint[]) AS lane(id)
 CROSS JOIN LATERAL (
     SELECT o.id, o.lane_id, o.status, o.payload, o.attempts, o.throttles FROM email_outbox o
-    WHERE o.lane_id = lane.id AND o.target = 'email:send' AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
+    WHERE o.lane_id = lane.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
       AND o.next_at <= now() AND o.expires_at > now()
       AND (o.status = 'PENDING' OR o.next_at <= now() - $3 * interval '1 ms')
     ORDER BY o.next_at, o.id LIMIT $2
     FOR UPDATE SKIP LOCKED
 ) due`
 
-// The two ends of a dispatched row, by primary key, on rows this transaction holds.
+// The two ends of a dispatched row, by primary key, on rows this transaction holds. An
+// email's way goes on from its queue; a bulk job has reached its end, which is the
+// broker's confirmation.
 const (
 	markEnqueuedSQL = `
-UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = ANY ($1::uuid[])`
+UPDATE email_outbox SET enqueued_at = now(),
+    status = CASE target WHEN 'email:send' THEN 'ENQUEUED' ELSE 'PUBLISHED' END,
+    processed_at = CASE target WHEN 'email:send' THEN processed_at ELSE now() END
+WHERE id = ANY ($1::uuid[])`
 	postponeSQL = `
 UPDATE email_outbox SET status = 'PENDING', next_at = now() + $2 * interval '1 ms' WHERE id = ANY ($1::uuid[])`
 )
@@ -88,16 +93,16 @@ type Dispatched struct {
 	BusyFor  time.Duration
 }
 
-// DispatchDue takes at most perLane due emails from each lane, hands them to
+// DispatchDue takes at most perLane due rows from each lane, hands them to
 // enqueue and records what enqueue did, all in one transaction: a crash in the
 // middle leaves the rows due, and at worst tasks that stand on the queue already.
 // Rows that enqueue does not name stay as they are. It returns how many it took.
 func (s *Store) DispatchDue(
 	ctx context.Context, lanes []int64, perLane int, lost time.Duration,
-	enqueue func(context.Context, []DueEmail) (Dispatched, error),
+	enqueue func(context.Context, []DueRow) (Dispatched, error),
 ) (taken int, err error) {
 	err = s.inTx(ctx, func(tx *sqlx.Tx) error {
-		var due []DueEmail
+		var due []DueRow
 		err := tx.SelectContext(ctx, &due, claimDueSQL, pq.Array(lanes), perLane, lost.Milliseconds())
 		if err != nil || len(due) == 0 {
 			return translate(err)
@@ -120,7 +125,7 @@ func (s *Store) DispatchDue(
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("dispatch due emails: %w", err)
+		return 0, fmt.Errorf("dispatch due rows: %w", err)
 	}
 	return taken, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
 )
@@ -32,6 +33,18 @@ type LoadedEmail struct {
 	// RecipientKnown says, of an email that names a recipientId, that the company
 	// has this recipient, undeleted and at the address the email goes to.
 	RecipientKnown bool `db:"recipient_known"`
+	// RecipientWaiting says that such a recipient was accepted and is on its way.
+	RecipientWaiting bool `db:"recipient_waiting"`
+	// Suppressed is why the company must not write to the email's To; "" if it may.
+	Suppressed string `db:"suppressed"`
+	// SuppressedCopies are those of its cc and bcc that must be left out.
+	SuppressedCopies pq.StringArray `db:"suppressed_copies"`
+
+	// MailingID is set for the email of a mailing: it has no body of its own, it is
+	// made from the mailing's templates with these values.
+	MailingID uuid.NullUUID  `db:"mailing_id"`
+	Token     string         `db:"token"`
+	Fields    pq.StringArray `db:"fields"`
 }
 
 // Loader reads emails, many at a time.
@@ -56,19 +69,33 @@ func (l *Loader) Load(ctx context.Context, id uuid.UUID) (*LoadedEmail, error) {
 // Close waits for the groups under way.
 func (l *Loader) Close() { l.group.Wait() }
 
-// loadSQL reads by the primary keys of email_outbox, dispatch_lanes, companies and
-// recipients. It locks nothing: what may have changed meanwhile is asked again by
-// the claim.
+// loadSQL reads by the primary keys of email_outbox, dispatch_lanes, companies,
+// recipients, recipient_intakes, suppressions and mailing_entries. It locks nothing:
+// what may have changed meanwhile is asked again by the claim.
 const loadSQL = `
 SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        o.next_at <= now() + interval '1 s' AS due, o.expires_at <= now() AS expired,
        l.id IS NOT NULL AND l.paused_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL AS lane_open,
-       o.expires_at, o.payload, o.sender, o.html, coalesce(o.text_body, '') AS text_body, o.html_sha256, o.checker_version, o.delivery,
-       r.id IS NOT NULL AS recipient_known
+       o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body,
+       o.html_sha256, coalesce(o.checker_version, 0) AS checker_version, o.delivery,
+       r.id IS NOT NULL AS recipient_known,
+       EXISTS (SELECT FROM recipient_intakes i
+               WHERE i.recipient_id = (o.payload #>> '{recipient,recipientId}')::uuid AND i.company_id = o.company_id
+                 AND split_part(i.email, '@', 1) || '@' || lower(split_part(i.email, '@', 2))
+                   = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))) AS recipient_waiting,
+       coalesce((SELECT min(s.reason) FROM suppressions s
+                 WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
+                   AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL)), '') AS suppressed,
+       ARRAY(SELECT copy FROM jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')) AS copy
+             WHERE EXISTS (SELECT FROM suppressions s
+                           WHERE s.company_id = o.company_id AND s.address = lower(copy)
+                             AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL))) AS suppressed_copies,
+       l.mailing_id, coalesce(e.token, '') AS token, coalesce(e.fields, '{}') AS fields
 FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) LIMIT $2) t
 JOIN email_outbox o ON o.id = t.id AND o.target = 'email:send'
 LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
 LEFT JOIN companies c ON c.id = o.company_id
+LEFT JOIN mailing_entries e ON e.id = o.id AND l.mailing_id IS NOT NULL
 LEFT JOIN recipients r ON r.id = (o.payload #>> '{recipient,recipientId}')::uuid
      AND r.company_id = o.company_id AND r.deleted_at IS NULL
      AND split_part(r.email, '@', 1) || '@' || lower(split_part(r.email, '@', 2))

@@ -25,7 +25,7 @@ import (
 type Outbox interface {
 	LiveLanes(ctx context.Context, queue string, lost time.Duration) ([]int64, error)
 	DispatchDue(ctx context.Context, lanes []int64, perLane int, lost time.Duration,
-		enqueue func(context.Context, []store.DueEmail) (store.Dispatched, error)) (taken int, err error)
+		enqueue func(context.Context, []store.DueRow) (store.Dispatched, error)) (taken int, err error)
 	CountPending(ctx context.Context, limit int) (int, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 }

@@ -35,7 +35,7 @@ const (
 // enqueue puts the tasks of a batch on the queue. A row that is refused while others
 // are taken is postponed: it must not stop its lane. When none is taken it is the
 // broker that fails, and with it the round.
-func (f *feeder) enqueue(ctx context.Context, due []store.DueEmail) (store.Dispatched, error) {
+func (f *feeder) enqueue(ctx context.Context, due []store.DueRow) (store.Dispatched, error) {
 	ctx, cancel := context.WithTimeout(ctx, enqueueTime)
 	defer cancel()
 	results, err := f.publishAll(ctx, due)
@@ -64,7 +64,7 @@ func (f *feeder) enqueue(ctx context.Context, due []store.DueEmail) (store.Dispa
 }
 
 // publishAll returns the rows' results and one of the errors, if there were any.
-func (f *feeder) publishAll(ctx context.Context, due []store.DueEmail) ([]result, error) {
+func (f *feeder) publishAll(ctx context.Context, due []store.DueRow) ([]result, error) {
 	results := make([]result, len(due))
 	failure := atomic.Pointer[error]{}
 	var next atomic.Int64
@@ -90,7 +90,7 @@ func (f *feeder) publishAll(ctx context.Context, due []store.DueEmail) ([]result
 	return results, nil
 }
 
-func (f *feeder) publish(ctx context.Context, row store.DueEmail) (result, error) {
+func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) {
 	if ctx.Err() != nil {
 		return untouched, context.Cause(ctx)
 	}

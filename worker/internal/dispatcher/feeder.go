@@ -102,7 +102,7 @@ func (f *feeder) take(ctx context.Context, room int) (taken int, err error) {
 		brought[lane] = 0
 	}
 	begun := time.Now()
-	taken, err = f.outbox.DispatchDue(ctx, chosen, perLane, lost, func(ctx context.Context, due []store.DueEmail) (store.Dispatched, error) {
+	taken, err = f.outbox.DispatchDue(ctx, chosen, perLane, lost, func(ctx context.Context, due []store.DueRow) (store.Dispatched, error) {
 		for _, row := range due {
 			brought[row.LaneID]++
 		}

@@ -37,7 +37,7 @@ func TestPayload(t *testing.T) {
 		{"cut off", `{"to": "a@b.c`, 0, 0, `{"to": "a@b.c`},
 		{"nothing", ``, 0, 0, ``},
 	} {
-		row := store.DueEmail{Payload: json.RawMessage(test.payload), Attempts: test.attempts, Throttles: test.throttles}
+		row := store.DueRow{Payload: json.RawMessage(test.payload), Attempts: test.attempts, Throttles: test.throttles}
 		if diff := cmp.Diff(test.want, string(payload(row, 5, now))); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", test.name, diff)
 		}
@@ -94,7 +94,7 @@ func TestPayload_KeepsTheRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		want["attempt"], want["enqueuedAt"] = 2.0, "2026-03-04T00:00:00Z"
-		row := store.DueEmail{Payload: text, Attempts: 1}
+		row := store.DueRow{Payload: text, Attempts: 1}
 		filled := payload(row, 5, time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC))
 		if err := json.Unmarshal(filled, &got); err != nil {
 			t.Fatalf("%s: %v", filled, err)

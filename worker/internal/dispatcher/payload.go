@@ -12,7 +12,7 @@ import (
 // which try this is, and when. What else stands in it, fields that this program does
 // not know included, is left as it is. A payload that is no object goes out
 // untouched, so that the worker fails the email where its tenant can see it.
-func payload(row store.DueEmail, maxAttempts int, now time.Time) []byte {
+func payload(row store.DueRow, maxAttempts int, now time.Time) []byte {
 	attempt := min(max(row.Attempts-row.Throttles+1, 1), maxAttempts)
 	filled := make([]byte, 0, len(row.Payload)+80)
 	filled = append(filled, '{')

@@ -1,0 +1,152 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// ofMailing turns an accepted email into one of a mailing in SENDING, the way the
+// expander leaves it, and returns the mailing's id.
+func ofMailing(t *testing.T, d storetest.Database, company, id uuid.UUID) uuid.UUID {
+	t.Helper()
+	mailing := uuid.Must(uuid.NewV7())
+	run(t, d, `INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256,
+			checker_version, fields, sender, status, first_entry, last_entry, expanded_to, expanded_at, total_lines, processed_lines, accepted, invalid, duplicates)
+		VALUES ($1, $2, 'r', 'a.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{cidade}', 'a@acme.example', 'SENDING', $3, $3, $3, now(), 1, 1, 1, 0, 0)`,
+		mailing, company, id)
+	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send:low', $2)`, company, mailing)
+	run(t, d, `INSERT INTO mailing_entries (id, mailing_id, line_no, email, token, status, fields) VALUES ($1, $2, 2, 'ana@example.com', 'tok', 'QUEUED', '{Recife}')`, id, mailing)
+	run(t, d, `UPDATE email_outbox SET html = NULL, html_sha256 = NULL, checker_version = NULL, payload = payload || jsonb_build_object('htmlRef', 'mailing:' || $2::text),
+		lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $2::uuid) WHERE id = $1`, id, mailing.String())
+	return mailing
+}
+
+func TestLoad_EmailOfAMailing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	mailing := ofMailing(t, d, company, id)
+	got, err := d.Store.NewLoader().Load(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.MailingID.UUID != mailing || got.Token != "tok" || !slices.Equal(got.Fields, []string{"Recife"}) || got.HTML != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestLoad_Suppressed(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		address, reason  string
+		single, ofBulk   string // why not
+		copies, bulkCopy []string
+	}{
+		"nobody":                        {"eva@example.com", "MANUAL", "", "", nil, nil},
+		"unsubscribed":                  {"ana@example.com", "UNSUBSCRIBE", "", "UNSUBSCRIBE", nil, nil},
+		"bounced":                       {"ana@example.com", "BOUNCE", "BOUNCE", "BOUNCE", nil, nil},
+		"a copy complained":             {"caio@example.com", "COMPLAINT", "", "", []string{"Caio@Example.com"}, []string{"Caio@Example.com"}},
+		"a blind copy has unsubscribed": {"bia@example.com", "UNSUBSCRIBE", "", "", nil, []string{"bia@example.com"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			company := d.Company(t)
+			run(t, d, `INSERT INTO suppressions (company_id, address, reason) VALUES ($1, $2, $3), ($4, 'ana@example.com', 'MANUAL')`,
+				company, tt.address, tt.reason, d.Company(t)) // the last one is somebody else's
+			id := d.Accept(t, company, func(e *store.NewEmail) {
+				e.Job.CC, e.Job.BCC = []string{"Caio@Example.com"}, []string{"bia@example.com"}
+			})
+			check := func(kind, why string, copies []string) {
+				t.Helper()
+				got, err := d.Store.NewLoader().Load(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.Suppressed != why || !slices.Equal(got.SuppressedCopies, copies) {
+					t.Errorf("%s: %q, without %v", kind, got.Suppressed, got.SuppressedCopies)
+				}
+			}
+			check("an email", tt.single, tt.copies)
+			ofMailing(t, d, company, id)
+			check("a mailing's", tt.ofBulk, tt.bulkCopy)
+		})
+	}
+}
+
+func TestLoad_RecipientWaiting(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, person := d.Company(t), uuid.New()
+	id := d.Accept(t, company, func(e *store.NewEmail) { e.Job.Recipient.RecipientID = person.String() })
+	for _, tt := range []struct {
+		change string
+		want   bool
+	}{
+		{`INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email) VALUES ($1, gen_random_uuid(), gen_random_uuid(), 'ana@example.com')`, false},
+		{`UPDATE recipient_intakes SET company_id = (SELECT id FROM companies), email = 'eva@example.com' WHERE recipient_id = $1`, false},
+		{`UPDATE recipient_intakes SET email = 'ana@EXAMPLE.com' WHERE recipient_id = $1`, true},
+	} {
+		run(t, d, tt.change, person)
+		if got, err := d.Store.NewLoader().Load(t.Context(), id); err != nil || got.RecipientWaiting != tt.want || got.RecipientKnown {
+			t.Errorf("%s: %+v, %v", tt.change, got, err)
+		}
+	}
+}
+
+// The end of a mailing's email is its entry's end, in the same commit.
+func TestAdvance_EndsTheEntry(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, token := d.Company(t), uuid.New()
+	id := d.Accept(t, company, nil)
+	ofMailing(t, d, company, id)
+	check := func(step, entry, mailing string, counted bool) {
+		t.Helper()
+		if got := ask[string](t, d, `SELECT status FROM mailing_entries`); got != entry {
+			t.Errorf("%s: the entry is %s", step, got)
+		}
+		if got := ask[string](t, d, `SELECT status FROM mailings`); got != mailing {
+			t.Errorf("%s: the mailing is %s", step, got)
+		}
+		if got := ask[bool](t, d, `SELECT counted_at IS NOT NULL FROM mailings`); got != counted {
+			t.Errorf("%s: counted %v", step, got)
+		}
+	}
+	run(t, d, `UPDATE mailings SET counted_at = now()`)
+	claim := claimOf(company, id, token, "C")
+	claim.Recipient = nil
+	apply(t, d, claim)
+	check("claimed", "QUEUED", "SENDING", true)
+	failed := store.Transition{
+		ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Failed, ErrorCode: "SES_TIMEOUT", OutcomeUnknown: true, DeadLetter: true, Duration: time.Second,
+		Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now()}, {Type: email.EventFailed, At: time.Now()}},
+	}
+	apply(t, d, failed)
+	check("failed", "FAILED", "SENDING", true)
+	if !ask[bool](t, d, `SELECT outcome_unknown AND attempts = 1 AND last_attempt IS NOT NULL FROM mailing_entries`) {
+		t.Error("its outcome is not told")
+	}
+	if ask[int](t, d, `SELECT count(*) FROM dead_letters WHERE mailing_id = (SELECT id FROM mailings)`) != 1 {
+		t.Error("the dead letter does not name the mailing")
+	}
+
+	run(t, d, `UPDATE mailings SET status = 'COMPLETED', unknown = 1, completed_at = now()`)
+	apply(t, d, store.Transition{ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: time.Hour, Events: []email.Event{{Type: email.EventReplayed, At: time.Now()}}})
+	check("replayed", "QUEUED", "SENDING", false)
+
+	run(t, d, `UPDATE mailings SET counted_at = now()`)
+	apply(t, d, sentOf(id, token)) // the first attempt's late success
+	check("sent", "SENT", "SENDING", true)
+	if got := ask[string](t, d, `SELECT external_id FROM mailing_entries`); got != "ses-"+id.String() {
+		t.Errorf("external id %s", got)
+	}
+}
