@@ -1,4 +1,5 @@
-// Package dispatcher moves the emails that are due from the outbox to their queues.
+// Package dispatcher moves the rows that are due from the outbox to their queues:
+// emails to the queue engine, bulk jobs to the message broker.
 // The program of the same name runs it, any number of times at once: a row that one
 // of them holds is invisible to the others, and an id stands on a queue only once.
 //
@@ -34,7 +35,8 @@ type Outbox interface {
 type Params struct {
 	Log      *slog.Logger
 	Outbox   Outbox
-	Queue    queue.Publisher
+	Queue    queue.Publisher // of emails
+	Bulk     queue.Publisher // of mailing jobs and recipients; nil = this installation has no broker for them
 	Registry prometheus.Registerer
 
 	// Wake brings the next round forward; nil if nothing does.
@@ -49,7 +51,8 @@ type Params struct {
 }
 
 // Dispatcher is a service.Service: a feeder for each queue, and two loops that
-// measure what the feeders go by.
+// measure what the feeders go by. Each feeder is a loop of its own, so that a broker
+// that is away delays nothing but its own queues.
 type Dispatcher struct {
 	parts  []service.Service
 	wakes  []chan struct{} // one for each feeder
@@ -61,7 +64,6 @@ type Dispatcher struct {
 func New(p Params) *Dispatcher {
 	measured := newMetrics(p.Registry)
 	size := newWindow(p.Outbox, p.Concurrency, p.SendRate)
-	down := &outage{log: p.Log, failing: make(map[string]bool)}
 	d := &Dispatcher{
 		wake: p.Wake,
 		parts: []service.Service{
@@ -69,18 +71,27 @@ func New(p Params) *Dispatcher {
 			service.NewLoop(service.LoopParams{Log: p.Log, Interval: backlogInterval, RunOnce: backlog{p.Outbox, measured.pending}.measure}),
 		},
 	}
+	emails := &outage{log: p.Log, failing: make(map[string]bool)}
 	for _, name := range email.Queues() {
-		f := &feeder{
-			name: name, outbox: p.Outbox, queue: p.Queue, maxAttempts: p.MaxAttempts,
-			window: size, outage: down, metrics: measured.of(name), log: p.Log,
+		d.feed(p, &feeder{name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), window: size.Size, outage: emails, metrics: measured.of(name)})
+	}
+	if p.Bulk != nil {
+		bulk := &outage{log: p.Log, failing: make(map[string]bool)}
+		for _, name := range email.BulkQueues() {
+			d.feed(p, &feeder{name: name, queue: p.Bulk, payload: bulkJob(name), window: bulkWindow, outage: bulk, metrics: measured.of(name)})
 		}
-		wake := make(chan struct{}, 1)
-		d.wakes = append(d.wakes, wake)
-		d.parts = append(d.parts, service.NewLoop(service.LoopParams{
-			Log: p.Log, Interval: p.PollInterval, Wake: wake, RunOnce: f.runOnce,
-		}))
 	}
 	return d
+}
+
+// feed adds a feeder's loop.
+func (d *Dispatcher) feed(p Params, f *feeder) {
+	f.outbox, f.log = p.Outbox, p.Log
+	wake := make(chan struct{}, 1)
+	d.wakes = append(d.wakes, wake)
+	d.parts = append(d.parts, service.NewLoop(service.LoopParams{
+		Log: p.Log, Interval: p.PollInterval, Wake: wake, RunOnce: f.runOnce,
+	}))
 }
 
 // Start begins to dispatch.

@@ -99,9 +99,9 @@ func TestDispatch_ClosedLanes(t *testing.T) {
 	}
 }
 
-func (b *bench) change(t *testing.T, statement string, company uuid.UUID) {
+func (b *bench) change(t *testing.T, statement string, parameters ...any) {
 	t.Helper()
-	if _, err := b.SQL.ExecContext(t.Context(), statement, company); err != nil {
+	if _, err := b.SQL.ExecContext(t.Context(), statement, parameters...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -53,7 +53,7 @@ func (f *feeder) enqueue(ctx context.Context, due []store.DueRow) (store.Dispatc
 		}
 	}
 	if len(done.Enqueued)+len(done.Busy) == 0 {
-		return store.Dispatched{}, fmt.Errorf("enqueue %d emails: %w", len(due), err)
+		return store.Dispatched{}, fmt.Errorf("enqueue %d tasks: %w", len(due), err)
 	}
 	if len(refusals) > 0 {
 		f.log.Warn("tasks not enqueued", "queue", f.name, "count", len(refusals), "error", email.MaskText(err.Error()))
@@ -96,7 +96,7 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 	}
 	begun := time.Now()
 	placed, err := f.queue.Publish(ctx, queue.Task{
-		ID: row.ID.String(), Queue: f.name, Payload: payload(row, f.maxAttempts, begun),
+		ID: row.ID.String(), Queue: f.name, Payload: f.payload(row, begun),
 	})
 	f.metrics.published(time.Since(begun))
 	switch {

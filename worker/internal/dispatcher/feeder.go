@@ -34,18 +34,18 @@ const (
 
 // feeder keeps one queue filled up to its window.
 type feeder struct {
-	name        string
-	outbox      Outbox
-	queue       queue.Publisher
-	maxAttempts int
-	window      *window
-	live        []int64 // lanes
-	liveUntil   time.Time
-	turns       turns
-	outage      *outage
-	failures    int // rounds in a row
-	metrics     queueMetrics
-	log         *slog.Logger
+	name      string
+	outbox    Outbox
+	queue     queue.Publisher
+	payload   payload
+	window    func() int // how many tasks the queue should hold
+	live      []int64    // lanes
+	liveUntil time.Time
+	turns     turns
+	outage    *outage
+	failures  int // rounds in a row
+	metrics   queueMetrics
+	log       *slog.Logger
 }
 
 // runOnce is a round with its failures dealt with: they are told once by the outage,
@@ -71,7 +71,7 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	free := f.window.Size() - depth
+	free := f.window() - depth
 	if free <= 0 {
 		return service.Pause(ctx, fullPause) == nil, nil
 	}

@@ -38,7 +38,7 @@ func TestPayload(t *testing.T) {
 		{"nothing", ``, 0, 0, ``},
 	} {
 		row := store.DueRow{Payload: json.RawMessage(test.payload), Attempts: test.attempts, Throttles: test.throttles}
-		if diff := cmp.Diff(test.want, string(payload(row, 5, now))); diff != "" {
+		if diff := cmp.Diff(test.want, string(fillIn(row, 5, now))); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", test.name, diff)
 		}
 	}
@@ -95,7 +95,7 @@ func TestPayload_KeepsTheRest(t *testing.T) {
 		}
 		want["attempt"], want["enqueuedAt"] = 2.0, "2026-03-04T00:00:00Z"
 		row := store.DueRow{Payload: text, Attempts: 1}
-		filled := payload(row, 5, time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC))
+		filled := fillIn(row, 5, time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC))
 		if err := json.Unmarshal(filled, &got); err != nil {
 			t.Fatalf("%s: %v", filled, err)
 		}

@@ -17,6 +17,10 @@ const (
 	windowSeconds = 2
 )
 
+// bulkWindow is how many messages a queue of bulk work holds: ten of the consumer's
+// batches, so that it never waits, and little for a broker to keep.
+func bulkWindow() int { return 10_000 }
+
 // window is how many tasks a queue should hold, pending and in work. Each dispatcher
 // fills it by itself, so that several of them may exceed it by a batch each.
 type window struct {

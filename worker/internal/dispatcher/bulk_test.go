@@ -1,0 +1,100 @@
+package dispatcher_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/worker/internal/queue"
+)
+
+// carrier is a broker for bulk work that keeps what it is given, or is away.
+type carrier struct {
+	away  bool
+	tasks chan queue.Task
+}
+
+func (c carrier) Publish(_ context.Context, task queue.Task) (queue.Placed, error) {
+	if c.away {
+		return 0, errors.New("connection refused")
+	}
+	c.tasks <- task
+	return queue.Queued, nil
+}
+
+func (c carrier) Depth(context.Context, string) (int, error) { return len(c.tasks), nil }
+
+// job writes a bulk job of the company.
+func (b *bench) job(t *testing.T, company uuid.UUID, target, lane, payload string) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	b.change(t, `INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, expires_at)
+		SELECT $1, $2, id, $3, 'r', $4, 'infinity' FROM dispatch_lanes WHERE company_id = $2 AND queue = $5`, id, company, target, payload, lane)
+	return id
+}
+
+func TestDispatch_BulkJobs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	mailing := b.job(t, company, email.TargetMailing, email.QueueMailings, `{"mailingId": "m-1", "generation": 1}`)
+	person := b.job(t, company, email.TargetRecipients, email.QueueRecipients, `{"email": "ana@example.com"}`)
+	p := b.params()
+	broker := carrier{tasks: make(chan queue.Task, 10)}
+	p.Bulk = broker
+	b.dispatch(t, p)
+	b.expectStatus(t, mailing, "PUBLISHED")
+	b.expectStatus(t, person, "PUBLISHED")
+	got := map[string]string{}
+	for range 2 {
+		task := <-broker.tasks
+		var body map[string]any
+		if err := json.Unmarshal(task.Payload, &body); err != nil {
+			t.Fatal(err)
+		}
+		if task.Queue == email.QueueMailings {
+			got[task.ID] = body["mailingId"].(string)
+		} else {
+			got[task.ID] = body["outboxId"].(string)
+			if len(body) != 1 {
+				t.Errorf("a recipient's message carries %v", body)
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]string{mailing.String(): "m-1", person.String(): person.String()}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Bulk jobs wait in Postgres while their broker is away, or where there is none, and
+// emails are none the slower.
+func TestDispatch_BrokerAway(t *testing.T) {
+	t.Parallel()
+	for name, broker := range map[string]queue.Publisher{"away": carrier{away: true}, "none": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			company := b.Company(t)
+			job := b.job(t, company, email.TargetMailing, email.QueueMailings, `{}`)
+			p := b.params()
+			p.Bulk = broker
+			b.dispatch(t, p)
+			begun := time.Now()
+			for range 20 {
+				b.expectStatus(t, b.Accept(t, company, nil), email.Enqueued)
+			}
+			if took := time.Since(begun); took > patience/2 {
+				t.Errorf("20 emails took %s", took)
+			}
+			if got := b.status(t, job); got != email.Pending {
+				t.Errorf("the job is %s", got)
+			}
+		})
+	}
+}
