@@ -1,0 +1,140 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+const (
+	defaultPage = 50
+	largestPage = 100
+)
+
+// query is a query string on its way to a filter. Each method reads one parameter;
+// close names every one that is wrong, and every one that nobody asked for.
+type query struct {
+	rules  *rules
+	values url.Values
+	read   []string // the names asked for so far
+	faults faults
+}
+
+func openQuery(raw string, rules *rules) (*query, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, problem{status: http.StatusBadRequest, code: "MALFORMED_QUERY", detail: "the query string cannot be decoded"}
+	}
+	return &query{rules: rules, values: values}, nil
+}
+
+func (q *query) close() error {
+	for name := range q.values {
+		if !slices.Contains(q.read, name) {
+			q.faults.add(printableName(name), "UNKNOWN_PARAMETER", "is not a parameter of this request")
+		}
+	}
+	if len(q.faults) > 0 {
+		return invalid(q.faults)
+	}
+	return nil
+}
+
+// get is the parameter's one value, "" if there is none.
+func (q *query) get(name string) (string, bool) {
+	q.read = append(q.read, name)
+	values, given := q.values[name]
+	switch {
+	case !given:
+		return "", false
+	case len(values) > 1:
+		q.faults.add(name, "DUPLICATE_PARAMETER", "stands here twice")
+		return "", false
+	case values[0] == "":
+		q.faults.add(name, "REQUIRED", "must not be empty")
+		return "", false
+	case !utf8.ValidString(values[0]):
+		q.faults.add(name, "BAD_CHARACTER", "must be UTF-8")
+		return "", false
+	}
+	return values[0], true
+}
+
+func (q *query) text(name, rule string) string {
+	value, given := q.get(name)
+	if !given {
+		return ""
+	}
+	if code, message := q.rules.checkOne(value, rule); code != "" {
+		q.faults.add(name, code, message)
+		return ""
+	}
+	return value
+}
+
+func (q *query) limit(name string) int {
+	value, given := q.get(name)
+	if !given {
+		return defaultPage
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > largestPage {
+		q.faults.add(name, "OUT_OF_RANGE", "must be a number from 1 to "+strconv.Itoa(largestPage))
+	}
+	return n
+}
+
+func (q *query) cursor(name string) uuid.UUID {
+	value, given := q.get(name)
+	if !given {
+		return uuid.Nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(value)
+	id, errID := uuid.FromBytes(raw)
+	if err != nil || errID != nil {
+		q.faults.add(name, "INVALID_CURSOR", "must be the nextCursor of a page")
+	}
+	return id
+}
+
+// bound is the smallest id of the millisecond at or after a time: ids begin with
+// theirs, so a range of time is a range of ids.
+func (q *query) bound(name string) uuid.UUID {
+	value, given := q.get(name)
+	if !given {
+		return uuid.Nil
+	}
+	t, err := parseTime(value)
+	if err != nil {
+		q.faults.add(name, "INVALID_TIMESTAMP", err.Error())
+		return uuid.Nil
+	}
+	ms := t.Add(time.Millisecond - 1).UnixMilli()
+	if ms < 1 || ms >= 1<<48 {
+		q.faults.add(name, "OUT_OF_RANGE", "must be between 1970 and 9999")
+		return uuid.Nil
+	}
+	var id uuid.UUID
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
+}
+
+// cursorTo is the cursor of the page that begins behind id.
+func cursorTo(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// printableName keeps a made-up name short in the answer.
+func printableName(name string) string {
+	const longest = 128
+	if len(name) > longest {
+		name = name[:longest]
+	}
+	return name
+}
