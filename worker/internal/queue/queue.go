@@ -15,9 +15,13 @@ type Task struct {
 	ID      string // the outbox id: a queue holds at most one task per id
 	Queue   string
 	Payload []byte
-	// Retried counts how often the broker delivered it before. The count of tries
-	// stands in Postgres.
+	// Retried counts how often the broker delivered it before. The count of an email's
+	// tries stands in Postgres; on a broker that counts by itself (rabbitmq) it is what
+	// decides.
 	Retried int
+	// LastTry is set by a broker that counts by itself: RetryLater and errors end this
+	// task, as Dead would.
+	LastTry bool
 }
 
 // Placed is what became of a task that was to be put on a queue.
@@ -48,10 +52,19 @@ type Publisher interface {
 // begun that could not be left.
 type Handler func(ctx context.Context, task Task) error
 
+// BatchHandler works on several tasks of one queue together, with the same context as
+// a Handler. It returns one verdict per task, in their order, each to be read as a
+// Handler's answer; a verdict that is missing is an error.
+type BatchHandler func(ctx context.Context, tasks []Task) []error
+
 // RetryLater asks for the same task again after Delay.
 type RetryLater struct {
+	// Delay is a wish: a broker whose waits are fixed (rabbitmq) keeps its own.
 	Delay  time.Duration
 	Reason string // shown to operators: masked
+	// Uncounted leaves the tries that a counting broker grants as they are: the task
+	// waited for somebody else, and did not fail.
+	Uncounted bool
 }
 
 func (r *RetryLater) Error() string {

@@ -1,14 +1,9 @@
-// Package rabbitmq is the connection to RabbitMQ. Single emails do not pass through
-// it; for now it only tells whether the broker answers.
 package rabbitmq
 
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // probeTimeout bounds dialling and the AMQP handshake together.
@@ -18,20 +13,9 @@ const probeTimeout = 2 * time.Second
 // time, which is what tells whether another one could be opened now.
 func Probe(url string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		connection, err := amqp.DialConfig(url, amqp.Config{
-			Properties: amqp.Table{"connection_name": "email-gateway probe"},
-			Dial: func(network, addr string) (net.Conn, error) {
-				dialer := net.Dialer{Timeout: probeTimeout}
-				conn, err := dialer.DialContext(ctx, network, addr)
-				if err != nil {
-					return nil, err
-				}
-				// The library lifts the deadline once the handshake is over.
-				return conn, conn.SetDeadline(time.Now().Add(probeTimeout))
-			},
-		})
+		connection, _, err := dial(ctx, url, "probe", probeTimeout)
 		if err != nil {
-			return fmt.Errorf("connect to rabbitmq: %w", err)
+			return err
 		}
 		if err := connection.CloseDeadline(time.Now().Add(probeTimeout)); err != nil {
 			return fmt.Errorf("close rabbitmq connection: %w", err)

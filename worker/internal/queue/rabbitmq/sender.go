@@ -1,0 +1,100 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/sync/singleflight"
+)
+
+// sender publishes on a connection of its own: while the memory of a broker is full it
+// does not read from connections that publish, neither questions nor acknowledgements.
+type sender struct {
+	link    *link
+	opening singleflight.Group
+
+	mu    sync.Mutex
+	out   *outlet
+	stale bool // something of the topology was missed
+}
+
+func newSender(l *link) *sender { return &sender{link: l} }
+
+// send publishes a message and waits until the broker has confirmed it, no longer than
+// ctx. After an error it may or may not stand on the queue.
+func (s *sender) send(ctx context.Context, to Queue, message amqp.Publishing) error {
+	o, err := s.outlet(ctx)
+	if err == nil {
+		err = o.publish(ctx, to, message)
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, errUnroutable) {
+		s.miss()
+	}
+	return fmt.Errorf("publish to %s: %w", to.Name, err)
+}
+
+// miss says that a part of the topology is not there: it is declared again before the
+// next message.
+func (s *sender) miss() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stale = true
+}
+
+func (s *sender) outlet(ctx context.Context) (*outlet, error) {
+	session, err := s.link.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	o, stale := s.out, s.stale
+	s.mu.Unlock()
+	if !stale && o != nil && o.session == session && o.alive() {
+		return o, nil
+	}
+	select {
+	case r := <-s.opening.DoChan("", func() (any, error) { return s.open(session) }):
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		return r.Val.(*outlet), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for a channel: %w", context.Cause(ctx))
+	}
+}
+
+// open runs once at a time. A channel that ended on a connection that did not is how the
+// broker says that an exchange is missing.
+func (s *sender) open(session *session) (*outlet, error) {
+	s.mu.Lock()
+	o, stale := s.out, s.stale
+	s.stale = false // what is missed from here on is declared the next time
+	s.mu.Unlock()
+	ours := o != nil && o.session == session
+	if stale || ours && !o.alive() {
+		if err := s.link.redeclare(session); err != nil {
+			s.miss()
+			return nil, err
+		}
+	}
+	if ours && o.alive() {
+		return o, nil
+	}
+	err := session.within(callTime, func() (err error) {
+		o, err = newOutlet(session)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = o
+	return o, nil
+}
