@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// SuppressionReason is why a company must not write to an address.
+type SuppressionReason string
+
+const (
+	// Unsubscribed keeps mailings from the address and lets single emails through: an
+	// invoice is not what somebody unsubscribed from.
+	Unsubscribed SuppressionReason = "UNSUBSCRIBE"
+	// Bounced, Complained and Manual keep everything from it.
+	Bounced    SuppressionReason = "BOUNCE"
+	Complained SuppressionReason = "COMPLAINT"
+	Manual     SuppressionReason = "MANUAL"
+)
+
+// SuppressionReasons lists all of them.
+func SuppressionReasons() []SuppressionReason {
+	return []SuppressionReason{Unsubscribed, Bounced, Complained, Manual}
+}
+
+// Suppression is an address that a company must not write to. There is one for each
+// reason.
+type Suppression struct {
+	Address   string            `db:"address"` // lower case
+	Reason    SuppressionReason `db:"reason"`
+	MailingID *uuid.UUID        `db:"mailing_id"` // whose unsubscribe link it was
+	Note      *string           `db:"note"`
+	CreatedAt time.Time         `db:"created_at"`
+}
+
+// suppressionKey is the form in which addresses are compared: in lower case as a
+// whole. Hosts that tell Ana@ from ana@ are not worth writing to somebody who said no.
+func suppressionKey(address string) string { return strings.ToLower(address) }
+
+// suppressSQL locks at most the one row that it finds by primary key. It keeps the
+// first date and tells the newest note.
+const suppressSQL = `
+INSERT INTO suppressions (company_id, address, reason, mailing_id, note) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (company_id, address, reason) DO UPDATE SET note = coalesce(excluded.note, suppressions.note)`
+
+// Suppress keeps the company's emails from an address from now on. Those in the
+// outbox are stopped too, when a worker takes them.
+func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) error {
+	_, err := s.exec(ctx, suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note)
+	if err != nil {
+		return fmt.Errorf("suppress address: %w", err)
+	}
+	return nil
+}
+
+// unsuppressSQL finds by the first columns of the primary key and locks the rows of
+// one address, four at most.
+const unsuppressSQL = `
+DELETE FROM suppressions WHERE company_id = $1 AND address = $2 AND ($3 = '' OR reason = $3)`
+
+// Unsuppress takes a suppression back, all of the address's when reason is "".
+// ErrNotFound if there is none.
+func (s *Store) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason SuppressionReason) error {
+	return s.changeOne(ctx, "take suppression back", unsuppressSQL, company, suppressionKey(address), reason)
+}
+
+// listSuppressionsSQL reads along the primary key and locks nothing.
+const listSuppressionsSQL = `
+SELECT address, reason, mailing_id, note, created_at FROM suppressions
+WHERE company_id = $1 AND (address, reason) > ($2, $3) AND ($4 = '' OR address = $4) AND ($5 = '' OR reason = $5)
+ORDER BY address, reason LIMIT $6`
+
+// SuppressionFilter says which suppressions to list: those behind After, of an
+// address, with a reason. Zero fields leave all in.
+type SuppressionFilter struct {
+	AfterAddress string
+	AfterReason  SuppressionReason
+	Address      string
+	Reason       SuppressionReason
+	Limit        int
+}
+
+// Suppressions lists a company's suppressions by address.
+func (s *Store) Suppressions(ctx context.Context, company uuid.UUID, f SuppressionFilter) ([]Suppression, error) {
+	found := []Suppression{}
+	err := s.db.SelectContext(ctx, &found, listSuppressionsSQL,
+		company, f.AfterAddress, f.AfterReason, suppressionKey(f.Address), f.Reason, f.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("list suppressions: %w", translate(err))
+	}
+	return found, nil
+}
