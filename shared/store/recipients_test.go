@@ -51,6 +51,8 @@ func TestRecipientMatches(t *testing.T) {
 	known, deleted := uuid.New(), uuid.New()
 	run(t, d, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'Ana@Example.com')`, known, company)
 	run(t, d, `INSERT INTO recipients (id, company_id, email, deleted_at) VALUES ($1, $2, 'ana@example.com', now())`, deleted, company)
+	intake(t, d, company, store.NewRecipient{Recipient: store.Recipient{ExternalID: "W", Email: "Wanda@Example.com"}})
+	waiting := store.RecipientID(company, "W", "", "")
 	for name, tt := range map[string]struct {
 		company, id uuid.UUID
 		address     string
@@ -62,6 +64,9 @@ func TestRecipientMatches(t *testing.T) {
 		"another company's":  {other, known, "Ana@Example.com", false},
 		"deleted":            {company, deleted, "ana@example.com", false},
 		"unknown":            {company, uuid.New(), "Ana@Example.com", false},
+		"waiting":            {company, waiting, "Wanda@EXAMPLE.com", true},
+		"waiting, elsewhere": {company, waiting, "wanda@example.com", false},
+		"waiting, another's": {other, waiting, "Wanda@Example.com", false},
 	} {
 		if got, err := d.Store.RecipientMatches(t.Context(), tt.company, tt.id, tt.address); got != tt.want || err != nil {
 			t.Errorf("%s: %v, %v", name, got, err)

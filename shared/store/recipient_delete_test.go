@@ -1,0 +1,144 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+func TestFindRecipient(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	ana := known("1", "ana@example.com", "Ana")
+	ana.CPFCNPJHash, ana.RazaoSocial = hashOf('a'), "Ana Ltda"
+	id := store.RecipientID(company, "1", "", "")
+	find := func(want store.KnownRecipient) {
+		t.Helper()
+		got, err := d.Store.FindRecipient(t.Context(), company, id)
+		if err != nil || got.CreatedAt.IsZero() || got.UpdatedAt.Before(got.CreatedAt) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(got, "CreatedAt", "UpdatedAt")); diff != "" {
+			t.Error(diff)
+		}
+	}
+	missing := func(company uuid.UUID) {
+		t.Helper()
+		if got, err := d.Store.FindRecipient(t.Context(), company, id); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	missing(company)
+	want := store.KnownRecipient{ID: id, ExternalID: "1", CPFCNPJHash: hashOf('a'), RazaoSocial: "Ana Ltda", Nome: "Ana", Email: "ana@example.com", Pending: true}
+	ids := intake(t, d, company, known("1", "old@example.com", ""), ana)
+	find(want)
+	missing(other)
+	upsert(t, d, ids...)
+	want.Pending = false
+	find(want)
+	missing(other)
+	intake(t, d, company, known("1", "new@example.com", ""))
+	want.Pending = true
+	find(want)
+}
+
+// Deleting is heard at once, also by what waits, and by nothing that comes later.
+func TestDeleteRecipient(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	id := store.RecipientID(company, "1", "", "")
+	gone := func(company uuid.UUID, want error) {
+		t.Helper()
+		if err := d.Store.DeleteRecipient(t.Context(), company, id); !errors.Is(err, want) {
+			t.Errorf("delete: %v, want %v", err, want)
+		}
+	}
+	matches := func(want bool) {
+		t.Helper()
+		if got, err := d.Store.RecipientMatches(t.Context(), company, id, "ana@Example.com"); got != want || err != nil {
+			t.Errorf("matches: %v, %v", got, err)
+		}
+	}
+	numbered := known("1", "ana@example.com", "Ana")
+	numbered.CPFCNPJHash, numbered.CPFCNPJ = hashOf('a'), []byte("enc")
+	gone(company, store.ErrNotFound)
+
+	// While the only intake waits.
+	first := intake(t, d, company, numbered)
+	matches(true)
+	gone(other, store.ErrNotFound)
+	gone(company, nil)
+	matches(false)
+	upsert(t, d, first...)
+	matches(false)
+	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE cpf_cnpj_enc IS NOT NULL`); n != 0 {
+		t.Error("the number of somebody who is deleted stays behind")
+	}
+
+	// A later one brings the person back.
+	second := intake(t, d, company, numbered)
+	matches(true)
+	upsert(t, d, second...)
+	matches(true)
+	if got := person(t, d, company, "1"); got != "1|aa|enc|Ana|ana@example.com|t" {
+		t.Error(got)
+	}
+	gone(other, store.ErrNotFound)
+
+	// Known, and with news that wait.
+	third := intake(t, d, company, numbered)
+	gone(company, nil)
+	upsert(t, d, append(second, third...)...)
+	matches(false)
+	if got := person(t, d, company, "1"); got != "1|aa|Ana|ana@example.com|f" {
+		t.Error(got)
+	}
+	before := ask[string](t, d, `SELECT r::text FROM recipients r`)
+	gone(company, nil)
+	if after := ask[string](t, d, `SELECT r::text FROM recipients r`); after != before {
+		t.Errorf("deleted twice: %s, was %s", after, before)
+	}
+}
+
+// A deletion that begins while the worker writes down the person's only intake.
+func TestDeleteRecipient_MeetsTheWorker(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	ids := intake(t, d, company, known("1", "ana@example.com", "Ana"))
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	id := store.RecipientID(company, "1", "", "")
+	for _, statement := range []string{
+		`INSERT INTO recipients (id, company_id, email, intake_id) SELECT recipient_id, company_id, email, outbox_id FROM recipient_intakes`,
+		`DELETE FROM recipient_intakes`,
+	} {
+		if _, err := tx.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deleted := make(chan error, 1)
+	go func() { deleted <- d.Store.DeleteRecipient(t.Context(), company, id) }()
+	waitBlocked(t, d, 1)
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-deleted; err != nil {
+		t.Error(err)
+	}
+	upsert(t, d, ids...)
+	if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE deleted_at IS NOT NULL`); n != 1 {
+		t.Errorf("%d deleted", n)
+	}
+}

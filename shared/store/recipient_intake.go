@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+)
+
+// NewRecipients are the recipients of one request, to be accepted together or not
+// at all.
+type NewRecipients struct {
+	CompanyID   uuid.UUID
+	RequestID   string
+	CreatedAt   time.Time
+	Recipients  []NewRecipient  // at least one
+	Idempotency *IdempotencyKey // nil = none
+}
+
+// NewRecipient is a person to write down. When the same one stands in a request
+// twice, the later of the two has the last word.
+type NewRecipient struct {
+	OutboxID uuid.UUID // UUIDv7, ascending in the order of the request
+	Recipient
+	CPFCNPJ []byte // encrypted; nil = none
+}
+
+// intakePayload is what the outbox row of an intake holds: everything but the number,
+// which stands encrypted in a column of its own.
+type intakePayload struct {
+	ID          uuid.UUID `json:"id"`
+	ExternalID  string    `json:"externalId,omitempty"`
+	CPFCNPJHash string    `json:"cpfCnpjHash,omitempty"`
+	RazaoSocial string    `json:"razaoSocial,omitempty"`
+	Nome        string    `json:"nome,omitempty"`
+	Email       string    `json:"email"`
+}
+
+// AcceptRecipients commits the recipients and returns nil: from here on none of them
+// can be lost, and an email may name them though RabbitMQ has yet to carry them.
+//
+// Errors are those of Accepter.Accept: *KeyUsedError, ErrNoLane, ErrUnavailable
+// (nothing written), ErrUnknownOutcome (ask Exists for the first OutboxID).
+func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
+	columns, err := intakeColumns(r)
+	if err != nil {
+		return err
+	}
+	// A key that expires between the insert and the look-up makes a second round.
+	for range 3 {
+		inserted, err := s.insertIntakes(ctx, columns)
+		if err != nil || inserted {
+			return err
+		}
+		// The insert may have met itself: it is run again when its answer was lost.
+		stands, err := s.Exists(ctx, r.Recipients[0].OutboxID)
+		switch {
+		case err != nil:
+			return errors.Join(ErrUnknownOutcome, err)
+		case stands:
+			return nil
+		}
+		if r.Idempotency == nil {
+			return ErrNoLane
+		}
+		used, err := s.usedKey(ctx, r.CompanyID, *r.Idempotency)
+		switch {
+		case err == nil:
+			return &KeyUsedError{Answer: used}
+		case !errors.Is(err, ErrNotFound):
+			return err
+		}
+	}
+	return ErrNoLane
+}
+
+// insertIntakesSQL writes a request's rows and its idempotency key in one commit, or
+// nothing when the key is there already; another transaction that is inserting the
+// same key is waited for. The lane is found by dispatch_lanes' unique index. An
+// outbox id already there is this very request, run once more.
+const insertIntakesSQL = `
+WITH lane AS (
+    SELECT id FROM dispatch_lanes WHERE company_id = $1 AND queue = $2 AND mailing_id IS NULL
+), input AS (
+    SELECT t.*, lane.id AS lane_id
+    FROM unnest($6::uuid[], $7::uuid[], $8::text[], $9::jsonb[], $10::bytea[])
+      AS t(outbox_id, recipient_id, email, payload, cpf_cnpj_enc)
+    CROSS JOIN lane
+), key AS (
+    INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
+    SELECT $1, $12, $13, $14, $15::smallint, $16, $17, now() + $18 * interval '1 ms' FROM lane WHERE $11
+    ON CONFLICT (company_id, route, key) DO NOTHING
+    RETURNING key
+), rows AS (
+    INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, cpf_cnpj_enc, created_at, expires_at)
+    SELECT outbox_id, $1, lane_id, $3, $4, payload, cpf_cnpj_enc, $5, 'infinity'
+    FROM input WHERE NOT $11 OR EXISTS (SELECT FROM key)
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
+)
+INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email)
+SELECT i.recipient_id, i.outbox_id, $1, i.email
+FROM input i WHERE i.outbox_id IN (SELECT id FROM rows)`
+
+func (s *Store) insertIntakes(ctx context.Context, columns []any) (inserted bool, err error) {
+	result, err := s.exec(ctx, insertIntakesSQL, slices.Clone(columns)...)
+	if err != nil {
+		return false, fmt.Errorf("insert recipients: %w", err)
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+// intakeColumns are the parameters of insertIntakesSQL.
+func intakeColumns(n NewRecipients) ([]any, error) {
+	payloads := make([][]byte, len(n.Recipients))
+	for i, r := range n.Recipients {
+		var err error
+		payloads[i], err = json.Marshal(intakePayload{
+			ID: r.ID, ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash,
+			RazaoSocial: r.RazaoSocial, Nome: r.Nome, Email: r.Email,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("encode recipient: %w", err)
+		}
+	}
+	var key IdempotencyKey
+	if n.Idempotency != nil {
+		key = *n.Idempotency
+	}
+	return []any{
+		n.CompanyID, email.QueueRecipients, email.TargetRecipients, n.RequestID, n.CreatedAt,
+		uuids(n.Recipients, func(r *NewRecipient) uuid.UUID { return r.OutboxID }),
+		uuids(n.Recipients, func(r *NewRecipient) uuid.UUID { return r.ID }),
+		texts(n.Recipients, func(r *NewRecipient) string { return r.Email }),
+		jsonbs(payloads, func(p *[]byte) []byte { return *p }),
+		byteas(n.Recipients, func(r *NewRecipient) []byte { return r.CPFCNPJ }),
+		n.Idempotency != nil, key.Route, key.Key, key.BodySHA256, key.Status, key.Answer,
+		n.Recipients[0].OutboxID, key.Keep.Milliseconds(),
+	}, nil
+}
