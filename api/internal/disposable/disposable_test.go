@@ -48,23 +48,20 @@ func TestDomain(t *testing.T) {
 // project's format would answer false to everything.
 func TestList(t *testing.T) {
 	t.Parallel()
-	seen, last := 0, ""
+	seen := 0
 	for line := range strings.Lines(list) {
 		domain := strings.TrimSuffix(line, "\n")
 		if domain != strings.ToLower(domain) || strings.Trim(domain, ".") != domain || !strings.Contains(domain, ".") ||
 			strings.ContainsAny(domain, " \t\r#/@*") {
 			t.Errorf("%q is not a bare domain in lower case", domain)
 		}
-		if domain <= last {
-			t.Errorf("%q does not come after %q", domain, last)
-		}
-		seen, last = seen+1, domain
+		seen++
 	}
 	if seen < 5000 {
 		t.Errorf("the list has %d domains, want at least 5000", seen)
 	}
 	if len(domains()) != seen {
-		t.Errorf("%d domains are known of %d on the list", len(domains()), seen)
+		t.Errorf("%d different domains on a list of %d", len(domains()), seen)
 	}
 }
 

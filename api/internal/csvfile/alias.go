@@ -1,0 +1,61 @@
+package csvfile
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// What people call the columns that have a meaning, as Normalize leaves it. The first
+// is the meaning's own name; where a file has several, the one further in front is
+// taken.
+var (
+	emailNames = []string{
+		"email", "emails", "mail", "emailaddress", "enderecodeemail", "enderecoemail", "enderecoeletronico",
+		"correioeletronico", "correioelectronico", "correio", "emaildocliente", "emailcliente", "emaildecontato",
+		"emailcontato", "emailprincipal", "customeremail", "contactemail", "useremail", "primaryemail",
+	}
+	nomeNames = []string{
+		"nome", "nomecompleto", "name", "fullname", "nomedocliente", "nomecliente", "customername", "nomedocontato",
+		"nomecontato", "contactname", "nomedodestinatario", "nomedestinatario", "destinatario", "recipientname", "primeironome", "firstname",
+	}
+	cpfNames = []string{
+		"cpf", "numerodocpf", "numerocpf", "nodocpf", "nocpf", "cpfdocliente", "cpfcliente", "cpfnumber",
+	}
+	cnpjNames = []string{
+		"cnpj", "numerodocnpj", "numerocnpj", "nodocnpj", "nocnpj", "cnpjdaempresa", "cnpjempresa", "cnpjdocliente", "cnpjcliente", "cnpjnumber",
+	}
+	cpfCNPJNames = []string{
+		"cpfcnpj", "cpf/cnpj", "cnpjcpf", "cnpj/cpf", "cpfoucnpj", "cnpjoucpf", "cpfecnpj", "cpf(cnpj)", "cpf|cnpj", "cpf.cnpj",
+		"documento", "document", "numerododocumento", "numerodocumento", "nodocumento", "nododocumento", "documentnumber", "taxid",
+	}
+	razaoSocialNames = []string{
+		"razaosocial", "companyname", "empresa", "company", "nomedaempresa", "nomeempresa", "legalname", "corporatename",
+		"organizacao", "organization", "organisation",
+	}
+	externalIDNames = []string{
+		"externalid", "idexterno", "codigoexterno", "codigodocliente", "codigocliente", "coddocliente", "codcliente", "iddocliente",
+		"idcliente", "customerid", "clientid", "customercode", "clientcode",
+	}
+)
+
+// Normalize is what remains of a column's name when what people do not mean by it
+// is left out: capitals, accents, spaces of any kind, dashes, underscores, invisible
+// characters, and the colon or the asterisk of a form at its end. "Razão Social",
+// "razao_social" and "RAZÃO-SOCIAL:" are all razaosocial.
+func Normalize(name string) string {
+	bare := strings.Map(func(r rune) rune {
+		switch {
+		case unicode.In(r, unicode.Mn, unicode.Pd, unicode.Cf, unicode.Cc), isSpace(r), r == '_':
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, norm.NFKD.String(name))
+	return strings.TrimRight(bare, ":*")
+}
+
+func meansEmail(name string) bool { return slices.Contains(emailNames, Normalize(name)) }
+
+func isLetter(r rune) bool { return unicode.IsLetter(r) }

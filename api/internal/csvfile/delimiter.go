@@ -1,0 +1,115 @@
+package csvfile
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// Delimiters are the characters that may stand between two fields. Where two of them
+// explain a file equally well, the one further in front is taken.
+const Delimiters = ";,\t|"
+
+// ParseDelimiter reads a delimiter as a user names it: one of ; , | or a tab, as the
+// character, the word tab or \t. Empty is 0: to be found out.
+func ParseDelimiter(text string) (byte, error) {
+	switch strings.ToLower(text) {
+	case "":
+		return 0, nil
+	case "tab", `\t`:
+		return '\t', nil
+	}
+	if len(text) == 1 && strings.Contains(Delimiters, text) {
+		return text[0], nil
+	}
+	return 0, fmt.Errorf(`%.40q is none of ";", ",", "|" and "tab"`, text)
+}
+
+// delimiterLine reads a first line such as sep=; with which a file tells Excel its
+// delimiter.
+func delimiterLine(line []byte) (byte, bool) {
+	line = bytes.Trim(line, " \"")
+	const prefix = "sep="
+	if len(line) <= len(prefix) || !strings.EqualFold(string(line[:len(prefix)]), prefix) {
+		return 0, false
+	}
+	rest := line[len(prefix):]
+	for _, b := range rest {
+		if b != rest[0] && b != '"' && b != ' ' { // sep=;;;; is what Excel saves of it
+			return 0, false
+		}
+	}
+	return rest[0], strings.IndexByte(Delimiters, rest[0]) >= 0
+}
+
+// probes is how many rows are looked at to find the delimiter, within sampleBytes.
+const probes = 100
+
+// guessed is how well a delimiter explains the beginning of a file.
+type guessed struct {
+	email  bool    // one of the columns it makes is an email column
+	steady float64 // share of the rows that have as many fields as the header
+	fields int     // of the header
+}
+
+func (g guessed) better(than guessed) bool {
+	switch {
+	case g.email != than.email:
+		return g.email
+	case g.steady != than.steady:
+		return g.steady > than.steady
+	}
+	return g.fields > than.fields
+}
+
+// sniff finds the delimiter of the rows from the window's position on: one that
+// divides the header and, the same number of times, the rows after it. Delimiters in
+// quotes do not count. A file of one column has none, and any will do.
+func sniff(t tokenizer) byte {
+	if t.end-t.pos > sampleBytes {
+		t.end, t.eof = t.pos+sampleBytes, false
+		t.lf = min(t.lf, t.end)
+	}
+	best, delimiter := guessed{}, Delimiters[0]
+	for _, candidate := range []byte(Delimiters) {
+		probe := t
+		probe.delimiter, probe.fields = candidate, nil
+		if g := probe.guess(); g.fields > 1 && (best.fields == 0 || g.better(best)) {
+			best, delimiter = g, candidate
+		}
+	}
+	return delimiter
+}
+
+func (t *tokenizer) guess() guessed {
+	var g guessed
+	rows, same := 0, 0
+	for rows < probes && t.pos < t.end {
+		v := t.scan()
+		if v == short || v == overlong {
+			break
+		}
+		switch {
+		case v == found && t.filled == 0:
+		case g.fields == 0:
+			if v == unclosed {
+				return guessed{}
+			}
+			g.fields = t.count
+			for _, f := range t.fields {
+				g.email = g.email || meansEmail(string(t.buf[f.start:f.end]))
+			}
+		default:
+			rows++
+			if v == found && t.count == g.fields {
+				same++
+			}
+		}
+		t.pos = t.next
+	}
+	g.steady = 1
+	if rows > 0 {
+		g.steady = float64(same) / float64(rows)
+	}
+	return g
+}

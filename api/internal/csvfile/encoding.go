@@ -1,0 +1,115 @@
+package csvfile
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
+)
+
+// Encoding is how a file writes its characters.
+type Encoding string
+
+// The encodings that people's spreadsheets save. Detect leaves the decision to
+// Inspection.Encoding.
+const (
+	Detect      Encoding = ""
+	UTF8        Encoding = "utf-8"
+	UTF16LE     Encoding = "utf-16le"
+	UTF16BE     Encoding = "utf-16be"
+	Windows1252 Encoding = "windows-1252"
+)
+
+// ParseEncoding reads the name of an encoding in any of its usual spellings; the
+// empty one is Detect. ISO-8859-1 is read as Windows-1252, its superset: nobody's file
+// has C1 control characters, many have curly quotes.
+func ParseEncoding(name string) (Encoding, error) {
+	switch strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(name)) {
+	case "":
+		return Detect, nil
+	case "utf8", "utf8bom", "utf8sig":
+		return UTF8, nil
+	case "utf16le":
+		return UTF16LE, nil
+	case "utf16be":
+		return UTF16BE, nil
+	case "windows1252", "cp1252", "win1252", "ansi", "latin1", "iso88591":
+		return Windows1252, nil
+	}
+	return Detect, fmt.Errorf("%.40q is none of %s, %s, %s, %s", name, UTF8, Windows1252, UTF16LE, UTF16BE)
+}
+
+func (e Encoding) wide() bool { return e == UTF16LE || e == UTF16BE }
+
+// decode turns r into UTF-8. UTF-8 itself passes through uncopied and is checked row
+// by row; half a surrogate pair, which Excel leaves where it cuts an emoji, becomes
+// U+FFFD. A byte order mark stays in front.
+func (e Encoding) decode(r io.Reader) (io.Reader, error) {
+	switch e {
+	case UTF8:
+		return r, nil
+	case UTF16LE:
+		return transform.NewReader(r, unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM).NewDecoder()), nil
+	case UTF16BE:
+		return transform.NewReader(r, unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM).NewDecoder()), nil
+	case Windows1252:
+		return transform.NewReader(r, charmap.Windows1252.NewDecoder()), nil
+	}
+	return nil, fmt.Errorf("no decoder for encoding %q", string(e))
+}
+
+var utf8Mark = []byte("\xEF\xBB\xBF")
+
+// markOf is the encoding that a byte order mark at the beginning of a file names.
+func markOf(sample []byte) Encoding {
+	switch {
+	case bytes.HasPrefix(sample, utf8Mark):
+		return UTF8
+	case bytes.HasPrefix(sample, []byte("\xFF\xFE")):
+		return UTF16LE
+	case bytes.HasPrefix(sample, []byte("\xFE\xFF")):
+		return UTF16BE
+	}
+	return Detect
+}
+
+// unmarkedWide recognises UTF-16 without a mark: of Latin text every other byte is
+// NUL and none of those between them.
+func unmarkedWide(sample []byte) Encoding {
+	var nuls [2]int
+	for i, b := range sample {
+		if b == 0 {
+			nuls[i%2]++
+		}
+	}
+	enough := len(sample)/2*9/10 + 1
+	switch {
+	case nuls[0] == 0 && nuls[1] >= enough:
+		return UTF16LE
+	case nuls[1] == 0 && nuls[0] >= enough:
+		return UTF16BE
+	}
+	return Detect
+}
+
+// mostlyUTF8 tells a UTF-8 file with a few damaged bytes from one in another encoding,
+// in which hardly any two accented letters in a row happen to be UTF-8.
+func mostlyUTF8(sample []byte) bool {
+	good, bad := 0, 0
+	for n := 0; n < len(sample); {
+		r, size := utf8.DecodeRune(sample[n:])
+		switch {
+		case size > 1:
+			good++
+		case r == utf8.RuneError:
+			bad++
+		}
+		n += size
+	}
+	return good > bad
+}

@@ -1,0 +1,211 @@
+package csvfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// Limits keep one file from taking what belongs to all. Zero stands for the value
+// that the field names.
+type Limits struct {
+	Rows      int // 2,000,000 rows, header not counted, rows with an error counted
+	Columns   int // 200 columns
+	LineBytes int // 65,536 bytes of UTF-8 in a physical line, and in a row of several lines
+}
+
+func (l Limits) orDefault() Limits {
+	orElse := func(n *int, otherwise int) {
+		if *n <= 0 {
+			*n = otherwise
+		}
+	}
+	orElse(&l.Rows, 2_000_000)
+	orElse(&l.Columns, 200)
+	orElse(&l.LineBytes, 64<<10)
+	return l
+}
+
+// Options are what the uploader says about the file. The zero value leaves everything
+// to be found out.
+type Options struct {
+	Delimiter byte // one of Delimiters
+	Encoding  Encoding
+	Limits    Limits
+}
+
+// windows is how many of the longest lines are in memory at once: one that is being
+// read, and enough after it that what the next read moves to the front is little.
+const windows = 4
+
+// Reader takes a file apart. It holds four times Limits.LineBytes (256 KiB) of it. It is for
+// one goroutine.
+type Reader struct {
+	t        tokenizer
+	limits   Limits
+	encoding Encoding
+	header   *Header
+	physical int // fields of the header row, with the nameless ones at its end
+	line     int // where the row at the window's position begins
+	rows     int
+	err      error
+}
+
+// Open reads a file up to its header. r is the file from its first byte, which the
+// Inspection has seen to its last. Its error is a *FileError, or a wrapped one of r.
+func Open(r io.Reader, seen Inspection, options Options) (*Reader, error) {
+	encoding, err := seen.Encoding(options.Encoding)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := encoding.decode(r)
+	if err != nil {
+		return nil, fmt.Errorf("open CSV: %w", err)
+	}
+	limits := options.Limits.orDefault()
+	reader := &Reader{limits: limits, encoding: encoding, line: 1, t: tokenizer{
+		window: window{from: decoded, buf: make([]byte, windows*max(limits.LineBytes, 1<<10))},
+		keep:   limits.Columns,
+		limit:  limits.LineBytes,
+	}}
+	if err := reader.begin(options.Delimiter); err != nil {
+		return nil, err
+	}
+	return reader, nil
+}
+
+// begin reads what stands before the first row.
+func (r *Reader) begin(delimiter byte) error {
+	if err := r.t.fill(); err != nil {
+		return fmt.Errorf("read CSV: %w", err)
+	}
+	for bytes.HasPrefix(r.t.buf[r.t.pos:r.t.end], utf8Mark) {
+		r.t.pos += len(utf8Mark)
+	}
+	if stop, next, ok := r.t.window.line(); ok {
+		if told, is := delimiterLine(r.t.buf[r.t.pos:stop]); is {
+			r.t.pos, r.line = next, r.line+1
+			if delimiter == 0 {
+				delimiter = told
+			}
+		}
+	}
+	if delimiter == 0 {
+		delimiter = sniff(r.t)
+	}
+	r.t.delimiter = delimiter
+	return r.readHeader()
+}
+
+func (r *Reader) readHeader() error {
+	line, v, err := r.record()
+	switch {
+	case errors.Is(err, io.EOF):
+		return &FileError{Code: CodeEmptyFile, Message: "the file is empty"}
+	case err != nil:
+		return err
+	case v == unclosed:
+		return &FileError{Code: CodeNoHeader, Line: line, Message: "the first row must hold the names of the columns; a quote in it is not closed"}
+	case r.t.filled > r.limits.Columns:
+		return &FileError{Code: CodeTooManyColumns, Line: line, Message: fmt.Sprintf(
+			"the file has %d columns, at most %d are possible", r.t.filled, r.limits.Columns)}
+	}
+	names := make([]string, r.t.filled)
+	for i := range names {
+		names[i] = string(r.t.text(i))
+	}
+	r.physical = r.t.count
+	r.header, err = newHeader(names)
+	if fault, ok := errors.AsType[*FileError](err); ok {
+		fault.Line = line
+	}
+	return err
+}
+
+// Header tells what the columns are called and mean.
+func (r *Reader) Header() *Header { return r.header }
+
+// Delimiter is the one that was given, told by the file or found.
+func (r *Reader) Delimiter() byte { return r.t.delimiter }
+
+// Encoding is the one that was given or found.
+func (r *Reader) Encoding() Encoding { return r.encoding }
+
+// Next reads the next row that is not blank. Its error is
+//
+//   - io.EOF after the last row,
+//   - a *RowError for a row that cannot be read: call Next again for the one after it,
+//   - a *FileError for a file that cannot be read further, or a wrapped error of
+//     the reader underneath: both come again with every further call.
+//
+// It allocates for errors only.
+func (r *Reader) Next() (Row, error) {
+	if r.err != nil {
+		return Row{}, r.err
+	}
+	line, v, err := r.record()
+	if err == nil {
+		if r.rows++; r.rows > r.limits.Rows {
+			err = &FileError{Code: CodeTooManyRows, Line: line, Message: fmt.Sprintf(
+				"the file has more than %d rows: divide it", r.limits.Rows)}
+		}
+	}
+	if err != nil {
+		r.err = err
+		return Row{}, err
+	}
+	row := Row{Line: line, LastLine: line + r.t.lines - 1, t: &r.t}
+	switch {
+	case v == unclosed:
+		return Row{}, &RowError{Line: row.Line, LastLine: row.LastLine, Code: CodeUnclosedQuote, Column: r.columnName(r.t.count)}
+	case r.t.filled > r.physical:
+		return Row{}, &RowError{Line: row.Line, LastLine: row.LastLine, Code: CodeWrongFieldCount, Fields: r.t.count, Want: len(r.header.names)}
+	case r.t.count <= r.header.Email:
+		return Row{}, &RowError{
+			Line: row.Line, LastLine: row.LastLine, Code: CodeWrongFieldCount, Column: r.columnName(r.header.Email),
+			Fields: r.t.count, Want: len(r.header.names),
+		}
+	}
+	return row, nil
+}
+
+func (r *Reader) columnName(i int) string {
+	if i < len(r.header.names) {
+		return r.header.names[i]
+	}
+	return ""
+}
+
+// record moves on to the next record that is not blank and tells the line on which it
+// begins. What is in it stands in r.t.
+func (r *Reader) record() (line int, v verdict, err error) {
+	for {
+		if r.t.pos == r.t.end && r.t.eof {
+			return r.line, found, io.EOF
+		}
+		line = r.line
+		switch v = r.t.scan(); v {
+		case short:
+			if err := r.t.fill(); err != nil {
+				return line, v, fmt.Errorf("read CSV: %w", err)
+			}
+			continue
+		case overlong:
+			return line, v, &FileError{Code: CodeLineTooLong, Line: line, Message: fmt.Sprintf(
+				"the line is longer than %d bytes: is the file CSV?", r.limits.LineBytes)}
+		}
+		text := r.t.buf[r.t.pos:r.t.stop]
+		if bytes.IndexByte(text, 0) >= 0 {
+			return line, v, &FileError{Code: CodeBinaryFile, Line: line, Message: "the line has a NUL character: the file is not text"}
+		}
+		if r.encoding == UTF8 && !utf8.Valid(text) { // Postgres takes nothing else, and r may not be what was inspected
+			return line, v, &FileError{Code: CodeInvalidEncoding, Line: line, Message: "this line is not UTF-8: the file changed after its upload"}
+		}
+		r.t.pos, r.line = r.t.next, line+r.t.lines
+		if v == unclosed || r.t.filled > 0 {
+			return line, v, nil
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package csvfile
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// mayBeSpace tells whether a byte at the edge of a field can belong to white space: a
+// cheap question that spares most fields the next one.
+func mayBeSpace(b byte) bool { return b <= ' ' || b >= 0x80 }
+
+// trim leaves out the white space at both ends of buf[start:end].
+func trim(buf []byte, start, end int) (int, int) {
+	for start < end {
+		r, size := utf8.DecodeRune(buf[start:end])
+		if !isSpace(r) {
+			break
+		}
+		start += size
+	}
+	for start < end {
+		r, size := utf8.DecodeLastRune(buf[start:end])
+		if !isSpace(r) {
+			break
+		}
+		end -= size
+	}
+	return start, end
+}
+
+// isSpace is white space as people see it, that is: do not see it. Copied from a web
+// page come NBSP and the zero-width ones; U+001A ends the files of DOS programs.
+func isSpace(r rune) bool {
+	return unicode.IsSpace(r) || r == 0x1a || r == 0x200b || r == 0x2060 || r == 0xfeff
+}
