@@ -1,0 +1,158 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+	"gocloud.dev/gcerrors"
+)
+
+// folder keeps each file under its key's path. A file is written beside its place,
+// synced and renamed into it, so that what a Put has answered survives a power cut.
+type folder struct {
+	path string
+
+	mu     sync.Mutex
+	opened *blob.Bucket
+}
+
+// bucket makes the folder when it is first needed: until then a disk that is not there
+// harms nobody.
+func (f *folder) bucket() (*blob.Bucket, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.opened == nil {
+		opened, err := fileblob.OpenBucket(f.path, &fileblob.Options{
+			CreateDir: true, DirFileMode: 0o700,
+			NoTempDir: true, // a rename does not reach from another file system
+			Metadata:  fileblob.MetadataDontWrite,
+		})
+		if err != nil {
+			return nil, err
+		}
+		f.opened = opened
+	}
+	return f.opened, nil
+}
+
+func (f *folder) put(ctx context.Context, key string, r io.Reader) error {
+	bucket, err := f.bucket()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var file *os.File
+	w, err := bucket.NewWriter(ctx, key, &blob.WriterOptions{
+		ContentType: contentType,
+		BeforeWrite: func(as func(any) bool) error {
+			if !as(&file) {
+				return errors.New("no file behind the writer")
+			}
+			return file.Chmod(0o600)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = w.ReadFrom(r)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err != nil {
+		cancel() // Close then removes what was written instead of putting it into place
+		_ = w.Close()
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return f.syncAbove(key)
+}
+
+// syncAbove makes the names durable, of the file and of each folder around it.
+func (f *folder) syncAbove(key string) error {
+	for dir := filepath.Dir(filepath.Join(f.path, key)); len(dir) >= len(f.path); dir = filepath.Dir(dir) {
+		if err := syncFolder(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncFolder(path string) error {
+	opened, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	return opened.Sync()
+}
+
+// ping makes a file that List does not show: a folder that cannot be written to is no
+// storage, even when it can be read.
+func (f *folder) ping(context.Context) error {
+	if _, err := f.bucket(); err != nil {
+		return err
+	}
+	probe, err := os.CreateTemp(f.path, "ping.0*.tmp")
+	if err != nil {
+		return err
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+func (f *folder) dropUnfinished(ctx context.Context, prefix string, before time.Time) (n int, err error) {
+	err = filepath.WalkDir(f.path, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || !entry.Type().IsRegular() || !isUnfinished(path) || !strings.HasPrefix(path, f.path+"/"+prefix) {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.ModTime().Before(before) {
+			if err = os.Remove(path); err == nil {
+				n++
+			}
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // its own process ended it
+			return fmt.Errorf("drop %s: %w", entry.Name(), err)
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) { // nothing was ever stored here
+		err = nil
+	}
+	return n, err
+}
+
+func (f *folder) missing(err error) bool {
+	if gcerrors.Code(err) != gcerrors.NotFound {
+		return false
+	}
+	_, err = os.Stat(f.path)
+	return err == nil
+}
+
+// pageSize: each page walks the whole folder again.
+func (f *folder) pageSize() int { return 10_000 }
+
+func (f *folder) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.opened == nil {
+		return nil
+	}
+	return f.opened.Close()
+}

@@ -1,0 +1,130 @@
+package blob_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"email-gateway/shared/blob"
+	"email-gateway/shared/blob/blobtest"
+)
+
+// A server that dies in the middle of an upload: nothing is stored, everything says
+// that the storage is away, and it works again when the server is back.
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	server := blobtest.Start(t)
+	b := open(t, server.URL)
+	if err := b.Put(t.Context(), "mailings/whole.csv", io.LimitReader(endless{}, 30*mib)); err != nil {
+		t.Fatal(err)
+	}
+	half, err := b.Get(t.Context(), "mailings/whole.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = half.Close() }()
+
+	kill := func() error { server.Kill(); return nil }
+	err = b.Put(t.Context(), "mailings/new.csv", io.MultiReader(io.LimitReader(endless{}, 22*mib), &calling{f: kill}, io.LimitReader(endless{}, 20*mib)))
+	if !errors.Is(err, blob.ErrUnavailable) || !strings.Contains(err.Error(), "put mailings/new.csv") {
+		t.Errorf("put: %v", err)
+	}
+	if _, err := io.Copy(io.Discard, half); !errors.Is(err, blob.ErrUnavailable) {
+		t.Errorf("read what was open: %v", err)
+	}
+	var asking sync.WaitGroup
+	for name, ask := range operations(b) {
+		asking.Go(func() {
+			if err := ask(t.Context()); !errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrNotFound) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	asking.Wait()
+	open(t, server.URL) // which needs nobody at the other end
+
+	server.Start()
+	if got := keys(list(t, b, "")); !slices.Equal(got, []string{"mailings/whole.csv"}) {
+		t.Errorf("stored: %v", got)
+	}
+	for _, tt := range []struct {
+		prefix string
+		before time.Time
+		want   int
+	}{
+		{"mailings/", time.Now().Add(-time.Minute), 0},
+		{"other/", time.Now().Add(time.Hour), 0},
+		{"mailings/", time.Now().Add(time.Hour), 1},
+		{"mailings/", time.Now().Add(time.Hour), 0},
+	} {
+		if n, err := b.DropUnfinished(t.Context(), tt.prefix, tt.before); n != tt.want || err != nil {
+			t.Errorf("dropped %d unfinished uploads below %s, want %d (%v)", n, tt.prefix, tt.want, err)
+		}
+	}
+	if err := b.Put(t.Context(), "mailings/new.csv", io.LimitReader(endless{}, 22*mib)); err != nil {
+		t.Errorf("put again: %v", err)
+	}
+}
+
+// A server that hangs costs the caller his own patience and no more.
+func TestServerFrozen(t *testing.T) {
+	t.Parallel()
+	server := blobtest.Start(t)
+	b := open(t, server.URL)
+	server.Freeze()
+	t.Cleanup(server.Thaw)
+	var asking sync.WaitGroup
+	for name, ask := range operations(b) {
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			begun := time.Now()
+			err := ask(ctx)
+			if !errors.Is(err, blob.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if took := time.Since(begun); took > 5*time.Second {
+				t.Errorf("%s took %s", name, took)
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// A bucket that is not there is no missing file: who looks for one must not give up.
+func TestServerWithoutBucket(t *testing.T) {
+	t.Parallel()
+	b := open(t, strings.Replace(blobtest.Shared(t), "s3://email-gateway?", "s3://never-created?", 1))
+	for name, ask := range operations(b) {
+		if name == "delete" { // S3 does not tell the two apart when asked about a file
+			continue
+		}
+		if err := ask(t.Context()); !errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// operations are one of each, on keys that do not exist.
+func operations(b *blob.Bucket) map[string]func(ctx context.Context) error {
+	return map[string]func(ctx context.Context) error{
+		"ping":   b.Ping,
+		"put":    func(ctx context.Context) error { return b.Put(ctx, "mailings/small.csv", strings.NewReader("x")) },
+		"delete": func(ctx context.Context) error { return b.Delete(ctx, "mailings/small.csv") },
+		"get":    func(ctx context.Context) error { _, err := b.Get(ctx, "mailings/small.csv"); return err },
+		"list": func(ctx context.Context) (err error) {
+			for _, err = range b.List(ctx, "mailings/") {
+			}
+			return err
+		},
+		"drop": func(ctx context.Context) error {
+			_, err := b.DropUnfinished(ctx, "mailings/", time.Now())
+			return err
+		},
+	}
+}

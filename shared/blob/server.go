@@ -1,0 +1,155 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/s3blob"
+)
+
+const (
+	// A file up to partBytes is one request, a larger one is uploaded in parts of that
+	// size (S3 takes no smaller ones), so many at a time: enough to fill a line to the
+	// next data centre. One more part is being read meanwhile.
+	partBytes     = 5 << 20
+	partsInFlight = 2
+	// dialTimeout and attemptTimeout find a server that does not answer: a part of
+	// 5 MiB takes so long at 90 kB/s. A file that is read has no limit but its context.
+	dialTimeout    = 5 * time.Second
+	attemptTimeout = time.Minute
+	// maxBackoff keeps the three attempts together: somebody waits for the upload.
+	maxBackoff = 2 * time.Second
+	// abortTimeout is for taking back an upload whose own context has ended.
+	abortTimeout = 5 * time.Second
+)
+
+// server is a bucket on an S3 server.
+type server struct {
+	name    string
+	opened  *blob.Bucket
+	client  *s3.Client
+	uploads *transfermanager.Client
+}
+
+func newServer(ctx context.Context, at location) (*server, error) {
+	opener := &s3blob.URLOpener{}
+	plain, err := opener.OpenBucketURL(ctx, at.url)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{name: at.bucket}
+	if !plain.As(&s.client) {
+		return nil, errors.New("no S3 client behind the bucket")
+	}
+	// The same client with our own limits.
+	s.client = s3.New(s.client.Options(), setLimits)
+	if s.client.Options().Region == "" {
+		return nil, errors.New("no region: add ?region=… to the storage's URL or set AWS_REGION")
+	}
+	s.opened, err = s3blob.OpenBucket(ctx, s.client, at.bucket, &opener.Options)
+	if err != nil {
+		return nil, err
+	}
+	s.uploads = transfermanager.New(s.client, func(o *transfermanager.Options) {
+		o.PartSizeBytes, o.MultipartUploadThreshold, o.Concurrency = partBytes, partBytes, partsInFlight
+		o.FailTimeout = abortTimeout
+		o.RequestChecksumCalculation = opener.Options.RequestChecksumCalculation
+	})
+	return s, nil
+}
+
+func setLimits(o *s3.Options) {
+	o.DisableLogOutputChecksumValidationSkipped = true // files in parts have no checksum of the whole
+	if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
+		o.HTTPClient = client.WithDialerOptions(func(d *net.Dialer) { d.Timeout = dialTimeout })
+	}
+	o.Retryer = retry.AddWithMaxBackoffDelay(o.Retryer, maxBackoff)
+	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
+		return stack.Finalize.Add(middleware.FinalizeMiddlewareFunc("LimitAttempt", limitAttempt), middleware.After)
+	})
+}
+
+// limitAttempt stands behind the retries, so that each attempt has a time of its own.
+func limitAttempt(
+	ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
+) (middleware.FinalizeOutput, middleware.Metadata, error) {
+	if awsmiddleware.GetOperationName(ctx) != "GetObject" { // its body is read after it has returned
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
+	}
+	return next.HandleFinalize(ctx, in)
+}
+
+func (s *server) bucket() (*blob.Bucket, error) { return s.opened, nil }
+
+func (s *server) put(ctx context.Context, key string, r io.Reader) error {
+	return s.opened.Upload(ctx, key, r, &blob.WriterOptions{
+		ContentType: contentType,
+		BeforeWrite: func(as func(any) bool) error {
+			var uploads *transfermanager.Client
+			if !as(&uploads) {
+				return errors.New("no uploads behind the writer")
+			}
+			*uploads = *s.uploads
+			return nil
+		},
+	})
+}
+
+func (s *server) ping(ctx context.Context) error {
+	_, err := s.client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &s.name})
+	return err
+}
+
+// dropUnfinished needs the right s3:ListBucketMultipartUploads.
+func (s *server) dropUnfinished(ctx context.Context, prefix string, before time.Time) (n int, err error) {
+	pages := s3.NewListMultipartUploadsPaginator(s.client, &s3.ListMultipartUploadsInput{Bucket: &s.name, Prefix: &prefix})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return n, err
+		}
+		for _, upload := range page.Uploads {
+			if !aws.ToTime(upload.Initiated).Before(before) {
+				continue
+			}
+			_, err := s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+				Bucket: &s.name, Key: upload.Key, UploadId: upload.UploadId,
+			})
+			if err != nil {
+				return n, fmt.Errorf("drop %s: %w", aws.ToString(upload.Key), err)
+			}
+			n++
+		}
+	}
+	return n, nil
+}
+
+// missing: gocloud takes a bucket that is not there for a file that is not there.
+func (s *server) missing(err error) bool {
+	var refused smithy.APIError
+	if errors.As(err, &refused) && refused.ErrorCode() != "NotFound" {
+		return refused.ErrorCode() == "NoSuchKey"
+	}
+	var answer *awshttp.ResponseError
+	return errors.As(err, &answer) && answer.HTTPStatusCode() == http.StatusNotFound
+}
+
+func (s *server) pageSize() int { return 1000 } // S3 gives no more
+
+func (s *server) close() error { return s.opened.Close() }
