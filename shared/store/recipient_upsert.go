@@ -135,7 +135,7 @@ func (s *Store) upsertIntakes(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID
 func refusal(err error) error {
 	var refused *pq.Error
 	if isRefusal(err) && errors.As(err, &refused) && refused.Code.Class() != "42" && refused.Code != pqerror.FeatureNotSupported {
-		return errors.Join(ErrRefused, err)
+		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return err
 }

@@ -1,0 +1,46 @@
+package config
+
+import (
+	"time"
+
+	"email-gateway/shared/environment"
+)
+
+// Recipients is the environment of the intake of recipients over RabbitMQ.
+type Recipients struct {
+	// RetryTTLMS is how long a message waits before it is tried again, in milliseconds.
+	RetryTTLMS int `env:"RECIPIENTS_RETRY_TTL_MS" envDefault:"10000"`
+	// MaxRetries is how often that happens before the message goes to the DLQ.
+	MaxRetries int `env:"RECIPIENTS_MAX_RETRIES" envDefault:"3"`
+	// BatchSize is how many recipients are written in one statement, and BatchTimeoutMS
+	// how long the first of them waits for the others, in milliseconds.
+	BatchSize      int `env:"RECIPIENTS_BATCH_SIZE" envDefault:"1000"`
+	BatchTimeoutMS int `env:"RECIPIENTS_BATCH_TIMEOUT_MS" envDefault:"1000"`
+	// ProcConcurrency is how many messages of a batch are looked after one by one at the
+	// same time, which is what those need that cannot be written.
+	ProcConcurrency int `env:"RECIPIENTS_PROC_CONCURRENCY" envDefault:"8"`
+	// BatchConcurrency is how many batches are written at the same time.
+	BatchConcurrency int `env:"RECIPIENTS_BATCH_CONCURRENCY" envDefault:"2"`
+}
+
+// RetryTTL is RetryTTLMS as a duration.
+func (r *Recipients) RetryTTL() time.Duration { return time.Duration(r.RetryTTLMS) * time.Millisecond }
+
+// BatchTimeout is BatchTimeoutMS as a duration.
+func (r *Recipients) BatchTimeout() time.Duration {
+	return time.Duration(r.BatchTimeoutMS) * time.Millisecond
+}
+
+// Prefetch is how many messages a worker holds at most: those of the batches that are
+// being written, and of one that is being collected. AMQP allows 65,535; the limits
+// below stay under it.
+func (r *Recipients) Prefetch() int { return r.BatchSize * (r.BatchConcurrency + 1) }
+
+func (r *Recipients) checkRecipients(f *environment.Faults) {
+	f.Must(r.RetryTTLMS >= 100 && r.RetryTTLMS <= 3_600_000, "RECIPIENTS_RETRY_TTL_MS", "must be 100 to 3600000")
+	f.Must(r.MaxRetries >= 0 && r.MaxRetries <= 100, "RECIPIENTS_MAX_RETRIES", "must be 0 to 100")
+	f.Must(r.BatchSize >= 1 && r.BatchSize <= 5000, "RECIPIENTS_BATCH_SIZE", "must be 1 to 5000")
+	f.Must(r.BatchTimeoutMS >= 1 && r.BatchTimeoutMS <= 60_000, "RECIPIENTS_BATCH_TIMEOUT_MS", "must be 1 to 60000")
+	f.Must(r.ProcConcurrency >= 1 && r.ProcConcurrency <= 64, "RECIPIENTS_PROC_CONCURRENCY", "must be 1 to 64")
+	f.Must(r.BatchConcurrency >= 1 && r.BatchConcurrency <= 8, "RECIPIENTS_BATCH_CONCURRENCY", "must be 1 to 8")
+}
