@@ -3,7 +3,7 @@
 #
 # Starts the whole system on this machine, sends one demo email through it, says how to use it and stays until Ctrl-C,
 # which ends all of it. With --once it ends after the demo email; exit code 0 means that it was SENT.
-# DATABASE_URL, REDIS_URL, RABBITMQ_URL and SES_ENDPOINT name real services instead of private ones;
+# DATABASE_URL, REDIS_URL, RABBITMQ_URL, STORAGE_URL and SES_ENDPOINT name real services instead of private ones;
 # API_ADDR, DISPATCHER_ADDR, WORKER_ADDR and SES_SIM_ADDR the addresses to listen on. .env.example has them all.
 set -euo pipefail
 
@@ -26,7 +26,8 @@ export API_ADDR=${API_ADDR:-127.0.0.1:8080} DISPATCHER_ADDR=${DISPATCHER_ADDR:-1
 export WORKER_ADDR=${WORKER_ADDR:-127.0.0.1:9092} SES_SIM_ADDR=${SES_SIM_ADDR:-127.0.0.1:8005}
 export AWS_REGION=${AWS_REGION:-us-east-1} MONITORING_USER=${MONITORING_USER:-admin}
 API_URL=http://$(local_address "$API_ADDR")
-export API_URL
+export API_URL PUBLIC_URL=${PUBLIC_URL:-$API_URL} STORAGE_URL=${STORAGE_URL:-file://$LOCAL_DIR/storage}
+export MX_RESOLVER=${MX_RESOLVER-off} # addresses to play with end in .example, where no mail server is
 
 mkdir -p "$bin" "$log"
 exec 8>"$LOCAL_DIR/dev.lock" # no program may inherit it: it would go on holding the lock
@@ -61,7 +62,7 @@ demo_key() {
 	company=$("$bin/gatewayctl" company create --json --name "Demo $(date '+%F %T')" --default-from "Demonstração <demo@demo.example>" |
 		grep -oE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' | head -n 1)
 	API_KEY=$("$bin/gatewayctl" key create --json --company "$company" \
-		--scopes emails:send,emails:read |
+		--scopes emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write |
 		grep -oE 'gw_[A-Za-z0-9_-]+' | head -n 1)
 }
 
@@ -69,7 +70,7 @@ write_env() {
 	local name
 	umask 077 # it holds a key and a password
 	for name in API_URL API_KEY INBOX_URL MONITORING_URL MONITORING_USER MONITORING_PASSWORD \
-		DATABASE_URL REDIS_URL RABBITMQ_URL SES_ENDPOINT; do
+		DATABASE_URL REDIS_URL RABBITMQ_URL STORAGE_URL SES_ENDPOINT; do
 		echo "export $name='${!name}'"
 	done >"$LOCAL_DIR/dev.env"
 }
@@ -82,6 +83,7 @@ trap 'exit 0' INT TERM
 secret CPF_CNPJ_KEYS 32 local:
 secret CPF_CNPJ_HASH_KEY 32
 secret MONITORING_PASSWORD 12
+secret UNSUBSCRIBE_KEY 32
 
 ./scripts/services.sh start 8>&- &
 services=$!

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/services.sh start|stop|restart|kill|status|env|destroy [postgres] [redis] [rabbitmq] [s3]
+#        scripts/services.sh rabbitmqctl ARGUMENTS...      e.g. list_queues name type messages arguments
 #
 # Private instances of the services under $LOCAL_DIR (default .local), listening on loopback only. Without a name all
 # but s3 are meant: files need no server outside the tests. stop and destroy leave none running.
@@ -95,10 +96,14 @@ install_missing() {
 		die "run the system with 'docker compose up', or name services by DATABASE_URL, REDIS_URL, RABBITMQ_URL"
 }
 
-usage() { sed -n '2s/^# //p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
+usage() { sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 
 command=${1:-}
 [[ -n $command ]] && shift
+if [[ $command == rabbitmqctl ]]; then
+	load_ports
+	rabbitmq_ctl "$@"
+fi
 all=("$@")
 if [[ $# -eq 0 ]]; then
 	all=(postgres redis rabbitmq)

@@ -44,3 +44,16 @@ rabbitmq_run() {
 		RABBITMQ_LOG_BASE="$home" RABBITMQ_LOGS=- \
 		"$rabbitmq_server"
 }
+
+# rabbitmq_ctl ARGUMENTS...: the broker's own tool, on our node.
+rabbitmq_ctl() {
+	local as home
+	running rabbitmq || die "rabbitmq is not running"
+	as_account rabbitmq
+	home=$(readlink -f "$LOCAL_DIR/rabbitmq")
+	cd "$home" || exit
+	exec "${as[@]}" env HOME="$home" LC_ALL=C.UTF-8 \
+		ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT="$RABBITMQ_EPMD_PORT" \
+		RABBITMQ_NODENAME=gateway@localhost RABBITMQ_CONF_ENV_FILE="$home/none" \
+		/usr/lib/rabbitmq/bin/rabbitmqctl --quiet "$@"
+}
