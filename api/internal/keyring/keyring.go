@@ -1,5 +1,6 @@
-// Package keyring encrypts CPFs and CNPJs before they are stored. The api seals
-// what comes in with requests and CSV files; opening is for an operator's tools.
+// Package keyring encrypts what must not be stored in clear: CPFs and CNPJs, and the
+// CSV files that hold them. The api seals what comes in with requests and uploads;
+// opening is for an operator's tools.
 //
 // The first key of the ring encrypts and every key decrypts, so a key is replaced
 // by putting a new one in front and keeping the old one behind it. A sealed value
@@ -9,7 +10,9 @@ package keyring
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -27,6 +30,9 @@ type Ring struct {
 type key struct {
 	id   string
 	aead cipher.AEAD
+	// derive makes the key of one file. It is a function so that a Ring that is printed
+	// shows no secret.
+	derive func(salt []byte, info string) ([]byte, error)
 }
 
 const keyBytes = 32
@@ -61,7 +67,10 @@ func Parse(text string) (Ring, error) {
 		if err != nil {
 			return Ring{}, fmt.Errorf("key %q: %w", id, err)
 		}
-		ring.keys = append(ring.keys, key{id: id, aead: aead})
+		derive := func(salt []byte, info string) ([]byte, error) {
+			return hkdf.Key(sha256.New, secret, salt, info, keyBytes)
+		}
+		ring.keys = append(ring.keys, key{id: id, aead: aead, derive: derive})
 	}
 	return ring, nil
 }
