@@ -135,6 +135,13 @@ func TestStream_Damage(t *testing.T) {
 			t.Errorf("bound to %q: %d bytes, %v", wrong, len(opened), err)
 		}
 	}
+	// Two names of one key: the file is bound to the one it was made with.
+	renamed := bytes.Clone(sealed)
+	renamed[5] ^= 1 // 2026 → 2027
+	twins := mustParse(t, entry("2026", 2)+","+entry("2027", 2))
+	if _, err := decrypt(twins, bytes.NewReader(renamed), binding); !errors.Is(err, keyring.ErrSealed) {
+		t.Errorf("the key's id changed to that of its twin: %v", err)
+	}
 	value, err := ring.Seal([16]byte{}, cpf)
 	if err != nil {
 		t.Fatal(err)
