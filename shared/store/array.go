@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 	"github.com/lib/pq/oid"
 )
 
@@ -102,6 +103,15 @@ func times[T any](rows []T, at func(*T) time.Time) []byte {
 		}
 		return binary.BigEndian.AppendUint64(b, uint64(t.UnixMicro()-epoch))
 	})
+}
+
+// textArray is the texts as Postgres writes an array, an empty one for none.
+func textArray(values []string) pq.StringArray {
+	clean := make(pq.StringArray, len(values))
+	for i, value := range values {
+		clean[i] = withoutNUL(value)
+	}
+	return clean
 }
 
 func uuidArray(ids []uuid.UUID) []byte {

@@ -59,11 +59,35 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) (result
 // inTx runs do in one READ COMMITTED transaction and commits it if do returned
 // nil. COMMIT's own error is returned like any other; only that one can leave open
 // what became of the transaction.
-func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) (err error) {
+func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	tx, err := s.db.BeginTxx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", translate(err))
 	}
+	return carryOut(tx, do)
+}
+
+// inSteadyTx is inTx for a transaction with a COPY. Once begun, the end of ctx does not
+// end it: database/sql would then send ROLLBACK into the middle of the COPY, from
+// another goroutine. So do looks at ctx itself, and leaves no COPY open.
+func (s *Store) inSteadyTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
+	steady, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	unlink := context.AfterFunc(ctx, cancel)
+	tx, err := s.db.BeginTxx(steady, nil)
+	if !unlink() {
+		err = errors.Join(ctx.Err(), err)
+		if tx != nil {
+			_ = tx.Rollback()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("begin: %w", translate(err))
+	}
+	return carryOut(tx, do)
+}
+
+func carryOut(tx *sqlx.Tx, do func(tx *sqlx.Tx) error) (err error) {
 	defer func() {
 		if err != nil {
 			// A rollback that fails leaves nothing behind either: the connection is gone.

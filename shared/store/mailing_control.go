@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// MailingStateError says that a mailing's status, or what has become of its entries,
+// does not allow what was asked for. Nothing was changed.
+type MailingStateError struct {
+	Status MailingStatus
+	Reason string // in words, for people
+}
+
+func (e *MailingStateError) Error() string {
+	return fmt.Sprintf("mailing is %s: %s", e.Status, e.Reason)
+}
+
+// lockForControlSQL locks the mailing by primary key until the end of the transaction:
+// two controls of one mailing come one after the other, and so do a control and a batch
+// of its job, which looks at status and generation under the same lock.
+const lockForControlSQL = findMailingSQL + ` FOR UPDATE`
+
+// Each updates the row that lockForControlSQL has locked. What the job needs to see is in
+// status and generation; last_attempt is its heartbeat, and nobody is at it any more.
+const (
+	pauseMailingSQL = `
+UPDATE mailings SET status = 'PAUSED', last_attempt = NULL, updated_at = now()
+WHERE id = $1 RETURNING ` + mailingColumns
+
+	requeueMailingSQL = `
+UPDATE mailings SET status = 'QUEUED', generation = generation + 1, attempts = 0, last_attempt = NULL, error_message = NULL, updated_at = now()
+WHERE id = $1 RETURNING ` + mailingColumns
+
+	continueMailingSQL = `
+UPDATE mailings SET status = 'SENDING', attempts = 0, last_attempt = NULL, error_message = NULL, counted_at = NULL, updated_at = now()
+WHERE id = $1 RETURNING ` + mailingColumns
+
+	cancelMailingSQL = `
+UPDATE mailings SET status = 'CANCELLED', settling = 'cancel', settled_to = NULL, last_attempt = NULL, counted_at = NULL, updated_at = now()
+WHERE id = $1 RETURNING ` + mailingColumns
+
+	retryFailedSQL = `
+UPDATE mailings SET status = 'SENDING', settling = 'retry-failed', settled_to = NULL, counted_at = NULL, completed_at = NULL, updated_at = now()
+WHERE id = $1 RETURNING ` + mailingColumns
+)
+
+// Both find the mailing's lane by dispatch_lanes' unique index and lock it. The fence
+// and the dispatcher read it: no email of the mailing starts after the commit of the
+// first, however many wait.
+const (
+	closeLaneSQL = `
+UPDATE dispatch_lanes SET paused_at = coalesce(paused_at, now()) WHERE company_id = $1 AND queue = $2 AND mailing_id = $3`
+
+	openLaneSQL = `
+UPDATE dispatch_lanes SET paused_at = NULL WHERE company_id = $1 AND queue = $2 AND mailing_id = $3`
+)
+
+// StartMailing starts one that was uploaded to be held and has never run.
+// *MailingStateError when it is not such a one.
+func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	return s.control(ctx, "start mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		if m.Status != MailingPaused || m.Generation != 0 {
+			return &MailingStateError{Status: m.Status, Reason: "only one that waits to be started can be"}
+		}
+		return resume(ctx, tx, m)
+	})
+}
+
+// PauseMailing lets no further email of the mailing start; those at the provider end.
+// *MailingStateError when it is not on its way.
+func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	return s.control(ctx, "pause mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		switch m.Status {
+		case MailingQueued, MailingPending, MailingProcessing, MailingSending:
+			return changeMailing(ctx, tx, m, pauseMailingSQL, closeLaneSQL)
+		default:
+			return &MailingStateError{Status: m.Status, Reason: "only one on its way can be paused"}
+		}
+	})
+}
+
+// ResumeMailing lets a paused or failed mailing go on where it stood. A failed one has
+// given its filename free: ErrExists when another mailing has it now.
+// *MailingStateError when it is neither.
+func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		if m.Status != MailingPaused && m.Status != MailingFailed {
+			return &MailingStateError{Status: m.Status, Reason: "only one that is paused or has failed can be resumed"}
+		}
+		return resume(ctx, tx, m)
+	})
+}
+
+// CancelMailing ends a mailing: no further email starts, and what waits is ended by a
+// loop. *MailingStateError when it has ended already.
+func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	return s.control(ctx, "cancel mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		if m.Status == MailingCompleted || m.Status == MailingCancelled {
+			return &MailingStateError{Status: m.Status, Reason: "it has ended"}
+		}
+		return changeMailing(ctx, tx, m, cancelMailingSQL, closeLaneSQL)
+	})
+}
+
+// RetryFailedEntries has a loop replay the entries that failed, save those which the
+// provider may have taken. *MailingStateError when the mailing is not being sent, has
+// not been, or none has failed.
+func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		switch {
+		case m.DryRun:
+			return &MailingStateError{Status: m.Status, Reason: "a dry run has sent nothing"}
+		case m.Status != MailingSending && m.Status != MailingCompleted:
+			return &MailingStateError{Status: m.Status, Reason: "only one that is being sent, or was, can be tried again"}
+		case m.Failed == 0:
+			return &MailingStateError{Status: m.Status, Reason: "no entry has failed"}
+		}
+		return changeMailing(ctx, tx, m, retryFailedSQL, "")
+	})
+}
+
+// control changes one mailing in one commit, under its lock. change brings m up to date.
+func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error) (Mailing, error) {
+	changed, err := repeat(func() ([]Mailing, error) {
+		var m Mailing
+		err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+			if err := tx.GetContext(ctx, &m, lockForControlSQL, id, company); err != nil {
+				return translate(err)
+			}
+			return change(tx, &m)
+		})
+		return []Mailing{m}, err
+	})
+	var refused *MailingStateError
+	switch {
+	case errors.As(err, &refused):
+		return Mailing{}, refused
+	case err != nil:
+		return Mailing{}, fmt.Errorf("%s: %w", operation, err)
+	}
+	return changed[0], nil
+}
+
+// resume opens the mailing's lane and, unless all entries are emails already, writes a
+// job that no older one can be mistaken for.
+func resume(ctx context.Context, tx *sqlx.Tx, m *Mailing) error {
+	if m.ExpandedAt != nil {
+		return changeMailing(ctx, tx, m, continueMailingSQL, openLaneSQL)
+	}
+	if err := changeMailing(ctx, tx, m, requeueMailingSQL, openLaneSQL); err != nil {
+		return err
+	}
+	job := mailingJob{mailing: m.ID, company: m.CompanyID, requestID: m.RequestID, storageURL: m.StorageURL, generation: m.Generation}
+	if m.SendAt != nil {
+		job.sendAt = *m.SendAt
+	}
+	return insertMailingJob(ctx, tx, job)
+}
+
+// changeMailing runs one of the updates above and, unless laneSQL is "", that of the
+// lane. The mailing comes first, always: it is the lock that decides.
+func changeMailing(ctx context.Context, tx *sqlx.Tx, m *Mailing, mailingSQL, laneSQL string) error {
+	var changed Mailing
+	if err := tx.GetContext(ctx, &changed, mailingSQL, m.ID); err != nil {
+		return translate(err)
+	}
+	*m = changed
+	if laneSQL == "" {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, laneSQL, m.CompanyID, mailingQueue, m.ID); err != nil {
+		return translate(err)
+	}
+	return nil
+}

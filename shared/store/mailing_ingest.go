@@ -1,0 +1,298 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"email-gateway/shared/email"
+)
+
+// NewMailing is a mailing to accept: everything but its lines. Subject, HTML and Text
+// are templates, checked by the caller.
+type NewMailing struct {
+	ID             uuid.UUID // UUIDv7
+	CompanyID      uuid.UUID
+	RequestID      string
+	Filename       string // 1 to 255 characters
+	StorageURL     string // of the encrypted file, stored already
+	FileSHA256     []byte
+	RequestSHA256  []byte // of all that the request said, the file included
+	DryRun         bool   // check only: COMPLETED at once, nothing is ever sent
+	Held           bool   // PAUSED until StartMailing
+	Subject        string
+	HTML           string
+	Text           string // "" = none
+	HTMLSHA256     []byte
+	CheckerVersion int
+	Fields         []string // the columns that the templates use, in the order of NewEntry.Fields
+	EmailColumn    string   // the header of the address column, named in the verdict on a duplicate
+	Sender         string
+	ReplyTo        string // "" = none
+	Tags           []string
+	Delivery       email.Delivery  // "" = at_least_once
+	SendAt         time.Time       // zero = now; the job is due then
+	Tests          []NewEmail      // complete emails of their own, accepted in the same commit
+	Key            *IdempotencyKey // nil = none; its Answer is filled in from Answer
+	// Answer makes the answer to the request from what was counted. It is stored, and
+	// given again when the request is repeated.
+	Answer func(MailingCounts) ([]byte, error)
+}
+
+// MailingCounts tells of a mailing's lines: Total = Accepted + Invalid + Duplicates.
+type MailingCounts struct {
+	Total      int
+	Accepted   int
+	Invalid    int // entries with an address that cannot be sent to, and lines that are no entries
+	Duplicates int // of an earlier entry's address, which may be an invalid one
+}
+
+// FilenameUsedError says that a mailing of the company has the filename and is neither
+// CANCELLED nor FAILED. RequestSHA256 tells for which request, Answer what it was
+// answered.
+type FilenameUsedError struct {
+	MailingID     uuid.UUID `db:"id"`
+	RequestSHA256 []byte    `db:"request_sha256"`
+	Answer        []byte    `db:"answer"`
+}
+
+func (e *FilenameUsedError) Error() string {
+	return "filename already used by mailing " + e.MailingID.String()
+}
+
+// ErrInProgress: another request with the same key or filename is being written, and
+// it took longer than this one waited for it.
+var ErrInProgress = errors.New("another request with the same key or filename is being written")
+
+// What a claim met; the look-up that follows tells the caller more.
+var (
+	errKeyTaken      = errors.New("idempotency key taken")
+	errFilenameTaken = errors.New("filename taken")
+)
+
+// IngestMailing writes a mailing with all its lines, its lane, its job and its test
+// emails in one commit, and returns the counts and the answer made from them. From
+// then on it cannot be lost. Memory does not grow with the lines: they go to Postgres
+// as they come.
+//
+// Line numbers and the entries' ids must ascend. Of entries with the same address,
+// letter case aside, the first stands. A mailing with no line to send to is COMPLETED
+// at once, as a dry run is: it has neither lane nor job.
+//
+// An error that lines yields is returned as it is, and nothing was written. So is it
+// with *KeyUsedError, *FilenameUsedError, ErrInProgress, ErrNoLane and ErrUnavailable.
+// After ErrUnknownOutcome counts and answer hold if MailingExists says so. Between two
+// lines there must not be more than about 20 s: Postgres waits no longer.
+func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2[MailingLine, error]) (MailingCounts, []byte, error) {
+	// What a claim met can be gone when it is looked up: a key past its time, a mailing
+	// just cancelled. No line has been read by then.
+	for range 3 {
+		in := ingest{mailing: m}
+		err := s.inSteadyTx(ctx, func(tx *sqlx.Tx) error { return in.run(ctx, tx, lines) })
+		switch {
+		case errors.Is(err, errKeyTaken):
+			var used StoredAnswer
+			if used, err = s.usedKey(ctx, m.CompanyID, *m.Key); err == nil {
+				return MailingCounts{}, nil, &KeyUsedError{Answer: used}
+			}
+		case errors.Is(err, errFilenameTaken):
+			holder := &FilenameUsedError{}
+			if err = s.db.GetContext(ctx, holder, filenameHolderSQL, m.CompanyID, withoutNUL(m.Filename)); err == nil {
+				return MailingCounts{}, nil, holder
+			}
+			err = translate(err)
+		default:
+			return in.counts, in.answer, err
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return MailingCounts{}, nil, fmt.Errorf("ingest mailing: %w", err)
+		}
+	}
+	return MailingCounts{}, nil, ErrInProgress
+}
+
+// ingest is one mailing on its way into the database.
+type ingest struct {
+	mailing NewMailing
+	counts  MailingCounts
+	answer  []byte
+}
+
+// The claims come before the lines, so that of two equal requests only one does the
+// work. The other waits for its commit: a row that is being inserted under the same
+// unique key locks the second insert out. lock_timeout bounds that wait; it is shorter
+// than statement_timeout, whose error would look like a database in trouble.
+//
+// claimKeySQL and insertMailingSQL insert by idempotency_keys' primary key and
+// mailings_filename, and lock nothing that others need: the company's row is held FOR
+// KEY SHARE by the foreign key, which stops neither suspending nor resuming it.
+// Answer and counts follow when they are known.
+const (
+	ingestLimitsSQL = `SET LOCAL lock_timeout = '5s'`
+
+	claimKeySQL = `
+INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
+VALUES ($1, $2, $3, $4, $5, '', $6, now() + $7 * interval '1 ms')
+ON CONFLICT (company_id, route, key) DO NOTHING`
+
+	insertMailingSQL = `
+INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, dry_run,
+                      subject, html, text_body, html_sha256, checker_version, fields, sender, reply_to, tags, delivery, send_at,
+                      status, generation, total_lines, accepted, invalid, duplicates)
+VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, nullif($11, ''), $12, $13, $14, $15, nullif($16, ''), $17, $18, $19,
+        'QUEUED', $20, 0, 0, 0, 0)
+ON CONFLICT (company_id, filename) WHERE NOT dry_run AND status NOT IN ('CANCELLED', 'FAILED') DO NOTHING`
+
+	// filenameHolderSQL reads one row by mailings_filename and locks nothing.
+	filenameHolderSQL = `
+SELECT id, request_sha256, answer FROM mailings
+WHERE company_id = $1 AND filename = $2 AND NOT dry_run AND status NOT IN ('CANCELLED', 'FAILED')`
+)
+
+func (in *ingest) run(ctx context.Context, tx *sqlx.Tx, lines iter.Seq2[MailingLine, error]) error {
+	if err := in.claim(ctx, tx); err != nil {
+		return err
+	}
+	w := newEntryWriter(ctx, tx, in.mailing)
+	if err := w.writeAll(lines); err != nil {
+		return err
+	}
+	in.counts = w.counts
+	var err error
+	if in.answer, err = in.mailing.Answer(in.counts); err != nil {
+		return fmt.Errorf("answer mailing: %w", err)
+	}
+	if err := in.finish(ctx, tx, w.first, w.last); err != nil {
+		return err
+	}
+	return ctx.Err() // the transaction itself would commit although nobody waits
+}
+
+// claim takes key and filename.
+func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
+	m, k := in.mailing, in.mailing.Key
+	if _, err := tx.ExecContext(ctx, ingestLimitsSQL); err != nil {
+		return fmt.Errorf("begin mailing: %w", translate(err))
+	}
+	if k != nil {
+		claimed, err := claims(tx.ExecContext(ctx, claimKeySQL, m.CompanyID, k.Route, k.Key, k.BodySHA256, k.Status, m.ID, k.Keep.Milliseconds()))
+		switch {
+		case err != nil:
+			return fmt.Errorf("claim idempotency key: %w", err)
+		case !claimed:
+			return errKeyTaken
+		}
+	}
+	generation := 1
+	if m.Held {
+		generation = 0 // no job has ever been written: that is what StartMailing looks for
+	}
+	inserted, err := claims(tx.ExecContext(ctx, insertMailingSQL,
+		m.ID, m.CompanyID, withoutNUL(m.RequestID), withoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
+		withoutNUL(m.Subject), withoutNUL(m.HTML), withoutNUL(m.Text), m.HTMLSHA256, m.CheckerVersion, textArray(m.Fields),
+		withoutNUL(m.Sender), withoutNUL(m.ReplyTo), textArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
+		pq.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation))
+	switch {
+	case err != nil:
+		return fmt.Errorf("insert mailing: %w", err)
+	case !inserted:
+		return errFilenameTaken
+	}
+	return nil
+}
+
+// claims says whether an insert that avoids conflicts wrote its row.
+func claims(result interface{ RowsAffected() (int64, error) }, err error) (bool, error) {
+	var refused *pq.Error
+	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
+		return false, errors.Join(ErrInProgress, err)
+	}
+	if err != nil {
+		return false, translate(err)
+	}
+	n, err := result.RowsAffected()
+	return n == 1, err
+}
+
+// finishMailingSQL and answerKeySQL update, by primary key, rows that this very
+// transaction has inserted. insertMailingLaneSQL adds a row that nobody else names.
+const (
+	finishMailingSQL = `
+UPDATE mailings SET
+    status = $2, completed_at = CASE WHEN $2 = 'COMPLETED' THEN clock_timestamp() END, first_entry = $3, last_entry = $4,
+    total_lines = $5, accepted = $6, invalid = $7, duplicates = $8, answer = $9, counted_at = now()
+WHERE id = $1`
+
+	answerKeySQL = `UPDATE idempotency_keys SET answer = $4 WHERE company_id = $1 AND route = $2 AND key = $3`
+
+	insertMailingLaneSQL = `
+INSERT INTO dispatch_lanes (company_id, queue, mailing_id, paused_at) VALUES ($1, $2, $3, CASE WHEN $4 THEN now() END)`
+)
+
+// finish writes what depends on the lines.
+func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID) error {
+	m, n := in.mailing, in.counts
+	status := MailingQueued
+	switch {
+	case m.DryRun, n.Accepted == 0:
+		status = MailingCompleted
+	case m.Held:
+		status = MailingPaused
+	}
+	found := first != uuid.Nil
+	_, err := tx.ExecContext(ctx, finishMailingSQL, m.ID, string(status), uuid.NullUUID{UUID: first, Valid: found}, uuid.NullUUID{UUID: last, Valid: found},
+		n.Total, n.Accepted, n.Invalid, n.Duplicates, in.answer)
+	if err != nil {
+		return fmt.Errorf("finish mailing: %w", translate(err))
+	}
+	if m.Key != nil {
+		if _, err := tx.ExecContext(ctx, answerKeySQL, m.CompanyID, m.Key.Route, m.Key.Key, in.answer); err != nil {
+			return fmt.Errorf("answer idempotency key: %w", translate(err))
+		}
+	}
+	if status != MailingCompleted {
+		if _, err := tx.ExecContext(ctx, insertMailingLaneSQL, m.CompanyID, mailingQueue, m.ID, m.Held); err != nil {
+			return fmt.Errorf("insert lane: %w", translate(err))
+		}
+	}
+	if status == MailingQueued {
+		job := mailingJob{mailing: m.ID, company: m.CompanyID, requestID: m.RequestID, storageURL: m.StorageURL, generation: 1, sendAt: m.SendAt}
+		if err := insertMailingJob(ctx, tx, job); err != nil {
+			return err
+		}
+	}
+	if m.DryRun {
+		return nil
+	}
+	return acceptInTx(ctx, tx, m.Tests)
+}
+
+// acceptInTx writes emails in a transaction of the caller's.
+func acceptInTx(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) error {
+	if len(emails) == 0 {
+		return nil
+	}
+	for i := range emails {
+		var err error
+		if emails[i].payload, err = json.Marshal(emails[i].Job); err != nil {
+			return fmt.Errorf("encode job: %w", err)
+		}
+	}
+	var inserted []uuid.UUID
+	if err := tx.SelectContext(ctx, &inserted, insertEmailsSQL, acceptColumns(emails)...); err != nil {
+		return fmt.Errorf("insert emails: %w", translate(err))
+	}
+	if len(inserted) != len(emails) {
+		return ErrNoLane
+	}
+	return nil
+}

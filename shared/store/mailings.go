@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+)
+
+// MailingStatus is where a mailing stands.
+type MailingStatus string
+
+// The states of a mailing; schema/README.md draws the ways between them.
+const (
+	MailingQueued     MailingStatus = "QUEUED"     // its job waits
+	MailingPending    MailingStatus = "PENDING"    // its job was lost and waits again
+	MailingProcessing MailingStatus = "PROCESSING" // entries are being turned into emails
+	MailingSending    MailingStatus = "SENDING"    // all entries are emails, not all have ended
+	MailingPaused     MailingStatus = "PAUSED"
+	MailingCompleted  MailingStatus = "COMPLETED"
+	MailingCancelled  MailingStatus = "CANCELLED"
+	MailingFailed     MailingStatus = "FAILED" // its job was tried three times
+)
+
+// mailingQueue is the queue of a mailing's emails, by their priority; its lane is named by it.
+const mailingQueue = email.QueueLow
+
+// Mailing is what there is to tell about a mailing. Accepted to Duplicates are as of
+// the upload and Total is their sum; the numbers from InvalidLater on are counted from
+// the entries by a loop, as of CountedAt.
+type Mailing struct {
+	ID           uuid.UUID      `db:"id"`
+	CompanyID    uuid.UUID      `db:"company_id"`
+	RequestID    string         `db:"request_id"`
+	Filename     string         `db:"filename"`
+	StorageURL   string         `db:"storage_url"` // for the programs; not for the tenant
+	DryRun       bool           `db:"dry_run"`
+	Subject      string         `db:"subject"` // the template
+	Fields       pq.StringArray `db:"fields"`
+	Sender       string         `db:"sender"`
+	ReplyTo      *string        `db:"reply_to"`
+	Tags         pq.StringArray `db:"tags"`
+	Delivery     email.Delivery `db:"delivery"`
+	SendAt       *time.Time     `db:"send_at"`
+	Status       MailingStatus  `db:"status"`
+	Generation   int            `db:"generation"` // 0 = never started
+	Attempts     int            `db:"attempts"`   // tries of its job in a row that failed
+	LastAttempt  *time.Time     `db:"last_attempt"`
+	ErrorMessage *string        `db:"error_message"`
+	FirstEntry   uuid.NullUUID  `db:"first_entry"`
+	LastEntry    uuid.NullUUID  `db:"last_entry"`
+	ExpandedAt   *time.Time     `db:"expanded_at"`
+	Settling     *string        `db:"settling"` // "cancel" or "retry-failed" while that is being carried out
+
+	Total      int `db:"total_lines"`
+	Processed  int `db:"processed_lines"` // entries that have become emails, or been found invalid
+	Accepted   int `db:"accepted"`
+	Invalid    int `db:"invalid"`
+	Duplicates int `db:"duplicates"`
+
+	InvalidLater int        `db:"invalid_later"` // found when it was expanded
+	Queued       int        `db:"queued"`
+	Sent         int        `db:"sent"`
+	Failed       int        `db:"failed"`
+	Suppressed   int        `db:"suppressed"`
+	Expired      int        `db:"expired"`
+	Cancelled    int        `db:"cancelled"`
+	Unknown      int        `db:"unknown"` // FAILED, and the provider may have taken it
+	Rate         float64    `db:"rate"`    // entries that ended per second, lately
+	CountedAt    *time.Time `db:"counted_at"`
+
+	CreatedAt   time.Time  `db:"created_at"`
+	UpdatedAt   time.Time  `db:"updated_at"`
+	CompletedAt *time.Time `db:"completed_at"`
+}
+
+// Ended is how many of the accepted entries have come to an end.
+func (m Mailing) Ended() int {
+	return m.InvalidLater + m.Sent + m.Failed + m.Suppressed + m.Expired + m.Cancelled + m.Unknown
+}
+
+// Remaining is how long the rest will take at the latest rate; 0 = not known, or done.
+func (m Mailing) Remaining() time.Duration {
+	left := m.Accepted - m.Ended()
+	if m.Rate <= 0 || left <= 0 || m.Status == MailingCancelled {
+		return 0
+	}
+	return time.Duration(float64(left) / m.Rate * float64(time.Second))
+}
+
+const mailingColumns = `
+id, company_id, request_id, filename, storage_url, dry_run, subject, fields, sender, reply_to, tags, delivery, send_at,
+status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, settling,
+total_lines, processed_lines, accepted, invalid, duplicates,
+invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, rate, counted_at,
+created_at, updated_at, completed_at`
+
+// findMailingSQL reads one row by primary key and locks nothing.
+const findMailingSQL = `SELECT ` + mailingColumns + ` FROM mailings WHERE id = $1 AND company_id = $2`
+
+// FindMailing returns one mailing of the company, or ErrNotFound.
+func (s *Store) FindMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	var m Mailing
+	if err := s.db.GetContext(ctx, &m, findMailingSQL, id, company); err != nil {
+		return Mailing{}, fmt.Errorf("find mailing: %w", translate(err))
+	}
+	return m, nil
+}
+
+// listMailingsSQL walks mailings_company from the cursor down and locks nothing.
+const listMailingsSQL = `
+SELECT ` + mailingColumns + ` FROM mailings WHERE company_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`
+
+// ListMailings returns the company's mailings, newest first: at most limit of those
+// with an id smaller than before (uuid.Nil = from the newest on).
+func (s *Store) ListMailings(ctx context.Context, company, before uuid.UUID, limit int) ([]Mailing, error) {
+	if before == uuid.Nil {
+		before = uuid.Max
+	}
+	found := []Mailing{}
+	if err := s.db.SelectContext(ctx, &found, listMailingsSQL, company, before, max(limit, 1)); err != nil {
+		return nil, fmt.Errorf("list mailings: %w", translate(err))
+	}
+	return found, nil
+}
+
+// mailingExistsSQL reads one row by primary key and locks nothing.
+const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1)`
+
+// MailingExists says whether a mailing was committed, for a caller whose IngestMailing
+// ended with ErrUnknownOutcome.
+func (s *Store) MailingExists(ctx context.Context, id uuid.UUID) (bool, error) {
+	var found bool
+	if err := s.db.GetContext(ctx, &found, mailingExistsSQL, id); err != nil {
+		return false, fmt.Errorf("look up mailing: %w", translate(err))
+	}
+	return found, nil
+}

@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+)
+
+// mailingJob is a message for the worker that turns a mailing's entries into emails.
+type mailingJob struct {
+	mailing    uuid.UUID
+	company    uuid.UUID
+	requestID  string
+	storageURL string
+	generation int       // a worker leaves a job of an older one alone
+	sendAt     time.Time // zero or past = now
+}
+
+// insertMailingJobSQL finds the company's lane by dispatch_lanes' unique index and
+// locks nothing. A job does not expire: it is due until it is done.
+const insertMailingJobSQL = `
+INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, next_at, expires_at)
+SELECT $1, l.company_id, l.id, $2, $3, $4::jsonb, greatest(now(), $5), 'infinity'
+FROM dispatch_lanes l WHERE l.company_id = $6 AND l.queue = $7 AND l.mailing_id IS NULL`
+
+// insertMailingJob writes a mailing's job in the transaction that makes it necessary.
+func insertMailingJob(ctx context.Context, tx *sqlx.Tx, j mailingJob) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make a job's id: %w", err)
+	}
+	payload, err := json.Marshal(struct {
+		MailingID  string `json:"mailingId"`
+		StorageURL string `json:"storageUrl"`
+		Generation int    `json:"generation"`
+	}{j.mailing.String(), j.storageURL, j.generation})
+	if err != nil {
+		return fmt.Errorf("encode mailing job: %w", err)
+	}
+	result, err := tx.ExecContext(ctx, insertMailingJobSQL, id, email.TargetMailing, withoutNUL(j.requestID), string(withoutEscapedNUL(payload)),
+		pq.NullTime{Time: j.sendAt, Valid: !j.sendAt.IsZero()}, j.company, email.QueueMailings)
+	if err != nil {
+		return fmt.Errorf("insert mailing job: %w", translate(err))
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return fmt.Errorf("insert mailing job: %w", ErrNoLane)
+	}
+	return nil
+}
