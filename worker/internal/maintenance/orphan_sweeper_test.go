@@ -1,0 +1,173 @@
+package maintenance_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/blob"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/maintenance"
+)
+
+// stubbornFiles is a storage that does not delete one key.
+type stubbornFiles struct {
+	*blob.Bucket
+	key string
+}
+
+func (s stubbornFiles) Delete(ctx context.Context, key string) error {
+	if key == s.key {
+		return errors.New("delete: not this one")
+	}
+	return s.Bucket.Delete(ctx, key)
+}
+
+func TestOrphanSweeper(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	root := t.TempDir()
+	files, err := blob.Open(t.Context(), "file://"+root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(key string, age time.Duration) string {
+		t.Helper()
+		path := filepath.Join(root, filepath.FromSlash(key))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Time{}, time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	file := func(company, mailing uuid.UUID) string { return fmt.Sprintf("mailings/%s/%s.csv", company, mailing) }
+
+	const old, young = time.Hour + time.Minute, time.Hour - time.Minute
+	keep := []string{
+		put(file(company, d.Mailing(t, company, 1, nil)), 100*time.Hour),
+		put(file(company, uuid.New()), young),
+		put("mailings/README.txt", old),
+		put(fmt.Sprintf("mailings/%s/%s.csv.bak", company, uuid.New()), old),
+		put(fmt.Sprintf("elsewhere/%s/%s.csv", company, uuid.New()), old),
+		put(fmt.Sprintf("mailings/%s/%s.csv.18a.tmp", company, uuid.New()), old),
+		put(file(company, uuid.New()), old), // the stubborn one
+	}
+	gone := []string{put(fmt.Sprintf("mailings/%s/%s.csv.18a.tmp", company, uuid.New()), 25*time.Hour)}
+	for range 1100 { // more than two batches
+		gone = append(gone, put(file(company, uuid.New()), old))
+	}
+	twice := uuid.New() // under two companies, which no api does
+	gone = append(gone, put(file(company, twice), old), put(file(uuid.New(), twice), old))
+
+	registry, log := prometheus.NewRegistry(), &lines{}
+	sweeper := maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
+		Log:   slog.New(slog.NewTextHandler(log, nil)),
+		Blobs: stubbornFiles{Bucket: files, key: keep[len(keep)-1]}, Mailings: d.Store, Registry: registry,
+	})
+	run(t, sweeper)
+	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "round failed") })
+	for _, key := range keep {
+		if !there(root, key) {
+			t.Errorf("%s was deleted", key)
+		}
+	}
+	for _, key := range gone {
+		if there(root, key) {
+			t.Errorf("%s is still there", key)
+		}
+	}
+	if text := log.String(); strings.Count(text, "\n") != 2 ||
+		!strings.Contains(text, `msg="orphaned files deleted" count=1102 bytes=11020 unfinished=1`) || !strings.Contains(text, "not this one") {
+		t.Errorf("logged: %s", text)
+	}
+	if got := counter(t, registry, "storage_orphans_deleted_total"); got != 1103 {
+		t.Errorf("counted %v", got)
+	}
+}
+
+// While Postgres or the storage is away nothing is deleted, and nothing counted.
+func TestOrphanSweeper_Outage(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	root := t.TempDir()
+	files, err := blob.Open(t.Context(), "file://"+root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := fmt.Sprintf("mailings/%s/%s.csv", uuid.New(), uuid.New())
+	if err := files.Put(t.Context(), key, strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(filepath.Join(root, key), time.Time{}, time.Now().Add(-2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.SQL.ExecContext(t.Context(), `ALTER TABLE mailings RENAME TO away`); err != nil {
+		t.Fatal(err)
+	}
+	log := &lines{}
+	run(t, maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
+		Log: slog.New(slog.NewTextHandler(log, nil)), Blobs: files, Mailings: d.Store, Registry: prometheus.NewRegistry(),
+	}))
+	eventually(t, "the round failed", func() bool { return strings.Contains(log.String(), "look for mailings") })
+	if !there(root, key) {
+		t.Error("a file was deleted although nobody knows whether a mailing names it")
+	}
+	if strings.Contains(log.String(), "deleted") {
+		t.Errorf("logged: %s", log)
+	}
+}
+
+func there(root, key string) bool {
+	_, err := os.Stat(filepath.Join(root, filepath.FromSlash(key)))
+	return err == nil
+}
+
+func counter(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
