@@ -49,6 +49,7 @@ type Consumer struct {
 	sender *sender // for what goes on to another queue
 	patience
 
+	renewal  time.Duration
 	working  atomic.Bool // a channel takes tasks
 	stopping context.Context
 	stop     context.CancelFunc
@@ -69,9 +70,9 @@ func NewConsumer(c ConsumerConfig) (*Consumer, error) {
 	log := c.Log.With("queue", c.Queue)
 	consumer := &Consumer{
 		log: log, config: c, dlq: c.Queue == c.Topology.DLQ.Name,
-		link:   newLink(log, c.Conn, "consumer", c.Topology),
-		sender: newSender(newLink(log, c.Conn, "retries", c.Topology)),
-		done:   make(chan struct{}),
+		link:    newLink(log, c.Conn, "consumer", c.Topology),
+		sender:  newSender(newLink(log, c.Conn, "retries", c.Topology)),
+		renewal: renewal, done: make(chan struct{}),
 	}
 	consumer.stopping, consumer.stop = context.WithCancel(context.Background())
 	return consumer, nil
@@ -130,26 +131,43 @@ func (c *Consumer) run() {
 }
 
 // work takes tasks until the connection ends, the broker takes the queue away, or the
-// consumer is told to stop. It waits for the tasks in hand: nobody works on more than
-// was agreed because the network blinked.
+// consumer is told to stop.
 func (c *Consumer) work(s *session) error {
 	// What was not acknowledged by then goes back to the queue. A queue that was deleted
 	// is declared again with the next connection.
 	defer s.close()
+	defer c.working.Store(false)
+	for {
+		renew, err := c.take(s)
+		if err != nil {
+			return fmt.Errorf("consume: %w", err)
+		}
+		if !renew {
+			return nil
+		}
+	}
+}
+
+// take takes tasks on one channel. It waits for the tasks in hand: nobody works on more
+// than was agreed because the network blinked.
+func (c *Consumer) take(s *session) (renew bool, err error) {
 	channel, deliveries, err := c.consume(s)
 	if err != nil {
-		return fmt.Errorf("consume: %w", err)
+		return false, err
 	}
 	cancels := channel.NotifyCancel(make(chan string, 1))
 	closes := channel.NotifyClose(make(chan *amqp.Error, 1))
 	c.working.Store(true)
-	defer c.working.Store(false)
 	defer context.AfterFunc(c.stopping, func() {
 		// The connection is closed soon; until then the broker gives nothing more to us.
 		_ = s.within(callTime, func() error { return channel.Cancel(consumerTag, false) })
 	})()
+	p := &pulse{}
+	watching, cancel := context.WithCancel(c.stopping)
+	defer cancel()
+	go c.watchdog(watching, s, channel, p)
 
-	tap := &tap{deliveries: deliveries, turn: make(chan struct{}, 1), size: c.config.BatchSize, wait: c.config.BatchWait}
+	tap := &tap{deliveries: deliveries, pulse: p, turn: make(chan struct{}, 1), size: c.config.BatchSize, wait: c.config.BatchWait}
 	var working sync.WaitGroup
 	for range c.config.Concurrency {
 		working.Go(func() {
@@ -159,22 +177,33 @@ func (c *Consumer) work(s *session) error {
 					return
 				}
 				c.settle(s, batch)
+				p.inWork.Add(-1)
 			}
 		})
 	}
 	working.Wait()
+	c.tellEnd(s, cancels, closes)
+	return p.renewed.Load() && s.alive() && c.stopping.Err() == nil, nil
+}
+
+// tellEnd tells of a channel that the broker ended. A connection's end is the link's to
+// tell, and our own needs no word.
+func (c *Consumer) tellEnd(s *session, cancels <-chan string, closes <-chan *amqp.Error) {
 	select {
 	case _, taken := <-cancels:
 		if taken {
 			c.log.Warn("the broker took the queue away; declaring it again")
+			return
 		}
+	default:
+	}
+	select {
 	case err := <-closes:
 		if err != nil && !s.conn.IsClosed() {
 			c.log.Error("the broker ended the channel; tasks in hand come again", "error", err)
 		}
 	default:
 	}
-	return nil
 }
 
 // consumerTag names the consumer on its channel, where it is the only one.

@@ -11,6 +11,7 @@ import (
 // so that two of them do not share what would make one full batch.
 type tap struct {
 	deliveries <-chan amqp.Delivery
+	pulse      *pulse
 	turn       chan struct{}
 	size       int
 	wait       time.Duration
@@ -41,15 +42,22 @@ func (t *tap) next(ctx context.Context) []amqp.Delivery {
 				defer timer.Stop()
 				late = timer.C
 			}
+			t.pulse.delivered.Add(1)
 			batch = append(batch, d)
 		case <-late:
-			return batch
+			return t.hand(ctx, batch)
 		case <-ctx.Done():
 			return nil
 		}
 	}
+	return t.hand(ctx, batch)
+}
+
+// hand gives a batch out, unless it is too late to begin it.
+func (t *tap) hand(ctx context.Context, batch []amqp.Delivery) []amqp.Delivery {
 	if ctx.Err() != nil {
 		return nil
 	}
+	t.pulse.inWork.Add(1)
 	return batch
 }

@@ -1,0 +1,252 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/rabbitmq"
+	"email-gateway/worker/internal/queue/rabbitmqtest"
+)
+
+var _ queue.Publisher = (*rabbitmq.Publisher)(nil)
+
+func TestPublish_Message(t *testing.T) {
+	t.Parallel()
+	for _, s := range []stage{mailing(t), recipients(t)} {
+		task := s.publish(s.publisher())
+		got := s.get(s.topology.Main.Name)
+		sent := []any{got.Exchange, got.RoutingKey, got.MessageId, got.ContentType, got.DeliveryMode, string(got.Body), got.Headers["x-retries"]}
+		want := []any{
+			s.topology.Main.Exchange, s.topology.Main.Key, task.ID, "application/json", amqp.Persistent, string(task.Payload), int32(0),
+		}
+		if diff := cmp.Diff(want, sent); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		if age := time.Since(got.Timestamp); age < 0 || age > time.Minute {
+			t.Errorf("published %s ago", age)
+		}
+	}
+}
+
+func TestPublish_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	p := s.publisher()
+	var wg sync.WaitGroup
+	var failed atomic.Int64
+	for range 64 {
+		wg.Go(func() {
+			for range 20 {
+				if _, err := p.Publish(t.Context(), s.task()); err != nil {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if failed.Load() > 0 {
+		t.Errorf("%d of 1280 failed", failed.Load())
+	}
+	s.expect(s.topology.Main.Name, 1280)
+}
+
+// A message that no queue takes is confirmed all the same. It is an error, and the next
+// one finds what was missing.
+func TestPublish_HealsTopology(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(*amqp.Channel, rabbitmq.Topology) error{
+		"queue deleted": func(c *amqp.Channel, x rabbitmq.Topology) error {
+			_, err := c.QueueDelete(x.Main.Name, false, false, false)
+			return err
+		},
+		"queue unbound": func(c *amqp.Channel, x rabbitmq.Topology) error {
+			return c.QueueUnbind(x.Main.Name, x.Main.Key, x.Main.Exchange, nil)
+		},
+		"exchange deleted": func(c *amqp.Channel, x rabbitmq.Topology) error {
+			return c.ExchangeDelete(x.Main.Exchange, false, false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := mailing(t)
+			p := s.publisher()
+			s.publish(p)
+			s.get(s.topology.Main.Name)
+			if err := damage(rabbitmqtest.Channel(t, s.url), s.topology); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Publish(t.Context(), s.task()); err == nil {
+				t.Error("published to nowhere")
+			} else {
+				t.Log(err)
+			}
+			task := s.publish(p)
+			if got := s.get(s.topology.Main.Name).MessageId; got != task.ID {
+				t.Errorf("on the queue stands %s, want %s", got, task.ID)
+			}
+		})
+	}
+}
+
+// A return belongs to the message that came back, and to no other that travels with it.
+func TestPublish_ReturnsOneOfMany(t *testing.T) {
+	t.Parallel()
+	s, other := mailing(t), recipients(t)
+	p := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{
+		Log: s.logger(), Conn: s.conn, Topologies: []rabbitmq.Topology{s.topology, other.topology},
+	})
+	t.Cleanup(func() { _ = p.Close() })
+	s.publish(p)
+	main := s.topology.Main
+	if err := rabbitmqtest.Channel(t, s.url).QueueUnbind(main.Name, main.Key, main.Exchange, nil); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var lost atomic.Int64
+	for i := range 128 {
+		wg.Go(func() {
+			task := s.task()
+			if i%2 == 0 {
+				task.Queue = other.topology.Main.Name
+			}
+			_, err := p.Publish(t.Context(), task)
+			if i%2 == 0 && err != nil {
+				t.Errorf("a message for the other queue: %v", err)
+			}
+			if i%2 == 1 && err != nil {
+				lost.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if lost.Load() == 0 {
+		t.Error("none came back")
+	}
+	other.expect(other.topology.Main.Name, 64)
+	// What was not reported as lost stands there, with the one from before.
+	s.expect(main.Name, 1+64-int(lost.Load()))
+}
+
+func TestPublish_SameIDTwice(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	p := s.publisher()
+	task := s.task()
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			if _, err := p.Publish(t.Context(), task); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s.expect(s.topology.Main.Name, 16)
+}
+
+func TestPublish_UnknownQueue(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	p := s.publisher()
+	s.publish(p) // declares, so that the clean-up finds what it deletes
+	if _, err := p.Publish(t.Context(), queue.Task{ID: "1", Queue: "email:send"}); err == nil || !strings.Contains(err.Error(), "email:send") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := p.Depth(t.Context(), "email:send"); err == nil {
+		t.Error("a queue of somebody else has a depth")
+	}
+}
+
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	p := s.publisher()
+	name := s.topology.Main.Name
+	depth := func() int {
+		t.Helper()
+		n, err := p.Depth(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := depth(); n != 0 {
+		t.Errorf("a queue that is not there yet holds %d", n)
+	}
+	for want := 1; want <= 5; want++ {
+		s.publish(p)
+		if n := depth(); n < want {
+			t.Errorf("%d published, depth %d", want, n)
+		}
+	}
+	eventually(t, "depth 5", func() bool { return depth() == 5 })
+	for range 5 {
+		s.get(name)
+	}
+	eventually(t, "depth 0", func() bool { return depth() == 0 })
+}
+
+// Whatever stands at the other end, a publisher waits no longer than it was told to.
+func TestPublish_NobodyThere(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never says a word
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	for name, url := range map[string]string{
+		"mute": "amqp://" + listener.Addr().String(), "closed": "amqp://" + closed.Addr().String(),
+	} {
+		s := stage{t: t, conn: parse(t, url), topology: rabbitmq.Mailing(), log: &lines{}}
+		p := s.publisher()
+		for _, ask := range []func(context.Context) error{
+			func(ctx context.Context) error { _, err := p.Publish(ctx, s.task()); return err },
+			func(ctx context.Context) error { _, err := p.Depth(ctx, s.topology.Main.Name); return err },
+			p.Ping,
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			began := time.Now()
+			if err := ask(ctx); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("%s: answered after %s", name, took)
+			}
+			cancel()
+		}
+		if p.Status().Connected {
+			t.Errorf("%s: connected", name)
+		}
+	}
+}
+
+func TestParseURL(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "http://gateway:s3cret@host", "amqp://gateway:s3cret@host:port/", "amqp://gateway:s3%zzcret@host"} {
+		_, err := rabbitmq.ParseURL(text)
+		if err == nil {
+			t.Errorf("%q was taken", text)
+		} else if strings.Contains(err.Error(), "cret") {
+			t.Errorf("%q: the error tells the password: %v", text, err)
+		}
+	}
+	for _, text := range []string{"amqp://host", "amqps://gateway:s3cret@host:5671/vhost?heartbeat=5"} {
+		if _, err := rabbitmq.ParseURL(text); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
