@@ -1,0 +1,114 @@
+package mailmerge
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"email-gateway/shared/email"
+)
+
+// Bound is a template whose fields are bound to columns. It is immutable and may
+// be used by many goroutines.
+type Bound struct {
+	template *Template
+	segments []segment // with the index of the value instead of the name's
+	width    int       // how many values there must be
+	literals int       // bytes outside of fields
+}
+
+// Bind looks each name up once. index returns which element of the values passed
+// to AppendTo holds the field; the names it does not know are returned in
+// missing, and then there is no Bound.
+func (t *Template) Bind(index func(name string) (int, bool)) (b *Bound, missing []string) {
+	columns := make([]int, len(t.names))
+	b = &Bound{template: t, segments: slices.Clone(t.segments), literals: len(t.tail)}
+	for i, name := range t.names {
+		column, ok := index(name)
+		if !ok || column < 0 {
+			missing = append(missing, name)
+			continue
+		}
+		columns[i] = column
+		b.width = max(b.width, column+1)
+	}
+	if len(missing) > 0 {
+		return nil, missing
+	}
+	for i := range b.segments {
+		s := &b.segments[i]
+		s.field = columns[s.field]
+		b.literals += len(s.literal)
+	}
+	return b, nil
+}
+
+// AppendTo renders the template with one recipient's values and appends the
+// result to dst. On an error dst is returned as it was: a *ValueFault when a
+// value cannot stand in its place or a subject has not 1 to 150 characters.
+func (b *Bound) AppendTo(dst []byte, values []string) ([]byte, error) {
+	if len(values) < b.width {
+		return dst, fmt.Errorf("render: %d values for a template that needs %d", len(values), b.width)
+	}
+	start := len(dst)
+	room := b.literals
+	for i := range b.segments {
+		room += len(values[b.segments[i].field])
+	}
+	dst = slices.Grow(dst, room)
+	for i := range b.segments {
+		s := &b.segments[i]
+		value := values[s.field]
+		if code, detail := s.place.check(value); code != "" {
+			return dst[:start], &ValueFault{Code: code, Field: b.name(i), Detail: detail}
+		}
+		dst = append(dst, s.literal...)
+		dst = s.place.append(dst, value)
+	}
+	dst = append(dst, b.template.tail...)
+	if b.template.subject {
+		if n := utf8.RuneCount(dst[start:]); n < 1 || n > email.MaxSubject {
+			return dst[:start], &ValueFault{
+				Code:   CodeSubjectLength,
+				Detail: fmt.Sprintf("the subject has %d characters instead of 1 to %d", n, email.MaxSubject),
+			}
+		}
+	}
+	return dst, nil
+}
+
+// Size is how many bytes AppendTo appends for these values, if it accepts them.
+// It costs one pass over the values and allocates nothing. Values that are
+// missing count as empty.
+func (b *Bound) Size(values []string) int {
+	n := b.literals
+	for i := range b.segments {
+		s := &b.segments[i]
+		value := ""
+		if s.field < len(values) {
+			value = values[s.field]
+		}
+		n += s.place.size(value)
+	}
+	return n
+}
+
+// MaxSize bounds what AppendTo appends for values of at most so many bytes each.
+// A value may grow fivefold where all of it must be escaped.
+func (b *Bound) MaxSize(lengths []int) int {
+	n := b.literals
+	for i := range b.segments {
+		s := &b.segments[i]
+		length := 0
+		if s.field < len(lengths) {
+			length = lengths[s.field]
+		}
+		n += s.place.size("") + length*s.place.growth()
+	}
+	return n
+}
+
+// name is the name of the field in the i-th segment.
+func (b *Bound) name(i int) string {
+	return b.template.names[b.template.segments[i].field]
+}

@@ -1,0 +1,167 @@
+package mailmerge
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxName is the longest name of a field in characters.
+const maxName = 100
+
+// probe stands for a value while a template is read. It is a letter because a
+// letter can do most: it begins a tag behind "<" and goes on with a reference
+// behind "&".
+const probe = 'x'
+
+// source is a template split into document and fields.
+type source struct {
+	text   string
+	doc    string // text with \{{ resolved and each field replaced by the probe
+	spots  []spot
+	anchor []anchor
+}
+
+// spot is a place in doc where a value will stand.
+type spot struct {
+	at   int // offset of the probe
+	name string
+}
+
+// anchor says that doc continues with what stands at a place in text.
+type anchor struct{ doc, text int }
+
+// lex finds the fields and resolves the escapes.
+func lex(text string) (*source, *Fault) {
+	src := &source{text: text, anchor: []anchor{{0, 0}}}
+	if i := notText(text); i >= 0 {
+		return nil, position(text, i, CodeNotText, "a template must be valid UTF-8 without NUL characters")
+	}
+	var doc strings.Builder
+	doc.Grow(len(text))
+	done := 0
+	for {
+		i := strings.Index(text[done:], "{{")
+		if i < 0 {
+			break
+		}
+		before := text[done : done+i]
+		open := done + i
+		slashes := len(before) - len(strings.TrimRight(before, `\`))
+		doc.WriteString(before[:len(before)-slashes+slashes/2])
+		if slashes%2 == 1 {
+			doc.WriteString("{{")
+			done = open + len("{{")
+		} else {
+			name, end, fault := readField(text, open)
+			if fault != nil {
+				return nil, fault
+			}
+			src.anchor = append(src.anchor, anchor{doc.Len(), open})
+			src.spots = append(src.spots, spot{doc.Len(), name})
+			doc.WriteByte(probe)
+			done = end
+		}
+		src.anchor = append(src.anchor, anchor{doc.Len(), done})
+	}
+	doc.WriteString(text[done:])
+	src.doc = doc.String()
+	return src, nil
+}
+
+// readField reads the field whose braces open at i and returns where it ends.
+func readField(text string, i int) (name string, end int, fault *Fault) {
+	inside := text[i+len("{{"):]
+	trimmed := strings.TrimLeft(inside, " \t\r\n")
+	if trimmed != "" && strings.IndexByte("{#/>!&^=", trimmed[0]) >= 0 {
+		return "", 0, position(text, i, CodeUnsupported,
+			"only plain fields like {{name}} can be used: no {{"+trimmed[:1]+"; write \\{{ for two literal braces")
+	}
+	n := strings.IndexFunc(inside, func(r rune) bool { return !isNameRune(r) && !strings.ContainsRune("\t\r\n", r) })
+	if n < 0 || !strings.HasPrefix(inside[n:], "}}") {
+		until, _, closed := strings.Cut(inside, "}}")
+		if !closed || strings.Contains(until, "{{") {
+			return "", 0, position(text, i, CodeUnclosed, "the field is not closed: }} is missing; write \\{{ for two literal braces")
+		}
+		r, _ := utf8.DecodeRuneInString(inside[n:])
+		return "", 0, position(text, i, CodeName, badName(r))
+	}
+	name = strings.Trim(inside[:n], " \t\r\n")
+	switch {
+	case name == "":
+		return "", 0, position(text, i, CodeEmpty, "the field has no name; write \\{{ for two literal braces")
+	case strings.ContainsAny(name, "\t\r\n"):
+		return "", 0, position(text, i, CodeName, "a field's name must stand on one line, without tabs")
+	case !strings.ContainsFunc(name, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }):
+		return "", 0, position(text, i, CodeName, "a field's name needs at least one letter or digit")
+	case utf8.RuneCountInString(name) > maxName:
+		return "", 0, position(text, i, CodeNameLength, fmt.Sprintf("a field's name has at most %d characters", maxName))
+	}
+	return name, i + len("{{") + n + len("}}"), nil
+}
+
+func badName(r rune) string {
+	return fmt.Sprintf("a field's name may hold letters, digits, spaces and _ - . / but not %q; write \\{{ for two literal braces", r)
+}
+
+// isNameRune accepts marks too: they are part of letters in many scripts, and of
+// é as some systems write it.
+func isNameRune(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || strings.ContainsRune(" _-./", r)
+}
+
+// notText returns where text stops being UTF-8 without NUL, or -1.
+func notText(text string) int {
+	nul := strings.IndexByte(text, 0)
+	if utf8.ValidString(text) {
+		return nul
+	}
+	for i, r := range text {
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(text[i:]); size == 1 {
+				if nul >= 0 {
+					return min(i, nul)
+				}
+				return i
+			}
+		}
+	}
+	return nul
+}
+
+// fault is a Fault at an offset of doc.
+func (s *source) fault(at int, code, detail string) *Fault {
+	i := sort.Search(len(s.anchor), func(i int) bool { return s.anchor[i].doc > at }) - 1
+	return position(s.text, s.anchor[i].text+at-s.anchor[i].doc, code, detail)
+}
+
+// position is a Fault at an offset of text.
+func position(text string, at int, code, detail string) *Fault {
+	before := text[:min(at, len(text))]
+	line := before[strings.LastIndexByte(before, '\n')+1:]
+	return &Fault{
+		Code: code, Detail: detail,
+		Line: 1 + strings.Count(before, "\n"), Column: 1 + utf8.RuneCountInString(line),
+	}
+}
+
+// template joins the document's literals with the places of the fields.
+func (s *source) template(places []place) *Template {
+	t := &Template{segments: make([]segment, len(s.spots))}
+	index := make(map[string]int)
+	done := 0
+	for i, spot := range s.spots {
+		field, known := index[spot.name]
+		if !known {
+			field = len(t.names)
+			index[spot.name] = field
+			t.names = append(t.names, spot.name)
+		}
+		t.segments[i] = segment{literal: s.doc[done:spot.at], field: field, place: places[i]}
+		done = spot.at + 1
+	}
+	t.tail = s.doc[done:]
+	return t
+}

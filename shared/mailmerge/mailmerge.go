@@ -1,0 +1,114 @@
+// Package mailmerge fills the {{fields}} of a mailing's subject, HTML and text
+// with the values of one recipient. It knows no logic: no conditions, no loops,
+// no expressions.
+//
+// A field is written {{name}} or {{ name }}. The name holds 1 to 100 letters of
+// any language, digits, spaces and _ - . / and is compared as written. A
+// literal {{ is written \{{, and a backslash before a field \\{{name}}.
+//
+// In HTML a field may stand in text, in the title and in a quoted attribute. A
+// value is escaped for its place, so it can never become markup:
+//
+//   - In text, the title and ordinary attributes its characters stay as they
+//     are, written as character references where needed.
+//   - At the very start of an attribute that holds an address (href, src …) the
+//     value is the address. It must begin with https://, http://, mailto: or
+//     tel: and is otherwise kept as it is. {{unsubscribe_url}} is used this way.
+//   - Further behind, the value is one component: every byte is percent-encoded
+//     except letters, digits and - . _ ~ (and @ in a mailto: address, + ( ) in a
+//     tel: number). So it cannot end its parameter or path segment, and in a
+//     path it must not be "." or "..".
+//   - In a host name the value must be a host name or a part of one, and what
+//     the template writes must follow it (https://{{shop}}.example.com/) unless
+//     it is the whole host.
+//
+// Everywhere else a field is refused when the template is parsed: in names of
+// elements and attributes, unquoted attributes, comments, script, style, event
+// handlers, srcdoc, attributes that decide what an element does, and elements
+// whose content parsers read differently. So is markup before a field that not
+// all mail clients read alike, because then the place of the field is not
+// certain.
+//
+// A value is never read as a template: {{x}} in a value stays what it is.
+package mailmerge
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"email-gateway/shared/email"
+)
+
+// Template is a parsed subject or body. It is immutable and may be shared.
+type Template struct {
+	names    []string  // distinct, in order of first use
+	segments []segment // in order of appearance
+	tail     string    // what stands behind the last field
+	subject  bool      // the result is a header
+}
+
+// segment is a literal and the field behind it.
+type segment struct {
+	literal string
+	field   int // index in names; in a Bound, index in the values
+	place   place
+}
+
+// ParseHTML reads an HTML body. It returns a *Fault when a field is malformed or
+// stands where it must not. Whether the document itself may be sent is for
+// htmlcheck to say: no value changes its verdict on the template.
+func ParseHTML(text string) (*Template, error) {
+	src, fault := lex(text)
+	if fault != nil {
+		return nil, fault
+	}
+	places, fault := placeInMarkup(src)
+	if fault != nil {
+		return nil, fault
+	}
+	return src.template(places), nil
+}
+
+// ParseText reads a plain text body, whose values are put in as they are. It
+// returns a *Fault when a field is malformed.
+func ParseText(text string) (*Template, error) {
+	src, fault := lex(text)
+	if fault != nil {
+		return nil, fault
+	}
+	places := make([]place, len(src.spots))
+	for i := range places {
+		places[i] = placeText
+	}
+	return src.template(places), nil
+}
+
+// ParseSubject reads a subject, whose rendered form has 1 to 150 characters and
+// no control characters. It returns a *Fault when the template alone breaks that
+// or a field is malformed.
+func ParseSubject(text string) (*Template, error) {
+	src, fault := lex(text)
+	if fault != nil {
+		return nil, fault
+	}
+	if i := strings.IndexFunc(src.doc, func(r rune) bool { return email.HasControl(string(r)) }); i >= 0 {
+		return nil, src.fault(i, CodeSubjectControl, "a subject must not hold line ends or other control characters")
+	}
+	n := utf8.RuneCountInString(src.doc) - len(src.spots)
+	if n > email.MaxSubject || src.doc == "" {
+		return nil, src.fault(0, CodeSubjectLength, "a subject must have 1 to 150 characters")
+	}
+	places := make([]place, len(src.spots))
+	for i := range places {
+		places[i] = placeLine
+	}
+	t := src.template(places)
+	t.subject = true
+	return t, nil
+}
+
+// Fields returns the distinct names of the fields in order of first use, as
+// written between the braces.
+func (t *Template) Fields() []string {
+	return append([]string(nil), t.names...)
+}

@@ -1,0 +1,160 @@
+package mailmerge
+
+import (
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// markup places the fields of an HTML document, token by token.
+type markup struct {
+	*source
+	places []place // of the spots so far
+}
+
+// placeInMarkup finds the place of every field.
+//
+// The tokens are those of the document with a probe in place of each value. All
+// clients must agree on them up to the last field; where they might not (see
+// settled), the template is refused.
+func placeInMarkup(src *source) ([]place, *Fault) {
+	m := &markup{source: src}
+	if len(src.spots) == 0 {
+		return nil, nil
+	}
+	if fault := m.sections(); fault != nil {
+		return nil, fault
+	}
+	z := html.NewTokenizer(strings.NewReader(src.doc))
+	end := 0
+	raw, opened := "", "" // the start tag just read, and whether its content is no markup
+	for !m.done() {
+		kind := z.Next()
+		start := end
+		end += len(z.Raw())
+		content, before := raw, opened
+		raw, opened = "", ""
+		var fault *Fault
+		switch kind {
+		case html.TextToken:
+			fault = m.text(start, end, content, before)
+		case html.StartTagToken, html.SelfClosingTagToken:
+			opened, fault = m.startTag(z, start, end)
+			if isRaw(opened) {
+				raw = opened
+			}
+		case html.EndTagToken:
+			fault = m.refuse(end, CodeInTag, "a field must not stand in an end tag")
+		case html.CommentToken:
+			fault = m.comment(start, end)
+		case html.DoctypeToken:
+			fault = m.refuse(end, CodeInDoctype, "a field must not stand in the document type")
+		case html.ErrorToken:
+			return nil, m.fault(m.next().at, CodeInTag, "the field stands in a tag that is never finished")
+		}
+		if fault != nil {
+			return nil, fault
+		}
+	}
+	return m.places, nil
+}
+
+// next is the first spot not yet placed.
+func (m *markup) next() spot { return m.spots[len(m.places)] }
+
+func (m *markup) done() bool { return len(m.places) == len(m.spots) }
+
+// holds reports whether the next spot lies before end.
+func (m *markup) holds(end int) bool { return !m.done() && m.next().at < end }
+
+// refuse is a fault at the next spot if it lies before end.
+func (m *markup) refuse(end int, code, detail string) *Fault {
+	if !m.holds(end) {
+		return nil
+	}
+	return m.fault(m.next().at, code, detail)
+}
+
+// text places the fields of a text. content is the element that holds it when
+// that is no markup, before the start tag right before it.
+func (m *markup) text(start, end int, content, before string) *Fault {
+	if content != "" {
+		return m.rawText(start, end, content)
+	}
+	for m.holds(end) {
+		if fault := m.reference(start); fault != nil {
+			return fault
+		}
+		p := placeMarkup
+		if m.next().at == start && (before == "pre" || before == "listing") {
+			p = placePreformed
+		}
+		m.places = append(m.places, p)
+	}
+	return nil
+}
+
+func (m *markup) rawText(start, end int, element string) *Fault {
+	markedUp := strings.IndexByte(m.doc[start:end], '<') >= 0
+	switch {
+	case !m.holds(end):
+		if markedUp && !settled(m.doc[start:end]) {
+			return m.ambiguous(start, "the content of "+element+" holds markup that clients read differently; close its tags and quotes")
+		}
+		return nil
+	case element == "title" && !markedUp:
+		return m.text(start, end, "", "")
+	case element == "title":
+		return m.refuse(end, CodeInRawText, "a title with a field must not hold <; write &lt;")
+	case element == "script":
+		return m.refuse(end, CodeInScript, "a field must not stand in script")
+	case element == "style":
+		return m.refuse(end, CodeInStyle, "a field must not stand in a style sheet")
+	}
+	return m.refuse(end, CodeInRawText, "a field must not stand in "+element)
+}
+
+// reference refuses a field right behind an unfinished character reference, which
+// the value would finish: &{{x}}, &#{{x}}, &not{{x}}.
+func (m *markup) reference(start int) *Fault {
+	at := m.next().at
+	if n := len(m.places); n > 0 {
+		start = max(start, m.spots[n-1].at+1)
+	}
+	i := at
+	for i > start && (isAlphanumeric(m.doc[i-1]) || m.doc[i-1] == '#') {
+		i--
+	}
+	if i > start && m.doc[i-1] == '&' {
+		return m.fault(at, CodeAfterReference, "a field must not follow an & directly; write &amp; for the character itself")
+	}
+	return nil
+}
+
+func (m *markup) comment(start, end int) *Fault {
+	if m.holds(end) {
+		return m.refuse(end, CodeInComment, "a field must not stand in a comment or declaration")
+	}
+	if !commentSettled(m.doc[start:end]) {
+		return m.ambiguous(start, "a conditional comment must hold complete tags, because Outlook reads them")
+	}
+	return nil
+}
+
+// sections refuses CDATA beside svg and math: inside of them, and only there, it
+// hides markup up to "]]>" instead of up to ">".
+func (m *markup) sections() *Fault {
+	i := strings.Index(m.doc, "<![CDATA[")
+	if i < 0 {
+		return nil
+	}
+	lower := strings.ToLower(m.doc)
+	if !strings.Contains(lower, "<svg") && !strings.Contains(lower, "<math") {
+		return nil
+	}
+	return m.ambiguous(i, "CDATA sections cannot be used beside svg or math in a template with fields")
+}
+
+func (m *markup) ambiguous(at int, detail string) *Fault {
+	return m.fault(at, CodeAmbiguous, detail)
+}

@@ -1,0 +1,104 @@
+package mailmerge
+
+import (
+	"strings"
+
+	"email-gateway/shared/email"
+)
+
+// place says how a value is checked and written.
+type place uint8
+
+const (
+	placeText      place = iota // plain text: as it is
+	placeLine                   // subject: as it is, on one line
+	placeMarkup                 // text and ordinary attributes of HTML
+	placePreformed              // text right behind <pre>, which swallows a first line break
+	placeAddress                // the beginning of an address
+	placeListed                 // the beginning of an address in a list of them
+	placeHost                   // in a host name
+	placePath                   // in a path
+	placeQuery                  // in a query or fragment
+	placeMailbox                // in the address of mailto:
+	placePhone                  // in the number of tel:
+)
+
+// growth is by how much the longest escape of a place lengthens a byte.
+func (p place) growth() int {
+	switch p {
+	case placeMarkup, placePreformed, placeAddress, placeListed:
+		return len("&#34;")
+	case placePath, placeQuery, placeMailbox, placePhone:
+		return len("%20")
+	}
+	return 1
+}
+
+// check returns a code and a detail when a value must not stand in the place.
+func (p place) check(value string) (code, detail string) {
+	if notText(value) >= 0 {
+		return CodeValueNotText, "is not valid UTF-8 or holds a NUL character"
+	}
+	switch p {
+	case placeLine:
+		if email.HasControl(value) {
+			return CodeValueControl, "must not hold line ends or other control characters"
+		}
+	case placeAddress, placeListed:
+		if !isAddress(trimAddress(value)) {
+			return CodeValueAddress, "must be an address that begins with https://, http://, mailto: or tel:"
+		}
+	case placeHost:
+		if !isHost(value) {
+			return CodeValueHost, "must be a host name or a part of one"
+		}
+	case placePath:
+		// Browsers resolve these segments, even when percent-encoded.
+		if value != "" && strings.Trim(value, ".") == "" {
+			return CodeValuePath, "must not consist of dots"
+		}
+	}
+	return "", ""
+}
+
+// append writes a value that passed check.
+func (p place) append(dst []byte, value string) []byte {
+	switch p {
+	case placeMarkup:
+		return appendMarkup(dst, value)
+	case placePreformed:
+		return appendMarkup(append(dst, '\n'), value)
+	case placeAddress:
+		return appendMarkup(dst, trimAddress(value))
+	case placeListed:
+		return appendListed(dst, trimAddress(value))
+	case placePath, placeQuery:
+		return appendComponent(dst, value, "")
+	case placeMailbox:
+		return appendComponent(dst, value, "@")
+	case placePhone:
+		return appendComponent(dst, value, "+()")
+	}
+	return append(dst, value...)
+}
+
+// size is how many bytes append writes.
+func (p place) size(value string) int {
+	switch p {
+	case placeMarkup:
+		return sizeMarkup(value)
+	case placePreformed:
+		return 1 + sizeMarkup(value)
+	case placeAddress:
+		return sizeMarkup(trimAddress(value))
+	case placeListed:
+		return sizeListed(trimAddress(value))
+	case placePath, placeQuery:
+		return sizeComponent(value, "")
+	case placeMailbox:
+		return sizeComponent(value, "@")
+	case placePhone:
+		return sizeComponent(value, "+()")
+	}
+	return len(value)
+}

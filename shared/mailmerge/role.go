@@ -1,0 +1,64 @@
+package mailmerge
+
+import "strings"
+
+// role is what a client does with an attribute's value.
+type role int
+
+const (
+	rolePlain     role = iota // shows it or ignores it
+	roleAddress               // may follow it
+	roleAddresses             // may follow each of several
+)
+
+// roleOf names the role of an attribute or says why no field may stand in it.
+// The lists are htmlcheck's, which judges the same attributes, with those added
+// that decide what the element does.
+func roleOf(t *tag, name string) (role, *Fault) {
+	switch localName(t.name) {
+	case "script":
+		return 0, &Fault{Code: CodeInScript, Detail: "a field must not stand in a script element"}
+	case "style":
+		return 0, &Fault{Code: CodeInStyle, Detail: "a field must not stand in a style element"}
+	}
+	local := localName(name)
+	switch {
+	case strings.HasPrefix(name, "on"), strings.HasPrefix(local, "on"):
+		return 0, &Fault{Code: CodeInHandler, Detail: "a field must not stand in an event handler"}
+	case strings.HasPrefix(name, "xmlns"):
+		return 0, decides(name)
+	}
+	switch local {
+	case "srcdoc":
+		return 0, &Fault{Code: CodeInSrcdoc, Detail: "a field must not stand in srcdoc"}
+	case "style", "clip-path", "cursor", "fill", "filter", "marker", "marker-end", "marker-mid", "marker-start", "mask", "stroke":
+		return 0, &Fault{Code: CodeInStyle, Detail: "a field must not stand in " + name + ", whose value is CSS"}
+	case "action", "altimg", "background", "base", "by", "cite", "classid", "code", "codebase", "data",
+		"dynsrc", "folder", "formaction", "from", "href", "icon", "implementation", "longdesc",
+		"loopsrc", "lowsrc", "manifest", "poster", "profile", "src", "to", "url", "usemap":
+		return roleAddress, nil
+	case "archive", "imagesrcset", "ping", "srcset", "values":
+		return roleAddresses, nil
+	case "attributename", "attributetype", "charset", "enctype", "formenctype", "formmethod", "http-equiv", "language",
+		"method", "rel", "rev", "sandbox", "type":
+		return 0, decides(name)
+	case "value":
+		if t.name == "param" {
+			return roleAddress, nil
+		}
+	}
+	// A meta element with http-equiv is a header: a refresh has an address in it.
+	if t.name == "meta" && (local != "content" || t.has("http-equiv")) {
+		return 0, &Fault{Code: CodeInAttribute, Detail: "in a meta element a field may stand only in content, and not beside http-equiv"}
+	}
+	return rolePlain, nil
+}
+
+func decides(name string) *Fault {
+	return &Fault{Code: CodeInAttribute, Detail: "a field must not stand in " + name + ", which decides what the element does"}
+}
+
+// localName cuts a namespace prefix: xlink:href is href.
+func localName(name string) string {
+	return name[strings.LastIndexByte(name, ':')+1:]
+}

@@ -1,0 +1,84 @@
+package mailmerge
+
+import (
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// isRaw reports whether a browser reads the content of an element as text and
+// not as markup. Others may differ: mail clients run no script, so noscript is
+// markup to them, and inside svg style and title are.
+func isRaw(element string) bool {
+	switch element {
+	case "iframe", "noembed", "noframes", "noscript", "plaintext", "script", "style", "textarea", "title", "xmp":
+		return true
+	}
+	return false
+}
+
+// settled reports whether a client that reads content as markup is, behind it,
+// where a client is that reads it as text: outside of tags, comments and
+// elements of raw text. Otherwise a quote that opens in the content could close
+// behind a field that seems to stand in an attribute.
+//
+// Elements of raw text inside the content must be settled themselves. They nest
+// no deeper than there are such elements, for the content of one cannot hold its
+// own end tag, and one that is not closed is not settled.
+func settled(content string) bool {
+	if strings.IndexByte(content, '<') < 0 {
+		return true
+	}
+	z := html.NewTokenizer(strings.NewReader(content + "<end>"))
+	end, raw := 0, false
+	for {
+		kind := z.Next()
+		start := end
+		end += len(z.Raw())
+		if start == len(content) {
+			return kind == html.StartTagToken
+		}
+		if end > len(content) {
+			return false
+		}
+		wasRaw := raw
+		raw = false
+		switch kind {
+		case html.TextToken:
+			if wasRaw && !settled(content[start:end]) {
+				return false
+			}
+		case html.StartTagToken, html.SelfClosingTagToken:
+			name, _ := z.TagName()
+			raw = isRaw(string(name))
+		case html.CommentToken:
+			if !commentSettled(content[start:end]) {
+				return false
+			}
+		}
+	}
+}
+
+// commentSettled is settled for a conditional comment, whose content is live in
+// Outlook. Other comments are live nowhere.
+func commentSettled(comment string) bool {
+	body, ok := strings.CutPrefix(comment, "<!--")
+	if !ok || !isConditional(body) {
+		return true
+	}
+	return settled(strings.ReplaceAll(body, "<!--", "    "))
+}
+
+// isConditional reports whether a comment contains "[if", however spaced.
+func isConditional(comment string) bool {
+	for {
+		i := strings.IndexByte(comment, '[')
+		if i < 0 {
+			return false
+		}
+		comment = strings.TrimLeft(comment[i+1:], " \t\r\n\f")
+		if len(comment) >= 2 && strings.EqualFold(comment[:2], "if") {
+			return true
+		}
+	}
+}
