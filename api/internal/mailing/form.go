@@ -1,0 +1,169 @@
+package mailing
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/email"
+)
+
+// Names of the form's parts.
+const (
+	PartFile     = "file"
+	PartSubject  = "subject"
+	PartHTML     = "html"
+	PartText     = "text"
+	PartName     = "name"
+	PartFrom     = "from"
+	PartReplyTo  = "replyTo"
+	PartSendAt   = "sendAt"
+	PartTags     = "tags"
+	PartDelivery = "delivery"
+	PartDryRun   = "dryRun"
+	PartTest     = "test"
+	PartStart    = "start"
+	PartEncoding = "encoding"
+)
+
+// part is what there is to know about a part before its value is looked at.
+type part struct {
+	maxBytes int
+	list     bool // may be repeated, and holds several values with commas between them
+	verbatim bool // space around the value is part of it
+}
+
+// partOf knows every part but the file.
+func partOf(name string) (part, bool) {
+	switch name {
+	case PartHTML, PartText:
+		return part{maxBytes: maxBody, verbatim: true}, true
+	case PartSubject, PartFrom:
+		return part{maxBytes: maxSubject}, true
+	case PartTags, PartTest:
+		return part{maxBytes: maxSubject, list: true}, true
+	case PartName, PartReplyTo:
+		return part{maxBytes: MaxName * utf8.UTFMax}, true
+	case PartSendAt, PartDelivery, PartDryRun, PartStart, PartEncoding:
+		return part{maxBytes: 64}, true
+	}
+	return part{}, false
+}
+
+// partNames is for telling what there is.
+const partNames = "file, subject, html, text, name, from, replyTo, sendAt, tags, delivery, dryRun, test, start, encoding"
+
+// maxParts is more than a form of ours has, with every list written one by one.
+const maxParts = 64
+
+// ErrMalformed: the body is not a multipart form, or has more than 64 parts.
+var ErrMalformed = errors.New("is not a multipart/form-data body, or has too many parts")
+
+// Form is what a form says. A part that is empty counts as not sent.
+type Form struct {
+	Values   map[string]string
+	Lists    map[string][]string
+	HasFile  bool
+	Filename string // of the file part; "" = it gave none
+	Faults   []strictjson.Fault
+
+	seen map[string]bool // parts that were there, the empty ones too
+}
+
+// ReadForm reads all parts in the order in which they come. It hands the file's
+// content to takeFile, which reads it to its end. The error is ErrMalformed, or what takeFile
+// returned.
+func ReadForm(parts *multipart.Reader, takeFile func(content io.Reader) error) (Form, error) {
+	f := Form{Values: map[string]string{}, Lists: map[string][]string{}, seen: map[string]bool{}}
+	for n := 0; ; n++ {
+		p, err := parts.NextPart()
+		switch {
+		case errors.Is(err, io.EOF) && n > 0:
+			return f, nil
+		case err != nil:
+			return f, fmt.Errorf("%w: %w", ErrMalformed, err)
+		case n == maxParts:
+			return f, ErrMalformed
+		}
+		if name := p.FormName(); name == PartFile {
+			err = f.readFile(p, takeFile)
+		} else {
+			err = f.readValue(name, p)
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+}
+
+func (f *Form) readFile(p *multipart.Part, takeFile func(io.Reader) error) error {
+	if f.HasFile {
+		f.fault(PartFile, strictjson.CodeDuplicateField, "stands here twice")
+		return nil // NextPart passes over what is not read
+	}
+	f.HasFile = true
+	f.Filename = strings.TrimSpace(lastPart(p.FileName()))
+	return takeFile(p)
+}
+
+// lastPart leaves out the folders that some programs on Windows put before a name.
+func lastPart(name string) string { return name[strings.LastIndexByte(name, '\\')+1:] }
+
+func (f *Form) readValue(name string, p *multipart.Part) error {
+	known, ok := partOf(name)
+	if !ok {
+		f.fault(shortName(name), strictjson.CodeUnknownField, "is not a part of this form, which has "+partNames)
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(p, int64(known.maxBytes)+1))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	value := string(text)
+	if !known.verbatim {
+		value = strings.TrimSpace(value)
+	}
+	twice := f.seen[name] && !known.list
+	f.seen[name] = true
+	switch {
+	case twice:
+		f.fault(name, strictjson.CodeDuplicateField, "stands here twice")
+	case len(text) > known.maxBytes:
+		f.fault(name, CodeTooLong, fmt.Sprintf("must be at most %d bytes of UTF-8", known.maxBytes))
+	case !utf8.ValidString(value):
+		f.fault(name, strictjson.CodeBadCharacter, "must be UTF-8")
+	case strings.Contains(value, "\x00"):
+		f.fault(name, strictjson.CodeBadCharacter, "holds the character U+0000")
+	case strings.TrimSpace(value) == "":
+	case known.list:
+		for word := range strings.SplitSeq(value, ",") {
+			if word = strings.TrimSpace(word); word != "" {
+				f.Lists[name] = append(f.Lists[name], word)
+			}
+		}
+	default:
+		f.Values[name] = value
+	}
+	return nil
+}
+
+func (f *Form) fault(field, code, message string) {
+	known := slices.ContainsFunc(f.Faults, func(other strictjson.Fault) bool { return other.Field == field })
+	if !known && len(f.Faults) < strictjson.MaxFaults {
+		f.Faults = append(f.Faults, strictjson.Fault{Field: field, Code: code, Message: message})
+	}
+}
+
+// shortName keeps a made-up name short and plain in the answer.
+func shortName(name string) string {
+	const longest = 64
+	if name == "" || len(name) > longest || !utf8.ValidString(name) || email.HasControl(name) {
+		return "(unnamed)"
+	}
+	return name
+}

@@ -1,0 +1,68 @@
+package mailing
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
+)
+
+// Gate lets so many mailings through at a time, and of one company fewer, so that a
+// company with slow connections does not shut the others out.
+type Gate struct {
+	all    *semaphore.Weighted
+	ofEach int64
+
+	mu  sync.Mutex
+	own map[uuid.UUID]*share // of companies that are inside or waiting
+}
+
+type share struct {
+	slots *semaphore.Weighted
+	users int
+}
+
+// NewGate makes a gate for total mailings, and at most ofEach of one company.
+func NewGate(total, ofEach int64) *Gate {
+	return &Gate{all: semaphore.NewWeighted(total), ofEach: ofEach, own: map[uuid.UUID]*share{}}
+}
+
+// Enter waits for a place until ctx ends. leave gives it back.
+func (g *Gate) Enter(ctx context.Context, company uuid.UUID) (leave func(), err error) {
+	own := g.join(company)
+	if err := own.slots.Acquire(ctx, 1); err != nil {
+		g.part(company, own)
+		return nil, err
+	}
+	if err := g.all.Acquire(ctx, 1); err != nil {
+		own.slots.Release(1)
+		g.part(company, own)
+		return nil, err
+	}
+	return func() {
+		g.all.Release(1)
+		own.slots.Release(1)
+		g.part(company, own)
+	}, nil
+}
+
+func (g *Gate) join(company uuid.UUID) *share {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	own, ok := g.own[company]
+	if !ok {
+		own = &share{slots: semaphore.NewWeighted(g.ofEach)}
+		g.own[company] = own
+	}
+	own.users++
+	return own
+}
+
+func (g *Gate) part(company uuid.UUID, own *share) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if own.users--; own.users == 0 {
+		delete(g.own, company)
+	}
+}

@@ -1,0 +1,219 @@
+package mailing
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/api/internal/disposable"
+	"email-gateway/api/internal/keyring"
+	"email-gateway/api/internal/mailbox"
+	"email-gateway/shared/email"
+	"email-gateway/shared/mailmerge"
+	"email-gateway/shared/store"
+)
+
+// TokenSource hands out verification tokens. *Tokens is one.
+type TokenSource interface {
+	Take() string
+}
+
+// Judge makes an entry of a row, or a verdict on why it is none. It is for one file
+// and one goroutine, and reuses its memory from row to row.
+type Judge struct {
+	params  JudgeParams
+	letter  bound
+	names   []string // of the columns, for verdicts
+	columns []int    // of the fields that an entry keeps
+	taxIDs  []int    // columns with a CPF or CNPJ; the first that is filled in counts
+
+	values   []string // as bound wants them
+	rendered []byte
+	entry    store.NewEntry
+	reject   store.RejectedLine
+}
+
+// JudgeParams are what a Judge is made from.
+type JudgeParams struct {
+	Company uuid.UUID
+	Header  *csvfile.Header
+	Letter  Letter // CheckFields has nothing against it
+	Ring    keyring.Ring
+	HashKey []byte
+	Tokens  TokenSource
+	// Unsubscribe is a link as long as any that a recipient is sent: it stands in for
+	// theirs where a row's email is measured.
+	Unsubscribe string
+}
+
+// NewJudge prepares to judge the rows of one file.
+func NewJudge(p JudgeParams) (*Judge, error) {
+	used := p.Letter.columnsUsed()
+	letter, err := p.Letter.bind(used)
+	if err != nil {
+		return nil, err
+	}
+	j := &Judge{params: p, letter: letter, values: make([]string, ownValues+len(used))}
+	j.values[valueUnsubscribe] = p.Unsubscribe
+	for _, name := range p.Header.Columns() {
+		j.names = append(j.names, shortColumn(name))
+	}
+	for _, name := range used {
+		j.columns = append(j.columns, p.Header.Index(name))
+	}
+	for _, column := range []int{p.Header.CPFCNPJ, p.Header.CPF, p.Header.CNPJ} {
+		if column >= 0 {
+			j.taxIDs = append(j.taxIDs, column)
+		}
+	}
+	return j, nil
+}
+
+// Fields are the names of what NewEntry.Fields holds, in its order.
+func (j *Judge) Fields() []string { return j.params.Letter.columnsUsed() }
+
+// Judge is the verdict on a row. Its line is valid until the next call. The error is a
+// fault of the gateway.
+func (j *Judge) Judge(row csvfile.Row) (store.MailingLine, error) {
+	j.entry = store.NewEntry{Line: row.Line, Fields: j.entry.Fields[:0]}
+	if code := j.address(row.Field(j.params.Header.Email)); code != "" {
+		return j.refuse(row.Line, j.params.Header.Email, code), nil
+	}
+	if j.entry.InvalidReason == "" {
+		if line, err := j.person(row); line.Reject != nil || err != nil {
+			return line, err
+		}
+		if line, err := j.render(row); line.Reject != nil || err != nil {
+			return line, err
+		}
+	}
+	id, err := uuid.NewV7() // each is greater than the one before, which the entries' order relies on
+	if err != nil {
+		return store.MailingLine{}, fmt.Errorf("make entry id: %w", err)
+	}
+	j.entry.ID, j.entry.Token = id, j.params.Tokens.Take()
+	return store.MailingLine{Entry: &j.entry}, nil
+}
+
+// refuse is the verdict that the row is no entry. column is an index, -1 for the row as
+// a whole.
+func (j *Judge) refuse(line, column int, code string) store.MailingLine {
+	j.reject = store.RejectedLine{Line: line, Code: code}
+	if column >= 0 && column < len(j.names) {
+		j.reject.Column = j.names[column]
+	}
+	return store.MailingLine{Reject: &j.reject}
+}
+
+// maxStored is what the column for an address that nobody can be reached at takes.
+const maxStored = 254
+
+// address sets the entry's address. What is hardly one is refused; what looks like one
+// and is none stands in the list of entries, where somebody may want to correct it.
+func (j *Judge) address(field []byte) (code string) {
+	switch {
+	case len(field) == 0:
+		return CodeMissingEmail
+	case bytes.IndexByte(field, '@') < 0, utf8.RuneCount(field) > maxStored:
+		return CodeInvalidEmail
+	}
+	text := string(field)
+	ascii, err := mailbox.ASCII(text)
+	switch {
+	case err != nil:
+		j.entry.Email, j.entry.InvalidReason = text, invalidSyntax
+	case disposable.Domain(email.DomainOf(ascii)):
+		j.entry.Email, j.entry.InvalidReason = ascii, invalidDisposable
+	default:
+		j.entry.Email = ascii
+	}
+	return ""
+}
+
+// person reads the columns that say who lives at the address. They have the limits of
+// the send request's recipient.
+func (j *Judge) person(row csvfile.Row) (store.MailingLine, error) {
+	h := j.params.Header
+	for _, text := range []struct {
+		column int
+		to     *string
+	}{{h.Nome, &j.entry.Nome}, {h.RazaoSocial, &j.entry.RazaoSocial}, {h.ExternalID, &j.entry.ExternalID}} {
+		field := row.Field(text.column)
+		if len(field) == 0 {
+			continue
+		}
+		*text.to = string(field)
+		switch {
+		case utf8.RuneCount(field) > email.MaxFieldLen:
+			return j.refuse(row.Line, text.column, CodeTooLong), nil
+		case email.HasControl(*text.to):
+			return j.refuse(row.Line, text.column, CodeBadCharacter), nil
+		}
+	}
+	for _, column := range j.taxIDs {
+		field := row.Field(column)
+		if len(field) == 0 {
+			continue
+		}
+		bare, err := email.ParseTaxID(string(field))
+		if err != nil {
+			return j.refuse(row.Line, column, CodeInvalidTaxID), nil
+		}
+		if j.entry.CPFCNPJHash != "" {
+			continue
+		}
+		j.entry.CPFCNPJHash = email.HashTaxID(bare, j.params.HashKey)
+		if j.entry.CPFCNPJ, err = j.params.Ring.Seal(j.params.Company, bare); err != nil {
+			return store.MailingLine{}, fmt.Errorf("encrypt tax id: %w", err)
+		}
+	}
+	return store.MailingLine{}, nil
+}
+
+// render makes sure that the row's email can be written: whoever expands and sends it
+// later has nobody to tell.
+func (j *Judge) render(row csvfile.Row) (store.MailingLine, error) {
+	for i, column := range j.columns {
+		j.values[ownValues+i] = string(row.Field(column))
+	}
+	j.entry.Fields = append(j.entry.Fields, j.values[ownValues:]...)
+	j.values[valueEmail], j.values[valueNome], j.values[valueToken] = j.entry.Email, j.entry.Nome, tokenLike
+
+	var err error
+	if j.rendered, err = j.letter.subject.AppendTo(j.rendered[:0], j.values); err == nil {
+		err = j.letter.html.Check(j.values)
+	}
+	if err == nil && j.letter.text != nil {
+		err = j.letter.text.Check(j.values)
+	}
+	var wrong *mailmerge.ValueFault
+	switch {
+	case errors.As(err, &wrong):
+		return j.refuse(row.Line, j.params.Header.Index(wrong.Field), codeOfValue(wrong.Code)), nil
+	case err != nil:
+		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
+	case j.letter.html.Size(j.values) > email.MaxHTML, j.letter.text != nil && j.letter.text.Size(j.values) > email.MaxHTML:
+		return j.refuse(row.Line, -1, CodeBodyTooLarge), nil
+	}
+	return store.MailingLine{}, nil
+}
+
+// tokenLike is as long as every token.
+const tokenLike = "AAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+// codeOfValue says it as the verdicts do.
+func codeOfValue(code string) string {
+	switch code {
+	case mailmerge.CodeValueAddress, mailmerge.CodeValueHost, mailmerge.CodeValuePath:
+		return CodeInvalidLink
+	case mailmerge.CodeValueControl, mailmerge.CodeValueNotText:
+		return CodeBadCharacter
+	case mailmerge.CodeSubjectLength:
+		return CodeSubjectLength
+	}
+	return code
+}
