@@ -33,6 +33,7 @@ const contentType = "application/octet-stream"
 type Bucket struct {
 	storage
 	base string // URL of the key ""
+	page int    // objects that a listing asks for at a time
 }
 
 // Object is one stored file.
@@ -50,8 +51,6 @@ type storage interface {
 	dropUnfinished(ctx context.Context, prefix string, before time.Time) (int, error)
 	// missing tells "nothing under this key" from "no storage here".
 	missing(err error) bool
-	// pageSize is how many objects a listing asks for at a time.
-	pageSize() int
 	close() error
 }
 
@@ -63,13 +62,13 @@ func Open(ctx context.Context, url string) (*Bucket, error) {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	if at.path != "" {
-		return &Bucket{storage: &folder{path: at.path}, base: at.base()}, nil
+		return &Bucket{storage: &folder{path: at.path}, base: at.base(), page: folderPage}, nil
 	}
 	server, err := newServer(ctx, at)
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	return &Bucket{storage: server, base: at.base()}, nil
+	return &Bucket{storage: server, base: at.base(), page: serverPage}, nil
 }
 
 // Put stores all that r yields under the key, in the place of what was there. Until
@@ -140,7 +139,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, erro
 		stored, err := b.bucket()
 		for page := blob.FirstPageToken; err == nil && len(page) > 0; {
 			var objects []*blob.ListObject
-			objects, page, err = stored.ListPage(ctx, page, b.pageSize(), &blob.ListOptions{Prefix: prefix})
+			objects, page, err = stored.ListPage(ctx, page, b.page, &blob.ListOptions{Prefix: prefix})
 			for _, o := range objects {
 				if isUnfinished(o.Key) {
 					continue

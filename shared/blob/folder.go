@@ -17,6 +17,9 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
+// folderPage is large because each page walks the whole folder again.
+const folderPage = 10_000
+
 // folder keeps each file under its key's path. A file is written beside its place,
 // synced and renamed into it, so that what a Put has answered survives a power cut.
 type folder struct {
@@ -144,9 +147,6 @@ func (f *folder) missing(err error) bool {
 	_, err = os.Stat(f.path)
 	return err == nil
 }
-
-// pageSize: each page walks the whole folder again.
-func (f *folder) pageSize() int { return 10_000 }
 
 func (f *folder) close() error {
 	f.mu.Lock()

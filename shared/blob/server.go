@@ -32,9 +32,11 @@ const (
 	dialTimeout    = 5 * time.Second
 	attemptTimeout = time.Minute
 	// maxBackoff keeps the three attempts together: somebody waits for the upload.
-	maxBackoff = 2 * time.Second
+	maxBackoff = time.Second
 	// abortTimeout is for taking back an upload whose own context has ended.
-	abortTimeout = 5 * time.Second
+	abortTimeout = 3 * time.Second
+
+	serverPage = 1000 // S3 gives no more
 )
 
 // server is a bucket on an S3 server.
@@ -149,7 +151,5 @@ func (s *server) missing(err error) bool {
 	var answer *awshttp.ResponseError
 	return errors.As(err, &answer) && answer.HTTPStatusCode() == http.StatusNotFound
 }
-
-func (s *server) pageSize() int { return 1000 } // S3 gives no more
 
 func (s *server) close() error { return s.opened.Close() }
