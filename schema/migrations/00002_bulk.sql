@@ -156,10 +156,11 @@ CREATE TABLE recipient_intakes (
 ALTER TABLE recipients ADD COLUMN intake_id uuid;
 
 CREATE INDEX dead_letters_mailing ON dead_letters (mailing_id) WHERE mailing_id IS NOT NULL;
+CREATE INDEX dead_letters_age ON dead_letters (created_at);
 
 -- +goose Down
 
-DROP INDEX dead_letters_mailing;
+DROP INDEX dead_letters_age, dead_letters_mailing;
 ALTER TABLE recipients DROP COLUMN intake_id;
 DROP TABLE recipient_intakes, suppressions, mailing_rejects, mailing_entries, mailings;
 DELETE FROM email_outbox WHERE target <> 'email:send' OR html IS NULL;

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -34,4 +35,24 @@ func (s *Store) BuryTask(ctx context.Context, t DeadTask) error {
 		return fmt.Errorf("bury task: %w", err)
 	}
 	return nil
+}
+
+// cleanDeadLettersSQL finds by dead_letters_age and locks what it deletes; rows that
+// another cleaner holds are left to it.
+const cleanDeadLettersSQL = `
+DELETE FROM dead_letters WHERE id IN (
+    SELECT id FROM dead_letters WHERE created_at < now() - $1 * interval '1 ms' ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
+
+// CleanDeadLetters deletes at most limit dead letters older than age and says how many
+// there were.
+func (s *Store) CleanDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
+	result, err := s.exec(ctx, cleanDeadLettersSQL, age.Milliseconds(), limit)
+	if err != nil {
+		return 0, fmt.Errorf("clean dead letters: %w", err)
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return 0, fmt.Errorf("clean dead letters: %w", err)
+	}
+	return int(n), nil
 }

@@ -69,7 +69,7 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // So nothing is ever decided on a log or a dead letter that is out of date.
 const advanceSQL = `
 WITH found AS MATERIALIZED (
-    SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.claim_token AS held, o.cpf_cnpj_enc, lane.mailing_id,
+    SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.claim_token AS held, o.lease_until, o.cpf_cnpj_enc, lane.mailing_id,
            lane.paused_at IS NULL AND coalesce(lane.parked_until <= now(), true) AND c.suspended_at IS NULL AND c.id IS NOT NULL AS open,
            coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bool[], $9::bigint[], $10::bigint[],
@@ -102,6 +102,7 @@ WITH found AS MATERIALIZED (
         WHEN 'claim' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.open
                       AND f.next_at <= now() + interval '1 s' AND f.expires_at > now()
         WHEN 'attempt' THEN (f.was = 'PROCESSING' AND f.held = f.token) OR (f.status = 'SENT' AND f.was <> 'SENT')
+        WHEN 'abandoned' THEN f.was = 'PROCESSING' AND f.held = f.token AND f.lease_until < now()
         WHEN 'open' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
         WHEN 'overdue' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.expires_at <= now()
         WHEN 'replay' THEN f.was IN ('FAILED', 'EXPIRED', 'CANCELLED')

@@ -149,11 +149,18 @@ type OverdueEmail struct {
 	ExpiresAt time.Time `db:"expires_at"`
 }
 
-// overdueSQL finds by email_outbox_expiry, oldest deadline first, and locks nothing.
+// overdueSQL finds by email_outbox_open, a short range of it for each status, and locks
+// nothing.
 const overdueSQL = `
-SELECT id, expires_at FROM email_outbox
-WHERE status IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND target = 'email:send' AND expires_at <= now()
-ORDER BY expires_at LIMIT $1`
+SELECT due.id, due.expires_at
+FROM unnest('{PENDING,ENQUEUED,RETRY_SCHEDULED}'::text[]) AS waits(status)
+CROSS JOIN LATERAL (
+    SELECT id, expires_at FROM email_outbox
+    WHERE status = waits.status AND status IN ('PENDING', 'ENQUEUED', 'PROCESSING', 'RETRY_SCHEDULED', 'OUTCOME_UNKNOWN')
+      AND target = 'email:send' AND expires_at <= now()
+    ORDER BY expires_at LIMIT $1
+) due
+ORDER BY due.expires_at LIMIT $1`
 
 // Overdue lists at most limit overdue emails.
 func (s *Store) Overdue(ctx context.Context, limit int) ([]OverdueEmail, error) {

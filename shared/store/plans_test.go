@@ -56,7 +56,7 @@ func TestPlans(t *testing.T) {
 	}{
 		"claimDue":             {store.ClaimDueSQL, []any{lanes, 100, 5000}, []string{"email_outbox_lane_claim"}},
 		"liveLanes":            {store.LiveLanesSQL, []any{"email:send", 5000}, []string{"email_outbox_lane_claim"}},
-		"overdue":              {store.OverdueSQL, []any{100}, []string{"email_outbox_expiry"}},
+		"overdue":              {store.OverdueSQL, []any{100}, []string{"email_outbox_open"}},
 		"pageIDs":              {store.PageIDsSQL, page("", "", ""), []string{"email_outbox_company", "email_logs_company"}},
 		"pageIDs, recipient":   {store.PageIDsSQL, page("User77@Example.com", "", ""), []string{"email_logs_recipient"}},
 		"pageIDs, external id": {store.PageIDsSQL, page("", "CUST-77", ""), []string{"email_logs_external"}},

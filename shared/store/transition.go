@@ -26,6 +26,9 @@ const (
 	GuardOpen Guard = "open"
 	// GuardOverdue is GuardOpen for an email past its deadline.
 	GuardOverdue Guard = "overdue"
+	// GuardAbandoned is GuardAttempt for somebody else: PROCESSING under the transition's
+	// token, and its lease has ended.
+	GuardAbandoned Guard = "abandoned"
 	// GuardReplay is a person's second chance: FAILED, EXPIRED or CANCELLED.
 	GuardReplay Guard = "replay"
 )

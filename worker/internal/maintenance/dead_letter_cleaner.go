@@ -1,0 +1,58 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+)
+
+// deadLettersKept is how long what gave up is kept for somebody to look at it.
+const deadLettersKept = 7 * 24 * time.Hour
+
+// DeadLetterStore is what the cleaner asks of the database.
+type DeadLetterStore interface {
+	CleanDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error)
+}
+
+// Archive is the queue's own view of what gave up.
+type Archive interface {
+	CleanArchive(ctx context.Context, queue string, age time.Duration) (int, error)
+}
+
+// DeadLetterCleaner deletes dead letters past their time, and the tasks that the queue
+// kept of them.
+type DeadLetterCleaner struct {
+	*service.Loop
+	log     *slog.Logger
+	store   DeadLetterStore
+	archive Archive
+}
+
+// NewDeadLetterCleaner makes a cleaner that is not running yet.
+func NewDeadLetterCleaner(log *slog.Logger, store DeadLetterStore, archive Archive) *DeadLetterCleaner {
+	c := &DeadLetterCleaner{log: log, store: store, archive: archive}
+	c.Loop = service.NewLoop(service.LoopParams{
+		Log: log, Interval: cleanInterval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
+	})
+	return c
+}
+
+func (c *DeadLetterCleaner) runOnce(ctx context.Context) (more bool, err error) {
+	rows, err := c.store.CleanDeadLetters(ctx, deadLettersKept, cleanBatch)
+	more = rows == cleanBatch
+	tasks := 0
+	for _, queue := range email.Queues() {
+		n, failed := c.archive.CleanArchive(ctx, queue, deadLettersKept)
+		tasks += n
+		more = more || n > 0
+		err = errors.Join(err, failed)
+	}
+	if rows+tasks > 0 {
+		c.log.Info("dead letters deleted", "rows", rows, "tasks", tasks)
+	}
+	return more && err == nil, err
+}

@@ -1,0 +1,176 @@
+package maintenance_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/maintenance"
+	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/redistest"
+)
+
+// rescue runs two rescuers at once, as two dispatchers would.
+func rescue(t *testing.T, d storetest.Database, q maintenance.Evicter) {
+	t.Helper()
+	for range 2 {
+		run(t, maintenance.NewRescuer(maintenance.RescuerParams{
+			Log: slog.New(slog.DiscardHandler), Store: d.Store, Advancer: d.Store.NewAdvancer(), Queue: q, Registry: prometheus.NewRegistry(),
+			After: time.Minute, MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
+		}))
+	}
+}
+
+func newQueue(t *testing.T) *asynqueue.Publisher {
+	t.Helper()
+	url, prefix := redistest.Shared(t)
+	conn, err := asynqueue.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher := asynqueue.NewPublisher(conn.WithPrefix(prefix))
+	t.Cleanup(func() { _ = publisher.Close() })
+	return publisher
+}
+
+// An email whose worker is gone goes on as its delivery says, once.
+func TestRescuer_AbandonedClaims(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	claimed := func(lease string, change func(*store.NewEmail)) uuid.UUID {
+		id := d.Accept(t, company, change)
+		moved, err := d.Store.Advance(t.Context(), store.Transition{
+			ID: id, Guard: store.GuardClaim, Token: uuid.New(), Status: email.Processing, AddAttempts: 1,
+			Events: []email.Event{{Type: email.EventReceived, At: time.Now()}, {Type: email.EventValidated, At: time.Now()}, {Type: email.EventSentAttempt, At: time.Now()}},
+		})
+		if err != nil || !moved.Applied {
+			t.Fatalf("claim: %+v, %v", moved, err)
+		}
+		set(t, d, id, `lease_until = now() `+lease)
+		return id
+	}
+	atMostOnce := func(e *store.NewEmail) { e.Delivery = email.AtMostOnce }
+	alive := claimed("+ interval '1 s'", nil)
+	again := claimed("- interval '6 s'", nil)
+	never := claimed("- interval '6 s'", atMostOnce)
+	last := claimed("- interval '6 s'", nil)
+	set(t, d, last, `attempts = 6, throttles = 1`)
+	throttled := claimed("- interval '6 s'", nil)
+	set(t, d, throttled, `attempts = 6, throttles = 4`)
+
+	rescue(t, d, newQueue(t))
+	for name, tt := range map[string]struct {
+		id        uuid.UUID
+		status    email.Status
+		events    []email.EventType
+		duplicate bool
+		letters   int
+	}{
+		"at least once": {again, email.RetryScheduled, []email.EventType{email.EventOutcomeUnknown, email.EventRetryScheduled}, true, 0},
+		"throttled":     {throttled, email.RetryScheduled, []email.EventType{email.EventOutcomeUnknown, email.EventRetryScheduled}, true, 0},
+		"at most once":  {never, email.Failed, []email.EventType{email.EventOutcomeUnknown, email.EventFailed}, false, 1},
+		"out of tries":  {last, email.Failed, []email.EventType{email.EventOutcomeUnknown, email.EventFailed}, false, 1},
+	} {
+		eventually(t, name, func() bool { return status(t, d, tt.id) == tt.status })
+		timeline, err := d.Store.Timeline(t.Context(), tt.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var after []email.EventType
+		for _, e := range timeline[min(3, len(timeline)):] {
+			after = append(after, e.Type)
+		}
+		if diff := cmp.Diff(tt.events, after); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		shown, err := d.Store.FindEmail(t.Context(), company, tt.id)
+		if err != nil || shown.PossibleDuplicate != tt.duplicate || !shown.OutcomeUnknown {
+			t.Errorf("%s: %+v, %v", name, shown, err)
+		}
+		var letters int
+		if err := d.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM dead_letters WHERE outbox_id = $1`, tt.id).Scan(&letters); err != nil || letters != tt.letters {
+			t.Errorf("%s: %d dead letters, %v", name, letters, err)
+		}
+	}
+	if got := status(t, d, alive); got != email.Processing {
+		t.Errorf("one whose lease holds: %s", got)
+	}
+}
+
+// An email whose task the queue has lost goes back to the dispatcher; one whose task
+// stands there waits, however long.
+func TestRescuer_LostTasks(t *testing.T) {
+	t.Parallel()
+	d, q := storetest.New(t), newQueue(t)
+	company := d.Company(t)
+	enqueued := func(since string, publish bool) uuid.UUID {
+		id := d.Accept(t, company, nil)
+		set(t, d, id, `status = 'ENQUEUED', enqueued_at = now() - interval '`+since+`'`)
+		if publish {
+			if _, err := q.Publish(t.Context(), queue.Task{ID: id.String(), Queue: email.QueueNormal, Payload: []byte(`{}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return id
+	}
+	lost, fresh, waiting := enqueued("61 s", false), enqueued("1 s", false), enqueued("1 h", true)
+	rescue(t, d, q)
+	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
+	for name, id := range map[string]uuid.UUID{"fresh": fresh, "waiting": waiting} {
+		if got := status(t, d, id); got != email.Enqueued {
+			t.Errorf("the one that is %s: %s", name, got)
+		}
+	}
+}
+
+// More than two batches.
+func TestRescuer_ManyLostTasks(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	d.Accept(t, d.Company(t), nil)
+	if _, err := d.SQL.ExecContext(t.Context(), `
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at)
+		SELECT gen_random_uuid(), company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at
+		FROM email_outbox, generate_series(1, 1200)`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`); err != nil {
+		t.Fatal(err)
+	}
+	rescue(t, d, newQueue(t))
+	eventually(t, "all are back", func() bool {
+		var left int
+		if err := d.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_outbox WHERE status <> 'PENDING'`).Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		return left == 0
+	})
+}
+
+func TestDeadLetterCleaner(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	for _, age := range []string{"6 days", "8 days"} {
+		if _, err := d.SQL.ExecContext(t.Context(), `INSERT INTO dead_letters (id, target, reason, payload, created_at)
+			VALUES (gen_random_uuid(), 'email:send', $1::text, '{}', now() - $1::text::interval)`, age); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, maintenance.NewDeadLetterCleaner(slog.New(slog.DiscardHandler), d.Store, newQueue(t)))
+	eventually(t, "the old one is gone", func() bool {
+		var kept string
+		if err := d.SQL.QueryRowContext(t.Context(), `SELECT string_agg(reason, ',') FROM dead_letters`).Scan(&kept); err != nil {
+			t.Fatal(err)
+		}
+		return kept == "6 days"
+	})
+}

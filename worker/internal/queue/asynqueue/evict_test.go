@@ -1,0 +1,110 @@
+package asynqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/shared/email"
+	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/redistest"
+)
+
+// What is left of a task after a crash or a loss of data either reaches a worker, or is
+// removed and reported as gone.
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	const id = "00000000-0000-7000-8000-000000000001"
+	for name, tt := range map[string]struct {
+		breakIt func(ctx context.Context, r redis.UniversalClient, base string) error
+		gone    bool
+	}{
+		"ready": {func(context.Context, redis.UniversalClient, string) error { return nil }, false},
+		"flushed": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return r.Del(ctx, base+"t:"+id, base+"pending").Err()
+		}, true},
+		"hash only": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return r.Del(ctx, base+"pending").Err()
+		}, true},
+		"list only": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return r.Del(ctx, base+"t:"+id).Err()
+		}, true},
+		"archived": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return moveTo(ctx, r, base, id, "archived")
+		}, true},
+		"for a retry": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return moveTo(ctx, r, base, id, "retry")
+		}, false},
+		"in work": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return errors.Join(r.LMove(ctx, base+"pending", base+"active", "RIGHT", "LEFT").Err(),
+				r.ZAdd(ctx, base+"lease", redis.Z{Score: float64(time.Now().Add(time.Minute).Unix()), Member: id}).Err())
+		}, false},
+		"in work without a lease": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return r.LMove(ctx, base+"pending", base+"active", "RIGHT", "LEFT").Err()
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, prefix := redistest.Shared(t)
+			conn := parse(t, url).WithPrefix(prefix)
+			publisher := asynqueue.NewPublisher(conn)
+			t.Cleanup(func() { _ = publisher.Close() })
+			publish(t, publisher, id)
+			r := conn.Client()
+			t.Cleanup(func() { _ = r.Close() })
+			base := "asynq:{" + prefix + email.QueueNormal + "}:"
+			if err := tt.breakIt(t.Context(), r, base); err != nil {
+				t.Fatal(err)
+			}
+			gone, err := publisher.Evict(t.Context(), email.QueueNormal, id)
+			if err != nil || gone != tt.gone {
+				t.Fatalf("gone %v, %v", gone, err)
+			}
+			if !gone {
+				return
+			}
+			publish(t, publisher, id)
+			taken := make(chan string, 2)
+			consume(t, conn, func(_ context.Context, task queue.Task) error { taken <- task.ID; return nil })
+			receive(t, taken)
+		})
+	}
+}
+
+func moveTo(ctx context.Context, r redis.UniversalClient, base, id, set string) error {
+	return errors.Join(r.LRem(ctx, base+"pending", 0, id).Err(),
+		r.ZAdd(ctx, base+set, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: id}).Err(),
+		r.HSet(ctx, base+"t:"+id, "state", set).Err())
+}
+
+func TestCleanArchive(t *testing.T) {
+	t.Parallel()
+	url, prefix := redistest.Shared(t)
+	conn := parse(t, url).WithPrefix(prefix)
+	publisher := asynqueue.NewPublisher(conn)
+	t.Cleanup(func() { _ = publisher.Close() })
+	r := conn.Client()
+	t.Cleanup(func() { _ = r.Close() })
+	base := "asynq:{" + prefix + email.QueueNormal + "}:"
+	for i, age := range []time.Duration{8 * 24 * time.Hour, 6 * 24 * time.Hour} {
+		id := fmt.Sprint("t", i)
+		err := errors.Join(r.ZAdd(t.Context(), base+"archived", redis.Z{Score: float64(time.Now().Add(-age).Unix()), Member: id}).Err(),
+			r.HSet(t.Context(), base+"t:"+id, "state", "archived").Err())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []int{1, 0} {
+		if n, err := publisher.CleanArchive(t.Context(), email.QueueNormal, 7*24*time.Hour); err != nil || n != want {
+			t.Errorf("deleted %d, %v; want %d", n, err, want)
+		}
+	}
+	if n := r.Exists(t.Context(), base+"t:t0", base+"t:t1").Val(); n != 1 {
+		t.Errorf("%d hashes are left", n)
+	}
+}
