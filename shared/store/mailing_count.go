@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// OpenMailing is a mailing whose entries are still moving, or whose numbers are out of
+// date.
+type OpenMailing struct {
+	ID uuid.UUID `db:"id"`
+	// CountedAt is nil when the numbers are known to be out of date.
+	CountedAt *time.Time `db:"counted_at"`
+	AgeMS     int64      `db:"age_ms"`
+}
+
+// Age is how long ago it was counted, by Postgres's clock.
+func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.Millisecond }
+
+// openMailingsSQL goes along mailings_open and locks nothing.
+const openMailingsSQL = `
+SELECT id, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms FROM mailings
+WHERE NOT dry_run AND (status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING', 'PAUSED') OR settling IS NOT NULL OR counted_at IS NULL)
+ORDER BY id`
+
+// OpenMailings lists the mailings to count.
+func (s *Store) OpenMailings(ctx context.Context) ([]OpenMailing, error) {
+	var open []OpenMailing
+	if err := s.db.SelectContext(ctx, &open, openMailingsSQL); err != nil {
+		return nil, fmt.Errorf("list open mailings: %w", translate(err))
+	}
+	return open, nil
+}
+
+// MailingTally is what a count of a mailing's entries found.
+type MailingTally struct {
+	// Applied: the numbers were written. Otherwise the mailing has moved since they were
+	// begun, or another one is at it.
+	Applied bool `db:"-"`
+	// Completed: with this count the mailing has come to its end.
+	Completed bool `db:"-"`
+
+	Pending      int `db:"pending"` // not expanded yet
+	Queued       int `db:"queued"`
+	Sent         int `db:"sent"`
+	Failed       int `db:"failed"`
+	Unknown      int `db:"unknown"` // FAILED, and the provider may have taken it
+	Suppressed   int `db:"suppressed"`
+	Expired      int `db:"expired"`
+	Cancelled    int `db:"cancelled"`
+	InvalidLater int `db:"invalid_later"`
+}
+
+// The row whose entries are counted, by primary key. A count that may be the last one
+// locks it first: what moves an entry out of an end (a replay, late news) updates this
+// row too, so either the count sees it, or it finds the mailing completed and reopens it.
+const (
+	countStateSQL     = `SELECT status, settling, counted_at, first_entry, last_entry FROM mailings WHERE id = $1 AND NOT dry_run`
+	lockCountStateSQL = countStateSQL + ` FOR NO KEY UPDATE SKIP LOCKED`
+)
+
+// tallySQL reads a range of the primary key of mailing_entries and locks nothing. What
+// the expander found to be invalid has a last_attempt, what the upload did has none.
+const tallySQL = `
+SELECT count(*) FILTER (WHERE status = 'PENDING') AS pending,
+       count(*) FILTER (WHERE status = 'QUEUED') AS queued,
+       count(*) FILTER (WHERE status = 'SENT') AS sent,
+       count(*) FILTER (WHERE status = 'FAILED' AND NOT outcome_unknown) AS failed,
+       count(*) FILTER (WHERE status = 'FAILED' AND outcome_unknown) AS unknown,
+       count(*) FILTER (WHERE status = 'SUPPRESSED') AS suppressed,
+       count(*) FILTER (WHERE status = 'EXPIRED') AS expired,
+       count(*) FILTER (WHERE status = 'CANCELLED') AS cancelled,
+       count(*) FILTER (WHERE status = 'INVALID' AND last_attempt IS NOT NULL) AS invalid_later
+FROM mailing_entries WHERE id >= $2 AND id <= $3 AND mailing_id = $1`
+
+// writeTallySQL locks the mailing's row by primary key. A count that another one has
+// overtaken, or that was begun before the mailing's last change, is not written.
+//
+// The rate is a mean over about the last 10 s. updated_at stays as it is, unless the
+// status changes: a count is no news of the mailing. A mailing that is no longer open
+// stays out of date as long as emails of it are under way.
+const writeTallySQL = `
+WITH tally AS (
+    SELECT m.id, m.accepted = t.ended AND $6 + $7 = 0 AS whole, t.ended,
+           t.ended - (m.sent + m.failed + m.unknown + m.suppressed + m.expired + m.cancelled + m.invalid_later) AS more,
+           extract(epoch FROM now() - m.counted_at)::double precision AS seconds
+    FROM mailings m, (SELECT $8::integer + $9 + $10 + $11 + $12 + $13 + $14 AS ended) t
+    WHERE m.id = $1
+)
+UPDATE mailings m SET
+    queued = $7, sent = $8, failed = $9, unknown = $10, suppressed = $11, expired = $12, cancelled = $13, invalid_later = $14,
+    status = CASE WHEN $5 AND m.status = 'SENDING' AND m.settling IS NULL AND t.whole THEN 'COMPLETED'
+                  WHEN m.status = 'COMPLETED' AND NOT t.whole THEN 'SENDING' ELSE m.status END,
+    completed_at = CASE WHEN $5 AND m.status = 'SENDING' AND m.settling IS NULL AND t.whole THEN now()
+                        WHEN m.status = 'COMPLETED' AND NOT t.whole THEN NULL ELSE m.completed_at END,
+    updated_at = CASE WHEN $5 AND m.status = 'SENDING' AND m.settling IS NULL AND t.whole
+                        OR m.status = 'COMPLETED' AND NOT t.whole THEN now() ELSE m.updated_at END,
+    rate = CASE WHEN $6 + $7 = 0 THEN 0
+                WHEN t.seconds > 0 THEN greatest(0, m.rate + (1 - exp(-t.seconds / 10)) * (t.more / t.seconds - m.rate))
+                ELSE m.rate END,
+    counted_at = CASE WHEN m.status IN ('CANCELLED', 'FAILED') AND ($7 > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
+FROM tally t
+WHERE m.id = t.id AND m.status = $2 AND m.settling IS NOT DISTINCT FROM $3 AND m.counted_at IS NOT DISTINCT FROM $4
+RETURNING m.status`
+
+// CountMailing counts a mailing's entries and writes the numbers down. A mailing in
+// SENDING all of whose entries have ended becomes COMPLETED.
+func (s *Store) CountMailing(ctx context.Context, id uuid.UUID) (MailingTally, error) {
+	tally, final, err := s.countMailing(ctx, id, false)
+	if err == nil && final {
+		tally, _, err = s.countMailing(ctx, id, true)
+	}
+	return tally, err
+}
+
+// countMailing counts once. last says that the count may be the mailing's last one;
+// final asks for such a count.
+func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tally MailingTally, final bool, err error) {
+	err = s.inTx(ctx, func(tx *sqlx.Tx) error {
+		state := countStateSQL
+		if last {
+			state = lockCountStateSQL
+		}
+		var states []struct {
+			Status    string     `db:"status"`
+			Settling  *string    `db:"settling"`
+			CountedAt *time.Time `db:"counted_at"`
+			First     *uuid.UUID `db:"first_entry"`
+			Last      *uuid.UUID `db:"last_entry"`
+		}
+		if err := tx.SelectContext(ctx, &states, state, id); err != nil || len(states) == 0 {
+			return translate(err)
+		}
+		m := states[0]
+		// A statement of its own: it sees everything that was committed before the lock.
+		if err := tx.GetContext(ctx, &tally, tallySQL, id, m.First, m.Last); err != nil {
+			return translate(err)
+		}
+		done := tally.Queued == 0 && (m.Status == "SENDING" && tally.Pending == 0 || m.Status == "CANCELLED" || m.Status == "FAILED")
+		if final = m.Settling == nil && (done || m.Status == "COMPLETED"); final && !last {
+			return nil
+		}
+		var status []string
+		err := tx.SelectContext(ctx, &status, writeTallySQL, id, m.Status, m.Settling, m.CountedAt, last, tally.Pending, tally.Queued,
+			tally.Sent, tally.Failed, tally.Unknown, tally.Suppressed, tally.Expired, tally.Cancelled, tally.InvalidLater)
+		if err != nil {
+			return translate(err)
+		}
+		tally.Applied = len(status) == 1
+		tally.Completed = tally.Applied && status[0] == "COMPLETED" && m.Status != "COMPLETED"
+		return nil
+	})
+	if err != nil {
+		return MailingTally{}, false, fmt.Errorf("count mailing: %w", err)
+	}
+	return tally, final, nil
+}

@@ -1,0 +1,260 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+)
+
+// countLaneSQL counts along email_outbox_lane_claim, and stops at $2. It locks nothing.
+const countLaneSQL = `
+SELECT count(*) FROM (
+    SELECT FROM email_outbox WHERE lane_id = $1 AND status IN ('PENDING', 'RETRY_SCHEDULED') LIMIT $2
+) waiting`
+
+// CountLane is how many rows of a lane wait to be sent, limit at most.
+func (s *Store) CountLane(ctx context.Context, lane int64, limit int) (int, error) {
+	var n int
+	if err := s.db.GetContext(ctx, &n, countLaneSQL, lane, limit); err != nil {
+		return 0, fmt.Errorf("count lane: %w", translate(err))
+	}
+	return n, nil
+}
+
+// ExpandableEntry is an entry in the order of its mailing. Only those that are Pending
+// become emails.
+type ExpandableEntry struct {
+	ID          uuid.UUID      `db:"id"`
+	Pending     bool           `db:"pending"`
+	Email       string         `db:"email"`
+	Token       string         `db:"token"`
+	Fields      pq.StringArray `db:"fields"`
+	Nome        string         `db:"nome"`
+	RazaoSocial string         `db:"razao_social"`
+	ExternalID  string         `db:"recipient_external_id"`
+	CPFCNPJHash string         `db:"cpf_cnpj_hash"`
+}
+
+// nextEntriesSQL reads a range of the primary key of mailing_entries and locks nothing.
+// Entries of mailings that were uploaded at the same time lie in between.
+const nextEntriesSQL = `
+SELECT id, status = 'PENDING' AS pending, email, token, fields, coalesce(nome, '') AS nome, coalesce(razao_social, '') AS razao_social,
+       coalesce(recipient_external_id, '') AS recipient_external_id, coalesce(cpf_cnpj_hash, '') AS cpf_cnpj_hash
+FROM mailing_entries
+WHERE id >= $2 AND id <= $3 AND id <> $4 AND mailing_id = $1
+ORDER BY id LIMIT $5`
+
+// NextEntries lists at most limit entries behind the job's cursor.
+func (s *Store) NextEntries(ctx context.Context, job *MailingJob, limit int) ([]ExpandableEntry, error) {
+	from := job.ExpandedTo
+	if from == uuid.Nil {
+		from = job.FirstEntry
+	}
+	var entries []ExpandableEntry
+	err := s.db.SelectContext(ctx, &entries, nextEntriesSQL, job.ID, from, job.LastEntry, job.ExpandedTo, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list entries: %w", translate(err))
+	}
+	return entries, nil
+}
+
+// ExpandedEntry is what becomes of an entry: an email, or INVALID.
+type ExpandedEntry struct {
+	ID            uuid.UUID
+	InvalidReason string // "" = it becomes an email
+	Details       string // why it is invalid
+	RecipientID   uuid.UUID
+	Job           email.SendJob // Attempt and EnqueuedAt are the dispatcher's to fill in
+
+	payload []byte
+}
+
+// Expansion is one step of a job, and one commit.
+type Expansion struct {
+	Entries []ExpandedEntry // of those that were pending
+	// To is the last entry that was read, Lines how many were; uuid.Nil and 0 leave the
+	// cursor where it is.
+	To    uuid.UUID
+	Lines int
+	// TTL is how long the emails may wait, from now on.
+	TTL time.Duration
+	// Finished: To is the mailing's last entry. It is in SENDING from here on.
+	Finished bool
+	// Continue lets go of the mailing and leaves the rest to another job.
+	Continue *Continuation
+}
+
+// Continuation is the job that goes on.
+type Continuation struct {
+	ID    uuid.UUID // of its outbox row, UUIDv7
+	Delay time.Duration
+}
+
+// MailingPriority is that of every email of a mailing.
+const MailingPriority = 8
+
+// expandSQL locks the mailing's row (by primary key), recipients and entries (by primary
+// key, in id order) and writes the emails. Everything hangs on the hold and on the
+// cursor, so no entry is expanded twice however many jobs are at it; that entry and
+// email share their id would keep the second email out in any case.
+//
+// A recipient is written down as an intake writes it: of several lines about one person
+// each field is the last that is given, what is not given stays as it was, and a number
+// does not outlive the hash it belongs to. But a list does not bring back whoever was
+// deleted: such an email names its recipientId, so that the worker fails it where its
+// tenant can see it. Rows that the list tells nothing new are left alone.
+const expandSQL = `
+WITH mailing AS (
+    UPDATE mailings SET
+        status = CASE WHEN $7 THEN 'SENDING' WHEN $9::uuid IS NOT NULL THEN 'QUEUED' ELSE status END,
+        expanded_to = coalesce($5, expanded_to),
+        processed_lines = processed_lines + $6,
+        expanded_at = CASE WHEN $7 THEN now() ELSE expanded_at END,
+        last_attempt = CASE WHEN $7 OR $9::uuid IS NOT NULL THEN NULL ELSE now() END,
+        generation = generation + CASE WHEN $9::uuid IS NOT NULL THEN 1 ELSE 0 END,
+        attempts = 0, error_message = NULL, updated_at = now()
+    WHERE ` + heldSQL + ` AND expanded_to IS NOT DISTINCT FROM $4
+    RETURNING *
+), entry AS MATERIALIZED (
+    SELECT t.*, m.company_id, m.request_id, m.sender, m.delivery, l.id AS lane_id,
+           e.recipient_external_id, e.cpf_cnpj_hash, e.cpf_cnpj_enc, e.razao_social, e.nome, e.email,
+           r.deleted_at IS NOT NULL AS deleted
+    FROM mailing m
+    CROSS JOIN (SELECT * FROM unnest($11::uuid[], $12::text[], $13::text[], $14::uuid[], $15::jsonb[])
+                AS t(id, invalid_reason, details, recipient_id, payload) LIMIT $16) t
+    JOIN mailing_entries e ON e.id = t.id AND e.mailing_id = m.id AND e.status = 'PENDING'
+    LEFT JOIN dispatch_lanes l ON l.company_id = m.company_id AND l.queue = 'email:send:low' AND l.mailing_id = m.id
+    LEFT JOIN recipients r ON r.id = t.recipient_id
+), people AS (
+    SELECT recipient_id, company_id,
+           (array_agg(recipient_external_id ORDER BY id DESC) FILTER (WHERE recipient_external_id IS NOT NULL))[1] AS external_id,
+           (array_agg(cpf_cnpj_hash ORDER BY id DESC) FILTER (WHERE cpf_cnpj_hash IS NOT NULL))[1] AS cpf_cnpj_hash,
+           (array_agg(cpf_cnpj_enc ORDER BY id DESC) FILTER (WHERE cpf_cnpj_enc IS NOT NULL))[1] AS cpf_cnpj_enc,
+           (array_agg(cpf_cnpj_hash ORDER BY id DESC) FILTER (WHERE cpf_cnpj_enc IS NOT NULL))[1] AS hash_of_enc,
+           (array_agg(razao_social ORDER BY id DESC) FILTER (WHERE razao_social IS NOT NULL))[1] AS razao_social,
+           (array_agg(nome ORDER BY id DESC) FILTER (WHERE nome IS NOT NULL))[1] AS nome,
+           (array_agg(email ORDER BY id DESC))[1] AS email
+    FROM entry WHERE invalid_reason IS NULL AND NOT deleted
+    GROUP BY recipient_id, company_id
+), person AS (
+    INSERT INTO recipients (id, company_id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email)
+    SELECT recipient_id, company_id, external_id, cpf_cnpj_hash,
+           CASE WHEN hash_of_enc = cpf_cnpj_hash THEN cpf_cnpj_enc END, razao_social, nome, email
+    FROM people ORDER BY recipient_id
+    ON CONFLICT (id) DO UPDATE SET
+        external_id = coalesce(excluded.external_id, recipients.external_id),
+        cpf_cnpj_hash = coalesce(excluded.cpf_cnpj_hash, recipients.cpf_cnpj_hash),
+        cpf_cnpj_enc = CASE WHEN excluded.cpf_cnpj_hash <> recipients.cpf_cnpj_hash THEN excluded.cpf_cnpj_enc
+                            ELSE coalesce(recipients.cpf_cnpj_enc, excluded.cpf_cnpj_enc) END,
+        razao_social = coalesce(excluded.razao_social, recipients.razao_social),
+        nome = coalesce(excluded.nome, recipients.nome),
+        email = excluded.email,
+        updated_at = now()
+    WHERE recipients.deleted_at IS NULL AND recipients.company_id = excluded.company_id
+      AND (recipients.email <> excluded.email
+           OR recipients.external_id IS DISTINCT FROM coalesce(excluded.external_id, recipients.external_id)
+           OR recipients.cpf_cnpj_hash IS DISTINCT FROM coalesce(excluded.cpf_cnpj_hash, recipients.cpf_cnpj_hash)
+           OR recipients.cpf_cnpj_enc IS NULL AND excluded.cpf_cnpj_enc IS NOT NULL
+           OR recipients.razao_social IS DISTINCT FROM coalesce(excluded.razao_social, recipients.razao_social)
+           OR recipients.nome IS DISTINCT FROM coalesce(excluded.nome, recipients.nome))
+), outbox AS (
+    INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, priority, delivery, expires_at)
+    SELECT id, company_id, lane_id, request_id,
+           CASE WHEN deleted THEN jsonb_set(payload, '{recipient,recipientId}', to_jsonb(recipient_id)) ELSE payload END,
+           sender, $17, delivery, now() + $8 * interval '1 ms'
+    FROM entry WHERE invalid_reason IS NULL
+    ORDER BY id
+    ON CONFLICT (id) DO NOTHING
+), marked AS (
+    UPDATE mailing_entries e SET
+        status = CASE WHEN n.invalid_reason IS NULL THEN 'QUEUED' ELSE 'INVALID' END,
+        invalid_reason = n.invalid_reason,
+        validation_details = n.details,
+        last_attempt = CASE WHEN n.invalid_reason IS NULL THEN e.last_attempt ELSE now() END,
+        recipient_id = CASE WHEN n.invalid_reason IS NULL THEN n.recipient_id END,
+        cpf_cnpj_enc = NULL,
+        updated_at = now()
+    FROM entry n WHERE e.id = n.id
+), next AS (
+    SELECT m.*, $9::uuid AS job_id, $10::bigint AS delay_ms FROM mailing m
+), job AS (` + insertJobSQL + `
+    ON CONFLICT (id) DO NOTHING
+)
+SELECT last_attempt, (SELECT count(*) FROM entry WHERE invalid_reason IS NULL) AS queued FROM mailing`
+
+// Expand takes one step: entries become emails, the cursor moves and the heartbeat is
+// written, or nothing at all happens because the hold is lost (false). queued is how
+// many became emails. After a step that finishes or continues, the job holds nothing.
+func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queued int, held bool, err error) {
+	for i := range x.Entries {
+		encoded, err := json.Marshal(x.Entries[i].Job)
+		if err != nil {
+			return 0, false, fmt.Errorf("encode job: %w", err)
+		}
+		x.Entries[i].payload = withoutEscapedNUL(encoded)
+	}
+	var jobID *uuid.UUID
+	var delay time.Duration
+	if x.Continue != nil {
+		jobID, delay = &x.Continue.ID, x.Continue.Delay
+	}
+	columns := append([]any{
+		job.ID, job.Generation, job.Heartbeat, optionalUUID(job.ExpandedTo), optionalUUID(x.To), x.Lines, x.Finished,
+		x.TTL.Milliseconds(), jobID, delay.Milliseconds(),
+	}, entryColumns(x.Entries)...)
+	steps, err := repeat(func() (steps []expanded, err error) {
+		// write marks the first parameter, so each try has its own list of them.
+		err = write(func(args []any) error {
+			steps = nil
+			return s.db.SelectContext(ctx, &steps, expandSQL, args...)
+		}, slices.Clone(columns)...)
+		return steps, err
+	})
+	switch {
+	case err != nil:
+		return 0, false, fmt.Errorf("expand mailing: %w", err)
+	case len(steps) == 0:
+		return 0, false, nil
+	}
+	if x.To != uuid.Nil {
+		job.ExpandedTo = x.To
+	}
+	if steps[0].Heartbeat != nil {
+		job.Heartbeat = *steps[0].Heartbeat
+	}
+	return steps[0].Queued, true, nil
+}
+
+// expanded is what a step leaves: no heartbeat if it let go of the mailing.
+type expanded struct {
+	Heartbeat *time.Time `db:"last_attempt"`
+	Queued    int        `db:"queued"`
+}
+
+// entryColumns turns entries into one array per column of t, how many there are, and
+// the priority of their emails.
+func entryColumns(entries []ExpandedEntry) []any {
+	return []any{
+		uuids(entries, func(e *ExpandedEntry) uuid.UUID { return e.ID }),
+		optionalTexts(entries, func(e *ExpandedEntry) string { return e.InvalidReason }),
+		optionalTexts(entries, func(e *ExpandedEntry) string { return e.Details }),
+		uuids(entries, func(e *ExpandedEntry) uuid.UUID { return e.RecipientID }),
+		jsonbs(entries, func(e *ExpandedEntry) []byte { return e.payload }),
+		len(entries),
+		MailingPriority,
+	}
+}
+
+func optionalUUID(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
+		return nil
+	}
+	return &id
+}

@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// SettleKind is what remains to be done to a mailing's entries.
+type SettleKind string
+
+const (
+	// SettleCancel ends the entries that wait, after the mailing was cancelled.
+	SettleCancel SettleKind = "cancel"
+	// SettleRetryFailed sends the entries that failed once more.
+	SettleRetryFailed SettleKind = "retry-failed"
+)
+
+// settlingSQL goes along mailings_open and locks nothing.
+const settlingSQL = `SELECT id FROM mailings WHERE settling IS NOT NULL ORDER BY id`
+
+// SettlingMailings lists the mailings whose entries something remains to be done to.
+func (s *Store) SettlingMailings(ctx context.Context) ([]uuid.UUID, error) {
+	var ids []uuid.UUID
+	if err := s.db.SelectContext(ctx, &ids, settlingSQL); err != nil {
+		return nil, fmt.Errorf("list mailings to settle: %w", translate(err))
+	}
+	return ids, nil
+}
+
+// Settled is what one round did to a mailing.
+type Settled struct {
+	Kind SettleKind // "" = nothing: it needs no settling, or another one is at it
+	// More: the round did not come to the mailing's last entry.
+	More bool
+	// Left: it did, and entries that are in a worker's hands are still to be looked at.
+	Left bool
+	// Cancelled entries had not become emails yet.
+	Cancelled int
+}
+
+// A round belongs to one process, so that two do not do the same work twice. The lock
+// is not the mailing's row, which the replay of an email updates; it ends with the
+// transaction.
+const settleLockSQL = `SELECT pg_try_advisory_xact_lock(hashtextextended('settle mailing ' || $1, 0))`
+
+// settleStateSQL reads one row by primary key.
+const settleStateSQL = `
+SELECT settling, coalesce(settled_to, first_entry) AS from_entry, settled_to, last_entry FROM mailings WHERE id = $1 AND settling IS NOT NULL`
+
+// The entries of a round are a range of the primary key of mailing_entries. Nothing is
+// locked.
+const (
+	settleRangeSQL = `
+SELECT id, status = 'QUEUED' OR status = 'FAILED' AS email FROM mailing_entries
+WHERE id >= $2 AND id <= $3 AND id IS DISTINCT FROM $4 AND mailing_id = $1`
+	toCancelSQL = settleRangeSQL + ` AND status IN ('PENDING', 'QUEUED') ORDER BY id LIMIT $5`
+	toRetrySQL  = settleRangeSQL + ` AND status = 'FAILED' AND NOT outcome_unknown ORDER BY id LIMIT $5`
+)
+
+// cancelEntriesSQL locks entries by primary key. There is no email of them: the
+// expander needs the mailing to be in PROCESSING.
+const cancelEntriesSQL = `
+UPDATE mailing_entries SET status = 'CANCELLED', cpf_cnpj_enc = NULL, updated_at = now()
+WHERE id = ANY ($1::uuid[]) AND status = 'PENDING'`
+
+// The end of a round, on the mailing's row by primary key. A mailing that was told
+// something else meanwhile is left alone, and settled anew.
+const (
+	settledToSQL = `UPDATE mailings SET settled_to = $3 WHERE id = $1 AND settling = $2`
+	settledSQL   = `
+UPDATE mailings SET settling = NULL, settled_to = NULL, counted_at = NULL, updated_at = now() WHERE id = $1 AND settling = $2`
+	unsettledSQL = `
+SELECT EXISTS (SELECT FROM mailing_entries
+               WHERE id >= (SELECT first_entry FROM mailings WHERE id = $1) AND id <= (SELECT last_entry FROM mailings WHERE id = $1)
+                 AND mailing_id = $1 AND status IN ('PENDING', 'QUEUED'))`
+)
+
+// SettleMailing takes at most limit of a mailing's entries. Those without an email it
+// ends by itself; of the others it gives the emails' ids to move, which moves them with
+// Advance, and leaves those that are in a worker's hands: a cancelled mailing is gone
+// through again until none is left. Until the round is committed, nobody else takes the
+// same entries; a crash makes them be taken again.
+func (s *Store) SettleMailing(
+	ctx context.Context, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) error,
+) (Settled, error) {
+	var done Settled
+	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+		var err error
+		done, err = settle(ctx, tx, id, limit, move)
+		return err
+	})
+	if err != nil {
+		return Settled{}, fmt.Errorf("settle mailing: %w", err)
+	}
+	return done, nil
+}
+
+func settle(
+	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) error,
+) (Settled, error) {
+	var ours bool
+	if err := tx.GetContext(ctx, &ours, settleLockSQL, id.String()); err != nil || !ours {
+		return Settled{}, translate(err)
+	}
+	var states []struct {
+		Kind SettleKind `db:"settling"`
+		From *uuid.UUID `db:"from_entry"`
+		To   *uuid.UUID `db:"settled_to"`
+		Last *uuid.UUID `db:"last_entry"`
+	}
+	if err := tx.SelectContext(ctx, &states, settleStateSQL, id); err != nil || len(states) == 0 {
+		return Settled{}, translate(err)
+	}
+	state := states[0]
+	list := toCancelSQL
+	if state.Kind == SettleRetryFailed {
+		list = toRetrySQL
+	}
+	var entries []struct {
+		ID    uuid.UUID `db:"id"`
+		Email bool      `db:"email"`
+	}
+	if err := tx.SelectContext(ctx, &entries, list, id, state.From, state.Last, state.To, limit); err != nil {
+		return Settled{}, translate(err)
+	}
+	var emails, waiting []uuid.UUID
+	for _, e := range entries {
+		if e.Email {
+			emails = append(emails, e.ID)
+		} else {
+			waiting = append(waiting, e.ID)
+		}
+	}
+	if len(emails) > 0 {
+		if err := move(ctx, state.Kind, emails); err != nil {
+			return Settled{}, err // not the database's
+		}
+	}
+	if len(waiting) > 0 {
+		if _, err := tx.ExecContext(ctx, cancelEntriesSQL, uuidArray(waiting)); err != nil {
+			return Settled{}, translate(err)
+		}
+	}
+	done := Settled{Kind: state.Kind, Cancelled: len(waiting), More: len(entries) == limit}
+	if done.More {
+		_, err := tx.ExecContext(ctx, settledToSQL, id, string(state.Kind), entries[limit-1].ID)
+		return done, translate(err)
+	}
+	if state.Kind == SettleCancel {
+		if err := tx.GetContext(ctx, &done.Left, unsettledSQL, id); err != nil {
+			return Settled{}, translate(err)
+		}
+	}
+	if done.Left {
+		_, err := tx.ExecContext(ctx, settledToSQL, id, string(state.Kind), nil)
+		return done, translate(err)
+	}
+	_, err := tx.ExecContext(ctx, settledSQL, id, string(state.Kind))
+	return done, translate(err)
+}

@@ -1,0 +1,32 @@
+package mailing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// pacer keeps a loop from spending more than a twentieth of its time on one mailing: a
+// look at a million entries is followed by a longer rest than one at a thousand.
+type pacer map[uuid.UUID]time.Time
+
+// restPerWork is how many times as long as the work the rest is.
+const restPerWork = 20
+
+func (p pacer) due(id uuid.UUID, now time.Time) bool { return !now.Before(p[id]) }
+
+// wait begins the rest after work that began then; least is its shortest length.
+func (p pacer) wait(id uuid.UUID, begun time.Time, least time.Duration) {
+	now := time.Now()
+	p[id] = now.Add(max(least, restPerWork*now.Sub(begun)))
+}
+
+// keep forgets all mailings but these.
+func (p pacer) keep(ids []uuid.UUID) {
+	for id := range p {
+		if !slices.Contains(ids, id) {
+			delete(p, id)
+		}
+	}
+}

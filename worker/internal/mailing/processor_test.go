@@ -1,0 +1,475 @@
+package mailing_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/mailing"
+	"email-gateway/worker/internal/mx"
+	"email-gateway/worker/internal/queue"
+)
+
+func TestProcessor_Expands(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	hash := strings.Repeat("0a", 32)
+	id, ids := b.mailing(t,
+		entry{email: "ana@example.com", nome: "Ana", cidade: "Recife", externalID: "C-1", hash: hash, enc: []byte("sealed")},
+		entry{email: "bad", invalid: "syntax"},
+		entry{email: "bia@Example.com", nome: "Bia", cidade: "Olinda"},
+		entry{email: "caio@gone.example", nome: "Caio"},
+		entry{email: "dora@example.com", nome: "Dora", cidade: "a\r\nBcc: x@example.com"},
+		entry{email: "enzo@example.com", nome: strings.Repeat("é", 150)},
+		entry{email: "ana.2@example.com", nome: "Ana", cidade: "Recife", externalID: "C-1", hash: hash},
+	)
+	p := b.params()
+	p.Domains = domains{"gone.example": {Detail: "the domain has neither MX nor address records"}}
+	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "QUEUED INVALID QUEUED INVALID INVALID INVALID QUEUED", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries`)
+	b.want(t, "syntax mx syntax syntax", `SELECT string_agg(invalid_reason, ' ' ORDER BY id) FROM mailing_entries WHERE status = 'INVALID'`)
+	b.want(t, "the domain has neither MX nor address records", `SELECT validation_details FROM mailing_entries WHERE id = $1`, ids[3])
+	b.want(t, "true", `SELECT (validation_details LIKE 'subject: VALUE_CONTROL%')::text FROM mailing_entries WHERE id = $1`, ids[4])
+	b.want(t, "true", `SELECT (validation_details LIKE 'subject: SUBJECT_LENGTH%')::text FROM mailing_entries WHERE id = $1`, ids[5])
+	b.want(t, "SENDING 7 1", `SELECT status || ' ' || processed_lines || ' ' || generation FROM mailings`)
+
+	b.want(t, "3", `SELECT count(*)::text FROM email_outbox WHERE status = 'PENDING' AND priority = 8 AND html IS NULL AND sender = 'Acme <billing@acme.example>'
+		AND request_id = 'req-1' AND delivery = 'at_least_once' AND abs(extract(epoch FROM expires_at - now()) - 86400) < 60 AND next_at <= now()
+		AND lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $1)`, id)
+	job := func(id uuid.UUID) email.SendJob {
+		t.Helper()
+		var job email.SendJob
+		if err := json.Unmarshal(ask[[]byte](t, b, `SELECT payload FROM email_outbox WHERE id = $1`, id), &job); err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	want := email.SendJob{
+		OutboxID: ids[0].String(), CompanyID: b.company.String(), RequestID: "req-1", To: "ana@example.com", Subject: "Olá Ana de Recife",
+		HTMLRef: "mailing:" + id.String(), ReplyTo: "help@acme.example", Tags: []string{"natal"},
+		Recipient: email.JobRecipient{ExternalID: "C-1", CPFCNPJHash: hash, Nome: "Ana", Email: "ana@example.com"},
+	}
+	if diff := cmp.Diff(want, job(ids[0])); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	bia := store.RecipientID(b.company, "", "", "bia@example.com")
+	if got := job(ids[2]); got.Recipient.RecipientID != bia.String() || got.To != "bia@Example.com" {
+		t.Errorf("who has no identifier is not named by the address: %+v", got.Recipient)
+	}
+
+	// The recipients are there, and the number stands with them only.
+	if known, err := b.Store.RecipientMatches(t.Context(), b.company, bia, "bia@example.com"); err != nil || !known {
+		t.Errorf("bia is not known: %v", err)
+	}
+	b.want(t, "2", `SELECT count(*)::text FROM recipients`)
+	b.want(t, "sealed ana.2@example.com", `SELECT convert_from(cpf_cnpj_enc, 'UTF8') || ' ' || email FROM recipients WHERE id = $1`, store.RecipientID(b.company, "C-1", "", ""))
+	b.want(t, "0", `SELECT count(*)::text FROM mailing_entries WHERE cpf_cnpj_enc IS NOT NULL`)
+	b.want(t, "0", `SELECT count(*)::text FROM email_outbox WHERE cpf_cnpj_enc IS NOT NULL`)
+	b.want(t, bia.String(), `SELECT recipient_id::text FROM mailing_entries WHERE id = $1`, ids[2])
+}
+
+func TestProcessor_NothingToExpand(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, _ := b.mailing(t)
+	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "SENDING", `SELECT status FROM mailings WHERE expanded_at IS NOT NULL`)
+}
+
+// A list neither brings a deleted person back nor writes to them.
+func TestProcessor_DeletedRecipient(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	gone := store.RecipientID(b.company, "C-1", "", "")
+	b.exec(t, `INSERT INTO recipients (id, company_id, external_id, email, deleted_at) VALUES ($1, $2, 'C-1', 'old@example.com', now())`, gone, b.company)
+	id, ids := b.mailing(t, entry{email: "ana@example.com", nome: "Ana", externalID: "C-1", hash: strings.Repeat("0a", 32), enc: []byte("sealed")})
+	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "old@example.com true true", `SELECT email || ' ' || (deleted_at IS NOT NULL) || ' ' || (cpf_cnpj_enc IS NULL) FROM recipients`)
+	row, err := b.Store.NewLoader().Load(t.Context(), ids[0])
+	if err != nil || row.RecipientKnown || !strings.Contains(string(row.Payload), gone.String()) {
+		t.Errorf("the worker would send it: %s, %v", row.Payload, err)
+	}
+	b.want(t, "QUEUED", `SELECT status FROM mailing_entries WHERE cpf_cnpj_enc IS NULL`)
+}
+
+// Recipients that the list tells nothing new are not written again.
+func TestProcessor_KnownRecipientsStayAsTheyAre(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for range 2 {
+		id, _ := b.mailing(t, many(3)...)
+		if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.want(t, "3 3", `SELECT count(*) || ' ' || count(*) FILTER (WHERE updated_at = created_at) FROM recipients`)
+	id, _ := b.mailing(t, entry{email: "user1@example.com", nome: "Ana Maria", externalID: "C-1"})
+	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "Ana Maria", `SELECT nome FROM recipients WHERE updated_at > created_at`)
+}
+
+func TestProcessor_TwoAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.mailing(t, many(60)...)
+	p := b.params()
+	p.BatchSize = 7
+	var working sync.WaitGroup
+	for range 4 {
+		working.Go(func() {
+			if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	working.Wait()
+	b.expandedOnce(t, id, len(ids))
+}
+
+// Two that both believe to hold the mailing: the one that was silent too long, and the
+// one that took over. Only one of them gets a batch through, and the other stops.
+func TestProcessor_TakenOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.mailing(t, many(20)...)
+	p := b.params()
+	p.BatchSize = 5
+	first := p
+	steps := 0
+	first.Store = &steppedStore{Store: b.Store, before: func(step string) error {
+		if steps++; step == "Expand" && steps > 4 {
+			steps = -100 // once
+			b.exec(t, `UPDATE mailings SET last_attempt = now() - interval '31 s'`)
+			if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	}}
+	wantUncounted(t, handle(t.Context(), first, taskOf(id, 1)))
+	b.expandedOnce(t, id, len(ids))
+	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+		t.Errorf("when it comes again: %v", err)
+	}
+}
+
+func TestProcessor_LeadAndContinuation(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.mailing(t, many(12)...)
+	p := b.params()
+	p.BatchSize, p.Lead = 3, 5
+	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "5", `SELECT count(*)::text FROM email_outbox WHERE target = 'email:send'`)
+	b.want(t, "QUEUED 2 true 5", `SELECT status || ' ' || generation || ' ' || (last_attempt IS NULL) || ' ' || processed_lines FROM mailings`)
+	b.want(t, "true 2 infinity", `SELECT (next_at - created_at = interval '5 s') || ' ' || (payload ->> 'generation') || ' ' || expires_at FROM email_outbox WHERE target = 'mailing.process'`)
+	b.want(t, "mailing.jobs.process file:///a", `SELECT l.queue || ' ' || (o.payload ->> 'storageUrl') FROM email_outbox o JOIN dispatch_lanes l ON l.id = o.lane_id WHERE target = 'mailing.process'`)
+
+	// The lane is still full: another continuation, and nothing else.
+	for _, task := range b.published(t) {
+		if err := handle(t.Context(), p, task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.want(t, "5 3", `SELECT (SELECT count(*) FROM email_outbox WHERE target = 'email:send') || ' ' || generation FROM mailings`)
+	// The first job's message once more: its place is taken.
+	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED' WHERE target = 'email:send' AND status = 'PENDING'`)
+		for _, task := range b.published(t) {
+			if err := handle(t.Context(), p, task); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.expandedOnce(t, id, len(ids))
+}
+
+func TestProcessor_TimeOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.mailing(t, many(10)...)
+	p := b.params()
+	p.BatchSize, p.JobTime = 4, time.Nanosecond
+	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "QUEUED 4 true", `SELECT m.status || ' ' || processed_lines || ' ' || (o.next_at = o.created_at) FROM mailings m, email_outbox o WHERE target = 'mailing.process'`)
+	b.drain(t, p)
+	b.expandedOnce(t, id, len(ids))
+	b.want(t, "3", `SELECT generation::text FROM mailings`)
+}
+
+// A stop of the worker ends the job behind the batch it is at.
+func TestProcessor_Stopped(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]string{"while a batch is read": "NextEntries", "while it is written": "Expand", "before anything": "LockMailing"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			id, ids := b.mailing(t, many(10)...)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			p := b.params()
+			p.BatchSize = 4
+			p.Store = &steppedStore{Store: b.Store, before: func(step string) error {
+				if step == at {
+					stop()
+				}
+				return nil
+			}}
+			if err := handle(ctx, p, taskOf(id, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if at == "Expand" { // the batch under way was written, then the next one was not begun
+				b.want(t, "4", `SELECT processed_lines::text FROM mailings`)
+			} else {
+				b.want(t, "0", `SELECT processed_lines::text FROM mailings`)
+			}
+			b.want(t, "QUEUED 2 true", `SELECT m.status || ' ' || m.generation || ' ' || (o.next_at = o.created_at) FROM mailings m, email_outbox o WHERE target = 'mailing.process'`)
+			p = b.params()
+			b.drain(t, p)
+			b.expandedOnce(t, id, len(ids))
+		})
+	}
+}
+
+// What is done to the mailing while a job is at it holds from the next batch on.
+func TestProcessor_PausedOrCancelledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for _, status := range []string{"PAUSED", "CANCELLED"} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			id, _ := b.mailing(t, many(10)...)
+			p := b.params()
+			p.BatchSize = 4
+			batches := 0
+			p.Store = &steppedStore{Store: b.Store, before: func(step string) error {
+				if step == "Expand" {
+					if batches++; batches == 2 {
+						b.exec(t, `UPDATE mailings SET status = $1`, status)
+					}
+				}
+				return nil
+			}}
+			wantUncounted(t, handle(t.Context(), p, taskOf(id, 1)))
+			b.want(t, status+" 4 1", `SELECT status || ' ' || processed_lines || ' ' || generation FROM mailings`)
+			b.want(t, "4", `SELECT count(*)::text FROM email_outbox`)
+			if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+				t.Errorf("when it comes again: %v", err)
+			}
+			if status == "PAUSED" { // resumed
+				b.exec(t, `UPDATE mailings SET status = 'QUEUED', generation = 2`)
+				if err := handle(t.Context(), b.params(), taskOf(id, 2)); err != nil {
+					t.Fatal(err)
+				}
+				b.expandedOnce(t, id, 10)
+			}
+		})
+	}
+}
+
+func TestProcessor_WhoHoldsTheMailing(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change    string
+		expanded  bool
+		uncounted bool
+	}{
+		"nobody":                        {`status = 'QUEUED'`, true, false},
+		"recovered":                     {`status = 'PENDING'`, true, false},
+		"a live job":                    {`status = 'PROCESSING', last_attempt = now() - interval '5 s'`, false, false},
+		"a silent job":                  {`status = 'PROCESSING', last_attempt = now() - interval '15 s'`, false, true},
+		"a dead job":                    {`status = 'PROCESSING', last_attempt = now() - interval '31 s'`, true, false},
+		"a job that never gave a sign":  {`status = 'PROCESSING', last_attempt = NULL`, true, false},
+		"a newer generation":            {`generation = 2`, false, false},
+		"a newer generation's dead job": {`generation = 2, status = 'PROCESSING', last_attempt = NULL`, false, false},
+		"paused":                        {`status = 'PAUSED'`, false, false},
+		"cancelled":                     {`status = 'CANCELLED'`, false, false},
+		"failed":                        {`status = 'FAILED'`, false, false},
+		"expanded":                      {`status = 'SENDING'`, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			id, _ := b.mailing(t, many(2)...)
+			b.exec(t, `UPDATE mailings SET `+tt.change)
+			err := handle(t.Context(), b.params(), taskOf(id, 1))
+			if tt.uncounted {
+				wantUncounted(t, err)
+			} else if err != nil {
+				t.Error(err)
+			}
+			if got := ask[int](t, b, `SELECT count(*) FROM email_outbox`); (got == 2) != tt.expanded {
+				t.Errorf("%d emails", got)
+			}
+		})
+	}
+}
+
+func TestProcessor_BuriesWhatIsNoJob(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for payload, reason := range map[string]string{
+		`nonsense`: email.CodeInvalidPayload,
+		`{}`:       email.CodeInvalidPayload,
+		`{"mailingId":"01990a2b-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}`:                email.CodeInvalidPayload,
+		`{"mailingId":"01990a2b-7c3d-7e4f-8a5b-6c7d8e9f0a1b","generation":1}`: email.CodeOutboxNotFound,
+	} {
+		task := queue.Task{ID: uuid.NewString(), Payload: []byte(payload)}
+		if err := handle(t.Context(), b.params(), task); err != nil {
+			t.Errorf("%s: %v", payload, err)
+		}
+		b.want(t, "mailing.process "+reason, `SELECT target || ' ' || reason FROM dead_letters WHERE outbox_id = $1`, task.ID)
+	}
+}
+
+// DNS may take longer than a holder may be silent.
+func TestProcessor_HeartbeatsWhileDNSIsSlow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.mailing(t, many(3)...)
+	p := b.params()
+	p.StaleAfter = 600 * time.Millisecond // a heartbeat every 100 ms
+	beats := 0
+	p.Store = &steppedStore{Store: b.Store, before: func(step string) error {
+		if step == "HoldMailing" {
+			beats++
+		}
+		return nil
+	}}
+	p.Domains = slowDomains(func() { b.waitFor(t, `SELECT last_attempt > created_at + interval '1 s' FROM mailings`) })
+	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if beats < 2 {
+		t.Errorf("%d heartbeats", beats)
+	}
+	b.expandedOnce(t, id, len(ids))
+
+	// One that loses the mailing meanwhile leaves DNS alone.
+	id, _ = b.mailing(t, many(3)...)
+	p.Domains = endlessDomains{}
+	p.Store = &steppedStore{Store: b.Store, before: func(step string) error {
+		if step == "HoldMailing" {
+			b.exec(t, `UPDATE mailings SET status = 'PAUSED' WHERE id = $1`, id)
+		}
+		return nil
+	}}
+	wantUncounted(t, handle(t.Context(), p, taskOf(id, 1)))
+}
+
+// slowDomains takes its time with the first question.
+type slowDomains func()
+
+func (s slowDomains) Check(context.Context, string) (mx.Verdict, error) {
+	s()
+	return mx.Verdict{Valid: true}, nil
+}
+
+// endlessDomains never answers.
+type endlessDomains struct{}
+
+func (endlessDomains) Check(ctx context.Context, _ string) (mx.Verdict, error) {
+	<-ctx.Done()
+	return mx.Verdict{}, ctx.Err()
+}
+
+func wantUncounted(t *testing.T, err error) {
+	t.Helper()
+	var later *queue.RetryLater
+	if !errors.As(err, &later) || !later.Uncounted {
+		t.Errorf("got %v, want another try that does not count", err)
+	}
+}
+
+// steppedStore tells of each step before it is taken, and of each that was; an error
+// stands in for the step, or for its answer.
+type steppedStore struct {
+	mailing.Store
+	before, after func(step string) error
+}
+
+func step[R any](s *steppedStore, name string, take func() (R, error)) (R, error) {
+	var none R
+	if s.before != nil {
+		if err := s.before(name); err != nil {
+			return none, err
+		}
+	}
+	r, err := take()
+	if s.after != nil && err == nil {
+		if err := s.after(name); err != nil {
+			return none, err
+		}
+	}
+	return r, err
+}
+
+type locked struct {
+	job  store.MailingJob
+	lock store.MailingLock
+}
+
+func (s *steppedStore) LockMailing(ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration) (store.MailingJob, store.MailingLock, error) {
+	l, err := step(s, "LockMailing", func() (locked, error) {
+		job, lock, err := s.Store.LockMailing(ctx, id, generation, stale, live)
+		return locked{job, lock}, err
+	})
+	return l.job, l.lock, err
+}
+
+func (s *steppedStore) HoldMailing(ctx context.Context, job *store.MailingJob) (bool, error) {
+	return step(s, "HoldMailing", func() (bool, error) { return s.Store.HoldMailing(ctx, job) })
+}
+
+func (s *steppedStore) CountLane(ctx context.Context, lane int64, limit int) (int, error) {
+	return step(s, "CountLane", func() (int, error) { return s.Store.CountLane(ctx, lane, limit) })
+}
+
+func (s *steppedStore) NextEntries(ctx context.Context, job *store.MailingJob, limit int) ([]store.ExpandableEntry, error) {
+	return step(s, "NextEntries", func() ([]store.ExpandableEntry, error) { return s.Store.NextEntries(ctx, job, limit) })
+}
+
+type expansion struct {
+	queued int
+	held   bool
+}
+
+func (s *steppedStore) Expand(ctx context.Context, job *store.MailingJob, x store.Expansion) (int, bool, error) {
+	before := *job // an answer that is lost tells nothing
+	e, err := step(s, "Expand", func() (expansion, error) {
+		queued, held, err := s.Store.Expand(ctx, job, x)
+		return expansion{queued, held}, err
+	})
+	if err != nil {
+		*job = before
+	}
+	return e.queued, e.held, err
+}
+
+func (s *steppedStore) FailJob(ctx context.Context, job *store.MailingJob, f store.FailedJob) (bool, error) {
+	return step(s, "FailJob", func() (bool, error) { return s.Store.FailJob(ctx, job, f) })
+}

@@ -1,0 +1,68 @@
+package mailing
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+)
+
+// retryTimes is how long a job's message may be under way between its tries: 10 s, 30 s.
+const retryTimes = 40 * time.Second
+
+// RecoveryStore is what the recovery asks of the database.
+type RecoveryStore interface {
+	RecoverMailings(ctx context.Context, stale, lost time.Duration) (recovered []store.RecoveredMailing, more bool, err error)
+	Wake(ctx context.Context) error
+}
+
+// RecoveryParams make a Recovery.
+type RecoveryParams struct {
+	Log        *slog.Logger
+	Store      RecoveryStore
+	Registry   prometheus.Registerer
+	Interval   time.Duration
+	StaleAfter time.Duration // as the Processor's
+}
+
+// Recovery gives a new job to mailings whose own has died, or was lost with RabbitMQ's
+// data. A message that only waits in a long queue is as good as the one that is added
+// to it: whichever comes second finds nothing to do.
+type Recovery struct {
+	*service.Loop
+	params    RecoveryParams
+	recovered *prometheus.CounterVec
+}
+
+// NewRecovery makes a recovery that is not running yet.
+func NewRecovery(p RecoveryParams) *Recovery {
+	r := &Recovery{params: p, recovered: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mailing_recoveries_total", Help: "Mailings given a new job because theirs was silent (stale) or its message lost (lost).",
+	}, []string{"cause"})}
+	p.Registry.MustRegister(r.recovered)
+	r.Loop = service.NewLoop(service.LoopParams{
+		Log: p.Log, Interval: p.Interval, RunOnce: r.runOnce, ErrorDelay: min(10*time.Second, p.Interval),
+	})
+	return r
+}
+
+func (r *Recovery) runOnce(ctx context.Context) (more bool, err error) {
+	recovered, more, err := r.params.Store.RecoverMailings(ctx, r.params.StaleAfter, 2*r.params.StaleAfter+retryTimes)
+	if err != nil || len(recovered) == 0 {
+		return false, err
+	}
+	stale := 0
+	for _, m := range recovered {
+		if m.Stale {
+			stale++
+		}
+	}
+	r.recovered.WithLabelValues("stale").Add(float64(stale))
+	r.recovered.WithLabelValues("lost").Add(float64(len(recovered) - stale))
+	r.params.Log.Warn("mailings recovered", "count", len(recovered), "stale", stale)
+	return more, r.params.Store.Wake(ctx)
+}

@@ -1,0 +1,227 @@
+package mailing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/mx"
+)
+
+var (
+	// errLost: the mailing is not this job's any more.
+	errLost = errors.New("the hold on the mailing is lost")
+	// errStopped: the worker is told to stop.
+	errStopped = errors.New("the worker stops")
+)
+
+// domainChecks are made at the same time for one batch.
+const domainChecks = 16
+
+// run is one job at work.
+type run struct {
+	*Processor
+	log   *slog.Logger
+	job   *store.MailingJob
+	begun time.Time
+	room  int // how many more emails the lane takes, as far as we know
+	made  int
+}
+
+// expand takes batch after batch until the mailing is expanded or its time is over.
+// ctx outlives stop, which is looked at between the steps.
+func (r *run) expand(stop, ctx context.Context) error {
+	letter, err := newLetter(r.job, r.UnsubscribeURL)
+	if err != nil {
+		return err
+	}
+	for {
+		full, err := r.full(ctx, 0)
+		switch {
+		case err != nil:
+			return err
+		case full:
+			return r.leave(ctx, leadDelay)
+		}
+		limit := min(r.BatchSize, r.room)
+		entries, err := r.Store.NextEntries(ctx, r.job, limit)
+		if err != nil {
+			return err
+		}
+		verdicts, err := r.checkDomains(stop, ctx, entries)
+		switch {
+		case errors.Is(err, errStopped):
+			return r.leave(ctx, 0)
+		case err != nil:
+			return err
+		}
+		x := store.Expansion{TTL: r.TTL, Lines: len(entries), Finished: len(entries) < limit}
+		if x.Entries, err = letter.emails(entries, verdicts); err != nil {
+			return err
+		}
+		if len(entries) > 0 {
+			x.To = entries[len(entries)-1].ID
+			x.Finished = x.Finished || x.To == r.job.LastEntry
+		}
+		if done, err := r.step(stop, ctx, x); done || err != nil {
+			return err
+		}
+	}
+}
+
+// step commits a batch. When the job is to end behind it, its continuation is in the
+// same commit, so that the rest is neither lost nor done twice.
+func (r *run) step(stop, ctx context.Context, x store.Expansion) (done bool, err error) {
+	if !x.Finished {
+		full, err := r.full(ctx, len(x.Entries))
+		switch {
+		case err != nil:
+			return false, err
+		case full:
+			err = r.continueAfter(&x, leadDelay)
+		case stop.Err() != nil || time.Since(r.begun) >= r.JobTime:
+			err = r.continueAfter(&x, 0)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return x.Finished || x.Continue != nil, r.commit(ctx, x)
+}
+
+// leave ends the job without a batch.
+func (r *run) leave(ctx context.Context, delay time.Duration) error {
+	var x store.Expansion
+	if err := r.continueAfter(&x, delay); err != nil {
+		return err
+	}
+	return r.commit(ctx, x)
+}
+
+func (r *run) continueAfter(x *store.Expansion, delay time.Duration) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make id: %w", err)
+	}
+	x.Continue = &store.Continuation{ID: id, Delay: delay}
+	return nil
+}
+
+func (r *run) commit(ctx context.Context, x store.Expansion) error {
+	queued, held, err := r.Store.Expand(ctx, r.job, x)
+	switch {
+	case err != nil:
+		return err
+	case !held:
+		return errLost
+	}
+	r.room -= queued
+	r.made += queued
+	r.count(x, queued)
+	if queued > 0 || x.Continue != nil && x.Continue.Delay == 0 {
+		if err := r.Store.Wake(ctx); err != nil {
+			r.log.Debug("dispatchers not woken: they look by themselves", "error", err)
+		}
+	}
+	switch {
+	case x.Finished:
+		r.Metrics.job("finished")
+		r.log.Info("mailing expanded", "emails", r.made)
+	case x.Continue != nil:
+		r.Metrics.job("continued")
+		r.log.Info("mailing goes on in another job", "emails", r.made, "delay", x.Continue.Delay)
+	}
+	return nil
+}
+
+func (r *run) count(x store.Expansion, queued int) {
+	r.Metrics.expanded("queued", queued)
+	for _, e := range x.Entries {
+		if e.InvalidReason != "" {
+			r.Metrics.expanded(e.InvalidReason, 1)
+		}
+	}
+}
+
+// full says whether so many more emails leave no room in the lane. It asks the database
+// only when what it knows says so: the lane empties while we work.
+func (r *run) full(ctx context.Context, more int) (bool, error) {
+	if r.room > more {
+		return false, nil
+	}
+	waiting, err := r.Store.CountLane(ctx, r.job.LaneID, r.Lead)
+	if err != nil {
+		return false, err
+	}
+	r.room = r.Lead - waiting
+	return r.room <= more, nil
+}
+
+// checkDomains asks for the verdict on each domain of the entries, once. Meanwhile it
+// keeps the mailing: DNS may take its time.
+func (r *run) checkDomains(stop, ctx context.Context, entries []store.ExpandableEntry) (map[string]mx.Verdict, error) {
+	verdicts := make(map[string]mx.Verdict)
+	for _, e := range entries {
+		if e.Pending {
+			verdicts[email.DomainOf(e.Email)] = mx.Verdict{}
+		}
+	}
+	asking, cancel := context.WithCancel(stop)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- r.ask(asking, verdicts) }()
+	beat := time.NewTicker(r.heartbeat())
+	defer beat.Stop()
+	for {
+		select {
+		case err := <-done:
+			if stop.Err() != nil {
+				return nil, errStopped
+			}
+			return verdicts, err
+		case <-beat.C:
+			held, err := r.Store.HoldMailing(ctx, r.job)
+			if err == nil && !held {
+				err = errLost
+			}
+			if err != nil {
+				cancel()
+				<-done
+				return nil, err
+			}
+		}
+	}
+}
+
+// ask fills in the verdicts.
+func (r *run) ask(ctx context.Context, verdicts map[string]mx.Verdict) error {
+	type answer struct {
+		domain  string
+		verdict mx.Verdict
+	}
+	answers := make(chan answer, len(verdicts))
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(domainChecks)
+	for domain := range verdicts {
+		asking.Go(func() error {
+			verdict, err := r.Domains.Check(ctx, domain)
+			if err == nil {
+				answers <- answer{domain, verdict}
+			}
+			return err
+		})
+	}
+	err := asking.Wait()
+	close(answers)
+	for a := range answers {
+		verdicts[a.domain] = a.verdict
+	}
+	return err
+}

@@ -1,0 +1,153 @@
+package mailing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+)
+
+const (
+	// settleInterval is how late a cancel is seen at most. The lane is shut from the
+	// beginning; this is about the entries.
+	settleInterval = time.Second
+	// settleBatch is one round's, settlers how many of it are moved at a time: the
+	// Advancer makes one commit of those.
+	settleBatch = 1000
+	settlers    = 128
+)
+
+// SettleStore is what the settler asks of the database.
+type SettleStore interface {
+	SettlingMailings(ctx context.Context) ([]uuid.UUID, error)
+	SettleMailing(ctx context.Context, id uuid.UUID, limit int,
+		move func(context.Context, store.SettleKind, []uuid.UUID) error) (store.Settled, error)
+	Wake(ctx context.Context) error
+}
+
+// Advancer moves an email to another status.
+type Advancer interface {
+	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
+}
+
+// SettlerParams make a Settler.
+type SettlerParams struct {
+	Log      *slog.Logger
+	Store    SettleStore
+	Advancer Advancer
+	Registry prometheus.Registerer
+	// TTL is the new deadline of an email that is sent once more, from then on.
+	TTL time.Duration
+}
+
+// Settler does to the entries of a mailing what was done to the mailing: it ends those
+// of a cancelled one, and sends those that failed once more.
+type Settler struct {
+	*service.Loop
+	params  SettlerParams
+	settled *prometheus.CounterVec
+	rest    pacer
+}
+
+// NewSettler makes a settler that is not running yet.
+func NewSettler(p SettlerParams) *Settler {
+	s := &Settler{params: p, rest: make(pacer), settled: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mailing_settled_entries_total", Help: "Entries of mailings ended by a cancel (cancel) or sent once more (retry-failed).",
+	}, []string{"kind"})}
+	p.Registry.MustRegister(s.settled)
+	s.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: settleInterval, RunOnce: s.runOnce})
+	return s
+}
+
+// runOnce gives each mailing one round, so that a large one does not delay the others.
+func (s *Settler) runOnce(ctx context.Context) (more bool, err error) {
+	mailings, err := s.params.Store.SettlingMailings(ctx)
+	if err != nil {
+		return false, err
+	}
+	s.rest.keep(mailings)
+	var errs []error
+	for _, id := range mailings {
+		begun := time.Now()
+		if !s.rest.due(id, begun) {
+			continue
+		}
+		moved := atomic.Int64{}
+		done, err := s.params.Store.SettleMailing(ctx, id, settleBatch, func(ctx context.Context, kind store.SettleKind, emails []uuid.UUID) error {
+			n, err := s.move(ctx, id, kind, emails)
+			moved.Store(int64(n))
+			return err
+		})
+		if err != nil {
+			s.rest.wait(id, begun, settleInterval)
+			errs = append(errs, fmt.Errorf("mailing %s: %w", id, err))
+			continue
+		}
+		if n := int(moved.Load()) + done.Cancelled; n > 0 {
+			s.settled.WithLabelValues(string(done.Kind)).Add(float64(n))
+		}
+		switch {
+		case done.More:
+			more = true
+		case done.Left:
+			s.rest.wait(id, begun, settleInterval)
+		case done.Kind != "":
+			s.params.Log.Info("mailing settled", "mailingId", id, "kind", done.Kind)
+		}
+		if done.Kind == store.SettleRetryFailed && moved.Load() > 0 {
+			errs = append(errs, s.params.Store.Wake(ctx))
+		}
+	}
+	return more, errors.Join(errs...)
+}
+
+// move moves the emails and says how many it did. One that cannot be written must not
+// hold up those behind it.
+func (s *Settler) move(ctx context.Context, mailing uuid.UUID, kind store.SettleKind, emails []uuid.UUID) (int, error) {
+	var moved atomic.Int64
+	var failed atomic.Int64
+	var moving errgroup.Group
+	moving.SetLimit(settlers)
+	for _, id := range emails {
+		moving.Go(func() error {
+			done, err := s.params.Advancer.Advance(ctx, s.transition(id, mailing, kind))
+			if err != nil {
+				failed.Add(1)
+			}
+			if done.Applied {
+				moved.Add(1)
+			}
+			return err
+		})
+	}
+	err := moving.Wait()
+	if err != nil && int(failed.Load()) < len(emails) && ctx.Err() == nil {
+		s.params.Log.Error("not every email of a mailing settled", "mailingId", mailing, "count", failed.Load(), "error", email.MaskText(err.Error()))
+		err = nil
+	}
+	return int(moved.Load()), err
+}
+
+func (s *Settler) transition(id, mailing uuid.UUID, kind store.SettleKind) store.Transition {
+	metadata := map[string]any{"by": "mailing", "mailingId": mailing}
+	if kind == store.SettleRetryFailed {
+		return store.Transition{
+			ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: s.params.TTL,
+			Events: []email.Event{{Type: email.EventReplayed, At: time.Now().UTC(), Metadata: metadata}},
+		}
+	}
+	return store.Transition{
+		ID: id, Guard: store.GuardOpen, Status: email.Cancelled,
+		Events: []email.Event{{Type: email.EventCancelled, At: time.Now().UTC(), Metadata: metadata}},
+	}
+}
