@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -74,12 +75,93 @@ func BenchmarkReader(b *testing.B) {
 	}
 }
 
+// BenchmarkReader_Broken is a file in which every row is an error, each in the way
+// that takes the longest to be sure of: its speed must not depend on the limit.
+func BenchmarkReader_Broken(b *testing.B) {
+	for name, row := range map[string]string{
+		"closed on the next line": "\"João Conceição da Silva;joao.silva@exemplo.com.br;São Paulo\n",
+		"doubled to the end":      "joao.silva@exemplo.com.br;\"João \"\"Zé\"\" Silva;x\"\"\"\"y\n",
+		"never closed":            strings.Repeat("joao.silva@exemplo.com.br;João\n", 2000) + "a@b.co;\"João\n",
+		"CR alone":                "joao.silva@exemplo.com.br;\"João Conceição da Silva;São Paulo\r",
+	} {
+		b.Run(name, func(b *testing.B) {
+			file := "nome;email\n" + strings.Repeat(row, 1+(8<<20)/len(row))
+			seen := inspect(b, file)
+			b.SetBytes(int64(len(file)))
+			for b.Loop() {
+				r, err := csvfile.Open(strings.NewReader(file), seen, csvfile.Options{Delimiter: ';'})
+				for err == nil || errors.As(err, new(*csvfile.RowError)) {
+					_, err = r.Next()
+				}
+				if !errors.Is(err, io.EOF) {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkInspector(b *testing.B) {
 	file := list(100_000, plainRow)
 	b.SetBytes(int64(len(file)))
 	b.ReportAllocs()
 	for b.Loop() {
-		inspect(b, file)
+		if _, err := io.Copy(struct{ io.Writer }{csvfile.NewInspector()}, struct{ io.Reader }{strings.NewReader(file)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// repeated is a file of a size that is never in memory.
+type repeated struct {
+	header, row string
+	rows        int
+	rest        string
+}
+
+func (f *repeated) Read(p []byte) (int, error) {
+	if f.rest == "" {
+		if f.rows == 0 {
+			return 0, io.EOF
+		}
+		f.rest, f.header = f.header+f.row, ""
+		f.rows--
+	}
+	n := copy(p, f.rest)
+	f.rest = f.rest[n:]
+	return n, nil
+}
+
+// What a file of 50 MB needs is what one of a few rows needs.
+func TestReader_Memory(t *testing.T) {
+	const rows, most = 500_000, 1 << 20
+	file := func() *repeated {
+		return &repeated{header: "email;nome;obs\n", row: "joao.silva@exemplo.com.br;João Conceição;\"" + strings.Repeat("á", 30) + "\n\"\"\"\n", rows: rows}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	in := csvfile.NewInspector()
+	if _, err := io.Copy(in, file()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := csvfile.Open(file(), in.Inspection(), csvfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for ; ; read++ {
+		row, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = row.Field(2)
+	}
+	runtime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; read != rows || allocated > most {
+		t.Errorf("%d rows took %d bytes of memory altogether, want %d rows in at most %d", read, allocated, rows, most)
 	}
 }
 

@@ -291,35 +291,52 @@ func slice(n int, f func(int) string) []string {
 // the middle of a character, of a CRLF or of a pair of quotes.
 func TestReader_Windows(t *testing.T) {
 	t.Parallel()
-	const rows = 30_000
+	const rows = 5_000
 	var file strings.Builder
 	file.WriteString("nome;e-mail;obs\r\n")
 	for n := range rows {
-		fmt.Fprintf(&file, "João %d;p%d@exemplo.com.br;\"diz \"\"olá\"\"%s\r\ne vai\"\r\n", n, n, strings.Repeat("é", n%50))
+		fmt.Fprintf(&file, "João %d;p%d@exemplo.com.br;\"diz \"\"olá\"\"%s\r\ne vai\"\r\nBia;b@b.co;\r\n", n, n, strings.Repeat("é", n%50))
 	}
 	for encoding, text := range map[csvfile.Encoding]string{
 		csvfile.UTF8: file.String(), csvfile.Windows1252: windows1252(file.String()), csvfile.UTF16LE: utf16(unicode.LittleEndian, unicode.UseBOM, file.String()),
 	} {
-		r, err := open(t, text, csvfile.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Encoding() != encoding {
-			t.Errorf("encoding %s, want %s", r.Encoding(), encoding)
-		}
-		for n := range rows {
-			row, err := r.Next()
+		for _, limit := range []int{0, 199, 256} {
+			r, err := open(t, text, csvfile.Options{Limits: csvfile.Limits{LineBytes: limit}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := fmt.Sprintf("%d %s|%s|%s", row.Line, row.Field(0), row.Field(1), row.Field(2))
-			want := fmt.Sprintf("%d João %d|p%d@exemplo.com.br|diz \"olá\"%s\ne vai", 2+2*n, n, n, strings.Repeat("é", n%50))
-			if got != want {
-				t.Fatalf("%s: row %d is %q, want %q", encoding, n, got, want)
+			if r.Encoding() != encoding || r.Delimiter() != ';' {
+				t.Errorf("encoding %s, delimiter %q, want %s, ';'", r.Encoding(), r.Delimiter(), encoding)
+			}
+			got := readAll(r)
+			for n := range rows {
+				want := []string{
+					fmt.Sprintf("%d-%d: João %d|p%d@exemplo.com.br|diz \"olá\"%s\ne vai", 2+3*n, 3+3*n, n, n, strings.Repeat("é", n%50)),
+					fmt.Sprintf("%d: Bia|b@b.co|", 4+3*n),
+				}
+				if len(got) != 2*rows || got[2*n] != want[0] || got[2*n+1] != want[1] {
+					t.Fatalf("%s, limit %d: %d rows; row %d is %q, want %q", encoding, limit, len(got), n, got[2*n:2*n+2], want)
+				}
 			}
 		}
-		if _, err := r.Next(); !errors.Is(err, io.EOF) {
-			t.Errorf("after the last row: %v, want EOF", err)
+	}
+}
+
+// A window ends at each place there is within a row.
+func TestReader_WindowEnds(t *testing.T) {
+	t.Parallel()
+	const rows = 100
+	for _, row := range []string{"a@b.co;Zé\r\n", "\"a@b.co\";\"\"\"Zé\"\"\"\r\n", "a@b.co ; \"Zé\" \r"} {
+		for shift := range len(row) + 1 {
+			file := "email;nome\n" + strings.Repeat("x", shift) + "@b.co;\r\n" + strings.Repeat(row, rows)
+			r, err := open(t, file, csvfile.Options{Limits: csvfile.Limits{LineBytes: 40}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := readAll(r)
+			if len(got) != rows+1 || strings.ReplaceAll(got[rows], `"`, "") != fmt.Sprintf("%d: a@b.co|Zé", rows+2) {
+				t.Errorf("%q shifted by %d: %d rows, the last %q", row, shift, len(got), got[len(got)-1])
+			}
 		}
 	}
 }

@@ -106,11 +106,11 @@ func foreign(sample []byte) string {
 }
 
 // manyControls tells content that is no text even though it has no NUL: one control
-// character in twenty. Text has none but the few that move the cursor.
+// character in twenty. Text has none but the few that move the cursor, and U+001A.
 func manyControls(sample []byte) bool {
 	controls := 0
 	for _, b := range sample {
-		if b < ' ' && (b < '\t' || b > '\r') || b == 0x7f {
+		if b < ' ' && (b < '\t' || b > '\r') && b != 0x1a || b == 0x7f {
 			controls++
 		}
 	}

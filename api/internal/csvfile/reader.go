@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -56,6 +57,9 @@ type Reader struct {
 // Open reads a file up to its header. r is the file from its first byte, which the
 // Inspection has seen to its last. Its error is a *FileError, or a wrapped one of r.
 func Open(r io.Reader, seen Inspection, options Options) (*Reader, error) {
+	if options.Delimiter != 0 && strings.IndexByte(Delimiters, options.Delimiter) < 0 {
+		return nil, fmt.Errorf("open CSV: delimiter %q is none of %q", options.Delimiter, Delimiters)
+	}
 	encoding, err := seen.Encoding(options.Encoding)
 	if err != nil {
 		return nil, err
@@ -66,7 +70,7 @@ func Open(r io.Reader, seen Inspection, options Options) (*Reader, error) {
 	}
 	limits := options.Limits.orDefault()
 	reader := &Reader{limits: limits, encoding: encoding, line: 1, t: tokenizer{
-		window: window{from: decoded, buf: make([]byte, windows*max(limits.LineBytes, 1<<10))},
+		window: window{from: decoded, buf: make([]byte, windows*limits.LineBytes)},
 		keep:   limits.Columns,
 		limit:  limits.LineBytes,
 	}}
@@ -84,7 +88,7 @@ func (r *Reader) begin(delimiter byte) error {
 	for bytes.HasPrefix(r.t.buf[r.t.pos:r.t.end], utf8Mark) {
 		r.t.pos += len(utf8Mark)
 	}
-	if stop, next, ok := r.t.window.line(); ok {
+	if stop, next, ok := r.t.line(); ok {
 		if told, is := delimiterLine(r.t.buf[r.t.pos:stop]); is {
 			r.t.pos, r.line = next, r.line+1
 			if delimiter == 0 {

@@ -1,0 +1,180 @@
+package csvfile_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/text/encoding/charmap"
+	xunicode "golang.org/x/text/encoding/unicode"
+
+	"email-gateway/api/internal/csvfile"
+)
+
+// FuzzReader holds the reader to what must be true of any file: it ends, every line
+// that is not blank belongs to exactly one row or error, no row has text that its
+// lines do not have or lacks what they have, and how the bytes arrive does not matter.
+// A second copy of the file, taken apart in the simplest way, is what it is held to.
+func FuzzReader(f *testing.F) {
+	for _, seed := range []string{
+		"email;nome\na@b.co;Zé\n",
+		"\ufeff\"email\",\"nome\"\r\n\"a@b.co\",\"João \"\"Zé\"\" Silva\"\r\n",
+		"sep=;\r\nemail;nome\r\na@b.co;\"x\r\ny\"\r\n;;\r\nb@b.co\r\n",
+		"nome;email\n\"João;a@b.co\nMaria;b@b.co\n\"Ana\";\"c@b.co\"\n",
+		"email|a|b\ra@b.co|\"x\" y|\"\"z\rb@b.co|1|2|3\r",
+		"email\tnome\n\n\x1a",
+		"email;nome\nx;\"" + strings.Repeat("a\n", 40) + "\nb;c\n",
+		windows1252("e-mail;razão social\na@b.co;Açaí “Bom”\n"),
+		utf16(xunicode.LittleEndian, xunicode.UseBOM, "email\tnome\r\na@b.co\t\"Zé\r\nBia\"\r\n"),
+	} {
+		for limit := range limits {
+			f.Add([]byte(seed), uint8(limit))
+		}
+	}
+	f.Fuzz(func(t *testing.T, file []byte, limit uint8) {
+		lineBytes := limits[int(limit)%len(limits)]
+		options := csvfile.Options{Limits: csvfile.Limits{LineBytes: lineBytes, Rows: 500, Columns: 20}}
+		seen := inspect(t, string(file))
+		r, err := csvfile.Open(strings.NewReader(string(file)), seen, options)
+		again, errAgain := csvfile.Open(iotest.OneByteReader(strings.NewReader(string(file))), seen, options)
+		if text(err) != text(errAgain) {
+			t.Fatalf("Open = %v, byte by byte %v", err, errAgain)
+		}
+		if err != nil {
+			if !errors.As(err, new(*csvfile.FileError)) {
+				t.Fatalf("Open = %v, want a FileError", err)
+			}
+			return
+		}
+		if r.Delimiter() != again.Delimiter() {
+			t.Fatalf("delimiter %q, byte by byte %q", r.Delimiter(), again.Delimiter())
+		}
+		lines := physicalLines(t, file, r.Encoding())
+		follow(t, r, lines, lineBytes)
+
+		r, err = csvfile.Open(strings.NewReader(string(file)), seen, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(readAll(r), readAll(again)); diff != "" {
+			t.Errorf("(-whole +byte by byte)\n%s", diff)
+		}
+	})
+}
+
+// limits of a line that make windows of 64 bytes, of 1 KiB and of 256 KiB.
+var limits = []int{16, 256, 64 << 10}
+
+// follow reads the file beside its lines.
+func follow(t *testing.T, r *csvfile.Reader, lines []string, lineBytes int) {
+	t.Helper()
+	next := r.NextLine() // the first line that no row has claimed
+	if next > len(lines)+1 {
+		t.Fatalf("the header ends on line %d of %d", next-1, len(lines))
+	}
+	claim := func(first, last int) {
+		if first < next || last < first || last > len(lines) {
+			t.Fatalf("lines %d to %d are claimed; %d of %d is the next", first, last, next, len(lines))
+		}
+		for ; next < first; next++ {
+			if bare(lines[next-1], r.Delimiter()) != "" {
+				t.Fatalf("line %d belongs to no row: %q", next, lines[next-1])
+			}
+		}
+		next = last + 1
+	}
+	for {
+		row, err := r.Next()
+		var bad *csvfile.RowError
+		var fault *csvfile.FileError
+		switch {
+		case err == nil:
+			claim(row.Line, row.LastLine)
+			checkRow(t, r, row, strings.Join(lines[row.Line-1:row.LastLine], "\n"), lineBytes)
+		case errors.As(err, &bad):
+			claim(bad.Line, bad.LastLine)
+			if bad.Code == csvfile.CodeUnclosedQuote && (bad.Line != bad.LastLine || !strings.Contains(lines[bad.Line-1], `"`)) {
+				t.Fatalf("%v (to line %d) of %q", bad, bad.LastLine, lines[bad.Line-1])
+			}
+		case errors.As(err, &fault):
+			if fault.Line > len(lines) {
+				t.Fatalf("%v, but there are %d lines", fault, len(lines))
+			}
+			claim(fault.Line, fault.Line)
+			if long := len(lines[fault.Line-1]) > lineBytes; long != (fault.Code == csvfile.CodeLineTooLong) {
+				t.Fatalf("%v of a line of %d bytes", fault, len(lines[fault.Line-1]))
+			}
+			return
+		case errors.Is(err, io.EOF):
+			for ; next <= len(lines); next++ {
+				if bare(lines[next-1], r.Delimiter()) != "" {
+					t.Fatalf("line %d belongs to no row: %q", next, lines[next-1])
+				}
+			}
+			return
+		default:
+			t.Fatal(err)
+		}
+	}
+}
+
+func checkRow(t *testing.T, r *csvfile.Reader, row csvfile.Row, raw string, lineBytes int) {
+	t.Helper()
+	var all strings.Builder
+	columns := len(r.Header().Columns())
+	for i := range columns {
+		field := string(row.Field(i))
+		if !utf8.ValidString(field) || strings.TrimSpace(field) != field || strings.ContainsAny(field, "\r\x00") {
+			t.Fatalf("line %d: field %q", row.Line, field)
+		}
+		all.WriteString(field)
+	}
+	if row.Field(-1) != nil || row.Field(1000) != nil {
+		t.Fatal("a field that cannot be")
+	}
+	got, want := bare(all.String(), r.Delimiter()), bare(raw, r.Delimiter())
+	if !strings.HasPrefix(want, got) || want != got && columns > 0 && !hasNameless(r) {
+		t.Fatalf("line %d: fields %q of the text %q", row.Line, got, want)
+	}
+	if len(raw) > lineBytes+strings.Count(raw, "\n")+1 {
+		t.Fatalf("line %d: a row of %d bytes", row.Line, len(raw))
+	}
+}
+
+// hasNameless tells that the header goes on beyond its last name: text below is
+// nobody's.
+func hasNameless(r *csvfile.Reader) bool { return r.Physical() > len(r.Header().Columns()) }
+
+// bare is what remains of a text without what may be taken for punctuation.
+func bare(text string, delimiter byte) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || r == '"' || r == rune(delimiter) || strings.ContainsRune("\x1a\u200b\u2060\ufeff", r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// physicalLines is the file as an editor shows it, one more than it has line ends.
+func physicalLines(t *testing.T, file []byte, encoding csvfile.Encoding) []string {
+	t.Helper()
+	var err error
+	switch encoding {
+	case csvfile.Windows1252:
+		file, err = charmap.Windows1252.NewDecoder().Bytes(file)
+	case csvfile.UTF16LE:
+		file, err = xunicode.UTF16(xunicode.LittleEndian, xunicode.IgnoreBOM).NewDecoder().Bytes(file)
+	case csvfile.UTF16BE:
+		file, err = xunicode.UTF16(xunicode.BigEndian, xunicode.IgnoreBOM).NewDecoder().Bytes(file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(file))
+	return strings.Split(lines, "\n")
+}

@@ -1,0 +1,148 @@
+package csvfile_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"email-gateway/api/internal/csvfile"
+)
+
+func TestHeader_Meaning(t *testing.T) {
+	t.Parallel()
+	type columns struct{ Email, Nome, CPF, CNPJ, CPFCNPJ, RazaoSocial, ExternalID int }
+	none := columns{-1, -1, -1, -1, -1, -1, -1}
+	with := func(change func(*columns)) columns { c := none; change(&c); return c }
+	for header, want := range map[string]columns{
+		"email":                            with(func(c *columns) { c.Email = 0 }),
+		"E-mail":                           with(func(c *columns) { c.Email = 0 }),
+		"E_MAIL:":                          with(func(c *columns) { c.Email = 0 }),
+		"\u00a0 e\u2011mail\u00a0*":        with(func(c *columns) { c.Email = 0 }),
+		"Endereço de e-mail":               with(func(c *columns) { c.Email = 0 }),
+		"Endereço\u00a0de\u00a0E-mail":     with(func(c *columns) { c.Email = 0 }),
+		"Endereco Eletronico":              with(func(c *columns) { c.Email = 0 }),
+		"Email Address;First Name":         with(func(c *columns) { c.Email, c.Nome = 0, 1 }),
+		"Correio Eletrónico":               with(func(c *columns) { c.Email = 0 }),
+		"cidade;email":                     with(func(c *columns) { c.Email = 1 }),
+		"e-mail address;email":             with(func(c *columns) { c.Email = 1 }),
+		"correio;E-mail;nome":              with(func(c *columns) { c.Email, c.Nome = 1, 2 }),
+		"email;NOME COMPLETO":              with(func(c *columns) { c.Email, c.Nome = 0, 1 }),
+		"email;full_name;nome":             with(func(c *columns) { c.Email, c.Nome = 0, 2 }),
+		"email;cpf;cnpj":                   with(func(c *columns) { c.Email, c.CPF, c.CNPJ = 0, 1, 2 }),
+		"email;cpf_cnpj":                   with(func(c *columns) { c.Email, c.CPFCNPJ = 0, 1 }),
+		"email;CPF/CNPJ":                   with(func(c *columns) { c.Email, c.CPFCNPJ = 0, 1 }),
+		"email;cpfCnpj":                    with(func(c *columns) { c.Email, c.CPFCNPJ = 0, 1 }),
+		"email;CPF / CNPJ":                 with(func(c *columns) { c.Email, c.CPFCNPJ = 0, 1 }),
+		"email;Documento":                  with(func(c *columns) { c.Email, c.CPFCNPJ = 0, 1 }),
+		"email;Nº do documento":            with(func(c *columns) { c.Email, c.CPFCNPJ = 0, 1 }),
+		"email;Razão Social":               with(func(c *columns) { c.Email, c.RazaoSocial = 0, 1 }),
+		"email;RAZA\u0303O-SOCIAL;empresa": with(func(c *columns) { c.Email, c.RazaoSocial = 0, 1 }),
+		"email;empresa":                    with(func(c *columns) { c.Email, c.RazaoSocial = 0, 1 }),
+		"email;externalId":                 with(func(c *columns) { c.Email, c.ExternalID = 0, 1 }),
+		"email;ID externo":                 with(func(c *columns) { c.Email, c.ExternalID = 0, 1 }),
+		"email;Código do Cliente":          with(func(c *columns) { c.Email, c.ExternalID = 0, 1 }),
+		"email;customer_id":                with(func(c *columns) { c.Email, c.ExternalID = 0, 1 }),
+		";email;;nome":                     with(func(c *columns) { c.Email, c.Nome = 1, 3 }),
+		"nome social;email":                with(func(c *columns) { c.Email = 1 }),
+	} {
+		r, err := open(t, header+"\n", csvfile.Options{Delimiter: ';'})
+		if err != nil {
+			t.Errorf("%s: %v", header, err)
+			continue
+		}
+		h := r.Header()
+		got := columns{h.Email, h.Nome, h.CPF, h.CNPJ, h.CPFCNPJ, h.RazaoSocial, h.ExternalID}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", header, diff)
+		}
+	}
+}
+
+func TestHeader_Index(t *testing.T) {
+	t.Parallel()
+	r, err := open(t, "E-mail;Full name;Razão Social;Cidade ;CPF do titular;Documento;;Desconto (%);Desconto (R$)\n", csvfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := r.Header()
+	for name, want := range map[string]int{
+		"email": 0, "E-MAIL": 0, "endereço de e-mail": 0, "nome": 1, "name": 1, "full_name": 1, "razão social": 2, "Razao_Social": 2, "RAZAO-SOCIAL": 2,
+		"empresa": 2, "cidade": 3, " Cidade\u00a0": 3, "cpf do titular": 4, "documento": 5, "cpfCnpj": 5, "desconto (%)": 7, "desconto(r$)": 8,
+		"cpf": -1, "estado": -1, "": -1, "-": -1,
+	} {
+		if got := h.Index(name); got != want {
+			t.Errorf("Index(%q) = %d, want %d", name, got, want)
+		}
+	}
+	for column, want := range map[int]bool{-1: false, 0: false, 1: false, 2: false, 4: true, 5: true, 6: false, 99: false} {
+		if got := h.IsTaxID(column); got != want {
+			t.Errorf("IsTaxID(%d) = %v, want %v", column, got, want)
+		}
+	}
+	want := []string{"E-mail", "Full name", "Razão Social", "Cidade", "CPF do titular", "Documento", "", "Desconto (%)", "Desconto (R$)"}
+	if diff := cmp.Diff(want, h.Columns(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("Columns: (-want +got)\n%s", diff)
+	}
+}
+
+func TestHeader_Refused(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		file string
+		want string // code and line
+		says []string
+	}{
+		"only blank lines":    {"\n \n;;\n", "EMPTY_FILE", nil},
+		"only a mark":         {"\ufeff", "EMPTY_FILE", nil},
+		"only a sep line":     {"sep=;\n", "EMPTY_FILE", nil},
+		"no email":            {"\nnome;telefone\nZé;81\n", "line 2: NO_EMAIL_COLUMN", []string{`"nome"`, `"telefone"`}},
+		"another delimiter":   {"nome:email\n", "line 1: NO_EMAIL_COLUMN", []string{`"nome:email"`}},
+		"data in place":       {"Zé;ze@exemplo.com.br\nBia;bia@exemplo.com.br\n", "line 1: NO_HEADER", []string{"names of the columns"}},
+		"numbers in place":    {"52998224725;1\n", "line 1: NO_HEADER", nil},
+		"quote in the header": {"sep=;\n\"nome;email\nZé;a@b.co\n", "line 2: NO_HEADER", []string{"quote"}},
+		"same name twice":     {"email;Cidade;cidade\n", "line 1: DUPLICATE_COLUMN", []string{`2 ("Cidade")`, `3 ("cidade")`}},
+		"same name in disguise": {
+			"email;Razão Social;razao_social\n", "line 1: DUPLICATE_COLUMN", []string{`"Razão Social"`, `"razao_social"`},
+		},
+		"email twice":         {"email;e-mail\n", "line 1: DUPLICATE_COLUMN", []string{`1 ("email")`, `2 ("e-mail")`}},
+		"two meant for email": {"correio;nome;Email address\n", "line 1: DUPLICATE_COLUMN", []string{`"correio"`, `"Email address"`}},
+		"too many columns":    {"email" + strings.Repeat(";x", 200) + "\n", "line 1: TOO_MANY_COLUMNS", []string{"201", "200"}},
+		"a steady delimiter": {
+			"nome,idade; anos\nZé,1\nBia,2\n", "line 1: NO_EMAIL_COLUMN", []string{`"nome", "idade; anos"`},
+		},
+		"a line without end": {"email;" + strings.Repeat("x", 200_000) + "\na@b.co\n", "line 1: LINE_TOO_LONG", []string{"65536"}},
+		"a name without end": {strings.Repeat("ç", 100) + ";x\n", "line 1: NO_EMAIL_COLUMN", []string{"ççç…\""}},
+		"many names":         {strings.Repeat("a,b,c,d,e,f,g,h,i,j,kk,ll\n", 2), "line 1: NO_EMAIL_COLUMN", []string{`"j", …`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := open(t, tt.file, csvfile.Options{})
+			if err == nil || ending(err) != tt.want {
+				t.Fatalf("Open = %v, want %s", err, tt.want)
+			}
+			for _, part := range tt.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %s", err, part)
+				}
+			}
+			if strings.Contains(err.Error(), "ze@exemplo") || strings.Contains(err.Error(), "52998224725") {
+				t.Errorf("%q tells a recipient's data", err)
+			}
+		})
+	}
+}
+
+// Excel fills rows up to a width nobody asked for; columns without a name are no
+// columns.
+func TestHeader_EmptyToTheRight(t *testing.T) {
+	t.Parallel()
+	r, err := open(t, "email;nome"+strings.Repeat(";", 1000)+"\na@b.co;Zé"+strings.Repeat(";", 1000)+"\n", csvfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"2: a@b.co|Zé"}, readAll(r)); diff != "" {
+		t.Error(diff)
+	}
+}
