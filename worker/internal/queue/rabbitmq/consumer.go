@@ -177,7 +177,7 @@ func (c *Consumer) take(s *session) (renew bool, err error) {
 					return
 				}
 				c.settle(s, batch)
-				p.inWork.Add(-1)
+				p.end()
 			}
 		})
 	}

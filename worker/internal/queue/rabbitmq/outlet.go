@@ -26,6 +26,7 @@ type outlet struct {
 
 	requests chan *publication
 	settled  chan chan struct{} // see wasReturned
+	sorted   chan struct{}      // closed after the last return was marked
 
 	mu     sync.Mutex
 	flying map[string][]*publication // by message id
@@ -51,7 +52,7 @@ func newOutlet(s *session) (*outlet, error) {
 	}
 	o := &outlet{
 		session: s, channel: channel,
-		requests: make(chan *publication), settled: make(chan chan struct{}),
+		requests: make(chan *publication), settled: make(chan chan struct{}), sorted: make(chan struct{}),
 		flying: make(map[string][]*publication),
 	}
 	o.ctx, o.end = context.WithCancelCause(context.Background())
@@ -91,6 +92,7 @@ func (o *outlet) write() {
 
 // sortReturns marks the messages that come back, until the channel has ended.
 func (o *outlet) sortReturns(returns <-chan amqp.Return) {
+	defer close(o.sorted)
 	for {
 		select {
 		case r, open := <-returns:
@@ -116,7 +118,7 @@ func (o *outlet) wasReturned(p *publication) bool {
 	select {
 	case o.settled <- done:
 		<-done
-	case <-o.ctx.Done():
+	case <-o.sorted:
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

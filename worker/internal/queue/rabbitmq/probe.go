@@ -13,6 +13,9 @@ const probeTimeout = 2 * time.Second
 // time, which is what tells whether another one could be opened now.
 func Probe(url string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
+		if _, err := ParseURL(url); err != nil {
+			return err
+		}
 		connection, _, err := dial(ctx, url, "probe", probeTimeout)
 		if err != nil {
 			return err

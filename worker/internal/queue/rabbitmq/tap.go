@@ -27,37 +27,43 @@ func (t *tap) next(ctx context.Context) []amqp.Delivery {
 	case <-ctx.Done():
 		return nil
 	}
-	var (
-		batch []amqp.Delivery
-		late  <-chan time.Time
-	)
-	for len(batch) < t.size {
+	var batch []amqp.Delivery
+	select {
+	case d, open := <-t.deliveries:
+		if !open {
+			return nil
+		}
+		batch = append(batch, d)
+	case <-ctx.Done():
+		return nil
+	}
+	t.pulse.begin()
+	batch = t.fill(ctx, batch)
+	if batch == nil {
+		t.pulse.end()
+	}
+	return batch
+}
+
+// fill adds to a batch that has its first delivery.
+func (t *tap) fill(ctx context.Context, batch []amqp.Delivery) []amqp.Delivery {
+	timer := time.NewTimer(t.wait)
+	defer timer.Stop()
+	for late := false; len(batch) < t.size && !late; {
 		select {
 		case d, open := <-t.deliveries:
 			if !open {
 				return nil
 			}
-			if batch == nil {
-				timer := time.NewTimer(t.wait)
-				defer timer.Stop()
-				late = timer.C
-			}
-			t.pulse.delivered.Add(1)
 			batch = append(batch, d)
-		case <-late:
-			return t.hand(ctx, batch)
+		case <-timer.C:
+			late = true
 		case <-ctx.Done():
 			return nil
 		}
 	}
-	return t.hand(ctx, batch)
-}
-
-// hand gives a batch out, unless it is too late to begin it.
-func (t *tap) hand(ctx context.Context, batch []amqp.Delivery) []amqp.Delivery {
 	if ctx.Err() != nil {
-		return nil
+		return nil // too late to begin it
 	}
-	t.pulse.inWork.Add(1)
 	return batch
 }

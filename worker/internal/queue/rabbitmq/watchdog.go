@@ -15,10 +15,13 @@ const renewal = 30 * time.Second
 
 // pulse is what a consumer on one channel has to do.
 type pulse struct {
-	delivered atomic.Int64 // ever
-	inWork    atomic.Int64 // batches that the handler has
-	renewed   atomic.Bool
+	begun   atomic.Int64 // batches ever
+	inHand  atomic.Int64 // batches being filled or worked on
+	renewed atomic.Bool
 }
+
+func (p *pulse) begin() { p.begun.Add(1); p.inHand.Add(1) }
+func (p *pulse) end()   { p.inHand.Add(-1) }
 
 // watchdog closes the channel of a consumer that is idle for long, so that it takes
 // another one. When a replicated queue is deleted and somebody declares it again at once,
@@ -27,8 +30,8 @@ type pulse struct {
 // that we could ask has another answer then.
 func (c *Consumer) watchdog(ctx context.Context, s *session, channel *amqp.Channel, p *pulse) {
 	for before := int64(0); service.Pause(ctx, c.renewal) == nil; {
-		now := p.delivered.Load()
-		if now == before && p.inWork.Load() == 0 {
+		now := p.begun.Load()
+		if now == before && p.inHand.Load() == 0 {
 			p.renewed.Store(true)
 			_ = s.within(callTime, channel.Close)
 			return

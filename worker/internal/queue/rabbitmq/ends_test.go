@@ -1,0 +1,105 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/rabbitmq"
+	"email-gateway/worker/internal/queue/rabbitmqtest"
+)
+
+func TestCrashBeforeAck(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	task := s.publish(s.publisher())
+	tasks := make(desk)
+	victim, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{
+		Log: s.logger(), Conn: s.conn, Topology: s.topology, Queue: s.topology.Main.Name, Handler: tasks.handle,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	inHand := tasks.next(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // no patience: its connection is cut
+	if err := victim.Stop(ctx); err == nil {
+		t.Error("stopped although a task was in work")
+	}
+	s.consume(tasks.handle)
+	again := tasks.next(t)
+	if again.tasks[0].ID != task.ID || again.tasks[0].Retried != 0 {
+		t.Errorf("came: %+v", again.tasks[0])
+	}
+	inHand.all(nil) // too late: it acknowledges nothing, and certainly not the other's
+	eventually(t, "the late answer", func() bool { return s.log.count("not acknowledged") == 1 })
+	again.all(nil)
+	s.expect(s.topology.Main.Name, 0)
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	s := recipients(t)
+	p := s.publisher()
+	for range 5 {
+		s.publish(p)
+	}
+	tasks := make(desk)
+	_, stop := s.consume(tasks.handle, func(c *rabbitmq.ConsumerConfig) { c.BatchSize, c.BatchWait, c.Prefetch = 2, patience, 5 })
+	working := tasks.next(t)
+	if _, ok := working.ctx.Deadline(); ok {
+		t.Error("the handler's context has a deadline")
+	}
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
+	select {
+	case <-working.ctx.Done():
+	case <-time.After(patience):
+		t.Fatal("the handler was not told of the stop")
+	}
+	select {
+	case <-stopped:
+		t.Error("stopped while a handler was at work")
+	case <-time.After(300 * time.Millisecond):
+	}
+	working.answer <- []error{nil, &queue.Dead{Reason: "too late for all but this"}}
+	select {
+	case <-stopped:
+	case <-time.After(patience):
+		t.Fatal("did not stop although the handler had ended")
+	}
+	s.expect(s.topology.Main.Name, 3)
+	s.expect(s.topology.DLQ.Name, 1)
+}
+
+func TestQueueTakenAway(t *testing.T) {
+	t.Parallel()
+	for name, atOnce := range map[string]bool{"told": false, "forgotten": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			queueTakenAway(t, atOnce)
+		})
+	}
+}
+
+func queueTakenAway(t *testing.T, atOnce bool) {
+	s := mailing(t)
+	tasks := make(desk)
+	s.renewal = 300 * time.Millisecond
+	s.consume(tasks.handle)
+	p := s.publisher()
+	s.publish(p)
+	tasks.next(t).all(nil)
+	if _, err := rabbitmqtest.Channel(t, s.url).QueueDelete(s.topology.Main.Name, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if !atOnce {
+		eventually(t, "the log", func() bool { return s.log.count("took the queue away") == 1 })
+	}
+	eventually(t, "published", func() bool { _, err := p.Publish(t.Context(), s.task()); return err == nil })
+	tasks.next(t).all(nil)
+}

@@ -1,0 +1,192 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/rabbitmq"
+	"email-gateway/worker/internal/queue/rabbitmqtest"
+)
+
+// TestOutage does to one private broker, one after the other, what brokers suffer.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	server := rabbitmqtest.Start(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, stage, *rabbitmqtest.Server)
+	}{
+		{"killed", killed},
+		{"memory full", memoryFull},
+		{"frozen", frozen},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			topology := rabbitmq.Recipients(500*time.Millisecond, 3).WithPrefix(test.name + ".")
+			test.run(t, stage{t: t, url: server.URL, conn: parse(t, server.URL), topology: topology, log: &lines{}}, server)
+		})
+	}
+}
+
+// killed: the broker dies while tasks are published, consumed and retried. What was
+// confirmed is consumed in the end, and everything gets confirmed once it is back.
+func killed(t *testing.T, s stage, server *rabbitmqtest.Server) {
+	p := s.publisher()
+	var seen sync.Map
+	var handled atomic.Int64
+	s.consume(func(_ context.Context, tasks []queue.Task) []error {
+		errs := make([]error, len(tasks))
+		for i, task := range tasks {
+			switch n := handled.Add(1); {
+			case n%5 == 0 && !task.LastTry:
+				errs[i] = &queue.RetryLater{Reason: "once more"}
+			default:
+				seen.Store(task.ID, true)
+			}
+		}
+		return errs
+	}, func(c *rabbitmq.ConsumerConfig) { c.Concurrency, c.BatchSize, c.BatchWait = 2, 20, 20*time.Millisecond })
+
+	var confirmed sync.Map
+	var n, failures atomic.Int64
+	publishing, stop := context.WithCancel(t.Context())
+	defer stop()
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for publishing.Err() == nil {
+				task := s.task()
+				for { // as the dispatcher does, until it is confirmed
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					_, err := p.Publish(ctx, task)
+					cancel()
+					if err == nil {
+						break
+					}
+					failures.Add(1)
+					select {
+					case <-time.After(100 * time.Millisecond):
+					case <-t.Context().Done():
+						return
+					}
+				}
+				n.Add(1)
+				confirmed.Store(task.ID, true)
+			}
+		})
+	}
+	eventually(t, "some confirmed", func() bool { return n.Load() > 300 })
+	server.Kill()
+	eventually(t, "failures", func() bool { return failures.Load() > 0 })
+	if err := p.Ping(within(t, time.Second)); err == nil {
+		t.Error("a dead broker gives a sign of life")
+	}
+	server.Start()
+	before := n.Load()
+	eventually(t, "more confirmed", func() bool { return n.Load() > before+300 })
+	stop()
+	wg.Wait()
+	missing := 0
+	defer func() {
+		t.Logf("%d confirmed, %d failures, %d deliveries, %d not seen", n.Load(), failures.Load(), handled.Load(), missing)
+	}()
+	eventually(t, "everything consumed", func() bool {
+		missing = 0
+		confirmed.Range(func(id, _ any) bool {
+			if _, ok := seen.Load(id); !ok {
+				missing++
+			}
+			return true
+		})
+		return missing == 0
+	})
+	for _, text := range []string{"connection to rabbitmq lost", "connected to rabbitmq again"} {
+		if told := s.log.count(text); told == 0 || told > 6 {
+			t.Errorf("%q was told %d times", text, told)
+		}
+	}
+}
+
+// memoryFull: the broker takes no messages, and says so after the first. Nobody waits
+// longer than he wants to, what is on the queues is consumed, and nothing that was kept
+// back arrives twice.
+func memoryFull(t *testing.T, s stage, server *rabbitmqtest.Server) {
+	p := s.publisher()
+	s.publish(p)
+	server.FillMemory()
+	for range 3 {
+		ctx := within(t, 500*time.Millisecond)
+		began := time.Now()
+		if _, err := p.Publish(ctx, s.task()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("published into a full memory: %v", err)
+		}
+		if took := time.Since(began); took > 1500*time.Millisecond {
+			t.Errorf("publishing went on for %s", took)
+		}
+	}
+	if p.Status().Blocked == "" || p.Ping(t.Context()) == nil {
+		t.Errorf("nobody is told of the alarm: %+v", p.Status())
+	}
+	if n, err := p.Depth(t.Context(), s.topology.Main.Name); err != nil || n != 1 {
+		t.Errorf("depth %d, error %v", n, err)
+	}
+	tasks := make(desk)
+	_, stop := s.consume(tasks.handle)
+	tasks.next(t).all(&queue.RetryLater{Reason: "cannot be passed on now"})
+
+	server.FreeMemory()
+	if _, err := p.Publish(within(t, 10*time.Second), s.task()); err != nil {
+		t.Errorf("after the alarm: %v", err)
+	}
+	// The last one, the one that waited to be passed on, and the one that told of the
+	// alarm: it was on its way already.
+	for range 3 {
+		tasks.next(t).all(nil)
+	}
+	s.expect(s.topology.Main.Name, 0)
+	stop()
+	if s.log.count("takes no messages") == 0 || s.log.count("takes messages again") == 0 {
+		t.Error("the log does not tell of the alarm")
+	}
+}
+
+// frozen: the broker keeps its connections and says nothing.
+func frozen(t *testing.T, s stage, server *rabbitmqtest.Server) {
+	p := s.publisher()
+	s.publish(p)
+	tasks := make(desk)
+	_, stop := s.consume(tasks.handle)
+	inHand := tasks.next(t)
+	server.Freeze()
+	thaw := sync.OnceFunc(server.Thaw)
+	t.Cleanup(thaw)
+	for name, ask := range map[string]func(context.Context) error{
+		"publish": func(ctx context.Context) error { _, err := p.Publish(ctx, s.task()); return err },
+		"depth":   func(ctx context.Context) error { _, err := p.Depth(ctx, s.topology.Main.Name); return err },
+		"ping":    p.Ping,
+	} {
+		began := time.Now()
+		if err := ask(within(t, 300*time.Millisecond)); err == nil {
+			t.Errorf("%s: a frozen broker answered", name)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%s went on for %s", name, took)
+		}
+	}
+	inHand.all(nil)
+	stop() // ends although nobody says good-bye
+	began := time.Now()
+	_ = p.Close()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("closing took %s", took)
+	}
+	thaw()
+	again := s.publisher()
+	if _, err := again.Publish(within(t, 10*time.Second), s.task()); err != nil {
+		t.Errorf("after the thaw: %v", err)
+	}
+}

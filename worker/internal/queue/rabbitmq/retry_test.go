@@ -1,0 +1,173 @@
+package rabbitmq_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/rabbitmqtest"
+)
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	tasks := make(desk)
+	_, stop := s.consume(tasks.handle)
+	task := s.publish(s.publisher())
+	waits := []time.Duration{0, s.topology.Retries[0].TTL, s.topology.Retries[1].TTL}
+	var answered time.Time
+	for try, wait := range waits {
+		got := tasks.next(t)
+		want := task
+		want.Retried, want.LastTry = try, try == 2
+		if diff := cmp.Diff(want, got.tasks[0]); diff != "" {
+			t.Errorf("try %d (-want +got)\n%s", try, diff)
+		}
+		if waited := got.at.Sub(answered); try > 0 && (waited < wait-20*time.Millisecond || waited > wait+5*time.Second) {
+			t.Errorf("try %d came after %s, want %s", try, waited, wait)
+		}
+		answered = time.Now()
+		got.all(fmt.Errorf("try %d: %w", try, errFault)) // a fault is tried again as a RetryLater is
+	}
+	dead := s.get(s.topology.DLQ.Name)
+	stop()
+	s.expect(s.topology.Main.Name, 0)
+	delete(dead.Headers, "x-delivery-count") // the broker's, of this delivery
+	got := []any{dead.MessageId, string(dead.Body), dead.ContentType, dead.DeliveryMode, dead.Headers}
+	want := []any{task.ID, string(task.Payload), "application/json", amqp.Persistent, amqp.Table{
+		"x-retries": int32(2), "x-retry-reason": "try 2: a fault of ours, about a***@e***.com",
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("in the DLQ (-want +got)\n%s", diff)
+	}
+}
+
+func TestRetries_OneQueueForAll(t *testing.T) {
+	t.Parallel()
+	s := recipients(t)
+	tasks := make(desk)
+	s.consume(tasks.handle)
+	s.publish(s.publisher())
+	for try := range 4 {
+		got := tasks.next(t)
+		if task := got.tasks[0]; task.Retried != try || task.LastTry != (try == 3) {
+			t.Errorf("try %d: retried %d, last %t", try, task.Retried, task.LastTry)
+		}
+		got.all(&queue.RetryLater{Reason: "the database is away"})
+	}
+	if got := s.get(s.topology.DLQ.Name).Headers["x-retry-reason"]; got != "the database is away" {
+		t.Errorf("reason %q", got)
+	}
+}
+
+func TestRetries_Uncounted(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	tasks := make(desk)
+	s.consume(tasks.handle)
+	s.publish(s.publisher())
+	for i, want := range []int{0, 0, 1, 1, 2, 2} {
+		got := tasks.next(t)
+		if got.tasks[0].Retried != want {
+			t.Errorf("delivery %d: retried %d, want %d", i, got.tasks[0].Retried, want)
+		}
+		switch {
+		case i == 5:
+			got.all(nil)
+		case i%2 == 0:
+			got.all(&queue.RetryLater{Reason: "held by another worker", Uncounted: true})
+		default:
+			got.all(&queue.RetryLater{Reason: "failed"})
+		}
+	}
+}
+
+func TestDead(t *testing.T) {
+	t.Parallel()
+	s := recipients(t)
+	s.consume(deadly)
+	task := s.publish(s.publisher())
+	got := s.get(s.topology.DLQ.Name)
+	if got.MessageId != task.ID || got.Headers["x-retries"] != int32(0) || got.Headers["x-retry-reason"] != "never" {
+		t.Errorf("in the DLQ: %s, %v", got.MessageId, got.Headers)
+	}
+}
+
+func TestForeignHeaders(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	tasks := make(desk)
+	s.consume(tasks.handle)
+	s.publish(s.publisher())
+	tasks.next(t).all(nil)
+	channel := rabbitmqtest.Channel(t, s.url)
+	for _, one := range []struct {
+		header any
+		want   int
+	}{{int32(1), 1}, {int64(2), 2}, {int16(1), 1}, {byte(2), 2}, {int64(-5), 0}, {int64(1) << 40, 1<<31 - 1}, {"2", 0}, {nil, 0}} {
+		if err := channel.Publish(s.topology.Main.Exchange, s.topology.Main.Key, true, false, amqp.Publishing{
+			MessageId: "1", Headers: amqp.Table{"x-retries": one.header, "traceparent": "00-abc"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		got := tasks.next(t)
+		if task := got.tasks[0]; task.Retried != one.want || task.LastTry != (one.want >= 2) {
+			t.Errorf("%T %v: retried %d, last %t", one.header, one.header, task.Retried, task.LastTry)
+		}
+		got.all(&queue.Dead{Reason: "seen"})
+		if dead := s.get(s.topology.DLQ.Name); dead.Headers["traceparent"] != "00-abc" {
+			t.Errorf("headers that are not ours got lost: %v", dead.Headers)
+		}
+	}
+}
+
+func TestRetryQueueMissing(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	tasks := make(desk)
+	s.consume(tasks.handle)
+	task := s.publish(s.publisher())
+	first := tasks.next(t)
+	if _, err := rabbitmqtest.Channel(t, s.url).QueueDelete(s.topology.Retries[0].Name, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	first.all(&queue.RetryLater{Reason: "failed"})
+	second := tasks.next(t)
+	if got := second.tasks[0]; got.ID != task.ID || got.Retried != 1 {
+		t.Errorf("came %+v", got)
+	}
+	second.all(nil)
+	s.expect(s.topology.Main.Name, 0)
+}
+
+func TestDLQ(t *testing.T) {
+	t.Parallel()
+	s := recipients(t)
+	_, stop := s.consume(deadly)
+	task := s.publish(s.publisher())
+	s.expect(s.topology.DLQ.Name, 1)
+	stop()
+	tasks := make(desk)
+	s.consume(tasks.handle, ofDLQ)
+	var answered time.Time
+	for i, wait := range []time.Duration{0, time.Second, 2 * time.Second} {
+		got := tasks.next(t)
+		if waited := got.at.Sub(answered); i > 0 && (waited < wait || waited > wait+5*time.Second) {
+			t.Errorf("delivery %d came after %s, want %s", i, waited, wait)
+		}
+		if got.tasks[0].ID != task.ID || got.tasks[0].Queue != s.topology.DLQ.Name || got.tasks[0].LastTry {
+			t.Errorf("came %+v", got.tasks[0])
+		}
+		answered = time.Now()
+		if i == 2 {
+			got.all(nil)
+		} else {
+			got.all(&queue.RetryLater{Reason: "still away"})
+		}
+	}
+	s.expect(s.topology.DLQ.Name, 0)
+}
