@@ -42,6 +42,9 @@ func TestTemplate_Bind(t *testing.T) {
 	if err == nil || errors.As(err, &fault) || string(got) != "> " {
 		t.Errorf("too few values: %q, %v", got, err)
 	}
+	if err := b.Check([]string{"A", "C", "unused"}); err == nil || errors.As(err, &fault) {
+		t.Errorf("Check of too few values: %v", err)
+	}
 	got, err = b.AppendTo([]byte("> "), []string{"A", "\x00", "", "B"})
 	if !errors.As(err, &fault) || fault.Field != "c" || string(got) != "> " {
 		t.Errorf("a bad value: %q, %v", got, err)
@@ -80,6 +83,9 @@ func TestBound_Size(t *testing.T) {
 			rapid.StringOf(rapid.RuneFrom([]rune("a.@+()&<>\"'`,; \n\r\tç"))).Draw(t, "value")}
 		for _, b := range bounds {
 			got, err := b.AppendTo(nil, values)
+			if diff := cmp.Diff(err, b.Check(values)); diff != "" {
+				t.Errorf("Check differs from AppendTo for %q: %s", values, diff)
+			}
 			if err != nil {
 				continue
 			}

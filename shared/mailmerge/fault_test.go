@@ -119,6 +119,7 @@ func TestParseHTML_PlaceFaults(t *testing.T) {
 			`<a href="https://a/&#37;{{x}}">`, "<a href=\"https://a/%\n{{x}}\">", `<a href="{{x}}a{{x}}">`, `<img srcset="https://a 1x, b/{{x}}">`,
 			`<img srcset="https://a/b,c{{x}}">`, `<param value="a{{x}}">`, `<body background="a{{x}}">`, `<image xlink:href="a{{x}}">`,
 			"<a href=\"jav\nascript:{{x}}\">", `<img srcset="https://{{x}}.a 1x, https://a.{{x}} 2x">`,
+			`<a href="https://` + strings.Repeat("{{x}}.", 300) + `a/">`,
 		},
 		mailmerge.CodeAmbiguous: {
 			`<b a"="{{x}}">`, `<b a="1" a="{{x}}">`, `<b/a="{{x}}">`, `<b a="{{x}}" <b>`, `<b a=b"c d="{{x}}">`, `<b =a="{{x}}">`, "<b a=`{{x}}`>",

@@ -66,6 +66,7 @@ func TestParseHTML_Rendered(t *testing.T) {
 		{"scheme broken up", "<a href=\"ht\ntps://a/{{x}}\">", "/", "<a href=\"ht\ntps://a/%2F\">"},
 		{"backslash for slash", `<a href="https://a\\{{x}}">`, "/", `<a href="https://a\%2F">`},
 		{"list", `<img srcset="{{x}} 1x, https://a/{{x}} 2x">`, "https://a,b c;d&", `<img srcset="https://a%2Cb%20c%3Bd&amp; 1x, https://a/https%3A%2F%2Fa%2Cb%20c%3Bd%26 2x">`},
+		{"host in a list", `<img srcset="https://a-{{x}}.b 1x, https://{{x}} 2x">`, "c", `<img srcset="https://a-c.b 1x, https://c 2x">`},
 		{"namespace", `<image xlink:href="{{x}}">`, "https://a", `<image xlink:href="https://a">`},
 		{"data attribute", `<a data-href="{{x}}">`, "javascript:", `<a data-href="javascript:">`},
 	} {

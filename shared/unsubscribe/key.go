@@ -1,0 +1,72 @@
+package unsubscribe
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// minSecret is the shortest secret in bytes: as many as the keys made from it.
+const minSecret = 32
+
+// Keys are the secrets of an installation. The first one seals and all of them
+// open, so a key is replaced by putting a new one in front; links sent before open
+// as long as theirs stands behind it. The zero Keys seal and open nothing.
+type Keys struct {
+	keys []key
+}
+
+// key holds functions instead of secrets, so that Keys that are printed show none.
+type key struct {
+	aead  cipher.AEAD
+	nonce func(plain []byte) []byte
+}
+
+// UnmarshalText reads base64 of at least 32 bytes, or several of them with commas
+// between. No error quotes a key.
+func (k *Keys) UnmarshalText(text []byte) error {
+	var keys []key
+	for encoded := range strings.SplitSeq(string(text), ",") {
+		secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+		if err != nil || len(secret) < minSecret {
+			return fmt.Errorf("must be base64 of at least %d bytes, or several with commas between", minSecret)
+		}
+		made, err := newKey(secret)
+		if err != nil {
+			return err
+		}
+		keys = append(keys, made)
+	}
+	k.keys = keys
+	return nil
+}
+
+// newKey derives one key for encryption and one for nonces, so that neither says
+// anything about the other.
+func newKey(secret []byte) (key, error) {
+	encryption, err := hkdf.Key(sha256.New, secret, nil, "unsubscribe link: encryption", 32)
+	if err != nil {
+		return key{}, fmt.Errorf("derive key: %w", err)
+	}
+	synthesis, err := hkdf.Key(sha256.New, secret, nil, "unsubscribe link: nonce", 32)
+	if err != nil {
+		return key{}, fmt.Errorf("derive key: %w", err)
+	}
+	block, err := aes.NewCipher(encryption)
+	if err != nil {
+		return key{}, fmt.Errorf("derive key: %w", err)
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return key{}, fmt.Errorf("derive key: %w", err)
+	}
+	if aead.NonceSize() != nonceBytes || aead.Overhead() != tagBytes {
+		return key{}, errors.New("derive key: AES-GCM has other sizes than expected")
+	}
+	return key{aead: aead, nonce: synthesize(synthesis)}, nil
+}
