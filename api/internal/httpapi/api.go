@@ -37,6 +37,9 @@ type Store interface {
 	Timeline(ctx context.Context, id uuid.UUID) ([]store.TimelineEvent, error)
 	ListEmails(ctx context.Context, company uuid.UUID, f store.EmailFilter) (store.EmailPage, error)
 	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
+	AcceptRecipients(ctx context.Context, r store.NewRecipients) error
+	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error)
+	DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 }
 
@@ -68,19 +71,20 @@ type Params struct {
 
 // API answers requests.
 type API struct {
-	log       *slog.Logger
-	store     Store
-	accepter  Accepter
-	wake      func()
-	directory *access.Directory
-	limiter   *access.Limiter
-	bodies    *bodyBudget
-	rules     *rules
-	composer  *composer
-	ttl       time.Duration
-	health    *healthCheck
-	measure   *measure
-	router    *gin.Engine
+	log        *slog.Logger
+	store      Store
+	accepter   Accepter
+	wake       func()
+	directory  *access.Directory
+	limiter    *access.Limiter
+	bodies     *bodyBudget
+	rules      *rules
+	composer   *composer
+	recipients *recipientReader
+	ttl        time.Duration
+	health     *healthCheck
+	measure    *measure
+	router     *gin.Engine
 }
 
 // New makes an API. Its error is a mistake in this package or two APIs on one registry.
@@ -97,6 +101,10 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare send requests: %w", err)
 	}
+	recipients, err := newRecipientReader(rules, taxIDs{ring: p.Ring, hashKey: p.HashKey})
+	if err != nil {
+		return nil, err
+	}
 	a := &API{
 		log:       p.Log,
 		store:     p.Store,
@@ -108,11 +116,12 @@ func New(p Params) (*API, error) {
 		rules:     rules,
 		composer: &composer{
 			rules: rules, reader: reader, recipients: p.Store, html: htmlcheck.New(runtime.GOMAXPROCS(0)),
-			ring: p.Ring, hashKey: p.HashKey, ttl: p.EmailTTL,
+			taxIDs: taxIDs{ring: p.Ring, hashKey: p.HashKey}, ttl: p.EmailTTL,
 		},
-		ttl:     p.EmailTTL,
-		health:  &healthCheck{statuses: p.Store.ProcessStatuses, hasRabbitMQ: p.HasRabbitMQ},
-		measure: measure,
+		recipients: recipients,
+		ttl:        p.EmailTTL,
+		health:     &healthCheck{statuses: p.Store.ProcessStatuses, hasRabbitMQ: p.HasRabbitMQ},
+		measure:    measure,
 	}
 	a.router = a.routes(p)
 	return a, nil
@@ -148,6 +157,11 @@ func (a *API) routes(p Params) *gin.Engine {
 	read := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsRead)))
 	read.GET("/email/:id", a.answer(a.showEmail))
 	read.GET("/emails", a.answer(a.listEmails))
+
+	people := r.Group("/v1/recipients", a.answer(a.authenticate), a.answer(scope(apikey.RecipientsWrite)))
+	people.POST("", a.answer(needsRabbitMQ(p.HasRabbitMQ)), a.answer(a.limitBody), a.answer(a.addRecipients))
+	people.GET("/:id", a.answer(a.showRecipient))
+	people.DELETE("/:id", a.answer(a.deleteRecipient))
 	return r
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/keyring"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
@@ -28,9 +27,8 @@ type composer struct {
 	reader     *strictjson.Reader[sendRequest]
 	recipients recipientFinder
 	html       *htmlcheck.Checker
-	ring       keyring.Ring
-	hashKey    []byte
-	ttl        time.Duration
+	taxIDs
+	ttl time.Duration
 }
 
 // compose returns an email that is ready to be accepted. A request that is wrong is
@@ -131,16 +129,8 @@ func (c *composer) build(caller *store.Caller, requestID string, d *draft) (stor
 	}
 	sum := sha256.Sum256([]byte(r.HTML))
 	e.HTMLSHA256 = sum[:]
-	switch {
-	case d.taxID != "":
-		e.Job.Recipient.CPFCNPJHash = email.HashTaxID(d.taxID, c.hashKey)
-		if e.CPFCNPJ, err = c.ring.Seal(caller.CompanyID, d.taxID); err != nil {
-			return store.NewEmail{}, fmt.Errorf("encrypt cpfCnpj: %w", err)
-		}
-	case r.Recipient.CPFCNPJHash != nil:
-		e.Job.Recipient.CPFCNPJHash = email.KeyTaxIDHash(*r.Recipient.CPFCNPJHash, c.hashKey)
-	}
-	return e, nil
+	e.Job.Recipient.CPFCNPJHash, e.CPFCNPJ, err = c.protect(caller.CompanyID, d.taxID, r.Recipient.CPFCNPJHash)
+	return e, err
 }
 
 // timeOf is the millisecond that a UUIDv7 begins with: what created_at says, the id

@@ -66,18 +66,7 @@ func (d *draft) checkRecipient() {
 	if !r.identified() && !d.anyFault("recipient.recipientId", "recipient.externalId", "recipient.cpfCnpj", "recipient.cpfCnpjHash") {
 		d.faults.add("recipient", "REQUIRED", "needs recipientId, externalId, cpfCnpj or cpfCnpjHash")
 	}
-	if r.CPFCNPJ == nil || d.faults.has("recipient.cpfCnpj") {
-		return
-	}
-	bare, err := email.ParseTaxID(*r.CPFCNPJ)
-	if err != nil {
-		d.faults.add("recipient.cpfCnpj", "INVALID_CPF_CNPJ", err.Error())
-		return
-	}
-	d.taxID = bare
-	if r.CPFCNPJHash != nil && email.HashTaxID(bare, nil) != *r.CPFCNPJHash {
-		d.faults.add("recipient.cpfCnpjHash", "MISMATCH", "is not the SHA-256 of cpfCnpj")
-	}
+	d.taxID = taxIDOf(r.CPFCNPJ, r.CPFCNPJHash, "recipient.", &d.faults)
 }
 
 func (d *draft) anyFault(fields ...string) bool { return slices.ContainsFunc(fields, d.faults.has) }

@@ -89,17 +89,26 @@ func (a *API) replay(c *gin.Context, g *onceGuard, stored store.StoredAnswer) er
 	if !bytes.Equal(stored.BodySHA256, g.sum) {
 		return keyReused
 	}
-	visitOf(c).outboxID = outboxIDIn(stored.Answer)
+	visitOf(c).note(stored.Answer)
 	c.Header("Idempotent-Replayed", "true")
 	a.answerAccepted(c, stored.Status, stored.Answer)
 	return nil
 }
 
-// outboxIDIn reads back the id from an answer.
-func outboxIDIn(answer []byte) string {
-	var a accepted
-	if json.Unmarshal(answer, &a) != nil {
-		return ""
+// note reads back from a stored answer what it is about, and where that can be looked
+// up.
+func (v *visit) note(answer []byte) {
+	var made struct {
+		OutboxID    string `json:"outboxId"`
+		RecipientID string `json:"id"`
 	}
-	return a.OutboxID
+	if json.Unmarshal(answer, &made) != nil {
+		return
+	}
+	switch {
+	case made.OutboxID != "":
+		v.outboxID, v.location = made.OutboxID, emailPath+made.OutboxID
+	case made.RecipientID != "":
+		v.location = recipientPath + made.RecipientID
+	}
 }

@@ -40,6 +40,7 @@ const (
 // What handlers and middlewares decide themselves.
 var (
 	noSuchRoute      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is nothing at this path"}
+	noSuchRecipient  = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such recipient"}
 	noSuchEmail      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such email"}
 	wrongMethod      = problem{status: http.StatusMethodNotAllowed, code: "METHOD_NOT_ALLOWED", detail: "the Allow header names the methods of this path"}
 	metricsElsewhere = problem{status: http.StatusForbidden, code: "LOOPBACK_ONLY", detail: "metrics are shown to callers of the same machine"}
@@ -50,6 +51,9 @@ var (
 	notJSON      = problem{status: http.StatusUnsupportedMediaType, code: "UNSUPPORTED_MEDIA_TYPE", detail: "send application/json in UTF-8, not compressed"}
 	unreadable   = problem{status: http.StatusBadRequest, code: "UNREADABLE_BODY", detail: "the body ended early or came too slowly"}
 	busy         = problem{status: http.StatusServiceUnavailable, code: "BUSY", detail: "too many large bodies at once", retryAfter: time.Second}
+
+	// Without RabbitMQ nothing would ever carry what comes in bulk.
+	bulkDisabled = problem{status: http.StatusServiceUnavailable, code: "BULK_DISABLED", detail: "this installation has no RabbitMQ, which carries mailings and recipients"}
 
 	badIdempotencyKey = problem{status: http.StatusBadRequest, code: "INVALID_IDEMPOTENCY_KEY", detail: "Idempotency-Key must be one value of 1 to 255 printable ASCII characters"}
 	keyReused         = problem{status: http.StatusUnprocessableEntity, code: "IDEMPOTENCY_KEY_REUSED", detail: "this Idempotency-Key was used with another body"}
@@ -82,6 +86,15 @@ func acceptUnknown(id string) problem {
 	return problem{
 		status: http.StatusServiceUnavailable, code: "ACCEPT_UNKNOWN", retryAfter: 5 * time.Second,
 		detail: "the database did not confirm; whether the email was accepted can be looked up as " + id,
+	}
+}
+
+// recipientsUnknown: what is not certain may be handed in again, since the same person
+// is written down once.
+func recipientsUnknown() problem {
+	return problem{
+		status: http.StatusServiceUnavailable, code: "ACCEPT_UNKNOWN", retryAfter: 5 * time.Second,
+		detail: "the database did not confirm; hand the recipients in again, the same person is written down once",
 	}
 }
 

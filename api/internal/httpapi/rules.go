@@ -92,12 +92,12 @@ func (r *rules) checkOne(value, tags string) (code, message string) {
 }
 
 // fieldPath turns the validator's "sendRequest.headers[X-Foo]" into "headers.X-Foo"
-// and leaves "cc[2]" as it is.
+// and leaves "cc[2]" and "recipients[3].email" as they are.
 func fieldPath(namespace string) string {
 	_, path, _ := strings.Cut(namespace, ".")
 	before, key, found := strings.Cut(path, "[")
-	key = strings.TrimSuffix(key, "]")
-	if _, err := strconv.Atoi(key); !found || err == nil {
+	key, last := strings.CutSuffix(key, "]")
+	if _, err := strconv.Atoi(key); !found || !last || err == nil {
 		return path
 	}
 	return before + "." + key
@@ -135,6 +135,8 @@ func explainBound(f validator.FieldError) (code, message string) {
 		return "REQUIRED", "must not be empty"
 	case f.Kind() == reflect.String:
 		return "TOO_LONG", "must have at most " + f.Param() + " characters"
+	case least:
+		return "REQUIRED", "must not be empty"
 	default:
 		return "TOO_MANY", "must have at most " + f.Param() + " entries"
 	}

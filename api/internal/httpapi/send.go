@@ -26,6 +26,9 @@ const (
 	unknownWait = 2 * time.Second
 )
 
+// emailPath is where emails are looked up.
+const emailPath = "/v1/email/"
+
 // accepted is the answer 202. Whoever has it can rely on the row.
 type accepted struct {
 	OutboxID  string       `json:"outboxId"`
@@ -57,9 +60,11 @@ func (a *API) sendEmail(c *gin.Context) error {
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	mail.Idempotency = guard.record(answer)
-	v.outboxID = id
+	v.outboxID, v.location = id, emailPath+id
 
-	err = a.accept(c.Request.Context(), mail)
+	err = a.accept(c.Request.Context(), mail.ID, guard, acceptUnknown(id), func(ctx context.Context) error {
+		return a.accepter.Accept(ctx, mail)
+	})
 	var used *store.KeyUsedError
 	switch {
 	case errors.As(err, &used):
@@ -75,33 +80,36 @@ func (a *API) sendEmail(c *gin.Context) error {
 }
 
 func (a *API) answerAccepted(c *gin.Context, status int, answer []byte) {
-	c.Header("Location", "/v1/email/"+visitOf(c).outboxID)
+	if location := visitOf(c).location; location != "" {
+		c.Header("Location", location)
+	}
 	c.Data(status, "application/json", answer)
 }
 
-// accept commits the email. nil means that its row is there, whatever the way to
-// know that was; a client that left meanwhile changes nothing.
-func (a *API) accept(ctx context.Context, mail store.NewEmail) error {
+// accept commits a request's rows by insert; id is that of one of them. nil means that
+// they are there, whatever the way to know that was, and unknown that nobody can tell;
+// a client that left meanwhile changes nothing.
+func (a *API) accept(ctx context.Context, id uuid.UUID, guard *onceGuard, unknown problem, insert func(context.Context) error) error {
 	ctx = context.WithoutCancel(ctx)
 	inTime := ctx
-	if mail.Idempotency != nil {
+	if guard != nil {
 		// The insert waits for another one with the same key. The client need not.
 		var cancel context.CancelFunc
 		inTime, cancel = context.WithTimeout(ctx, twinWait)
 		defer cancel()
 	}
-	err := a.accepter.Accept(inTime, mail)
+	err := insert(inTime)
 	late := err != nil && inTime.Err() != nil
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):
-		found, answers := a.lookUp(ctx, mail.ID, late)
+		found, answers := a.lookUp(ctx, id, late)
 		switch {
 		case found:
 			return nil
 		case late && answers: // Postgres works, so it is the twin that holds the insert up
 			return twinUnderWay
 		}
-		return acceptUnknown(mail.ID.String())
+		return unknown
 	case late: // it never got as far as Postgres
 		return errors.Join(store.ErrUnavailable, err)
 	}

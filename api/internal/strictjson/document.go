@@ -43,6 +43,16 @@ func Parse(body []byte) (Document, error) {
 	return Document{text: text}, nil
 }
 
+// Has says whether the object has a field of this name.
+func (d Document) Has(name string) bool {
+	for literal := range members(d.text) {
+		if found, err := unquote(literal); err == nil && found == name {
+			return true
+		}
+	}
+	return false
+}
+
 // whyInvalid asks encoding/json again, this time for the place.
 func whyInvalid(body []byte) string {
 	if strings.Trim(string(body), space) == "" {

@@ -250,3 +250,19 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 }
+
+func TestDocument_Has(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]bool{
+		`{}`: false, `{"a": 1}`: false, `{"a": {"list": []}}`: false, `{"a": "list"}`: false, `{"List": 1}`: false,
+		`{"list": null}`: true, `{"a": [1, {"b": "}"}], "list": []}`: true, `{"l\u0069st": 1}`: true,
+	} {
+		d, err := strictjson.Parse([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Has("list"); got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
+}

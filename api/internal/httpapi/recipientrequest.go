@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/store"
+)
+
+// recipientsRequest is the body of POST /v1/recipients for many.
+type recipientsRequest struct {
+	Recipients []newRecipientRequest `json:"recipients" validate:"min=1,max=1000,dive"`
+}
+
+// newRecipientRequest is the body for one. It is the recipient of a send request but for
+// recipientId, which is what the gateway makes of the other fields.
+type newRecipientRequest struct {
+	ExternalID  *string `json:"externalId" validate:"omitnil,min=1,max=200,line"`
+	CPFCNPJ     *string `json:"cpfCnpj" validate:"omitnil,cpfcnpj"`
+	CPFCNPJHash *string `json:"cpfCnpjHash" validate:"omitnil,taxidhash"`
+	RazaoSocial string  `json:"razaoSocial" validate:"max=200,line"`
+	Nome        string  `json:"nome" validate:"max=200,line"`
+	Email       string  `json:"email" validate:"required,address"`
+}
+
+// recipientReader makes recipients of a request, or says everything that is wrong with
+// it.
+type recipientReader struct {
+	rules *rules
+	taxIDs
+	one  *strictjson.Reader[newRecipientRequest]
+	many *strictjson.Reader[recipientsRequest]
+}
+
+func newRecipientReader(rules *rules, ids taxIDs) (*recipientReader, error) {
+	one, err := strictjson.NewReader[newRecipientRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare recipients: %w", err)
+	}
+	many, err := strictjson.NewReader[recipientsRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare recipients: %w", err)
+	}
+	return &recipientReader{rules: rules, taxIDs: ids, one: one, many: many}, nil
+}
+
+// listField makes a body one of many recipients.
+const listField = "recipients"
+
+// read returns the recipients in the order of the request. A request that is wrong is a
+// problem.
+func (rr *recipientReader) read(company uuid.UUID, document strictjson.Document) ([]store.NewRecipient, error) {
+	var (
+		requests []newRecipientRequest
+		wrong    faults
+		pathOf   = func(int) string { return "" }
+	)
+	if document.Has(listField) {
+		list, found := rr.many.Read(document)
+		requests, wrong = list.Recipients, rr.rules.check(&list, found)
+		pathOf = func(i int) string { return listField + "[" + strconv.Itoa(i) + "]." }
+	} else {
+		single, found := rr.one.Read(document)
+		requests, wrong = []newRecipientRequest{single}, rr.rules.check(&single, found)
+	}
+	bare := make([]string, len(requests))
+	for i, r := range requests {
+		bare[i] = taxIDOf(r.CPFCNPJ, r.CPFCNPJHash, pathOf(i), &wrong)
+	}
+	if len(wrong) > 0 {
+		return nil, invalid(wrong)
+	}
+	people := make([]store.NewRecipient, len(requests))
+	for i, r := range requests {
+		var err error
+		if people[i], err = rr.person(company, r, bare[i]); err != nil {
+			return nil, err
+		}
+	}
+	return people, nil
+}
+
+// person assumes a request without faults.
+func (rr *recipientReader) person(company uuid.UUID, r newRecipientRequest, taxID string) (store.NewRecipient, error) {
+	outboxID, err := uuid.NewV7()
+	if err != nil {
+		return store.NewRecipient{}, fmt.Errorf("make outbox id: %w", err)
+	}
+	address, err := asciiAddress(r.Email)
+	if err != nil {
+		return store.NewRecipient{}, fmt.Errorf("read address: %w", err)
+	}
+	hash, sealed, err := rr.protect(company, taxID, r.CPFCNPJHash)
+	if err != nil {
+		return store.NewRecipient{}, err
+	}
+	externalID := value(r.ExternalID, "")
+	return store.NewRecipient{
+		OutboxID: outboxID,
+		Recipient: store.Recipient{
+			ID:         store.RecipientID(company, externalID, hash, address),
+			ExternalID: externalID, CPFCNPJHash: hash, RazaoSocial: r.RazaoSocial, Nome: r.Nome, Email: address,
+		},
+		CPFCNPJ: sealed,
+	}, nil
+}

@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+const (
+	// recipientsRoute names the operation in idempotency_keys. It must never change: keys
+	// of earlier releases stand under it.
+	recipientsRoute = "POST /v1/recipients"
+	// recipientPath is where recipients are looked up.
+	recipientPath = "/v1/recipients/"
+)
+
+// recipientsAccepted is the answer 202. The ids can be used in emails at once.
+type recipientsAccepted struct {
+	ID        string   `json:"id,omitempty"`  // of a request for one
+	IDs       []string `json:"ids,omitempty"` // of one for many, in its order
+	RequestID string   `json:"requestId"`
+}
+
+// recipientDetails is a recipient as it is shown. Of a CPF or CNPJ it tells no more
+// than a log may.
+type recipientDetails struct {
+	ID          string    `json:"id"`
+	ExternalID  string    `json:"externalId,omitempty"`
+	CPFCNPJHash string    `json:"cpfCnpjHash,omitempty"`
+	RazaoSocial string    `json:"razaoSocial,omitempty"`
+	Nome        string    `json:"nome,omitempty"`
+	Email       string    `json:"email"`
+	Pending     bool      `json:"pending"`
+	CreatedAt   time.Time `json:"createdAt"`
+	UpdatedAt   time.Time `json:"updatedAt"`
+}
+
+// needsRabbitMQ lets requests pass whose rows RabbitMQ will carry.
+func needsRabbitMQ(there bool) func(*gin.Context) error {
+	return func(*gin.Context) error {
+		if !there {
+			return bulkDisabled
+		}
+		return nil
+	}
+}
+
+// addRecipients takes in one recipient, or up to a thousand.
+func (a *API) addRecipients(c *gin.Context) error {
+	document, err := readJSON(c)
+	if err != nil {
+		return err
+	}
+	guard, err := guardOf(c.Request.Header, recipientsRoute, document, a.composer.hashKey)
+	if err != nil {
+		return err
+	}
+	v := visitOf(c)
+	people, err := a.recipients.read(v.caller.CompanyID, document)
+	if err != nil {
+		return a.replayInstead(c, guard, err)
+	}
+	answered := recipientsAccepted{RequestID: v.requestID}
+	if document.Has(listField) {
+		for _, r := range people {
+			answered.IDs = append(answered.IDs, r.ID.String())
+		}
+	} else {
+		answered.ID = people[0].ID.String()
+		v.location = recipientPath + answered.ID
+	}
+	answer, err := json.Marshal(answered)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	first := people[0].OutboxID
+	err = a.accept(c.Request.Context(), first, guard, recipientsUnknown(), func(ctx context.Context) error {
+		return a.store.AcceptRecipients(ctx, store.NewRecipients{
+			CompanyID: v.caller.CompanyID, RequestID: v.requestID, CreatedAt: timeOf(first),
+			Recipients: people, Idempotency: guard.record(answer),
+		})
+	})
+	var used *store.KeyUsedError
+	switch {
+	case errors.As(err, &used):
+		v.location = "" // that of the stored answer
+		return a.replay(c, guard, used.Answer)
+	case err != nil:
+		return err
+	}
+	a.wake()
+	a.answerAccepted(c, http.StatusAccepted, answer)
+	return nil
+}
+
+func (a *API) showRecipient(c *gin.Context) error {
+	id, err := recipientIn(c)
+	if err != nil {
+		return err
+	}
+	found, err := a.store.FindRecipient(c.Request.Context(), visitOf(c).caller.CompanyID, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchRecipient
+	case err != nil:
+		return err
+	}
+	c.JSON(http.StatusOK, recipientDetails{
+		ID: found.ID.String(), ExternalID: found.ExternalID, CPFCNPJHash: email.MaskHash(found.CPFCNPJHash),
+		RazaoSocial: found.RazaoSocial, Nome: found.Nome, Email: found.Email, Pending: found.Pending,
+		CreatedAt: found.CreatedAt.UTC(), UpdatedAt: found.UpdatedAt.UTC(),
+	})
+	return nil
+}
+
+// deleteRecipient deletes a recipient. Doing it twice is doing it once.
+func (a *API) deleteRecipient(c *gin.Context) error {
+	id, err := recipientIn(c)
+	if err != nil {
+		return err
+	}
+	err = a.store.DeleteRecipient(c.Request.Context(), visitOf(c).caller.CompanyID, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchRecipient
+	case err != nil:
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+// recipientIn is the id that the path names. A word that is no id is as unknown as
+// another company's.
+func recipientIn(c *gin.Context) (uuid.UUID, error) {
+	id, err := parseID(c.Param("id"))
+	if err != nil {
+		return uuid.Nil, noSuchRecipient
+	}
+	return id, nil
+}
