@@ -132,9 +132,9 @@ func (f *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// What a file of 50 MB needs is what one of a few rows needs.
+// What a file of 15 MB needs is what one of a few rows needs.
 func TestReader_Memory(t *testing.T) {
-	const rows, most = 500_000, 1 << 20
+	const rows, most = 150_000, 1 << 20
 	file := func() *repeated {
 		return &repeated{header: "email;nome;obs\n", row: "joao.silva@exemplo.com.br;João Conceição;\"" + strings.Repeat("á", 30) + "\n\"\"\"\n", rows: rows}
 	}
