@@ -27,6 +27,9 @@ type key struct {
 	nonce func(plain []byte) []byte
 }
 
+// Empty says that there is no key.
+func (k Keys) Empty() bool { return len(k.keys) == 0 }
+
 // UnmarshalText reads base64 of at least 32 bytes, or several of them with commas
 // between. No error quotes a key.
 func (k *Keys) UnmarshalText(text []byte) error {
