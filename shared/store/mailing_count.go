@@ -85,24 +85,29 @@ FROM mailing_entries WHERE id >= $2 AND id <= $3 AND mailing_id = $1`
 // stays out of date as long as emails of it are under way.
 const writeTallySQL = `
 WITH tally AS (
-    SELECT m.id, m.accepted = t.ended AND $6 + $7 = 0 AS whole, t.ended,
-           t.ended - (m.sent + m.failed + m.unknown + m.suppressed + m.expired + m.cancelled + m.invalid_later) AS more,
-           extract(epoch FROM now() - m.counted_at)::double precision AS seconds
-    FROM mailings m, (SELECT $8::integer + $9 + $10 + $11 + $12 + $13 + $14 AS ended) t
+    SELECT m.id, n.*, w.whole, extract(epoch FROM now() - m.counted_at)::double precision AS seconds,
+           n.ended - (m.sent + m.failed + m.unknown + m.suppressed + m.expired + m.cancelled + m.invalid_later) AS more,
+           CASE WHEN $5 AND m.status = 'SENDING' AND m.settling IS NULL AND w.whole THEN 'COMPLETED'
+                WHEN m.status = 'COMPLETED' AND NOT w.whole THEN 'SENDING' ELSE m.status END AS status
+    FROM mailings m
+    CROSS JOIN LATERAL (
+        SELECT c.*, sent + failed + unknown + suppressed + expired + cancelled + invalid_later AS ended
+        FROM (SELECT $6::integer AS pending, $7::integer AS queued, $8::integer AS sent, $9::integer AS failed, $10::integer AS unknown,
+                     $11::integer AS suppressed, $12::integer AS expired, $13::integer AS cancelled, $14::integer AS invalid_later) c
+    ) n
+    CROSS JOIN LATERAL (SELECT n.ended = m.accepted AND n.pending + n.queued = 0 AS whole) w
     WHERE m.id = $1
 )
 UPDATE mailings m SET
-    queued = $7, sent = $8, failed = $9, unknown = $10, suppressed = $11, expired = $12, cancelled = $13, invalid_later = $14,
-    status = CASE WHEN $5 AND m.status = 'SENDING' AND m.settling IS NULL AND t.whole THEN 'COMPLETED'
-                  WHEN m.status = 'COMPLETED' AND NOT t.whole THEN 'SENDING' ELSE m.status END,
-    completed_at = CASE WHEN $5 AND m.status = 'SENDING' AND m.settling IS NULL AND t.whole THEN now()
-                        WHEN m.status = 'COMPLETED' AND NOT t.whole THEN NULL ELSE m.completed_at END,
-    updated_at = CASE WHEN $5 AND m.status = 'SENDING' AND m.settling IS NULL AND t.whole
-                        OR m.status = 'COMPLETED' AND NOT t.whole THEN now() ELSE m.updated_at END,
-    rate = CASE WHEN $6 + $7 = 0 THEN 0
+    queued = t.queued, sent = t.sent, failed = t.failed, unknown = t.unknown, suppressed = t.suppressed, expired = t.expired,
+    cancelled = t.cancelled, invalid_later = t.invalid_later,
+    rate = CASE WHEN t.pending + t.queued = 0 THEN 0
                 WHEN t.seconds > 0 THEN greatest(0, m.rate + (1 - exp(-t.seconds / 10)) * (t.more / t.seconds - m.rate))
                 ELSE m.rate END,
-    counted_at = CASE WHEN m.status IN ('CANCELLED', 'FAILED') AND ($7 > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
+    status = t.status,
+    completed_at = CASE WHEN t.status = m.status THEN m.completed_at WHEN t.status = 'COMPLETED' THEN now() END,
+    updated_at = CASE WHEN t.status = m.status THEN m.updated_at ELSE now() END,
+    counted_at = CASE WHEN m.status IN ('CANCELLED', 'FAILED') AND (t.queued > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
 FROM tally t
 WHERE m.id = t.id AND m.status = $2 AND m.settling IS NOT DISTINCT FROM $3 AND m.counted_at IS NOT DISTINCT FROM $4
 RETURNING m.status`
@@ -126,11 +131,11 @@ func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tall
 			state = lockCountStateSQL
 		}
 		var states []struct {
-			Status    string     `db:"status"`
-			Settling  *string    `db:"settling"`
-			CountedAt *time.Time `db:"counted_at"`
-			First     *uuid.UUID `db:"first_entry"`
-			Last      *uuid.UUID `db:"last_entry"`
+			Status    MailingStatus `db:"status"`
+			Settling  *string       `db:"settling"`
+			CountedAt *time.Time    `db:"counted_at"`
+			First     *uuid.UUID    `db:"first_entry"`
+			Last      *uuid.UUID    `db:"last_entry"`
 		}
 		if err := tx.SelectContext(ctx, &states, state, id); err != nil || len(states) == 0 {
 			return translate(err)
@@ -140,18 +145,18 @@ func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tall
 		if err := tx.GetContext(ctx, &tally, tallySQL, id, m.First, m.Last); err != nil {
 			return translate(err)
 		}
-		done := tally.Queued == 0 && (m.Status == "SENDING" && tally.Pending == 0 || m.Status == "CANCELLED" || m.Status == "FAILED")
-		if final = m.Settling == nil && (done || m.Status == "COMPLETED"); final && !last {
+		done := tally.Queued == 0 && (m.Status == MailingSending && tally.Pending == 0 || m.Status == MailingCancelled || m.Status == MailingFailed)
+		if final = m.Settling == nil && (done || m.Status == MailingCompleted); final && !last {
 			return nil
 		}
-		var status []string
-		err := tx.SelectContext(ctx, &status, writeTallySQL, id, m.Status, m.Settling, m.CountedAt, last, tally.Pending, tally.Queued,
+		var status []MailingStatus
+		err := tx.SelectContext(ctx, &status, writeTallySQL, id, string(m.Status), m.Settling, m.CountedAt, last, tally.Pending, tally.Queued,
 			tally.Sent, tally.Failed, tally.Unknown, tally.Suppressed, tally.Expired, tally.Cancelled, tally.InvalidLater)
 		if err != nil {
 			return translate(err)
 		}
 		tally.Applied = len(status) == 1
-		tally.Completed = tally.Applied && status[0] == "COMPLETED" && m.Status != "COMPLETED"
+		tally.Completed = tally.Applied && status[0] == MailingCompleted && m.Status != MailingCompleted
 		return nil
 	})
 	if err != nil {

@@ -1,0 +1,170 @@
+package mailing_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/mailing"
+)
+
+const numbers = `SELECT concat_ws(' ', status, 'queued', queued, 'sent', sent, 'failed', failed, 'unknown', unknown, 'suppressed', suppressed,
+	'expired', expired, 'cancelled', cancelled, 'invalid', invalid_later) FROM mailings WHERE id = $1`
+
+func (b bench) count(t *testing.T, id uuid.UUID) store.MailingTally {
+	t.Helper()
+	tally, err := b.Store.CountMailing(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tally
+}
+
+// A mailing is complete when its last entry has ended, and neither before nor when an
+// entry has left its end again.
+func TestCountMailing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	entries := append(many(8), entry{email: "bad", invalid: "syntax"}, entry{email: "x@gone.example"})
+	id, ids := b.mailing(t, entries...)
+	b.count(t, id)
+	b.want(t, "QUEUED queued 0 sent 0 failed 0 unknown 0 suppressed 0 expired 0 cancelled 0 invalid 0", numbers, id)
+	p := b.params()
+	p.Domains = domains{"gone.example": {}}
+	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if tally := b.count(t, id); !tally.Applied || tally.Completed {
+		t.Errorf("%+v", tally)
+	}
+	b.want(t, "SENDING queued 8 sent 0 failed 0 unknown 0 suppressed 0 expired 0 cancelled 0 invalid 1", numbers, id)
+
+	b.end(t, ids[0], b.claim(t, ids[0]), email.Sent, email.EventSent)
+	b.end(t, ids[1], b.claim(t, ids[1]), email.Failed, email.EventFailed)
+	b.end(t, ids[2], b.claim(t, ids[2]), email.Failed, email.EventOutcomeUnknown, email.EventFailed)
+	b.advance(t, store.Transition{ID: ids[3], Guard: store.GuardOpen, Status: email.Suppressed, Events: events(email.EventSuppressed)})
+	b.advance(t, store.Transition{ID: ids[4], Guard: store.GuardOpen, Status: email.Expired, Events: events(email.EventExpired)})
+	b.advance(t, store.Transition{ID: ids[5], Guard: store.GuardOpen, Status: email.Cancelled, Events: events(email.EventCancelled)})
+	b.end(t, ids[6], b.claim(t, ids[6]), email.RetryScheduled, email.EventRetryScheduled)
+	b.exec(t, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, ids[6])
+	b.count(t, id)
+	b.want(t, "SENDING queued 2 sent 1 failed 1 unknown 1 suppressed 1 expired 1 cancelled 1 invalid 1", numbers, id)
+	b.want(t, "true", `SELECT (rate > 0)::text FROM mailings`)
+	b.end(t, ids[6], b.claim(t, ids[6]), email.Sent, email.EventSent)
+	last := b.claim(t, ids[7])
+	b.count(t, id)
+	b.want(t, "SENDING queued 1 sent 2 failed 1 unknown 1 suppressed 1 expired 1 cancelled 1 invalid 1", numbers, id)
+	b.end(t, ids[7], last, email.Sent, email.EventSent)
+	if tally := b.count(t, id); !tally.Completed {
+		t.Errorf("%+v", tally)
+	}
+	b.want(t, "COMPLETED queued 0 sent 3 failed 1 unknown 1 suppressed 1 expired 1 cancelled 1 invalid 1", numbers, id)
+	b.want(t, "0 true true", `SELECT rate || ' ' || (completed_at IS NOT NULL) || ' ' || (counted_at IS NOT NULL) FROM mailings`)
+
+	// Late news: SES took one of those that failed after all.
+	b.end(t, ids[2], b.lastToken(t, ids[2]), email.Sent, email.EventSent)
+	b.want(t, "true", `SELECT (counted_at IS NULL)::text FROM mailings`)
+	b.count(t, id)
+	b.want(t, "COMPLETED queued 0 sent 4 failed 1 unknown 0 suppressed 1 expired 1 cancelled 1 invalid 1", numbers, id)
+
+	b.advance(t, store.Transition{ID: ids[1], Guard: store.GuardReplay, Status: email.Pending, Renew: time.Hour, Events: events(email.EventReplayed)})
+	b.count(t, id)
+	b.want(t, "SENDING queued 1 sent 4 failed 0 unknown 0 suppressed 1 expired 1 cancelled 1 invalid 1", numbers, id)
+}
+
+func (b bench) lastToken(t *testing.T, id uuid.UUID) uuid.UUID {
+	t.Helper()
+	return ask[uuid.UUID](t, b, `SELECT claim_token FROM email_outbox WHERE id = $1`, id)
+}
+
+// A replay that is being written while the last count is made: whichever comes first,
+// the mailing is not complete.
+func TestCountMailing_ReplayedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.expanded(t, 1)
+	b.end(t, ids[0], b.claim(t, ids[0]), email.Failed, email.EventFailed)
+	tx, err := b.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	// What a replay does, held open.
+	for _, statement := range []string{
+		`UPDATE mailing_entries SET status = 'QUEUED'`,
+		`UPDATE mailings SET counted_at = NULL`,
+	} {
+		if _, err := tx.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tally := b.count(t, id); tally.Applied || tally.Completed {
+		t.Errorf("%+v", tally)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	b.count(t, id)
+	b.want(t, "SENDING", `SELECT status FROM mailings`)
+}
+
+// A mailing that is being settled is not complete, one that will not be settled any more
+// is counted to its end.
+func TestCountMailing_NotSending(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change        string
+		status        string
+		completed, to bool // counted to the end: the numbers are no longer out of date
+	}{
+		"sending":                {`status = 'SENDING'`, "COMPLETED", true, true},
+		"being settled":          {`status = 'SENDING', settling = 'retry-failed'`, "SENDING", false, true},
+		"paused":                 {`status = 'PAUSED'`, "PAUSED", false, true},
+		"cancelled, not settled": {`status = 'CANCELLED', settling = 'cancel'`, "CANCELLED", false, false},
+		"cancelled":              {`status = 'CANCELLED'`, "CANCELLED", false, true},
+		"failed":                 {`status = 'FAILED'`, "FAILED", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			id, ids := b.expanded(t, 2)
+			b.end(t, ids[0], b.claim(t, ids[0]), email.Sent, email.EventSent)
+			b.exec(t, `UPDATE mailings SET counted_at = NULL, `+tt.change)
+			b.count(t, id) // one is not at its end
+			if got := ask[bool](t, b, `SELECT counted_at IS NOT NULL FROM mailings`); got != (tt.status != "CANCELLED" && tt.status != "FAILED") {
+				t.Errorf("up to date: %v", got)
+			}
+			b.end(t, ids[1], b.claim(t, ids[1]), email.Sent, email.EventSent)
+			b.exec(t, `UPDATE mailings SET counted_at = NULL`)
+			if tally := b.count(t, id); tally.Completed != tt.completed || tally.Sent != 2 {
+				t.Errorf("%+v", tally)
+			}
+			b.want(t, tt.status+" 2", `SELECT status || ' ' || sent FROM mailings`)
+			if got := ask[bool](t, b, `SELECT counted_at IS NOT NULL FROM mailings`); got != tt.to {
+				t.Errorf("up to date: %v", got)
+			}
+		})
+	}
+}
+
+func TestCounter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.expanded(t, 3)
+	dry, _ := b.mailing(t, many(2)...)
+	b.exec(t, `UPDATE mailings SET dry_run = true, status = 'COMPLETED', counted_at = NULL WHERE id = $1`, dry)
+	for range 2 {
+		start(t, mailing.NewCounter(mailing.CounterParams{Log: slog.New(slog.DiscardHandler), Store: b.Store, Registry: prometheus.NewRegistry()}))
+	}
+	b.waitFor(t, `SELECT queued = 3 FROM mailings WHERE id = $1`, id)
+	for _, entry := range ids {
+		b.end(t, entry, b.claim(t, entry), email.Sent, email.EventSent)
+	}
+	b.waitFor(t, `SELECT status = 'COMPLETED' AND sent = 3 FROM mailings WHERE id = $1`, id)
+	b.want(t, "true", `SELECT (counted_at IS NULL)::text FROM mailings WHERE id = $1`, dry)
+}

@@ -1,0 +1,217 @@
+package mailing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/mailing"
+)
+
+func (b bench) settle(t *testing.T, advancer mailing.Advancer) {
+	t.Helper()
+	start(t, mailing.NewSettler(mailing.SettlerParams{
+		Log: slog.New(slog.DiscardHandler), Store: b.Store, Advancer: advancer, Registry: prometheus.NewRegistry(), TTL: 2 * time.Hour,
+	}))
+}
+
+// expanded is a mailing in SENDING whose entries are emails.
+func (b bench) expanded(t *testing.T, n int) (uuid.UUID, []uuid.UUID) {
+	t.Helper()
+	id, ids := b.mailing(t, many(n)...)
+	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return id, ids
+}
+
+// claim puts an email into a worker's hands and returns the claim's token.
+func (b bench) claim(t *testing.T, id uuid.UUID) uuid.UUID {
+	t.Helper()
+	token := uuid.New()
+	b.advance(t, store.Transition{
+		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: events(email.EventReceived, email.EventValidated, email.EventSentAttempt),
+	})
+	return token
+}
+
+// end ends the attempt.
+func (b bench) end(t *testing.T, id, token uuid.UUID, status email.Status, types ...email.EventType) {
+	t.Helper()
+	b.advance(t, store.Transition{
+		ID: id, Guard: store.GuardAttempt, Token: token, Status: status, DeadLetter: status == email.Failed, ErrorCode: "TEST",
+		OutcomeUnknown: types[0] == email.EventOutcomeUnknown, Events: events(types...), Duration: time.Second,
+	})
+}
+
+func (b bench) advance(t *testing.T, transition store.Transition) {
+	t.Helper()
+	if got, err := b.Store.Advance(t.Context(), transition); err != nil || !got.Applied {
+		t.Fatalf("%s: %+v, %v", transition.Status, got, err)
+	}
+}
+
+func events(types ...email.EventType) []email.Event {
+	list := make([]email.Event, len(types))
+	for i, kind := range types {
+		list[i] = email.Event{Type: kind, At: time.Now().UTC()}
+	}
+	return list
+}
+
+func TestSettler_Cancel(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	entries := many(9)
+	entries[1].enc, entries[1].hash = []byte("sealed"), ""
+	id, ids := b.mailing(t, entries...)
+	p := b.params()
+	p.BatchSize, p.Lead = 6, 6 // three entries are not emails yet
+	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, `UPDATE mailing_entries SET cpf_cnpj_enc = 'sealed' WHERE id = $1`, ids[8])
+	b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED' WHERE id = $1`, ids[1])
+	retried := b.claim(t, ids[2])
+	b.end(t, ids[2], retried, email.RetryScheduled, email.EventRetryScheduled)
+	sent := b.claim(t, ids[3])
+	b.end(t, ids[3], sent, email.Sent, email.EventSent)
+	later := b.claim(t, ids[4])
+	worked := b.claim(t, ids[5])
+
+	if _, err := b.Store.CancelMailing(t.Context(), b.company, id); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		b.settle(t, b.Store.NewAdvancer())
+	}
+	b.waitFor(t, `SELECT count(*) = 6 FROM mailing_entries WHERE status = 'CANCELLED'`)
+	b.want(t, "CANCELLED CANCELLED CANCELLED SENT QUEUED QUEUED CANCELLED CANCELLED CANCELLED", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries`)
+	b.want(t, "CANCELLED CANCELLED CANCELLED SENT PROCESSING PROCESSING", `SELECT string_agg(status, ' ' ORDER BY id) FROM email_outbox WHERE target = 'email:send'`)
+	b.want(t, "cancel", `SELECT settling FROM mailings`)
+	b.want(t, "0", `SELECT count(*)::text FROM mailing_entries WHERE cpf_cnpj_enc IS NOT NULL`)
+
+	// What was in a worker's hands ends by itself, or comes back and is ended.
+	b.end(t, ids[4], later, email.RetryScheduled, email.EventRetryScheduled)
+	b.end(t, ids[5], worked, email.Sent, email.EventSent)
+	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
+	b.want(t, "CANCELLED SENT", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries WHERE id IN ($1, $2)`, ids[4], ids[5])
+	b.want(t, "CANCELLED true true", `SELECT status || ' ' || (settled_to IS NULL) || ' ' || (counted_at IS NULL) FROM mailings`)
+	timeline, err := b.Store.Timeline(t.Context(), ids[0])
+	if err != nil || len(timeline) != 1 || timeline[0].Type != email.EventCancelled {
+		t.Errorf("%+v, %v", timeline, err)
+	}
+	b.want(t, id.String(), `SELECT metadata ->> 'mailingId' FROM email_events WHERE email_log_id = $1`, ids[0])
+}
+
+func TestSettler_RetryFailed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.expanded(t, 5)
+	for i, end := range [][]email.EventType{{email.EventFailed}, {email.EventFailed}, {email.EventOutcomeUnknown, email.EventFailed}, {email.EventSent}} {
+		status := email.Failed
+		if end[0] == email.EventSent {
+			status = email.Sent
+		}
+		b.end(t, ids[i], b.claim(t, ids[i]), status, end...)
+	}
+	b.exec(t, `UPDATE mailings SET failed = 2`)
+	if _, err := b.Store.RetryFailedEntries(t.Context(), b.company, id); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		b.settle(t, b.Store.NewAdvancer())
+	}
+	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
+	b.want(t, "QUEUED QUEUED FAILED SENT QUEUED", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries`)
+	b.want(t, "PENDING PENDING FAILED SENT PENDING", `SELECT string_agg(status, ' ' ORDER BY id) FROM email_outbox`)
+	b.want(t, "2", `SELECT count(*)::text FROM email_outbox WHERE attempts = 0 AND abs(extract(epoch FROM expires_at - now()) - 7200) < 60 AND id = ANY (ARRAY[$1, $2]::uuid[])`, ids[0], ids[1])
+	b.want(t, "1 1", `SELECT (SELECT count(*) FROM email_events WHERE email_log_id = $1 AND type = 'REPLAYED') || ' ' ||
+		(SELECT count(*) FROM email_events WHERE email_log_id = $2 AND type = 'REPLAYED')`, ids[0], ids[1])
+	b.want(t, "SENDING", `SELECT status FROM mailings`)
+	b.want(t, "1", `SELECT count(*)::text FROM dead_letters WHERE resolved_at IS NULL`)
+}
+
+// More than one round, while one email cannot be written and another process dies.
+func TestSettler_RoundsAndErrors(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.expanded(t, 1400)
+	if _, err := b.Store.CancelMailing(t.Context(), b.company, id); err != nil {
+		t.Fatal(err)
+	}
+	broken := &brokenAdvancer{Advancer: b.Store.NewAdvancer(), id: ids[700]}
+	b.settle(t, broken)
+	b.waitFor(t, `SELECT count(*) = 1399 FROM mailing_entries WHERE status = 'CANCELLED'`)
+	b.want(t, "cancel", `SELECT settling FROM mailings`)
+	broken.mend()
+	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
+	b.want(t, "1400 1400", `SELECT count(*) || ' ' || (SELECT count(*) FROM email_events WHERE type = 'CANCELLED') FROM mailing_entries WHERE status = 'CANCELLED'`)
+}
+
+// A round belongs to one process, a crash in it undoes nothing, and the next round takes
+// the same entries.
+func TestSettleMailing_OneAtATime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.expanded(t, 5)
+	if _, err := b.Store.CancelMailing(t.Context(), b.company, id); err != nil {
+		t.Fatal(err)
+	}
+	died := errors.New("died")
+	var seen []string
+	round := func(limit int, err error) (store.Settled, error) {
+		return b.Store.SettleMailing(t.Context(), id, limit, func(ctx context.Context, kind store.SettleKind, emails []uuid.UUID) error {
+			seen = append(seen, fmt.Sprintf("%s of %d from the first: %v", kind, len(emails), emails[0] == ids[0]))
+			if other, err := b.Store.SettleMailing(ctx, id, limit, nil); err != nil || other.Kind != "" {
+				t.Errorf("another process is let in: %+v, %v", other, err)
+			}
+			return err
+		})
+	}
+	if _, err := round(3, died); !errors.Is(err, died) {
+		t.Errorf("%v", err)
+	}
+	for i, want := range []store.Settled{{Kind: store.SettleCancel, More: true}, {Kind: store.SettleCancel, Left: true}} {
+		if got, err := round(3, nil); err != nil || got != want {
+			t.Errorf("round %d: %+v, %v", i, got, err)
+		}
+	}
+	want := []string{"cancel of 3 from the first: true", "cancel of 3 from the first: true", "cancel of 2 from the first: false"}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// brokenAdvancer cannot write one email until it is mended.
+type brokenAdvancer struct {
+	mailing.Advancer
+	mu sync.Mutex
+	id uuid.UUID
+}
+
+func (a *brokenAdvancer) mend() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.id = uuid.Nil
+}
+
+func (a *brokenAdvancer) Advance(ctx context.Context, t store.Transition) (store.Advanced, error) {
+	a.mu.Lock()
+	broken := t.ID == a.id
+	a.mu.Unlock()
+	if broken {
+		return store.Advanced{}, errors.New("it cannot be written")
+	}
+	return a.Advancer.Advance(ctx, t)
+}
