@@ -18,6 +18,12 @@ const (
 	OverdueSQL   = overdueSQL
 	PageIDsSQL   = pageIDsSQL
 	AnswerTime   = answerTime
+
+	CloseLaneSQL      = closeLaneSQL
+	EntriesSQL        = entriesSQL
+	FilenameHolderSQL = filenameHolderSQL
+	ListMailingsSQL   = listMailingsSQL
+	RejectsSQL        = rejectsSQL
 )
 
 var (

@@ -20,9 +20,10 @@ func (e *MailingStateError) Error() string {
 	return fmt.Sprintf("mailing is %s: %s", e.Status, e.Reason)
 }
 
-// lockForControlSQL locks the mailing by primary key until the end of the transaction:
-// two controls of one mailing come one after the other, and so do a control and a batch
-// of its job, which looks at status and generation under the same lock.
+// lockForControlSQL locks the mailing's row, found like findMailingSQL's, until the end
+// of the transaction: two controls of one mailing come one after the other, and so do a
+// control and a batch of its job, which looks at status and generation under the same
+// lock.
 const lockForControlSQL = findMailingSQL + ` FOR UPDATE`
 
 // Each updates the row that lockForControlSQL has locked. What the job needs to see is in

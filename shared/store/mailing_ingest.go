@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -200,7 +201,7 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 		m.ID, m.CompanyID, withoutNUL(m.RequestID), withoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
 		withoutNUL(m.Subject), withoutNUL(m.HTML), withoutNUL(m.Text), m.HTMLSHA256, m.CheckerVersion, textArray(m.Fields),
 		withoutNUL(m.Sender), withoutNUL(m.ReplyTo), textArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
-		pq.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation))
+		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation))
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert mailing: %w", err)
@@ -211,7 +212,7 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 }
 
 // claims says whether an insert that avoids conflicts wrote its row.
-func claims(result interface{ RowsAffected() (int64, error) }, err error) (bool, error) {
+func claims(result sql.Result, err error) (bool, error) {
 	var refused *pq.Error
 	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
 		return false, errors.Join(ErrInProgress, err)

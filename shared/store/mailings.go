@@ -99,7 +99,7 @@ total_lines, processed_lines, accepted, invalid, duplicates,
 invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, rate, counted_at,
 created_at, updated_at, completed_at`
 
-// findMailingSQL reads one row by primary key and locks nothing.
+// findMailingSQL reads one row, by primary key or mailings_company, and locks nothing.
 const findMailingSQL = `SELECT ` + mailingColumns + ` FROM mailings WHERE id = $1 AND company_id = $2`
 
 // FindMailing returns one mailing of the company, or ErrNotFound.

@@ -2,13 +2,13 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
 )
@@ -45,7 +45,7 @@ func insertMailingJob(ctx context.Context, tx *sqlx.Tx, j mailingJob) error {
 		return fmt.Errorf("encode mailing job: %w", err)
 	}
 	result, err := tx.ExecContext(ctx, insertMailingJobSQL, id, email.TargetMailing, withoutNUL(j.requestID), string(withoutEscapedNUL(payload)),
-		pq.NullTime{Time: j.sendAt, Valid: !j.sendAt.IsZero()}, j.company, email.QueueMailings)
+		sql.NullTime{Time: j.sendAt, Valid: !j.sendAt.IsZero()}, j.company, email.QueueMailings)
 	if err != nil {
 		return fmt.Errorf("insert mailing job: %w", translate(err))
 	}

@@ -95,6 +95,18 @@ func (p *proxy) cut(times int) {
 	}
 }
 
+// cutAnswer ends the connection on which Postgres gives its n-th answer from now on.
+func (p *proxy) cutAnswer(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.onAns = func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		n--
+		return n != 0
+	}
+}
+
 // cutAndStop ends the connection on Postgres's next answer and takes no others.
 func (p *proxy) cutAndStop() {
 	p.mu.Lock()

@@ -1,0 +1,204 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+)
+
+// NewEntry is an address of a mailing. U+0000 and bytes that are no UTF-8, which
+// Postgres has no place for, are taken out of its texts.
+type NewEntry struct {
+	ID            uuid.UUID // UUIDv7, ascending with the lines; the id of the email made from it
+	Line          int       // in the file, from 1
+	Email         string    // at most 255 characters; of an invalid one the rest is cut off
+	Token         string
+	InvalidReason string   // "", "syntax" or "disposable"; an invalid entry is kept and never sent
+	Fields        []string // in the order of NewMailing.Fields
+	Nome          string
+	RazaoSocial   string
+	ExternalID    string
+	CPFCNPJHash   string
+	CPFCNPJ       []byte // encrypted; nil = none
+}
+
+// RejectedLine is a line that cannot be sent to, and why. Column is "" when the line
+// as a whole is at fault.
+type RejectedLine struct {
+	Line   int    `db:"line_no"`
+	Column string `db:"column_name"`
+	Code   string `db:"code"`
+}
+
+// MailingLine is one line of a mailing's file: exactly one of the two is set. What
+// they point to may be used again for the next line.
+type MailingLine struct {
+	Entry  *NewEntry
+	Reject *RejectedLine
+}
+
+// CodeDuplicate is the code of a line whose address an earlier line has.
+const CodeDuplicate = "DUPLICATE"
+
+const maxEntryAddress = 255 // characters: mailing_entries_email_check
+
+// Bounds of what waits in memory beside the COPY, and of the COPY itself: the
+// connection gives up when Postgres says nothing for statement_timeout and a little,
+// and during a COPY it says nothing.
+const (
+	heldRows  = 1000
+	heldBytes = 1 << 20
+	copyTime  = 5 * time.Second
+)
+
+// entryWriter takes lines and writes them. Addresses that were not there before go
+// straight into the table by COPY, which is three times as fast as any INSERT but fails
+// as a whole when one row meets a unique index. So what a filter has seen, or cannot
+// tell, is held back, and goes in by an INSERT that leaves duplicates out.
+type entryWriter struct {
+	ctx         context.Context //nolint:containedctx // of the one call that it lives in
+	tx          *sqlx.Tx
+	mailing     uuid.UUID
+	emailColumn string
+
+	seen      *addressFilter
+	copying   *sql.Stmt // nil = no COPY is open
+	begun     time.Time
+	row       [13]any
+	doubtful  []NewEntry
+	rejects   []RejectedLine
+	heldBytes int
+
+	line        int // the last one taken
+	taken       uuid.UUID
+	first, last uuid.UUID // of the entries written
+	counts      MailingCounts
+}
+
+func newEntryWriter(ctx context.Context, tx *sqlx.Tx, m NewMailing) *entryWriter {
+	return &entryWriter{ctx: ctx, tx: tx, mailing: m.ID, emailColumn: withoutNUL(m.EmailColumn), seen: newAddressFilter()}
+}
+
+// writeAll writes all lines, or returns an error after which the transaction must be
+// rolled back. Either way no COPY is open any more.
+func (w *entryWriter) writeAll(lines iter.Seq2[MailingLine, error]) error {
+	for line, err := range lines {
+		if err == nil {
+			err = w.take(line)
+		}
+		if err != nil {
+			w.abandonCopy()
+			return err
+		}
+	}
+	return w.flush()
+}
+
+func (w *entryWriter) take(line MailingLine) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	switch e, r := line.Entry, line.Reject; {
+	case e != nil && r == nil:
+		if e.Line <= w.line || bytes.Compare(e.ID[:], w.taken[:]) <= 0 {
+			return fmt.Errorf("line %d: lines and ids of entries must ascend", e.Line)
+		}
+		w.line, w.taken = e.Line, e.ID
+		w.counts.Total++
+		if err := w.takeEntry(*e); err != nil {
+			return err
+		}
+	case r != nil && e == nil:
+		if r.Line <= w.line {
+			return fmt.Errorf("line %d: lines must ascend", r.Line)
+		}
+		w.line = r.Line
+		w.counts.Total++
+		w.counts.Invalid++
+		w.rejects = append(w.rejects, *r)
+		w.heldBytes += len(r.Column) + len(r.Code)
+	default:
+		return fmt.Errorf("after line %d: a line is either an entry or rejected", w.line)
+	}
+	if len(w.doubtful) >= heldRows || len(w.rejects) >= heldRows || w.heldBytes >= heldBytes {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *entryWriter) takeEntry(e NewEntry) error {
+	for _, text := range []*string{&e.Email, &e.Token, &e.Nome, &e.RazaoSocial, &e.ExternalID} {
+		*text = withoutNUL(*text)
+	}
+	if e.InvalidReason != "" && utf8.RuneCountInString(e.Email) > maxEntryAddress {
+		e.Email = string([]rune(e.Email)[:maxEntryAddress])
+	}
+	if seen := w.seen.add(e.Email); seen || !isASCII(e.Email) {
+		e.Fields, e.CPFCNPJ = slices.Clone(e.Fields), bytes.Clone(e.CPFCNPJ)
+		w.doubtful = append(w.doubtful, e)
+		w.heldBytes += e.size()
+		return nil
+	}
+	w.count(e)
+	return w.copyEntry(e)
+}
+
+func (w *entryWriter) count(e NewEntry) {
+	if e.InvalidReason == "" {
+		w.counts.Accepted++
+	} else {
+		w.counts.Invalid++
+	}
+	if w.first == uuid.Nil || bytes.Compare(e.ID[:], w.first[:]) < 0 {
+		w.first = e.ID
+	}
+	if bytes.Compare(e.ID[:], w.last[:]) > 0 {
+		w.last = e.ID
+	}
+}
+
+func (e *NewEntry) size() int {
+	n := 256 + len(e.Email) + len(e.Token) + len(e.Nome) + len(e.RazaoSocial) + len(e.ExternalID) + len(e.CPFCNPJ)
+	for _, field := range e.Fields {
+		n += len(field)
+	}
+	return n
+}
+
+func (e *NewEntry) status() string {
+	if e.InvalidReason != "" {
+		return EntryInvalid
+	}
+	return EntryPending
+}
+
+// fields is the entry's fields as Postgres writes an array.
+func (e *NewEntry) fields() string {
+	if len(e.Fields) == 0 {
+		return "{}"
+	}
+	literal, err := pq.StringArray(e.Fields).Value()
+	text, ok := literal.(string)
+	if err != nil || !ok {
+		return "{}" // not reached: strings always have a literal
+	}
+	return withoutNUL(text)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,232 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// halted yields a line, says so, and ends when it is told how.
+func halted(reached chan<- struct{}, end <-chan error) iter.Seq2[store.MailingLine, error] {
+	return func(yield func(store.MailingLine, error) bool) {
+		if !yield(store.MailingLine{Entry: storetest.NewEntry(2)}, nil) {
+			return
+		}
+		close(reached)
+		if err := <-end; err != nil {
+			yield(store.MailingLine{}, err)
+		}
+	}
+}
+
+// A second upload with the same key, or the same filename, waits for the first before
+// it reads a line, and goes by what became of it.
+func TestIngestMailing_WaitsForTheFirst(t *testing.T) {
+	t.Parallel()
+	for _, same := range []string{"key", "filename"} {
+		for _, torn := range []error{nil, errors.New("torn")} {
+			t.Run(fmt.Sprintf("same %s, first %v", same, torn), func(t *testing.T) {
+				t.Parallel()
+				d := storetest.New(t)
+				company := d.Company(t)
+				twin := func(m *store.NewMailing) {
+					if same == "key" {
+						m.Key = keyFor("k")
+					} else {
+						m.Filename = "natal.csv"
+					}
+				}
+				first, second := storetest.NewMailing(company, twin), storetest.NewMailing(company, twin)
+				reached, end, done := make(chan struct{}), make(chan error, 1), make(chan error, 2)
+				go func() {
+					_, _, err := d.Store.IngestMailing(t.Context(), first, halted(reached, end))
+					done <- err
+				}()
+				<-reached
+				told := make(chan error, 1)
+				var read atomic.Bool
+				go func() {
+					_, _, err := d.Store.IngestMailing(t.Context(), second, func(yield func(store.MailingLine, error) bool) {
+						read.Store(true)
+						storetest.Lines(3)(yield)
+					})
+					told <- err
+				}()
+				waitBlocked(t, d, 1)
+				if read.Load() {
+					t.Error("lines were read while the first was under way")
+				}
+				end <- torn
+				if err := <-done; !errors.Is(err, torn) {
+					t.Fatalf("first: %v", err)
+				}
+				err := <-told
+				if torn != nil {
+					if err != nil {
+						t.Errorf("second: %v", err)
+					}
+					return
+				}
+				var key *store.KeyUsedError
+				var name *store.FilenameUsedError
+				switch {
+				case same == "key" && !errors.As(err, &key):
+					t.Errorf("second: %v", err)
+				case same == "filename" && !errors.As(err, &name):
+					t.Errorf("second: %v", err)
+				case name != nil:
+					want := store.FilenameUsedError{MailingID: first.ID, RequestSHA256: first.RequestSHA256, Answer: ask[[]byte](t, d, `SELECT answer FROM mailings`)}
+					if diff := cmp.Diff(want, *name); diff != "" {
+						t.Error(diff)
+					}
+				}
+				if read.Load() {
+					t.Error("the second read its lines")
+				}
+			})
+		}
+	}
+}
+
+// Nobody waits for a long upload for ever.
+func TestIngestMailing_InProgress(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	twin := func(m *store.NewMailing) { m.Filename = "natal.csv" }
+	reached, end, done := make(chan struct{}), make(chan error), make(chan error, 1)
+	go func() {
+		_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, twin), halted(reached, end))
+		done <- err
+	}()
+	<-reached
+	if _, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, twin), storetest.Lines(1)); !errors.Is(err, store.ErrInProgress) || errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	close(end)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestIngestMailing_ManyWithOneFilename(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	var wg sync.WaitGroup
+	var accepted, refused atomic.Int64
+	for range 8 {
+		wg.Go(func() {
+			m := storetest.NewMailing(company, func(m *store.NewMailing) { m.Filename = "natal.csv" })
+			_, _, err := d.Store.IngestMailing(t.Context(), m, storetest.Lines(2000))
+			var used *store.FilenameUsedError
+			switch {
+			case err == nil:
+				accepted.Add(1)
+			case errors.As(err, &used):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if entries := ask[int](t, d, `SELECT count(*) FROM mailing_entries`); accepted.Load() != 1 || refused.Load() != 7 || entries != 2000 {
+		t.Errorf("%d accepted, %d refused, %d entries", accepted.Load(), refused.Load(), entries)
+	}
+	named := func(dry bool) func(*store.NewMailing) {
+		return func(m *store.NewMailing) { m.Filename, m.DryRun = "natal.csv", dry }
+	}
+	d.Mailing(t, other, 1, named(false)) // another company's name
+	d.Mailing(t, company, 1, named(true))
+	for _, status := range []string{"CANCELLED", "FAILED"} { // both give the name free
+		run(t, d, `UPDATE mailings SET status = $1 WHERE company_id = $2 AND NOT dry_run`, status, company)
+		d.Mailing(t, company, 1, named(false))
+	}
+}
+
+// Controls from many sides at once: each is done as a whole or refused, and at the end
+// lane, jobs and status agree.
+func TestMailingControl_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Mailing(t, company, 1, nil)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			dice := rand.New(rand.NewPCG(1, uint64(i)))
+			for range 25 {
+				control := []func() (store.Mailing, error){
+					func() (store.Mailing, error) { return d.Store.PauseMailing(t.Context(), company, id) },
+					func() (store.Mailing, error) { return d.Store.ResumeMailing(t.Context(), company, id) },
+					func() (store.Mailing, error) { return d.Store.StartMailing(t.Context(), company, id) },
+				}[dice.IntN(3)]
+				var refused *store.MailingStateError
+				if _, err := control(); err != nil && !errors.As(err, &refused) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	agree := `SELECT (m.status IN ('PAUSED', 'CANCELLED')) = (l.paused_at IS NOT NULL)
+		AND m.generation = (SELECT count(*) FROM email_outbox WHERE target = 'mailing.process')
+		AND m.generation = (SELECT max((payload ->> 'generation')::int) FROM email_outbox WHERE target = 'mailing.process')
+		FROM mailings m JOIN dispatch_lanes l ON l.mailing_id = m.id`
+	if !ask[bool](t, d, agree) {
+		t.Error("lane, jobs and status do not agree")
+	}
+	if _, err := d.Store.CancelMailing(t.Context(), company, id); err != nil || !ask[bool](t, d, agree) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// A control waits for the batch that the mailing's job is writing, and is done on what
+// that one has left.
+func TestMailingControl_WaitsForABatch(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Mailing(t, company, 1, nil)
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), `UPDATE mailings SET status = 'SENDING', expanded_at = now(), processed_lines = 1 WHERE id = $1`, id); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan store.Mailing, 1)
+	go func() {
+		m, err := d.Store.PauseMailing(t.Context(), company, id)
+		if err != nil {
+			t.Error(err)
+		}
+		told <- m
+	}()
+	waitBlocked(t, d, 1)
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if m := <-told; m.Status != store.MailingPaused || m.Processed != 1 || m.ExpandedAt == nil {
+		t.Errorf("%+v", m)
+	}
+	m, err := d.Store.ResumeMailing(t.Context(), company, id)
+	if jobs := ask[int](t, d, `SELECT count(*) FROM email_outbox`); err != nil || m.Status != store.MailingSending || jobs != 1 {
+		t.Errorf("resumed: %s, %v, %d jobs", m.Status, err, jobs)
+	}
+	if _, err := d.Store.PauseMailing(t.Context(), company, uuid.New()); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("unknown mailing: %v", err)
+	}
+}

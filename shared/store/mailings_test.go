@@ -1,0 +1,196 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+func TestFindMailing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	m := storetest.NewMailing(company, func(m *store.NewMailing) {
+		m.ReplyTo, m.Tags, m.SendAt = "reply@acme.example", []string{"natal"}, time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	})
+	ingested(t, d, m, storetest.Lines(20))
+	run(t, d, `UPDATE mailings SET status = 'SENDING', expanded_at = now(), processed_lines = 20, queued = 5, sent = 4, failed = 3, invalid_later = 2, suppressed = 1,
+		expired = 1, cancelled = 1, unknown = 1, rate = 3.5, settling = 'retry-failed', error_message = 'x'`)
+	got, err := d.Store.FindMailing(t.Context(), company, m.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Filename != m.Filename || got.Subject != m.Subject || *got.ReplyTo != m.ReplyTo || !slices.Equal(got.Tags, m.Tags) || !got.SendAt.Equal(m.SendAt) ||
+		got.Status != store.MailingSending || got.Total != 20 || got.Accepted != 20 || got.Rate != 3.5 || *got.Settling != "retry-failed" || got.Processed != 20 || got.StorageURL != m.StorageURL {
+		t.Errorf("%+v", got)
+	}
+	if got.Ended() != 13 || got.Remaining() != 2*time.Second {
+		t.Errorf("ended %d, remaining %v", got.Ended(), got.Remaining())
+	}
+	for _, err := range []error{
+		second(d.Store.FindMailing(t.Context(), d.Company(t), m.ID)),
+		second(d.Store.FindMailing(t.Context(), company, uuid.New())),
+		second(d.Store.MailingEntries(t.Context(), d.Company(t), m.ID, store.EntryFilter{})),
+	} {
+		if !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func second[V any](_ V, err error) error { return err }
+
+func TestListMailings(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	want := make([]uuid.UUID, 5)
+	for i := range want {
+		want[4-i] = d.Mailing(t, company, 1, nil)
+		d.Mailing(t, d.Company(t), 1, nil)
+	}
+	var got []uuid.UUID
+	var before uuid.UUID
+	for range 3 {
+		page, err := d.Store.ListMailings(t.Context(), company, before, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page {
+			got = append(got, m.ID)
+			before = m.ID
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if page, err := d.Store.ListMailings(t.Context(), company, before, 2); err != nil || page == nil || len(page) > 0 {
+		t.Errorf("behind the last: %v, %v", page, err)
+	}
+}
+
+// Pages of a mailing's entries hold its own, in the order of the lines, also when
+// another mailing's ids lie between them.
+func TestMailingEntries(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	mine := storetest.NewMailing(company, nil)
+	own, others := make([]store.MailingLine, 10), make([]store.MailingLine, 10)
+	for i := range own {
+		own[i], others[i] = entry(i+2, fmt.Sprintf("user%d@example.com", i+2), ""), entry(i+2, fmt.Sprintf("other%d@example.com", i), "")
+	}
+	own[3].Entry.InvalidReason = "syntax"
+	ingested(t, d, mine, given(own...))
+	ingested(t, d, storetest.NewMailing(company, nil), given(others...))
+	run(t, d, `UPDATE mailing_entries SET status = 'SENT', external_id = 'ses-1', attempts = 1, last_attempt = now() WHERE line_no IN (4, 8, 9)`)
+	for status, want := range map[string]string{"": "[2 3 4] [5 6 7] [8 9 10] [11]", "SENT": "[4 8 9] []", "INVALID": "[5]", "FAILED": "[]"} {
+		var pages []string
+		for f := (store.EntryFilter{Status: status, Limit: 3}); ; {
+			page, err := d.Store.MailingEntries(t.Context(), company, mine.ID, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := []int{}
+			for _, e := range page {
+				if e.Email != fmt.Sprintf("user%d@example.com", e.Line) || status != "" && e.Status != status {
+					t.Errorf("%+v", e)
+				}
+				lines = append(lines, e.Line)
+				f.After = e.ID
+			}
+			pages = append(pages, fmt.Sprint(lines))
+			if len(page) < f.Limit {
+				break
+			}
+		}
+		if got := strings.Join(pages, " "); got != want {
+			t.Errorf("%q: %s, want %s", status, got, want)
+		}
+	}
+	page, err := d.Store.MailingEntries(t.Context(), company, mine.ID, store.EntryFilter{Status: "SENT", Limit: 1})
+	if err != nil || page[0].ID != own[2].Entry.ID || *page[0].SESMessageID != "ses-1" || *page[0].ExternalID != "CUST-4" || page[0].LastAttempt == nil || page[0].Attempts != 1 {
+		t.Errorf("%+v, %v", page, err)
+	}
+	empty := d.Mailing(t, company, 0, nil)
+	if page, err := d.Store.MailingEntries(t.Context(), company, empty, store.EntryFilter{Limit: 3}); err != nil || page == nil || len(page) > 0 {
+		t.Errorf("without entries: %v, %v", page, err)
+	}
+}
+
+// Rejected lines, duplicates and invalid entries come in the order of the lines, over
+// many pages of each.
+func TestMailingVerdicts(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	m := storetest.NewMailing(company, nil)
+	var want []store.RejectedLine
+	ingested(t, d, m, func(yield func(store.MailingLine, error) bool) {
+		for n := range 6000 {
+			line := n + 2
+			next := entry(line, fmt.Sprintf("user%d@example.com", line), "")
+			switch {
+			case n%7 == 0 || n > 5000 && n%2 == 0:
+				next.Entry.InvalidReason = "disposable"
+				want = append(want, store.RejectedLine{Line: line, Column: "email", Code: "DISPOSABLE"})
+			case n%5 == 0:
+				next = store.MailingLine{Reject: &store.RejectedLine{Line: line, Column: "valor", Code: "TOO_LONG"}}
+				want = append(want, *next.Reject)
+			case n%3 == 0:
+				next.Entry.Email = "Twice@example.com"
+				if n > 3 {
+					want = append(want, store.RejectedLine{Line: line, Column: "e-mail", Code: store.CodeDuplicate})
+				}
+			case n%11 == 0:
+				next = store.MailingLine{Reject: &store.RejectedLine{Line: line, Code: "UNREADABLE"}}
+				want = append(want, *next.Reject)
+			}
+			if !yield(next, nil) {
+				return
+			}
+		}
+	})
+	want[0].Code = "MX" // found later
+	run(t, d, `UPDATE mailing_entries SET invalid_reason = 'mx' WHERE line_no = $1`, want[0].Line)
+	if diff := cmp.Diff(want, collect(t, d.Store.MailingVerdicts(t.Context(), company, m.ID), len(want)+1)); diff != "" {
+		t.Error(diff)
+	}
+	if part := collect(t, d.Store.MailingVerdicts(t.Context(), company, m.ID), 3); len(part) != 3 {
+		t.Errorf("stopped after %d", len(part))
+	}
+	for _, err := range d.Store.MailingVerdicts(t.Context(), d.Company(t), m.ID) {
+		if !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("another company: %v", err)
+		}
+	}
+	clean := d.Mailing(t, company, 5, nil)
+	if got := collect(t, d.Store.MailingVerdicts(t.Context(), company, clean), 1); len(got) > 0 {
+		t.Errorf("nothing wrong: %v", got)
+	}
+}
+
+// collect takes at most so many verdicts.
+func collect(t *testing.T, verdicts iter.Seq2[store.RejectedLine, error], most int) []store.RejectedLine {
+	t.Helper()
+	var all []store.RejectedLine
+	for v, err := range verdicts {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all = append(all, v); len(all) == most {
+			break
+		}
+	}
+	return all
+}
