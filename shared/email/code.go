@@ -11,6 +11,7 @@ const (
 	CodeInvalidTemplate   = "INVALID_TEMPLATE"
 	CodeOutcomeUnknown    = "OUTCOME_UNKNOWN"
 	CodeExpired           = "EXPIRED"
+	CodeSuppressed        = "SUPPRESSED"
 )
 
 // Validation names one of the four checks an email passes before it is sent.

@@ -63,6 +63,9 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // would queue up for it: a loop counts. Only an email that leaves an end it had come
 // to, which is a person's doing or late news, locks that row and has it counted again.
 //
+// The recipient is what the newest email says of him: one that was accepted before
+// somebody deleted him, or told something newer, changes nothing.
+//
 // The log, unlike the locked row, is read as it was when the statement began. If
 // another transition committed while this one waited for the lock, then its events
 // do not fit behind those of the other one, and Postgres refuses them: see eventsKey.
@@ -146,8 +149,9 @@ WITH found AS MATERIALIZED (
            e.event ->> 'type', coalesce(nullif(e.event -> 'metadata', 'null'), '{}'), (e.event ->> 'at')::timestamptz
     FROM moved m CROSS JOIN LATERAL jsonb_array_elements(m.events) WITH ORDINALITY AS e(event, n)
 ), person AS (
-    INSERT INTO recipients (id, company_id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email)
-    SELECT DISTINCT ON (m.recipient_id) m.recipient_id, m.company_id, m.external_id, m.cpf_cnpj_hash, m.cpf_cnpj_enc, m.razao_social, m.nome, m.email
+    INSERT INTO recipients (id, company_id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, intake_id, updated_at)
+    SELECT DISTINCT ON (m.recipient_id) m.recipient_id, m.company_id, m.external_id, m.cpf_cnpj_hash, m.cpf_cnpj_enc, m.razao_social, m.nome, m.email,
+           m.id, m.created_at
     FROM moved m WHERE m.recipient_id IS NOT NULL
     ORDER BY m.recipient_id, m.id DESC
     ON CONFLICT (id) DO UPDATE SET
@@ -157,8 +161,11 @@ WITH found AS MATERIALIZED (
         razao_social = coalesce(excluded.razao_social, recipients.razao_social),
         nome = coalesce(excluded.nome, recipients.nome),
         email = excluded.email,
+        intake_id = excluded.intake_id,
         deleted_at = NULL,
         updated_at = now()
+    WHERE (recipients.intake_id IS NULL OR recipients.intake_id < excluded.intake_id)
+      AND (recipients.deleted_at IS NULL OR recipients.deleted_at < excluded.updated_at)
 ), dead AS (
     INSERT INTO dead_letters (id, company_id, mailing_id, outbox_id, target, email, reason, attempts, last_error, payload)
     SELECT gen_random_uuid(), m.company_id, m.mailing_id, m.id, 'email:send', m.payload ->> 'to', m.error_code, m.attempts, m.error_reason, m.payload

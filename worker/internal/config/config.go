@@ -9,6 +9,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/environment"
@@ -39,6 +40,10 @@ type Process struct {
 	// MaxAttempts is how many tries an email has; a try that ended in a provider's
 	// quota is not counted.
 	MaxAttempts int `env:"EMAIL_MAX_ATTEMPTS"`
+	// Backoff is the wait after each try.
+	Backoff email.Backoff `env:"EMAIL_BACKOFF"`
+	// TTL is how long an email may be tried, from its acceptance or from its replay.
+	TTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
 }
 
 func (p *Process) check(f *environment.Faults) {
@@ -54,5 +59,5 @@ func (p *Process) check(f *environment.Faults) {
 
 // defaults are those that another package holds already.
 func defaults() Process {
-	return Process{MaxAttempts: email.MaxAttempts}
+	return Process{MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff()}
 }

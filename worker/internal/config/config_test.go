@@ -1,11 +1,13 @@
 package config_test
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"email-gateway/shared/email"
 	"email-gateway/worker/internal/config"
@@ -14,6 +16,14 @@ import (
 const (
 	database = "DATABASE_URL=postgres://gateway:hunter2@db/gateway"
 	redis    = "REDIS_URL=redis://:hunter2@redis:6379/0"
+)
+
+var (
+	usualRecipients = config.Recipients{
+		RetryTTLMS: 10_000, MaxRetries: 3, BatchSize: 1000, BatchTimeoutMS: 1000, ProcConcurrency: 8, BatchConcurrency: 2,
+	}
+	unsubscribeKey = "UNSUBSCRIBE_KEY=" + base64.StdEncoding.EncodeToString(make([]byte, 32))
+	keysAside      = cmpopts.IgnoreFields(config.Mailings{}, "UnsubscribeKeys")
 )
 
 func TestReadDispatcher_Defaults(t *testing.T) {
@@ -25,9 +35,11 @@ func TestReadDispatcher_Defaults(t *testing.T) {
 	want := config.Dispatcher{
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis://:hunter2@redis:6379/0",
-			Environment: "development", LogLevel: "info", Concurrency: 10, SendRate: 100, MaxAttempts: 5,
+			Environment: "development", LogLevel: "info", Concurrency: 10, SendRate: 100, MaxAttempts: 5, Backoff: email.DefaultBackoff(), TTL: 24 * time.Hour,
 		},
+		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second},
 		Addr: "127.0.0.1:9091", ListenURL: "postgres://gateway:hunter2@db/gateway", PollInterval: 250 * time.Millisecond,
+		RescueAfter: time.Minute, StorageURL: "file:///var/lib/email-gateway", RecoveryInterval: 5 * time.Minute,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -44,12 +56,13 @@ func TestReadWorker_Defaults(t *testing.T) {
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis://:hunter2@redis:6379/0",
 			Environment: "development", LogLevel: "info", Concurrency: 10, SendRate: 100, MaxAttempts: 5,
+			Backoff: email.Backoff{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}, TTL: 24 * time.Hour,
 		},
+		Mailings:   config.Mailings{PublicURL: "http://127.0.0.1:8080", Lead: 50_000},
+		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second},
 		Addr: "127.0.0.1:9092", Region: "us-east-1",
-		Backoff: email.Backoff{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute},
-		TTL:     24 * time.Hour,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, keysAside); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -62,20 +75,29 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 		"SES_ENDPOINT=http://127.0.0.1:8005", "SES_CONFIGURATION_SET=feedback", "AWS_REGION=sa-east-1",
 		"EMAIL_MAX_ATTEMPTS=3", "EMAIL_BACKOFF=10ms, 20ms", "EMAIL_TTL=1h",
 		"MONITORING_USER=ops", "MONITORING_PASSWORD=hunter2", "MONITORING_WRITABLE=true",
+		"PUBLIC_URL=https://mail.acme.example", unsubscribeKey, "MAILING_LEAD=1000", "MX_RESOLVER=10.0.0.2:53", "MAILING_STALE_AFTER=1m",
+		"RECIPIENTS_RETRY_TTL_MS=1000", "RECIPIENTS_MAX_RETRIES=2", "RECIPIENTS_BATCH_SIZE=100", "RECIPIENTS_BATCH_TIMEOUT_MS=50",
+		"RECIPIENTS_PROC_CONCURRENCY=4", "RECIPIENTS_BATCH_CONCURRENCY=1",
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got.UnsubscribeKeys.Empty() {
+		t.Error("the key for unsubscribe links is not read")
 	}
 	want := config.Worker{
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis-sentinel://a:26379,b:26379/1?master=mymaster",
 			RabbitMQURL: "amqp://mq/", Environment: "production", LogLevel: "debug", Concurrency: 50, SendRate: 14.5, MaxAttempts: 3,
+			Backoff: email.Backoff{10 * time.Millisecond, 20 * time.Millisecond}, TTL: time.Hour,
 		},
-		Addr: ":80", Endpoint: "http://127.0.0.1:8005", ConfigurationSet: "feedback", Region: "sa-east-1",
-		Backoff: email.Backoff{10 * time.Millisecond, 20 * time.Millisecond}, TTL: time.Hour,
+		Mailings:   config.Mailings{PublicURL: "https://mail.acme.example", Lead: 1000, MXResolver: "10.0.0.2:53"},
+		Recipients: config.Recipients{RetryTTLMS: 1000, MaxRetries: 2, BatchSize: 100, BatchTimeoutMS: 50, ProcConcurrency: 4, BatchConcurrency: 1},
+		Recovery:   config.Recovery{StaleAfter: time.Minute},
+		Addr:       ":80", Endpoint: "http://127.0.0.1:8005", ConfigurationSet: "feedback", Region: "sa-east-1",
 		MonitoringUser: "ops", MonitoringPassword: "hunter2", MonitoringWritable: true,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, keysAside); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -120,6 +142,21 @@ func TestMistakes(t *testing.T) {
 			[]string{
 				"EMAIL_TTL: must be longer than the waits of EMAIL_BACKOFF between 5 tries, 3m15s",
 				"MONITORING_PASSWORD: must be set together with MONITORING_USER", "SES_ENDPOINT: must be an http",
+			},
+		},
+		{
+			"mailings without a key for their links", worker,
+			[]string{database, redis, "RABBITMQ_URL=amqp://mq/", "PUBLIC_URL=mail.acme.example", "MAILING_LEAD=0", "MX_RESOLVER=10.0.0.2", "RECIPIENTS_BATCH_SIZE=0"},
+			[]string{
+				"UNSUBSCRIBE_KEY: is required where RABBITMQ_URL is set", "PUBLIC_URL: must be an http", "MAILING_LEAD: must be 1 to",
+				"MX_RESOLVER: must be host:port", "RECIPIENTS_BATCH_SIZE: must be 1 to 5000",
+			},
+		},
+		{
+			"what keeps the tables true", dispatcher,
+			[]string{database, redis, "RESCUE_AFTER=0s", "MAILING_RECOVERY_INTERVAL=1ms", "MAILING_STALE_AFTER=1s", "STORAGE_URL=ftp://hunter2@files"},
+			[]string{
+				"RESCUE_AFTER: must be 1s to 1h", "MAILING_RECOVERY_INTERVAL: must be 1s to 1h", "MAILING_STALE_AFTER: must be 10s to 1h", "STORAGE_URL: ",
 			},
 		},
 		{

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"time"
 
+	"email-gateway/shared/blob"
 	"email-gateway/shared/environment"
 )
 
 // Dispatcher is the environment of the dispatcher.
 type Dispatcher struct {
 	Process
+	Recipients
+	Recovery
 
 	// Addr is where /livez, /readyz and /metrics are answered.
 	Addr string `env:"DISPATCHER_ADDR" envDefault:"127.0.0.1:9091"`
@@ -19,6 +22,15 @@ type Dispatcher struct {
 	ListenURL string `env:"DATABASE_LISTEN_URL"`
 	// PollInterval is how long an email waits at most when its wake-up was lost.
 	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"250ms"`
+	// RescueAfter is how long an email stands on its queue before the queue is asked
+	// whether it still knows it.
+	RescueAfter time.Duration `env:"RESCUE_AFTER" envDefault:"1m"`
+
+	// StorageURL is where the api keeps uploaded files; those that belong to no mailing
+	// are deleted.
+	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
+	// RecoveryInterval is how often mailings are looked for whose expander is gone.
+	RecoveryInterval time.Duration `env:"MAILING_RECOVERY_INTERVAL" envDefault:"5m"`
 }
 
 // ReadDispatcher reads "NAME=value" lines, as os.Environ returns them.
@@ -28,7 +40,16 @@ func ReadDispatcher(environ []string) (Dispatcher, error) {
 	if len(f) > 0 {
 		return Dispatcher{}, f.Err() // a field that was not read would be blamed twice
 	}
-	d.check(&f)
+	d.Process.check(&f)
+	d.Recovery.check(&f)
+	if d.RabbitMQURL != "" {
+		d.checkRecipients(&f)
+	}
+	f.Must(d.RescueAfter >= time.Second && d.RescueAfter <= time.Hour, "RESCUE_AFTER", "must be 1s to 1h")
+	if err := blob.CheckURL(d.StorageURL); err != nil {
+		f.Must(false, "STORAGE_URL", err.Error())
+	}
+	f.Must(d.RecoveryInterval >= time.Second && d.RecoveryInterval <= time.Hour, "MAILING_RECOVERY_INTERVAL", "must be 1s to 1h")
 	f.Address("DISPATCHER_ADDR", d.Addr)
 	f.URL("DATABASE_LISTEN_URL", d.ListenURL, "postgres", "postgresql")
 	f.Must(d.PollInterval >= 10*time.Millisecond && d.PollInterval <= time.Minute, "OUTBOX_POLL_INTERVAL", "must be 10ms to 1m")

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"time"
 
-	"email-gateway/shared/email"
 	"email-gateway/shared/environment"
 )
 
 // Worker is the environment of the worker.
 type Worker struct {
 	Process
+	Mailings
+	Recipients
+	Recovery
 
 	// Addr is where /livez, /readyz, /metrics and /monitoring are answered.
 	Addr string `env:"WORKER_ADDR" envDefault:"127.0.0.1:9092"`
@@ -20,11 +22,6 @@ type Worker struct {
 	// ConfigurationSet is what the provider publishes its feedback through.
 	ConfigurationSet string `env:"SES_CONFIGURATION_SET"`
 	Region           string `env:"AWS_REGION" envDefault:"us-east-1"`
-
-	// Backoff is the wait after each try.
-	Backoff email.Backoff `env:"EMAIL_BACKOFF"`
-	// TTL is how long an email may be tried.
-	TTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
 
 	// MonitoringUser and MonitoringPassword open the queue dashboard; without them it
 	// stays shut.
@@ -36,12 +33,17 @@ type Worker struct {
 
 // ReadWorker reads "NAME=value" lines, as os.Environ returns them.
 func ReadWorker(environ []string) (Worker, error) {
-	w := Worker{Process: defaults(), Backoff: email.DefaultBackoff()}
+	w := Worker{Process: defaults()}
 	f := environment.Read(environ, &w)
 	if len(f) > 0 {
 		return Worker{}, f.Err() // a field that was not read would be blamed twice
 	}
-	w.check(&f)
+	w.Process.check(&f)
+	w.Recovery.check(&f)
+	if w.RabbitMQURL != "" {
+		w.Mailings.check(&f)
+		w.checkRecipients(&f)
+	}
 	f.Address("WORKER_ADDR", w.Addr)
 	if w.Endpoint != "" {
 		f.HTTPURL("SES_ENDPOINT", w.Endpoint)

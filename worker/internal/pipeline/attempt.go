@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,8 +21,11 @@ type attempt struct {
 	task     email.SendJob // what the queue brought: checked, not trusted
 	job      email.SendJob // what the outbox holds: sent
 	received time.Time
-	// unreadable is why job is not complete, if it is not.
-	unreadable error
+	// unreadable is why job is not complete, unrenderable why an email of a mailing
+	// has no body, if so.
+	unreadable, unrenderable error
+	html, text               string
+	unsubscribe              map[string]string // headers of a mailing's email
 	// tries and throttles count this attempt too once it is won.
 	tries, throttles int
 }
@@ -29,9 +33,10 @@ type attempt struct {
 func newAttempt(row *store.LoadedEmail, task email.SendJob, received time.Time) *attempt {
 	a := &attempt{
 		id: uuid.New(), row: row, task: task, received: received,
-		tries: row.Attempts + 1, throttles: row.Throttles,
+		tries: row.Attempts + 1, throttles: row.Throttles, html: row.HTML, text: row.Text,
 	}
 	a.unreadable = json.Unmarshal(row.Payload, &a.job)
+	a.job.CC, a.job.BCC = leaveOut(a.job.CC, row.SuppressedCopies), leaveOut(a.job.BCC, row.SuppressedCopies)
 	return a
 }
 
@@ -63,10 +68,14 @@ func (a *attempt) end(to email.Status) store.Transition {
 func (a *attempt) claim(now time.Time) store.Transition {
 	t := a.transition(store.GuardClaim, email.Processing)
 	t.Token, t.AddAttempts = a.id, 1
+	sending := map[string]any{"attempt": a.number(), "attemptId": a.id}
+	if len(a.row.SuppressedCopies) > 0 {
+		sending["suppressedCopies"] = a.row.SuppressedCopies
+	}
 	t.Events = []email.Event{
 		a.receivedEvent(),
 		event(email.EventValidated, now, map[string]any{"validations": validations()}),
-		event(email.EventSentAttempt, now, map[string]any{"attempt": a.number(), "attemptId": a.id}),
+		event(email.EventSentAttempt, now, sending),
 	}
 	t.Recipient = a.recipient()
 	return t
@@ -91,9 +100,15 @@ func (a *attempt) receivedEvent() email.Event {
 
 // message is what goes to the provider, from the outbox row.
 func (a *attempt) message() provider.Message {
+	headers := a.job.Headers
+	if len(a.unsubscribe) > 0 {
+		headers = make(map[string]string, len(a.job.Headers)+len(a.unsubscribe))
+		maps.Copy(headers, a.job.Headers)
+		maps.Copy(headers, a.unsubscribe)
+	}
 	return provider.Message{
 		From: a.row.Sender, To: a.job.To, CC: a.job.CC, BCC: a.job.BCC, ReplyTo: a.job.ReplyTo,
-		Subject: a.job.Subject, HTML: a.row.HTML, Text: a.row.Text, Headers: a.job.Headers,
+		Subject: a.job.Subject, HTML: a.html, Text: a.text, Headers: headers,
 		OutboxID: a.row.ID.String(), AttemptID: a.id.String(), CompanyID: a.row.CompanyID.String(),
 	}
 }

@@ -52,6 +52,8 @@ type Params struct {
 	Outbox      Outbox
 	Pacer       Pacer
 	Sender      provider.Sender
+	Templates   Templates
+	Links       Links
 	Metrics     *Metrics
 	MaxAttempts int
 	Backoff     email.Backoff
@@ -60,10 +62,11 @@ type Params struct {
 // Pipeline handles the tasks of the email queues. It is safe for concurrent use.
 type Pipeline struct {
 	Params
+	bodies *bodies
 }
 
 // New makes a Pipeline.
-func New(p Params) *Pipeline { return &Pipeline{p} }
+func New(p Params) *Pipeline { return &Pipeline{Params: p, bodies: newBodies(p.Templates, p.Links)} }
 
 const (
 	// callTimeout bounds the provider call.
@@ -81,6 +84,9 @@ const (
 	repeatDelay = 250 * time.Millisecond
 	// releaseDelay is how long an email that was given back waits in the outbox.
 	releaseDelay = 5 * time.Second
+	// intakeDelay is how long an email waits for its recipient, which is on its way
+	// through a broker and usually there within a second.
+	intakeDelay = 2 * time.Second
 )
 
 // Handle is the queue's handler for one email task. It returns nil when the task
@@ -102,6 +108,15 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 		return p.expire(ctx, log, a)
 	case !row.Due || !row.LaneOpen:
 		return p.giveBack(ctx, log, a, row.Status, task)
+	case row.Suppressed != "":
+		return p.suppress(ctx, log, a, task)
+	case row.RecipientWaiting && !row.RecipientKnown:
+		return &queue.RetryLater{Delay: intakeDelay, Reason: "its recipient is being taken in"}
+	}
+	if row.MailingID.Valid {
+		if err := p.bodies.render(ctx, a); err != nil {
+			return err
+		}
 	}
 
 	if failed := validate(a); failed != nil {

@@ -39,7 +39,7 @@ func newBench(t *testing.T, change func(*pipeline.Params)) *bench {
 	t.Cleanup(advancer.Close)
 	p := pipeline.Params{
 		Log: slog.New(slog.DiscardHandler), Loader: loader, Advancer: advancer, Outbox: d.Store,
-		Pacer: unpaced{}, Sender: b.sender, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()),
+		Pacer: unpaced{}, Sender: b.sender, Templates: d.Store, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()),
 		MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
 	}
 	if change != nil {

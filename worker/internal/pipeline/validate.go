@@ -69,17 +69,23 @@ func checkRecipient(a *attempt) (code string, err error) {
 	return "", nil
 }
 
-// checkTemplate trusts the verdict given on acceptance as long as body and checker
+// checkTemplate looks at the body as it will be sent. It trusts the verdict given on acceptance as long as body and checker
 // are still the same; otherwise the body is checked again.
 func checkTemplate(a *attempt) error {
 	subject := utf8.RuneCountInString(a.job.Subject)
 	switch {
-	case a.row.HTML == "":
+	case a.unrenderable != nil:
+		return a.unrenderable
+	case a.html == "":
 		return errors.New("html is empty")
-	case len(a.row.HTML) > email.MaxHTML:
+	case len(a.html) > email.MaxHTML:
 		return errors.New("html is larger than 512 KiB")
+	case len(a.text) > email.MaxHTML:
+		return errors.New("text is larger than 512 KiB")
 	case subject == 0 || subject > email.MaxSubject:
 		return errors.New("subject must have 1 to 150 characters")
+	case a.row.MailingID.Valid: // its template was checked
+		return nil
 	}
 	sum := sha256.Sum256([]byte(a.row.HTML))
 	if a.row.CheckerVersion == int(htmlcheck.Version) && subtle.ConstantTimeCompare(sum[:], a.row.HTMLSHA256) == 1 {

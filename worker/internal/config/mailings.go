@@ -1,0 +1,44 @@
+package config
+
+import (
+	"net"
+	"time"
+
+	"email-gateway/shared/environment"
+	"email-gateway/shared/unsubscribe"
+)
+
+// Mailings is what the worker is told about mailings. It counts only where there is a
+// RabbitMQ.
+type Mailings struct {
+	// PublicURL is how readers of mail reach the api; unsubscribe links begin with it.
+	PublicURL string `env:"PUBLIC_URL" envDefault:"http://127.0.0.1:8080"`
+	// UnsubscribeKeys seal unsubscribe links. The api must have the same.
+	UnsubscribeKeys unsubscribe.Keys `env:"UNSUBSCRIBE_KEY"`
+	// Lead is how many emails of one mailing wait in the outbox at most; the rest waits
+	// in the mailing, where no deadline runs.
+	Lead int `env:"MAILING_LEAD" envDefault:"50000"`
+	// MXResolver asks whether the domains of a mailing take mail: "" the system's
+	// resolver, host:port another one, "off" nobody.
+	MXResolver string `env:"MX_RESOLVER"`
+}
+
+func (m *Mailings) check(f *environment.Faults) {
+	f.HTTPURL("PUBLIC_URL", m.PublicURL)
+	f.Must(!m.UnsubscribeKeys.Empty(), "UNSUBSCRIBE_KEY", "is required where RABBITMQ_URL is set: base64 of at least 32 bytes")
+	f.Must(m.Lead >= 1 && m.Lead <= 10_000_000, "MAILING_LEAD", "must be 1 to 10000000")
+	if m.MXResolver != "" && m.MXResolver != "off" {
+		_, _, err := net.SplitHostPort(m.MXResolver)
+		f.Must(err == nil, "MX_RESOLVER", `must be host:port, "off" or empty`)
+	}
+}
+
+// Recovery says when a mailing's expander is taken to be gone.
+type Recovery struct {
+	// StaleAfter is how long it may be silent. It tells of itself every 5 s.
+	StaleAfter time.Duration `env:"MAILING_STALE_AFTER" envDefault:"30s"`
+}
+
+func (r *Recovery) check(f *environment.Faults) {
+	f.Must(r.StaleAfter >= 10*time.Second && r.StaleAfter <= time.Hour, "MAILING_STALE_AFTER", "must be 10s to 1h")
+}

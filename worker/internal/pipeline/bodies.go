@@ -1,0 +1,166 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/mailmerge"
+	"email-gateway/shared/store"
+	"email-gateway/shared/unsubscribe"
+)
+
+// Templates brings what the emails of a mailing are made from; store.ErrNotFound if
+// there is no such mailing.
+type Templates interface {
+	MailingTemplates(ctx context.Context, mailing uuid.UUID) (store.MailingTemplates, error)
+}
+
+// Links makes unsubscribe links.
+type Links struct {
+	Keys      unsubscribe.Keys
+	PublicURL string
+}
+
+// bodiesKept is how many mailings' templates are held ready. Each may be a mebibyte;
+// more than a handful at once come from different tenants, and a template is read in a
+// millisecond.
+const bodiesKept = 16
+
+// bodies renders the emails of mailings. It is safe for concurrent use.
+type bodies struct {
+	templates Templates
+	links     Links
+
+	mu    sync.Mutex
+	ready map[uuid.UUID]*body
+	order []uuid.UUID // the one used last at the end
+}
+
+// body is one mailing's templates, bound to the order in which values come.
+type body struct {
+	html, text *mailmerge.Bound // text may be nil
+	// unusable is why nothing can be made of them, if so.
+	unusable error
+}
+
+func newBodies(templates Templates, links Links) *bodies {
+	return &bodies{templates: templates, links: links, ready: make(map[uuid.UUID]*body)}
+}
+
+// render fills in the attempt's body and headers. Its error is the database's; a
+// mailing's email that cannot be made is the attempt's unrenderable.
+func (b *bodies) render(ctx context.Context, a *attempt) error {
+	mailing := a.row.MailingID.UUID
+	made, err := b.of(ctx, mailing)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		a.unrenderable = errors.New("the mailing's templates are not kept any more")
+		return nil
+	case err != nil:
+		return err
+	case made.unusable != nil:
+		a.unrenderable = made.unusable
+		return nil
+	}
+	link := unsubscribe.URL(b.links.PublicURL, b.links.Keys.Seal(unsubscribe.Link{
+		Company: a.row.CompanyID, Mailing: mailing, Address: a.job.To,
+	}))
+	values := make([]string, mailmerge.OwnValues, mailmerge.OwnValues+len(a.row.Fields))
+	values[mailmerge.ValueEmail], values[mailmerge.ValueToken] = a.job.To, a.row.Token
+	values[mailmerge.ValueNome], values[mailmerge.ValueUnsubscribeURL] = a.job.Recipient.Nome, link
+	values = append(values, a.row.Fields...)
+	html, err := made.html.AppendTo(nil, values)
+	if err != nil {
+		a.unrenderable = fmt.Errorf("html: %w", err)
+		return nil
+	}
+	a.html = string(html)
+	if made.text != nil {
+		text, err := made.text.AppendTo(nil, values)
+		if err != nil {
+			a.unrenderable = fmt.Errorf("text: %w", err)
+			return nil
+		}
+		a.text = string(text)
+	}
+	a.unsubscribe = unsubscribe.Headers(link)
+	return nil
+}
+
+// of returns the mailing's body. Two that miss it at once both read it.
+func (b *bodies) of(ctx context.Context, mailing uuid.UUID) (*body, error) {
+	if found := b.use(mailing); found != nil {
+		return found, nil
+	}
+	templates, err := b.templates.MailingTemplates(ctx, mailing)
+	if err != nil {
+		return nil, err
+	}
+	made := bind(templates)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, there := b.ready[mailing]; !there {
+		b.order = append(b.order, mailing)
+	}
+	b.ready[mailing] = made
+	if len(b.order) > bodiesKept {
+		delete(b.ready, b.order[0])
+		b.order = slices.Delete(b.order, 0, 1)
+	}
+	return made, nil
+}
+
+func (b *bodies) use(mailing uuid.UUID) *body {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found := b.ready[mailing]
+	if last := len(b.order) - 1; found != nil && b.order[last] != mailing {
+		i := slices.Index(b.order, mailing)
+		b.order = append(slices.Delete(b.order, i, i+1), mailing)
+	}
+	return found
+}
+
+// bind parses templates that the api has parsed before. No value changes what the
+// HTML check says of a template, so it is asked once per mailing, and only when the
+// checker is another than the api's was.
+func bind(t store.MailingTemplates) *body {
+	place := mailmerge.Place(t.Fields)
+	if t.CheckerVersion != int(htmlcheck.Version) {
+		if err := htmlcheck.Check(t.HTML); err != nil {
+			return &body{unusable: err}
+		}
+	}
+	var made body
+	for _, part := range []struct {
+		name, text string
+		parse      func(string) (*mailmerge.Template, error)
+		bound      **mailmerge.Bound
+	}{
+		{"html", t.HTML, mailmerge.ParseHTML, &made.html},
+		{"text", t.Text, mailmerge.ParseText, &made.text},
+	} {
+		if part.text == "" {
+			continue
+		}
+		template, err := part.parse(part.text)
+		if err != nil {
+			return &body{unusable: fmt.Errorf("%s: %w", part.name, err)}
+		}
+		bound, missing := template.Bind(place)
+		if len(missing) > 0 {
+			return &body{unusable: fmt.Errorf("%s: no column for %q", part.name, missing)}
+		}
+		*part.bound = bound
+	}
+	if made.html == nil {
+		return &body{unusable: errors.New("html is empty")}
+	}
+	return &made
+}

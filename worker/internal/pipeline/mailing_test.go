@@ -1,0 +1,202 @@
+package pipeline_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/store"
+	"email-gateway/shared/unsubscribe"
+	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/queue"
+)
+
+// links are made with a key of the test's own.
+func links(t *testing.T) pipeline.Links {
+	t.Helper()
+	var keys unsubscribe.Keys
+	if err := keys.UnmarshalText([]byte("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")); err != nil {
+		t.Fatal(err)
+	}
+	return pipeline.Links{Keys: keys, PublicURL: "https://mail.acme.example"}
+}
+
+// mailingBench is a bench with a mailing of these templates; each email is one entry.
+type mailingBench struct {
+	*bench
+	mailing uuid.UUID
+	links   pipeline.Links
+}
+
+func newMailingBench(t *testing.T, html, text string, checker int) *mailingBench {
+	t.Helper()
+	m := &mailingBench{mailing: uuid.Must(uuid.NewV7()), links: links(t)}
+	m.bench = newBench(t, func(p *pipeline.Params) { p.Links = m.links })
+	m.exec(t, `INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, text_body, html_sha256,
+			checker_version, fields, sender, status, total_lines, accepted, invalid, duplicates)
+		VALUES ($1, $2, 'r', 'a.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', $3, nullif($4, ''), sha256('c'), $5, '{cidade,link}', 'a@acme.example', 'SENDING', 1, 1, 0, 0)`,
+		m.mailing, m.company, html, text, checker)
+	m.exec(t, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send:low', $2)`, m.company, m.mailing)
+	return m
+}
+
+// entry is an email of the mailing to ana@example.com.
+func (m *mailingBench) entry(t *testing.T, cidade, link string) uuid.UUID {
+	t.Helper()
+	id := m.Accept(t, m.company, func(e *store.NewEmail) { e.Job.HTMLRef = "mailing:" + m.mailing.String() })
+	m.exec(t, `INSERT INTO mailing_entries (id, mailing_id, line_no, email, token, status, fields) VALUES ($1, $2, 2, gen_random_uuid() || '@x.example', 'tok-1', 'QUEUED', ARRAY[$3, $4])`,
+		id, m.mailing, cidade, link)
+	m.exec(t, `UPDATE email_outbox SET html = NULL, html_sha256 = NULL, checker_version = NULL, lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $2) WHERE id = $1`,
+		id, m.mailing)
+	return id
+}
+
+func TestMailing_IsRenderedWhenSent(t *testing.T) {
+	t.Parallel()
+	m := newMailingBench(t, `<p title="{{cidade}}">{{nome}}, {{email}}: {{token}} <a href="{{link}}">ver</a> <a href="{{unsubscribe_url}}">sair</a></p>`,
+		"{{nome}} de {{cidade}}", int(htmlcheck.Version))
+	id := m.entry(t, `São "Luís"`, "https://acme.example/?a=1&b=2")
+	if err := m.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.find(t, id).Status; got != email.Sent {
+		t.Fatalf("it is %s", got)
+	}
+	sent := m.sender.sent[0]
+	link := unsubscribe.URL(m.links.PublicURL, m.links.Keys.Seal(unsubscribe.Link{Company: m.company, Mailing: m.mailing, Address: "ana@example.com"}))
+	want := `<p title="São &#34;Luís&#34;">Ana, ana@example.com: tok-1 <a href="https://acme.example/?a=1&amp;b=2">ver</a> <a href="` + link + `">sair</a></p>`
+	if sent.HTML != want || sent.Text != `Ana de São "Luís"` {
+		t.Errorf("html %s\nwant %s\ntext %s", sent.HTML, want, sent.Text)
+	}
+	if sent.Headers["List-Unsubscribe"] != "<"+link+">" || sent.Headers["List-Unsubscribe-Post"] != "List-Unsubscribe=One-Click" {
+		t.Errorf("headers %v", sent.Headers)
+	}
+	var status string
+	if err := m.SQL.QueryRowContext(t.Context(), `SELECT status FROM mailing_entries WHERE id = $1`, id).Scan(&status); err != nil || status != "SENT" {
+		t.Errorf("the entry is %s, %v", status, err)
+	}
+}
+
+func TestMailing_CannotBeRendered(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		html, link string
+		checker    int
+		change     string
+	}{
+		"a value that is no address":  {html: `<a href="{{link}}">x</a>`, link: "javascript:alert(1)", checker: int(htmlcheck.Version)},
+		"a field without a column":    {html: `<p>{{estado}}</p>`, checker: int(htmlcheck.Version)},
+		"a checker that thinks again": {html: `<script>1</script>`, checker: int(htmlcheck.Version) + 1},
+		"its mailing is gone":         {html: `<p>x</p>`, checker: int(htmlcheck.Version), change: `DELETE FROM mailings`},
+		"larger than may be sent":     {html: `<p>` + strings.Repeat("{{cidade}}", 100) + `</p>`, checker: int(htmlcheck.Version), link: "big"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMailingBench(t, tt.html, "", tt.checker)
+			cidade := "Recife"
+			if tt.link == "big" {
+				cidade = strings.Repeat("x", 6000)
+			}
+			id := m.entry(t, cidade, tt.link)
+			if tt.change != "" {
+				m.exec(t, tt.change)
+			}
+			var dead *queue.Dead
+			if err := m.handle(t, id); !errors.As(err, &dead) {
+				t.Fatal(err)
+			}
+			found := m.find(t, id)
+			if found.Status != email.Failed || *found.ErrorCode != email.CodeInvalidTemplate || len(m.sender.sent) != 0 {
+				t.Errorf("%s, %v", found.Status, found.ErrorCode)
+			}
+		})
+	}
+}
+
+// More mailings at once than templates are held ready for.
+func TestMailing_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMailingBench(t, `<p>{{cidade}}</p>`, "", int(htmlcheck.Version))
+	first := m.mailing
+	for i := range 40 {
+		if i%2 == 1 {
+			m.mailing = uuid.Must(uuid.NewV7())
+			m.exec(t, `INSERT INTO mailings SELECT (m).* FROM (SELECT jsonb_populate_record(m, jsonb_build_object('id', $2::uuid, 'filename', $2::text)) AS m FROM mailings m WHERE id = $1) x`, first, m.mailing)
+			m.exec(t, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send:low', $2)`, m.company, m.mailing)
+		} else {
+			m.mailing = first
+		}
+		id := m.entry(t, m.mailing.String(), "")
+		if err := m.handle(t, id); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.sender.sent[i].HTML; got != "<p>"+m.mailing.String()+"</p>" {
+			t.Fatalf("%s for %s", got, m.mailing)
+		}
+	}
+}
+
+func TestSuppressed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.exec(t, `INSERT INTO suppressions (company_id, address, reason) VALUES ($1, 'ana@example.com', 'BOUNCE')`, b.company)
+	id := b.Accept(t, b.company, nil)
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	if found := b.find(t, id); found.Status != email.Suppressed || *found.ErrorReason != "BOUNCE" || len(b.sender.sent) != 0 {
+		t.Errorf("%+v", found)
+	}
+	if got := b.events(t, id); !slices.Equal(got, []email.EventType{email.EventSuppressed}) {
+		t.Errorf("events %v", got)
+	}
+}
+
+func TestSuppressedCopies(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.exec(t, `INSERT INTO suppressions (company_id, address, reason) VALUES ($1, 'eva@example.com', 'MANUAL')`, b.company)
+	id := b.Accept(t, b.company, func(e *store.NewEmail) {
+		e.Job.CC, e.Job.BCC = []string{"Eva@example.com", "caio@example.com"}, []string{"eva@example.com"}
+	})
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	sent := b.sender.sent[0]
+	if !slices.Equal(sent.CC, []string{"caio@example.com"}) || len(sent.BCC) != 0 {
+		t.Errorf("cc %v, bcc %v", sent.CC, sent.BCC)
+	}
+	timeline, err := b.Store.Timeline(t.Context(), id)
+	if err != nil || !strings.Contains(string(timeline[2].Metadata), "Eva@example.com") {
+		t.Errorf("%s, %v", timeline[2].Metadata, err)
+	}
+}
+
+// A recipient that was taken in and is not written down yet is worth waiting for.
+func TestRecipientOnItsWay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	person := uuid.New()
+	id := b.Accept(t, b.company, func(e *store.NewEmail) {
+		e.Job.Recipient = email.JobRecipient{RecipientID: person.String(), Email: e.Job.To}
+	})
+	b.exec(t, `INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email) VALUES ($1, gen_random_uuid(), $2, 'ana@example.com')`, person, b.company)
+	var later *queue.RetryLater
+	if err := b.handle(t, id); !errors.As(err, &later) || later.Delay > 5*time.Second {
+		t.Fatalf("%v", err)
+	}
+	b.exec(t, `INSERT INTO recipients (id, company_id, email) SELECT recipient_id, company_id, email FROM recipient_intakes`)
+	b.exec(t, `DELETE FROM recipient_intakes`)
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	if found := b.find(t, id); found.Status != email.Sent || found.Attempts != 1 {
+		t.Errorf("%+v", found)
+	}
+}

@@ -1,0 +1,35 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/queue"
+)
+
+// suppress ends an email whose reader must not be written to. The provider never hears
+// of it.
+func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt, task queue.Task) error {
+	t := a.transition(store.GuardOpen, email.Suppressed)
+	t.ErrorCode, t.ErrorReason = email.CodeSuppressed, a.row.Suppressed
+	t.Events = []email.Event{event(email.EventSuppressed, time.Now(), map[string]any{"reason": a.row.Suppressed})}
+	done, err := p.Advancer.Advance(ctx, t)
+	switch {
+	case err != nil:
+		return err
+	case !done.Applied:
+		return p.giveBack(ctx, log, a, done.Status, task)
+	}
+	p.Metrics.transitions(t.Events)
+	p.ended(log.With("reason", a.row.Suppressed), a, email.Suppressed)
+	return nil
+}
+
+// leaveOut drops the copies that must not be sent.
+func leaveOut(copies, suppressed []string) []string {
+	return slices.DeleteFunc(copies, func(address string) bool { return slices.Contains(suppressed, address) })
+}
