@@ -52,6 +52,7 @@ func legal() map[string]row {
 			"id": "gen_random_uuid()", "mailing_id": companyID, "line_no": "2", "email": "gen_random_uuid()::text || '@example.com'", "token": "'t'",
 		},
 		"mailing_rejects":   {"mailing_id": "gen_random_uuid()", "line_no": "2", "code": "'DUPLICATE'"},
+		"ses_events":        {"sns_message_id": "gen_random_uuid()::text", "kind": "'Delivery'"},
 		"suppressions":      {"company_id": companyID, "address": "gen_random_uuid()::text || '@example.com'", "reason": "'MANUAL'"},
 		"recipient_intakes": {"recipient_id": "gen_random_uuid()", "outbox_id": "gen_random_uuid()", "company_id": companyID, "email": "'ana@example.com'"},
 	}
@@ -160,6 +161,12 @@ func TestConstraints(t *testing.T) {
 		{"email_events", row{"type": "'VALIDATED'"}, "email_events_path"},
 		{"email_events", row{"type": "'PENDING'"}, "email_events_path"},
 		{"email_events", row{"previous": "'SENT'", "type": "'SENT'", "seq": "9"}, "email_events_path"},
+		{"email_events", row{"previous": "'DELIVERED'", "type": "'BOUNCED'", "seq": "9"}, ""},
+		{"email_events", row{"previous": "'DELIVERED'", "type": "'SENT'", "seq": "9"}, "email_events_path"},
+
+		{"ses_events", nil, ""},
+		{"ses_events", row{"sns_message_id": "''"}, "ses_events_sns_message_id_check"},
+		{"ses_events", row{"kind": "''"}, "ses_events_kind_check"},
 
 		{"idempotency_keys", nil, ""},
 		{"idempotency_keys", row{"key": "''"}, "idempotency_keys_key_check"},

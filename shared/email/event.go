@@ -24,6 +24,32 @@ const (
 	EventSuppressed       EventType = "SUPPRESSED"
 )
 
+// What the provider tells of an email after it has accepted it.
+const (
+	EventDelivered           EventType = "DELIVERED"
+	EventDeliveryDelayed     EventType = "DELIVERY_DELAYED"
+	EventBounced             EventType = "BOUNCED"
+	EventComplained          EventType = "COMPLAINED"
+	EventRejected            EventType = "REJECTED" // accepted, then found to hold a virus
+	EventRenderingFailed     EventType = "RENDERING_FAILED"
+	EventOpened              EventType = "OPENED"
+	EventClicked             EventType = "CLICKED"
+	EventSubscriptionChanged EventType = "SUBSCRIPTION_CHANGED"
+	// EventDuplicateConfirmed: the provider accepted the email more than once.
+	EventDuplicateConfirmed EventType = "DUPLICATE_CONFIRMED"
+)
+
+// feedback lists them.
+func feedback() []EventType {
+	return []EventType{
+		EventDelivered, EventDeliveryDelayed, EventBounced, EventComplained, EventRejected, EventRenderingFailed,
+		EventOpened, EventClicked, EventSubscriptionChanged, EventDuplicateConfirmed,
+	}
+}
+
+// IsFeedback says that the type is the provider's news of an email that it accepted.
+func (t EventType) IsFeedback() bool { return slices.Contains(feedback(), t) }
+
 // Event is one step, with what there is to know about it.
 type Event struct {
 	Type     EventType      `json:"type"`
@@ -36,7 +62,8 @@ type Event struct {
 // the two together. "" stands for the beginning.
 //
 // SENT may follow every resting place: a provider's late "accepted" is a fact,
-// whatever was decided about the email in the meantime.
+// whatever was decided about the email in the meantime. Behind SENT the provider
+// speaks, in any order: its news may overtake each other.
 var followers = map[EventType][]EventType{
 	"":                    {EventReceived, EventCancelled, EventExpired, EventSuppressed},
 	EventReceived:         {EventValidated, EventValidationFailed, EventSuppressed},
@@ -51,7 +78,18 @@ var followers = map[EventType][]EventType{
 	EventExpired:          {EventReplayed, EventSent},
 	EventCancelled:        {EventReplayed, EventSent},
 	EventSuppressed:       {EventSent},
-	EventSent:             {},
+	EventSent:             feedback(),
+
+	EventDelivered:           feedback(),
+	EventDeliveryDelayed:     feedback(),
+	EventBounced:             feedback(),
+	EventComplained:          feedback(),
+	EventRejected:            feedback(),
+	EventRenderingFailed:     feedback(),
+	EventOpened:              feedback(),
+	EventClicked:             feedback(),
+	EventSubscriptionChanged: feedback(),
+	EventDuplicateConfirmed:  feedback(),
 }
 
 // MayFollow says whether next may stand behind previous in a timeline; previous is
