@@ -1,4 +1,5 @@
-// The api answers the gateway's HTTP requests. It needs Postgres and nothing else.
+// The api answers the gateway's HTTP requests. It needs Postgres and, for mailings, a
+// storage for their files.
 //
 //	api               serves until SIGINT or SIGTERM, then finishes what it has begun
 //	api -healthcheck  asks the api on API_ADDR for a sign of life; exit code 0 or 1
@@ -22,6 +23,8 @@ import (
 	"email-gateway/api"
 	"email-gateway/api/internal/config"
 	"email-gateway/api/internal/httpapi"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
@@ -86,8 +89,19 @@ func serve(ctx context.Context, log *slog.Logger, settings config.Config, db *st
 		Log: log, Store: db, Accepter: accepter, Wake: waker.Wake, Registry: registry,
 		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL,
 		HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
+		PublicURL: settings.PublicURL, UnsubscribeKeys: settings.UnsubscribeKeys,
 	}
 	parts := []service.Named{{Name: "waker", Service: waker}}
+	if params.HasRabbitMQ {
+		tokens := mailing.NewTokens(log)
+		bucket, err := blob.Open(ctx, settings.StorageURL)
+		if err != nil {
+			return err
+		}
+		defer bucket.Close()
+		params.Bucket, params.Tokens = bucket, tokens
+		parts = append(parts, service.Named{Name: "tokens", Service: tokens})
+	}
 	if settings.MetricsAddr == "" {
 		params.Metrics = metrics
 	} else {

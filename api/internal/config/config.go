@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/blob"
 	"email-gateway/shared/environment"
+	"email-gateway/shared/unsubscribe"
 )
 
 // Config is what the api is told by its environment.
@@ -26,8 +28,17 @@ type Config struct {
 	// DatabaseURL names the Postgres that every 202 is committed to.
 	DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
 	// RabbitMQURL is never connected to. That it is empty says that this installation
-	// has no RabbitMQ, which /health then does not miss.
+	// has no RabbitMQ, which /health then does not miss, and takes in no mailings.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
+
+	// StorageURL is where the files of mailings are kept: file:///an/absolute/path or
+	// s3://bucket?region=…
+	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
+	// PublicURL is how readers of mail reach the api; unsubscribe links begin with it.
+	// Not set, it is Addr's, which is of use on one machine only.
+	PublicURL string `env:"PUBLIC_URL"`
+	// UnsubscribeKeys seal unsubscribe links. The worker must have the same.
+	UnsubscribeKeys unsubscribe.Keys `env:"UNSUBSCRIBE_KEY"`
 
 	// EmailTTL is how long an email may wait for the provider, from its acceptance or
 	// its sendAt. Whatever is left after it is EXPIRED.
@@ -72,6 +83,9 @@ const (
 func Read(environ []string) (Config, error) {
 	var c Config
 	f := environment.Read(environ, &c)
+	if c.PublicURL == "" {
+		c.PublicURL = "http://" + c.Addr
+	}
 	c.check(&f)
 	if err := f.Err(); err != nil {
 		return Config{}, err
@@ -96,6 +110,13 @@ func (c *Config) check(f *environment.Faults) {
 	}
 	f.URL("DATABASE_URL", c.DatabaseURL, "postgres", "postgresql")
 	f.URL("RABBITMQ_URL", c.RabbitMQURL, "amqp", "amqps")
+	f.HTTPURL("PUBLIC_URL", c.PublicURL)
+	if err := blob.CheckURL(c.StorageURL); err != nil {
+		f.Must(false, "STORAGE_URL", err.Error())
+	}
+	if c.RabbitMQURL != "" {
+		f.Must(!c.UnsubscribeKeys.Empty(), "UNSUBSCRIBE_KEY", "is required where RABBITMQ_URL is set: base64 of at least 32 bytes")
+	}
 	f.Must(c.EmailTTL == 0 || c.EmailTTL >= minTTL && c.EmailTTL <= maxTTL, "EMAIL_TTL", "must be 1m to 720h")
 	f.LogLevel("LOG_LEVEL", c.LogLevel)
 }

@@ -25,11 +25,13 @@ import (
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/store"
+	"email-gateway/shared/unsubscribe"
 )
 
 // Store is the database as far as requests go. *store.Store is one.
 type Store interface {
 	access.Finder
+	MailingStore
 	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error)
 	Exists(ctx context.Context, id uuid.UUID) (bool, error)
 	RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error)
@@ -40,6 +42,9 @@ type Store interface {
 	AcceptRecipients(ctx context.Context, r store.NewRecipients) error
 	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error)
 	DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error
+	Suppress(ctx context.Context, company uuid.UUID, s store.Suppression) error
+	Unsuppress(ctx context.Context, company uuid.UUID, address string, reason store.SuppressionReason) error
+	Suppressions(ctx context.Context, company uuid.UUID, f store.SuppressionFilter) ([]store.Suppression, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 }
 
@@ -61,8 +66,15 @@ type Params struct {
 	HashKey []byte
 	// EmailTTL is the time an email has to reach the provider.
 	EmailTTL time.Duration
-	// HasRabbitMQ is false where the installation has none.
+	// HasRabbitMQ is false where the installation has none. Mailings are then not taken
+	// in, and Bucket and Tokens not needed.
 	HasRabbitMQ bool
+	Bucket      Bucket
+	Tokens      Tokens
+	// PublicURL is how readers of mail reach this api, UnsubscribeKeys seal the links
+	// that begin with it.
+	PublicURL       string
+	UnsubscribeKeys unsubscribe.Keys
 	// Metrics is answered on /metrics to callers of this machine; nil = elsewhere.
 	Metrics http.Handler
 	// OpenAPI is the document served as /openapi.yaml.
@@ -71,20 +83,23 @@ type Params struct {
 
 // API answers requests.
 type API struct {
-	log        *slog.Logger
-	store      Store
-	accepter   Accepter
-	wake       func()
-	directory  *access.Directory
-	limiter    *access.Limiter
-	bodies     *bodyBudget
-	rules      *rules
-	composer   *composer
-	recipients *recipientReader
-	ttl        time.Duration
-	health     *healthCheck
-	measure    *measure
-	router     *gin.Engine
+	log             *slog.Logger
+	store           Store
+	accepter        Accepter
+	wake            func()
+	directory       *access.Directory
+	limiter         *access.Limiter
+	bodies          *bodyBudget
+	rules           *rules
+	composer        *composer
+	recipients      *recipientReader
+	suppressions    *strictjson.Reader[suppressRequest]
+	mailings        *mailingIntake
+	unsubscribeKeys unsubscribe.Keys
+	ttl             time.Duration
+	health          *healthCheck
+	measure         *measure
+	router          *gin.Engine
 }
 
 // New makes an API. Its error is a mistake in this package or two APIs on one registry.
@@ -100,6 +115,10 @@ func New(p Params) (*API, error) {
 	reader, err := strictjson.NewReader[sendRequest]()
 	if err != nil {
 		return nil, fmt.Errorf("prepare send requests: %w", err)
+	}
+	suppressions, err := strictjson.NewReader[suppressRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare suppressions: %w", err)
 	}
 	recipients, err := newRecipientReader(rules, taxIDs{ring: p.Ring, hashKey: p.HashKey})
 	if err != nil {
@@ -118,10 +137,13 @@ func New(p Params) (*API, error) {
 			rules: rules, reader: reader, recipients: p.Store, html: htmlcheck.New(runtime.GOMAXPROCS(0)),
 			taxIDs: taxIDs{ring: p.Ring, hashKey: p.HashKey}, ttl: p.EmailTTL,
 		},
-		recipients: recipients,
-		ttl:        p.EmailTTL,
-		health:     &healthCheck{statuses: p.Store.ProcessStatuses, hasRabbitMQ: p.HasRabbitMQ},
-		measure:    measure,
+		recipients:      recipients,
+		suppressions:    suppressions,
+		ttl:             p.EmailTTL,
+		mailings:        newMailingIntake(p),
+		unsubscribeKeys: p.UnsubscribeKeys,
+		health:          newHealthCheck(p),
+		measure:         measure,
 	}
 	a.router = a.routes(p)
 	return a, nil
@@ -162,6 +184,16 @@ func (a *API) routes(p Params) *gin.Engine {
 	people.POST("", a.answer(needsRabbitMQ(p.HasRabbitMQ)), a.answer(a.limitBody), a.answer(a.addRecipients))
 	people.GET("/:id", a.answer(a.showRecipient))
 	people.DELETE("/:id", a.answer(a.deleteRecipient))
+
+	suppress := r.Group("/v1/suppressions", a.answer(a.authenticate), a.answer(scope(apikey.SuppressionsWrite)))
+	suppress.GET("", a.answer(a.listSuppressions))
+	suppress.POST("", a.answer(a.limitBody), a.answer(a.addSuppression))
+	suppress.DELETE("", a.answer(a.removeSuppression))
+
+	r.GET("/u/:token", a.answer(a.askToUnsubscribe))
+	r.POST("/u/:token", a.answer(a.unsubscribe))
+
+	a.routeMailings(r, p)
 	return r
 }
 

@@ -61,13 +61,18 @@ func (c *composer) checkHTML(ctx context.Context, d *draft) error {
 	if d.faults.has("html") {
 		return nil
 	}
+	return c.checkTemplate(ctx, d.request.HTML, &d.faults)
+}
+
+// checkTemplate checks the field html; the error is no verdict on it.
+func (c *composer) checkTemplate(ctx context.Context, html string, f *faults) error {
 	ctx, cancel := context.WithTimeout(ctx, htmlWait)
 	defer cancel()
-	err := c.html.Check(ctx, d.request.HTML)
+	err := c.html.Check(ctx, html)
 	var violation *htmlcheck.Violation
 	switch {
 	case errors.As(err, &violation):
-		d.faults.add("html", codeInvalidTemplate, violation.Error())
+		f.add("html", codeInvalidTemplate, violation.Error())
 	case errors.Is(err, context.DeadlineExceeded):
 		return busy
 	case err != nil:

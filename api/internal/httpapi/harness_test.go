@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -22,9 +23,12 @@ import (
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/api/internal/keyring"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/blob"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/telemetry"
+	"email-gateway/shared/unsubscribe"
 )
 
 // gateway is an api of a test's own: a database, a company with a key that may do
@@ -38,6 +42,7 @@ type gateway struct {
 	Ring    keyring.Ring
 	Log     *logBuffer
 	Wakes   *atomic.Int64
+	Storage string   // the folder of the uploaded files
 	Routes  []string // "GET /v1/email/{id}"
 }
 
@@ -61,6 +66,8 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 	params := httpapi.Params{
 		Log: slog.New(slog.NewJSONHandler(g.Log, nil)), Store: d.Store, Accepter: accepter, Wake: func() { g.Wakes.Add(1) },
 		Registry: registry, Ring: ring, EmailTTL: 24 * time.Hour, HasRabbitMQ: true,
+		Bucket: g.bucket(tb), Tokens: mailing.NewTokens(slog.New(slog.DiscardHandler)),
+		PublicURL: "https://mail.acme.example", UnsubscribeKeys: unsubscribeKeys(tb),
 		Metrics: telemetry.MetricsHandler(registry), OpenAPI: api.OpenAPI(),
 	}
 	if change != nil {
@@ -79,6 +86,27 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 	g.Company = d.Company(tb)
 	g.Key = g.newKey(tb, g.Company, nil)
 	return g
+}
+
+// bucket is a storage of the test's own.
+func (g *gateway) bucket(tb testing.TB) *blob.Bucket {
+	tb.Helper()
+	g.Storage = filepath.Join(tb.TempDir(), "storage")
+	bucket, err := blob.Open(tb.Context(), "file://"+g.Storage)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = bucket.Close() })
+	return bucket
+}
+
+func unsubscribeKeys(tb testing.TB) unsubscribe.Keys {
+	tb.Helper()
+	var keys unsubscribe.Keys
+	if err := keys.UnmarshalText([]byte(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, 32)))); err != nil {
+		tb.Fatal(err)
+	}
+	return keys
 }
 
 // newKey makes a key with every scope and no rate limit. change may be nil.

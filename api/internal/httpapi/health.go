@@ -25,7 +25,7 @@ type health struct {
 	RabbitMQ     rabbitHealth   `json:"rabbitmq"`
 	Storage      partHealth     `json:"storage"`
 	SES          partHealth     `json:"ses"`
-	TokenManager partHealth     `json:"tokenManager"`
+	TokenManager tokenHealth    `json:"tokenManager"`
 	Dispatcher   processHealth  `json:"dispatcher"`
 	Worker       processHealth  `json:"worker"`
 }
@@ -37,6 +37,11 @@ type databaseHealth struct {
 
 type partHealth struct {
 	Status string `json:"status"`
+}
+
+type tokenHealth struct {
+	Status          string `json:"status"`
+	AvailableTokens int    `json:"availableTokens"`
 }
 
 type rabbitHealth struct {
@@ -71,10 +76,12 @@ type report struct {
 }
 
 // healthCheck puts together what the processes say. The api itself talks to Postgres
-// only.
+// and, for mailings, to the blob store.
 type healthCheck struct {
 	statuses    func(context.Context) ([]store.ProcessStatus, error)
 	hasRabbitMQ bool
+	storage     *storageCheck // nil where there are no mailings
+	tokens      func() int    // the same
 }
 
 func (a *API) showHealth(c *gin.Context) {
@@ -98,15 +105,21 @@ func (hc *healthCheck) check(ctx context.Context) health {
 		RabbitMQ:     rabbitHealth{Status: unknown},
 		Storage:      partHealth{disabled},
 		SES:          partHealth{unknown},
-		TokenManager: partHealth{disabled},
+		TokenManager: tokenHealth{Status: disabled},
 		Dispatcher:   processHealth{Status: unknown},
 		Worker:       processHealth{Status: unknown},
 	}
 	if !hc.hasRabbitMQ {
 		h.RabbitMQ.Status = disabled
 	}
+	if hc.tokens != nil {
+		h.TokenManager = tokenHealth{Status: "initialized", AvailableTokens: hc.tokens()}
+	}
+	storage := make(chan string, 1)
+	go func() { storage <- hc.storage.status(ctx) }()
 	statuses, err := within(ctx, hc.statuses)
 	h.Database.ResponseTime = time.Since(began).Milliseconds()
+	h.Storage.Status = <-storage
 	if err != nil {
 		h.Status, h.Database.Status = "unavailable", disconnected
 		return h

@@ -31,10 +31,21 @@ type onceGuard struct {
 	sum   []byte // of the body; nil = no body that could be accepted has this form
 }
 
-// guardOf reads the key. route separates the keys of different operations. A body may
-// hold a CPF, which could be found again from a plain hash of the body: hashKey, when
-// there is one, keys it.
+// guardOf reads the key and hashes the body, which may hold a CPF: hashKey, when there
+// is one, keys the hash.
 func guardOf(h http.Header, route string, d strictjson.Document, hashKey []byte) (*onceGuard, error) {
+	guard, err := keyOf(h, route)
+	if err != nil || guard == nil {
+		return nil, err
+	}
+	if sum, err := d.SHA256(); err == nil {
+		guard.sum = keyed(sum[:], hashKey)
+	}
+	return guard, nil
+}
+
+// keyOf reads the key alone. route separates the keys of different operations.
+func keyOf(h http.Header, route string) (*onceGuard, error) {
 	values, sent := h["Idempotency-Key"]
 	if !sent {
 		return nil, nil
@@ -44,16 +55,18 @@ func guardOf(h http.Header, route string, d strictjson.Document, hashKey []byte)
 	if len(values) > 1 || len(key) < 1 || len(key) > maxIdempotencyKey || !printable {
 		return nil, badIdempotencyKey
 	}
-	guard := &onceGuard{route: route, key: key}
-	if sum, err := d.SHA256(); err == nil {
-		guard.sum = sum[:]
-		if len(hashKey) > 0 {
-			mac := hmac.New(sha256.New, hashKey)
-			mac.Write(guard.sum)
-			guard.sum = mac.Sum(nil)
-		}
+	return &onceGuard{route: route, key: key}, nil
+}
+
+// keyed is the hash, or HMAC(key, hash) where there is a key: from a plain hash of a
+// short text, a CPF in it could be found again.
+func keyed(sum, hashKey []byte) []byte {
+	if len(hashKey) == 0 {
+		return sum
 	}
-	return guard, nil
+	mac := hmac.New(sha256.New, hashKey)
+	mac.Write(sum)
+	return mac.Sum(nil)
 }
 
 // record is the key as it is stored with the row it protects.
@@ -101,6 +114,7 @@ func (v *visit) note(answer []byte) {
 	var made struct {
 		OutboxID    string `json:"outboxId"`
 		RecipientID string `json:"id"`
+		MailingID   string `json:"mailingId"`
 	}
 	if json.Unmarshal(answer, &made) != nil {
 		return
@@ -110,5 +124,7 @@ func (v *visit) note(answer []byte) {
 		v.outboxID, v.location = made.OutboxID, emailPath+made.OutboxID
 	case made.RecipientID != "":
 		v.location = recipientPath + made.RecipientID
+	case made.MailingID != "":
+		v.mailingID, v.location = made.MailingID, mailingPath+made.MailingID
 	}
 }

@@ -49,13 +49,10 @@ func readFilter(raw string, rules *rules) (store.EmailFilter, error) {
 		Until:      q.bound("createdBefore"),
 		Status:     email.Status(q.text("status", "status")),
 		Tag:        q.text("tag", "max=64,printable"),
-		Recipient:  q.text("recipient", "address"),
+		Recipient:  q.address("recipient"),
 		ExternalID: q.text("externalId", "max=200,line"),
 		RequestID:  q.text("requestId", "max=128,printable"),
 		Limit:      q.limit("limit"),
-	}
-	if ascii, err := asciiAddress(filter.Recipient); err == nil {
-		filter.Recipient = ascii
 	}
 	return filter, q.close()
 }

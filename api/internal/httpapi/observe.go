@@ -73,6 +73,9 @@ func (a *API) observe(c *gin.Context) {
 	if v.outboxID != "" {
 		attributes = append(attributes, slog.String(telemetry.OutboxID, v.outboxID))
 	}
+	if v.mailingID != "" {
+		attributes = append(attributes, slog.String("mailingId", v.mailingID))
+	}
 	a.log.LogAttrs(c.Request.Context(), slog.LevelInfo, "request", attributes...)
 }
 

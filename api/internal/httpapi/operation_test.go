@@ -43,7 +43,7 @@ func TestHealth(t *testing.T) {
 	}
 	expect(map[string]string{
 		"status": "degraded", "database": "connected", "redis": "unknown", "rabbitmq": "unknown", "ses": "unknown",
-		"storage": "disabled", "tokenManager": "disabled", "dispatcher": "unknown", "worker": "unknown",
+		"storage": "accessible", "tokenManager": "initialized", "dispatcher": "unknown", "worker": "unknown",
 	})
 
 	const fine = `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected","consumers":2},"ses":{"status":"connected"},"concurrency":10}`
@@ -72,8 +72,22 @@ func TestHealth_WithoutRabbitMQ(t *testing.T) {
 		'{"redis":{"status":"connected"},"rabbitmq":{"status":"disconnected"},"ses":{"status":"connected"}}' FROM unnest('{dispatcher,worker}'::text[]) s`)
 	r := g.do(t, call{Path: "/health", NoKey: true})
 	rabbit, _ := r.json(t)["rabbitmq"].(map[string]any)
-	if r.json(t)["status"] != "ok" || rabbit["status"] != "disabled" {
+	storage, _ := r.json(t)["storage"].(map[string]any)
+	tokens, _ := r.json(t)["tokenManager"].(map[string]any)
+	if r.json(t)["status"] != "ok" || rabbit["status"] != "disabled" || storage["status"] != "disabled" || tokens["status"] != "disabled" {
 		t.Errorf("%s", r.Body)
+	}
+}
+
+func TestHealth_WithoutStorage(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(p *httpapi.Params) { p.Bucket = brokenBucket{p.Bucket} })
+	for range 2 { // asked, and remembered
+		r := g.do(t, call{Path: "/health", NoKey: true})
+		storage, _ := r.json(t)["storage"].(map[string]any)
+		if r.Status != http.StatusOK || r.json(t)["status"] != "degraded" || storage["status"] != "inaccessible" {
+			t.Errorf("%d %s", r.Status, r.Body)
+		}
 	}
 }
 

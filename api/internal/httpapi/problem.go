@@ -53,7 +53,7 @@ var (
 	busy         = problem{status: http.StatusServiceUnavailable, code: "BUSY", detail: "too many large bodies at once", retryAfter: time.Second}
 
 	// Without RabbitMQ nothing would ever carry what comes in bulk.
-	bulkDisabled = problem{status: http.StatusServiceUnavailable, code: "BULK_DISABLED", detail: "this installation has no RabbitMQ, which carries mailings and recipients"}
+	bulkDisabled = problem{status: http.StatusServiceUnavailable, code: "BULK_DISABLED", detail: "this installation has no RabbitMQ, which carries mailings and recipients: RABBITMQ_URL must be set"}
 
 	badIdempotencyKey = problem{status: http.StatusBadRequest, code: "INVALID_IDEMPOTENCY_KEY", detail: "Idempotency-Key must be one value of 1 to 255 printable ASCII characters"}
 	keyReused         = problem{status: http.StatusUnprocessableEntity, code: "IDEMPOTENCY_KEY_REUSED", detail: "this Idempotency-Key was used with another body"}

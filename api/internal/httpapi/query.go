@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -78,6 +80,15 @@ func (q *query) text(name, rule string) string {
 	return value
 }
 
+// address is a text in the form in which addresses are stored.
+func (q *query) address(name string) string {
+	value := q.text(name, "address")
+	if ascii, err := asciiAddress(value); err == nil {
+		return ascii
+	}
+	return value
+}
+
 func (q *query) limit(name string) int {
 	value, given := q.get(name)
 	if !given {
@@ -129,6 +140,24 @@ func (q *query) bound(name string) uuid.UUID {
 
 // cursorTo is the cursor of the page that begins behind id.
 func cursorTo(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// encodeCursor is the cursor of a list that has no id to go by.
+func encodeCursor(last any) (string, error) {
+	text, err := json.Marshal(last)
+	if err != nil {
+		return "", fmt.Errorf("encode cursor: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(text), nil
+}
+
+// decodeCursor undoes that; nil is no cursor of ours.
+func decodeCursor(text string) []byte {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
 
 // printableName keeps a made-up name short in the answer.
 func printableName(name string) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-playground/validator/v10"
 
+	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/mailbox"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
@@ -43,6 +44,7 @@ func ownRules() map[string]rule {
 		"taxidhash":   {"INVALID_HASH", checkTaxIDHash},
 		"id":          {"INVALID_ID", checkID},
 		"timestamp":   {"INVALID_TIMESTAMP", func(v string) error { _, err := parseTime(v); return err }},
+		"encoding":    {"NOT_ALLOWED", checkEncoding},
 		"status":      {"NOT_ALLOWED", checkStatus},
 	}
 }
@@ -206,6 +208,11 @@ func parseTime(value string) (time.Time, error) {
 		return time.Time{}, errors.New("must be a time with its zone, such as 2026-03-01T09:00:00-03:00")
 	}
 	return t, nil
+}
+
+func checkEncoding(value string) error {
+	_, err := csvfile.ParseEncoding(value)
+	return err
 }
 
 func checkStatus(value string) error {

@@ -102,7 +102,7 @@ func (a *API) accept(ctx context.Context, id uuid.UUID, guard *onceGuard, unknow
 	late := err != nil && inTime.Err() != nil
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):
-		found, answers := a.lookUp(ctx, id, late)
+		found, answers := a.lookUp(ctx, a.store.Exists, id, late)
 		switch {
 		case found:
 			return nil
@@ -119,13 +119,15 @@ func (a *API) accept(ctx context.Context, id uuid.UUID, guard *onceGuard, unknow
 // lookUp finds out whether a write whose answer was lost went through, and whether
 // Postgres answered at all. Not finding the row proves nothing: Postgres may still be
 // busy writing it, and is asked again, unless one answer is enough.
-func (a *API) lookUp(ctx context.Context, id uuid.UUID, once bool) (found, answers bool) {
+func (a *API) lookUp(
+	ctx context.Context, exists func(context.Context, uuid.UUID) (bool, error), id uuid.UUID, once bool,
+) (found, answers bool) {
 	ctx, cancel := context.WithTimeout(ctx, unknownWait)
 	defer cancel()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		there, err := within(ctx, func(ctx context.Context) (bool, error) { return a.store.Exists(ctx, id) })
+		there, err := within(ctx, func(ctx context.Context) (bool, error) { return exists(ctx, id) })
 		if there {
 			return true, true
 		}

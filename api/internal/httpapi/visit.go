@@ -14,6 +14,7 @@ type visit struct {
 	requestID string
 	caller    *store.Caller // nil until authenticated
 	outboxID  string        // the email it is about
+	mailingID string        // or the mailing
 	location  string        // where what it made can be looked up
 }
 

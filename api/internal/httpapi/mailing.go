@@ -1,0 +1,161 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// mailingDetails is a mailing as it is shown.
+type mailingDetails struct {
+	MailingID    string              `json:"mailingId"`
+	RequestID    string              `json:"requestId"`
+	Filename     string              `json:"filename"`
+	Status       store.MailingStatus `json:"status"`
+	DryRun       bool                `json:"dryRun"`
+	Subject      string              `json:"subject"`
+	From         string              `json:"from"`
+	ReplyTo      *string             `json:"replyTo,omitempty"`
+	Tags         []string            `json:"tags"`
+	Delivery     email.Delivery      `json:"delivery"`
+	SendAt       *time.Time          `json:"sendAt,omitempty"`
+	Settling     *string             `json:"settling,omitempty"`
+	ErrorMessage *string             `json:"errorMessage,omitempty"`
+
+	Total           int             `json:"total"`
+	Accepted        int             `json:"accepted"`
+	Invalid         int             `json:"invalid"`
+	InvalidByReason json.RawMessage `json:"invalidByReason"`
+	Duplicates      int             `json:"duplicates"`
+
+	Expanded     int     `json:"expanded"`
+	Queued       int     `json:"queued"`
+	Sent         int     `json:"sent"`
+	Failed       int     `json:"failed"`
+	Suppressed   int     `json:"suppressed"`
+	Expired      int     `json:"expired"`
+	Cancelled    int     `json:"cancelled"`
+	Unknown      int     `json:"unknown"`
+	InvalidLater int     `json:"invalidLater"`
+	Rate         float64 `json:"rate"` // entries per second
+
+	CreatedAt    time.Time  `json:"createdAt"`
+	UpdatedAt    time.Time  `json:"updatedAt"`
+	CountedAt    *time.Time `json:"countedAt,omitempty"`
+	EstimatedEnd *time.Time `json:"estimatedEnd,omitempty"`
+	CompletedAt  *time.Time `json:"completedAt,omitempty"`
+}
+
+func detailsOf(m store.Mailing) mailingDetails {
+	d := mailingDetails{
+		MailingID: m.ID.String(), RequestID: m.RequestID, Filename: m.Filename, Status: m.Status, DryRun: m.DryRun,
+		Subject: m.Subject, From: m.Sender, ReplyTo: m.ReplyTo, Tags: m.Tags, Delivery: m.Delivery, SendAt: inUTC(m.SendAt),
+		Settling: m.Settling, ErrorMessage: m.ErrorMessage,
+		Total: m.Total, Accepted: m.Accepted, Invalid: m.Invalid, InvalidByReason: m.InvalidByReason, Duplicates: m.Duplicates,
+		Expanded: m.Processed, Queued: m.Queued, Sent: m.Sent, Failed: m.Failed, Suppressed: m.Suppressed, Expired: m.Expired,
+		Cancelled: m.Cancelled, Unknown: m.Unknown, InvalidLater: m.InvalidLater, Rate: m.Rate,
+		CreatedAt: m.CreatedAt.UTC(), UpdatedAt: m.UpdatedAt.UTC(), CountedAt: inUTC(m.CountedAt), CompletedAt: inUTC(m.CompletedAt),
+	}
+	if d.Tags == nil {
+		d.Tags = []string{}
+	}
+	if left := m.Remaining(); left > 0 {
+		end := time.Now().Add(left).UTC().Truncate(time.Second)
+		d.EstimatedEnd = &end
+	}
+	return d
+}
+
+func (a *API) showMailing(c *gin.Context) error {
+	id, err := mailingID(c)
+	if err != nil {
+		return err
+	}
+	found, err := a.store.FindMailing(c.Request.Context(), visitOf(c).caller.CompanyID, id)
+	if err != nil {
+		return mailingProblem(err)
+	}
+	c.JSON(http.StatusOK, detailsOf(found))
+	return nil
+}
+
+// mailingID is the id in the path. A word that is no id is as unknown as an id that
+// does not exist.
+func mailingID(c *gin.Context) (uuid.UUID, error) {
+	id, err := parseID(c.Param("id"))
+	if err != nil {
+		return uuid.Nil, noSuchMailing
+	}
+	visitOf(c).mailingID = id.String()
+	return id, nil
+}
+
+// mailingPage is the answer of GET /mailings.
+type mailingPage struct {
+	Mailings   []mailingDetails `json:"mailings"`
+	NextCursor string           `json:"nextCursor,omitempty"`
+}
+
+func (a *API) listMailings(c *gin.Context) error {
+	q, err := openQuery(c.Request.URL.RawQuery, a.rules)
+	if err != nil {
+		return err
+	}
+	before, limit := q.cursor("cursor"), q.limit("limit")
+	if err := q.close(); err != nil {
+		return err
+	}
+	found, err := a.store.ListMailings(c.Request.Context(), visitOf(c).caller.CompanyID, before, limit)
+	if err != nil {
+		return err
+	}
+	page := mailingPage{Mailings: make([]mailingDetails, len(found))}
+	for i, m := range found {
+		page.Mailings[i] = detailsOf(m)
+	}
+	if len(found) == limit {
+		page.NextCursor = cursorTo(found[limit-1].ID)
+	}
+	c.JSON(http.StatusOK, page)
+	return nil
+}
+
+// controlMailing is a step that the tenant takes with a mailing; the answer is the
+// mailing after it.
+func (a *API) controlMailing(step func(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)) gin.HandlerFunc {
+	return a.answer(func(c *gin.Context) error {
+		id, err := mailingID(c)
+		if err != nil {
+			return err
+		}
+		after, err := step(c.Request.Context(), visitOf(c).caller.CompanyID, id)
+		if err != nil {
+			return mailingProblem(err)
+		}
+		a.wake()
+		c.JSON(http.StatusOK, detailsOf(after))
+		return nil
+	})
+}
+
+// mailingProblem says it of a mailing, where problemOf would speak of an email.
+func mailingProblem(err error) error {
+	var state *store.MailingStateError
+	switch {
+	case errors.As(err, &state):
+		return mailingState(state)
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchMailing
+	case errors.Is(err, store.ErrExists):
+		return filenameTaken
+	}
+	return err
+}

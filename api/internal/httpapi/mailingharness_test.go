@@ -1,0 +1,161 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime/multipart"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/blob"
+)
+
+// part is one part of a form. One with a filename is a file.
+type part struct{ name, filename, value string }
+
+// people is a file as Excel in Portuguese saves it: Windows-1252 with semicolons.
+const people = "E-mail;Nome;Cidade;CPF\r\n" +
+	"jo\xe3o@example.com;Jo\xe3o;S\xe3o Paulo;\r\n" + // an address with ã: syntax
+	"maria@example.com;Maria;Bras\xedlia;529.982.247-25\r\n" +
+	"ana@example.com;Ana;;\r\n" +
+	"MARIA@example.com;Maria outra vez;;\r\n" + // a duplicate
+	";Ningu\xe9m;;\r\n" +
+	"eva@example.com;Eva;;111.111.111-11\r\n"
+
+// mailingForm is a valid form with the file of people.
+func mailingForm() []part {
+	return []part{
+		{name: "subject", value: "Olá, {{nome}}"},
+		{name: "html", value: `<p>{{nome}} de {{cidade}}: {{token}}</p><a href="{{unsubscribe_url}}">sair</a>`},
+		{name: "file", filename: "clientes.csv", value: people},
+	}
+}
+
+// given is the form with some parts changed or added; an empty value takes one out.
+func given(changed ...part) []part {
+	form := mailingForm()
+	for _, c := range changed {
+		kept := form[:0]
+		for _, p := range form {
+			if p.name != c.name {
+				kept = append(kept, p)
+			}
+		}
+		form = kept
+	}
+	for _, c := range changed {
+		if c.value != "" || c.filename != "" {
+			form = append(form, c)
+		}
+	}
+	return form
+}
+
+func file(content string) part { return part{name: "file", filename: "lista.csv", value: content} }
+
+// upload posts a form; header may be nil.
+func (g *gateway) upload(tb testing.TB, form []part, header map[string]string) reply {
+	tb.Helper()
+	return g.do(tb, uploadCall(tb, form, header))
+}
+
+func uploadCall(tb testing.TB, form []part, header map[string]string) call {
+	tb.Helper()
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	for _, p := range form {
+		writePart(tb, w, p)
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	c := call{Method: http.MethodPost, Path: "/mailings", Reader: &body, Header: map[string]string{"Content-Type": w.FormDataContentType()}}
+	for name, value := range header {
+		c.Header[name] = value
+	}
+	return c
+}
+
+func writePart(tb testing.TB, w *multipart.Writer, p part) io.Writer {
+	tb.Helper()
+	var to io.Writer
+	var err error
+	if p.filename != "" {
+		to, err = w.CreateFormFile(p.name, p.filename)
+	} else {
+		to, err = w.CreateFormField(p.name)
+	}
+	if err == nil {
+		_, err = io.WriteString(to, p.value)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return to
+}
+
+// mail uploads a form that must be accepted, and returns the mailing's id.
+func (g *gateway) mail(tb testing.TB, form []part) string {
+	tb.Helper()
+	r := g.upload(tb, form, nil)
+	if r.Status != http.StatusAccepted {
+		tb.Fatalf("%d %s", r.Status, r.Body)
+	}
+	id, _ := r.json(tb)["mailingId"].(string)
+	return id
+}
+
+// files are the names of what is in the storage.
+func (g *gateway) files(tb testing.TB) []string {
+	tb.Helper()
+	var found []string
+	err := filepath.WalkDir(g.Storage, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			found = append(found, filepath.Base(path))
+		}
+		return nil // a folder that is not there holds nothing
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return found
+}
+
+// mailingRows counts all that an upload may have left.
+func (g *gateway) mailingRows(tb testing.TB) int {
+	tb.Helper()
+	return g.rows(tb) + g.count(tb, `SELECT (SELECT count(*) FROM mailings) + (SELECT count(*) FROM mailing_entries)
+		+ (SELECT count(*) FROM mailing_rejects) + (SELECT count(*) FROM dispatch_lanes WHERE mailing_id IS NOT NULL)`)
+}
+
+func (g *gateway) count(tb testing.TB, query string, args ...any) int {
+	tb.Helper()
+	var n int
+	if err := g.SQL.QueryRowContext(tb.Context(), query, args...).Scan(&n); err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// leavesNothing fails the test when an upload has left a row or a file.
+func (g *gateway) leavesNothing(tb testing.TB, what string) {
+	tb.Helper()
+	if n, files := g.mailingRows(tb), g.files(tb); n > 0 || len(files) > 0 {
+		tb.Errorf("%s: %d rows and the files %q stay", what, n, files)
+	}
+}
+
+// brokenBucket is a storage that cannot be reached.
+type brokenBucket struct{ httpapi.Bucket }
+
+func (brokenBucket) Put(_ context.Context, _ string, r io.Reader) error {
+	_, _ = io.CopyN(io.Discard, r, 10)
+	return fmt.Errorf("put: %w: no route to host", blob.ErrUnavailable)
+}
+
+func (brokenBucket) Ping(context.Context) error { return fmt.Errorf("ping: %w", blob.ErrUnavailable) }

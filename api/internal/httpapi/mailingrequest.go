@@ -1,0 +1,145 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/api/internal/mailbox"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// mailingRequest is what the form of POST /mailings says besides its file. The rules
+// are those of the send request wherever the fields are.
+type mailingRequest struct {
+	Subject  string   `json:"subject" validate:"required,line"`
+	HTML     string   `json:"html" validate:"required"`
+	Text     string   `json:"text"`
+	Name     string   `json:"name" validate:"line,max=255"`
+	From     *string  `json:"from" validate:"omitnil,max=1000,mailbox"`
+	ReplyTo  *string  `json:"replyTo" validate:"omitnil,address"`
+	SendAt   *string  `json:"sendAt" validate:"omitnil,timestamp"`
+	Tags     []string `json:"tags" validate:"max=5,dive,max=64,printable"`
+	Delivery string   `json:"delivery" validate:"omitempty,oneof=at_least_once at_most_once"`
+	DryRun   string   `json:"dryRun" validate:"omitempty,oneof=true false"`
+	Test     []string `json:"test" validate:"max=10,dive,address"`
+	Start    string   `json:"start" validate:"omitempty,oneof=true false"`
+	Encoding string   `json:"encoding" validate:"encoding"`
+}
+
+func requestOf(f mailing.Form) mailingRequest {
+	optional := func(name string) *string {
+		if value, ok := f.Values[name]; ok {
+			return &value
+		}
+		return nil
+	}
+	return mailingRequest{
+		Subject: f.Values[mailing.PartSubject], HTML: f.Values[mailing.PartHTML], Text: f.Values[mailing.PartText],
+		Name: f.Values[mailing.PartName], From: optional(mailing.PartFrom), ReplyTo: optional(mailing.PartReplyTo),
+		SendAt: optional(mailing.PartSendAt), Tags: f.Lists[mailing.PartTags], Delivery: f.Values[mailing.PartDelivery],
+		DryRun: f.Values[mailing.PartDryRun], Test: f.Lists[mailing.PartTest], Start: f.Values[mailing.PartStart],
+		Encoding: f.Values[mailing.PartEncoding],
+	}
+}
+
+// mailingDraft is a mailing on its way to its row.
+type mailingDraft struct {
+	request mailingRequest
+	faults  faults
+
+	filename string
+	encoding csvfile.Encoding
+	sender   string
+	sendAt   time.Time // zero = now
+	tests    []string  // addresses in stored form, each once
+}
+
+// draftMailing checks the fields of the form one by one.
+func draftMailing(r *rules, caller *store.Caller, form mailing.Form, now time.Time) *mailingDraft {
+	d := &mailingDraft{request: requestOf(form), sender: caller.DefaultFrom}
+	d.faults = r.check(&d.request, form.Faults)
+	d.checkFile(form)
+	if d.request.From != nil && !d.faults.has("from") {
+		d.sender = senderOf(caller, *d.request.From, &d.faults)
+	}
+	if d.request.ReplyTo != nil {
+		if ascii, err := mailbox.ASCII(*d.request.ReplyTo); err == nil {
+			d.request.ReplyTo = &ascii
+		}
+	}
+	if d.request.SendAt != nil && !d.faults.has("sendAt") {
+		d.sendAt = sendAtOf(*d.request.SendAt, now, &d.faults)
+	}
+	d.checkTests()
+	return d
+}
+
+// checkFile: the file has a name, or there is one to stand in for it.
+func (d *mailingDraft) checkFile(form mailing.Form) {
+	if !form.HasFile {
+		d.faults.add(mailing.PartFile, "REQUIRED", "is required: the CSV file")
+	}
+	d.encoding, _ = csvfile.ParseEncoding(d.request.Encoding)
+	d.filename = d.request.Name
+	if d.filename != "" || d.faults.has(mailing.PartName) || !form.HasFile {
+		return
+	}
+	d.filename = form.Filename
+	switch {
+	case d.filename == "":
+		d.faults.add(mailing.PartName, "REQUIRED", "is required when the file part gives no filename")
+	case email.HasControl(d.filename), len([]rune(d.filename)) > mailing.MaxName, !utf8.ValidString(d.filename):
+		d.faults.add(mailing.PartFile, "INVALID_FILENAME",
+			fmt.Sprintf("must have a filename of 1 to %d characters of UTF-8 without control characters; a name part may stand in for it", mailing.MaxName))
+	}
+}
+
+// checkTests: each address gets one email, however often it is named.
+func (d *mailingDraft) checkTests() {
+	seen := map[string]bool{}
+	for _, address := range d.request.Test {
+		ascii, err := mailbox.ASCII(address)
+		if err != nil || seen[strings.ToLower(ascii)] {
+			continue
+		}
+		seen[strings.ToLower(ascii)] = true
+		d.tests = append(d.tests, ascii)
+	}
+	if d.dryRun() && len(d.request.Test) > 0 {
+		d.faults.add(mailing.PartTest, "NOT_ALLOWED", "must not be given with dryRun, which sends nothing")
+	}
+}
+
+func (d *mailingDraft) dryRun() bool { return d.request.DryRun == "true" }
+
+func (d *mailingDraft) held() bool { return d.request.Start == "false" && !d.dryRun() }
+
+// sum is the SHA-256 of all that the request says, in one form whatever the order of
+// its parts. What is left out and what is given with its default are the same. hashKey
+// keys it, as the file may hold CPFs.
+func (d *mailingDraft) sum(file [sha256.Size]byte, hashKey []byte) ([]byte, error) {
+	r := d.request
+	text, err := json.Marshal([]any{
+		file[:], d.filename, string(d.encoding), r.Subject, r.HTML, r.Text, value(r.From, ""), value(r.ReplyTo, ""),
+		value(r.SendAt, ""), r.Tags, d.delivery(), d.dryRun(), d.held(), d.tests,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return keyed(sum[:], hashKey), nil
+}
+
+func (d *mailingDraft) delivery() email.Delivery {
+	if d.request.Delivery == "" {
+		return email.AtLeastOnce
+	}
+	return email.Delivery(d.request.Delivery)
+}

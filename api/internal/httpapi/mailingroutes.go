@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"context"
+	"iter"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/store"
+)
+
+// MailingStore is the database as far as mailings go. *store.Store is one.
+type MailingStore interface {
+	IngestMailing(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error)
+	MailingExists(ctx context.Context, id uuid.UUID) (bool, error)
+	FindMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	ListMailings(ctx context.Context, company, before uuid.UUID, limit int) ([]store.Mailing, error)
+	MailingEntries(ctx context.Context, company, id uuid.UUID, f store.EntryFilter) ([]store.MailingEntry, error)
+	MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[store.RejectedLine, error]
+	StartMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	PauseMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	ResumeMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	CancelMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+}
+
+// Bucket is where the files of mailings are kept. *blob.Bucket is one.
+type Bucket interface {
+	mailing.Bucket
+	Ping(ctx context.Context) error
+}
+
+// Tokens are verification tokens, made ahead. *mailing.Tokens are some.
+type Tokens interface {
+	mailing.TokenSource
+	Available() int
+}
+
+// newMailingIntake gives uploads their limits.
+func newMailingIntake(p Params) *mailingIntake {
+	return &mailingIntake{
+		vault:  mailing.Vault{Bucket: p.Bucket, Ring: p.Ring},
+		tokens: p.Tokens, links: p.UnsubscribeKeys, publicURL: p.PublicURL,
+		uploads: mailing.NewGate(uploadsAtOnce, uploadsOfEach),
+		ingests: mailing.NewGate(ingestsAtOnce, ingestsOfEach),
+		quiet:   quietTime,
+	}
+}
+
+// newHealthCheck looks at storage and tokens only where mailings are taken in.
+func newHealthCheck(p Params) *healthCheck {
+	hc := &healthCheck{statuses: p.Store.ProcessStatuses, hasRabbitMQ: p.HasRabbitMQ}
+	if p.HasRabbitMQ {
+		hc.storage = &storageCheck{ping: p.Bucket.Ping}
+		hc.tokens = p.Tokens.Available
+	}
+	return hc
+}
+
+// routeMailings answers under both prefixes: /mailings is what its callers know, /v1
+// where everything else is. Without RabbitMQ no mailing is set going, but those that
+// are there can be looked at and stopped.
+func (a *API) routeMailings(r *gin.Engine, p Params) {
+	for _, prefix := range []string{"", "/v1"} {
+		read := r.Group(prefix+"/mailings", a.answer(a.authenticate), a.answer(scope(apikey.MailingsRead)))
+		read.GET("", a.answer(a.listMailings))
+		read.GET("/:id", a.answer(a.showMailing))
+		read.GET("/:id/entries", a.answer(a.listEntries))
+		read.GET("/:id/verdicts", a.answer(a.downloadVerdicts))
+
+		write := r.Group(prefix+"/mailings", a.answer(a.authenticate), a.answer(scope(apikey.MailingsWrite)))
+		write.POST("/:id/pause", a.controlMailing(a.store.PauseMailing))
+		write.POST("/:id/cancel", a.controlMailing(a.store.CancelMailing))
+
+		start := write.Group("", a.answer(needsRabbitMQ(p.HasRabbitMQ)))
+		start.POST("", a.answer(a.sendMailing))
+		start.POST("/:id/start", a.controlMailing(a.store.StartMailing))
+		start.POST("/:id/resume", a.controlMailing(a.store.ResumeMailing))
+		start.POST("/:id/retry-failed", a.controlMailing(a.store.RetryFailedEntries))
+	}
+}

@@ -1,0 +1,159 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/blob"
+	"email-gateway/shared/store"
+)
+
+// mailingRoute names the operation in idempotency_keys, whatever prefix it was called
+// with. It must never change: keys of earlier releases stand under it.
+const mailingRoute = "POST /mailings"
+
+// mailingPath is where mailings are looked up.
+const mailingPath = "/v1/mailings/"
+
+// ingestTime is the most that writing a mailing into Postgres may take: two million
+// rows at a fiftieth of the usual speed.
+const ingestTime = 15 * time.Minute
+
+// mailingAccepted is the answer 202. Whoever has it can rely on the mailing.
+type mailingAccepted struct {
+	MailingID  string              `json:"mailingId"`
+	Status     store.MailingStatus `json:"status"`
+	Accepted   int                 `json:"accepted"`
+	Invalid    int                 `json:"invalid"`
+	Duplicates int                 `json:"duplicates"`
+}
+
+// sendMailing takes in a mailing: first the whole form, its file into the storage, then
+// everything about it in one transaction. A slow client is at no time one that holds a
+// transaction.
+func (a *API) sendMailing(c *gin.Context) error {
+	if err := takeTime(c); err != nil {
+		return err
+	}
+	defer allowAnswer(c)
+	guard, err := keyOf(c.Request.Header, mailingRoute)
+	if err != nil {
+		return err
+	}
+	up, err := a.readUpload(c)
+	stays := false
+	defer func() {
+		if !stays {
+			a.dropFile(c, up.file)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	d := draftMailing(a.rules, visitOf(c).caller, up.form, time.Now())
+	sum, err := d.sum(up.file.Seen.SHA256, a.composer.hashKey)
+	if err != nil {
+		return err
+	}
+	if guard != nil {
+		guard.sum = sum
+	}
+	m, judge, err := a.composeMailing(c, d, up)
+	if err != nil {
+		return a.replayInstead(c, guard, err)
+	}
+	m.RequestSHA256, m.Key = sum, guard.record(nil)
+	answer, err := a.ingest(c, d, up.file, m, judge)
+	var used *store.KeyUsedError
+	var taken *store.FilenameUsedError
+	switch {
+	case errors.As(err, &used):
+		return a.replay(c, guard, used.Answer)
+	case errors.As(err, &taken) && bytes.Equal(taken.RequestSHA256, sum):
+		return a.replay(c, &onceGuard{sum: sum}, store.StoredAnswer{BodySHA256: sum, Status: http.StatusAccepted, Answer: taken.Answer})
+	case errors.As(err, &taken):
+		return filenameExists(taken.MailingID.String(), d.filename)
+	case errors.Is(err, store.ErrUnknownOutcome):
+		stays = true
+		return acceptUnknown(up.id.String())
+	case err != nil:
+		return a.replayInstead(c, guard, err)
+	}
+	stays = true
+	a.wake()
+	visitOf(c).note(answer)
+	a.answerAccepted(c, http.StatusAccepted, answer)
+	return nil
+}
+
+// ingest writes the mailing with all its lines. nil means that it is there, whatever
+// the way to know that was; a client that left meanwhile changes nothing.
+func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store.NewMailing, judge *mailing.Judge) ([]byte, error) {
+	leave, err := enter(c.Request.Context(), a.mailings.ingests, m.CompanyID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), ingestTime)
+	defer cancel()
+	reading, err := a.mailings.vault.Open(ctx, file, csvfile.Options{Encoding: d.encoding})
+	if err != nil {
+		return nil, fileProblem(err)
+	}
+	defer reading.Close()
+	_, answer, err := a.store.IngestMailing(ctx, m, mailing.Lines(reading, judge))
+	switch {
+	case errors.Is(err, store.ErrUnknownOutcome):
+		if found, _ := a.lookUp(ctx, a.store.MailingExists, m.ID, false); found {
+			return answer, nil
+		}
+		return nil, err
+	case errors.Is(err, store.ErrInProgress) && m.Key != nil:
+		return nil, twinUnderWay
+	case errors.Is(err, store.ErrInProgress):
+		return nil, mailingUnderWay
+	}
+	return answer, fileProblem(err)
+}
+
+// fileProblem tells the faults of a file, which are the caller's, and the storage's
+// failures from other errors.
+func fileProblem(err error) error {
+	if wrong, ok := errors.AsType[*csvfile.FileError](err); ok {
+		var f faults
+		f.add(mailing.PartFile, wrong.Code, wrong.Error())
+		return invalidMailing(f)
+	}
+	if errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrNotFound) {
+		return fmt.Errorf("%w: %w", storageUnavailable, err)
+	}
+	return err
+}
+
+// answerOf is the 202 of a mailing with these lines.
+func answerOf(m *store.NewMailing) func(store.MailingCounts) ([]byte, error) {
+	id, held, dry := m.ID.String(), m.Held, m.DryRun
+	return func(n store.MailingCounts) ([]byte, error) {
+		status := store.MailingQueued
+		switch {
+		case dry, n.Accepted == 0:
+			status = store.MailingCompleted
+		case held:
+			status = store.MailingPaused
+		}
+		answer, err := json.Marshal(mailingAccepted{id, status, n.Accepted, n.Invalid, n.Duplicates})
+		if err != nil {
+			return nil, fmt.Errorf("encode answer: %w", err)
+		}
+		return answer, nil
+	}
+}

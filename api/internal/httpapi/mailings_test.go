@@ -1,0 +1,305 @@
+package httpapi_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"email-gateway/api/internal/httpapi"
+)
+
+func TestMailing(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	r := g.upload(t, given(part{name: "text", value: "Olá, {{nome}}"}, part{name: "tags", value: "natal, clientes"}, part{name: "from", value: "Loja <loja@acme.example>"}), nil)
+	if r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "SENDER_NOT_ALLOWED" {
+		t.Errorf("a foreign sender: %d %s", r.Status, r.Body)
+	}
+	g.leavesNothing(t, "a foreign sender")
+	r = g.upload(t, given(part{name: "text", value: "Olá, {{nome}}"}, part{name: "tags", value: "natal, clientes"}), nil)
+	answer := r.json(t)
+	id, _ := answer["mailingId"].(string)
+	want := map[string]any{"mailingId": id, "status": "QUEUED", "accepted": 2.0, "invalid": 3.0, "duplicates": 1.0}
+	if diff := cmp.Diff(want, answer); r.Status != http.StatusAccepted || diff != "" || r.Header.Get("Location") != "/v1/mailings/"+id {
+		t.Fatalf("%d %v %s", r.Status, r.Header, diff)
+	}
+	if g.Wakes.Load() != 1 {
+		t.Errorf("%d wakes", g.Wakes.Load())
+	}
+	if files := g.files(t); len(files) != 1 || files[0] != id+".csv" {
+		t.Errorf("files %q", files)
+	}
+	for _, path := range []string{"/mailings/", "/v1/mailings/"} {
+		shown := g.do(t, call{Path: path + id}).json(t)
+		for field, value := range map[string]any{
+			"mailingId": id, "status": "QUEUED", "filename": "clientes.csv", "total": 6.0, "accepted": 2.0, "invalid": 3.0, "duplicates": 1.0, "sent": 0.0,
+			"from": "Acme <billing@acme.example>", "subject": "Olá, {{nome}}", "dryRun": false, "delivery": "at_least_once",
+		} {
+			if shown[field] != value {
+				t.Errorf("%s is %v, want %v", field, shown[field], value)
+			}
+		}
+		if reasons := map[string]any{"SYNTAX": 1.0, "MISSING_EMAIL": 1.0, "INVALID_CPF_CNPJ": 1.0}; cmp.Diff(reasons, shown["invalidByReason"]) != "" {
+			t.Errorf("%v", shown["invalidByReason"])
+		}
+	}
+	verdicts := g.do(t, call{Path: "/mailings/" + id + "/verdicts"})
+	lines, err := csv.NewReader(strings.NewReader(verdicts.Body)).ReadAll()
+	wantLines := [][]string{{"line", "column", "code"}, {"2", "email", "SYNTAX"}, {"5", "E-mail", "DUPLICATE"}, {"6", "E-mail", "MISSING_EMAIL"}, {"7", "CPF", "INVALID_CPF_CNPJ"}}
+	if diff := cmp.Diff(wantLines, lines); err != nil || diff != "" || !strings.Contains(verdicts.Header.Get("Content-Disposition"), "attachment") {
+		t.Errorf("%v %s", err, diff)
+	}
+	if strings.Contains(g.Log.String(), "example.com") || strings.Contains(g.Log.String(), "529") {
+		t.Errorf("the log knows too much: %s", g.Log.String())
+	}
+	if !strings.Contains(g.Log.String(), `"mailingId":"`+id) {
+		t.Errorf("the log does not name the mailing: %s", g.Log.String())
+	}
+}
+
+func TestMailing_Entries(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.mail(t, mailingForm())
+	read := func(query string) (found []string, next string) {
+		t.Helper()
+		page := g.do(t, call{Path: "/mailings/" + id + "/entries" + query}).json(t)
+		entries, _ := page["entries"].([]any)
+		for _, e := range entries {
+			entry, _ := e.(map[string]any)
+			found = append(found, fmt.Sprint(entry["line"], " ", entry["email"], " ", entry["status"]))
+		}
+		next, _ = page["nextCursor"].(string)
+		return found, next
+	}
+	all := []string{"2 joão@example.com INVALID", "3 maria@example.com PENDING", "4 ana@example.com PENDING"}
+	if found, next := read(""); cmp.Diff(all, found) != "" || next != "" {
+		t.Errorf("%v %q", found, next)
+	}
+	if found, _ := read("?status=INVALID"); cmp.Diff(all[:1], found) != "" {
+		t.Errorf("%v", found)
+	}
+	first, next := read("?limit=2")
+	rest, last := read("?limit=2&cursor=" + next)
+	if diff := cmp.Diff(all, slices.Concat(first, rest)); diff != "" || next == "" || last != "" {
+		t.Errorf("%s %q %q", diff, next, last)
+	}
+	for _, query := range []string{"?status=SENDING", "?cursor=x", "?limit=101", "?what=x"} {
+		if r := g.do(t, call{Path: "/mailings/" + id + "/entries" + query}); r.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d", query, r.Status)
+		}
+	}
+	var fields, hash, token string
+	var sealed []byte
+	err := g.SQL.QueryRowContext(t.Context(), `SELECT fields::text, cpf_cnpj_hash, cpf_cnpj_enc, token FROM mailing_entries WHERE email = 'maria@example.com'`).
+		Scan(&fields, &hash, &sealed, &token)
+	bare, errOpen := g.Ring.Open(g.Company, sealed)
+	if err != nil || errOpen != nil || bare != "52998224725" || len(hash) != 64 || fields != "{Brasília}" || len(token) != 26 {
+		t.Errorf("%v %v %q %q %q %q", err, errOpen, bare, hash, fields, token)
+	}
+}
+
+// The parts may come in any order, under both prefixes.
+func TestMailing_AnyOrder(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	form := mailingForm()
+	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
+	for n, order := range orders {
+		parts := []part{form[order[0]], form[order[1]], form[order[2]]}
+		for i := range parts {
+			if parts[i].name == "file" {
+				parts[i].filename = fmt.Sprintf("lista-%d.csv", n)
+			}
+		}
+		c := uploadCall(t, parts, nil)
+		c.Path = []string{"/mailings", "/v1/mailings"}[n%2]
+		if r := g.do(t, c); r.Status != http.StatusAccepted || r.json(t)["accepted"] != 2.0 {
+			t.Errorf("%v: %d %s", order, r.Status, r.Body)
+		}
+	}
+	page := g.do(t, call{Path: "/mailings?limit=4"}).json(t)
+	first, _ := page["mailings"].([]any)
+	next, _ := page["nextCursor"].(string)
+	page = g.do(t, call{Path: "/v1/mailings?limit=4&cursor=" + next}).json(t)
+	rest, _ := page["mailings"].([]any)
+	if len(first) != 4 || len(rest) != 2 || page["nextCursor"] != nil {
+		t.Errorf("%d and %d mailings, then %v", len(first), len(rest), page["nextCursor"])
+	}
+}
+
+func TestMailing_DryRun(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	for range 2 { // a dry run takes no filename
+		r := g.upload(t, given(part{name: "dryRun", value: "true"}), nil)
+		if r.Status != http.StatusAccepted || r.json(t)["status"] != "COMPLETED" || r.json(t)["accepted"] != 2.0 {
+			t.Fatalf("%d %s", r.Status, r.Body)
+		}
+	}
+	if n := g.count(t, `SELECT count(*) FROM email_outbox`); n > 0 {
+		t.Errorf("%d outbox rows", n)
+	}
+	if n := g.count(t, `SELECT count(*) FROM mailing_entries`); n != 6 {
+		t.Errorf("%d entries", n)
+	}
+	g.mail(t, mailingForm())
+}
+
+func TestMailing_Replay(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	first := g.upload(t, mailingForm(), nil)
+	form := mailingForm()
+	slices.Reverse(form)
+	again := g.upload(t, form, nil)
+	if again.Status != http.StatusAccepted || again.Body != first.Body || again.Header.Get("Idempotent-Replayed") != "true" || again.Header.Get("Location") != first.Header.Get("Location") {
+		t.Errorf("%d %v %s", again.Status, again.Header, again.Body)
+	}
+	for name, other := range map[string]part{
+		"subject": {name: "subject", value: "Outro"}, "html": {name: "html", value: "<p>outro</p>"}, "text": {name: "text", value: "outro"},
+		"file": {name: "file", filename: "clientes.csv", value: people + "x@example.com;X;;\r\n"}, "sendAt": {name: "sendAt", value: "2026-01-01T00:00:00Z"},
+		"tags": {name: "tags", value: "x"}, "replyTo": {name: "replyTo", value: "x@acme.example"}, "delivery": {name: "delivery", value: "at_most_once"},
+		"start": {name: "start", value: "false"}, "test": {name: "test", value: "eu@acme.example"},
+	} {
+		r := g.upload(t, given(other), nil)
+		if r.Status != http.StatusConflict || r.problem(t).Code != "FILENAME_EXISTS" || !strings.Contains(r.Body, "field name") {
+			t.Errorf("another %s: %d %s", name, r.Status, r.Body)
+		}
+	}
+	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 1 || len(files) != 1 {
+		t.Errorf("%d mailings, files %q", n, files)
+	}
+	if r := g.upload(t, given(part{name: "name", value: "Natal 2026"}), nil); r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("another name: %d %s", r.Status, r.Body)
+	}
+	other := g.newKey(t, g.Database.Company(t), nil)
+	c := uploadCall(t, mailingForm(), nil)
+	c.Key = other.String()
+	if r := g.do(t, c); r.Status != http.StatusAccepted || r.Body == first.Body {
+		t.Errorf("another company: %d %s", r.Status, r.Body)
+	}
+}
+
+func TestMailing_IdempotencyKey(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	key := map[string]string{"Idempotency-Key": "natal-2026"}
+	first := g.upload(t, mailingForm(), key)
+	again := g.upload(t, mailingForm(), key)
+	if first.Status != http.StatusAccepted || again.Status != http.StatusAccepted || again.Body != first.Body || again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%d %s, then %d %s", first.Status, first.Body, again.Status, again.Body)
+	}
+	if r := g.upload(t, given(part{name: "name", value: "outro"}), key); r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "IDEMPOTENCY_KEY_REUSED" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if r := g.upload(t, mailingForm(), map[string]string{"Idempotency-Key": "ç"}); r.Status != http.StatusBadRequest {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	// A dry run takes no filename, so it is the key alone that makes it once.
+	dry := given(part{name: "dryRun", value: "true"})
+	one := g.upload(t, dry, map[string]string{"Idempotency-Key": "ensaio"})
+	two := g.upload(t, dry, map[string]string{"Idempotency-Key": "ensaio"})
+	if one.Body != two.Body || two.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%s, then %s", one.Body, two.Body)
+	}
+	// What was accepted is answered although it would be refused today.
+	g.exec(t, `UPDATE idempotency_keys SET key = 'gone' WHERE key = 'natal-2026'`)
+	if r := g.upload(t, mailingForm(), key); r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("by its filename: %d %s", r.Status, r.Body)
+	}
+	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 2 || len(files) != 2 {
+		t.Errorf("%d mailings, files %q", n, files)
+	}
+}
+
+func TestMailing_Tests(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	g.mail(t, given(part{name: "test", value: "chefe@acme.example, CHEFE@acme.example"}, part{name: "test", value: "eu@acme.example"}, part{name: "text", value: "{{email}} {{cidade}}"},
+		part{name: "replyTo", value: "sac@acme.example"}))
+	rows, err := g.SQL.QueryContext(t.Context(), `SELECT payload ->> 'to', payload ->> 'subject', html, text_body, priority, payload #>> '{headers,List-Unsubscribe}', payload ->> 'replyTo'
+		FROM email_outbox WHERE target = 'email:send' ORDER BY payload ->> 'to'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var to []string
+	for rows.Next() {
+		var address, subject, html, text, link, replyTo string
+		var priority int
+		if err := rows.Scan(&address, &subject, &html, &text, &priority, &link, &replyTo); err != nil {
+			t.Fatal(err)
+		}
+		to = append(to, address)
+		token := strings.TrimSuffix(strings.TrimPrefix(link, "<https://mail.acme.example/u/"), ">")
+		opened, err := unsubscribeKeys(t).Open(token)
+		if subject != "Olá, Maria" || !strings.Contains(html, "<p>Maria de Brasília: ") || !strings.Contains(html, "/u/"+token) || text != "maria@example.com Brasília" ||
+			priority != 5 || err != nil || opened.Address != address || opened.Company != g.Company || replyTo != "sac@acme.example" {
+			t.Errorf("%q %q %q %d %q %v %+v", subject, html, text, priority, link, err, opened)
+		}
+	}
+	if diff := cmp.Diff([]string{"chefe@acme.example", "eu@acme.example"}, to); rows.Err() != nil || diff != "" {
+		t.Error(diff)
+	}
+	// The token of a test is nobody's.
+	if n := g.count(t, `SELECT count(*) FROM email_outbox o JOIN mailing_entries e ON strpos(o.html, e.token) > 0`); n > 0 {
+		t.Errorf("%d tests hold a recipient's token", n)
+	}
+}
+
+func TestMailing_OtherCompanys(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.mail(t, mailingForm())
+	key := g.newKey(t, g.Database.Company(t), nil).String()
+	for _, path := range []string{"", "/entries", "/verdicts"} {
+		if r := g.do(t, call{Path: "/mailings/" + id + path, Key: key}); r.Status != http.StatusNotFound || r.problem(t).Code != "NOT_FOUND" {
+			t.Errorf("%s: %d %s", path, r.Status, r.Body)
+		}
+	}
+	for _, step := range []string{"start", "pause", "resume", "cancel", "retry-failed"} {
+		if r := g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + id + "/" + step, Key: key}); r.Status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", step, r.Status, r.Body)
+		}
+	}
+	page, _ := g.do(t, call{Path: "/mailings", Key: key}).json(t)["mailings"].([]any)
+	if status := g.do(t, call{Path: "/mailings/" + id}).json(t)["status"]; len(page) > 0 || status != "QUEUED" {
+		t.Errorf("%v, %v", page, status)
+	}
+	if r := g.do(t, call{Path: "/mailings/x"}); r.Status != http.StatusNotFound {
+		t.Errorf("no id: %d", r.Status)
+	}
+}
+
+func TestMailing_WithoutRabbitMQ(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.mail(t, mailingForm())
+	off := startOn(t, g.Database, func(p *httpapi.Params) { p.HasRabbitMQ, p.Bucket, p.Tokens = false, nil, nil })
+	key := g.Key.String()
+	c := uploadCall(t, mailingForm(), nil)
+	c.Key = key
+	for _, c := range []call{
+		c,
+		{Method: http.MethodPost, Path: "/mailings/" + id + "/start", Key: key}, {Method: http.MethodPost, Path: "/v1/mailings/" + id + "/resume", Key: key},
+		{Method: http.MethodPost, Path: "/mailings/" + id + "/retry-failed", Key: key},
+	} {
+		if r := off.do(t, c); r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "BULK_DISABLED" || !strings.Contains(r.Body, "RABBITMQ_URL") {
+			t.Errorf("%s: %d %s", c.Path, r.Status, r.Body)
+		}
+	}
+	for _, c := range []call{
+		{Path: "/mailings/" + id, Key: key}, {Path: "/mailings", Key: key},
+		{Method: http.MethodPost, Path: "/mailings/" + id + "/pause", Key: key}, {Method: http.MethodPost, Path: "/mailings/" + id + "/cancel", Key: key},
+	} {
+		if r := off.do(t, c); r.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", c.Path, r.Status, r.Body)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+)
+
+// suppressRequest is the body of POST /v1/suppressions.
+type suppressRequest struct {
+	Address string  `json:"address" validate:"required,address"`
+	Reason  *string `json:"reason" validate:"omitnil,oneof=UNSUBSCRIBE BOUNCE COMPLAINT MANUAL"`
+	Note    *string `json:"note" validate:"omitnil,min=1,max=200,line"`
+}
+
+type suppressionAnswer struct {
+	Address   string                  `json:"address"`
+	Reason    store.SuppressionReason `json:"reason"`
+	MailingID *uuid.UUID              `json:"mailingId,omitempty"`
+	Note      *string                 `json:"note,omitempty"`
+	CreatedAt time.Time               `json:"createdAt"`
+}
+
+type suppressionPage struct {
+	Suppressions []suppressionAnswer `json:"suppressions"`
+	NextCursor   string              `json:"nextCursor,omitempty"`
+}
+
+var noSuchSuppression = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "the address is not suppressed for that reason"}
+
+// addSuppression keeps the company's emails from an address. Doing it twice is doing
+// it once.
+func (a *API) addSuppression(c *gin.Context) error {
+	document, err := readJSON(c)
+	if err != nil {
+		return err
+	}
+	request, found := a.suppressions.Read(document)
+	if wrong := a.rules.check(&request, found); len(wrong) > 0 {
+		return invalid(wrong)
+	}
+	address, err := asciiAddress(request.Address)
+	if err != nil {
+		return err
+	}
+	company := visitOf(c).caller.CompanyID
+	s := store.Suppression{Address: address, Reason: store.SuppressionReason(value(request.Reason, string(store.Manual))), Note: request.Note}
+	if err := a.store.Suppress(c.Request.Context(), company, s); err != nil {
+		return err
+	}
+	stands, err := a.store.Suppressions(c.Request.Context(), company, store.SuppressionFilter{Address: s.Address, Reason: s.Reason, Limit: 1})
+	switch {
+	case err != nil:
+		return err
+	case len(stands) == 0:
+		return noSuchSuppression // taken back in this very moment
+	}
+	c.JSON(http.StatusOK, suppressionOf(stands[0]))
+	return nil
+}
+
+// removeSuppression lets emails through again. Without a reason, all of them go.
+func (a *API) removeSuppression(c *gin.Context) error {
+	q, err := openQuery(c.Request.URL.RawQuery, a.rules)
+	if err != nil {
+		return err
+	}
+	address, reason := q.address("address"), q.text("reason", reasonRule)
+	if address == "" && !q.faults.has("address") {
+		q.faults.add("address", "REQUIRED", "is required")
+	}
+	if err := q.close(); err != nil {
+		return err
+	}
+	err = a.store.Unsuppress(c.Request.Context(), visitOf(c).caller.CompanyID, address, store.SuppressionReason(reason))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchSuppression
+	case err != nil:
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+const reasonRule = "oneof=UNSUBSCRIBE BOUNCE COMPLAINT MANUAL"
+
+func (a *API) listSuppressions(c *gin.Context) error {
+	filter, err := readSuppressionFilter(c.Request.URL.RawQuery, a.rules)
+	if err != nil {
+		return err
+	}
+	found, err := a.store.Suppressions(c.Request.Context(), visitOf(c).caller.CompanyID, filter)
+	if err != nil {
+		return err
+	}
+	answer := suppressionPage{Suppressions: make([]suppressionAnswer, len(found))}
+	for i, s := range found {
+		answer.Suppressions[i] = suppressionOf(s)
+	}
+	if len(found) == filter.Limit {
+		last := found[len(found)-1]
+		if answer.NextCursor, err = encodeCursor(suppressionCursor{last.Address, last.Reason}); err != nil {
+			return err
+		}
+	}
+	c.JSON(http.StatusOK, answer)
+	return nil
+}
+
+// suppressionCursor is the last row of a page.
+type suppressionCursor struct {
+	Address string                  `json:"a"`
+	Reason  store.SuppressionReason `json:"r"`
+}
+
+func readSuppressionFilter(raw string, rules *rules) (store.SuppressionFilter, error) {
+	q, err := openQuery(raw, rules)
+	if err != nil {
+		return store.SuppressionFilter{}, err
+	}
+	filter := store.SuppressionFilter{
+		Address: q.address("address"),
+		Reason:  store.SuppressionReason(q.text("reason", reasonRule)),
+		Limit:   q.limit("limit"),
+	}
+	if text, given := q.get("cursor"); given {
+		var last suppressionCursor
+		if json.Unmarshal(decodeCursor(text), &last) != nil {
+			q.faults.add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+		}
+		filter.AfterAddress, filter.AfterReason = last.Address, last.Reason
+	}
+	return filter, q.close()
+}
+
+func suppressionOf(s store.Suppression) suppressionAnswer {
+	return suppressionAnswer{Address: s.Address, Reason: s.Reason, MailingID: s.MailingID, Note: s.Note, CreatedAt: s.CreatedAt.UTC()}
+}
