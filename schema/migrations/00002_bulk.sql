@@ -59,6 +59,7 @@ CREATE TABLE mailings (
     accepted        integer NOT NULL,           -- total_lines = accepted + invalid + duplicates, as of the upload
     invalid         integer NOT NULL,
     duplicates      integer NOT NULL,
+    invalid_by_reason jsonb NOT NULL DEFAULT '{}', -- invalid, by the codes of its verdicts
 
     -- Counted from the entries by a loop, never by an email.
     invalid_later   integer NOT NULL DEFAULT 0, -- found when it was expanded

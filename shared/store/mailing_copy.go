@@ -31,7 +31,7 @@ func (w *entryWriter) copyEntry(e NewEntry) error {
 	if _, err := w.copying.ExecContext(w.ctx, w.row[:]...); err != nil {
 		return fmt.Errorf("copy entries: %w", translate(err))
 	}
-	if time.Since(w.begun) > copyTime {
+	if time.Since(w.begun) > w.copyTime {
 		return w.endCopy()
 	}
 	return nil

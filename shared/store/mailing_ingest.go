@@ -97,7 +97,7 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 	// What a claim met can be gone when it is looked up: a key past its time, a mailing
 	// just cancelled. No line has been read by then.
 	for range 3 {
-		in := ingest{mailing: m}
+		in := ingest{mailing: m, copyTime: s.copyTime}
 		err := s.inSteadyTx(ctx, func(tx *sqlx.Tx) error { return in.run(ctx, tx, lines) })
 		switch {
 		case errors.Is(err, errKeyTaken):
@@ -123,9 +123,11 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 
 // ingest is one mailing on its way into the database.
 type ingest struct {
-	mailing NewMailing
-	counts  MailingCounts
-	answer  []byte
+	mailing  NewMailing
+	copyTime time.Duration
+	counts   MailingCounts
+	answer   []byte
+	reasons  map[string]int // counts.Invalid by code
 }
 
 // The claims come before the lines, so that of two equal requests only one does the
@@ -163,11 +165,11 @@ func (in *ingest) run(ctx context.Context, tx *sqlx.Tx, lines iter.Seq2[MailingL
 	if err := in.claim(ctx, tx); err != nil {
 		return err
 	}
-	w := newEntryWriter(ctx, tx, in.mailing)
+	w := newEntryWriter(ctx, tx, in.mailing, in.copyTime)
 	if err := w.writeAll(lines); err != nil {
 		return err
 	}
-	in.counts = w.counts
+	in.counts, in.reasons = w.counts, w.reasons
 	var err error
 	if in.answer, err = in.mailing.Answer(in.counts); err != nil {
 		return fmt.Errorf("answer mailing: %w", err)
@@ -230,7 +232,7 @@ const (
 	finishMailingSQL = `
 UPDATE mailings SET
     status = $2, completed_at = CASE WHEN $2 = 'COMPLETED' THEN clock_timestamp() END, first_entry = $3, last_entry = $4,
-    total_lines = $5, accepted = $6, invalid = $7, duplicates = $8, answer = $9, counted_at = now()
+    total_lines = $5, accepted = $6, invalid = $7, duplicates = $8, answer = $9, invalid_by_reason = $10, counted_at = now()
 WHERE id = $1`
 
 	answerKeySQL = `UPDATE idempotency_keys SET answer = $4 WHERE company_id = $1 AND route = $2 AND key = $3`
@@ -250,8 +252,12 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 		status = MailingPaused
 	}
 	found := first != uuid.Nil
-	_, err := tx.ExecContext(ctx, finishMailingSQL, m.ID, string(status), uuid.NullUUID{UUID: first, Valid: found}, uuid.NullUUID{UUID: last, Valid: found},
-		n.Total, n.Accepted, n.Invalid, n.Duplicates, in.answer)
+	reasons, err := json.Marshal(in.reasons)
+	if err != nil {
+		return fmt.Errorf("encode reasons: %w", err)
+	}
+	_, err = tx.ExecContext(ctx, finishMailingSQL, m.ID, string(status), uuid.NullUUID{UUID: first, Valid: found}, uuid.NullUUID{UUID: last, Valid: found},
+		n.Total, n.Accepted, n.Invalid, n.Duplicates, in.answer, string(reasons))
 	if err != nil {
 		return fmt.Errorf("finish mailing: %w", translate(err))
 	}

@@ -51,13 +51,10 @@ const CodeDuplicate = "DUPLICATE"
 
 const maxEntryAddress = 255 // characters: mailing_entries_email_check
 
-// Bounds of what waits in memory beside the COPY, and of the COPY itself: the
-// connection gives up when Postgres says nothing for statement_timeout and a little,
-// and during a COPY it says nothing.
+// Bounds of what waits in memory beside the COPY.
 const (
 	heldRows  = 1000
 	heldBytes = 1 << 20
-	copyTime  = 5 * time.Second
 )
 
 // entryWriter takes lines and writes them. Addresses that were not there before go
@@ -69,6 +66,7 @@ type entryWriter struct {
 	tx          *sqlx.Tx
 	mailing     uuid.UUID
 	emailColumn string
+	copyTime    time.Duration
 
 	seen      *addressFilter
 	copying   *sql.Stmt // nil = no COPY is open
@@ -82,10 +80,14 @@ type entryWriter struct {
 	taken       uuid.UUID
 	first, last uuid.UUID // of the entries written
 	counts      MailingCounts
+	reasons     map[string]int // counts.Invalid by code
 }
 
-func newEntryWriter(ctx context.Context, tx *sqlx.Tx, m NewMailing) *entryWriter {
-	return &entryWriter{ctx: ctx, tx: tx, mailing: m.ID, emailColumn: withoutNUL(m.EmailColumn), seen: newAddressFilter()}
+func newEntryWriter(ctx context.Context, tx *sqlx.Tx, m NewMailing, copyTime time.Duration) *entryWriter {
+	return &entryWriter{
+		ctx: ctx, tx: tx, mailing: m.ID, emailColumn: withoutNUL(m.EmailColumn), copyTime: copyTime, seen: newAddressFilter(),
+		reasons: map[string]int{},
+	}
 }
 
 // writeAll writes all lines, or returns an error after which the transaction must be
@@ -124,6 +126,7 @@ func (w *entryWriter) take(line MailingLine) error {
 		w.line = r.Line
 		w.counts.Total++
 		w.counts.Invalid++
+		w.reasons[withoutNUL(r.Code)]++
 		w.rejects = append(w.rejects, *r)
 		w.heldBytes += len(r.Column) + len(r.Code)
 	default:
@@ -157,6 +160,7 @@ func (w *entryWriter) count(e NewEntry) {
 		w.counts.Accepted++
 	} else {
 		w.counts.Invalid++
+		w.reasons[codeOfReason(e.InvalidReason)]++
 	}
 	if w.first == uuid.Nil || bytes.Compare(e.ID[:], w.first[:]) < 0 {
 		w.first = e.ID

@@ -75,12 +75,15 @@ func (s *Store) invalidAfter(ctx context.Context, company, mailing, cursor uuid.
 	for i, e := range entries {
 		page[i] = RejectedLine{Line: e.Line, Column: "email"}
 		if e.InvalidReason != nil {
-			page[i].Code = strings.ToUpper(*e.InvalidReason)
+			page[i].Code = codeOfReason(*e.InvalidReason)
 		}
 		cursor = e.ID
 	}
 	return page, cursor, nil
 }
+
+// codeOfReason is the verdict on an entry that is invalid for the reason.
+func codeOfReason(reason string) string { return strings.ToUpper(reason) }
 
 // verdictPager hands out verdicts one by one and fetches a page when it has none left.
 type verdictPager struct {

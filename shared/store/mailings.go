@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -61,6 +62,8 @@ type Mailing struct {
 	Accepted   int `db:"accepted"`
 	Invalid    int `db:"invalid"`
 	Duplicates int `db:"duplicates"`
+	// InvalidByReason is Invalid as a JSON object of the verdicts' codes.
+	InvalidByReason json.RawMessage `db:"invalid_by_reason"`
 
 	InvalidLater int        `db:"invalid_later"` // found when it was expanded
 	Queued       int        `db:"queued"`
@@ -95,7 +98,7 @@ func (m Mailing) Remaining() time.Duration {
 const mailingColumns = `
 id, company_id, request_id, filename, storage_url, dry_run, subject, fields, sender, reply_to, tags, delivery, send_at,
 status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, settling,
-total_lines, processed_lines, accepted, invalid, duplicates,
+total_lines, processed_lines, accepted, invalid, duplicates, invalid_by_reason,
 invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, rate, counted_at,
 created_at, updated_at, completed_at`
 
