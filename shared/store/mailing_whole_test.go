@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -125,5 +126,53 @@ func TestIngestMailing_UnknownOutcome(t *testing.T) {
 	}
 	if n := ask[int](t, d, `SELECT count(*) FROM mailing_entries`); n != 10 {
 		t.Errorf("%d entries", n)
+	}
+}
+
+// A file that takes longer to read than a statement may run is still one upload.
+func TestIngestMailing_LongerThanAStatementMayRun(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	s := open(t, d.URL, store.Options{StatementTimeout: 600 * time.Millisecond})
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	_, _, err := s.IngestMailing(t.Context(), storetest.NewMailing(company, nil), func(yield func(store.MailingLine, error) bool) {
+		for line, err := range storetest.Lines(120) {
+			<-tick.C
+			if !yield(line, err) {
+				return
+			}
+		}
+	})
+	if n := ask[int](t, d, `SELECT count(*) FROM mailing_entries`); err != nil || n != 120 {
+		t.Errorf("%d entries, %v", n, err)
+	}
+}
+
+// A caller who gives up while he waits for a connection is not kept.
+func TestIngestMailing_GivenUpBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	s := open(t, d.URL, store.Options{MaxConns: 1})
+	reached, end, done := make(chan struct{}), make(chan error), make(chan error, 1)
+	go func() {
+		_, _, err := s.IngestMailing(t.Context(), storetest.NewMailing(company, nil), halted(reached, end))
+		done <- err
+	}()
+	<-reached
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, _, err := s.IngestMailing(ctx, storetest.NewMailing(company, nil), storetest.Lines(1)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	close(end)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	before := ask[int](t, d, `SELECT count(*) FROM mailings`)
+	if _, _, err := s.IngestMailing(t.Context(), storetest.NewMailing(company, nil), storetest.Lines(1)); err != nil || before != 1 {
+		t.Errorf("%d mailings, then %v", before, err)
 	}
 }

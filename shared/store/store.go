@@ -25,6 +25,7 @@ type Store struct {
 	db *sqlx.DB
 	// The three statements that every email goes through.
 	insertEmail, loadEmail, advanceEmail *prepared
+	copyTime                             time.Duration // how long one COPY goes on
 }
 
 // Options bound what one process asks of Postgres.
@@ -62,6 +63,8 @@ func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 		insertEmail:  &prepared{db: db, text: insertEmailsSQL},
 		loadEmail:    &prepared{db: db, text: loadSQL},
 		advanceEmail: &prepared{db: db, text: advanceSQL},
+		// A COPY is one statement: it must be over well before the connection gives up on it.
+		copyTime: o.statementTimeout() / 6,
 	}
 	if err := s.Ping(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
