@@ -1,6 +1,7 @@
-// Command dispatcher moves emails that are due from Postgres to the queue and ends
-// those that are overdue. Any number may run. Its environment is described in
-// package config.
+// Command dispatcher moves what is due from Postgres to the queues, and keeps the
+// tables true: it ends what is overdue, brings back what a crash left behind, counts
+// mailings and deletes what is past its time. Any number may run. Its environment is
+// described in package config.
 package main
 
 import (
@@ -9,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,11 +19,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
-	"email-gateway/worker/internal/dispatcher"
-	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/queue/asynqueue"
-	"email-gateway/worker/internal/queue/rabbitmq"
-	"email-gateway/worker/internal/status"
 )
 
 // grace is how long the parts have to end. A round is cancelled, and rolls back.
@@ -65,33 +61,12 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	defer func() { err = errors.Join(err, db.Close()) }()
 	publisher := asynqueue.NewPublisher(conn)
 	defer func() { err = errors.Join(err, publisher.Close()) }()
-	return service.Run(ctx, log, grace, parts(c, log, db, publisher, listener)...)
-}
-
-// parts lists the program's parts in the order in which they start; they stop the
-// other way round.
-func parts(
-	c config.Dispatcher, log *slog.Logger, db *store.Store, publisher *asynqueue.Publisher, listener *store.Listener,
-) []service.Named {
-	registry := telemetry.NewRegistry()
-	probes := map[string]status.Probe{"redis": publisher.Ping}
+	p := program{config: c, log: log, registry: telemetry.NewRegistry(), db: db, publisher: publisher, listener: listener}
 	if c.RabbitMQURL != "" {
-		probes["rabbitmq"] = rabbitmq.Probe(c.RabbitMQURL)
+		if p.bulk, err = openBulk(ctx, c, log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, p.bulk.close()) }()
 	}
-	ready := map[string]status.Probe{"database": db.Ping, "redis": publisher.Ping}
-	return []service.Named{
-		{Name: "http", Service: service.NewHTTP(log, c.Addr, status.Handler(registry, ready))},
-		{Name: "status", Service: status.NewReporter(status.Params{
-			Log: log, Store: db, Service: "dispatcher", Instance: status.Instance(), Probes: probes,
-		})},
-		{Name: "listener", Service: listener},
-		{Name: "dispatcher", Service: dispatcher.New(dispatcher.Params{
-			Log: log, Outbox: db, Queue: publisher, Registry: registry, Wake: listener.Woken(), PollInterval: c.PollInterval,
-			Concurrency: c.Concurrency, SendRate: c.SendRate, MaxAttempts: c.MaxAttempts,
-		})},
-		{Name: "expiry sweeper", Service: maintenance.NewExpirySweeper(maintenance.SweeperParams{
-			Log: log, Store: db, Advancer: db.NewAdvancer(), Registry: registry,
-		})},
-		{Name: "idempotency cleaner", Service: maintenance.NewIdempotencyCleaner(log, db)},
-	}
+	return service.Run(ctx, log, grace, p.parts()...)
 }

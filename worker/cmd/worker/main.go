@@ -1,6 +1,7 @@
 // Command worker takes tasks from the email queues and sends them: asynq servers,
 // the pipeline, AWS SES, and an HTTP listener for its health, metrics and the queue
-// dashboard. Its environment is described in package config.
+// dashboard. Where there is a RabbitMQ it also makes emails of mailings, and takes in
+// recipients. Its environment is described in package config.
 package main
 
 import (
@@ -70,5 +71,10 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	})
 	defer func() { err = errors.Join(err, monitor.Close()) }()
 
-	return service.Run(ctx, log, grace, parts(c, log, db, conn, sender, bucket, monitor)...)
+	p := program{config: c, log: log, registry: telemetry.NewRegistry(), db: db, conn: conn, sender: sender, bucket: bucket, monitor: monitor}
+	all, err := p.parts()
+	if err != nil {
+		return err
+	}
+	return service.Run(ctx, log, grace, all...)
 }

@@ -5,61 +5,69 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
-	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/pace"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider/ses"
 	"email-gateway/worker/internal/queue/asynqueue"
-	"email-gateway/worker/internal/queue/rabbitmq"
 	"email-gateway/worker/internal/status"
 )
+
+// program is what the parts are made from.
+type program struct {
+	config   config.Worker
+	log      *slog.Logger
+	registry *prometheus.Registry
+	db       *store.Store
+	conn     asynqueue.Conn
+	sender   *ses.Sender
+	bucket   redis.UniversalClient // of send tokens
+	monitor  *asynqueue.Monitor
+}
 
 // parts lists the program's parts in the order in which they start. They stop the
 // other way round: first no more tasks are taken and those in hand are finished,
 // last of all the process stops answering for its health.
-func parts(
-	c config.Worker, log *slog.Logger, db *store.Store, conn asynqueue.Conn, sender *ses.Sender,
-	bucket redis.UniversalClient, monitor *asynqueue.Monitor,
-) []service.Named {
-	registry := telemetry.NewRegistry()
-	pacer := pace.New(bucket, c.SendRate)
+func (p program) parts() ([]service.Named, error) {
+	c := p.config
+	pacer := pace.New(p.bucket, c.SendRate)
 	line := pipeline.New(pipeline.Params{
-		Log: log, Loader: db.NewLoader(), Advancer: db.NewAdvancer(), Outbox: db, Pacer: pacer, Sender: sender,
-		Metrics: pipeline.NewMetrics(registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff,
+		Log: p.log, Loader: p.db.NewLoader(), Advancer: p.db.NewAdvancer(), Outbox: p.db, Pacer: pacer, Sender: p.sender,
+		Templates: p.db, Links: pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
+		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff,
 	})
 	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
-		Log: log, Conn: conn, Handler: line.Handle, Concurrency: c.Concurrency,
+		Log: p.log, Conn: p.conn, Handler: line.Handle, Concurrency: c.Concurrency,
 	})
-	ready := map[string]status.Probe{"database": db.Ping, "redis": consumer.Ping}
-	mux := status.Handler(registry, ready)
-	mux.Handle(asynqueue.MonitorPath+"/", monitor)
-	return []service.Named{
-		{Name: "http", Service: service.NewHTTP(log, c.Addr, mux)},
-		{Name: "status", Service: status.NewReporter(status.Params{
-			Log: log, Store: db, Service: "worker", Instance: status.Instance(), Probes: probes(c, consumer, sender),
-			Facts: func() map[string]any { return map[string]any{"concurrency": c.Concurrency, "sendRate": pacer.Rate()} },
-		})},
-		{Name: "quota", Service: pace.NewQuota(log, pacer, sendRate{sender}, peers(db), c.SendRate)},
-		{Name: "consumer", Service: consumer},
-	}
-}
-
-// probes are the dependencies that /health tells of.
-func probes(c config.Worker, consumer *asynqueue.Consumer, sender *ses.Sender) map[string]status.Probe {
-	all := map[string]status.Probe{
+	probes := map[string]status.Probe{
 		"redis": consumer.Ping,
 		// AWS answers one such question per second for the whole account.
-		"ses": status.Seldom(time.Minute, sender.Reach),
+		"ses": status.Seldom(time.Minute, p.sender.Reach),
 	}
+	var bulk []service.Named
 	if c.RabbitMQURL != "" {
-		all["rabbitmq"] = rabbitmq.Probe(c.RabbitMQURL)
+		var err error
+		if bulk, probes["rabbitmq"], err = p.bulkParts(); err != nil {
+			return nil, err
+		}
 	}
-	return all
+	ready := map[string]status.Probe{"database": p.db.Ping, "redis": consumer.Ping}
+	mux := status.Handler(p.registry, ready)
+	mux.Handle(asynqueue.MonitorPath+"/", p.monitor)
+	return append([]service.Named{
+		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, mux)},
+		{Name: "status", Service: status.NewReporter(status.Params{
+			Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: probes,
+			Facts: func() map[string]any { return map[string]any{"concurrency": c.Concurrency, "sendRate": pacer.Rate()} },
+		})},
+		{Name: "quota", Service: pace.NewQuota(p.log, pacer, sendRate{p.sender}, peers(p.db), c.SendRate)},
+		{Name: "consumer", Service: consumer},
+	}, bulk...), nil
 }
 
 // peers counts the workers that are alive.

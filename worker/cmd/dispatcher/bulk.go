@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"email-gateway/shared/blob"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/config"
+	"email-gateway/worker/internal/mailing"
+	"email-gateway/worker/internal/maintenance"
+	"email-gateway/worker/internal/queue/rabbitmq"
+)
+
+// bulk is what only bulk work needs: RabbitMQ, and the files of mailings.
+type bulk struct {
+	publisher *rabbitmq.Publisher
+	bucket    *blob.Bucket
+}
+
+// openBulk connects to nothing yet.
+func openBulk(ctx context.Context, c config.Dispatcher, log *slog.Logger) (*bulk, error) {
+	conn, err := rabbitmq.ParseURL(c.RabbitMQURL)
+	if err != nil {
+		return nil, err
+	}
+	bucket, err := blob.Open(ctx, c.StorageURL)
+	if err != nil {
+		return nil, err
+	}
+	return &bulk{bucket: bucket, publisher: rabbitmq.NewPublisher(rabbitmq.PublisherConfig{
+		Log: log, Conn: conn, Topologies: []rabbitmq.Topology{rabbitmq.Mailing(), rabbitmq.Recipients(c.RetryTTL(), c.MaxRetries)},
+	})}, nil
+}
+
+func (b *bulk) close() error { return errors.Join(b.publisher.Close(), b.bucket.Close()) }
+
+// mailingParts are the loops that look after mailings.
+func (p program) mailingParts(advancer *store.Advancer) []service.Named {
+	c := p.config
+	return []service.Named{
+		{Name: "mailing recovery", Service: mailing.NewRecovery(mailing.RecoveryParams{
+			Log: p.log, Store: p.db, Registry: p.registry, Interval: c.RecoveryInterval, StaleAfter: c.StaleAfter,
+		})},
+		{Name: "mailing settler", Service: mailing.NewSettler(mailing.SettlerParams{
+			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,
+		})},
+		{Name: "mailing counter", Service: mailing.NewCounter(mailing.CounterParams{Log: p.log, Store: p.db, Registry: p.registry})},
+		{Name: "orphan sweeper", Service: maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
+			Log: p.log, Blobs: p.bulk.bucket, Mailings: p.db, Registry: p.registry,
+		})},
+	}
+}

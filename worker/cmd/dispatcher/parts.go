@@ -1,0 +1,63 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/config"
+	"email-gateway/worker/internal/dispatcher"
+	"email-gateway/worker/internal/maintenance"
+	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/status"
+)
+
+// program is what the parts are made from.
+type program struct {
+	config    config.Dispatcher
+	log       *slog.Logger
+	registry  *prometheus.Registry
+	db        *store.Store
+	publisher *asynqueue.Publisher
+	listener  *store.Listener
+	bulk      *bulk // nil where there is no RabbitMQ
+}
+
+// parts lists the program's parts in the order in which they start; they stop the
+// other way round.
+func (p program) parts() []service.Named {
+	c, advancer := p.config, p.db.NewAdvancer()
+	probes := map[string]status.Probe{"redis": p.publisher.Ping}
+	d := dispatcher.Params{
+		Log: p.log, Outbox: p.db, Queue: p.publisher, Registry: p.registry, Wake: p.listener.Woken(), PollInterval: c.PollInterval,
+		Concurrency: c.Concurrency, SendRate: c.SendRate, MaxAttempts: c.MaxAttempts,
+	}
+	if p.bulk != nil {
+		probes["rabbitmq"], probes["storage"] = p.bulk.publisher.Ping, p.bulk.bucket.Ping
+		d.Bulk = p.bulk.publisher
+	}
+	ready := map[string]status.Probe{"database": p.db.Ping, "redis": p.publisher.Ping}
+	parts := []service.Named{
+		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, status.Handler(p.registry, ready))},
+		{Name: "status", Service: status.NewReporter(status.Params{
+			Log: p.log, Store: p.db, Service: "dispatcher", Instance: status.Instance(), Probes: probes,
+		})},
+		{Name: "listener", Service: p.listener},
+		{Name: "dispatcher", Service: dispatcher.New(d)},
+		{Name: "expiry sweeper", Service: maintenance.NewExpirySweeper(maintenance.SweeperParams{
+			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry,
+		})},
+		{Name: "rescuer", Service: maintenance.NewRescuer(maintenance.RescuerParams{
+			Log: p.log, Store: p.db, Advancer: advancer, Queue: p.publisher, Registry: p.registry,
+			After: c.RescueAfter, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff,
+		})},
+		{Name: "idempotency cleaner", Service: maintenance.NewIdempotencyCleaner(p.log, p.db)},
+		{Name: "dead letter cleaner", Service: maintenance.NewDeadLetterCleaner(p.log, p.db, p.publisher)},
+	}
+	if p.bulk != nil {
+		parts = append(parts, p.mailingParts(advancer)...)
+	}
+	return parts
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"github.com/google/uuid"
+
+	"email-gateway/shared/service"
+	"email-gateway/shared/unsubscribe"
+	"email-gateway/worker/internal/mailing"
+	"email-gateway/worker/internal/mx"
+	"email-gateway/worker/internal/queue/rabbitmq"
+	"email-gateway/worker/internal/recipient"
+	"email-gateway/worker/internal/status"
+)
+
+// bulkParts take mailing jobs and recipients from RabbitMQ. probe tells whether it is
+// there.
+func (p program) bulkParts() (parts []service.Named, probe status.Probe, err error) {
+	c := p.config
+	conn, err := rabbitmq.ParseURL(c.RabbitMQURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	domains, err := mx.New(mx.Params{Resolver: c.MXResolver, Registry: p.registry})
+	if err != nil {
+		return nil, nil, err
+	}
+	jobs := mailing.New(mailing.Params{
+		Log: p.log, Store: p.db, Domains: domains, Metrics: mailing.NewMetrics(p.registry), TTL: c.TTL, Lead: c.Lead, StaleAfter: c.StaleAfter,
+		UnsubscribeURL: func(company, mailing uuid.UUID, address string) string {
+			link := unsubscribe.Link{Company: company, Mailing: mailing, Address: address}
+			return unsubscribe.URL(c.PublicURL, c.UnsubscribeKeys.Seal(link))
+		},
+	})
+	intake := recipient.New(recipient.Params{
+		Log: p.log, Store: p.db, Metrics: recipient.NewMetrics(p.registry), Concurrency: c.ProcConcurrency, RetryDelay: c.RetryTTL(),
+	})
+	people := rabbitmq.Recipients(c.RetryTTL(), c.MaxRetries)
+	for _, consumer := range []struct {
+		name   string
+		config rabbitmq.ConsumerConfig
+	}{
+		// One mailing at a time: the others may be another worker's.
+		{"mailing jobs", rabbitmq.ConsumerConfig{
+			Topology: rabbitmq.Mailing(), Queue: rabbitmq.MailingJobs, Handler: jobs.Handle, Concurrency: 1, BatchSize: 1, Prefetch: 1,
+		}},
+		{"recipients", rabbitmq.ConsumerConfig{
+			Topology: people, Queue: rabbitmq.RecipientsQueue, Handler: intake.Handle,
+			Concurrency: c.BatchConcurrency, BatchSize: c.BatchSize, BatchWait: c.BatchTimeout(), Prefetch: c.Prefetch(),
+		}},
+		{"recipients' dead letters", rabbitmq.ConsumerConfig{
+			Topology: people, Queue: rabbitmq.RecipientsDLQ, Handler: intake.HandleDead,
+			Concurrency: 1, BatchSize: c.BatchSize, BatchWait: c.BatchTimeout(), Prefetch: c.BatchSize,
+		}},
+	} {
+		consumer.config.Log, consumer.config.Conn = p.log, conn
+		made, err := rabbitmq.NewConsumer(consumer.config)
+		if err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, service.Named{Name: consumer.name, Service: made})
+		if probe == nil {
+			probe = made.Ping
+		}
+	}
+	return parts, probe, nil
+}
