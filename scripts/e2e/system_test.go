@@ -22,7 +22,7 @@ import (
 type system struct {
 	t     *testing.T
 	db    storetest.Database
-	redis redisServer
+	redis localService
 	ses   *sessim.Server
 	sesAt string // host:port
 
@@ -35,7 +35,12 @@ type system struct {
 // defaults.
 func startSystem(t *testing.T, env map[string]string) *system {
 	t.Helper()
-	s := &system{t: t, db: storetest.New(t), redis: startRedis(t), ses: sessim.New(sessim.Config{MaxSendRate: 10_000})}
+	return startSystemOn(t, storetest.New(t), env)
+}
+
+func startSystemOn(t *testing.T, db storetest.Database, env map[string]string) *system {
+	t.Helper()
+	s := &system{t: t, db: db, redis: startService(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 200_000, InboxBytes: 1 << 30})}
 	t.Cleanup(s.ses.Close)
 	s.sesAt = serveSES(t, "127.0.0.1:0", s.ses)
 	s.env = map[string]string{
@@ -52,11 +57,14 @@ func startSystem(t *testing.T, env map[string]string) *system {
 	return s
 }
 
+// scopes are all that a tenant's key may have.
+var scopes = []string{"emails:send", "emails:read", "mailings:write", "mailings:read", "recipients:write", "suppressions:write"}
+
 // newKey makes a company and a key for it, as an operator does.
 func (s *system) newKey(company, from string) string {
 	s.t.Helper()
 	s.gatewayctl("company", "create", "--name", company, "--default-from", from, "--json")
-	out := s.gatewayctl("key", "create", "--company", company, "--scopes", "emails:send,emails:read", "--rate", "0", "--json")
+	out := s.gatewayctl("key", "create", "--company", company, "--scopes", strings.Join(scopes, ","), "--rate", "0", "--json")
 	var made struct{ Key string }
 	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Key == "" {
 		s.t.Fatalf("gatewayctl key create printed %q: %v", out, err)
@@ -94,40 +102,6 @@ func serveSESUntil(t *testing.T, addr string, handler http.Handler) (at string, 
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return listener.Addr().String(), func() { _ = server.Close() }
-}
-
-// redisServer is a Redis of the test's own, so that it may be stopped.
-type redisServer struct {
-	t   *testing.T
-	dir string
-	url string
-}
-
-func startRedis(t *testing.T) redisServer {
-	t.Helper()
-	r := redisServer{t: t, dir: t.TempDir()}
-	r.services("start")
-	t.Cleanup(func() { r.services("destroy") })
-	line, _, _ := strings.Cut(r.services("env"), "\n")
-	_, value, _ := strings.Cut(line, "REDIS_URL=")
-	r.url = strings.Trim(value, `'"`)
-	return r
-}
-
-func (r redisServer) start() { r.services("start") }
-func (r redisServer) stop()  { r.services("stop") }
-
-func (r redisServer) services(command string) string {
-	r.t.Helper()
-	cmd := exec.Command(filepath.Join(rootDir, "scripts/services.sh"), command, "redis")
-	cmd.Env = append(os.Environ(), "LOCAL_DIR="+r.dir, "REDIS_URL=", "REDIS_PORT=")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		r.t.Fatalf("services.sh %s redis: %v\n%s", command, err, stderr.String())
-	}
-	return string(out)
 }
 
 // restartWorker ends the worker in good order and starts another, with env on top.

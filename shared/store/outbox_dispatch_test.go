@@ -56,19 +56,19 @@ func TestLiveLanes(t *testing.T) {
 		change string // of the one email that waits
 		want   bool
 	}{
-		"due":                    {`SELECT 1`, true},
-		"due later":              {`UPDATE email_outbox SET next_at = now() + interval '1 h'`, false},
-		"expired":                {`UPDATE email_outbox SET expires_at = now()`, false},
-		"on the queue":           {`UPDATE email_outbox SET status = 'ENQUEUED'`, false},
-		"sent":                   {`UPDATE email_outbox SET status = 'SENT', processed_at = now()`, false},
-		"its retry is due":       {`UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() - interval '1 s'`, false},
-		"its retry is lost":      {`UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() - interval '6 s'`, true},
-		"lane paused":            {`UPDATE dispatch_lanes SET paused_at = now()`, false},
-		"lane parked":            {`UPDATE dispatch_lanes SET parked_until = now() + interval '1 s'`, false},
-		"lane was parked":        {`UPDATE dispatch_lanes SET parked_until = now()`, true},
-		"company suspended":      {`UPDATE companies SET suspended_at = now()`, false},
-		"in a lane of its own":   {`UPDATE dispatch_lanes SET mailing_id = gen_random_uuid()`, true},
-		"on another queue":       {`UPDATE email_outbox SET lane_id = (SELECT id FROM dispatch_lanes WHERE queue = 'email:send:low' ORDER BY id LIMIT 1)`, false},
+		"due":                  {`SELECT 1`, true},
+		"due later":            {`UPDATE email_outbox SET next_at = now() + interval '1 h'`, false},
+		"expired":              {`UPDATE email_outbox SET expires_at = now()`, false},
+		"on the queue":         {`UPDATE email_outbox SET status = 'ENQUEUED'`, false},
+		"sent":                 {`UPDATE email_outbox SET status = 'SENT', processed_at = now()`, false},
+		"its retry is due":     {`UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() - interval '1 s'`, false},
+		"its retry is lost":    {`UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() - interval '6 s'`, true},
+		"lane paused":          {`UPDATE dispatch_lanes SET paused_at = now()`, false},
+		"lane parked":          {`UPDATE dispatch_lanes SET parked_until = now() + interval '1 s'`, false},
+		"lane was parked":      {`UPDATE dispatch_lanes SET parked_until = now()`, true},
+		"company suspended":    {`UPDATE companies SET suspended_at = now()`, false},
+		"in a lane of its own": {`UPDATE dispatch_lanes SET mailing_id = gen_random_uuid()`, true},
+		"on another queue":     {`UPDATE email_outbox SET lane_id = (SELECT id FROM dispatch_lanes WHERE queue = 'email:send:low' ORDER BY id LIMIT 1)`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,6 +40,12 @@ func New(tb testing.TB) Database {
 	if admin == "" {
 		tb.Fatal("DATABASE_URL is not set: run the tests through ./scripts/test.sh")
 	}
+	return NewOn(tb, admin)
+}
+
+// NewOn is New on the server that admin names.
+func NewOn(tb testing.TB, admin string) Database {
+	tb.Helper()
 	template, err := prepareTemplate(admin)
 	if err != nil {
 		tb.Fatalf("prepare template database: %v", err)

@@ -1,0 +1,154 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"email-gateway/shared/store/storetest"
+)
+
+// A file as people have them: every good row reaches its reader once, accents right,
+// and the numbers are exact. MAILING_ROWS=100000 makes it large.
+func TestMailing(t *testing.T) {
+	t.Parallel()
+	rows := mailingRows(t, 5_000)
+	s := startSystem(t, bulk(t, startService(t, "rabbitmq").url))
+	sheet := newSpreadsheet(t, rows)
+	begun := time.Now()
+	id := s.mail("clientes.csv", sheet, nil)
+	t.Logf("%d rows taken in within %s", rows, time.Since(begun).Round(time.Millisecond))
+	done := s.awaitMailing(id, patienceFor(rows), "COMPLETED")
+	t.Logf("completed after %s", time.Since(begun).Round(time.Millisecond))
+	if done.Total != sheet.rows || done.Sent != len(sheet.people) || done.Invalid != sheet.invalid || done.Duplicates != sheet.duplicates ||
+		done.Failed+done.Suppressed+done.Expired+done.Cancelled+done.Unknown+done.Queued != 0 {
+		t.Errorf("%+v", done)
+	}
+	s.deliveredOnce(sheet)
+
+	// The first mail in full: rendered in every part, with the one-click headers.
+	for _, mail := range s.ses.Inbox() {
+		if mail.To[0] != "pessoa0@cliente.example" {
+			continue
+		}
+		headers := map[string]string{}
+		for _, header := range mail.Headers {
+			headers[header.Name] = header.Value
+		}
+		link := regexp.MustCompile(`href="(https://mail\.acme\.example/u/[^"]+)"`).FindStringSubmatch(mail.HTML)
+		if link == nil || headers["List-Unsubscribe"] != "<"+link[1]+">" || headers["List-Unsubscribe-Post"] != "List-Unsubscribe=One-Click" {
+			t.Errorf("link %v, headers %v", link, headers)
+		}
+		if !strings.Contains(mail.HTML, "João Conceição 0, seu código é ") || !strings.Contains(mail.HTML, `title="São Luís"`) || !strings.HasPrefix(mail.Text, "João Conceição 0: ") {
+			t.Errorf("%s\n%s", mail.HTML, mail.Text)
+		}
+	}
+
+	// The same request again is the first one's answer.
+	status, answer := s.upload("clientes.csv", sheet.file, nil)
+	var again mailingView
+	if err := json.Unmarshal(answer, &again); err != nil || status != http.StatusAccepted || again.MailingID != id {
+		t.Errorf("again: %d %s", status, answer)
+	}
+	if status, answer = s.upload("clientes.csv", sheet.file, map[string]string{"subject": "Outra coisa, {{nome}}"}); status != http.StatusConflict {
+		t.Errorf("another one of the name: %d %s", status, answer)
+	}
+	s.sentOnce(len(sheet.people))
+}
+
+// patienceFor is long enough for programs built with the race detector on two busy
+// cores.
+func patienceFor(rows int) time.Duration {
+	return 2*time.Minute + time.Duration(rows)*10*time.Millisecond
+}
+
+// What can break, breaks: RabbitMQ between publishing and consuming, the worker in the
+// middle of expanding, Postgres. Each address still gets its mail once. Sending is
+// paused meanwhile: what a kill does to an email that is being sent is another test's.
+func TestMailing_Faults(t *testing.T) {
+	t.Parallel()
+	rows := mailingRows(t, 30_000)
+	rabbitmq, postgres := startService(t, "rabbitmq"), startService(t, "postgres")
+	s := startSystemOn(t, storetest.NewOn(t, postgres.url), bulk(t, rabbitmq.url))
+	sheet := newSpreadsheet(t, rows)
+	s.setSending(false)
+
+	rabbitmq.stop()
+	id := s.mail("clientes.csv", sheet, nil) // accepted all the same
+	rabbitmq.start()
+	for kills := range 3 {
+		at := s.awaitExpanded(id, 1+len(sheet.people)*kills/4)
+		if at >= len(sheet.people) {
+			t.Fatal("the expander was done before it could be killed")
+		}
+		s.worker.kill()
+		if kills == 1 {
+			rabbitmq.crash() // while it holds the job that nobody acknowledged
+		}
+		s.worker = startProgram(t, "worker", s.env)
+	}
+	rabbitmq.restart()
+	postgres.restart()
+	fixed, before := time.Now(), s.expanded(id)
+	if before < len(sheet.people) {
+		s.awaitExpanded(id, before+1)
+	}
+	if took := time.Since(fixed); took > time.Minute {
+		t.Errorf("it took %s to go on", took)
+	} else {
+		t.Logf("goes on %s after the last fault", took.Round(time.Millisecond))
+	}
+	s.setSending(true)
+	done := s.awaitMailing(id, patienceFor(rows), "COMPLETED")
+	if done.Sent != len(sheet.people) {
+		t.Errorf("%+v", done)
+	}
+	s.deliveredOnce(sheet)
+}
+
+// expanded is how many of the mailing's rows have become emails.
+func (s *system) expanded(id string) (n int) {
+	s.t.Helper()
+	err := s.db.SQL.QueryRowContext(s.t.Context(), "SELECT processed_lines FROM mailings WHERE id = $1", id).Scan(&n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+func (s *system) awaitExpanded(id string, n int) (now int) {
+	s.t.Helper()
+	eventually(s.t, 90*time.Second, func() error {
+		if now = s.expanded(id); now < n {
+			return fmt.Errorf("%d of the mailing's rows are expanded, want %d", now, n)
+		}
+		return nil
+	})
+	return now
+}
+
+// setSending pauses the emails' queues, as an operator may, or lets them go on.
+func (s *system) setSending(on bool) {
+	s.t.Helper()
+	options, err := asynq.ParseRedisURI(s.redis.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	inspector := asynq.NewInspector(options)
+	defer func() { _ = inspector.Close() }()
+	for _, queue := range []string{"email:send:high", "email:send", "email:send:low"} {
+		change := inspector.PauseQueue
+		if on {
+			change = inspector.UnpauseQueue
+		}
+		if err := change(queue); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
