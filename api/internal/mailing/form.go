@@ -108,7 +108,18 @@ func (f *Form) readFile(p *multipart.Part, takeFile func(io.Reader) error) error
 	}
 	f.HasFile = true
 	f.Filename = strings.TrimSpace(lastPart(p.FileName()))
-	return takeFile(p)
+	return takeFile(unbroken{p})
+}
+
+// unbroken reads a part; one that never ends makes the form a malformed one.
+type unbroken struct{ part io.Reader }
+
+func (u unbroken) Read(p []byte) (int, error) {
+	n, err := u.part.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return n, err
 }
 
 // lastPart leaves out the folders that some programs on Windows put before a name.

@@ -1,0 +1,292 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"mime/multipart"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// slowForm is a form whose file comes when the test writes it.
+type slowForm struct {
+	file  io.Writer
+	end   func()
+	abort func(error)
+	reply chan reply
+}
+
+func (g *gateway) startUpload(t *testing.T, filename string) *slowForm {
+	t.Helper()
+	body, pipe := io.Pipe()
+	w := multipart.NewWriter(pipe)
+	f := &slowForm{reply: make(chan reply, 1), abort: func(err error) { _ = pipe.CloseWithError(err) }}
+	go func() {
+		r, err := g.try(t, call{Method: http.MethodPost, Path: "/mailings", Reader: body, Header: map[string]string{"Content-Type": w.FormDataContentType()}})
+		if err != nil {
+			r.Body = err.Error()
+		}
+		f.reply <- r
+	}()
+	writePart(t, w, mailingForm()[0])
+	writePart(t, w, mailingForm()[1])
+	f.file = writePart(t, w, part{name: "file", filename: filename, value: people})
+	f.end = func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = pipe.Close()
+	}
+	return f
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func TestMailing_SlowClientHoldsNoTransaction(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	f := g.startUpload(t, "devagar.csv")
+	until(t, "the file is on its way", func() bool { return len(g.files(t)) == 1 })
+	for range 20 { // some time of a slow client's
+		if _, err := io.WriteString(f.file, "x@example.com;Xis;;\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		open := g.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`)
+		if rows := g.mailingRows(t); open > 0 || rows > 0 {
+			t.Fatalf("%d transactions, %d rows while the client sends", open, rows)
+		}
+	}
+	f.end()
+	if r := <-f.reply; r.Status != http.StatusAccepted || r.json(t)["accepted"] != 3.0 || r.json(t)["duplicates"] != 20.0 {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
+func TestMailing_ClientGone(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	f := g.startUpload(t, "metade.csv")
+	until(t, "the file is on its way", func() bool { return len(g.files(t)) == 1 })
+	f.abort(io.ErrClosedPipe)
+	<-f.reply
+	until(t, "the file is taken back", func() bool { return len(g.files(t)) == 0 })
+	g.leavesNothing(t, "a client that left")
+}
+
+func TestMailing_WithoutStorage(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(p *httpapi.Params) { p.Bucket = brokenBucket{p.Bucket} })
+	for _, size := range []int{0, 100_000} { // a client that has sent all, and one that is still sending
+		r := g.upload(t, given(file(people+strings.Repeat("x@example.com;X;;\r\n", size))), nil)
+		if r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "STORAGE_UNAVAILABLE" || r.Header.Get("Retry-After") == "" {
+			t.Errorf("%d %s", r.Status, r.Body)
+		}
+	}
+	g.leavesNothing(t, "no storage")
+	g.accept(t, emailBody(nil)) // single emails need none
+}
+
+func TestMailing_WithoutPostgres(t *testing.T) {
+	t.Parallel()
+	g, w := startBehind(t)
+	g.accept(t, emailBody(nil)) // the key is cached from here on
+	w.cut()
+	r := g.upload(t, mailingForm(), nil)
+	if p := r.problem(t); r.Status != http.StatusServiceUnavailable || p.Code != "DATABASE_UNAVAILABLE" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	w.mend()
+	if files := g.files(t); len(files) > 0 {
+		t.Errorf("files %q", files)
+	}
+	g.mail(t, mailingForm())
+}
+
+// ingester replaces IngestMailing.
+type ingester struct {
+	httpapi.Store
+	ingest func(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error)
+}
+
+func (i ingester) IngestMailing(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error) {
+	return i.ingest(ctx, m, lines)
+}
+
+// The answer to the COMMIT is lost: what is there is answered 202, and of what may be
+// there the file stays.
+func TestMailing_UnknownOutcome(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	var committed atomic.Bool
+	g := startOn(t, d, func(p *httpapi.Params) {
+		p.Store = ingester{p.Store, func(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error) {
+			if committed.Load() {
+				counts, answer, err := d.Store.IngestMailing(ctx, m, lines)
+				if err != nil {
+					return counts, answer, err
+				}
+				return counts, answer, store.ErrUnknownOutcome
+			}
+			return store.MailingCounts{}, nil, store.ErrUnknownOutcome
+		}}
+	})
+	r := g.upload(t, mailingForm(), nil)
+	p := r.problem(t)
+	id := p.Detail[strings.LastIndexByte(p.Detail, ' ')+1:]
+	if _, err := uuid.Parse(id); r.Status != http.StatusServiceUnavailable || p.Code != "ACCEPT_UNKNOWN" || err != nil {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if files := g.files(t); len(files) != 1 || files[0] != id+".csv" {
+		t.Errorf("files %q", files)
+	}
+	committed.Store(true)
+	if r := g.upload(t, mailingForm(), nil); r.Status != http.StatusAccepted || r.json(t)["accepted"] != 2.0 {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
+// A twin waits for the first, and is then told the same.
+func TestMailing_AtOnce(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	answers := make(chan reply, 12)
+	var all sync.WaitGroup
+	for n := range 12 {
+		all.Go(func() {
+			answers <- g.upload(t, given(part{name: "name", value: fmt.Sprint("lista ", n%3)}), nil)
+		})
+	}
+	all.Wait()
+	close(answers)
+	bodies := map[string]int{}
+	for r := range answers {
+		if r.Status != http.StatusAccepted {
+			t.Errorf("%d %s", r.Status, r.Body)
+		}
+		bodies[r.Body]++
+	}
+	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 3 || len(files) != 3 || len(bodies) != 3 {
+		t.Errorf("%d mailings, %d files, answers %v", n, len(files), bodies)
+	}
+}
+
+func TestMailing_LaterThanTheTwin(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(p *httpapi.Params) {
+		p.Store = ingester{p.Store, func(context.Context, store.NewMailing, iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error) {
+			return store.MailingCounts{}, nil, fmt.Errorf("ingest: %w", store.ErrInProgress)
+		}}
+	})
+	for code, header := range map[string]map[string]string{"MAILING_IN_PROGRESS": nil, "IDEMPOTENCY_IN_PROGRESS": {"Idempotency-Key": "k"}} {
+		r := g.upload(t, mailingForm(), header)
+		if r.Status != http.StatusConflict || r.problem(t).Code != code || r.Header.Get("Retry-After") == "" {
+			t.Errorf("%d %s", r.Status, r.Body)
+		}
+	}
+	g.leavesNothing(t, "a twin")
+}
+
+// rowsFile is a file of n rows that is never in memory.
+type rowsFile struct{ n, at int }
+
+func (f *rowsFile) Read(p []byte) (int, error) {
+	n := 0
+	for ; f.at <= f.n && len(p)-n > 100; f.at++ {
+		line := fmt.Sprintf("%d@example.com;Nome %d;Cidade %d;\n", f.at, f.at, f.at)
+		if f.at == 0 {
+			line = "email;nome;cidade;cpf\n"
+		}
+		n += copy(p[n:], line)
+	}
+	if n == 0 && f.at > f.n {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// uploadRows sends a generated file, and returns the most heap that was in use.
+func (g *gateway) uploadRows(t *testing.T, n int) (peak uint64) {
+	t.Helper()
+	body, pipe := io.Pipe()
+	w := multipart.NewWriter(pipe)
+	go func() {
+		writePart(t, w, mailingForm()[0])
+		writePart(t, w, mailingForm()[1])
+		_, err := io.CopyBuffer(struct{ io.Writer }{writePart(t, w, part{name: "file", filename: fmt.Sprint(n, ".csv")})}, &rowsFile{n: n}, make([]byte, 32<<10))
+		_ = w.Close()
+		_ = pipe.CloseWithError(err)
+	}()
+	done := make(chan struct{})
+	measured := make(chan uint64)
+	go func() {
+		var most uint64
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			most = max(most, now.HeapInuse)
+			select {
+			case <-done:
+				measured <- most
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	r := g.do(t, call{Method: http.MethodPost, Path: "/mailings", Reader: body, Header: map[string]string{"Content-Type": w.FormDataContentType()}})
+	close(done)
+	if r.Status != http.StatusAccepted || r.json(t)["accepted"] != float64(n) {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	return <-measured
+}
+
+// Memory does not grow with the rows. It runs alone: the others' memory is in the same
+// process.
+func TestMailing_Memory(t *testing.T) { //nolint:paralleltest // see above
+	g := start(t, nil)
+	runtime.GC()
+	few := g.uploadRows(t, 1000)
+	runtime.GC()
+	many := g.uploadRows(t, 100_000)
+	t.Logf("heap in use: %d KiB for 1,000 rows, %d KiB for 100,000", few>>10, many>>10)
+	if many > few+32<<20 {
+		t.Errorf("%d MiB for 1,000 rows, %d MiB for 100,000", few>>20, many>>20)
+	}
+}
+
+func TestMailing_ColumnsAreNoFormulas(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.mail(t, given(file("email;=cmd|' /C calc'!A1;nome;CPF\na@example.com;"+strings.Repeat("x", 10)+";Ana;1\n"), part{name: "html", value: "<p>x</p>"}, part{name: "subject", value: "x"}))
+	g.exec(t, `UPDATE mailing_rejects SET column_name = '=cmd|'' /C calc''!A1'`)
+	body := g.do(t, call{Path: "/mailings/" + id + "/verdicts"}).Body
+	if !bytes.Contains([]byte(body), []byte("2,'=cmd|' /C calc'!A1,INVALID_CPF_CNPJ")) {
+		t.Errorf("%q", body)
+	}
+}
