@@ -50,12 +50,12 @@ const settleLockSQL = `SELECT pg_try_advisory_xact_lock(hashtextextended('settle
 const settleStateSQL = `
 SELECT settling, coalesce(settled_to, first_entry) AS from_entry, settled_to, last_entry FROM mailings WHERE id = $1 AND settling IS NOT NULL`
 
-// The entries of a round are a range of the primary key of mailing_entries. Nothing is
-// locked.
+// The entries of a round are a range of the primary key of mailing_entries, read in its
+// order: see nextEntriesSQL. Nothing is locked.
 const (
 	settleRangeSQL = `
 SELECT id, status = 'QUEUED' OR status = 'FAILED' AS email FROM mailing_entries
-WHERE id >= $2 AND id <= $3 AND id IS DISTINCT FROM $4 AND mailing_id = $1`
+WHERE id >= $2 AND id <= $3 AND id IS DISTINCT FROM $4 AND (mailing_id = $1) IS TRUE`
 	toCancelSQL = settleRangeSQL + ` AND status IN ('PENDING', 'QUEUED') ORDER BY id LIMIT $5`
 	toRetrySQL  = settleRangeSQL + ` AND status = 'FAILED' AND NOT outcome_unknown ORDER BY id LIMIT $5`
 )
@@ -75,7 +75,7 @@ UPDATE mailings SET settling = NULL, settled_to = NULL, counted_at = NULL, updat
 	unsettledSQL = `
 SELECT EXISTS (SELECT FROM mailing_entries
                WHERE id >= (SELECT first_entry FROM mailings WHERE id = $1) AND id <= (SELECT last_entry FROM mailings WHERE id = $1)
-                 AND mailing_id = $1 AND status IN ('PENDING', 'QUEUED'))`
+                 AND (mailing_id = $1) IS TRUE AND status IN ('PENDING', 'QUEUED'))`
 )
 
 // SettleMailing takes at most limit of a mailing's entries. Those without an email it
@@ -118,6 +118,9 @@ func settle(
 	list := toCancelSQL
 	if state.Kind == SettleRetryFailed {
 		list = toRetrySQL
+	}
+	if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
+		return Settled{}, translate(err)
 	}
 	var entries []struct {
 		ID    uuid.UUID `db:"id"`

@@ -193,7 +193,7 @@ func (r *run) checkDomains(stop, ctx context.Context, entries []store.Expandable
 			}
 			if err != nil {
 				cancel()
-				<-done
+				_ = <-done // the verdicts are of no use any more
 				return nil, err
 			}
 		}
