@@ -97,7 +97,7 @@ WITH found AS MATERIALIZED (
         processed_at = CASE WHEN f.status IN ('SENT', 'FAILED', 'EXPIRED', 'CANCELLED', 'SUPPRESSED') THEN now() END,
         claim_token = coalesce(f.token, o.claim_token),
         lease_until = CASE WHEN f.status = 'PROCESSING' THEN now() + $24 * interval '1 ms' END,
-        outcome_unknown = o.outcome_unknown OR f.outcome_unknown,
+        outcome_unknown = (o.outcome_unknown OR f.outcome_unknown) AND f.guard <> 'feedback',
         possible_duplicate = o.possible_duplicate OR f.possible_duplicate OR (f.guard = 'replay' AND o.outcome_unknown),
         cpf_cnpj_enc = CASE WHEN f.recipient_id IS NULL THEN o.cpf_cnpj_enc END
     FROM found f
@@ -105,6 +105,7 @@ WITH found AS MATERIALIZED (
         WHEN 'claim' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.open
                       AND f.next_at <= now() + interval '1 s' AND f.expires_at > now()
         WHEN 'attempt' THEN (f.was = 'PROCESSING' AND f.held = f.token) OR (f.status = 'SENT' AND f.was <> 'SENT')
+        WHEN 'feedback' THEN f.was <> 'SENT'
         WHEN 'abandoned' THEN f.was = 'PROCESSING' AND f.held = f.token AND f.lease_until < now()
         WHEN 'open' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
         WHEN 'overdue' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.expires_at <= now()

@@ -57,6 +57,13 @@ func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) 
 	return nil
 }
 
+// suppressAllSQL is suppressSQL for several addresses, in their order, so that two
+// commits with the same ones wait for each other.
+const suppressAllSQL = `
+INSERT INTO suppressions (company_id, address, reason, note)
+SELECT $1, address, $3, $4 FROM unnest($2::text[]) AS address ORDER BY address
+ON CONFLICT (company_id, address, reason) DO UPDATE SET note = coalesce(excluded.note, suppressions.note)`
+
 // unsuppressSQL finds by the first columns of the primary key and locks the rows of
 // one address, four at most.
 const unsuppressSQL = `

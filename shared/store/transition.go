@@ -22,6 +22,9 @@ const (
 	// token. An acceptance (SENT) passes from every other status too, because the
 	// provider's yes is a fact; a stale attempt's refusal changes nothing.
 	GuardAttempt Guard = "attempt"
+	// GuardFeedback is the provider's own word, come by itself, that it accepted the
+	// transition's attempt: every status but SENT. What was unknown is then known.
+	GuardFeedback Guard = "feedback"
 	// GuardOpen is a stop from outside: PENDING, ENQUEUED or RETRY_SCHEDULED.
 	GuardOpen Guard = "open"
 	// GuardOverdue is GuardOpen for an email past its deadline.
@@ -52,7 +55,7 @@ type Transition struct {
 	Delay        time.Duration // next_at = now + Delay, when Status waits for something
 	Renew        time.Duration // > 0: counters to zero and a new deadline this far away
 
-	OutcomeUnknown    bool // sticky
+	OutcomeUnknown    bool // sticky; cleared by GuardFeedback only
 	PossibleDuplicate bool // sticky
 
 	ErrorCode, ErrorReason string

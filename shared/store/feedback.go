@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/email"
+)
+
+// Feedback is one notification of the provider about an email that it accepted.
+type Feedback struct {
+	// NotificationID is the same each time the notification is delivered; at most 100
+	// bytes.
+	NotificationID string
+	// Kind is what happened in the provider's words, at most 100 bytes.
+	Kind         string
+	SESMessageID string
+	// The email's tags; uuid.Nil = it has none.
+	OutboxID, AttemptID, CompanyID uuid.UUID
+	OccurredAt                     time.Time
+	// Event is the step it adds to the timeline; "" for what says no more than that
+	// the email was accepted. Metadata is the step's, and tells the same of the same
+	// step: two notifications of it add one.
+	Event    email.EventType
+	Metadata map[string]any
+	// Masked is what the inbox keeps of Metadata: without addresses.
+	Masked map[string]any
+	// Suppress keeps the company's emails from those of Addresses that the email went
+	// to; "" = none of them.
+	Suppress  SuppressionReason
+	Addresses []string
+	Note      string // of the suppression
+
+	masked string // Masked as JSON
+}
+
+// FeedbackResult is what became of a Feedback.
+type FeedbackResult struct {
+	// Repeated: the notification was taken in before. Unmatched: the attempt is none of
+	// ours. With either nothing was changed.
+	Repeated, Unmatched bool
+	// Was is the email's status before.
+	Was email.Status
+	// Duplicate: this is the first word of one more acceptance of an email that was
+	// accepted already.
+	Duplicate  bool
+	Suppressed int // addresses
+}
+
+// Bounds of a timeline: whoever fetches a picture a thousand times must not make it
+// unreadable. Behind restlessEvents there is no more of what an email may do for ever,
+// behind maxEvents nothing of the provider's any more. The inbox has it all.
+const (
+	restlessEvents = 100
+	maxEvents      = 300
+)
+
+// RecordFeedback takes a notification in and does what it asks for, in one commit: an
+// attempt of ours that it names was accepted, whatever is believed of the email, so
+// the email becomes SENT; the step stands in the timeline, also of an email whose
+// outbox row is purged; addresses are suppressed. It may be called again with the
+// same notification, at the same time too.
+func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (FeedbackResult, error) {
+	masked, err := json.Marshal(f.Masked)
+	if err != nil {
+		return FeedbackResult{}, fmt.Errorf("record feedback: encode: %w", err)
+	}
+	f.masked = string(withoutEscapedNUL(masked))
+	if f.Masked == nil {
+		f.masked = "{}"
+	}
+	results, err := repeat(func() ([]FeedbackResult, error) {
+		var r FeedbackResult
+		err := s.inTx(ctx, func(tx *sqlx.Tx) (err error) {
+			r, err = applyFeedback(ctx, tx, f)
+			return err
+		})
+		return []FeedbackResult{r}, err
+	})
+	if err != nil {
+		return FeedbackResult{}, fmt.Errorf("record feedback: %w", err)
+	}
+	return results[0], nil
+}
+
+func applyFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (FeedbackResult, error) {
+	fresh, err := takeFeedback(ctx, tx, f)
+	if err != nil || !fresh {
+		return FeedbackResult{Repeated: !fresh}, err
+	}
+	found, err := readFeedback(ctx, tx, f)
+	if err != nil || !found.Attempted {
+		return FeedbackResult{Unmatched: !found.Attempted}, err
+	}
+	r := FeedbackResult{Was: found.Status}
+	addresses := found.among(f)
+	events := found.news(f, addresses, time.Now().UTC())
+	r.Duplicate = slices.ContainsFunc(events, func(e email.Event) bool { return e.Type == email.EventDuplicateConfirmed })
+	switch {
+	case found.Status != email.Sent && found.InOutbox:
+		err = confirm(ctx, tx, f, events)
+	case len(events) > 0 || found.OutcomeUnknown:
+		err = appendFeedback(ctx, tx, f, events, r.Duplicate)
+	}
+	if err != nil {
+		return r, err
+	}
+	if r.Suppressed, err = suppressAll(ctx, tx, f, addresses); err != nil {
+		return r, err
+	}
+	return r, markFeedback(ctx, tx, f)
+}
+
+func suppressAll(ctx context.Context, tx *sqlx.Tx, f Feedback, addresses []string) (int, error) {
+	if len(addresses) == 0 {
+		return 0, nil
+	}
+	var note *string
+	if text := withoutNUL(f.Note); text != "" {
+		note = &text
+	}
+	if _, err := tx.ExecContext(ctx, suppressAllSQL, f.CompanyID, textArray(addresses), f.Suppress, note); err != nil {
+		return 0, fmt.Errorf("suppress addresses: %w", translate(err))
+	}
+	return len(addresses), nil
+}
+
+func nullable(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
+		return nil
+	}
+	return &id
+}
+
+func nullableTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,197 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// newsOf is a delivery of the attempt, under a notification id of its own.
+func newsOf(company, id, token uuid.UUID, change func(*store.Feedback)) store.Feedback {
+	f := store.Feedback{
+		NotificationID: uuid.NewString(), Kind: "Delivery", SESMessageID: "ses-" + id.String(),
+		OutboxID: id, AttemptID: token, CompanyID: company, OccurredAt: time.Now().UTC(),
+		Event: email.EventDelivered, Metadata: map[string]any{"recipients": []string{"ana@example.com"}},
+		Masked: map[string]any{"recipients": []string{"a***@e***.com"}},
+	}
+	if change != nil {
+		change(&f)
+	}
+	return f
+}
+
+func tell(tb testing.TB, d storetest.Database, f store.Feedback) store.FeedbackResult {
+	tb.Helper()
+	r, err := d.Store.RecordFeedback(tb.Context(), f)
+	if err != nil {
+		tb.Fatalf("record feedback: %v", err)
+	}
+	return r
+}
+
+// story is the timeline in a line.
+func story(tb testing.TB, d storetest.Database, id uuid.UUID) string {
+	tb.Helper()
+	events, err := d.Store.Timeline(tb.Context(), id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var types []string
+	for i, e := range events {
+		if e.Seq != i+1 {
+			tb.Errorf("event %d has the number %d", i+1, e.Seq)
+		}
+		types = append(types, string(e.Type))
+	}
+	return strings.Join(types, " ")
+}
+
+const tried = "RECEIVED VALIDATED SENT_ATTEMPT "
+
+// Whatever is believed of an email, the provider's word that it accepted an attempt of
+// ours makes it SENT, and nothing about it is unknown any more.
+func TestRecordFeedback_MakesTheEmailSent(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	unknown := func(id, token uuid.UUID, to email.Status, events ...email.Event) store.Transition {
+		tr := endOf(id, token, to, append([]email.Event{event(email.EventOutcomeUnknown, nil)}, events...)...)
+		tr.OutcomeUnknown = true
+		return tr
+	}
+	tests := []struct {
+		name string
+		move func(id, token uuid.UUID) []store.Transition
+		want string
+	}{
+		{"before the worker's own commit", func(_, _ uuid.UUID) []store.Transition { return nil }, tried + "SENT DELIVERED"},
+		{"sent", func(id, token uuid.UUID) []store.Transition { return []store.Transition{sentOf(id, token)} }, tried + "SENT DELIVERED"},
+		{"unknown, to be tried again", func(id, token uuid.UUID) []store.Transition {
+			return []store.Transition{unknown(id, token, email.RetryScheduled, event(email.EventRetryScheduled, nil))}
+		}, tried + "OUTCOME_UNKNOWN RETRY_SCHEDULED SENT DELIVERED"},
+		{"unknown, given up", func(id, token uuid.UUID) []store.Transition {
+			tr := unknown(id, token, email.Failed, event(email.EventFailed, nil))
+			tr.DeadLetter, tr.ErrorCode = true, email.CodeOutcomeUnknown
+			return []store.Transition{tr}
+		}, tried + "OUTCOME_UNKNOWN FAILED SENT DELIVERED"},
+		{"unknown, resting", func(id, token uuid.UUID) []store.Transition {
+			return []store.Transition{unknown(id, token, email.OutcomeUnknown)}
+		}, tried + "OUTCOME_UNKNOWN SENT DELIVERED"},
+		{"tried again already", func(id, token uuid.UUID) []store.Transition {
+			return []store.Transition{unknown(id, token, email.RetryScheduled, event(email.EventRetryScheduled, nil)), claimOf(company, id, uuid.New(), "C")}
+		}, tried + "OUTCOME_UNKNOWN RETRY_SCHEDULED " + tried + "SENT DELIVERED"},
+		{"cancelled meanwhile", func(id, token uuid.UUID) []store.Transition {
+			return []store.Transition{unknown(id, token, email.RetryScheduled, event(email.EventRetryScheduled, nil)), cancelOf(id)}
+		}, tried + "OUTCOME_UNKNOWN RETRY_SCHEDULED CANCELLED SENT DELIVERED"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			id, token := d.Accept(t, company, nil), uuid.New()
+			apply(t, d, claimOf(company, id, token, "C"))
+			apply(t, d, tt.move(id, token)...)
+			if r := tell(t, d, newsOf(company, id, token, nil)); r.Repeated || r.Unmatched || r.Duplicate {
+				t.Fatalf("%+v", r)
+			}
+			if got := story(t, d, id); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+			row := readOutbox(t, d, id)
+			if row.Status != string(email.Sent) || row.OutcomeUnknown || !row.Final || row.Leased {
+				t.Errorf("%+v", row)
+			}
+			shown, err := d.Store.FindEmail(t.Context(), company, id)
+			if err != nil || *shown.SESMessageID != "ses-"+id.String() || shown.ErrorCode != nil || shown.SentAt == nil {
+				t.Errorf("%+v, %v", shown, err)
+			}
+			if n := ask[int](t, d, `SELECT count(*) FROM dead_letters WHERE outbox_id = $1 AND resolved_at IS NULL`, id); n != 0 {
+				t.Errorf("%d open dead letters", n)
+			}
+			if n := ask[int](t, d, `SELECT count(*) FROM ses_events WHERE outbox_id = $1 AND attempt_id = $2 AND applied_at IS NOT NULL`, id, token); n != 1 {
+				t.Errorf("%d applied notifications", n)
+			}
+		})
+	}
+}
+
+// The worker's answer comes after the provider's own word: nothing is written twice,
+// and the worker sees that it was its own attempt.
+func TestRecordFeedback_ThenTheWorkersAnswer(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for _, answer := range []func(id, token uuid.UUID) store.Transition{sentOf, failedOf, func(id, token uuid.UUID) store.Transition { return retryOf(id, token, 0) }} {
+		id, token := d.Accept(t, company, nil), uuid.New()
+		apply(t, d, claimOf(company, id, token, "C"))
+		tell(t, d, newsOf(company, id, token, nil))
+		got, err := d.Store.Advance(t.Context(), answer(id, token))
+		if err != nil || got.Applied || !got.SameToken || got.Status != email.Sent {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if got := story(t, d, id); got != tried+"SENT DELIVERED" {
+			t.Errorf("%s", got)
+		}
+	}
+}
+
+func TestRecordFeedback_OnceOutOfOrderAndByTwoWays(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id, token := d.Accept(t, company, nil), uuid.New()
+	apply(t, d, claimOf(company, id, token, "C"), sentOf(id, token))
+	opened := newsOf(company, id, token, func(f *store.Feedback) {
+		f.Kind, f.Event, f.Metadata = "Open", email.EventOpened, map[string]any{"at": 1}
+	})
+	delivered := newsOf(company, id, token, nil)
+	accepted := newsOf(company, id, token, func(f *store.Feedback) { f.Kind, f.Event, f.Metadata = "Send", "", nil })
+	other := delivered
+	other.NotificationID = uuid.NewString() // of another topic
+	for i, f := range []store.Feedback{opened, delivered, accepted, opened, delivered, other, accepted} {
+		if r := tell(t, d, f); r.Repeated != (i >= 3 && i != 5) || r.Unmatched {
+			t.Errorf("notification %d: %+v", i, r)
+		}
+	}
+	if got := story(t, d, id); got != tried+"SENT OPENED DELIVERED" {
+		t.Error(got)
+	}
+}
+
+// The same notification, and others of the same email, from many sides at once.
+func TestRecordFeedback_AtTheSameTime(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id, token := d.Accept(t, company, nil), uuid.New()
+	apply(t, d, claimOf(company, id, token, "C"))
+	var all []store.Feedback
+	for n := range 6 {
+		f := newsOf(company, id, token, func(f *store.Feedback) { f.Metadata = map[string]any{"n": n} })
+		all = append(all, f, f)
+	}
+	errs := make(chan error, len(all)+1)
+	for _, f := range all {
+		go func() {
+			_, err := d.Store.RecordFeedback(t.Context(), f)
+			errs <- err
+		}()
+	}
+	go func() {
+		_, err := d.Store.Advance(t.Context(), sentOf(id, token))
+		errs <- err
+	}()
+	for range len(all) + 1 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if got, want := story(t, d, id), tried+"SENT"+strings.Repeat(" DELIVERED", 6); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -1,0 +1,190 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+func TestRecordFeedback_NotOurs(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, stranger := d.Company(t), d.Company(t)
+	id, token := d.Accept(t, company, nil), uuid.New()
+	apply(t, d, claimOf(company, id, token, "C"), failedOf(id, token))
+	before := story(t, d, id)
+	for name, change := range map[string]func(*store.Feedback){
+		"another attempt": func(f *store.Feedback) { f.AttemptID = uuid.New() },
+		"another email":   func(f *store.Feedback) { f.OutboxID = uuid.New() },
+		"another company": func(f *store.Feedback) { f.CompanyID = stranger },
+		"no tags":         func(f *store.Feedback) { f.OutboxID, f.AttemptID, f.CompanyID = uuid.Nil, uuid.Nil, uuid.Nil },
+	} {
+		f := newsOf(company, id, token, change)
+		f.Suppress, f.Addresses = store.Bounced, []string{"ana@example.com"}
+		if r := tell(t, d, f); !r.Unmatched {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if n := ask[int](t, d, `SELECT count(*) FROM ses_events WHERE sns_message_id = $1 AND applied_at IS NULL`, f.NotificationID); n != 1 {
+			t.Errorf("%s: not kept", name)
+		}
+	}
+	if after := story(t, d, id); after != before || readOutbox(t, d, id).Status != "FAILED" {
+		t.Errorf("%s became %s", before, after)
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM suppressions`); n != 0 {
+		t.Errorf("%d suppressions", n)
+	}
+}
+
+func TestRecordFeedback_PurgedRow(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for name, end := range map[string]func(id, token uuid.UUID) store.Transition{"sent": sentOf, "failed": failedOf} {
+		id, token := d.Accept(t, company, nil), uuid.New()
+		apply(t, d, claimOf(company, id, token, "C"), end(id, token))
+		run(t, d, `DELETE FROM email_outbox WHERE id = $1`, id)
+		f := newsOf(company, id, token, func(f *store.Feedback) {
+			f.Event, f.Suppress, f.Addresses = email.EventBounced, store.Bounced, []string{"ANA@example.com", "eve@example.com"}
+		})
+		if r := tell(t, d, f); r.Unmatched || r.Suppressed != 1 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		shown, err := d.Store.FindEmail(t.Context(), company, id)
+		if err != nil || shown.Status != email.Sent || shown.SentAt == nil || shown.ErrorCode != nil {
+			t.Errorf("%s: %+v, %v", name, shown, err)
+		}
+		if got := story(t, d, id); !strings.HasSuffix(got, "SENT BOUNCED") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestRecordFeedback_Suppresses(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id, token := d.Accept(t, company, func(e *store.NewEmail) {
+		e.Job.To, e.Job.CC, e.Job.BCC = "Ana@Example.com", []string{"bia@example.com"}, []string{"caio@example.com"}
+	}), uuid.New()
+	apply(t, d, claimOf(company, id, token, "C"), sentOf(id, token))
+	bounce := newsOf(company, id, token, func(f *store.Feedback) {
+		f.Kind, f.Event, f.Suppress, f.Note = "Bounce", email.EventBounced, store.Bounced, "Permanent/General"
+		f.Addresses = []string{"caio@example.com", "ana@example.com", "ANA@example.com", "somebody@else.example"}
+	})
+	complaint := newsOf(company, id, token, func(f *store.Feedback) {
+		f.Kind, f.Event, f.Suppress, f.Addresses = "Complaint", email.EventComplained, store.Complained, []string{"bia@example.com"}
+	})
+	if r := tell(t, d, bounce); r.Suppressed != 2 {
+		t.Errorf("bounce: %+v", r)
+	}
+	if r := tell(t, d, complaint); r.Suppressed != 1 {
+		t.Errorf("complaint: %+v", r)
+	}
+	tell(t, d, newsOf(company, id, token, func(f *store.Feedback) { f.Event, f.Addresses = email.EventBounced, []string{"bia@example.com"} }))
+	list, err := d.Store.Suppressions(t.Context(), company, store.SuppressionFilter{Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range list {
+		note := ""
+		if s.Note != nil {
+			note = *s.Note
+		}
+		got = append(got, fmt.Sprint(s.Address, " ", s.Reason, " ", note))
+	}
+	want := []string{"ana@example.com BOUNCE Permanent/General", "bia@example.com COMPLAINT ", "caio@example.com BOUNCE Permanent/General"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	events, err := d.Store.Timeline(t.Context(), id)
+	if err != nil || !strings.Contains(string(events[4].Metadata), `"suppressed": ["ana@example.com", "caio@example.com"]`) {
+		t.Errorf("%s, %v", events[4].Metadata, err)
+	}
+}
+
+// An email whose outcome was unknown was sent again, and the provider had accepted both.
+func TestRecordFeedback_ConfirmsADuplicate(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id, first, second := d.Accept(t, company, nil), uuid.New(), uuid.New()
+	lost := retryOf(id, first, 0)
+	lost.Events = slices.Insert(lost.Events, 0, event(email.EventOutcomeUnknown, nil))
+	lost.OutcomeUnknown, lost.PossibleDuplicate = true, true
+	apply(t, d, claimOf(company, id, first, "C"), lost, claimOf(company, id, second, "C"), sentOf(id, second))
+	old := func(kind string, e email.EventType) store.Feedback {
+		return newsOf(company, id, first, func(f *store.Feedback) { f.Kind, f.Event, f.SESMessageID = kind, e, "ses-other" })
+	}
+	counted := 0
+	for _, f := range []store.Feedback{newsOf(company, id, second, nil), old("Send", ""), old("Delivery", email.EventDelivered), old("Open", email.EventOpened)} {
+		if tell(t, d, f).Duplicate {
+			counted++
+		}
+	}
+	const want = tried + "OUTCOME_UNKNOWN RETRY_SCHEDULED " + tried + "SENT DELIVERED DUPLICATE_CONFIRMED OPENED"
+	if got := story(t, d, id); counted != 1 || got != want {
+		t.Errorf("%d duplicates: %s, want %s", counted, got, want)
+	}
+	if row := readOutbox(t, d, id); row.OutcomeUnknown || !row.Duplicate {
+		t.Errorf("%+v", row)
+	}
+}
+
+// A mailing's entry follows its email out of an end.
+func TestRecordFeedback_Entry(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id, token := d.Accept(t, company, nil), uuid.New()
+	mailing := d.Mailing(t, company, 1, nil)
+	run(t, d, `UPDATE mailing_entries SET id = $1, status = 'QUEUED' WHERE mailing_id = $2`, id, mailing)
+	run(t, d, `UPDATE email_outbox SET lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $2) WHERE id = $1`, id, mailing)
+	given := failedOf(id, token)
+	given.OutcomeUnknown = true
+	apply(t, d, claimOf(company, id, token, "C"), given)
+	tell(t, d, newsOf(company, id, token, nil))
+	if n := ask[int](t, d, `SELECT count(*) FROM mailing_entries WHERE id = $1 AND status = 'SENT' AND NOT outcome_unknown`, id); n != 1 {
+		t.Error("the entry did not follow")
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM mailings WHERE id = $1 AND counted_at IS NULL`, mailing); n != 1 {
+		t.Error("the mailing is not counted again")
+	}
+}
+
+// Whoever fetches a picture for ever does not make the timeline unreadable.
+func TestRecordFeedback_BoundedTimeline(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id, token := d.Accept(t, company, nil), uuid.New()
+	apply(t, d, claimOf(company, id, token, "C"), sentOf(id, token))
+	for n := range 120 {
+		tell(t, d, newsOf(company, id, token, func(f *store.Feedback) { f.Event, f.Metadata = email.EventOpened, map[string]any{"n": n} }))
+	}
+	tell(t, d, newsOf(company, id, token, func(f *store.Feedback) { f.Event = email.EventComplained }))
+	if n := ask[int](t, d, `SELECT count(*) FROM email_events WHERE email_log_id = $1`, id); n != 101 {
+		t.Errorf("%d events, want 100 and the complaint", n)
+	}
+}
+
+func TestCleanFeedback(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	run(t, d, `INSERT INTO ses_events (sns_message_id, kind, received_at) SELECT n::text, 'Send', now() - n * interval '1 day' FROM generate_series(1, 40) n`)
+	for _, want := range []int{7, 3, 0} {
+		if n, err := d.Store.CleanFeedback(t.Context(), 30*24*time.Hour+time.Hour, 7); err != nil || n != want {
+			t.Errorf("%d, %v, want %d", n, err, want)
+		}
+	}
+}
