@@ -81,7 +81,7 @@ func run(ctx context.Context, args, environ []string, out io.Writer) error {
 
 // serve runs until ctx ends. The listeners stop first, and with them the requests
 // that the other parts serve.
-func serve(ctx context.Context, log *slog.Logger, settings config.Config, db *store.Store, accepter *store.Accepter) error {
+func serve(ctx context.Context, log *slog.Logger, settings config.Config, db *store.Store, accepter *store.Accepter) (err error) {
 	registry := telemetry.NewRegistry()
 	metrics := telemetry.MetricsHandler(registry)
 	waker := httpapi.NewWaker(log, db.Wake)
@@ -98,7 +98,7 @@ func serve(ctx context.Context, log *slog.Logger, settings config.Config, db *st
 		if err != nil {
 			return err
 		}
-		defer bucket.Close()
+		defer func() { err = errors.Join(err, bucket.Close()) }()
 		params.Bucket, params.Tokens = bucket, tokens
 		parts = append(parts, service.Named{Name: "tokens", Service: tokens})
 	}

@@ -8,6 +8,8 @@ package config
 import (
 	"encoding/base64"
 	"errors"
+	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +86,7 @@ func Read(environ []string) (Config, error) {
 	var c Config
 	f := environment.Read(environ, &c)
 	if c.PublicURL == "" {
-		c.PublicURL = "http://" + c.Addr
+		c.PublicURL = "http://" + reachable(c.Addr)
 	}
 	c.check(&f)
 	if err := f.Err(); err != nil {
@@ -102,6 +104,15 @@ func ReadAddr(environ []string) (string, error) {
 	return c.Addr, err
 }
 
+// reachable is an address of this machine at which a listener on addr answers.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr
+}
+
 func (c *Config) check(f *environment.Faults) {
 	f.Address("API_ADDR", c.Addr)
 	if c.MetricsAddr != "" {
@@ -114,7 +125,8 @@ func (c *Config) check(f *environment.Faults) {
 	if err := blob.CheckURL(c.StorageURL); err != nil {
 		f.Must(false, "STORAGE_URL", err.Error())
 	}
-	if c.RabbitMQURL != "" {
+	unreadable := func(err error) bool { return strings.HasPrefix(err.Error(), "UNSUBSCRIBE_KEY:") }
+	if c.RabbitMQURL != "" && !slices.ContainsFunc(*f, unreadable) {
 		f.Must(!c.UnsubscribeKeys.Empty(), "UNSUBSCRIBE_KEY", "is required where RABBITMQ_URL is set: base64 of at least 32 bytes")
 	}
 	f.Must(c.EmailTTL == 0 || c.EmailTTL >= minTTL && c.EmailTTL <= maxTTL, "EMAIL_TTL", "must be 1m to 720h")

@@ -25,7 +25,8 @@ func TestRead_Defaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Addr != "127.0.0.1:8080" || c.EmailTTL != 24*time.Hour || c.Environment != "development" || c.LogLevel != "info" ||
-		c.MetricsAddr != "" || c.RabbitMQURL != "" || c.CPFCNPJHashKey != nil {
+		c.MetricsAddr != "" || c.RabbitMQURL != "" || c.CPFCNPJHashKey != nil ||
+		c.StorageURL != "file:///var/lib/email-gateway" || c.PublicURL != "http://127.0.0.1:8080" || !c.UnsubscribeKeys.Empty() {
 		t.Errorf("%+v", c)
 	}
 	if _, err := c.CPFCNPJKeys.Seal(uuid.New(), "52998224725"); err != nil {
@@ -38,12 +39,14 @@ func TestRead_EveryVariable(t *testing.T) {
 	c, err := config.Read([]string{
 		database, keys, "API_ADDR=:80", "METRICS_ADDR=127.0.0.1:9090", "RABBITMQ_URL=amqp://mq/", "EMAIL_TTL=1h",
 		"CPF_CNPJ_HASH_KEY=" + secret, "ENVIRONMENT=production", "LOG_LEVEL=debug", "UNKNOWN=1",
+		"STORAGE_URL=s3://files?region=sa-east-1", "PUBLIC_URL=https://mail.acme.example", "UNSUBSCRIBE_KEY=" + secret,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Addr != ":80" || c.MetricsAddr != "127.0.0.1:9090" || c.RabbitMQURL != "amqp://mq/" || c.EmailTTL != time.Hour ||
-		len(c.CPFCNPJHashKey) != 32 || c.Environment != "production" || c.LogLevel != "debug" {
+		len(c.CPFCNPJHashKey) != 32 || c.Environment != "production" || c.LogLevel != "debug" ||
+		c.StorageURL != "s3://files?region=sa-east-1" || c.PublicURL != "https://mail.acme.example" || c.UnsubscribeKeys.Empty() {
 		t.Errorf("%+v", c)
 	}
 }
@@ -53,12 +56,14 @@ func TestRead_NamesEveryMistake(t *testing.T) {
 	_, err := config.Read([]string{
 		"API_ADDR=8080", "METRICS_ADDR=127.0.0.1:port", "DATABASE_URL=mysql://gateway:hunter2@db/gateway", "RABBITMQ_URL=hunter2",
 		"EMAIL_TTL=soon", "CPF_CNPJ_KEYS=k:hunter2", "CPF_CNPJ_HASH_KEY=hunter2", "LOG_LEVEL=loud",
+		"STORAGE_URL=ftp://hunter2@files", "PUBLIC_URL=mail.acme.example", "UNSUBSCRIBE_KEY=hunter2",
 	})
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, name := range []string{
 		"API_ADDR:", "METRICS_ADDR:", "DATABASE_URL:", "RABBITMQ_URL:", "EMAIL_TTL:", "CPF_CNPJ_KEYS:", "CPF_CNPJ_HASH_KEY:", "LOG_LEVEL:",
+		"STORAGE_URL:", "PUBLIC_URL:", "UNSUBSCRIBE_KEY:",
 	} {
 		if strings.Count(err.Error(), name) != 1 {
 			t.Errorf("%s is not named once in: %v", name, err)
@@ -76,9 +81,20 @@ func TestRead_Refuses(t *testing.T) {
 		"EMAIL_TTL":    {database, keys, "EMAIL_TTL=30s"},
 		"METRICS_ADDR": {database, keys, "METRICS_ADDR=127.0.0.1:8080"},
 		"API_ADDR":     {database, keys, "API_ADDR=127.0.0.1:99999"},
+
+		"UNSUBSCRIBE_KEY": {database, keys, "RABBITMQ_URL=amqp://mq/"},
 	} {
 		if _, err := config.Read(environ); err == nil || !strings.Contains(err.Error(), name+":") {
 			t.Errorf("%s is not named: %v", name, err)
+		}
+	}
+}
+
+func TestRead_PublicURLOfEveryInterface(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{":80": "http://127.0.0.1:80", "0.0.0.0:80": "http://127.0.0.1:80", "[::]:80": "http://127.0.0.1:80", "10.0.0.1:80": "http://10.0.0.1:80"} {
+		if c, err := config.Read([]string{database, keys, "API_ADDR=" + addr}); err != nil || c.PublicURL != want {
+			t.Errorf("%s: %q %v", addr, c.PublicURL, err)
 		}
 	}
 }

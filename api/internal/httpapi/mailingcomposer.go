@@ -59,7 +59,7 @@ func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.
 		return store.NewMailing{}, nil, err
 	}
 	if reading != nil {
-		defer reading.Close()
+		defer func() { _ = reading.Close() }()
 		for _, f := range letter.CheckFields(reading.Header()) {
 			d.faults.add(f.Field, f.Code, f.Message)
 		}

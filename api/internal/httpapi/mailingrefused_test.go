@@ -57,7 +57,8 @@ func TestMailing_Refused(t *testing.T) {
 		"two encodings": {given(file("email;nome\na@example.com;João é São\nb@example.com;Jo\xe3o\n"), plain, subject), "INVALID_ENCODING", nil, []string{"line 3"}},
 		"encoding":      {given(part{name: "encoding", value: "ebcdic"}), "VALIDATION_FAILED", map[string]string{"encoding": "NOT_ALLOWED"}, nil},
 		"unknown field": {
-			given(part{name: "html", value: "<p>{{sobrenome}} {{nome}} {{fone}}</p>"}), "UNKNOWN_MERGE_FIELD", map[string]string{"html": "UNKNOWN_MERGE_FIELD"},
+			given(part{name: "html", value: "<p>{{sobrenome}} {{nome}} {{fone}}</p>"}), "UNKNOWN_MERGE_FIELD",
+			map[string]string{"html": "UNKNOWN_MERGE_FIELD"},
 			[]string{"{{sobrenome}}, {{fone}}", "E-mail, Nome, Cidade, CPF"},
 		},
 		"cpf as a field":  {given(part{name: "subject", value: "{{cpf}}"}), "FORBIDDEN_MERGE_FIELD", nil, []string{"{{cpf}}"}},
@@ -74,10 +75,12 @@ func TestMailing_Refused(t *testing.T) {
 		"words": {
 			given(part{name: "delivery", value: "twice"}, part{name: "dryRun", value: "yes"}, part{name: "start", value: "1"}, part{name: "sendAt", value: "amanhã"},
 				part{name: "replyTo", value: "x"}, part{name: "from", value: "x"}, part{name: "tags", value: "a,b,c,d,e,f"}, part{name: "name", value: strings.Repeat("n", 256)}),
-			"VALIDATION_FAILED", map[string]string{
+			"VALIDATION_FAILED",
+			map[string]string{
 				"delivery": "NOT_ALLOWED", "dryRun": "NOT_ALLOWED", "start": "NOT_ALLOWED", "sendAt": "INVALID_TIMESTAMP", "replyTo": "INVALID_EMAIL",
 				"from": "INVALID_EMAIL", "tags": "TOO_MANY", "name": "TOO_LONG",
-			}, nil,
+			},
+			nil,
 		},
 		"tests":           {given(part{name: "test", value: "a@example.com,b"}), "VALIDATION_FAILED", map[string]string{"test[1]": "INVALID_EMAIL"}, nil},
 		"many tests":      {given(part{name: "test", value: strings.Repeat("a@example.com,", 11)}), "VALIDATION_FAILED", map[string]string{"test": "TOO_MANY"}, nil},
@@ -86,7 +89,9 @@ func TestMailing_Refused(t *testing.T) {
 		"far away":        {given(part{name: "sendAt", value: "2999-01-01T00:00:00Z"}), "VALIDATION_FAILED", map[string]string{"sendAt": "OUT_OF_RANGE"}, nil},
 		"all at once": {
 			given(file("nome\nAna\n"), part{name: "subject", value: "{{"}, part{name: "html", value: "<script>"}, part{name: "from", value: "a@foreign.example"}, part{name: "x", value: "y"}),
-			"VALIDATION_FAILED", map[string]string{"file": "NO_EMAIL_COLUMN", "subject": "INVALID_TEMPLATE", "html": "INVALID_TEMPLATE", "from": "SENDER_NOT_ALLOWED", "x": "UNKNOWN_FIELD"}, nil,
+			"VALIDATION_FAILED",
+			map[string]string{"file": "NO_EMAIL_COLUMN", "subject": "INVALID_TEMPLATE", "html": "INVALID_TEMPLATE", "from": "SENDER_NOT_ALLOWED", "x": "UNKNOWN_FIELD"},
+			nil,
 		},
 	} {
 		r := g.upload(t, c.form, map[string]string{"Idempotency-Key": "k"})
@@ -193,8 +198,18 @@ func TestMailing_Steps(t *testing.T) {
 		step string
 		want string // the status after it; "" = 409
 	}{
-		{"retry-failed", ""}, {"pause", ""}, {"start", "QUEUED"}, {"start", ""}, {"resume", ""}, {"pause", "PAUSED"}, {"start", ""}, {"resume", "QUEUED"}, {"cancel", "CANCELLED"},
-		{"cancel", ""}, {"pause", ""}, {"resume", ""},
+		{"retry-failed", ""},
+		{"pause", ""},
+		{"start", "QUEUED"},
+		{"start", ""},
+		{"resume", ""},
+		{"pause", "PAUSED"},
+		{"start", ""},
+		{"resume", "QUEUED"},
+		{"cancel", "CANCELLED"},
+		{"cancel", ""},
+		{"pause", ""},
+		{"resume", ""},
 	} {
 		r := g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + id + "/" + c.step})
 		switch {

@@ -109,7 +109,7 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 	if err != nil {
 		return nil, fileProblem(err)
 	}
-	defer reading.Close()
+	defer func() { _ = reading.Close() }()
 	_, answer, err := a.store.IngestMailing(ctx, m, mailing.Lines(reading, judge))
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):

@@ -16,12 +16,12 @@ import (
 func TestMailing(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	r := g.upload(t, given(part{name: "text", value: "Olá, {{nome}}"}, part{name: "tags", value: "natal, clientes"}, part{name: "from", value: "Loja <loja@acme.example>"}), nil)
+	r := g.upload(t, given(part{name: "text", value: "Olá, {{nome}}"}, part{name: "tags", value: "natal, loja"}, part{name: "from", value: "Loja <loja@acme.example>"}), nil)
 	if r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "SENDER_NOT_ALLOWED" {
 		t.Errorf("a foreign sender: %d %s", r.Status, r.Body)
 	}
 	g.leavesNothing(t, "a foreign sender")
-	r = g.upload(t, given(part{name: "text", value: "Olá, {{nome}}"}, part{name: "tags", value: "natal, clientes"}), nil)
+	r = g.upload(t, given(part{name: "text", value: "Olá, {{nome}}"}, part{name: "tags", value: "natal, loja"}), nil)
 	answer := r.json(t)
 	id, _ := answer["mailingId"].(string)
 	want := map[string]any{"mailingId": id, "status": "QUEUED", "accepted": 2.0, "invalid": 3.0, "duplicates": 1.0}
@@ -287,7 +287,8 @@ func TestMailing_WithoutRabbitMQ(t *testing.T) {
 	c.Key = key
 	for _, c := range []call{
 		c,
-		{Method: http.MethodPost, Path: "/mailings/" + id + "/start", Key: key}, {Method: http.MethodPost, Path: "/v1/mailings/" + id + "/resume", Key: key},
+		{Method: http.MethodPost, Path: "/mailings/" + id + "/start", Key: key},
+		{Method: http.MethodPost, Path: "/v1/mailings/" + id + "/resume", Key: key},
 		{Method: http.MethodPost, Path: "/mailings/" + id + "/retry-failed", Key: key},
 	} {
 		if r := off.do(t, c); r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "BULK_DISABLED" || !strings.Contains(r.Body, "RABBITMQ_URL") {
@@ -295,8 +296,10 @@ func TestMailing_WithoutRabbitMQ(t *testing.T) {
 		}
 	}
 	for _, c := range []call{
-		{Path: "/mailings/" + id, Key: key}, {Path: "/mailings", Key: key},
-		{Method: http.MethodPost, Path: "/mailings/" + id + "/pause", Key: key}, {Method: http.MethodPost, Path: "/mailings/" + id + "/cancel", Key: key},
+		{Path: "/mailings/" + id, Key: key},
+		{Path: "/mailings", Key: key},
+		{Method: http.MethodPost, Path: "/mailings/" + id + "/pause", Key: key},
+		{Method: http.MethodPost, Path: "/mailings/" + id + "/cancel", Key: key},
 	} {
 		if r := off.do(t, c); r.Status != http.StatusOK {
 			t.Errorf("%s: %d %s", c.Path, r.Status, r.Body)

@@ -39,11 +39,12 @@ const (
 
 // What handlers and middlewares decide themselves.
 var (
-	noSuchRoute      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is nothing at this path"}
-	noSuchRecipient  = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such recipient"}
-	noSuchEmail      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such email"}
-	wrongMethod      = problem{status: http.StatusMethodNotAllowed, code: "METHOD_NOT_ALLOWED", detail: "the Allow header names the methods of this path"}
-	metricsElsewhere = problem{status: http.StatusForbidden, code: "LOOPBACK_ONLY", detail: "metrics are shown to callers of the same machine"}
+	noSuchRoute       = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is nothing at this path"}
+	noSuchRecipient   = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such recipient"}
+	noSuchSuppression = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "the address is not suppressed for that reason"}
+	noSuchEmail       = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such email"}
+	wrongMethod       = problem{status: http.StatusMethodNotAllowed, code: "METHOD_NOT_ALLOWED", detail: "the Allow header names the methods of this path"}
+	metricsElsewhere  = problem{status: http.StatusForbidden, code: "LOOPBACK_ONLY", detail: "metrics are shown to callers of the same machine"}
 
 	suspended = problem{status: http.StatusForbidden, code: "COMPANY_SUSPENDED", detail: "the company is suspended"}
 

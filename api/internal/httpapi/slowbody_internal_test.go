@@ -21,6 +21,10 @@ func TestSlowBody(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
 	router := gin.New()
 	router.POST("/", func(c *gin.Context) {
+		if err := takeTime(c); err != nil {
+			t.Error(err)
+		}
+		defer allowAnswer(c)
 		b := newSlowBody(c, 1<<20, quiet)
 		_, err := io.Copy(io.Discard, b)
 		ended <- err
@@ -29,6 +33,7 @@ func TestSlowBody(t *testing.T) {
 	})
 	server := httptest.NewUnstartedServer(router)
 	server.Config.ReadTimeout = quiet / 2 // for a request as a whole
+	server.Config.WriteTimeout = quiet / 2
 	server.Start()
 	defer server.Close()
 	post := func(body io.Reader) string {

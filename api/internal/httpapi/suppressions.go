@@ -32,8 +32,6 @@ type suppressionPage struct {
 	NextCursor   string              `json:"nextCursor,omitempty"`
 }
 
-var noSuchSuppression = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "the address is not suppressed for that reason"}
-
 // addSuppression keeps the company's emails from an address. Doing it twice is doing
 // it once.
 func (a *API) addSuppression(c *gin.Context) error {
