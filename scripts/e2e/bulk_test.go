@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -38,43 +39,56 @@ func TestBulk_Topology(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := regexp.MustCompile("(?m)^\\| `([a-z._0-9]+)` \\| (quorum|classic) \\| ([^|]*) \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1)
+	rows := regexp.MustCompile("(?m)^\\| `([a-z._0-9]+)` \\| (quorum|classic) \\|([^|]*)\\|([^|]*)\\|").FindAllStringSubmatch(string(text), -1)
 	if len(rows) != 7 {
 		t.Fatalf("the README's table has %d queues, want 7", len(rows))
 	}
-	eventually(t, 30*time.Second, func() error {
-		there := rabbitmq.rabbitmqctl("list_queues", "name", "type", "arguments", "--formatter", "json")
-		for _, row := range rows {
-			if err := hasQueue(there, row[1], row[2], strings.Trim(row[3], "` "), strings.Trim(row[4], "` ")); err != nil {
-				return err
-			}
+	there := listQueues(t, rabbitmq)
+	for _, row := range rows {
+		name, ttl, deadLetters := row[1], strings.TrimSpace(row[3]), strings.Trim(row[4], "` ")
+		is, known := there[name]
+		wait := ""
+		if ms, set := is.arguments["x-message-ttl"].(float64); set {
+			wait = (time.Duration(ms) * time.Millisecond).String()
 		}
-		return nil
-	})
+		to := is.arguments["x-dead-letter-exchange"]
+		if to == "" { // the broker's own exchange: straight to the queue
+			to = is.arguments["x-dead-letter-routing-key"]
+		}
+		if !known || is.kind != row[2] || wait != strings.ReplaceAll(ttl, " ", "") || deadLetters != "" && to != deadLetters {
+			t.Errorf("%s is %+v; the README says %v", name, is, row[2:])
+		}
+	}
+	if len(there) != len(rows) {
+		t.Errorf("the broker has %d queues, the README %d", len(there), len(rows))
+	}
 }
 
-// hasQueue looks for a queue with its type, TTL ("10 s", or "" for none) and dead letter
-// exchange in what rabbitmqctl prints.
-func hasQueue(list, name, kind, ttl, dlx string) error {
-	for _, object := range regexp.MustCompile(`\{"arguments":.*?"type":"[a-z]+"\}`).FindAllString(list, -1) {
-		if !strings.Contains(object, `"name":"`+name+`"`) {
-			continue
-		}
-		wanted := []string{`"type":"` + kind + `"`}
-		if ttl != "" {
-			wanted = append(wanted, strings.TrimSuffix(ttl, " s")+"000")
-		}
-		if dlx != "" {
-			wanted = append(wanted, dlx)
-		}
-		for _, part := range wanted {
-			if !strings.Contains(object, part) {
-				return fmt.Errorf("%s has no %s: %s", name, part, object)
-			}
-		}
-		return nil
+// brokerQueue is a queue as rabbitmqctl shows it.
+type brokerQueue struct {
+	kind      string
+	arguments map[string]any
+}
+
+func listQueues(t *testing.T, rabbitmq localService) map[string]brokerQueue {
+	t.Helper()
+	var list []struct {
+		Name, Type string
+		Arguments  [][3]any // name, AMQP type, value
 	}
-	return fmt.Errorf("there is no queue %s: %s", name, list)
+	if err := json.Unmarshal([]byte(rabbitmq.rabbitmqctl("list_queues", "name", "type", "arguments", "--formatter", "json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	queues := make(map[string]brokerQueue, len(list))
+	for _, q := range list {
+		arguments := make(map[string]any, len(q.Arguments))
+		for _, a := range q.Arguments {
+			name, _ := a[0].(string)
+			arguments[name] = a[2]
+		}
+		queues[q.Name] = brokerQueue{q.Type, arguments}
+	}
+	return queues
 }
 
 // A broker that takes nothing in (its memory alarm is on) delays mailings and nothing

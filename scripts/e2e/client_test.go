@@ -156,8 +156,19 @@ func (s *system) sentOnce(n int) {
 // eventually asks until the answer is nil or patience ends.
 func eventually(t *testing.T, patience time.Duration, ask func() error) {
 	t.Helper()
+	every(t, 20*time.Millisecond, patience, ask)
+}
+
+// seldom is eventually for what takes long, or costs something to ask.
+func seldom(t *testing.T, patience time.Duration, ask func() error) {
+	t.Helper()
+	every(t, 250*time.Millisecond, patience, ask)
+}
+
+func every(t *testing.T, interval, patience time.Duration, ask func() error) {
+	t.Helper()
 	deadline := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		err := ask()

@@ -118,7 +118,7 @@ func (s *system) mailing(id string) mailingView {
 // awaitMailing waits until the mailing has the status.
 func (s *system) awaitMailing(id string, patience time.Duration, status string) (last mailingView) {
 	s.t.Helper()
-	eventually(s.t, patience, func() error {
+	seldom(s.t, patience, func() error {
 		if last = s.mailing(id); last.Status != status {
 			return fmt.Errorf("the mailing is %+v; %s", last, s.census())
 		}
