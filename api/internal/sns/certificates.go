@@ -1,0 +1,174 @@
+package sns
+
+import (
+	"context"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// fetchTime bounds a fetch; SNS gives an endpoint 15 s for its answer.
+	fetchTime = 5 * time.Second
+	// maxCertificate is a dozen times the size of a certificate.
+	maxCertificate = 64 << 10
+	// maxCached is more than there are regions.
+	maxCached = 64
+	// Whoever makes up names of certificates makes us fetch them, so there are only so
+	// many fetches per second.
+	fetchRate, fetchBurst = 2, 20
+	// minKeyBits keeps out keys that can be computed from their certificate.
+	minKeyBits = 2048
+)
+
+// certificates keeps the keys that were fetched. It is safe for concurrent use.
+type certificates struct {
+	client  *http.Client
+	flights singleflight.Group
+	pace    *rate.Limiter
+
+	mu   sync.Mutex
+	keys map[string]*cachedKey
+}
+
+type cachedKey struct {
+	key         *rsa.PublicKey
+	until, used time.Time
+}
+
+func newClient(transport http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport: transport, Timeout: fetchTime,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func newCertificates(client *http.Client) *certificates {
+	return &certificates{client: client, pace: rate.NewLimiter(fetchRate, fetchBurst), keys: map[string]*cachedKey{}}
+}
+
+// key is that of the certificate at a place that was checked, fetched when it is not
+// known, or has run out.
+func (c *certificates) key(ctx context.Context, place string, now time.Time) (*rsa.PublicKey, error) {
+	if key := c.cached(place, now); key != nil {
+		return key, nil
+	}
+	// The fetch is for everybody who waits for it: the first one's leaving does not end it.
+	flight := c.flights.DoChan(place, func() (any, error) { return c.fetch(context.WithoutCancel(ctx), place, now) })
+	select {
+	case done := <-flight:
+		if done.Err != nil {
+			return nil, done.Err
+		}
+		return c.keep(place, now, done.Val)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, ctx.Err())
+	}
+}
+
+func (c *certificates) cached(place string, now time.Time) *rsa.PublicKey {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := c.keys[place]
+	if found == nil || now.After(found.until) {
+		return nil
+	}
+	found.used = now
+	return found.key
+}
+
+// keep remembers a key, and forgets the one that was used longest ago when there are
+// too many.
+func (c *certificates) keep(place string, now time.Time, fetched any) (*rsa.PublicKey, error) {
+	found, ok := fetched.(*cachedKey)
+	if !ok {
+		return nil, fmt.Errorf("%w: no certificate was fetched", ErrUnreachable)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found.used = now
+	c.keys[place] = found
+	for len(c.keys) > maxCached {
+		oldest := place
+		for name, k := range c.keys {
+			if name != place && (oldest == place || k.used.Before(c.keys[oldest].used)) {
+				oldest = name
+			}
+		}
+		delete(c.keys, oldest)
+	}
+	return found.key, nil
+}
+
+func (c *certificates) fetch(ctx context.Context, place string, now time.Time) (*cachedKey, error) {
+	if !c.pace.Allow() {
+		return nil, fmt.Errorf("%w: too many certificates were asked for", ErrUnreachable)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, place, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrForged, err)
+	}
+	response, err := c.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("%w: fetch certificate: %w", ErrUnreachable, withoutURL(err))
+	}
+	defer response.Body.Close()
+	switch {
+	case response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests:
+		return nil, fmt.Errorf("%w: fetch certificate: %s", ErrUnreachable, response.Status)
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%w: there is no certificate: %s", ErrForged, response.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxCertificate+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: fetch certificate: %w", ErrUnreachable, err)
+	case len(text) > maxCertificate:
+		return nil, fmt.Errorf("%w: the certificate is larger than %d bytes", ErrForged, maxCertificate)
+	}
+	found, err := readCertificate(text, now)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the certificate %w", ErrForged, err)
+	}
+	return found, nil
+}
+
+// withoutURL is the cause of a failed request alone: a confirmation's URL holds a token.
+func withoutURL(err error) error {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
+}
+
+// readCertificate takes the key from a PEM file. SNS shows the leaf alone, which does
+// not chain up to the system's roots: the trust rests on the host that showed it.
+func readCertificate(text []byte, now time.Time) (*cachedKey, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, errors.New("is not in PEM")
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, errors.New("cannot be read")
+	}
+	if now.Before(certificate.NotBefore) || now.After(certificate.NotAfter) {
+		return nil, errors.New("is not valid now")
+	}
+	key, ok := certificate.PublicKey.(*rsa.PublicKey)
+	if !ok || key.N.BitLen() < minKeyBits {
+		return nil, errors.New("has no RSA key of 2048 bits or more")
+	}
+	return &cachedKey{key: key, until: certificate.NotAfter}, nil
+}

@@ -1,0 +1,47 @@
+package sns_test
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"testing"
+
+	"email-gateway/api/internal/sns"
+)
+
+// Whatever comes: nothing breaks, no message of a key other than Amazon's passes, and
+// nothing is fetched but what the rule allows. The seeds are signed, by somebody else.
+func FuzzVerify(f *testing.F) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		f.Fatal(err)
+	}
+	stranger := &amazon{key: key}
+	subject := "s"
+	withSubject := notification()
+	withSubject.Subject = &subject
+	for _, m := range []sns.Message{notification(), confirmation(), withSubject} {
+		f.Add(body(f, stranger.sign(f, m), nil))
+	}
+	a := newAmazon(f, nil)
+	v := a.verifier(nil).Unpaced()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := sns.Parse(text)
+		if err != nil {
+			return
+		}
+		if v.Verify(t.Context(), m) == nil {
+			t.Fatalf("%q passed", text)
+		}
+		if sns.Canonical(m) == "" {
+			t.Fatal("nothing is signed")
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, place := range a.asked {
+			if sns.CertificatePlace(place) != nil {
+				t.Fatalf("asked for %s", place)
+			}
+		}
+		a.asked = nil
+	})
+}

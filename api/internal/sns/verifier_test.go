@@ -1,0 +1,335 @@
+package sns_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/api/internal/sns"
+)
+
+// verify parses a body and verifies it.
+func verify(ctx context.Context, v *sns.Verifier, body []byte) error {
+	m, err := sns.Parse(body)
+	if err != nil {
+		return err
+	}
+	return v.Verify(ctx, m)
+}
+
+func TestVerify_Good(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, nil)
+	v := a.verifier(nil)
+	subject, empty := "Amazon SES Email Event Notification", ""
+	for _, version := range []string{"1", "2"} {
+		for name, change := range map[string]func(*sns.Message){
+			"plain":         func(*sns.Message) {},
+			"subject":       func(m *sns.Message) { m.Subject = &subject },
+			"empty subject": func(m *sns.Message) { m.Subject = &empty },
+			"odd text":      func(m *sns.Message) { m.Message = "{\"a\":\"<&>\\u2028é𝄞\"}\n\nType\nx" },
+			"confirmation":  func(m *sns.Message) { *m = confirmation() },
+			"unsubscribed":  func(m *sns.Message) { *m = confirmation(); m.Type = sns.UnsubscribeConfirmation },
+		} {
+			m := notification()
+			change(&m)
+			m.SignatureVersion = version
+			if err := verify(t.Context(), v, body(t, a.sign(t, m), nil)); err != nil {
+				t.Errorf("%s, version %s: %v", name, version, err)
+			}
+		}
+	}
+	if asked := a.requests(); len(asked) != 1 {
+		t.Errorf("the certificate was fetched %d times: %v", len(asked), asked)
+	}
+}
+
+// Whatever is changed behind the signature, it is not SNS's any more.
+func TestVerify_Changed(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, nil)
+	v := a.verifier(nil)
+	subject := "s"
+	for _, signed := range []sns.Message{notification(), func() sns.Message { m := notification(); m.Subject = &subject; return m }(), confirmation()} {
+		good := a.sign(t, signed)
+		for name, change := range map[string]func(map[string]any){
+			"message":           func(f map[string]any) { f["Message"] = `{"eventType":"Bounce"}` },
+			"message id":        func(f map[string]any) { f["MessageId"] = "another" },
+			"topic":             func(f map[string]any) { f["TopicArn"] = "arn:aws:sns:us-east-1:123456789012:other" },
+			"time":              func(f map[string]any) { f["Timestamp"] = "2026-11-21T10:00:00.000Z" },
+			"subject emptied":   func(f map[string]any) { f["Subject"] = "" },
+			"subject added":     func(f map[string]any) { f["Subject"] = "another" },
+			"version":           func(f map[string]any) { f["SignatureVersion"] = "1" },
+			"unknown version":   func(f map[string]any) { f["SignatureVersion"] = "3" },
+			"no version":        func(f map[string]any) { delete(f, "SignatureVersion") },
+			"signature":         func(f map[string]any) { f["Signature"] = strings.Repeat("A", 344) },
+			"signature cut":     func(f map[string]any) { f["Signature"] = good.Signature[:200] },
+			"signature no text": func(f map[string]any) { f["Signature"] = "*" },
+			"token":             func(f map[string]any) { f["Token"] = "another" },
+			"subscribe URL":     func(f map[string]any) { f["SubscribeURL"] = "https://sns.us-east-1.amazonaws.com/?Action=other" },
+		} {
+			if signed.Type == sns.Notification && (name == "token" || name == "subscribe URL") || signed.Type != sns.Notification && strings.HasPrefix(name, "subject") {
+				continue // not part of what is signed
+			}
+			if err := verify(t.Context(), v, body(t, good, change)); !errors.Is(err, sns.ErrForged) {
+				t.Errorf("%s, %s: %v", signed.Type, name, err)
+			}
+		}
+		if signed.Subject != nil {
+			if err := verify(t.Context(), v, body(t, good, func(f map[string]any) { delete(f, "Subject") })); !errors.Is(err, sns.ErrForged) {
+				t.Errorf("subject dropped: %v", err)
+			}
+		}
+	}
+}
+
+// Nothing is fetched for a topic that is not on the list, nor from another host.
+func TestVerify_AsksNobodyElse(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, nil)
+	for name, change := range map[string]struct {
+		change func(*sns.Message)
+		want   error
+	}{
+		"topic":           {func(m *sns.Message) { m.TopicARN = topic + "2" }, sns.ErrTopic},
+		"topic's case":    {func(m *sns.Message) { m.TopicARN = strings.ToUpper(topic) }, sns.ErrTopic},
+		"host":            {func(m *sns.Message) { m.SigningCertURL = "https://attacker.example/a.pem" }, sns.ErrForged},
+		"version":         {func(m *sns.Message) { m.SignatureVersion = "0" }, sns.ErrForged},
+		"trusted not set": {func(m *sns.Message) { m.SigningCertURL = "http://127.0.0.1:8005/a.pem" }, sns.ErrForged},
+	} {
+		m := notification()
+		change.change(&m)
+		if err := a.verifier(nil).Verify(t.Context(), a.sign(t, m)); !errors.Is(err, change.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := sns.NewVerifier(sns.Params{}, a).Verify(t.Context(), a.sign(t, notification())); !errors.Is(err, sns.ErrTopic) {
+		t.Errorf("no topics: %v", err)
+	}
+	if asked := a.requests(); len(asked) != 0 {
+		t.Errorf("asked for %v", asked)
+	}
+}
+
+func TestVerify_Version2Only(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, nil)
+	v := a.verifier(func(p *sns.Params) { p.SHA256Only = true })
+	m := notification()
+	if err := v.Verify(t.Context(), parsed(t, a.sign(t, m))); err != nil {
+		t.Errorf("version 2: %v", err)
+	}
+	m.SignatureVersion = "1"
+	if err := v.Verify(t.Context(), parsed(t, a.sign(t, m))); !errors.Is(err, sns.ErrForged) || !strings.Contains(err.Error(), "SignatureVersion to 2") {
+		t.Errorf("version 1: %v", err)
+	}
+}
+
+func parsed(tb testing.TB, m sns.Message) sns.Message {
+	tb.Helper()
+	got, err := sns.Parse(body(tb, m, nil))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return got
+}
+
+func TestVerify_Stale(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(100 * 24 * time.Hour) })
+	m := parsed(t, a.sign(t, notification()))
+	for after, want := range map[time.Duration]error{0: nil, 20 * 24 * time.Hour: nil, 22 * 24 * time.Hour: sns.ErrStale} {
+		if err := a.verifier(nil).At(time.Now().Add(after)).Verify(t.Context(), m); !errors.Is(err, want) {
+			t.Errorf("after %s: %v", after, err)
+		}
+	}
+}
+
+func TestVerify_BadCertificates(t *testing.T) {
+	t.Parallel()
+	weak, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := func(status int, text []byte) func(*http.Request) (*http.Response, error) {
+		return func(*http.Request) (*http.Response, error) { return reply(status, text), nil }
+	}
+	good := newAmazon(t, nil).pem
+	for name, tt := range map[string]struct {
+		answer func(*http.Request) (*http.Response, error)
+		want   error
+	}{
+		"run out":     {page(200, certificateOf(t, signingKey(), &signingKey().PublicKey, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })), sns.ErrForged},
+		"not yet":     {page(200, certificateOf(t, signingKey(), &signingKey().PublicKey, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })), sns.ErrForged},
+		"another key": {page(200, certificateOf(t, another, &another.PublicKey, nil)), sns.ErrForged},
+		"weak key":    {page(200, certificateOf(t, weak, &weak.PublicKey, nil)), sns.ErrForged},
+		"no RSA":      {page(200, certificateOf(t, curve, &curve.PublicKey, nil)), sns.ErrForged},
+		"no PEM":      {page(200, []byte("<html>")), sns.ErrForged},
+		"no DER":      {page(200, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")), sns.ErrForged},
+		"endless":     {page(200, append(bytes.Repeat([]byte("\n"), 64<<10), good...)), sns.ErrForged},
+		"not there":   {page(404, good), sns.ErrForged},
+		"moved": {func(*http.Request) (*http.Response, error) {
+			r := reply(302, good)
+			r.Header.Set("Location", "https://attacker.example/a.pem")
+			return r, nil
+		}, sns.ErrForged},
+		"out of order": {page(503, good), sns.ErrUnreachable},
+		"too many":     {page(429, good), sns.ErrUnreachable},
+		"no network":   {func(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }, sns.ErrUnreachable},
+	} {
+		a := newAmazon(t, nil)
+		a.answer = tt.answer
+		v := a.verifier(nil)
+		m := parsed(t, a.sign(t, notification()))
+		if err := v.Verify(t.Context(), m); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if asked := a.requests(); len(asked) != 1 {
+			t.Errorf("%s: asked for %v", name, asked)
+		}
+		a.mu.Lock()
+		a.answer = nil
+		a.mu.Unlock()
+		if name != "another key" { // that one is kept, as it should be
+			if err := v.Verify(t.Context(), m); err != nil {
+				t.Errorf("%s, put right: %v", name, err)
+			}
+		}
+	}
+}
+
+// A key is kept as long as its certificate is valid; then another is fetched.
+func TestVerify_FetchesAgainWhenItHasRunOut(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, nil)
+	v := a.verifier(nil)
+	m := parsed(t, a.sign(t, notification()))
+	if err := v.Verify(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(2 * time.Hour)
+	if err := v.At(later).Verify(t.Context(), m); !errors.Is(err, sns.ErrForged) {
+		t.Errorf("with the old one: %v", err)
+	}
+	a.pem = certificateOf(t, a.key, &a.key.PublicKey, func(c *x509.Certificate) { c.NotAfter = later.Add(time.Hour) })
+	if err := v.Verify(t.Context(), m); err != nil {
+		t.Errorf("with the new one: %v", err)
+	}
+}
+
+// Many messages at once cost one fetch, and one of them leaving takes it from nobody.
+func TestVerify_SingleFlight(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, nil)
+	a.waiting = make(chan struct{})
+	v := a.verifier(nil)
+	m := parsed(t, a.sign(t, notification()))
+	leaving, leave := context.WithCancel(t.Context())
+	const others = 20
+	results := make(chan error, others)
+	left := make(chan error, 1)
+	go func() { left <- v.Verify(leaving, m) }()
+	for range others {
+		go func() { results <- v.Verify(t.Context(), m) }()
+	}
+	leave()
+	if err := <-left; !errors.Is(err, sns.ErrUnreachable) {
+		t.Errorf("the one who left: %v", err)
+	}
+	close(a.waiting)
+	for range others {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(a.requests()); n > 2 { // two when the first one left before the others came
+		t.Errorf("%d fetches", n)
+	}
+}
+
+// Names that somebody makes up cost neither memory nor more than a few fetches.
+func TestVerify_MadeUpPlaces(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, nil)
+	v, paced := a.verifier(nil).Unpaced(), a.verifier(nil)
+	busy := 0
+	for n := range 200 {
+		m := notification()
+		m.SigningCertURL = fmt.Sprintf("https://sns.us-east-1.amazonaws.com/%d.pem", n)
+		m = parsed(t, a.sign(t, m))
+		if err := v.Verify(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if errors.Is(paced.Verify(t.Context(), m), sns.ErrUnreachable) {
+			busy++
+		}
+	}
+	if v.Cached() > 64 || busy < 150 {
+		t.Errorf("%d keys kept, %d fetches refused", v.Cached(), busy)
+	}
+}
+
+// With a trusted URL everything comes from below it, and nothing from Amazon.
+func TestVerify_Trusted(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, nil)
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if strings.HasSuffix(r.URL.Path, ".pem") {
+			w.Write(a.pem)
+		}
+	}))
+	t.Cleanup(server.Close)
+	base, err := url.Parse(server.URL + "/sim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := sns.New(sns.Params{Topics: []string{topic}, Trusted: base})
+	for place, good := range map[string]bool{
+		server.URL + "/sim/a.pem":                         true,
+		server.URL + "/sim/sns/a.pem":                     true,
+		server.URL + "/a.pem":                             false,
+		server.URL + "/simx/a.pem":                        false,
+		server.URL + "/sim/../a.pem":                      false,
+		server.URL + "/sim/%2e%2e/a.pem":                  false,
+		server.URL + "/sim/a.pem?b":                       false,
+		server.URL + "/sim/a":                             false,
+		server.URL + ".attacker.example/sim/a.pem":        false,
+		"http://attacker.example/sim/a.pem":               false,
+		"https" + server.URL[len("http"):] + "/sim/a.pem": false,
+		certPath: false,
+	} {
+		m := notification()
+		m.SigningCertURL = place
+		if err := v.Verify(t.Context(), parsed(t, a.sign(t, m))); (err == nil) != good {
+			t.Errorf("%s: %v", place, err)
+		}
+	}
+	m := confirmation()
+	m.SubscribeURL = server.URL + "/sim/confirm?Token=1"
+	before := asked
+	if err := v.Confirm(t.Context(), m); err != nil || asked != before+1 {
+		t.Errorf("confirm: %v, asked %d times", err, asked-before)
+	}
+}
