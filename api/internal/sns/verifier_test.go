@@ -1,15 +1,9 @@
 package sns_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -154,138 +148,6 @@ func TestVerify_Stale(t *testing.T) {
 		if err := a.verifier(nil).At(time.Now().Add(after)).Verify(t.Context(), m); !errors.Is(err, want) {
 			t.Errorf("after %s: %v", after, err)
 		}
-	}
-}
-
-func TestVerify_BadCertificates(t *testing.T) {
-	t.Parallel()
-	weak, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
-	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	another, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := func(status int, text []byte) func(*http.Request) (*http.Response, error) {
-		return func(*http.Request) (*http.Response, error) { return reply(status, text), nil }
-	}
-	good := newAmazon(t, nil).pem
-	for name, tt := range map[string]struct {
-		answer func(*http.Request) (*http.Response, error)
-		want   error
-	}{
-		"run out":     {page(200, certificateOf(t, signingKey(), &signingKey().PublicKey, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })), sns.ErrForged},
-		"not yet":     {page(200, certificateOf(t, signingKey(), &signingKey().PublicKey, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })), sns.ErrForged},
-		"another key": {page(200, certificateOf(t, another, &another.PublicKey, nil)), sns.ErrForged},
-		"weak key":    {page(200, certificateOf(t, weak, &weak.PublicKey, nil)), sns.ErrForged},
-		"no RSA":      {page(200, certificateOf(t, curve, &curve.PublicKey, nil)), sns.ErrForged},
-		"no PEM":      {page(200, []byte("<html>")), sns.ErrForged},
-		"no DER":      {page(200, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")), sns.ErrForged},
-		"endless":     {page(200, append(bytes.Repeat([]byte("\n"), 64<<10), good...)), sns.ErrForged},
-		"not there":   {page(404, good), sns.ErrForged},
-		"moved": {func(*http.Request) (*http.Response, error) {
-			r := reply(302, good)
-			r.Header.Set("Location", "https://attacker.example/a.pem")
-			return r, nil
-		}, sns.ErrForged},
-		"out of order": {page(503, good), sns.ErrUnreachable},
-		"too many":     {page(429, good), sns.ErrUnreachable},
-		"no network":   {func(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }, sns.ErrUnreachable},
-	} {
-		a := newAmazon(t, nil)
-		a.answer = tt.answer
-		v := a.verifier(nil)
-		m := parsed(t, a.sign(t, notification()))
-		if err := v.Verify(t.Context(), m); !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if asked := a.requests(); len(asked) != 1 {
-			t.Errorf("%s: asked for %v", name, asked)
-		}
-		a.mu.Lock()
-		a.answer = nil
-		a.mu.Unlock()
-		if name != "another key" { // that one is kept, as it should be
-			if err := v.Verify(t.Context(), m); err != nil {
-				t.Errorf("%s, put right: %v", name, err)
-			}
-		}
-	}
-}
-
-// A key is kept as long as its certificate is valid; then another is fetched.
-func TestVerify_FetchesAgainWhenItHasRunOut(t *testing.T) {
-	t.Parallel()
-	a := newAmazon(t, nil)
-	v := a.verifier(nil)
-	m := parsed(t, a.sign(t, notification()))
-	if err := v.Verify(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	later := time.Now().Add(2 * time.Hour)
-	if err := v.At(later).Verify(t.Context(), m); !errors.Is(err, sns.ErrForged) {
-		t.Errorf("with the old one: %v", err)
-	}
-	a.pem = certificateOf(t, a.key, &a.key.PublicKey, func(c *x509.Certificate) { c.NotAfter = later.Add(time.Hour) })
-	if err := v.Verify(t.Context(), m); err != nil {
-		t.Errorf("with the new one: %v", err)
-	}
-}
-
-// Many messages at once cost one fetch, and one of them leaving takes it from nobody.
-func TestVerify_SingleFlight(t *testing.T) {
-	t.Parallel()
-	a := newAmazon(t, nil)
-	a.waiting = make(chan struct{})
-	v := a.verifier(nil)
-	m := parsed(t, a.sign(t, notification()))
-	leaving, leave := context.WithCancel(t.Context())
-	const others = 20
-	results := make(chan error, others)
-	left := make(chan error, 1)
-	go func() { left <- v.Verify(leaving, m) }()
-	for range others {
-		go func() { results <- v.Verify(t.Context(), m) }()
-	}
-	leave()
-	if err := <-left; !errors.Is(err, sns.ErrUnreachable) {
-		t.Errorf("the one who left: %v", err)
-	}
-	close(a.waiting)
-	for range others {
-		if err := <-results; err != nil {
-			t.Error(err)
-		}
-	}
-	if n := len(a.requests()); n > 2 { // two when the first one left before the others came
-		t.Errorf("%d fetches", n)
-	}
-}
-
-// Names that somebody makes up cost neither memory nor more than a few fetches.
-func TestVerify_MadeUpPlaces(t *testing.T) {
-	t.Parallel()
-	a := newAmazon(t, nil)
-	v, paced := a.verifier(nil).Unpaced(), a.verifier(nil)
-	busy := 0
-	for n := range 200 {
-		m := notification()
-		m.SigningCertURL = fmt.Sprintf("https://sns.us-east-1.amazonaws.com/%d.pem", n)
-		m = parsed(t, a.sign(t, m))
-		if err := v.Verify(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-		if errors.Is(paced.Verify(t.Context(), m), sns.ErrUnreachable) {
-			busy++
-		}
-	}
-	if v.Cached() > 64 || busy < 150 {
-		t.Errorf("%d keys kept, %d fetches refused", v.Cached(), busy)
 	}
 }
 
