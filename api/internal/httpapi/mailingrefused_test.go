@@ -8,9 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"email-gateway/api/internal/apikey"
-	"email-gateway/shared/store"
 )
 
 // workbook begins as every .xlsx does.
@@ -155,32 +152,6 @@ func TestMailing_Unreadable(t *testing.T) {
 		t.Errorf("a file without a name: %d %s", r.Status, r.Body)
 	}
 	g.mail(t, given(part{name: "file", value: people}, part{name: "name", value: "natal"}))
-}
-
-func TestMailing_Scopes(t *testing.T) {
-	t.Parallel()
-	g := start(t, nil)
-	id := g.mail(t, mailingForm())
-	with := func(scopes ...string) string {
-		return g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = scopes }).String()
-	}
-	reads, writes := with(apikey.MailingsRead), with(apikey.MailingsWrite)
-	for _, path := range []string{"/mailings", "/mailings/" + id, "/mailings/" + id + "/entries", "/v1/mailings/" + id + "/verdicts"} {
-		if a, b := g.do(t, call{Path: path, Key: reads}), g.do(t, call{Path: path, Key: writes}); a.Status != http.StatusOK || b.Status != http.StatusForbidden {
-			t.Errorf("%s: %d and %d", path, a.Status, b.Status)
-		}
-	}
-	for _, step := range []string{"start", "pause", "resume", "cancel", "retry-failed"} {
-		c := call{Method: http.MethodPost, Path: "/mailings/" + id + "/" + step, Key: reads}
-		if r := g.do(t, c); r.Status != http.StatusForbidden {
-			t.Errorf("%s: %d", step, r.Status)
-		}
-	}
-	c := uploadCall(t, mailingForm(), nil)
-	c.Key = reads
-	if r := g.do(t, c); r.Status != http.StatusForbidden {
-		t.Errorf("upload: %d", r.Status)
-	}
 }
 
 func TestMailing_Steps(t *testing.T) {

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"email-gateway/api/internal/httpapi"
 )
 
 func TestMailing(t *testing.T) {
@@ -250,59 +248,5 @@ func TestMailing_Tests(t *testing.T) {
 	// The token of a test is nobody's.
 	if n := g.count(t, `SELECT count(*) FROM email_outbox o JOIN mailing_entries e ON strpos(o.html, e.token) > 0`); n > 0 {
 		t.Errorf("%d tests hold a recipient's token", n)
-	}
-}
-
-func TestMailing_OtherCompanys(t *testing.T) {
-	t.Parallel()
-	g := start(t, nil)
-	id := g.mail(t, mailingForm())
-	key := g.newKey(t, g.Database.Company(t), nil).String()
-	for _, path := range []string{"", "/entries", "/verdicts"} {
-		if r := g.do(t, call{Path: "/mailings/" + id + path, Key: key}); r.Status != http.StatusNotFound || r.problem(t).Code != "NOT_FOUND" {
-			t.Errorf("%s: %d %s", path, r.Status, r.Body)
-		}
-	}
-	for _, step := range []string{"start", "pause", "resume", "cancel", "retry-failed"} {
-		if r := g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + id + "/" + step, Key: key}); r.Status != http.StatusNotFound {
-			t.Errorf("%s: %d %s", step, r.Status, r.Body)
-		}
-	}
-	page, _ := g.do(t, call{Path: "/mailings", Key: key}).json(t)["mailings"].([]any)
-	if status := g.do(t, call{Path: "/mailings/" + id}).json(t)["status"]; len(page) > 0 || status != "QUEUED" {
-		t.Errorf("%v, %v", page, status)
-	}
-	if r := g.do(t, call{Path: "/mailings/x"}); r.Status != http.StatusNotFound {
-		t.Errorf("no id: %d", r.Status)
-	}
-}
-
-func TestMailing_WithoutRabbitMQ(t *testing.T) {
-	t.Parallel()
-	g := start(t, nil)
-	id := g.mail(t, mailingForm())
-	off := startOn(t, g.Database, func(p *httpapi.Params) { p.HasRabbitMQ, p.Bucket, p.Tokens = false, nil, nil })
-	key := g.Key.String()
-	c := uploadCall(t, mailingForm(), nil)
-	c.Key = key
-	for _, c := range []call{
-		c,
-		{Method: http.MethodPost, Path: "/mailings/" + id + "/start", Key: key},
-		{Method: http.MethodPost, Path: "/v1/mailings/" + id + "/resume", Key: key},
-		{Method: http.MethodPost, Path: "/mailings/" + id + "/retry-failed", Key: key},
-	} {
-		if r := off.do(t, c); r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "BULK_DISABLED" || !strings.Contains(r.Body, "RABBITMQ_URL") {
-			t.Errorf("%s: %d %s", c.Path, r.Status, r.Body)
-		}
-	}
-	for _, c := range []call{
-		{Path: "/mailings/" + id, Key: key},
-		{Path: "/mailings", Key: key},
-		{Method: http.MethodPost, Path: "/mailings/" + id + "/pause", Key: key},
-		{Method: http.MethodPost, Path: "/mailings/" + id + "/cancel", Key: key},
-	} {
-		if r := off.do(t, c); r.Status != http.StatusOK {
-			t.Errorf("%s: %d %s", c.Path, r.Status, r.Body)
-		}
 	}
 }
