@@ -32,7 +32,13 @@ type program struct {
 // startProgram runs a built program and returns once it says where it listens.
 func startProgram(t *testing.T, name string, env map[string]string) *program {
 	t.Helper()
-	p := &program{t: t, name: name, cmd: exec.Command(filepath.Join(binDir, name)), exited: make(chan struct{})}
+	return startProgramAt(t, filepath.Join(binDir, name), env)
+}
+
+func startProgramAt(t *testing.T, path string, env map[string]string) *program {
+	t.Helper()
+	name := filepath.Base(path)
+	p := &program{t: t, name: name, cmd: exec.Command(path), exited: make(chan struct{})}
 	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GORACE=halt_on_error=1"}
 	for key, value := range env {
 		p.cmd.Env = append(p.cmd.Env, key+"="+value)

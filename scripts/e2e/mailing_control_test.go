@@ -1,0 +1,177 @@
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/scripts/sessim"
+)
+
+// steer posts one of a mailing's controls.
+func (s *system) steer(id, control string) {
+	s.t.Helper()
+	if status, answer := s.call(http.MethodPost, "/mailings/"+id+"/"+control, nil, nil); status != http.StatusOK {
+		s.t.Fatalf("%s: %d %s", control, status, answer)
+	}
+}
+
+// slowSES answers each request after that long.
+func (s *system) slowSES(ms int64) {
+	s.t.Helper()
+	if err := s.ses.SetSettings(slowedBy(s.ses.Settings(), ms)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *system) awaitRequests(n int64) {
+	s.t.Helper()
+	eventually(s.t, time.Minute, func() error {
+		if now := s.ses.Summary().Requests; now < n {
+			return fmt.Errorf("%d requests at SES, want %d", now, n)
+		}
+		return nil
+	})
+}
+
+// standsStill wants SES to hear nothing more from a second on.
+func (s *system) standsStill(what string) {
+	s.t.Helper()
+	<-time.After(time.Second) // what it may take
+	before := s.ses.Summary().Requests
+	<-time.After(1500 * time.Millisecond)
+	if after := s.ses.Summary().Requests; after != before {
+		s.t.Errorf("%d requests later than a second after %s", after-before, what)
+	}
+}
+
+// Pausing and cancelling act within a second on everything that SES has not got yet.
+func TestMailing_PauseResumeCancel(t *testing.T) {
+	t.Parallel()
+	env := bulk(t, startService(t, "rabbitmq").url)
+	env["WORKER_CONCURRENCY"] = "8"
+	s := startSystem(t, env)
+	s.slowSES(200)
+	sheet := newSpreadsheet(t, 1_500)
+	id := s.mail("clientes.csv", sheet, nil)
+
+	s.awaitRequests(40)
+	s.steer(id, "pause")
+	s.standsStill("the pause")
+	if view := s.mailing(id); view.Status != "PAUSED" {
+		t.Errorf("%+v", view)
+	}
+	begun := s.ses.Summary().Requests
+	s.steer(id, "resume")
+	s.awaitRequests(begun + 20)
+	s.steer(id, "cancel")
+	s.standsStill("the cancel")
+
+	var done mailingView
+	seldom(t, time.Minute, func() error {
+		if done = s.mailing(id); done.Sent+done.Cancelled != len(sheet.people) {
+			return fmt.Errorf("%+v", done)
+		}
+		return nil
+	})
+	if done.Status != "CANCELLED" || done.Queued != 0 || int64(done.Sent) != s.ses.Summary().Accepted {
+		t.Errorf("%+v; SES took %d", done, s.ses.Summary().Accepted)
+	}
+	var open int
+	if err := s.db.SQL.QueryRowContext(t.Context(), "SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL").Scan(&open); err != nil || open != 0 {
+		t.Errorf("%d emails are left open, %v", open, err)
+	}
+}
+
+// What failed is sent again, and only that.
+func TestMailing_RetryFailed(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, bulk(t, startService(t, "rabbitmq").url))
+	if err := s.ses.Inject(sessim.Rule{Fault: "message-rejected", Match: sessim.Match{To: "pessoa7@cliente.example"}}); err != nil {
+		t.Fatal(err)
+	}
+	sheet := newSpreadsheet(t, 100)
+	id := s.mail("clientes.csv", sheet, nil)
+	done := s.awaitMailing(id, time.Minute, "COMPLETED")
+	if done.Failed != 1 || done.Sent != len(sheet.people)-1 {
+		t.Errorf("%+v", done)
+	}
+	s.ses.ClearFaults()
+	s.steer(id, "retry-failed")
+	seldom(t, time.Minute, func() error {
+		if done = s.mailing(id); done.Status != "COMPLETED" || done.Failed != 0 {
+			return fmt.Errorf("%+v", done)
+		}
+		return nil
+	})
+	s.deliveredOnce(sheet)
+}
+
+// One click keeps the next mailing away, and no invoice.
+func TestUnsubscribe(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, bulk(t, startService(t, "rabbitmq").url))
+	sheet := newSpreadsheet(t, 10)
+	s.awaitMailing(s.mail("marco.csv", sheet, nil), time.Minute, "COMPLETED")
+	link := ""
+	for _, mail := range s.ses.Accepted("pessoa3@cliente.example") {
+		for _, kept := range s.ses.Inbox() {
+			if kept.MessageID != mail.MessageID {
+				continue
+			}
+			for _, header := range kept.Headers {
+				if header.Name == "List-Unsubscribe" {
+					link = strings.Trim(header.Value, "<>")
+				}
+			}
+		}
+	}
+	path := strings.TrimPrefix(link, "https://mail.acme.example")
+	visit := func(method, body string) (int, string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.api.addr+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		page, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(page)
+	}
+	suppressed := func() (n int) {
+		t.Helper()
+		if err := s.db.SQL.QueryRowContext(t.Context(), "SELECT count(*) FROM suppressions").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if status, page := visit(http.MethodGet, ""); status != http.StatusOK || strings.Contains(page, "pessoa3") || suppressed() != 0 {
+		t.Errorf("a look at the page: %d, %d suppressed\n%s", status, suppressed(), page)
+	}
+	for range 2 {
+		if status, _ := visit(http.MethodPost, url.Values{"List-Unsubscribe": {"One-Click"}}.Encode()); status != http.StatusOK || suppressed() != 1 {
+			t.Errorf("the click: %d, %d suppressed", status, suppressed())
+		}
+	}
+	path = path[:len(path)-2] + "xx"
+	if status, _ := visit(http.MethodPost, ""); status != http.StatusNotFound {
+		t.Errorf("a link that was made up: %d", status)
+	}
+
+	done := s.awaitMailing(s.mail("abril.csv", sheet, nil), time.Minute, "COMPLETED")
+	if done.Suppressed != 1 || done.Sent != len(sheet.people)-1 {
+		t.Errorf("%+v", done)
+	}
+	s.await(s.send("pessoa3@cliente.example", nil), 20*time.Second, "SENT")
+}

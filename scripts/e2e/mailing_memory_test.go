@@ -1,0 +1,78 @@
+package e2e_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A file of a million rows costs api and worker no more memory than one of a thousand,
+// give or take 32 MiB. MAILING_ROWS=1000000 asks for that many. The programs are built
+// without the race detector, which has a memory of its own.
+func TestMailing_Memory(t *testing.T) {
+	rows := mailingRows(t, 100_000)
+	lean := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", lean+"/", "./api/cmd/api", "./worker/cmd/worker")
+	build.Dir = rootDir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	env := bulk(t, startService(t, "rabbitmq").url)
+	env["MAILING_LEAD"] = "10000000"
+	s := startSystem(t, env)
+	s.setSending(false) // the expander is what a file's size could matter to
+	measure := func(name string, rows int) (api, worker int) {
+		s.api.stop()
+		s.worker.stop()
+		s.api = startProgramAt(t, filepath.Join(lean, "api"), s.env)
+		s.worker = startProgramAt(t, filepath.Join(lean, "worker"), s.env)
+		begun := time.Now()
+		sheet := newSpreadsheet(t, rows)
+		made := time.Now()
+		id := s.mail(name, sheet, nil)
+		taken := time.Now()
+		seldom(t, patienceFor(rows), func() error {
+			if n := s.expanded(id); n < len(sheet.people) {
+				return fmt.Errorf("%d of %d rows expanded", n, len(sheet.people))
+			}
+			return nil
+		})
+		api, worker = peakMemory(t, s.api), peakMemory(t, s.worker)
+		t.Logf("%d rows (%d MiB, made in %s): taken in within %s, expanded within %s; peak memory: api %d MiB, worker %d MiB", rows, len(sheet.file)>>20,
+			made.Sub(begun).Round(time.Millisecond), taken.Sub(made).Round(time.Millisecond), time.Since(taken).Round(time.Millisecond), api>>10, worker>>10)
+		return api, worker
+	}
+	apiFew, workerFew := measure("mil.csv", 1000)
+	apiMany, workerMany := measure("muitas.csv", rows)
+	const room = 32 << 10 // KiB
+	if apiMany > apiFew+room || workerMany > workerFew+room {
+		t.Errorf("api %d KiB instead of %d, worker %d KiB instead of %d", apiMany, apiFew, workerMany, workerFew)
+	}
+}
+
+// peakMemory is the largest resident size that the process ever had, in KiB.
+func peakMemory(t *testing.T, p *program) int {
+	t.Helper()
+	file, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if value, found := strings.CutPrefix(lines.Text(), "VmHWM:"); found {
+			n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatal("the kernel does not tell the peak")
+	return 0
+}
