@@ -107,6 +107,33 @@ func TestProcessor_DeletedRecipient(t *testing.T) {
 	b.want(t, "QUEUED", `SELECT status FROM mailing_entries WHERE cpf_cnpj_enc IS NULL`)
 }
 
+// Nor does it bring back one who is deleted at this very moment.
+func TestProcessor_RecipientDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	known := store.RecipientID(b.company, "C-1", "", "")
+	b.exec(t, `INSERT INTO recipients (id, company_id, external_id, email) VALUES ($1, $2, 'C-1', 'old@example.com')`, known, b.company)
+	id, _ := b.mailing(t, entry{email: "ana@example.com", nome: "Ana", externalID: "C-1"})
+	tx, err := b.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), `UPDATE recipients SET deleted_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- handle(t.Context(), b.params(), taskOf(id, 1)) }()
+	b.waitFor(t, `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "old@example.com true", `SELECT email || ' ' || (deleted_at IS NOT NULL) FROM recipients`)
+}
+
 // Recipients that the list tells nothing new are not written again.
 func TestProcessor_KnownRecipientsStayAsTheyAre(t *testing.T) {
 	t.Parallel()
@@ -168,6 +195,39 @@ func TestProcessor_TakenOver(t *testing.T) {
 	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
 		t.Errorf("when it comes again: %v", err)
 	}
+}
+
+// One that was silent for too long has no say any more: neither its heartbeat nor its
+// last failure reaches the mailing that another one holds.
+func TestProcessor_SilentOneFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.mailing(t, many(3)...)
+	task := taskOf(id, 1)
+	task.LastTry = true
+	var lock store.MailingLock
+	p := b.params()
+	p.Store = &steppedStore{Store: b.Store, before: func(step string) (err error) {
+		if step != "NextEntries" {
+			return nil
+		}
+		b.exec(t, `UPDATE mailings SET last_attempt = now() - interval '31 s'`)
+		if _, lock, err = b.Store.LockMailing(t.Context(), id, 1, p.StaleAfter, 10*time.Second); err != nil || lock != store.MailingLocked {
+			t.Errorf("it is not taken over: %v, %v", lock, err)
+		}
+		old := store.MailingJob{ID: id, Generation: 1, Heartbeat: time.Now().Add(-31 * time.Second)}
+		if held, err := b.Store.HoldMailing(t.Context(), &old); err != nil || held {
+			t.Errorf("the silent one holds it: %v, %v", held, err)
+		}
+		return errors.New("it fails")
+	}}
+	wantUncounted(t, handle(t.Context(), p, task))
+	b.want(t, "PROCESSING 0 0", `SELECT status || ' ' || attempts || ' ' || (SELECT count(*) FROM dead_letters) FROM mailings`)
+	b.exec(t, `UPDATE mailings SET last_attempt = NULL`)
+	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.expandedOnce(t, id, len(ids))
 }
 
 func TestProcessor_LeadAndContinuation(t *testing.T) {

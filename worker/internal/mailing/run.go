@@ -35,8 +35,8 @@ type run struct {
 	made  int
 }
 
-// expand takes batch after batch until the mailing is expanded or its time is over.
-// ctx outlives stop, which is looked at between the steps.
+// expand takes batch after batch until the mailing is expanded or its time is over. ctx
+// outlives stop, which is looked at before each batch is written.
 func (r *run) expand(stop, ctx context.Context) error {
 	letter, err := newLetter(r.job, r.UnsubscribeURL)
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *run) expand(stop, ctx context.Context) error {
 			x.To = entries[len(entries)-1].ID
 			x.Finished = x.Finished || x.To == r.job.LastEntry
 		}
-		if done, err := r.step(stop, ctx, x); done || err != nil {
+		if done, err := r.step(ctx, x); done || err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (r *run) expand(stop, ctx context.Context) error {
 
 // step commits a batch. When the job is to end behind it, its continuation is in the
 // same commit, so that the rest is neither lost nor done twice.
-func (r *run) step(stop, ctx context.Context, x store.Expansion) (done bool, err error) {
+func (r *run) step(ctx context.Context, x store.Expansion) (done bool, err error) {
 	if !x.Finished {
 		full, err := r.full(ctx, len(x.Entries))
 		switch {
@@ -86,7 +86,7 @@ func (r *run) step(stop, ctx context.Context, x store.Expansion) (done bool, err
 			return false, err
 		case full:
 			err = r.continueAfter(&x, leadDelay)
-		case stop.Err() != nil || time.Since(r.begun) >= r.JobTime:
+		case time.Since(r.begun) >= r.JobTime:
 			err = r.continueAfter(&x, 0)
 		}
 		if err != nil {
@@ -175,17 +175,21 @@ func (r *run) checkDomains(stop, ctx context.Context, entries []store.Expandable
 	}
 	asking, cancel := context.WithCancel(stop)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- r.ask(asking, verdicts) }()
+	var failed error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		failed = r.ask(asking, verdicts)
+	}()
 	beat := time.NewTicker(r.heartbeat())
 	defer beat.Stop()
 	for {
 		select {
-		case err := <-done:
+		case <-done:
 			if stop.Err() != nil {
 				return nil, errStopped
 			}
-			return verdicts, err
+			return verdicts, failed
 		case <-beat.C:
 			held, err := r.Store.HoldMailing(ctx, r.job)
 			if err == nil && !held {
@@ -193,7 +197,7 @@ func (r *run) checkDomains(stop, ctx context.Context, entries []store.Expandable
 			}
 			if err != nil {
 				cancel()
-				_ = <-done // the verdicts are of no use any more
+				<-done
 				return nil, err
 			}
 		}
