@@ -54,9 +54,9 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // them as they are after any wait for the lock; on that it decides. Then it writes,
 // for those whose guard holds, the outbox row, the log (by primary key), the events
 // (behind the newest one), the recipient (by primary key, in id order) and the dead
-// letter. The lane's and company's rows are read without a lock: pausing takes
-// effect for every claim that begins after it. An email whose lane is gone can
-// still be ended.
+// letter. The lane's and company's rows, and the provider's gate, are read without a
+// lock: pausing and shutting take effect for every claim that begins after them. An
+// email whose lane is gone can still be ended.
 //
 // The end of a mailing's email is written to its entry too (by primary key: they share
 // their id). The mailing's own row is left alone, since thousands of emails per second
@@ -73,7 +73,9 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 const advanceSQL = `
 WITH found AS MATERIALIZED (
     SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.claim_token AS held, o.lease_until, o.cpf_cnpj_enc, lane.mailing_id,
-           lane.paused_at IS NULL AND coalesce(lane.parked_until <= now(), true) AND c.suspended_at IS NULL AND c.id IS NOT NULL AS open,
+           lane.paused_at IS NULL AND lane.held_at IS NULL AND coalesce(lane.parked_until <= now(), true)
+               AND c.suspended_at IS NULL AND c.id IS NOT NULL AS open,
+           coalesce(o.id = ` + gateProbe + `, false) AS probe,
            coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bool[], $9::bigint[], $10::bigint[],
                 $11::bool[], $12::bool[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bool[],
@@ -102,7 +104,7 @@ WITH found AS MATERIALIZED (
         cpf_cnpj_enc = CASE WHEN f.recipient_id IS NULL THEN o.cpf_cnpj_enc END
     FROM found f
     WHERE o.id = f.id AND CASE f.guard
-        WHEN 'claim' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.open
+        WHEN 'claim' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.open AND (f.probe OR ` + gateIsOpen + `)
                       AND f.next_at <= now() + interval '1 s' AND f.expires_at > now()
         WHEN 'attempt' THEN (f.was = 'PROCESSING' AND f.held = f.token) OR (f.status = 'SENT' AND f.was <> 'SENT')
         WHEN 'feedback' THEN f.was <> 'SENT'
@@ -172,7 +174,11 @@ WITH found AS MATERIALIZED (
     SELECT gen_random_uuid(), m.company_id, m.mailing_id, m.id, 'email:send', m.payload ->> 'to', m.error_code, m.attempts, m.error_reason, m.payload
     FROM moved m WHERE m.dead_letter
 ), revived AS (
-    UPDATE dead_letters d SET resolved_at = now(), updated_at = now()
+    UPDATE dead_letters d SET resolved_at = now(), updated_at = now(),
+        resolution = CASE m.status WHEN 'SENT' THEN 'sent' ELSE 'retried' END,
+        resolved_by = nullif(concat_ws(':', m.events #>> '{0,metadata,by}',
+            coalesce(m.events #>> '{0,metadata,keyId}', m.events #>> '{0,metadata,operator}', m.events #>> '{0,metadata,mailingId}')), ''),
+        replay_id = (m.events #>> '{0,metadata,replayId}')::uuid
     FROM moved m
     WHERE d.outbox_id = m.id AND d.resolved_at IS NULL AND m.status IN ('PENDING', 'SENT')
 ), entry AS (
@@ -193,7 +199,7 @@ WITH found AS MATERIALIZED (
 )
 SELECT f.id, m.id IS NOT NULL AS applied, coalesce(m.status, f.was) AS status,
        coalesce(m.attempts, f.attempts) AS attempts, coalesce(m.throttles, f.throttles) AS throttles,
-       coalesce(f.held = f.token, false) AS same_token
+       coalesce(f.held = f.token, false) AS same_token, f.probe, ` + gateShutTurn + ` AS shuts
 FROM found f LEFT JOIN moved m ON m.id = f.id`
 
 // The constraints that a transition meets when its view of the log is out of date:
@@ -213,6 +219,8 @@ func (s *Store) advance(ctx context.Context, ts []Transition) ([]Advanced, error
 		Attempts  int          `db:"attempts"`
 		Throttles int          `db:"throttles"`
 		SameToken bool         `db:"same_token"`
+		Probe     bool         `db:"probe"`
+		Shuts     int64        `db:"shuts"`
 	}
 	err := write(func(columns []any) error {
 		return s.advanceEmail.selectAll(ctx, &rows, columns...)
@@ -227,7 +235,7 @@ func (s *Store) advance(ctx context.Context, ts []Transition) ([]Advanced, error
 	for _, r := range rows {
 		byID[r.ID] = Advanced{
 			Applied: r.Applied, Status: r.Status, Attempts: r.Attempts, Throttles: r.Throttles,
-			LeaseUntil: until, SameToken: r.SameToken,
+			LeaseUntil: until, SameToken: r.SameToken, Gate: GatePass{Probe: r.Probe, Shuts: r.Shuts},
 		}
 	}
 	results := make([]Advanced, len(ts))

@@ -26,7 +26,8 @@ type DueRow struct {
 // liveLanesSQL jumps from lane to lane along email_outbox_lane_claim, one index
 // probe each, so its cost is the number of lanes with waiting rows and not the
 // number of rows. It locks nothing. A retry's task waits on the queue; only when
-// it is $2 past its time was it lost.
+// it is $2 past its time was it lost. While the provider's gate is shut no lane of an
+// email queue is live, and none is looked at.
 const liveLanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT lane_id FROM email_outbox
@@ -41,7 +42,8 @@ WITH RECURSIVE lane AS (
 SELECT l.id FROM lane
 JOIN dispatch_lanes l ON l.id = lane.lane_id
 JOIN companies c ON c.id = l.company_id
-WHERE l.queue = $1 AND l.paused_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
+WHERE ($1 NOT LIKE 'email:send%' OR ` + gateIsOpen + `)
+  AND l.queue = $1 AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
   AND EXISTS (SELECT FROM email_outbox o
               WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
                 AND o.next_at <= now() AND o.expires_at > now()
@@ -101,9 +103,28 @@ func (s *Store) DispatchDue(
 	ctx context.Context, lanes []int64, perLane int, lost time.Duration,
 	enqueue func(context.Context, []DueRow) (Dispatched, error),
 ) (taken int, err error) {
+	return s.dispatch(ctx, enqueue, claimDueSQL, pq.Array(lanes), perLane, lost.Milliseconds())
+}
+
+// claimProbeSQL takes one row by primary key, if it is still due and nobody holds it.
+const claimProbeSQL = `
+SELECT id, lane_id, status, payload, attempts, throttles FROM email_outbox
+WHERE id = $1 AND target = 'email:send' AND status IN ('PENDING', 'RETRY_SCHEDULED') AND next_at <= now() AND expires_at > now()
+FOR UPDATE SKIP LOCKED`
+
+// DispatchProbe is DispatchDue for the one email that passes the provider's gate.
+func (s *Store) DispatchProbe(
+	ctx context.Context, id uuid.UUID, enqueue func(context.Context, []DueRow) (Dispatched, error),
+) (taken int, err error) {
+	return s.dispatch(ctx, enqueue, claimProbeSQL, id)
+}
+
+func (s *Store) dispatch(
+	ctx context.Context, enqueue func(context.Context, []DueRow) (Dispatched, error), claimSQL string, args ...any,
+) (taken int, err error) {
 	err = s.inTx(ctx, func(tx *sqlx.Tx) error {
 		var due []DueRow
-		err := tx.SelectContext(ctx, &due, claimDueSQL, pq.Array(lanes), perLane, lost.Milliseconds())
+		err := tx.SelectContext(ctx, &due, claimSQL, args...)
 		if err != nil || len(due) == 0 {
 			return translate(err)
 		}

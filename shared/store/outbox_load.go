@@ -22,6 +22,8 @@ type LoadedEmail struct {
 	Due            bool           `db:"due"` // next_at has come, give or take a second
 	Expired        bool           `db:"expired"`
 	LaneOpen       bool           `db:"lane_open"` // neither lane nor company is paused
+	GateOpen       bool           `db:"gate_open"` // the provider's gate lets it pass
+	Probe          bool           `db:"probe"`     // it is the one email that passes a shut gate
 	ExpiresAt      time.Time      `db:"expires_at"`
 	Payload        []byte         `db:"payload"`
 	Sender         string         `db:"sender"`
@@ -70,12 +72,14 @@ func (l *Loader) Load(ctx context.Context, id uuid.UUID) (*LoadedEmail, error) {
 func (l *Loader) Close() { l.group.Wait() }
 
 // loadSQL reads by the primary keys of email_outbox, dispatch_lanes, companies,
-// recipients, recipient_intakes, suppressions and mailing_entries. It locks nothing:
-// what may have changed meanwhile is asked again by the claim.
+// recipients, recipient_intakes, suppressions, mailing_entries and provider_gate. It locks
+// nothing: what may have changed meanwhile is asked again by the claim.
 const loadSQL = `
 SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        o.next_at <= now() + interval '1 s' AS due, o.expires_at <= now() AS expired,
-       l.id IS NOT NULL AND l.paused_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL AS lane_open,
+       l.id IS NOT NULL AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true)
+           AND c.suspended_at IS NULL AS lane_open,
+       ` + gateIsOpen + ` OR coalesce(o.id = ` + gateProbe + `, false) AS gate_open, coalesce(o.id = ` + gateProbe + `, false) AS probe,
        o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body,
        o.html_sha256, coalesce(o.checker_version, 0) AS checker_version, o.delivery,
        r.id IS NOT NULL AS recipient_known,

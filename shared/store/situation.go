@@ -24,25 +24,37 @@ type Situation struct {
 	Queue       *string         `db:"queue"`
 	PausedAt    *time.Time      `db:"paused_at"`
 	ParkedUntil *time.Time      `db:"parked_until"`
+	HeldAt      *time.Time      `db:"held_at"` // its lane, by an operator
+	HeldReason  *string         `db:"held_reason"`
 	Delivery    *email.Delivery `db:"delivery"`
 	EnqueuedAt  *time.Time      `db:"enqueued_at"`
 	LeaseUntil  *time.Time      `db:"lease_until"`
 	ProcessedAt *time.Time      `db:"processed_at"`
 
+	// The provider's gate: since when and why it is shut, nil if it is open; and an
+	// operator's hold on it.
+	GateShutAt     *time.Time `db:"gate_shut_at"`
+	GateReason     *string    `db:"gate_reason"`
+	GateHeldAt     *time.Time `db:"gate_held_at"`
+	GateHeldReason *string    `db:"gate_held_reason"`
+
 	// AskedAt is the moment of all this by Postgres's clock, which alone decides what is due.
 	AskedAt time.Time `db:"asked_at"`
 }
 
-// situationSQL reads email_outbox, email_logs, companies and dispatch_lanes by
-// primary key, in one snapshot, and locks nothing.
+// situationSQL reads email_outbox, email_logs, companies, dispatch_lanes and
+// provider_gate by primary key, in one snapshot, and locks nothing.
 const situationSQL = `
 SELECT ` + emailColumns + `,
        c.name AS company_name, c.suspended_at, c.suspended_reason, l.last_event,
-       lane.queue, lane.paused_at, lane.parked_until, o.delivery, o.enqueued_at, o.lease_until, o.processed_at, now() AS asked_at
+       lane.queue, lane.paused_at, lane.parked_until, lane.held_at, lane.held_reason,
+       CASE WHEN g.state = 'shut' THEN g.since END AS gate_shut_at, g.reason AS gate_reason, g.held_at AS gate_held_at, g.held_reason AS gate_held_reason,
+       o.delivery, o.enqueued_at, o.lease_until, o.processed_at, now() AS asked_at
 FROM (SELECT * FROM email_outbox WHERE id = $1 AND target = 'email:send') o
 FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1) l ON l.outbox_id = o.id
 JOIN companies c ON c.id = coalesce(o.company_id, l.company_id)
-LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id`
+LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
+LEFT JOIN provider_gate g ON g.id = 1`
 
 // FindSituation returns an email of any company, or ErrNotFound. It is for
 // operators: a tenant's question goes through FindEmail.

@@ -15,7 +15,8 @@ type Guard string
 
 const (
 	// GuardClaim is the fence before the provider call: PENDING, ENQUEUED or
-	// RETRY_SCHEDULED, due within a second, not expired, lane and company open.
+	// RETRY_SCHEDULED, due within a second, not expired, lane, company and provider's
+	// gate open, or the gate's probe.
 	// Only one task can win it per attempt, whatever the queue delivers.
 	GuardClaim Guard = "claim"
 	// GuardAttempt is the end of an attempt: PROCESSING under the transition's own
@@ -107,4 +108,6 @@ type Advanced struct {
 	// SameToken says that the row's claim is the transition's own: with Applied
 	// false, an earlier try of the same write went through.
 	SameToken bool
+	// Gate is how the transition met the provider's gate.
+	Gate GatePass
 }

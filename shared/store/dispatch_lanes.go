@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Lane is a line in which rows of one company, or of one of its mailings, wait for one queue.
+type Lane struct {
+	ID          int64      `db:"id" json:"id"`
+	CompanyID   uuid.UUID  `db:"company_id" json:"companyId"`
+	Company     string     `db:"company" json:"company"`
+	Queue       string     `db:"queue" json:"queue"`
+	MailingID   *uuid.UUID `db:"mailing_id" json:"mailingId,omitempty"`
+	PausedAt    *time.Time `db:"paused_at" json:"pausedAt,omitempty"` // by the mailing's own controls
+	ParkedUntil *time.Time `db:"parked_until" json:"parkedUntil,omitempty"`
+	HeldAt      *time.Time `db:"held_at" json:"heldAt,omitempty"` // by an operator
+	HeldReason  *string    `db:"held_reason" json:"heldReason,omitempty"`
+}
+
+// LaneFilter chooses lanes.
+type LaneFilter struct {
+	Company uuid.NullUUID // invalid = of all companies
+	Mailing uuid.NullUUID // invalid = of all mailings, and of none
+	Queue   string        // "" = all
+	// NotOpen leaves out the lanes that nothing holds back.
+	NotOpen bool
+}
+
+// listLanesSQL reads a company's lanes by dispatch_lanes_company_id_queue_mailing_id_key,
+// and without a company the whole table: some per company and one per mailing.
+const listLanesSQL = `
+SELECT l.id, l.company_id, c.name AS company, l.queue, l.mailing_id, l.paused_at,
+       CASE WHEN l.parked_until > now() THEN l.parked_until END AS parked_until, l.held_at, l.held_reason
+FROM dispatch_lanes l
+JOIN companies c ON c.id = l.company_id
+WHERE ($1::uuid IS NULL OR l.company_id = $1) AND ($2::uuid IS NULL OR l.mailing_id = $2) AND ($3 = '' OR l.queue = $3)
+  AND (NOT $4 OR l.paused_at IS NOT NULL OR l.held_at IS NOT NULL OR coalesce(l.parked_until > now(), false))
+ORDER BY c.name, l.mailing_id NULLS FIRST, l.id
+LIMIT $5`
+
+// Lanes lists at most limit lanes by company, those of no mailing first.
+func (s *Store) Lanes(ctx context.Context, f LaneFilter, limit int) ([]Lane, error) {
+	var found []Lane
+	if err := s.db.SelectContext(ctx, &found, listLanesSQL, f.Company, f.Mailing, f.Queue, f.NotOpen, limit); err != nil {
+		return nil, fmt.Errorf("list lanes: %w", translate(err))
+	}
+	return found, nil
+}
+
+// An operator's hold. Both lock the lanes of one company, found as in listLanesSQL, which
+// the hot statements only read. Holding what is held changes the reason and keeps the time.
+const (
+	holdLanesSQL = `
+UPDATE dispatch_lanes SET held_at = coalesce(held_at, now()), held_reason = $4
+WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3)`
+	releaseLanesSQL = `
+UPDATE dispatch_lanes SET held_at = NULL, held_reason = NULL
+WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3) AND held_at IS NOT NULL`
+)
+
+// HoldLanes holds back what waits in the lanes of one company until ReleaseLanes, and says
+// how many lanes there are. What a worker has in its hands already is still sent.
+func (s *Store) HoldLanes(ctx context.Context, company uuid.UUID, f LaneFilter, reason string) (int, error) {
+	return s.changeLanes(ctx, "hold lanes", holdLanesSQL, company, f.Mailing, f.Queue, reason)
+}
+
+// ReleaseLanes takes HoldLanes back, and says how many lanes had been held.
+func (s *Store) ReleaseLanes(ctx context.Context, company uuid.UUID, f LaneFilter) (int, error) {
+	return s.changeLanes(ctx, "release lanes", releaseLanesSQL, company, f.Mailing, f.Queue)
+}
+
+func (s *Store) changeLanes(ctx context.Context, operation, statement string, args ...any) (int, error) {
+	result, err := s.exec(ctx, statement, args...)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", operation, err)
+	}
+	n, err := result.RowsAffected()
+	return int(n), wrap(operation, err)
+}

@@ -1,0 +1,299 @@
+package store_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+const probePause = 5 * time.Second
+
+func gateOf(t *testing.T, d storetest.Database) store.Gate {
+	t.Helper()
+	g, err := d.Store.Gate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// shut shuts the gate as an attempt that met it open for the last time.
+func shut(t *testing.T, d storetest.Database, reason string) {
+	t.Helper()
+	done, err := d.Store.ShutGate(t.Context(), store.Shutting{
+		Reason: reason, By: "worker-1", Attempt: uuid.New(), Pass: store.GatePass{Shuts: gateOf(t, d).Shuts},
+	})
+	if err != nil || !done {
+		t.Fatalf("shut: %v, %v", done, err)
+	}
+}
+
+func pick(t *testing.T, d storetest.Database) (store.Probe, bool) {
+	t.Helper()
+	probe, found, err := d.Store.PickProbe(t.Context(), probePause)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return probe, found
+}
+
+// later makes the last probe as old as a pause.
+func later(t *testing.T, d storetest.Database) {
+	t.Helper()
+	run(t, d, `UPDATE provider_gate SET probe_at = probe_at - interval '5 s'`)
+}
+
+// Of all attempts that were under way when the gate shut, one shut it, and says so each
+// time that it is asked.
+func TestShutGate_OnceForAllInFlight(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	before := store.GatePass{Shuts: gateOf(t, d).Shuts}
+	var shutters atomic.Int64
+	var one atomic.Value
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() {
+			w := store.Shutting{Reason: "SES_ACCOUNT_SENDING_PAUSED", By: "worker-1", Attempt: uuid.New(), Pass: before}
+			done, err := d.Store.ShutGate(t.Context(), w)
+			if err != nil {
+				t.Error(err)
+			}
+			if done {
+				shutters.Add(1)
+				one.Store(w)
+			}
+		})
+	}
+	group.Wait()
+	if n := shutters.Load(); n != 1 {
+		t.Fatalf("%d attempts shut it, want 1", n)
+	}
+	again, err := d.Store.ShutGate(t.Context(), one.Load().(store.Shutting))
+	if err != nil || !again {
+		t.Errorf("asked again: %v, %v; its answer may have been lost", again, err)
+	}
+	g := gateOf(t, d)
+	if g.State != store.GateShut || g.Reason == nil || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || g.Shuts != before.Shuts+1 || g.ChangedBy == nil {
+		t.Errorf("gate = %+v", g)
+	}
+
+	// A probe opens it. What was under way all the while does not shut it again.
+	probe := store.GatePass{Probe: true, Shuts: g.Shuts}
+	was, opened, err := d.Store.OpenGate(t.Context(), "worker-2", probe)
+	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" {
+		t.Fatalf("open: %+v, %v, %v", was, opened, err)
+	}
+	if _, opened, err = d.Store.OpenGate(t.Context(), "worker-2", probe); err != nil || opened {
+		t.Errorf("opened twice: %v, %v", opened, err)
+	}
+	late, err := d.Store.ShutGate(t.Context(), store.Shutting{Reason: "X", By: "worker-1", Attempt: uuid.New(), Pass: before})
+	if err != nil || late || gateOf(t, d).State != store.GateOpen {
+		t.Errorf("a call from before shut it: %v, %v", late, err)
+	}
+	shut(t, d, "SES_TIMEOUT")
+	if _, opened, err = d.Store.OpenGate(t.Context(), "worker-2", probe); err != nil || opened {
+		t.Errorf("a probe of another time opened it: %v, %v", opened, err)
+	}
+}
+
+// From the commit that shuts the gate on, the fence lets the probe through and nothing else.
+func TestClaim_AtTheGate(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	first, second := d.Accept(t, company, nil), d.Accept(t, company, nil)
+	claim := func(id uuid.UUID) store.Advanced { return outcomeOf(t, d, claimOf(company, id, uuid.New(), "C")) }
+
+	shut(t, d, "SES_AUTH_FAILED")
+	if got := claim(first); got.Applied || got.Status != email.Pending {
+		t.Fatalf("claimed at a shut gate: %+v", got)
+	}
+	if lanes := liveLanes(t, d); len(lanes) != 0 {
+		t.Errorf("live lanes %v", lanes)
+	}
+	if _, found := pick(t, d); found {
+		t.Error("a probe right after the gate was shut")
+	}
+	later(t, d)
+	probe, found := pick(t, d)
+	if !found || probe.ID != first || probe.Queue != email.QueueNormal {
+		t.Fatalf("probe %+v, %v; want the oldest, %s", probe, found, first)
+	}
+	if again, found := pick(t, d); found {
+		t.Errorf("a second probe, %+v", again)
+	}
+	for id, want := range map[uuid.UUID]bool{first: true, second: false} {
+		row, err := d.Store.NewLoader().Load(t.Context(), id)
+		if err != nil || row.GateOpen != want || row.Probe != want {
+			t.Errorf("loaded: gate open %v, probe %v (%v), want %v", row.GateOpen, row.Probe, err, want)
+		}
+	}
+	if got := claim(second); got.Applied {
+		t.Error("another one passed beside the probe")
+	}
+	if got := claim(first); !got.Applied || !got.Gate.Probe || got.Gate.Shuts != gateOf(t, d).Shuts {
+		t.Errorf("the probe: %+v", got)
+	}
+
+	// It was the probe of a worker that died: the next one is another email.
+	later(t, d)
+	if probe, found = pick(t, d); !found || probe.ID != second {
+		t.Errorf("next probe %+v, %v", probe, found)
+	}
+	if _, opened, err := d.Store.OpenGate(t.Context(), "w", store.GatePass{Shuts: gateOf(t, d).Shuts}); err != nil || !opened {
+		t.Fatal(opened, err)
+	}
+	if got := claim(second); !got.Applied || got.Gate.Probe {
+		t.Errorf("at the open gate: %+v", got)
+	}
+}
+
+func TestPickProbe_TakesTheOldestThatMaySendAtAll(t *testing.T) {
+	t.Parallel()
+	for name, inTheWay := range map[string]string{
+		"nothing":           `SELECT 1`,
+		"lane paused":       `UPDATE dispatch_lanes SET paused_at = now() WHERE company_id = $1`,
+		"lane held":         `UPDATE dispatch_lanes SET held_at = now(), held_reason = 'r' WHERE company_id = $1`,
+		"lane parked":       `UPDATE dispatch_lanes SET parked_until = now() + interval '1 h' WHERE company_id = $1`,
+		"company suspended": `UPDATE companies SET suspended_at = now() WHERE id = $1`,
+		"not due":           `UPDATE email_outbox SET next_at = now() + interval '1 h' WHERE company_id = $1`,
+		"expired":           `UPDATE email_outbox SET expires_at = now() WHERE company_id = $1`,
+		"in work":           `UPDATE email_outbox SET status = 'ENQUEUED' WHERE company_id = $1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			older, newer := d.Company(t), d.Company(t)
+			young := d.Accept(t, newer, func(e *store.NewEmail) { e.Priority = 9 })
+			old := d.Accept(t, older, nil)
+			run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 min' WHERE id = $1`, old)
+			if name != "nothing" {
+				run(t, d, inTheWay, older)
+			}
+			shut(t, d, "SES_TIMEOUT")
+			later(t, d)
+			want := young
+			if name == "nothing" {
+				want = old
+			}
+			if probe, found := pick(t, d); !found || probe.ID != want {
+				t.Errorf("probe %+v, %v, want %s", probe, found, want)
+			}
+		})
+	}
+}
+
+// A retry is a probe as soon as it is due; one that never comes to the provider makes
+// room for the next.
+func TestPickProbe_SkippedAndRetry(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now()`)
+	shut(t, d, "NETWORK_ERROR")
+	later(t, d)
+	if probe, found := pick(t, d); !found || probe.ID != id {
+		t.Fatalf("probe %+v, %v", probe, found)
+	}
+	if err := d.Store.SkipProbe(t.Context(), uuid.New()); err != nil {
+		t.Fatal(err)
+	}
+	if _, found := pick(t, d); found {
+		t.Error("somebody else's probe was skipped, and another came")
+	}
+	if err := d.Store.SkipProbe(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if _, found := pick(t, d); !found {
+		t.Error("skipped, and no other probe")
+	}
+}
+
+// An operator's hold stands whatever the provider says, and ends when he says so.
+func TestHoldGate(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	if err := d.Store.HoldGate(t.Context(), "drill"); err != nil {
+		t.Fatal(err)
+	}
+	held := gateOf(t, d)
+	if held.HeldAt == nil || *held.HeldReason != "drill" || held.State != store.GateOpen {
+		t.Fatalf("gate = %+v", held)
+	}
+	claim := func() bool { return outcomeOf(t, d, claimOf(company, id, uuid.New(), "C")).Applied }
+	if claim() || len(liveLanes(t, d)) > 0 {
+		t.Error("an email passed")
+	}
+	shut(t, d, "SES_TIMEOUT")
+	later(t, d)
+	if probe, found := pick(t, d); found {
+		t.Errorf("probe %+v", probe)
+	}
+	if _, opened, err := d.Store.OpenGate(t.Context(), "w", store.GatePass{Shuts: gateOf(t, d).Shuts}); err != nil || !opened {
+		t.Fatal(opened, err)
+	}
+	if err := d.Store.HoldGate(t.Context(), "longer drill"); err != nil {
+		t.Fatal(err)
+	}
+	if g := gateOf(t, d); claim() || g.HeldAt == nil || !g.HeldAt.Equal(*held.HeldAt) || *g.HeldReason != "longer drill" {
+		t.Errorf("gate = %+v", g)
+	}
+	if err := d.Store.ReleaseGate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !claim() {
+		t.Error("nothing passes after the hold")
+	}
+}
+
+func TestHoldLanes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	acme, beta := d.Company(t), d.Company(t)
+	waiting, other := d.Accept(t, acme, nil), d.Accept(t, beta, nil)
+	n, err := d.Store.HoldLanes(t.Context(), acme, store.LaneFilter{Queue: email.QueueNormal}, "complaints")
+	if err != nil || n != 1 {
+		t.Fatalf("%d lanes held, %v", n, err)
+	}
+	if got := outcomeOf(t, d, claimOf(acme, waiting, uuid.New(), "C")); got.Applied {
+		t.Error("an email of a held lane passed")
+	}
+	if got := outcomeOf(t, d, claimOf(beta, other, uuid.New(), "C")); !got.Applied {
+		t.Error("another company's lane is held too")
+	}
+	shown, err := d.Store.Lanes(t.Context(), store.LaneFilter{NotOpen: true}, 10)
+	if err != nil || len(shown) != 1 || shown[0].CompanyID != acme || shown[0].HeldReason == nil || *shown[0].HeldReason != "complaints" {
+		t.Errorf("lanes %+v, %v", shown, err)
+	}
+	if n, err = d.Store.HoldLanes(t.Context(), acme, store.LaneFilter{}, "all"); err != nil || n < 3 {
+		t.Errorf("%d lanes held, %v", n, err)
+	}
+	held := n
+	if n, err = d.Store.ReleaseLanes(t.Context(), acme, store.LaneFilter{}); err != nil || n != held {
+		t.Errorf("%d lanes released, %v", n, err)
+	}
+	if got := outcomeOf(t, d, claimOf(acme, waiting, uuid.New(), "C")); !got.Applied {
+		t.Error("nothing passes after the hold")
+	}
+}
+
+// outcomeOf is what becomes of one transition, applied or not.
+func outcomeOf(t *testing.T, d storetest.Database, transition store.Transition) store.Advanced {
+	t.Helper()
+	done, err := d.Store.Advance(t.Context(), transition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
