@@ -41,7 +41,11 @@ func legal() map[string]row {
 			"company_id": companyID, "route": "'POST /v1/email/send'", "key": "gen_random_uuid()::text", "body_sha256": hash, "status": "202",
 			"answer": "''", "outbox_id": "gen_random_uuid()", "expires_at": "now()",
 		},
-		"dead_letters":   {"id": "gen_random_uuid()", "target": "'email:send'", "reason": "'SES_REJECTED'", "payload": "'{}'"},
+		"dead_letters": {"id": "gen_random_uuid()", "target": "'email:send'", "reason": "'SES_REJECTED'", "payload": "'{}'"},
+		"dead_letter_replays": {
+			"id": "gen_random_uuid()", "action": "'retry'", "filter": "'{}'", "requested_by": "'api:key'", "rate": "100", "matched": "0",
+		},
+		"provider_gate":  {"state": "'open'"},
 		"process_status": {"service": "'worker'", "instance": "gen_random_uuid()::text", "started_at": "now()", "details": "'{}'"},
 		"mailings": {
 			"id": "gen_random_uuid()", "company_id": companyID, "request_id": "'req-1'", "filename": "gen_random_uuid()::text", "storage_url": "'file:///a'",
@@ -95,6 +99,8 @@ func TestConstraints(t *testing.T) {
 		{"recipients", row{"cpf_cnpj_hash": "'52998224725'"}, "recipients_cpf_cnpj_hash_check"}, // a number in clear
 
 		{"dispatch_lanes", nil, ""},
+		{"dispatch_lanes", row{"held_at": "now()"}, "dispatch_lanes_held_has_reason"},
+		{"dispatch_lanes", row{"held_at": "now()", "held_reason": "'complaints'"}, ""},
 		{"dispatch_lanes", row{"queue": "'email:send:urgent'"}, "dispatch_lanes_queue_check"},
 		{"dispatch_lanes", row{"mailing_id": "NULL"}, "dispatch_lanes_company_id_queue_mailing_id_key"}, // one without a mailing exists
 
@@ -176,6 +182,19 @@ func TestConstraints(t *testing.T) {
 
 		{"dead_letters", nil, ""},
 		{"dead_letters", row{"reason": "NULL"}, "reason"},
+		{"dead_letters", row{"resolution": "'discarded'", "resolved_at": "now()"}, ""},
+		{"dead_letters", row{"resolution": "'discarded'"}, "dead_letters_resolution"},
+		{"dead_letters", row{"resolution": "'forgotten'", "resolved_at": "now()"}, "dead_letters_resolution"},
+		{"dead_letters", row{"resolved_at": "now()"}, ""}, // by a program of the release before
+
+		{"dead_letter_replays", nil, ""},
+		{"dead_letter_replays", row{"action": "'delete'"}, "dead_letter_replays_action_check"},
+		{"dead_letter_replays", row{"most": "0"}, "dead_letter_replays_most_check"},
+		{"dead_letter_replays", row{"rate": "0"}, "dead_letter_replays_rate_check"},
+		{"dead_letter_replays", row{"rate": "1001"}, "dead_letter_replays_rate_check"},
+		{"dead_letter_replays", row{"status": "'FAILED'"}, "dead_letter_replays_status_check"},
+		{"dead_letter_replays", row{"status": "'COMPLETED'"}, "dead_letter_replays_finished_has_time"},
+		{"dead_letter_replays", row{"status": "'COMPLETED'", "finished_at": "now()"}, ""},
 
 		{"mailings", nil, ""},
 		{"mailings", row{"filename": "''"}, "mailings_filename_check"},
@@ -218,6 +237,16 @@ func TestConstraints(t *testing.T) {
 		{"suppressions", row{"company_id": "gen_random_uuid()"}, "suppressions_company_id_fkey"},
 
 		{"recipient_intakes", nil, ""},
+
+		// The one row is there from the beginning.
+		{"provider_gate", nil, "provider_gate_pkey"},
+		{"provider_gate", row{"id": "2"}, "provider_gate_id_check"},
+		{"provider_gate", row{"state": "'ajar'"}, "provider_gate_state_check"},
+		{"provider_gate", row{"state": "'shut'"}, "provider_gate_shut_has_reason"},
+		{"provider_gate", row{"reason": "'SES_TIMEOUT'"}, "provider_gate_shut_has_reason"},
+		{"provider_gate", row{"held_at": "now()"}, "provider_gate_held_has_reason"},
+		{"provider_gate", row{"held_reason": "'drill'"}, "provider_gate_held_has_reason"},
+		{"provider_gate", row{"state": "'shut'", "reason": "'SES_TIMEOUT'", "held_at": "now()", "held_reason": "'drill'"}, "provider_gate_pkey"},
 
 		{"process_status", nil, ""},
 		{"process_status", row{"service": "'api'"}, "process_status_service_check"},

@@ -93,7 +93,11 @@ func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Maili
 		if m.Status != MailingPaused && m.Status != MailingFailed {
 			return &MailingStateError{Status: m.Status, Reason: "only one that is paused or has failed can be resumed"}
 		}
-		return resume(ctx, tx, m)
+		failed := m.Status == MailingFailed
+		if err := resume(ctx, tx, m); err != nil || !failed {
+			return err
+		}
+		return resolveMailingLetters(ctx, tx, m.ID, nil, nil)
 	})
 }
 

@@ -1,0 +1,212 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/email"
+)
+
+// Actor is who asked for something that a row and a timeline tell of later.
+type Actor struct {
+	By   string // the program: ByAPI or ByOperator
+	Name string // of ByAPI the key's id, of ByOperator the login
+}
+
+// The programs that people ask.
+const (
+	ByAPI      = "api"
+	ByOperator = "gatewayctl"
+)
+
+// String is the form in which columns hold an actor.
+func (a Actor) String() string { return a.By + ":" + a.Name }
+
+func actorOf(text string) Actor {
+	by, name, _ := strings.Cut(text, ":")
+	return Actor{By: by, Name: name}
+}
+
+// LetterRetry is how dead letters are sent again, and on whose behalf.
+type LetterRetry struct {
+	Actor     Actor
+	RequestID string
+	ReplayID  uuid.UUID     // uuid.Nil = a single one
+	TTL       time.Duration // the new deadline of an email, from now on
+	// Advance moves an email; nil means Store.Advance. Many at a time take an Advancer's.
+	Advance func(ctx context.Context, t Transition) (Advanced, error)
+}
+
+// NotReplayableError says that nothing can be sent again for a dead letter, now or
+// later. Nothing was changed.
+type NotReplayableError struct {
+	Reason string // in words, for people
+}
+
+func (e *NotReplayableError) Error() string { return "not replayable: " + e.Reason }
+
+// RetryDeadLetter sets going again what an open dead letter tells of, and resolves it in
+// the same commit: an email with a new budget of tries and a new deadline, a recipient's
+// intake, a mailing that failed. *NotReplayableError when it is not open, or nothing is
+// left to be sent again.
+func (s *Store) RetryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry) error {
+	switch {
+	case l.ResolvedAt != nil:
+		return &NotReplayableError{Reason: "the dead letter is resolved already"}
+	case l.Target == email.TargetSend && l.OutboxID != nil:
+		return s.retryEmail(ctx, l, r)
+	case l.Target == email.TargetRecipients && l.OutboxID != nil:
+		return s.retryIntake(ctx, l, r)
+	case l.Target == email.TargetMailing && l.MailingID != nil && l.CompanyID != nil:
+		return s.retryMailing(ctx, l, r)
+	}
+	return &NotReplayableError{Reason: "the task names nothing that is there"}
+}
+
+func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) error {
+	advance := r.Advance
+	if advance == nil {
+		advance = s.Advance
+	}
+	moved, err := advance(ctx, Transition{
+		ID: *l.OutboxID, Guard: GuardReplay, Status: email.Pending, Renew: r.TTL,
+		Events: []email.Event{{Type: email.EventReplayed, At: time.Now().UTC(), Metadata: r.metadata(l)}},
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("retry dead letter: %w", err)
+	case !moved.Applied && moved.Status == "":
+		return &NotReplayableError{Reason: "the email is not kept any more, or never was"}
+	case !moved.Applied:
+		return &NotReplayableError{Reason: fmt.Sprintf("the email is %s", moved.Status)}
+	}
+	return nil
+}
+
+// metadata is what the timeline tells of it. advanceSQL resolves the email's dead letters
+// with what stands here.
+func (r LetterRetry) metadata(l DeadLetter) map[string]any {
+	m := map[string]any{"by": r.Actor.By, "deadLetterId": l.ID}
+	switch {
+	case r.Actor.By == ByAPI:
+		m["keyId"] = r.Actor.Name
+	case r.Actor.Name != "":
+		m["operator"] = r.Actor.Name
+	}
+	if r.RequestID != "" {
+		m["requestId"] = r.RequestID
+	}
+	if r.ReplayID != uuid.Nil {
+		m["replayId"] = r.ReplayID
+	}
+	return m
+}
+
+// retryIntakeSQL finds the outbox row by primary key and locks it, writes the intake, and
+// resolves the row's dead letters (along dead_letters_open). Whoever was deleted after
+// the intake was accepted is not brought back.
+const retryIntakeSQL = `
+WITH held AS MATERIALIZED (
+    SELECT o.*, ` + intakePersonSQL + ` AS recipient_id
+    FROM email_outbox o WHERE o.id = $1 AND o.target = 'recipients.upsert' FOR UPDATE
+), back AS (
+    UPDATE email_outbox o SET status = 'PENDING', processed_at = NULL, attempts = 0, next_at = now()
+    FROM held h
+    WHERE o.id = h.id AND h.status = 'FAILED'
+      AND NOT EXISTS (SELECT FROM recipients r WHERE r.id = h.recipient_id AND r.deleted_at > h.created_at)
+    RETURNING o.id, o.company_id, o.payload, h.recipient_id
+), intake AS (
+    INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email)
+    SELECT recipient_id, id, company_id, payload ->> 'email' FROM back WHERE recipient_id IS NOT NULL
+    ON CONFLICT DO NOTHING
+), resolved AS (
+    UPDATE dead_letters d SET resolved_at = now(), updated_at = now(), resolution = 'retried', resolved_by = $2, replay_id = $3
+    FROM back b WHERE d.outbox_id = b.id AND d.resolved_at IS NULL
+)
+SELECT h.status, b.id IS NOT NULL AS applied FROM held h LEFT JOIN back b ON b.id = h.id`
+
+func (s *Store) retryIntake(ctx context.Context, l DeadLetter, r LetterRetry) error {
+	type row struct {
+		Status  string `db:"status"` // before
+		Applied bool   `db:"applied"`
+	}
+	rows, err := repeat(func() (rows []row, err error) {
+		err = write(func(args []any) error {
+			rows = nil
+			return s.db.SelectContext(ctx, &rows, retryIntakeSQL, args...)
+		}, *l.OutboxID, r.Actor.String(), optionalUUID(r.ReplayID))
+		return rows, err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("retry dead letter: %w", err)
+	case len(rows) == 0:
+		return &NotReplayableError{Reason: "the recipient's news are not kept any more, or never were"}
+	case rows[0].Applied:
+		return nil
+	case rows[0].Status == string(email.Failed):
+		return &NotReplayableError{Reason: "the recipient was deleted since"}
+	}
+	return &NotReplayableError{Reason: "the recipient's news are " + rows[0].Status}
+}
+
+// resolveMailingLettersSQL goes along dead_letters_mailing.
+const resolveMailingLettersSQL = `
+UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = 'retried', resolved_by = $2, replay_id = $3
+WHERE mailing_id = $1 AND target = 'mailing.process' AND resolved_at IS NULL`
+
+func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, by *string, replay *uuid.UUID) error {
+	_, err := tx.ExecContext(ctx, resolveMailingLettersSQL, mailing, by, replay)
+	return translate(err)
+}
+
+func (s *Store) retryMailing(ctx context.Context, l DeadLetter, r LetterRetry) error {
+	_, err := s.control(ctx, "retry dead letter", *l.CompanyID, *l.MailingID, func(tx *sqlx.Tx, m *Mailing) error {
+		if m.Status != MailingFailed {
+			return &MailingStateError{Status: m.Status, Reason: "only one that has failed can be tried again"}
+		}
+		if err := resume(ctx, tx, m); err != nil {
+			return err
+		}
+		by := r.Actor.String()
+		return resolveMailingLetters(ctx, tx, m.ID, &by, optionalUUID(r.ReplayID))
+	})
+	var refused *MailingStateError
+	switch {
+	case errors.As(err, &refused):
+		return &NotReplayableError{Reason: fmt.Sprintf("the mailing is %s", refused.Status)}
+	case errors.Is(err, ErrExists):
+		return &NotReplayableError{Reason: "another mailing has its filename by now"}
+	case errors.Is(err, ErrNotFound):
+		return &NotReplayableError{Reason: "there is no such mailing"}
+	}
+	return err
+}
+
+// discardLettersSQL finds by primary key and locks in id order.
+const discardLettersSQL = `
+UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = 'discarded', resolved_by = $2, resolution_note = nullif($3, ''), replay_id = $4
+WHERE id IN (SELECT id FROM dead_letters WHERE id = ANY ($1::uuid[]) AND resolved_at IS NULL ORDER BY id FOR UPDATE)`
+
+// DiscardDeadLetter resolves an open dead letter without doing anything about it; note
+// says why. false: it was resolved already.
+func (s *Store) DiscardDeadLetter(ctx context.Context, id uuid.UUID, by Actor, note string) (bool, error) {
+	discarded, err := repeat(func() ([]int64, error) {
+		result, err := s.exec(ctx, discardLettersSQL, uuidArray([]uuid.UUID{id}), by.String(), withoutNUL(note), nil)
+		if err != nil {
+			return nil, err
+		}
+		n, err := result.RowsAffected()
+		return []int64{n}, err
+	})
+	if err != nil {
+		return false, fmt.Errorf("discard dead letter: %w", err)
+	}
+	return discarded[0] > 0, nil
+}
