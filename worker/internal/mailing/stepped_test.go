@@ -1,0 +1,80 @@
+package mailing_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/mailing"
+)
+
+// steppedStore tells of each step before it is taken, and of each that was; an error
+// stands in for the step, or for its answer.
+type steppedStore struct {
+	mailing.Store
+	before, after func(step string) error
+}
+
+func step[R any](s *steppedStore, name string, take func() (R, error)) (R, error) {
+	var none R
+	if s.before != nil {
+		if err := s.before(name); err != nil {
+			return none, err
+		}
+	}
+	r, err := take()
+	if s.after != nil && err == nil {
+		if err := s.after(name); err != nil {
+			return none, err
+		}
+	}
+	return r, err
+}
+
+type locked struct {
+	job  store.MailingJob
+	lock store.MailingLock
+}
+
+func (s *steppedStore) LockMailing(ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration) (store.MailingJob, store.MailingLock, error) {
+	l, err := step(s, "LockMailing", func() (locked, error) {
+		job, lock, err := s.Store.LockMailing(ctx, id, generation, stale, live)
+		return locked{job, lock}, err
+	})
+	return l.job, l.lock, err
+}
+
+func (s *steppedStore) HoldMailing(ctx context.Context, job *store.MailingJob) (bool, error) {
+	return step(s, "HoldMailing", func() (bool, error) { return s.Store.HoldMailing(ctx, job) })
+}
+
+func (s *steppedStore) CountLane(ctx context.Context, lane int64, limit int) (int, error) {
+	return step(s, "CountLane", func() (int, error) { return s.Store.CountLane(ctx, lane, limit) })
+}
+
+func (s *steppedStore) NextEntries(ctx context.Context, job *store.MailingJob, limit int) ([]store.ExpandableEntry, error) {
+	return step(s, "NextEntries", func() ([]store.ExpandableEntry, error) { return s.Store.NextEntries(ctx, job, limit) })
+}
+
+type expansion struct {
+	queued int
+	held   bool
+}
+
+func (s *steppedStore) Expand(ctx context.Context, job *store.MailingJob, x store.Expansion) (int, bool, error) {
+	before := *job // an answer that is lost tells nothing
+	e, err := step(s, "Expand", func() (expansion, error) {
+		queued, held, err := s.Store.Expand(ctx, job, x)
+		return expansion{queued, held}, err
+	})
+	if err != nil {
+		*job = before
+	}
+	return e.queued, e.held, err
+}
+
+func (s *steppedStore) FailJob(ctx context.Context, job *store.MailingJob, f store.FailedJob) (bool, error) {
+	return step(s, "FailJob", func() (bool, error) { return s.Store.FailJob(ctx, job, f) })
+}
