@@ -24,6 +24,7 @@ import (
 	"email-gateway/api/internal/config"
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/sns"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
@@ -90,6 +91,13 @@ func serve(ctx context.Context, log *slog.Logger, settings config.Config, db *st
 		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL,
 		HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
 		PublicURL: settings.PublicURL, UnsubscribeKeys: settings.UnsubscribeKeys,
+	}
+	if len(settings.SESEventsTopics) > 0 {
+		trusted := settings.SESEventsTrustedURL.URL
+		if trusted != nil {
+			log.Warn("events of SES are believed from a simulator", "host", trusted.Host)
+		}
+		params.Events = sns.New(sns.Params{Topics: settings.SESEventsTopics, Trusted: trusted, SHA256Only: settings.SESEventsSHA256Only})
 	}
 	parts := []service.Named{{Name: "waker", Service: waker}}
 	if params.HasRabbitMQ {

@@ -9,6 +9,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"net"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +44,14 @@ type Config struct {
 	// UnsubscribeKeys seal unsubscribe links. The worker must have the same.
 	UnsubscribeKeys unsubscribe.Keys `env:"UNSUBSCRIBE_KEY"`
 
+	// SESEventsTopics are the ARNs of the SNS topics whose events of SES are taken; none
+	// = no events are. SESEventsSHA256Only refuses SNS's signature version 1.
+	SESEventsTopics     []string `env:"SES_EVENTS_TOPICS"`
+	SESEventsSHA256Only bool     `env:"SES_EVENTS_SHA256_ONLY"`
+	// SESEventsTrustedURL is where a simulator of SNS is. Whoever answers there can make
+	// up events, so it is never set beside real ones.
+	SESEventsTrustedURL TrustedURL `env:"SES_EVENTS_TRUSTED_URL"`
+
 	// EmailTTL is how long an email may wait for the provider, from its acceptance or
 	// its sendAt. Whatever is left after it is EXPIRED.
 	EmailTTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
@@ -70,6 +80,19 @@ func (k *HashKey) UnmarshalText(text []byte) error {
 		return errors.New("must be base64 of at least 32 bytes")
 	}
 	*k = key
+	return nil
+}
+
+// TrustedURL is an http or https URL, or none.
+type TrustedURL struct{ *url.URL }
+
+// UnmarshalText reads the URL.
+func (t *TrustedURL) UnmarshalText(text []byte) error {
+	u, err := url.Parse(string(text))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return errors.New("must be an http:// or https:// URL, without a password and a query")
+	}
+	t.URL = u
 	return nil
 }
 
@@ -113,6 +136,9 @@ func reachable(addr string) string {
 	return addr
 }
 
+// topicARN has no FIFO topics: they deliver to queues only.
+var topicARN = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}$`)
+
 func (c *Config) check(f *environment.Faults) {
 	f.Address("API_ADDR", c.Addr)
 	if c.MetricsAddr != "" {
@@ -128,6 +154,9 @@ func (c *Config) check(f *environment.Faults) {
 	unreadable := func(err error) bool { return strings.HasPrefix(err.Error(), "UNSUBSCRIBE_KEY:") }
 	if c.RabbitMQURL != "" && !slices.ContainsFunc(*f, unreadable) {
 		f.Must(!c.UnsubscribeKeys.Empty(), "UNSUBSCRIBE_KEY", "is required where RABBITMQ_URL is set: base64 of at least 32 bytes")
+	}
+	for _, topic := range c.SESEventsTopics {
+		f.Must(topicARN.MatchString(topic), "SES_EVENTS_TOPICS", "must be ARNs of SNS topics, with commas between them: arn:aws:sns:us-east-1:123456789012:name")
 	}
 	f.Must(c.EmailTTL == 0 || c.EmailTTL >= minTTL && c.EmailTTL <= maxTTL, "EMAIL_TTL", "must be 1m to 720h")
 	f.LogLevel("LOG_LEVEL", c.LogLevel)

@@ -20,13 +20,14 @@ var (
 
 func TestRead_Defaults(t *testing.T) {
 	t.Parallel()
-	c, err := config.Read([]string{database, keys, "METRICS_ADDR=", "CPF_CNPJ_HASH_KEY="})
+	c, err := config.Read([]string{database, keys, "METRICS_ADDR=", "CPF_CNPJ_HASH_KEY=", "SES_EVENTS_TOPICS=", "SES_EVENTS_TRUSTED_URL="})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Addr != "127.0.0.1:8080" || c.EmailTTL != 24*time.Hour || c.Environment != "development" || c.LogLevel != "info" ||
 		c.MetricsAddr != "" || c.RabbitMQURL != "" || c.CPFCNPJHashKey != nil ||
-		c.StorageURL != "file:///var/lib/email-gateway" || c.PublicURL != "http://127.0.0.1:8080" || !c.UnsubscribeKeys.Empty() {
+		c.StorageURL != "file:///var/lib/email-gateway" || c.PublicURL != "http://127.0.0.1:8080" || !c.UnsubscribeKeys.Empty() ||
+		len(c.SESEventsTopics) != 0 || c.SESEventsSHA256Only || c.SESEventsTrustedURL.URL != nil {
 		t.Errorf("%+v", c)
 	}
 	if _, err := c.CPFCNPJKeys.Seal(uuid.New(), "52998224725"); err != nil {
@@ -40,13 +41,16 @@ func TestRead_EveryVariable(t *testing.T) {
 		database, keys, "API_ADDR=:80", "METRICS_ADDR=127.0.0.1:9090", "RABBITMQ_URL=amqp://mq/", "EMAIL_TTL=1h",
 		"CPF_CNPJ_HASH_KEY=" + secret, "ENVIRONMENT=production", "LOG_LEVEL=debug", "UNKNOWN=1",
 		"STORAGE_URL=s3://files?region=sa-east-1", "PUBLIC_URL=https://mail.acme.example", "UNSUBSCRIBE_KEY=" + secret,
+		"SES_EVENTS_TOPICS=arn:aws:sns:us-east-1:123456789012:a,arn:aws-cn:sns:cn-north-1:123456789012:b_-c",
+		"SES_EVENTS_SHA256_ONLY=true", "SES_EVENTS_TRUSTED_URL=http://127.0.0.1:8005/sim",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Addr != ":80" || c.MetricsAddr != "127.0.0.1:9090" || c.RabbitMQURL != "amqp://mq/" || c.EmailTTL != time.Hour ||
 		len(c.CPFCNPJHashKey) != 32 || c.Environment != "production" || c.LogLevel != "debug" ||
-		c.StorageURL != "s3://files?region=sa-east-1" || c.PublicURL != "https://mail.acme.example" || c.UnsubscribeKeys.Empty() {
+		c.StorageURL != "s3://files?region=sa-east-1" || c.PublicURL != "https://mail.acme.example" || c.UnsubscribeKeys.Empty() ||
+		len(c.SESEventsTopics) != 2 || !c.SESEventsSHA256Only || c.SESEventsTrustedURL.Path != "/sim" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -57,13 +61,14 @@ func TestRead_NamesEveryMistake(t *testing.T) {
 		"API_ADDR=8080", "METRICS_ADDR=127.0.0.1:port", "DATABASE_URL=mysql://gateway:hunter2@db/gateway", "RABBITMQ_URL=hunter2",
 		"EMAIL_TTL=soon", "CPF_CNPJ_KEYS=k:hunter2", "CPF_CNPJ_HASH_KEY=hunter2", "LOG_LEVEL=loud",
 		"STORAGE_URL=ftp://hunter2@files", "PUBLIC_URL=mail.acme.example", "UNSUBSCRIBE_KEY=hunter2",
+		"SES_EVENTS_TOPICS=hunter2", "SES_EVENTS_SHA256_ONLY=maybe", "SES_EVENTS_TRUSTED_URL=ftp://hunter2",
 	})
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, name := range []string{
 		"API_ADDR:", "METRICS_ADDR:", "DATABASE_URL:", "RABBITMQ_URL:", "EMAIL_TTL:", "CPF_CNPJ_KEYS:", "CPF_CNPJ_HASH_KEY:", "LOG_LEVEL:",
-		"STORAGE_URL:", "PUBLIC_URL:", "UNSUBSCRIBE_KEY:",
+		"STORAGE_URL:", "PUBLIC_URL:", "UNSUBSCRIBE_KEY:", "SES_EVENTS_TOPICS:", "SES_EVENTS_SHA256_ONLY:", "SES_EVENTS_TRUSTED_URL:",
 	} {
 		if strings.Count(err.Error(), name) != 1 {
 			t.Errorf("%s is not named once in: %v", name, err)

@@ -22,6 +22,7 @@ import (
 	"email-gateway/api/internal/access"
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/keyring"
+	"email-gateway/api/internal/sns"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/store"
@@ -32,6 +33,7 @@ import (
 type Store interface {
 	access.Finder
 	MailingStore
+	FeedbackStore
 	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error)
 	Exists(ctx context.Context, id uuid.UUID) (bool, error)
 	RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error)
@@ -75,6 +77,8 @@ type Params struct {
 	// that begin with it.
 	PublicURL       string
 	UnsubscribeKeys unsubscribe.Keys
+	// Events tells SNS's messages from others; nil = no events of SES are taken.
+	Events *sns.Verifier
 	// Metrics is answered on /metrics to callers of this machine; nil = elsewhere.
 	Metrics http.Handler
 	// OpenAPI is the document served as /openapi.yaml.
@@ -145,7 +149,11 @@ func New(p Params) (*API, error) {
 		health:          newHealthCheck(p),
 		measure:         measure,
 	}
-	a.router = a.routes(p)
+	events, err := newSESEvents(p)
+	if err != nil {
+		return nil, err
+	}
+	a.router = a.routes(p, events)
 	return a, nil
 }
 
@@ -155,7 +163,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.Serve
 // Routes lists what is answered, for the test that compares it with openapi.yaml.
 func (a *API) Routes() gin.RoutesInfo { return a.router.Routes() }
 
-func (a *API) routes(p Params) *gin.Engine {
+func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode) // the other modes print to standard output
 	r := gin.New()
 	r.RedirectTrailingSlash = false
@@ -193,6 +201,7 @@ func (a *API) routes(p Params) *gin.Engine {
 	r.GET("/u/:token", a.answer(a.askToUnsubscribe))
 	r.POST("/u/:token", a.answer(a.unsubscribe))
 
+	r.POST("/v1/ses/events", a.answer(a.limitBody), a.answer(events.take))
 	a.routeMailings(r, p)
 	return r
 }
