@@ -53,6 +53,9 @@ func (p program) parts() []service.Named {
 			Log: p.log, Store: p.db, Advancer: advancer, Queue: p.publisher, Registry: p.registry,
 			After: c.RescueAfter, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff,
 		})},
+		{Name: "replayer", Service: maintenance.NewReplayer(maintenance.ReplayerParams{
+			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,
+		})},
 		{Name: "idempotency cleaner", Service: maintenance.NewIdempotencyCleaner(p.log, p.db)},
 		{Name: "dead letter cleaner", Service: maintenance.NewDeadLetterCleaner(p.log, p.db, p.publisher)},
 	}

@@ -13,9 +13,13 @@ import (
 // deadLettersKept is how long what gave up is kept for somebody to look at it.
 const deadLettersKept = 7 * 24 * time.Hour
 
+// replaysKept is how long one can look up what came of a request about many of them.
+const replaysKept = 30 * 24 * time.Hour
+
 // DeadLetterStore is what the cleaner asks of the database.
 type DeadLetterStore interface {
 	CleanDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error)
+	CleanReplays(ctx context.Context, age time.Duration, limit int) (int, error)
 }
 
 // Archive is the queue's own view of what gave up.
@@ -23,8 +27,8 @@ type Archive interface {
 	CleanArchive(ctx context.Context, queue string, age time.Duration) (int, error)
 }
 
-// DeadLetterCleaner deletes dead letters past their time, and the tasks that the queue
-// kept of them.
+// DeadLetterCleaner deletes dead letters past their time, the tasks that the queue kept
+// of them, and what was asked for about many of them.
 type DeadLetterCleaner struct {
 	*service.Loop
 	log     *slog.Logger
@@ -43,7 +47,8 @@ func NewDeadLetterCleaner(log *slog.Logger, store DeadLetterStore, archive Archi
 
 func (c *DeadLetterCleaner) runOnce(ctx context.Context) (more bool, err error) {
 	rows, err := c.store.CleanDeadLetters(ctx, deadLettersKept, cleanBatch)
-	more = rows == cleanBatch
+	replays, failed := c.store.CleanReplays(ctx, replaysKept, cleanBatch)
+	more, err = rows == cleanBatch || replays == cleanBatch, errors.Join(err, failed)
 	tasks := 0
 	for _, queue := range email.Queues() {
 		n, failed := c.archive.CleanArchive(ctx, queue, deadLettersKept)
