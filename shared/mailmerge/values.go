@@ -38,3 +38,10 @@ func Place(fields []string) func(name string) (int, bool) {
 		return OwnValues + i, i >= 0
 	}
 }
+
+// Values puts a recipient's values into their order.
+func Values(address, token, nome, unsubscribeURL string, own []string) []string {
+	values := make([]string, OwnValues, OwnValues+len(own))
+	values[ValueEmail], values[ValueToken], values[ValueNome], values[ValueUnsubscribeURL] = address, token, nome, unsubscribeURL
+	return append(values, own...)
+}

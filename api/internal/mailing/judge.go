@@ -57,8 +57,8 @@ func NewJudge(p JudgeParams) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Judge{params: p, letter: letter, values: make([]string, ownValues+len(used))}
-	j.values[valueUnsubscribe] = p.Unsubscribe
+	j := &Judge{params: p, letter: letter, values: make([]string, mailmerge.OwnValues+len(used))}
+	j.values[mailmerge.ValueUnsubscribeURL] = p.Unsubscribe
 	for _, name := range p.Header.Columns() {
 		j.names = append(j.names, shortColumn(name))
 	}
@@ -178,10 +178,10 @@ func (j *Judge) person(row csvfile.Row) (store.MailingLine, error) {
 // later has nobody to tell.
 func (j *Judge) render(row csvfile.Row) (store.MailingLine, error) {
 	for i, column := range j.columns {
-		j.values[ownValues+i] = string(row.Field(column))
+		j.values[mailmerge.OwnValues+i] = string(row.Field(column))
 	}
-	j.entry.Fields = append(j.entry.Fields, j.values[ownValues:]...)
-	j.values[valueEmail], j.values[valueNome], j.values[valueToken] = j.entry.Email, j.entry.Nome, tokenLike
+	j.entry.Fields = append(j.entry.Fields, j.values[mailmerge.OwnValues:]...)
+	j.values[mailmerge.ValueEmail], j.values[mailmerge.ValueNome], j.values[mailmerge.ValueToken] = j.entry.Email, j.entry.Nome, tokenLike
 
 	var err error
 	if j.rendered, err = j.letter.subject.AppendTo(j.rendered[:0], j.values); err == nil {

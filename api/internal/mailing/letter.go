@@ -12,14 +12,6 @@ import (
 	"email-gateway/shared/mailmerge"
 )
 
-// Fields that the gateway fills in itself. {{nome}} and {{email}} are columns as well.
-const (
-	FieldEmail       = "email"
-	FieldNome        = "nome"
-	FieldToken       = "token"
-	FieldUnsubscribe = "unsubscribe_url"
-)
-
 // Codes of what can be wrong with the fields of a template.
 const (
 	CodeUnknownField   = "UNKNOWN_MERGE_FIELD"
@@ -66,9 +58,9 @@ func (l Letter) parts(yield func(string, *mailmerge.Template) bool) {
 }
 
 // isOwn says whether the gateway has a value of its own for the field, whatever
-// columns there are.
+// columns there are. {{nome}} is a column.
 func isOwn(name string) bool {
-	return name == FieldEmail || name == FieldToken || name == FieldUnsubscribe
+	return name == mailmerge.FieldEmail || name == mailmerge.FieldToken || name == mailmerge.FieldUnsubscribeURL
 }
 
 // CheckFields holds the fields of the templates to the columns of the file. A fault
@@ -80,7 +72,7 @@ func (l Letter) CheckFields(header *csvfile.Header) []strictjson.Fault {
 		for _, name := range template.Fields() {
 			switch column := header.Index(name); {
 			case isOwn(name):
-				if name != FieldEmail && column >= 0 {
+				if name != mailmerge.FieldEmail && column >= 0 {
 					faults = addReserved(faults, name)
 				}
 			case column < 0:
@@ -147,7 +139,7 @@ func (l Letter) columnsUsed() []string {
 	names := []string{}
 	for _, template := range l.parts {
 		for _, name := range template.Fields() {
-			if !isOwn(name) && name != FieldNome && !slices.Contains(names, name) {
+			if !isOwn(name) && name != mailmerge.FieldNome && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -155,37 +147,15 @@ func (l Letter) columnsUsed() []string {
 	return names
 }
 
-// bound is a letter whose fields know their place among a row's values: first the
-// four that have names of their own, then those of columnsUsed.
+// bound is a letter whose fields know their place among a row's values, which stand in
+// the order of package mailmerge.
 type bound struct {
 	subject, html, text *mailmerge.Bound // text is nil where there is none
 }
 
-// Places of the values with names of their own.
-const (
-	valueEmail = iota
-	valueNome
-	valueToken
-	valueUnsubscribe
-	ownValues
-)
-
 // bind assumes templates that CheckFields has nothing against.
 func (l Letter) bind(used []string) (bound, error) {
-	place := func(name string) (int, bool) {
-		switch name {
-		case FieldEmail:
-			return valueEmail, true
-		case FieldNome:
-			return valueNome, true
-		case FieldToken:
-			return valueToken, true
-		case FieldUnsubscribe:
-			return valueUnsubscribe, true
-		}
-		i := slices.Index(used, name)
-		return ownValues + i, i >= 0
-	}
+	place := mailmerge.Place(used)
 	var b bound
 	var missing, more []string
 	b.subject, missing = l.Subject.Bind(place)

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"email-gateway/api/internal/csvfile"
+	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
 )
 
@@ -62,9 +63,9 @@ func FirstGood(r *Reading, j *Judge) (func(token, link string) (Rendered, error)
 }
 
 func (j *Judge) renderAgain(token, link string) (Rendered, error) {
-	before := j.values[valueUnsubscribe]
-	j.values[valueToken], j.values[valueUnsubscribe] = token, link
-	defer func() { j.values[valueUnsubscribe] = before }()
+	before := j.values[mailmerge.ValueUnsubscribeURL]
+	j.values[mailmerge.ValueToken], j.values[mailmerge.ValueUnsubscribeURL] = token, link
+	defer func() { j.values[mailmerge.ValueUnsubscribeURL] = before }()
 	subject, err := j.letter.subject.AppendTo(nil, j.values)
 	if err != nil {
 		return Rendered{}, err

@@ -30,15 +30,6 @@ type letter struct {
 	unsubscribeURL func(company, mailing uuid.UUID, address string) string
 }
 
-// The values of a rendering: these four, then those of the mailing's columns.
-const (
-	valueEmail = iota
-	valueToken
-	valueNome
-	valueUnsubscribeURL
-	valueColumns
-)
-
 func newLetter(job *store.MailingJob, unsubscribeURL func(company, mailing uuid.UUID, address string) string) (*letter, error) {
 	template, err := mailmerge.ParseSubject(job.Subject)
 	if err != nil {
@@ -46,21 +37,8 @@ func newLetter(job *store.MailingJob, unsubscribeURL func(company, mailing uuid.
 	}
 	l := &letter{job: job, unsubscribeURL: unsubscribeURL}
 	var missing []string
-	l.subject, missing = template.Bind(func(name string) (int, bool) {
-		switch name {
-		case "email":
-			return valueEmail, true
-		case "token":
-			return valueToken, true
-		case "nome":
-			return valueNome, true
-		case "unsubscribe_url":
-			l.linked = true
-			return valueUnsubscribeURL, true
-		}
-		i := slices.Index(job.Fields, name)
-		return valueColumns + i, i >= 0
-	})
+	l.linked = slices.Contains(template.Fields(), mailmerge.FieldUnsubscribeURL)
+	l.subject, missing = template.Bind(mailmerge.Place(job.Fields))
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("subject: no column for %q", missing)
 	}
@@ -112,7 +90,7 @@ func (l *letter) render(e *store.ExpandableEntry) (string, error) {
 	if l.linked {
 		link = l.unsubscribeURL(l.job.CompanyID, l.job.ID, e.Email)
 	}
-	subject, err := l.subject.AppendTo(nil, append([]string{e.Email, e.Token, e.Nome, link}, e.Fields...))
+	subject, err := l.subject.AppendTo(nil, mailmerge.Values(e.Email, e.Token, e.Nome, link, e.Fields))
 	return string(subject), err
 }
 
