@@ -71,10 +71,7 @@ func (b *bodies) render(ctx context.Context, a *attempt) error {
 	link := unsubscribe.URL(b.links.PublicURL, b.links.Keys.Seal(unsubscribe.Link{
 		Company: a.row.CompanyID, Mailing: mailing, Address: a.job.To,
 	}))
-	values := make([]string, mailmerge.OwnValues, mailmerge.OwnValues+len(a.row.Fields))
-	values[mailmerge.ValueEmail], values[mailmerge.ValueToken] = a.job.To, a.row.Token
-	values[mailmerge.ValueNome], values[mailmerge.ValueUnsubscribeURL] = a.job.Recipient.Nome, link
-	values = append(values, a.row.Fields...)
+	values := mailmerge.Values(a.job.To, a.row.Token, a.job.Recipient.Nome, link, a.row.Fields)
 	html, err := made.html.AppendTo(nil, values)
 	if err != nil {
 		a.unrenderable = fmt.Errorf("html: %w", err)
