@@ -59,9 +59,9 @@ type Replay struct {
 	Status      ReplayStatus `db:"status"`
 	Matched     int          `db:"matched"` // when it was asked for, up to a million
 	ReplayCounts
-	CreatedAt  time.Time  `db:"created_at"`
-	FinishedAt *time.Time `db:"finished_at"`
-	Filter     LetterFilter
+	CreatedAt  time.Time    `db:"created_at"`
+	FinishedAt *time.Time   `db:"finished_at"`
+	Filter     LetterFilter `db:"-"`
 
 	FilterJSON json.RawMessage `db:"filter"`
 }

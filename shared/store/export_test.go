@@ -22,6 +22,7 @@ const (
 	CloseLaneSQL      = closeLaneSQL
 	EntriesSQL        = entriesSQL
 	FilenameHolderSQL = filenameHolderSQL
+	ListLettersSQL    = listLettersSQL
 	ListMailingsSQL   = listMailingsSQL
 	RejectsSQL        = rejectsSQL
 )

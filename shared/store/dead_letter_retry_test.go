@@ -1,0 +1,221 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// giveUp makes a FAILED email with its dead letter.
+func giveUp(t *testing.T, d storetest.Database, company uuid.UUID, change func(*store.Transition)) uuid.UUID {
+	t.Helper()
+	id, token := d.Accept(t, company, nil), uuid.New()
+	end := failedOf(id, token)
+	if change != nil {
+		change(&end)
+	}
+	apply(t, d, claimOf(company, id, token, "C"), end)
+	return id
+}
+
+// letterOf is the newest dead letter of an outbox row.
+func letterOf(t *testing.T, d storetest.Database, outboxID uuid.UUID) store.DeadLetter {
+	t.Helper()
+	found, err := d.Store.FindAnyDeadLetter(t.Context(),
+		ask[uuid.UUID](t, d, `SELECT id FROM dead_letters WHERE outbox_id = $1 ORDER BY created_at DESC LIMIT 1`, outboxID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// by is a person's retry.
+func by(name string) store.LetterRetry {
+	return store.LetterRetry{Actor: store.Actor{By: store.ByAPI, Name: name}, RequestID: "req-9", TTL: 6 * time.Hour}
+}
+
+func wantNotReplayable(t *testing.T, err error, reason string) {
+	t.Helper()
+	var refused *store.NotReplayableError
+	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, reason) {
+		t.Errorf("%v, want not replayable: %s", err, reason)
+	}
+}
+
+// resolved is what stands in a dead letter about its end.
+func resolved(t *testing.T, d storetest.Database, id uuid.UUID) string {
+	t.Helper()
+	return ask[string](t, d, `SELECT concat_ws(' ', resolved_at IS NOT NULL, resolution, resolved_by, resolution_note, replay_id) FROM dead_letters WHERE id = $1`, id)
+}
+
+func TestRetryDeadLetter_Email(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for _, unknown := range []bool{false, true} {
+		id := giveUp(t, d, company, func(end *store.Transition) { end.OutcomeUnknown = unknown })
+		letter := letterOf(t, d, id)
+		if err := d.Store.RetryDeadLetter(t.Context(), letter, by("key1")); err != nil {
+			t.Fatal(err)
+		}
+		got := ask[string](t, d, `SELECT concat_ws(' ', status, attempts, throttles, possible_duplicate, round(extract(epoch FROM expires_at - now()) / 3600)) FROM email_outbox WHERE id = $1`, id)
+		if want := fmt.Sprintf("PENDING 0 0 %c 6", fmt.Sprint(unknown)[0]); got != want {
+			t.Errorf("the email: %s, want %s", got, want)
+		}
+		got = ask[string](t, d, `SELECT concat_ws(' ', type, metadata ->> 'by', metadata ->> 'keyId', metadata ->> 'requestId', metadata ->> 'deadLetterId')
+			FROM email_events WHERE email_log_id = $1 ORDER BY seq DESC LIMIT 1`, id)
+		if want := "REPLAYED api key1 req-9 " + letter.ID.String(); got != want {
+			t.Errorf("its timeline: %s, want %s", got, want)
+		}
+		if got := resolved(t, d, letter.ID); got != "t retried api:key1" {
+			t.Errorf("its dead letter: %s", got)
+		}
+		// It stands for one retry.
+		wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key1")), "the email is PENDING")
+		wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, id), by("key1")), "resolved already")
+	}
+}
+
+func TestRetryDeadLetter_NothingThere(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	gone := giveUp(t, d, d.Company(t), nil)
+	letter := letterOf(t, d, gone)
+	run(t, d, `DELETE FROM email_outbox WHERE id = $1`, gone)
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("k")), "not kept any more")
+	for _, tt := range []struct{ target, taskID, reason string }{
+		{email.TargetSend, uuid.NewString(), "never was"},
+		{email.TargetSend, "unreadable", "names nothing"},
+		{email.TargetRecipients, uuid.NewString(), "never were"},
+		{email.TargetMailing, uuid.NewString(), "names nothing"},
+		{"sms:send", uuid.NewString(), "names nothing"},
+	} {
+		if err := d.Store.BuryTask(t.Context(), store.DeadTask{Target: tt.target, Reason: "X", TaskID: tt.taskID}); err != nil {
+			t.Fatal(err)
+		}
+		letter, err := d.Store.FindAnyDeadLetter(t.Context(), ask[uuid.UUID](t, d, `SELECT id FROM dead_letters WHERE reason = 'X'`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("k")), tt.reason)
+		if got := resolved(t, d, letter.ID); got != "f" {
+			t.Errorf("%v: %s", tt, got)
+		}
+		run(t, d, `DELETE FROM dead_letters WHERE reason = 'X'`)
+	}
+}
+
+// The news of a recipient go the whole way again and are written down.
+func TestRetryDeadLetter_Recipient(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	ids := intake(t, d, company, known("1", "ana@example.com", "Ana"), known("2", "eva@example.com", "Eva"))
+	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()`)
+	for _, id := range ids {
+		if err := d.Store.BuryIntake(t.Context(), id, "REFUSED", "poison", 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	letter := letterOf(t, d, ids[0])
+	if err := d.Store.RetryDeadLetter(t.Context(), letter, by("key1")); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask[string](t, d, `SELECT concat_ws(' ', o.status, o.attempts, o.processed_at IS NULL, i.email, i.company_id = o.company_id)
+		FROM email_outbox o JOIN recipient_intakes i ON i.outbox_id = o.id WHERE o.id = $1`, ids[0]); got != "PENDING 0 t ana@example.com t" {
+		t.Errorf("the outbox row: %s", got)
+	}
+	if got := resolved(t, d, letter.ID); got != "t retried api:key1" {
+		t.Errorf("its dead letter: %s", got)
+	}
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key1")), "are PENDING")
+	upsert(t, d, ids[0])
+	if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE nome = 'Ana' AND deleted_at IS NULL`); n != 1 {
+		t.Errorf("%d recipients", n)
+	}
+
+	// Whoever was deleted meanwhile stays so.
+	upsert(t, d, intake(t, d, company, known("2", "eva@example.com", "Eva"))...)
+	person := ask[uuid.UUID](t, d, `SELECT id FROM recipients WHERE nome = 'Eva'`)
+	if err := d.Store.DeleteRecipient(t.Context(), company, person); err != nil {
+		t.Fatal(err)
+	}
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, ids[1]), by("key1")), "deleted since")
+}
+
+func TestRetryDeadLetter_Mailing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	failed := func(filename string) (mailing uuid.UUID, letter store.DeadLetter) {
+		t.Helper()
+		mailing = d.Mailing(t, company, 1, func(m *store.NewMailing) { m.Filename = filename })
+		job, lock, err := d.Store.LockMailing(t.Context(), mailing, 1, time.Minute, time.Second)
+		if err != nil || lock != store.MailingLocked {
+			t.Fatal(lock, err)
+		}
+		task := uuid.New()
+		if _, err := d.Store.FailJob(t.Context(), &job, store.FailedJob{Reason: "MAILING_JOB_FAILED", TaskID: task.String(), Payload: []byte(`{}`), Last: true}); err != nil {
+			t.Fatal(err)
+		}
+		return mailing, letterOf(t, d, task)
+	}
+	mailing, letter := failed("a.csv")
+	if err := d.Store.RetryDeadLetter(t.Context(), letter, by("key1")); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask[string](t, d, `SELECT concat_ws(' ', status, generation, (SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND payload ->> 'generation' = '2')) FROM mailings WHERE id = $1`, mailing); got != "QUEUED 2 1" {
+		t.Errorf("the mailing: %s", got)
+	}
+	if got := resolved(t, d, letter.ID); got != "t retried api:key1" {
+		t.Errorf("its dead letter: %s", got)
+	}
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key1")), "the mailing is QUEUED")
+
+	_, letter = failed("b.csv")
+	d.Mailing(t, company, 1, func(m *store.NewMailing) { m.Filename = "b.csv" })
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key1")), "filename")
+
+	// One that is resumed by its tenant is resolved as well.
+	mailing, letter = failed("c.csv")
+	if _, err := d.Store.ResumeMailing(t.Context(), company, mailing); err != nil {
+		t.Fatal(err)
+	}
+	if got := resolved(t, d, letter.ID); got != "t retried" {
+		t.Errorf("after a resume: %s", got)
+	}
+}
+
+func TestDiscardDeadLetter(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	id := giveUp(t, d, d.Company(t), nil)
+	letter := letterOf(t, d, id)
+	for _, first := range []bool{true, false} {
+		if did, err := d.Store.DiscardDeadLetter(t.Context(), letter.ID, store.Actor{By: store.ByOperator, Name: "ana"}, "known\x00"); did != first || err != nil {
+			t.Errorf("%v, %v", did, err)
+		}
+	}
+	if got := resolved(t, d, letter.ID); got != "t discarded gatewayctl:ana known" {
+		t.Error(got)
+	}
+	if got := ask[string](t, d, `SELECT status FROM email_outbox WHERE id = $1`, id); got != "FAILED" {
+		t.Errorf("the email is %s", got)
+	}
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, id), by("k")), "resolved already")
+	// A late success is no person's doing.
+	late := giveUp(t, d, d.Company(t), nil)
+	token := ask[uuid.UUID](t, d, `SELECT claim_token FROM email_outbox WHERE id = $1`, late)
+	apply(t, d, sentOf(late, token))
+	if got := resolved(t, d, letterOf(t, d, late).ID); got != "t sent" {
+		t.Error(got)
+	}
+}
