@@ -1,0 +1,153 @@
+package maintenance_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/maintenance"
+)
+
+// flaky is a store that cannot be reached for the first retries.
+type flaky struct {
+	*store.Store
+	failures atomic.Int64
+}
+
+func (f *flaky) RetryDeadLetter(ctx context.Context, l store.DeadLetter, r store.LetterRetry) error {
+	if f.failures.Add(-1) >= 0 {
+		return fmt.Errorf("retry: %w", store.ErrUnavailable)
+	}
+	return f.Store.RetryDeadLetter(ctx, l, r)
+}
+
+func replayOn(t *testing.T, d storetest.Database, s maintenance.ReplayStore) {
+	t.Helper()
+	advancer := d.Store.NewAdvancer()
+	t.Cleanup(advancer.Close)
+	run(t, maintenance.NewReplayer(maintenance.ReplayerParams{
+		Log: slog.New(slog.DiscardHandler), Store: s, Advancer: advancer, Registry: prometheus.NewRegistry(), TTL: time.Hour,
+	}))
+}
+
+func ask(t *testing.T, d storetest.Database, company uuid.UUID, change func(*store.NewReplay)) store.Replay {
+	t.Helper()
+	n := store.NewReplay{
+		ID: uuid.Must(uuid.NewV7()), CompanyID: &company, Action: store.ReplayRetry,
+		Actor: store.Actor{By: store.ByAPI, Name: "key1"}, Rate: store.MaxReplayRate,
+	}
+	if change != nil {
+		change(&n)
+	}
+	made, err := d.Store.CreateReplay(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// ended waits for a replay's end.
+func ended(t *testing.T, d storetest.Database, id uuid.UUID) (r store.Replay) {
+	t.Helper()
+	eventually(t, "the replay has ended", func() bool {
+		var err error
+		if r, err = d.Store.FindAnyReplay(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		return r.Status == store.ReplayCompleted
+	})
+	return r
+}
+
+// giveUp makes n emails of the company that failed for good, with their dead letters.
+func giveUp(t *testing.T, d storetest.Database, company uuid.UUID, n int) {
+	t.Helper()
+	for _, statement := range []string{
+		`INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, status, processed_at, attempts)
+		 SELECT gen_random_uuid(), company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, now(), 'FAILED', now(), 5
+		 FROM email_outbox, generate_series(1, $2) WHERE id = $1`,
+		`INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, failed_at, event_seq, last_event)
+		 SELECT id, company_id, 'ana@example.com', 's', 'FAILED', 5, request_id, expires_at, created_at, now(), 5, 'FAILED' FROM email_outbox WHERE status = 'FAILED' AND id <> $1 LIMIT $2`,
+		`INSERT INTO dead_letters (id, company_id, outbox_id, target, reason, payload)
+		 SELECT gen_random_uuid(), company_id, id, 'email:send', 'SES_REJECTED', payload FROM email_outbox WHERE status = 'FAILED' AND id <> $1 LIMIT $2`,
+	} {
+		if _, err := d.SQL.ExecContext(t.Context(), statement, d.Accept(t, company, nil), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.SQL.ExecContext(t.Context(), `DELETE FROM email_outbox WHERE status = 'PENDING'`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Two at once, as two dispatchers would, one of which cannot reach the database at
+// first: each email is sent again once, and all of them are.
+func TestReplayer(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	const n = 1300
+	giveUp(t, d, company, n)
+	if _, err := d.SQL.ExecContext(t.Context(), `INSERT INTO dead_letters (id, company_id, outbox_id, target, reason, payload)
+		VALUES (gen_random_uuid(), $1, gen_random_uuid(), 'email:send', 'OUTBOX_NOT_FOUND', '{}')`, company); err != nil {
+		t.Fatal(err)
+	}
+	made := ask(t, d, company, nil)
+	broken := &flaky{Store: d.Store}
+	broken.failures.Store(30)
+	replayOn(t, d, broken)
+	replayOn(t, d, d.Store)
+	if r := ended(t, d, made.ID); r.Matched != n+1 || r.Done != n || r.Skipped != 1 || r.Failed != 0 {
+		t.Errorf("%+v", r)
+	}
+	for query, want := range map[string]int{
+		`SELECT count(*) FROM email_outbox WHERE status = 'PENDING' AND attempts = 0 AND expires_at > now() + interval '50 min'`:             n,
+		`SELECT count(*) FROM email_events WHERE type = 'REPLAYED' AND metadata ->> 'replayId' = (SELECT id::text FROM dead_letter_replays)`: n,
+		`SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL`:                                                                        1,
+	} {
+		if got := number(t, d, query); got != want {
+			t.Errorf("%s: %d, want %d", query, got, want)
+		}
+	}
+}
+
+// The rate holds, and what is to be discarded is discarded.
+func TestReplayer_Rate(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	giveUp(t, d, company, 60)
+	replayOn(t, d, d.Store)
+	replayOn(t, d, d.Store)
+	begun := time.Now()
+	slow := ask(t, d, company, func(r *store.NewReplay) { r.Rate, r.Most = 10, 20 })
+	if r := ended(t, d, slow.ID); r.Done != 20 || time.Since(begun) < 1400*time.Millisecond { // five at once, then 10 a second
+		t.Errorf("%d after %s", r.Done, time.Since(begun))
+	}
+	rest := ask(t, d, company, func(r *store.NewReplay) { r.Action = store.ReplayDiscard })
+	if r := ended(t, d, rest.ID); r.Done != 40 {
+		t.Errorf("%+v", r)
+	}
+	if n := number(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'PENDING'`); n != 20 {
+		t.Errorf("%d sent again", n)
+	}
+}
+
+func TestDeadLetterCleaner_Replays(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	made := ask(t, d, d.Company(t), nil)
+	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE dead_letter_replays SET status = 'COMPLETED', finished_at = now() - interval '31 days' WHERE id = $1`, made.ID); err != nil {
+		t.Fatal(err)
+	}
+	run(t, maintenance.NewDeadLetterCleaner(slog.New(slog.DiscardHandler), d.Store, newQueue(t)))
+	eventually(t, "the old request is gone", func() bool { return number(t, d, `SELECT count(*) FROM dead_letter_replays`) == 0 })
+}
