@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/config"
+	"email-gateway/worker/internal/gate"
 	"email-gateway/worker/internal/pace"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider/ses"
@@ -36,8 +37,9 @@ type program struct {
 func (p program) parts() ([]service.Named, error) {
 	c := p.config
 	pacer := pace.New(p.bucket, c.SendRate)
+	brake := gate.New(gate.Params{Log: p.log, Store: p.db, Instance: status.Instance(), Registry: p.registry})
 	line := pipeline.New(pipeline.Params{
-		Log: p.log, Loader: p.db.NewLoader(), Advancer: p.db.NewAdvancer(), Outbox: p.db, Pacer: pacer, Sender: p.sender,
+		Log: p.log, Loader: p.db.NewLoader(), Advancer: p.db.NewAdvancer(), Outbox: p.db, Pacer: pacer, Sender: p.sender, Gate: brake,
 		Templates: p.db, Links: pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
 		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff,
 	})
@@ -66,6 +68,7 @@ func (p program) parts() ([]service.Named, error) {
 			Facts: func() map[string]any { return map[string]any{"concurrency": c.Concurrency, "sendRate": pacer.Rate()} },
 		})},
 		{Name: "quota", Service: pace.NewQuota(p.log, pacer, sendRate{p.sender}, peers(p.db), c.SendRate)},
+		{Name: "gate", Service: brake.Watch()},
 		{Name: "consumer", Service: consumer},
 	}, bulk...), nil
 }

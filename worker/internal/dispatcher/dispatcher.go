@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
@@ -26,6 +27,9 @@ import (
 type Outbox interface {
 	LiveLanes(ctx context.Context, queue string, lost time.Duration) ([]int64, error)
 	DispatchDue(ctx context.Context, lanes []int64, perLane int, lost time.Duration,
+		enqueue func(context.Context, []store.DueRow) (store.Dispatched, error)) (taken int, err error)
+	PickProbe(ctx context.Context, pause time.Duration) (picked store.Probe, found bool, err error)
+	DispatchProbe(ctx context.Context, id uuid.UUID,
 		enqueue func(context.Context, []store.DueRow) (store.Dispatched, error)) (taken int, err error)
 	CountPending(ctx context.Context, limit int) (int, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
@@ -50,8 +54,8 @@ type Params struct {
 	MaxAttempts int
 }
 
-// Dispatcher is a service.Service: a feeder for each queue, and two loops that
-// measure what the feeders go by. Each feeder is a loop of its own, so that a broker
+// Dispatcher is a service.Service: a feeder for each queue, two loops that measure what
+// the feeders go by, and one that sends probes through a shut gate. Each feeder is a loop of its own, so that a broker
 // that is away delays nothing but its own queues.
 type Dispatcher struct {
 	parts  []service.Service
@@ -72,9 +76,13 @@ func New(p Params) *Dispatcher {
 		},
 	}
 	emails := &outage{log: p.Log, failing: make(map[string]bool)}
+	probes := prober{outbox: p.Outbox, log: p.Log, feeders: make(map[string]*feeder)}
 	for _, name := range email.Queues() {
-		d.feed(p, &feeder{name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), window: size.Size, outage: emails, metrics: measured.of(name)})
+		f := &feeder{name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), window: size.Size, outage: emails, metrics: measured.of(name)}
+		d.feed(p, f)
+		probes.feeders[name] = f
 	}
+	d.parts = append(d.parts, service.NewLoop(service.LoopParams{Log: p.Log, Interval: probePoll, RunOnce: probes.runOnce}))
 	if p.Bulk != nil {
 		bulk := &outage{log: p.Log, failing: make(map[string]bool)}
 		for _, name := range email.BulkQueues() {

@@ -28,6 +28,8 @@ type attempt struct {
 	unsubscribe              map[string]string // headers of a mailing's email
 	// tries and throttles count this attempt too once it is won.
 	tries, throttles int
+	pass             store.GatePass // how the claim met the provider's gate
+	called           bool           // the provider was asked
 }
 
 func newAttempt(row *store.LoadedEmail, task email.SendJob, received time.Time) *attempt {
@@ -44,7 +46,9 @@ func newAttempt(row *store.LoadedEmail, task email.SendJob, received time.Time) 
 // are not among them.
 func (a *attempt) number() int { return a.tries - a.throttles }
 
-func (a *attempt) won(claim store.Advanced) { a.tries, a.throttles = claim.Attempts, claim.Throttles }
+func (a *attempt) won(claim store.Advanced) {
+	a.tries, a.throttles, a.pass = claim.Attempts, claim.Throttles, claim.Gate
+}
 
 func (a *attempt) logger(log *slog.Logger) *slog.Logger {
 	return log.With(telemetry.OutboxID, a.row.ID, telemetry.RequestID, a.row.RequestID,

@@ -44,6 +44,18 @@ type Pacer interface {
 	Wait(ctx context.Context, recipients int) error
 }
 
+// Gate is the brake before the provider that all workers share. It is told how every call
+// ended; package gate keeps it.
+type Gate interface {
+	// Answered: the provider took the email.
+	Answered(pass store.GatePass)
+	// Failed: it did not. unspent asks for the email to be given back with its try,
+	// whatever its verdict.
+	Failed(attempt uuid.UUID, pass store.GatePass, f *provider.Failure) (unspent bool)
+	// Skipped: the probe of this id came to no call.
+	Skipped(id uuid.UUID)
+}
+
 // Params make a Pipeline.
 type Params struct {
 	Log         *slog.Logger
@@ -52,6 +64,7 @@ type Params struct {
 	Outbox      Outbox
 	Pacer       Pacer
 	Sender      provider.Sender
+	Gate        Gate
 	Templates   Templates
 	Links       Links
 	Metrics     *Metrics
@@ -99,6 +112,9 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	}
 	a := newAttempt(row, job, received)
 	log := a.logger(p.Log)
+	if row.Probe && row.Status.Claimable() {
+		defer p.skipped(a)
+	}
 
 	switch {
 	case !row.Status.Claimable(): // SENT already, stopped, or in another worker's hands
@@ -106,7 +122,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 		return nil
 	case row.Expired:
 		return p.expire(ctx, log, a)
-	case !row.Due || !row.LaneOpen:
+	case !row.Due || !row.LaneOpen || !row.GateOpen:
 		return p.giveBack(ctx, log, a, row.Status, task)
 	case row.Suppressed != "":
 		return p.suppress(ctx, log, a, task)
@@ -135,11 +151,12 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	case !claim.Applied:
 		return p.giveBack(ctx, log, a, claim.Status, task)
 	case time.Until(claim.LeaseUntil) < leaseNeeded:
-		return p.release(log, a, "the lease is too short for the call", nil)
+		return p.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
 	}
 
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	a.called = true
 	receipt, err := p.Sender.Send(call, a.message())
 	if err != nil {
 		return p.settle(log, a, asFailure(err))
@@ -220,8 +237,15 @@ func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) err
 	return nil
 }
 
-// giveBack leaves an email to the dispatcher: its task came too early, or its lane
-// is closed. A PENDING email's task may have come before the dispatcher committed
+// skipped makes room for another probe if this one came to no call.
+func (p *Pipeline) skipped(a *attempt) {
+	if !a.called {
+		p.Gate.Skipped(a.row.ID)
+	}
+}
+
+// giveBack leaves an email to the dispatcher: its task came too early, its lane is
+// closed, or the provider's gate is shut. A PENDING email's task may have come before the dispatcher committed
 // that it is ENQUEUED; if it were acknowledged, an email without a task would be left.
 // So it is looked at once more when that commit must be through.
 func (p *Pipeline) giveBack(ctx context.Context, log *slog.Logger, a *attempt, status email.Status, task queue.Task) error {

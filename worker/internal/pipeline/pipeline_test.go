@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/gate"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -39,7 +40,7 @@ func newBench(t *testing.T, change func(*pipeline.Params)) *bench {
 	t.Cleanup(advancer.Close)
 	p := pipeline.Params{
 		Log: slog.New(slog.DiscardHandler), Loader: loader, Advancer: advancer, Outbox: d.Store,
-		Pacer: unpaced{}, Sender: b.sender, Templates: d.Store, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()),
+		Pacer: unpaced{}, Sender: b.sender, Gate: newGate(d), Templates: d.Store, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()),
 		MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
 	}
 	if change != nil {
@@ -358,4 +359,10 @@ func TestHandle_OneOfManyTasksSends(t *testing.T) {
 	if e := b.find(t, id); e.Status != email.Sent || e.Attempts != 1 {
 		t.Errorf("email = %+v", e)
 	}
+}
+
+func newGate(d storetest.Database) *gate.Gate {
+	return gate.New(gate.Params{
+		Log: slog.New(slog.DiscardHandler), Store: d.Store, Instance: "worker-1", Registry: prometheus.NewRegistry(),
+	})
 }

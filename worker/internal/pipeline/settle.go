@@ -20,16 +20,21 @@ func (p *Pipeline) sent(log *slog.Logger, a *attempt, receipt provider.Receipt) 
 	t.Events = []email.Event{event(email.EventSent, time.Now(), map[string]any{
 		"sesMessageId": receipt.MessageID, "durationMs": t.Duration.Milliseconds(), "attempt": a.number(),
 	})}
-	if applied, err := p.record(log, a, t); !applied {
+	applied, err := p.record(log, a, t)
+	p.Gate.Answered(a.pass)
+	if !applied {
 		return err
 	}
 	p.ended(log.With("sesMessageId", receipt.MessageID), a, email.Sent)
 	return nil
 }
 
-// settle does what the provider's verdict asks for.
+// settle does what the provider's verdict asks for, unless the gate knows better.
 func (p *Pipeline) settle(log *slog.Logger, a *attempt, f *provider.Failure) error {
 	log = log.With("code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
+	if p.Gate.Failed(a.id, a.pass, f) {
+		return p.release(log, a, slog.LevelDebug, f.Code, f) // the gate has logged it, once for all
+	}
 	switch f.Verdict {
 	case provider.Failed, provider.Unreadable:
 		return p.fail(log, a, f)
@@ -47,7 +52,7 @@ func (p *Pipeline) settle(log *slog.Logger, a *attempt, f *provider.Failure) err
 		}
 		return p.retry(log, a, f)
 	case provider.Park, provider.Unspent:
-		return p.release(log, a, f.Code, f)
+		return p.release(log, a, slog.LevelWarn, f.Code, f)
 	}
 	return fmt.Errorf("settle: unknown verdict %q", f.Verdict)
 }
@@ -106,7 +111,7 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 
 // release gives the email back to the outbox and its try back to the email. f is
 // nil when no call was made.
-func (p *Pipeline) release(log *slog.Logger, a *attempt, why string, f *provider.Failure) error {
+func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why string, f *provider.Failure) error {
 	t := a.end(email.Pending)
 	t.AddAttempts, t.Delay = -1, releaseDelay
 	metadata := map[string]any{"reason": why}
@@ -119,7 +124,7 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, why string, f *provider
 	if applied, err := p.record(log, a, t); !applied {
 		return err
 	}
-	p.observe(log.With("why", why), a, email.Pending, slog.LevelWarn)
+	p.observe(log.With("why", why), a, email.Pending, level)
 	return nil
 }
 

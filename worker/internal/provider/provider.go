@@ -97,7 +97,10 @@ type Failure struct {
 	// account, a spent daily quota): a brake for all workers, not for one email. Park
 	// means that by itself and does not set it.
 	AccountWide bool
-	Err         error // the cause, for errors.Is and errors.As
+	// Outage says that the provider is not there (no connection, or a front door that
+	// turns everybody away): with others of its kind it is a brake for all workers too.
+	Outage bool
+	Err    error // the cause, for errors.Is and errors.As
 }
 
 func (f *Failure) Error() string {

@@ -113,7 +113,7 @@ func (a answer) byName() *provider.Failure {
 		return a.throttled()
 
 	case "ServiceUnavailable":
-		return a.failure(provider.Retry, codeServiceUnavailable, provider.TransientError)
+		return outage(a.failure(provider.Retry, codeServiceUnavailable, provider.TransientError))
 	case "InternalFailure", "InternalServiceError", "InternalServerError", "InternalError":
 		return a.failure(provider.Unknown, codeInternalError, provider.TransientError)
 	case "RequestTimeout":
@@ -151,7 +151,7 @@ func (a answer) byStatus() *provider.Failure {
 	case http.StatusTooManyRequests:
 		return a.throttled()
 	case http.StatusServiceUnavailable:
-		return a.failure(provider.Retry, codeServiceUnavailable, provider.TransientError)
+		return outage(a.failure(provider.Retry, codeServiceUnavailable, provider.TransientError))
 	}
 	switch {
 	case a.status >= 500:
@@ -193,5 +193,10 @@ func (a answer) failure(v provider.Verdict, code string, c provider.Category) *p
 
 func accountWide(f *provider.Failure) *provider.Failure {
 	f.AccountWide = true
+	return f
+}
+
+func outage(f *provider.Failure) *provider.Failure {
+	f.Outage = true
 	return f
 }

@@ -70,8 +70,10 @@ func classifySilence(err error, connected bool) *provider.Failure {
 	var noTLS tls.RecordHeaderError
 	var transport *smithyhttp.RequestSendError
 	switch {
+	case isTimeout(err) && connected:
+		return failure(provider.Unknown, codeTimeout, provider.TimeoutError, err)
 	case isTimeout(err):
-		return failure(either(connected, provider.Unknown, provider.Retry), codeTimeout, provider.TimeoutError, err)
+		return outage(failure(provider.Retry, codeTimeout, provider.TimeoutError, err))
 	case isCancelled(err):
 		return failure(either(connected, provider.Unknown, provider.Unspent), codeSendCancelled, provider.TransientError, err)
 	case connected:
@@ -79,7 +81,7 @@ func classifySilence(err error, connected bool) *provider.Failure {
 	case errors.As(err, &certificate):
 		return failure(provider.Park, codeTLSError, provider.ConfigurationError, err)
 	case errors.As(err, &transport) && !errors.As(err, &noTLS):
-		return failure(provider.Retry, codeNetworkError, provider.TransientError, err)
+		return outage(failure(provider.Retry, codeNetworkError, provider.TransientError, err))
 	default:
 		// The SDK gave up by itself before it reached for the network: no region, an
 		// address that is none, nothing to sign with. Or the endpoint says https and

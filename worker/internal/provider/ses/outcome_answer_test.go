@@ -146,12 +146,12 @@ func throttled() []outcome {
 
 // broken: the other side is in trouble. Only a refusal at the door is certain.
 func broken() []outcome {
-	unavailable := retries("SES_SERVICE_UNAVAILABLE", provider.TransientError)
+	unavailable := outage(retries("SES_SERVICE_UNAVAILABLE", provider.TransientError))
 	internal := unknown("SES_INTERNAL_ERROR", provider.TransientError)
 	return []outcome{
 		{
 			name: "503 with a name", at: refuses(503, "ServiceUnavailable", "Service is unavailable."), requests: 1,
-			want: named("ServiceUnavailable", retries("SES_SERVICE_UNAVAILABLE", provider.TransientError)),
+			want: named("ServiceUnavailable", outage(retries("SES_SERVICE_UNAVAILABLE", provider.TransientError))),
 		},
 		{name: "503 with a page", at: says(503, page), requests: 1, want: unavailable},
 		{name: "503 with nothing", at: says(503, ``), requests: 1, want: unavailable},

@@ -16,8 +16,8 @@ import (
 
 // silent: no answer came. Before a connection was there nothing was sent.
 func silent() []outcome {
-	network := retries("NETWORK_ERROR", provider.TransientError)
-	late := retries("SES_TIMEOUT", provider.TimeoutError)
+	network := outage(retries("NETWORK_ERROR", provider.TransientError))
+	late := outage(retries("SES_TIMEOUT", provider.TimeoutError))
 	lost := unknown("NETWORK_ERROR", provider.TransientError)
 	mayBe := unknown("SES_TIMEOUT", provider.TimeoutError)
 	return []outcome{

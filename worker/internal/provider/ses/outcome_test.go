@@ -105,3 +105,8 @@ func accountWide(f *provider.Failure) *provider.Failure {
 	f.AccountWide = true
 	return f
 }
+
+func outage(f *provider.Failure) *provider.Failure {
+	f.Outage = true
+	return f
+}

@@ -1,0 +1,42 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+const (
+	// probePoll is how often the provider's gate is looked at: one row, by primary key.
+	probePoll = 500 * time.Millisecond
+	// probePause is the time from one probe to the next, over all dispatchers together:
+	// a provider that is back is noticed within it, and one that is not is left in peace.
+	probePause = 5 * time.Second
+)
+
+// prober puts one email on its queue now and then while the gate before the provider is
+// shut. The feeders find no lane live then.
+type prober struct {
+	outbox  Outbox
+	log     *slog.Logger
+	feeders map[string]*feeder // by queue
+}
+
+// runOnce chooses a probe and enqueues it. The choice is committed first: the worker that
+// gets the task would not let it through otherwise. Whatever happens in between, the next
+// probe comes after the pause.
+func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
+	probe, found, err := p.outbox.PickProbe(ctx, probePause)
+	if err != nil || !found {
+		return false, nil // the feeders tell of a database that is away
+	}
+	f, known := p.feeders[probe.Queue]
+	if !known {
+		p.log.Error("probe on a queue that no feeder fills", "queue", probe.Queue)
+		return false, nil
+	}
+	if _, err := p.outbox.DispatchProbe(ctx, probe.ID, f.enqueue); err != nil && ctx.Err() == nil {
+		p.log.Warn("probe not enqueued", "queue", probe.Queue, "error", err)
+	}
+	return false, nil
+}

@@ -1,0 +1,90 @@
+package dispatcher_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+func (b *bench) shutGate(t *testing.T) {
+	t.Helper()
+	g, err := b.Store.Gate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := store.Shutting{Reason: "SES_TIMEOUT", By: "worker-1", Attempt: uuid.New(), Pass: store.GatePass{Shuts: g.Shuts}}
+	if done, err := b.Store.ShutGate(t.Context(), w); err != nil || !done {
+		t.Fatalf("shut: %v, %v", done, err)
+	}
+}
+
+// probeDue lets the pause between two probes be over.
+func (b *bench) probeDue(t *testing.T) {
+	t.Helper()
+	if _, err := b.SQL.ExecContext(t.Context(), `UPDATE provider_gate SET probe_at = now() - interval '1 min'`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Two dispatchers at a shut gate bring one email at a time to the queues, the oldest
+// first, whatever its queue; and all of them when it opens.
+func TestProber(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	b.shutGate(t)
+	var ids []string
+	for i, priority := range []int{9, 5, 1, 5, 5} {
+		id := b.Accept(t, company, withPriority(priority))
+		b.set(t, id, "next_at = now() - interval '1 h' + interval '1 s' * "+string(rune('0'+i)))
+		ids = append(ids, id.String())
+	}
+	seen := &recorder{Publisher: b.publisher}
+	for range 2 {
+		p := b.params()
+		p.Queue = seen
+		b.dispatch(t, p)
+	}
+	for i := range 3 {
+		b.expectStays(t, uuid.MustParse(ids[i]), email.Pending)
+		b.probeDue(t)
+		b.expectStatus(t, uuid.MustParse(ids[i]), email.Enqueued)
+		if got := seen.published(); !slices.Equal(got, ids[:i+1]) {
+			t.Fatalf("published %v, want %v", got, ids[:i+1])
+		}
+	}
+	g, err := b.Store.Gate(t.Context())
+	if err != nil || g.ProbeID == nil || g.ProbeID.String() != ids[2] {
+		t.Fatalf("gate = %+v, %v", g, err)
+	}
+	if _, opened, err := b.Store.OpenGate(t.Context(), "worker-1", store.GatePass{Shuts: g.Shuts}); err != nil || !opened {
+		t.Fatal(opened, err)
+	}
+	b.expectStatus(t, uuid.MustParse(ids[4]), email.Enqueued)
+}
+
+// Jobs for the broker do not pass the provider, and are not held back.
+func TestProber_LeavesBulkAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	b.shutGate(t)
+	id := b.Accept(t, company, nil)
+	if _, err := b.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET target = 'recipients.upsert',
+		lane_id = (SELECT id FROM dispatch_lanes WHERE company_id = $1 AND queue = $2)`, company, email.QueueRecipients); err != nil {
+		t.Fatal(err)
+	}
+	lanes, err := b.Store.LiveLanes(t.Context(), email.QueueRecipients, 5*time.Second)
+	if err != nil || len(lanes) != 1 {
+		t.Errorf("live lanes %v, %v; %s waits", lanes, err, id)
+	}
+	b.probeDue(t)
+	if probe, found, err := b.Store.PickProbe(t.Context(), time.Second); err != nil || found {
+		t.Errorf("probe %+v, %v", probe, err)
+	}
+}

@@ -1,0 +1,180 @@
+// Package gate is a worker's hand on the brake before the provider, which all workers
+// share: one row in Postgres. The pipeline tells it what each call came to. It shuts the
+// gate when no email can be sent any more, whichever comes next, and opens it when the
+// probe, the one email that passes a shut gate, was answered again.
+//
+// Who may pass is not decided here but by the claim, in Postgres; the dispatcher chooses
+// the probes.
+package gate
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/provider"
+)
+
+const (
+	// watchInterval is how old the state in the metrics may be.
+	watchInterval = time.Second
+	// repeatDelay is the pause between two tries of a write that Postgres did not answer.
+	repeatDelay = 250 * time.Millisecond
+	// openTime bounds the write that opens the gate: the next probe will do it as well.
+	openTime = 5 * time.Second
+)
+
+// Store keeps the row.
+type Store interface {
+	Gate(ctx context.Context) (store.Gate, error)
+	ShutGate(ctx context.Context, w store.Shutting) (shut bool, err error)
+	OpenGate(ctx context.Context, by string, p store.GatePass) (was store.Reopened, opened bool, err error)
+	SkipProbe(ctx context.Context, id uuid.UUID) error
+}
+
+// Params make a Gate.
+type Params struct {
+	Log      *slog.Logger
+	Store    Store
+	Instance string // this process, for operators
+	Registry prometheus.Registerer
+}
+
+// Gate is safe for concurrent use.
+type Gate struct {
+	log      *slog.Logger
+	store    Store
+	instance string
+	metrics  *metrics
+	run      run
+}
+
+// New makes a Gate.
+func New(p Params) *Gate {
+	return &Gate{log: p.Log, store: p.Store, instance: p.Instance, metrics: newMetrics(p.Registry)}
+}
+
+// Watch is the loop that keeps the gauge up to date.
+func (g *Gate) Watch() *service.Loop {
+	return service.NewLoop(service.LoopParams{Log: g.log, Interval: watchInterval, RunOnce: g.watch})
+}
+
+func (g *Gate) watch(ctx context.Context) (more bool, err error) {
+	now, err := g.store.Gate(ctx)
+	if err != nil {
+		return false, nil // /readyz and the pipeline tell of the outage
+	}
+	g.metrics.show(now)
+	return false, nil
+}
+
+// Answered tells that the provider took an email. If that was the probe, the gate opens.
+func (g *Gate) Answered(pass store.GatePass) {
+	g.run.ended(pass, nil, time.Now())
+	g.open(pass)
+}
+
+// Failed tells of a call that the provider did not accept, and does with the gate what
+// follows from it. unspent says that the email is to be given back with its try instead
+// of what the failure's verdict would make of it: the gate is shut, or was shut while the
+// call was under way, and no email pays twice for what one has found out already.
+//
+// It asks Postgres until there is an answer, as does the write that comes after it.
+func (g *Gate) Failed(attempt uuid.UUID, pass store.GatePass, f *provider.Failure) (unspent bool) {
+	enough := g.run.ended(pass, f, time.Now())
+	switch {
+	case f.Verdict == provider.Park, f.Outage && enough:
+		g.shut(attempt, pass, f)
+		return true
+	case f.AccountWide: // the email that shuts the gate pays, as its verdict says
+		return !g.shut(attempt, pass, f)
+	case f.Outage:
+		return g.shutSince(pass)
+	case f.Verdict == provider.Unreadable && enough:
+		g.shut(attempt, pass, f)
+	case f.Verdict == provider.Failed && f.Category != provider.ValidationError:
+		// It refused this one email, and so it would take others. (A ValidationError never
+		// reached it.)
+		g.open(pass)
+	}
+	return false
+}
+
+// Skipped tells that the probe of this id came to nothing before the call, so that the
+// next one need not wait.
+func (g *Gate) Skipped(id uuid.UUID) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTime)
+	defer cancel()
+	if err := g.store.SkipProbe(ctx, id); err != nil {
+		g.log.Warn("probe not skipped, the next one comes later", "error", err)
+	}
+}
+
+// shut says whether this attempt shut the gate, and not another one before.
+func (g *Gate) shut(attempt uuid.UUID, pass store.GatePass, f *provider.Failure) (shut bool) {
+	w := store.Shutting{Reason: f.Code, By: g.instance, Attempt: attempt, Pass: pass}
+	err := insist(func(ctx context.Context) (err error) {
+		shut, err = g.store.ShutGate(ctx, w)
+		return err
+	})
+	switch {
+	case err != nil:
+		g.log.Error("gate not shut", "code", f.Code, "error", err)
+		return true // then the email's own verdict counts, as it would without a gate
+	case shut:
+		g.metrics.shuts.WithLabelValues(f.Code).Inc()
+		g.log.Error("sending parked: nothing passes but a probe every few seconds, until the provider takes it",
+			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
+	}
+	return shut
+}
+
+func (g *Gate) shutSince(pass store.GatePass) (shut bool) {
+	err := insist(func(ctx context.Context) error {
+		now, err := g.store.Gate(ctx)
+		shut = now.ShutSince(pass)
+		return err
+	})
+	if err != nil {
+		g.log.Error("gate not read", "error", err)
+		return false
+	}
+	return shut
+}
+
+func (g *Gate) open(pass store.GatePass) {
+	if !pass.Probe {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTime)
+	defer cancel()
+	was, opened, err := g.store.OpenGate(ctx, g.instance, pass)
+	switch {
+	case err != nil:
+		g.log.Error("gate not opened, the next probe tries again", "error", err)
+	case opened:
+		g.log.Info("sending goes on: the provider answered the probe", "code", was.Reason, "parked", was.After.Round(time.Millisecond).String())
+	}
+}
+
+// insist repeats what Postgres did not answer until it does. The call is over: neither a
+// stop nor the queue may keep the email from learning what became of it.
+func insist(do func(ctx context.Context) error) error {
+	ctx := context.Background()
+	for {
+		err := do(ctx)
+		if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrUnknownOutcome) {
+			return err
+		}
+		if err := service.Pause(ctx, repeatDelay); err != nil {
+			return err
+		}
+	}
+}

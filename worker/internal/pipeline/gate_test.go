@@ -1,0 +1,313 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/gate"
+	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/queue"
+)
+
+// Answers that say something of the account, and not of the email that got them.
+var (
+	paused    = provider.Failure{Verdict: provider.Failed, Code: "SES_ACCOUNT_SENDING_PAUSED", Category: provider.PermanentError, AccountWide: true}
+	quota     = provider.Failure{Verdict: provider.Throttled, Code: "SES_DAILY_QUOTA_EXCEEDED", Category: provider.QuotaError, AccountWide: true}
+	denied    = provider.Failure{Verdict: provider.Park, Code: "SES_ACCESS_DENIED", Category: provider.ConfigurationError}
+	away      = provider.Failure{Verdict: provider.Retry, Code: "NETWORK_ERROR", Category: provider.TransientError, Outage: true}
+	garbled   = provider.Failure{Verdict: provider.Unreadable, Code: "SES_RESPONSE_UNREADABLE", Category: provider.TransientError}
+	rejected  = provider.Failure{Verdict: provider.Failed, Code: "SES_MESSAGE_REJECTED", Category: provider.PermanentError}
+	unwritten = provider.Failure{Verdict: provider.Failed, Code: "SES_INVALID_REQUEST", Category: provider.ValidationError}
+)
+
+func (b *bench) gate(t *testing.T) store.Gate {
+	t.Helper()
+	g, err := b.Store.Gate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// shut shuts the gate by an email of its own.
+func (b *bench) shut(t *testing.T, f provider.Failure) {
+	t.Helper()
+	b.sender.fail(1, f)
+	_ = b.handle(t, b.Accept(t, b.company, nil))
+	if b.gate(t).State != store.GateShut {
+		t.Fatalf("the gate is open after %s", f.Code)
+	}
+	b.sender.sent = nil
+}
+
+// probe makes the email the probe of the moment.
+func (b *bench) probe(t *testing.T, id uuid.UUID) {
+	t.Helper()
+	b.exec(t, "UPDATE provider_gate SET probe_id = $1, probe_at = now()", id)
+}
+
+// expect is what must have become of an email.
+func (b *bench) expect(t *testing.T, id uuid.UUID, status email.Status, attempts, throttles int) {
+	t.Helper()
+	if e := b.find(t, id); e.Status != status || e.Attempts != attempts || e.Throttles != throttles {
+		t.Errorf("status %s, attempts %d, throttles %d; want %s, %d, %d", e.Status, e.Attempts, e.Throttles, status, attempts, throttles)
+	}
+}
+
+// The email that shuts the gate pays what its verdict says. From then on emails go back
+// to the dispatcher before the call.
+func TestGate_ShutsForAllByOne(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failure             provider.Failure
+		status              email.Status
+		attempts, throttles int
+	}{
+		"account paused":    {paused, email.Failed, 1, 0},
+		"daily quota":       {quota, email.RetryScheduled, 1, 1},
+		"wrong credentials": {denied, email.Pending, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			first, second := b.Accept(t, b.company, nil), b.Accept(t, b.company, nil)
+			b.sender.fail(1, c.failure)
+			_ = b.handle(t, first)
+			b.expect(t, first, c.status, c.attempts, c.throttles)
+			g := b.gate(t)
+			if g.State != store.GateShut || *g.Reason != c.failure.Code || *g.ChangedBy != "worker-1" {
+				t.Fatalf("gate = %+v", g)
+			}
+			b.exec(t, "UPDATE email_outbox SET status = 'ENQUEUED' WHERE id = $1", second)
+			if err := b.pipeline.Handle(t.Context(), b.task(t, second)); err != nil {
+				t.Fatal(err)
+			}
+			b.expect(t, second, email.Pending, 0, 0)
+			if got := b.events(t, second); len(got) > 0 || len(b.sender.sent) != 1 {
+				t.Errorf("%d calls, and events %v of an email that was never tried", len(b.sender.sent), got)
+			}
+		})
+	}
+}
+
+// Calls that were under way when the gate shut, and its probe, do not pay again for what
+// one email has found out.
+func TestGate_InFlightAndProbeAreUnspent(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]provider.Failure{"paused": paused, "quota": quota, "denied": denied, "away": away} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			inFlight := b.Accept(t, b.company, nil)
+			other := uuid.New()
+			b.sender.fail(1, f)
+			b.sender.during = func() {
+				if done, err := b.Store.ShutGate(t.Context(), store.Shutting{Reason: "FIRST", By: "worker-2", Attempt: other}); err != nil || !done {
+					t.Errorf("shut: %v, %v", done, err)
+				}
+			}
+			if err := b.handle(t, inFlight); err != nil {
+				t.Errorf("in flight: %v", err)
+			}
+			b.sender.during = nil
+			b.expect(t, inFlight, email.Pending, 0, 0)
+
+			probe := b.Accept(t, b.company, nil)
+			b.probe(t, probe)
+			b.sender.fail(1, f)
+			if err := b.handle(t, probe); err != nil {
+				t.Errorf("probe: %v", err)
+			}
+			b.expect(t, probe, email.Pending, 0, 0)
+			if got, want := b.events(t, probe), timeline(firstTry, email.EventReleased); !slices.Equal(got, want) {
+				t.Errorf("events %v, want %v", got, want)
+			}
+			if g := b.gate(t); g.State != store.GateShut || g.Shuts != 1 || *g.Reason != "FIRST" {
+				t.Errorf("gate = %+v", g)
+			}
+		})
+	}
+}
+
+// What the probe's answer says of the account decides.
+func TestGate_TheProbeOpensIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer *provider.Failure
+		status email.Status
+		want   store.GateState
+	}{
+		"sent":             {nil, email.Sent, store.GateOpen},
+		"rejected":         {&rejected, email.Failed, store.GateOpen},
+		"never left":       {&unwritten, email.Failed, store.GateShut},
+		"unreadable":       {&garbled, email.Failed, store.GateShut},
+		"throttled":        {&provider.Failure{Verdict: provider.Throttled, Code: "SES_THROTTLING"}, email.RetryScheduled, store.GateShut},
+		"lost on the way":  {&provider.Failure{Verdict: provider.Unknown, Code: "NETWORK_ERROR"}, email.RetryScheduled, store.GateShut},
+		"still in trouble": {&denied, email.Pending, store.GateShut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			b.shut(t, denied)
+			probe, other := b.Accept(t, b.company, nil), b.Accept(t, b.company, nil)
+			b.probe(t, probe)
+			if c.answer != nil {
+				b.sender.fail(1, *c.answer)
+			}
+			_ = b.handle(t, other) // not its turn
+			_ = b.handle(t, probe)
+			if got := b.find(t, probe).Status; got != c.status || len(b.sender.sent) != 1 {
+				t.Errorf("status %s after %d calls, want %s after one", got, len(b.sender.sent), c.status)
+			}
+			if got := b.gate(t).State; got != c.want {
+				t.Errorf("gate %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A call that began before the gate shut and ends well proves nothing.
+func TestGate_AnOldSuccessDoesNotOpenIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	b.sender.during = func() {
+		_, err := b.Store.ShutGate(t.Context(), store.Shutting{Reason: "X", By: "worker-2", Attempt: uuid.New()})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(t, id, email.Sent, 1, 0)
+	if got := b.gate(t).State; got != store.GateShut {
+		t.Errorf("gate %s", got)
+	}
+}
+
+// An outage: the email that completes the row, and all behind it, keep their tries.
+func TestGate_OutageOfTwentyCalls(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.sender.fail(1000, away)
+	var ids []uuid.UUID
+	for range 30 {
+		ids = append(ids, b.Accept(t, b.company, nil))
+	}
+	for _, id := range ids {
+		_ = b.handle(t, id)
+	}
+	if n := len(b.sender.sent); n != 20 {
+		t.Errorf("%d calls, want 20", n)
+	}
+	for i, id := range ids {
+		if i < 19 {
+			b.expect(t, id, email.RetryScheduled, 1, 0)
+		} else {
+			b.expect(t, id, email.Pending, 0, 0)
+		}
+	}
+}
+
+// A proxy that answers 200 to everything must not mark mail as gone.
+func TestGate_ThreeUnreadable(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.sender.fail(1000, garbled)
+	for i := range 5 {
+		id := b.Accept(t, b.company, nil)
+		_ = b.handle(t, id)
+		want := email.Failed
+		if i >= 3 {
+			want = email.Pending
+		}
+		if got := b.find(t, id); got.Status != want || got.OutcomeUnknown != (i < 3) {
+			t.Errorf("email %d is %s, outcomeUnknown %v", i+1, got.Status, got.OutcomeUnknown)
+		}
+	}
+	if g := b.gate(t); g.State != store.GateShut || *g.Reason != garbled.Code {
+		t.Errorf("gate = %+v", g)
+	}
+}
+
+// A probe that ends before the call makes room for the next one.
+func TestGate_ProbeThatIsNeverSent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.shut(t, denied)
+	id := b.Accept(t, b.company, func(e *store.NewEmail) { e.HTML = "" })
+	b.probe(t, id)
+	var dead *queue.Dead
+	if err := b.handle(t, id); !errors.As(err, &dead) {
+		t.Fatalf("handle = %v", err)
+	}
+	if g := b.gate(t); g.ProbeAt != nil || g.State != store.GateShut {
+		t.Errorf("gate = %+v, want room for another probe", g)
+	}
+}
+
+// Many workers, many emails, one line when it shuts and one when it opens.
+func TestGate_OneLogLine(t *testing.T) {
+	t.Parallel()
+	var lines safeBuffer
+	registry := prometheus.NewRegistry()
+	log := slog.New(slog.NewTextHandler(&lines, nil))
+	b := newBench(t, func(p *pipeline.Params) { p.Log = log })
+	b.pipeline.Gate = gate.New(gate.Params{Log: log, Store: b.Store, Instance: "worker-1", Registry: registry})
+	b.sender.fail(1000, denied)
+	var ids []uuid.UUID
+	for range 24 {
+		ids = append(ids, b.Accept(t, b.company, nil))
+	}
+	var group sync.WaitGroup
+	for _, id := range ids {
+		task := b.task(t, id)
+		group.Go(func() { _ = b.pipeline.Handle(t.Context(), task) })
+	}
+	group.Wait()
+	b.sender.fail(0, denied)
+	b.probe(t, ids[7])
+	if err := b.handle(t, ids[7]); err != nil {
+		t.Fatal(err)
+	}
+	text := lines.String()
+	if strings.Count(text, "sending parked") != 1 || strings.Count(text, "sending goes on") != 1 || strings.Count(text, "\n") != 3 {
+		t.Errorf("logged:\n%s", text) // the third line is about the email that was sent
+	}
+	counted := "# HELP provider_gate_shuts_total How often this process shut the gate, by the code that says why.\n" +
+		"# TYPE provider_gate_shuts_total counter\nprovider_gate_shuts_total{reason=\"SES_ACCESS_DENIED\"} 1\n"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "provider_gate_shuts_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// safeBuffer collects log lines.
+type safeBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}
