@@ -1,0 +1,127 @@
+// Package chaos breaks a whole gateway on purpose and checks that it keeps its promises:
+// it starts one of its own, lets tenants hand over emails, recipients and mailings, has
+// everything killed, frozen, cut and filled by a plan that is drawn from a seed, lets
+// things settle and compares every row with what SES got. It is used by the program
+// chaos and its tests.
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"time"
+
+	"email-gateway/scripts/chaos/fault"
+	"email-gateway/scripts/chaos/judge"
+	"email-gateway/scripts/chaos/load"
+	"email-gateway/scripts/chaos/stage"
+)
+
+// Config says what to run.
+type Config struct {
+	Duration time.Duration
+	// Settle is how long after Duration every email must have come to its end.
+	Settle time.Duration
+	// Seed decides the plan, and what is sent.
+	Seed uint64
+	// Only names kinds of faults, separated by commas; "" means all.
+	Only string
+	// Rate is how many emails are offered per second.
+	Rate float64
+	// Tags are build tags of the programs.
+	Tags string
+	// Root is the checkout, Dir a directory for data, programs and logs.
+	Root, Dir string
+	// Out is told what happens while it happens.
+	Out io.Writer
+}
+
+const (
+	// backoff is the real table's shape at a size that lets five tries end within a run.
+	backoff = "300ms,700ms,1500ms,3s,5s"
+	// mailingRows are the good rows of each mailing.
+	mailingRows = 2000
+	// tenants are the companies among which the emails are shared.
+	tenants = 3
+	// quietTime is how long after Settle the queue may still deliver what is done: tasks
+	// of workers that were killed come again up to two minutes later, and must find the
+	// fence.
+	quietTime = 90 * time.Second
+)
+
+// Run runs it. An error means that nothing was found out; a broken promise stands in the
+// report.
+func Run(ctx context.Context, cfg Config) (report Report, err error) {
+	kinds, err := fault.Only(cfg.Only)
+	if err != nil {
+		return Report{}, err
+	}
+	minimum := minimumOf(cfg.Duration, kinds)
+	plan := fault.Plan(fault.Scope{
+		Seed: cfg.Seed, Duration: cfg.Duration, Settle: cfg.Settle,
+		Faults: int(math.Ceil(1.5 * float64(minimum.Faults))), Kills: int(math.Ceil(1.2 * float64(minimum.Kills))),
+	}, kinds)
+	report = Report{
+		Seed: cfg.Seed, Duration: cfg.Duration.Seconds(), Only: cfg.Only, Tags: cfg.Tags, Minimum: minimum,
+		Logs: filepath.Join(cfg.Dir, "log"),
+	}
+	fmt.Fprintf(cfg.Out, "seed %d, %s, %d faults planned\n", cfg.Seed, cfg.Duration, len(plan))
+
+	s, err := stage.Open(ctx, stage.Config{Root: cfg.Root, Dir: cfg.Dir, Tags: cfg.Tags, Backoff: backoff})
+	if err != nil {
+		return report, err
+	}
+	defer func() {
+		if closing := s.Close(); err == nil {
+			err = closing
+		}
+	}()
+	if report.Durability, err = durability(ctx, s); err != nil {
+		return report, err
+	}
+	fmt.Fprintln(cfg.Out, report.Durability)
+	return play(ctx, cfg, s, plan, report)
+}
+
+// play lets load and faults run, waits for rest, and judges.
+func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, report Report) (Report, error) {
+	keys := make([]string, tenants)
+	for i := range keys {
+		var err error
+		if keys[i], err = s.Key(ctx, fmt.Sprintf("Caos %d", i+1), fmt.Sprintf("Caos <aviso@caos%d.example>", i+1)); err != nil {
+			return report, err
+		}
+	}
+	l := load.New(load.Params{
+		APIs: s.APIs(), Keys: keys, Seed: cfg.Seed, Rate: cfg.Rate, Duration: cfg.Duration, Patience: cfg.Settle,
+		Mailings: max(report.Minimum.Mailings, 1), MailingRows: mailingRows,
+	})
+	watch := startWatch(ctx, s, l.Book, cfg.Out)
+	begun := time.Now()
+	played := make(chan fault.Done, 1)
+	go func() { played <- fault.NewPlayer(s, cfg.Out).Play(ctx, plan) }()
+	l.Run(ctx)
+	done := <-played
+	if ctx.Err() != nil {
+		return report, ctx.Err()
+	}
+	notes := l.Book.Notes()
+	rest := newRest(s, l, notes, begun.Add(cfg.Duration), cfg.Out)
+	settled := rest.settle(ctx, cfg.Settle)
+	quiet := rest.quiet(ctx, cfg.Settle+quietTime)
+	watch.stop()
+
+	j := judge.New(s, notes)
+	rest.tell(j, settled, quiet)
+	watch.tell(j)
+	findings, err := j.Try(ctx)
+	if err != nil {
+		return report, err
+	}
+	report.fill(s, notes, done, j.Counts, findings)
+	report.Settled, report.Quiet, report.PeakTasks = settled.Seconds(), quiet.Seconds(), watch.peak
+	report.judge(done)
+	return report, nil
+}

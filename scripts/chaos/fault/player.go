@@ -1,0 +1,92 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"email-gateway/scripts/chaos/stage"
+	"email-gateway/shared/service"
+)
+
+// Player carries out a plan.
+type Player struct {
+	stage *stage.Stage
+	out   io.Writer
+	begun time.Time
+
+	mu   sync.Mutex
+	done Done
+}
+
+// Done is what was carried out.
+type Done struct {
+	Faults int
+	Kinds  map[string]int
+	Kills  map[string]int // by part
+	// Failed are faults that could not be begun or ended: the fault of the run itself.
+	Failed []string
+}
+
+// NewPlayer makes a player that tells out what it does.
+func NewPlayer(s *stage.Stage, out io.Writer) *Player {
+	return &Player{stage: s, out: out, done: Done{Kinds: make(map[string]int), Kills: make(map[string]int)}}
+}
+
+// endPatience is how long it may take to put something right: RabbitMQ on a busy machine
+// needs most of it.
+const endPatience = 2 * time.Minute
+
+// Play carries out the plan and returns when everything is put right. The end of ctx
+// puts everything right at once.
+func (p *Player) Play(ctx context.Context, plan []Step) Done {
+	p.begun = time.Now()
+	var playing sync.WaitGroup
+	for _, step := range plan {
+		playing.Go(func() { p.play(ctx, step) })
+	}
+	playing.Wait()
+	return p.done
+}
+
+func (p *Player) play(ctx context.Context, step Step) {
+	if service.Pause(ctx, time.Until(p.begun.Add(step.At))) != nil {
+		return
+	}
+	f := step.Kind.make(p.stage, step.Subject, rand.New(rand.NewPCG(step.Seed, 0)))
+	p.tell("%-20s %-18s for %.1f s", step.Kind.Name, step.Subject, step.Length.Seconds())
+	err := f.Begin(ctx)
+	if err == nil {
+		_ = service.Pause(ctx, time.Until(p.begun.Add(step.At+step.Length))) // cut short is put right all the same
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	defer cancel()
+	p.note(step, err, f.End(ending))
+}
+
+func (p *Player) note(step Step, begin, end error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, err := range []error{begin, end} {
+		if err != nil {
+			p.done.Failed = append(p.done.Failed, fmt.Sprintf("%s of %s: %v", step.Kind.Name, step.Subject, err))
+		}
+	}
+	if begin != nil {
+		return
+	}
+	p.done.Faults++
+	p.done.Kinds[step.Kind.Name]++
+	if step.Kind.Kills {
+		p.done.Kills[step.Subject]++
+	}
+}
+
+func (p *Player) tell(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, "%7.1f s  %s\n", time.Since(p.begun).Seconds(), fmt.Sprintf(format, args...))
+}

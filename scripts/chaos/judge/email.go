@@ -1,0 +1,170 @@
+package judge
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"email-gateway/scripts/chaos/load"
+	"email-gateway/shared/email"
+)
+
+// acceptance is what SES took of one email.
+type acceptance struct {
+	times int
+	to    string
+}
+
+// row is an email as the outbox has it.
+type row struct {
+	id, status, delivery   string
+	to, external           string
+	mailing                string // "" for a single email
+	unknown, duplicate     bool
+	lastEvent, logStatus   string
+	logDuplicate, hasEvent bool
+}
+
+func (j *Judge) readLedger() {
+	for _, e := range j.stage.Ledger() {
+		j.Counts.Requests++
+		if !e.Accepted {
+			continue
+		}
+		j.Counts.Accepted++
+		if len(e.To) != 1 {
+			j.Find(Promise, "SES took an email to %d addresses", len(e.To))
+			continue
+		}
+		a := j.accepted[e.OutboxID]
+		if a == nil {
+			a = &acceptance{to: e.To[0]}
+			j.accepted[e.OutboxID] = a
+		}
+		a.times++
+		if a.to != e.To[0] {
+			j.Find(Promise, "email %s went to %s and to %s", e.OutboxID, a.to, e.To[0])
+		}
+	}
+}
+
+const rowsSQL = `
+SELECT o.id, o.status, o.delivery, o.payload ->> 'to', coalesce(o.payload #>> '{recipient,externalId}', ''),
+       coalesce(l.mailing_id::text, ''), o.outcome_unknown, o.possible_duplicate,
+       coalesce(e.status, ''), coalesce(e.last_event, ''), coalesce(e.possible_duplicate, false)
+FROM email_outbox o
+LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
+LEFT JOIN email_logs e ON e.outbox_id = o.id
+WHERE o.target = 'email:send'`
+
+func (j *Judge) readRows(ctx context.Context) error {
+	rows, err := j.stage.Database.QueryContext(ctx, rowsSQL)
+	if err != nil {
+		return fmt.Errorf("read emails: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r row
+		err := rows.Scan(&r.id, &r.status, &r.delivery, &r.to, &r.external, &r.mailing, &r.unknown, &r.duplicate,
+			&r.logStatus, &r.lastEvent, &r.logDuplicate)
+		if err != nil {
+			return fmt.Errorf("read emails: %w", err)
+		}
+		j.emails[r.id] = &r
+		j.Counts.Rows[r.status]++
+		if r.unknown {
+			j.Counts.Unknown++
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read emails: %w", err)
+	}
+	return nil
+}
+
+// tryAnswers holds the rows to what the apis answered.
+func (j *Judge) tryAnswers() {
+	rowsOf := make(map[string]int, len(j.emails))
+	for _, r := range j.emails {
+		if r.mailing == "" {
+			rowsOf[r.external]++
+		}
+	}
+	for external, n := range rowsOf {
+		if n > 1 {
+			j.Find(TwoRows, "the request for %s became %d emails", external, n)
+		}
+	}
+	for serial, a := range j.notes.Emails {
+		r := j.emails[a.ID.String()]
+		switch {
+		case r == nil:
+			j.Find(Lost, "letter %d was accepted as %s, and there is no such row", serial, a.ID)
+		case r.to != load.Address(serial):
+			j.Find(Promise, "letter %d is %s, which goes to %s", serial, a.ID, r.to)
+		case a.AtMostOnce != (r.delivery == string(email.AtMostOnce)):
+			j.Find(Promise, "letter %d is %s, whose delivery is %s", serial, a.ID, r.delivery)
+		}
+	}
+	for id := range j.notes.Cancelled {
+		// An attempt whose end nobody knew may turn out to have been taken.
+		if r := j.emails[id.String()]; r != nil && r.status != string(email.Cancelled) && (r.status != string(email.Sent) || !r.unknown) {
+			j.Find(Promise, "email %s was cancelled with 200 and is %s", id, r.status)
+		}
+	}
+	for _, complaint := range j.notes.Refused {
+		j.Find(Promise, "%s", complaint)
+	}
+	for _, what := range j.notes.Open {
+		j.Find(Promise, "%s was never answered", what)
+	}
+}
+
+// tryEmails holds each row to the ledger, and the ledger to the rows.
+func (j *Judge) tryEmails() {
+	for id, r := range j.emails {
+		times := 0
+		if a := j.accepted[id]; a != nil {
+			times = a.times
+			if !strings.EqualFold(a.to, r.to) {
+				j.Find(Promise, "email %s is for %s and went to %s", id, r.to, a.to)
+			}
+		}
+		if times > 1 {
+			j.Counts.Duplicates++
+		}
+		j.tryEmail(r, times)
+	}
+	for id, a := range j.accepted {
+		if j.emails[id] == nil {
+			j.Find(Promise, "SES took %d emails %q, and there is no such row", a.times, id)
+		}
+	}
+}
+
+func (j *Judge) tryEmail(r *row, times int) {
+	status := email.Status(r.status)
+	switch {
+	case !status.Final():
+		j.Find(Lost, "email %s is still %s", r.id, r.status)
+	case status == email.Sent && times == 0:
+		j.Find(Lost, "email %s is SENT, and SES never took it", r.id)
+	case status != email.Sent && !r.unknown && times > 0:
+		j.Find(Denied, "email %s is %s, and SES took it %d times", r.id, r.status, times)
+	}
+	if times > 1 && !r.duplicate {
+		j.Find(Duplicate, "email %s (%s, %s) was taken %d times", r.id, r.status, r.delivery, times)
+	}
+	if times > 1 && r.delivery == string(email.AtMostOnce) {
+		j.Find(Duplicate, "email %s is at_most_once, and was taken %d times", r.id, times)
+	}
+	if status.Final() && (r.logStatus != r.status || r.logDuplicate != r.duplicate) {
+		j.Find(Path, "email %s is %s, possibleDuplicate %v; its log says %q, %v", r.id, r.status, r.duplicate, r.logStatus, r.logDuplicate)
+	}
+	if status.Final() && r.lastEvent != r.status {
+		j.Find(Path, "email %s is %s, and its log ends with %q", r.id, r.status, r.lastEvent)
+	}
+	if status.Final() && !r.hasEvent {
+		j.Find(Path, "email %s is %s without an event", r.id, r.status)
+	}
+}

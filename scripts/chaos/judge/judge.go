@@ -1,0 +1,116 @@
+// Package judge compares, when all is over, what the apis promised, what Postgres says
+// and what SES got, row by row. It trusts none of the gateway's own code. It is used by
+// the chaos run only.
+package judge
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"email-gateway/scripts/chaos/load"
+	"email-gateway/scripts/chaos/stage"
+)
+
+// The promises, as findings name them.
+const (
+	// Lost: accepted, and no row, no end, or SENT without SES ever having taken it.
+	Lost = "lost"
+	// Duplicate: SES took it more than once and its row does not say so.
+	Duplicate = "duplicate not announced"
+	// TwoRows: one request became two emails.
+	TwoRows = "one request, two rows"
+	// Denied: its row says that it was not sent, and SES took it.
+	Denied = "accepted by SES, and its row denies it"
+	// Path: its events are no path of the state diagram, or do not end where its row is.
+	Path = "events are not the row's path"
+	// Promise: an answer of the api was not kept, or should never have been given.
+	Promise = "broken promise"
+	// Sums: a mailing's numbers, entries and emails do not agree.
+	Sums = "mailing does not add up"
+	// Leftover: a task or a row that is still at work.
+	Leftover = "left over"
+	// Crash: a program panicked.
+	Crash = "crash"
+	// Leak: an address or a number in clear where it must not be.
+	Leak = "in clear"
+)
+
+// Finding is a promise that was not kept.
+type Finding struct {
+	Promise  string   `json:"promise"`
+	Count    int      `json:"count"`
+	Examples []string `json:"examples"`
+}
+
+// maxExamples keeps a report readable when everything went wrong.
+const maxExamples = 10
+
+// Counts are what was looked at.
+type Counts struct {
+	Rows       map[string]int `json:"rows"`     // emails by status
+	Requests   int            `json:"requests"` // at SES
+	Accepted   int            `json:"accepted"` // by SES
+	Duplicates int            `json:"duplicates"`
+	Unknown    int            `json:"outcomeUnknown"`
+	Events     int            `json:"events"`
+	Entries    int            `json:"entries"`
+	Recipients int            `json:"recipients"`
+}
+
+// Judge collects findings.
+type Judge struct {
+	Counts Counts
+
+	stage    *stage.Stage
+	notes    load.Notes
+	found    map[string]*Finding
+	accepted map[string]*acceptance // by outbox id
+	emails   map[string]*row        // by outbox id
+}
+
+// New makes a judge of one run. The load and the gateway must be at rest.
+func New(s *stage.Stage, notes load.Notes) *Judge {
+	return &Judge{
+		stage: s, notes: notes, found: make(map[string]*Finding),
+		accepted: make(map[string]*acceptance), emails: make(map[string]*row),
+		Counts: Counts{Rows: make(map[string]int)},
+	}
+}
+
+// Try looks at everything. An error means that it could not be looked at.
+func (j *Judge) Try(ctx context.Context) ([]Finding, error) {
+	j.readLedger()
+	for _, look := range []func(context.Context) error{
+		j.readRows, j.readEvents, j.tryMailings, j.tryRecipients, j.tryQueues, j.tryLogs,
+	} {
+		if err := look(ctx); err != nil {
+			return nil, fmt.Errorf("judge: %w", err)
+		}
+	}
+	j.tryAnswers()
+	j.tryEmails()
+	return j.findings(), nil
+}
+
+// Find adds a finding.
+func (j *Judge) Find(promise, format string, args ...any) {
+	f := j.found[promise]
+	if f == nil {
+		f = &Finding{Promise: promise}
+		j.found[promise] = f
+	}
+	f.Count++
+	if len(f.Examples) < maxExamples {
+		f.Examples = append(f.Examples, fmt.Sprintf(format, args...))
+	}
+}
+
+func (j *Judge) findings() []Finding {
+	list := make([]Finding, 0, len(j.found))
+	for _, promise := range slices.Sorted(maps.Keys(j.found)) {
+		list = append(list, *j.found[promise])
+	}
+	return list
+}

@@ -1,0 +1,140 @@
+package judge
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/scripts/chaos/load"
+)
+
+const mailingSQL = `
+SELECT status, accepted, sent, failed, invalid_later, suppressed, expired, cancelled, unknown, invalid, duplicates
+FROM mailings WHERE id = $1`
+
+const entriesSQL = `SELECT id, email, status, outcome_unknown FROM mailing_entries WHERE mailing_id = $1`
+
+// tryMailings: every good row of every file is one entry and one email, once.
+func (j *Judge) tryMailings(ctx context.Context) error {
+	for _, m := range j.notes.Mailings {
+		seen, err := j.tryEntries(ctx, m)
+		if err != nil {
+			return err
+		}
+		if err := j.tryMailing(ctx, m, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entryCounts are a mailing's entries by what became of them.
+type entryCounts struct {
+	ended   map[string]int
+	unknown int
+}
+
+func (j *Judge) tryEntries(ctx context.Context, m load.Mailing) (entryCounts, error) {
+	counts := entryCounts{ended: make(map[string]int)}
+	rows, err := j.stage.Database.QueryContext(ctx, entriesSQL, m.ID)
+	if err != nil {
+		return counts, fmt.Errorf("read entries: %w", err)
+	}
+	defer rows.Close()
+	people := make(map[string]bool, len(m.People))
+	for rows.Next() {
+		var id, address, status string
+		var unknown bool
+		if err := rows.Scan(&id, &address, &status, &unknown); err != nil {
+			return counts, fmt.Errorf("read entries: %w", err)
+		}
+		if !m.People[address] {
+			continue // a row that is no address keeps an entry that says so
+		}
+		j.Counts.Entries++
+		if people[address] {
+			j.Find(Sums, "mailing %s has two entries for one address", m.ID)
+		}
+		people[address] = true
+		if status == "FAILED" && unknown {
+			counts.unknown++
+		} else {
+			counts.ended[status]++
+		}
+		switch e := j.emails[id]; {
+		case e == nil:
+			j.Find(Lost, "entry %s of mailing %s is %s, and there is no email", id, m.ID, status)
+		case e.status != status:
+			j.Find(Sums, "entry %s is %s, its email %s", id, status, e.status)
+		case e.mailing != m.ID.String() || !strings.EqualFold(e.to, address):
+			j.Find(Sums, "entry %s is not its email's", id)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return counts, fmt.Errorf("read entries: %w", err)
+	}
+	if missing := len(m.People) - len(people); missing > 0 {
+		j.Find(Lost, "mailing %s has no entries for %d of %d rows", m.ID, missing, len(m.People))
+	}
+	return counts, nil
+}
+
+func (j *Judge) tryMailing(ctx context.Context, m load.Mailing, seen entryCounts) error {
+	var status string
+	var accepted, sent, failed, later, suppressed, expired, cancelled, unknown, invalid, duplicates int
+	err := j.stage.Database.QueryRowContext(ctx, mailingSQL, m.ID).
+		Scan(&status, &accepted, &sent, &failed, &later, &suppressed, &expired, &cancelled, &unknown, &invalid, &duplicates)
+	if err != nil {
+		return fmt.Errorf("read mailing %s: %w", m.ID, err)
+	}
+	if status != "COMPLETED" {
+		j.Find(Lost, "mailing %s is still %s", m.ID, status)
+		return nil
+	}
+	if accepted != len(m.People) || invalid != m.Invalid || duplicates != m.Repeats ||
+		accepted != sent+failed+later+suppressed+expired+cancelled+unknown {
+		j.Find(Sums, "mailing %s: %d rows, accepted %d, invalid %d, duplicates %d, sent %d, failed %d, invalid later %d, suppressed %d, expired %d, cancelled %d, unknown %d",
+			m.ID, len(m.People), accepted, invalid, duplicates, sent, failed, later, suppressed, expired, cancelled, unknown)
+	}
+	if sent != seen.ended["SENT"] || failed != seen.ended["FAILED"] || unknown != seen.unknown {
+		j.Find(Sums, "mailing %s says sent %d, failed %d, unknown %d; its entries say %v, unknown %d", m.ID, sent, failed, unknown, seen.ended, seen.unknown)
+	}
+	return nil
+}
+
+const recipientsSQL = `SELECT id, email FROM recipients WHERE id = ANY ($1::uuid[])`
+
+// tryRecipients: everybody who was accepted is there.
+func (j *Judge) tryRecipients(ctx context.Context) error {
+	there := make(map[uuid.UUID]string, len(j.notes.People))
+	ids := make([]string, len(j.notes.People))
+	for i, p := range j.notes.People {
+		ids[i] = p.ID.String()
+	}
+	rows, err := j.stage.Database.QueryContext(ctx, recipientsSQL, pq.Array(ids))
+	if err != nil {
+		return fmt.Errorf("read recipients: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id uuid.UUID
+		var address string
+		if err := rows.Scan(&id, &address); err != nil {
+			return fmt.Errorf("read recipients: %w", err)
+		}
+		there[id] = address
+		j.Counts.Recipients++
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read recipients: %w", err)
+	}
+	for _, p := range j.notes.People {
+		if there[p.ID] != p.Email {
+			j.Find(Lost, "recipient %s has the address %q, want %q", p.ID, there[p.ID], p.Email)
+		}
+	}
+	return nil
+}

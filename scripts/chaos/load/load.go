@@ -1,0 +1,115 @@
+// Package load is the tenants of the chaos run: they hand over emails, recipients and
+// mailings without a pause, write down every answer, and repeat what was not answered
+// under the same Idempotency-Key, as a careful program does. It is used by the chaos run
+// only.
+package load
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"email-gateway/shared/service"
+)
+
+// Params make a Load.
+type Params struct {
+	APIs []string // URLs; each request goes to any of them
+	Keys []string // one per tenant
+	Seed uint64
+	// Rate is how many emails are offered per second. What an outage held up is made up
+	// for afterwards.
+	Rate     float64
+	Duration time.Duration
+	// Mailings of MailingRows rows each are uploaded at even distances.
+	Mailings, MailingRows int
+	// Patience is how long after the end what is still unanswered is repeated.
+	Patience time.Duration
+}
+
+// Load offers, and remembers what came of it.
+type Load struct {
+	Book *Book
+
+	params Params
+	client *client
+}
+
+// New makes a load that has not begun.
+func New(p Params) *Load {
+	return &Load{Book: newBook(), params: p, client: newClient(p.APIs, p.Seed)}
+}
+
+const (
+	// senders are the emails that may be under way to the apis at once.
+	senders = 48
+	// recipientPause lies between two intakes of recipients.
+	recipientPause = time.Second
+	// uploadFrom and uploadTo are the part of the run in which mailings are uploaded:
+	// from its beginning, and with time left to be sent.
+	uploadFrom, uploadTo = 0.02, 0.6
+)
+
+// Run offers until the duration is over and every answer is known, or patience ends.
+func (l *Load) Run(ctx context.Context) {
+	offering, stop := context.WithTimeout(ctx, l.params.Duration)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, l.params.Duration+l.params.Patience)
+	defer cancel()
+
+	letters := make(chan letter)
+	var working sync.WaitGroup
+	working.Go(func() { l.write(offering, letters) })
+	for range senders {
+		working.Go(func() {
+			for next := range letters {
+				l.send(ctx, next)
+			}
+		})
+	}
+	working.Go(func() { l.introduce(ctx, offering) })
+	for n := range l.params.Mailings {
+		working.Go(func() { l.mail(ctx, offering, n) })
+	}
+	working.Wait()
+	l.client.close()
+}
+
+// write makes letters at the rate, and closes the channel at the end.
+func (l *Load) write(offering context.Context, letters chan<- letter) {
+	defer close(letters)
+	random := rand.New(rand.NewPCG(l.params.Seed, 1))
+	begun := time.Now()
+	for serial := 0; ; serial++ {
+		due := begun.Add(time.Duration(float64(serial) / l.params.Rate * float64(time.Second)))
+		if wait := time.Until(due); wait > 0 && service.Pause(offering, wait) != nil {
+			return
+		}
+		next := newLetter(random, serial, l.params.Keys[serial%len(l.params.Keys)], begun.Add(l.params.Duration))
+		select {
+		case letters <- next:
+		case <-offering.Done():
+			return
+		}
+	}
+}
+
+// uploadAt is when a mailing is due.
+func (l *Load) uploadAt(n int) time.Duration {
+	share := uploadFrom + (uploadTo-uploadFrom)*float64(n)/float64(max(1, l.params.Mailings-1))
+	if l.params.Duration > 5*time.Minute { // then there is always time left
+		share = float64(n) / float64(l.params.Mailings) * 0.95
+	}
+	return time.Duration(share * float64(l.params.Duration))
+}
+
+// again pauses before a request is repeated, a little longer each time.
+func again(ctx context.Context, try int) error {
+	return service.Pause(ctx, min(time.Duration(try)*50*time.Millisecond, time.Second))
+}
+
+func unexpected(status int, answer []byte) string {
+	return fmt.Sprintf("%d %.300s", status, answer)
+}

@@ -1,0 +1,48 @@
+package chaos
+
+import (
+	"time"
+
+	"email-gateway/scripts/chaos/fault"
+)
+
+// Minimum is what a run must have done for its result to count.
+type Minimum struct {
+	Emails   int `json:"emails"`   // accepted one by one
+	Mailings int `json:"mailings"` // accepted, of mailingRows rows each
+	Faults   int `json:"faults"`   // carried out
+	Kinds    int `json:"kinds"`    // among them
+	Kills    int `json:"kills"`    // of each program and service
+}
+
+// The two runs that are asked for. What lies between them is interpolated, and a run
+// that is shorter than the first has its share of it.
+const (
+	shortRun = time.Minute
+	longRun  = 20 * time.Minute
+)
+
+var (
+	shortMinimum = Minimum{Emails: 5000, Mailings: 2, Faults: 10, Kinds: 6}
+	longMinimum  = Minimum{Emails: 200_000, Mailings: 20, Faults: 200, Kinds: 12, Kills: 10}
+)
+
+// minimumOf is the minimum of a run that long with only those kinds of faults.
+func minimumOf(duration time.Duration, kinds []fault.Kind) Minimum {
+	from, to, share := Minimum{}, shortMinimum, float64(duration)/float64(shortRun)
+	if duration > shortRun {
+		from, to, share = shortMinimum, longMinimum, float64(duration-shortRun)/float64(longRun-shortRun)
+	}
+	between := func(a, b int) int { return a + int(share*float64(b-a)) }
+	m := Minimum{
+		Emails:   between(from.Emails, to.Emails),
+		Mailings: between(from.Mailings, to.Mailings),
+		Faults:   between(from.Faults, to.Faults),
+		Kinds:    min(between(from.Kinds, to.Kinds), len(kinds)),
+		Kills:    between(from.Kills, to.Kills),
+	}
+	if len(kinds) < len(fault.Kinds()) {
+		m.Kills = 0 // not every part can be killed by some kinds
+	}
+	return m
+}

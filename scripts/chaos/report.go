@@ -1,0 +1,157 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/scripts/chaos/fault"
+	"email-gateway/scripts/chaos/judge"
+	"email-gateway/scripts/chaos/load"
+	"email-gateway/scripts/chaos/stage"
+)
+
+// Report is what a run found out.
+type Report struct {
+	Seed       uint64  `json:"seed"`
+	Duration   float64 `json:"durationSeconds"`
+	Only       string  `json:"only,omitempty"`
+	Tags       string  `json:"tags,omitempty"`
+	Durability string  `json:"durability"`
+	Logs       string  `json:"logs"`
+
+	Emails     int            `json:"emails"` // accepted one by one
+	Mailings   int            `json:"mailings"`
+	Recipients int            `json:"recipients"`
+	Answers    map[int]int    `json:"answers"`  // by HTTP status; 0 = none came
+	Resolved   int            `json:"resolved"` // answers that were not known and were asked for again
+	Replayed   int            `json:"replayed"` // of those, accepted the first time
+	Faults     int            `json:"faults"`
+	Kinds      map[string]int `json:"kinds"`
+	Kills      map[string]int `json:"kills"`
+	Restarts   map[string]int `json:"restarts"` // by the supervisor: the program had ended by itself
+	Settled    float64        `json:"settledSeconds"`
+	Quiet      float64        `json:"quietSeconds"`
+	PeakTasks  int64          `json:"peakTasks"` // on one queue of Redis
+
+	Counts   judge.Counts    `json:"counts"`
+	Minimum  Minimum         `json:"minimum"`
+	Below    []string        `json:"below"`  // minimums that were not reached
+	Failed   []string        `json:"failed"` // faults that could not be carried out
+	Findings []judge.Finding `json:"findings"`
+}
+
+// OK says that every promise was kept and that enough was tried to say so.
+func (r *Report) OK() bool { return len(r.Below)+len(r.Failed)+len(r.Findings) == 0 }
+
+// Found counts the findings of one promise.
+func (r *Report) Found(promise string) int {
+	for _, f := range r.Findings {
+		if f.Promise == promise {
+			return f.Count
+		}
+	}
+	return 0
+}
+
+func (r *Report) fill(s *stage.Stage, notes load.Notes, done fault.Done, counts judge.Counts, findings []judge.Finding) {
+	r.Emails, r.Mailings, r.Recipients = len(notes.Emails), len(notes.Mailings), len(notes.People)
+	r.Answers, r.Resolved, r.Replayed = notes.Statuses, notes.Resolved, notes.Replayed
+	r.Faults, r.Kinds, r.Kills = done.Faults, done.Kinds, done.Kills
+	r.Counts, r.Findings = counts, findings
+	r.Restarts = make(map[string]int)
+	for _, p := range s.Programs {
+		if n := len(p.Endings()); n > 0 {
+			r.Restarts[p.Name] = n
+		}
+	}
+}
+
+// judge compares with the minimum.
+func (r *Report) judge(done fault.Done) {
+	r.Failed = done.Failed
+	for _, m := range []struct {
+		what      string
+		got, want int
+	}{
+		{"emails", r.Emails, r.Minimum.Emails},
+		{"mailings", r.Mailings, r.Minimum.Mailings},
+		{"faults", r.Faults, r.Minimum.Faults},
+		{"kinds of faults", len(r.Kinds), r.Minimum.Kinds},
+	} {
+		if m.got < m.want {
+			r.Below = append(r.Below, fmt.Sprintf("%d %s, at least %d are needed", m.got, m.what, m.want))
+		}
+	}
+	for _, part := range append(stage.ProgramNames(""), stage.Postgres, stage.Redis, stage.RabbitMQ) {
+		if got := r.Kills[part]; got < r.Minimum.Kills {
+			r.Below = append(r.Below, fmt.Sprintf("%s was killed %d times, at least %d are needed", part, got, r.Minimum.Kills))
+		}
+	}
+}
+
+// Print writes the report for people.
+func (r *Report) Print(out io.Writer) {
+	fmt.Fprintf(out, "\n%s\n", r.Durability)
+	fmt.Fprintf(out, "faults      %d of %d kinds: %s\n", r.Faults, len(r.Kinds), list(r.Kinds))
+	fmt.Fprintf(out, "kills       %s\n", list(r.Kills))
+	fmt.Fprintf(out, "restarts    %s (by the supervisor)\n", list(r.Restarts))
+	fmt.Fprintf(out, "accepted    %d emails, %d mailings (%d rows), %d recipients\n", r.Emails, r.Mailings, r.Counts.Entries, r.Recipients)
+	fmt.Fprintf(out, "answers     %v; %d were not known and asked for again, %d of them had been accepted\n", r.Answers, r.Resolved, r.Replayed)
+	fmt.Fprintf(out, "emails      %s; %d with an outcome that was unknown once\n", list(r.Counts.Rows), r.Counts.Unknown)
+	fmt.Fprintf(out, "SES         %d requests, %d accepted, %d emails more than once\n", r.Counts.Requests, r.Counts.Accepted, r.Counts.Duplicates)
+	fmt.Fprintf(out, "events      %d\n", r.Counts.Events)
+	fmt.Fprintf(out, "settled     %.1f s, queues empty %.1f s after the run; at most %d tasks on a queue\n", r.Settled, r.Quiet, r.PeakTasks)
+	fmt.Fprintf(out, "lost        %d\n", r.Found(judge.Lost))
+	fmt.Fprintf(out, "duplicates  %d not announced by their row\n", r.Found(judge.Duplicate))
+	for _, f := range r.Findings {
+		fmt.Fprintf(out, "\nBROKEN: %s: %d\n  %s\n", f.Promise, f.Count, strings.Join(f.Examples, "\n  "))
+	}
+	for _, text := range r.Failed {
+		fmt.Fprintln(out, "\nCOULD NOT BE DONE:", text)
+	}
+	for _, text := range r.Below {
+		fmt.Fprintln(out, "\nTOO LITTLE:", text)
+	}
+	verdict := "every promise was kept"
+	if !r.OK() {
+		verdict = "FAILED; logs in " + r.Logs
+	}
+	fmt.Fprintf(out, "\nseed %d: %s\n", r.Seed, verdict)
+}
+
+func list(counts map[string]int) string {
+	if len(counts) == 0 {
+		return "none"
+	}
+	var items []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		items = append(items, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return strings.Join(items, ", ")
+}
+
+// durability reads the settings that a crash test stands on.
+func durability(ctx context.Context, s *stage.Stage) (string, error) {
+	var fsync, commit string
+	if err := s.Database.QueryRowContext(ctx, "SELECT current_setting('fsync'), current_setting('synchronous_commit')").Scan(&fsync, &commit); err != nil {
+		return "", fmt.Errorf("read the settings of postgres: %w", err)
+	}
+	o, err := redis.ParseURL(s.Redis.URL)
+	if err != nil {
+		return "", fmt.Errorf("read the URL of redis: %w", err)
+	}
+	client := redis.NewClient(o)
+	defer client.Close()
+	settings, err := client.ConfigGet(ctx, "append*").Result()
+	if err != nil {
+		return "", fmt.Errorf("read the settings of redis: %w", err)
+	}
+	return fmt.Sprintf("durability  postgres fsync %s, synchronous_commit %s; redis appendonly %s, appendfsync %s",
+		fsync, commit, settings["appendonly"], settings["appendfsync"]), nil
+}

@@ -1,0 +1,129 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"email-gateway/scripts/chaos/judge"
+	"email-gateway/scripts/chaos/load"
+	"email-gateway/scripts/chaos/stage"
+	"email-gateway/shared/service"
+)
+
+// rest waits until the gateway has nothing left to do.
+type rest struct {
+	stage *stage.Stage
+	load  *load.Load
+	notes load.Notes
+	since time.Time // the end of the run
+	out   io.Writer
+
+	unsettled, noisy string // what was still at work when patience ended
+}
+
+func newRest(s *stage.Stage, l *load.Load, notes load.Notes, since time.Time, out io.Writer) *rest {
+	return &rest{stage: s, load: l, notes: notes, since: since, out: out}
+}
+
+// look is how often it is looked.
+const look = 500 * time.Millisecond
+
+// settle waits until every email, mailing and recipient has come to its end, and says how
+// long after the end of the run that was.
+func (r *rest) settle(ctx context.Context, patience time.Duration) time.Duration {
+	took := r.await(ctx, patience, &r.unsettled, r.atWork)
+	fmt.Fprintf(r.out, "settled %.1f s after the run%s\n", took.Seconds(), told(r.unsettled))
+	return took
+}
+
+// quiet waits until Redis holds no task that will run again.
+func (r *rest) quiet(ctx context.Context, patience time.Duration) time.Duration {
+	took := r.await(ctx, patience, &r.noisy, r.standing)
+	fmt.Fprintf(r.out, "queues empty %.1f s after the run%s\n", took.Seconds(), told(r.noisy))
+	return took
+}
+
+func told(problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return ": not yet: " + problem
+}
+
+// await asks until there is nothing, or until patience is over; an error counts as
+// something.
+func (r *rest) await(ctx context.Context, patience time.Duration, last *string, ask func(context.Context) (string, error)) time.Duration {
+	for {
+		problem, err := ask(ctx)
+		if err != nil {
+			problem = err.Error()
+		}
+		*last = problem
+		took := time.Since(r.since)
+		if problem == "" || took > patience || service.Pause(ctx, look) != nil {
+			return took
+		}
+	}
+}
+
+const atWorkSQL = `
+SELECT coalesce((SELECT string_agg(n || ' ' || target || ' ' || status, ', ') FROM (
+    SELECT count(*) AS n, target, status FROM email_outbox
+    WHERE status NOT IN ('SENT', 'FAILED', 'EXPIRED', 'CANCELLED', 'SUPPRESSED', 'PUBLISHED') GROUP BY target, status) o), '')
+|| coalesce((SELECT '; ' || count(*) || ' recipients' FROM recipient_intakes HAVING count(*) > 0), '')
+|| coalesce((SELECT string_agg('; mailing ' || id || ' ' || status, '') FROM mailings WHERE status NOT IN ('COMPLETED', 'CANCELLED')), '')`
+
+const failedSQL = `SELECT count(*) FROM mailings WHERE id = $1 AND status = 'FAILED'`
+
+func (r *rest) atWork(ctx context.Context) (text string, err error) {
+	if err := r.stage.Database.QueryRowContext(ctx, atWorkSQL).Scan(&text); err != nil {
+		return "", fmt.Errorf("look for what is at work: %w", err)
+	}
+	if text == "" {
+		return "", nil
+	}
+	return text, r.resumeFailed(ctx)
+}
+
+// resumeFailed lets mailings go on whose job failed three times while everything was
+// broken.
+func (r *rest) resumeFailed(ctx context.Context) error {
+	var errs []error
+	for _, m := range r.notes.Mailings {
+		var failed int
+		if err := r.stage.Database.QueryRowContext(ctx, failedSQL, m.ID).Scan(&failed); err != nil {
+			return fmt.Errorf("look for failed mailings: %w", err)
+		}
+		if failed > 0 {
+			errs = append(errs, r.load.Resume(ctx, m))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *rest) standing(ctx context.Context) (string, error) {
+	queues, err := judge.Queues(ctx, r.stage.Redis.URL)
+	if err != nil {
+		return "", err
+	}
+	var text string
+	for _, q := range queues {
+		if q.Tasks() > 0 {
+			text += fmt.Sprintf("%s has %d pending, %d active, %d for a retry; ", q.Name, q.Pending, q.Active, q.Retry)
+		}
+	}
+	return text, nil
+}
+
+// tell adds what did not come to rest in time.
+func (r *rest) tell(j *judge.Judge, settled, quiet time.Duration) {
+	if r.unsettled != "" {
+		j.Find(judge.Leftover, "not settled after %.0f s: %s", settled.Seconds(), r.unsettled)
+	}
+	if r.noisy != "" {
+		j.Find(judge.Leftover, "not quiet after %.0f s: %s", quiet.Seconds(), r.noisy)
+	}
+}

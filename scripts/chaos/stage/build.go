@@ -1,0 +1,63 @@
+package stage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// build compiles the programs into the stage's directory, without the race detector:
+// the chaos run is about what happens between processes.
+func (s *Stage) build(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", s.cfg.Tags, "-o", s.bin("")+"/",
+		"./api/cmd/api", "./api/cmd/gatewayctl", "./worker/cmd/dispatcher", "./worker/cmd/worker", "./schema/cmd/migrate")
+	cmd.Dir = s.cfg.Root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (s *Stage) bin(name string) string { return filepath.Join(s.cfg.Dir, "bin", name) }
+
+// run runs one of the programs that end by themselves, straight on the database.
+func (s *Stage) run(ctx context.Context, name string, args ...string) error {
+	_, err := s.output(ctx, name, args...)
+	return err
+}
+
+func (s *Stage) output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, s.bin(name), args...)
+	cmd.Env = s.environ(map[string]string{"DATABASE_URL": s.Postgres.URL})
+	out, err := cmd.Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		err = fmt.Errorf("%w: %s", err, failed.Stderr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+// scopes are all that a tenant's key may have.
+const scopes = "emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write"
+
+// Key makes a company and a key for it, as an operator does.
+func (s *Stage) Key(ctx context.Context, company, from string) (string, error) {
+	if err := s.run(ctx, "gatewayctl", "company", "create", "--name", company, "--default-from", from, "--json"); err != nil {
+		return "", err
+	}
+	out, err := s.output(ctx, "gatewayctl", "key", "create", "--company", company, "--scopes", scopes, "--rate", "0", "--json")
+	if err != nil {
+		return "", err
+	}
+	var made struct{ Key string }
+	if err := json.Unmarshal(out, &made); err != nil || made.Key == "" {
+		return "", fmt.Errorf("gatewayctl key create printed %q", out)
+	}
+	return made.Key, nil
+}

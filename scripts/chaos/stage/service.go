@@ -1,0 +1,130 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+// Service is a private Postgres, Redis or RabbitMQ. Its port outlives its restarts.
+type Service struct {
+	Name string
+	URL  string // past every link
+
+	root, dir string
+	addr      string
+	kills     atomic.Int64
+}
+
+func (s *Stage) service(name string) *Service {
+	return &Service{Name: name, root: s.cfg.Root, dir: filepath.Join(s.cfg.Dir, "services", name)}
+}
+
+var exported = regexp.MustCompile(`_URL='?([^'\n]*)'?\n`)
+
+func (s *Service) open(ctx context.Context) error {
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	out, err := s.script(ctx, "env", s.Name)
+	if err != nil {
+		return err
+	}
+	found := exported.FindStringSubmatch(out)
+	if found == nil {
+		return fmt.Errorf("services.sh env %s printed %q", s.Name, out)
+	}
+	u, err := url.Parse(found[1])
+	if err != nil {
+		return fmt.Errorf("read the URL of %s: %w", s.Name, err)
+	}
+	s.URL, s.addr = found[1], u.Host
+	return nil
+}
+
+// through is the service's URL with another address.
+func (s *Service) through(addr string) string { return strings.Replace(s.URL, s.addr, addr, 1) }
+
+// Start, Stop and Kill return when it is done. Kill leaves it as a power cut leaves a
+// process: what it wrote is in the system's hands, what it held is gone.
+func (s *Service) Start(ctx context.Context) error { return s.command(ctx, "start") }
+
+// Stop ends it in good order.
+func (s *Service) Stop(ctx context.Context) error { return s.command(ctx, "stop") }
+
+// Kill ends it at once.
+func (s *Service) Kill(ctx context.Context) error {
+	s.kills.Add(1)
+	return s.command(ctx, "kill")
+}
+
+// Kills counts how often it was killed.
+func (s *Service) Kills() int { return int(s.kills.Load()) }
+
+func (s *Service) destroy(ctx context.Context) error { return s.command(ctx, "destroy") }
+
+// Signal sends a signal to the service's process: SIGSTOP freezes it, SIGCONT goes on.
+func (s *Service) Signal(signal syscall.Signal) error {
+	text, err := os.ReadFile(filepath.Join(s.dir, s.Name, "pid"))
+	if err != nil {
+		return fmt.Errorf("find the process of %s: %w", s.Name, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid < 2 {
+		return fmt.Errorf("find the process of %s: its pid is %q", s.Name, text)
+	}
+	if err := syscall.Kill(pid, signal); err != nil {
+		return fmt.Errorf("signal %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// Control runs rabbitmqctl on the broker.
+func (s *Service) Control(ctx context.Context, args ...string) error {
+	_, err := s.script(ctx, append([]string{"rabbitmqctl"}, args...)...)
+	return err
+}
+
+func (s *Service) command(ctx context.Context, command string) error {
+	_, err := s.script(ctx, command, s.Name)
+	return err
+}
+
+func (s *Service) script(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.root, "scripts/services.sh"), args...)
+	cmd.Env = os.Environ()
+	for _, name := range []string{"POSTGRES_PORT", "REDIS_PORT", "RABBITMQ_PORT", "DATABASE_URL", "REDIS_URL", "RABBITMQ_URL"} {
+		cmd.Env = append(cmd.Env, name+"=") // those of the caller's own services are not meant
+	}
+	cmd.Env = append(cmd.Env, "LOCAL_DIR="+s.dir)
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil {
+		return "", errors.Join(fmt.Errorf("services.sh %s: %w", strings.Join(args, " "), err), errors.New(complaint.String()))
+	}
+	return out.String(), nil
+}
+
+// Newest is the file of the service that matches the pattern, below its directory, and
+// comes last by name.
+func (s *Service) Newest(pattern string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(s.dir, s.Name, pattern))
+	if err != nil {
+		return "", fmt.Errorf("find %s of %s: %w", pattern, s.Name, err)
+	}
+	if len(found) == 0 {
+		return "", fmt.Errorf("find %s of %s: there is none", pattern, s.Name)
+	}
+	return slices.Max(found), nil
+}

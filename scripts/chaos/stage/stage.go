@@ -1,0 +1,319 @@
+// Package stage is what the chaos run plays on: a whole gateway of its own. Postgres,
+// Redis and RabbitMQ are private instances, the programs are real processes, SES is the
+// simulator, and between every two of them there is a link that can be cut, delayed and
+// poisoned. It is used by the chaos run only.
+package stage
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	_ "github.com/lib/pq" // the driver of Stage.Database
+
+	"email-gateway/scripts/sessim"
+)
+
+// Config says what the stage is made of.
+type Config struct {
+	// Root is the checkout, Dir a directory of the stage's own: data, logs, programs.
+	Root, Dir string
+	// Tags are build tags of the programs: a fault that is planted in them.
+	Tags string
+	// Backoff are the waits between the tries of an email, as EMAIL_BACKOFF takes them.
+	Backoff string
+}
+
+// Stage is a running gateway.
+type Stage struct {
+	Postgres, Redis, RabbitMQ *Service
+
+	// Programs are all processes of the gateway, Links all ways between two parts.
+	Programs []*Program
+	Links    []*Link
+	Mail     *Mail
+	Database *sql.DB // straight to Postgres, past every link
+
+	cfg       Config
+	env       map[string]string // of all programs; each has the addresses of its own links on top
+	supervise context.Context
+	end       context.CancelFunc
+}
+
+// Roles says which programs there are and what each of them talks to. The load is a
+// dependant too: it reaches each api over a link.
+var roles = []struct {
+	kind         string
+	count        int
+	dependencies []string
+}{
+	{kind: "api", count: 2, dependencies: []string{Postgres}},
+	{kind: "dispatcher", count: 2, dependencies: []string{Postgres, Redis, RabbitMQ}},
+	{kind: "worker", count: 2, dependencies: []string{Postgres, Redis, RabbitMQ, SES}},
+}
+
+// What programs depend on; API is what the load depends on.
+const (
+	Postgres = "postgres"
+	Redis    = "redis"
+	RabbitMQ = "rabbitmq"
+	SES      = "ses"
+	API      = "api"
+)
+
+// ProgramNames lists the programs: api-1, api-2, dispatcher-1 …; kind "" means all.
+func ProgramNames(kind string) []string {
+	var names []string
+	for _, role := range roles {
+		for n := range role.count {
+			if kind == "" || kind == role.kind {
+				names = append(names, fmt.Sprintf("%s-%d", role.kind, n+1))
+			}
+		}
+	}
+	return names
+}
+
+// LinkNames lists the links to the dependency: worker-1:redis, worker-2:redis …
+func LinkNames(dependency string) []string {
+	var names []string
+	for _, role := range roles {
+		for _, d := range role.dependencies {
+			for n := range role.count {
+				if d == dependency {
+					names = append(names, fmt.Sprintf("%s-%d:%s", role.kind, n+1, d))
+				}
+			}
+		}
+		if role.kind == dependency {
+			for n := range role.count {
+				names = append(names, fmt.Sprintf("load:%s-%d", role.kind, n+1))
+			}
+		}
+	}
+	return names
+}
+
+// Open builds the programs and starts everything. What it started is ended by Close,
+// also after an error.
+func Open(ctx context.Context, cfg Config) (*Stage, error) {
+	s := &Stage{cfg: cfg}
+	s.supervise, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Stage) open(ctx context.Context) error {
+	built := make(chan error, 1)
+	go func() { built <- s.build(ctx) }()
+	err := errors.Join(s.startServices(ctx), <-built)
+	if err != nil {
+		return err
+	}
+	if s.Database, err = sql.Open("postgres", s.Postgres.URL); err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	if s.Mail, err = newMail(); err != nil {
+		return err
+	}
+	if err := s.run(ctx, "migrate", "up"); err != nil {
+		return err
+	}
+	return s.startPrograms(ctx)
+}
+
+func (s *Stage) startServices(ctx context.Context) error {
+	s.Postgres, s.Redis, s.RabbitMQ = s.service(Postgres), s.service(Redis), s.service(RabbitMQ)
+	var starting sync.WaitGroup
+	errs := make([]error, 3)
+	for i, service := range []*Service{s.Postgres, s.Redis, s.RabbitMQ} {
+		starting.Go(func() { errs[i] = service.open(ctx) })
+	}
+	starting.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Stage) startPrograms(ctx context.Context) error {
+	s.env = map[string]string{
+		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "chaos", "AWS_SECRET_ACCESS_KEY": "chaos",
+		"CPF_CNPJ_KEYS": "chaos:" + secret(), "UNSUBSCRIBE_KEY": secret(),
+		"STORAGE_URL": "file://" + filepath.Join(s.cfg.Dir, "storage"), "MX_RESOLVER": "off",
+		"PUBLIC_URL": "https://mail.chaos.example", "LOG_LEVEL": "warn",
+		"EMAIL_BACKOFF": s.cfg.Backoff, "WORKER_CONCURRENCY": "32", "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
+		// What waits for a crash to be noticed waits for seconds, so that a run of a
+		// minute sees it: these are the settings, not the code.
+		"RESCUE_AFTER": "2s", "MAILING_RECOVERY_INTERVAL": "5s", "MAILING_STALE_AFTER": "10s",
+		"RECIPIENTS_RETRY_TTL_MS": "2000",
+	}
+	proxies := newProxies()
+	for _, role := range roles {
+		for n := range role.count {
+			if err := s.addProgram(proxies, role.kind, n+1, role.dependencies); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range s.Programs {
+		if err := p.Start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addProgram makes the program and its links.
+func (s *Stage) addProgram(proxies *proxies, kind string, number int, dependencies []string) error {
+	addr, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	p := newProgram(s, fmt.Sprintf("%s-%d", kind, number), kind, addr)
+	for _, d := range dependencies {
+		link, err := proxies.add(p.Name+":"+d, d, s.upstream(d))
+		if err != nil {
+			return err
+		}
+		s.Links = append(s.Links, link)
+		p.env[variables[d]] = s.urlThrough(d, link.Addr)
+	}
+	if kind == API {
+		p.env[variables[RabbitMQ]] = s.RabbitMQ.URL // whether there is one; it never connects
+		link, err := proxies.add("load:"+p.Name, API, addr)
+		if err != nil {
+			return err
+		}
+		s.Links = append(s.Links, link)
+	}
+	s.Programs = append(s.Programs, p)
+	return nil
+}
+
+// variables are how the programs are told where each dependency is.
+var variables = map[string]string{
+	Postgres: "DATABASE_URL", Redis: "REDIS_URL", RabbitMQ: "RABBITMQ_URL", SES: "SES_ENDPOINT",
+}
+
+// upstream is the dependency's own address.
+func (s *Stage) upstream(dependency string) string {
+	if dependency == SES {
+		return s.Mail.Addr
+	}
+	return s.Service(dependency).addr
+}
+
+// urlThrough is the dependency's URL with another address.
+func (s *Stage) urlThrough(dependency, addr string) string {
+	if dependency == SES {
+		return "http://" + addr
+	}
+	return s.Service(dependency).through(addr)
+}
+
+// Service returns Postgres, Redis or RabbitMQ by its name; nil if it is none.
+func (s *Stage) Service(name string) *Service {
+	switch name {
+	case Postgres:
+		return s.Postgres
+	case Redis:
+		return s.Redis
+	case RabbitMQ:
+		return s.RabbitMQ
+	}
+	return nil
+}
+
+// Program returns a program by its name; nil if there is none.
+func (s *Stage) Program(name string) *Program {
+	for _, p := range s.Programs {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Link returns a link by its name; nil if there is none.
+func (s *Stage) Link(name string) *Link {
+	for _, l := range s.Links {
+		if l.Name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// APIs are the URLs at which the load reaches the apis.
+func (s *Stage) APIs() []string {
+	var urls []string
+	for _, l := range s.Links {
+		if l.Dependency == API {
+			urls = append(urls, "http://"+l.Addr)
+		}
+	}
+	return urls
+}
+
+// Close ends everything and removes the services' data; logs stay.
+func (s *Stage) Close() error {
+	var ending sync.WaitGroup
+	for _, p := range s.Programs {
+		ending.Go(p.end)
+	}
+	ending.Wait()
+	s.end()
+	for _, l := range s.Links {
+		l.close()
+	}
+	var errs []error
+	if s.Mail != nil {
+		errs = append(errs, s.Mail.close())
+	}
+	if s.Database != nil {
+		errs = append(errs, s.Database.Close())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, service := range []*Service{s.Postgres, s.Redis, s.RabbitMQ} {
+		if service != nil {
+			errs = append(errs, service.destroy(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func secret() string {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+// environ is what a program is started with.
+func (s *Stage) environ(own map[string]string) []string {
+	all := maps.Clone(s.env)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	maps.Copy(all, own)
+	list := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	for name, value := range all {
+		list = append(list, name+"="+value)
+	}
+	return list
+}
+
+// SendRate is what SES allows, in recipients per second; the windows on Redis hold two
+// seconds of it.
+const SendRate = 1000
+
+// Ledger returns every request that SES got, oldest first.
+func (s *Stage) Ledger() []sessim.Entry { return s.Mail.Simulator.Ledger() }

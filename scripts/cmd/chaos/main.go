@@ -1,0 +1,114 @@
+// Command chaos starts a gateway of its own, breaks every part of it at random while
+// emails and mailings run through it, and checks row by row that nothing was lost and
+// that every duplicate was announced. It exits with 0 only if that is so and if enough
+// was tried: see package chaos.
+//
+//	chaos --duration 60s
+//	chaos --duration 20m --seed 4711 --json chaos.json
+//	chaos --duration 30s --only redis-flush,worker-kill
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"email-gateway/scripts/chaos"
+	"email-gateway/scripts/chaos/fault"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ok, err := run(ctx, os.Args[1:])
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (ok bool, err error) {
+	cfg := chaos.Config{Out: os.Stdout}
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.DurationVar(&cfg.Duration, "duration", time.Minute, "how long things break")
+	flags.DurationVar(&cfg.Settle, "settle", time.Minute, "how long after that every email must have come to its end")
+	flags.Uint64Var(&cfg.Seed, "seed", 0, "what is drawn from; 0 takes one and tells it")
+	flags.StringVar(&cfg.Only, "only", "", "kinds of faults, separated by commas: "+strings.Join(fault.Names(fault.Kinds()), ", "))
+	flags.Float64Var(&cfg.Rate, "rate", 220, "emails offered per second")
+	flags.StringVar(&cfg.Tags, "tags", "", "build tags of the programs; nofence plants a fault that must be found")
+	flags.StringVar(&cfg.Root, "root", "", "the checkout; by default the one around the working directory")
+	flags.StringVar(&cfg.Dir, "dir", "", "where data and logs are kept; by default a directory that is removed when all is well")
+	file := flags.String("json", "", "write the report there too")
+	if err := flags.Parse(args); err != nil {
+		return false, err
+	}
+	if cfg.Duration < 5*time.Second || cfg.Settle < 0 || cfg.Rate <= 0 {
+		return false, errors.New("flags: duration must be at least 5s, settle not negative, rate positive")
+	}
+	if cfg.Seed == 0 {
+		cfg.Seed = rand.Uint64N(1_000_000) + 1
+	}
+	if cfg.Root == "" {
+		if cfg.Root, err = checkout(); err != nil {
+			return false, err
+		}
+	}
+	if cfg.Dir == "" {
+		if cfg.Dir, err = os.MkdirTemp("", "email-gateway-chaos-"); err != nil {
+			return false, fmt.Errorf("make a directory: %w", err)
+		}
+		defer func() {
+			if ok {
+				err = os.RemoveAll(cfg.Dir)
+			}
+		}()
+	}
+	report, err := chaos.Run(ctx, cfg)
+	if err != nil {
+		return false, err
+	}
+	report.Print(os.Stdout)
+	return report.OK(), write(*file, report)
+}
+
+func write(file string, report chaos.Report) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// checkout looks for go.work upwards from the working directory.
+func checkout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the checkout: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("find the checkout: there is no go.work around the working directory; name it with -root")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
