@@ -13,6 +13,10 @@ type verdict struct {
 	delay      time.Duration // the fault's own
 	afterBytes int
 
+	// events are told of the mail, about these recipients, if it is accepted.
+	events EventRule
+	about  []string
+
 	// record is the request's place in ledger, which a Reset may since have replaced.
 	record *record
 	ledger *ledger
@@ -31,6 +35,9 @@ func (s *Server) decide(sub *submission) verdict {
 		sub.Time = sub.received
 		s.quota.add(sub.received, sub.recipientCount())
 		s.inbox.add(&sub.Mail)
+		if s.publisher != nil {
+			v.events, v.about = s.eventsOf(&sub.Mail)
+		}
 	}
 	v.ledger, v.record = s.ledger, s.ledger.add(sub, v.Fault)
 	return v

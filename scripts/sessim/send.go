@@ -73,7 +73,9 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) {
 	if problem == "" {
 		sub.asked, sub.problem = s.faultByAddress(&sub.Mail)
 	}
-	s.deliver(w, r, s.decide(sub))
+	v := s.decide(sub)
+	s.tellOf(r, &sub.Mail, v.events, v.about)
+	s.deliver(w, r, v)
 }
 
 // read takes the request's body and fills sub. It returns what is wrong with the

@@ -72,11 +72,14 @@ type Server struct {
 	mu       sync.Mutex
 	settings Settings
 	rules    []Rule
-	tally    tally
-	rate     rateLimit
-	quota    rollingDay
-	ledger   *ledger
-	inbox    *inbox
+	// eventRules say what publisher, nil without an endpoint, tells of a mail.
+	eventRules []EventRule
+	publisher  *publisher
+	tally      tally
+	rate       rateLimit
+	quota      rollingDay
+	ledger     *ledger
+	inbox      *inbox
 }
 
 // New returns a Server that accepts every valid mail at once.
@@ -104,6 +107,12 @@ func (s *Server) newRoutes() *http.ServeMux {
 	m.HandleFunc("POST /sim/faults", s.postFault)
 	m.HandleFunc("GET /sim/faults", s.listFaults)
 	m.HandleFunc("DELETE /sim/faults", s.deleteFaults)
+	m.HandleFunc("GET /sim/events", s.listEvents)
+	m.HandleFunc("PUT /sim/events", s.putEvents)
+	m.HandleFunc("POST /sim/events/rules", s.postEventRule)
+	m.HandleFunc("DELETE /sim/events/rules", s.deleteEventRules)
+	m.HandleFunc("GET "+certificatePath, s.showCertificate)
+	m.HandleFunc("GET "+confirmPath, s.confirmSubscription)
 	m.HandleFunc("PUT /sim/settings", s.putSettings)
 	m.HandleFunc("GET /sim/settings", s.showSettings)
 	m.HandleFunc("GET /sim/ledger", s.showLedger)
@@ -125,12 +134,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Reset forgets ledger, inbox, totals and rules, and takes the settings back to those
-// of New. Requests that are being held stay held.
+// of New. Requests that are being held stay held, and whom events are told to stays.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settings = Settings{MaxSendRate: s.cfg.MaxSendRate, GetAccount: accountOK}
-	s.rules = nil
+	s.rules, s.eventRules = nil, nil
 	s.tally = tally{}
 	s.rate = rateLimit{}
 	s.quota = rollingDay{}
@@ -139,7 +148,10 @@ func (s *Server) Reset() {
 }
 
 // Close cuts every request that a fault or a latency is holding back, so that
-// closing the surrounding HTTP server need not wait for them.
+// closing the surrounding HTTP server need not wait for them, and ends publishing.
 func (s *Server) Close() {
 	s.closeOnce.Do(func() { close(s.closing) })
+	if p := s.currentPublisher(); p != nil {
+		p.stop()
+	}
 }

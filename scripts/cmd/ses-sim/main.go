@@ -3,7 +3,10 @@
 // benchmarks.
 //
 // SES_SIM_ADDR (127.0.0.1:8005; port 0 takes a free one) is where it listens,
-// SES_SIM_MAX_SEND_RATE (10000) what GetAccount reports.
+// SES_SIM_MAX_SEND_RATE (10000) what GetAccount reports. SES_SIM_EVENTS_URL is whom it
+// tells of the mails it accepted, over an SNS of its own (nobody), SES_SIM_EVENTS_TOPIC
+// the topic's ARN, SES_SIM_EVENTS_BASE_URL how that endpoint reaches the simulator
+// (http:// and the address it listens on), SES_SIM_EVENTS_SIGNATURE 1 or 2.
 package main
 
 import (
@@ -55,6 +58,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, log *sl
 		return fmt.Errorf("listen: %w", err)
 	}
 	sim := sessim.New(cfg)
+	defer sim.Close()
+	if err := sim.Publish(publication(getenv, listener.Addr().String())); err != nil {
+		_ = listener.Close()
+		return fmt.Errorf("SES_SIM_EVENTS_…: %w", err)
+	}
 	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second}
 	log.Info("ses-sim listens", "addr", listener.Addr().String())
 
@@ -90,6 +98,18 @@ func configure(args []string, getenv func(string) string) (cfg sessim.Config, ad
 		addr = "127.0.0.1:8005"
 	}
 	return cfg, addr, healthcheck, nil
+}
+
+// publication is whom the environment says to tell of events.
+func publication(getenv func(string) string, addr string) sessim.Publication {
+	p := sessim.Publication{
+		URL: getenv("SES_SIM_EVENTS_URL"), TopicARN: getenv("SES_SIM_EVENTS_TOPIC"),
+		BaseURL: getenv("SES_SIM_EVENTS_BASE_URL"), SignatureVersion: getenv("SES_SIM_EVENTS_SIGNATURE"),
+	}
+	if p.BaseURL == "" {
+		p.BaseURL = "http://" + addr
+	}
+	return p
 }
 
 func shutDown(server *http.Server, sim *sessim.Server) error {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -139,5 +140,33 @@ func TestConfigure_Refuses(t *testing.T) {
 	cfg, addr, _, err := configure(nil, none)
 	if err != nil || addr != "127.0.0.1:8005" || cfg.LedgerEntries != 200_000 || cfg.InboxMails != 10_000 {
 		t.Errorf("defaults: %s, %s, %v", fmt.Sprint(cfg), addr, err)
+	}
+}
+
+func TestRun_PublishesEvents(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 10)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m struct{ TopicArn, SignatureVersion, SubscribeURL string }
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		asked <- m.TopicArn + " " + m.SignatureVersion + " " + m.SubscribeURL
+	}))
+	t.Cleanup(endpoint.Close)
+	url, _ := startProgram(t, map[string]string{
+		"SES_SIM_EVENTS_URL": endpoint.URL, "SES_SIM_EVENTS_TOPIC": "arn:aws:sns:us-east-1:123456789012:t", "SES_SIM_EVENTS_SIGNATURE": "1",
+	})
+	select {
+	case got := <-asked:
+		if !strings.HasPrefix(got, "arn:aws:sns:us-east-1:123456789012:t 1 "+url+"/sim/sns/confirm?") {
+			t.Errorf("asked for %s", got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the endpoint is not asked to confirm")
+	}
+	err := run(t.Context(), nil, func(name string) string {
+		return map[string]string{"SES_SIM_ADDR": "127.0.0.1:0", "SES_SIM_EVENTS_URL": "mailto:x"}[name]
+	}, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "SES_SIM_EVENTS") {
+		t.Errorf("a wrong URL: %v", err)
 	}
 }

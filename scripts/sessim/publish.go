@@ -1,0 +1,182 @@
+package sessim
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Publication says to whom the events of accepted mails are told, over a simulated SNS.
+type Publication struct {
+	// URL is the subscribed endpoint; empty publishes nothing.
+	URL string `json:"url"`
+	// TopicARN is arn:aws:sns:us-east-1:123456789012:ses-events if it is empty.
+	TopicARN string `json:"topicArn"`
+	// BaseURL is how the endpoint reaches the simulator: the certificate and the
+	// confirmation's address stand below it.
+	BaseURL string `json:"baseUrl"`
+	// SignatureVersion is "1" or "2"; 2 if it is empty.
+	SignatureVersion string `json:"signatureVersion"`
+}
+
+func (p Publication) withDefaults() (Publication, error) {
+	if p.TopicARN == "" {
+		p.TopicARN = "arn:aws:sns:us-east-1:123456789012:ses-events"
+	}
+	if p.SignatureVersion == "" {
+		p.SignatureVersion = "2"
+	}
+	p.BaseURL = strings.TrimSuffix(p.BaseURL, "/")
+	for name, value := range map[string]string{"url": p.URL, "baseUrl": p.BaseURL} {
+		if u, err := url.Parse(value); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return p, fmt.Errorf("%s is not an http:// or https:// URL", name)
+		}
+	}
+	if p.SignatureVersion != "1" && p.SignatureVersion != "2" {
+		return p, errors.New("signatureVersion is neither 1 nor 2")
+	}
+	return p, nil
+}
+
+// Publish begins to tell the endpoint of every mail accepted from now on; first it is
+// asked to confirm the subscription, and until it does, events wait. It replaces the
+// endpoint before it, whose events are forgotten. Close ends it.
+func (s *Server) Publish(p Publication) error {
+	var next *publisher
+	if p.URL != "" {
+		t, err := newTopic(p, s.cfg.Clock())
+		if err != nil {
+			return fmt.Errorf("publish: %w", err)
+		}
+		next = newPublisher(t, s.cfg.Clock)
+	}
+	s.mu.Lock()
+	before := s.publisher
+	s.publisher = next
+	s.mu.Unlock()
+	if before != nil {
+		before.stop()
+	}
+	if next != nil {
+		next.start() // now that the endpoint can ask for the certificate
+	}
+	return nil
+}
+
+// Events says how publishing goes.
+func (s *Server) Events() EventCounts {
+	if p := s.currentPublisher(); p != nil {
+		return p.snapshot()
+	}
+	return EventCounts{}
+}
+
+func (s *Server) currentPublisher() *publisher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.publisher
+}
+
+// tellOf queues the events of a mail that was accepted, and waits for them if they are
+// to come before the answer.
+func (s *Server) tellOf(r *http.Request, m *Mail, rule EventRule, about []string) {
+	p := s.currentPublisher()
+	if p == nil || len(rule.Events) == 0 {
+		return
+	}
+	light := *m
+	light.HTML, light.Text = "", ""
+	done := make(chan struct{})
+	var first *notification
+	for i := len(rule.Events) - 1; i >= 0; i-- {
+		first = &notification{mail: &light, kind: rule.Events[i], about: about, copies: max(rule.Copies, 1), then: first, done: done}
+	}
+	first.at = time.Now().Add(time.Duration(rule.DelayMS) * time.Millisecond)
+	p.add(first)
+	if !rule.Early {
+		return
+	}
+	select {
+	case <-done:
+	case <-r.Context().Done():
+	case <-s.closing:
+	}
+}
+
+// eventList is the answer of GET /sim/events.
+type eventList struct {
+	Publication Publication `json:"publication"`
+	Counts      EventCounts `json:"counts"`
+	Rules       []EventRule `json:"rules"`
+	Kinds       []string    `json:"kinds"`
+}
+
+func (s *Server) listEvents(w http.ResponseWriter, _ *http.Request) {
+	list := eventList{Counts: s.Events(), Kinds: EventKinds()}
+	if p := s.currentPublisher(); p != nil {
+		list.Publication = p.topic.Publication
+	}
+	s.mu.Lock()
+	list.Rules = append([]EventRule{}, s.eventRules...)
+	s.mu.Unlock()
+	writeJSON(w, http.StatusOK, list)
+}
+
+func (s *Server) putEvents(w http.ResponseWriter, r *http.Request) {
+	var p Publication
+	err := decodeControl(io.LimitReader(r.Body, maxControlBody), &p)
+	if err == nil {
+		err = s.Publish(p)
+	}
+	if err != nil {
+		badControl(w, err)
+		return
+	}
+	s.listEvents(w, r)
+}
+
+func (s *Server) postEventRule(w http.ResponseWriter, r *http.Request) {
+	var rule EventRule
+	err := decodeControl(io.LimitReader(r.Body, maxControlBody), &rule)
+	if err == nil {
+		err = s.InjectEvents(rule)
+	}
+	if err != nil {
+		badControl(w, err)
+		return
+	}
+	writeJSON(w, http.StatusCreated, rule)
+}
+
+func (s *Server) deleteEventRules(w http.ResponseWriter, _ *http.Request) {
+	s.ClearEventRules()
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// showCertificate and confirmSubscription are what SNS's own hosts would answer.
+func (s *Server) showCertificate(w http.ResponseWriter, r *http.Request) {
+	p := s.currentPublisher()
+	if p == nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-pem-file")
+	_, _ = io.Copy(w, bytes.NewReader(p.topic.pem))
+}
+
+func (s *Server) confirmSubscription(w http.ResponseWriter, r *http.Request) {
+	p := s.currentPublisher()
+	q := r.URL.Query()
+	if p == nil || q.Get("Action") != "ConfirmSubscription" || q.Get("Token") != p.topic.token || q.Get("TopicArn") != p.topic.TopicARN {
+		http.Error(w, "InvalidParameter: Invalid token", http.StatusBadRequest)
+		return
+	}
+	p.confirm()
+	w.Header().Set("Content-Type", "text/xml")
+	_, _ = io.WriteString(w, "<ConfirmSubscriptionResponse><ConfirmSubscriptionResult><SubscriptionArn>"+p.topic.TopicARN+":sim</SubscriptionArn></ConfirmSubscriptionResult></ConfirmSubscriptionResponse>")
+}

@@ -1,0 +1,287 @@
+package sessim
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// publishers is how many notifications are on their way at once.
+	publishers = 16
+	// maxPending bounds those that wait for an endpoint that is away.
+	maxPending = 200_000
+	// deliveryTime is how long SNS waits for an endpoint's answer.
+	deliveryTime = 15 * time.Second
+	// giveUpAfter is SNS's whole budget for one notification.
+	giveUpAfter = time.Hour
+	// askAgain is the pause between two requests to confirm the subscription.
+	askAgain = time.Second
+)
+
+// retryDelay is the pause behind try n, from 1 on.
+func retryDelay(n int) time.Duration {
+	delays := [...]time.Duration{100, 200, 500, 1000, 2000, 5000, 10_000, 20_000}
+	return delays[min(n, len(delays))-1] * time.Millisecond
+}
+
+// notification is one event of one mail, on its way to the endpoint.
+type notification struct {
+	mail   *Mail // without its bodies
+	kind   string
+	about  []string
+	copies int // still to be delivered
+	then   *notification
+	done   chan struct{} // closed behind the last of its mail's
+
+	at, begun time.Time
+	tries     int
+	body      []byte // once it is signed
+}
+
+// EventCounts say how publishing goes.
+type EventCounts struct {
+	Confirmed bool  `json:"confirmed"` // the endpoint wants them
+	Pending   int   `json:"pending"`   // mails with events that wait
+	Delivered int64 `json:"delivered"` // copies counted
+	Retried   int64 `json:"retried"`
+	Refused   int64 `json:"refused"` // 4xx, or given up
+	Dropped   int64 `json:"dropped"` // mails whose events found no room
+}
+
+// publisher delivers notifications to one endpoint, in their order for each mail.
+type publisher struct {
+	topic  *topic
+	client *http.Client
+	clock  func() time.Time
+	wake   chan struct{}
+	work   chan *notification
+
+	mu      sync.Mutex
+	pending dueHeap
+	counts  EventCounts
+	cancel  context.CancelFunc // nil until it was started
+}
+
+func newPublisher(t *topic, clock func() time.Time) *publisher {
+	return &publisher{
+		topic: t, clock: clock, wake: make(chan struct{}, 1), work: make(chan *notification),
+		client: &http.Client{Timeout: deliveryTime, Transport: &http.Transport{MaxIdleConnsPerHost: publishers, IdleConnTimeout: 20 * time.Second}},
+	}
+}
+
+// start begins to deliver.
+func (p *publisher) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.mu.Lock()
+	p.cancel = cancel
+	p.mu.Unlock()
+	go p.subscribe(ctx)
+	go p.schedule(ctx)
+	for range publishers {
+		go p.publish(ctx)
+	}
+}
+
+// stop ends it, and forgets what was not delivered.
+func (p *publisher) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cancel != nil {
+		p.cancel()
+	}
+}
+
+// add takes the first notification of a mail, behind which the others hang.
+func (p *publisher) add(n *notification) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending) >= maxPending {
+		p.counts.Dropped++
+		close(n.done)
+		return
+	}
+	heap.Push(&p.pending, n)
+	p.poke()
+}
+
+func (p *publisher) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *publisher) snapshot() EventCounts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.counts
+	c.Pending = len(p.pending)
+	return c
+}
+
+// confirm is what the endpoint's visit to the SubscribeURL does.
+func (p *publisher) confirm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts.Confirmed = true
+	p.poke()
+}
+
+// subscribe asks until the endpoint has confirmed.
+func (p *publisher) subscribe(ctx context.Context) {
+	ticker := time.NewTicker(askAgain)
+	defer ticker.Stop()
+	for !p.snapshot().Confirmed {
+		if body, err := p.topic.confirmation(p.clock()); err == nil {
+			_, _ = p.post(ctx, "SubscriptionConfirmation", body) // asked again if it was in vain
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// schedule hands out what is due.
+func (p *publisher) schedule(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		n, wait := p.next()
+		if n != nil {
+			select {
+			case p.work <- n:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		timer.Reset(wait)
+		select {
+		case <-p.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *publisher) next() (*notification, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.counts.Confirmed || len(p.pending) == 0 {
+		return nil, time.Hour
+	}
+	if wait := time.Until(p.pending[0].at); wait > 0 {
+		return nil, wait
+	}
+	n, _ := heap.Pop(&p.pending).(*notification)
+	return n, 0
+}
+
+func (p *publisher) publish(ctx context.Context) {
+	for {
+		select {
+		case n := <-p.work:
+			p.deliver(ctx, n)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// deliver tries once, and queues what follows: another try, another copy, the mail's
+// next event.
+func (p *publisher) deliver(ctx context.Context, n *notification) {
+	if n.tries == 0 {
+		n.begun = time.Now()
+	}
+	n.tries++
+	status, err := 0, n.prepare(p.topic, p.clock())
+	if err == nil {
+		status, err = p.post(ctx, "Notification", n.body)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	final := status >= 400 && status < 500 && status != http.StatusTooManyRequests
+	switch {
+	case err == nil && status/100 == 2:
+		p.counts.Delivered++
+		n.copies--
+	case !final && time.Since(n.begun) < giveUpAfter && n.body != nil:
+		p.counts.Retried++
+		n.at = time.Now().Add(retryDelay(n.tries))
+		heap.Push(&p.pending, n)
+		p.poke()
+		return
+	default:
+		p.counts.Refused++
+		n.copies = 0
+	}
+	switch {
+	case n.copies > 0:
+		n.at = time.Now()
+		heap.Push(&p.pending, n)
+	case n.then != nil:
+		n.then.at = time.Now()
+		heap.Push(&p.pending, n.then)
+	default:
+		close(n.done)
+	}
+	p.poke()
+}
+
+// prepare signs the notification, the same for all its tries and copies.
+func (n *notification) prepare(t *topic, now time.Time) error {
+	if n.body != nil {
+		return nil
+	}
+	text, err := event(n.mail, n.kind, n.about, now)
+	if err != nil {
+		return err
+	}
+	n.body, err = t.envelope("Notification", text, now, map[string]string{"Subject": "Amazon SES Email Event Notification"})
+	return err
+}
+
+// post sends a message as SNS does.
+func (p *publisher) post(ctx context.Context, kind string, body []byte) (status int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.topic.URL, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("Content-Type", "text/plain; charset=UTF-8")
+	request.Header.Set("User-Agent", "Amazon Simple Notification Service Agent")
+	request.Header.Set("X-Amz-Sns-Message-Type", kind)
+	request.Header.Set("X-Amz-Sns-Topic-Arn", p.topic.TopicARN)
+	response, err := p.client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be used again
+	return response.StatusCode, nil
+}
+
+// dueHeap has the one that is due next at its top.
+type dueHeap []*notification
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(n any)        { *h = append(*h, n.(*notification)) } //nolint:forcetypeassert // heap.Interface knows no types
+
+// Pop takes the last one off.
+func (h *dueHeap) Pop() any {
+	last := len(*h) - 1
+	n := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return n
+}

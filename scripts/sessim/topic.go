@@ -1,0 +1,111 @@
+package sessim
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha1" //nolint:gosec // what SNS signs version 1 with
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+)
+
+// topic signs messages as SNS does, with a key and a certificate of its own.
+type topic struct {
+	Publication
+	key   *rsa.PrivateKey
+	pem   []byte
+	token string // of the subscription
+}
+
+// Where the endpoint finds what SNS would show it, below the base URL.
+const (
+	certificatePath = "/sim/sns/SimpleNotificationService-simulator.pem"
+	confirmPath     = "/sim/sns/confirm"
+)
+
+func newTopic(p Publication, now time.Time) (*topic, error) {
+	p, err := p.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "sns.amazonaws.com"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(365 * 24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	return &topic{
+		Publication: p, key: key, token: strings.ReplaceAll(newRequestID(), "-", ""),
+		pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+	}, nil
+}
+
+// envelope is an SNS message of the type, signed. Names and values of extra are signed
+// with the others.
+func (t *topic) envelope(kind, message string, now time.Time, extra map[string]string) ([]byte, error) {
+	fields := map[string]string{
+		"Type": kind, "MessageId": newRequestID(), "TopicArn": t.TopicARN, "Message": message,
+		"Timestamp": now.UTC().Format("2006-01-02T15:04:05.000Z"),
+	}
+	for name, value := range extra {
+		fields[name] = value
+	}
+	names := make([]string, 0, len(fields))
+	for name := range fields {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var text strings.Builder
+	for _, name := range names {
+		text.WriteString(name + "\n" + fields[name] + "\n")
+	}
+	signature, err := t.sign(text.String())
+	if err != nil {
+		return nil, err
+	}
+	fields["SignatureVersion"], fields["Signature"] = t.SignatureVersion, signature
+	fields["SigningCertURL"] = t.BaseURL + certificatePath
+	if kind == "Notification" {
+		fields["UnsubscribeURL"] = t.BaseURL + "/sim/sns/unsubscribe"
+	}
+	return json.Marshal(fields)
+}
+
+func (t *topic) sign(text string) (string, error) {
+	hash, sum256 := crypto.SHA256, sha256.Sum256([]byte(text))
+	digest := sum256[:]
+	if t.SignatureVersion == "1" {
+		sum1 := sha1.Sum([]byte(text)) //nolint:gosec // as above
+		hash, digest = crypto.SHA1, sum1[:]
+	}
+	signature, err := rsa.SignPKCS1v15(nil, t.key, hash, digest)
+	if err != nil {
+		return "", fmt.Errorf("sign message: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(signature), nil
+}
+
+// confirmation asks the endpoint whether it wants the topic's messages.
+func (t *topic) confirmation(now time.Time) ([]byte, error) {
+	return t.envelope("SubscriptionConfirmation",
+		"You have chosen to subscribe to the topic "+t.TopicARN+". To confirm the subscription, visit the SubscribeURL included in this message.",
+		now, map[string]string{
+			"Token":        t.token,
+			"SubscribeURL": t.BaseURL + confirmPath + "?Action=ConfirmSubscription&TopicArn=" + t.TopicARN + "&Token=" + t.token,
+		})
+}
