@@ -31,6 +31,18 @@ func (x *explanation) held() bool {
 	if x.at.ParkedUntil != nil && x.at.ParkedUntil.After(x.at.AskedAt) {
 		x.say("LANE_PARKED", "Its lane, %s's emails on the queue %s, is parked until %s.", x.Company, text(x.at.Queue), x.moment(*x.at.ParkedUntil))
 	}
+	if x.at.HeldAt != nil {
+		x.say("LANE_HELD", "Its lane, %s's emails on the queue %s, has been paused by an operator since %s: %s. To let it go on: gatewayctl lane resume --company %s",
+			x.Company, text(x.at.Queue), x.moment(*x.at.HeldAt), text(x.at.HeldReason), shellWord(x.Company))
+	}
+	if x.at.GateHeldAt != nil {
+		x.say("ALL_HELD", "An operator has held back every email since %s: %s. To let them go on: gatewayctl lane resume --all",
+			x.moment(*x.at.GateHeldAt), text(x.at.GateHeldReason))
+	}
+	if x.at.GateShutAt != nil {
+		x.say("GATE_SHUT", "The provider has taken no email of anybody since %s: %s. One email every 5 s asks whether it does again; then all go on, and no try is lost until then.",
+			x.moment(*x.at.GateShutAt), text(x.at.GateReason))
+	}
 	return len(x.Findings) > before
 }
 

@@ -1,5 +1,5 @@
 // Package ctl is gatewayctl, the operators' command: one file per noun (company,
-// domain, key, email). It reads and changes rows through shared/store and never
+// domain, key, email, lane, gate). It reads and changes rows through shared/store and never
 // touches a queue. api/cmd/gatewayctl runs it.
 package ctl
 
@@ -58,7 +58,7 @@ type control struct {
 
 func (c *control) root() *cobra.Command {
 	root := group("gatewayctl", "Operate the email gateway", `gatewayctl is for the operators of the gateway: companies, their sender domains and
-API keys, and where an email is and why.
+API keys, where an email is and why, and what is held back.
 
 It talks to the database named by DATABASE_URL, and changes rows only: what it
 changes takes effect within seconds, without restarting anything. Companies are
@@ -72,7 +72,7 @@ Exit codes: 0 done, 1 could not, 2 not understood.`,
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON object, for programs")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetUsageTemplate(usageTemplate)
-	root.AddCommand(c.company(), c.domain(), c.key(), c.email())
+	root.AddCommand(c.company(), c.domain(), c.key(), c.email(), c.lane(), c.gate())
 	return root
 }
 

@@ -16,6 +16,8 @@ func commands() []string {
 		"domain", "domain add", "domain remove", "domain list",
 		"key", "key create", "key list", "key revoke",
 		"email", "email show", "email explain",
+		"lane", "lane pause", "lane resume", "lane list",
+		"gate", "gate show",
 	}
 }
 
@@ -105,6 +107,14 @@ func TestUsage(t *testing.T) {
 		{"key revoke", "KEYID is missing"},
 		{"email show", "ID is missing"},
 		{"email show 42", `"42" is not an email's id: give the outboxId of its 202 answer`},
+		{"lane pause --company Acme", `required flag(s) "reason" not set`},
+		{"lane pause --all --reason=", "--reason must say why"},
+		{"lane pause --reason x", "say which lanes: --company COMPANY, or --all"},
+		{"lane pause --all --company Acme --reason x", "--all is every lane"},
+		{"lane resume", "say which lanes"},
+		{"lane resume --company Acme --queue email", `--queue "email" must be one of email:send:high, email:send,`},
+		{"lane resume --company Acme --mailing 7", `--mailing "7" is not a mailing's id`},
+		{"lane list --queue email", `--queue "email" must be one of`},
 		{"email explain 42", `"42" is not an email's id`},
 	}
 	for _, tt := range tests {
@@ -149,6 +159,12 @@ func TestFailures(t *testing.T) {
 		{[]string{"key", "create", "--company", "x"}, `there is no company "x"`},
 		{[]string{"key", "list", "--company", "x"}, `there is no company "x"`},
 		{[]string{"key", "revoke", "nokey"}, "there is no key of this id: `gatewayctl key list --company COMPANY` shows those of a company"},
+		{[]string{"lane", "list", "--company", "x"}, `there is no company "x"`},
+		{[]string{"lane", "resume", "--company", "x"}, `there is no company "x"`},
+		{
+			[]string{"lane", "pause", "--company", "Acme Ltda", "--mailing", nobody, "--reason", "x"},
+			"there is no such lane: `gatewayctl lane list --company 'Acme Ltda'` shows the company's",
+		},
 		{[]string{"email", "show", nobody}, "there is no email " + nobody + ": is it the outboxId of a 202 answer, and DATABASE_URL the right database?"},
 		{[]string{"email", "explain", nobody}, "there is no email " + nobody},
 	}
