@@ -45,3 +45,21 @@ func firstRune(s string) string {
 	}
 	return ""
 }
+
+// MaskHashes masks, in a decoded JSON value, what stands under the name cpfCnpjHash.
+func MaskHashes(value any) {
+	switch v := value.(type) {
+	case []any:
+		for _, element := range v {
+			MaskHashes(element)
+		}
+	case map[string]any:
+		for name, element := range v {
+			if hash, ok := element.(string); ok && name == "cpfCnpjHash" {
+				v[name] = MaskHash(hash)
+				continue
+			}
+			MaskHashes(element)
+		}
+	}
+}

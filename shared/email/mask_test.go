@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"email-gateway/shared/email"
@@ -79,4 +80,21 @@ func TestMaskText_HidesEveryAddress(t *testing.T) {
 			t.Fatalf("masking again brings back %q", again)
 		}
 	})
+}
+
+func TestMaskHashes(t *testing.T) {
+	t.Parallel()
+	hash := strings.Repeat("0123456789abcdef", 4)
+	value := map[string]any{
+		"to": hash, "cpfCnpjHash": 12, "recipient": map[string]any{"cpfCnpjHash": hash},
+		"list": []any{map[string]any{"cpfCnpjHash": hash}, "x", nil},
+	}
+	email.MaskHashes(value)
+	want := map[string]any{
+		"to": hash, "cpfCnpjHash": 12, "recipient": map[string]any{"cpfCnpjHash": "01234567..."},
+		"list": []any{map[string]any{"cpfCnpjHash": "01234567..."}, "x", nil},
+	}
+	if diff := cmp.Diff(want, value); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -34,6 +34,7 @@ type Store interface {
 	access.Finder
 	MailingStore
 	FeedbackStore
+	DeadLetterStore
 	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error)
 	Exists(ctx context.Context, id uuid.UUID) (bool, error)
 	RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error)
@@ -98,9 +99,12 @@ type API struct {
 	composer        *composer
 	recipients      *recipientReader
 	suppressions    *strictjson.Reader[suppressRequest]
+	discards        *strictjson.Reader[discardRequest]
+	replays         *strictjson.Reader[replayRequest]
 	mailings        *mailingIntake
 	unsubscribeKeys unsubscribe.Keys
 	ttl             time.Duration
+	hasRabbitMQ     bool
 	health          *healthCheck
 	measure         *measure
 	router          *gin.Engine
@@ -124,6 +128,14 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare suppressions: %w", err)
 	}
+	discards, err := strictjson.NewReader[discardRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare discards: %w", err)
+	}
+	replays, err := strictjson.NewReader[replayRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare replays: %w", err)
+	}
 	recipients, err := newRecipientReader(rules, taxIDs{ring: p.Ring, hashKey: p.HashKey})
 	if err != nil {
 		return nil, err
@@ -143,6 +155,9 @@ func New(p Params) (*API, error) {
 		},
 		recipients:      recipients,
 		suppressions:    suppressions,
+		discards:        discards,
+		replays:         replays,
+		hasRabbitMQ:     p.HasRabbitMQ,
 		ttl:             p.EmailTTL,
 		mailings:        newMailingIntake(p),
 		unsubscribeKeys: p.UnsubscribeKeys,
@@ -197,6 +212,15 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	suppress.GET("", a.answer(a.listSuppressions))
 	suppress.POST("", a.answer(a.limitBody), a.answer(a.addSuppression))
 	suppress.DELETE("", a.answer(a.removeSuppression))
+
+	letters := r.Group("/v1/dead-letters", a.answer(a.authenticate), a.answer(scope(apikey.DeadLettersWrite)))
+	letters.GET("", a.answer(a.listDeadLetters))
+	letters.GET("/:id", a.answer(a.showDeadLetter))
+	letters.POST("/:id/retry", a.answer(a.retryDeadLetter))
+	letters.POST("/:id/discard", a.answer(a.limitBody), a.answer(a.discardDeadLetter))
+	letters.POST("/retry", a.answer(a.limitBody), a.answer(a.retryDeadLetters))
+	letters.POST("/discard", a.answer(a.limitBody), a.answer(a.discardDeadLetters))
+	letters.GET("/replays/:id", a.answer(a.showReplay))
 
 	r.GET("/u/:token", a.answer(a.askToUnsubscribe))
 	r.POST("/u/:token", a.answer(a.unsubscribe))

@@ -103,9 +103,19 @@ func (a *API) readEmail(c *gin.Context, id uuid.UUID) (store.Email, error) {
 }
 
 func (a *API) answerEmail(c *gin.Context, status int, found store.Email) error {
-	timeline, err := a.store.Timeline(c.Request.Context(), found.ID)
+	details, err := a.detailsOf(c, found)
 	if err != nil {
 		return err
+	}
+	c.JSON(status, details)
+	return nil
+}
+
+// detailsOf adds the timeline.
+func (a *API) detailsOf(c *gin.Context, found store.Email) (emailDetails, error) {
+	timeline, err := a.store.Timeline(c.Request.Context(), found.ID)
+	if err != nil {
+		return emailDetails{}, err
 	}
 	details := emailDetails{emailSummary: summaryOf(found), Events: make([]emailEvent, len(timeline))}
 	for i, e := range timeline {
@@ -114,6 +124,5 @@ func (a *API) answerEmail(c *gin.Context, status int, found store.Email) error {
 		}
 		details.Events[i] = emailEvent{Seq: e.Seq, Type: e.Type, CreatedAt: e.CreatedAt.UTC(), Metadata: e.Metadata}
 	}
-	c.JSON(status, details)
-	return nil
+	return details, nil
 }

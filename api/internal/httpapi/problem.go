@@ -43,8 +43,12 @@ var (
 	noSuchRecipient   = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such recipient"}
 	noSuchSuppression = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "the address is not suppressed for that reason"}
 	noSuchEmail       = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such email"}
+	noSuchLetter      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such dead letter"}
+	noSuchReplay      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such replay"}
 	wrongMethod       = problem{status: http.StatusMethodNotAllowed, code: "METHOD_NOT_ALLOWED", detail: "the Allow header names the methods of this path"}
 	metricsElsewhere  = problem{status: http.StatusForbidden, code: "LOOPBACK_ONLY", detail: "metrics are shown to callers of the same machine"}
+
+	alreadyResolved = problem{status: http.StatusConflict, code: "ALREADY_RESOLVED", detail: "the dead letter is resolved in another way"}
 
 	suspended = problem{status: http.StatusForbidden, code: "COMPANY_SUSPENDED", detail: "the company is suspended"}
 
@@ -79,6 +83,10 @@ func notReplayable(s email.Status) problem {
 
 func contentGone() problem {
 	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: "the email's content is not kept any more"}
+}
+
+func letterNotReplayable(reason string) problem {
+	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: reason}
 }
 
 // acceptUnknown names the id: the caller can look the email up when the database is

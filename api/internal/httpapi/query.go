@@ -128,7 +128,7 @@ func (q *query) bound(name string) uuid.UUID {
 	}
 	ms := t.Add(time.Millisecond - 1).UnixMilli()
 	if ms < 1 || ms >= 1<<48 {
-		q.faults.add(name, "OUT_OF_RANGE", "must be between 1970 and 9999")
+		q.faults.add(name, "OUT_OF_RANGE", reasonableTimes)
 		return uuid.Nil
 	}
 	var id uuid.UUID
@@ -137,6 +137,27 @@ func (q *query) bound(name string) uuid.UUID {
 	}
 	return id
 }
+
+// moment is a time that a column can be compared with.
+func (q *query) moment(name string) *time.Time {
+	value, given := q.get(name)
+	if !given {
+		return nil
+	}
+	t, err := parseTime(value)
+	switch {
+	case err != nil:
+		q.faults.add(name, "INVALID_TIMESTAMP", err.Error())
+	case !withinReason(t):
+		q.faults.add(name, "OUT_OF_RANGE", reasonableTimes)
+	}
+	return &t
+}
+
+const reasonableTimes = "must be between 1970 and 9999"
+
+// withinReason: a time that all of us can write down.
+func withinReason(t time.Time) bool { return t.UTC().Year() >= 1970 && t.UTC().Year() <= 9999 }
 
 // cursorTo is the cursor of the page that begins behind id.
 func cursorTo(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }

@@ -1,0 +1,140 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// replayRequest is the body of POST /v1/dead-letters/retry and /discard: which dead
+// letters, how many at most, and how fast.
+type replayRequest struct {
+	Reason        *string `json:"reason" validate:"omitnil,min=1,max=64,printable"`
+	Target        *string `json:"target" validate:"omitnil,oneof=email:send mailing.process recipients.upsert"`
+	MailingID     *string `json:"mailingId" validate:"omitnil,id"`
+	Recipient     *string `json:"recipient" validate:"omitnil,address"`
+	CreatedAfter  *string `json:"createdAfter" validate:"omitnil,timestamp"`
+	CreatedBefore *string `json:"createdBefore" validate:"omitnil,timestamp"`
+	Limit         *int    `json:"limit" validate:"omitnil,min=1,max=1000000"`
+	Rate          *int    `json:"rate" validate:"omitnil,min=1,max=1000"`
+	Note          *string `json:"note" validate:"omitnil,min=1,max=200,line"`
+}
+
+// defaultReplayRate is that of a request that names none: emails per second as the
+// provider takes them from an account that was not asked about.
+const defaultReplayRate = 100
+
+// replayPath is where they are looked up.
+const replayPath = "/v1/dead-letters/replays/"
+
+type replayAnswer struct {
+	ReplayID   string             `json:"replayId"`
+	Action     store.ReplayAction `json:"action"`
+	Status     store.ReplayStatus `json:"status"`
+	Filter     store.LetterFilter `json:"filter"`
+	Limit      *int               `json:"limit,omitempty"`
+	Rate       int                `json:"rate"`
+	Note       *string            `json:"note,omitempty"`
+	Matched    int                `json:"matched"`
+	Done       int                `json:"done"`
+	Skipped    int                `json:"skipped"`
+	Failed     int                `json:"failed"`
+	CreatedAt  time.Time          `json:"createdAt"`
+	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
+}
+
+func (a *API) retryDeadLetters(c *gin.Context) error { return a.replayLetters(c, store.ReplayRetry) }
+func (a *API) discardDeadLetters(c *gin.Context) error {
+	return a.replayLetters(c, store.ReplayDiscard)
+}
+
+// replayLetters writes down what is to be done to all open dead letters that match; the
+// dispatcher works it off.
+func (a *API) replayLetters(c *gin.Context, action store.ReplayAction) error {
+	document, err := readJSON(c)
+	if err != nil {
+		return err
+	}
+	request, found := a.replays.Read(document)
+	wrong := a.rules.check(&request, found)
+	filter := filterOf(request, &wrong)
+	if len(wrong) > 0 {
+		return invalid(wrong)
+	}
+	if action == store.ReplayRetry && filter.Target != "" && filter.Target != email.TargetSend && !a.hasRabbitMQ {
+		return bulkDisabled
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make replay id: %w", err)
+	}
+	v := visitOf(c)
+	made, err := a.store.CreateReplay(c.Request.Context(), store.NewReplay{
+		ID: id, CompanyID: &v.caller.CompanyID, Action: action, Filter: filter, Actor: actorOf(v), RequestID: v.requestID,
+		Note: value(request.Note, ""), Most: value(request.Limit, 0), Rate: value(request.Rate, defaultReplayRate),
+	})
+	if err != nil {
+		return err
+	}
+	c.Header("Location", replayPath+made.ID.String())
+	c.JSON(http.StatusAccepted, replayOf(made))
+	return nil
+}
+
+// filterOf assumes that the rules have looked at the request; what they found wrong is
+// left out.
+func filterOf(r replayRequest, wrong *faults) store.LetterFilter {
+	f := store.LetterFilter{Reason: value(r.Reason, ""), Target: value(r.Target, "")}
+	if r.MailingID != nil {
+		if id, err := parseID(*r.MailingID); err == nil {
+			f.MailingID = &id
+		}
+	}
+	if r.Recipient != nil {
+		if ascii, err := asciiAddress(*r.Recipient); err == nil {
+			f.Recipient = ascii
+		}
+	}
+	moment := func(field string, text *string) *time.Time {
+		if text == nil {
+			return nil
+		}
+		t, err := parseTime(*text)
+		if err == nil && !withinReason(t) {
+			wrong.add(field, "OUT_OF_RANGE", reasonableTimes)
+		}
+		return &t
+	}
+	f.CreatedAfter, f.CreatedBefore = moment("createdAfter", r.CreatedAfter), moment("createdBefore", r.CreatedBefore)
+	return f
+}
+
+func (a *API) showReplay(c *gin.Context) error {
+	id, err := parseID(c.Param("id"))
+	if err != nil {
+		return noSuchReplay
+	}
+	found, err := a.store.FindReplay(c.Request.Context(), visitOf(c).caller.CompanyID, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchReplay
+	case err != nil:
+		return err
+	}
+	c.JSON(http.StatusOK, replayOf(found))
+	return nil
+}
+
+func replayOf(r store.Replay) replayAnswer {
+	return replayAnswer{
+		ReplayID: r.ID.String(), Action: r.Action, Status: r.Status, Filter: r.Filter, Limit: r.Most, Rate: r.Rate, Note: r.Note,
+		Matched: r.Matched, Done: r.Done, Skipped: r.Skipped, Failed: r.Failed, CreatedAt: r.CreatedAt.UTC(), FinishedAt: inUTC(r.FinishedAt),
+	}
+}
