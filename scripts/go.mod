@@ -24,6 +24,7 @@ require (
 	github.com/redis/go-redis/v9 v9.14.1
 	github.com/rs/zerolog v1.28.0
 	golang.org/x/text v0.43.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

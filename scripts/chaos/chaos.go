@@ -24,6 +24,9 @@ type Config struct {
 	Duration time.Duration
 	// Settle is how long after Duration every email must have come to its end.
 	Settle time.Duration
+	// Quiet is how much longer the queue may deliver what is done: tasks of workers that
+	// were killed come again up to two minutes later, and must find the fence.
+	Quiet time.Duration
 	// Seed decides the plan, and what is sent.
 	Seed uint64
 	// Only names kinds of faults, separated by commas; "" means all.
@@ -45,10 +48,6 @@ const (
 	mailingRows = 2000
 	// tenants are the companies among which the emails are shared.
 	tenants = 3
-	// quietTime is how long after Settle the queue may still deliver what is done: tasks
-	// of workers that were killed come again up to two minutes later, and must find the
-	// fence.
-	quietTime = 90 * time.Second
 )
 
 // Run runs it. An error means that nothing was found out; a broken promise stands in the
@@ -110,7 +109,7 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 	notes := l.Book.Notes()
 	rest := newRest(s, l, notes, begun.Add(cfg.Duration), cfg.Out)
 	settled := rest.settle(ctx, cfg.Settle)
-	quiet := rest.quiet(ctx, cfg.Settle+quietTime)
+	quiet := rest.quiet(ctx, cfg.Settle+cfg.Quiet)
 	watch.stop()
 
 	j := judge.New(s, notes)

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -137,7 +138,7 @@ func list(counts map[string]int) string {
 }
 
 // durability reads the settings that a crash test stands on.
-func durability(ctx context.Context, s *stage.Stage) (string, error) {
+func durability(ctx context.Context, s *stage.Stage) (text string, err error) {
 	var fsync, commit string
 	if err := s.Database.QueryRowContext(ctx, "SELECT current_setting('fsync'), current_setting('synchronous_commit')").Scan(&fsync, &commit); err != nil {
 		return "", fmt.Errorf("read the settings of postgres: %w", err)
@@ -147,7 +148,7 @@ func durability(ctx context.Context, s *stage.Stage) (string, error) {
 		return "", fmt.Errorf("read the URL of redis: %w", err)
 	}
 	client := redis.NewClient(o)
-	defer client.Close()
+	defer func() { err = errors.Join(err, client.Close()) }()
 	settings, err := client.ConfigGet(ctx, "append*").Result()
 	if err != nil {
 		return "", fmt.Errorf("read the settings of redis: %w", err)

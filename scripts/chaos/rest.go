@@ -56,13 +56,16 @@ func told(problem string) string {
 // await asks until there is nothing, or until patience is over; an error counts as
 // something.
 func (r *rest) await(ctx context.Context, patience time.Duration, last *string, ask func(context.Context) (string, error)) time.Duration {
-	for {
+	for n := 1; ; n++ {
 		problem, err := ask(ctx)
 		if err != nil {
 			problem = err.Error()
 		}
 		*last = problem
 		took := time.Since(r.since)
+		if n%tellEvery == 0 && problem != "" {
+			fmt.Fprintf(r.out, "%+7.1f s  %s\n", took.Seconds(), problem)
+		}
 		if problem == "" || took > patience || service.Pause(ctx, look) != nil {
 			return took
 		}

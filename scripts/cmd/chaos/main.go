@@ -43,6 +43,7 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.DurationVar(&cfg.Duration, "duration", time.Minute, "how long things break")
 	flags.DurationVar(&cfg.Settle, "settle", time.Minute, "how long after that every email must have come to its end")
+	flags.DurationVar(&cfg.Quiet, "quiet", 90*time.Second, "how much longer the queue may deliver what is done")
 	flags.Uint64Var(&cfg.Seed, "seed", 0, "what is drawn from; 0 takes one and tells it")
 	flags.StringVar(&cfg.Only, "only", "", "kinds of faults, separated by commas: "+strings.Join(fault.Names(fault.Kinds()), ", "))
 	flags.Float64Var(&cfg.Rate, "rate", 220, "emails offered per second")
@@ -53,8 +54,8 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
-	if cfg.Duration < 5*time.Second || cfg.Settle < 0 || cfg.Rate <= 0 {
-		return false, errors.New("flags: duration must be at least 5s, settle not negative, rate positive")
+	if cfg.Duration < 5*time.Second || cfg.Settle < 0 || cfg.Quiet < 0 || cfg.Rate <= 0 {
+		return false, errors.New("flags: duration must be at least 5s, settle and quiet not negative, rate positive")
 	}
 	if cfg.Seed == 0 {
 		cfg.Seed = rand.Uint64N(1_000_000) + 1

@@ -117,7 +117,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	}
 
 	switch {
-	case !row.Status.Claimable(): // SENT already, stopped, or in another worker's hands
+	case !mayClaim(row.Status): // SENT already, stopped, or in another worker's hands
 		log.Debug("nothing to do", "status", row.Status)
 		return nil
 	case row.Expired:
@@ -148,7 +148,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	switch {
 	case err != nil:
 		return err
-	case !claim.Applied:
+	case !isMine(claim):
 		return p.giveBack(ctx, log, a, claim.Status, task)
 	case time.Until(claim.LeaseUntil) < leaseNeeded:
 		return p.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)

@@ -1,0 +1,97 @@
+package judge
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/scripts/chaos/load"
+)
+
+// A judge that finds nothing proves nothing: each promise, broken, is found, and what
+// the promises allow is not.
+func TestTryEmail(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		row   row
+		times int
+		want  []string
+	}{
+		"sent once":                           {row{status: "SENT"}, 1, nil},
+		"sent and never taken":                {row{status: "SENT"}, 0, []string{Lost}},
+		"still on its way":                    {row{status: "RETRY_SCHEDULED"}, 0, []string{Lost}},
+		"taken twice":                         {row{status: "SENT"}, 2, []string{Duplicate}},
+		"taken twice, announced":              {row{status: "SENT", duplicate: true, logDuplicate: true}, 2, nil},
+		"at most once, twice":                 {row{status: "SENT", delivery: "at_most_once", duplicate: true, logDuplicate: true}, 2, []string{Duplicate}},
+		"failed":                              {row{status: "FAILED"}, 0, nil},
+		"failed and taken":                    {row{status: "FAILED"}, 1, []string{Denied}},
+		"failed, unknown":                     {row{status: "FAILED", unknown: true}, 1, nil},
+		"failed, unknown, twice":              {row{status: "FAILED", unknown: true}, 2, []string{Duplicate}},
+		"cancelled and taken":                 {row{status: "CANCELLED"}, 1, []string{Denied}},
+		"log behind":                          {row{status: "SENT", logStatus: "FAILED"}, 1, []string{Path}},
+		"event behind":                        {row{status: "SENT", lastEvent: "RETRY_SCHEDULED"}, 1, []string{Path}},
+		"announced in the outbox only":        {row{status: "SENT", duplicate: true}, 1, []string{Path}},
+		"announced although it came but once": {row{status: "SENT", duplicate: true, logDuplicate: true}, 1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := New(nil, load.Notes{})
+			r := tt.row
+			r.hasEvent = true
+			if r.logStatus == "" {
+				r.logStatus = r.status
+			}
+			if r.lastEvent == "" {
+				r.lastEvent = r.status
+			}
+			j.tryEmail(&r, tt.times)
+			if got := promises(j); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestTryAnswers(t *testing.T) {
+	t.Parallel()
+	id, other := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
+	mine := func() *row {
+		return &row{id: id.String(), status: "SENT", to: load.Address(1), external: "carta-1", delivery: "at_least_once"}
+	}
+	accepted := map[int]load.Accepted{1: {Serial: 1, ID: id}}
+	for name, tt := range map[string]struct {
+		notes load.Notes
+		rows  []*row
+		want  []string
+	}{
+		"kept":               {load.Notes{Emails: accepted}, []*row{mine()}, nil},
+		"no row":             {load.Notes{Emails: accepted}, nil, []string{Lost}},
+		"two rows":           {load.Notes{Emails: accepted}, []*row{mine(), {id: other.String(), external: "carta-1"}}, []string{TwoRows}},
+		"somebody else's":    {load.Notes{Emails: map[int]load.Accepted{2: {Serial: 2, ID: id}}}, []*row{mine()}, []string{Promise}},
+		"another delivery":   {load.Notes{Emails: map[int]load.Accepted{1: {Serial: 1, ID: id, AtMostOnce: true}}}, []*row{mine()}, []string{Promise}},
+		"cancelled and sent": {load.Notes{Emails: accepted, Cancelled: map[uuid.UUID]bool{id: true}}, []*row{mine()}, []string{Promise}},
+		"refused":            {load.Notes{Refused: []string{"carta-1: 422"}}, nil, []string{Promise}},
+		"never answered":     {load.Notes{Open: []string{"carta-1"}}, nil, []string{Promise}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := New(nil, tt.notes)
+			for _, r := range tt.rows {
+				j.emails[r.id] = r
+			}
+			j.tryAnswers()
+			if got := promises(j); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func promises(j *Judge) []string {
+	var list []string
+	for _, f := range j.findings() {
+		list = append(list, f.Promise)
+	}
+	return list
+}
