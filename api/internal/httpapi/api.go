@@ -49,6 +49,7 @@ type Store interface {
 	Unsuppress(ctx context.Context, company uuid.UUID, address string, reason store.SuppressionReason) error
 	Suppressions(ctx context.Context, company uuid.UUID, f store.SuppressionFilter) ([]store.Suppression, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
+	Gate(ctx context.Context) (store.Gate, error)
 }
 
 // Accepter commits new emails. *store.Accepter is one.

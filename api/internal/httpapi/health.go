@@ -24,7 +24,7 @@ type health struct {
 	Redis        partHealth     `json:"redis"`
 	RabbitMQ     rabbitHealth   `json:"rabbitmq"`
 	Storage      partHealth     `json:"storage"`
-	SES          partHealth     `json:"ses"`
+	SES          sesHealth      `json:"ses"`
 	TokenManager tokenHealth    `json:"tokenManager"`
 	Dispatcher   processHealth  `json:"dispatcher"`
 	Worker       processHealth  `json:"worker"`
@@ -37,6 +37,13 @@ type databaseHealth struct {
 
 type partHealth struct {
 	Status string `json:"status"`
+}
+
+// sesHealth tells, while nothing is sent, why (a code) and since when.
+type sesHealth struct {
+	partHealth
+	Reason string     `json:"reason,omitempty"`
+	Since  *time.Time `json:"since,omitempty"`
 }
 
 type tokenHealth struct {
@@ -62,7 +69,13 @@ const (
 	disabled     = "disabled"
 	running      = "running"
 	unknown      = "unknown"
+	parked       = "parked" // the provider takes no mail: one email every few seconds asks whether it does again
+	paused       = "paused" // an operator holds everything back
 )
+
+// heldByOperator is the reason shown for an operator's hold. His own words are not for
+// everybody who can ask for /health.
+const heldByOperator = "HELD_BY_OPERATOR"
 
 func good() []string {
 	return []string{connected, disabled, running, "ok", "accessible", "initialized"}
@@ -79,6 +92,7 @@ type report struct {
 // and, for mailings, to the blob store.
 type healthCheck struct {
 	statuses    func(context.Context) ([]store.ProcessStatus, error)
+	gate        func(context.Context) (store.Gate, error)
 	hasRabbitMQ bool
 	storage     *storageCheck // nil where there are no mailings
 	tokens      func() int    // the same
@@ -104,7 +118,7 @@ func (hc *healthCheck) check(ctx context.Context) health {
 		Redis:        partHealth{unknown},
 		RabbitMQ:     rabbitHealth{Status: unknown},
 		Storage:      partHealth{disabled},
-		SES:          partHealth{unknown},
+		SES:          sesHealth{partHealth: partHealth{unknown}},
 		TokenManager: tokenHealth{Status: disabled},
 		Dispatcher:   processHealth{Status: unknown},
 		Worker:       processHealth{Status: unknown},
@@ -129,6 +143,9 @@ func (hc *healthCheck) check(ctx context.Context) health {
 			h.add(s, hc.hasRabbitMQ)
 		}
 	}
+	if gate, err := within(ctx, hc.gate); err == nil {
+		h.SES.stop(gate)
+	}
 	h.Status = h.verdict()
 	return h
 }
@@ -151,6 +168,20 @@ func (h *health) add(s store.ProcessStatus, hasRabbitMQ bool) {
 		h.RabbitMQ.Status = worse(h.RabbitMQ.Status, r.RabbitMQ.Status)
 		h.RabbitMQ.Consumers += r.RabbitMQ.Consumers
 	}
+}
+
+// stop takes the gate's word: what a worker can reach is not what it may send to.
+func (s *sesHealth) stop(g store.Gate) {
+	switch {
+	case g.HeldAt != nil:
+		s.Status, s.Reason, s.Since = paused, heldByOperator, g.HeldAt
+	case g.State == store.GateShut && g.Reason != nil:
+		s.Status, s.Reason, s.Since = parked, *g.Reason, &g.Since
+	default:
+		return
+	}
+	at := s.Since.UTC()
+	s.Since = &at
 }
 
 // worse joins two words about one part; unknown yields to any other.

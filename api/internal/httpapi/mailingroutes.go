@@ -52,7 +52,7 @@ func newMailingIntake(p Params) *mailingIntake {
 
 // newHealthCheck looks at storage and tokens only where mailings are taken in.
 func newHealthCheck(p Params) *healthCheck {
-	hc := &healthCheck{statuses: p.Store.ProcessStatuses, hasRabbitMQ: p.HasRabbitMQ}
+	hc := &healthCheck{statuses: p.Store.ProcessStatuses, gate: p.Store.Gate, hasRabbitMQ: p.HasRabbitMQ}
 	if p.HasRabbitMQ {
 		hc.storage = &storageCheck{ping: p.Bucket.Ping}
 		hc.tokens = p.Tokens.Available

@@ -65,6 +65,28 @@ func TestHealth(t *testing.T) {
 	expect(map[string]string{"status": "degraded", "ses": "parked", "dispatcher": "unknown"})
 }
 
+// What stands before SES counts for more than whether it can be reached.
+func TestHealth_AtTheGate(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	g.exec(t, `INSERT INTO process_status (service, instance, started_at, details) SELECT s, s, now(),
+		'{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"ses":{"status":"connected"}}' FROM unnest('{dispatcher,worker}'::text[]) s`)
+	for _, tt := range []struct{ change, health, ses, reason string }{
+		{`SELECT 1`, "ok", "connected", ""},
+		{`UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', since = '2026-11-21T10:00:00Z'`, "degraded", "parked", "SES_ACCOUNT_SENDING_PAUSED"},
+		{`UPDATE provider_gate SET held_at = '2026-11-21T10:00:00Z', held_reason = 'a secret of ours'`, "degraded", "paused", "HELD_BY_OPERATOR"},
+		{`UPDATE provider_gate SET held_at = NULL, held_reason = NULL, state = 'open', reason = NULL`, "ok", "connected", ""},
+	} {
+		g.exec(t, tt.change)
+		r := g.do(t, call{Path: "/health", NoKey: true})
+		ses, _ := r.json(t)["ses"].(map[string]any)
+		reason, _ := ses["reason"].(string)
+		if r.json(t)["status"] != tt.health || ses["status"] != tt.ses || reason != tt.reason || (reason != "") != (ses["since"] == "2026-11-21T10:00:00Z") {
+			t.Errorf("after %s: %s", tt.change, r.Body)
+		}
+	}
+}
+
 func TestHealth_WithoutRabbitMQ(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) { p.HasRabbitMQ = false })
