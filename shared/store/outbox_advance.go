@@ -109,6 +109,7 @@ WITH found AS MATERIALIZED (
         WHEN 'attempt' THEN (f.was = 'PROCESSING' AND f.held = f.token) OR (f.status = 'SENT' AND f.was <> 'SENT')
         WHEN 'feedback' THEN f.was <> 'SENT'
         WHEN 'abandoned' THEN f.was = 'PROCESSING' AND f.held = f.token AND f.lease_until < now()
+        WHEN 'unresolved' THEN f.was = 'OUTCOME_UNKNOWN' AND f.held = f.token AND f.next_at <= now()
         WHEN 'open' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
         WHEN 'overdue' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.expires_at <= now()
         WHEN 'replay' THEN f.was IN ('FAILED', 'EXPIRED', 'CANCELLED')

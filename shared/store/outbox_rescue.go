@@ -10,9 +10,8 @@ import (
 	"email-gateway/shared/email"
 )
 
-// AbandonedClaim is an email in PROCESSING whose lease has ended: its worker is gone,
-// or does not answer any more.
-type AbandonedClaim struct {
+// UnknownOutcome is an email of whose last attempt nobody knows how it ended.
+type UnknownOutcome struct {
 	ID        uuid.UUID      `db:"id"`
 	Token     uuid.UUID      `db:"claim_token"`
 	Attempts  int            `db:"attempts"`
@@ -27,11 +26,29 @@ SELECT id, claim_token, attempts, throttles, delivery FROM email_outbox
 WHERE status = 'PROCESSING' AND target = 'email:send' AND lease_until < now() - $1 * interval '1 ms'
 LIMIT $2`
 
-// AbandonedClaims lists at most limit emails whose lease ended longer ago than grace.
-func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]AbandonedClaim, error) {
-	var found []AbandonedClaim
+// AbandonedClaims lists at most limit emails whose lease ended longer ago than grace:
+// their worker is gone, or does not answer any more.
+func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]UnknownOutcome, error) {
+	var found []UnknownOutcome
 	if err := s.db.SelectContext(ctx, &found, abandonedSQL, grace.Milliseconds(), limit); err != nil {
 		return nil, fmt.Errorf("list abandoned claims: %w", translate(err))
+	}
+	return found, nil
+}
+
+// unresolvedSQL finds along email_outbox_open the emails in OUTCOME_UNKNOWN, which are
+// few, and locks nothing.
+const unresolvedSQL = `
+SELECT id, claim_token, attempts, throttles, delivery FROM email_outbox
+WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send' AND next_at <= now()
+LIMIT $1`
+
+// UnresolvedOutcomes lists at most limit emails whose time to wait for the provider's
+// feedback is over.
+func (s *Store) UnresolvedOutcomes(ctx context.Context, limit int) ([]UnknownOutcome, error) {
+	var found []UnknownOutcome
+	if err := s.db.SelectContext(ctx, &found, unresolvedSQL, limit); err != nil {
+		return nil, fmt.Errorf("list unresolved outcomes: %w", translate(err))
 	}
 	return found, nil
 }

@@ -33,6 +33,9 @@ const (
 	// GuardAbandoned is GuardAttempt for somebody else: PROCESSING under the transition's
 	// token, and its lease has ended.
 	GuardAbandoned Guard = "abandoned"
+	// GuardUnresolved is OUTCOME_UNKNOWN under the transition's token, whose wait for the
+	// provider's feedback is over.
+	GuardUnresolved Guard = "unresolved"
 	// GuardReplay is a person's second chance: FAILED, EXPIRED or CANCELLED.
 	GuardReplay Guard = "replay"
 )
@@ -84,7 +87,7 @@ func (t Transition) encoded() (Transition, error) {
 // waits says that the status has a due time; with any other the row keeps the one
 // it had.
 func (t *Transition) waits() bool {
-	return t.Status == email.Pending || t.Status == email.RetryScheduled
+	return t.Status == email.Pending || t.Status == email.RetryScheduled || t.Status == email.OutcomeUnknown
 }
 
 // person is the recipient to write down, the empty one if there is none.

@@ -29,6 +29,7 @@ type program struct {
 // other way round.
 func (p program) parts() []service.Named {
 	c, advancer := p.config, p.db.NewAdvancer()
+	outcomes := maintenance.Outcomes{Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window()}
 	probes := map[string]status.Probe{"redis": p.publisher.Ping}
 	d := dispatcher.Params{
 		Log: p.log, Outbox: p.db, Queue: p.publisher, Registry: p.registry, Wake: p.listener.Woken(), PollInterval: c.PollInterval,
@@ -50,8 +51,10 @@ func (p program) parts() []service.Named {
 			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry,
 		})},
 		{Name: "rescuer", Service: maintenance.NewRescuer(maintenance.RescuerParams{
-			Log: p.log, Store: p.db, Advancer: advancer, Queue: p.publisher, Registry: p.registry,
-			After: c.RescueAfter, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff,
+			Log: p.log, Store: p.db, Outcomes: outcomes, Queue: p.publisher, Registry: p.registry, After: c.RescueAfter,
+		})},
+		{Name: "outcome resolver", Service: maintenance.NewOutcomeResolver(maintenance.ResolverParams{
+			Log: p.log, Store: p.db, Outcomes: outcomes, Registry: p.registry,
 		})},
 		{Name: "replayer", Service: maintenance.NewReplayer(maintenance.ReplayerParams{
 			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,

@@ -40,6 +40,12 @@ type Process struct {
 	// MaxAttempts is how many tries an email has; a try that ended in a provider's
 	// quota is not counted.
 	MaxAttempts int `env:"EMAIL_MAX_ATTEMPTS"`
+	// ConfigurationSet is what the provider publishes its feedback through.
+	ConfigurationSet string `env:"SES_CONFIGURATION_SET"`
+	// FeedbackWindow is how long the provider's feedback is waited for when it is not known
+	// whether it took an email. Not set: 15 minutes with a configuration set, and not at
+	// all without one, since no feedback would come.
+	FeedbackWindow *time.Duration `env:"SES_FEEDBACK_WINDOW"`
 	// Backoff is the wait after each try.
 	Backoff email.Backoff `env:"EMAIL_BACKOFF"`
 	// TTL is how long an email may be tried, from its acceptance or from its replay.
@@ -54,7 +60,23 @@ func (p *Process) check(f *environment.Faults) {
 	f.LogLevel("LOG_LEVEL", p.LogLevel)
 	f.Must(p.Concurrency >= 1 && p.Concurrency <= 1024, "WORKER_CONCURRENCY", "must be 1 to 1024")
 	f.Must(p.SendRate > 0 && !math.IsInf(p.SendRate, 0), "SES_MAX_SEND_RATE", "must be greater than 0")
+	f.Must(p.Window() >= 0 && p.Window() <= time.Hour, "SES_FEEDBACK_WINDOW", "must be 0s to 1h")
 	f.Must(p.MaxAttempts >= 1 && p.MaxAttempts <= email.AttemptLimit, "EMAIL_MAX_ATTEMPTS", fmt.Sprintf("must be 1 to %d", email.AttemptLimit))
+}
+
+// usualFeedbackWindow: SNS gives up delivering after an hour, and nearly all events come
+// within a minute. A retry should not be later than it must.
+const usualFeedbackWindow = 15 * time.Minute
+
+// Window is FeedbackWindow with its default.
+func (p *Process) Window() time.Duration {
+	switch {
+	case p.FeedbackWindow != nil:
+		return *p.FeedbackWindow
+	case p.ConfigurationSet != "":
+		return usualFeedbackWindow
+	}
+	return 0
 }
 
 // defaults are those that another package holds already.

@@ -89,16 +89,32 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis-sentinel://a:26379,b:26379/1?master=mymaster",
 			RabbitMQURL: "amqp://mq/", Environment: "production", LogLevel: "debug", Concurrency: 50, SendRate: 14.5, MaxAttempts: 3,
-			Backoff: email.Backoff{10 * time.Millisecond, 20 * time.Millisecond}, TTL: time.Hour,
+			Backoff: email.Backoff{10 * time.Millisecond, 20 * time.Millisecond}, TTL: time.Hour, ConfigurationSet: "feedback",
 		},
 		Mailings:   config.Mailings{PublicURL: "https://mail.acme.example", Lead: 1000, MXResolver: "10.0.0.2:53"},
 		Recipients: config.Recipients{RetryTTLMS: 1000, MaxRetries: 2, BatchSize: 100, BatchTimeoutMS: 50, ProcConcurrency: 4, BatchConcurrency: 1},
 		Recovery:   config.Recovery{StaleAfter: time.Minute},
-		Addr:       ":80", Endpoint: "http://127.0.0.1:8005", ConfigurationSet: "feedback", Region: "sa-east-1",
+		Addr:       ":80", Endpoint: "http://127.0.0.1:8005", Region: "sa-east-1",
 		MonitoringUser: "ops", MonitoringPassword: "hunter2", MonitoringWritable: true,
 	}
 	if diff := cmp.Diff(want, got, keysAside); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestFeedbackWindow(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string]time.Duration{
+		"": 0, "SES_CONFIGURATION_SET=feedback": 15 * time.Minute,
+		"SES_CONFIGURATION_SET=feedback SES_FEEDBACK_WINDOW=0s": 0, "SES_FEEDBACK_WINDOW=20s": 20 * time.Second,
+	} {
+		got, err := config.ReadDispatcher(append(strings.Fields(set), database, redis))
+		if err != nil || got.Window() != want {
+			t.Errorf("%s: %s, %v", set, got.Window(), err)
+		}
+	}
+	if _, err := config.ReadDispatcher([]string{database, redis, "SES_FEEDBACK_WINDOW=2h"}); err == nil || !strings.Contains(err.Error(), "SES_FEEDBACK_WINDOW: must be 0s to 1h") {
+		t.Error(err)
 	}
 }
 

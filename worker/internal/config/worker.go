@@ -19,10 +19,7 @@ type Worker struct {
 
 	// Endpoint replaces the provider's own address, for an emulator or a VPC endpoint.
 	Endpoint string `env:"SES_ENDPOINT"`
-	// ConfigurationSet is what the provider publishes its feedback through.
-	ConfigurationSet string `env:"SES_CONFIGURATION_SET"`
-	Region           string `env:"AWS_REGION" envDefault:"us-east-1"`
-
+	Region   string `env:"AWS_REGION" envDefault:"us-east-1"`
 	// MonitoringUser and MonitoringPassword open the queue dashboard; without them it
 	// stays shut.
 	MonitoringUser     string `env:"MONITORING_USER"`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,7 +27,7 @@ const (
 
 // RescueStore is what the rescuer asks of the database.
 type RescueStore interface {
-	AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]store.AbandonedClaim, error)
+	AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]store.UnknownOutcome, error)
 	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]store.LongEnqueued, error)
 	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (int, error)
 }
@@ -52,14 +51,12 @@ type Rescuer struct {
 type RescuerParams struct {
 	Log      *slog.Logger
 	Store    RescueStore
-	Advancer Advancer
+	Outcomes Outcomes
 	Queue    Evicter
 	Registry prometheus.Registerer
 	// After is how long an email stands on its queue before the queue is asked whether
 	// it is still there.
-	After       time.Duration
-	MaxAttempts int
-	Backoff     email.Backoff
+	After time.Duration
 }
 
 // NewRescuer makes a rescuer that is not running yet.
@@ -79,57 +76,15 @@ func (r *Rescuer) runOnce(ctx context.Context) (more bool, err error) {
 	return more, errors.Join(claims, r.rescueTasks(ctx))
 }
 
-// rescueClaims ends attempts whose worker has not told how they ended. Whether the
-// provider took the email nobody knows.
+// rescueClaims ends attempts whose worker has not told how they ended.
 func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 	abandoned, err := r.params.Store.AbandonedClaims(ctx, leaseGrace, rescueBatch)
 	if err != nil || len(abandoned) == 0 {
 		return false, err
 	}
-	rescued := make([]bool, len(abandoned))
-	var working errgroup.Group
-	working.SetLimit(rescuers)
-	for i, claim := range abandoned {
-		working.Go(func() error {
-			moved, err := r.params.Advancer.Advance(ctx, r.verdict(claim))
-			rescued[i] = moved.Applied
-			return err
-		})
-	}
-	err = working.Wait()
-	r.tell(email.Processing, count(rescued))
+	n, err := r.params.Outcomes.end(ctx, abandoned, store.GuardAbandoned)
+	r.tell(email.Processing, n)
 	return err == nil && len(abandoned) == rescueBatch, err
-}
-
-// verdict is what the email's delivery asks for when an outcome is not known: to be
-// sent again, flagged as a possible duplicate, or never again.
-func (r *Rescuer) verdict(claim store.AbandonedClaim) store.Transition {
-	now := time.Now().UTC()
-	try := claim.Attempts - claim.Throttles
-	again := claim.Delivery == email.AtLeastOnce && try < r.params.MaxAttempts
-	const reason = "the worker did not tell how the attempt ended"
-	metadata := map[string]any{
-		"errorCode": email.CodeOutcomeUnknown, "errorMessage": reason, "attemptId": claim.Token, "willRetry": again,
-	}
-	t := store.Transition{
-		ID: claim.ID, Guard: store.GuardAbandoned, Token: claim.Token, OutcomeUnknown: true,
-		ErrorCode: email.CodeOutcomeUnknown, ErrorReason: reason,
-		Events: []email.Event{{Type: email.EventOutcomeUnknown, At: now, Metadata: metadata}},
-	}
-	if !again {
-		t.Status, t.DeadLetter = email.Failed, true
-		t.Events = append(t.Events, email.Event{Type: email.EventFailed, At: now, Metadata: map[string]any{
-			"errorCode": email.CodeOutcomeUnknown, "errorMessage": reason, "willRetry": false, "outcomeUnknown": true,
-		}})
-		return t
-	}
-	t.Status, t.PossibleDuplicate = email.RetryScheduled, true
-	t.Delay = r.params.Backoff.Delay(claim.Attempts, rand.Float64())
-	t.Events = append(t.Events, email.Event{Type: email.EventRetryScheduled, At: now, Metadata: map[string]any{
-		"errorCode": email.CodeOutcomeUnknown, "errorMessage": reason, "willRetry": true,
-		"nextAttemptNumber": try + 1, "backoffDelay": t.Delay.Milliseconds(),
-	}})
-	return t
 }
 
 // rescueTasks asks the queue about every email that has stood on it for long. Those

@@ -19,12 +19,18 @@ import (
 )
 
 // rescue runs two rescuers at once, as two dispatchers would.
-func rescue(t *testing.T, d storetest.Database, q maintenance.Evicter) {
+func rescue(t *testing.T, d storetest.Database, q maintenance.Evicter, window time.Duration) {
 	t.Helper()
+	log := slog.New(slog.DiscardHandler)
 	for range 2 {
+		outcomes := maintenance.Outcomes{
+			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Window: window,
+		}
 		run(t, maintenance.NewRescuer(maintenance.RescuerParams{
-			Log: slog.New(slog.DiscardHandler), Store: d.Store, Advancer: d.Store.NewAdvancer(), Queue: q, Registry: prometheus.NewRegistry(),
-			After: time.Minute, MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
+			Log: log, Store: d.Store, Outcomes: outcomes, Queue: q, Registry: prometheus.NewRegistry(), After: time.Minute,
+		}))
+		run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
+			Log: log, Store: d.Store, Outcomes: outcomes, Registry: prometheus.NewRegistry(),
 		}))
 	}
 }
@@ -41,23 +47,47 @@ func newQueue(t *testing.T) *asynqueue.Publisher {
 	return publisher
 }
 
+// claim is an email in a worker's hands, whose lease ends at now() plus or minus lease.
+func claim(t *testing.T, d storetest.Database, company uuid.UUID, lease string, change func(*store.NewEmail)) uuid.UUID {
+	t.Helper()
+	id := d.Accept(t, company, change)
+	moved, err := d.Store.Advance(t.Context(), store.Transition{
+		ID: id, Guard: store.GuardClaim, Token: uuid.New(), Status: email.Processing, AddAttempts: 1,
+		Events: []email.Event{{Type: email.EventReceived, At: time.Now()}, {Type: email.EventValidated, At: time.Now()}, {Type: email.EventSentAttempt, At: time.Now()}},
+	})
+	if err != nil || !moved.Applied {
+		t.Fatalf("claim: %+v, %v", moved, err)
+	}
+	set(t, d, id, `lease_until = now() `+lease)
+	return id
+}
+
+// Where there is feedback it is waited for, and only then the delivery decides.
+func TestRescuer_WaitsForFeedback(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	again := claim(t, d, company, "- interval '6 s'", nil)
+	never := claim(t, d, company, "- interval '6 s'", func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+	rescue(t, d, newQueue(t), time.Hour)
+	for _, id := range []uuid.UUID{again, never} {
+		eventually(t, "it waits", func() bool { return status(t, d, id) == email.OutcomeUnknown })
+		set(t, d, id, `next_at = now()`)
+	}
+	eventually(t, "sent again", func() bool { return status(t, d, again) == email.RetryScheduled })
+	eventually(t, "given up", func() bool { return status(t, d, never) == email.Failed })
+	timeline, err := d.Store.Timeline(t.Context(), again)
+	if err != nil || len(timeline) != 5 || timeline[3].Type != email.EventOutcomeUnknown || timeline[4].Type != email.EventRetryScheduled {
+		t.Errorf("%+v, %v", timeline, err)
+	}
+}
+
 // An email whose worker is gone goes on as its delivery says, once.
 func TestRescuer_AbandonedClaims(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	claimed := func(lease string, change func(*store.NewEmail)) uuid.UUID {
-		id := d.Accept(t, company, change)
-		moved, err := d.Store.Advance(t.Context(), store.Transition{
-			ID: id, Guard: store.GuardClaim, Token: uuid.New(), Status: email.Processing, AddAttempts: 1,
-			Events: []email.Event{{Type: email.EventReceived, At: time.Now()}, {Type: email.EventValidated, At: time.Now()}, {Type: email.EventSentAttempt, At: time.Now()}},
-		})
-		if err != nil || !moved.Applied {
-			t.Fatalf("claim: %+v, %v", moved, err)
-		}
-		set(t, d, id, `lease_until = now() `+lease)
-		return id
-	}
+	claimed := func(lease string, change func(*store.NewEmail)) uuid.UUID { return claim(t, d, company, lease, change) }
 	atMostOnce := func(e *store.NewEmail) { e.Delivery = email.AtMostOnce }
 	alive := claimed("+ interval '1 s'", nil)
 	again := claimed("- interval '6 s'", nil)
@@ -67,7 +97,7 @@ func TestRescuer_AbandonedClaims(t *testing.T) {
 	throttled := claimed("- interval '6 s'", nil)
 	set(t, d, throttled, `attempts = 6, throttles = 4`)
 
-	rescue(t, d, newQueue(t))
+	rescue(t, d, newQueue(t), 0)
 	for name, tt := range map[string]struct {
 		id        uuid.UUID
 		status    email.Status
@@ -123,7 +153,7 @@ func TestRescuer_LostTasks(t *testing.T) {
 		return id
 	}
 	lost, fresh, waiting := enqueued("61 s", false), enqueued("1 s", false), enqueued("1 h", true)
-	rescue(t, d, q)
+	rescue(t, d, q, 0)
 	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
 	for name, id := range map[string]uuid.UUID{"fresh": fresh, "waiting": waiting} {
 		if got := status(t, d, id); got != email.Enqueued {
@@ -146,7 +176,7 @@ func TestRescuer_ManyLostTasks(t *testing.T) {
 	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`); err != nil {
 		t.Fatal(err)
 	}
-	rescue(t, d, newQueue(t))
+	rescue(t, d, newQueue(t), 0)
 	eventually(t, "all are back", func() bool {
 		var left int
 		if err := d.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_outbox WHERE status <> 'PENDING'`).Scan(&left); err != nil {

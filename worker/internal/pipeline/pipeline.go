@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
@@ -70,6 +71,9 @@ type Params struct {
 	Metrics     *Metrics
 	MaxAttempts int
 	Backoff     email.Backoff
+	// FeedbackWindow is how long feedback is waited for when the provider's answer is not
+	// known; 0 = none will come.
+	FeedbackWindow time.Duration
 }
 
 // Pipeline handles the tasks of the email queues. It is safe for concurrent use.
@@ -110,6 +114,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	if row == nil || err != nil {
 		return err
 	}
+	crashpoint.At(crashpoint.SendLoaded)
 	a := newAttempt(row, job, received)
 	log := a.logger(p.Log)
 	if row.Probe && row.Status.Claimable() {
@@ -141,10 +146,12 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	if err := p.awaitTurn(ctx, a); err != nil {
 		return err
 	}
+	crashpoint.At(crashpoint.SendTurn)
 	// From here on neither a stop nor the queue may interrupt: a claim that is left
 	// half-way is an email that nobody may touch.
 	ctx = context.WithoutCancel(ctx)
 	claim, err := p.claim(ctx, a)
+	crashpoint.At(crashpoint.SendClaimed)
 	switch {
 	case err != nil:
 		return err
@@ -158,6 +165,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	defer cancel()
 	a.called = true
 	receipt, err := p.Sender.Send(call, a.message())
+	crashpoint.At(crashpoint.SendAnswered)
 	if err != nil {
 		return p.settle(log, a, asFailure(err))
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
@@ -47,10 +48,14 @@ func (p *Pipeline) settle(log *slog.Logger, a *attempt, f *provider.Failure) err
 		}
 		return p.retry(log, a, f)
 	case provider.Unknown:
-		if a.row.Delivery == email.AtMostOnce || a.number() >= p.MaxAttempts {
-			return p.fail(log, a, f)
+		again := a.row.Delivery == email.AtLeastOnce && a.number() < p.MaxAttempts
+		switch {
+		case p.FeedbackWindow > 0:
+			return p.awaitFeedback(log, a, f, again)
+		case again:
+			return p.retry(log, a, f)
 		}
-		return p.retry(log, a, f)
+		return p.fail(log, a, f)
 	case provider.Park, provider.Unspent:
 		return p.release(log, a, slog.LevelWarn, f.Code, f)
 	}
@@ -109,6 +114,20 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 	return &queue.RetryLater{Delay: delay, Reason: f.Code + ": " + email.MaskText(f.Reason)}
 }
 
+// awaitFeedback leaves the email until the provider's feedback tells whether it was
+// taken, or until the window is over and its delivery decides.
+func (p *Pipeline) awaitFeedback(log *slog.Logger, a *attempt, f *provider.Failure, again bool) error {
+	t := a.end(email.OutcomeUnknown)
+	t.Delay, t.OutcomeUnknown = p.FeedbackWindow, true
+	t.ErrorCode, t.ErrorReason = f.Code, f.Reason
+	t.Events = []email.Event{unknownEvent(time.Now(), f, again)}
+	if applied, err := p.record(log, a, t); !applied {
+		return err
+	}
+	p.observe(log, a, email.OutcomeUnknown, slog.LevelWarn)
+	return nil
+}
+
 // release gives the email back to the outbox and its try back to the email. f is
 // nil when no call was made.
 func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why string, f *provider.Failure) error {
@@ -145,6 +164,7 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (app
 	case err != nil:
 		return false, fmt.Errorf("record attempt %s: %w", a.id, err)
 	case done.Applied:
+		crashpoint.At(crashpoint.SendRecorded)
 		p.Metrics.transitions(t.Events)
 		return true, nil
 	case done.SameToken && done.Status == t.Status:

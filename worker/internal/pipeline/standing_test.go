@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -278,5 +279,29 @@ func TestHandle_MovesTheTaxIDOfAKnownRecipient(t *testing.T) {
 	}
 	if kept != "ciphertext" || left != nil {
 		t.Errorf("recipient has %q, outbox %v; want it moved", kept, left)
+	}
+}
+
+// Where there is feedback, an email of unknown outcome waits for it in OUTCOME_UNKNOWN.
+func TestUnknown_WaitsForFeedback(t *testing.T) {
+	t.Parallel()
+	for _, delivery := range []email.Delivery{email.AtLeastOnce, email.AtMostOnce} {
+		b := newBench(t, func(p *pipeline.Params) { p.FeedbackWindow = time.Hour })
+		id := b.Accept(t, b.company, func(e *store.NewEmail) { e.Delivery = delivery })
+		b.sender.fail(1, provider.Failure{Verdict: provider.Unknown, Code: "SES_TIMEOUT", Category: provider.TimeoutError, Reason: "no answer"})
+		if err := b.handle(t, id); err != nil {
+			t.Fatal(err)
+		}
+		found := b.find(t, id)
+		if found.Status != email.OutcomeUnknown || !found.OutcomeUnknown || found.PossibleDuplicate || *found.ErrorCode != "SES_TIMEOUT" {
+			t.Errorf("%s: %+v", delivery, found)
+		}
+		if got := b.events(t, id); !slices.Equal(got, append(slices.Clone(firstTry), email.EventOutcomeUnknown)) {
+			t.Errorf("%s: %v", delivery, got)
+		}
+		var due bool
+		if err := b.SQL.QueryRowContext(t.Context(), `SELECT next_at BETWEEN now() + interval '59 min' AND now() + interval '61 min' FROM email_outbox`).Scan(&due); err != nil || !due {
+			t.Errorf("%s: it is not due in an hour, %v", delivery, err)
+		}
 	}
 }
