@@ -13,13 +13,15 @@ import (
 // hash stands in no list, or in an archive. In one step, because a worker may take the
 // task between a look and a deletion. It returns 1 when the id is free.
 //
-// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed; ARGV: id.
-// A task that is active has a lease; without one it is a leftover of a crash.
+// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed; ARGV: id, and
+// the time before which a lease is over. A task that is active has a lease; without one,
+// or with one that nobody has renewed, it is a leftover of a crash.
 var evictScript = redis.NewScript(`
 if redis.call("ZSCORE", KEYS[5], ARGV[1]) or redis.call("ZSCORE", KEYS[6], ARGV[1]) then
     return 0
 end
-if redis.call("ZSCORE", KEYS[4], ARGV[1]) then
+local lease = redis.call("ZSCORE", KEYS[4], ARGV[1])
+if lease and tonumber(lease) >= tonumber(ARGV[2]) then
     return 0
 end
 if redis.call("EXISTS", KEYS[1]) == 1 and redis.call("LPOS", KEYS[2], ARGV[1]) then
@@ -27,10 +29,16 @@ if redis.call("EXISTS", KEYS[1]) == 1 and redis.call("LPOS", KEYS[2], ARGV[1]) t
 end
 redis.call("LREM", KEYS[2], 0, ARGV[1])
 redis.call("LREM", KEYS[3], 0, ARGV[1])
+redis.call("ZREM", KEYS[4], ARGV[1])
 redis.call("ZREM", KEYS[7], ARGV[1])
 redis.call("ZREM", KEYS[8], ARGV[1])
 redis.call("DEL", KEYS[1])
 return 1`)
+
+// clockSkew is how far the clocks of two machines may be apart: a lease was written by a
+// worker's. asynq itself allows for 30 s, and looks once a minute; an email would wait for
+// its worker's death to be noticed for up to two minutes.
+const clockSkew = 5 * time.Second
 
 // Evict makes sure that a task of this id, if there is one, will be given to a worker.
 // gone says that there is none, or that there was one that never would have been.
@@ -42,7 +50,7 @@ func (p *Publisher) Evict(ctx context.Context, queueName, id string) (gone bool,
 		base + "t:" + id, base + "pending", base + "active", base + "lease",
 		base + "scheduled", base + "retry", base + "archived", base + "completed",
 	}
-	n, err := evictScript.Run(ctx, p.redis, keys, id).Int()
+	n, err := evictScript.Run(ctx, p.redis, keys, id, time.Now().Add(-clockSkew).Unix()).Int()
 	if err != nil {
 		return false, fmt.Errorf("evict task: %w", err)
 	}

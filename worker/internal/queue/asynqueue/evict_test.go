@@ -41,9 +41,14 @@ func TestEvict(t *testing.T) {
 			return moveTo(ctx, r, base, id, "retry")
 		}, false},
 		"in work": {func(ctx context.Context, r redis.UniversalClient, base string) error {
-			return errors.Join(r.LMove(ctx, base+"pending", base+"active", "RIGHT", "LEFT").Err(),
-				r.ZAdd(ctx, base+"lease", redis.Z{Score: float64(time.Now().Add(time.Minute).Unix()), Member: id}).Err())
+			return taken(ctx, r, base, id, time.Now().Add(time.Minute))
 		}, false},
+		"in work, its lease just over": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return taken(ctx, r, base, id, time.Now())
+		}, false},
+		"in work, its lease long over": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return taken(ctx, r, base, id, time.Now().Add(-10*time.Second))
+		}, true},
 		"in work without a lease": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return r.LMove(ctx, base+"pending", base+"active", "RIGHT", "LEFT").Err()
 		}, true},
@@ -76,6 +81,13 @@ func TestEvict(t *testing.T) {
 	}
 }
 
+// taken puts the task into the hands of a worker with a lease until then.
+func taken(ctx context.Context, r redis.UniversalClient, base, id string, lease time.Time) error {
+	return errors.Join(r.LMove(ctx, base+"pending", base+"active", "RIGHT", "LEFT").Err(),
+		r.HSet(ctx, base+"t:"+id, "state", "active").Err(),
+		r.ZAdd(ctx, base+"lease", redis.Z{Score: float64(lease.Unix()), Member: id}).Err())
+}
+
 func moveTo(ctx context.Context, r redis.UniversalClient, base, id, set string) error {
 	return errors.Join(r.LRem(ctx, base+"pending", 0, id).Err(),
 		r.ZAdd(ctx, base+set, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: id}).Err(),
@@ -106,5 +118,37 @@ func TestCleanArchive(t *testing.T) {
 	}
 	if n := r.Exists(t.Context(), base+"t:t0", base+"t:t1").Val(); n != 1 {
 		t.Errorf("%d hashes are left", n)
+	}
+}
+
+// An email whose worker was killed goes on its queue again as soon as the worker's lease
+// is over.
+func TestPublish_OverADeadWorkersTask(t *testing.T) {
+	t.Parallel()
+	const id = "00000000-0000-7000-8000-000000000002"
+	for name, tt := range map[string]struct {
+		lease time.Duration
+		want  queue.Placed
+	}{
+		"alive": {time.Minute, queue.Busy},
+		"dead":  {-10 * time.Second, queue.Queued},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, prefix := redistest.Shared(t)
+			conn := parse(t, url).WithPrefix(prefix)
+			publisher := asynqueue.NewPublisher(conn)
+			t.Cleanup(func() { _ = publisher.Close() })
+			publish(t, publisher, id)
+			r := conn.Client()
+			t.Cleanup(func() { _ = r.Close() })
+			if err := taken(t.Context(), r, "asynq:{"+prefix+email.QueueNormal+"}:", id, time.Now().Add(tt.lease)); err != nil {
+				t.Fatal(err)
+			}
+			placed, err := publisher.Publish(t.Context(), queue.Task{ID: id, Queue: email.QueueNormal, Payload: []byte("{}")})
+			if err != nil || placed != tt.want {
+				t.Errorf("placed %v, %v; want %v", placed, err, tt.want)
+			}
+		})
 	}
 }

@@ -72,7 +72,7 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 		if !errors.Is(err, asynq.ErrTaskIDConflict) {
 			return queue.Queued, fmt.Errorf("enqueue task: %w", err)
 		}
-		placed, stands, err := p.makeRoom(ctx, name, task.ID)
+		placed, stands, err := p.makeRoom(ctx, task.Queue, task.ID)
 		if stands {
 			return placed, nil
 		}
@@ -83,9 +83,10 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 	return queue.Queued, fmt.Errorf("enqueue task over another of its id: %w", obstacle)
 }
 
-// makeRoom looks at the task that has the id. One that is pending or active stands;
-// any other waits for something that nobody wants any more, and is deleted.
-func (p *Publisher) makeRoom(ctx context.Context, name, id string) (placed queue.Placed, stands bool, err error) {
+// makeRoom looks at the task that has the id. One that is pending or in a worker's hands
+// stands; any other waits for something that nobody wants any more, and is deleted.
+func (p *Publisher) makeRoom(ctx context.Context, queueName, id string) (placed queue.Placed, stands bool, err error) {
+	name := p.conn.queueName(queueName)
 	info, err := p.inspector.GetTaskInfo(name, id)
 	switch {
 	case errors.Is(err, asynq.ErrTaskNotFound):
@@ -100,7 +101,8 @@ func (p *Publisher) makeRoom(ctx context.Context, name, id string) (placed queue
 	case asynq.TaskStatePending:
 		return queue.Queued, true, nil
 	case asynq.TaskStateActive:
-		return queue.Busy, true, nil
+		gone, err := p.Evict(ctx, queueName, id) // its worker may be dead
+		return queue.Busy, !gone && err == nil, err
 	}
 	return queue.Queued, false, p.inspector.DeleteTask(name, id)
 }
