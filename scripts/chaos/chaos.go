@@ -95,7 +95,7 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 	}
 	l := load.New(load.Params{
 		APIs: s.APIs(), Keys: keys, Seed: cfg.Seed, Rate: cfg.Rate, Duration: cfg.Duration, Patience: cfg.Settle,
-		Mailings: max(report.Minimum.Mailings, 1), MailingRows: mailingRows,
+		Mailings: report.Minimum.Mailings, MailingRows: mailingRows,
 	})
 	watch := startWatch(ctx, s, l.Book, cfg.Out)
 	begun := time.Now()
