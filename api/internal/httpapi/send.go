@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 )
@@ -98,7 +99,9 @@ func (a *API) accept(ctx context.Context, id uuid.UUID, guard *onceGuard, unknow
 		inTime, cancel = context.WithTimeout(ctx, twinWait)
 		defer cancel()
 	}
+	crashpoint.At(crashpoint.AcceptBegun)
 	err := insert(inTime)
+	crashpoint.At(crashpoint.AcceptCommitted)
 	late := err != nil && inTime.Err() != nil
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):

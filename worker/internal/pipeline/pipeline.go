@@ -151,7 +151,6 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	// half-way is an email that nobody may touch.
 	ctx = context.WithoutCancel(ctx)
 	claim, err := p.claim(ctx, a)
-	crashpoint.At(crashpoint.SendClaimed)
 	switch {
 	case err != nil:
 		return err
@@ -282,6 +281,7 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 		}
 	}
 	if won.Applied {
+		crashpoint.At(crashpoint.SendClaimed)
 		a.won(won)
 		p.Metrics.transitions(t.Events)
 	}

@@ -1,0 +1,73 @@
+// Package crashpoint marks the places between two steps at which a process may die.
+//
+// In a build with the tag crashpoints, CRASH_AT=send/claimed in the environment makes the
+// process kill itself the first time it comes by that place, CRASH_AT=send/claimed:3 the
+// third time; with CRASH_WITH=STOP it is frozen instead, until it gets SIGCONT. So a test
+// reaches each place on purpose. In every other build, and so in all that is released, At
+// is empty and leaves nothing behind, not even the names.
+package crashpoint
+
+// Point is a place between two steps.
+type Point string
+
+// The places, each with what a crash there leaves behind.
+const (
+	// Accepting an email or recipients (api).
+
+	// AcceptBegun: nothing is written, and nothing was answered.
+	AcceptBegun Point = "accept/begun"
+	// AcceptCommitted: rows and idempotency key are there, and the client does not know.
+	AcceptCommitted Point = "accept/committed"
+
+	// Putting due rows on their queue (dispatcher).
+
+	// DispatchLocked: the locks fall, the rows are due.
+	DispatchLocked Point = "dispatch/locked"
+	// DispatchQueued: a task stands on the queue whose row says that there is none.
+	DispatchQueued Point = "dispatch/queued"
+	// DispatchMarked: a whole batch of such tasks.
+	DispatchMarked Point = "dispatch/marked"
+	// DispatchCommitted: nothing that anybody would have to mend.
+	DispatchCommitted Point = "dispatch/committed"
+
+	// Sending an email (worker). Its task stays in the queue's list of those in work.
+
+	// SendLoaded: the row is ENQUEUED, nothing is written.
+	SendLoaded Point = "send/loaded"
+	// SendTurn: the same, and a token of the send rate is spent.
+	SendTurn Point = "send/turn"
+	// SendClaimed: the row is PROCESSING under a lease, and nobody can tell that the
+	// provider was not asked.
+	SendClaimed Point = "send/claimed"
+	// SendAnswered: the same, and the provider has the email.
+	SendAnswered Point = "send/answered"
+	// SendRecorded: all is written, and the queue believes that the task is in work.
+	SendRecorded Point = "send/recorded"
+
+	// Turning a mailing into emails (worker). The broker has no acknowledgement and gives
+	// the job to somebody else.
+
+	// ExpandLocked: the mailing is in the hands of a job that is gone.
+	ExpandLocked Point = "expand/locked"
+	// ExpandRead: the same; what was read is lost.
+	ExpandRead Point = "expand/read"
+	// ExpandChecked: the same, and the domains were looked up in vain.
+	ExpandChecked Point = "expand/checked"
+	// ExpandCommitted: a batch became emails, the cursor stands behind it.
+	ExpandCommitted Point = "expand/committed"
+	// ExpandContinued: another job for the rest stands in the outbox, and this one comes
+	// again too.
+	ExpandContinued Point = "expand/continued"
+	// ExpandFinished: the mailing needs no job any more, and gets one.
+	ExpandFinished Point = "expand/finished"
+)
+
+// Points lists all of them.
+func Points() []Point {
+	return []Point{
+		AcceptBegun, AcceptCommitted,
+		DispatchLocked, DispatchQueued, DispatchMarked, DispatchCommitted,
+		SendLoaded, SendTurn, SendClaimed, SendAnswered, SendRecorded,
+		ExpandLocked, ExpandRead, ExpandChecked, ExpandCommitted, ExpandContinued, ExpandFinished,
+	}
+}

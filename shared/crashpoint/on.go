@@ -1,0 +1,76 @@
+//go:build crashpoints
+
+package crashpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+// armed is the one place where this process ends, from its environment.
+var armed = arm(os.Getenv("CRASH_AT"), os.Getenv("CRASH_WITH"))
+
+type trap struct {
+	point Point // "" = none
+	left  atomic.Int64
+	stop  bool
+}
+
+// At ends or freezes the process if this is the place. It says so on standard error
+// first, so that a test can tell this death from others.
+func At(p Point) {
+	if p != armed.point || armed.left.Add(-1) != 0 {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "crash point reached:", p)
+	if !armed.stop {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // not one instruction more
+	}
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	<-goOn // the signal may stop another thread first
+	signal.Stop(goOn)
+}
+
+// arm reads the environment. A place that does not exist would never be reached, and
+// what was to be tried there would seem to have gone well: it ends the process at once.
+func arm(at, with string) *trap {
+	t, err := parse(at, with)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "crashpoint:", err)
+		os.Exit(2)
+	}
+	return t
+}
+
+func parse(at, with string) (*trap, error) {
+	t := &trap{stop: with == "STOP"}
+	if at == "" {
+		return t, nil
+	}
+	name, count, counted := strings.Cut(at, ":")
+	n := 1
+	if counted {
+		var err error
+		if n, err = strconv.Atoi(count); err != nil || n < 1 {
+			return nil, fmt.Errorf("CRASH_AT: %q is not a number of times", count)
+		}
+	}
+	if t.point = Point(name); !slices.Contains(Points(), t.point) {
+		return nil, fmt.Errorf("CRASH_AT: there is no point %q", name)
+	}
+	if with != "" && with != "KILL" && with != "STOP" {
+		return nil, errors.New("CRASH_WITH: must be KILL or STOP")
+	}
+	t.left.Store(int64(n))
+	return t, nil
+}
