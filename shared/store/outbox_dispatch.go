@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 )
 
@@ -129,6 +130,7 @@ func (s *Store) dispatch(
 			return translate(err)
 		}
 		taken = len(due)
+		crashpoint.At(crashpoint.DispatchLocked)
 		done, err := enqueue(ctx, due)
 		if err != nil {
 			return err // not the database's
@@ -143,10 +145,14 @@ func (s *Store) dispatch(
 				return translate(err)
 			}
 		}
+		crashpoint.At(crashpoint.DispatchMarked)
 		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("dispatch due rows: %w", err)
+	}
+	if taken > 0 {
+		crashpoint.At(crashpoint.DispatchCommitted)
 	}
 	return taken, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/queue"
@@ -99,6 +100,7 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 		ID: row.ID.String(), Queue: f.name, Payload: f.payload(row, begun),
 	})
 	f.metrics.published(time.Since(begun))
+	crashpoint.At(crashpoint.DispatchQueued)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return untouched, err // it may stand there: the next round will see

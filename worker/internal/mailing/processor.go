@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
@@ -139,6 +140,7 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 	}
 	switch lock {
 	case store.MailingLocked:
+		crashpoint.At(crashpoint.ExpandLocked)
 	case store.MailingUnknown:
 		return p.bury(ctx, task, email.CodeOutboxNotFound, errors.New("there is no such mailing"))
 	case store.MailingSilent:

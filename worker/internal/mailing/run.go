@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/mx"
@@ -55,6 +56,7 @@ func (r *run) expand(stop, ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		crashpoint.At(crashpoint.ExpandRead)
 		verdicts, err := r.checkDomains(stop, ctx, entries)
 		switch {
 		case errors.Is(err, errStopped):
@@ -115,6 +117,7 @@ func (r *run) continueAfter(x *store.Expansion, delay time.Duration) error {
 }
 
 func (r *run) commit(ctx context.Context, x store.Expansion) error {
+	crashpoint.At(crashpoint.ExpandChecked)
 	queued, held, err := r.Store.Expand(ctx, r.job, x)
 	switch {
 	case err != nil:
@@ -122,6 +125,7 @@ func (r *run) commit(ctx context.Context, x store.Expansion) error {
 	case !held:
 		return errLost
 	}
+	crashpoint.At(crashpoint.ExpandCommitted)
 	r.room -= queued
 	r.made += queued
 	r.count(x, queued)
@@ -132,9 +136,11 @@ func (r *run) commit(ctx context.Context, x store.Expansion) error {
 	}
 	switch {
 	case x.Finished:
+		crashpoint.At(crashpoint.ExpandFinished)
 		r.Metrics.job("finished")
 		r.log.Info("mailing expanded", "emails", r.made)
 	case x.Continue != nil:
+		crashpoint.At(crashpoint.ExpandContinued)
 		r.Metrics.job("continued")
 		r.log.Info("mailing goes on in another job", "emails", r.made, "delay", x.Continue.Delay)
 	}
