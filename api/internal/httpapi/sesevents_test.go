@@ -1,0 +1,436 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/api/internal/sns"
+	"email-gateway/scripts/sessim"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+const eventsTopic = "arn:aws:sns:us-east-1:123456789012:ses-events"
+
+// provider is a gateway with the simulator, which tells it of the mails it accepted.
+type provider struct {
+	*gateway
+	sim   *sessim.Server
+	simAt string
+}
+
+func startProvider(t *testing.T, change func(*httpapi.Params)) *provider {
+	t.Helper()
+	p := &provider{sim: sessim.New(sessim.Config{})}
+	server := httptest.NewServer(p.sim)
+	t.Cleanup(server.Close)
+	t.Cleanup(p.sim.Close)
+	p.simAt = server.URL
+	trusted, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.gateway = start(t, func(params *httpapi.Params) {
+		params.Events = sns.New(sns.Params{Topics: []string{eventsTopic}, Trusted: trusted})
+		if change != nil {
+			change(params)
+		}
+	})
+	if err := p.sim.Publish(sessim.Publication{URL: p.URL + "/v1/ses/events", BaseURL: server.URL}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// attempt accepts an email over the api and claims it, as a worker does.
+func (p *provider) attempt(t *testing.T, to string, change func(fields)) (id, token uuid.UUID) {
+	t.Helper()
+	id, token = uuid.MustParse(p.accept(t, emailBody(func(f fields) {
+		f["to"] = to
+		person("email", to)(f)
+		if change != nil {
+			change(f)
+		}
+	}))), uuid.New()
+	p.claim(t, id, token)
+	return id, token
+}
+
+func (p *provider) claim(t *testing.T, id, token uuid.UUID) {
+	t.Helper()
+	step := func(kind email.EventType, metadata map[string]any) email.Event {
+		return email.Event{Type: kind, At: time.Now().UTC(), Metadata: metadata}
+	}
+	p.advance(t, true, store.Transition{
+		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
+		Events: []email.Event{step(email.EventReceived, nil), step(email.EventValidated, nil), step(email.EventSentAttempt, map[string]any{"attemptId": token})},
+	})
+}
+
+func (p *provider) advance(t *testing.T, want bool, tr store.Transition) store.Advanced {
+	t.Helper()
+	done, err := p.Store.Advance(t.Context(), tr)
+	if err != nil || done.Applied != want {
+		t.Fatalf("%s: %+v, %v", tr.Status, done, err)
+	}
+	return done
+}
+
+// conclude is advance for an answer that the provider's own word may overtake.
+func (p *provider) conclude(t *testing.T, tr store.Transition) {
+	t.Helper()
+	if done, err := p.Store.Advance(t.Context(), tr); err != nil || !done.Applied && !done.SameToken {
+		t.Fatalf("%s: %+v, %v", tr.Status, done, err)
+	}
+}
+
+// sent is the worker's own write of an acceptance.
+func sent(id, token uuid.UUID, message string) store.Transition {
+	return store.Transition{
+		ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Sent, SESMessageID: message,
+		Events: []email.Event{{Type: email.EventSent, At: time.Now().UTC()}},
+	}
+}
+
+// lost is the worker's own write of an outcome that nobody knows.
+func lost(id, token uuid.UUID, to email.Status, kind email.EventType) store.Transition {
+	now := time.Now().UTC()
+	return store.Transition{
+		ID: id, Guard: store.GuardAttempt, Token: token, Status: to, OutcomeUnknown: true, PossibleDuplicate: to != email.Failed, DeadLetter: to == email.Failed,
+		ErrorCode: email.CodeOutcomeUnknown,
+		Events:    []email.Event{{Type: email.EventOutcomeUnknown, At: now}, {Type: kind, At: now}},
+	}
+}
+
+// call sends the mail to the simulator, as a worker does, and returns the message's id.
+func (p *provider) call(t *testing.T, id, token uuid.UUID, to ...string) string {
+	t.Helper()
+	text := map[string]string{"Data": "Olá", "Charset": "UTF-8"}
+	body, err := json.Marshal(map[string]any{
+		"FromEmailAddress": "billing@acme.example", "Destination": map[string]any{"ToAddresses": to[:1], "CcAddresses": to[1:]},
+		"Content": map[string]any{"Simple": map[string]any{"Subject": text, "Body": map[string]any{"Text": text}}},
+		"EmailTags": []map[string]string{
+			{"Name": "outbox_id", "Value": id.String()}, {"Name": "attempt_id", "Value": token.String()}, {"Name": "company_id", "Value": p.Company.String()},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.simAt+"/v2/email/outbound-emails", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 x")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var answer struct{ MessageId string } //nolint:revive,staticcheck // SES's name
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%d, %v", response.StatusCode, err)
+	}
+	return answer.MessageId
+}
+
+// timeline waits until the email's timeline ends with the steps, and returns the email.
+func (p *provider) timeline(t *testing.T, id uuid.UUID, ends string) map[string]any {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		shown := p.do(t, call{Path: "/v1/email/" + id.String()}).json(t)
+		if got := steps(shown); strings.HasSuffix(got, ends) {
+			return shown
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%s, want an end with %s; %+v", steps(shown), ends, p.sim.Events())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func steps(shown map[string]any) string {
+	var types []string
+	events, _ := shown["events"].([]any)
+	for _, e := range events {
+		step, _ := e.(map[string]any)
+		types = append(types, fmt.Sprint(step["type"]))
+	}
+	return strings.Join(types, " ")
+}
+
+// settled waits until the simulator has delivered so many notifications.
+func (p *provider) settled(t *testing.T, delivered int64) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		counts := p.sim.Events()
+		if counts.Delivered == delivered && counts.Pending == 0 {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%+v, want %d delivered", counts, delivered)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (p *provider) metric(t *testing.T, line string) bool {
+	t.Helper()
+	return strings.Contains(p.do(t, call{Path: "/metrics", NoKey: true}).Body, "\n"+line+"\n")
+}
+
+const tried = "RECEIVED VALIDATED SENT_ATTEMPT "
+
+func TestSESEvents_EndToEnd(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t, nil)
+
+	t.Run("delivered", func(t *testing.T) {
+		id, token := p.attempt(t, "ana@example.com", nil)
+		p.conclude(t, sent(id, token, p.call(t, id, token, "ana@example.com")))
+		shown := p.timeline(t, id, "SENT DELIVERED")
+		if got := steps(shown); got != tried+"SENT DELIVERED" {
+			t.Error(got)
+		}
+	})
+	t.Run("before the worker's own commit", func(t *testing.T) {
+		id, token := p.attempt(t, "sim-events-early@example.com", nil)
+		message := p.call(t, id, token, "sim-events-early@example.com")
+		shown := p.timeline(t, id, "SENT DELIVERED")
+		if shown["status"] != "SENT" || shown["sesMessageId"] != message {
+			t.Errorf("%v", shown)
+		}
+		if done := p.advance(t, false, sent(id, token, message)); !done.SameToken || done.Status != email.Sent {
+			t.Errorf("the worker sees %+v", done)
+		}
+	})
+	for _, late := range []struct {
+		name string
+		to   email.Status
+		kind email.EventType
+	}{{"retry", email.RetryScheduled, email.EventRetryScheduled}, {"failed", email.Failed, email.EventFailed}} {
+		t.Run("unknown outcome, "+late.name, func(t *testing.T) {
+			id, token := p.attempt(t, "ana@example.com", nil)
+			p.advance(t, true, lost(id, token, late.to, late.kind))
+			if shown := p.timeline(t, id, string(late.kind)); shown["outcomeUnknown"] != true {
+				t.Fatalf("%v", shown)
+			}
+			p.call(t, id, token, "ana@example.com")
+			shown := p.timeline(t, id, "SENT DELIVERED")
+			if shown["status"] != "SENT" || shown["outcomeUnknown"] != false || shown["sesMessageId"] == nil || shown["errorCode"] != nil {
+				t.Errorf("%v", shown)
+			}
+		})
+	}
+	t.Run("purged", func(t *testing.T) {
+		id, token := p.attempt(t, "ana@example.com", nil)
+		p.advance(t, true, sent(id, token, ""))
+		p.exec(t, `DELETE FROM email_outbox WHERE id = $1`, id)
+		p.call(t, id, token, "ana@example.com")
+		p.timeline(t, id, "SENT DELIVERED")
+	})
+	t.Run("every kind", func(t *testing.T) {
+		for name, ends := range map[string]string{
+			"delivery-delay": "SENT DELIVERY_DELAYED DELIVERED", "reject": "SENT REJECTED", "rendering-failure": "SENT RENDERING_FAILED",
+			"click": "SENT DELIVERED OPENED CLICKED", "subscription": "SENT DELIVERED SUBSCRIPTION_CHANGED", "events-reversed": "SENT DELIVERED",
+		} {
+			to := "sim-" + name + "@example.com"
+			id, token := p.attempt(t, to, nil)
+			p.call(t, id, token, to)
+			p.timeline(t, id, ends)
+		}
+	})
+}
+
+func TestSESEvents_TwiceIsOnce(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t, nil)
+	id, token := p.attempt(t, "sim-events-twice@example.com", nil)
+	p.call(t, id, token, "sim-events-twice@example.com")
+	p.settled(t, 4)
+	if got := steps(p.timeline(t, id, "")); got != tried+"SENT DELIVERED" {
+		t.Error(got)
+	}
+	if !p.metric(t, `ses_events_total{kind="Delivery",result="repeated"} 1`) || !p.metric(t, `ses_events_total{kind="Send",result="applied"} 1`) {
+		t.Error("the repetition is not counted")
+	}
+}
+
+func TestSESEvents_Suppress(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t, nil)
+	for name, want := range map[string]struct{ ends, reason string }{
+		"bounce": {"BOUNCED", "BOUNCE"}, "bounce-suppressed": {"BOUNCED", "BOUNCE"}, "bounce-transient": {"BOUNCED", ""},
+		"complaint": {"COMPLAINED", "COMPLAINT"}, "complaint-not-spam": {"COMPLAINED", ""},
+	} {
+		to, copied := "Ana+sim-"+name+"@example.com", name+"-copy@example.com"
+		id, token := p.attempt(t, to, with("cc", []string{copied}))
+		p.conclude(t, sent(id, token, p.call(t, id, token, to, copied)))
+		p.timeline(t, id, want.ends)
+		list, err := p.Store.Suppressions(t.Context(), p.Company, store.SuppressionFilter{Address: strings.ToLower(to), Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want.reason == "" && len(list) != 0 || want.reason != "" && (len(list) != 1 || string(list[0].Reason) != want.reason || list[0].Note == nil) {
+			t.Errorf("%s: %+v", name, list)
+		}
+		if list, err = p.Store.Suppressions(t.Context(), p.Company, store.SuppressionFilter{Address: copied, Limit: 10}); err != nil || len(list) != 0 {
+			t.Errorf("%s: the copy is suppressed too: %+v, %v", name, list, err)
+		}
+	}
+	var masked int
+	if err := p.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM ses_events WHERE payload::text LIKE '%@example.com%'`).Scan(&masked); err != nil || masked != 0 {
+		t.Errorf("%d notifications are kept with an address, %v", masked, err)
+	}
+	if logged := p.Log.String(); strings.Contains(logged, "@example.com") {
+		t.Error("an address is in the log")
+	}
+}
+
+// Sent twice after an unknown outcome, and both were accepted.
+func TestSESEvents_Duplicate(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t, nil)
+	id, first := p.attempt(t, "sim-events-none@example.com", nil)
+	second := uuid.New()
+	p.advance(t, true, lost(id, first, email.RetryScheduled, email.EventRetryScheduled))
+	p.claim(t, id, second)
+	p.advance(t, true, sent(id, second, p.call(t, id, second, "sim-events-none@example.com")))
+	if err := p.sim.InjectEvents(sessim.EventRule{DelayMS: 1}); err != nil {
+		t.Fatal(err)
+	}
+	p.call(t, id, first, "sim-events-none@example.com")
+	shown := p.timeline(t, id, "SENT DUPLICATE_CONFIRMED DELIVERED")
+	if shown["possibleDuplicate"] != true || shown["outcomeUnknown"] != false {
+		t.Errorf("%v", shown)
+	}
+	if !p.metric(t, "duplicates_confirmed_total 1") {
+		t.Error("not counted")
+	}
+}
+
+// flaky has no database for the first words.
+type flaky struct {
+	httpapi.Store
+	left atomic.Int64
+}
+
+func (f *flaky) RecordFeedback(ctx context.Context, fb store.Feedback) (store.FeedbackResult, error) {
+	if f.left.Add(-1) >= 0 {
+		return store.FeedbackResult{}, store.ErrUnavailable
+	}
+	return f.Store.RecordFeedback(ctx, fb)
+}
+
+func TestSESEvents_DatabaseAway(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t, func(params *httpapi.Params) {
+		away := &flaky{Store: params.Store}
+		away.left.Store(3)
+		params.Store = away
+	})
+	id, token := p.attempt(t, "ana@example.com", nil)
+	p.call(t, id, token, "ana@example.com")
+	p.timeline(t, id, "SENT DELIVERED")
+	if counts := p.sim.Events(); counts.Retried != 3 {
+		t.Errorf("%+v", counts)
+	}
+}
+
+func TestSESEvents_Refused(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t, nil)
+	envelope := func(change func(map[string]any)) string {
+		m := map[string]any{
+			"Type": "Notification", "MessageId": uuid.NewString(), "TopicArn": eventsTopic, "Message": "{}", "Timestamp": time.Now().UTC().Format(time.RFC3339),
+			"SignatureVersion": "2", "Signature": "AAAA", "SigningCertURL": p.simAt + "/sim/sns/SimpleNotificationService-simulator.pem",
+		}
+		if change != nil {
+			change(m)
+		}
+		text, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	set := func(name string, value any) func(map[string]any) { return func(m map[string]any) { m[name] = value } }
+	for name, tt := range map[string]struct {
+		body   string
+		header map[string]string
+		status int
+		code   string
+	}{
+		"a made-up signature": {envelope(nil), nil, 403, "SNS_SIGNATURE_INVALID"},
+		"another topic":       {envelope(set("TopicArn", eventsTopic+"2")), nil, 403, "SNS_TOPIC_UNKNOWN"},
+		"another host":        {envelope(set("SigningCertURL", "https://attacker.example/a.pem")), nil, 403, "SNS_SIGNATURE_INVALID"},
+		"nobody there":        {envelope(set("SigningCertURL", p.simAt+"/sim/sns/none.pem")), nil, 403, "SNS_SIGNATURE_INVALID"},
+		"a made-up question": {envelope(func(m map[string]any) {
+			m["Type"], m["Token"], m["SubscribeURL"] = "SubscriptionConfirmation", "t", "http://attacker.example/"
+		}), nil, 403, "SNS_SIGNATURE_INVALID"},
+		"raw delivery":           {`{"eventType":"Send"}`, map[string]string{"x-amz-sns-rawdelivery": "true"}, 400, "SNS_RAW_DELIVERY"},
+		"raw without the header": {`{"eventType":"Send"}`, nil, 400, "SNS_MALFORMED"},
+		"no JSON":                {"hello", nil, 400, "SNS_MALFORMED"},
+		"a form":                 {"a=b", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		"compressed":             {envelope(nil), map[string]string{"Content-Encoding": "gzip"}, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		"large":                  {envelope(set("Message", strings.Repeat("a", 600<<10))), nil, 413, "BODY_TOO_LARGE"},
+		"larger":                 {strings.Repeat("a", 3<<20), nil, 413, "BODY_TOO_LARGE"},
+	} {
+		header := map[string]string{"Content-Type": "text/plain; charset=UTF-8"}
+		for k, v := range tt.header {
+			header[k] = v
+		}
+		r := p.do(t, call{Method: http.MethodPost, Path: "/v1/ses/events", Body: tt.body, Header: header, NoKey: true})
+		if got := r.problem(t); r.Status != tt.status || got.Code != tt.code {
+			t.Errorf("%s: %d %s", name, r.Status, r.Body)
+		}
+	}
+	if n := p.count(t, `SELECT count(*) FROM ses_events`); n != 0 {
+		t.Errorf("%d notifications were taken in", n)
+	}
+}
+
+func TestSESEvents_NoTopics(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/ses/events", Body: "{}", NoKey: true})
+	if r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "SES_EVENTS_DISABLED" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
+// What SNS carries that is no event of an email of ours is taken and changes nothing.
+func TestSESEvents_NotOurs(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t, nil)
+	id, token := p.attempt(t, "ana@example.com", nil)
+	before := steps(p.timeline(t, id, ""))
+	p.call(t, id, uuid.New(), "sim-bounce@example.com") // an attempt nobody made
+	p.call(t, uuid.New(), token, "sim-bounce@example.com")
+	p.settled(t, 4)
+	if after := steps(p.timeline(t, id, "")); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+	if !p.metric(t, `ses_events_total{kind="Bounce",result="unmatched"} 2`) || p.count(t, `SELECT count(*) FROM suppressions`) != 0 || p.count(t, `SELECT count(*) FROM ses_events`) != 4 {
+		t.Error("not counted, not kept, or not left alone")
+	}
+	if !slices.Contains(p.Routes, "POST /v1/ses/events") {
+		t.Errorf("%v", p.Routes)
+	}
+}
