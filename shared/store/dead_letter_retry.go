@@ -26,7 +26,12 @@ const (
 )
 
 // String is the form in which columns hold an actor.
-func (a Actor) String() string { return a.By + ":" + a.Name }
+func (a Actor) String() string {
+	if a.Name == "" {
+		return a.By
+	}
+	return a.By + ":" + a.Name
+}
 
 func actorOf(text string) Actor {
 	by, name, _ := strings.Cut(text, ":")

@@ -72,7 +72,7 @@ Exit codes: 0 done, 1 could not, 2 not understood.`,
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON object, for programs")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetUsageTemplate(usageTemplate)
-	root.AddCommand(c.company(), c.domain(), c.key(), c.email(), c.lane(), c.gate())
+	root.AddCommand(c.company(), c.domain(), c.key(), c.email(), c.deadLetter(), c.lane(), c.gate())
 	return root
 }
 

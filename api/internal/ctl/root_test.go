@@ -16,6 +16,7 @@ func commands() []string {
 		"domain", "domain add", "domain remove", "domain list",
 		"key", "key create", "key list", "key revoke",
 		"email", "email show", "email explain",
+		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",
 		"lane", "lane pause", "lane resume", "lane list",
 		"gate", "gate show",
 	}
@@ -116,6 +117,21 @@ func TestUsage(t *testing.T) {
 		{"lane resume --company Acme --mailing 7", `--mailing "7" is not a mailing's id`},
 		{"lane list --queue email", `--queue "email" must be one of`},
 		{"email explain 42", `"42" is not an email's id`},
+		{"dlq", "gatewayctl dlq needs a command"},
+		{"dlq list --limit 0", "--limit must be 1 to 10000"},
+		{"dlq list --since yesterday", `--since "yesterday" must be a time ago, such as 90m or 36h`},
+		{"dlq list --since -1h", `--since "-1h" must be`},
+		{"dlq list --target email", `--target "email" must be email:send, mailing.process, recipients.upsert`},
+		{"dlq list --mailing 42", `--mailing "42" is not a mailing's id`},
+		{"dlq show", "ID is missing"},
+		{"dlq show 42", `"42" is not a dead letter's id: ` + "`gatewayctl dlq list` shows them"},
+		{"dlq retry 42", `"42" is not a dead letter's id`},
+		{"dlq retry", "give an ID, flags that choose, or --all"},
+		{"dlq discard --yes", "give an ID, flags that choose, or --all"},
+		{"dlq retry 42 --all", "give an ID, or flags that choose many, not both"},
+		{"dlq retry 42 43", "1 arguments too many"},
+		{"dlq retry --all --rate 1001", "--rate must be 1 to 1000"},
+		{"dlq retry --all --limit -1", "--limit must be 0 (all) or more"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
@@ -167,6 +183,9 @@ func TestFailures(t *testing.T) {
 		},
 		{[]string{"email", "show", nobody}, "there is no email " + nobody + ": is it the outboxId of a 202 answer, and DATABASE_URL the right database?"},
 		{[]string{"email", "explain", nobody}, "there is no email " + nobody},
+		{[]string{"dlq", "list", "--company", "x"}, `there is no company "x"`},
+		{[]string{"dlq", "show", nobody}, "there is no dead letter " + nobody + ": they are kept for 7 days"},
+		{[]string{"dlq", "discard", nobody}, "there is no dead letter " + nobody},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {

@@ -1,0 +1,103 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+)
+
+const (
+	// followInterval is how often a replay is looked at, silence how long nothing may
+	// happen until it is said that somebody must be running to do it.
+	followInterval = 500 * time.Millisecond
+	silence        = 10 * time.Second
+)
+
+// follow tells people how far the replay has come, until it has ended. What it tells is
+// not the answer, so it does not go where the answer goes.
+func (c *control) follow(ctx context.Context, s *store.Store, r store.Replay) (store.Replay, error) {
+	tick := time.NewTicker(followInterval)
+	defer tick.Stop()
+	tell := func(format string, args ...any) {
+		if !c.json {
+			fmt.Fprintf(c.Stderr, format+"\n", args...)
+		}
+	}
+	moved := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return r, fmt.Errorf("interrupted, and it goes on: `gatewayctl dlq show %s` tells how far it has come", r.ID)
+		case <-tick.C:
+		}
+		now, err := s.FindAnyReplay(ctx, r.ID)
+		if err != nil {
+			if ctx.Err() != nil {
+				continue
+			}
+			return r, fmt.Errorf("%w (the replay %s goes on)", err, r.ID)
+		}
+		if now.ReplayCounts != r.ReplayCounts {
+			moved = time.Now()
+			tell("%d of %d, %d skipped, %d failed", now.Done, now.Matched, now.Skipped, now.Failed)
+		} else if time.Since(moved) > silence {
+			moved = time.Now()
+			tell("nothing has happened for %s: is a dispatcher running?", span(silence))
+		}
+		if r = now; r.Status == store.ReplayCompleted {
+			return r, nil
+		}
+	}
+}
+
+// replayView is a replay. The names are those of the HTTP API.
+type replayView struct {
+	ReplayID   *uuid.UUID         `json:"replayId,omitempty"` // none: there was nothing to do
+	CompanyID  *uuid.UUID         `json:"companyId,omitempty"`
+	Action     store.ReplayAction `json:"action"`
+	Status     store.ReplayStatus `json:"status"`
+	Filter     store.LetterFilter `json:"filter"`
+	Limit      *int               `json:"limit,omitempty"`
+	Rate       int                `json:"rate"`
+	Note       string             `json:"note,omitempty"`
+	By         string             `json:"requestedBy,omitempty"`
+	Matched    int                `json:"matched"`
+	Done       int                `json:"done"`
+	Skipped    int                `json:"skipped"`
+	Failed     int                `json:"failed"`
+	CreatedAt  *time.Time         `json:"createdAt,omitempty"`
+	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
+}
+
+func viewReplay(r store.Replay) replayView {
+	return replayView{
+		ReplayID: &r.ID, CompanyID: r.CompanyID, Action: r.Action, Status: r.Status, Filter: r.Filter, Limit: r.Most, Rate: r.Rate,
+		Note: text(r.Note), By: r.RequestedBy, Matched: r.Matched, Done: r.Done, Skipped: r.Skipped, Failed: r.Failed,
+		CreatedAt: inUTC(&r.CreatedAt), FinishedAt: inUTC(r.FinishedAt),
+	}
+}
+
+func (v replayView) text(w io.Writer) {
+	if v.ReplayID == nil {
+		fmt.Fprintln(w, "No open dead letter matches. Nothing was to be done.")
+		return
+	}
+	done := (&replayOrder{action: v.Action}).done()
+	if v.Status == store.ReplayCompleted {
+		fmt.Fprintf(w, "%s %s in %s.\n", plural(v.Done, "dead letter was", "dead letters were"), done, span(v.FinishedAt.Sub(*v.CreatedAt)))
+	} else {
+		fmt.Fprintf(w, "%d of %d dead letters are %s so far, at most %d a second.\n", v.Done, v.Matched, done, v.Rate)
+	}
+	if v.Skipped > 0 {
+		fmt.Fprintf(w, "%s nothing left that could be sent again, and stay open.\n", plural(v.Skipped, "has", "have"))
+	}
+	if v.Failed > 0 {
+		fmt.Fprintf(w, "%s refused by the database, and stay open: the dispatcher's log tells why.\n", plural(v.Failed, "was", "were"))
+	}
+	fmt.Fprintf(w, "To look at it again: gatewayctl dlq show %s\n", v.ReplayID)
+}
