@@ -60,6 +60,7 @@ func (p program) parts() []service.Named {
 			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,
 		})},
 		{Name: "idempotency cleaner", Service: maintenance.NewIdempotencyCleaner(p.log, p.db)},
+		{Name: "feedback cleaner", Service: maintenance.NewFeedbackCleaner(p.log, p.db)},
 		{Name: "dead letter cleaner", Service: maintenance.NewDeadLetterCleaner(p.log, p.db, p.publisher)},
 	}
 	if p.bulk != nil {

@@ -114,6 +114,20 @@ func TestIdempotencyCleaner(t *testing.T) {
 	})
 }
 
+func TestFeedbackCleaner(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	if _, err := d.SQL.ExecContext(t.Context(), `
+		INSERT INTO ses_events (sns_message_id, kind, received_at)
+		SELECT n::text, 'Send', now() - CASE WHEN n <= 2500 THEN interval '31 days' ELSE interval '29 days' END FROM generate_series(1, 2510) n`); err != nil {
+		t.Fatal(err)
+	}
+	run(t, maintenance.NewFeedbackCleaner(slog.New(slog.DiscardHandler), d.Store))
+	eventually(t, "only the notifications in time are left", func() bool {
+		return number(t, d, `SELECT count(*) FROM ses_events`) == 10
+	})
+}
+
 // run lives until the test ends.
 func run(t *testing.T, s service.Service) {
 	t.Helper()

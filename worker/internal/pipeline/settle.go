@@ -168,7 +168,10 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (app
 		p.Metrics.transitions(t.Events)
 		return true, nil
 	case done.SameToken && done.Status == t.Status:
-		return true, nil // by an earlier try of this write
+		return true, nil // by an earlier try of this write, or by the provider's own word
+	case done.SameToken && done.Status == email.Sent:
+		log.Info("the provider's own word that it accepted the email came before this answer", "ended", t.Status)
+		return false, nil
 	}
 	log.Warn("attempt ended too late to count", "status", done.Status, "ended", t.Status)
 	return false, nil
