@@ -1,0 +1,105 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/apikey"
+)
+
+// operation is one of openapi.yaml.
+type operation struct {
+	ID, Method, Path string
+	Public           bool   // security: []
+	Scope            string // as its description names it
+}
+
+// operations are all that openapi.yaml describes.
+func operations(tb testing.TB) []operation {
+	tb.Helper()
+	var all []operation
+	for path, methods := range child(document(), "paths") {
+		for method := range child(methods) {
+			described := child(methods, method)
+			o := operation{Method: strings.ToUpper(method), Path: path}
+			o.ID, _ = described["operationId"].(string)
+			security, said := described["security"].([]any)
+			o.Public = said && len(security) == 0
+			text, _ := described["description"].(string)
+			if _, rest, found := strings.Cut(text, "Needs the scope `"); found {
+				o.Scope, _, _ = strings.Cut(rest, "`")
+			}
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
+	if len(all) < 30 {
+		tb.Fatalf("only %d operations found", len(all))
+	}
+	return all
+}
+
+// Without a key only these answer with anything but 401. A route that is added to
+// them is added here, by somebody who has thought about it.
+func TestDoors_WithoutKey(t *testing.T) {
+	t.Parallel()
+	public := []string{"askToUnsubscribe", "showDocument", "showHealth", "showLive", "showMetrics", "takeSESEvent", "unsubscribe"}
+	g := start(t, nil)
+	stranger, err := apikey.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open []string
+	for _, o := range operations(t) {
+		path := strings.NewReplacer("{id}", uuid.NewString(), "{token}", "t").Replace(o.Path)
+		without := g.do(t, call{Method: o.Method, Path: path, NoKey: true, Body: "{}"})
+		unknown := g.do(t, call{Method: o.Method, Path: path, Key: stranger.String(), Body: "{}"})
+		half := g.do(t, call{Method: o.Method, Path: path, Key: "gw_test_" + g.Key.ID + "_" + stranger.Secret, Body: "{}"})
+		if without.Status != http.StatusUnauthorized || unknown.Status != http.StatusUnauthorized || half.Status != http.StatusUnauthorized {
+			open = append(open, o.ID)
+		} else if without.Header.Get("WWW-Authenticate") == "" || without.problem(t).Detail != half.problem(t).Detail {
+			t.Errorf("%s: %v %s %s", o.ID, without.Header, without.Body, half.Body)
+		}
+		if slices.Contains(public, o.ID) != o.Public {
+			t.Errorf("%s: openapi.yaml says that it is public: %v", o.ID, o.Public)
+		}
+	}
+	slices.Sort(open)
+	if !slices.Equal(open, public) {
+		t.Errorf("open are %v, want %v", open, public)
+	}
+}
+
+// Every operation asks for the one scope that its description names.
+func TestDoors_Scopes(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	only, without := map[string]string{}, map[string]string{}
+	for _, scope := range apikey.Scopes() {
+		others := slices.DeleteFunc(apikey.Scopes(), func(s string) bool { return s == scope })
+		only[scope] = g.newKey(t, g.Company, scopes(scope)).String()
+		without[scope] = g.newKey(t, g.Company, scopes(others...)).String()
+	}
+	for _, o := range operations(t) {
+		if o.Public {
+			continue
+		}
+		if only[o.Scope] == "" {
+			t.Errorf("%s names the scope %q", o.ID, o.Scope)
+			continue
+		}
+		path := strings.Replace(o.Path, "{id}", uuid.NewString(), 1)
+		r := g.do(t, call{Method: o.Method, Path: path, Key: without[o.Scope], Body: "{}"})
+		if r.Status != http.StatusForbidden || r.problem(t).Code != "SCOPE_MISSING" {
+			t.Errorf("%s without %s: %d %s", o.ID, o.Scope, r.Status, r.Body)
+		}
+		r = g.do(t, call{Method: o.Method, Path: path, Key: only[o.Scope], Body: "{}"})
+		if r.Status == http.StatusForbidden || r.Status == http.StatusUnauthorized {
+			t.Errorf("%s with %s alone: %d %s", o.ID, o.Scope, r.Status, r.Body)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// holdings are what a tenant has, as its own ids and words.
+type holdings struct {
+	email, failed, mailing, recipient, letter, replay string
+	cursors                                           map[string]string // by operation: the nextCursor of the tenant's own first page
+}
+
+// Words that only the first tenant uses.
+const (
+	heldAddress  = "reservada@cliente-dela.example"
+	heldExternal = "CUST-DELA-77"
+	heldTag      = "campanha-dela"
+	heldRequest  = "req-dela-1"
+	heldKey      = "idem-dela-1"
+)
+
+func heldEmail(f fields) {
+	f["to"], f["tags"] = heldAddress, []string{heldTag}
+	f["recipient"] = fields{"externalId": heldExternal, "email": heldAddress}
+}
+
+// settle gives the gateway's own company something of everything.
+func (g *gateway) settle(tb testing.TB) holdings {
+	tb.Helper()
+	var h holdings
+	ok := func(r reply) reply {
+		tb.Helper()
+		if r.Status/100 != 2 {
+			tb.Fatalf("%d %s", r.Status, r.Body)
+		}
+		return r
+	}
+	text := func(r reply, name string) string {
+		tb.Helper()
+		value, _ := ok(r).json(tb)[name].(string)
+		if value == "" {
+			tb.Fatalf("no %s in %s", name, r.Body)
+		}
+		return value
+	}
+	h.email = text(g.do(tb, call{
+		Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(heldEmail),
+		Header: map[string]string{"X-Request-Id": heldRequest, "Idempotency-Key": heldKey},
+	}), "outboxId")
+	for range 2 { // of each list there is a second page
+		h.failed = g.accept(tb, emailBody(heldEmail))
+		g.giveUp(tb, h.failed)
+		h.mailing = g.mail(tb, given(part{name: "name", value: "lista-dela-" + uuid.NewString()}))
+	}
+	h.recipient = text(g.do(tb, call{
+		Method: http.MethodPost, Path: "/v1/recipients",
+		Body: `{"externalId": "` + heldExternal + `", "nome": "Ana Dela", "email": "` + heldAddress + `"}`,
+	}), "id")
+	for _, address := range []string{heldAddress, "outra@cliente-dela.example"} {
+		ok(g.do(tb, call{Method: http.MethodPost, Path: "/v1/suppressions", Body: `{"address": "` + address + `"}`}))
+	}
+	if err := g.SQL.QueryRowContext(tb.Context(), `SELECT id FROM dead_letters WHERE outbox_id = $1`, h.failed).Scan(&h.letter); err != nil {
+		tb.Fatal(err)
+	}
+	h.replay = text(g.do(tb, call{Method: http.MethodPost, Path: "/v1/dead-letters/discard", Body: `{"reason": "NONE"}`}), "replayId")
+	h.cursors = map[string]string{}
+	for id, path := range map[string]string{
+		"listEmails": "/v1/emails", "listSuppressions": "/v1/suppressions", "listDeadLetters": "/v1/dead-letters",
+		"listMailings": "/v1/mailings", "listMailingEntries": "/v1/mailings/" + h.mailing + "/entries",
+	} {
+		page := g.do(tb, call{Path: path + "?limit=1"})
+		if cursor, _ := ok(page).json(tb)["nextCursor"].(string); cursor != "" {
+			h.cursors[id] = cursor
+		} else {
+			tb.Fatalf("%s: no second page: %s", path, page.Body)
+		}
+	}
+	return h
+}
+
+// approach is how a stranger tries an operation on what the first tenant has.
+type approach struct {
+	// id is the one of the first tenant's that goes into the path: the answer must then
+	// be 404, and that of an id which nobody has.
+	id func(holdings) string
+	// queries are tried one after the other; "" is none.
+	queries func(holdings) []string
+	// want is the status where there is no id. An answer of 200 to a GET lists nothing.
+	want int
+	make func(*testing.T, holdings) call // for what is not a plain request
+	body string
+}
+
+func emailID(h holdings) string     { return h.email }
+func failedID(h holdings) string    { return h.failed }
+func mailingID(h holdings) string   { return h.mailing }
+func recipientID(h holdings) string { return h.recipient }
+func letterID(h holdings) string    { return h.letter }
+
+func listed(id string, queries ...string) approach {
+	return approach{want: http.StatusOK, queries: func(h holdings) []string {
+		return append([]string{"", "?cursor=" + escape(h.cursors[id])}, queries...)
+	}}
+}
+
+// approaches knows how to try each operation that needs a key. One that is missing
+// fails the test: whoever adds a route says here how a stranger would come.
+func approaches() map[string]approach {
+	sent := emailBody(heldEmail)
+	return map[string]approach{
+		"showEmail": {id: emailID}, "cancelEmail": {id: emailID}, "retryEmail": {id: failedID},
+		"listEmails":    listed("listEmails", "?recipient="+escape(heldAddress), "?externalId="+heldExternal, "?tag="+heldTag, "?requestId="+heldRequest),
+		"showRecipient": {id: recipientID}, "deleteRecipient": {id: recipientID},
+		"listSuppressions":  listed("listSuppressions", "?address="+escape(heldAddress)),
+		"removeSuppression": {want: http.StatusNotFound, queries: func(holdings) []string { return []string{"?address=" + escape(heldAddress)} }},
+		"listDeadLetters":   listed("listDeadLetters", "?recipient="+escape(heldAddress), "?resolved=false"),
+		"showDeadLetter":    {id: letterID}, "retryDeadLetter": {id: letterID}, "discardDeadLetter": {id: letterID, body: `{"note":"mine now"}`},
+		"showReplay":   {id: func(h holdings) string { return h.replay }},
+		"listMailings": listed("listMailings"), "showMailing": {id: mailingID}, "downloadMailingVerdicts": {id: mailingID},
+		"listMailingEntries": {id: mailingID, queries: func(h holdings) []string {
+			return []string{"", "?status=PENDING", "?cursor=" + escape(h.cursors["listMailingEntries"])}
+		}},
+		"startMailing": {id: mailingID}, "pauseMailing": {id: mailingID}, "resumeMailing": {id: mailingID},
+		"cancelMailing": {id: mailingID}, "retryFailedEntries": {id: mailingID},
+
+		// What a stranger makes with the first tenant's words is the stranger's own.
+		"addRecipients":  {want: http.StatusAccepted, body: `{"externalId": "` + heldExternal + `", "email": "` + heldAddress + `"}`},
+		"addSuppression": {want: http.StatusOK, body: `{"address": "` + heldAddress + `"}`},
+		"retryDeadLetters": {want: http.StatusAccepted, make: func(_ *testing.T, h holdings) call {
+			return call{Body: fmt.Sprintf(`{"recipient": %q}`, heldAddress)}
+		}},
+		"discardDeadLetters": {want: http.StatusAccepted, body: `{}`},
+		"sendEmail": {want: http.StatusAccepted, make: func(*testing.T, holdings) call {
+			return call{Body: sent, Header: map[string]string{"Idempotency-Key": heldKey}}
+		}},
+		"sendMailing": {want: http.StatusAccepted, make: func(t *testing.T, _ holdings) call { return uploadCall(t, mailingForm(), nil) }},
+	}
+}
+
+// Another tenant's key with the first tenant's ids, words and cursors: on no route
+// does it read, change or learn of anything.
+func TestIsolation_EveryOperation(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	h := g.settle(t)
+	known := approaches()
+	for _, o := range operations(t) {
+		if o.Public {
+			continue
+		}
+		try, ok := known[o.ID]
+		if !ok {
+			t.Errorf("%s %s (%s): nobody has said how a stranger would try it", o.Method, o.Path, o.ID)
+			continue
+		}
+		t.Run(o.Method+" "+o.Path, func(t *testing.T) { g.approach(t, o, try, h) })
+	}
+}
+
+func (g *gateway) approach(t *testing.T, o operation, try approach, h holdings) {
+	stranger := g.newKey(t, g.Database.Company(t), nil).String()
+	before := g.state(t)
+	queries := []string{""}
+	if try.queries != nil {
+		queries = try.queries(h)
+	}
+	for _, query := range queries {
+		c := call{Body: try.body}
+		if try.make != nil {
+			c = try.make(t, h)
+		}
+		if c.Header == nil {
+			c.Header = map[string]string{}
+		}
+		c.Method, c.Key, c.Header["X-Request-Id"] = o.Method, stranger, "req-stranger"
+		if try.id == nil {
+			c.Path = o.Path + query
+			g.strangerSees(t, g.do(t, c), o, try.want, h)
+			continue
+		}
+		c.Path = strings.Replace(o.Path, "{id}", try.id(h), 1) + query
+		theirs := g.do(t, c)
+		c.Path = strings.Replace(o.Path, "{id}", uuid.Must(uuid.NewV7()).String(), 1) + query
+		if nobodys := g.do(t, c); theirs.Status != http.StatusNotFound || nobodys.Status != theirs.Status || nobodys.Body != theirs.Body {
+			t.Errorf("%s: of another tenant: %d %s\nof nobody: %d %s", query, theirs.Status, theirs.Body, nobodys.Status, nobodys.Body)
+		}
+	}
+	if after := g.state(t); after != before {
+		t.Errorf("what the first tenant has was changed:\n%s\n%s", before, after)
+	}
+}
+
+func (g *gateway) strangerSees(t *testing.T, r reply, o operation, want int, h holdings) {
+	t.Helper()
+	if r.Status != want || r.Header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("%d, want %d, or it is a replay: %s", r.Status, want, r.Body)
+	}
+	for _, id := range []string{h.email, h.failed, h.mailing, h.recipient, h.letter, h.replay, g.Company.String()} {
+		if strings.Contains(r.Body, id) {
+			t.Errorf("shows %s: %s", id, r.Body)
+		}
+	}
+	if r.Status/100 != 2 {
+		return
+	}
+	for name, value := range r.json(t) {
+		if list, ok := value.([]any); ok && o.Method == http.MethodGet && len(list) > 0 {
+			t.Errorf("%s is not empty: %s", name, r.Body)
+		}
+		if name == "matched" && value != float64(0) {
+			t.Errorf("matches what another tenant has: %s", r.Body)
+		}
+	}
+}
+
+// A recipient of another tenant is nobody an email may name.
+func TestIsolation_RecipientOfAnotherTenant(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	h := g.settle(t)
+	stranger := g.newKey(t, g.Database.Company(t), nil).String()
+	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Key: stranger, Body: emailBody(func(f fields) {
+		f["to"], f["recipient"] = heldAddress, fields{"recipientId": h.recipient, "email": heldAddress}
+	})})
+	if r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "RECIPIENT_NOT_FOUND" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}

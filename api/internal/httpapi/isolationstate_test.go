@@ -1,0 +1,67 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"email-gateway/shared/store"
+)
+
+// scopes is a change of a key.
+func scopes(names ...string) func(*store.APIKey) {
+	return func(k *store.APIKey) { k.Scopes = names }
+}
+
+// owner says which rows of a table are a company's ($1), where the table does not say
+// so in a column company_id. "" is a table that is nobody's.
+var owner = map[string]string{
+	"companies":       "id = $1",
+	"email_events":    "email_log_id IN (SELECT outbox_id FROM email_logs WHERE company_id = $1)",
+	"mailing_entries": "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
+	"mailing_rejects": "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
+	// What SES tells is applied to the email that it is about; no tenant's key leads here.
+	"ses_events": "", "provider_gate": "", "process_status": "", "goose_db_version": "",
+}
+
+// state is a fingerprint of every row that the gateway's own company has, one line per
+// table.
+func (g *gateway) state(tb testing.TB) string {
+	tb.Helper()
+	rows, err := g.SQL.QueryContext(tb.Context(), `
+SELECT t.tablename, EXISTS (SELECT FROM information_schema.columns c
+                            WHERE c.table_schema = 'public' AND c.table_name = t.tablename AND c.column_name = 'company_id')
+FROM pg_tables t WHERE t.schemaname = 'public' ORDER BY 1`)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer rows.Close()
+	var parts []string
+	for rows.Next() {
+		var table string
+		var hasCompany bool
+		if err := rows.Scan(&table, &hasCompany); err != nil {
+			tb.Fatal(err)
+		}
+		condition, known := owner[table]
+		switch {
+		case hasCompany:
+			condition = "company_id = $1"
+		case !known:
+			tb.Errorf("whose the rows of %s are is not known", table)
+		}
+		if condition != "" {
+			parts = append(parts, fmt.Sprintf(
+				`SELECT '%[1]s ' || count(*) || ' ' || md5(coalesce(string_agg(x::text, '' ORDER BY x::text), '')) FROM %[1]s x WHERE %[2]s`, table, condition))
+		}
+	}
+	if err := rows.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	var state string
+	query := "SELECT string_agg(line, E'\n' ORDER BY line) FROM (" + strings.Join(parts, " UNION ALL ") + ") AS all_tables (line)"
+	if err := g.SQL.QueryRowContext(tb.Context(), query, g.Company).Scan(&state); err != nil {
+		tb.Fatal(err)
+	}
+	return state
+}
