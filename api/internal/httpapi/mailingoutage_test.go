@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -277,16 +276,5 @@ func TestMailing_Memory(t *testing.T) { //nolint:paralleltest // see above
 	t.Logf("heap in use: %d KiB for 1,000 rows, %d KiB for 100,000", few>>10, many>>10)
 	if many > few+32<<20 {
 		t.Errorf("%d MiB for 1,000 rows, %d MiB for 100,000", few>>20, many>>20)
-	}
-}
-
-func TestMailing_ColumnsAreNoFormulas(t *testing.T) {
-	t.Parallel()
-	g := start(t, nil)
-	id := g.mail(t, given(file("email;=cmd|' /C calc'!A1;nome;CPF\na@example.com;"+strings.Repeat("x", 10)+";Ana;1\n"), part{name: "html", value: "<p>x</p>"}, part{name: "subject", value: "x"}))
-	g.exec(t, `UPDATE mailing_rejects SET column_name = '=cmd|'' /C calc''!A1'`)
-	body := g.do(t, call{Path: "/mailings/" + id + "/verdicts"}).Body
-	if !bytes.Contains([]byte(body), []byte("2,'=cmd|' /C calc'!A1,INVALID_CPF_CNPJ")) {
-		t.Errorf("%q", body)
 	}
 }

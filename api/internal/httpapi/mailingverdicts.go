@@ -61,10 +61,14 @@ func verdictRow(l store.RejectedLine) []string {
 	return []string{strconv.Itoa(l.Line), harmless(l.Column), l.Code}
 }
 
+// formulaSigns are what a formula begins with, as they are and in full width.
+const formulaSigns = "=+-@＝＋－＠"
+
 // harmless keeps a spreadsheet from taking the name of a column, which the file's
 // author made up, for a formula.
 func harmless(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+	begin := strings.TrimSpace(text) // some programs pass over space before a formula
+	if strings.IndexAny(begin, formulaSigns) == 0 || strings.IndexAny(text, "\t\r\n") == 0 {
 		return "'" + text
 	}
 	return text
