@@ -94,9 +94,12 @@ eval "$urls"
 
 "$bin/migrate" up >"$log/migrate.log" 2>&1 || { cat "$log/migrate.log" >&2 && die "migrate failed"; }
 if [[ -z ${SES_ENDPOINT:-} ]]; then
+	# The simulator tells the api what became of the emails, and the api believes it.
+	SES_ENDPOINT=http://$(local_address "$SES_SIM_ADDR")
+	export SES_EVENTS_TOPICS=arn:aws:sns:us-east-1:123456789012:ses-events SES_EVENTS_TRUSTED_URL=$SES_ENDPOINT
+	export SES_SIM_EVENTS_URL=$API_URL/v1/ses/events SES_SIM_EVENTS_TOPIC=$SES_EVENTS_TOPICS SES_SIM_EVENTS_BASE_URL=$SES_ENDPOINT
 	launch ses-sim
 	await ses-sim "$SES_SIM_ADDR" /livez
-	SES_ENDPOINT=http://$(local_address "$SES_SIM_ADDR")
 fi
 export SES_ENDPOINT
 launch api
