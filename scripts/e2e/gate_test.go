@@ -46,7 +46,7 @@ func (s *system) set(change func(*sessim.Settings)) {
 	}
 }
 
-// shut waits until the gate is shut for the reason.
+// awaitShut waits until the gate is shut for the reason.
 func (s *system) awaitShut(reason string) {
 	s.t.Helper()
 	eventually(s.t, 30*time.Second, func() error {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// SES refuses connections for 20 s while 100 emails are on their way. The first
-// three waits (1 s, 5 s, 30 s) reach well beyond it.
+// SES refuses connections for 20 s while 100 emails are on their way: some have tried by
+// the time the gate shuts, the others wait behind it.
 func TestSESRefusesConnections(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -20,7 +20,7 @@ func TestSESRefusesConnections(t *testing.T) {
 	for i := range 100 {
 		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
 	}
-	s.awaitAll(100, 15*time.Second, "RETRY_SCHEDULED")
+	s.awaitShut("NETWORK_ERROR")
 	<-time.After(20 * time.Second) // the outage itself
 	serveSES(t, at, s.ses)
 	s.awaitAll(100, 2*time.Minute, "SENT")

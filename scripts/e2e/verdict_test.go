@@ -20,6 +20,9 @@ type verdict struct {
 	requests  int
 	unknown   bool // the outcome of an attempt was not known
 	duplicate bool
+	// brakes: the answer is about the account, so it shuts the gate for all. Its email is
+	// sent when the others are done, and one that is accepted after it opens the gate.
+	brakes bool
 }
 
 const atMostOnce = "at_most_once"
@@ -28,10 +31,10 @@ var verdicts = []verdict{
 	{fault: "", status: "SENT", attempts: 1, requests: 1},
 
 	// An answer that says "accepted" and cannot be read: most likely taken, never sent again.
-	{fault: "empty-object", status: "FAILED", code: "SES_RESPONSE_UNREADABLE", category: "TRANSIENT_ERROR", attempts: 1, requests: 1, unknown: true},
-	{fault: "empty-body", status: "FAILED", code: "SES_RESPONSE_UNREADABLE", category: "TRANSIENT_ERROR", attempts: 1, requests: 1, unknown: true},
-	{fault: "truncated", status: "FAILED", code: "SES_RESPONSE_UNREADABLE", category: "TRANSIENT_ERROR", attempts: 1, requests: 1, unknown: true},
-	{fault: "html-200", status: "FAILED", code: "SES_RESPONSE_UNREADABLE", category: "TRANSIENT_ERROR", attempts: 1, requests: 1, unknown: true},
+	{fault: "empty-object", status: "FAILED", code: "SES_RESPONSE_UNREADABLE", category: "TRANSIENT_ERROR", attempts: 1, requests: 1, unknown: true, brakes: true},
+	{fault: "empty-body", status: "FAILED", code: "SES_RESPONSE_UNREADABLE", category: "TRANSIENT_ERROR", attempts: 1, requests: 1, unknown: true, brakes: true},
+	{fault: "truncated", status: "FAILED", code: "SES_RESPONSE_UNREADABLE", category: "TRANSIENT_ERROR", attempts: 1, requests: 1, unknown: true, brakes: true},
+	{fault: "html-200", status: "FAILED", code: "SES_RESPONSE_UNREADABLE", category: "TRANSIENT_ERROR", attempts: 1, requests: 1, unknown: true, brakes: true},
 
 	// Refused for good.
 	{fault: "identity-not-verified", status: "FAILED", code: "SES_IDENTITY_NOT_VERIFIED", category: "CONFIGURATION_ERROR", attempts: 1, requests: 1},
@@ -41,13 +44,14 @@ var verdicts = []verdict{
 	{fault: "config-set-missing-bad-request", status: "FAILED", code: "SES_CONFIGURATION_SET_DOES_NOT_EXIST", category: "CONFIGURATION_ERROR", attempts: 1, requests: 1},
 	{fault: "resource-not-found", status: "FAILED", code: "SES_RESOURCE_NOT_FOUND", category: "CONFIGURATION_ERROR", attempts: 1, requests: 1},
 	{fault: "bad-request", status: "FAILED", code: "SES_BAD_REQUEST", category: "PERMANENT_ERROR", attempts: 1, requests: 1},
-	{fault: "account-suspended", status: "FAILED", code: "SES_ACCOUNT_SUSPENDED", category: "PERMANENT_ERROR", attempts: 1, requests: 1},
-	{fault: "sending-paused", status: "FAILED", code: "SES_ACCOUNT_SENDING_PAUSED", category: "PERMANENT_ERROR", attempts: 1, requests: 1},
+	{fault: "account-suspended", status: "FAILED", code: "SES_ACCOUNT_SUSPENDED", category: "PERMANENT_ERROR", attempts: 1, requests: 1, brakes: true},
+	{fault: "sending-paused", status: "FAILED", code: "SES_ACCOUNT_SENDING_PAUSED", category: "PERMANENT_ERROR", attempts: 1, requests: 1, brakes: true},
 	{fault: "too-large", status: "FAILED", code: "SES_MESSAGE_TOO_LARGE", category: "PERMANENT_ERROR", attempts: 1, requests: 1},
 
-	// A quota: waits, and costs no try.
-	{fault: "daily-quota-x2", status: "SENT", code: "SES_DAILY_QUOTA_EXCEEDED", category: "QUOTA_ERROR", attempts: 3, throttles: 2, requests: 3},
-	{fault: "daily-quota-throttle-x1", status: "SENT", code: "SES_DAILY_QUOTA_EXCEEDED", category: "QUOTA_ERROR", attempts: 2, throttles: 1, requests: 2},
+	// A quota: waits, and costs no try. A spent daily quota shuts the gate: from then on
+	// the email is its probe, and pays not even a throttle.
+	{fault: "daily-quota-x2", status: "SENT", code: "SES_DAILY_QUOTA_EXCEEDED", category: "QUOTA_ERROR", attempts: 2, throttles: 1, requests: 3, brakes: true},
+	{fault: "daily-quota-throttle-x1", status: "SENT", code: "SES_DAILY_QUOTA_EXCEEDED", category: "QUOTA_ERROR", attempts: 2, throttles: 1, requests: 2, brakes: true},
 	{fault: "max-send-rate-x2", status: "SENT", code: "SES_MAX_SEND_RATE_EXCEEDED", category: "QUOTA_ERROR", attempts: 3, throttles: 2, requests: 3},
 	{fault: "throttle-x7", status: "SENT", code: "SES_THROTTLING", category: "QUOTA_ERROR", attempts: 8, throttles: 7, requests: 8},
 	{fault: "throttling-exception-x1", status: "SENT", code: "SES_THROTTLING", category: "QUOTA_ERROR", attempts: 2, throttles: 1, requests: 2},
@@ -73,13 +77,13 @@ var verdicts = []verdict{
 	{fault: "internal-failure", delivery: atMostOnce, status: "FAILED", code: "OUTCOME_UNKNOWN", category: "TRANSIENT_ERROR", attempts: 1, requests: 1, unknown: true},
 
 	// Nothing is wrong with the email: back to the outbox, the try is given back.
-	{fault: "expired-token-x1", status: "SENT", code: "SES_CREDENTIALS_EXPIRED", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2},
-	{fault: "unrecognized-client-x1", status: "SENT", code: "SES_AUTH_FAILED", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2},
-	{fault: "signature-mismatch-x1", status: "SENT", code: "SES_AUTH_FAILED", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2},
-	{fault: "access-denied-x1", status: "SENT", code: "SES_ACCESS_DENIED", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2},
-	{fault: "redirect-x1", status: "SENT", code: "SES_UNEXPECTED_RESPONSE", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2},
-	{fault: "not-found-html-x1", status: "SENT", code: "SES_UNEXPECTED_RESPONSE", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2},
-	{fault: "method-not-allowed-html-x1", status: "SENT", code: "SES_UNEXPECTED_RESPONSE", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2},
+	{fault: "expired-token-x1", status: "SENT", code: "SES_CREDENTIALS_EXPIRED", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2, brakes: true},
+	{fault: "unrecognized-client-x1", status: "SENT", code: "SES_AUTH_FAILED", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2, brakes: true},
+	{fault: "signature-mismatch-x1", status: "SENT", code: "SES_AUTH_FAILED", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2, brakes: true},
+	{fault: "access-denied-x1", status: "SENT", code: "SES_ACCESS_DENIED", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2, brakes: true},
+	{fault: "redirect-x1", status: "SENT", code: "SES_UNEXPECTED_RESPONSE", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2, brakes: true},
+	{fault: "not-found-html-x1", status: "SENT", code: "SES_UNEXPECTED_RESPONSE", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2, brakes: true},
+	{fault: "method-not-allowed-html-x1", status: "SENT", code: "SES_UNEXPECTED_RESPONSE", category: "CONFIGURATION_ERROR", attempts: 1, requests: 2, brakes: true},
 }
 
 // Every answer that SES can give leads where its verdict says, with as many
@@ -90,18 +94,36 @@ func TestVerdicts(t *testing.T) {
 		"EMAIL_BACKOFF": "50ms", "WORKER_CONCURRENCY": "64",
 	})
 	ids := make([]string, len(verdicts))
-	for i, v := range verdicts {
-		ids[i] = s.send(v.address(i), func(body map[string]any) {
-			if v.delivery != "" {
-				body["delivery"] = v.delivery
+	send := func(i int) {
+		ids[i] = s.send(verdicts[i].address(i), func(body map[string]any) {
+			if verdicts[i].delivery != "" {
+				body["delivery"] = verdicts[i].delivery
 			}
 		})
 	}
-	for i, v := range verdicts {
+	check := func(i int) {
+		v := verdicts[i]
 		t.Run(v.fault+" "+v.delivery, func(t *testing.T) {
 			got := s.await(ids[i], 2*time.Minute, v.status)
 			v.check(t, got, len(s.ses.Requests(ids[i])))
 		})
+	}
+	for i, v := range verdicts {
+		if !v.brakes {
+			send(i)
+		}
+	}
+	for i, v := range verdicts {
+		if !v.brakes {
+			check(i)
+		}
+	}
+	for i, v := range verdicts {
+		if v.brakes {
+			send(i)
+			check(i)
+			s.await(s.send("ana@example.com", nil), 30*time.Second, "SENT")
+		}
 	}
 }
 
