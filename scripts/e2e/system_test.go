@@ -58,7 +58,7 @@ func startSystemOn(t *testing.T, db storetest.Database, env map[string]string) *
 }
 
 // scopes are all that a tenant's key may have.
-var scopes = []string{"emails:send", "emails:read", "mailings:write", "mailings:read", "recipients:write", "suppressions:write"}
+var scopes = []string{"emails:send", "emails:read", "mailings:write", "mailings:read", "recipients:write", "suppressions:write", "deadletters:write"}
 
 // newKey makes a company and a key for it, as an operator does.
 func (s *system) newKey(company, from string) string {

@@ -1,0 +1,167 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/scripts/sessim"
+)
+
+// replayView is what the api tells about a request to send many again.
+type replayView struct {
+	ReplayID                       string
+	Status                         string
+	Matched, Done, Skipped, Failed int
+}
+
+func (s *system) replay(id string) replayView {
+	s.t.Helper()
+	status, answer := s.call(http.MethodGet, "/v1/dead-letters/replays/"+id, nil, nil)
+	var view replayView
+	if err := json.Unmarshal(answer, &view); err != nil || status != http.StatusOK {
+		s.t.Fatalf("get replay: %d %s", status, answer)
+	}
+	return view
+}
+
+// SES refuses everything for good. When it is mended, one request sends all of it again,
+// though a dispatcher is killed over it: none is missing and none is sent twice, however
+// many there are. The queue's own archive of failed tasks ends at 10,000.
+func TestReplayOfPermanentFailures(t *testing.T) {
+	t.Parallel()
+	n := 1500
+	if text := os.Getenv("REPLAY_EMAILS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("REPLAY_EMAILS: %v", err)
+		}
+	}
+	patience := time.Minute + time.Duration(n)*40*time.Millisecond
+	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "64"})
+	if err := s.ses.Inject(sessim.Rule{Fault: "message-rejected"}); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	numbers := make(chan int)
+	var senders sync.WaitGroup
+	for range 32 {
+		senders.Go(func() {
+			for i := range numbers {
+				s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
+			}
+		})
+	}
+	for i := range n {
+		numbers <- i
+	}
+	close(numbers)
+	senders.Wait()
+	s.awaitAll(n, patience, "FAILED")
+	s.sentOnce(0)
+	t.Logf("%d emails failed after %s; the queue's archive holds %d of them", n, time.Since(begun).Round(time.Second), s.archived())
+
+	s.ses.ClearFaults()
+	second := startProgram(t, "dispatcher", s.env)
+	begun = time.Now()
+	status, answer := s.call(http.MethodPost, "/v1/dead-letters/retry", map[string]any{"reason": "SES_MESSAGE_REJECTED", "rate": 1000, "note": "SES is mended"}, nil)
+	var made replayView
+	if err := json.Unmarshal(answer, &made); err != nil || status != http.StatusAccepted || made.Matched != n {
+		t.Fatalf("retry: %d %s, want %d matched", status, answer, n)
+	}
+	eventually(t, patience, func() error {
+		if now := s.replay(made.ReplayID); now.Done < n/3 {
+			return fmt.Errorf("%d of %d so far", now.Done, n)
+		}
+		return nil
+	})
+	second.kill()
+	eventually(t, patience, func() error {
+		if made = s.replay(made.ReplayID); made.Status != "COMPLETED" {
+			return fmt.Errorf("%+v", made)
+		}
+		return nil
+	})
+	if made.Done != n || made.Skipped != 0 || made.Failed != 0 {
+		t.Errorf("the replay ended with %+v, want %d done", made, n)
+	}
+	t.Logf("all were sent again after %s", time.Since(begun).Round(time.Second))
+	s.awaitAll(n, patience, "SENT")
+	s.awaitQuietQueues(patience)
+	s.sentOnce(n)
+	t.Logf("all were sent after %s", time.Since(begun).Round(time.Second))
+	for query, want := range map[string]int{
+		"SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL":                                                                   0,
+		"SELECT count(*) FROM dead_letters WHERE resolution = 'retried' AND replay_id = (SELECT id FROM dead_letter_replays)":           n,
+		"SELECT count(*) FROM email_events WHERE type = 'REPLAYED'":                                                                     n,
+		"SELECT count(DISTINCT email_log_id) FROM email_events WHERE type = 'REPLAYED'":                                                 n,
+		"SELECT count(*) FROM email_outbox WHERE status = 'SENT' AND attempts = 1 AND NOT outcome_unknown AND processed_at IS NOT NULL": n,
+	} {
+		var got int
+		if err := s.db.SQL.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %d, want %d (%v)", query, got, want, err)
+		}
+	}
+	if out := s.gatewayctl("dlq", "list"); strings.TrimSpace(out) != "There are none." {
+		t.Errorf("gatewayctl dlq list: %s", out)
+	}
+}
+
+// archived is how many tasks the queues keep of those that failed.
+func (s *system) archived() (n int64) {
+	s.t.Helper()
+	o, err := redis.ParseURL(s.redis.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client := redis.NewClient(o)
+	defer func() { _ = client.Close() }()
+	return client.ZCard(s.t.Context(), "asynq:{email:send}:archived").Val()
+}
+
+// A single one: refused, looked at by an operator, sent again by its tenant; another one
+// is discarded and stays as it is.
+func TestReplayOfOne(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, nil)
+	mended, typo := s.send("ana@example.com", nil), s.send("sim-message-rejected@example.com", nil)
+	s.await(mended, 20*time.Second, "SENT")
+	s.await(typo, 20*time.Second, "FAILED")
+	again := s.send("sim-message-rejected-x1@example.com", nil)
+	s.await(again, 20*time.Second, "FAILED")
+
+	letters := make(map[string]string)
+	status, answer := s.call(http.MethodGet, "/v1/dead-letters?resolved=false", nil, nil)
+	var page struct {
+		DeadLetters []struct{ ID, OutboxID string }
+	}
+	if err := json.Unmarshal(answer, &page); err != nil || status != http.StatusOK || len(page.DeadLetters) != 2 {
+		t.Fatalf("list: %d %s", status, answer)
+	}
+	for _, l := range page.DeadLetters {
+		letters[l.OutboxID] = l.ID
+	}
+	if out := s.gatewayctl("dlq", "show", letters[again]); !strings.Contains(out, "SES_MESSAGE_REJECTED") || strings.Contains(out, "@example.com") {
+		t.Errorf("gatewayctl dlq show: %s", out)
+	}
+	if status, answer := s.call(http.MethodPost, "/v1/dead-letters/"+letters[again]+"/retry", nil, nil); status != http.StatusAccepted {
+		t.Fatalf("retry: %d %s", status, answer)
+	}
+	sent := s.await(again, 20*time.Second, "SENT")
+	if timeline := strings.Join(sent.timeline(), " "); !strings.Contains(timeline, "FAILED REPLAYED RECEIVED") || sent.Attempts != 1 {
+		t.Errorf("%d attempts, %s", sent.Attempts, timeline)
+	}
+	s.gatewayctl("dlq", "discard", "--recipient", "sim-message-rejected@example.com", "--note", "typo", "--yes")
+	if got := s.email(typo); got.Status != "FAILED" {
+		t.Errorf("the discarded one is %s", got.Status)
+	}
+	s.sentOnce(2)
+}
