@@ -22,7 +22,7 @@ func (c *control) deadLetter() *cobra.Command {
 a recipient that the database refused, a mailing whose job failed, a task that nobody can
 read. It is kept for 7 days, and open until it is sent again or discarded.`,
 		`  gatewayctl dlq list --company Acme --since 2h
-  gatewayctl dlq retry --reason SES_REJECTED --since 2h --yes`)
+  gatewayctl dlq retry --reason SES_MESSAGE_REJECTED --since 2h --yes`)
 	cmd.AddCommand(c.deadLetterList(), c.deadLetterShow(), c.deadLetterRetry(), c.deadLetterDiscard())
 	return cmd
 }
@@ -35,7 +35,7 @@ type letterChoice struct {
 func (l *letterChoice) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&l.company, "company", "", "those of one `COMPANY`, by id or exact name; without it, of all")
-	flags.StringVar(&l.reason, "reason", "", "those with this `CODE`, such as SES_REJECTED")
+	flags.StringVar(&l.reason, "reason", "", "those with this `CODE`, such as SES_MESSAGE_REJECTED")
 	flags.StringVar(&l.target, "target", "", "those of a `TARGET`: email:send, mailing.process or recipients.upsert")
 	flags.StringVar(&l.mailing, "mailing", "", "a mailing's, by its `ID`, and those of its emails")
 	flags.StringVar(&l.recipient, "recipient", "", "those to one `ADDRESS`")
@@ -161,7 +161,7 @@ func (c *control) deadLetterList() *cobra.Command {
 		Long: `Lists open dead letters, the newest first; --all lists those that are resolved too.
 Addresses are masked; --reveal shows them.`,
 		Example: `  gatewayctl dlq list
-  gatewayctl dlq list --company Acme --reason SES_REJECTED --since 2h --limit 500 --json`,
+  gatewayctl dlq list --company Acme --reason SES_MESSAGE_REJECTED --since 2h --limit 500 --json`,
 		Args: needs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			if limit < 1 || limit > 10_000 {

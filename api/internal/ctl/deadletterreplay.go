@@ -36,7 +36,7 @@ The command shows how far it has come; it goes on when the command is interrupte
 
 A single email's new deadline is EMAIL_TTL away, which is 24h if it is not set here.`,
 		Example: `  gatewayctl dlq retry 7d1e5a64-0b56-4a3e-8f0d-2f6a8f2f4c11
-  gatewayctl dlq retry --company Acme --reason SES_REJECTED --since 2h --rate 200 --yes
+  gatewayctl dlq retry --company Acme --reason SES_MESSAGE_REJECTED --since 2h --rate 200 --yes
   gatewayctl dlq retry --all --yes`,
 	})
 }
