@@ -1,0 +1,62 @@
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/scripts/sessim"
+)
+
+const eventsTopic = "arn:aws:sns:us-east-1:123456789012:ses-events"
+
+// hearFeedback subscribes the api to the simulator's topic.
+func (s *system) hearFeedback() {
+	s.t.Helper()
+	s.api.stop()
+	env := maps.Clone(s.env)
+	env["SES_EVENTS_TOPICS"], env["SES_EVENTS_TRUSTED_URL"] = eventsTopic, "http://"+s.sesAt
+	s.api = startProgram(s.t, "api", env)
+	err := s.ses.Publish(sessim.Publication{URL: "http://" + s.api.addr + "/v1/ses/events", BaseURL: "http://" + s.sesAt, TopicARN: eventsTopic})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Through the three programs: what SES tells ends in the timeline, resolves what was
+// unknown without a second request, and keeps further mail from who does not want it.
+func TestFeedback(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, map[string]string{"SES_CONFIGURATION_SET": "events", "SES_FEEDBACK_WINDOW": "5m"})
+	s.hearFeedback()
+	for to, want := range map[string]string{
+		"ana@example.com":                            "SENT DELIVERED",
+		"ana+sim-events-early@example.com":           "SENT DELIVERED",
+		"ana+sim-events-twice@example.com":           "SENT DELIVERED",
+		"ana+sim-cut-after@example.com":              "SENT DELIVERED", // no answer
+		"ana+sim-truncated@example.com":              "SENT DELIVERED", // one that cannot be read
+		"ana+sim-internal-failure-after@example.com": "SENT DELIVERED",
+		"ana+sim-bounce@example.com":                 "SENT BOUNCED",
+		"ana+sim-complaint@example.com":              "SENT DELIVERED COMPLAINED",
+		"ana+sim-bounce-transient@example.com":       "SENT DELIVERY_DELAYED BOUNCED",
+	} {
+		id := s.send(to, nil)
+		eventually(t, time.Minute, func() error {
+			shown := s.email(id)
+			if got := strings.Join(shown.timeline(), " "); shown.Status != "SENT" || !strings.HasSuffix(got, want) || shown.OutcomeUnknown {
+				return fmt.Errorf("%s is %s: %s, events %+v", to, shown.Status, got, s.ses.Events())
+			}
+			return nil
+		})
+		if n := len(s.ses.Requests(id)); n != 1 {
+			t.Errorf("%s: %d requests", to, n)
+		}
+	}
+	for to, want := range map[string]string{
+		"ana+sim-bounce@example.com": "SUPPRESSED", "ana+sim-complaint@example.com": "SUPPRESSED", "ana+sim-bounce-transient@example.com": "SENT",
+	} {
+		s.await(s.send(to, nil), time.Minute, want)
+	}
+}
