@@ -3,6 +3,7 @@
 //	migrate up      apply every migration that is missing
 //	migrate down    take back the newest one, with its data
 //	migrate status  list them
+//	migrate roles   make a role for each program, with what it needs: see roles.sql
 package main
 
 import (
@@ -33,7 +34,7 @@ func main() {
 
 func run(ctx context.Context, args []string, databaseURL string, out io.Writer) (err error) {
 	if len(args) != 1 {
-		return errors.New("usage: migrate up|down|status")
+		return errors.New("usage: migrate up|down|status|roles")
 	}
 	if databaseURL == "" {
 		return errors.New("DATABASE_URL is not set")
@@ -53,9 +54,11 @@ func run(ctx context.Context, args []string, databaseURL string, out io.Writer) 
 		err = schema.Up(ctx, db)
 	case "down":
 		err = schema.Down(ctx, db)
+	case "roles":
+		return schema.Roles(ctx, db)
 	case "status":
 	default:
-		return fmt.Errorf("unknown command %q: up, down or status", args[0])
+		return fmt.Errorf("unknown command %q: up, down, status or roles", args[0])
 	}
 	if err != nil {
 		return err

@@ -32,6 +32,33 @@ func TestRun_UpStatusDown(t *testing.T) {
 	}
 }
 
+// Roles can be granted, again, and taken for a database that has them already.
+func TestRun_Roles(t *testing.T) {
+	t.Parallel()
+	database := emptyDatabase(t)
+	for _, command := range []string{"up", "roles", "roles"} {
+		if err := run(t.Context(), []string{command}, database, &bytes.Buffer{}); err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+	}
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User("gateway_worker")
+	db, err := sql.Open("postgres", u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `SELECT FROM email_outbox`); err != nil {
+		t.Error(err)
+	}
+	if _, err := db.ExecContext(t.Context(), `SELECT FROM api_keys`); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("the worker reads keys: %v", err)
+	}
+}
+
 func TestRun_Refuses(t *testing.T) {
 	t.Parallel()
 	const nobody = "postgres://u:secret@127.0.0.1:1/x?sslmode=disable"
@@ -40,9 +67,9 @@ func TestRun_Refuses(t *testing.T) {
 		args      []string
 		want      string
 	}{
-		{"no command", nobody, nil, "usage: migrate up|down|status"},
-		{"two commands", nobody, []string{"up", "down"}, "usage: migrate up|down|status"},
-		{"unknown command", nobody, []string{"sideways"}, `unknown command "sideways": up, down or status`},
+		{"no command", nobody, nil, "usage: migrate up|down|status|roles"},
+		{"two commands", nobody, []string{"up", "down"}, "usage: migrate up|down|status|roles"},
+		{"unknown command", nobody, []string{"sideways"}, `unknown command "sideways": up, down, status or roles`},
 		{"no database", "", []string{"up"}, "DATABASE_URL is not set"},
 		{"nobody there", nobody, []string{"up"}, "connection refused"},
 		{"a password that breaks the URL", "postgres://u:secret/x@127.0.0.1:1/x", []string{"up"}, "percent-encoded"},

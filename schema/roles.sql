@@ -1,0 +1,61 @@
+-- A role for each program, with what its statements need and nothing else. It may run
+-- again, and has to after every migration: a new table is nobody's until it stands here.
+-- shared/store/roles_test.go holds each line to the statements, both ways.
+--
+-- The roles have no password. Give each one (ALTER ROLE gateway_api PASSWORD '…'), or
+-- let pg_hba.conf know them otherwise. Migrations stay with the tables' owner.
+
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY '{gateway_api,gateway_dispatcher,gateway_worker,gateway_operator}'::text[] LOOP
+        BEGIN
+            EXECUTE format('CREATE ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION', name);
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN
+            NULL; -- roles are the server's: another database may have brought them
+        END;
+        EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA public FROM %I', name);
+        EXECUTE format('REVOKE ALL ON SCHEMA public FROM %I', name);
+        EXECUTE format('GRANT USAGE ON SCHEMA public TO %I', name);
+    END LOOP;
+END
+$$;
+REVOKE CREATE ON SCHEMA public FROM PUBLIC; -- as Postgres 15 does in new databases
+
+-- The api takes in and shows. It makes no company and no key, sends nothing, and has no say
+-- about the provider's gate. An email that is cancelled or sent again goes through the one
+-- statement of all moves (advanceSQL), which is why some tables stand in every list.
+GRANT SELECT                         ON companies, api_keys, sender_domains, provider_gate, process_status TO gateway_api;
+GRANT SELECT, INSERT                 ON email_events, mailing_rejects, dead_letter_replays TO gateway_api;
+GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, mailings, mailing_entries, dispatch_lanes, recipients,
+                                        ses_events, dead_letters TO gateway_api;
+GRANT SELECT, INSERT, DELETE         ON recipient_intakes TO gateway_api;
+GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions, idempotency_keys TO gateway_api;
+
+-- The dispatcher queues, and tidies up what has had its time. It sees neither keys nor
+-- suppressions.
+GRANT SELECT                         ON companies TO gateway_dispatcher;
+GRANT INSERT                         ON email_events, recipient_intakes TO gateway_dispatcher;
+GRANT SELECT, UPDATE                 ON dispatch_lanes, mailings, provider_gate TO gateway_dispatcher;
+GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, recipients TO gateway_dispatcher;
+GRANT SELECT, UPDATE                 ON mailing_entries TO gateway_dispatcher;
+GRANT SELECT, UPDATE, DELETE         ON idempotency_keys, ses_events, dead_letter_replays TO gateway_dispatcher;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dead_letters, process_status TO gateway_dispatcher;
+
+-- The worker sends. It sees no keys, and answers nobody's request.
+GRANT SELECT                         ON companies, dispatch_lanes, suppressions TO gateway_worker;
+GRANT INSERT                         ON email_events TO gateway_worker;
+GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_worker;
+GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, recipients, dead_letters TO gateway_worker;
+GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_worker;
+GRANT SELECT, INSERT, UPDATE, DELETE ON process_status TO gateway_worker;
+
+-- gatewayctl, for people: companies, keys and domains; what waits and why.
+GRANT SELECT                         ON process_status TO gateway_operator;
+GRANT SELECT, INSERT                 ON email_events, dead_letter_replays TO gateway_operator;
+GRANT INSERT                         ON recipient_intakes TO gateway_operator;
+GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_operator;
+GRANT SELECT, INSERT, UPDATE         ON companies, api_keys, dispatch_lanes, email_outbox, email_logs, recipients,
+                                        dead_letters TO gateway_operator;
+GRANT SELECT, INSERT, DELETE         ON sender_domains TO gateway_operator;

@@ -1,0 +1,234 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"email-gateway/schema"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// callers are the methods that each program calls. Each method of a Store stands here
+// with somebody: whoever adds one says who may run its statements.
+var callers = map[string][]string{
+	"gateway_api": {
+		"FindCaller", "NewAccepter", "Accept", "AcceptRecipients", "Exists", "FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
+		"FindRecipient", "DeleteRecipient", "Suppress", "Unsuppress", "Suppressions", "ProcessStatuses", "Gate", "RecordFeedback", "Wake",
+		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay",
+		"IngestMailing", "run", "flush", "add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingVerdicts",
+		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "RetryFailedEntries",
+	},
+	"gateway_dispatcher": {
+		"LiveLanes", "DispatchDue", "PickProbe", "DispatchProbe", "CountPending", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
+		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "DueReplays", "WorkReplay", "RetryDeadLetter",
+		"CleanIdempotencyKeys", "CleanDeadLetters", "CleanReplays", "CleanFeedback",
+		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist",
+	},
+	"gateway_worker": {
+		"NewLoader", "Load", "Advance", "ReturnToPending", "BuryTask", "MailingTemplates", "Gate", "ShutGate", "OpenGate", "SkipProbe", "LiveProcesses",
+		"ReportStatus", "WithdrawStatus", "LockMailing", "HoldMailing", "CountLane", "NextEntries", "Expand", "FailJob", "Wake",
+		"UpsertRecipients", "BuryIntake",
+	},
+	"gateway_operator": { // gatewayctl
+		"CreateCompany", "Companies", "FindCompany", "SuspendCompany", "ResumeCompany", "CreateAPIKey", "RevokeAPIKey", "APIKeys",
+		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "FindSituation", "Timeline", "Advance", "Wake",
+		"ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "Gate", "HoldGate", "ReleaseGate",
+		"ListAllDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetter", "DiscardDeadLetter",
+		"CreateReplay", "FindAnyReplay",
+	},
+}
+
+var kinds = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
+
+// grant is what a role may do with a table.
+type grant struct{ role, table, kind string }
+
+// Each role may run every statement of its program, and holds nothing that none of
+// them needs. A statement that is explained is checked as one that runs.
+func TestRoles_HoldWhatTheirStatementsNeed(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	if err := schema.Roles(t.Context(), d.SQL); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := d.SQL.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	code := readSource(t)
+	prepared := map[string]string{} // by constant: how to have it explained
+	for _, role := range slices.Sorted(maps.Keys(callers)) {
+		texts := code.statements(t, callers[role]...)
+		for name, text := range texts {
+			if _, done := prepared[name]; !done {
+				prepared[name] = prepareOn(t, conn, name, text)
+			}
+		}
+		check := func(table string) (refused []string) {
+			for name, text := range texts {
+				if prepared[name] == "" || !regexp.MustCompile(`\b`+table+`\b`).MatchString(text) {
+					continue
+				}
+				if err := explainAs(t, conn, role, prepared[name]); err != nil {
+					refused = append(refused, name+": "+err.Error())
+				}
+			}
+			return refused
+		}
+		for _, refused := range check(`\w*`) {
+			t.Errorf("%s: %s", role, refused)
+		}
+		for _, g := range grantsOf(t, conn, role) {
+			execOn(t, conn, fmt.Sprintf("REVOKE %s ON %s FROM %s", g.kind, g.table, role))
+			if len(check(g.table)) == 0 && !copies(texts, g) {
+				t.Errorf("no statement of %s needs %s on %s", role, g.kind, g.table)
+			}
+			execOn(t, conn, fmt.Sprintf("GRANT %s ON %s TO %s", g.kind, g.table, role))
+		}
+	}
+}
+
+// prepareOn returns what executes the statement, or "" for what is a part of others, or
+// a COPY, which cannot be prepared.
+func prepareOn(t *testing.T, conn *sql.Conn, name, text string) string {
+	t.Helper()
+	if _, err := conn.ExecContext(t.Context(), `PREPARE "`+name+`" AS `+text); err != nil {
+		var refused *pq.Error
+		if errors.As(err, &refused) && refused.Code != pqerror.SyntaxError {
+			t.Errorf("%s: %v", name, err)
+		}
+		return ""
+	}
+	var parameters int
+	if err := conn.QueryRowContext(t.Context(), `SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = $1`, name).Scan(&parameters); err != nil {
+		t.Fatal(err)
+	}
+	if parameters == 0 {
+		return `"` + name + `"`
+	}
+	return `"` + name + `" (` + strings.TrimSuffix(strings.Repeat("NULL,", parameters), ",") + ")"
+}
+
+func explainAs(t *testing.T, conn *sql.Conn, role, execute string) error {
+	t.Helper()
+	execOn(t, conn, "SET ROLE "+role)
+	defer execOn(t, conn, "RESET ROLE")
+	_, err := conn.ExecContext(t.Context(), "EXPLAIN EXECUTE "+execute)
+	return err
+}
+
+func execOn(t *testing.T, conn *sql.Conn, statement string) {
+	t.Helper()
+	if _, err := conn.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func grantsOf(t *testing.T, conn *sql.Conn, role string) []grant {
+	t.Helper()
+	rows, err := conn.QueryContext(t.Context(), `
+SELECT table_name, privilege_type FROM information_schema.role_table_grants
+WHERE grantee = $1 AND table_schema = 'public' ORDER BY 1, 2`, role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var all []grant
+	for rows.Next() {
+		g := grant{role: role}
+		if err := rows.Scan(&g.table, &g.kind); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(kinds, g.kind) {
+			t.Errorf("%s has %s on %s", role, g.kind, g.table)
+		}
+		all = append(all, g)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func copies(texts map[string]string, g grant) bool {
+	for _, text := range texts {
+		if g.kind == "INSERT" && strings.HasPrefix(strings.TrimSpace(text), "COPY "+g.table+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// Nobody changes or deletes a step of a timeline, and no program but the operator's
+// tool makes companies or keys.
+func TestRoles_Never(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	if err := schema.Roles(t.Context(), d.SQL); err != nil {
+		t.Fatal(err)
+	}
+	programs := []string{"gateway_api", "gateway_dispatcher", "gateway_worker"}
+	for _, never := range []struct {
+		roles       []string
+		table, kind string
+	}{
+		{append(programs, "gateway_operator"), "email_events", "UPDATE"},
+		{append(programs, "gateway_operator"), "email_events", "DELETE"},
+		{append(programs, "gateway_operator"), "email_outbox", "DELETE"},
+		{append(programs, "gateway_operator"), "email_logs", "DELETE"},
+		{append(programs, "gateway_operator"), "recipients", "DELETE"},
+		{append(programs, "gateway_operator"), "mailings", "DELETE"},
+		{append(programs, "gateway_operator"), "email_outbox", "TRUNCATE"},
+		{programs, "companies", "INSERT"},
+		{programs, "companies", "UPDATE"},
+		{programs, "api_keys", "INSERT"},
+		{programs, "api_keys", "UPDATE"},
+		{programs, "sender_domains", "INSERT"},
+		{[]string{"gateway_dispatcher", "gateway_worker"}, "api_keys", "SELECT"},
+		{[]string{"gateway_api"}, "provider_gate", "UPDATE"},
+		{[]string{"gateway_api"}, "process_status", "INSERT"},
+		{[]string{"gateway_operator"}, "idempotency_keys", "SELECT"},
+	} {
+		for _, role := range never.roles {
+			var may bool
+			if err := d.SQL.QueryRowContext(t.Context(), `SELECT has_table_privilege($1, $2, $3)`, role, never.table, never.kind).Scan(&may); err != nil {
+				t.Fatal(err)
+			}
+			if may {
+				t.Errorf("%s may %s %s", role, never.kind, never.table)
+			}
+		}
+	}
+	for _, role := range append(programs, "gateway_operator") {
+		var makes bool
+		if err := d.SQL.QueryRowContext(t.Context(), `SELECT has_schema_privilege($1, 'public', 'CREATE')`, role).Scan(&makes); err != nil || makes {
+			t.Errorf("%s may make tables (%v)", role, err)
+		}
+	}
+}
+
+// Every method of a Store has a caller whose role is told of.
+func TestRoles_KnowEveryMethod(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for _, methods := range callers {
+		all = append(all, methods...)
+	}
+	for _, name := range methodsOf((*store.Store)(nil)) {
+		if !slices.Contains(all, name) && !slices.Contains([]string{"Close", "Ping", "NewAdvancer", "Forget" /* a test's */}, name) {
+			t.Errorf("who calls %s?", name)
+		}
+	}
+}
