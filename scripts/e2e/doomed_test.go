@@ -1,0 +1,115 @@
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"email-gateway/shared/crashpoint"
+)
+
+// doomedPrograms builds the programs with crash points, once, and says where they are.
+// They are built without the race detector, to be quick.
+var doomedPrograms = sync.OnceValues(func() (dir string, err error) {
+	dir = filepath.Join(binDir, "doomed")
+	build := exec.Command("go", "build", "-tags", "crashpoints", "-o", dir+"/", "./api/cmd/api", "./worker/cmd/dispatcher", "./worker/cmd/worker")
+	build.Dir = rootDir
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the programs with crash points: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// doomed starts a program that kills itself when it comes by the point for the nth time.
+func (s *system) doomed(name string, at crashpoint.Point, nth int, change map[string]string) *program {
+	s.t.Helper()
+	dir, err := doomedPrograms()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	env := maps.Clone(s.env)
+	maps.Copy(env, change)
+	env["CRASH_AT"] = fmt.Sprintf("%s:%d", at, nth)
+	p := startProgramAt(s.t, filepath.Join(dir, name), env)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.killed = true // by itself
+	return p
+}
+
+// reached says whether the program has come to its crash point.
+func (p *program) reached(at crashpoint.Point) bool {
+	return strings.Contains(p.logged(), "crash point reached: "+string(at)+"\n")
+}
+
+// dies waits for the program's death, at the point and of nothing else.
+func (p *program) dies(at crashpoint.Point) {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(90 * time.Second):
+		p.t.Fatalf("%s does not come to %s\n%s", p.name, at, p.tail())
+	}
+	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !status.Signaled() || status.Signal() != syscall.SIGKILL || !p.reached(at) {
+		p.t.Fatalf("%s ended with %v, want SIGKILL at %s\n%s", p.name, p.err, at, p.tail())
+	}
+}
+
+// freezes waits until the program stands still at the point.
+func (p *program) freezes(at crashpoint.Point) {
+	p.t.Helper()
+	eventually(p.t, time.Minute, func() error {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if err != nil {
+			return err
+		}
+		_, state, _ := strings.Cut(string(stat), ") ")
+		if !p.reached(at) || !strings.HasPrefix(state, "T") {
+			return fmt.Errorf("%s is in state %.1s, want it frozen at %s", p.name, state, at)
+		}
+		return nil
+	})
+}
+
+// What is released holds nothing of the crash points, and what is tested does.
+func TestCrashPoints_NotInRelease(t *testing.T) {
+	t.Parallel()
+	dir, err := doomedPrograms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"api", "dispatcher", "worker"} {
+		released, err := os.ReadFile(filepath.Join(binDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tested, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		traces := []string{"CRASH_AT", "CRASH_WITH"}
+		for _, point := range crashpoint.Points() {
+			traces = append(traces, string(point))
+		}
+		found := 0
+		for _, trace := range traces {
+			if strings.Contains(string(released), trace) {
+				t.Errorf("%s holds %q", name, trace)
+			}
+			if strings.Contains(string(tested), trace) {
+				found++
+			}
+		}
+		if found != len(traces) {
+			t.Errorf("%s with crash points holds %d of %d names", name, found, len(traces))
+		}
+	}
+}
