@@ -11,7 +11,6 @@ replace email-gateway/schema => ../schema
 replace email-gateway/scripts => ../scripts
 
 require (
-	email-gateway/scripts v0.0.0
 	email-gateway/shared v0.0.0
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-playground/validator/v10 v10.30.6
