@@ -48,6 +48,8 @@ const (
 	mailingRows = 2000
 	// tenants are the companies among which the emails are shared.
 	tenants = 3
+	// settleTime is what the plan leaves for the traces of its last faults to disappear.
+	settleTime = time.Minute
 )
 
 // Run runs it. An error means that nothing was found out; a broken promise stands in the
@@ -59,7 +61,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	minimum := minimumOf(cfg.Duration, kinds)
 	plan := fault.Plan(fault.Scope{
-		Seed: cfg.Seed, Duration: cfg.Duration, Settle: cfg.Settle,
+		Seed: cfg.Seed, Duration: cfg.Duration, Settle: settleTime,
 		Faults: int(math.Ceil(1.5 * float64(minimum.Faults))), Kills: int(math.Ceil(1.2 * float64(minimum.Kills))),
 	}, kinds)
 	report = Report{
@@ -95,6 +97,7 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 	}
 	l := load.New(load.Params{
 		APIs: s.APIs(), Keys: keys, Seed: cfg.Seed, Rate: cfg.Rate, Duration: cfg.Duration, Patience: cfg.Settle,
+		Sent:     s.Mail.Taken,
 		Mailings: report.Minimum.Mailings, MailingRows: mailingRows,
 	})
 	watch := startWatch(ctx, s, l.Book, cfg.Out)

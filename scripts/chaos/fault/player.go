@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ type Player struct {
 	stage *stage.Stage
 	out   io.Writer
 	begun time.Time
+	parts map[string]*sync.Mutex // of each part that the plan breaks: one fault at a time
 
 	mu   sync.Mutex
 	done Done
@@ -38,12 +40,20 @@ func NewPlayer(s *stage.Stage, out io.Writer) *Player {
 
 // endPatience is how long it may take to put something right: RabbitMQ on a busy machine
 // needs most of it.
-const endPatience = 2 * time.Minute
+const (
+	endPatience = 2 * time.Minute
+	endPause    = 2 * time.Second
+)
 
 // Play carries out the plan and returns when everything is put right. The end of ctx
 // puts everything right at once.
 func (p *Player) Play(ctx context.Context, plan []Step) Done {
-	p.begun = time.Now()
+	p.begun, p.parts = time.Now(), make(map[string]*sync.Mutex)
+	for _, step := range plan {
+		for _, part := range parts(step.Subject) {
+			p.parts[part] = new(sync.Mutex)
+		}
+	}
 	var playing sync.WaitGroup
 	for _, step := range plan {
 		playing.Go(func() { p.play(ctx, step) })
@@ -56,15 +66,41 @@ func (p *Player) play(ctx context.Context, step Step) {
 	if service.Pause(ctx, time.Until(p.begun.Add(step.At))) != nil {
 		return
 	}
+	defer p.hold(step.Subject)()
 	f := step.Kind.make(p.stage, step.Subject, rand.New(rand.NewPCG(step.Seed, 0)))
 	p.tell("%-20s %-18s for %.1f s", step.Kind.Name, step.Subject, step.Length.Seconds())
 	err := f.Begin(ctx)
 	if err == nil {
 		_ = service.Pause(ctx, time.Until(p.begun.Add(step.At+step.Length))) // cut short is put right all the same
 	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	p.note(step, err, putRight(ctx, f))
+}
+
+// putRight ends a fault, and tries again: the run cannot go on with a part that is broken
+// for good, and a busy machine is slow.
+func putRight(ctx context.Context, f Fault) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
 	defer cancel()
-	p.note(step, err, f.End(ending))
+	for {
+		err := f.End(ctx)
+		if err == nil || service.Pause(ctx, endPause) != nil {
+			return err
+		}
+	}
+}
+
+// hold waits until the parts are whole, which on a busy machine may be later than planned:
+// a service needs its time to start. The function that it returns lets go of them.
+func (p *Player) hold(subject string) (letGo func()) {
+	held := slices.Sorted(slices.Values(parts(subject))) // in one order, so that two cannot wait for each other
+	for _, part := range held {
+		p.parts[part].Lock()
+	}
+	return func() {
+		for _, part := range held {
+			p.parts[part].Unlock()
+		}
+	}
 }
 
 func (p *Player) note(step Step, begin, end error) {
@@ -72,7 +108,9 @@ func (p *Player) note(step Step, begin, end error) {
 	defer p.mu.Unlock()
 	for _, err := range []error{begin, end} {
 		if err != nil {
-			p.done.Failed = append(p.done.Failed, fmt.Sprintf("%s of %s: %v", step.Kind.Name, step.Subject, err))
+			text := fmt.Sprintf("%s of %s: %v", step.Kind.Name, step.Subject, err)
+			p.done.Failed = append(p.done.Failed, text)
+			p.line("could not be done: " + text)
 		}
 	}
 	if begin != nil {
@@ -88,5 +126,10 @@ func (p *Player) note(step Step, begin, end error) {
 func (p *Player) tell(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.out, "%7.1f s  %s\n", time.Since(p.begun).Seconds(), fmt.Sprintf(format, args...))
+	p.line(fmt.Sprintf(format, args...))
+}
+
+// line writes what is told; p.mu is held.
+func (p *Player) line(text string) {
+	fmt.Fprintf(p.out, "%7.1f s  %s\n", time.Since(p.begun).Seconds(), text)
 }

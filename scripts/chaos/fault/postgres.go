@@ -40,7 +40,10 @@ func lockTable(s *stage.Stage, _ string, _ *rand.Rand) Fault {
 			if tx == nil {
 				return nil
 			}
-			return tx.Rollback()
+			if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
+				return err
+			}
+			return nil
 		},
 	}
 }

@@ -69,6 +69,18 @@ func (b *Book) Accepted() int {
 	return len(b.n.Emails)
 }
 
+// Expected counts the emails that SES must get: those accepted one by one or as rows of
+// a mailing, and not withdrawn.
+func (b *Book) Expected() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	expected := len(b.n.Emails) - len(b.n.Cancelled)
+	for _, m := range b.n.Mailings {
+		expected += len(m.People)
+	}
+	return expected
+}
+
 // Statuses counts the answers so far.
 func (b *Book) Statuses() map[int]int {
 	b.mu.Lock()

@@ -23,6 +23,10 @@ type Params struct {
 	// for afterwards.
 	Rate     float64
 	Duration time.Duration
+	// Sent counts the emails that SES has taken so far, mailings' ones too. When more than
+	// maxBacklog are on their way nothing new is offered: what is held against the gateway
+	// is what it loses, not how fast the machine is that it shares with everything else.
+	Sent func() int
 	// Mailings of MailingRows rows each are uploaded at even distances.
 	Mailings, MailingRows int
 	// Patience is how long after the end what is still unanswered is repeated.
@@ -43,8 +47,14 @@ func New(p Params) *Load {
 }
 
 const (
+	// maxBacklog are seconds of work for a slow machine, and come to rest within the minute
+	// after the run.
+	maxBacklog = 6000
 	// senders are the emails that may be under way to the apis at once.
 	senders = 48
+	// backlogEvery is after how many letters the backlog is looked at, backlogPause how long
+	// it is given to shrink.
+	backlogEvery, backlogPause = 50, 200 * time.Millisecond
 	// recipientPause lies between two intakes of recipients.
 	recipientPause = time.Second
 	// uploadFrom and uploadTo are the part of the run in which mailings are uploaded:
@@ -86,6 +96,11 @@ func (l *Load) write(offering context.Context, letters chan<- letter) {
 		due := begun.Add(time.Duration(float64(serial) / l.params.Rate * float64(time.Second)))
 		if wait := time.Until(due); wait > 0 && service.Pause(offering, wait) != nil {
 			return
+		}
+		for serial%backlogEvery == 0 && l.Book.Expected()-l.params.Sent() > maxBacklog {
+			if service.Pause(offering, backlogPause) != nil {
+				return
+			}
 		}
 		next := newLetter(random, serial, l.params.Keys[serial%len(l.params.Keys)], begun.Add(l.params.Duration))
 		select {

@@ -47,6 +47,9 @@ func newMail() (*Mail, error) {
 	return m, nil
 }
 
+// Taken counts the emails that SES accepted so far, however often each.
+func (m *Mail) Taken() int { return int(m.Simulator.Summary().AcceptedOutboxIDs) }
+
 func (m *Mail) close() error {
 	m.Simulator.Close()
 	if err := m.server.Close(); err != nil && !errors.Is(err, http.ErrServerClosed) {

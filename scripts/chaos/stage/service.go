@@ -72,7 +72,11 @@ func (s *Service) Kill(ctx context.Context) error {
 // Kills counts how often it was killed.
 func (s *Service) Kills() int { return int(s.kills.Load()) }
 
-func (s *Service) destroy(ctx context.Context) error { return s.command(ctx, "destroy") }
+// destroy removes it with its data, which need not be brought into order for that.
+func (s *Service) destroy(ctx context.Context) error {
+	_ = s.command(ctx, "kill") // it may be down already
+	return s.command(ctx, "destroy")
+}
 
 // Signal sends a signal to the service's process: SIGSTOP freezes it, SIGCONT goes on.
 func (s *Service) Signal(signal syscall.Signal) error {

@@ -123,6 +123,7 @@ func (s *Stage) open(ctx context.Context) error {
 	if s.Database, err = sql.Open("postgres", s.Postgres.URL); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
+	s.Database.SetMaxIdleConns(0) // one that stood by may be dead: Postgres is killed all the time
 	if s.Mail, err = newMail(); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	flags.DurationVar(&cfg.Quiet, "quiet", 90*time.Second, "how much longer the queue may deliver what is done")
 	flags.Uint64Var(&cfg.Seed, "seed", 0, "what is drawn from; 0 takes one and tells it")
 	flags.StringVar(&cfg.Only, "only", "", "kinds of faults, separated by commas: "+strings.Join(fault.Names(fault.Kinds()), ", "))
-	flags.Float64Var(&cfg.Rate, "rate", 220, "emails offered per second")
+	flags.Float64Var(&cfg.Rate, "rate", 190, "emails offered per second")
 	flags.StringVar(&cfg.Tags, "tags", "", "build tags of the programs; nofence plants a fault that must be found")
 	flags.StringVar(&cfg.Root, "root", "", "the checkout; by default the one around the working directory")
 	flags.StringVar(&cfg.Dir, "dir", "", "where data and logs are kept; by default a directory that is removed when all is well")

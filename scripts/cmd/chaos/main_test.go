@@ -60,7 +60,7 @@ func TestMinute(t *testing.T) {
 // A gateway that sends whatever the queue delivers is found out: a Redis that loses its
 // last second delivers what is done again.
 func TestMissingFence(t *testing.T) {
-	report, ok := run(t, "-duration", "15s", "-settle", "50s", "-quiet", "0s", "-seed", seed(), "-tags", "nofence", "-only", "redis-powercut")
+	report, ok := run(t, "-duration", "15s", "-settle", "10s", "-quiet", "0s", "-seed", seed(), "-tags", "nofence", "-only", "redis-powercut")
 	if ok || report.Found(judge.Duplicate) == 0 {
 		t.Errorf("nothing was found: content %v, findings %+v", ok, report.Findings)
 	}
