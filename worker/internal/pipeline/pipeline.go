@@ -18,7 +18,6 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
-	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -171,48 +170,6 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	return p.sent(log, a, receipt)
 }
 
-// open finds the email that the task is about. A nil row without an error means
-// that the task was buried: nothing can be done for it, now or later.
-func (p *Pipeline) open(ctx context.Context, task queue.Task) (*store.LoadedEmail, email.SendJob, error) {
-	job, decodeErr := email.DecodeSendJob(task.Payload)
-	id, err := uuid.Parse(job.OutboxID)
-	if decodeErr != nil || err != nil {
-		// The task's own id is the outbox id too: the email behind a broken payload
-		// can still be told what happened.
-		if id, err = uuid.Parse(task.ID); err != nil {
-			return nil, job, p.bury(ctx, task, email.CodeInvalidPayload, errors.Join(decodeErr, err))
-		}
-	}
-	row, err := p.Loader.Load(ctx, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, job, p.bury(ctx, task, email.CodeOutboxNotFound, err)
-	case err != nil:
-		return nil, job, err
-	case decodeErr == nil && job.CompanyID != "" && job.CompanyID != row.CompanyID.String():
-		// Not this company's email. It must not be touched by somebody else's task.
-		return nil, job, p.bury(ctx, task, email.CodeOutboxNotFound, errors.New("companyId is not the email's"))
-	}
-	return row, job, nil
-}
-
-// bury writes the dead letter of a task that has no email to write it on.
-func (p *Pipeline) bury(ctx context.Context, task queue.Task, code string, cause error) error {
-	err := p.Outbox.BuryTask(ctx, store.DeadTask{
-		Target: task.Queue, Reason: code, Detail: cause.Error(), Payload: task.Payload, TaskID: task.ID,
-	})
-	if err != nil {
-		return err
-	}
-	validation := email.ValidationOutbox
-	if code == email.CodeInvalidPayload {
-		validation = email.ValidationIntegrity
-	}
-	p.Metrics.validationFailed(validation)
-	p.Log.Error("task buried", "task", task.ID, "code", code, "cause", email.MaskText(cause.Error()))
-	return nil
-}
-
 // awaitTurn waits for the send rate. A task whose turn does not come in time, or that
 // meets a stop, goes back to the queue: nothing was written for it yet.
 func (p *Pipeline) awaitTurn(ctx context.Context, a *attempt) error {
@@ -264,45 +221,6 @@ func (p *Pipeline) giveBack(ctx context.Context, log *slog.Logger, a *attempt, s
 		return &queue.RetryLater{Delay: dispatchTime, Reason: "not to be sent now"}
 	}
 	return nil
-}
-
-// claim wins the fence for this attempt, or finds that it is not to be won. When
-// Postgres breaks off in the middle it asks again until there is an answer, because
-// the claim may stand, and nobody else could ever touch the email.
-func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error) {
-	t := a.claim(time.Now())
-	begun := time.Now()
-	won, err := p.Advancer.Advance(ctx, t)
-	if errors.Is(err, store.ErrUnknownOutcome) {
-		won, err = p.insist(ctx, t)
-		if err == nil && !won.Applied && won.SameToken && won.Status == email.Processing {
-			won.Applied = true // by the try whose answer was lost
-			won.LeaseUntil = won.LeaseUntil.Add(-time.Since(begun))
-		}
-	}
-	if won.Applied {
-		crashpoint.At(crashpoint.SendClaimed)
-		a.won(won)
-		p.Metrics.transitions(t.Events)
-	}
-	return won, err
-}
-
-// insist repeats a write that Postgres did not answer until it does.
-func (p *Pipeline) insist(ctx context.Context, t store.Transition) (store.Advanced, error) {
-	for {
-		if err := service.Pause(ctx, repeatDelay); err != nil {
-			return store.Advanced{}, err
-		}
-		if done, err := p.Advancer.Advance(ctx, t); !isOutage(err) {
-			return done, err
-		}
-	}
-}
-
-// isOutage: Postgres could not say whether it took the write, or could not be asked.
-func isOutage(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome)
 }
 
 // asFailure turns an error that breaks the provider's contract into the one

@@ -1,0 +1,51 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+)
+
+// claim wins the fence for this attempt, or finds that it is not to be won. When
+// Postgres breaks off in the middle it asks again until there is an answer, because
+// the claim may stand, and nobody else could ever touch the email.
+func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error) {
+	t := a.claim(time.Now())
+	begun := time.Now()
+	won, err := p.Advancer.Advance(ctx, t)
+	if errors.Is(err, store.ErrUnknownOutcome) {
+		won, err = p.insist(ctx, t)
+		if err == nil && !won.Applied && won.SameToken && won.Status == email.Processing {
+			won.Applied = true // by the try whose answer was lost
+			won.LeaseUntil = won.LeaseUntil.Add(-time.Since(begun))
+		}
+	}
+	if won.Applied {
+		crashpoint.At(crashpoint.SendClaimed)
+		a.won(won)
+		p.Metrics.transitions(t.Events)
+	}
+	return won, err
+}
+
+// insist repeats a write that Postgres did not answer until it does.
+func (p *Pipeline) insist(ctx context.Context, t store.Transition) (store.Advanced, error) {
+	for {
+		if err := service.Pause(ctx, repeatDelay); err != nil {
+			return store.Advanced{}, err
+		}
+		if done, err := p.Advancer.Advance(ctx, t); !isOutage(err) {
+			return done, err
+		}
+	}
+}
+
+// isOutage: Postgres could not say whether it took the write, or could not be asked.
+func isOutage(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome)
+}
