@@ -7,6 +7,7 @@
 # POSTGRES_PORT, REDIS_PORT, RABBITMQ_PORT and S3_PORT name their ports; a port that is not named is chosen once and remembered.
 # DATABASE_URL, REDIS_URL, RABBITMQ_URL or S3_URL pointing elsewhere name a real service: it is shown by env and otherwise
 # left alone.
+# TLS_DIR, a folder with ca.pem, server.pem and server.key, makes postgres, redis and rabbitmq speak TLS.
 # kill is SIGKILL, for tests of what a crash does; stop keeps the data, destroy removes it.
 set -euo pipefail
 
@@ -19,7 +20,7 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "services: $*"; exit 1; }
 
 # Each of these files tells the same few things of its service: packages, account, URL, how it runs, when it is ready.
-for part in ports home process postgres redis rabbitmq s3; do
+for part in ports home tls process postgres redis rabbitmq s3; do
 	# shellcheck source=/dev/null
 	source "$root/scripts/services.d/$part.sh"
 done
@@ -39,6 +40,7 @@ start() {
 		return
 	fi
 	make_home "$1"
+	take_tls_files "$1"
 	launch "$1"
 	await_ready "$1"
 	say "$1 is ready on 127.0.0.1:$("$1_port") after $(((${EPOCHREALTIME/./} - ${began/./}) / 1000)) ms"

@@ -15,11 +15,12 @@ type localService struct {
 	name string
 	dir  string
 	url  string
+	env  []string // of services.sh, on top
 }
 
-func startService(t *testing.T, name string) localService {
+func startService(t *testing.T, name string, env ...string) localService {
 	t.Helper()
-	s := localService{t: t, name: name, dir: t.TempDir()}
+	s := localService{t: t, name: name, dir: t.TempDir(), env: env}
 	s.run("start")
 	t.Cleanup(func() { s.run("destroy") })
 	line, _, _ := strings.Cut(s.run("env"), "\n")
@@ -57,7 +58,7 @@ func (s localService) script(args ...string) string {
 	for _, name := range []string{"POSTGRES_PORT", "REDIS_PORT", "RABBITMQ_PORT", "DATABASE_URL", "REDIS_URL", "RABBITMQ_URL"} {
 		cmd.Env = append(cmd.Env, name+"=")
 	}
-	cmd.Env = append(cmd.Env, "LOCAL_DIR="+s.dir)
+	cmd.Env = append(append(cmd.Env, "LOCAL_DIR="+s.dir), s.env...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

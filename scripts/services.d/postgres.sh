@@ -6,7 +6,11 @@ postgres_account() { echo postgres; }
 postgres_port() { echo "$POSTGRES_PORT"; }
 postgres_port_names() { echo POSTGRES_PORT; }
 postgres_url_name() { echo DATABASE_URL; }
-postgres_url() { echo "postgres://gateway@127.0.0.1:$POSTGRES_PORT/gateway?sslmode=disable"; }
+postgres_url() {
+	local mode=disable
+	! speaks_tls postgres || mode="verify-full&sslrootcert=$LOCAL_DIR/postgres/tls/ca.pem"
+	echo "postgres://gateway@127.0.0.1:$POSTGRES_PORT/gateway?sslmode=$mode"
+}
 postgres_stop_signal() { echo INT; } # "fast": ends the sessions instead of waiting for them
 
 # Debian keeps the programs of each major version in a folder of its own, outside PATH.
@@ -22,11 +26,17 @@ postgres_ready() { "$(postgres_bin)/pg_isready" -q -h 127.0.0.1 -p "$POSTGRES_PO
 
 # No unix socket: its path is limited to 107 bytes and a checkout may lie deeper.
 postgres_run() {
+	local tls=()
 	[[ -d data ]] || postgres_create "${@:2}"
+	if speaks_tls postgres; then
+		echo 'hostssl all all 127.0.0.1/32 trust' >tls/pg_hba.conf
+		chmod 644 tls/pg_hba.conf
+		tls=(-c ssl=on -c ssl_cert_file="$PWD/tls/server.pem" -c ssl_key_file="$PWD/tls/server.key" -c hba_file="$PWD/tls/pg_hba.conf")
+	fi
 	exec "$@" "$(postgres_bin)/postgres" -D data \
 		-c listen_addresses=127.0.0.1 -c port="$POSTGRES_PORT" -c unix_socket_directories= \
 		-c fsync=on -c synchronous_commit=on \
-		-c max_connections=200 -c shared_buffers=256MB -c max_wal_size=4GB
+		-c max_connections=200 -c shared_buffers=256MB -c max_wal_size=4GB "${tls[@]}"
 }
 
 # postgres_create: under another name until it is complete, so that an interrupted one is begun again.

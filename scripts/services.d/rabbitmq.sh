@@ -8,13 +8,19 @@ rabbitmq_account() { echo rabbitmq; }
 rabbitmq_port() { echo "$RABBITMQ_PORT"; }
 rabbitmq_port_names() { echo RABBITMQ_PORT RABBITMQ_DIST_PORT RABBITMQ_EPMD_PORT; }
 rabbitmq_url_name() { echo RABBITMQ_URL; }
-rabbitmq_url() { echo "amqp://gateway:gateway@127.0.0.1:$RABBITMQ_PORT/"; }
+rabbitmq_url() {
+	local scheme=amqp
+	! speaks_tls rabbitmq || scheme=amqps
+	echo "$scheme://gateway:gateway@127.0.0.1:$RABBITMQ_PORT/"
+}
 rabbitmq_stop_signal() { echo TERM; }
 rabbitmq_installed() { [[ -x $rabbitmq_server ]]; }
 
-# rabbitmq_ready: the broker answers AMQP's greeting with a method frame (type 1). It listens last of all it does.
+# rabbitmq_ready: the broker answers AMQP's greeting with a method frame (type 1). It listens last of all it does. Under
+# TLS, that it listens has to do.
 rabbitmq_ready() (
 	exec 8<>"/dev/tcp/127.0.0.1/$RABBITMQ_PORT" || exit
+	! speaks_tls rabbitmq || exit 0
 	printf 'AMQP\0\0\11\1' >&8
 	IFS= read -r -N 1 -t 2 frame <&8
 	[[ $frame == $'\1' ]]
@@ -28,6 +34,17 @@ rabbitmq_run() {
 		default_user = gateway
 		default_pass = gateway
 	CONFIG
+	if speaks_tls rabbitmq; then
+		cat >>rabbitmq.conf <<-CONFIG
+			listeners.tcp = none
+			listeners.ssl.local = 127.0.0.1:$RABBITMQ_PORT
+			ssl_options.cacertfile = $home/tls/ca.pem
+			ssl_options.certfile = $home/tls/server.pem
+			ssl_options.keyfile = $home/tls/server.key
+			ssl_options.verify = verify_none
+		CONFIG
+		sed -i '/^listeners.tcp.local/d' rabbitmq.conf
+	fi
 	chmod 644 enabled_plugins rabbitmq.conf
 	"$@" epmd -address 127.0.0.1 -port "$RABBITMQ_EPMD_PORT" &
 	echo $! >epmd.pid

@@ -1,0 +1,121 @@
+package e2e_test
+
+import (
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"email-gateway/scripts/sessim"
+	"email-gateway/shared/store/storetest"
+)
+
+// as is the same database for a role.
+func as(t *testing.T, databaseURL, role string) string {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(role)
+	return u.String()
+}
+
+// The three programs and gatewayctl, each as the role that is made for it: everything
+// works that they are there for, and little else.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	owner := db.URL
+	grant := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "roles")
+	grant.Env = []string{"DATABASE_URL=" + owner}
+	if out, err := grant.CombinedOutput(); err != nil {
+		t.Fatalf("migrate roles: %v\n%s", err, out)
+	}
+	db.URL = as(t, owner, "gateway_operator") // which gatewayctl uses
+	s := &system{t: t, db: db, redis: startService(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 1000, InboxBytes: 1 << 30})}
+	t.Cleanup(s.ses.Close)
+	s.sesAt = serveSES(t, "127.0.0.1:0", s.ses)
+	env := bulk(t, startService(t, "rabbitmq").url)
+	maps.Copy(env, map[string]string{
+		"REDIS_URL": s.redis.url, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1", "CPF_CNPJ_KEYS": "test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+		"API_ADDR": "127.0.0.1:0", "DISPATCHER_ADDR": "127.0.0.1:0", "WORKER_ADDR": "127.0.0.1:0", "RECIPIENTS_BATCH_TIMEOUT_MS": "100",
+	})
+	run := func(name string) *program {
+		own := maps.Clone(env)
+		own["DATABASE_URL"] = as(t, owner, "gateway_"+name)
+		return startProgram(t, name, own)
+	}
+	s.api, s.dispatcher, s.worker = run("api"), run("dispatcher"), run("worker")
+	s.key = s.newKey("Acme", "billing@acme.example")
+
+	email := s.send("ana@example.com", func(b map[string]any) {
+		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "email": "ana@example.com"}
+	})
+	sheet := newSpreadsheet(t, 20)
+	mailing := s.mail("clientes.csv", sheet, nil)
+	if status, answer := s.call(http.MethodPost, "/v1/recipients", map[string]any{"externalId": "C-1", "email": "bea@example.com"}, nil); status != http.StatusAccepted {
+		t.Errorf("recipient: %d %s", status, answer)
+	}
+	later := s.send("eva@example.com", func(b map[string]any) { b["sendAt"] = time.Now().Add(time.Hour).Format(time.RFC3339) })
+	if status, answer := s.call(http.MethodPost, "/v1/email/"+later+"/cancel", nil, nil); status != http.StatusOK {
+		t.Errorf("cancel: %d %s", status, answer)
+	}
+	if status, answer := s.call(http.MethodPost, "/v1/email/"+later+"/retry", nil, nil); status != http.StatusAccepted {
+		t.Errorf("retry: %d %s", status, answer)
+	}
+	refused := s.send("sim-bad-request@example.com", nil)
+	s.await(email, 20*time.Second, "SENT")
+	s.await(later, 20*time.Second, "SENT")
+	s.awaitMailing(mailing, time.Minute, "COMPLETED")
+	s.await(refused, 20*time.Second, "FAILED")
+	eventually(t, 20*time.Second, func() error {
+		var there bool
+		err := s.db.SQL.QueryRowContext(t.Context(), "SELECT EXISTS (SELECT FROM recipients WHERE external_id = 'C-1')").Scan(&there)
+		if err == nil && !there {
+			err = errors.New("the recipient is not written down")
+		}
+		return err
+	})
+	for _, p := range []*program{s.api, s.dispatcher, s.worker} {
+		if strings.Contains(p.logged(), "permission denied") {
+			t.Errorf("%s was refused something it needs:\n%s", p.name, p.tail())
+		}
+	}
+	for role, statements := range map[string][]string{
+		"gateway_api": {
+			"UPDATE email_events SET type = 'SENT'", "DELETE FROM email_outbox", "INSERT INTO api_keys (key_id) VALUES ('x')",
+			"UPDATE companies SET suspended_at = NULL", "UPDATE provider_gate SET held_at = now()", "DROP TABLE companies", "CREATE TABLE mine ()",
+			"COPY companies TO PROGRAM 'cat'", "SET ROLE gateway_worker",
+		},
+		"gateway_dispatcher": {
+			"SELECT FROM api_keys", "SELECT FROM suppressions", "UPDATE email_events SET type = 'SENT'", "DELETE FROM recipients", "INSERT INTO mailings (id) VALUES (NULL)",
+		},
+		"gateway_worker": {
+			"SELECT FROM api_keys", "SELECT answer FROM idempotency_keys", "DELETE FROM email_logs", "UPDATE dispatch_lanes SET paused_at = NULL", "TRUNCATE email_events",
+		},
+		"gateway_operator": {"DELETE FROM dead_letters", "UPDATE email_events SET type = 'SENT'", "SELECT answer FROM idempotency_keys", "DELETE FROM companies"},
+	} {
+		conn, err := sql.Open("postgres", as(t, owner, role))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range statements {
+			var said *pq.Error
+			if _, err := conn.ExecContext(t.Context(), statement); !errors.As(err, &said) || said.Code != pqerror.InsufficientPrivilege {
+				t.Errorf("%s: %s: %v", role, statement, err)
+			}
+		}
+		_ = conn.Close()
+	}
+}

@@ -1,0 +1,103 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/shared/store/storetest"
+)
+
+// Postgres, Redis and RabbitMQ behind TLS with an authority that nobody knows: the
+// programs believe it by the settings that SECURITY.md names, and no other.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	authority, stranger := newAuthority(t), newAuthority(t)
+	at := "TLS_DIR=" + authority
+	postgres, redis, rabbitmq := startService(t, "postgres", at), startService(t, "redis", at), startService(t, "rabbitmq", at)
+	for name, url := range map[string]string{"sslmode=verify-full": postgres.url, "rediss://": redis.url, "amqps://": rabbitmq.url} {
+		if !strings.Contains(url, name) {
+			t.Fatalf("%s is not %s", url, name)
+		}
+	}
+	env := bulk(t, rabbitmq.url)
+	env["REDIS_URL"], env["SSL_CERT_FILE"] = redis.url, filepath.Join(authority, "ca.pem")
+	s := startSystemOn(t, storetest.NewOn(t, postgres.url), env)
+	sheet := newSpreadsheet(t, 20)
+	s.await(s.send("ana@example.com", nil), 20*time.Second, "SENT")
+	s.awaitMailing(s.mail("clientes.csv", sheet, nil), time.Minute, "COMPLETED")
+	s.sentOnce(1 + len(sheet.people))
+
+	t.Run("a stranger's Postgres", func(t *testing.T) {
+		wrong := maps.Clone(s.env)
+		wrong["DATABASE_URL"] = strings.Replace(s.db.URL, "sslrootcert="+postgres.dir, "sslrootcert="+stranger+"/ca.pem&was=", 1)
+		wrong["DATABASE_URL"], _, _ = strings.Cut(wrong["DATABASE_URL"], "&was=")
+		for _, name := range []string{"api", "dispatcher", "worker"} {
+			if said := refuses(t, name, wrong); !strings.Contains(said, "certificate signed by unknown authority") || !strings.Contains(said, "ping database") {
+				t.Errorf("%s: %s", name, said)
+			}
+		}
+	})
+	t.Run("a Postgres in clear", func(t *testing.T) {
+		wrong := maps.Clone(s.env)
+		wrong["DATABASE_URL"], _, _ = strings.Cut(s.db.URL, "?")
+		wrong["DATABASE_URL"] += "?sslmode=disable"
+		if said := refuses(t, "api", wrong); !strings.Contains(said, "no encryption") {
+			t.Errorf("%s", said)
+		}
+	})
+	t.Run("strangers' queues", func(t *testing.T) {
+		wrong := maps.Clone(s.env)
+		wrong["SSL_CERT_FILE"] = filepath.Join(stranger, "ca.pem")
+		d := startProgram(t, "dispatcher", wrong)
+		eventually(t, 20*time.Second, func() error {
+			status, body := fetch(t, "http://"+d.addr+"/readyz")
+			log := d.logged()
+			if status != http.StatusServiceUnavailable || !strings.Contains(body, `"redis":{"status":"disconnected"}`) ||
+				strings.Count(log, "certificate signed by unknown authority") < 2 || !strings.Contains(log, "no connection to rabbitmq") {
+				return fmt.Errorf("%d %s\n%s", status, body, d.tail())
+			}
+			return nil
+		})
+	})
+}
+
+// refuses runs a program that must end by itself and returns what it said.
+func refuses(t *testing.T, name string, env map[string]string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(binDir, name), args...)
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	for key, value := range env {
+		cmd.Env = append(cmd.Env, key+"="+value)
+	}
+	out, err := cmd.CombinedOutput()
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) {
+		t.Errorf("%s did not fail: %v", name, err)
+	}
+	return string(out)
+}
+
+func fetch(t *testing.T, url string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var body strings.Builder
+	if _, err := copyAll(&body, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, body.String()
+}
