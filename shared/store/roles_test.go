@@ -42,9 +42,9 @@ var callers = map[string][]string{
 	},
 	"gateway_operator": { // gatewayctl
 		"CreateCompany", "Companies", "FindCompany", "SuspendCompany", "ResumeCompany", "CreateAPIKey", "RevokeAPIKey", "APIKeys",
-		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "FindSituation", "Timeline", "Advance", "Wake",
+		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "FindCaller", "FindSituation", "Timeline", "Advance", "Wake",
 		"ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "Gate", "HoldGate", "ReleaseGate",
-		"ListAllDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetter", "DiscardDeadLetter",
+		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetter", "DiscardDeadLetter",
 		"CreateReplay", "FindAnyReplay",
 	},
 }
