@@ -50,7 +50,10 @@ type replayAnswer struct {
 	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
 }
 
-func (a *API) retryDeadLetters(c *gin.Context) error { return a.replayLetters(c, store.ReplayRetry) }
+func (a *API) retryDeadLetters(c *gin.Context) error {
+	return a.replayLetters(c, store.ReplayRetry)
+}
+
 func (a *API) discardDeadLetters(c *gin.Context) error {
 	return a.replayLetters(c, store.ReplayDiscard)
 }
