@@ -86,11 +86,16 @@ func bare(err error) error {
 // them repeats a URL, which may hold a password.
 type Faults []error
 
-// Must notes that the variable breaks its rule, unless ok.
+// Must notes that the variable breaks its rule, unless ok. A variable has one fault at
+// most: one that could not be read is at its default, which breaks no rule of its own.
 func (f *Faults) Must(ok bool, name, rule string) {
-	if !ok {
+	if !ok && !f.has(name) {
 		*f = append(*f, fmt.Errorf("%s: %s", name, rule))
 	}
+}
+
+func (f *Faults) has(name string) bool {
+	return slices.ContainsFunc(*f, func(err error) bool { return strings.HasPrefix(err.Error(), name+":") })
 }
 
 // URL checks scheme and host and leaves the rest to the library that will connect.

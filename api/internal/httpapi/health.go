@@ -83,9 +83,10 @@ func good() []string {
 
 // report is what a dispatcher or worker says about the parts it talks to.
 type report struct {
-	Redis    partHealth   `json:"redis"`
-	RabbitMQ rabbitHealth `json:"rabbitmq"`
-	SES      partHealth   `json:"ses"`
+	Redis     partHealth `json:"redis"`
+	RabbitMQ  partHealth `json:"rabbitmq"`
+	SES       partHealth `json:"ses"`
+	Consumers int        `json:"consumers"` // of RabbitMQ's queues, taking messages
 }
 
 // healthCheck puts together what the processes say. The api itself talks to Postgres
@@ -166,7 +167,7 @@ func (h *health) add(s store.ProcessStatus, hasRabbitMQ bool) {
 	h.SES.Status = worse(h.SES.Status, r.SES.Status)
 	if hasRabbitMQ {
 		h.RabbitMQ.Status = worse(h.RabbitMQ.Status, r.RabbitMQ.Status)
-		h.RabbitMQ.Consumers += r.RabbitMQ.Consumers
+		h.RabbitMQ.Consumers += r.Consumers
 	}
 }
 

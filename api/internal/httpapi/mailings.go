@@ -84,7 +84,7 @@ func (a *API) sendMailing(c *gin.Context) error {
 		return filenameExists(taken.MailingID.String(), d.filename)
 	case errors.Is(err, store.ErrUnknownOutcome):
 		stays = true
-		return acceptUnknown(up.id.String())
+		return acceptUnknown("mailing", up.id.String())
 	case err != nil:
 		return a.replayInstead(c, guard, err)
 	}

@@ -46,7 +46,7 @@ func TestHealth(t *testing.T) {
 		"storage": "accessible", "tokenManager": "initialized", "dispatcher": "unknown", "worker": "unknown",
 	})
 
-	const fine = `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected","consumers":2},"ses":{"status":"connected"},"concurrency":10}`
+	const fine = `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":2,"ses":{"status":"connected"},"concurrency":10}`
 	says("worker", "w1", fine, "1 s")
 	expect(map[string]string{"status": "degraded", "redis": "connected", "worker": "running", "dispatcher": "unknown"})
 	says("worker", "w2", fine, "2 s")

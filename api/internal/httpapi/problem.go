@@ -91,10 +91,10 @@ func letterNotReplayable(reason string) problem {
 
 // acceptUnknown names the id: the caller can look the email up when the database is
 // back, and an Idempotency-Key makes it safe to send again.
-func acceptUnknown(id string) problem {
+func acceptUnknown(what, id string) problem {
 	return problem{
 		status: http.StatusServiceUnavailable, code: "ACCEPT_UNKNOWN", retryAfter: 5 * time.Second,
-		detail: "the database did not confirm; whether the email was accepted can be looked up as " + id,
+		detail: "the database did not confirm; whether the " + what + " was accepted can be looked up as " + id,
 	}
 }
 

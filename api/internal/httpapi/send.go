@@ -63,7 +63,7 @@ func (a *API) sendEmail(c *gin.Context) error {
 	mail.Idempotency = guard.record(answer)
 	v.outboxID, v.location = id, emailPath+id
 
-	err = a.accept(c.Request.Context(), mail.ID, guard, acceptUnknown(id), func(ctx context.Context) error {
+	err = a.accept(c.Request.Context(), mail.ID, guard, acceptUnknown("email", id), func(ctx context.Context) error {
 		return a.accepter.Accept(ctx, mail)
 	})
 	var used *store.KeyUsedError

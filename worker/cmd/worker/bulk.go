@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+
 	"github.com/google/uuid"
 
 	"email-gateway/shared/service"
@@ -9,12 +12,32 @@ import (
 	"email-gateway/worker/internal/mx"
 	"email-gateway/worker/internal/queue/rabbitmq"
 	"email-gateway/worker/internal/recipient"
-	"email-gateway/worker/internal/status"
 )
 
-// bulkParts take mailing jobs and recipients from RabbitMQ. probe tells whether it is
-// there.
-func (p program) bulkParts() (parts []service.Named, probe status.Probe, err error) {
+// consumers take from RabbitMQ's queues.
+type consumers []*rabbitmq.Consumer
+
+// ping says whether all of them do.
+func (all consumers) ping(ctx context.Context) error {
+	var errs []error
+	for _, one := range all {
+		errs = append(errs, one.Ping(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// working counts those that do.
+func (all consumers) working() (n int) {
+	for _, one := range all {
+		if one.Ping(context.Background()) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// bulkParts take mailing jobs and recipients from RabbitMQ.
+func (p program) bulkParts() (parts []service.Named, all consumers, err error) {
 	c := p.config
 	conn, err := rabbitmq.ParseURL(c.RabbitMQURL)
 	if err != nil {
@@ -57,10 +80,7 @@ func (p program) bulkParts() (parts []service.Named, probe status.Probe, err err
 		if err != nil {
 			return nil, nil, err
 		}
-		parts = append(parts, service.Named{Name: consumer.name, Service: made})
-		if probe == nil {
-			probe = made.Ping
-		}
+		parts, all = append(parts, service.Named{Name: consumer.name, Service: made}), append(all, made)
 	}
-	return parts, probe, nil
+	return parts, all, nil
 }

@@ -52,11 +52,13 @@ func (p program) parts() ([]service.Named, error) {
 		"ses": status.Seldom(time.Minute, p.sender.Reach),
 	}
 	var bulk []service.Named
+	var takers consumers
 	if c.RabbitMQURL != "" {
 		var err error
-		if bulk, probes["rabbitmq"], err = p.bulkParts(); err != nil {
+		if bulk, takers, err = p.bulkParts(); err != nil {
 			return nil, err
 		}
+		probes["rabbitmq"] = takers.ping
 	}
 	ready := map[string]status.Probe{"database": p.db.Ping, "redis": consumer.Ping}
 	mux := status.Handler(p.registry, ready)
@@ -65,7 +67,9 @@ func (p program) parts() ([]service.Named, error) {
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, mux)},
 		{Name: "status", Service: status.NewReporter(status.Params{
 			Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: probes,
-			Facts: func() map[string]any { return map[string]any{"concurrency": c.Concurrency, "sendRate": pacer.Rate()} },
+			Facts: func() map[string]any {
+				return map[string]any{"concurrency": c.Concurrency, "sendRate": pacer.Rate(), "consumers": takers.working()}
+			},
 		})},
 		{Name: "quota", Service: pace.NewQuota(p.log, pacer, sendRate{p.sender}, peers(p.db), c.SendRate)},
 		{Name: "gate", Service: brake.Watch()},

@@ -37,9 +37,6 @@ type Dispatcher struct {
 func ReadDispatcher(environ []string) (Dispatcher, error) {
 	d := Dispatcher{Process: defaults()}
 	f := environment.Read(environ, &d)
-	if len(f) > 0 {
-		return Dispatcher{}, f.Err() // a field that was not read would be blamed twice
-	}
 	d.Process.check(&f)
 	d.Recovery.check(&f)
 	if d.RabbitMQURL != "" {

@@ -32,9 +32,6 @@ type Worker struct {
 func ReadWorker(environ []string) (Worker, error) {
 	w := Worker{Process: defaults()}
 	f := environment.Read(environ, &w)
-	if len(f) > 0 {
-		return Worker{}, f.Err() // a field that was not read would be blamed twice
-	}
 	w.Process.check(&f)
 	w.Recovery.check(&f)
 	if w.RabbitMQURL != "" {
