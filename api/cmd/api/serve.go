@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"email-gateway/api"
+	"email-gateway/api/internal/config"
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/sns"
+	"email-gateway/shared/blob"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+)
+
+// serve runs until ctx ends. The listeners stop first, and with them the requests
+// that the other parts serve.
+func serve(ctx context.Context, log *slog.Logger, settings config.Config, db *store.Store, accepter *store.Accepter) (err error) {
+	registry := telemetry.NewRegistry()
+	metrics := telemetry.MetricsHandler(registry)
+	waker := httpapi.NewWaker(log, db.Wake)
+	params := httpapi.Params{
+		Log: log, Store: db, Accepter: accepter, Wake: waker.Wake, Registry: registry,
+		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL,
+		HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
+		PublicURL: settings.PublicURL, UnsubscribeKeys: settings.UnsubscribeKeys,
+	}
+	if len(settings.SESEventsTopics) > 0 {
+		trusted := settings.SESEventsTrustedURL.URL
+		if trusted != nil {
+			log.Warn("events of SES are believed from a simulator", "host", trusted.Host)
+		}
+		params.Events = sns.New(sns.Params{Topics: settings.SESEventsTopics, Trusted: trusted, SHA256Only: settings.SESEventsSHA256Only})
+	}
+	parts := []service.Named{{Name: "waker", Service: waker}}
+	if params.HasRabbitMQ {
+		tokens := mailing.NewTokens(log)
+		bucket, err := blob.Open(ctx, settings.StorageURL)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, bucket.Close()) }()
+		params.Bucket, params.Tokens = bucket, tokens
+		parts = append(parts, service.Named{Name: "tokens", Service: tokens})
+	}
+	if settings.MetricsAddr == "" {
+		params.Metrics = metrics
+	} else {
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", metrics)
+		parts = append(parts, service.Named{Name: "metrics", Service: service.NewHTTP(log.With("listener", "metrics"), settings.MetricsAddr, mux)})
+	}
+	handler, err := httpapi.New(params)
+	if err != nil {
+		return err
+	}
+	parts = append(parts, service.Named{Name: "http", Service: service.NewHTTP(log.With("listener", "api"), settings.Addr, handler)})
+	return service.Run(ctx, log, grace, parts...)
+}
