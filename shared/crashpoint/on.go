@@ -47,7 +47,7 @@ func arm(at, with string) *trap {
 	t, err := parse(at, with)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "crashpoint:", err)
-		os.Exit(2)
+		os.Exit(2) //nolint:forbidigo // no such program is ever released
 	}
 	return t
 }

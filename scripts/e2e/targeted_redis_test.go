@@ -1,0 +1,188 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/scripts/sessim"
+)
+
+// redisClient is the test's own connection to the queue.
+func (s *system) redisClient() *redis.Client {
+	s.t.Helper()
+	o, err := redis.ParseURL(s.redis.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client := redis.NewClient(o)
+	s.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// inStatus waits until so many emails have the status.
+func (s *system) inStatus(n int, status string) {
+	s.t.Helper()
+	s.awaitAll(n, 30*time.Second, status)
+}
+
+// Redis forgets everything while emails are in work, wait for their retry, and stand on
+// the queue. All are sent once.
+func TestRedisFlushed(t *testing.T) {
+	t.Parallel()
+	const inWork, retries, queued = 5, 10, 10
+	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "5", "RESCUE_AFTER": "2s", "EMAIL_BACKOFF": "10s"})
+	if err := s.ses.Inject(sessim.Rule{Fault: "throttle", Times: retries}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range retries {
+		s.send(fmt.Sprintf("depois%d@example.com", i), nil)
+	}
+	s.inStatus(retries, "RETRY_SCHEDULED")
+	s.slowSES(4000)
+	for i := range inWork {
+		s.send(fmt.Sprintf("agora%d@example.com", i), nil)
+	}
+	s.awaitRequests(retries + inWork)
+	s.setSending(false) // the flush forgets this too
+	for i := range queued {
+		s.send(fmt.Sprintf("logo%d@example.com", i), nil)
+	}
+	s.inStatus(queued, "ENQUEUED")
+	if err := s.redisClient().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("flushed with %s", s.census())
+	s.slowSES(0)
+	s.awaitAll(inWork+retries+queued, 90*time.Second, "SENT")
+	s.awaitQuietQueues(time.Minute)
+	s.sentOnce(inWork + retries + queued)
+}
+
+// Redis has no memory left for 10 s while emails run. What is accepted waits, what was in
+// work is written down, and nothing is sent twice when the queue believes otherwise.
+func TestRedisFull(t *testing.T) {
+	t.Parallel()
+	const before, during = 40, 40
+	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "16"})
+	s.slowSES(300)
+	for i := range before {
+		s.send(fmt.Sprintf("antes%d@example.com", i), nil)
+	}
+	s.awaitRequests(10)
+	client := s.redisClient()
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	full := time.Now()
+	for i := range during {
+		s.send(fmt.Sprintf("durante%d@example.com", i), nil)
+	}
+	<-time.After(time.Until(full.Add(10 * time.Second))) // the fault itself
+	if waiting := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PENDING'"); waiting < during {
+		t.Errorf("%d emails wait, want the %d that came while Redis was full: %s", waiting, during, s.census())
+	}
+	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAll(before+during, 3*time.Minute, "SENT")
+	s.awaitQuietQueues(3 * time.Minute)
+	s.sentOnce(before + during)
+}
+
+// Redis takes every task and its answers never arrive. The dispatcher cannot know of a
+// single one; all of them are worked off meanwhile, and none a second time.
+func TestEnqueueAnswerLost(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, nil)
+	s.dispatcher.stop()
+	proxy, throughProxy := startLosingProxy(t, s.redis.url, `"outboxId"`)
+	env := maps.Clone(s.env)
+	env["REDIS_URL"] = throughProxy
+	s.dispatcher = startProgram(t, "dispatcher", env)
+	s.await(s.send("ana@example.com", nil), 20*time.Second, "SENT")
+	told := "SELECT count(*) FROM email_outbox WHERE enqueued_at IS NOT NULL"
+	eventually(t, 10*time.Second, func() error { // the worker may be faster than its commit
+		if n := s.count(told); n != 1 {
+			return fmt.Errorf("%d rows say that they were enqueued", n)
+		}
+		return nil
+	})
+
+	const n = 30
+	proxy.losing.Store(true)
+	for i := range n {
+		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
+	}
+	s.awaitAll(1+n, time.Minute, "SENT")
+	if heard := s.count(told); heard != 1 || proxy.lost.Load() == 0 {
+		t.Errorf("%d rows say that they were enqueued, %d answers were lost", heard, proxy.lost.Load())
+	}
+	proxy.losing.Store(false)
+	s.await(s.send("bea@example.com", nil), 30*time.Second, "SENT")
+	s.awaitQuietQueues(time.Minute)
+	s.sentOnce(n + 2)
+}
+
+// The queue's archive holds as many tasks as it can and drops the oldest without a word.
+// No dead letter is missing for that, and an email that was dropped there can be sent
+// again.
+func TestArchiveOverflows(t *testing.T) {
+	t.Parallel()
+	const capacity, failed = 10_000, 6
+	s := startSystem(t, nil)
+	if err := s.ses.Inject(sessim.Rule{Fault: "message-rejected", Match: sessim.Match{To: "@perdido.example"}}); err != nil {
+		t.Fatal(err)
+	}
+	first := s.send("primeira@perdido.example", nil)
+	s.await(first, 20*time.Second, "FAILED")
+	client, base := s.redisClient(), "asynq:{email:send}:"
+	eventually(t, 20*time.Second, func() error { return client.ZScore(t.Context(), base+"archived", first).Err() })
+	s.overfillArchive(client, base, capacity+50)
+	for i := range failed - 1 {
+		s.await(s.send(fmt.Sprintf("cliente%d@perdido.example", i), nil), 20*time.Second, "FAILED")
+	}
+	eventually(t, 20*time.Second, func() error {
+		n, err := client.ZCard(t.Context(), base+"archived").Result()
+		if err == nil && n >= capacity {
+			err = fmt.Errorf("the archive holds %d tasks", n)
+		}
+		return err
+	})
+	if err := client.ZScore(t.Context(), base+"archived", first).Err(); !errors.Is(err, redis.Nil) {
+		t.Fatalf("the first failure still stands in the archive: %v", err)
+	}
+
+	if n := s.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != failed {
+		t.Errorf("%d dead letters, want %d", n, failed)
+	}
+	s.ses.ClearFaults()
+	if status, answer := s.call(http.MethodPost, "/v1/email/"+first+"/retry", nil, nil); status >= 300 {
+		t.Errorf("retry: %d %s", status, answer)
+	}
+	s.await(first, 30*time.Second, "SENT")
+	s.await(s.send("ana@example.com", nil), 20*time.Second, "SENT")
+	if n := s.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != failed-1 {
+		t.Errorf("%d dead letters are open, want %d", n, failed-1)
+	}
+	s.sentOnce(2)
+}
+
+// overfillArchive puts that many tasks into the archive, all younger than what is there.
+func (s *system) overfillArchive(client *redis.Client, base string, n int) {
+	s.t.Helper()
+	pipe := client.Pipeline()
+	for i := range n {
+		id := fmt.Sprintf("filler-%d", i)
+		pipe.ZAdd(s.t.Context(), base+"archived", redis.Z{Score: float64(time.Now().Unix() + 1), Member: id})
+		pipe.HSet(s.t.Context(), base+"t:"+id, "msg", "", "state", "archived")
+	}
+	if _, err := pipe.Exec(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,200 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"email-gateway/scripts/sessim"
+	"email-gateway/shared/crashpoint"
+)
+
+// The worker is killed while SES has the last try of two emails, one of which it took.
+// Neither is tried again: both are FAILED, say that nobody knows, and have a dead letter.
+func TestWorkerKilledOnLastAttempt(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, map[string]string{"EMAIL_MAX_ATTEMPTS": "2", "EMAIL_BACKOFF": "100ms", "RESCUE_AFTER": "2s"})
+	ids := map[string]string{}
+	for _, fault := range []string{"hang", "hang-after"} {
+		to := fault + "@example.com"
+		for _, rule := range []sessim.Rule{{Fault: "unavailable-json", Times: 1}, {Fault: fault}} {
+			rule.Match.To = to
+			if err := s.ses.Inject(rule); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ids[fault] = s.send(to, nil)
+	}
+	s.awaitRequests(4)
+	s.worker.kill()
+	s.worker = startProgram(t, "worker", s.env)
+	for fault, id := range ids {
+		got := s.await(id, 2*time.Minute, "FAILED")
+		if got.ErrorCode != "OUTCOME_UNKNOWN" || !got.OutcomeUnknown || got.Attempts != 2 {
+			t.Errorf("%s: %+v", fault, got)
+		}
+	}
+	s.awaitQuietQueues(time.Minute)
+	for fault, id := range ids {
+		if requests := s.ses.Requests(id); len(requests) != 2 {
+			t.Errorf("%s: %d requests, want 2", fault, len(requests))
+		}
+	}
+	if n := s.count("SELECT count(*) FROM dead_letters WHERE reason = 'OUTCOME_UNKNOWN' AND resolved_at IS NULL"); n != 2 {
+		t.Errorf("%d dead letters, want 2", n)
+	}
+}
+
+// frozenEmail is one that a worker has in its hands while it stands still.
+type frozenEmail struct {
+	at       crashpoint.Point
+	delivery string
+	verdict  string // what the others make of it meanwhile
+	status   string // behind the worker's waking
+	accepted int
+	late     bool // the frozen worker's news still count
+
+	id     string
+	worker *program
+}
+
+// Workers stand still for longer than their claims last, and then go on where they were.
+// One has not asked SES yet, and does not any more. Two have its answer: what it says is
+// written down where nobody else was told the same, and nothing is sent twice unsaid.
+func TestWorkerFrozen(t *testing.T) {
+	t.Parallel()
+	const frozen = 70 * time.Second
+	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "100ms", "RESCUE_AFTER": "2s"})
+	s.worker.stop()
+	emails := []*frozenEmail{
+		{at: crashpoint.SendClaimed, verdict: "SENT", status: "SENT", accepted: 1},
+		{at: crashpoint.SendClaimed, delivery: atMostOnce, verdict: "FAILED", status: "FAILED", accepted: 0},
+		{at: crashpoint.SendAnswered, verdict: "SENT", status: "SENT", accepted: 2},
+		{at: crashpoint.SendAnswered, delivery: atMostOnce, verdict: "FAILED", status: "SENT", accepted: 1, late: true},
+	}
+	for i, e := range emails {
+		e.worker = s.doomed("worker", e.at, 1, map[string]string{"CRASH_WITH": "STOP"})
+		e.id = s.send(fmt.Sprintf("cliente%d@example.com", i), func(body map[string]any) {
+			if e.delivery != "" {
+				body["delivery"] = e.delivery
+			}
+		})
+		e.worker.freezes(e.at)
+	}
+	begun := time.Now()
+	s.worker = startProgram(t, "worker", s.env)
+	for _, e := range emails {
+		s.await(e.id, 2*time.Minute, e.verdict)
+	}
+	<-time.After(time.Until(begun.Add(frozen))) // the fault itself
+	for _, e := range emails {
+		e.worker.signal(syscall.SIGCONT)
+		e.worker.stop() // once it has done what it was at
+	}
+	for _, e := range emails {
+		name := fmt.Sprintf("%s %s", e.at, e.delivery)
+		got := s.email(e.id)
+		accepted := 0
+		for _, request := range s.ses.Requests(e.id) {
+			if request.Accepted {
+				accepted++
+			}
+		}
+		if got.Status != e.status || accepted != e.accepted {
+			t.Errorf("%s: %s, accepted %d times, want %s and %d; timeline %v", name, got.Status, accepted, e.status, e.accepted, got.timeline())
+		}
+		if e.delivery != atMostOnce && !got.PossibleDuplicate {
+			t.Errorf("%s: it may have been sent twice, and nobody says so: %+v", name, got)
+		}
+		if timeline := got.timeline(); e.late && !slices.Equal(timeline[max(0, len(timeline)-2):], []string{"FAILED", "SENT"}) {
+			t.Errorf("%s: timeline %v, want it to end with the late answer", name, timeline)
+		}
+	}
+	if n := s.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != 1 {
+		t.Errorf("%d dead letters are open, want that of the one email that nobody sent", n)
+	}
+}
+
+// SES cannot be reached for a quarter of an hour, at a thirtieth of the real waits: first
+// nobody listens, then a proxy says that nobody is there. All tries of an email would be
+// over in a fifth of that time; none fails.
+func TestSESUnreachable(t *testing.T) {
+	t.Parallel()
+	const n, outage = 100, 15 * time.Minute / 30
+	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "33ms,167ms,1s,4s,20s"})
+	at, refuse := serveSESUntil(t, "127.0.0.1:0", s.ses)
+	s.restartWorker(map[string]string{"SES_ENDPOINT": "http://" + at})
+	refuse()
+	begun := time.Now()
+	for i := range n {
+		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
+	}
+	<-time.After(time.Until(begun.Add(outage / 2))) // the first half of the fault
+	st := s.ses.Settings()
+	st.Unavailable = true
+	if err := s.ses.SetSettings(st); err != nil {
+		t.Fatal(err)
+	}
+	serveSES(t, at, s.ses)
+	<-time.After(time.Until(begun.Add(outage))) // and the second
+	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status NOT IN ('PENDING', 'ENQUEUED', 'PROCESSING', 'RETRY_SCHEDULED')"); failed > 0 {
+		t.Errorf("%s", s.census())
+	}
+	st.Unavailable = false
+	if err := s.ses.SetSettings(st); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAll(n, time.Minute, "SENT")
+	s.sentOnce(n)
+}
+
+// The broker closes every connection while the expander has a job in its hands that it
+// has not acknowledged. The job comes again; each row becomes one email.
+func TestRabbitMQConnectionCut(t *testing.T) {
+	t.Parallel()
+	rabbitmq := startService(t, "rabbitmq")
+	s := startSystem(t, bulk(t, rabbitmq.url))
+	// The expander stops in the middle of its first batch, whose people it cannot write.
+	tx, err := s.db.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), "LOCK TABLE recipients IN SHARE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	sheet := newSpreadsheet(t, 3_000)
+	id := s.mail("clientes.csv", sheet, nil)
+	seldom(t, time.Minute, func() error {
+		var queues []struct {
+			Name                   string
+			MessagesUnacknowledged int `json:"messages_unacknowledged"`
+		}
+		text := rabbitmq.rabbitmqctl("list_queues", "name", "messages_unacknowledged", "--formatter", "json")
+		if err := json.Unmarshal([]byte(text), &queues); err != nil {
+			return err
+		}
+		for _, q := range queues {
+			if q.Name == "mailing.jobs.process" && q.MessagesUnacknowledged == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("no job is in work: %+v", queues)
+	})
+	rabbitmq.rabbitmqctl("close_all_connections", "the test wants it")
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	done := s.awaitMailing(id, 2*time.Minute, "COMPLETED")
+	if done.Sent != len(sheet.people) || done.Total != sheet.rows || done.Invalid != sheet.invalid || done.Duplicates != sheet.duplicates {
+		t.Errorf("%+v", done)
+	}
+	s.deliveredOnce(sheet)
+	if status, answer := s.call(http.MethodGet, "/health", nil, nil); status != http.StatusOK {
+		t.Errorf("health: %d %s", status, answer)
+	}
+}
