@@ -21,12 +21,18 @@ type localService struct {
 func startService(t *testing.T, name string, env ...string) localService {
 	t.Helper()
 	s := localService{t: t, name: name, dir: t.TempDir(), env: env}
+	s.begin()
+	return s
+}
+
+// begin starts it for the first time, and ends it with the test.
+func (s *localService) begin() {
+	s.t.Helper()
 	s.run("start")
-	t.Cleanup(func() { s.run("destroy") })
+	s.t.Cleanup(func() { s.run("destroy") })
 	line, _, _ := strings.Cut(s.run("env"), "\n")
 	_, value, _ := strings.Cut(line, "_URL=")
 	s.url = strings.Trim(value, `'"`)
-	return s
 }
 
 func (s localService) start()   { s.run("start") }

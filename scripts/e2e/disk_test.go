@@ -1,0 +1,266 @@
+package e2e_test
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"email-gateway/shared/store/storetest"
+)
+
+// smallDisk mounts a file system of its own, for root only.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a disk that is small enough to be filled")
+	}
+	dir, err := os.MkdirTemp("", "email-gateway-disk-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=711,size="+size); err != nil {
+		_ = os.Remove(dir)
+		t.Skipf("no disk can be mounted here, so a full one is not tested: %v", err)
+	}
+	t.Cleanup(func() {
+		// By then nothing uses it; if something does it goes when that ends.
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+		_ = os.Remove(dir)
+	})
+	return dir
+}
+
+// fill takes what is left of a disk but for some bytes, and returns what gives it back.
+func fill(t *testing.T, dir string, but int64) (free func()) {
+	t.Helper()
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(dir, &disk); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "filler")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if left := int64(disk.Bavail)*disk.Bsize - but; left > 0 {
+		if err := syscall.Fallocate(int(file.Fd()), 0, 0, left); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// bulky is an email that no compression makes smaller.
+func bulky(t *testing.T) map[string]any {
+	t.Helper()
+	noise := make([]byte, 250<<10)
+	if _, err := rand.Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	return newBody("ana@example.com", func(b map[string]any) { b["text"] = hex.EncodeToString(noise) })
+}
+
+// The disk under Postgres' tables is full: what does not fit is refused whole, with a
+// 503 that says to come back; what was accepted stays, and all goes on once there is
+// room.
+func TestDiskFull_Tables(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, "12m")
+	s := startSystemOn(t, storetest.NewOn(t, startPrivatePostgres(t).url), nil)
+	if err := os.Chmod(disk, 0o777); err != nil { // Postgres runs as a user of its own
+		t.Fatal(err)
+	}
+	space := filepath.Join(disk, "space")
+	s.asPostgres(space)
+	s.exec("CREATE TABLESPACE small LOCATION '" + space + "'")
+	s.exec("ALTER TABLE email_outbox SET TABLESPACE small")
+	s.await(s.send("primeira@example.com", nil), 20*time.Second, "SENT")
+	s.dispatcher.stop() // what has been accepted is to lie there
+
+	accepted := 1
+	var status int
+	var answer []byte
+	for range 300 {
+		if status, answer = s.call(http.MethodPost, "/v1/email/send", bulky(t), map[string]string{"Idempotency-Key": fmt.Sprint("k-", accepted)}); status != http.StatusAccepted {
+			break
+		}
+		accepted++
+	}
+	if status != http.StatusServiceUnavailable || !strings.Contains(string(answer), `"DATABASE_UNAVAILABLE"`) {
+		t.Errorf("the disk is full after %d emails: %d %s", accepted, status, answer)
+	}
+	s.nothingHalfDone(accepted)
+	if status, body := fetch(t, "http://"+s.api.addr+"/livez"); status != http.StatusOK {
+		t.Errorf("livez: %d %s", status, body)
+	}
+	s.exec("ALTER TABLE email_outbox SET TABLESPACE pg_default") // more room
+	if status, answer = s.call(http.MethodPost, "/v1/email/send", bulky(t), map[string]string{"Idempotency-Key": fmt.Sprint("k-", accepted)}); status != http.StatusAccepted {
+		t.Errorf("with room again: %d %s", status, answer)
+	}
+	s.nothingHalfDone(accepted + 1)
+	s.dispatcher = startProgram(t, "dispatcher", s.env)
+	s.awaitAll(accepted+1, time.Minute, "SENT")
+	s.sentOnce(accepted + 1)
+}
+
+// The disk under all of Postgres is full: it cannot write its log and stops. The api
+// answers 503 and lives; when there is room and Postgres is back, every 202 is there
+// and becomes an email.
+func TestDiskFull_Postgres(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, "192m")
+	postgres := startPrivatePostgres(t, disk)
+	s := startSystemOn(t, storetest.NewOn(t, postgres.url), nil)
+	s.await(s.send("primeira@example.com", nil), 20*time.Second, "SENT")
+	s.dispatcher.stop()
+	s.worker.stop()
+	free := fill(t, disk, 1<<20)
+
+	accepted, status := 1, 0
+	var answer []byte
+	for range 300 {
+		if status, answer = s.call(http.MethodPost, "/v1/email/send", bulky(t), nil); status != http.StatusAccepted {
+			break
+		}
+		accepted++
+	}
+	if status != http.StatusServiceUnavailable || !strings.Contains(string(answer), `"DATABASE_UNAVAILABLE"`) && !strings.Contains(string(answer), `"ACCEPT_UNKNOWN"`) {
+		t.Errorf("the disk is full after %d emails: %d %s", accepted, status, answer)
+	}
+	free()
+	postgres.run("stop") // it may have given up, or not
+	postgres.start()
+	eventually(t, 30*time.Second, func() error {
+		if status, answer := s.call(http.MethodPost, "/v1/email/send", newBody("ultima@example.com", nil), nil); status != http.StatusAccepted {
+			return fmt.Errorf("%d %s", status, answer)
+		}
+		return nil
+	})
+	var there int
+	if err := s.db.SQL.QueryRowContext(t.Context(), "SELECT count(*) FROM email_outbox").Scan(&there); err != nil {
+		t.Fatal(err)
+	}
+	// The one that broke off may have been committed: it says so (ACCEPT_UNKNOWN).
+	if there < accepted+1 || there > accepted+2 {
+		t.Errorf("%d rows, want %d", there, accepted+1)
+	}
+	s.dispatcher, s.worker = startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
+	s.awaitAll(there, time.Minute, "SENT")
+	s.sentOnce(there)
+}
+
+// The folder of uploaded files is full: a mailing is refused whole, single emails are
+// not, and it works again when there is room.
+func TestDiskFull_Storage(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, "8m")
+	env := bulk(t, "amqp://gateway:gateway@127.0.0.1:1/") // the api never opens it
+	folder := filepath.Join(disk, "mailings")
+	env["STORAGE_URL"] = "file://" + folder
+	s := &system{t: t, db: storetest.New(t)}
+	env["DATABASE_URL"], env["API_ADDR"] = s.db.URL, "127.0.0.1:0"
+	env["CPF_CNPJ_KEYS"] = "test:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	s.api = startProgram(t, "api", env)
+	s.key = s.newKey("Acme", "billing@acme.example")
+	small := newSpreadsheet(t, 100)
+	s.mail("primeira.csv", small, nil)
+
+	free := fill(t, disk, 64<<10)
+	var large strings.Builder
+	large.WriteString("email;nome;cidade\n")
+	for i := range 20_000 {
+		fmt.Fprintf(&large, "pessoa%d@cliente.example;%x;Recife\n", i, i*7919)
+	}
+	blobs, rows := files(t, folder), s.mailingRows()
+	for _, file := range []string{large.String(), large.String()} {
+		status, answer := s.upload("grande.csv", []byte(file), nil)
+		if status != http.StatusServiceUnavailable || !strings.Contains(string(answer), `"STORAGE_UNAVAILABLE"`) {
+			t.Errorf("%d %s", status, answer)
+		}
+	}
+	if now := files(t, folder); now != blobs {
+		t.Errorf("%d files, want %d: half a file stays", now, blobs)
+	}
+	if now := s.mailingRows(); now != rows {
+		t.Errorf("%d rows, want %d", now, rows)
+	}
+	s.send("ana@example.com", nil)
+	free()
+	if status, answer := s.upload("grande.csv", []byte(large.String()), nil); status != http.StatusAccepted {
+		t.Errorf("with room again: %d %s", status, answer)
+	}
+}
+
+// startPrivatePostgres is a Postgres of the test's own, perhaps on a disk of its own.
+func startPrivatePostgres(t *testing.T, disk ...string) localService {
+	t.Helper()
+	if len(disk) == 0 {
+		return startService(t, "postgres")
+	}
+	s := localService{t: t, name: "postgres", dir: disk[0]}
+	s.begin()
+	return s
+}
+
+func (s *system) exec(statement string) {
+	s.t.Helper()
+	if _, err := s.db.SQL.ExecContext(s.t.Context(), statement); err != nil {
+		s.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// asPostgres makes a folder that belongs to whoever Postgres runs as.
+func (s *system) asPostgres(folder string) {
+	s.t.Helper()
+	s.exec("COPY (SELECT) TO PROGRAM 'mkdir -m 700 " + folder + "'")
+}
+
+// nothingHalfDone: there are so many emails, and of each all there should be.
+func (s *system) nothingHalfDone(want int) {
+	s.t.Helper()
+	var emails, keys, keyed int
+	err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT (SELECT count(*) FROM email_outbox), (SELECT count(*) FROM idempotency_keys),
+		(SELECT count(*) FROM idempotency_keys k JOIN email_outbox o ON o.id = k.outbox_id)`).Scan(&emails, &keys, &keyed)
+	if err != nil || emails != want || keys != want-1 || keyed != keys {
+		s.t.Errorf("%d emails, want %d; %d keys, %d of them with their email (%v)", emails, want, keys, keyed, err)
+	}
+}
+
+func (s *system) mailingRows() (n int) {
+	s.t.Helper()
+	err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT (SELECT count(*) FROM mailings) + (SELECT count(*) FROM mailing_entries)
+		+ (SELECT count(*) FROM mailing_rejects) + (SELECT count(*) FROM email_outbox WHERE target <> 'email:send')`).Scan(&n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+func files(t *testing.T, folder string) (n int) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

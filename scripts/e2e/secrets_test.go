@@ -1,0 +1,338 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// secret makes a word that stands nowhere else.
+func secret(of string) string { return "s3cr3t-" + of + "-do-not-log" }
+
+// secretKey is a key of 32 bytes that can be recognised, in base64.
+func secretKey(of string) string {
+	return base64.StdEncoding.EncodeToString([]byte((secret(of) + strings.Repeat("!", 32))[:32]))
+}
+
+// personal is what requests hold about people.
+var personal = []string{"529.982.247-25", "52998224725", "111.111.111-11", "maria.confidencial@cliente.example", "Maria Confidencial", "Assunto Confidencial", "corpo confidencial"}
+
+// secretEnv has a secret in every variable that may hold one.
+func secretEnv(t *testing.T) map[string]string {
+	t.Helper()
+	env := bulk(t, "")
+	maps.Copy(env, map[string]string{
+		"CPF_CNPJ_KEYS": "2026a:" + secretKey("cpf") + ",2025a:" + secretKey("old"), "CPF_CNPJ_HASH_KEY": secretKey("hash"), "UNSUBSCRIBE_KEY": secretKey("link"),
+		"MONITORING_USER": "ops", "MONITORING_PASSWORD": secret("monitoring"), "LOG_LEVEL": "debug", "WORKER_CONCURRENCY": "4",
+		"AWS_ACCESS_KEY_ID": "AKIASECRETDONOTLOG", "AWS_SECRET_ACCESS_KEY": secret("aws"), "AWS_SESSION_TOKEN": secret("session"),
+	})
+	return env
+}
+
+// witness collects what programs say, and what must not be in it.
+type witness struct {
+	t       *testing.T
+	secrets []string
+	heard   int
+}
+
+func newWitness(t *testing.T, env map[string]string) *witness {
+	t.Helper()
+	w := &witness{t: t, secrets: slices.Clone(personal)}
+	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "MONITORING_PASSWORD", "UNSUBSCRIBE_KEY", "CPF_CNPJ_HASH_KEY"} {
+		w.secrets = append(w.secrets, env[name])
+	}
+	w.secrets = append(w.secrets, "s3cr3t", "do-not-log", secretKey("cpf"), secretKey("old"), base64.StdEncoding.EncodeToString([]byte("ops:"+secret("monitoring"))))
+	return w
+}
+
+// hear fails the test when something that was said holds a secret.
+func (w *witness) hear(who, said string) {
+	w.t.Helper()
+	w.heard += len(said)
+	for _, word := range w.secrets {
+		if i := strings.Index(said, word); i >= 0 {
+			w.t.Errorf("%s tells %q: …%s…", who, word, said[max(0, i-300):min(len(said), i+100)])
+		}
+	}
+}
+
+// The programs at work, with secrets in every setting, requests full of what must not
+// be told, and every server failing under them: none of it is in a log, at the level
+// debug, in an answer of the api, or in a metric.
+func TestSecrets_AtWork(t *testing.T) {
+	t.Parallel()
+	rabbitmq := startService(t, "rabbitmq")
+	rabbitmq.rabbitmqctl("change_password", "gateway", secret("rabbitmq"))
+	env := secretEnv(t)
+	env["RABBITMQ_URL"] = strings.Replace(rabbitmq.url, "gateway:gateway@", "gateway:"+secret("rabbitmq")+"@", 1)
+	s := startSystem(t, env)
+	w := newWitness(t, s.env)
+	s.protectRedis(secret("redis"))
+	s.env["REDIS_URL"] = strings.Replace(s.redis.url, "redis://", "redis://:"+secret("redis")+"@", 1)
+	u, err := url.Parse(s.db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(u.User.Username(), secret("postgres")) // which trusts everybody, and is told it all the same
+	s.env["DATABASE_URL"] = u.String()
+	for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
+		name := (*p).name
+		(*p).stop()
+		*p = startProgram(t, name, s.env)
+	}
+	_, half, _ := strings.Cut(strings.TrimPrefix(s.key, "gw_"), "_")
+	_, own, _ := strings.Cut(half, "_")
+	w.secrets = append(w.secrets, own)
+
+	confidential := func(b map[string]any) {
+		b["subject"], b["html"] = "Assunto Confidencial", "<p>corpo confidencial</p>"
+		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria Confidencial", "email": b["to"]}
+	}
+	s.await(s.send("maria.confidencial@cliente.example", confidential), 20*time.Second, "SENT")
+	s.badRequests(w, confidential)
+
+	if err := s.ses.SetSettings(slowedBy(s.ses.Settings(), 200)); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		s.send("maria.confidencial+sim-unavailable-json-x1@cliente.example", confidential)
+	}
+	s.send("maria.confidencial+sim-bad-request@cliente.example", confidential)
+	sheet := []byte("email;nome;cpf\nmaria.confidencial@cliente.example;Maria Confidencial;529.982.247-25\njoao@cliente.example;João;111.111.111-11\n")
+	if status, answer := s.upload("confidencial.csv", sheet, map[string]string{"html": "<p>corpo confidencial</p>", "subject": "Assunto Confidencial", "text": "x"}); status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	s.redis.stop()
+	rabbitmq.stop()
+	s.breakDatabase(func() {
+		w.hear("an answer without a database", s.answerTo(http.MethodPost, "/v1/email/send", newBody("maria.confidencial@cliente.example", confidential)))
+		for _, p := range []*program{s.api, s.dispatcher, s.worker} {
+			eventually(t, 30*time.Second, func() error {
+				if !strings.Contains(p.logged(), "not currently accepting connections") {
+					return fmt.Errorf("%s does not complain:\n%s", p.name, p.tail())
+				}
+				return nil
+			})
+		}
+	})
+	for _, p := range []*program{s.api, s.dispatcher, s.worker} {
+		w.hear(p.name, p.logged())
+		if _, metrics := fetch(t, "http://"+p.addr+"/metrics"); len(metrics) > 1000 {
+			w.hear("the metrics of "+p.name, metrics)
+		} else {
+			t.Errorf("no metrics of %s: %s", p.name, metrics)
+		}
+	}
+	if w.heard < 30_000 {
+		t.Errorf("only %d bytes were heard", w.heard)
+	}
+}
+
+// protectRedis gives Redis a password.
+func (s *system) protectRedis(password string) {
+	s.t.Helper()
+	o, err := redis.ParseURL(s.redis.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client := redis.NewClient(o)
+	defer func() { _ = client.Close() }()
+	if err := client.ConfigSet(s.t.Context(), "requirepass", password).Err(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// badRequests are wrong in ways that make an api quote them.
+func (s *system) badRequests(w *witness, confidential func(map[string]any)) {
+	s.t.Helper()
+	right := newBody("maria.confidencial@cliente.example", confidential)
+	wrong := newBody("maria.confidencial@cliente.example", func(b map[string]any) {
+		confidential(b)
+		b["to"] = []string{"maria.confidencial@cliente.example"}
+		b["recipient"] = map[string]any{"cpfCnpj": "111.111.111-11", "nome": "Maria Confidencial", "email": "x"}
+		b["headers"] = map[string]any{"X-Chave": "a\r\n" + secret("header")}
+	})
+	text, err := json.Marshal(right)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, r := range []struct {
+		method, path, body string
+		header             map[string]string
+	}{
+		{"POST", "/v1/email/send", string(text), map[string]string{"Authorization": "Bearer " + secret("key")}},
+		{"POST", "/v1/email/send", string(text), map[string]string{"Authorization": "Bearer gw_live_abcdefghijklmnop_s3cr3tdonotlog"}},
+		{"POST", "/v1/email/send", string(text), map[string]string{"Authorization": "Basic " + base64.StdEncoding.EncodeToString([]byte("ops:"+secret("monitoring")))}},
+		{"POST", "/v1/email/send", string(text), map[string]string{"X-API-Key": secret("key"), "Authorization": ""}},
+		{"POST", "/v1/email/send", string(text), map[string]string{"Idempotency-Key": secret("idempotency")}},
+		{"POST", "/v1/email/send", string(text), map[string]string{"Idempotency-Key": strings.Repeat(secret("long"), 30)}},
+		{"POST", "/v1/email/send", string(text[:len(text)-9]), nil},
+		{"POST", "/v1/email/send", `{"` + secret("field") + `": 1, "to": "maria.confidencial@cliente.example"}`, nil},
+		{"POST", "/v1/recipients", `{"cpfCnpj": "111.111.111-11", "email": "maria.confidencial@cliente.example"}`, nil},
+		{"POST", "/v1/suppressions", `{"address": "maria.confidencial@cliente.example", "note": "` + secret("note") + `"}`, nil},
+		{"GET", "/v1/emails?recipient=maria.confidencial%40cliente.example&cursor=" + secret("cursor"), "", nil},
+		{"GET", "/v1/email/" + secret("id"), "", nil},
+		{"GET", "/u/" + secret("token"), "", nil},
+		{"POST", "/u/" + secret("token"), "", nil},
+		{"GET", "/" + secret("path") + "?key=" + secret("query"), "", map[string]string{"Cookie": secret("cookie"), "Referer": "https://x/" + secret("referer"), "User-Agent": secret("agent")}},
+		{"POST", "/v1/ses/events", `{"Type":"Notification","Token":"` + secret("sns") + `","Message":"maria.confidencial@cliente.example"}`, map[string]string{"Content-Type": "text/plain"}},
+		{"POST", "/mailings", "--x\r\n" + secret("form"), map[string]string{"Content-Type": "multipart/form-data; boundary=x"}},
+	} {
+		request, err := http.NewRequestWithContext(s.t.Context(), r.method, "http://"+s.api.addr+r.path, strings.NewReader(r.body))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+s.key)
+		request.Header.Set("Content-Type", "application/json")
+		for name, value := range r.header {
+			request.Header.Set(name, value)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	_ = s.answerTo(http.MethodPost, "/v1/email/send", wrong)
+	for _, password := range []string{secret("monitoring"), secret("guess")} {
+		request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.worker.addr+"/monitoring/api/queues", nil)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		request.SetBasicAuth("ops", password)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	w.hear("the api", s.api.logged())
+}
+
+func (s *system) answerTo(method, path string, body any) string {
+	s.t.Helper()
+	_, answer := s.call(method, path, body, nil)
+	return string(answer)
+}
+
+// breakDatabase ends every connection and refuses new ones while f runs.
+func (s *system) breakDatabase(f func()) {
+	s.t.Helper()
+	admin, err := sql.Open("postgres", os.Getenv("DATABASE_URL")) // from elsewhere: nobody can shut himself out
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = admin.Close() }()
+	run := func(statement string) {
+		if _, err := admin.ExecContext(context.WithoutCancel(s.t.Context()), statement); err != nil {
+			s.t.Errorf("%s: %v", statement, err)
+		}
+	}
+	u, err := url.Parse(s.db.URL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	run("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false")
+	defer run("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true")
+	run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name + "'")
+	f()
+}
+
+// Programs that cannot start say which variable is wrong and never what is in it.
+func TestSecrets_WhenStartFails(t *testing.T) {
+	t.Parallel()
+	good := secretEnv(t)
+	maps.Copy(good, map[string]string{
+		"DATABASE_URL": "postgres://gateway:" + secret("pg") + "@127.0.0.1:1/x?sslmode=disable", "REDIS_URL": "redis://:" + secret("redis") + "@127.0.0.1:1/0",
+		"RABBITMQ_URL": "amqp://u:" + secret("rabbitmq") + "@127.0.0.1:1/", "SES_ENDPOINT": "http://127.0.0.1:1", "AWS_REGION": "us-east-1",
+		"API_ADDR": "127.0.0.1:0", "DISPATCHER_ADDR": "127.0.0.1:0", "WORKER_ADDR": "127.0.0.1:0",
+	})
+	w := newWitness(t, good)
+	s := secret("value")
+	for _, change := range []struct{ name, value string }{
+		{"nothing", ""},
+		{"DATABASE_URL", "postgres://gateway:" + s + "/x@127.0.0.1:1/x"}, {"DATABASE_URL", "mysql://gateway:" + s + "@h/x"}, {"DATABASE_URL", "password=" + s},
+		{"DATABASE_URL", "postgres://gateway:" + s + "@127.0.0.1:1/x?sslmode=" + s}, {"DATABASE_URL", "postgres://gateway:" + s + "%zz@h/x"},
+		{"REDIS_URL", "redis://:12/" + s + "@127.0.0.1:1/0"}, {"REDIS_URL", "http://:" + s + "@h"}, {"REDIS_URL", "redis://:" + s + "%zz@h:1/0"}, {"REDIS_URL", "redis-sentinel://:" + s + "@h/0"},
+		{"RABBITMQ_URL", "amqp://u:" + s + "@h:port/"}, {"RABBITMQ_URL", "http://u:" + s + "@h"}, {"RABBITMQ_URL", "amqp://u:" + s + "%zz@h/"},
+		{"CPF_CNPJ_KEYS", s}, {"CPF_CNPJ_KEYS", "a:" + s}, {"CPF_CNPJ_HASH_KEY", s}, {"UNSUBSCRIBE_KEY", s},
+		{"STORAGE_URL", "s3://" + s + ":" + s + "@bucket"}, {"STORAGE_URL", "s3://bucket?secret=" + s}, {"STORAGE_URL", "ftp://u:" + s + "@h/"},
+		{"SES_ENDPOINT", "http://u:" + s + "%zz@h"}, {"SES_ENDPOINT", "ftp://u:" + s + "@h"}, {"SES_EVENTS_TRUSTED_URL", "http://u:" + s + "@h/"},
+		{"PUBLIC_URL", "ftp://u:" + s + "@h"}, {"DATABASE_LISTEN_URL", "postgres://gateway:" + s + "%zz@h/x"},
+	} {
+		env := maps.Clone(good)
+		env[change.name] = change.value
+		for _, name := range readers(change.name) {
+			said := refuses(t, name, env)
+			w.hear(fmt.Sprintf("%s with a wrong %s (%s)", name, change.name, change.value), said)
+			if said == "" {
+				t.Errorf("%s with a wrong %s says nothing", name, change.name)
+			}
+		}
+		if change.name == "DATABASE_URL" || change.name == "nothing" {
+			w.hear("migrate", refuses(t, "migrate", env, "up"))
+			w.hear("gatewayctl", refuses(t, "gatewayctl", env, "company", "list"))
+		}
+	}
+}
+
+// readers are the programs that read a variable.
+func readers(name string) []string {
+	switch name {
+	case "REDIS_URL":
+		return []string{"dispatcher", "worker"}
+	case "CPF_CNPJ_KEYS", "CPF_CNPJ_HASH_KEY", "SES_EVENTS_TRUSTED_URL":
+		return []string{"api"}
+	case "STORAGE_URL":
+		return []string{"api", "dispatcher"}
+	case "UNSUBSCRIBE_KEY", "PUBLIC_URL":
+		return []string{"api", "worker"}
+	case "SES_ENDPOINT":
+		return []string{"worker"}
+	case "DATABASE_LISTEN_URL":
+		return []string{"dispatcher"}
+	}
+	return []string{"api", "dispatcher", "worker"}
+}
+
+// A key is shown once, to whoever makes it.
+func TestSecrets_KeyIsShownOnce(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, nil)
+	_, own, _ := strings.Cut(strings.TrimPrefix(s.key, "gw_"), "_")
+	id, own, _ := strings.Cut(own, "_")
+	for _, args := range [][]string{{"key", "list", "--company", "Acme"}, {"key", "list", "--company", "Acme", "--json"}, {"company", "list"}} {
+		if out := s.gatewayctl(args...); strings.Contains(out, own) || args[0] == "key" && !strings.Contains(out, id) {
+			t.Errorf("gatewayctl %v: %s", args, out)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "pg_dump", "--data-only", "--inserts", s.db.URL)
+	var dump bytes.Buffer
+	cmd.Stdout = &dump
+	if err := cmd.Run(); errors.Is(err, exec.ErrNotFound) {
+		t.Skip("there is no pg_dump here")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(dump.String(), own) || !regexp.MustCompile(`INSERT INTO public.api_keys.*`+id).MatchString(dump.String()) {
+		t.Error("the database holds the secret in clear, or no key")
+	}
+}
