@@ -128,8 +128,11 @@ func parseHosts(text string) (u *url.URL, kind string, err error) {
 	}
 	user := strings.LastIndexByte(rest[:end], '@') + 1
 	hosts := strings.Split(rest[user:end], ",")
-	if u, err = url.Parse(scheme + "://" + rest[:user] + hosts[0] + rest[end:]); err != nil {
-		// net/url's own error quotes what may be a part of the password.
+	path, _, _ := strings.Cut(rest[end:], "?")
+	u, err = url.Parse(scheme + "://" + rest[:user] + hosts[0] + rest[end:])
+	if err != nil || scheme != "unix" && strings.Contains(path, "@") {
+		// net/url's own error quotes what may be a part of the password, and go-redis would
+		// quote as its database what follows a slash in one.
 		return nil, "", errors.New("it is none; special characters in a password must be escaped")
 	}
 	q := u.Query()

@@ -47,7 +47,7 @@ func TestParseURL_Mistakes(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "http://:s3cret@host", "redis-ring://:s3cret@host", "redis://:s3cret@host/zero", "redis://:s3cret@host/0?pool=7",
-		"redis://:s3cret/@host/0", "redis-sentinel://:s3cret@a,b/0", "redis-cluster://:s3cret@a?addr=b",
+		"redis://:s3cret/@host/0", "redis://:12/s3cret@host/0", "redis-sentinel://:s3cret@a,b/0", "redis-cluster://:s3cret@a?addr=b",
 	} {
 		_, err := asynqueue.ParseURL(text)
 		if err == nil {
