@@ -33,9 +33,8 @@ GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, mailings, mail
 GRANT SELECT, INSERT, DELETE         ON recipient_intakes TO gateway_api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions, idempotency_keys TO gateway_api;
 
--- The dispatcher queues, and tidies up what has had its time. It sees neither keys nor
--- suppressions.
-GRANT SELECT                         ON companies TO gateway_dispatcher;
+-- The dispatcher queues, and tidies up what has had its time. It sees no keys.
+GRANT SELECT                         ON companies, suppressions TO gateway_dispatcher;
 GRANT INSERT                         ON email_events, recipient_intakes TO gateway_dispatcher;
 GRANT SELECT, UPDATE                 ON dispatch_lanes, mailings, provider_gate TO gateway_dispatcher;
 GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, recipients TO gateway_dispatcher;
@@ -52,7 +51,7 @@ GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON process_status TO gateway_worker;
 
 -- gatewayctl, for people: companies, keys and domains; what waits and why.
-GRANT SELECT                         ON process_status TO gateway_operator;
+GRANT SELECT                         ON process_status, suppressions TO gateway_operator;
 GRANT SELECT, INSERT                 ON email_events, dead_letter_replays TO gateway_operator;
 GRANT INSERT                         ON recipient_intakes TO gateway_operator;
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_operator;

@@ -29,6 +29,7 @@ CREATE TABLE mailings (
     request_sha256  bytea NOT NULL CHECK (length(request_sha256) = 32), -- of all that the request said, the file included
     answer          bytea NOT NULL,   -- given again when the request is repeated
     dry_run         boolean NOT NULL DEFAULT false,
+    nothing_to_send boolean NOT NULL DEFAULT false, -- no row was good: the mended file may have the same name
 
     subject         text NOT NULL,    -- subject, html and text_body are templates
     html            text NOT NULL,
@@ -85,7 +86,7 @@ CREATE TABLE mailings (
 ALTER TABLE mailings SET (fillfactor = 70);
 
 CREATE UNIQUE INDEX mailings_filename ON mailings (company_id, filename)
-    WHERE NOT dry_run AND status NOT IN ('CANCELLED', 'FAILED');
+    WHERE NOT dry_run AND NOT nothing_to_send AND status NOT IN ('CANCELLED', 'FAILED');
 CREATE INDEX mailings_company ON mailings (company_id, id);
 -- What the loops look at: never more rows than there are mailings at work.
 CREATE INDEX mailings_open ON mailings (id)

@@ -9,11 +9,13 @@ launch() {
 	home=$(readlink -f "$LOCAL_DIR/$1")
 	[[ ! -f $home/log ]] || mv "$home/log" "$home/log.1"
 	(
-		exec 9>&- >>"$home/log" 2>&1 </dev/null
-		cd "$home" || exit
-		"$1_run" setsid "${as[@]}" env HOME="$home"
-	) &
-	echo $! >"$home/pid"
+		cd "$home" || exit # before the process is made: it is ours from its first moment on, see alive
+		(
+			exec 9>&- >>"$home/log" 2>&1 </dev/null
+			"$1_run" setsid "${as[@]}" env HOME="$home"
+		) &
+		echo $! >"$home/pid"
+	)
 }
 
 # alive SERVICE PIDFILE: the process that the file names exists and is the service's.

@@ -12,6 +12,9 @@ const (
 // most urgent, to 10.
 const DefaultPriority = 5
 
+// UrgentPriority goes before everything else.
+const UrgentPriority = 1
+
 // MailingPriority is that of a mailing's emails: behind what somebody waits for.
 const MailingPriority = 8
 

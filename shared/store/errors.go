@@ -25,6 +25,12 @@ var (
 	ErrNotMigrated = errors.New("database is not migrated")
 )
 
+// IsOutage says that Postgres could not be asked, or did not answer whether it took a
+// write: the same write may go through another time.
+func IsOutage(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
+}
+
 // translate maps the driver's errors of a read onto the package's, keeping the cause.
 func translate(err error) error {
 	if err == nil {

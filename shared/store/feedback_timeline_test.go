@@ -50,6 +50,7 @@ func TestRecordFeedback_PurgedRow(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	for name, end := range map[string]func(id, token uuid.UUID) store.Transition{"sent": sentOf, "failed": failedOf} {
+		run(t, d, `DELETE FROM suppressions`)
 		id, token := d.Accept(t, company, nil), uuid.New()
 		apply(t, d, claimOf(company, id, token, "C"), end(id, token))
 		run(t, d, `DELETE FROM email_outbox WHERE id = $1`, id)

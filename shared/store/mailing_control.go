@@ -112,8 +112,8 @@ func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Maili
 	})
 }
 
-// RetryFailedEntries has a loop replay the entries that failed, save those which the
-// provider may have taken. *MailingStateError when the mailing is not being sent, has
+// RetryFailedEntries has a loop replay the entries that failed or expired, save those which
+// the provider may have taken. *MailingStateError when the mailing is not being sent, has
 // not been, or none has failed.
 func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
@@ -122,8 +122,8 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 			return &MailingStateError{Status: m.Status, Reason: "a dry run has sent nothing"}
 		case m.Status != MailingSending && m.Status != MailingCompleted:
 			return &MailingStateError{Status: m.Status, Reason: "only one that is being sent, or was, can be tried again"}
-		case m.Failed == 0:
-			return &MailingStateError{Status: m.Status, Reason: "no entry has failed"}
+		case m.Failed+m.Expired == 0:
+			return &MailingStateError{Status: m.Status, Reason: "no entry has failed or expired"}
 		}
 		return changeMailing(ctx, tx, m, retryFailedSQL, "")
 	})

@@ -95,8 +95,6 @@ type Expansion struct {
 	// cursor where it is.
 	To    uuid.UUID
 	Lines int
-	// TTL is how long the emails may wait, from now on.
-	TTL time.Duration
 	// Finished: To is the mailing's last entry. It is in SENDING from here on.
 	Finished bool
 	// Continue lets go of the mailing and leaves the rest to another job.
@@ -109,8 +107,10 @@ type Continuation struct {
 	Delay time.Duration
 }
 
-// MailingPriority is that of every email of a mailing.
-const MailingPriority = 8
+// noDeadline stands in for the deadline that an email of a mailing gets with its first
+// attempt. Until then it waits for its turn, or for whoever paused the mailing, and a
+// large mailing may take days. Postgres' infinity is nothing that Go's time can hold.
+const noDeadline = 10 * 365 * 24 * time.Hour
 
 // expandSQL locks the mailing's row (by primary key), recipients and entries (by primary
 // key, in id order) and writes the emails. Everything hangs on the hold and on the
@@ -119,7 +119,8 @@ const MailingPriority = 8
 //
 // A recipient is written down as an intake writes it: of several lines about one person
 // each field is the last that is given, what is not given stays as it was, and a number
-// does not outlive the hash it belongs to. But a list does not bring back whoever was
+// does not outlive the hash it belongs to. What was accepted after the list was uploaded
+// stands, whenever the list is worked off. And a list does not bring back whoever was
 // deleted: such an email names its recipientId, so that the worker fails it where its
 // tenant can see it. Rows that the list tells nothing new are left alone.
 const expandSQL = `
@@ -152,13 +153,14 @@ WITH mailing AS (
            (array_agg(cpf_cnpj_hash ORDER BY id DESC) FILTER (WHERE cpf_cnpj_enc IS NOT NULL))[1] AS hash_of_enc,
            (array_agg(razao_social ORDER BY id DESC) FILTER (WHERE razao_social IS NOT NULL))[1] AS razao_social,
            (array_agg(nome ORDER BY id DESC) FILTER (WHERE nome IS NOT NULL))[1] AS nome,
-           (array_agg(email ORDER BY id DESC))[1] AS email
+           (array_agg(email ORDER BY id DESC))[1] AS email,
+           (array_agg(id ORDER BY id DESC))[1] AS intake_id
     FROM entry WHERE invalid_reason IS NULL AND NOT deleted
     GROUP BY recipient_id, company_id
 ), person AS (
-    INSERT INTO recipients (id, company_id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email)
+    INSERT INTO recipients (id, company_id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, intake_id)
     SELECT recipient_id, company_id, external_id, cpf_cnpj_hash,
-           CASE WHEN hash_of_enc = cpf_cnpj_hash THEN cpf_cnpj_enc END, razao_social, nome, email
+           CASE WHEN hash_of_enc = cpf_cnpj_hash THEN cpf_cnpj_enc END, razao_social, nome, email, intake_id
     FROM people ORDER BY recipient_id
     ON CONFLICT (id) DO UPDATE SET
         external_id = coalesce(excluded.external_id, recipients.external_id),
@@ -168,8 +170,10 @@ WITH mailing AS (
         razao_social = coalesce(excluded.razao_social, recipients.razao_social),
         nome = coalesce(excluded.nome, recipients.nome),
         email = excluded.email,
+        intake_id = excluded.intake_id,
         updated_at = now()
     WHERE recipients.deleted_at IS NULL AND recipients.company_id = excluded.company_id
+      AND (recipients.intake_id IS NULL OR recipients.intake_id < excluded.intake_id)
       AND (recipients.email <> excluded.email
            OR recipients.external_id IS DISTINCT FROM coalesce(excluded.external_id, recipients.external_id)
            OR recipients.cpf_cnpj_hash IS DISTINCT FROM coalesce(excluded.cpf_cnpj_hash, recipients.cpf_cnpj_hash)
@@ -219,7 +223,7 @@ func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queue
 	}
 	columns := append([]any{
 		job.ID, job.Generation, job.Heartbeat, optionalUUID(job.ExpandedTo), optionalUUID(x.To), x.Lines, x.Finished,
-		x.TTL.Milliseconds(), jobID, delay.Milliseconds(),
+		noDeadline.Milliseconds(), jobID, delay.Milliseconds(),
 	}, entryColumns(x.Entries)...)
 	steps, err := repeat(func() (steps []expanded, err error) {
 		// write marks the first parameter, so each try has its own list of them.
@@ -260,7 +264,7 @@ func entryColumns(entries []ExpandedEntry) []any {
 		uuids(entries, func(e *ExpandedEntry) uuid.UUID { return e.RecipientID }),
 		jsonbs(entries, func(e *ExpandedEntry) []byte { return e.payload }),
 		len(entries),
-		MailingPriority,
+		email.MailingPriority,
 	}
 }
 

@@ -251,12 +251,13 @@ func TestIngestMailing_AnyBytes(t *testing.T) {
 		{Entry: &store.NewEntry{Email: long, InvalidReason: "syntax"}},
 		{Entry: &store.NewEntry{Email: long, InvalidReason: "syntax"}},
 		{Entry: &store.NewEntry{Email: strings.Repeat("e", 300), InvalidReason: "syntax"}},
-		{Reject: &store.RejectedLine{Line: 7, Column: odd, Code: odd}},
+		{Entry: &store.NewEntry{Email: "ana@example.com", Token: "t", Fields: []string{"", ""}}},
+		{Reject: &store.RejectedLine{Line: 8, Column: odd, Code: odd}},
 	}
-	for i, line := range lines[:5] {
+	for i, line := range lines[:6] {
 		line.Entry.ID, line.Entry.Line = uuid.Must(uuid.NewV7()), i+2
 	}
-	if got, want := ingested(t, d, m, given(lines...)), (store.MailingCounts{Total: 6, Invalid: 5, Duplicates: 1}); got != want {
+	if got, want := ingested(t, d, m, given(lines...)), (store.MailingCounts{Total: 7, Accepted: 1, Invalid: 5, Duplicates: 1}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 	clean := "a\uFFFD\\\t\n\r\"{},'\u2028"

@@ -54,10 +54,10 @@ SELECT settling, coalesce(settled_to, first_entry) AS from_entry, settled_to, la
 // order: see nextEntriesSQL. Nothing is locked.
 const (
 	settleRangeSQL = `
-SELECT id, status = 'QUEUED' OR status = 'FAILED' AS email FROM mailing_entries
+SELECT id, status <> 'PENDING' AS email FROM mailing_entries
 WHERE id >= $2 AND id <= $3 AND id IS DISTINCT FROM $4 AND (mailing_id = $1) IS TRUE`
 	toCancelSQL = settleRangeSQL + ` AND status IN ('PENDING', 'QUEUED') ORDER BY id LIMIT $5`
-	toRetrySQL  = settleRangeSQL + ` AND status = 'FAILED' AND NOT outcome_unknown ORDER BY id LIMIT $5`
+	toRetrySQL  = settleRangeSQL + ` AND status IN ('FAILED', 'EXPIRED') AND NOT outcome_unknown ORDER BY id LIMIT $5`
 )
 
 // cancelEntriesSQL locks entries by primary key. There is no email of them: the

@@ -64,7 +64,8 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // to, which is a person's doing or late news, locks that row and has it counted again.
 //
 // The recipient is what the newest email says of him: one that was accepted before
-// somebody deleted him, or told something newer, changes nothing.
+// somebody deleted him, or told something newer, changes nothing. Acceptance is known to
+// the millisecond.
 //
 // The log, unlike the locked row, is read as it was when the statement began. If
 // another transition committed while this one waited for the lock, then its events
@@ -76,6 +77,9 @@ WITH found AS MATERIALIZED (
            lane.paused_at IS NULL AND lane.held_at IS NULL AND coalesce(lane.parked_until <= now(), true)
                AND c.suspended_at IS NULL AND c.id IS NOT NULL AS open,
            coalesce(o.id = ` + gateProbe + `, false) AS probe,
+           EXISTS (SELECT FROM suppressions s
+                   WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
+                     AND (s.reason <> 'UNSUBSCRIBE' OR lane.mailing_id IS NOT NULL)) AS suppressed,
            coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bool[], $9::bigint[], $10::bigint[],
                 $11::bool[], $12::bool[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bool[],
@@ -91,8 +95,8 @@ WITH found AS MATERIALIZED (
 ), moved AS (
     UPDATE email_outbox o SET
         status = f.status,
-        attempts = CASE WHEN f.renew_ms > 0 THEN 0 ELSE o.attempts + f.add_attempts END,
-        throttles = CASE WHEN f.renew_ms > 0 THEN 0 ELSE o.throttles + f.add_throttles END,
+        attempts = CASE WHEN f.guard = 'replay' THEN 0 ELSE o.attempts + f.add_attempts END,
+        throttles = CASE WHEN f.guard = 'replay' THEN 0 ELSE o.throttles + f.add_throttles END,
         next_at = CASE WHEN f.waits THEN now() + f.delay_ms * interval '1 ms' ELSE o.next_at END,
         expires_at = CASE WHEN f.renew_ms > 0 THEN now() + f.renew_ms * interval '1 ms' ELSE o.expires_at END,
         last_error = coalesce(f.error_code || coalesce(': ' || f.error_reason, ''), o.last_error),
@@ -105,7 +109,7 @@ WITH found AS MATERIALIZED (
     FROM found f
     WHERE o.id = f.id AND CASE f.guard
         WHEN 'claim' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.open AND (f.probe OR ` + gateIsOpen + `)
-                      AND f.next_at <= now() + interval '1 s' AND f.expires_at > now()
+                      AND f.next_at <= now() + interval '1 s' AND f.expires_at > now() AND NOT f.suppressed
         WHEN 'attempt' THEN (f.was = 'PROCESSING' AND f.held = f.token) OR (f.status = 'SENT' AND f.was <> 'SENT')
         WHEN 'feedback' THEN f.was <> 'SENT'
         WHEN 'abandoned' THEN f.was = 'PROCESSING' AND f.held = f.token AND f.lease_until < now()
@@ -113,6 +117,7 @@ WITH found AS MATERIALIZED (
         WHEN 'open' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
         WHEN 'overdue' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.expires_at <= now()
         WHEN 'replay' THEN f.was IN ('FAILED', 'EXPIRED', 'CANCELLED')
+                       AND NOT EXISTS (SELECT FROM mailings m WHERE m.id = f.mailing_id AND m.status = 'CANCELLED')
         ELSE false END
     RETURNING o.id, o.company_id, o.request_id, o.payload, o.status, o.attempts, o.throttles, o.possible_duplicate, o.expires_at, o.created_at,
               f.events, f.seq, f.last_event, f.error_code, f.error_reason, f.ses_message_id, f.duration_ms, f.dead_letter,
@@ -169,7 +174,7 @@ WITH found AS MATERIALIZED (
         deleted_at = NULL,
         updated_at = now()
     WHERE (recipients.intake_id IS NULL OR recipients.intake_id < excluded.intake_id)
-      AND (recipients.deleted_at IS NULL OR recipients.deleted_at < excluded.updated_at)
+      AND (recipients.deleted_at IS NULL OR date_trunc('milliseconds', recipients.deleted_at) <= excluded.updated_at)
 ), dead AS (
     INSERT INTO dead_letters (id, company_id, mailing_id, outbox_id, target, email, reason, attempts, last_error, payload)
     SELECT gen_random_uuid(), m.company_id, m.mailing_id, m.id, 'email:send', m.payload ->> 'to', m.error_code, m.attempts, m.error_reason, m.payload

@@ -61,7 +61,6 @@ func TestPlans(t *testing.T) {
 		"pageIDs, recipient":   {store.PageIDsSQL, page("User77@Example.com", "", ""), []string{"email_logs_recipient"}},
 		"pageIDs, external id": {store.PageIDsSQL, page("", "CUST-77", ""), []string{"email_logs_external"}},
 		"pageIDs, request":     {store.PageIDsSQL, page("", "", "req-77"), []string{"email_logs_request"}},
-		"findEmail":            {store.FindEmailSQL, []any{id, company}, []string{"email_outbox_pkey"}}, // and any of email_logs' unique enough ones
 		"load":                 {store.LoadSQL, []any{pq.Array([]string{id.String()}), 1}, []string{"email_outbox_pkey"}},
 	} {
 		plan := explain(t, d.SQL, tt.statement, tt.parameters...)

@@ -16,7 +16,7 @@ type Guard string
 const (
 	// GuardClaim is the fence before the provider call: PENDING, ENQUEUED or
 	// RETRY_SCHEDULED, due within a second, not expired, lane, company and provider's
-	// gate open, or the gate's probe.
+	// gate open, or the gate's probe; and its reader not suppressed since it was loaded.
 	// Only one task can win it per attempt, whatever the queue delivers.
 	GuardClaim Guard = "claim"
 	// GuardAttempt is the end of an attempt: PROCESSING under the transition's own
@@ -36,7 +36,8 @@ const (
 	// GuardUnresolved is OUTCOME_UNKNOWN under the transition's token, whose wait for the
 	// provider's feedback is over.
 	GuardUnresolved Guard = "unresolved"
-	// GuardReplay is a person's second chance: FAILED, EXPIRED or CANCELLED.
+	// GuardReplay is a person's second chance, with a full budget of tries: FAILED,
+	// EXPIRED or CANCELLED, and not of a mailing that was cancelled as a whole.
 	GuardReplay Guard = "replay"
 )
 
@@ -57,7 +58,7 @@ type Transition struct {
 	AddAttempts  int           // +1 claims a try, −1 gives it back
 	AddThrottles int           // +1: the try ended in a quota and is not counted
 	Delay        time.Duration // next_at = now + Delay, when Status waits for something
-	Renew        time.Duration // > 0: counters to zero and a new deadline this far away
+	Renew        time.Duration // > 0: a new deadline this far away
 
 	OutcomeUnknown    bool // sticky; cleared by GuardFeedback only
 	PossibleDuplicate bool // sticky

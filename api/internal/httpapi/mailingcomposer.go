@@ -69,7 +69,7 @@ func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.
 	}
 	judge, err := mailing.NewJudge(mailing.JudgeParams{
 		Company: v.caller.CompanyID, Header: reading.Header(), Letter: letter, Ring: a.composer.ring, HashKey: a.composer.hashKey,
-		Tokens: a.mailings.tokens, Unsubscribe: a.mailings.longestLink(),
+		Tokens: a.mailings.tokens, DryRun: d.dryRun(), Unsubscribe: a.mailings.longestLink(),
 	})
 	if err != nil {
 		return store.NewMailing{}, nil, err
@@ -83,10 +83,10 @@ func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.
 // openFile opens the file to see its header. What is wrong with it is a fault of the
 // draft's; without a file, or with such a fault, there is nothing to read.
 func (a *API) openFile(ctx context.Context, d *mailingDraft, f mailing.File) (*mailing.Reading, error) {
-	if f.Key == "" || d.faults.has(mailing.PartEncoding) {
+	if f.Key == "" || d.faults.has(mailing.PartEncoding) || d.faults.has(mailing.PartDelimiter) {
 		return nil, nil
 	}
-	reading, err := a.mailings.vault.Open(ctx, f, csvfile.Options{Encoding: d.encoding})
+	reading, err := a.mailings.vault.Open(ctx, f, d.reading)
 	if wrong, ok := errors.AsType[*csvfile.FileError](err); ok {
 		d.faults.add(mailing.PartFile, wrong.Code, wrong.Error())
 		return nil, nil
@@ -149,7 +149,7 @@ func testEmail(v *visit, m *store.NewMailing, address, link string, letter maili
 	return store.NewEmail{
 		ID: id, CompanyID: m.CompanyID, RequestID: v.requestID, Sender: m.Sender,
 		HTML: letter.HTML, Text: letter.Text, HTMLSHA256: html[:], CheckerVersion: m.CheckerVersion,
-		Priority: email.DefaultPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: timeOf(id),
+		Priority: email.UrgentPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: timeOf(id),
 		Job: email.SendJob{
 			OutboxID: id.String(), CompanyID: m.CompanyID.String(), RequestID: v.requestID,
 			To: address, Subject: letter.Subject, HTMLRef: id.String(), ReplyTo: m.ReplyTo,

@@ -31,6 +31,8 @@ type mailingRequest struct {
 	Test     []string `json:"test" validate:"max=10,dive,address"`
 	Start    string   `json:"start" validate:"omitempty,oneof=true false"`
 	Encoding string   `json:"encoding" validate:"encoding"`
+	// Delimiter stands between the fields of a row, where finding out has failed.
+	Delimiter string `json:"delimiter" validate:"delimiter"`
 }
 
 func requestOf(f mailing.Form) mailingRequest {
@@ -45,7 +47,7 @@ func requestOf(f mailing.Form) mailingRequest {
 		Name: f.Values[mailing.PartName], From: optional(mailing.PartFrom), ReplyTo: optional(mailing.PartReplyTo),
 		SendAt: optional(mailing.PartSendAt), Tags: f.Lists[mailing.PartTags], Delivery: f.Values[mailing.PartDelivery],
 		DryRun: f.Values[mailing.PartDryRun], Test: f.Lists[mailing.PartTest], Start: f.Values[mailing.PartStart],
-		Encoding: f.Values[mailing.PartEncoding],
+		Encoding: f.Values[mailing.PartEncoding], Delimiter: f.Values[mailing.PartDelimiter],
 	}
 }
 
@@ -55,7 +57,7 @@ type mailingDraft struct {
 	faults  faults
 
 	filename string
-	encoding csvfile.Encoding
+	reading  csvfile.Options
 	sender   string
 	sendAt   time.Time // zero = now
 	tests    []string  // addresses in stored form, each once
@@ -86,7 +88,8 @@ func (d *mailingDraft) checkFile(form mailing.Form) {
 	if !form.HasFile {
 		d.faults.add(mailing.PartFile, "REQUIRED", "is required: the CSV file")
 	}
-	d.encoding, _ = csvfile.ParseEncoding(d.request.Encoding)
+	d.reading.Encoding, _ = csvfile.ParseEncoding(d.request.Encoding) // the rules have looked at both
+	d.reading.Delimiter, _ = csvfile.ParseDelimiter(d.request.Delimiter)
 	d.filename = d.request.Name
 	if d.filename != "" || d.faults.has(mailing.PartName) || !form.HasFile {
 		return
@@ -127,7 +130,7 @@ func (d *mailingDraft) held() bool { return d.request.Start == "false" && !d.dry
 func (d *mailingDraft) sum(file [sha256.Size]byte, hashKey []byte) ([]byte, error) {
 	r := d.request
 	text, err := json.Marshal([]any{
-		file[:], d.filename, string(d.encoding), r.Subject, r.HTML, r.Text, value(r.From, ""), value(r.ReplyTo, ""),
+		file[:], d.filename, string(d.reading.Encoding), string(d.reading.Delimiter), r.Subject, r.HTML, r.Text, value(r.From, ""), value(r.ReplyTo, ""),
 		value(r.SendAt, ""), r.Tags, d.delivery(), d.dryRun(), d.held(), d.tests,
 	})
 	if err != nil {

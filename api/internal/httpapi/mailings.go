@@ -88,7 +88,7 @@ func (a *API) sendMailing(c *gin.Context) error {
 	case err != nil:
 		return a.replayInstead(c, guard, err)
 	}
-	stays = true
+	stays = !d.dryRun() // its lines are known, and nothing else will be asked of the file
 	a.wake()
 	visitOf(c).note(answer)
 	a.answerAccepted(c, http.StatusAccepted, answer)
@@ -105,7 +105,7 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 	defer leave()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), ingestTime)
 	defer cancel()
-	reading, err := a.mailings.vault.Open(ctx, file, csvfile.Options{Encoding: d.encoding})
+	reading, err := a.mailings.vault.Open(ctx, file, d.reading)
 	if err != nil {
 		return nil, fileProblem(err)
 	}

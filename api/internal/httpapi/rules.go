@@ -45,6 +45,7 @@ func ownRules() map[string]rule {
 		"id":          {"INVALID_ID", checkID},
 		"timestamp":   {"INVALID_TIMESTAMP", func(v string) error { _, err := parseTime(v); return err }},
 		"encoding":    {"NOT_ALLOWED", checkEncoding},
+		"delimiter":   {"NOT_ALLOWED", func(v string) error { _, err := csvfile.ParseDelimiter(v); return err }},
 		"status":      {"NOT_ALLOWED", checkStatus},
 	}
 }

@@ -15,20 +15,21 @@ import (
 
 // Names of the form's parts.
 const (
-	PartFile     = "file"
-	PartSubject  = "subject"
-	PartHTML     = "html"
-	PartText     = "text"
-	PartName     = "name"
-	PartFrom     = "from"
-	PartReplyTo  = "replyTo"
-	PartSendAt   = "sendAt"
-	PartTags     = "tags"
-	PartDelivery = "delivery"
-	PartDryRun   = "dryRun"
-	PartTest     = "test"
-	PartStart    = "start"
-	PartEncoding = "encoding"
+	PartFile      = "file"
+	PartSubject   = "subject"
+	PartHTML      = "html"
+	PartText      = "text"
+	PartName      = "name"
+	PartFrom      = "from"
+	PartReplyTo   = "replyTo"
+	PartSendAt    = "sendAt"
+	PartTags      = "tags"
+	PartDelivery  = "delivery"
+	PartDryRun    = "dryRun"
+	PartTest      = "test"
+	PartStart     = "start"
+	PartEncoding  = "encoding"
+	PartDelimiter = "delimiter"
 )
 
 // part is what there is to know about a part before its value is looked at.
@@ -49,14 +50,14 @@ func partOf(name string) (part, bool) {
 		return part{maxBytes: maxSubject, list: true}, true
 	case PartName, PartReplyTo:
 		return part{maxBytes: MaxName * utf8.UTFMax}, true
-	case PartSendAt, PartDelivery, PartDryRun, PartStart, PartEncoding:
+	case PartSendAt, PartDelivery, PartDryRun, PartStart, PartEncoding, PartDelimiter:
 		return part{maxBytes: 64}, true
 	}
 	return part{}, false
 }
 
 // partNames is for telling what there is.
-const partNames = "file, subject, html, text, name, from, replyTo, sendAt, tags, delivery, dryRun, test, start, encoding"
+const partNames = "file, subject, html, text, name, from, replyTo, sendAt, tags, delivery, dryRun, test, start, encoding, delimiter"
 
 // maxParts is more than a form of ours has, with every list written one by one.
 const maxParts = 64

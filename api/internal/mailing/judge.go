@@ -45,6 +45,8 @@ type JudgeParams struct {
 	Ring    keyring.Ring
 	HashKey []byte
 	Tokens  TokenSource
+	// DryRun keeps no CPF or CNPJ: nobody would ever take it from the entry.
+	DryRun bool
 	// Unsubscribe is a link as long as any that a recipient is sent: it stands in for
 	// theirs where a row's email is measured.
 	Unsubscribe string
@@ -167,6 +169,9 @@ func (j *Judge) person(row csvfile.Row) (store.MailingLine, error) {
 			continue
 		}
 		j.entry.CPFCNPJHash = email.HashTaxID(bare, j.params.HashKey)
+		if j.params.DryRun {
+			continue
+		}
 		if j.entry.CPFCNPJ, err = j.params.Ring.Seal(j.params.Company, bare); err != nil {
 			return store.MailingLine{}, fmt.Errorf("encrypt tax id: %w", err)
 		}

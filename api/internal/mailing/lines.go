@@ -10,14 +10,20 @@ import (
 	"email-gateway/shared/store"
 )
 
+// CodeNoRows: there is nothing below the header.
+const CodeNoRows = "NO_ROWS"
+
 // Lines judges the rest of a file row by row. A row that cannot be read is a verdict
 // like any other; an error that ends the iteration is a *csvfile.FileError, the
 // storage's, or a fault of the gateway. A line is valid until the next one.
 func Lines(r *Reading, j *Judge) iter.Seq2[store.MailingLine, error] {
 	return func(yield func(store.MailingLine, error) bool) {
-		for {
+		for n := 0; ; n++ {
 			line, err := next(r, j)
-			if errors.Is(err, io.EOF) {
+			switch {
+			case errors.Is(err, io.EOF) && n == 0:
+				err = &csvfile.FileError{Code: CodeNoRows, Message: "has a header and no rows"}
+			case errors.Is(err, io.EOF):
 				return
 			}
 			if !yield(line, err) || err != nil {

@@ -37,10 +37,11 @@ func openBulk(ctx context.Context, c config.Dispatcher, log *slog.Logger) (*bulk
 
 func (b *bulk) close() error { return errors.Join(b.publisher.Close(), b.bucket.Close()) }
 
-// mailingParts are the loops that look after mailings.
+// mailingParts are the loops that look after mailings. They go on where RabbitMQ was
+// taken away: what has become emails is still sent, counted and cancelled.
 func (p program) mailingParts(advancer *store.Advancer) []service.Named {
 	c := p.config
-	return []service.Named{
+	parts := []service.Named{
 		{Name: "mailing recovery", Service: mailing.NewRecovery(mailing.RecoveryParams{
 			Log: p.log, Store: p.db, Registry: p.registry, Interval: c.RecoveryInterval, StaleAfter: c.StaleAfter,
 		})},
@@ -48,8 +49,11 @@ func (p program) mailingParts(advancer *store.Advancer) []service.Named {
 			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,
 		})},
 		{Name: "mailing counter", Service: mailing.NewCounter(mailing.CounterParams{Log: p.log, Store: p.db, Registry: p.registry})},
-		{Name: "orphan sweeper", Service: maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
-			Log: p.log, Blobs: p.bulk.bucket, Mailings: p.db, Registry: p.registry,
-		})},
 	}
+	if p.bulk != nil {
+		parts = append(parts, service.Named{Name: "orphan sweeper", Service: maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
+			Log: p.log, Blobs: p.bulk.bucket, Mailings: p.db, Registry: p.registry,
+		})})
+	}
+	return parts
 }

@@ -63,8 +63,5 @@ func (p program) parts() []service.Named {
 		{Name: "feedback cleaner", Service: maintenance.NewFeedbackCleaner(p.log, p.db)},
 		{Name: "dead letter cleaner", Service: maintenance.NewDeadLetterCleaner(p.log, p.db, p.publisher)},
 	}
-	if p.bulk != nil {
-		parts = append(parts, p.mailingParts(advancer)...)
-	}
-	return parts
+	return append(parts, p.mailingParts(advancer)...)
 }

@@ -48,7 +48,7 @@ func (p program) bulkParts() (parts []service.Named, all consumers, err error) {
 		return nil, nil, err
 	}
 	jobs := mailing.New(mailing.Params{
-		Log: p.log, Store: p.db, Domains: domains, Metrics: mailing.NewMetrics(p.registry), TTL: c.TTL, Lead: c.Lead, StaleAfter: c.StaleAfter,
+		Log: p.log, Store: p.db, Domains: domains, Metrics: mailing.NewMetrics(p.registry), Lead: c.Lead, StaleAfter: c.StaleAfter,
 		UnsubscribeURL: func(company, mailing uuid.UUID, address string) string {
 			link := unsubscribe.Link{Company: company, Mailing: mailing, Address: address}
 			return unsubscribe.URL(c.PublicURL, c.UnsubscribeKeys.Seal(link))

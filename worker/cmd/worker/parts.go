@@ -41,7 +41,7 @@ func (p program) parts() ([]service.Named, error) {
 	line := pipeline.New(pipeline.Params{
 		Log: p.log, Loader: p.db.NewLoader(), Advancer: p.db.NewAdvancer(), Outbox: p.db, Pacer: pacer, Sender: p.sender, Gate: brake,
 		Templates: p.db, Links: pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
-		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, FeedbackWindow: c.Window(),
+		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
 	})
 	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
 		Log: p.log, Conn: p.conn, Handler: line.Handle, Concurrency: c.Concurrency,

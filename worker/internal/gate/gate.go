@@ -9,7 +9,6 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -170,7 +169,7 @@ func insist(do func(ctx context.Context) error) error {
 	ctx := context.Background()
 	for {
 		err := do(ctx)
-		if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrUnknownOutcome) {
+		if !store.IsOutage(err) {
 			return err
 		}
 		if err := service.Pause(ctx, repeatDelay); err != nil {

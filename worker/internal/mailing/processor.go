@@ -63,8 +63,6 @@ type Params struct {
 	Metrics *Metrics
 	// UnsubscribeURL makes the link of one recipient, for a subject that holds it.
 	UnsubscribeURL func(company, mailing uuid.UUID, address string) string
-	// TTL is how long an email may wait once it was made.
-	TTL time.Duration
 	// Lead is how many emails of a mailing may wait to be sent.
 	Lead int
 	// StaleAfter is how long a job may be silent before another takes its place.
@@ -174,7 +172,7 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 // are kept for what is.
 func (p *Processor) fail(ctx context.Context, log *slog.Logger, job *store.MailingJob, task queue.Task, cause error) error {
 	reason := email.MaskText(cause.Error())
-	last := task.LastTry && !isOutage(cause)
+	last := task.LastTry && !store.IsOutage(cause)
 	applied, err := p.Store.FailJob(ctx, job, store.FailedJob{
 		Reason: CodeJobFailed, Detail: reason, TaskID: task.ID, Payload: task.Payload, Last: last,
 	})
@@ -192,14 +190,14 @@ func (p *Processor) fail(ctx context.Context, log *slog.Logger, job *store.Maili
 	}
 	p.Metrics.job("failed")
 	log.Error("the mailing's job failed", "error", reason)
-	return &queue.RetryLater{Reason: reason, Uncounted: isOutage(cause)}
+	return &queue.RetryLater{Reason: reason, Uncounted: store.IsOutage(cause)}
 }
 
 // unwritten answers when nothing could be written. The mailing keeps its heartbeat, and
 // is taken over when that is old enough.
 func (p *Processor) unwritten(log *slog.Logger, err error) error {
 	p.Metrics.job("failed")
-	if !isOutage(err) {
+	if !store.IsOutage(err) {
 		return err
 	}
 	reason := email.MaskText(err.Error())
@@ -218,9 +216,4 @@ func (p *Processor) bury(ctx context.Context, task queue.Task, code string, caus
 	p.Metrics.job("buried")
 	p.Log.Error("task buried", "task", task.ID, "code", code, "cause", email.MaskText(cause.Error()))
 	return nil
-}
-
-// isOutage: Postgres could not say whether it took the write, or could not be asked.
-func isOutage(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome)
 }

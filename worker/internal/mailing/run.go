@@ -64,7 +64,7 @@ func (r *run) expand(stop, ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		x := store.Expansion{TTL: r.TTL, Lines: len(entries), Finished: len(entries) < limit}
+		x := store.Expansion{Lines: len(entries), Finished: len(entries) < limit}
 		if x.Entries, err = letter.emails(entries, verdicts); err != nil {
 			return err
 		}

@@ -116,6 +116,7 @@ func (s *Settler) runOnce(ctx context.Context) (more bool, err error) {
 func (s *Settler) move(ctx context.Context, mailing uuid.UUID, kind store.SettleKind, emails []uuid.UUID) (int, error) {
 	var moved atomic.Int64
 	var failed atomic.Int64
+	var passing atomic.Bool // another time it will go through: the round is not done
 	var moving errgroup.Group
 	moving.SetLimit(settlers)
 	for _, id := range emails {
@@ -123,6 +124,9 @@ func (s *Settler) move(ctx context.Context, mailing uuid.UUID, kind store.Settle
 			done, err := s.params.Advancer.Advance(ctx, s.transition(id, mailing, kind))
 			if err != nil {
 				failed.Add(1)
+				if store.IsOutage(err) {
+					passing.Store(true)
+				}
 			}
 			if done.Applied {
 				moved.Add(1)
@@ -131,7 +135,7 @@ func (s *Settler) move(ctx context.Context, mailing uuid.UUID, kind store.Settle
 		})
 	}
 	err := moving.Wait()
-	if err != nil && int(failed.Load()) < len(emails) && ctx.Err() == nil {
+	if err != nil && !passing.Load() && int(failed.Load()) < len(emails) && ctx.Err() == nil {
 		s.params.Log.Error("not every email of a mailing settled", "mailingId", mailing, "count", failed.Load(), "error", email.MaskText(err.Error()))
 		err = nil
 	}

@@ -120,7 +120,7 @@ func (b bench) params() mailing.Params {
 	return mailing.Params{
 		Log: slog.New(slog.DiscardHandler), Store: b.Store, Domains: domains{}, Metrics: mailing.NewMetrics(prometheus.NewRegistry()),
 		UnsubscribeURL: func(_, _ uuid.UUID, address string) string { return "https://u.example/" + address },
-		TTL:            24 * time.Hour, Lead: 50_000, StaleAfter: 30 * time.Second,
+		Lead:           50_000, StaleAfter: 30 * time.Second,
 	}
 }
 

@@ -135,5 +135,5 @@ func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []sto
 
 // isPassing: it says nothing about the dead letter, and another time it may work.
 func isPassing(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrNotMigrated)
+	return ctx.Err() != nil || store.IsOutage(err) || errors.Is(err, store.ErrNotMigrated)
 }

@@ -16,6 +16,9 @@ import (
 // the claim may stand, and nobody else could ever touch the email.
 func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error) {
 	t := a.claim(time.Now())
+	if a.row.MailingID.Valid && a.row.Attempts == 0 {
+		t.Renew = p.TTL
+	}
 	begun := time.Now()
 	won, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
@@ -39,13 +42,8 @@ func (p *Pipeline) insist(ctx context.Context, t store.Transition) (store.Advanc
 		if err := service.Pause(ctx, repeatDelay); err != nil {
 			return store.Advanced{}, err
 		}
-		if done, err := p.Advancer.Advance(ctx, t); !isOutage(err) {
+		if done, err := p.Advancer.Advance(ctx, t); !store.IsOutage(err) {
 			return done, err
 		}
 	}
-}
-
-// isOutage: Postgres could not say whether it took the write, or could not be asked.
-func isOutage(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome)
 }

@@ -70,6 +70,9 @@ type Params struct {
 	Metrics     *Metrics
 	MaxAttempts int
 	Backoff     email.Backoff
+	// TTL is the time that an email of a mailing has from its first attempt on; until
+	// then no deadline runs for it. A single email brings its own.
+	TTL time.Duration
 	// FeedbackWindow is how long feedback is waited for when the provider's answer is not
 	// known; 0 = none will come.
 	FeedbackWindow time.Duration
@@ -103,6 +106,9 @@ const (
 	// intakeDelay is how long an email waits for its recipient, which is on its way
 	// through a broker and usually there within a second.
 	intakeDelay = 2 * time.Second
+	// keyDelay is how long a mailing's email waits for an operator to set the key that
+	// its unsubscribe link needs: a mailing without a way out is not sent.
+	keyDelay = time.Minute
 )
 
 // Handle is the queue's handler for one email task. It returns nil when the task
@@ -134,6 +140,9 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 		return &queue.RetryLater{Delay: intakeDelay, Reason: "its recipient is being taken in"}
 	}
 	if row.MailingID.Valid {
+		if p.Links.Keys.Empty() {
+			return &queue.RetryLater{Delay: keyDelay, Reason: "UNSUBSCRIBE_KEY is not set, and a mailing needs it"}
+		}
 		if err := p.bodies.render(ctx, a); err != nil {
 			return err
 		}

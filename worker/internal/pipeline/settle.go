@@ -156,7 +156,7 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (applied bool, err error) {
 	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
 	done, err := p.Advancer.Advance(ctx, t)
-	if isOutage(err) {
+	if store.IsOutage(err) {
 		log.Error("cannot record the attempt, repeating until the database answers", "error", err)
 		done, err = p.insist(ctx, t)
 	}

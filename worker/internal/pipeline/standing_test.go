@@ -233,10 +233,11 @@ func TestHandle_ALateAcceptanceCounts(t *testing.T) {
 	}
 }
 
-// never is a send rate at which nobody's turn comes.
-type never struct{}
+// never is a send rate at which nobody's turn comes. It tells that somebody waits.
+type never struct{ waiting func() }
 
-func (never) Wait(ctx context.Context, _ int) error {
+func (n never) Wait(ctx context.Context, _ int) error {
+	n.waiting()
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
@@ -244,10 +245,9 @@ func (never) Wait(ctx context.Context, _ int) error {
 // A stop, or a rate that is far too low, must find the email untouched.
 func TestHandle_ClaimsNothingWhileItWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(p *pipeline.Params) { p.Pacer = never{} })
-	id := b.Accept(t, b.company, nil)
 	stopping, stop := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, stop)
+	b := newBench(t, func(p *pipeline.Params) { p.Pacer = never{waiting: stop} })
+	id := b.Accept(t, b.company, nil)
 	var later *queue.RetryLater
 	if err := b.pipeline.Handle(stopping, b.task(t, id)); !errors.As(err, &later) {
 		t.Errorf("handle = %v, want the task to go back to the queue", err)

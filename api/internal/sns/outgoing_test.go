@@ -1,0 +1,51 @@
+package sns_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Nothing else in the api asks for a URL, so what places.go lets pass is all that
+// somebody outside can make it fetch. The storage's address is a setting.
+func TestOutgoing_OnlyThisPackage(t *testing.T) {
+	t.Parallel()
+	asking := map[string]bool{
+		"Get": true, "Head": true, "Post": true, "PostForm": true, "Client": true, "DefaultClient": true, "Transport": true, "DefaultTransport": true,
+		"NewRequest": true, "NewRequestWithContext": true,
+	}
+	files, here := 0, 0
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		files++
+		ast.Inspect(file, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if of, ok := selector.X.(*ast.Ident); !ok || of.Name != "http" || !asking[selector.Sel.Name] {
+				return true
+			}
+			if filepath.Base(filepath.Dir(path)) == "sns" {
+				here++
+			} else {
+				t.Errorf("%s uses http.%s", path, selector.Sel.Name)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || files < 50 || here == 0 {
+		t.Errorf("%d files, %d uses in this package: %v", files, here, err)
+	}
+}
