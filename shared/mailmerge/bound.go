@@ -93,21 +93,6 @@ func (b *Bound) Size(values []string) int {
 	return n
 }
 
-// MaxSize bounds what AppendTo appends for values of at most so many bytes each.
-// A value may grow fivefold where all of it must be escaped.
-func (b *Bound) MaxSize(lengths []int) int {
-	n := b.literals
-	for i := range b.segments {
-		s := &b.segments[i]
-		length := 0
-		if s.field < len(lengths) {
-			length = lengths[s.field]
-		}
-		n += s.place.size("") + length*s.place.growth()
-	}
-	return n
-}
-
 // name is the name of the field in the i-th segment.
 func (b *Bound) name(i int) string {
 	return b.template.names[b.template.segments[i].field]

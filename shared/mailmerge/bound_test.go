@@ -92,23 +92,8 @@ func TestBound_Size(t *testing.T) {
 			if size := b.Size(values); size != len(got) {
 				t.Errorf("Size = %d, want %d for %q", size, len(got), got)
 			}
-			if most := b.MaxSize([]int{len(values[0])}); most < len(got) {
-				t.Errorf("MaxSize = %d, less than %d for %q", most, len(got), got)
-			}
 		}
 	})
-}
-
-func TestBound_MaxSize(t *testing.T) {
-	t.Parallel()
-	b := bind(t, `<p title="{{x}}">`)
-	got, err := b.AppendTo(nil, []string{strings.Repeat(`"`, 10)})
-	if err != nil || b.MaxSize([]int{10}) != len(got) {
-		t.Errorf("MaxSize = %d, want %d, %v", b.MaxSize([]int{10}), len(got), err)
-	}
-	if empty := b.MaxSize(nil); empty != len(`<p title="">`) || b.Size(nil) != empty {
-		t.Errorf("without values: MaxSize = %d, Size = %d", empty, b.Size(nil))
-	}
 }
 
 func bind(t testing.TB, html string) *mailmerge.Bound {

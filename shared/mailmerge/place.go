@@ -23,17 +23,6 @@ const (
 	placePhone                  // in the number of tel:
 )
 
-// growth is by how much the longest escape of a place lengthens a byte.
-func (p place) growth() int {
-	switch p {
-	case placeMarkup, placePreformed, placeAddress, placeListed:
-		return len("&#34;")
-	case placePath, placeQuery, placeMailbox, placePhone:
-		return len("%20")
-	}
-	return 1
-}
-
 // check returns a code and a detail when a value must not stand in the place.
 func (p place) check(value string) (code, detail string) {
 	if notText(value) >= 0 {

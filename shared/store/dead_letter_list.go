@@ -79,7 +79,7 @@ type LetterPage struct {
 }
 
 // What the statements below are made of. $1 is the company; $2 and $3 are the cursor, $4
-// to $9 the filter, $10 is ” or says which ones, and $11 a replay whose own ones match
+// to $9 the filter, $10 is empty or says which ones, and $11 a replay whose own ones match
 // though they are resolved. Only time is in an index: the rest is looked for in the next
 // $12 rows, each page a few ms.
 const (

@@ -34,5 +34,5 @@
 //     on another line and is followed by text (so that it opens a field there), is
 //     UNCLOSED_QUOTE: the line it begins on is lost, reading goes on with the next.
 //
-// The handlers of package httpapi use it.
+// Package mailing uses it.
 package csvfile

@@ -1,6 +1,6 @@
 // Package disposable knows the domains of throw-away mailboxes (mailinator.com and
-// its like), which read their mail for minutes and never again. The CSV intake marks
-// such addresses; whether they are mailed is the tenant's decision.
+// its like), which read their mail for minutes and never again. The CSV intake makes
+// entries with such addresses INVALID.
 //
 // list.txt is disposable_email_blocklist.conf of the project
 // github.com/disposable-email-domains/disposable-email-domains, as it is: one domain

@@ -4,7 +4,7 @@
 //
 // A request passes, in this order: visit (its id), observe (log and metrics),
 // rescue (panics), authenticate (key, rate limit, company), a scope, and its
-// handler. A handler returns an error; problem.go alone says which status it is.
+// handler. A handler returns an error; problem.go, and the problems of single routes beside it, say which status it is.
 package httpapi
 
 import (

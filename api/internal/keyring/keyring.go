@@ -1,6 +1,6 @@
 // Package keyring encrypts what must not be stored in clear: CPFs and CNPJs, and the
-// CSV files that hold them. The api seals what comes in with requests and uploads;
-// opening is for an operator's tools.
+// CSV files that hold them. The api seals what comes in with requests and uploads,
+// and opens a file again to take it in. Opening a number is for an operator's tools.
 //
 // The first key of the ring encrypts and every key decrypts, so a key is replaced
 // by putting a new one in front and keeping the old one behind it. A sealed value

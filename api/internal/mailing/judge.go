@@ -111,7 +111,8 @@ func (j *Judge) refuse(line, column int, code string) store.MailingLine {
 	return store.MailingLine{Reject: &j.reject}
 }
 
-// maxStored is what the column for an address that nobody can be reached at takes.
+// maxStored is how long an address may be (RFC 5321) that looks like one at all; what is
+// longer is not worth keeping.
 const maxStored = 254
 
 // address sets the entry's address. What is hardly one is refused; what looks like one

@@ -1,6 +1,7 @@
-// Package queue is the seam between the engine (dispatcher, pipeline) and a queue
-// broker. Adapters (package asynqueue) hang from it and pass the suite in package
-// queuetest. A queue only carries: what is true stands in Postgres, and every part
+// Package queue is the seam between the engine (dispatcher, pipeline, mailing, recipient)
+// and a queue broker. Two adapters hang from it: asynqueue carries emails and passes the
+// suite in package queuetest; rabbitmq carries bulk work, and has no ids, so that a task
+// may stand on a queue twice. A queue only carries: what is true stands in Postgres, and every part
 // of this contract may happen twice or, when a broker loses its data, not at all.
 package queue
 

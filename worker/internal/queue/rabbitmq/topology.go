@@ -85,8 +85,8 @@ func Recipients(retryTTL time.Duration, maxRetries int) Topology {
 	}
 }
 
-// WithPrefix is the same pipeline under names of its own, so that several gateways, or
-// tests, share one virtual host.
+// WithPrefix is the same pipeline under names of its own, so that tests share one
+// virtual host.
 func (t Topology) WithPrefix(prefix string) Topology {
 	t.Exchanges = slices.Clone(t.Exchanges)
 	for i := range t.Exchanges {
