@@ -3,7 +3,6 @@ package mailmerge_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
