@@ -59,6 +59,27 @@ tidy() { go mod tidy -C "$1" -diff; }
 
 build_alone() { GOWORK=off go build -C "$1" -o /dev/null ./...; }
 
+# Every test that SECURITY.md names exists in the file that it names next.
+security_claims() {
+	local claim claims test file missing=0 tests=()
+	# shellcheck disable=SC2016 # the backquotes are Markdown's
+	mapfile -t claims < <(grep -oE '`Test\w+`|\]\([a-z0-9_/]+_test\.go\)' SECURITY.md)
+	((${#claims[@]} > 40)) || return 1
+	for claim in "${claims[@]}"; do
+		if [[ $claim == '`'* ]]; then
+			tests+=("${claim//\`/}")
+			continue
+		fi
+		file=${claim#](}
+		file=${file%)}
+		for test in "${tests[@]}"; do
+			grep -qs "^func $test(" "$file" || { echo "$file has no $test" && missing=1; }
+		done
+		tests=()
+	done
+	return "$missing"
+}
+
 shell_scripts() {
 	if ! command -v shellcheck >/dev/null; then
 		((EUID == 0)) || { echo "install shellcheck to check the shell scripts" && return 1; }
@@ -76,6 +97,7 @@ for module in "${modules[@]}"; do
 	check "go mod tidy: ${module##*/}" tidy "$module"
 	check "build without go.work: ${module##*/}" build_alone "$module"
 done
+check "tests that SECURITY.md names" security_claims
 check shellcheck shell_scripts
 
 if ((${#failed[@]})); then
