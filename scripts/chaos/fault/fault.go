@@ -51,8 +51,8 @@ func (h hooks) End(ctx context.Context) error {
 // What the system is built with, for Kind.Heal.
 const (
 	// healLease: an email in the hands of a worker that is gone is brought back when its
-	// lease of 60 s is over, within 10 s.
-	healLease = 75 * time.Second
+	// lease of 60 s is over, within 10 s, and then waits for its backoff and its turn.
+	healLease = 85 * time.Second
 	// healTask: a task in the hands of a worker that is gone is found when the queue's
 	// lease of 30 s is over.
 	healTask = 50 * time.Second
