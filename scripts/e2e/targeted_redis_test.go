@@ -96,7 +96,8 @@ func TestRedisFull(t *testing.T) {
 }
 
 // Redis takes every task and its answers never arrive. The dispatcher cannot know of a
-// single one; all of them are worked off meanwhile, and none a second time.
+// single one. Those that are worked off meanwhile are not queued again, and those that
+// stand there are found.
 func TestEnqueueAnswerLost(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -123,10 +124,32 @@ func TestEnqueueAnswerLost(t *testing.T) {
 	if heard := s.count(told); heard != 1 || proxy.lost.Load() == 0 {
 		t.Errorf("%d rows say that they were enqueued, %d answers were lost", heard, proxy.lost.Load())
 	}
+
+	// This time nobody takes the tasks: when the dispatcher hears again, it is told that
+	// they stand there, and makes no others.
+	s.setSending(false)
+	for i := range n {
+		s.send(fmt.Sprintf("outro%d@example.com", i), nil)
+	}
+	client := s.redisClient()
+	eventually(t, time.Minute, func() error {
+		if stand := client.LLen(t.Context(), "asynq:{email:send}:pending").Val(); stand != n {
+			return fmt.Errorf("%d tasks stand on the queue", stand)
+		}
+		return nil
+	})
+	if heard := s.count(told); heard != 1 {
+		t.Errorf("%d rows say that they were enqueued", heard)
+	}
 	proxy.losing.Store(false)
-	s.await(s.send("bea@example.com", nil), 30*time.Second, "SENT")
+	s.inStatus(n, "ENQUEUED")
+	if stand := client.LLen(t.Context(), "asynq:{email:send}:pending").Val(); stand != n {
+		t.Errorf("%d tasks stand on the queue for %d emails", stand, n)
+	}
+	s.setSending(true)
+	s.awaitAll(1+2*n, time.Minute, "SENT")
 	s.awaitQuietQueues(time.Minute)
-	s.sentOnce(n + 2)
+	s.sentOnce(1 + 2*n)
 }
 
 // The queue's archive holds as many tasks as it can and drops the oldest without a word.
