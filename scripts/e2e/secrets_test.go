@@ -31,7 +31,7 @@ func secretKey(of string) string {
 }
 
 // personal is what requests hold about people.
-var personal = []string{"529.982.247-25", "52998224725", "111.111.111-11", "maria.confidencial@cliente.example", "Maria Confidencial", "Assunto Confidencial", "corpo confidencial"}
+var personal = []string{"529.982.247-25", "52998224725", "111.111.111-11", "maria.sigilosa@cliente.example", "Maria Sigilosa", "Assunto Sigilosa", "corpo sigilosa"}
 
 // secretEnv has a secret in every variable that may hold one.
 func secretEnv(t *testing.T) map[string]string {
@@ -102,27 +102,27 @@ func TestSecrets_AtWork(t *testing.T) {
 	w.secrets = append(w.secrets, own)
 
 	confidential := func(b map[string]any) {
-		b["subject"], b["html"] = "Assunto Confidencial", "<p>corpo confidencial</p>"
-		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria Confidencial", "email": b["to"]}
+		b["subject"], b["html"] = "Assunto Sigilosa", "<p>corpo sigilosa</p>"
+		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria Sigilosa", "email": b["to"]}
 	}
-	s.await(s.send("maria.confidencial@cliente.example", confidential), 20*time.Second, "SENT")
+	s.await(s.send("maria.sigilosa@cliente.example", confidential), 20*time.Second, "SENT")
 	s.badRequests(w, confidential)
 
 	if err := s.ses.SetSettings(slowedBy(s.ses.Settings(), 200)); err != nil {
 		t.Fatal(err)
 	}
 	for range 8 {
-		s.send("maria.confidencial+sim-unavailable-json-x1@cliente.example", confidential)
+		s.send("maria.sigilosa+sim-unavailable-json-x1@cliente.example", confidential)
 	}
-	s.send("maria.confidencial+sim-bad-request@cliente.example", confidential)
-	sheet := []byte("email;nome;cpf\nmaria.confidencial@cliente.example;Maria Confidencial;529.982.247-25\njoao@cliente.example;João;111.111.111-11\n")
-	if status, answer := s.upload("confidencial.csv", sheet, map[string]string{"html": "<p>corpo confidencial</p>", "subject": "Assunto Confidencial", "text": "x"}); status != http.StatusAccepted {
+	s.send("maria.sigilosa+sim-bad-request@cliente.example", confidential)
+	sheet := []byte("email;nome;cpf\nmaria.sigilosa@cliente.example;Maria Sigilosa;529.982.247-25\njoao@cliente.example;João;111.111.111-11\n")
+	if status, answer := s.upload("sigilosa.csv", sheet, map[string]string{"html": "<p>corpo sigilosa</p>", "subject": "Assunto Sigilosa", "text": "x"}); status != http.StatusAccepted {
 		t.Fatalf("%d %s", status, answer)
 	}
 	s.redis.stop()
 	rabbitmq.stop()
 	s.breakDatabase(func() {
-		w.hear("an answer without a database", s.answerTo(http.MethodPost, "/v1/email/send", newBody("maria.confidencial@cliente.example", confidential)))
+		w.hear("an answer without a database", s.answerTo(http.MethodPost, "/v1/email/send", newBody("maria.sigilosa@cliente.example", confidential)))
 		for _, p := range []*program{s.api, s.dispatcher, s.worker} {
 			eventually(t, 30*time.Second, func() error {
 				if !strings.Contains(p.logged(), "not currently accepting connections") {
@@ -162,11 +162,11 @@ func (s *system) protectRedis(password string) {
 // badRequests are wrong in ways that make an api quote them.
 func (s *system) badRequests(w *witness, confidential func(map[string]any)) {
 	s.t.Helper()
-	right := newBody("maria.confidencial@cliente.example", confidential)
-	wrong := newBody("maria.confidencial@cliente.example", func(b map[string]any) {
+	right := newBody("maria.sigilosa@cliente.example", confidential)
+	wrong := newBody("maria.sigilosa@cliente.example", func(b map[string]any) {
 		confidential(b)
-		b["to"] = []string{"maria.confidencial@cliente.example"}
-		b["recipient"] = map[string]any{"cpfCnpj": "111.111.111-11", "nome": "Maria Confidencial", "email": "x"}
+		b["to"] = []string{"maria.sigilosa@cliente.example"}
+		b["recipient"] = map[string]any{"cpfCnpj": "111.111.111-11", "nome": "Maria Sigilosa", "email": "x"}
 		b["headers"] = map[string]any{"X-Chave": "a\r\n" + secret("header")}
 	})
 	text, err := json.Marshal(right)
@@ -184,15 +184,15 @@ func (s *system) badRequests(w *witness, confidential func(map[string]any)) {
 		{"POST", "/v1/email/send", string(text), map[string]string{"Idempotency-Key": secret("idempotency")}},
 		{"POST", "/v1/email/send", string(text), map[string]string{"Idempotency-Key": strings.Repeat(secret("long"), 30)}},
 		{"POST", "/v1/email/send", string(text[:len(text)-9]), nil},
-		{"POST", "/v1/email/send", `{"` + secret("field") + `": 1, "to": "maria.confidencial@cliente.example"}`, nil},
-		{"POST", "/v1/recipients", `{"cpfCnpj": "111.111.111-11", "email": "maria.confidencial@cliente.example"}`, nil},
-		{"POST", "/v1/suppressions", `{"address": "maria.confidencial@cliente.example", "note": "` + secret("note") + `"}`, nil},
-		{"GET", "/v1/emails?recipient=maria.confidencial%40cliente.example&cursor=" + secret("cursor"), "", nil},
+		{"POST", "/v1/email/send", `{"` + secret("field") + `": 1, "to": "maria.sigilosa@cliente.example"}`, nil},
+		{"POST", "/v1/recipients", `{"cpfCnpj": "111.111.111-11", "email": "maria.sigilosa@cliente.example"}`, nil},
+		{"POST", "/v1/suppressions", `{"address": "maria.sigilosa@cliente.example", "note": "` + secret("note") + `"}`, nil},
+		{"GET", "/v1/emails?recipient=maria.sigilosa%40cliente.example&cursor=" + secret("cursor"), "", nil},
 		{"GET", "/v1/email/" + secret("id"), "", nil},
 		{"GET", "/u/" + secret("token"), "", nil},
 		{"POST", "/u/" + secret("token"), "", nil},
 		{"GET", "/" + secret("path") + "?key=" + secret("query"), "", map[string]string{"Cookie": secret("cookie"), "Referer": "https://x/" + secret("referer"), "User-Agent": secret("agent")}},
-		{"POST", "/v1/ses/events", `{"Type":"Notification","Token":"` + secret("sns") + `","Message":"maria.confidencial@cliente.example"}`, map[string]string{"Content-Type": "text/plain"}},
+		{"POST", "/v1/ses/events", `{"Type":"Notification","Token":"` + secret("sns") + `","Message":"maria.sigilosa@cliente.example"}`, map[string]string{"Content-Type": "text/plain"}},
 		{"POST", "/mailings", "--x\r\n" + secret("form"), map[string]string{"Content-Type": "multipart/form-data; boundary=x"}},
 	} {
 		request, err := http.NewRequestWithContext(s.t.Context(), r.method, "http://"+s.api.addr+r.path, strings.NewReader(r.body))
@@ -269,14 +269,30 @@ func TestSecrets_WhenStartFails(t *testing.T) {
 	s := secret("value")
 	for _, change := range []struct{ name, value string }{
 		{"nothing", ""},
-		{"DATABASE_URL", "postgres://gateway:" + s + "/x@127.0.0.1:1/x"}, {"DATABASE_URL", "mysql://gateway:" + s + "@h/x"}, {"DATABASE_URL", "password=" + s},
-		{"DATABASE_URL", "postgres://gateway:" + s + "@127.0.0.1:1/x?sslmode=" + s}, {"DATABASE_URL", "postgres://gateway:" + s + "%zz@h/x"},
-		{"REDIS_URL", "redis://:12/" + s + "@127.0.0.1:1/0"}, {"REDIS_URL", "http://:" + s + "@h"}, {"REDIS_URL", "redis://:" + s + "%zz@h:1/0"}, {"REDIS_URL", "redis-sentinel://:" + s + "@h/0"},
-		{"RABBITMQ_URL", "amqp://u:" + s + "@h:port/"}, {"RABBITMQ_URL", "http://u:" + s + "@h"}, {"RABBITMQ_URL", "amqp://u:" + s + "%zz@h/"},
-		{"CPF_CNPJ_KEYS", s}, {"CPF_CNPJ_KEYS", "a:" + s}, {"CPF_CNPJ_HASH_KEY", s}, {"UNSUBSCRIBE_KEY", s},
-		{"STORAGE_URL", "s3://" + s + ":" + s + "@bucket"}, {"STORAGE_URL", "s3://bucket?secret=" + s}, {"STORAGE_URL", "ftp://u:" + s + "@h/"},
-		{"SES_ENDPOINT", "http://u:" + s + "%zz@h"}, {"SES_ENDPOINT", "ftp://u:" + s + "@h"}, {"SES_EVENTS_TRUSTED_URL", "http://u:" + s + "@h/"},
-		{"PUBLIC_URL", "ftp://u:" + s + "@h"}, {"DATABASE_LISTEN_URL", "postgres://gateway:" + s + "%zz@h/x"},
+		{"DATABASE_URL", "postgres://gateway:" + s + "/x@127.0.0.1:1/x"},
+		{"DATABASE_URL", "mysql://gateway:" + s + "@h/x"},
+		{"DATABASE_URL", "password=" + s},
+		{"DATABASE_URL", "postgres://gateway:12/" + s + "@127.0.0.1:1/x"},
+		{"DATABASE_URL", "postgres://gateway:" + s + "%zz@h/x"},
+		{"REDIS_URL", "redis://:12/" + s + "@127.0.0.1:1/0"},
+		{"REDIS_URL", "http://:" + s + "@h"},
+		{"REDIS_URL", "redis://:" + s + "%zz@h:1/0"},
+		{"REDIS_URL", "redis-sentinel://:" + s + "@h/0"},
+		{"RABBITMQ_URL", "amqp://u:" + s + "@h:port/"},
+		{"RABBITMQ_URL", "http://u:" + s + "@h"},
+		{"RABBITMQ_URL", "amqp://u:" + s + "%zz@h/"},
+		{"CPF_CNPJ_KEYS", s},
+		{"CPF_CNPJ_KEYS", "a:" + s},
+		{"CPF_CNPJ_HASH_KEY", s},
+		{"UNSUBSCRIBE_KEY", s},
+		{"STORAGE_URL", "s3://" + s + ":" + s + "@bucket"},
+		{"STORAGE_URL", "s3://bucket?secret=" + s},
+		{"STORAGE_URL", "ftp://u:" + s + "@h/"},
+		{"SES_ENDPOINT", "http://u:" + s + "%zz@h"},
+		{"SES_ENDPOINT", "ftp://u:" + s + "@h"},
+		{"SES_EVENTS_TRUSTED_URL", "http://u:" + s + "@h/"},
+		{"PUBLIC_URL", "ftp://u:" + s + "@h"},
+		{"DATABASE_LISTEN_URL", "postgres://gateway:" + s + "%zz@h/x"},
 	} {
 		env := maps.Clone(good)
 		env[change.name] = change.value

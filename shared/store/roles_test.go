@@ -66,7 +66,7 @@ func TestRoles_HoldWhatTheirStatementsNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	code := readSource(t)
 	prepared := map[string]string{} // by constant: how to have it explained
 	for _, role := range slices.Sorted(maps.Keys(callers)) {
