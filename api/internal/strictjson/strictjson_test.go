@@ -1,6 +1,7 @@
 package strictjson_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -197,6 +198,30 @@ func TestNewReader_RefusesTypes(t *testing.T) {
 }
 
 // FuzzRead holds Read to encoding/json: what both take, both read alike.
+// sameHoweverWritten: a body has the same sum with other white space, and with its
+// characters escaped.
+func sameHoweverWritten(t *testing.T, document strictjson.Document, body []byte) {
+	t.Helper()
+	sum, err := document.SHA256()
+	if err != nil {
+		return
+	}
+	var indented, escaped bytes.Buffer
+	if err := json.Indent(&indented, body, " ", "\t"); err != nil {
+		t.Fatal(err)
+	}
+	json.HTMLEscape(&escaped, body) // <, >, & and two line separators
+	for _, other := range [][]byte{indented.Bytes(), escaped.Bytes()} {
+		again, err := strictjson.Parse(other)
+		if err != nil {
+			t.Fatalf("%q is refused, %q is not: %v", other, body, err)
+		}
+		if got, err := again.SHA256(); err != nil || got != sum {
+			t.Errorf("%q and %q have different sums, %v", body, other, err)
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`{"title":"a","tags":["b"],"headers":{"c":"d"},"person":{"name":"e"},"priority":5,"urgent":false}`,
@@ -213,7 +238,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, _ = document.SHA256()
+		sameHoweverWritten(t, document, body)
 		got, faults := reader.Read(document)
 		if len(faults) > 0 {
 			return
