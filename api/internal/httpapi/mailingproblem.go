@@ -59,7 +59,7 @@ func invalidMailing(found []strictjson.Fault) problem {
 		}
 	}
 	switch first {
-	case csvfile.CodeEmptyFile, csvfile.CodeBinaryFile, csvfile.CodeNoHeader, csvfile.CodeDuplicateColumn,
+	case mailing.CodeNoRows, csvfile.CodeEmptyFile, csvfile.CodeBinaryFile, csvfile.CodeNoHeader, csvfile.CodeDuplicateColumn,
 		csvfile.CodeTooManyColumns, csvfile.CodeTooManyRows, csvfile.CodeLineTooLong, csvfile.CodeInvalidEncoding,
 		csvfile.CodeNoEmailColumn, mailing.CodeUnknownField, mailing.CodeForbiddenField, mailing.CodeReservedColumn:
 		p.code = first

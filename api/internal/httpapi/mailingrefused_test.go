@@ -40,6 +40,8 @@ func TestMailing_Refused(t *testing.T) {
 		"no file":          {given(part{name: "file"}), "VALIDATION_FAILED", map[string]string{"file": "REQUIRED"}, nil},
 		"empty":            {given(part{name: "file", filename: "x.csv"}), "EMPTY_FILE", map[string]string{"file": "EMPTY_FILE"}, nil},
 		"only blank lines": {given(file("\n\n ;\n")), "", nil, nil},
+		"only a header":    {given(file("e-mail;nome;cidade\n")), "NO_ROWS", map[string]string{"file": "NO_ROWS"}, nil},
+		"delimiter":        {given(part{name: "delimiter", value: "x"}), "VALIDATION_FAILED", map[string]string{"delimiter": "NOT_ALLOWED"}, nil},
 		"workbook":         {given(file(workbook(t))), "BINARY_FILE", nil, []string{"xlsx", "CSV UTF-8"}},
 		"binary":           {given(file("email\n\x00\x01\x02a@example.com\n")), "BINARY_FILE", nil, nil},
 		"no email column":  {given(file("nome;telefone\nAna;1\n"), plain, subject), "NO_EMAIL_COLUMN", nil, []string{"nome", "telefone"}},

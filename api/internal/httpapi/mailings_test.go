@@ -211,7 +211,7 @@ func TestMailing_IdempotencyKey(t *testing.T) {
 	if r := g.upload(t, mailingForm(), key); r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("by its filename: %d %s", r.Status, r.Body)
 	}
-	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 2 || len(files) != 2 {
+	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 2 || len(files) != 1 { // nothing more is asked of a dry run's
 		t.Errorf("%d mailings, files %q", n, files)
 	}
 }
@@ -238,7 +238,7 @@ func TestMailing_Tests(t *testing.T) {
 		token := strings.TrimSuffix(strings.TrimPrefix(link, "<https://mail.acme.example/u/"), ">")
 		opened, err := unsubscribeKeys(t).Open(token)
 		if subject != "Olá, Maria" || !strings.Contains(html, "<p>Maria de Brasília: ") || !strings.Contains(html, "/u/"+token) || text != "maria@example.com Brasília" ||
-			priority != 5 || err != nil || opened.Address != address || opened.Company != g.Company || replyTo != "sac@acme.example" {
+			priority != 1 || err != nil || opened.Address != address || opened.Company != g.Company || replyTo != "sac@acme.example" {
 			t.Errorf("%q %q %q %d %q %v %+v", subject, html, text, priority, link, err, opened)
 		}
 	}
@@ -249,4 +249,40 @@ func TestMailing_Tests(t *testing.T) {
 	if n := g.count(t, `SELECT count(*) FROM email_outbox o JOIN mailing_entries e ON strpos(o.html, e.token) > 0`); n > 0 {
 		t.Errorf("%d tests hold a recipient's token", n)
 	}
+	// They have a head start of the rest.
+	if n := g.count(t, `SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND next_at > created_at + interval '3 s'`); n != 1 {
+		t.Error("the rest does not wait for the tests")
+	}
+}
+
+// Nobody will ever take a CPF from the entry of a dry run.
+func TestMailing_DryRunKeepsNoTaxID(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	g.mail(t, given(part{name: "dryRun", value: "true"}))
+	if n := g.count(t, `SELECT count(*) FROM mailing_entries WHERE cpf_cnpj_enc IS NOT NULL`); n != 0 || len(g.files(t)) != 0 {
+		t.Errorf("%d numbers, files %q", n, g.files(t))
+	}
+}
+
+// A file without a good row tells so, and its name may be used again.
+func TestMailing_NothingToSend(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	bad := g.upload(t, given(file("e-mail;nome;cidade\nninguém;x;y\n")), nil)
+	if bad.Status != http.StatusAccepted || bad.json(t)["status"] != "COMPLETED" || bad.json(t)["accepted"] != 0.0 {
+		t.Errorf("%d %s", bad.Status, bad.Body)
+	}
+	g.mail(t, given(file("e-mail;nome;cidade\nana@example.com;x;y\n")))
+}
+
+// A delimiter that is given is not looked for.
+func TestMailing_Delimiter(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	r := g.upload(t, given(file("e-mail,extra;nome;cidade\n"), part{name: "delimiter", value: ","}), nil)
+	if r.Status != http.StatusUnprocessableEntity || !strings.Contains(r.Body, "nome;cidade") {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	g.mail(t, given(file("e-mail|nome|cidade\nana@example.com|A;B;C|x,y\n"), part{name: "delimiter", value: "|"}))
 }

@@ -249,3 +249,18 @@ func TestProcessor_BuriesWhatIsNoJob(t *testing.T) {
 		b.want(t, "mailing.process "+reason, `SELECT target || ' ' || reason FROM dead_letters WHERE outbox_id = $1`, task.ID)
 	}
 }
+
+// What was told about somebody after the list was uploaded stands, however late the list
+// is worked off.
+func TestProcessor_NewerThanTheList(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, _ := b.mailing(t, entry{email: "old@example.com", externalID: "C-1"})
+	person := store.RecipientID(b.company, "C-1", "", "old@example.com")
+	b.exec(t, `INSERT INTO recipients (id, company_id, external_id, email, intake_id) VALUES ($1, $2, 'C-1', 'new@example.com', $3)`,
+		person, b.company, uuid.Must(uuid.NewV7()))
+	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "new@example.com", `SELECT email FROM recipients`)
+}

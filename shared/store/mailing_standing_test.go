@@ -1,0 +1,107 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// An email of a mailing has no deadline before its first attempt, and then the usual one.
+func TestAdvance_DeadlineFromTheFirstAttemptOn(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	ofMailing(t, d, company, id)
+	run(t, d, `UPDATE email_outbox SET expires_at = now() + interval '10 years', attempts = 0`)
+	claim := claimOf(company, id, uuid.New(), "C")
+	claim.Renew = time.Hour
+	apply(t, d, claim)
+	if !ask[bool](t, d, `SELECT attempts = 1 AND expires_at BETWEEN now() + interval '59 min' AND now() + interval '61 min' FROM email_outbox`) {
+		t.Error("the attempt is not counted, or the deadline is not an hour away")
+	}
+	if !ask[bool](t, d, `SELECT expires_at < now() + interval '61 min' FROM email_logs`) {
+		t.Error("the log tells another deadline")
+	}
+}
+
+// Who is suppressed between the look at an email and its claim gets none.
+func TestAdvance_ClaimsNothingForSomebodySuppressed(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	single, bulk := d.Accept(t, company, nil), d.Accept(t, company, nil)
+	ofMailing(t, d, company, bulk)
+	claim := func(id uuid.UUID) bool {
+		t.Helper()
+		done, err := d.Store.Advance(t.Context(), claimOf(company, id, uuid.New(), "C"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done.Applied
+	}
+	suppress := func(reason store.SuppressionReason) {
+		t.Helper()
+		if err := d.Store.Suppress(t.Context(), company, store.Suppression{Address: "Ana@Example.com", Reason: reason}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	suppress(store.Unsubscribed)
+	if claim(bulk) {
+		t.Error("a mailing's email to somebody who unsubscribed")
+	}
+	suppress(store.Bounced)
+	if claim(single) {
+		t.Error("an email to an address that bounced")
+	}
+	run(t, d, `DELETE FROM suppressions WHERE reason = 'BOUNCE'`)
+	if !claim(single) {
+		t.Error("no invoice for somebody who unsubscribed")
+	}
+}
+
+// What was cancelled as a whole does not come back in parts.
+func TestAdvance_NoReplayOfACancelledMailing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	ofMailing(t, d, company, id)
+	apply(t, d, cancelOf(id))
+	replay := store.Transition{
+		ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: time.Hour,
+		Events: []email.Event{{Type: email.EventReplayed, At: time.Now()}},
+	}
+	run(t, d, `UPDATE mailings SET status = 'CANCELLED'`)
+	if done, err := d.Store.Advance(t.Context(), replay); err != nil || done.Applied {
+		t.Errorf("%+v, %v", done, err)
+	}
+	run(t, d, `UPDATE mailings SET status = 'SENDING'`)
+	apply(t, d, replay)
+}
+
+// An email that was accepted before somebody told something newer changes nothing of it.
+func TestAdvance_OlderThanWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	older := uuid.Must(uuid.NewV7())
+	person := store.RecipientID(company, "C-1", "", "old@example.com")
+	newer := uuid.Must(uuid.NewV7())
+	run(t, d, `INSERT INTO recipients (id, company_id, external_id, email, intake_id) VALUES ($1, $2, 'C-1', 'new@example.com', $3)`, person, company, newer)
+	id := d.Accept(t, company, func(e *store.NewEmail) {
+		e.ID = older
+		e.Job.OutboxID, e.Job.HTMLRef = older.String(), older.String()
+	})
+	claim := claimOf(company, id, uuid.New(), "C-1")
+	claim.Recipient = &store.Recipient{ID: person, ExternalID: "C-1", Email: "old@example.com"}
+	apply(t, d, claim)
+	if got := ask[string](t, d, `SELECT email FROM recipients WHERE id = $1`, person); got != "new@example.com" {
+		t.Errorf("the recipient is at %s", got)
+	}
+}
