@@ -18,6 +18,7 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
+	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -106,6 +107,10 @@ const (
 	// intakeDelay is how long an email waits for its recipient, which is on its way
 	// through a broker and usually there within a second.
 	intakeDelay = 2 * time.Second
+	// outagePause and outageDelay are for a database that does not answer: how long a hand
+	// rests, and when its task comes again.
+	outagePause = time.Second
+	outageDelay = 4 * time.Second
 	// keyDelay is how long a mailing's email waits for an operator to set the key that
 	// its unsubscribe link needs: a mailing without a way out is not sent.
 	keyDelay = time.Minute
@@ -116,7 +121,10 @@ const (
 func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	received := time.Now()
 	row, job, err := p.open(ctx, task)
-	if row == nil || err != nil {
+	switch {
+	case store.IsOutage(err):
+		return p.sitOut(ctx)
+	case row == nil || err != nil:
 		return err
 	}
 	crashpoint.At(crashpoint.SendLoaded)
@@ -177,6 +185,13 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 		return p.settle(log, a, asFailure(err))
 	}
 	return p.sent(log, a, receipt)
+}
+
+// sitOut gives a task back while the database does not answer, not faster than one per
+// second and hand: the queue would hand out its tasks again and again for nothing.
+func (p *Pipeline) sitOut(ctx context.Context) error {
+	_ = service.Pause(ctx, outagePause) // a stop ends it, which is fine too
+	return &queue.RetryLater{Delay: outageDelay, Reason: "the database does not answer"}
 }
 
 // awaitTurn waits for the send rate. A task whose turn does not come in time, or that
