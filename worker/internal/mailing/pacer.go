@@ -11,15 +11,19 @@ import (
 // look at a million entries is followed by a longer rest than one at a thousand.
 type pacer map[uuid.UUID]time.Time
 
-// restPerWork is how many times as long as the work the rest is.
-const restPerWork = 20
+// restPerWork is how many times as long as the work the rest is. longestRest is how old
+// a mailing's numbers may become: a look may have been slow because the machine was.
+const (
+	restPerWork = 20
+	longestRest = 15 * time.Second
+)
 
 func (p pacer) due(id uuid.UUID, now time.Time) bool { return !now.Before(p[id]) }
 
 // wait begins the rest after work that began then; least is its shortest length.
 func (p pacer) wait(id uuid.UUID, begun time.Time, least time.Duration) {
 	now := time.Now()
-	p[id] = now.Add(max(least, restPerWork*now.Sub(begun)))
+	p[id] = now.Add(max(least, min(restPerWork*now.Sub(begun), longestRest)))
 }
 
 // keep forgets all mailings but these.
