@@ -119,11 +119,29 @@ func (*foreignEmulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Gaps between attempts at a tenth of the real table. The queue keeps whole seconds
 // and is looked at four times a second: half a second early to one and a half late.
+// Other emails are sent meanwhile: were all refused, it would be an outage, which costs
+// no email its tries.
 func TestBackoffInReality(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "100ms,500ms,3s,12s,60s"})
 	id := s.send("sim-unavailable-json@example.com", nil)
+	var others sync.WaitGroup
+	over := make(chan struct{})
+	others.Go(func() {
+		tick := time.NewTicker(300 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				_, _, _ = s.try(http.MethodPost, "/v1/email/send", newBody("ana@example.com", nil), nil)
+			}
+		}
+	})
 	s.await(id, time.Minute, "FAILED")
+	close(over)
+	others.Wait()
 	requests := s.ses.Requests(id)
 	if len(requests) != 5 {
 		t.Fatalf("%d requests, want 5", len(requests))

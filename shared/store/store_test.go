@@ -154,7 +154,7 @@ func TestAnswerLostAfterTheCommit(t *testing.T) {
 			d := storetest.New(t)
 			company := d.Company(t)
 			p := newProxy(t, d)
-			s := open(t, p.url, store.Options{StatementTimeout: 200 * time.Millisecond})
+			s := open(t, p.url, store.Options{StatementTimeout: time.Second})
 			accepter := s.NewAccepter()
 			// The first one prepares the statement, so that the next answer is that of the insert.
 			if err := accepter.Accept(t.Context(), storetest.NewEmail(company, nil)); err != nil {
