@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"email-gateway/shared/servertest"
 )
 
 // An installation without RabbitMQ sends single emails, and says of everything else
@@ -31,8 +33,8 @@ func TestBulk_Disabled(t *testing.T) {
 // The broker has what the README says: names, types, arguments.
 func TestBulk_Topology(t *testing.T) {
 	t.Parallel()
-	rabbitmq := startService(t, "rabbitmq")
-	s := startSystem(t, bulk(t, rabbitmq.url))
+	rabbitmq := servertest.Start(t, "rabbitmq")
+	s := startSystem(t, bulk(t, rabbitmq.URL))
 	sheet := newSpreadsheet(t, 100)
 	s.awaitMailing(s.mail("clientes.csv", sheet, nil), time.Minute, "COMPLETED")
 	text, err := os.ReadFile(filepath.Join(rootDir, "worker/README.md"))
@@ -70,13 +72,13 @@ type brokerQueue struct {
 	arguments map[string]any
 }
 
-func listQueues(t *testing.T, rabbitmq localService) map[string]brokerQueue {
+func listQueues(t *testing.T, rabbitmq *servertest.Server) map[string]brokerQueue {
 	t.Helper()
 	var list []struct {
 		Name, Type string
 		Arguments  [][3]any // name, AMQP type, value
 	}
-	if err := json.Unmarshal([]byte(rabbitmq.rabbitmqctl("list_queues", "name", "type", "arguments", "--formatter", "json")), &list); err != nil {
+	if err := json.Unmarshal([]byte(rabbitmq.RabbitMQCtl("list_queues", "name", "type", "arguments", "--formatter", "json")), &list); err != nil {
 		t.Fatal(err)
 	}
 	queues := make(map[string]brokerQueue, len(list))
@@ -95,9 +97,9 @@ func listQueues(t *testing.T, rabbitmq localService) map[string]brokerQueue {
 // else, and no job is called published before it is.
 func TestBulk_MemoryAlarm(t *testing.T) {
 	t.Parallel()
-	rabbitmq := startService(t, "rabbitmq")
-	s := startSystem(t, bulk(t, rabbitmq.url))
-	rabbitmq.rabbitmqctl("set_vm_memory_high_watermark", "absolute", "1")
+	rabbitmq := servertest.Start(t, "rabbitmq")
+	s := startSystem(t, bulk(t, rabbitmq.URL))
+	rabbitmq.RabbitMQCtl("set_vm_memory_high_watermark", "absolute", "1")
 	sheet := newSpreadsheet(t, 100)
 	id := s.mail("clientes.csv", sheet, nil)
 	for i := range 20 {
@@ -117,7 +119,7 @@ func TestBulk_MemoryAlarm(t *testing.T) {
 	if err := s.db.SQL.QueryRowContext(t.Context(), "SELECT status FROM email_outbox WHERE target = 'mailing.process'").Scan(&status); err != nil || status != "PENDING" {
 		t.Errorf("the job is %s, %v", status, err)
 	}
-	rabbitmq.rabbitmqctl("set_vm_memory_high_watermark", "0.6")
+	rabbitmq.RabbitMQCtl("set_vm_memory_high_watermark", "0.6")
 	s.awaitMailing(id, 2*time.Minute, "COMPLETED")
 	s.sentOnce(20 + len(sheet.people))
 }

@@ -197,7 +197,7 @@ func slowedBy(settings sessim.Settings, ms int64) sessim.Settings {
 // whatever the queue would deliver again has been delivered.
 func (s *system) awaitQuietQueues(patience time.Duration) {
 	s.t.Helper()
-	o, err := redis.ParseURL(s.redis.url)
+	o, err := redis.ParseURL(s.redis.URL)
 	if err != nil {
 		s.t.Fatal(err)
 	}

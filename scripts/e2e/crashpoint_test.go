@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/servertest"
 )
 
 // The api dies with twenty requests in its hands. Who got a 202 has one row; who asks
@@ -188,7 +189,7 @@ func TestCrashPoints_Send(t *testing.T) {
 // is queued twice as well. Every good row becomes one email.
 func TestCrashPoints_Expand(t *testing.T) {
 	t.Parallel()
-	env := bulk(t, startService(t, "rabbitmq").url)
+	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
 	// A window of 400 emails and a lead of 1,500: while nothing is sent, the second job
 	// finds no room for its whole batch and leaves the rest to a third.
 	env["SES_MAX_SEND_RATE"], env["MAILING_LEAD"], env["MAILING_RECOVERY_INTERVAL"] = "200", "1500", "1s"

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -81,7 +82,7 @@ func bulky(t *testing.T) map[string]any {
 func TestDiskFull_Tables(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "12m")
-	s := startSystemOn(t, storetest.NewOn(t, startPrivatePostgres(t).url), nil)
+	s := startSystemOn(t, storetest.NewOn(t, servertest.Start(t, "postgres").URL), nil)
 	if err := os.Chmod(disk, 0o777); err != nil { // Postgres runs as a user of its own
 		t.Fatal(err)
 	}
@@ -124,8 +125,8 @@ func TestDiskFull_Tables(t *testing.T) {
 func TestDiskFull_Postgres(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "192m")
-	postgres := startPrivatePostgres(t, disk)
-	s := startSystemOn(t, storetest.NewOn(t, postgres.url), nil)
+	postgres := servertest.StartIn(t, disk, "postgres")
+	s := startSystemOn(t, storetest.NewOn(t, postgres.URL), nil)
 	s.await(s.send("primeira@example.com", nil), 20*time.Second, "SENT")
 	s.dispatcher.stop()
 	s.worker.stop()
@@ -143,8 +144,8 @@ func TestDiskFull_Postgres(t *testing.T) {
 		t.Errorf("the disk is full after %d emails: %d %s", accepted, status, answer)
 	}
 	free()
-	postgres.run("stop") // it may have given up, or not
-	postgres.start()
+	postgres.Stop() // it may have given up, or not
+	postgres.Start()
 	eventually(t, 30*time.Second, func() error {
 		if status, answer := s.call(http.MethodPost, "/v1/email/send", newBody("ultima@example.com", nil), nil); status != http.StatusAccepted {
 			return fmt.Errorf("%d %s", status, answer)
@@ -204,17 +205,6 @@ func TestDiskFull_Storage(t *testing.T) {
 	if status, answer := s.upload("grande.csv", []byte(large.String()), nil); status != http.StatusAccepted {
 		t.Errorf("with room again: %d %s", status, answer)
 	}
-}
-
-// startPrivatePostgres is a Postgres of the test's own, perhaps on a disk of its own.
-func startPrivatePostgres(t *testing.T, disk ...string) localService {
-	t.Helper()
-	if len(disk) == 0 {
-		return startService(t, "postgres")
-	}
-	s := localService{t: t, name: "postgres", dir: disk[0]}
-	s.begin()
-	return s
 }
 
 func (s *system) exec(statement string) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/servertest"
 )
 
 // steer posts one of a mailing's controls.
@@ -52,7 +53,7 @@ func (s *system) standsStill(what string) {
 // Pausing and cancelling act within a second on everything that SES has not got yet.
 func TestMailing_PauseResumeCancel(t *testing.T) {
 	t.Parallel()
-	env := bulk(t, startService(t, "rabbitmq").url)
+	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
 	env["WORKER_CONCURRENCY"] = "8"
 	s := startSystem(t, env)
 	s.slowSES(200)
@@ -90,7 +91,7 @@ func TestMailing_PauseResumeCancel(t *testing.T) {
 // What failed is sent again, and only that.
 func TestMailing_RetryFailed(t *testing.T) {
 	t.Parallel()
-	s := startSystem(t, bulk(t, startService(t, "rabbitmq").url))
+	s := startSystem(t, bulk(t, servertest.Start(t, "rabbitmq").URL))
 	if err := s.ses.Inject(sessim.Rule{Fault: "message-rejected", Match: sessim.Match{To: "pessoa7@cliente.example"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestMailing_RetryFailed(t *testing.T) {
 // One click keeps the next mailing away, and no invoice.
 func TestUnsubscribe(t *testing.T) {
 	t.Parallel()
-	s := startSystem(t, bulk(t, startService(t, "rabbitmq").url))
+	s := startSystem(t, bulk(t, servertest.Start(t, "rabbitmq").URL))
 	sheet := newSpreadsheet(t, 10)
 	s.awaitMailing(s.mail("marco.csv", sheet, nil), time.Minute, "COMPLETED")
 	link := ""

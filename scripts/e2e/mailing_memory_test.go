@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"email-gateway/shared/servertest"
 )
 
 // A file of a million rows costs api and worker no more memory than one of a thousand,
@@ -23,7 +25,7 @@ func TestMailing_Memory(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	env := bulk(t, startService(t, "rabbitmq").url)
+	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
 	env["MAILING_LEAD"] = "10000000"
 	s := startSystem(t, env)
 	s.setSending(false) // the expander is what a file's size could matter to

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestMailing(t *testing.T) {
 	t.Parallel()
 	rows := mailingRows(t, 5_000)
-	s := startSystem(t, bulk(t, startService(t, "rabbitmq").url))
+	s := startSystem(t, bulk(t, servertest.Start(t, "rabbitmq").URL))
 	sheet := newSpreadsheet(t, rows)
 	begun := time.Now()
 	id := s.mail("clientes.csv", sheet, nil)
@@ -74,14 +75,14 @@ func patienceFor(rows int) time.Duration {
 func TestMailing_Faults(t *testing.T) {
 	t.Parallel()
 	rows := mailingRows(t, 30_000)
-	rabbitmq, postgres := startService(t, "rabbitmq"), startService(t, "postgres")
-	s := startSystemOn(t, storetest.NewOn(t, postgres.url), bulk(t, rabbitmq.url))
+	rabbitmq, postgres := servertest.Start(t, "rabbitmq"), servertest.Start(t, "postgres")
+	s := startSystemOn(t, storetest.NewOn(t, postgres.URL), bulk(t, rabbitmq.URL))
 	sheet := newSpreadsheet(t, rows)
 	s.setSending(false)
 
-	rabbitmq.stop()
+	rabbitmq.Stop()
 	id := s.mail("clientes.csv", sheet, nil) // accepted all the same
-	rabbitmq.start()
+	rabbitmq.Start()
 	for kills := range 3 {
 		at := s.awaitExpanded(id, 1+len(sheet.people)*kills/4)
 		if at >= len(sheet.people) {
@@ -89,12 +90,12 @@ func TestMailing_Faults(t *testing.T) {
 		}
 		s.worker.kill()
 		if kills == 1 {
-			rabbitmq.crash() // while it holds the job that nobody acknowledged
+			rabbitmq.Crash() // while it holds the job that nobody acknowledged
 		}
 		s.worker = startProgram(t, "worker", s.env)
 	}
-	rabbitmq.restart()
-	postgres.restart()
+	rabbitmq.Restart()
+	postgres.Restart()
 	fixed, before := time.Now(), s.expanded(id)
 	if before < len(sheet.people) {
 		s.awaitExpanded(id, before+1)
@@ -136,7 +137,7 @@ func (s *system) awaitExpanded(id string, n int) (now int) {
 // setSending pauses the emails' queues, as an operator may, or lets them go on.
 func (s *system) setSending(on bool) {
 	s.t.Helper()
-	options, err := asynq.ParseRedisURI(s.redis.url)
+	options, err := asynq.ParseRedisURI(s.redis.URL)
 	if err != nil {
 		s.t.Fatal(err)
 	}

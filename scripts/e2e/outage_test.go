@@ -47,13 +47,13 @@ func TestRedisStops(t *testing.T) {
 		}
 		return nil
 	})
-	s.redis.stop()
+	s.redis.Stop()
 	stopped := time.Now()
 	for i := range during {
 		s.send(fmt.Sprintf("durante%d@example.com", i), nil)
 	}
 	<-time.After(time.Until(stopped.Add(10 * time.Second))) // the outage itself
-	s.redis.start()
+	s.redis.Start()
 	s.awaitAll(before+during, 3*time.Minute, "SENT")
 	s.awaitQuietQueues(3 * time.Minute)
 	s.sentOnce(before + during)

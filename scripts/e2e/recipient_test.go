@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"email-gateway/shared/servertest"
 )
 
 // Recipients in batches, ten of which the database refuses, with RabbitMQ restarted on
@@ -12,8 +14,8 @@ import (
 func TestRecipients(t *testing.T) {
 	t.Parallel()
 	people, poisoned := mailingRows(t, 10_000), 10
-	rabbitmq := startService(t, "rabbitmq")
-	env := bulk(t, rabbitmq.url)
+	rabbitmq := servertest.Start(t, "rabbitmq")
+	env := bulk(t, rabbitmq.URL)
 	env["RECIPIENTS_RETRY_TTL_MS"] = "1000"
 	s := startSystem(t, env)
 	if _, err := s.db.SQL.ExecContext(t.Context(), "ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'veneno')"); err != nil {
@@ -34,9 +36,9 @@ func TestRecipients(t *testing.T) {
 		}
 		switch from / batch {
 		case 2:
-			rabbitmq.restart()
+			rabbitmq.Restart()
 		case 5:
-			rabbitmq.crash()
+			rabbitmq.Crash()
 		}
 	}
 	count := func(query string) (n int) {

@@ -118,7 +118,7 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 // archived is how many tasks the queues keep of those that failed.
 func (s *system) archived() (n int64) {
 	s.t.Helper()
-	o, err := redis.ParseURL(s.redis.url)
+	o, err := redis.ParseURL(s.redis.URL)
 	if err != nil {
 		s.t.Fatal(err)
 	}

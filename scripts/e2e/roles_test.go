@@ -17,6 +17,7 @@ import (
 	"github.com/lib/pq/pqerror"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -43,12 +44,12 @@ func TestRoles(t *testing.T) {
 		t.Fatalf("migrate roles: %v\n%s", err, out)
 	}
 	db.URL = as(t, owner, "gateway_operator") // which gatewayctl uses
-	s := &system{t: t, db: db, redis: startService(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 1000, InboxBytes: 1 << 30})}
+	s := &system{t: t, db: db, redis: servertest.Start(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 1000, InboxBytes: 1 << 30})}
 	t.Cleanup(s.ses.Close)
 	s.sesAt = serveSES(t, "127.0.0.1:0", s.ses)
-	env := bulk(t, startService(t, "rabbitmq").url)
+	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
 	maps.Copy(env, map[string]string{
-		"REDIS_URL": s.redis.url, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1", "CPF_CNPJ_KEYS": "test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+		"REDIS_URL": s.redis.URL, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1", "CPF_CNPJ_KEYS": "test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
 		"API_ADDR": "127.0.0.1:0", "DISPATCHER_ADDR": "127.0.0.1:0", "WORKER_ADDR": "127.0.0.1:0", "RECIPIENTS_BATCH_TIMEOUT_MS": "100",
 	})
 	run := func(name string) *program {

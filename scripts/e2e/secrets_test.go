@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"email-gateway/shared/servertest"
 )
 
 // secret makes a word that stands nowhere else.
@@ -78,14 +80,14 @@ func (w *witness) hear(who, said string) {
 // debug, in an answer of the api, or in a metric.
 func TestSecrets_AtWork(t *testing.T) {
 	t.Parallel()
-	rabbitmq := startService(t, "rabbitmq")
-	rabbitmq.rabbitmqctl("change_password", "gateway", secret("rabbitmq"))
+	rabbitmq := servertest.Start(t, "rabbitmq")
+	rabbitmq.RabbitMQCtl("change_password", "gateway", secret("rabbitmq"))
 	env := secretEnv(t)
-	env["RABBITMQ_URL"] = strings.Replace(rabbitmq.url, "gateway:gateway@", "gateway:"+secret("rabbitmq")+"@", 1)
+	env["RABBITMQ_URL"] = strings.Replace(rabbitmq.URL, "gateway:gateway@", "gateway:"+secret("rabbitmq")+"@", 1)
 	s := startSystem(t, env)
 	w := newWitness(t, s.env)
 	s.protectRedis(secret("redis"))
-	s.env["REDIS_URL"] = strings.Replace(s.redis.url, "redis://", "redis://:"+secret("redis")+"@", 1)
+	s.env["REDIS_URL"] = strings.Replace(s.redis.URL, "redis://", "redis://:"+secret("redis")+"@", 1)
 	u, err := url.Parse(s.db.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -119,8 +121,8 @@ func TestSecrets_AtWork(t *testing.T) {
 	if status, answer := s.upload("sigilosa.csv", sheet, map[string]string{"html": "<p>corpo sigilosa</p>", "subject": "Assunto Sigilosa", "text": "x"}); status != http.StatusAccepted {
 		t.Fatalf("%d %s", status, answer)
 	}
-	s.redis.stop()
-	rabbitmq.stop()
+	s.redis.Stop()
+	rabbitmq.Stop()
 	s.breakDatabase(func() {
 		w.hear("an answer without a database", s.answerTo(http.MethodPost, "/v1/email/send", newBody("maria.sigilosa@cliente.example", confidential)))
 		for _, p := range []*program{s.api, s.dispatcher, s.worker} {
@@ -148,7 +150,7 @@ func TestSecrets_AtWork(t *testing.T) {
 // protectRedis gives Redis a password.
 func (s *system) protectRedis(password string) {
 	s.t.Helper()
-	o, err := redis.ParseURL(s.redis.url)
+	o, err := redis.ParseURL(s.redis.URL)
 	if err != nil {
 		s.t.Fatal(err)
 	}

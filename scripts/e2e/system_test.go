@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -22,7 +23,7 @@ import (
 type system struct {
 	t     *testing.T
 	db    storetest.Database
-	redis localService
+	redis *servertest.Server
 	ses   *sessim.Server
 	sesAt string // host:port
 
@@ -40,11 +41,11 @@ func startSystem(t *testing.T, env map[string]string) *system {
 
 func startSystemOn(t *testing.T, db storetest.Database, env map[string]string) *system {
 	t.Helper()
-	s := &system{t: t, db: db, redis: startService(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 200_000, InboxBytes: 1 << 30})}
+	s := &system{t: t, db: db, redis: servertest.Start(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 200_000, InboxBytes: 1 << 30})}
 	t.Cleanup(s.ses.Close)
 	s.sesAt = serveSES(t, "127.0.0.1:0", s.ses)
 	s.env = map[string]string{
-		"DATABASE_URL": s.db.URL, "REDIS_URL": s.redis.url, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1",
+		"DATABASE_URL": s.db.URL, "REDIS_URL": s.redis.URL, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1",
 		"API_ADDR": "127.0.0.1:0", "DISPATCHER_ADDR": "127.0.0.1:0", "WORKER_ADDR": "127.0.0.1:0",
 		"CPF_CNPJ_KEYS":   "test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
 		"MONITORING_USER": "ops", "MONITORING_PASSWORD": "night-shift",

@@ -16,7 +16,7 @@ import (
 // redisClient is the test's own connection to the queue.
 func (s *system) redisClient() *redis.Client {
 	s.t.Helper()
-	o, err := redis.ParseURL(s.redis.url)
+	o, err := redis.ParseURL(s.redis.URL)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestEnqueueAnswerLost(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	s.dispatcher.stop()
-	proxy, throughProxy := startLosingProxy(t, s.redis.url, `"outboxId"`)
+	proxy, throughProxy := startLosingProxy(t, s.redis.URL, `"outboxId"`)
 	env := maps.Clone(s.env)
 	env["REDIS_URL"] = throughProxy
 	s.dispatcher = startProgram(t, "dispatcher", env)

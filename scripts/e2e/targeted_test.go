@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/servertest"
 )
 
 // The worker is killed while SES has the last try of two emails, one of which it took.
@@ -157,8 +158,8 @@ func TestSESUnreachable(t *testing.T) {
 // has not acknowledged. The job comes again; each row becomes one email.
 func TestRabbitMQConnectionCut(t *testing.T) {
 	t.Parallel()
-	rabbitmq := startService(t, "rabbitmq")
-	s := startSystem(t, bulk(t, rabbitmq.url))
+	rabbitmq := servertest.Start(t, "rabbitmq")
+	s := startSystem(t, bulk(t, rabbitmq.URL))
 	// The expander stops in the middle of its first batch, whose people it cannot write.
 	tx, err := s.db.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -175,7 +176,7 @@ func TestRabbitMQConnectionCut(t *testing.T) {
 			Name                   string
 			MessagesUnacknowledged int `json:"messages_unacknowledged"`
 		}
-		text := rabbitmq.rabbitmqctl("list_queues", "name", "messages_unacknowledged", "--formatter", "json")
+		text := rabbitmq.RabbitMQCtl("list_queues", "name", "messages_unacknowledged", "--formatter", "json")
 		if err := json.Unmarshal([]byte(text), &queues); err != nil {
 			return err
 		}
@@ -186,7 +187,7 @@ func TestRabbitMQConnectionCut(t *testing.T) {
 		}
 		return fmt.Errorf("no job is in work: %+v", queues)
 	})
-	rabbitmq.rabbitmqctl("close_all_connections", "the test wants it")
+	rabbitmq.RabbitMQCtl("close_all_connections", "the test wants it")
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}

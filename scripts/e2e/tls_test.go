@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -20,15 +21,15 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	authority, stranger := newAuthority(t), newAuthority(t)
 	at := "TLS_DIR=" + authority
-	postgres, redis, rabbitmq := startService(t, "postgres", at), startService(t, "redis", at), startService(t, "rabbitmq", at)
-	for name, url := range map[string]string{"sslmode=verify-full": postgres.url, "rediss://": redis.url, "amqps://": rabbitmq.url} {
+	postgres, redis, rabbitmq := servertest.Start(t, "postgres", at), servertest.Start(t, "redis", at), servertest.Start(t, "rabbitmq", at)
+	for name, url := range map[string]string{"sslmode=verify-full": postgres.URL, "rediss://": redis.URL, "amqps://": rabbitmq.URL} {
 		if !strings.Contains(url, name) {
 			t.Fatalf("%s is not %s", url, name)
 		}
 	}
-	env := bulk(t, rabbitmq.url)
-	env["REDIS_URL"], env["SSL_CERT_FILE"] = redis.url, filepath.Join(authority, "ca.pem")
-	s := startSystemOn(t, storetest.NewOn(t, postgres.url), env)
+	env := bulk(t, rabbitmq.URL)
+	env["REDIS_URL"], env["SSL_CERT_FILE"] = redis.URL, filepath.Join(authority, "ca.pem")
+	s := startSystemOn(t, storetest.NewOn(t, postgres.URL), env)
 	sheet := newSpreadsheet(t, 20)
 	s.await(s.send("ana@example.com", nil), 20*time.Second, "SENT")
 	s.awaitMailing(s.mail("clientes.csv", sheet, nil), time.Minute, "COMPLETED")
@@ -36,7 +37,7 @@ func TestTLS(t *testing.T) {
 
 	t.Run("a stranger's Postgres", func(t *testing.T) {
 		wrong := maps.Clone(s.env)
-		wrong["DATABASE_URL"] = strings.Replace(s.db.URL, "sslrootcert="+postgres.dir, "sslrootcert="+stranger+"/ca.pem&was=", 1)
+		wrong["DATABASE_URL"] = strings.Replace(s.db.URL, "sslrootcert="+postgres.Dir, "sslrootcert="+stranger+"/ca.pem&was=", 1)
 		wrong["DATABASE_URL"], _, _ = strings.Cut(wrong["DATABASE_URL"], "&was=")
 		for _, name := range []string{"api", "dispatcher", "worker"} {
 			if said := refuses(t, name, wrong); !strings.Contains(said, "certificate signed by unknown authority") || !strings.Contains(said, "ping database") {

@@ -4,14 +4,15 @@ import (
 	"testing"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/servertest"
 	"email-gateway/worker/internal/queue/redistest"
 )
 
 func TestOutage_OfRedis(t *testing.T) {
 	t.Parallel()
-	for name, breakIt := range map[string]func(*redistest.Server) (mend func()){
-		"stopped": func(s *redistest.Server) func() { s.Stop(); return s.Start },
-		"frozen":  func(s *redistest.Server) func() { s.Freeze(); return s.Thaw },
+	for name, breakIt := range map[string]func(*servertest.Server) (mend func()){
+		"stopped": func(s *servertest.Server) func() { s.Stop(); return s.Start },
+		"frozen":  func(s *servertest.Server) func() { s.Freeze(); return s.Thaw },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

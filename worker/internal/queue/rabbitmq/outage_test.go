@@ -19,7 +19,7 @@ func TestOutage(t *testing.T) {
 	server := rabbitmqtest.Start(t)
 	for _, test := range []struct {
 		name string
-		run  func(*testing.T, stage, *rabbitmqtest.Server)
+		run  func(*testing.T, stage, rabbitmqtest.Server)
 	}{
 		{"killed", killed},
 		{"memory full", memoryFull},
@@ -34,7 +34,7 @@ func TestOutage(t *testing.T) {
 
 // killed: the broker dies while tasks are published, consumed and retried. What was
 // confirmed is consumed in the end, and everything gets confirmed once it is back.
-func killed(t *testing.T, s stage, server *rabbitmqtest.Server) {
+func killed(t *testing.T, s stage, server rabbitmqtest.Server) {
 	p := s.publisher()
 	var seen sync.Map
 	var handled atomic.Int64
@@ -114,7 +114,7 @@ func killed(t *testing.T, s stage, server *rabbitmqtest.Server) {
 // memoryFull: the broker takes no messages, and says so after the first. Nobody waits
 // longer than he wants to, what is on the queues is consumed, and nothing that was kept
 // back arrives twice.
-func memoryFull(t *testing.T, s stage, server *rabbitmqtest.Server) {
+func memoryFull(t *testing.T, s stage, server rabbitmqtest.Server) {
 	p := s.publisher()
 	s.publish(p)
 	server.FillMemory()
@@ -155,7 +155,7 @@ func memoryFull(t *testing.T, s stage, server *rabbitmqtest.Server) {
 }
 
 // frozen: the broker keeps its connections and says nothing.
-func frozen(t *testing.T, s stage, server *rabbitmqtest.Server) {
+func frozen(t *testing.T, s stage, server rabbitmqtest.Server) {
 	p := s.publisher()
 	s.publish(p)
 	tasks := make(desk)

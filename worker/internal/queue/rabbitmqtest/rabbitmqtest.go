@@ -4,16 +4,13 @@
 package rabbitmqtest
 
 import (
-	"context"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"email-gateway/shared/servertest"
 )
 
 // Shared returns the URL of the server that all tests use, and a prefix for this test's
@@ -61,71 +58,17 @@ func Channel(tb testing.TB, url string) *amqp.Channel {
 	return channel
 }
 
-// Server is a RabbitMQ of the test's own. It takes some seconds to start.
-type Server struct {
-	URL string
+// Server is a RabbitMQ of the test's own.
+type Server struct{ *servertest.Server }
 
-	tb  testing.TB
-	dir string
-}
-
-// Start starts a server on a free port of loopback, and destroys it with its data when
-// the test ends.
-func Start(tb testing.TB) *Server {
+// Start starts a server of the test's own. It takes some seconds.
+func Start(tb testing.TB) Server {
 	tb.Helper()
-	s := &Server{tb: tb, dir: tb.TempDir()}
-	tb.Cleanup(func() { s.script("destroy") })
-	s.Start()
-	_, quoted, _ := strings.Cut(s.script("env"), "=")
-	s.URL = strings.Trim(strings.TrimSpace(quoted), "'")
-	return s
+	return Server{servertest.Start(tb, "rabbitmq")}
 }
-
-// Start starts the server again, with the data and on the port it had.
-func (s *Server) Start() { s.tb.Helper(); s.script("start") }
-
-// Stop ends the server in good order.
-func (s *Server) Stop() { s.tb.Helper(); s.script("stop") }
-
-// Kill ends the server as a crash would.
-func (s *Server) Kill() { s.tb.Helper(); s.script("kill") }
-
-// Freeze stops the server's process: connections stay open and nothing answers.
-func (s *Server) Freeze() { s.tb.Helper(); s.signal(syscall.SIGSTOP) }
-
-// Thaw lets a frozen server go on.
-func (s *Server) Thaw() { s.tb.Helper(); s.signal(syscall.SIGCONT) }
 
 // FillMemory makes the server believe that its memory is full: it takes no messages.
-func (s *Server) FillMemory() { s.tb.Helper(); s.control("set_vm_memory_high_watermark", "0.00001") }
+func (s Server) FillMemory() { s.RabbitMQCtl("set_vm_memory_high_watermark", "0.00001") }
 
 // FreeMemory takes the alarm back.
-func (s *Server) FreeMemory() { s.tb.Helper(); s.control("set_vm_memory_high_watermark", "0.9") }
-
-// control runs rabbitmqctl, which finds the server by its name and its port mapper and
-// shows its cookie.
-func (s *Server) control(arguments ...string) {
-	s.tb.Helper()
-	home := filepath.Join(s.dir, "rabbitmq")
-	cookie := strings.TrimSpace(s.read("rabbitmq", ".erlang.cookie"))
-	run := exec.CommandContext(context.Background(), "/usr/lib/rabbitmq/bin/rabbitmqctl", append([]string{
-		"--node", "gateway@localhost", "--erlang-cookie", cookie,
-	}, arguments...)...)
-	run.Env = append(os.Environ(), "HOME="+s.tb.TempDir(), "ERL_EPMD_PORT="+s.port("RABBITMQ_EPMD_PORT"),
-		"RABBITMQ_CONF_ENV_FILE="+filepath.Join(home, "none"))
-	if out, err := run.CombinedOutput(); err != nil {
-		s.tb.Fatalf("rabbitmqctl %s: %v\n%s", arguments[0], err, out)
-	}
-}
-
-// port is one of the server's ports, by the name under which services.sh remembers it.
-func (s *Server) port(name string) string {
-	s.tb.Helper()
-	for line := range strings.Lines(s.read("ports")) {
-		if found, port, _ := strings.Cut(strings.TrimSpace(line), "="); found == name {
-			return port
-		}
-	}
-	s.tb.Fatalf("services.sh remembers no %s", name)
-	return ""
-}
+func (s Server) FreeMemory() { s.RabbitMQCtl("set_vm_memory_high_watermark", "0.9") }

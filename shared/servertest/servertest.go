@@ -1,0 +1,129 @@
+// Package servertest gives a test a server of its own, one that it may stop, kill and
+// freeze: a postgres, redis, rabbitmq or s3 as scripts/services.sh runs it, with the
+// settings that the gateway runs on. Tests use it; no program does.
+package servertest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Server listens on a port of loopback that outlives its restarts, as its data does.
+type Server struct {
+	URL string // as services.sh env prints it
+	Dir string // LOCAL_DIR of services.sh
+
+	tb       testing.TB
+	name     string
+	settings []string
+}
+
+// Start starts a server on a free port, and destroys it with its data when the test
+// ends. settings are variables of services.sh ("NAME=value").
+func Start(tb testing.TB, name string, settings ...string) *Server {
+	tb.Helper()
+	return StartIn(tb, tb.TempDir(), name, settings...)
+}
+
+// StartIn is Start with the data in a directory of the caller's.
+func StartIn(tb testing.TB, dir, name string, settings ...string) *Server {
+	tb.Helper()
+	s := &Server{Dir: dir, tb: tb, name: name, settings: settings}
+	tb.Cleanup(func() { s.script("destroy", name) })
+	s.Start()
+	line, _, _ := strings.Cut(s.script("env", name), "\n")
+	_, quoted, _ := strings.Cut(line, "=")
+	s.URL = strings.Trim(quoted, "'")
+	return s
+}
+
+// Start starts the server again.
+func (s *Server) Start() { s.tb.Helper(); s.script("start", s.name) }
+
+// Stop ends the server in good order.
+func (s *Server) Stop() { s.tb.Helper(); s.script("stop", s.name) }
+
+// Restart ends the server in good order and starts it again.
+func (s *Server) Restart() { s.tb.Helper(); s.script("restart", s.name) }
+
+// Kill ends the server as a crash would.
+func (s *Server) Kill() { s.tb.Helper(); s.script("kill", s.name) }
+
+// Crash kills the server and starts it again.
+func (s *Server) Crash() { s.tb.Helper(); s.Kill(); s.Start() }
+
+// Freeze stops the server's process: connections stay open and nothing answers.
+func (s *Server) Freeze() { s.tb.Helper(); s.signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw() { s.tb.Helper(); s.signal(syscall.SIGCONT) }
+
+// RabbitMQCtl runs the broker's own tool and returns what it printed.
+func (s *Server) RabbitMQCtl(arguments ...string) string {
+	s.tb.Helper()
+	return s.script(append([]string{"rabbitmqctl"}, arguments...)...)
+}
+
+func (s *Server) signal(signal syscall.Signal) {
+	s.tb.Helper()
+	text, err := os.ReadFile(filepath.Join(s.Dir, s.name, "pid"))
+	if err != nil {
+		s.tb.Fatalf("find %s: %v", s.name, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		s.tb.Fatalf("find %s: %v", s.name, err)
+	}
+	if err := syscall.Kill(pid, signal); err != nil {
+		s.tb.Fatalf("signal %s: %v", s.name, err)
+	}
+}
+
+// script runs services.sh and returns what it printed.
+func (s *Server) script(arguments ...string) string {
+	s.tb.Helper()
+	// The test's context may have ended: clean-up runs after it.
+	run := exec.CommandContext(context.Background(), servicesScript(s.tb), arguments...)
+	run.Env = slices.DeleteFunc(os.Environ(), namesAServer)
+	run.Env = append(append(run.Env, "LOCAL_DIR="+s.Dir), s.settings...)
+	var out, log bytes.Buffer
+	run.Stdout, run.Stderr = &out, &log
+	if err := run.Run(); err != nil {
+		s.tb.Fatalf("services.sh %s: %v\n%s", strings.Join(arguments, " "), err, log.String())
+	}
+	return out.String()
+}
+
+// namesAServer: a URL or port in the environment is that of the servers which all
+// tests share.
+func namesAServer(setting string) bool {
+	name, _, _ := strings.Cut(setting, "=")
+	return strings.HasSuffix(name, "_URL") || strings.HasSuffix(name, "_PORT")
+}
+
+// servicesScript finds services.sh from wherever the test runs.
+func servicesScript(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for {
+		path := filepath.Join(dir, "scripts", "services.sh")
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+		if dir == filepath.Dir(dir) {
+			tb.Fatal("scripts/services.sh not found above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
