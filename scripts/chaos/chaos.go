@@ -17,6 +17,7 @@ import (
 	"email-gateway/scripts/chaos/judge"
 	"email-gateway/scripts/chaos/load"
 	"email-gateway/scripts/chaos/stage"
+	"email-gateway/scripts/local"
 )
 
 // Config says what to run.
@@ -79,7 +80,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 			err = closing
 		}
 	}()
-	if report.Durability, err = durability(ctx, s); err != nil {
+	if report.Durability, err = local.Durability(ctx, s.Database, s.Redis.URL); err != nil {
 		return report, err
 	}
 	fmt.Fprintln(cfg.Out, report.Durability)

@@ -1,15 +1,11 @@
 package chaos
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 
 	"email-gateway/scripts/chaos/fault"
 	"email-gateway/scripts/chaos/judge"
@@ -135,24 +131,4 @@ func list(counts map[string]int) string {
 		items = append(items, fmt.Sprintf("%s %d", name, counts[name]))
 	}
 	return strings.Join(items, ", ")
-}
-
-// durability reads the settings that a crash test stands on.
-func durability(ctx context.Context, s *stage.Stage) (text string, err error) {
-	var fsync, commit string
-	if err := s.Database.QueryRowContext(ctx, "SELECT current_setting('fsync'), current_setting('synchronous_commit')").Scan(&fsync, &commit); err != nil {
-		return "", fmt.Errorf("read the settings of postgres: %w", err)
-	}
-	o, err := redis.ParseURL(s.Redis.URL)
-	if err != nil {
-		return "", fmt.Errorf("read the URL of redis: %w", err)
-	}
-	client := redis.NewClient(o)
-	defer func() { err = errors.Join(err, client.Close()) }()
-	settings, err := client.ConfigGet(ctx, "append*").Result()
-	if err != nil {
-		return "", fmt.Errorf("read the settings of redis: %w", err)
-	}
-	return fmt.Sprintf("durability  postgres fsync %s, synchronous_commit %s; redis appendonly %s, appendfsync %s",
-		fsync, commit, settings["appendonly"], settings["appendfsync"]), nil
 }

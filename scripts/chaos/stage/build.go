@@ -10,18 +10,6 @@ import (
 	"strings"
 )
 
-// build compiles the programs into the stage's directory, without the race detector:
-// the chaos run is about what happens between processes.
-func (s *Stage) build(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags", s.cfg.Tags, "-o", s.bin("")+"/",
-		"./api/cmd/api", "./api/cmd/gatewayctl", "./worker/cmd/dispatcher", "./worker/cmd/worker", "./schema/cmd/migrate")
-	cmd.Dir = s.cfg.Root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the programs: %w\n%s", err, out)
-	}
-	return nil
-}
-
 func (s *Stage) bin(name string) string { return filepath.Join(s.cfg.Dir, "bin", name) }
 
 // run runs one of the programs that end by themselves, straight on the database.

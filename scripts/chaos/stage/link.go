@@ -10,6 +10,8 @@ import (
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+
+	"email-gateway/scripts/local"
 )
 
 // Link is the way from a program to one of its dependencies, over a proxy that can be
@@ -31,7 +33,7 @@ func newProxies() *proxies {
 }
 
 func (p *proxies) add(name, dependency, upstream string) (*Link, error) {
-	addr, err := freeAddress()
+	addr, err := local.FreeAddress()
 	if err != nil {
 		return nil, err
 	}

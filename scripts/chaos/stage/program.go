@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -206,20 +205,4 @@ func (p *Program) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
 	_ = p.Kill(ctx)
-}
-
-// freeAddress finds a port below those that the kernel hands out to clients, which could
-// take it while its owner is down.
-func freeAddress() (string, error) {
-	for range 200 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
-		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
-		if err != nil {
-			continue
-		}
-		if err := listener.Close(); err == nil {
-			return addr, nil
-		}
-	}
-	return "", errors.New("no free port was found between 20000 and 32000")
 }

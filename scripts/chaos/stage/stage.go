@@ -19,6 +19,7 @@ import (
 
 	_ "github.com/lib/pq" // the driver of Stage.Database
 
+	"email-gateway/scripts/local"
 	"email-gateway/scripts/sessim"
 )
 
@@ -34,7 +35,7 @@ type Config struct {
 
 // Stage is a running gateway.
 type Stage struct {
-	Postgres, Redis, RabbitMQ *Service
+	Postgres, Redis, RabbitMQ *local.Service
 
 	// Programs are all processes of the gateway, Links all ways between two parts.
 	Programs []*Program
@@ -61,7 +62,7 @@ func Open(ctx context.Context, cfg Config) (*Stage, error) {
 
 func (s *Stage) open(ctx context.Context) error {
 	built := make(chan error, 1)
-	go func() { built <- s.build(ctx) }()
+	go func() { built <- local.Build(ctx, s.cfg.Root, s.bin(""), s.cfg.Tags) }()
 	err := errors.Join(s.startServices(ctx), <-built)
 	if err != nil {
 		return err
@@ -80,11 +81,13 @@ func (s *Stage) open(ctx context.Context) error {
 }
 
 func (s *Stage) startServices(ctx context.Context) error {
-	s.Postgres, s.Redis, s.RabbitMQ = s.service(Postgres), s.service(Redis), s.service(RabbitMQ)
+	dir := filepath.Join(s.cfg.Dir, "services")
+	s.Postgres, s.Redis, s.RabbitMQ = local.NewService(s.cfg.Root, dir, Postgres), local.NewService(s.cfg.Root, dir, Redis),
+		local.NewService(s.cfg.Root, dir, RabbitMQ)
 	var starting sync.WaitGroup
 	errs := make([]error, 3)
-	for i, service := range []*Service{s.Postgres, s.Redis, s.RabbitMQ} {
-		starting.Go(func() { errs[i] = service.open(ctx) })
+	for i, service := range []*local.Service{s.Postgres, s.Redis, s.RabbitMQ} {
+		starting.Go(func() { errs[i] = service.Open(ctx) })
 	}
 	starting.Wait()
 	return errors.Join(errs...)
@@ -120,7 +123,7 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 
 // addProgram makes the program and its links.
 func (s *Stage) addProgram(proxies *proxies, kind string, number int, dependencies []string) error {
-	addr, err := freeAddress()
+	addr, err := local.FreeAddress()
 	if err != nil {
 		return err
 	}
@@ -150,7 +153,7 @@ func (s *Stage) upstream(dependency string) string {
 	if dependency == SES {
 		return s.Mail.Addr
 	}
-	return s.Service(dependency).addr
+	return s.Service(dependency).Addr
 }
 
 // urlThrough is the dependency's URL with another address.
@@ -158,11 +161,11 @@ func (s *Stage) urlThrough(dependency, addr string) string {
 	if dependency == SES {
 		return "http://" + addr
 	}
-	return s.Service(dependency).through(addr)
+	return s.Service(dependency).Through(addr)
 }
 
 // Service returns Postgres, Redis or RabbitMQ by its name; nil if it is none.
-func (s *Stage) Service(name string) *Service {
+func (s *Stage) Service(name string) *local.Service {
 	switch name {
 	case Postgres:
 		return s.Postgres
@@ -225,9 +228,9 @@ func (s *Stage) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for _, service := range []*Service{s.Postgres, s.Redis, s.RabbitMQ} {
+	for _, service := range []*local.Service{s.Postgres, s.Redis, s.RabbitMQ} {
 		if service != nil {
-			errs = append(errs, service.destroy(ctx))
+			errs = append(errs, service.Destroy(ctx))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,10 @@
 package stage
 
-import "fmt"
+import (
+	"fmt"
+
+	"email-gateway/scripts/local"
+)
 
 // roles says which programs there are and what each of them talks to. The load is a
 // dependant too: it reaches each api over a link.
@@ -16,9 +20,9 @@ var roles = []struct {
 
 // What programs depend on; API is what the load depends on.
 const (
-	Postgres = "postgres"
-	Redis    = "redis"
-	RabbitMQ = "rabbitmq"
+	Postgres = local.Postgres
+	Redis    = local.Redis
+	RabbitMQ = local.RabbitMQ
 	SES      = "ses"
 	API      = "api"
 )

@@ -17,13 +17,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"email-gateway/scripts/chaos"
 	"email-gateway/scripts/chaos/fault"
+	"email-gateway/scripts/local"
 )
 
 func main() {
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 		cfg.Seed = rand.Uint64N(1_000_000) + 1
 	}
 	if cfg.Root == "" {
-		if cfg.Root, err = checkout(); err != nil {
+		if cfg.Root, err = local.Checkout(); err != nil {
 			return false, err
 		}
 	}
@@ -95,21 +95,4 @@ func write(file string, report chaos.Report) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
-}
-
-// checkout looks for go.work upwards from the working directory.
-func checkout() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the checkout: %w", err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("find the checkout: there is no go.work around the working directory; name it with -root")
-		}
-		dir = filepath.Dir(dir)
-	}
 }

@@ -1,4 +1,7 @@
-package stage
+// Package local is what a run on this machine stands on: private Postgres, Redis and
+// RabbitMQ servers as scripts/services.sh runs them, and the gateway's programs, built
+// from the checkout. The chaos run and the benchmark use it.
+package local
 
 import (
 	"bytes"
@@ -20,20 +23,31 @@ import (
 // Service is a private Postgres, Redis or RabbitMQ. Its port outlives its restarts.
 type Service struct {
 	Name string
-	URL  string // past every link
+	URL  string // as services.sh env prints it
+
+	Addr string // host:port of URL
 
 	root, dir string
-	addr      string
 	kills     atomic.Int64
 }
 
-func (s *Stage) service(name string) *Service {
-	return &Service{Name: name, root: s.cfg.Root, dir: filepath.Join(s.cfg.Dir, "services", name)}
+// The names that a Service may have.
+const (
+	Postgres = "postgres"
+	Redis    = "redis"
+	RabbitMQ = "rabbitmq"
+)
+
+// NewService makes the service of that name from the checkout root. Its data and log are
+// kept in a directory of its own below dir. It is not started yet.
+func NewService(root, dir, name string) *Service {
+	return &Service{Name: name, root: root, dir: filepath.Join(dir, name)}
 }
 
 var exported = regexp.MustCompile(`_URL='?([^'\n]*)'?\n`)
 
-func (s *Service) open(ctx context.Context) error {
+// Open starts it for the first time and learns its URL.
+func (s *Service) Open(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return err
 	}
@@ -49,12 +63,12 @@ func (s *Service) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the URL of %s: %w", s.Name, err)
 	}
-	s.URL, s.addr = found[1], u.Host
+	s.URL, s.Addr = found[1], u.Host
 	return nil
 }
 
-// through is the service's URL with another address.
-func (s *Service) through(addr string) string { return strings.Replace(s.URL, s.addr, addr, 1) }
+// Through is the service's URL with another address.
+func (s *Service) Through(addr string) string { return strings.Replace(s.URL, s.Addr, addr, 1) }
 
 // Start, Stop and Kill return when it is done. Kill leaves it as a power cut leaves a
 // process: what it wrote is in the system's hands, what it held is gone.
@@ -72,26 +86,35 @@ func (s *Service) Kill(ctx context.Context) error {
 // Kills counts how often it was killed.
 func (s *Service) Kills() int { return int(s.kills.Load()) }
 
-// destroy removes it with its data, which need not be brought into order for that.
-func (s *Service) destroy(ctx context.Context) error {
+// Destroy removes it with its data, which need not be brought into order for that.
+func (s *Service) Destroy(ctx context.Context) error {
 	_ = s.command(ctx, "kill") // it may be down already
 	return s.command(ctx, "destroy")
 }
 
 // Signal sends a signal to the service's process: SIGSTOP freezes it, SIGCONT goes on.
 func (s *Service) Signal(signal syscall.Signal) error {
-	text, err := os.ReadFile(filepath.Join(s.dir, s.Name, "pid"))
+	pid, err := s.PID()
 	if err != nil {
-		return fmt.Errorf("find the process of %s: %w", s.Name, err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || pid < 2 {
-		return fmt.Errorf("find the process of %s: its pid is %q", s.Name, text)
+		return err
 	}
 	if err := syscall.Kill(pid, signal); err != nil {
 		return fmt.Errorf("signal %s: %w", s.Name, err)
 	}
 	return nil
+}
+
+// PID is the number of the service's process; Postgres has children beside it.
+func (s *Service) PID() (int, error) {
+	text, err := os.ReadFile(filepath.Join(s.dir, s.Name, "pid"))
+	if err != nil {
+		return 0, fmt.Errorf("find the process of %s: %w", s.Name, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid < 2 {
+		return 0, fmt.Errorf("find the process of %s: its pid is %q", s.Name, text)
+	}
+	return pid, nil
 }
 
 // Control runs rabbitmqctl on the broker.

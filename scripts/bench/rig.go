@@ -1,0 +1,191 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	_ "github.com/lib/pq" // the driver of all databases here
+
+	"email-gateway/scripts/local"
+)
+
+// Rig is what the sections measure on: private servers and the programs as for release.
+type Rig struct {
+	// Quick asks for less of everything.
+	Quick bool
+
+	Postgres, Redis, RabbitMQ *local.Service
+
+	cfg      Config
+	server   *sql.DB    // the database of the server itself, to make others
+	key      string     // of the tenant that every system has
+	made     int        // databases so far
+	programs []*Program // that were started and not stopped
+	mu       sync.Mutex
+}
+
+// template is a migrated database with one tenant, which each system gets a copy of.
+const template = "bench_template"
+
+// company is the tenant of every system, and sender its default sender.
+const (
+	company = "Bancada"
+	sender  = "Bancada <aviso@bancada.example>"
+)
+
+// openRig builds the programs and starts the servers; close ends them, also after an error.
+func openRig(ctx context.Context, cfg Config) (*Rig, error) {
+	services := filepath.Join(cfg.Dir, "services")
+	r := &Rig{
+		Quick: cfg.Quick, cfg: cfg,
+		Postgres: local.NewService(cfg.Root, services, local.Postgres),
+		Redis:    local.NewService(cfg.Root, services, local.Redis),
+		RabbitMQ: local.NewService(cfg.Root, services, local.RabbitMQ),
+	}
+	if err := r.open(ctx); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *Rig) open(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Join(r.cfg.Dir, "log"), 0o700); err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	fmt.Fprintln(r.cfg.Out, "building the programs, starting postgres, redis and rabbitmq")
+	errs := make([]error, 4)
+	var starting sync.WaitGroup
+	for i, service := range []*local.Service{r.Postgres, r.Redis, r.RabbitMQ} {
+		starting.Go(func() { errs[i] = service.Open(ctx) })
+	}
+	starting.Go(func() { errs[3] = local.Build(ctx, r.cfg.Root, r.bin(""), "") })
+	starting.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	var err error
+	if r.server, err = sql.Open("postgres", r.Postgres.URL); err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	return r.makeTemplate(ctx)
+}
+
+func (r *Rig) makeTemplate(ctx context.Context) error {
+	if _, err := r.server.ExecContext(ctx, "CREATE DATABASE "+template); err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	url := r.databaseURL(template)
+	if _, err := r.run(ctx, url, "migrate", "up"); err != nil {
+		return err
+	}
+	var err error
+	r.key, err = r.tenant(ctx, url, company, sender)
+	return err
+}
+
+// tenant makes a company and a key for it, as an operator does. The key has no rate limit.
+func (r *Rig) tenant(ctx context.Context, databaseURL, name, from string) (key string, err error) {
+	if _, err := r.run(ctx, databaseURL, "gatewayctl", "company", "create", "--name", name, "--default-from", from, "--json"); err != nil {
+		return "", err
+	}
+	out, err := r.run(ctx, databaseURL, "gatewayctl", "key", "create", "--company", name, "--rate", "0", "--json",
+		"--scopes", "emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write")
+	if err != nil {
+		return "", err
+	}
+	var made struct{ Key string }
+	if err := json.Unmarshal(out, &made); err != nil || made.Key == "" {
+		return "", fmt.Errorf("gatewayctl key create printed %q", out)
+	}
+	return made.Key, nil
+}
+
+func (r *Rig) bin(name string) string { return filepath.Join(r.cfg.Dir, "bin", name) }
+
+// run runs one of the programs that end by themselves.
+func (r *Rig) run(ctx context.Context, databaseURL, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, r.bin(name), args...)
+	cmd.Env = environ(map[string]string{"DATABASE_URL": databaseURL})
+	out, err := cmd.Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		err = fmt.Errorf("%w: %s", err, failed.Stderr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+// databaseURL is the URL of another database on the same server.
+func (r *Rig) databaseURL(name string) string {
+	return strings.Replace(r.Postgres.URL, "/gateway?", "/"+name+"?", 1)
+}
+
+func (r *Rig) durability(ctx context.Context) (string, error) {
+	return local.Durability(ctx, r.server, r.Redis.URL)
+}
+
+// ServerUsage is what Postgres or Redis (or RabbitMQ) has taken since it was started.
+func (r *Rig) ServerUsage(service *local.Service) (Usage, error) {
+	pid, err := service.PID()
+	if err != nil {
+		return Usage{}, err
+	}
+	return usageOf(pid)
+}
+
+func (r *Rig) started(p *Program) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.programs = append(r.programs, p)
+}
+
+func (r *Rig) stopped(p *Program) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.programs = slices.DeleteFunc(r.programs, func(other *Program) bool { return other == p })
+}
+
+// stopPrograms stops the programs that a section left running, the newest first.
+func (r *Rig) stopPrograms(ctx context.Context) error {
+	r.mu.Lock()
+	programs := slices.Clone(r.programs)
+	r.mu.Unlock()
+	var errs []error
+	for _, p := range slices.Backward(programs) {
+		errs = append(errs, p.Stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// close ends everything and removes the servers' data; logs stay.
+func (r *Rig) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	errs := []error{r.stopPrograms(ctx)}
+	if r.server != nil {
+		errs = append(errs, r.server.Close())
+	}
+	for _, service := range []*local.Service{r.Postgres, r.Redis, r.RabbitMQ} {
+		errs = append(errs, service.Destroy(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// scale picks the size of something.
+func scale[T any](r *Rig, whole, quick T) T {
+	if r.Quick {
+		return quick
+	}
+	return whole
+}

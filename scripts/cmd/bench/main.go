@@ -1,0 +1,89 @@
+// Command bench measures how fast the gateway is, each path beside its reference in the
+// same run: see package bench. It exits with 0 only if every budget is kept.
+//
+//	bench
+//	bench --section accept,ingest --json bench.json
+//	bench --quick --rounds 2
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"email-gateway/scripts/bench"
+	"email-gateway/scripts/local"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ok, err := run(ctx, os.Stdout, os.Args[1:])
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+// run returns whether every budget was kept.
+func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error) {
+	cfg := bench.Config{Out: out}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	sections := flags.String("section", "", "sections to run, separated by commas; by default all")
+	list := flags.Bool("list", false, "list the sections and end")
+	flags.IntVar(&cfg.Rounds, "rounds", 5, "how often each measurement is made")
+	flags.BoolVar(&cfg.Quick, "quick", false, "smaller and shorter, for trying: the figures mean little")
+	file := flags.String("json", "", "write the rows there too, as a list")
+	flags.StringVar(&cfg.Root, "root", "", "the checkout; by default the one around the working directory")
+	flags.StringVar(&cfg.Dir, "dir", "", "where data and logs are kept; by default a directory that is removed when all is well")
+	if err := flags.Parse(args); err != nil {
+		return false, err
+	}
+	if *list {
+		for _, s := range bench.Sections() {
+			fmt.Fprintf(out, "%-10s %s\n", s.Name, s.What)
+		}
+		return true, nil
+	}
+	if cfg.Rounds < 1 {
+		return false, errors.New("flags: rounds must be at least 1")
+	}
+	if cfg.Sections, err = bench.Only(*sections); err != nil {
+		return false, fmt.Errorf("flags: %w", err)
+	}
+	if cfg.Root == "" {
+		if cfg.Root, err = local.Checkout(); err != nil {
+			return false, err
+		}
+	}
+	if cfg.Dir == "" {
+		if cfg.Dir, err = os.MkdirTemp("", "email-gateway-bench-"); err != nil {
+			return false, fmt.Errorf("make a directory: %w", err)
+		}
+		defer func() {
+			if err == nil {
+				err = os.RemoveAll(cfg.Dir)
+			}
+		}()
+	}
+	report, err := bench.Run(ctx, cfg)
+	report.Print(out) // what was measured before something failed is worth seeing
+	if err != nil {
+		return false, fmt.Errorf("%w; data and logs are in %s", err, cfg.Dir)
+	}
+	if *file != "" {
+		err = report.WriteJSON(*file)
+	}
+	missed := report.Missed()
+	for _, row := range missed {
+		fmt.Fprintf(out, "MISSED %s: %s\n", row.Section, row.Name)
+	}
+	return len(missed) == 0, err
+}
