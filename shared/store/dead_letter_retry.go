@@ -61,6 +61,34 @@ func (e *NotReplayableError) Error() string { return "not replayable: " + e.Reas
 // intake, a mailing that failed. *NotReplayableError when it is not open, or nothing is
 // left to be sent again.
 func (s *Store) RetryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry) error {
+	err := s.retryDeadLetter(ctx, l, r)
+	var refused *NotReplayableError
+	if l.ResolvedAt != nil || !errors.As(err, &refused) {
+		return err
+	}
+	// It was open a moment ago. When an answer of Postgres is lost the statement is run
+	// once more, and meets what it has done itself.
+	now, findErr := s.FindAnyDeadLetter(ctx, l.ID)
+	switch {
+	case errors.Is(findErr, ErrNotFound):
+		return err
+	case findErr != nil:
+		return fmt.Errorf("retry dead letter: look it up: %w", findErr)
+	case now.retriedBy(r):
+		return nil
+	}
+	return err
+}
+
+// retriedBy says that the dead letter is resolved by this very retry, as far as its row
+// tells them apart.
+func (l *DeadLetter) retriedBy(r LetterRetry) bool {
+	return l.Resolution != nil && *l.Resolution == Retried &&
+		l.ResolvedBy != nil && *l.ResolvedBy == r.Actor.String() &&
+		(l.ReplayID == nil) == (r.ReplayID == uuid.Nil) && (l.ReplayID == nil || *l.ReplayID == r.ReplayID)
+}
+
+func (s *Store) retryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry) error {
 	switch {
 	case l.ResolvedAt != nil:
 		return &NotReplayableError{Reason: "the dead letter is resolved already"}

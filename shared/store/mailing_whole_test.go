@@ -106,12 +106,12 @@ func TestIngestMailing_UnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	p := newProxy(t, d)
-	s := open(t, p.url, store.Options{})
+	p := storetest.NewProxy(t, d)
+	s := open(t, p.URL, store.Options{})
 	m := storetest.NewMailing(company, func(m *store.NewMailing) { m.DryRun = true })
 	answer := m.Answer
 	m.Answer = func(n store.MailingCounts) ([]byte, error) {
-		p.cutAnswer(2) // one for the mailing's row, one for COMMIT
+		p.CutAnswer(2) // one for the mailing's row, one for COMMIT
 		return answer(n)
 	}
 	counts, got, err := s.IngestMailing(t.Context(), m, storetest.Lines(10))

@@ -90,10 +90,10 @@ func TestPostgresAway(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	p := newProxy(t, d)
-	s := open(t, p.url, store.Options{})
-	p.stop()
-	p.cutAll()
+	p := storetest.NewProxy(t, d)
+	s := open(t, p.URL, store.Options{})
+	p.Stop()
+	p.CutAll()
 	// Connections that broke while they were idle may be noticed by a read first.
 	if _, err := s.Companies(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("read: %v", err)
@@ -115,7 +115,7 @@ func TestPostgresAway(t *testing.T) {
 			t.Errorf("%s: %v, want ErrUnavailable alone", name, err)
 		}
 	}
-	if _, err := store.Open(t.Context(), p.url, store.Options{}); !errors.Is(err, store.ErrUnavailable) {
+	if _, err := store.Open(t.Context(), p.URL, store.Options{}); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("open: %v", err)
 	}
 }
@@ -125,8 +125,8 @@ func TestBrokenIdleConnectionsAreNoError(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	p := newProxy(t, d)
-	s := open(t, p.url, store.Options{MaxConns: 4})
+	p := storetest.NewProxy(t, d)
+	s := open(t, p.URL, store.Options{MaxConns: 4})
 	accepter := s.NewAccepter()
 	for range 5 {
 		if err := accepter.Accept(t.Context(), storetest.NewEmail(company, nil)); err != nil {
@@ -141,20 +141,20 @@ func TestBrokenIdleConnectionsAreNoError(t *testing.T) {
 func TestAnswerLostAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		lose func(*proxy)
+		lose func(*storetest.Proxy)
 		want error
 	}{
-		"and the next connection holds":      {func(p *proxy) { p.cut(1) }, nil},
-		"and so is that of every connection": {func(p *proxy) { p.cut(1000) }, store.ErrUnknownOutcome},
-		"and the next connection is refused": {(*proxy).cutAndStop, store.ErrUnknownOutcome},
+		"and the next connection holds":      {func(p *storetest.Proxy) { p.Cut(1) }, nil},
+		"and so is that of every connection": {func(p *storetest.Proxy) { p.Cut(1000) }, store.ErrUnknownOutcome},
+		"and the next connection is refused": {(*storetest.Proxy).CutAndStop, store.ErrUnknownOutcome},
 		"and nothing is heard of Postgres":   {nil, store.ErrUnknownOutcome}, // see below: needs the test's context
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
 			company := d.Company(t)
-			p := newProxy(t, d)
-			s := open(t, p.url, store.Options{StatementTimeout: time.Second})
+			p := storetest.NewProxy(t, d)
+			s := open(t, p.URL, store.Options{StatementTimeout: time.Second})
 			accepter := s.NewAccepter()
 			// The first one prepares the statement, so that the next answer is that of the insert.
 			if err := accepter.Accept(t.Context(), storetest.NewEmail(company, nil)); err != nil {
@@ -163,7 +163,7 @@ func TestAnswerLostAfterTheCommit(t *testing.T) {
 			if tt.lose != nil {
 				tt.lose(p)
 			} else {
-				p.hush(t)
+				p.Hush(t)
 			}
 			e := storetest.NewEmail(company, func(e *store.NewEmail) {
 				e.Idempotency = &store.IdempotencyKey{Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte("{}"), Keep: time.Hour}
@@ -191,12 +191,12 @@ func TestAnswerOfAClaimLost(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	first, id, token := d.Accept(t, company, nil), d.Accept(t, company, nil), uuid.New()
-	p := newProxy(t, d)
-	s := open(t, p.url, store.Options{MaxConns: 1})
+	p := storetest.NewProxy(t, d)
+	s := open(t, p.URL, store.Options{MaxConns: 1})
 	if _, err := s.Advance(t.Context(), claimOf(company, first, uuid.New(), "CUST-1")); err != nil {
 		t.Fatal(err)
 	}
-	p.cut(1)
+	p.Cut(1)
 	got, err := s.Advance(t.Context(), claimOf(company, id, token, "CUST-1"))
 	if err != nil || got.Applied || !got.SameToken || got.Status != "PROCESSING" || got.Attempts != 1 {
 		t.Errorf("told %+v, %v", got, err)

@@ -49,9 +49,11 @@ const lease = 60 * time.Second
 // its events and, when it gave up, its dead letter. Every move that has an event is
 // made by one; what the dispatcher does has none.
 type Transition struct {
-	ID     uuid.UUID
-	Guard  Guard
-	Token  uuid.UUID // the attempt: becomes the claim with GuardClaim, must be it with GuardAttempt
+	ID    uuid.UUID
+	Guard Guard
+	// Token is the attempt: it becomes the claim with GuardClaim, and must be it with
+	// GuardAttempt. With GuardReplay it is the replay's own, for it to be known again.
+	Token  uuid.UUID
 	Status email.Status
 	Events []email.Event
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
@@ -38,15 +39,16 @@ func (a *API) retryEmail(c *gin.Context) error {
 		return err
 	}
 	moved, err := a.store.Advance(c.Request.Context(), store.Transition{
-		ID: found.ID, Guard: store.GuardReplay, Status: email.Pending, Renew: a.ttl,
+		ID: found.ID, Guard: store.GuardReplay, Token: uuid.New(), Status: email.Pending, Renew: a.ttl,
 		Events: []email.Event{eventBy(visitOf(c), email.EventReplayed)},
 	})
 	switch {
 	case err != nil:
 		return err
-	case !moved.Applied && moved.Status == "":
+	case moved.Applied, moved.SameToken: // the latter: by a run of the statement whose answer was lost
+	case moved.Status == "":
 		return contentGone()
-	case !moved.Applied:
+	default:
 		return notReplayable(moved.Status)
 	}
 	a.wake()

@@ -23,10 +23,13 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	won, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		won, err = p.insist(ctx, t)
-		if err == nil && !won.Applied && won.SameToken && won.Status == email.Processing {
-			won.Applied = true // by the try whose answer was lost
-			won.LeaseUntil = won.LeaseUntil.Add(-time.Since(begun))
-		}
+	}
+	// Nobody else has this token: the claim was won by a try whose answer was lost. Ours
+	// was not the only one, since database/sql repeats by itself what a broken connection
+	// cut off.
+	if err == nil && !won.Applied && won.SameToken && won.Status == email.Processing {
+		won.Applied = true
+		won.LeaseUntil = won.LeaseUntil.Add(-time.Since(begun))
 	}
 	if won.Applied {
 		crashpoint.At(crashpoint.SendClaimed)

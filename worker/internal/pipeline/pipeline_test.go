@@ -33,9 +33,15 @@ type bench struct {
 
 func newBench(t *testing.T, change func(*pipeline.Params)) *bench {
 	t.Helper()
+	return newBenchOn(t, func(d storetest.Database) *store.Store { return d.Store }, change)
+}
+
+// newBenchOn is newBench with a store of its own for the emails' transitions.
+func newBenchOn(t *testing.T, advance func(storetest.Database) *store.Store, change func(*pipeline.Params)) *bench {
+	t.Helper()
 	d := storetest.New(t)
 	b := &bench{Database: d, company: d.Company(t), sender: &scriptedSender{}}
-	loader, advancer := d.Store.NewLoader(), d.Store.NewAdvancer()
+	loader, advancer := d.Store.NewLoader(), advance(d).NewAdvancer()
 	t.Cleanup(loader.Close)
 	t.Cleanup(advancer.Close)
 	p := pipeline.Params{

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -214,6 +215,34 @@ func TestHandle_WritesTheAnswerUntilPostgresTakesIt(t *testing.T) {
 	}
 	if len(b.sender.sent) != 1 {
 		t.Errorf("%d calls, want 1", len(b.sender.sent))
+	}
+}
+
+// A connection that breaks after the claim's commit makes database/sql run the claim once
+// more, which cannot win it again. The email is this attempt's all the same.
+func TestHandle_TheAnswerOfAClaimIsLost(t *testing.T) {
+	t.Parallel()
+	var wire *storetest.Proxy
+	b := newBenchOn(t, func(d storetest.Database) *store.Store {
+		wire = storetest.NewProxy(t, d)
+		s, err := store.Open(t.Context(), wire.URL, store.Options{MaxConns: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}, nil)
+	// The first one prepares the statement, so that the next answer is that of the claim.
+	if err := b.handle(t, b.Accept(t, b.company, nil)); err != nil {
+		t.Fatal(err)
+	}
+	id := b.Accept(t, b.company, nil)
+	wire.Cut(1)
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.find(t, id); e.Status != email.Sent || e.Attempts != 1 || len(b.sender.sent) != 2 {
+		t.Errorf("email = %+v after %d calls", e, len(b.sender.sent)-1)
 	}
 }
 

@@ -1,4 +1,4 @@
-package store_test
+package storetest
 
 import (
 	"io"
@@ -6,13 +6,12 @@ import (
 	"net/url"
 	"sync"
 	"testing"
-
-	"email-gateway/shared/store/storetest"
 )
 
-// proxy stands between a store and Postgres and breaks connections on purpose.
-type proxy struct {
-	url      string
+// Proxy stands between a store and Postgres and breaks connections on purpose.
+type Proxy struct {
+	URL string // of the database, through the proxy
+
 	listener net.Listener
 	upstream string
 
@@ -21,25 +20,26 @@ type proxy struct {
 	conns []net.Conn
 }
 
-func newProxy(t *testing.T, d storetest.Database) *proxy {
-	t.Helper()
+// NewProxy starts a proxy before the database. It ends with the test.
+func NewProxy(tb testing.TB, d Database) *Proxy {
+	tb.Helper()
 	u, err := url.Parse(d.URL)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	p := &proxy{listener: listener, upstream: u.Host}
+	p := &Proxy{listener: listener, upstream: u.Host}
 	u.Host = listener.Addr().String()
-	p.url = u.String()
+	p.URL = u.String()
 	go p.accept()
-	t.Cleanup(p.stop)
+	tb.Cleanup(p.Stop)
 	return p
 }
 
-func (p *proxy) accept() {
+func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -61,7 +61,7 @@ func (p *proxy) accept() {
 	}
 }
 
-func (p *proxy) answer(client, server net.Conn) {
+func (p *Proxy) answer(client, server net.Conn) {
 	defer client.Close()
 	defer server.Close()
 	b := make([]byte, 64<<10)
@@ -82,9 +82,9 @@ func (p *proxy) answer(client, server net.Conn) {
 	}
 }
 
-// cut ends connections from now on as soon as Postgres has answered, which it does
+// Cut ends connections from now on as soon as Postgres has answered, which it does
 // after its commit: at most so many times.
-func (p *proxy) cut(times int) {
+func (p *Proxy) Cut(times int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.onAns = func() bool {
@@ -95,8 +95,8 @@ func (p *proxy) cut(times int) {
 	}
 }
 
-// cutAnswer ends the connection on which Postgres gives its n-th answer from now on.
-func (p *proxy) cutAnswer(n int) {
+// CutAnswer ends the connection on which Postgres gives its n-th answer from now on.
+func (p *Proxy) CutAnswer(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.onAns = func() bool {
@@ -107,24 +107,25 @@ func (p *proxy) cutAnswer(n int) {
 	}
 }
 
-// cutAndStop ends the connection on Postgres's next answer and takes no others.
-func (p *proxy) cutAndStop() {
+// CutAndStop ends the connection on Postgres's next answer and takes no others.
+func (p *Proxy) CutAndStop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.onAns = func() bool { p.stop(); return false }
+	p.onAns = func() bool { p.Stop(); return false }
 }
 
-// hush lets nothing of Postgres's through from now on, and keeps connections open.
-func (p *proxy) hush(t *testing.T) {
+// Hush lets nothing of Postgres's through from now on, and keeps connections open.
+func (p *Proxy) Hush(tb testing.TB) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.onAns = func() bool { <-t.Context().Done(); return false }
+	p.onAns = func() bool { <-tb.Context().Done(); return false }
 }
 
-func (p *proxy) stop() { _ = p.listener.Close() }
+// Stop takes no connections any more; those there are go on.
+func (p *Proxy) Stop() { _ = p.listener.Close() }
 
-// cutAll ends all connections there are.
-func (p *proxy) cutAll() {
+// CutAll ends all connections there are.
+func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.conns {
