@@ -24,7 +24,9 @@ import (
 	"email-gateway/api/internal/keyring"
 	"email-gateway/api/internal/sns"
 	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/draft"
 	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/unsubscribe"
 )
@@ -96,7 +98,7 @@ type API struct {
 	directory       *access.Directory
 	limiter         *access.Limiter
 	bodies          *bodyBudget
-	rules           *rules
+	rules           *rules.Rules
 	composer        *composer
 	recipients      *recipientReader
 	suppressions    *strictjson.Reader[suppressRequest]
@@ -117,11 +119,11 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := newRules()
+	checks, err := newRules()
 	if err != nil {
 		return nil, fmt.Errorf("prepare rules: %w", err)
 	}
-	reader, err := strictjson.NewReader[sendRequest]()
+	reader, err := strictjson.NewReader[draft.Email]()
 	if err != nil {
 		return nil, fmt.Errorf("prepare send requests: %w", err)
 	}
@@ -137,7 +139,7 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare replays: %w", err)
 	}
-	recipients, err := newRecipientReader(rules, taxIDs{ring: p.Ring, hashKey: p.HashKey})
+	recipients, err := newRecipientReader(checks, taxIDs{ring: p.Ring, hashKey: p.HashKey})
 	if err != nil {
 		return nil, err
 	}
@@ -149,9 +151,9 @@ func New(p Params) (*API, error) {
 		directory: access.NewDirectory(p.Store),
 		limiter:   access.NewLimiter(),
 		bodies:    newBodyBudget(),
-		rules:     rules,
+		rules:     checks,
 		composer: &composer{
-			rules: rules, reader: reader, recipients: p.Store, html: htmlcheck.New(runtime.GOMAXPROCS(0)),
+			rules: checks, reader: reader, recipients: p.Store, html: htmlcheck.New(runtime.GOMAXPROCS(0)),
 			taxIDs: taxIDs{ring: p.Ring, hashKey: p.HashKey}, ttl: p.EmailTTL,
 		},
 		recipients:      recipients,

@@ -11,8 +11,10 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -23,8 +25,8 @@ type recipientFinder interface {
 
 // composer makes an email of a send request, or says everything that is wrong with it.
 type composer struct {
-	rules      *rules
-	reader     *strictjson.Reader[sendRequest]
+	rules      *rules.Rules
+	reader     *strictjson.Reader[draft.Email]
 	recipients recipientFinder
 	html       *htmlcheck.Checker
 	taxIDs
@@ -35,90 +37,77 @@ type composer struct {
 // a problem; other errors are the database's.
 func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID string, document strictjson.Document) (store.NewEmail, error) {
 	request, found := c.reader.Read(document)
-	wrong := c.rules.check(&request, found)
-	d := draft{request: &request, faults: wrong, now: time.Now()}
-	d.normalize()
-	d.checkSender(caller)
-	d.checkRecipient()
-	d.checkHeaders()
-	d.checkSendAt()
-	if err := c.checkHTML(ctx, &d); err != nil {
+	d := draft.New(c.rules, &request, found, time.Now())
+	d.CheckSender(caller.DefaultFrom, caller.SenderDomains)
+	if err := c.checkHTML(ctx, func(ctx context.Context) error { return d.CheckHTML(ctx, c.html) }); err != nil {
 		return store.NewEmail{}, err
 	}
-	if err := c.findRecipient(ctx, caller.CompanyID, &d); err != nil {
+	if err := c.findRecipient(ctx, caller.CompanyID, d); err != nil {
 		return store.NewEmail{}, err
 	}
-	if len(d.faults) > 0 {
-		return store.NewEmail{}, invalid(d.faults)
+	if len(d.Faults) > 0 {
+		return store.NewEmail{}, invalid(d.Faults)
 	}
-	return c.build(caller, requestID, &d)
+	return c.build(caller, requestID, d)
 }
 
 // htmlWait is how long a large body may wait for its turn to be checked.
 const htmlWait = 10 * time.Second
 
-func (c *composer) checkHTML(ctx context.Context, d *draft) error {
-	if d.faults.has("html") {
-		return nil
-	}
-	return c.checkTemplate(ctx, d.request.HTML, &d.faults)
-}
-
-// checkTemplate checks the field html; the error is no verdict on it.
-func (c *composer) checkTemplate(ctx context.Context, html string, f *faults) error {
+// checkHTML gives a check its time.
+func (c *composer) checkHTML(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, htmlWait)
 	defer cancel()
-	err := c.html.Check(ctx, html)
-	var violation *htmlcheck.Violation
-	switch {
-	case errors.As(err, &violation):
-		f.add("html", codeInvalidTemplate, violation.Error())
-	case errors.Is(err, context.DeadlineExceeded):
+	err := check(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
 		return busy
-	case err != nil:
-		return err
 	}
-	return nil
+	return err
+}
+
+// checkTemplate checks the field html of a mailing; the error is no verdict on it.
+func (c *composer) checkTemplate(ctx context.Context, html string, f *rules.Faults) error {
+	return c.checkHTML(ctx, func(ctx context.Context) error { return draft.CheckHTML(ctx, c.html, html, f) })
 }
 
 // findRecipient asks whether a recipientId is the company's and lives at the address.
-func (c *composer) findRecipient(ctx context.Context, company uuid.UUID, d *draft) error {
+func (c *composer) findRecipient(ctx context.Context, company uuid.UUID, d *draft.Draft) error {
 	const field = "recipient.recipientId"
-	if d.request.Recipient == nil || d.request.Recipient.RecipientID == nil || d.faults.has(field) || d.faults.has("to") {
+	if d.Email.Recipient == nil || d.Email.Recipient.RecipientID == nil || d.Faults.Has(field, "to") {
 		return nil
 	}
-	id, err := parseID(*d.request.Recipient.RecipientID)
+	id, err := rules.ParseID(*d.Email.Recipient.RecipientID)
 	if err != nil {
 		return fmt.Errorf("read recipientId: %w", err)
 	}
-	matches, err := c.recipients.RecipientMatches(ctx, company, id, d.request.To)
+	matches, err := c.recipients.RecipientMatches(ctx, company, id, d.Email.To)
 	if err != nil {
 		return err
 	}
 	if !matches {
-		d.faults.add(field, codeRecipientNotFound, "is not a recipient of this company at this address")
+		d.Faults.Add(field, codeRecipientNotFound, "is not a recipient of this company at this address")
 	}
 	return nil
 }
 
 // build assumes a request without faults.
-func (c *composer) build(caller *store.Caller, requestID string, d *draft) (store.NewEmail, error) {
+func (c *composer) build(caller *store.Caller, requestID string, d *draft.Draft) (store.NewEmail, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return store.NewEmail{}, fmt.Errorf("make outbox id: %w", err)
 	}
-	r := d.request
+	r := d.Email
 	e := store.NewEmail{
 		ID:             id,
 		CompanyID:      caller.CompanyID,
 		RequestID:      requestID,
-		Sender:         d.sender,
+		Sender:         d.Sender,
 		HTML:           r.HTML,
 		Text:           r.Text,
 		CheckerVersion: int(htmlcheck.Version),
 		Priority:       value(r.Priority, email.DefaultPriority),
 		Delivery:       email.Delivery(value(r.Delivery, string(email.AtLeastOnce))),
-		SendAt:         d.sendAt,
+		SendAt:         d.SendAt,
 		TTL:            c.ttl,
 		CreatedAt:      timeOf(id),
 		Job: email.SendJob{
@@ -134,7 +123,7 @@ func (c *composer) build(caller *store.Caller, requestID string, d *draft) (stor
 	}
 	sum := sha256.Sum256([]byte(r.HTML))
 	e.HTMLSHA256 = sum[:]
-	e.Job.Recipient.CPFCNPJHash, e.CPFCNPJ, err = c.protect(caller.CompanyID, d.taxID, r.Recipient.CPFCNPJHash)
+	e.Job.Recipient.CPFCNPJHash, e.CPFCNPJ, err = c.protect(caller.CompanyID, d.TaxID, r.Recipient.CPFCNPJHash)
 	return e, err
 }
 

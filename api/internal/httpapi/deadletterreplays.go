@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -66,7 +68,7 @@ func (a *API) replayLetters(c *gin.Context, action store.ReplayAction) error {
 		return err
 	}
 	request, found := a.replays.Read(document)
-	wrong := a.rules.check(&request, found)
+	wrong := a.rules.Check(&request, found)
 	filter := filterOf(request, &wrong)
 	if len(wrong) > 0 {
 		return invalid(wrong)
@@ -93,15 +95,15 @@ func (a *API) replayLetters(c *gin.Context, action store.ReplayAction) error {
 
 // filterOf assumes that the rules have looked at the request; what they found wrong is
 // left out.
-func filterOf(r replayRequest, wrong *faults) store.LetterFilter {
+func filterOf(r replayRequest, wrong *rules.Faults) store.LetterFilter {
 	f := store.LetterFilter{Reason: value(r.Reason, ""), Target: value(r.Target, "")}
 	if r.MailingID != nil {
-		if id, err := parseID(*r.MailingID); err == nil {
+		if id, err := rules.ParseID(*r.MailingID); err == nil {
 			f.MailingID = &id
 		}
 	}
 	if r.Recipient != nil {
-		if ascii, err := asciiAddress(*r.Recipient); err == nil {
+		if ascii, err := mailbox.ASCII(*r.Recipient); err == nil {
 			f.Recipient = ascii
 		}
 	}
@@ -109,9 +111,9 @@ func filterOf(r replayRequest, wrong *faults) store.LetterFilter {
 		if text == nil {
 			return nil
 		}
-		t, err := parseTime(*text)
+		t, err := rules.ParseTime(*text)
 		if err == nil && !withinReason(t) {
-			wrong.add(field, "OUT_OF_RANGE", reasonableTimes)
+			wrong.Add(field, "OUT_OF_RANGE", reasonableTimes)
 		}
 		return &t
 	}
@@ -120,7 +122,7 @@ func filterOf(r replayRequest, wrong *faults) store.LetterFilter {
 }
 
 func (a *API) showReplay(c *gin.Context) error {
-	id, err := parseID(c.Param("id"))
+	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {
 		return noSuchReplay
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -89,8 +90,8 @@ type letterCursor struct {
 	ID uuid.UUID `json:"i"`
 }
 
-func readLetterQuery(raw string, rules *rules) (store.LetterQuery, error) {
-	q, err := openQuery(raw, rules)
+func readLetterQuery(raw string, checks *rules.Rules) (store.LetterQuery, error) {
+	q, err := openQuery(raw, checks)
 	if err != nil {
 		return store.LetterQuery{}, err
 	}
@@ -101,7 +102,7 @@ func readLetterQuery(raw string, rules *rules) (store.LetterQuery, error) {
 		},
 		Limit: q.limit("limit"),
 	}
-	if id, err := parseID(q.text("mailingId", "id")); err == nil {
+	if id, err := rules.ParseID(q.text("mailingId", "id")); err == nil {
 		wanted.MailingID = &id
 	}
 	if resolved := q.text("resolved", "oneof=true false"); resolved != "" {
@@ -111,7 +112,7 @@ func readLetterQuery(raw string, rules *rules) (store.LetterQuery, error) {
 	if text, given := q.get("cursor"); given {
 		var last letterCursor
 		if json.Unmarshal(decodeCursor(text), &last) != nil || !withinReason(last.At) {
-			q.faults.add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+			q.faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
 		}
 		wanted.Cursor = store.LetterCursor(last)
 	}
@@ -175,7 +176,7 @@ func (a *API) discardDeadLetter(c *gin.Context) error {
 			return err
 		}
 		read, wrong := a.discards.Read(document)
-		if wrong := a.rules.check(&read, wrong); len(wrong) > 0 {
+		if wrong := a.rules.Check(&read, wrong); len(wrong) > 0 {
 			return invalid(wrong)
 		}
 		request = read
@@ -200,7 +201,7 @@ func actorOf(v *visit) store.Actor { return store.Actor{By: store.ByAPI, Name: v
 
 // findDeadLetter finds the dead letter that the path names.
 func (a *API) findDeadLetter(c *gin.Context) (store.DeadLetter, error) {
-	id, err := parseID(c.Param("id"))
+	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {
 		return store.DeadLetter{}, noSuchLetter
 	}

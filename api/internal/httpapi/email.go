@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -90,7 +91,7 @@ func (a *API) showEmail(c *gin.Context) error {
 // one that does not exist, and so is a word that is no id.
 func (a *API) findEmail(c *gin.Context) (store.Email, error) {
 	v := visitOf(c)
-	id, err := parseID(c.Param("id"))
+	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {
 		return store.Email{}, noSuchEmail
 	}

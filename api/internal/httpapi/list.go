@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -38,8 +39,8 @@ func (a *API) listEmails(c *gin.Context) error {
 }
 
 // readFilter reads the query string of a search.
-func readFilter(raw string, rules *rules) (store.EmailFilter, error) {
-	q, err := openQuery(raw, rules)
+func readFilter(raw string, checks *rules.Rules) (store.EmailFilter, error) {
+	q, err := openQuery(raw, checks)
 	if err != nil {
 		return store.EmailFilter{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -90,7 +91,7 @@ func (a *API) showMailing(c *gin.Context) error {
 // mailingID is the id in the path. A word that is no id is as unknown as an id that
 // does not exist.
 func mailingID(c *gin.Context) (uuid.UUID, error) {
-	id, err := parseID(c.Param("id"))
+	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {
 		return uuid.Nil, noSuchMailing
 	}

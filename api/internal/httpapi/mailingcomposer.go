@@ -47,9 +47,9 @@ func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.
 	ctx, v := c.Request.Context(), visitOf(c)
 	letter, wrong := mailing.ParseLetter(d.request.Subject, d.request.HTML, d.request.Text)
 	for _, f := range wrong {
-		d.faults.add(f.Field, f.Code, f.Message)
+		d.faults.Add(f.Field, f.Code, f.Message)
 	}
-	if !d.faults.has(mailing.PartHTML) {
+	if !d.faults.Has(mailing.PartHTML) {
 		if err := a.composer.checkTemplate(ctx, d.request.HTML, &d.faults); err != nil {
 			return store.NewMailing{}, nil, err
 		}
@@ -61,7 +61,7 @@ func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.
 	if reading != nil {
 		defer func() { _ = reading.Close() }()
 		for _, f := range letter.CheckFields(reading.Header()) {
-			d.faults.add(f.Field, f.Code, f.Message)
+			d.faults.Add(f.Field, f.Code, f.Message)
 		}
 	}
 	if len(d.faults) > 0 {
@@ -83,12 +83,12 @@ func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.
 // openFile opens the file to see its header. What is wrong with it is a fault of the
 // draft's; without a file, or with such a fault, there is nothing to read.
 func (a *API) openFile(ctx context.Context, d *mailingDraft, f mailing.File) (*mailing.Reading, error) {
-	if f.Key == "" || d.faults.has(mailing.PartEncoding) || d.faults.has(mailing.PartDelimiter) {
+	if f.Key == "" || d.faults.Has(mailing.PartEncoding) || d.faults.Has(mailing.PartDelimiter) {
 		return nil, nil
 	}
 	reading, err := a.mailings.vault.Open(ctx, f, d.reading)
 	if wrong, ok := errors.AsType[*csvfile.FileError](err); ok {
-		d.faults.add(mailing.PartFile, wrong.Code, wrong.Error())
+		d.faults.Add(mailing.PartFile, wrong.Code, wrong.Error())
 		return nil, nil
 	}
 	return reading, fileProblem(err)
@@ -119,7 +119,7 @@ func (a *API) testEmails(v *visit, d *mailingDraft, m *store.NewMailing, reading
 	render, err := mailing.FirstGood(reading, judge)
 	switch {
 	case errors.Is(err, mailing.ErrNoGoodRow):
-		d.faults.add(mailing.PartTest, "NO_VALID_ROW", "has nothing to show: "+err.Error())
+		d.faults.Add(mailing.PartTest, "NO_VALID_ROW", "has nothing to show: "+err.Error())
 		return nil, invalidMailing(d.faults)
 	case err != nil:
 		return nil, fileProblem(err)

@@ -7,7 +7,7 @@ import (
 
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/mailing"
-	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -50,7 +50,7 @@ func mailingState(refused *store.MailingStateError) problem {
 
 // invalidMailing is invalid, and where the file is all that is wrong, or the fields of
 // the templates are, the problem has their code.
-func invalidMailing(found []strictjson.Fault) problem {
+func invalidMailing(found []rules.Fault) problem {
 	p := invalid(found)
 	first := found[0].Code
 	for _, f := range found {

@@ -9,9 +9,11 @@ import (
 	"unicode/utf8"
 
 	"email-gateway/api/internal/csvfile"
-	"email-gateway/api/internal/mailbox"
 	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -54,7 +56,7 @@ func requestOf(f mailing.Form) mailingRequest {
 // mailingDraft is a mailing on its way to its row.
 type mailingDraft struct {
 	request mailingRequest
-	faults  faults
+	faults  rules.Faults
 
 	filename string
 	reading  csvfile.Options
@@ -64,20 +66,20 @@ type mailingDraft struct {
 }
 
 // draftMailing checks the fields of the form one by one.
-func draftMailing(r *rules, caller *store.Caller, form mailing.Form, now time.Time) *mailingDraft {
+func draftMailing(checks *rules.Rules, caller *store.Caller, form mailing.Form, now time.Time) *mailingDraft {
 	d := &mailingDraft{request: requestOf(form), sender: caller.DefaultFrom}
-	d.faults = r.check(&d.request, form.Faults)
+	d.faults = checks.Check(&d.request, form.Faults)
 	d.checkFile(form)
-	if d.request.From != nil && !d.faults.has("from") {
-		d.sender = senderOf(caller, *d.request.From, &d.faults)
+	if d.request.From != nil && !d.faults.Has("from") {
+		d.sender = draft.Sender(caller.DefaultFrom, caller.SenderDomains, *d.request.From, &d.faults)
 	}
 	if d.request.ReplyTo != nil {
 		if ascii, err := mailbox.ASCII(*d.request.ReplyTo); err == nil {
 			d.request.ReplyTo = &ascii
 		}
 	}
-	if d.request.SendAt != nil && !d.faults.has("sendAt") {
-		d.sendAt = sendAtOf(*d.request.SendAt, now, &d.faults)
+	if d.request.SendAt != nil && !d.faults.Has("sendAt") {
+		d.sendAt = draft.SendAt(*d.request.SendAt, now, &d.faults)
 	}
 	d.checkTests()
 	return d
@@ -86,20 +88,20 @@ func draftMailing(r *rules, caller *store.Caller, form mailing.Form, now time.Ti
 // checkFile: the file has a name, or there is one to stand in for it.
 func (d *mailingDraft) checkFile(form mailing.Form) {
 	if !form.HasFile {
-		d.faults.add(mailing.PartFile, "REQUIRED", "is required: the CSV file")
+		d.faults.Add(mailing.PartFile, "REQUIRED", "is required: the CSV file")
 	}
 	d.reading.Encoding, _ = csvfile.ParseEncoding(d.request.Encoding) // the rules have looked at both
 	d.reading.Delimiter, _ = csvfile.ParseDelimiter(d.request.Delimiter)
 	d.filename = d.request.Name
-	if d.filename != "" || d.faults.has(mailing.PartName) || !form.HasFile {
+	if d.filename != "" || d.faults.Has(mailing.PartName) || !form.HasFile {
 		return
 	}
 	d.filename = form.Filename
 	switch {
 	case d.filename == "":
-		d.faults.add(mailing.PartName, "REQUIRED", "is required when the file part gives no filename")
+		d.faults.Add(mailing.PartName, "REQUIRED", "is required when the file part gives no filename")
 	case email.HasControl(d.filename), len([]rune(d.filename)) > mailing.MaxName, !utf8.ValidString(d.filename):
-		d.faults.add(mailing.PartFile, "INVALID_FILENAME",
+		d.faults.Add(mailing.PartFile, "INVALID_FILENAME",
 			fmt.Sprintf("must have a filename of 1 to %d characters of UTF-8 without control characters; a name part may stand in for it", mailing.MaxName))
 	}
 }
@@ -116,7 +118,7 @@ func (d *mailingDraft) checkTests() {
 		d.tests = append(d.tests, ascii)
 	}
 	if d.dryRun() && len(d.request.Test) > 0 {
-		d.faults.add(mailing.PartTest, "NOT_ALLOWED", "must not be given with dryRun, which sends nothing")
+		d.faults.Add(mailing.PartTest, "NOT_ALLOWED", "must not be given with dryRun, which sends nothing")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -129,8 +130,8 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 // failures from other errors.
 func fileProblem(err error) error {
 	if wrong, ok := errors.AsType[*csvfile.FileError](err); ok {
-		var f faults
-		f.add(mailing.PartFile, wrong.Code, wrong.Error())
+		var f rules.Faults
+		f.Add(mailing.PartFile, wrong.Code, wrong.Error())
 		return invalidMailing(f)
 	}
 	if errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrNotFound) {

@@ -12,7 +12,9 @@ import (
 
 	"email-gateway/api/internal/access"
 	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 )
@@ -23,7 +25,7 @@ type problem struct {
 	status     int
 	code       string
 	detail     string
-	faults     []strictjson.Fault
+	faults     []rules.Fault
 	retryAfter time.Duration
 }
 
@@ -32,7 +34,7 @@ func (p problem) Error() string { return p.code + ": " + p.detail }
 // Codes that more than one place speaks of.
 const (
 	codeValidationFailed  = "VALIDATION_FAILED"
-	codeSenderNotAllowed  = "SENDER_NOT_ALLOWED"
+	codeSenderNotAllowed  = draft.CodeSenderNotAllowed
 	codeRecipientNotFound = email.CodeRecipientNotFound
 	codeInvalidTemplate   = email.CodeInvalidTemplate
 )
@@ -109,7 +111,7 @@ func recipientsUnknown() problem {
 
 // invalid is a request that was understood and is wrong in some fields. Faults that
 // all have one of the codes a caller may want to act on make it the problem's own.
-func invalid(faults []strictjson.Fault) problem {
+func invalid(faults []rules.Fault) problem {
 	p := problem{status: http.StatusUnprocessableEntity, code: codeValidationFailed, faults: faults}
 	switch first := faults[0].Code; first {
 	case codeSenderNotAllowed, codeRecipientNotFound, codeInvalidTemplate:
@@ -124,7 +126,7 @@ func invalid(faults []strictjson.Fault) problem {
 	if len(faults) == 1 {
 		p.detail = faults[0].Field + " " + faults[0].Message
 	}
-	if len(faults) >= strictjson.MaxFaults {
+	if len(faults) >= rules.MaxFaults {
 		p.detail = fmt.Sprintf("%d fields are not valid; there may be more", len(faults))
 	}
 	return p
@@ -157,13 +159,13 @@ func problemOf(err error) problem {
 
 // body is a problem on the wire (RFC 9457).
 type body struct {
-	Type      string             `json:"type"`
-	Title     string             `json:"title"`
-	Status    int                `json:"status"`
-	Detail    string             `json:"detail"`
-	Code      string             `json:"code"`
-	RequestID string             `json:"requestId"`
-	Errors    []strictjson.Fault `json:"errors,omitempty"`
+	Type      string        `json:"type"`
+	Title     string        `json:"title"`
+	Status    int           `json:"status"`
+	Detail    string        `json:"detail"`
+	Code      string        `json:"code"`
+	RequestID string        `json:"requestId"`
+	Errors    []rules.Fault `json:"errors,omitempty"`
 }
 
 // fail answers with the error's problem and ends the request.

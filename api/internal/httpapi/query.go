@@ -12,6 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
 )
 
 const (
@@ -22,24 +25,24 @@ const (
 // query is a query string on its way to a filter. Each method reads one parameter;
 // close names every one that is wrong, and every one that nobody asked for.
 type query struct {
-	rules  *rules
+	rules  *rules.Rules
 	values url.Values
 	read   []string // the names asked for so far
-	faults faults
+	faults rules.Faults
 }
 
-func openQuery(raw string, rules *rules) (*query, error) {
+func openQuery(raw string, checks *rules.Rules) (*query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return nil, problem{status: http.StatusBadRequest, code: "MALFORMED_QUERY", detail: "the query string cannot be decoded"}
 	}
-	return &query{rules: rules, values: values}, nil
+	return &query{rules: checks, values: values}, nil
 }
 
 func (q *query) close() error {
 	for name := range q.values {
 		if !slices.Contains(q.read, name) {
-			q.faults.add(printableName(name), "UNKNOWN_PARAMETER", "is not a parameter of this request")
+			q.faults.Add(printableName(name), "UNKNOWN_PARAMETER", "is not a parameter of this request")
 		}
 	}
 	if len(q.faults) > 0 {
@@ -56,13 +59,13 @@ func (q *query) get(name string) (string, bool) {
 	case !given:
 		return "", false
 	case len(values) > 1:
-		q.faults.add(name, "DUPLICATE_PARAMETER", "stands here twice")
+		q.faults.Add(name, "DUPLICATE_PARAMETER", "stands here twice")
 		return "", false
 	case values[0] == "":
-		q.faults.add(name, "REQUIRED", "must not be empty")
+		q.faults.Add(name, "REQUIRED", "must not be empty")
 		return "", false
 	case !utf8.ValidString(values[0]):
-		q.faults.add(name, "BAD_CHARACTER", "must be UTF-8")
+		q.faults.Add(name, "BAD_CHARACTER", "must be UTF-8")
 		return "", false
 	}
 	return values[0], true
@@ -73,8 +76,8 @@ func (q *query) text(name, rule string) string {
 	if !given {
 		return ""
 	}
-	if code, message := q.rules.checkOne(value, rule); code != "" {
-		q.faults.add(name, code, message)
+	if code, message := q.rules.CheckOne(value, rule); code != "" {
+		q.faults.Add(name, code, message)
 		return ""
 	}
 	return value
@@ -83,7 +86,7 @@ func (q *query) text(name, rule string) string {
 // address is a text in the form in which addresses are stored.
 func (q *query) address(name string) string {
 	value := q.text(name, "address")
-	if ascii, err := asciiAddress(value); err == nil {
+	if ascii, err := mailbox.ASCII(value); err == nil {
 		return ascii
 	}
 	return value
@@ -96,7 +99,7 @@ func (q *query) limit(name string) int {
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > largestPage {
-		q.faults.add(name, "OUT_OF_RANGE", "must be a number from 1 to "+strconv.Itoa(largestPage))
+		q.faults.Add(name, "OUT_OF_RANGE", "must be a number from 1 to "+strconv.Itoa(largestPage))
 	}
 	return n
 }
@@ -109,7 +112,7 @@ func (q *query) cursor(name string) uuid.UUID {
 	raw, err := base64.RawURLEncoding.DecodeString(value)
 	id, errID := uuid.FromBytes(raw)
 	if err != nil || errID != nil {
-		q.faults.add(name, "INVALID_CURSOR", "must be the nextCursor of a page")
+		q.faults.Add(name, "INVALID_CURSOR", "must be the nextCursor of a page")
 	}
 	return id
 }
@@ -121,14 +124,14 @@ func (q *query) bound(name string) uuid.UUID {
 	if !given {
 		return uuid.Nil
 	}
-	t, err := parseTime(value)
+	t, err := rules.ParseTime(value)
 	if err != nil {
-		q.faults.add(name, "INVALID_TIMESTAMP", err.Error())
+		q.faults.Add(name, "INVALID_TIMESTAMP", err.Error())
 		return uuid.Nil
 	}
 	ms := t.Add(time.Millisecond - 1).UnixMilli()
 	if ms < 1 || ms >= 1<<48 {
-		q.faults.add(name, "OUT_OF_RANGE", reasonableTimes)
+		q.faults.Add(name, "OUT_OF_RANGE", reasonableTimes)
 		return uuid.Nil
 	}
 	var id uuid.UUID
@@ -144,12 +147,12 @@ func (q *query) moment(name string) *time.Time {
 	if !given {
 		return nil
 	}
-	t, err := parseTime(value)
+	t, err := rules.ParseTime(value)
 	switch {
 	case err != nil:
-		q.faults.add(name, "INVALID_TIMESTAMP", err.Error())
+		q.faults.Add(name, "INVALID_TIMESTAMP", err.Error())
 	case !withinReason(t):
-		q.faults.add(name, "OUT_OF_RANGE", reasonableTimes)
+		q.faults.Add(name, "OUT_OF_RANGE", reasonableTimes)
 	}
 	return &t
 }

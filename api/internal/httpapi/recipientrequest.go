@@ -7,6 +7,9 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/draft"
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -29,13 +32,13 @@ type newRecipientRequest struct {
 // recipientReader makes recipients of a request, or says everything that is wrong with
 // it.
 type recipientReader struct {
-	rules *rules
+	rules *rules.Rules
 	taxIDs
 	one  *strictjson.Reader[newRecipientRequest]
 	many *strictjson.Reader[recipientsRequest]
 }
 
-func newRecipientReader(rules *rules, ids taxIDs) (*recipientReader, error) {
+func newRecipientReader(checks *rules.Rules, ids taxIDs) (*recipientReader, error) {
 	one, err := strictjson.NewReader[newRecipientRequest]()
 	if err != nil {
 		return nil, fmt.Errorf("prepare recipients: %w", err)
@@ -44,7 +47,7 @@ func newRecipientReader(rules *rules, ids taxIDs) (*recipientReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare recipients: %w", err)
 	}
-	return &recipientReader{rules: rules, taxIDs: ids, one: one, many: many}, nil
+	return &recipientReader{rules: checks, taxIDs: ids, one: one, many: many}, nil
 }
 
 // listField makes a body one of many recipients.
@@ -55,20 +58,20 @@ const listField = "recipients"
 func (rr *recipientReader) read(company uuid.UUID, document strictjson.Document) ([]store.NewRecipient, error) {
 	var (
 		requests []newRecipientRequest
-		wrong    faults
+		wrong    rules.Faults
 		pathOf   = func(int) string { return "" }
 	)
 	if document.Has(listField) {
 		list, found := rr.many.Read(document)
-		requests, wrong = list.Recipients, rr.rules.check(&list, found)
+		requests, wrong = list.Recipients, rr.rules.Check(&list, found)
 		pathOf = func(i int) string { return listField + "[" + strconv.Itoa(i) + "]." }
 	} else {
 		single, found := rr.one.Read(document)
-		requests, wrong = []newRecipientRequest{single}, rr.rules.check(&single, found)
+		requests, wrong = []newRecipientRequest{single}, rr.rules.Check(&single, found)
 	}
 	bare := make([]string, len(requests))
 	for i, r := range requests {
-		bare[i] = taxIDOf(r.CPFCNPJ, r.CPFCNPJHash, pathOf(i), &wrong)
+		bare[i] = draft.TaxID(r.CPFCNPJ, r.CPFCNPJHash, pathOf(i), &wrong)
 	}
 	if len(wrong) > 0 {
 		return nil, invalid(wrong)
@@ -89,7 +92,7 @@ func (rr *recipientReader) person(company uuid.UUID, r newRecipientRequest, taxI
 	if err != nil {
 		return store.NewRecipient{}, fmt.Errorf("make outbox id: %w", err)
 	}
-	address, err := asciiAddress(r.Email)
+	address, err := mailbox.ASCII(r.Email)
 	if err != nil {
 		return store.NewRecipient{}, fmt.Errorf("read address: %w", err)
 	}

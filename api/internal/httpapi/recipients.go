@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -142,7 +143,7 @@ func (a *API) deleteRecipient(c *gin.Context) error {
 // recipientIn is the id that the path names. A word that is no id is as unknown as
 // another company's.
 func recipientIn(c *gin.Context) (uuid.UUID, error) {
-	id, err := parseID(c.Param("id"))
+	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {
 		return uuid.Nil, noSuchRecipient
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -40,10 +42,10 @@ func (a *API) addSuppression(c *gin.Context) error {
 		return err
 	}
 	request, found := a.suppressions.Read(document)
-	if wrong := a.rules.check(&request, found); len(wrong) > 0 {
+	if wrong := a.rules.Check(&request, found); len(wrong) > 0 {
 		return invalid(wrong)
 	}
-	address, err := asciiAddress(request.Address)
+	address, err := mailbox.ASCII(request.Address)
 	if err != nil {
 		return err
 	}
@@ -70,8 +72,8 @@ func (a *API) removeSuppression(c *gin.Context) error {
 		return err
 	}
 	address, reason := q.address("address"), q.text("reason", reasonRule)
-	if address == "" && !q.faults.has("address") {
-		q.faults.add("address", "REQUIRED", "is required")
+	if address == "" && !q.faults.Has("address") {
+		q.faults.Add("address", "REQUIRED", "is required")
 	}
 	if err := q.close(); err != nil {
 		return err
@@ -118,8 +120,8 @@ type suppressionCursor struct {
 	Reason  store.SuppressionReason `json:"r"`
 }
 
-func readSuppressionFilter(raw string, rules *rules) (store.SuppressionFilter, error) {
-	q, err := openQuery(raw, rules)
+func readSuppressionFilter(raw string, checks *rules.Rules) (store.SuppressionFilter, error) {
+	q, err := openQuery(raw, checks)
 	if err != nil {
 		return store.SuppressionFilter{}, err
 	}
@@ -131,7 +133,7 @@ func readSuppressionFilter(raw string, rules *rules) (store.SuppressionFilter, e
 	if text, given := q.get("cursor"); given {
 		var last suppressionCursor
 		if json.Unmarshal(decodeCursor(text), &last) != nil {
-			q.faults.add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+			q.faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
 		}
 		filter.AfterAddress, filter.AfterReason = last.Address, last.Reason
 	}

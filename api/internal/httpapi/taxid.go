@@ -9,23 +9,6 @@ import (
 	"email-gateway/shared/email"
 )
 
-// taxIDOf reads the fields cpfCnpj and cpfCnpjHash of the object whose fields begin with path. It returns
-// the bare number; "" = none, or faults that it has added.
-func taxIDOf(number, hash *string, path string, f *faults) string {
-	if number == nil || f.has(path+"cpfCnpj") {
-		return ""
-	}
-	bare, err := email.ParseTaxID(*number)
-	if err != nil {
-		f.add(path+"cpfCnpj", "INVALID_CPF_CNPJ", err.Error())
-		return ""
-	}
-	if hash != nil && email.HashTaxID(bare, nil) != *hash {
-		f.add(path+"cpfCnpjHash", "MISMATCH", "is not the SHA-256 of cpfCnpj")
-	}
-	return bare
-}
-
 // taxIDs turns CPFs and CNPJs into the two forms in which they are stored. hashKey may
 // be nil.
 type taxIDs struct {

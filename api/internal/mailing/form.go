@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
+	"email-gateway/shared/rules"
 )
 
 // Names of the form's parts.
@@ -71,7 +72,7 @@ type Form struct {
 	Lists    map[string][]string
 	HasFile  bool
 	Filename string // of the file part; "" = it gave none
-	Faults   []strictjson.Fault
+	Faults   []rules.Fault
 
 	seen map[string]bool // parts that were there, the empty ones too
 }
@@ -104,7 +105,7 @@ func ReadForm(parts *multipart.Reader, takeFile func(content io.Reader) error) (
 
 func (f *Form) readFile(p *multipart.Part, takeFile func(io.Reader) error) error {
 	if f.HasFile {
-		f.fault(PartFile, strictjson.CodeDuplicateField, "stands here twice")
+		f.fault(PartFile, rules.CodeDuplicateField, "stands here twice")
 		return nil // NextPart passes over what is not read
 	}
 	f.HasFile = true
@@ -144,13 +145,13 @@ func (f *Form) readValue(name string, p *multipart.Part) error {
 	f.seen[name] = true
 	switch {
 	case twice:
-		f.fault(name, strictjson.CodeDuplicateField, "stands here twice")
+		f.fault(name, rules.CodeDuplicateField, "stands here twice")
 	case len(text) > known.maxBytes:
 		f.fault(name, CodeTooLong, fmt.Sprintf("must be at most %d bytes of UTF-8", known.maxBytes))
 	case !utf8.ValidString(value):
-		f.fault(name, strictjson.CodeBadCharacter, "must be UTF-8")
+		f.fault(name, rules.CodeBadCharacter, "must be UTF-8")
 	case strings.Contains(value, "\x00"):
-		f.fault(name, strictjson.CodeBadCharacter, "holds the character U+0000")
+		f.fault(name, rules.CodeBadCharacter, "holds the character U+0000")
 	case strings.TrimSpace(value) == "":
 	case known.list:
 		for word := range strings.SplitSeq(value, ",") {
@@ -165,9 +166,9 @@ func (f *Form) readValue(name string, p *multipart.Part) error {
 }
 
 func (f *Form) fault(field, code, message string) {
-	known := slices.ContainsFunc(f.Faults, func(other strictjson.Fault) bool { return other.Field == field })
-	if !known && len(f.Faults) < strictjson.MaxFaults {
-		f.Faults = append(f.Faults, strictjson.Fault{Field: field, Code: code, Message: message})
+	known := slices.ContainsFunc(f.Faults, func(other rules.Fault) bool { return other.Field == field })
+	if !known && len(f.Faults) < rules.MaxFaults {
+		f.Faults = append(f.Faults, rules.Fault{Field: field, Code: code, Message: message})
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/disposable"
 	"email-gateway/api/internal/keyring"
-	"email-gateway/api/internal/mailbox"
 	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
 )

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"email-gateway/api/internal/csvfile"
-	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailmerge"
+	"email-gateway/shared/rules"
 )
 
 // Codes of what can be wrong with the fields of a template.
@@ -25,16 +25,16 @@ type Letter struct {
 }
 
 // ParseLetter reads the templates and says what is wrong with each.
-func ParseLetter(subject, html, text string) (Letter, []strictjson.Fault) {
+func ParseLetter(subject, html, text string) (Letter, []rules.Fault) {
 	var l Letter
-	var faults []strictjson.Fault
+	var faults []rules.Fault
 	parse := func(field, template string, parse func(string) (*mailmerge.Template, error)) *mailmerge.Template {
 		if template == "" {
 			return nil
 		}
 		parsed, err := parse(template)
 		if err != nil {
-			faults = append(faults, strictjson.Fault{Field: field, Code: email.CodeInvalidTemplate, Message: err.Error()})
+			faults = append(faults, rules.Fault{Field: field, Code: email.CodeInvalidTemplate, Message: err.Error()})
 			return nil
 		}
 		return parsed
@@ -65,8 +65,8 @@ func isOwn(name string) bool {
 
 // CheckFields holds the fields of the templates to the columns of the file. A fault
 // tells which fields nobody knows, and which ones there are.
-func (l Letter) CheckFields(header *csvfile.Header) []strictjson.Fault {
-	var faults []strictjson.Fault
+func (l Letter) CheckFields(header *csvfile.Header) []rules.Fault {
+	var faults []rules.Fault
 	for part, template := range l.parts {
 		var unknown, forbidden []string
 		for _, name := range template.Fields() {
@@ -83,22 +83,22 @@ func (l Letter) CheckFields(header *csvfile.Header) []strictjson.Fault {
 		}
 		switch {
 		case len(unknown) > 0:
-			faults = append(faults, strictjson.Fault{Field: part, Code: CodeUnknownField, Message: fmt.Sprintf(
+			faults = append(faults, rules.Fault{Field: part, Code: CodeUnknownField, Message: fmt.Sprintf(
 				"uses %s, which the file has no column for; its columns are %s; the gateway adds {{token}} and {{unsubscribe_url}}",
 				braced(unknown), listed(header.Columns()))})
 		case len(forbidden) > 0:
-			faults = append(faults, strictjson.Fault{Field: part, Code: CodeForbiddenField, Message: fmt.Sprintf(
+			faults = append(faults, rules.Fault{Field: part, Code: CodeForbiddenField, Message: fmt.Sprintf(
 				"uses %s: a CPF or CNPJ is never written into an email", braced(forbidden))})
 		}
 	}
 	return faults
 }
 
-func addReserved(faults []strictjson.Fault, name string) []strictjson.Fault {
-	if slices.ContainsFunc(faults, func(f strictjson.Fault) bool { return f.Code == CodeReservedColumn }) {
+func addReserved(faults []rules.Fault, name string) []rules.Fault {
+	if slices.ContainsFunc(faults, func(f rules.Fault) bool { return f.Code == CodeReservedColumn }) {
 		return faults
 	}
-	return append(faults, strictjson.Fault{Field: PartFile, Code: CodeReservedColumn, Message: fmt.Sprintf(
+	return append(faults, rules.Fault{Field: PartFile, Code: CodeReservedColumn, Message: fmt.Sprintf(
 		"has a column %s, and the gateway fills in {{%s}} itself: call the column something else", name, name)})
 }
 

@@ -4,27 +4,16 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"email-gateway/shared/rules"
 )
 
-// Fault is one thing that is wrong with a request. Field is its path: "subject",
-// "cc[2]", "recipient.cpfCnpj", "headers.X-Foo".
-type Fault struct {
-	Field   string `json:"field"`
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-// Codes of what a Reader finds.
+// Codes of what a Reader finds; doubled fields and bad characters have those of package
+// rules.
 const (
-	CodeUnknownField   = "UNKNOWN_FIELD"
-	CodeDuplicateField = "DUPLICATE_FIELD"
-	CodeWrongType      = "WRONG_TYPE"
-	CodeBadCharacter   = "BAD_CHARACTER"
+	CodeUnknownField = "UNKNOWN_FIELD"
+	CodeWrongType    = "WRONG_TYPE"
 )
-
-// MaxFaults is where explaining stops: a body of 2 MiB has room for a hundred
-// thousand mistakes, and nobody reads past the first few.
-const MaxFaults = 100
 
 // Reader fills values of one struct type from documents. It may be used by many
 // goroutines.
@@ -44,7 +33,7 @@ func NewReader[T any]() (*Reader[T], error) {
 }
 
 // Read returns the document's fields. Fields with a fault are left at zero.
-func (r *Reader[T]) Read(d Document) (T, []Fault) {
+func (r *Reader[T]) Read(d Document) (T, []rules.Fault) {
 	var value T
 	w := walk{}
 	w.value(r.shape, d.text, reflect.ValueOf(&value).Elem())
@@ -54,7 +43,7 @@ func (r *Reader[T]) Read(d Document) (T, []Fault) {
 // walk is one pass over a document.
 type walk struct {
 	trail  []string // the path so far, in pieces
-	faults []Fault
+	faults []rules.Fault
 }
 
 func (w *walk) value(s *shape, text string, into reflect.Value) {
@@ -88,7 +77,7 @@ func (w *walk) value(s *shape, text string, into reflect.Value) {
 func (w *walk) list(s *shape, text string, into reflect.Value) {
 	list := reflect.MakeSlice(s.goType, 0, 4)
 	for n, value := range elements(text) {
-		if len(w.faults) >= MaxFaults {
+		if len(w.faults) >= rules.MaxFaults {
 			break
 		}
 		element := reflect.New(s.element.goType).Elem()
@@ -101,13 +90,13 @@ func (w *walk) list(s *shape, text string, into reflect.Value) {
 func (w *walk) dictionary(s *shape, text string, into reflect.Value) {
 	entries := reflect.MakeMap(s.goType)
 	for literal, value := range members(text) {
-		if len(w.faults) >= MaxFaults {
+		if len(w.faults) >= rules.MaxFaults {
 			break
 		}
 		key := reflect.ValueOf(w.text(literal))
 		w.within("."+key.String(), func() {
 			if entries.MapIndex(key).IsValid() {
-				w.fault(CodeDuplicateField, "stands here twice")
+				w.fault(rules.CodeDuplicateField, "stands here twice")
 			}
 			element := reflect.New(s.element.goType).Elem()
 			w.value(s.element, value, element)
@@ -120,7 +109,7 @@ func (w *walk) dictionary(s *shape, text string, into reflect.Value) {
 func (w *walk) object(s *shape, text string, into reflect.Value) {
 	var seen uint64 // a bit per field
 	for literal, value := range members(text) {
-		if len(w.faults) >= MaxFaults {
+		if len(w.faults) >= rules.MaxFaults {
 			break
 		}
 		name := w.text(literal)
@@ -130,7 +119,7 @@ func (w *walk) object(s *shape, text string, into reflect.Value) {
 			case !known:
 				w.fault(CodeUnknownField, s.explainUnknown(name))
 			case seen&(1<<f.index) != 0:
-				w.fault(CodeDuplicateField, "stands here twice")
+				w.fault(rules.CodeDuplicateField, "stands here twice")
 			default:
 				seen |= 1 << f.index
 				w.value(f.shape, value, into.Field(f.index))
@@ -144,9 +133,9 @@ func (w *walk) text(literal string) string {
 	decoded, err := unquote(literal)
 	switch {
 	case err != nil:
-		w.fault(CodeBadCharacter, err.Error())
+		w.fault(rules.CodeBadCharacter, err.Error())
 	case strings.IndexByte(decoded, 0) >= 0:
-		w.fault(CodeBadCharacter, "holds the character U+0000")
+		w.fault(rules.CodeBadCharacter, "holds the character U+0000")
 	default:
 		return decoded
 	}
@@ -163,12 +152,12 @@ func (w *walk) within(piece string, step func()) {
 const maxPiece = 128
 
 func (w *walk) fault(code, message string) {
-	if len(w.faults) >= MaxFaults {
+	if len(w.faults) >= rules.MaxFaults {
 		return
 	}
 	var path strings.Builder
 	for _, piece := range w.trail {
 		path.WriteString(strings.ToValidUTF8(piece[:min(len(piece), maxPiece)], ""))
 	}
-	w.faults = append(w.faults, Fault{Field: strings.TrimPrefix(path.String(), "."), Code: code, Message: message})
+	w.faults = append(w.faults, rules.Fault{Field: strings.TrimPrefix(path.String(), "."), Code: code, Message: message})
 }

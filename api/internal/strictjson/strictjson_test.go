@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/rules"
 )
 
 type person struct {
@@ -25,7 +26,7 @@ type order struct {
 	Urgent   bool              `json:"urgent"`
 }
 
-func read(t testing.TB, body string) (order, []strictjson.Fault) {
+func read(t testing.TB, body string) (order, []rules.Fault) {
 	t.Helper()
 	reader, err := strictjson.NewReader[order]()
 	if err != nil {
@@ -100,7 +101,7 @@ func TestRead_BadCharacters(t *testing.T) {
 	t.Parallel()
 	for _, literal := range []string{`"\u0000"`, `"a\ud800"`, `"\udc00b"`, `"\ud800\u0041"`, `"\ud800\ud800"`, `"\ud800x"`} {
 		_, faults := read(t, `{"person":{"name":`+literal+`}}`)
-		if len(faults) != 1 || faults[0].Field != "person.name" || faults[0].Code != strictjson.CodeBadCharacter {
+		if len(faults) != 1 || faults[0].Field != "person.name" || faults[0].Code != rules.CodeBadCharacter {
 			t.Errorf("%s: %v", literal, faults)
 		}
 	}
@@ -109,7 +110,7 @@ func TestRead_BadCharacters(t *testing.T) {
 func TestRead_StopsExplaining(t *testing.T) {
 	t.Parallel()
 	body := "{" + strings.Repeat(`"x":1,`, 100_000) + `"title":"a"}`
-	if _, faults := read(t, body); len(faults) != strictjson.MaxFaults {
+	if _, faults := read(t, body); len(faults) != rules.MaxFaults {
 		t.Errorf("%d faults", len(faults))
 	}
 	long := strings.Repeat("é", 1000)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"email-gateway/api/internal/mailbox"
+	"email-gateway/shared/mailbox"
 )
 
 func TestASCII(t *testing.T) {

@@ -1,0 +1,120 @@
+// Package draft checks emails that somebody wants sent, by the rules of the contract:
+// fields one by one, and as they stand to each other. What it lets pass, the worker
+// takes. The api uses it for POST /v1/email/send, package outbox for programs that
+// write into the outbox themselves.
+package draft
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
+)
+
+// Draft is an email on its way: what is wrong with it so far, and what was worked out.
+type Draft struct {
+	Email  *Email // its addresses in stored form where they are right
+	Faults rules.Faults
+
+	Sender string    // From, as it is stored; CheckSender finds it
+	SendAt time.Time // zero = now
+	TaxID  string    // a bare CPF or CNPJ; "" = none
+}
+
+// New checks all that can be said about an email without knowing whose it is. known
+// are faults that were found before, such as fields of the wrong type.
+func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
+	d := &Draft{Email: e, Faults: r.Check(e, known)}
+	d.normalize()
+	d.checkRecipient()
+	d.checkHeaders()
+	if e.SendAt != nil && !d.Faults.Has("sendAt") {
+		d.SendAt = SendAt(*e.SendAt, now, &d.Faults)
+	}
+	return d
+}
+
+// normalize brings the addresses into stored form. The rules have looked at them.
+func (d *Draft) normalize() {
+	ascii := func(address *string) {
+		if normal, err := mailbox.ASCII(*address); err == nil {
+			*address = normal
+		}
+	}
+	e := d.Email
+	ascii(&e.To)
+	for _, list := range [][]string{e.CC, e.BCC} {
+		for i := range list {
+			ascii(&list[i])
+		}
+	}
+	if e.ReplyTo != nil {
+		ascii(e.ReplyTo)
+	}
+	if e.Recipient != nil {
+		ascii(&e.Recipient.Email)
+	}
+}
+
+// checkRecipient: the fields of the recipient as they stand to each other.
+func (d *Draft) checkRecipient() {
+	r := d.Email.Recipient
+	if r == nil || d.Faults.Has("recipient") {
+		return
+	}
+	if !d.Faults.Has("to", "recipient.email") && !email.SameAddress(r.Email, d.Email.To) {
+		d.Faults.Add("recipient.email", rules.CodeMismatch, "must be equal to to")
+	}
+	if !r.Identified() && !d.Faults.Has("recipient.recipientId", "recipient.externalId", "recipient.cpfCnpj", "recipient.cpfCnpjHash") {
+		d.Faults.Add("recipient", rules.CodeRequired, "needs recipientId, externalId, cpfCnpj or cpfCnpjHash")
+	}
+	d.TaxID = TaxID(r.CPFCNPJ, r.CPFCNPJHash, "recipient.", &d.Faults)
+}
+
+// checkHeaders: JSON tells x-foo from X-Foo, mail does not.
+func (d *Draft) checkHeaders() {
+	seen := make(map[string]bool, len(d.Email.Headers))
+	for _, name := range slices.Sorted(maps.Keys(d.Email.Headers)) {
+		lower := strings.ToLower(name)
+		if seen[lower] {
+			d.Faults.Add("headers."+name, rules.CodeDuplicateField, "stands here twice, in different case")
+		}
+		seen[lower] = true
+	}
+}
+
+// CheckSender finds From: what the email names if the company may send from it, else
+// usual, the company's default sender.
+func (d *Draft) CheckSender(usual string, domains []string) {
+	d.Sender = usual
+	if d.Email.From != nil && !d.Faults.Has("from") {
+		d.Sender = Sender(usual, domains, *d.Email.From, &d.Faults)
+	}
+}
+
+// CheckHTML looks for what must not stand in the body. The error is no verdict on it:
+// ctx ended before a large body's turn came.
+func (d *Draft) CheckHTML(ctx context.Context, checker *htmlcheck.Checker) error {
+	if d.Faults.Has("html") {
+		return nil
+	}
+	return CheckHTML(ctx, checker, d.Email.HTML, &d.Faults)
+}
+
+// CheckHTML is the method for a field html that stands alone.
+func CheckHTML(ctx context.Context, checker *htmlcheck.Checker, html string, f *rules.Faults) error {
+	err := checker.Check(ctx, html)
+	var violation *htmlcheck.Violation
+	if errors.As(err, &violation) {
+		f.Add("html", email.CodeInvalidTemplate, violation.Error())
+		return nil
+	}
+	return err
+}

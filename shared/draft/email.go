@@ -1,0 +1,37 @@
+package draft
+
+// Email is what POST /v1/email/send takes, field for field. Pointers tell an empty
+// value, which is refused, from none.
+type Email struct {
+	To        string            `json:"to" validate:"required,address"`
+	CC        []string          `json:"cc,omitempty" validate:"max=5,dive,required,address"`
+	BCC       []string          `json:"bcc,omitempty" validate:"max=5,dive,required,address"`
+	Subject   string            `json:"subject" validate:"required,line,max=150"`
+	HTML      string            `json:"html" validate:"required,bytes=524288"`
+	Text      string            `json:"text,omitempty" validate:"bytes=524288"`
+	ReplyTo   *string           `json:"replyTo,omitempty" validate:"omitnil,address"`
+	From      *string           `json:"from,omitempty" validate:"omitnil,max=1000,mailbox"`
+	Headers   map[string]string `json:"headers,omitempty" validate:"max=10,dive,keys,headername,unreserved,endkeys,headervalue"`
+	Tags      []string          `json:"tags,omitempty" validate:"max=5,dive,required,max=64,printable"`
+	Recipient *Recipient        `json:"recipient,omitempty" validate:"required"`
+	Priority  *int              `json:"priority,omitempty" validate:"omitnil,min=1,max=10"`
+	SendAt    *string           `json:"sendAt,omitempty" validate:"omitnil,timestamp"`
+	Delivery  *string           `json:"delivery,omitempty" validate:"omitnil,oneof=at_least_once at_most_once"`
+}
+
+// Recipient is the person behind the address. At least one of the first four names the
+// person.
+type Recipient struct {
+	RecipientID *string `json:"recipientId,omitempty" validate:"omitnil,id"`
+	ExternalID  *string `json:"externalId,omitempty" validate:"omitnil,min=1,max=200,line"`
+	CPFCNPJ     *string `json:"cpfCnpj,omitempty" validate:"omitnil,cpfcnpj"`
+	CPFCNPJHash *string `json:"cpfCnpjHash,omitempty" validate:"omitnil,taxidhash"`
+	RazaoSocial string  `json:"razaoSocial,omitempty" validate:"max=200,line"`
+	Nome        string  `json:"nome,omitempty" validate:"max=200,line"`
+	Email       string  `json:"email" validate:"required,address"`
+}
+
+// Identified says whether the person is named by anything but an address.
+func (r *Recipient) Identified() bool {
+	return r.RecipientID != nil || r.ExternalID != nil || r.CPFCNPJ != nil || r.CPFCNPJHash != nil
+}

@@ -1,0 +1,73 @@
+package draft
+
+import (
+	"net/mail"
+	"slices"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
+)
+
+// CodeSenderNotAllowed: the company must not send from this address.
+const CodeSenderNotAllowed = "SENDER_NOT_ALLOWED"
+
+// Sender is From as it is stored, made from the field from: usual, which is the
+// company's default sender, or an address of one of its domains. "" with a fault if it
+// is neither.
+func Sender(usual string, domains []string, text string, f *rules.Faults) string {
+	from, err := mailbox.Parse(text)
+	if err != nil {
+		f.Add("from", email.CodeInvalidEmail, err.Error())
+		return ""
+	}
+	allowed := slices.Contains(domains, email.DomainOf(from.Address))
+	if own, err := mail.ParseAddress(usual); err == nil && email.SameAddress(own.Address, from.Address) {
+		allowed = true
+	}
+	if !allowed {
+		f.Add("from", CodeSenderNotAllowed, "is neither the company's default sender nor of a domain registered for it")
+		return ""
+	}
+	return mailbox.Header(from)
+}
+
+// SendAt reads the field sendAt: within a year; a time that has passed means now,
+// which is the zero time.
+func SendAt(text string, now time.Time, f *rules.Faults) time.Time {
+	at, err := rules.ParseTime(text)
+	if err != nil {
+		f.Add("sendAt", rules.CodeInvalidTime, err.Error())
+		return time.Time{}
+	}
+	return Due(at, now, f)
+}
+
+// Due is SendAt for a time that is one already. The zero time is now.
+func Due(at, now time.Time, f *rules.Faults) time.Time {
+	switch {
+	case at.After(now.AddDate(1, 0, 0)):
+		f.Add("sendAt", rules.CodeOutOfRange, "must be within a year")
+	case at.After(now):
+		return at.UTC()
+	}
+	return time.Time{}
+}
+
+// TaxID reads the fields cpfCnpj and cpfCnpjHash of the object whose fields begin with
+// path. It returns the bare number; "" = none, or faults that it has added.
+func TaxID(number, hash *string, path string, f *rules.Faults) string {
+	if number == nil || f.Has(path+"cpfCnpj") {
+		return ""
+	}
+	bare, err := email.ParseTaxID(*number)
+	if err != nil {
+		f.Add(path+"cpfCnpj", rules.CodeInvalidCPFCNPJ, err.Error())
+		return ""
+	}
+	if hash != nil && email.HashTaxID(bare, nil) != *hash {
+		f.Add(path+"cpfCnpjHash", rules.CodeMismatch, "is not the SHA-256 of cpfCnpj")
+	}
+	return bare
+}

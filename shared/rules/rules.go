@@ -1,0 +1,147 @@
+// Package rules holds what can be said about the fields of a request one by one, and
+// the faults that it is told in. The api's handlers use it for what comes over HTTP,
+// package draft for emails whoever wants them sent.
+//
+// The tags on a struct name its rules: those of go-playground/validator, and the ones
+// in text.go, header.go and this file.
+package rules
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/go-playground/validator/v10"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
+)
+
+// Rule is a tag for texts: what it refuses and how that is told.
+type Rule struct {
+	Code  string
+	Check func(value string) error // nil = fine
+}
+
+// Rules checks structs by their tags. It may be used by many goroutines.
+type Rules struct {
+	validate *validator.Validate
+	own      map[string]Rule
+}
+
+// ownRules are the tags that the validator does not bring itself.
+func ownRules() map[string]Rule {
+	return map[string]Rule{
+		"address":     {email.CodeInvalidEmail, func(v string) error { _, err := mailbox.ASCII(v); return err }},
+		"mailbox":     {email.CodeInvalidEmail, func(v string) error { _, err := mailbox.Parse(v); return err }},
+		"line":        {CodeBadCharacter, checkLine},
+		"printable":   {CodeBadCharacter, checkPrintable},
+		"headername":  {"INVALID_HEADER_NAME", checkHeaderName},
+		"unreserved":  {"RESERVED_HEADER", checkUnreserved},
+		"headervalue": {"INVALID_HEADER_VALUE", checkHeaderValue},
+		"cpfcnpj":     {CodeInvalidCPFCNPJ, func(v string) error { _, err := email.ParseTaxID(v); return err }},
+		"taxidhash":   {"INVALID_HASH", checkTaxIDHash},
+		"id":          {"INVALID_ID", func(v string) error { _, err := ParseID(v); return err }},
+		"timestamp":   {CodeInvalidTime, func(v string) error { _, err := ParseTime(v); return err }},
+	}
+}
+
+// New makes Rules that know more tags besides; nil for none. Its error is a tag that
+// the validator does not take.
+func New(more map[string]Rule) (*Rules, error) {
+	r := &Rules{validate: validator.New(validator.WithRequiredStructEnabled()), own: ownRules()}
+	maps.Copy(r.own, more)
+	r.validate.RegisterTagNameFunc(func(f reflect.StructField) string {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return name
+	})
+	var errs []error
+	for tag, rule := range r.own {
+		errs = append(errs, r.validate.RegisterValidation(tag, func(f validator.FieldLevel) bool {
+			return rule.Check(f.Field().String()) == nil
+		}))
+	}
+	errs = append(errs, r.validate.RegisterValidation("bytes", func(f validator.FieldLevel) bool {
+		most, err := strconv.Atoi(f.Param())
+		return err == nil && f.Field().Len() <= most
+	}))
+	return r, errors.Join(errs...)
+}
+
+// Check adds what is wrong with request, a pointer to a struct, to what is known
+// already. A field has one fault at most: what a wrong type left empty is not
+// missing as well.
+func (r *Rules) Check(request any, known Faults) Faults {
+	err := r.validate.Struct(request)
+	var found validator.ValidationErrors
+	if !errors.As(err, &found) {
+		return known
+	}
+	for _, f := range found {
+		code, message := r.explain(f)
+		known.Add(fieldPath(f.Namespace()), code, message)
+	}
+	return known
+}
+
+// CheckOne checks a value that stands alone; the code is "" if it is fine.
+func (r *Rules) CheckOne(value, tags string) (code, message string) {
+	var found validator.ValidationErrors
+	if errors.As(r.validate.Var(value, tags), &found) {
+		return r.explain(found[0])
+	}
+	return "", ""
+}
+
+// fieldPath turns the validator's "Email.headers[X-Foo]" into "headers.X-Foo" and
+// leaves "cc[2]" and "recipients[3].email" as they are.
+func fieldPath(namespace string) string {
+	_, path, _ := strings.Cut(namespace, ".")
+	before, key, found := strings.Cut(path, "[")
+	key, last := strings.CutSuffix(key, "]")
+	if _, err := strconv.Atoi(key); !found || !last || err == nil {
+		return path
+	}
+	return before + "." + key
+}
+
+// explain tells what a fault is called and what would be right.
+func (r *Rules) explain(f validator.FieldError) (code, message string) {
+	if own, ok := r.own[f.Tag()]; ok {
+		text, _ := f.Value().(string)
+		if err := own.Check(text); err != nil {
+			return own.Code, err.Error()
+		}
+	}
+	switch f.Tag() {
+	case "required":
+		return CodeRequired, "is required"
+	case "oneof":
+		return CodeNotAllowed, "must be one of: " + strings.ReplaceAll(f.Param(), " ", ", ")
+	case "bytes":
+		return CodeTooLong, "must be at most " + f.Param() + " bytes of UTF-8"
+	case "min", "max":
+		return explainBound(f)
+	}
+	return "INVALID", "does not satisfy " + f.Tag()
+}
+
+func explainBound(f validator.FieldError) (code, message string) {
+	least := f.Tag() == "min"
+	switch {
+	case f.Kind() == reflect.Int && least:
+		return CodeOutOfRange, "must be at least " + f.Param()
+	case f.Kind() == reflect.Int:
+		return CodeOutOfRange, "must be at most " + f.Param()
+	case f.Kind() == reflect.String && least:
+		return CodeRequired, "must not be empty"
+	case f.Kind() == reflect.String:
+		return CodeTooLong, "must have at most " + f.Param() + " characters"
+	case least:
+		return CodeRequired, "must not be empty"
+	default:
+		return "TOO_MANY", "must have at most " + f.Param() + " entries"
+	}
+}
