@@ -19,7 +19,7 @@ import (
 
 // Program is one process of a system.
 type Program struct {
-	Kind string // api, dispatcher or worker
+	Kind string // api, dispatcher, worker or naive
 	Addr string // host:port at which it answers HTTP
 
 	rig    *Rig
@@ -38,9 +38,9 @@ const (
 )
 
 // readyPath is where a program says that it is ready.
-var readyPath = map[string]string{"api": "/health", "dispatcher": "/readyz", "worker": "/readyz"}
+var readyPath = map[string]string{"api": "/health", "dispatcher": "/readyz", "worker": "/readyz", "naive": "/health"}
 
-// Start starts a program (api, dispatcher or worker) and returns when it is ready. env is
+// Start starts a program (api, dispatcher, worker, or naive) and returns when it is ready. env is
 // for this one alone. Any number of each may run.
 func (s *System) Start(ctx context.Context, kind string, env map[string]string) (*Program, error) {
 	addr, err := local.FreeAddress()

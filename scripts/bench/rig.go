@@ -43,6 +43,9 @@ const (
 	sender  = "Bancada <aviso@bancada.example>"
 )
 
+// naive is the package of the program that the api is compared with.
+const naive = "./scripts/bench/cmd/naive"
+
 // openRig builds the programs and starts the servers; close ends them, also after an error.
 func openRig(ctx context.Context, cfg Config) (*Rig, error) {
 	services := filepath.Join(cfg.Dir, "services")
@@ -68,7 +71,7 @@ func (r *Rig) open(ctx context.Context) error {
 	for i, service := range []*local.Service{r.Postgres, r.Redis, r.RabbitMQ} {
 		starting.Go(func() { errs[i] = service.Open(ctx) })
 	}
-	starting.Go(func() { errs[3] = local.Build(ctx, r.cfg.Root, r.bin(""), "") })
+	starting.Go(func() { errs[3] = local.Build(ctx, r.cfg.Root, r.bin(""), "", naive) })
 	starting.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return err

@@ -60,15 +60,30 @@ func (s *System) Tenant(ctx context.Context, name, from string) (key string, err
 	return s.rig.tenant(ctx, s.DatabaseURL, name, from)
 }
 
-// Settle writes to disk what Postgres holds back, so that what went before does not cost
-// the measurement that comes next, and brings the planner's numbers up to date.
+// Settle does at once what autovacuum would do during the measurements, and brings the
+// planner's numbers up to date.
 func (s *System) Settle(ctx context.Context) error {
-	for _, statement := range []string{"VACUUM (ANALYZE)", "CHECKPOINT"} {
-		if _, err := s.Database.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
+	if _, err := s.Database.ExecContext(ctx, "VACUUM (ANALYZE)"); err != nil {
+		return fmt.Errorf("vacuum: %w", err)
+	}
+	return s.Checkpoint(ctx)
+}
+
+// Checkpoint writes to disk what Postgres holds back, so that what went before does not
+// cost the measurement that comes next.
+func (s *System) Checkpoint(ctx context.Context) error {
+	if _, err := s.Database.ExecContext(ctx, "CHECKPOINT"); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil
+}
+
+// Count runs a statement that returns one number.
+func (s *System) Count(ctx context.Context, statement string, args ...any) (n int64, err error) {
+	if err := s.Database.QueryRowContext(ctx, statement, args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("%s: %w", statement, err)
+	}
+	return n, nil
 }
 
 // Close drops the system's database. Its programs must have been stopped.

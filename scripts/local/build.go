@@ -11,10 +11,14 @@ import (
 
 // Build compiles the gateway's programs, api, dispatcher, worker, migrate and gatewayctl,
 // from the checkout root into the directory bin, as for release: without the race detector,
-// which would be most of what a run measures. tags are build tags, "" for none.
-func Build(ctx context.Context, root, bin, tags string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", bin+"/",
-		"./api/cmd/api", "./api/cmd/gatewayctl", "./worker/cmd/dispatcher", "./worker/cmd/worker", "./schema/cmd/migrate")
+// which would be most of what a run measures. tags are build tags, "" for none; more are
+// packages of other programs to be built beside them.
+func Build(ctx context.Context, root, bin, tags string, more ...string) error {
+	args := append([]string{
+		"build", "-tags", tags, "-o", bin + "/",
+		"./api/cmd/api", "./api/cmd/gatewayctl", "./worker/cmd/dispatcher", "./worker/cmd/worker", "./schema/cmd/migrate",
+	}, more...)
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs: %w\n%s", err, out)

@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/sesv2"
+	"github.com/aws/aws-sdk-go-v2/service/sesv2/types"
+	"github.com/google/uuid"
+)
+
+// bareClient sends letters with nothing around the SDK's own call.
+type bareClient struct {
+	ses         *sesv2.Client
+	concurrency int
+}
+
+// newBareClient keeps as many connections as it has calls at once: with Go's default of
+// two it would spend its time on making new ones.
+func newBareClient(endpoint string, concurrency int) (*bareClient, error) {
+	transport, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return nil, errors.New("make an SES client: the default transport is somebody else's")
+	}
+	transport = transport.Clone()
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = concurrency, concurrency
+	return &bareClient{concurrency: concurrency, ses: sesv2.New(sesv2.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(endpoint), Credentials: credentials.NewStaticCredentialsProvider("bench", "bench", ""),
+		HTTPClient: &http.Client{Transport: transport},
+	})}, nil
+}
+
+// loop sends so many letters and returns how many per second.
+func (b *bareClient) loop(ctx context.Context, letters int) (float64, error) {
+	errs := make([]error, b.concurrency)
+	begun := time.Now()
+	var left atomic.Int64
+	left.Store(int64(letters))
+	var sending sync.WaitGroup
+	for i := range b.concurrency {
+		sending.Go(func() {
+			for n := left.Add(-1); n >= 0 && errs[i] == nil; n = left.Add(-1) {
+				errs[i] = b.send(ctx, n)
+			}
+		})
+	}
+	sending.Wait()
+	return float64(letters) / time.Since(begun).Seconds(), errors.Join(errs...)
+}
+
+// send makes the call that the worker makes for a letter.
+func (b *bareClient) send(ctx context.Context, serial int64) error {
+	number := string(appendSerial(nil, serial))
+	_, err := b.ses.SendEmail(ctx, &sesv2.SendEmailInput{
+		FromEmailAddress: aws.String(sender),
+		Destination:      &types.Destination{ToAddresses: []string{address(number)}},
+		Content: &types.EmailContent{Simple: &types.Message{
+			Subject: content("Sua fatura está disponível"),
+			Body:    &types.Body{Html: content(strings.ReplaceAll(letterHTML, placeholder, number))},
+		}},
+		EmailTags: []types.MessageTag{
+			{Name: aws.String("outbox_id"), Value: aws.String(uuid.NewString())},
+			{Name: aws.String("attempt_id"), Value: aws.String(uuid.NewString())},
+			{Name: aws.String("company_id"), Value: aws.String(uuid.NewString())},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("send with a bare client: %w", err)
+	}
+	return nil
+}
+
+func content(text string) *types.Content {
+	return &types.Content{Data: aws.String(text), Charset: aws.String("UTF-8")}
+}

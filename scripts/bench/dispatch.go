@@ -1,0 +1,174 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+)
+
+func dispatch() Section {
+	return Section{Name: "dispatch", What: "1 M due emails from the outbox onto Redis, beside asynq's own Enqueue and a poller", Run: runDispatch}
+}
+
+// pendingKey is the list on Redis in which asynq keeps the ids of waiting tasks.
+const pendingKey = "asynq:{" + email.QueueNormal + "}:pending"
+
+// dispatching is a backlog and who moves it.
+type dispatching struct {
+	rig     *Rig
+	table   *Table
+	system  *System
+	redis   *redis.Client
+	asynq   *asynq.Client
+	portion int64  // how many emails one round moves; some more stand in the table
+	payload []byte // of a task
+}
+
+func runDispatch(ctx context.Context, r *Rig, t *Table) (err error) {
+	backlog := scale(r, 1_000_000, 20_000)
+	d := &dispatching{rig: r, table: t, portion: scale[int64](r, 120_000, 6_000)}
+	if d.redis, err = r.RedisClient(); err != nil {
+		return err
+	}
+	d.asynq = asynq.NewClient(asynq.RedisClientOpt{Addr: r.Redis.Addr})
+	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
+	// A send rate that nobody reaches opens the window; what was taken off Redis between the
+	// rounds must not be rescued.
+	d.system, err = r.NewSystem(ctx, map[string]string{"SES_MAX_SEND_RATE": "100000000", "RESCUE_AFTER": "1h"})
+	if err != nil {
+		return err
+	}
+	t.Say("seeding %d emails, so that every round has %d before it", backlog+t.Rounds()*int(d.portion)*5/4, backlog)
+	if err := d.system.Seed(ctx, backlog+t.Rounds()*int(d.portion)*5/4); err != nil {
+		return err
+	}
+	if err := d.system.Settle(ctx); err != nil {
+		return err
+	}
+	var text string
+	if err := d.system.Database.QueryRowContext(ctx, "SELECT payload FROM email_outbox LIMIT 1").Scan(&text); err != nil {
+		return fmt.Errorf("read a payload: %w", err)
+	}
+	d.payload = []byte(text[:len(text)-1] + `,"attempt":1,"enqueuedAt":"2026-01-01T00:00:00.000000000Z"}`)
+	return t.Compare(ctx,
+		Subject{Name: fmt.Sprintf("backlog of %d", backlog), Unit: "emails/s", Measure: d.subject},
+		Reference{Name: "asynq Client.Enqueue, 64 goroutines", Budget: 0.5, Moonshot: 1, Measure: d.enqueue},
+		Reference{Name: "poller: 100 rows, each published and updated, 1 s of sleep", Budget: 200, Measure: d.poll},
+	)
+}
+
+// subject is the rate at which the dispatcher moves the portion, once it is at work.
+func (d *dispatching) subject(ctx context.Context) (rate float64, err error) {
+	if err := d.prepare(ctx); err != nil {
+		return 0, err
+	}
+	before, err := d.enqueued(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p, err := d.system.Start(ctx, "dispatcher", nil)
+	if err != nil {
+		return 0, err
+	}
+	first, err := d.await(ctx, d.portion/8)
+	if err != nil {
+		return 0, err
+	}
+	m := newMeter(d.rig, []*Program{p}, d.rig.Postgres, d.rig.Redis)
+	if err := m.start(); err != nil {
+		return 0, err
+	}
+	last, err := d.await(ctx, d.portion)
+	if err != nil {
+		return 0, err
+	}
+	if err := errors.Join(m.stop(), p.Stop(ctx)); err != nil {
+		return 0, err
+	}
+	m.record(d.table, "", "email", float64(last-first))
+	after, err := d.enqueued(ctx)
+	if err != nil {
+		return 0, err
+	}
+	// A round that was cut off by the stop leaves its tasks on Redis and its rows due.
+	if moved := after - before; moved < last-2000 {
+		return 0, fmt.Errorf("there were %d tasks on redis, but only %d rows became ENQUEUED", last, moved)
+	}
+	return float64(last-first) / m.Length.Seconds(), nil
+}
+
+// prepare empties Redis and calms Postgres.
+func (d *dispatching) prepare(ctx context.Context) error {
+	return errors.Join(d.rig.EmptyRedis(ctx), d.system.Checkpoint(ctx))
+}
+
+func (d *dispatching) enqueued(ctx context.Context) (int64, error) {
+	return d.system.Count(ctx, "SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED'")
+}
+
+// await returns when so many tasks wait on Redis, and how many do then.
+func (d *dispatching) await(ctx context.Context, tasks int64) (n int64, err error) {
+	return awaitTasks(ctx, d.redis, tasks)
+}
+
+// awaitTasks returns when so many tasks wait on Redis, and how many do then.
+func awaitTasks(ctx context.Context, client *redis.Client, tasks int64) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		if n, err = client.LLen(ctx, pendingKey).Result(); err != nil || n >= tasks {
+			return n, err
+		}
+		if err := service.Pause(ctx, 10*time.Millisecond); err != nil {
+			return 0, fmt.Errorf("wait for %d tasks on redis, %d are there: %w", tasks, n, err)
+		}
+	}
+}
+
+// enqueue is asynq's own rate with tasks of the same size.
+func (d *dispatching) enqueue(ctx context.Context) (float64, error) {
+	if err := d.prepare(ctx); err != nil {
+		return 0, err
+	}
+	const goroutines = 64
+	errs := make([]error, goroutines)
+	begun := time.Now()
+	var working sync.WaitGroup
+	for i := range goroutines {
+		working.Go(func() {
+			for range d.portion / goroutines {
+				if errs[i] = d.publish(ctx, uuid.Must(uuid.NewV7()).String()); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	working.Wait()
+	return float64(d.portion/goroutines*goroutines) / time.Since(begun).Seconds(), errors.Join(errs...)
+}
+
+func (d *dispatching) publish(ctx context.Context, id string) error {
+	_, err := d.asynq.EnqueueContext(ctx, asynq.NewTask(email.TargetSend, d.payload),
+		asynq.TaskID(id), asynq.Queue(email.QueueNormal), asynq.MaxRetry(100), asynq.Timeout(2*time.Minute))
+	if err != nil {
+		return fmt.Errorf("enqueue: %w", err)
+	}
+	return nil
+}
+
+func (d *dispatching) close(ctx context.Context) error {
+	errs := []error{d.rig.stopPrograms(ctx), d.asynq.Close(), d.rig.EmptyRedis(ctx), d.redis.Close()}
+	if d.system != nil {
+		errs = append(errs, d.system.Close(ctx))
+	}
+	return errors.Join(errs...)
+}

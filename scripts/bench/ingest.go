@@ -1,0 +1,208 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+func ingest() Section {
+	return Section{Name: "ingest", What: "a CSV of 1 M rows over HTTP, beside psql's \\copy of the same rows", Run: runIngest}
+}
+
+// ingesting is a spreadsheet and the two ways into mailing_entries.
+type ingesting struct {
+	rig   *Rig
+	table *Table
+	rows  int
+	sheet string  // the CSV
+	ready string  // the rows of mailing_entries, as \copy reads them
+	ours  *System // takes the CSV in
+	twin  *System // takes the rows in
+	api   *Program
+}
+
+func runIngest(ctx context.Context, r *Rig, t *Table) (err error) {
+	in := &ingesting{
+		rig: r, table: t, rows: scale(r, 1_000_000, 20_000),
+		sheet: filepath.Join(r.cfg.Dir, "sheet.csv"), ready: filepath.Join(r.cfg.Dir, "entries.copy"),
+	}
+	defer func() { err = errors.Join(err, in.close(context.WithoutCancel(ctx))) }()
+	if err := writeSheet(in.sheet, in.rows); err != nil {
+		return err
+	}
+	if in.ours, err = r.NewSystem(ctx, nil); err != nil {
+		return err
+	}
+	if in.twin, err = r.NewSystem(ctx, nil); err != nil {
+		return err
+	}
+	if in.api, err = in.ours.Start(ctx, "api", nil); err != nil {
+		return err
+	}
+	return t.Compare(ctx,
+		Subject{Name: fmt.Sprintf("CSV of %d rows", in.rows), Unit: "rows/s", Measure: in.subject},
+		Reference{Name: "psql \\copy of the same rows", Budget: 0.4, Moonshot: 0.7, Measure: in.reference},
+	)
+}
+
+// writeSheet writes a CSV of about 75 bytes per row.
+func writeSheet(name string, rows int) error {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write CSV: %w", err)
+	}
+	out := bufio.NewWriterSize(file, 1<<20)
+	fmt.Fprint(out, "Nome,E-mail,Cidade,Fatura\r\n")
+	for i := range rows {
+		fmt.Fprintf(out, "João Assunção,cliente%09d@cliente.example,São Luís,fatura-%09d\r\n", i, i)
+	}
+	if err := errors.Join(out.Flush(), file.Close()); err != nil {
+		return fmt.Errorf("write CSV: %w", err)
+	}
+	return nil
+}
+
+// subject is the rate from the first byte of the upload to the answer, which comes after
+// the commit.
+func (in *ingesting) subject(ctx context.Context) (float64, error) {
+	if err := in.empty(ctx, in.ours); err != nil {
+		return 0, err
+	}
+	m := newMeter(in.rig, []*Program{in.api}, in.rig.Postgres)
+	if err := m.start(); err != nil {
+		return 0, err
+	}
+	if err := in.upload(ctx); err != nil {
+		return 0, err
+	}
+	if err := m.stop(); err != nil {
+		return 0, err
+	}
+	m.record(in.table, "", "row", float64(in.rows))
+	usage, err := in.api.Usage()
+	if err != nil {
+		return 0, err
+	}
+	in.table.Record(Quantity{Name: "most memory, api", Unit: "MB"}, float64(usage.Peak)/1e6)
+	if err := in.dump(ctx); err != nil {
+		return 0, err
+	}
+	return float64(in.rows) / m.Length.Seconds(), nil
+}
+
+// dump makes what the reference reads, of the rows that the first upload made.
+func (in *ingesting) dump(ctx context.Context) error {
+	if _, err := os.Stat(in.ready); err == nil {
+		return nil
+	}
+	_, err := postgresRun(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", in.ours.DatabaseURL, "-c", `\copy mailing_entries TO '`+in.ready+`'`)
+	return err
+}
+
+func (in *ingesting) reference(ctx context.Context) (float64, error) {
+	if err := in.empty(ctx, in.twin); err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	if _, err := postgresRun(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", in.twin.DatabaseURL,
+		"-c", `\copy mailing_entries FROM '`+in.ready+`'`); err != nil {
+		return 0, err
+	}
+	length := time.Since(begun)
+	n, err := in.twin.Count(ctx, "SELECT count(*) FROM mailing_entries")
+	if err == nil && n != int64(in.rows) {
+		err = fmt.Errorf("psql read %d rows of %d", n, in.rows)
+	}
+	return float64(in.rows) / length.Seconds(), err
+}
+
+// empty removes what was read before.
+func (in *ingesting) empty(ctx context.Context, s *System) error {
+	if _, err := s.Database.ExecContext(ctx, "TRUNCATE mailings, mailing_entries, mailing_rejects CASCADE"); err != nil {
+		return fmt.Errorf("empty the mailings: %w", err)
+	}
+	return s.Checkpoint(ctx)
+}
+
+// upload sends the CSV as a mailing that is held, so that nothing follows from it.
+func (in *ingesting) upload(ctx context.Context) error {
+	file, err := os.Open(in.sheet)
+	if err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	defer file.Close()
+	stat, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	head, tail, contentType, err := form(map[string]string{
+		"subject": "Olá, {{nome}}", "start": "false",
+		"html": `<p title="{{cidade}}">{{nome}}, sua fatura {{fatura}} saiu.</p><p><a href="{{unsubscribe_url}}">Sair</a></p>`,
+	}, filepath.Base(in.sheet))
+	if err != nil {
+		return err
+	}
+	body := io.MultiReader(bytes.NewReader(head), file, bytes.NewReader(tail))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+in.api.Addr+"/mailings", body)
+	if err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	request.ContentLength = int64(len(head)) + stat.Size() + int64(len(tail))
+	request.Header.Set("Authorization", "Bearer "+in.ours.Key)
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Idempotency-Key", fmt.Sprintf("planilha-%d", time.Now().UnixNano()))
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return fmt.Errorf("upload: read answer: %w", err)
+	}
+	var accepted struct{ Accepted int }
+	if err := json.Unmarshal(text, &accepted); err != nil || answer.StatusCode/100 != 2 || accepted.Accepted != in.rows {
+		return fmt.Errorf("upload: the answer is %d %.300s, want %d rows accepted", answer.StatusCode, text, in.rows)
+	}
+	return nil
+}
+
+// form is a multipart form whose last part is the file: what comes before its content, and
+// what comes behind it.
+func form(fields map[string]string, filename string) (head, tail []byte, contentType string, err error) {
+	var text bytes.Buffer
+	writer := multipart.NewWriter(&text)
+	for name, value := range fields {
+		if err := writer.WriteField(name, value); err != nil {
+			return nil, nil, "", fmt.Errorf("write form: %w", err)
+		}
+	}
+	if _, err := writer.CreateFormFile("file", filename); err != nil {
+		return nil, nil, "", fmt.Errorf("write form: %w", err)
+	}
+	cut := text.Len()
+	if err := writer.Close(); err != nil {
+		return nil, nil, "", fmt.Errorf("write form: %w", err)
+	}
+	return text.Bytes()[:cut], text.Bytes()[cut:], writer.FormDataContentType(), nil
+}
+
+func (in *ingesting) close(ctx context.Context) error {
+	errs := []error{in.rig.stopPrograms(ctx)}
+	for _, s := range []*System{in.ours, in.twin} {
+		if s != nil {
+			errs = append(errs, s.Close(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"errors"
+	"time"
+
+	"email-gateway/scripts/local"
+)
+
+// meter tells what processes took of the processors during a measurement.
+type meter struct {
+	names  []string
+	read   []func() (Usage, error)
+	begun  []time.Duration
+	Spent  []time.Duration // by each, once stopped
+	before time.Time
+	Length time.Duration
+}
+
+// newMeter watches the programs and servers given.
+func newMeter(r *Rig, programs []*Program, servers ...*local.Service) *meter {
+	m := new(meter)
+	for _, p := range programs {
+		m.names, m.read = append(m.names, p.Kind), append(m.read, p.Usage)
+	}
+	for _, s := range servers {
+		m.names, m.read = append(m.names, s.Name), append(m.read, func() (Usage, error) { return r.ServerUsage(s) })
+	}
+	return m
+}
+
+func (m *meter) start() error {
+	if m == nil {
+		return nil
+	}
+	var err error
+	m.begun, err = m.times()
+	m.before = time.Now()
+	return err
+}
+
+func (m *meter) stop() error {
+	if m == nil {
+		return nil
+	}
+	m.Length = time.Since(m.before)
+	spent, err := m.times()
+	if err != nil {
+		return err
+	}
+	for i := range spent {
+		spent[i] -= m.begun[i]
+	}
+	m.Spent = spent
+	return nil
+}
+
+func (m *meter) times() ([]time.Duration, error) {
+	times := make([]time.Duration, len(m.read))
+	var errs []error
+	for i, read := range m.read {
+		usage, err := read()
+		times[i] = usage.CPU
+		errs = append(errs, err)
+	}
+	return times, errors.Join(errs...)
+}
+
+// record adds a row for each process: its processor time per one of so many pieces of
+// work, in µs.
+func (m *meter) record(t *Table, prefix, piece string, pieces float64) {
+	for i, spent := range m.Spent {
+		t.Record(Quantity{Name: prefix + "cpu per " + piece + ", " + m.names[i], Unit: "µs"}, float64(spent.Microseconds())/pieces)
+	}
+}
