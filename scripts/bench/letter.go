@@ -24,7 +24,7 @@ const placeholder = "000000000042"
 var letterHTML = `<html><body style="font-family: sans-serif; color: #222"><h1>Sua fatura de março</h1>` +
 	`<p>Olá, <b>João Assunção</b>: a fatura do cliente ` + placeholder + ` já está disponível.</p>` +
 	`<table width="600" cellpadding="4" style="border-collapse: collapse">` +
-	strings.Repeat(`<tr><td style="border-bottom: 1px solid #ddd">Serviço de manutenção mensal</td><td align="right">R$ 129,90</td></tr>`, 10) +
+	strings.Repeat(`<tr><td style="border-bottom: 1px solid #ddd">Serviço de manutenção mensal</td><td align="right">R$ 129,90</td></tr>`, 6) +
 	`</table><p><a href="https://cobranca.bancada.example/faturas/` + placeholder + `" title="Abrir a fatura">Ver a fatura</a></p></body></html>`
 
 func newLetter() (letter, error) {

@@ -27,20 +27,9 @@ func (d *dispatching) poll(ctx context.Context) (float64, error) {
 	}
 	begun, moved := time.Now(), 0
 	for range scale(d.rig, 4, 2) {
-		var ids []string
-		rows, err := d.system.Database.QueryContext(ctx, duePage, pollBatch)
+		ids, err := d.page(ctx)
 		if err != nil {
-			return 0, fmt.Errorf("read a page: %w", err)
-		}
-		for rows.Next() {
-			var id string
-			if err := rows.Scan(&id); err != nil {
-				return 0, fmt.Errorf("read a page: %w", err)
-			}
-			ids = append(ids, id)
-		}
-		if err := rows.Err(); err != nil {
-			return 0, fmt.Errorf("read a page: %w", err)
+			return 0, err
 		}
 		for _, id := range ids {
 			if err := d.publish(ctx, id); err != nil {
@@ -56,4 +45,23 @@ func (d *dispatching) poll(ctx context.Context) (float64, error) {
 		}
 	}
 	return float64(moved) / time.Since(begun).Seconds(), nil
+}
+
+func (d *dispatching) page(ctx context.Context) (ids []string, err error) {
+	rows, err := d.system.Database.QueryContext(ctx, duePage, pollBatch)
+	if err != nil {
+		return nil, fmt.Errorf("read a page: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, fmt.Errorf("read a page: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read a page: %w", err)
+	}
+	return ids, nil
 }

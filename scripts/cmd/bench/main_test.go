@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"email-gateway/scripts/bench"
+)
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if ok, err := run(t.Context(), &out, []string{"-list"}); err != nil || !ok {
+		t.Fatal(err)
+	}
+	for _, s := range bench.Sections() {
+		if !strings.Contains(out.String(), s.Name) {
+			t.Errorf("%s is not listed", s.Name)
+		}
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	t.Parallel()
+	for flag, field := range map[string]string{"-rounds=0": "rounds", "-section=lunch": "section", "-lunch": "lunch"} {
+		if ok, err := run(t.Context(), new(bytes.Buffer), []string{flag}); err == nil || ok || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v, %v", flag, ok, err)
+		}
+	}
+}
+
+// The program measures a real gateway, writes the rows, and ends with 0 exactly if every
+// budget was kept. Nothing that it started is left.
+func TestAccept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program, file, work := filepath.Join(dir, "bench"), filepath.Join(dir, "bench.json"), filepath.Join(dir, "work")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), program, "-quick", "-rounds", "1", "-section", "accept", "-json", file, "-dir", work).CombinedOutput()
+	t.Logf("%s", out)
+	text, reading := os.ReadFile(file)
+	if reading != nil {
+		t.Fatalf("there are no rows: %v", err)
+	}
+	var rows []struct {
+		Section, Unit            string
+		Median, Reference, Ratio *float64
+		Budget                   *float64
+		Met                      *bool
+	}
+	if err := json.Unmarshal(text, &rows); err != nil {
+		t.Fatal(err)
+	}
+	compared, missed := 0, 0
+	for _, row := range rows {
+		if row.Section != "accept" || row.Unit == "" || row.Median == nil || *row.Median < 0 {
+			t.Errorf("a row is %+v", row)
+		}
+		if row.Ratio != nil && *row.Median > 0 && *row.Reference > 0 {
+			compared++
+		}
+		if row.Met != nil && !*row.Met {
+			missed++
+		}
+	}
+	if compared != 4 {
+		t.Errorf("%d comparisons, want two at each number of connections:\n%s", compared, text)
+	}
+	if (err == nil) != (missed == 0) {
+		t.Errorf("%d budgets were missed, the program ended with %v", missed, err)
+	}
+	if !bytes.Contains(out, []byte("fsync on, synchronous_commit on; redis appendonly yes, appendfsync everysec")) {
+		t.Error("the settings that make it durable are not told, or are off")
+	}
+	if left, err := filepath.Glob(filepath.Join(work, "services", "*", "pid")); err != nil || len(left) > 0 {
+		t.Errorf("servers are left: %v %v", left, err)
+	}
+}
