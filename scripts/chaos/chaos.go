@@ -25,8 +25,8 @@ type Config struct {
 	Duration time.Duration
 	// Settle is how long after Duration every email must have come to its end.
 	Settle time.Duration
-	// Quiet is how much longer the queue may deliver what is done: tasks of workers that
-	// were killed come again up to two minutes later, and must find the fence.
+	// Quiet is how much longer the queue may deliver what is done: the tasks of a worker
+	// that was killed come again fault.QueueLeftover later, and must find the fence.
 	Quiet time.Duration
 	// Seed decides the plan, and what is sent.
 	Seed uint64
@@ -111,12 +111,13 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 		return report, ctx.Err()
 	}
 	notes := l.Book.Notes()
+	late := max(0, done.Healed-cfg.Duration-settleTime)
 	rest := newRest(s, l, notes, begun.Add(cfg.Duration), cfg.Out)
-	settled := rest.settle(ctx, cfg.Settle)
-	quiet := rest.quiet(ctx, cfg.Settle+cfg.Quiet)
+	settled := rest.settle(ctx, cfg.Settle+late)
+	quiet := rest.quiet(ctx, cfg.Settle+late+cfg.Quiet)
 	watch.stop()
 
-	j := judge.New(s, notes)
+	j := judge.New(s, notes, done.Played)
 	rest.tell(j, settled, quiet)
 	watch.tell(j)
 	findings, err := j.Try(ctx)
@@ -124,6 +125,7 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 		return report, err
 	}
 	report.fill(s, notes, done, j.Counts, findings)
+	report.Late = late.Seconds()
 	report.Settled, report.Quiet, report.PeakTasks = settled.Seconds(), quiet.Seconds(), watch.peak
 	report.judge(done)
 	return report, nil

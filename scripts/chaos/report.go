@@ -34,7 +34,8 @@ type Report struct {
 	Restarts   map[string]int `json:"restarts"` // by the supervisor: the program had ended by itself
 	Settled    float64        `json:"settledSeconds"`
 	Quiet      float64        `json:"quietSeconds"`
-	PeakTasks  int64          `json:"peakTasks"` // on one queue of Redis
+	Late       float64        `json:"lateSeconds"` // the faults were put right so much later than the plan leaves room for
+	PeakTasks  int64          `json:"peakTasks"`   // on one queue of Redis
 
 	Counts   judge.Counts    `json:"counts"`
 	Minimum  Minimum         `json:"minimum"`
@@ -100,10 +101,14 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "restarts    %s (by the supervisor)\n", list(r.Restarts))
 	fmt.Fprintf(out, "accepted    %d emails, %d mailings (%d rows), %d recipients\n", r.Emails, r.Mailings, r.Counts.Entries, r.Recipients)
 	fmt.Fprintf(out, "answers     %v; %d were not known and asked for again, %d of them had been accepted\n", r.Answers, r.Resolved, r.Replayed)
-	fmt.Fprintf(out, "emails      %s; %d with an outcome that was unknown once\n", list(r.Counts.Rows), r.Counts.Unknown)
-	fmt.Fprintf(out, "SES         %d requests, %d accepted, %d emails more than once\n", r.Counts.Requests, r.Counts.Accepted, r.Counts.Duplicates)
+	fmt.Fprintf(out, "emails      %s; %d with an outcome that is not known\n", list(r.Counts.Rows), r.Counts.Unknown)
+	fmt.Fprintf(out, "failed      %s\n", failures(r.Counts.Failed))
+	fmt.Fprintf(out, "unknown     %d attempts ended so; SES got no request for %d of them\n", r.Counts.Doubts, r.Counts.NeverAsked)
+	fmt.Fprintf(out, "SES         %d requests, %d accepted, %d emails more than once; %d rows say that they may be\n",
+		r.Counts.Requests, r.Counts.Accepted, r.Counts.Duplicates, r.Counts.Flagged)
 	fmt.Fprintf(out, "events      %d\n", r.Counts.Events)
-	fmt.Fprintf(out, "settled     %.1f s, queues empty %.1f s after the run; at most %d tasks on a queue\n", r.Settled, r.Quiet, r.PeakTasks)
+	fmt.Fprintf(out, "settled     %.1f s, queues empty %.1f s after the run, whose faults were put right %.1f s too late; at most %d tasks on a queue\n",
+		r.Settled, r.Quiet, r.Late, r.PeakTasks)
 	fmt.Fprintf(out, "lost        %d\n", r.Found(judge.Lost))
 	fmt.Fprintf(out, "duplicates  %d not announced by their row\n", r.Found(judge.Duplicate))
 	for _, f := range r.Findings {
@@ -120,6 +125,17 @@ func (r *Report) Print(out io.Writer) {
 		verdict = "FAILED; logs in " + r.Logs
 	}
 	fmt.Fprintf(out, "\nseed %d: %s\n", r.Seed, verdict)
+}
+
+func failures(by map[string]judge.Failures) string {
+	if len(by) == 0 {
+		return "none"
+	}
+	var items []string
+	for _, code := range slices.Sorted(maps.Keys(by)) {
+		items = append(items, fmt.Sprintf("%s %d (SES never asked: %d)", code, by[code].Count, by[code].NeverAsked))
+	}
+	return strings.Join(items, ", ")
 }
 
 func list(counts map[string]int) string {

@@ -48,13 +48,22 @@ func (h hooks) End(ctx context.Context) error {
 	return h.end(ctx)
 }
 
+// QueueLeftover is how long a task that nobody works at any more may stand on its queue as
+// active, when its worker, or Redis's last second, is gone: the queue's lease of 30 s, the
+// 30 s that asynq allows for clocks, up to 60 s until one of its servers looks, and up to
+// 31 s until the task is delivered once more, to find the fence shut. Its email does not
+// wait for that.
+const QueueLeftover = (30 + 30 + 60 + 31) * time.Second
+
 // What the system is built with, for Kind.Heal.
 const (
 	// healLease: an email in the hands of a worker that is gone is brought back when its
 	// lease of 60 s is over, within 10 s, and then waits for its backoff and its turn.
 	healLease = 85 * time.Second
-	// healTask: a task in the hands of a worker that is gone is found when the queue's
-	// lease of 30 s is over.
+	// healTask: the id of a task that a worker took and that nobody has any more is free for
+	// the email's next task when the queue's lease of 30 s is over by 5 s, and the dispatcher
+	// finds it within seconds. The task itself may stand on the queue for much longer, if
+	// its email is done: see QueueLeftover.
 	healTask = 50 * time.Second
 	// healCall: a call to SES may last 30 s.
 	healCall = 40 * time.Second

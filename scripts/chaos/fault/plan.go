@@ -32,6 +32,8 @@ const (
 	// atOnce is how many parts may be broken at the same time: with more, nothing would
 	// ever work, and nothing would be tested.
 	atOnce = 4
+	// longEnough is a run in which each kind of program is frozen for freezeTime.
+	longEnough = 5 * time.Minute
 	// draws is how often another place is tried for a fault that does not fit.
 	draws = 400
 )
@@ -65,8 +67,8 @@ func wishes(scope Scope, kinds []Kind, dice *rand.Rand) []wish {
 	var list []wish
 	shuffled := slices.Clone(kinds)
 	dice.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	for _, k := range shuffled {
-		if k.Shortest >= freezeTime && len(list) == 0 {
+	for _, k := range shuffled { // all of them if there is room for one after the other
+		if k.Shortest >= freezeTime && (len(list) == 0 || scope.Duration > longEnough) {
 			list = append(list, wish{k, k.Subjects})
 		}
 	}

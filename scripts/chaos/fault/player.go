@@ -31,6 +31,18 @@ type Done struct {
 	Kills  map[string]int // by part
 	// Failed are faults that could not be begun or ended: the fault of the run itself.
 	Failed []string
+	// Played is what was broken, from when to when.
+	Played []Played
+	// Healed is when, from the beginning, the traces of the last one should be gone. On a
+	// busy machine it may be later than planned: a service needs its time to start, and the
+	// next fault on the part waits for that.
+	Healed time.Duration
+}
+
+// Played is one fault that was carried out.
+type Played struct {
+	Kind, Subject string
+	From, To      time.Time
 }
 
 // NewPlayer makes a player that tells out what it does.
@@ -68,12 +80,13 @@ func (p *Player) play(ctx context.Context, step Step) {
 	}
 	defer p.hold(step.Subject)()
 	f := step.Kind.make(p.stage, step.Subject, rand.New(rand.NewPCG(step.Seed, 0)))
+	from := time.Now()
 	p.tell("%-20s %-18s for %.1f s", step.Kind.Name, step.Subject, step.Length.Seconds())
 	err := f.Begin(ctx)
 	if err == nil {
 		_ = service.Pause(ctx, time.Until(p.begun.Add(step.At+step.Length))) // cut short is put right all the same
 	}
-	p.note(step, err, putRight(ctx, f))
+	p.note(step, from, err, putRight(ctx, f))
 }
 
 // putRight ends a fault, and tries again: the run cannot go on with a part that is broken
@@ -103,9 +116,11 @@ func (p *Player) hold(subject string) (letGo func()) {
 	}
 }
 
-func (p *Player) note(step Step, begin, end error) {
+func (p *Player) note(step Step, from time.Time, begin, end error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.done.Played = append(p.done.Played, Played{step.Kind.Name, step.Subject, from, time.Now()})
+	p.done.Healed = max(p.done.Healed, time.Since(p.begun)+step.Kind.Heal)
 	for _, err := range []error{begin, end} {
 		if err != nil {
 			text := fmt.Sprintf("%s of %s: %v", step.Kind.Name, step.Subject, err)

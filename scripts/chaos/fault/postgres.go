@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"email-gateway/scripts/chaos/stage"
+	"email-gateway/shared/service"
 )
 
 // disconnect ends every session of the database at once, wherever it is.
@@ -21,20 +23,43 @@ func disconnect(s *stage.Stage, _ string, _ *rand.Rand) Fault {
 	}}
 }
 
+// A migration by hand waits for its lock for a moment and tries again later: a statement
+// that waits for ACCESS EXCLUSIVE holds up all that come after it. A transaction of a
+// program that is frozen, or cut off, keeps its own lock until Postgres ends it, which is
+// after 60 s.
+const (
+	lockPatience = 90 * time.Second
+	lockPause    = time.Second
+	lockLeast    = time.Second // it is held, however late it was had
+)
+
+// takeLock returns the transaction that holds the outbox.
+func takeLock(ctx context.Context, s *stage.Stage) (*sql.Tx, error) {
+	tx, err := s.Database.BeginTx(context.WithoutCancel(ctx), nil)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, "SET LOCAL lock_timeout = '2s'; LOCK TABLE email_outbox IN ACCESS EXCLUSIVE MODE"); err != nil {
+		return nil, errors.Join(err, tx.Rollback())
+	}
+	return tx, nil
+}
+
 // lockTable is a migration that somebody runs by hand in the middle of the day.
 func lockTable(s *stage.Stage, _ string, _ *rand.Rand) Fault {
 	var tx *sql.Tx
 	return hooks{
 		begin: func(ctx context.Context) (err error) {
-			if tx, err = s.Database.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
-				return fmt.Errorf("lock the outbox: %w", err)
+			trying, cancel := context.WithTimeout(ctx, lockPatience)
+			defer cancel()
+			for {
+				if tx, err = takeLock(trying, s); err == nil {
+					return service.Pause(ctx, lockLeast)
+				}
+				if service.Pause(trying, lockPause) != nil {
+					return fmt.Errorf("lock the outbox: %w", err)
+				}
 			}
-			if _, err := tx.ExecContext(ctx, "SET LOCAL lock_timeout = '5s'; LOCK TABLE email_outbox IN ACCESS EXCLUSIVE MODE"); err != nil {
-				err = errors.Join(err, tx.Rollback())
-				tx = nil
-				return fmt.Errorf("lock the outbox: %w", err)
-			}
-			return nil
 		},
 		end: func(context.Context) error {
 			if tx == nil {

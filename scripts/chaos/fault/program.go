@@ -10,13 +10,13 @@ import (
 )
 
 // programKinds: each program is killed, restarted in good order, held up for a moment
-// and, dispatcher and worker, frozen for longer than any lease.
+// and frozen for longer than any lease.
 func programKinds() []Kind {
 	var kinds []Kind
 	for _, program := range []struct {
 		kind string
 		heal time.Duration
-	}{{"api", healSoon}, {"dispatcher", healSoon}, {"worker", healLease}} {
+	}{{stage.API, healSoon}, {"dispatcher", healSoon}, {"worker", healLease}} {
 		names := stage.ProgramNames(program.kind)
 		kinds = append(kinds,
 			Kind{
@@ -31,20 +31,23 @@ func programKinds() []Kind {
 				Name: program.kind + "-pause", Weight: 2, Shortest: seconds(1), Longest: seconds(10), Heal: healSoon,
 				Subjects: names, make: newFreeze,
 			},
-		)
-		if program.kind != stage.API {
-			kinds = append(kinds, Kind{
-				Name: program.kind + "-freeze", Weight: 1, Shortest: freezeTime, Longest: freezeTime, Heal: 30 * time.Second,
+			Kind{
+				Name: program.kind + "-freeze", Weight: 1, Shortest: freezeTime, Longest: freezeTime, Heal: healFreeze,
 				Subjects: names, make: newFreeze,
-			})
-		}
+			},
+		)
 	}
 	return kinds
 }
 
-// freezeTime is longer than the lease of a claim (60 s), of a task (30 s) and than
-// Postgres keeps an idle transaction (60 s).
-const freezeTime = 70 * time.Second
+const (
+	// freezeTime is longer than the lease of a claim (60 s), of a task (30 s) and than
+	// Postgres keeps an idle transaction (60 s).
+	freezeTime = 70 * time.Second
+	// healFreeze: its leases are over already, and what it held is in other hands. News of
+	// SES that an api did not take comes again 20 s after the last try.
+	healFreeze = 35 * time.Second
+)
 
 func newKill(s *stage.Stage, subject string, _ *rand.Rand) Fault {
 	p := s.Program(subject)

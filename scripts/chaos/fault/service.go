@@ -15,6 +15,7 @@ func serviceKinds() []Kind {
 		{Name: "postgres-restart", Weight: 2, Shortest: 0, Longest: seconds(2), Heal: healSoon, make: restartService},
 		{Name: "postgres-disconnect", Weight: 3, Heal: healSoon, make: disconnect},
 		{Name: "postgres-lock", Weight: 2, Shortest: seconds(1), Longest: seconds(5), Heal: healSoon, make: lockTable},
+		{Name: "postgres-pause", Weight: 2, Shortest: seconds(1), Longest: seconds(10), Heal: healSoon, make: pausePostgres},
 		{Name: "postgres-readonly", Weight: 2, Shortest: seconds(1), Longest: seconds(5), Heal: healSoon, make: readOnly},
 
 		{Name: "redis-kill", Weight: 3, Shortest: 0, Longest: seconds(8), Heal: healTask, Kills: true, make: killService},
@@ -55,6 +56,15 @@ func pauseService(s *stage.Stage, subject string, _ *rand.Rand) Fault {
 	return hooks{
 		begin: func(context.Context) error { return service.Signal(syscall.SIGSTOP) },
 		end:   func(context.Context) error { return service.Signal(syscall.SIGCONT) },
+	}
+}
+
+// pausePostgres freezes it with all its sessions: those that are there do not answer, and
+// no new one begins.
+func pausePostgres(s *stage.Stage, _ string, _ *rand.Rand) Fault {
+	return hooks{
+		begin: func(context.Context) error { return s.Postgres.SignalAll(syscall.SIGSTOP) },
+		end:   func(context.Context) error { return s.Postgres.SignalAll(syscall.SIGCONT) },
 	}
 }
 

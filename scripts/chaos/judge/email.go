@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"email-gateway/scripts/chaos/load"
-	"email-gateway/shared/email"
 )
 
 // acceptance is what SES took of one email.
@@ -17,17 +17,26 @@ type acceptance struct {
 
 // row is an email as the outbox has it.
 type row struct {
-	id, status, delivery   string
-	to, external           string
-	mailing                string // "" for a single email
-	unknown, duplicate     bool
-	lastEvent, logStatus   string
-	logDuplicate, hasEvent bool
+	id, status, delivery string
+	to, external         string
+	mailing              string // "" for a single email
+	unknown, duplicate   bool
+	code                 string // why it failed
+	late                 bool   // it ended behind its deadline
+	lastEvent, logStatus string
+	logDuplicate         bool
+
+	timeline *timeline // nil: it has no events
 }
 
 func (j *Judge) readLedger() {
 	for _, e := range j.stage.Ledger() {
 		j.Counts.Requests++
+		j.requests[e.OutboxID]++
+		if _, twice := j.asks[e.AttemptID]; twice {
+			j.Find(Promise, "SES was asked twice for one attempt of email %s", e.OutboxID)
+		}
+		j.asks[e.AttemptID] = ask{clear: e.Accepted && e.Answered && e.Fault == ""}
 		if !e.Accepted {
 			continue
 		}
@@ -51,14 +60,19 @@ func (j *Judge) readLedger() {
 const rowsSQL = `
 SELECT o.id, o.status, o.delivery, o.payload ->> 'to', coalesce(o.payload #>> '{recipient,externalId}', ''),
        coalesce(l.mailing_id::text, ''), o.outcome_unknown, o.possible_duplicate,
-       coalesce(e.status, ''), coalesce(e.last_event, ''), coalesce(e.possible_duplicate, false)
+       coalesce(e.status, ''), coalesce(e.last_event, ''), coalesce(e.possible_duplicate, false), coalesce(e.error_code, ''),
+       coalesce(o.processed_at > o.expires_at + $1 * interval '1 second', false)
 FROM email_outbox o
 LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
 LEFT JOIN email_logs e ON e.outbox_id = o.id
 WHERE o.target = 'email:send'`
 
+// overtime is what an attempt that began before the deadline may need behind it: its
+// worker's lease, the rescuer's rounds, the wait for feedback and a freeze.
+const overtime = 2 * time.Minute
+
 func (j *Judge) readRows(ctx context.Context) error {
-	rows, err := j.stage.Database.QueryContext(ctx, rowsSQL)
+	rows, err := j.stage.Database.QueryContext(ctx, rowsSQL, overtime.Seconds())
 	if err != nil {
 		return fmt.Errorf("read emails: %w", err)
 	}
@@ -66,7 +80,7 @@ func (j *Judge) readRows(ctx context.Context) error {
 	for rows.Next() {
 		var r row
 		err := rows.Scan(&r.id, &r.status, &r.delivery, &r.to, &r.external, &r.mailing, &r.unknown, &r.duplicate,
-			&r.logStatus, &r.lastEvent, &r.logDuplicate)
+			&r.logStatus, &r.lastEvent, &r.logDuplicate, &r.code, &r.late)
 		if err != nil {
 			return fmt.Errorf("read emails: %w", err)
 		}
@@ -74,6 +88,9 @@ func (j *Judge) readRows(ctx context.Context) error {
 		j.Counts.Rows[r.status]++
 		if r.unknown {
 			j.Counts.Unknown++
+		}
+		if r.duplicate {
+			j.Counts.Flagged++
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -102,13 +119,13 @@ func (j *Judge) tryAnswers() {
 			j.Find(Lost, "letter %d was accepted as %s, and there is no such row", serial, a.ID)
 		case r.to != load.Address(serial):
 			j.Find(Promise, "letter %d is %s, which goes to %s", serial, a.ID, r.to)
-		case a.AtMostOnce != (r.delivery == string(email.AtMostOnce)):
+		case a.AtMostOnce != (r.delivery == atMostOnce):
 			j.Find(Promise, "letter %d is %s, whose delivery is %s", serial, a.ID, r.delivery)
 		}
 	}
 	for id := range j.notes.Cancelled {
 		// An attempt whose end nobody knew may turn out to have been taken.
-		if r := j.emails[id.String()]; r != nil && r.status != string(email.Cancelled) && (r.status != string(email.Sent) || !r.unknown) {
+		if r := j.emails[id.String()]; r != nil && r.status != cancelled && (r.status != sent || r.timeline == nil || !r.timeline.uncertain) {
 			j.Find(Promise, "email %s was cancelled with 200 and is %s", id, r.status)
 		}
 	}
@@ -122,6 +139,7 @@ func (j *Judge) tryAnswers() {
 
 // tryEmails holds each row to the ledger, and the ledger to the rows.
 func (j *Judge) tryEmails() {
+	faults := excuses(j.played)
 	for id, r := range j.emails {
 		times := 0
 		if a := j.accepted[id]; a != nil {
@@ -134,6 +152,10 @@ func (j *Judge) tryEmails() {
 			j.Counts.Duplicates++
 		}
 		j.tryEmail(r, times)
+		j.tryFlags(r)
+		if r.status == failed {
+			j.tryFailure(r, faults)
+		}
 	}
 	for id, a := range j.accepted {
 		if j.emails[id] == nil {
@@ -142,29 +164,36 @@ func (j *Judge) tryEmails() {
 	}
 }
 
+const atMostOnce = "at_most_once"
+
 func (j *Judge) tryEmail(r *row, times int) {
-	status := email.Status(r.status)
 	switch {
-	case !status.Final():
+	case !final(r.status):
 		j.Find(Lost, "email %s is still %s", r.id, r.status)
-	case status == email.Sent && times == 0:
+		return
+	case r.status == sent && times == 0:
 		j.Find(Lost, "email %s is SENT, and SES never took it", r.id)
-	case status != email.Sent && !r.unknown && times > 0:
+	case r.status != sent && !r.unknown && times > 0:
 		j.Find(Denied, "email %s is %s, and SES took it %d times", r.id, r.status, times)
 	}
 	if times > 1 && !r.duplicate {
 		j.Find(Duplicate, "email %s (%s, %s) was taken %d times", r.id, r.status, r.delivery, times)
 	}
-	if times > 1 && r.delivery == string(email.AtMostOnce) {
-		j.Find(Duplicate, "email %s is at_most_once, and was taken %d times", r.id, times)
-	}
-	if status.Final() && (r.logStatus != r.status || r.logDuplicate != r.duplicate) {
+	if r.logStatus != r.status || r.logDuplicate != r.duplicate {
 		j.Find(Path, "email %s is %s, possibleDuplicate %v; its log says %q, %v", r.id, r.status, r.duplicate, r.logStatus, r.logDuplicate)
 	}
-	if status.Final() && r.lastEvent != r.status {
+	if !ends(r.status, r.lastEvent) {
 		j.Find(Path, "email %s is %s, and its log ends with %q", r.id, r.status, r.lastEvent)
 	}
-	if status.Final() && !r.hasEvent {
+	t := r.timeline
+	if t == nil {
 		j.Find(Path, "email %s is %s without an event", r.id, r.status)
+		return
+	}
+	if times > 1 && r.delivery == atMostOnce && !t.again {
+		j.Find(Duplicate, "email %s is at_most_once, and was taken %d times", r.id, times)
+	}
+	if r.late && !t.told { // what SES tells late is a fact all the same
+		j.Find(Deadline, "email %s is %s, more than %s behind its deadline", r.id, r.status, overtime)
 	}
 }

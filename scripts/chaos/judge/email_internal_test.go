@@ -18,27 +18,34 @@ func TestTryEmail(t *testing.T) {
 		times int
 		want  []string
 	}{
-		"sent once":                           {row{status: "SENT"}, 1, nil},
-		"sent and never taken":                {row{status: "SENT"}, 0, []string{Lost}},
-		"still on its way":                    {row{status: "RETRY_SCHEDULED"}, 0, []string{Lost}},
-		"taken twice":                         {row{status: "SENT"}, 2, []string{Duplicate}},
-		"taken twice, announced":              {row{status: "SENT", duplicate: true, logDuplicate: true}, 2, nil},
-		"at most once, twice":                 {row{status: "SENT", delivery: "at_most_once", duplicate: true, logDuplicate: true}, 2, []string{Duplicate}},
-		"failed":                              {row{status: "FAILED"}, 0, nil},
-		"failed and taken":                    {row{status: "FAILED"}, 1, []string{Denied}},
-		"failed, unknown":                     {row{status: "FAILED", unknown: true}, 1, nil},
-		"failed, unknown, twice":              {row{status: "FAILED", unknown: true}, 2, []string{Duplicate}},
-		"cancelled and taken":                 {row{status: "CANCELLED"}, 1, []string{Denied}},
-		"log behind":                          {row{status: "SENT", logStatus: "FAILED"}, 1, []string{Path}},
-		"event behind":                        {row{status: "SENT", lastEvent: "RETRY_SCHEDULED"}, 1, []string{Path}},
-		"announced in the outbox only":        {row{status: "SENT", duplicate: true}, 1, []string{Path}},
-		"announced although it came but once": {row{status: "SENT", duplicate: true, logDuplicate: true}, 1, nil},
+		"sent once":                            {row{status: "SENT"}, 1, nil},
+		"sent and never taken":                 {row{status: "SENT"}, 0, []string{Lost}},
+		"still on its way":                     {row{status: "RETRY_SCHEDULED"}, 0, []string{Lost}},
+		"taken twice":                          {row{status: "SENT"}, 2, []string{Duplicate}},
+		"taken twice, announced":               {row{status: "SENT", duplicate: true, logDuplicate: true}, 2, nil},
+		"at most once, twice":                  {row{status: "SENT", delivery: "at_most_once", duplicate: true, logDuplicate: true}, 2, []string{Duplicate}},
+		"at most once, sent again by a person": {row{status: "SENT", delivery: "at_most_once", duplicate: true, logDuplicate: true, timeline: &timeline{again: true}}, 2, nil},
+		"sent and delivered":                   {row{status: "SENT", lastEvent: "DELIVERED"}, 1, nil},
+		"failed and delivered":                 {row{status: "FAILED", lastEvent: "DELIVERED"}, 0, []string{Path}},
+		"behind its deadline":                  {row{status: "SENT", late: true}, 1, []string{Deadline}},
+		"told behind its deadline":             {row{status: "SENT", late: true, timeline: &timeline{told: true}}, 1, nil},
+		"failed":                               {row{status: "FAILED"}, 0, nil},
+		"failed and taken":                     {row{status: "FAILED"}, 1, []string{Denied}},
+		"failed, unknown":                      {row{status: "FAILED", unknown: true}, 1, nil},
+		"failed, unknown, twice":               {row{status: "FAILED", unknown: true}, 2, []string{Duplicate}},
+		"cancelled and taken":                  {row{status: "CANCELLED"}, 1, []string{Denied}},
+		"log behind":                           {row{status: "SENT", logStatus: "FAILED"}, 1, []string{Path}},
+		"event behind":                         {row{status: "SENT", lastEvent: "RETRY_SCHEDULED"}, 1, []string{Path}},
+		"announced in the outbox only":         {row{status: "SENT", duplicate: true}, 1, []string{Path}},
+		"announced although it came but once":  {row{status: "SENT", duplicate: true, logDuplicate: true}, 1, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j := New(nil, load.Notes{})
+			j := New(nil, load.Notes{}, nil)
 			r := tt.row
-			r.hasEvent = true
+			if r.timeline == nil {
+				r.timeline = new(timeline)
+			}
 			if r.logStatus == "" {
 				r.logStatus = r.status
 			}
@@ -76,7 +83,7 @@ func TestTryAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j := New(nil, tt.notes)
+			j := New(nil, tt.notes, nil)
 			for _, r := range tt.rows {
 				j.emails[r.id] = r
 			}

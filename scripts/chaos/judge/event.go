@@ -3,11 +3,41 @@ package judge
 import (
 	"context"
 	"fmt"
-
-	"email-gateway/shared/email"
+	"slices"
+	"time"
 )
 
-const eventsSQL = `SELECT email_log_id, seq, type FROM email_events ORDER BY email_log_id, seq`
+// timeline is what the events of one email say.
+type timeline struct {
+	// uncertain: an attempt ended and nobody knew how. told: SES's feedback came.
+	uncertain, told bool
+	// announced: it may come twice, for a reason that can be read here. again: somebody
+	// had it sent again although the first time may have been good.
+	announced, again bool
+	tried, failed    time.Time // the first attempt, and the last FAILED
+	doubts           []doubt
+}
+
+// doubt is one attempt of which nobody knew how it ended.
+type doubt struct {
+	email, attempt string
+	from, to       time.Time
+}
+
+// step is one event.
+type step struct {
+	email   string
+	seq     int
+	kind    string
+	at      time.Time
+	attempt string // of SENT_ATTEMPT
+	unknown bool   // FAILED, and it says that SES may have taken it
+	origin  bool   // SENT, by SES's feedback
+}
+
+const eventsSQL = `
+SELECT email_log_id, seq, type, created_at, coalesce(metadata ->> 'attemptId', ''), coalesce((metadata ->> 'outcomeUnknown')::boolean, false), metadata ? 'feedback'
+FROM email_events ORDER BY email_log_id, seq`
 
 // readEvents walks each email's timeline along the state diagram.
 func (j *Judge) readEvents(ctx context.Context) error {
@@ -16,50 +46,91 @@ func (j *Judge) readEvents(ctx context.Context) error {
 		return fmt.Errorf("read events: %w", err)
 	}
 	defer rows.Close()
-	var (
-		current string
-		last    email.EventType
-		seq     int
-	)
+	var path []step // of one email
 	for rows.Next() {
-		var id, kind string
-		var n int
-		if err := rows.Scan(&id, &n, &kind); err != nil {
+		var s step
+		if err := rows.Scan(&s.email, &s.seq, &s.kind, &s.at, &s.attempt, &s.unknown, &s.origin); err != nil {
 			return fmt.Errorf("read events: %w", err)
 		}
 		j.Counts.Events++
-		if id != current {
-			j.endTimeline(current, last)
-			current, last, seq = id, "", 0
+		if len(path) > 0 && path[0].email != s.email {
+			j.readPath(path)
+			path = path[:0]
 		}
-		next := email.EventType(kind)
-		if n != seq+1 {
-			j.Find(Path, "email %s: event %d follows event %d", id, n, seq)
-		}
-		if !email.MayFollow(last, next) {
-			j.Find(Path, "email %s: %s follows %q", id, next, last)
-		}
-		seq, last = n, next
+		path = append(path, s)
 	}
-	j.endTimeline(current, last)
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read events: %w", err)
+	}
+	if len(path) > 0 {
+		j.readPath(path)
 	}
 	return nil
 }
 
-// endTimeline holds the last event to the email's row.
-func (j *Judge) endTimeline(id string, last email.EventType) {
-	if id == "" {
-		return
-	}
+// readPath takes the timeline of one email.
+func (j *Judge) readPath(path []step) {
+	id, last := path[0].email, path[len(path)-1].kind
 	r := j.emails[id]
 	if r == nil {
 		j.Find(Path, "email %s has events and no row", id)
 		return
 	}
-	r.hasEvent = true
-	if email.Status(r.status).Final() && string(last) != r.status {
+	r.timeline = new(timeline)
+	previous := step{}
+	for i, s := range path {
+		if s.seq != i+1 {
+			j.Find(Path, "email %s: event %d stands at place %d", id, s.seq, i+1)
+		}
+		if !follows(previous.kind, s.kind) {
+			j.Find(Path, "email %s: %s follows %q", id, s.kind, previous.kind)
+		}
+		r.timeline.add(previous, s)
+		previous = s
+	}
+	if last == attempt { // it is on its way still
+		r.timeline.doubts = r.timeline.doubts[:len(r.timeline.doubts)-1]
+	}
+	j.Counts.Doubts += len(r.timeline.doubts)
+	if final(r.status) && !ends(r.status, last) {
 		j.Find(Path, "email %s is %s, and its last event is %s", id, r.status, last)
 	}
+}
+
+// ends says that an email of the status may have this as its last event: SES goes on
+// telling of what was sent.
+func ends(status, last string) bool {
+	return status == last || status == sent && slices.Contains(feedback, last)
+}
+
+// add takes the next event.
+func (t *timeline) add(previous, s step) {
+	switch {
+	case s.kind == attempt:
+		if t.tried.IsZero() {
+			t.tried = s.at
+		}
+		t.doubts = append(t.doubts, doubt{email: s.email, attempt: s.attempt, from: s.at}) // until the next event
+		return
+	case s.kind == failed:
+		t.failed = s.at
+		t.uncertain = t.uncertain || s.unknown
+	case s.kind == scheduled:
+		t.announced = t.announced || previous.kind == unknown
+	case s.kind == replayed:
+		t.announced, t.again = t.announced || t.uncertain, t.again || t.uncertain
+	case s.kind == sent:
+		t.told = t.told || s.origin
+	case slices.Contains(feedback, s.kind):
+		t.told, t.announced = true, t.announced || s.kind == doubled
+	}
+	if previous.kind != attempt {
+		return
+	}
+	if s.kind != unknown {
+		t.doubts = t.doubts[:len(t.doubts)-1]
+		return
+	}
+	t.uncertain = true
+	t.doubts[len(t.doubts)-1].to = s.at
 }

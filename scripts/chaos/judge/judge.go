@@ -1,6 +1,6 @@
 // Package judge compares, when all is over, what the apis promised, what Postgres says
-// and what SES got, row by row. It trusts none of the gateway's own code. It is used by
-// the chaos run only.
+// and what SES got, row by row. It asks none of the gateway's own code: the state diagram
+// and the queues' names are written down here once more. It is used by the chaos run only.
 package judge
 
 import (
@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"email-gateway/scripts/chaos/fault"
 	"email-gateway/scripts/chaos/load"
 	"email-gateway/scripts/chaos/stage"
 )
@@ -25,6 +26,11 @@ const (
 	Denied = "accepted by SES, and its row denies it"
 	// Path: its events are no path of the state diagram, or do not end where its row is.
 	Path = "events are not the row's path"
+	// Groundless: a row says of itself that nobody knows how it ended or that it may come
+	// twice, or that it failed, and nothing happened that would be a reason.
+	Groundless = "flag without a reason"
+	// Deadline: it ended later than it may.
+	Deadline = "behind its deadline"
 	// Promise: an answer of the api was not kept, or should never have been given.
 	Promise = "broken promise"
 	// Sums: a mailing's numbers, entries and emails do not agree.
@@ -49,14 +55,26 @@ const maxExamples = 10
 
 // Counts are what was looked at.
 type Counts struct {
-	Rows       map[string]int `json:"rows"`     // emails by status
-	Requests   int            `json:"requests"` // at SES
-	Accepted   int            `json:"accepted"` // by SES
-	Duplicates int            `json:"duplicates"`
-	Unknown    int            `json:"outcomeUnknown"`
-	Events     int            `json:"events"`
-	Entries    int            `json:"entries"`
-	Recipients int            `json:"recipients"`
+	Rows       map[string]int `json:"rows"`           // emails by status
+	Requests   int            `json:"requests"`       // at SES
+	Accepted   int            `json:"accepted"`       // by SES
+	Duplicates int            `json:"duplicates"`     // emails that SES took more than once
+	Flagged    int            `json:"flagged"`        // emails that are possible_duplicate
+	Unknown    int            `json:"outcomeUnknown"` // emails that are, at the end
+	Doubts     int            `json:"doubts"`         // attempts of which nobody knew how they ended
+	NeverAsked int            `json:"neverAsked"`     // of those, attempts of which SES knows nothing
+	// Failed emails by the reason.
+	Failed     map[string]Failures `json:"failed"`
+	Events     int                 `json:"events"`
+	Entries    int                 `json:"entries"`
+	Recipients int                 `json:"recipients"`
+}
+
+// Failures are emails that failed for one reason; for NeverAsked of them SES got no
+// request at all.
+type Failures struct {
+	Count      int `json:"count"`
+	NeverAsked int `json:"neverAsked"`
 }
 
 // Judge collects findings.
@@ -65,17 +83,21 @@ type Judge struct {
 
 	stage    *stage.Stage
 	notes    load.Notes
+	played   []fault.Played
 	found    map[string]*Finding
 	accepted map[string]*acceptance // by outbox id
+	requests map[string]int         // to SES, by outbox id
+	asks     map[string]ask         // by attempt id
 	emails   map[string]*row        // by outbox id
 }
 
-// New makes a judge of one run. The load and the gateway must be at rest.
-func New(s *stage.Stage, notes load.Notes) *Judge {
+// New makes a judge of one run, of what was accepted and what was broken in it. The load
+// and the gateway must be at rest.
+func New(s *stage.Stage, notes load.Notes, played []fault.Played) *Judge {
 	return &Judge{
-		stage: s, notes: notes, found: make(map[string]*Finding),
-		accepted: make(map[string]*acceptance), emails: make(map[string]*row),
-		Counts: Counts{Rows: make(map[string]int)},
+		stage: s, notes: notes, played: played, found: make(map[string]*Finding),
+		accepted: make(map[string]*acceptance), requests: make(map[string]int), asks: make(map[string]ask), emails: make(map[string]*row),
+		Counts: Counts{Rows: make(map[string]int), Failed: make(map[string]Failures)},
 	}
 }
 
@@ -91,6 +113,7 @@ func (j *Judge) Try(ctx context.Context) ([]Finding, error) {
 	}
 	j.tryAnswers()
 	j.tryEmails()
+	j.tryDoubts()
 	return j.findings(), nil
 }
 

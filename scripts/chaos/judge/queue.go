@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
-
-	"email-gateway/shared/email"
 )
 
 // Queue is what stands on one of asynq's queues.
@@ -31,7 +29,7 @@ func Queues(ctx context.Context, url string) (queues []Queue, err error) {
 	o.MaxRetries = -1
 	client := redis.NewClient(o)
 	defer func() { err = errors.Join(err, client.Close()) }()
-	for _, name := range email.Queues() {
+	for _, name := range queueNames {
 		base := "asynq:{" + name + "}:"
 		pipe := client.Pipeline()
 		pending, active := pipe.LLen(ctx, base+"pending"), pipe.LLen(ctx, base+"active")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -22,11 +23,17 @@ type client struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
+	avoid  map[string]time.Time // apis that let a request wait in vain, and until when
 }
+
+// avoidance is how long an api gets no requests after it let one wait for answerPatience
+// in vain, as a load balancer does it: else one that is frozen would soon hold all the
+// senders. Then a single request tries it.
+const avoidance = 3 * time.Second
 
 func newClient(apis []string, seed uint64) *client {
 	return &client{
-		apis: apis, random: rand.New(rand.NewPCG(seed, 2)),
+		apis: apis, random: rand.New(rand.NewPCG(seed, 2)), avoid: make(map[string]time.Time),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: senders, IdleConnTimeout: 30 * time.Second}},
 	}
 }
@@ -52,7 +59,14 @@ type answer struct {
 func (c *client) do(ctx context.Context, r request) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(r.patience, answerPatience))
 	defer cancel()
-	out, err := http.NewRequestWithContext(ctx, r.method, c.anyAPI()+r.path, bytes.NewReader(r.body))
+	api := c.anyAPI()
+	got, err := c.ask(ctx, api, r)
+	c.judge(api, errors.Is(err, context.DeadlineExceeded))
+	return got, err
+}
+
+func (c *client) ask(ctx context.Context, api string, r request) (answer, error) {
+	out, err := http.NewRequestWithContext(ctx, r.method, api+r.path, bytes.NewReader(r.body))
 	if err != nil {
 		return answer{}, err
 	}
@@ -77,10 +91,33 @@ func (c *client) do(ctx context.Context, r request) (answer, error) {
 	return answer{status: in.StatusCode, body: body, replayed: in.Header.Get("Idempotent-Replayed") == "true"}, nil
 }
 
+// anyAPI draws one that is not avoided; when all are, any.
 func (c *client) anyAPI() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := time.Now()
+	for _, i := range c.random.Perm(len(c.apis)) {
+		until, avoided := c.avoid[c.apis[i]]
+		if avoided && now.Before(until) {
+			continue
+		}
+		if avoided { // this request tries it, and the others wait for what comes of that
+			c.avoid[c.apis[i]] = now.Add(answerPatience + avoidance)
+		}
+		return c.apis[i]
+	}
 	return c.apis[c.random.IntN(len(c.apis))]
+}
+
+// judge remembers whether the api let a request wait in vain.
+func (c *client) judge(api string, inVain bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if inVain {
+		c.avoid[api] = time.Now().Add(avoidance)
+	} else {
+		delete(c.avoid, api)
+	}
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }

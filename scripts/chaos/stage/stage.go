@@ -99,7 +99,7 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 		"CPF_CNPJ_KEYS": "chaos:" + secret(), "UNSUBSCRIBE_KEY": secret(),
 		"STORAGE_URL": "file://" + filepath.Join(s.cfg.Dir, "storage"), "MX_RESOLVER": "off",
 		"PUBLIC_URL": "https://mail.chaos.example", "LOG_LEVEL": "warn",
-		"EMAIL_BACKOFF": s.cfg.Backoff, "WORKER_CONCURRENCY": "32", "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
+		"EMAIL_TTL": "5m", "EMAIL_BACKOFF": s.cfg.Backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
 		// What waits for a crash to be noticed waits for seconds, so that a run of a
 		// minute sees it: these are the settings, not the code.
 		"RESCUE_AFTER": "2s", "MAILING_RECOVERY_INTERVAL": "5s", "MAILING_STALE_AFTER": "10s",
@@ -255,6 +255,9 @@ func (s *Stage) environ(own map[string]string) []string {
 	}
 	return list
 }
+
+// Concurrency is how many emails each worker has in its hands at once.
+const Concurrency = 32
 
 // SendRate is what SES allows, in recipients per second; the windows on Redis hold two
 // seconds of it.

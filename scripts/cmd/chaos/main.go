@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.DurationVar(&cfg.Duration, "duration", time.Minute, "how long things break")
 	flags.DurationVar(&cfg.Settle, "settle", time.Minute, "how long after that every email must have come to its end")
-	flags.DurationVar(&cfg.Quiet, "quiet", 90*time.Second, "how much longer the queue may deliver what is done")
+	flags.DurationVar(&cfg.Quiet, "quiet", 2*time.Minute, "how much longer the queue may deliver what is done")
 	flags.Uint64Var(&cfg.Seed, "seed", 0, "what is drawn from; 0 takes one and tells it")
 	flags.StringVar(&cfg.Only, "only", "", "kinds of faults, separated by commas: "+strings.Join(fault.Names(fault.Kinds()), ", "))
 	flags.Float64Var(&cfg.Rate, "rate", 190, "emails offered per second")

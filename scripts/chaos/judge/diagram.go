@@ -1,0 +1,57 @@
+package judge
+
+import "slices"
+
+// What schema/README.md draws, written down once more: the judge does not ask the
+// gateway's own code what it may do.
+
+// final are the statuses at which an email ends.
+func final(status string) bool {
+	return slices.Contains([]string{sent, "FAILED", "EXPIRED", "CANCELLED", "SUPPRESSED"}, status)
+}
+
+const (
+	sent       = "SENT"
+	failed     = "FAILED"
+	cancelled  = "CANCELLED"
+	suppressed = "SUPPRESSED"
+	unknown    = "OUTCOME_UNKNOWN"
+	scheduled  = "RETRY_SCHEDULED"
+	attempt    = "SENT_ATTEMPT"
+	replayed   = "REPLAYED"
+	doubled    = "DUPLICATE_CONFIRMED"
+)
+
+// feedback is what SES tells of an email that it accepted.
+var feedback = []string{
+	"DELIVERED", "DELIVERY_DELAYED", "BOUNCED", "COMPLAINED", "REJECTED", "RENDERING_FAILED", "OPENED", "CLICKED", "SUBSCRIPTION_CHANGED", doubled,
+}
+
+// arrows lists what may stand behind each event; "" is the beginning.
+var arrows = map[string][]string{
+	"":                  {"RECEIVED", cancelled, "EXPIRED", suppressed},
+	"RECEIVED":          {"VALIDATED", "VALIDATION_FAILED", suppressed},
+	"VALIDATED":         {attempt},
+	"VALIDATION_FAILED": {failed},
+	attempt:             {sent, failed, scheduled, unknown, "RELEASED"},
+	unknown:             {sent, failed, scheduled},
+	scheduled:           {"RECEIVED", cancelled, "EXPIRED", suppressed, sent},
+	"RELEASED":          {"RECEIVED", cancelled, "EXPIRED", suppressed, sent},
+	replayed:            {"RECEIVED", cancelled, "EXPIRED", suppressed, sent},
+	failed:              {replayed, sent},
+	"EXPIRED":           {replayed, sent},
+	cancelled:           {replayed, sent},
+	suppressed:          {sent},
+	sent:                feedback,
+}
+
+// follows says whether the diagram has an arrow from one event to the next.
+func follows(previous, next string) bool {
+	if slices.Contains(feedback, previous) {
+		return slices.Contains(feedback, next)
+	}
+	return slices.Contains(arrows[previous], next)
+}
+
+// queueNames are those of the emails on Redis.
+var queueNames = []string{"email:send:high", "email:send", "email:send:low"}
