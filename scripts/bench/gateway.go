@@ -1,0 +1,186 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/service"
+)
+
+// gatewayOptions say how a gateway differs from one with every setting at its default.
+type gatewayOptions struct {
+	// env is for all programs.
+	env map[string]string
+	// rate is what SES takes per second; 0 is more than anyone reaches.
+	rate float64
+	// onSend is told of every email that SES gets.
+	onSend func(body []byte)
+}
+
+// gateway is one of each program on a system of its own, and a SES behind it.
+type gateway struct {
+	rig    *Rig
+	system *System
+	ses    *SES
+	key    string // of the tenant whose emails are posted
+	letter letter
+	serial atomic.Int64 // of the last email
+
+	api, dispatcher, worker *Program // nil while they are stopped
+	tenant                  *tenant  // while there is an api
+}
+
+func (r *Rig) openGateway(ctx context.Context, o gatewayOptions) (*gateway, error) {
+	text, err := newLetter()
+	if err != nil {
+		return nil, err
+	}
+	g := &gateway{rig: r, letter: text}
+	if g.ses, err = NewSES(ctx, o.rate, o.onSend); err != nil {
+		return nil, err
+	}
+	env := maps.Clone(o.env)
+	if env == nil {
+		env = make(map[string]string)
+	}
+	env["SES_ENDPOINT"] = g.ses.URL
+	if g.system, err = r.NewSystem(ctx, env); err != nil {
+		return nil, errors.Join(err, g.ses.Close())
+	}
+	g.key = g.system.Key
+	return g, nil
+}
+
+// start starts the programs that are to run (by default api, dispatcher and worker) and
+// do not yet.
+func (g *gateway) start(ctx context.Context, kinds ...string) (err error) {
+	if len(kinds) == 0 {
+		kinds = []string{"api", "dispatcher", "worker"}
+	}
+	for _, kind := range kinds {
+		p := g.program(kind)
+		if *p != nil {
+			continue
+		}
+		if *p, err = g.system.Start(ctx, kind, nil); err != nil {
+			return err
+		}
+		if kind == "api" {
+			g.tenant = &tenant{
+				addr: (*p).Addr, key: g.key, letter: g.letter, serial: &g.serial,
+				client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
+			}
+		}
+	}
+	return nil
+}
+
+// stop ends programs (by default all) in good order: who takes in first.
+func (g *gateway) stop(ctx context.Context, kinds ...string) error {
+	if len(kinds) == 0 {
+		kinds = []string{"api", "dispatcher", "worker"}
+	}
+	var errs []error
+	for _, kind := range kinds {
+		p := g.program(kind)
+		if *p == nil {
+			continue
+		}
+		errs = append(errs, (*p).Stop(ctx))
+		*p = nil
+	}
+	return errors.Join(errs...)
+}
+
+func (g *gateway) program(kind string) **Program {
+	switch kind {
+	case "api":
+		return &g.api
+	case "dispatcher":
+		return &g.dispatcher
+	}
+	return &g.worker
+}
+
+// close ends everything and drops the database.
+func (g *gateway) close(ctx context.Context) error {
+	return errors.Join(g.stop(ctx), g.system.Close(ctx), g.ses.Close())
+}
+
+const (
+	// warmUpEmails are enough for every connection to be made and every statement to be
+	// prepared once.
+	warmUpEmails = 300
+	// sendPatience is how long a batch may take that the machine should send in seconds.
+	sendPatience = 3 * time.Minute
+)
+
+// warmUp sends some emails, so that what follows meets programs that have been at work.
+func (g *gateway) warmUp(ctx context.Context) error {
+	_, err := g.sendBatch(ctx, warmUpEmails)
+	return err
+}
+
+// batch is how emails went that were posted as fast as they were taken.
+type batch struct {
+	emails   int
+	accepted time.Duration // from the first POST to the last 202
+	sent     time.Duration // from the first POST until Postgres holds the last one as SENT
+}
+
+// sendBatch posts n emails, or a few more, and waits until they are sent.
+func (g *gateway) sendBatch(ctx context.Context, n int) (b batch, err error) {
+	taken, begun := g.ses.Taken(), time.Now()
+	if b.emails, err = g.tenant.postBatch(ctx, n); err != nil {
+		return b, err
+	}
+	b.accepted = time.Since(begun)
+	err = g.awaitSent(ctx, taken, begun, b.emails)
+	b.sent = time.Since(begun)
+	return b, err
+}
+
+// awaitSent waits for n emails that were accepted since begun, before which SES had taken
+// some. Postgres is asked only when SES has them all.
+func (g *gateway) awaitSent(ctx context.Context, taken int64, begun time.Time, n int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, sendPatience, fmt.Errorf("the batch of %d was not sent within %s", n, sendPatience))
+	defer cancel()
+	for g.ses.Taken() < taken+int64(n) {
+		if err := service.Pause(ctx, 2*time.Millisecond); err != nil {
+			return fmt.Errorf("SES took %d: %w", g.ses.Taken()-taken, err)
+		}
+	}
+	for {
+		sent, open, err := g.standing(ctx, begun)
+		if err != nil {
+			return err
+		}
+		if open == 0 && sent >= n {
+			return nil
+		}
+		if err := service.Pause(ctx, 2*time.Millisecond); err != nil {
+			return fmt.Errorf("%d sent, %d open: %w", sent, open, err)
+		}
+	}
+}
+
+// standing counts the emails accepted since begun that were sent, and those that have not
+// come to an end, along the primary key: ids begin with their time.
+func (g *gateway) standing(ctx context.Context, begun time.Time) (sent, open int, err error) {
+	var from uuid.UUID
+	binary.BigEndian.PutUint64(from[:8], uint64(begun.UnixMilli())<<16)
+	err = g.system.Database.QueryRowContext(ctx, `
+SELECT count(*) FILTER (WHERE status = 'SENT'), count(*) FILTER (WHERE processed_at IS NULL) FROM email_outbox WHERE id >= $1`, from).Scan(&sent, &open)
+	if err != nil {
+		return 0, 0, fmt.Errorf("count emails: %w", err)
+	}
+	return sent, open, nil
+}

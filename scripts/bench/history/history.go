@@ -1,0 +1,98 @@
+// Package history fills a gateway's tables with emails that look as if they had come
+// through it during the last weeks: it clones a real one, in Postgres. It is used by the
+// bench only.
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// chunk is how many emails one statement makes: enough that its own cost is nothing,
+	// and few enough that it ends within seconds.
+	chunk = 50_000
+	// past is the time over which sent emails are spread, up to pastEnd ago. What is older
+	// would be purged.
+	past    = 20 * 24 * time.Hour
+	pastEnd = time.Hour
+	// sentWithin is what a clone took from its acceptance to SENT, as its rows tell.
+	sentWithin = 40 * time.Millisecond
+)
+
+// clone is what one statement makes emails of.
+type clone struct {
+	model  uuid.UUID
+	n      int
+	salt   string
+	oldest time.Time     // when the email with the number 0 was accepted
+	step   time.Duration // between two emails
+	people int           // how many different recipients there are
+}
+
+// Add adds n emails that were sent, with their logs and events, each a copy of the model
+// with ids, request id, address, external id and times of its own; the model must be SENT.
+// Their ids are UUIDv7 of the last weeks, so they stand before the ids of new emails, and
+// each person gets ten of them. The indexes stay and are filled on the way. The tables are
+// neither vacuumed nor analysed.
+func Add(ctx context.Context, db *sql.DB, model uuid.UUID, n int) error {
+	if err := mustBeSent(ctx, db, model); err != nil || n < 1 {
+		return err
+	}
+	end := time.Now().Add(-pastEnd)
+	c := clone{
+		model: model, n: n, salt: uuid.NewString(), people: max(n/10, 1),
+		oldest: end.Add(-past), step: past / time.Duration(n),
+	}
+	return c.each(ctx, db, outbox, logs, events)
+}
+
+func mustBeSent(ctx context.Context, db *sql.DB, model uuid.UUID) error {
+	var status string
+	if err := db.QueryRowContext(ctx, `SELECT status FROM email_outbox WHERE id = $1`, model).Scan(&status); err != nil {
+		return fmt.Errorf("look up model %s: %w", model, err)
+	}
+	if status != "SENT" {
+		return fmt.Errorf("model %s is %s, not SENT", model, status)
+	}
+	return nil
+}
+
+// each fills each table on a connection of its own, at the same time.
+func (c clone) each(ctx context.Context, db *sql.DB, tables ...table) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, t := range tables {
+		group.Go(func() error { return c.fill(ctx, db, t) })
+	}
+	return group.Wait()
+}
+
+func (c clone) fill(ctx context.Context, db *sql.DB, t table) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("fill %s: %w", t.name, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	statement, err := t.statement(ctx, conn)
+	if err != nil {
+		return err
+	}
+	for from := 0; from < c.n; from += chunk {
+		_, err := conn.ExecContext(ctx, statement, c.model, from, min(from+chunk, c.n), c.salt,
+			c.oldest.UnixMicro(), c.step.Nanoseconds(), c.people, sentWithin.Microseconds())
+		if err != nil {
+			return fmt.Errorf("fill %s: %w", t.name, err)
+		}
+	}
+	return nil
+}
+
+// quote makes a list of columns for a statement.
+func quote(columns []string) string { return `"` + strings.Join(columns, `", "`) + `"` }

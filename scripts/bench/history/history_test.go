@@ -1,0 +1,115 @@
+package history_test
+
+import (
+	"database/sql"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/scripts/bench/history"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+const emails = 1000
+
+// An email of the history is one that the api can tell everything about.
+func TestAdd(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	model := sent(t, d, company)
+	if err := history.Add(t.Context(), d.SQL, model, emails); err != nil {
+		t.Fatal(err)
+	}
+
+	if n := count(t, d.SQL, `SELECT count(*) FROM email_outbox o JOIN email_logs l ON l.outbox_id = o.id WHERE o.status = 'SENT' AND l.status = 'SENT'
+		AND o.payload ->> 'outboxId' = o.id::text AND o.request_id = l.request_id AND o.payload ->> 'to' = l.recipient`); n != emails+1 {
+		t.Errorf("%d emails, with the model's, have a log that fits; want %d", n, emails+1)
+	}
+	if n := count(t, d.SQL, `SELECT count(DISTINCT recipient) FROM email_logs`); n != emails/10+1 {
+		t.Errorf("%d people, with the model's; want %d", n, emails/10+1)
+	}
+	if n := count(t, d.SQL, `SELECT count(*) FROM email_outbox WHERE id < $1`, model); n != emails {
+		t.Errorf("%d ids stand before that of the model, want all %d", n, emails)
+	}
+
+	page, err := d.Store.ListEmails(t.Context(), company, store.EmailFilter{Recipient: "pessoa.7@cliente.example", Limit: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Emails) != 10 {
+		t.Fatalf("the list shows %d emails to one person, want 10", len(page.Emails))
+	}
+	id := page.Emails[0].ID
+	if at := time.Unix(id.Time().UnixTime()); id.Version() != 7 || time.Since(at) < time.Hour || time.Since(at) > 22*24*time.Hour {
+		t.Errorf("id %s is of %s, want a UUIDv7 of the last weeks", id, at)
+	}
+	events, err := d.Store.Timeline(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types []email.EventType
+	for _, e := range events {
+		types = append(types, e.Type)
+	}
+	want := []email.EventType{email.EventReceived, email.EventValidated, email.EventSentAttempt, email.EventSent}
+	if !slices.Equal(types, want) {
+		t.Errorf("timeline %v, want %v", types, want)
+	}
+}
+
+// Clones of an email that was not sent would be no history.
+func TestModelMustFit(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	pending := d.Accept(t, company, nil)
+	if err := history.Add(t.Context(), d.SQL, pending, 1); err == nil {
+		t.Error("a pending model made sent emails")
+	}
+	if err := history.Add(t.Context(), d.SQL, uuid.New(), 1); err == nil {
+		t.Error("no model made emails")
+	}
+}
+
+// sent takes an email the whole way and returns its id.
+func sent(t *testing.T, d storetest.Database, company uuid.UUID) uuid.UUID {
+	t.Helper()
+	id, token := d.Accept(t, company, nil), uuid.New()
+	for _, transition := range []store.Transition{
+		claim(company, id, token),
+		{
+			ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Sent, SESMessageID: "0100-1", Duration: time.Millisecond,
+			Events: []email.Event{{Type: email.EventSent, At: time.Now()}},
+		},
+	} {
+		got, err := d.Store.Advance(t.Context(), transition)
+		if err != nil || !got.Applied {
+			t.Fatalf("advance to %s: %+v, %v", transition.Status, got, err)
+		}
+	}
+	return id
+}
+
+func claim(company, id, token uuid.UUID) store.Transition {
+	return store.Transition{
+		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
+		Events: []email.Event{
+			{Type: email.EventReceived, At: time.Now()}, {Type: email.EventValidated, At: time.Now()}, {Type: email.EventSentAttempt, At: time.Now()},
+		},
+		Recipient: &store.Recipient{ID: store.RecipientID(company, "CUST-1", "", ""), ExternalID: "CUST-1", Email: "ana@example.com"},
+	}
+}
+
+func count(t *testing.T, db *sql.DB, query string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// latencyRate is how many emails are offered per second: a busy hour of a quiet company.
+const latencyRate = 50
+
+func latency() Section {
+	return Section{Name: "latency", What: "POST to SES at 50/s, with everything at its defaults", Run: runLatency}
+}
+
+// runLatency measures how long an email takes from the moment its POST is written to that at
+// which SES gets it, with everything at its defaults, when there is nothing to wait for.
+func runLatency(ctx context.Context, r *Rig, t *Table) (err error) {
+	watch := newStopwatch()
+	g, err := r.openGateway(ctx, gatewayOptions{onSend: watch.arrive})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
+	if err := g.start(ctx); err != nil {
+		return err
+	}
+	p := pace{n: scale(r, 500, 100), every: time.Second / latencyRate}
+	if err := g.warmUp(ctx); err != nil {
+		return err
+	}
+	for range t.Rounds() {
+		times, err := g.watched(ctx, watch, p)
+		if err != nil {
+			return err
+		}
+		p50, p99 := percentile(times, 50), percentile(times, 99)
+		t.Say("%d emails at %d/s: p50 %s ms, p99 %s ms, longest %s ms", len(times), latencyRate, figure(p50), figure(p99), figure(percentile(times, 100)))
+		t.Record(Quantity{Name: "POST to SES at 50/s, p50", Unit: "ms", Budget: 25, Moonshot: 8}, p50)
+		t.Record(Quantity{Name: "POST to SES at 50/s, p99", Unit: "ms", Budget: 80}, p99)
+	}
+	return nil
+}
+
+// watched offers emails of the first tenant at the pace and returns how long each took to SES,
+// the shortest first.
+func (g *gateway) watched(ctx context.Context, watch *stopwatch, p pace) ([]time.Duration, error) {
+	err := p.run(ctx, func(int) error {
+		serial := g.serial.Add(1)
+		watch.leave(address(string(appendSerial(nil, serial))))
+		_, err := g.tenant.post(ctx, serial)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return watch.all(ctx)
+}

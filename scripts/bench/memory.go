@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+func memory() Section {
+	return Section{Name: "memory", What: "the most memory of each process at full load, and of the api with a CSV of 1 M rows", Run: runMemory}
+}
+
+// megabyte is what budgets count in; processes are bounded by settings in the other unit.
+const (
+	megabyte = 1e6
+	mebibyte = 1 << 20
+)
+
+// runMemory measures the most resident memory that each process has had once a batch has
+// gone the whole way as fast as it could, and the most that the api has had after a large
+// CSV, beside a small one. Each value is of processes that were started for it.
+func runMemory(ctx context.Context, r *Rig, t *Table) error {
+	if err := loadMemory(ctx, r, t); err != nil {
+		return err
+	}
+	return sheetMemory(ctx, r, t)
+}
+
+func loadMemory(ctx context.Context, r *Rig, t *Table) (err error) {
+	g, err := r.openGateway(ctx, gatewayOptions{env: throughput()})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
+	n := scale(r, 20_000, 2_000)
+	for range t.Rounds() {
+		if err := g.start(ctx); err != nil {
+			return err
+		}
+		if _, err := g.sendBatch(ctx, n); err != nil {
+			return err
+		}
+		if err := g.recordPeaks(t, n); err != nil {
+			return err
+		}
+		if err := g.stop(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordPeaks adds a value to the row of each process. Redis was not started for it: its
+// peak is the greatest since the bench began.
+func (g *gateway) recordPeaks(t *Table, n int) error {
+	for _, p := range []struct {
+		*Program
+		budget float64
+	}{{g.api, 150}, {g.dispatcher, 150}, {g.worker, 250}} {
+		usage, err := p.Usage()
+		if err != nil {
+			return err
+		}
+		t.Say("%s: %s MB", p.Kind, figure(float64(usage.Peak)/megabyte))
+		t.Record(Quantity{
+			Name: fmt.Sprintf("%s, after a batch of %d", p.Kind, n), Unit: "MB", Budget: p.budget, Moonshot: p.budget / 2,
+		}, float64(usage.Peak)/megabyte)
+	}
+	usage, err := g.rig.ServerUsage(g.rig.Redis)
+	if err != nil {
+		return err
+	}
+	t.Record(Quantity{Name: "redis, the most so far", Unit: "MB"}, float64(usage.Peak)/megabyte)
+	return nil
+}
+
+// sheetMemory uploads a small CSV and a large one, each to an api of its own. It makes one
+// round: the peaks of a process that does nothing else hardly differ.
+func sheetMemory(ctx context.Context, r *Rig, t *Table) (err error) {
+	const few = 1000
+	many := scale(r, 1_000_000, 50_000)
+	small, err := sheetPeak(ctx, r, few)
+	if err != nil {
+		return err
+	}
+	large, err := sheetPeak(ctx, r, many)
+	if err != nil {
+		return err
+	}
+	t.Say("api: %s MiB with a CSV of %d rows, %s MiB with one of %d", figure(small), few, figure(large), many)
+	t.Record(Quantity{Name: fmt.Sprintf("api, CSV of %d rows", few), Unit: "MiB"}, small)
+	t.Record(Quantity{Name: fmt.Sprintf("api, CSV of %d rows", many), Unit: "MiB"}, large)
+	t.Record(Quantity{Name: fmt.Sprintf("api, added by a CSV of %d rows to that of %d", many, few), Unit: "MiB", Budget: 32, Moonshot: 16}, large-small)
+	return nil
+}
+
+// sheetPeak is the most memory of an api that took in one CSV, in MiB.
+func sheetPeak(ctx context.Context, r *Rig, rows int) (peak float64, err error) {
+	in := &ingesting{rig: r, rows: rows, sheet: filepath.Join(r.cfg.Dir, fmt.Sprintf("sheet-%d.csv", rows))}
+	defer func() { err = errors.Join(err, in.close(context.WithoutCancel(ctx))) }()
+	if err := writeSheet(in.sheet, rows); err != nil {
+		return 0, err
+	}
+	if in.ours, err = r.NewSystem(ctx, nil); err != nil {
+		return 0, err
+	}
+	if in.api, err = in.ours.Start(ctx, "api", nil); err != nil {
+		return 0, err
+	}
+	if err := in.upload(ctx); err != nil {
+		return 0, err
+	}
+	usage, err := in.api.Usage()
+	return float64(usage.Peak) / mebibyte, err
+}

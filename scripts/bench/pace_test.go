@@ -1,0 +1,70 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Nobody is waited for: all are offered although the first never ends before the last.
+func TestPaceIsOpen(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	all := make(chan struct{})
+	var offered atomic.Int64
+	err := pace{n: n, every: time.Millisecond}.run(t.Context(), func(int) error {
+		if offered.Add(1) == n {
+			close(all)
+		}
+		select {
+		case <-all:
+			return nil
+		case <-t.Context().Done():
+			return t.Context().Err()
+		}
+	})
+	if err != nil || offered.Load() != n {
+		t.Errorf("%d offered, %v", offered.Load(), err)
+	}
+}
+
+// No interval is left out, and with jitter none has two.
+func TestPaceKeepsItsIntervals(t *testing.T) {
+	t.Parallel()
+	for _, jitter := range []bool{false, true} {
+		const n, every = 10, 20 * time.Millisecond
+		begun := time.Now()
+		at := make([]time.Duration, n)
+		if err := (pace{n: n, every: every, jitter: jitter}).run(t.Context(), func(i int) error {
+			at[i] = time.Since(begun)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for i, offset := range at {
+			if offset < time.Duration(i)*every {
+				t.Errorf("jitter %v: number %d was offered after %s, before its interval", jitter, i, offset)
+			}
+		}
+	}
+}
+
+func TestPaceTellsOfFailure(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("refused")
+	if err := (pace{n: 3, every: time.Millisecond}).run(t.Context(), func(i int) error {
+		if i == 1 {
+			return cause
+		}
+		return nil
+	}); !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (pace{n: 3, every: time.Hour}).run(ended, func(int) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v after the end", err)
+	}
+}

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// quietRate is what SES takes per second here: slow enough that the other tenant's
+	// emails last for the whole measurement, as they would for hours in production.
+	quietRate = 200
+	// quietEvery is the mean time between two emails of the quiet tenant.
+	quietEvery = 150 * time.Millisecond
+)
+
+func quiet() Section {
+	return Section{Name: "quiet", What: "POST to SES for a quiet tenant while another has 1 M emails queued, beside the same with nothing queued", Run: runQuiet}
+}
+
+// runQuiet measures what another tenant's backlog adds to the way of a quiet tenant's email:
+// two systems with the same two tenants, one of which has nothing else to do. They take
+// turns.
+func runQuiet(ctx context.Context, r *Rig, t *Table) (err error) {
+	watch := newStopwatch()
+	idle, err := r.openQuiet(ctx, watch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, idle.close(context.WithoutCancel(ctx))) }()
+	busy, err := r.openQuiet(ctx, watch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, busy.close(context.WithoutCancel(ctx))) }()
+
+	backlog := scale(r, 1_000_000, 20_000)
+	begun := time.Now()
+	if err := busy.system.Seed(ctx, backlog); err != nil {
+		return err
+	}
+	if err := busy.system.Settle(ctx); err != nil {
+		return err
+	}
+	t.Say("%d emails of another tenant are queued after %s; SES takes %d/s", backlog, time.Since(begun).Round(time.Second), quietRate)
+	p := pace{n: scale(r, 100, 30), every: quietEvery, jitter: true}
+	for range t.Rounds() {
+		alone, err := idle.quietTurn(ctx, watch, p)
+		if err != nil {
+			return err
+		}
+		beside, err := busy.quietTurn(ctx, watch, p)
+		if err != nil {
+			return err
+		}
+		for _, q := range []struct {
+			name             string
+			percent          float64
+			budget, moonshot float64
+		}{{name: "p50", percent: 50}, {name: "p99", percent: 99, budget: 2000, moonshot: 500}} {
+			with, without := percentile(beside, q.percent), percentile(alone, q.percent)
+			t.Say("%s: %s ms, %s ms beside the backlog", q.name, figure(without), figure(with))
+			t.Record(Quantity{Name: "POST to SES, " + q.name + ", other tenant idle", Unit: "ms"}, without)
+			t.Record(Quantity{Name: fmt.Sprintf("POST to SES, %s, other tenant has %d queued", q.name, backlog), Unit: "ms"}, with)
+			t.Record(Quantity{Name: "added by the other tenant, " + q.name, Unit: "ms", Budget: q.budget, Moonshot: q.moonshot}, with-without)
+		}
+	}
+	return nil
+}
+
+// openQuiet makes a system with a quiet tenant beside the first one.
+func (r *Rig) openQuiet(ctx context.Context, watch *stopwatch) (*gateway, error) {
+	g, err := r.openGateway(ctx, gatewayOptions{rate: quietRate, onSend: watch.arrive})
+	if err != nil {
+		return nil, err
+	}
+	if g.key, err = g.system.Tenant(ctx, "Quieta", "Quieta <aviso@quieta.example>"); err != nil {
+		return nil, errors.Join(err, g.close(context.WithoutCancel(ctx)))
+	}
+	return g, nil
+}
+
+// quietTurn starts the system, waits until it works at its full rate, and measures.
+func (g *gateway) quietTurn(ctx context.Context, watch *stopwatch, p pace) ([]time.Duration, error) {
+	if err := g.rig.EmptyRedis(ctx); err != nil {
+		return nil, err
+	}
+	if err := g.start(ctx); err != nil {
+		return nil, err
+	}
+	// The first ones wait for connections and for the backlog to fill the window.
+	if _, err := g.watched(ctx, watch, pace{n: 20, every: p.every}); err != nil {
+		return nil, err
+	}
+	times, err := g.watched(ctx, watch, p)
+	return times, errors.Join(err, g.stop(ctx))
+}

@@ -1,0 +1,84 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"email-gateway/shared/service"
+)
+
+// stopwatch takes the time from the moment at which an email is offered to that at which
+// SES gets it. Emails are told apart by their
+// address.
+type stopwatch struct {
+	mu   sync.Mutex
+	left map[string]time.Time
+	took []time.Duration
+}
+
+func newStopwatch() *stopwatch { return &stopwatch{left: make(map[string]time.Time)} }
+
+// leave notes that the email to this address is being offered now.
+func (s *stopwatch) leave(to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left[to] = time.Now()
+}
+
+// arrive takes the body of a SendEmail. Emails that were not offered are let by.
+func (s *stopwatch) arrive(body []byte) {
+	at := time.Now()
+	var request struct {
+		Destination struct{ ToAddresses []string }
+	}
+	if err := json.Unmarshal(body, &request); err != nil || len(request.Destination.ToAddresses) != 1 {
+		return
+	}
+	to := request.Destination.ToAddresses[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left, ok := s.left[to]; ok {
+		s.took = append(s.took, at.Sub(left))
+		delete(s.left, to)
+	}
+}
+
+// arrivalPatience is how long the last emails may take after they were offered.
+const arrivalPatience = time.Minute
+
+// all waits until every email that left has arrived, and returns their times, the
+// shortest first. The watch begins anew.
+func (s *stopwatch) all(ctx context.Context) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, arrivalPatience)
+	defer cancel()
+	for {
+		s.mu.Lock()
+		missing, took := len(s.left), s.took
+		if missing == 0 {
+			s.took = nil
+		}
+		s.mu.Unlock()
+		if missing == 0 {
+			slices.Sort(took)
+			return took, nil
+		}
+		if service.Pause(ctx, 5*time.Millisecond) != nil {
+			return nil, fmt.Errorf("%d emails of %d did not come to SES within %s", missing, missing+len(took), arrivalPatience)
+		}
+	}
+}
+
+// percentile of sorted times, by nearest rank: the smallest one that p per cent of all do
+// not exceed. In milliseconds.
+func percentile(sorted []time.Duration, p float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return float64(sorted[max(rank, 1)-1]) / float64(time.Millisecond)
+}
