@@ -51,6 +51,15 @@ func bulk(t *testing.T, rabbitmqURL string) map[string]string {
 // upload posts a file with templates and returns the answer.
 func (s *system) upload(name string, file []byte, change map[string]string) (int, []byte) {
 	s.t.Helper()
+	status, answer, err := s.tryUpload(name, file, change)
+	if err != nil {
+		s.t.Fatalf("upload: %v", err)
+	}
+	return status, answer
+}
+
+func (s *system) tryUpload(name string, file []byte, change map[string]string) (int, []byte, error) {
+	s.t.Helper()
 	fields := maps.Clone(templates)
 	maps.Copy(fields, change)
 	reader, writer := io.Pipe()
@@ -64,14 +73,11 @@ func (s *system) upload(name string, file []byte, change map[string]string) (int
 	request.Header.Set("Content-Type", form.FormDataContentType())
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		s.t.Fatalf("upload: %v", err)
+		return 0, nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatalf("upload: %v", err)
-	}
-	return response.StatusCode, answer
+	return response.StatusCode, answer, err
 }
 
 func writeForm(form *multipart.Writer, name string, file []byte, fields map[string]string) error {

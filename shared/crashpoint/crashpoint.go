@@ -19,6 +19,17 @@ const (
 	// AcceptCommitted: rows and idempotency key are there, and the client does not know.
 	AcceptCommitted Point = "accept/committed"
 
+	// Taking in a mailing (api): one transaction behind the stored file.
+
+	// UploadStored: the file lies in the storage, and no row names it.
+	UploadStored Point = "upload/stored"
+	// UploadClaimed: the same; the transaction falls, and with it filename and key.
+	UploadClaimed Point = "upload/claimed"
+	// UploadWritten: the same, behind the last line.
+	UploadWritten Point = "upload/written"
+	// UploadCommitted: the mailing is there, and the client does not know.
+	UploadCommitted Point = "upload/committed"
+
 	// Putting due rows on their queue (dispatcher).
 
 	// DispatchLocked: the locks fall, the rows are due.
@@ -60,14 +71,24 @@ const (
 	ExpandContinued Point = "expand/continued"
 	// ExpandFinished: the mailing needs no job any more, and gets one.
 	ExpandFinished Point = "expand/finished"
+
+	// Writing recipients down (worker), and a job that has to wait for its next try. The
+	// broker gives what was not acknowledged to somebody else.
+
+	// IntakeWritten: the recipients of a batch are there, its messages too.
+	IntakeWritten Point = "intake/written"
+	// PassConfirmed: the messages to be tried again stand on two queues.
+	PassConfirmed Point = "pass/confirmed"
 )
 
 // Points lists all of them.
 func Points() []Point {
 	return []Point{
 		AcceptBegun, AcceptCommitted,
+		UploadStored, UploadClaimed, UploadWritten, UploadCommitted,
 		DispatchLocked, DispatchQueued, DispatchMarked, DispatchCommitted,
 		SendLoaded, SendTurn, SendClaimed, SendAnswered, SendRecorded,
 		ExpandLocked, ExpandRead, ExpandChecked, ExpandCommitted, ExpandContinued, ExpandFinished,
+		IntakeWritten, PassConfirmed,
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
 
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 )
 
@@ -165,10 +166,12 @@ func (in *ingest) run(ctx context.Context, tx *sqlx.Tx, lines iter.Seq2[MailingL
 	if err := in.claim(ctx, tx); err != nil {
 		return err
 	}
+	crashpoint.At(crashpoint.UploadClaimed)
 	w := newEntryWriter(ctx, tx, in.mailing, in.copyTime)
 	if err := w.writeAll(lines); err != nil {
 		return err
 	}
+	crashpoint.At(crashpoint.UploadWritten)
 	in.counts, in.reasons = w.counts, w.reasons
 	var err error
 	if in.answer, err = in.mailing.Answer(in.counts); err != nil {

@@ -14,6 +14,7 @@ import (
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
@@ -111,7 +112,9 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 		return nil, fileProblem(err)
 	}
 	defer func() { _ = reading.Close() }()
+	crashpoint.At(crashpoint.UploadStored)
 	_, answer, err := a.store.IngestMailing(ctx, m, mailing.Lines(reading, judge))
+	crashpoint.At(crashpoint.UploadCommitted)
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):
 		if found, _ := a.lookUp(ctx, a.store.MailingExists, m.ID, false); found {

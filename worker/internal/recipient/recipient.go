@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
@@ -114,7 +115,9 @@ func (in *Intake) work(
 		ids, places = append(ids, id), append(places, i)
 	}
 	upserted := 0
-	for n, err := range in.store.UpsertRecipients(ctx, ids) {
+	answers := in.store.UpsertRecipients(ctx, ids)
+	crashpoint.At(crashpoint.IntakeWritten)
+	for n, err := range answers {
 		i := places[n]
 		if err == nil {
 			upserted++

@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/telemetry"
@@ -140,6 +141,9 @@ func (c *Consumer) passOn(s *session, undone []verdict) {
 		if ok {
 			done = append(done, undone[i].delivery)
 		}
+	}
+	if len(done) > 0 {
+		crashpoint.At(crashpoint.PassConfirmed)
 	}
 	c.acknowledge(done)
 }
