@@ -198,7 +198,7 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	}
 
 	send := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsSend)))
-	send.POST("/email/send", a.answer(a.limitBody), a.answer(a.sendEmail))
+	send.POST("/email/send", a.answer(a.bodies.limit), a.answer(a.sendEmail))
 	send.POST("/email/:id/cancel", a.answer(a.cancelEmail))
 	send.POST("/email/:id/retry", a.answer(a.retryEmail))
 
@@ -207,28 +207,28 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	read.GET("/emails", a.answer(a.listEmails))
 
 	people := r.Group("/v1/recipients", a.answer(a.authenticate), a.answer(scope(apikey.RecipientsWrite)))
-	people.POST("", a.answer(needsRabbitMQ(p.HasRabbitMQ)), a.answer(a.limitBody), a.answer(a.addRecipients))
+	people.POST("", a.answer(needsRabbitMQ(p.HasRabbitMQ)), a.answer(a.bodies.limit), a.answer(a.addRecipients))
 	people.GET("/:id", a.answer(a.showRecipient))
 	people.DELETE("/:id", a.answer(a.deleteRecipient))
 
 	suppress := r.Group("/v1/suppressions", a.answer(a.authenticate), a.answer(scope(apikey.SuppressionsWrite)))
 	suppress.GET("", a.answer(a.listSuppressions))
-	suppress.POST("", a.answer(a.limitBody), a.answer(a.addSuppression))
+	suppress.POST("", a.answer(a.bodies.limit), a.answer(a.addSuppression))
 	suppress.DELETE("", a.answer(a.removeSuppression))
 
 	letters := r.Group("/v1/dead-letters", a.answer(a.authenticate), a.answer(scope(apikey.DeadLettersWrite)))
 	letters.GET("", a.answer(a.listDeadLetters))
 	letters.GET("/:id", a.answer(a.showDeadLetter))
 	letters.POST("/:id/retry", a.answer(a.retryDeadLetter))
-	letters.POST("/:id/discard", a.answer(a.limitBody), a.answer(a.discardDeadLetter))
-	letters.POST("/retry", a.answer(a.limitBody), a.answer(a.retryDeadLetters))
-	letters.POST("/discard", a.answer(a.limitBody), a.answer(a.discardDeadLetters))
+	letters.POST("/:id/discard", a.answer(a.bodies.limit), a.answer(a.discardDeadLetter))
+	letters.POST("/retry", a.answer(a.bodies.limit), a.answer(a.retryDeadLetters))
+	letters.POST("/discard", a.answer(a.bodies.limit), a.answer(a.discardDeadLetters))
 	letters.GET("/replays/:id", a.answer(a.showReplay))
 
 	r.GET("/u/:token", a.answer(a.askToUnsubscribe))
 	r.POST("/u/:token", a.answer(a.unsubscribe))
 
-	r.POST("/v1/ses/events", a.answer(a.limitBody), a.answer(events.take))
+	r.POST("/v1/ses/events", a.answer(newNotificationBudget().limit), a.answer(events.take))
 	a.routeMailings(r, p)
 	return r
 }

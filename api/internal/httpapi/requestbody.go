@@ -22,38 +22,49 @@ const maxBody = 2 << 20
 // bodyBudget bounds what large bodies may take of the process's memory, however many
 // connections bring one. A small body never waits.
 type bodyBudget struct {
-	bytes *semaphore.Weighted
-	wait  time.Duration
+	bytes    *semaphore.Weighted
+	most     int64 // of one body
+	tooLarge problem
+	wait     time.Duration
 }
 
 const (
-	smallBody   = 64 << 10
+	smallBody = 64 << 10
+	// largeBodies is what tenants' bodies may take together.
 	largeBodies = 32 << 20
+	// largeNotifications is the same for SNS's. Anybody may begin to send one, so they
+	// take nothing from the tenants.
+	largeNotifications = 8 << 20
+	bodyWait           = 5 * time.Second
 )
 
 func newBodyBudget() *bodyBudget {
-	return &bodyBudget{bytes: semaphore.NewWeighted(largeBodies), wait: 5 * time.Second}
+	return &bodyBudget{bytes: semaphore.NewWeighted(largeBodies), most: maxBody, tooLarge: bodyTooLarge, wait: bodyWait}
 }
 
-// limitBody refuses a body that says it is too large and makes a large one wait for
-// its share of the memory until those before it are done with.
-func (a *API) limitBody(c *gin.Context) error {
+func newNotificationBudget() *bodyBudget {
+	return &bodyBudget{bytes: semaphore.NewWeighted(largeNotifications), most: maxNotification, tooLarge: notificationTooLarge, wait: bodyWait}
+}
+
+// limit refuses a body that says it is too large and makes a large one wait for its
+// share of the memory until those before it are done with.
+func (b *bodyBudget) limit(c *gin.Context) error {
 	size := c.Request.ContentLength
 	switch {
-	case size > maxBody:
-		return bodyTooLarge
+	case size > b.most:
+		return b.tooLarge
 	case size < 0:
-		size = maxBody // chunked: nobody knows
+		size = b.most // chunked: nobody knows
 	}
 	if size <= smallBody {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.Request.Context(), a.bodies.wait)
+	ctx, cancel := context.WithTimeout(c.Request.Context(), b.wait)
 	defer cancel()
-	if a.bodies.bytes.Acquire(ctx, size) != nil {
+	if b.bytes.Acquire(ctx, size) != nil {
 		return busy
 	}
-	defer a.bodies.bytes.Release(size)
+	defer b.bytes.Release(size)
 	c.Next()
 	return nil
 }

@@ -15,9 +15,9 @@ func TestLargeBodies_TakeTurns(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
 	var senders sync.WaitGroup
 	defer senders.Wait()
+	defer leave()
 	begun := make(chan struct{}, 64)
 	for range 16 { // of 2 MiB: all there is
 		senders.Go(func() {
@@ -36,6 +36,32 @@ func TestLargeBodies_TakeTurns(t *testing.T) {
 		t.Errorf("a large body: %d %s", r.Status, r.Body)
 	}
 	g.accept(t, emailBody(nil))
+	leave()
+}
+
+// Anybody may begin to send a notification of SNS. It takes nothing from the tenants.
+func TestLargeBodies_OfStrangers(t *testing.T) {
+	t.Parallel()
+	g := startProvider(t, nil).gateway
+	ctx, leave := context.WithCancel(t.Context())
+	var senders sync.WaitGroup
+	defer senders.Wait()
+	defer leave()
+	begun := make(chan struct{}, 64)
+	for range 32 { // twice what takes all there is for tenants
+		senders.Go(func() {
+			_, _ = g.try(t, call{
+				Method: http.MethodPost, Path: "/v1/ses/events", Reader: &stalled{ctx: ctx, begun: begun}, Context: ctx,
+				Header: map[string]string{"Content-Type": "text/plain"}, NoKey: true,
+			})
+		})
+	}
+	for range 32 {
+		<-begun
+	}
+	for range 4 {
+		g.accept(t, emailBody(with("text", strings.Repeat("a", 500<<10))))
+	}
 	leave()
 }
 

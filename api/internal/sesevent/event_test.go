@@ -97,6 +97,8 @@ func TestParse_Kinds(t *testing.T) {
 			"Subscription", `,"subscription":{` + at + `,"contactList":"c","source":"UnsubscribeHeader","newTopicPreferences":{"unsubscribeAll":true}}`,
 			email.EventSubscriptionChanged, "", nil, `{"contactList":"c","source":"UnsubscribeHeader","unsubscribeAll":true}`,
 		},
+		// A detail of another type than SES gives it is left out; the news stay.
+		"an odd detail":  {"Open", `,"open":{` + at + `,"ipAddress":7},"delivery":["new"],"bounce":"none"`, email.EventOpened, "", nil, `{}`},
 		"a kind to come": {"Teleported", `,"teleported":{}`, "", "", nil, `null`},
 	} {
 		f, err := sesevent.Parse("sns-1", message(tt.kind, tt.object))
