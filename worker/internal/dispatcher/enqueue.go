@@ -64,6 +64,31 @@ func (f *feeder) enqueue(ctx context.Context, due []store.DueRow) (store.Dispatc
 	return done, nil
 }
 
+// enqueueProbe is enqueue for the one email that may pass a shut gate. One that is refused
+// is postponed, although it is alone: it was the oldest due, and would be chosen again and
+// again while the others, which might open the gate, wait.
+func (f *feeder) enqueueProbe(ctx context.Context, due []store.DueRow) (store.Dispatched, error) {
+	ctx, cancel := context.WithTimeout(ctx, enqueueTime)
+	defer cancel()
+	results, err := f.publishAll(ctx, due)
+	for i, row := range due {
+		switch results[i] {
+		case enqueued:
+			f.metrics.done(1, 0)
+			return store.Dispatched{Enqueued: []uuid.UUID{row.ID}}, nil
+		case refused:
+			f.log.Warn("probe not enqueued, another will be", "queue", f.name, "error", email.MaskText(err.Error()))
+			f.metrics.done(0, 1)
+			return store.Dispatched{Busy: []uuid.UUID{row.ID}, BusyFor: probePause}, nil
+		case busy:
+			f.metrics.done(0, 1)
+			return store.Dispatched{Busy: []uuid.UUID{row.ID}, BusyFor: busyPause}, nil
+		case untouched:
+		}
+	}
+	return store.Dispatched{}, fmt.Errorf("enqueue probe: %w", err)
+}
+
 // publishAll returns the rows' results and one of the errors, if there were any.
 func (f *feeder) publishAll(ctx context.Context, due []store.DueRow) ([]result, error) {
 	results := make([]result, len(due))

@@ -35,7 +35,7 @@ func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
 		p.log.Error("probe on a queue that no feeder fills", "queue", probe.Queue)
 		return false, nil
 	}
-	if _, err := p.outbox.DispatchProbe(ctx, probe.ID, f.enqueue); err != nil && ctx.Err() == nil {
+	if _, err := p.outbox.DispatchProbe(ctx, probe.ID, f.enqueueProbe); err != nil && ctx.Err() == nil {
 		p.log.Warn("probe not enqueued", "queue", probe.Queue, "error", err)
 	}
 	return false, nil

@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -66,6 +67,31 @@ func TestProber(t *testing.T) {
 		t.Fatal(opened, err)
 	}
 	b.expectStatus(t, uuid.MustParse(ids[4]), email.Enqueued)
+}
+
+// A probe that the queue refuses steps aside for the next one.
+func TestProber_RefusedStepsAside(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	b.shutGate(t)
+	oldest, next := b.Accept(t, company, nil), b.Accept(t, company, nil)
+	b.set(t, oldest, "next_at = now() - interval '1 h'")
+	p := b.params()
+	p.Queue = &recorder{Publisher: b.publisher, refuse: func(id string) error {
+		if id == oldest.String() {
+			return errors.New("not this one")
+		}
+		return nil
+	}}
+	b.dispatch(t, p)
+	eventually(t, "the next one is the probe", func() bool {
+		b.probeDue(t)
+		return b.status(t, next) == email.Enqueued
+	})
+	if got := b.status(t, oldest); got != email.Pending {
+		t.Errorf("the refused one: %s", got)
+	}
 }
 
 // Jobs for the broker do not pass the provider, and are not held back.

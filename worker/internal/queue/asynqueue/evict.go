@@ -9,31 +9,45 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// evictScript removes what is left of a task that no worker would ever be given: its
-// hash stands in no list, or in an archive. In one step, because a worker may take the
-// task between a look and a deletion. It returns 1 when the id is free.
+// clearScript removes what is left of a task that no worker would ever be given: its hash
+// stands in no list, or in an archive, or says nothing. In one step, because a worker may
+// take the task between a look and a deletion. The hash's own word about where it stands
+// is not asked: after a crash between two commands, ours or an operator's, it is wrong.
 //
-// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed; ARGV: id, and
-// the time before which a lease is over. A task that is active has a lease; without one,
-// or with one that nobody has renewed, it is a leftover of a crash.
-var evictScript = redis.NewScript(`
-if redis.call("ZSCORE", KEYS[5], ARGV[1]) or redis.call("ZSCORE", KEYS[6], ARGV[1]) then
+// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed; ARGV: id, the
+// time before which a lease is over, and "all" to remove one that waits for its time too. A
+// task that is active has a lease; without one, or with one that nobody has renewed, it is
+// a leftover of a crash. It returns a standing.
+var clearScript = redis.NewScript(`
+if redis.call("HEXISTS", KEYS[1], "msg") == 1 and redis.call("LPOS", KEYS[2], ARGV[1]) then
     return 0
 end
 local lease = redis.call("ZSCORE", KEYS[4], ARGV[1])
 if lease and tonumber(lease) >= tonumber(ARGV[2]) then
-    return 0
+    return 1
 end
-if redis.call("EXISTS", KEYS[1]) == 1 and redis.call("LPOS", KEYS[2], ARGV[1]) then
-    return 0
+if ARGV[3] ~= "all" and (redis.call("ZSCORE", KEYS[5], ARGV[1]) or redis.call("ZSCORE", KEYS[6], ARGV[1])) then
+    return 2
 end
-redis.call("LREM", KEYS[2], 0, ARGV[1])
-redis.call("LREM", KEYS[3], 0, ARGV[1])
-redis.call("ZREM", KEYS[4], ARGV[1])
-redis.call("ZREM", KEYS[7], ARGV[1])
-redis.call("ZREM", KEYS[8], ARGV[1])
-redis.call("DEL", KEYS[1])
-return 1`)
+local n = redis.call("LREM", KEYS[2], 0, ARGV[1]) + redis.call("LREM", KEYS[3], 0, ARGV[1])
+for i = 4, 8 do
+    n = n + redis.call("ZREM", KEYS[i], ARGV[1])
+end
+if n + redis.call("DEL", KEYS[1]) > 0 then
+    return 3
+end
+return 4`)
+
+// standing is how clearScript found a task.
+type standing int
+
+const (
+	ready   standing = iota // a worker will take it
+	inWork                  // a worker has it
+	waits                   // for its time, in asynq's retry or scheduled set
+	removed                 // it stood in nobody's way but ours, and is gone
+	absent                  // there was nothing of it
+)
 
 // clockSkew is how far the clocks of two machines may be apart: a lease was written by a
 // worker's. asynq itself allows for 30 s, and looks once a minute; an email would wait for
@@ -45,20 +59,50 @@ const clockSkew = 5 * time.Second
 //
 // The lists are as long as the window; looking through them takes Redis microseconds.
 func (p *Publisher) Evict(ctx context.Context, queueName, id string) (gone bool, err error) {
+	stands, err := p.clear(ctx, queueName, id, false)
+	if stands == removed {
+		p.repairs.evicted.Add(1)
+	}
+	return stands == removed || stands == absent, err
+}
+
+// clear runs clearScript. It says ready when Redis does not answer.
+func (p *Publisher) clear(ctx context.Context, queueName, id string, waiting bool) (standing, error) {
 	base := "asynq:{" + p.conn.queueName(queueName) + "}:"
 	keys := []string{
 		base + "t:" + id, base + "pending", base + "active", base + "lease",
 		base + "scheduled", base + "retry", base + "archived", base + "completed",
 	}
-	n, err := evictScript.Run(ctx, p.redis, keys, id, time.Now().Add(-clockSkew).Unix()).Int()
-	if err != nil {
-		return false, fmt.Errorf("evict task: %w", err)
+	which := ""
+	if waiting {
+		which = "all"
 	}
-	return n == 1, nil
+	n, err := clearScript.Run(ctx, p.redis, keys, id, leaseOver(), which).Int()
+	if err != nil {
+		return ready, fmt.Errorf("clear task: %w", err)
+	}
+	return standing(n), nil
 }
+
+// leaseOver is the time before which a lease is over.
+func leaseOver() int64 { return time.Now().Add(-clockSkew).Unix() }
 
 // archivePage bounds how many archived tasks are deleted in one go.
 const archivePage = 500
+
+// unarchiveScript deletes archived tasks, each with its hash in one step: a hash without
+// its place blocks the id for good, and one that was put on its queue again since it was
+// listed must keep its own. KEYS: archived, then a hash for each id; ARGV: ids. It returns
+// how many there were.
+var unarchiveScript = redis.NewScript(`
+local n = 0
+for i, id in ipairs(ARGV) do
+    if redis.call("ZREM", KEYS[1], id) == 1 then
+        redis.call("DEL", KEYS[i + 1])
+        n = n + 1
+    end
+end
+return n`)
 
 // CleanArchive deletes tasks that were archived longer ago than age, and says how many
 // there were, archivePage at most. asynq itself drops the oldest only beyond 10,000 of
@@ -71,15 +115,12 @@ func (p *Publisher) CleanArchive(ctx context.Context, queueName string, age time
 	if err != nil || len(ids) == 0 {
 		return 0, wrapped("list archived tasks", err)
 	}
-	pipe := p.redis.Pipeline()
-	for _, id := range ids {
-		pipe.ZRem(ctx, archived, id)
-		pipe.Del(ctx, "asynq:{"+name+"}:t:"+id)
+	keys, members := []string{archived}, make([]any, len(ids))
+	for i, id := range ids {
+		keys, members[i] = append(keys, "asynq:{"+name+"}:t:"+id), id
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return 0, fmt.Errorf("delete archived tasks: %w", err)
-	}
-	return len(ids), nil
+	n, err := unarchiveScript.Run(ctx, p.redis, keys, members...).Int()
+	return n, wrapped("delete archived tasks", err)
 }
 
 func wrapped(operation string, err error) error {

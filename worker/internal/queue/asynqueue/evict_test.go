@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/email"
@@ -150,5 +151,79 @@ func TestPublish_OverADeadWorkersTask(t *testing.T) {
 				t.Errorf("placed %v, %v; want %v", placed, err, tt.want)
 			}
 		})
+	}
+}
+
+// A hash that a crash left in no list, whatever it says of itself, does not keep its id
+// from the queue.
+func TestPublish_OverAGhost(t *testing.T) {
+	t.Parallel()
+	const id = "00000000-0000-7000-8000-000000000003"
+	for _, state := range []string{"archived", "retry", "scheduled", "completed", "pending", "active", "", "nonsense"} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			url, prefix := redistest.Shared(t)
+			conn := parse(t, url).WithPrefix(prefix)
+			publisher := asynqueue.NewPublisher(conn)
+			t.Cleanup(func() { _ = publisher.Close() })
+			publish(t, publisher, id)
+			r := conn.Client()
+			t.Cleanup(func() { _ = r.Close() })
+			base := "asynq:{" + prefix + email.QueueNormal + "}:"
+			if err := errors.Join(r.Del(t.Context(), base+"pending").Err(), r.HSet(t.Context(), base+"t:"+id, "state", state).Err()); err != nil {
+				t.Fatal(err)
+			}
+			publish(t, publisher, id)
+			if diff := cmp.Diff(map[string]int{asynqueue.TaskReplaced: 1}, publisher.Repairs()); diff != "" {
+				t.Error(diff)
+			}
+			taken := make(chan string, 2)
+			consume(t, conn, func(_ context.Context, task queue.Task) error { taken <- task.ID; return nil })
+			receive(t, taken)
+		})
+	}
+}
+
+// A task that was put on its queue again since the archive was listed is not touched.
+func TestCleanArchive_OnlyWhatIsArchived(t *testing.T) {
+	t.Parallel()
+	const id = "00000000-0000-7000-8000-000000000004"
+	url, prefix := redistest.Shared(t)
+	conn := parse(t, url).WithPrefix(prefix)
+	publisher := asynqueue.NewPublisher(conn)
+	t.Cleanup(func() { _ = publisher.Close() })
+	r := conn.Client()
+	t.Cleanup(func() { _ = r.Close() })
+	base := "asynq:{" + prefix + email.QueueNormal + "}:"
+	publish(t, publisher, id)
+	old := redis.Z{Score: float64(time.Now().Add(-8 * 24 * time.Hour).Unix()), Member: id}
+	if err := errors.Join(moveTo(t.Context(), r, base, id, "archived"), r.ZAdd(t.Context(), base+"archived", old).Err()); err != nil {
+		t.Fatal(err)
+	}
+	cleaner := asynqueue.NewPublisher(conn)
+	t.Cleanup(func() { _ = cleaner.Close() })
+	cleaner.Intercept(listed(func() { publish(t, publisher, id) }))
+	if n, err := cleaner.CleanArchive(t.Context(), email.QueueNormal, 7*24*time.Hour); err != nil || n != 0 {
+		t.Errorf("deleted %d, %v", n, err)
+	}
+	taken := make(chan string, 2)
+	consume(t, conn, func(_ context.Context, task queue.Task) error { taken <- task.ID; return nil })
+	receive(t, taken)
+}
+
+// listed calls itself after each list of archived tasks that a client was given.
+type listed func()
+
+func (l listed) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (l listed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (l listed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "zrangebyscore" {
+			l()
+		}
+		return err
 	}
 }

@@ -38,10 +38,10 @@ const (
 
 // Publisher puts tasks on the queues.
 type Publisher struct {
-	conn      Conn
-	redis     redis.UniversalClient
-	client    *asynq.Client
-	inspector *asynq.Inspector
+	conn    Conn
+	redis   redis.UniversalClient
+	client  *asynq.Client
+	repairs repairs
 }
 
 // NewPublisher makes a Publisher with connections of its own. It does not connect
@@ -49,17 +49,16 @@ type Publisher struct {
 func NewPublisher(conn Conn) *Publisher {
 	r := conn.open()
 	r.AddHook(&coalescer{client: r})
-	return &Publisher{
-		conn: conn, redis: r,
-		client: asynq.NewClientFromRedisClient(r), inspector: asynq.NewInspectorFromRedisClient(r),
-	}
+	return &Publisher{conn: conn, redis: r, client: asynq.NewClientFromRedisClient(r)}
 }
 
 // Publish implements queue.Publisher.
 //
 // asynq refuses an id that exists in any state, and go-redis repeats a command
 // whose answer got lost, so a conflict may be the answer to the very first call. It
-// is neither failure nor proof: what stands there decides.
+// is neither failure nor proof: what stands there decides. A task that is ready or in a
+// worker's hands stays; any other waits for something that nobody wants any more, or is
+// what a crash left of one, and makes room.
 func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed, error) {
 	name := p.conn.queueName(task.Queue)
 	obstacle := errors.New("it keeps coming back")
@@ -72,39 +71,19 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 		if !errors.Is(err, asynq.ErrTaskIDConflict) {
 			return queue.Queued, fmt.Errorf("enqueue task: %w", err)
 		}
-		placed, stands, err := p.makeRoom(ctx, task.Queue, task.ID)
-		if stands {
-			return placed, nil
-		}
-		if err != nil {
+		stands, err := p.clear(ctx, task.Queue, task.ID, true)
+		switch {
+		case err != nil:
 			obstacle = err // the next round tells whether it lasts
+		case stands == ready:
+			return queue.Queued, nil
+		case stands == inWork:
+			return queue.Busy, nil
+		case stands == removed:
+			p.repairs.replaced.Add(1)
 		}
 	}
 	return queue.Queued, fmt.Errorf("enqueue task over another of its id: %w", obstacle)
-}
-
-// makeRoom looks at the task that has the id. One that is pending or in a worker's hands
-// stands; any other waits for something that nobody wants any more, and is deleted.
-func (p *Publisher) makeRoom(ctx context.Context, queueName, id string) (placed queue.Placed, stands bool, err error) {
-	name := p.conn.queueName(queueName)
-	info, err := p.inspector.GetTaskInfo(name, id)
-	switch {
-	case errors.Is(err, asynq.ErrTaskNotFound):
-		return queue.Queued, false, nil // it was completed a moment ago
-	case errors.Is(err, asynq.ErrQueueNotFound):
-		// Redis lost its data while asynq's client believes that the name is there.
-		return queue.Queued, false, p.redis.SAdd(ctx, registry, name).Err()
-	case err != nil:
-		return queue.Queued, false, err
-	}
-	switch info.State {
-	case asynq.TaskStatePending:
-		return queue.Queued, true, nil
-	case asynq.TaskStateActive:
-		gone, err := p.Evict(ctx, queueName, id) // its worker may be dead
-		return queue.Busy, !gone && err == nil, err
-	}
-	return queue.Queued, false, p.inspector.DeleteTask(name, id)
 }
 
 // Depth implements queue.Publisher: pending plus active, 0 for a queue that is not
@@ -118,10 +97,13 @@ func (p *Publisher) Depth(ctx context.Context, queueName string) (int, error) {
 	pipe := p.redis.Pipeline()
 	pending := pipe.LLen(ctx, "asynq:{"+name+"}:pending")
 	active := pipe.LLen(ctx, "asynq:{"+name+"}:active")
-	pipe.SAdd(ctx, registry, name)
+	added := pipe.SAdd(ctx, registry, name)
 	// A full Redis refuses the SADD and can be measured all the same.
 	if _, err := pipe.Exec(ctx); err != nil && !redis.HasErrorPrefix(err, "OOM") {
 		return 0, fmt.Errorf("measure queue: %w", err)
+	}
+	if added.Err() == nil {
+		p.repairs.named(name, added.Val() == 1)
 	}
 	return int(pending.Val() + active.Val()), nil
 }

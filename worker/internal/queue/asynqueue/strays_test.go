@@ -1,0 +1,95 @@
+package asynqueue_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/shared/email"
+	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/redistest"
+)
+
+// What nobody will ever take goes off the lists; what somebody has, or will take, stays.
+func TestRemoveStrays(t *testing.T) {
+	t.Parallel()
+	url, prefix := redistest.Shared(t)
+	conn := parse(t, url).WithPrefix(prefix)
+	publisher := asynqueue.NewPublisher(conn)
+	t.Cleanup(func() { _ = publisher.Close() })
+	r := conn.Client()
+	t.Cleanup(func() { _ = r.Close() })
+	ctx, base := t.Context(), "asynq:{"+prefix+email.QueueNormal+"}:"
+	leased := func(id string, until time.Duration) error {
+		return r.ZAdd(ctx, base+"lease", redis.Z{Score: float64(time.Now().Add(until).Unix()), Member: id}).Err()
+	}
+	for _, id := range []string{"ready", "in work", "its worker just died", "without a lease", "twice"} {
+		publish(t, publisher, id)
+	}
+	setUp := []error{
+		r.LRem(ctx, base+"pending", 0, "in work").Err(), r.LRem(ctx, base+"pending", 0, "its worker just died").Err(), r.LRem(ctx, base+"pending", 0, "without a lease").Err(),
+		r.LPush(ctx, base+"active", "in work", "its worker just died", "without a lease", "twice").Err(), leased("in work", time.Minute), leased("its worker just died", -time.Minute),
+		// Without a message: nobody's, taken but a moment ago, and taken long ago.
+		r.LPush(ctx, base+"active", "nobody's", "taken", "taken long ago").Err(), leased("taken", time.Minute), leased("taken long ago", -time.Minute),
+		r.HSet(ctx, base+"t:taken long ago", "state", "active").Err(),
+		r.LPush(ctx, base+"pending", "lost").Err(),
+	}
+	for i := range 1200 { // more than two pages
+		setUp = append(setUp, r.LPush(ctx, base+"active", fmt.Sprint("more", i)).Err())
+	}
+	if err := errors.Join(setUp...); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{1205, 0} {
+		if n, err := publisher.RemoveStrays(ctx, email.QueueNormal); err != nil || n != want {
+			t.Errorf("removed %d, %v; want %d", n, err, want)
+		}
+	}
+	ready, err := publisher.Ready(ctx, email.QueueNormal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"twice", "ready"}, ready); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"taken", "its worker just died", "in work"}, r.LRange(ctx, base+"active", 0, -1).Val()); diff != "" {
+		t.Error(diff)
+	}
+	if n := r.Exists(ctx, base+"t:without a lease", base+"t:taken long ago").Val(); n != 0 {
+		t.Errorf("%d hashes are left", n)
+	}
+	if diff := cmp.Diff(map[string]int{asynqueue.StrayRemoved: 1205}, publisher.Repairs()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]int{}, publisher.Repairs()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A flush takes the queue's name from where the dashboard looks for it; it comes back, and
+// is told of, but not the first time a queue is used.
+func TestDepth_RestoresTheQueuesName(t *testing.T) {
+	t.Parallel()
+	url, prefix := redistest.Shared(t)
+	conn := parse(t, url).WithPrefix(prefix)
+	publisher := asynqueue.NewPublisher(conn)
+	t.Cleanup(func() { _ = publisher.Close() })
+	r := conn.Client()
+	t.Cleanup(func() { _ = r.Close() })
+	name := prefix + email.QueueNormal
+	for i, want := range []map[string]int{{}, {}, {asynqueue.QueueRestored: 1}} {
+		if i == 2 {
+			r.SRem(t.Context(), "asynq:queues", name)
+		}
+		if _, err := publisher.Depth(t.Context(), email.QueueNormal); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, publisher.Repairs()); diff != "" || !r.SIsMember(t.Context(), "asynq:queues", name).Val() {
+			t.Error(i, diff)
+		}
+	}
+}
