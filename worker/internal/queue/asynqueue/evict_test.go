@@ -215,9 +215,11 @@ func TestCleanArchive_OnlyWhatIsArchived(t *testing.T) {
 type listed func()
 
 func (l listed) DialHook(next redis.DialHook) redis.DialHook { return next }
+
 func (l listed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
+
 func (l listed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
