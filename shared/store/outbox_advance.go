@@ -111,6 +111,7 @@ WITH found AS MATERIALIZED (
         WHEN 'claim' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.open AND (f.probe OR ` + gateIsOpen + `)
                       AND f.next_at <= now() + interval '1 s' AND f.expires_at > now() AND NOT f.suppressed
         WHEN 'attempt' THEN (f.was = 'PROCESSING' AND f.held = f.token) OR (f.status = 'SENT' AND f.was <> 'SENT')
+                      OR (f.was = 'OUTCOME_UNKNOWN' AND f.held = f.token AND f.status IN ('FAILED', 'RETRY_SCHEDULED') AND NOT f.outcome_unknown)
         WHEN 'feedback' THEN f.was <> 'SENT'
         WHEN 'abandoned' THEN f.was = 'PROCESSING' AND f.held = f.token AND f.lease_until < now()
         WHEN 'unresolved' THEN f.was = 'OUTCOME_UNKNOWN' AND f.held = f.token AND f.next_at <= now()

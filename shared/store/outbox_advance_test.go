@@ -96,9 +96,9 @@ func TestAdvance_Guards(t *testing.T) {
 			"suppress": {func(id, _ uuid.UUID) store.Transition { return suppressOf(id) }, waiting},
 			"expire":   {func(id, _ uuid.UUID) store.Transition { return expireOf(id) }, nil}, // its time has not come
 			"replay":   {func(id, _ uuid.UUID) store.Transition { return replayOf(id) }, []email.Status{email.Failed, email.Expired, email.Cancelled}},
-			"fail":     {failedOf, []email.Status{email.Processing}},
+			"fail":     {failedOf, []email.Status{email.Processing, email.OutcomeUnknown}},
 			"release":  {releaseOf, []email.Status{email.Processing}},
-			"retry":    {func(id, token uuid.UUID) store.Transition { return retryOf(id, token, 0) }, []email.Status{email.Processing}},
+			"retry":    {func(id, token uuid.UUID) store.Transition { return retryOf(id, token, 0) }, []email.Status{email.Processing, email.OutcomeUnknown}},
 			"unheard-of": {func(id, token uuid.UUID) store.Transition {
 				t := cancelOf(id)
 				t.Guard = "unheard-of"

@@ -20,7 +20,9 @@ const (
 	// Only one task can win it per attempt, whatever the queue delivers.
 	GuardClaim Guard = "claim"
 	// GuardAttempt is the end of an attempt: PROCESSING under the transition's own
-	// token. An acceptance (SENT) passes from every other status too, because the
+	// token. A refusal (FAILED or RETRY_SCHEDULED, outcome known) passes from
+	// OUTCOME_UNKNOWN under that token too: the worker was slow, and knows what is being
+	// waited for. An acceptance (SENT) passes from every status but itself, because the
 	// provider's yes is a fact; a stale attempt's refusal changes nothing.
 	GuardAttempt Guard = "attempt"
 	// GuardFeedback is the provider's own word, come by itself, that it accepted the
