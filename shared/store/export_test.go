@@ -16,8 +16,17 @@ const (
 	LiveLanesSQL = liveLanesSQL
 	LoadSQL      = loadSQL
 	OverdueSQL   = overdueSQL
-	PageIDsSQL   = pageIDsSQL
-	AnswerTime   = answerTime
+
+	AppendFeedbackSQL = appendFeedbackSQL
+	DueReplaysSQL     = dueReplaysSQL
+	ReadFeedbackSQL   = readFeedbackSQL
+	SaveReplaySQL     = saveReplaySQL
+	TakeFeedbackSQL   = takeFeedbackSQL
+	AbandonedSQL      = abandonedSQL
+	LongEnqueuedSQL   = longEnqueuedSQL
+	UnresolvedSQL     = unresolvedSQL
+	PageIDsSQL        = pageIDsSQL
+	AnswerTime        = answerTime
 
 	CloseLaneSQL      = closeLaneSQL
 	EntriesSQL        = entriesSQL

@@ -36,21 +36,44 @@ func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit 
 	return found, nil
 }
 
-// unresolvedSQL finds along email_outbox_open the emails in OUTCOME_UNKNOWN, which are
-// few, and locks nothing.
+// unresolvedSQL reads a page of the emails in OUTCOME_UNKNOWN along email_outbox_open, by
+// deadline and id, and locks nothing. When they are due is in no index that has them, and
+// after an outage there are many: so they are read a page at a time, due or not.
 const unresolvedSQL = `
-SELECT id, claim_token, attempts, throttles, delivery FROM email_outbox
-WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send' AND next_at <= now()
-LIMIT $1`
+SELECT id, claim_token, attempts, throttles, delivery, expires_at, next_at <= now() AS due FROM email_outbox
+WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send'
+  AND expires_at >= $1::timestamptz AND (expires_at, id) > ($1::timestamptz, $2::uuid)
+ORDER BY expires_at, id LIMIT $3`
 
-// UnresolvedOutcomes lists at most limit emails whose time to wait for the provider's
-// feedback is over.
-func (s *Store) UnresolvedOutcomes(ctx context.Context, limit int) ([]UnknownOutcome, error) {
-	var found []UnknownOutcome
-	if err := s.db.SelectContext(ctx, &found, unresolvedSQL, limit); err != nil {
-		return nil, fmt.Errorf("list unresolved outcomes: %w", translate(err))
+// UnresolvedPlace is how far a walk along the emails in OUTCOME_UNKNOWN has come; the zero
+// value is its beginning.
+type UnresolvedPlace struct {
+	ExpiresAt time.Time
+	ID        uuid.UUID
+}
+
+// UnresolvedOutcomes looks at the next emails in OUTCOME_UNKNOWN behind after, limit at
+// most, and lists those whose time to wait for the provider's feedback is over. next is
+// where the walk goes on: at its beginning when it has come to the end.
+func (s *Store) UnresolvedOutcomes(ctx context.Context, after UnresolvedPlace, limit int) (due []UnknownOutcome, next UnresolvedPlace, err error) {
+	var page []struct {
+		UnknownOutcome
+		ExpiresAt time.Time `db:"expires_at"`
+		Due       bool      `db:"due"`
 	}
-	return found, nil
+	if err := s.db.SelectContext(ctx, &page, unresolvedSQL, after.ExpiresAt, after.ID, limit); err != nil {
+		return nil, after, fmt.Errorf("list unresolved outcomes: %w", translate(err))
+	}
+	for _, row := range page {
+		if row.Due {
+			due = append(due, row.UnknownOutcome)
+		}
+	}
+	if len(page) == limit {
+		last := page[limit-1]
+		next = UnresolvedPlace{ExpiresAt: last.ExpiresAt, ID: last.ID}
+	}
+	return due, next, nil
 }
 
 // LongEnqueued is an email whose task should have been taken long ago.

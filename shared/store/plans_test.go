@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -24,13 +25,16 @@ func grow(t *testing.T, d storetest.Database, n int) (company, id uuid.UUID) {
 	}
 	id = d.Accept(t, company, nil)
 	run(t, d, `
-		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, status, processed_at, next_at, expires_at)
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, status, processed_at, next_at, expires_at,
+		                          claim_token, lease_until, enqueued_at)
 		SELECT (lpad(to_hex(n), 12, '0') || substr(md5(n::text), 1, 20))::uuid, l.company_id, l.id, 'req-' || n,
 		       jsonb_build_object('to', 'user' || n || '@example.com', 'subject', 's', 'recipient', '{}'::jsonb), 'a@acme.example', '<p>', '', 1,
-		       s.status, CASE WHEN s.status = 'SENT' THEN now() END, now() - n * interval '1 ms', now() + (n % 2 - 0.5) * interval '1 day'
+		       s.status, CASE WHEN s.status = 'SENT' THEN now() END, now() - n * interval '1 ms', now() + (n % 2 - 0.5) * interval '1 day',
+		       CASE WHEN s.status IN ('PROCESSING', 'OUTCOME_UNKNOWN') THEN gen_random_uuid() END, CASE s.status WHEN 'PROCESSING' THEN now() END, now()
 		FROM generate_series(1, $1) n
 		JOIN (SELECT *, row_number() OVER (ORDER BY id) AS nth FROM dispatch_lanes) l ON l.nth = 1 + n % 60
-		CROSS JOIN LATERAL (SELECT CASE n % 100 WHEN 7 THEN 'PENDING' WHEN 8 THEN 'RETRY_SCHEDULED' WHEN 9 THEN 'ENQUEUED' ELSE 'SENT' END AS status) s`, n)
+		CROSS JOIN LATERAL (SELECT CASE n % 100 WHEN 7 THEN 'PENDING' WHEN 8 THEN 'RETRY_SCHEDULED' WHEN 9 THEN 'ENQUEUED'
+		                               WHEN 10 THEN 'OUTCOME_UNKNOWN' WHEN 11 THEN 'PROCESSING' ELSE 'SENT' END AS status) s`, n)
 	run(t, d, `
 		INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, external_id, expires_at, created_at, sent_at, event_seq, last_event)
 		SELECT id, company_id, payload ->> 'to', 's', 'SENT', 1, request_id, 'CUST-' || request_id, expires_at, created_at, now(), 4, 'SENT'
@@ -44,7 +48,12 @@ func TestPlans(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company, id := grow(t, d, 50000)
+	run(t, d, `INSERT INTO dead_letter_replays (id, action, filter, requested_by, rate, matched, status, finished_at)
+		SELECT gen_random_uuid(), 'retry', '{}', 'test', 10, 1, CASE n WHEN 1 THEN 'RUNNING' ELSE 'COMPLETED' END, CASE WHEN n > 1 THEN now() END
+		FROM generate_series(1, 2000) n`)
 	run(t, d, `ANALYZE`)
+	theirs := ask[string](t, d, `SELECT company_id FROM email_logs GROUP BY company_id ORDER BY count(*) DESC LIMIT 1`)
+	logged := ask[string](t, d, `SELECT outbox_id FROM email_logs WHERE company_id = $1 LIMIT 1`, theirs)
 	page := func(recipient, externalID, requestID string) []any {
 		return []any{company, uuid.Max, uuid.Nil, recipient, externalID, requestID, 50, 5000}
 	}
@@ -57,6 +66,15 @@ func TestPlans(t *testing.T) {
 		"claimDue":             {store.ClaimDueSQL, []any{lanes, 100, 5000}, []string{"email_outbox_lane_claim"}},
 		"liveLanes":            {store.LiveLanesSQL, []any{"email:send", 5000}, []string{"email_outbox_lane_claim"}},
 		"overdue":              {store.OverdueSQL, []any{100}, []string{"email_outbox_open"}},
+		"abandoned":            {store.AbandonedSQL, []any{5000, 500}, []string{"email_outbox_open"}},
+		"unresolved":           {store.UnresolvedSQL, []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},
+		"unresolved, first":    {store.UnresolvedSQL, []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
+		"longEnqueued":         {store.LongEnqueuedSQL, []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
+		"readFeedback":         {store.ReadFeedbackSQL, []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", "email_logs_pkey"}},
+		"takeFeedback":         {store.TakeFeedbackSQL, []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", "email_logs_pkey"}},
+		"appendFeedback":       {store.AppendFeedbackSQL, []any{id, "[]", "", false}, []string{"email_outbox_pkey", "email_logs_pkey"}},
+		"dueReplays":           {store.DueReplaysSQL, nil, []string{"dead_letter_replays_open"}},
+		"saveReplay":           {store.SaveReplaySQL, []any{id, 1, 0, 0, nil, nil, false}, []string{"dead_letter_replays_pkey"}},
 		"pageIDs":              {store.PageIDsSQL, page("", "", ""), []string{"email_outbox_company", "email_logs_company"}},
 		"pageIDs, recipient":   {store.PageIDsSQL, page("User77@Example.com", "", ""), []string{"email_logs_recipient"}},
 		"pageIDs, external id": {store.PageIDsSQL, page("", "CUST-77", ""), []string{"email_logs_external"}},
@@ -69,7 +87,7 @@ func TestPlans(t *testing.T) {
 				t.Errorf("%s does not use %s:\n%s", name, index, plan)
 			}
 		}
-		if reads := regexp.MustCompile(`Seq Scan on email_(outbox|logs)`).FindString(plan); reads != "" {
+		if reads := regexp.MustCompile(`Seq Scan on (email_(outbox|logs)|dead_letter_replays)`).FindString(plan); reads != "" {
 			t.Errorf("%s: %s:\n%s", name, reads, plan)
 		}
 	}

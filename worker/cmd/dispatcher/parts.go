@@ -29,11 +29,15 @@ type program struct {
 // other way round.
 func (p program) parts() []service.Named {
 	c, advancer := p.config, p.db.NewAdvancer()
-	outcomes := maintenance.Outcomes{Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window()}
+	outcomes := maintenance.Outcomes{
+		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db,
+	}
+	actions := maintenance.NewActions(p.registry)
 	probes := map[string]status.Probe{"redis": p.publisher.Ping}
 	d := dispatcher.Params{
 		Log: p.log, Outbox: p.db, Queue: p.publisher, Registry: p.registry, Wake: p.listener.Woken(), PollInterval: c.PollInterval,
 		Concurrency: c.Concurrency, SendRate: c.SendRate, MaxAttempts: c.MaxAttempts,
+		LostRetries: func(n int) { actions.Count(maintenance.RetryLost, n) },
 	}
 	if p.bulk != nil {
 		probes["rabbitmq"], probes["storage"] = p.bulk.publisher.Ping, p.bulk.bucket.Ping
@@ -51,7 +55,7 @@ func (p program) parts() []service.Named {
 			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry,
 		})},
 		{Name: "rescuer", Service: maintenance.NewRescuer(maintenance.RescuerParams{
-			Log: p.log, Store: p.db, Outcomes: outcomes, Queue: p.publisher, Registry: p.registry, After: c.RescueAfter,
+			Log: p.log, Store: p.db, Outcomes: outcomes, Queue: p.publisher, Registry: p.registry, Actions: actions, After: c.RescueAfter,
 		})},
 		{Name: "outcome resolver", Service: maintenance.NewOutcomeResolver(maintenance.ResolverParams{
 			Log: p.log, Store: p.db, Outcomes: outcomes, Registry: p.registry,

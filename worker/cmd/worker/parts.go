@@ -12,6 +12,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/gate"
+	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/pace"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider/ses"
@@ -68,7 +69,10 @@ func (p program) parts() ([]service.Named, error) {
 		{Name: "status", Service: status.NewReporter(status.Params{
 			Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: probes,
 			Facts: func() map[string]any {
-				return map[string]any{"concurrency": c.Concurrency, "sendRate": pacer.Rate(), "consumers": takers.working()}
+				return map[string]any{
+					"concurrency": c.Concurrency, "sendRate": pacer.Rate(), "consumers": takers.working(),
+					maintenance.WindowFact: c.Window().Milliseconds(),
+				}
 			},
 		})},
 		{Name: "quota", Service: pace.NewQuota(p.log, pacer, sendRate{p.sender}, peers(p.db), c.SendRate)},

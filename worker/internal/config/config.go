@@ -44,7 +44,8 @@ type Process struct {
 	ConfigurationSet string `env:"SES_CONFIGURATION_SET"`
 	// FeedbackWindow is how long the provider's feedback is waited for when it is not known
 	// whether it took an email. Not set: 15 minutes with a configuration set, and not at
-	// all without one, since no feedback would come.
+	// all without one, since no feedback would come. The dispatcher, which decides for a
+	// worker that died, goes by what the workers tell, and by its own where none did.
 	FeedbackWindow *time.Duration `env:"SES_FEEDBACK_WINDOW"`
 	// Backoff is the wait after each try.
 	Backoff email.Backoff `env:"EMAIL_BACKOFF"`

@@ -52,6 +52,9 @@ type Params struct {
 	SendRate    float64
 	// MaxAttempts bounds the attempt that a payload names.
 	MaxAttempts int
+	// LostRetries is told how many emails of a round were put on their queue again because
+	// their task for a retry was lost; nil if nobody counts.
+	LostRetries func(n int)
 }
 
 // Dispatcher is a service.Service: a feeder for each queue, two loops that measure what
@@ -94,7 +97,7 @@ func New(p Params) *Dispatcher {
 
 // feed adds a feeder's loop.
 func (d *Dispatcher) feed(p Params, f *feeder) {
-	f.outbox, f.log = p.Outbox, p.Log
+	f.outbox, f.log, f.lostRetries = p.Outbox, p.Log, p.LostRetries
 	wake := make(chan struct{}, 1)
 	d.wakes = append(d.wakes, wake)
 	d.parts = append(d.parts, service.NewLoop(service.LoopParams{

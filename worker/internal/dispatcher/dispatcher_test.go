@@ -63,8 +63,15 @@ func TestDispatch_NotBeforeItsTime(t *testing.T) {
 	retryLost := b.Accept(t, company, nil)
 	b.set(t, retryLost, `status = 'RETRY_SCHEDULED', attempts = 1, next_at = now() - interval '6 s'`)
 
-	b.dispatch(t, b.params())
+	p := b.params()
+	lost := make(chan int, 10)
+	p.LostRetries = func(n int) { lost <- n }
+	b.dispatch(t, p)
 	b.expectStatus(t, retryLost, email.Enqueued)
+	eventually(t, "it is told of", func() bool { return b.log.count("retries whose task was lost") == 1 })
+	if n := <-lost; n != 1 {
+		t.Errorf("%d retries were lost", n)
+	}
 	b.expectStays(t, later, email.Pending)
 	b.expectStays(t, expired, email.Pending)
 	if got := b.status(t, retryWaits); got != email.RetryScheduled {

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/queue"
@@ -46,6 +49,8 @@ type feeder struct {
 	failures  int // rounds in a row
 	metrics   queueMetrics
 	log       *slog.Logger
+
+	lostRetries func(n int)
 }
 
 // runOnce is a round with its failures dealt with: they are told once by the outage,
@@ -101,12 +106,18 @@ func (f *feeder) take(ctx context.Context, room int) (taken int, err error) {
 	for _, lane := range chosen {
 		brought[lane] = 0
 	}
+	var done store.Dispatched
+	retries := make(map[uuid.UUID]bool)
 	begun := time.Now()
-	taken, err = f.outbox.DispatchDue(ctx, chosen, perLane, lost, func(ctx context.Context, due []store.DueRow) (store.Dispatched, error) {
+	taken, err = f.outbox.DispatchDue(ctx, chosen, perLane, lost, func(ctx context.Context, due []store.DueRow) (_ store.Dispatched, err error) {
 		for _, row := range due {
 			brought[row.LaneID]++
+			if row.Status == email.RetryScheduled {
+				retries[row.ID] = true
+			}
 		}
-		return f.enqueue(ctx, due)
+		done, err = f.enqueue(ctx, due)
+		return done, err
 	})
 	if err != nil {
 		return 0, err
@@ -116,7 +127,26 @@ func (f *feeder) take(ctx context.Context, room int) (taken int, err error) {
 		return took && n < perLane
 	})
 	f.metrics.round(taken, time.Since(begun))
+	f.tellLost(retries, done.Enqueued)
 	return taken, nil
+}
+
+// tellLost counts and logs the retries that stand on the queue again. One whose last task
+// is still in work was late and not lost.
+func (f *feeder) tellLost(retries map[uuid.UUID]bool, enqueued []uuid.UUID) {
+	n := 0
+	for _, id := range enqueued {
+		if retries[id] {
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	f.log.Warn("retries whose task was lost are on the queue again", "queue", f.name, "count", n)
+	if f.lostRetries != nil {
+		f.lostRetries(n)
+	}
 }
 
 // backoff is 50 ms after the first failure in a row, 100 after the second, 1 s at most.

@@ -17,8 +17,9 @@ type Outcomes struct {
 	MaxAttempts int
 	Backoff     email.Backoff
 	// Window is how long the provider's feedback is waited for before the email's
-	// delivery decides; 0 = it decides at once.
-	Window time.Duration
+	// delivery decides, while no worker has told its own; 0 = it decides at once.
+	Window    time.Duration
+	Processes Processes
 }
 
 const unknownReason = "nobody told how the attempt ended"
@@ -26,6 +27,12 @@ const unknownReason = "nobody told how the attempt ended"
 // end moves the emails on, as many at a time as make one commit, and says how many
 // there were. Those that have moved on by themselves are left alone.
 func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard store.Guard) (int, error) {
+	var err error
+	if guard == store.GuardAbandoned { // the others have waited
+		if o.Window, err = feedbackWindow(ctx, o.Processes, o.Window); err != nil {
+			return 0, err
+		}
+	}
 	moved := make([]bool, len(unknown))
 	var working errgroup.Group
 	working.SetLimit(rescuers)
@@ -36,7 +43,7 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 			return err
 		})
 	}
-	err := working.Wait()
+	err = working.Wait()
 	return count(moved), err
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,6 +25,9 @@ const (
 	// rescueBatch bounds one round, rescuers how many of it are worked on at a time.
 	rescueBatch = 500
 	rescuers    = 64
+	// strayInterval is how often the queues' lists are gone through: what is found there
+	// makes a window narrower by one, which is no hurry.
+	strayInterval = 30 * time.Second
 )
 
 // RescueStore is what the rescuer asks of the database.
@@ -32,19 +37,28 @@ type RescueStore interface {
 	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (int, error)
 }
 
-// Evicter tells whether a task of an id will ever be given to a worker, and removes it
-// if not.
-type Evicter interface {
+// Tasks is what the rescuer asks of the queue.
+type Tasks interface {
+	// Ready lists the ids that wait for a worker.
+	Ready(ctx context.Context, queue string) ([]string, error)
+	// Evict tells whether a task of an id will ever be given to a worker, and removes it
+	// if not.
 	Evict(ctx context.Context, queue, id string) (gone bool, err error)
+	// RemoveStrays clears away what takes up room on the queue and no worker can run.
+	RemoveStrays(ctx context.Context, queue string) (int, error)
+	// Repairs says what was put right since it was asked last, here and elsewhere.
+	Repairs() map[string]int
 }
 
 // Rescuer brings back emails that a crash left behind: those in the hands of a worker
-// that is gone, and those whose task the queue has lost. It looks at emails that are on
-// their way only, so what it costs does not grow with what was sent.
+// that is gone, and those whose task the queue has lost. The other way round, it clears
+// the queue of what no worker will ever take. It looks at emails that are on their way
+// only, and at the queue's window, so what it costs does not grow with what was sent.
 type Rescuer struct {
 	*service.Loop
 	params  RescuerParams
 	rescued *prometheus.CounterVec
+	strays  time.Time // when they are looked for again
 }
 
 // RescuerParams make a Rescuer.
@@ -52,8 +66,9 @@ type RescuerParams struct {
 	Log      *slog.Logger
 	Store    RescueStore
 	Outcomes Outcomes
-	Queue    Evicter
+	Queue    Tasks
 	Registry prometheus.Registerer
+	Actions  *Actions
 	// After is how long an email stands on its queue before the queue is asked whether
 	// it is still there.
 	After time.Duration
@@ -73,7 +88,37 @@ func NewRescuer(p RescuerParams) *Rescuer {
 
 func (r *Rescuer) runOnce(ctx context.Context) (more bool, err error) {
 	more, claims := r.rescueClaims(ctx)
-	return more, errors.Join(claims, r.rescueTasks(ctx))
+	err = errors.Join(claims, r.removeStrays(ctx), r.rescueTasks(ctx))
+	r.tellRepairs(ctx)
+	return more, err
+}
+
+// removeStrays clears the queues' lists, when it is time.
+func (r *Rescuer) removeStrays(ctx context.Context) error {
+	if time.Now().Before(r.strays) {
+		return nil
+	}
+	r.strays = time.Now().Add(strayInterval)
+	var errs []error
+	for _, queue := range email.Queues() {
+		_, err := r.params.Queue.RemoveStrays(ctx, queue) // Repairs tells of them
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// tellRepairs counts and logs what was put right on the queues since the last round.
+func (r *Rescuer) tellRepairs(ctx context.Context) {
+	repairs := r.params.Queue.Repairs()
+	if len(repairs) == 0 {
+		return
+	}
+	attrs := make([]slog.Attr, 0, len(repairs))
+	for _, action := range slices.Sorted(maps.Keys(repairs)) {
+		r.params.Actions.Count(action, repairs[action])
+		attrs = append(attrs, slog.Int(action, repairs[action]))
+	}
+	r.params.Log.LogAttrs(ctx, slog.LevelWarn, "queues put right", slog.Any("actions", slog.GroupValue(attrs...)))
 }
 
 // rescueClaims ends attempts whose worker has not told how they ended.
@@ -91,13 +136,15 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 // whose task is gone go back to the dispatcher. An email that is put on the queue once
 // too often meets the fence, so a mistake here costs a task and no email.
 func (r *Rescuer) rescueTasks(ctx context.Context) error {
-	after := uuid.Nil
+	after, ready := uuid.Nil, make(readyTasks)
 	for {
 		long, err := r.params.Store.LongEnqueued(ctx, r.params.After, after, rescueBatch)
 		if err != nil || len(long) == 0 {
 			return err
 		}
 		after = long[len(long)-1].ID
+		full := len(long)
+		long, listing := ready.without(ctx, r.params.Queue, long)
 		lost, evicting := r.evict(ctx, long)
 		if len(lost) > 0 {
 			n, err := r.params.Store.ReturnLost(ctx, lost, r.params.After)
@@ -106,10 +153,37 @@ func (r *Rescuer) rescueTasks(ctx context.Context) error {
 			}
 			r.tell(email.Enqueued, n)
 		}
-		if evicting != nil || len(long) < rescueBatch {
-			return evicting
+		if err := errors.Join(listing, evicting); err != nil || full < rescueBatch {
+			return err
 		}
 	}
+}
+
+// readyTasks are the ids that wait for a worker, by queue, as they were in this round. When
+// workers are away that is nearly all that stands on the queues, and the queue would look
+// through its whole list for each.
+type readyTasks map[string]map[string]bool
+
+// without leaves out the emails whose task waits for a worker. What has changed since the
+// round began is found by the next.
+func (t readyTasks) without(ctx context.Context, queue Tasks, long []store.LongEnqueued) ([]store.LongEnqueued, error) {
+	rest := make([]store.LongEnqueued, 0, len(long))
+	for _, e := range long {
+		if t[e.Queue] == nil {
+			ids, err := queue.Ready(ctx, e.Queue)
+			if err != nil {
+				return nil, err
+			}
+			t[e.Queue] = make(map[string]bool, len(ids))
+			for _, id := range ids {
+				t[e.Queue][id] = true
+			}
+		}
+		if !t[e.Queue][e.ID.String()] {
+			rest = append(rest, e)
+		}
+	}
+	return rest, nil
 }
 
 func (r *Rescuer) evict(ctx context.Context, long []store.LongEnqueued) (lost []uuid.UUID, err error) {

@@ -1,7 +1,11 @@
 package maintenance_test
 
 import (
+	"bytes"
+	"context"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,20 +23,23 @@ import (
 )
 
 // rescue runs two rescuers at once, as two dispatchers would.
-func rescue(t *testing.T, d storetest.Database, q maintenance.Evicter, window time.Duration) {
+func rescue(t *testing.T, d storetest.Database, q maintenance.Tasks, window time.Duration) (registries []*prometheus.Registry) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	for range 2 {
+		registry := prometheus.NewRegistry()
 		outcomes := maintenance.Outcomes{
-			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Window: window,
+			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Window: window, Processes: d.Store,
 		}
 		run(t, maintenance.NewRescuer(maintenance.RescuerParams{
-			Log: log, Store: d.Store, Outcomes: outcomes, Queue: q, Registry: prometheus.NewRegistry(), After: time.Minute,
+			Log: log, Store: d.Store, Outcomes: outcomes, Queue: q, Registry: registry, Actions: maintenance.NewActions(registry), After: time.Minute,
 		}))
 		run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
-			Log: log, Store: d.Store, Outcomes: outcomes, Registry: prometheus.NewRegistry(),
+			Log: log, Store: d.Store, Outcomes: outcomes, Registry: registry,
 		}))
+		registries = append(registries, registry)
 	}
+	return registries
 }
 
 func newQueue(t *testing.T) *asynqueue.Publisher {
@@ -82,6 +89,61 @@ func TestRescuer_WaitsForFeedback(t *testing.T) {
 	}
 }
 
+// The longest window that a worker tells of counts, whatever the dispatcher's own.
+func TestRescuer_WaitsAsLongAsTheWorkersWould(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		own  time.Duration
+		told map[string]any
+		want email.Status
+	}{
+		"the dispatcher knows of none": {0, map[string]any{maintenance.WindowFact: 900_000}, email.OutcomeUnknown},
+		"the workers have none":        {time.Hour, map[string]any{maintenance.WindowFact: 0}, email.RetryScheduled},
+		"the workers do not tell":      {time.Hour, map[string]any{"concurrency": 10}, email.OutcomeUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			for instance, facts := range map[string]map[string]any{"a": tt.told, "b": {maintenance.WindowFact: "odd"}} {
+				if err := d.Store.ReportStatus(t.Context(), "worker", instance, time.Now(), facts); err != nil {
+					t.Fatal(err)
+				}
+			}
+			id := claim(t, d, d.Company(t), "- interval '6 s'", nil)
+			rescue(t, d, newQueue(t), tt.own)
+			eventually(t, string(tt.want), func() bool { return status(t, d, id) == tt.want })
+		})
+	}
+}
+
+// One that is due is found behind more of them that are not than a round looks at.
+func TestOutcomeResolver_PageByPage(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	var ids []uuid.UUID
+	for range 5 {
+		id := claim(t, d, company, "+ interval '1 min'", nil)
+		set(t, d, id, `status = 'OUTCOME_UNKNOWN', lease_until = NULL, next_at = now() + interval '1 h', expires_at = date_trunc('day', now()) + interval '2 days'`)
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	set(t, d, ids[1], `next_at = now()`)
+	set(t, d, ids[4], `next_at = now()`)
+	run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
+		Log: slog.New(slog.DiscardHandler), Store: d.Store, Registry: prometheus.NewRegistry(), Page: 2,
+		Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff()},
+	}))
+	for _, due := range []uuid.UUID{ids[1], ids[4]} {
+		eventually(t, "sent again", func() bool { return status(t, d, due) == email.RetryScheduled })
+	}
+	for _, waits := range []uuid.UUID{ids[0], ids[2], ids[3]} {
+		if got := status(t, d, waits); got != email.OutcomeUnknown {
+			t.Errorf("one that waits: %s", got)
+		}
+	}
+}
+
 // An email whose worker is gone goes on as its delivery says, once.
 func TestRescuer_AbandonedClaims(t *testing.T) {
 	t.Parallel()
@@ -97,7 +159,7 @@ func TestRescuer_AbandonedClaims(t *testing.T) {
 	throttled := claimed("- interval '6 s'", nil)
 	set(t, d, throttled, `attempts = 6, throttles = 4`)
 
-	rescue(t, d, newQueue(t), 0)
+	metrics := rescue(t, d, newQueue(t), 0)
 	for name, tt := range map[string]struct {
 		id        uuid.UUID
 		status    email.Status
@@ -131,6 +193,9 @@ func TestRescuer_AbandonedClaims(t *testing.T) {
 			t.Errorf("%s: %d dead letters, %v", name, letters, err)
 		}
 	}
+	eventually(t, "they are counted, each once", func() bool {
+		return counted(t, metrics, "outbox_rescued_total", "PROCESSING") == 4
+	})
 	if got := status(t, d, alive); got != email.Processing {
 		t.Errorf("one whose lease holds: %s", got)
 	}
@@ -153,12 +218,104 @@ func TestRescuer_LostTasks(t *testing.T) {
 		return id
 	}
 	lost, fresh, waiting := enqueued("61 s", false), enqueued("1 s", false), enqueued("1 h", true)
-	rescue(t, d, q, 0)
+	metrics := rescue(t, d, q, 0)
 	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
+	eventually(t, "it is counted, once", func() bool {
+		return counted(t, metrics, "outbox_rescued_total", "ENQUEUED") == 1
+	})
 	for name, id := range map[string]uuid.UUID{"fresh": fresh, "waiting": waiting} {
 		if got := status(t, d, id); got != email.Enqueued {
 			t.Errorf("the one that is %s: %s", name, got)
 		}
+	}
+}
+
+// counted is what a counter of one label says, over all processes.
+func counted(t *testing.T, from []*prometheus.Registry, name, label string) (n int) {
+	t.Helper()
+	for _, registry := range from {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				if family.GetName() == name && len(m.GetLabel()) == 1 && m.GetLabel()[0].GetValue() == label {
+					n += int(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return n
+}
+
+// An id that stands on a list and that no worker can run is taken off it, whatever its row
+// says, and so is the leftover of a task whose row waits for it; both are counted.
+func TestRescuer_PutsTheQueuesRight(t *testing.T) {
+	t.Parallel()
+	url, prefix := redistest.Shared(t)
+	conn, err := asynqueue.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn = conn.WithPrefix(prefix)
+	d, q, r := storetest.New(t), asynqueue.NewPublisher(conn), conn.Client()
+	t.Cleanup(func() { _, _ = q.Close(), r.Close() })
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	base := "asynq:{" + prefix + email.QueueNormal + "}:"
+	if err := r.LPush(t.Context(), base+"active", uuid.NewString(), uuid.NewString()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	set(t, d, id, `status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`)
+	if err := r.HSet(t.Context(), base+"t:"+id.String(), "state", "pending").Err(); err != nil {
+		t.Fatal(err)
+	}
+	metrics := rescue(t, d, q, 0)
+	eventually(t, "the room is free", func() bool {
+		n, err := q.Depth(t.Context(), email.QueueNormal)
+		return err == nil && n == 0
+	})
+	eventually(t, "the row is back", func() bool { return status(t, d, id) == email.Pending })
+	for action, want := range map[string]int{asynqueue.StrayRemoved: 2, asynqueue.TaskEvicted: 1} {
+		eventually(t, action, func() bool { return counted(t, metrics, "maintenance_actions_total", action) == want })
+	}
+}
+
+// counting counts how often the queue is asked about a single task.
+type counting struct {
+	*asynqueue.Publisher
+	asked, listed atomic.Int64
+}
+
+func (c *counting) Evict(ctx context.Context, queue, id string) (bool, error) {
+	c.asked.Add(1)
+	return c.Publisher.Evict(ctx, queue, id)
+}
+
+func (c *counting) Ready(ctx context.Context, queue string) ([]string, error) {
+	c.listed.Add(1)
+	return c.Publisher.Ready(ctx, queue)
+}
+
+// While workers are away the queue's list is read once for all that stand on it.
+func TestRescuer_AsksOnceForManyTasks(t *testing.T) {
+	t.Parallel()
+	d, q := storetest.New(t), &counting{Publisher: newQueue(t)}
+	company := d.Company(t)
+	for range 20 {
+		id := d.Accept(t, company, nil)
+		set(t, d, id, `status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`)
+		if _, err := q.Publish(t.Context(), queue.Task{ID: id.String(), Queue: email.QueueNormal, Payload: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := d.Accept(t, company, nil)
+	set(t, d, lost, `status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`)
+	rescue(t, d, q, 0)
+	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
+	if asked, listed := q.asked.Load(), q.listed.Load(); asked > 2 || listed > 4 {
+		t.Errorf("asked %d times about one task, listed %d times", asked, listed)
 	}
 }
 

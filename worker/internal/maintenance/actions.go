@@ -1,0 +1,27 @@
+package maintenance
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Actions counts what the loops that look after tables and queues did, in one metric,
+// whose series are as many as there are kinds of action.
+type Actions struct{ done *prometheus.CounterVec }
+
+// RetryLost is the dispatcher's action: an email whose task for its retry was lost, and
+// that was put on its queue again.
+const RetryLost = "retry_lost"
+
+// NewActions makes the counter. There is one for a process.
+func NewActions(registry prometheus.Registerer) *Actions {
+	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
+	}, []string{"action"})}
+	registry.MustRegister(a.done)
+	return a
+}
+
+// Count adds n of an action. Whoever did it logs it, a round at a time.
+func (a *Actions) Count(action string, n int) {
+	if n > 0 {
+		a.done.WithLabelValues(action).Add(float64(n))
+	}
+}
