@@ -24,6 +24,9 @@ type Config struct {
 	Quick bool
 	// Root is the checkout, Dir a directory for data, programs and logs.
 	Root, Dir string
+	// Profiles is a directory into which the programs write profiles of their processor
+	// time, of each measurement that tells processor times; "" = they write none.
+	Profiles string
 	// Out is told what happens while it happens.
 	Out io.Writer
 }

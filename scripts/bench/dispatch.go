@@ -30,6 +30,7 @@ type dispatching struct {
 	redis   *redis.Client
 	asynq   *asynq.Client
 	portion int64  // how many emails one round moves; some more stand in the table
+	lane    int64  // in which all emails stand
 	payload []byte // of a task
 }
 
@@ -55,7 +56,7 @@ func runDispatch(ctx context.Context, r *Rig, t *Table) (err error) {
 		return err
 	}
 	var text string
-	if err := d.system.Database.QueryRowContext(ctx, "SELECT payload FROM email_outbox LIMIT 1").Scan(&text); err != nil {
+	if err := d.system.Database.QueryRowContext(ctx, "SELECT lane_id, payload FROM email_outbox LIMIT 1").Scan(&d.lane, &text); err != nil {
 		return fmt.Errorf("read a payload: %w", err)
 	}
 	d.payload = []byte(text[:len(text)-1] + `,"attempt":1,"enqueuedAt":"2026-01-01T00:00:00.000000000Z"}`)

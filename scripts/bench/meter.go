@@ -2,6 +2,7 @@ package bench
 
 import (
 	"errors"
+	"syscall"
 	"time"
 
 	"email-gateway/scripts/local"
@@ -9,17 +10,18 @@ import (
 
 // meter tells what processes took of the processors during a measurement.
 type meter struct {
-	names  []string
-	read   []func() (Usage, error)
-	begun  []time.Duration
-	Spent  []time.Duration // by each, once stopped
-	before time.Time
-	Length time.Duration
+	programs []*Program
+	names    []string
+	read     []func() (Usage, error)
+	begun    []time.Duration
+	Spent    []time.Duration // by each, once stopped
+	before   time.Time
+	Length   time.Duration
 }
 
 // newMeter watches the programs and servers given.
 func newMeter(r *Rig, programs []*Program, servers ...*local.Service) *meter {
-	m := new(meter)
+	m := &meter{programs: programs}
 	for _, p := range programs {
 		m.names, m.read = append(m.names, p.Kind), append(m.read, p.Usage)
 	}
@@ -34,9 +36,11 @@ func (m *meter) start() error {
 		return nil
 	}
 	var err error
-	m.begun, err = m.times()
+	if m.begun, err = m.times(); err != nil {
+		return err
+	}
 	m.before = time.Now()
-	return err
+	return m.profile(beginProfile)
 }
 
 func (m *meter) stop() error {
@@ -45,7 +49,7 @@ func (m *meter) stop() error {
 	}
 	m.Length = time.Since(m.before)
 	spent, err := m.times()
-	if err != nil {
+	if err := errors.Join(err, m.profile(endProfile)); err != nil {
 		return err
 	}
 	for i := range spent {
@@ -53,6 +57,14 @@ func (m *meter) stop() error {
 	}
 	m.Spent = spent
 	return nil
+}
+
+func (m *meter) profile(signal syscall.Signal) error {
+	var errs []error
+	for _, p := range m.programs {
+		errs = append(errs, p.profile(signal))
+	}
+	return errors.Join(errs...)
 }
 
 func (m *meter) times() ([]time.Duration, error) {

@@ -16,8 +16,8 @@ const (
 // duePage is the next emails in their order, by the same index as the dispatcher's.
 const duePage = `
 SELECT id FROM email_outbox
-WHERE status = 'PENDING' AND lane_id = (SELECT min(lane_id) FROM email_outbox) AND next_at <= now()
-ORDER BY next_at, id LIMIT $1`
+WHERE status = 'PENDING' AND lane_id = $1 AND next_at <= now()
+ORDER BY next_at, id LIMIT $2`
 
 // poll is the rate of the poller that outboxes are usually drawn with: it reads a page of
 // rows, publishes each, updates each, and sleeps. It counts whole turns.
@@ -48,7 +48,7 @@ func (d *dispatching) poll(ctx context.Context) (float64, error) {
 }
 
 func (d *dispatching) page(ctx context.Context) (ids []string, err error) {
-	rows, err := d.system.Database.QueryContext(ctx, duePage, pollBatch)
+	rows, err := d.system.Database.QueryContext(ctx, duePage, d.lane, pollBatch)
 	if err != nil {
 		return nil, fmt.Errorf("read a page: %w", err)
 	}

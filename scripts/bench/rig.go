@@ -71,7 +71,7 @@ func (r *Rig) open(ctx context.Context) error {
 	for i, service := range []*local.Service{r.Postgres, r.Redis, r.RabbitMQ} {
 		starting.Go(func() { errs[i] = service.Open(ctx) })
 	}
-	starting.Go(func() { errs[3] = local.Build(ctx, r.cfg.Root, r.bin(""), "", naive) })
+	starting.Go(func() { errs[3] = r.build(ctx) })
 	starting.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -81,6 +81,18 @@ func (r *Rig) open(ctx context.Context) error {
 		return fmt.Errorf("open database: %w", err)
 	}
 	return r.makeTemplate(ctx)
+}
+
+func (r *Rig) build(ctx context.Context) error {
+	more := []string{naive}
+	if r.cfg.Profiles != "" {
+		overlay, err := writeOverlay(r.cfg.Root, r.cfg.Dir)
+		if err != nil {
+			return err
+		}
+		more = append([]string{"-overlay", overlay}, more...)
+	}
+	return local.Build(ctx, r.cfg.Root, r.bin(""), "", more...)
 }
 
 func (r *Rig) makeTemplate(ctx context.Context) error {

@@ -51,6 +51,9 @@ func (r *Rig) NewSystem(ctx context.Context, env map[string]string) (*System, er
 		"STORAGE_URL": "file://" + filepath.Join(r.cfg.Dir, "storage"),
 		"MX_RESOLVER": "off",
 	}
+	if r.cfg.Profiles != "" {
+		s.env["BENCH_PROFILES"] = r.cfg.Profiles
+	}
 	maps.Copy(s.env, env)
 	return s, nil
 }

@@ -12,12 +12,10 @@ import (
 // Build compiles the gateway's programs, api, dispatcher, worker, migrate and gatewayctl,
 // from the checkout root into the directory bin, as for release: without the race detector,
 // which would be most of what a run measures. tags are build tags, "" for none; more are
-// packages of other programs to be built beside them.
+// further flags of go build, and behind them packages of other programs to be built too.
 func Build(ctx context.Context, root, bin, tags string, more ...string) error {
-	args := append([]string{
-		"build", "-tags", tags, "-o", bin + "/",
-		"./api/cmd/api", "./api/cmd/gatewayctl", "./worker/cmd/dispatcher", "./worker/cmd/worker", "./schema/cmd/migrate",
-	}, more...)
+	args := append([]string{"build", "-tags", tags, "-o", bin + "/"}, more...)
+	args = append(args, "./api/cmd/api", "./api/cmd/gatewayctl", "./worker/cmd/dispatcher", "./worker/cmd/worker", "./schema/cmd/migrate")
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {

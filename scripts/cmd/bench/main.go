@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"email-gateway/scripts/bench"
@@ -41,6 +42,7 @@ func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error)
 	flags.IntVar(&cfg.Rounds, "rounds", 5, "how often each measurement is made")
 	flags.BoolVar(&cfg.Quick, "quick", false, "smaller and shorter, for trying: the figures mean little")
 	file := flags.String("json", "", "write the rows there too, as a list")
+	flags.StringVar(&cfg.Profiles, "profiles", "", "a directory for profiles of the programs' processor time, which go tool pprof reads")
 	flags.StringVar(&cfg.Root, "root", "", "the checkout; by default the one around the working directory")
 	flags.StringVar(&cfg.Dir, "dir", "", "where data and logs are kept; by default a directory that is removed when all is well")
 	if err := flags.Parse(args); err != nil {
@@ -73,6 +75,9 @@ func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error)
 			}
 		}()
 	}
+	if cfg.Profiles, err = directory(cfg.Profiles); err != nil {
+		return false, err
+	}
 	report, err := bench.Run(ctx, cfg)
 	report.Print(out) // what was measured before something failed is worth seeing
 	if err != nil {
@@ -86,4 +91,20 @@ func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error)
 		fmt.Fprintf(out, "MISSED %s: %s\n", row.Section, row.Name)
 	}
 	return len(missed) == 0, err
+}
+
+// directory makes it, if one is named, and returns where it is for programs that work
+// elsewhere.
+func directory(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return "", fmt.Errorf("make a directory: %w", err)
+	}
+	if err := os.MkdirAll(name, 0o700); err != nil {
+		return "", fmt.Errorf("make a directory: %w", err)
+	}
+	return name, nil
 }

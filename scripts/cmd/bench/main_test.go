@@ -39,11 +39,13 @@ func TestBadFlags(t *testing.T) {
 func TestAccept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	program, file, work := filepath.Join(dir, "bench"), filepath.Join(dir, "bench.json"), filepath.Join(dir, "work")
+	program, file := filepath.Join(dir, "bench"), filepath.Join(dir, "bench.json")
+	work, profiles := filepath.Join(dir, "work"), filepath.Join(dir, "profiles")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	out, err := exec.CommandContext(t.Context(), program, "-quick", "-rounds", "1", "-section", "accept", "-json", file, "-dir", work).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), program, "-quick", "-rounds", "1", "-section", "accept",
+		"-json", file, "-dir", work, "-profiles", profiles).CombinedOutput()
 	t.Logf("%s", out)
 	text, reading := os.ReadFile(file)
 	if reading != nil {
@@ -78,6 +80,16 @@ func TestAccept(t *testing.T) {
 	}
 	if !bytes.Contains(out, []byte("fsync on, synchronous_commit on; redis appendonly yes, appendfsync everysec")) {
 		t.Error("the settings that make it durable are not told, or are off")
+	}
+	// One for each time that the api was measured, compressed as pprof reads it.
+	written, err := filepath.Glob(filepath.Join(profiles, "api-*.pprof"))
+	if err != nil || len(written) != 2 {
+		t.Errorf("profiles: %v %v", written, err)
+	}
+	for _, name := range written {
+		if text, err := os.ReadFile(name); err != nil || !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
+			t.Errorf("%s is no profile: %.20q %v", name, text, err)
+		}
 	}
 	if left, err := filepath.Glob(filepath.Join(work, "services", "*", "pid")); err != nil || len(left) > 0 {
 		t.Errorf("servers are left: %v %v", left, err)
