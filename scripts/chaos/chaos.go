@@ -47,8 +47,6 @@ const (
 	backoff = "300ms,700ms,1500ms,3s,5s"
 	// mailingRows are the good rows of each mailing.
 	mailingRows = 2000
-	// tenants are the companies among which the emails are shared.
-	tenants = 3
 	// settleTime is what the plan leaves for the traces of its last faults to disappear.
 	settleTime = time.Minute
 )
@@ -89,12 +87,13 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 
 // play lets load and faults run, waits for rest, and judges.
 func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, report Report) (Report, error) {
-	keys := make([]string, tenants)
-	for i := range keys {
-		var err error
-		if keys[i], err = s.Key(ctx, fmt.Sprintf("Caos %d", i+1), fmt.Sprintf("Caos <aviso@caos%d.example>", i+1)); err != nil {
+	var keys []string
+	for i, company := range stage.Companies() {
+		key, err := s.Key(ctx, company, fmt.Sprintf("Caos <aviso@caos%d.example>", i+1))
+		if err != nil {
 			return report, err
 		}
+		keys = append(keys, key)
 	}
 	l := load.New(load.Params{
 		APIs: s.APIs(), Keys: keys, Seed: cfg.Seed, Rate: cfg.Rate, Duration: cfg.Duration, Patience: cfg.Settle,

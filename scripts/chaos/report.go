@@ -24,6 +24,8 @@ type Report struct {
 
 	Emails     int            `json:"emails"` // accepted one by one
 	Mailings   int            `json:"mailings"`
+	Cancelled  int            `json:"cancelledMailings"` // beside these
+	Steps      map[string]int `json:"steps"`             // what tenants did with what was accepted
 	Recipients int            `json:"recipients"`
 	Answers    map[int]int    `json:"answers"`  // by HTTP status; 0 = none came
 	Resolved   int            `json:"resolved"` // answers that were not known and were asked for again
@@ -58,7 +60,12 @@ func (r *Report) Found(promise string) int {
 }
 
 func (r *Report) fill(s *stage.Stage, notes load.Notes, done fault.Done, counts judge.Counts, findings []judge.Finding) {
-	r.Emails, r.Mailings, r.Recipients = len(notes.Emails), len(notes.Mailings), len(notes.People)
+	r.Emails, r.Cancelled, r.Recipients, r.Steps = len(notes.Emails), len(notes.Stopped), len(notes.People), notes.Steps
+	for _, m := range notes.Mailings {
+		if !m.Doomed {
+			r.Mailings++
+		}
+	}
 	r.Answers, r.Resolved, r.Replayed = notes.Statuses, notes.Resolved, notes.Replayed
 	r.Faults, r.Kinds, r.Kills = done.Faults, done.Kinds, done.Kills
 	r.Counts, r.Findings = counts, findings
@@ -99,11 +106,13 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "faults      %d of %d kinds: %s\n", r.Faults, len(r.Kinds), list(r.Kinds))
 	fmt.Fprintf(out, "kills       %s\n", list(r.Kills))
 	fmt.Fprintf(out, "restarts    %s (by the supervisor)\n", list(r.Restarts))
-	fmt.Fprintf(out, "accepted    %d emails, %d mailings (%d rows), %d recipients\n", r.Emails, r.Mailings, r.Counts.Entries, r.Recipients)
+	fmt.Fprintf(out, "accepted    %d emails, %d mailings and %d that were cancelled (%d rows), %d recipients\n", r.Emails, r.Mailings, r.Cancelled, r.Counts.Entries, r.Recipients)
+	fmt.Fprintf(out, "tenants     %s\n", list(r.Steps))
 	fmt.Fprintf(out, "answers     %v; %d were not known and asked for again, %d of them had been accepted\n", r.Answers, r.Resolved, r.Replayed)
 	fmt.Fprintf(out, "emails      %s; %d with an outcome that is not known\n", list(r.Counts.Rows), r.Counts.Unknown)
 	fmt.Fprintf(out, "failed      %s\n", failures(r.Counts.Failed))
 	fmt.Fprintf(out, "unknown     %d attempts ended so; SES got no request for %d of them\n", r.Counts.Doubts, r.Counts.NeverAsked)
+	fmt.Fprintf(out, "feedback    %d notifications were taken in; they ended %d doubts\n", r.Counts.News, r.Counts.Told)
 	fmt.Fprintf(out, "SES         %d requests, %d accepted, %d emails more than once; %d rows say that they may be\n",
 		r.Counts.Requests, r.Counts.Accepted, r.Counts.Duplicates, r.Counts.Flagged)
 	fmt.Fprintf(out, "events      %d\n", r.Counts.Events)

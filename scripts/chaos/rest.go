@@ -77,30 +77,34 @@ SELECT coalesce((SELECT string_agg(n || ' ' || target || ' ' || status, ', ') FR
     SELECT count(*) AS n, target, status FROM email_outbox
     WHERE status NOT IN ('SENT', 'FAILED', 'EXPIRED', 'CANCELLED', 'SUPPRESSED', 'PUBLISHED') GROUP BY target, status) o), '')
 || coalesce((SELECT '; ' || count(*) || ' recipients' FROM recipient_intakes HAVING count(*) > 0), '')
-|| coalesce((SELECT string_agg('; mailing ' || id || ' ' || status, '') FROM mailings WHERE status NOT IN ('COMPLETED', 'CANCELLED')), '')`
+|| coalesce((SELECT string_agg('; mailing ' || id || ' ' || status, '') FROM mailings WHERE status NOT IN ('COMPLETED', 'CANCELLED') OR settling IS NOT NULL OR counted_at IS NULL), '')
+|| coalesce((SELECT '; ' || count(*) || ' replays' FROM dead_letter_replays WHERE status = 'RUNNING' HAVING count(*) > 0), '')`
 
-const failedSQL = `SELECT count(*) FROM mailings WHERE id = $1 AND status = 'FAILED'`
+const stuckSQL = `SELECT count(*) FROM mailings WHERE id = $1 AND status IN ('FAILED', 'PAUSED')`
 
 func (r *rest) atWork(ctx context.Context) (text string, err error) {
 	if err := r.stage.Database.QueryRowContext(ctx, atWorkSQL).Scan(&text); err != nil {
 		return "", fmt.Errorf("look for what is at work: %w", err)
 	}
+	if news := r.stage.Mail.Simulator.Events().Pending; news > 0 {
+		text += fmt.Sprintf("; news of SES about %d emails", news)
+	}
 	if text == "" {
 		return "", nil
 	}
-	return text, r.resumeFailed(ctx)
+	return text, r.resumeStuck(ctx)
 }
 
-// resumeFailed lets mailings go on whose job failed three times while everything was
-// broken.
-func (r *rest) resumeFailed(ctx context.Context) error {
+// resumeStuck lets mailings go on whose job failed three times while everything was
+// broken, or that an api paused after its tenant had stopped waiting for the answer.
+func (r *rest) resumeStuck(ctx context.Context) error {
 	var errs []error
 	for _, m := range r.notes.Mailings {
-		var failed int
-		if err := r.stage.Database.QueryRowContext(ctx, failedSQL, m.ID).Scan(&failed); err != nil {
-			return fmt.Errorf("look for failed mailings: %w", err)
+		var stuck int
+		if err := r.stage.Database.QueryRowContext(ctx, stuckSQL, m.ID).Scan(&stuck); err != nil {
+			return fmt.Errorf("look for stuck mailings: %w", err)
 		}
-		if failed > 0 {
+		if stuck > 0 {
 			errs = append(errs, r.load.Resume(ctx, m))
 		}
 	}

@@ -21,6 +21,10 @@ type EventRule struct {
 	// Times is how often the rule is applied before it is spent; 0 means always.
 	Times int `json:"times,omitempty"`
 
+	// Rate is the share of the matching mails to which the rule is applied, 0 < Rate ≤ 1; 0
+	// means all.
+	Rate float64 `json:"rate,omitempty"`
+
 	// Copies is how often each notification is delivered, as SNS may: 1 if it is 0.
 	Copies int `json:"copies,omitempty"`
 
@@ -116,6 +120,9 @@ func (s *Server) InjectEvents(rule EventRule) error {
 	if rule.Times < 0 || rule.Copies < 0 || rule.DelayMS < 0 {
 		return fmt.Errorf("inject events: times, copies and delayMs must not be negative")
 	}
+	if rule.Rate < 0 || rule.Rate > 1 {
+		return fmt.Errorf("inject events: rate must be between 0 and 1")
+	}
 	rule.Hits = 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +160,7 @@ func (s *Server) eventsOf(m *Mail) (rule EventRule, about []string) {
 func (s *Server) chooseEvents(m *Mail) (EventRule, []string) {
 	for i := range s.eventRules {
 		r := &s.eventRules[i]
-		asFault := Rule{Match: r.Match, Times: r.Times, Hits: r.Hits}
+		asFault := Rule{Match: r.Match, Times: r.Times, Rate: r.Rate, Hits: r.Hits}
 		if !asFault.wants(m) {
 			continue
 		}

@@ -46,7 +46,7 @@ type notification struct {
 // EventCounts say how publishing goes.
 type EventCounts struct {
 	Confirmed bool  `json:"confirmed"` // the endpoint wants them
-	Pending   int   `json:"pending"`   // mails with events that wait
+	Pending   int   `json:"pending"`   // mails with events that wait or are on their way
 	Delivered int64 `json:"delivered"` // copies counted
 	Retried   int64 `json:"retried"`
 	Refused   int64 `json:"refused"` // 4xx, or given up
@@ -63,6 +63,7 @@ type publisher struct {
 
 	mu      sync.Mutex
 	pending dueHeap
+	working int // taken from pending, and not delivered yet
 	counts  EventCounts
 	cancel  context.CancelFunc // nil until it was started
 }
@@ -120,7 +121,7 @@ func (p *publisher) snapshot() EventCounts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.counts
-	c.Pending = len(p.pending)
+	c.Pending = len(p.pending) + p.working
 	return c
 }
 
@@ -182,6 +183,7 @@ func (p *publisher) next() (*notification, time.Duration) {
 		return nil, wait
 	}
 	n, _ := heap.Pop(&p.pending).(*notification)
+	p.working++
 	return n, 0
 }
 
@@ -209,6 +211,7 @@ func (p *publisher) deliver(ctx context.Context, n *notification) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.working--
 	final := status >= 400 && status < 500 && status != http.StatusTooManyRequests
 	switch {
 	case err == nil && status/100 == 2:

@@ -11,7 +11,7 @@ import (
 
 // Kinds is the catalogue.
 func Kinds() []Kind {
-	return slices.Concat(programKinds(), serviceKinds(), linkKinds(), mailKinds())
+	return slices.Concat(programKinds(), serviceKinds(), linkKinds(), mailKinds(), operatorKinds())
 }
 
 // Only returns the kinds with those names, separated by commas; "" means all.

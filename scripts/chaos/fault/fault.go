@@ -57,18 +57,23 @@ const QueueLeftover = (30 + 30 + 60 + 31) * time.Second
 
 // What the system is built with, for Kind.Heal.
 const (
-	// healLease: an email in the hands of a worker that is gone is brought back when its
-	// lease of 60 s is over, within 10 s, and then waits for its backoff and its turn.
-	healLease = 85 * time.Second
+	// healLease: an email in the hands of a worker that is gone is found when its lease of
+	// 60 s is over, within 5 s, then waits for feedback, then for its backoff and its turn.
+	healLease = 65*time.Second + healDoubt + 15*time.Second
+	// healDoubt: feedback is waited for so long, and within 5 s it is seen that none came.
+	healDoubt = stage.FeedbackWindow + 5*time.Second
 	// healTask: the id of a task that a worker took and that nobody has any more is free for
 	// the email's next task when the queue's lease of 30 s is over by 5 s, and the dispatcher
 	// finds it within seconds. The task itself may stand on the queue for much longer, if
 	// its email is done: see QueueLeftover.
 	healTask = 50 * time.Second
 	// healCall: a call to SES may last 30 s.
-	healCall = 40 * time.Second
+	healCall = 40*time.Second + healDoubt
 	// healJob: a mailing's job is tried again after 10 s and after 30 s.
 	healJob = 45 * time.Second
 	// healSoon: polls, backoffs, new connections.
 	healSoon = 15 * time.Second
+	// healNews: news of SES that an api could not take comes again 20 s after the last try
+	// at most. It may change what an email ended as.
+	healNews = 35 * time.Second
 )

@@ -18,7 +18,7 @@ func linkKinds() []Kind {
 		name, dependency string
 		heal             time.Duration
 	}{
-		{"client", stage.API, healSoon},
+		{"client", stage.API, healNews},
 		{"postgres", stage.Postgres, healSoon},
 		{"redis", stage.Redis, healTask},
 		{"rabbitmq", stage.RabbitMQ, healJob},

@@ -25,7 +25,7 @@ func mailKinds() []Kind {
 	for i := range kinds {
 		kinds[i].Subjects = []string{stage.SES}
 		kinds[i].Shortest = time.Second
-		kinds[i].Heal = max(kinds[i].Heal, healSoon)
+		kinds[i].Heal = max(kinds[i].Heal, healSoon+healDoubt)
 	}
 	return kinds
 }

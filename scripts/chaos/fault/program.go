@@ -16,7 +16,7 @@ func programKinds() []Kind {
 	for _, program := range []struct {
 		kind string
 		heal time.Duration
-	}{{stage.API, healSoon}, {"dispatcher", healSoon}, {"worker", healLease}} {
+	}{{stage.API, healNews}, {"dispatcher", healSoon}, {"worker", healLease}} {
 		names := stage.ProgramNames(program.kind)
 		kinds = append(kinds,
 			Kind{
@@ -44,9 +44,8 @@ const (
 	// freezeTime is longer than the lease of a claim (60 s), of a task (30 s) and than
 	// Postgres keeps an idle transaction (60 s).
 	freezeTime = 70 * time.Second
-	// healFreeze: its leases are over already, and what it held is in other hands. News of
-	// SES that an api did not take comes again 20 s after the last try.
-	healFreeze = 35 * time.Second
+	// healFreeze: its leases are over already, and what it held is in other hands.
+	healFreeze = healNews
 )
 
 func newKill(s *stage.Stage, subject string, _ *rand.Rand) Fault {

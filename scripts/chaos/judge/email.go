@@ -121,6 +121,8 @@ func (j *Judge) tryAnswers() {
 			j.Find(Promise, "letter %d is %s, which goes to %s", serial, a.ID, r.to)
 		case a.AtMostOnce != (r.delivery == atMostOnce):
 			j.Find(Promise, "letter %d is %s, whose delivery is %s", serial, a.ID, r.delivery)
+		case a.Suppressed != (r.status == suppressed), a.Suppressed && j.requests[r.id] > 0:
+			j.Find(Promise, "letter %d is %s, its address suppressed: %v, and %s after %d requests to SES", serial, a.ID, a.Suppressed, r.status, j.requests[r.id])
 		}
 	}
 	for id := range j.notes.Cancelled {

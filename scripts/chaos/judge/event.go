@@ -85,6 +85,9 @@ func (j *Judge) readPath(path []step) {
 		if !follows(previous.kind, s.kind) {
 			j.Find(Path, "email %s: %s follows %q", id, s.kind, previous.kind)
 		}
+		if s.kind == attempt && j.stoppedBy(r, s.at) {
+			j.Find(Promise, "email %s was tried at %s, when its mailing was cancelled with 200", id, s.at.Format(time.StampMilli))
+		}
 		r.timeline.add(previous, s)
 		previous = s
 	}
@@ -133,4 +136,11 @@ func (t *timeline) add(previous, s step) {
 	}
 	t.uncertain = true
 	t.doubts[len(t.doubts)-1].to = s.at
+}
+
+// stoppedBy says that the mailing of the email had been cancelled by then: a claim that
+// was under way is older than the answer.
+func (j *Judge) stoppedBy(r *row, at time.Time) bool {
+	stopped, found := j.stopped[r.mailing]
+	return found && at.After(stopped.Add(near))
 }

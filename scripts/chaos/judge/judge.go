@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"email-gateway/scripts/chaos/fault"
 	"email-gateway/scripts/chaos/load"
@@ -63,6 +64,8 @@ type Counts struct {
 	Unknown    int            `json:"outcomeUnknown"` // emails that are, at the end
 	Doubts     int            `json:"doubts"`         // attempts of which nobody knew how they ended
 	NeverAsked int            `json:"neverAsked"`     // of those, attempts of which SES knows nothing
+	News       int            `json:"news"`           // notifications of SES that were taken in
+	Told       int            `json:"told"`           // doubts that they ended
 	// Failed emails by the reason.
 	Failed     map[string]Failures `json:"failed"`
 	Events     int                 `json:"events"`
@@ -89,15 +92,21 @@ type Judge struct {
 	requests map[string]int         // to SES, by outbox id
 	asks     map[string]ask         // by attempt id
 	emails   map[string]*row        // by outbox id
+	stopped  map[string]time.Time   // mailings, by id: when they had been cancelled
 }
 
 // New makes a judge of one run, of what was accepted and what was broken in it. The load
 // and the gateway must be at rest.
 func New(s *stage.Stage, notes load.Notes, played []fault.Played) *Judge {
+	stopped := make(map[string]time.Time, len(notes.Stopped))
+	for id, at := range notes.Stopped {
+		stopped[id.String()] = at
+	}
 	return &Judge{
 		stage: s, notes: notes, played: played, found: make(map[string]*Finding),
 		accepted: make(map[string]*acceptance), requests: make(map[string]int), asks: make(map[string]ask), emails: make(map[string]*row),
-		Counts: Counts{Rows: make(map[string]int), Failed: make(map[string]Failures)},
+		stopped: stopped,
+		Counts:  Counts{Rows: make(map[string]int), Failed: make(map[string]Failures)},
 	}
 }
 
@@ -105,7 +114,7 @@ func New(s *stage.Stage, notes load.Notes, played []fault.Played) *Judge {
 func (j *Judge) Try(ctx context.Context) ([]Finding, error) {
 	j.readLedger()
 	for _, look := range []func(context.Context) error{
-		j.readRows, j.readEvents, j.tryMailings, j.tryRecipients, j.tryQueues, j.tryLogs,
+		j.readRows, j.readEvents, j.tryFeedback, j.tryMailings, j.tryRecipients, j.tryQueues, j.tryLogs,
 	} {
 		if err := look(ctx); err != nil {
 			return nil, fmt.Errorf("judge: %w", err)

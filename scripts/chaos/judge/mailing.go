@@ -65,6 +65,7 @@ func (j *Judge) tryEntries(ctx context.Context, m load.Mailing) (entryCounts, er
 			counts.ended[status]++
 		}
 		switch e := j.emails[id]; {
+		case e == nil && m.Doomed && status == cancelled: // it was to become one
 		case e == nil:
 			j.Find(Lost, "entry %s of mailing %s is %s, and there is no email", id, m.ID, status)
 		case e.status != status:
@@ -84,23 +85,30 @@ func (j *Judge) tryEntries(ctx context.Context, m load.Mailing) (entryCounts, er
 
 func (j *Judge) tryMailing(ctx context.Context, m load.Mailing, seen entryCounts) error {
 	var status string
-	var accepted, sent, failed, later, suppressed, expired, cancelled, unknown, invalid, duplicates int
+	var accepted, sent, failed, later, suppressed, expired, withdrawn, unknown, invalid, duplicates int
 	err := j.stage.Database.QueryRowContext(ctx, mailingSQL, m.ID).
-		Scan(&status, &accepted, &sent, &failed, &later, &suppressed, &expired, &cancelled, &unknown, &invalid, &duplicates)
+		Scan(&status, &accepted, &sent, &failed, &later, &suppressed, &expired, &withdrawn, &unknown, &invalid, &duplicates)
 	if err != nil {
 		return fmt.Errorf("read mailing %s: %w", m.ID, err)
+	}
+	_, stopped := j.notes.Stopped[m.ID]
+	if status == cancelled && m.Doomed { // also by a request whose answer was lost
+		status = "COMPLETED"
+	} else if stopped {
+		j.Find(Promise, "mailing %s was cancelled with 200 and is %s", m.ID, status)
 	}
 	if status != "COMPLETED" {
 		j.Find(Lost, "mailing %s is still %s", m.ID, status)
 		return nil
 	}
 	if accepted != len(m.People) || invalid != m.Invalid || duplicates != m.Repeats ||
-		accepted != sent+failed+later+suppressed+expired+cancelled+unknown {
+		accepted != sent+failed+later+suppressed+expired+withdrawn+unknown {
 		j.Find(Sums, "mailing %s: %d rows, accepted %d, invalid %d, duplicates %d, sent %d, failed %d, invalid later %d, suppressed %d, expired %d, cancelled %d, unknown %d",
-			m.ID, len(m.People), accepted, invalid, duplicates, sent, failed, later, suppressed, expired, cancelled, unknown)
+			m.ID, len(m.People), accepted, invalid, duplicates, sent, failed, later, suppressed, expired, withdrawn, unknown)
 	}
-	if sent != seen.ended["SENT"] || failed != seen.ended["FAILED"] || unknown != seen.unknown {
-		j.Find(Sums, "mailing %s says sent %d, failed %d, unknown %d; its entries say %v, unknown %d", m.ID, sent, failed, unknown, seen.ended, seen.unknown)
+	if sent != seen.ended["SENT"] || failed != seen.ended["FAILED"] || unknown != seen.unknown || withdrawn != seen.ended["CANCELLED"] {
+		j.Find(Sums, "mailing %s says sent %d, failed %d, unknown %d, cancelled %d; its entries say %v, unknown %d",
+			m.ID, sent, failed, unknown, withdrawn, seen.ended, seen.unknown)
 	}
 	return nil
 }

@@ -2,7 +2,9 @@ package load
 
 import (
 	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -12,6 +14,8 @@ type Accepted struct {
 	Serial     int
 	ID         uuid.UUID
 	AtMostOnce bool
+	// Suppressed: its tenant had its address suppressed before.
+	Suppressed bool
 }
 
 // Mailing is one that was answered with 202.
@@ -21,6 +25,8 @@ type Mailing struct {
 	People  map[string]bool
 	Invalid int // rows that are no addresses
 	Repeats int // rows whose address stood in another one
+	// Doomed: its tenant means to cancel it while it is sent.
+	Doomed bool
 }
 
 // Person is a recipient that was answered with 202.
@@ -36,6 +42,11 @@ type Notes struct {
 	People   []Person
 	// Cancelled are emails whose cancellation was answered with 200.
 	Cancelled map[uuid.UUID]bool
+	// Stopped are mailings whose cancellation was answered with 200, and when.
+	Stopped map[uuid.UUID]time.Time
+	// Steps counts what else was done and answered with success: dead letters sent again,
+	// mailings paused and resumed, addresses suppressed.
+	Steps map[string]int
 	// Statuses counts answers; 0 are the requests without one.
 	Statuses map[int]int
 	// Resolved counts requests that were repeated because nobody knew what had come of
@@ -52,7 +63,10 @@ type Book struct {
 }
 
 func newBook() *Book {
-	return &Book{n: Notes{Emails: make(map[int]Accepted), Cancelled: make(map[uuid.UUID]bool), Statuses: make(map[int]int)}}
+	return &Book{n: Notes{
+		Emails: make(map[int]Accepted), Cancelled: make(map[uuid.UUID]bool), Stopped: make(map[uuid.UUID]time.Time),
+		Statuses: make(map[int]int), Steps: make(map[string]int),
+	}}
 }
 
 // Notes returns what is written in the book. It must not be written in any more.
@@ -70,15 +84,25 @@ func (b *Book) Accepted() int {
 }
 
 // Expected counts the emails that SES must get: those accepted one by one or as rows of
-// a mailing, and not withdrawn.
+// a mailing, and not withdrawn or suppressed. Of a mailing that is to be cancelled none
+// must.
 func (b *Book) Expected() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	expected := len(b.n.Emails) - len(b.n.Cancelled)
+	expected := len(b.n.Emails) - len(b.n.Cancelled) - b.n.Steps[stepSuppress]
 	for _, m := range b.n.Mailings {
-		expected += len(m.People)
+		if !m.Doomed {
+			expected += len(m.People)
+		}
 	}
 	return expected
+}
+
+// mailings are those accepted so far.
+func (b *Book) mailings() []Mailing {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.n.Mailings)
 }
 
 // Statuses counts the answers so far.
@@ -98,6 +122,8 @@ func (b *Book) accept(a Accepted)   { b.write(func(n *Notes) { n.Emails[a.Serial
 func (b *Book) mailing(m Mailing)   { b.write(func(n *Notes) { n.Mailings = append(n.Mailings, m) }) }
 func (b *Book) person(p Person)     { b.write(func(n *Notes) { n.People = append(n.People, p) }) }
 func (b *Book) cancel(id uuid.UUID) { b.write(func(n *Notes) { n.Cancelled[id] = true }) }
+func (b *Book) stop(id uuid.UUID)   { b.write(func(n *Notes) { n.Stopped[id] = time.Now() }) }
+func (b *Book) step(what string)    { b.write(func(n *Notes) { n.Steps[what]++ }) }
 func (b *Book) answer(status int)   { b.write(func(n *Notes) { n.Statuses[status]++ }) }
 func (b *Book) refuse(complaint string) {
 	b.write(func(n *Notes) { n.Refused = append(n.Refused, complaint) })

@@ -24,6 +24,7 @@ type letter struct {
 	atMostOnce bool
 	twin       bool // handed over twice at the same time
 	cancel     bool // withdrawn as soon as it is accepted
+	suppress   bool // to an address that the tenant has suppressed
 }
 
 // Address is whom the letter of that serial goes to, and External who that is.
@@ -53,6 +54,8 @@ func newLetter(random *rand.Rand, serial int, key string, end time.Time) letter 
 		request["priority"] = 1 + random.IntN(10)
 	case pick < 31:
 		recipient["cpfCnpj"] = TaxIDs[random.IntN(len(TaxIDs))]
+	case pick < 32:
+		l.suppress = true
 	}
 	l.twin = random.IntN(50) == 0
 	l.body, _ = json.Marshal(request) // maps of strings and numbers always can

@@ -27,7 +27,8 @@ type Params struct {
 	// maxBacklog are on their way nothing new is offered: what is held against the gateway
 	// is what it loses, not how fast the machine is that it shares with everything else.
 	Sent func() int
-	// Mailings of MailingRows rows each are uploaded at even distances.
+	// Mailings of MailingRows rows each are uploaded at even distances, and for every ten one
+	// more that is cancelled while it is sent.
 	Mailings, MailingRows int
 	// Patience is how long after the end what is still unanswered is repeated.
 	Patience time.Duration
@@ -80,7 +81,8 @@ func (l *Load) Run(ctx context.Context) {
 		})
 	}
 	working.Go(func() { l.introduce(ctx, offering) })
-	for n := range l.params.Mailings {
+	working.Go(func() { l.tend(ctx, offering) })
+	for n := range withDoomed(l.params.Mailings) {
 		working.Go(func() { l.mail(ctx, offering, n) })
 	}
 	working.Wait()
@@ -113,9 +115,10 @@ func (l *Load) write(offering context.Context, letters chan<- letter) {
 
 // uploadAt is when a mailing is due.
 func (l *Load) uploadAt(n int) time.Duration {
-	share := uploadFrom + (uploadTo-uploadFrom)*float64(n)/float64(max(1, l.params.Mailings-1))
+	all := float64(withDoomed(l.params.Mailings))
+	share := uploadFrom + (uploadTo-uploadFrom)*float64(n)/max(1, all-1)
 	if l.params.Duration > 5*time.Minute { // then there is always time left
-		share = float64(n) / float64(l.params.Mailings) * 0.95
+		share = float64(n) / all * 0.95
 	}
 	return time.Duration(share * float64(l.params.Duration))
 }

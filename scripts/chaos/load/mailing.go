@@ -44,8 +44,11 @@ func (l *Load) mail(ctx, offering context.Context, n int) {
 		l.Book.refuse(fmt.Sprintf("%s: %.300q, want %d accepted, %d invalid, %d duplicates", name, got.body, len(m.People), m.Invalid, m.Repeats))
 		return
 	}
-	m.ID = accepted.MailingID
+	m.ID, m.Doomed = accepted.MailingID, doomed(n)
 	l.Book.mailing(m)
+	if m.Doomed {
+		l.stop(ctx, m, n)
+	}
 }
 
 // newSpreadsheet makes a file with as many good rows as asked for, and a bad one and a

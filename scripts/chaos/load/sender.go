@@ -11,6 +11,9 @@ import (
 
 // send hands over one letter until it is accepted, once or as twins.
 func (l *Load) send(ctx context.Context, next letter) {
+	if next.suppress && !l.suppress(ctx, next) {
+		return
+	}
 	times := 1
 	if next.twin {
 		times = 2
@@ -44,7 +47,7 @@ func (l *Load) handOver(ctx context.Context, next letter) uuid.UUID {
 		l.Book.refuse(fmt.Sprintf("letter %d: %v", next.serial, err))
 		return uuid.Nil
 	}
-	l.Book.accept(Accepted{Serial: next.serial, ID: accepted.OutboxID, AtMostOnce: next.atMostOnce})
+	l.Book.accept(Accepted{Serial: next.serial, ID: accepted.OutboxID, AtMostOnce: next.atMostOnce, Suppressed: next.suppress})
 	return accepted.OutboxID
 }
 

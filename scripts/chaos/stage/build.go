@@ -32,7 +32,28 @@ func (s *Stage) output(ctx context.Context, name string, args ...string) ([]byte
 }
 
 // scopes are all that a tenant's key may have.
-const scopes = "emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write"
+const scopes = "emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write"
+
+// Companies are the tenants, among which the emails are shared.
+func Companies() []string { return []string{"Caos 1", "Caos 2", "Caos 3"} }
+
+// Hold holds back what waits in a company's lanes, or with "" all emails, as an operator
+// does; Release takes that back.
+func (s *Stage) Hold(ctx context.Context, company string) error {
+	return s.run(ctx, "gatewayctl", append([]string{"lane", "pause", "--reason", "chaos"}, lanes(company)...)...)
+}
+
+// Release takes Hold back.
+func (s *Stage) Release(ctx context.Context, company string) error {
+	return s.run(ctx, "gatewayctl", append([]string{"lane", "resume"}, lanes(company)...)...)
+}
+
+func lanes(company string) []string {
+	if company == "" {
+		return []string{"--all"}
+	}
+	return []string{"--company", company}
+}
 
 // Key makes a company and a key for it, as an operator does.
 func (s *Stage) Key(ctx context.Context, company, from string) (string, error) {

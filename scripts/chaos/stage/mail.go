@@ -47,6 +47,35 @@ func newMail() (*Mail, error) {
 	return m, nil
 }
 
+// topic is what the apis are subscribed to.
+const topic = "arn:aws:sns:us-east-1:123456789012:chaos"
+
+// FeedbackWindow is how long the workers wait for news of an attempt whose end they do not
+// know.
+const FeedbackWindow = 5 * time.Second
+
+// publish begins to tell the api at the URL what became of some of the emails. Of most of
+// them nothing is told, so that both ways are gone: news, and the end of the wait for it.
+// Some of it comes twice, in the wrong order, or behind the window.
+func (m *Mail) publish(api string) error {
+	news := []string{"Send", "Delivery"}
+	for _, rule := range []sessim.EventRule{
+		{Events: news, Rate: 0.05, Copies: 2, Reverse: true},
+		{Events: news, Rate: 0.05, DelayMS: 2 * FeedbackWindow.Milliseconds()},
+		{Events: news, Rate: 0.1},
+		{Events: []string{}},
+	} {
+		if err := m.Simulator.InjectEvents(rule); err != nil {
+			return fmt.Errorf("publish events: %w", err)
+		}
+	}
+	p := sessim.Publication{URL: api + "/v1/ses/events", BaseURL: "http://" + m.Addr, TopicARN: topic}
+	if err := m.Simulator.Publish(p); err != nil {
+		return fmt.Errorf("publish events: %w", err)
+	}
+	return nil
+}
+
 // Taken counts the emails that SES accepted so far, however often each.
 func (m *Mail) Taken() int { return int(m.Simulator.Summary().AcceptedOutboxIDs) }
 

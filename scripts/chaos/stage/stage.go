@@ -104,6 +104,8 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 		// minute sees it: these are the settings, not the code.
 		"RESCUE_AFTER": "2s", "MAILING_RECOVERY_INTERVAL": "5s", "MAILING_STALE_AFTER": "10s",
 		"RECIPIENTS_RETRY_TTL_MS": "2000",
+		"SES_CONFIGURATION_SET":   "chaos", "SES_FEEDBACK_WINDOW": FeedbackWindow.String(),
+		"SES_EVENTS_TOPICS": topic, "SES_EVENTS_TRUSTED_URL": "http://" + s.Mail.Addr,
 	}
 	proxies := newProxies()
 	for _, role := range roles {
@@ -118,7 +120,7 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return s.Mail.publish(s.APIs()[0]) // over a link, as everything
 }
 
 // addProgram makes the program and its links.
