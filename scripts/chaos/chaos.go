@@ -17,6 +17,7 @@ import (
 	"email-gateway/scripts/chaos/judge"
 	"email-gateway/scripts/chaos/load"
 	"email-gateway/scripts/chaos/stage"
+	"email-gateway/scripts/chaos/watch"
 	"email-gateway/scripts/local"
 )
 
@@ -43,8 +44,6 @@ type Config struct {
 }
 
 const (
-	// backoff is the real table's shape at a size that lets five tries end within a run.
-	backoff = "300ms,700ms,1500ms,3s,5s"
 	// mailingRows are the good rows of each mailing.
 	mailingRows = 2000
 	// settleTime is what the plan leaves for the traces of its last faults to disappear.
@@ -69,7 +68,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	fmt.Fprintf(cfg.Out, "seed %d, %s, %d faults planned\n", cfg.Seed, cfg.Duration, len(plan))
 
-	s, err := stage.Open(ctx, stage.Config{Root: cfg.Root, Dir: cfg.Dir, Tags: cfg.Tags, Backoff: backoff})
+	s, err := stage.Open(ctx, stage.Config{Root: cfg.Root, Dir: cfg.Dir, Tags: cfg.Tags})
 	if err != nil {
 		return report, err
 	}
@@ -100,7 +99,11 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 		Sent:     s.Mail.Taken,
 		Mailings: report.Minimum.Mailings, MailingRows: mailingRows,
 	})
-	watch := startWatch(ctx, s, l.Book, cfg.Out)
+	w, err := watch.Start(ctx, s, l.Book, cfg.Out)
+	if err != nil {
+		return report, err
+	}
+	defer w.Stop()
 	begun := time.Now()
 	played := make(chan fault.Done, 1)
 	go func() { played <- fault.NewPlayer(s, cfg.Out).Play(ctx, plan) }()
@@ -114,18 +117,19 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 	rest := newRest(s, l, notes, begun.Add(cfg.Duration), cfg.Out)
 	settled := rest.settle(ctx, cfg.Settle+late)
 	quiet := rest.quiet(ctx, cfg.Settle+late+cfg.Quiet)
-	watch.stop()
+	w.Stop()
 
 	j := judge.New(s, notes, done.Played)
 	rest.tell(j, settled, quiet)
-	watch.tell(j)
+	w.Tell(j)
 	findings, err := j.Try(ctx)
 	if err != nil {
 		return report, err
 	}
 	report.fill(s, notes, done, j.Counts, findings)
 	report.Late = late.Seconds()
-	report.Settled, report.Quiet, report.PeakTasks = settled.Seconds(), quiet.Seconds(), watch.peak
+	report.Settled, report.Quiet, report.Seen = settled.Seconds(), quiet.Seconds(), w.Seen
+	report.Below = w.Below(len(notes.Mailings))
 	report.judge(done)
 	return report, nil
 }

@@ -11,6 +11,7 @@ import (
 	"email-gateway/scripts/chaos/judge"
 	"email-gateway/scripts/chaos/load"
 	"email-gateway/scripts/chaos/stage"
+	"email-gateway/scripts/chaos/watch"
 )
 
 // Report is what a run found out.
@@ -37,7 +38,7 @@ type Report struct {
 	Settled    float64        `json:"settledSeconds"`
 	Quiet      float64        `json:"quietSeconds"`
 	Late       float64        `json:"lateSeconds"` // the faults were put right so much later than the plan leaves room for
-	PeakTasks  int64          `json:"peakTasks"`   // on one queue of Redis
+	Seen       watch.Seen     `json:"seen"`
 
 	Counts   judge.Counts    `json:"counts"`
 	Minimum  Minimum         `json:"minimum"`
@@ -116,8 +117,11 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "SES         %d requests, %d accepted, %d emails more than once; %d rows say that they may be\n",
 		r.Counts.Requests, r.Counts.Accepted, r.Counts.Duplicates, r.Counts.Flagged)
 	fmt.Fprintf(out, "events      %d\n", r.Counts.Events)
-	fmt.Fprintf(out, "settled     %.1f s, queues empty %.1f s after the run, whose faults were put right %.1f s too late; at most %d tasks on a queue\n",
-		r.Settled, r.Quiet, r.Late, r.PeakTasks)
+	fmt.Fprintf(out, "settled     %.1f s, queues empty %.1f s after the run, whose faults were put right %.1f s too late\n", r.Settled, r.Quiet, r.Late)
+	fmt.Fprintf(out, "at most     %d tasks in a window, %d waiting for a retry on a queue, %d archived; Redis %d MiB; %s\n",
+		r.Seen.Tasks, r.Seen.Retries, r.Seen.Archived, r.Seen.Redis>>20, mebibytes(r.Seen.RSS))
+	fmt.Fprintf(out, "searched    %d keys of Redis, %d KiB of RabbitMQ with %d jobs, %d pages of metrics\n",
+		r.Seen.Keys, r.Seen.Broker>>10, r.Seen.Messages, r.Seen.Metrics)
 	fmt.Fprintf(out, "lost        %d\n", r.Found(judge.Lost))
 	fmt.Fprintf(out, "duplicates  %d not announced by their row\n", r.Found(judge.Duplicate))
 	for _, f := range r.Findings {
@@ -143,6 +147,14 @@ func failures(by map[string]judge.Failures) string {
 	var items []string
 	for _, code := range slices.Sorted(maps.Keys(by)) {
 		items = append(items, fmt.Sprintf("%s %d (SES never asked: %d)", code, by[code].Count, by[code].NeverAsked))
+	}
+	return strings.Join(items, ", ")
+}
+
+func mebibytes(bytes map[string]int64) string {
+	var items []string
+	for _, name := range slices.Sorted(maps.Keys(bytes)) {
+		items = append(items, fmt.Sprintf("%s %d MiB", name, bytes[name]>>20))
 	}
 	return strings.Join(items, ", ")
 }

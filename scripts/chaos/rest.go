@@ -28,8 +28,11 @@ func newRest(s *stage.Stage, l *load.Load, notes load.Notes, since time.Time, ou
 	return &rest{stage: s, load: l, notes: notes, since: since, out: out}
 }
 
-// look is how often it is looked.
-const look = 500 * time.Millisecond
+const (
+	// look is how often it is looked, tellEvery after how many looks the progress is told.
+	look      = 500 * time.Millisecond
+	tellEvery = 10
+)
 
 // settle waits until every email, mailing and recipient has come to its end, and says how
 // long after the end of the run that was.
@@ -111,8 +114,19 @@ func (r *rest) resumeStuck(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// queues measures what stands on Redis, over a connection of its own: the last one may be
+// dead.
+func (r *rest) queues(ctx context.Context) (queues []judge.Queue, err error) {
+	client, err := r.stage.OpenRedis()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	return judge.Queues(ctx, client)
+}
+
 func (r *rest) standing(ctx context.Context) (string, error) {
-	queues, err := judge.Queues(ctx, r.stage.Redis.URL)
+	queues, err := r.queues(ctx)
 	if err != nil {
 		return "", err
 	}

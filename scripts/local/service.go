@@ -143,6 +143,9 @@ func (s *Service) script(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
+// Home is the directory of the service's data and log.
+func (s *Service) Home() string { return filepath.Join(s.dir, s.Name) }
+
 // Newest is the file of the service that matches the pattern, below its directory, and
 // comes last by name.
 func (s *Service) Newest(pattern string) (string, error) {

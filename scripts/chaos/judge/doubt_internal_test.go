@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"email-gateway/scripts/chaos/fault"
 	"email-gateway/scripts/chaos/load"
 	"email-gateway/scripts/chaos/stage"
@@ -125,6 +127,32 @@ func TestTryDoubts(t *testing.T) {
 			}
 			if got != tt.want {
 				t.Errorf("found %d, want %d: %+v", got, tt.want, j.findings())
+			}
+		})
+	}
+}
+
+// Behind the answer to its cancellation no email of a mailing is begun.
+func TestReadPath_Stopped(t *testing.T) {
+	t.Parallel()
+	mailing := uuid.Must(uuid.NewV7())
+	for name, tt := range map[string]struct {
+		mailing string
+		at      time.Duration // of the attempt, behind the cancellation
+		want    []string
+	}{
+		"before":          {mailing.String(), -time.Minute, nil},
+		"under way":       {mailing.String(), -near, nil},
+		"behind":          {mailing.String(), time.Minute, []string{Promise}},
+		"another mailing": {uuid.NewString(), time.Minute, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now()
+			j := New(nil, load.Notes{Stopped: map[uuid.UUID]time.Time{mailing: now}}, nil)
+			told(j, row{status: sent, mailing: tt.mailing}, "RECEIVED VALIDATED SENT_ATTEMPT SENT", now.Add(tt.at))
+			if got := promises(j); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q", got, tt.want)
 			}
 		})
 	}

@@ -72,14 +72,18 @@ func TestTryAnswers(t *testing.T) {
 		rows  []*row
 		want  []string
 	}{
-		"kept":               {load.Notes{Emails: accepted}, []*row{mine()}, nil},
-		"no row":             {load.Notes{Emails: accepted}, nil, []string{Lost}},
-		"two rows":           {load.Notes{Emails: accepted}, []*row{mine(), {id: other.String(), external: "carta-1"}}, []string{TwoRows}},
-		"somebody else's":    {load.Notes{Emails: map[int]load.Accepted{2: {Serial: 2, ID: id}}}, []*row{mine()}, []string{Promise}},
-		"another delivery":   {load.Notes{Emails: map[int]load.Accepted{1: {Serial: 1, ID: id, AtMostOnce: true}}}, []*row{mine()}, []string{Promise}},
-		"cancelled and sent": {load.Notes{Emails: accepted, Cancelled: map[uuid.UUID]bool{id: true}}, []*row{mine()}, []string{Promise}},
-		"refused":            {load.Notes{Refused: []string{"carta-1: 422"}}, nil, []string{Promise}},
-		"never answered":     {load.Notes{Open: []string{"carta-1"}}, nil, []string{Promise}},
+		"kept":                            {load.Notes{Emails: accepted}, []*row{mine()}, nil},
+		"no row":                          {load.Notes{Emails: accepted}, nil, []string{Lost}},
+		"two rows":                        {load.Notes{Emails: accepted}, []*row{mine(), {id: other.String(), external: "carta-1"}}, []string{TwoRows}},
+		"somebody else's":                 {load.Notes{Emails: map[int]load.Accepted{2: {Serial: 2, ID: id}}}, []*row{mine()}, []string{Promise}},
+		"another delivery":                {load.Notes{Emails: map[int]load.Accepted{1: {Serial: 1, ID: id, AtMostOnce: true}}}, []*row{mine()}, []string{Promise}},
+		"cancelled and sent":              {load.Notes{Emails: accepted, Cancelled: map[uuid.UUID]bool{id: true}}, []*row{mine()}, []string{Promise}},
+		"to a suppressed address, kept":   {load.Notes{Emails: map[int]load.Accepted{1: {Serial: 1, ID: id, Suppressed: true}}}, []*row{with(mine(), suppressed)}, nil},
+		"to a suppressed address, sent":   {load.Notes{Emails: map[int]load.Accepted{1: {Serial: 1, ID: id, Suppressed: true}}}, []*row{mine()}, []string{Promise}},
+		"suppressed, and nobody wants it": {load.Notes{Emails: accepted}, []*row{with(mine(), suppressed)}, []string{Promise}},
+		"cancelled, and taken in doubt":   {load.Notes{Emails: accepted, Cancelled: map[uuid.UUID]bool{id: true}}, []*row{inDoubt(mine())}, nil},
+		"refused":                         {load.Notes{Refused: []string{"carta-1: 422"}}, nil, []string{Promise}},
+		"never answered":                  {load.Notes{Open: []string{"carta-1"}}, nil, []string{Promise}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,6 +97,16 @@ func TestTryAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func with(r *row, status string) *row {
+	r.status = status
+	return r
+}
+
+func inDoubt(r *row) *row {
+	r.timeline = &timeline{uncertain: true}
+	return r
 }
 
 func promises(j *Judge) []string {

@@ -88,6 +88,9 @@ func (j *Judge) readPath(path []step) {
 		if s.kind == attempt && j.stoppedBy(r, s.at) {
 			j.Find(Promise, "email %s was tried at %s, when its mailing was cancelled with 200", id, s.at.Format(time.StampMilli))
 		}
+		if s.kind == failed {
+			j.failures++
+		}
 		r.timeline.add(previous, s)
 		previous = s
 	}

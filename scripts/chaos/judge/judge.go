@@ -38,6 +38,8 @@ const (
 	Sums = "mailing does not add up"
 	// Leftover: a task or a row that is still at work.
 	Leftover = "left over"
+	// Size: more stood on Redis or was taken of memory than may be, whatever waits.
+	Size = "too much at a time"
 	// Crash: a program panicked.
 	Crash = "crash"
 	// Leak: an address or a number in clear where it must not be.
@@ -83,6 +85,8 @@ type Failures struct {
 // Judge collects findings.
 type Judge struct {
 	Counts Counts
+	// Archived is the most tasks that were seen in the queues' archives at one time.
+	Archived int64
 
 	stage    *stage.Stage
 	notes    load.Notes
@@ -92,6 +96,7 @@ type Judge struct {
 	requests map[string]int         // to SES, by outbox id
 	asks     map[string]ask         // by attempt id
 	emails   map[string]*row        // by outbox id
+	failures int                    // FAILED events
 	stopped  map[string]time.Time   // mailings, by id: when they had been cancelled
 }
 
@@ -137,6 +142,14 @@ func (j *Judge) Find(promise, format string, args ...any) {
 	if len(f.Examples) < maxExamples {
 		f.Examples = append(f.Examples, fmt.Sprintf(format, args...))
 	}
+}
+
+// Found counts the findings of one promise so far.
+func (j *Judge) Found(promise string) int {
+	if f := j.found[promise]; f != nil {
+		return f.Count
+	}
+	return 0
 }
 
 func (j *Judge) findings() []Finding {

@@ -12,6 +12,7 @@ import (
 type Queue struct {
 	Name                              string
 	Pending, Active, Scheduled, Retry int64
+	Archived, Completed               int64
 }
 
 // Waiting is what the dispatcher's window bounds.
@@ -21,37 +22,45 @@ func (q Queue) Waiting() int64 { return q.Pending + q.Active }
 func (q Queue) Tasks() int64 { return q.Pending + q.Active + q.Scheduled + q.Retry }
 
 // Queues measures the email queues.
-func Queues(ctx context.Context, url string) (queues []Queue, err error) {
-	o, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, fmt.Errorf("read the URL of redis: %w", err)
-	}
-	o.MaxRetries = -1
-	client := redis.NewClient(o)
-	defer func() { err = errors.Join(err, client.Close()) }()
+func Queues(ctx context.Context, client *redis.Client) ([]Queue, error) {
+	queues := make([]Queue, 0, len(queueNames))
 	for _, name := range queueNames {
 		base := "asynq:{" + name + "}:"
 		pipe := client.Pipeline()
 		pending, active := pipe.LLen(ctx, base+"pending"), pipe.LLen(ctx, base+"active")
 		scheduled, retry := pipe.ZCard(ctx, base+"scheduled"), pipe.ZCard(ctx, base+"retry")
+		archived, completed := pipe.ZCard(ctx, base+"archived"), pipe.ZCard(ctx, base+"completed")
 		if _, err := pipe.Exec(ctx); err != nil {
 			return nil, fmt.Errorf("measure queue %s: %w", name, err)
 		}
-		queues = append(queues, Queue{name, pending.Val(), active.Val(), scheduled.Val(), retry.Val()})
+		queues = append(queues, Queue{
+			Name: name, Pending: pending.Val(), Active: active.Val(), Scheduled: scheduled.Val(), Retry: retry.Val(),
+			Archived: archived.Val(), Completed: completed.Val(),
+		})
 	}
 	return queues, nil
 }
 
-// tryQueues: nothing is left on Redis.
-func (j *Judge) tryQueues(ctx context.Context) error {
-	queues, err := Queues(ctx, j.stage.Redis.URL)
+// tryQueues: nothing is left on Redis but what failed, and that no oftener than it did.
+func (j *Judge) tryQueues(ctx context.Context) (err error) {
+	client, err := j.stage.OpenRedis()
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	queues, err := Queues(ctx, client)
+	if err != nil {
+		return err
+	}
+	var archived int64
 	for _, q := range queues {
+		archived += q.Archived
 		if q.Tasks() > 0 {
 			j.Find(Leftover, "%s holds %d pending, %d active, %d scheduled tasks and %d for a retry", q.Name, q.Pending, q.Active, q.Scheduled, q.Retry)
 		}
+	}
+	if archived = max(archived, j.Archived); archived > int64(j.failures) {
+		j.Find(Size, "%d tasks were archived, and emails failed %d times", archived, j.failures)
 	}
 	return nil
 }

@@ -171,6 +171,16 @@ func (p *Program) Signal(signal syscall.Signal) error {
 	return nil
 }
 
+// PID is the number of the process; 0 while it is down.
+func (p *Program) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
 // Kills counts how often the program was killed.
 func (p *Program) Kills() int {
 	p.mu.Lock()

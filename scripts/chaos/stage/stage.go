@@ -18,6 +18,7 @@ import (
 	"time"
 
 	_ "github.com/lib/pq" // the driver of Stage.Database
+	"github.com/redis/go-redis/v9"
 
 	"email-gateway/scripts/local"
 	"email-gateway/scripts/sessim"
@@ -29,8 +30,6 @@ type Config struct {
 	Root, Dir string
 	// Tags are build tags of the programs: a fault that is planted in them.
 	Tags string
-	// Backoff are the waits between the tries of an email, as EMAIL_BACKOFF takes them.
-	Backoff string
 }
 
 // Stage is a running gateway.
@@ -99,7 +98,7 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 		"CPF_CNPJ_KEYS": "chaos:" + secret(), "UNSUBSCRIBE_KEY": secret(),
 		"STORAGE_URL": "file://" + filepath.Join(s.cfg.Dir, "storage"), "MX_RESOLVER": "off",
 		"PUBLIC_URL": "https://mail.chaos.example", "LOG_LEVEL": "warn",
-		"EMAIL_TTL": "5m", "EMAIL_BACKOFF": s.cfg.Backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
+		"EMAIL_TTL": "5m", "EMAIL_BACKOFF": backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
 		// What waits for a crash to be noticed waits for seconds, so that a run of a
 		// minute sees it: these are the settings, not the code.
 		"RESCUE_AFTER": "2s", "MAILING_RECOVERY_INTERVAL": "5s", "MAILING_STALE_AFTER": "10s",
@@ -258,8 +257,25 @@ func (s *Stage) environ(own map[string]string) []string {
 	return list
 }
 
+// backoff is the real table's shape at a size that lets five tries end within a run;
+// LongestBackoff is its last wait, which is a quarter longer at most.
+const (
+	backoff        = "300ms,700ms,1500ms,3s,5s"
+	LongestBackoff = 5 * time.Second
+)
+
 // Concurrency is how many emails each worker has in its hands at once.
 const Concurrency = 32
+
+// OpenRedis connects straight to Redis, past every link. A command is tried once.
+func (s *Stage) OpenRedis() (*redis.Client, error) {
+	o, err := redis.ParseURL(s.Redis.URL)
+	if err != nil {
+		return nil, fmt.Errorf("read the URL of redis: %w", err)
+	}
+	o.MaxRetries, o.PoolSize = -1, 2
+	return redis.NewClient(o), nil
+}
 
 // SendRate is what SES allows, in recipients per second; the windows on Redis hold two
 // seconds of it.
