@@ -25,6 +25,9 @@ type life struct {
 	last   email.EventType
 	events int
 	over   bool // its deadline has passed
+	lapsed bool // the lease of its claim has ended
+
+	unknown, duplicate bool // as its row should say
 }
 
 // Whatever programs and people do to an email, in whatever order: a transition is
@@ -49,17 +52,27 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 			"claim": func(*rapid.T) {
 				token := uuid.New()
 				if l.advance(rt, claimOf(company, l.id, token, "C"), l.status.Claimable() && !l.over) {
-					l.tokens = append(l.tokens, token)
+					l.tokens, l.lapsed = append(l.tokens, token), false
 				}
 			},
-			"refuse":   func(*rapid.T) { l.advance(rt, refusalOf(l.id), l.status.Claimable() && !l.over) },
-			"sent":     func(*rapid.T) { l.end(rt, sentOf(l.id, current())) },
-			"failed":   func(*rapid.T) { l.end(rt, failedOf(l.id, current())) },
-			"retry":    func(*rapid.T) { l.end(rt, retryOf(l.id, current(), 0)) },
-			"released": func(*rapid.T) { l.end(rt, releaseOf(l.id, current())) },
-			"unknown": func(*rapid.T) {
-				l.end(rt, endOf(l.id, current(), email.OutcomeUnknown, event(email.EventOutcomeUnknown, nil)))
+			"refuse":     func(*rapid.T) { l.advance(rt, refusalOf(l.id), l.status.Claimable() && !l.over) },
+			"sent":       func(*rapid.T) { l.end(rt, sentOf(l.id, current())) },
+			"failed":     func(*rapid.T) { l.end(rt, failedOf(l.id, current())) },
+			"retry":      func(*rapid.T) { l.end(rt, retryOf(l.id, current(), 0)) },
+			"released":   func(*rapid.T) { l.end(rt, releaseOf(l.id, current())) },
+			"unknown":    func(*rapid.T) { l.end(rt, unknownOf(l.id, current(), store.GuardAttempt)) },
+			"lease ends": func(*rapid.T) { l.lapse(t) },
+			"abandoned": func(*rapid.T) {
+				token := someToken()
+				l.advance(rt, unknownOf(l.id, token, store.GuardAbandoned), l.status == email.Processing && l.lapsed && token == current())
 			},
+			"unresolved": func(*rapid.T) {
+				token := someToken()
+				verdict := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{failedOf, duplicateOf}).Draw(rt, "verdict")(l.id, token)
+				verdict.Guard = store.GuardUnresolved
+				l.advance(rt, verdict, l.status == email.OutcomeUnknown && token == current())
+			},
+			"feedback": func(*rapid.T) { l.hear(rt, someToken()) },
 			"late news": func(*rapid.T) {
 				make := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{sentOf, failedOf, releaseOf}).Draw(rt, "news")
 				l.end(rt, make(l.id, someToken()))
@@ -100,7 +113,10 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 // always, unless there was one before. That of an attempt nobody made is refused.
 func (l *life) end(rt *rapid.T, t store.Transition) {
 	made := slices.Contains(l.tokens, t.Token)
-	holds := l.status == email.Processing && made && t.Token == l.tokens[len(l.tokens)-1]
+	own := made && t.Token == l.tokens[len(l.tokens)-1]
+	// A worker that was given up may come back with an answer that is none of "unknown".
+	late := l.status == email.OutcomeUnknown && (t.Status == email.Failed || t.Status == email.RetryScheduled) && !t.OutcomeUnknown
+	holds := own && (l.status == email.Processing || late)
 	if t.Status == email.Sent && !made && l.status != email.Processing {
 		return // no provider says yes to what it was never asked
 	}
@@ -114,12 +130,42 @@ func (l *life) advance(rt *rapid.T, t store.Transition, want bool) bool {
 		rt.Fatalf("%s to %s from %s behind %s: %+v, %v", t.Guard, t.Status, l.status, l.last, got, err)
 	}
 	if got.Applied {
+		l.duplicate = l.duplicate || t.PossibleDuplicate || t.Guard == store.GuardReplay && l.unknown
+		l.unknown = l.unknown || t.OutcomeUnknown
 		l.status, l.last, l.events = t.Status, t.Events[len(t.Events)-1].Type, l.events+len(t.Events)
 	}
 	if got.Status != l.status {
 		rt.Fatalf("told %s, is %s", got.Status, l.status)
 	}
 	return got.Applied
+}
+
+// lapse ends the lease of the claim that there is.
+func (l *life) lapse(t *testing.T) {
+	run(t, l.d, `UPDATE email_outbox SET lease_until = now() - interval '1 s' WHERE id = $1 AND lease_until IS NOT NULL`, l.id)
+	l.lapsed = true
+}
+
+// hear takes in the provider's own word about an attempt. One that was made was accepted,
+// whatever is believed of the email; of one that was not made nothing is believed.
+func (l *life) hear(rt *rapid.T, token uuid.UUID) {
+	kind := rapid.SampledFrom([]email.EventType{"", email.EventDelivered, email.EventOpened}).Draw(rt, "kind")
+	got, err := l.d.Store.RecordFeedback(rt.Context(), newsOf(l.company, l.id, token, func(f *store.Feedback) { f.Event = kind }))
+	made := slices.Contains(l.tokens, token)
+	if err != nil || got.Unmatched == made {
+		rt.Fatalf("feedback on an attempt that was made: %v: %+v, %v", made, got, err)
+	}
+	if !made {
+		return
+	}
+	was := l.duplicate
+	l.status = email.Sent
+	err = l.d.SQL.QueryRowContext(rt.Context(), `
+		SELECT l.last_event, l.event_seq, o.outcome_unknown, o.possible_duplicate
+		FROM email_logs l JOIN email_outbox o ON o.id = l.outbox_id WHERE o.id = $1`, l.id).Scan(&l.last, &l.events, &l.unknown, &l.duplicate)
+	if err != nil || l.unknown || was && !l.duplicate {
+		rt.Fatalf("behind feedback: unknown %v, possible duplicate %v, before %v; %v", l.unknown, l.duplicate, was, err)
+	}
 }
 
 // nonsense tries any events in any order. The database takes those that the diagram
@@ -153,22 +199,26 @@ func (l *life) check(rt *rapid.T) {
 	var row struct {
 		status                         email.Status
 		final, leased                  bool
+		unknown, duplicate             bool
 		attempts, throttles            int
 		logStatus, logLast, path       sql.NullString
 		logSeq, events, open, openDead sql.NullInt64
 	}
 	err := l.d.SQL.QueryRowContext(rt.Context(), `
-		SELECT o.status, o.processed_at IS NOT NULL, o.lease_until IS NOT NULL, o.attempts, o.throttles, l.status, l.last_event, l.event_seq,
+		SELECT o.status, o.processed_at IS NOT NULL, o.lease_until IS NOT NULL, o.outcome_unknown, o.possible_duplicate, o.attempts, o.throttles, l.status, l.last_event, l.event_seq,
 		       (SELECT count(*) FROM email_events WHERE email_log_id = o.id AND seq BETWEEN 1 AND l.event_seq),
 		       (SELECT string_agg(coalesce(previous, '') || '>' || type, ' ' ORDER BY seq) FROM email_events WHERE email_log_id = o.id),
 		       (SELECT count(*) FROM dead_letters WHERE outbox_id = o.id AND resolved_at IS NULL)
 		FROM email_outbox o LEFT JOIN email_logs l ON l.outbox_id = o.id WHERE o.id = $1`, l.id).Scan(
-		&row.status, &row.final, &row.leased, &row.attempts, &row.throttles, &row.logStatus, &row.logLast, &row.logSeq, &row.events, &row.path, &row.openDead)
+		&row.status, &row.final, &row.leased, &row.unknown, &row.duplicate, &row.attempts, &row.throttles, &row.logStatus, &row.logLast, &row.logSeq, &row.events, &row.path, &row.openDead)
 	if err != nil {
 		rt.Fatal(err)
 	}
 	if row.status != l.status || row.final != l.status.Final() || row.leased != (l.status == email.Processing) {
 		rt.Fatalf("%+v, want %s", row, l.status)
+	}
+	if row.unknown != l.unknown || row.duplicate != l.duplicate {
+		rt.Fatalf("%+v, want unknown %v and possible duplicate %v", row, l.unknown, l.duplicate)
 	}
 	if int(row.logSeq.Int64) != l.events || row.events.Int64 != row.logSeq.Int64 || row.logLast.String != string(l.last) {
 		rt.Fatalf("%+v, want %d events and %s last", row, l.events, l.last)
@@ -208,10 +258,9 @@ func TestAnyLifeOfAnEmail_FromManySides(t *testing.T) {
 				var err error
 				for step := range 6 {
 					t := cancelOf(l.id)
-					switch (seed>>(side*3) + uint64(step)) % 7 {
+					switch (seed>>(side*3) + uint64(step)) % 9 {
 					case 0, 1:
-						token = uuid.New()
-						t = claimOf(company, l.id, token, "C")
+						t = claimOf(company, l.id, uuid.New(), "C")
 					case 2:
 						t = retryOf(l.id, token, 0)
 					case 3:
@@ -220,9 +269,19 @@ func TestAnyLifeOfAnEmail_FromManySides(t *testing.T) {
 						t = failedOf(l.id, token)
 					case 5:
 						t = replayOf(l.id)
+					case 6:
+						t = unknownOf(l.id, token, store.GuardAttempt)
+					case 7:
+						if token != uuid.Nil { // no provider says yes to what it was never asked
+							t = sentOf(l.id, token)
+						}
 					}
-					if _, err = advancers[side%2].Advance(rt.Context(), t); err != nil {
+					var got store.Advanced
+					if got, err = advancers[side%2].Advance(rt.Context(), t); err != nil {
 						break
+					}
+					if got.Applied && t.Guard == store.GuardClaim {
+						token = t.Token
 					}
 				}
 				done <- err
@@ -241,7 +300,7 @@ func TestAnyLifeOfAnEmail_FromManySides(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		l.status, l.events = row.Status, len(events)
+		l.status, l.events, l.unknown, l.duplicate = row.Status, len(events), row.OutcomeUnknown, row.PossibleDuplicate
 		if len(events) > 0 {
 			l.last = events[len(events)-1].Type
 		}

@@ -49,6 +49,20 @@ func releaseOf(id, token uuid.UUID) store.Transition {
 	return t
 }
 
+// duplicateOf is retryOf for an email that the provider may have.
+func duplicateOf(id, token uuid.UUID) store.Transition {
+	t := retryOf(id, token, 0)
+	t.PossibleDuplicate = true
+	return t
+}
+
+// unknownOf leaves an attempt open: by itself, or by somebody who found it abandoned.
+func unknownOf(id, token uuid.UUID, guard store.Guard) store.Transition {
+	t := endOf(id, token, email.OutcomeUnknown, event(email.EventOutcomeUnknown, nil))
+	t.Guard, t.OutcomeUnknown = guard, true
+	return t
+}
+
 func endOf(id, token uuid.UUID, to email.Status, events ...email.Event) store.Transition {
 	return store.Transition{
 		ID: id, Guard: store.GuardAttempt, Token: token, Status: to, Events: events, Duration: 80 * time.Millisecond,
