@@ -17,7 +17,12 @@ const (
 	// Two groups at a time: while one waits for its commit the next one is built.
 	// More gain nothing on few cores and make the groups smaller.
 	groupFlights = 2
-	groupTimeout = 30 * time.Second
+	// The second one begins when it is worth a statement of its own, or when the first has
+	// kept it waiting: that one may stand before a lock. When it began at once, emails that
+	// 64 hands sent cost Postgres 397 µs each, and now 209 (bench --section send).
+	groupJoin     = 32
+	groupPatience = 10 * time.Millisecond
+	groupTimeout  = 30 * time.Second
 	// maxTries is how often a write may lose a race: each time, another one has won it.
 	maxTries = 5
 )
@@ -37,6 +42,7 @@ type Group[T, R any] struct {
 	mu      sync.Mutex
 	waiting []*groupItem[T, R]
 	flights int
+	armed   bool // somebody will look after those who wait
 	done    sync.WaitGroup
 }
 
@@ -62,11 +68,7 @@ func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
 	item := &groupItem[T, R]{value: value, key: g.key(value), size: g.size(value), ready: make(chan struct{})}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, item)
-	if g.flights < groupFlights {
-		g.flights++
-		g.done.Add(1)
-		go g.fly()
-	}
+	g.launch(false)
 	g.mu.Unlock()
 
 	select {
@@ -79,6 +81,25 @@ func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
 		return none, context.Cause(ctx)
 	}
 	return none, errors.Join(ErrUnknownOutcome, context.Cause(ctx))
+}
+
+// launch begins a flight for those who wait, if it is time for one. g.mu is held.
+func (g *Group[T, R]) launch(overdue bool) {
+	switch {
+	case len(g.waiting) == 0 || g.flights == groupFlights:
+	case g.flights == 0 || overdue || len(g.waiting) >= groupJoin:
+		g.flights++
+		g.done.Add(1)
+		go g.fly()
+	case !g.armed:
+		g.armed = true
+		time.AfterFunc(groupPatience, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.armed = false
+			g.launch(true)
+		})
+	}
 }
 
 // withdraw takes an item out of the queue, if it is still there.
@@ -99,8 +120,8 @@ func (g *Group[T, R]) Wait() { g.done.Wait() }
 // fly writes group after group until nobody waits.
 func (g *Group[T, R]) fly() {
 	defer g.done.Done()
-	for {
-		group := g.take()
+	for first := true; ; first = false {
+		group := g.take(first)
 		if group == nil {
 			return
 		}
@@ -109,13 +130,14 @@ func (g *Group[T, R]) fly() {
 	}
 }
 
-// take removes the next group from the queue, or ends the flight if it is empty.
-func (g *Group[T, R]) take() []*groupItem[T, R] {
+// take removes the next group from the queue, or ends the flight if it is empty or not
+// worth a second one.
+func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) == 0 {
+	if len(g.waiting) == 0 || !first && g.flights > 1 && len(g.waiting) < groupJoin {
 		g.flights--
-		g.waiting = nil
+		g.launch(false)
 		return nil
 	}
 	var group, left []*groupItem[T, R]

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lib/pq"
@@ -104,8 +105,8 @@ func TestGroup_WritesALoneItemAtOnce(t *testing.T) {
 	}
 }
 
-// While two groups are under way, what comes waits and is then written together, in
-// the order of the keys; each caller gets the result of its own item.
+// While a group is under way, what comes waits and is then written together, in the
+// order of the keys; each caller gets the result of its own item.
 func TestGroup_JoinsWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +115,7 @@ func TestGroup_JoinsWhatWaits(t *testing.T) {
 		wait := all(t.Context(), g, "x", "y", "c", "a", "b")
 		close(w.gate)
 		got := wait()
-		if diff := cmp.Diff([][]string{{"x"}, {"y"}, {"a", "b", "c"}}, w.groups); diff != "" {
+		if diff := cmp.Diff([][]string{{"x"}, {"a", "b", "c", "y"}}, w.groups); diff != "" {
 			t.Error(diff)
 		}
 		for i, item := range []string{"x", "y", "c", "a", "b"} {
@@ -123,6 +124,45 @@ func TestGroup_JoinsWhatWaits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A second group begins beside the first when enough have come, or when the first takes
+// its time: it may stand before a lock that concerns nobody else.
+func TestGroup_SecondFlight(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 32)
+	for i := range many {
+		many[i] = fmt.Sprintf("m%02d", i)
+	}
+	for name, tt := range map[string]struct {
+		items []string
+		wait  time.Duration
+		want  []int
+	}{
+		"not for a few":               {many[:31], 0, []int{1}},
+		"for many":                    {many, 0, []int{1, 32}},
+		"for one that has waited":     {many[:1], 10 * time.Millisecond, []int{1, 1}},
+		"for several that have":       {many[:3], 10 * time.Millisecond, []int{1, 3}},
+		"not before it has waited":    {many[:1], 9 * time.Millisecond, []int{1}},
+		"and no third one whatever":   {append(slices.Clone(many), "a", "b"), time.Second, []int{1, 32}},
+		"nobody waits, nothing flies": {nil, time.Second, []int{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &writer{gate: make(chan struct{})}
+				g := newGroup(w)
+				wait := all(t.Context(), g, append([]string{"x"}, tt.items...)...)
+				time.Sleep(tt.wait) // of the bubble's own clock
+				synctest.Wait()
+				if diff := cmp.Diff(tt.want, w.sizes()); diff != "" {
+					t.Error(diff)
+				}
+				close(w.gate)
+				wait()
+			})
+		})
+	}
 }
 
 func TestGroup_NeverHoldsAKeyTwice(t *testing.T) {
@@ -162,8 +202,8 @@ func TestGroup_Bounds(t *testing.T) {
 		items []string
 		want  []int
 	}{
-		"256 rows":                   {items(600, 10), []int{88, 256, 256}},
-		"1 MiB":                      {items(10, 400<<10), []int{2, 2, 2, 2, 2}},
+		"256 rows":                   {items(600, 10), []int{57, 256, 256}},
+		"1 MiB":                      {items(10, 400<<10), []int{2, 2, 2, 2}},
 		"an item of more than 1 MiB": {[]string{"a/" + strings.Repeat("x", 2<<20), "b", "c"}, []int{1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +272,7 @@ func TestGroup_FailsAsAWholeWhenNoItemIsAtFault(t *testing.T) {
 					t.Errorf("told %v, want %v", got.err, cause)
 				}
 			}
-			if diff := cmp.Diff([]int{1, 1, 3}, w.sizes()); diff != "" {
+			if diff := cmp.Diff([]int{1, 4}, w.sizes()); diff != "" {
 				t.Errorf("%v: %s", cause, diff)
 			}
 		})
@@ -275,7 +315,7 @@ func TestGroup_ContextEnds(t *testing.T) {
 		g := newGroup(w)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")
-		waitWritten := all(ctx, g, "x", "y")
+		waitWritten := all(ctx, g, "x")
 		waitQueued := all(ctx, g, "a", "b")
 		waitPatient := all(t.Context(), g, "c")
 		cancel(gone)
@@ -294,7 +334,7 @@ func TestGroup_ContextEnds(t *testing.T) {
 			t.Errorf("patient: %v", got.err)
 		}
 		g.Wait()
-		if diff := cmp.Diff([][]string{{"x"}, {"y"}, {"c"}}, w.groups); diff != "" {
+		if diff := cmp.Diff([][]string{{"x"}, {"c"}}, w.groups); diff != "" {
 			t.Error(diff)
 		}
 	})
