@@ -87,7 +87,7 @@ WITH found AS MATERIALIZED (
     AS t(id, guard, token, status, events, add_attempts, add_throttles, waits, delay_ms, renew_ms,
          outcome_unknown, possible_duplicate, error_code, error_reason, ses_message_id, duration_ms, dead_letter,
          recipient_id, external_id, cpf_cnpj_hash, razao_social, nome, email) LIMIT $25) t
-    JOIN email_outbox o ON o.id = t.id AND o.target = 'email:send'
+    JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
     LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
     LEFT JOIN companies c ON c.id = lane.company_id
     LEFT JOIN email_logs l ON l.outbox_id = o.id

@@ -96,7 +96,7 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
                              AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL))) AS suppressed_copies,
        l.mailing_id, coalesce(e.token, '') AS token, coalesce(e.fields, '{}') AS fields
 FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) LIMIT $2) t
-JOIN email_outbox o ON o.id = t.id AND o.target = 'email:send'
+JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
 LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
 LEFT JOIN companies c ON c.id = o.company_id
 LEFT JOIN mailing_entries e ON e.id = o.id AND l.mailing_id IS NOT NULL
