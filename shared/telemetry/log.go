@@ -1,5 +1,6 @@
-// Package telemetry is what all programs share of logs and metrics: the shape of a
-// log line, the names of its fields, and the registry that /metrics shows.
+// Package telemetry is what all programs share of logs, metrics and traces: the shape of
+// a log line, the names of its fields, the registry that /metrics shows, and the spans
+// that a collector gets.
 package telemetry
 
 import (
@@ -17,6 +18,8 @@ const (
 	Attempt    = "attempt"
 	State      = "state"
 	DurationMS = "durationMs"
+	// TraceID leads from a line to its trace; only where tracing is on.
+	TraceID = "traceId"
 )
 
 // NewLogger writes one JSON object per line:
