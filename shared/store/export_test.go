@@ -12,9 +12,11 @@ import (
 const (
 	AdvanceSQL   = advanceSQL
 	ClaimDueSQL  = claimDueSQL
+	BacklogSQL   = countBacklogSQL
 	FindEmailSQL = findEmailSQL
 	LiveLanesSQL = liveLanesSQL
 	LoadSQL      = loadSQL
+	OldestDueSQL = oldestDueSQL
 	OverdueSQL   = overdueSQL
 
 	AppendFeedbackSQL = appendFeedbackSQL

@@ -3,21 +3,82 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
-// countPendingSQL counts along email_outbox_lane_claim, without touching the table
-// where it need not, and stops at $1. It locks nothing.
-const countPendingSQL = `
-SELECT count(*) FROM (
-    SELECT FROM email_outbox WHERE status = 'PENDING' AND target = 'email:send' LIMIT $1
-) pending`
+// Backlog is how much there is of what somebody may have to look at.
+type Backlog struct {
+	Pending     int `db:"pending"`      // outbox rows that wait for the dispatcher
+	Unknown     int `db:"unknown"`      // emails of which nobody knows whether the provider took them
+	DeadLetters int `db:"dead_letters"` // those that nobody has resolved
+}
 
-// CountPending is how many emails wait for the dispatcher, limit at most: beyond
-// that the exact number costs more than it tells.
-func (s *Store) CountPending(ctx context.Context, limit int) (int, error) {
-	var n int
-	if err := s.db.GetContext(ctx, &n, countPendingSQL, limit); err != nil {
-		return 0, fmt.Errorf("count pending emails: %w", translate(err))
+// countBacklogSQL counts along email_outbox_lane_claim, email_outbox_open and
+// dead_letters_open, and stops at $1 each. It locks nothing.
+const countBacklogSQL = `
+SELECT (SELECT count(*) FROM (
+            SELECT FROM email_outbox WHERE status = 'PENDING' AND lane_id IS NOT NULL LIMIT $1) p) AS pending,
+       (SELECT count(*) FROM (
+            SELECT FROM email_outbox WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send' LIMIT $1) u) AS unknown,
+       (SELECT count(*) FROM (
+            SELECT FROM dead_letters WHERE resolved_at IS NULL LIMIT $1) d) AS dead_letters`
+
+// CountBacklog counts up to limit: beyond that the exact number costs more than it
+// tells.
+func (s *Store) CountBacklog(ctx context.Context, limit int) (Backlog, error) {
+	var b Backlog
+	if err := s.db.GetContext(ctx, &b, countBacklogSQL, limit); err != nil {
+		return Backlog{}, fmt.Errorf("count backlog: %w", translate(err))
 	}
-	return n, nil
+	return b, nil
+}
+
+// LaneAge is how long the row has been due that has been due for longest, in all lanes
+// of a queue, those of mailings and the others apart.
+type LaneAge struct {
+	Queue   string  `db:"queue"`
+	Mailing bool    `db:"mailing"`
+	Seconds float64 `db:"seconds"`
+}
+
+// Age is Seconds as a duration.
+func (l LaneAge) Age() time.Duration { return time.Duration(l.Seconds * float64(time.Second)) }
+
+// oldestDueSQL jumps from lane to lane along email_outbox_lane_claim and takes the first
+// due row of each, so its cost is the number of lanes with waiting rows and not the
+// number of rows. It locks nothing. Lanes that somebody holds are left out: nobody waits
+// for their emails.
+const oldestDueSQL = `
+WITH RECURSIVE lane AS (
+    (SELECT lane_id FROM email_outbox
+     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL
+     ORDER BY lane_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.lane_id FROM email_outbox o
+            WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.lane_id > lane.lane_id
+            ORDER BY o.lane_id LIMIT 1)
+    FROM lane WHERE lane.lane_id IS NOT NULL
+)
+SELECT l.queue, l.mailing_id IS NOT NULL AS mailing, extract(epoch FROM now() - min(due.next_at))::float8 AS seconds
+FROM lane
+JOIN dispatch_lanes l ON l.id = lane.lane_id
+JOIN companies c ON c.id = l.company_id
+CROSS JOIN LATERAL (
+    SELECT o.next_at FROM email_outbox o
+    WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
+      AND o.next_at <= now() AND o.expires_at > now()
+      AND (o.status = 'PENDING' OR o.next_at <= now() - $1 * interval '1 ms')
+    ORDER BY o.next_at, o.id LIMIT 1
+) due
+WHERE l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
+GROUP BY l.queue, mailing`
+
+// OldestDue tells of each kind of lane in which a row is due; a kind that is not in the
+// answer has none. lost is how long past its time a retry counts as lost.
+func (s *Store) OldestDue(ctx context.Context, lost time.Duration) ([]LaneAge, error) {
+	var ages []LaneAge
+	if err := s.db.SelectContext(ctx, &ages, oldestDueSQL, lost.Milliseconds()); err != nil {
+		return nil, fmt.Errorf("look for the oldest due rows: %w", translate(err))
+	}
+	return ages, nil
 }

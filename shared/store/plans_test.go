@@ -65,6 +65,8 @@ func TestPlans(t *testing.T) {
 	}{
 		"claimDue":             {store.ClaimDueSQL, []any{lanes, 100, 5000}, []string{"email_outbox_lane_claim"}},
 		"liveLanes":            {store.LiveLanesSQL, []any{"email:send", 5000}, []string{"email_outbox_lane_claim"}},
+		"oldestDue":            {store.OldestDueSQL, []any{5000}, []string{"email_outbox_lane_claim"}},
+		"countBacklog":         {store.BacklogSQL, []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
 		"overdue":              {store.OverdueSQL, []any{100}, []string{"email_outbox_open"}},
 		"abandoned":            {store.AbandonedSQL, []any{5000, 500}, []string{"email_outbox_open"}},
 		"unresolved":           {store.UnresolvedSQL, []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},

@@ -30,7 +30,7 @@ var callers = map[string][]string{
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "RetryFailedEntries",
 	},
 	"gateway_dispatcher": {
-		"LiveLanes", "DispatchDue", "PickProbe", "DispatchProbe", "CountPending", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
+		"LiveLanes", "DispatchDue", "PickProbe", "DispatchProbe", "CountBacklog", "OldestDue", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "DueReplays", "WorkReplay", "RetryDeadLetter",
 		"CleanIdempotencyKeys", "CleanDeadLetters", "CleanReplays", "CleanFeedback",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist",

@@ -63,12 +63,16 @@ func run(ctx context.Context, args, environ []string, out io.Writer) error {
 		return err
 	}
 	log := telemetry.NewLogger(out, "email-gateway-api", settings.Environment, settings.LogLevel)
+	traces, err := telemetry.NewTracing(ctx, log, "email-gateway-api", settings.Environment, settings.TraceSettings)
+	if err != nil {
+		return err
+	}
 	db, err := store.Open(ctx, settings.DatabaseURL, store.Options{StatementTimeout: statementTimeout})
 	if err != nil {
 		return err
 	}
 	accepter := db.NewAccepter()
-	err = serve(ctx, log, settings, db, accepter)
+	err = serve(ctx, log, settings, traces, db, accepter)
 	accepter.Close()
 	return errors.Join(err, db.Close())
 }

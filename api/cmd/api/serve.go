@@ -19,12 +19,15 @@ import (
 
 // serve runs until ctx ends. The listeners stop first, and with them the requests
 // that the other parts serve.
-func serve(ctx context.Context, log *slog.Logger, settings config.Config, db *store.Store, accepter *store.Accepter) (err error) {
+func serve(
+	ctx context.Context, log *slog.Logger, settings config.Config, traces *telemetry.Tracing,
+	db *store.Store, accepter *store.Accepter,
+) (err error) {
 	registry := telemetry.NewRegistry()
 	metrics := telemetry.MetricsHandler(registry)
 	waker := httpapi.NewWaker(log, db.Wake)
 	params := httpapi.Params{
-		Log: log, Store: db, Accepter: accepter, Wake: waker.Wake, Registry: registry,
+		Log: log, Store: db, Accepter: accepter, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
 		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL,
 		HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
 		PublicURL: settings.PublicURL, UnsubscribeKeys: settings.UnsubscribeKeys,
@@ -36,7 +39,7 @@ func serve(ctx context.Context, log *slog.Logger, settings config.Config, db *st
 		}
 		params.Events = sns.New(sns.Params{Topics: settings.SESEventsTopics, Trusted: trusted, SHA256Only: settings.SESEventsSHA256Only})
 	}
-	parts := []service.Named{{Name: "waker", Service: waker}}
+	parts := []service.Named{{Name: "traces", Service: traces}, {Name: "waker", Service: waker}}
 	if params.HasRabbitMQ {
 		tokens := mailing.NewTokens(log)
 		bucket, err := blob.Open(ctx, settings.StorageURL)

@@ -17,6 +17,7 @@ import (
 	"email-gateway/api/internal/keyring"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/environment"
+	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )
 
@@ -66,6 +67,8 @@ type Config struct {
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
+	// TraceSettings say where spans are sent to.
+	telemetry.TraceSettings
 }
 
 // HashKey is the key of an HMAC-SHA-256, written in base64.
@@ -158,4 +161,5 @@ func (c *Config) check(f *environment.Faults) {
 	}
 	f.Must(c.EmailTTL == 0 || c.EmailTTL >= minTTL && c.EmailTTL <= maxTTL, "EMAIL_TTL", "must be 1m to 720h")
 	f.LogLevel("LOG_LEVEL", c.LogLevel)
+	c.CheckTraces(f)
 }

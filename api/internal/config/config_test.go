@@ -59,7 +59,7 @@ func TestRead_NamesEveryMistake(t *testing.T) {
 	t.Parallel()
 	_, err := config.Read([]string{
 		"API_ADDR=8080", "METRICS_ADDR=127.0.0.1:port", "DATABASE_URL=mysql://gateway:hunter2@db/gateway", "RABBITMQ_URL=hunter2",
-		"EMAIL_TTL=soon", "CPF_CNPJ_KEYS=k:hunter2", "CPF_CNPJ_HASH_KEY=hunter2", "LOG_LEVEL=loud",
+		"EMAIL_TTL=soon", "CPF_CNPJ_KEYS=k:hunter2", "CPF_CNPJ_HASH_KEY=hunter2", "LOG_LEVEL=loud", "OTEL_EXPORTER_OTLP_HEADERS=hunter2",
 		"STORAGE_URL=ftp://hunter2@files", "PUBLIC_URL=mail.acme.example", "UNSUBSCRIBE_KEY=hunter2",
 		"SES_EVENTS_TOPICS=hunter2", "SES_EVENTS_SHA256_ONLY=maybe", "SES_EVENTS_TRUSTED_URL=ftp://hunter2",
 	})
@@ -67,7 +67,7 @@ func TestRead_NamesEveryMistake(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, name := range []string{
-		"API_ADDR:", "METRICS_ADDR:", "DATABASE_URL:", "RABBITMQ_URL:", "EMAIL_TTL:", "CPF_CNPJ_KEYS:", "CPF_CNPJ_HASH_KEY:", "LOG_LEVEL:",
+		"API_ADDR:", "METRICS_ADDR:", "DATABASE_URL:", "RABBITMQ_URL:", "EMAIL_TTL:", "CPF_CNPJ_KEYS:", "CPF_CNPJ_HASH_KEY:", "LOG_LEVEL:", "OTEL_EXPORTER_OTLP_HEADERS:",
 		"STORAGE_URL:", "PUBLIC_URL:", "UNSUBSCRIBE_KEY:", "SES_EVENTS_TOPICS:", "SES_EVENTS_SHA256_ONLY:", "SES_EVENTS_TRUSTED_URL:",
 	} {
 		if strings.Count(err.Error(), name) != 1 {

@@ -2,8 +2,8 @@
 // rows into answers. The api's main function serves it; openapi.yaml describes it,
 // and a test holds the two together.
 //
-// A request passes, in this order: visit (its id), observe (log and metrics),
-// rescue (panics), authenticate (key, rate limit, company), a scope, and its
+// A request passes, in this order: visit (its id), trace (its span), observe (log and
+// metrics), rescue (panics), authenticate (key, rate limit, company), a scope, and its
 // handler. A handler returns an error; problem.go, and the problems of single routes beside it, say which status it is.
 package httpapi
 
@@ -28,6 +28,7 @@ import (
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )
 
@@ -59,7 +60,7 @@ type Accepter interface {
 	Accept(ctx context.Context, e store.NewEmail) error
 }
 
-// Params are what an API is made from. All of them are needed but HashKey.
+// Params are what an API is made from. All of them are needed but HashKey and Tracer.
 type Params struct {
 	Log      *slog.Logger
 	Store    Store
@@ -67,6 +68,8 @@ type Params struct {
 	// Wake tells the dispatchers, soon and without waiting, that there is work.
 	Wake     func()
 	Registry *prometheus.Registry
+	// Tracer makes a span of each request; the zero one makes none.
+	Tracer telemetry.Tracer
 	// Ring encrypts CPFs and CNPJs, HashKey keys their hashes.
 	Ring    keyring.Ring
 	HashKey []byte
@@ -110,6 +113,7 @@ type API struct {
 	hasRabbitMQ     bool
 	health          *healthCheck
 	measure         *measure
+	tracer          telemetry.Tracer
 	router          *gin.Engine
 }
 
@@ -166,6 +170,7 @@ func New(p Params) (*API, error) {
 		unsubscribeKeys: p.UnsubscribeKeys,
 		health:          newHealthCheck(p),
 		measure:         measure,
+		tracer:          p.Tracer,
 	}
 	events, err := newSESEvents(p)
 	if err != nil {
@@ -186,11 +191,12 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	r := gin.New()
 	r.RedirectTrailingSlash = false
 	r.HandleMethodNotAllowed = true
-	r.Use(a.visit, a.observe, a.rescue)
+	r.Use(a.visit, a.trace, a.observe, a.rescue)
 	r.NoRoute(a.answer(func(*gin.Context) error { return noSuchRoute }))
 	r.NoMethod(a.answer(func(*gin.Context) error { return wrongMethod }))
 
 	r.GET("/livez", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+	r.GET("/readyz", a.showReady)
 	r.GET("/health", a.showHealth)
 	r.GET("/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })
 	if p.Metrics != nil {

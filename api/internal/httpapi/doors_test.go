@@ -47,7 +47,7 @@ func operations(tb testing.TB) []operation {
 // them is added here, by somebody who has thought about it.
 func TestDoors_WithoutKey(t *testing.T) {
 	t.Parallel()
-	public := []string{"askToUnsubscribe", "showDocument", "showHealth", "showLive", "showMetrics", "takeSESEvent", "unsubscribe"}
+	public := []string{"askToUnsubscribe", "showDocument", "showHealth", "showLive", "showMetrics", "showReady", "takeSESEvent", "unsubscribe"}
 	g := start(t, nil)
 	stranger, err := apikey.New("test")
 	if err != nil {

@@ -61,13 +61,15 @@ type processHealth struct {
 	Instances int    `json:"instances"`
 }
 
-// What a part can be. The other processes may know more words; those that are not
+// What a part can be; the storage's good and bad words are its own. The other processes may know more words; those that are not
 // in good make the whole degraded.
 const (
 	connected    = "connected"
 	disconnected = "disconnected"
 	disabled     = "disabled"
 	running      = "running"
+	accessible   = "accessible"
+	inaccessible = "inaccessible"
 	unknown      = "unknown"
 	parked       = "parked" // the provider takes no mail: one email every few seconds asks whether it does again
 	paused       = "paused" // an operator holds everything back
@@ -78,7 +80,7 @@ const (
 const heldByOperator = "HELD_BY_OPERATOR"
 
 func good() []string {
-	return []string{connected, disabled, running, "ok", "accessible", "initialized"}
+	return []string{connected, disabled, running, accessible, "ok", "initialized"}
 }
 
 // report is what a dispatcher or worker says about the parts it talks to.
@@ -86,6 +88,7 @@ type report struct {
 	Redis     partHealth `json:"redis"`
 	RabbitMQ  partHealth `json:"rabbitmq"`
 	SES       partHealth `json:"ses"`
+	Storage   partHealth `json:"storage"`
 	Consumers int        `json:"consumers"` // of RabbitMQ's queues, taking messages
 }
 
@@ -107,6 +110,25 @@ func (a *API) showHealth(c *gin.Context) {
 	}
 	c.Header("Cache-Control", "no-store")
 	c.JSON(status, h)
+}
+
+// readiness is the answer of GET /readyz.
+type readiness struct {
+	Status   string     `json:"status"` // ok or unavailable
+	Database partHealth `json:"database"`
+}
+
+// showReady says whether requests should come here: the api needs Postgres for all of
+// them, and nothing else for any.
+func (a *API) showReady(c *gin.Context) {
+	ctx, cancel := context.WithTimeout(c.Request.Context(), healthTimeout)
+	defer cancel()
+	status, answer := http.StatusOK, readiness{Status: "ok", Database: partHealth{connected}}
+	if _, err := within(ctx, a.health.statuses); err != nil {
+		status, answer = http.StatusServiceUnavailable, readiness{Status: "unavailable", Database: partHealth{disconnected}}
+	}
+	c.Header("Cache-Control", "no-store")
+	c.JSON(status, answer)
 }
 
 func (hc *healthCheck) check(ctx context.Context) health {
@@ -168,7 +190,19 @@ func (h *health) add(s store.ProcessStatus, hasRabbitMQ bool) {
 	if hasRabbitMQ {
 		h.RabbitMQ.Status = worse(h.RabbitMQ.Status, r.RabbitMQ.Status)
 		h.RabbitMQ.Consumers += r.Consumers
+		h.Storage.Status = worse(h.Storage.Status, storageWord(r.Storage.Status))
 	}
+}
+
+// storageWord is what /health says of a storage where other parts are connected or not.
+func storageWord(said string) string {
+	switch said {
+	case connected:
+		return accessible
+	case disconnected:
+		return inaccessible
+	}
+	return said
 }
 
 // stop takes the gate's word: what a worker can reach is not what it may send to.

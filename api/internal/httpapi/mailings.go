@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 )
 
 // mailingRoute names the operation in idempotency_keys, whatever prefix it was called
@@ -113,6 +114,8 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 	}
 	defer func() { _ = reading.Close() }()
 	crashpoint.At(crashpoint.UploadStored)
+	ctx, span := a.tracer.Start(ctx, "ingest", telemetry.Producer)
+	defer span.End()
 	_, answer, err := a.store.IngestMailing(ctx, m, mailing.Lines(reading, judge))
 	crashpoint.At(crashpoint.UploadCommitted)
 	switch {

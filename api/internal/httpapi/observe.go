@@ -46,19 +46,16 @@ func (a *API) observe(c *gin.Context) {
 	c.Next()
 	took := time.Since(began)
 
-	path, method := c.FullPath(), c.Request.Method
+	path, method := c.FullPath(), knownMethod(c.Request.Method)
 	if path == "" {
-		path = "unmatched"
-	}
-	if !slices.Contains(methods, method) {
-		method = "OTHER" // the client chooses the word; a label must not grow with it
+		path = unmatched
 	}
 	status := c.Writer.Status()
 	a.measure.requests.WithLabelValues(method, path, strconv.Itoa(status)).Inc()
 	a.measure.duration.WithLabelValues(method, path).Observe(took.Seconds())
 
 	v := visitOf(c)
-	attributes := make([]slog.Attr, 0, 10)
+	attributes := make([]slog.Attr, 0, 11)
 	attributes = append(attributes,
 		slog.String(telemetry.RequestID, v.requestID),
 		slog.String("method", method),
@@ -76,7 +73,22 @@ func (a *API) observe(c *gin.Context) {
 	if v.mailingID != "" {
 		attributes = append(attributes, slog.String("mailingId", v.mailingID))
 	}
+	if trace := telemetry.TraceIDOf(c.Request.Context()); trace != "" {
+		attributes = append(attributes, slog.String(telemetry.TraceID, trace))
+	}
 	a.log.LogAttrs(c.Request.Context(), slog.LevelInfo, "request", attributes...)
+}
+
+// unmatched stands for every path that is none of ours.
+const unmatched = "unmatched"
+
+// knownMethod is the request's method, or OTHER: the client chooses the word, and a label
+// must not grow with it.
+func knownMethod(method string) string {
+	if slices.Contains(methods, method) {
+		return method
+	}
+	return "OTHER"
 }
 
 var methods = []string{

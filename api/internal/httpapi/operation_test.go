@@ -58,11 +58,26 @@ func TestHealth(t *testing.T) {
 	}
 	says("dispatcher", "d1", `{"redis":{"status":"disconnected"}}`, "0 s")
 	expect(map[string]string{"status": "degraded", "redis": "disconnected", "ses": "connected"})
+	says("dispatcher", "d1", `{"redis":{"status":"connected"},"storage":{"status":"disconnected"}}`, "0 s")
+	expect(map[string]string{"status": "degraded", "redis": "connected", "storage": "inaccessible"})
+	says("dispatcher", "d1", `{"redis":{"status":"connected"},"storage":{"status":"connected"}}`, "0 s")
+	expect(map[string]string{"status": "ok", "storage": "accessible"})
 	says("dispatcher", "d1", `{"redis":{"status":"connected"}}`, "16 s")
 	expect(map[string]string{"status": "degraded", "redis": "connected", "dispatcher": "unknown"})
 	says("worker", "w1", `{"ses":{"status":"parked"}}`, "1 s")
 	says("dispatcher", "d1", `"odd"`, "1 s")
 	expect(map[string]string{"status": "degraded", "ses": "parked", "dispatcher": "unknown"})
+}
+
+// Requests may come as long as Postgres answers, whatever else is down.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	g.exec(t, `INSERT INTO process_status (service, instance, started_at, details)
+		VALUES ('worker', 'w', now(), '{"redis":{"status":"disconnected"},"ses":{"status":"disconnected"}}')`)
+	if r := g.do(t, call{Path: "/readyz", NoKey: true}); r.Status != http.StatusOK || r.Body != `{"status":"ok","database":{"status":"connected"}}` {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
 }
 
 // What stands before SES counts for more than whether it can be reached.

@@ -54,6 +54,9 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	if health.Status != http.StatusServiceUnavailable || health.json(t)["status"] != "unavailable" {
 		t.Errorf("%d %s", health.Status, health.Body)
 	}
+	if r := g.do(t, call{Path: "/readyz", NoKey: true}); r.Status != http.StatusServiceUnavailable || r.Body != `{"status":"unavailable","database":{"status":"disconnected"}}` {
+		t.Errorf("readyz: %d %s", r.Status, r.Body)
+	}
 	if r := g.do(t, call{Path: "/livez", NoKey: true}); r.Status != http.StatusOK {
 		t.Errorf("livez: %d", r.Status)
 	}

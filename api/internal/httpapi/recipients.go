@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 )
 
 const (
@@ -84,7 +85,9 @@ func (a *API) addRecipients(c *gin.Context) error {
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	first := people[0].OutboxID
-	err = a.accept(c.Request.Context(), first, guard, recipientsUnknown(), func(ctx context.Context) error {
+	ctx, span := a.tracer.Start(c.Request.Context(), "accept", telemetry.Producer)
+	defer span.End()
+	err = a.accept(ctx, first, guard, recipientsUnknown(), func(ctx context.Context) error {
 		return a.store.AcceptRecipients(ctx, store.NewRecipients{
 			CompanyID: v.caller.CompanyID, RequestID: v.requestID, CreatedAt: timeOf(first),
 			Recipients: people, Idempotency: guard.record(answer),

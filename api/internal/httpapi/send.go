@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 )
 
 // sendRoute names the operation in idempotency_keys. It must never change: keys of
@@ -63,7 +64,9 @@ func (a *API) sendEmail(c *gin.Context) error {
 	mail.Idempotency = guard.record(answer)
 	v.outboxID, v.location = id, emailPath+id
 
-	err = a.accept(c.Request.Context(), mail.ID, guard, acceptUnknown("email", id), func(ctx context.Context) error {
+	ctx, span := a.tracer.Start(c.Request.Context(), "accept", telemetry.Producer)
+	defer span.End()
+	err = a.accept(ctx, mail.ID, guard, acceptUnknown("email", id), func(ctx context.Context) error {
 		return a.accepter.Accept(ctx, mail)
 	})
 	var used *store.KeyUsedError

@@ -50,6 +50,9 @@ func newSESEvents(p Params) (*sesEvents, error) {
 			Name: "duplicates_confirmed_total", Help: "Acceptances that SES confirmed of emails it had accepted already.",
 		}),
 	}
+	for _, kind := range sesevent.Kinds() {
+		e.taken.WithLabelValues(kind, eventApplied)
+	}
 	if err := errors.Join(p.Registry.Register(e.taken), p.Registry.Register(e.duplicates)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}

@@ -34,9 +34,9 @@ func (s *storageCheck) status(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTimeout)
 	defer cancel()
 	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.ping(ctx) })
-	s.asked, s.said = time.Now(), "accessible"
+	s.asked, s.said = time.Now(), accessible
 	if err != nil {
-		s.said = "inaccessible"
+		s.said = inaccessible
 	}
 	return s.said
 }

@@ -46,6 +46,10 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	}
 	log := telemetry.NewLogger(logs, "email-gateway-dispatcher", c.Environment, c.LogLevel)
 	asynqueue.LogRedis(log)
+	traces, err := telemetry.NewTracing(ctx, log, "email-gateway-dispatcher", c.Environment, c.TraceSettings)
+	if err != nil {
+		return err
+	}
 	conn, err := asynqueue.ParseURL(c.RedisURL)
 	if err != nil {
 		return err
@@ -61,9 +65,9 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	defer func() { err = errors.Join(err, db.Close()) }()
 	publisher := asynqueue.NewPublisher(conn)
 	defer func() { err = errors.Join(err, publisher.Close()) }()
-	p := program{config: c, log: log, registry: telemetry.NewRegistry(), db: db, publisher: publisher, listener: listener}
+	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, publisher: publisher, listener: listener}
 	if c.RabbitMQURL != "" {
-		if p.bulk, err = openBulk(ctx, c, log); err != nil {
+		if p.bulk, err = openBulk(ctx, c, log, p.registry); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, p.bulk.close()) }()

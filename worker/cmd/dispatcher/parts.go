@@ -7,11 +7,13 @@ import (
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/dispatcher"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/status"
+	"email-gateway/worker/internal/steps"
 )
 
 // program is what the parts are made from.
@@ -19,6 +21,7 @@ type program struct {
 	config    config.Dispatcher
 	log       *slog.Logger
 	registry  *prometheus.Registry
+	traces    *telemetry.Tracing
 	db        *store.Store
 	publisher *asynqueue.Publisher
 	listener  *store.Listener
@@ -28,15 +31,15 @@ type program struct {
 // parts lists the program's parts in the order in which they start; they stop the
 // other way round.
 func (p program) parts() []service.Named {
-	c, advancer := p.config, p.db.NewAdvancer()
+	c, advancer := p.config, steps.New(p.registry).Watch(p.db.NewAdvancer())
 	outcomes := maintenance.Outcomes{
 		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db,
 	}
 	actions := maintenance.NewActions(p.registry)
 	probes := map[string]status.Probe{"redis": p.publisher.Ping}
 	d := dispatcher.Params{
-		Log: p.log, Outbox: p.db, Queue: p.publisher, Registry: p.registry, Wake: p.listener.Woken(), PollInterval: c.PollInterval,
-		Concurrency: c.Concurrency, SendRate: c.SendRate, MaxAttempts: c.MaxAttempts,
+		Log: p.log, Outbox: p.db, Queue: p.publisher, Ages: p.publisher, Registry: p.registry, Wake: p.listener.Woken(), PollInterval: c.PollInterval,
+		Concurrency: c.Concurrency, SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
 		LostRetries: func(n int) { actions.Count(maintenance.RetryLost, n) },
 	}
 	if p.bulk != nil {
@@ -45,6 +48,7 @@ func (p program) parts() []service.Named {
 	}
 	ready := map[string]status.Probe{"database": p.db.Ping, "redis": p.publisher.Ping}
 	parts := []service.Named{
+		{Name: "traces", Service: p.traces},
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, status.Handler(p.registry, ready))},
 		{Name: "status", Service: status.NewReporter(status.Params{
 			Log: p.log, Store: p.db, Service: "dispatcher", Instance: status.Instance(), Probes: probes,

@@ -10,6 +10,7 @@ import (
 	"email-gateway/shared/unsubscribe"
 	"email-gateway/worker/internal/mailing"
 	"email-gateway/worker/internal/mx"
+	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/rabbitmq"
 	"email-gateway/worker/internal/recipient"
 )
@@ -76,6 +77,7 @@ func (p program) bulkParts() (parts []service.Named, all consumers, err error) {
 		}},
 	} {
 		consumer.config.Log, consumer.config.Conn = p.log, conn
+		consumer.config.Handler = queue.TracedBatch(p.traces.Tracer(), consumer.config.Handler)
 		made, err := rabbitmq.NewConsumer(consumer.config)
 		if err != nil {
 			return nil, nil, err

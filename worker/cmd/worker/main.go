@@ -48,6 +48,10 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	}
 	log := telemetry.NewLogger(logs, "email-gateway-worker", c.Environment, c.LogLevel)
 	asynqueue.LogRedis(log)
+	traces, err := telemetry.NewTracing(ctx, log, "email-gateway-worker", c.Environment, c.TraceSettings)
+	if err != nil {
+		return err
+	}
 
 	conn, err := asynqueue.ParseURL(c.RedisURL)
 	if err != nil {
@@ -55,6 +59,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	}
 	sender, err := ses.New(ctx, ses.Config{
 		Region: c.Region, Endpoint: c.Endpoint, ConfigurationSet: c.ConfigurationSet, Concurrency: c.Concurrency,
+		Tracer: traces.Tracer(),
 	})
 	if err != nil {
 		return err
@@ -71,7 +76,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	})
 	defer func() { err = errors.Join(err, monitor.Close()) }()
 
-	p := program{config: c, log: log, registry: telemetry.NewRegistry(), db: db, conn: conn, sender: sender, bucket: bucket, monitor: monitor}
+	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, conn: conn, sender: sender, bucket: bucket, monitor: monitor}
 	all, err := p.parts()
 	if err != nil {
 		return err

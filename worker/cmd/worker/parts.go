@@ -10,12 +10,14 @@ import (
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/gate"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/pace"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider/ses"
+	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/status"
 )
@@ -25,6 +27,7 @@ type program struct {
 	config   config.Worker
 	log      *slog.Logger
 	registry *prometheus.Registry
+	traces   *telemetry.Tracing
 	db       *store.Store
 	conn     asynqueue.Conn
 	sender   *ses.Sender
@@ -37,15 +40,17 @@ type program struct {
 // last of all the process stops answering for its health.
 func (p program) parts() ([]service.Named, error) {
 	c := p.config
+	tracer := p.traces.Tracer()
 	pacer := pace.New(p.bucket, c.SendRate)
 	brake := gate.New(gate.Params{Log: p.log, Store: p.db, Instance: status.Instance(), Registry: p.registry})
 	line := pipeline.New(pipeline.Params{
 		Log: p.log, Loader: p.db.NewLoader(), Advancer: p.db.NewAdvancer(), Outbox: p.db, Pacer: pacer, Sender: p.sender, Gate: brake,
 		Templates: p.db, Links: pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
 		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
+		Tracer: tracer,
 	})
 	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
-		Log: p.log, Conn: p.conn, Handler: line.Handle, Concurrency: c.Concurrency,
+		Log: p.log, Conn: p.conn, Handler: queue.Traced(tracer, line.Handle), Concurrency: c.Concurrency,
 	})
 	probes := map[string]status.Probe{
 		"redis": consumer.Ping,
@@ -65,6 +70,7 @@ func (p program) parts() ([]service.Named, error) {
 	mux := status.Handler(p.registry, ready)
 	mux.Handle(asynqueue.MonitorPath+"/", p.monitor)
 	return append([]service.Named{
+		{Name: "traces", Service: p.traces},
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, mux)},
 		{Name: "status", Service: status.NewReporter(status.Params{
 			Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: probes,
@@ -75,7 +81,9 @@ func (p program) parts() ([]service.Named, error) {
 				}
 			},
 		})},
-		{Name: "quota", Service: pace.NewQuota(p.log, pacer, sendRate{p.sender}, peers(p.db), c.SendRate)},
+		{Name: "quota", Service: pace.NewQuota(pace.QuotaParams{
+			Log: p.log, Pacer: pacer, Account: limits{p.sender}, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
+		})},
 		{Name: "gate", Service: brake.Watch()},
 		{Name: "consumer", Service: consumer},
 	}, bulk...), nil
@@ -86,10 +94,10 @@ func peers(db *store.Store) pace.Peers {
 	return func(ctx context.Context) (int, error) { return db.LiveProcesses(ctx, "worker") }
 }
 
-// sendRate is the account's send rate as package pace asks for it.
-type sendRate struct{ sender *ses.Sender }
+// limits are the account's, as package pace asks for them.
+type limits struct{ sender *ses.Sender }
 
-func (s sendRate) MaxSendRate(ctx context.Context) (float64, error) {
-	account, err := s.sender.Account(ctx)
-	return account.MaxSendRate, err
+func (l limits) Limits(ctx context.Context) (pace.Limits, error) {
+	account, err := l.sender.Account(ctx)
+	return pace.Limits{PerSecond: account.MaxSendRate, PerDay: account.Max24HourSend, SentToday: account.SentLast24Hours}, err
 }

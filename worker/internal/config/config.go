@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/environment"
+	"email-gateway/shared/telemetry"
 )
 
 // Process is what dispatcher and worker have in common.
@@ -29,6 +30,8 @@ type Process struct {
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
+	// TraceSettings say where spans are sent to.
+	telemetry.TraceSettings
 
 	// Concurrency is how many emails one worker has in its hands at once. Twice that
 	// many tasks must stand on a queue for the worker never to wait, so the
@@ -59,6 +62,7 @@ func (p *Process) check(f *environment.Faults) {
 		"redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster")
 	f.URL("RABBITMQ_URL", p.RabbitMQURL, "amqp", "amqps")
 	f.LogLevel("LOG_LEVEL", p.LogLevel)
+	p.CheckTraces(f)
 	f.Must(p.Concurrency >= 1 && p.Concurrency <= 1024, "WORKER_CONCURRENCY", "must be 1 to 1024")
 	f.Must(p.SendRate > 0 && !math.IsInf(p.SendRate, 0), "SES_MAX_SEND_RATE", "must be greater than 0")
 	f.Must(p.Window() >= 0 && p.Window() <= time.Hour, "SES_FEEDBACK_WINDOW", "must be 0s to 1h")

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 )
 
@@ -22,6 +23,8 @@ var (
 	usualRecipients = config.Recipients{
 		RetryTTLMS: 10_000, MaxRetries: 3, BatchSize: 1000, BatchTimeoutMS: 1000, ProcConcurrency: 8, BatchConcurrency: 2,
 	}
+	untraced       = telemetry.TraceSettings{Sampler: "parentbased_always_on", SamplerArg: 1}
+	traced         = telemetry.TraceSettings{OTLPEndpoint: "http://collector:4318", OTLPHeaders: "key=hunter2", Sampler: "traceidratio", SamplerArg: 0.01}
 	unsubscribeKey = "UNSUBSCRIBE_KEY=" + base64.StdEncoding.EncodeToString(make([]byte, 32))
 	keysAside      = cmpopts.IgnoreFields(config.Mailings{}, "UnsubscribeKeys")
 )
@@ -35,7 +38,7 @@ func TestReadDispatcher_Defaults(t *testing.T) {
 	want := config.Dispatcher{
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis://:hunter2@redis:6379/0",
-			Environment: "development", LogLevel: "info", Concurrency: 10, SendRate: 100, MaxAttempts: 5, Backoff: email.DefaultBackoff(), TTL: 24 * time.Hour,
+			Environment: "development", LogLevel: "info", TraceSettings: untraced, Concurrency: 10, SendRate: 100, MaxAttempts: 5, Backoff: email.DefaultBackoff(), TTL: 24 * time.Hour,
 		},
 		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second},
 		Addr: "127.0.0.1:9091", ListenURL: "postgres://gateway:hunter2@db/gateway", PollInterval: 250 * time.Millisecond,
@@ -55,7 +58,7 @@ func TestReadWorker_Defaults(t *testing.T) {
 	want := config.Worker{
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis://:hunter2@redis:6379/0",
-			Environment: "development", LogLevel: "info", Concurrency: 10, SendRate: 100, MaxAttempts: 5,
+			Environment: "development", LogLevel: "info", TraceSettings: untraced, Concurrency: 10, SendRate: 100, MaxAttempts: 5,
 			Backoff: email.Backoff{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}, TTL: 24 * time.Hour,
 		},
 		Mailings:   config.Mailings{PublicURL: "http://127.0.0.1:8080", Lead: 50_000},
@@ -78,6 +81,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 		"PUBLIC_URL=https://mail.acme.example", unsubscribeKey, "MAILING_LEAD=1000", "MX_RESOLVER=10.0.0.2:53", "MAILING_STALE_AFTER=1m",
 		"RECIPIENTS_RETRY_TTL_MS=1000", "RECIPIENTS_MAX_RETRIES=2", "RECIPIENTS_BATCH_SIZE=100", "RECIPIENTS_BATCH_TIMEOUT_MS=50",
 		"RECIPIENTS_PROC_CONCURRENCY=4", "RECIPIENTS_BATCH_CONCURRENCY=1",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318", "OTEL_EXPORTER_OTLP_HEADERS=key=hunter2", "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.01",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +92,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 	want := config.Worker{
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis-sentinel://a:26379,b:26379/1?master=mymaster",
-			RabbitMQURL: "amqp://mq/", Environment: "production", LogLevel: "debug", Concurrency: 50, SendRate: 14.5, MaxAttempts: 3,
+			RabbitMQURL: "amqp://mq/", Environment: "production", LogLevel: "debug", TraceSettings: traced, Concurrency: 50, SendRate: 14.5, MaxAttempts: 3,
 			Backoff: email.Backoff{10 * time.Millisecond, 20 * time.Millisecond}, TTL: time.Hour, ConfigurationSet: "feedback",
 		},
 		Mailings:   config.Mailings{PublicURL: "https://mail.acme.example", Lead: 1000, MXResolver: "10.0.0.2:53"},
@@ -142,12 +146,12 @@ func TestMistakes(t *testing.T) {
 			"values out of range", dispatcher,
 			[]string{
 				"DATABASE_URL=mysql://gateway:hunter2@db", "REDIS_URL=hunter2", "RABBITMQ_URL=http://mq", "DATABASE_LISTEN_URL=db",
-				"LOG_LEVEL=loud", "WORKER_CONCURRENCY=0", "SES_MAX_SEND_RATE=NaN", "EMAIL_MAX_ATTEMPTS=0",
+				"LOG_LEVEL=loud", "OTEL_TRACES_SAMPLER=hunter2", "WORKER_CONCURRENCY=0", "SES_MAX_SEND_RATE=NaN", "EMAIL_MAX_ATTEMPTS=0",
 				"DISPATCHER_ADDR=9091", "OUTBOX_POLL_INTERVAL=0s",
 			},
 			[]string{
 				"DATABASE_URL: must be a URL beginning with postgres://", "REDIS_URL: must be a URL", "RABBITMQ_URL: must be a URL",
-				"DATABASE_LISTEN_URL: must be a URL", "LOG_LEVEL: must be debug", "WORKER_CONCURRENCY: must be 1 to 1024",
+				"DATABASE_LISTEN_URL: must be a URL", "LOG_LEVEL: must be debug", "OTEL_TRACES_SAMPLER: must be always_on", "WORKER_CONCURRENCY: must be 1 to 1024",
 				"SES_MAX_SEND_RATE: must be greater than 0", "EMAIL_MAX_ATTEMPTS: must be 1 to 100",
 				"DISPATCHER_ADDR: must be host:port", "OUTBOX_POLL_INTERVAL: must be 10ms to 1m",
 			},

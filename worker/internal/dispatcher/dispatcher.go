@@ -20,6 +20,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -31,16 +32,25 @@ type Outbox interface {
 	PickProbe(ctx context.Context, pause time.Duration) (picked store.Probe, found bool, err error)
 	DispatchProbe(ctx context.Context, id uuid.UUID,
 		enqueue func(context.Context, []store.DueRow) (store.Dispatched, error)) (taken int, err error)
-	CountPending(ctx context.Context, limit int) (int, error)
+	CountBacklog(ctx context.Context, limit int) (store.Backlog, error)
+	OldestDue(ctx context.Context, lost time.Duration) ([]store.LaneAge, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
+}
+
+// Ages is how long the oldest task has stood on a queue without being taken, 0 if none
+// stands there.
+type Ages interface {
+	Oldest(ctx context.Context, queue string) (time.Duration, error)
 }
 
 // Params make a Dispatcher.
 type Params struct {
-	Log      *slog.Logger
-	Outbox   Outbox
-	Queue    queue.Publisher // of emails
-	Bulk     queue.Publisher // of mailing jobs and recipients; nil = this installation has no broker for them
+	Log    *slog.Logger
+	Outbox Outbox
+	Queue  queue.Publisher // of emails
+	Bulk   queue.Publisher // of mailing jobs and recipients; nil = this installation has no broker for them
+	// Ages tells how old the tasks on the queues of emails are; nil = nobody does.
+	Ages     Ages
 	Registry prometheus.Registerer
 
 	// Wake brings the next round forward; nil if nothing does.
@@ -55,6 +65,8 @@ type Params struct {
 	// LostRetries is told how many emails of a round were put on their queue again because
 	// their task for a retry was lost; nil if nobody counts.
 	LostRetries func(n int)
+	// Tracer makes a span of each task's way to its queue.
+	Tracer telemetry.Tracer
 }
 
 // Dispatcher is a service.Service: a feeder for each queue, two loops that measure what
@@ -70,12 +82,13 @@ type Dispatcher struct {
 // New makes a Dispatcher.
 func New(p Params) *Dispatcher {
 	measured := newMetrics(p.Registry)
-	size := newWindow(p.Outbox, p.Concurrency, p.SendRate)
+	size := newWindow(p.Outbox, p.Concurrency, p.SendRate, measured.alive)
+	waiting := newBacklog(p)
 	d := &Dispatcher{
 		wake: p.Wake,
 		parts: []service.Service{
 			service.NewLoop(service.LoopParams{Log: p.Log, Interval: windowInterval, RunOnce: size.measure}),
-			service.NewLoop(service.LoopParams{Log: p.Log, Interval: backlogInterval, RunOnce: backlog{p.Outbox, measured.pending}.measure}),
+			service.NewLoop(service.LoopParams{Log: p.Log, Interval: backlogInterval, RunOnce: waiting.measure}),
 		},
 	}
 	emails := &outage{log: p.Log, failing: make(map[string]bool)}
@@ -97,7 +110,7 @@ func New(p Params) *Dispatcher {
 
 // feed adds a feeder's loop.
 func (d *Dispatcher) feed(p Params, f *feeder) {
-	f.outbox, f.log, f.lostRetries = p.Outbox, p.Log, p.LostRetries
+	f.outbox, f.log, f.lostRetries, f.tracer = p.Outbox, p.Log, p.LostRetries, p.Tracer
 	wake := make(chan struct{}, 1)
 	d.wakes = append(d.wakes, wake)
 	d.parts = append(d.parts, service.NewLoop(service.LoopParams{

@@ -12,6 +12,7 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -46,6 +47,9 @@ func (f *feeder) enqueue(ctx context.Context, due []store.DueRow) (store.Dispatc
 		switch results[i] {
 		case enqueued:
 			done.Enqueued = append(done.Enqueued, row.ID)
+			if row.Status == email.RetryScheduled {
+				f.metrics.lost.Inc()
+			}
 		case busy:
 			done.Busy = append(done.Busy, row.ID)
 		case refused:
@@ -121,18 +125,33 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 		return untouched, context.Cause(ctx)
 	}
 	begun := time.Now()
-	placed, err := f.queue.Publish(ctx, queue.Task{
-		ID: row.ID.String(), Queue: f.name, Payload: f.payload(row, begun),
-	})
+	task := queue.Task{ID: row.ID.String(), Queue: f.name, Payload: f.payload(row, begun)}
+	ctx, span := f.span(ctx, &task)
+	defer span.End()
+	placed, err := f.queue.Publish(ctx, task)
 	f.metrics.published(time.Since(begun))
 	crashpoint.At(crashpoint.DispatchQueued)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return untouched, err // it may stand there: the next round will see
 	case err != nil:
+		span.Fail("REFUSED")
 		return refused, err
 	case placed == queue.Busy:
 		return busy, nil
 	}
 	return enqueued, nil
+}
+
+// span is the task's way to its queue, which the task then names as its origin. An email
+// that belongs to no trace, such as one of a mailing, begins one here.
+func (f *feeder) span(ctx context.Context, task *queue.Task) (context.Context, telemetry.Span) {
+	ctx, span := f.tracer.Start(telemetry.WithTraceparent(ctx, task.Traceparent), "publish "+f.name, telemetry.Producer)
+	if !span.On() {
+		return ctx, span // what the row says goes on as it is
+	}
+	task.Traceparent = telemetry.Traceparent(ctx)
+	span.Text("messaging.destination.name", f.name)
+	span.Text("outbox.id", task.ID)
+	return ctx, span
 }

@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -48,6 +49,7 @@ type feeder struct {
 	outage    *outage
 	failures  int // rounds in a row
 	metrics   queueMetrics
+	tracer    telemetry.Tracer
 	log       *slog.Logger
 
 	lostRetries func(n int)
@@ -76,7 +78,9 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	free := f.window() - depth
+	window := f.window()
+	f.metrics.depth(depth, window)
+	free := window - depth
 	if free <= 0 {
 		return service.Pause(ctx, fullPause) == nil, nil
 	}

@@ -4,57 +4,73 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/store"
 )
 
 // metrics are the dispatcher's own. The two that begin with mailing_ have the names
 // that the gateway's dashboards have always used.
 type metrics struct {
-	pending   prometheus.Gauge
 	publish   prometheus.Histogram
 	due       *prometheus.CounterVec
 	enqueued  *prometheus.CounterVec
 	postponed *prometheus.CounterVec
+	lost      *prometheus.CounterVec
 	rounds    *prometheus.HistogramVec
+	tasks     *prometheus.GaugeVec
+	window    *prometheus.GaugeVec
+	processes *prometheus.GaugeVec
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	queues := []string{"queue"}
 	m := &metrics{
-		pending: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mailing_outbox_pending_count", Help: "Emails that wait for the dispatcher, 200000 at most.",
-		}),
 		publish: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "mailing_outbox_publish_duration_seconds", Help: "How long it takes to put one task on its queue.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8), // 0.1 ms to 1.6 s
 		}),
 		due: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_due_total", Help: "Emails taken from the outbox because they were due.",
+			Name: "outbox_due_total", Help: "Rows taken from the outbox because they were due.",
 		}, queues),
 		enqueued: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_enqueued_total", Help: "Emails whose task was put on the queue, or stood there.",
+			Name: "outbox_enqueued_total", Help: "Rows whose task was put on the queue, or stood there.",
 		}, queues),
 		postponed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_postponed_total", Help: "Emails left for later: their last task was in work, or the broker refused the new one.",
+			Name: "outbox_postponed_total", Help: "Rows left for later: their last task was in work, or the broker refused the new one.",
+		}, queues),
+		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outbox_lost_retries_total", Help: "Emails put on the queue once more because their retry was 5 s late: the queue had lost it.",
 		}, queues),
 		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "outbox_round_duration_seconds", Help: "From taking a batch to its commit.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12), // 1 ms to 2 s
 		}, queues),
+		tasks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "queue_tasks", Help: "Tasks on a queue, ready or in work: how much of its window is used.",
+		}, queues),
+		window: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "queue_window_tasks", Help: "How many tasks a queue is filled up to.",
+		}, queues),
+		processes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gateway_processes", Help: "Dispatchers and workers that have reported within 15 s.",
+		}, []string{"service"}),
 	}
-	registry.MustRegister(m.pending, m.publish, m.due, m.enqueued, m.postponed, m.rounds)
+	registry.MustRegister(m.publish, m.due, m.enqueued, m.postponed, m.lost, m.rounds, m.tasks, m.window, m.processes)
 	return m
 }
 
 // queueMetrics are those of one queue.
 type queueMetrics struct {
-	due, enqueued, postponed prometheus.Counter
-	rounds, publish          prometheus.Observer
+	due, enqueued, postponed, lost prometheus.Counter
+	rounds, publish                prometheus.Observer
+	tasks, window                  prometheus.Gauge
 }
 
 func (m *metrics) of(queue string) queueMetrics {
 	return queueMetrics{
 		due: m.due.WithLabelValues(queue), enqueued: m.enqueued.WithLabelValues(queue), postponed: m.postponed.WithLabelValues(queue),
-		rounds: m.rounds.WithLabelValues(queue), publish: m.publish,
+		lost: m.lost.WithLabelValues(queue), rounds: m.rounds.WithLabelValues(queue), publish: m.publish,
+		tasks: m.tasks.WithLabelValues(queue), window: m.window.WithLabelValues(queue),
 	}
 }
 
@@ -71,3 +87,22 @@ func (q queueMetrics) done(enqueued, postponed int) {
 }
 
 func (q queueMetrics) published(took time.Duration) { q.publish.Observe(took.Seconds()) }
+
+// depth shows how full a queue is.
+func (q queueMetrics) depth(tasks, window int) {
+	q.tasks.Set(float64(tasks))
+	q.window.Set(float64(window))
+}
+
+// alive shows how many processes there are of each service.
+func (m *metrics) alive(statuses []store.ProcessStatus) {
+	count := map[string]int{"dispatcher": 0, "worker": 0}
+	for _, s := range statuses {
+		if s.Live() {
+			count[s.Service]++
+		}
+	}
+	for service, n := range count {
+		m.processes.WithLabelValues(service).Set(float64(n))
+	}
+}

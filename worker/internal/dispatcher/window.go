@@ -27,11 +27,12 @@ type window struct {
 	outbox      Outbox
 	concurrency int
 	sendRate    float64
+	alive       func([]store.ProcessStatus) // is told who there is
 	size        atomic.Int64
 }
 
-func newWindow(outbox Outbox, concurrency int, sendRate float64) *window {
-	w := &window{outbox: outbox, concurrency: concurrency, sendRate: sendRate}
+func newWindow(outbox Outbox, concurrency int, sendRate float64, alive func([]store.ProcessStatus)) *window {
+	w := &window{outbox: outbox, concurrency: concurrency, sendRate: sendRate, alive: alive}
 	w.size.Store(windowSize(concurrency, sendRate))
 	return w
 }
@@ -46,6 +47,7 @@ func (w *window) measure(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, nil
 	}
+	w.alive(statuses)
 	concurrency, sendRate := capacity(statuses)
 	if concurrency == 0 {
 		concurrency = w.concurrency

@@ -6,18 +6,23 @@ import (
 	"email-gateway/shared/store"
 )
 
-// held is the reason shown while an operator holds everything back.
-const held = "HELD_BY_OPERATOR"
+// Reasons that are no provider's code: held is shown while an operator holds everything
+// back, none while all passes.
+const (
+	held = "HELD_BY_OPERATOR"
+	none = "none"
+)
 
 type metrics struct {
 	state *prometheus.GaugeVec
 	shuts *prometheus.CounterVec
+	shown map[string]bool // by the watching loop: the reasons that have a gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "provider_gate_shut", Help: "1 while nothing passes to the provider but probes, by the code that says why; no sample while all passes.",
+			Name: "provider_gate_shut", Help: "1 while nothing passes to the provider but probes, by the code that says why; 0 with the reason none while all passes.",
 		}, []string{"reason"}),
 		shuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "provider_gate_shuts_total", Help: "How often this process shut the gate, by the code that says why.",
@@ -27,12 +32,30 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
+// show sets the gauge of each reason that holds, before it takes away those that held
+// before: whoever scrapes in between must not see an open gate.
 func (m *metrics) show(g store.Gate) {
-	m.state.Reset()
+	now := make(map[string]bool, 2)
 	if g.Reason != nil {
-		m.state.WithLabelValues(*g.Reason).Set(1)
+		now[*g.Reason] = true
 	}
 	if g.HeldAt != nil {
-		m.state.WithLabelValues(held).Set(1)
+		now[held] = true
 	}
+	if len(now) == 0 {
+		now[none] = false
+	}
+	for reason, shut := range now {
+		value := 0.0
+		if shut {
+			value = 1
+		}
+		m.state.WithLabelValues(reason).Set(value)
+	}
+	for reason := range m.shown {
+		if _, still := now[reason]; !still {
+			m.state.DeleteLabelValues(reason)
+		}
+	}
+	m.shown = now
 }

@@ -19,6 +19,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "mailing_expanded_entries_total", Help: "Entries of mailings that became emails (queued) or were found to be invalid (syntax, mx).",
 		}, []string{"verdict"}),
 	}
+	for _, outcome := range []string{"finished", "continued", "obsolete", "held", "silent", "lost", "failed", "dead", "buried"} {
+		m.jobs.WithLabelValues(outcome)
+	}
+	for _, verdict := range []string{"queued", "syntax", "mx"} {
+		m.entries.WithLabelValues(verdict)
+	}
 	registry.MustRegister(m.jobs, m.entries)
 	return m
 }

@@ -43,6 +43,9 @@ func NewRecovery(p RecoveryParams) *Recovery {
 	r := &Recovery{params: p, recovered: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mailing_recoveries_total", Help: "Mailings given a new job because theirs was silent (stale) or its message lost (lost).",
 	}, []string{"cause"})}
+	for _, cause := range []string{"stale", "lost"} {
+		r.recovered.WithLabelValues(cause)
+	}
 	p.Registry.MustRegister(r.recovered)
 	r.Loop = service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: p.Interval, RunOnce: r.runOnce, ErrorDelay: min(10*time.Second, p.Interval),

@@ -64,6 +64,9 @@ func NewSettler(p SettlerParams) *Settler {
 	s := &Settler{params: p, rest: make(pacer), settled: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mailing_settled_entries_total", Help: "Entries of mailings ended by a cancel (cancel) or sent once more (retry-failed).",
 	}, []string{"kind"})}
+	for _, kind := range []store.SettleKind{store.SettleCancel, store.SettleRetryFailed} {
+		s.settled.WithLabelValues(string(kind))
+	}
 	p.Registry.MustRegister(s.settled)
 	s.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: settleInterval, RunOnce: s.runOnce})
 	return s

@@ -61,6 +61,11 @@ func NewReplayer(p ReplayerParams) *Replayer {
 		Name: "dead_letters_replayed_total",
 		Help: "Dead letters of bulk requests by what was asked for (retry, discard) and what came of it (done, skipped, failed).",
 	}, []string{"action", "outcome"})}
+	for _, action := range []store.ReplayAction{store.ReplayRetry, store.ReplayDiscard} {
+		for _, outcome := range []string{"done", "skipped", "failed"} {
+			r.letters.WithLabelValues(string(action), outcome)
+		}
+	}
 	p.Registry.MustRegister(r.letters)
 	r.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: replayInterval, RunOnce: r.runOnce})
 	return r

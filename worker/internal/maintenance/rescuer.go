@@ -79,6 +79,9 @@ func NewRescuer(p RescuerParams) *Rescuer {
 	r := &Rescuer{params: p, rescued: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "outbox_rescued_total", Help: "Emails brought back after a crash, by the status they were left in.",
 	}, []string{"status"})}
+	for _, status := range []email.Status{email.Processing, email.Enqueued} {
+		r.rescued.WithLabelValues(string(status))
+	}
 	p.Registry.MustRegister(r.rescued)
 	r.Loop = service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: rescueInterval, RunOnce: r.runOnce, ErrorDelay: rescueInterval,

@@ -71,6 +71,9 @@ func New(p Params) (*Checker, error) {
 			return dialer.DialContext(ctx, network, p.Resolver)
 		}
 	}
+	for _, verdict := range []string{"valid", "invalid", "unknown"} {
+		c.lookups.WithLabelValues(verdict)
+	}
 	p.Registry.MustRegister(c.lookups)
 	return c, nil
 }

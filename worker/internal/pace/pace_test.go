@@ -3,6 +3,7 @@ package pace_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/worker/internal/pace"
@@ -106,11 +108,13 @@ func TestPacer_WaitEndsWithItsContext(t *testing.T) {
 }
 
 type account struct {
-	rate float64
-	err  error
+	rate, perDay, sent float64
+	err                error
 }
 
-func (a account) MaxSendRate(context.Context) (float64, error) { return a.rate, a.err }
+func (a account) Limits(context.Context) (pace.Limits, error) {
+	return pace.Limits{PerSecond: a.rate, PerDay: a.perDay, SentToday: a.sent}, a.err
+}
 
 func alone(context.Context) (int, error) { return 1, nil }
 
@@ -119,15 +123,21 @@ func TestQuota_FollowsTheAccountAndFallsBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		account account
 		want    float64
+		quota   string // limit and what is left of it
 	}{
-		"the account's rate":    {account{rate: 14}, 14},
-		"an account that hides": {account{err: errors.New("404")}, 100},
-		"nonsense":              {account{rate: 0}, 100},
+		"the account's rate":     {account{rate: 14, perDay: 50_000, sent: 49_000.4}, 14, "50000 999.5999999999985"},
+		"more sent than allowed": {account{rate: 14, perDay: 200, sent: 201}, 14, "200 0"},
+		"as many as one likes":   {account{rate: 14, perDay: -1, sent: 7}, 14, "+Inf +Inf"},
+		"an account that hides":  {account{err: errors.New("404")}, 100, "NaN NaN"},
+		"nonsense":               {account{rate: 0, perDay: 200}, 100, "NaN NaN"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pacer := pace.New(nil, 1)
-			loop := pace.NewQuota(slog.New(slog.DiscardHandler), pacer, c.account, alone, 100)
+			registry := prometheus.NewRegistry()
+			loop := pace.NewQuota(pace.QuotaParams{
+				Log: slog.New(slog.DiscardHandler), Pacer: pacer, Account: c.account, Peers: alone, Registry: registry, Fallback: 100,
+			})
 			if err := loop.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 				t.Fatal(err)
 			}
@@ -142,6 +152,25 @@ func TestQuota_FollowsTheAccountAndFallsBack(t *testing.T) {
 			if err := loop.Stop(t.Context()); err != nil {
 				t.Error(err)
 			}
+			got := fmt.Sprint(gauge(t, registry, "provider_quota_limit"), " ", gauge(t, registry, "provider_quota_left"))
+			if got != c.quota || gauge(t, registry, "provider_send_rate_limit") != c.want {
+				t.Errorf("quota %s at %g, want %s", got, gauge(t, registry, "provider_send_rate_limit"), c.quota)
+			}
 		})
 	}
+}
+
+func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no %s", name)
+	return 0
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -50,7 +51,10 @@ func (a *attempt) won(claim store.Advanced) {
 	a.tries, a.throttles, a.pass = claim.Attempts, claim.Throttles, claim.Gate
 }
 
-func (a *attempt) logger(log *slog.Logger) *slog.Logger {
+func (a *attempt) logger(ctx context.Context, log *slog.Logger) *slog.Logger {
+	if trace := telemetry.TraceIDOf(ctx); trace != "" {
+		log = log.With(telemetry.TraceID, trace)
+	}
 	return log.With(telemetry.OutboxID, a.row.ID, telemetry.RequestID, a.row.RequestID,
 		telemetry.CompanyID, a.row.CompanyID, telemetry.Attempt, a.number())
 }

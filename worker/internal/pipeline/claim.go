@@ -9,12 +9,15 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 )
 
 // claim wins the fence for this attempt, or finds that it is not to be won. When
 // Postgres breaks off in the middle it asks again until there is an answer, because
 // the claim may stand, and nobody else could ever touch the email.
 func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error) {
+	ctx, span := p.Tracer.Start(ctx, "claim", telemetry.Internal)
+	defer span.End()
 	t := a.claim(time.Now())
 	if a.row.MailingID.Valid && a.row.Attempts == 0 {
 		t.Renew = p.TTL

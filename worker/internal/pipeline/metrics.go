@@ -1,23 +1,24 @@
 package pipeline
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
 	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/steps"
 )
 
 // Metrics counts what the pipeline does. No label carries a tenant or an address.
 type Metrics struct {
-	state      *prometheus.CounterVec
+	steps      *steps.Counter
 	validation *prometheus.CounterVec
 	duration   *prometheus.HistogramVec
 	retry      *prometheus.CounterVec
-	finals     *prometheus.CounterVec
-	emails     *prometheus.CounterVec
 	processing prometheus.Histogram
+	calls      *prometheus.HistogramVec
 }
 
 // NewMetrics registers the pipeline's metrics.
@@ -25,9 +26,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	// From a millisecond (a validation that fails) to the call's 30 s.
 	buckets := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	m := &Metrics{
-		state: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_state_transitions_total", Help: "Events written, by type.",
-		}, []string{"state"}),
+		steps: steps.New(registry),
 		validation: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pipeline_validation_failures_total", Help: "Emails and tasks that did not pass a validation.",
 		}, []string{"validation"}),
@@ -37,25 +36,24 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		retry: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pipeline_retry_total", Help: "Attempts that led to another, by the error's category.",
 		}, []string{"category"}),
-		finals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_final_state_total", Help: "Emails ended by a worker, by final status.",
-		}, []string{"state"}),
-		emails: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mailing_emails_total", Help: "Emails sent and failed.",
-		}, []string{"status"}),
 		processing: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "mailing_processing_duration_seconds", Help: "From receiving a task to the end of its attempt.", Buckets: buckets,
 		}),
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "provider_call_duration_seconds", Help: "How long the provider took for one email, by its verdict.", Buckets: buckets,
+		}, []string{"verdict"}),
 	}
-	registry.MustRegister(m.state, m.validation, m.duration, m.retry, m.finals, m.emails, m.processing)
+	for _, v := range []email.Validation{email.ValidationIntegrity, email.ValidationOutbox, email.ValidationRecipient, email.ValidationTemplate} {
+		m.validation.WithLabelValues(string(v))
+	}
+	for _, c := range []provider.Category{provider.QuotaError, provider.TransientError, provider.TimeoutError} {
+		m.retry.WithLabelValues(string(c))
+	}
+	registry.MustRegister(m.validation, m.duration, m.retry, m.processing, m.calls)
 	return m
 }
 
-func (m *Metrics) transitions(events []email.Event) {
-	for _, e := range events {
-		m.state.WithLabelValues(string(e.Type)).Inc()
-	}
-}
+func (m *Metrics) transitions(events []email.Event) { m.steps.Took(events) }
 
 func (m *Metrics) validationFailed(v email.Validation) { m.validation.WithLabelValues(string(v)).Inc() }
 
@@ -66,12 +64,16 @@ func (m *Metrics) took(status email.Status, d time.Duration) {
 	m.processing.Observe(d.Seconds())
 }
 
-func (m *Metrics) final(status email.Status) {
-	m.finals.WithLabelValues(string(status)).Inc()
-	switch status {
-	case email.Sent:
-		m.emails.WithLabelValues("sent").Inc()
-	case email.Failed:
-		m.emails.WithLabelValues("failed").Inc()
+func (m *Metrics) final(status email.Status) { m.steps.Ended(status) }
+
+// called times a call by its verdict, SENT if there was no failure.
+func (m *Metrics) called(d time.Duration, err error) {
+	verdict := string(email.Sent)
+	var f *provider.Failure
+	if errors.As(err, &f) {
+		verdict = string(f.Verdict)
+	} else if err != nil {
+		verdict = string(provider.Unknown) // as asFailure reads it
 	}
+	m.calls.WithLabelValues(verdict).Observe(d.Seconds())
 }

@@ -20,6 +20,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
 )
@@ -77,6 +78,8 @@ type Params struct {
 	// FeedbackWindow is how long feedback is waited for when the provider's answer is not
 	// known; 0 = none will come.
 	FeedbackWindow time.Duration
+	// Tracer makes spans of an attempt's steps.
+	Tracer telemetry.Tracer
 }
 
 // Pipeline handles the tasks of the email queues. It is safe for concurrent use.
@@ -120,7 +123,9 @@ const (
 // has done its work, which includes finding out that there is none left to do.
 func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	received := time.Now()
-	row, job, err := p.open(ctx, task)
+	opening, opened := p.Tracer.Start(ctx, "load", telemetry.Internal)
+	row, job, err := p.open(opening, task)
+	opened.End()
 	switch {
 	case store.IsOutage(err):
 		return p.sitOut(ctx)
@@ -129,7 +134,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	}
 	crashpoint.At(crashpoint.SendLoaded)
 	a := newAttempt(row, job, received)
-	log := a.logger(p.Log)
+	log := a.logger(ctx, p.Log)
 	if row.Probe && row.Status.Claimable() {
 		defer p.skipped(a)
 	}
@@ -176,15 +181,25 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 		return p.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
 	}
 
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	a.called = true
-	receipt, err := p.Sender.Send(call, a.message())
-	crashpoint.At(crashpoint.SendAnswered)
+	receipt, err := p.call(ctx, a)
+	_, recorded := p.Tracer.Start(ctx, "record", telemetry.Internal)
+	defer recorded.End()
 	if err != nil {
 		return p.settle(log, a, asFailure(err))
 	}
 	return p.sent(log, a, receipt)
+}
+
+// call asks the provider, once.
+func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	a.called = true
+	begun := time.Now()
+	receipt, err := p.Sender.Send(ctx, a.message())
+	crashpoint.At(crashpoint.SendAnswered)
+	p.Metrics.called(time.Since(begun), err)
+	return receipt, err
 }
 
 // sitOut gives a task back while the database does not answer, not faster than one per
@@ -199,6 +214,8 @@ func (p *Pipeline) sitOut(ctx context.Context) error {
 func (p *Pipeline) awaitTurn(ctx context.Context, a *attempt) error {
 	waiting, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
+	waiting, span := p.Tracer.Start(waiting, "wait for the send rate", telemetry.Internal)
+	defer span.End()
 	err := p.Pacer.Wait(waiting, a.recipients())
 	switch {
 	case ctx.Err() != nil:

@@ -16,6 +16,9 @@ type Task struct {
 	ID      string // the outbox id: a queue holds at most one task per id
 	Queue   string
 	Payload []byte
+	// Traceparent names the span that the task came from, in W3C's form; "" = none. It
+	// stands beside the payload, in the broker's own headers.
+	Traceparent string
 	// Retried counts how often the broker delivered it before. The count of an email's
 	// tries stands in Postgres; on a broker that counts by itself (rabbitmq) it is what
 	// decides.

@@ -1,6 +1,10 @@
 package recipient
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+)
 
 // Metrics counts what becomes of intakes. No label carries a tenant.
 type Metrics struct {
@@ -21,6 +25,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "recipients_buried_total", Help: "Messages that ended as dead letters, by reason.",
 		}, []string{"reason"}),
+	}
+	for _, reason := range []string{email.CodeInvalidPayload, email.CodeOutboxNotFound, CodeRefused} {
+		m.buried.WithLabelValues(reason)
 	}
 	registry.MustRegister(m.upserted, m.retried, m.buried)
 	return m

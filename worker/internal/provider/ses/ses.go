@@ -24,6 +24,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sesv2"
 	"github.com/aws/smithy-go/logging"
 
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/provider"
 )
 
@@ -55,6 +56,9 @@ type Config struct {
 	// request meets a connection that is being closed and its outcome is unknown.
 	IdleTimeout time.Duration
 
+	// Tracer makes a span of each Send.
+	Tracer telemetry.Tracer
+
 	// dial stands in for the network's dialer in tests.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -73,6 +77,7 @@ type Sender struct {
 	client           *sesv2.Client
 	configurationSet string
 	callTimeout      time.Duration
+	tracer           telemetry.Tracer
 }
 
 // New returns a Sender, or an error when the configuration cannot lead to SES. It
@@ -113,11 +118,28 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	if err := resolve(ctx, client.Options()); err != nil {
 		return nil, fmt.Errorf("resolve ses endpoint: %w", err)
 	}
-	return &Sender{client: client, configurationSet: c.ConfigurationSet, callTimeout: c.CallTimeout}, nil
+	return &Sender{client: client, configurationSet: c.ConfigurationSet, callTimeout: c.CallTimeout, tracer: c.Tracer}, nil
 }
 
 // Send makes one request. See provider.Sender for what it returns.
 func (s *Sender) Send(ctx context.Context, m provider.Message) (provider.Receipt, error) {
+	ctx, span := s.tracer.Start(ctx, "ses SendEmail", telemetry.Client)
+	defer span.End()
+	span.Text("rpc.service", "sesv2")
+	span.Text("rpc.method", "SendEmail")
+	span.Text("attempt.id", m.AttemptID)
+	receipt, err := s.send(ctx, m)
+	var f *provider.Failure
+	if errors.As(err, &f) {
+		span.Text("verdict", string(f.Verdict))
+		span.Fail(f.Code)
+	} else {
+		span.Text("ses.message_id", receipt.MessageID)
+	}
+	return receipt, err
+}
+
+func (s *Sender) send(ctx context.Context, m provider.Message) (provider.Receipt, error) {
 	input, err := s.input(m)
 	if err != nil {
 		return provider.Receipt{}, invalid(err)

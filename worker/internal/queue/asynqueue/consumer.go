@@ -148,7 +148,7 @@ func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
 	defer cancel()
 	defer context.AfterFunc(c.stopping, cancel)()
 	return verdict(c.handler(ctx, queue.Task{
-		ID: id, Queue: strings.TrimPrefix(name, c.conn.prefix), Payload: t.Payload(), Retried: retried,
+		ID: id, Queue: strings.TrimPrefix(name, c.conn.prefix), Payload: t.Payload(), Retried: retried, Traceparent: t.Headers()[headerTraceparent],
 	}))
 }
 

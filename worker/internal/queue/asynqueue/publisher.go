@@ -31,6 +31,9 @@ const (
 	// looked at. Each round needs a worker or another dispatcher to have interfered.
 	publishRounds = 5
 
+	// headerTraceparent is the task's only header.
+	headerTraceparent = "traceparent"
+
 	// registry is the set of queue names that asynq's Inspector and the dashboard
 	// believe in.
 	registry = "asynq:queues"
@@ -61,9 +64,13 @@ func NewPublisher(conn Conn) *Publisher {
 // what a crash left of one, and makes room.
 func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed, error) {
 	name := p.conn.queueName(task.Queue)
+	var headers map[string]string
+	if task.Traceparent != "" {
+		headers = map[string]string{headerTraceparent: task.Traceparent}
+	}
 	obstacle := errors.New("it keeps coming back")
 	for range publishRounds {
-		_, err := p.client.EnqueueContext(ctx, asynq.NewTask(taskType, task.Payload),
+		_, err := p.client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, task.Payload, headers),
 			asynq.TaskID(task.ID), asynq.Queue(name), asynq.MaxRetry(maxRetry), asynq.Timeout(taskTimeout))
 		if err == nil {
 			return queue.Queued, nil
@@ -106,6 +113,23 @@ func (p *Publisher) Depth(ctx context.Context, queueName string) (int, error) {
 		p.repairs.named(name, added.Val() == 1)
 	}
 	return int(pending.Val() + active.Val()), nil
+}
+
+// Oldest is how long the oldest pending task has waited, 0 if there is none. A task that
+// is in a worker's hands does not wait. asynq notes the time on the task itself.
+func (p *Publisher) Oldest(ctx context.Context, queueName string) (time.Duration, error) {
+	base := "asynq:{" + p.conn.queueName(queueName) + "}:"
+	id, err := p.redis.LIndex(ctx, base+"pending", -1).Result()
+	if err == nil {
+		var since int64
+		if since, err = p.redis.HGet(ctx, base+"t:"+id, "pending_since").Int64(); err == nil {
+			return max(time.Since(time.Unix(0, since)), 0), nil
+		}
+	}
+	if errors.Is(err, redis.Nil) { // nothing waits, or it was taken a moment ago
+		return 0, nil
+	}
+	return 0, fmt.Errorf("look at the oldest task: %w", err)
 }
 
 // Ping asks Redis for a sign of life.

@@ -23,13 +23,16 @@ const (
 func publishAndHandle(t *testing.T, b Broker) {
 	tasks := make(desk)
 	b.consume(t, tasks.handle)
-	task := newTask()
-	b.publish(t, task)
-	got := tasks.next(t)
-	if diff := cmp.Diff(task, got.task); diff != "" {
-		t.Errorf("delivered (-want +got)\n%s", diff)
+	for _, trace := range []string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"} {
+		task := newTask()
+		task.Traceparent = trace
+		b.publish(t, task)
+		got := tasks.next(t)
+		if diff := cmp.Diff(task, got.task); diff != "" {
+			t.Errorf("delivered (-want +got)\n%s", diff)
+		}
+		got.answer <- nil
 	}
-	got.answer <- nil
 	b.expectDepth(t, 0)
 	tasks.quiet(t)
 }

@@ -16,6 +16,7 @@ import (
 const (
 	headerRetries = "x-retries"      // how often it came again
 	headerReason  = "x-retry-reason" // why the last time
+	headerTrace   = "traceparent"    // the span it came from, if any
 )
 
 // PublisherConfig makes a Publisher.
@@ -58,12 +59,16 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 	if !known {
 		return queue.Queued, fmt.Errorf("publish task: queue %q is none of ours", task.Queue)
 	}
+	headers := amqp.Table{headerRetries: int32(0)}
+	if task.Traceparent != "" {
+		headers[headerTrace] = task.Traceparent
+	}
 	err := p.sender.send(ctx, to, amqp.Publishing{
 		MessageId:    task.ID,
 		ContentType:  "application/json",
 		DeliveryMode: amqp.Persistent,
 		Timestamp:    time.Now(),
-		Headers:      amqp.Table{headerRetries: int32(0)},
+		Headers:      headers,
 		Body:         task.Payload,
 	})
 	if err != nil {

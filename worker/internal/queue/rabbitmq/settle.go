@@ -67,8 +67,9 @@ var errNoVerdict = errors.New("the handler gave no verdict")
 
 func (c *Consumer) task(d amqp.Delivery) queue.Task {
 	retried := retries(d.Headers)
+	trace, _ := d.Headers[headerTrace].(string)
 	return queue.Task{
-		ID: d.MessageId, Queue: c.config.Queue, Payload: d.Body, Retried: retried,
+		ID: d.MessageId, Queue: c.config.Queue, Payload: d.Body, Retried: retried, Traceparent: trace,
 		LastTry: !c.dlq && retried >= c.config.Topology.MaxRetries,
 	}
 }

@@ -1,0 +1,83 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+func TestCountBacklog(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for range 5 {
+		d.Accept(t, company, nil)
+	}
+	d.Mailing(t, company, 1, nil) // its job is a row too
+	for range 2 {
+		id := d.Accept(t, company, nil)
+		run(t, d, `UPDATE email_outbox SET status = 'OUTCOME_UNKNOWN', claim_token = gen_random_uuid() WHERE id = $1`, id)
+	}
+	run(t, d, `INSERT INTO dead_letters (id, target, reason, payload, resolved_at)
+		SELECT gen_random_uuid(), 'email:send', 'X', '{}', CASE WHEN n > 3 THEN now() END FROM generate_series(1, 9) n`)
+	for limit, want := range map[int]store.Backlog{
+		100: {Pending: 6, Unknown: 2, DeadLetters: 3},
+		2:   {Pending: 2, Unknown: 2, DeadLetters: 2},
+	} {
+		got, err := d.Store.CountBacklog(t.Context(), limit)
+		if err != nil || got != want {
+			t.Errorf("up to %d: %+v, %v; want %+v", limit, got, err, want)
+		}
+	}
+}
+
+func TestOldestDue(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	due := func(change func(*store.NewEmail), ago string) {
+		t.Helper()
+		id := d.Accept(t, d.Company(t), change)
+		run(t, d, `UPDATE email_outbox SET next_at = now() - $2::interval WHERE id = $1`, id, ago)
+	}
+	retry := func(id any, ago string) {
+		t.Helper()
+		run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() - $2::interval WHERE id = $1`, id, ago)
+	}
+	high := func(e *store.NewEmail) { e.Priority = 1 }
+	due(nil, "50 s")
+	due(nil, "70 s")
+	due(high, "-1 h") // not due yet
+	retry(d.Accept(t, d.Company(t), high), "2 s")
+	low := func(e *store.NewEmail) { e.Priority = 9 }
+	retry(d.Accept(t, d.Company(t), low), "20 s") // its task was lost
+	held := d.Company(t)
+	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 day' WHERE id = $1`, d.Accept(t, held, nil))
+	run(t, d, `UPDATE dispatch_lanes SET held_at = now(), held_reason = 'a test' WHERE company_id = $1`, held)
+	expired := d.Accept(t, d.Company(t), high)
+	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 day', expires_at = now() WHERE id = $1`, expired)
+	mailing := d.Company(t)
+	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '90 s' WHERE id = $1`, d.Accept(t, mailing, low))
+	run(t, d, `UPDATE dispatch_lanes SET mailing_id = gen_random_uuid() WHERE company_id = $1 AND queue = $2`, mailing, email.QueueLow)
+
+	ages, err := d.Store.OldestDue(t.Context(), lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[store.LaneAge]time.Duration{}
+	for _, a := range ages {
+		got[store.LaneAge{Queue: a.Queue, Mailing: a.Mailing}] = a.Age().Truncate(10 * time.Second)
+	}
+	want := map[store.LaneAge]time.Duration{
+		{Queue: email.QueueNormal}:             70 * time.Second,
+		{Queue: email.QueueLow}:                20 * time.Second,
+		{Queue: email.QueueLow, Mailing: true}: 90 * time.Second,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

@@ -1,0 +1,93 @@
+package dispatcher_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+)
+
+// What waits, how old it is, how full its queue is and who works is all told.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	b.acceptMany(t, b.Accept(t, company, nil), 249) // 50 more than the window
+	overdue := b.Accept(t, b.Company(t), withPriority(1))
+	held := b.Company(t)
+	b.Accept(t, held, withPriority(9))
+	b.set(t, overdue, `status = 'RETRY_SCHEDULED', next_at = now() - interval '1 minute'`)
+	if _, err := b.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET next_at = now() - interval '1 hour' WHERE company_id = $1`, company); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.SQL.ExecContext(t.Context(), `UPDATE dispatch_lanes SET paused_at = now() WHERE company_id = $1`, held); err != nil {
+		t.Fatal(err)
+	}
+	for _, instance := range []string{"a", "b"} {
+		if err := b.Store.ReportStatus(t.Context(), "worker", instance, time.Now(), map[string]any{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The backlog is measured once at the start: it must see what is left over then.
+	first := b.params()
+	stop := b.dispatch(t, first)
+	eventually(t, "a full window", func() bool { return b.count(t, email.Enqueued) == 201 })
+	stop()
+	if got := gauge(t, first.Registry, "outbox_lost_retries_total", "queue", email.QueueHigh); got != 1 {
+		t.Errorf("%g lost retries, want 1", got)
+	}
+	p := b.params()
+	p.Ages = b.publisher
+	b.dispatch(t, p)
+	for _, m := range []struct {
+		name, label, value string
+		least, most        float64
+	}{
+		{"mailing_outbox_pending_count", "", "", 51, 51},
+		{"outbox_outcome_unknown_count", "", "", 0, 0},
+		{"dead_letters_open_count", "", "", 0, 0},
+		{"outbox_oldest_due_seconds", "queue", email.QueueNormal, 3600, 3700},
+		{"outbox_oldest_due_seconds", "queue", email.QueueHigh, 0, 0},
+		{"outbox_oldest_due_seconds", "queue", email.QueueLow, 0, 0}, // somebody holds it
+		{"queue_tasks", "queue", email.QueueNormal, 200, 200},
+		{"queue_window_tasks", "queue", email.QueueNormal, 200, 200},
+		{"queue_oldest_task_seconds", "queue", email.QueueNormal, 0.001, 60},
+		{"queue_oldest_task_seconds", "queue", email.QueueLow, 0, 0},
+		{"gateway_processes", "service", "worker", 2, 2},
+		{"gateway_processes", "service", "dispatcher", 0, 0},
+	} {
+		var got float64
+		eventually(t, m.name+" of "+m.value, func() bool {
+			got = gauge(t, p.Registry, m.name, m.label, m.value)
+			return got >= m.least && got <= m.most
+		})
+	}
+}
+
+// gauge is a metric's value, or that of a counter; -1 if there is none with the label.
+// Of several the greatest counts.
+func gauge(t *testing.T, registry prometheus.Registerer, name, label, value string) float64 {
+	t.Helper()
+	families, err := registry.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	greatest := -1.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			matches := label == ""
+			for _, l := range m.GetLabel() {
+				matches = matches || l.GetName() == label && l.GetValue() == value
+			}
+			if matches {
+				greatest = max(greatest, m.GetGauge().GetValue()+m.GetCounter().GetValue())
+			}
+		}
+	}
+	return greatest
+}
