@@ -153,7 +153,7 @@ func TestGroup_SecondFlight(t *testing.T) {
 				w := &writer{gate: make(chan struct{})}
 				g := newGroup(w)
 				wait := all(t.Context(), g, append([]string{"x"}, tt.items...)...)
-				time.Sleep(tt.wait) // of the bubble's own clock
+				<-time.After(tt.wait) // of the bubble's own clock
 				synctest.Wait()
 				if diff := cmp.Diff(tt.want, w.sizes()); diff != "" {
 					t.Error(diff)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/url"
@@ -27,25 +28,27 @@ func NewProxy(tb testing.TB, d Database) *Proxy {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var config net.ListenConfig
+	listener, err := config.Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	p := &Proxy{listener: listener, upstream: u.Host}
 	u.Host = listener.Addr().String()
 	p.URL = u.String()
-	go p.accept()
+	go p.accept(tb.Context())
 	tb.Cleanup(p.Stop)
 	return p
 }
 
-func (p *Proxy) accept() {
+func (p *Proxy) accept(ctx context.Context) {
+	var dialer net.Dialer
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.upstream)
+		server, err := dialer.DialContext(ctx, "tcp", p.upstream)
 		if err != nil {
 			_ = client.Close()
 			return
