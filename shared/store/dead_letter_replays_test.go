@@ -191,6 +191,7 @@ func TestReplay_RateAndLimit(t *testing.T) {
 	if got := ask[bool](t, d, `SELECT next_at - created_at BETWEEN interval '0.4 s' AND interval '10 s' AND next_at > updated_at + interval '0.2 s' FROM dead_letter_replays WHERE id = $1`, slow.ID); !got {
 		t.Error(ask[string](t, d, `SELECT r::text FROM dead_letter_replays r`))
 	}
+	run(t, d, `UPDATE dead_letter_replays SET next_at = now() + interval '1 h'`)
 	if due, err := d.Store.DueReplays(t.Context()); err != nil || len(due) != 0 {
 		t.Errorf("due: %v, %v", due, err)
 	}
