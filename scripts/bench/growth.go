@@ -108,10 +108,12 @@ func (g *gateway) grow(ctx context.Context, t *Table, size int) error {
 	if err := g.shorten(ctx, model); err != nil {
 		return err
 	}
-	if err := history.Add(ctx, g.system.Database, model, size); err != nil {
-		return err
-	}
-	if err := g.system.Settle(ctx); err != nil {
+	if err := g.rig.withoutAutovacuum(ctx, func() error {
+		if err := history.Add(ctx, g.system.Database, model, size); err != nil {
+			return err
+		}
+		return g.system.Settle(ctx)
+	}); err != nil {
 		return err
 	}
 	bytes, err := g.system.Count(ctx, `SELECT pg_database_size(current_database())`)
@@ -120,6 +122,23 @@ func (g *gateway) grow(ctx context.Context, t *Table, size int) error {
 	}
 	t.Say("%d emails stand in the tables, %.1f GB with their indexes, after %s", size, float64(bytes)/1e9, time.Since(begun).Round(time.Second))
 	return nil
+}
+
+// withoutAutovacuum keeps autovacuum from going over tables again and again while they are
+// filled; work ends with a vacuum of its own.
+func (r *Rig) withoutAutovacuum(ctx context.Context, work func() error) error {
+	set := func(ctx context.Context, statement string) error {
+		for _, s := range []string{statement, "SELECT pg_reload_conf()"} {
+			if _, err := r.server.ExecContext(ctx, s); err != nil {
+				return fmt.Errorf("%s: %w", s, err)
+			}
+		}
+		return nil
+	}
+	if err := set(ctx, "ALTER SYSTEM SET autovacuum = off"); err != nil {
+		return err
+	}
+	return errors.Join(work(), set(context.WithoutCancel(ctx), "ALTER SYSTEM RESET autovacuum"))
 }
 
 // shorten leaves the model a body of 200 bytes, so that ten million of them find room on

@@ -40,8 +40,9 @@ type clone struct {
 // Add adds n emails that were sent, with their logs and events, each a copy of the model
 // with ids, request id, address, external id and times of its own; the model must be SENT.
 // Their ids are UUIDv7 of the last weeks, so they stand before the ids of new emails, and
-// each person gets ten of them. The indexes stay and are filled on the way. The tables are
-// neither vacuumed nor analysed.
+// each person gets ten of them. Indexes that are not of a constraint are dropped on the way
+// and built again at the end, so no program may run. The tables are neither vacuumed nor
+// analysed.
 func Add(ctx context.Context, db *sql.DB, model uuid.UUID, n int) error {
 	if err := mustBeSent(ctx, db, model); err != nil || n < 1 {
 		return err
@@ -80,6 +81,15 @@ func (c clone) fill(ctx context.Context, db *sql.DB, t table) (err error) {
 		return fmt.Errorf("fill %s: %w", t.name, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
+	for _, setting := range settings {
+		if _, err := conn.ExecContext(ctx, setting); err != nil {
+			return fmt.Errorf("fill %s: %s: %w", t.name, setting, err)
+		}
+	}
+	rebuild, err := t.dropIndexes(ctx, conn)
+	if err != nil {
+		return err
+	}
 	statement, err := t.statement(ctx, conn)
 	if err != nil {
 		return err
@@ -91,8 +101,12 @@ func (c clone) fill(ctx context.Context, db *sql.DB, t table) (err error) {
 			return fmt.Errorf("fill %s: %w", t.name, err)
 		}
 	}
-	return nil
+	return rebuild(ctx)
 }
+
+// settings of a connection that fills: nobody waits for its commits, since what a crash
+// takes is made again; and an index of ten million rows is sorted in memory.
+var settings = []string{`SET synchronous_commit = off`, `SET maintenance_work_mem = '512MB'`}
 
 // quote makes a list of columns for a statement.
 func quote(columns []string) string { return `"` + strings.Join(columns, `", "`) + `"` }

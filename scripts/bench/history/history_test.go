@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"email-gateway/scripts/bench/history"
@@ -22,18 +23,23 @@ func TestAdd(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	model := sent(t, d, company)
+	const indexes = `SELECT string_agg(indexdef, ';' ORDER BY indexname) FROM pg_indexes WHERE schemaname = 'public'`
+	before := read[string](t, d.SQL, indexes)
 	if err := history.Add(t.Context(), d.SQL, model, emails); err != nil {
 		t.Fatal(err)
 	}
+	if diff := cmp.Diff(before, read[string](t, d.SQL, indexes)); diff != "" {
+		t.Errorf("the indexes are others (-before +after):\n%s", diff)
+	}
 
-	if n := count(t, d.SQL, `SELECT count(*) FROM email_outbox o JOIN email_logs l ON l.outbox_id = o.id WHERE o.status = 'SENT' AND l.status = 'SENT'
+	if n := read[int](t, d.SQL, `SELECT count(*) FROM email_outbox o JOIN email_logs l ON l.outbox_id = o.id WHERE o.status = 'SENT' AND l.status = 'SENT'
 		AND o.payload ->> 'outboxId' = o.id::text AND o.request_id = l.request_id AND o.payload ->> 'to' = l.recipient`); n != emails+1 {
 		t.Errorf("%d emails, with the model's, have a log that fits; want %d", n, emails+1)
 	}
-	if n := count(t, d.SQL, `SELECT count(DISTINCT recipient) FROM email_logs`); n != emails/10+1 {
+	if n := read[int](t, d.SQL, `SELECT count(DISTINCT recipient) FROM email_logs`); n != emails/10+1 {
 		t.Errorf("%d people, with the model's; want %d", n, emails/10+1)
 	}
-	if n := count(t, d.SQL, `SELECT count(*) FROM email_outbox WHERE id < $1`, model); n != emails {
+	if n := read[int](t, d.SQL, `SELECT count(*) FROM email_outbox WHERE id < $1`, model); n != emails {
 		t.Errorf("%d ids stand before that of the model, want all %d", n, emails)
 	}
 
@@ -105,11 +111,10 @@ func claim(company, id, token uuid.UUID) store.Transition {
 	}
 }
 
-func count(t *testing.T, db *sql.DB, query string, args ...any) int {
+func read[T any](t *testing.T, db *sql.DB, query string, args ...any) (value T) {
 	t.Helper()
-	var n int
-	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
+	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&value); err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return value
 }

@@ -50,10 +50,6 @@ var events = table{name: "email_events", key: "email_log_id", columns: map[strin
 // The id is a UUIDv7: the milliseconds, then digits of the hash. Every table makes the same
 // one of the same number.
 func (t table) statement(ctx context.Context, conn *sql.Conn) (string, error) {
-	// Nobody waits for these commits, and what a crash takes is made again.
-	if _, err := conn.ExecContext(ctx, `SET synchronous_commit = off`); err != nil {
-		return "", fmt.Errorf("prepare to fill %s: %w", t.name, err)
-	}
 	columns, err := t.all(ctx, conn)
 	if err != nil {
 		return "", err
