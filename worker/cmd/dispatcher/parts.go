@@ -67,9 +67,9 @@ func (p program) parts() []service.Named {
 		{Name: "replayer", Service: maintenance.NewReplayer(maintenance.ReplayerParams{
 			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,
 		})},
-		{Name: "idempotency cleaner", Service: maintenance.NewIdempotencyCleaner(p.log, p.db)},
-		{Name: "feedback cleaner", Service: maintenance.NewFeedbackCleaner(p.log, p.db)},
-		{Name: "dead letter cleaner", Service: maintenance.NewDeadLetterCleaner(p.log, p.db, p.publisher)},
+		{Name: "idempotency cleaner", Service: maintenance.NewIdempotencyCleaner(p.log, p.db, actions)},
+		{Name: "feedback cleaner", Service: maintenance.NewFeedbackCleaner(p.log, p.db, actions)},
+		{Name: "dead letter cleaner", Service: maintenance.NewDeadLetterCleaner(p.log, p.db, p.publisher, actions)},
 	}
 	return append(parts, p.mailingParts(advancer)...)
 }

@@ -10,6 +10,15 @@ type Actions struct{ done *prometheus.CounterVec }
 // that was put on its queue again.
 const RetryLost = "retry_lost"
 
+// What cleaners delete when it is past its time.
+const (
+	keyExpired        = "idempotency_key_expired"
+	noticeExpired     = "notification_expired"
+	deadLetterExpired = "dead_letter_expired"
+	replayExpired     = "replay_expired"
+	archiveExpired    = "archived_task_expired"
+)
+
 // NewActions makes the counter. There is one for a process.
 func NewActions(registry prometheus.Registerer) *Actions {
 	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{

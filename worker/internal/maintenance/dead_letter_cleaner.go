@@ -34,11 +34,12 @@ type DeadLetterCleaner struct {
 	log     *slog.Logger
 	store   DeadLetterStore
 	archive Archive
+	actions *Actions
 }
 
 // NewDeadLetterCleaner makes a cleaner that is not running yet.
-func NewDeadLetterCleaner(log *slog.Logger, store DeadLetterStore, archive Archive) *DeadLetterCleaner {
-	c := &DeadLetterCleaner{log: log, store: store, archive: archive}
+func NewDeadLetterCleaner(log *slog.Logger, store DeadLetterStore, archive Archive, actions *Actions) *DeadLetterCleaner {
+	c := &DeadLetterCleaner{log: log, store: store, archive: archive, actions: actions}
 	c.Loop = service.NewLoop(service.LoopParams{
 		Log: log, Interval: cleanInterval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
 	})
@@ -56,6 +57,9 @@ func (c *DeadLetterCleaner) runOnce(ctx context.Context) (more bool, err error) 
 		more = more || n > 0
 		err = errors.Join(err, failed)
 	}
+	c.actions.Count(deadLetterExpired, rows)
+	c.actions.Count(replayExpired, replays)
+	c.actions.Count(archiveExpired, tasks)
 	if rows+tasks > 0 {
 		c.log.Info("dead letters deleted", "rows", rows, "tasks", tasks)
 	}

@@ -21,13 +21,14 @@ type FeedbackStore interface {
 // stays in the timelines.
 type FeedbackCleaner struct {
 	*service.Loop
-	log   *slog.Logger
-	store FeedbackStore
+	log     *slog.Logger
+	store   FeedbackStore
+	actions *Actions
 }
 
 // NewFeedbackCleaner makes a cleaner that is not running yet.
-func NewFeedbackCleaner(log *slog.Logger, store FeedbackStore) *FeedbackCleaner {
-	c := &FeedbackCleaner{log: log, store: store}
+func NewFeedbackCleaner(log *slog.Logger, store FeedbackStore, actions *Actions) *FeedbackCleaner {
+	c := &FeedbackCleaner{log: log, store: store, actions: actions}
 	c.Loop = service.NewLoop(service.LoopParams{
 		Log: log, Interval: cleanInterval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
 	})
@@ -36,6 +37,7 @@ func NewFeedbackCleaner(log *slog.Logger, store FeedbackStore) *FeedbackCleaner 
 
 func (c *FeedbackCleaner) runOnce(ctx context.Context) (more bool, err error) {
 	n, err := c.store.CleanFeedback(ctx, feedbackKept, cleanBatch)
+	c.actions.Count(noticeExpired, n)
 	if n > 0 {
 		c.log.Debug("notifications deleted", "count", n)
 	}

@@ -23,13 +23,14 @@ type KeyStore interface {
 // IdempotencyCleaner deletes idempotency keys past their time.
 type IdempotencyCleaner struct {
 	*service.Loop
-	log   *slog.Logger
-	store KeyStore
+	log     *slog.Logger
+	store   KeyStore
+	actions *Actions
 }
 
 // NewIdempotencyCleaner makes a cleaner that is not running yet.
-func NewIdempotencyCleaner(log *slog.Logger, store KeyStore) *IdempotencyCleaner {
-	c := &IdempotencyCleaner{log: log, store: store}
+func NewIdempotencyCleaner(log *slog.Logger, store KeyStore, actions *Actions) *IdempotencyCleaner {
+	c := &IdempotencyCleaner{log: log, store: store, actions: actions}
 	c.Loop = service.NewLoop(service.LoopParams{
 		Log: log, Interval: cleanInterval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
 	})
@@ -38,6 +39,7 @@ func NewIdempotencyCleaner(log *slog.Logger, store KeyStore) *IdempotencyCleaner
 
 func (c *IdempotencyCleaner) runOnce(ctx context.Context) (more bool, err error) {
 	n, err := c.store.CleanIdempotencyKeys(ctx, cleanBatch)
+	c.actions.Count(keyExpired, n)
 	if n > 0 {
 		c.log.Debug("idempotency keys deleted", "count", n)
 	}

@@ -108,9 +108,13 @@ func TestIdempotencyCleaner(t *testing.T) {
 		FROM generate_series(1, 2510) n`, company); err != nil {
 		t.Fatal(err)
 	}
-	run(t, maintenance.NewIdempotencyCleaner(slog.New(slog.DiscardHandler), d.Store))
+	metrics := prometheus.NewRegistry()
+	run(t, maintenance.NewIdempotencyCleaner(slog.New(slog.DiscardHandler), d.Store, maintenance.NewActions(metrics)))
 	eventually(t, "only the keys in time are left", func() bool {
 		return number(t, d, `SELECT count(*) FROM idempotency_keys`) == 10
+	})
+	eventually(t, "the count", func() bool {
+		return counted(t, []*prometheus.Registry{metrics}, "maintenance_actions_total", "idempotency_key_expired") > 0
 	})
 }
 
@@ -122,9 +126,13 @@ func TestFeedbackCleaner(t *testing.T) {
 		SELECT n::text, 'Send', now() - CASE WHEN n <= 2500 THEN interval '31 days' ELSE interval '29 days' END FROM generate_series(1, 2510) n`); err != nil {
 		t.Fatal(err)
 	}
-	run(t, maintenance.NewFeedbackCleaner(slog.New(slog.DiscardHandler), d.Store))
+	metrics := prometheus.NewRegistry()
+	run(t, maintenance.NewFeedbackCleaner(slog.New(slog.DiscardHandler), d.Store, maintenance.NewActions(metrics)))
 	eventually(t, "only the notifications in time are left", func() bool {
 		return number(t, d, `SELECT count(*) FROM ses_events`) == 10
+	})
+	eventually(t, "the count", func() bool {
+		return counted(t, []*prometheus.Registry{metrics}, "maintenance_actions_total", "notification_expired") == 2500
 	})
 }
 

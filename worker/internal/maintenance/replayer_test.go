@@ -148,6 +148,6 @@ func TestDeadLetterCleaner_Replays(t *testing.T) {
 	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE dead_letter_replays SET status = 'COMPLETED', finished_at = now() - interval '31 days' WHERE id = $1`, made.ID); err != nil {
 		t.Fatal(err)
 	}
-	run(t, maintenance.NewDeadLetterCleaner(slog.New(slog.DiscardHandler), d.Store, newQueue(t)))
+	run(t, maintenance.NewDeadLetterCleaner(slog.New(slog.DiscardHandler), d.Store, newQueue(t), maintenance.NewActions(prometheus.NewRegistry())))
 	eventually(t, "the old request is gone", func() bool { return number(t, d, `SELECT count(*) FROM dead_letter_replays`) == 0 })
 }

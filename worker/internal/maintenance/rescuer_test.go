@@ -278,12 +278,16 @@ func TestDeadLetterCleaner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(t, maintenance.NewDeadLetterCleaner(slog.New(slog.DiscardHandler), d.Store, newQueue(t)))
+	metrics := prometheus.NewRegistry()
+	run(t, maintenance.NewDeadLetterCleaner(slog.New(slog.DiscardHandler), d.Store, newQueue(t), maintenance.NewActions(metrics)))
 	eventually(t, "the old one is gone", func() bool {
 		var kept string
 		if err := d.SQL.QueryRowContext(t.Context(), `SELECT string_agg(reason, ',') FROM dead_letters`).Scan(&kept); err != nil {
 			t.Fatal(err)
 		}
 		return kept == "6 days"
+	})
+	eventually(t, "the count", func() bool {
+		return counted(t, []*prometheus.Registry{metrics}, "maintenance_actions_total", "dead_letter_expired") == 1
 	})
 }
