@@ -38,7 +38,7 @@ func runSend(ctx context.Context, r *Rig, t *Table) (err error) {
 	}
 	s.system, err = r.NewSystem(ctx, map[string]string{
 		"SES_ENDPOINT": s.ses.URL, "WORKER_CONCURRENCY": strconv.Itoa(s.concurrency),
-		"SES_MAX_SEND_RATE": strconv.FormatInt(s.portion/2, 10), // the window holds two seconds of it: the portion
+		"SES_MAX_SEND_RATE": strconv.FormatInt(s.portion, 10), // the window holds a second of it: the portion
 	})
 	if err != nil {
 		return err

@@ -27,8 +27,8 @@ type DueRow struct {
 // liveLanesSQL jumps from lane to lane along email_outbox_lane_claim, one index
 // probe each, so its cost is the number of lanes with waiting rows and not the
 // number of rows. It locks nothing. A retry's task waits on the queue; only when
-// it is $2 past its time was it lost. While the provider's gate is shut no lane of an
-// email queue is live, and none is looked at.
+// it is $1 past its time was it lost. While the provider's gate is shut no lane of an
+// email queue is live.
 const liveLanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT lane_id FROM email_outbox
@@ -40,23 +40,30 @@ WITH RECURSIVE lane AS (
             ORDER BY o.lane_id LIMIT 1)
     FROM lane WHERE lane.lane_id IS NOT NULL
 )
-SELECT l.id FROM lane
+SELECT l.queue, l.id FROM lane
 JOIN dispatch_lanes l ON l.id = lane.lane_id
 JOIN companies c ON c.id = l.company_id
-WHERE ($1 NOT LIKE 'email:send%' OR ` + gateIsOpen + `)
-  AND l.queue = $1 AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
+WHERE (l.queue NOT LIKE 'email:send%' OR ` + gateIsOpen + `)
+  AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
   AND EXISTS (SELECT FROM email_outbox o
               WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
                 AND o.next_at <= now() AND o.expires_at > now()
-                AND (o.status = 'PENDING' OR o.next_at <= now() - $2 * interval '1 ms'))
+                AND (o.status = 'PENDING' OR o.next_at <= now() - $1 * interval '1 ms'))
 ORDER BY l.id`
 
-// LiveLanes lists the open lanes of a queue in which a row is due. lost is how
-// long past its time a retry counts as lost.
-func (s *Store) LiveLanes(ctx context.Context, queue string, lost time.Duration) ([]int64, error) {
-	lanes := []int64{}
-	if err := s.db.SelectContext(ctx, &lanes, liveLanesSQL, queue, lost.Milliseconds()); err != nil {
+// LiveLanes lists, by queue, the open lanes in which a row is due. lost is how long past
+// its time a retry counts as lost.
+func (s *Store) LiveLanes(ctx context.Context, lost time.Duration) (map[string][]int64, error) {
+	var rows []struct {
+		Queue string `db:"queue"`
+		ID    int64  `db:"id"`
+	}
+	if err := s.db.SelectContext(ctx, &rows, liveLanesSQL, lost.Milliseconds()); err != nil {
 		return nil, fmt.Errorf("list live lanes: %w", translate(err))
+	}
+	lanes := make(map[string][]int64)
+	for _, row := range rows {
+		lanes[row.Queue] = append(lanes[row.Queue], row.ID)
 	}
 	return lanes, nil
 }

@@ -64,7 +64,7 @@ func TestPlans(t *testing.T) {
 		indexes    []string
 	}{
 		"claimDue":             {store.ClaimDueSQL, []any{lanes, 100, 5000}, []string{"email_outbox_lane_claim"}},
-		"liveLanes":            {store.LiveLanesSQL, []any{"email:send", 5000}, []string{"email_outbox_lane_claim"}},
+		"liveLanes":            {store.LiveLanesSQL, []any{5000}, []string{"email_outbox_lane_claim"}},
 		"oldestDue":            {store.OldestDueSQL, []any{5000}, []string{"email_outbox_lane_claim"}},
 		"countBacklog":         {store.BacklogSQL, []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
 		"overdue":              {store.OverdueSQL, []any{100}, []string{"email_outbox_open"}},

@@ -13,7 +13,7 @@ import (
 const (
 	// A retry that is this late counts as lost by Redis.
 	retryLost = 5 * time.Second
-	// The window keeps about two seconds of work on a queue; a minute is out of the ordinary.
+	// The window keeps about a second of work on a queue; a minute is out of the ordinary.
 	longInQueue = time.Minute
 )
 

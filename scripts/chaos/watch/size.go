@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// window is what the dispatchers keep on a queue: two seconds at the send rate. Each
+	// window is what the dispatchers keep on a queue: one second at the send rate. Each
 	// of two may fill it from the same measurement, and a crash leaves behind what is
 	// counted as active until its lease ends.
-	window    = 2 * stage.SendRate
+	window    = stage.SendRate
 	windowMax = 2*window + 500
 	// retriesMax is what may wait for a retry on a queue, however many emails there are: no
 	// more than the send rate can fail in a second, each for the longest backoff and a

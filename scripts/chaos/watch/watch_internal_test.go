@@ -96,7 +96,7 @@ func TestTell(t *testing.T) {
 			}
 		})
 	}
-	if retriesMax != 10_750 || windowMax != 4500 {
+	if retriesMax != 8750 || windowMax != 2500 {
 		t.Errorf("the README's bounds are not %d and %d", windowMax, retriesMax)
 	}
 }

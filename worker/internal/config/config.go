@@ -38,7 +38,7 @@ type Process struct {
 	// dispatcher reads it too, for the time in which no worker has reported.
 	Concurrency int `env:"WORKER_CONCURRENCY" envDefault:"10"`
 	// SendRate is recipients per second, where the provider does not tell. The dispatcher
-	// keeps two seconds' worth on each queue.
+	// keeps a second's worth on each queue.
 	SendRate float64 `env:"SES_MAX_SEND_RATE" envDefault:"100"`
 	// MaxAttempts is how many tries an email has; a try that ended in a provider's
 	// quota is not counted.

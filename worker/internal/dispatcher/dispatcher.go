@@ -26,7 +26,7 @@ import (
 
 // Outbox is what the dispatcher asks of the database.
 type Outbox interface {
-	LiveLanes(ctx context.Context, queue string, lost time.Duration) ([]int64, error)
+	LiveLanes(ctx context.Context, lost time.Duration) (map[string][]int64, error)
 	DispatchDue(ctx context.Context, lanes []int64, perLane int, lost time.Duration,
 		enqueue func(context.Context, []store.DueRow) (store.Dispatched, error)) (taken int, err error)
 	PickProbe(ctx context.Context, pause time.Duration) (picked store.Probe, found bool, err error)
@@ -76,6 +76,7 @@ type Dispatcher struct {
 	parts  []service.Service
 	wakes  []chan struct{} // one for each feeder
 	wake   <-chan struct{}
+	lanes  *lanes
 	cancel context.CancelFunc
 }
 
@@ -85,7 +86,8 @@ func New(p Params) *Dispatcher {
 	size := newWindow(p.Outbox, p.Concurrency, p.SendRate, measured.alive)
 	waiting := newBacklog(p)
 	d := &Dispatcher{
-		wake: p.Wake,
+		wake:  p.Wake,
+		lanes: newLanes(p.Outbox),
 		parts: []service.Service{
 			service.NewLoop(service.LoopParams{Log: p.Log, Interval: windowInterval, RunOnce: size.measure}),
 			service.NewLoop(service.LoopParams{Log: p.Log, Interval: backlogInterval, RunOnce: waiting.measure}),
@@ -110,7 +112,7 @@ func New(p Params) *Dispatcher {
 
 // feed adds a feeder's loop.
 func (d *Dispatcher) feed(p Params, f *feeder) {
-	f.outbox, f.log, f.lostRetries, f.tracer = p.Outbox, p.Log, p.LostRetries, p.Tracer
+	f.outbox, f.lanes, f.log, f.lostRetries, f.tracer = p.Outbox, d.lanes, p.Log, p.LostRetries, p.Tracer
 	wake := make(chan struct{}, 1)
 	d.wakes = append(d.wakes, wake)
 	d.parts = append(d.parts, service.NewLoop(service.LoopParams{
@@ -147,6 +149,7 @@ func (d *Dispatcher) passOn(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-d.wake:
+			d.lanes.outdate()
 			for _, wake := range d.wakes {
 				select {
 				case wake <- struct{}{}:

@@ -2,8 +2,10 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,14 +25,11 @@ const (
 	// database well, and each ends within a tenth of a second: so long waits a worker
 	// that gets a task before the round that made it is committed.
 	batch = 1000
-	// relist is how long a list of live lanes is good for, at least; a lane that has
-	// run dry is taken off it. A long list is kept ten times as long as it took to make,
-	// since making it costs as much as a few rounds, but no longer than maxRelist: a
-	// tenant that was quiet must be seen well within the window.
-	relist    = 100 * time.Millisecond
-	maxRelist = time.Second
+	// overlap is how many batches are on their way at once if there is room for them: while
+	// one waits for the broker, Postgres finds or marks the next.
+	overlap = 2
 	// fullPause is how soon a full queue is measured again: at 1,000 emails per second
-	// 15 of them have gone by then, which is next to nothing of a window of 2,000.
+	// 15 of them have gone by then, which is next to nothing of a window of 1,000.
 	fullPause = 15 * time.Millisecond
 	// busyPause is when an email is looked at again whose last task is still in work.
 	busyPause = 200 * time.Millisecond
@@ -43,7 +42,8 @@ type feeder struct {
 	queue     queue.Publisher
 	payload   payload
 	window    func() int // how many tasks the queue should hold
-	live      []int64    // lanes
+	lanes     *lanes
+	live      []int64 // those of them that may still hold due emails
 	liveUntil time.Time
 	turns     turns
 	outage    *outage
@@ -71,8 +71,8 @@ func (f *feeder) runOnce(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// round moves one batch. It asks the broker before the database: a full window then
-// costs the database nothing.
+// round moves a batch, or some at once. It asks the broker before the database: a full
+// window then costs the database nothing.
 func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	depth, err := f.queue.Depth(ctx, f.name)
 	if err != nil {
@@ -84,36 +84,50 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	if free <= 0 {
 		return service.Pause(ctx, fullPause) == nil, nil
 	}
-	listed := len(f.live) == 0 || time.Now().After(f.liveUntil)
-	if listed {
-		if err := f.list(ctx); err != nil || len(f.live) == 0 {
+	if len(f.live) == 0 || time.Now().After(f.liveUntil) {
+		f.live, f.liveUntil, err = f.lanes.of(ctx, f.name)
+		if err != nil || len(f.live) == 0 {
 			return false, err
 		}
 	}
-	taken, err := f.take(ctx, min(free, batch))
-	// None taken of lanes that held due emails just now: another dispatcher has them.
-	return taken > 0 || !listed, err
-}
-
-// list asks which lanes are live.
-func (f *feeder) list(ctx context.Context) (err error) {
-	begun := time.Now()
-	f.live, err = f.outbox.LiveLanes(ctx, f.name, lost)
-	f.liveUntil = time.Now().Add(min(max(relist, 10*time.Since(begun)), maxRelist))
-	return err
-}
-
-// take moves at most room emails, shared among the live lanes.
-func (f *feeder) take(ctx context.Context, room int) (taken int, err error) {
-	chosen, perLane := f.turns.share(f.live, room)
-	brought := make(map[int64]int, len(chosen))
-	for _, lane := range chosen {
-		brought[lane] = 0
+	if err := f.takeAll(ctx, free); err != nil {
+		f.live = nil // a lane may hold again what had been taken of it
+		return false, err
 	}
+	// What came into the others since they were listed has a wake-up of its own. None left
+	// although none was taken: another dispatcher has them.
+	return len(f.live) > 0, nil
+}
+
+// takeAll moves at most free emails, or overlap batches, and takes the lanes that have run
+// dry off the list.
+func (f *feeder) takeAll(ctx context.Context, free int) error {
+	flights := min(max(free/batch, 1), overlap)
+	dry := make([][]int64, flights)
+	errs := make([]error, flights)
+	var flying sync.WaitGroup
+	for i := range flights {
+		chosen, perLane := f.turns.share(f.live, min(free, batch))
+		flying.Go(func() { dry[i], errs[i] = f.take(ctx, chosen, perLane) })
+	}
+	flying.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	f.live = slices.DeleteFunc(f.live, func(lane int64) bool {
+		return slices.ContainsFunc(dry, func(lanes []int64) bool { return slices.Contains(lanes, lane) })
+	})
+	return nil
+}
+
+// take moves at most perLane emails of each of these lanes, and says which of them gave
+// fewer.
+func (f *feeder) take(ctx context.Context, chosen []int64, perLane int) (dry []int64, err error) {
+	brought := make(map[int64]int, len(chosen))
 	var done store.Dispatched
 	retries := make(map[uuid.UUID]bool)
 	begun := time.Now()
-	taken, err = f.outbox.DispatchDue(ctx, chosen, perLane, lost, func(ctx context.Context, due []store.DueRow) (_ store.Dispatched, err error) {
+	taken, err := f.outbox.DispatchDue(ctx, chosen, perLane, lost, func(ctx context.Context, due []store.DueRow) (_ store.Dispatched, err error) {
 		for _, row := range due {
 			brought[row.LaneID]++
 			if row.Status == email.RetryScheduled {
@@ -124,15 +138,16 @@ func (f *feeder) take(ctx context.Context, room int) (taken int, err error) {
 		return done, err
 	})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	f.live = slices.DeleteFunc(f.live, func(lane int64) bool {
-		n, took := brought[lane]
-		return took && n < perLane
-	})
 	f.metrics.round(taken, time.Since(begun))
 	f.tellLost(retries, done.Enqueued)
-	return taken, nil
+	for _, lane := range chosen {
+		if brought[lane] < perLane {
+			dry = append(dry, lane)
+		}
+	}
+	return dry, nil
 }
 
 // tellLost counts and logs the retries that stand on the queue again. One whose last task

@@ -105,9 +105,9 @@ func TestProber_LeavesBulkAlone(t *testing.T) {
 		lane_id = (SELECT id FROM dispatch_lanes WHERE company_id = $1 AND queue = $2)`, company, email.QueueRecipients); err != nil {
 		t.Fatal(err)
 	}
-	lanes, err := b.Store.LiveLanes(t.Context(), email.QueueRecipients, 5*time.Second)
-	if err != nil || len(lanes) != 1 {
-		t.Errorf("live lanes %v, %v; %s waits", lanes, err, id)
+	live, err := b.Store.LiveLanes(t.Context(), 5*time.Second)
+	if err != nil || len(live) != 1 || len(live[email.QueueRecipients]) != 1 {
+		t.Errorf("live lanes %v, %v; %s waits", live, err, id)
 	}
 	b.probeDue(t)
 	if probe, found, err := b.Store.PickProbe(t.Context(), time.Second); err != nil || found {

@@ -13,8 +13,9 @@ import (
 const (
 	windowInterval = 2 * time.Second
 	// windowSeconds of the send rate stand on a queue: it is how long a quiet tenant's
-	// email waits at most because of others.
-	windowSeconds = 2
+	// email waits at most because of others, and how long a dispatcher may be away before a
+	// worker runs dry.
+	windowSeconds = 1
 )
 
 // bulkWindow is how many messages a queue of bulk work holds: ten of the consumer's
