@@ -46,6 +46,11 @@ type SendJob struct {
 	// quota are not counted, so it may repeat.
 	Attempt    int       `json:"attempt"`
 	EnqueuedAt time.Time `json:"enqueuedAt"`
+
+	// Traceparent is the trace that the email belongs to, in W3C's form. It stands in the
+	// outbox only, and only where tracing is on: the dispatcher moves it from there into
+	// the task's header.
+	Traceparent string `json:"traceparent,omitempty"`
 }
 
 // JobRecipient is the person behind the address.

@@ -45,6 +45,7 @@ type NewMailing struct {
 	SendAt         time.Time       // zero = now; the job is due then
 	Tests          []NewEmail      // complete emails of their own, accepted in the same commit
 	Key            *IdempotencyKey // nil = none; its Answer is filled in from Answer
+	Traceparent    string          // the trace that its first job belongs to; "" = none
 	// Answer makes the answer to the request from what was counted. It is stored, and
 	// given again when the request is repeated.
 	Answer func(MailingCounts) ([]byte, error)
@@ -286,7 +287,7 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 		}
 	}
 	if status == MailingQueued {
-		job := mailingJob{mailing: m.ID, company: m.CompanyID, requestID: m.RequestID, storageURL: m.StorageURL, generation: 1, sendAt: m.begin()}
+		job := mailingJob{mailing: m.ID, company: m.CompanyID, requestID: m.RequestID, storageURL: m.StorageURL, generation: 1, sendAt: m.begin(), trace: m.Traceparent}
 		if err := insertMailingJob(ctx, tx, job); err != nil {
 			return err
 		}

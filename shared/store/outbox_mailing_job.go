@@ -21,6 +21,7 @@ type mailingJob struct {
 	storageURL string
 	generation int       // a worker leaves a job of an older one alone
 	sendAt     time.Time // zero or past = now
+	trace      string    // the traceparent it belongs to; "" = none
 }
 
 // insertMailingJobSQL finds the company's lane by dispatch_lanes' unique index and
@@ -37,10 +38,11 @@ func insertMailingJob(ctx context.Context, tx *sqlx.Tx, j mailingJob) error {
 		return fmt.Errorf("make a job's id: %w", err)
 	}
 	payload, err := json.Marshal(struct {
-		MailingID  string `json:"mailingId"`
-		StorageURL string `json:"storageUrl"`
-		Generation int    `json:"generation"`
-	}{j.mailing.String(), j.storageURL, j.generation})
+		MailingID   string `json:"mailingId"`
+		StorageURL  string `json:"storageUrl"`
+		Generation  int    `json:"generation"`
+		Traceparent string `json:"traceparent,omitempty"`
+	}{j.mailing.String(), j.storageURL, j.generation, j.trace})
 	if err != nil {
 		return fmt.Errorf("encode mailing job: %w", err)
 	}

@@ -21,6 +21,7 @@ type NewRecipients struct {
 	CreatedAt   time.Time
 	Recipients  []NewRecipient  // at least one
 	Idempotency *IdempotencyKey // nil = none
+	Traceparent string          // the trace they belong to; "" = none
 }
 
 // NewRecipient is a person to write down. When the same one stands in a request
@@ -40,6 +41,7 @@ type intakePayload struct {
 	RazaoSocial string    `json:"razaoSocial,omitempty"`
 	Nome        string    `json:"nome,omitempty"`
 	Email       string    `json:"email"`
+	Traceparent string    `json:"traceparent,omitempty"` // for the dispatcher
 }
 
 // AcceptRecipients commits the recipients and returns nil: from here on none of them
@@ -124,7 +126,7 @@ func intakeColumns(n NewRecipients) ([]any, error) {
 		var err error
 		payloads[i], err = json.Marshal(intakePayload{
 			ID: r.ID, ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash,
-			RazaoSocial: r.RazaoSocial, Nome: r.Nome, Email: r.Email,
+			RazaoSocial: r.RazaoSocial, Nome: r.Nome, Email: r.Email, Traceparent: n.Traceparent,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("encode recipient: %w", err)

@@ -116,6 +116,10 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 	crashpoint.At(crashpoint.UploadStored)
 	ctx, span := a.tracer.Start(ctx, "ingest", telemetry.Producer)
 	defer span.End()
+	m.Traceparent = telemetry.Traceparent(ctx)
+	for i := range m.Tests {
+		m.Tests[i].Job.Traceparent = m.Traceparent
+	}
 	_, answer, err := a.store.IngestMailing(ctx, m, mailing.Lines(reading, judge))
 	crashpoint.At(crashpoint.UploadCommitted)
 	switch {

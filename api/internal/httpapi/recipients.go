@@ -90,7 +90,7 @@ func (a *API) addRecipients(c *gin.Context) error {
 	err = a.accept(ctx, first, guard, recipientsUnknown(), func(ctx context.Context) error {
 		return a.store.AcceptRecipients(ctx, store.NewRecipients{
 			CompanyID: v.caller.CompanyID, RequestID: v.requestID, CreatedAt: timeOf(first),
-			Recipients: people, Idempotency: guard.record(answer),
+			Recipients: people, Idempotency: guard.record(answer), Traceparent: telemetry.Traceparent(ctx),
 		})
 	})
 	var used *store.KeyUsedError

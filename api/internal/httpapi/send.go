@@ -66,6 +66,7 @@ func (a *API) sendEmail(c *gin.Context) error {
 
 	ctx, span := a.tracer.Start(c.Request.Context(), "accept", telemetry.Producer)
 	defer span.End()
+	mail.Job.Traceparent = telemetry.Traceparent(ctx)
 	err = a.accept(ctx, mail.ID, guard, acceptUnknown("email", id), func(ctx context.Context) error {
 		return a.accepter.Accept(ctx, mail)
 	})

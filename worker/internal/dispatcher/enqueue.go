@@ -125,7 +125,8 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 		return untouched, context.Cause(ctx)
 	}
 	begun := time.Now()
-	task := queue.Task{ID: row.ID.String(), Queue: f.name, Payload: f.payload(row, begun)}
+	job, trace := f.payload(row, begun)
+	task := queue.Task{ID: row.ID.String(), Queue: f.name, Payload: job, Traceparent: trace}
 	ctx, span := f.span(ctx, &task)
 	defer span.End()
 	placed, err := f.queue.Publish(ctx, task)

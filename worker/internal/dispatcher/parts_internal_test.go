@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 )
 
@@ -38,8 +40,39 @@ func TestPayload(t *testing.T) {
 		{"nothing", ``, 0, 0, ``},
 	} {
 		row := store.DueRow{Payload: json.RawMessage(test.payload), Attempts: test.attempts, Throttles: test.throttles}
-		if diff := cmp.Diff(test.want, string(fillIn(row, 5, now))); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", test.name, diff)
+		filled, trace := fillIn(row, 5, now)
+		if diff := cmp.Diff(test.want, string(filled)); diff != "" || trace != "" {
+			t.Errorf("%s (-want +got)\n%s, trace %q", test.name, diff, trace)
+		}
+	}
+}
+
+// The trace leaves the payload, whatever stands there in its place.
+func TestPayload_Trace(t *testing.T) {
+	t.Parallel()
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for _, test := range []struct{ payload, rest, trace string }{
+		{`{"to": "a@b.c", "traceparent": "` + trace + `", "x": 1}`, `{"to": "a@b.c","x": 1}`, trace},
+		{`{"traceparent":"` + trace + `"}`, `{}`, trace},
+		{`{"traceparent": "ana@example.com", "x": 1}`, `{"x": 1}`, ""},
+		{`{"traceparent": {"to": "` + trace + `"}, "x": 1}`, `{"x": 1}`, ""},
+		{`{"headers": {"traceparent": "` + trace + `"}}`, `{"headers": {"traceparent": "` + trace + `"}}`, ""},
+		{`{"subject": "\"traceparent\": 1"}`, `{"subject": "\"traceparent\": 1"}`, ""},
+		{`{"x": 1}`, `{"x": 1}`, ""},
+		{`"traceparent"`, `"traceparent"`, ""},
+	} {
+		rest, got := takeTrace([]byte(test.payload))
+		if string(rest) != test.rest || got != test.trace {
+			t.Errorf("of %s: %s and %q, want %s and %q", test.payload, rest, got, test.rest, test.trace)
+		}
+		filled, got := fillIn(store.DueRow{Payload: json.RawMessage(test.payload)}, 5, time.Now())
+		if got != test.trace || got != "" && bytes.Contains(filled, []byte("traceparent")) {
+			t.Errorf("filled in: %s and %q", filled, got)
+		}
+		for _, queue := range email.BulkQueues() {
+			if job, got := bulkJob(queue)(store.DueRow{Payload: json.RawMessage(test.payload)}, time.Now()); got != test.trace || got != "" && bytes.Contains(job, []byte("traceparent")) {
+				t.Errorf("on %s: %s and %q", queue, job, got)
+			}
 		}
 	}
 }
@@ -95,7 +128,7 @@ func TestPayload_KeepsTheRest(t *testing.T) {
 		}
 		want["attempt"], want["enqueuedAt"] = 2.0, "2026-03-04T00:00:00Z"
 		row := store.DueRow{Payload: text, Attempts: 1}
-		filled := fillIn(row, 5, time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC))
+		filled, _ := fillIn(row, 5, time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC))
 		if err := json.Unmarshal(filled, &got); err != nil {
 			t.Fatalf("%s: %v", filled, err)
 		}
