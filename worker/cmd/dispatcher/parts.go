@@ -35,7 +35,7 @@ func (p program) parts() []service.Named {
 	outcomes := maintenance.Outcomes{
 		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db,
 	}
-	actions := maintenance.NewActions(p.registry)
+	actions := maintenance.NewActions(p.registry, asynqueue.TaskEvicted, asynqueue.TaskReplaced, asynqueue.StrayRemoved, asynqueue.QueueRestored)
 	probes := map[string]status.Probe{"redis": p.publisher.Ping}
 	d := dispatcher.Params{
 		Log: p.log, Outbox: p.db, Queue: p.publisher, Ages: p.publisher, Registry: p.registry, Wake: p.listener.Woken(), PollInterval: c.PollInterval,

@@ -19,11 +19,16 @@ const (
 	archiveExpired    = "archived_task_expired"
 )
 
-// NewActions makes the counter. There is one for a process.
-func NewActions(registry prometheus.Registerer) *Actions {
+// NewActions makes the counter. There is one for a process. others are the actions that
+// only the queue knows by name. All are shown from the start, with 0: of a series that
+// begins with its first event nobody sees that event.
+func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
 	}, []string{"action"})}
+	for _, action := range append([]string{RetryLost, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired}, others...) {
+		a.done.WithLabelValues(action)
+	}
 	registry.MustRegister(a.done)
 	return a
 }
