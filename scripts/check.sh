@@ -88,6 +88,17 @@ shell_scripts() {
 	find scripts .ci -type f \( -name '*.sh' -o -name run \) -exec shellcheck --external-sources {} +
 }
 
+# Prometheus reads the rules as it will in earnest, and they fire when they should.
+alert_rules() {
+	if ! command -v promtool >/dev/null; then
+		((EUID == 0)) || { echo "install prometheus (its promtool) to check the alert rules" && return 1; }
+		./scripts/install.sh prometheus
+	fi
+	promtool check rules scripts/observability/prometheus/rules.yml &&
+		promtool check config --syntax-only scripts/observability/prometheus/prometheus.yml &&
+		promtool test rules scripts/observability/prometheus/rules_test.yml
+}
+
 check "five modules" module_count
 check gofmt format
 check "go vet" go vet work
@@ -99,6 +110,7 @@ for module in "${modules[@]}"; do
 done
 check "tests that SECURITY.md names" security_claims
 check shellcheck shell_scripts
+check "alert rules" alert_rules
 
 if ((${#failed[@]})); then
 	printf '%d failed:%s\n' "${#failed[@]}" "$(printf ' [%s]' "${failed[@]}")"

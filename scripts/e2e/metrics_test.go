@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,22 +16,30 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"email-gateway/scripts/observability"
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/servertest"
+	"email-gateway/shared/telemetry/telemetrytest"
 )
 
-// metric is one as the programs show it, or as a README's table describes it.
-type metric struct {
-	Labels   []string
-	Programs []string
+// What operators see of a gateway in which a little of everything has happened.
+func TestObservability(t *testing.T) {
+	t.Parallel()
+	collector := telemetrytest.Start(t)
+	s := startBusy(t, collector.URL)
+	t.Run("traces", func(t *testing.T) { checkTraces(t, s, collector) })
+	t.Run("metrics", func(t *testing.T) { checkMetrics(t, s) })
+	t.Run("logs", func(t *testing.T) { checkLogs(t, s) })
 }
 
-// The tables of the READMEs name every metric of ours with its labels and programs, and
-// nothing that does not exist.
-func TestMetrics_AreThoseOfTheREADMEs(t *testing.T) {
-	t.Parallel()
-	s := startBusy(t)
-	described := describedMetrics(t)
+// checkMetrics holds the tables of the READMEs to the programs: they name every metric of
+// ours with its labels and programs, and nothing that does not exist.
+func checkMetrics(t *testing.T, s *system) {
+	t.Helper()
+	described, err := observability.Described(rootDir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var last map[string]map[string]*dto.MetricFamily
 	eventually(t, 30*time.Second, func() error { // some are measured every ten seconds
 		last = s.scrape()
@@ -52,16 +59,87 @@ func TestMetrics_AreThoseOfTheREADMEs(t *testing.T) {
 			checkLabelValues(t, s, family)
 		}
 	}
+	checkQueries(t, last)
+}
+
+// promised are the series that operators build on, by whatever name a README calls them.
+var promised = []string{
+	// of emails, mailings and the api
+	`mailing_emails_total{status="sent"}`, `mailing_emails_total{status="failed"}`, `mailing_processing_duration_seconds_count`,
+	`mailing_queue_size{queue="main"}`, `mailing_queue_size{queue="retry"}`, `mailing_queue_size{queue="dlq"}`, `mailing_queue_consumer_count`,
+	`mailing_outbox_pending_count`, `mailing_outbox_publish_duration_seconds_count`,
+	`mailing_api_requests_total{method="POST", path="/v1/email/send", status="202"}`, `mailing_api_requests_total{path="/mailings"}`,
+	`mailing_api_request_duration_seconds_count{method="POST", path="/v1/email/send"}`,
+	// of the pipeline
+	`pipeline_state_transitions_total{state="RECEIVED"}`, `pipeline_state_transitions_total{state="RETRY_SCHEDULED"}`,
+	`pipeline_validation_failures_total{validation="INTEGRITY"}`, `pipeline_validation_failures_total{validation="OUTBOX"}`,
+	`pipeline_validation_failures_total{validation="RECIPIENT"}`, `pipeline_validation_failures_total{validation="TEMPLATE"}`,
+	`pipeline_processing_duration_seconds_count{state="SENT"}`, `pipeline_retry_total{category="QUOTA_ERROR"}`,
+	`pipeline_final_state_total{state="SENT"}`, `pipeline_final_state_total{state="FAILED"}`,
+	// queue age, oldest due row by kind of lane, window
+	`queue_oldest_task_seconds{queue="email:send"}`, `outbox_oldest_due_seconds{queue="email:send", kind="single"}`,
+	`outbox_oldest_due_seconds{queue="email:send:low", kind="mailing"}`, `queue_tasks{queue="email:send"}`, `queue_window_tasks{queue="email:send"}`,
+	// outcomes that nobody knows, rescues, gate, quota
+	`outbox_outcome_unknown_count`, `pipeline_state_transitions_total{state="OUTCOME_UNKNOWN"}`, `outbox_rescued_total{status="PROCESSING"}`,
+	`outbox_rescued_total{status="ENQUEUED"}`, `provider_gate_shut`, `provider_quota_left`, `provider_quota_limit`,
+}
+
+// checkQueries wants what is promised to exist, and every alert and every panel to find what it
+// asks for: a condition that no series meets is a word that nobody says, and an alert that
+// never fires.
+func checkQueries(t *testing.T, families map[string]map[string]*dto.MetricFamily) {
+	t.Helper()
+	dir := filepath.Join(rootDir, "scripts/observability")
+	queries, err := observability.Panels(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts, err := observability.Alerts(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range alerts {
+		queries = append(queries, a.Query())
+	}
+	for _, series := range promised {
+		queries = append(queries, observability.Query{Where: "promised", Expr: series})
+	}
+	for _, q := range queries {
+		selectors, err := q.Selectors()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, selector := range selectors {
+			if selector.Metric != "up" && !anySeries(families, selector) {
+				t.Errorf("%s: no series is %s%v", q.Where, selector.Metric, selector.Matchers)
+			}
+		}
+	}
+}
+
+func anySeries(families map[string]map[string]*dto.MetricFamily, s observability.Selector) bool {
+	for _, of := range families {
+		for _, m := range of[s.Metric].GetMetric() {
+			labels := map[string]string{"job": "email-gateway-api", "instance": ""}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if !slices.ContainsFunc(s.Matchers, func(m observability.Matcher) bool { return !m.Matches(labels[m.Label]) }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ours are the metrics that no library brings.
-func ours(families map[string]map[string]*dto.MetricFamily) map[string]metric {
-	shown := map[string]metric{}
+func ours(families map[string]map[string]*dto.MetricFamily) map[string]observability.Metric {
+	shown := map[string]observability.Metric{}
 	for _, program := range slices.Sorted(maps.Keys(families)) {
 		for name, family := range families[program] {
 			if !isLibrarys(name) {
 				m := shown[name]
-				shown[name] = metric{Labels: labelsOf(family), Programs: append(m.Programs, program)}
+				shown[name] = observability.Metric{Labels: labelsOf(family), Programs: append(m.Programs, program)}
 			}
 		}
 	}
@@ -69,12 +147,14 @@ func ours(families map[string]map[string]*dto.MetricFamily) map[string]metric {
 }
 
 // startBusy is a system in which everything that is counted has happened: an email sent
-// and one refused, a mailing, a recipient, and the gate shut and open again.
-func startBusy(t *testing.T) *system {
+// and one refused, a mailing, a recipient, a request that ended with a 503, and the gate shut and held.
+func startBusy(t *testing.T, collector string) *system {
 	t.Helper()
 	rabbitmq := servertest.Start(t, "rabbitmq")
-	s := startSystem(t, bulk(t, rabbitmq.URL))
-	s.await(s.send("maria@cliente.example", nil), 20*time.Second, "SENT")
+	env := bulk(t, rabbitmq.URL)
+	env["OTEL_EXPORTER_OTLP_ENDPOINT"], env["OTEL_BSP_SCHEDULE_DELAY"] = collector, "500"
+	s := startSystem(t, env)
+	s.tracedEmail("maria@cliente.example")
 	s.await(s.send("maria+sim-bad-request@cliente.example", nil), 20*time.Second, "FAILED")
 	s.awaitMailing(s.mail("clientes.csv", newSpreadsheet(t, 5), nil), time.Minute, "COMPLETED")
 	if status, answer := s.call(http.MethodPost, "/v1/recipients", map[string]any{"externalId": "C-1", "email": "ana@cliente.example"}, nil); status != http.StatusAccepted {
@@ -83,6 +163,10 @@ func startBusy(t *testing.T) *system {
 	s.set(func(st *sessim.Settings) { st.Paused = true })
 	s.send("maria@cliente.example", nil)
 	s.awaitShut("SES_ACCOUNT_SENDING_PAUSED")
+	s.hold()
+	if status, _ := s.call(http.MethodPost, "/v1/ses/events", map[string]any{}, nil); status != http.StatusServiceUnavailable {
+		t.Errorf("events of SES without a topic: %d, want 503", status)
+	}
 	return s
 }
 
@@ -135,33 +219,4 @@ func checkLabelValues(t *testing.T, s *system, family *dto.MetricFamily) {
 			}
 		}
 	}
-}
-
-var (
-	metricRow = regexp.MustCompile("(?m)^\\| `([a-z_0-9]+)` \\| ([^|]*) \\| ((?:api|dispatcher|worker)(?:, (?:dispatcher|worker))*) \\|")
-	quoted    = regexp.MustCompile("`([a-z_]+)`")
-)
-
-// describedMetrics are those of the tables in the READMEs of api and worker.
-func describedMetrics(t *testing.T) map[string]metric {
-	t.Helper()
-	all := map[string]metric{}
-	for _, file := range []string{"api/README.md", "worker/README.md"} {
-		text, err := os.ReadFile(filepath.Join(rootDir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, row := range metricRow.FindAllStringSubmatch(strings.ReplaceAll(string(text), "| |", "|  |"), -1) {
-			m := metric{Programs: strings.Split(row[3], ", ")}
-			for _, label := range quoted.FindAllStringSubmatch(row[2], -1) {
-				m.Labels = append(m.Labels, label[1])
-			}
-			slices.Sort(m.Labels)
-			all[row[1]] = m
-		}
-	}
-	if len(all) < 40 {
-		t.Fatalf("only %d metrics found in the tables", len(all))
-	}
-	return all
 }

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +36,9 @@ const (
 
 func newBacklog(p Params) *backlog {
 	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		g.Set(math.NaN()) // until it was measured: 0 would be good news
+		return g
 	}
 	b := &backlog{
 		outbox: p.Outbox, ages: p.Ages,
