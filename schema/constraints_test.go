@@ -46,6 +46,7 @@ func legal() map[string]row {
 			"id": "gen_random_uuid()", "action": "'retry'", "filter": "'{}'", "requested_by": "'api:key'", "rate": "100", "matched": "0",
 		},
 		"provider_gate":  {"state": "'open'"},
+		"operator_audit": {"operator": "'ana'", "action": "'company.suspend'"},
 		"process_status": {"service": "'worker'", "instance": "gen_random_uuid()::text", "started_at": "now()", "details": "'{}'"},
 		"mailings": {
 			"id": "gen_random_uuid()", "company_id": companyID, "request_id": "'req-1'", "filename": "gen_random_uuid()::text", "storage_url": "'file:///a'",
@@ -247,6 +248,11 @@ func TestConstraints(t *testing.T) {
 		{"provider_gate", row{"held_at": "now()"}, "provider_gate_held_has_reason"},
 		{"provider_gate", row{"held_reason": "'drill'"}, "provider_gate_held_has_reason"},
 		{"provider_gate", row{"state": "'shut'", "reason": "'SES_TIMEOUT'", "held_at": "now()", "held_reason": "'drill'"}, "provider_gate_pkey"},
+
+		{"operator_audit", nil, ""},
+		{"operator_audit", row{"operator": "''"}, "operator_audit_operator_check"},
+		{"operator_audit", row{"action": "'suspend'"}, "operator_audit_action_check"},
+		{"operator_audit", row{"action": "'Company.suspend'"}, "operator_audit_action_check"},
 
 		{"process_status", nil, ""},
 		{"process_status", row{"service": "'api'"}, "process_status_service_check"},

@@ -41,6 +41,7 @@ GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, recipients TO 
 GRANT SELECT, UPDATE                 ON mailing_entries TO gateway_dispatcher;
 GRANT SELECT, UPDATE, DELETE         ON idempotency_keys, ses_events, dead_letter_replays TO gateway_dispatcher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dead_letters, process_status TO gateway_dispatcher;
+GRANT SELECT, DELETE                 ON operator_audit TO gateway_dispatcher; -- a policy keeps two years of it
 
 -- The worker sends. It sees no keys, and answers nobody's request.
 GRANT SELECT                         ON companies, dispatch_lanes, suppressions TO gateway_worker;
@@ -51,7 +52,8 @@ GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON process_status TO gateway_worker;
 
 -- gatewayctl, for people: companies, keys and domains; what waits and why.
-GRANT SELECT                         ON process_status, suppressions TO gateway_operator;
+GRANT SELECT                         ON process_status, suppressions, operator_audit, goose_db_version TO gateway_operator;
+GRANT INSERT (operator, action, company_id, subject, details, reason) ON operator_audit TO gateway_operator; -- not when, and as whom
 GRANT SELECT, INSERT                 ON email_events, dead_letter_replays TO gateway_operator;
 GRANT INSERT                         ON recipient_intakes TO gateway_operator;
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_operator;

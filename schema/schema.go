@@ -1,6 +1,6 @@
 // Package schema is the shape of the database: the migrations, embedded, and how
-// they are applied. The migrate command, the test kit of shared/store and nothing
-// else use it; the programs expect a database that is already in shape.
+// they are applied. The migrate command and the test kit of shared/store use it, and
+// gatewayctl asks for the newest; the programs expect a database that is already in shape.
 package schema
 
 import (
@@ -66,6 +66,23 @@ func Status(ctx context.Context, db *sql.DB) ([]Step, error) {
 		steps[i] = Step{Version: s.Source.Version, File: s.Source.Path, Applied: s.State == goose.StateApplied}
 	}
 	return steps, nil
+}
+
+// Newest is the number of the newest migration there is.
+func Newest() (int64, error) {
+	entries, err := fs.ReadDir(migrations, "migrations")
+	if err != nil {
+		return 0, fmt.Errorf("read migrations: %w", err)
+	}
+	var newest int64
+	for _, entry := range entries {
+		version, err := goose.NumericComponent(entry.Name())
+		if err != nil {
+			return 0, fmt.Errorf("read migrations: %s: %w", entry.Name(), err)
+		}
+		newest = max(newest, version)
+	}
+	return newest, nil
 }
 
 // Fingerprint changes whenever a migration does. The test kit names its template

@@ -89,6 +89,9 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(len(names))
+	if newest, err := schema.Newest(); err != nil || newest != status(t, db)[len(names)-1].Version {
+		t.Errorf("the newest is %d, %v", newest, err)
+	}
 	if err := schema.Down(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}

@@ -159,7 +159,7 @@ func TestReplayOfOne(t *testing.T) {
 	if timeline := strings.Join(sent.timeline(), " "); !strings.Contains(timeline, "FAILED REPLAYED RECEIVED") || sent.Attempts != 1 {
 		t.Errorf("%d attempts, %s", sent.Attempts, timeline)
 	}
-	s.gatewayctl("dlq", "discard", "--recipient", "sim-message-rejected@example.com", "--note", "typo", "--yes")
+	s.gatewayctl("dlq", "discard", "--recipient", "sim-message-rejected@example.com", "--reason", "typo", "--yes")
 	if got := s.email(typo); got.Status != "FAILED" {
 		t.Errorf("the discarded one is %s", got.Status)
 	}

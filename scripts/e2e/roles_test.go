@@ -88,6 +88,23 @@ func TestRoles(t *testing.T) {
 		}
 		return err
 	})
+	// gatewayctl finds the whole well, and what it changes is written down as whose it was.
+	s.gatewayctl("doctor")
+	s.gatewayctl("lane", "pause", "--company", "Acme", "--reason", "drill")
+	s.gatewayctl("lane", "resume", "--company", "Acme")
+	s.gatewayctl("email", "retry", refused, "--reason", "once more")
+	s.await(refused, 20*time.Second, "FAILED")
+	s.gatewayctl("dlq", "discard", "--all", "--yes", "--reason", "typo")
+	s.gatewayctl("key", "revoke", s.key, "--reason", "over")
+	audit := s.gatewayctl("audit", "list", "--json")
+	for _, action := range []string{"company.create", "key.create", "lane.pause", "lane.resume", "email.retry", "dlq.discard-many", "key.revoke"} {
+		if !strings.Contains(audit, `"action": "`+action+`"`) {
+			t.Errorf("%s is not written down:\n%s", action, audit)
+		}
+	}
+	if entries, as := strings.Count(audit, `"action"`), strings.Count(audit, `"databaseRole": "gateway_operator"`); entries != as {
+		t.Errorf("%d of %d entries are gateway_operator's", as, entries)
+	}
 	for _, p := range []*program{s.api, s.dispatcher, s.worker} {
 		if strings.Contains(p.logged(), "permission denied") {
 			t.Errorf("%s was refused something it needs:\n%s", p.name, p.tail())
@@ -105,7 +122,7 @@ func TestRoles(t *testing.T) {
 		"gateway_worker": {
 			"SELECT FROM api_keys", "SELECT answer FROM idempotency_keys", "DELETE FROM email_logs", "UPDATE dispatch_lanes SET paused_at = NULL", "TRUNCATE email_events",
 		},
-		"gateway_operator": {"DELETE FROM dead_letters", "UPDATE email_events SET type = 'SENT'", "SELECT answer FROM idempotency_keys", "DELETE FROM companies"},
+		"gateway_operator": {"DELETE FROM operator_audit", "UPDATE operator_audit SET operator = 'eva'", "DELETE FROM dead_letters", "UPDATE email_events SET type = 'SENT'", "SELECT answer FROM idempotency_keys", "DELETE FROM companies"},
 	} {
 		conn, err := sql.Open("postgres", as(t, owner, role))
 		if err != nil {

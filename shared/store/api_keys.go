@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 )
 
@@ -29,21 +30,20 @@ INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scop
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 
 // CreateAPIKey adds a key; CreatedAt and RevokedAt are ignored.
-func (s *Store) CreateAPIKey(ctx context.Context, k APIKey) error {
-	_, err := s.exec(ctx, insertKeySQL,
-		k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst)
-	if err != nil {
-		return fmt.Errorf("create api key: %w", err)
-	}
-	return nil
+func (s *Store) CreateAPIKey(ctx context.Context, by Operator, k APIKey) error {
+	a := act{action: "key.create", company: k.CompanyID, subject: k.KeyID, details: map[string]any{"name": k.Name, "scopes": k.Scopes}}
+	return wrap("create api key", s.auditedOne(ctx, by, a, insertKeySQL,
+		k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst))
 }
 
 // revokeKeySQL locks one row by primary key.
-const revokeKeySQL = `UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = $1`
+const revokeKeySQL = `UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = $1 RETURNING company_id`
 
 // RevokeAPIKey shuts a key out; an api process notices within its cache's 5 s.
-func (s *Store) RevokeAPIKey(ctx context.Context, keyID string) error {
-	return s.changeOne(ctx, "revoke api key", revokeKeySQL, keyID)
+func (s *Store) RevokeAPIKey(ctx context.Context, by Operator, keyID string) error {
+	return wrap("revoke api key", s.audited(ctx, by, act{action: "key.revoke", subject: keyID}, func(tx *sqlx.Tx, a *act) error {
+		return translate(tx.GetContext(ctx, &a.company, revokeKeySQL, keyID))
+	}))
 }
 
 // listKeysSQL reads the whole table: a company has a handful of keys.

@@ -23,11 +23,11 @@ func TestAPIKeys(t *testing.T) {
 	second := key
 	second.KeyID, second.RatePerSecond = "k2", 0
 	for _, k := range []store.APIKey{key, second} {
-		if err := d.Store.CreateAPIKey(t.Context(), k); err != nil {
+		if err := d.Store.CreateAPIKey(t.Context(), storetest.Operator(), k); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := d.Store.CreateAPIKey(t.Context(), key); !errors.Is(err, store.ErrExists) {
+	if err := d.Store.CreateAPIKey(t.Context(), storetest.Operator(), key); !errors.Is(err, store.ErrExists) {
 		t.Errorf("the same again: %v", err)
 	}
 	anywhen := cmpopts.IgnoreFields(store.APIKey{}, "CreatedAt")
@@ -44,11 +44,11 @@ func TestFindCaller(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := newCompany("Acme", "acme.example", "b.example")
-	if err := d.Store.CreateCompany(t.Context(), company); err != nil {
+	if err := d.Store.CreateCompany(t.Context(), storetest.Operator(), company); err != nil {
 		t.Fatal(err)
 	}
 	key := store.APIKey{KeyID: "k1", CompanyID: company.ID, Name: "billing", Environment: "live", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}}
-	if err := d.Store.CreateAPIKey(t.Context(), key); err != nil {
+	if err := d.Store.CreateAPIKey(t.Context(), storetest.Operator(), key); err != nil {
 		t.Fatal(err)
 	}
 	find := func() store.Caller {
@@ -67,16 +67,16 @@ func TestFindCaller(t *testing.T) {
 		t.Errorf("unknown key: %v", err)
 	}
 
-	if err := d.Store.SuspendCompany(t.Context(), company.ID, "unpaid"); err != nil {
+	if err := d.Store.SuspendCompany(t.Context(), because("unpaid"), company.ID); err != nil {
 		t.Fatal(err)
 	}
 	if !find().Suspended {
 		t.Error("suspended, and nothing to see")
 	}
-	if err := d.Store.ResumeCompany(t.Context(), company.ID); err != nil {
+	if err := d.Store.ResumeCompany(t.Context(), storetest.Operator(), company.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Store.RevokeAPIKey(t.Context(), "k1"); err != nil {
+	if err := d.Store.RevokeAPIKey(t.Context(), storetest.Operator(), "k1"); err != nil {
 		t.Fatal(err)
 	}
 	revoked := find()
@@ -84,10 +84,10 @@ func TestFindCaller(t *testing.T) {
 		t.Errorf("%+v", revoked)
 	}
 	// Revoking again keeps the moment of the first time.
-	if err := d.Store.RevokeAPIKey(t.Context(), "k1"); err != nil || !find().RevokedAt.Equal(*revoked.RevokedAt) {
+	if err := d.Store.RevokeAPIKey(t.Context(), storetest.Operator(), "k1"); err != nil || !find().RevokedAt.Equal(*revoked.RevokedAt) {
 		t.Errorf("revoked again: %v", err)
 	}
-	if err := d.Store.RevokeAPIKey(t.Context(), "k2"); !errors.Is(err, store.ErrNotFound) {
+	if err := d.Store.RevokeAPIKey(t.Context(), storetest.Operator(), "k2"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("revoke an unknown key: %v", err)
 	}
 }

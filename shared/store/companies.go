@@ -42,8 +42,9 @@ const (
 
 // CreateCompany adds a company with one lane per queue and its sender domains.
 // ErrExists: the name is taken.
-func (s *Store) CreateCompany(ctx context.Context, c NewCompany) error {
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+func (s *Store) CreateCompany(ctx context.Context, by Operator, c NewCompany) error {
+	a := act{action: "company.create", company: c.ID, details: map[string]any{"name": c.Name}}
+	err := s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
 		if _, err := tx.ExecContext(ctx, insertCompanySQL, c.ID, c.Name, c.DefaultFrom); err != nil {
 			return translate(err)
 		}
@@ -94,16 +95,17 @@ func (s *Store) FindCompany(ctx context.Context, idOrName string) (Company, erro
 const suspendCompanySQL = `
 UPDATE companies SET suspended_at = coalesce(suspended_at, now()), suspended_reason = $2 WHERE id = $1`
 
-// SuspendCompany refuses the company's requests and holds back its emails.
-func (s *Store) SuspendCompany(ctx context.Context, id uuid.UUID, reason string) error {
-	return s.changeOne(ctx, "suspend company", suspendCompanySQL, id, reason)
+// SuspendCompany refuses the company's requests and holds back its emails, for the
+// operator's reason.
+func (s *Store) SuspendCompany(ctx context.Context, by Operator, id uuid.UUID) error {
+	return wrap("suspend company", s.auditedOne(ctx, by, act{action: "company.suspend", company: id}, suspendCompanySQL, id, by.Reason))
 }
 
 const resumeCompanySQL = `UPDATE companies SET suspended_at = NULL, suspended_reason = NULL WHERE id = $1`
 
 // ResumeCompany takes a suspension back; its waiting emails go on.
-func (s *Store) ResumeCompany(ctx context.Context, id uuid.UUID) error {
-	return s.changeOne(ctx, "resume company", resumeCompanySQL, id)
+func (s *Store) ResumeCompany(ctx context.Context, by Operator, id uuid.UUID) error {
+	return wrap("resume company", s.auditedOne(ctx, by, act{action: "company.resume", company: id}, resumeCompanySQL, id))
 }
 
 // changeOne runs a statement that must hit exactly one row.

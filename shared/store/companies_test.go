@@ -22,7 +22,7 @@ func TestCreateCompany_WithLanesAndDomains(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := newCompany("Acme", "acme.example", "mail.acme.example", "acme.example")
-	if err := d.Store.CreateCompany(t.Context(), company); err != nil {
+	if err := d.Store.CreateCompany(t.Context(), storetest.Operator(), company); err != nil {
 		t.Fatal(err)
 	}
 	domains, err := d.Store.SenderDomains(t.Context(), company.ID)
@@ -37,17 +37,17 @@ func TestCreateCompany_RefusedAsAWhole(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := newCompany("Acme", "acme.example", "Not.Lower.Case")
-	if err := d.Store.CreateCompany(t.Context(), company); err == nil {
+	if err := d.Store.CreateCompany(t.Context(), storetest.Operator(), company); err == nil {
 		t.Fatal("a domain in upper case was taken")
 	}
 	if _, err := d.Store.FindCompany(t.Context(), "Acme"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("after the refusal: %v, want ErrNotFound", err)
 	}
 	company.SenderDomains = nil
-	if err := d.Store.CreateCompany(t.Context(), company); err != nil {
+	if err := d.Store.CreateCompany(t.Context(), storetest.Operator(), company); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Store.CreateCompany(t.Context(), newCompany("Acme")); !errors.Is(err, store.ErrExists) {
+	if err := d.Store.CreateCompany(t.Context(), storetest.Operator(), newCompany("Acme")); !errors.Is(err, store.ErrExists) {
 		t.Errorf("the same name again: %v, want ErrExists", err)
 	}
 }
@@ -56,7 +56,7 @@ func TestFindCompany_ByIDOrExactName(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := newCompany("Acme Ltda")
-	if err := d.Store.CreateCompany(t.Context(), company); err != nil {
+	if err := d.Store.CreateCompany(t.Context(), storetest.Operator(), company); err != nil {
 		t.Fatal(err)
 	}
 	for _, given := range []string{"Acme Ltda", company.ID.String(), strings.ToUpper(company.ID.String())} {

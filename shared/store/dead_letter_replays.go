@@ -90,23 +90,34 @@ ON CONFLICT (id) DO NOTHING`
 // CreateReplay writes the request down; a loop works it off. Dead letters that are
 // written later are none of its business, so that what fails again is not sent for ever.
 func (s *Store) CreateReplay(ctx context.Context, n NewReplay) (Replay, error) {
-	matched, err := s.CountDeadLetters(ctx, n.CompanyID, n.Filter)
+	row, err := s.replayRow(ctx, n)
 	if err != nil {
 		return Replay{}, err
+	}
+	if _, err := s.exec(ctx, insertReplaySQL, row...); err != nil {
+		return Replay{}, fmt.Errorf("create replay: %w", err)
+	}
+	return s.FindAnyReplay(ctx, n.ID)
+}
+
+// replayRow are the parameters of insertReplaySQL. The last says how many dead letters
+// there are by now.
+func (s *Store) replayRow(ctx context.Context, n NewReplay) ([]any, error) {
+	matched, err := s.CountDeadLetters(ctx, n.CompanyID, n.Filter)
+	if err != nil {
+		return nil, err
 	}
 	if n.Most > 0 {
 		matched = min(matched, n.Most)
 	}
 	filter, err := json.Marshal(n.Filter)
 	if err != nil {
-		return Replay{}, fmt.Errorf("encode filter: %w", err)
+		return nil, fmt.Errorf("encode filter: %w", err)
 	}
-	_, err = s.exec(ctx, insertReplaySQL, n.ID, n.CompanyID, n.Action, string(withoutEscapedNUL(filter)), n.Actor.String(), n.RequestID,
-		withoutNUL(n.Note), n.Most, n.Rate, matched)
-	if err != nil {
-		return Replay{}, fmt.Errorf("create replay: %w", err)
-	}
-	return s.FindAnyReplay(ctx, n.ID)
+	return []any{
+		n.ID, n.CompanyID, n.Action, string(withoutEscapedNUL(filter)), n.Actor.String(), n.RequestID,
+		withoutNUL(n.Note), n.Most, n.Rate, matched,
+	}, nil
 }
 
 // Both find by primary key and lock nothing.

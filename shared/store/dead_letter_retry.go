@@ -46,6 +46,8 @@ type LetterRetry struct {
 	TTL       time.Duration // the new deadline of an email, from now on
 	// Advance moves an email; nil means Store.Advance. Many at a time take an Advancer's.
 	Advance func(ctx context.Context, t Transition) (Advanced, error)
+
+	tx *sqlx.Tx // of which it is a part; nil = of none
 }
 
 // NotReplayableError says that nothing can be sent again for a dead letter, now or
@@ -103,11 +105,14 @@ func (s *Store) retryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry
 }
 
 func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) error {
-	advance := r.Advance
-	if advance == nil {
-		advance = s.Advance
+	move := r.Advance
+	switch {
+	case r.tx != nil:
+		move = func(ctx context.Context, t Transition) (Advanced, error) { return advanceIn(ctx, r.tx, t) }
+	case move == nil:
+		move = s.Advance
 	}
-	moved, err := advance(ctx, Transition{
+	moved, err := move(ctx, Transition{
 		ID: *l.OutboxID, Guard: GuardReplay, Status: email.Pending, Renew: r.TTL,
 		Events: []email.Event{{Type: email.EventReplayed, At: time.Now().UTC(), Metadata: r.metadata(l)}},
 	})
@@ -164,18 +169,27 @@ WITH held AS MATERIALIZED (
 )
 SELECT h.status, b.id IS NOT NULL AS applied FROM held h LEFT JOIN back b ON b.id = h.id`
 
+// retriedIntake is what became of an intake.
+type retriedIntake struct {
+	Status  string `db:"status"` // before
+	Applied bool   `db:"applied"`
+}
+
 func (s *Store) retryIntake(ctx context.Context, l DeadLetter, r LetterRetry) error {
-	type row struct {
-		Status  string `db:"status"` // before
-		Applied bool   `db:"applied"`
+	args := []any{*l.OutboxID, r.Actor.String(), optionalUUID(r.ReplayID)}
+	var rows []retriedIntake
+	var err error
+	if r.tx != nil {
+		err = translate(r.tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
+	} else {
+		rows, err = repeat(func() (rows []retriedIntake, err error) {
+			err = write(func(args []any) error {
+				rows = nil
+				return s.db.SelectContext(ctx, &rows, retryIntakeSQL, args...)
+			}, args...)
+			return rows, err
+		})
 	}
-	rows, err := repeat(func() (rows []row, err error) {
-		err = write(func(args []any) error {
-			rows = nil
-			return s.db.SelectContext(ctx, &rows, retryIntakeSQL, args...)
-		}, *l.OutboxID, r.Actor.String(), optionalUUID(r.ReplayID))
-		return rows, err
-	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("retry dead letter: %w", err)
@@ -200,7 +214,7 @@ func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, 
 }
 
 func (s *Store) retryMailing(ctx context.Context, l DeadLetter, r LetterRetry) error {
-	_, err := s.control(ctx, "retry dead letter", *l.CompanyID, *l.MailingID, func(tx *sqlx.Tx, m *Mailing) error {
+	again := func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != MailingFailed {
 			return &MailingStateError{Status: m.Status, Reason: "only one that has failed can be tried again"}
 		}
@@ -209,7 +223,13 @@ func (s *Store) retryMailing(ctx context.Context, l DeadLetter, r LetterRetry) e
 		}
 		by := r.Actor.String()
 		return resolveMailingLetters(ctx, tx, m.ID, &by, optionalUUID(r.ReplayID))
-	})
+	}
+	var err error
+	if r.tx != nil {
+		_, err = controlIn(ctx, r.tx, *l.CompanyID, *l.MailingID, again)
+	} else {
+		_, err = s.control(ctx, "retry dead letter", *l.CompanyID, *l.MailingID, again)
+	}
 	var refused *MailingStateError
 	switch {
 	case errors.As(err, &refused):

@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 )
 
 // Lane is a line in which rows of one company, or of one of its mailings, wait for one queue.
@@ -62,22 +64,41 @@ UPDATE dispatch_lanes SET held_at = NULL, held_reason = NULL
 WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3) AND held_at IS NOT NULL`
 )
 
-// HoldLanes holds back what waits in the lanes of one company until ReleaseLanes, and says
-// how many lanes there are. What a worker has in its hands already is still sent.
-func (s *Store) HoldLanes(ctx context.Context, company uuid.UUID, f LaneFilter, reason string) (int, error) {
-	return s.changeLanes(ctx, "hold lanes", holdLanesSQL, company, f.Mailing, f.Queue, reason)
+// HoldLanes holds back what waits in the lanes of one company until ReleaseLanes, for the
+// operator's reason, and says how many lanes there are. What a worker has in its hands
+// already is still sent.
+func (s *Store) HoldLanes(ctx context.Context, by Operator, company uuid.UUID, f LaneFilter) (int, error) {
+	return s.changeLanes(ctx, by, "lane.pause", company, f, holdLanesSQL, company, f.Mailing, f.Queue, by.Reason)
 }
 
 // ReleaseLanes takes HoldLanes back, and says how many lanes had been held.
-func (s *Store) ReleaseLanes(ctx context.Context, company uuid.UUID, f LaneFilter) (int, error) {
-	return s.changeLanes(ctx, "release lanes", releaseLanesSQL, company, f.Mailing, f.Queue)
+func (s *Store) ReleaseLanes(ctx context.Context, by Operator, company uuid.UUID, f LaneFilter) (int, error) {
+	return s.changeLanes(ctx, by, "lane.resume", company, f, releaseLanesSQL, company, f.Mailing, f.Queue)
 }
 
-func (s *Store) changeLanes(ctx context.Context, operation, statement string, args ...any) (int, error) {
-	result, err := s.exec(ctx, statement, args...)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", operation, err)
+func (s *Store) changeLanes(
+	ctx context.Context, by Operator, action string, company uuid.UUID, f LaneFilter, statement string, args ...any,
+) (n int, err error) {
+	err = s.audited(ctx, by, act{action: action, company: company}, func(tx *sqlx.Tx, a *act) error {
+		result, err := tx.ExecContext(ctx, statement, args...)
+		if err != nil {
+			return translate(err)
+		}
+		changed, err := result.RowsAffected()
+		if err == nil && changed == 0 {
+			return errStands
+		}
+		n, a.details = int(changed), map[string]any{"lanes": changed}
+		if f.Queue != "" {
+			a.details["queue"] = f.Queue
+		}
+		if f.Mailing.Valid {
+			a.subject = f.Mailing.UUID.String()
+		}
+		return err
+	})
+	if errors.Is(err, errStands) {
+		return 0, nil
 	}
-	n, err := result.RowsAffected()
-	return int(n), wrap(operation, err)
+	return n, wrap(action, err)
 }

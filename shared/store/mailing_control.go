@@ -131,15 +131,13 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 
 // control changes one mailing in one commit, under its lock. change brings m up to date.
 func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error) (Mailing, error) {
-	changed, err := repeat(func() ([]Mailing, error) {
-		var m Mailing
-		err := s.inTx(ctx, func(tx *sqlx.Tx) error {
-			if err := tx.GetContext(ctx, &m, lockForControlSQL, id, company); err != nil {
-				return translate(err)
-			}
-			return change(tx, &m)
+	changed, err := repeat(func() (m []Mailing, err error) {
+		err = s.inTx(ctx, func(tx *sqlx.Tx) error {
+			controlled, err := controlIn(ctx, tx, company, id, change)
+			m = []Mailing{controlled}
+			return err
 		})
-		return []Mailing{m}, err
+		return m, err
 	})
 	var refused *MailingStateError
 	switch {
@@ -149,6 +147,15 @@ func (s *Store) control(ctx context.Context, operation string, company, id uuid.
 		return Mailing{}, fmt.Errorf("%s: %w", operation, err)
 	}
 	return changed[0], nil
+}
+
+// controlIn is control as a part of a transaction.
+func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error) (Mailing, error) {
+	var m Mailing
+	if err := tx.GetContext(ctx, &m, lockForControlSQL, id, company); err != nil {
+		return m, translate(err)
+	}
+	return m, change(tx, &m)
 }
 
 // resume opens the mailing's lane and, unless all entries are emails already, writes a

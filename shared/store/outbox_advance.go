@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
 )
@@ -218,6 +219,29 @@ const (
 )
 
 func (s *Store) advance(ctx context.Context, ts []Transition) ([]Advanced, error) {
+	return advance(ts, func(rows any, columns []any) error {
+		return write(func(columns []any) error { return s.advanceEmail.selectAll(ctx, rows, columns...) }, columns...)
+	})
+}
+
+// advanceIn applies one transition as a part of a transaction. One that lost a race is for
+// the caller to repeat as a whole.
+func advanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error) {
+	t, err := t.encoded()
+	if err != nil {
+		return Advanced{}, err
+	}
+	results, err := advance([]Transition{t}, func(rows any, columns []any) error {
+		return translate(tx.SelectContext(ctx, rows, advanceSQL, columns...))
+	})
+	if err != nil {
+		return Advanced{}, err
+	}
+	return results[0], nil
+}
+
+// advance has the statement run, and says of each transition what became of it.
+func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanced, error) {
 	begun := time.Now()
 	var rows []struct {
 		ID        uuid.UUID    `db:"id"`
@@ -229,10 +253,7 @@ func (s *Store) advance(ctx context.Context, ts []Transition) ([]Advanced, error
 		Probe     bool         `db:"probe"`
 		Shuts     int64        `db:"shuts"`
 	}
-	err := write(func(columns []any) error {
-		return s.advanceEmail.selectAll(ctx, &rows, columns...)
-	}, transitionColumns(ts)...)
-	if err != nil {
+	if err := run(&rows, transitionColumns(ts)); err != nil {
 		return nil, fmt.Errorf("advance emails: %w", err)
 	}
 	// The lease began on Postgres's clock somewhere after begun on ours: counting

@@ -136,15 +136,15 @@ const (
 	releaseGateSQL = `UPDATE provider_gate SET held_at = NULL, held_reason = NULL WHERE id = $1`
 )
 
-// HoldGate holds back every email of every company until ReleaseGate. Holding what is
-// held changes the reason and keeps the time.
-func (s *Store) HoldGate(ctx context.Context, reason string) error {
-	return s.changeOne(ctx, "hold gate", holdGateSQL, reason, 1)
+// HoldGate holds back every email of every company until ReleaseGate, for the operator's
+// reason. Holding what is held changes the reason and keeps the time.
+func (s *Store) HoldGate(ctx context.Context, by Operator) error {
+	return wrap("hold gate", s.auditedOne(ctx, by, act{action: "gate.hold"}, holdGateSQL, by.Reason, 1))
 }
 
 // ReleaseGate takes HoldGate back.
-func (s *Store) ReleaseGate(ctx context.Context) error {
-	return s.changeOne(ctx, "release gate", releaseGateSQL, 1)
+func (s *Store) ReleaseGate(ctx context.Context, by Operator) error {
+	return wrap("release gate", s.auditedOne(ctx, by, act{action: "gate.release"}, releaseGateSQL, 1))
 }
 
 // Probe is the email that may pass a shut gate.

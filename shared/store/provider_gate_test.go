@@ -224,7 +224,7 @@ func TestHoldGate(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Accept(t, company, nil)
-	if err := d.Store.HoldGate(t.Context(), "drill"); err != nil {
+	if err := d.Store.HoldGate(t.Context(), because("drill")); err != nil {
 		t.Fatal(err)
 	}
 	held := gateOf(t, d)
@@ -243,13 +243,13 @@ func TestHoldGate(t *testing.T) {
 	if _, opened, err := d.Store.OpenGate(t.Context(), "w", store.GatePass{Shuts: gateOf(t, d).Shuts}); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
-	if err := d.Store.HoldGate(t.Context(), "longer drill"); err != nil {
+	if err := d.Store.HoldGate(t.Context(), because("longer drill")); err != nil {
 		t.Fatal(err)
 	}
 	if g := gateOf(t, d); claim() || g.HeldAt == nil || !g.HeldAt.Equal(*held.HeldAt) || *g.HeldReason != "longer drill" {
 		t.Errorf("gate = %+v", g)
 	}
-	if err := d.Store.ReleaseGate(t.Context()); err != nil {
+	if err := d.Store.ReleaseGate(t.Context(), storetest.Operator()); err != nil {
 		t.Fatal(err)
 	}
 	if !claim() {
@@ -262,7 +262,7 @@ func TestHoldLanes(t *testing.T) {
 	d := storetest.New(t)
 	acme, beta := d.Company(t), d.Company(t)
 	waiting, other := d.Accept(t, acme, nil), d.Accept(t, beta, nil)
-	n, err := d.Store.HoldLanes(t.Context(), acme, store.LaneFilter{Queue: email.QueueNormal}, "complaints")
+	n, err := d.Store.HoldLanes(t.Context(), because("complaints"), acme, store.LaneFilter{Queue: email.QueueNormal})
 	if err != nil || n != 1 {
 		t.Fatalf("%d lanes held, %v", n, err)
 	}
@@ -276,11 +276,11 @@ func TestHoldLanes(t *testing.T) {
 	if err != nil || len(shown) != 1 || shown[0].CompanyID != acme || shown[0].HeldReason == nil || *shown[0].HeldReason != "complaints" {
 		t.Errorf("lanes %+v, %v", shown, err)
 	}
-	if n, err = d.Store.HoldLanes(t.Context(), acme, store.LaneFilter{}, "all"); err != nil || n < 3 {
+	if n, err = d.Store.HoldLanes(t.Context(), because("all"), acme, store.LaneFilter{}); err != nil || n < 3 {
 		t.Errorf("%d lanes held, %v", n, err)
 	}
 	held := n
-	if n, err = d.Store.ReleaseLanes(t.Context(), acme, store.LaneFilter{}); err != nil || n != held {
+	if n, err = d.Store.ReleaseLanes(t.Context(), storetest.Operator(), acme, store.LaneFilter{}); err != nil || n != held {
 		t.Errorf("%d lanes released, %v", n, err)
 	}
 	if got := outcomeOf(t, d, claimOf(acme, waiting, uuid.New(), "C")); !got.Applied {

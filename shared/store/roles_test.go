@@ -32,7 +32,7 @@ var callers = map[string][]string{
 	"gateway_dispatcher": {
 		"LiveLanes", "DispatchDue", "PickProbe", "DispatchProbe", "CountBacklog", "OldestDue", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "DueReplays", "WorkReplay", "RetryDeadLetter",
-		"CleanIdempotencyKeys", "CleanDeadLetters", "CleanReplays", "CleanFeedback",
+		"CleanIdempotencyKeys", "CleanDeadLetters", "CleanReplays", "CleanFeedback", "CleanAudit",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist",
 	},
 	"gateway_worker": {
@@ -42,10 +42,10 @@ var callers = map[string][]string{
 	},
 	"gateway_operator": { // gatewayctl
 		"CreateCompany", "Companies", "FindCompany", "SuspendCompany", "ResumeCompany", "CreateAPIKey", "RevokeAPIKey", "APIKeys",
-		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "FindCaller", "FindSituation", "Timeline", "Advance", "Wake",
+		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "FindCaller", "FindSituation", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "Wake",
 		"ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "Gate", "HoldGate", "ReleaseGate",
-		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetter", "DiscardDeadLetter",
-		"CreateReplay", "FindAnyReplay",
+		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
+		"CreateReplayAs", "FindAnyReplay", "Audit", "RecordReveal", "Server", "SchemaVersion", "CountBacklog", "OldestDue",
 	},
 }
 

@@ -15,21 +15,21 @@ func TestSenderDomains(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	for _, domain := range []string{"b.example", "a.example", "b.example"} {
-		if err := d.Store.AddSenderDomain(t.Context(), company, domain); err != nil {
+		if err := d.Store.AddSenderDomain(t.Context(), storetest.Operator(), company, domain); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := d.Store.AddSenderDomain(t.Context(), company, "Upper.example"); err == nil {
+	if err := d.Store.AddSenderDomain(t.Context(), storetest.Operator(), company, "Upper.example"); err == nil {
 		t.Error("upper case was taken")
 	}
-	if err := d.Store.RemoveSenderDomain(t.Context(), other, "a.example"); !errors.Is(err, store.ErrNotFound) {
+	if err := d.Store.RemoveSenderDomain(t.Context(), storetest.Operator(), other, "a.example"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("remove what another company has: %v", err)
 	}
 	domains, err := d.Store.SenderDomains(t.Context(), company)
 	if diff := cmp.Diff([]string{"a.example", "b.example"}, domains); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-	if err := d.Store.RemoveSenderDomain(t.Context(), company, "a.example"); err != nil {
+	if err := d.Store.RemoveSenderDomain(t.Context(), storetest.Operator(), company, "a.example"); err != nil {
 		t.Error(err)
 	}
 	if domains, err = d.Store.SenderDomains(t.Context(), company); err != nil || len(domains) != 1 {

@@ -73,7 +73,7 @@ func TestErrorsOfTheCommitAreReturned(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"a prepared statement with rows": d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, nil)),
-		"a transaction":                  d.Store.CreateCompany(t.Context(), newCompany("Late")),
+		"a transaction":                  d.Store.CreateCompany(t.Context(), storetest.Operator(), newCompany("Late")),
 		"a statement without rows":       d.Store.ReportStatus(t.Context(), "worker", "w1", time.Now(), nil),
 	} {
 		var refused *pq.Error
@@ -107,7 +107,7 @@ func TestPostgresAway(t *testing.T) {
 		"load":       loadErr,
 		"dispatch":   dispatchErr,
 		"statement":  s.ReportStatus(t.Context(), "worker", "w1", time.Now(), nil),
-		"company":    s.CreateCompany(t.Context(), newCompany("Away")),
+		"company":    s.CreateCompany(t.Context(), storetest.Operator(), newCompany("Away")),
 		"sign":       s.Ping(t.Context()),
 		"no answers": s.Wake(t.Context()),
 	} {

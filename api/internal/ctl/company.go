@@ -48,7 +48,7 @@ func viewCompany(ctx context.Context, s *store.Store, company store.Company) (co
 type companyCreated struct{ companyView }
 
 func (c *control) companyCreate() *cobra.Command {
-	var name, defaultFrom string
+	var name, defaultFrom, reason string
 	var domains []string
 	cmd := &cobra.Command{
 		Use:   "create --name NAME --default-from MAILBOX",
@@ -67,7 +67,11 @@ The provider must know the domains too: SES refuses identities it has not verifi
 			if err != nil {
 				return nil, err
 			}
-			err = s.CreateCompany(ctx, company)
+			by, err := c.who(reason)
+			if err != nil {
+				return nil, err
+			}
+			err = s.CreateCompany(ctx, by, company)
 			if errors.Is(err, store.ErrExists) {
 				return nil, fmt.Errorf("there is a company %q already: choose another name, or look with `gatewayctl company show %s`",
 					company.Name, shellWord(company.Name))
@@ -87,7 +91,7 @@ The provider must know the domains too: SES refuses identities it has not verifi
 	flags.StringVar(&name, "name", "", "its unique `NAME`, by which operators call it")
 	flags.StringVar(&defaultFrom, "default-from", "", "its default sender, a `MAILBOX`: an address, or 'Name <address>'")
 	flags.StringSliceVar(&domains, "domain", nil, "another `DOMAIN` it may send from (repeatable)")
-	return required(cmd, "name", "default-from")
+	return required(because(cmd, &reason, false), "name", "default-from")
 }
 
 // newCompany checks what an operator typed.
@@ -163,7 +167,8 @@ type companyList struct {
 func (c *control) companyList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List all companies",
-		Args: needs(),
+		Example: "  gatewayctl company list\n  gatewayctl company list --json | jq -r '.companies[].name'",
+		Args:    needs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			all, err := s.Companies(ctx)
 			return companyList{append([]store.Company{}, all...)}, err
@@ -187,7 +192,7 @@ func (c *control) companyShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show COMPANY", Short: "Show one company with its domains and keys",
 		Example: "  gatewayctl company show Acme",
-		Args:    needs("COMPANY"),
+		Args:    needs("COMPANY"), ValidArgsFunction: c.completeCompanies,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			company, err := findCompany(ctx, s, args[0])
 			if err != nil {

@@ -18,16 +18,18 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
-// operator runs gatewayctl in this process.
+// operator runs gatewayctl in this process. The name of whoever types is ana.
 type operator struct {
 	databaseURL string
+	env         map[string]string // beside DATABASE_URL
+	stdin       string
 }
 
 // newOperator has a database of its own.
 func newOperator(t *testing.T) (operator, storetest.Database) {
 	t.Helper()
 	d := storetest.New(t)
-	return operator{d.URL}, d
+	return operator{databaseURL: d.URL}, d
 }
 
 type outcome struct {
@@ -38,8 +40,11 @@ type outcome struct {
 func (o operator) run(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	getenv := func(name string) string { return map[string]string{"DATABASE_URL": o.databaseURL}[name] }
-	code := ctl.Program{Getenv: getenv, Stdout: &stdout, Stderr: &stderr}.Run(t.Context(), args)
+	environ := []string{"DATABASE_URL=" + o.databaseURL}
+	for name, value := range o.env {
+		environ = append(environ, name+"="+value)
+	}
+	code := ctl.Program{Environ: environ, Login: "ana", Stdin: strings.NewReader(o.stdin), Stdout: &stdout, Stderr: &stderr}.Run(t.Context(), args)
 	return outcome{code, stdout.String(), stderr.String()}
 }
 

@@ -22,25 +22,26 @@ func (c *control) deadLetter() *cobra.Command {
 a recipient that the database refused, a mailing whose job failed, a task that nobody can
 read. It is kept for 7 days, and open until it is sent again or discarded.`,
 		`  gatewayctl dlq list --company Acme --since 2h
-  gatewayctl dlq retry --reason SES_MESSAGE_REJECTED --since 2h --yes`)
+  gatewayctl dlq retry --code SES_MESSAGE_REJECTED --since 2h --yes`)
 	cmd.AddCommand(c.deadLetterList(), c.deadLetterShow(), c.deadLetterRetry(), c.deadLetterDiscard())
 	return cmd
 }
 
 // letterChoice is which dead letters an operator means.
 type letterChoice struct {
-	company, reason, target, mailing, recipient, since string
+	company, code, target, mailing, recipient, since string
 }
 
-func (l *letterChoice) flags(cmd *cobra.Command) {
+func (c *control) letterFlags(cmd *cobra.Command, l *letterChoice) {
 	flags := cmd.Flags()
 	flags.StringVar(&l.company, "company", "", "those of one `COMPANY`, by id or exact name; without it, of all")
-	flags.StringVar(&l.reason, "reason", "", "those with this `CODE`, such as SES_MESSAGE_REJECTED")
+	flags.StringVar(&l.code, "code", "", "those with this `CODE`, such as SES_MESSAGE_REJECTED")
 	flags.StringVar(&l.target, "target", "", "those of a `TARGET`: email:send, mailing.process or recipients.upsert")
 	flags.StringVar(&l.mailing, "mailing", "", "a mailing's, by its `ID`, and those of its emails")
 	flags.StringVar(&l.recipient, "recipient", "", "those to one `ADDRESS`")
 	flags.StringVar(&l.since, "since", "", "those given up since a `TIME`: 90m or 36h ago, or as in 2026-03-01T10:00:00-03:00")
 	complete(cmd, "target", targets())
+	c.completeCompanyFlag(cmd)
 }
 
 func targets() []string {
@@ -49,7 +50,7 @@ func targets() []string {
 
 // filter is what the flags say; company is nil for all.
 func (l *letterChoice) filter(ctx context.Context, s *store.Store) (company *uuid.UUID, f store.LetterFilter, err error) {
-	f = store.LetterFilter{Reason: l.reason, Target: l.target, Recipient: l.recipient}
+	f = store.LetterFilter{Reason: l.code, Target: l.target, Recipient: l.recipient}
 	if l.target != "" && !slices.Contains(targets(), l.target) {
 		return nil, f, usagef("--target %q must be %s", l.target, strings.Join(targets(), ", "))
 	}
@@ -61,7 +62,7 @@ func (l *letterChoice) filter(ctx context.Context, s *store.Store) (company *uui
 		f.MailingID = &id
 	}
 	if l.since != "" {
-		since, err := parseSince(l.since, time.Now())
+		since, err := parseTime("since", l.since, time.Now())
 		if err != nil {
 			return nil, f, err
 		}
@@ -77,15 +78,15 @@ func (l *letterChoice) filter(ctx context.Context, s *store.Store) (company *uui
 // chosen says that some flag narrows the choice.
 func (l *letterChoice) chosen() bool { return *l != letterChoice{} }
 
-// parseSince reads a time, or how long ago it was.
-func parseSince(text string, now time.Time) (time.Time, error) {
+// parseTime reads a flag's time, or how long ago it was.
+func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
 		return now.Add(-ago), nil
 	}
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
 	}
-	return time.Time{}, usagef("--since %q must be a time ago, such as 90m or 36h, or a time with its zone, such as 2026-03-01T10:00:00-03:00", text)
+	return time.Time{}, usagef("--%s %q must be a time ago, such as 90m or 36h, or a time with its zone, such as 2026-03-01T10:00:00-03:00", flag, text)
 }
 
 // letterView is a dead letter. The names are those of the HTTP API.
@@ -159,20 +160,23 @@ func (c *control) deadLetterList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List dead letters, newest first",
 		Long: `Lists open dead letters, the newest first; --all lists those that are resolved too.
-Addresses are masked; --reveal shows them.`,
+Addresses are masked; --reveal shows them, and is written down.`,
 		Example: `  gatewayctl dlq list
-  gatewayctl dlq list --company Acme --reason SES_MESSAGE_REJECTED --since 2h --limit 500 --json`,
+  gatewayctl dlq list --company Acme --code SES_MESSAGE_REJECTED --since 2h --limit 500 --json`,
 		Args: needs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
-			if limit < 1 || limit > 10_000 {
-				return nil, usagef("--limit must be 1 to 10000")
+			if err := checkLimit(limit); err != nil {
+				return nil, err
+			}
+			if err := c.revealed(ctx, s, reveal, "dlq", uuid.Nil, ""); err != nil {
+				return nil, err
 			}
 			return listLetters(ctx, s, &choice, all, limit, !reveal)
 		}),
 	}
-	choice.flags(cmd)
+	c.letterFlags(cmd, &choice)
 	cmd.Flags().BoolVar(&all, "all", false, "those that are resolved too")
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most `N` of them")
+	limited(cmd, &limit)
 	cmd.Flags().BoolVar(&reveal, "reveal", false, "show addresses in full")
 	return cmd
 }
@@ -223,9 +227,7 @@ func (v letterList) text(w io.Writer) {
 		rows = append(rows, []string{l.ID.String(), stamp(l.CreatedAt), l.Company, l.Target, l.Reason, fmt.Sprint(l.Attempts), l.Recipient, l.state()})
 	}
 	table(w, "", rows)
-	if v.More {
-		fmt.Fprintln(w, "\nThere may be more: --limit shows them.")
-	}
+	tellMore(w, v.More)
 }
 
 // findLetter finds the dead letter that an operator means.

@@ -118,10 +118,10 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 	if err := d.Store.BuryTask(t.Context(), store.DeadTask{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("ana@example.com {")}); err != nil {
 		t.Fatal(err)
 	}
-	o.must(t, "dlq", "discard", first, "--note", "known")
+	o.must(t, "dlq", "discard", first, "--reason", "known")
 
 	for args, want := range map[string]int{
-		"": 3, "--all": 4, "--company Acme": 1, "--company Acme --all": 2, "--reason INVALID_PAYLOAD": 1, "--recipient ANA@example.com": 2,
+		"": 3, "--all": 4, "--company Acme": 1, "--company Acme --all": 2, "--code INVALID_PAYLOAD": 1, "--recipient ANA@example.com": 2,
 		"--since 1h": 3, "--since 2099-01-01T00:00:00Z": 0, "--target mailing.process": 0, "--limit 2": 2,
 		"--mailing " + uuid.NewString(): 0,
 	} {
@@ -144,7 +144,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 	var shown shownLetter
 	o.decode(t, &shown, "dlq", "show", first)
 	payload, _ := shown.Payload.(map[string]any)
-	if shown.Company != "Acme" || shown.Resolution != "discarded" || shown.ResolvedBy != "gatewayctl" || shown.Note != "known" || shown.EmailStatus != "FAILED" ||
+	if shown.Company != "Acme" || shown.Resolution != "discarded" || shown.ResolvedBy != "gatewayctl:ana" || shown.Note != "known" || shown.EmailStatus != "FAILED" ||
 		shown.Recipient != "a***@e***.com" || payload["to"] != "a***@e***.com" || shown.Detail != "not verified: a***@e***.com" || len(shown.Events) != 4 {
 		t.Errorf("%+v", shown)
 	}
@@ -153,7 +153,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 		t.Error(text)
 	}
 	var nobodys shownLetters
-	o.decode(t, &nobodys, "dlq", "list", "--reason", "INVALID_PAYLOAD")
+	o.decode(t, &nobodys, "dlq", "list", "--code", "INVALID_PAYLOAD")
 	if text := o.must(t, "dlq", "show", nobodys.DeadLetters[0].ID); !strings.Contains(text, "INVALID_PAYLOAD") || strings.Contains(text, "ana@example.com") {
 		t.Error(text)
 	}
@@ -169,18 +169,18 @@ func TestDeadLetters_One(t *testing.T) {
 	letter := giveUp(t, d, d.Company(t))
 	var done shownLetter
 	o.decode(t, &done, "dlq", "retry", letter)
-	if done.Resolution != "retried" || done.ResolvedBy != "gatewayctl" {
+	if done.Resolution != "retried" || done.ResolvedBy != "gatewayctl:ana" {
 		t.Errorf("%+v", done)
 	}
 	if n := count(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'PENDING' AND expires_at BETWEEN now() + interval '23 h' AND now() + interval '25 h'`); n != 1 {
 		t.Errorf("%d emails wait", n)
 	}
 	for verb, want := range map[string]string{"retry": "cannot be sent again: the dead letter is resolved already", "discard": "is resolved already: `gatewayctl dlq show"} {
-		if got := o.run(t, "dlq", verb, letter); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, want) {
+		if got := o.run(t, "dlq", verb, letter, "--reason", "x"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: %+v", verb, got)
 		}
 	}
-	if text := o.must(t, "dlq", "discard", giveUp(t, d, d.Company(t))); !strings.Contains(text, "is discarded.") {
+	if text := o.must(t, "dlq", "discard", giveUp(t, d, d.Company(t)), "--reason", "typo"); !strings.Contains(text, "is discarded.") {
 		t.Error(text)
 	}
 }
@@ -203,7 +203,7 @@ func TestDeadLetters_Many(t *testing.T) {
 	}
 
 	dispatch(t, d)
-	got = o.run(t, "dlq", "retry", "--company", company.String(), "--limit", "4", "--rate", "4", "--yes", "--note", "mended")
+	got = o.run(t, "dlq", "retry", "--company", company.String(), "--limit", "4", "--rate", "4", "--yes", "--reason", "mended")
 	if got.code != ctl.ExitOK || !strings.HasPrefix(got.stdout, "4 dead letters were sent again in ") || !strings.Contains(got.stderr, "4 of 4, 0 skipped, 0 failed") {
 		t.Errorf("%+v", got)
 	}
@@ -211,11 +211,11 @@ func TestDeadLetters_Many(t *testing.T) {
 		t.Errorf("%d emails wait", n)
 	}
 	var all shownReplay
-	o.decode(t, &all, "dlq", "discard", "--all", "--yes", "--rate", "1000")
-	if all.Action != "discard" || all.Status != "COMPLETED" || all.Done != 2 || all.Matched != 2 || all.RequestedBy != "gatewayctl" || all.CompanyID != "" {
+	o.decode(t, &all, "dlq", "discard", "--all", "--yes", "--rate", "1000", "--reason", "x")
+	if all.Action != "discard" || all.Status != "COMPLETED" || all.Done != 2 || all.Matched != 2 || all.RequestedBy != "gatewayctl:ana" || all.CompanyID != "" {
 		t.Errorf("%+v", all)
 	}
-	if text := o.must(t, "dlq", "discard", "--all", "--yes"); text != "No open dead letter matches. Nothing was to be done.\n" {
+	if text := o.must(t, "dlq", "discard", "--all", "--yes", "--reason", "x"); text != "No open dead letter matches. Nothing was to be done.\n" {
 		t.Error(text)
 	}
 }
@@ -226,7 +226,7 @@ func TestDeadLetters_Detached(t *testing.T) {
 	o, d := newOperator(t)
 	giveUp(t, d, d.Company(t))
 	var made, shown shownReplay
-	o.decode(t, &made, "dlq", "retry", "--reason", "SES_REJECTED", "--yes", "--detach")
+	o.decode(t, &made, "dlq", "retry", "--code", "SES_REJECTED", "--yes", "--detach")
 	if made.Status != "RUNNING" || made.Matched != 1 {
 		t.Errorf("%+v", made)
 	}

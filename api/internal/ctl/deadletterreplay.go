@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,7 +20,7 @@ type replayOrder struct {
 	letterChoice
 	action           store.ReplayAction
 	limit, rate      int
-	note             string
+	reason           string
 	all, yes, detach bool
 }
 
@@ -36,7 +37,7 @@ The command shows how far it has come; it goes on when the command is interrupte
 
 A single email's new deadline is EMAIL_TTL away, which is 24h if it is not set here.`,
 		Example: `  gatewayctl dlq retry 7d1e5a64-0b56-4a3e-8f0d-2f6a8f2f4c11
-  gatewayctl dlq retry --company Acme --reason SES_MESSAGE_REJECTED --since 2h --rate 200 --yes
+  gatewayctl dlq retry --company Acme --code SES_MESSAGE_REJECTED --since 2h --rate 200 --yes
   gatewayctl dlq retry --all --yes`,
 	})
 }
@@ -49,15 +50,15 @@ func (c *control) deadLetterDiscard() *cobra.Command {
 is sent; their emails stay FAILED.
 
 Many are worked off by a dispatcher, the oldest first and at most --rate a second.`,
-		Example: `  gatewayctl dlq discard 7d1e5a64-0b56-4a3e-8f0d-2f6a8f2f4c11 --note 'typo in the address'
-  gatewayctl dlq discard --company Acme --mailing 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --yes`,
+		Example: `  gatewayctl dlq discard 7d1e5a64-0b56-4a3e-8f0d-2f6a8f2f4c11 --reason 'typo in the address'
+  gatewayctl dlq discard --mailing 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --reason 'list was bought' --yes`,
 	})
 }
 
 func (c *control) replayCommand(order *replayOrder, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return fmt.Errorf("%d arguments too many", len(args)-1)
+			return fmt.Errorf("%s too many", plural(len(args)-1, "argument", "arguments"))
 		}
 		return nil
 	}
@@ -65,20 +66,28 @@ func (c *control) replayCommand(order *replayOrder, cmd *cobra.Command) *cobra.C
 		if err := order.check(args); err != nil {
 			return nil, err
 		}
-		if len(args) == 1 {
-			return c.replayOne(ctx, s, order, args[0])
+		who := c.who
+		if order.action == store.ReplayDiscard {
+			who = c.whoAndWhy
 		}
-		return c.replayMany(ctx, s, order)
+		by, err := who(order.reason)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(args) == 1:
+			return c.replayOne(ctx, s, by, order, args[0])
+		}
+		return c.replayMany(ctx, s, by, order)
 	})
-	order.flags(cmd)
+	c.letterFlags(cmd, &order.letterChoice)
 	flags := cmd.Flags()
 	flags.BoolVar(&order.all, "all", false, "all open ones, when no other flag chooses")
 	flags.IntVar(&order.limit, "limit", 0, "at most `N`, the oldest of them; 0 = all that were chosen")
 	flags.IntVar(&order.rate, "rate", 100, "`N` per second, 1 to 1000")
-	flags.StringVar(&order.note, "note", "", "`WHY`, for whoever looks at them later")
 	flags.BoolVar(&order.yes, "yes", false, "do it; without it, many are only counted")
 	flags.BoolVar(&order.detach, "detach", false, "do not wait for the end of many")
-	return cmd
+	cmd.ValidArgsFunction = c.completeLetters
+	return because(cmd, &order.reason, order.action == store.ReplayDiscard)
 }
 
 func (o *replayOrder) check(args []string) error {
@@ -91,9 +100,15 @@ func (o *replayOrder) check(args []string) error {
 		return usagef("--rate must be 1 to %d", store.MaxReplayRate)
 	case o.limit < 0:
 		return usagef("--limit must be 0 (all) or more")
+	case o.code == "" && codeLike.MatchString(o.reason):
+		// It would do more than was meant.
+		return usagef("--reason %s is a code, which --code chooses by; --reason says why you do it", o.reason)
 	}
 	return nil
 }
+
+// codeLike is what the codes of dead letters look like, and nobody's words.
+var codeLike = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$`)
 
 // done is what a replay's action has made of a dead letter.
 func (o *replayOrder) done() string {
@@ -101,11 +116,6 @@ func (o *replayOrder) done() string {
 		return "discarded"
 	}
 	return "sent again"
-}
-
-// operator is who types.
-func (c *control) operator() store.Actor {
-	return store.Actor{By: store.ByOperator, Name: c.Getenv("USER")}
 }
 
 // letterDone is a single dead letter after it was resolved.
@@ -118,13 +128,13 @@ func (v letterDone) text(w io.Writer) {
 	}
 }
 
-func (c *control) replayOne(ctx context.Context, s *store.Store, o *replayOrder, given string) (answer, error) {
+func (c *control) replayOne(ctx context.Context, s *store.Store, by store.Operator, o *replayOrder, given string) (answer, error) {
 	found, err := findLetter(ctx, s, given)
 	if err != nil {
 		return nil, err
 	}
 	if o.action == store.ReplayDiscard {
-		did, err := s.DiscardDeadLetter(ctx, found.ID, c.operator(), o.note)
+		did, err := s.DiscardDeadLetterAs(ctx, by, found)
 		if err == nil && !did {
 			err = fmt.Errorf("dead letter %s is resolved already: `gatewayctl dlq show %s` tells how", found.ID, found.ID)
 		}
@@ -132,11 +142,11 @@ func (c *control) replayOne(ctx context.Context, s *store.Store, o *replayOrder,
 			return nil, err
 		}
 	} else {
-		ttl, err := time.ParseDuration(cmp.Or(c.Getenv("EMAIL_TTL"), "24h"))
-		if err != nil || ttl < time.Minute || ttl > 720*time.Hour {
-			return nil, usagef("EMAIL_TTL must be 1m to 720h, as it is for the api")
+		ttl, err := c.ttl()
+		if err != nil {
+			return nil, err
 		}
-		err = s.RetryDeadLetter(ctx, found, store.LetterRetry{Actor: c.operator(), TTL: ttl})
+		err = s.RetryDeadLetterAs(ctx, by, found, ttl)
 		var nothing *store.NotReplayableError
 		if errors.As(err, &nothing) {
 			return nil, fmt.Errorf("dead letter %s cannot be sent again: %s", found.ID, nothing.Reason)
@@ -155,7 +165,7 @@ func (c *control) replayOne(ctx context.Context, s *store.Store, o *replayOrder,
 	return letterDone{viewLetter(after, nil, true)}, nil
 }
 
-func (c *control) replayMany(ctx context.Context, s *store.Store, o *replayOrder) (answer, error) {
+func (c *control) replayMany(ctx context.Context, s *store.Store, by store.Operator, o *replayOrder) (answer, error) {
 	company, filter, err := o.filter(ctx, s)
 	if err != nil {
 		return nil, err
@@ -174,15 +184,23 @@ func (c *control) replayMany(ctx context.Context, s *store.Store, o *replayOrder
 	if err != nil {
 		return nil, fmt.Errorf("make id: %w", err)
 	}
-	made, err := s.CreateReplay(ctx, store.NewReplay{
-		ID: id, CompanyID: company, Action: o.action, Filter: filter, Actor: c.operator(), RequestID: "gatewayctl-" + id.String(),
-		Note: o.note, Most: o.limit, Rate: o.rate,
+	made, err := s.CreateReplayAs(ctx, by, store.NewReplay{
+		ID: id, CompanyID: company, Action: o.action, Filter: filter, RequestID: "gatewayctl-" + id.String(), Most: o.limit, Rate: o.rate,
 	})
 	if err != nil || o.detach {
 		return viewReplay(made), err
 	}
 	ended, err := c.follow(ctx, s, made)
 	return viewReplay(ended), err
+}
+
+// ttl is the deadline of an email that is sent again.
+func (c *control) ttl() (time.Duration, error) {
+	ttl, err := time.ParseDuration(cmp.Or(c.Getenv("EMAIL_TTL"), "24h"))
+	if err != nil || ttl < time.Minute || ttl > 720*time.Hour {
+		return 0, usagef("EMAIL_TTL must be 1m to 720h, as it is for the api")
+	}
+	return ttl, nil
 }
 
 func atMost(n, limit int) int {

@@ -25,9 +25,9 @@ func (c *control) deadLetterShow() *cobra.Command {
 		Use: "show ID", Short: "Show a dead letter, or a replay and how far it has come",
 		Long: `Shows a dead letter with what its task held, where its email stands now, and the last steps
 of that. Given the id of a replay (dlq retry and discard tell it), shows how far that has
-come. Addresses are masked; --reveal shows them.`,
+come. Addresses are masked; --reveal shows them, and is written down.`,
 		Example: "  gatewayctl dlq show 7d1e5a64-0b56-4a3e-8f0d-2f6a8f2f4c11",
-		Args:    needs("ID"),
+		Args:    needs("ID"), ValidArgsFunction: c.completeLetters,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			found, err := findLetter(ctx, s, args[0])
 			if id, bad := uuid.Parse(args[0]); err != nil && bad == nil {
@@ -40,6 +40,13 @@ come. Addresses are masked; --reveal shows them.`,
 				}
 			}
 			if err != nil {
+				return nil, err
+			}
+			company := uuid.Nil
+			if found.CompanyID != nil {
+				company = *found.CompanyID
+			}
+			if err := c.revealed(ctx, s, reveal, "dlq", company, found.ID.String()); err != nil {
 				return nil, err
 			}
 			return viewLetterDetails(ctx, s, found, !reveal)

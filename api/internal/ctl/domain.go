@@ -54,7 +54,7 @@ func (v domainsView) text(w io.Writer) {
 }
 
 func (c *control) domainAdd() *cobra.Command {
-	var given string
+	var given, reason string
 	cmd := &cobra.Command{
 		Use:   "add --company COMPANY DOMAIN",
 		Short: "Let a company send from a domain",
@@ -69,38 +69,46 @@ The provider must know the domain too: SES refuses identities it has not verifie
 			if err != nil {
 				return nil, err
 			}
+			by, err := c.who(reason)
+			if err != nil {
+				return nil, err
+			}
 			company, err := findCompany(ctx, s, given)
 			if err != nil {
 				return nil, err
 			}
-			if err := s.AddSenderDomain(ctx, company.ID, domain); err != nil {
+			if err := s.AddSenderDomain(ctx, by, company.ID, domain); err != nil {
 				return nil, err
 			}
 			return viewDomains(ctx, s, company, fmt.Sprintf("%s may send from %s.", printable(company.Name), readableDomain(domain)))
 		}),
 	}
-	return ofCompany(cmd, &given)
+	return c.ofCompany(because(cmd, &reason, false), &given)
 }
 
 func (c *control) domainRemove() *cobra.Command {
-	var given string
+	var given, reason string
 	cmd := &cobra.Command{
-		Use:   "remove --company COMPANY DOMAIN",
+		Use:   "remove --company COMPANY DOMAIN --reason WHY",
 		Short: "Stop a company from sending from a domain",
 		Long: `Refuses further requests that name a sender of the domain. Emails that were accepted
 already keep their sender, and the company's default sender stays allowed.`,
-		Example: "  gatewayctl domain remove --company Acme mail.acme.example",
+		Example: "  gatewayctl domain remove --company Acme mail.acme.example --reason 'sold'",
 		Args:    needs("DOMAIN"),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			domain, err := asciiDomain(args[0])
 			if err != nil {
 				return nil, err
 			}
+			by, err := c.whoAndWhy(reason)
+			if err != nil {
+				return nil, err
+			}
 			company, err := findCompany(ctx, s, given)
 			if err != nil {
 				return nil, err
 			}
-			err = s.RemoveSenderDomain(ctx, company.ID, domain)
+			err = s.RemoveSenderDomain(ctx, by, company.ID, domain)
 			if errors.Is(err, store.ErrNotFound) {
 				return nil, fmt.Errorf("%s has no sender domain %s: `gatewayctl domain list --company %s` shows those it has",
 					company.Name, domain, shellWord(company.Name))
@@ -115,7 +123,7 @@ already keep their sender, and the company's default sender stays allowed.`,
 			return viewDomains(ctx, s, company, done)
 		}),
 	}
-	return ofCompany(cmd, &given)
+	return c.ofCompany(because(cmd, &reason, true), &given)
 }
 
 func (c *control) domainList() *cobra.Command {
@@ -132,7 +140,7 @@ func (c *control) domainList() *cobra.Command {
 			return viewDomains(ctx, s, company, "")
 		}),
 	}
-	return ofCompany(cmd, &given)
+	return c.ofCompany(cmd, &given)
 }
 
 // asciiDomain is the domain in the form in which the gateway keeps and compares
@@ -160,8 +168,9 @@ func readableDomain(ascii string) string {
 }
 
 // ofCompany gives a command the flag that says whose things it is about.
-func ofCompany(cmd *cobra.Command, given *string) *cobra.Command {
+func (c *control) ofCompany(cmd *cobra.Command, given *string) *cobra.Command {
 	cmd.Flags().StringVar(given, "company", "", "the `COMPANY`, by id or exact name")
+	c.completeCompanyFlag(cmd)
 	return required(cmd, "company")
 }
 

@@ -11,24 +11,39 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"email-gateway/api/internal/client"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 )
 
 func (c *control) email() *cobra.Command {
-	cmd := group("email", "Look an email up, and be told why it is not sent yet",
-		"An email is named by the outboxId of its 202 answer, whichever company it is of.",
-		`  gatewayctl email show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b
+	cmd := group("email", "Send an email, look one up, and be told why it is not sent yet",
+		`An email is named by the outboxId of its 202 answer. An operator looks up those of any
+company, a tenant his own.`,
+		`  gatewayctl email send --to maria@cliente.example --external-id CUST-42 --subject 'Olá' --html-file ola.html
+  gatewayctl email show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b
   gatewayctl email explain 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b`)
-	cmd.AddCommand(c.emailShow(), c.emailExplain())
+	cmd.AddCommand(c.emailSend(), c.emailList(), c.emailShow(), c.emailExplain(), c.emailCancel(), c.emailRetry())
 	return cmd
+}
+
+// emailPath is where the api keeps emails.
+const emailPath = "/v1/email"
+
+// parseEmail reads the id of an email.
+func parseEmail(given string) (uuid.UUID, error) {
+	id, err := uuid.Parse(given)
+	if err != nil {
+		return uuid.Nil, usagef("%q is not an email's id: give the outboxId of its 202 answer", given)
+	}
+	return id, nil
 }
 
 // findEmail reads the email that an operator means.
 func findEmail(ctx context.Context, s *store.Store, given string) (store.Situation, error) {
-	id, err := uuid.Parse(given)
+	id, err := parseEmail(given)
 	if err != nil {
-		return store.Situation{}, usagef("%q is not an email's id: give the outboxId of its 202 answer", given)
+		return store.Situation{}, err
 	}
 	found, err := s.FindSituation(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -41,13 +56,20 @@ func (c *control) emailShow() *cobra.Command {
 	var reveal bool
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show an email and its timeline",
-		Long: `Shows where an email stands, and every step it has taken. Addresses are masked, those in
-the provider's messages too; --reveal shows them.`,
+		Long: `Shows where an email stands, and every step it has taken. An operator sees addresses masked,
+those in the provider's messages too; --reveal shows them, and is written down.
+` + whoLong,
 		Example: "  gatewayctl email show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    needs("ID"),
-		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
+		Args:    needs("ID"), ValidArgsFunction: c.completeEmails,
+	}
+	cmd.Flags().BoolVar(&reveal, "reveal", false, "an operator's choice: show addresses in full, which is written down")
+	return c.either(cmd, either{
+		operator: func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			found, err := findEmail(ctx, s, args[0])
 			if err != nil {
+				return nil, err
+			}
+			if err := c.revealed(ctx, s, reveal, "email", found.CompanyID, found.ID.String()); err != nil {
 				return nil, err
 			}
 			events, err := s.Timeline(ctx, found.ID)
@@ -55,19 +77,43 @@ the provider's messages too; --reveal shows them.`,
 				return nil, err
 			}
 			return viewEmail(found, events, reveal)
-		}),
-	}
-	cmd.Flags().BoolVar(&reveal, "reveal", false, "show addresses in full")
-	return cmd
+		},
+		tenant: func(ctx context.Context, api *client.Client, args []string) (answer, error) {
+			id, err := parseEmail(args[0])
+			if err != nil {
+				return nil, err
+			}
+			return fetchEmail(ctx, api, id)
+		},
+	})
 }
 
-// emailView is an email as show tells it. The names are those of the HTTP API.
-type emailView struct {
+// revealed writes down that somebody looks at addresses in full, if he does.
+func (c *control) revealed(ctx context.Context, s *store.Store, reveal bool, what string, company uuid.UUID, subject string) error {
+	if !reveal {
+		return nil
+	}
+	by, err := c.who("")
+	if err != nil {
+		return err
+	}
+	return s.RecordReveal(ctx, by, what, company, subject)
+}
+
+// fetchEmail reads one of the tenant's own, in full.
+func fetchEmail(ctx context.Context, api *client.Client, id uuid.UUID) (emailView, error) {
+	v := emailView{now: time.Now()}
+	err := api.Get(ctx, emailPath+"/"+id.String(), nil, &v)
+	return v, err
+}
+
+// emailSummary is an email as list tells it. The names are those of the HTTP API.
+type emailSummary struct {
 	ID                uuid.UUID    `json:"outboxId"`
-	CompanyID         uuid.UUID    `json:"companyId"`
-	Company           string       `json:"company"`
+	CompanyID         *uuid.UUID   `json:"companyId,omitempty"` // for operators, who see those of all
+	Company           string       `json:"company,omitempty"`
 	Status            email.Status `json:"status"`
-	To                string       `json:"to"` // masked unless asked otherwise
+	To                string       `json:"to"` // for operators masked, unless asked otherwise
 	RecipientID       *uuid.UUID   `json:"recipientId,omitempty"`
 	ExternalID        string       `json:"externalId,omitempty"`
 	Subject           string       `json:"subject"`
@@ -86,45 +132,56 @@ type emailView struct {
 	NextAt            *time.Time   `json:"nextAttemptAt,omitempty"` // only while it waits
 	SentAt            *time.Time   `json:"sentAt,omitempty"`
 	FailedAt          *time.Time   `json:"failedAt,omitempty"`
-	Events            []eventView  `json:"events"`
+}
+
+// emailView is an email with its timeline.
+type emailView struct {
+	emailSummary
+	Events []eventView `json:"events"`
 
 	now    time.Time
 	masked bool
 }
 
 func viewEmail(s store.Situation, events []store.TimelineEvent, reveal bool) (emailView, error) {
-	v := emailView{
-		ID: s.ID, CompanyID: s.CompanyID, Company: s.CompanyName, Status: s.Status, To: s.Recipient,
-		RecipientID: s.RecipientID, ExternalID: text(s.ExternalID), Subject: s.Subject, Tags: append([]string{}, s.Tags...), RequestID: s.RequestID,
-		Attempts: s.Attempts, Throttles: s.Throttles, PossibleDuplicate: s.PossibleDuplicate, OutcomeUnknown: s.OutcomeUnknown,
-		SESMessageID: text(s.SESMessageID), ErrorCode: text(s.ErrorCode), ErrorReason: text(s.ErrorReason), DurationMS: s.DurationMS,
-		CreatedAt: s.CreatedAt.UTC(), ExpiresAt: s.ExpiresAt.UTC(), SentAt: inUTC(s.SentAt), FailedAt: inUTC(s.FailedAt),
-		now: s.AskedAt, masked: !reveal,
-	}
-	if s.Status.Claimable() {
-		v.NextAt = inUTC(s.NextAt)
-	}
-	if v.masked {
-		v.To, v.ErrorReason = email.MaskAddress(v.To), email.MaskText(v.ErrorReason)
-	}
+	v := emailView{emailSummary: summarize(s.Email, !reveal), now: s.AskedAt, masked: !reveal}
+	v.CompanyID, v.Company = &s.CompanyID, s.CompanyName
 	var err error
 	v.Events, err = viewTimeline(events, v.masked)
 	return v, err
 }
 
+func summarize(e store.Email, masked bool) emailSummary {
+	v := emailSummary{
+		ID: e.ID, Status: e.Status, To: e.Recipient,
+		RecipientID: e.RecipientID, ExternalID: text(e.ExternalID), Subject: e.Subject, Tags: append([]string{}, e.Tags...), RequestID: e.RequestID,
+		Attempts: e.Attempts, Throttles: e.Throttles, PossibleDuplicate: e.PossibleDuplicate, OutcomeUnknown: e.OutcomeUnknown,
+		SESMessageID: text(e.SESMessageID), ErrorCode: text(e.ErrorCode), ErrorReason: text(e.ErrorReason), DurationMS: e.DurationMS,
+		CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(), SentAt: inUTC(e.SentAt), FailedAt: inUTC(e.FailedAt),
+	}
+	if e.Status.Claimable() {
+		v.NextAt = inUTC(e.NextAt)
+	}
+	if masked {
+		v.To, v.ErrorReason = email.MaskAddress(v.To), email.MaskText(v.ErrorReason)
+	}
+	return v
+}
+
 func (v emailView) text(w io.Writer) {
 	fmt.Fprintf(w, "Email %s is %s\n\n", v.ID, v.Status)
-	rows := [][]string{
-		{"company", v.Company + " (" + v.CompanyID.String() + ")"},
-		{"to", v.To},
-		{"subject", v.Subject},
-		{"request", v.RequestID},
-	}
+	var rows [][]string
 	add := func(name, value string) {
 		if value != "" {
 			rows = append(rows, []string{name, value})
 		}
 	}
+	if v.CompanyID != nil {
+		add("company", v.Company+" ("+v.CompanyID.String()+")")
+	}
+	add("to", v.To)
+	add("subject", v.Subject)
+	add("request", v.RequestID)
 	add("external id", v.ExternalID)
 	add("tags", strings.Join(v.Tags, ", "))
 	add("tries", v.tries())

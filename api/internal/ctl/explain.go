@@ -20,7 +20,7 @@ func (c *control) emailExplain() *cobra.Command {
 a person can do. It looks at the email, its lane, its company, and at what dispatcher
 and worker last reported of themselves.`,
 		Example: "  gatewayctl email explain 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    needs("ID"),
+		Args:    needs("ID"), ValidArgsFunction: c.completeEmails,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			found, err := findEmail(ctx, s, args[0])
 			if err != nil {
@@ -221,7 +221,6 @@ func (x *explanation) retry() {
 		x.say("PURGED", "Its body has been purged since, so it cannot be sent again from here: its sender must send it anew.")
 		return
 	}
-	x.say("RETRY_POSSIBLE", `To send it again with new tries and a new deadline: curl -X POST -H "Authorization: Bearer $API_KEY" "$API_URL/v1/email/%s/retry" (with a key of %s that may send).`,
-		x.ID, x.Company)
+	x.say("RETRY_POSSIBLE", "To send it again with new tries and a new deadline: gatewayctl email retry %s", x.ID)
 	x.held()
 }

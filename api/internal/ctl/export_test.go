@@ -3,6 +3,8 @@ package ctl
 import (
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"email-gateway/shared/store"
 )
 
@@ -14,6 +16,23 @@ var (
 	Span      = span
 	Table     = table
 )
+
+// Commands are all that do something, as they are typed behind gatewayctl, without those
+// that cobra brings.
+func Commands() []string {
+	var all []string
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, child := range cmd.Commands() {
+			walk(child)
+		}
+		if !cmd.HasSubCommands() {
+			all = append(all, strings.TrimPrefix(cmd.CommandPath(), "gatewayctl "))
+		}
+	}
+	walk((&control{}).root())
+	return all
+}
 
 // Text is the answer for people.
 func (x explanation) Text() string {

@@ -19,7 +19,7 @@ func (c *control) key() *cobra.Command {
 		`An API key lets a company's program use the HTTP API. It is shown once, when it is made:
 the gateway keeps only the SHA-256 of its secret.`,
 		`  gatewayctl key create --company Acme --scopes emails:send
-  gatewayctl key revoke 7qkz3w5hj2xn6b4c`)
+  gatewayctl key revoke 7qkz3w5hj2xn6b4c --reason 'stood in a public repository'`)
 	cmd.AddCommand(c.keyCreate(), c.keyList(), c.keyRevoke())
 	return cmd
 }
@@ -32,7 +32,7 @@ type keyCreated struct {
 }
 
 func (c *control) keyCreate() *cobra.Command {
-	var given, environment string
+	var given, environment, reason string
 	key := store.APIKey{}
 	var scopes []string
 	cmd := &cobra.Command{
@@ -51,6 +51,10 @@ Scopes:
 			if err := checkKey(&key, environment, scopes); err != nil {
 				return nil, err
 			}
+			by, err := c.who(reason)
+			if err != nil {
+				return nil, err
+			}
 			company, err := findCompany(ctx, s, given)
 			if err != nil {
 				return nil, err
@@ -60,7 +64,7 @@ Scopes:
 				return nil, err
 			}
 			key.KeyID, key.CompanyID, key.SecretSHA256 = made.ID, company.ID, made.SecretSHA256()
-			if err := s.CreateAPIKey(ctx, key); err != nil {
+			if err := s.CreateAPIKey(ctx, by, key); err != nil {
 				return nil, err
 			}
 			stored, err := s.FindCaller(ctx, made.ID)
@@ -75,7 +79,7 @@ Scopes:
 	flags.IntVar(&key.Burst, "burst", 400, "up to `N` requests at once, before the rate holds")
 	complete(cmd, "env", environments())
 	complete(cmd, "scopes", apikey.Scopes())
-	return ofCompany(cmd, &given)
+	return c.ofCompany(because(cmd, &reason, false), &given)
 }
 
 func environments() []string { return []string{"live", "test", "dev"} }
@@ -112,7 +116,7 @@ func (v keyCreated) text(w io.Writer) {
 		{"name", v.Name},
 		{"scopes", strings.Join(v.Scopes, ", ")},
 		{"rate", keyRate(v.APIKey)},
-		{"to revoke it", "gatewayctl key revoke " + v.KeyID},
+		{"to revoke it", "gatewayctl key revoke " + v.KeyID + " --reason …"},
 	})
 }
 
@@ -135,7 +139,7 @@ func (c *control) keyList() *cobra.Command {
 			return keyList{append([]store.APIKey{}, keys...)}, err
 		}),
 	}
-	return ofCompany(cmd, &given)
+	return c.ofCompany(cmd, &given)
 }
 
 func (v keyList) text(w io.Writer) {
@@ -155,16 +159,21 @@ func (v keyList) text(w io.Writer) {
 type keyRevoked struct{ store.APIKey }
 
 func (c *control) keyRevoke() *cobra.Command {
-	return &cobra.Command{
-		Use:   "revoke KEYID",
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "revoke KEYID --reason WHY",
 		Short: "Shut a key out, for good",
 		Long: `Shuts a key out, for good. Programs that still use it get 401 within 5 s. Emails that were
 accepted with it are sent.`,
-		Example: "  gatewayctl key revoke 7qkz3w5hj2xn6b4c",
-		Args:    needs("KEYID"),
+		Example: "  gatewayctl key revoke 7qkz3w5hj2xn6b4c --reason 'stood in a public repository'",
+		Args:    needs("KEYID"), ValidArgsFunction: c.completeKeys,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
+			by, err := c.whoAndWhy(reason)
+			if err != nil {
+				return nil, err
+			}
 			id := keyID(args[0])
-			err := s.RevokeAPIKey(ctx, id)
+			err = s.RevokeAPIKey(ctx, by, id)
 			if errors.Is(err, store.ErrNotFound) {
 				// What was typed is not repeated: it may be a secret.
 				return nil, errors.New("there is no key of this id: `gatewayctl key list --company COMPANY` shows those of a company")
@@ -176,6 +185,7 @@ accepted with it are sent.`,
 			return keyRevoked{revoked.APIKey}, err
 		}),
 	}
+	return because(cmd, &reason, true)
 }
 
 // keyID is the public part of what was given: people paste whole keys.

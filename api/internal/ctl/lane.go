@@ -36,12 +36,13 @@ type laneChoice struct {
 	all                     bool
 }
 
-func (l *laneChoice) flags(cmd *cobra.Command) *cobra.Command {
+func (c *control) laneFlags(cmd *cobra.Command, l *laneChoice) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&l.company, "company", "", "the lanes of this `COMPANY`, by id or name")
 	flags.StringVar(&l.mailing, "mailing", "", "only the lane of the mailing with this `ID`")
 	flags.StringVar(&l.queue, "queue", "", "only the lanes of this `QUEUE`")
-	_ = cmd.RegisterFlagCompletionFunc("queue", cobra.FixedCompletions(queues(), cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "queue", queues())
+	c.completeCompanyFlag(cmd)
 	return cmd
 }
 
@@ -98,28 +99,29 @@ Pausing what is paused changes the reason and keeps the time.`,
   gatewayctl lane pause --all --reason 'SES asked us to stop'`,
 		Args: needs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
-			if reason = strings.TrimSpace(reason); reason == "" {
-				return nil, usagef("--reason must say why: whoever resumes the lanes will want to know")
+			by, err := c.whoAndWhy(reason)
+			if err != nil {
+				return nil, err
 			}
 			f, err := chosen.only()
 			if err != nil {
 				return nil, err
 			}
 			if chosen.all {
-				return changeGate(ctx, s, "Every email is held back: "+printable(reason)+".\nTo take that back: gatewayctl lane resume --all",
-					func() error { return s.HoldGate(ctx, reason) })
+				return changeGate(ctx, s, "Every email is held back: "+printable(by.Reason)+".\nTo take that back: gatewayctl lane resume --all",
+					func() error { return s.HoldGate(ctx, by) })
 			}
 			return changeLanes(ctx, s, chosen.company, f, "paused", func(company store.Company) (int, error) {
-				return s.HoldLanes(ctx, company.ID, f, reason)
+				return s.HoldLanes(ctx, by, company.ID, f)
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "the `REASON`, for whoever resumes them")
-	return required(chosen.allFlag(chosen.flags(cmd)), "reason")
+	return because(chosen.allFlag(c.laneFlags(cmd, &chosen)), &reason, true)
 }
 
 func (c *control) laneResume() *cobra.Command {
 	var chosen laneChoice
+	var reason string
 	cmd := &cobra.Command{
 		Use:   "resume (--company COMPANY [--mailing ID] [--queue QUEUE] | --all)",
 		Short: "Let what was paused go on",
@@ -129,19 +131,23 @@ paused by themselves stay so.`,
 		Example: "  gatewayctl lane resume --company Acme\n  gatewayctl lane resume --all",
 		Args:    needs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
+			by, err := c.who(reason)
+			if err != nil {
+				return nil, err
+			}
 			f, err := chosen.only()
 			if err != nil {
 				return nil, err
 			}
 			if chosen.all {
-				return changeGate(ctx, s, "No operator holds back all emails any more.", func() error { return s.ReleaseGate(ctx) })
+				return changeGate(ctx, s, "No operator holds back all emails any more.", func() error { return s.ReleaseGate(ctx, by) })
 			}
 			return changeLanes(ctx, s, chosen.company, f, "resumed", func(company store.Company) (int, error) {
-				return s.ReleaseLanes(ctx, company.ID, f)
+				return s.ReleaseLanes(ctx, by, company.ID, f)
 			})
 		}),
 	}
-	return chosen.allFlag(chosen.flags(cmd))
+	return because(chosen.allFlag(c.laneFlags(cmd, &chosen)), &reason, false)
 }
 
 // lanesChanged is what became of some lanes of a company.
@@ -216,7 +222,7 @@ something holds back. It shows %d lanes at most.`, laneLimit),
 			return laneList{Gate: gate, Lanes: append([]store.Lane{}, lanes...), all: !f.NotOpen}, err
 		}),
 	}
-	return chosen.flags(cmd)
+	return c.laneFlags(cmd, &chosen)
 }
 
 func (v laneList) text(w io.Writer) {

@@ -17,8 +17,18 @@ type answer interface {
 	text(w io.Writer)
 }
 
-// print writes the whole answer at once, so that a pipe that breaks is noticed.
+// failing is an answer that can be bad news, which is then the command's own failure: it
+// is printed like any other, and the command ends with 1.
+type failing interface {
+	failure() error
+}
+
+// print writes the whole answer at once, so that a pipe that breaks is noticed. nil is
+// that of a command that has written for itself.
 func (c *control) print(a answer) error {
+	if a == nil {
+		return nil
+	}
 	var page bytes.Buffer
 	if c.json {
 		encoder := json.NewEncoder(&page)
@@ -32,6 +42,9 @@ func (c *control) print(a answer) error {
 	}
 	if _, err := c.Stdout.Write(page.Bytes()); err != nil {
 		return fmt.Errorf("write answer: %w", err)
+	}
+	if bad, ok := a.(failing); ok {
+		return bad.failure()
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
-// Package ctl is gatewayctl, the operators' command: one file per noun (company,
-// domain, key, email, lane, gate). It reads and changes rows through shared/store and never
-// touches a queue. api/cmd/gatewayctl runs it.
+// Package ctl is gatewayctl, the command for people: one file per noun (company, domain,
+// key, email, mailing, lane, gate), or per command of one that has many. What operators do
+// reads and changes rows through shared/store and never touches a queue; what tenants do
+// goes through the HTTP API. api/cmd/gatewayctl runs it.
 package ctl
 
 import (
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,15 +20,27 @@ import (
 // What a run ends with.
 const (
 	ExitOK     = 0 // the command did what it says
-	ExitFailed = 1 // it could not
+	ExitFailed = 1 // it could not, or what it looked at is not well
 	ExitUsage  = 2 // it was not understood: nothing was read or changed
 )
 
 // Program is gatewayctl in its surroundings.
 type Program struct {
-	Getenv func(string) string
-	Stdout io.Writer
-	Stderr io.Writer
+	Environ []string // "NAME=value" lines
+	Login   string   // who the operating system says is typing; "" = it does not know
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+}
+
+// Getenv is the value of a variable, "" if it is not set.
+func (p Program) Getenv(name string) string {
+	for _, line := range slices.Backward(p.Environ) { // the last one counts
+		if value, found := strings.CutPrefix(line, name+"="); found {
+			return value
+		}
+	}
+	return ""
 }
 
 // Run executes the command that args name and returns the exit code.
@@ -52,27 +66,40 @@ func (p Program) Run(ctx context.Context, args []string) int {
 // control is what all commands of one run share.
 type control struct {
 	Program
-	json  bool
-	began bool // cobra has understood the command line; errors from here on are the command's own
+	json     bool
+	operator string // --operator
+	began    bool   // cobra has understood the command line; errors from here on are the command's own
 }
 
 func (c *control) root() *cobra.Command {
-	root := group("gatewayctl", "Operate the email gateway", `gatewayctl is for the operators of the gateway: companies, their sender domains and
-API keys, where an email is and why, and what is held back.
+	root := group("gatewayctl", "Operate the email gateway, and send with it", `gatewayctl is for the people around the gateway.
 
-It talks to the database named by DATABASE_URL, and changes rows only: what it
-changes takes effect within seconds, without restarting anything. Companies are
-given by their id or their exact name. With --json every command prints one JSON
-object instead of text.
+Operators use the database named by DATABASE_URL: companies, their sender domains and API
+keys, where an email is and why, what is held back, what was given up. It changes rows
+only, so what it changes takes effect within seconds, without restarting anything. Every
+change is written down with who (--operator, GATEWAY_OPERATOR, or the login), what, when
+and why (--reason): gatewayctl audit list.
 
-Exit codes: 0 done, 1 could not, 2 not understood.`,
-		`  gatewayctl company create --name Acme --default-from 'Acme <billing@acme.example>'
+Tenants use the HTTP API at API_URL (`+defaultAPI+`, if it is not set) with API_KEY:
+mailings, single emails, suppressions.
+
+Companies are given by their id or their exact name. With --json every command prints one
+JSON object instead of text.
+
+Exit codes: 0 done, 1 could not, or what was looked at is not well, 2 not understood.`,
+		`  gatewayctl doctor
+  gatewayctl company create --name Acme --default-from 'Acme <billing@acme.example>'
   gatewayctl key create --company Acme --scopes emails:send,emails:read
+  gatewayctl mailing create --file clientes.csv --subject 'Olá, {{nome}}' --html-file natal.html --watch
   gatewayctl email explain 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b`)
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON object, for programs")
+	root.PersistentFlags().StringVar(&c.operator, "operator", "", "`WHO` you are, for the audit; else GATEWAY_OPERATOR, else your login")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetUsageTemplate(usageTemplate)
-	root.AddCommand(c.company(), c.domain(), c.key(), c.email(), c.deadLetter(), c.lane(), c.gate())
+	root.AddCommand(
+		c.mailing(), c.email(), c.suppression(),
+		c.company(), c.domain(), c.key(), c.lane(), c.gate(), c.deadLetter(), c.audit(), c.doctor(),
+	)
 	return root
 }
 
@@ -106,7 +133,7 @@ func (c *control) run(do func(ctx context.Context, s *store.Store, args []string
 		c.began = true
 		databaseURL := c.Getenv("DATABASE_URL")
 		if databaseURL == "" {
-			return usagef("DATABASE_URL is not set: it names the gateway's database, as in postgres://gateway@127.0.0.1:5432/gateway")
+			return noDatabase()
 		}
 		// One command, one question after the other.
 		s, err := store.Open(cmd.Context(), databaseURL, store.Options{MaxConns: 1})
@@ -120,6 +147,10 @@ func (c *control) run(do func(ctx context.Context, s *store.Store, args []string
 		}
 		return c.print(found)
 	}
+}
+
+func noDatabase() error {
+	return usagef("DATABASE_URL is not set: it names the gateway's database, as in postgres://gateway@127.0.0.1:5432/gateway")
 }
 
 // advise adds to the store's errors what an operator can do about them.
@@ -151,7 +182,7 @@ func needs(names ...string) cobra.PositionalArgs {
 		case len(args) < len(names):
 			return fmt.Errorf("%s is missing", names[len(args)])
 		case len(args) > len(names):
-			return fmt.Errorf("%d arguments too many", len(args)-len(names))
+			return fmt.Errorf("%s too many", plural(len(args)-len(names), "argument", "arguments"))
 		}
 		return nil
 	}

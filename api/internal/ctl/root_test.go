@@ -9,13 +9,20 @@ import (
 	"email-gateway/api/internal/ctl"
 )
 
+// nobody is the id of nothing.
+const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
+
 // commands are all there are.
 func commands() []string {
 	return []string{
 		"", "company", "company create", "company list", "company show", "company suspend", "company resume",
 		"domain", "domain add", "domain remove", "domain list",
 		"key", "key create", "key list", "key revoke",
-		"email", "email show", "email explain",
+		"email", "email send", "email list", "email show", "email explain", "email cancel", "email retry",
+		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing verdicts",
+		"mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
+		"suppression", "suppression list", "suppression add", "suppression remove", "suppression import",
+		"audit", "audit list", "doctor",
 		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",
 		"lane", "lane pause", "lane resume", "lane list",
 		"gate", "gate show",
@@ -31,6 +38,9 @@ func TestHelp(t *testing.T) {
 		got := operator{}.run(t, args...)
 		if got.code != ctl.ExitOK || got.stderr != "" {
 			t.Errorf("gatewayctl %s: exit code %d, %s", strings.Join(args, " "), got.code, got.stderr)
+		}
+		if !strings.Contains(got.stdout, "\nExamples:\n") {
+			t.Errorf("gatewayctl %s: no example", strings.Join(args, " "))
 		}
 		for line := range strings.Lines(got.stdout) {
 			if len([]rune(line)) > 110 {
@@ -51,7 +61,7 @@ func TestHelp_ListsEveryCommand(t *testing.T) {
 			continue
 		}
 		listed, _, _ = strings.Cut(listed, "\n\n")
-		for _, match := range regexp.MustCompile(`(?m)^  (\w+)`).FindAllStringSubmatch(listed, -1) {
+		for _, match := range regexp.MustCompile(`(?m)^  ([\w-]+)`).FindAllStringSubmatch(listed, -1) {
 			path := strings.TrimSpace(parent + " " + match[1])
 			if path != "help" && path != "completion" && !contains(commands(), path) {
 				t.Errorf("gatewayctl %s has no test", path)
@@ -81,7 +91,7 @@ func TestUsage(t *testing.T) {
 		{"compny", `unknown command "compny" for "gatewayctl": did you mean company?`},
 		{"company lst", `unknown command "lst" for "gatewayctl company": did you mean list?`},
 		{"company list --jsn", "unknown flag: --jsn"},
-		{"company list extra", "1 arguments too many"},
+		{"company list extra", "1 argument too many"},
 		{"company create", `required flag(s) "default-from", "name" not set`},
 		{"company create --name Acme --default-from nobody", `--default-from "nobody" is not a sender: give an address, or 'Name <address>'`},
 		{"company create --name Beta --default-from a@localhost", `"localhost" is not a domain that mail can be sent from: give it as in acme.example`},
@@ -92,6 +102,7 @@ func TestUsage(t *testing.T) {
 		{"company suspend Acme --reason=", "--reason must say why"},
 		{"domain add --company Acme", "DOMAIN is missing"},
 		{"domain add acme.example", `required flag(s) "company" not set`},
+		{"domain remove --company Acme acme.example", `required flag(s) "reason" not set`},
 		{"domain add --company Acme *.acme.example", `"*.acme.example" is not a domain`},
 		{"domain add --company Acme -- -acme.example", `"-acme.example" is not a domain`},
 		{"domain add --company Acme acme.example.", `"acme.example." is not a domain`},
@@ -106,6 +117,8 @@ func TestUsage(t *testing.T) {
 		{"key create --company Acme --rate many", `invalid argument "many" for "--rate" flag`},
 		{"key create --company Acme --name=", "--name must say what the key is for"},
 		{"key revoke", "KEYID is missing"},
+		{"key revoke x", `required flag(s) "reason" not set`},
+		{"key revoke x --reason=", "--reason must say why"},
 		{"email show", "ID is missing"},
 		{"email show 42", `"42" is not an email's id: give the outboxId of its 202 answer`},
 		{"lane pause --company Acme", `required flag(s) "reason" not set`},
@@ -123,13 +136,27 @@ func TestUsage(t *testing.T) {
 		{"dlq list --since -1h", `--since "-1h" must be`},
 		{"dlq list --target email", `--target "email" must be email:send, mailing.process, recipients.upsert`},
 		{"dlq list --mailing 42", `--mailing "42" is not a mailing's id`},
+		{"dlq retry --reason SES_MESSAGE_REJECTED --since 2h --yes", "--reason SES_MESSAGE_REJECTED is a code, which --code chooses by"},
 		{"dlq show", "ID is missing"},
 		{"dlq show 42", `"42" is not a dead letter's id: ` + "`gatewayctl dlq list` shows them"},
 		{"dlq retry 42", `"42" is not a dead letter's id`},
 		{"dlq retry", "give an ID, flags that choose, or --all"},
-		{"dlq discard --yes", "give an ID, flags that choose, or --all"},
+		{"dlq discard --yes --reason x", "give an ID, flags that choose, or --all"},
+		{"dlq discard 42", `required flag(s) "reason" not set`},
+		{"email cancel " + nobody, "--reason must say why"},
+		{"email cancel 42 --reason x", `"42" is not an email's id`},
+		{"email cancel 42 --as god", `--as "god" must be operator or tenant`},
+		{"email cancel 42 --as tenant", "API_KEY is not set"},
+		{"email list", "--company is missing: of which company?"},
+		{"email list --company Acme --status sent", `--status "sent" must be one of PENDING,`},
+		{"email list --company Acme --since yesterday", `--since "yesterday" must be a time ago`},
+		{"email list --company Acme --limit 10001", "--limit must be 1 to 10000"},
+		{"company resume Acme --operator= --reason " + strings.Repeat("x", 501), "--reason must be a line of at most 500 characters"},
+		{"company resume Acme --operator " + strings.Repeat("x", 201), "--operator must be a line of at most 200 characters"},
+		{"audit list --since x", `--since "x" must be a time ago`},
+		{"audit list --limit 0", "--limit must be"},
 		{"dlq retry 42 --all", "give an ID, or flags that choose many, not both"},
-		{"dlq retry 42 43", "1 arguments too many"},
+		{"dlq retry 42 43", "1 argument too many"},
 		{"dlq retry --all --rate 1001", "--rate must be 1 to 1000"},
 		{"dlq retry --all --limit -1", "--limit must be 0 (all) or more"},
 	}
@@ -154,7 +181,6 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	o, _ := newOperator(t)
 	o.must(t, "company", "create", "--name", "Acme Ltda", "--default-from", "billing@acme.example")
-	const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 	tests := []struct {
 		args []string
 		want string
@@ -169,12 +195,12 @@ func TestFailures(t *testing.T) {
 		{[]string{"domain", "list", "--company", "x"}, `there is no company "x"`},
 		{[]string{"domain", "add", "--company", "x", "acme.example"}, `there is no company "x"`},
 		{
-			[]string{"domain", "remove", "--company", "Acme Ltda", "other.example"},
+			[]string{"domain", "remove", "--company", "Acme Ltda", "other.example", "--reason", "x"},
 			"Acme Ltda has no sender domain other.example: `gatewayctl domain list --company 'Acme Ltda'` shows those it has",
 		},
 		{[]string{"key", "create", "--company", "x"}, `there is no company "x"`},
 		{[]string{"key", "list", "--company", "x"}, `there is no company "x"`},
-		{[]string{"key", "revoke", "nokey"}, "there is no key of this id: `gatewayctl key list --company COMPANY` shows those of a company"},
+		{[]string{"key", "revoke", "nokey", "--reason", "x"}, "there is no key of this id: `gatewayctl key list --company COMPANY` shows those of a company"},
 		{[]string{"lane", "list", "--company", "x"}, `there is no company "x"`},
 		{[]string{"lane", "resume", "--company", "x"}, `there is no company "x"`},
 		{
@@ -185,7 +211,7 @@ func TestFailures(t *testing.T) {
 		{[]string{"email", "explain", nobody}, "there is no email " + nobody},
 		{[]string{"dlq", "list", "--company", "x"}, `there is no company "x"`},
 		{[]string{"dlq", "show", nobody}, "there is no dead letter " + nobody + ": they are kept for 7 days"},
-		{[]string{"dlq", "discard", nobody}, "there is no dead letter " + nobody},
+		{[]string{"dlq", "discard", nobody, "--reason", "x"}, "there is no dead letter " + nobody},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
@@ -206,7 +232,7 @@ func TestDatabase_MissingOrNotInShape(t *testing.T) {
 		t.Errorf("without DATABASE_URL: exit code %d, %s", got.code, got.stderr)
 	}
 
-	nobody := operator{"postgres://gateway:hunter2@127.0.0.1:1/gateway?sslmode=disable"}
+	nobody := operator{databaseURL: "postgres://gateway:hunter2@127.0.0.1:1/gateway?sslmode=disable"}
 	got := nobody.run(t, "company", "list")
 	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "connection refused") || strings.Contains(got.stderr, "hunter2") {
 		t.Errorf("nobody there: exit code %d, %s", got.code, got.stderr)
@@ -219,7 +245,7 @@ func TestDatabase_MissingOrNotInShape(t *testing.T) {
 	o.must(t, "company", "list")
 	for _, args := range [][]string{
 		{"company", "create", "--name", "Acme", "--default-from", "a@acme.example"},
-		{"key", "revoke", "x"},
+		{"key", "revoke", "x", "--reason", "x"},
 	} {
 		got := o.run(t, args...)
 		if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "run `migrate up` with the same DATABASE_URL") || strings.Count(got.stderr, "\n") != 1 {
@@ -237,27 +263,8 @@ func TestOutput_ReaderGone(t *testing.T) {
 	t.Parallel()
 	o, _ := newOperator(t)
 	var stderr strings.Builder
-	p := ctl.Program{Getenv: func(string) string { return o.databaseURL }, Stdout: brokenPipe{}, Stderr: &stderr}
+	p := ctl.Program{Environ: []string{"DATABASE_URL=" + o.databaseURL}, Stdout: brokenPipe{}, Stderr: &stderr}
 	if code := p.Run(t.Context(), []string{"company", "list"}); code != ctl.ExitFailed || !strings.Contains(stderr.String(), "broken pipe") {
 		t.Errorf("exit code %d, %s", code, stderr.String())
-	}
-}
-
-// The shell completes commands, and the values of flags that have few.
-func TestCompletion(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ typed, want string }{
-		{"com", "company"},
-		{"key create --env ", "live\ntest\ndev\n"},
-		{"key create --scopes ", "emails:send\n"},
-	} {
-		words := strings.Split(tt.typed, " ")
-		got := operator{}.run(t, append([]string{"__complete"}, words...)...)
-		if !strings.Contains(got.stdout, tt.want) {
-			t.Errorf("%q is completed to\n%s", tt.typed, got.stdout)
-		}
-	}
-	if got := (operator{}).run(t, "completion", "bash"); got.code != ctl.ExitOK || !strings.Contains(got.stdout, "gatewayctl") {
-		t.Errorf("completion bash: exit code %d", got.code)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,33 +21,39 @@ when the company is resumed, unless its deadline has passed by then.
 
 Suspending a suspended company changes the reason and keeps the time.`,
 		Example: "  gatewayctl company suspend Acme --reason 'complaints above 0.1 %'",
-		Args:    needs("COMPANY"),
+		Args:    needs("COMPANY"), ValidArgsFunction: c.completeCompanies,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
-			if reason = strings.TrimSpace(reason); reason == "" {
-				return nil, usagef("--reason must say why: whoever resumes the company will want to know")
+			by, err := c.whoAndWhy(reason)
+			if err != nil {
+				return nil, err
 			}
 			return changeSuspension(ctx, s, args[0], func(company store.Company) error {
-				return s.SuspendCompany(ctx, company.ID, reason)
+				return s.SuspendCompany(ctx, by, company.ID)
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "the `REASON`, for whoever resumes it")
-	return required(cmd, "reason")
+	return because(cmd, &reason, true)
 }
 
 func (c *control) companyResume() *cobra.Command {
-	return &cobra.Command{
+	var reason string
+	cmd := &cobra.Command{
 		Use:     "resume COMPANY",
 		Short:   "Take a suspension back",
 		Long:    "Takes the company's requests again and lets its waiting emails go on.",
 		Example: "  gatewayctl company resume Acme",
-		Args:    needs("COMPANY"),
+		Args:    needs("COMPANY"), ValidArgsFunction: c.completeCompanies,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
+			by, err := c.who(reason)
+			if err != nil {
+				return nil, err
+			}
 			return changeSuspension(ctx, s, args[0], func(company store.Company) error {
-				return s.ResumeCompany(ctx, company.ID)
+				return s.ResumeCompany(ctx, by, company.ID)
 			})
 		}),
 	}
+	return because(cmd, &reason, false)
 }
 
 type suspension struct {

@@ -34,12 +34,12 @@ func TestTenant_InText(t *testing.T) {
 	do("company", "create", "--name", "Beta Ltda", "--default-from", "ola@beta.example")
 	do("domain", "add", "--company", "Acme", "Acme.COM.br")
 	do("domain", "list", "--company", "Acme")
-	do("domain", "remove", "--company", "Acme", "acme.example")
+	do("domain", "remove", "--company", "Acme", "acme.example", "--reason", "sold")
 	do("key", "list", "--company", "Acme")
 	do("key", "create", "--company", "Acme")
 	made := do("key", "create", "--company", "Acme", "--name", "invoicing", "--env", "test", "--scopes", "emails:send", "--rate", "0")
 	_, id, _ := strings.Cut(made, "gatewayctl key revoke ")
-	do("key", "revoke", strings.TrimSpace(id))
+	do("key", "revoke", strings.Fields(id)[0], "--reason", "leaked")
 	do("key", "list", "--company", "Acme")
 	do("company", "suspend", "Acme", "--reason", "unpaid")
 	do("company", "suspend", "Acme", "--reason", "fraud")
@@ -164,9 +164,9 @@ func TestDomain_JSON(t *testing.T) {
 		{[]string{"add", "MAIL.acme.example"}, []string{"acme.example", "mail.acme.example"}},
 		{[]string{"add", "mail.acme.example"}, []string{"acme.example", "mail.acme.example"}},
 		{[]string{"add", "bücher.example"}, []string{"acme.example", "mail.acme.example", "xn--bcher-kva.example"}},
-		{[]string{"remove", "Bücher.example"}, []string{"acme.example", "mail.acme.example"}},
-		{[]string{"remove", "acme.example"}, []string{"mail.acme.example"}},
-		{[]string{"remove", "mail.acme.example"}, []string{}},
+		{[]string{"remove", "Bücher.example", "--reason", "x"}, []string{"acme.example", "mail.acme.example"}},
+		{[]string{"remove", "acme.example", "--reason", "x"}, []string{"mail.acme.example"}},
+		{[]string{"remove", "mail.acme.example", "--reason", "x"}, []string{}},
 	}
 	for _, step := range steps {
 		var got domains
@@ -217,8 +217,8 @@ func TestKey_JSON(t *testing.T) {
 		t.Errorf("listed %+v", list)
 	}
 	var revoked, again key
-	o.decode(t, &revoked, "key", "revoke", made.KeyID)
-	o.decode(t, &again, "key", "revoke", made.KeyID)
+	o.decode(t, &revoked, "key", "revoke", made.KeyID, "--reason", "x")
+	o.decode(t, &again, "key", "revoke", made.KeyID, "--reason", "x")
 	if revoked.RevokedAt == nil || !again.RevokedAt.Equal(*revoked.RevokedAt) {
 		t.Errorf("revoked %+v, again %+v", revoked, again)
 	}
@@ -245,9 +245,10 @@ func TestKey_SecretIsShownOnce(t *testing.T) {
 		for _, args := range [][]string{
 			{"key", "list", "--company", "Acme"},
 			{"company", "show", "Acme"},
-			{"key", "revoke", whole}, // people paste the whole key
-			{"key", "revoke", "x" + whole},
-			{"key", "revoke", parsed.Secret},
+			{"key", "revoke", whole, "--reason", "x"}, // people paste the whole key
+			{"key", "revoke", "x" + whole, "--reason", "x"},
+			{"audit", "list"},
+			{"key", "revoke", parsed.Secret, "--reason", "x"},
 			{"key", "revoke", "a", whole},
 			{"key", "rvoke", parsed.ID},
 		} {
@@ -263,7 +264,7 @@ func TestKey_SecretIsShownOnce(t *testing.T) {
 			t.Errorf("a pasted key revokes itself: %+v, %v", caller.RevokedAt, err)
 		}
 		var stored bool
-		err = d.SQL.QueryRowContext(t.Context(), `SELECT bool_or(k::text LIKE '%' || $1 || '%') FROM api_keys k`, parsed.Secret).Scan(&stored)
+		err = d.SQL.QueryRowContext(t.Context(), `SELECT bool_or(k::text LIKE '%' || $1 || '%') FROM (SELECT api_keys::text FROM api_keys UNION ALL SELECT operator_audit::text FROM operator_audit) k`, parsed.Secret).Scan(&stored)
 		if err != nil || stored {
 			t.Errorf("the secret is stored: %v, %v", stored, err)
 		}

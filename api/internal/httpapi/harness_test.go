@@ -123,7 +123,7 @@ func (g *gateway) newKey(tb testing.TB, company uuid.UUID, change func(*store.AP
 	if change != nil {
 		change(&row)
 	}
-	if err := g.Store.CreateAPIKey(tb.Context(), row); err != nil {
+	if err := g.Store.CreateAPIKey(tb.Context(), storetest.Operator(), row); err != nil {
 		tb.Fatal(err)
 	}
 	return key

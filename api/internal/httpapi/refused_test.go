@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 )
 
 // TestSend_Refuses: whatever is wrong with a request, the answer is a 4xx that names
@@ -295,13 +296,13 @@ func TestSend_Envelope(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	revoked := g.newKey(t, g.Company, nil)
-	if err := g.Store.RevokeAPIKey(t.Context(), revoked.ID); err != nil {
+	if err := g.Store.RevokeAPIKey(t.Context(), storetest.Operator(), revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	reader := g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{"emails:read"} })
 	shut := g.Database.Company(t)
 	ofShut := g.newKey(t, shut, nil)
-	if err := g.Store.SuspendCompany(t.Context(), shut, "spam"); err != nil {
+	if err := g.Store.SuspendCompany(t.Context(), storetest.Operator(), shut); err != nil {
 		t.Fatal(err)
 	}
 	forged := g.Key

@@ -16,6 +16,7 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/storetest"
 )
 
 // stored is an email's row.
@@ -49,7 +50,7 @@ func TestSend_StoresEverything(t *testing.T) {
 	t.Parallel()
 	hashKey := []byte(strings.Repeat("k", 32))
 	g := start(t, func(p *httpapi.Params) { p.HashKey = hashKey })
-	if err := g.Store.AddSenderDomain(t.Context(), g.Company, "xn--exmple-cua.com"); err != nil {
+	if err := g.Store.AddSenderDomain(t.Context(), storetest.Operator(), g.Company, "xn--exmple-cua.com"); err != nil {
 		t.Fatal(err)
 	}
 	at := time.Now().Add(48 * time.Hour).Truncate(time.Second)

@@ -11,13 +11,18 @@ import (
 	"email-gateway/shared/store"
 )
 
+// Operator is who makes what a test needs.
+func Operator() store.Operator {
+	return store.Operator{Name: "test", Reason: "a test needs it"}
+}
+
 // Company creates a company that may send from the domain acme.example.
 func (d Database) Company(tb testing.TB) uuid.UUID {
 	tb.Helper()
 	company := store.NewCompany{
 		ID: uuid.Must(uuid.NewV7()), Name: "Acme " + uuid.NewString(), DefaultFrom: "Acme <billing@acme.example>",
 	}
-	if err := d.Store.CreateCompany(tb.Context(), company); err != nil {
+	if err := d.Store.CreateCompany(tb.Context(), Operator(), company); err != nil {
 		tb.Fatalf("create company: %v", err)
 	}
 	return company.ID

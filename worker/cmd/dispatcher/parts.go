@@ -69,6 +69,7 @@ func (p program) parts() []service.Named {
 		})},
 		{Name: "idempotency cleaner", Service: maintenance.NewIdempotencyCleaner(p.log, p.db, actions)},
 		{Name: "feedback cleaner", Service: maintenance.NewFeedbackCleaner(p.log, p.db, actions)},
+		{Name: "audit cleaner", Service: maintenance.NewAuditCleaner(p.log, p.db, actions)},
 		{Name: "dead letter cleaner", Service: maintenance.NewDeadLetterCleaner(p.log, p.db, p.publisher, actions)},
 	}
 	return append(parts, p.mailingParts(advancer)...)

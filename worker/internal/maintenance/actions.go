@@ -17,6 +17,7 @@ const (
 	deadLetterExpired = "dead_letter_expired"
 	replayExpired     = "replay_expired"
 	archiveExpired    = "archived_task_expired"
+	auditExpired      = "audit_expired"
 )
 
 // NewActions makes the counter. There is one for a process. others are the actions that
@@ -26,7 +27,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
 	}, []string{"action"})}
-	for _, action := range append([]string{RetryLost, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired}, others...) {
+	for _, action := range append([]string{RetryLost, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired}, others...) {
 		a.done.WithLabelValues(action)
 	}
 	registry.MustRegister(a.done)

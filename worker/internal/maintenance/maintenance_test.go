@@ -136,6 +136,24 @@ func TestFeedbackCleaner(t *testing.T) {
 	})
 }
 
+func TestAuditCleaner(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	if _, err := d.SQL.ExecContext(t.Context(), `
+		INSERT INTO operator_audit (operator, action, at)
+		SELECT 'ana', 'gate.hold', now() - CASE WHEN n <= 2500 THEN interval '2 years 1 day' ELSE interval '1 year 364 days' END FROM generate_series(1, 2510) n`); err != nil {
+		t.Fatal(err)
+	}
+	metrics := prometheus.NewRegistry()
+	run(t, maintenance.NewAuditCleaner(slog.New(slog.DiscardHandler), d.Store, maintenance.NewActions(metrics)))
+	eventually(t, "only two years are left", func() bool {
+		return number(t, d, `SELECT count(*) FROM operator_audit`) == 10
+	})
+	eventually(t, "the count", func() bool {
+		return counted(t, []*prometheus.Registry{metrics}, "maintenance_actions_total", "audit_expired") == 2500
+	})
+}
+
 // run lives until the test ends.
 func run(t *testing.T, s service.Service) {
 	t.Helper()

@@ -1,0 +1,159 @@
+package ctl
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"email-gateway/api/internal/client"
+	"email-gateway/shared/store"
+)
+
+const (
+	// completionTime is how long somebody waits who has pressed Tab; after that nothing is
+	// offered.
+	completionTime = 2 * time.Second
+	// offered is how many ids are offered: those of the newest.
+	offered = 20
+)
+
+// completion asks a source for words that begin with what is typed. A word may have a
+// description behind a tab.
+type completion func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
+
+// offer is a completion for the first argument or for a flag. What goes wrong is not told:
+// there is nowhere to tell it.
+func offer(flag bool, words func(ctx context.Context, cmd *cobra.Command) []string) completion {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && !flag {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		var fit []string
+		for _, word := range words(ctx, cmd) {
+			if strings.HasPrefix(word, typed) {
+				fit = append(fit, word)
+			}
+		}
+		return fit, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// fromStore asks the database, where there is one.
+func (c *control) fromStore(ctx context.Context, ask func(s *store.Store) []string) []string {
+	address := c.Getenv("DATABASE_URL")
+	if address == "" {
+		return nil
+	}
+	s, err := store.Open(ctx, address, store.Options{MaxConns: 1, StatementTimeout: completionTime})
+	if err != nil {
+		return nil
+	}
+	defer s.Close() //nolint:errcheck // nothing was changed
+	return ask(s)
+}
+
+func (c *control) companyNames(ctx context.Context) []string {
+	return c.fromStore(ctx, func(s *store.Store) (names []string) {
+		all, err := s.Companies(ctx)
+		if err != nil {
+			return nil
+		}
+		for _, company := range all {
+			names = append(names, company.Name+"\t"+companyState(company))
+		}
+		return names
+	})
+}
+
+func (c *control) completeCompanies(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return offer(false, func(ctx context.Context, _ *cobra.Command) []string { return c.companyNames(ctx) })(cmd, args, typed)
+}
+
+func (c *control) completeCompanyFlag(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("company", offer(true, func(ctx context.Context, _ *cobra.Command) []string {
+		return c.companyNames(ctx)
+	}))
+}
+
+func (c *control) completeKeys(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
+		return c.fromStore(ctx, func(s *store.Store) (ids []string) {
+			all, err := s.Companies(ctx)
+			if err != nil {
+				return nil
+			}
+			for _, company := range all {
+				keys, err := s.APIKeys(ctx, company.ID)
+				if err != nil {
+					return nil
+				}
+				for _, k := range keys {
+					if k.RevokedAt == nil {
+						ids = append(ids, k.KeyID+"\t"+company.Name+", "+k.Name)
+					}
+				}
+			}
+			return ids
+		})
+	})(cmd, args, typed)
+}
+
+func (c *control) completeLetters(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
+		return c.fromStore(ctx, func(s *store.Store) (ids []string) {
+			page, err := s.ListAllDeadLetters(ctx, store.LetterQuery{Resolved: new(bool), Limit: offered})
+			if err != nil {
+				return nil
+			}
+			for _, l := range page.Letters {
+				ids = append(ids, l.ID.String()+"\t"+l.Reason+", "+stamp(l.CreatedAt))
+			}
+			return ids
+		})
+	})(cmd, args, typed)
+}
+
+// fromAPI asks for the newest of one of the tenant's lists, where there is a key.
+func fromAPI[T any](ctx context.Context, c *control, path, field string, word func(T) string) []string {
+	if c.Getenv("API_KEY") == "" {
+		return nil
+	}
+	api, err := client.New(cmp.Or(c.Getenv("API_URL"), defaultAPI), c.Getenv("API_KEY"))
+	if err != nil {
+		return nil
+	}
+	defer api.Close()
+	found, _, err := pages[T](ctx, api, path, field, url.Values{}, offered)
+	if err != nil {
+		return nil
+	}
+	var words []string
+	for _, row := range found {
+		words = append(words, word(row))
+	}
+	return words
+}
+
+func (c *control) completeMailings(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
+		return fromAPI(ctx, c, mailingPath, "mailings", func(m mailingView) string {
+			return m.ID.String() + "\t" + m.Filename + ", " + string(m.Status)
+		})
+	})(cmd, args, typed)
+}
+
+// completeEmails offers the newest emails of the tenant; an operator has them of too many
+// companies.
+func (c *control) completeEmails(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
+		return fromAPI(ctx, c, emailPath+"s", "emails", func(e emailSummary) string {
+			return e.ID.String() + "\t" + string(e.Status) + ", " + printable(e.Subject)
+		})
+	})(cmd, args, typed)
+}

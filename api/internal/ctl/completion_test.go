@@ -1,0 +1,69 @@
+package ctl_test
+
+import (
+	"strings"
+	"testing"
+
+	"email-gateway/api/internal/ctl"
+)
+
+// offered is what the shell offers for the last of the words.
+func (o operator) offered(t *testing.T, words ...string) []string {
+	t.Helper()
+	got := o.run(t, append([]string{"__completeNoDesc"}, words...)...)
+	if got.code != ctl.ExitOK {
+		t.Fatalf("%q: %+v", words, got)
+	}
+	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
+	return lines[:len(lines)-1] // the last is for the shell
+}
+
+// The shell completes commands, the values of flags that have few, and what is there.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	tenant, by, d := newTenant(t)
+	by.must(t, "company", "create", "--name", "Beta Ltda", "--default-from", "ola@beta.example")
+	acme, err := d.Store.FindCompany(t.Context(), "Acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter := giveUp(t, d, acme.ID)
+	mailing, email := tenant.upload(t), tenant.accepted(t)
+	keys, err := d.Store.APIKeys(t.Context(), acme.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		as    operator
+		typed string // words, the last one to be completed
+		want  []string
+	}{
+		{operator{}, "comp", []string{"company", "completion"}},
+		{operator{}, "key create --env ", []string{"live", "test", "dev"}},
+		{operator{}, "suppression add x --reason ", []string{"UNSUBSCRIBE", "BOUNCE", "COMPLAINT", "MANUAL"}},
+		{operator{}, "email show --as ", []string{"operator", "tenant"}},
+		{by, "company show ", []string{"Acme", "Beta Ltda"}},
+		{by, "company suspend B", []string{"Beta Ltda"}},
+		{by, "lane pause --company A", []string{"Acme"}},
+		{by, "key revoke ", []string{"--reason", keys[0].KeyID}}, // the flag that has to be given, too
+		{by, "dlq discard ", []string{"--reason", letter}},
+		{tenant, "mailing pause ", []string{mailing}},
+		{tenant, "email cancel " + email[:28], []string{email}},
+		// What is not there, or not to be asked, is not offered, and nothing else happens.
+		{by, "company show Acme ", nil},
+		{operator{}, "company show ", nil},
+		{operator{}, "mailing show ", nil},
+		{operator{databaseURL: "postgres://127.0.0.1:1/x"}, "company show ", nil},
+		{operator{env: map[string]string{"API_KEY": "x", "API_URL": "http://127.0.0.1:1"}}, "email show ", nil},
+	} {
+		got := tt.as.offered(t, strings.Split(tt.typed, " ")...)
+		if strings.Join(got, "|") != strings.Join(tt.want, "|") {
+			t.Errorf("%q is completed to %q, want %q", tt.typed, got, tt.want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if got := (operator{}).run(t, "completion", shell); got.code != ctl.ExitOK || !strings.Contains(got.stdout, "gatewayctl") {
+			t.Errorf("completion %s: exit code %d", shell, got.code)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"email-gateway/api/internal/client"
+	"email-gateway/api/internal/doctor"
+	"email-gateway/schema"
+	"email-gateway/shared/blob"
+	"email-gateway/shared/store"
+)
+
+// doctorTime is how long the whole examination may take: a dependency that hangs is as
+// bad as one that is away.
+const doctorTime = 30 * time.Second
+
+func (c *control) doctor() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Look at everything, and say what is not well and what to do",
+		Long: `Looks at the database and its shape, at roles, clocks and settings, at who is running and
+what they say of Redis, RabbitMQ, SES and the storage, at the gate before the provider, at
+what waits and at what was given up, and says of each what to do about it. It changes
+nothing.
+
+It needs DATABASE_URL, and looks at more where more is set: the api's settings where
+CPF_CNPJ_KEYS is, the api at API_URL, the storage at STORAGE_URL.
+
+It ends with 1 when something does not work; a warning is no failure.`,
+		Example: "  gatewayctl doctor\n  docker compose exec api /gatewayctl doctor\n  gatewayctl doctor --json | jq '.findings[] | select(.status != \"ok\")'",
+		Args:    needs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.began = true
+			databaseURL := c.Getenv("DATABASE_URL")
+			if databaseURL == "" {
+				return noDatabase()
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), doctorTime)
+			defer cancel()
+			found, err := c.examine(ctx, databaseURL)
+			if err != nil {
+				return err
+			}
+			return c.print(examined{found})
+		},
+	}
+}
+
+func (c *control) examine(ctx context.Context, databaseURL string) (report doctor.Report, err error) {
+	newest, err := schema.Newest()
+	if err != nil {
+		return report, err
+	}
+	p := doctor.Patient{Environ: c.Environ, Newest: newest}
+	if s, err := store.Open(ctx, databaseURL, store.Options{MaxConns: 1, StatementTimeout: doctorTime / 3}); err != nil {
+		p.StoreErr = err
+	} else {
+		defer s.Close() //nolint:errcheck // nothing was changed
+		p.Store = s
+	}
+	if address := c.Getenv("API_URL"); address != "" {
+		p.Health = func(ctx context.Context) (h doctor.Health, err error) {
+			api, err := client.New(address, "")
+			if err != nil {
+				return h, fmt.Errorf("API_URL %w", err)
+			}
+			defer api.Close()
+			return h, api.Health(ctx, &h)
+		}
+	}
+	if address := c.Getenv("STORAGE_URL"); address != "" {
+		p.Ping = func(ctx context.Context) (err error) {
+			bucket, err := blob.Open(ctx, address)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, bucket.Close()) }()
+			return bucket.Ping(ctx)
+		}
+	}
+	return doctor.Examine(ctx, p), nil
+}
+
+// examined is what the doctor has found.
+type examined struct{ doctor.Report }
+
+func (v examined) failure() error {
+	if n := v.count(doctor.Failure); n > 0 {
+		return fmt.Errorf("%s not work", plural(n, "thing does", "things do"))
+	}
+	return nil
+}
+
+func (v examined) count(s doctor.Status) (n int) {
+	for _, f := range v.Findings {
+		if f.Status == s {
+			n++
+		}
+	}
+	return n
+}
+
+func (v examined) text(w io.Writer) {
+	words := map[doctor.Status]string{doctor.OK: "ok", doctor.Skipped: "skipped", doctor.Warning: "WARNING", doctor.Failure: "FAILURE"}
+	for _, f := range v.Findings {
+		fmt.Fprintf(w, "%-8s  %-12s %s\n", words[f.Status], f.Check, printable(f.Text))
+		if f.Advice != "" {
+			fmt.Fprintf(w, "%24s-> %s\n", "", printable(f.Advice))
+		}
+	}
+	fmt.Fprintf(w, "\n%s, %s, %d skipped.\n", plural(v.count(doctor.Failure), "failure", "failures"), plural(v.count(doctor.Warning), "warning", "warnings"), v.count(doctor.Skipped))
+}

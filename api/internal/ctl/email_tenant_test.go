@@ -1,0 +1,251 @@
+package ctl_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"email-gateway/api/internal/ctl"
+)
+
+// accepted sends an email with some more flags, and returns its id.
+func (o operator) accepted(t *testing.T, flags ...string) string {
+	t.Helper()
+	made := o.object(t, append([]string{
+		"email", "send", "--to", "maria@cliente.example", "--subject", "Olá", "--html", "<p>Olá</p>", "--external-id", "CUST-42",
+	}, flags...)...)
+	id, _ := made["outboxId"].(string)
+	return id
+}
+
+func TestEmailSend_EveryFlag(t *testing.T) {
+	t.Parallel()
+	tenant, _, d := newTenant(t)
+	id := tenant.accepted(
+		t, "--cc", "a@cliente.example,b@cliente.example", "--bcc", "c@cliente.example", "--text", "Olá", "--from", "Vendas <vendas@acme.example>",
+		"--reply-to", "r@acme.example", "--header", "X-Invoice: 42", "--header", "X-Two:  b:c ", "--tag", "boleto", "--name", "Maria", "--company-name", "Maria Ltda",
+		"--priority", "2", "--send-at", "2026-01-01T00:00:00Z", "--delivery", "at_most_once",
+	)
+	var row struct {
+		Job              map[string]any
+		Sender, Delivery string
+	}
+	var payload []byte
+	if err := d.SQL.QueryRowContext(t.Context(), `SELECT payload, sender, delivery FROM email_outbox WHERE id = $1`, id).Scan(&payload, &row.Sender, &row.Delivery); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(payload, &row.Job); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]any{
+		"to": "maria@cliente.example", "cc": []any{"a@cliente.example", "b@cliente.example"}, "bcc": []any{"c@cliente.example"},
+		"subject": "Olá", "replyTo": "r@acme.example", "headers": map[string]any{"X-Invoice": "42", "X-Two": "b:c"}, "tags": []any{"boleto"},
+	} {
+		if diff := cmp.Diff(want, row.Job[name]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	person, _ := row.Job["recipient"].(map[string]any)
+	if row.Sender != `"Vendas" <vendas@acme.example>` || row.Delivery != "at_most_once" || person["externalId"] != "CUST-42" || person["nome"] != "Maria" || person["razaoSocial"] != "Maria Ltda" {
+		t.Errorf("%+v", row)
+	}
+}
+
+// A request as it stands in a file, once under one key.
+func TestEmailSend_BodyOnce(t *testing.T) {
+	t.Parallel()
+	tenant, _, d := newTenant(t)
+	body := `{"to": "ana@example.com", "subject": "s", "html": "<p>", "recipient": {"externalId": "1", "email": "ana@example.com"}}`
+	tenant.stdin = body
+	first := tenant.object(t, "email", "send", "--body", "-", "--idempotency-key", "invoice-1")
+	again := tenant.object(t, "email", "send", "--body", file(t, "r.json", body), "--idempotency-key", "invoice-1")
+	other := tenant.object(t, "email", "send", "--body", file(t, "r.json", body))
+	if diff := cmp.Diff(first, again); diff != "" || other["outboxId"] == first["outboxId"] || count(t, d, `SELECT count(*) FROM email_outbox`) != 2 {
+		t.Errorf("%v, again %v, other %v", first, again, other)
+	}
+	if text := tenant.must(t, "email", "send", "--body", file(t, "r.json", body), "--idempotency-key", "invoice-1"); !strings.HasPrefix(text, "Email "+first["outboxId"].(string)+" is accepted, and PENDING.\n") {
+		t.Error(text)
+	}
+}
+
+func TestEmailSend_Refused(t *testing.T) {
+	t.Parallel()
+	tenant, _, _ := newTenant(t)
+	tests := []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", ctl.ExitUsage, "at least one of the flags in the group [to body] is required"},
+		{"--to a@b.example", ctl.ExitUsage, "--subject is missing"},
+		{"--to a@b.example --subject s", ctl.ExitUsage, "--html or --html-file is missing"},
+		{"--to a@b.example --subject s --html x", ctl.ExitUsage, "--external-id is missing: the company's own name for the person"},
+		{"--to a@b.example --subject s --html x --external-id 1 --header X", ctl.ExitUsage, `--header "X" must be a name and a value`},
+		{"--body x.json --to a@b.example", ctl.ExitUsage, "[body to]"},
+		{"--body /nowhere", ctl.ExitUsage, "--body: open /nowhere"},
+		{"--body /dev/null", ctl.ExitUsage, "--body: /dev/null does not hold JSON"},
+		{"--to a@b --subject s --html x --external-id 1 --priority 11", ctl.ExitFailed, "VALIDATION_FAILED: 3 fields are not valid\n  to "},
+	}
+	for _, tt := range tests {
+		got := tenant.run(t, append([]string{"email", "send"}, strings.Fields(tt.args)...)...)
+		if got.code != tt.code || got.stdout != "" || !strings.Contains(got.stderr, tt.want) {
+			t.Errorf("email send %s: %+v, want %d, %s", tt.args, got, tt.code, tt.want)
+		}
+	}
+}
+
+// Watching ends with the email, and says with its exit code whether it was sent.
+func TestEmailSend_Watch(t *testing.T) {
+	t.Parallel()
+	tenant, by, d := newTenant(t)
+	ended := make(chan outcome, 1)
+	go func() {
+		ended <- tenant.run(t, "email", "send", "--to", "a@b.example", "--subject", "s", "--html", "<p>", "--external-id", "1", "--watch", "--json")
+	}()
+	eventually(t, d, `SELECT count(*) = 1 FROM email_outbox`)
+	var id string
+	if err := d.SQL.QueryRowContext(t.Context(), `SELECT id FROM email_outbox`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	by.must(t, "email", "cancel", id, "--reason", "x")
+	got := <-ended
+	var shown struct{ Status string }
+	if err := json.Unmarshal([]byte(got.stdout), &shown); err != nil || shown.Status != "CANCELLED" || got.code != ctl.ExitFailed || got.stderr != "gatewayctl: the email is CANCELLED\n" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The same commands by both: an operator for every company, with a row in the audit, a
+// tenant for his own.
+func TestEmail_ByEither(t *testing.T) {
+	t.Parallel()
+	tenant, by, d := newTenant(t)
+	both := operator{databaseURL: by.databaseURL, env: tenant.env}
+	other := d.Accept(t, d.Company(t), nil).String()
+	id := tenant.accepted(t, "--tag", "boleto")
+
+	// What the api tells, gatewayctl tells.
+	answered := get(t, tenant, "/v1/email/"+id)
+	delete(answered, "jobId") // which is the id again
+	if diff := cmp.Diff(answered, tenant.object(t, "email", "show", id)); diff != "" {
+		t.Errorf("show (-api +gatewayctl):\n%s", diff)
+	}
+	delete(answered, "events")
+	if diff := cmp.Diff(map[string]any{"emails": []any{answered}, "more": false}, tenant.object(t, "email", "list", "--tag", "boleto")); diff != "" {
+		t.Errorf("list (-api +gatewayctl):\n%s", diff)
+	}
+	if text := tenant.must(t, "email", "show", id); !strings.Contains(text, "maria@cliente.example") || strings.Contains(text, "masked") {
+		t.Error(text)
+	}
+	for _, o := range []operator{by, both} {
+		if text := o.must(t, "email", "show", id); !strings.Contains(text, "m***@c***.example") || !strings.Contains(text, "Acme (") {
+			t.Error(text)
+		}
+	}
+	if shown := both.object(t, "email", "show", id, "--as", "tenant"); shown["to"] != "maria@cliente.example" || shown["company"] != nil {
+		t.Error(shown)
+	}
+	for _, args := range []string{"show", "cancel", "retry"} {
+		if got := tenant.run(t, "email", args, other); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "NOT_FOUND: there is no such email\nOnly what belongs to the company of API_KEY") {
+			t.Errorf("%s of another company: %+v", args, got)
+		}
+	}
+	if got := (operator{}).run(t, "email", "show", id); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "neither DATABASE_URL is set, which an operator needs, nor API_KEY") {
+		t.Errorf("%+v", got)
+	}
+
+	// A tenant needs no reason, an operator does.
+	if after := tenant.object(t, "email", "cancel", id); after["status"] != "CANCELLED" {
+		t.Error(after)
+	}
+	if text := tenant.must(t, "email", "cancel", id); text != "Email "+id+" was cancelled and is CANCELLED now.\n" {
+		t.Error(text)
+	}
+	if after := by.object(t, "email", "retry", id, "--reason", "they want it after all", "--operator", "eva"); after["status"] != "PENDING" || after["to"] != "m***@c***.example" {
+		t.Error(after)
+	}
+	if got := by.run(t, "email", "retry", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "cannot be sent again: it is PENDING") {
+		t.Errorf("%+v", got)
+	}
+	if after := by.object(t, "email", "cancel", id, "--reason", "or not"); after["status"] != "CANCELLED" {
+		t.Error(after)
+	}
+	by.must(t, "email", "cancel", id, "--reason", "twice is once")
+	if after := tenant.object(t, "email", "retry", id); after["status"] != "PENDING" {
+		t.Error(after)
+	}
+	exec(t, d, `UPDATE email_outbox SET status = 'SENT', processed_at = now() WHERE id = $1`, id)
+	if got := by.run(t, "email", "cancel", id, "--reason", "x"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "it is too late: the email is SENT") {
+		t.Errorf("%+v", got)
+	}
+	if got := tenant.run(t, "email", "cancel", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "CANCEL_TOO_LATE") {
+		t.Errorf("%+v", got)
+	}
+	exec(t, d, `DELETE FROM email_outbox WHERE id = $1`, id)
+	if got := by.run(t, "email", "retry", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "what it said is not kept any more") {
+		t.Errorf("%+v", got)
+	}
+
+	// What an operator did stands in the audit and, without his reasons, in the timeline.
+	var audit struct {
+		Entries []struct{ Operator, Action, Subject, Reason, Company string }
+		More    bool
+	}
+	raw := by.must(t, "audit", "list", "--action", "email", "--json")
+	if err := json.Unmarshal([]byte(raw), &audit); err != nil {
+		t.Fatal(err)
+	}
+	type entry = struct{ Operator, Action, Subject, Reason, Company string }
+	want := []entry{
+		{"ana", "email.cancel", id, "or not", "Acme"}, {"eva", "email.retry", id, "they want it after all", "Acme"},
+	}
+	if diff := cmp.Diff(want, audit.Entries); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if text := by.must(t, "email", "show", id); !strings.Contains(text, "operator eva") || strings.Contains(text, "after all") {
+		t.Error(text)
+	}
+}
+
+func TestEmailList_OfACompany(t *testing.T) {
+	t.Parallel()
+	tenant, by, d := newTenant(t)
+	for range 3 {
+		tenant.accepted(t)
+	}
+	d.Accept(t, d.Company(t), nil)
+	for args, want := range map[string]int{
+		"": 3, "--limit 2": 2, "--status SENT": 0, "--status PENDING": 3, "--since 1h": 3, "--until 1h": 0, "--since 2099-01-01T00:00:00Z": 0,
+		"--tag x": 0,
+	} {
+		for _, o := range []struct {
+			operator
+			args []string
+		}{{by, []string{"email", "list", "--company", "Acme"}}, {tenant, []string{"email", "list"}}} {
+			var list struct {
+				Emails []map[string]any
+				More   bool
+			}
+			if err := json.Unmarshal([]byte(o.must(t, append(append(o.args, "--json"), strings.Fields(args)...)...)), &list); err != nil {
+				t.Fatal(err)
+			}
+			if len(list.Emails) != want || list.More != (args == "--limit 2") || list.Emails == nil {
+				t.Errorf("%v %s: %d, more %v; want %d", o.args, args, len(list.Emails), list.More, want)
+			}
+		}
+	}
+	if text := by.must(t, "email", "list", "--company", "Acme"); strings.Contains(text, "maria@") || !strings.Contains(text, "m***@c***.example") {
+		t.Error(text)
+	}
+	if text := by.must(t, "email", "list", "--company", "Acme", "--reveal"); !strings.Contains(text, "maria@cliente.example") {
+		t.Error(text)
+	}
+	if text := by.must(t, "audit", "list"); !strings.Contains(text, "email.reveal") {
+		t.Error(text)
+	}
+	if got := tenant.run(t, "email", "list", "--company", "Acme"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "--company and --reveal are an operator's") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,197 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"email-gateway/api/internal/client"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// emailChoice is which emails are meant.
+type emailChoice struct {
+	company, status, recipient, tag, externalID, requestID, since, until string
+	limit                                                                int
+	reveal                                                               bool
+}
+
+type emailList struct {
+	Emails []emailSummary `json:"emails"`
+	More   bool           `json:"more"`
+}
+
+func (c *control) emailList() *cobra.Command {
+	var choice emailChoice
+	cmd := &cobra.Command{
+		Use: "list", Short: "List emails, newest first",
+		Long: `Lists emails, the newest first, those that fit all the flags. An operator says of which
+company, and sees addresses masked unless he asks to --reveal them; a tenant sees his own.
+` + whoLong,
+		Example: `  gatewayctl email list --company Acme --status FAILED --since 2h
+  gatewayctl email list --as tenant --recipient maria@cliente.example`,
+		Args: needs(),
+	}
+	c.emailFlags(cmd, &choice)
+	return c.either(cmd, either{
+		operator: func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
+			return c.listEmailsOf(ctx, s, &choice)
+		},
+		tenant: func(ctx context.Context, api *client.Client, _ []string) (answer, error) {
+			query, err := choice.query(time.Now())
+			if err != nil {
+				return nil, err
+			}
+			found, more, err := pages[emailSummary](ctx, api, emailPath+"s", "emails", query, choice.limit)
+			return emailList{found, more}, err
+		},
+	})
+}
+
+func (c *control) emailFlags(cmd *cobra.Command, e *emailChoice) {
+	flags := cmd.Flags()
+	flags.StringVar(&e.company, "company", "", "an operator's choice: the `COMPANY`, by id or exact name")
+	flags.StringVar(&e.status, "status", "", "only those of a `STATUS`, such as FAILED")
+	flags.StringVar(&e.recipient, "recipient", "", "only those to one `ADDRESS`")
+	flags.StringVar(&e.tag, "tag", "", "only those with a `TAG`")
+	flags.StringVar(&e.externalID, "external-id", "", "only those to the person of this `ID`")
+	flags.StringVar(&e.requestID, "request-id", "", "only those of one `REQUEST`")
+	flags.StringVar(&e.since, "since", "", "only those since a `TIME`: 90m or 36h ago, or as in 2026-03-01T10:00:00-03:00")
+	flags.StringVar(&e.until, "until", "", "only those before a `TIME`")
+	flags.BoolVar(&e.reveal, "reveal", false, "an operator's choice: show addresses in full, which is written down")
+	limited(cmd, &e.limit)
+	complete(cmd, "status", statuses())
+	c.completeCompanyFlag(cmd)
+}
+
+func statuses() []string {
+	var names []string
+	for _, s := range email.Statuses() {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+// check reads what can be understood by itself: the times, zero where none is given.
+func (e *emailChoice) check(now time.Time) (since, until time.Time, err error) {
+	if err := checkLimit(e.limit); err != nil {
+		return since, until, err
+	}
+	if e.status != "" && !slices.Contains(statuses(), e.status) {
+		return since, until, usagef("--status %q must be one of %s", e.status, strings.Join(statuses(), ", "))
+	}
+	if e.since != "" {
+		if since, err = parseTime("since", e.since, now); err != nil {
+			return since, until, err
+		}
+	}
+	if e.until != "" {
+		until, err = parseTime("until", e.until, now)
+	}
+	return since, until, err
+}
+
+// query is what the flags say, for the api.
+func (e *emailChoice) query(now time.Time) (url.Values, error) {
+	if e.company != "" || e.reveal {
+		return nil, usagef("--company and --reveal are an operator's: a tenant sees the emails of his own company")
+	}
+	since, until, err := e.check(now)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	set("status", e.status)
+	set("recipient", e.recipient)
+	set("tag", e.tag)
+	set("externalId", e.externalID)
+	set("requestId", e.requestID)
+	if !since.IsZero() {
+		set("createdAfter", since.UTC().Format(time.RFC3339Nano))
+	}
+	if !until.IsZero() {
+		set("createdBefore", until.UTC().Format(time.RFC3339Nano))
+	}
+	return query, nil
+}
+
+// filter is the same for the database.
+func (e *emailChoice) filter(now time.Time) (store.EmailFilter, error) {
+	since, until, err := e.check(now)
+	return store.EmailFilter{
+		From: firstID(since), Until: firstID(until), Status: email.Status(e.status),
+		Tag: e.tag, Recipient: e.recipient, ExternalID: e.externalID, RequestID: e.requestID,
+	}, err
+}
+
+// firstID is the smallest id of the millisecond at or after a time, since ids begin with
+// theirs; the zero id for the zero time.
+func firstID(t time.Time) (id uuid.UUID) {
+	if t.IsZero() {
+		return id
+	}
+	ms := max(t.Add(time.Millisecond-1).UnixMilli(), 1)
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
+}
+
+// listEmailsOf lists a company's emails for an operator.
+func (c *control) listEmailsOf(ctx context.Context, s *store.Store, choice *emailChoice) (answer, error) {
+	if choice.company == "" {
+		return nil, usagef("--company is missing: of which company? `gatewayctl company list` shows all")
+	}
+	filter, err := choice.filter(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	company, err := findCompany(ctx, s, choice.company)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.revealed(ctx, s, choice.reveal, "email", company.ID, ""); err != nil {
+		return nil, err
+	}
+	list := emailList{Emails: []emailSummary{}}
+	for {
+		filter.Limit = min(choice.limit-len(list.Emails), perPage)
+		page, err := s.ListEmails(ctx, company.ID, filter)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page.Emails {
+			list.Emails = append(list.Emails, summarize(e, !choice.reveal))
+		}
+		filter.Before, list.More = page.Next, page.Next != uuid.Nil
+		if !list.More || len(list.Emails) >= choice.limit {
+			return list, nil
+		}
+	}
+}
+
+func (v emailList) text(w io.Writer) {
+	if len(v.Emails) == 0 {
+		fmt.Fprintln(w, "There are none.")
+		return
+	}
+	rows := [][]string{{"ID", "ACCEPTED", "STATUS", "TO", "SUBJECT", "TRIES", "LAST ERROR"}}
+	for _, e := range v.Emails {
+		rows = append(rows, []string{e.ID.String(), stamp(e.CreatedAt), string(e.Status), e.To, e.Subject, fmt.Sprint(e.Attempts), e.ErrorCode})
+	}
+	table(w, "", rows)
+	tellMore(w, v.More)
+}

@@ -1,0 +1,247 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"email-gateway/api/internal/client"
+	"email-gateway/shared/store"
+)
+
+// mailingPath is where the api keeps mailings.
+const mailingPath = "/v1/mailings"
+
+func (c *control) mailing() *cobra.Command {
+	cmd := group("mailing", "Send an email to everybody in a CSV file, and steer it",
+		`A mailing is one email to everybody in a CSV file. These commands speak to the HTTP API
+for the company whose key API_KEY is; the key needs the scopes mailings:write and
+mailings:read. An operator holds a mailing of any company with gatewayctl lane pause.`,
+		`  gatewayctl mailing create --file clientes.csv --subject 'Olá, {{nome}}' --html-file natal.html --watch
+  gatewayctl mailing show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b
+  gatewayctl mailing pause 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b`)
+	cmd.AddCommand(c.mailingCreate(), c.mailingList(), c.mailingShow(), c.mailingWatch(), c.mailingEntries(), c.mailingVerdicts())
+	cmd.AddCommand(c.mailingControls()...)
+	return cmd
+}
+
+// mailingView is a mailing. The names are those of the HTTP API.
+type mailingView struct {
+	ID           uuid.UUID           `json:"mailingId"`
+	RequestID    string              `json:"requestId"`
+	Filename     string              `json:"filename"`
+	Status       store.MailingStatus `json:"status"`
+	DryRun       bool                `json:"dryRun"`
+	Subject      string              `json:"subject"`
+	From         string              `json:"from"`
+	ReplyTo      string              `json:"replyTo,omitempty"`
+	Tags         []string            `json:"tags"`
+	Delivery     string              `json:"delivery"`
+	SendAt       *time.Time          `json:"sendAt,omitempty"`
+	Settling     string              `json:"settling,omitempty"`
+	ErrorMessage string              `json:"errorMessage,omitempty"`
+
+	Total           int            `json:"total"`
+	Accepted        int            `json:"accepted"`
+	Invalid         int            `json:"invalid"`
+	InvalidByReason map[string]int `json:"invalidByReason"`
+	Duplicates      int            `json:"duplicates"`
+
+	Expanded     int     `json:"expanded"`
+	Queued       int     `json:"queued"`
+	Sent         int     `json:"sent"`
+	Failed       int     `json:"failed"`
+	Suppressed   int     `json:"suppressed"`
+	Expired      int     `json:"expired"`
+	Cancelled    int     `json:"cancelled"`
+	Unknown      int     `json:"unknown"`
+	InvalidLater int     `json:"invalidLater"`
+	Rate         float64 `json:"rate"`
+
+	CreatedAt    time.Time  `json:"createdAt"`
+	UpdatedAt    time.Time  `json:"updatedAt"`
+	CountedAt    *time.Time `json:"countedAt,omitempty"`
+	EstimatedEnd *time.Time `json:"estimatedEnd,omitempty"`
+	CompletedAt  *time.Time `json:"completedAt,omitempty"`
+
+	now time.Time
+}
+
+// parseMailing reads the id of a mailing.
+func parseMailing(given string) (uuid.UUID, error) {
+	id, err := uuid.Parse(given)
+	if err != nil {
+		return uuid.Nil, usagef("%q is not a mailing's id: give the mailingId of its 202 answer, or look with `gatewayctl mailing list`", given)
+	}
+	return id, nil
+}
+
+func findMailing(ctx context.Context, api *client.Client, id uuid.UUID) (mailingView, error) {
+	v := mailingView{now: time.Now()}
+	err := api.Get(ctx, mailingPath+"/"+id.String(), nil, &v)
+	return v, err
+}
+
+func (c *control) mailingShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show how far a mailing is",
+		Long:    "Shows what was uploaded, how far its emails are, and what can be done about it.",
+		Example: "  gatewayctl mailing show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
+		Args:    needs("ID"), ValidArgsFunction: c.completeMailings,
+		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
+			id, err := parseMailing(args[0])
+			if err != nil {
+				return nil, err
+			}
+			found, err := findMailing(ctx, api, id)
+			if err != nil {
+				return nil, err
+			}
+			return found, nil
+		}),
+	}
+}
+
+// ended is how many of the accepted lines have come to their end.
+func (v mailingView) ended() int {
+	return v.Sent + v.Failed + v.Suppressed + v.Expired + v.Cancelled + v.Unknown + v.InvalidLater
+}
+
+// over says that nothing more happens by itself, and the numbers are final.
+func (v mailingView) over() bool {
+	switch v.Status {
+	case store.MailingCompleted, store.MailingFailed:
+		return true
+	case store.MailingCancelled:
+		return v.Settling == ""
+	}
+	return false
+}
+
+func (v mailingView) text(w io.Writer) {
+	fmt.Fprintf(w, "Mailing %s is %s\n\n", v.ID, v.Status)
+	rows := [][]string{{"file", v.Filename}, {"subject", v.Subject}, {"from", v.From}}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	add("reply to", v.ReplyTo)
+	add("tags", strings.Join(v.Tags, ", "))
+	if v.SendAt != nil {
+		add("not before", moment(*v.SendAt, v.now))
+	}
+	add("lines", v.lines())
+	if !v.DryRun {
+		add("ended", v.outcome())
+		if !v.over() {
+			add("made", fmt.Sprintf("%s of %s are emails; %s on their way", thousands(v.Expanded), thousands(v.Accepted), thousands(v.Queued)))
+		}
+	}
+	if v.Rate > 0 && !v.over() {
+		add("pace", thousands(int(v.Rate))+" a second")
+	}
+	if v.EstimatedEnd != nil {
+		add("end expected", moment(*v.EstimatedEnd, v.now))
+	}
+	add("uploaded", moment(v.CreatedAt, v.now))
+	if v.CompletedAt != nil {
+		add("completed", moment(*v.CompletedAt, v.now))
+	}
+	add("last error", v.ErrorMessage)
+	table(w, "  ", rows)
+	if next := v.next(); next != "" {
+		fmt.Fprintf(w, "\n%s\n", next)
+	}
+}
+
+// lines is what became of the file's lines at the upload.
+func (v mailingView) lines() string {
+	line := fmt.Sprintf("%s: %s accepted", thousands(v.Total), thousands(v.Accepted))
+	if v.Invalid > 0 {
+		var reasons []string
+		for code, n := range v.InvalidByReason {
+			reasons = append(reasons, thousands(n)+" "+code)
+		}
+		slices.Sort(reasons)
+		line += fmt.Sprintf(", %s invalid (%s)", thousands(v.Invalid), strings.Join(reasons, ", "))
+	}
+	if v.Duplicates > 0 {
+		line += fmt.Sprintf(", %s duplicates", thousands(v.Duplicates))
+	}
+	return line
+}
+
+// outcome is what became of the emails so far.
+func (v mailingView) outcome() string {
+	line := fmt.Sprintf("%s of %s: %s sent", thousands(v.ended()), thousands(v.Accepted), thousands(v.Sent))
+	if rest := v.troubles(); rest != "" {
+		line += ", " + rest
+	}
+	return line
+}
+
+// troubles are the ends that are not SENT.
+func (v mailingView) troubles() string {
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{
+		{v.Failed, "failed"},
+		{v.Unknown, "of unknown outcome"},
+		{v.Expired, "expired"},
+		{v.Suppressed, "suppressed"},
+		{v.Cancelled, "cancelled"},
+		{v.InvalidLater, "found invalid"},
+	} {
+		if part.n > 0 {
+			parts = append(parts, thousands(part.n)+" "+part.what)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// next is what a person can do about it, as a line to paste.
+func (v mailingView) next() string {
+	to := func(what, command string) string {
+		command, flags, _ := strings.Cut(command, " ")
+		return strings.TrimSpace("To " + what + ": gatewayctl mailing " + command + " " + v.ID.String() + " " + flags)
+	}
+	switch {
+	case v.Settling != "":
+		return "It is being carried out: " + v.Settling + "."
+	case v.Status == store.MailingPaused:
+		return to("let it go on", "resume")
+	case v.Status == store.MailingFailed:
+		return to("try its job again, once what is wrong is mended", "resume")
+	case v.Failed+v.Expired > 0 && (v.Status == store.MailingCompleted || v.Status == store.MailingSending):
+		return to("send again what failed or expired", "retry-failed") + "\n" + to("see which these are", "entries --status FAILED")
+	case v.Invalid > 0 && (v.DryRun || v.Status == store.MailingCompleted):
+		return to("see which lines are invalid", "verdicts")
+	}
+	return ""
+}
+
+// plurals is plural for numbers that may be large.
+func plurals(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return thousands(n) + " " + many
+}
+
+// thousands is a number as people read it.
+func thousands(n int) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

@@ -1,0 +1,182 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/client"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/store"
+)
+
+// accepted is what the api answers to an upload.
+type accepted struct {
+	ID         uuid.UUID           `json:"mailingId"`
+	Status     store.MailingStatus `json:"status"`
+	Accepted   int                 `json:"accepted"`
+	Invalid    int                 `json:"invalid"`
+	Duplicates int                 `json:"duplicates"`
+}
+
+func (v accepted) counts() string {
+	return fmt.Sprintf("%s accepted, %s invalid, %s", plurals(v.Accepted, "line", "lines"), thousands(v.Invalid), plurals(v.Duplicates, "duplicate", "duplicates"))
+}
+
+func (v accepted) text(w io.Writer) {
+	fmt.Fprintf(w, "Mailing %s is %s: %s.\n", v.ID, v.Status, v.counts())
+	if v.Invalid+v.Duplicates > 0 {
+		fmt.Fprintf(w, "To see which lines these are: gatewayctl mailing verdicts %s\n", v.ID)
+	}
+	switch v.Status {
+	case store.MailingPaused:
+		fmt.Fprintf(w, "It waits. To start it: gatewayctl mailing start %s\n", v.ID)
+	case store.MailingQueued:
+		fmt.Fprintf(w, "To see how far it is: gatewayctl mailing watch %s\n", v.ID)
+	}
+}
+
+func (c *control) createMailing(ctx context.Context, api *client.Client, o *mailingOrder) (answer, error) {
+	parts, err := o.parts(c.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	file, size, err := c.openCSV(o)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	p := c.progress()
+	defer p.end()
+	form := client.Upload{Path: mailingPath, Parts: parts, FileName: filepath.Base(o.file), FileSize: size, Once: o.once}
+	if o.file == "-" {
+		form.FileName = o.name
+	}
+	made, err := uploadFile(ctx, api, form, file, p)
+	if err != nil {
+		return nil, uploadAdvice(err)
+	}
+	if !o.watch {
+		p.end()
+		return made, nil
+	}
+	p.say("Mailing %s is taken in: %s.", made.ID, made.counts())
+	return watchMailing(ctx, api, made.ID, p)
+}
+
+// openCSV opens the file and says how many bytes it is, -1 if nobody knows.
+func (c *control) openCSV(o *mailingOrder) (io.ReadCloser, int64, error) {
+	if o.file == "-" {
+		switch {
+		case o.name == "":
+			return nil, 0, usagef("--file - needs --name, which stands in for the file's name")
+		case o.htmlFile == "-" || o.textFile == "-":
+			return nil, 0, usagef("only one of --file, --html-file and --text-file can be standard input")
+		}
+		return io.NopCloser(c.Stdin), -1, nil
+	}
+	file, err := os.Open(o.file)
+	if err != nil {
+		return nil, 0, usagef("--file: %v", err)
+	}
+	about, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, 0, errors.Join(fmt.Errorf("--file: %w", err), file.Close())
+	case about.IsDir():
+		return nil, 0, errors.Join(usagef("--file: %s is a folder", o.file), file.Close())
+	case !about.Mode().IsRegular(): // a pipe
+		return file, -1, nil
+	case about.Size() > mailing.MaxFile:
+		return nil, 0, errors.Join(usagef("--file: %s is larger than 512 MiB: divide it", o.file), file.Close())
+	}
+	return file, about.Size(), nil
+}
+
+// uploadFile sends the form and shows how far that is.
+func uploadFile(ctx context.Context, api *client.Client, form client.Upload, file io.Reader, p *progress) (accepted, error) {
+	type end struct {
+		made accepted
+		err  error
+	}
+	var sent atomic.Int64
+	form.File = counting{file, &sent}
+	ended := make(chan end, 1)
+	go func() {
+		var e end
+		e.err = api.Upload(ctx, form, &e.made)
+		ended <- e
+	}()
+	tick := time.NewTicker(redrawEvery)
+	defer tick.Stop()
+	show := uploadSteps(form.FileSize)
+	for {
+		select {
+		case e := <-ended:
+			return e.made, e.err
+		case now := <-tick.C:
+			p.tell(show(now, sent.Load()))
+		}
+	}
+}
+
+// uploadSteps says how far an upload of so many bytes is; -1 is one whose end nobody knows.
+func uploadSteps(size int64) func(now time.Time, sent int64) step {
+	var going pace
+	var whole time.Time
+	return func(now time.Time, sent int64) step {
+		if sent == size {
+			if whole.IsZero() {
+				whole = now
+			}
+			return step{what: "Uploaded " + mebibytes(size) + "; the gateway reads every line", text: span(now.Sub(whole)) + " so far"}
+		}
+		going.add(now, sent)
+		s := step{what: "Uploading", done: sent, total: max(size, 0), text: mebibytes(sent)}
+		if size > 0 {
+			s.text += " of " + mebibytes(size)
+		}
+		if going.perSec > 0 {
+			s.text += ", " + mebibytes(int64(going.perSec)) + "/s"
+		}
+		if left := going.left(sent, size); left > 0 {
+			s.text += ", " + span(left) + " left"
+		}
+		return s
+	}
+}
+
+// counting counts what is read.
+type counting struct {
+	io.Reader
+	n *atomic.Int64
+}
+
+func (c counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// uploadAdvice says of an upload that was cut off what the api promises about it.
+func uploadAdvice(err error) error {
+	var silent *client.UnreachableError
+	var refused *client.Problem
+	switch {
+	case errors.As(err, &silent) && silent.Began && !errors.Is(err, context.Canceled),
+		errors.As(err, &refused) && refused.Code == "ACCEPT_UNKNOWN":
+		return fmt.Errorf("%w\nRun the same command again: if the mailing was taken in, it is answered with that and not sent twice", err)
+	case errors.As(err, &refused) && refused.Code == "FILENAME_EXISTS":
+		return fmt.Errorf("%w\nGive it another name with --name", err)
+	}
+	return err
+}

@@ -1,0 +1,112 @@
+package ctl_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"email-gateway/api/internal/ctl"
+)
+
+func TestSuppression_InText(t *testing.T) {
+	t.Parallel()
+	tenant, _, _ := newTenant(t)
+	var session strings.Builder
+	do := func(args ...string) {
+		t.Helper()
+		session.WriteString("$ gatewayctl " + strings.Join(args, " ") + "\n" + tenant.must(t, args...) + "\n")
+	}
+	do("suppression", "list")
+	do("suppression", "add", "Maria@Cliente.example", "--note", "asked")
+	do("suppression", "add", "maria@cliente.example", "--reason", "unsubscribe")
+	do("suppression", "list")
+	do("suppression", "list", "--address", "MARIA@cliente.example", "--reason", "MANUAL")
+	do("suppression", "remove", "maria@cliente.example", "--reason", "MANUAL")
+	do("suppression", "remove", "maria@cliente.example")
+	golden(t, "suppression", stable(session.String()))
+}
+
+func TestSuppression_JSON(t *testing.T) {
+	t.Parallel()
+	tenant, _, _ := newTenant(t)
+	added := tenant.object(t, "suppression", "add", "ana@example.com", "--reason", "BOUNCE", "--note", "x")
+	listed := tenant.object(t, "suppression", "list")
+	if diff := cmp.Diff(map[string]any{"suppressions": []any{added}, "more": false}, listed); diff != "" || added["reason"] != "BOUNCE" || added["note"] != "x" || added["createdAt"] == nil {
+		t.Errorf("added %v\n%s", added, diff)
+	}
+	if removed := tenant.object(t, "suppression", "remove", "ana@example.com"); removed["address"] != "ana@example.com" {
+		t.Error(removed)
+	}
+	for args, want := range map[string]string{
+		"suppression remove ana@example.com":                                  "NOT_FOUND",
+		"suppression add x":                                                   "address is not an email address",
+		"suppression add a@b.example --reason SPAM":                           `--reason "SPAM" must be one of UNSUBSCRIBE, BOUNCE, COMPLAINT, MANUAL`,
+		"suppression list --reason SPAM":                                      `--reason "SPAM" must be`,
+		"suppression import":                                                  "FILE is missing",
+		"suppression import /nowhere":                                         "open /nowhere",
+		"suppression import x --reason SPAM":                                  `--reason "SPAM" must be`,
+		"suppression import " + file(t, "e.csv", ""):                          "the file is empty",
+		"suppression import " + file(t, "n.csv", "nome;cidade\nAna;Recife\n"): "no column is called email",
+	} {
+		if got := tenant.run(t, strings.Fields(args)...); got.code == ctl.ExitOK || got.stdout != "" || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
+type importedView struct {
+	Lines, Suppressed, Refused int
+	Faults                     []struct {
+		Line          int
+		Code, Message string
+	}
+}
+
+// Files as other systems write them; a bad line costs itself.
+func TestSuppressionImport(t *testing.T) {
+	t.Parallel()
+	tenant, _, d := newTenant(t)
+	importing := func(o operator, args ...string) (v importedView, got outcome) {
+		t.Helper()
+		got = o.run(t, append([]string{"suppression", "import", "--json"}, args...)...)
+		if err := json.Unmarshal([]byte(got.stdout), &v); err != nil {
+			t.Fatalf("%+v: %v", got, err)
+		}
+		return v, got
+	}
+	v, got := importing(tenant, file(t, "b.txt", "\ufeffa@example.com\r\n\r\n# a comment\n  b@example.com \nnobody\n"), "--reason", "BOUNCE")
+	if v.Lines != 3 || v.Suppressed != 2 || v.Refused != 1 || len(v.Faults) != 1 || v.Faults[0].Line != 5 || v.Faults[0].Code != "INVALID_EMAIL" ||
+		got.code != ctl.ExitFailed || got.stderr != "gatewayctl: 1 line was not taken\n" {
+		t.Errorf("%+v %+v", v, got)
+	}
+	v, got = importing(tenant, file(t, "u.csv", "Nome;E-mail;Reason;Note\nJo\xe3o;c@example.com;complaint;spam\nAna;d@example.com;;\n;\"e@example.com\n"), "--note", "old system")
+	if v.Suppressed != 2 || v.Refused != 1 || v.Faults[0].Code != "UNCLOSED_QUOTE" || v.Faults[0].Line != 4 || got.code != ctl.ExitFailed {
+		t.Errorf("%+v %+v", v, got)
+	}
+	if n := count(t, d, `SELECT count(*) FROM suppressions WHERE (address, reason, coalesce(note, '')) IN (('a@example.com', 'BOUNCE', ''), ('b@example.com', 'BOUNCE', ''),
+		('c@example.com', 'COMPLAINT', 'spam'), ('d@example.com', 'MANUAL', 'old system'))`); n != 4 {
+		t.Errorf("%d of 4 are suppressed", n)
+	}
+	var many strings.Builder
+	for i := range 250 {
+		fmt.Fprintf(&many, "user%d@example.com\n%d\n", i, i)
+	}
+	tenant.stdin = many.String()
+	v, got = importing(tenant, "-")
+	if v.Lines != 500 || v.Suppressed != 250 || v.Refused != 250 || len(v.Faults) != 100 {
+		t.Errorf("%d lines, %d suppressed, %d refused, %d told: %+v", v.Lines, v.Suppressed, v.Refused, len(v.Faults), got.stderr)
+	}
+	text := tenant.run(t, "suppression", "import", "-").stdout
+	if !strings.HasPrefix(text, "250 of 500 lines are suppressed.\nline ") || !strings.HasSuffix(text, "and 150 more\n") {
+		t.Error(text)
+	}
+	// What stops all stops at once, and says how far it came.
+	tenant.env["API_KEY"] = "gw_live_abc_def"
+	if got := tenant.run(t, "suppression", "import", "-"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "UNAUTHORIZED") ||
+		!strings.Contains(got.stderr, "0 addresses were suppressed by then; importing the file again does the rest") {
+		t.Errorf("%+v", got)
+	}
+}

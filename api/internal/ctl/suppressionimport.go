@@ -1,0 +1,269 @@
+package ctl
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"email-gateway/api/internal/client"
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/shared/store"
+)
+
+const (
+	// importers is how many addresses are on their way at once: enough for the rate of a
+	// usual key, 200 a second, over a line of 40 ms.
+	importers = 8
+	// maxRefused is how many refused lines are told one by one; the rest is counted.
+	maxRefused = 100
+)
+
+func (c *control) suppressionImport() *cobra.Command {
+	var r suppressRequest
+	cmd := &cobra.Command{
+		Use: "import FILE", Short: "Keep emails from every address in a file",
+		Long: `Suppresses every address in a file: one per line, or a CSV file with a column of addresses,
+as another provider exports it; the columns reason and note count where there are some.
+- is standard input, one address per line.
+
+A line that is refused costs itself: it is told, the others are done, and the command ends
+with 1. Importing the same file again changes nothing. A file of any length takes the same
+memory, and as long as the key's rate makes it: 200 a second, unless it was made otherwise.`,
+		Example: `  gatewayctl suppression import bounced.txt --reason BOUNCE
+  gatewayctl suppression import unsubscribed.csv --reason UNSUBSCRIBE --note 'from the old system'`,
+		Args: needs("FILE"),
+		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
+			if err := checkReason(&r.Reason); err != nil {
+				return nil, err
+			}
+			lines, done, err := c.openAddresses(args[0])
+			if err != nil {
+				return nil, err
+			}
+			defer done()
+			return c.importAddresses(ctx, api, lines, r)
+		}),
+	}
+	cmd.Flags().StringVar(&r.Note, "note", "", "in your own words, a `TEXT` of at most 200 characters, where the file has none")
+	return reasonFlag(cmd, &r.Reason, string(store.Manual), "where none is told")
+}
+
+// addressLine is a line of the file.
+type addressLine struct {
+	line                  int
+	address, reason, note string
+}
+
+// refusedLine is one that was not taken.
+type refusedLine struct {
+	Line    int    `json:"line"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// imported is what became of a file.
+type imported struct {
+	Lines      int           `json:"lines"`
+	Suppressed int           `json:"suppressed"`
+	Refused    int           `json:"refused"`
+	Faults     []refusedLine `json:"faults"` // the first of the refused
+}
+
+func (v imported) failure() error {
+	if v.Refused == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s not taken", plurals(v.Refused, "line was", "lines were"))
+}
+
+func (v imported) text(w io.Writer) {
+	fmt.Fprintf(w, "%s of %s suppressed.\n", thousands(v.Suppressed), plurals(v.Lines, "line is", "lines are"))
+	for _, f := range v.Faults {
+		fmt.Fprintf(w, "line %d: %s (%s)\n", f.Line, printable(f.Message), f.Code)
+	}
+	if v.Refused > len(v.Faults) {
+		fmt.Fprintf(w, "and %s more\n", thousands(v.Refused-len(v.Faults)))
+	}
+}
+
+// openAddresses opens the file and finds out what it is.
+func (c *control) openAddresses(path string) (lines iter.Seq2[addressLine, error], done func(), err error) {
+	if path == "-" {
+		return addressesIn(c.Stdin), func() {}, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, usagef("%v", err)
+	}
+	done = func() { _ = file.Close() }
+	inspector := csvfile.NewInspector()
+	if _, err := io.Copy(inspector, file); err != nil {
+		done()
+		return nil, nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		done()
+		return nil, nil, usagef("%s cannot be read twice: give it as standard input, with one address per line", path)
+	}
+	reader, err := csvfile.Open(file, inspector.Inspection(), csvfile.Options{})
+	var wrong *csvfile.FileError
+	switch {
+	case err == nil:
+		return rowsIn(reader), done, nil
+	case errors.As(err, &wrong) && wrong.Code == csvfile.CodeNoHeader: // it begins with an address
+		if _, err = file.Seek(0, io.SeekStart); err == nil {
+			return addressesIn(file), done, nil
+		}
+	}
+	done()
+	return nil, nil, fmt.Errorf("%s: %w", path, err)
+}
+
+// addressesIn reads one address per line.
+func addressesIn(r io.Reader) iter.Seq2[addressLine, error] {
+	return func(yield func(addressLine, error) bool) {
+		scanner := bufio.NewScanner(r)
+		for n := 1; scanner.Scan(); n++ {
+			text := strings.TrimSpace(strings.TrimPrefix(scanner.Text(), "\ufeff"))
+			if text != "" && !strings.HasPrefix(text, "#") && !yield(addressLine{line: n, address: text}, nil) {
+				return
+			}
+		}
+		if err := scanner.Err(); err != nil {
+			yield(addressLine{}, fmt.Errorf("read addresses: %w", err))
+		}
+	}
+}
+
+// rowsIn reads the rows of a CSV file.
+func rowsIn(reader *csvfile.Reader) iter.Seq2[addressLine, error] {
+	header := reader.Header()
+	reason, note := header.Index("reason"), header.Index("note")
+	return func(yield func(addressLine, error) bool) {
+		for {
+			row, err := reader.Next()
+			var broken *csvfile.RowError
+			switch {
+			case errors.Is(err, io.EOF):
+				return
+			case errors.As(err, &broken):
+				if !yield(addressLine{line: broken.Line}, broken) {
+					return
+				}
+				continue
+			case err != nil:
+				yield(addressLine{}, err)
+				return
+			}
+			if !yield(addressLine{
+				line: row.Line, address: string(row.Field(header.Email)),
+				reason: strings.ToUpper(string(row.Field(reason))), note: string(row.Field(note)),
+			}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// importAddresses hands the lines over, several at once.
+func (c *control) importAddresses(ctx context.Context, api *client.Client, lines iter.Seq2[addressLine, error], usual suppressRequest) (answer, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		handed  = make(chan addressLine)
+		refused = make(chan refusedLine)
+		taken   atomic.Int64
+		workers sync.WaitGroup
+	)
+	for range importers {
+		workers.Go(func() {
+			for l := range handed {
+				r := suppressRequest{Address: l.address, Reason: orElse(l.reason, usual.Reason), Note: orElse(l.note, usual.Note)}
+				err := api.PostAgain(ctx, suppressionPath, r, nil)
+				var problem *client.Problem
+				switch {
+				case err == nil:
+					taken.Add(1)
+				case errors.As(err, &problem) && len(problem.Faults) > 0:
+					refused <- refusedLine{l.line, problem.Faults[0].Code, problem.Faults[0].Field + " " + problem.Faults[0].Message}
+				default:
+					cancel(err) // the next line would fare no better
+				}
+			}
+		})
+	}
+	read := make(chan int, 1)
+	go func() {
+		n := 0
+		defer func() {
+			close(handed)
+			workers.Wait()
+			close(refused)
+			read <- n
+		}()
+		for l, err := range lines {
+			var broken *csvfile.RowError
+			switch {
+			case errors.As(err, &broken):
+				n++
+				refused <- refusedLine{l.line, broken.Code, broken.Error()}
+				continue
+			case err != nil:
+				cancel(err)
+				return
+			}
+			n++
+			select {
+			case handed <- l:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	v := c.collect(refused, &taken)
+	v.Lines, v.Suppressed = <-read, int(taken.Load())
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("%w\n%s by then; importing the file again does the rest", err, plurals(v.Suppressed, "address was suppressed", "addresses were suppressed"))
+	}
+	return v, nil
+}
+
+// collect takes what is refused, until nothing is on its way any more, and shows how far
+// it is.
+func (c *control) collect(refused <-chan refusedLine, taken *atomic.Int64) imported {
+	v := imported{Faults: []refusedLine{}}
+	p := c.progress()
+	defer p.end()
+	tick := time.NewTicker(redrawEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case f, open := <-refused:
+			if !open {
+				return v
+			}
+			if v.Refused++; len(v.Faults) < maxRefused {
+				v.Faults = append(v.Faults, f)
+			}
+		case <-tick.C:
+			p.tell(step{what: "Importing", text: thousands(int(taken.Load())) + " suppressed, " + thousands(v.Refused) + " refused"})
+		}
+	}
+}
+
+func orElse(text, usual string) string {
+	if text == "" {
+		return usual
+	}
+	return text
+}

@@ -1,0 +1,146 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"email-gateway/shared/store"
+)
+
+const (
+	// oldestPostgres is the first version that has all that the statements use.
+	oldestPostgres = 150000
+	// A clock that is off by skewSeen makes timelines hard to read, one that is off by
+	// skewBad breaks what programs compute from the database's answers: a lease lasts 60 s.
+	skewSeen, skewBad = time.Second, 10 * time.Second
+	// crowded is the share of the connections above which a restart of the programs may find
+	// none (percent).
+	crowded = 80
+)
+
+// database looks at Postgres itself, and says whether it answers.
+func (x *examination) database(ctx context.Context) bool {
+	const check = "database"
+	if x.Store == nil {
+		x.add(check, Failure, databaseAdvice(x.StoreErr), "The database cannot be used: %v", x.StoreErr)
+		return false
+	}
+	asked := time.Now()
+	server, err := x.Store.Server(ctx)
+	if x.couldNot(check, err) {
+		return false
+	}
+	took := time.Since(asked)
+	version := fmt.Sprintf("Postgres %d.%d", server.Version/10000, server.Version%100)
+	before := len(x.report.Findings)
+	if server.Version < oldestPostgres {
+		x.add(check, Failure, "Upgrade it to 15 or newer.", "%s is too old.", version)
+	}
+	if server.Standby {
+		x.add(check, Failure, "Let DATABASE_URL name the primary.", "%s is a standby: it takes no writes.", version)
+	}
+	if !server.Durable {
+		x.add(check, Failure, "Set fsync, full_page_writes and synchronous_commit to on: a 202 promises that the email is not lost.",
+			"What %s commits may be lost when the power fails.", version)
+	}
+	if server.Connections*100 > server.MaxConnections*crowded {
+		x.add(check, Warning, "Raise max_connections, or put a PgBouncer in between.", "%d of %d connections are taken.", server.Connections, server.MaxConnections)
+	}
+	if !server.TLS && x.remote() {
+		x.add(check, Warning, "Add sslmode=verify-full to DATABASE_URL.", "The connection to the database is not encrypted.")
+	}
+	if len(x.report.Findings) == before {
+		x.add(check, OK, "", "%s answers within %s, and keeps what it commits; %d of %d connections are taken.",
+			version, took.Round(100*time.Microsecond), server.Connections, server.MaxConnections)
+	}
+	x.roles(server)
+	x.clock(server, asked, took)
+	return true
+}
+
+// databaseAdvice is what to do about a database that cannot be used.
+func databaseAdvice(err error) string {
+	switch {
+	case errors.Is(err, store.ErrUnavailable):
+		return "Is Postgres running, and does DATABASE_URL name it?"
+	case err != nil && strings.Contains(err.Error(), "password authentication failed"):
+		return "Mend the user or the password in DATABASE_URL."
+	}
+	return "Mend DATABASE_URL: postgres://user:password@host:port/database."
+}
+
+// remote says that the database is on another machine, as far as its URL tells.
+func (x *examination) remote() bool {
+	u, err := url.Parse(x.value("DATABASE_URL"))
+	if err != nil || strings.HasPrefix(u.Host, "/") || u.Query().Has("host") {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() != "" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
+}
+
+func (x *examination) roles(server store.Server) {
+	const check, advice = "roles", "Run `migrate roles` as the tables' owner, after every `migrate up`."
+	switch {
+	case len(server.Roles) < 4:
+		x.add(check, Warning, advice+" Then give each role a password, and each program its own.",
+			"The programs have no roles of their own in the database: each may do everything.")
+	case len(server.Ungranted) > 0:
+		x.add(check, Failure, advice, "No program may touch %s: the grants are older than the tables.", strings.Join(server.Ungranted, ", "))
+	case server.Superuser:
+		x.add(check, Warning, "Let DATABASE_URL log in as gateway_operator: the audit is worth as much as its reader's rights.",
+			"gatewayctl has logged in as %s, a superuser.", server.Role)
+	default:
+		x.add(check, OK, "", "Each program has a role of its own, and gatewayctl has logged in as %s.", server.Role)
+	}
+}
+
+// clock compares this machine's clock with Postgres's, which alone decides what is due.
+func (x *examination) clock(server store.Server, asked time.Time, took time.Duration) {
+	const check = "clock"
+	skew := server.Now.Sub(asked.Add(took / 2)) // ± half of what the question took
+	off := max(skew.Abs()-took/2, 0)
+	direction := "behind"
+	if skew < 0 {
+		direction = "ahead of"
+	}
+	const advice = "Have both machines set by the same NTP servers (timedatectl shows whether they are)."
+	switch {
+	case off >= skewBad:
+		x.add(check, Failure, advice, "This machine is %s %s Postgres.", off.Round(100*time.Millisecond), direction)
+	case off >= skewSeen:
+		x.add(check, Warning, advice, "This machine is %s %s Postgres.", off.Round(100*time.Millisecond), direction)
+	default:
+		x.add(check, OK, "", "This machine and Postgres agree to within %s.", (off + took).Round(time.Millisecond))
+	}
+}
+
+func (x *examination) migrations(ctx context.Context) {
+	const check = "migrations"
+	version, err := x.Store.SchemaVersion(ctx)
+	switch {
+	case errors.Is(err, store.ErrNotMigrated):
+		x.add(check, Failure, "Run `migrate up`, then `migrate roles`, with the owner's DATABASE_URL.", "The database has no tables yet.")
+		return
+	case x.couldNot(check, err):
+		return
+	case version < x.Newest:
+		x.add(check, Failure, "Run `migrate up`, then `migrate roles`, with the owner's DATABASE_URL.",
+			"The database is at migration %d, this release needs %d.", version, x.Newest)
+	case version > x.Newest:
+		x.add(check, Warning, "Use the gatewayctl of that release; its programs are to be replaced next.",
+			"The database is at migration %d, newer than this release, which knows %d.", version, x.Newest)
+	default:
+		x.add(check, OK, "", "The database is at migration %d, the newest.", version)
+	}
+	server, err := x.Store.Server(ctx)
+	if err == nil && len(server.Broken) > 0 {
+		x.add(check, Failure, "If no migration is running: DROP INDEX CONCURRENTLY each, and run its CREATE INDEX from schema/migrations again.",
+			"What an interrupted migration has left is of no use: %s.", strings.Join(server.Broken, ", "))
+	}
+}

@@ -1,0 +1,331 @@
+package doctor_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/doctor"
+	"email-gateway/schema"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// healthy is a gateway with everything that it needs. change may be nil.
+func healthy(t *testing.T) (d storetest.Database, p doctor.Patient) {
+	t.Helper()
+	d = storetest.New(t)
+	if err := schema.Roles(t.Context(), d.SQL); err != nil {
+		t.Fatal(err)
+	}
+	company := d.Company(t)
+	if err := d.Store.AddSenderDomain(t.Context(), storetest.Operator(), company, "acme.example"); err != nil {
+		t.Fatal(err)
+	}
+	giveKey(t, d, company)
+	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"}}`)
+	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4}`)
+	newest, err := schema.Newest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	return d, doctor.Patient{
+		Environ: []string{
+			"DATABASE_URL=" + d.URL, "CPF_CNPJ_KEYS=a:" + secret, "CPF_CNPJ_HASH_KEY=" + secret, "RABBITMQ_URL=amqp://127.0.0.1",
+			"UNSUBSCRIBE_KEY=" + secret, "PUBLIC_URL=https://mail.acme.example", "SES_EVENTS_TOPICS=arn:aws:sns:us-east-1:123456789012:events",
+		},
+		Store: d.Store, Newest: newest,
+		Health: func(context.Context) (h doctor.Health, err error) { h.Status = "ok"; return h, nil },
+		Ping:   func(context.Context) error { return nil },
+	}
+}
+
+func giveKey(t *testing.T, d storetest.Database, company uuid.UUID) {
+	t.Helper()
+	key, err := apikey.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := store.APIKey{KeyID: key.ID, CompanyID: company, Name: "x", Environment: "test", SecretSHA256: key.SecretSHA256(), Scopes: apikey.Scopes(), Burst: 1}
+	if err := d.Store.CreateAPIKey(t.Context(), storetest.Operator(), row); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// report is the word of a process that has been running for an hour.
+func report(t *testing.T, d storetest.Database, service, instance, details string) {
+	t.Helper()
+	reportAfter(t, d, time.Hour, service, instance, details)
+}
+
+func reportAfter(t *testing.T, d storetest.Database, uptime time.Duration, service, instance, details string) {
+	t.Helper()
+	if err := d.Store.ReportStatus(t.Context(), service, instance, time.Now().Add(-uptime), json.RawMessage(details)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exec(t *testing.T, d storetest.Database, statement string) {
+	t.Helper()
+	if _, err := d.SQL.ExecContext(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// lines are the findings as one line each; those that are well are left out.
+func lines(r doctor.Report) []string {
+	var all []string
+	for _, f := range r.Findings {
+		if f.Status != doctor.OK {
+			all = append(all, fmt.Sprintf("%s %s: %s", f.Status, f.Check, f.Text))
+		}
+	}
+	return all
+}
+
+// wants fails the test unless exactly these lines, each known by its beginning, are found
+// beside the role's, which is a superuser's in tests.
+func wants(t *testing.T, what string, r doctor.Report, want ...string) {
+	t.Helper()
+	got := slices.DeleteFunc(lines(r), func(line string) bool { return strings.Contains(line, ", a superuser.") })
+	fits := len(got) == len(want)
+	for i := range min(len(got), len(want)) {
+		fits = fits && strings.HasPrefix(got[i], want[i])
+	}
+	if !fits {
+		t.Errorf("%s:\ngot  %s\nwant %s", what, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+	for _, f := range r.Findings {
+		if (f.Status == doctor.Failure || f.Status == doctor.Warning) && f.Advice == "" {
+			t.Errorf("%s: nothing is advised about: %s", what, f.Text)
+		}
+	}
+}
+
+func TestExamine_WhatIsWell(t *testing.T) {
+	t.Parallel()
+	_, p := healthy(t)
+	r := doctor.Examine(t.Context(), p)
+	wants(t, "healthy", r)
+	var checks []string
+	for _, f := range r.Findings {
+		checks = append(checks, f.Check)
+	}
+	want := "settings database roles clock migrations companies domains dispatcher worker redis rabbitmq ses storage gate lanes waiting deadLetters api storage"
+	if got := strings.Join(checks, " "); got != want || r.Status != doctor.Warning {
+		t.Errorf("%s: %s, want %s", r.Status, got, want)
+	}
+}
+
+func TestExamine_Database(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	newer := p
+	newer.Newest++
+	wants(t, "an old schema", doctor.Examine(t.Context(), newer), fmt.Sprintf("failure migrations: The database is at migration %d, this release needs %d.", p.Newest, p.Newest+1))
+	newer.Newest -= 2
+	wants(t, "an old release", doctor.Examine(t.Context(), newer), "warning migrations: The database is at migration ")
+	for off, want := range map[time.Duration]string{
+		2 * time.Second: "warning clock: This machine is 2s behind Postgres.", -2 * time.Second: "warning clock: This machine is 2s ahead of Postgres.",
+		-time.Minute: "failure clock: This machine is 1m0s ahead of Postgres.",
+	} {
+		skewed := p
+		skewed.Store = otherServer{d.Store, func(s *store.Server) { s.Now = s.Now.Add(off) }}
+		wants(t, off.String(), doctor.Examine(t.Context(), skewed), want)
+	}
+	for want, change := range map[string]func(*store.Server){
+		"failure database: Postgres 14.9 is too old.":                   func(s *store.Server) { s.Version = 140009 },
+		"failure database: Postgres 17.2 is a standby":                  func(s *store.Server) { s.Version, s.Standby = 170002, true },
+		"warning database: 90 of 100 connections are taken.":            func(s *store.Server) { s.Connections, s.MaxConnections = 90, 100 },
+		"warning roles: The programs have no roles of their own":        func(s *store.Server) { s.Roles = nil },
+		"failure database: What Postgres 15.0 commits may be lost when": func(s *store.Server) { s.Version, s.Durable = 150000, false },
+	} {
+		other := p
+		other.Store = otherServer{d.Store, change}
+		wants(t, want, doctor.Examine(t.Context(), other), want)
+	}
+	far := p
+	far.Environ = append(slices.Clone(p.Environ), "DATABASE_URL=postgres://u@db.acme.example/g")
+	wants(t, "in clear", doctor.Examine(t.Context(), far), "warning database: The connection to the database is not encrypted.")
+
+	exec(t, d, "CREATE TABLE newcomer (id int)")
+	exec(t, d, "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'operator_audit_age'::regclass")
+	exec(t, d, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$")
+	again, err := store.Open(t.Context(), d.URL, store.Options{MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = again.Close() })
+	p.Store = again
+	wants(t, "a neglected database", doctor.Examine(t.Context(), p), "failure database: What Postgres", "failure roles: No program may touch newcomer:",
+		"failure migrations: What an interrupted migration has left is of no use: operator_audit_age.")
+	exec(t, d, "DROP TABLE goose_db_version")
+	wants(t, "no migration", doctor.Examine(t.Context(), p), "failure database:", "failure roles:", "failure migrations: The database has no tables yet.")
+
+	p.Store, p.StoreErr = nil, errors.Join(store.ErrUnavailable, errors.New("connection refused"))
+	wants(t, "no database", doctor.Examine(t.Context(), p), "failure database: The database cannot be used: database unavailable: connection refused")
+}
+
+// otherServer is a database on another server.
+type otherServer struct {
+	*store.Store
+	change func(*store.Server)
+}
+
+func (o otherServer) Server(ctx context.Context) (store.Server, error) {
+	s, err := o.Store.Server(ctx)
+	o.change(&s)
+	return s, err
+}
+
+func TestExamine_Processes(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	report(t, d, "worker", "here-3", `{"redis":{"status":"disconnected"},"ses":{"status":"connected"}}`)
+	wants(t, "one of two", doctor.Examine(t.Context(), p),
+		"warning redis: It is reached by dispatcher here-1, worker here-2, and not by worker here-3.")
+	report(t, d, "worker", "here-3", `[]`)
+	wants(t, "another release", doctor.Examine(t.Context(), p), "warning worker: What here-3 reports cannot be read")
+	exec(t, d, "DELETE FROM process_status WHERE instance = 'here-3'")
+	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"disconnected"},"rabbitmq":{"status":"connected"},"consumers":0}`)
+	wants(t, "all of one", doctor.Examine(t.Context(), p),
+		"failure rabbitmq: Nobody takes messages from its queues.", "failure ses: It is not reached by worker here-2.")
+	// What has just started has made no connections yet, and says so for as long as 5 s.
+	exec(t, d, "DELETE FROM process_status WHERE service = 'worker'")
+	const early = `{"redis":{"status":"connected"},"ses":{"status":"disconnected"},"rabbitmq":{"status":"disconnected"},"consumers":0}`
+	reportAfter(t, d, time.Second, "worker", "here-5", early)
+	exec(t, d, "UPDATE process_status SET updated_at = now() - interval '4 s', started_at = now() - interval '5 s' WHERE service = 'worker'")
+	wants(t, "a beginner", doctor.Examine(t.Context(), p), "warning rabbitmq: It was not reached yet when worker here-5 had just started.",
+		"warning rabbitmq: Nobody took messages from its queues yet", "warning ses: It was not reached yet")
+	exec(t, d, "DELETE FROM process_status WHERE service = 'dispatcher'")
+	wants(t, "a beginner alone", doctor.Examine(t.Context(), p), "failure dispatcher:", "warning rabbitmq: It was not reached yet", "warning rabbitmq: Nobody took", "warning ses:")
+	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"}}`)
+	reportAfter(t, d, 6*time.Second, "worker", "here-5", early)
+	wants(t, "no beginner any more", doctor.Examine(t.Context(), p), "warning rabbitmq: It is reached by dispatcher here-1, and not by worker here-5.",
+		"failure rabbitmq: Nobody takes messages", "failure ses: It is not reached by worker here-5.")
+	exec(t, d, "DELETE FROM process_status WHERE service = 'worker'")
+	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4}`)
+
+	exec(t, d, "UPDATE process_status SET updated_at = now() - interval '1 min' WHERE service = 'worker'")
+	wants(t, "silence", doctor.Examine(t.Context(), p), "failure worker: No worker is running. Silent: here-2 for 1m0s.")
+	report(t, d, "worker", "here-4", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":1}`)
+	wants(t, "a successor", doctor.Examine(t.Context(), p), "warning worker: Silent: here-2 for 1m0s.")
+	exec(t, d, "DELETE FROM process_status")
+	wants(t, "nobody", doctor.Examine(t.Context(), p), "failure dispatcher: No dispatcher is running: none has reported within an hour.",
+		"failure worker: No worker is running", "skipped redis:", "skipped rabbitmq:", "skipped ses:")
+
+	// Without RabbitMQ there are no mailings, and that is well; unless the api takes some in.
+	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"}}`)
+	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"consumers":0}`)
+	wants(t, "half a RabbitMQ", doctor.Examine(t.Context(), p), "failure rabbitmq: The api has a RABBITMQ_URL, and neither dispatcher nor worker has")
+	p.Environ = append(p.Environ, "RABBITMQ_URL=", "PUBLIC_URL=http://127.0.0.1:8080")
+	wants(t, "no RabbitMQ", doctor.Examine(t.Context(), p))
+}
+
+func TestExamine_Traffic(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	s, ctx, by := d.Store, t.Context(), store.Operator{Name: "ana", Reason: "complaints"}
+	company, err := s.Companies(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.HoldLanes(ctx, by, company[0].ID, store.LaneFilter{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.HoldGate(ctx, by); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, d, "UPDATE dispatch_lanes SET paused_at = now() WHERE id = (SELECT min(id) FROM dispatch_lanes)")
+	if err := s.BuryTask(ctx, store.DeadTask{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("{")}); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "held", doctor.Examine(ctx, p), "warning gate: An operator has held back every email since ", "warning lanes: ", "warning deadLetters: 1 dead letter is open")
+	if err := s.ReleaseGate(ctx, by); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ReleaseLanes(ctx, by, company[0].ID, store.LaneFilter{}); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, d, "UPDATE dead_letters SET resolved_at = now()")
+	exec(t, d, "UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', since = '2026-01-02 03:04:05Z'")
+	waiting := d.Accept(t, company[0].ID, nil)
+	exec(t, d, "UPDATE provider_gate SET state = 'open', reason = NULL")
+	wants(t, "just due", doctor.Examine(ctx, p))
+	exec(t, d, "UPDATE email_outbox SET next_at = now() - interval '31 s'")
+	wants(t, "due for long", doctor.Examine(ctx, p), "warning waiting: On email:send something has been due for 31s")
+	exec(t, d, "UPDATE email_outbox SET next_at = now() - interval '301 s'")
+	wants(t, "due for too long", doctor.Examine(ctx, p), "failure waiting: On email:send something has been due for 5m1s")
+	exec(t, d, "UPDATE email_outbox SET status = 'OUTCOME_UNKNOWN', claim_token = gen_random_uuid() WHERE id = '"+waiting.String()+"'")
+	wants(t, "unknown", doctor.Examine(ctx, p), "warning outcomes: Of 1 email nobody knows yet")
+	exec(t, d, "UPDATE email_outbox SET status = 'SENT', processed_at = now(), claim_token = NULL")
+	exec(t, d, "UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', since = '2026-01-02 03:04:05Z'")
+	wants(t, "shut", doctor.Examine(ctx, p), "failure gate: The provider takes no email since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
+}
+
+func TestExamine_Tenants(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	suspended, foreign := d.Company(t), d.Company(t)
+	if err := d.Store.SuspendCompany(t.Context(), store.Operator{Name: "ana", Reason: "unpaid"}, suspended); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "odd companies", doctor.Examine(t.Context(), p), "warning companies: Suspended: Acme ", "warning companies: Without a key that works: Acme ",
+		"warning domains: The default sender is not of a registered domain of the company: Acme ")
+	giveKey(t, d, foreign)
+	exec(t, d, "UPDATE api_keys SET revoked_at = now()")
+	if got := lines(doctor.Examine(t.Context(), p)); !strings.Contains(strings.Join(got, "\n"), "Without a key that works") {
+		t.Error(got)
+	}
+	exec(t, d, "TRUNCATE companies CASCADE")
+	wants(t, "nobody", doctor.Examine(t.Context(), p), "warning companies: There is no company yet: nobody can send.")
+}
+
+func TestExamine_Surroundings(t *testing.T) {
+	t.Parallel()
+	_, p := healthy(t)
+	secret := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	for want, change := range map[string]string{
+		"skipped settings: The api's settings are not set here":                                "CPF_CNPJ_KEYS=",
+		"failure settings: The api would not start: UNSUBSCRIBE_KEY: is required":              "UNSUBSCRIBE_KEY=",
+		"failure settings: The api would not start: LOG_LEVEL: must be":                        "LOG_LEVEL=loud",
+		"warning settings: Without CPF_CNPJ_HASH_KEY":                                          "CPF_CNPJ_HASH_KEY=",
+		"warning settings: Unsubscribe links lead to http://127.0.0.1:8080, which nobody":      "PUBLIC_URL=",
+		"warning settings: Unsubscribe links begin with http://mail.acme.example.":             "PUBLIC_URL=http://mail.acme.example",
+		"warning settings: Nobody tells the gateway of bounces and complaints":                 "SES_EVENTS_TOPICS=",
+		"warning settings: Events are believed that http://127.0.0.1:8005 signs, which is for": "SES_EVENTS_TRUSTED_URL=http://127.0.0.1:8005",
+	} {
+		other := p
+		other.Environ = append(slices.Clone(p.Environ), change)
+		r := doctor.Examine(t.Context(), other)
+		wants(t, change, r, want)
+		if text := fmt.Sprint(r); strings.Contains(text, secret) {
+			t.Errorf("%s: a key is shown", change)
+		}
+	}
+	away := p
+	away.Health = func(context.Context) (doctor.Health, error) { return doctor.Health{}, errors.New("connection refused") }
+	away.Ping = func(context.Context) error { return errors.New("no such bucket") }
+	wants(t, "away", doctor.Examine(t.Context(), away), "failure api: It does not answer: connection refused", "failure storage: It is not reached from here: no such bucket")
+	away.Health, away.Ping = nil, nil
+	wants(t, "not told", doctor.Examine(t.Context(), away), "skipped api: Nobody has said where the api is.")
+	for status, want := range map[string]string{
+		"connected": "warning api: It answers, and calls the whole degraded", "disconnected": "failure api: It answers, and does not reach the database",
+	} {
+		p.Health = func(context.Context) (h doctor.Health, err error) {
+			h.Status, h.Database.Status = "degraded", status
+			return h, nil
+		}
+		wants(t, status, doctor.Examine(t.Context(), p), want)
+	}
+}

@@ -1,0 +1,66 @@
+package doctor
+
+import (
+	"context"
+	"net/mail"
+	"slices"
+	"strings"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// tenants looks at the companies: who can send, and from where.
+func (x *examination) tenants(ctx context.Context) {
+	const check = "companies"
+	companies, err := x.Store.Companies(ctx)
+	if x.couldNot(check, err) {
+		return
+	}
+	if len(companies) == 0 {
+		x.add(check, Warning, "gatewayctl company create makes one, gatewayctl key create a key for its programs.", "There is no company yet: nobody can send.")
+		return
+	}
+	var suspended, keyless, foreign, domains []string
+	for _, c := range companies {
+		if c.SuspendedAt != nil {
+			suspended = append(suspended, c.Name+" ("+text(c.SuspendedReason)+")")
+			continue
+		}
+		keys, err := x.Store.APIKeys(ctx, c.ID)
+		if x.couldNot(check, err) {
+			return
+		}
+		if !slices.ContainsFunc(keys, func(k store.APIKey) bool { return k.RevokedAt == nil }) {
+			keyless = append(keyless, c.Name)
+		}
+		its, err := x.Store.SenderDomains(ctx, c.ID)
+		if x.couldNot(check, err) {
+			return
+		}
+		domains = append(domains, its...)
+		if usual, err := mail.ParseAddress(c.DefaultFrom); err == nil && !slices.Contains(its, email.DomainOf(usual.Address)) {
+			foreign = append(foreign, c.Name+" ("+email.DomainOf(usual.Address)+")")
+		}
+	}
+	if len(suspended) > 0 {
+		x.add(check, Warning, "If that is over: gatewayctl company resume …", "Suspended: %s.", some(suspended))
+	}
+	if len(keyless) > 0 {
+		x.add(check, Warning, "gatewayctl key create --company … makes one.", "Without a key that works: %s.", some(keyless))
+	}
+	if len(suspended)+len(keyless) == 0 {
+		x.add(check, OK, "", "%d can send.", len(companies))
+	}
+	slices.Sort(domains)
+	domains = slices.Compact(domains)
+	if len(foreign) > 0 {
+		x.add("domains", Warning, "If that is not on purpose: gatewayctl domain add --company … DOMAIN",
+			"The default sender is not of a registered domain of the company: %s.", some(foreign))
+	}
+	if len(domains) > 0 {
+		x.add("domains", OK, "", "Mail is sent from %s. Whether SES has verified them only SES knows: aws sesv2 get-email-identity --email-identity DOMAIN.", some(domains))
+	}
+}
+
+func join(names []string) string { return strings.Join(names, ", ") }

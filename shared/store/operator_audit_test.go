@@ -1,0 +1,294 @@
+package store_test
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+
+	"email-gateway/schema"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// because is an operator with a reason.
+func because(reason string) store.Operator {
+	return store.Operator{Name: "ana", Reason: reason}
+}
+
+// acted is what operator_audit tells since the entry, the newest first.
+func acted(t *testing.T, d storetest.Database, since int64) []store.AuditEntry {
+	t.Helper()
+	all, err := d.Store.Audit(t.Context(), store.AuditFilter{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range all {
+		if e.ID <= since {
+			return all[:i]
+		}
+	}
+	return all
+}
+
+// Every change that an operator makes leaves one row, in its own commit.
+func TestAudit_OfEveryChange(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	s, ctx := d.Store, t.Context()
+	company := newCompany("Acme", "acme.example")
+	if err := s.CreateCompany(ctx, because("new customer"), company); err != nil {
+		t.Fatal(err)
+	}
+	key := store.APIKey{KeyID: "key1", CompanyID: company.ID, Name: "billing", Environment: "test", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}, Burst: 1}
+	open, gone := d.Accept(t, company.ID, nil), giveUp(t, d, company.ID, nil)
+	retried := letterOf(t, d, gone)
+	other := giveUp(t, d, company.ID, nil)
+	id := company.ID
+	tests := []struct {
+		do      func(by store.Operator) error
+		action  string
+		company *uuid.UUID
+		subject string
+		details string // a part of them
+	}{
+		{func(by store.Operator) error { return s.SuspendCompany(ctx, by, id) }, "company.suspend", &id, "", "{}"},
+		{func(by store.Operator) error { return s.ResumeCompany(ctx, by, id) }, "company.resume", &id, "", "{}"},
+		{func(by store.Operator) error { return s.CreateAPIKey(ctx, by, key) }, "key.create", &id, "key1", `"name": "billing"`},
+		{func(by store.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, "key.revoke", &id, "key1", "{}"},
+		{func(by store.Operator) error { return s.AddSenderDomain(ctx, by, id, "b.example") }, "domain.add", &id, "b.example", "{}"},
+		{func(by store.Operator) error { return s.RemoveSenderDomain(ctx, by, id, "b.example") }, "domain.remove", &id, "b.example", "{}"},
+		{func(by store.Operator) error {
+			_, err := s.HoldLanes(ctx, by, id, store.LaneFilter{Queue: email.QueueNormal})
+			return err
+		}, "lane.pause", &id, "", `"lanes": 1`},
+		{func(by store.Operator) error { _, err := s.ReleaseLanes(ctx, by, id, store.LaneFilter{}); return err }, "lane.resume", &id, "", `"lanes": 1`},
+		{func(by store.Operator) error { return s.HoldGate(ctx, by) }, "gate.hold", nil, "", "{}"},
+		{func(by store.Operator) error { return s.ReleaseGate(ctx, by) }, "gate.release", nil, "", "{}"},
+		{func(by store.Operator) error { _, err := s.CancelEmail(ctx, by, id, open); return err }, "email.cancel", &id, open.String(), "{}"},
+		{func(by store.Operator) error { _, err := s.ReplayEmail(ctx, by, id, open, time.Hour); return err }, "email.retry", &id, open.String(), "{}"},
+		{func(by store.Operator) error { return s.RecordReveal(ctx, by, "email", id, open.String()) }, "email.reveal", &id, open.String(), "{}"},
+		{
+			func(by store.Operator) error { return s.RetryDeadLetterAs(ctx, by, retried, time.Hour) },
+			"dlq.retry", &id, retried.ID.String(), `"outboxId": "` + gone.String(),
+		},
+		{
+			func(by store.Operator) error {
+				did, err := s.DiscardDeadLetterAs(ctx, by, letterOf(t, d, other))
+				if !did && err == nil {
+					t.Error("it was not open")
+				}
+				return err
+			}, "dlq.discard", &id, "", `"outboxId": "` + other.String(),
+		},
+		{
+			func(by store.Operator) error {
+				_, err := s.CreateReplayAs(ctx, by, store.NewReplay{
+					ID: uuid.Must(uuid.NewV7()), CompanyID: &id, Action: store.ReplayDiscard, Rate: 10,
+					Filter: store.LetterFilter{Recipient: "ana@example.com", Reason: "X"},
+				})
+				return err
+			}, "dlq.discard-many", &id, "", `"recipient": "a***@e***.com"`,
+		},
+	}
+	for _, tt := range tests {
+		before := acted(t, d, 0)
+		if err := tt.do(because("why of " + tt.action)); err != nil {
+			t.Errorf("%s: %v", tt.action, err)
+			continue
+		}
+		rows := acted(t, d, before[0].ID)
+		if len(rows) != 1 {
+			t.Errorf("%s left %d rows", tt.action, len(rows))
+			continue
+		}
+		got, reason := rows[0], "why of "+tt.action
+		want := store.AuditEntry{
+			Operator: "ana", DatabaseRole: user(t, d.SQL), Action: tt.action, CompanyID: tt.company, Reason: &reason,
+		}
+		if tt.company != nil {
+			want.Company = &company.Name
+		}
+		if tt.subject != "" {
+			want.Subject = &tt.subject
+		}
+		ignored := cmpopts.IgnoreFields(store.AuditEntry{}, "ID", "At", "Details")
+		if tt.subject == "" {
+			ignored = cmpopts.IgnoreFields(store.AuditEntry{}, "ID", "At", "Details", "Subject")
+		}
+		if diff := cmp.Diff(want, got, ignored); diff != "" || !strings.Contains(string(got.Details), tt.details) || time.Since(got.At) > time.Minute {
+			t.Errorf("%s at %s (-want +got):\n%s\ndetails %s", tt.action, got.At, diff, got.Details)
+		}
+	}
+	if now := status(t, d, gone); now != email.Pending {
+		t.Errorf("the email of the dead letter that was sent again is %s", now)
+	}
+	if now := status(t, d, open); now != email.Pending {
+		t.Errorf("the email that was cancelled and sent again is %s", now)
+	}
+}
+
+func user(t *testing.T, db *sql.DB) (name string) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), "SELECT session_user").Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func status(t *testing.T, d storetest.Database, id uuid.UUID) email.Status {
+	t.Helper()
+	found, err := d.Store.FindSituation(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Status
+}
+
+// What is refused, or changes nothing, leaves no row; and what cannot be written down is
+// not done.
+func TestAudit_AllOrNothing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	s, ctx := d.Store, t.Context()
+	company := d.Company(t)
+	sent := giveUp(t, d, company, nil)
+	before := len(acted(t, d, 0))
+	letter := letterOf(t, d, sent)
+	run(t, d, "UPDATE dead_letters SET resolved_at = now()")
+	if err := s.SuspendCompany(ctx, because("x"), uuid.New()); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a company that is not there: %v", err)
+	}
+	if err := s.RevokeAPIKey(ctx, because("x"), "nokey"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a key that is not there: %v", err)
+	}
+	if moved, err := s.CancelEmail(ctx, because("x"), company, sent); err != nil || moved.Applied || moved.Status != email.Failed {
+		t.Errorf("cancel what has failed: %+v, %v", moved, err)
+	}
+	if did, err := s.DiscardDeadLetterAs(ctx, because("x"), letter); err != nil || did {
+		t.Errorf("discard what is resolved: %v, %v", did, err)
+	}
+	if n := len(acted(t, d, 0)); n != before {
+		t.Errorf("%d rows about nothing", n-before)
+	}
+
+	if err := s.SuspendCompany(ctx, store.Operator{}, company); err == nil {
+		t.Error("somebody without a name has suspended a company")
+	}
+	run(t, d, "ALTER TABLE operator_audit ADD CHECK (operator <> 'ana')")
+	if err := s.SuspendCompany(ctx, because("x"), company); err == nil {
+		t.Error("what could not be written down was done")
+	}
+	found, err := s.FindCompany(ctx, company.String())
+	if err != nil || found.SuspendedAt != nil {
+		t.Errorf("suspended at %v, %v", found.SuspendedAt, err)
+	}
+}
+
+func TestAudit_Filter(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	s, ctx := d.Store, t.Context()
+	acme, beta := d.Company(t), d.Company(t)
+	for _, do := range []error{
+		s.SuspendCompany(ctx, because("unpaid"), acme), s.SuspendCompany(ctx, store.Operator{Name: "eva"}, beta),
+		s.ResumeCompany(ctx, because(""), acme), s.HoldGate(ctx, because("drill")),
+	} {
+		if do != nil {
+			t.Fatal(do)
+		}
+	}
+	run(t, d, "UPDATE operator_audit SET at = now() - interval '1 hour' WHERE action = 'company.suspend'")
+	ago := time.Now().Add(-time.Minute)
+	for _, tt := range []struct {
+		name   string
+		filter store.AuditFilter
+		want   []string
+	}{
+		{"newest first", store.AuditFilter{Operator: "ana"}, []string{"gate.hold", "company.resume", "company.suspend"}},
+		{"of a company", store.AuditFilter{Company: acme, Operator: "ana"}, []string{"company.resume", "company.suspend"}},
+		{"of one action", store.AuditFilter{Action: "company.suspend"}, []string{"company.suspend", "company.suspend"}},
+		{"about a thing", store.AuditFilter{Action: "gate"}, []string{"gate.hold"}},
+		{"not by a part of a word", store.AuditFilter{Action: "gat"}, nil},
+		{"since", store.AuditFilter{Since: &ago, Operator: "ana"}, []string{"gate.hold", "company.resume"}},
+		{"until", store.AuditFilter{Until: &ago}, []string{"company.suspend", "company.suspend"}},
+		{"at most", store.AuditFilter{Operator: "ana", Limit: 1}, []string{"gate.hold"}},
+	} {
+		if tt.filter.Limit == 0 {
+			tt.filter.Limit = 10
+		}
+		found, err := s.Audit(ctx, tt.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var actions []string
+		for _, e := range found {
+			actions = append(actions, e.Action)
+		}
+		if diff := cmp.Diff(tt.want, actions); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// Two years are kept, whoever asks; and nobody writes another time or role.
+func TestAudit_IsKeptTwoYearsAndNeverChanged(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	if err := schema.Roles(t.Context(), d.SQL); err != nil {
+		t.Fatal(err)
+	}
+	company := d.Company(t)
+	for _, age := range []string{"2 years 1 hour", "1 year 364 days", "0"} {
+		if err := d.Store.ResumeCompany(t.Context(), because(age), company); err != nil {
+			t.Fatal(err)
+		}
+		run(t, d, "UPDATE operator_audit SET at = now() - reason::interval WHERE reason = '"+age+"'")
+	}
+	conn, err := d.SQL.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	as := func(role, statement string) (int64, error) {
+		execOn(t, conn, "SET ROLE "+role)
+		defer execOn(t, conn, "RESET ROLE")
+		result, err := conn.ExecContext(t.Context(), statement)
+		if err != nil {
+			return 0, err
+		}
+		return result.RowsAffected()
+	}
+	const add = "INSERT INTO operator_audit (operator, action"
+	for _, refused := range []struct{ role, statement string }{
+		{"gateway_operator", add + ", at) VALUES ('eva', 'gate.hold', now() - interval '1 day')"},
+		{"gateway_operator", add + ", database_role) VALUES ('eva', 'gate.hold', 'postgres')"},
+		{"gateway_operator", "UPDATE operator_audit SET operator = 'eva'"},
+		{"gateway_operator", "DELETE FROM operator_audit"},
+		{"gateway_dispatcher", add + ") VALUES ('eva', 'gate.hold')"},
+		{"gateway_api", "SELECT FROM operator_audit"},
+		{"gateway_worker", "SELECT FROM operator_audit"},
+	} {
+		if _, err := as(refused.role, refused.statement); err == nil {
+			t.Errorf("%s may %s", refused.role, refused.statement)
+		}
+	}
+	if n, err := as("gateway_operator", add+") VALUES ('eva', 'gate.hold')"); err != nil || n != 1 {
+		t.Errorf("gateway_operator adds %d rows, %v", n, err)
+	}
+	if n, err := as("gateway_dispatcher", "DELETE FROM operator_audit"); err != nil || n != 1 {
+		t.Errorf("gateway_dispatcher deletes %d rows, %v; want the one older than two years", n, err)
+	}
+	run(t, d, "UPDATE operator_audit SET at = at - interval '2 years' WHERE reason = '0'")
+	for _, want := range []int{1, 0} {
+		if n, err := d.Store.CleanAudit(t.Context(), 10); err != nil || n != want {
+			t.Errorf("cleaned %d, %v; want %d", n, err, want)
+		}
+	}
+}

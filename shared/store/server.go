@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lib/pq"
+)
+
+// Server is what there is to know of Postgres itself, for an operator who asks whether
+// all is well.
+type Server struct {
+	Version   int       `db:"version"` // 170002 is 17.2
+	Now       time.Time `db:"now"`
+	Role      string    `db:"role"` // that this connection has logged in as
+	Superuser bool      `db:"superuser"`
+	TLS       bool      `db:"tls"`     // of this connection
+	Standby   bool      `db:"standby"` // one that takes no writes
+	// Durable: what was committed stays, whatever loses its power.
+	Durable        bool           `db:"durable"`
+	Connections    int            `db:"connections"`
+	MaxConnections int            `db:"max_connections"`
+	Roles          pq.StringArray `db:"roles"` // the programs' that there are
+	// Ungranted are tables that none of these roles may touch: newer than the grants.
+	Ungranted pq.StringArray `db:"ungranted"`
+	// Broken are indexes that an interrupted migration has left behind.
+	Broken pq.StringArray `db:"broken"`
+}
+
+// serverSQL reads Postgres's own catalogs and locks nothing.
+const serverSQL = `
+SELECT current_setting('server_version_num')::int AS version, clock_timestamp() AS now, session_user::text AS role,
+       (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) AS superuser,
+       coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS tls,
+       pg_is_in_recovery() AS standby,
+       current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off' AND current_setting('full_page_writes') = 'on' AS durable,
+       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+       current_setting('max_connections')::int AS max_connections,
+       ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator') ORDER BY 1) AS roles,
+       ARRAY(SELECT c.relname::text FROM pg_class c
+             WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT LIKE 'goose%'
+               AND NOT EXISTS (SELECT FROM pg_roles r
+                               WHERE r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator')
+                                 AND has_any_column_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE'))
+             ORDER BY 1) AS ungranted,
+       ARRAY(SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+             WHERE NOT i.indisvalid AND c.relnamespace = 'public'::regnamespace ORDER BY 1) AS broken`
+
+// Server tells how Postgres is.
+func (s *Store) Server(ctx context.Context) (Server, error) {
+	var found Server
+	if err := s.db.GetContext(ctx, &found, serverSQL); err != nil {
+		return Server{}, fmt.Errorf("look at the server: %w", translate(err))
+	}
+	return found, nil
+}
+
+// schemaVersionSQL reads the migrations' own table, a row for each.
+const schemaVersionSQL = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
+
+// SchemaVersion is the number of the newest migration that was applied; ErrNotMigrated if
+// none ever was.
+func (s *Store) SchemaVersion(ctx context.Context) (int64, error) {
+	var version int64
+	if err := s.db.GetContext(ctx, &version, schemaVersionSQL); err != nil {
+		return 0, fmt.Errorf("look for the newest migration: %w", translate(err))
+	}
+	return version, nil
+}
