@@ -28,7 +28,7 @@ type sending struct {
 }
 
 func runSend(ctx context.Context, r *Rig, t *Table) (err error) {
-	s := &sending{rig: r, table: t, concurrency: 64, portion: scale[int64](r, 50_000, 4_000)}
+	s := &sending{rig: r, table: t, concurrency: 256, portion: scale[int64](r, 50_000, 4_000)}
 	if s.redis, err = r.RedisClient(); err != nil {
 		return err
 	}

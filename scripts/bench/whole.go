@@ -12,7 +12,7 @@ import (
 
 // wholeConcurrency is how many emails the worker has in hand at once here. One worker does
 // with it what three do with the default.
-const wholeConcurrency = "64"
+const wholeConcurrency = "256"
 
 func whole() Section {
 	return Section{Name: "whole", What: "POST to SENT as a closed batch, beside River: insert to completed", Run: runWhole}

@@ -110,6 +110,7 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 		o.Credentials = markedCredentials{loaded.Credentials}
 		// AWS_MAX_ATTEMPTS would wrap the retryer again, so both are set.
 		o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0
+		o.EndpointResolverV2 = &endpoint{rules: o.EndpointResolverV2}
 		o.BaseEndpoint = nil // whatever AWS_ENDPOINT_URL made of it
 		if c.Endpoint != "" {
 			o.BaseEndpoint = aws.String(c.Endpoint)
@@ -181,16 +182,4 @@ func (c Config) check() error {
 		return fmt.Errorf("endpoint %q is not an http or https address", c.Endpoint)
 	}
 	return nil
-}
-
-// resolve asks once, at the start, what the SDK asks at every call: some settings
-// contradict each other only here (FIPS from the environment and a custom endpoint).
-func resolve(ctx context.Context, o sesv2.Options) error {
-	_, err := o.EndpointResolverV2.ResolveEndpoint(ctx, sesv2.EndpointParameters{
-		Region:       aws.String(o.Region),
-		Endpoint:     o.BaseEndpoint,
-		UseFIPS:      aws.Bool(o.EndpointOptions.UseFIPSEndpoint == aws.FIPSEndpointStateEnabled),
-		UseDualStack: aws.Bool(o.EndpointOptions.UseDualStackEndpoint == aws.DualStackEndpointStateEnabled),
-	})
-	return err
 }

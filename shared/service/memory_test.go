@@ -1,0 +1,20 @@
+package service_test
+
+import (
+	"runtime/debug"
+	"testing"
+
+	"email-gateway/shared/service"
+)
+
+func TestTradeMemory(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	for gogc, want := range map[string]int{"200": 100, "off": 100, "": 400} { // what GOGC says, the runtime has done
+		t.Setenv("GOGC", gogc)
+		service.TradeMemory()
+		if got := debug.SetGCPercent(100); got != want {
+			t.Errorf("GOGC %q: %d %%, want %d", gogc, got, want)
+		}
+	}
+}
