@@ -59,6 +59,8 @@ func legal() map[string]row {
 		"mailing_rejects":   {"mailing_id": "gen_random_uuid()", "line_no": "2", "code": "'DUPLICATE'"},
 		"ses_events":        {"sns_message_id": "gen_random_uuid()::text", "kind": "'Delivery'"},
 		"suppressions":      {"company_id": companyID, "address": "gen_random_uuid()::text || '@example.com'", "reason": "'MANUAL'"},
+		"company_retention": {"company_id": companyID, "files_days": "7"},
+		"retention_walks":   {"kind": "'outbox'", "company_id": "gen_random_uuid()"},
 		"recipient_intakes": {"recipient_id": "gen_random_uuid()", "outbox_id": "gen_random_uuid()", "company_id": companyID, "email": "'ana@example.com'"},
 	}
 }
@@ -125,6 +127,9 @@ func TestConstraints(t *testing.T) {
 		{"email_outbox", row{"target": "'mailing.process'", "status": "'PUBLISHED'"}, "email_outbox_final_has_time"},
 		{"email_outbox", row{"status": "'PENDING'", "processed_at": "now()"}, "email_outbox_final_has_time"},
 		{"email_outbox", row{"status": "'OUTCOME_UNKNOWN'", "processed_at": "now()"}, "email_outbox_final_has_time"},
+
+		{"email_outbox", row{"status": "'SENT'", "processed_at": "now()", "html": "''", "body_erased_at": "now()"}, ""},
+		{"email_outbox", row{"body_erased_at": "now()"}, "email_outbox_erased_is_final"}, // it would be sent without a body
 
 		{"email_outbox", processing, ""},
 		{"email_outbox", row{"status": "'PROCESSING'"}, "email_outbox_processing_has_lease"},
@@ -238,6 +243,15 @@ func TestConstraints(t *testing.T) {
 		{"suppressions", row{"company_id": "gen_random_uuid()"}, "suppressions_company_id_fkey"},
 
 		{"recipient_intakes", nil, ""},
+
+		{"company_retention", row{"bodies_days": "0"}, "company_retention_bodies_days_check"},
+		{"company_retention", row{"files_days": "3651"}, "company_retention_files_days_check"},
+		{"company_retention", row{"logs_days": "-1"}, "company_retention_logs_days_check"},
+		{"company_retention", row{"company_id": "gen_random_uuid()"}, "company_retention_company_id_fkey"},
+		{"company_retention", nil, ""},
+
+		{"retention_walks", nil, ""},
+		{"retention_walks", row{"kind": "'recipients'"}, "retention_walks_kind_check"},
 
 		// The one row is there from the beginning.
 		{"provider_gate", nil, "provider_gate_pkey"},

@@ -32,7 +32,8 @@ func TestReadme_NamesEveryTable(t *testing.T) {
 		named = append(named, match[1])
 	}
 	slices.Sort(named)
-	tables := query(t, migratedDatabase(t), `SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename NOT LIKE 'goose%' ORDER BY 1`)
+	tables := query(t, migratedDatabase(t), `
+SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND relname NOT LIKE 'goose%' ORDER BY 1`)
 	if !slices.Equal(named, tables) {
 		t.Errorf("README.md names %v, the database has %v", named, tables)
 	}
@@ -47,7 +48,8 @@ func TestReadme_NamesEveryIndexAndWhatItServes(t *testing.T) {
 		named = append(named, match[1])
 	}
 	slices.Sort(named)
-	indexes := query(t, migratedDatabase(t), `SELECT indexname FROM pg_indexes WHERE schemaname = 'public' AND tablename NOT LIKE 'goose%' ORDER BY 1`)
+	indexes := query(t, migratedDatabase(t), `
+SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('i', 'I') AND NOT relispartition AND relname NOT LIKE 'goose%' ORDER BY 1`)
 	if !slices.Equal(named, indexes) {
 		t.Errorf("README.md names %v, the database has %v", named, indexes)
 	}

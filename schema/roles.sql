@@ -16,6 +16,7 @@ BEGIN
             NULL; -- roles are the server's: another database may have brought them
         END;
         EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA public FROM %I', name);
+        EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM %I', name);
         EXECUTE format('REVOKE ALL ON SCHEMA public FROM %I', name);
         EXECUTE format('GRANT USAGE ON SCHEMA public TO %I', name);
     END LOOP;
@@ -33,15 +34,18 @@ GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, mailings, mail
 GRANT SELECT, INSERT, DELETE         ON recipient_intakes TO gateway_api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions, idempotency_keys TO gateway_api;
 
--- The dispatcher queues, and tidies up what has had its time. It sees no keys.
-GRANT SELECT                         ON companies, suppressions TO gateway_dispatcher;
-GRANT INSERT                         ON email_events, recipient_intakes TO gateway_dispatcher;
+-- The dispatcher queues, and tidies up what has had its time. It sees no keys. Partitions
+-- are the owner's: two functions, which refuse what is young, make and drop them for it.
+GRANT SELECT                         ON companies, suppressions, company_retention, log_partitions TO gateway_dispatcher;
+GRANT SELECT, INSERT                 ON recipient_intakes TO gateway_dispatcher;
 GRANT SELECT, UPDATE                 ON dispatch_lanes, mailings, provider_gate TO gateway_dispatcher;
-GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, recipients TO gateway_dispatcher;
-GRANT SELECT, UPDATE                 ON mailing_entries TO gateway_dispatcher;
-GRANT SELECT, UPDATE, DELETE         ON idempotency_keys, ses_events, dead_letter_replays TO gateway_dispatcher;
-GRANT SELECT, INSERT, UPDATE, DELETE ON dead_letters, process_status TO gateway_dispatcher;
+GRANT SELECT, INSERT, UPDATE         ON retention_walks TO gateway_dispatcher;
+GRANT SELECT, DELETE                 ON mailing_rejects TO gateway_dispatcher;
+GRANT SELECT, INSERT, DELETE         ON email_events TO gateway_dispatcher;
+GRANT SELECT, UPDATE, DELETE         ON mailing_entries, idempotency_keys, ses_events, dead_letter_replays TO gateway_dispatcher;
+GRANT SELECT, INSERT, UPDATE, DELETE ON email_outbox, email_logs, recipients, dead_letters, process_status TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON operator_audit TO gateway_dispatcher; -- a policy keeps two years of it
+GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), drop_log_partition(text, interval) TO gateway_dispatcher;
 
 -- The worker sends. It sees no keys, and answers nobody's request.
 GRANT SELECT                         ON companies, dispatch_lanes, suppressions TO gateway_worker;
@@ -57,6 +61,6 @@ GRANT INSERT (operator, action, company_id, subject, details, reason) ON operato
 GRANT SELECT, INSERT                 ON email_events, dead_letter_replays TO gateway_operator;
 GRANT INSERT                         ON recipient_intakes TO gateway_operator;
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_operator;
-GRANT SELECT, INSERT, UPDATE         ON companies, api_keys, dispatch_lanes, email_outbox, email_logs, recipients,
+GRANT SELECT, INSERT, UPDATE         ON companies, company_retention, api_keys, dispatch_lanes, email_outbox, email_logs, recipients,
                                         dead_letters TO gateway_operator;
 GRANT SELECT, INSERT, DELETE         ON sender_domains TO gateway_operator;

@@ -121,6 +121,8 @@ func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) err
 		return fmt.Errorf("retry dead letter: %w", err)
 	case !moved.Applied && moved.Status == "":
 		return &NotReplayableError{Reason: "the email is not kept any more, or never was"}
+	case !moved.Applied && moved.Erased:
+		return &NotReplayableError{Reason: "what the email said is not kept any more"}
 	case !moved.Applied:
 		return &NotReplayableError{Reason: fmt.Sprintf("the email is %s", moved.Status)}
 	}

@@ -118,7 +118,8 @@ const listScan = 5000
 // and merges them by id, so that an email that no worker has touched yet is in the
 // list. A search by recipient, external id or request id goes by email_logs' index
 // for it; the outbox has none, so there it looks at the newest $8 rows: an email that
-// was not received yet is found while it is among them. No locks.
+// was not received yet is found while it is among them. A search without From asks
+// every partition of email_logs for its newest, which takes one probe each. No locks.
 const pageIDsSQL = `
 SELECT id FROM (
     (SELECT outbox_id AS id FROM email_logs
@@ -135,12 +136,13 @@ SELECT id FROM (
      ORDER BY id DESC LIMIT $7)
 ) merged ORDER BY id DESC LIMIT $7`
 
-// pageRowsSQL reads both tables by primary key.
+// pageRowsSQL reads both tables by primary key, and of the logs' partitions those that
+// the ids, from $5 to $6, may be in.
 const pageRowsSQL = `
 SELECT ` + emailColumns + `
 FROM unnest($1::uuid[]) AS page(id)
 LEFT JOIN email_outbox o ON o.id = page.id
-LEFT JOIN email_logs l ON l.outbox_id = page.id
+LEFT JOIN email_logs l ON l.outbox_id = page.id AND l.outbox_id BETWEEN $5 AND $6
 WHERE coalesce(o.id, l.outbox_id) IS NOT NULL AND ($2 = '' OR coalesce(o.status, l.status) = $2)
   AND ($3 = '' OR $3 = ANY (coalesce(l.tags, ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'tags', '[]'))))))
 ORDER BY page.id DESC LIMIT $4`
@@ -169,7 +171,8 @@ func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter
 		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
 	}
 	page := EmailPage{Emails: []Email{}}
-	if err := s.db.SelectContext(ctx, &page.Emails, pageRowsSQL, uuidArray(ids), string(f.Status), f.Tag, limit); err != nil {
+	first, last := idRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
+	if err := s.db.SelectContext(ctx, &page.Emails, pageRowsSQL, uuidArray(ids), string(f.Status), f.Tag, limit, first, last); err != nil {
 		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
 	}
 	switch {

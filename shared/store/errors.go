@@ -112,7 +112,7 @@ func isRepeatable(err error) bool {
 	var refused *pq.Error
 	return errors.As(err, &refused) &&
 		(refused.Code == pqerror.TRSerializationFailure || refused.Code == pqerror.TRDeadlockDetected ||
-			refused.Constraint == eventsKey || refused.Constraint == eventsPath)
+			isEventsKey(refused.Constraint) || refused.Constraint == eventsPath)
 }
 
 // isRefusal: Postgres said no to what the statement holds (a constraint, a value),

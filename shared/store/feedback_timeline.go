@@ -137,7 +137,7 @@ WITH log AS MATERIALIZED (
         possible_duplicate = l.possible_duplicate OR $4,
         event_seq = log.event_seq + jsonb_array_length($2::jsonb),
         last_event = coalesce($2::jsonb #>> '{-1,type}', log.last_event)
-    FROM log WHERE l.outbox_id = log.outbox_id
+    FROM log WHERE l.outbox_id = log.outbox_id AND l.outbox_id = $1
 ), known AS (
     UPDATE email_outbox SET outcome_unknown = false, possible_duplicate = possible_duplicate OR $4
     WHERE id = $1 AND (outcome_unknown OR $4 AND NOT possible_duplicate)

@@ -155,6 +155,9 @@ func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change f
 	if err := tx.GetContext(ctx, &m, lockForControlSQL, id, company); err != nil {
 		return m, translate(err)
 	}
+	if m.EntriesDeletedAt != nil {
+		return m, &MailingStateError{Status: m.Status, Reason: "its entries are not kept any more"}
+	}
 	return m, change(tx, &m)
 }
 

@@ -79,6 +79,10 @@ type Mailing struct {
 	CreatedAt   time.Time  `db:"created_at"`
 	UpdatedAt   time.Time  `db:"updated_at"`
 	CompletedAt *time.Time `db:"completed_at"`
+
+	// When what is past its time was deleted; nil = it is there.
+	FileDeletedAt    *time.Time `db:"file_deleted_at"`
+	EntriesDeletedAt *time.Time `db:"entries_deleted_at"` // the numbers stay
 }
 
 // Ended is how many of the accepted entries have come to an end.
@@ -100,7 +104,7 @@ id, company_id, request_id, filename, storage_url, dry_run, subject, fields, sen
 status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, settling,
 total_lines, processed_lines, accepted, invalid, duplicates, invalid_by_reason,
 invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, rate, counted_at,
-created_at, updated_at, completed_at`
+created_at, updated_at, completed_at, file_deleted_at, entries_deleted_at`
 
 // findMailingSQL reads one row, by primary key or mailings_company, and locks nothing.
 const findMailingSQL = `SELECT ` + mailingColumns + ` FROM mailings WHERE id = $1 AND company_id = $2`

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,6 +60,9 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // lock: pausing and shutting take effect for every claim that begins after them. An
 // email whose lane is gone can still be ended.
 //
+// Of the logs' partitions only those are opened that the group's ids, from $26 to $27,
+// may be in.
+//
 // The end of a mailing's email is written to its entry too (by primary key: they share
 // their id). The mailing's own row is left alone, since thousands of emails per second
 // would queue up for it: a loop counts. Only an email that leaves an end it had come
@@ -70,7 +74,7 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 //
 // The log, unlike the locked row, is read as it was when the statement began. If
 // another transition committed while this one waited for the lock, then its events
-// do not fit behind those of the other one, and Postgres refuses them: see eventsKey.
+// do not fit behind those of the other one, and Postgres refuses them: see isEventsKey.
 // So nothing is ever decided on a log or a dead letter that is out of date.
 const advanceSQL = `
 WITH found AS MATERIALIZED (
@@ -81,7 +85,7 @@ WITH found AS MATERIALIZED (
            EXISTS (SELECT FROM suppressions s
                    WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
                      AND (s.reason <> 'UNSUBSCRIBE' OR lane.mailing_id IS NOT NULL)) AS suppressed,
-           coalesce(l.event_seq, 0) AS seq, l.last_event
+           o.body_erased_at IS NOT NULL AS erased, coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bool[], $9::bigint[], $10::bigint[],
                 $11::bool[], $12::bool[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bool[],
                 $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[])
@@ -91,7 +95,10 @@ WITH found AS MATERIALIZED (
     JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
     LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
     LEFT JOIN companies c ON c.id = lane.company_id
-    LEFT JOIN email_logs l ON l.outbox_id = o.id
+    LEFT JOIN LATERAL (
+        SELECT event_seq, last_event FROM email_logs
+        WHERE outbox_id = o.id AND outbox_id >= ` + atStart + `$26` + end + ` AND outbox_id <= ` + atStart + `$27` + end + ` LIMIT 1
+    ) l ON true
     ORDER BY o.id FOR UPDATE OF o
 ), moved AS (
     UPDATE email_outbox o SET
@@ -118,7 +125,7 @@ WITH found AS MATERIALIZED (
         WHEN 'unresolved' THEN f.was = 'OUTCOME_UNKNOWN' AND f.held = f.token AND f.next_at <= now()
         WHEN 'open' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
         WHEN 'overdue' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.expires_at <= now()
-        WHEN 'replay' THEN f.was IN ('FAILED', 'EXPIRED', 'CANCELLED')
+        WHEN 'replay' THEN f.was IN ('FAILED', 'EXPIRED', 'CANCELLED') AND NOT f.erased
                        AND NOT EXISTS (SELECT FROM mailings m WHERE m.id = f.mailing_id AND m.status = 'CANCELLED')
         ELSE false END
     RETURNING o.id, o.company_id, o.request_id, o.payload, o.status, o.attempts, o.throttles, o.possible_duplicate, o.expires_at, o.created_at,
@@ -207,16 +214,18 @@ WITH found AS MATERIALIZED (
 )
 SELECT f.id, m.id IS NOT NULL AS applied, coalesce(m.status, f.was) AS status,
        coalesce(m.attempts, f.attempts) AS attempts, coalesce(m.throttles, f.throttles) AS throttles,
-       coalesce(f.held = f.token, false) AS same_token, f.probe, ` + gateShutTurn + ` AS shuts
+       coalesce(f.held = f.token, false) AS same_token, f.erased, f.probe, ` + gateShutTurn + ` AS shuts
 FROM found f LEFT JOIN moved m ON m.id = f.id`
 
 // The constraints that a transition meets when its view of the log is out of date:
 // the numbers of its events are taken, or they do not follow what was the last one.
 // Run again, the statement sees the log as it is now.
-const (
-	eventsKey  = "email_events_pkey"
-	eventsPath = "email_events_path"
-)
+const eventsPath = "email_events_path"
+
+// isEventsKey: the primary key of a partition of email_events.
+func isEventsKey(constraint string) bool {
+	return strings.HasPrefix(constraint, "email_events_") && strings.HasSuffix(constraint, "_pkey")
+}
 
 func (s *Store) advance(ctx context.Context, ts []Transition) ([]Advanced, error) {
 	return advance(ts, func(rows any, columns []any) error {
@@ -250,6 +259,7 @@ func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanc
 		Attempts  int          `db:"attempts"`
 		Throttles int          `db:"throttles"`
 		SameToken bool         `db:"same_token"`
+		Erased    bool         `db:"erased"`
 		Probe     bool         `db:"probe"`
 		Shuts     int64        `db:"shuts"`
 	}
@@ -263,7 +273,7 @@ func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanc
 	for _, r := range rows {
 		byID[r.ID] = Advanced{
 			Applied: r.Applied, Status: r.Status, Attempts: r.Attempts, Throttles: r.Throttles,
-			LeaseUntil: until, SameToken: r.SameToken, Gate: GatePass{Probe: r.Probe, Shuts: r.Shuts},
+			LeaseUntil: until, SameToken: r.SameToken, Erased: r.Erased, Gate: GatePass{Probe: r.Probe, Shuts: r.Shuts},
 		}
 	}
 	results := make([]Advanced, len(ts))
@@ -273,9 +283,10 @@ func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanc
 	return results, nil
 }
 
-// transitionColumns turns transitions into one array per column of t, the lease and
-// how many there are.
+// transitionColumns turns transitions into one array per column of t, the lease, how
+// many there are, and the first and last of their ids.
 func transitionColumns(ts []Transition) []any {
+	first, last := idRange(ts, func(t *Transition) uuid.UUID { return t.ID })
 	return []any{
 		uuids(ts, func(t *Transition) uuid.UUID { return t.ID }),
 		texts(ts, func(t *Transition) string { return string(t.Guard) }),
@@ -302,5 +313,7 @@ func transitionColumns(ts []Transition) []any {
 		optionalTexts(ts, func(t *Transition) string { return t.person().Email }),
 		lease.Milliseconds(),
 		len(ts),
+		first,
+		last,
 	}
 }

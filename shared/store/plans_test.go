@@ -16,8 +16,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// grow fills the tables with so many emails of 20 companies, most of them sent, and
-// returns one of the companies and an email of it.
+// grow fills the tables with so many emails of 20 companies, most of them sent, of the
+// beginning of this month, and returns one of the companies and an email of it.
 func grow(t *testing.T, d storetest.Database, n int) (company, id uuid.UUID) {
 	t.Helper()
 	for range 20 {
@@ -27,7 +27,8 @@ func grow(t *testing.T, d storetest.Database, n int) (company, id uuid.UUID) {
 	run(t, d, `
 		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, status, processed_at, next_at, expires_at,
 		                          claim_token, lease_until, enqueued_at)
-		SELECT (lpad(to_hex(n), 12, '0') || substr(md5(n::text), 1, 20))::uuid, l.company_id, l.id, 'req-' || n,
+		SELECT (left(first_id_at(date_trunc('month', now(), 'UTC') + n * interval '1 ms')::text, 13) || '-' || substr(md5(n::text), 1, 4) || '-' ||
+		        substr(md5(n::text), 5, 4) || '-' || substr(md5(n::text), 9, 12))::uuid, l.company_id, l.id, 'req-' || n,
 		       jsonb_build_object('to', 'user' || n || '@example.com', 'subject', 's', 'recipient', '{}'::jsonb), 'a@acme.example', '<p>', '', 1,
 		       s.status, CASE WHEN s.status = 'SENT' THEN now() END, now() - n * interval '1 ms', now() + (n % 2 - 0.5) * interval '1 day',
 		       CASE WHEN s.status IN ('PROCESSING', 'OUTCOME_UNKNOWN') THEN gen_random_uuid() END, CASE s.status WHEN 'PROCESSING' THEN now() END, now()
@@ -72,24 +73,24 @@ func TestPlans(t *testing.T) {
 		"unresolved":           {store.UnresolvedSQL, []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},
 		"unresolved, first":    {store.UnresolvedSQL, []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
 		"longEnqueued":         {store.LongEnqueuedSQL, []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
-		"readFeedback":         {store.ReadFeedbackSQL, []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", "email_logs_pkey"}},
-		"takeFeedback":         {store.TakeFeedbackSQL, []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", "email_logs_pkey"}},
-		"appendFeedback":       {store.AppendFeedbackSQL, []any{id, "[]", "", false}, []string{"email_outbox_pkey", "email_logs_pkey"}},
+		"readFeedback":         {store.ReadFeedbackSQL, []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"takeFeedback":         {store.TakeFeedbackSQL, []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"appendFeedback":       {store.AppendFeedbackSQL, []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"dueReplays":           {store.DueReplaysSQL, nil, []string{"dead_letter_replays_open"}},
 		"saveReplay":           {store.SaveReplaySQL, []any{id, 1, 0, 0, nil, nil, false}, []string{"dead_letter_replays_pkey"}},
-		"pageIDs":              {store.PageIDsSQL, page("", "", ""), []string{"email_outbox_company", "email_logs_company"}},
-		"pageIDs, recipient":   {store.PageIDsSQL, page("User77@Example.com", "", ""), []string{"email_logs_recipient"}},
-		"pageIDs, external id": {store.PageIDsSQL, page("", "CUST-77", ""), []string{"email_logs_external"}},
-		"pageIDs, request":     {store.PageIDsSQL, page("", "", "req-77"), []string{"email_logs_request"}},
+		"pageIDs":              {store.PageIDsSQL, page("", "", ""), []string{"email_outbox_company", `email_logs_\w+_company_id_outbox_id_idx`}},
+		"pageIDs, recipient":   {store.PageIDsSQL, page("User77@Example.com", "", ""), []string{`email_logs_\w+_company_id_lower_outbox_id_idx`}},
+		"pageIDs, external id": {store.PageIDsSQL, page("", "CUST-77", ""), []string{`email_logs_\w+_company_id_external_id_outbox_id_idx`}},
+		"pageIDs, request":     {store.PageIDsSQL, page("", "", "req-77"), []string{`email_logs_\w+_company_id_request_id_outbox_id_idx`}},
 		"load":                 {store.LoadSQL, []any{pq.Array([]string{id.String()}), 1}, []string{"email_outbox_pkey"}},
 	} {
 		plan := explain(t, d.SQL, tt.statement, tt.parameters...)
 		for _, index := range tt.indexes {
-			if !strings.Contains(plan, " using "+index+" ") {
+			if !regexp.MustCompile(` using ` + index + ` `).MatchString(plan) {
 				t.Errorf("%s does not use %s:\n%s", name, index, plan)
 			}
 		}
-		if reads := regexp.MustCompile(`Seq Scan on (email_(outbox|logs)|dead_letter_replays)`).FindString(plan); reads != "" {
+		if reads := regexp.MustCompile(`Seq Scan on (email_(outbox|logs_` + time.Now().UTC().Format("2006_01") + `)|dead_letter_replays)`).FindString(plan); reads != "" {
 			t.Errorf("%s: %s:\n%s", name, reads, plan)
 		}
 	}
@@ -97,7 +98,7 @@ func TestPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plan := explain(t, direct(t, d), store.AdvanceSQL, transitions...); strings.Count(plan, " using email_outbox_pkey ") != 2 || !strings.Contains(plan, " using email_logs_pkey ") {
+	if plan := explain(t, direct(t, d), store.AdvanceSQL, transitions...); strings.Count(plan, " using email_outbox_pkey ") != 2 || !regexp.MustCompile(` using email_logs_\w+_pkey `).MatchString(plan) {
 		t.Errorf("advance:\n%s", plan)
 	}
 }
@@ -203,4 +204,51 @@ func drain(ctx context.Context, statement *sql.Stmt, parameters []any) error {
 		return fmt.Errorf("%d rows", n)
 	}
 	return rows.Err()
+}
+
+// However many partitions there are, the one plan that is made for all groups opens those
+// that the group's emails are in.
+func TestPlans_OpenThePartitionsOfTheGroup(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	run(t, d, `
+		DO $$
+		BEGIN
+			FOR n IN 1..24 LOOP
+				EXECUTE format('CREATE TABLE %I PARTITION OF email_logs FOR VALUES FROM (%L) TO (%L)', 'email_logs_past_' || n,
+					first_id_at('2020-01-01'::timestamptz + n * interval '31 days'), first_id_at('2020-01-01'::timestamptz + (n + 1) * interval '31 days'));
+			END LOOP;
+		END
+		$$`)
+	db := direct(t, d)
+	advance, err := db.PrepareContext(t.Context(), store.AdvanceSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer advance.Close()
+	for range 10 { // Postgres settles for one plan after five
+		claim, err := store.AdvanceParameters([]store.Transition{claimOf(company, d.Accept(t, company, nil), uuid.New(), "C")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := drain(t.Context(), advance, claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var whole, made int
+	if err := db.QueryRowContext(t.Context(), `SELECT sum(generic_plans), sum(custom_plans) FROM pg_prepared_statements WHERE statement LIKE '%found AS%'`).Scan(&whole, &made); err != nil {
+		t.Fatal(err)
+	}
+	if whole != 5 || made != 5 {
+		t.Errorf("the same plan was used %d times, and made anew %d times", whole, made)
+	}
+	claim, err := store.AdvanceParameters([]store.Transition{claimOf(company, d.Accept(t, company, nil), uuid.New(), "C")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := explain(t, db, store.AdvanceSQL, claim...)
+	if !strings.Contains(plan, "Subplans Removed: 26") || strings.Count(plan, "on email_logs_") != 1 {
+		t.Errorf("of 27 partitions more than one is read:\n%s", plan)
+	}
 }

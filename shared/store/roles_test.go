@@ -32,7 +32,8 @@ var callers = map[string][]string{
 	"gateway_dispatcher": {
 		"LiveLanes", "DispatchDue", "PickProbe", "DispatchProbe", "CountBacklog", "OldestDue", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "DueReplays", "WorkReplay", "RetryDeadLetter",
-		"CleanIdempotencyKeys", "CleanDeadLetters", "CleanReplays", "CleanFeedback", "CleanAudit",
+		"CleanIdempotencyKeys", "CleanDeadLetters", "CleanReplays", "CleanFeedback", "CleanAudit", "CleanRecipients", "PurgeOutbox", "EraseBodies", "EraseCompanyBodies",
+		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeEntries", "DueFiles", "MarkFilesDeleted", "Retentions", "MakeLogPartition", "DropLogPartition",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist",
 	},
 	"gateway_worker": {
@@ -45,7 +46,7 @@ var callers = map[string][]string{
 		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "FindCaller", "FindSituation", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "Wake",
 		"ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "Gate", "HoldGate", "ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
-		"CreateReplayAs", "FindAnyReplay", "Audit", "RecordReveal", "Server", "SchemaVersion", "CountBacklog", "OldestDue",
+		"CreateReplayAs", "FindAnyReplay", "Audit", "RecordReveal", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "SetRetention", "FindRetention",
 	},
 }
 
@@ -185,10 +186,10 @@ func TestRoles_Never(t *testing.T) {
 		table, kind string
 	}{
 		{append(programs, "gateway_operator"), "email_events", "UPDATE"},
-		{append(programs, "gateway_operator"), "email_events", "DELETE"},
-		{append(programs, "gateway_operator"), "email_outbox", "DELETE"},
-		{append(programs, "gateway_operator"), "email_logs", "DELETE"},
-		{append(programs, "gateway_operator"), "recipients", "DELETE"},
+		{[]string{"gateway_api", "gateway_worker", "gateway_operator"}, "email_events", "DELETE"},
+		{[]string{"gateway_api", "gateway_worker", "gateway_operator"}, "email_outbox", "DELETE"},
+		{[]string{"gateway_api", "gateway_worker", "gateway_operator"}, "email_logs", "DELETE"},
+		{[]string{"gateway_api", "gateway_worker", "gateway_operator"}, "recipients", "DELETE"},
 		{append(programs, "gateway_operator"), "mailings", "DELETE"},
 		{append(programs, "gateway_operator"), "email_outbox", "TRUNCATE"},
 		{programs, "companies", "INSERT"},

@@ -30,6 +30,8 @@ type Situation struct {
 	EnqueuedAt  *time.Time      `db:"enqueued_at"`
 	LeaseUntil  *time.Time      `db:"lease_until"`
 	ProcessedAt *time.Time      `db:"processed_at"`
+	// ErasedAt is when its body was past its time: it cannot be sent again since.
+	ErasedAt *time.Time `db:"body_erased_at"`
 
 	// The provider's gate: since when and why it is shut, nil if it is open; and an
 	// operator's hold on it.
@@ -49,7 +51,7 @@ SELECT ` + emailColumns + `,
        c.name AS company_name, c.suspended_at, c.suspended_reason, l.last_event,
        lane.queue, lane.paused_at, lane.parked_until, lane.held_at, lane.held_reason,
        CASE WHEN g.state = 'shut' THEN g.since END AS gate_shut_at, g.reason AS gate_reason, g.held_at AS gate_held_at, g.held_reason AS gate_held_reason,
-       o.delivery, o.enqueued_at, o.lease_until, o.processed_at, now() AS asked_at
+       o.delivery, o.enqueued_at, o.lease_until, o.processed_at, o.body_erased_at, now() AS asked_at
 FROM (SELECT * FROM email_outbox WHERE id = $1 AND target = 'email:send') o
 FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1) l ON l.outbox_id = o.id
 JOIN companies c ON c.id = coalesce(o.company_id, l.company_id)

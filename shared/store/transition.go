@@ -39,7 +39,8 @@ const (
 	// provider's feedback is over.
 	GuardUnresolved Guard = "unresolved"
 	// GuardReplay is a person's second chance, with a full budget of tries: FAILED,
-	// EXPIRED or CANCELLED, and not of a mailing that was cancelled as a whole.
+	// EXPIRED or CANCELLED, its body not erased, and not of a mailing that was cancelled
+	// as a whole.
 	GuardReplay Guard = "replay"
 )
 
@@ -116,6 +117,9 @@ type Advanced struct {
 	// SameToken says that the row's claim is the transition's own: with Applied
 	// false, an earlier try of the same write went through.
 	SameToken bool
+	// Erased says that the email's body was past its time and is no more: it cannot be
+	// sent again.
+	Erased bool
 	// Gate is how the transition met the provider's gate.
 	Gate GatePass
 }

@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// MaxRetentionDays is the longest age that a company can have of its own: ten years.
+const MaxRetentionDays = 3650
+
+// Retention is how long what belongs to one company is kept, in days from 1 to
+// MaxRetentionDays; nil = as long as the installation keeps it.
+type Retention struct {
+	CompanyID uuid.UUID `db:"company_id" json:"companyId"`
+	// Bodies: what emails said, after their end. They go with the rows of the outbox at
+	// the latest.
+	Bodies *int `db:"bodies_days" json:"bodiesDays,omitempty"`
+	// Files: uploaded files, after their mailing's end.
+	Files *int `db:"files_days" json:"filesDays,omitempty"`
+	// Logs: logs and timelines of emails after they were accepted, and the entries of
+	// mailings after their end; but none before the row of the outbox.
+	Logs *int `db:"logs_days" json:"logsDays,omitempty"`
+}
+
+// RetentionError says which age cannot be.
+type RetentionError struct{ Field string }
+
+func (e *RetentionError) Error() string {
+	return fmt.Sprintf("%s: must be 1 to %d days", e.Field, MaxRetentionDays)
+}
+
+// setRetentionSQL finds and locks the company's one row by primary key.
+const setRetentionSQL = `
+INSERT INTO company_retention (company_id, bodies_days, files_days, logs_days)
+SELECT id, $2::integer, $3::integer, $4::integer FROM companies WHERE id = $1
+ON CONFLICT (company_id) DO UPDATE SET
+    bodies_days = excluded.bodies_days, files_days = excluded.files_days, logs_days = excluded.logs_days, updated_at = now()`
+
+// SetRetention gives the company ages of its own, in place of those it had.
+// *RetentionError: one of them cannot be. ErrNotFound: there is no such company.
+func (s *Store) SetRetention(ctx context.Context, r Retention) error {
+	for field, days := range map[string]*int{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs} {
+		if days != nil && (*days < 1 || *days > MaxRetentionDays) {
+			return &RetentionError{Field: field}
+		}
+	}
+	return s.changeOne(ctx, "set retention", setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs)
+}
+
+// findRetentionSQL finds by the primary keys of companies and company_retention.
+const findRetentionSQL = `
+SELECT c.id AS company_id, r.bodies_days, r.files_days, r.logs_days
+FROM companies c LEFT JOIN company_retention r ON r.company_id = c.id WHERE c.id = $1`
+
+// FindRetention returns the company's ages; ErrNotFound if there is no such company.
+func (s *Store) FindRetention(ctx context.Context, company uuid.UUID) (Retention, error) {
+	var r Retention
+	if err := s.db.GetContext(ctx, &r, findRetentionSQL, company); err != nil {
+		return Retention{}, fmt.Errorf("find retention: %w", translate(err))
+	}
+	return r, nil
+}
+
+// listRetentionsSQL reads the whole table, which is no longer than the list of companies.
+const listRetentionsSQL = `SELECT company_id, bodies_days, files_days, logs_days FROM company_retention ORDER BY company_id`
+
+// Retentions lists the companies that have an age of their own, or had one.
+func (s *Store) Retentions(ctx context.Context) ([]Retention, error) {
+	var all []Retention
+	if err := s.db.SelectContext(ctx, &all, listRetentionsSQL); err != nil {
+		return nil, fmt.Errorf("list retentions: %w", translate(err))
+	}
+	return all, nil
+}

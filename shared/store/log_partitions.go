@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+)
+
+// ErrInUse: somebody else uses the table, and was not waited for. Nothing was done.
+var ErrInUse = errors.New("the table is in use")
+
+// inUse marks the error of a lock that was not to be had.
+func inUse(err error) error {
+	var refused *pq.Error
+	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
+		return errors.Join(ErrInUse, err)
+	}
+	return translate(err)
+}
+
+// Log names a table that is partitioned by the month in which its emails were accepted.
+type Log string
+
+// The partitioned tables.
+const (
+	EmailLogs   Log = "email_logs"
+	EmailEvents Log = "email_events"
+)
+
+// makePartitionSQL locks the log's default partition while it looks into it; the log
+// itself stays in use.
+const makePartitionSQL = `SELECT coalesce(make_log_partition($1, $2), '')`
+
+// MakeLogPartition makes the first partition that the log lacks, of this month and the
+// next ones, and returns its name; "" when none is missing, or another process is at it.
+// ErrInUse: there was no lock to be had within 200 ms.
+func (s *Store) MakeLogPartition(ctx context.Context, log Log, monthsAhead int) (string, error) {
+	var name string
+	if err := s.db.GetContext(ctx, &name, makePartitionSQL, string(log), monthsAhead); err != nil {
+		return "", fmt.Errorf("make partition of %s: %w", log, inUse(err))
+	}
+	return name, nil
+}
+
+// dropPartitionSQL locks the log, which nobody reads or writes meanwhile. It looks along
+// email_outbox_pkey for emails of that time which are not purged yet.
+const dropPartitionSQL = `SELECT name, dropped, moved FROM drop_log_partition($1, $2 * interval '1 ms')`
+
+// DroppedPartition is what became of a partition past its time.
+type DroppedPartition struct {
+	Name    string `db:"name"`
+	Dropped bool   `db:"dropped"` // false: too many of its emails are still in the outbox
+	Moved   int    `db:"moved"`   // rows of such emails, kept in the default partition
+}
+
+// DropLogPartition drops the log's oldest partition, if each of its emails was accepted
+// longer ago than age (a day or more), and than the longest that a company wants. The zero DroppedPartition says that there is none,
+// or another process is at it. ErrInUse: there was no lock to be had within 200 ms.
+func (s *Store) DropLogPartition(ctx context.Context, log Log, age time.Duration) (DroppedPartition, error) {
+	var found []DroppedPartition
+	err := s.db.SelectContext(ctx, &found, dropPartitionSQL, string(log), age.Milliseconds())
+	if err != nil || len(found) == 0 {
+		if err != nil {
+			err = fmt.Errorf("drop partition of %s: %w", log, inUse(err))
+		}
+		return DroppedPartition{}, err
+	}
+	return found[0], nil
+}

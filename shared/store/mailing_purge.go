@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// MailingFile is the uploaded file of a mailing.
+type MailingFile struct {
+	MailingID uuid.UUID `db:"id"`
+	CompanyID uuid.UUID `db:"company_id"`
+}
+
+// dueFilesSQL goes along mailings_files, and looks companies up by company_retention_pkey.
+// It locks nothing.
+const dueFilesSQL = `
+SELECT m.id, m.company_id
+FROM mailings m LEFT JOIN company_retention r ON r.company_id = m.company_id
+WHERE m.file_deleted_at IS NULL AND m.status IN ('COMPLETED', 'CANCELLED', 'FAILED')
+  AND coalesce(m.completed_at, m.updated_at) < now() - coalesce(r.files_days * interval '1 day', $1 * interval '1 ms')
+ORDER BY coalesce(m.completed_at, m.updated_at) LIMIT $2`
+
+// DueFiles lists at most limit files of mailings that ended longer ago than age, or than
+// their company's own; age 0 = those with such a one alone.
+func (s *Store) DueFiles(ctx context.Context, age time.Duration, limit int) ([]MailingFile, error) {
+	var files []MailingFile
+	if err := s.db.SelectContext(ctx, &files, dueFilesSQL, milliseconds(age), limit); err != nil {
+		return nil, fmt.Errorf("list files past their time: %w", translate(err))
+	}
+	return files, nil
+}
+
+// milliseconds of an age; NULL for 0, which is for ever.
+func milliseconds(age time.Duration) *int64 {
+	if age == 0 {
+		return nil
+	}
+	ms := age.Milliseconds()
+	return &ms
+}
+
+// markFilesSQL locks the mailings' rows by primary key.
+const markFilesSQL = `UPDATE mailings SET file_deleted_at = now() WHERE id = ANY ($1::uuid[]) AND file_deleted_at IS NULL`
+
+// MarkFilesDeleted writes down that the files of these mailings are no more, and says of
+// how many that was news.
+func (s *Store) MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error) {
+	result, err := s.exec(ctx, markFilesSQL, uuidArray(mailings))
+	if err != nil {
+		return 0, fmt.Errorf("mark files deleted: %w", err)
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return 0, fmt.Errorf("mark files deleted: %w", err)
+	}
+	return int(n), nil
+}
+
+// keptEntriesSQL goes along mailings_kept to the first mailing past its time, and locks
+// it; one that another process is at is left to it. Companies
+// are looked up by company_retention_pkey. As long as an email of it is in the outbox (a
+// range of email_outbox_pkey) its entry stays; and one that has yet to be counted must be
+// first, because after this there is nothing to count.
+const keptEntriesSQL = `
+SELECT m.id, m.first_entry, m.last_entry
+FROM mailings m LEFT JOIN company_retention r ON r.company_id = m.company_id
+WHERE (m.entries_deleted_at IS NULL OR m.first_entry IS NOT NULL) AND m.status IN ('COMPLETED', 'CANCELLED', 'FAILED')
+  AND m.settling IS NULL AND m.counted_at IS NOT NULL
+  AND coalesce(m.completed_at, m.updated_at) < now() - coalesce(r.logs_days * interval '1 day', $1 * interval '1 ms')
+  AND NOT EXISTS (SELECT FROM email_outbox o JOIN dispatch_lanes l ON l.id = o.lane_id
+                  WHERE o.id >= m.first_entry AND o.id <= m.last_entry AND l.mailing_id = m.id)
+ORDER BY coalesce(m.completed_at, m.updated_at) LIMIT 1
+FOR UPDATE OF m SKIP LOCKED`
+
+// Both delete along the primary key of their table: entries from the mailing's first one
+// on, which moves with them.
+const (
+	deleteEntriesSQL = `
+WITH next AS MATERIALIZED (
+    SELECT id FROM mailing_entries WHERE id >= $2 AND id <= $3 AND (mailing_id = $1) IS TRUE ORDER BY id LIMIT $4
+), gone AS (
+    DELETE FROM mailing_entries e USING next WHERE e.id = next.id RETURNING e.id
+)
+SELECT count(*) AS done, (SELECT id FROM next ORDER BY id DESC LIMIT 1) AS last FROM gone`
+	deleteRejectsSQL = `
+DELETE FROM mailing_rejects WHERE mailing_id = $1 AND line_no IN (
+    SELECT line_no FROM mailing_rejects WHERE mailing_id = $1 ORDER BY line_no LIMIT $2)`
+	entriesDeletedSQL = `
+UPDATE mailings SET
+    entries_deleted_at = coalesce(entries_deleted_at, now()),
+    first_entry = CASE WHEN NOT $2 THEN coalesce($3, first_entry) END,
+    last_entry = CASE WHEN NOT $2 THEN last_entry END
+WHERE id = $1`
+)
+
+// PurgeEntries deletes at most limit entries, and as many rejects, of a mailing that
+// ended longer ago than age, or than its company's own. Its numbers stay. age 0 = those
+// with such a one alone.
+func (s *Store) PurgeEntries(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
+	var done Cleaned
+	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+		var found []struct {
+			ID    uuid.UUID     `db:"id"`
+			First uuid.NullUUID `db:"first_entry"`
+			Last  uuid.NullUUID `db:"last_entry"`
+		}
+		if err := tx.SelectContext(ctx, &found, keptEntriesSQL, milliseconds(age)); err != nil || len(found) == 0 {
+			return translate(err)
+		}
+		m := found[0]
+		if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
+			return translate(err)
+		}
+		var entries struct {
+			Done int           `db:"done"`
+			Last uuid.NullUUID `db:"last"`
+		}
+		if err := tx.GetContext(ctx, &entries, deleteEntriesSQL, m.ID, m.First, m.Last, limit); err != nil {
+			return translate(err)
+		}
+		result, err := tx.ExecContext(ctx, deleteRejectsSQL, m.ID, limit)
+		if err != nil {
+			return translate(err)
+		}
+		rejects, err := result.RowsAffected()
+		if err != nil {
+			return err
+		}
+		done = Cleaned{Count: entries.Done + int(rejects), More: true}
+		last := entries.Done < limit && int(rejects) < limit
+		_, err = tx.ExecContext(ctx, entriesDeletedSQL, m.ID, last, entries.Last)
+		return translate(err)
+	})
+	if err != nil {
+		return Cleaned{}, fmt.Errorf("clean entries: %w", err)
+	}
+	return done, nil
+}

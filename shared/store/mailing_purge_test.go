@@ -1,0 +1,164 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// ended is a mailing with n entries and a rejected line that came to its end that long ago.
+func endedMailing(t *testing.T, d storetest.Database, company uuid.UUID, n int, status string, age time.Duration) uuid.UUID {
+	t.Helper()
+	id := d.Mailing(t, company, n, nil)
+	run(t, d, `INSERT INTO mailing_rejects (mailing_id, line_no, code) VALUES ($1, 99999, 'DUPLICATE')`, id)
+	run(t, d, `UPDATE mailing_entries SET status = 'CANCELLED' WHERE mailing_id = $1`, id)
+	run(t, d, `UPDATE mailings SET status = $2, cancelled = accepted, counted_at = now(), updated_at = now() - $3 * interval '1 ms',
+		completed_at = CASE WHEN $2 = 'COMPLETED' THEN now() - $3 * interval '1 ms' END WHERE id = $1`, id, status, age.Milliseconds())
+	return id
+}
+
+func TestDueFiles(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	ninety := 90
+	if err := d.Store.SetRetention(t.Context(), store.Retention{CompanyID: other, Files: &ninety}); err != nil {
+		t.Fatal(err)
+	}
+	due := map[uuid.UUID]bool{}
+	for _, status := range []string{"COMPLETED", "CANCELLED", "FAILED"} {
+		due[endedMailing(t, d, company, 1, status, 31*day)] = true
+	}
+	endedMailing(t, d, company, 1, "COMPLETED", 29*day)
+	endedMailing(t, d, company, 1, "PAUSED", 31*day)
+	endedMailing(t, d, other, 1, "COMPLETED", 89*day)
+	theirs := endedMailing(t, d, other, 1, "COMPLETED", 91*day)
+
+	list := func(age time.Duration) map[uuid.UUID]bool {
+		t.Helper()
+		files, err := d.Store.DueFiles(t.Context(), age, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[uuid.UUID]bool{}
+		for _, f := range files {
+			found[f.MailingID] = true
+			if f.CompanyID != company && f.CompanyID != other {
+				t.Errorf("%+v", f)
+			}
+		}
+		return found
+	}
+	if found := list(0); len(found) != 1 || !found[theirs] {
+		t.Errorf("where files are kept for ever, but for one company: %v", found)
+	}
+	found := list(30 * day)
+	if len(found) != 4 || !found[theirs] {
+		t.Errorf("found %v, want %v and %v", found, due, theirs)
+	}
+	var ids []uuid.UUID
+	for id := range due {
+		if !found[id] {
+			t.Errorf("%s is missing", id)
+		}
+		ids = append(ids, id)
+	}
+	for _, want := range []int{3, 0} {
+		if n, err := d.Store.MarkFilesDeleted(t.Context(), ids); err != nil || n != want {
+			t.Errorf("%d marked, %v, want %d", n, err, want)
+		}
+	}
+	if found := list(30 * day); len(found) != 1 || !found[theirs] {
+		t.Errorf("after that %v", found)
+	}
+	if m, err := d.Store.FindMailing(t.Context(), company, ids[0]); err != nil || m.FileDeletedAt == nil {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// Entries and rejects go, the numbers stay as they are, and nothing is done with the
+// mailing any more.
+func TestPurgeEntries(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	old := endedMailing(t, d, company, 25, "COMPLETED", 400*day)
+	run(t, d, `UPDATE mailings SET failed = 1, cancelled = cancelled - 1 WHERE id = $1`, old)
+	empty := endedMailing(t, d, company, 0, "CANCELLED", 390*day)
+	keep := []uuid.UUID{
+		endedMailing(t, d, company, 2, "COMPLETED", 300*day),
+		endedMailing(t, d, company, 2, "PAUSED", 400*day),
+	}
+	uncounted, settling := endedMailing(t, d, company, 2, "CANCELLED", 400*day), endedMailing(t, d, company, 2, "CANCELLED", 400*day)
+	run(t, d, `UPDATE mailings SET counted_at = NULL WHERE id = $1`, uncounted)
+	run(t, d, `UPDATE mailings SET settling = 'cancel' WHERE id = $1`, settling)
+	run(t, d, `DELETE FROM email_outbox`) // their jobs
+
+	if n := drained(t, d.Store.PurgeEntries, 365*day, 10); n != 27 {
+		t.Errorf("%d deleted", n)
+	}
+	expectKept(t, d, "mailing_entries", "mailing_id", append(keep, uncounted, settling)...)
+	expectKept(t, d, "mailing_rejects", "mailing_id", append(keep, uncounted, settling)...)
+	for _, id := range []uuid.UUID{old, empty} {
+		m, err := d.Store.FindMailing(t.Context(), company, id)
+		if err != nil || m.EntriesDeletedAt == nil || m.FirstEntry.Valid || m.LastEntry.Valid {
+			t.Errorf("%+v, %v", m, err)
+		}
+	}
+	if m, err := d.Store.FindMailing(t.Context(), company, old); err != nil || m.Accepted != 25 || m.Cancelled != 24 || m.Failed != 1 {
+		t.Errorf("numbers: %+v, %v", m, err)
+	}
+	var refused *store.MailingStateError
+	if _, err := d.Store.RetryFailedEntries(t.Context(), company, old); !errors.As(err, &refused) || refused.Reason != "its entries are not kept any more" {
+		t.Errorf("retry: %v", err)
+	}
+	if page, err := d.Store.MailingEntries(t.Context(), company, old, store.EntryFilter{Limit: 10}); err != nil || len(page) != 0 {
+		t.Errorf("entries: %v, %v", page, err)
+	}
+}
+
+// As long as an email of it is in the outbox, its entry is needed: its end is written there.
+func TestPurgeEntries_NotBeforeTheEmails(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	seven := 7
+	if err := d.Store.SetRetention(t.Context(), store.Retention{CompanyID: company, Logs: &seven}); err != nil {
+		t.Fatal(err)
+	}
+	id := d.Accept(t, company, nil)
+	mailing := ofMailing(t, d, company, id)
+	apply(t, d, cancelOf(id))
+	run(t, d, `UPDATE mailings SET status = 'COMPLETED', cancelled = 1, counted_at = now(), completed_at = now() - interval '8 days' WHERE id = $1`, mailing)
+	for _, age := range []time.Duration{0, 365 * day} {
+		if n := drained(t, d.Store.PurgeEntries, age, 10); n != 0 {
+			t.Errorf("%d deleted", n)
+		}
+	}
+	run(t, d, `DELETE FROM email_outbox`)
+	if n := drained(t, d.Store.PurgeEntries, 0, 10); n != 1 { // by the company's own age
+		t.Errorf("%d deleted", n)
+	}
+}
+
+func TestCleanRecipients(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	upsert(t, d, intake(t, d, company, known("old", "a@example.com", ""), known("young", "b@example.com", ""), known("there", "c@example.com", ""), known("waits", "d@example.com", ""))...)
+	run(t, d, `UPDATE recipients SET deleted_at = now() - CASE external_id WHEN 'young' THEN interval '399 days' ELSE interval '401 days' END WHERE external_id <> 'there'`)
+	run(t, d, `INSERT INTO recipient_intakes SELECT id, gen_random_uuid(), company_id, email FROM recipients WHERE external_id = 'waits'`)
+	for _, want := range []int{1, 0} {
+		if n, err := d.Store.CleanRecipients(t.Context(), 400*day, 10); err != nil || n != want {
+			t.Errorf("%d deleted, %v, want %d", n, err, want)
+		}
+	}
+	if left := ask[string](t, d, `SELECT string_agg(external_id, ' ' ORDER BY external_id) FROM recipients`); left != "there waits young" {
+		t.Errorf("left: %s", left)
+	}
+}

@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// purgeOutboxSQL looks at the next rows along email_outbox_pkey and deletes, by the same
+// key and in its order, those that came to their end longer ago than $2. A row that a
+// person is sending again is waited for, and stays. So does an intake that no worker has
+// written down yet (by recipient_intakes_pkey). Of a mailing's email, what its body was
+// made from goes too (by mailing_entries_pkey).
+const purgeOutboxSQL = `
+WITH seen AS MATERIALIZED (
+    SELECT o.id, o.processed_at < now() - $2 * interval '1 ms' AND (o.target <> 'recipients.upsert' OR NOT EXISTS (
+               SELECT FROM recipient_intakes i WHERE i.recipient_id = ` + intakePersonSQL + ` AND i.outbox_id = o.id)) AS past
+    FROM email_outbox o WHERE o.id > $1 AND o.id < first_id_at(now() - $2 * interval '1 ms')
+    ORDER BY o.id LIMIT $3
+), gone AS (
+    DELETE FROM email_outbox o USING seen
+    WHERE o.id = seen.id AND seen.past AND o.processed_at < now() - $2 * interval '1 ms'
+    RETURNING o.id, ` + ofMailingSQL + ` AS of_mailing
+), emptied AS (
+    ` + emptyEntriesSQL + ` FROM gone WHERE e.id = gone.id AND gone.of_mailing
+)
+SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
+
+const (
+	// ofMailingSQL is true of an outbox row o whose body is made from a mailing's entry.
+	ofMailingSQL = `o.target = 'email:send' AND starts_with(coalesce(o.payload ->> 'htmlRef', ''), 'mailing:')`
+	// emptyEntriesSQL takes from mailing_entries e what only sending needs.
+	emptyEntriesSQL = `UPDATE mailing_entries e SET fields = '{}', token = '', cpf_cnpj_hash = NULL, cpf_cnpj_enc = NULL, updated_at = now()`
+)
+
+// PurgeOutbox looks at the next limit outbox rows and deletes those that came to their
+// end longer ago than age. What there is to tell about an email stands in its log.
+func (s *Store) PurgeOutbox(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
+	return s.walk(ctx, walkOutbox, everybody, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
+		return did, tx.GetContext(ctx, &did, purgeOutboxSQL, reached, age.Milliseconds(), limit)
+	})
+}
+
+// eraseBodiesSQL is purgeOutboxSQL for what emails say: the rows stay, with the addresses
+// that a notification of the provider may still speak of. Rows of companies with an age
+// of their own (by company_retention_pkey) are left to eraseCompanyBodiesSQL.
+const (
+	eraseBodiesSQL = `
+WITH seen AS MATERIALIZED (
+    SELECT o.id, ` + bodyPastSQL + ` AND NOT EXISTS (
+               SELECT FROM company_retention r WHERE r.company_id = o.company_id AND r.bodies_days IS NOT NULL) AS past
+    FROM email_outbox o WHERE o.id > $1 AND o.id < first_id_at(now() - $2 * interval '1 ms')
+    ORDER BY o.id LIMIT $3
+)` + eraseSeenSQL
+
+	// It goes along email_outbox_company.
+	eraseCompanyBodiesSQL = `
+WITH seen AS MATERIALIZED (
+    SELECT o.id, ` + bodyPastSQL + ` AS past
+    FROM email_outbox o WHERE o.company_id = $4 AND o.id > $1 AND o.id < first_id_at(now() - $2 * interval '1 ms')
+    ORDER BY o.id LIMIT $3
+)` + eraseSeenSQL
+
+	bodyPastSQL  = `o.target = 'email:send' AND o.body_erased_at IS NULL AND o.processed_at < now() - $2 * interval '1 ms'`
+	eraseSeenSQL = `, erased AS (
+    UPDATE email_outbox o SET html = CASE WHEN o.html IS NOT NULL THEN '' END, text_body = NULL, cpf_cnpj_enc = NULL, body_erased_at = now(),
+        payload = (SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(o.payload) WHERE key IN ('to', 'cc', 'bcc', 'subject', 'htmlRef'))
+    FROM seen WHERE o.id = seen.id AND seen.past AND ` + bodyPastSQL + `
+    RETURNING o.id, ` + ofMailingSQL + ` AS of_mailing
+), emptied AS (
+    ` + emptyEntriesSQL + ` FROM erased WHERE e.id = erased.id AND erased.of_mailing
+)
+SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM erased) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
+)
+
+// EraseBodies looks at the next limit outbox rows and takes away what those emails said
+// that came to their end longer ago than age: bodies, headers, recipient. They cannot be
+// sent again then. Companies with an age of their own are left out.
+func (s *Store) EraseBodies(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
+	return s.walk(ctx, walkBodies, everybody, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
+		return did, tx.GetContext(ctx, &did, eraseBodiesSQL, reached, age.Milliseconds(), limit)
+	})
+}
+
+// EraseCompanyBodies is EraseBodies for one company.
+func (s *Store) EraseCompanyBodies(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (Cleaned, error) {
+	return s.walk(ctx, walkBodies, company, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
+		return did, tx.GetContext(ctx, &did, eraseCompanyBodiesSQL, reached, age.Milliseconds(), limit, company)
+	})
+}
