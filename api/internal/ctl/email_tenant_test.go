@@ -183,6 +183,10 @@ func TestEmail_ByEither(t *testing.T) {
 	if got := tenant.run(t, "email", "cancel", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "CANCEL_TOO_LATE") {
 		t.Errorf("%+v", got)
 	}
+	exec(t, d, `UPDATE email_outbox SET status = 'FAILED', body_erased_at = now() WHERE id = $1`, id)
+	if got := by.run(t, "email", "retry", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "what it said is not kept any more") {
+		t.Errorf("%+v", got)
+	}
 	exec(t, d, `DELETE FROM email_outbox WHERE id = $1`, id)
 	if got := by.run(t, "email", "retry", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "what it said is not kept any more") {
 		t.Errorf("%+v", got)

@@ -82,7 +82,7 @@ of an earlier try is not known, the email says possibleDuplicate from then on.
 			switch {
 			case err != nil:
 				return nil, err
-			case !moved.Applied && moved.Status == "":
+			case !moved.Applied && (moved.Status == "" || moved.Erased):
 				return nil, fmt.Errorf("email %s cannot be sent again: what it said is not kept any more", found.ID)
 			case !moved.Applied:
 				return nil, fmt.Errorf("email %s cannot be sent again: it is %s, and only FAILED, EXPIRED and CANCELLED ones can, "+

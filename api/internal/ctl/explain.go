@@ -217,7 +217,7 @@ func (x *explanation) sent() {
 
 // retry says what a person can do about an email that was given up.
 func (x *explanation) retry() {
-	if x.at.Queue == nil {
+	if x.at.Queue == nil || x.at.ErasedAt != nil {
 		x.say("PURGED", "Its body has been purged since, so it cannot be sent again from here: its sender must send it anew.")
 		return
 	}

@@ -189,6 +189,7 @@ func explainCases() []explainCase {
 		{"failed, perhaps sent", email.Failed, only(func(s s) { s.OutcomeUnknown = true }), "FAILED MAY_HAVE_BEEN_SENT RETRY_POSSIBLE"},
 		{"failed, company suspended", email.Failed, suspended, "FAILED RETRY_POSSIBLE COMPANY_SUSPENDED"},
 		{"failed and purged", email.Failed, only(func(s s) { s.Queue, s.Delivery, s.NextAt = nil, nil, nil }), "FAILED PURGED"},
+		{"failed, body erased", email.Failed, only(func(s s) { s.ErasedAt = to(asked) }), "FAILED PURGED"},
 		{"expired", email.Expired, nothing, "EXPIRED RETRY_POSSIBLE"},
 		{"expired after a try", email.Expired, only(func(s s) { s.Attempts, s.ErrorReason = 1, to("Maximum sending rate exceeded.") }), "EXPIRED LAST_ERROR RETRY_POSSIBLE"},
 		{"cancelled", email.Cancelled, nothing, "CANCELLED RETRY_POSSIBLE"},

@@ -244,6 +244,10 @@ func TestRetry(t *testing.T) {
 		t.Errorf("retry after cancel: %d %s", r.Status, r.Body)
 	}
 	g.giveUp(t, id)
+	g.exec(t, `UPDATE email_outbox SET html = '', body_erased_at = now()`)
+	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Detail != "the email's content is not kept any more" {
+		t.Errorf("without its body: %d %s", r.Status, r.Body)
+	}
 	g.exec(t, `DELETE FROM email_outbox`)
 	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Code != "NOT_REPLAYABLE" {
 		t.Errorf("after the purge: %d %s", r.Status, r.Body)

@@ -31,7 +31,7 @@ func (g *gateway) state(tb testing.TB) string {
 	rows, err := g.SQL.QueryContext(tb.Context(), `
 SELECT t.tablename, EXISTS (SELECT FROM information_schema.columns c
                             WHERE c.table_schema = 'public' AND c.table_name = t.tablename AND c.column_name = 'company_id')
-FROM pg_tables t WHERE t.schemaname = 'public' ORDER BY 1`)
+FROM pg_tables t WHERE t.schemaname = 'public' AND NOT EXISTS (SELECT FROM pg_class p WHERE p.relname = t.tablename AND p.relispartition) ORDER BY 1`)
 	if err != nil {
 		tb.Fatal(err)
 	}

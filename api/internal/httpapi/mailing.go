@@ -53,6 +53,8 @@ type mailingDetails struct {
 	CountedAt    *time.Time `json:"countedAt,omitempty"`
 	EstimatedEnd *time.Time `json:"estimatedEnd,omitempty"`
 	CompletedAt  *time.Time `json:"completedAt,omitempty"`
+
+	EntriesDeletedAt *time.Time `json:"entriesDeletedAt,omitempty"`
 }
 
 func detailsOf(m store.Mailing) mailingDetails {
@@ -64,6 +66,7 @@ func detailsOf(m store.Mailing) mailingDetails {
 		Expanded: m.Processed, Queued: m.Queued, Sent: m.Sent, Failed: m.Failed, Suppressed: m.Suppressed, Expired: m.Expired,
 		Cancelled: m.Cancelled, Unknown: m.Unknown, InvalidLater: m.InvalidLater, Rate: m.Rate,
 		CreatedAt: m.CreatedAt.UTC(), UpdatedAt: m.UpdatedAt.UTC(), CountedAt: inUTC(m.CountedAt), CompletedAt: inUTC(m.CompletedAt),
+		EntriesDeletedAt: inUTC(m.EntriesDeletedAt),
 	}
 	if d.Tags == nil {
 		d.Tags = []string{}

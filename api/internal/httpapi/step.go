@@ -46,7 +46,7 @@ func (a *API) retryEmail(c *gin.Context) error {
 	case err != nil:
 		return err
 	case moved.Applied, moved.SameToken: // the latter: by a run of the statement whose answer was lost
-	case moved.Status == "":
+	case moved.Status == "", moved.Erased:
 		return contentGone()
 	default:
 		return notReplayable(moved.Status)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -67,10 +68,10 @@ func (p program) parts() []service.Named {
 		{Name: "replayer", Service: maintenance.NewReplayer(maintenance.ReplayerParams{
 			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,
 		})},
-		{Name: "idempotency cleaner", Service: maintenance.NewIdempotencyCleaner(p.log, p.db, actions)},
-		{Name: "feedback cleaner", Service: maintenance.NewFeedbackCleaner(p.log, p.db, actions)},
-		{Name: "audit cleaner", Service: maintenance.NewAuditCleaner(p.log, p.db, actions)},
-		{Name: "dead letter cleaner", Service: maintenance.NewDeadLetterCleaner(p.log, p.db, p.publisher, actions)},
+		{Name: "partitioner", Service: maintenance.NewPartitioner(maintenance.PartitionerParams{
+			Log: p.log, Store: p.db, Actions: actions, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),
+		})},
 	}
-	return append(parts, p.mailingParts(advancer)...)
+	parts = append(parts, p.mailingParts(advancer)...)
+	return append(parts, maintenance.NewCleaners(p.cleaners(actions))...)
 }

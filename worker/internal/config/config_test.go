@@ -17,11 +17,15 @@ import (
 const (
 	database = "DATABASE_URL=postgres://gateway:hunter2@db/gateway"
 	redis    = "REDIS_URL=redis://:hunter2@redis:6379/0"
+	day      = config.Age(24 * time.Hour)
 )
 
 var (
 	usualRecipients = config.Recipients{
 		RetryTTLMS: 10_000, MaxRetries: 3, BatchSize: 1000, BatchTimeoutMS: 1000, ProcConcurrency: 8, BatchConcurrency: 2,
+	}
+	usualRetention = config.Retention{
+		Outbox: 30 * day, Files: 30 * day, Entries: 365 * day, Logs: 365 * day, DeletedRecipients: 400 * day,
 	}
 	untraced       = telemetry.TraceSettings{Sampler: "parentbased_always_on", SamplerArg: 1}
 	traced         = telemetry.TraceSettings{OTLPEndpoint: "http://collector:4318", OTLPHeaders: "key=hunter2", Sampler: "traceidratio", SamplerArg: 0.01}
@@ -40,7 +44,7 @@ func TestReadDispatcher_Defaults(t *testing.T) {
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis://:hunter2@redis:6379/0",
 			Environment: "development", LogLevel: "info", TraceSettings: untraced, Concurrency: 10, SendRate: 100, MaxAttempts: 5, Backoff: email.DefaultBackoff(), TTL: 24 * time.Hour,
 		},
-		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second},
+		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second}, Retention: usualRetention,
 		Addr: "127.0.0.1:9091", ListenURL: "postgres://gateway:hunter2@db/gateway", PollInterval: 250 * time.Millisecond,
 		RescueAfter: time.Minute, StorageURL: "file:///var/lib/email-gateway", RecoveryInterval: 5 * time.Minute,
 	}

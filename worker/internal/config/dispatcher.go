@@ -13,6 +13,7 @@ type Dispatcher struct {
 	Process
 	Recipients
 	Recovery
+	Retention
 
 	// Addr is where /livez, /readyz and /metrics are answered.
 	Addr string `env:"DISPATCHER_ADDR" envDefault:"127.0.0.1:9091"`
@@ -39,6 +40,7 @@ func ReadDispatcher(environ []string) (Dispatcher, error) {
 	f := environment.Read(environ, &d)
 	d.Process.check(&f)
 	d.Recovery.check(&f)
+	d.Retention.check(&f)
 	if d.RabbitMQURL != "" {
 		d.checkRecipients(&f)
 	}

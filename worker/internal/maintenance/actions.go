@@ -18,6 +18,21 @@ const (
 	replayExpired     = "replay_expired"
 	archiveExpired    = "archived_task_expired"
 	auditExpired      = "audit_expired"
+	recipientExpired  = "recipient_expired"
+	rowExpired        = "outbox_row_expired"
+	bodyExpired       = "body_expired"
+	logExpired        = "log_expired"
+	eventExpired      = "event_expired"
+	entryExpired      = "mailing_entry_expired"
+	fileExpired       = "mailing_file_expired"
+)
+
+// What became of a month's partition. It is postponed when somebody uses the table, or
+// when many of its emails are still in the outbox.
+const (
+	partitionMade      = "partition_made"
+	partitionDropped   = "partition_dropped"
+	partitionPostponed = "partition_postponed"
 )
 
 // NewActions makes the counter. There is one for a process. others are the actions that
@@ -27,7 +42,8 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
 	}, []string{"action"})}
-	for _, action := range append([]string{RetryLost, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired}, others...) {
+	for _, action := range append(others, RetryLost, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
+		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}
 	registry.MustRegister(a.done)

@@ -2,21 +2,20 @@ package maintenance
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/service"
+	"email-gateway/shared/store"
 )
 
-// deadLettersKept is how long what gave up is kept for somebody to look at it.
-const deadLettersKept = 7 * 24 * time.Hour
+const (
+	// deadLettersKept is how long what gave up is kept for somebody to look at it.
+	deadLettersKept = 7 * 24 * time.Hour
+	// replaysKept is how long one can look up what came of a request about many of them.
+	replaysKept = 30 * 24 * time.Hour
+)
 
-// replaysKept is how long one can look up what came of a request about many of them.
-const replaysKept = 30 * 24 * time.Hour
-
-// DeadLetterStore is what the cleaner asks of the database.
+// DeadLetterStore is what is asked of the database about dead letters.
 type DeadLetterStore interface {
 	CleanDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error)
 	CleanReplays(ctx context.Context, age time.Duration, limit int) (int, error)
@@ -27,41 +26,23 @@ type Archive interface {
 	CleanArchive(ctx context.Context, queue string, age time.Duration) (int, error)
 }
 
-// DeadLetterCleaner deletes dead letters past their time, the tasks that the queue kept
-// of them, and what was asked for about many of them.
-type DeadLetterCleaner struct {
-	*service.Loop
-	log     *slog.Logger
-	store   DeadLetterStore
-	archive Archive
-	actions *Actions
+func deadLetters(store DeadLetterStore) kind {
+	return kind{"dead letters", deadLetterExpired, always(older(deadLettersKept, store.CleanDeadLetters))}
 }
 
-// NewDeadLetterCleaner makes a cleaner that is not running yet.
-func NewDeadLetterCleaner(log *slog.Logger, store DeadLetterStore, archive Archive, actions *Actions) *DeadLetterCleaner {
-	c := &DeadLetterCleaner{log: log, store: store, archive: archive, actions: actions}
-	c.Loop = service.NewLoop(service.LoopParams{
-		Log: log, Interval: cleanInterval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
-	})
-	return c
+func replays(store DeadLetterStore) kind {
+	return kind{"dead letter replays", replayExpired, always(older(replaysKept, store.CleanReplays))}
 }
 
-func (c *DeadLetterCleaner) runOnce(ctx context.Context) (more bool, err error) {
-	rows, err := c.store.CleanDeadLetters(ctx, deadLettersKept, cleanBatch)
-	replays, failed := c.store.CleanReplays(ctx, replaysKept, cleanBatch)
-	more, err = rows == cleanBatch || replays == cleanBatch, errors.Join(err, failed)
-	tasks := 0
+// archivedTasks go with their dead letters. A queue takes away some at a time and does
+// not say whether there are more.
+func archivedTasks(archive Archive) kind {
+	var batches []batch
 	for _, queue := range email.Queues() {
-		n, failed := c.archive.CleanArchive(ctx, queue, deadLettersKept)
-		tasks += n
-		more = more || n > 0
-		err = errors.Join(err, failed)
+		batches = append(batches, func(ctx context.Context) (store.Cleaned, error) {
+			n, err := archive.CleanArchive(ctx, queue, deadLettersKept)
+			return store.Cleaned{Count: n, More: n > 0}, err
+		})
 	}
-	c.actions.Count(deadLetterExpired, rows)
-	c.actions.Count(replayExpired, replays)
-	c.actions.Count(archiveExpired, tasks)
-	if rows+tasks > 0 {
-		c.log.Info("dead letters deleted", "rows", rows, "tasks", tasks)
-	}
-	return more && err == nil, err
+	return kind{"archived tasks", archiveExpired, always(batches...)}
 }

@@ -1,47 +1,13 @@
 package maintenance
 
-import (
-	"context"
-	"log/slog"
-	"time"
+import "context"
 
-	"email-gateway/shared/service"
-)
-
-const (
-	// cleanInterval may be long: an expired key is invisible to everybody already.
-	cleanInterval = time.Hour
-	// cleanBatch keeps one deletion to some tens of milliseconds.
-	cleanBatch = 1000
-)
-
-// KeyStore is what the cleaner asks of the database.
+// KeyStore is what is asked of the database about idempotency keys.
 type KeyStore interface {
 	CleanIdempotencyKeys(ctx context.Context, limit int) (int, error)
 }
 
-// IdempotencyCleaner deletes idempotency keys past their time.
-type IdempotencyCleaner struct {
-	*service.Loop
-	log     *slog.Logger
-	store   KeyStore
-	actions *Actions
-}
-
-// NewIdempotencyCleaner makes a cleaner that is not running yet.
-func NewIdempotencyCleaner(log *slog.Logger, store KeyStore, actions *Actions) *IdempotencyCleaner {
-	c := &IdempotencyCleaner{log: log, store: store, actions: actions}
-	c.Loop = service.NewLoop(service.LoopParams{
-		Log: log, Interval: cleanInterval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
-	})
-	return c
-}
-
-func (c *IdempotencyCleaner) runOnce(ctx context.Context) (more bool, err error) {
-	n, err := c.store.CleanIdempotencyKeys(ctx, cleanBatch)
-	c.actions.Count(keyExpired, n)
-	if n > 0 {
-		c.log.Debug("idempotency keys deleted", "count", n)
-	}
-	return n == cleanBatch, err
+// idempotencyKeys say themselves when their time is over.
+func idempotencyKeys(store KeyStore) kind {
+	return kind{"idempotency keys", keyExpired, always(limited(store.CleanIdempotencyKeys))}
 }

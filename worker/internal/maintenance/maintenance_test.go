@@ -98,62 +98,6 @@ func TestExpirySweeper_ManyAndOneBroken(t *testing.T) {
 	}
 }
 
-func TestIdempotencyCleaner(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	company := d.Company(t)
-	if _, err := d.SQL.ExecContext(t.Context(), `
-		INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
-		SELECT $1, 'send', n::text, sha256('{}'), 202, '{}', gen_random_uuid(), now() + CASE WHEN n <= 2500 THEN interval '-1 s' ELSE interval '1 h' END
-		FROM generate_series(1, 2510) n`, company); err != nil {
-		t.Fatal(err)
-	}
-	metrics := prometheus.NewRegistry()
-	run(t, maintenance.NewIdempotencyCleaner(slog.New(slog.DiscardHandler), d.Store, maintenance.NewActions(metrics)))
-	eventually(t, "only the keys in time are left", func() bool {
-		return number(t, d, `SELECT count(*) FROM idempotency_keys`) == 10
-	})
-	eventually(t, "the count", func() bool {
-		return counted(t, []*prometheus.Registry{metrics}, "maintenance_actions_total", "idempotency_key_expired") > 0
-	})
-}
-
-func TestFeedbackCleaner(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	if _, err := d.SQL.ExecContext(t.Context(), `
-		INSERT INTO ses_events (sns_message_id, kind, received_at)
-		SELECT n::text, 'Send', now() - CASE WHEN n <= 2500 THEN interval '31 days' ELSE interval '29 days' END FROM generate_series(1, 2510) n`); err != nil {
-		t.Fatal(err)
-	}
-	metrics := prometheus.NewRegistry()
-	run(t, maintenance.NewFeedbackCleaner(slog.New(slog.DiscardHandler), d.Store, maintenance.NewActions(metrics)))
-	eventually(t, "only the notifications in time are left", func() bool {
-		return number(t, d, `SELECT count(*) FROM ses_events`) == 10
-	})
-	eventually(t, "the count", func() bool {
-		return counted(t, []*prometheus.Registry{metrics}, "maintenance_actions_total", "notification_expired") == 2500
-	})
-}
-
-func TestAuditCleaner(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	if _, err := d.SQL.ExecContext(t.Context(), `
-		INSERT INTO operator_audit (operator, action, at)
-		SELECT 'ana', 'gate.hold', now() - CASE WHEN n <= 2500 THEN interval '2 years 1 day' ELSE interval '1 year 364 days' END FROM generate_series(1, 2510) n`); err != nil {
-		t.Fatal(err)
-	}
-	metrics := prometheus.NewRegistry()
-	run(t, maintenance.NewAuditCleaner(slog.New(slog.DiscardHandler), d.Store, maintenance.NewActions(metrics)))
-	eventually(t, "only two years are left", func() bool {
-		return number(t, d, `SELECT count(*) FROM operator_audit`) == 10
-	})
-	eventually(t, "the count", func() bool {
-		return counted(t, []*prometheus.Registry{metrics}, "maintenance_actions_total", "audit_expired") == 2500
-	})
-}
-
 // run lives until the test ends.
 func run(t *testing.T, s service.Service) {
 	t.Helper()

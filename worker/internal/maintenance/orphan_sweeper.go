@@ -31,6 +31,11 @@ const (
 	mailingFiles = "mailings/"
 )
 
+// fileOf is the key of a mailing's file; mailingFile reads it.
+func fileOf(company, mailing uuid.UUID) string {
+	return mailingFiles + company.String() + "/" + mailing.String() + ".csv"
+}
+
 // mailingFile is the key of an uploaded file: company and mailing.
 var mailingFile = regexp.MustCompile(`^mailings/[0-9a-f-]{36}/([0-9a-f-]{36})\.csv$`)
 

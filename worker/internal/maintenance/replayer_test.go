@@ -140,14 +140,3 @@ func TestReplayer_Rate(t *testing.T) {
 		t.Errorf("%d sent again", n)
 	}
 }
-
-func TestDeadLetterCleaner_Replays(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	made := ask(t, d, d.Company(t), nil)
-	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE dead_letter_replays SET status = 'COMPLETED', finished_at = now() - interval '31 days' WHERE id = $1`, made.ID); err != nil {
-		t.Fatal(err)
-	}
-	run(t, maintenance.NewDeadLetterCleaner(slog.New(slog.DiscardHandler), d.Store, newQueue(t), maintenance.NewActions(prometheus.NewRegistry())))
-	eventually(t, "the old request is gone", func() bool { return number(t, d, `SELECT count(*) FROM dead_letter_replays`) == 0 })
-}

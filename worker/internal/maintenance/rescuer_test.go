@@ -268,26 +268,3 @@ func TestRescuer_ManyLostTasks(t *testing.T) {
 		return left == 0
 	})
 }
-
-func TestDeadLetterCleaner(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	for _, age := range []string{"6 days", "8 days"} {
-		if _, err := d.SQL.ExecContext(t.Context(), `INSERT INTO dead_letters (id, target, reason, payload, created_at)
-			VALUES (gen_random_uuid(), 'email:send', $1::text, '{}', now() - $1::text::interval)`, age); err != nil {
-			t.Fatal(err)
-		}
-	}
-	metrics := prometheus.NewRegistry()
-	run(t, maintenance.NewDeadLetterCleaner(slog.New(slog.DiscardHandler), d.Store, newQueue(t), maintenance.NewActions(metrics)))
-	eventually(t, "the old one is gone", func() bool {
-		var kept string
-		if err := d.SQL.QueryRowContext(t.Context(), `SELECT string_agg(reason, ',') FROM dead_letters`).Scan(&kept); err != nil {
-			t.Fatal(err)
-		}
-		return kept == "6 days"
-	})
-	eventually(t, "the count", func() bool {
-		return counted(t, []*prometheus.Registry{metrics}, "maintenance_actions_total", "dead_letter_expired") == 1
-	})
-}

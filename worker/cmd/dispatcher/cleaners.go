@@ -1,0 +1,23 @@
+package main
+
+import (
+	"time"
+
+	"email-gateway/worker/internal/maintenance"
+)
+
+// cleaners are what deletes things past their time.
+func (p program) cleaners(actions *maintenance.Actions) maintenance.CleanersParams {
+	c := p.config
+	params := maintenance.CleanersParams{
+		Log: p.log, Store: p.db, Archive: p.publisher, Actions: actions,
+		Ages: maintenance.Ages{
+			Outbox: time.Duration(c.Outbox), Bodies: time.Duration(c.KeepBodies()), Files: time.Duration(c.Files), Entries: time.Duration(c.Entries),
+			Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()), DeletedRecipients: time.Duration(c.DeletedRecipients),
+		},
+	}
+	if p.bulk != nil {
+		params.Files = p.bulk.bucket
+	}
+	return params
+}

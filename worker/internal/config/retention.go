@@ -1,0 +1,106 @@
+package config
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"email-gateway/shared/environment"
+)
+
+// Age is how long something is kept; 0 = for ever.
+type Age time.Duration
+
+const day = Age(24 * time.Hour)
+
+var errAge = errors.New("must be days or hours, such as 30d or 36h, or 0 for ever")
+
+// UnmarshalText reads 30d, 36h or 0.
+func (a *Age) UnmarshalText(text []byte) error {
+	word := string(text)
+	if days, ok := strings.CutSuffix(word, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return errAge
+		}
+		*a = Age(n) * day
+		return nil
+	}
+	d, err := time.ParseDuration(word)
+	if err != nil || d < 0 {
+		return errAge
+	}
+	*a = Age(d)
+	return nil
+}
+
+// Retention is how long what has ended is kept. A company may have ages of its own in
+// the database.
+type Retention struct {
+	// Outbox: rows of the outbox after their end. GET answers from the log after that.
+	Outbox Age `env:"RETENTION_OUTBOX" envDefault:"30d"`
+	// Bodies: what an email said, after its end. Not set: as long as its row.
+	Bodies *Age `env:"RETENTION_BODIES"`
+	// Files: uploaded files, after their mailing's end.
+	Files Age `env:"RETENTION_FILES" envDefault:"30d"`
+	// Entries: entries and rejected lines of a mailing, after its end.
+	Entries Age `env:"RETENTION_ENTRIES" envDefault:"365d"`
+	// Logs: logs of emails, after they were accepted; and Events: their timelines. Not set:
+	// as long as the logs.
+	Logs   Age  `env:"RETENTION_LOGS" envDefault:"365d"`
+	Events *Age `env:"RETENTION_EVENTS"`
+	// DeletedRecipients: rows of recipients, after they were deleted.
+	DeletedRecipients Age `env:"RETENTION_DELETED_RECIPIENTS" envDefault:"400d"`
+}
+
+// KeepBodies is Bodies with its default.
+func (r *Retention) KeepBodies() Age {
+	if r.Bodies == nil {
+		return r.Outbox
+	}
+	return *r.Bodies
+}
+
+// KeepEvents is Events with its default.
+func (r *Retention) KeepEvents() Age {
+	if r.Events == nil {
+		return r.Logs
+	}
+	return *r.Events
+}
+
+const (
+	maxAge = 3650 * day
+	// scheduled is how far ahead an email may be accepted for, with its deadline. One that
+	// was accepted before its recipient was deleted must not bring him back.
+	scheduled = 367 * day
+)
+
+// atLeast compares ages, of which 0 is the greatest.
+func (a Age) atLeast(b Age) bool { return a == 0 || b != 0 && a >= b }
+
+func (r *Retention) check(f *environment.Faults) {
+	for _, kept := range []struct {
+		name string
+		age  Age
+	}{
+		{"RETENTION_OUTBOX", r.Outbox},
+		{"RETENTION_BODIES", r.KeepBodies()},
+		{"RETENTION_FILES", r.Files},
+		{"RETENTION_ENTRIES", r.Entries},
+		{"RETENTION_LOGS", r.Logs},
+		{"RETENTION_EVENTS", r.KeepEvents()},
+		{"RETENTION_DELETED_RECIPIENTS", r.DeletedRecipients},
+	} {
+		f.Must(kept.age == 0 || kept.age >= day && kept.age <= maxAge, kept.name, "must be 1d to 3650d, or 0 for ever")
+	}
+	// A log tells what there is to tell once the row is gone, and the next step of an email
+	// stands on the last one: log and timeline never go before the row.
+	f.Must(r.Outbox.atLeast(r.KeepBodies()), "RETENTION_BODIES", "must not be longer than RETENTION_OUTBOX")
+	f.Must(r.Entries.atLeast(r.Outbox), "RETENTION_ENTRIES", "must not be shorter than RETENTION_OUTBOX")
+	f.Must(r.Logs.atLeast(r.Outbox), "RETENTION_LOGS", "must not be shorter than RETENTION_OUTBOX")
+	f.Must(r.KeepEvents().atLeast(r.Outbox), "RETENTION_EVENTS", "must not be shorter than RETENTION_OUTBOX")
+	f.Must(r.Logs.atLeast(r.KeepEvents()), "RETENTION_EVENTS", "must not be longer than RETENTION_LOGS")
+	f.Must(r.DeletedRecipients == 0 || r.DeletedRecipients >= scheduled, "RETENTION_DELETED_RECIPIENTS", "must be 367d or more, or 0 for ever")
+}

@@ -1,0 +1,151 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+)
+
+// Ages are how long what has ended is kept; 0 = for ever. The log is kept as long as the
+// outbox row at least.
+type Ages struct {
+	Outbox, Bodies, Files, Entries, Logs, Events, DeletedRecipients time.Duration
+}
+
+// CleanStore is what the cleaners ask of the database.
+type CleanStore interface {
+	KeyStore
+	FeedbackStore
+	DeadLetterStore
+	AuditStore
+	CleanRecipients(ctx context.Context, age time.Duration, limit int) (int, error)
+	PurgeOutbox(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	EraseBodies(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	EraseCompanyBodies(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (store.Cleaned, error)
+	PurgeLogs(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	PurgeCompanyLogs(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (store.Cleaned, error)
+	PurgeEvents(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	PurgeEntries(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	DueFiles(ctx context.Context, age time.Duration, limit int) ([]store.MailingFile, error)
+	MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error)
+	Retentions(ctx context.Context) ([]store.Retention, error)
+}
+
+// CleanersParams make the Cleaners.
+type CleanersParams struct {
+	Log     *slog.Logger
+	Store   CleanStore
+	Archive Archive
+	Files   Files // nil: there is no storage, and no file to delete
+	Actions *Actions
+	Ages    Ages
+}
+
+// NewCleaners makes a cleaner for each kind of thing that is kept for a time only.
+func NewCleaners(p CleanersParams) []service.Named {
+	kinds := []kind{
+		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), archivedTasks(p.Archive), auditRows(p.Store),
+		{"bodies", bodyExpired, p.bodies},
+		{"logs", logExpired, p.logs},
+		{"mailing entries", entryExpired, always(aged(p.Ages.Entries, p.Store.PurgeEntries))},
+	}
+	if p.Ages.Outbox > 0 {
+		kinds = append(kinds, kind{"outbox rows", rowExpired, always(aged(p.Ages.Outbox, p.Store.PurgeOutbox))})
+	}
+	if p.Ages.Events > 0 && p.Ages.Events != p.Ages.Logs {
+		kinds = append(kinds, kind{"events", eventExpired, always(aged(p.Ages.Events, p.Store.PurgeEvents))})
+	}
+	if p.Ages.DeletedRecipients > 0 {
+		kinds = append(kinds, kind{"deleted recipients", recipientExpired, always(older(p.Ages.DeletedRecipients, p.Store.CleanRecipients))})
+	}
+	if p.Files != nil {
+		kinds = append(kinds, kind{"mailing files", fileExpired, always(p.files)})
+	}
+	cleaners := make([]service.Named, len(kinds))
+	for i, k := range kinds {
+		cleaners[i] = service.Named{Name: "cleaner of " + k.name, Service: newCleaner(p.Log, p.Actions, k)}
+	}
+	return cleaners
+}
+
+// bodies: one walk for everybody, unless their rows go at the same time anyway, and one
+// for each company with an age of its own.
+func (p CleanersParams) bodies(ctx context.Context) (batches []batch, err error) {
+	shorter := func(age time.Duration) bool { return age > 0 && (p.Ages.Outbox == 0 || age < p.Ages.Outbox) }
+	if shorter(p.Ages.Bodies) {
+		batches = append(batches, aged(p.Ages.Bodies, p.Store.EraseBodies))
+	}
+	return p.perCompany(ctx, batches, p.Store.EraseCompanyBodies, func(r store.Retention) (time.Duration, bool) {
+		age := days(r.Bodies)
+		return age, shorter(age)
+	})
+}
+
+// logs: one walk through what no month's partition takes along, and one for each company
+// with an age of its own.
+func (p CleanersParams) logs(ctx context.Context) (batches []batch, err error) {
+	if p.Ages.Logs > 0 {
+		batches = append(batches, aged(p.Ages.Logs, p.Store.PurgeLogs))
+	}
+	return p.perCompany(ctx, batches, p.Store.PurgeCompanyLogs, func(r store.Retention) (time.Duration, bool) {
+		age := days(r.Logs)
+		return age, age > 0
+	})
+}
+
+func (p CleanersParams) perCompany(
+	ctx context.Context, batches []batch,
+	clean func(context.Context, uuid.UUID, time.Duration, int) (store.Cleaned, error),
+	ageOf func(store.Retention) (time.Duration, bool),
+) ([]batch, error) {
+	all, err := p.Store.Retentions(ctx)
+	for _, r := range all {
+		if age, ok := ageOf(r); ok {
+			batches = append(batches, aged(age, func(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error) {
+				return clean(ctx, r.CompanyID, age, limit)
+			}))
+		}
+	}
+	return batches, err
+}
+
+// days of a company's own age; 0 = it has none.
+func days(n *int) time.Duration {
+	if n == nil {
+		return 0
+	}
+	return time.Duration(*n) * 24 * time.Hour
+}
+
+// Files is the storage of uploaded files.
+type Files interface {
+	Delete(ctx context.Context, key string) error
+}
+
+// fileBatch is how many files are deleted before that is written down. One that is
+// deleted twice does no harm.
+const fileBatch = 100
+
+// files goes on behind a file that cannot be deleted: it must not keep the others.
+func (p CleanersParams) files(ctx context.Context) (store.Cleaned, error) {
+	due, err := p.Store.DueFiles(ctx, p.Ages.Files, fileBatch)
+	if err != nil || len(due) == 0 {
+		return store.Cleaned{}, err
+	}
+	deleted := make([]uuid.UUID, 0, len(due))
+	for _, file := range due {
+		if failed := p.Files.Delete(ctx, fileOf(file.CompanyID, file.MailingID)); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		deleted = append(deleted, file.MailingID)
+	}
+	n, failed := p.Store.MarkFilesDeleted(ctx, deleted)
+	return store.Cleaned{Count: n, More: len(due) == fileBatch && n > 0}, errors.Join(err, failed)
+}

@@ -1,0 +1,303 @@
+package maintenance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/blob"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/maintenance"
+)
+
+const day = 24 * time.Hour
+
+var usualAges = maintenance.Ages{
+	Outbox: 30 * day, Bodies: 30 * day, Files: 30 * day, Entries: 365 * day, Logs: 365 * day, Events: 365 * day, DeletedRecipients: 400 * day,
+}
+
+// cleaners runs all of them until the test ends; change may be nil.
+func cleaners(t *testing.T, d storetest.Database, change func(*maintenance.CleanersParams)) (*prometheus.Registry, *lines) {
+	t.Helper()
+	registry, log := prometheus.NewRegistry(), &lines{}
+	p := maintenance.CleanersParams{
+		Log: slog.New(slog.NewTextHandler(log, nil)), Store: d.Store, Archive: newQueue(t), Actions: maintenance.NewActions(registry), Ages: usualAges,
+	}
+	if change != nil {
+		change(&p)
+	}
+	for _, c := range maintenance.NewCleaners(p) {
+		run(t, c.Service)
+	}
+	return registry, log
+}
+
+// done is what the metric says of an action.
+func done(t *testing.T, action string, from ...*prometheus.Registry) int {
+	t.Helper()
+	return counted(t, from, "maintenance_actions_total", action)
+}
+
+func execute(t *testing.T, d storetest.Database, statement string, args ...any) {
+	t.Helper()
+	if _, err := d.SQL.ExecContext(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// Of each kind what is past its time goes, in several batches, and what is not stays.
+func TestCleaners(t *testing.T) {
+	t.Parallel()
+	for action, tt := range map[string]struct {
+		fill, left string
+		want       int
+		gone       int
+	}{
+		"idempotency_key_expired": {`
+			INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
+			SELECT $1, 'send', n::text, sha256('{}'), 202, '{}', gen_random_uuid(), now() + CASE WHEN n <= 2500 THEN interval '-1 s' ELSE interval '1 h' END
+			FROM generate_series(1, 2510) n`, `SELECT count(*) FROM idempotency_keys`, 10, 2500},
+		"notification_expired": {`
+			INSERT INTO ses_events (sns_message_id, kind, received_at)
+			SELECT n::text, coalesce(left($1::uuid::text, 0), '') || 'Send', now() - CASE WHEN n <= 2500 THEN interval '31 days' ELSE interval '29 days' END
+			FROM generate_series(1, 2510) n`, `SELECT count(*) FROM ses_events`, 10, 2500},
+		"audit_expired": {
+			`
+			INSERT INTO operator_audit (company_id, operator, action, at)
+			SELECT $1, 'ana', 'gate.hold', now() - CASE WHEN n <= 2500 THEN interval '2 years 1 day' ELSE interval '1 year 364 days' END FROM generate_series(1, 2510) n`,
+			`SELECT count(*) FROM operator_audit WHERE action = 'gate.hold'`, 10, 2500,
+		},
+		"dead_letter_expired": {
+			`
+			INSERT INTO dead_letters (id, company_id, target, reason, payload, created_at)
+			SELECT gen_random_uuid(), $1, 'email:send', 'SES_REJECTED', '{}', now() - n * interval '2 days' FROM generate_series(3, 4) n`,
+			`SELECT count(*) FROM dead_letters`, 1, 1,
+		},
+		"replay_expired": {
+			`
+			INSERT INTO dead_letter_replays (id, company_id, action, filter, requested_by, rate, matched, status, finished_at)
+			SELECT gen_random_uuid(), $1, 'retry', '{}', 'api:key', 1, 0, 'COMPLETED', now() - n * interval '1 day' FROM generate_series(29, 31) n`,
+			`SELECT count(*) FROM dead_letter_replays`, 1, 2,
+		},
+		"outbox_row_expired": {
+			`
+			INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, status, processed_at, expires_at)
+			SELECT overlay(first_id_at(now() - n * interval '10 min')::text placing substr(md5(n::text), 1, 12) from 25)::uuid, $1, 1, 'mailing.process', 'r', '{}', 'PUBLISHED',
+			       now() - n * interval '10 min', now() FROM generate_series(1, 6 * 24 * 40) n`,
+			`SELECT count(*) FROM email_outbox`, 6*24*30 - 1, 6*24*10 + 1,
+		},
+		"recipient_expired": {
+			`
+			INSERT INTO recipients (id, company_id, email, deleted_at)
+			SELECT gen_random_uuid(), $1, 'a@example.com', now() - n * interval '1 day' FROM generate_series(398, 402) n`,
+			`SELECT count(*) FROM recipients`, 2, 3,
+		},
+		"log_expired": {`
+			INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, event_seq, last_event)
+			SELECT first_id_at(now() - n * interval '1 day'), $1, 'a@example.com', 's', 'CANCELLED', 0, 'r', now(), now(), 1, 'CANCELLED'
+			FROM generate_series(363, 367) n`, `SELECT count(*) FROM email_logs`, 2, 3},
+		"mailing_entry_expired": {
+			`
+			WITH old AS (
+				INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256, checker_version, fields,
+					sender, status, first_entry, last_entry, expanded_at, total_lines, accepted, invalid, duplicates, counted_at, updated_at)
+				SELECT gen_random_uuid(), $1, 'r', n || '.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{}', 'a@acme.example',
+					'CANCELLED', lpad(n::text, 32, '0')::uuid, lpad(n::text, 32, '9')::uuid, now(), 1, 1, 0, 0, now(), now() - n * interval '1 day'
+				FROM generate_series(364, 366, 2) n RETURNING id, first_entry
+			)
+			INSERT INTO mailing_entries (id, mailing_id, line_no, email, token) SELECT first_entry, id, 2, 'a@example.com', 't' FROM old`,
+			`SELECT count(*) FROM mailing_entries`, 1, 1,
+		},
+	} {
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			execute(t, d, tt.fill, d.Company(t))
+			first, _ := cleaners(t, d, nil)
+			second, _ := cleaners(t, d, nil) // as another dispatcher has them
+			eventually(t, "only what is in time is left", func() bool { return number(t, d, tt.left) == tt.want })
+			eventually(t, "each is counted once", func() bool { return done(t, action, first, second) == tt.gone })
+		})
+	}
+}
+
+// What a company wants gone sooner goes sooner; for ever is for ever.
+func TestCleaners_Companies(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	seven := 7
+	if err := d.Store.SetRetention(t.Context(), store.Retention{CompanyID: company, Bodies: &seven, Logs: &seven}); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]uuid.UUID{}
+	for _, of := range []struct {
+		name string
+		uuid.UUID
+	}{{"company", company}, {"other", other}} {
+		ids[of.name] = d.Accept(t, of.UUID, func(e *store.NewEmail) {
+			e.ID = uuid.MustParse(text(t, d, `SELECT overlay(first_id_at(now() - interval '8 days')::text placing left($1, 12) from 25)`, of.String()[24:]))
+		})
+		if _, err := d.Store.Advance(t.Context(), store.Transition{
+			ID: ids[of.name], Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{{Type: email.EventCancelled, At: time.Now()}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(t, d, `UPDATE email_outbox SET processed_at = now() - interval '8 days'`)
+	cleaners(t, d, func(p *maintenance.CleanersParams) { p.Ages = maintenance.Ages{} })
+	eventually(t, "its body is gone", func() bool {
+		return number(t, d, fmt.Sprintf(`SELECT count(*) FROM email_outbox WHERE id = '%s' AND body_erased_at IS NOT NULL`, ids["company"])) == 1
+	})
+	eventually(t, "its log was looked at", func() bool {
+		return number(t, d, fmt.Sprintf(`SELECT count(*) FROM retention_walks WHERE kind = 'logs' AND reached = '%s'`, ids["company"])) == 1
+	})
+	if n := number(t, d, `SELECT count(*) FROM email_logs`); n != 2 {
+		t.Errorf("%d logs beside the rows", n)
+	}
+	execute(t, d, `DELETE FROM email_outbox`)
+	execute(t, d, `DELETE FROM retention_walks`)
+	cleaners(t, d, func(p *maintenance.CleanersParams) { p.Ages = maintenance.Ages{} })
+	eventually(t, "its log is gone", func() bool { return number(t, d, `SELECT count(*) FROM email_logs`) == 1 })
+	if left := text(t, d, `SELECT outbox_id FROM email_logs`); left != ids["other"].String() {
+		t.Errorf("left is %s, not %s", left, ids["other"])
+	}
+}
+
+func text(t *testing.T, d storetest.Database, query string, args ...any) (s string) {
+	t.Helper()
+	if err := d.SQL.QueryRowContext(t.Context(), query, args...).Scan(&s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Uploaded files go when their mailing ended long ago; one that cannot be deleted keeps
+// no other, and is tried again.
+func TestCleaners_Files(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	root := t.TempDir()
+	files, err := blob.Open(t.Context(), "file://"+root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mailing := func(status string, days int) (key string, id uuid.UUID) {
+		t.Helper()
+		id = d.Mailing(t, company, 1, nil)
+		key = fmt.Sprintf("mailings/%s/%s.csv", company, id)
+		if err := files.Put(t.Context(), key, strings.NewReader("e-mail\n")); err != nil {
+			t.Fatal(err)
+		}
+		execute(t, d, `UPDATE mailings SET status = $2, cancelled = accepted, updated_at = now() - $3 * interval '1 day' WHERE id = $1`, id, status, days)
+		return key, id
+	}
+	var gone []string
+	for range 150 { // more than a batch
+		key, _ := mailing("CANCELLED", 31)
+		gone = append(gone, key)
+	}
+	young, _ := mailing("CANCELLED", 29)
+	open, _ := mailing("PAUSED", 31)
+	stubborn, id := mailing("FAILED", 32)
+	missing, _ := mailing("COMPLETED", 31)
+	if err := os.Remove(filepath.Join(root, missing)); err != nil {
+		t.Fatal(err)
+	}
+
+	registry, log := cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = stubbornFiles{Bucket: files, key: stubborn} })
+	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "not this one") })
+	eventually(t, "all but one are marked", func() bool {
+		return number(t, d, `SELECT count(*) FROM mailings WHERE file_deleted_at IS NOT NULL`) >= 99
+	})
+	for _, key := range []string{young, open, stubborn} {
+		if !there(root, key) {
+			t.Errorf("%s was deleted", key)
+		}
+	}
+	if n := done(t, "mailing_file_expired", registry); n < 99 {
+		t.Errorf("counted %v", n)
+	}
+	if number(t, d, fmt.Sprintf(`SELECT count(*) FROM mailings WHERE id = '%s' AND file_deleted_at IS NULL`, id)) != 1 {
+		t.Error("the one that stands is marked as deleted")
+	}
+	cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = files })
+	eventually(t, "all are gone", func() bool {
+		for _, key := range append(gone, stubborn) {
+			if there(root, key) {
+				return false
+			}
+		}
+		return number(t, d, `SELECT count(*) FROM mailings WHERE file_deleted_at IS NULL`) == 2
+	})
+}
+
+// partitions is a database that answers as a test wants.
+type partitions struct {
+	make func(store.Log) (string, error)
+	drop func(store.Log, time.Duration) (store.DroppedPartition, error)
+}
+
+func (p partitions) MakeLogPartition(_ context.Context, log store.Log, _ int) (string, error) {
+	return p.make(log)
+}
+
+func (p partitions) DropLogPartition(_ context.Context, log store.Log, age time.Duration) (store.DroppedPartition, error) {
+	return p.drop(log, age)
+}
+
+func TestPartitioner(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	for _, log := range []string{"email_logs", "email_events"} {
+		execute(t, d, `CREATE TABLE `+log+`_old PARTITION OF `+log+` FOR VALUES FROM ('01000000-0000-0000-0000-000000000000') TO ('01800000-0000-0000-0000-000000000000')`)
+	}
+	for range 2 { // as two dispatchers do
+		run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
+			Log: slog.New(slog.DiscardHandler), Store: d.Store, Actions: maintenance.NewActions(prometheus.NewRegistry()), Logs: 365 * day,
+		}))
+	}
+	eventually(t, "this month and three more, and the old one gone", func() bool {
+		return number(t, d, `SELECT count(*) FROM log_partitions WHERE log = 'email_logs'`) == 4
+	})
+	eventually(t, "the events of old are kept for ever", func() bool {
+		return number(t, d, `SELECT count(*) FROM log_partitions WHERE log = 'email_events'`) == 5
+	})
+}
+
+// A table in use is no fault, and the other log has its turn.
+func TestPartitioner_Postponed(t *testing.T) {
+	t.Parallel()
+	registry, log := prometheus.NewRegistry(), &lines{}
+	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
+		Log: slog.New(slog.NewTextHandler(log, nil)), Actions: maintenance.NewActions(registry), Logs: day, Events: day,
+		Store: partitions{
+			make: func(store.Log) (string, error) { return "", fmt.Errorf("make: %w", store.ErrInUse) },
+			drop: func(log store.Log, _ time.Duration) (store.DroppedPartition, error) {
+				if log == store.EmailEvents {
+					return store.DroppedPartition{}, errors.New("broken")
+				}
+				return store.DroppedPartition{Name: "email_logs_2020_01"}, nil
+			},
+		},
+	}))
+	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "round failed") })
+	if text := log.String(); strings.Count(text, "postponed") != 2 || !strings.Contains(text, "still in the outbox") || !strings.Contains(text, "broken") {
+		t.Errorf("logged: %s", text)
+	}
+	if n := done(t, "partition_postponed", registry); n != 3 {
+		t.Errorf("counted %v", n)
+	}
+}
