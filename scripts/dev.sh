@@ -125,6 +125,7 @@ ready
   monitoring  $MONITORING_URL     $MONITORING_USER / $MONITORING_PASSWORD
   logs        $log
   variables   source $LOCAL_DIR/dev.env
+  operate     $bin/gatewayctl doctor     (with these variables)
 
   curl -i $API_URL/v1/email/send -H 'Authorization: Bearer $API_KEY' -H 'Content-Type: application/json' \\
     -d '{"to":"maria@cliente.example","subject":"Olá, Maria","html":"<p>Tudo pronto.</p>","recipient":{"externalId":"42","email":"maria@cliente.example"}}'

@@ -45,6 +45,9 @@ func (c *control) auditList() *cobra.Command {
 			if err := checkLimit(f.Limit); err != nil {
 				return nil, err
 			}
+			if c.operator != "" {
+				return nil, usagef("--operator says who you are; --by chooses what one operator did")
+			}
 			now := time.Now()
 			for flag, given := range map[string]struct {
 				text string
@@ -92,10 +95,10 @@ func (v auditList) text(w io.Writer) {
 		fmt.Fprintln(w, "There is nothing.")
 		return
 	}
-	rows := [][]string{{"AT", "OPERATOR", "AS", "ACTION", "COMPANY", "WHAT", "WHY"}}
+	rows := [][]string{{"AT", "OPERATOR", "AS", "ACTION", "COMPANY", "WHY", "WHAT"}}
 	for _, e := range v.Entries {
 		rows = append(rows, []string{
-			stamp(e.At), e.Operator, e.DatabaseRole, e.Action, companyOf(e), strings.TrimSpace(text(e.Subject) + " " + extras(e.Details)), text(e.Reason),
+			stamp(e.At), e.Operator, e.DatabaseRole, e.Action, companyOf(e), text(e.Reason), strings.TrimSpace(text(e.Subject) + " " + extras(e.Details)),
 		})
 	}
 	table(w, "", rows)

@@ -40,6 +40,11 @@ func TestCompletion(t *testing.T) {
 	}{
 		{operator{}, "comp", []string{"company", "completion"}},
 		{operator{}, "key create --env ", []string{"live", "test", "dev"}},
+		{operator{}, "key create --scopes emails:read,deadletters:write,emails:send,mailings:read,mailings:write,", []string{
+			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,recipients:write",
+			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,suppressions:write",
+		}},
+		{operator{}, "key create --scopes emails:read,rec", []string{"emails:read,recipients:write"}},
 		{operator{}, "suppression add x --reason ", []string{"UNSUBSCRIBE", "BOUNCE", "COMPLAINT", "MANUAL"}},
 		{operator{}, "email show --as ", []string{"operator", "tenant"}},
 		{by, "company show ", []string{"Acme", "Beta Ltda"}},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,6 +77,9 @@ func (c *control) examine(ctx context.Context, databaseURL string) (report docto
 	}
 	if address := c.Getenv("STORAGE_URL"); address != "" {
 		p.Ping = func(ctx context.Context) (err error) {
+			if err := isThere(address); err != nil {
+				return err
+			}
 			bucket, err := blob.Open(ctx, address)
 			if err != nil {
 				return err
@@ -84,6 +89,19 @@ func (c *control) examine(ctx context.Context, databaseURL string) (report docto
 		}
 	}
 	return doctor.Examine(ctx, p), nil
+}
+
+// isThere looks for the folder of a file:// URL: a ping would make it, and a doctor
+// changes nothing.
+func isThere(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "file" {
+		return nil // blob.Open says what is wrong with it
+	}
+	if _, err := os.Stat(u.Path); err != nil {
+		return fmt.Errorf("on this machine: %w", err)
+	}
+	return nil
 }
 
 // examined is what the doctor has found.

@@ -2,8 +2,12 @@ package ctl_test
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +82,14 @@ func TestDoctor(t *testing.T) {
 	}
 	if got := (operator{}).run(t, "doctor"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "DATABASE_URL is not set") {
 		t.Errorf("%+v", got)
+	}
+	absent := filepath.Join(t.TempDir(), "absent")
+	by.env["STORAGE_URL"] = "file://" + absent
+	if status, text := examine(by, ctl.ExitFailed).of("storage"); status != "failure" || !strings.Contains(text, "on this machine: stat "+absent) {
+		t.Error(status, text)
+	}
+	if _, err := os.Stat(absent); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the doctor has made the folder: %v", err)
 	}
 	away := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(away.Close)

@@ -78,12 +78,12 @@ func TestEmailSend_Refused(t *testing.T) {
 		code int
 		want string
 	}{
-		{"", ctl.ExitUsage, "at least one of the flags in the group [to body] is required"},
+		{"", ctl.ExitUsage, "--to or --body is missing"},
 		{"--to a@b.example", ctl.ExitUsage, "--subject is missing"},
 		{"--to a@b.example --subject s", ctl.ExitUsage, "--html or --html-file is missing"},
 		{"--to a@b.example --subject s --html x", ctl.ExitUsage, "--external-id is missing: the company's own name for the person"},
 		{"--to a@b.example --subject s --html x --external-id 1 --header X", ctl.ExitUsage, `--header "X" must be a name and a value`},
-		{"--body x.json --to a@b.example", ctl.ExitUsage, "[body to]"},
+		{"--body x.json --to a@b.example", ctl.ExitUsage, "give only one of --body and --to"},
 		{"--body /nowhere", ctl.ExitUsage, "--body: open /nowhere"},
 		{"--body /dev/null", ctl.ExitUsage, "--body: /dev/null does not hold JSON"},
 		{"--to a@b --subject s --html x --external-id 1 --priority 11", ctl.ExitFailed, "VALIDATION_FAILED: 3 fields are not valid\n  to "},

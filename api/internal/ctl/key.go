@@ -78,11 +78,25 @@ Scopes:
 	flags.IntVar(&key.RatePerSecond, "rate", 200, "at most `N` requests per second; 0 = no limit")
 	flags.IntVar(&key.Burst, "burst", 400, "up to `N` requests at once, before the rate holds")
 	complete(cmd, "env", environments())
-	complete(cmd, "scopes", apikey.Scopes())
+	_ = cmd.RegisterFlagCompletionFunc("scopes", completeScopes)
 	return c.ofCompany(because(cmd, &reason, false), &given)
 }
 
 func environments() []string { return []string{"live", "test", "dev"} }
+
+// completeScopes offers the scopes that are not in the list yet, each behind what stands
+// there already: a shell replaces the whole word.
+func completeScopes(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	given := strings.Split(typed, ",")
+	before := strings.Join(append(given[:len(given)-1:len(given)-1], ""), ",")
+	var words []string
+	for _, scope := range apikey.Scopes() {
+		if !slices.Contains(given[:len(given)-1], scope) && strings.HasPrefix(before+scope, typed) {
+			words = append(words, before+scope)
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
 
 // checkKey checks what an operator typed and completes the key with it.
 func checkKey(key *store.APIKey, environment string, scopes []string) error {

@@ -182,8 +182,15 @@ func changeLanes(
 
 func (v lanesChanged) text(w io.Writer) {
 	fmt.Fprintf(w, "%s of %s %s.\n\n", plural(v.Changed, "lane", "lanes"), printable(v.Company), v.done)
-	laneTable(w, v.Lanes)
+	laneTable(w, v.Lanes[:min(len(v.Lanes), lanesTold)])
+	if more := len(v.Lanes) - lanesTold; more > 0 {
+		fmt.Fprintf(w, "\nand %d more: gatewayctl lane list --company %s\n", more, shellWord(v.Company))
+	}
 }
+
+// lanesTold is how many lanes are told of that were changed: every mailing has one, and
+// the five of single emails and jobs come first.
+const lanesTold = 20
 
 // laneList is some lanes, and the gate behind all of them.
 type laneList struct {

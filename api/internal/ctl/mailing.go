@@ -108,6 +108,14 @@ func (c *control) mailingShow() *cobra.Command {
 	}
 }
 
+// state is the status, and that of a dry run never means that something was sent.
+func (v mailingView) state() string {
+	if v.DryRun {
+		return string(v.Status) + " (dry run)"
+	}
+	return string(v.Status)
+}
+
 // ended is how many of the accepted lines have come to their end.
 func (v mailingView) ended() int {
 	return v.Sent + v.Failed + v.Suppressed + v.Expired + v.Cancelled + v.Unknown + v.InvalidLater
@@ -125,7 +133,7 @@ func (v mailingView) over() bool {
 }
 
 func (v mailingView) text(w io.Writer) {
-	fmt.Fprintf(w, "Mailing %s is %s\n\n", v.ID, v.Status)
+	fmt.Fprintf(w, "Mailing %s is %s\n\n", v.ID, v.state())
 	rows := [][]string{{"file", v.Filename}, {"subject", v.Subject}, {"from", v.From}}
 	add := func(name, value string) {
 		if value != "" {
@@ -173,7 +181,7 @@ func (v mailingView) lines() string {
 		line += fmt.Sprintf(", %s invalid (%s)", thousands(v.Invalid), strings.Join(reasons, ", "))
 	}
 	if v.Duplicates > 0 {
-		line += fmt.Sprintf(", %s duplicates", thousands(v.Duplicates))
+		line += ", " + plurals(v.Duplicates, "duplicate", "duplicates")
 	}
 	return line
 }

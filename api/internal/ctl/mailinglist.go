@@ -95,7 +95,7 @@ func (v mailingList) text(w io.Writer) {
 	rows := [][]string{{"ID", "UPLOADED", "FILE", "STATUS", "ENDED", "SENT", "FAILED"}}
 	for _, m := range v.Mailings {
 		rows = append(rows, []string{
-			m.ID.String(), stamp(m.CreatedAt), m.Filename, string(m.Status), thousands(m.ended()) + " of " + thousands(m.Accepted),
+			m.ID.String(), stamp(m.CreatedAt), m.Filename, m.state(), thousands(m.ended()) + " of " + thousands(m.Accepted),
 			thousands(m.Sent), thousands(m.Failed),
 		})
 	}

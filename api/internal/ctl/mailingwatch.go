@@ -117,10 +117,18 @@ func (v mailingView) step() step {
 		s.text += fmt.Sprintf(", %s/s", thousands(int(v.Rate)))
 	}
 	if v.EstimatedEnd != nil && s.what == "Sending" {
-		s.text += ", " + span(max(v.EstimatedEnd.Sub(v.now), 0)) + " left"
+		s.text += ", " + left(v.EstimatedEnd.Sub(v.now))
 	}
 	if rest := v.troubles(); rest != "" {
 		s.text += "; " + rest
 	}
 	return s
+}
+
+// left is how long something takes yet. It is a guess, so seconds will do.
+func left(d time.Duration) string {
+	if d < 10*time.Second {
+		return fmt.Sprintf("%d s left", max(int(d.Seconds()), 1))
+	}
+	return span(d) + " left"
 }

@@ -54,7 +54,7 @@ func (p Program) Run(ctx context.Context, args []string) int {
 	if err == nil {
 		return ExitOK
 	}
-	fmt.Fprintf(p.Stderr, "gatewayctl: %s\n", strings.TrimSpace(err.Error()))
+	fmt.Fprintf(p.Stderr, "gatewayctl: %s\n", plainly(strings.TrimSpace(err.Error())))
 	var misused *usageError
 	if c.began && !errors.As(err, &misused) {
 		return ExitFailed

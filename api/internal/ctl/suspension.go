@@ -83,7 +83,7 @@ func (v suspension) text(w io.Writer) {
 		}
 		fmt.Fprintf(w, "Its requests are refused and its emails wait. To take that back: gatewayctl company resume %s\n", shellWord(v.Name))
 	case v.before.SuspendedAt != nil:
-		fmt.Fprintf(w, "%s is active again. It had been %s.\n", name, printable(companyState(v.before)))
+		fmt.Fprintf(w, "%s is active again. It had been %s.\nA request may be refused for 5 s more.\n", name, printable(companyState(v.before)))
 	default:
 		fmt.Fprintf(w, "%s is active. It was not suspended.\n", name)
 	}

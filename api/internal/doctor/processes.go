@@ -25,6 +25,10 @@ type saidOfPart struct {
 	Status string `json:"status"`
 }
 
+func (s *saidOfPart) reached() bool {
+	return s != nil && slices.Contains([]string{"connected", "accessible", "ok"}, s.Status)
+}
+
 // process is one that reported lately.
 type process struct {
 	name string // dispatcher here-1
@@ -115,7 +119,7 @@ func (x *examination) part(alive []process, p part) (spoken bool) {
 	for _, one := range alive {
 		switch said := p.of(one); {
 		case said == nil:
-		case slices.Contains([]string{"connected", "accessible", "ok"}, said.Status):
+		case said.reached():
 			reach = append(reach, one)
 		case one.starting:
 			starting = append(starting, one)
@@ -161,6 +165,7 @@ func (x *examination) rabbitMQ(alive []process) {
 		}
 	}
 	switch {
+	case !slices.ContainsFunc(alive, func(p process) bool { return p.RabbitMQ.reached() }): // which has been told
 	case told && consumers == 0 && starting:
 		x.add(check, Warning, lookAgain, "Nobody took messages from its queues yet when the worker had just started.")
 	case told && consumers == 0:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -124,12 +125,21 @@ func invalid(faults []rules.Fault) problem {
 	}
 	p.detail = fmt.Sprintf("%d fields are not valid", len(faults))
 	if len(faults) == 1 {
-		p.detail = faults[0].Field + " " + faults[0].Message
+		p.detail = sentence(faults[0])
 	}
 	if len(faults) >= rules.MaxFaults {
 		p.detail = fmt.Sprintf("%d fields are not valid; there may be more", len(faults))
 	}
 	return p
+}
+
+// sentence is a fault in words: a message begins where the field's name ends, unless it
+// names the field itself.
+func sentence(f rules.Fault) string {
+	if strings.HasPrefix(f.Message, "the "+f.Field+" ") {
+		return f.Message
+	}
+	return f.Field + " " + f.Message
 }
 
 // statusClientGone is what nginx logs for a client that left before its answer.
