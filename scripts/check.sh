@@ -109,6 +109,7 @@ for module in "${modules[@]}"; do
 	check "build without go.work: ${module##*/}" build_alone "$module"
 done
 check "tests that SECURITY.md names" security_claims
+check "configuration table of README.md" go run ./scripts/cmd/settings -check
 check shellcheck shell_scripts
 check "alert rules" alert_rules
 

@@ -14,15 +14,18 @@ import (
 // OTEL_BSP_*, OTEL_RESOURCE_ATTRIBUTES.
 type TraceSettings struct {
 	// OTLPEndpoint is the collector that spans are sent to over HTTP, at its path
-	// /v1/traces; TracesEndpoint is the whole URL instead. With neither, tracing is off.
-	OTLPEndpoint   string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
+	// /v1/traces. Without it and TracesEndpoint, tracing is off.
+	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
+	// TracesEndpoint is the whole URL that spans are sent to, in place of OTLPEndpoint.
 	TracesEndpoint string `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`
-	// OTLPHeaders go with every delivery, as name=value,name=value: keys, mostly.
-	OTLPHeaders   string `env:"OTEL_EXPORTER_OTLP_HEADERS"`
+	// OTLPHeaders are sent along with every delivery, as name=value,name=value: keys, mostly.
+	OTLPHeaders string `env:"OTEL_EXPORTER_OTLP_HEADERS"`
+	// TracesHeaders are the same for spans alone, in place of OTLPHeaders.
 	TracesHeaders string `env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS"`
-	// Sampler decides which requests are traced; SamplerArg is the share of them, 0 to 1,
-	// for the two that take one.
-	Sampler    string  `env:"OTEL_TRACES_SAMPLER" envDefault:"parentbased_always_on"`
+	// Sampler decides which requests are traced: always_on, always_off or traceidratio,
+	// each also behind parentbased_, which follows a caller's header traceparent.
+	Sampler string `env:"OTEL_TRACES_SAMPLER" envDefault:"parentbased_always_on"`
+	// SamplerArg is the share of requests that traceidratio traces, 0 to 1.
 	SamplerArg float64 `env:"OTEL_TRACES_SAMPLER_ARG" envDefault:"1"`
 	// Disabled turns tracing off whatever the others say.
 	Disabled bool `env:"OTEL_SDK_DISABLED" envDefault:"false"`

@@ -29,43 +29,46 @@ type Config struct {
 	// of Addr and answers callers of this machine only.
 	MetricsAddr string `env:"METRICS_ADDR"`
 
-	// DatabaseURL names the Postgres that every 202 is committed to.
+	// DatabaseURL names the Postgres that holds what is true: postgres://, version 15 or newer.
 	DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
-	// RabbitMQURL is never connected to. That it is empty says that this installation
+	// RabbitMQURL is never connected to by the api. That it is empty says that this installation
 	// has no RabbitMQ, which /health then does not miss, and takes in no mailings.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
-	// StorageURL is where the files of mailings are kept: file:///an/absolute/path or
-	// s3://bucket?region=…
+	// StorageURL is where the files of mailings are kept, encrypted: file:///an/absolute/path
+	// of a disk that api and dispatcher share, or s3://bucket?region=…
 	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
 	// PublicURL is how readers of mail reach the api; unsubscribe links begin with it.
 	// Not set, it is Addr's, which is of use on one machine only.
 	PublicURL string `env:"PUBLIC_URL"`
-	// UnsubscribeKeys seal unsubscribe links. The worker must have the same.
+	// UnsubscribeKeys are what seals unsubscribe links: base64 of at least 32 bytes, the same for api
+	// and worker; several with commas between them, of which the first seals and all open.
+	// Required where RABBITMQ_URL is set.
 	UnsubscribeKeys unsubscribe.Keys `env:"UNSUBSCRIBE_KEY"`
 
-	// SESEventsTopics are the ARNs of the SNS topics whose events of SES are taken; none
-	// = no events are. SESEventsSHA256Only refuses SNS's signature version 1.
-	SESEventsTopics     []string `env:"SES_EVENTS_TOPICS"`
-	SESEventsSHA256Only bool     `env:"SES_EVENTS_SHA256_ONLY"`
+	// SESEventsTopics are the ARNs, with commas between them, of the SNS topics whose events
+	// of SES are taken at /v1/ses/events. Without any, none are.
+	SESEventsTopics []string `env:"SES_EVENTS_TOPICS"`
+	// SESEventsSHA256Only refuses SNS's signature version 1.
+	SESEventsSHA256Only bool `env:"SES_EVENTS_SHA256_ONLY" envDefault:"false"`
 	// SESEventsTrustedURL is where a simulator of SNS is. Whoever answers there can make
 	// up events, so it is never set beside real ones.
 	SESEventsTrustedURL TrustedURL `env:"SES_EVENTS_TRUSTED_URL"`
 
-	// EmailTTL is how long an email may wait for the provider, from its acceptance or
-	// its sendAt. Whatever is left after it is EXPIRED.
+	// EmailTTL is how long an email may be tried, from its acceptance or its sendAt. What is
+	// left after it is EXPIRED.
 	EmailTTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
 
-	// CPFCNPJKeys encrypt CPFs and CNPJs: id:base64-of-32-bytes[,id2:…]. The first
+	// CPFCNPJKeys are what encrypts CPFs and CNPJs: id:base64-of-32-bytes[,id2:…]. The first
 	// one encrypts, all of them decrypt.
 	CPFCNPJKeys keyring.Ring `env:"CPF_CNPJ_KEYS,required,notEmpty"`
-	// CPFCNPJHashKey makes the stored hashes useless to whoever has a list of all
-	// CPFs. Changing it makes a known person a new one.
+	// CPFCNPJHashKey makes the stored hashes useless to whoever has a list of all CPFs:
+	// base64 of at least 32 bytes. Changing it makes a known person a new one.
 	CPFCNPJHashKey HashKey `env:"CPF_CNPJ_HASH_KEY"`
 
 	// Environment is a field of every log line.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
-	// LogLevel is debug, info, warn or error.
+	// LogLevel is the least that is logged: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
 	// TraceSettings say where spans are sent to.
 	telemetry.TraceSettings

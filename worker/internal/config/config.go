@@ -18,17 +18,18 @@ import (
 
 // Process is what dispatcher and worker have in common.
 type Process struct {
-	// DatabaseURL names the Postgres that holds what is true.
+	// DatabaseURL names the Postgres that holds what is true: postgres://, version 15 or newer.
 	DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
 	// RedisURL names the Redis that carries the queues: redis://, rediss:// (TLS),
 	// redis-sentinel://host1,host2/0?master=name or redis-cluster://host1,host2.
 	RedisURL string `env:"REDIS_URL,required,notEmpty"`
-	// RabbitMQURL may be empty: single emails do not need RabbitMQ.
+	// RabbitMQURL names the RabbitMQ that carries mailings and recipients: amqp:// or
+	// amqps://. It may be empty: single emails do not need one.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
 	// Environment is a field of every log line.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
-	// LogLevel is debug, info, warn or error.
+	// LogLevel is the least that is logged: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
 	// TraceSettings say where spans are sent to.
 	telemetry.TraceSettings
@@ -42,17 +43,19 @@ type Process struct {
 	SendRate float64 `env:"SES_MAX_SEND_RATE" envDefault:"100"`
 	// MaxAttempts is how many tries an email has; a try that ended in a provider's
 	// quota is not counted.
-	MaxAttempts int `env:"EMAIL_MAX_ATTEMPTS"`
-	// ConfigurationSet is what the provider publishes its feedback through.
+	MaxAttempts int `env:"EMAIL_MAX_ATTEMPTS" envDefault:"5"`
+	// ConfigurationSet is SES's configuration set that emails are sent through, which
+	// publishes what became of them.
 	ConfigurationSet string `env:"SES_CONFIGURATION_SET"`
 	// FeedbackWindow is how long the provider's feedback is waited for when it is not known
 	// whether it took an email. Not set: 15 minutes with a configuration set, and not at
 	// all without one, since no feedback would come. The dispatcher, which decides for a
 	// worker that died, goes by what the workers tell, and by its own where none did.
 	FeedbackWindow *time.Duration `env:"SES_FEEDBACK_WINDOW"`
-	// Backoff is the wait after each try.
-	Backoff email.Backoff `env:"EMAIL_BACKOFF"`
-	// TTL is how long an email may be tried, from its acceptance or from its replay.
+	// Backoff is the wait after each try, ±25 %; the last one stands for all that follow.
+	Backoff email.Backoff `env:"EMAIL_BACKOFF" envDefault:"1s,5s,30s,2m,10m"`
+	// TTL is how long an email may be tried, from its first attempt if it belongs to a
+	// mailing, or from its replay.
 	TTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
 }
 
@@ -82,9 +85,4 @@ func (p *Process) Window() time.Duration {
 		return usualFeedbackWindow
 	}
 	return 0
-}
-
-// defaults are those that another package holds already.
-func defaults() Process {
-	return Process{MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff()}
 }

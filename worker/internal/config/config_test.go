@@ -74,6 +74,18 @@ func TestReadWorker_Defaults(t *testing.T) {
 	}
 }
 
+// The tags hold in words what the contract is in code.
+func TestReadWorker_TriesAndWaitsAreTheContracts(t *testing.T) {
+	t.Parallel()
+	got, err := config.ReadWorker([]string{database, redis})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(email.DefaultBackoff(), got.Backoff); diff != "" || got.MaxAttempts != email.MaxAttempts {
+		t.Errorf("%d tries, want %d; waits (-want +got)\n%s", got.MaxAttempts, email.MaxAttempts, diff)
+	}
+}
+
 func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 	t.Parallel()
 	got, err := config.ReadWorker([]string{

@@ -27,8 +27,8 @@ type Dispatcher struct {
 	// whether it still knows it.
 	RescueAfter time.Duration `env:"RESCUE_AFTER" envDefault:"1m"`
 
-	// StorageURL is where the api keeps uploaded files; those that belong to no mailing
-	// are deleted.
+	// StorageURL is where the api keeps uploaded files. Those under mailings/ that belong to
+	// no mailing are deleted after an hour.
 	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
 	// RecoveryInterval is how often mailings are looked for whose expander is gone.
 	RecoveryInterval time.Duration `env:"MAILING_RECOVERY_INTERVAL" envDefault:"5m"`
@@ -36,7 +36,7 @@ type Dispatcher struct {
 
 // ReadDispatcher reads "NAME=value" lines, as os.Environ returns them.
 func ReadDispatcher(environ []string) (Dispatcher, error) {
-	d := Dispatcher{Process: defaults()}
+	var d Dispatcher
 	f := environment.Read(environ, &d)
 	d.Process.check(&f)
 	d.Recovery.check(&f)

@@ -13,13 +13,15 @@ import (
 type Mailings struct {
 	// PublicURL is how readers of mail reach the api; unsubscribe links begin with it.
 	PublicURL string `env:"PUBLIC_URL" envDefault:"http://127.0.0.1:8080"`
-	// UnsubscribeKeys seal unsubscribe links. The api must have the same.
+	// UnsubscribeKeys are what seals unsubscribe links: base64 of at least 32 bytes, the same for api
+	// and worker; several with commas between them, of which the first seals and all open.
+	// Required where RABBITMQ_URL is set.
 	UnsubscribeKeys unsubscribe.Keys `env:"UNSUBSCRIBE_KEY"`
 	// Lead is how many emails of one mailing wait in the outbox at most; the rest waits
 	// in the mailing, where no deadline runs.
 	Lead int `env:"MAILING_LEAD" envDefault:"50000"`
-	// MXResolver asks whether the domains of a mailing take mail: "" the system's
-	// resolver, host:port another one, "off" nobody.
+	// MXResolver is who is asked whether the domains of a mailing take mail: host:port of a
+	// DNS server, or off for nobody. Not set: the system's resolver.
 	MXResolver string `env:"MX_RESOLVER"`
 }
 
@@ -35,7 +37,8 @@ func (m *Mailings) check(f *environment.Faults) {
 
 // Recovery says when a mailing's expander is taken to be gone.
 type Recovery struct {
-	// StaleAfter is how long it may be silent. It tells of itself every 5 s.
+	// StaleAfter is how long a mailing's job may be silent before it counts as dead. It tells
+	// of itself every 5 s.
 	StaleAfter time.Duration `env:"MAILING_STALE_AFTER" envDefault:"30s"`
 }
 

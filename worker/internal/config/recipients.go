@@ -8,18 +8,19 @@ import (
 
 // Recipients is the environment of the intake of recipients over RabbitMQ.
 type Recipients struct {
-	// RetryTTLMS is how long a message waits before it is tried again, in milliseconds.
+	// RetryTTLMS is how long a recipient's message waits before it is tried again, in
+	// milliseconds. A new value needs the retry queue to be deleted.
 	RetryTTLMS int `env:"RECIPIENTS_RETRY_TTL_MS" envDefault:"10000"`
-	// MaxRetries is how often that happens before the message goes to the DLQ.
+	// MaxRetries is how often a recipient's message is tried again before it goes to the DLQ.
 	MaxRetries int `env:"RECIPIENTS_MAX_RETRIES" envDefault:"3"`
-	// BatchSize is how many recipients are written in one statement, and BatchTimeoutMS
-	// how long the first of them waits for the others, in milliseconds.
-	BatchSize      int `env:"RECIPIENTS_BATCH_SIZE" envDefault:"1000"`
+	// BatchSize is how many recipients are written in one statement.
+	BatchSize int `env:"RECIPIENTS_BATCH_SIZE" envDefault:"1000"`
+	// BatchTimeoutMS is how long the first recipient of a batch waits for the others, in milliseconds.
 	BatchTimeoutMS int `env:"RECIPIENTS_BATCH_TIMEOUT_MS" envDefault:"1000"`
-	// ProcConcurrency is how many messages of a batch are looked after one by one at the
-	// same time, which is what those need that cannot be written.
+	// ProcConcurrency is how many messages of a batch that cannot be written are looked
+	// after at the same time, one by one.
 	ProcConcurrency int `env:"RECIPIENTS_PROC_CONCURRENCY" envDefault:"8"`
-	// BatchConcurrency is how many batches are written at the same time.
+	// BatchConcurrency is how many batches of recipients are written at the same time.
 	BatchConcurrency int `env:"RECIPIENTS_BATCH_CONCURRENCY" envDefault:"2"`
 }
 

@@ -38,19 +38,22 @@ func (a *Age) UnmarshalText(text []byte) error {
 // Retention is how long what has ended is kept. A company may have ages of its own in
 // the database.
 type Retention struct {
-	// Outbox: rows of the outbox after their end. GET answers from the log after that.
+	// Outbox: rows of the outbox after their end, in days or hours (30d, 36h); 0 is for
+	// ever. GET answers from the log after that.
 	Outbox Age `env:"RETENTION_OUTBOX" envDefault:"30d"`
-	// Bodies: what an email said, after its end. Not set: as long as its row.
+	// Bodies: what an email said, after its end; it cannot be sent again then. Not set: as
+	// long as Outbox.
 	Bodies *Age `env:"RETENTION_BODIES"`
 	// Files: uploaded files, after their mailing's end.
 	Files Age `env:"RETENTION_FILES" envDefault:"30d"`
 	// Entries: entries and rejected lines of a mailing, after its end.
 	Entries Age `env:"RETENTION_ENTRIES" envDefault:"365d"`
-	// Logs: logs of emails, after they were accepted; and Events: their timelines. Not set:
-	// as long as the logs.
-	Logs   Age  `env:"RETENTION_LOGS" envDefault:"365d"`
+	// Logs: logs of emails, after they were accepted, by whole months.
+	Logs Age `env:"RETENTION_LOGS" envDefault:"365d"`
+	// Events: timelines of emails. Not set: as long as Logs.
 	Events *Age `env:"RETENTION_EVENTS"`
-	// DeletedRecipients: rows of recipients, after they were deleted.
+	// DeletedRecipients: rows of recipients, after they were deleted. At least 367d, since
+	// an email may be scheduled a year ahead.
 	DeletedRecipients Age `env:"RETENTION_DELETED_RECIPIENTS" envDefault:"400d"`
 }
 

@@ -17,20 +17,23 @@ type Worker struct {
 	// Addr is where /livez, /readyz, /metrics and /monitoring are answered.
 	Addr string `env:"WORKER_ADDR" envDefault:"127.0.0.1:9092"`
 
-	// Endpoint replaces the provider's own address, for an emulator or a VPC endpoint.
+	// Endpoint is where SES is reached in place of the region's own address: a VPC endpoint,
+	// or a simulator.
 	Endpoint string `env:"SES_ENDPOINT"`
-	Region   string `env:"AWS_REGION" envDefault:"us-east-1"`
-	// MonitoringUser and MonitoringPassword open the queue dashboard; without them it
-	// stays shut.
-	MonitoringUser     string `env:"MONITORING_USER"`
+	// Region is the AWS region whose SES sends.
+	Region string `env:"AWS_REGION" envDefault:"us-east-1"`
+	// MonitoringUser is who may look at the queues at /monitoring, with MonitoringPassword;
+	// without both it stays shut.
+	MonitoringUser string `env:"MONITORING_USER"`
+	// MonitoringPassword is the password of MonitoringUser.
 	MonitoringPassword string `env:"MONITORING_PASSWORD"`
-	// MonitoringWritable lets its users delete, run and pause.
+	// MonitoringWritable lets MonitoringUser delete, run and pause tasks as well.
 	MonitoringWritable bool `env:"MONITORING_WRITABLE" envDefault:"false"`
 }
 
 // ReadWorker reads "NAME=value" lines, as os.Environ returns them.
 func ReadWorker(environ []string) (Worker, error) {
-	w := Worker{Process: defaults()}
+	var w Worker
 	f := environment.Read(environ, &w)
 	w.Process.check(&f)
 	w.Recovery.check(&f)
@@ -53,6 +56,9 @@ func ReadWorker(environ []string) (Worker, error) {
 // longestWait is how long an email that is refused every time takes from its first
 // to its last try, each wait at the far end of its jitter.
 func (w *Worker) longestWait() time.Duration {
+	if len(w.Backoff) == 0 { // it could not be read, which is a fault of its own
+		return 0
+	}
 	var sum time.Duration
 	for try := 1; try < w.MaxAttempts; try++ {
 		sum += w.Backoff.Delay(try, 1)
