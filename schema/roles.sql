@@ -56,7 +56,7 @@ GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON process_status TO gateway_worker;
 
 -- gatewayctl, for people: companies, keys and domains; what waits and why.
-GRANT SELECT                         ON process_status, suppressions, operator_audit, goose_db_version TO gateway_operator;
+GRANT SELECT                         ON process_status, operator_audit, goose_db_version TO gateway_operator;
 GRANT INSERT (operator, action, company_id, subject, details, reason) ON operator_audit TO gateway_operator; -- not when, and as whom
 GRANT SELECT, INSERT                 ON email_events, dead_letter_replays TO gateway_operator;
 GRANT INSERT                         ON recipient_intakes TO gateway_operator;
@@ -64,3 +64,4 @@ GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate
 GRANT SELECT, INSERT, UPDATE         ON companies, company_retention, api_keys, dispatch_lanes, email_outbox, email_logs, recipients,
                                         dead_letters TO gateway_operator;
 GRANT SELECT, INSERT, DELETE         ON sender_domains TO gateway_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions TO gateway_operator;

@@ -75,6 +75,15 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		{func(by store.Operator) error { _, err := s.ReplayEmail(ctx, by, id, open, time.Hour); return err }, "email.retry", &id, open.String(), "{}"},
 		{func(by store.Operator) error { return s.RecordReveal(ctx, by, "email", id, open.String()) }, "email.reveal", &id, open.String(), "{}"},
 		{
+			func(by store.Operator) error {
+				return s.SuppressAs(ctx, by, id, store.Suppression{Address: "Ana@example.com", Reason: store.Manual})
+			}, "suppression.add", &id, "", `"address": "a***@e***.com"`,
+		},
+		{
+			func(by store.Operator) error { return s.UnsuppressAs(ctx, by, id, "ana@example.com", store.Manual) },
+			"suppression.remove", &id, "", `"reason": "MANUAL"`,
+		},
+		{
 			func(by store.Operator) error { return s.RetryDeadLetterAs(ctx, by, retried, time.Hour) },
 			"dlq.retry", &id, retried.ID.String(), `"outboxId": "` + gone.String(),
 		},
@@ -125,6 +134,10 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		if diff := cmp.Diff(want, got, ignored); diff != "" || !strings.Contains(string(got.Details), tt.details) || time.Since(got.At) > time.Minute {
 			t.Errorf("%s at %s (-want +got):\n%s\ndetails %s", tt.action, got.At, diff, got.Details)
 		}
+	}
+	before := acted(t, d, 0)
+	if err := s.UnsuppressAs(ctx, because("again"), id, "ana@example.com", store.Manual); !errors.Is(err, store.ErrNotFound) || len(acted(t, d, before[0].ID)) != 0 {
+		t.Errorf("what is not suppressed: %v, and %d rows", err, len(acted(t, d, before[0].ID)))
 	}
 	if now := status(t, d, gone); now != email.Pending {
 		t.Errorf("the email of the dead letter that was sent again is %s", now)

@@ -46,7 +46,7 @@ var callers = map[string][]string{
 		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "FindCaller", "FindSituation", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "Wake",
 		"ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "Gate", "HoldGate", "ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
-		"CreateReplayAs", "FindAnyReplay", "Audit", "RecordReveal", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "SetRetention", "FindRetention",
+		"CreateReplayAs", "FindAnyReplay", "Audit", "RecordReveal", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "SetRetention", "FindRetention",
 	},
 }
 

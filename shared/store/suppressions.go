@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
 )
 
 // SuppressionReason is why a company must not write to an address.
@@ -55,6 +57,28 @@ func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) 
 		return fmt.Errorf("suppress address: %w", err)
 	}
 	return nil
+}
+
+// SuppressAs is Suppress by an operator.
+func (s *Store) SuppressAs(ctx context.Context, by Operator, company uuid.UUID, n Suppression) error {
+	return wrap("suppress address", s.auditedOne(ctx, by, suppressionAct("suppression.add", company, n.Address, n.Reason),
+		suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note))
+}
+
+// UnsuppressAs is Unsuppress by an operator.
+func (s *Store) UnsuppressAs(ctx context.Context, by Operator, company uuid.UUID, address string, reason SuppressionReason) error {
+	return wrap("take suppression back", s.auditedOne(ctx, by, suppressionAct("suppression.remove", company, address, reason),
+		unsuppressSQL, company, suppressionKey(address), reason))
+}
+
+// suppressionAct tells of an address no more than may stand anywhere: an entry of the
+// audit outlives the suppression.
+func suppressionAct(action string, company uuid.UUID, address string, reason SuppressionReason) act {
+	a := act{action: action, company: company, details: map[string]any{"address": email.MaskAddress(suppressionKey(address))}}
+	if reason != "" {
+		a.details["reason"] = reason
+	}
+	return a
 }
 
 // suppressAllSQL is suppressSQL for several addresses, in their order, so that two

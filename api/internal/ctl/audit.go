@@ -85,6 +85,7 @@ func (c *control) auditList() *cobra.Command {
 		"company", "company.create", "company.suspend", "company.resume", "key", "key.create", "key.revoke", "domain", "domain.add", "domain.remove",
 		"lane", "lane.pause", "lane.resume", "gate", "gate.hold", "gate.release", "email", "email.cancel", "email.retry", "email.reveal",
 		"dlq", "dlq.retry", "dlq.retry-many", "dlq.discard", "dlq.discard-many", "dlq.reveal",
+		"suppression", "suppression.add", "suppression.remove", "suppression.reveal",
 	})
 	c.completeCompanyFlag(cmd)
 	return limited(cmd, &f.Limit)

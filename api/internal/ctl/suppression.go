@@ -23,8 +23,8 @@ func (c *control) suppression() *cobra.Command {
 	cmd := group("suppression", "Say which addresses a company must not write to",
 		`An address that is suppressed gets no email of the company any more: those that wait end
 as SUPPRESSED. UNSUBSCRIBE concerns mailings only. Bounces, complaints and unsubscribe links
-suppress by themselves. These commands speak to the HTTP API for the company whose key
-API_KEY is; the key needs the scope suppressions:write.`,
+suppress by themselves. A tenant's key needs the scope suppressions:write; import is a
+tenant's alone.`,
 		`  gatewayctl suppression add maria@cliente.example --note 'asked on the phone'
   gatewayctl suppression import unsubscribed.csv --reason UNSUBSCRIBE`)
 	cmd.AddCommand(c.suppressionList(), c.suppressionAdd(), c.suppressionRemove(), c.suppressionImport())
@@ -68,32 +68,41 @@ type suppressionList struct {
 }
 
 func (c *control) suppressionList() *cobra.Command {
-	var address, reason string
-	var limit int
+	var o suppressionChoice
 	cmd := &cobra.Command{
 		Use: "list", Short: "List suppressed addresses, in their order",
-		Example: "  gatewayctl suppression list --reason COMPLAINT\n  gatewayctl suppression list --address maria@cliente.example",
+		Long: `Lists suppressed addresses. An operator says of which company, and sees addresses masked
+unless he names one or asks to --reveal them; a tenant sees his own.
+` + whoLong,
+		Example: "  gatewayctl suppression list --reason COMPLAINT\n  gatewayctl suppression list --company Acme --address maria@cliente.example",
 		Args:    needs(),
-		RunE: c.call(func(ctx context.Context, api *client.Client, _ []string) (answer, error) {
-			if err := checkReason(&reason); err != nil {
+	}
+	cmd.Flags().StringVar(&o.address, "address", "", "only those of one `ADDRESS`")
+	cmd.Flags().BoolVar(&o.reveal, "reveal", false, "an operator's choice: show addresses in full, which is written down")
+	c.companyFlag(cmd, &o.company)
+	limited(reasonFlag(cmd, &o.reason, "", "only those for one reason"), &o.limit)
+	return c.either(cmd, either{
+		operator: func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
+			return c.listSuppressionsOf(ctx, s, &o)
+		},
+		tenant: func(ctx context.Context, api *client.Client, _ []string) (answer, error) {
+			if err := o.ofTenant(); err != nil {
 				return nil, err
 			}
-			if err := checkLimit(limit); err != nil {
+			if err := checkLimit(o.limit); err != nil {
 				return nil, err
 			}
 			query := url.Values{}
-			if address != "" {
-				query.Set("address", address)
+			if o.address != "" {
+				query.Set("address", o.address)
 			}
-			if reason != "" {
-				query.Set("reason", reason)
+			if o.reason != "" {
+				query.Set("reason", o.reason)
 			}
-			found, more, err := pages[suppressionView](ctx, api, suppressionPath, "suppressions", query, limit)
+			found, more, err := pages[suppressionView](ctx, api, suppressionPath, "suppressions", query, o.limit)
 			return suppressionList{found, more}, err
-		}),
-	}
-	cmd.Flags().StringVar(&address, "address", "", "only those of one `ADDRESS`")
-	return limited(reasonFlag(cmd, &reason, "", "only those for one reason"), &limit)
+		},
+	})
 }
 
 func (v suppressionList) text(w io.Writer) {
@@ -120,32 +129,46 @@ type suppressRequest struct {
 	Note    string `json:"note,omitempty"`
 }
 
-type suppressed struct{ suppressionView }
+type suppressed struct {
+	suppressionView
+	company string // an operator's; "" = the tenant's own
+}
 
 func (c *control) suppressionAdd() *cobra.Command {
-	var r suppressRequest
+	var o suppressionChoice
 	cmd := &cobra.Command{
 		Use: "add ADDRESS", Short: "Keep emails from an address",
-		Long:    "Keeps the company's emails from an address from now on. Doing it again changes the note only.",
+		Long: `Keeps the company's emails from an address from now on. Doing it again changes the note
+only. An operator says of which company; the note stands in the audit too.
+` + whoLong,
 		Example: "  gatewayctl suppression add maria@cliente.example --note 'asked on the phone'",
 		Args:    needs("ADDRESS"),
-		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
-			if err := checkReason(&r.Reason); err != nil {
+	}
+	cmd.Flags().StringVar(&o.note, "note", "", "in your own words, a `TEXT` of at most 200 characters")
+	c.companyFlag(cmd, &o.company)
+	reasonFlag(cmd, &o.reason, string(store.Manual), "why")
+	return c.either(cmd, either{
+		operator: func(ctx context.Context, s *store.Store, args []string) (answer, error) {
+			return c.suppressFor(ctx, s, &o, args[0])
+		},
+		tenant: func(ctx context.Context, api *client.Client, args []string) (answer, error) {
+			if err := o.ofTenant(); err != nil {
 				return nil, err
 			}
-			r.Address = args[0]
 			var v suppressed
-			err := api.PostAgain(ctx, suppressionPath, r, &v.suppressionView)
+			err := api.PostAgain(ctx, suppressionPath, suppressRequest{Address: args[0], Reason: o.reason, Note: o.note}, &v.suppressionView)
 			return v, err
-		}),
-	}
-	cmd.Flags().StringVar(&r.Note, "note", "", "in your own words, a `TEXT` of at most 200 characters")
-	return reasonFlag(cmd, &r.Reason, string(store.Manual), "why")
+		},
+	})
 }
 
 func (v suppressed) text(w io.Writer) {
 	fmt.Fprintf(w, "%s gets no %s any more: %s since %s.\n", printable(v.Address), kept(v.Reason), v.Reason, stamp(v.CreatedAt))
-	fmt.Fprintf(w, "To take that back: gatewayctl suppression remove %s --reason %s\n", shellWord(v.Address), v.Reason)
+	back := "gatewayctl suppression remove " + shellWord(v.Address) + " --reason " + v.Reason
+	if v.company != "" {
+		back += " --company " + shellWord(v.company) + " --note …"
+	}
+	fmt.Fprintf(w, "To take that back: %s\n", back)
 }
 
 // kept is what a suppression keeps from an address.
@@ -163,25 +186,35 @@ type unsuppressed struct {
 }
 
 func (c *control) suppressionRemove() *cobra.Command {
-	var reason string
+	var o suppressionChoice
 	cmd := &cobra.Command{
 		Use: "remove ADDRESS", Short: "Let emails through to an address again",
 		Long: `Takes back the suppressions of an address, or the one for a reason. Whoever complained or
-does not exist should not be written to again: SES counts both against the sender.`,
-		Example: "  gatewayctl suppression remove maria@cliente.example --reason UNSUBSCRIBE",
-		Args:    needs("ADDRESS"),
-		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
-			if err := checkReason(&reason); err != nil {
+does not exist should not be written to again: SES counts both against the sender. An
+operator says of which company and, with --note, why.
+` + whoLong,
+		Example: `  gatewayctl suppression remove maria@cliente.example --reason UNSUBSCRIBE
+  gatewayctl suppression remove maria@cliente.example --company Acme --note 'mailbox was mended'`,
+		Args: needs("ADDRESS"),
+	}
+	cmd.Flags().StringVar(&o.note, "note", "", "an operator's: in your own words, a `TEXT` for the audit")
+	c.companyFlag(cmd, &o.company)
+	reasonFlag(cmd, &o.reason, "", "only the one for one reason")
+	return c.either(cmd, either{
+		operator: func(ctx context.Context, s *store.Store, args []string) (answer, error) {
+			return c.unsuppressFor(ctx, s, &o, args[0])
+		},
+		tenant: func(ctx context.Context, api *client.Client, args []string) (answer, error) {
+			if err := o.ofTenant(); err != nil {
 				return nil, err
 			}
 			query := url.Values{"address": {args[0]}}
-			if reason != "" {
-				query.Set("reason", reason)
+			if o.reason != "" {
+				query.Set("reason", o.reason)
 			}
-			return unsuppressed{args[0], reason}, api.Delete(ctx, suppressionPath, query)
-		}),
-	}
-	return reasonFlag(cmd, &reason, "", "only the one for one reason")
+			return unsuppressed{args[0], o.reason}, api.Delete(ctx, suppressionPath, query)
+		},
+	})
 }
 
 func (v unsuppressed) text(w io.Writer) {

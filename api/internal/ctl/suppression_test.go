@@ -57,6 +57,55 @@ func TestSuppression_JSON(t *testing.T) {
 	}
 }
 
+// An operator does the same for any company, and it is written down without the address.
+func TestSuppression_AsOperator(t *testing.T) {
+	t.Parallel()
+	tenant, by, _ := newTenant(t)
+	added := by.object(t, "suppression", "add", "Ana@Example.com", "--company", "Acme", "--note", "asked on the phone")
+	if diff := cmp.Diff(map[string]any{"suppressions": []any{added}, "more": false}, tenant.object(t, "suppression", "list")); diff != "" || added["note"] != "asked on the phone" {
+		t.Errorf("the tenant sees (-operator +tenant):\n%s", diff)
+	}
+	list := []string{"suppression", "list", "--company", "Acme"}
+	if text := by.must(t, list...); !strings.Contains(text, "a***@e***.com") || strings.Contains(text, "ana@example.com") {
+		t.Error(text)
+	}
+	if text := by.must(t, append(list, "--reveal")...); !strings.Contains(text, "ana@example.com") {
+		t.Error(text)
+	}
+	if text := by.must(t, append(list, "--address", "ana@example.com")...); !strings.Contains(text, "ana@example.com") {
+		t.Error(text)
+	}
+	if text := by.must(t, append(list, "--address", "eva@example.com")...); text != "There are none.\n" {
+		t.Error(text)
+	}
+	for args, want := range map[string]string{
+		"suppression list":                                                              "--company is missing",
+		"suppression add a@b.example --company Beta":                                    `there is no company "Beta"`,
+		"suppression add x --company Acme":                                              `"x" is not an email address`,
+		"suppression add a@b.example --company Acme --reason SPAM":                      `--reason "SPAM" must be one of`,
+		"suppression remove ana@example.com --company Acme":                             "--note must say why",
+		"suppression remove eva@example.com --company Acme --note x":                    "the address is not suppressed for that reason: `gatewayctl suppression list --company Acme",
+		"suppression add a@b.example --company Acme --note " + strings.Repeat("x", 201): "--note must have at most 200 characters",
+	} {
+		if got := by.run(t, strings.Fields(args)...); got.code == ctl.ExitOK || got.stdout != "" || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+	if got := tenant.run(t, append(list, "--reveal")...); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "--company and --reveal are an operator's") {
+		t.Errorf("%+v", got)
+	}
+	by.must(t, "suppression", "remove", "ana@example.com", "--company", "Acme", "--note", "changed her mind")
+	audit := by.must(t, "audit", "list", "--action", "suppression")
+	for _, want := range []string{"suppression.add", "asked on the phone", "suppression.reveal", "suppression.remove", "changed her mind", "address=a***@e***.com"} {
+		if !strings.Contains(audit, want) {
+			t.Errorf("%q is not in\n%s", want, audit)
+		}
+	}
+	if n := strings.Count(audit, "\n"); n != 4 || strings.Contains(audit, "ana@") {
+		t.Errorf("%d lines:\n%s", n, audit)
+	}
+}
+
 type importedView struct {
 	Lines, Suppressed, Refused int
 	Faults                     []struct {
