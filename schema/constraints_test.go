@@ -56,8 +56,13 @@ func legal() map[string]row {
 		"mailing_entries": {
 			"id": "gen_random_uuid()", "mailing_id": companyID, "line_no": "2", "email": "gen_random_uuid()::text || '@example.com'", "token": "'t'",
 		},
-		"mailing_rejects":   {"mailing_id": "gen_random_uuid()", "line_no": "2", "code": "'DUPLICATE'"},
-		"ses_events":        {"sns_message_id": "gen_random_uuid()::text", "kind": "'Delivery'"},
+		"mailing_rejects": {"mailing_id": "gen_random_uuid()", "line_no": "2", "code": "'DUPLICATE'"},
+		"ses_events":      {"sns_message_id": "gen_random_uuid()::text", "kind": "'Delivery'"},
+		"outbox_aggregates": {
+			"company_id": companyID, "aggregate_type": "'interview'", "aggregate_id": "gen_random_uuid()::text", "event_type": "'REMINDER_24H'",
+			"outbox_id": "gen_random_uuid()",
+		},
+		"outbox_programs":   {"role_name": "gen_random_uuid()::text", "company_id": companyID},
 		"suppressions":      {"company_id": companyID, "address": "gen_random_uuid()::text || '@example.com'", "reason": "'MANUAL'"},
 		"company_retention": {"company_id": companyID, "files_days": "7"},
 		"retention_walks":   {"kind": "'outbox'", "company_id": "gen_random_uuid()"},
@@ -155,6 +160,26 @@ func TestConstraints(t *testing.T) {
 		{"email_outbox", row{"priority": "0"}, "email_outbox_priority_check"},
 		{"email_outbox", row{"priority": "11"}, "email_outbox_priority_check"},
 		{"email_outbox", row{"delivery": "'exactly_once'"}, "email_outbox_delivery_check"},
+		{"email_outbox", row{"aggregate_type": "'interview'", "aggregate_id": "'42'", "event_type": "'REMINDER_24H'"}, ""},
+		{"email_outbox", row{"aggregate_type": "'interview'", "aggregate_id": "'42'"}, "email_outbox_aggregate_is_whole"},
+
+		{"outbox_aggregates", nil, ""},
+		{"outbox_aggregates", row{"aggregate_id": "'42'"}, ""},
+		{"outbox_aggregates", row{"aggregate_id": "'42'"}, "outbox_aggregates_pkey"}, // one email per event type
+		{"outbox_aggregates", row{"aggregate_id": "'42'", "turn": "2"}, ""},
+		{"outbox_aggregates", row{"turn": "0"}, "outbox_aggregates_turn_check"},
+		{"outbox_aggregates", row{"aggregate_type": "''"}, "outbox_aggregates_type"},
+		{"outbox_aggregates", row{"aggregate_type": "repeat('a', 65)"}, "outbox_aggregates_type"},
+		{"outbox_aggregates", row{"aggregate_id": "'..'"}, "outbox_aggregates_id"}, // a client would take it for a direction
+		{"outbox_aggregates", row{"aggregate_id": "'a/b'"}, "outbox_aggregates_id"},
+		{"outbox_aggregates", row{"aggregate_id": "'ana@example.com'"}, "outbox_aggregates_id"},
+		{"outbox_aggregates", row{"aggregate_id": "repeat('a', 200)"}, ""},
+		{"outbox_aggregates", row{"aggregate_id": "repeat('a', 201)"}, "outbox_aggregates_id"},
+		{"outbox_aggregates", row{"event_type": "E'X\n'"}, "outbox_aggregates_event"},
+
+		{"outbox_programs", nil, ""},
+		{"outbox_programs", row{"role_name": "''"}, "outbox_programs_role_name_check"},
+		{"outbox_programs", row{"company_id": "gen_random_uuid()"}, "outbox_programs_company_id_fkey"},
 
 		{"email_logs", nil, ""},
 		{"email_logs", row{"status": "'PUBLISHED'"}, "email_logs_status_check"},

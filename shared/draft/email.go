@@ -17,6 +17,7 @@ type Email struct {
 	Priority  *int              `json:"priority,omitempty" validate:"omitnil,min=1,max=10"`
 	SendAt    *string           `json:"sendAt,omitempty" validate:"omitnil,timestamp"`
 	Delivery  *string           `json:"delivery,omitempty" validate:"omitnil,oneof=at_least_once at_most_once"`
+	Aggregate *Aggregate        `json:"aggregate,omitempty" validate:"omitnil"`
 }
 
 // Recipient is the person behind the address. At least one of the first four names the
@@ -34,4 +35,13 @@ type Recipient struct {
 // Identified says whether the person is named by anything but an address.
 func (r *Recipient) Identified() bool {
 	return r.RecipientID != nil || r.ExternalID != nil || r.CPFCNPJ != nil || r.CPFCNPJHash != nil
+}
+
+// Aggregate is what the email is about in its sender's own words, and which of the
+// emails about it this is: an interview, its number, its reminder of the day before.
+// A company's email about one thing of one kind is made once.
+type Aggregate struct {
+	Type      string `json:"type" validate:"required,max=64,name"`
+	ID        string `json:"id" validate:"required,max=200,name"`
+	EventType string `json:"eventType" validate:"required,max=64,name"`
 }

@@ -38,6 +38,8 @@ func ownRules() map[string]Rule {
 		"mailbox":     {email.CodeInvalidEmail, func(v string) error { _, err := mailbox.Parse(v); return err }},
 		"line":        {CodeBadCharacter, checkLine},
 		"printable":   {CodeBadCharacter, checkPrintable},
+		"name":        {"INVALID_NAME", checkName},
+		"requestid":   {CodeBadCharacter, CheckRequestID},
 		"headername":  {"INVALID_HEADER_NAME", checkHeaderName},
 		"unreserved":  {"RESERVED_HEADER", checkUnreserved},
 		"headervalue": {"INVALID_HEADER_VALUE", checkHeaderValue},

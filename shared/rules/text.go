@@ -2,6 +2,7 @@ package rules
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -21,6 +22,28 @@ func checkLine(value string) error {
 func checkPrintable(value string) error {
 	if strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return errors.New("must hold printable characters only")
+	}
+	return nil
+}
+
+// namePattern is what can stand in a path as it is, less the @: an address is nobody's
+// name here. The first character keeps "." and ".." out, which clients take for
+// directions. The database holds the same pattern as CHECKs on outbox_aggregates.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:=~-]*$`)
+
+func checkName(value string) error {
+	if !namePattern.MatchString(value) {
+		return errors.New("must begin with a letter or digit and hold only letters, digits and . _ : = ~ -")
+	}
+	return nil
+}
+
+// CheckRequestID looks at the id that a sender gives a request: 1 to 128 printable ASCII
+// characters without spaces, and no @. The id stands in every log line, where an address
+// must not.
+func CheckRequestID(id string) error {
+	if len(id) < 1 || len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '@' }) {
+		return errors.New("must have 1 to 128 printable ASCII characters without space and @")
 	}
 	return nil
 }

@@ -38,9 +38,14 @@ type Email struct {
 	NextAt            *time.Time     `db:"next_at"` // nil once the outbox row is purged
 	SentAt            *time.Time     `db:"sent_at"`
 	FailedAt          *time.Time     `db:"failed_at"`
+	// What it is about; all three are nil where nobody named that.
+	AggregateType *string `db:"aggregate_type"`
+	AggregateID   *string `db:"aggregate_id"`
+	EventType     *string `db:"event_type"`
 }
 
-// emailColumns merges an outbox row o with its log l; either may be missing.
+// emailColumns merges an outbox row o with its log l; either may be missing. What the
+// email is about, a, is found by outbox_aggregates_outbox: it outlives the outbox row.
 const emailColumns = `
 coalesce(o.id, l.outbox_id) AS id, coalesce(o.company_id, l.company_id) AS company_id, coalesce(o.request_id, l.request_id) AS request_id,
 coalesce(o.status, l.status) AS status, coalesce(l.recipient, o.payload ->> 'to') AS recipient,
@@ -52,13 +57,16 @@ coalesce(o.attempts, l.attempts) AS attempts, coalesce(o.throttles, l.throttles)
 coalesce(o.possible_duplicate, l.possible_duplicate) AS possible_duplicate, coalesce(o.outcome_unknown, false) AS outcome_unknown,
 l.ses_message_id, l.error_code, l.error_reason, l.duration_ms,
 coalesce(o.created_at, l.created_at) AS created_at, coalesce(o.expires_at, l.expires_at) AS expires_at, o.next_at,
-l.sent_at, l.failed_at`
+l.sent_at, l.failed_at, a.aggregate_type, a.aggregate_id, a.event_type`
+
+const joinAggregate = `LEFT JOIN outbox_aggregates a ON a.outbox_id = coalesce(o.id, l.outbox_id)`
 
 // findEmailSQL reads both tables by primary key and locks nothing.
 const findEmailSQL = `
 SELECT ` + emailColumns + `
 FROM (SELECT * FROM email_outbox WHERE id = $1 AND company_id = $2 AND target = 'email:send') o
-FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1 AND company_id = $2) l ON l.outbox_id = o.id`
+FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1 AND company_id = $2) l ON l.outbox_id = o.id
+` + joinAggregate
 
 // FindEmail returns one email of the company, or ErrNotFound.
 func (s *Store) FindEmail(ctx context.Context, company, id uuid.UUID) (Email, error) {
@@ -99,7 +107,9 @@ type EmailFilter struct {
 	Recipient  string
 	ExternalID string
 	RequestID  string
-	Limit      int
+	// AboutType and AboutID choose the emails about one thing, EventType one kind of them.
+	AboutType, AboutID, EventType string
+	Limit                         int
 }
 
 // EmailPage is a page of a list. Next continues it; uuid.Nil means the end. A page
@@ -136,6 +146,14 @@ SELECT id FROM (
      ORDER BY id DESC LIMIT $7)
 ) merged ORDER BY id DESC LIMIT $7`
 
+// aboutIDsSQL reads what there is about one thing, which is little, by
+// outbox_aggregates_pkey.
+const aboutIDsSQL = `
+SELECT outbox_id FROM outbox_aggregates
+WHERE company_id = $1 AND aggregate_type = $4 AND aggregate_id = $5 AND ($6 = '' OR event_type = $6)
+  AND outbox_id < $2 AND outbox_id >= $3
+ORDER BY outbox_id DESC LIMIT $7`
+
 // pageRowsSQL reads both tables by primary key, and of the logs' partitions those that
 // the ids, from $5 to $6, may be in.
 const pageRowsSQL = `
@@ -143,8 +161,12 @@ SELECT ` + emailColumns + `
 FROM unnest($1::uuid[]) AS page(id)
 LEFT JOIN email_outbox o ON o.id = page.id
 LEFT JOIN email_logs l ON l.outbox_id = page.id AND l.outbox_id BETWEEN $5 AND $6
+` + joinAggregate + `
 WHERE coalesce(o.id, l.outbox_id) IS NOT NULL AND ($2 = '' OR coalesce(o.status, l.status) = $2)
   AND ($3 = '' OR $3 = ANY (coalesce(l.tags, ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'tags', '[]'))))))
+  AND ($7 = '' OR lower(coalesce(l.recipient, o.payload ->> 'to')) = lower($7))
+  AND ($8 = '' OR coalesce(l.external_id, o.payload #>> '{recipient,externalId}') = $8)
+  AND ($9 = '' OR coalesce(o.request_id, l.request_id) = $9)
 ORDER BY page.id DESC LIMIT $4`
 
 // ListEmails returns a page of the company's emails, newest first.
@@ -158,21 +180,18 @@ func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter
 	}
 	limit := max(f.Limit, 1)
 	scan := limit
-	if f.Status != "" || f.Tag != "" {
+	if f.Status != "" || f.Tag != "" || f.AboutType != "" {
 		scan = max(listScan, limit)
 	}
-	newest := scan
-	if f.Recipient != "" || f.ExternalID != "" || f.RequestID != "" {
-		newest = listScan
-	}
-	var ids []uuid.UUID
-	err := s.db.SelectContext(ctx, &ids, pageIDsSQL, company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan, newest)
+	ids, err := s.pageIDs(ctx, company, before, f, scan)
 	if err != nil {
 		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
 	}
 	page := EmailPage{Emails: []Email{}}
 	first, last := idRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
-	if err := s.db.SelectContext(ctx, &page.Emails, pageRowsSQL, uuidArray(ids), string(f.Status), f.Tag, limit, first, last); err != nil {
+	err = s.db.SelectContext(ctx, &page.Emails, pageRowsSQL,
+		uuidArray(ids), string(f.Status), f.Tag, limit, first, last, f.Recipient, f.ExternalID, f.RequestID)
+	if err != nil {
 		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
 	}
 	switch {
@@ -182,4 +201,19 @@ func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter
 		page.Next = ids[scan-1]
 	}
 	return page, nil
+}
+
+// pageIDs are at most scan emails that may be on the page, by the filter that leaves the
+// fewest.
+func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, scan int) (ids []uuid.UUID, err error) {
+	if f.AboutType != "" {
+		err = s.db.SelectContext(ctx, &ids, aboutIDsSQL, company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan)
+		return ids, err
+	}
+	newest := scan
+	if f.Recipient != "" || f.ExternalID != "" || f.RequestID != "" {
+		newest = listScan
+	}
+	err = s.db.SelectContext(ctx, &ids, pageIDsSQL, company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan, newest)
+	return ids, err
 }

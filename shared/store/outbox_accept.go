@@ -30,6 +30,7 @@ type NewEmail struct {
 	TTL            time.Duration // from acceptance or SendAt, whichever is later
 	CreatedAt      time.Time
 	Idempotency    *IdempotencyKey // nil = none
+	Aggregate      *Aggregate      // what it is about; nil = nothing that anybody named
 
 	payload []byte
 }
@@ -56,8 +57,9 @@ func (s *Store) NewAccepter() *Accepter {
 // Accept commits the email and returns nil: from here on it cannot be lost.
 //
 // A used idempotency key is not an error of the database: the result is a
-// *KeyUsedError with the stored answer, and nothing was written. Other errors:
-// ErrNoLane, ErrUnavailable (nothing written), ErrUnknownOutcome (ask Exists).
+// *KeyUsedError with the stored answer, and nothing was written; and likewise a
+// *AggregateTakenError for what an earlier email is about. Other errors: ErrNoLane,
+// ErrAggregateBusy, ErrUnavailable (nothing written), ErrUnknownOutcome (ask Exists).
 func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	var err error
 	if e.payload, err = json.Marshal(e.Job); err != nil {
@@ -65,7 +67,11 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	}
 	// A key that expires between the insert and the look-up makes a second round.
 	for range 3 {
-		inserted, err := a.group.Do(ctx, e)
+		inserted, err := a.insert(ctx, e)
+		var taken *AggregateTakenError
+		if errors.As(err, &taken) {
+			return a.store.answeredBefore(ctx, e, taken)
+		}
 		if err != nil || inserted {
 			return err
 		}
@@ -91,6 +97,15 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	return ErrNoLane
 }
 
+// insert joins the email to a group. One about something does not join: a program's open
+// transaction may hold its key, and nobody else is to wait for that.
+func (a *Accepter) insert(ctx context.Context, e NewEmail) (bool, error) {
+	if e.Aggregate == nil {
+		return a.group.Do(ctx, e)
+	}
+	return a.store.insertAbout(ctx, e)
+}
+
 // Close waits for the groups under way.
 func (a *Accepter) Close() { a.group.Wait() }
 
@@ -108,10 +123,12 @@ WITH input AS (
     FROM (SELECT * FROM unnest(
         $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::jsonb[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::bigint[],
         $11::bytea[], $12::bigint[], $13::text[], $14::timestamptz[], $15::bigint[], $16::timestamptz[],
-        $17::bool[], $18::text[], $19::text[], $20::bytea[], $21::bigint[], $22::bytea[], $23::bigint[])
+        $17::bool[], $18::text[], $19::text[], $20::bytea[], $21::bigint[], $22::bytea[], $23::bigint[],
+        $24::text[], $25::text[], $26::text[])
     AS t(id, company_id, queue, request_id, payload, sender, html, text_body, html_sha256, checker_version,
          cpf_cnpj_enc, priority, delivery, send_at, ttl_ms, created_at,
-         keyed, route, key, body_sha256, answer_status, answer, keep_ms) LIMIT $24) t
+         keyed, route, key, body_sha256, answer_status, answer, keep_ms,
+         aggregate_type, aggregate_id, event_type) LIMIT $27) t
     JOIN dispatch_lanes l ON l.company_id = t.company_id AND l.queue = t.queue AND l.mailing_id IS NULL
 ), keys AS (
     INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
@@ -122,9 +139,9 @@ WITH input AS (
     RETURNING outbox_id
 )
 INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, text_body, html_sha256, checker_version,
-                          cpf_cnpj_enc, priority, delivery, created_at, next_at, expires_at)
+                          cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, created_at, next_at, expires_at)
 SELECT id, company_id, lane_id, request_id, payload, sender, html, text_body, html_sha256, checker_version,
-       cpf_cnpj_enc, priority, delivery, created_at,
+       cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, created_at,
        greatest(now(), send_at), greatest(now(), send_at) + ttl_ms * interval '1 ms'
 FROM input
 WHERE NOT keyed OR id IN (SELECT outbox_id FROM keys)
@@ -157,6 +174,9 @@ func acceptColumns(emails []NewEmail) []any {
 		bigints(emails, func(e *NewEmail) int64 { return int64(e.key().Status) }),
 		byteas(emails, func(e *NewEmail) []byte { return e.key().Answer }),
 		bigints(emails, func(e *NewEmail) int64 { return e.key().Keep.Milliseconds() }),
+		optionalTexts(emails, func(e *NewEmail) string { return e.about().Type }),
+		optionalTexts(emails, func(e *NewEmail) string { return e.about().ID }),
+		optionalTexts(emails, func(e *NewEmail) string { return e.about().EventType }),
 		len(emails),
 	}
 }
@@ -186,6 +206,14 @@ func (e *NewEmail) key() IdempotencyKey {
 		return IdempotencyKey{}
 	}
 	return *e.Idempotency
+}
+
+// about is what the email is about, the empty one if that has no name.
+func (e *NewEmail) about() Aggregate {
+	if e.Aggregate == nil {
+		return Aggregate{}
+	}
+	return *e.Aggregate
 }
 
 // existsSQL reads one row by primary key and locks nothing.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +53,27 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	return results[0], nil
 }
 
+// AdvanceAll applies transitions of different emails, up to 256 of them in one commit,
+// and returns what became of each in their order.
+func (s *Store) AdvanceAll(ctx context.Context, ts []Transition) ([]Advanced, error) {
+	all := make([]Advanced, 0, len(ts))
+	for some := range slices.Chunk(ts, groupRows) {
+		encoded := make([]Transition, len(some))
+		for i, t := range some {
+			var err error
+			if encoded[i], err = t.encoded(); err != nil {
+				return nil, err
+			}
+		}
+		done, err := repeat(func() ([]Advanced, error) { return s.advance(ctx, encoded) })
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, done...)
+	}
+	return all, nil
+}
+
 // advanceSQL locks the emails' outbox rows by primary key, in id order, and reads
 // them as they are after any wait for the lock; on that it decides. Then it writes,
 // for those whose guard holds, the outbox row, the log (by primary key), the events
@@ -62,6 +84,11 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 //
 // Of the logs' partitions only those are opened that the group's ids, from $26 to $27,
 // may be in.
+//
+// A program that moves or cancels an email locks its row of outbox_aggregates first (found
+// by outbox_aggregates_outbox), until its transaction ends. A transition that gives way
+// takes a share of that row or leaves the email alone: a program that sits on its
+// transaction must not hold up everybody in the group.
 //
 // The end of a mailing's email is written to its entry too (by primary key: they share
 // their id). The mailing's own row is left alone, since thousands of emails per second
@@ -77,7 +104,12 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // do not fit behind those of the other one, and Postgres refuses them: see isEventsKey.
 // So nothing is ever decided on a log or a dead letter that is out of date.
 const advanceSQL = `
-WITH found AS MATERIALIZED (
+WITH free AS MATERIALIZED (
+    SELECT a.outbox_id
+    FROM (SELECT * FROM unnest($1::uuid[], $28::bool[]) AS t(id, give_way) WHERE give_way LIMIT $25) t
+    JOIN outbox_aggregates a ON a.outbox_id = t.id
+    FOR SHARE OF a SKIP LOCKED
+), found AS MATERIALIZED (
     SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.claim_token AS held, o.lease_until, o.cpf_cnpj_enc, lane.mailing_id,
            lane.paused_at IS NULL AND lane.held_at IS NULL AND coalesce(lane.parked_until <= now(), true)
                AND c.suspended_at IS NULL AND c.id IS NOT NULL AS open,
@@ -88,10 +120,11 @@ WITH found AS MATERIALIZED (
            o.body_erased_at IS NOT NULL AS erased, coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bool[], $9::bigint[], $10::bigint[],
                 $11::bool[], $12::bool[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bool[],
-                $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[])
+                $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $28::bool[])
     AS t(id, guard, token, status, events, add_attempts, add_throttles, waits, delay_ms, renew_ms,
          outcome_unknown, possible_duplicate, error_code, error_reason, ses_message_id, duration_ms, dead_letter,
-         recipient_id, external_id, cpf_cnpj_hash, razao_social, nome, email) LIMIT $25) t
+         recipient_id, external_id, cpf_cnpj_hash, razao_social, nome, email, give_way)
+          WHERE NOT give_way OR id = ANY (ARRAY(SELECT outbox_id FROM free)) LIMIT $25) t
     JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
     LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
     LEFT JOIN companies c ON c.id = lane.company_id
@@ -315,5 +348,6 @@ func transitionColumns(ts []Transition) []any {
 		len(ts),
 		first,
 		last,
+		bools(ts, func(t *Transition) bool { return t.GiveWay }),
 	}
 }

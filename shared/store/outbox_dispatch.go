@@ -181,15 +181,16 @@ func (s *Store) ReturnToPending(ctx context.Context, id uuid.UUID) error {
 type OverdueEmail struct {
 	ID        uuid.UUID `db:"id"`
 	ExpiresAt time.Time `db:"expires_at"`
+	About     bool      `db:"about"` // something: a program may be changing it
 }
 
 // overdueSQL finds by email_outbox_open, a short range of it for each status, and locks
 // nothing.
 const overdueSQL = `
-SELECT due.id, due.expires_at
+SELECT due.id, due.expires_at, due.about
 FROM unnest('{PENDING,ENQUEUED,RETRY_SCHEDULED}'::text[]) AS waits(status)
 CROSS JOIN LATERAL (
-    SELECT id, expires_at FROM email_outbox
+    SELECT id, expires_at, aggregate_type IS NOT NULL AS about FROM email_outbox
     WHERE status = waits.status AND status IN ('PENDING', 'ENQUEUED', 'PROCESSING', 'RETRY_SCHEDULED', 'OUTCOME_UNKNOWN')
       AND target = 'email:send' AND expires_at <= now()
     ORDER BY expires_at LIMIT $1

@@ -41,6 +41,8 @@ type LoadedEmail struct {
 	Suppressed string `db:"suppressed"`
 	// SuppressedCopies are those of its cc and bcc that must be left out.
 	SuppressedCopies pq.StringArray `db:"suppressed_copies"`
+	// About says that the email is about something: a program may be changing it.
+	About bool `db:"about"`
 
 	// MailingID is set for the email of a mailing: it has no body of its own, it is
 	// made from the mailing's templates with these values.
@@ -94,7 +96,7 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
              WHERE EXISTS (SELECT FROM suppressions s
                            WHERE s.company_id = o.company_id AND s.address = lower(copy)
                              AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL))) AS suppressed_copies,
-       l.mailing_id, coalesce(e.token, '') AS token, coalesce(e.fields, '{}') AS fields
+       o.aggregate_type IS NOT NULL AS about, l.mailing_id, coalesce(e.token, '') AS token, coalesce(e.fields, '{}') AS fields
 FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) LIMIT $2) t
 JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
 LEFT JOIN dispatch_lanes l ON l.id = o.lane_id

@@ -101,10 +101,13 @@ func (s *Store) LongEnqueued(ctx context.Context, age time.Duration, after uuid.
 }
 
 // returnLostSQL takes rows back by primary key. One that was put on its queue again
-// since it was listed stays there.
+// since it was listed stays there, and one that somebody holds is left for the next time.
 const returnLostSQL = `
 UPDATE email_outbox SET status = 'PENDING'
-WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'`
+WHERE id IN (
+    SELECT id FROM email_outbox
+    WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'
+    FOR UPDATE SKIP LOCKED)`
 
 // ReturnLost gives emails whose task is gone back to the dispatcher, and says how many
 // there were.

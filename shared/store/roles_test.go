@@ -25,7 +25,7 @@ var callers = map[string][]string{
 	"gateway_api": {
 		"FindCaller", "NewAccepter", "Accept", "AcceptRecipients", "Exists", "FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
 		"FindRecipient", "DeleteRecipient", "Suppress", "Unsuppress", "Suppressions", "ProcessStatuses", "Gate", "RecordFeedback", "Wake",
-		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay",
+		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "AdvanceAll", "AggregateEmails",
 		"IngestMailing", "run", "flush", "add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingVerdicts",
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "RetryFailedEntries",
 	},
@@ -48,6 +48,7 @@ var callers = map[string][]string{
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "Audit", "RecordReveal", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "SetRetention", "FindRetention",
 	},
+	"gateway_program": {"EnqueueIn", "RescheduleIn", "CancelIn"}, // a tenant's own
 }
 
 var kinds = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}

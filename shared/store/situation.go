@@ -55,6 +55,7 @@ SELECT ` + emailColumns + `,
 FROM (SELECT * FROM email_outbox WHERE id = $1 AND target = 'email:send') o
 FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1) l ON l.outbox_id = o.id
 JOIN companies c ON c.id = coalesce(o.company_id, l.company_id)
+` + joinAggregate + `
 LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
 LEFT JOIN provider_gate g ON g.id = 1`
 

@@ -60,6 +60,11 @@ type Transition struct {
 	Status email.Status
 	Events []email.Event
 
+	// GiveWay leaves an email alone that a program's open transaction is moving or
+	// cancelling, instead of waiting for its end: then nothing is Applied, and Advanced
+	// has no Status. Only for emails about something, and only from a resting place.
+	GiveWay bool
+
 	AddAttempts  int           // +1 claims a try, −1 gives it back
 	AddThrottles int           // +1: the try ended in a quota and is not counted
 	Delay        time.Duration // next_at = now + Delay, when Status waits for something
@@ -107,7 +112,8 @@ func (t *Transition) person() Recipient {
 // Advanced is what became of a Transition.
 type Advanced struct {
 	Applied bool
-	// Status is the email's status now; "" if there is no such email.
+	// Status is the email's status now; "" if there is no such email, or the transition
+	// gave way.
 	Status   email.Status
 	Attempts int
 	// Throttles of those attempts ended in a quota.

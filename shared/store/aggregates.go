@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"email-gateway/shared/email"
+)
+
+// Aggregate is what an email is about, in its sender's words, and which of the emails
+// about it this is. A company has one email per aggregate and event type, cancelled
+// ones aside.
+type Aggregate struct {
+	Type      string // "interview"
+	ID        string // the interview's
+	EventType string // "REMINDER_24H"
+}
+
+// AggregateTakenError says that an email of this aggregate and event type was there
+// already.
+type AggregateTakenError struct {
+	ID uuid.UUID
+}
+
+func (e *AggregateTakenError) Error() string {
+	return "an email of this aggregate and event type exists"
+}
+
+// ErrAggregateBusy: another transaction is about to write an email of this aggregate and
+// event type, and did not come to its end in time.
+var ErrAggregateBusy = errors.New("another transaction is writing an email of this aggregate and event type")
+
+// aggregateWait is how long an email waits for another of its aggregate and event type:
+// for a commit, but not for a program that sits on its transaction.
+const aggregateWait = 4 * time.Second
+
+// The key of an email about something: see email_gateway_take_key in the migrations. It
+// reads and inserts by outbox_aggregates_pkey, and waits for another transaction that
+// has inserted the same key, for as long as the first statement says.
+const (
+	boundWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
+	takeKeySQL   = `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`
+)
+
+// insertAbout writes an email and takes the key that it stands under, in one
+// transaction. inserted is false when its idempotency key was used, or there is no
+// lane; a used key of its own is an *AggregateTakenError.
+func (s *Store) insertAbout(ctx context.Context, e NewEmail) (inserted bool, err error) {
+	_, err = repeat(func() (none []struct{}, err error) {
+		inserted, err = s.tryInsertAbout(ctx, e)
+		return none, err
+	})
+	var refused *pq.Error
+	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
+		err = errors.Join(ErrAggregateBusy, err)
+	}
+	if err != nil {
+		return false, fmt.Errorf("insert email: %w", err)
+	}
+	return inserted, nil
+}
+
+// errNotInserted rolls back what was taken for an email that then was not inserted.
+var errNotInserted = errors.New("not inserted")
+
+func (s *Store) tryInsertAbout(ctx context.Context, e NewEmail) (bool, error) {
+	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, boundWaitSQL, fmt.Sprint(aggregateWait.Milliseconds())); err != nil {
+			return translate(err)
+		}
+		var holder uuid.UUID
+		about := e.about()
+		if err := tx.GetContext(ctx, &holder, takeKeySQL, e.CompanyID, about.Type, about.ID, about.EventType, e.ID); err != nil {
+			return translate(err)
+		}
+		if holder != e.ID {
+			return &AggregateTakenError{ID: holder}
+		}
+		var inserted []uuid.UUID
+		if err := tx.SelectContext(ctx, &inserted, insertEmailsSQL, acceptColumns([]NewEmail{e})...); err != nil {
+			return translate(err)
+		}
+		if len(inserted) == 0 {
+			return errNotInserted
+		}
+		return nil
+	})
+	if errors.Is(err, errNotInserted) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// answeredBefore is what an email meets whose aggregate is taken: the answer to its own
+// first request, if that is what took it, else taken. The insert may have met itself.
+func (s *Store) answeredBefore(ctx context.Context, e NewEmail, taken *AggregateTakenError) error {
+	if taken.ID == e.ID {
+		return nil
+	}
+	if e.Idempotency == nil {
+		return taken
+	}
+	used, err := s.FindAnswer(ctx, e.CompanyID, e.Idempotency.Route, e.Idempotency.Key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return taken
+	case err != nil:
+		return err
+	}
+	return &KeyUsedError{Answer: used}
+}
+
+// AggregateEmail is the newest email of an event type about one thing.
+type AggregateEmail struct {
+	ID        uuid.UUID    `db:"outbox_id"`
+	EventType string       `db:"event_type"`
+	Status    email.Status `db:"status"`
+}
+
+// aggregateEmailsSQL reads by outbox_aggregates_pkey, of each event type the last turn,
+// and email_outbox and email_logs by primary key. It locks nothing.
+const aggregateEmailsSQL = `
+SELECT newest.outbox_id, newest.event_type, coalesce(o.status, l.status, '') AS status
+FROM (SELECT DISTINCT ON (event_type) outbox_id, event_type FROM outbox_aggregates
+      WHERE company_id = $1 AND aggregate_type = $2 AND aggregate_id = $3
+      ORDER BY event_type, turn DESC) newest
+LEFT JOIN email_outbox o ON o.id = newest.outbox_id
+LEFT JOIN email_logs l ON l.outbox_id = newest.outbox_id
+ORDER BY newest.event_type`
+
+// AggregateEmails lists the company's emails about one thing, one per event type; those
+// that were cancelled and have a successor are left out.
+func (s *Store) AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]AggregateEmail, error) {
+	found := []AggregateEmail{}
+	if err := s.db.SelectContext(ctx, &found, aggregateEmailsSQL, company, aggregateType, aggregateID); err != nil {
+		return nil, fmt.Errorf("list emails of aggregate: %w", translate(err))
+	}
+	return found, nil
+}

@@ -1,0 +1,222 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// reminderAbout is an email as a program hands it over: that of storetest.NewEmail.
+func reminderAbout(company uuid.UUID, about store.Aggregate) store.ProgramEmail {
+	return store.ProgramEmail{
+		CompanyID: company, Aggregate: about, TTL: 24 * time.Hour, RequestID: "req-1",
+		Body: []byte(`{"to": "ana@example.com", "subject": "Sua fatura está disponível", "html": "<p>Olá, sua fatura chegou.</p>",
+			"recipient": {"externalId": "CUST-1", "nome": "Ana", "email": "ana@example.com"}}`),
+	}
+}
+
+func programEmail(t *testing.T, d storetest.Database, company uuid.UUID, about store.Aggregate) uuid.UUID {
+	t.Helper()
+	done, err := store.EnqueueIn(t.Context(), d.SQL, reminderAbout(company, about))
+	if err != nil || !done.Done {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	return done.ID
+}
+
+// rowOf is a whole row, but for what no two can share.
+func rowOf(t *testing.T, d storetest.Database, query string, id uuid.UUID) map[string]any {
+	t.Helper()
+	var r map[string]any
+	if err := json.Unmarshal([]byte(ask[string](t, d, query, id)), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// The row that a program writes is the one that the api would have written, but for who
+// looks at the html.
+func TestEnqueueIn_WritesWhatAcceptDoes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	accepted := d.Accept(t, company, func(e *store.NewEmail) {
+		e.Aggregate = &store.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
+		e.RequestID, e.Job.RequestID = "req-1", "req-1"
+	})
+	enqueued := programEmail(t, d, company, store.Aggregate{Type: "interview", ID: "2", EventType: "REMINDER"})
+	const (
+		row   = `SELECT to_jsonb(o) - '{payload,id,aggregate_id,created_at,next_at,expires_at,checker_version}'::text[] FROM email_outbox o WHERE id = $1`
+		body  = `SELECT payload - '{outboxId,htmlRef}'::text[] FROM email_outbox WHERE id = $1`
+		times = `SELECT jsonb_build_object('waits', extract(epoch FROM next_at - created_at) < 5, 'lives', extract(epoch FROM expires_at - next_at),
+			'ref', payload ->> 'htmlRef' = id::text AND payload ->> 'outboxId' = id::text) FROM email_outbox WHERE id = $1`
+	)
+	for _, query := range []string{row, times} {
+		if diff := cmp.Diff(rowOf(t, d, query, accepted), rowOf(t, d, query, enqueued)); diff != "" {
+			t.Errorf("(-accepted +enqueued)\n%s", diff)
+		}
+	}
+	// A job's next reader fills these two in.
+	unset := cmpopts.IgnoreMapEntries(func(key string, _ any) bool { return key == "attempt" || key == "enqueuedAt" })
+	if diff := cmp.Diff(rowOf(t, d, body, accepted), rowOf(t, d, body, enqueued), unset); diff != "" {
+		t.Errorf("payload (-accepted +enqueued)\n%s", diff)
+	}
+	var job email.SendJob
+	if err := json.Unmarshal([]byte(ask[string](t, d, `SELECT payload FROM email_outbox WHERE id = $1`, enqueued)), &job); err != nil || job.OutboxID != enqueued.String() {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
+
+// A program's cancel writes outbox row, log and event as every other move does.
+func TestCancelIn_WritesWhatAdvanceDoes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	about := func(id string) store.Aggregate {
+		return store.Aggregate{Type: "interview", ID: id, EventType: "REMINDER"}
+	}
+	for name, prepare := range map[string]func(id uuid.UUID){
+		"untouched": func(uuid.UUID) {},
+		"tried once": func(id uuid.UUID) {
+			token := uuid.New()
+			apply(t, d, claimOf(company, id, token, "CUST-1"), retryOf(id, token, time.Minute))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, other := programEmail(t, d, company, about(name[:4]+"-1")), programEmail(t, d, company, about(name[:4]+"-2"))
+			prepare(one)
+			prepare(other)
+			apply(t, d, cancelOf(one))
+			done, err := store.CancelIn(t.Context(), d.SQL, company, about(name[:4]+"-2"))
+			if err != nil || len(done) != 1 || !done[0].Done {
+				t.Fatalf("%+v, %v", done, err)
+			}
+			for _, query := range []string{
+				`SELECT to_jsonb(o) - '{id,aggregate_id,payload,created_at,next_at,expires_at,processed_at,claim_token,enqueued_at}'::text[] FROM email_outbox o WHERE id = $1`,
+				`SELECT jsonb_build_object('processed', processed_at IS NOT NULL, 'token', claim_token IS NULL, 'lease', lease_until IS NULL) FROM email_outbox WHERE id = $1`,
+				`SELECT to_jsonb(l) - '{outbox_id,created_at,expires_at,recipient_id}'::text[] FROM email_logs l WHERE outbox_id = $1`,
+				`SELECT jsonb_object_agg(seq, to_jsonb(e) - '{email_log_id,created_at,metadata}'::text[]) FROM email_events e WHERE email_log_id = $1`,
+			} {
+				if diff := cmp.Diff(rowOf(t, d, query, one), rowOf(t, d, query, other)); diff != "" {
+					t.Errorf("(-advance +cancel)\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// A program sits on its transaction. Whoever would claim or expire its email meanwhile
+// leaves it and is told so at once, and those of its group go on; then the move counts.
+func TestAdvance_GivesWayToAProgram(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	about := store.Aggregate{Type: "interview", ID: "42", EventType: "REMINDER"}
+	held, neighbour := programEmail(t, d, company, about), d.Accept(t, company, nil)
+	free := programEmail(t, d, company, store.Aggregate{Type: "interview", ID: "43", EventType: "REMINDER"})
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	at := time.Now().Add(time.Hour)
+	if done, err := store.RescheduleIn(t.Context(), tx, company, about, at, time.Hour); err != nil || !done.Done {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	claim := func(id uuid.UUID) store.Transition {
+		c := claimOf(company, id, uuid.New(), "C")
+		c.GiveWay = id != neighbour
+		return c
+	}
+	advanced, err := d.Store.AdvanceAll(t.Context(), []store.Transition{claim(held), claim(neighbour), claim(free)})
+	if err != nil || advanced[0].Applied || advanced[0].Status != "" || !advanced[1].Applied || !advanced[2].Applied {
+		t.Fatalf("%+v, %v", advanced, err)
+	}
+	if due := dispatch(t, d, 10); len(due) != 0 {
+		t.Errorf("the dispatcher took %v", idsOf(due))
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if got := outcomeOf(t, d, claim(held)); got.Applied || got.Status != email.Pending {
+		t.Errorf("claimed an hour early: %+v", got)
+	}
+	run(t, d, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, held)
+	if got := outcomeOf(t, d, claim(held)); !got.Applied {
+		t.Errorf("when it is due: %+v", got)
+	}
+}
+
+// The program's cancel against the claim: one of them has the email, and both know who.
+func TestCancelIn_AgainstTheClaim(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for range 50 {
+		about := store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "REMINDER"}
+		id := programEmail(t, d, company, about)
+		claim := claimOf(company, id, uuid.New(), "C")
+		claim.GiveWay = true
+		var claimed store.Advanced
+		var cancelled []store.ProgramResult
+		errs := make([]error, 2)
+		var group sync.WaitGroup
+		group.Go(func() { claimed, errs[0] = d.Store.Advance(t.Context(), claim) })
+		group.Go(func() { cancelled, errs[1] = store.CancelIn(t.Context(), d.SQL, company, about) })
+		group.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		want := email.Processing
+		if cancelled[0].Done {
+			want = email.Cancelled
+		}
+		if claimed.Applied && cancelled[0].Done || cancelled[0].Status != want && (claimed.Applied || cancelled[0].Done) {
+			t.Fatalf("%+v and %+v", claimed, cancelled)
+		}
+		if now := ask[email.Status](t, d, `SELECT status FROM email_outbox WHERE id = $1`, id); claimed.Applied != (now == email.Processing) {
+			t.Fatalf("%s after %+v and %+v", now, claimed, cancelled)
+		}
+	}
+}
+
+// Two programs that withdraw the same things in a different order, and the api with them,
+// come to an end.
+func TestCancelIn_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	var withdrawals []store.Transition
+	for _, event := range []string{"C", "A", "B"} {
+		id := programEmail(t, d, company, store.Aggregate{Type: "interview", ID: "42", EventType: event})
+		withdrawals = append(withdrawals, cancelOf(id))
+	}
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			done, err := store.CancelIn(t.Context(), d.SQL, company, store.Aggregate{Type: "interview", ID: "42"})
+			if err != nil || len(done) != 3 {
+				t.Errorf("%+v, %v", done, err)
+			}
+		})
+		group.Go(func() {
+			if _, err := d.Store.AdvanceAll(t.Context(), withdrawals); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if n := ask[int](t, d, `SELECT count(*) FROM email_events WHERE type = 'CANCELLED'`); n != 3 {
+		t.Errorf("%d were cancelled, want each once", n)
+	}
+}
