@@ -59,14 +59,14 @@ func (a *attempt) logger(ctx context.Context, log *slog.Logger) *slog.Logger {
 		telemetry.CompanyID, a.row.CompanyID, telemetry.Attempt, a.number())
 }
 
+// transition is one from a resting place. There a program may be changing the email.
 func (a *attempt) transition(guard store.Guard, to email.Status) store.Transition {
-	return store.Transition{ID: a.row.ID, Guard: guard, Status: to}
+	return store.Transition{ID: a.row.ID, Guard: guard, GiveWay: a.row.About, Status: to}
 }
 
 // end is a transition out of PROCESSING, under this attempt's claim.
 func (a *attempt) end(to email.Status) store.Transition {
-	t := a.transition(store.GuardAttempt, to)
-	t.Token = a.id
+	t := store.Transition{ID: a.row.ID, Guard: store.GuardAttempt, Status: to, Token: a.id}
 	t.Duration = max(time.Since(a.received), time.Millisecond)
 	return t
 }

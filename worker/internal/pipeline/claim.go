@@ -25,6 +25,7 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	begun := time.Now()
 	won, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
+		t.GiveWay = false // it may be ours already, and then nobody else can end it
 		won, err = p.insist(ctx, t)
 	}
 	// Nobody else has this token: the claim was won by a try whose answer was lost. Ours

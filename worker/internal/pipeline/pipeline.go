@@ -110,6 +110,9 @@ const (
 	// intakeDelay is how long an email waits for its recipient, which is on its way
 	// through a broker and usually there within a second.
 	intakeDelay = 2 * time.Second
+	// changeDelay is how long an email is left alone that a program is moving or
+	// cancelling: some commits long.
+	changeDelay = time.Second
 	// outagePause and outageDelay are for a database that does not answer: how long a hand
 	// rests, and when its task comes again.
 	outagePause = time.Second
@@ -234,8 +237,13 @@ func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) err
 	t.ErrorCode = email.CodeExpired
 	t.Events = []email.Event{event(email.EventExpired, time.Now(), map[string]any{"expiresAt": a.row.ExpiresAt.UTC()})}
 	done, err := p.Advancer.Advance(ctx, t)
-	if err != nil || !done.Applied {
+	switch {
+	case err != nil:
 		return err
+	case gaveWay(a, done.Status):
+		return underChange()
+	case !done.Applied:
+		return nil
 	}
 	p.Metrics.transitions(t.Events)
 	p.ended(log, a, email.Expired)
@@ -256,12 +264,23 @@ func (p *Pipeline) skipped(a *attempt) {
 func (p *Pipeline) giveBack(ctx context.Context, log *slog.Logger, a *attempt, status email.Status, task queue.Task) error {
 	log.Debug("not now", "status", status)
 	switch {
+	case gaveWay(a, status):
+		return underChange()
 	case status == email.Enqueued:
 		return p.Outbox.ReturnToPending(ctx, a.row.ID)
 	case status == email.Pending && task.Retried == 0:
 		return &queue.RetryLater{Delay: dispatchTime, Reason: "not to be sent now"}
 	}
 	return nil
+}
+
+// gaveWay says that a transition left the email to a program whose open transaction is
+// moving or cancelling it.
+func gaveWay(a *attempt, status email.Status) bool { return a.row.About && status == "" }
+
+// underChange looks at the email again when the program has had time to commit.
+func underChange() error {
+	return &queue.RetryLater{Delay: changeDelay, Reason: "its program is changing it"}
 }
 
 // asFailure turns an error that breaks the provider's contract into the one
