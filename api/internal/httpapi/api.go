@@ -45,6 +45,9 @@ type Store interface {
 	Timeline(ctx context.Context, id uuid.UUID) ([]store.TimelineEvent, error)
 	ListEmails(ctx context.Context, company uuid.UUID, f store.EmailFilter) (store.EmailPage, error)
 	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
+	AdvanceAll(ctx context.Context, ts []store.Transition) ([]store.Advanced, error)
+	Reschedule(ctx context.Context, company, id uuid.UUID, sendAt time.Time, ttl time.Duration) (store.Advanced, error)
+	AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]store.AggregateEmail, error)
 	AcceptRecipients(ctx context.Context, r store.NewRecipients) error
 	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error)
 	DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error
@@ -105,6 +108,7 @@ type API struct {
 	composer        *composer
 	recipients      *recipientReader
 	suppressions    *strictjson.Reader[suppressRequest]
+	reschedules     *strictjson.Reader[rescheduleRequest]
 	discards        *strictjson.Reader[discardRequest]
 	replays         *strictjson.Reader[replayRequest]
 	mailings        *mailingIntake
@@ -135,6 +139,10 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare suppressions: %w", err)
 	}
+	reschedules, err := strictjson.NewReader[rescheduleRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare reschedules: %w", err)
+	}
 	discards, err := strictjson.NewReader[discardRequest]()
 	if err != nil {
 		return nil, fmt.Errorf("prepare discards: %w", err)
@@ -162,6 +170,7 @@ func New(p Params) (*API, error) {
 		},
 		recipients:      recipients,
 		suppressions:    suppressions,
+		reschedules:     reschedules,
 		discards:        discards,
 		replays:         replays,
 		hasRabbitMQ:     p.HasRabbitMQ,
@@ -207,6 +216,8 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	send.POST("/email/send", a.answer(a.bodies.limit), a.answer(a.sendEmail))
 	send.POST("/email/:id/cancel", a.answer(a.cancelEmail))
 	send.POST("/email/:id/retry", a.answer(a.retryEmail))
+	send.PATCH("/email/:id", a.answer(a.bodies.limit), a.answer(a.rescheduleEmail))
+	send.POST("/aggregates/:type/:id/cancel", a.answer(a.cancelAggregate))
 
 	read := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsRead)))
 	read.GET("/email/:id", a.answer(a.showEmail))

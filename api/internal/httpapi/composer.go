@@ -121,6 +121,9 @@ func (c *composer) build(caller *store.Caller, requestID string, d *draft.Draft)
 			},
 		},
 	}
+	if about := r.Aggregate; about != nil {
+		e.Aggregate = &store.Aggregate{Type: about.Type, ID: about.ID, EventType: about.EventType}
+	}
 	sum := sha256.Sum256([]byte(r.HTML))
 	e.HTMLSHA256 = sum[:]
 	e.Job.Recipient.CPFCNPJHash, e.CPFCNPJ, err = c.protect(caller.CompanyID, d.TaxID, r.Recipient.CPFCNPJHash)

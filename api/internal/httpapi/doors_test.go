@@ -55,7 +55,7 @@ func TestDoors_WithoutKey(t *testing.T) {
 	}
 	var open []string
 	for _, o := range operations(t) {
-		path := strings.NewReplacer("{id}", uuid.NewString(), "{token}", "t").Replace(o.Path)
+		path := strings.NewReplacer("{id}", uuid.NewString(), "{type}", "interview", "{token}", "t").Replace(o.Path)
 		without := g.do(t, call{Method: o.Method, Path: path, NoKey: true, Body: "{}"})
 		unknown := g.do(t, call{Method: o.Method, Path: path, Key: stranger.String(), Body: "{}"})
 		half := g.do(t, call{Method: o.Method, Path: path, Key: "gw_test_" + g.Key.ID + "_" + stranger.Secret, Body: "{}"})
@@ -92,7 +92,7 @@ func TestDoors_Scopes(t *testing.T) {
 			t.Errorf("%s names the scope %q", o.ID, o.Scope)
 			continue
 		}
-		path := strings.Replace(o.Path, "{id}", uuid.NewString(), 1)
+		path := strings.NewReplacer("{id}", uuid.NewString(), "{type}", "interview").Replace(o.Path)
 		r := g.do(t, call{Method: o.Method, Path: path, Key: without[o.Scope], Body: "{}"})
 		if r.Status != http.StatusForbidden || r.problem(t).Code != "SCOPE_MISSING" {
 			t.Errorf("%s without %s: %d %s", o.ID, o.Scope, r.Status, r.Body)

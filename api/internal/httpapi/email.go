@@ -24,6 +24,7 @@ type emailSummary struct {
 	Tags              []string     `json:"tags"`
 	RecipientID       *uuid.UUID   `json:"recipientId,omitempty"`
 	ExternalID        *string      `json:"externalId,omitempty"`
+	Aggregate         *aggregate   `json:"aggregate,omitempty"`
 	Attempts          int          `json:"attempts"`
 	Throttles         int          `json:"throttles"`
 	PossibleDuplicate bool         `json:"possibleDuplicate"`
@@ -37,6 +38,13 @@ type emailSummary struct {
 	NextAttemptAt     *time.Time   `json:"nextAttemptAt,omitempty"`
 	SentAt            *time.Time   `json:"sentAt,omitempty"`
 	FailedAt          *time.Time   `json:"failedAt,omitempty"`
+}
+
+// aggregate is what an email is about.
+type aggregate struct {
+	Type      string `json:"type"`
+	ID        string `json:"id"`
+	EventType string `json:"eventType"`
 }
 
 // emailDetails is an email with its timeline.
@@ -64,6 +72,9 @@ func summaryOf(e store.Email) emailSummary {
 	}
 	if s.Tags == nil {
 		s.Tags = []string{}
+	}
+	if e.AggregateType != nil {
+		s.Aggregate = &aggregate{Type: *e.AggregateType, ID: value(e.AggregateID, ""), EventType: value(e.EventType, "")}
 	}
 	if e.Status.Claimable() {
 		s.NextAttemptAt = inUTC(e.NextAt)

@@ -200,7 +200,7 @@ func (g *gateway) try(tb testing.TB, c call) (reply, error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if c.Method == http.MethodPost {
+	if c.Method == http.MethodPost || c.Method == http.MethodPatch {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	if !c.NoKey {
@@ -283,7 +283,7 @@ func (g *gateway) rows(tb testing.TB) int {
 	var n int
 	err := g.SQL.QueryRowContext(tb.Context(), `SELECT (SELECT count(*) FROM email_outbox) + (SELECT count(*) FROM email_logs)
 		+ (SELECT count(*) FROM email_events) + (SELECT count(*) FROM idempotency_keys) + (SELECT count(*) FROM recipients)
-		+ (SELECT count(*) FROM dead_letters)`).Scan(&n)
+		+ (SELECT count(*) FROM dead_letters) + (SELECT count(*) FROM outbox_aggregates)`).Scan(&n)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 // holdings are what a tenant has, as its own ids and words.
 type holdings struct {
 	email, failed, mailing, recipient, letter, replay string
+	aggregate                                         string            // an id of the type "interview"
 	cursors                                           map[string]string // by operation: the nextCursor of the tenant's own first page
 }
 
@@ -52,6 +53,11 @@ func (g *gateway) settle(tb testing.TB) holdings {
 		Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(heldEmail),
 		Header: map[string]string{"X-Request-Id": heldRequest, "Idempotency-Key": heldKey},
 	}), "outboxId")
+	h.aggregate = "entrevista-dela-" + uuid.NewString()
+	g.accept(tb, emailBody(func(f fields) {
+		heldEmail(f)
+		f["aggregate"] = fields{"type": "interview", "id": h.aggregate, "eventType": "REMINDER"}
+	}))
 	for range 2 { // of each list there is a second page
 		h.failed = g.accept(tb, emailBody(heldEmail))
 		g.giveUp(tb, h.failed)
@@ -104,17 +110,23 @@ func letterID(h holdings) string    { return h.letter }
 
 func listed(id string, queries ...string) approach {
 	return approach{want: http.StatusOK, queries: func(h holdings) []string {
-		return append([]string{"", "?cursor=" + escape(h.cursors[id])}, queries...)
+		all := []string{"", "?cursor=" + escape(h.cursors[id])}
+		for _, query := range queries {
+			all = append(all, strings.Replace(query, "{aggregate}", h.aggregate, 1))
+		}
+		return all
 	}}
 }
 
 // approaches knows how to try each operation that needs a key. One that is missing
 // fails the test: whoever adds a route says here how a stranger would come.
 func approaches() map[string]approach {
-	sent := emailBody(heldEmail)
 	return map[string]approach{
 		"showEmail": {id: emailID}, "cancelEmail": {id: emailID}, "retryEmail": {id: failedID},
-		"listEmails":    listed("listEmails", "?recipient="+escape(heldAddress), "?externalId="+heldExternal, "?tag="+heldTag, "?requestId="+heldRequest),
+		"rescheduleEmail": {id: emailID, body: `{"sendAt": "2020-01-01T00:00:00Z"}`},
+		"cancelAggregate": {id: func(h holdings) string { return h.aggregate }},
+		"listEmails": listed("listEmails", "?recipient="+escape(heldAddress), "?externalId="+heldExternal, "?tag="+heldTag, "?requestId="+heldRequest,
+			"?aggregateType=interview&aggregateId={aggregate}"),
 		"showRecipient": {id: recipientID}, "deleteRecipient": {id: recipientID},
 		"listSuppressions":  listed("listSuppressions", "?address="+escape(heldAddress)),
 		"removeSuppression": {want: http.StatusNotFound, queries: func(holdings) []string { return []string{"?address=" + escape(heldAddress)} }},
@@ -135,8 +147,12 @@ func approaches() map[string]approach {
 			return call{Body: fmt.Sprintf(`{"recipient": %q}`, heldAddress)}
 		}},
 		"discardDeadLetters": {want: http.StatusAccepted, body: `{}`},
-		"sendEmail": {want: http.StatusAccepted, make: func(*testing.T, holdings) call {
-			return call{Body: sent, Header: map[string]string{"Idempotency-Key": heldKey}}
+		"sendEmail": {want: http.StatusAccepted, make: func(_ *testing.T, h holdings) call {
+			body := emailBody(func(f fields) {
+				heldEmail(f)
+				f["aggregate"] = fields{"type": "interview", "id": h.aggregate, "eventType": "REMINDER"}
+			})
+			return call{Body: body, Header: map[string]string{"Idempotency-Key": heldKey}}
 		}},
 		"sendMailing": {want: http.StatusAccepted, make: func(t *testing.T, _ holdings) call { return uploadCall(t, mailingForm(), nil) }},
 	}
@@ -183,9 +199,10 @@ func (g *gateway) approach(t *testing.T, o operation, try approach, h holdings) 
 			g.strangerSees(t, g.do(t, c), o, try.want, h)
 			continue
 		}
-		c.Path = strings.Replace(o.Path, "{id}", try.id(h), 1) + query
+		path := strings.Replace(o.Path, "{type}", "interview", 1)
+		c.Path = strings.Replace(path, "{id}", try.id(h), 1) + query
 		theirs := g.do(t, c)
-		c.Path = strings.Replace(o.Path, "{id}", uuid.Must(uuid.NewV7()).String(), 1) + query
+		c.Path = strings.Replace(path, "{id}", uuid.Must(uuid.NewV7()).String(), 1) + query
 		if nobodys := g.do(t, c); theirs.Status != http.StatusNotFound || nobodys.Status != theirs.Status || nobodys.Body != theirs.Body {
 			t.Errorf("%s: of another tenant: %d %s\nof nobody: %d %s", query, theirs.Status, theirs.Body, nobodys.Status, nobodys.Body)
 		}

@@ -53,7 +53,14 @@ func readFilter(raw string, checks *rules.Rules) (store.EmailFilter, error) {
 		Recipient:  q.address("recipient"),
 		ExternalID: q.text("externalId", "max=200,line"),
 		RequestID:  q.text("requestId", "max=128,printable"),
+		AboutType:  q.text("aggregateType", "max=64,name"),
+		AboutID:    q.text("aggregateId", "max=200,name"),
+		EventType:  q.text("eventType", "max=64,name"),
 		Limit:      q.limit("limit"),
 	}
+	// An id is one within its type, an event type one of what happens to one thing.
+	q.needs("aggregateType", "aggregateId")
+	q.needs("aggregateId", "aggregateType")
+	q.needs("eventType", "aggregateId")
 	return filter, q.close()
 }

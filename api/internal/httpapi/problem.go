@@ -51,6 +51,9 @@ var (
 	wrongMethod       = problem{status: http.StatusMethodNotAllowed, code: "METHOD_NOT_ALLOWED", detail: "the Allow header names the methods of this path"}
 	metricsElsewhere  = problem{status: http.StatusForbidden, code: "LOOPBACK_ONLY", detail: "metrics are shown to callers of the same machine"}
 
+	nothingAbout  = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no email about this aggregate"}
+	aggregateBusy = problem{status: http.StatusConflict, code: "AGGREGATE_IN_PROGRESS", detail: "an email of this aggregate and event type is being written", retryAfter: time.Second}
+
 	alreadyResolved = problem{status: http.StatusConflict, code: "ALREADY_RESOLVED", detail: "the dead letter is resolved in another way"}
 
 	suspended = problem{status: http.StatusForbidden, code: "COMPANY_SUSPENDED", detail: "the company is suspended"}
@@ -78,6 +81,10 @@ func rateLimited(q access.Quota) problem {
 
 func cancelTooLate(s email.Status) problem {
 	return problem{status: http.StatusConflict, code: "CANCEL_TOO_LATE", detail: fmt.Sprintf("the email is %s", s)}
+}
+
+func rescheduleTooLate(s email.Status) problem {
+	return problem{status: http.StatusConflict, code: "RESCHEDULE_TOO_LATE", detail: fmt.Sprintf("the email is %s", s)}
 }
 
 func notReplayable(s email.Status) problem {
@@ -156,6 +163,8 @@ func problemOf(err error) problem {
 		return problem{status: http.StatusBadRequest, code: "MALFORMED_JSON", detail: syntax.Error()}
 	case errors.Is(err, store.ErrNotFound):
 		return noSuchEmail
+	case errors.Is(err, store.ErrAggregateBusy):
+		return aggregateBusy
 	case errors.Is(err, access.ErrUnknownKey):
 		return problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "send a valid API key as Authorization: Bearer or X-API-Key"}
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome),

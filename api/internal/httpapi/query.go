@@ -83,6 +83,13 @@ func (q *query) text(name, rule string) string {
 	return value
 }
 
+// needs is a parameter that says nothing without another.
+func (q *query) needs(name, other string) {
+	if q.values.Has(name) && !q.values.Has(other) {
+		q.faults.Add(other, rules.CodeRequired, "is required beside "+name)
+	}
+}
+
 // address is a text in the form in which addresses are stored.
 func (q *query) address(name string) string {
 	value := q.text(name, "address")

@@ -107,7 +107,7 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	}
 	for field, value := range map[string]any{
 		"to": 1, "subject": true, "html": fields{}, "text": 1, "replyTo": 1, "from": []string{}, "cc": "ana@example.com", "bcc": fields{},
-		"headers": []string{}, "tags": "a", "recipient": "ana@example.com", "priority": "5", "sendAt": 5, "delivery": false,
+		"headers": []string{}, "tags": "a", "recipient": "ana@example.com", "priority": "5", "sendAt": 5, "delivery": false, "aggregate": "42",
 	} {
 		wrong(field+" of the wrong type", with(field, value), field+" WRONG_TYPE")
 	}
@@ -118,7 +118,13 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	wrong("a number among tags", with("tags", []any{1}), "tags[0] WRONG_TYPE")
 	wrong("a number among headers", with("headers", fields{"X-A": 1}), "headers.X-A WRONG_TYPE")
 	wrong("an unknown field", with("attachments", []any{}), "attachments UNKNOWN_FIELD")
-	wrong("aggregate", with("aggregate", fields{"type": "invoice"}), "aggregate UNKNOWN_FIELD")
+	wrong("half an aggregate", with("aggregate", fields{"type": "invoice"}), "aggregate.id REQUIRED", "aggregate.eventType REQUIRED")
+	wrong("an aggregate of more", with("aggregate", fields{"type": "invoice", "id": "1", "eventType": "DUE", "at": "now"}), "aggregate.at UNKNOWN_FIELD")
+	wrong("names of an aggregate that are none", with("aggregate", fields{"type": "a/b", "id": "..", "eventType": "ana@example.com"}),
+		"aggregate.type INVALID_NAME", "aggregate.id INVALID_NAME", "aggregate.eventType INVALID_NAME")
+	wrong("long names of an aggregate", with("aggregate", fields{
+		"type": strings.Repeat("a", 65), "id": strings.Repeat("a", 201), "eventType": strings.Repeat("a", 65),
+	}), "aggregate.type TOO_LONG", "aggregate.id TOO_LONG", "aggregate.eventType TOO_LONG")
 	wrong("a field in upper case", with("CC", []string{}), "CC UNKNOWN_FIELD")
 	wrong("an unknown field of the recipient", person("phone", "1"), "recipient.phone UNKNOWN_FIELD")
 	raw("a doubled field",

@@ -71,15 +71,36 @@ func (a *API) sendEmail(c *gin.Context) error {
 		return a.accepter.Accept(ctx, mail)
 	})
 	var used *store.KeyUsedError
+	var taken *store.AggregateTakenError
 	switch {
 	case errors.As(err, &used):
 		return a.replay(c, guard, used.Answer)
+	case errors.As(err, &taken):
+		return a.answerEarlier(c, taken.ID)
 	case err != nil:
 		return err
 	}
 	if mail.SendAt.IsZero() {
 		a.wake()
 	}
+	a.answerAccepted(c, http.StatusAccepted, answer)
+	return nil
+}
+
+// answerEarlier answers with the email that was accepted before and is about the same.
+func (a *API) answerEarlier(c *gin.Context, id uuid.UUID) error {
+	earlier, err := a.readEmail(c, id)
+	if err != nil {
+		return err
+	}
+	answer, err := json.Marshal(accepted{
+		OutboxID: id.String(), JobID: id.String(), RequestID: earlier.RequestID, Status: earlier.Status, CreatedAt: earlier.CreatedAt.UTC(),
+	})
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	visitOf(c).note(answer)
+	c.Header("Idempotent-Replayed", "true")
 	a.answerAccepted(c, http.StatusAccepted, answer)
 	return nil
 }

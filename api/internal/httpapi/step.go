@@ -25,8 +25,8 @@ func (a *API) cancelEmail(c *gin.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case !moved.Applied && statusNow(moved, found) != email.Cancelled:
-		return cancelTooLate(statusNow(moved, found))
+	case !moved.Applied && statusNow(moved, found.Status) != email.Cancelled:
+		return cancelTooLate(statusNow(moved, found.Status))
 	}
 	return a.answerAnew(c, http.StatusOK, found)
 }
@@ -57,9 +57,9 @@ func (a *API) retryEmail(c *gin.Context) error {
 
 // statusNow is what the row said when the step was tried; once it is purged, what
 // the log says.
-func statusNow(moved store.Advanced, found store.Email) email.Status {
+func statusNow(moved store.Advanced, found email.Status) email.Status {
 	if moved.Status == "" {
-		return found.Status
+		return found
 	}
 	return moved.Status
 }

@@ -1,11 +1,10 @@
 package httpapi
 
 import (
-	"strings"
-
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
 
@@ -29,16 +28,9 @@ func visitOf(c *gin.Context) *visit {
 // one, which stands in the answer, in the log and on the email.
 func (a *API) visit(c *gin.Context) {
 	v := &visit{requestID: c.GetHeader("X-Request-Id")}
-	if !isRequestID(v.requestID) {
+	if rules.CheckRequestID(v.requestID) != nil {
 		v.requestID = "req-" + uuid.NewString()
 	}
 	c.Set(visitKey, v)
 	c.Header("X-Request-Id", v.requestID)
-}
-
-// isRequestID: 1 to 128 printable ASCII characters without spaces, and no @. The id
-// stands in every log line, where an address must not.
-func isRequestID(id string) bool {
-	return len(id) >= 1 && len(id) <= 128 &&
-		!strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '@' })
 }

@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// aggregateAnswer tells of all emails about one thing.
+type aggregateAnswer struct {
+	Type   string           `json:"type"`
+	ID     string           `json:"id"`
+	Emails []aggregateEmail `json:"emails"`
+}
+
+// aggregateEmail is the newest email of an event type.
+type aggregateEmail struct {
+	OutboxID  string       `json:"outboxId"`
+	EventType string       `json:"eventType"`
+	Status    email.Status `json:"status"`
+	Cancelled bool         `json:"cancelled"`
+}
+
+// cancelAggregate withdraws, in one commit, the emails about one thing that no worker has
+// taken up. Those that it comes too late for are told by their status; cancelling twice is
+// cancelling once.
+func (a *API) cancelAggregate(c *gin.Context) error {
+	ctx, v := c.Request.Context(), visitOf(c)
+	answer := aggregateAnswer{Type: c.Param("type"), ID: c.Param("id")}
+	// What can be nobody's name needs not be looked for.
+	if !a.isName(answer.Type) || !a.isName(answer.ID) {
+		return nothingAbout
+	}
+	found, err := a.store.AggregateEmails(ctx, v.caller.CompanyID, answer.Type, answer.ID)
+	switch {
+	case err != nil:
+		return err
+	case len(found) == 0:
+		return nothingAbout
+	}
+	withdrawals := make([]store.Transition, len(found))
+	for i, e := range found {
+		withdrawals[i] = store.Transition{
+			ID: e.ID, Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{eventBy(v, email.EventCancelled)},
+		}
+	}
+	moved, err := a.store.AdvanceAll(ctx, withdrawals)
+	if err != nil {
+		return err
+	}
+	answer.Emails = make([]aggregateEmail, len(found))
+	for i, e := range found {
+		now := statusNow(moved[i], e.Status)
+		answer.Emails[i] = aggregateEmail{OutboxID: e.ID.String(), EventType: e.EventType, Status: now, Cancelled: now == email.Cancelled}
+	}
+	c.JSON(http.StatusOK, answer)
+	return nil
+}
+
+func (a *API) isName(text string) bool {
+	code, _ := a.rules.CheckOne(text, "name")
+	return code == ""
+}

@@ -1,0 +1,228 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+)
+
+// about makes an email one about an interview.
+func about(id, eventType string) func(fields) {
+	return with("aggregate", fields{"type": "interview", "id": id, "eventType": eventType})
+}
+
+// The second email about the same is the first one, whatever it says; another event type,
+// another interview and another company's are others.
+func TestAggregate_IsAcceptedOnce(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	first := g.send(t, emailBody(about("42", "REMINDER_24H")))
+	id := first.json(t)["outboxId"]
+	again := g.send(t, emailBody(func(f fields) {
+		about("42", "REMINDER_24H")(f)
+		f["subject"] = "outra coisa"
+	}))
+	if again.Status != http.StatusAccepted || again.Header.Get("Idempotent-Replayed") != "true" || again.Header.Get("Location") != first.Header.Get("Location") ||
+		again.Body != first.Body {
+		t.Errorf("%d %v %s, the first was %s", again.Status, again.Header, again.Body, first.Body)
+	}
+	stranger := g.newKey(t, g.Database.Company(t), nil).String()
+	others := []string{
+		g.accept(t, emailBody(about("42", "REMINDER_1H"))),
+		g.accept(t, emailBody(about("43", "REMINDER_24H"))),
+		g.accept(t, emailBody(with("aggregate", fields{"type": "task", "id": "42", "eventType": "REMINDER_24H"}))),
+		g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Key: stranger, Body: emailBody(about("42", "REMINDER_24H"))}).json(t)["outboxId"].(string),
+	}
+	for i, other := range others {
+		if other == id {
+			t.Errorf("%d is the first one", i)
+		}
+	}
+	want := map[string]any{"type": "interview", "id": "42", "eventType": "REMINDER_24H"}
+	if diff := cmp.Diff(want, g.show(t, id.(string))["aggregate"]); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if plain := g.show(t, g.accept(t, emailBody(nil))); plain["aggregate"] != nil {
+		t.Errorf("an email about nothing shows %v", plain["aggregate"])
+	}
+}
+
+// Many at once make one, and each gets its id.
+func TestAggregate_AtTheSameTime(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	ids := make([]string, 16)
+	var group sync.WaitGroup
+	for i := range ids {
+		group.Go(func() { ids[i] = g.accept(t, emailBody(about("42", "REMINDER_24H"))) })
+	}
+	group.Wait()
+	for _, id := range ids {
+		if id == "" || id != ids[0] {
+			t.Fatalf("%v", ids)
+		}
+	}
+}
+
+// What is about to be written in a program's open transaction is not waited for without
+// end, and holds up nobody else's emails.
+func TestAggregate_InAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	tx, err := g.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), `SELECT email_gateway_take_key($1, 'interview', '42', 'REMINDER_24H', $2)`, g.Company, uuid.New()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan reply)
+	go func() { done <- g.send(t, emailBody(about("42", "REMINDER_24H"))) }()
+	g.accept(t, emailBody(about("43", "REMINDER_24H")))
+	g.accept(t, emailBody(nil))
+	r := <-done
+	if r.Status != http.StatusConflict || r.problem(t).Code != "AGGREGATE_IN_PROGRESS" || r.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	g.accept(t, emailBody(about("42", "REMINDER_24H")))
+}
+
+// An Idempotency-Key keeps its promise beside an aggregate: the same request gets the
+// same answer, also when the email was cancelled and made room for another.
+func TestAggregate_BesideAnIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	request := func() reply {
+		return g.do(t, call{
+			Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(about("42", "REMINDER_24H")), Header: map[string]string{"Idempotency-Key": "k-1"},
+		})
+	}
+	first := request()
+	id, _ := first.json(t)["outboxId"].(string)
+	if again := request(); again.Body != first.Body || again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%s, the first was %s", again.Body, first.Body)
+	}
+	g.step(t, id, "cancel")
+	if again := request(); again.Body != first.Body {
+		t.Errorf("after the cancel: %d %s", again.Status, again.Body)
+	}
+	if next := g.accept(t, emailBody(about("42", "REMINDER_24H"))); next == id {
+		t.Error("a cancelled email holds its place")
+	}
+	if again := request(); again.Body != first.Body {
+		t.Errorf("after the next one: %d %s", again.Status, again.Body)
+	}
+}
+
+// A cancelled email makes room; one that came to any other end does not.
+func TestAggregate_AfterTheEnd(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	failed := g.accept(t, emailBody(about("42", "FAILED")))
+	g.giveUp(t, failed)
+	again := g.send(t, emailBody(about("42", "FAILED")))
+	if answer := again.json(t); answer["outboxId"] != failed || answer["status"] != "FAILED" || again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%s", again.Body)
+	}
+	g.exec(t, `DELETE FROM email_outbox WHERE id = $1`, failed) // it is purged, and its log kept
+	if answer := g.send(t, emailBody(about("42", "FAILED"))).json(t); answer["outboxId"] != failed || answer["status"] != "FAILED" {
+		t.Errorf("after the purge: %v", answer)
+	}
+	if shown := g.show(t, failed); shown["aggregate"] == nil {
+		t.Error("after the purge nobody knows what it was about")
+	}
+	var turns []string
+	for range 3 {
+		id := g.accept(t, emailBody(about("42", "CANCELLED")))
+		turns = append([]string{id}, turns...)
+		g.step(t, id, "cancel")
+	}
+	if ids, _ := g.page(t, "aggregateType=interview&aggregateId=42&eventType=CANCELLED"); !cmp.Equal(ids, turns) {
+		t.Errorf("listed %v, want %v", ids, turns)
+	}
+}
+
+func TestAggregate_Lists(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	day := g.accept(t, emailBody(about("42", "REMINDER_24H")))
+	hour := g.accept(t, emailBody(func(f fields) {
+		about("42", "REMINDER_1H")(f)
+		f["to"], f["recipient"] = "eva@example.com", fields{"externalId": "C-2", "email": "eva@example.com"}
+	}))
+	g.accept(t, emailBody(about("43", "REMINDER_24H")))
+	g.accept(t, emailBody(nil))
+	g.giveUp(t, hour)
+	for query, want := range map[string][]string{
+		"aggregateType=interview&aggregateId=42":                                   {hour, day},
+		"aggregateType=interview&aggregateId=42&eventType=REMINDER_24H":            {day},
+		"aggregateType=interview&aggregateId=42&status=FAILED":                     {hour},
+		"aggregateType=interview&aggregateId=42&recipient=eva@example.com":         {hour},
+		"aggregateType=interview&aggregateId=42&externalId=CUST-1":                 {day},
+		"aggregateType=interview&aggregateId=42&requestId=nobodys":                 nil,
+		"aggregateType=task&aggregateId=42":                                        nil,
+		"aggregateType=interview&aggregateId=42&createdAfter=2999-01-01T00:00:00Z": nil,
+	} {
+		if got, _ := g.page(t, query); !cmp.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+	ids, next := g.page(t, "aggregateType=interview&aggregateId=42&limit=1")
+	if rest, _ := g.page(t, "aggregateType=interview&aggregateId=42&limit=1&cursor="+next); !cmp.Equal(append(ids, rest...), []string{hour, day}) {
+		t.Errorf("page by page: %v, %v", ids, rest)
+	}
+	for query, field := range map[string]string{
+		"aggregateType=interview": "aggregateId", "aggregateId=42": "aggregateType", "eventType=X": "aggregateId",
+		"aggregateType=a%20b&aggregateId=42": "aggregateType",
+	} {
+		r := g.do(t, call{Path: "/v1/emails?" + query})
+		if p := r.problem(t); r.Status != http.StatusUnprocessableEntity || p.Errors[0].Field != field {
+			t.Errorf("%s: %d %s", query, r.Status, r.Body)
+		}
+	}
+}
+
+// What a worker has taken up is told and left alone; the rest is withdrawn, once.
+func TestAggregate_Cancel(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	waiting := g.accept(t, emailBody(about("42", "A")))
+	inWork := g.accept(t, emailBody(about("42", "B")))
+	ended := g.accept(t, emailBody(about("42", "C")))
+	other := g.accept(t, emailBody(about("43", "A")))
+	g.claim(t, inWork)
+	g.giveUp(t, ended)
+	cancel := func(path string) reply {
+		return g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/" + path + "/cancel"})
+	}
+	want := map[string]any{"type": "interview", "id": "42", "emails": []any{
+		map[string]any{"outboxId": waiting, "eventType": "A", "status": "CANCELLED", "cancelled": true},
+		map[string]any{"outboxId": inWork, "eventType": "B", "status": "PROCESSING", "cancelled": false},
+		map[string]any{"outboxId": ended, "eventType": "C", "status": "FAILED", "cancelled": false},
+	}}
+	for range 2 {
+		r := cancel("interview/42")
+		if diff := cmp.Diff(want, r.json(t)); r.Status != http.StatusOK || diff != "" {
+			t.Errorf("%d (-want +got)\n%s", r.Status, diff)
+		}
+	}
+	details := g.show(t, waiting)
+	if got := types(details); !cmp.Equal(got, []string{"CANCELLED"}) {
+		t.Errorf("timeline %v", got)
+	}
+	if untouched := g.show(t, other); untouched["status"] != "PENDING" {
+		t.Errorf("the other interview's is %v", untouched["status"])
+	}
+	for _, path := range []string{"interview/44", "task/42", "interview/..%2F", "interview/%00", "a%20b/42"} {
+		if r := cancel(path); r.Status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, r.Status, r.Body)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/shared/draft"
+	"email-gateway/shared/store"
+)
+
+// rescheduleRequest is the body of PATCH /v1/email/{id}.
+type rescheduleRequest struct {
+	SendAt string `json:"sendAt" validate:"required,timestamp"`
+}
+
+// rescheduleEmail moves an email to another time while no worker has it. Moving it twice
+// to the same time is moving it once.
+func (a *API) rescheduleEmail(c *gin.Context) error {
+	sendAt, err := a.readSendAt(c)
+	if err != nil {
+		return err
+	}
+	found, err := a.findEmail(c)
+	if err != nil {
+		return err
+	}
+	moved, err := a.store.Reschedule(c.Request.Context(), visitOf(c).caller.CompanyID, found.ID, sendAt, a.ttl)
+	switch {
+	case errors.Is(err, store.ErrNotFound): // all that is left is its log
+		return rescheduleTooLate(found.Status)
+	case err != nil:
+		return err
+	case !moved.Applied:
+		return rescheduleTooLate(moved.Status)
+	}
+	if sendAt.IsZero() {
+		a.wake()
+	}
+	return a.answerAnew(c, http.StatusOK, found)
+}
+
+// readSendAt is the time that the body asks for; the zero time is now.
+func (a *API) readSendAt(c *gin.Context) (time.Time, error) {
+	document, err := readJSON(c)
+	if err != nil {
+		return time.Time{}, err
+	}
+	request, found := a.reschedules.Read(document)
+	wrong := a.rules.Check(&request, found)
+	var sendAt time.Time
+	if !wrong.Has("sendAt") {
+		sendAt = draft.SendAt(request.SendAt, time.Now(), &wrong)
+	}
+	if len(wrong) > 0 {
+		return time.Time{}, invalid(wrong)
+	}
+	return sendAt, nil
+}

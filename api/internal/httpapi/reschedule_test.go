@@ -1,0 +1,88 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// reschedule moves an email.
+func (g *gateway) reschedule(tb testing.TB, id, body string) reply {
+	tb.Helper()
+	return g.do(tb, call{Method: http.MethodPatch, Path: "/v1/email/" + id, Body: body})
+}
+
+func sendAt(at time.Time) string { return `{"sendAt": "` + at.Format(time.RFC3339) + `"}` }
+
+func TestReschedule(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.accept(t, emailBody(with("sendAt", time.Now().Add(48*time.Hour).Format(time.RFC3339))))
+	at := time.Now().Add(72 * time.Hour).Truncate(time.Second)
+	moved := g.reschedule(t, id, sendAt(at))
+	if s := g.stored(t, id); moved.Status != http.StatusOK || s.Status != "PENDING" || !s.Next.Equal(at) || !s.Expires.Equal(at.Add(24*time.Hour)) {
+		t.Errorf("%d %s; %+v", moved.Status, moved.Body, s)
+	}
+	if next, err := time.Parse(time.RFC3339, moved.json(t)["nextAttemptAt"].(string)); err != nil || !next.Equal(at) {
+		t.Errorf("shown as due at %v", moved.json(t)["nextAttemptAt"])
+	}
+	if g.Wakes.Load() != 0 {
+		t.Error("a dispatcher was woken for an email of another day")
+	}
+	r := g.reschedule(t, id, `{"sendAt": "2020-01-01T00:00:00Z"}`)
+	if s := g.stored(t, id); r.Status != http.StatusOK || time.Until(s.Next) > 0 || time.Until(s.Expires) > 24*time.Hour || g.Wakes.Load() != 1 {
+		t.Errorf("a past time is now: %d, %+v, %d wakes", r.Status, s, g.Wakes.Load())
+	}
+	for body, field := range map[string]string{
+		`{}`: "sendAt", `{"sendAt": 5}`: "sendAt", `{"sendAt": "tomorrow"}`: "sendAt", `{"sendAt": "2999-01-01T00:00:00Z"}`: "sendAt", `{"subject": "x"}`: "subject",
+	} {
+		r := g.reschedule(t, id, body)
+		if p := r.problem(t); r.Status != http.StatusUnprocessableEntity || p.Errors[0].Field != field {
+			t.Errorf("%s: %d %s", body, r.Status, r.Body)
+		}
+	}
+	if r := g.reschedule(t, uuid.NewString(), sendAt(at)); r.Status != http.StatusNotFound {
+		t.Errorf("nobody's: %d %s", r.Status, r.Body)
+	}
+}
+
+// Whatever waits can be moved, and the dispatcher acts on it then; whatever a worker has,
+// or has come to its end, cannot.
+func TestReschedule_ByStatus(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	at := time.Now().Add(time.Hour).Truncate(time.Second)
+	enqueued := g.accept(t, emailBody(nil))
+	g.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, enqueued)
+	retried := g.accept(t, emailBody(nil))
+	g.advance(t, retried, store.Transition{
+		Guard: store.GuardAttempt, Token: g.claim(t, retried), Status: email.RetryScheduled, Delay: time.Minute, Events: events(email.EventRetryScheduled),
+	})
+	for _, id := range []string{enqueued, retried} {
+		r := g.reschedule(t, id, sendAt(at))
+		if s := g.stored(t, id); r.Status != http.StatusOK || s.Status != "PENDING" || !s.Next.Equal(at) {
+			t.Errorf("%d %s; %+v", r.Status, r.Body, s)
+		}
+	}
+	if shown := g.show(t, retried); shown["attempts"] != float64(1) {
+		t.Errorf("its tries are forgotten: %v", shown["attempts"])
+	}
+	inWork, failed, cancelled := g.accept(t, emailBody(nil)), g.accept(t, emailBody(nil)), g.accept(t, emailBody(nil))
+	g.claim(t, inWork)
+	g.giveUp(t, failed)
+	g.step(t, cancelled, "cancel")
+	purged := g.accept(t, emailBody(nil))
+	g.giveUp(t, purged)
+	g.exec(t, `DELETE FROM email_outbox WHERE id = $1`, purged)
+	for id, status := range map[string]string{inWork: "PROCESSING", failed: "FAILED", cancelled: "CANCELLED", purged: "FAILED"} {
+		r := g.reschedule(t, id, sendAt(at))
+		if p := r.problem(t); r.Status != http.StatusConflict || p.Code != "RESCHEDULE_TOO_LATE" || p.Detail != "the email is "+status {
+			t.Errorf("%s: %d %s", status, r.Status, r.Body)
+		}
+	}
+}
