@@ -1,0 +1,109 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"email-gateway/shared/draft"
+	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
+)
+
+// check returns the email as the database takes it, and when it is due, or an
+// *InvalidError.
+func (o *Outbox) check(ctx context.Context, about Aggregate, e Email) (body []byte, sendAt time.Time, err error) {
+	now := time.Now()
+	request := e.draft(about)
+	d := draft.New(o.rules, request, encodingFaults(request), now)
+	if err := d.CheckHTML(ctx, o.html); err != nil {
+		return nil, time.Time{}, err
+	}
+	sendAt = draft.Due(e.SendAt, now, &d.Faults)
+	if code, message := o.rules.CheckOne(e.RequestID, "omitempty,requestid"); code != "" {
+		d.Faults.Add("requestId", code, message)
+	}
+	if len(d.Faults) > 0 {
+		return nil, time.Time{}, &InvalidError{Faults: d.Faults}
+	}
+	if request.From != nil {
+		from, err := mailbox.Parse(*request.From)
+		if err != nil {
+			return nil, time.Time{}, fmt.Errorf("read from: %w", err)
+		}
+		request.From = given(mailbox.Header(from))
+	}
+	if hash := request.Recipient.CPFCNPJHash; hash != nil {
+		request.Recipient.CPFCNPJHash = given(email.KeyTaxIDHash(*hash, o.hashKey))
+	}
+	request.Aggregate = nil // it goes beside the body
+	if body, err = json.Marshal(request); err != nil {
+		return nil, time.Time{}, fmt.Errorf("encode email: %w", err)
+	}
+	return body, sendAt, nil
+}
+
+// checkMove is check for what a Reschedule says.
+func (o *Outbox) checkMove(about Aggregate, sendAt time.Time) (time.Time, error) {
+	faults := o.checkNames(about)
+	due := draft.Due(sendAt, time.Now(), &faults)
+	if len(faults) > 0 {
+		return time.Time{}, &InvalidError{Faults: faults}
+	}
+	return due, nil
+}
+
+// checkCancel is check for what a Cancel says.
+func (o *Outbox) checkCancel(about Aggregate) error {
+	if about.EventType == "" {
+		about.EventType = "any"
+	}
+	if faults := o.checkNames(about); len(faults) > 0 {
+		return &InvalidError{Faults: faults}
+	}
+	return nil
+}
+
+// names are an Aggregate where there is no email around it; faults name its fields alike.
+type names struct {
+	Aggregate draft.Aggregate `json:"aggregate"`
+}
+
+func (o *Outbox) checkNames(about Aggregate) rules.Faults {
+	return o.rules.Check(&names{draft.Aggregate{Type: about.Type, ID: about.ID, EventType: about.EventType}}, nil)
+}
+
+// encodingFaults are the texts that no JSON can carry as they are: what is not UTF-8
+// would be replaced without a word, and U+0000 is nothing that Postgres can hold.
+func encodingFaults(e *draft.Email) (faults rules.Faults) {
+	look := func(field string, texts ...string) {
+		for _, text := range texts {
+			if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+				faults.Add(field, rules.CodeBadCharacter, "must be UTF-8 without the character U+0000")
+			}
+		}
+	}
+	look("to", e.To)
+	look("cc", e.CC...)
+	look("bcc", e.BCC...)
+	look("subject", e.Subject)
+	look("html", e.HTML)
+	look("text", e.Text)
+	look("tags", e.Tags...)
+	for name, value := range e.Headers {
+		look("headers", name, value)
+	}
+	for field, text := range map[string]*string{
+		"replyTo": e.ReplyTo, "from": e.From, "recipient.externalId": e.Recipient.ExternalID,
+		"recipient.razaoSocial": &e.Recipient.RazaoSocial, "recipient.nome": &e.Recipient.Nome, "recipient.email": &e.Recipient.Email,
+	} {
+		if text != nil {
+			look(field, *text)
+		}
+	}
+	return faults
+}

@@ -1,0 +1,223 @@
+package outbox_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"email-gateway/shared/outbox"
+	"email-gateway/shared/rules"
+)
+
+// faulty says that the error names these fields and no other.
+func faulty(err error, fields ...string) bool {
+	var invalid *outbox.InvalidError
+	if !errors.As(err, &invalid) {
+		return false
+	}
+	got := make([]string, len(invalid.Faults))
+	for i, f := range invalid.Faults {
+		got[i] = f.Field
+	}
+	return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(fields)))
+}
+
+// of makes the email of a body.
+func of(t *testing.T, body map[string]any) (e outbox.Email) {
+	t.Helper()
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(encoded, &e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func sorted(faults []rules.Fault) string {
+	said := make([]string, len(faults))
+	for i, f := range faults {
+		said[i] = f.Field + " " + f.Code
+	}
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(said))), ", ")
+}
+
+// refusal is what the database says of a body that a program hands to the function.
+func (a *agenda) refusal(t *testing.T, body map[string]any, about outbox.Aggregate) string {
+	t.Helper()
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := a.begin(t)
+	defer func() { _ = tx.Rollback() }()
+	var id uuid.UUID
+	err = tx.QueryRowContext(t.Context(), `SELECT outbox_id FROM email_gateway_enqueue($1, $2, $3, $4, $5)`,
+		a.company, about.Type, about.ID, about.EventType, string(encoded)).Scan(&id)
+	var refused *pq.Error
+	if !errors.As(err, &refused) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ""
+	}
+	var faults []rules.Fault
+	if err := json.Unmarshal([]byte(refused.Detail), &faults); err != nil || refused.Code != pqerror.InvalidParameterValue {
+		t.Fatalf("%v, detail %q", refused, refused.Detail)
+	}
+	return sorted(faults)
+}
+
+// Package and function refuse the same, with the same words for it, and a refusal by the
+// package leaves the transaction as it was.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	about := interview("42", "REMINDER_24H")
+	for name, tt := range wrongEmails() {
+		tx := a.begin(t)
+		_, err := a.reminders.Enqueue(t.Context(), tx, about, of(t, body(tt.change)))
+		got := ""
+		var invalid *outbox.InvalidError
+		switch {
+		case errors.As(err, &invalid):
+			got = sorted(invalid.Faults)
+		case err != nil:
+			t.Errorf("%s: the package: %v", name, err)
+			continue
+		}
+		if got != tt.want {
+			t.Errorf("%s: the package says %q, want %q", name, got, tt.want)
+		}
+		if _, err := tx.ExecContext(t.Context(), `INSERT INTO interviews (id, at) VALUES ('42', now())`); err != nil {
+			t.Errorf("%s: the transaction has come to its end: %v", name, err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+		if got := a.refusal(t, body(tt.change), about); got != tt.want {
+			t.Errorf("%s: the function says %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// What only a document can have: wrong types, unknown fields, nulls.
+func TestFunction_Shape(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	about := interview("42", "REMINDER_24H")
+	for path, value := range map[string]any{
+		"to": 1, "subject": true, "html": map[string]any{}, "text": 1, "replyTo": 1, "from": []string{}, "cc": "ana@example.com", "bcc": map[string]any{},
+		"headers": []string{}, "tags": "a", "recipient": "ana@example.com", "priority": "5", "delivery": false, "recipient.nome": 1,
+	} {
+		if got := a.refusal(t, body(field(path, value)), about); got != path+" WRONG_TYPE" {
+			t.Errorf("%s of the wrong type: %q", path, got)
+		}
+		if path == "to" || path == "subject" || path == "html" || path == "recipient" {
+			continue
+		}
+		if got := a.refusal(t, body(field(path, nil)), about); got != "" {
+			t.Errorf("%s = null: %q", path, got)
+		}
+	}
+	for path, value := range map[string]any{
+		"sendAt": "2026-03-01T10:00:00Z", "aggregate": map[string]any{}, "attachments": []string{}, "CC": []string{}, "recipient.cpfCnpj": "52998224725",
+	} {
+		if got := a.refusal(t, body(field(path, value)), about); got != path+" UNKNOWN_FIELD" {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+	for name, value := range map[string]any{"cc[1]": []any{"a@b.cc", 1}, "tags[0]": []any{nil}} {
+		if got := a.refusal(t, body(field(name[:strings.Index(name, "[")], value)), about); got != name+" WRONG_TYPE" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := a.refusal(t, body(nil), outbox.Aggregate{Type: "a/b", ID: "..", EventType: strings.Repeat("a", 65)}); got !=
+		"aggregate_id INVALID_NAME, aggregate_type INVALID_NAME, event_type INVALID_NAME" {
+		t.Errorf("names that are none: %q", got)
+	}
+}
+
+// What only the database knows ends the transaction, as any statement's error does.
+func TestRules_OfTheDatabase(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	for field, change := range map[string]func(*outbox.Email){
+		"SENDER_NOT_ALLOWED":  func(e *outbox.Email) { e.From = "eva@elsewhere.example" },
+		"RECIPIENT_NOT_FOUND": func(e *outbox.Email) { e.Recipient.RecipientID = uuid.NewString() },
+	} {
+		e := reminder()
+		change(&e)
+		tx := a.begin(t)
+		_, err := a.reminders.Enqueue(t.Context(), tx, interview("42", "X"), e)
+		var refused *pq.Error
+		if !errors.As(err, &refused) || !strings.Contains(refused.Detail, field) {
+			t.Errorf("%s: %v", field, err)
+		}
+		if _, err := tx.ExecContext(t.Context(), `SELECT 1`); err == nil {
+			t.Errorf("%s: the transaction goes on", field)
+		}
+	}
+}
+
+// What the package alone can see.
+func TestRules_OfThePackage(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	for want, change := range map[string]func(*outbox.Email){
+		"html INVALID_TEMPLATE":   func(e *outbox.Email) { e.HTML = "<script>alert(1)</script>" },
+		"sendAt OUT_OF_RANGE":     func(e *outbox.Email) { e.SendAt = time.Now().AddDate(1, 0, 2) },
+		"requestId BAD_CHARACTER": func(e *outbox.Email) { e.RequestID = "ana@example.com" },
+		"subject BAD_CHARACTER":   func(e *outbox.Email) { e.Subject = "a\xff" },
+		"html BAD_CHARACTER":      func(e *outbox.Email) { e.HTML = "a\x00" },
+		"headers BAD_CHARACTER, headers.X-A INVALID_HEADER_VALUE": func(e *outbox.Email) { e.Headers = map[string]string{"X-A": "\xff"} },
+	} {
+		e := reminder()
+		change(&e)
+		_, err := a.reminders.Enqueue(t.Context(), a.begin(t), interview("42", "X"), e)
+		var invalid *outbox.InvalidError
+		if !errors.As(err, &invalid) || sorted(invalid.Faults) != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	want := []string{"aggregate.eventType", "aggregate.id", "aggregate.type"}
+	if _, err := a.reminders.Enqueue(t.Context(), a.begin(t), outbox.Aggregate{}, reminder()); !faulty(err, want...) {
+		t.Errorf("about nothing: %v", err)
+	}
+}
+
+// The package keeps its hands off what it was given.
+func TestEnqueue_ChangesNothingOfItsEmail(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	given := func() outbox.Email {
+		e := reminder()
+		e.CC, e.Headers, e.Tags = []string{"Eva@BÜCHER.example"}, map[string]string{"X-A": "1"}, []string{"a"}
+		return e
+	}
+	e := given()
+	done := inTx(t, a, func(tx *sql.Tx) (outbox.Enqueued, error) {
+		return a.reminders.Enqueue(t.Context(), tx, interview("42", "X"), e)
+	})
+	if diff := cmp.Diff(given(), e); diff != "" {
+		t.Error(diff)
+	}
+	var cc string
+	if err := a.SQL.QueryRowContext(t.Context(), `SELECT payload -> 'cc' ->> 0 FROM email_outbox WHERE id = $1`, done.ID).Scan(&cc); err != nil || cc != "Eva@xn--bcher-kva.example" {
+		t.Errorf("stored as %q, %v", cc, err)
+	}
+	if !maps.Equal(e.Headers, given().Headers) {
+		t.Error("headers")
+	}
+}

@@ -1,0 +1,102 @@
+package outbox_test
+
+import "strings"
+
+// body is a valid email as a program in another language hands it over.
+func body(change func(map[string]any)) map[string]any {
+	e := map[string]any{
+		"to": "ana@example.com", "subject": "Sua entrevista", "html": "<p>Olá!</p>",
+		"recipient": map[string]any{"externalId": "CAND-42", "email": "ana@example.com"},
+	}
+	if change != nil {
+		change(e)
+	}
+	return e
+}
+
+func field(path string, value any) func(map[string]any) {
+	return func(e map[string]any) {
+		if name, ok := strings.CutPrefix(path, "recipient."); ok {
+			e["recipient"].(map[string]any)[name] = value
+			return
+		}
+		e[path] = value
+	}
+}
+
+func without(path string) func(map[string]any) { return func(e map[string]any) { delete(e, path) } }
+
+// letters are n of them.
+func letters(n int) string { return strings.Repeat("á", n) }
+
+// wrongEmails are bodies, each with what is wrong with it; "" is right.
+func wrongEmails() map[string]struct {
+	change func(map[string]any)
+	want   string
+} {
+	type wrong = struct {
+		change func(map[string]any)
+		want   string
+	}
+	ten := map[string]any{}
+	for i := range 11 {
+		ten["X-"+string(rune('A'+i))] = "1"
+	}
+	all := map[string]wrong{
+		"as it should be":            {nil, ""},
+		"no subject":                 {without("subject"), "subject REQUIRED"},
+		"empty subject":              {field("subject", ""), "subject REQUIRED"},
+		"no html":                    {without("html"), "html REQUIRED"},
+		"no recipient":               {without("recipient"), "recipient REQUIRED"},
+		"no to":                      {func(e map[string]any) { delete(e, "to"); field("recipient.email", "")(e) }, "recipient.email REQUIRED, to REQUIRED"},
+		"a person nobody":            {func(e map[string]any) { delete(e["recipient"].(map[string]any), "externalId") }, "recipient REQUIRED"},
+		"another person":             {field("recipient.email", "eva@example.com"), "recipient.email MISMATCH"},
+		"the domain in another case": {field("recipient.email", "ana@EXAMPLE.com"), ""},
+		"150 characters":             {field("subject", letters(150)), ""},
+		"151 characters":             {field("subject", letters(151)), "subject TOO_LONG"},
+		"a line end":                 {field("subject", "a\r\nBcc: x@example.com"), "subject BAD_CHARACTER"},
+		"a line separator":           {field("subject", "a\u2028b"), "subject BAD_CHARACTER"},
+		"a next line":                {field("subject", "a\u0085b"), "subject BAD_CHARACTER"},
+		"half a MiB":                 {field("text", letters(1<<18)), ""},
+		"more than that":             {field("text", letters(1<<18)+"a"), "text TOO_LONG"},
+		"long html":                  {field("html", letters(1<<18)+"a"), "html TOO_LONG"},
+		"six copies":                 {field("cc", []string{"a@b.cc", "b@b.cc", "c@b.cc", "d@b.cc", "e@b.cc", "f@b.cc"}), "cc TOO_MANY"},
+		"a bad copy":                 {field("bcc", []string{"a@b.cc", "nobody"}), "bcc[1] INVALID_EMAIL"},
+		"a bad reply-to":             {field("replyTo", "a@b..cc"), "replyTo INVALID_EMAIL"},
+		"six tags":                   {field("tags", []string{"a", "b", "c", "d", "e", "f"}), "tags TOO_MANY"},
+		"an empty tag":               {field("tags", []string{""}), "tags[0] REQUIRED"},
+		"a tag of two lines":         {field("tags", []string{"a\nb"}), "tags[0] BAD_CHARACTER"},
+		"a long tag":                 {field("tags", []string{"a", letters(65)}), "tags[1] TOO_LONG"},
+		"eleven headers":             {field("headers", ten), "headers TOO_MANY"},
+		"a reserved header":          {field("headers", map[string]any{"bCC": "x@example.com"}), "headers.bCC RESERVED_HEADER"},
+		"SES's own header":           {field("headers", map[string]any{"X-SES-Tenant": "x"}), "headers.X-SES-Tenant RESERVED_HEADER"},
+		"a header with a colon":      {field("headers", map[string]any{"X:A": "x"}), "headers.X:A INVALID_HEADER_NAME"},
+		"a header with a line end":   {field("headers", map[string]any{"X-A": "x\r\nBcc: y"}), "headers.X-A INVALID_HEADER_VALUE"},
+		"a header of 901":            {field("headers", map[string]any{"X-A": strings.Repeat("a", 901)}), "headers.X-A INVALID_HEADER_VALUE"},
+		"a header of spaces":         {field("headers", map[string]any{"X-A": "  "}), "headers.X-A INVALID_HEADER_VALUE"},
+		"a header twice":             {field("headers", map[string]any{"X-A": "1", "x-a": "2"}), "headers.x-a DUPLICATE_FIELD"},
+		"a person's long id":         {field("recipient.externalId", letters(201)), "recipient.externalId TOO_LONG"},
+		"a person's long name":       {field("recipient.nome", letters(201)), "recipient.nome TOO_LONG"},
+		"a person's two lines":       {field("recipient.razaoSocial", "a\nb"), "recipient.razaoSocial BAD_CHARACTER"},
+		"a hash that is none":        {field("recipient.cpfCnpjHash", strings.Repeat("A", 64)), "recipient.cpfCnpjHash INVALID_HASH"},
+		"an id that is none":         {field("recipient.recipientId", "42"), "recipient.recipientId INVALID_ID"},
+		"priority 11":                {field("priority", 11), "priority OUT_OF_RANGE"},
+		"priority 10":                {field("priority", 10), ""},
+		"another delivery":           {field("delivery", "exactly_once"), "delivery NOT_ALLOWED"},
+		"a name without an address":  {field("from", "Acme"), "from INVALID_EMAIL"},
+		"the company's from":         {field("from", `"Acme, Inc." <billing@ACME.example>`), ""},
+		"all at once": {func(e map[string]any) {
+			e["subject"], e["priority"], e["tags"] = letters(151), 11, []string{""}
+		}, "priority OUT_OF_RANGE, subject TOO_LONG, tags[0] REQUIRED"},
+	}
+	for name, address := range map[string]string{
+		"no domain": "ana", "a domain of one label": "ana@localhost", "a space": "a na@example.com", "two dots": "a..b@example.com", "a dot in front": ".a@example.com",
+		"a name": "Ana <ana@example.com>", "an address literal": "ana@[127.0.0.1]", "a number for a domain": "ana@127.0.0.1",
+		"65 before the at": strings.Repeat("a", 65) + "@example.com", "a long label": "ana@" + strings.Repeat("a", 64) + ".com",
+		"a hyphen in front": "ana@-example.com", "beyond ASCII": "aná@example.com", "quoted": `"ana"@example.com`, "two ats": "ana@eva@example.com",
+		"a long one": "ana@" + strings.Repeat("abcdefghi.", 25) + "com",
+	} {
+		all["to with "+name] = wrong{func(e map[string]any) { field("to", address)(e); field("recipient.email", address)(e) }, "recipient.email INVALID_EMAIL, to INVALID_EMAIL"}
+	}
+	return all
+}
