@@ -53,15 +53,17 @@ secret() {
 	export "$(grep "^$1=" "$secrets")"
 }
 
+# kept NAME: what an earlier run wrote down.
+kept() { sed -n "s/^export $1='\(.*\)'$/\1/p" "$LOCAL_DIR/dev.env" 2>/dev/null || true; }
+
 # demo_key: the key of an earlier run when the api still takes it, else that of a new company.
 demo_key() {
-	local company
-	API_KEY=$(sed -n "s/^export API_KEY='\(.*\)'$/\1/p" "$LOCAL_DIR/dev.env" 2>/dev/null || true)
+	API_KEY=$(kept API_KEY) COMPANY_ID=$(kept COMPANY_ID)
 	export API_KEY
-	[[ -z $API_KEY ]] || ! "$bin/demo" -check 2>/dev/null || return 0
-	company=$("$bin/gatewayctl" company create --json --name "Demo $(date '+%F %T')" --default-from "Demonstração <demo@demo.example>" |
+	[[ -z $API_KEY || -z $COMPANY_ID ]] || ! "$bin/demo" -check 2>/dev/null || return 0
+	COMPANY_ID=$("$bin/gatewayctl" company create --json --name "Demo $(date '+%F %T')" --default-from "Demonstração <demo@demo.example>" |
 		grep -oE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' | head -n 1)
-	API_KEY=$("$bin/gatewayctl" key create --json --company "$company" \
+	API_KEY=$("$bin/gatewayctl" key create --json --company "$COMPANY_ID" \
 		--scopes emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write |
 		grep -oE 'gw_[A-Za-z0-9_-]+' | head -n 1)
 }
@@ -69,7 +71,7 @@ demo_key() {
 write_env() {
 	local name
 	umask 077 # it holds a key and a password
-	for name in API_URL API_KEY INBOX_URL MONITORING_URL MONITORING_USER MONITORING_PASSWORD \
+	for name in API_URL API_KEY COMPANY_ID INBOX_URL MONITORING_URL MONITORING_USER MONITORING_PASSWORD \
 		DATABASE_URL REDIS_URL RABBITMQ_URL STORAGE_URL SES_ENDPOINT; do
 		echo "export $name='${!name}'"
 	done >"$LOCAL_DIR/dev.env"

@@ -35,7 +35,7 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(binDir) }()
 	build := exec.Command("go", "build", "-race="+strconv.FormatBool(os.Getenv("MAILING_ROWS") == ""), "-o", binDir+"/",
-		"./api/cmd/...", "./worker/cmd/...", "./schema/cmd/migrate")
+		"./api/cmd/...", "./worker/cmd/...", "./schema/cmd/migrate", "./scripts/cmd/interviews")
 	build.Dir = rootDir
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)

@@ -68,7 +68,17 @@ func TestRoles(t *testing.T) {
 	if status, answer := s.call(http.MethodPost, "/v1/recipients", map[string]any{"externalId": "C-1", "email": "bea@example.com"}, nil); status != http.StatusAccepted {
 		t.Errorf("recipient: %d %s", status, answer)
 	}
-	later := s.send("eva@example.com", func(b map[string]any) { b["sendAt"] = time.Now().Add(time.Hour).Format(time.RFC3339) })
+	later := s.send("eva@example.com", func(b map[string]any) {
+		b["sendAt"] = time.Now().Add(time.Hour).Format(time.RFC3339)
+		b["aggregate"] = map[string]any{"type": "interview", "id": "42", "eventType": "REMINDER"}
+	})
+	sooner := map[string]any{"sendAt": time.Now().Add(time.Minute).Format(time.RFC3339)}
+	if status, answer := s.call(http.MethodPatch, "/v1/email/"+later, sooner, nil); status != http.StatusOK {
+		t.Errorf("reschedule: %d %s", status, answer)
+	}
+	if status, answer := s.call(http.MethodPost, "/v1/aggregates/interview/42/cancel", nil, nil); status != http.StatusOK {
+		t.Errorf("cancel of the aggregate: %d %s", status, answer)
+	}
 	if status, answer := s.call(http.MethodPost, "/v1/email/"+later+"/cancel", nil, nil); status != http.StatusOK {
 		t.Errorf("cancel: %d %s", status, answer)
 	}

@@ -1,0 +1,256 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"email-gateway/shared/crashpoint"
+)
+
+// recruiting is a tenant's program beside the gateway: a role of its own on the same
+// database, which may write one company's emails and sees none of our tables.
+type recruiting struct {
+	*system
+	env []string
+}
+
+func startRecruiting(t *testing.T) *recruiting {
+	t.Helper()
+	s := startSystem(t, nil)
+	grant := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "roles")
+	grant.Env = []string{"DATABASE_URL=" + s.db.URL}
+	if out, err := grant.CombinedOutput(); err != nil {
+		t.Fatalf("migrate roles: %v\n%s", err, out)
+	}
+	var database, company string
+	if err := s.db.SQL.QueryRowContext(t.Context(), `SELECT current_database(), id FROM companies`).Scan(&database, &company); err != nil {
+		t.Fatal(err)
+	}
+	role := "recruiting_" + strings.TrimPrefix(database, "test_")
+	for _, statement := range []string{
+		`CREATE ROLE ` + role + ` LOGIN IN ROLE gateway_program`,
+		`GRANT CREATE ON DATABASE ` + database + ` TO ` + role,
+		`INSERT INTO outbox_programs (role_name, company_id) SELECT '` + role + `', id FROM companies`,
+	} {
+		if _, err := s.db.SQL.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, statement := range []string{`DROP OWNED BY ` + role + ` CASCADE`, `DROP ROLE ` + role} {
+			if _, err := s.db.SQL.Exec(statement); err != nil {
+				t.Errorf("%s: %v", statement, err)
+			}
+		}
+	})
+	return &recruiting{system: s, env: append(os.Environ(),
+		"DATABASE_URL="+as(t, s.db.URL, role), "COMPANY_ID="+company, "API_URL=http://"+s.api.addr, "API_KEY="+s.key)}
+}
+
+// interviews runs the example to its end.
+func (r *recruiting) interviews(args ...string) (string, error) {
+	r.t.Helper()
+	cmd := exec.CommandContext(r.t.Context(), filepath.Join(binDir, "interviews"), args...)
+	cmd.Env = r.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// must is interviews where nothing may go wrong.
+func (r *recruiting) must(args ...string) string {
+	r.t.Helper()
+	out, err := r.interviews(args...)
+	if err != nil {
+		r.t.Fatalf("interviews %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+var bookedLine = regexp.MustCompile(`(?m)^interview (\d+) is booked$`)
+
+// book books an interview and returns its number.
+func (r *recruiting) book(to string, at time.Time) string {
+	r.t.Helper()
+	out := r.must("book", to, at.Format(time.RFC3339Nano))
+	found := bookedLine.FindStringSubmatch(out)
+	if found == nil {
+		r.t.Fatalf("book printed %q", out)
+	}
+	return found[1]
+}
+
+// bookAndDie books an interview in a process that is killed as soon as it says so.
+func (r *recruiting) bookAndDie(to string, at time.Time) string {
+	r.t.Helper()
+	cmd := exec.CommandContext(r.t.Context(), filepath.Join(binDir, "interviews"), "book", to, at.Format(time.RFC3339Nano), "follow")
+	cmd.Env = r.env
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	said := make([]byte, 0, 256)
+	for !bookedLine.Match(said) && err == nil {
+		var n int
+		n, err = out.Read(said[len(said):cap(said)])
+		said = said[:len(said)+n]
+	}
+	_ = cmd.Process.Kill()
+	var ended *exec.ExitError
+	if waited := cmd.Wait(); !errors.As(waited, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		r.t.Fatalf("it ended by itself: %v, %q", waited, said)
+	}
+	found := bookedLine.FindSubmatch(said)
+	if found == nil {
+		r.t.Fatalf("book printed %q, %v", said, err)
+	}
+	return string(found[1])
+}
+
+// reminder is one of an interview's emails as its row says, the newest of its kind.
+func (r *recruiting) reminder(interview, event string) (id, status string) {
+	r.t.Helper()
+	err := r.db.SQL.QueryRowContext(r.t.Context(), `SELECT id, status FROM email_outbox
+		WHERE aggregate_type = 'interview' AND aggregate_id = $1 AND event_type = $2 ORDER BY id DESC LIMIT 1`, interview, event).Scan(&id, &status)
+	if err != nil {
+		r.t.Fatalf("%s of interview %s: %v", event, interview, err)
+	}
+	return id, status
+}
+
+func (r *recruiting) awaitReminder(interview, event, want string) (id string) {
+	r.t.Helper()
+	eventually(r.t, 30*time.Second, func() error {
+		var status string
+		if id, status = r.reminder(interview, event); status != want {
+			return fmt.Errorf("%s of interview %s is %s, want %s", event, interview, status, want)
+		}
+		return nil
+	})
+	return id
+}
+
+const (
+	day, hour         = 24 * time.Hour, time.Hour
+	dayAgo, hourAgo   = "REMINDER_24H", "REMINDER_1H"
+	countReminders    = "SELECT count(*) FROM email_outbox"
+	countAllInterview = "SELECT count(*) FROM interviewops.interviews"
+)
+
+// An interview is committed with its two reminders or not at all. Its program is killed
+// right behind the commit, and then the dispatcher, twice, with the reminder in its hands:
+// it is sent once. What is moved is sent when it was moved to, what is withdrawn never.
+func TestReminders(t *testing.T) {
+	t.Parallel()
+	r := startRecruiting(t)
+	sent := 0
+
+	// The commit is all there is: the dispatcher is down and the program dies.
+	r.dispatcher.stop()
+	at := time.Now().Add(2 * day)
+	first := r.bookAndDie("ana@example.com", at)
+	if n := r.count(countReminders); n != 2 {
+		t.Fatalf("%d reminders, want two", n)
+	}
+	if out, err := r.interviews("book", "eva@example.com", at.Format(time.RFC3339Nano)); err == nil || !strings.Contains(out, "commit") {
+		t.Errorf("two interviews at one time: %v\n%s", err, out)
+	}
+	if reminders, interviews := r.count(countReminders), r.count(countAllInterview); reminders != 2 || interviews != 1 {
+		t.Errorf("%d reminders of %d interviews are left of a booking that did not commit", reminders-2, interviews-1)
+	}
+	r.must("move", first, "+24h") // one is due now
+	for _, point := range []crashpoint.Point{crashpoint.DispatchLocked, crashpoint.DispatchQueued} {
+		r.dispatcher = r.doomed("dispatcher", point, 1, nil)
+		r.dispatcher.dies(point)
+	}
+	r.dispatcher = startProgram(t, "dispatcher", r.system.env)
+	r.awaitReminder(first, dayAgo, "SENT")
+	sent++
+
+	// The other one is moved, and is due at once; for the one that was sent it is too late.
+	out := r.must("move", first, "+1h")
+	if !regexp.MustCompile(dayAgo + ` +SENT, too late`).MatchString(out) {
+		t.Errorf("move printed %q", out)
+	}
+	r.awaitReminder(first, hourAgo, "SENT")
+	sent++
+
+	// Called off, by the program and over HTTP.
+	second, third := r.book("bea@example.com", at.Add(2*hour)), r.book("lia@example.com", at.Add(3*hour))
+	r.must("cancel", second)
+	if status, answer := r.call(http.MethodPost, "/v1/aggregates/interview/"+third+"/cancel", nil, nil); status != http.StatusOK {
+		t.Errorf("cancel: %d %s", status, answer)
+	}
+	for _, interview := range []string{second, third} {
+		r.awaitReminder(interview, dayAgo, "CANCELLED")
+		r.awaitReminder(interview, hourAgo, "CANCELLED")
+	}
+
+	r.movedBehindTheQueue()
+	sent++
+	r.awaitQuietQueues(time.Minute)
+	r.sentOnce(sent)
+}
+
+// Their tasks stand on the queue, and no worker is there, when one reminder is moved by
+// its program, one by PATCH and one is withdrawn. Then the worker finds the tasks.
+func (r *recruiting) movedBehindTheQueue() {
+	t := r.t
+	t.Helper()
+	r.worker.stop()
+	at := time.Now().Add(3 * day)
+	moved, patched, withdrawn := r.book("m@example.com", at), r.book("p@example.com", at.Add(hour)), r.book("w@example.com", at.Add(2*hour))
+	for _, interview := range []string{moved, patched, withdrawn} {
+		r.must("move", interview, "+24h")
+		r.awaitReminder(interview, dayAgo, "ENQUEUED")
+	}
+	due := time.Now().Add(4 * time.Second)
+	r.must("move", moved, due.Add(day).Format(time.RFC3339Nano))
+	id, _ := r.reminder(patched, dayAgo)
+	far := time.Now().Add(2 * hour).Format(time.RFC3339)
+	if status, answer := r.call(http.MethodPatch, "/v1/email/"+id, map[string]any{"sendAt": far}, nil); status != http.StatusOK {
+		t.Errorf("patch: %d %s", status, answer)
+	}
+	r.must("cancel", withdrawn)
+	r.worker = startProgram(t, "worker", r.system.env)
+
+	id = r.awaitReminder(moved, dayAgo, "SENT")
+	for _, request := range r.ses.Requests(id) {
+		if early := due.Sub(request.Time); early > 1500*time.Millisecond { // the fence takes a second for nothing
+			t.Errorf("sent %s before it was moved to", early)
+		}
+	}
+	if _, status := r.reminder(patched, dayAgo); status != "PENDING" {
+		t.Errorf("the one of in two hours is %s", status)
+	}
+	if _, status := r.reminder(withdrawn, dayAgo); status != "CANCELLED" {
+		t.Errorf("the one withdrawn is %s", status)
+	}
+}
+
+// The example's story is what its README says, from the first line to the email.
+func TestReminders_Story(t *testing.T) {
+	t.Parallel()
+	r := startRecruiting(t)
+	out := r.must()
+	for _, want := range []string{
+		`interview 1 is booked`, `interview 2 was written with 2 reminders, then refused`, `nothing is left of it`,
+		`interview 3 was booked and is called off`, dayAgo + ` +CANCELLED`, hourAgo + ` +CANCELLED`, `interview 1 is moved`, dayAgo + ` +SENT`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("the story does not tell %q:\n%s", want, out)
+		}
+	}
+	r.sentOnce(1)
+}

@@ -1,0 +1,138 @@
+// Package interviews is an example: a recruiting system that shares the gateway's database
+// and writes an interview's reminders in the transaction that writes the interview. What
+// it does with the gateway is package outbox and nothing else; its own table is its own.
+package interviews
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"email-gateway/shared/outbox"
+)
+
+// Interview is a row of the system's own.
+type Interview struct {
+	ID        int64
+	Candidate string // an address
+	At        time.Time
+}
+
+// Agenda books interviews.
+type Agenda struct {
+	DB        *sql.DB
+	Reminders *outbox.Outbox
+}
+
+// The one interviewer has one interview at a time. That is looked at when the transaction
+// commits, so that everything else has been written by then.
+const prepareSQL = `
+CREATE SCHEMA IF NOT EXISTS interviewops;
+CREATE TABLE IF NOT EXISTS interviewops.interviews (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    candidate text NOT NULL,
+    at        timestamptz NOT NULL,
+    UNIQUE (at) DEFERRABLE INITIALLY DEFERRED
+)`
+
+// Prepare makes the system's own table.
+func (a *Agenda) Prepare(ctx context.Context) error {
+	if _, err := a.DB.ExecContext(ctx, prepareSQL); err != nil {
+		return fmt.Errorf("prepare interviews: %w", err)
+	}
+	return nil
+}
+
+// Book writes an interview and its reminders, or neither.
+func (a *Agenda) Book(ctx context.Context, candidate string, at time.Time) (i Interview, written []Reminder, err error) {
+	i = Interview{Candidate: candidate, At: at}
+	err = a.inTx(ctx, func(tx *sql.Tx) error {
+		const insert = `INSERT INTO interviewops.interviews (candidate, at) VALUES ($1, $2) RETURNING id`
+		if err := tx.QueryRowContext(ctx, insert, i.Candidate, i.At).Scan(&i.ID); err != nil {
+			return fmt.Errorf("insert interview: %w", err)
+		}
+		for _, r := range i.reminders() {
+			if r.At.Before(time.Now()) {
+				continue // an interview of today has no reminder of the day before
+			}
+			done, err := a.Reminders.Enqueue(ctx, tx, i.about(r.EventType), i.email(r))
+			if err != nil {
+				return fmt.Errorf("enqueue %s: %w", r.EventType, err)
+			}
+			r.Status = done.Status
+			written = append(written, r)
+		}
+		return nil
+	})
+	return i, written, err
+}
+
+// Move gives an interview another time, and its reminders theirs. Those that it comes
+// too late for are told by their status.
+func (a *Agenda) Move(ctx context.Context, id int64, at time.Time) (moved []Reminder, err error) {
+	err = a.inTx(ctx, func(tx *sql.Tx) error {
+		const update = `UPDATE interviewops.interviews SET at = $2 WHERE id = $1 RETURNING candidate`
+		i := Interview{ID: id, At: at}
+		if err := tx.QueryRowContext(ctx, update, id, at).Scan(&i.Candidate); err != nil {
+			return fmt.Errorf("move interview: %w", err)
+		}
+		for _, r := range i.reminders() {
+			done, err := a.Reminders.Reschedule(ctx, tx, i.about(r.EventType), r.At)
+			if errors.Is(err, outbox.ErrNotFound) {
+				continue // it was booked too late for this one
+			}
+			if err != nil {
+				return fmt.Errorf("reschedule %s: %w", r.EventType, err)
+			}
+			r.Status, r.TooLate = done.Status, !done.Moved
+			moved = append(moved, r)
+		}
+		return nil
+	})
+	return moved, err
+}
+
+// CallOff deletes an interview and withdraws its reminders.
+func (a *Agenda) CallOff(ctx context.Context, id int64) (withdrawn []Reminder, err error) {
+	err = a.inTx(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, `DELETE FROM interviewops.interviews WHERE id = $1`, id)
+		if err != nil {
+			return fmt.Errorf("delete interview: %w", err)
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(fmt.Errorf("there is no interview %d", id), err)
+		}
+		done, err := a.Reminders.Cancel(ctx, tx, Interview{ID: id}.about(""))
+		if err != nil {
+			return fmt.Errorf("cancel reminders: %w", err)
+		}
+		for _, d := range done {
+			withdrawn = append(withdrawn, Reminder{EventType: d.EventType, Status: d.Status, TooLate: !d.Cancelled})
+		}
+		return nil
+	})
+	return withdrawn, err
+}
+
+func (a *Agenda) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
+	tx, err := a.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer tx.Rollback()
+	if err := do(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// about says which email is meant: it is enough to find it again.
+func (i Interview) about(eventType string) outbox.Aggregate {
+	return outbox.Aggregate{Type: aggregateType, ID: strconv.FormatInt(i.ID, 10), EventType: eventType}
+}
