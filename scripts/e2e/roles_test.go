@@ -127,7 +127,7 @@ func TestRoles(t *testing.T) {
 			"COPY companies TO PROGRAM 'cat'", "SET ROLE gateway_worker",
 		},
 		"gateway_dispatcher": {
-			"SELECT FROM api_keys", "DELETE FROM suppressions", "UPDATE email_events SET type = 'SENT'", "DELETE FROM recipients", "INSERT INTO mailings (id) VALUES (NULL)",
+			"SELECT FROM api_keys", "DELETE FROM suppressions", "UPDATE email_events SET type = 'SENT'", "DELETE FROM mailings", "INSERT INTO mailings (id) VALUES (NULL)",
 		},
 		"gateway_worker": {
 			"SELECT FROM api_keys", "SELECT answer FROM idempotency_keys", "DELETE FROM email_logs", "UPDATE dispatch_lanes SET paused_at = NULL", "TRUNCATE email_events",
