@@ -276,6 +276,7 @@ func TestConstraints(t *testing.T) {
 		{"company_retention", nil, ""},
 
 		{"retention_walks", nil, ""},
+		{"retention_walks", row{"kind": "'aggregates'"}, ""},
 		{"retention_walks", row{"kind": "'recipients'"}, "retention_walks_kind_check"},
 
 		// The one row is there from the beginning.

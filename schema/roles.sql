@@ -70,6 +70,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions TO gateway_operator;
 -- A transition of an email about something takes a share of its row here, which asks for
 -- UPDATE; nobody changes one. The api adds them by a function that does no more than that.
 GRANT SELECT, UPDATE                 ON outbox_aggregates TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator;
+GRANT DELETE                         ON outbox_aggregates TO gateway_dispatcher;
 GRANT EXECUTE ON FUNCTION email_gateway_take_key(uuid, text, text, text, uuid) TO gateway_api;
 
 -- A tenant's program that shares the database: its own role is a member of this one and

@@ -43,6 +43,10 @@ CREATE TABLE IF NOT EXISTS outbox_programs (
     PRIMARY KEY (role_name, company_id)
 );
 
+-- Keys go when neither outbox nor log has their email any more.
+ALTER TABLE retention_walks DROP CONSTRAINT IF EXISTS retention_walks_kind_check;
+ALTER TABLE retention_walks ADD CONSTRAINT retention_walks_kind_check CHECK (kind IN ('outbox', 'bodies', 'logs', 'events', 'aggregates'));
+
 -- +goose StatementBegin
 -- An address in the form in which it is stored: the rules of the api and the worker.
 CREATE OR REPLACE FUNCTION email_gateway_is_address(address text) RETURNS boolean
@@ -487,5 +491,8 @@ DROP FUNCTION email_gateway_cancel(uuid, text, text, text), email_gateway_resche
     email_gateway_status(uuid), email_gateway_misnamed(text, text, text), email_gateway_faults(jsonb), email_gateway_misshapen(jsonb),
     email_gateway_address_of(text), email_gateway_normal_address(text), email_gateway_is_address(text);
 DROP TABLE outbox_programs, outbox_aggregates;
+DELETE FROM retention_walks WHERE kind = 'aggregates';
+ALTER TABLE retention_walks DROP CONSTRAINT retention_walks_kind_check;
+ALTER TABLE retention_walks ADD CONSTRAINT retention_walks_kind_check CHECK (kind IN ('outbox', 'bodies', 'logs', 'events'));
 ALTER TABLE email_outbox DROP CONSTRAINT email_outbox_aggregate_is_whole;
 ALTER TABLE email_outbox DROP COLUMN aggregate_type, DROP COLUMN aggregate_id, DROP COLUMN event_type;

@@ -17,6 +17,8 @@ const (
 	walkBodies walkKind = "bodies"
 	walkLogs   walkKind = "logs"
 	walkEvents walkKind = "events"
+
+	walkAggregates walkKind = "aggregates"
 )
 
 // everybody stands for the companies that have no age of their own.

@@ -33,7 +33,7 @@ var callers = map[string][]string{
 		"LiveLanes", "DispatchDue", "PickProbe", "DispatchProbe", "CountBacklog", "OldestDue", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "DueReplays", "WorkReplay", "RetryDeadLetter",
 		"CleanIdempotencyKeys", "CleanDeadLetters", "CleanReplays", "CleanFeedback", "CleanAudit", "CleanRecipients", "PurgeOutbox", "EraseBodies", "EraseCompanyBodies",
-		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeEntries", "DueFiles", "MarkFilesDeleted", "Retentions", "MakeLogPartition", "DropLogPartition",
+		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "DueFiles", "MarkFilesDeleted", "Retentions", "MakeLogPartition", "DropLogPartition",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist",
 	},
 	"gateway_worker": {

@@ -25,6 +25,7 @@ const (
 	eventExpired      = "event_expired"
 	entryExpired      = "mailing_entry_expired"
 	fileExpired       = "mailing_file_expired"
+	aggregateExpired  = "aggregate_expired"
 )
 
 // What became of a month's partition. It is postponed when somebody uses the table, or
@@ -43,7 +44,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
 	}, []string{"action"})}
 	for _, action := range append(others, RetryLost, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
-		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, partitionMade, partitionDropped, partitionPostponed) {
+		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}
 	registry.MustRegister(a.done)

@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -31,6 +32,7 @@ type CleanStore interface {
 	PurgeLogs(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	PurgeCompanyLogs(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (store.Cleaned, error)
 	PurgeEvents(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	PurgeAggregates(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	PurgeEntries(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	DueFiles(ctx context.Context, age time.Duration, limit int) ([]store.MailingFile, error)
 	MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error)
@@ -47,12 +49,17 @@ type CleanersParams struct {
 	Ages    Ages
 }
 
+// forEver is the age of keys where logs have none: those of companies whose logs have one
+// go all the same.
+const forEver = 100 * 365 * 24 * time.Hour
+
 // NewCleaners makes a cleaner for each kind of thing that is kept for a time only.
 func NewCleaners(p CleanersParams) []service.Named {
 	kinds := []kind{
 		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), archivedTasks(p.Archive), auditRows(p.Store),
 		{"bodies", bodyExpired, p.bodies},
 		{"logs", logExpired, p.logs},
+		{"aggregates", aggregateExpired, always(aged(cmp.Or(p.Ages.Logs, forEver), p.Store.PurgeAggregates))},
 		{"mailing entries", entryExpired, always(aged(p.Ages.Entries, p.Store.PurgeEntries))},
 	}
 	if p.Ages.Outbox > 0 {

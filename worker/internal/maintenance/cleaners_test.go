@@ -107,6 +107,16 @@ func TestCleaners(t *testing.T) {
 			INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, event_seq, last_event)
 			SELECT first_id_at(now() - n * interval '1 day'), $1, 'a@example.com', 's', 'CANCELLED', 0, 'r', now(), now(), 1, 'CANCELLED'
 			FROM generate_series(363, 367) n`, `SELECT count(*) FROM email_logs`, 2, 3},
+		"aggregate_expired": {
+			`
+			WITH logged AS (
+				INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, event_seq, last_event)
+				SELECT first_id_at(now() - interval '364 days'), $1, 'a@example.com', 's', 'CANCELLED', 0, 'r', now(), now(), 1, 'CANCELLED'
+			)
+			INSERT INTO outbox_aggregates (company_id, aggregate_type, aggregate_id, event_type, outbox_id)
+			SELECT $1, 'interview', n::text, 'REMINDER', first_id_at(now() - n * interval '1 day') FROM generate_series(364, 368) n`,
+			`SELECT count(*) FROM outbox_aggregates`, 1, 4,
+		},
 		"mailing_entry_expired": {
 			`
 			WITH old AS (

@@ -1,0 +1,34 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// purgeAggregatesSQL looks at the next keys along outbox_aggregates_outbox and deletes
+// those whose email is neither in the outbox nor in the log any more (by their primary
+// keys). Keys are looked at from the shortest age on that a log has: which one it was,
+// the log itself knows.
+const purgeAggregatesSQL = `
+WITH seen AS MATERIALIZED (
+    SELECT a.outbox_id AS id FROM outbox_aggregates a
+    WHERE a.outbox_id > $1 AND a.outbox_id < first_id_at(now() - least($2 * interval '1 ms', (SELECT min(logs_days) FROM company_retention) * interval '1 day'))
+    ORDER BY a.outbox_id LIMIT $3
+), gone AS (
+    DELETE FROM outbox_aggregates a USING seen
+    WHERE a.outbox_id = seen.id AND NOT EXISTS (SELECT FROM email_outbox o WHERE o.id = seen.id)
+      AND NOT EXISTS (SELECT FROM email_logs l WHERE l.outbox_id = seen.id)
+    RETURNING a.outbox_id
+)
+SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
+
+// PurgeAggregates looks at the next limit keys of emails accepted longer ago than age,
+// which is that of logs, and deletes those of emails that are not kept any more.
+func (s *Store) PurgeAggregates(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
+	return s.walk(ctx, walkAggregates, everybody, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
+		return did, tx.GetContext(ctx, &did, purgeAggregatesSQL, reached, age.Milliseconds(), limit)
+	})
+}
