@@ -40,7 +40,7 @@ type Section struct {
 
 // Sections are all there are, in the order in which they are run.
 func Sections() []Section {
-	return []Section{accept(), dispatch(), send(), ingest(), whole(), latency(), quiet(), growth(), memory()}
+	return []Section{accept(), dispatch(), send(), ingest(), whole(), latency(), quiet(), scaleOut(), growth(), memory()}
 }
 
 // Only picks sections by their names, separated by commas; "" means all.

@@ -23,31 +23,15 @@ type sending struct {
 	system      *System
 	redis       *redis.Client
 	ses         *SES
-	concurrency int
+	concurrency int   // of each worker
 	portion     int64 // how many tasks stand on Redis before a round
+	end         int64 // what SES has taken when a tenth of the portion is left
 }
 
 func runSend(ctx context.Context, r *Rig, t *Table) (err error) {
 	s := &sending{rig: r, table: t, concurrency: 256, portion: scale[int64](r, 50_000, 4_000)}
-	if s.redis, err = r.RedisClient(); err != nil {
-		return err
-	}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
-	if s.ses, err = NewSES(ctx, 0, nil); err != nil {
-		return err
-	}
-	s.system, err = r.NewSystem(ctx, map[string]string{
-		"SES_ENDPOINT": s.ses.URL, "WORKER_CONCURRENCY": strconv.Itoa(s.concurrency),
-		"SES_MAX_SEND_RATE": strconv.FormatInt(s.portion, 10), // the window holds a second of it: the portion
-	})
-	if err != nil {
-		return err
-	}
-	t.Say("seeding %d emails", int64(t.Rounds()+1)*s.portion)
-	if err := s.system.Seed(ctx, (t.Rounds()+1)*int(s.portion)); err != nil {
-		return err
-	}
-	if err := s.system.Settle(ctx); err != nil {
+	if err := s.open(ctx, t.Rounds()+1, nil); err != nil {
 		return err
 	}
 	bare, err := newBareClient(s.ses.URL, s.concurrency)
@@ -63,53 +47,98 @@ func runSend(ctx context.Context, r *Rig, t *Table) (err error) {
 	)
 }
 
-// subject is the rate of a worker that finds all its tasks on Redis, once it is at work
-// and until a tenth is left.
-func (s *sending) subject(ctx context.Context) (float64, error) {
+// open makes the system and SES, and seeds so many portions.
+func (s *sending) open(ctx context.Context, portions int, onSend func([]byte)) (err error) {
+	if s.redis, err = s.rig.RedisClient(); err != nil {
+		return err
+	}
+	if s.ses, err = NewSES(ctx, 0, onSend); err != nil {
+		return err
+	}
+	s.system, err = s.rig.NewSystem(ctx, map[string]string{
+		"SES_ENDPOINT": s.ses.URL, "WORKER_CONCURRENCY": strconv.Itoa(s.concurrency),
+		"SES_MAX_SEND_RATE": strconv.FormatInt(s.portion, 10), // the window holds a second of it: the portion
+	})
+	if err != nil {
+		return err
+	}
+	emails := portions * int(s.portion)
+	s.table.Say("seeding %d emails", emails)
+	if err := s.system.Seed(ctx, emails); err != nil {
+		return err
+	}
+	return s.system.Settle(ctx)
+}
+
+// subject is the rate of one worker, with what it takes of the machine.
+func (s *sending) subject(ctx context.Context) (rate float64, err error) {
+	err = s.with(ctx, 1, func(workers []*Program) error {
+		m := newMeter(s.rig, workers, s.rig.Postgres, s.rig.Redis)
+		if err := m.start(); err != nil {
+			return err
+		}
+		emails, err := s.finish(ctx)
+		if err := errors.Join(err, m.stop()); err != nil {
+			return err
+		}
+		usage, err := workers[0].Usage()
+		if err != nil {
+			return err
+		}
+		m.record(s.table, "", "email", float64(emails))
+		s.table.Record(Quantity{Name: "most memory, worker", Unit: "MB"}, float64(usage.Peak)/1e6)
+		rate = float64(emails) / m.Length.Seconds()
+		return nil
+	})
+	return rate, err
+}
+
+// with puts a portion on Redis, starts workers for it, and calls measure when they are at
+// work. Afterwards each email that SES took must be SENT.
+func (s *sending) with(ctx context.Context, workers int, measure func([]*Program) error) error {
 	if err := s.enqueue(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	if err := s.system.Checkpoint(ctx); err != nil {
-		return 0, err
+		return err
 	}
-	before := s.ses.Taken()
-	sent, err := s.sent(ctx)
+	before, err := s.sent(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	p, err := s.system.Start(ctx, "worker", map[string]string{"SES_MAX_SEND_RATE": strconv.Itoa(sendRate)})
+	taken := s.ses.Taken()
+	s.end = taken + s.portion*9/10
+	running := make([]*Program, workers)
+	for i := range running {
+		if running[i], err = s.system.Start(ctx, "worker", map[string]string{"SES_MAX_SEND_RATE": strconv.Itoa(sendRate)}); err != nil {
+			return err
+		}
+	}
+	if _, err := s.await(ctx, taken+s.portion/8); err != nil {
+		return err
+	}
+	err = measure(running)
+	for _, p := range running {
+		err = errors.Join(err, p.Stop(ctx))
+	}
 	if err != nil {
-		return 0, err
+		return err
 	}
-	first, err := s.await(ctx, before+s.portion/8)
-	if err != nil {
-		return 0, err
-	}
-	m := newMeter(s.rig, []*Program{p}, s.rig.Postgres, s.rig.Redis)
-	if err := m.start(); err != nil {
-		return 0, err
-	}
-	last, err := s.await(ctx, before+s.portion*9/10)
-	if err != nil {
-		return 0, err
-	}
-	if err := m.stop(); err != nil {
-		return 0, err
-	}
-	usage, err := p.Usage()
-	if err := errors.Join(err, p.Stop(ctx)); err != nil {
-		return 0, err
-	}
-	m.record(s.table, "", "email", float64(last-first))
-	s.table.Record(Quantity{Name: "most memory, worker", Unit: "MB"}, float64(usage.Peak)/1e6)
 	now, err := s.sent(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if taken := s.ses.Taken() - before; now-sent != taken {
-		return 0, fmt.Errorf("SES took %d emails, but %d rows are SENT", taken, now-sent)
+	if n := s.ses.Taken() - taken; now-before != n {
+		return fmt.Errorf("SES took %d emails, but %d rows are SENT", n, now-before)
 	}
-	return float64(last-first) / m.Length.Seconds(), nil
+	return nil
+}
+
+// finish returns when a tenth of the portion is left, and how many were sent meanwhile.
+func (s *sending) finish(ctx context.Context) (emails int64, err error) {
+	first := s.ses.Taken()
+	last, err := s.await(ctx, s.end)
+	return last - first, err
 }
 
 // enqueue lets a dispatcher put the portion on Redis, and stops it again.
@@ -142,7 +171,10 @@ func (s *sending) await(ctx context.Context, emails int64) (int64, error) {
 }
 
 func (s *sending) close(ctx context.Context) error {
-	errs := []error{s.rig.stopPrograms(ctx), s.rig.EmptyRedis(ctx), s.redis.Close()}
+	errs := []error{s.rig.stopPrograms(ctx), s.rig.EmptyRedis(ctx)}
+	if s.redis != nil {
+		errs = append(errs, s.redis.Close())
+	}
 	if s.system != nil {
 		errs = append(errs, s.system.Close(ctx))
 	}

@@ -1,0 +1,56 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+func scaleOut() Section {
+	return Section{Name: "scale", What: "two and four workers beside one, SES answering after 100 ms", Run: runScale}
+}
+
+// answerTime is how long SES takes to answer here, as over a network.
+const answerTime = 100 * time.Millisecond
+
+// runScale measures how the sending rate grows with the workers where their hands are what
+// limits it: each waits for SES most of the time. Where the processors are the limit, which
+// they are on one machine whose SES answers at once, workers on it share what there is.
+func runScale(ctx context.Context, r *Rig, t *Table) (err error) {
+	s := &sending{rig: r, table: t, concurrency: 25, portion: scale[int64](r, 3_000, 600)}
+	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	more := []int{2, 4}
+	if err := s.open(ctx, (t.Rounds()+1)*(1+len(more)), func([]byte) { <-time.After(answerTime) }); err != nil {
+		return err
+	}
+	for range t.Rounds() {
+		one, err := s.rateOf(ctx, 1)
+		if err != nil {
+			return err
+		}
+		for _, workers := range more {
+			several, err := s.rateOf(ctx, workers)
+			if err != nil {
+				return err
+			}
+			t.Say("%d workers  %s emails/s, one %s", workers, figure(several), figure(one))
+			t.RecordPair(
+				Subject{Name: fmt.Sprintf("%d workers, concurrency %d each, SES answering after %s", workers, s.concurrency, answerTime), Unit: "emails/s"},
+				Reference{Name: "one worker"}, several, one,
+			)
+		}
+	}
+	return nil
+}
+
+// rateOf is the rate of so many workers together.
+func (s *sending) rateOf(ctx context.Context, workers int) (rate float64, err error) {
+	err = s.with(ctx, workers, func([]*Program) error {
+		begun := time.Now()
+		emails, err := s.finish(ctx)
+		rate = perSecond(int(emails), time.Since(begun))
+		return err
+	})
+	return rate, err
+}
