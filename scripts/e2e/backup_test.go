@@ -1,0 +1,224 @@
+package e2e_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/scripts/docs"
+	"email-gateway/shared/servertest"
+	"email-gateway/shared/store/storetest"
+)
+
+// runbook runs the blocks of a section of OPERATIONS.md as they stand there, by an
+// operator's shell, with the programs on its path.
+func (s *system) runbook(section string, env map[string]string) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(rootDir, "OPERATIONS.md"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	blocks, err := docs.Blocks(string(text))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found := 0
+	for _, block := range blocks {
+		if block.Section != section || block.NotRun != "" {
+			continue
+		}
+		found++
+		shell := exec.CommandContext(s.t.Context(), "bash", "-euo", "pipefail", "-c", block.Text)
+		shell.Dir = s.t.TempDir()
+		shell.Env = []string{"PATH=" + binDir + ":" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "DATABASE_URL=" + s.db.URL}
+		for name, value := range env {
+			shell.Env = append(shell.Env, name+"="+value)
+		}
+		if out, err := shell.CombinedOutput(); err != nil {
+			s.t.Fatalf("OPERATIONS.md, line %d: %v\n%s", block.Line, err, out)
+		}
+	}
+	if found == 0 {
+		s.t.Fatalf("OPERATIONS.md has no commands for %q", section)
+	}
+}
+
+// ownPostgres is a server that no other test uses, and its database, empty.
+func ownPostgres(t *testing.T) (storetest.Database, *servertest.Server) {
+	t.Helper()
+	server := servertest.Start(t, "postgres")
+	db, err := sql.Open("postgres", server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return storetest.Database{URL: server.URL, SQL: db}, server
+}
+
+// A gateway under load is dumped while it works, everything that it stands on is destroyed
+// some mail later, and it comes back from the dump in the way that OPERATIONS.md tells: all
+// that was in the dump reaches its end, and what had been sent since is not sent again.
+func TestBackup(t *testing.T) {
+	t.Parallel()
+	db, postgres := ownPostgres(t)
+	rabbitmq := servertest.Start(t, "rabbitmq")
+	for _, step := range []string{"up", "roles"} {
+		migrate := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), step)
+		migrate.Env = append(os.Environ(), "DATABASE_URL="+db.URL)
+		if out, err := migrate.CombinedOutput(); err != nil {
+			t.Fatalf("migrate %s: %v\n%s", step, err, out)
+		}
+	}
+	env := bulk(t, rabbitmq.URL)
+	env["WORKER_CONCURRENCY"] = "8"
+	env["RECIPIENTS_BATCH_TIMEOUT_MS"] = "60000" // a recipient waits that long between RabbitMQ and its table
+	s := startSystemOn(t, db, env)
+	folders := map[string]string{"BACKUP": t.TempDir(), "LOGS": t.TempDir(), "STORAGE_URL": env["STORAGE_URL"]}
+
+	for i := range 20 {
+		s.await(s.send(fmt.Sprintf("antes%d@cliente.example", i), nil), 20*time.Second, "SENT")
+	}
+	scheduled := s.send("agendado@cliente.example", func(b map[string]any) { b["sendAt"] = time.Now().Add(time.Hour).Format(time.RFC3339) })
+	person := s.intake()
+	s.slowSES(200) // 40 a second, so that much of what follows waits
+	sheet := newSpreadsheet(t, 400)
+	mailing := s.mail("clientes.csv", sheet, nil)
+	s.awaitRequests(60)
+	waiting := s.send("espera@cliente.example", func(b map[string]any) { b["priority"] = 10 })
+	s.runbook("Back up", folders)
+
+	since := s.ses.Summary().Requests
+	lost := s.send("depois@cliente.example", func(b map[string]any) { b["priority"] = 1 })
+	s.await(lost, 20*time.Second, "SENT")
+	s.awaitRequests(since + 60)
+	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
+		p.kill()
+	}
+	postgres.Kill()
+	logged := s.worker.logged()
+	if err := os.WriteFile(filepath.Join(folders["LOGS"], "worker-1.log"), []byte(logged), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken := s.takenBySES()
+
+	var again *servertest.Server
+	s.db, again = ownPostgres(t)
+	s.redis = servertest.Start(t, "redis")
+	folders["STORAGE_URL"] = "file://" + t.TempDir() + "/new"
+	s.runbook("Restore", folders)
+	if s.count("SELECT count(*) FROM email_outbox WHERE id = '"+waiting+"'") != 1 || s.count("SELECT count(*) FROM email_outbox WHERE id = '"+lost+"'") != 0 {
+		t.Fatalf("the dump on %s is not of its moment: %s", again.URL, s.census())
+	}
+	s.env["DATABASE_URL"], s.env["REDIS_URL"], s.env["STORAGE_URL"] = s.db.URL, s.redis.URL, folders["STORAGE_URL"]
+	s.env["RABBITMQ_URL"], s.env["RECIPIENTS_BATCH_TIMEOUT_MS"] = servertest.Start(t, "rabbitmq").URL, "1000"
+	s.api, s.dispatcher, s.worker = startProgram(t, "api", s.env), startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
+
+	late := s.send("nova@cliente.example", nil)
+	s.awaitMailing(mailing, 2*time.Minute, "SENDING")
+	if got := s.email(late); got.Status != "PENDING" || len(s.ses.Requests(late)) > 0 {
+		t.Errorf("an email passed the pause: %+v", got)
+	}
+	s.slowSES(0)
+	s.runbook("What came after the dump", folders)
+
+	s.awaitMailing(mailing, 2*time.Minute, "COMPLETED")
+	s.await(late, time.Minute, "SENT")
+	seldom(t, 2*time.Minute, func() error {
+		if open := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); open != 1 {
+			return fmt.Errorf("%d emails have no end, want the scheduled one alone: %s", open, s.census())
+		}
+		return nil
+	})
+	if got := s.email(scheduled); got.Status != "PENDING" {
+		t.Errorf("the scheduled email is %s", got.Status)
+	}
+	if status, _ := s.call(http.MethodGet, "/v1/email/"+lost, nil, nil); status != http.StatusNotFound {
+		t.Errorf("an email from after the dump: %d", status)
+	}
+	eventually(t, time.Minute, func() error {
+		if s.count("SELECT count(*) FROM recipients WHERE id = '"+person+"'") != 1 {
+			return fmt.Errorf("the recipient that stood in the old RabbitMQ is not written down: %s", s.census())
+		}
+		return nil
+	})
+	s.sentOnceButFor(taken, logged)
+	if files(t, strings.TrimPrefix(folders["STORAGE_URL"], "file://")) != 1 {
+		t.Error("the mailing's file is not there again")
+	}
+}
+
+// intake hands over a recipient and returns when its message stands in RabbitMQ.
+func (s *system) intake() (id string) {
+	s.t.Helper()
+	status, answer := s.call(http.MethodPost, "/v1/recipients", map[string]any{"externalId": "C-1", "email": "ana@cliente.example"}, nil)
+	var accepted struct{ ID string }
+	if err := json.Unmarshal(answer, &accepted); err != nil || status != http.StatusAccepted {
+		s.t.Fatalf("recipient: %d %s", status, answer)
+	}
+	eventually(s.t, 20*time.Second, func() error {
+		if s.count("SELECT count(*) FROM email_outbox WHERE target = 'recipients.upsert' AND status = 'PUBLISHED'") != 1 {
+			return fmt.Errorf("the recipient is not on its queue: %s", s.census())
+		}
+		return nil
+	})
+	return accepted.ID
+}
+
+// takenBySES counts what SES accepted of each email.
+func (s *system) takenBySES() map[string]int {
+	taken := map[string]int{}
+	for _, entry := range s.ses.Ledger() {
+		if entry.Accepted {
+			taken[entry.OutboxID]++
+		}
+	}
+	return taken
+}
+
+// sentOnceButFor wants every email that has ended to have been taken by SES once: more
+// often only if it says so, or if it was in a worker's hands when all was lost: among
+// those that SES had taken, and in no log.
+func (s *system) sentOnceButFor(before map[string]int, logged string) {
+	s.t.Helper()
+	rows, err := s.db.SQL.QueryContext(s.t.Context(),
+		"SELECT id, status, possible_duplicate FROM email_outbox WHERE target = 'email:send' AND processed_at IS NOT NULL")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	taken := s.takenBySES()
+	emails, withdrawn, unannounced := 0, 0, 0
+	for rows.Next() {
+		var id, status string
+		var flagged bool
+		if err := rows.Scan(&id, &status, &flagged); err != nil {
+			s.t.Fatal(err)
+		}
+		emails++
+		times := taken[id]
+		switch {
+		case status == "CANCELLED" && times == 1 && before[id] == 1:
+			withdrawn++
+		case status != "SENT" || times < 1:
+			s.t.Errorf("%s is %s, and SES took it %d times (before the loss: %d)", id, status, times, before[id])
+		case times > 1 && !flagged && (before[id] == 0 || strings.Contains(logged, id)):
+			s.t.Errorf("%s was sent %d times without a word of it", id, times)
+		case times > 1 && !flagged:
+			unannounced++
+		}
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Logf("%d emails, %d withdrawn, %d were in a worker's hands and went twice", emails, withdrawn, unannounced)
+	if withdrawn < 20 || unannounced > 8 {
+		s.t.Errorf("%d were withdrawn, want those that were sent between dump and loss; %d went twice, want 8 at most", withdrawn, unannounced)
+	}
+}
