@@ -9,7 +9,7 @@ DO $$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY '{gateway_api,gateway_dispatcher,gateway_worker,gateway_operator,gateway_program}'::text[] LOOP
+    FOREACH name IN ARRAY '{gateway_api,gateway_dispatcher,gateway_worker,gateway_operator,gateway_privacy,gateway_program}'::text[] LOOP
         BEGIN
             EXECUTE format('CREATE ROLE %I %s NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION', name,
                 CASE name WHEN 'gateway_program' THEN 'NOLOGIN' ELSE 'LOGIN' END);
@@ -69,7 +69,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions TO gateway_operator;
 
 -- A transition of an email about something takes a share of its row here, which asks for
 -- UPDATE; nobody changes one. The api adds them by a function that does no more than that.
-GRANT SELECT, UPDATE                 ON outbox_aggregates TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator;
+GRANT SELECT, UPDATE                 ON outbox_aggregates TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator, gateway_privacy;
 GRANT DELETE                         ON outbox_aggregates TO gateway_dispatcher;
 GRANT EXECUTE ON FUNCTION email_gateway_take_key(uuid, text, text, text, uuid) TO gateway_api;
 
@@ -80,3 +80,17 @@ GRANT EXECUTE ON FUNCTION
     email_gateway_reschedule(uuid, text, text, text, timestamptz, interval),
     email_gateway_cancel(uuid, text, text, text)
     TO gateway_program;
+
+-- gatewayctl person, for whoever answers for people's data, and no other: it reads what all
+-- others do not, and takes people out of it. It makes nothing that is sent.
+GRANT SELECT                         ON companies, dispatch_lanes, provider_gate TO gateway_privacy;
+GRANT INSERT (operator, action, company_id, subject, details, reason) ON operator_audit TO gateway_privacy;
+GRANT SELECT                         ON idempotency_keys TO gateway_privacy;
+GRANT SELECT, INSERT                 ON email_events TO gateway_privacy;
+GRANT UPDATE (metadata)              ON email_events TO gateway_privacy; -- what a step tells of people, and never that there was one
+GRANT SELECT, UPDATE                 ON mailings, mailing_entries, dead_letter_replays TO gateway_privacy;
+GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_privacy;
+GRANT SELECT, UPDATE, DELETE         ON suppressions TO gateway_privacy;
+GRANT SELECT, INSERT, UPDATE         ON email_logs, dead_letters TO gateway_privacy;
+GRANT SELECT, UPDATE, DELETE         ON email_outbox TO gateway_privacy;
+GRANT SELECT, INSERT, UPDATE, DELETE ON recipients TO gateway_privacy;

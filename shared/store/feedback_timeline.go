@@ -29,6 +29,8 @@ type subject struct {
 	Told bool `db:"told"`
 	// Doubled: that the message id is one more acceptance stands there.
 	Doubled bool `db:"doubled"`
+	// Erased: it is not told any more whom it was for.
+	Erased bool `db:"erased"`
 }
 
 // readFeedbackSQL reads outbox row and log by primary key, and the timeline, which is
@@ -38,7 +40,7 @@ SELECT o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status
        CASE WHEN o.id IS NULL THEN ARRAY[l.recipient]
             ELSE (o.payload ->> 'to') || ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')))
        END AS recipients,
-       l.event_seq AS events, coalesce(o.outcome_unknown, false) AS outcome_unknown,
+       l.recipient = '` + ErasedAddress + `' AS erased, l.event_seq AS events, coalesce(o.outcome_unknown, false) AS outcome_unknown,
        coalesce(e.attempted, false) AS attempted, coalesce(e.told, false) AS told, coalesce(e.doubled, false) AS doubled
 FROM (SELECT $1::uuid AS id) t
 JOIN email_logs l ON l.outbox_id = t.id AND l.company_id = $2
@@ -103,6 +105,9 @@ func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.E
 		return events
 	}
 	metadata := maps.Clone(f.Metadata)
+	if s.Erased {
+		metadata = maps.Clone(f.Masked)
+	}
 	if len(suppressed) > 0 {
 		metadata["suppressed"] = suppressed
 	}

@@ -48,6 +48,10 @@ var callers = map[string][]string{
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "Audit", "RecordReveal", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "SetRetention", "FindRetention",
 	},
+	"gateway_privacy": { // gatewayctl person
+		"FindCompany", "FindPerson", "TaxSample", "PersonRows", "PersonEntriesOf", "PersonMailings", "PersonSuppressions", "PersonAnswers", "RecordPerson",
+		"EraseEmails", "EraseCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "MarkFilesDeleted",
+	},
 	"gateway_program": {"EnqueueIn", "RescheduleIn", "CancelIn"}, // a tenant's own
 }
 
@@ -192,6 +196,11 @@ func TestRoles_Never(t *testing.T) {
 		{[]string{"gateway_api", "gateway_worker", "gateway_operator"}, "email_logs", "DELETE"},
 		{[]string{"gateway_api", "gateway_worker", "gateway_operator"}, "recipients", "DELETE"},
 		{append(programs, "gateway_operator"), "mailings", "DELETE"},
+		{[]string{"gateway_privacy"}, "email_events", "UPDATE"}, // but for the column metadata
+		{[]string{"gateway_privacy"}, "email_events", "DELETE"},
+		{[]string{"gateway_privacy"}, "email_outbox", "INSERT"},
+		{[]string{"gateway_privacy"}, "mailings", "DELETE"},
+		{[]string{"gateway_privacy"}, "api_keys", "SELECT"},
 		{append(programs, "gateway_operator"), "email_outbox", "TRUNCATE"},
 		{programs, "companies", "INSERT"},
 		{programs, "companies", "UPDATE"},

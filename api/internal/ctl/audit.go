@@ -86,6 +86,7 @@ func (c *control) auditList() *cobra.Command {
 		"lane", "lane.pause", "lane.resume", "gate", "gate.hold", "gate.release", "email", "email.cancel", "email.retry", "email.reveal",
 		"dlq", "dlq.retry", "dlq.retry-many", "dlq.discard", "dlq.discard-many", "dlq.reveal",
 		"suppression", "suppression.add", "suppression.remove", "suppression.reveal",
+		"person", "person.export", "person.erase", "person.erased",
 	})
 	c.completeCompanyFlag(cmd)
 	return limited(cmd, &f.Limit)

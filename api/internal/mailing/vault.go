@@ -36,6 +36,14 @@ type File struct {
 	binding []byte // of the encryption: whose file it is
 }
 
+// FileKey is the key that a mailing's file is stored under.
+func FileKey(company, mailing uuid.UUID) string {
+	return fmt.Sprintf("mailings/%s/%s.csv", company, mailing)
+}
+
+// FileBinding is what the encryption of a mailing's file is bound to.
+func FileBinding(company, mailing uuid.UUID) []byte { return append(company[:], mailing[:]...) }
+
 // ErrFileTooLarge: more than MaxFile bytes.
 var ErrFileTooLarge = fmt.Errorf("the file is larger than %d bytes", MaxFile)
 
@@ -43,7 +51,7 @@ var ErrFileTooLarge = fmt.Errorf("the file is larger than %d bytes", MaxFile)
 // dropped if nothing comes of it, after an error too. The error is ErrFileTooLarge,
 // content's own, or the storage's.
 func (v *Vault) Keep(ctx context.Context, company, mailing uuid.UUID, content io.Reader) (File, error) {
-	f := File{Key: fmt.Sprintf("mailings/%s/%s.csv", company, mailing), binding: append(company[:], mailing[:]...)}
+	f := File{Key: FileKey(company, mailing), binding: FileBinding(company, mailing)}
 	f.URL = v.Bucket.URL(f.Key)
 	inspector := csvfile.NewInspector()
 	plain := io.TeeReader(&limited{r: content, left: MaxFile}, inspector)

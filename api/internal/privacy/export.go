@@ -1,0 +1,217 @@
+package privacy
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+)
+
+// Export is all that is held about a person. Rows are those of the tables, column by
+// column; numbers are in clear.
+type Export struct {
+	CompanyID    uuid.UUID         `json:"companyId"`
+	ExportedAt   time.Time         `json:"exportedAt"`
+	KnownBy      KnownBy           `json:"knownBy"`
+	Recipients   []json.RawMessage `json:"recipients"`
+	Emails       []json.RawMessage `json:"emails"`    // of the outbox, with news of recipients that wait there
+	Copies       []json.RawMessage `json:"copies"`    // emails to others, with the person in cc, bcc or replyTo; nothing of the others
+	EmailLogs    []json.RawMessage `json:"emailLogs"` // each with its timeline
+	Entries      []json.RawMessage `json:"mailingEntries"`
+	DeadLetters  []json.RawMessage `json:"deadLetters"`
+	Suppressions []SuppressionRow  `json:"suppressions"`
+	Answers      []json.RawMessage `json:"idempotencyAnswers"`
+	Files        []FileLines       `json:"files"`
+	Counts       map[string]int    `json:"counts"`
+}
+
+// KnownBy says what the rows were found by.
+type KnownBy struct {
+	Addresses       []string    `json:"addresses"`
+	SharedAddresses []string    `json:"sharedAddresses"` // also other people's: not searched for
+	RecipientIDs    []uuid.UUID `json:"recipientIds"`
+	ExternalIDs     []string    `json:"externalIds"`
+	TaxIDHashes     []string    `json:"cpfCnpjHashes"`
+}
+
+// SuppressionRow is a suppressed address.
+type SuppressionRow struct {
+	Address   string     `json:"address"`
+	Reason    string     `json:"reason"`
+	MailingID *uuid.UUID `json:"mailingId,omitempty"`
+	Note      *string    `json:"note,omitempty"`
+	CreatedAt time.Time  `json:"createdAt"`
+}
+
+// Export collects everything about the person that the query means, and writes down that
+// it did.
+func (a *Archive) Export(ctx context.Context, by store.Operator, q Query) (Export, error) {
+	p, err := a.find(ctx, q)
+	if err != nil {
+		return Export{}, err
+	}
+	run, err := uuid.NewV7()
+	if err != nil {
+		return Export{}, fmt.Errorf("make id: %w", err)
+	}
+	if err := a.Store.RecordPerson(ctx, by, "person.export", q.CompanyID, run, map[string]any{"by": q.by()}); err != nil {
+		return Export{}, err
+	}
+	return a.collect(ctx, p)
+}
+
+// Count says how many rows and files name the person.
+func (a *Archive) Count(ctx context.Context, q Query) (int, error) {
+	p, err := a.find(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	x, err := a.collect(ctx, p)
+	n := 0
+	for _, count := range x.Counts {
+		n += count
+	}
+	return n - len(x.Answers), err
+}
+
+func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
+	x := Export{
+		CompanyID: p.CompanyID, ExportedAt: time.Now().UTC(), KnownBy: KnownBy{
+			Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), RecipientIDs: list(p.Recipients), ExternalIDs: list(p.ExternalIDs), TaxIDHashes: list(p.Hashes),
+		},
+		Recipients: []json.RawMessage{}, Emails: []json.RawMessage{}, Copies: []json.RawMessage{}, EmailLogs: []json.RawMessage{}, Entries: []json.RawMessage{},
+		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{},
+	}
+	var outboxIDs []uuid.UUID
+	collect := func(into *[]json.RawMessage, ids bool) func([]store.PersonRow) error {
+		return func(rows []store.PersonRow) error {
+			for _, r := range rows {
+				if r.Copy {
+					copied, err := copyOf(r.Row)
+					if err != nil {
+						return err
+					}
+					x.Copies = append(x.Copies, copied)
+					continue
+				}
+				opened, err := a.opened(p.CompanyID, r.Row)
+				if err != nil {
+					return err
+				}
+				if *into = append(*into, opened); ids {
+					outboxIDs = append(outboxIDs, r.ID)
+				}
+			}
+			return nil
+		}
+	}
+	for table, into := range map[store.PersonTable]*[]json.RawMessage{
+		store.PersonEmails: &x.Emails, store.PersonLogs: &x.EmailLogs, store.PersonDeadLetters: &x.DeadLetters, store.PersonRecipients: &x.Recipients,
+	} {
+		a.tell(string(table), len(*into))
+		if err := a.each(ctx, p, table, true, collect(into, table == store.PersonEmails || table == store.PersonLogs)); err != nil {
+			return Export{}, err
+		}
+	}
+	if err := a.collectMailings(ctx, p, &x, collect(&x.Entries, false)); err != nil {
+		return Export{}, err
+	}
+	suppressions, err := a.Store.PersonSuppressions(ctx, p.Person)
+	if err != nil {
+		return Export{}, err
+	}
+	for _, s := range suppressions {
+		x.Suppressions = append(x.Suppressions, SuppressionRow{s.Address, string(s.Reason), s.MailingID, s.Note, s.CreatedAt.UTC()})
+	}
+	if x.Answers, err = a.Store.PersonAnswers(ctx, p.Person, outboxIDs); err != nil {
+		return Export{}, err
+	}
+	x.Counts = map[string]int{
+		"recipients": len(x.Recipients), "emails": len(x.Emails), "copies": len(x.Copies), "emailLogs": len(x.EmailLogs), "mailingEntries": len(x.Entries),
+		"deadLetters": len(x.DeadLetters), "suppressions": len(x.Suppressions), "idempotencyAnswers": len(x.Answers), "files": len(x.Files),
+	}
+	return x, nil
+}
+
+func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, collect func([]store.PersonRow) error) error {
+	mailings, err := a.Store.PersonMailings(ctx, p.CompanyID)
+	if err != nil {
+		return err
+	}
+	for _, m := range mailings {
+		a.tell("mailing "+m.ID.String(), len(x.Entries))
+		err := pages(func(after uuid.UUID) (store.PersonPage, error) {
+			return a.Store.PersonEntriesOf(ctx, p.Person, m, after, true)
+		}, collect)
+		if err != nil {
+			return err
+		}
+		if !m.HasFile {
+			continue
+		}
+		lines, err := a.linesOf(ctx, p, m)
+		if err != nil {
+			return err
+		}
+		if len(lines) > 0 {
+			x.Files = append(x.Files, FileLines{m.ID, m.Filename, lines})
+		}
+	}
+	return nil
+}
+
+// opened is a row with its number in clear.
+func (a *Archive) opened(company uuid.UUID, row json.RawMessage) (json.RawMessage, error) {
+	var columns map[string]json.RawMessage
+	if err := json.Unmarshal(row, &columns); err != nil {
+		return nil, fmt.Errorf("read a row: %w", err)
+	}
+	var sealed *string
+	if err := json.Unmarshal(orNull(columns["cpf_cnpj_enc"]), &sealed); err != nil || sealed == nil {
+		return row, nil
+	}
+	raw, err := hex.DecodeString(strings.TrimPrefix(*sealed, `\x`))
+	if err != nil {
+		return nil, fmt.Errorf("read a sealed number: %w", err)
+	}
+	bare, err := a.Ring.Open(company, raw)
+	if err != nil {
+		return nil, fmt.Errorf("open a sealed number: %w", err)
+	}
+	delete(columns, "cpf_cnpj_enc")
+	columns["cpf_cnpj"], _ = json.Marshal(bare) // a string
+	return json.Marshal(columns)
+}
+
+func orNull(value json.RawMessage) json.RawMessage {
+	if value == nil {
+		return json.RawMessage("null")
+	}
+	return value
+}
+
+// copyOf is what an email to somebody else tells of the person who got a copy: when, and
+// its subject. Whom else it was for is none of his business.
+func copyOf(row json.RawMessage) (json.RawMessage, error) {
+	var o struct {
+		ID        uuid.UUID `json:"id"`
+		Status    string    `json:"status"`
+		CreatedAt string    `json:"created_at"`
+		Payload   struct {
+			Subject string `json:"subject"`
+		} `json:"payload"`
+	}
+	if err := json.Unmarshal(row, &o); err != nil {
+		return nil, fmt.Errorf("read a row: %w", err)
+	}
+	return json.Marshal(map[string]any{"id": o.ID, "status": o.Status, "created_at": o.CreatedAt, "subject": o.Payload.Subject})
+}
+
+// list is never null in JSON.
+func list[T any](values []T) []T { return append([]T{}, values...) }

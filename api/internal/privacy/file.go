@@ -1,0 +1,113 @@
+package privacy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/blob"
+	"email-gateway/shared/store"
+)
+
+// FileLines are the lines of an uploaded file that name the person.
+type FileLines struct {
+	MailingID uuid.UUID `json:"mailingId"`
+	Filename  string    `json:"filename"`
+	Lines     []int     `json:"lines"`
+}
+
+// linesOf reads a mailing's file to its end. A file that is not there names nobody.
+func (a *Archive) linesOf(ctx context.Context, p subject, m store.PersonMailing) (lines []int, err error) {
+	stored, err := a.Bucket.Get(ctx, mailing.FileKey(p.CompanyID, m.ID))
+	switch {
+	case errors.Is(err, blob.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the file of mailing %s: %w", m.ID, err)
+	}
+	defer func() { err = errors.Join(err, stored.Close()) }()
+	plain, err := a.Ring.DecryptReader(stored, mailing.FileBinding(p.CompanyID, m.ID))
+	if err != nil {
+		return nil, fmt.Errorf("decrypt the file of mailing %s: %w", m.ID, err)
+	}
+	lines, err = p.linesIn(plain)
+	if err != nil {
+		return nil, fmt.Errorf("read the file of mailing %s: %w", m.ID, err)
+	}
+	return lines, nil
+}
+
+// maxLine is the longest line that is looked at whole (bytes). A file may be one line; what
+// is longer is looked at in parts that overlap.
+const maxLine, overlap = 1 << 20, 1 << 10
+
+// linesIn finds the lines, counted from 1, in which an address or the number of the person
+// stands, in whatever column and however it is punctuated. It does not read columns: lines
+// that the upload could not read hold people too. The NULs of UTF-16 are passed over.
+func (p *subject) linesIn(r io.Reader) ([]int, error) {
+	var found []int
+	reader := bufio.NewReaderSize(r, maxLine)
+	last := 0 // of found
+	var tail []byte
+	for n := 1; ; {
+		part, err := reader.ReadSlice('\n')
+		if last != n && p.names(append(tail, bytes.ReplaceAll(part, []byte{0}, nil)...)) {
+			found, last = append(found, n), n
+		}
+		switch {
+		case err == nil:
+			n, tail = n+1, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			tail = bytes.Clone(part[len(part)-overlap:])
+		case errors.Is(err, io.EOF):
+			return found, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// names says whether a line names the person.
+func (p *subject) names(line []byte) bool {
+	text := strings.ToLower(string(line))
+	for _, address := range p.Addresses {
+		if standsAlone(text, address, "abcdefghijklmnopqrstuvwxyz0123456789.!#$%&'*+/=?^_`{|}~-@") {
+			return true
+		}
+	}
+	if p.taxID == "" {
+		return false
+	}
+	bare := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(".-/ ", r) {
+			return -1
+		}
+		return r
+	}, text)
+	return standsAlone(bare, strings.ToLower(p.taxID), "abcdefghijklmnopqrstuvwxyz0123456789")
+}
+
+// standsAlone says whether word stands in text without one of the letters beside it. A dot
+// behind it may end a sentence.
+func standsAlone(text, word, letters string) bool {
+	letter := func(i int) bool { return i >= 0 && i < len(text) && strings.IndexByte(letters, text[i]) >= 0 }
+	for from := 0; ; {
+		i := strings.Index(text[from:], word)
+		if i < 0 {
+			return false
+		}
+		begin, end := from+i, from+i+len(word)
+		sentence := end < len(text) && text[end] == '.' && !letter(end+1)
+		if !letter(begin-1) && (sentence || !letter(end)) {
+			return true
+		}
+		from = begin + 1
+	}
+}

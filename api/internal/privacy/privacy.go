@@ -1,0 +1,122 @@
+// Package privacy exports and erases what a company's tables and files hold about one
+// person. gatewayctl uses it. It works in small batches, each a commit of its own, and
+// remembers nothing: a run that was broken off is repeated, and does what is left.
+package privacy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// Bucket is where uploaded files are. *blob.Bucket is one.
+type Bucket interface {
+	Get(ctx context.Context, key string) (io.ReadCloser, error)
+	Delete(ctx context.Context, key string) error
+}
+
+// Archive is everything in which people are looked for.
+type Archive struct {
+	Store  *store.Store
+	Bucket Bucket
+	// Ring and HashKey are the api's: with others a number is not found.
+	Ring    keyring.Ring
+	HashKey []byte
+	// Progress is told what is being looked at, and how many rows were found so far.
+	Progress func(what string, found int)
+}
+
+// Query says who is meant: a CPF or CNPJ, bare, or an address.
+type Query struct {
+	CompanyID uuid.UUID
+	TaxID     string
+	Address   string
+}
+
+// by is what the person is looked for by, without who it is.
+func (q Query) by() string {
+	if q.TaxID != "" {
+		return "cpfCnpj"
+	}
+	return "address"
+}
+
+// subject is who is meant, as rows and as files know him.
+type subject struct {
+	store.Person
+	taxID string
+}
+
+// ErrForeignKeys: the hash key, or the ring, is not the one that the api works with.
+var ErrForeignKeys = errors.New("CPF_CNPJ_KEYS and CPF_CNPJ_HASH_KEY are not those that stored numbers were written with")
+
+// find says whom the query means.
+func (a *Archive) find(ctx context.Context, q Query) (subject, error) {
+	hash := ""
+	if q.TaxID != "" {
+		if err := a.checkKeys(ctx); err != nil {
+			return subject{}, err
+		}
+		hash = email.HashTaxID(q.TaxID, a.HashKey)
+	}
+	found, err := a.Store.FindPerson(ctx, q.CompanyID, q.Address, hash)
+	return subject{found, q.TaxID}, err
+}
+
+// checkKeys holds the keys to a number that is stored both ways: with a wrong one nobody
+// would be found, and it would look as if there were nobody.
+func (a *Archive) checkKeys(ctx context.Context) error {
+	sample, err := a.Store.TaxSample(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	bare, err := a.Ring.Open(sample.CompanyID, sample.Sealed)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrForeignKeys, err)
+	}
+	if email.HashTaxID(bare, a.HashKey) != sample.Hash {
+		return ErrForeignKeys
+	}
+	return nil
+}
+
+// each calls do with the rows of a table that name the person, a page at a time.
+func (a *Archive) each(ctx context.Context, p subject, table store.PersonTable, whole bool, do func([]store.PersonRow) error) error {
+	return pages(func(after uuid.UUID) (store.PersonPage, error) {
+		return a.Store.PersonRows(ctx, p.Person, table, after, whole)
+	}, do)
+}
+
+func pages(next func(after uuid.UUID) (store.PersonPage, error), do func([]store.PersonRow) error) error {
+	for after := uuid.Nil; ; {
+		page, err := next(after)
+		if err != nil {
+			return err
+		}
+		if len(page.Rows) > 0 {
+			if err := do(page.Rows); err != nil {
+				return err
+			}
+		}
+		if !page.More {
+			return nil
+		}
+		after = page.Last
+	}
+}
+
+func (a *Archive) tell(what string, found int) {
+	if a.Progress != nil {
+		a.Progress(what, found)
+	}
+}

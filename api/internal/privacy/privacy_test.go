@@ -1,0 +1,440 @@
+package privacy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/keyring"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/privacy"
+	"email-gateway/shared/blob"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+const (
+	cpf     = "52998224725"
+	address = "Maria.Sigilosa@cliente.example"
+	name    = "Maria Sigilosa"
+)
+
+// maria is whatever names her, in lower case.
+var maria = []string{"maria.sigilosa@", "maria sigilosa", "c-maria", cpf, email.HashTaxID(cpf, nil), "assunto sigiloso", "corpo sigiloso"}
+
+// world is a company that knows Maria in every way there is, João in some, and another
+// company that knows her too.
+type world struct {
+	storetest.Database
+	archive        privacy.Archive
+	bucket         *blob.Bucket
+	company, other uuid.UUID
+	mailing        uuid.UUID
+	pending, busy  uuid.UUID
+	sent, copied   uuid.UUID
+	token          uuid.UUID // busy's attempt
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	d := storetest.New(t)
+	ring, err := keyring.Parse("k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := blob.Open(t.Context(), "file://"+t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bucket.Close() })
+	w := &world{Database: d, bucket: bucket, archive: privacy.Archive{Store: d.Store, Bucket: bucket, Ring: ring}, company: d.Company(t), other: d.Company(t)}
+
+	w.pending = w.toMaria(t, w.company)
+	w.sent = w.toMaria(t, w.company)
+	token := w.claim(t, w.sent)
+	w.end(t, w.sent, token, email.Sent, false)
+	if _, err := d.Store.RecordFeedback(t.Context(), w.bounce(token)); err != nil {
+		t.Fatal(err)
+	}
+	failed := w.toMaria(t, w.company)
+	w.end(t, failed, w.claim(t, failed), email.Failed, true)
+	w.busy = w.toMaria(t, w.company)
+	w.token = w.claim(t, w.busy)
+	w.copied = d.Accept(t, w.company, func(e *store.NewEmail) {
+		e.Job.CC, e.Job.BCC, e.Job.ReplyTo = []string{address, "rui@example.com"}, []string{address}, address
+	})
+	w.toMaria(t, w.other)
+
+	// A recipient that is written down, and news that wait.
+	for range 2 {
+		id := uuid.Must(uuid.NewV7())
+		err := d.Store.AcceptRecipients(t.Context(), store.NewRecipients{
+			CompanyID: w.company, RequestID: "req-1", CreatedAt: time.Now(), Recipients: []store.NewRecipient{{OutboxID: id, CPFCNPJ: w.seal(t, w.company), Recipient: store.Recipient{
+				ID: store.RecipientID(w.company, "", email.HashTaxID(cpf, nil), ""), CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address,
+			}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.mailing == uuid.Nil {
+			if err := errors.Join(d.Store.UpsertRecipients(t.Context(), []uuid.UUID{id})...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.mailing = uuid.Max // the second one waits
+	}
+	note := name + " called"
+	if err := d.Store.Suppress(t.Context(), w.company, store.Suppression{Address: address, Reason: store.Complained, Note: &note}); err != nil {
+		t.Fatal(err)
+	}
+	w.newMailing(t)
+	return w
+}
+
+func (w *world) seal(t *testing.T, company uuid.UUID) []byte {
+	t.Helper()
+	sealed, err := w.archive.Ring.Seal(company, cpf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealed
+}
+
+func (w *world) toMaria(t *testing.T, company uuid.UUID) uuid.UUID {
+	t.Helper()
+	sealed := w.seal(t, company)
+	return w.Accept(t, company, func(e *store.NewEmail) {
+		e.HTML, e.Job.Subject, e.Job.To, e.CPFCNPJ = "<p>corpo sigiloso</p>", "assunto sigiloso", address, sealed
+		e.Job.Tags = []string{"c-maria"}
+		e.Job.Recipient = email.JobRecipient{ExternalID: "c-maria", CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address}
+	})
+}
+
+func (w *world) claim(t *testing.T, id uuid.UUID) (token uuid.UUID) {
+	t.Helper()
+	token = uuid.New()
+	w.advance(t, store.Transition{
+		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
+			{Type: email.EventReceived, At: time.Now()}, {Type: email.EventValidated, At: time.Now()},
+			{Type: email.EventSentAttempt, At: time.Now(), Metadata: map[string]any{"attemptId": token.String()}},
+		}, Recipient: &store.Recipient{
+			ID: store.RecipientID(w.company, "c-maria", "", ""), ExternalID: "c-maria", CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address,
+		},
+	})
+	return token
+}
+
+func (w *world) end(t *testing.T, id, token uuid.UUID, status email.Status, dead bool) {
+	t.Helper()
+	event := map[email.Status]email.EventType{email.Sent: email.EventSent, email.Failed: email.EventFailed}[status]
+	w.advance(t, store.Transition{
+		ID: id, Guard: store.GuardAttempt, Token: token, Status: status, DeadLetter: dead, ErrorCode: "SES_MESSAGE_REJECTED", ErrorReason: "no " + name,
+		SESMessageID: "m-1", Events: []email.Event{{Type: event, At: time.Now(), Metadata: map[string]any{"detail": name}}},
+	})
+}
+
+func (w *world) advance(t *testing.T, transition store.Transition) {
+	t.Helper()
+	if a, err := w.Store.Advance(t.Context(), transition); err != nil || !a.Applied {
+		t.Fatalf("%+v, %v", a, err)
+	}
+}
+
+func (w *world) bounce(token uuid.UUID) store.Feedback {
+	return store.Feedback{
+		NotificationID: uuid.NewString(), Kind: "Delivery", SESMessageID: "m-1", OutboxID: w.sent, AttemptID: token, CompanyID: w.company, OccurredAt: time.Now(),
+		Event: email.EventDelivered, Metadata: map[string]any{"recipients": []string{address}}, Masked: map[string]any{"recipients": []string{"m***@c***.example"}},
+	}
+}
+
+// newMailing has Maria in its second line, by her number alone in the third, and others.
+func (w *world) newMailing(t *testing.T) {
+	t.Helper()
+	entries := []*store.NewEntry{storetest.NewEntry(2), storetest.NewEntry(3), storetest.NewEntry(4)}
+	entries[0].Email, entries[0].Nome, entries[0].Fields, entries[0].ExternalID = address, name, []string{"c-maria"}, "c-maria"
+	entries[1].Email, entries[1].CPFCNPJHash, entries[1].CPFCNPJ, entries[1].Nome = "outra@cliente.example", email.HashTaxID(cpf, nil), w.seal(t, w.company), name
+	m := storetest.NewMailing(w.company, nil)
+	w.mailing = m.ID
+	_, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) {
+		for _, e := range entries {
+			if !yield(store.MailingLine{Entry: e}, nil) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.put(t, m.ID, "e-mail;cpf;cidade\n"+address+";;c\noutra@cliente.example;529.982.247-25;d\nrui@example.com;;e\n")
+}
+
+func (w *world) put(t *testing.T, id uuid.UUID, file string) {
+	t.Helper()
+	sealed, err := w.archive.Ring.EncryptReader(strings.NewReader(file), mailing.FileBinding(w.company, id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.bucket.Put(t.Context(), mailing.FileKey(w.company, id), sealed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rows are all rows of all tables, as text.
+func (w *world) rows(t *testing.T) map[string][]string {
+	t.Helper()
+	tables, err := w.SQL.QueryContext(t.Context(), `
+SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tables.Close()
+	all := map[string][]string{}
+	for tables.Next() {
+		var table string
+		if err := tables.Scan(&table); err != nil {
+			t.Fatal(err)
+		}
+		all[table] = nil
+	}
+	for table := range all {
+		found, err := w.SQL.QueryContext(t.Context(), `SELECT to_jsonb(t)::text FROM `+table+` t`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for found.Next() {
+			var row string
+			if err := found.Scan(&row); err != nil {
+				t.Fatal(err)
+			}
+			all[table] = append(all[table], strings.ToLower(row))
+		}
+		_ = found.Close()
+	}
+	return all
+}
+
+// namesOfMaria lists where the company's rows name her, but for her suppression.
+func (w *world) namesOfMaria(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for table, rows := range w.rows(t) {
+		for _, row := range rows {
+			for _, word := range maria {
+				if strings.Contains(row, word) && !strings.Contains(row, w.other.String()) && (table != "suppressions" || word != maria[0]) {
+					found = append(found, table+" tells "+word+": "+row)
+				}
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func (w *world) erase(ctx context.Context, change func(*privacy.Order)) (privacy.Erased, error) {
+	o := privacy.Order{Query: privacy.Query{CompanyID: w.company, TaxID: cpf}, By: storetest.Operator()}
+	if change != nil {
+		change(&o)
+	}
+	return w.archive.Erase(ctx, o)
+}
+
+func (w *world) status(t *testing.T, id uuid.UUID) (status string) {
+	t.Helper()
+	if err := w.SQL.QueryRowContext(t.Context(), `SELECT status FROM email_outbox WHERE id = $1`, id).Scan(&status); err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+func TestExport_HoldsEverything(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, want := range map[string]int{
+		"recipients": 2, "emails": 6, "copies": 1, "emailLogs": 3, "mailingEntries": 2, "deadLetters": 1, "suppressions": 1, "idempotencyAnswers": 0, "files": 1,
+	} {
+		if x.Counts[what] != want {
+			t.Errorf("%d %s, want %d", x.Counts[what], what, want)
+		}
+	}
+	if len(x.Files) == 1 && (x.Files[0].MailingID != w.mailing || !slices.Equal(x.Files[0].Lines, []int{2, 3})) {
+		t.Errorf("files: %+v", x.Files)
+	}
+	text, err := json.Marshal(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{`"cpf_cnpj":"` + cpf + `"`, name, "corpo sigiloso", "DELIVERED", address} {
+		if !bytes.Contains(text, []byte(word)) {
+			t.Errorf("the export does not hold %s", word)
+		}
+	}
+	for _, word := range []string{"rui@example.com", "ana@example.com", `\\x01`, w.other.String()} {
+		if bytes.Contains(text, []byte(word)) {
+			t.Errorf("the export holds %s", word)
+		}
+	}
+	if wrong, err := (&privacy.Archive{Store: w.Store, Bucket: w.bucket, Ring: w.archive.Ring, HashKey: make([]byte, 32)}).Export(
+		t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf}); !errors.Is(err, privacy.ErrForeignKeys) {
+		t.Errorf("with another hash key: %+v, %v", wrong, err)
+	}
+}
+
+// What is left of an erased person is that there were emails. Whoever is being written to
+// right now is erased when that has ended; others keep what is theirs.
+func TestErase_LeavesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	before := w.rows(t)
+	done, err := w.erase(t.Context(), nil)
+	if err != nil || done.Busy != 1 {
+		t.Fatalf("%+v, %v: one email is busy", done, err)
+	}
+	if w.status(t, w.pending) != "CANCELLED" || w.status(t, w.busy) != "PROCESSING" || w.status(t, w.copied) != "PENDING" {
+		t.Errorf("pending is %s, busy is %s, copied is %s", w.status(t, w.pending), w.status(t, w.busy), w.status(t, w.copied))
+	}
+	w.end(t, w.busy, w.token, email.Sent, false)
+	if done, err = w.erase(t.Context(), nil); err != nil || done.Busy != 0 || done.Emails != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if found := w.namesOfMaria(t); len(found) > 0 {
+		t.Errorf("it is still told:\n%s", strings.Join(found, "\n"))
+	}
+	// News that come later are told without her.
+	if _, err := w.Store.RecordFeedback(t.Context(), w.bounce(w.token)); err != nil {
+		t.Fatal(err)
+	}
+	late := w.bounce(uuid.Nil)
+	if late.AttemptID, err = w.attempt(t, w.sent); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Store.RecordFeedback(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	if found := w.namesOfMaria(t); len(found) > 0 {
+		t.Errorf("late news tell:\n%s", strings.Join(found, "\n"))
+	}
+	if _, err := w.bucket.Get(t.Context(), mailing.FileKey(w.company, w.mailing)); !errors.Is(err, blob.ErrNotFound) {
+		t.Errorf("her file: %v", err)
+	}
+	after := w.rows(t)
+	for _, table := range []string{"email_outbox", "email_logs", "email_events", "mailing_entries", "mailings", "suppressions"} {
+		lost := len(before[table]) - len(after[table])
+		if want := map[string]int{"email_outbox": 2}[table]; lost > want { // the news of a recipient
+			t.Errorf("%s lost %d rows, want %d", table, lost, want)
+		}
+	}
+	for table, rows := range before { // what is others'
+		for _, row := range rows {
+			if strings.Contains(row, w.other.String()) && !slices.Contains(after[table], row) {
+				t.Errorf("%s lost or changed another company's %s", table, row)
+			}
+		}
+	}
+	var cancelled, pending int
+	err = w.SQL.QueryRowContext(t.Context(), `SELECT count(*) FILTER (WHERE status = 'CANCELLED'), count(*) FILTER (WHERE status = 'PENDING') FROM mailing_entries`).Scan(&cancelled, &pending)
+	if err != nil || cancelled != 2 || pending != 1 {
+		t.Errorf("%d entries cancelled, %d pending (%v)", cancelled, pending, err)
+	}
+	entries, err := w.Store.Audit(t.Context(), store.AuditFilter{Company: w.company, Action: "person", Limit: 10})
+	if err != nil || len(entries) != 4 {
+		t.Errorf("%d audit rows (%v): begun and ended, twice", len(entries), err)
+	}
+	if done, err = w.erase(t.Context(), nil); err != nil || done.Emails+done.EmailLogs+done.Entries+done.Recipients+done.Copies != 0 {
+		t.Errorf("once more: %+v, %v", done, err)
+	}
+	if _, err := w.erase(t.Context(), func(o *privacy.Order) {
+		o.Query, o.Forget = privacy.Query{CompanyID: w.company, Address: address}, true
+	}); err != nil {
+		t.Error(err)
+	}
+	if rows := w.rows(t)["suppressions"]; len(rows) != 0 {
+		t.Errorf("suppressions that were to be forgotten: %v", rows)
+	}
+}
+
+func (w *world) attempt(t *testing.T, id uuid.UUID) (token uuid.UUID, err error) {
+	t.Helper()
+	return token, w.SQL.QueryRowContext(t.Context(), `SELECT claim_token FROM email_outbox WHERE id = $1`, id).Scan(&token)
+}
+
+// Wherever it is broken off, the next run does the rest.
+func TestErase_BrokenOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	for steps := 0; ; steps++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		w.archive.Progress = func(string, int) {
+			if n++; n > steps {
+				cancel()
+			}
+		}
+		_, err := w.erase(ctx, nil)
+		cancel()
+		if err == nil {
+			break
+		}
+		if steps > 30 {
+			t.Fatalf("it never comes to an end: %v", err)
+		}
+	}
+	if found := w.namesOfMaria(t); len(found) > 0 {
+		t.Errorf("it is still told:\n%s", strings.Join(found, "\n"))
+	}
+}
+
+// An address that others have too is not the person's alone.
+func TestErase_SharedAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	neighbour := store.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: store.Recipient{ID: store.RecipientID(w.company, "c-2", "", ""), ExternalID: "c-2", Email: address}}
+	err := w.Store.AcceptRecipients(t.Context(), store.NewRecipients{CompanyID: w.company, RequestID: "r", CreatedAt: time.Now(), Recipients: []store.NewRecipient{neighbour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Store.UpsertRecipients(t.Context(), []uuid.UUID{neighbour.OutboxID})...); err != nil {
+		t.Fatal(err)
+	}
+	theirs := w.Accept(t, w.company, func(e *store.NewEmail) {
+		e.Job.To, e.Job.Recipient = address, email.JobRecipient{ExternalID: "c-2", Email: address}
+	})
+	done, err := w.erase(t.Context(), nil)
+	if err != nil || done.Shared != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if w.status(t, theirs) != "PENDING" || w.status(t, w.pending) != "CANCELLED" {
+		t.Errorf("the neighbour's is %s, hers %s", w.status(t, theirs), w.status(t, w.pending))
+	}
+}
+
+func TestExport_FindsLines(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for text, found := range map[string]bool{
+		"x;" + address + "\n": true, "x;" + strings.ToUpper(address): true, "x;a" + address + "\n": false, "x;" + address + ".br\n": false,
+		"x;529.982.247-25;": true, "x;529 982 247 25": true, "x;1529.982.247-25": false, "x;52998224725\r\n": true, "\"Veja " + address + ".\"": true,
+		strings.Repeat("z;", 600_000) + cpf: true, "m\x00a\x00r\x00\n": false,
+	} {
+		w.put(t, w.mailing, "head\n"+text)
+		x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf})
+		if err != nil || (len(x.Files) == 1) != found || found && !slices.Equal(x.Files[0].Lines, []int{2}) {
+			t.Errorf("%.60q: %s, %v", text, fmt.Sprint(x.Files), err)
+		}
+	}
+}
