@@ -40,13 +40,17 @@ ON CONFLICT (company_id) DO UPDATE SET
 
 // SetRetention gives the company ages of its own, in place of those it had.
 // *RetentionError: one of them cannot be. ErrNotFound: there is no such company.
-func (s *Store) SetRetention(ctx context.Context, r Retention) error {
+func (s *Store) SetRetention(ctx context.Context, by Operator, r Retention) error {
 	for field, days := range map[string]*int{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs} {
 		if days != nil && (*days < 1 || *days > MaxRetentionDays) {
 			return &RetentionError{Field: field}
 		}
 	}
-	return s.changeOne(ctx, "set retention", setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs)
+	a := act{
+		action: "company.retention", company: r.CompanyID,
+		details: map[string]any{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs}, // null = the installation's
+	}
+	return wrap("set retention", s.auditedOne(ctx, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs))
 }
 
 // findRetentionSQL finds by the primary keys of companies and company_retention.

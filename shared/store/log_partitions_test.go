@@ -247,7 +247,7 @@ func TestLogPartitions_ACompanyKeepsThemLonger(t *testing.T) {
 	pastPartition(t, d, store.EmailLogs, 14)
 	pastPartition(t, d, store.EmailEvents, 14)
 	long := 600
-	if err := d.Store.SetRetention(t.Context(), store.Retention{CompanyID: other, Logs: &long}); err != nil {
+	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: other, Logs: &long}); err != nil {
 		t.Fatal(err)
 	}
 	age := time.Since(monthsFromNow(-14).Add(day))
@@ -270,7 +270,7 @@ func TestLogPartitions_ACompanyKeepsThemLonger(t *testing.T) {
 	}
 	expectKept(t, d, "email_logs", "outbox_id", theirs, young)
 
-	if err := d.Store.SetRetention(t.Context(), store.Retention{CompanyID: other}); err != nil { // as the others
+	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: other}); err != nil { // as the others
 		t.Fatal(err)
 	}
 	for _, log := range []store.Log{store.EmailLogs, store.EmailEvents} {

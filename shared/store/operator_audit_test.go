@@ -60,6 +60,9 @@ func TestAudit_OfEveryChange(t *testing.T) {
 	}{
 		{func(by store.Operator) error { return s.SuspendCompany(ctx, by, id) }, "company.suspend", &id, "", "{}"},
 		{func(by store.Operator) error { return s.ResumeCompany(ctx, by, id) }, "company.resume", &id, "", "{}"},
+		{func(by store.Operator) error {
+			return s.SetRetention(ctx, by, store.Retention{CompanyID: id, Logs: &key.Burst})
+		}, "company.retention", &id, "", `"logsDays": 1`},
 		{func(by store.Operator) error { return s.CreateAPIKey(ctx, by, key) }, "key.create", &id, "key1", `"name": "billing"`},
 		{func(by store.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, "key.revoke", &id, "key1", "{}"},
 		{func(by store.Operator) error { return s.AddSenderDomain(ctx, by, id, "b.example") }, "domain.add", &id, "b.example", "{}"},

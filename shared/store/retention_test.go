@@ -231,7 +231,7 @@ func TestEraseBodies(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	seven := 7
-	if err := d.Store.SetRetention(t.Context(), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
+	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	old, young := aged(t, d, company, 11*day, email.Failed), aged(t, d, company, 8*day, email.Failed)
@@ -306,7 +306,7 @@ func TestSetRetention(t *testing.T) {
 	one, none, many := 1, 0, store.MaxRetentionDays+1
 	for _, r := range []store.Retention{{Bodies: &one, Logs: &one}, {Files: &one}, {}} {
 		r.CompanyID = company
-		if err := d.Store.SetRetention(t.Context(), r); err != nil {
+		if err := d.Store.SetRetention(t.Context(), because("their contract"), r); err != nil {
 			t.Fatal(err)
 		}
 		got, err := d.Store.FindRetention(t.Context(), company)
@@ -316,11 +316,11 @@ func TestSetRetention(t *testing.T) {
 	}
 	for field, r := range map[string]store.Retention{"bodiesDays": {Bodies: &none}, "filesDays": {Files: &many}, "logsDays": {Logs: &none}} {
 		var cannot *store.RetentionError
-		if err := d.Store.SetRetention(t.Context(), r); !errors.As(err, &cannot) || cannot.Field != field {
+		if err := d.Store.SetRetention(t.Context(), because("their contract"), r); !errors.As(err, &cannot) || cannot.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if err := d.Store.SetRetention(t.Context(), store.Retention{CompanyID: uuid.New(), Files: &one}); !errors.Is(err, store.ErrNotFound) {
+	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: uuid.New(), Files: &one}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a company that is none: %v", err)
 	}
 	if _, err := d.Store.FindRetention(t.Context(), uuid.New()); !errors.Is(err, store.ErrNotFound) {

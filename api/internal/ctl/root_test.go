@@ -15,7 +15,7 @@ const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 // commands are all there are.
 func commands() []string {
 	return []string{
-		"", "company", "company create", "company list", "company show", "company suspend", "company resume",
+		"", "company", "company create", "company list", "company show", "company suspend", "company resume", "company retention",
 		"domain", "domain add", "domain remove", "domain list",
 		"key", "key create", "key list", "key revoke",
 		"email", "email send", "email list", "email show", "email explain", "email cancel", "email retry",

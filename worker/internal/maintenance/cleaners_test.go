@@ -148,7 +148,7 @@ func TestCleaners_Companies(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	seven := 7
-	if err := d.Store.SetRetention(t.Context(), store.Retention{CompanyID: company, Bodies: &seven, Logs: &seven}); err != nil {
+	if err := d.Store.SetRetention(t.Context(), store.Operator{Name: "ana"}, store.Retention{CompanyID: company, Bodies: &seven, Logs: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	ids := map[string]uuid.UUID{}

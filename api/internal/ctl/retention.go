@@ -1,0 +1,118 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"email-gateway/shared/store"
+)
+
+func (c *control) companyRetention() *cobra.Command {
+	var reason string
+	ages := []struct {
+		flag, help string
+		given      string
+		of         func(*store.Retention) **int
+	}{
+		{"bodies", "how long what an email said is kept after its end: `AGE`, such as 7d, or default", "", func(r *store.Retention) **int { return &r.Bodies }},
+		{"files", "how long an uploaded file is kept after its mailing's end: `AGE`, or default", "", func(r *store.Retention) **int { return &r.Files }},
+		{"logs", "how long logs, timelines and mailing entries are kept: `AGE`, or default", "", func(r *store.Retention) **int { return &r.Logs }},
+	}
+	cmd := &cobra.Command{
+		Use:   "retention COMPANY",
+		Short: "Show or change how long what belongs to a company is kept",
+		Long: `Without a flag, shows for how long. A flag changes one age, in days; default takes back
+what was set, and the dispatcher's RETENTION_ settings are in force again.
+
+What is past a shorter age is deleted within an hour, and does not come back. Bodies go
+with their emails' rows at the latest, whatever is set here. A company that keeps its logs
+longer than the others holds back the partitions of all: what others have in them is
+deleted row by row.`,
+		Example: `  gatewayctl company retention Acme
+  gatewayctl company retention Acme --bodies 7d --logs 90d --reason 'their contract'
+  gatewayctl company retention Acme --logs default`,
+		Args: needs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+	}
+	cmd.RunE = c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
+		company, err := findCompany(ctx, s, args[0])
+		if err != nil {
+			return nil, err
+		}
+		r, err := s.FindRetention(ctx, company.ID)
+		if err != nil {
+			return nil, err
+		}
+		changed := false
+		for i := range ages {
+			if !cmd.Flags().Changed(ages[i].flag) {
+				continue
+			}
+			changed = true
+			if *ages[i].of(&r), err = parseDays(ages[i].flag, ages[i].given); err != nil {
+				return nil, err
+			}
+		}
+		if changed {
+			by, err := c.who(reason)
+			if err != nil {
+				return nil, err
+			}
+			if err := s.SetRetention(ctx, by, r); err != nil {
+				return nil, err
+			}
+		}
+		return companyRetention{Company: company.Name, Retention: r, changed: changed}, nil
+	})
+	for i := range ages {
+		cmd.Flags().StringVar(&ages[i].given, ages[i].flag, "", ages[i].help)
+	}
+	return because(cmd, &reason, false)
+}
+
+var errDays = errors.New("not an age")
+
+// parseDays reads 7d, or default, which is nil.
+func parseDays(flag, text string) (*int, error) {
+	if text == "default" {
+		return nil, nil //nolint:nilnil // no age of its own
+	}
+	days, err := strconv.Atoi(strings.TrimSuffix(text, "d"))
+	if !strings.HasSuffix(text, "d") || days < 1 || days > store.MaxRetentionDays {
+		err = errDays
+	}
+	if err != nil {
+		return nil, usagef("--%s %q must be 1d to %dd, or default", flag, text, store.MaxRetentionDays)
+	}
+	return &days, nil
+}
+
+type companyRetention struct {
+	Company string `json:"company"`
+	store.Retention
+	changed bool
+}
+
+func (v companyRetention) text(w io.Writer) {
+	keeps := "keeps"
+	if v.changed {
+		keeps = "keeps from now on"
+	}
+	fmt.Fprintf(w, "%s %s:\n\n", printable(v.Company), keeps)
+	age := func(days *int) string {
+		if days == nil {
+			return "as long as the installation does"
+		}
+		return plural(*days, "day", "days")
+	}
+	table(w, "  ", [][]string{
+		{"bodies of emails", age(v.Bodies), "after their end"},
+		{"uploaded files", age(v.Files), "after their mailing's end"},
+		{"logs and timelines", age(v.Logs), "after acceptance; entries of mailings after the mailing's end"},
+	})
+}
