@@ -86,6 +86,9 @@ func (c clone) fill(ctx context.Context, db *sql.DB, t table) (err error) {
 			return fmt.Errorf("fill %s: %s: %w", t.name, setting, err)
 		}
 	}
+	if err := t.makeMonths(ctx, conn, c.oldest); err != nil {
+		return err
+	}
 	rebuild, err := t.dropIndexes(ctx, conn)
 	if err != nil {
 		return err
