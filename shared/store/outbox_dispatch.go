@@ -28,7 +28,8 @@ type DueRow struct {
 // probe each, so its cost is the number of lanes with waiting rows and not the
 // number of rows. It locks nothing. A retry's task waits on the queue; only when
 // it is $1 past its time was it lost. While the provider's gate is shut no lane of an
-// email queue is live.
+// email queue is live. Whether a row is due is no EXISTS: the planner makes a join of
+// that, which may go through all of a lane's rows, dead ones too.
 const liveLanesSQL = `
 WITH RECURSIVE lane AS (
     (SELECT lane_id FROM email_outbox
@@ -45,10 +46,11 @@ JOIN dispatch_lanes l ON l.id = lane.lane_id
 JOIN companies c ON c.id = l.company_id
 WHERE (l.queue NOT LIKE 'email:send%' OR ` + gateIsOpen + `)
   AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
-  AND EXISTS (SELECT FROM email_outbox o
-              WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
-                AND o.next_at <= now() AND o.expires_at > now()
-                AND (o.status = 'PENDING' OR o.next_at <= now() - $1 * interval '1 ms'))
+  AND (SELECT true FROM email_outbox o
+       WHERE o.lane_id = lane.lane_id AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
+         AND o.next_at <= now() AND o.expires_at > now()
+         AND (o.status = 'PENDING' OR o.next_at <= now() - $1 * interval '1 ms')
+       ORDER BY o.next_at LIMIT 1)
 ORDER BY l.id`
 
 // LiveLanes lists, by queue, the open lanes in which a row is due. lost is how long past

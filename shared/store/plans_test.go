@@ -252,3 +252,25 @@ func TestPlans_OpenThePartitionsOfTheGroup(t *testing.T) {
 		t.Errorf("of 27 partitions more than one is read:\n%s", plan)
 	}
 }
+
+// A lane in which a million emails are due is one probe of the index, not a million.
+func TestPlans_LiveLanesOfABacklog(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	like := d.Accept(t, d.Company(t), nil)
+	run(t, d, `
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, status, processed_at, next_at)
+		SELECT overlay(id::text placing lpad(to_hex(n), 12, '0') from 25)::uuid, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at,
+		       CASE WHEN n % 10 = 0 THEN 'PENDING' ELSE 'SENT' END, CASE WHEN n % 10 > 0 THEN now() END, now() - random() * interval '1 hour'
+		FROM email_outbox, generate_series(1, 50000) n WHERE id = $1`, like)
+	run(t, d, `ANALYZE email_outbox`) // as autovacuum does, which leaves alone tables of a few rows
+	// A page of a table that has grown is far away, and there are many.
+	db := direct(t, d)
+	if _, err := db.ExecContext(t.Context(), `SET random_page_cost = 40`); err != nil {
+		t.Fatal(err)
+	}
+	plan := explain(t, db, store.LiveLanesSQL, 5000)
+	if strings.Contains(plan, "Bitmap Heap Scan on email_outbox") || strings.Contains(plan, "Seq Scan on email_outbox") {
+		t.Errorf("it reads whole lanes:\n%s", plan)
+	}
+}
