@@ -16,7 +16,7 @@ func TestMakeMonths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	const shape = `SELECT count(*) FROM log_partitions p JOIN pg_class c ON c.relname = p.name
 		WHERE p.log = $1 AND (SELECT count(*) FROM pg_index WHERE indrelid = c.oid) = (SELECT count(*) FROM pg_index WHERE indrelid = $1::regclass)
 		AND c.reloptions = (SELECT reloptions FROM pg_class WHERE oid = ($1 || '_default')::regclass)`

@@ -98,7 +98,7 @@ func (c *churn) open(ctx context.Context, server string) (*database, error) {
 	return d, nil
 }
 
-// lane writes the emails that wait, and returns the lane of the others, which is another one.
+// lane writes the emails that wait, and returns their lane, in which the others live too.
 func (c *churn) lane(ctx context.Context, d *database) (int64, error) {
 	var lanes []int64
 	rows, err := d.sql.QueryContext(ctx, `SELECT id FROM dispatch_lanes WHERE queue LIKE 'email:send%' ORDER BY id`)
