@@ -181,6 +181,9 @@ func New(p Params) (*API, error) {
 		measure:         measure,
 		tracer:          p.Tracer,
 	}
+	if err := p.Registry.Register(dependencies{telemetry.NewDependencies(), a.health}); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
 	events, err := newSESEvents(p)
 	if err != nil {
 		return nil, err

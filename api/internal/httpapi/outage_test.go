@@ -57,6 +57,9 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	if r := g.do(t, call{Path: "/readyz", NoKey: true}); r.Status != http.StatusServiceUnavailable || r.Body != `{"status":"unavailable","database":{"status":"disconnected"}}` {
 		t.Errorf("readyz: %d %s", r.Status, r.Body)
 	}
+	if r := g.do(t, call{Path: "/metrics", NoKey: true}); !strings.Contains(r.Body, `gateway_dependency_up{dependency="database"} 0`) {
+		t.Errorf("metrics do not tell that the database is away")
+	}
 	if r := g.do(t, call{Path: "/livez", NoKey: true}); r.Status != http.StatusOK {
 		t.Errorf("livez: %d", r.Status)
 	}
@@ -65,6 +68,9 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	}
 	w.mend()
 	g.accept(t, emailBody(nil))
+	if r := g.do(t, call{Path: "/metrics", NoKey: true}); !strings.Contains(r.Body, `gateway_dependency_up{dependency="database"} 1`) {
+		t.Errorf("metrics do not tell that the database is back")
+	}
 	if n := g.rows(t); n != 2 {
 		t.Errorf("%d rows, want the two that were accepted", n)
 	}

@@ -52,7 +52,7 @@ func (p program) parts() []service.Named {
 		{Name: "traces", Service: p.traces},
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, status.Handler(p.registry, ready))},
 		{Name: "status", Service: status.NewReporter(status.Params{
-			Log: p.log, Store: p.db, Service: "dispatcher", Instance: status.Instance(), Probes: probes,
+			Log: p.log, Store: p.db, Service: "dispatcher", Instance: status.Instance(), Probes: probes, Registry: p.registry,
 		})},
 		{Name: "listener", Service: p.listener},
 		{Name: "dispatcher", Service: dispatcher.New(d)},

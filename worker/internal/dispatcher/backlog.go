@@ -59,47 +59,54 @@ func newBacklog(p Params) *backlog {
 	return b
 }
 
-// measure is silent about what does not answer: the feeders tell of the outage.
+// measure is silent about what does not answer: the feeders tell of the outage. What could
+// not be measured is NaN, since the last value would go on being good news.
 func (b *backlog) measure(ctx context.Context) (more bool, err error) {
-	if n, err := b.outbox.CountBacklog(ctx, backlogLimit); err == nil {
-		b.pending.Set(float64(n.Pending))
-		b.unknown.Set(float64(n.Unknown))
-		b.letters.Set(float64(n.DeadLetters))
+	n, err := b.outbox.CountBacklog(ctx, backlogLimit)
+	b.pending.Set(known(n.Pending, err))
+	b.unknown.Set(known(n.Unknown, err))
+	b.letters.Set(known(n.DeadLetters, err))
+
+	ages, err := b.outbox.OldestDue(ctx, lost)
+	oldest := everyKind(known(0.0, err))
+	for _, a := range ages {
+		kind := kindSingle
+		if a.Mailing {
+			kind = kindMailing
+		}
+		oldest[[2]string{a.Queue, kind}] = a.Seconds
 	}
-	if ages, err := b.outbox.OldestDue(ctx, lost); err == nil {
-		oldest := noneDue()
-		for _, a := range ages {
-			kind := kindSingle
-			if a.Mailing {
-				kind = kindMailing
-			}
-			oldest[[2]string{a.Queue, kind}] = a.Seconds
-		}
-		for labels, seconds := range oldest {
-			b.oldestDue.WithLabelValues(labels[:]...).Set(seconds)
-		}
+	for labels, seconds := range oldest {
+		b.oldestDue.WithLabelValues(labels[:]...).Set(seconds)
 	}
 	if b.ages == nil {
 		return false, nil
 	}
 	for _, name := range email.Queues() {
-		if age, err := b.ages.Oldest(ctx, name); err == nil {
-			b.oldestTask.WithLabelValues(name).Set(age.Seconds())
-		}
+		age, err := b.ages.Oldest(ctx, name)
+		b.oldestTask.WithLabelValues(name).Set(known(age.Seconds(), err))
 	}
 	return false, nil
 }
 
-// noneDue has every kind of lane there is: one in which nothing is due any more must not
-// keep its last value.
-func noneDue() map[[2]string]float64 {
+// known is a value as a metric, NaN if err kept it from being measured.
+func known[T int | float64](value T, err error) float64 {
+	if err != nil {
+		return math.NaN()
+	}
+	return float64(value)
+}
+
+// everyKind gives each kind of lane there is the same age: one in which nothing is due
+// any more must not keep its last value.
+func everyKind(seconds float64) map[[2]string]float64 {
 	oldest := make(map[[2]string]float64)
 	for _, name := range email.Queues() {
-		oldest[[2]string{name, kindSingle}] = 0
+		oldest[[2]string{name, kindSingle}] = seconds
 	}
-	oldest[[2]string{email.QueueFor(email.MailingPriority), kindMailing}] = 0
+	oldest[[2]string{email.QueueFor(email.MailingPriority), kindMailing}] = seconds
 	for _, name := range email.BulkQueues() {
-		oldest[[2]string{name, kindSingle}] = 0
+		oldest[[2]string{name, kindSingle}] = seconds
 	}
 	return oldest
 }

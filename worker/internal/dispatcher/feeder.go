@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -76,6 +77,7 @@ func (f *feeder) runOnce(ctx context.Context) (more bool, err error) {
 func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	depth, err := f.queue.Depth(ctx, f.name)
 	if err != nil {
+		f.metrics.tasks.Set(math.NaN()) // the last value would be taken for what is true now
 		return false, err
 	}
 	window := f.window()

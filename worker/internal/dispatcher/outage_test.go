@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"math"
 	"testing"
 
 	"email-gateway/shared/email"
@@ -33,6 +34,9 @@ func TestOutage_OfRedis(t *testing.T) {
 			})
 			b.acceptMany(t, like, 1_000)
 			eventually(t, "the outage in the log", func() bool { return b.log.count("dispatching interrupted") > 0 })
+			eventually(t, "no number of tasks", func() bool {
+				return math.IsNaN(gauge(t, p.Registry, "queue_tasks", "queue", email.QueueNormal))
+			})
 			mend()
 
 			eventually(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 3_001 })

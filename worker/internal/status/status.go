@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,7 +80,8 @@ type Params struct {
 	// Probes are the dependencies by the name that /health gives them.
 	Probes map[string]Probe
 	// Facts are further entries of the row, asked for each time; nil if there are none.
-	Facts func() map[string]any
+	Facts    func() map[string]any
+	Registry prometheus.Registerer
 }
 
 // Reporter is the service that keeps the process's row up to date, and takes it
@@ -88,11 +90,17 @@ type Reporter struct {
 	*service.Loop
 	params Params
 	began  time.Time
+	up     telemetry.Dependencies
 }
+
+// database is where the row is written, and what that finds out about it.
+const database = "database"
 
 // NewReporter makes a Reporter.
 func NewReporter(p Params) *Reporter {
-	r := &Reporter{params: p, began: time.Now()}
+	names := append(slices.Collect(maps.Keys(p.Probes)), database)
+	r := &Reporter{params: p, began: time.Now(), up: telemetry.NewDependencies(names...)}
+	p.Registry.MustRegister(r.up)
 	r.Loop = service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: interval, ErrorDelay: interval, RunOnce: r.runOnce,
 	})
@@ -118,8 +126,11 @@ func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 	}
 	for name, err := range probeAll(ctx, r.params.Probes) {
 		details[name] = part(err)
+		r.up.Set(name, err == nil)
 	}
-	return false, r.params.Store.ReportStatus(ctx, r.params.Service, r.params.Instance, r.began, details)
+	err := r.params.Store.ReportStatus(ctx, r.params.Service, r.params.Instance, r.began, details)
+	r.up.Set(database, err == nil)
+	return false, err
 }
 
 // part is how a dependency stands in the row and in /readyz. Why it does not answer

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
@@ -27,10 +30,11 @@ func hanging(ctx context.Context) error {
 func TestReporter_WritesItsRowAndTakesItAway(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
+	registry := telemetry.NewRegistry()
 	reporter := status.NewReporter(status.Params{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Service: "worker", Instance: "one",
 		Probes: map[string]status.Probe{"redis": up, "ses": down},
-		Facts:  func() map[string]any { return map[string]any{"concurrency": 7} },
+		Facts:  func() map[string]any { return map[string]any{"concurrency": 7} }, Registry: registry,
 	})
 	if err := reporter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
@@ -46,6 +50,7 @@ func TestReporter_WritesItsRowAndTakesItAway(t *testing.T) {
 	if details.Redis.Status != "connected" || details.SES.Status != "disconnected" || details.Concurrency != 7 {
 		t.Errorf("details = %s", rows[0].Details)
 	}
+	waitForDependencies(t, registry, map[string]float64{"database": 1, "redis": 1, "ses": 0})
 	if n, err := d.Store.LiveProcesses(t.Context(), "worker"); n != 1 || err != nil {
 		t.Errorf("live workers = %d, %v; want 1", n, err)
 	}
@@ -53,6 +58,56 @@ func TestReporter_WritesItsRowAndTakesItAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForRows(t, d.Store, 0)
+}
+
+// away is a database that does not answer.
+type away struct{}
+
+func (away) ReportStatus(context.Context, string, string, time.Time, any) error {
+	return store.ErrUnavailable
+}
+func (away) WithdrawStatus(context.Context, string, string) error { return store.ErrUnavailable }
+
+func TestReporter_TellsOfItsDatabase(t *testing.T) {
+	t.Parallel()
+	registry := telemetry.NewRegistry()
+	reporter := status.NewReporter(status.Params{
+		Log: slog.New(slog.DiscardHandler), Store: away{}, Service: "worker", Instance: "one",
+		Probes: map[string]status.Probe{"redis": up}, Registry: registry,
+	})
+	if err := reporter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	defer reporter.Stop(context.WithoutCancel(t.Context())) //nolint:errcheck // ends with the test
+	waitForDependencies(t, registry, map[string]float64{"database": 0, "redis": 1})
+}
+
+// waitForDependencies waits until gateway_dependency_up is as wanted.
+func waitForDependencies(t *testing.T, registry *prometheus.Registry, want map[string]float64) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "gateway_dependency_up" {
+					got[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+				}
+			}
+		}
+		if maps.Equal(got, want) {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%v, want %v", got, want)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 func waitForRows(t *testing.T, s *store.Store, n int) []store.ProcessStatus {

@@ -1,0 +1,41 @@
+package dispatcher
+
+import (
+	"math"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/store/storetest"
+)
+
+// What cannot be measured any more is not known: the last good news would be shown for as
+// long as Postgres is away.
+func TestBacklog_ForgetsWhatItCannotMeasure(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	registry := prometheus.NewRegistry()
+	b := newBacklog(Params{Outbox: d.Store, Registry: registry})
+	for _, known := range []bool{true, false} {
+		if _, err := b.measure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(families) != 4 {
+			t.Errorf("%d metrics, want 4", len(families))
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if got := m.GetGauge().GetValue(); math.IsNaN(got) == known {
+					t.Errorf("%s %v is %g while its being known is %t", f.GetName(), m.GetLabel(), got, known)
+				}
+			}
+		}
+		if err := d.Store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
