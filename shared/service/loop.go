@@ -24,7 +24,7 @@ type LoopParams struct {
 	// Wake brings the next round forward; nil if nothing does.
 	Wake <-chan struct{}
 	// RunOnce is one round. It returns true when there is more to do right now. Its
-	// error is logged; the loop goes on after ErrorDelay.
+	// error is logged, of many in a row one every 30 s; the loop goes on after ErrorDelay.
 	RunOnce func(ctx context.Context) (more bool, err error)
 	// ErrorDelay is the pause after an error (0 means 1 s), so that a broken
 	// dependency is asked again without being hammered.
@@ -59,6 +59,7 @@ func (l *Loop) Stop(ctx context.Context) error {
 
 func (l *Loop) run(ctx context.Context) {
 	defer close(l.done)
+	failures := trouble{log: l.params.Log}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	<-timer.C
@@ -69,10 +70,13 @@ func (l *Loop) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			l.params.Log.Error("round failed", "error", err)
+			failures.more(err)
 			wait, wake = l.params.ErrorDelay, nil // whoever wakes us does not know that it is broken
-		case more:
-			continue
+		default:
+			failures.end()
+			if more {
+				continue
+			}
 		}
 		timer.Reset(wait)
 		select {

@@ -232,3 +232,30 @@ func TestLoop_StopGivesUpWithItsContext(t *testing.T) {
 		close(release)
 	})
 }
+
+// A database that is away for minutes makes a few lines, and one that says when it was over.
+func TestLoop_TellsOfTroubleNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		rounds := 0
+		startLoop(t, service.LoopParams{
+			Log: slog.New(slog.NewTextHandler(&log, nil)), Interval: time.Hour,
+			RunOnce: func(context.Context) (bool, error) {
+				if rounds++; rounds <= 100 {
+					return false, errors.New("database away")
+				}
+				return false, nil
+			},
+		})
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		text := log.String()
+		if n := strings.Count(text, `msg="round failed" error="database away"`); n != 4 { // at 0, 30, 60 and 90 s
+			t.Errorf("100 failures made %d lines, want 4:\n%s", n, text)
+		}
+		if !strings.Contains(text, `msg="rounds go on" interrupted=1m40s rounds=100 error="database away"`) {
+			t.Errorf("the end is not told:\n%s", text)
+		}
+	})
+}
