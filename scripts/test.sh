@@ -31,6 +31,7 @@ flock --shared 8
 trap finish EXIT
 
 command -v gcc >/dev/null || ./scripts/install.sh gcc libc6-dev # the race detector is linked by a C compiler
+command -v curl >/dev/null || ./scripts/install.sh curl # README.md's commands are run
 readonly services=(postgres redis rabbitmq s3)
 ./scripts/services.sh start "${services[@]}" 8>&-
 urls=$(./scripts/services.sh env "${services[@]}")

@@ -36,6 +36,34 @@ func TestLinks_LeadSomewhere(t *testing.T) {
 	}
 }
 
+// The translation has the same commands, word for word, and the same marks.
+func TestTranslation_HasTheSameCommands(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff(commands(t, "README.md"), commands(t, "README.pt-BR.md")); diff != "" {
+		t.Errorf("README.pt-BR.md is not README.md (-want +got)\n%s", diff)
+	}
+}
+
+func commands(t *testing.T, file string) []docs.Block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := docs.Blocks(string(text))
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	for i := range blocks {
+		b := &blocks[i]
+		b.Line, b.Section = 0, ""
+		if b.NotRun != "" {
+			b.NotRun = "for a reason"
+		}
+	}
+	return blocks
+}
+
 func TestBrokenLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

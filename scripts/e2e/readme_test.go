@@ -1,0 +1,213 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"email-gateway/scripts/docs"
+)
+
+// What a newcomer does with README.md and CONTRIBUTING.md works: their commands are run as
+// they stand there, in order, in a copy of the checkout that nobody has used yet. Those
+// that are marked as not run say why.
+func TestReadme_Commands(t *testing.T) {
+	t.Parallel()
+	n := newcomer{t: t, dir: copyOfCheckout(t)}
+	n.env = append(ownSettings(), n.freeAddresses("API_ADDR", "DISPATCHER_ADDR", "WORKER_ADDR", "SES_SIM_ADDR")...)
+	t.Cleanup(func() { n.run("clean up", "./scripts/services.sh destroy") })
+	ran := 0
+	for _, file := range []string{"README.md", "CONTRIBUTING.md"} {
+		text, err := os.ReadFile(filepath.Join(rootDir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, err := docs.Blocks(string(text))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, block := range blocks {
+			where := fmt.Sprintf("%s, line %d", file, block.Line)
+			switch {
+			case block.NotRun != "":
+				t.Logf("%s is not run: %s", where, block.NotRun)
+				continue
+			case block.Stays:
+				n.start(where, block.Text)
+			default:
+				begun := time.Now()
+				n.run(where, block.Text)
+				t.Logf("%s took %s", where, time.Since(begun).Round(100*time.Millisecond))
+			}
+			ran++
+		}
+	}
+	if ran < 6 {
+		t.Errorf("only %d blocks were run", ran)
+	}
+}
+
+// newcomer is at a shell in a checkout of his own.
+type newcomer struct {
+	t   *testing.T
+	dir string
+	env []string
+}
+
+func (n newcomer) shell(text string) *exec.Cmd {
+	// The test's context has ended when it cleans up.
+	shell := exec.CommandContext(context.Background(), "bash", "-euo", "pipefail", "-c", text)
+	shell.Dir, shell.Env = n.dir, n.env
+	shell.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	return shell
+}
+
+func (n newcomer) run(where, text string) {
+	n.t.Helper()
+	if out, err := n.shell(text).CombinedOutput(); err != nil {
+		n.t.Fatalf("%s: %v\n%s\n%s", where, err, text, lastLines(string(out), 60))
+	}
+}
+
+// start runs what stays until Ctrl-C, waits until it says ready, and ends it with the test.
+func (n newcomer) start(where, text string) {
+	n.t.Helper()
+	shell := n.shell("exec " + strings.TrimSpace(text))
+	out := &watched{ready: make(chan struct{})}
+	shell.Stdout, shell.Stderr = out, out
+	if err := shell.Start(); err != nil {
+		n.t.Fatalf("%s: %v", where, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- shell.Wait() }()
+	n.t.Cleanup(func() {
+		_ = shell.Process.Signal(os.Interrupt)
+		select {
+		case err := <-ended:
+			if err != nil {
+				n.t.Errorf("%s ended with %v\n%s", where, err, out)
+			}
+		case <-time.After(90 * time.Second):
+			n.t.Errorf("%s does not end\n%s", where, out)
+			_ = shell.Process.Kill()
+		}
+	})
+	select {
+	case <-out.ready:
+	case err := <-ended:
+		ended <- nil // told here
+		n.t.Fatalf("%s ended before it was ready: %v\n%s", where, err, out)
+	case <-time.After(4 * time.Minute):
+		n.t.Fatalf("%s is not ready\n%s", where, out)
+	}
+}
+
+// watched is output that is waited for.
+type watched struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	ready chan struct{}
+	seen  bool
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, err := w.text.Write(p)
+	if !w.seen && bytes.Contains(w.text.Bytes(), []byte("\nready\n")) {
+		w.seen = true
+		close(w.ready)
+	}
+	return n, err
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return lastLines(w.text.String(), 60)
+}
+
+// freeAddresses: what dev.sh listens on by default may be taken by the tester's own.
+func (n newcomer) freeAddresses(names ...string) (settings []string) {
+	n.t.Helper()
+	for _, name := range names {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		defer listener.Close() // all at once, or two would be the same
+		settings = append(settings, name+"="+listener.Addr().String())
+	}
+	return settings
+}
+
+// ownSettings are those of the environment that are about the machine, not about the
+// gateway that the other tests use.
+func ownSettings() []string {
+	machine := []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+	return slices.DeleteFunc(os.Environ(), func(setting string) bool {
+		name, _, _ := strings.Cut(setting, "=")
+		return !slices.Contains(machine, name) && !strings.HasPrefix(name, "GO") && !slices.Contains(machine, strings.ToUpper(name))
+	})
+}
+
+// copyOfCheckout has the files of the checkout as they are now, and nothing that was built.
+func copyOfCheckout(t *testing.T) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "email-gateway")
+	err := filepath.WalkDir(rootDir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(rootDir, path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case entry.IsDir() && slices.Contains([]string{".git", ".local", "bin"}, below):
+			return filepath.SkipDir
+		case entry.IsDir():
+			return os.MkdirAll(filepath.Join(to, below), 0o755)
+		case !entry.Type().IsRegular() || below == ".git" || below == ".env":
+			return nil
+		}
+		return copyFile(filepath.Join(to, below), path)
+	})
+	if err != nil {
+		t.Fatalf("copy the checkout: %v", err)
+	}
+	return to
+}
+
+func copyFile(to, from string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	if _, err = io.Copy(out, in); err != nil {
+		_ = out.Close()
+		return err
+	}
+	return out.Close()
+}
