@@ -200,7 +200,7 @@ func TestUpload_HoldsNothing(t *testing.T) {
 		}
 	}()
 	var out struct{ Same bool }
-	err := c.Upload(t.Context(), client.Upload{Path: "/mailings", Parts: []client.Part{{Name: "subject", Value: "Olá"}}, FileName: "a.csv", File: &endless{size}, FileSize: size}, &out)
+	_, err := c.Upload(t.Context(), client.Upload{Path: "/mailings", Parts: []client.Part{{Name: "subject", Value: "Olá"}}, FileName: "a.csv", File: &endless{size}, FileSize: size}, &out)
 	stop()
 	<-watched
 	if err != nil || !out.Same {
@@ -221,7 +221,7 @@ func TestUpload_RefusedAtOnce(t *testing.T) {
 		refuse(w, http.StatusUnauthorized, "", `{"status":401,"detail":"no key","code":"UNAUTHORIZED","requestId":"r"}`)
 	})
 	file := &endless{1 << 40}
-	err := c.Upload(t.Context(), client.Upload{Path: "/mailings", FileName: "a.csv", File: file, FileSize: 1 << 40}, nil)
+	_, err := c.Upload(t.Context(), client.Upload{Path: "/mailings", FileName: "a.csv", File: file, FileSize: 1 << 40}, nil)
 	var p *client.Problem
 	if !errors.As(err, &p) || p.Code != "UNAUTHORIZED" {
 		t.Error(err)
@@ -237,7 +237,7 @@ func TestUpload_BrokenFile(t *testing.T) {
 	t.Parallel()
 	c := answering(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	for _, size := range []int64{-1, 1000} {
-		err := c.Upload(t.Context(), client.Upload{Path: "/mailings", FileName: "a.csv", File: broken{}, FileSize: size}, nil)
+		_, err := c.Upload(t.Context(), client.Upload{Path: "/mailings", FileName: "a.csv", File: broken{}, FileSize: size}, nil)
 		if err == nil || err.Error() != "read the file: input/output error" {
 			t.Errorf("%d: %v", size, err)
 		}

@@ -23,11 +23,12 @@ type Upload struct {
 }
 
 // Upload sends the form and reads the answer into out. It takes as long as the file and
-// the api's own work need.
+// the api's own work need. replayed says that the answer is an earlier one: the same form
+// was taken in before, and nothing was begun.
 //
 // The parts go first: then the api knows them all when the file begins, whose end is the
 // end of the body.
-func (c *Client) Upload(ctx context.Context, u Upload, out any) error {
+func (c *Client) Upload(ctx context.Context, u Upload, out any) (replayed bool, err error) {
 	reader, writer := io.Pipe()
 	defer func() { _ = reader.Close() }() // the writer must not wait for a request that has ended
 	form := multipart.NewWriter(writer)
@@ -35,7 +36,7 @@ func (c *Client) Upload(ctx context.Context, u Upload, out any) error {
 	if u.FileSize >= 0 {
 		frame, err := u.frame(form.Boundary())
 		if err != nil {
-			return err
+			return false, err
 		}
 		length = frame + u.FileSize
 	}
@@ -51,12 +52,12 @@ func (c *Client) Upload(ctx context.Context, u Upload, out any) error {
 	answer, err := c.send(ctx, http.MethodPost, u.Path, nil, header, reader, length)
 	if err != nil {
 		if cause := file.err.Load(); cause != nil { // what the connection said then is its effect
-			return fmt.Errorf("read the file: %w", *cause)
+			return false, fmt.Errorf("read the file: %w", *cause)
 		}
-		return err
+		return false, err
 	}
 	defer answer.Body.Close()
-	return read(answer, out)
+	return answer.Header.Get("Idempotent-Replayed") == "true", read(answer, out)
 }
 
 // source remembers the error that a file ended with.

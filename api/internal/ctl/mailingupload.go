@@ -24,6 +24,9 @@ type accepted struct {
 	Accepted   int                 `json:"accepted"`
 	Invalid    int                 `json:"invalid"`
 	Duplicates int                 `json:"duplicates"`
+	// Replayed is true when this very upload was taken in before: the rest is what was
+	// answered then.
+	Replayed bool `json:"replayed"`
 }
 
 func (v accepted) counts() string {
@@ -31,6 +34,12 @@ func (v accepted) counts() string {
 }
 
 func (v accepted) text(w io.Writer) {
+	if v.Replayed {
+		fmt.Fprintf(w, "The same was uploaded before, as mailing %s (%s): nothing is sent again.\n", v.ID, v.counts())
+		fmt.Fprintf(w, "To see what became of it: gatewayctl mailing show %s\n", v.ID)
+		fmt.Fprintln(w, "To send it to everybody once more: give it another name with --name.")
+		return
+	}
 	fmt.Fprintf(w, "Mailing %s is %s: %s.\n", v.ID, v.Status, v.counts())
 	if v.Invalid+v.Duplicates > 0 {
 		fmt.Fprintf(w, "To see which lines these are: gatewayctl mailing verdicts %s\n", v.ID)
@@ -67,7 +76,11 @@ func (c *control) createMailing(ctx context.Context, api *client.Client, o *mail
 		p.end()
 		return made, nil
 	}
-	p.say("Mailing %s is taken in: %s.", made.ID, made.counts())
+	if made.Replayed {
+		p.say("The same was uploaded before, as mailing %s: nothing is sent again.", made.ID)
+	} else {
+		p.say("Mailing %s is taken in: %s.", made.ID, made.counts())
+	}
 	return watchMailing(ctx, api, made.ID, p)
 }
 
@@ -111,7 +124,7 @@ func uploadFile(ctx context.Context, api *client.Client, form client.Upload, fil
 	ended := make(chan end, 1)
 	go func() {
 		var e end
-		e.err = api.Upload(ctx, form, &e.made)
+		e.made.Replayed, e.err = api.Upload(ctx, form, &e.made)
 		ended <- e
 	}()
 	tick := time.NewTicker(redrawEvery)

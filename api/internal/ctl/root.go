@@ -138,7 +138,7 @@ func (c *control) run(do func(ctx context.Context, s *store.Store, args []string
 		// One command, one question after the other.
 		s, err := store.Open(cmd.Context(), databaseURL, store.Options{MaxConns: 1})
 		if err != nil {
-			return fmt.Errorf("cannot use the database that DATABASE_URL names: %w", err)
+			return fmt.Errorf("cannot use the database that DATABASE_URL names: %w", advise(err))
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
 		found, err := do(cmd.Context(), s, args)

@@ -235,7 +235,7 @@ func TestDatabase_MissingOrNotInShape(t *testing.T) {
 
 	nobody := operator{databaseURL: "postgres://gateway:hunter2@127.0.0.1:1/gateway?sslmode=disable"}
 	got := nobody.run(t, "company", "list")
-	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "connection refused") || strings.Contains(got.stderr, "hunter2") {
+	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "connection refused (is Postgres running?") || strings.Contains(got.stderr, "hunter2") {
 		t.Errorf("nobody there: exit code %d, %s", got.code, got.stderr)
 	}
 
