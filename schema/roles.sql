@@ -81,7 +81,7 @@ GRANT EXECUTE ON FUNCTION
     email_gateway_cancel(uuid, text, text, text)
     TO gateway_program;
 
--- gatewayctl person, for whoever answers for people's data, and no other: it reads what all
+-- gatewayctl person and encryption, for whoever answers for people's data, and no other: it reads what all
 -- others do not, and takes people out of it. It makes nothing that is sent.
 GRANT SELECT                         ON companies, dispatch_lanes, provider_gate TO gateway_privacy;
 GRANT INSERT (operator, action, company_id, subject, details, reason) ON operator_audit TO gateway_privacy;

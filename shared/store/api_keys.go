@@ -22,8 +22,13 @@ type APIKey struct {
 	RatePerSecond int            `db:"rate_per_second" json:"ratePerSecond"` // 0 = no limit
 	Burst         int            `db:"burst" json:"burst"`
 	CreatedAt     time.Time      `db:"created_at" json:"createdAt"`
-	RevokedAt     *time.Time     `db:"revoked_at" json:"revokedAt,omitempty"`
+	// RevokedAt is from when on it is shut out. It lies ahead while its successor is taken
+	// into use; nil = it is not.
+	RevokedAt *time.Time `db:"revoked_at" json:"revokedAt,omitempty"`
 }
+
+// Revoked says whether the key is shut out by now.
+func (k *APIKey) Revoked(now time.Time) bool { return k.RevokedAt != nil && !now.Before(*k.RevokedAt) }
 
 const insertKeySQL = `
 INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst)
@@ -37,12 +42,32 @@ func (s *Store) CreateAPIKey(ctx context.Context, by Operator, k APIKey) error {
 }
 
 // revokeKeySQL locks one row by primary key.
-const revokeKeySQL = `UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = $1 RETURNING company_id`
+const revokeKeySQL = `UPDATE api_keys SET revoked_at = least(coalesce(revoked_at, now()), now()) WHERE key_id = $1 RETURNING company_id`
 
 // RevokeAPIKey shuts a key out; an api process notices within its cache's 5 s.
 func (s *Store) RevokeAPIKey(ctx context.Context, by Operator, keyID string) error {
 	return wrap("revoke api key", s.audited(ctx, by, act{action: "key.revoke", subject: keyID}, func(tx *sqlx.Tx, a *act) error {
 		return translate(tx.GetContext(ctx, &a.company, revokeKeySQL, keyID))
+	}))
+}
+
+// rotateKeySQL locks the old key by primary key. One that is revoked already has no
+// successor.
+const rotateKeySQL = `
+WITH old AS (
+    UPDATE api_keys SET revoked_at = least(coalesce(revoked_at, 'infinity'), now() + $4 * interval '1 ms')
+    WHERE key_id = $1 AND (revoked_at IS NULL OR revoked_at > now())
+    RETURNING company_id, name, environment, scopes, rate_per_second, burst
+)
+INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst)
+SELECT $2, company_id, name, environment, $3, scopes, rate_per_second, burst FROM old RETURNING company_id`
+
+// RotateAPIKey gives a key a successor, which may do the same, and shuts the old one out
+// after the grace. ErrNotFound: there is no such key, or it is revoked already.
+func (s *Store) RotateAPIKey(ctx context.Context, by Operator, oldID, newID string, secretSHA256 []byte, grace time.Duration) error {
+	a := act{action: "key.rotate", subject: oldID, details: map[string]any{"successor": newID, "graceSeconds": int(grace.Seconds())}}
+	return wrap("rotate api key", s.audited(ctx, by, a, func(tx *sqlx.Tx, a *act) error {
+		return translate(tx.GetContext(ctx, &a.company, rotateKeySQL, oldID, newID, secretSHA256, grace.Milliseconds()))
 	}))
 }
 

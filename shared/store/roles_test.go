@@ -42,15 +42,16 @@ var callers = map[string][]string{
 		"UpsertRecipients", "BuryIntake",
 	},
 	"gateway_operator": { // gatewayctl
-		"CreateCompany", "Companies", "FindCompany", "SuspendCompany", "ResumeCompany", "CreateAPIKey", "RevokeAPIKey", "APIKeys",
+		"CreateCompany", "Companies", "FindCompany", "SuspendCompany", "ResumeCompany", "CreateAPIKey", "RotateAPIKey", "RevokeAPIKey", "APIKeys",
 		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "FindCaller", "FindSituation", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "Wake",
 		"ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "Gate", "HoldGate", "ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "Audit", "RecordReveal", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "SetRetention", "FindRetention",
 	},
-	"gateway_privacy": { // gatewayctl person
+	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
 		"FindCompany", "FindPerson", "TaxSample", "PersonRows", "PersonEntriesOf", "PersonMailings", "PersonSuppressions", "PersonAnswers", "RecordPerson",
 		"EraseEmails", "EraseCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "MarkFilesDeleted",
+		"SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
 	},
 	"gateway_program": {"EnqueueIn", "RescheduleIn", "CancelIn"}, // a tenant's own
 }

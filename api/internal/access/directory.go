@@ -72,7 +72,7 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Calle
 		stored = caller.SecretSHA256
 	}
 	fits := subtle.ConstantTimeCompare(key.SecretSHA256(), stored) == 1
-	if !fits || caller == nil || caller.RevokedAt != nil || caller.Environment != key.Environment {
+	if !fits || caller == nil || caller.Revoked(time.Now()) || caller.Environment != key.Environment {
 		return nil, ErrUnknownKey
 	}
 	return caller, nil

@@ -82,11 +82,11 @@ func (c *control) auditList() *cobra.Command {
 	flags.StringVar(&since, "since", "", "only since a `TIME`: 90m or 36h ago, or as in 2026-03-01T10:00:00-03:00")
 	flags.StringVar(&until, "until", "", "only before a `TIME`")
 	complete(cmd, "action", []string{
-		"company", "company.create", "company.suspend", "company.resume", "key", "key.create", "key.revoke", "domain", "domain.add", "domain.remove",
+		"company", "company.create", "company.suspend", "company.resume", "key", "key.create", "key.rotate", "key.revoke", "domain", "domain.add", "domain.remove",
 		"lane", "lane.pause", "lane.resume", "gate", "gate.hold", "gate.release", "email", "email.cancel", "email.retry", "email.reveal",
 		"dlq", "dlq.retry", "dlq.retry-many", "dlq.discard", "dlq.discard-many", "dlq.reveal",
 		"suppression", "suppression.add", "suppression.remove", "suppression.reveal",
-		"person", "person.export", "person.erase", "person.erased",
+		"person", "person.export", "person.erase", "person.erased", "encryption", "encryption.rotate",
 	})
 	c.completeCompanyFlag(cmd)
 	return limited(cmd, &f.Limit)

@@ -94,7 +94,7 @@ func (c *control) completeKeys(cmd *cobra.Command, args []string, typed string) 
 					return nil
 				}
 				for _, k := range keys {
-					if k.RevokedAt == nil {
+					if !k.Revoked(time.Now()) {
 						ids = append(ids, k.KeyID+"\t"+company.Name+", "+k.Name)
 					}
 				}

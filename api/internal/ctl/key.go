@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,7 @@ func (c *control) key() *cobra.Command {
 the gateway keeps only the SHA-256 of its secret.`,
 		`  gatewayctl key create --company Acme --scopes emails:send
   gatewayctl key revoke 7qkz3w5hj2xn6b4c --reason 'stood in a public repository'`)
-	cmd.AddCommand(c.keyCreate(), c.keyList(), c.keyRevoke())
+	cmd.AddCommand(c.keyCreate(), c.keyList(), c.keyRotate(), c.keyRevoke())
 	return cmd
 }
 
@@ -222,8 +223,11 @@ func keyRate(k store.APIKey) string {
 }
 
 func keyState(k store.APIKey) string {
-	if k.RevokedAt == nil {
+	switch {
+	case k.RevokedAt == nil:
 		return "active"
+	case !k.Revoked(time.Now()):
+		return "active until " + stamp(*k.RevokedAt)
 	}
 	return "revoked " + stamp(*k.RevokedAt)
 }

@@ -101,15 +101,15 @@ func (c *control) archive(ctx context.Context, s *store.Store) (a *privacy.Archi
 		return nil, nil, err
 	}
 	p := c.progress()
-	return &privacy.Archive{
-			Store: s, Bucket: bucket, Ring: settings.Ring, HashKey: settings.HashKey,
-			Progress: func(what string, found int) {
-				p.tell(step{what: "Looking through", text: what + ", " + plurals(found, "row", "rows") + " so far"})
-			},
-		}, func() {
-			p.end()
-			_ = bucket.Close() // nothing is being written
-		}, nil
+	a = &privacy.Archive{Store: s, Bucket: bucket, Ring: settings.Ring, HashKey: settings.HashKey}
+	a.Progress = func(what string, found int) {
+		p.tell(step{what: "Looking through", text: what + ", " + plurals(found, "row", "rows") + " so far"})
+	}
+	done = func() {
+		p.end()
+		_ = bucket.Close() // nothing is being written
+	}
+	return a, done, nil
 }
 
 type exported struct {

@@ -5,6 +5,7 @@ import (
 	"net/mail"
 	"slices"
 	"strings"
+	"time"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
@@ -31,7 +32,7 @@ func (x *examination) tenants(ctx context.Context) {
 		if x.couldNot(check, err) {
 			return
 		}
-		if !slices.ContainsFunc(keys, func(k store.APIKey) bool { return k.RevokedAt == nil }) {
+		if !slices.ContainsFunc(keys, func(k store.APIKey) bool { return !k.Revoked(time.Now()) }) {
 			keyless = append(keyless, c.Name)
 		}
 		its, err := x.Store.SenderDomains(ctx, c.ID)

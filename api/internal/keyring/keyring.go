@@ -120,6 +120,32 @@ func (r Ring) Open(company uuid.UUID, sealed []byte) (string, error) {
 	return string(bare), nil
 }
 
+// Newest is the id of the key that encrypts; "" if the ring is empty.
+func (r Ring) Newest() string {
+	if len(r.keys) == 0 {
+		return ""
+	}
+	return r.keys[0].id
+}
+
+// IDs are those of all keys, the newest first.
+func (r Ring) IDs() []string {
+	ids := make([]string, len(r.keys))
+	for i, k := range r.keys {
+		ids[i] = k.id
+	}
+	return ids
+}
+
+// KeyOf is the id of the key that a value was sealed with, in the ring or not; ErrSealed:
+// it is none.
+func KeyOf(sealed []byte) (string, error) {
+	if len(sealed) < 2 || sealed[0] != version || len(sealed) < 2+int(sealed[1]) {
+		return "", ErrSealed
+	}
+	return string(sealed[2 : 2+int(sealed[1])]), nil
+}
+
 func (r Ring) find(id string) (key, bool) {
 	for _, k := range r.keys {
 		if k.id == id {

@@ -88,6 +88,23 @@ func (r Ring) DecryptReader(from io.Reader, binding []byte) (io.Reader, error) {
 	}, nil
 }
 
+// KeyOfStream reads no more of an encrypted file than tells the id of its key, in the ring
+// or not. ErrSealed: it is none.
+func KeyOfStream(from io.Reader) (string, error) {
+	begin := make([]byte, 2, 2+math.MaxUint8)
+	if err := readHeader(from, begin); err != nil {
+		return "", err
+	}
+	if begin[0] != streamVersion {
+		return "", ErrSealed
+	}
+	begin = begin[:2+int(begin[1])]
+	if err := readHeader(from, begin[2:]); err != nil {
+		return "", err
+	}
+	return string(begin[2:]), nil
+}
+
 func readHeader(from io.Reader, header []byte) error {
 	_, end, err := read(from, header)
 	if end {

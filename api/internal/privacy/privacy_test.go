@@ -125,7 +125,8 @@ func (w *world) claim(t *testing.T, id uuid.UUID) (token uuid.UUID) {
 	token = uuid.New()
 	w.advance(t, store.Transition{
 		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
-			{Type: email.EventReceived, At: time.Now()}, {Type: email.EventValidated, At: time.Now()},
+			{Type: email.EventReceived, At: time.Now()},
+			{Type: email.EventValidated, At: time.Now()},
 			{Type: email.EventSentAttempt, At: time.Now(), Metadata: map[string]any{"attemptId": token.String()}},
 		}, Recipient: &store.Recipient{
 			ID: store.RecipientID(w.company, "c-maria", "", ""), ExternalID: "c-maria", CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address,

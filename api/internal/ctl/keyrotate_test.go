@@ -1,0 +1,79 @@
+package ctl_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/api/internal/ctl"
+)
+
+// Both keys work during the grace, and only the new one after it.
+func TestKeyRotate(t *testing.T) {
+	t.Parallel()
+	tenant, by, d := newTenant(t)
+	old := tenant.env["API_KEY"]
+	id := strings.Split(old, "_")[2]
+	made := by.object(t, "key", "rotate", old, "--grace", "1h")
+	if made["replaces"] != id || made["companyId"] == "" || strings.Contains(by.must(t, "audit", "list", "--json"), made["key"].(string)) {
+		t.Errorf("%v", made)
+	}
+	works := func(key string) bool {
+		tenant.env["API_KEY"] = key
+		return tenant.run(t, "suppression", "list").code == ctl.ExitOK
+	}
+	if !works(old) || !works(made["key"].(string)) {
+		t.Error("one of the two does not work during the grace")
+	}
+	if list := by.must(t, "key", "list", "--company", "Acme"); !strings.Contains(list, "active until ") {
+		t.Errorf("%s", list)
+	}
+	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE api_keys SET revoked_at = now() - interval '1 s' WHERE key_id = $1`, id); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for works(old) { // an answer of the database is believed for five seconds
+		if time.Now().After(deadline) {
+			t.Fatal("the old key works after its grace")
+		}
+	}
+	if got := by.run(t, "key", "rotate", id); got.code != ctl.ExitFailed || strings.Contains(got.stderr, id) {
+		t.Errorf("of a revoked key: %+v", got)
+	}
+	successor := by.object(t, "key", "rotate", made["keyId"].(string), "--grace", "0s")
+	by.must(t, "key", "revoke", successor["keyId"].(string), "--reason", "over")
+	if got := by.run(t, "key", "rotate", "x", "--grace", "-1h"); got.code != ctl.ExitUsage {
+		t.Errorf("%+v", got)
+	}
+	// Revoking ends a grace.
+	long := by.object(t, "key", "create", "--company", "Acme")
+	by.must(t, "key", "rotate", long["keyId"].(string), "--grace", "72h")
+	by.must(t, "key", "revoke", long["keyId"].(string), "--reason", "found in a log")
+	var revoked bool
+	if err := d.SQL.QueryRowContext(t.Context(), `SELECT revoked_at <= now() FROM api_keys WHERE key_id = $1`, long["keyId"]).Scan(&revoked); err != nil || !revoked {
+		t.Errorf("revoked: %v, %v", revoked, err)
+	}
+}
+
+func TestEncryption(t *testing.T) {
+	t.Parallel()
+	by, _ := newOperator(t)
+	key := func(id string, b byte) string {
+		return id + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
+	}
+	by.env = map[string]string{"CPF_CNPJ_KEYS": key("k2", 2) + "," + key("k1", 1), "STORAGE_URL": "file://" + t.TempDir()}
+	if said := by.must(t, "encryption", "status"); !strings.Contains(said, "k1   0       may go") {
+		t.Errorf("%s", said)
+	}
+	if got := by.run(t, "encryption", "rotate"); got.code != ctl.ExitUsage {
+		t.Errorf("without a reason: %+v", got)
+	}
+	if v := by.object(t, "encryption", "rotate", "--reason", "yearly"); v["newest"] != "k2" || v["resealed"] != 0.0 {
+		t.Errorf("%v", v)
+	}
+	if audit := by.must(t, "audit", "list", "--action", "encryption"); !strings.Contains(audit, "encryption.rotate") {
+		t.Errorf("%s", audit)
+	}
+}

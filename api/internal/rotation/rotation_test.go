@@ -1,0 +1,213 @@
+package rotation_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/keyring"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/rotation"
+	"email-gateway/shared/blob"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+const cpf = "52998224725"
+
+func entry(id string, b byte) string {
+	return id + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
+}
+
+func ring(t *testing.T, text string) keyring.Ring {
+	t.Helper()
+	r, err := keyring.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// world has values that the key k1 has sealed in every place: 700 recipients, which are
+// two batches, an email, an entry and a file.
+type world struct {
+	storetest.Database
+	bucket  *blob.Bucket
+	company uuid.UUID
+	mailing uuid.UUID
+}
+
+func newWorld(t *testing.T, old keyring.Ring) *world {
+	t.Helper()
+	bucket, err := blob.Open(t.Context(), "file://"+t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bucket.Close() })
+	d := storetest.New(t)
+	w := &world{Database: d, bucket: bucket, company: d.Company(t)}
+	seal := func() []byte {
+		sealed, err := old.Seal(w.company, cpf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sealed
+	}
+	w.Accept(t, w.company, func(e *store.NewEmail) { e.CPFCNPJ = seal() })
+	intakes := store.NewRecipients{CompanyID: w.company, RequestID: "r", CreatedAt: time.Now()}
+	var ids []uuid.UUID
+	for range 700 {
+		id := uuid.Must(uuid.NewV7())
+		ids = append(ids, id)
+		intakes.Recipients = append(intakes.Recipients, store.NewRecipient{
+			OutboxID: id, CPFCNPJ: seal(), Recipient: store.Recipient{ID: id, CPFCNPJHash: email.HashTaxID(cpf, nil), Email: "maria@cliente.example"},
+		})
+	}
+	if err := d.Store.AcceptRecipients(t.Context(), intakes); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Store.UpsertRecipients(t.Context(), ids)...); err != nil {
+		t.Fatal(err)
+	}
+	m := storetest.NewMailing(w.company, nil)
+	w.mailing = m.ID
+	_, _, err = d.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) {
+		e := storetest.NewEntry(2)
+		e.CPFCNPJ, e.CPFCNPJHash = seal(), email.HashTaxID(cpf, nil)
+		yield(store.MailingLine{Entry: e}, nil)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := old.EncryptReader(strings.NewReader(file), mailing.FileBinding(w.company, w.mailing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.Put(t.Context(), mailing.FileKey(w.company, w.mailing), sealed); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+var file = "e-mail;cpf\n" + strings.Repeat("maria@cliente.example;529.982.247-25\n", 5000)
+
+func (w *world) rotation(r keyring.Ring) *rotation.Rotation {
+	return &rotation.Rotation{Store: w.Store, Bucket: w.bucket, Ring: r}
+}
+
+func (w *world) count(t *testing.T, r keyring.Ring) rotation.Census {
+	t.Helper()
+	census, err := w.rotation(r).Count(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return census
+}
+
+// Broken off again and again, it comes to an end all the same; then the old key may go.
+func TestRun_BrokenOff(t *testing.T) {
+	t.Parallel()
+	old, both, fresh := ring(t, entry("k1", 1)), ring(t, entry("k2", 2)+","+entry("k1", 1)), ring(t, entry("k2", 2))
+	w := newWorld(t, old)
+	const all = 700 + 1 + 1 + 1
+	if n := w.count(t, both).Of("k1"); n != all {
+		t.Fatalf("%d values, want %d", n, all)
+	}
+	total, rounds := 0, 0
+	for ; ; rounds++ {
+		r := w.rotation(both)
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		r.Progress = func(string, int, int) {
+			if n++; n > rounds+1 {
+				cancel()
+			}
+		}
+		resealed, err := r.Run(ctx)
+		cancel()
+		if total += resealed; err == nil {
+			break
+		}
+		if rounds > 20 {
+			t.Fatal(err)
+		}
+	}
+	if total != all || rounds < 3 {
+		t.Errorf("%d values sealed anew in %d rounds, want %d", total, rounds, all)
+	}
+	census := w.count(t, both)
+	if census.Of("k1") != 0 || census.Of("k2") != all {
+		t.Errorf("%v", census)
+	}
+	if n, err := w.rotation(fresh).Run(t.Context()); n != 0 || err != nil {
+		t.Errorf("once more: %d, %v", n, err)
+	}
+	for _, table := range store.SealedTables() {
+		page, err := w.Store.SealedValues(t.Context(), table, uuid.Nil)
+		if err != nil || len(page.Values) == 0 {
+			t.Fatalf("%s: %v", table, err)
+		}
+		for _, v := range page.Values {
+			if bare, err := fresh.Open(w.company, v.Sealed); bare != cpf || err != nil {
+				t.Fatalf("%s: %q, %v", table, bare, err)
+			}
+		}
+	}
+	stored, err := w.bucket.Get(t.Context(), mailing.FileKey(w.company, w.mailing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stored.Close()
+	plain, err := fresh.DecryptReader(stored, mailing.FileBinding(w.company, w.mailing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(plain); string(text) != file || err != nil {
+		t.Errorf("%d bytes of the file, %v", len(text), err)
+	}
+}
+
+// What is sealed with a key that nobody has any more is told, and left alone.
+func TestCount_ForeignKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, ring(t, entry("k1", 1)))
+	fresh := ring(t, entry("k2", 2))
+	if n, err := w.rotation(fresh).Run(t.Context()); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if census := w.count(t, fresh); census.Of("k1") != 703 || census.Of("k2") != 0 {
+		t.Errorf("%v", census)
+	}
+	if _, err := w.rotation(ring(t, entry("k1", 9))).Run(t.Context()); err != nil {
+		t.Errorf("nothing was to be done: %v", err)
+	}
+	if _, err := w.rotation(ring(t, entry("k2", 2)+","+entry("k1", 9))).Run(t.Context()); !errors.Is(err, keyring.ErrSealed) {
+		t.Errorf("another key of the same name: %v", err)
+	}
+}
+
+// A row that changes between reading and writing keeps what it has.
+func TestReseal_OnlyWhatWasRead(t *testing.T) {
+	t.Parallel()
+	old := ring(t, entry("k1", 1))
+	w := newWorld(t, old)
+	page, err := w.Store.SealedValues(t.Context(), store.SealedEmails, uuid.Nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET cpf_cnpj_enc = NULL`); err != nil {
+		t.Fatal(err)
+	}
+	n, err := w.Store.Reseal(t.Context(), store.SealedEmails, page.Values, make([][]byte, len(page.Values)))
+	if n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}

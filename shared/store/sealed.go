@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// SealedTable is a table that holds encrypted CPFs and CNPJs.
+type SealedTable string
+
+// All of them.
+const (
+	SealedRecipients SealedTable = "recipients"
+	SealedEmails     SealedTable = "emails"         // until a worker moves the number to recipients
+	SealedEntries    SealedTable = "mailingEntries" // until the expander does
+)
+
+// SealedTables lists them in the way of a number: what moves on while one goes through
+// them is met later.
+func SealedTables() []SealedTable {
+	return []SealedTable{SealedEntries, SealedEmails, SealedRecipients}
+}
+
+// SealedValue is an encrypted number in a row.
+type SealedValue struct {
+	ID        uuid.UUID `db:"id"`
+	CompanyID uuid.UUID `db:"company_id"` // whose it is bound to
+	Sealed    []byte    `db:"cpf_cnpj_enc"`
+}
+
+// SealedPage is what one look at a table has found.
+type SealedPage struct {
+	Values []SealedValue
+	Last   uuid.UUID // to look on behind
+	More   bool
+}
+
+// Each looks at the next rows along the primary key and locks nothing. An entry's company
+// is that of its mailing, by mailings_pkey.
+const (
+	sealedRecipientsSQL = `
+WITH seen AS MATERIALIZED (SELECT id, company_id, cpf_cnpj_enc FROM recipients WHERE id > $1 ORDER BY id LIMIT $2)` + sealedPageSQL
+	sealedEmailsSQL = `
+WITH seen AS MATERIALIZED (SELECT id, company_id, cpf_cnpj_enc FROM email_outbox WHERE id > $1 ORDER BY id LIMIT $2)` + sealedPageSQL
+	sealedEntriesSQL = `
+WITH seen AS MATERIALIZED (
+    SELECT n.id, m.company_id, n.cpf_cnpj_enc
+    FROM (SELECT id, mailing_id, cpf_cnpj_enc FROM mailing_entries WHERE id > $1 ORDER BY id LIMIT $2) n
+    LEFT JOIN mailings m ON m.id = n.mailing_id AND n.cpf_cnpj_enc IS NOT NULL
+)` + sealedPageSQL
+	sealedPageSQL = `
+SELECT t.seen, t.last, s.id, s.company_id, s.cpf_cnpj_enc
+FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
+LEFT JOIN seen s ON s.cpf_cnpj_enc IS NOT NULL`
+)
+
+// SealedValues looks at the next rows of a table, behind after, for encrypted numbers.
+func (s *Store) SealedValues(ctx context.Context, table SealedTable, after uuid.UUID) (SealedPage, error) {
+	statement := map[SealedTable]string{SealedRecipients: sealedRecipientsSQL, SealedEmails: sealedEmailsSQL, SealedEntries: sealedEntriesSQL}[table]
+	var rows []struct {
+		Seen      int           `db:"seen"`
+		Last      uuid.NullUUID `db:"last"`
+		ID        uuid.NullUUID `db:"id"`
+		CompanyID uuid.NullUUID `db:"company_id"`
+		Sealed    []byte        `db:"cpf_cnpj_enc"`
+	}
+	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
+			return translate(err)
+		}
+		return translate(tx.SelectContext(ctx, &rows, statement, after, personBatch))
+	})
+	if err != nil {
+		return SealedPage{}, fmt.Errorf("list sealed numbers of %s: %w", table, err)
+	}
+	page := SealedPage{Last: rows[0].Last.UUID, More: rows[0].Seen == personBatch}
+	for _, r := range rows {
+		if r.ID.Valid {
+			page.Values = append(page.Values, SealedValue{r.ID.UUID, r.CompanyID.UUID, r.Sealed})
+		}
+	}
+	return page, nil
+}
+
+// Each locks rows by primary key, in the order of their ids, and changes those that hold
+// what was read.
+const (
+	resealRecipientsSQL = `UPDATE recipients t SET cpf_cnpj_enc = n.now ` + resealSQL
+	resealEmailsSQL     = `UPDATE email_outbox t SET cpf_cnpj_enc = n.now ` + resealSQL
+	resealEntriesSQL    = `UPDATE mailing_entries t SET cpf_cnpj_enc = n.now ` + resealSQL
+	resealSQL           = `
+FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) AS n (id, was, now) WHERE t.id = n.id AND t.cpf_cnpj_enc = n.was`
+)
+
+// Reseal puts what the values are sealed as now in the place of what they were, and says of
+// how many: a row that somebody has changed since keeps what it has.
+func (s *Store) Reseal(ctx context.Context, table SealedTable, was []SealedValue, now [][]byte) (int, error) {
+	statement := map[SealedTable]string{SealedRecipients: resealRecipientsSQL, SealedEmails: resealEmailsSQL, SealedEntries: resealEntriesSQL}[table]
+	return s.erase(ctx, "reseal "+string(table), statement,
+		uuids(was, func(v *SealedValue) uuid.UUID { return v.ID }), byteas(was, func(v *SealedValue) []byte { return v.Sealed }),
+		byteas(now, func(b *[]byte) []byte { return *b }))
+}
+
+// keptFilesSQL goes along mailings_pkey and locks nothing.
+const keptFilesSQL = `
+SELECT id, company_id FROM mailings WHERE id > $1 AND file_deleted_at IS NULL ORDER BY id LIMIT $2`
+
+// KeptFiles lists at most limit mailings behind after whose files are kept.
+func (s *Store) KeptFiles(ctx context.Context, after uuid.UUID, limit int) ([]MailingFile, error) {
+	var files []MailingFile
+	if err := s.db.SelectContext(ctx, &files, keptFilesSQL, after, limit); err != nil {
+		return nil, fmt.Errorf("list files: %w", translate(err))
+	}
+	return files, nil
+}
+
+// fileKeptSQL reads by primary key.
+const fileKeptSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1 AND file_deleted_at IS NULL)`
+
+// FileKept says whether a mailing's file is still to be kept.
+func (s *Store) FileKept(ctx context.Context, mailing uuid.UUID) (kept bool, err error) {
+	return kept, wrap("look for file", translate(s.db.GetContext(ctx, &kept, fileKeptSQL, mailing)))
+}
+
+// RecordRotation writes down that an operator had everything sealed anew.
+func (s *Store) RecordRotation(ctx context.Context, by Operator, details map[string]any) error {
+	return wrap("record rotation", s.audited(ctx, by, act{action: "encryption.rotate", details: details}, func(*sqlx.Tx, *act) error { return nil }))
+}
