@@ -149,6 +149,7 @@ func TestBackup(t *testing.T) {
 		return nil
 	})
 	s.sentOnceButFor(taken, logged)
+	s.runbook("Capacity", nil)
 	if files(t, strings.TrimPrefix(folders["STORAGE_URL"], "file://")) != 1 {
 		t.Error("the mailing's file is not there again")
 	}
