@@ -200,6 +200,14 @@ func TestExamine_Processes(t *testing.T) {
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"disconnected"},"rabbitmq":{"status":"connected"},"consumers":0}`)
 	wants(t, "all of one", doctor.Examine(t.Context(), p),
 		"failure rabbitmq: Nobody takes messages from its queues.", "failure ses: It is not reached by worker here-2.")
+	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4}`)
+	const dispatcher = `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"},"redisKeeps":`
+	report(t, d, "dispatcher", "here-1", dispatcher+`{"policy":"noeviction","appendOnly":true}}`)
+	wants(t, "a Redis that keeps", doctor.Examine(t.Context(), p))
+	report(t, d, "dispatcher", "here-1", dispatcher+`{"policy":"volatile-lru","appendOnly":false}}`)
+	wants(t, "a Redis that forgets", doctor.Examine(t.Context(), p),
+		"warning redis: It may throw tasks away when its memory is full: its maxmemory-policy is volatile-lru.", "warning redis: It forgets its queues when it restarts")
+	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"}}`)
 	// What has just started has made no connections yet, and says so for as long as 5 s.
 	exec(t, d, "DELETE FROM process_status WHERE service = 'worker'")
 	const early = `{"redis":{"status":"connected"},"ses":{"status":"disconnected"},"rabbitmq":{"status":"disconnected"},"consumers":0}`

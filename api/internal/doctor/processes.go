@@ -19,6 +19,13 @@ type saidByProcess struct {
 	Storage   *saidOfPart `json:"storage"`
 	SES       *saidOfPart `json:"ses"`
 	Consumers *int        `json:"consumers"` // of RabbitMQ's queues, taking messages
+	Keeps     *redisKeeps `json:"redisKeeps"`
+}
+
+// redisKeeps is how Redis keeps what stands on its queues, as far as it tells.
+type redisKeeps struct {
+	Policy     string `json:"policy"`
+	AppendOnly bool   `json:"appendOnly"`
 }
 
 type saidOfPart struct {
@@ -63,6 +70,7 @@ func (x *examination) processes(ctx context.Context) {
 		check: "redis", of: func(p process) *saidOfPart { return p.Redis },
 		advice: "Is Redis running, and REDIS_URL right where they run? Emails wait in Postgres until it is back.",
 	})
+	x.redisKeeps(alive)
 	x.rabbitMQ(alive)
 	x.part(alive, part{
 		check: "ses", of: func(p process) *saidOfPart { return p.SES },
@@ -141,6 +149,23 @@ func (x *examination) part(alive []process, p part) (spoken bool) {
 		x.add(p.check, Warning, p.advice, "It is reached by %s, and not by %s.", names(reach), names(miss))
 	}
 	return true
+}
+
+// redisKeeps looks at the settings of Redis that decide whether it forgets. All dispatchers
+// talk to the same one.
+func (x *examination) redisKeeps(alive []process) {
+	const check, late = "redis", " Emails that it forgets are put back from Postgres, but late."
+	i := slices.IndexFunc(alive, func(p process) bool { return p.Keeps != nil })
+	if i < 0 {
+		return
+	}
+	keeps := alive[i].Keeps
+	if keeps.Policy != "" && keeps.Policy != "noeviction" {
+		x.add(check, Warning, "Set maxmemory-policy to noeviction."+late, "It may throw tasks away when its memory is full: its maxmemory-policy is %s.", keeps.Policy)
+	}
+	if !keeps.AppendOnly {
+		x.add(check, Warning, "Set appendonly to yes, unless a replica takes over."+late, "It forgets its queues when it restarts: appendonly is off.")
+	}
 }
 
 func (x *examination) rabbitMQ(alive []process) {

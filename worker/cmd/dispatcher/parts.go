@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -52,7 +53,7 @@ func (p program) parts() []service.Named {
 		{Name: "traces", Service: p.traces},
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, status.Handler(p.registry, ready))},
 		{Name: "status", Service: status.NewReporter(status.Params{
-			Log: p.log, Store: p.db, Service: "dispatcher", Instance: status.Instance(), Probes: probes, Registry: p.registry,
+			Log: p.log, Store: p.db, Service: "dispatcher", Instance: status.Instance(), Probes: probes, Registry: p.registry, Facts: p.facts,
 		})},
 		{Name: "listener", Service: p.listener},
 		{Name: "dispatcher", Service: dispatcher.New(d)},
@@ -74,4 +75,13 @@ func (p program) parts() []service.Named {
 	}
 	parts = append(parts, p.mailingParts(advancer)...)
 	return append(parts, maintenance.NewCleaners(p.cleaners(actions))...)
+}
+
+// facts are what gatewayctl doctor wants to know of Redis, which it never opens itself.
+func (p program) facts(ctx context.Context) map[string]any {
+	keeps, err := p.publisher.Keeps(ctx)
+	if err != nil {
+		return nil // the probe tells that Redis is away
+	}
+	return map[string]any{"redisKeeps": keeps}
 }

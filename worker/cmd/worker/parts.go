@@ -74,7 +74,7 @@ func (p program) parts() ([]service.Named, error) {
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, mux)},
 		{Name: "status", Service: status.NewReporter(status.Params{
 			Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: probes, Registry: p.registry,
-			Facts: func() map[string]any {
+			Facts: func(context.Context) map[string]any {
 				return map[string]any{
 					"concurrency": c.Concurrency, "sendRate": pacer.Rate(), "consumers": takers.working(),
 					maintenance.WindowFact: c.Window().Milliseconds(),

@@ -79,8 +79,9 @@ type Params struct {
 	Instance string // unique among the processes of the service
 	// Probes are the dependencies by the name that /health gives them.
 	Probes map[string]Probe
-	// Facts are further entries of the row, asked for each time; nil if there are none.
-	Facts    func() map[string]any
+	// Facts are further entries of the row, asked for each time, within 2 s; nil if there
+	// are none.
+	Facts    func(ctx context.Context) map[string]any
 	Registry prometheus.Registerer
 }
 
@@ -122,7 +123,9 @@ func (r *Reporter) Stop(ctx context.Context) error {
 func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 	details := map[string]any{}
 	if r.params.Facts != nil {
-		maps.Copy(details, r.params.Facts())
+		asked, cancel := context.WithTimeout(ctx, probeTimeout)
+		maps.Copy(details, r.params.Facts(asked))
+		cancel()
 	}
 	for name, err := range probeAll(ctx, r.params.Probes) {
 		details[name] = part(err)

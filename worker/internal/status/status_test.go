@@ -34,7 +34,7 @@ func TestReporter_WritesItsRowAndTakesItAway(t *testing.T) {
 	reporter := status.NewReporter(status.Params{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Service: "worker", Instance: "one",
 		Probes: map[string]status.Probe{"redis": up, "ses": down},
-		Facts:  func() map[string]any { return map[string]any{"concurrency": 7} }, Registry: registry,
+		Facts:  func(context.Context) map[string]any { return map[string]any{"concurrency": 7} }, Registry: registry,
 	})
 	if err := reporter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
