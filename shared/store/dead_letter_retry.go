@@ -123,6 +123,8 @@ func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) err
 		return &NotReplayableError{Reason: "the email is not kept any more, or never was"}
 	case !moved.Applied && moved.Erased:
 		return &NotReplayableError{Reason: "what the email said is not kept any more"}
+	case !moved.Applied && moved.Replaced:
+		return &NotReplayableError{Reason: "another email of its aggregate and event type has taken its place"}
 	case !moved.Applied:
 		return &NotReplayableError{Reason: fmt.Sprintf("the email is %s", moved.Status)}
 	}

@@ -28,7 +28,7 @@ func (s *Store) CancelEmail(ctx context.Context, by Operator, company, id uuid.U
 
 // ReplayEmail gives an email that FAILED, EXPIRED or was CANCELLED a new budget of tries
 // and a deadline that is ttl away. With Applied false it can not be sent again, and Status
-// says why, or is "" when its row is not kept any more, or Erased is true.
+// says why, or is "" when its row is not kept any more, or Erased or Replaced is true.
 func (s *Store) ReplayEmail(ctx context.Context, by Operator, company, id uuid.UUID, ttl time.Duration) (Advanced, error) {
 	return s.moveEmail(ctx, by, act{action: "email.retry", company: company, subject: id.String()}, Transition{
 		ID: id, Guard: GuardReplay, Status: email.Pending, Renew: ttl, Events: []email.Event{by.event(email.EventReplayed)},

@@ -117,7 +117,8 @@ WITH free AS MATERIALIZED (
            EXISTS (SELECT FROM suppressions s
                    WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
                      AND (s.reason <> 'UNSUBSCRIBE' OR lane.mailing_id IS NOT NULL)) AS suppressed,
-           o.body_erased_at IS NOT NULL AS erased, coalesce(l.event_seq, 0) AS seq, l.last_event
+           o.body_erased_at IS NOT NULL AS erased, t.guard = 'replay' AND EXISTS (` + successorSQL + `) AS replaced,
+           coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bool[], $9::bigint[], $10::bigint[],
                 $11::bool[], $12::bool[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bool[],
                 $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $28::bool[])
@@ -158,7 +159,7 @@ WITH free AS MATERIALIZED (
         WHEN 'unresolved' THEN f.was = 'OUTCOME_UNKNOWN' AND f.held = f.token AND f.next_at <= now()
         WHEN 'open' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
         WHEN 'overdue' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.expires_at <= now()
-        WHEN 'replay' THEN f.was IN ('FAILED', 'EXPIRED', 'CANCELLED') AND NOT f.erased
+        WHEN 'replay' THEN f.was IN ('FAILED', 'EXPIRED', 'CANCELLED') AND NOT f.erased AND NOT f.replaced
                        AND NOT EXISTS (SELECT FROM mailings m WHERE m.id = f.mailing_id AND m.status = 'CANCELLED')
         ELSE false END
     RETURNING o.id, o.company_id, o.request_id, o.payload, o.status, o.attempts, o.throttles, o.possible_duplicate, o.expires_at, o.created_at,
@@ -247,8 +248,15 @@ WITH free AS MATERIALIZED (
 )
 SELECT f.id, m.id IS NOT NULL AS applied, coalesce(m.status, f.was) AS status,
        coalesce(m.attempts, f.attempts) AS attempts, coalesce(m.throttles, f.throttles) AS throttles,
-       coalesce(f.held = f.token, false) AS same_token, f.erased, f.probe, ` + gateShutTurn + ` AS shuts
+       coalesce(f.held = f.token, false) AS same_token, f.erased, f.replaced, f.probe, ` + gateShutTurn + ` AS shuts
 FROM found f LEFT JOIN moved m ON m.id = f.id`
+
+// successorSQL is the email that took the place of the cancelled email o among those about
+// one thing. It is found by outbox_aggregates_outbox and outbox_aggregates_pkey, for a
+// replay alone: with both there would be two of them, and a cancel would find one.
+const successorSQL = `
+SELECT FROM outbox_aggregates a JOIN outbox_aggregates later USING (company_id, aggregate_type, aggregate_id, event_type)
+WHERE a.outbox_id = o.id AND later.turn > a.turn`
 
 // The constraints that a transition meets when its view of the log is out of date:
 // the numbers of its events are taken, or they do not follow what was the last one.
@@ -293,6 +301,7 @@ func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanc
 		Throttles int          `db:"throttles"`
 		SameToken bool         `db:"same_token"`
 		Erased    bool         `db:"erased"`
+		Replaced  bool         `db:"replaced"`
 		Probe     bool         `db:"probe"`
 		Shuts     int64        `db:"shuts"`
 	}
@@ -306,7 +315,7 @@ func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanc
 	for _, r := range rows {
 		byID[r.ID] = Advanced{
 			Applied: r.Applied, Status: r.Status, Attempts: r.Attempts, Throttles: r.Throttles,
-			LeaseUntil: until, SameToken: r.SameToken, Erased: r.Erased, Gate: GatePass{Probe: r.Probe, Shuts: r.Shuts},
+			LeaseUntil: until, SameToken: r.SameToken, Erased: r.Erased, Replaced: r.Replaced, Gate: GatePass{Probe: r.Probe, Shuts: r.Shuts},
 		}
 	}
 	results := make([]Advanced, len(ts))

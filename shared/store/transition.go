@@ -39,8 +39,8 @@ const (
 	// provider's feedback is over.
 	GuardUnresolved Guard = "unresolved"
 	// GuardReplay is a person's second chance, with a full budget of tries: FAILED,
-	// EXPIRED or CANCELLED, its body not erased, and not of a mailing that was cancelled
-	// as a whole.
+	// EXPIRED or CANCELLED, its body not erased, not of a mailing that was cancelled as a
+	// whole, and not replaced by another one about the same.
 	GuardReplay Guard = "replay"
 )
 
@@ -126,6 +126,9 @@ type Advanced struct {
 	// Erased says that the email's body was past its time and is no more: it cannot be
 	// sent again.
 	Erased bool
+	// Replaced says of a replay that another email has taken the place of this one among
+	// those about one thing: it stays cancelled.
+	Replaced bool
 	// Gate is how the transition met the provider's gate.
 	Gate GatePass
 }

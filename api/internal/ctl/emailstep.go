@@ -84,6 +84,8 @@ of an earlier try is not known, the email says possibleDuplicate from then on.
 				return nil, err
 			case !moved.Applied && (moved.Status == "" || moved.Erased):
 				return nil, fmt.Errorf("email %s cannot be sent again: what it said is not kept any more", found.ID)
+			case !moved.Applied && moved.Replaced:
+				return nil, fmt.Errorf("email %s cannot be sent again: another one of its aggregate and event type has taken its place", found.ID)
 			case !moved.Applied:
 				return nil, fmt.Errorf("email %s cannot be sent again: it is %s, and only FAILED, EXPIRED and CANCELLED ones can, "+
 					"unless their whole mailing was cancelled", found.ID, moved.Status)

@@ -95,6 +95,10 @@ func contentGone() problem {
 	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: "the email's content is not kept any more"}
 }
 
+func replaced() problem {
+	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: "another email of its aggregate and event type has taken its place"}
+}
+
 func letterNotReplayable(reason string) problem {
 	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: reason}
 }

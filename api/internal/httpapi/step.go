@@ -48,6 +48,8 @@ func (a *API) retryEmail(c *gin.Context) error {
 	case moved.Applied, moved.SameToken: // the latter: by a run of the statement whose answer was lost
 	case moved.Status == "", moved.Erased:
 		return contentGone()
+	case moved.Replaced:
+		return replaced()
 	default:
 		return notReplayable(moved.Status)
 	}

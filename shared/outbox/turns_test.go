@@ -1,0 +1,59 @@
+package outbox_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// An email that was cancelled, and whose place another one has taken, is not sent again:
+// there would be two of them, and a cancel would find the newer one alone.
+func TestReplay_OfAnEmailWithASuccessor(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	about := interview("42", "REMINDER_24H")
+	replay := func(id uuid.UUID) store.Advanced {
+		t.Helper()
+		done, err := a.Store.Advance(t.Context(), store.Transition{
+			ID: id, Guard: store.GuardReplay, Token: uuid.New(), Status: email.Pending, Renew: time.Hour, Events: events(email.EventReplayed),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	first := a.enqueue(t, about, reminder()).ID
+	a.cancel(t, about)
+	second := a.enqueue(t, about, reminder()).ID
+	if done := replay(first); done.Applied || !done.Replaced || done.Status != email.Cancelled {
+		t.Errorf("the first one: %+v", done)
+	}
+	if n := a.count(t, `SELECT count(*) FROM email_outbox WHERE status = 'PENDING'`); n != 1 {
+		t.Errorf("%d emails wait, want one", n)
+	}
+	a.cancel(t, about)
+	if done := replay(second); !done.Applied || done.Replaced {
+		t.Errorf("the newest one: %+v", done)
+	}
+}
+
+// A write whose answer was lost is made again. By then the email may have been cancelled.
+func TestTakeKey_Again(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	about := interview("42", "REMINDER_24H")
+	id := a.enqueue(t, about, reminder()).ID
+	a.cancel(t, about)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var holder uuid.UUID
+	err := a.SQL.QueryRowContext(ctx, `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`, a.company, about.Type, about.ID, about.EventType, id).Scan(&holder)
+	if err != nil || holder != id {
+		t.Errorf("%s, %v, want %s", holder, err, id)
+	}
+}
