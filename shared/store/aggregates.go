@@ -8,8 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
-	"github.com/lib/pq/pqerror"
 
 	"email-gateway/shared/email"
 )
@@ -33,17 +31,18 @@ func (e *AggregateTakenError) Error() string {
 	return "an email of this aggregate and event type exists"
 }
 
-// ErrAggregateBusy: another transaction is about to write an email of this aggregate and
-// event type, and did not come to its end in time.
-var ErrAggregateBusy = errors.New("another transaction is writing an email of this aggregate and event type")
+// ErrAggregateBusy: another transaction is about to write, move or cancel an email of this
+// aggregate and event type, and did not come to its end in time.
+var ErrAggregateBusy = errors.New("another transaction is changing an email of this aggregate and event type")
 
-// aggregateWait is how long an email waits for another of its aggregate and event type:
-// for a commit, but not for a program that sits on its transaction.
+// aggregateWait is how long somebody waits who wants to write, move or cancel an email that
+// another transaction is changing: for a commit, but not for a program that sits on it.
 const aggregateWait = 4 * time.Second
 
 // The key of an email about something: see email_gateway_take_key in the migrations. It
 // reads and inserts by outbox_aggregates_pkey, and waits for another transaction that
-// has inserted the same key, for as long as the first statement says.
+// has inserted the same key, for as long as the first statement says. So do the others that
+// change an email while somebody waits for the answer.
 const (
 	boundWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
 	takeKeySQL   = `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`
@@ -53,49 +52,36 @@ const (
 // transaction. inserted is false when its idempotency key was used, or there is no
 // lane; a used key of its own is an *AggregateTakenError.
 func (s *Store) insertAbout(ctx context.Context, e NewEmail) (inserted bool, err error) {
-	_, err = repeat(func() (none []struct{}, err error) {
-		inserted, err = s.tryInsertAbout(ctx, e)
-		return none, err
-	})
-	var refused *pq.Error
-	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
-		err = errors.Join(ErrAggregateBusy, err)
-	}
-	if err != nil {
+	_, err = boundedly(ctx, s, func(tx *sqlx.Tx) ([]struct{}, error) { return nil, tryInsertAbout(ctx, tx, e) })
+	switch {
+	case errors.Is(err, errNotInserted):
+		return false, nil
+	case err != nil:
 		return false, fmt.Errorf("insert email: %w", err)
 	}
-	return inserted, nil
+	return true, nil
 }
 
 // errNotInserted rolls back what was taken for an email that then was not inserted.
 var errNotInserted = errors.New("not inserted")
 
-func (s *Store) tryInsertAbout(ctx context.Context, e NewEmail) (bool, error) {
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, boundWaitSQL, fmt.Sprint(aggregateWait.Milliseconds())); err != nil {
-			return translate(err)
-		}
-		var holder uuid.UUID
-		about := e.about()
-		if err := tx.GetContext(ctx, &holder, takeKeySQL, e.CompanyID, about.Type, about.ID, about.EventType, e.ID); err != nil {
-			return translate(err)
-		}
-		if holder != e.ID {
-			return &AggregateTakenError{ID: holder}
-		}
-		var inserted []uuid.UUID
-		if err := tx.SelectContext(ctx, &inserted, insertEmailsSQL, acceptColumns([]NewEmail{e})...); err != nil {
-			return translate(err)
-		}
-		if len(inserted) == 0 {
-			return errNotInserted
-		}
-		return nil
-	})
-	if errors.Is(err, errNotInserted) {
-		return false, nil
+func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail) error {
+	var holder uuid.UUID
+	about := e.about()
+	if err := tx.GetContext(ctx, &holder, takeKeySQL, e.CompanyID, about.Type, about.ID, about.EventType, e.ID); err != nil {
+		return translate(err)
 	}
-	return err == nil, err
+	if holder != e.ID {
+		return &AggregateTakenError{ID: holder}
+	}
+	var inserted []uuid.UUID
+	if err := tx.SelectContext(ctx, &inserted, insertEmailsSQL, acceptColumns([]NewEmail{e})...); err != nil {
+		return translate(err)
+	}
+	if len(inserted) == 0 {
+		return errNotInserted
+	}
+	return nil
 }
 
 // answeredBefore is what an email meets whose aggregate is taken: the answer to its own

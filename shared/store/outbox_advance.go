@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,27 +50,6 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 		return Advanced{}, err
 	}
 	return results[0], nil
-}
-
-// AdvanceAll applies transitions of different emails, up to 256 of them in one commit,
-// and returns what became of each in their order.
-func (s *Store) AdvanceAll(ctx context.Context, ts []Transition) ([]Advanced, error) {
-	all := make([]Advanced, 0, len(ts))
-	for some := range slices.Chunk(ts, groupRows) {
-		encoded := make([]Transition, len(some))
-		for i, t := range some {
-			var err error
-			if encoded[i], err = t.encoded(); err != nil {
-				return nil, err
-			}
-		}
-		done, err := repeat(func() ([]Advanced, error) { return s.advance(ctx, encoded) })
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, done...)
-	}
-	return all, nil
 }
 
 // advanceSQL locks the emails' outbox rows by primary key, in id order, and reads

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
 )
@@ -31,17 +32,21 @@ FROM found f LEFT JOIN moved m ON m.id = f.id`
 
 // Reschedule moves the company's email to another time (zero = now), with a deadline ttl
 // later. Applied is false when it is too late: Status says why. ErrNotFound: there is no
-// such email, or its row is not kept any more.
+// such email, or its row is not kept any more. ErrAggregateBusy: a program's open
+// transaction holds it.
 func (s *Store) Reschedule(ctx context.Context, company, id uuid.UUID, sendAt time.Time, ttl time.Duration) (Advanced, error) {
 	var at *time.Time
 	if !sendAt.IsZero() {
 		at = &sendAt
 	}
-	var rows []struct {
+	type row struct {
 		Applied bool         `db:"applied"`
 		Status  email.Status `db:"status"`
 	}
-	err := write(func(args []any) error { return s.db.SelectContext(ctx, &rows, rescheduleSQL, args...) }, id, company, at, ttl.Milliseconds())
+	rows, err := boundedly(ctx, s, func(tx *sqlx.Tx) (rows []row, err error) {
+		err = tx.SelectContext(ctx, &rows, rescheduleSQL, id, company, at, ttl.Milliseconds())
+		return rows, translate(err)
+	})
 	if err == nil && len(rows) == 0 {
 		err = ErrNotFound
 	}

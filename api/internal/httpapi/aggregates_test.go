@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -92,6 +93,62 @@ func TestAggregate_InAnOpenTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.accept(t, emailBody(about("42", "REMINDER_24H")))
+}
+
+// Nor is what such a transaction moves or withdraws.
+func TestAggregate_HeldByAProgram(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.accept(t, emailBody(about("42", "REMINDER_24H")))
+	tx, err := g.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), `SELECT email_gateway_cancel($1, 'interview', '42')`, g.Company); err != nil {
+		t.Fatal(err)
+	}
+	steps := []func() reply{
+		func() reply { return g.reschedule(t, id, sendAt(time.Now().Add(time.Hour))) },
+		func() reply { return g.step(t, id, "cancel") },
+		func() reply {
+			return g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/interview/42/cancel"})
+		},
+	}
+	var group sync.WaitGroup
+	for i, step := range steps {
+		group.Go(func() {
+			r := step()
+			if r.Status != http.StatusConflict || r.problem(t).Code != "AGGREGATE_IN_PROGRESS" || r.Header.Get("Retry-After") == "" {
+				t.Errorf("%d: %d %s", i, r.Status, r.Body)
+			}
+		})
+	}
+	group.Wait()
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range steps {
+		if r := step(); r.Status != http.StatusOK {
+			t.Errorf("%d: %d %s", i, r.Status, r.Body)
+		}
+	}
+}
+
+// A cancelled email is not sent again when another one has its place.
+func TestAggregate_RetryOfTheReplaced(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	first := g.accept(t, emailBody(about("42", "REMINDER_24H")))
+	g.step(t, first, "cancel")
+	second := g.accept(t, emailBody(about("42", "REMINDER_24H")))
+	if r := g.step(t, first, "retry"); r.Status != http.StatusConflict || r.problem(t).Code != "NOT_REPLAYABLE" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	g.step(t, second, "cancel")
+	if r := g.step(t, second, "retry"); r.Status != http.StatusAccepted {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
 }
 
 // An Idempotency-Key keeps its promise beside an aggregate: the same request gets the

@@ -52,7 +52,7 @@ var (
 	metricsElsewhere  = problem{status: http.StatusForbidden, code: "LOOPBACK_ONLY", detail: "metrics are shown to callers of the same machine"}
 
 	nothingAbout  = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no email about this aggregate"}
-	aggregateBusy = problem{status: http.StatusConflict, code: "AGGREGATE_IN_PROGRESS", detail: "an email of this aggregate and event type is being written", retryAfter: time.Second}
+	aggregateBusy = problem{status: http.StatusConflict, code: "AGGREGATE_IN_PROGRESS", detail: "an email of this aggregate and event type is being written, moved or cancelled", retryAfter: time.Second}
 
 	alreadyResolved = problem{status: http.StatusConflict, code: "ALREADY_RESOLVED", detail: "the dead letter is resolved in another way"}
 

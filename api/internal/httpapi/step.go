@@ -18,15 +18,15 @@ func (a *API) cancelEmail(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	moved, err := a.store.Advance(c.Request.Context(), store.Transition{
+	moved, err := a.store.AdvanceAll(c.Request.Context(), []store.Transition{{
 		ID: found.ID, Guard: store.GuardOpen, Status: email.Cancelled,
 		Events: []email.Event{eventBy(visitOf(c), email.EventCancelled)},
-	})
-	switch {
-	case err != nil:
+	}})
+	if err != nil {
 		return err
-	case !moved.Applied && statusNow(moved, found.Status) != email.Cancelled:
-		return cancelTooLate(statusNow(moved, found.Status))
+	}
+	if now := statusNow(moved[0], found.Status); !moved[0].Applied && now != email.Cancelled {
+		return cancelTooLate(now)
 	}
 	return a.answerAnew(c, http.StatusOK, found)
 }
