@@ -73,6 +73,11 @@ func (p program) parts() []service.Named {
 			Log: p.log, Store: p.db, Actions: actions, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),
 		})},
 	}
+	if p.bulk != nil {
+		parts = append(parts, service.Named{Name: "intake rescuer", Service: maintenance.NewIntakeRescuer(maintenance.IntakeRescuerParams{
+			Log: p.log, Store: p.db, Actions: actions,
+		})})
+	}
 	parts = append(parts, p.mailingParts(advancer)...)
 	return append(parts, maintenance.NewCleaners(p.cleaners(actions))...)
 }

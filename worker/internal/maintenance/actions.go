@@ -10,6 +10,9 @@ type Actions struct{ done *prometheus.CounterVec }
 // that was put on its queue again.
 const RetryLost = "retry_lost"
 
+// intakeReturned: a recipient whose message RabbitMQ has lost was put on its queue again.
+const intakeReturned = "intake_returned"
+
 // What cleaners delete when it is past its time.
 const (
 	keyExpired        = "idempotency_key_expired"
@@ -43,7 +46,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
 	}, []string{"action"})}
-	for _, action := range append(others, RetryLost, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
+	for _, action := range append(others, RetryLost, intakeReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
 		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}
