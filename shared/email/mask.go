@@ -31,8 +31,18 @@ func MaskHash(hash string) string {
 // masked is a nuisance, too little is a leak.
 var addressInText = regexp.MustCompile(`[^\s<>"'(),:;\[\]\\]+@[^\s<>"'(),:;\[\]\\]+`)
 
-// MaskText masks every address inside a text, such as a provider's error message.
+// What a CPF or a CNPJ may look like; ParseTaxID has the last word.
+var taxIDInText = regexp.MustCompile(`\b(?:[0-9A-Za-z]{2}\.?[0-9A-Za-z]{3}\.?[0-9A-Za-z]{3}/?[0-9A-Za-z]{4}|[0-9]{3}\.?[0-9]{3}\.?[0-9]{3})-?[0-9]{2}\b`)
+
+// MaskText masks every address inside a text, such as a provider's error message, and
+// every valid CPF and CNPJ.
 func MaskText(text string) string {
+	text = taxIDInText.ReplaceAllStringFunc(text, func(found string) string {
+		if _, err := ParseTaxID(found); err != nil {
+			return found
+		}
+		return "***"
+	})
 	return addressInText.ReplaceAllStringFunc(text, func(found string) string {
 		bare := strings.TrimRight(found, ".")
 		return MaskAddress(bare) + found[len(bare):]

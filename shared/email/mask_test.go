@@ -50,11 +50,14 @@ func TestMaskText(t *testing.T) {
 	tests := map[string]string{
 		"nothing to hide": "nothing to hide",
 		"Email address is not verified: ana@example.com, eva@example.org": "Email address is not verified: a***@e***.com, e***@e***.org",
-		"<ana@example.com>":         "<a***@e***.com>",
-		"sent to ana@example.com.":  "sent to a***@e***.com.",
-		`"ana@example.com" refused`: `"a***@e***.com" refused`,
-		"ana@example.com:ana@b.com": "a***@e***.com:a***@b***.com",
-		"":                          "",
+		"<ana@example.com>":                                       "<a***@e***.com>",
+		"sent to ana@example.com.":                                "sent to a***@e***.com.",
+		`"ana@example.com" refused`:                               `"a***@e***.com" refused`,
+		"ana@example.com:ana@b.com":                               "a***@e***.com:a***@b***.com",
+		"key 529.982.247-25 exists":                               "key *** exists",
+		"(cpf)=(52998224725), 11.222.333/0001-81; 12abc34501de35": "(cpf)=(***), ***; ***",
+		"52998224726 is none, nor is 152998224725":                "52998224726 is none, nor is 152998224725",
+		"": "",
 	}
 	for text, want := range tests {
 		if got := email.MaskText(text); got != want {

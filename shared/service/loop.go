@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"time"
+
+	"email-gateway/shared/email"
 )
 
 // Loop is a service that does one thing over and over: at once when woken, else
@@ -92,7 +94,7 @@ func (l *Loop) run(ctx context.Context) {
 func (l *Loop) round(ctx context.Context) (more bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.Join(err, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			err = errors.Join(err, fmt.Errorf("panic: %s\n%s", email.MaskText(fmt.Sprint(p)), debug.Stack()))
 		}
 	}()
 	return l.params.RunOnce(ctx)

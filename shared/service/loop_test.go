@@ -167,7 +167,7 @@ func TestLoop_APanicEndsOneRound(t *testing.T) {
 			Log: slog.New(slog.NewTextHandler(&log, nil)), Interval: time.Hour,
 			RunOnce: func(context.Context) (bool, error) {
 				if rounds++; rounds == 1 {
-					panic("no such lane")
+					panic("no such lane for ana@example.com, 529.982.247-25")
 				}
 				return false, nil
 			},
@@ -177,7 +177,7 @@ func TestLoop_APanicEndsOneRound(t *testing.T) {
 		if rounds != 2 {
 			t.Errorf("%d rounds, want a second one", rounds)
 		}
-		if !strings.Contains(log.String(), "panic: no such lane") || !strings.Contains(log.String(), "loop_test.go") {
+		if !strings.Contains(log.String(), "panic: no such lane for a***@e***.com, ***") || !strings.Contains(log.String(), "loop_test.go") {
 			t.Errorf("the log must tell what and where:\n%s", log.String())
 		}
 	})
