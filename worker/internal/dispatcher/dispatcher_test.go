@@ -63,11 +63,19 @@ func TestDispatch_NotBeforeItsTime(t *testing.T) {
 	retryLost := b.Accept(t, company, nil)
 	b.set(t, retryLost, `status = 'RETRY_SCHEDULED', attempts = 1, next_at = now() - interval '6 s'`)
 
+	// The workers are busy: its task has come back and stands there, lost is nothing.
+	retryStands := b.Accept(t, company, nil)
+	b.set(t, retryStands, `status = 'RETRY_SCHEDULED', attempts = 1, next_at = now() - interval '6 s'`)
+	if _, err := b.publisher.Publish(t.Context(), queue.Task{ID: retryStands.String(), Queue: email.QueueNormal, Payload: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+
 	p := b.params()
 	lost := make(chan int, 10)
 	p.LostRetries = func(n int) { lost <- n }
 	b.dispatch(t, p)
 	b.expectStatus(t, retryLost, email.Enqueued)
+	b.expectStatus(t, retryStands, email.Enqueued)
 	eventually(t, "it is told of", func() bool { return b.log.count("retries whose task was lost") == 1 })
 	if n := <-lost; n != 1 {
 		t.Errorf("%d retries were lost", n)

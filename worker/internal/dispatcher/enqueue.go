@@ -30,6 +30,7 @@ type result int
 const (
 	untouched result = iota // the time was over: it stays due
 	enqueued
+	standing // it was enqueued before
 	busy
 	refused
 )
@@ -37,18 +38,21 @@ const (
 // enqueue puts the tasks of a batch on the queue. A row that is refused while others
 // are taken is postponed: it must not stop its lane. When none is taken it is the
 // broker that fails, and with it the round.
-func (f *feeder) enqueue(ctx context.Context, due []store.DueRow) (store.Dispatched, error) {
+//
+// lost is how many of them are retries that the queue had lost. One that stands there, ready,
+// is late because the workers are.
+func (f *feeder) enqueue(ctx context.Context, due []store.DueRow) (done store.Dispatched, lost int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, enqueueTime)
 	defer cancel()
 	results, err := f.publishAll(ctx, due)
-	done := store.Dispatched{BusyFor: busyPause}
+	done.BusyFor = busyPause
 	var refusals []uuid.UUID
 	for i, row := range due {
 		switch results[i] {
-		case enqueued:
+		case enqueued, standing:
 			done.Enqueued = append(done.Enqueued, row.ID)
-			if row.Status == email.RetryScheduled {
-				f.metrics.lost.Inc()
+			if row.Status == email.RetryScheduled && results[i] == enqueued {
+				lost++
 			}
 		case busy:
 			done.Busy = append(done.Busy, row.ID)
@@ -58,14 +62,14 @@ func (f *feeder) enqueue(ctx context.Context, due []store.DueRow) (store.Dispatc
 		}
 	}
 	if len(done.Enqueued)+len(done.Busy) == 0 {
-		return store.Dispatched{}, fmt.Errorf("enqueue %d tasks: %w", len(due), err)
+		return store.Dispatched{}, 0, fmt.Errorf("enqueue %d tasks: %w", len(due), err)
 	}
 	if len(refusals) > 0 {
 		f.log.Warn("tasks not enqueued", "queue", f.name, "count", len(refusals), "error", email.MaskText(err.Error()))
 		done.Busy = append(done.Busy, refusals...)
 	}
 	f.metrics.done(len(done.Enqueued), len(done.Busy))
-	return done, nil
+	return done, lost, nil
 }
 
 // enqueueProbe is enqueue for the one email that may pass a shut gate. One that is refused
@@ -77,7 +81,7 @@ func (f *feeder) enqueueProbe(ctx context.Context, due []store.DueRow) (store.Di
 	results, err := f.publishAll(ctx, due)
 	for i, row := range due {
 		switch results[i] {
-		case enqueued:
+		case enqueued, standing:
 			f.metrics.done(1, 0)
 			return store.Dispatched{Enqueued: []uuid.UUID{row.ID}}, nil
 		case refused:
@@ -140,6 +144,8 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 		return refused, err
 	case placed == queue.Busy:
 		return busy, nil
+	case placed == queue.Standing:
+		return standing, nil
 	}
 	return enqueued, nil
 }

@@ -9,9 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
-	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
@@ -126,24 +123,20 @@ func (f *feeder) takeAll(ctx context.Context, free int) error {
 // fewer.
 func (f *feeder) take(ctx context.Context, chosen []int64, perLane int) (dry []int64, err error) {
 	brought := make(map[int64]int, len(chosen))
-	var done store.Dispatched
-	retries := make(map[uuid.UUID]bool)
+	retries := 0
 	begun := time.Now()
-	taken, err := f.outbox.DispatchDue(ctx, chosen, perLane, lost, func(ctx context.Context, due []store.DueRow) (_ store.Dispatched, err error) {
+	taken, err := f.outbox.DispatchDue(ctx, chosen, perLane, lost, func(ctx context.Context, due []store.DueRow) (done store.Dispatched, err error) {
 		for _, row := range due {
 			brought[row.LaneID]++
-			if row.Status == email.RetryScheduled {
-				retries[row.ID] = true
-			}
 		}
-		done, err = f.enqueue(ctx, due)
+		done, retries, err = f.enqueue(ctx, due)
 		return done, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	f.metrics.round(taken, time.Since(begun))
-	f.tellLost(retries, done.Enqueued)
+	f.tellLost(retries)
 	for _, lane := range chosen {
 		if brought[lane] < perLane {
 			dry = append(dry, lane)
@@ -152,18 +145,12 @@ func (f *feeder) take(ctx context.Context, chosen []int64, perLane int) (dry []i
 	return dry, nil
 }
 
-// tellLost counts and logs the retries that stand on the queue again. One whose last task
-// is still in work was late and not lost.
-func (f *feeder) tellLost(retries map[uuid.UUID]bool, enqueued []uuid.UUID) {
-	n := 0
-	for _, id := range enqueued {
-		if retries[id] {
-			n++
-		}
-	}
+// tellLost counts and logs the retries that were lost and stand on the queue again.
+func (f *feeder) tellLost(n int) {
 	if n == 0 {
 		return
 	}
+	f.metrics.lost.Add(float64(n))
 	f.log.Warn("retries whose task was lost are on the queue again", "queue", f.name, "count", n)
 	if f.lostRetries != nil {
 		f.lostRetries(n)

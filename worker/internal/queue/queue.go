@@ -32,8 +32,10 @@ type Task struct {
 type Placed int
 
 const (
-	// Queued: it stands on the queue, ready to be taken. It may have stood there before.
+	// Queued: it stands on the queue, ready to be taken.
 	Queued Placed = iota
+	// Standing: so it did before, as far as the queue can tell, and was left alone.
+	Standing
 	// Busy: a worker has a task of this id in its hands right now. Come back later.
 	Busy
 )

@@ -83,7 +83,7 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 		case err != nil:
 			obstacle = err // the next round tells whether it lasts
 		case stands == ready:
-			return queue.Queued, nil
+			return queue.Standing, nil
 		case stands == inWork:
 			return queue.Busy, nil
 		case stands == removed:
