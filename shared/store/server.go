@@ -25,6 +25,9 @@ type Server struct {
 	// Ungranted are tables that none of these roles may touch: newer than the grants. Who is
 	// in outbox_programs is for the tables' owner alone.
 	Ungranted pq.StringArray `db:"ungranted"`
+	// Granted says that there is a table which one of them may touch. Roles are of a whole
+	// cluster: those that there are may be of another database in it.
+	Granted bool `db:"granted"`
 	// Broken are indexes that an interrupted migration has left behind.
 	Broken pq.StringArray `db:"broken"`
 }
@@ -45,6 +48,8 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
                                WHERE r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator')
                                  AND has_any_column_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE'))
              ORDER BY 1) AS ungranted,
+       EXISTS (SELECT FROM pg_class c JOIN pg_roles r ON r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator')
+               WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND has_any_column_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE')) AS granted,
        ARRAY(SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
              WHERE NOT i.indisvalid AND c.relnamespace = 'public'::regnamespace ORDER BY 1) AS broken`
 

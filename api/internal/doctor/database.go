@@ -87,11 +87,11 @@ func (x *examination) remote() bool {
 func (x *examination) roles(server store.Server) {
 	const check, advice = "roles", "Run `migrate roles` as the tables' owner, after every `migrate up`."
 	switch {
-	case len(server.Roles) < 4:
+	case len(server.Roles) < 4, !server.Granted:
 		x.add(check, Warning, advice+" Then give each role a password, and each program its own.",
 			"The programs have no roles of their own in the database: each may do everything.")
 	case len(server.Ungranted) > 0:
-		x.add(check, Failure, advice, "No program may touch %s: the grants are older than the tables.", strings.Join(server.Ungranted, ", "))
+		x.add(check, Failure, advice, "No program may touch %s: the grants are older than the tables.", some(server.Ungranted))
 	case server.Superuser:
 		x.add(check, Warning, "Let DATABASE_URL log in as gateway_operator: the audit is worth as much as its reader's rights.",
 			"gatewayctl has logged in as %s, a superuser.", server.Role)

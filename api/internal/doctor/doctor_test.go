@@ -148,6 +148,7 @@ func TestExamine_Database(t *testing.T) {
 		"failure database: Postgres 17.2 is a standby":                  func(s *store.Server) { s.Version, s.Standby = 170002, true },
 		"warning database: 90 of 100 connections are taken.":            func(s *store.Server) { s.Connections, s.MaxConnections = 90, 100 },
 		"warning roles: The programs have no roles of their own":        func(s *store.Server) { s.Roles = nil },
+		"warning roles: The programs have no roles of their own in":     func(s *store.Server) { s.Granted, s.Ungranted = false, []string{"companies", "mailings"} },
 		"failure database: What Postgres 15.0 commits may be lost when": func(s *store.Server) { s.Version, s.Durable = 150000, false },
 	} {
 		other := p
