@@ -133,6 +133,10 @@ func TestRoles(t *testing.T) {
 			"SELECT FROM api_keys", "SELECT answer FROM idempotency_keys", "DELETE FROM email_logs", "UPDATE dispatch_lanes SET paused_at = NULL", "TRUNCATE email_events",
 		},
 		"gateway_operator": {"DELETE FROM operator_audit", "UPDATE operator_audit SET operator = 'eva'", "DELETE FROM dead_letters", "UPDATE email_events SET type = 'SENT'", "SELECT answer FROM idempotency_keys", "DELETE FROM companies"},
+		"gateway_privacy": {
+			"DELETE FROM operator_audit", "UPDATE email_events SET type = 'SENT'", "DELETE FROM email_events", "DELETE FROM email_logs", "DELETE FROM mailings",
+			"INSERT INTO email_outbox (id) VALUES (NULL)", "SELECT FROM api_keys", "UPDATE companies SET suspended_at = NULL",
+		},
 	} {
 		conn, err := sql.Open("postgres", as(t, owner, role))
 		if err != nil {

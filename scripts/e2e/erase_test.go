@@ -1,0 +1,182 @@
+package e2e_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/servertest"
+)
+
+// privacyOfficer runs gatewayctl as the role that is there for people's data.
+func (s *system) privacyOfficer(keys string, args ...string) *exec.Cmd {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), args...)
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+as(s.t, s.db.URL, "gateway_privacy"), "CPF_CNPJ_KEYS="+keys, "STORAGE_URL="+s.env["STORAGE_URL"])
+	return cmd
+}
+
+func (s *system) grantRoles() {
+	s.t.Helper()
+	grant := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "migrate"), "roles")
+	grant.Env = []string{"DATABASE_URL=" + s.db.URL}
+	if out, err := grant.CombinedOutput(); err != nil {
+		s.t.Fatalf("migrate roles: %v\n%s", err, out)
+	}
+}
+
+// killedBetween starts the command and kills it once the count has risen, before it is whole.
+func (s *system) killedBetween(cmd *exec.Cmd, query string, whole int) {
+	s.t.Helper()
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	begun := s.count(query)
+	every(s.t, 5*time.Millisecond, time.Minute, func() error {
+		if s.count(query) == begun {
+			return errors.New("nothing happens")
+		}
+		return nil
+	})
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if n := s.count(query); n <= begun || n >= whole {
+		s.t.Fatalf("it was killed at %d of %d, which is not the middle", n, whole)
+	}
+}
+
+// An erasure is killed in the middle while the person's tasks stand on the queue and news
+// of her in RabbitMQ. Run again, it comes to its end; what the queues carry finds nothing,
+// and nothing is sent to her.
+func TestErase_Killed(t *testing.T) {
+	t.Parallel()
+	rabbitmq := servertest.Start(t, "rabbitmq")
+	s := startSystem(t, bulk(t, rabbitmq.URL))
+	s.grantRoles()
+	s.worker.signal(syscall.SIGSTOP)
+	const emails = 1500
+	first := s.send("maria@cliente.example", func(b map[string]any) {
+		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": b["to"]}
+	})
+	s.exec(fmt.Sprintf(`INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, cpf_cnpj_enc, expires_at)
+		SELECT n.id, company_id, lane_id, request_id, jsonb_set(payload, '{outboxId}', to_jsonb(n.id)), sender, html, html_sha256, checker_version, cpf_cnpj_enc, expires_at
+		FROM email_outbox, (SELECT gen_random_uuid() AS id FROM generate_series(2, %d)) n WHERE email_outbox.id = '%s'`, emails, first))
+	if status, answer := s.call(http.MethodPost, "/v1/recipients", map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": "maria@cliente.example"}, nil); status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	status, answer := s.upload("lista.csv", []byte("nome;e-mail;cidade;cpf\nMaria;maria@cliente.example;x;529.982.247-25\nRui;rui@example.com;y;\n"),
+		map[string]string{"html": "<p>Olá {{nome}}</p>", "text": "Olá"})
+	var mailing struct{ MailingID string }
+	if err := json.Unmarshal(answer, &mailing); err != nil || status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	eventually(t, time.Minute, func() error {
+		if n := s.redisClient().LLen(t.Context(), "asynq:{email:send}:pending").Val(); n < 10 {
+			return fmt.Errorf("%d tasks stand on the queue", n)
+		}
+		return nil
+	})
+	eventually(t, time.Minute, func() error {
+		if n := s.count("SELECT count(*) FROM email_outbox WHERE target <> 'email:send' AND status = 'PUBLISHED'"); n != 2 {
+			return fmt.Errorf("%d messages are published, want 2", n)
+		}
+		return nil
+	})
+
+	erase := []string{"person", "erase", "--company", "Acme", "--cpf-cnpj", "52998224725", "--reason", "asked for it", "--yes", "--json"}
+	s.killedBetween(s.privacyOfficer(s.env["CPF_CNPJ_KEYS"], erase...), "SELECT count(*) FROM email_outbox WHERE status = 'CANCELLED'", emails)
+	out, err := s.privacyOfficer(s.env["CPF_CNPJ_KEYS"], erase...).Output()
+	var done struct{ Busy, Emails int }
+	if err != nil || json.Unmarshal(out, &done) != nil || done.Busy != 0 || done.Emails == 0 || done.Emails >= emails {
+		t.Fatalf("the second run: %v\n%s", err, out)
+	}
+	s.worker.signal(syscall.SIGCONT)
+	s.awaitQuietQueues(time.Minute)
+	if m := s.awaitMailing(mailing.MailingID, time.Minute, "COMPLETED"); m.Sent != 1 || m.Cancelled != 1 {
+		t.Errorf("%+v", m)
+	}
+	if shown := s.email(first); shown.Status != "CANCELLED" {
+		t.Errorf("an erased email is shown as %+v", shown)
+	}
+	for _, path := range []string{"/v1/emails?status=CANCELLED", "/mailings/" + mailing.MailingID + "/entries"} {
+		if status, answer := s.call(http.MethodGet, path, nil, nil); status != http.StatusOK || !strings.Contains(string(answer), "@erased.invalid") {
+			t.Errorf("%s: %d %.500s", path, status, answer)
+		}
+	}
+	for _, mail := range s.ses.Inbox() {
+		if strings.Contains(fmt.Sprint(mail), "maria@") {
+			t.Errorf("she was written to: %+v", mail)
+		}
+	}
+	eventually(t, time.Minute, func() error { // the recipient's message was looked at
+		if n := s.count("SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'"); n != 1 {
+			return fmt.Errorf("%d dead letters", n)
+		}
+		return nil
+	})
+	for _, table := range []string{"email_outbox", "email_logs", "email_events", "recipients", "recipient_intakes", "mailing_entries", "dead_letters", "operator_audit", "idempotency_keys"} {
+		for _, word := range []string{"maria", email.HashTaxID("52998224725", nil)} {
+			if n := s.count("SELECT count(*) FROM " + table + " t WHERE to_jsonb(t)::text ILIKE '%" + word + "%'"); n > 0 {
+				t.Errorf("%s tells %s %d times", table, word, n)
+			}
+		}
+	}
+	if n := s.count("SELECT count(*) FROM email_outbox WHERE status = 'CANCELLED'"); n != emails {
+		t.Errorf("%d emails are CANCELLED, want %d", n, emails)
+	}
+}
+
+// A rotation is killed in the middle. Run again, it comes to its end, and the old key is
+// missed by nobody.
+func TestRotation_Killed(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, bulk(t, servertest.Start(t, "rabbitmq").URL))
+	s.grantRoles()
+	s.await(s.send("maria@cliente.example", func(b map[string]any) {
+		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": b["to"]}
+	}), time.Minute, "SENT")
+	if status, answer := s.upload("lista.csv", []byte("nome;e-mail;cidade;cpf\nMaria;maria@cliente.example;x;529.982.247-25\n"),
+		map[string]string{"html": "<p>Olá {{nome}}</p>", "text": "Olá"}); status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	const people = 20_000
+	s.exec(fmt.Sprintf(`INSERT INTO recipients (id, company_id, cpf_cnpj_hash, cpf_cnpj_enc, email)
+		SELECT gen_random_uuid(), company_id, cpf_cnpj_hash, cpf_cnpj_enc, 'p' || n || '@cliente.example' FROM recipients, generate_series(2, %d) n WHERE cpf_cnpj_enc IS NOT NULL`, people))
+	fresh := "fresh:" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("f", 32)))
+	both := fresh + "," + s.env["CPF_CNPJ_KEYS"]
+	s.api.stop()
+	s.env["CPF_CNPJ_KEYS"] = both
+	s.api = startProgram(t, "api", s.env)
+
+	rotate := []string{"encryption", "rotate", "--reason", "yearly", "--json"}
+	s.killedBetween(s.privacyOfficer(both, rotate...), "SELECT count(*) FROM recipients WHERE position('fresh'::bytea IN cpf_cnpj_enc) = 3", people)
+	out, err := s.privacyOfficer(both, rotate...).Output()
+	var done struct {
+		Resealed int
+		Keys     []struct {
+			ID        string
+			Sealed    int
+			Removable bool
+		}
+	}
+	if err != nil || json.Unmarshal(out, &done) != nil || done.Resealed == 0 || done.Resealed >= people || len(done.Keys) != 2 || !done.Keys[1].Removable || done.Keys[0].Sealed != people+1 {
+		t.Fatalf("the second run: %v\n%s", err, out)
+	}
+	s.api.stop()
+	s.env["CPF_CNPJ_KEYS"] = fresh
+	s.api = startProgram(t, "api", s.env)
+	export, err := s.privacyOfficer(fresh, "person", "export", "--company", "Acme", "--email", "maria@cliente.example", "--json").Output()
+	if err != nil || !strings.Contains(string(export), `"cpf_cnpj": "52998224725"`) || !strings.Contains(string(export), `"filename": "lista.csv"`) {
+		t.Errorf("without the old key: %v\n%.2000s", err, export)
+	}
+}
