@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,14 +22,7 @@ import (
 // operator's shell, with the programs on its path.
 func (s *system) runbook(section string, env map[string]string) {
 	s.t.Helper()
-	text, err := os.ReadFile(filepath.Join(rootDir, "OPERATIONS.md"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	blocks, err := docs.Blocks(string(text))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	blocks := operationsBlocks(s.t)
 	found := 0
 	for _, block := range blocks {
 		if block.Section != section || block.NotRun != "" {
@@ -47,6 +41,30 @@ func (s *system) runbook(section string, env map[string]string) {
 	}
 	if found == 0 {
 		s.t.Fatalf("OPERATIONS.md has no commands for %q", section)
+	}
+}
+
+func operationsBlocks(t *testing.T) []docs.Block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(rootDir, "OPERATIONS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := docs.Blocks(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return blocks
+}
+
+// TestBackup runs every block of OPERATIONS.md, but for those that say why not.
+func TestRunbook_BlocksAreRun(t *testing.T) {
+	t.Parallel()
+	for _, block := range operationsBlocks(t) {
+		run := []string{"Back up", "Restore", "What came after the dump", "Capacity"}
+		if block.NotRun == "" && !slices.Contains(run, block.Section) {
+			t.Errorf("OPERATIONS.md, line %d: no test runs the block below %q", block.Line, block.Section)
+		}
 	}
 }
 
