@@ -199,11 +199,20 @@ $$;
 
 -- +goose StatementBegin
 -- Lets a role in that may write the company's emails, and the tables' owner. It is the
--- role that logged in: SET ROLE changes nothing.
+-- role that logged in: SET ROLE changes nothing. One that may make functions in the schema
+-- of the gateway's tables is not let in: there they would stand in the way of the
+-- gateway's own programs, and be run with their rights.
 CREATE OR REPLACE FUNCTION email_gateway_admit(company uuid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-    IF pg_has_role(session_user, current_user, 'MEMBER') OR EXISTS (
+    IF pg_has_role(session_user, current_user, 'MEMBER') THEN
+        RETURN;
+    END IF;
+    IF has_schema_privilege(session_user, 'public', 'CREATE') THEN
+        RAISE EXCEPTION 'role % may create functions beside the gateway''s tables', session_user
+            USING ERRCODE = 'insufficient_privilege', HINT = 'Revoke CREATE on schema public from it; its own tables can stand in a schema of their own.';
+    END IF;
+    IF EXISTS (
         SELECT FROM outbox_programs p JOIN pg_roles r ON r.rolname = p.role_name
         WHERE p.company_id = company AND pg_has_role(session_user, r.oid, 'MEMBER'))
     THEN

@@ -139,3 +139,33 @@ func TestAccess(t *testing.T) {
 		t.Errorf("with an outbox_programs of its own: %v", err)
 	}
 }
+
+// A role that can make functions beside the gateway's tables could have them run by the
+// gateway's own programs: it is told so at its first email.
+func TestAccess_NotBesideTheTables(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	if err := schema.Roles(t.Context(), a.SQL); err != nil {
+		t.Fatal(err)
+	}
+	role := a.newRole(t, "gateway_program")
+	a.exec(t, `INSERT INTO outbox_programs (role_name, company_id) VALUES ($1, $2)`, role, a.company)
+	db := a.as(t, role)
+	enqueue := func() error {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		_, err = a.reminders.Enqueue(t.Context(), tx, interview("42", "REMINDER"), reminder())
+		return err
+	}
+	a.exec(t, `GRANT CREATE ON SCHEMA public TO `+role)
+	if err := enqueue(); !forbidden(err) {
+		t.Errorf("with CREATE on the tables' schema: %v", err)
+	}
+	a.exec(t, `REVOKE CREATE ON SCHEMA public FROM `+role)
+	if err := enqueue(); err != nil {
+		t.Error(err)
+	}
+}
