@@ -1,10 +1,12 @@
 package schema_test
 
 import (
+	"context"
 	"database/sql"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"email-gateway/schema"
 )
@@ -97,6 +99,36 @@ SELECT DISTINCT tableoid::regclass::text FROM email_logs UNION SELECT DISTINCT t
 				t.Errorf("indexes before %v, after Down %v", indexes, after)
 			}
 		})
+	}
+}
+
+// A backup reads the log. The migration does not queue up before everybody else behind it,
+// and goes on when it is over.
+func TestRetention_WaitsForNobody(t *testing.T) {
+	t.Parallel()
+	db := beforeRetention(t)
+	fill(t, db, "'01890000-0000-7000-8000-000000000001'")
+	backup, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = backup.Rollback() }()
+	if _, err := backup.ExecContext(t.Context(), `SELECT FROM email_logs`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := schema.Up(ctx, db); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "lock timeout") {
+		t.Errorf("beside a backup: %v", err)
+	}
+	if err := backup.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Up(t.Context(), db); err != nil {
+		t.Errorf("behind it: %v", err)
+	}
+	if n := query(t, db, `SELECT tableoid::regclass::text FROM email_logs`); len(n) != 1 || !strings.HasPrefix(n[0], "email_logs_until_") {
+		t.Errorf("rows in %v", n)
 	}
 }
 

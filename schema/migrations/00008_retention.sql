@@ -9,6 +9,10 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 
+-- Whoever uses a table meanwhile (a backup does for hours) would hold up this, and behind it
+-- everybody else. It gives up instead, and goes on where it was when it is run again.
+SET lock_timeout = '3s';
+
 -- Ages of one company that are not the installation's. NULL = the installation's.
 CREATE TABLE IF NOT EXISTS company_retention (
     company_id   uuid PRIMARY KEY REFERENCES companies,
@@ -40,7 +44,9 @@ ALTER TABLE mailings
     ADD COLUMN IF NOT EXISTS file_deleted_at timestamptz,    -- the uploaded file
     ADD COLUMN IF NOT EXISTS entries_deleted_at timestamptz; -- entries and rejects; the numbers stay as they are
 
--- What an attempt that was broken off has left is of no use.
+-- What an attempt that was broken off has left is of no use. An index waits for those who
+-- are writing, and nobody for it.
+SET lock_timeout = 0;
 DROP INDEX CONCURRENTLY IF EXISTS mailings_files;
 CREATE INDEX CONCURRENTLY mailings_files ON mailings (coalesce(completed_at, updated_at))
     WHERE file_deleted_at IS NULL AND status IN ('COMPLETED', 'CANCELLED', 'FAILED');
@@ -49,6 +55,7 @@ CREATE INDEX CONCURRENTLY mailings_kept ON mailings (coalesce(completed_at, upda
     WHERE entries_deleted_at IS NULL AND status IN ('COMPLETED', 'CANCELLED', 'FAILED');
 DROP INDEX CONCURRENTLY IF EXISTS recipients_deleted;
 CREATE INDEX CONCURRENTLY recipients_deleted ON recipients (deleted_at) WHERE deleted_at IS NOT NULL;
+SET lock_timeout = '3s';
 
 -- +goose StatementBegin
 -- No UUIDv7 made at that time or later is smaller, none made before it is greater.
@@ -284,6 +291,8 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
+
+RESET lock_timeout;
 
 -- +goose Down
 

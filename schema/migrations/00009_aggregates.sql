@@ -6,6 +6,10 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 
+-- Whoever uses a table meanwhile (a backup does for hours) would hold up this, and behind it
+-- everybody else. It gives up instead, and goes on where it was when it is run again.
+SET lock_timeout = '3s';
+
 -- What an email is about is an attribute of its row. The constraint is proved beside the
 -- rows that are there, without stopping writes.
 ALTER TABLE email_outbox
@@ -491,6 +495,8 @@ REVOKE ALL ON FUNCTION email_gateway_is_address(text), email_gateway_normal_addr
     email_gateway_take_key(uuid, text, text, text, uuid), email_gateway_hold(uuid), email_gateway_withdraw(uuid),
     email_gateway_enqueue(uuid, text, text, text, jsonb, timestamptz, interval, text),
     email_gateway_reschedule(uuid, text, text, text, timestamptz, interval), email_gateway_cancel(uuid, text, text, text) FROM PUBLIC;
+
+RESET lock_timeout;
 
 -- +goose Down
 
