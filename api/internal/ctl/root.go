@@ -50,6 +50,7 @@ func (p Program) Run(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
+	refuseUnknownShells(root)
 	executed, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
@@ -101,6 +102,18 @@ Exit codes: 0 done, 1 could not, or what was looked at is not well, 2 not unders
 		c.company(), c.domain(), c.key(), c.lane(), c.gate(), c.deadLetter(), c.person(), c.encryption(), c.audit(), c.doctor(),
 	)
 	return root
+}
+
+// refuseUnknownShells makes cobra's own command completion a group like ours. It writes to
+// what root's output is by now.
+func refuseUnknownShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	like := group("completion", "", "", "")
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == like.Name() {
+			cmd.Args, cmd.RunE = like.Args, like.RunE
+		}
+	}
 }
 
 // group makes a command that only holds others. Left to itself, cobra would answer

@@ -90,6 +90,7 @@ func TestUsage(t *testing.T) {
 		{"company", "gatewayctl company needs a command"},
 		{"compny", `unknown command "compny" for "gatewayctl": did you mean company?`},
 		{"company lst", `unknown command "lst" for "gatewayctl company": did you mean list?`},
+		{"completion tcsh", `unknown command "tcsh" for "gatewayctl completion"`},
 		{"company list --jsn", "unknown flag: --jsn"},
 		{"company list extra", "1 argument too many"},
 		{"company create", "--default-from and --name are missing"},

@@ -57,7 +57,7 @@ func (x *examination) lanes(ctx context.Context) {
 		return
 	}
 	x.add(check, Warning, "If that is over: gatewayctl lane resume --company …; gatewayctl lane list shows them.",
-		"%d lanes are held back by operators, the first of them %s's since %s: %s.", held, oldest.Company, when(*oldest.HeldAt), text(oldest.HeldReason))
+		"%s held back by operators, the first of them %s's since %s: %s.", counted(held, "lane is", "lanes are"), oldest.Company, when(*oldest.HeldAt), text(oldest.HeldReason))
 }
 
 // waiting looks for what is due and nobody takes.
