@@ -38,7 +38,7 @@ The text of emails to others is not searched.`,
 type personFlags struct{ company, taxID, address string }
 
 func (c *control) personFlags(cmd *cobra.Command, f *personFlags) *cobra.Command {
-	cmd.Flags().StringVar(&f.taxID, "cpf-cnpj", "", "the person's CPF or CNPJ, `NUMBER` with or without punctuation; - reads it from standard input")
+	cmd.Flags().StringVar(&f.taxID, "cpf-cnpj", "", "the person's CPF or CNPJ, a `NUMBER`; - reads it from standard input")
 	cmd.Flags().StringVar(&f.address, "email", "", "the person's `ADDRESS`; - reads it from standard input")
 	return c.ofCompany(cmd, &f.company)
 }
