@@ -11,6 +11,7 @@ replace email-gateway/shared => ../shared
 replace email-gateway/schema => ../schema
 
 require (
+	email-gateway/schema v0.0.0
 	email-gateway/shared v0.0.0
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/aws/aws-sdk-go-v2 v1.47.7
@@ -36,7 +37,6 @@ require (
 )
 
 require (
-	email-gateway/schema v0.0.0 // indirect
 	github.com/aws/aws-sdk-go-v2/internal/configsources v1.5.10 // indirect
 	github.com/aws/aws-sdk-go-v2/internal/endpoints/v2 v2.8.10 // indirect
 	github.com/aws/aws-sdk-go-v2/internal/v4a v1.5.10 // indirect
