@@ -22,8 +22,8 @@ var (
 	heading = regexp.MustCompile(`^#{1,6} +(.*?) *#*$`)
 	// A comment in the line before the fence, which readers of the source see, and a reader of
 	// the page does not need: what is said there stands in the text as well.
-	notRun = regexp.MustCompile(`^<!-- not run: *(.*?) *-->$`)
-	stays  = regexp.MustCompile(`^<!-- stays until Ctrl-C -->$`)
+	notRun = regexp.MustCompile(`^ *<!-- not run: *(.*?) *-->$`)
+	stays  = regexp.MustCompile(`^ *<!-- stays until Ctrl-C -->$`)
 )
 
 // Blocks are those marked `sh`, in their order. A mark without a reason is an error, and

@@ -103,11 +103,13 @@ func TestBlocks(t *testing.T) {
 		"# One", "```", "no shell", "```", "```sh", "a", "# a comment", "```",
 		"## Two", "<!-- not run: takes twenty minutes -->", "```sh", "b", "```",
 		"<!-- stays until Ctrl-C -->", "```sh", "c", "```",
+		"1. a list", "", "   <!-- not run: takes twenty minutes -->", "   ```sh", "   d", "   ```",
 	}, "\n"))
 	want := []docs.Block{
 		{Line: 5, Section: "One", Text: "a\n# a comment\n"},
 		{Line: 11, Section: "Two", Text: "b\n", NotRun: "takes twenty minutes"},
 		{Line: 15, Section: "Two", Text: "c\n", Stays: true},
+		{Line: 21, Section: "Two", Text: "   d\n", NotRun: "takes twenty minutes"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
