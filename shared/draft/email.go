@@ -1,7 +1,8 @@
 package draft
 
 // Email is what POST /v1/email/send takes, field for field. Pointers tell an empty
-// value, which is refused, from none.
+// value, which is refused, from none. The tags name rules of package rules; what they
+// cannot say (that recipient.email is to, for one) is checked by New.
 type Email struct {
 	To        string            `json:"to" validate:"required,address"`
 	CC        []string          `json:"cc,omitempty" validate:"max=5,dive,required,address"`

@@ -40,6 +40,9 @@ type accepted struct {
 	CreatedAt time.Time    `json:"createdAt"`
 }
 
+// sendEmail is POST /v1/email/send. It reads the body, makes an email of it (compose) and
+// the answer, and commits both, with the Idempotency-Key, at once (accept): only then is
+// the answer 202. A request that came before gets the answer of that one.
 func (a *API) sendEmail(c *gin.Context) error {
 	document, err := readJSON(c)
 	if err != nil {
