@@ -120,7 +120,8 @@ func (f *feeder) takeAll(ctx context.Context, free int) error {
 }
 
 // take moves at most perLane emails of each of these lanes, and says which of them gave
-// fewer.
+// fewer. It is one transaction: the rows that are due are locked, their tasks are put on
+// the queue (enqueue), and what stands there is marked ENQUEUED.
 func (f *feeder) take(ctx context.Context, chosen []int64, perLane int) (dry []int64, err error) {
 	brought := make(map[int64]int, len(chosen))
 	retries := 0

@@ -132,9 +132,10 @@ func (c *Consumer) Stop(ctx context.Context) error {
 // Ping asks Redis for a sign of life.
 func (c *Consumer) Ping(ctx context.Context) error { return ping(ctx, c.redis) }
 
-// process runs the handler. asynq's context is not handed on as it is: it ends with
-// a lease that Redis may have lost, and an email whose call to the provider is cut
-// is an email of which nobody knows whether it was sent.
+// process runs the handler, whose answer verdict puts into asynq's words. asynq's
+// context is not handed on as it is: it ends with a lease that Redis may have lost, and
+// an email whose call to the provider is cut is an email of which nobody knows whether
+// it was sent.
 func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
