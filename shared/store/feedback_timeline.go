@@ -89,6 +89,14 @@ func (s *subject) among(f Feedback) []string {
 	return slices.Compact(named)
 }
 
+// tellsOfOthers: the notification names an address that the email's rows do not name any
+// more. Whoever it is may have been erased.
+func (s *subject) tellsOfOthers(f Feedback) bool {
+	return slices.ContainsFunc(f.Addresses, func(told string) bool {
+		return !slices.ContainsFunc(s.Recipients, func(known string) bool { return suppressionKey(known) == suppressionKey(told) })
+	})
+}
+
 // news are the steps to add to the timeline: that the email was accepted, unless it
 // says so; that it was accepted once more; and what happened to it.
 func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.Event {
@@ -105,7 +113,7 @@ func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.E
 		return events
 	}
 	metadata := maps.Clone(f.Metadata)
-	if s.Erased {
+	if s.Erased || s.tellsOfOthers(f) {
 		metadata = maps.Clone(f.Masked)
 	}
 	if len(suppressed) > 0 {

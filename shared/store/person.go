@@ -24,6 +24,9 @@ type Person struct {
 	// Shared are addresses of his that other people of the company have too. They are
 	// none of Addresses: a row that names nothing else of him is left to the others.
 	Shared []string
+	// Numbers is how many CPFs and CNPJs the recipients found have. More than one: they are
+	// several people, who share an address.
+	Numbers int
 }
 
 // findPersonSQL goes along recipients_pkey, a batch at a time: whose recipients are looked
@@ -67,7 +70,11 @@ func (s *Store) FindPerson(ctx context.Context, company uuid.UUID, address, hash
 		return Person{}, err
 	}
 	var addresses []string
+	numbers := map[string]bool{}
 	for _, r := range found {
+		if r.Hash != nil {
+			numbers[*r.Hash] = true
+		}
 		p.Recipients = append(p.Recipients, r.ID.UUID)
 		if r.ExternalID != nil {
 			p.ExternalIDs = append(p.ExternalIDs, *r.ExternalID)
@@ -76,6 +83,7 @@ func (s *Store) FindPerson(ctx context.Context, company uuid.UUID, address, hash
 			addresses = append(addresses, *r.Email)
 		}
 	}
+	p.Numbers = len(numbers)
 	slices.SortFunc(p.Recipients, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
 	p.Recipients = slices.Compact(p.Recipients)
 	if hash == "" || len(addresses) == 0 {

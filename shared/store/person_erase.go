@@ -44,19 +44,27 @@ WITH held AS MATERIALIZED (
 SELECT coalesce(array_agg(id) FILTER (WHERE busy), '{}') AS busy, count(*) FILTER (WHERE NOT busy AND fresh AND target = 'email:send') AS emails,
        count(*) FILTER (WHERE target = 'recipients.upsert') AS news, (SELECT count(*) FROM logs) AS logs FROM held`
 
-// eraseCopiesSQL takes addresses out of emails to others: outbox row and events by primary
-// key. What such an email is sent as is not changed otherwise.
-const eraseCopiesSQL = `
+// withoutCopiesSQL is the payload of t without some addresses in cc, bcc and replyTo.
+const withoutCopiesSQL = `(t.payload - CASE WHEN lower(t.payload ->> 'replyTo') = ANY ($3::text[]) THEN 'replyTo' ELSE '' END) || jsonb_build_object(
+        'cc', (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(coalesce(t.payload -> 'cc', '[]')) c WHERE lower(c #>> '{}') <> ALL ($3::text[])),
+        'bcc', (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(coalesce(t.payload -> 'bcc', '[]')) c WHERE lower(c #>> '{}') <> ALL ($3::text[])))`
+
+// Both find by primary key. What such an email is sent as is not changed otherwise. Its
+// timeline outlives its outbox row.
+const (
+	eraseCopiesSQL = `
 WITH changed AS (
-    UPDATE email_outbox o SET payload = (o.payload - CASE WHEN lower(o.payload ->> 'replyTo') = ANY ($3::text[]) THEN 'replyTo' ELSE '' END) || jsonb_build_object(
-        'cc', (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(coalesce(o.payload -> 'cc', '[]')) c WHERE lower(c #>> '{}') <> ALL ($3::text[])),
-        'bcc', (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(coalesce(o.payload -> 'bcc', '[]')) c WHERE lower(c #>> '{}') <> ALL ($3::text[])))
-    WHERE o.id = ANY ($2::uuid[]) AND o.company_id = $1 RETURNING o.id
+    UPDATE email_outbox t SET payload = ` + withoutCopiesSQL + ` WHERE t.id = ANY ($2::uuid[]) AND t.company_id = $1 RETURNING t.id
 ), events AS (
-    UPDATE email_events e SET metadata = ` + safeMetadataSQL + ` FROM changed
-    WHERE e.email_log_id = changed.id AND EXISTS (SELECT FROM unnest($3::text[]) AS a (address) WHERE position(a.address IN lower(e.metadata::text)) > 0)
+    UPDATE email_events e SET metadata = ` + safeMetadataSQL + ` FROM email_logs l
+    WHERE l.outbox_id = ANY ($2::uuid[]) AND l.company_id = $1 AND e.email_log_id = l.outbox_id AND e.metadata::text ~* ANY ($4::text[])
+    RETURNING l.outbox_id
 )
-SELECT count(*) FROM changed`
+SELECT count(*) FROM (SELECT id FROM changed UNION SELECT outbox_id FROM events) n`
+
+	eraseLetterCopiesSQL = `
+UPDATE dead_letters t SET payload = ` + withoutCopiesSQL + `, updated_at = now() WHERE t.id = ANY ($2::uuid[]) AND t.company_id = $1`
+)
 
 // ErasedEmails is what EraseEmails has done.
 type ErasedEmails struct {
@@ -103,9 +111,14 @@ func (s *Store) EraseEmails(ctx context.Context, by Operator, company uuid.UUID,
 // EraseCopies takes the person's addresses out of emails to others.
 func (s *Store) EraseCopies(ctx context.Context, p Person, ids []uuid.UUID) (n int, err error) {
 	_, err = repeat(func() ([]struct{}, error) {
-		return nil, translate(s.db.GetContext(ctx, &n, eraseCopiesSQL, p.CompanyID, uuidArray(ids), pq.StringArray(p.Addresses)))
+		return nil, translate(s.db.GetContext(ctx, &n, eraseCopiesSQL, p.CompanyID, uuidArray(ids), pq.StringArray(p.Addresses), p.patterns()))
 	})
 	return n, wrap("erase copies", err)
+}
+
+// EraseLetterCopies is EraseCopies for dead letters, which stay open to be sent again.
+func (s *Store) EraseLetterCopies(ctx context.Context, p Person, ids []uuid.UUID) (int, error) {
+	return s.erase(ctx, "erase copies of dead letters", eraseLetterCopiesSQL, p.CompanyID, uuidArray(ids), pq.StringArray(p.Addresses))
 }
 
 const (
@@ -157,7 +170,7 @@ const eraseDeadLettersSQL = `
 UPDATE dead_letters d SET email = NULL, payload = '{}', last_error = NULL, updated_at = now(), resolution_note = NULL,
     resolution = CASE WHEN d.resolved_at IS NULL THEN 'discarded' ELSE d.resolution END,
     resolved_by = CASE WHEN d.resolved_at IS NULL THEN $3 ELSE d.resolved_by END, resolved_at = coalesce(d.resolved_at, now())
-WHERE d.id = ANY ($2::uuid[]) AND d.company_id = $1`
+WHERE d.id = ANY ($2::uuid[]) AND ` + letterOfSQL
 
 // EraseDeadLetters takes the person out of dead letters, and discards those still open.
 func (s *Store) EraseDeadLetters(ctx context.Context, by Operator, company uuid.UUID, ids []uuid.UUID) (int, error) {
@@ -194,10 +207,11 @@ func (s *Store) EraseSuppressions(ctx context.Context, p Person, forget bool) (i
 }
 
 // eraseReplaysSQL reads the whole table, which holds the requests of a month. A request
-// that is being worked off finds nobody of this name any more.
+// that is being worked off finds nobody of this name any more; an operator's, which is about
+// all companies, is worked off first.
 const eraseReplaysSQL = `
-UPDATE dead_letter_replays SET filter = jsonb_set(filter, '{recipient}', to_jsonb($3::text))
-WHERE company_id = $1 AND lower(filter ->> 'recipient') = ANY ($2::text[])`
+UPDATE dead_letter_replays SET filter = jsonb_set(filter, '{recipient}', to_jsonb($3::text)), note = NULL
+WHERE (company_id = $1 OR company_id IS NULL AND status = 'COMPLETED') AND lower(filter ->> 'recipient') = ANY ($2::text[])`
 
 // EraseReplays takes the person's addresses out of requests to send dead letters again.
 func (s *Store) EraseReplays(ctx context.Context, p Person) (int, error) {

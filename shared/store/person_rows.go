@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -26,7 +27,7 @@ const (
 // PersonRow is a row that names the person.
 type PersonRow struct {
 	ID uuid.UUID
-	// Copy: it is an email to somebody else, with the person in cc, bcc or replyTo.
+	// Copy: it is about an email to somebody else, with the person in cc, bcc or replyTo.
 	Copy bool
 	Row  json.RawMessage // all of its columns; nil unless asked for
 }
@@ -46,6 +47,8 @@ const (
         OR coalesce(s.payload #>> '{recipient,externalId}', s.payload ->> 'externalId') = ANY ($7::text[])) IS TRUE`
 	payloadCopiesSQL = `(lower(s.payload ->> 'replyTo') = ANY ($4::text[]) OR EXISTS (
         SELECT FROM jsonb_array_elements_text(coalesce(s.payload -> 'cc', '[]') || coalesce(s.payload -> 'bcc', '[]')) c WHERE lower(c) = ANY ($4::text[]))) IS TRUE`
+	// letterOfSQL is true of a dead letter d of the company.
+	letterOfSQL = `coalesce(d.company_id::text, lower(d.payload ->> 'companyId')) = $1::uuid::text`
 	// personPageSQL tells how far the look went even when it found nothing.
 	personPageSQL = `
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
@@ -63,27 +66,29 @@ WITH seen AS MATERIALIZED (
 )
 SELECT t.seen, t.last, n.id, NOT n.own AS copied, CASE WHEN $8 THEN (SELECT to_jsonb(o) FROM email_outbox o WHERE o.id = n.id) END AS row` + personPageSQL
 
-	// It goes along email_logs_company. The timeline is found by email_events_pkey.
+	// It goes along email_logs_company. The timeline is found by email_events_pkey: of an
+	// email to somebody else that has left the outbox, it alone tells who got a copy.
 	personLogsSQL = `
 WITH seen AS MATERIALIZED (
     SELECT outbox_id AS id, recipient, recipient_id, external_id FROM email_logs WHERE company_id = $1 AND outbox_id > $2 ORDER BY outbox_id LIMIT $3
 ), named AS (
     SELECT s.id, (lower(s.recipient) = ANY ($4::text[]) OR s.recipient_id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own,
-           false AS copied, $5::text[] AS hashes
+           EXISTS (SELECT FROM email_events e WHERE e.email_log_id = s.id AND e.metadata::text ~* ANY ($9::text[])) AS copied, $5::text[] AS hashes
     FROM seen s
 )
-SELECT t.seen, t.last, n.id, false AS copied, CASE WHEN $8 THEN (
+SELECT t.seen, t.last, n.id, NOT n.own AS copied, CASE WHEN $8 THEN (
     SELECT to_jsonb(l) || jsonb_build_object('events', (SELECT jsonb_agg(to_jsonb(e) ORDER BY e.seq) FROM email_events e WHERE e.email_log_id = l.outbox_id))
     FROM email_logs l WHERE l.outbox_id = n.id) END AS row` + personPageSQL
 
-	// It goes along dead_letters_pkey: they are few, and kept for days.
+	// It goes along dead_letters_pkey: they are few, and kept for days. That of a task
+	// whose email is not there tells its company in the payload alone.
 	personDeadLettersSQL = `
 WITH seen AS MATERIALIZED (
-    SELECT id, company_id, email, payload FROM dead_letters WHERE id > $2 ORDER BY id LIMIT $3
+    SELECT id, email, payload, (` + letterOfSQL + `) IS TRUE AS ours FROM dead_letters d WHERE id > $2 ORDER BY id LIMIT $3
 ), named AS (
-    SELECT s.id, s.company_id = $1 AND (lower(s.email) = ANY ($4::text[]) OR ` + payloadNamesSQL + ` OR ` + payloadCopiesSQL + `) IS TRUE AS own, false AS copied FROM seen s
+    SELECT s.id, s.ours AND (lower(s.email) = ANY ($4::text[]) OR ` + payloadNamesSQL + `) IS TRUE AS own, s.ours AND ` + payloadCopiesSQL + ` AS copied FROM seen s
 )
-SELECT t.seen, t.last, n.id, false AS copied, CASE WHEN $8 THEN (SELECT to_jsonb(d) FROM dead_letters d WHERE d.id = n.id) END AS row` + personPageSQL
+SELECT t.seen, t.last, n.id, NOT n.own AS copied, CASE WHEN $8 THEN (SELECT to_jsonb(d) FROM dead_letters d WHERE d.id = n.id) END AS row` + personPageSQL
 
 	// It goes along recipients_pkey.
 	personRecipientsSQL = `
@@ -115,6 +120,9 @@ func (s *Store) PersonRows(ctx context.Context, p Person, table PersonTable, aft
 	statement := map[PersonTable]string{
 		PersonEmails: personEmailsSQL, PersonLogs: personLogsSQL, PersonDeadLetters: personDeadLettersSQL, PersonRecipients: personRecipientsSQL,
 	}[table]
+	if table == PersonLogs {
+		return s.personPage(ctx, statement, p.CompanyID, p, after, whole, p.patterns())
+	}
 	return s.personPage(ctx, statement, p.CompanyID, p, after, whole)
 }
 
@@ -150,6 +158,16 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 		}
 	}
 	return page, nil
+}
+
+// patterns match a text in which one of his addresses stands, and not merely ends or
+// begins another one. A line's end is written \n in JSON.
+func (p *Person) patterns() pq.StringArray {
+	patterns := make(pq.StringArray, len(p.Addresses))
+	for i, address := range p.Addresses {
+		patterns[i] = `(^|\\[nrt]|[^a-z0-9._%+-])` + regexp.QuoteMeta(address) + `\.?([^a-z0-9.-]|$)`
+	}
+	return patterns
 }
 
 // recipientTexts are his ids as an array of text, which Postgres reads as one of ids too.

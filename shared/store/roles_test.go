@@ -50,7 +50,7 @@ var callers = map[string][]string{
 	},
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
 		"FindCompany", "FindPerson", "TaxSample", "PersonRows", "PersonEntriesOf", "PersonMailings", "PersonSuppressions", "PersonAnswers", "RecordPerson",
-		"EraseEmails", "EraseCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "MarkFilesDeleted",
+		"EraseEmails", "EraseCopies", "EraseLetterCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "MarkFilesDeleted",
 		"SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
 	},
 	"gateway_program": {"EnqueueIn", "RescheduleIn", "CancelIn"}, // a tenant's own

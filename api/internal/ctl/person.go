@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/email"
 	"email-gateway/shared/environment"
+	"email-gateway/shared/mailbox"
 	"email-gateway/shared/store"
 )
 
@@ -58,10 +59,11 @@ func (f *personFlags) query(stdin io.Reader) (privacy.Query, error) {
 		}
 	}
 	if f.address != "" {
-		if err := email.CheckAddress(f.address); err != nil {
+		address, err := mailbox.ASCII(f.address)
+		if err != nil {
 			return privacy.Query{}, usagef("--email %v", err)
 		}
-		return privacy.Query{Address: f.address}, nil
+		return privacy.Query{Address: address}, nil
 	}
 	bare, err := email.ParseTaxID(f.taxID)
 	if err != nil {
@@ -158,7 +160,7 @@ done is written down, without who it was about.`,
 			if out == "" {
 				return exported{&x, ""}, nil
 			}
-			return exportedTo{Out: out, Counts: x.Counts}, writeOwn(out, x)
+			return exportedTo{Out: out, People: x.KnownBy.People, Counts: x.Counts}, writeOwn(out, x)
 		}),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write to a new `FILE` that only you can read")
@@ -185,6 +187,7 @@ func (v exported) text(io.Writer) {}
 // exportedTo is an export that stands in a file.
 type exportedTo struct {
 	Out    string         `json:"out"`
+	People int            `json:"people"` // whom it is about, by their numbers
 	Counts map[string]int `json:"counts"`
 }
 
@@ -195,6 +198,9 @@ func (v exportedTo) text(w io.Writer) {
 		rows = append(rows, []string{name, thousands(v.Counts[name])})
 	}
 	table(w, "  ", rows)
+	if v.People > 1 {
+		fmt.Fprintf(w, "\nIt is about %d people, who share the address: not to be handed to one of them. --cpf-cnpj means one.\n", v.People)
+	}
 }
 
 // adviseKeys says what to do about keys that are not the api's.
@@ -250,11 +256,15 @@ Emails that a worker is sending are waited for up to 90 s; if some are left, it 
 			defer done()
 			o.Query, o.Patience = q, erasePatience
 			if !yes {
-				counts, err := a.Count(ctx, q)
+				counts, people, err := a.Count(ctx, q)
 				if err != nil {
 					return nil, adviseKeys(err)
 				}
-				return nil, fmt.Errorf("%s would be erased, and nothing was done yet: add --yes", plurals(counts, "row and file", "rows and files"))
+				whose := ""
+				if people > 1 {
+					whose = fmt.Sprintf(" of %d people, who share the address (--cpf-cnpj means one of them),", people)
+				}
+				return nil, fmt.Errorf("%s%s would be erased, and nothing was done yet: add --yes", plurals(counts, "row and file", "rows and files"), whose)
 			}
 			did, err := a.Erase(ctx, o)
 			return erased{did}, adviseKeys(err)

@@ -128,9 +128,16 @@ func (a *Archive) eraseOnce(ctx context.Context, p subject, o Order, done *Erase
 	}
 	a.tell(string(store.PersonDeadLetters), done.changed())
 	err := a.each(ctx, p, store.PersonDeadLetters, false, func(rows []store.PersonRow) error {
-		return batches(ids(rows, false), func(some []uuid.UUID) error {
+		if err := batches(ids(rows, false), func(some []uuid.UUID) error {
 			n, err := a.Store.EraseDeadLetters(ctx, o.By, o.CompanyID, some)
 			done.DeadLetters += n
+			return err
+		}); err != nil {
+			return err
+		}
+		return batches(ids(rows, true), func(some []uuid.UUID) error {
+			n, err := a.Store.EraseLetterCopies(ctx, p.Person, some)
+			done.Copies += n
 			return err
 		})
 	})
@@ -162,7 +169,9 @@ func (a *Archive) eraseEmails(ctx context.Context, o Order, ids []uuid.UUID, don
 
 // eraseMailings takes the person out of the company's mailings. A file that names him is
 // deleted as a whole: no program reads it again once the upload has taken it in, and what
-// it said of others stands in the entries.
+// it said of others stands in the entries. One that an entry of his came from names him,
+// perhaps by something that is not looked for in files, such as an id of the company's: it
+// goes before the entry, which alone tells that.
 func (a *Archive) eraseMailings(ctx context.Context, p subject, o Order, done *Erased) error {
 	mailings, err := a.Store.PersonMailings(ctx, o.CompanyID)
 	if err != nil {
@@ -170,20 +179,23 @@ func (a *Archive) eraseMailings(ctx context.Context, p subject, o Order, done *E
 	}
 	for _, m := range mailings {
 		a.tell("mailing "+m.ID.String(), done.changed())
-		if m.HasFile {
-			if err := a.eraseFile(ctx, p, m, done); err != nil {
-				return err
-			}
-		}
 		err := pages(func(after uuid.UUID) (store.PersonPage, error) {
 			return a.Store.PersonEntriesOf(ctx, p.Person, m, after, false)
 		}, func(rows []store.PersonRow) error {
+			if m.HasFile {
+				if err := a.deleteFile(ctx, m, o.CompanyID, done); err != nil {
+					return err
+				}
+				m.HasFile = false
+			}
 			return batches(ids(rows, false), func(some []uuid.UUID) error {
 				// First their emails, which are known by the same ids, and perhaps by nothing else any more.
 				if err := a.eraseEmails(ctx, o, some, done); err != nil {
 					return err
 				}
-				entries, cancelled, err := a.Store.EraseEntries(ctx, m.ID, some)
+				// What is being sent may have to be made from its entry once more.
+				ended := slices.DeleteFunc(slices.Clone(some), func(id uuid.UUID) bool { return done.busy[id.String()] })
+				entries, cancelled, err := a.Store.EraseEntries(ctx, m.ID, ended)
 				done.Entries += entries
 				done.Cancelled += cancelled
 				return err
@@ -192,16 +204,22 @@ func (a *Archive) eraseMailings(ctx context.Context, p subject, o Order, done *E
 		if err != nil {
 			return err
 		}
+		if !m.HasFile {
+			continue
+		}
+		lines, err := a.linesOf(ctx, p, m)
+		if err == nil && len(lines) > 0 {
+			err = a.deleteFile(ctx, m, o.CompanyID, done)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (a *Archive) eraseFile(ctx context.Context, p subject, m store.PersonMailing, done *Erased) error {
-	lines, err := a.linesOf(ctx, p, m)
-	if err != nil || len(lines) == 0 {
-		return err
-	}
-	if err := a.Bucket.Delete(ctx, mailing.FileKey(p.CompanyID, m.ID)); err != nil {
+func (a *Archive) deleteFile(ctx context.Context, m store.PersonMailing, company uuid.UUID, done *Erased) error {
+	if err := a.Bucket.Delete(ctx, mailing.FileKey(company, m.ID)); err != nil {
 		return fmt.Errorf("delete the file of mailing %s: %w", m.ID, err)
 	}
 	n, err := a.Store.MarkFilesDeleted(ctx, []uuid.UUID{m.ID})

@@ -1,10 +1,12 @@
 package privacy
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +40,9 @@ type KnownBy struct {
 	RecipientIDs    []uuid.UUID `json:"recipientIds"`
 	ExternalIDs     []string    `json:"externalIds"`
 	TaxIDHashes     []string    `json:"cpfCnpjHashes"`
+	// People is how many CPFs and CNPJs his recipients have: with more than one this is
+	// about all whom the address is for, and not to be handed to one of them.
+	People int `json:"people"`
 }
 
 // SuppressionRow is a suppressed address.
@@ -66,38 +71,42 @@ func (a *Archive) Export(ctx context.Context, by store.Operator, q Query) (Expor
 	return a.collect(ctx, p)
 }
 
-// Count says how many rows and files name the person.
-func (a *Archive) Count(ctx context.Context, q Query) (int, error) {
+// Count says how many rows and files name the person, and how many CPFs and CNPJs his
+// recipients have.
+func (a *Archive) Count(ctx context.Context, q Query) (rows, people int, err error) {
 	p, err := a.find(ctx, q)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	x, err := a.collect(ctx, p)
 	n := 0
 	for _, count := range x.Counts {
 		n += count
 	}
-	return n - len(x.Answers), err
+	return n - len(x.Answers), p.Numbers, err
 }
 
 func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	x := Export{
 		CompanyID: p.CompanyID, ExportedAt: time.Now().UTC(), KnownBy: KnownBy{
-			Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), RecipientIDs: list(p.Recipients), ExternalIDs: list(p.ExternalIDs), TaxIDHashes: list(p.Hashes),
+			Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), RecipientIDs: list(p.Recipients), ExternalIDs: list(p.ExternalIDs), TaxIDHashes: list(p.Hashes), People: p.Numbers,
 		},
 		Recipients: []json.RawMessage{}, Emails: []json.RawMessage{}, Copies: []json.RawMessage{}, EmailLogs: []json.RawMessage{}, Entries: []json.RawMessage{},
 		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{},
 	}
 	var outboxIDs []uuid.UUID
+	copies := map[uuid.UUID]bool{} // an email's row, its log and its dead letter tell of one
 	collect := func(into *[]json.RawMessage, ids bool) func([]store.PersonRow) error {
 		return func(rows []store.PersonRow) error {
 			for _, r := range rows {
 				if r.Copy {
-					copied, err := copyOf(r.Row)
+					id, copied, err := copyOf(r.Row)
 					if err != nil {
 						return err
 					}
-					x.Copies = append(x.Copies, copied)
+					if !copies[id] {
+						x.Copies, copies[id] = append(x.Copies, copied), true
+					}
 					continue
 				}
 				opened, err := a.opened(p.CompanyID, r.Row)
@@ -111,11 +120,14 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 			return nil
 		}
 	}
-	for table, into := range map[store.PersonTable]*[]json.RawMessage{
-		store.PersonEmails: &x.Emails, store.PersonLogs: &x.EmailLogs, store.PersonDeadLetters: &x.DeadLetters, store.PersonRecipients: &x.Recipients,
+	for _, place := range []struct {
+		table store.PersonTable
+		into  *[]json.RawMessage
+	}{
+		{store.PersonEmails, &x.Emails}, {store.PersonLogs, &x.EmailLogs}, {store.PersonDeadLetters, &x.DeadLetters}, {store.PersonRecipients, &x.Recipients},
 	} {
-		a.tell(string(table), len(*into))
-		if err := a.each(ctx, p, table, true, collect(into, table == store.PersonEmails || table == store.PersonLogs)); err != nil {
+		a.tell(string(place.table), len(*place.into))
+		if err := a.each(ctx, p, place.table, true, collect(place.into, place.table == store.PersonEmails || place.table == store.PersonLogs)); err != nil {
 			return Export{}, err
 		}
 	}
@@ -146,9 +158,21 @@ func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, col
 	}
 	for _, m := range mailings {
 		a.tell("mailing "+m.ID.String(), len(x.Entries))
+		var named []int // lines of his entries, whatever they are known by
 		err := pages(func(after uuid.UUID) (store.PersonPage, error) {
 			return a.Store.PersonEntriesOf(ctx, p.Person, m, after, true)
-		}, collect)
+		}, func(rows []store.PersonRow) error {
+			for _, r := range rows {
+				var entry struct {
+					Line int `json:"line_no"`
+				}
+				if err := json.Unmarshal(r.Row, &entry); err != nil {
+					return fmt.Errorf("read an entry: %w", err)
+				}
+				named = append(named, entry.Line)
+			}
+			return collect(rows)
+		})
 		if err != nil {
 			return err
 		}
@@ -158,6 +182,11 @@ func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, col
 		lines, err := a.linesOf(ctx, p, m)
 		if err != nil {
 			return err
+		}
+		if lines != nil {
+			lines = append(lines, named...)
+			slices.Sort(lines)
+			lines = slices.Compact(lines)
 		}
 		if len(lines) > 0 {
 			x.Files = append(x.Files, FileLines{m.ID, m.Filename, lines})
@@ -196,21 +225,27 @@ func orNull(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// copyOf is what an email to somebody else tells of the person who got a copy: when, and
-// its subject. Whom else it was for is none of his business.
-func copyOf(row json.RawMessage) (json.RawMessage, error) {
+// copyOf is what the row, log or dead letter of an email to somebody else tells of the
+// person who got a copy: when, and its subject. Whom else it was for is none of his business.
+func copyOf(row json.RawMessage) (uuid.UUID, json.RawMessage, error) {
 	var o struct {
 		ID        uuid.UUID `json:"id"`
+		OutboxID  uuid.UUID `json:"outbox_id"`
 		Status    string    `json:"status"`
 		CreatedAt string    `json:"created_at"`
+		Subject   string    `json:"subject"`
 		Payload   struct {
 			Subject string `json:"subject"`
 		} `json:"payload"`
 	}
 	if err := json.Unmarshal(row, &o); err != nil {
-		return nil, fmt.Errorf("read a row: %w", err)
+		return uuid.Nil, nil, fmt.Errorf("read a row: %w", err)
 	}
-	return json.Marshal(map[string]any{"id": o.ID, "status": o.Status, "created_at": o.CreatedAt, "subject": o.Payload.Subject})
+	if o.OutboxID != uuid.Nil {
+		o.ID = o.OutboxID
+	}
+	copied, err := json.Marshal(map[string]any{"id": o.ID, "status": o.Status, "created_at": o.CreatedAt, "subject": cmp.Or(o.Payload.Subject, o.Subject)})
+	return o.ID, copied, err
 }
 
 // list is never null in JSON.

@@ -23,7 +23,8 @@ type FileLines struct {
 	Lines     []int     `json:"lines"`
 }
 
-// linesOf reads a mailing's file to its end. A file that is not there names nobody.
+// linesOf reads a mailing's file to its end; without an error it is never nil unless the
+// file is not there, which names nobody.
 func (a *Archive) linesOf(ctx context.Context, p subject, m store.PersonMailing) (lines []int, err error) {
 	stored, err := a.Bucket.Get(ctx, mailing.FileKey(p.CompanyID, m.ID))
 	switch {
@@ -52,7 +53,7 @@ const maxLine, overlap = 1 << 20, 1 << 10
 // stands, in whatever column and however it is punctuated. It does not read columns: lines
 // that the upload could not read hold people too. The NULs of UTF-16 are passed over.
 func (p *subject) linesIn(r io.Reader) ([]int, error) {
-	var found []int
+	found := []int{}
 	reader := bufio.NewReaderSize(r, maxLine)
 	last := 0 // of found
 	var tail []byte
@@ -77,7 +78,7 @@ func (p *subject) linesIn(r io.Reader) ([]int, error) {
 // names says whether a line names the person.
 func (p *subject) names(line []byte) bool {
 	text := strings.ToLower(string(line))
-	for _, address := range p.Addresses {
+	for _, address := range p.spelled {
 		if standsAlone(text, address, "abcdefghijklmnopqrstuvwxyz0123456789.!#$%&'*+/=?^_`{|}~-@") {
 			return true
 		}
@@ -85,13 +86,33 @@ func (p *subject) names(line []byte) bool {
 	if p.taxID == "" {
 		return false
 	}
-	bare := strings.Map(func(r rune) rune {
-		if strings.ContainsRune(".-/ ", r) {
-			return -1
+	return holdsNumber(text, strings.ToLower(p.taxID))
+}
+
+// holdsNumber says whether a number stands in text, its digits and letters beside each
+// other or with punctuation between them, and no further digit or letter next to it.
+func holdsNumber(text, number string) bool {
+	sign := func(i int) bool {
+		return i >= 0 && i < len(text) && (text[i] >= '0' && text[i] <= '9' || text[i] >= 'a' && text[i] <= 'z')
+	}
+	for begin := 0; begin < len(text); begin++ {
+		if text[begin] != number[0] || sign(begin-1) {
+			continue
 		}
-		return r
-	}, text)
-	return standsAlone(bare, strings.ToLower(p.taxID), "abcdefghijklmnopqrstuvwxyz0123456789")
+		i, met := begin, 0
+		for ; i < len(text) && met < len(number); i++ {
+			switch {
+			case text[i] == number[met]:
+				met++
+			case strings.IndexByte(".-/ ", text[i]) < 0:
+				i = len(text)
+			}
+		}
+		if met == len(number) && !sign(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // standsAlone says whether word stands in text without one of the letters beside it. A dot

@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
+	"golang.org/x/net/idna"
 
 	"email-gateway/api/internal/keyring"
 	"email-gateway/shared/email"
@@ -52,6 +55,9 @@ func (q Query) by() string {
 type subject struct {
 	store.Person
 	taxID string
+	// spelled are his addresses as a file may spell them: their domains with the letters
+	// that IDNA has for them too.
+	spelled []string
 }
 
 // ErrForeignKeys: the hash key, or the ring, is not the one that the api works with.
@@ -67,7 +73,14 @@ func (a *Archive) find(ctx context.Context, q Query) (subject, error) {
 		hash = email.HashTaxID(q.TaxID, a.HashKey)
 	}
 	found, err := a.Store.FindPerson(ctx, q.CompanyID, q.Address, hash)
-	return subject{found, q.TaxID}, err
+	p := subject{Person: found, taxID: q.TaxID, spelled: slices.Clone(found.Addresses)}
+	for _, address := range found.Addresses {
+		local, domain, _ := strings.Cut(address, "@")
+		if readable, err := idna.Lookup.ToUnicode(domain); err == nil && readable != domain {
+			p.spelled = append(p.spelled, local+"@"+strings.ToLower(readable))
+		}
+	}
+	return p, err
 }
 
 // checkKeys holds the keys to a number that is stored both ways: with a wrong one nobody

@@ -404,7 +404,7 @@ func TestErase_SharedAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.end(t, w.busy, w.token, email.Sent, false)
-	neighbour := store.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: store.Recipient{ID: store.RecipientID(w.company, "c-2", "", ""), ExternalID: "c-2", Email: address}}
+	neighbour := store.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: store.Recipient{ID: store.RecipientID(w.company, "c-2", "", ""), ExternalID: "c-2", CPFCNPJHash: email.HashTaxID("11144477735", nil), Email: address}}
 	err := w.Store.AcceptRecipients(t.Context(), store.NewRecipients{CompanyID: w.company, RequestID: "r", CreatedAt: time.Now(), Recipients: []store.NewRecipient{neighbour}})
 	if err != nil {
 		t.Fatal(err)
@@ -415,6 +415,9 @@ func TestErase_SharedAddress(t *testing.T) {
 	theirs := w.Accept(t, w.company, func(e *store.NewEmail) {
 		e.Job.To, e.Job.Recipient = address, email.JobRecipient{ExternalID: "c-2", Email: address}
 	})
+	if _, people, err := w.archive.Count(t.Context(), privacy.Query{CompanyID: w.company, Address: address}); err != nil || people != 2 {
+		t.Errorf("the address is said to be of %d people (%v)", people, err)
+	}
 	done, err := w.erase(t.Context(), nil)
 	if err != nil || done.Shared != 1 {
 		t.Fatalf("%+v, %v", done, err)
@@ -424,12 +427,27 @@ func TestErase_SharedAddress(t *testing.T) {
 	}
 }
 
+// A file may spell a domain with the letters that IDNA has for it.
+func TestExport_FindsReadableDomains(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.put(t, w.mailing, "nome;e-mail\nAna;ANA@clínica.example\nRui;rui@xn--clnica-4va.example\n")
+	x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, Address: "ana@xn--clnica-4va.example"})
+	if err != nil || len(x.Files) != 1 || !slices.Equal(x.Files[0].Lines, []int{2}) {
+		t.Errorf("%+v, %v", x.Files, err)
+	}
+}
+
 func TestExport_FindsLines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	if _, err := w.SQL.ExecContext(t.Context(), `DELETE FROM mailing_entries`); err != nil { // which name lines of their own
+		t.Fatal(err)
+	}
 	for text, found := range map[string]bool{
 		"x;" + address + "\n": true, "x;" + strings.ToUpper(address): true, "x;a" + address + "\n": false, "x;" + address + ".br\n": false,
 		"x;529.982.247-25;": true, "x;529 982 247 25": true, "x;1529.982.247-25": false, "x;52998224725\r\n": true, "\"Veja " + address + ".\"": true,
+		"x;titular 529.982.247-25 desde 2019": true, "x;1 529.982.247-25;": true, "x;529.982.247-251": false,
 		strings.Repeat("z;", 600_000) + cpf: true, "m\x00a\x00r\x00\n": false,
 	} {
 		w.put(t, w.mailing, "head\n"+text)

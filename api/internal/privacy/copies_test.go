@@ -1,0 +1,214 @@
+package privacy_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/privacy"
+	"email-gateway/shared/blob"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// toAna sends Ana an email with a copy to Maria, which ends as status says.
+func (w *world) toAna(t *testing.T, status email.Status) (id, token uuid.UUID) {
+	t.Helper()
+	id = w.Accept(t, w.company, func(e *store.NewEmail) {
+		e.Job.To, e.Job.CC = "ana.alheia@example.com", []string{address, "rui@example.com"}
+		e.Job.Recipient = email.JobRecipient{ExternalID: "c-ana", Nome: "Ana Alheia", Email: e.Job.To}
+	})
+	token = uuid.New()
+	w.advance(t, store.Transition{
+		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
+			{Type: email.EventReceived, At: time.Now()},
+			{Type: email.EventValidated, At: time.Now()},
+			{Type: email.EventSentAttempt, At: time.Now(), Metadata: map[string]any{"attemptId": token.String()}},
+		},
+	})
+	event := map[email.Status]email.EventType{email.Sent: email.EventSent, email.Failed: email.EventFailed}[status]
+	w.advance(t, store.Transition{
+		ID: id, Guard: store.GuardAttempt, Token: token, Status: status, DeadLetter: status == email.Failed, ErrorCode: "SES_MESSAGE_REJECTED",
+		SESMessageID: "m-ana", Events: []email.Event{{Type: event, At: time.Now()}},
+	})
+	return id, token
+}
+
+// delivered is SES's word that the email to Ana arrived, at both.
+func (w *world) delivered(t *testing.T, id, token uuid.UUID) {
+	t.Helper()
+	r, err := w.Store.RecordFeedback(t.Context(), store.Feedback{
+		NotificationID: uuid.NewString(), Kind: "Delivery", SESMessageID: "m-ana", OutboxID: id, AttemptID: token, CompanyID: w.company, OccurredAt: time.Now(),
+		Event: email.EventDelivered, Addresses: []string{"ana.alheia@example.com", address},
+		Metadata: map[string]any{"recipients": []map[string]string{{"address": "ana.alheia@example.com"}, {"address": address}}, "n": uuid.NewString()},
+		Masked:   map[string]any{"recipients": []map[string]string{{"address": "a***@e***.com"}, {"address": "m***@c***.example"}}},
+	})
+	if err != nil || r.Unmatched {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+func (w *world) mustKnowNothing(t *testing.T, when string) {
+	t.Helper()
+	if found := w.namesOfMaria(t); len(found) > 0 {
+		t.Errorf("%s it is told:\n%s", when, strings.Join(found, "\n"))
+	}
+}
+
+func (w *world) eraseWhole(t *testing.T) privacy.Erased {
+	t.Helper()
+	done, err := w.erase(t.Context(), nil)
+	if err != nil || done.Busy != 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	return done
+}
+
+// Somebody else's dead letter is theirs, though she was to get a copy.
+func TestCopies_DeadLetter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	w.toAna(t, email.Failed)
+	x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(x)
+	if err != nil || len(x.DeadLetters) != 1 || strings.Contains(string(text), "lheia") {
+		t.Errorf("%d dead letters (%v), and it tells of Ana: %v", len(x.DeadLetters), err, strings.Contains(string(text), "lheia"))
+	}
+	w.eraseWhole(t)
+	var open int
+	var payload string
+	err = w.SQL.QueryRowContext(t.Context(), `SELECT count(*), min(payload::text) FROM dead_letters WHERE email = 'ana.alheia@example.com' AND resolved_at IS NULL`).Scan(&open, &payload)
+	if err != nil || open != 1 || !strings.Contains(payload, "rui@example.com") || !strings.Contains(payload, "Ana Alheia") {
+		t.Errorf("%d of Ana's dead letters are open (%v): %s", open, err, payload)
+	}
+	w.mustKnowNothing(t, "afterwards")
+}
+
+// Timelines outlive the rows that say who was to get a copy, and SES speaks late.
+func TestCopies_Timeline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	kept, keptToken := w.toAna(t, email.Sent)
+	purged, purgedToken := w.toAna(t, email.Sent)
+	w.delivered(t, kept, keptToken)
+	w.delivered(t, purged, purgedToken)
+	if _, err := w.SQL.ExecContext(t.Context(), `DELETE FROM email_outbox WHERE id = $1`, purged); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := w.toAna(t, email.Sent) // it tells of an address that hers is the end of
+	alter := func(statement string, args ...any) {
+		if _, err := w.SQL.ExecContext(t.Context(), statement, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alter(`DELETE FROM email_outbox WHERE id = $1`, other)
+	alter(`UPDATE email_events SET metadata = jsonb_build_object('detail', $2::text) WHERE email_log_id = $1`, other, "ana."+address)
+	x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := json.Marshal(x); err != nil || len(x.Copies) != 3 || strings.Contains(string(text), "lheia") || strings.Contains(string(text), other.String()) {
+		t.Errorf("%d copies, want 3 (%v): %s", len(x.Copies), err, x.Copies)
+	}
+	w.eraseWhole(t)
+	alter(`UPDATE email_events SET metadata = '{}' WHERE email_log_id = $1 AND metadata ->> 'detail' = $2`, other, "ana."+address) // which stood
+	w.mustKnowNothing(t, "afterwards")
+	w.delivered(t, kept, keptToken)
+	w.delivered(t, purged, purgedToken)
+	w.mustKnowNothing(t, "by late news")
+	var ana int
+	if err := w.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_logs WHERE recipient = 'ana.alheia@example.com' AND status = 'SENT'`).Scan(&ana); err != nil || ana != 3 {
+		t.Errorf("%d of Ana's logs are left, want 3 (%v)", ana, err)
+	}
+}
+
+// The dead letter of a task whose email is not there is nobody's but by its payload.
+func TestErase_DeadTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	for _, company := range []uuid.UUID{w.company, w.other} {
+		payload, err := json.Marshal(email.SendJob{CompanyID: company.String(), To: address, Recipient: email.JobRecipient{Nome: name, Email: address}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Store.BuryTask(t.Context(), store.DeadTask{TaskID: uuid.NewString(), Target: email.TargetSend, Reason: "OUTBOX_NOT_FOUND", Payload: payload}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if done := w.eraseWhole(t); done.DeadLetters != 2 {
+		t.Errorf("%+v", done)
+	}
+	w.mustKnowNothing(t, "afterwards")
+	var others int
+	if err := w.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM dead_letters WHERE payload ->> 'to' = $1 AND resolved_at IS NULL`, address).Scan(&others); err != nil || others != 1 {
+		t.Errorf("%d dead letters of the other company's (%v)", others, err)
+	}
+}
+
+// A line may name her by no more than the company's own id for her. Its file goes too.
+func TestErase_FileOfEntry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	entry := storetest.NewEntry(2)
+	entry.Email, entry.ExternalID = "antigo@cliente.example", "c-maria"
+	m := storetest.NewMailing(w.company, nil)
+	if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) { yield(store.MailingLine{Entry: entry}, nil) }); err != nil {
+		t.Fatal(err)
+	}
+	w.put(t, m.ID, "e-mail;codigo\nantigo@cliente.example;c-maria\n")
+	x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf})
+	if err != nil || !slices.ContainsFunc(x.Files, func(f privacy.FileLines) bool { return f.MailingID == m.ID && slices.Equal(f.Lines, []int{2}) }) {
+		t.Errorf("files: %+v, %v", x.Files, err)
+	}
+	w.eraseWhole(t)
+	if _, err := w.bucket.Get(t.Context(), mailing.FileKey(w.company, m.ID)); !errors.Is(err, blob.ErrNotFound) {
+		t.Errorf("the file that her entry came from: %v", err)
+	}
+}
+
+// What an email that is being sent is made from stays until that has ended.
+func TestErase_BusyEntry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	var entry uuid.UUID
+	if err := w.SQL.QueryRowContext(t.Context(), `SELECT id FROM mailing_entries WHERE email = $1`, address).Scan(&entry); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		`INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, expires_at, status, claim_token, lease_until)
+		 SELECT $1, company_id, lane_id, request_id, jsonb_set(payload, '{htmlRef}', '"mailing:x"'), sender, expires_at, 'PROCESSING', id, now() + interval '1 min'
+		 FROM email_outbox WHERE payload ->> 'to' = '` + address + `' LIMIT 1`,
+		`UPDATE mailing_entries SET status = 'QUEUED' WHERE id = $1`,
+	} {
+		if _, err := w.SQL.ExecContext(t.Context(), statement, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if done, err := w.erase(t.Context(), nil); err != nil || done.Busy != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	var fields string
+	if err := w.SQL.QueryRowContext(t.Context(), `SELECT fields::text || nome FROM mailing_entries WHERE id = $1`, entry).Scan(&fields); err != nil || !strings.Contains(fields, "c-maria") {
+		t.Errorf("the values of an email that is being sent are %q (%v)", fields, err)
+	}
+	if _, err := w.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET status = 'SENT', processed_at = now(), lease_until = NULL WHERE id = $1`, entry); err != nil {
+		t.Fatal(err)
+	}
+	w.eraseWhole(t)
+	w.mustKnowNothing(t, "afterwards")
+}
