@@ -100,7 +100,8 @@ func (c *control) encryptionRotate() *cobra.Command {
 		Use: "rotate --reason WHY", Short: "Encrypt everything anew with the newest key",
 		Long: `Encrypts anew, with the first key of CPF_CNPJ_KEYS, what the others have encrypted: numbers
 in the tables, 500 in a commit, and uploaded files. Everything goes on meanwhile. When it is
-interrupted, run it again: it does what is left. At the end it counts, as status does.`,
+interrupted, run it again: it does what is left. What is damaged is passed by, and named at
+the end. Then it counts, as status does.`,
 		Example: "  gatewayctl encryption rotate --reason 'yearly'",
 		Args:    needs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {

@@ -76,7 +76,9 @@ func (r *Rotation) Count(ctx context.Context) (Census, error) {
 }
 
 // Run seals anew what keys of the ring other than the newest have sealed, and says how many
-// values that were. What a key has sealed that the ring does not hold stays as it is.
+// values that were. What a key has sealed that the ring does not hold stays as it is. So does
+// what is damaged, or was sealed with another key of the same id: the rest is done, and the
+// error, keyring.ErrSealed, names some of it.
 func (r *Rotation) Run(ctx context.Context) (resealed int, err error) {
 	if r.Ring.Newest() == "" {
 		return 0, keyring.ErrNoKey
@@ -88,6 +90,7 @@ func (r *Rotation) Run(ctx context.Context) (resealed int, err error) {
 // walk goes through everything, once.
 func (r *Rotation) walk(ctx context.Context, change bool) (Census, int, error) {
 	census := Census{}
+	var damaged damage
 	found, resealed := 0, 0
 	count := func(place, key string) {
 		if census[place] == nil {
@@ -107,14 +110,15 @@ func (r *Rotation) walk(ctx context.Context, change bool) (Census, int, error) {
 			for _, v := range page.Values {
 				key, err := keyring.KeyOf(v.Sealed)
 				if err != nil {
-					return nil, resealed, fmt.Errorf("%s %s: %w", table, v.ID, err)
+					damaged.passes(wrapped(table, v, err))
+					continue
 				}
 				count(string(table), key)
 				if change && r.old(key) {
 					old = append(old, v)
 				}
 			}
-			n, err := r.reseal(ctx, table, old)
+			n, err := r.reseal(ctx, table, old, &damaged)
 			if resealed += n; err != nil {
 				return nil, resealed, err
 			}
@@ -133,21 +137,23 @@ func (r *Rotation) walk(ctx context.Context, change bool) (Census, int, error) {
 			r.tell(Files, found, resealed)
 			key, err := r.keyOf(ctx, f)
 			switch {
-			case errors.Is(err, blob.ErrNotFound):
+			case errors.Is(err, blob.ErrNotFound), damaged.passes(err):
 				continue
 			case err != nil:
 				return nil, resealed, err
 			}
 			count(Files, key)
 			if change && r.old(key) {
-				if err := r.resealFile(ctx, f); err != nil {
+				switch err := r.resealFile(ctx, f); {
+				case err == nil:
+					resealed++
+				case !damaged.passes(err):
 					return nil, resealed, err
 				}
-				resealed++
 			}
 		}
 		if len(files) < filePage {
-			return census, resealed, nil
+			return census, resealed, damaged.err()
 		}
 		after = files[len(files)-1].MailingID
 	}
@@ -158,24 +164,38 @@ func (r *Rotation) old(key string) bool {
 	return key != r.Ring.Newest() && slices.Contains(r.Ring.IDs(), key)
 }
 
-func (r *Rotation) reseal(ctx context.Context, table store.SealedTable, values []store.SealedValue) (resealed int, err error) {
+func (r *Rotation) reseal(ctx context.Context, table store.SealedTable, values []store.SealedValue, damaged *damage) (resealed int, err error) {
 	for some := range slices.Chunk(values, batch) {
-		now := make([][]byte, len(some))
-		for i, v := range some {
-			bare, err := r.Ring.Open(v.CompanyID, v.Sealed)
+		var was []store.SealedValue
+		var now [][]byte
+		for _, v := range some {
+			anew, err := r.anew(v)
 			if err != nil {
-				return resealed, fmt.Errorf("%s %s: %w", table, v.ID, err)
+				if err = wrapped(table, v, err); damaged.passes(err) {
+					continue
+				}
+				return resealed, err
 			}
-			if now[i], err = r.Ring.Seal(v.CompanyID, bare); err != nil {
-				return resealed, fmt.Errorf("%s %s: %w", table, v.ID, err)
-			}
+			was, now = append(was, v), append(now, anew)
 		}
-		n, err := r.Store.Reseal(ctx, table, some, now)
+		n, err := r.Store.Reseal(ctx, table, was, now)
 		if resealed += n; err != nil {
 			return resealed, err
 		}
 	}
 	return resealed, nil
+}
+
+func (r *Rotation) anew(v store.SealedValue) ([]byte, error) {
+	bare, err := r.Ring.Open(v.CompanyID, v.Sealed)
+	if err != nil {
+		return nil, err
+	}
+	return r.Ring.Seal(v.CompanyID, bare)
+}
+
+func wrapped(table store.SealedTable, v store.SealedValue, err error) error {
+	return fmt.Errorf("%s %s: %w", table, v.ID, err)
 }
 
 func (r *Rotation) keyOf(ctx context.Context, f store.MailingFile) (key string, err error) {

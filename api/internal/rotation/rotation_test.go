@@ -194,6 +194,28 @@ func TestCount_ForeignKey(t *testing.T) {
 	}
 }
 
+// What cannot be opened does not keep the rest with the old key.
+func TestRun_Damaged(t *testing.T) {
+	t.Parallel()
+	old, both := ring(t, entry("k1", 1)), ring(t, entry("k2", 2)+","+entry("k1", 1))
+	w := newWorld(t, old)
+	for _, statement := range []string{
+		`UPDATE mailing_entries SET cpf_cnpj_enc = set_byte(cpf_cnpj_enc, length(cpf_cnpj_enc) - 1, get_byte(cpf_cnpj_enc, length(cpf_cnpj_enc) - 1) # 1)`,
+		`UPDATE recipients SET cpf_cnpj_enc = '\x00' WHERE id = (SELECT id FROM recipients ORDER BY id LIMIT 1)`,
+	} {
+		if _, err := w.SQL.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := w.rotation(both).Run(t.Context())
+	if n != 701 || !errors.Is(err, keyring.ErrSealed) || !strings.Contains(err.Error(), "2 in all") || !strings.Contains(err.Error(), "mailingEntries ") {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := w.rotation(both).Count(t.Context()); !errors.Is(err, keyring.ErrSealed) {
+		t.Errorf("that a value is none is not told: %v", err)
+	}
+}
+
 // A row that changes between reading and writing keeps what it has.
 func TestReseal_OnlyWhatWasRead(t *testing.T) {
 	t.Parallel()
