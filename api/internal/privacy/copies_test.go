@@ -212,3 +212,24 @@ func TestErase_BusyEntry(t *testing.T) {
 	w.eraseWhole(t)
 	w.mustKnowNothing(t, "afterwards")
 }
+
+// A request to send dead letters again may have been about her, an operator's as well.
+func TestErase_Replays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	note := name + " called"
+	for _, company := range []*uuid.UUID{&w.company, nil, &w.other} {
+		if _, err := w.SQL.ExecContext(t.Context(), `
+INSERT INTO dead_letter_replays (id, company_id, action, filter, requested_by, note, rate, matched, status, finished_at)
+VALUES (gen_random_uuid(), $1, 'retry', jsonb_build_object('recipient', $2::text), 'x', $3, 1, 1, 'COMPLETED', now())`, company, address, note); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.eraseWhole(t)
+	w.mustKnowNothing(t, "afterwards")
+	var others int
+	if err := w.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM dead_letter_replays WHERE note = $1`, note).Scan(&others); err != nil || others != 1 {
+		t.Errorf("%d requests of the other company's (%v)", others, err)
+	}
+}
