@@ -29,8 +29,8 @@ const (
 
 // Group joins what many goroutines want written at the same time into one
 // statement and one commit, each caller getting its own row's result. An item
-// that comes while nothing is under way is written at once: nobody waits for
-// company.
+// that comes while nothing is under way, and nothing was a moment ago, is written at once:
+// nobody who is alone waits for company.
 type Group[T, R any] struct {
 	// Rows are written in the order of their keys, so that two groups cannot
 	// deadlock, and no two rows of a group have the same: what the first one does is
@@ -42,7 +42,9 @@ type Group[T, R any] struct {
 	mu      sync.Mutex
 	waiting []*groupItem[T, R]
 	flights int
-	armed   bool // somebody will look after those who wait
+	linger  time.Duration // for company, after a group has landed
+	landed  time.Time     // the last one
+	due     time.Time     // when somebody will look after those who wait; zero = nobody will
 	done    sync.WaitGroup
 }
 
@@ -59,6 +61,14 @@ type groupItem[T, R any] struct {
 // one result per item, in the order given.
 func NewGroup[T, R any](key func(T) string, size func(T) int, write func(context.Context, []T) ([]R, error)) *Group[T, R] {
 	return &Group[T, R]{key: key, size: size, write: write}
+}
+
+// Linger makes the group wait for company for so long when another one has just landed. It
+// is for callers that come one by one, and have time: hands that take their tasks one after
+// the other made groups of five, each of which cost as much as five more rows.
+func (g *Group[T, R]) Linger(wait time.Duration) *Group[T, R] {
+	g.linger = wait
+	return g
 }
 
 // Do writes one item and returns its result. When ctx ends before the item's turn
@@ -85,21 +95,34 @@ func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
 
 // launch begins a flight for those who wait, if it is time for one. g.mu is held.
 func (g *Group[T, R]) launch(overdue bool) {
-	switch {
+	switch early := g.linger - time.Since(g.landed); {
 	case len(g.waiting) == 0 || g.flights == groupFlights:
-	case g.flights == 0 || overdue || len(g.waiting) >= groupJoin:
+	case overdue || len(g.waiting) >= groupJoin || g.flights == 0 && early <= 0:
 		g.flights++
 		g.done.Add(1)
 		go g.fly()
-	case !g.armed:
-		g.armed = true
-		time.AfterFunc(groupPatience, func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.armed = false
-			g.launch(true)
-		})
+	case g.flights == 0:
+		g.lookAgain(early)
+	default:
+		g.lookAgain(groupPatience)
 	}
+}
+
+// lookAgain launches those who wait then, unless it is done sooner. g.mu is held.
+func (g *Group[T, R]) lookAgain(wait time.Duration) {
+	due := time.Now().Add(wait)
+	if !g.due.IsZero() && !due.Before(g.due) {
+		return
+	}
+	g.due = due
+	time.AfterFunc(wait, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.due.Equal(due) {
+			g.due = time.Time{}
+			g.launch(true)
+		}
+	})
 }
 
 // withdraw takes an item out of the queue, if it is still there.
@@ -135,8 +158,9 @@ func (g *Group[T, R]) fly() {
 func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) == 0 || !first && g.flights > 1 && len(g.waiting) < groupJoin {
+	if len(g.waiting) == 0 || !first && (g.flights > 1 || g.linger > 0) && len(g.waiting) < groupJoin {
 		g.flights--
+		g.landed = time.Now()
 		g.launch(false)
 		return nil
 	}

@@ -126,6 +126,50 @@ func TestGroup_JoinsWhatWaits(t *testing.T) {
 	})
 }
 
+// A group that lingers waits for company after another one, but not for long, not when
+// there is enough of it, and not when it comes by itself.
+func TestGroup_Lingers(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 32)
+	for i := range many {
+		many[i] = fmt.Sprintf("m%02d", i)
+	}
+	for name, tt := range map[string]struct {
+		lasts time.Duration // the first group
+		come  time.Duration // after it has begun
+		items []string
+		wait  time.Duration // from then on
+		want  []int
+	}{
+		"for company":                       {0, 0, many[:3], 2*time.Millisecond - 1, []int{1}},
+		"not for long":                      {0, 0, many[:3], 2 * time.Millisecond, []int{1, 3}},
+		"not with enough of it":             {0, 0, many, 0, []int{1, 32}},
+		"not when it comes by itself":       {0, 2 * time.Millisecond, many[:1], 0, []int{1, 1}},
+		"after a group that it waited for":  {5 * time.Millisecond, 0, many[:3], 7*time.Millisecond - 1, []int{1}},
+		"not for as long as for the second": {5 * time.Millisecond, 0, many[:3], 7 * time.Millisecond, []int{1, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &writer{gate: make(chan struct{})}
+				g := newGroup(w).Linger(2 * time.Millisecond)
+				time.AfterFunc(tt.lasts, func() { close(w.gate) })
+				wait := all(t.Context(), g, "x")
+				synctest.Wait()
+				<-time.After(tt.come) // of the bubble's own clock
+				rest := all(t.Context(), g, tt.items...)
+				<-time.After(tt.wait)
+				synctest.Wait()
+				if diff := cmp.Diff(tt.want, w.sizes()); diff != "" {
+					t.Error(diff)
+				}
+				wait()
+				rest()
+			})
+		})
+	}
+}
+
 // A second group begins beside the first when enough have come, or when the first takes
 // its time: it may stand before a lock that concerns nobody else.
 func TestGroup_SecondFlight(t *testing.T) {
