@@ -3,9 +3,6 @@ package store
 import (
 	"context"
 	"time"
-
-	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 )
 
 // purgeAggregatesSQL looks at the next keys along outbox_aggregates_outbox and deletes
@@ -28,7 +25,5 @@ SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done,
 // PurgeAggregates looks at the next limit keys of emails accepted longer ago than age,
 // which is that of logs, and deletes those of emails that are not kept any more.
 func (s *Store) PurgeAggregates(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkAggregates, everybody, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
-		return did, tx.GetContext(ctx, &did, purgeAggregatesSQL, reached, age.Milliseconds(), limit)
-	})
+	return s.walk(ctx, walkAggregates, everybody, age, limit, purgeAggregatesSQL)
 }

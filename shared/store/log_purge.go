@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 )
 
 // A month's partition is dropped whole. These statements take away row by row what that
@@ -74,24 +73,18 @@ SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done,
 // deletes those of emails accepted longer ago than age, with their timelines. Companies
 // with an age of their own are left out.
 func (s *Store) PurgeLogs(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkLogs, everybody, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
-		return did, tx.GetContext(ctx, &did, purgeLogsSQL, reached, age.Milliseconds(), limit)
-	})
+	return s.walk(ctx, walkLogs, everybody, age, limit, purgeLogsSQL)
 }
 
 // PurgeCompanyLogs looks at the next limit logs of the company and deletes those of
 // emails accepted longer ago than age, with their timelines.
 func (s *Store) PurgeCompanyLogs(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkLogs, company, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
-		return did, tx.GetContext(ctx, &did, purgeCompanyLogsSQL, reached, age.Milliseconds(), limit, company)
-	})
+	return s.walk(ctx, walkLogs, company, age, limit, purgeCompanyLogsSQL)
 }
 
 // PurgeEvents looks at the next limit events that no month's partition will take along
 // and deletes those of emails accepted longer ago than age. Companies with an age of
 // their own are left out: their timelines go with their logs.
 func (s *Store) PurgeEvents(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkEvents, everybody, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
-		return did, tx.GetContext(ctx, &did, purgeEventsSQL, reached, age.Milliseconds(), limit)
-	})
+	return s.walk(ctx, walkEvents, everybody, age, limit, purgeEventsSQL)
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 )
 
 // purgeOutboxSQL looks at the next rows along email_outbox_pkey and deletes, by the same
@@ -38,9 +37,7 @@ const (
 // PurgeOutbox looks at the next limit outbox rows and deletes those that came to their
 // end longer ago than age. What there is to tell about an email stands in its log.
 func (s *Store) PurgeOutbox(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkOutbox, everybody, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
-		return did, tx.GetContext(ctx, &did, purgeOutboxSQL, reached, age.Milliseconds(), limit)
-	})
+	return s.walk(ctx, walkOutbox, everybody, age, limit, purgeOutboxSQL)
 }
 
 // eraseBodiesSQL is purgeOutboxSQL for what emails say: the rows stay, with the addresses
@@ -79,14 +76,10 @@ SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM erased) AS don
 // that came to their end longer ago than age: bodies, headers, recipient. They cannot be
 // sent again then. Companies with an age of their own are left out.
 func (s *Store) EraseBodies(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkBodies, everybody, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
-		return did, tx.GetContext(ctx, &did, eraseBodiesSQL, reached, age.Milliseconds(), limit)
-	})
+	return s.walk(ctx, walkBodies, everybody, age, limit, eraseBodiesSQL)
 }
 
 // EraseCompanyBodies is EraseBodies for one company.
 func (s *Store) EraseCompanyBodies(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkBodies, company, limit, func(tx *sqlx.Tx, reached uuid.UUID) (did step, err error) {
-		return did, tx.GetContext(ctx, &did, eraseCompanyBodiesSQL, reached, age.Milliseconds(), limit, company)
-	})
+	return s.walk(ctx, walkBodies, company, age, limit, eraseCompanyBodiesSQL)
 }

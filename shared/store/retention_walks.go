@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -55,11 +56,9 @@ type Cleaned struct {
 // from the beginning finds. So each row is looked at once when its time comes, and only
 // the few that are left behind once a day.
 //
-// begin takes the id reached, and how many rows to look at; those too young end the walk.
-func (s *Store) walk(
-	ctx context.Context, kind walkKind, company uuid.UUID, limit int,
-	begin func(tx *sqlx.Tx, reached uuid.UUID) (step, error),
-) (Cleaned, error) {
+// statement is a step: it takes the id reached, the age in ms, how many rows to look at,
+// and the company unless it is everybody. Rows too young end the walk.
+func (s *Store) walk(ctx context.Context, kind walkKind, company uuid.UUID, age time.Duration, limit int, statement string) (Cleaned, error) {
 	var done Cleaned
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, beginWalkSQL, string(kind), company); err != nil {
@@ -72,8 +71,12 @@ func (s *Store) walk(
 		if err := tx.SelectContext(ctx, &held, holdWalkSQL, string(kind), company); err != nil || len(held) == 0 {
 			return translate(err)
 		}
-		did, err := begin(tx, held[0].Reached)
-		if err != nil {
+		args := []any{held[0].Reached, age.Milliseconds(), limit}
+		if company != everybody {
+			args = append(args, company)
+		}
+		var did step
+		if err := tx.GetContext(ctx, &did, statement, args...); err != nil {
 			return translate(err)
 		}
 		done = Cleaned{Count: did.Done, More: did.Seen == limit}
@@ -88,7 +91,7 @@ func (s *Store) walk(
 		if !anew && bytes.Equal(reached[:], held[0].Reached[:]) {
 			return nil
 		}
-		_, err = tx.ExecContext(ctx, stepWalkSQL, string(kind), company, reached, anew)
+		_, err := tx.ExecContext(ctx, stepWalkSQL, string(kind), company, reached, anew)
 		return translate(err)
 	})
 	if err != nil {
