@@ -96,8 +96,14 @@ func (c *control) unseal(ctx context.Context) (sealed, *blob.Bucket, error) {
 	return s, bucket, nil
 }
 
-// archive is where people are looked for; the caller calls done.
-func (c *control) archive(ctx context.Context, s *store.Store) (a *privacy.Archive, done func(), err error) {
+// archive is where people of a company, which is put into q, are looked for; the caller
+// calls done.
+func (c *control) archive(ctx context.Context, s *store.Store, name string, q *privacy.Query) (a *privacy.Archive, done func(), err error) {
+	company, err := findCompany(ctx, s, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	q.CompanyID = company.ID
 	settings, bucket, err := c.unseal(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -143,12 +149,7 @@ done is written down, without who it was about.`,
 			if err != nil {
 				return nil, err
 			}
-			company, err := findCompany(ctx, s, f.company)
-			if err != nil {
-				return nil, err
-			}
-			q.CompanyID = company.ID
-			a, done, err := c.archive(ctx, s)
+			a, done, err := c.archive(ctx, s, f.company, &q)
 			if err != nil {
 				return nil, err
 			}
@@ -244,12 +245,7 @@ Emails that a worker is sending are waited for up to 90 s; if some are left, it 
 			if o.By, err = c.whoAndWhy(reason); err != nil {
 				return nil, err
 			}
-			company, err := findCompany(ctx, s, f.company)
-			if err != nil {
-				return nil, err
-			}
-			q.CompanyID = company.ID
-			a, done, err := c.archive(ctx, s)
+			a, done, err := c.archive(ctx, s, f.company, &q)
 			if err != nil {
 				return nil, err
 			}
