@@ -65,7 +65,7 @@ func NewGroup[T, R any](key func(T) string, size func(T) int, write func(context
 
 // Linger makes the group wait for company for so long when another one has just landed. It
 // is for callers that come one by one, and have time: hands that take their tasks one after
-// the other made groups of five, each of which cost as much as five more rows.
+// the other loaded in groups of five, each of which cost as much as three more rows.
 func (g *Group[T, R]) Linger(wait time.Duration) *Group[T, R] {
 	g.linger = wait
 	return g
