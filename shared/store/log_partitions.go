@@ -58,8 +58,9 @@ type DroppedPartition struct {
 }
 
 // DropLogPartition drops the log's oldest partition, if each of its emails was accepted
-// longer ago than age (a day or more), and than the longest that a company wants. The zero DroppedPartition says that there is none,
-// or another process is at it. ErrInUse: there was no lock to be had within 200 ms.
+// longer ago than age (a day or more), and than the longest that a company wants. The zero
+// DroppedPartition says that there is none, or another process is at it. ErrInUse: there
+// was no lock to be had within 200 ms.
 func (s *Store) DropLogPartition(ctx context.Context, log Log, age time.Duration) (DroppedPartition, error) {
 	var found []DroppedPartition
 	err := s.db.SelectContext(ctx, &found, dropPartitionSQL, string(log), age.Milliseconds())

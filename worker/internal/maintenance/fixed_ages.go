@@ -8,12 +8,36 @@ import (
 	"email-gateway/shared/store"
 )
 
+// The kinds whose age no setting changes.
 const (
+	// feedbackKept is how long a notification of the provider is remembered: longer than the
+	// api takes old ones, so that none does its work twice. What they told stays in the
+	// timelines.
+	feedbackKept = 30 * 24 * time.Hour
 	// deadLettersKept is how long what gave up is kept for somebody to look at it.
 	deadLettersKept = 7 * 24 * time.Hour
 	// replaysKept is how long one can look up what came of a request about many of them.
 	replaysKept = 30 * 24 * time.Hour
 )
+
+// KeyStore is what is asked of the database about idempotency keys.
+type KeyStore interface {
+	CleanIdempotencyKeys(ctx context.Context, limit int) (int, error)
+}
+
+// idempotencyKeys say themselves when their time is over.
+func idempotencyKeys(store KeyStore) kind {
+	return kind{"idempotency keys", keyExpired, always(limited(store.CleanIdempotencyKeys))}
+}
+
+// FeedbackStore is what is asked of the database about notifications.
+type FeedbackStore interface {
+	CleanFeedback(ctx context.Context, age time.Duration, limit int) (int, error)
+}
+
+func notifications(store FeedbackStore) kind {
+	return kind{"notifications", noticeExpired, always(older(feedbackKept, store.CleanFeedback))}
+}
 
 // DeadLetterStore is what is asked of the database about dead letters.
 type DeadLetterStore interface {
@@ -45,4 +69,19 @@ func archivedTasks(archive Archive) kind {
 		})
 	}
 	return kind{"archived tasks", archiveExpired, always(batches...)}
+}
+
+// AuditStore is what is asked of the database about what operators did. It alone says how
+// long that is kept.
+type AuditStore interface {
+	CleanAudit(ctx context.Context, limit int) (int, error)
+}
+
+// auditRows cannot be locked by who only deletes them: two dispatchers find the same, and
+// share them. So some, not all of a batch, means that there may be more.
+func auditRows(audit AuditStore) kind {
+	return kind{"audit rows", auditExpired, always(func(ctx context.Context) (store.Cleaned, error) {
+		n, err := audit.CleanAudit(ctx, cleanBatch)
+		return store.Cleaned{Count: n, More: n > 0}, err
+	})}
 }
