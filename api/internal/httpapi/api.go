@@ -207,7 +207,7 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	r.NoRoute(a.answer(func(*gin.Context) error { return noSuchRoute }))
 	r.NoMethod(a.answer(func(*gin.Context) error { return wrongMethod }))
 
-	r.GET("/livez", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+	r.GET("/livez", showLive)
 	r.GET("/readyz", a.showReady)
 	r.GET("/health", a.showHealth)
 	r.GET("/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })

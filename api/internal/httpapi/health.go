@@ -118,6 +118,18 @@ type readiness struct {
 	Database partHealth `json:"database"`
 }
 
+// liveness is the answer of GET /livez, in the words of the dispatcher and the worker, so
+// that one check fits all three.
+type liveness struct {
+	Status string `json:"status"`
+}
+
+// showLive says that the process answers, whatever it depends on.
+func showLive(c *gin.Context) {
+	c.Header("Cache-Control", "no-store")
+	c.JSON(http.StatusOK, liveness{Status: "ok"})
+}
+
 // showReady says whether requests should come here: the api needs Postgres for all of
 // them, and nothing else for any.
 func (a *API) showReady(c *gin.Context) {

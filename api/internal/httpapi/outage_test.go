@@ -60,8 +60,8 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	if r := g.do(t, call{Path: "/metrics", NoKey: true}); !strings.Contains(r.Body, `gateway_dependency_up{dependency="database"} 0`) {
 		t.Errorf("metrics do not tell that the database is away")
 	}
-	if r := g.do(t, call{Path: "/livez", NoKey: true}); r.Status != http.StatusOK {
-		t.Errorf("livez: %d", r.Status)
+	if r := g.do(t, call{Path: "/livez", NoKey: true}); r.Status != http.StatusOK || r.Body != `{"status":"ok"}` {
+		t.Errorf("livez: %d %s", r.Status, r.Body)
 	}
 	if r := g.send(t, "{}"); r.Status != http.StatusUnprocessableEntity {
 		t.Errorf("a wrong request needs no database: %d %s", r.Status, r.Body)
