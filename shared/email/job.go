@@ -43,9 +43,10 @@ type SendJob struct {
 	Recipient JobRecipient `json:"recipient"`
 
 	// Attempt is which of the five tries this is. Tries that ended in a provider's
-	// quota are not counted, so it may repeat.
-	Attempt    int       `json:"attempt"`
-	EnqueuedAt time.Time `json:"enqueuedAt"`
+	// quota are not counted, so it may repeat. Both are the dispatcher's to fill in: what
+	// stands in the outbox, and in a dead letter, has neither.
+	Attempt    int       `json:"attempt,omitzero"`
+	EnqueuedAt time.Time `json:"enqueuedAt,omitzero"`
 
 	// Traceparent is the trace that the email belongs to, in W3C's form. It stands in the
 	// outbox only, and only where tracing is on: the dispatcher moves it from there into

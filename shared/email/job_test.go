@@ -163,6 +163,22 @@ func TestSendJob_FieldNames(t *testing.T) {
 	}
 }
 
+// What is not known yet is not said: a dead letter shows the job as it stands in the outbox.
+func TestSendJob_LeavesOutWhatTheDispatcherFillsIn(t *testing.T) {
+	t.Parallel()
+	job := validJob()
+	job.Attempt, job.EnqueuedAt = 0, time.Time{}
+	payload, err := json.Marshal(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"attempt", "enqueuedAt"} {
+		if strings.Contains(string(payload), `"`+field+`"`) {
+			t.Errorf("%s is there: %s", field, payload)
+		}
+	}
+}
+
 func TestDecodeSendJob_Refuses(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, payload string }{
