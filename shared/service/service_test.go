@@ -54,6 +54,19 @@ func named(parts ...part) []service.Named {
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
+func TestRun_SaysItsVersion(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	var log strings.Builder
+	if err := service.Run(ctx, slog.New(slog.NewTextHandler(&log, nil)), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if want := "msg=starting version=" + service.Version(); !strings.Contains(log.String(), want) {
+		t.Errorf("want %s in %q", want, log.String())
+	}
+}
+
 func TestRun_StartsInOrderStopsInReverse(t *testing.T) {
 	t.Parallel()
 	var d diary

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/service"
 )
 
 const (
@@ -35,9 +36,9 @@ type Tracing struct {
 	provider *trace.TracerProvider // nil = off
 }
 
-// NewTracing makes a Tracing, which connects to nothing yet. service and environment are
-// those of NewLogger.
-func NewTracing(ctx context.Context, log *slog.Logger, service, environment string, s TraceSettings) (*Tracing, error) {
+// NewTracing makes a Tracing, which connects to nothing yet. name and environment are
+// NewLogger's service and environment.
+func NewTracing(ctx context.Context, log *slog.Logger, name, environment string, s TraceSettings) (*Tracing, error) {
 	t := &Tracing{log: log}
 	if !s.On() {
 		return t, nil
@@ -49,7 +50,8 @@ func NewTracing(ctx context.Context, log *slog.Logger, service, environment stri
 		return nil, fmt.Errorf("make trace exporter: %w", err)
 	}
 	about, err := resource.New(ctx, resource.WithFromEnv(), resource.WithAttributes(
-		attribute.String("service.name", service),
+		attribute.String("service.name", name),
+		attribute.String("service.version", service.Version()),
 		attribute.String("service.instance.id", uuid.NewString()),
 		attribute.String("deployment.environment.name", environment),
 	))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/shared/environment"
+	"email-gateway/shared/service"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/telemetry/telemetrytest"
 )
@@ -69,7 +70,7 @@ func TestTracing_OneTraceAcrossPrograms(t *testing.T) {
 	for _, name := range []string{"api", "dispatcher", "worker"} {
 		span := find(t, r, name)
 		want := telemetrytest.Span{
-			Service: "email-gateway-" + name, Name: name, Trace: caller[3:35], ID: span.ID, Parent: parent, Failure: "SES_THROTTLING",
+			Service: "email-gateway-" + name, Version: service.Version(), Name: name, Trace: caller[3:35], ID: span.ID, Parent: parent, Failure: "SES_THROTTLING",
 			Attributes: map[string]string{
 				"outbox.id": "0199", "reason": "no mailbox a***@e***.com here", "tries": "3", "error.type": "SES_THROTTLING",
 			},

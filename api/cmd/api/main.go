@@ -3,6 +3,7 @@
 //
 //	api               serves until SIGINT or SIGTERM, then finishes what it has begun
 //	api -healthcheck  asks the api on API_ADDR for a sign of life; exit code 0 or 1
+//	api -version      says which release it is
 //
 // README.md beside the module lists the environment.
 package main
@@ -46,10 +47,15 @@ func main() {
 func run(ctx context.Context, args, environ []string, out io.Writer) error {
 	flags := flag.NewFlagSet("api", flag.ContinueOnError)
 	healthcheck := flags.Bool("healthcheck", false, "ask the api on API_ADDR for a sign of life and exit")
+	version := flags.Bool("version", false, "say which release this is and exit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return nil
 	case err != nil:
+		return err
+	}
+	if *version {
+		_, err := fmt.Fprintln(out, "api", service.Version())
 		return err
 	}
 	if *healthcheck {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 )
 
@@ -95,6 +96,9 @@ Exit codes: 0 done, 1 could not, or what was looked at is not well, 2 not unders
   gatewayctl email explain 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b`)
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON object, for programs")
 	root.PersistentFlags().StringVar(&c.operator, "operator", "", "`WHO` you are, for the audit; else GATEWAY_OPERATOR, else your login")
+	root.Version = service.Version()
+	root.SetVersionTemplate("gatewayctl {{.Version}}\n") // as the other programs say it
+	root.Flags().Bool("version", false, "say which release this is")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetUsageTemplate(usageTemplate)
 	root.AddCommand(

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"email-gateway/api/internal/ctl"
+	"email-gateway/shared/service"
 )
 
 // nobody is the id of nothing.
@@ -50,6 +51,13 @@ func TestHelp(t *testing.T) {
 		all.WriteString("$ gatewayctl " + strings.Join(args, " ") + "\n" + got.stdout + "\n")
 	}
 	golden(t, "help", all.String())
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if got := (operator{}).run(t, "--version"); got.code != ctl.ExitOK || got.stdout != "gatewayctl "+service.Version()+"\n" || got.stderr != "" {
+		t.Errorf("%+v", got)
+	}
 }
 
 // Every command that stands in a help text is in the list above.

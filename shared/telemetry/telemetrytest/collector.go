@@ -27,7 +27,8 @@ type Collector struct {
 
 // Span is one that was received. Ids are in hex; Parent is "" for the first of a trace.
 type Span struct {
-	Service, Name     string
+	Service, Version  string // of the program
+	Name              string
 	Trace, ID, Parent string
 	Attributes        map[string]string // numbers in decimal
 	Failure           string            // what it failed with
@@ -57,11 +58,11 @@ func (c *Collector) take(delivery *collector.ExportTraceServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, of := range delivery.ResourceSpans {
-		service := attributes(of.GetResource().GetAttributes())["service.name"]
+		program := attributes(of.GetResource().GetAttributes())
 		for _, scope := range of.ScopeSpans {
 			for _, s := range scope.Spans {
 				c.spans = append(c.spans, Span{
-					Service: service, Name: s.Name, Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId),
+					Service: program["service.name"], Version: program["service.version"], Name: s.Name, Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId),
 					Parent: hex.EncodeToString(s.ParentSpanId), Attributes: attributes(s.Attributes), Failure: s.GetStatus().GetMessage(),
 					TraceState: s.TraceState,
 				})

@@ -27,7 +27,12 @@ const grace = 15 * time.Second
 
 func main() {
 	healthcheck := flag.Bool("healthcheck", false, "ask the dispatcher at DISPATCHER_ADDR whether it lives")
+	version := flag.Bool("version", false, "say which release this is and exit")
 	flag.Parse()
+	if *version {
+		fmt.Fprintln(os.Stdout, "dispatcher", service.Version())
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	service.TradeMemory()

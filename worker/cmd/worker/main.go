@@ -34,7 +34,12 @@ const lingerPerHand = 8 * time.Microsecond
 
 func main() {
 	healthcheck := flag.Bool("healthcheck", false, "ask the worker at WORKER_ADDR whether it lives")
+	version := flag.Bool("version", false, "say which release this is and exit")
 	flag.Parse()
+	if *version {
+		fmt.Fprintln(os.Stdout, "worker", service.Version())
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	service.TradeMemory()
