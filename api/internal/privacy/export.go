@@ -16,7 +16,8 @@ import (
 )
 
 // Export is all that is held about a person. Rows are those of the tables, column by
-// column; numbers are in clear.
+// column; numbers are in clear. Of others it tells no more than the person has been told:
+// an email's cc, and not its bcc.
 type Export struct {
 	CompanyID    uuid.UUID         `json:"companyId"`
 	ExportedAt   time.Time         `json:"exportedAt"`
@@ -109,7 +110,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 					}
 					continue
 				}
-				opened, err := a.opened(p.CompanyID, r.Row)
+				opened, err := a.opened(p, r.Row)
 				if err != nil {
 					return err
 				}
@@ -195,21 +196,24 @@ func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, col
 	return nil
 }
 
-// opened is a row with its number in clear.
-func (a *Archive) opened(company uuid.UUID, row json.RawMessage) (json.RawMessage, error) {
+// opened is a row with its number in clear, and without others who got the same email.
+func (a *Archive) opened(p subject, row json.RawMessage) (json.RawMessage, error) {
 	var columns map[string]json.RawMessage
 	if err := json.Unmarshal(row, &columns); err != nil {
 		return nil, fmt.Errorf("read a row: %w", err)
 	}
+	if err := p.withoutOthers(columns); err != nil {
+		return nil, err
+	}
 	var sealed *string
 	if err := json.Unmarshal(orNull(columns["cpf_cnpj_enc"]), &sealed); err != nil || sealed == nil {
-		return row, nil
+		return json.Marshal(columns)
 	}
 	raw, err := hex.DecodeString(strings.TrimPrefix(*sealed, `\x`))
 	if err != nil {
 		return nil, fmt.Errorf("read a sealed number: %w", err)
 	}
-	bare, err := a.Ring.Open(company, raw)
+	bare, err := a.Ring.Open(p.CompanyID, raw)
 	if err != nil {
 		return nil, fmt.Errorf("open a sealed number: %w", err)
 	}
