@@ -164,6 +164,11 @@ func summarize(e store.Email, masked bool) emailSummary {
 	}
 	if masked {
 		v.To, v.ErrorReason = email.MaskAddress(v.To), email.MaskText(v.ErrorReason)
+		// Tenants' own words may be addresses: many know their customers by them.
+		v.ExternalID, v.Subject = email.MaskText(v.ExternalID), email.MaskText(v.Subject)
+		for i := range v.Tags {
+			v.Tags[i] = email.MaskText(v.Tags[i])
+		}
 	}
 	return v
 }

@@ -69,6 +69,9 @@ func TestEmailShow_InText(t *testing.T) {
 		},
 		{
 			name: "failed, masked", status: email.Failed,
+			change: func(s *store.Situation) {
+				s.Subject, s.ExternalID, s.Tags = "Confirme ana@example.com", to("ana@example.com"), []string{"to:ana@example.com"}
+			},
 			events: timeline(
 				0.004, email.EventReceived, `{"attempt":1}`,
 				0.005, email.EventValidationFailed, `{"validation":"RECIPIENT","errorCode":"RECIPIENT_NOT_FOUND","errorMessage":"ana@example.com is not known"}`,
