@@ -125,7 +125,8 @@ func TestSelectors(t *testing.T) {
 	t.Parallel()
 	q := observability.Query{Where: "here", Expr: `
 		sum by (queue) (rate(a_total{state="FAILED", x!~"y.*",}[$__rate_interval])) / max(b) by (kind) > 0.05e1
-		and histogram_quantile(0.99, sum by (le, path) (rate(c_seconds_bucket[1h30m] offset 5m))) - -1 < 3 or absent(up{job="w"} == 1)`}
+		and histogram_quantile(0.99, sum by (le, path) (rate(c_seconds_bucket[1h30m] offset 5m))) - -1 < 3 or absent(up{job="w"} == 1)
+		unless on () (d == 1)`}
 	got, err := q.Selectors()
 	if err != nil {
 		t.Fatal(err)
@@ -135,13 +136,14 @@ func TestSelectors(t *testing.T) {
 		{Metric: "b", Grouped: []string{"kind"}},
 		{Metric: "c_seconds", Grouped: []string{"path"}},
 		{Metric: "up", Matchers: []observability.Matcher{{"job", "=", "w"}}},
+		{Metric: "d"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for _, wrong := range []string{
 		``, `1`, `a b`, `sum(a`, `sum(a))`, `rate(a)`, `sum(a[5m])`, `sum by queue (a)`, `a{b}`, `a{b="c}`, `a{b=c}`, `a{b=~"("}`, `a[5]`,
-		`a[5m`, `ratio(a)`, `a > `, `a # b`, `a[5m] > 1`, `clamp_min(a)`, `a offset b`, `max by (a b) (c)`,
+		`a[5m`, `ratio(a)`, `a > `, `a # b`, `a[5m] > 1`, `clamp_min(a)`, `a offset b`, `max by (a b) (c)`, `a and on b`, `a and on (c) b`,
 	} {
 		if _, err := (observability.Query{Where: "here", Expr: wrong}).Selectors(); err == nil || !strings.HasPrefix(err.Error(), "here: ") {
 			t.Errorf("%q: %v", wrong, err)

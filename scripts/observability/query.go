@@ -118,6 +118,9 @@ func (p *reader) expression(level int) (result, error) {
 	left, err := p.expression(level + 1)
 	for err == nil && slices.Contains(levels[level], p.peek().text) && p.peek().kind != text {
 		operator := p.next().text
+		if err = p.matching(); err != nil {
+			break
+		}
 		var right result
 		if right, err = p.expression(level + 1); err == nil && (left == window || right == window) {
 			err = fmt.Errorf("%q stands beside a stretch of time", operator)
@@ -125,6 +128,18 @@ func (p *reader) expression(level int) (result, error) {
 		left = max(left, right)
 	}
 	return left, err
+}
+
+// matching reads on (), if it comes next: series of both sides go together whatever their
+// labels.
+func (p *reader) matching() error {
+	if !p.is("on") {
+		return nil
+	}
+	if err := p.want("("); err != nil {
+		return err
+	}
+	return p.want(")")
 }
 
 func (p *reader) operand() (result, error) {
