@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,18 +38,23 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 // CreateAPIKey adds a key; CreatedAt and RevokedAt are ignored.
 func (s *Store) CreateAPIKey(ctx context.Context, by Operator, k APIKey) error {
 	a := act{action: "key.create", company: k.CompanyID, subject: k.KeyID, details: map[string]any{"name": k.Name, "scopes": k.Scopes}}
-	return wrap("create api key", s.auditedOne(ctx, by, a, insertKeySQL,
-		k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst))
+	_, err := s.auditedOne(ctx, by, a, insertKeySQL, k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst)
+	return wrap("create api key", err)
 }
 
-// revokeKeySQL locks one row by primary key.
-const revokeKeySQL = `UPDATE api_keys SET revoked_at = least(coalesce(revoked_at, now()), now()) WHERE key_id = $1 RETURNING company_id`
+// revokeKeySQL locks one row by primary key, and no key that is shut out already.
+const revokeKeySQL = `UPDATE api_keys SET revoked_at = now() WHERE key_id = $1 AND (revoked_at IS NULL OR revoked_at > now()) RETURNING company_id`
 
-// RevokeAPIKey shuts a key out; an api process notices within its cache's 5 s.
+// RevokeAPIKey shuts a key out; an api process notices within its cache's 5 s. One that is
+// shut out stays so. ErrNotFound: there is no such key.
 func (s *Store) RevokeAPIKey(ctx context.Context, by Operator, keyID string) error {
-	return wrap("revoke api key", s.audited(ctx, by, act{action: "key.revoke", subject: keyID}, func(tx *sqlx.Tx, a *act) error {
+	_, err := s.audited(ctx, by, act{action: "key.revoke", subject: keyID}, func(tx *sqlx.Tx, a *act) error {
 		return translate(tx.GetContext(ctx, &a.company, revokeKeySQL, keyID))
-	}))
+	})
+	if errors.Is(err, ErrNotFound) { // none that works
+		_, err = s.FindCaller(ctx, keyID)
+	}
+	return wrap("revoke api key", err)
 }
 
 // rotateKeySQL locks the old key by primary key. One that is revoked already has no
@@ -66,9 +72,10 @@ SELECT $2, company_id, name, environment, $3, scopes, rate_per_second, burst FRO
 // after the grace. ErrNotFound: there is no such key, or it is revoked already.
 func (s *Store) RotateAPIKey(ctx context.Context, by Operator, oldID, newID string, secretSHA256 []byte, grace time.Duration) error {
 	a := act{action: "key.rotate", subject: oldID, details: map[string]any{"successor": newID, "graceSeconds": int(grace.Seconds())}}
-	return wrap("rotate api key", s.audited(ctx, by, a, func(tx *sqlx.Tx, a *act) error {
+	_, err := s.audited(ctx, by, a, func(tx *sqlx.Tx, a *act) error {
 		return translate(tx.GetContext(ctx, &a.company, rotateKeySQL, oldID, newID, secretSHA256, grace.Milliseconds()))
-	}))
+	})
+	return wrap("rotate api key", err)
 }
 
 // listKeysSQL reads the whole table: a company has a handful of keys.

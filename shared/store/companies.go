@@ -44,7 +44,7 @@ const (
 // ErrExists: the name is taken.
 func (s *Store) CreateCompany(ctx context.Context, by Operator, c NewCompany) error {
 	a := act{action: "company.create", company: c.ID, details: map[string]any{"name": c.Name}}
-	err := s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
+	_, err := s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
 		if _, err := tx.ExecContext(ctx, insertCompanySQL, c.ID, c.Name, c.DefaultFrom); err != nil {
 			return translate(err)
 		}
@@ -90,22 +90,33 @@ func (s *Store) FindCompany(ctx context.Context, idOrName string) (Company, erro
 	return c, nil
 }
 
-// suspendCompanySQL locks one row. The fence and the dispatcher read it, so no
-// email of the company starts after the commit.
-const suspendCompanySQL = `
-UPDATE companies SET suspended_at = coalesce(suspended_at, now()), suspended_reason = $2 WHERE id = $1`
+// Both lock one row by primary key, and none that is as it is to be. The fence and the
+// dispatcher read it, so no email of the company starts after the commit of the first.
+const (
+	suspendCompanySQL = `
+UPDATE companies SET suspended_at = coalesce(suspended_at, now()), suspended_reason = $2
+WHERE id = $1 AND (suspended_at IS NULL OR suspended_reason IS DISTINCT FROM $2)`
+	resumeCompanySQL = `UPDATE companies SET suspended_at = NULL, suspended_reason = NULL WHERE id = $1 AND suspended_at IS NOT NULL`
+)
 
 // SuspendCompany refuses the company's requests and holds back its emails, for the
-// operator's reason.
+// operator's reason. Of a suspended company it changes the reason, and keeps the time.
 func (s *Store) SuspendCompany(ctx context.Context, by Operator, id uuid.UUID) error {
-	return wrap("suspend company", s.auditedOne(ctx, by, act{action: "company.suspend", company: id}, suspendCompanySQL, id, by.Reason))
+	return wrap("suspend company", s.changeCompany(ctx, by, act{action: "company.suspend", company: id}, suspendCompanySQL, id, by.Reason))
 }
-
-const resumeCompanySQL = `UPDATE companies SET suspended_at = NULL, suspended_reason = NULL WHERE id = $1`
 
 // ResumeCompany takes a suspension back; its waiting emails go on.
 func (s *Store) ResumeCompany(ctx context.Context, by Operator, id uuid.UUID) error {
-	return wrap("resume company", s.auditedOne(ctx, by, act{action: "company.resume", company: id}, resumeCompanySQL, id))
+	return wrap("resume company", s.changeCompany(ctx, by, act{action: "company.resume", company: id}, resumeCompanySQL, id))
+}
+
+// changeCompany is auditedOne for what may be so already; ErrNotFound without the company.
+func (s *Store) changeCompany(ctx context.Context, by Operator, a act, statement string, args ...any) error {
+	changed, err := s.auditedOne(ctx, by, a, statement, args...)
+	if err == nil && !changed {
+		_, err = s.FindCompany(ctx, a.company.String())
+	}
+	return err
 }
 
 // changeOne runs a statement that must hit exactly one row.

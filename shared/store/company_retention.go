@@ -31,12 +31,15 @@ func (e *RetentionError) Error() string {
 	return fmt.Sprintf("%s: must be 1 to %d days", e.Field, MaxRetentionDays)
 }
 
-// setRetentionSQL finds and locks the company's one row by primary key.
+// setRetentionSQL finds and locks the company's one row by primary key. It hits none where
+// the company has these ages already, or has none and is given none.
 const setRetentionSQL = `
-INSERT INTO company_retention (company_id, bodies_days, files_days, logs_days)
-SELECT id, $2::integer, $3::integer, $4::integer FROM companies WHERE id = $1
+INSERT INTO company_retention AS r (company_id, bodies_days, files_days, logs_days)
+SELECT id, $2::integer, $3::integer, $4::integer FROM companies
+WHERE id = $1 AND (num_nonnulls($2::integer, $3::integer, $4::integer) > 0 OR EXISTS (SELECT FROM company_retention WHERE company_id = $1))
 ON CONFLICT (company_id) DO UPDATE SET
-    bodies_days = excluded.bodies_days, files_days = excluded.files_days, logs_days = excluded.logs_days, updated_at = now()`
+    bodies_days = excluded.bodies_days, files_days = excluded.files_days, logs_days = excluded.logs_days, updated_at = now()
+WHERE (r.bodies_days, r.files_days, r.logs_days) IS DISTINCT FROM (excluded.bodies_days, excluded.files_days, excluded.logs_days)`
 
 // SetRetention gives the company ages of its own, in place of those it had.
 // *RetentionError: one of them cannot be. ErrNotFound: there is no such company.
@@ -50,7 +53,7 @@ func (s *Store) SetRetention(ctx context.Context, by Operator, r Retention) erro
 		action: "company.retention", company: r.CompanyID,
 		details: map[string]any{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs}, // null = the installation's
 	}
-	return wrap("set retention", s.auditedOne(ctx, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs))
+	return wrap("set retention", s.changeCompany(ctx, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs))
 }
 
 // findRetentionSQL finds by the primary keys of companies and company_retention.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -54,19 +53,21 @@ func (s *Store) Lanes(ctx context.Context, f LaneFilter, limit int) ([]Lane, err
 }
 
 // An operator's hold. Both lock the lanes of one company, found as in listLanesSQL, which
-// the hot statements only read. Holding what is held changes the reason and keeps the time.
+// the hot statements only read. Holding what is held changes the reason and keeps the time;
+// a lane that is as it is to be is not hit.
 const (
 	holdLanesSQL = `
 UPDATE dispatch_lanes SET held_at = coalesce(held_at, now()), held_reason = $4
-WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3)`
+WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3)
+  AND (held_at IS NULL OR held_reason IS DISTINCT FROM $4)`
 	releaseLanesSQL = `
 UPDATE dispatch_lanes SET held_at = NULL, held_reason = NULL
 WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3) AND held_at IS NOT NULL`
 )
 
 // HoldLanes holds back what waits in the lanes of one company until ReleaseLanes, for the
-// operator's reason, and says how many lanes there are. What a worker has in its hands
-// already is still sent.
+// operator's reason, and says how many lanes had not been held for it. What a worker has in
+// its hands already is still sent.
 func (s *Store) HoldLanes(ctx context.Context, by Operator, company uuid.UUID, f LaneFilter) (int, error) {
 	return s.changeLanes(ctx, by, "lane.pause", company, f, holdLanesSQL, company, f.Mailing, f.Queue, by.Reason)
 }
@@ -79,16 +80,9 @@ func (s *Store) ReleaseLanes(ctx context.Context, by Operator, company uuid.UUID
 func (s *Store) changeLanes(
 	ctx context.Context, by Operator, action string, company uuid.UUID, f LaneFilter, statement string, args ...any,
 ) (n int, err error) {
-	err = s.audited(ctx, by, act{action: action, company: company}, func(tx *sqlx.Tx, a *act) error {
-		result, err := tx.ExecContext(ctx, statement, args...)
-		if err != nil {
-			return translate(err)
-		}
-		changed, err := result.RowsAffected()
-		if err == nil && changed == 0 {
-			return errStands
-		}
-		n, a.details = int(changed), map[string]any{"lanes": changed}
+	_, err = s.audited(ctx, by, act{action: action, company: company}, func(tx *sqlx.Tx, a *act) error {
+		changed, err := hit(tx.ExecContext(ctx, statement, args...))
+		n, a.details = changed, map[string]any{"lanes": changed}
 		if f.Queue != "" {
 			a.details["queue"] = f.Queue
 		}
@@ -97,8 +91,5 @@ func (s *Store) changeLanes(
 		}
 		return err
 	})
-	if errors.Is(err, errStands) {
-		return 0, nil
-	}
 	return n, wrap(action, err)
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,9 +13,6 @@ import (
 
 // What an operator does with single emails and dead letters. Programs do the same by other
 // methods; these write it down in operator_audit.
-
-// errStands ends a transaction that has nothing to commit.
-var errStands = errors.New("it stays as it is")
 
 // CancelEmail withdraws an email that no worker has taken up. With Applied false it is too
 // late, and Status says why; nothing is written down then.
@@ -36,7 +32,7 @@ func (s *Store) ReplayEmail(ctx context.Context, by Operator, company, id uuid.U
 }
 
 func (s *Store) moveEmail(ctx context.Context, by Operator, a act, t Transition) (moved Advanced, err error) {
-	err = s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
+	_, err = s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
 		if moved, err = advanceIn(ctx, tx, t); err != nil {
 			return err
 		}
@@ -45,9 +41,6 @@ func (s *Store) moveEmail(ctx context.Context, by Operator, a act, t Transition)
 		}
 		return nil
 	})
-	if errors.Is(err, errStands) {
-		return moved, nil
-	}
 	return moved, wrap(a.action, err)
 }
 
@@ -59,29 +52,18 @@ func (o Operator) event(kind email.EventType) email.Event {
 
 // RetryDeadLetterAs is RetryDeadLetter by an operator.
 func (s *Store) RetryDeadLetterAs(ctx context.Context, by Operator, l DeadLetter, ttl time.Duration) error {
-	return s.audited(ctx, by, l.act("dlq.retry"), func(tx *sqlx.Tx, _ *act) error {
+	_, err := s.audited(ctx, by, l.act("dlq.retry"), func(tx *sqlx.Tx, _ *act) error {
 		// Not RetryDeadLetter, which looks again on another connection: this one is in use.
 		return s.retryDeadLetter(ctx, l, LetterRetry{Actor: by.actor(), TTL: ttl, tx: tx})
 	})
+	return err
 }
 
-// DiscardDeadLetterAs is DiscardDeadLetter by an operator, whose reason is the note.
+// DiscardDeadLetterAs is DiscardDeadLetter by an operator, whose reason is the note. false:
+// it is not open any more.
 func (s *Store) DiscardDeadLetterAs(ctx context.Context, by Operator, l DeadLetter) (bool, error) {
-	err := s.audited(ctx, by, l.act("dlq.discard"), func(tx *sqlx.Tx, _ *act) error {
-		result, err := tx.ExecContext(ctx, discardLettersSQL, uuidArray([]uuid.UUID{l.ID}), by.actor().String(), withoutNUL(by.Reason), nil)
-		if err != nil {
-			return translate(err)
-		}
-		n, err := result.RowsAffected()
-		if err == nil && n == 0 {
-			err = errStands
-		}
-		return err
-	})
-	if errors.Is(err, errStands) {
-		return false, nil
-	}
-	return err == nil, wrap("discard dead letter", err)
+	did, err := s.auditedOne(ctx, by, l.act("dlq.discard"), discardLettersSQL, uuidArray([]uuid.UUID{l.ID}), by.actor().String(), withoutNUL(by.Reason), nil)
+	return did, wrap("discard dead letter", err)
 }
 
 func (l DeadLetter) act(action string) act {
@@ -113,7 +95,7 @@ func (s *Store) CreateReplayAs(ctx context.Context, by Operator, n NewReplay) (R
 	if n.CompanyID != nil {
 		a.company = *n.CompanyID
 	}
-	if err := s.auditedOne(ctx, by, a, insertReplaySQL, row...); err != nil {
+	if _, err := s.auditedOne(ctx, by, a, insertReplaySQL, row...); err != nil {
 		return Replay{}, fmt.Errorf("create replay: %w", err)
 	}
 	return s.FindAnyReplay(ctx, n.ID)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,9 @@ import (
 )
 
 // Operator is who changes something by hand, and why. Every method that is given one
-// writes it down in operator_audit, in the commit of the change.
+// writes it down in operator_audit, in the commit of the change; what changes nothing,
+// because it is so already or cannot be, it does not write down. What an operator looks
+// at, or has done in many commits, is written down by the methods named Record.
 type Operator struct {
 	Name   string // by their own word; "" is refused
 	Reason string // "" = none given
@@ -50,13 +53,17 @@ const insertAuditSQL = `
 INSERT INTO operator_audit (operator, action, company_id, subject, details, reason)
 VALUES ($1, $2, $3, nullif($4, ''), $5, nullif($6, ''))`
 
+// errStands is what a change ends with that changes nothing.
+var errStands = errors.New("it stays as it is")
+
 // audited carries out an operator's change and writes it down, in one commit: neither is
-// there without the other. change may complete what is written.
-func (s *Store) audited(ctx context.Context, by Operator, a act, change func(tx *sqlx.Tx, a *act) error) error {
+// there without the other. change may complete what is written, and ends with errStands
+// where there is nothing to change: then nothing is written down, and changed is false.
+func (s *Store) audited(ctx context.Context, by Operator, a act, change func(tx *sqlx.Tx, a *act) error) (changed bool, err error) {
 	if by.Name == "" {
-		return fmt.Errorf("%s: %w", a.action, errNoOperator)
+		return false, fmt.Errorf("%s: %w", a.action, errNoOperator)
 	}
-	_, err := repeat(func() ([]struct{}, error) {
+	_, err = repeat(func() ([]struct{}, error) {
 		done := a // a round that lost its race leaves nothing behind
 		return nil, s.inTx(ctx, func(tx *sqlx.Tx) error {
 			if err := change(tx, &done); err != nil {
@@ -65,7 +72,10 @@ func (s *Store) audited(ctx context.Context, by Operator, a act, change func(tx 
 			return writeAct(ctx, tx, by, done)
 		})
 	})
-	return err
+	if errors.Is(err, errStands) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 var errNoOperator = errors.New("who does it is not said")
@@ -83,27 +93,47 @@ func writeAct(ctx context.Context, tx *sqlx.Tx, by Operator, a act) error {
 	return translate(err)
 }
 
-// auditedOne is audited for a statement that must hit exactly one row; ErrNotFound if it
-// does not.
-func (s *Store) auditedOne(ctx context.Context, by Operator, a act, statement string, args ...any) error {
+// auditedOne is audited for one statement, which must hit the rows that it changes and no
+// others: an UPDATE to what stands there already leaves them out.
+func (s *Store) auditedOne(ctx context.Context, by Operator, a act, statement string, args ...any) (changed bool, err error) {
 	return s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
-		result, err := tx.ExecContext(ctx, statement, args...)
-		if err != nil {
-			return translate(err)
-		}
-		n, err := result.RowsAffected()
-		if err == nil && n == 0 {
-			err = ErrNotFound
-		}
+		_, err := hit(tx.ExecContext(ctx, statement, args...))
 		return err
 	})
+}
+
+// hit is how many rows a statement has changed; errStands for none.
+func hit(result sql.Result, err error) (int, error) {
+	if err != nil {
+		return 0, translate(err)
+	}
+	n, err := result.RowsAffected()
+	if err == nil && n == 0 {
+		err = errStands
+	}
+	return int(n), err
+}
+
+// mustChange turns a change of nothing into ErrNotFound, where what is changed is what is
+// looked for.
+func mustChange(changed bool, err error) error {
+	if err == nil && !changed {
+		return ErrNotFound
+	}
+	return err
+}
+
+// record writes down what an operator does that is no change of this commit's.
+func (s *Store) record(ctx context.Context, by Operator, a act) error {
+	_, err := s.audited(ctx, by, a, func(*sqlx.Tx, *act) error { return nil })
+	return err
 }
 
 // RecordReveal writes down that an operator looks at people's addresses in full. what
 // names the kind of thing, such as email, and subject its id.
 func (s *Store) RecordReveal(ctx context.Context, by Operator, what string, company uuid.UUID, subject string) error {
 	a := act{action: what + ".reveal", company: company, subject: subject}
-	return wrap("record reveal", s.audited(ctx, by, a, func(*sqlx.Tx, *act) error { return nil }))
+	return wrap("record reveal", s.record(ctx, by, a))
 }
 
 // AuditFilter chooses rows of operator_audit; zero fields do not filter.

@@ -207,6 +207,66 @@ func TestAudit_AllOrNothing(t *testing.T) {
 	}
 }
 
+// What is so already is done without a word: only the first of two leaves a row, unless the
+// second tells something new.
+func TestAudit_OfWhatIsSoAlready(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	s, ctx := d.Store, t.Context()
+	company, days := d.Company(t), 30
+	key := store.APIKey{KeyID: "key1", CompanyID: company, Name: "billing", Environment: "test", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}, Burst: 1}
+	if err := s.CreateAPIKey(ctx, because("x"), key); err != nil {
+		t.Fatal(err)
+	}
+	suppress := func(note *string) func(by store.Operator) error {
+		return func(by store.Operator) error {
+			return s.SuppressAs(ctx, by, company, store.Suppression{Address: "ana@example.com", Reason: store.Manual, Note: note})
+		}
+	}
+	hold := func(by store.Operator) error { _, err := s.HoldLanes(ctx, by, company, store.LaneFilter{}); return err }
+	keep := func(logs *int) func(by store.Operator) error {
+		return func(by store.Operator) error {
+			return s.SetRetention(ctx, by, store.Retention{CompanyID: company, Logs: logs})
+		}
+	}
+	for _, tt := range []struct {
+		what, why string
+		do        func(by store.Operator) error
+		want      int
+	}{
+		{"suspend", "unpaid", func(by store.Operator) error { return s.SuspendCompany(ctx, by, company) }, 1},
+		{"suspend for another reason", "complaints", func(by store.Operator) error { return s.SuspendCompany(ctx, by, company) }, 1},
+		{"resume", "", func(by store.Operator) error { return s.ResumeCompany(ctx, by, company) }, 1},
+		{"set no retention", "", keep(nil), 0},
+		{"set a retention", "", keep(&days), 1},
+		{"take the retention back", "", keep(nil), 1},
+		{"revoke a key", "lost", func(by store.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, 1},
+		{"add a domain", "", func(by store.Operator) error { return s.AddSenderDomain(ctx, by, company, "b.example") }, 1},
+		{"hold lanes", "bounces", hold, 1},
+		{"hold lanes for another reason", "complaints", hold, 1},
+		{"release lanes", "", func(by store.Operator) error {
+			_, err := s.ReleaseLanes(ctx, by, company, store.LaneFilter{})
+			return err
+		}, 1},
+		{"hold the gate", "drill", func(by store.Operator) error { return s.HoldGate(ctx, by) }, 1},
+		{"hold the gate for another reason", "SES asked", func(by store.Operator) error { return s.HoldGate(ctx, by) }, 1},
+		{"release the gate", "", func(by store.Operator) error { return s.ReleaseGate(ctx, by) }, 1},
+		{"suppress", "", suppress(nil), 1},
+		{"suppress with a note", "", suppress(&key.Name), 1},
+		{"suppress without one", "", suppress(nil), 0},
+	} {
+		before := acted(t, d, 0)
+		for range 2 {
+			if err := tt.do(because(tt.why)); err != nil {
+				t.Errorf("%s: %v", tt.what, err)
+			}
+		}
+		if n := len(acted(t, d, before[0].ID)); n != tt.want {
+			t.Errorf("%s twice: %d rows, want %d", tt.what, n, tt.want)
+		}
+	}
+}
+
 func TestAudit_Filter(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -262,7 +322,7 @@ func TestAudit_IsKeptTwoYearsAndNeverChanged(t *testing.T) {
 	}
 	company := d.Company(t)
 	for _, age := range []string{"2 years 1 hour", "1 year 364 days", "0"} {
-		if err := d.Store.ResumeCompany(t.Context(), because(age), company); err != nil {
+		if err := d.Store.SuspendCompany(t.Context(), because(age), company); err != nil {
 			t.Fatal(err)
 		}
 		run(t, d, "UPDATE operator_audit SET at = now() - reason::interval WHERE reason = '"+age+"'")

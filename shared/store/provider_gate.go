@@ -129,22 +129,26 @@ func (s *Store) OpenGate(ctx context.Context, by string, p GatePass) (was Reopen
 	return rows[0], true, nil
 }
 
-// An operator's hold, on the one row. It stands beside the state: what a probe finds out
-// never takes it back.
+// An operator's hold, on the one row, which is not hit when it is as it is to be. It stands
+// beside the state: what a probe finds out never takes it back.
 const (
-	holdGateSQL    = `UPDATE provider_gate SET held_at = coalesce(held_at, now()), held_reason = $1 WHERE id = $2`
-	releaseGateSQL = `UPDATE provider_gate SET held_at = NULL, held_reason = NULL WHERE id = $1`
+	holdGateSQL = `
+UPDATE provider_gate SET held_at = coalesce(held_at, now()), held_reason = $1
+WHERE id = $2 AND (held_at IS NULL OR held_reason IS DISTINCT FROM $1)`
+	releaseGateSQL = `UPDATE provider_gate SET held_at = NULL, held_reason = NULL WHERE id = $1 AND held_at IS NOT NULL`
 )
 
 // HoldGate holds back every email of every company until ReleaseGate, for the operator's
 // reason. Holding what is held changes the reason and keeps the time.
 func (s *Store) HoldGate(ctx context.Context, by Operator) error {
-	return wrap("hold gate", s.auditedOne(ctx, by, act{action: "gate.hold"}, holdGateSQL, by.Reason, 1))
+	_, err := s.auditedOne(ctx, by, act{action: "gate.hold"}, holdGateSQL, by.Reason, 1)
+	return wrap("hold gate", err)
 }
 
 // ReleaseGate takes HoldGate back.
 func (s *Store) ReleaseGate(ctx context.Context, by Operator) error {
-	return wrap("release gate", s.auditedOne(ctx, by, act{action: "gate.release"}, releaseGateSQL, 1))
+	_, err := s.auditedOne(ctx, by, act{action: "gate.release"}, releaseGateSQL, 1)
+	return wrap("release gate", err)
 }
 
 // Probe is the email that may pass a shut gate.

@@ -5,28 +5,25 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 )
 
 const addDomainSQL = `INSERT INTO sender_domains (company_id, domain) VALUES ($1, $2) ON CONFLICT DO NOTHING`
 
 // AddSenderDomain lets a company send from addresses of a domain, given in its
-// ASCII form and lower case.
+// ASCII form and lower case. One that it has already stays.
 func (s *Store) AddSenderDomain(ctx context.Context, by Operator, company uuid.UUID, domain string) error {
-	a := act{action: "domain.add", company: company, subject: domain}
-	return wrap("add sender domain", s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
-		_, err := tx.ExecContext(ctx, addDomainSQL, company, domain)
-		return translate(err)
-	}))
+	_, err := s.auditedOne(ctx, by, act{action: "domain.add", company: company, subject: domain}, addDomainSQL, company, domain)
+	return wrap("add sender domain", err)
 }
 
 // removeDomainSQL locks one row by primary key.
 const removeDomainSQL = `DELETE FROM sender_domains WHERE company_id = $1 AND domain = $2`
 
 // RemoveSenderDomain takes that back; emails already accepted keep their sender.
+// ErrNotFound: the company has no such domain.
 func (s *Store) RemoveSenderDomain(ctx context.Context, by Operator, company uuid.UUID, domain string) error {
 	a := act{action: "domain.remove", company: company, subject: domain}
-	return wrap("remove sender domain", s.auditedOne(ctx, by, a, removeDomainSQL, company, domain))
+	return wrap("remove sender domain", mustChange(s.auditedOne(ctx, by, a, removeDomainSQL, company, domain)))
 }
 
 const listDomainsSQL = `SELECT domain FROM sender_domains WHERE company_id = $1 ORDER BY domain`

@@ -44,10 +44,11 @@ type Suppression struct {
 func suppressionKey(address string) string { return strings.ToLower(address) }
 
 // suppressSQL locks at most the one row that it finds by primary key. It keeps the
-// first date and tells the newest note.
+// first date and tells the newest note; it hits none that says so already.
 const suppressSQL = `
-INSERT INTO suppressions (company_id, address, reason, mailing_id, note) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (company_id, address, reason) DO UPDATE SET note = coalesce(excluded.note, suppressions.note)`
+INSERT INTO suppressions AS s (company_id, address, reason, mailing_id, note) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (company_id, address, reason) DO UPDATE SET note = excluded.note
+WHERE excluded.note IS NOT NULL AND excluded.note IS DISTINCT FROM s.note`
 
 // Suppress keeps the company's emails from an address from now on. Those in the
 // outbox are stopped too, when a worker takes them.
@@ -61,14 +62,15 @@ func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) 
 
 // SuppressAs is Suppress by an operator.
 func (s *Store) SuppressAs(ctx context.Context, by Operator, company uuid.UUID, n Suppression) error {
-	return wrap("suppress address", s.auditedOne(ctx, by, suppressionAct("suppression.add", company, n.Address, n.Reason),
-		suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note))
+	_, err := s.auditedOne(ctx, by, suppressionAct("suppression.add", company, n.Address, n.Reason),
+		suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note)
+	return wrap("suppress address", err)
 }
 
 // UnsuppressAs is Unsuppress by an operator.
 func (s *Store) UnsuppressAs(ctx context.Context, by Operator, company uuid.UUID, address string, reason SuppressionReason) error {
-	return wrap("take suppression back", s.auditedOne(ctx, by, suppressionAct("suppression.remove", company, address, reason),
-		unsuppressSQL, company, suppressionKey(address), reason))
+	return wrap("take suppression back", mustChange(s.auditedOne(ctx, by, suppressionAct("suppression.remove", company, address, reason),
+		unsuppressSQL, company, suppressionKey(address), reason)))
 }
 
 // suppressionAct tells of an address no more than may stand anywhere: an entry of the

@@ -20,8 +20,9 @@ func (c *control) audit() *cobra.Command {
 	cmd := group("audit", "Tell what operators did, when and why",
 		`Every change that an operator makes is written down in the commit of the change: who, by
 his own word and by the database's, what, when and why; so is looking at addresses in full
-(--reveal). It is kept for two years. What programs and tenants do stands elsewhere: in the
-emails' timelines, and in the dead letters.`,
+(--reveal). What changed nothing, as pausing what is paused for that reason, is not. It is
+kept for two years. What programs and tenants do stands elsewhere: in the emails' timelines,
+and in the dead letters.`,
 		"  gatewayctl audit list --since 24h")
 	cmd.AddCommand(c.auditList())
 	return cmd

@@ -115,9 +115,11 @@ the end. Then it counts, as status does.`,
 			}
 			defer done()
 			resealed, err := r.Run(ctx)
-			// What was done is written down even if it was broken off.
-			recorded := s.RecordRotation(context.WithoutCancel(ctx), by, map[string]any{"newest": r.Ring.Newest(), "resealed": resealed, "whole": err == nil})
-			if err := errors.Join(err, recorded); err != nil {
+			if resealed > 0 { // what was done is written down even if it was broken off
+				recorded := s.RecordRotation(context.WithoutCancel(ctx), by, map[string]any{"newest": r.Ring.Newest(), "resealed": resealed, "whole": err == nil})
+				err = errors.Join(err, recorded)
+			}
+			if err != nil {
 				return nil, err
 			}
 			census, err := r.Count(ctx)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"email-gateway/api/internal/ctl"
+	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/store"
 )
 
 // Both keys work during the grace, and only the new one after it.
@@ -59,7 +61,7 @@ func TestKeyRotate(t *testing.T) {
 
 func TestEncryption(t *testing.T) {
 	t.Parallel()
-	by, _ := newOperator(t)
+	by, d := newOperator(t)
 	key := func(id string, b byte) string {
 		return id + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
 	}
@@ -73,7 +75,23 @@ func TestEncryption(t *testing.T) {
 	if v := by.object(t, "encryption", "rotate", "--reason", "yearly"); v["newest"] != "k2" || v["resealed"] != 0.0 {
 		t.Errorf("%v", v)
 	}
-	if audit := by.must(t, "audit", "list", "--action", "encryption"); !strings.Contains(audit, "encryption.rotate") {
+	if audit := by.must(t, "audit", "list", "--action", "encryption"); strings.Contains(audit, "encryption.rotate") {
+		t.Errorf("nothing was encrypted anew, and the audit says %s", audit)
+	}
+	old, err := keyring.Parse(key("k1", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	company := d.Company(t)
+	sealed, err := old.Seal(company, "52998224725")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = sealed })
+	if v := by.object(t, "encryption", "rotate", "--reason", "yearly"); v["resealed"] != 1.0 {
+		t.Errorf("%v", v)
+	}
+	if audit := by.must(t, "audit", "list", "--action", "encryption"); strings.Count(audit, "encryption.rotate") != 1 || !strings.Contains(audit, "resealed=1") {
 		t.Errorf("%s", audit)
 	}
 }

@@ -181,7 +181,11 @@ func changeLanes(
 }
 
 func (v lanesChanged) text(w io.Writer) {
-	fmt.Fprintf(w, "%s of %s %s.\n\n", plural(v.Changed, "lane", "lanes"), printable(v.Company), v.done)
+	if v.Changed == 0 {
+		fmt.Fprintf(w, "It was so before: no lane of %s had to be %s.\n\n", printable(v.Company), v.done)
+	} else {
+		fmt.Fprintf(w, "%s of %s %s.\n\n", plural(v.Changed, "lane", "lanes"), printable(v.Company), v.done)
+	}
 	laneTable(w, v.Lanes[:min(len(v.Lanes), lanesTold)])
 	if more := len(v.Lanes) - lanesTold; more > 0 {
 		fmt.Fprintf(w, "\nand %d more: gatewayctl lane list --company %s\n", more, shellWord(v.Company))

@@ -78,7 +78,11 @@ func (v suspension) text(w io.Writer) {
 	switch {
 	case v.SuspendedAt != nil:
 		fmt.Fprintf(w, "%s is suspended: %s.\n", name, printable(text(v.SuspendedReason)))
-		if v.before.SuspendedAt != nil {
+		switch {
+		case v.before.SuspendedAt == nil:
+		case text(v.before.SuspendedReason) == text(v.SuspendedReason):
+			fmt.Fprintf(w, "It was so before, since %s.\n", stamp(*v.SuspendedAt))
+		default:
 			fmt.Fprintf(w, "It was so before, since %s; the reason is new.\n", stamp(*v.SuspendedAt))
 		}
 		fmt.Fprintf(w, "Its requests are refused and its emails wait. To take that back: gatewayctl company resume %s\n", shellWord(v.Name))
