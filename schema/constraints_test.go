@@ -272,11 +272,17 @@ func TestConstraints(t *testing.T) {
 		{"company_retention", row{"bodies_days": "0"}, "company_retention_bodies_days_check"},
 		{"company_retention", row{"files_days": "3651"}, "company_retention_files_days_check"},
 		{"company_retention", row{"logs_days": "-1"}, "company_retention_logs_days_check"},
+		{"company_retention", row{"hashes_days": "0"}, "company_retention_hashes_days_check"},
+		{"company_retention", row{"hashes_days": "3651"}, "company_retention_hashes_days_check"},
 		{"company_retention", row{"company_id": "gen_random_uuid()"}, "company_retention_company_id_fkey"},
-		{"company_retention", nil, ""},
+		{"company_retention", row{"hashes_days": "3650"}, ""},
 
 		{"retention_walks", nil, ""},
 		{"retention_walks", row{"kind": "'aggregates'"}, ""},
+		{"retention_walks", row{"kind": "'entryValues'"}, ""},
+		{"retention_walks", row{"kind": "'entryHashes'"}, ""},
+		{"retention_walks", row{"kind": "'outboxHashes'"}, ""},
+		{"retention_walks", row{"kind": "'recipientHashes'"}, ""},
 		{"retention_walks", row{"kind": "'recipients'"}, "retention_walks_kind_check"},
 
 		// The one row is there from the beginning.

@@ -23,7 +23,8 @@ WITH seen AS MATERIALIZED (
 SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
 
 // PurgeAggregates looks at the next limit keys of emails accepted longer ago than age,
-// which is that of logs, and deletes those of emails that are not kept any more.
+// which is that of logs, and deletes those of emails that are not kept any more. age 0 =
+// those past the shortest age that a company has of its own.
 func (s *Store) PurgeAggregates(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkAggregates, everybody, age, limit, purgeAggregatesSQL)
 }

@@ -22,6 +22,10 @@ type Retention struct {
 	// Logs: logs and timelines of emails after they were accepted, and the entries of
 	// mailings after their end; but none before the row of the outbox.
 	Logs *int `db:"logs_days" json:"logsDays,omitempty"`
+	// Hashes: CPF and CNPJ, as a hash and encrypted: of a recipient after the last time
+	// anything was written about him, of a mailing's entry after the mailing's end, of an
+	// email after its own. They go with what they stand on at the latest.
+	Hashes *int `db:"hashes_days" json:"hashesDays,omitempty"`
 }
 
 // RetentionError says which age cannot be.
@@ -34,31 +38,32 @@ func (e *RetentionError) Error() string {
 // setRetentionSQL finds and locks the company's one row by primary key. It hits none where
 // the company has these ages already, or has none and is given none.
 const setRetentionSQL = `
-INSERT INTO company_retention AS r (company_id, bodies_days, files_days, logs_days)
-SELECT id, $2::integer, $3::integer, $4::integer FROM companies
-WHERE id = $1 AND (num_nonnulls($2::integer, $3::integer, $4::integer) > 0 OR EXISTS (SELECT FROM company_retention WHERE company_id = $1))
+INSERT INTO company_retention AS r (company_id, bodies_days, files_days, logs_days, hashes_days)
+SELECT id, $2::integer, $3::integer, $4::integer, $5::integer FROM companies
+WHERE id = $1 AND (num_nonnulls($2::integer, $3::integer, $4::integer, $5::integer) > 0 OR EXISTS (SELECT FROM company_retention WHERE company_id = $1))
 ON CONFLICT (company_id) DO UPDATE SET
-    bodies_days = excluded.bodies_days, files_days = excluded.files_days, logs_days = excluded.logs_days, updated_at = now()
-WHERE (r.bodies_days, r.files_days, r.logs_days) IS DISTINCT FROM (excluded.bodies_days, excluded.files_days, excluded.logs_days)`
+    bodies_days = excluded.bodies_days, files_days = excluded.files_days, logs_days = excluded.logs_days, hashes_days = excluded.hashes_days, updated_at = now()
+WHERE (r.bodies_days, r.files_days, r.logs_days, r.hashes_days)
+    IS DISTINCT FROM (excluded.bodies_days, excluded.files_days, excluded.logs_days, excluded.hashes_days)`
 
 // SetRetention gives the company ages of its own, in place of those it had.
 // *RetentionError: one of them cannot be. ErrNotFound: there is no such company.
 func (s *Store) SetRetention(ctx context.Context, by Operator, r Retention) error {
-	for field, days := range map[string]*int{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs} {
+	for field, days := range map[string]*int{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes} {
 		if days != nil && (*days < 1 || *days > MaxRetentionDays) {
 			return &RetentionError{Field: field}
 		}
 	}
 	a := act{
 		action: "company.retention", company: r.CompanyID,
-		details: map[string]any{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs}, // null = the installation's
+		details: map[string]any{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes}, // null = the installation's
 	}
-	return wrap("set retention", s.changeCompany(ctx, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs))
+	return wrap("set retention", s.changeCompany(ctx, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs, r.Hashes))
 }
 
 // findRetentionSQL finds by the primary keys of companies and company_retention.
 const findRetentionSQL = `
-SELECT c.id AS company_id, r.bodies_days, r.files_days, r.logs_days
+SELECT c.id AS company_id, r.bodies_days, r.files_days, r.logs_days, r.hashes_days
 FROM companies c LEFT JOIN company_retention r ON r.company_id = c.id WHERE c.id = $1`
 
 // FindRetention returns the company's ages; ErrNotFound if there is no such company.
@@ -71,7 +76,7 @@ func (s *Store) FindRetention(ctx context.Context, company uuid.UUID) (Retention
 }
 
 // listRetentionsSQL reads the whole table, which is no longer than the list of companies.
-const listRetentionsSQL = `SELECT company_id, bodies_days, files_days, logs_days FROM company_retention ORDER BY company_id`
+const listRetentionsSQL = `SELECT company_id, bodies_days, files_days, logs_days, hashes_days FROM company_retention ORDER BY company_id`
 
 // Retentions lists the companies that have an age of their own, or had one.
 func (s *Store) Retentions(ctx context.Context) ([]Retention, error) {

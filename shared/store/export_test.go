@@ -36,6 +36,11 @@ const (
 	ListLettersSQL    = listLettersSQL
 	ListMailingsSQL   = listMailingsSQL
 	RejectsSQL        = rejectsSQL
+
+	EraseEntryHashesSQL     = eraseEntryHashesSQL
+	EraseEntryValuesSQL     = eraseEntryValuesSQL
+	EraseOutboxHashesSQL    = eraseOutboxHashesSQL
+	EraseRecipientHashesSQL = eraseRecipientHashesSQL
 )
 
 var (

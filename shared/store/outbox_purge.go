@@ -30,8 +30,11 @@ SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done,
 const (
 	// ofMailingSQL is true of an outbox row o whose body is made from a mailing's entry.
 	ofMailingSQL = `o.target = 'email:send' AND starts_with(coalesce(o.payload ->> 'htmlRef', ''), 'mailing:')`
-	// emptyEntriesSQL takes from mailing_entries e what only sending needs.
-	emptyEntriesSQL = `UPDATE mailing_entries e SET fields = '{}', token = '', cpf_cnpj_hash = NULL, cpf_cnpj_enc = NULL, updated_at = now()`
+	// keptPayloadSQL is what is kept of the payload of an outbox row o whose body goes.
+	keptPayloadSQL = `(SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(o.payload) WHERE key IN ('to', 'cc', 'bcc', 'subject', 'htmlRef'))`
+	// emptyEntriesSQL takes from mailing_entries e what only sending needs, with the name. The
+	// address stays: what became of it is told until the entry goes.
+	emptyEntriesSQL = `UPDATE mailing_entries e SET fields = '{}', token = '', nome = NULL, razao_social = NULL, cpf_cnpj_hash = NULL, cpf_cnpj_enc = NULL, updated_at = now()`
 )
 
 // PurgeOutbox looks at the next limit outbox rows and deletes those that came to their
@@ -63,7 +66,7 @@ WITH seen AS MATERIALIZED (
 	bodyPastSQL  = `o.target = 'email:send' AND o.body_erased_at IS NULL AND o.processed_at < now() - $2 * interval '1 ms'`
 	eraseSeenSQL = `, erased AS (
     UPDATE email_outbox o SET html = CASE WHEN o.html IS NOT NULL THEN '' END, text_body = NULL, cpf_cnpj_enc = NULL, body_erased_at = now(),
-        payload = (SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(o.payload) WHERE key IN ('to', 'cc', 'bcc', 'subject', 'htmlRef'))
+        payload = ` + keptPayloadSQL + `
     FROM seen WHERE o.id = seen.id AND seen.past AND ` + bodyPastSQL + `
     RETURNING o.id, ` + ofMailingSQL + ` AS of_mailing
 ), emptied AS (

@@ -30,14 +30,16 @@ type Person struct {
 }
 
 // findPersonSQL goes along recipients_pkey, a batch at a time: whose recipients are looked
-// for is asked so rarely that it has no index. It locks nothing.
+// for is asked so rarely that it has no index. It locks nothing. A recipient whose number is
+// past its age (eraseRecipientHashesSQL) is found by the id that was derived from it.
 const findPersonSQL = `
 WITH seen AS MATERIALIZED (
     SELECT id, company_id, external_id, cpf_cnpj_hash, email FROM recipients WHERE id > $1 ORDER BY id LIMIT $2
 )
 SELECT t.seen, t.last, s.id, s.external_id, s.cpf_cnpj_hash, lower(s.email) AS email
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
-LEFT JOIN seen s ON s.company_id = $3 AND (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[]))`
+LEFT JOIN seen s ON s.company_id = $3 AND (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
+    OR s.cpf_cnpj_hash IS NULL AND s.id = ANY ($6::uuid[]))`
 
 // personBatch is how many rows one statement of a search looks at: 20 ms, of logs with their
 // timelines some 50.
@@ -106,12 +108,13 @@ func (s *Store) FindPerson(ctx context.Context, company uuid.UUID, address, hash
 	return p, nil
 }
 
-// recipientsOf goes through the recipients for a person's addresses and hashes.
+// recipientsOf goes through the recipients for a person's addresses, hashes and ids.
 func (s *Store) recipientsOf(ctx context.Context, p Person) ([]personRecipient, error) {
 	var all []personRecipient
 	for after := uuid.Nil; ; {
 		var page []personRecipient
-		err := s.db.SelectContext(ctx, &page, findPersonSQL, after, personBatch, p.CompanyID, pq.StringArray(p.Addresses), pq.StringArray(p.Hashes))
+		err := s.db.SelectContext(ctx, &page, findPersonSQL, after, personBatch, p.CompanyID,
+			pq.StringArray(p.Addresses), pq.StringArray(p.Hashes), p.recipientTexts())
 		if err != nil {
 			return nil, fmt.Errorf("find person: %w", translate(err))
 		}

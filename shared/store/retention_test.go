@@ -289,10 +289,11 @@ func TestEraseBodies_OfAMailing(t *testing.T) {
 			company := d.Company(t)
 			id := aged(t, d, company, 40*day, email.Cancelled)
 			ofMailing(t, d, company, id)
+			run(t, d, `UPDATE mailing_entries SET nome = 'Ana', razao_social = 'Ana Ltda' WHERE id = $1`, id)
 			if n := drained(t, clean(d.Store), 30*day, 10); n != 1 {
 				t.Fatalf("%d done", n)
 			}
-			if left := ask[string](t, d, `SELECT email || fields::text || token FROM mailing_entries WHERE id = $1`, id); left != "ana@example.com{}" {
+			if left := ask[string](t, d, `SELECT email || fields::text || token || concat(nome, razao_social) FROM mailing_entries WHERE id = $1`, id); left != "ana@example.com{}" {
 				t.Errorf("left of the entry: %s", left)
 			}
 		})
@@ -304,17 +305,18 @@ func TestSetRetention(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	one, none, many := 1, 0, store.MaxRetentionDays+1
-	for _, r := range []store.Retention{{Bodies: &one, Logs: &one}, {Files: &one}, {}} {
+	for _, r := range []store.Retention{{Bodies: &one, Logs: &one}, {Files: &one}, {Hashes: &one}, {}} {
 		r.CompanyID = company
 		if err := d.Store.SetRetention(t.Context(), because("their contract"), r); err != nil {
 			t.Fatal(err)
 		}
 		got, err := d.Store.FindRetention(t.Context(), company)
-		if err != nil || (got.Bodies == nil) != (r.Bodies == nil) || (got.Files == nil) != (r.Files == nil) || (got.Logs == nil) != (r.Logs == nil) {
+		if err != nil || (got.Bodies == nil) != (r.Bodies == nil) || (got.Files == nil) != (r.Files == nil) || (got.Logs == nil) != (r.Logs == nil) ||
+			(got.Hashes == nil) != (r.Hashes == nil) {
 			t.Errorf("%+v, %v, want %+v", got, err, r)
 		}
 	}
-	for field, r := range map[string]store.Retention{"bodiesDays": {Bodies: &none}, "filesDays": {Files: &many}, "logsDays": {Logs: &none}} {
+	for field, r := range map[string]store.Retention{"bodiesDays": {Bodies: &none}, "filesDays": {Files: &many}, "logsDays": {Logs: &none}, "hashesDays": {Hashes: &many}} {
 		var cannot *store.RetentionError
 		if err := d.Store.SetRetention(t.Context(), because("their contract"), r); !errors.As(err, &cannot) || cannot.Field != field {
 			t.Errorf("%s: %v", field, err)

@@ -20,6 +20,11 @@ const (
 	walkEvents walkKind = "events"
 
 	walkAggregates walkKind = "aggregates"
+
+	walkEntryValues     walkKind = "entryValues"
+	walkEntryHashes     walkKind = "entryHashes"
+	walkOutboxHashes    walkKind = "outboxHashes"
+	walkRecipientHashes walkKind = "recipientHashes"
 )
 
 // everybody stands for the companies that have no age of their own.
@@ -56,8 +61,9 @@ type Cleaned struct {
 // from the beginning finds. So each row is looked at once when its time comes, and only
 // the few that are left behind once a day.
 //
-// statement is a step: it takes the id reached, the age in ms, how many rows to look at,
-// and the company unless it is everybody. Rows too young end the walk.
+// statement is a step: it takes the id reached, the age in ms (NULL where age is 0, which
+// is for ever), how many rows to look at, and the company unless it is everybody. Rows too
+// young end the walk.
 func (s *Store) walk(ctx context.Context, kind walkKind, company uuid.UUID, age time.Duration, limit int, statement string) (Cleaned, error) {
 	var done Cleaned
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
@@ -71,7 +77,10 @@ func (s *Store) walk(ctx context.Context, kind walkKind, company uuid.UUID, age 
 		if err := tx.SelectContext(ctx, &held, holdWalkSQL, string(kind), company); err != nil || len(held) == 0 {
 			return translate(err)
 		}
-		args := []any{held[0].Reached, age.Milliseconds(), limit}
+		if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
+			return translate(err)
+		}
+		args := []any{held[0].Reached, milliseconds(age), limit}
 		if company != everybody {
 			args = append(args, company)
 		}

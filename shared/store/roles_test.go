@@ -33,7 +33,8 @@ var callers = map[string][]string{
 		"LiveLanes", "DispatchDue", "PickProbe", "DispatchProbe", "CountBacklog", "OldestDue", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "ReturnIntakes", "DueReplays", "WorkReplay", "RetryDeadLetter",
 		"CleanIdempotencyKeys", "CleanDeadLetters", "CleanReplays", "CleanFeedback", "CleanAudit", "CleanRecipients", "PurgeOutbox", "EraseBodies", "EraseCompanyBodies",
-		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "DueFiles", "MarkFilesDeleted", "Retentions", "MakeLogPartition", "DropLogPartition",
+		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",
+		"DueFiles", "MarkFilesDeleted", "Retentions", "MakeLogPartition", "DropLogPartition",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist",
 	},
 	"gateway_worker": {

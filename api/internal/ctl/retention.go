@@ -23,6 +23,7 @@ func (c *control) companyRetention() *cobra.Command {
 		{"bodies", "how long what an email said is kept after its end: `AGE`, such as 7d, or default", "", func(r *store.Retention) **int { return &r.Bodies }},
 		{"files", "how long an uploaded file is kept after its mailing's end: `AGE`, or default", "", func(r *store.Retention) **int { return &r.Files }},
 		{"logs", "how long logs, timelines and mailing entries are kept: `AGE`, or default", "", func(r *store.Retention) **int { return &r.Logs }},
+		{"hashes", "how long a CPF or CNPJ is kept, as a hash and encrypted: `AGE`, or default", "", func(r *store.Retention) **int { return &r.Hashes }},
 	}
 	cmd := &cobra.Command{
 		Use:   "retention COMPANY",
@@ -33,7 +34,10 @@ what was set, and the dispatcher's RETENTION_ settings are in force again.
 What is past a shorter age is deleted within an hour, and does not come back. Bodies go
 with their emails' rows at the latest, whatever is set here. A company that keeps its logs
 longer than the others holds back the partitions of all: what others have in them is
-deleted row by row.`,
+deleted row by row. Hashes are the CPF or CNPJ, as a hash and encrypted: of a recipient
+about whom nothing was written since, of mailing entries and emails after their end. By
+default they stay as long as what they stand on. By a number that is gone, person finds
+only who was known by nothing else; whoever sends with it again brings it back.`,
 		Example: `  gatewayctl company retention Acme
   gatewayctl company retention Acme --bodies 7d --logs 90d --reason 'their contract'
   gatewayctl company retention Acme --logs default`,
@@ -114,5 +118,6 @@ func (v companyRetention) text(w io.Writer) {
 		{"bodies of emails", age(v.Bodies), "after their end"},
 		{"uploaded files", age(v.Files), "after their mailing's end"},
 		{"logs and timelines", age(v.Logs), "after acceptance; entries of mailings after the mailing's end"},
+		{"CPF and CNPJ", age(v.Hashes), "after the last news of the recipient; of entries and emails after their end"},
 	})
 }

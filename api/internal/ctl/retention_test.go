@@ -12,6 +12,7 @@ import (
 type retention struct {
 	CompanyID, Company              string
 	BodiesDays, FilesDays, LogsDays *int
+	HashesDays                      *int
 }
 
 func TestCompanyRetention(t *testing.T) {
@@ -27,8 +28,10 @@ func TestCompanyRetention(t *testing.T) {
 		{nil, retention{}},
 		{[]string{"--bodies", "7d", "--logs", "90d", "--reason", "their contract"}, retention{BodiesDays: days(7), LogsDays: days(90)}},
 		{[]string{"--files", "3650d"}, retention{BodiesDays: days(7), FilesDays: days(3650), LogsDays: days(90)}},
-		{[]string{"--bodies", "default", "--logs=1d"}, retention{FilesDays: days(3650), LogsDays: days(1)}},
-		{nil, retention{FilesDays: days(3650), LogsDays: days(1)}},
+		{[]string{"--hashes", "60d"}, retention{BodiesDays: days(7), FilesDays: days(3650), LogsDays: days(90), HashesDays: days(60)}},
+		{[]string{"--bodies", "default", "--logs=1d"}, retention{FilesDays: days(3650), LogsDays: days(1), HashesDays: days(60)}},
+		{nil, retention{FilesDays: days(3650), LogsDays: days(1), HashesDays: days(60)}},
+		{[]string{"--hashes", "default"}, retention{FilesDays: days(3650), LogsDays: days(1)}},
 	} {
 		var got retention
 		o.decode(t, &got, append([]string{"company", "retention", "Acme"}, step.args...)...)
@@ -37,7 +40,7 @@ func TestCompanyRetention(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", step.args, diff)
 		}
 	}
-	if n := count(t, d, `SELECT count(*) FROM operator_audit WHERE action = 'company.retention'`); n != 3 {
+	if n := count(t, d, `SELECT count(*) FROM operator_audit WHERE action = 'company.retention'`); n != 5 {
 		t.Errorf("%d changes in the audit", n)
 	}
 	for _, refused := range []string{"7", "0d", "-1d", "3651d", "36h", "", "forever"} {
@@ -52,6 +55,7 @@ func TestCompanyRetention(t *testing.T) {
   bodies of emails    as long as the installation does  after their end
   uploaded files      3650 days                         after their mailing's end
   logs and timelines  1 day                             after acceptance; entries of mailings after the mailing's end
+  CPF and CNPJ        as long as the installation does  after the last news of the recipient; of entries and emails after their end
 `
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

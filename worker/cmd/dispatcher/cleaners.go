@@ -13,7 +13,8 @@ func (p program) cleaners(actions *maintenance.Actions) maintenance.CleanersPara
 		Log: p.log, Store: p.db, Archive: p.publisher, Actions: actions,
 		Ages: maintenance.Ages{
 			Outbox: time.Duration(c.Outbox), Bodies: time.Duration(c.KeepBodies()), Files: time.Duration(c.Files), Entries: time.Duration(c.Entries),
-			Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()), DeletedRecipients: time.Duration(c.DeletedRecipients),
+			Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()), Hashes: time.Duration(c.Hashes),
+			DeletedRecipients: time.Duration(c.DeletedRecipients),
 		},
 	}
 	if p.bulk != nil {

@@ -52,6 +52,10 @@ type Retention struct {
 	Logs Age `env:"RETENTION_LOGS" envDefault:"365d"`
 	// Events: timelines of emails. Not set: as long as Logs.
 	Events *Age `env:"RETENTION_EVENTS"`
+	// Hashes: CPF and CNPJ, as a hash and encrypted: of a recipient about whom nothing was
+	// written since, of a mailing's entry and of an email after their end. Not set, or 0: as
+	// long as what they stand on.
+	Hashes Age `env:"RETENTION_HASHES"`
 	// DeletedRecipients: rows of recipients, after they were deleted. At least 367d, since
 	// an email may be scheduled a year ahead.
 	DeletedRecipients Age `env:"RETENTION_DELETED_RECIPIENTS" envDefault:"400d"`
@@ -94,6 +98,7 @@ func (r *Retention) check(f *environment.Faults) {
 		{"RETENTION_ENTRIES", r.Entries},
 		{"RETENTION_LOGS", r.Logs},
 		{"RETENTION_EVENTS", r.KeepEvents()},
+		{"RETENTION_HASHES", r.Hashes},
 		{"RETENTION_DELETED_RECIPIENTS", r.DeletedRecipients},
 	} {
 		f.Must(kept.age == 0 || kept.age >= day && kept.age <= maxAge, kept.name, "must be 1d to 3650d, or 0 for ever")

@@ -14,6 +14,7 @@ func TestRetention(t *testing.T) {
 		"":                     usualRetention,
 		"RETENTION_OUTBOX=36h": {Outbox: config.Age(36 * time.Hour), Files: 30 * day, Entries: 365 * day, Logs: 365 * day, DeletedRecipients: 400 * day},
 		"RETENTION_DELETED_RECIPIENTS=0 RETENTION_FILES=0":        {Outbox: 30 * day, Entries: 365 * day, Logs: 365 * day},
+		"RETENTION_HASHES=90d":                                    {Outbox: 30 * day, Files: 30 * day, Entries: 365 * day, Logs: 365 * day, Hashes: 90 * day, DeletedRecipients: 400 * day},
 		"RETENTION_OUTBOX=0 RETENTION_ENTRIES=0 RETENTION_LOGS=0": {Files: 30 * day, DeletedRecipients: 400 * day},
 		"RETENTION_OUTBOX=7d RETENTION_ENTRIES=7d RETENTION_LOGS=7d": {
 			Outbox: 7 * day, Files: 30 * day, Entries: 7 * day, Logs: 7 * day, DeletedRecipients: 400 * day,
@@ -40,6 +41,7 @@ func TestRetention_Mistakes(t *testing.T) {
 		"RETENTION_OUTBOX=-1d":              "RETENTION_OUTBOX: must be days or hours",
 		"RETENTION_FILES=a month":           "RETENTION_FILES: must be days or hours",
 		"RETENTION_FILES=1h":                "RETENTION_FILES: must be 1d to 3650d, or 0 for ever",
+		"RETENTION_HASHES=1h":               "RETENTION_HASHES: must be 1d to 3650d, or 0 for ever",
 		"RETENTION_LOGS=4000d":              "RETENTION_LOGS: must be 1d to 3650d, or 0 for ever",
 		"RETENTION_BODIES=31d":              "RETENTION_BODIES: must not be longer than RETENTION_OUTBOX",
 		"RETENTION_BODIES=0":                "RETENTION_BODIES: must not be longer than RETENTION_OUTBOX",

@@ -29,6 +29,8 @@ const (
 	entryExpired      = "mailing_entry_expired"
 	fileExpired       = "mailing_file_expired"
 	aggregateExpired  = "aggregate_expired"
+	valueExpired      = "mailing_value_expired"
+	hashExpired       = "hash_expired"
 )
 
 // What became of a month's partition. It is postponed when somebody uses the table, or
@@ -47,7 +49,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
 	}, []string{"action"})}
 	for _, action := range append(others, RetryLost, intakeReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
-		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, partitionMade, partitionDropped, partitionPostponed) {
+		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, hashExpired, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}
 	registry.MustRegister(a.done)

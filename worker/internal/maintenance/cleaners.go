@@ -1,7 +1,6 @@
 package maintenance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,7 +15,7 @@ import (
 // Ages are how long what has ended is kept; 0 = for ever. The log is kept as long as the
 // outbox row at least.
 type Ages struct {
-	Outbox, Bodies, Files, Entries, Logs, Events, DeletedRecipients time.Duration
+	Outbox, Bodies, Files, Entries, Logs, Events, Hashes, DeletedRecipients time.Duration
 }
 
 // CleanStore is what the cleaners ask of the database.
@@ -34,6 +33,10 @@ type CleanStore interface {
 	PurgeEvents(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	PurgeAggregates(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	PurgeEntries(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	EraseEntryValues(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	EraseEntryHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	EraseOutboxHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	DueFiles(ctx context.Context, age time.Duration, limit int) ([]store.MailingFile, error)
 	MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error)
 	Retentions(ctx context.Context) ([]store.Retention, error)
@@ -49,17 +52,15 @@ type CleanersParams struct {
 	Ages    Ages
 }
 
-// forEver is the age of keys where logs have none: those of companies whose logs have one
-// go all the same.
-const forEver = 100 * 365 * 24 * time.Hour
-
 // NewCleaners makes a cleaner for each kind of thing that is kept for a time only.
 func NewCleaners(p CleanersParams) []service.Named {
 	kinds := []kind{
 		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), archivedTasks(p.Archive), auditRows(p.Store),
 		{"bodies", bodyExpired, p.bodies},
 		{"logs", logExpired, p.logs},
-		{"aggregates", aggregateExpired, always(aged(cmp.Or(p.Ages.Logs, forEver), p.Store.PurgeAggregates))},
+		{"aggregates", aggregateExpired, always(aged(p.Ages.Logs, p.Store.PurgeAggregates))},
+		{"hashes", hashExpired, p.hashes},
+		{"mailing values", valueExpired, always(aged(p.Ages.Bodies, p.Store.EraseEntryValues))},
 		{"mailing entries", entryExpired, always(aged(p.Ages.Entries, p.Store.PurgeEntries))},
 	}
 	if p.Ages.Outbox > 0 {
@@ -104,6 +105,29 @@ func (p CleanersParams) logs(ctx context.Context) (batches []batch, err error) {
 		age := days(r.Logs)
 		return age, age > 0
 	})
+}
+
+// hashes: a walk through each table that holds some, for everybody with his own age; none
+// where nobody has one. Of the outbox only if they do not go with the rows anyway.
+func (p CleanersParams) hashes(ctx context.Context) ([]batch, error) {
+	all, err := p.Store.Retentions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shortest := p.Ages.Hashes
+	for _, r := range all {
+		if own := days(r.Hashes); own > 0 && (shortest == 0 || own < shortest) {
+			shortest = own
+		}
+	}
+	if shortest == 0 {
+		return nil, nil
+	}
+	batches := []batch{aged(p.Ages.Hashes, p.Store.EraseRecipientHashes), aged(p.Ages.Hashes, p.Store.EraseEntryHashes)}
+	if p.Ages.Outbox == 0 || shortest < p.Ages.Outbox {
+		batches = append(batches, aged(p.Ages.Hashes, p.Store.EraseOutboxHashes))
+	}
+	return batches, nil
 }
 
 func (p CleanersParams) perCompany(

@@ -24,7 +24,7 @@ import (
 const day = 24 * time.Hour
 
 var usualAges = maintenance.Ages{
-	Outbox: 30 * day, Bodies: 30 * day, Files: 30 * day, Entries: 365 * day, Logs: 365 * day, Events: 365 * day, DeletedRecipients: 400 * day,
+	Outbox: 30 * day, Bodies: 30 * day, Files: 30 * day, Entries: 365 * day, Logs: 365 * day, Events: 365 * day, DeletedRecipients: 400 * day, Hashes: 90 * day,
 }
 
 // cleaners runs all of them until the test ends; change may be nil.
@@ -117,6 +117,33 @@ func TestCleaners(t *testing.T) {
 			SELECT $1, 'interview', n::text, 'REMINDER', first_id_at(now() - n * interval '1 day') FROM generate_series(364, 368) n`,
 			`SELECT count(*) FROM outbox_aggregates`, 1, 4,
 		},
+		"mailing_value_expired": {
+			`
+			WITH made AS (
+				INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256, checker_version, fields,
+					sender, status, first_entry, last_entry, expanded_at, total_lines, accepted, invalid, duplicates, counted_at, updated_at)
+				SELECT gen_random_uuid(), $1, 'r', n || '.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{}', 'a@acme.example',
+					'CANCELLED', lpad(n::text, 32, '0')::uuid, lpad(n::text, 32, '9')::uuid, now(), 1, 1, 0, 0, now(), now() - n * interval '1 day'
+				FROM generate_series(29, 31, 2) n RETURNING id, first_entry
+			)
+			INSERT INTO mailing_entries (id, mailing_id, line_no, email, token) SELECT first_entry, id, 2, 'a@example.com', 't' FROM made`,
+			`SELECT count(*) FROM mailing_entries WHERE token <> ''`, 1, 1,
+		},
+		"hash_expired": {
+			`
+			WITH person AS (
+				INSERT INTO recipients (id, company_id, email, cpf_cnpj_hash, updated_at)
+				SELECT gen_random_uuid(), $1, 'a@example.com', repeat('a', 64), now() - n * interval '1 day' FROM generate_series(88, 92) n
+			), made AS (
+				INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256, checker_version, fields,
+					sender, status, first_entry, last_entry, expanded_at, total_lines, accepted, invalid, duplicates, counted_at, updated_at)
+				SELECT gen_random_uuid(), $1, 'r', 'a.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{}', 'a@acme.example',
+					'FAILED', lpad('1', 32, '0')::uuid, lpad('1', 32, '9')::uuid, now(), 1, 1, 0, 0, now(), now() - interval '91 days'
+				RETURNING id, first_entry
+			)
+			INSERT INTO mailing_entries (id, mailing_id, line_no, email, token, cpf_cnpj_hash) SELECT first_entry, id, 2, 'a@example.com', 't', repeat('a', 64) FROM made`,
+			`SELECT (SELECT count(*) FROM recipients WHERE cpf_cnpj_hash IS NOT NULL) + (SELECT count(*) FROM mailing_entries WHERE cpf_cnpj_hash IS NOT NULL)`, 3, 3,
+		},
 		"mailing_entry_expired": {
 			`
 			WITH old AS (
@@ -183,6 +210,37 @@ func TestCleaners_Companies(t *testing.T) {
 	if left := text(t, d, `SELECT outbox_id FROM email_logs`); left != ids["other"].String() {
 		t.Errorf("left is %s, not %s", left, ids["other"])
 	}
+}
+
+// One company alone may want numbers gone, and nobody else's go. Where nobody does, no
+// table is gone through.
+func TestCleaners_HashesOfOneCompany(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	execute(t, d, `
+		INSERT INTO recipients (id, company_id, email, cpf_cnpj_hash, updated_at)
+		SELECT gen_random_uuid(), c.id, 'a@example.com', repeat('a', 64), now() - interval '8 days' FROM companies c`)
+	forEver := func(p *maintenance.CleanersParams) { p.Ages = maintenance.Ages{} }
+	first, _ := cleaners(t, d, forEver)
+	eventually(t, "a round ended", func() bool {
+		return number(t, d, `SELECT count(*) FROM retention_walks WHERE kind = 'aggregates'`) == 1
+	})
+	if n := number(t, d, `SELECT count(*) FROM retention_walks WHERE kind LIKE '%Hashes'`); n != 0 {
+		t.Errorf("%d tables are gone through for nobody", n)
+	}
+	seven := 7
+	if err := d.Store.SetRetention(t.Context(), store.Operator{Name: "ana"}, store.Retention{CompanyID: company, Hashes: &seven}); err != nil {
+		t.Fatal(err)
+	}
+	second, _ := cleaners(t, d, forEver)
+	eventually(t, "its number is gone", func() bool { return done(t, "hash_expired", first, second) == 1 })
+	if left := text(t, d, `SELECT string_agg(company_id::text, ' ') FROM recipients WHERE cpf_cnpj_hash IS NOT NULL`); left != other.String() {
+		t.Errorf("numbers of %s are left, want those of %s", left, other)
+	}
+	eventually(t, "entries and outbox were gone through", func() bool {
+		return number(t, d, `SELECT count(*) FROM retention_walks WHERE kind IN ('entryHashes', 'outboxHashes')`) == 2
+	})
 }
 
 func text(t *testing.T, d storetest.Database, query string, args ...any) (s string) {

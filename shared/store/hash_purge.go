@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// These statements take the number of a person away, the hash and what is encrypted, and
+// leave the row. Each looks at the next rows along its table's primary key, whose company
+// it asks for an age of its own (by company_retention_pkey), and locks those that it
+// changes; a row that somebody holds is passed by, and found the next day. $2 is NULL
+// where only companies with such an age have one. What was picked is asked for by an array
+// of keys, of which the planner expects some ten: of a join it may think that reading all
+// of a table is cheaper, for each batch.
+const (
+	// Along recipients_pkey, whose ids are in no order of time: all are looked at, once a
+	// day. What tells the age is the last time that anything was written about the person.
+	eraseRecipientHashesSQL = `
+WITH seen AS MATERIALIZED (
+    SELECT id FROM recipients WHERE id > $1 ORDER BY id LIMIT $3
+), past AS MATERIALIZED (
+    SELECT p.id FROM recipients p LEFT JOIN company_retention r ON r.company_id = p.company_id
+    WHERE p.id = ANY (ARRAY(SELECT id FROM seen)) AND (p.cpf_cnpj_hash IS NOT NULL OR p.cpf_cnpj_enc IS NOT NULL)
+      AND p.updated_at < ` + hashesBeforeSQL + `
+    ORDER BY p.id FOR UPDATE OF p SKIP LOCKED
+), gone AS (
+    UPDATE recipients p SET cpf_cnpj_hash = NULL, cpf_cnpj_enc = NULL WHERE p.id = ANY (ARRAY(SELECT id FROM past)) RETURNING p.id
+)` + walkedSQL
+
+	// Along mailing_entries_pkey, and mailings_pkey. Only of a mailing that is never
+	// expanded again: a failed one may be resumed, and its entries become recipients then.
+	eraseEntryHashesSQL = `
+WITH seen AS MATERIALIZED (
+    SELECT id, mailing_id FROM mailing_entries WHERE id > $1 AND id < ` + youngestHashSQL + ` ORDER BY id LIMIT $3
+), past AS MATERIALIZED (
+    SELECT e.id FROM mailing_entries e JOIN mailings m ON m.id = e.mailing_id LEFT JOIN company_retention r ON r.company_id = m.company_id
+    WHERE e.id = ANY (ARRAY(SELECT id FROM seen)) AND m.id = ANY (ARRAY(SELECT mailing_id FROM seen))
+      AND (e.cpf_cnpj_hash IS NOT NULL OR e.cpf_cnpj_enc IS NOT NULL)
+      AND m.status IN ('COMPLETED', 'CANCELLED') AND m.settling IS NULL AND coalesce(m.completed_at, m.updated_at) < ` + hashesBeforeSQL + `
+    ORDER BY e.id FOR UPDATE OF e SKIP LOCKED
+), gone AS (
+    UPDATE mailing_entries e SET cpf_cnpj_hash = NULL, cpf_cnpj_enc = NULL, updated_at = now()
+    WHERE e.id = ANY (ARRAY(SELECT id FROM past)) RETURNING e.id
+)` + walkedSQL
+
+	// Along email_outbox_pkey. News of a recipient that no worker has written down yet (by
+	// recipient_intakes_pkey) keep the number until then, and those that were given up as
+	// long as their dead letter is open (by dead_letters_open): they can be handed in again.
+	// An email that names its recipient by the number alone could not be sent again without
+	// it, or to another row of recipients: its body goes too, and with it (by
+	// mailing_entries_pkey) what that was made from, as with eraseBodiesSQL.
+	eraseOutboxHashesSQL = `
+WITH seen AS MATERIALIZED (
+    SELECT id FROM email_outbox WHERE id > $1 AND id < ` + youngestHashSQL + ` ORDER BY id LIMIT $3
+), past AS MATERIALIZED (
+    SELECT o.id, o.target = 'email:send' AND o.status IN ('FAILED', 'EXPIRED', 'CANCELLED') AND o.body_erased_at IS NULL
+               AND o.payload #>> '{recipient,recipientId}' IS NULL AND o.payload #>> '{recipient,externalId}' IS NULL AS final
+    FROM email_outbox o LEFT JOIN company_retention r ON r.company_id = o.company_id
+    WHERE o.id = ANY (ARRAY(SELECT id FROM seen))
+      AND (o.cpf_cnpj_enc IS NOT NULL OR o.payload ->> 'cpfCnpjHash' IS NOT NULL OR o.payload #>> '{recipient,cpfCnpjHash}' IS NOT NULL)
+      AND o.processed_at < ` + hashesBeforeSQL + `
+      AND (o.target <> 'recipients.upsert' OR NOT EXISTS (
+               SELECT FROM recipient_intakes i WHERE i.recipient_id = ` + intakePersonSQL + ` AND i.outbox_id = o.id)
+           AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.outbox_id = o.id AND d.resolved_at IS NULL))
+    ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
+), gone AS (
+    UPDATE email_outbox o SET cpf_cnpj_enc = NULL,
+        payload = CASE WHEN past.final THEN ` + keptPayloadSQL + ` ELSE (o.payload - 'cpfCnpjHash') #- '{recipient,cpfCnpjHash}' END,
+        html = CASE WHEN NOT past.final THEN o.html WHEN o.html IS NOT NULL THEN '' END,
+        text_body = CASE WHEN NOT past.final THEN o.text_body END,
+        body_erased_at = CASE WHEN past.final THEN now() ELSE o.body_erased_at END
+    FROM past WHERE o.id = past.id AND o.id = ANY (ARRAY(SELECT id FROM past))
+    RETURNING o.id, past.final AND ` + ofMailingSQL + ` AS of_mailing
+), emptied AS (
+    ` + emptyEntriesSQL + ` WHERE e.id = ANY (ARRAY(SELECT id FROM gone WHERE of_mailing))
+)` + walkedSQL
+
+	// What is older than that goes; of everybody without an age it is NULL.
+	hashesBeforeSQL = `now() - coalesce(r.hashes_days * interval '1 day', $2 * interval '1 ms')`
+	// No row from there on is past anybody's age. NULL: nobody has one.
+	youngestHashSQL = `first_id_at(now() - least($2 * interval '1 ms', (SELECT min(hashes_days) FROM company_retention) * interval '1 day'))`
+
+	walkedSQL = `
+SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
+)
+
+// EraseRecipientHashes looks at the next limit recipients and takes the number from those
+// about whom nothing was written for longer than age, or than their company's own; age 0
+// = those with such a one alone. The recipient stays, under the same id: that of somebody
+// who was known by his number alone is derived from it (RecipientID), so that an email
+// with the same number finds the row, and gives it its number back.
+func (s *Store) EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
+	return s.walk(ctx, walkRecipientHashes, everybody, age, limit, eraseRecipientHashesSQL)
+}
+
+// EraseEntryHashes looks at the next limit entries of mailings and takes the number from
+// those whose mailing was completed or cancelled longer ago than age, or than their
+// company's own; age 0 = those with such a one alone.
+func (s *Store) EraseEntryHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
+	return s.walk(ctx, walkEntryHashes, everybody, age, limit, eraseEntryHashesSQL)
+}
+
+// EraseOutboxHashes looks at the next limit outbox rows and takes the number from those
+// that came to their end longer ago than age, or than their company's own; age 0 = those
+// with such a one alone. What names its recipient otherwise can be sent again as
+// before; what knew him by the number alone cannot.
+func (s *Store) EraseOutboxHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
+	return s.walk(ctx, walkOutboxHashes, everybody, age, limit, eraseOutboxHashesSQL)
+}

@@ -1,0 +1,141 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// An email that has ended loses the number; one that names nobody otherwise cannot be sent
+// again then.
+func TestEraseOutboxHashes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	ownHashes(t, d, other, 7)
+	old, young, open := aged(t, d, company, 31*day, email.Failed), aged(t, d, company, 29*day, email.Failed), aged(t, d, company, 31*day, email.Pending)
+	nameless, sent := aged(t, d, company, 32*day, email.Failed), aged(t, d, company, 33*day, email.Sent)
+	theirs := aged(t, d, other, 8*day, email.Failed)
+	run(t, d, `UPDATE email_outbox SET payload = payload #- '{recipient,externalId}' WHERE id = ANY (ARRAY[$1, $2]::uuid[])`, nameless, sent)
+
+	for _, round := range []struct {
+		age  time.Duration
+		want int
+	}{{0, 1}, {30 * day, 3}} {
+		run(t, d, `DELETE FROM retention_walks`)
+		if n := drained(t, d.Store.EraseOutboxHashes, round.age, 2); n != round.want {
+			t.Errorf("%v: %d erased, want %d", round.age, n, round.want)
+		}
+	}
+	expectKept(t, d, "email_outbox WHERE payload::text LIKE '%cpfCnpjHash%'", "id", young, open)
+	expectKept(t, d, "email_outbox WHERE body_erased_at IS NOT NULL", "id", nameless)
+	if html := ask[string](t, d, `SELECT html FROM email_outbox WHERE id = $1`, sent); html == "" {
+		t.Error("an email that was sent has lost its body")
+	}
+	for id, want := range map[uuid.UUID]bool{old: true, theirs: true, nameless: false} {
+		if moved, err := d.Store.Advance(t.Context(), replayOf(id)); err != nil || moved.Applied != want {
+			t.Errorf("sending it again: %+v, %v", moved, err)
+		}
+	}
+}
+
+// What a mailing's email was made from goes with its body.
+func TestEraseOutboxHashes_OfAMailing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := aged(t, d, company, 40*day, email.Failed)
+	ofMailing(t, d, company, id)
+	run(t, d, `UPDATE email_outbox SET payload = payload #- '{recipient,externalId}' WHERE id = $1`, id)
+	if n := drained(t, d.Store.EraseOutboxHashes, 30*day, 10); n != 1 {
+		t.Fatalf("%d erased", n)
+	}
+	if left := ask[string](t, d, `SELECT email || fields::text || token FROM mailing_entries WHERE id = $1`, id); left != "ana@example.com{}" {
+		t.Errorf("left of the entry: %s", left)
+	}
+}
+
+// News of a recipient keep the number until a worker has written them down.
+func TestEraseOutboxHashes_Intakes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	people := []store.NewRecipient{known("C-1", "ana@example.com", "Ana"), known("C-2", "bia@example.com", "Bia")}
+	for i := range people {
+		people[i].CPFCNPJHash, people[i].CPFCNPJ = hashOf('a'), []byte("enc")
+	}
+	ids := intake(t, d, company, people...)
+	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now() - interval '31 days'`)
+	upsert(t, d, ids[0])
+	for i, id := range ids { // their ids are of today
+		old := idOf(time.Duration(40-i) * day)
+		run(t, d, `UPDATE email_outbox SET id = $2 WHERE id = $1`, id, old)
+		run(t, d, `UPDATE recipient_intakes SET outbox_id = $2 WHERE outbox_id = $1`, id, old)
+		ids[i] = old
+	}
+	if n := drained(t, d.Store.EraseOutboxHashes, 30*day, 10); n != 1 {
+		t.Errorf("%d erased", n)
+	}
+	expectKept(t, d, "email_outbox WHERE payload ->> 'cpfCnpjHash' IS NOT NULL", "id", ids[1])
+}
+
+// News that were given up keep the number as long as they can be handed in again.
+func TestEraseOutboxHashes_GivenUp(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	ana := known("C-1", "ana@example.com", "Ana")
+	ana.CPFCNPJHash, ana.CPFCNPJ = hashOf('a'), []byte("enc")
+	id := intake(t, d, company, ana)[0]
+	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()`)
+	if err := d.Store.BuryIntake(t.Context(), id, "REFUSED", "poison", 4); err != nil {
+		t.Fatal(err)
+	}
+	letter, old := letterOf(t, d, id), idOf(3*day)
+	run(t, d, `UPDATE email_outbox SET id = $1, processed_at = now() - interval '3 days'`, old)
+	run(t, d, `UPDATE dead_letters SET outbox_id = $1`, old)
+	letter.OutboxID = &old
+	if n := drained(t, d.Store.EraseOutboxHashes, 2*day, 10); n != 0 {
+		t.Errorf("%d erased", n)
+	}
+	if err := d.Store.RetryDeadLetter(t.Context(), letter, by("key1")); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, d, old)
+	if who := person(t, d, company, "C-1"); who != "C-1|aa|enc|Ana|ana@example.com|t" {
+		t.Errorf("written down: %s", who)
+	}
+
+	run(t, d, `UPDATE email_outbox SET status = 'FAILED', processed_at = now() - interval '3 days'`)
+	run(t, d, `DELETE FROM retention_walks`)
+	if n := drained(t, d.Store.EraseOutboxHashes, 2*day, 10); n != 1 {
+		t.Errorf("nobody will hand them in again, and %d are erased", n)
+	}
+}
+
+// A request that is repeated within its key's time is known as such, also when the number
+// of the first one has gone meanwhile, and its body with it.
+func TestEraseOutboxHashes_TwinsAreStillFound(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	keyed := func(e *store.NewEmail) {
+		e.Idempotency, e.Job.Recipient = keyFor("k"), email.JobRecipient{CPFCNPJHash: hashOf('a'), Email: e.Job.To}
+	}
+	first := d.Accept(t, company, keyed)
+	apply(t, d, cancelOf(first))
+	run(t, d, `UPDATE email_outbox SET id = $1, processed_at = now() - interval '2 days'`, idOf(2*day))
+	if n := drained(t, d.Store.EraseOutboxHashes, day, 10); n != 1 {
+		t.Fatalf("%d erased", n)
+	}
+	var used *store.KeyUsedError
+	if err := d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, keyed)); !errors.As(err, &used) || string(used.Answer.Answer) != string(keyFor("k").Answer) {
+		t.Errorf("the same again: %v", err)
+	}
+}

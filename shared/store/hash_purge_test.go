@@ -1,0 +1,218 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// numbered is a recipient with a number, about whom something was written that long ago.
+func numbered(t *testing.T, d storetest.Database, company uuid.UUID, externalID string, age time.Duration) {
+	t.Helper()
+	ana := known(externalID, "ana@example.com", "Ana")
+	ana.CPFCNPJHash, ana.CPFCNPJ = hashOf('a'), []byte("enc")
+	upsert(t, d, intake(t, d, company, ana)...)
+	run(t, d, `UPDATE recipients SET updated_at = now() - $3 * interval '1 ms' WHERE external_id = $1 AND company_id = $2`, externalID, company, age.Milliseconds())
+}
+
+func ownHashes(t *testing.T, d storetest.Database, company uuid.UUID, days int) {
+	t.Helper()
+	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: company, Hashes: &days}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEraseRecipientHashes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	ownHashes(t, d, other, 7)
+	numbered(t, d, company, "old", 31*day)
+	numbered(t, d, company, "young", 29*day)
+	numbered(t, d, other, "theirs", 8*day)
+	numbered(t, d, other, "theirs, young", 6*day)
+	left := func() string {
+		t.Helper()
+		return ask[string](t, d, `SELECT coalesce(string_agg(external_id, ', ' ORDER BY external_id), '') FROM recipients WHERE cpf_cnpj_hash IS NOT NULL OR cpf_cnpj_enc IS NOT NULL`)
+	}
+	if n := drained(t, d.Store.EraseRecipientHashes, 0, 2); n != 1 || left() != "old, theirs, young, young" {
+		t.Errorf("where they are kept for ever, but for one company: %d erased, left %s", n, left())
+	}
+	run(t, d, `DELETE FROM retention_walks`)
+	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 2); n != 1 || left() != "theirs, young, young" {
+		t.Errorf("%d erased, left %s", n, left())
+	}
+	if who := person(t, d, company, "old"); who != "old|Ana|ana@example.com|t" {
+		t.Errorf("left of the recipient: %s", who)
+	}
+	// All are looked at once a day.
+	run(t, d, `UPDATE recipients SET updated_at = now() - interval '31 days' WHERE external_id = 'young'`)
+	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 2); n != 0 {
+		t.Errorf("%d erased behind the walk", n)
+	}
+	run(t, d, `UPDATE retention_walks SET begun_at = now() - interval '25 hours'`)
+	drained(t, d.Store.EraseRecipientHashes, 30*day, 2)
+	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 2); n != 1 {
+		t.Errorf("%d erased a day later", n)
+	}
+}
+
+// Who was known by his number alone is the same recipient when somebody sends with it again.
+func TestEraseRecipientHashes_TheNumberComesBack(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	write := func() {
+		t.Helper()
+		id, token := d.Accept(t, company, nil), uuid.New()
+		claim := claimOf(company, id, token, "")
+		claim.Recipient = &store.Recipient{ID: store.RecipientID(company, "", hashOf('a'), "ana@example.com"), CPFCNPJHash: hashOf('a'), Email: "ana@example.com"}
+		apply(t, d, claim)
+	}
+	write()
+	run(t, d, `UPDATE recipients SET updated_at = now() - interval '31 days'`)
+	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 10); n != 1 {
+		t.Fatalf("%d erased", n)
+	}
+	write()
+	if n := ask[int](t, d, `SELECT count(*) FROM recipients`); n != 1 {
+		t.Errorf("%d recipients", n)
+	}
+	if hash := ask[string](t, d, `SELECT coalesce(cpf_cnpj_hash, '') FROM recipients`); hash != hashOf('a') {
+		t.Errorf("its number is %q", hash)
+	}
+}
+
+// Whoever is being written about keeps his number: the age begins anew.
+func TestEraseRecipientHashes_NotWhoIsWrittenAbout(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	numbered(t, d, company, "held", 31*day)
+	numbered(t, d, company, "free", 31*day)
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), `UPDATE recipients SET updated_at = now() WHERE external_id = 'held'`); err != nil {
+		t.Fatal(err)
+	}
+	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 10); n != 1 {
+		t.Errorf("%d erased", n)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if left := ask[string](t, d, `SELECT string_agg(external_id, ', ') FROM recipients WHERE cpf_cnpj_hash IS NOT NULL AND cpf_cnpj_enc IS NOT NULL`); left != "held" {
+		t.Errorf("left %s", left)
+	}
+}
+
+// Who was known by his number alone is found by it when it is gone, with his address. A
+// recipient of that id who has another number by now is somebody else.
+func TestFindPerson_WithoutHisNumber(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	ana := store.NewRecipient{Recipient: store.Recipient{ID: store.RecipientID(company, "", hashOf('a'), ""), CPFCNPJHash: hashOf('a'), Email: "ana@example.com"}}
+	upsert(t, d, intake(t, d, company, ana)...)
+	run(t, d, `UPDATE recipients SET updated_at = now() - interval '31 days'`)
+	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 10); n != 1 {
+		t.Fatalf("%d erased", n)
+	}
+	found, err := d.Store.FindPerson(t.Context(), company, "", hashOf('a'))
+	if err != nil || !slices.Equal(found.Addresses, []string{"ana@example.com"}) || !slices.Equal(found.Recipients, []uuid.UUID{ana.ID}) {
+		t.Errorf("%+v, %v", found, err)
+	}
+	run(t, d, `UPDATE recipients SET cpf_cnpj_hash = $1`, hashOf('b'))
+	if found, err = d.Store.FindPerson(t.Context(), company, "", hashOf('a')); err != nil || len(found.Addresses) > 0 || found.Numbers > 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// numberedMailing is endedMailing with a number in each of two entries, of emails that
+// never were.
+func numberedMailing(t *testing.T, d storetest.Database, company uuid.UUID, status string, age time.Duration) uuid.UUID {
+	t.Helper()
+	id := endedMailing(t, d, company, 2, status, age)
+	run(t, d, `UPDATE mailing_entries SET cpf_cnpj_hash = $2, cpf_cnpj_enc = 'enc', razao_social = 'Ana Ltda', status = CASE WHEN $3 = 'FAILED' THEN 'PENDING' ELSE status END,
+		id = (left(first_id_at(now() - ($4::bigint + 60000) * interval '1 ms')::text, 24) || right(id::text, 12))::uuid WHERE mailing_id = $1`,
+		id, hashOf('a'), status, age.Milliseconds())
+	return id
+}
+
+func TestEraseEntryHashes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	ownHashes(t, d, other, 7)
+	numberedMailing(t, d, company, "COMPLETED", 31*day)
+	numberedMailing(t, d, company, "CANCELLED", 31*day)
+	stay := []uuid.UUID{
+		numberedMailing(t, d, company, "COMPLETED", 29*day),
+		numberedMailing(t, d, company, "FAILED", 31*day), // it may be resumed
+		numberedMailing(t, d, company, "PAUSED", 31*day),
+		numberedMailing(t, d, company, "SENDING", 31*day),
+		numberedMailing(t, d, company, "CANCELLED", 32*day),
+		numberedMailing(t, d, other, "COMPLETED", 6*day),
+	}
+	run(t, d, `UPDATE mailings SET settling = 'cancel' WHERE id = $1`, stay[4]) // its entries are being ended
+	numberedMailing(t, d, other, "COMPLETED", 8*day)
+	if n := drained(t, d.Store.EraseEntryHashes, 0, 3); n != 2 {
+		t.Errorf("where they are kept for ever, but for one company: %d erased", n)
+	}
+	run(t, d, `DELETE FROM retention_walks`)
+	if n := drained(t, d.Store.EraseEntryHashes, 30*day, 3); n != 4 {
+		t.Errorf("%d erased", n)
+	}
+	expectKept(t, d, "mailing_entries WHERE cpf_cnpj_hash IS NOT NULL AND cpf_cnpj_enc IS NOT NULL", "mailing_id", stay...)
+	if n := ask[int](t, d, `SELECT count(*) FROM mailing_entries WHERE token <> '' AND fields = '{Recife}' AND nome = 'Ana'`); n != 18 {
+		t.Errorf("%d entries have their values", n)
+	}
+}
+
+// Entries that never became an email have no body to go with.
+func TestEraseEntryValues(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	seven := 7
+	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
+		t.Fatal(err)
+	}
+	old := numberedMailing(t, d, company, "COMPLETED", 31*day) // as a dry run leaves it
+	stay := []uuid.UUID{
+		numberedMailing(t, d, company, "CANCELLED", 29*day),
+		numberedMailing(t, d, company, "FAILED", 31*day),
+		numberedMailing(t, d, company, "PAUSED", 31*day),
+		numberedMailing(t, d, company, "PROCESSING", 31*day),
+		numberedMailing(t, d, company, "CANCELLED", 32*day),
+		numberedMailing(t, d, other, "COMPLETED", 6*day),
+	}
+	run(t, d, `UPDATE mailings SET settling = 'cancel' WHERE id = $1`, stay[4])
+	numberedMailing(t, d, other, "CANCELLED", 8*day)
+	id := aged(t, d, company, 40*day, email.Failed) // can be sent again as long as it has its body
+	mailing := ofMailing(t, d, company, id)
+	run(t, d, `UPDATE mailings SET status = 'COMPLETED', failed = 1, counted_at = now(), completed_at = now() - interval '31 days' WHERE id = $1`, mailing)
+
+	if n := drained(t, d.Store.EraseEntryValues, 0, 3); n != 2 {
+		t.Errorf("where bodies are kept for ever, but for one company: %d emptied", n)
+	}
+	run(t, d, `DELETE FROM retention_walks`)
+	if n := drained(t, d.Store.EraseEntryValues, 30*day, 3); n != 2 {
+		t.Errorf("%d emptied", n)
+	}
+	expectKept(t, d, "mailing_entries WHERE fields <> '{}' AND token <> ''", "mailing_id", append(stay, mailing)...)
+	left := ask[string](t, d, `SELECT string_agg(concat_ws('|', email, status, fields, token, nome, razao_social, cpf_cnpj_hash, cpf_cnpj_enc), ' ' ORDER BY line_no)
+		FROM mailing_entries WHERE mailing_id = $1`, old)
+	if left != "user2@example.com|CANCELLED|{}| user3@example.com|CANCELLED|{}|" {
+		t.Errorf("left of them: %s", left)
+	}
+}
