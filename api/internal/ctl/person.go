@@ -120,11 +120,6 @@ func (c *control) archive(ctx context.Context, s *store.Store, name string, q *p
 	return a, done, nil
 }
 
-type exported struct {
-	*privacy.Export
-	out string
-}
-
 func (c *control) personExport() *cobra.Command {
 	var f personFlags
 	var reason, out string
@@ -161,7 +156,7 @@ done is written down, without who it was about.`,
 			if out == "" {
 				return exported{&x, ""}, nil
 			}
-			return exportedTo{Out: out, People: x.KnownBy.People, Counts: x.Counts}, writeOwn(out, x)
+			return exportedTo{Out: out, People: x.KnownBy.People, Counts: x.Counts, Unread: x.Unread}, writeOwn(out, x)
 		}),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write to a new `FILE` that only you can read")
@@ -183,27 +178,6 @@ func writeOwn(path string, value any) error {
 	return nil
 }
 
-func (v exported) text(io.Writer) {}
-
-// exportedTo is an export that stands in a file.
-type exportedTo struct {
-	Out    string         `json:"out"`
-	People int            `json:"people"` // whom it is about, by their numbers
-	Counts map[string]int `json:"counts"`
-}
-
-func (v exportedTo) text(w io.Writer) {
-	fmt.Fprintf(w, "Written to %s:\n\n", printable(v.Out))
-	var rows [][]string
-	for _, name := range []string{"recipients", "emails", "copies", "emailLogs", "mailingEntries", "deadLetters", "suppressions", "idempotencyAnswers", "files"} {
-		rows = append(rows, []string{name, thousands(v.Counts[name])})
-	}
-	table(w, "  ", rows)
-	if v.People > 1 {
-		fmt.Fprintf(w, "\nIt is about %d people, who share the address: not to be handed to one of them. --cpf-cnpj means one.\n", v.People)
-	}
-}
-
 // adviseKeys says what to do about keys that are not the api's.
 func adviseKeys(err error) error {
 	if errors.Is(err, privacy.ErrForeignKeys) {
@@ -211,8 +185,6 @@ func adviseKeys(err error) error {
 	}
 	return err
 }
-
-type erased struct{ privacy.Erased }
 
 // erasePatience is how long emails that are being sent are waited for: longer than a
 // worker's lease of 60 s.
@@ -269,28 +241,4 @@ Emails that a worker is sending are waited for up to 90 s; if some are left, it 
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it; without it, rows are only counted")
 	cmd.Flags().BoolVar(&o.Forget, "forget-suppressions", false, "delete the suppressions of his addresses too: he may be written to again")
 	return c.personFlags(because(cmd, &reason, true), &f)
-}
-
-func (v erased) text(w io.Writer) {
-	table(w, "", [][]string{
-		{"cancelled, not sent", thousands(v.Cancelled)},
-		{"emails", thousands(v.Emails)},
-		{"copies of others' emails", thousands(v.Copies)},
-		{"logs", thousands(v.EmailLogs)},
-		{"entries of mailings", thousands(v.Entries)},
-		{"dead letters", thousands(v.DeadLetters)},
-		{"recipients", thousands(v.Recipients)},
-		{"suppressions", thousands(v.Suppressions)},
-		{"files deleted", thousands(v.Files)},
-	})
-	if v.Shared > 0 {
-		fmt.Fprintf(w, "\n%s of his other people have too: rows with nothing else of him stay.\n", plurals(v.Shared, "address", "addresses"))
-	}
-}
-
-func (v erased) failure() error {
-	if v.Busy == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s still being sent, or SES's word on it is waited for: run this again in some minutes", plurals(v.Busy, "email is", "emails are"))
 }

@@ -26,6 +26,9 @@ type Erased struct {
 	Files        int       `json:"files"` // deleted whole
 	// Busy emails are being sent, or wait for SES to say whether it took them.
 	Busy int `json:"busy"`
+	// Unread are mailings whose files cannot be opened: nobody knows whether they name the
+	// person. Until they are gone, or their key is there, the recipients stay.
+	Unread []uuid.UUID `json:"unreadFiles"`
 	// Shared are addresses that others have too. Rows that name the person by such a one
 	// alone are theirs as well, and stay.
 	Shared int `json:"sharedAddresses"`
@@ -53,14 +56,14 @@ const (
 )
 
 // Erase takes the person that the query means out of all tables and files. It ends when a
-// whole round finds nothing more, or with Busy > 0: then it is to be run again later. It
-// may be broken off anywhere and run again.
+// whole round finds nothing more, or with Busy > 0 or something Unread: then it is to be
+// run again later. It may be broken off anywhere and run again.
 func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 	run, err := uuid.NewV7()
 	if err != nil {
 		return Erased{}, fmt.Errorf("make id: %w", err)
 	}
-	done := Erased{Run: run, busy: map[string]bool{}}
+	done := Erased{Run: run, Unread: []uuid.UUID{}, busy: map[string]bool{}}
 	p, err := a.find(ctx, o.Query)
 	if err != nil {
 		return done, err
@@ -74,6 +77,7 @@ func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 	for round := 1; ; round++ {
 		before := done.changed()
 		clear(done.busy)
+		done.Unread = done.Unread[:0]
 		if err := a.eraseOnce(ctx, p, o, &done); err != nil {
 			return done, err
 		}
@@ -90,14 +94,14 @@ func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 			}
 		}
 	}
-	if done.Busy == 0 {
+	if done.Busy == 0 && len(done.Unread) == 0 {
 		if err := a.eraseRecipients(ctx, p, &done); err != nil {
 			return done, err
 		}
 	}
 	return done, a.Store.RecordPerson(ctx, o.By, "person.erased", o.CompanyID, run, map[string]any{
 		"cancelled": done.Cancelled, "emails": done.Emails, "copies": done.Copies, "emailLogs": done.EmailLogs, "mailingEntries": done.Entries,
-		"deadLetters": done.DeadLetters, "recipients": done.Recipients, "suppressions": done.Suppressions, "files": done.Files, "busy": done.Busy,
+		"deadLetters": done.DeadLetters, "recipients": done.Recipients, "suppressions": done.Suppressions, "files": done.Files, "busy": done.Busy, "unreadFiles": len(done.Unread),
 	})
 }
 
@@ -208,7 +212,11 @@ func (a *Archive) eraseMailings(ctx context.Context, p subject, o Order, done *E
 			continue
 		}
 		lines, err := a.linesOf(ctx, p, m)
-		if err == nil && len(lines) > 0 {
+		switch {
+		case unreadable(err):
+			done.Unread = append(done.Unread, m.ID)
+			continue
+		case err == nil && len(lines) > 0:
 			err = a.deleteFile(ctx, m, o.CompanyID, done)
 		}
 		if err != nil {

@@ -31,7 +31,10 @@ type Export struct {
 	Suppressions []SuppressionRow  `json:"suppressions"`
 	Answers      []json.RawMessage `json:"idempotencyAnswers"`
 	Files        []FileLines       `json:"files"`
-	Counts       map[string]int    `json:"counts"`
+	// Unread are mailings whose files cannot be opened: nobody knows whether they name the
+	// person.
+	Unread []uuid.UUID    `json:"unreadFiles"`
+	Counts map[string]int `json:"counts"`
 }
 
 // KnownBy says what the rows were found by.
@@ -93,7 +96,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 			Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), RecipientIDs: list(p.Recipients), ExternalIDs: list(p.ExternalIDs), TaxIDHashes: list(p.Hashes), People: p.Numbers,
 		},
 		Recipients: []json.RawMessage{}, Emails: []json.RawMessage{}, Copies: []json.RawMessage{}, EmailLogs: []json.RawMessage{}, Entries: []json.RawMessage{},
-		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{},
+		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{}, Unread: []uuid.UUID{},
 	}
 	var outboxIDs []uuid.UUID
 	copies := map[uuid.UUID]bool{} // an email's row, its log and its dead letter tell of one
@@ -181,7 +184,10 @@ func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, col
 			continue
 		}
 		lines, err := a.linesOf(ctx, p, m)
-		if err != nil {
+		switch {
+		case unreadable(err):
+			x.Unread, lines = append(x.Unread, m.ID), []int{}
+		case err != nil:
 			return err
 		}
 		if lines != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/keyring"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/store"
@@ -43,6 +44,12 @@ func (a *Archive) linesOf(ctx context.Context, p subject, m store.PersonMailing)
 		return nil, fmt.Errorf("read the file of mailing %s: %w", m.ID, err)
 	}
 	return lines, nil
+}
+
+// unreadable says that a file is damaged, or its key not in the ring: one such file must
+// not keep everything else.
+func unreadable(err error) bool {
+	return errors.Is(err, keyring.ErrSealed) || errors.Is(err, keyring.ErrNoKey)
 }
 
 // maxLine is the longest line that is looked at whole (bytes). A file may be one line; what

@@ -1,0 +1,82 @@
+package ctl
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/privacy"
+)
+
+type exported struct {
+	*privacy.Export
+	out string
+}
+
+func (v exported) text(io.Writer) {}
+
+func (v exported) failure() error { return unread(v.Unread) }
+
+// unread tells of files that cannot be opened. No program needs them any more.
+func unread(mailings []uuid.UUID) error {
+	if len(mailings) == 0 {
+		return nil
+	}
+	names := make([]string, len(mailings))
+	for i, id := range mailings {
+		names[i] = id.String()
+	}
+	return fmt.Errorf("%s cannot be opened, of mailing %s, and may name the person: is a key missing in CPF_CNPJ_KEYS? "+
+		"One that is damaged can be deleted from the storage, since no program reads it any more. Then run this again",
+		plurals(len(mailings), "file", "files"), strings.Join(names, ", "))
+}
+
+// exportedTo is an export that stands in a file.
+type exportedTo struct {
+	Out    string         `json:"out"`
+	People int            `json:"people"` // whom it is about, by their numbers
+	Counts map[string]int `json:"counts"`
+	Unread []uuid.UUID    `json:"unreadFiles"`
+}
+
+func (v exportedTo) failure() error { return unread(v.Unread) }
+
+func (v exportedTo) text(w io.Writer) {
+	fmt.Fprintf(w, "Written to %s:\n\n", printable(v.Out))
+	var rows [][]string
+	for _, name := range []string{"recipients", "emails", "copies", "emailLogs", "mailingEntries", "deadLetters", "suppressions", "idempotencyAnswers", "files"} {
+		rows = append(rows, []string{name, thousands(v.Counts[name])})
+	}
+	table(w, "  ", rows)
+	if v.People > 1 {
+		fmt.Fprintf(w, "\nIt is about %d people, who share the address: not to be handed to one of them. --cpf-cnpj means one.\n", v.People)
+	}
+}
+
+type erased struct{ privacy.Erased }
+
+func (v erased) text(w io.Writer) {
+	table(w, "", [][]string{
+		{"cancelled, not sent", thousands(v.Cancelled)},
+		{"emails", thousands(v.Emails)},
+		{"copies of others' emails", thousands(v.Copies)},
+		{"logs", thousands(v.EmailLogs)},
+		{"entries of mailings", thousands(v.Entries)},
+		{"dead letters", thousands(v.DeadLetters)},
+		{"recipients", thousands(v.Recipients)},
+		{"suppressions", thousands(v.Suppressions)},
+		{"files deleted", thousands(v.Files)},
+	})
+	if v.Shared > 0 {
+		fmt.Fprintf(w, "\n%s of his other people have too: rows with nothing else of him stay.\n", plurals(v.Shared, "address", "addresses"))
+	}
+}
+
+func (v erased) failure() error {
+	if v.Busy == 0 {
+		return unread(v.Unread)
+	}
+	return fmt.Errorf("%s still being sent, or SES's word on it is waited for: run this again in some minutes", plurals(v.Busy, "email is", "emails are"))
+}

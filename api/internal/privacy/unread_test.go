@@ -1,0 +1,51 @@
+package privacy_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/privacy"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// One damaged file keeps nobody's rows: it is told, by export and erasure, and what leads
+// to the person stays until it is gone.
+func TestUnreadable_File(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	m := storetest.NewMailing(w.company, nil)
+	if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) {
+		yield(store.MailingLine{Entry: storetest.NewEntry(2)}, nil)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	key := mailing.FileKey(w.company, m.ID)
+	if err := w.bucket.Put(t.Context(), key, strings.NewReader("not what was sealed")); err != nil {
+		t.Fatal(err)
+	}
+	x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf})
+	if err != nil || !slices.Equal(x.Unread, []uuid.UUID{m.ID}) || x.Counts["emails"] == 0 || x.Counts["files"] != 1 {
+		t.Errorf("export: %v, %v, %v", x.Unread, x.Counts, err)
+	}
+	done := w.eraseWhole(t)
+	if !slices.Equal(done.Unread, []uuid.UUID{m.ID}) || done.Emails == 0 || done.Files != 1 {
+		t.Errorf("%+v", done)
+	}
+	if found, err := w.Store.FindPerson(t.Context(), w.company, "", email.HashTaxID(cpf, nil)); err != nil || len(found.Addresses) == 0 {
+		t.Errorf("her number leads to no address any more: %+v, %v", found, err)
+	}
+	if err := w.bucket.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if done := w.eraseWhole(t); len(done.Unread) != 0 || done.Recipients == 0 {
+		t.Errorf("again: %+v", done)
+	}
+	w.mustKnowNothing(t, "afterwards")
+}
