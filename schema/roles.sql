@@ -64,7 +64,7 @@ GRANT INSERT                         ON recipient_intakes TO gateway_operator;
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_operator;
 GRANT SELECT, INSERT, UPDATE         ON companies, company_retention, api_keys, dispatch_lanes, email_outbox, email_logs, recipients,
                                         dead_letters TO gateway_operator;
-GRANT SELECT, INSERT, DELETE         ON sender_domains TO gateway_operator;
+GRANT SELECT, INSERT, DELETE         ON sender_domains, outbox_programs TO gateway_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions TO gateway_operator;
 
 -- A transition of an email about something takes a share of its row here, which asks for

@@ -39,7 +39,6 @@ func startRecruiting(t *testing.T) *recruiting {
 	for _, statement := range []string{
 		`CREATE ROLE ` + role + ` LOGIN IN ROLE gateway_program`,
 		`GRANT CREATE ON DATABASE ` + database + ` TO ` + role,
-		`INSERT INTO outbox_programs (role_name, company_id) SELECT '` + role + `', id FROM companies`,
 	} {
 		if _, err := s.db.SQL.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
@@ -52,6 +51,7 @@ func startRecruiting(t *testing.T) *recruiting {
 			}
 		}
 	})
+	s.gatewayctl("program", "allow", role, "--company", company)
 	return &recruiting{system: s, env: append(os.Environ(),
 		"DATABASE_URL="+as(t, s.db.URL, role), "COMPANY_ID="+company, "API_URL=http://"+s.api.addr, "API_KEY="+s.key)}
 }

@@ -53,7 +53,7 @@ var ErrNotFound = store.ErrNotFound
 // Params make an Outbox.
 type Params struct {
 	// CompanyID is whose emails they are. The program's database role must be allowed to
-	// write them: a row of outbox_programs.
+	// write them: gatewayctl program allow.
 	CompanyID uuid.UUID
 	// EmailTTL is the time an email has to reach the provider, from its commit or its
 	// SendAt: 1 minute to 720 hours, 0 = 24 hours.

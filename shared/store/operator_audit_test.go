@@ -67,6 +67,8 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		{func(by store.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, "key.revoke", &id, "key1", "{}"},
 		{func(by store.Operator) error { return s.AddSenderDomain(ctx, by, id, "b.example") }, "domain.add", &id, "b.example", "{}"},
 		{func(by store.Operator) error { return s.RemoveSenderDomain(ctx, by, id, "b.example") }, "domain.remove", &id, "b.example", "{}"},
+		{func(by store.Operator) error { return s.AllowProgram(ctx, by, id, user(t, d.SQL)) }, "program.allow", &id, user(t, d.SQL), "{}"},
+		{func(by store.Operator) error { return s.RevokeProgram(ctx, by, id, user(t, d.SQL)) }, "program.revoke", &id, user(t, d.SQL), "{}"},
 		{func(by store.Operator) error {
 			_, err := s.HoldLanes(ctx, by, id, store.LaneFilter{Queue: email.QueueNormal})
 			return err
@@ -184,6 +186,12 @@ func TestAudit_AllOrNothing(t *testing.T) {
 	if err := s.RevokeAPIKey(ctx, because("x"), "nokey"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a key that is not there: %v", err)
 	}
+	if err := s.AllowProgram(ctx, because("x"), company, "norole"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a role that is not there: %v", err)
+	}
+	if err := s.RevokeProgram(ctx, because("x"), company, user(t, d.SQL)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a leave that is not there: %v", err)
+	}
 	if moved, err := s.CancelEmail(ctx, because("x"), company, sent); err != nil || moved.Applied || moved.Status != email.Failed {
 		t.Errorf("cancel what has failed: %+v, %v", moved, err)
 	}
@@ -242,6 +250,7 @@ func TestAudit_OfWhatIsSoAlready(t *testing.T) {
 		{"take the retention back", "", keep(nil), 1},
 		{"revoke a key", "lost", func(by store.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, 1},
 		{"add a domain", "", func(by store.Operator) error { return s.AddSenderDomain(ctx, by, company, "b.example") }, 1},
+		{"allow a program", "", func(by store.Operator) error { return s.AllowProgram(ctx, by, company, user(t, d.SQL)) }, 1},
 		{"hold lanes", "bounces", hold, 1},
 		{"hold lanes for another reason", "complaints", hold, 1},
 		{"release lanes", "", func(by store.Operator) error {

@@ -44,7 +44,7 @@ var callers = map[string][]string{
 	},
 	"gateway_operator": { // gatewayctl
 		"CreateCompany", "Companies", "FindCompany", "SuspendCompany", "ResumeCompany", "CreateAPIKey", "RotateAPIKey", "RevokeAPIKey", "APIKeys",
-		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "FindCaller", "FindSituation", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "Wake",
+		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "AllowProgram", "RevokeProgram", "Programs", "ProgramRoles", "FindCaller", "FindSituation", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "Wake",
 		"ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "Gate", "HoldGate", "ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "Audit", "RecordReveal", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "SetRetention", "FindRetention",

@@ -22,8 +22,7 @@ type Server struct {
 	Connections    int            `db:"connections"`
 	MaxConnections int            `db:"max_connections"`
 	Roles          pq.StringArray `db:"roles"` // the programs' that there are
-	// Ungranted are tables that none of these roles may touch: newer than the grants. Who is
-	// in outbox_programs is for the tables' owner alone.
+	// Ungranted are tables that none of these roles may touch: newer than the grants.
 	Ungranted pq.StringArray `db:"ungranted"`
 	// Granted says that there is a table which one of them may touch. Roles are of a whole
 	// cluster: those that there are may be of another database in it.
@@ -43,7 +42,7 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
        current_setting('max_connections')::int AS max_connections,
        ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator') ORDER BY 1) AS roles,
        ARRAY(SELECT c.relname::text FROM pg_class c
-             WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT LIKE 'goose%' AND c.relname <> 'outbox_programs'
+             WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT LIKE 'goose%'
                AND NOT EXISTS (SELECT FROM pg_roles r
                                WHERE r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator')
                                  AND has_any_column_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE'))

@@ -84,6 +84,7 @@ func (c *control) auditList() *cobra.Command {
 	flags.StringVar(&until, "until", "", "only before a `TIME`")
 	complete(cmd, "action", []string{
 		"company", "company.create", "company.suspend", "company.resume", "key", "key.create", "key.rotate", "key.revoke", "domain", "domain.add", "domain.remove",
+		"program", "program.allow", "program.revoke",
 		"lane", "lane.pause", "lane.resume", "gate", "gate.hold", "gate.release", "email", "email.cancel", "email.retry", "email.reveal",
 		"dlq", "dlq.retry", "dlq.retry-many", "dlq.discard", "dlq.discard-many", "dlq.reveal",
 		"suppression", "suppression.add", "suppression.remove", "suppression.reveal",

@@ -103,7 +103,7 @@ Exit codes: 0 done, 1 could not, or what was looked at is not well, 2 not unders
 	root.SetUsageTemplate(usageTemplate)
 	root.AddCommand(
 		c.mailing(), c.email(), c.suppression(),
-		c.company(), c.domain(), c.key(), c.lane(), c.gate(), c.deadLetter(), c.person(), c.encryption(), c.audit(), c.doctor(),
+		c.company(), c.domain(), c.key(), c.program(), c.lane(), c.gate(), c.deadLetter(), c.person(), c.encryption(), c.audit(), c.doctor(),
 	)
 	return root
 }

@@ -18,6 +18,7 @@ func commands() []string {
 	return []string{
 		"", "company", "company create", "company list", "company show", "company suspend", "company resume", "company retention",
 		"domain", "domain add", "domain remove", "domain list",
+		"program", "program list", "program allow", "program revoke",
 		"key", "key create", "key list", "key rotate", "key revoke", "encryption", "encryption status", "encryption rotate",
 		"email", "email send", "email list", "email show", "email explain", "email cancel", "email retry",
 		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing verdicts",
@@ -117,6 +118,10 @@ func TestUsage(t *testing.T) {
 		{"domain add --company Acme acme.example.", `"acme.example." is not a domain`},
 		{"domain add --company Acme https://acme.example", `"https://acme.example" is not a domain`},
 		{"domain add --company Acme 127.0.0.1", `"127.0.0.1" is not a domain`},
+		{"program allow --company Acme", "ROLE is missing"},
+		{"program allow recruiting", "--company is missing"},
+		{"program allow gateway_program --company Acme", "gateway_program is every program"},
+		{"program revoke recruiting --company Acme", "--reason is missing"},
 		{"key create", "--company is missing"},
 		{"key create --company Acme --env production", `--env "production" must be live, test, dev`},
 		{"key create --company Acme --scopes emails:delete", `--scopes: there is no scope "emails:delete", only emails:send, emails:read,`},

@@ -1,0 +1,109 @@
+package ctl_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/ctl"
+	"email-gateway/schema"
+	"email-gateway/shared/store/storetest"
+)
+
+// newRole makes a database role, with the attributes, until the test ends. Roles are of a
+// whole server, so each has a name of its own that begins with the one given.
+func newRole(t *testing.T, d storetest.Database, name, attributes string) string {
+	t.Helper()
+	role := name + "_" + uuid.NewString()[:8]
+	if _, err := d.SQL.ExecContext(t.Context(), `CREATE ROLE `+role+` `+attributes); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, end := range []string{`DROP OWNED BY ` + role, `DROP ROLE ` + role} {
+			if _, err := d.SQL.Exec(end); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return role
+}
+
+// A program is let in, looked at, and shut out again, as it looks in a terminal.
+func TestProgram_InText(t *testing.T) {
+	t.Parallel()
+	o, d := newOperator(t)
+	if err := schema.Roles(t.Context(), d.SQL); err != nil {
+		t.Fatal(err)
+	}
+	works, lost := newRole(t, d, "recruiting", "LOGIN IN ROLE gateway_program"), newRole(t, d, "reporting", "LOGIN")
+	o.must(t, "company", "create", "--name", "Acme", "--default-from", "billing@acme.example")
+	var session strings.Builder
+	do := func(args ...string) {
+		t.Helper()
+		session.WriteString("$ gatewayctl " + strings.Join(args, " ") + "\n" + o.must(t, args...) + "\n")
+	}
+	do("program", "list")
+	do("program", "allow", works, "--company", "Acme", "--reason", "reminders")
+	do("program", "allow", lost, "--company", "Acme")
+	if _, err := d.SQL.ExecContext(t.Context(), `INSERT INTO outbox_programs (role_name, company_id) SELECT 'switched_off', id FROM companies`); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.offered(t, strings.Fields("program allow recruiting_")...); !slices.Contains(got, works) || slices.Contains(got, lost) {
+		t.Errorf("offered are %q, want %s among them", got, works)
+	}
+	if got := o.offered(t, append(strings.Fields("program revoke --company Acme --reason x"), works[:len(works)-1])...); !slices.Equal(got, []string{works}) {
+		t.Errorf("offered are %q, want %s", got, works)
+	}
+	do("program", "list", "--company", "Acme")
+	if _, err := d.SQL.ExecContext(t.Context(), `GRANT CREATE ON SCHEMA public TO `+works); err != nil {
+		t.Fatal(err)
+	}
+	do("program", "allow", works, "--company", "Acme")
+	do("program", "revoke", works, "--company", "Acme", "--reason", "switched off")
+	golden(t, "program", stable(strings.NewReplacer(works, "recruiting_00000000", lost, "reporting_00000000").Replace(session.String())))
+	if told := o.must(t, "audit", "list", "--action", "program"); strings.Count(told, "program.allow") != 2 || strings.Count(told, "program.revoke") != 1 {
+		t.Errorf("the audit tells\n%s", told)
+	}
+}
+
+func TestProgram_JSON(t *testing.T) {
+	t.Parallel()
+	o, d := newOperator(t)
+	if err := schema.Roles(t.Context(), d.SQL); err != nil {
+		t.Fatal(err)
+	}
+	role := newRole(t, d, "recruiting", "LOGIN IN ROLE gateway_program")
+	for _, name := range []string{"Acme", "Beta"} {
+		o.must(t, "company", "create", "--name", name, "--default-from", "billing@acme.example")
+	}
+	type leave struct {
+		Role, Company, CompanyID, CreatedAt, Problem string
+		RoleExists, Granted, Creates                 bool
+	}
+	var allowed leave
+	o.decode(t, &allowed, "program", "allow", role, "--company", "Acme")
+	if allowed.Role != role || allowed.Company != "Acme" || allowed.CompanyID == "" || allowed.CreatedAt == "" || !allowed.RoleExists || !allowed.Granted || allowed.Creates || allowed.Problem != "" {
+		t.Errorf("%+v", allowed)
+	}
+	for company, want := range map[string]int{"Acme": 1, "Beta": 0} {
+		var list struct{ Programs []leave }
+		if o.decode(t, &list, "program", "list", "--company", company); list.Programs == nil || len(list.Programs) != want {
+			t.Errorf("of %s: %+v", company, list)
+		}
+	}
+	for want, args := range map[string][]string{
+		`there is no database role "nobody_at_all"`:         {"program", "allow", "nobody_at_all", "--company", "Acme"},
+		"no role \"" + role + "\" may write emails of Beta": {"program", "revoke", role, "--company", "Beta", "--reason", "x"},
+	} {
+		if got := o.run(t, args...); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, want) {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	var revoked leave
+	o.decode(t, &revoked, "program", "revoke", role, "--company", "Acme", "--reason", "x")
+	if revoked.Role != role || revoked.Company != "Acme" {
+		t.Errorf("%+v", revoked)
+	}
+}

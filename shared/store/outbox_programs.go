@@ -1,0 +1,85 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Program is a database role that may write a company's emails with the functions for
+// programs that share the database, by itself or as what its members log in as.
+type Program struct {
+	Role      string    `db:"role_name" json:"role"`
+	CompanyID uuid.UUID `db:"company_id" json:"companyId"`
+	Company   string    `db:"company" json:"company"`
+	CreatedAt time.Time `db:"created_at" json:"createdAt"`
+	// What Postgres knows of the role. A leave stands when its role is gone.
+	Exists bool `db:"role_exists" json:"roleExists"`
+	// Granted: it may call the functions, being gateway_program or one of its members.
+	Granted bool `db:"granted" json:"granted"`
+	// Creates: it may make functions beside the gateway's tables, and is refused for that.
+	Creates bool `db:"creates" json:"creates"`
+}
+
+// allowProgramSQL reads pg_roles, and adds at most one row.
+const allowProgramSQL = `
+INSERT INTO outbox_programs (role_name, company_id) SELECT rolname::text, $2::uuid FROM pg_roles WHERE rolname = $1 ON CONFLICT DO NOTHING`
+
+// AllowProgram lets a database role write the company's emails, from its next call on. One
+// that may already stays. ErrNotFound: there is no such role.
+func (s *Store) AllowProgram(ctx context.Context, by Operator, company uuid.UUID, role string) error {
+	changed, err := s.auditedOne(ctx, by, act{action: "program.allow", company: company, subject: role}, allowProgramSQL, withoutNUL(role), company)
+	if err == nil && !changed {
+		var all []Program
+		if all, err = s.Programs(ctx, company, role); err == nil && len(all) == 0 {
+			err = ErrNotFound
+		}
+	}
+	return wrap("allow program", err)
+}
+
+// revokeProgramSQL locks one row by primary key.
+const revokeProgramSQL = `DELETE FROM outbox_programs WHERE role_name = $1 AND company_id = $2`
+
+// RevokeProgram takes that back, from the role's next call on; what it has committed is
+// sent. ErrNotFound: the role has no such leave.
+func (s *Store) RevokeProgram(ctx context.Context, by Operator, company uuid.UUID, role string) error {
+	return wrap("revoke program", mustChange(s.auditedOne(ctx, by, act{action: "program.revoke", company: company, subject: role},
+		revokeProgramSQL, withoutNUL(role), company)))
+}
+
+// listProgramsSQL reads the whole table, which has a row per program and company, and
+// Postgres's own catalogs. It locks nothing.
+const listProgramsSQL = `
+SELECT p.role_name, p.company_id, c.name AS company, p.created_at, r.oid IS NOT NULL AS role_exists,
+       EXISTS (SELECT FROM pg_roles g WHERE g.rolname = 'gateway_program' AND pg_has_role(r.oid, g.oid, 'USAGE')) AS granted,
+       coalesce(NOT r.rolsuper AND has_schema_privilege(r.oid, 'public', 'CREATE'), false) AS creates
+FROM outbox_programs p JOIN companies c ON c.id = p.company_id LEFT JOIN pg_roles r ON r.rolname = p.role_name
+WHERE ($1::uuid IS NULL OR p.company_id = $1) AND ($2 = '' OR p.role_name = $2)
+ORDER BY c.name, p.role_name`
+
+// Programs lists who may write which company's emails, by company and role: of one company,
+// or all for uuid.Nil; of one role, or all for "".
+func (s *Store) Programs(ctx context.Context, company uuid.UUID, role string) ([]Program, error) {
+	found := []Program{}
+	if err := s.db.SelectContext(ctx, &found, listProgramsSQL, optionalUUID(company), withoutNUL(role)); err != nil {
+		return nil, fmt.Errorf("list programs: %w", translate(err))
+	}
+	return found, nil
+}
+
+// programRolesSQL reads Postgres's own catalogs and locks nothing.
+const programRolesSQL = `
+SELECT m.rolname::text FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member JOIN pg_roles g ON g.oid = a.roleid
+WHERE g.rolname = 'gateway_program' ORDER BY 1`
+
+// ProgramRoles lists the database roles that are members of gateway_program themselves.
+func (s *Store) ProgramRoles(ctx context.Context) ([]string, error) {
+	roles := []string{}
+	if err := s.db.SelectContext(ctx, &roles, programRolesSQL); err != nil {
+		return nil, fmt.Errorf("list roles of programs: %w", translate(err))
+	}
+	return roles, nil
+}
