@@ -197,6 +197,20 @@ func TestReminders(t *testing.T) {
 		r.awaitReminder(interview, hourAgo, "CANCELLED")
 	}
 
+	// Moved so near that one reminder would come too late, and away again. Booked that near,
+	// there was none to begin with.
+	near, far := time.Now().Add(3*hour), time.Now().Add(5*day)
+	fourth, fifth := r.book("rui@example.com", far), r.book("zoe@example.com", near.Add(time.Minute))
+	if out := r.must("move", fourth, near.Format(time.RFC3339Nano)); !regexp.MustCompile(dayAgo + ` +CANCELLED\n`).MatchString(out) {
+		t.Errorf("moved near, it printed %q", out)
+	}
+	for interview, at := range map[string]time.Time{fourth: far.Add(hour), fifth: far.Add(2 * hour)} {
+		r.must("move", interview, at.Format(time.RFC3339Nano))
+		if _, status := r.reminder(interview, dayAgo); status != "PENDING" {
+			t.Errorf("%s of interview %s is %s, though it was moved away", dayAgo, interview, status)
+		}
+	}
+
 	r.movedBehindTheQueue()
 	sent++
 	r.awaitQuietQueues(time.Minute)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/outbox"
 )
 
@@ -80,23 +81,41 @@ func (a *Agenda) Move(ctx context.Context, id int64, at time.Time) (moved []Remi
 			return fmt.Errorf("move interview: %w", err)
 		}
 		for _, r := range i.reminders() {
-			done, err := a.Reminders.Reschedule(ctx, tx, i.about(r.EventType), r.At)
-			if errors.Is(err, outbox.ErrNotFound) {
-				continue // it was booked too late for this one
-			}
+			is, err := a.remind(ctx, tx, i, r)
 			if err != nil {
-				return fmt.Errorf("reschedule %s: %w", r.EventType, err)
+				return fmt.Errorf("move %s: %w", r.EventType, err)
 			}
-			r.Status, r.TooLate = done.Status, !done.Moved
-			moved = append(moved, r)
+			moved = append(moved, is...)
 		}
 		return nil
 	})
 	return moved, err
 }
 
+// late is how long past its time a reminder is still true.
+const late = 5 * time.Minute
+
+// remind gives a reminder of a moved interview its new time. One whose time has passed is
+// withdrawn: sent now, "tomorrow" would be wrong. One that was withdrawn by an earlier
+// move, or never written because it was too late, is written.
+func (a *Agenda) remind(ctx context.Context, tx *sql.Tx, i Interview, r Reminder) ([]Reminder, error) {
+	about := i.about(r.EventType)
+	if time.Since(r.At) > late {
+		done, err := a.Reminders.Cancel(ctx, tx, about)
+		return withdrawn(done), err
+	}
+	done, err := a.Reminders.Reschedule(ctx, tx, about, r.At)
+	if errors.Is(err, outbox.ErrNotFound) || err == nil && done.Status == email.Cancelled {
+		written, err := a.Reminders.Enqueue(ctx, tx, about, i.email(r))
+		r.Status = written.Status
+		return []Reminder{r}, err
+	}
+	r.Status, r.TooLate = done.Status, !done.Moved
+	return []Reminder{r}, err
+}
+
 // CallOff deletes an interview and withdraws its reminders.
-func (a *Agenda) CallOff(ctx context.Context, id int64) (withdrawn []Reminder, err error) {
+func (a *Agenda) CallOff(ctx context.Context, id int64) (left []Reminder, err error) {
 	err = a.inTx(ctx, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, `DELETE FROM interviewops.interviews WHERE id = $1`, id)
 		if err != nil {
@@ -109,12 +128,17 @@ func (a *Agenda) CallOff(ctx context.Context, id int64) (withdrawn []Reminder, e
 		if err != nil {
 			return fmt.Errorf("cancel reminders: %w", err)
 		}
-		for _, d := range done {
-			withdrawn = append(withdrawn, Reminder{EventType: d.EventType, Status: d.Status, TooLate: !d.Cancelled})
-		}
+		left = withdrawn(done)
 		return nil
 	})
-	return withdrawn, err
+	return left, err
+}
+
+func withdrawn(emails []outbox.Cancelled) (all []Reminder) {
+	for _, e := range emails {
+		all = append(all, Reminder{EventType: e.EventType, Status: e.Status, TooLate: !e.Cancelled})
+	}
+	return all
 }
 
 func (a *Agenda) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {

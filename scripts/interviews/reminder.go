@@ -27,6 +27,8 @@ func (i Interview) reminders() []Reminder {
 	}
 }
 
+// email is a reminder as it is written once: a move changes when it is sent, and not what
+// it says. So it does not tell the hour. A text that does is withdrawn and written anew.
 func (i Interview) email(r Reminder) outbox.Email {
 	in := "amanhã"
 	if r.EventType == "REMINDER_1H" {
@@ -35,7 +37,7 @@ func (i Interview) email(r Reminder) outbox.Email {
 	return outbox.Email{
 		To:        i.Candidate,
 		Subject:   fmt.Sprintf("Sua entrevista é %s", in),
-		HTML:      fmt.Sprintf("<p>Olá! Sua entrevista é %s, às %s.</p><p>%s</p>", in, i.At.Format("15:04"), html.EscapeString(i.Candidate)),
+		HTML:      fmt.Sprintf("<p>Olá! Sua entrevista é %s.</p><p>%s</p>", in, html.EscapeString(i.Candidate)),
 		Tags:      []string{"lembrete"},
 		Recipient: outbox.Recipient{ExternalID: i.Candidate},
 		SendAt:    r.At,
