@@ -130,10 +130,10 @@ func (s *Store) recipientsOf(ctx context.Context, p Person) ([]personRecipient, 
 	}
 }
 
-// taxSampleSQL reads along recipients_pkey up to the first row with both; it locks nothing.
+// taxSampleSQL reads along recipients_pkey up to the third row with both; it locks nothing.
 const taxSampleSQL = `
 SELECT cpf_cnpj_enc, cpf_cnpj_hash, company_id FROM recipients
-WHERE id > $1 AND cpf_cnpj_enc IS NOT NULL AND cpf_cnpj_hash IS NOT NULL ORDER BY id LIMIT 1`
+WHERE id > $1 AND cpf_cnpj_enc IS NOT NULL AND cpf_cnpj_hash IS NOT NULL ORDER BY id LIMIT 3`
 
 // TaxSample is a number as it is stored, both ways.
 type TaxSample struct {
@@ -142,12 +142,12 @@ type TaxSample struct {
 	Hash      string    `db:"cpf_cnpj_hash"`
 }
 
-// TaxSample returns any number that is stored both encrypted and as a hash, by which one
-// can tell whether one's keys are the api's; ErrNotFound if there is none.
-func (s *Store) TaxSample(ctx context.Context) (TaxSample, error) {
-	var found TaxSample
-	if err := s.db.GetContext(ctx, &found, taxSampleSQL, uuid.Nil); err != nil {
-		return TaxSample{}, fmt.Errorf("read a sealed number: %w", translate(err))
+// TaxSample returns some numbers that are stored both encrypted and as a hash, by which
+// one can tell whether one's keys are the api's. Several, since one may be damaged.
+func (s *Store) TaxSample(ctx context.Context) ([]TaxSample, error) {
+	var found []TaxSample
+	if err := s.db.SelectContext(ctx, &found, taxSampleSQL, uuid.Nil); err != nil {
+		return nil, fmt.Errorf("read sealed numbers: %w", translate(err))
 	}
 	return found, nil
 }

@@ -83,24 +83,25 @@ func (a *Archive) find(ctx context.Context, q Query) (subject, error) {
 	return p, err
 }
 
-// checkKeys holds the keys to a number that is stored both ways: with a wrong one nobody
-// would be found, and it would look as if there were nobody.
+// checkKeys holds the keys to numbers that are stored both ways: with a wrong one nobody
+// would be found, and it would look as if there were nobody. One that fits is enough:
+// another may be damaged.
 func (a *Archive) checkKeys(ctx context.Context) error {
-	sample, err := a.Store.TaxSample(ctx)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	samples, err := a.Store.TaxSample(ctx)
+	if err != nil || len(samples) == 0 {
 		return err
 	}
-	bare, err := a.Ring.Open(sample.CompanyID, sample.Sealed)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrForeignKeys, err)
+	refused := ErrForeignKeys
+	for _, sample := range samples {
+		bare, err := a.Ring.Open(sample.CompanyID, sample.Sealed)
+		switch {
+		case err != nil:
+			refused = fmt.Errorf("%w: %w", ErrForeignKeys, err)
+		case email.HashTaxID(bare, a.HashKey) == sample.Hash:
+			return nil
+		}
 	}
-	if email.HashTaxID(bare, a.HashKey) != sample.Hash {
-		return ErrForeignKeys
-	}
-	return nil
+	return refused
 }
 
 // each calls do with the rows of a table that name the person, a page at a time.

@@ -14,6 +14,20 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
+// One damaged number does not make the keys look wrong.
+func TestUnreadable_Number(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	if _, err := w.SQL.ExecContext(t.Context(), `INSERT INTO recipients (id, company_id, cpf_cnpj_hash, cpf_cnpj_enc, email)
+		SELECT '00000000-0000-5000-8000-000000000001', $1, repeat('0', 64), '\x010203', 'rui@example.com'`, w.other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf}); err != nil {
+		t.Error(err)
+	}
+}
+
 // One damaged file keeps nobody's rows: it is told, by export and erasure, and what leads
 // to the person stays until it is gone.
 func TestUnreadable_File(t *testing.T) {
