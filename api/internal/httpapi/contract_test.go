@@ -242,6 +242,20 @@ func TestContract_IsWhole(t *testing.T) {
 	}
 }
 
+// Names that a caller makes up are kept as they are sent, and a caller has to know that.
+func TestContract_SaysWhatIsKeptInClear(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{
+		"info", "components/parameters/IdempotencyKey", "components/headers/RequestId", "components/schemas/Aggregate",
+		"components/schemas/Recipient/properties/externalId", "components/schemas/NewRecipient/properties/externalId",
+	} {
+		description, _ := at(document(), append(strings.Split(path, "/"), "description")...).(string)
+		if !strings.Contains(description, "in clear") || !strings.Contains(strings.Join(strings.Fields(description), " "), "put no CPF") {
+			t.Errorf("%s does not tell callers to keep numbers out of it: %s", path, description)
+		}
+	}
+}
+
 // plain is a YAML value as JSON would have it.
 func plain(tb testing.TB, value any) any {
 	tb.Helper()
