@@ -33,6 +33,11 @@ nothing.
 It needs DATABASE_URL, and looks at more where more is set: the api's settings where
 CPF_CNPJ_KEYS is, the api at API_URL, the storage at STORAGE_URL.
 
+Of dispatcher and worker it knows what they say, and not what they are set to: that stands
+in their environment. They read it as a whole when they start, and one that is wrong ends
+them, with a line that names it. What has to be the same for several programs
+(UNSUBSCRIBE_KEY, PUBLIC_URL, STORAGE_URL) is compared by nobody.
+
 It ends with 1 when something does not work; a warning is no failure.`,
 		Example: "  gatewayctl doctor\n  docker compose exec api /gatewayctl doctor\n  gatewayctl doctor --json | jq '.findings[] | select(.status != \"ok\")'",
 		Args:    needs(),

@@ -3,7 +3,8 @@
 // of the parts they talk to, and what waits or was given up. gatewayctl doctor prints it.
 //
 // It changes nothing, and knows of Redis, RabbitMQ and SES only what those say who use
-// them.
+// them. Of settings it knows the api's, where they are set; those of dispatcher and worker
+// are theirs to check, which they do when they start.
 package doctor
 
 import (
@@ -89,6 +90,7 @@ type examination struct {
 	Patient
 	report Report
 	bulk   bool // there is a RabbitMQ, as far as this environment or a process says
+	alive  []process
 }
 
 // Examine looks at everything and reports all it has found, in an order in which a person

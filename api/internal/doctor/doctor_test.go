@@ -121,7 +121,10 @@ func TestExamine_WhatIsWell(t *testing.T) {
 	for _, f := range r.Findings {
 		checks = append(checks, f.Check)
 	}
-	want := "settings database roles clock migrations companies domains dispatcher worker redis rabbitmq ses storage gate lanes waiting deadLetters api storage"
+	want := "settings database roles clock migrations companies domains dispatcher worker redis rabbitmq ses gate lanes waiting deadLetters api storage"
+	if r.Findings[0].Text != "The api would start with the settings that are set here. Those of dispatcher and worker are not looked at: they check them when they start." {
+		t.Errorf("whose settings were looked at? %s", r.Findings[0].Text)
+	}
 	if got := strings.Join(checks, " "); got != want || r.Status != doctor.Warning {
 		t.Errorf("%s: %s, want %s", r.Status, got, want)
 	}
@@ -241,6 +244,39 @@ func TestExamine_Processes(t *testing.T) {
 	wants(t, "no RabbitMQ", doctor.Examine(t.Context(), p))
 }
 
+// Whoever is asked about the storage, it is told of once.
+func TestExamine_Storage(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	const up, down = `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"}}`,
+		`{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"disconnected"}}`
+	there, gone := p.Ping, func(context.Context) error { return errors.New("no such bucket") }
+	for _, tt := range []struct {
+		name, dispatcher string
+		ping             func(context.Context) error
+		want             string
+	}{
+		{"all reach it", up, there, "ok storage: It is reached by dispatcher here-1 and gatewayctl from here."},
+		{"nobody is asked here", up, nil, "ok storage: It is reached by dispatcher here-1."},
+		{"not from here", up, gone, "failure storage: It is not reached from here: no such bucket. It is reached by dispatcher here-1."},
+		{"not there", down, there, "warning storage: It is reached by gatewayctl from here, and not by dispatcher here-1."},
+		{"not there, and nobody is asked here", down, nil, "failure storage: It is not reached by dispatcher here-1."},
+		{"by nobody", down, gone, "failure storage: It is not reached from here: no such bucket. It is not reached by dispatcher here-1 either."},
+	} {
+		report(t, d, "dispatcher", "here-1", tt.dispatcher)
+		p.Ping = tt.ping
+		var got []string
+		for _, f := range doctor.Examine(t.Context(), p).Findings {
+			if f.Check == "storage" {
+				got = append(got, fmt.Sprintf("%s %s: %s", f.Status, f.Check, f.Text))
+			}
+		}
+		if !slices.Equal(got, []string{tt.want}) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestExamine_Traffic(t *testing.T) {
 	t.Parallel()
 	d, p := healthy(t)
@@ -305,14 +341,14 @@ func TestExamine_Surroundings(t *testing.T) {
 	_, p := healthy(t)
 	secret := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	for want, change := range map[string]string{
-		"skipped settings: The api's settings are not set here":                                "CPF_CNPJ_KEYS=",
-		"failure settings: The api would not start: UNSUBSCRIBE_KEY: is required":              "UNSUBSCRIBE_KEY=",
-		"failure settings: The api would not start: LOG_LEVEL: must be":                        "LOG_LEVEL=loud",
-		"warning settings: Without CPF_CNPJ_HASH_KEY":                                          "CPF_CNPJ_HASH_KEY=",
-		"warning settings: Unsubscribe links lead to http://127.0.0.1:8080, which nobody":      "PUBLIC_URL=",
-		"warning settings: Unsubscribe links begin with http://mail.acme.example.":             "PUBLIC_URL=http://mail.acme.example",
-		"warning settings: Nobody tells the gateway of bounces and complaints":                 "SES_EVENTS_TOPICS=",
-		"warning settings: Events are believed that http://127.0.0.1:8005 signs, which is for": "SES_EVENTS_TRUSTED_URL=http://127.0.0.1:8005",
+		"skipped settings: The api's settings are not set here (CPF_CNPJ_KEYS is missing), and those of dispatcher and worker are never looked at.": "CPF_CNPJ_KEYS=",
+		"failure settings: The api would not start: UNSUBSCRIBE_KEY: is required":                                                                   "UNSUBSCRIBE_KEY=",
+		"failure settings: The api would not start: LOG_LEVEL: must be":                                                                             "LOG_LEVEL=loud",
+		"warning settings: Without CPF_CNPJ_HASH_KEY":                                                                                               "CPF_CNPJ_HASH_KEY=",
+		"warning settings: Unsubscribe links lead to http://127.0.0.1:8080, which nobody":                                                           "PUBLIC_URL=",
+		"warning settings: Unsubscribe links begin with http://mail.acme.example.":                                                                  "PUBLIC_URL=http://mail.acme.example",
+		"warning settings: Nobody tells the gateway of bounces and complaints":                                                                      "SES_EVENTS_TOPICS=",
+		"warning settings: Events are believed that http://127.0.0.1:8005 signs, which is for":                                                      "SES_EVENTS_TRUSTED_URL=http://127.0.0.1:8005",
 	} {
 		other := p
 		other.Environ = append(slices.Clone(p.Environ), change)

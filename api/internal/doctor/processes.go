@@ -76,10 +76,7 @@ func (x *examination) processes(ctx context.Context) {
 		check: "ses", of: func(p process) *saidOfPart { return p.SES },
 		advice: "Is SES_ENDPOINT right, do the credentials allow ses:GetAccount, and is the network open? Emails wait meanwhile.",
 	})
-	x.part(alive, part{
-		check: "storage", of: func(p process) *saidOfPart { return p.Storage },
-		advice: "Is STORAGE_URL right where they run, and the same for api and dispatcher? Mailings wait meanwhile.",
-	})
+	x.alive = alive // storage asks them too
 }
 
 // service says who of a service is running, and returns them.
@@ -121,11 +118,11 @@ type part struct {
 	of            func(process) *saidOfPart
 }
 
-// part says who reaches it and who does not, and whether anybody talks to it at all.
-func (x *examination) part(alive []process, p part) (spoken bool) {
-	var reach, miss, starting []process
+// heard is who reaches a part, and who does not; starting may not have tried yet. Who does
+// not talk to it is in none of them.
+func heard(alive []process, of func(process) *saidOfPart) (reach, miss, starting []process) {
 	for _, one := range alive {
-		switch said := p.of(one); {
+		switch said := of(one); {
 		case said == nil:
 		case said.reached():
 			reach = append(reach, one)
@@ -135,6 +132,12 @@ func (x *examination) part(alive []process, p part) (spoken bool) {
 			miss = append(miss, one)
 		}
 	}
+	return reach, miss, starting
+}
+
+// part says who reaches it and who does not, and whether anybody talks to it at all.
+func (x *examination) part(alive []process, p part) (spoken bool) {
+	reach, miss, starting := heard(alive, p.of)
 	if len(starting) > 0 {
 		x.add(p.check, Warning, lookAgain, "It was not reached yet when %s had just started.", names(starting))
 	}

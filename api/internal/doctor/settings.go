@@ -19,13 +19,14 @@ func (x *examination) value(name string) string {
 	return ""
 }
 
-// settings looks at the environment as the api does, where it is the api's.
+// settings looks at the environment as the api does, where it is the api's. What dispatcher
+// and worker are set to stands in theirs, which nobody here knows.
 func (x *examination) settings() {
 	const check = "settings"
 	x.bulk = x.value("RABBITMQ_URL") != ""
 	if x.value("CPF_CNPJ_KEYS") == "" {
 		x.add(check, Skipped, "To have them looked at, run it with the api's environment: docker compose exec api /gatewayctl doctor",
-			"The api's settings are not set here (CPF_CNPJ_KEYS is missing).")
+			"The api's settings are not set here (CPF_CNPJ_KEYS is missing), and those of dispatcher and worker are never looked at.")
 		return
 	}
 	c, err := config.Read(x.Environ)
@@ -56,7 +57,7 @@ func (x *examination) settings() {
 			"Nobody tells the gateway of bounces and complaints: SES_EVENTS_TOPICS is empty.")
 	}
 	if len(x.report.Findings) == before {
-		x.add(check, OK, "", "The api would start with the settings that are set here.")
+		x.add(check, OK, "", "The api would start with the settings that are set here. Those of dispatcher and worker are not looked at: they check them when they start.")
 	}
 }
 

@@ -140,20 +140,6 @@ func (x *examination) api(ctx context.Context) {
 	}
 }
 
-// storage asks for a sign of life, where somebody has said where it is.
-func (x *examination) storage(ctx context.Context) {
-	const check = "storage"
-	if x.Ping == nil {
-		return
-	}
-	if err := x.Ping(ctx); err != nil {
-		x.add(check, Failure, "Is STORAGE_URL right, and do the credentials allow what .env.example names? No mailing is taken in meanwhile.",
-			"It is not reached from here: %v", err)
-		return
-	}
-	x.add(check, OK, "", "It is reached from here.")
-}
-
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
 func text(s *string) string {
