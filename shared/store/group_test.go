@@ -130,7 +130,8 @@ func TestGroup_JoinsWhatWaits(t *testing.T) {
 // there is enough of it, and not when it comes by itself.
 func TestGroup_Lingers(t *testing.T) {
 	t.Parallel()
-	many := make([]string, 32)
+	const hands, linger, enough = 100, 2400 * time.Microsecond, 37
+	many := make([]string, enough)
 	for i := range many {
 		many[i] = fmt.Sprintf("m%02d", i)
 	}
@@ -141,18 +142,19 @@ func TestGroup_Lingers(t *testing.T) {
 		wait  time.Duration // from then on
 		want  []int
 	}{
-		"for company":                       {0, 0, many[:3], 2*time.Millisecond - 1, []int{1}},
-		"not for long":                      {0, 0, many[:3], 2 * time.Millisecond, []int{1, 3}},
-		"not with enough of it":             {0, 0, many, 0, []int{1, 32}},
-		"not when it comes by itself":       {0, 2 * time.Millisecond, many[:1], 0, []int{1, 1}},
-		"after a group that it waited for":  {5 * time.Millisecond, 0, many[:3], 7*time.Millisecond - 1, []int{1}},
-		"not for as long as for the second": {5 * time.Millisecond, 0, many[:3], 7 * time.Millisecond, []int{1, 3}},
+		"for company":                       {0, 0, many[:3], linger - 1, []int{1}},
+		"not for long":                      {0, 0, many[:3], linger, []int{1, 3}},
+		"nor for a few more":                {0, 0, many[:enough-1], linger - 1, []int{1}},
+		"not with enough of it":             {0, 0, many, 0, []int{1, enough}},
+		"not when it comes by itself":       {0, linger, many[:1], 0, []int{1, 1}},
+		"after a group that it waited for":  {5 * time.Millisecond, 0, many[:3], 5*time.Millisecond + linger - 1, []int{1}},
+		"not for as long as for the second": {5 * time.Millisecond, 0, many[:3], 5*time.Millisecond + linger, []int{1, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := &writer{gate: make(chan struct{})}
-				g := newGroup(w).Linger(2 * time.Millisecond)
+				g := newGroup(w).For(hands)
 				time.AfterFunc(tt.lasts, func() { close(w.gate) })
 				wait := all(t.Context(), g, "x")
 				synctest.Wait()

@@ -23,7 +23,7 @@ func (s *Store) NewAdvancer() *Advancer {
 		func(t Transition) string { return t.ID.String() },
 		func(t Transition) int { return 512 + len(t.events) + len(t.ErrorReason) }, // ids and numbers make about half a KiB
 		s.advance,
-	).Linger(s.linger)}
+	).For(s.hands)}
 }
 
 // Advance applies one transition. Its errors are the database's; a guard that did

@@ -58,7 +58,7 @@ type Loader struct {
 
 // NewLoader makes a Loader on the store's connections.
 func (s *Store) NewLoader() *Loader {
-	return &Loader{group: NewGroup(uuid.UUID.String, func(uuid.UUID) int { return 4096 }, s.loadEmails).Linger(s.linger)}
+	return &Loader{group: NewGroup(uuid.UUID.String, func(uuid.UUID) int { return 4096 }, s.loadEmails).For(s.hands)}
 }
 
 // Load reads one email; ErrNotFound if there is none.

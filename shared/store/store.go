@@ -26,7 +26,7 @@ type Store struct {
 	// The three statements that every email goes through.
 	insertEmail, loadEmail, advanceEmail *prepared
 	copyTime                             time.Duration // how long one COPY goes on
-	linger                               time.Duration // of the groups of loads and transitions
+	hands                                int           // that load and advance emails
 }
 
 // Options bound what one process asks of Postgres.
@@ -36,9 +36,9 @@ type Options struct {
 	// StatementTimeout ends a statement that runs longer (0 means 30 s). No
 	// transaction of ours may last longer than 60 s.
 	StatementTimeout time.Duration
-	// Linger is how long loads and transitions wait for company when a group of them has
-	// just landed (0 means that they do not).
-	Linger time.Duration
+	// Hands is how many callers at once load and advance emails, one by one. The more there
+	// are, the longer they wait for each other (0 means that they do not).
+	Hands int
 }
 
 // Open connects to the database named by a postgres:// URL and checks that it
@@ -69,7 +69,7 @@ func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 		advanceEmail: &prepared{db: db, text: advanceSQL},
 		// A COPY is one statement: it must be over well before the connection gives up on it.
 		copyTime: o.statementTimeout() / 6,
-		linger:   o.Linger,
+		hands:    o.Hands,
 	}
 	if err := s.Ping(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())

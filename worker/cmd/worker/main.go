@@ -27,11 +27,6 @@ import (
 // and the writes behind it. Whoever stops the process must wait for longer.
 const grace = 50 * time.Second
 
-// lingerPerHand is how long an email waits for others to be read and written with, for each
-// hand of the worker. Many hands keep an email for long anyway: of 256 each has it for 70 ms
-// when SES answers at once, and three times 2 ms let them send a seventh more.
-const lingerPerHand = 8 * time.Microsecond
-
 func main() {
 	healthcheck := flag.Bool("healthcheck", false, "ask the worker at WORKER_ADDR whether it lives")
 	version := flag.Bool("version", false, "say which release this is and exit")
@@ -75,7 +70,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	if err != nil {
 		return err
 	}
-	db, err := store.Open(ctx, c.DatabaseURL, store.Options{Linger: time.Duration(c.Concurrency) * lingerPerHand})
+	db, err := store.Open(ctx, c.DatabaseURL, store.Options{Hands: c.Concurrency})
 	if err != nil {
 		return err
 	}
