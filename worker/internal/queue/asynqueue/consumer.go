@@ -52,6 +52,7 @@ type Consumer struct {
 	handler queue.Handler
 	redis   redis.UniversalClient
 	servers []*asynq.Server
+	hands   *hands
 
 	stopping context.Context // ends when Stop begins
 	stop     context.CancelFunc
@@ -60,6 +61,8 @@ type Consumer struct {
 // NewConsumer makes a Consumer with connections of its own.
 func NewConsumer(c ConsumerConfig) *Consumer {
 	consumer := &Consumer{log: c.Log, conn: c.Conn, handler: c.Handler, redis: c.Conn.open()}
+	consumer.redis.AddHook(&coalescer{client: consumer.redis})
+	consumer.hands = newHands(c.Concurrency, consumer.process)
 	consumer.stopping, consumer.stop = context.WithCancel(context.Background())
 	queues := make(map[string]int)
 	for _, name := range email.Queues() {
@@ -97,8 +100,9 @@ func shares(concurrency int) []int {
 
 // Start begins to take tasks.
 func (c *Consumer) Start(context.Context, func(error)) error {
+	c.hands.start()
 	for _, server := range c.servers {
-		if err := server.Start(asynq.HandlerFunc(c.process)); err != nil {
+		if err := server.Start(c.hands); err != nil {
 			return fmt.Errorf("start consumer: %w", err)
 		}
 	}
@@ -117,6 +121,7 @@ func (c *Consumer) Stop(ctx context.Context) error {
 			stopping.Go(server.Shutdown)
 		}
 		stopping.Wait()
+		c.hands.stop()
 	}()
 	select {
 	case <-done:
