@@ -41,6 +41,19 @@ const (
 	EraseEntryValuesSQL     = eraseEntryValuesSQL
 	EraseOutboxHashesSQL    = eraseOutboxHashesSQL
 	EraseRecipientHashesSQL = eraseRecipientHashesSQL
+
+	CleanRecipientsSQL    = cleanRecipientsSQL
+	DeleteEntriesSQL      = deleteEntriesSQL
+	DeleteRejectsSQL      = deleteRejectsSQL
+	DueFilesSQL           = dueFilesSQL
+	EraseBodiesSQL        = eraseBodiesSQL
+	EraseCompanyBodiesSQL = eraseCompanyBodiesSQL
+	KeptEntriesSQL        = keptEntriesSQL
+	PurgeAggregatesSQL    = purgeAggregatesSQL
+	PurgeCompanyLogsSQL   = purgeCompanyLogsSQL
+	PurgeEventsSQL        = purgeEventsSQL
+	PurgeLogsSQL          = purgeLogsSQL
+	PurgeOutboxSQL        = purgeOutboxSQL
 )
 
 var (
