@@ -156,7 +156,7 @@ done is written down, without who it was about.`,
 			if out == "" {
 				return exported{&x, ""}, nil
 			}
-			return exportedTo{Out: out, People: x.KnownBy.People, Counts: x.Counts, Unread: x.Unread}, writeOwn(out, x)
+			return exportedTo{Out: out, People: x.KnownBy.People, Counts: x.Counts, Unread: x.Unread, Unopened: x.Unopened}, writeOwn(out, x)
 		}),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write to a new `FILE` that only you can read")

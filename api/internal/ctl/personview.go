@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,7 +18,7 @@ type exported struct {
 
 func (v exported) text(io.Writer) {}
 
-func (v exported) failure() error { return unread(v.Unread) }
+func (v exported) failure() error { return errors.Join(unread(v.Unread), unopened(v.Unopened)) }
 
 // unread tells of files that cannot be opened. No program needs them any more.
 func unread(mailings []uuid.UUID) error {
@@ -33,15 +34,26 @@ func unread(mailings []uuid.UUID) error {
 		plurals(len(mailings), "file", "files"), strings.Join(names, ", "))
 }
 
+// unopened tells of rows whose number cannot be opened.
+func unopened(rows []uuid.UUID) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the CPF or CNPJ of %s cannot be opened (unreadNumbers says which), and was exported as it is stored: "+
+		"is a key missing in CPF_CNPJ_KEYS? Set it and run this again; one that is damaged nobody can open", plurals(len(rows), "row", "rows"))
+}
+
 // exportedTo is an export that stands in a file.
 type exportedTo struct {
 	Out    string         `json:"out"`
 	People int            `json:"people"` // whom it is about, by their numbers
 	Counts map[string]int `json:"counts"`
 	Unread []uuid.UUID    `json:"unreadFiles"`
+
+	Unopened []uuid.UUID `json:"unreadNumbers"`
 }
 
-func (v exportedTo) failure() error { return unread(v.Unread) }
+func (v exportedTo) failure() error { return errors.Join(unread(v.Unread), unopened(v.Unopened)) }
 
 func (v exportedTo) text(w io.Writer) {
 	fmt.Fprintf(w, "Written to %s:\n\n", printable(v.Out))

@@ -33,8 +33,11 @@ type Export struct {
 	Files        []FileLines       `json:"files"`
 	// Unread are mailings whose files cannot be opened: nobody knows whether they name the
 	// person.
-	Unread []uuid.UUID    `json:"unreadFiles"`
-	Counts map[string]int `json:"counts"`
+	Unread []uuid.UUID `json:"unreadFiles"`
+	// Unopened are rows above whose number cannot be opened: it stands in them as it is
+	// stored.
+	Unopened []uuid.UUID    `json:"unreadNumbers"`
+	Counts   map[string]int `json:"counts"`
 }
 
 // KnownBy says what the rows were found by.
@@ -96,7 +99,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 			Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), RecipientIDs: list(p.Recipients), ExternalIDs: list(p.ExternalIDs), TaxIDHashes: list(p.Hashes), People: p.Numbers,
 		},
 		Recipients: []json.RawMessage{}, Emails: []json.RawMessage{}, Copies: []json.RawMessage{}, EmailLogs: []json.RawMessage{}, Entries: []json.RawMessage{},
-		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{}, Unread: []uuid.UUID{},
+		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{}, Unread: []uuid.UUID{}, Unopened: []uuid.UUID{},
 	}
 	var outboxIDs []uuid.UUID
 	copies := map[uuid.UUID]bool{} // an email's row, its log and its dead letter tell of one
@@ -113,9 +116,12 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 					}
 					continue
 				}
-				opened, err := a.opened(p, r.Row)
+				opened, whole, err := a.opened(p, r.Row)
 				if err != nil {
 					return err
+				}
+				if !whole {
+					x.Unopened = append(x.Unopened, r.ID)
 				}
 				if *into = append(*into, opened); ids {
 					outboxIDs = append(outboxIDs, r.ID)
@@ -202,30 +208,39 @@ func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, col
 	return nil
 }
 
-// opened is a row with its number in clear, and without others who got the same email.
-func (a *Archive) opened(p subject, row json.RawMessage) (json.RawMessage, error) {
+// opened is a row with its number in clear, and without others who got the same email. Not
+// whole: the number is damaged, or its key is not in the ring, and stays as it is stored.
+func (a *Archive) opened(p subject, row json.RawMessage) (opened json.RawMessage, whole bool, err error) {
 	var columns map[string]json.RawMessage
 	if err := json.Unmarshal(row, &columns); err != nil {
-		return nil, fmt.Errorf("read a row: %w", err)
+		return nil, false, fmt.Errorf("read a row: %w", err)
 	}
 	if err := p.withoutOthers(columns); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var sealed *string
-	if err := json.Unmarshal(orNull(columns["cpf_cnpj_enc"]), &sealed); err != nil || sealed == nil {
-		return json.Marshal(columns)
+	if err := json.Unmarshal(orNull(columns["cpf_cnpj_enc"]), &sealed); err != nil {
+		return nil, false, fmt.Errorf("read a sealed number: %w", err)
 	}
-	raw, err := hex.DecodeString(strings.TrimPrefix(*sealed, `\x`))
-	if err != nil {
-		return nil, fmt.Errorf("read a sealed number: %w", err)
+	whole = true
+	if sealed != nil {
+		raw, err := hex.DecodeString(strings.TrimPrefix(*sealed, `\x`))
+		if err != nil {
+			return nil, false, fmt.Errorf("read a sealed number: %w", err)
+		}
+		bare, err := a.Ring.Open(p.CompanyID, raw)
+		switch {
+		case unreadable(err):
+			whole = false
+		case err != nil:
+			return nil, false, fmt.Errorf("open a sealed number: %w", err)
+		default:
+			delete(columns, "cpf_cnpj_enc")
+			columns["cpf_cnpj"], _ = json.Marshal(bare) // a string
+		}
 	}
-	bare, err := a.Ring.Open(p.CompanyID, raw)
-	if err != nil {
-		return nil, fmt.Errorf("open a sealed number: %w", err)
-	}
-	delete(columns, "cpf_cnpj_enc")
-	columns["cpf_cnpj"], _ = json.Marshal(bare) // a string
-	return json.Marshal(columns)
+	opened, err = json.Marshal(columns)
+	return opened, whole, err
 }
 
 func orNull(value json.RawMessage) json.RawMessage {

@@ -46,8 +46,8 @@ func (a *Archive) linesOf(ctx context.Context, p subject, m store.PersonMailing)
 	return lines, nil
 }
 
-// unreadable says that a file is damaged, or its key not in the ring: one such file must
-// not keep everything else.
+// unreadable says that a file or a number is damaged, or its key not in the ring: one such
+// must not keep everything else.
 func unreadable(err error) bool {
 	return errors.Is(err, keyring.ErrSealed) || errors.Is(err, keyring.ErrNoKey)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/mailing"
@@ -25,6 +26,42 @@ func TestUnreadable_Number(t *testing.T) {
 	}
 	if _, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A damaged number of the person's own keeps nothing else from them: its row is named, and
+// holds it as it is stored.
+func TestUnreadable_OwnNumber(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	export := func() privacy.Export {
+		t.Helper()
+		x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	sound := export()
+	if len(sound.Unopened) != 0 || sound.Counts["recipients"] == 0 {
+		t.Fatalf("before: %v, %v", sound.Unopened, sound.Counts)
+	}
+	if _, err := w.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET cpf_cnpj_enc = '\x010203' WHERE id = $1`, w.pending); err != nil {
+		t.Fatal(err)
+	}
+	x := export()
+	if diff := cmp.Diff(sound.Counts, x.Counts); diff != "" || !slices.Equal(x.Unopened, []uuid.UUID{w.pending}) {
+		t.Errorf("unopened %v, counts:\n%s", x.Unopened, diff)
+	}
+	var rows []string
+	for _, row := range x.Emails {
+		if strings.Contains(string(row), w.pending.String()) {
+			rows = append(rows, string(row))
+		}
+	}
+	if len(rows) != 1 || !strings.Contains(rows[0], `"cpf_cnpj_enc":"\\x010203"`) || strings.Contains(rows[0], `"cpf_cnpj":`) {
+		t.Errorf("its row: %s", rows)
 	}
 }
 
