@@ -20,6 +20,7 @@ const (
 	OverdueSQL   = overdueSQL
 
 	AppendFeedbackSQL = appendFeedbackSQL
+	ReturnIntakesSQL  = returnIntakesSQL
 	DueReplaysSQL     = dueReplaysSQL
 	ReadFeedbackSQL   = readFeedbackSQL
 	SaveReplaySQL     = saveReplaySQL

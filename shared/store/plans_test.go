@@ -94,6 +94,15 @@ func TestPlans(t *testing.T) {
 			t.Errorf("%s: %s:\n%s", name, reads, plan)
 		}
 	}
+	for _, full := range []string{"", `ANALYZE recipient_intakes`} {
+		if full != "" {
+			run(t, d, full)
+		}
+		plan := explain(t, d.SQL, store.ReturnIntakesSQL, 900000, 1000)
+		if !strings.Contains(plan, "Index Cond: (id = i.outbox_id)") || !strings.Contains(plan, "Index Cond: (id = ANY ") {
+			t.Errorf("returnIntakes goes through the outbox:\n%s", plan)
+		}
+	}
 	transitions, err := store.AdvanceParameters([]store.Transition{claimOf(company, id, uuid.New(), "C")})
 	if err != nil {
 		t.Fatal(err)
