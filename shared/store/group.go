@@ -188,6 +188,8 @@ func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 		group = append(group, item)
 	}
 	g.waiting = left
+	g.due = time.Time{} // it was for those who fly now
+	g.launch(false)
 	return group
 }
 

@@ -172,6 +172,34 @@ func TestGroup_Lingers(t *testing.T) {
 	}
 }
 
+// Who comes after others have flown waits as long as they did: the time that they had left is
+// not for him.
+func TestGroup_PatienceBeginsAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &writer{gate: make(chan struct{})}
+		g := newGroup(w)
+		wait := all(t.Context(), g, "x", "a")
+		<-time.After(9 * time.Millisecond) // of the bubble's own clock
+		w.gate <- struct{}{}               // x lands, a flies
+		synctest.Wait()
+		rest := all(t.Context(), g, "b")
+		for _, tt := range []struct {
+			wait time.Duration
+			want []int
+		}{{2 * time.Millisecond, []int{1, 1}}, {8 * time.Millisecond, []int{1, 1, 1}}} {
+			<-time.After(tt.wait)
+			synctest.Wait()
+			if diff := cmp.Diff(tt.want, w.sizes()); diff != "" {
+				t.Error(diff)
+			}
+		}
+		close(w.gate)
+		wait()
+		rest()
+	})
+}
+
 // A second group begins beside the first when enough have come, or when the first takes
 // its time: it may stand before a lock that concerns nobody else.
 func TestGroup_SecondFlight(t *testing.T) {
