@@ -20,7 +20,8 @@ const (
 	// publishers put tasks on the queue at the same time. The adapter sends what comes
 	// at the same time together: 64 take half the processor time of 16.
 	publishers = 64
-	// enqueueTime bounds a round's stay at the broker, while its rows are locked.
+	// enqueueTime bounds a round's stay at the broker, while its rows are locked. What is on
+	// its way to a frozen Redis by then is waited for as long as one pipeline may take.
 	enqueueTime = 2 * time.Second
 )
 

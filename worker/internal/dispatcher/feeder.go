@@ -137,6 +137,7 @@ func (f *feeder) take(ctx context.Context, chosen []int64, perLane int) (dry []i
 		return nil, err
 	}
 	f.metrics.round(taken, time.Since(begun))
+	f.lanes.took(taken)
 	f.tellLost(retries)
 	for _, lane := range chosen {
 		if brought[lane] < perLane {

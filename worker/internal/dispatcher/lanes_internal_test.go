@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,6 +49,46 @@ func TestLanes_OneListForAllFeeders(t *testing.T) {
 	expect("after a wake-up", 2)
 	l.until = time.Now()
 	expect("when it is old", 3)
+}
+
+// A list follows the one before sooner the fewer emails there are: one by itself does not
+// wait, and many are worth a round.
+func TestLanes_Spacing(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		taken int
+		want  time.Duration
+	}{
+		"none":      {0, 5 * time.Millisecond},
+		"a few":     {3, 8 * time.Millisecond},
+		"very many": {1000, 25 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := newLanes(&listing{})
+				list := func() time.Duration {
+					begun := time.Now()
+					l.outdate()
+					if _, _, err := l.of(t.Context(), "a"); err != nil {
+						t.Fatal(err)
+					}
+					return time.Since(begun)
+				}
+				if waited := list(); waited != 0 {
+					t.Errorf("the first email waited %s", waited)
+				}
+				l.took(tt.taken)
+				if waited := list(); waited != tt.want {
+					t.Errorf("waited %s, want %s", waited, tt.want)
+				}
+				<-time.After(tt.want) // of the bubble's own clock
+				if waited := list(); waited != 0 {
+					t.Errorf("an email that came by itself waited %s", waited)
+				}
+			})
+		})
+	}
 }
 
 func TestLanes_Failure(t *testing.T) {
