@@ -51,12 +51,15 @@ func (h *hands) work() {
 	}
 }
 
-// ProcessTask implements asynq.Handler: it returns when a hand is done with the task.
+// ProcessTask implements asynq.Handler: it returns when a hand is done with the task. It
+// watches ctx only until a hand has it.
 func (h *hands) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	t := handed{ctx: ctx, task: task, done: make(chan error, 1)}
 	select {
 	case h.tasks <- t:
 		return <-t.done
+	case <-ctx.Done(): // asynq has let go of the task: somebody else gets it
+		return context.Cause(ctx)
 	case <-h.over:
 		return errNoHand
 	}

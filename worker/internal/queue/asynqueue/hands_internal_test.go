@@ -39,6 +39,15 @@ func TestHands(t *testing.T) {
 		if n := working.Load(); n != 2 {
 			t.Errorf("%d tasks in the work of two hands", n)
 		}
+		lost, lose := context.WithCancel(t.Context())
+		wg.Go(func() {
+			if err := h.ProcessTask(lost, asynq.NewTask("d", nil)); !errors.Is(err, context.Canceled) {
+				t.Errorf("a task that asynq let go of was told %v", err)
+			}
+		})
+		synctest.Wait()
+		lose()
+		synctest.Wait()
 		h.stop()
 		synctest.Wait()
 		close(finish)
