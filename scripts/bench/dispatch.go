@@ -80,12 +80,15 @@ func (d *dispatching) subject(ctx context.Context) (rate float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	first, err := d.await(ctx, d.portion/8)
-	if err != nil {
+	if _, err := d.await(ctx, d.portion/8); err != nil {
 		return 0, err
 	}
 	m := newMeter(d.rig, []*Program{p}, d.rig.Postgres, d.rig.Redis)
 	if err := m.start(); err != nil {
+		return 0, err
+	}
+	first, err := d.await(ctx, 1)
+	if err != nil {
 		return 0, err
 	}
 	last, err := d.await(ctx, d.portion)
