@@ -83,12 +83,19 @@ type LongEnqueued struct {
 }
 
 // longEnqueuedSQL finds along email_outbox_open the emails in ENQUEUED, which are as many
-// as the windows hold, and locks nothing. It goes by id from page to page.
+// as the windows hold, and locks nothing. It goes by id from page to page, among those it
+// found: of a statement in one piece the planner may think, while its statistics are from
+// a time when many were waiting, that the next ones by id are soon found along the primary
+// key, and read the whole outbox for them.
 const longEnqueuedSQL = `
-SELECT o.id, l.queue FROM email_outbox o
-JOIN dispatch_lanes l ON l.id = o.lane_id
-WHERE o.status = 'ENQUEUED' AND o.target = 'email:send' AND o.enqueued_at < now() - $1 * interval '1 ms' AND o.id > $2
-ORDER BY o.id LIMIT $3`
+WITH waiting AS MATERIALIZED (
+    SELECT id, lane_id FROM email_outbox
+    WHERE status = 'ENQUEUED' AND target = 'email:send' AND enqueued_at < now() - $1 * interval '1 ms'
+)
+SELECT w.id, l.queue FROM waiting w
+JOIN dispatch_lanes l ON l.id = w.lane_id
+WHERE w.id > $2
+ORDER BY w.id LIMIT $3`
 
 // LongEnqueued lists at most limit emails that were put on their queue longer ago than
 // age, by id, those behind after.

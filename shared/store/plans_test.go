@@ -283,3 +283,19 @@ func TestPlans_LiveLanesOfABacklog(t *testing.T) {
 		t.Errorf("it reads whole lanes:\n%s", plan)
 	}
 }
+
+// Statistics from a time when many emails were waiting in the queue do not make the search
+// for lost tasks go through the whole outbox.
+func TestPlans_LongEnqueuedAfterABacklog(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	grow(t, d, 20000)
+	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', processed_at = NULL, enqueued_at = now() - interval '1 hour' WHERE status = 'SENT' AND left(md5(id::text), 1) IN ('0', '1', '2')`)
+	run(t, d, `VACUUM ANALYZE email_outbox`)
+	for _, limit := range []int{1, 100, 500} {
+		plan := explain(t, d.SQL, store.LongEnqueuedSQL, 60000, uuid.Nil, limit)
+		if !strings.Contains(plan, "on email_outbox_open ") || strings.Contains(plan, "email_outbox_pkey") || strings.Contains(plan, "Seq Scan on email_outbox") {
+			t.Errorf("%d of those long enqueued are not found along email_outbox_open:\n%s", limit, plan)
+		}
+	}
+}
