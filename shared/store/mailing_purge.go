@@ -60,8 +60,8 @@ func (s *Store) MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int
 	return int(n), nil
 }
 
-// keptEntriesSQL goes along mailings_kept to the first mailing past its time, and locks
-// it; one that another process is at is left to it. Companies
+// keptEntriesSQL goes along mailings_kept, whose condition is its own, to the first mailing
+// past its time, and locks it; one that another process is at is left to it. Companies
 // are looked up by company_retention_pkey. As long as an email of it is in the outbox (a
 // range of email_outbox_pkey) its entry stays; and one that has yet to be counted must be
 // first, because after this there is nothing to count.

@@ -83,6 +83,28 @@ func TestRetentionPlans(t *testing.T) {
 	}
 }
 
+// Mailings stay for good, with their numbers: the next one whose entries are past their
+// time is found without reading those that have none left.
+func TestRetentionPlans_KeptEntries(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	fillMailings(t, d)
+	run(t, d, `INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256,
+			checker_version, fields, sender, status, total_lines, accepted, invalid, duplicates, counted_at, completed_at, entries_deleted_at)
+		SELECT gen_random_uuid(), m.company_id, 'r', 'old ' || n || '.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{}', 'a@acme.example',
+			'COMPLETED', 0, 0, 0, 0, now(), now() - n * interval '1 minute', now()
+		FROM (SELECT company_id FROM mailings LIMIT 1) m, generate_series(1, 10000) n`)
+	for _, full := range []string{"", `ANALYZE`} {
+		if full != "" {
+			run(t, d, full)
+		}
+		plan := explain(t, d.SQL, store.KeptEntriesSQL, time.Hour.Milliseconds())
+		if !strings.Contains(plan, " mailings_kept ") || strings.Contains(plan, "Seq Scan on mailings") {
+			t.Errorf("%q: not along mailings_kept:\n%s", full, plan)
+		}
+	}
+}
+
 // thisMonth names the index of the log's partition that grow has filled.
 func thisMonth(log, index string) string {
 	return log + time.Now().UTC().Format("_2006_01_") + index
