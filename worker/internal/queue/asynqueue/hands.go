@@ -3,6 +3,7 @@ package asynqueue
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/hibiken/asynq"
 )
@@ -19,6 +20,7 @@ type hands struct {
 	run   asynq.HandlerFunc
 	tasks chan handed
 	over  chan struct{}
+	busy  sync.WaitGroup
 }
 
 // handed is a task in somebody's hand. done has room for its result: nobody may be there
@@ -36,7 +38,7 @@ func newHands(many int, run asynq.HandlerFunc) *hands {
 // start must come before the first task.
 func (h *hands) start() {
 	for range h.many {
-		go h.work()
+		h.busy.Go(h.work)
 	}
 }
 
@@ -65,5 +67,10 @@ func (h *hands) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	}
 }
 
-// stop ends each when it has finished what it holds.
-func (h *hands) stop() { close(h.over) }
+// stop ends each when it has finished what it holds, which may be a task that asynq has let
+// go of: a process that was frozen for longer than the lease still has SES's answer to write
+// down.
+func (h *hands) stop() {
+	close(h.over)
+	h.busy.Wait()
+}

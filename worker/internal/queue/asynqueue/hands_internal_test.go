@@ -48,8 +48,12 @@ func TestHands(t *testing.T) {
 		synctest.Wait()
 		lose()
 		synctest.Wait()
-		h.stop()
+		stopped := false
+		wg.Go(func() { h.stop(); stopped = true })
 		synctest.Wait()
+		if stopped {
+			t.Error("stopped with tasks in work")
+		}
 		close(finish)
 		wg.Wait()
 		for _, name := range []string{"a", "b"} {
