@@ -38,10 +38,11 @@ func (s *Store) BuryTask(ctx context.Context, t DeadTask) error {
 }
 
 // cleanDeadLettersSQL finds by dead_letters_age and locks what it deletes; rows that
-// another cleaner holds are left to it.
+// another cleaner holds are left to it. Those it found are asked for by an array of keys,
+// not by a join, for which all of the table may be read.
 const cleanDeadLettersSQL = `
-DELETE FROM dead_letters WHERE id IN (
-    SELECT id FROM dead_letters WHERE created_at < now() - $1 * interval '1 ms' ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
+DELETE FROM dead_letters WHERE id = ANY (ARRAY(
+    SELECT id FROM dead_letters WHERE created_at < now() - $1 * interval '1 ms' ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
 // CleanDeadLetters deletes at most limit dead letters older than age and says how many
 // there were.

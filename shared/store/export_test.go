@@ -43,6 +43,9 @@ const (
 	EraseOutboxHashesSQL    = eraseOutboxHashesSQL
 	EraseRecipientHashesSQL = eraseRecipientHashesSQL
 
+	CleanDeadLettersSQL   = cleanDeadLettersSQL
+	CleanFeedbackSQL      = cleanFeedbackSQL
+	CleanKeysSQL          = cleanKeysSQL
 	CleanRecipientsSQL    = cleanRecipientsSQL
 	DeleteEntriesSQL      = deleteEntriesSQL
 	DeleteRejectsSQL      = deleteRejectsSQL

@@ -67,12 +67,15 @@ func (s *Store) dropExpiredKey(ctx context.Context, company uuid.UUID, k Idempot
 	return nil
 }
 
-// cleanKeysSQL deletes by idempotency_keys_expiry, oldest first, and leaves rows
-// that another cleaner holds.
+// cleanKeysSQL finds by idempotency_keys_expiry, oldest first, and locks what it deletes;
+// rows that another cleaner holds are left to it. Those it found are asked for by an array
+// of their places, not by a join, for which all of the table may be read. A row keeps its
+// place while it is locked; one that was changed just before has a new one, which this
+// statement does not see: it goes the next time.
 const cleanKeysSQL = `
-DELETE FROM idempotency_keys WHERE (company_id, route, key) IN (
-    SELECT company_id, route, key FROM idempotency_keys
-    WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`
+DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM idempotency_keys
+    WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`
 
 // CleanIdempotencyKeys deletes at most limit keys past their time and says how many.
 func (s *Store) CleanIdempotencyKeys(ctx context.Context, limit int) (int, error) {

@@ -32,6 +32,10 @@ func TestRetentionPlans(t *testing.T) {
 			run(t, d, `INSERT INTO email_events (email_log_id, seq, previous, type, created_at)
 				SELECT l.outbox_id, e.* FROM email_logs l, (VALUES (1, NULL, 'RECEIVED', now()), (2, 'RECEIVED', 'VALIDATED', now()), (3, 'VALIDATED', 'SENT_ATTEMPT', now())) e`)
 			run(t, d, `INSERT INTO mailing_rejects (mailing_id, line_no, code) SELECT m.id, n, 'DUPLICATE' FROM (SELECT id FROM mailings LIMIT 5) m, generate_series(1, 5000) n`)
+			run(t, d, `INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
+				SELECT $1, 'POST /v1/email/send', n, sha256('a'), 202, '', gen_random_uuid(), now() + (n - 5000) * interval '1 minute' FROM generate_series(1, 20000) n`, company)
+			run(t, d, `INSERT INTO ses_events (sns_message_id, kind, received_at) SELECT md5(n::text), 'Delivery', now() - n * interval '1 minute' FROM generate_series(1, 20000) n`)
+			run(t, d, `INSERT INTO dead_letters (id, target, reason, payload, created_at) SELECT gen_random_uuid(), 'email:send', 'EXPIRED', jsonb_build_object('subject', repeat(md5(n::text), 30)), now() - n * interval '1 minute' FROM generate_series(1, 20000) n`)
 			week, years := 7, 1000
 			if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: company, Hashes: &week, Logs: &years}); err != nil {
 				t.Fatal(err)
@@ -66,9 +70,12 @@ func TestRetentionPlans(t *testing.T) {
 				"entries":         {store.DeleteEntriesSQL, []any{ended, uuid.Nil, uuid.Max, 1000}, []string{"mailing_entries_pkey"}},
 				"rejects":         {store.DeleteRejectsSQL, []any{ended, 1000}, []string{"mailing_rejects_pkey"}},
 				"recipients":      {store.CleanRecipientsSQL, []any{time.Hour.Milliseconds(), 1000}, []string{"recipients_deleted", "recipient_intakes_pkey", "recipients_pkey"}},
+				"keys":            {store.CleanKeysSQL, []any{1000}, []string{"idempotency_keys_expiry"}},
+				"feedback":        {store.CleanFeedbackSQL, []any{time.Hour.Milliseconds(), 1000}, []string{"ses_events_age", "ses_events_pkey"}},
+				"dead letters":    {store.CleanDeadLettersSQL, []any{time.Hour.Milliseconds(), 1000}, []string{"dead_letters_age", "dead_letters_pkey"}},
 			} {
 				over := db
-				if name == "recipients" { // no walk: what it deletes it finds anew, with the planner's free choice
+				if slices.Contains([]string{"recipients", "keys", "feedback", "dead letters"}, name) { // no walks: what they delete they find anew, with the planner's free choice
 					over = d.SQL
 				}
 				parameters := [][]any{tt.parameters}
@@ -120,7 +127,7 @@ func checkStep(t *testing.T, name, plan string, indexes []string) {
 	}
 	// The next rows in the index's order, not all of them sorted. What was picked may be.
 	for _, part := range strings.SplitAfter(plan, "CTE ") {
-		sorts := regexp.MustCompile(`->  Sort .*\n +Sort Key: (r\.deleted_at|mailing_rejects\.line_no)`)
+		sorts := regexp.MustCompile(`->  Sort .*\n +Sort Key: (r\.deleted_at|mailing_rejects\.line_no|(\w+\.)?(expires_at|received_at|created_at))`)
 		if strings.HasPrefix(part, "seen\n") || strings.HasPrefix(part, "next\n") {
 			sorts = regexp.MustCompile(`->  Sort .*\n +Sort Key: .*`)
 		}
@@ -128,7 +135,7 @@ func checkStep(t *testing.T, name, plan string, indexes []string) {
 			t.Errorf("%s: %s:\n%s", name, found, plan)
 		}
 	}
-	if reads := regexp.MustCompile(`Seq Scan on (email_outbox|mailing_entries|mailing_rejects|mailings|recipients|recipient_intakes|outbox_aggregates|email_\w+` +
+	if reads := regexp.MustCompile(`Seq Scan on (email_outbox|mailing_entries|mailing_rejects|mailings|recipients|recipient_intakes|outbox_aggregates|idempotency_keys|ses_events|dead_letters|email_\w+` +
 		time.Now().UTC().Format("_2006_01") + `) `).FindString(plan); reads != "" {
 		t.Errorf("%s: %s:\n%s", name, reads, plan)
 	}

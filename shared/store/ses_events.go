@@ -46,10 +46,11 @@ func markFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) error {
 }
 
 // cleanFeedbackSQL finds by ses_events_age and locks what it deletes; rows that another
-// cleaner holds are left to it.
+// cleaner holds are left to it. Those it found are asked for by an array of keys, not by a
+// join, for which all of the table may be read.
 const cleanFeedbackSQL = `
-DELETE FROM ses_events WHERE sns_message_id IN (
-    SELECT sns_message_id FROM ses_events WHERE received_at < now() - $1 * interval '1 ms' ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
+DELETE FROM ses_events WHERE sns_message_id = ANY (ARRAY(
+    SELECT sns_message_id FROM ses_events WHERE received_at < now() - $1 * interval '1 ms' ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
 // CleanFeedback deletes at most limit notifications older than age and says how many
 // there were. What they told stays in the timelines.
