@@ -76,17 +76,17 @@ func isAtomRune(r rune) bool {
 }
 
 func isHostname(s string) bool {
-	labels := strings.Split(s, ".")
-	for _, label := range labels {
+	labels, top := 0, ""
+	for label := range strings.SplitSeq(s, ".") {
 		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
 			return false
 		}
 		if strings.ContainsFunc(label, func(r rune) bool { return !isLetterOrDigit(r) && r != '-' }) {
 			return false
 		}
+		labels, top = labels+1, label
 	}
-	top := labels[len(labels)-1]
-	return len(labels) >= 2 && strings.ContainsFunc(top, func(r rune) bool { return r < '0' || r > '9' })
+	return labels >= 2 && strings.ContainsFunc(top, func(r rune) bool { return r < '0' || r > '9' })
 }
 
 func isLetterOrDigit(r rune) bool {

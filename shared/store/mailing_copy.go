@@ -13,22 +13,29 @@ const copyEntriesSQL = `
 COPY mailing_entries (id, mailing_id, line_no, email, token, status, invalid_reason, fields,
                       nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc) FROM STDIN`
 
-func (w *entryWriter) copyEntry(e NewEntry) error {
+func (w *entryWriter) copyEntry(e *NewEntry) error {
 	if w.copying == nil {
 		var err error
-		if w.copying, err = w.tx.PrepareContext(w.ctx, copyEntriesSQL); err != nil {
+		if w.copying, err = beginCopy(w.ctx, w.tx.conn, copyEntriesSQL); err != nil {
 			return fmt.Errorf("copy entries: %w", translate(err))
 		}
 		w.begun = time.Now()
 	}
-	w.row = [...]any{
-		e.ID.String(), w.mailing.String(), int64(e.Line), e.Email, e.Token, e.status(), orNull(e.InvalidReason), e.fields(),
-		orNull(e.Nome), orNull(e.RazaoSocial), orNull(e.ExternalID), orNull(e.CPFCNPJHash), nil,
-	}
-	if e.CPFCNPJ != nil {
-		w.row[len(w.row)-1] = e.CPFCNPJ
-	}
-	if _, err := w.copying.ExecContext(w.ctx, w.row[:]...); err != nil {
+	row := w.copying
+	row.uuid(e.ID)
+	row.uuid(w.mailing)
+	row.bigint(int64(e.Line))
+	row.text(e.Email)
+	row.text(e.Token)
+	row.text(e.status())
+	row.optionalText(e.InvalidReason)
+	row.texts(e.Fields)
+	row.optionalText(e.Nome)
+	row.optionalText(e.RazaoSocial)
+	row.optionalText(e.ExternalID)
+	row.optionalText(e.CPFCNPJHash)
+	row.optionalBytea(e.CPFCNPJ)
+	if err := row.endRow(w.ctx); err != nil {
 		return fmt.Errorf("copy entries: %w", translate(err))
 	}
 	if time.Since(w.begun) > w.copyTime {
@@ -37,20 +44,13 @@ func (w *entryWriter) copyEntry(e NewEntry) error {
 	return nil
 }
 
-func orNull(text string) any {
-	if text == "" {
-		return nil
-	}
-	return text
-}
-
 // endCopy waits until Postgres has taken what was sent.
 func (w *entryWriter) endCopy() error {
 	if w.copying == nil {
 		return nil
 	}
-	_, err := w.copying.ExecContext(w.ctx)
-	w.abandonCopy()
+	err := w.copying.end(w.ctx)
+	w.copying = nil
 	if err != nil {
 		return fmt.Errorf("copy entries: %w", translate(err))
 	}
@@ -60,7 +60,7 @@ func (w *entryWriter) endCopy() error {
 // abandonCopy ends a COPY whose transaction is rolled back for another reason.
 func (w *entryWriter) abandonCopy() {
 	if w.copying != nil {
-		_ = w.copying.Close()
+		_ = w.copying.abandon()
 		w.copying = nil
 	}
 }

@@ -100,7 +100,7 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 	// just cancelled. No line has been read by then.
 	for range 3 {
 		in := ingest{mailing: m, copyTime: s.copyTime}
-		err := s.inSteadyTx(ctx, func(tx *sqlx.Tx) error { return in.run(ctx, tx, lines) })
+		err := s.inSteadyTx(ctx, func(tx steadyTx) error { return in.run(ctx, tx, lines) })
 		switch {
 		case errors.Is(err, errKeyTaken):
 			var used StoredAnswer
@@ -163,8 +163,8 @@ SELECT id, request_sha256, answer FROM mailings
 WHERE company_id = $1 AND filename = $2 AND NOT dry_run AND NOT nothing_to_send AND status NOT IN ('CANCELLED', 'FAILED')`
 )
 
-func (in *ingest) run(ctx context.Context, tx *sqlx.Tx, lines iter.Seq2[MailingLine, error]) error {
-	if err := in.claim(ctx, tx); err != nil {
+func (in *ingest) run(ctx context.Context, tx steadyTx, lines iter.Seq2[MailingLine, error]) error {
+	if err := in.claim(ctx, tx.Tx); err != nil {
 		return err
 	}
 	crashpoint.At(crashpoint.UploadClaimed)
@@ -178,7 +178,7 @@ func (in *ingest) run(ctx context.Context, tx *sqlx.Tx, lines iter.Seq2[MailingL
 	if in.answer, err = in.mailing.Answer(in.counts); err != nil {
 		return fmt.Errorf("answer mailing: %w", err)
 	}
-	if err := in.finish(ctx, tx, w.first, w.last); err != nil {
+	if err := in.finish(ctx, tx.Tx, w.first, w.last); err != nil {
 		return err
 	}
 	return ctx.Err() // the transaction itself would commit although nobody waits

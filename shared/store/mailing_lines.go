@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"fmt"
 	"iter"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 )
 
@@ -63,15 +61,14 @@ const (
 // tell, is held back, and goes in by an INSERT that leaves duplicates out.
 type entryWriter struct {
 	ctx         context.Context //nolint:containedctx // of the one call that it lives in
-	tx          *sqlx.Tx
+	tx          steadyTx
 	mailing     uuid.UUID
 	emailColumn string
 	copyTime    time.Duration
 
 	seen      *addressFilter
-	copying   *sql.Stmt // nil = no COPY is open
+	copying   *copyIn // nil = no COPY is open
 	begun     time.Time
-	row       [13]any
 	doubtful  []NewEntry
 	rejects   []RejectedLine
 	heldBytes int
@@ -83,7 +80,7 @@ type entryWriter struct {
 	reasons     map[string]int // counts.Invalid by code
 }
 
-func newEntryWriter(ctx context.Context, tx *sqlx.Tx, m NewMailing, copyTime time.Duration) *entryWriter {
+func newEntryWriter(ctx context.Context, tx steadyTx, m NewMailing, copyTime time.Duration) *entryWriter {
 	return &entryWriter{
 		ctx: ctx, tx: tx, mailing: m.ID, emailColumn: withoutNUL(m.EmailColumn), copyTime: copyTime, seen: newAddressFilter(),
 		reasons: map[string]int{},
@@ -152,7 +149,7 @@ func (w *entryWriter) takeEntry(e NewEntry) error {
 		return nil
 	}
 	w.count(e)
-	return w.copyEntry(e)
+	return w.copyEntry(&e)
 }
 
 func (w *entryWriter) count(e NewEntry) {

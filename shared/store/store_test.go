@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -133,6 +134,36 @@ func TestBrokenIdleConnectionsAreNoError(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, d, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	}
+}
+
+// So it is with an upload, which chooses its connection itself, however many are broken.
+func TestBrokenIdleConnectionsAreNoError_Upload(t *testing.T) {
+	t.Parallel()
+	const conns = 4
+	d := storetest.New(t)
+	company := d.Company(t)
+	s := open(t, d.URL, store.Options{MaxConns: conns})
+	var under, done sync.WaitGroup // all are under way at once, each on a connection
+	under.Add(conns)
+	for range conns {
+		done.Go(func() {
+			lines := func(yield func(store.MailingLine, error) bool) {
+				under.Done()
+				under.Wait()
+				yield(store.MailingLine{Entry: storetest.NewEntry(2)}, nil)
+			}
+			if _, _, err := s.IngestMailing(t.Context(), storetest.NewMailing(company, nil), lines); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	done.Wait()
+	if n := ask[int](t, d, `SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 10000)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`); n < conns {
+		t.Fatalf("%d connections were broken", n)
+	}
+	if _, _, err := s.IngestMailing(t.Context(), storetest.NewMailing(company, nil), storetest.Lines(3)); err != nil {
+		t.Error(err)
 	}
 }
 

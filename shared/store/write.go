@@ -67,24 +67,55 @@ func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	return carryOut(tx, do)
 }
 
+// steadyTx is a transaction and the connection that it is on, for a COPY.
+type steadyTx struct {
+	*sqlx.Tx
+	conn *sqlx.Conn
+}
+
 // inSteadyTx is inTx for a transaction with a COPY. Once begun, the end of ctx does not
 // end it: database/sql would then send ROLLBACK into the middle of the COPY, from
 // another goroutine. So do looks at ctx itself, and leaves no COPY open.
-func (s *Store) inSteadyTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
+func (s *Store) inSteadyTx(ctx context.Context, do func(tx steadyTx) error) error {
 	steady, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	unlink := context.AfterFunc(ctx, cancel)
-	tx, err := s.db.BeginTxx(steady, nil)
+	tx, err := s.beginSteady(steady)
+	if tx.conn != nil {
+		// After the end of the transaction; closed already where the connection broke.
+		defer func() { _ = tx.conn.Close() }()
+	}
 	if !unlink() {
 		err = errors.Join(ctx.Err(), err)
-		if tx != nil {
+		if tx.Tx != nil {
 			_ = tx.Rollback()
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("begin: %w", translate(err))
 	}
-	return carryOut(tx, do)
+	return carryOut(tx.Tx, func(*sqlx.Tx) error { return do(tx) })
+}
+
+// beginSteady begins where nothing has been sent yet on a connection that still lives.
+// After a restart of Postgres all idle ones are dead, which each of them finds out when
+// it is used, and leaves the pool; database/sql goes on to the next only where it picks
+// the connection itself.
+func (s *Store) beginSteady(ctx context.Context) (steadyTx, error) {
+	for left := s.db.Stats().MaxOpenConnections; ; left-- {
+		conn, err := s.db.Connx(ctx)
+		if err != nil {
+			return steadyTx{}, err
+		}
+		tx, err := conn.BeginTxx(ctx, nil)
+		if err == nil {
+			return steadyTx{Tx: tx, conn: conn}, nil
+		}
+		_ = conn.Close()
+		if left == 0 || !errors.Is(err, driver.ErrBadConn) {
+			return steadyTx{}, err
+		}
+	}
 }
 
 func carryOut(tx *sqlx.Tx, do func(tx *sqlx.Tx) error) (err error) {

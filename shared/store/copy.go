@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// copyIn is a COPY … FROM STDIN that is under way. Its rows are written here, in the
+// text format, and handed to lib/pq by the piece: through database/sql each value is
+// boxed, looked at and converted, 18 allocations for a row of an upload. This makes
+// none but the pieces, and takes a quarter off the api's time for a row.
+//
+// A row is its values in the order of the columns, then endRow.
+type copyIn struct {
+	conn *sqlx.Conn
+	to   copyStream
+	rows []byte // not sent yet; each value ends with a tab, or a line end if it is the row's last
+}
+
+// copyStream is lib/pq's statement of a COPY. CopyData copies what it is given.
+type copyStream interface {
+	CopyData(ctx context.Context, rows string) (driver.Result, error)
+	Exec(none []driver.Value) (driver.Result, error) // ends the COPY and waits for what came of it
+	Close() error
+}
+
+// copyPiece is how many bytes are handed over at once, or somewhat more: what lib/pq
+// makes one message of. It has room for another KiB then, which rows as most are fit in.
+const copyPiece = 63 << 10
+
+// beginCopy begins a COPY in the transaction that is open on the connection. Until it
+// is ended or abandoned nothing else may be sent there.
+func beginCopy(ctx context.Context, conn *sqlx.Conn, statement string) (*copyIn, error) {
+	c := &copyIn{conn: conn, rows: make([]byte, 0, copyPiece+1<<10)}
+	err := c.raw(func(driverConn any) error {
+		preparer, ok := driverConn.(driver.ConnPrepareContext)
+		if !ok {
+			return fmt.Errorf("the driver's %T prepares nothing", driverConn)
+		}
+		prepared, err := preparer.PrepareContext(ctx, statement)
+		if err != nil {
+			return err
+		}
+		if c.to, ok = prepared.(copyStream); !ok {
+			return errors.Join(fmt.Errorf("the driver's %T is no COPY", prepared), prepared.Close())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// raw is sqlx.Conn.Raw, which waits for ever when it is to return driver.ErrBadConn: it
+// closes the connection then, and that waits for the transaction to end.
+func (c *copyIn) raw(do func(driverConn any) error) error {
+	var failed error
+	err := c.conn.Raw(func(driverConn any) error {
+		failed = do(driverConn)
+		return nil
+	})
+	return errors.Join(err, failed)
+}
+
+func (c *copyIn) uuid(id uuid.UUID) {
+	c.rows = append(hex.AppendEncode(c.rows, id[:]), '\t')
+}
+
+func (c *copyIn) bigint(n int64) {
+	c.rows = append(strconv.AppendInt(c.rows, n, 10), '\t')
+}
+
+func (c *copyIn) text(s string) {
+	for i := range len(s) {
+		c.rows = appendCopied(c.rows, s[i])
+	}
+	c.rows = append(c.rows, '\t')
+}
+
+// optionalText is text with NULL for "".
+func (c *copyIn) optionalText(s string) {
+	if s == "" {
+		c.null()
+		return
+	}
+	c.text(s)
+}
+
+// optionalBytea has NULL for nil.
+func (c *copyIn) optionalBytea(b []byte) {
+	if b == nil {
+		c.null()
+		return
+	}
+	c.rows = append(c.rows, `\\x`...)
+	c.rows = append(hex.AppendEncode(c.rows, b), '\t')
+}
+
+func (c *copyIn) null() { c.rows = append(c.rows, '\\', 'N', '\t') }
+
+// texts is an array of texts, of which each is cleaned as NewEntry says.
+func (c *copyIn) texts(values []string) {
+	c.rows = append(c.rows, '{')
+	for i, value := range values {
+		if i > 0 {
+			c.rows = append(c.rows, ',')
+		}
+		c.rows = append(c.rows, '"')
+		value = withoutNUL(value)
+		for j := range len(value) {
+			if value[j] == '"' || value[j] == '\\' {
+				c.rows = append(c.rows, `\\`...) // the array's own backslash
+			}
+			c.rows = appendCopied(c.rows, value[j])
+		}
+		c.rows = append(c.rows, '"')
+	}
+	c.rows = append(c.rows, '}', '\t')
+}
+
+// appendCopied appends a byte of a value as COPY reads it.
+func appendCopied(rows []byte, b byte) []byte {
+	switch b {
+	case '\\':
+		return append(rows, '\\', '\\')
+	case '\t':
+		return append(rows, '\\', 't')
+	case '\n':
+		return append(rows, '\\', 'n')
+	case '\r':
+		return append(rows, '\\', 'r')
+	}
+	return append(rows, b)
+}
+
+// endRow may return what became of earlier rows.
+func (c *copyIn) endRow(ctx context.Context) error {
+	c.rows[len(c.rows)-1] = '\n'
+	if len(c.rows) < copyPiece {
+		return nil
+	}
+	return c.send(ctx)
+}
+
+// send hands over all rows. The end of ctx does not stop it: lib/pq would break the
+// connection off, which the caller wants to roll back on.
+func (c *copyIn) send(ctx context.Context) error {
+	if len(c.rows) == 0 {
+		return nil
+	}
+	rows := string(c.rows[:len(c.rows)-1]) // lib/pq adds the last line end
+	c.rows = c.rows[:0]
+	return c.raw(func(any) error {
+		_, err := c.to.CopyData(context.WithoutCancel(ctx), rows)
+		return err
+	})
+}
+
+// end sends the rest and waits until Postgres has taken all. Nothing is open any more,
+// whatever it returns.
+func (c *copyIn) end(ctx context.Context) error {
+	if err := c.send(ctx); err != nil {
+		return errors.Join(err, c.abandon())
+	}
+	return c.raw(func(any) error {
+		_, err := c.to.Exec(nil)
+		return err
+	})
+}
+
+// abandon ends a COPY whose transaction is rolled back for another reason.
+func (c *copyIn) abandon() error {
+	return c.raw(func(any) error { return c.to.Close() })
+}
