@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -29,9 +31,11 @@ type Judge struct {
 	letter  bound
 	names   []string // of the columns, for verdicts
 	columns []int    // of the fields that an entry keeps
+	kept    []int    // all columns that an entry keeps as they are
 	taxIDs  []int    // columns with a CPF or CNPJ; the first that is filled in counts
 
-	values   []string // as bound wants them
+	values   []string        // as bound wants them
+	text     strings.Builder // of the row's kept columns
 	rendered []byte
 	entry    store.NewEntry
 	reject   store.RejectedLine
@@ -67,6 +71,7 @@ func NewJudge(p JudgeParams) (*Judge, error) {
 	for _, name := range used {
 		j.columns = append(j.columns, p.Header.Index(name))
 	}
+	j.kept = slices.Concat([]int{p.Header.Email, p.Header.Nome, p.Header.RazaoSocial, p.Header.ExternalID}, j.columns)
 	for _, column := range []int{p.Header.CPFCNPJ, p.Header.CPF, p.Header.CNPJ} {
 		if column >= 0 {
 			j.taxIDs = append(j.taxIDs, column)
@@ -82,6 +87,7 @@ func (j *Judge) Fields() []string { return j.params.Letter.columnsUsed() }
 // fault of the gateway.
 func (j *Judge) Judge(row csvfile.Row) (store.MailingLine, error) {
 	j.entry = store.NewEntry{Line: row.Line, Fields: j.entry.Fields[:0]}
+	j.beginText(row)
 	if code := j.address(row.Field(j.params.Header.Email)); code != "" {
 		return j.refuse(row.Line, j.params.Header.Email, code), nil
 	}
@@ -99,6 +105,24 @@ func (j *Judge) Judge(row csvfile.Row) (store.MailingLine, error) {
 	}
 	j.entry.ID, j.entry.Token = id, j.params.Tokens.Take()
 	return store.MailingLine{Entry: &j.entry}, nil
+}
+
+// beginText makes room for the texts of a row, which share one piece of memory: a row
+// costs three allocations, and its token and its id are the others.
+func (j *Judge) beginText(row csvfile.Row) {
+	size := 0
+	for _, column := range j.kept {
+		size += len(row.Field(column))
+	}
+	j.text.Reset()
+	j.text.Grow(size)
+}
+
+// keep is the text of a field, which outlives the row.
+func (j *Judge) keep(field []byte) string {
+	begin := j.text.Len()
+	j.text.Write(field)
+	return j.text.String()[begin:]
 }
 
 // refuse is the verdict that the row is no entry. column is an index, -1 for the row as
@@ -124,13 +148,13 @@ func (j *Judge) address(field []byte) (code string) {
 	case bytes.IndexByte(field, '@') < 0, utf8.RuneCount(field) > maxStored:
 		return CodeInvalidEmail
 	}
-	text := string(field)
+	text := j.keep(field)
 	ascii, err := mailbox.ASCII(text)
-	switch {
+	switch { // an invalid entry has no other texts: it must not hold the memory of the row's
 	case err != nil:
-		j.entry.Email, j.entry.InvalidReason = text, invalidSyntax
+		j.entry.Email, j.entry.InvalidReason = strings.Clone(text), invalidSyntax
 	case disposable.Domain(email.DomainOf(ascii)):
-		j.entry.Email, j.entry.InvalidReason = ascii, invalidDisposable
+		j.entry.Email, j.entry.InvalidReason = strings.Clone(ascii), invalidDisposable
 	default:
 		j.entry.Email = ascii
 	}
@@ -149,7 +173,7 @@ func (j *Judge) person(row csvfile.Row) (store.MailingLine, error) {
 		if len(field) == 0 {
 			continue
 		}
-		*text.to = string(field)
+		*text.to = j.keep(field)
 		switch {
 		case utf8.RuneCount(field) > email.MaxFieldLen:
 			return j.refuse(row.Line, text.column, CodeTooLong), nil
@@ -184,7 +208,7 @@ func (j *Judge) person(row csvfile.Row) (store.MailingLine, error) {
 // later has nobody to tell.
 func (j *Judge) render(row csvfile.Row) (store.MailingLine, error) {
 	for i, column := range j.columns {
-		j.values[mailmerge.OwnValues+i] = string(row.Field(column))
+		j.values[mailmerge.OwnValues+i] = j.keep(row.Field(column))
 	}
 	j.entry.Fields = append(j.entry.Fields, j.values[mailmerge.OwnValues:]...)
 	j.values[mailmerge.ValueEmail], j.values[mailmerge.ValueNome], j.values[mailmerge.ValueToken] = j.entry.Email, j.entry.Nome, tokenLike
@@ -196,10 +220,10 @@ func (j *Judge) render(row csvfile.Row) (store.MailingLine, error) {
 	if err == nil && j.letter.text != nil {
 		err = j.letter.text.Check(j.values)
 	}
-	var wrong *mailmerge.ValueFault
-	switch {
-	case errors.As(err, &wrong):
+	if wrong, ok := errors.AsType[*mailmerge.ValueFault](err); ok {
 		return j.refuse(row.Line, j.params.Header.Index(wrong.Field), codeOfValue(wrong.Code)), nil
+	}
+	switch {
 	case err != nil:
 		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
 	case j.letter.html.Size(j.values) > email.MaxHTML, j.letter.text != nil && j.letter.text.Size(j.values) > email.MaxHTML:

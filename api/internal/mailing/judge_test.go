@@ -58,6 +58,11 @@ var plain = letter{subject: "Oi {{nome}}", html: `<p>{{nome}}</p><a href="{{unsu
 // judged is a file, kept and opened, with its judge.
 func judged(t *testing.T, l letter, file string) (*mailing.Reading, *mailing.Judge, keyring.Ring, uuid.UUID) {
 	t.Helper()
+	return judgedWith(t, &counting{}, l, file)
+}
+
+func judgedWith(t *testing.T, tokens mailing.TokenSource, l letter, file string) (*mailing.Reading, *mailing.Judge, keyring.Ring, uuid.UUID) {
+	t.Helper()
 	ring, err := keyring.Parse("k:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +86,7 @@ func judged(t *testing.T, l letter, file string) (*mailing.Reading, *mailing.Jud
 		t.Fatal(faults)
 	}
 	judge, err := mailing.NewJudge(mailing.JudgeParams{
-		Company: company, Header: reading.Header(), Letter: templates, Ring: ring, Tokens: &counting{}, Unsubscribe: "https://gw.example/u/" + strings.Repeat("x", 100),
+		Company: company, Header: reading.Header(), Letter: templates, Ring: ring, Tokens: tokens, Unsubscribe: "https://gw.example/u/" + strings.Repeat("x", 100),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@
 // stored, and no transaction is open, however slow the client is. When everything about
 // the request is right it is read back, and each row becomes an entry or a verdict
 // inside the one transaction that accepts the mailing. Neither pass holds more of the
-// file than a row.
+// file than a row, and a row costs three allocations: its texts, its token and its id.
 package mailing
 
 import "email-gateway/shared/email"
