@@ -122,7 +122,9 @@ const noDeadline = 10 * 365 * 24 * time.Hour
 // does not outlive the hash it belongs to. What was accepted after the list was uploaded
 // stands, whenever the list is worked off. And a list does not bring back whoever was
 // deleted: such an email names its recipientId, so that the worker fails it where its
-// tenant can see it. Rows that the list tells nothing new are left alone.
+// tenant can see it. A list that was uploaded longer ago than rows of deleted recipients
+// are kept (before $18) makes no new ones: whom it would make, its email does not name, and
+// is sent. Rows that the list tells nothing new are left alone.
 const expandSQL = `
 WITH mailing AS (
     UPDATE mailings SET
@@ -138,7 +140,7 @@ WITH mailing AS (
 ), entry AS MATERIALIZED (
     SELECT t.*, m.company_id, m.request_id, m.sender, m.delivery, l.id AS lane_id,
            e.recipient_external_id, e.cpf_cnpj_hash, e.cpf_cnpj_enc, e.razao_social, e.nome, e.email,
-           r.deleted_at IS NOT NULL AS deleted
+           r.deleted_at IS NOT NULL AS deleted, t.id < $18 AND r.id IS NULL AS nobody
     FROM mailing m
     CROSS JOIN (SELECT * FROM unnest($11::uuid[], $12::text[], $13::text[], $14::uuid[], $15::jsonb[])
                 AS t(id, invalid_reason, details, recipient_id, payload) LIMIT $16) t
@@ -155,7 +157,7 @@ WITH mailing AS (
            (array_agg(nome ORDER BY id DESC) FILTER (WHERE nome IS NOT NULL))[1] AS nome,
            (array_agg(email ORDER BY id DESC))[1] AS email,
            (array_agg(id ORDER BY id DESC))[1] AS intake_id
-    FROM entry WHERE invalid_reason IS NULL AND NOT deleted
+    FROM entry WHERE invalid_reason IS NULL AND NOT deleted AND NOT nobody
     GROUP BY recipient_id, company_id
 ), person AS (
     INSERT INTO recipients (id, company_id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, intake_id)
@@ -183,7 +185,8 @@ WITH mailing AS (
 ), outbox AS (
     INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, priority, delivery, expires_at)
     SELECT id, company_id, lane_id, request_id,
-           CASE WHEN deleted THEN jsonb_set(payload, '{recipient,recipientId}', to_jsonb(recipient_id)) ELSE payload END,
+           CASE WHEN deleted THEN jsonb_set(payload, '{recipient,recipientId}', to_jsonb(recipient_id))
+                WHEN nobody THEN payload #- '{recipient,recipientId}' ELSE payload END,
            sender, $17, delivery, now() + $8 * interval '1 ms'
     FROM entry WHERE invalid_reason IS NULL
     ORDER BY id
@@ -254,8 +257,8 @@ type expanded struct {
 	Queued    int        `db:"queued"`
 }
 
-// entryColumns turns entries into one array per column of t, how many there are, and
-// the priority of their emails.
+// entryColumns turns entries into one array per column of t, how many there are, the
+// priority of their emails, and the first id that may make a recipient.
 func entryColumns(entries []ExpandedEntry) []any {
 	return []any{
 		uuids(entries, func(e *ExpandedEntry) uuid.UUID { return e.ID }),
@@ -265,6 +268,7 @@ func entryColumns(entries []ExpandedEntry) []any {
 		jsonbs(entries, func(e *ExpandedEntry) []byte { return e.payload }),
 		len(entries),
 		email.MailingPriority,
+		peopleFrom(),
 	}
 }
 

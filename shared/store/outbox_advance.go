@@ -74,7 +74,8 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // to, which is a person's doing or late news, locks that row and has it counted again.
 //
 // The recipient is what the newest email says of him: one that was accepted before
-// somebody deleted him, or told something newer, changes nothing. Acceptance is known to
+// somebody deleted him, or told something newer, changes nothing, nor does one that is
+// older than the rows of deleted recipients are kept (before $29). Acceptance is known to
 // the millisecond.
 //
 // The log, unlike the locked row, is read as it was when the statement began. If
@@ -182,7 +183,7 @@ WITH free AS MATERIALIZED (
     INSERT INTO recipients (id, company_id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, intake_id, updated_at)
     SELECT DISTINCT ON (m.recipient_id) m.recipient_id, m.company_id, m.external_id, m.cpf_cnpj_hash, m.cpf_cnpj_enc, m.razao_social, m.nome, m.email,
            m.id, m.created_at
-    FROM moved m WHERE m.recipient_id IS NOT NULL
+    FROM moved m WHERE m.recipient_id IS NOT NULL AND m.id >= $29
     ORDER BY m.recipient_id, m.id DESC
     ON CONFLICT (id) DO UPDATE SET
         external_id = coalesce(excluded.external_id, recipients.external_id),
@@ -304,7 +305,8 @@ func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanc
 }
 
 // transitionColumns turns transitions into one array per column of t, the lease, how
-// many there are, and the first and last of their ids.
+// many there are, the first and last of their ids, whether they give way, and the first
+// id that may make a recipient.
 func transitionColumns(ts []Transition) []any {
 	first, last := idRange(ts, func(t *Transition) uuid.UUID { return t.ID })
 	return []any{
@@ -336,5 +338,6 @@ func transitionColumns(ts []Transition) []any {
 		first,
 		last,
 		bools(ts, func(t *Transition) bool { return t.GiveWay }),
+		peopleFrom(),
 	}
 }

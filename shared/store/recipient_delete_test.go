@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -140,5 +141,32 @@ func TestDeleteRecipient_MeetsTheWorker(t *testing.T) {
 	upsert(t, d, ids...)
 	if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE deleted_at IS NOT NULL`); n != 1 {
 		t.Errorf("%d deleted", n)
+	}
+}
+
+// Once the row of somebody deleted is purged nothing says that he was: emails from before
+// that, which wait for longer than such a row is kept, bring nobody back.
+func TestDeleteRecipient_AfterThePurge(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for externalID, tt := range map[string]struct {
+		age     time.Duration
+		written bool
+	}{
+		"moved on": {store.DeletedKept + time.Hour, false},
+		"waiting":  {store.DeletedKept - time.Hour, true},
+	} {
+		id, accepted := uuid.Must(uuid.NewV7()), time.Now().Add(-tt.age)
+		first := ask[uuid.UUID](t, d, `SELECT first_id_at($1)`, accepted)
+		copy(id[:6], first[:6]) // an id tells when it was made
+		d.Accept(t, company, func(e *store.NewEmail) {
+			e.ID, e.CreatedAt, e.TTL = id, accepted, tt.age+24*time.Hour
+			e.Job.OutboxID, e.Job.HTMLRef = id.String(), id.String()
+		})
+		apply(t, d, claimOf(company, id, uuid.New(), externalID))
+		if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE external_id = $1`, externalID); (n == 1) != tt.written {
+			t.Errorf("%s: %d recipients", externalID, n)
+		}
 	}
 }

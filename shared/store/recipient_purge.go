@@ -2,9 +2,28 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 )
+
+// DeletedKept is the least that the row of a deleted recipient is kept: an email waits a
+// year and its deadline as a rule. One that waits for longer, because it was moved again
+// and again, was sent again late, or its mailing was paused, makes no recipient any more
+// (peopleFrom): a row that is missing may have been that of somebody deleted.
+const DeletedKept = 367 * 24 * time.Hour
+
+// peopleFrom is the first id of an email or an entry that may make a recipient: those
+// before it were made longer ago than DeletedKept, by the clock of a process, as ids are.
+// To work it out in the statement would cost 25 to 90 µs each time.
+func peopleFrom() uuid.UUID {
+	// A UUIDv7 begins with milliseconds, in 48 bits.
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().Add(-DeletedKept).UnixMilli())<<16) //nolint:gosec // our time is after 1970
+	return id
+}
 
 // cleanRecipientsSQL finds by recipients_deleted and locks what it deletes; rows that
 // another cleaner, or somebody who brings the person back, holds are left alone. A person
@@ -19,7 +38,7 @@ DELETE FROM recipients WHERE id = ANY (ARRAY(
 
 // CleanRecipients deletes at most limit recipients who were deleted longer ago than age
 // and says how many there were. Their rows keep emails that were accepted before from
-// bringing them back, so the age must be longer than an email can be scheduled ahead.
+// bringing them back, so the age must be DeletedKept or more.
 func (s *Store) CleanRecipients(ctx context.Context, age time.Duration, limit int) (int, error) {
 	result, err := s.exec(ctx, cleanRecipientsSQL, age.Milliseconds(), limit)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"email-gateway/shared/environment"
+	"email-gateway/shared/store"
 )
 
 // Age is how long something is kept; 0 = for ever.
@@ -56,8 +57,9 @@ type Retention struct {
 	// written since, of a mailing's entry and of an email after their end. Not set, or 0: as
 	// long as what they stand on.
 	Hashes Age `env:"RETENTION_HASHES"`
-	// DeletedRecipients: rows of recipients, after they were deleted. At least 367d, since
-	// an email may be scheduled a year ahead.
+	// DeletedRecipients: rows of recipients, after they were deleted. At least 367d: an email
+	// that was accepted before must not bring the person back, and may be scheduled a year
+	// ahead. One that was moved on beyond that makes no recipient.
 	DeletedRecipients Age `env:"RETENTION_DELETED_RECIPIENTS" envDefault:"400d"`
 }
 
@@ -79,9 +81,9 @@ func (r *Retention) KeepEvents() Age {
 
 const (
 	maxAge = 3650 * day
-	// scheduled is how far ahead an email may be accepted for, with its deadline. One that
-	// was accepted before its recipient was deleted must not bring him back.
-	scheduled = 367 * day
+	// scheduled is how far ahead an email may be accepted for, with its deadline, and how
+	// long after its acceptance it may make a recipient.
+	scheduled = Age(store.DeletedKept)
 )
 
 // atLeast compares ages, of which 0 is the greatest.

@@ -130,6 +130,39 @@ func TestProcessor_RecipientDeletedMeanwhile(t *testing.T) {
 	b.want(t, "old@example.com true", `SELECT email || ' ' || (deleted_at IS NOT NULL) FROM recipients`)
 }
 
+// Once the row of somebody deleted is purged nothing says that he was: a list from before
+// that brings nobody back, and is sent all the same to those who are not known as deleted.
+func TestProcessor_ListOlderThanDeletedRecipients(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		age            time.Duration
+		written        string // who is a recipient then
+		named, refused string // whose email names a recipientId, and one that the worker refuses
+	}{
+		"older":   {store.DeletedKept + time.Hour, "eva", "eva gone", "gone"},
+		"younger": {store.DeletedKept - time.Hour, "ana bia eva", "ana eva gone", "gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.exec(t, `INSERT INTO recipients (id, company_id, external_id, email, deleted_at) VALUES ($1, $2, 'C-2', 'gone@example.com', now()), ($3, $2, NULL, 'eva@example.com', NULL)`,
+				store.RecipientID(b.company, "C-2", "", ""), b.company, store.RecipientID(b.company, "", "", "eva@example.com"))
+			id, _ := b.mailing(t, entry{email: "ana@example.com"}, entry{email: "bia@example.com", externalID: "C-1"},
+				entry{email: "eva@example.com"}, entry{email: "gone@example.com", externalID: "C-2"})
+			b.exec(t, `UPDATE mailing_entries SET id = (left(first_id_at($1)::text, 13) || right(id::text, 23))::uuid`, time.Now().Add(-tt.age)) // an id tells when it was made
+			b.exec(t, `UPDATE mailings SET first_entry = e.ids[1], last_entry = e.ids[4] FROM (SELECT array_agg(id ORDER BY id) AS ids FROM mailing_entries) e`)
+			if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+				t.Fatal(err)
+			}
+			b.want(t, "4", `SELECT count(*)::text FROM email_outbox WHERE status = 'PENDING'`)
+			b.want(t, tt.written, `SELECT coalesce(string_agg(split_part(email, '@', 1), ' ' ORDER BY email), '') FROM recipients WHERE deleted_at IS NULL`)
+			named := `SELECT string_agg(split_part(payload ->> 'to', '@', 1), ' ' ORDER BY payload ->> 'to') FROM email_outbox o WHERE payload #> '{recipient,recipientId}' IS NOT NULL`
+			b.want(t, tt.named, named)
+			b.want(t, tt.refused, named+` AND NOT EXISTS (SELECT FROM recipients r WHERE r.id = (o.payload #>> '{recipient,recipientId}')::uuid AND r.deleted_at IS NULL)`)
+		})
+	}
+}
+
 // Recipients that the list tells nothing new are not written again.
 func TestProcessor_KnownRecipientsStayAsTheyAre(t *testing.T) {
 	t.Parallel()
