@@ -12,15 +12,14 @@ import (
 const purgeAggregatesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT a.outbox_id AS id FROM outbox_aggregates a
-    WHERE a.outbox_id > $1 AND a.outbox_id < first_id_at(now() - least($2 * interval '1 ms', (SELECT min(logs_days) FROM company_retention) * interval '1 day'))
+    WHERE a.outbox_id > $1 AND a.outbox_id < ` + youngest + `logs_days` + ofAll + `
     ORDER BY a.outbox_id LIMIT $3
 ), gone AS (
     DELETE FROM outbox_aggregates a USING seen
     WHERE a.outbox_id = seen.id AND NOT EXISTS (SELECT FROM email_outbox o WHERE o.id = seen.id)
       AND NOT EXISTS (SELECT FROM email_logs l WHERE l.outbox_id = seen.id)
     RETURNING a.outbox_id
-)
-SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
+)` + walkedSQL
 
 // PurgeAggregates looks at the next limit keys of emails accepted longer ago than age,
 // which is that of logs, and deletes those of emails that are not kept any more. age 0 =

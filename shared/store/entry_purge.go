@@ -15,7 +15,7 @@ import (
 const eraseEntryValuesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT id, mailing_id FROM mailing_entries
-    WHERE id > $1 AND id < first_id_at(now() - least($2 * interval '1 ms', (SELECT min(bodies_days) FROM company_retention) * interval '1 day'))
+    WHERE id > $1 AND id < ` + youngest + `bodies_days` + ofAll + `
     ORDER BY id LIMIT $3
 ), past AS MATERIALIZED (
     SELECT e.id FROM mailing_entries e JOIN mailings m ON m.id = e.mailing_id LEFT JOIN company_retention r ON r.company_id = m.company_id

@@ -31,7 +31,7 @@ WITH seen AS MATERIALIZED (
 	// expanded again: a failed one may be resumed, and its entries become recipients then.
 	eraseEntryHashesSQL = `
 WITH seen AS MATERIALIZED (
-    SELECT id, mailing_id FROM mailing_entries WHERE id > $1 AND id < ` + youngestHashSQL + ` ORDER BY id LIMIT $3
+    SELECT id, mailing_id FROM mailing_entries WHERE id > $1 AND id < ` + youngest + `hashes_days` + ofAll + ` ORDER BY id LIMIT $3
 ), past AS MATERIALIZED (
     SELECT e.id FROM mailing_entries e JOIN mailings m ON m.id = e.mailing_id LEFT JOIN company_retention r ON r.company_id = m.company_id
     WHERE e.id = ANY (ARRAY(SELECT id FROM seen)) AND m.id = ANY (ARRAY(SELECT mailing_id FROM seen))
@@ -51,7 +51,7 @@ WITH seen AS MATERIALIZED (
 	// mailing_entries_pkey) what that was made from, as with eraseBodiesSQL.
 	eraseOutboxHashesSQL = `
 WITH seen AS MATERIALIZED (
-    SELECT id FROM email_outbox WHERE id > $1 AND id < ` + youngestHashSQL + ` ORDER BY id LIMIT $3
+    SELECT id FROM email_outbox WHERE id > $1 AND id < ` + youngest + `hashes_days` + ofAll + ` ORDER BY id LIMIT $3
 ), past AS MATERIALIZED (
     SELECT o.id, o.target = 'email:send' AND o.status IN ('FAILED', 'EXPIRED', 'CANCELLED') AND o.body_erased_at IS NULL
                AND o.payload #>> '{recipient,recipientId}' IS NULL AND o.payload #>> '{recipient,externalId}' IS NULL AS final
@@ -77,11 +77,6 @@ WITH seen AS MATERIALIZED (
 
 	// What is older than that goes; of everybody without an age it is NULL.
 	hashesBeforeSQL = `now() - coalesce(r.hashes_days * interval '1 day', $2 * interval '1 ms')`
-	// No row from there on is past anybody's age. NULL: nobody has one.
-	youngestHashSQL = `first_id_at(now() - least($2 * interval '1 ms', (SELECT min(hashes_days) FROM company_retention) * interval '1 day'))`
-
-	walkedSQL = `
-SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
 )
 
 // EraseRecipientHashes looks at the next limit recipients and takes the number from those

@@ -70,15 +70,7 @@ func TestEraseOutboxHashes_Intakes(t *testing.T) {
 	for i := range people {
 		people[i].CPFCNPJHash, people[i].CPFCNPJ = hashOf('a'), []byte("enc")
 	}
-	ids := intake(t, d, company, people...)
-	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now() - interval '31 days'`)
-	upsert(t, d, ids[0])
-	for i, id := range ids { // their ids are of today
-		old := idOf(time.Duration(40-i) * day)
-		run(t, d, `UPDATE email_outbox SET id = $2 WHERE id = $1`, id, old)
-		run(t, d, `UPDATE recipient_intakes SET outbox_id = $2 WHERE outbox_id = $1`, id, old)
-		ids[i] = old
-	}
+	ids := oldIntakes(t, d, company, people...)
 	if n := drained(t, d.Store.EraseOutboxHashes, 30*day, 10); n != 1 {
 		t.Errorf("%d erased", n)
 	}

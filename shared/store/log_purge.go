@@ -49,8 +49,7 @@ WITH months AS MATERIALIZED (
 ), gone AS (
     DELETE FROM email_events e USING past WHERE e.email_log_id = past.id AND e.email_log_id > $1
     RETURNING e.seq
-)
-SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
+)` + walkedSQL
 
 	// The end of what is older than the age, or that of what is in no month's partition.
 	beforeMonthsSQL = `least(first_id_at(now() - $2 * interval '1 ms'), (SELECT first_id FROM months))`
@@ -65,8 +64,7 @@ SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done,
 ), gone AS (
     DELETE FROM email_logs l USING past WHERE l.outbox_id = past.id AND l.outbox_id > $1
     RETURNING l.outbox_id
-)
-SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
+)` + walkedSQL
 )
 
 // PurgeLogs looks at the next limit logs that no month's partition will take along and

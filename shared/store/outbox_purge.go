@@ -24,8 +24,7 @@ WITH seen AS MATERIALIZED (
     RETURNING o.id, ` + ofMailingSQL + ` AS of_mailing
 ), emptied AS (
     ` + emptyEntriesSQL + ` FROM gone WHERE e.id = gone.id AND gone.of_mailing
-)
-SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
+)` + walkedSQL
 
 const (
 	// ofMailingSQL is true of an outbox row o whose body is made from a mailing's entry.
@@ -64,15 +63,14 @@ WITH seen AS MATERIALIZED (
 )` + eraseSeenSQL
 
 	bodyPastSQL  = `o.target = 'email:send' AND o.body_erased_at IS NULL AND o.processed_at < now() - $2 * interval '1 ms'`
-	eraseSeenSQL = `, erased AS (
+	eraseSeenSQL = `, gone AS (
     UPDATE email_outbox o SET html = CASE WHEN o.html IS NOT NULL THEN '' END, text_body = NULL, cpf_cnpj_enc = NULL, body_erased_at = now(),
         payload = ` + keptPayloadSQL + `
     FROM seen WHERE o.id = seen.id AND seen.past AND ` + bodyPastSQL + `
     RETURNING o.id, ` + ofMailingSQL + ` AS of_mailing
 ), emptied AS (
-    ` + emptyEntriesSQL + ` FROM erased WHERE e.id = erased.id AND erased.of_mailing
-)
-SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM erased) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
+    ` + emptyEntriesSQL + ` FROM gone WHERE e.id = gone.id AND gone.of_mailing
+)` + walkedSQL
 )
 
 // EraseBodies looks at the next limit outbox rows and takes away what those emails said

@@ -171,14 +171,12 @@ func TestPurgeOutbox_NotWhatIsSentAgain(t *testing.T) {
 	expectKept(t, d, "email_outbox", "id", id)
 }
 
-// Intakes and jobs are rows of the outbox too. An intake that no worker has written down
-// is not through, however long ago RabbitMQ took it.
-func TestPurgeOutbox_Jobs(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	company := d.Company(t)
-	ids := intake(t, d, company, known("C-1", "ana@example.com", "Ana"), known("C-2", "bia@example.com", "Bia"))
-	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED'::text, processed_at = now() - interval '31 days'`)
+// oldIntakes are news of recipients that RabbitMQ took 31 days ago, of which a worker has
+// written down the first one's.
+func oldIntakes(t *testing.T, d storetest.Database, company uuid.UUID, people ...store.NewRecipient) []uuid.UUID {
+	t.Helper()
+	ids := intake(t, d, company, people...)
+	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now() - interval '31 days'`)
 	upsert(t, d, ids[0])
 	for i, id := range ids { // their ids are of today
 		old := idOf(time.Duration(40-i) * day)
@@ -186,6 +184,16 @@ func TestPurgeOutbox_Jobs(t *testing.T) {
 		run(t, d, `UPDATE recipient_intakes SET outbox_id = $2 WHERE outbox_id = $1`, id, old)
 		ids[i] = old
 	}
+	return ids
+}
+
+// Intakes and jobs are rows of the outbox too. An intake that no worker has written down
+// is not through, however long ago RabbitMQ took it.
+func TestPurgeOutbox_Jobs(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	ids := oldIntakes(t, d, company, known("C-1", "ana@example.com", "Ana"), known("C-2", "bia@example.com", "Bia"))
 	if n := drained(t, d.Store.PurgeOutbox, 30*day, 10); n != 1 {
 		t.Errorf("%d deleted", n)
 	}

@@ -27,6 +27,19 @@ const (
 	walkRecipientHashes walkKind = "recipientHashes"
 )
 
+// Parts of the statements that are steps of a walk.
+const (
+	// No row from there on, with one of the ages' columns between the two, is past anybody's
+	// age. NULL: nobody has one.
+	youngest = `first_id_at(now() - least($2 * interval '1 ms', (SELECT min(`
+	ofAll    = `) FROM company_retention) * interval '1 day'))`
+
+	// walkedSQL says what a step has done: seen are the rows that it looked at, gone those
+	// that it took away or emptied.
+	walkedSQL = `
+SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
+)
+
 // everybody stands for the companies that have no age of their own.
 var everybody = uuid.Nil
 
