@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"email-gateway/api/internal/client"
@@ -100,6 +101,33 @@ func (c *control) completeKeys(cmd *cobra.Command, args []string, typed string) 
 				}
 			}
 			return ids
+		})
+	})(cmd, args, typed)
+}
+
+func (c *control) completeProgramRoles(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
+		return c.fromStore(ctx, func(s *store.Store) []string {
+			roles, err := s.ProgramRoles(ctx)
+			if err != nil {
+				return nil
+			}
+			return roles
+		})
+	})(cmd, args, typed)
+}
+
+func (c *control) completePrograms(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
+		return c.fromStore(ctx, func(s *store.Store) (roles []string) {
+			all, err := s.Programs(ctx, uuid.Nil, "")
+			if err != nil {
+				return nil
+			}
+			for _, p := range all {
+				roles = append(roles, p.Role+"\t"+p.Company)
+			}
+			return roles
 		})
 	})(cmd, args, typed)
 }

@@ -189,30 +189,3 @@ that too, cancel its emails.`,
 func (v programRevoked) text(w io.Writer) {
 	fmt.Fprintf(w, "%s may no longer write emails of %s. What it has committed is sent.\n", printable(v.Role), printable(v.Company))
 }
-
-func (c *control) completeProgramRoles(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
-		return c.fromStore(ctx, func(s *store.Store) []string {
-			roles, err := s.ProgramRoles(ctx)
-			if err != nil {
-				return nil
-			}
-			return roles
-		})
-	})(cmd, args, typed)
-}
-
-func (c *control) completePrograms(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
-		return c.fromStore(ctx, func(s *store.Store) (roles []string) {
-			all, err := s.Programs(ctx, uuid.Nil, "")
-			if err != nil {
-				return nil
-			}
-			for _, p := range all {
-				roles = append(roles, p.Role+"\t"+p.Company)
-			}
-			return roles
-		})
-	})(cmd, args, typed)
-}
