@@ -27,9 +27,9 @@ type Named struct {
 	Service
 }
 
-// Run tells the log which version this is, starts the services in order, waits until ctx ends or one of them fails, and
-// stops those that were started in reverse order within grace. List first what
-// others rely on: a consumer stops before the sender it feeds.
+// Run tells the log which version this is, starts the services in order, waits until ctx
+// ends or one of them fails, and stops those that were started in reverse order within
+// grace. List first what others rely on: a consumer stops before the sender it feeds.
 func Run(ctx context.Context, log *slog.Logger, grace time.Duration, services ...Named) (err error) {
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

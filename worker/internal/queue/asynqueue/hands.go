@@ -12,9 +12,8 @@ import (
 var errNoHand = errors.New("no hand is free, and the consumer stops")
 
 // hands are the goroutines that run the handler, as many as there is concurrency. asynq
-// begins one for each task, whose stack grows from 2 to 32 KiB by the time the provider is
-// called, copied at every step: 7 % of the worker's processor time. Those of the hands have
-// grown already.
+// begins one for each task, whose stack is copied each time that it grows on the way to the
+// provider's call: 7 % of the worker's processor time. Those of the hands have grown already.
 type hands struct {
 	many  int
 	run   asynq.HandlerFunc
