@@ -82,6 +82,9 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // another transition committed while this one waited for the lock, then its events
 // do not fit behind those of the other one, and Postgres refuses them: see isEventsKey.
 // So nothing is ever decided on a log or a dead letter that is out of date.
+//
+// At its end, those that moved and those that did not are put one behind the other. Joined,
+// since the planner expects one email, all that moved were read again for each of the group.
 const advanceSQL = `
 WITH free AS MATERIALIZED (
     SELECT a.outbox_id
@@ -89,7 +92,8 @@ WITH free AS MATERIALIZED (
     JOIN outbox_aggregates a ON a.outbox_id = t.id
     FOR SHARE OF a SKIP LOCKED
 ), found AS MATERIALIZED (
-    SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.claim_token AS held, o.lease_until, o.cpf_cnpj_enc, lane.mailing_id,
+    SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.lease_until, o.cpf_cnpj_enc, lane.mailing_id,
+           coalesce(o.claim_token = t.token, false) AS same_token,
            lane.paused_at IS NULL AND lane.held_at IS NULL AND coalesce(lane.parked_until <= now(), true)
                AND c.suspended_at IS NULL AND c.id IS NOT NULL AS open,
            coalesce(o.id = ` + gateProbe + `, false) AS probe,
@@ -131,11 +135,11 @@ WITH free AS MATERIALIZED (
     WHERE o.id = f.id AND CASE f.guard
         WHEN 'claim' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.open AND (f.probe OR ` + gateIsOpen + `)
                       AND f.next_at <= now() + interval '1 s' AND f.expires_at > now() AND NOT f.suppressed
-        WHEN 'attempt' THEN (f.was = 'PROCESSING' AND f.held = f.token) OR (f.status = 'SENT' AND f.was <> 'SENT')
-                      OR (f.was = 'OUTCOME_UNKNOWN' AND f.held = f.token AND f.status IN ('FAILED', 'RETRY_SCHEDULED') AND NOT f.outcome_unknown)
+        WHEN 'attempt' THEN (f.was = 'PROCESSING' AND f.same_token) OR (f.status = 'SENT' AND f.was <> 'SENT')
+                      OR (f.was = 'OUTCOME_UNKNOWN' AND f.same_token AND f.status IN ('FAILED', 'RETRY_SCHEDULED') AND NOT f.outcome_unknown)
         WHEN 'feedback' THEN f.was <> 'SENT'
-        WHEN 'abandoned' THEN f.was = 'PROCESSING' AND f.held = f.token AND f.lease_until < now()
-        WHEN 'unresolved' THEN f.was = 'OUTCOME_UNKNOWN' AND f.held = f.token AND f.next_at <= now()
+        WHEN 'abandoned' THEN f.was = 'PROCESSING' AND f.same_token AND f.lease_until < now()
+        WHEN 'unresolved' THEN f.was = 'OUTCOME_UNKNOWN' AND f.same_token AND f.next_at <= now()
         WHEN 'open' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
         WHEN 'overdue' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.expires_at <= now()
         WHEN 'replay' THEN f.was IN ('FAILED', 'EXPIRED', 'CANCELLED') AND NOT f.erased AND NOT f.replaced
@@ -145,7 +149,8 @@ WITH free AS MATERIALIZED (
               f.events, f.seq, f.last_event, f.error_code, f.error_reason, f.ses_message_id, f.duration_ms, f.dead_letter,
               f.recipient_id, f.external_id, f.cpf_cnpj_hash, f.cpf_cnpj_enc, f.razao_social, f.nome, f.email,
               f.mailing_id, o.outcome_unknown, o.processed_at IS NOT NULL AS ended,
-              f.was IN ('SENT', 'FAILED', 'EXPIRED', 'CANCELLED', 'SUPPRESSED') AS had_ended
+              f.was IN ('SENT', 'FAILED', 'EXPIRED', 'CANCELLED', 'SUPPRESSED') AS had_ended,
+              f.same_token, f.erased, f.replaced, f.probe
 ), logged AS (
     INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, ses_message_id, error_code, error_reason,
                             attempts, throttles, duration_ms, request_id, external_id, tags, possible_duplicate, expires_at, created_at,
@@ -225,10 +230,11 @@ WITH free AS MATERIALIZED (
                       THEN 'SENDING' ELSE status END
     WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.had_ended)
 )
-SELECT f.id, m.id IS NOT NULL AS applied, coalesce(m.status, f.was) AS status,
-       coalesce(m.attempts, f.attempts) AS attempts, coalesce(m.throttles, f.throttles) AS throttles,
-       coalesce(f.held = f.token, false) AS same_token, f.erased, f.replaced, f.probe, ` + gateShutTurn + ` AS shuts
-FROM found f LEFT JOIN moved m ON m.id = f.id`
+SELECT m.id, true AS applied, m.status, m.attempts, m.throttles, m.same_token, m.erased, m.replaced, m.probe, ` + gateShutTurn + ` AS shuts
+FROM moved m
+UNION ALL
+SELECT f.id, false, f.was, f.attempts, f.throttles, f.same_token, f.erased, f.replaced, f.probe, ` + gateShutTurn + `
+FROM found f WHERE f.id NOT IN (SELECT id FROM moved)`
 
 // successorSQL is the email that took the place of the cancelled email o among those about
 // one thing. It is found by outbox_aggregates_outbox and outbox_aggregates_pkey, for a

@@ -107,8 +107,12 @@ func TestPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plan := explain(t, direct(t, d), store.AdvanceSQL, transitions...); strings.Count(plan, " using email_outbox_pkey ") != 2 || !regexp.MustCompile(` using email_logs_\w+_pkey `).MatchString(plan) {
+	plan := explain(t, direct(t, d), store.AdvanceSQL, transitions...)
+	if strings.Count(plan, " using email_outbox_pkey ") != 2 || !regexp.MustCompile(` using email_logs_\w+_pkey `).MatchString(plan) {
 		t.Errorf("advance:\n%s", plan)
+	}
+	if !strings.HasPrefix(plan, "Append ") || !strings.Contains(plan, "NOT (hashed SubPlan ") {
+		t.Errorf("advance reads all that moved for each email of the group:\n%s", plan)
 	}
 }
 
