@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 )
 
@@ -26,6 +27,7 @@ type churn struct {
 	every    int    // thousands of lives between two lines of the report
 	standing int    // rows that were sent and wait for their purge, in thousands
 	backlog  int    // emails that wait for their turn meanwhile
+	rate     int    // lives per second at most; 0 = as many as there is time for
 }
 
 // Each statement is one commit of a group, as the programs have it. The ids of a group
@@ -67,7 +69,7 @@ func (c *churn) measure(ctx context.Context, server string, out io.Writer) (err 
 	var standing [][]uuid.UUID
 	for done := 0; done < c.lives; done += c.every {
 		begun := time.Now()
-		if standing, err = live(ctx, d, lane, min(c.every, c.lives-done)*1000/group, c.standing*1000/group, standing); err != nil {
+		if standing, err = c.live(ctx, d, lane, min(c.every, c.lives-done)*1000/group, standing); err != nil {
 			return err
 		}
 		if err := c.report(ctx, d, out, done+c.every, float64(c.every*1000)/time.Since(begun).Seconds(), lane); err != nil {
@@ -133,8 +135,9 @@ func newIDs() []string {
 }
 
 // live lives the lives of so many groups. standing are the groups that were sent and are
-// not purged; the oldest go when there are more than most.
-func live(ctx context.Context, d *database, lane int64, groups, most int, standing [][]uuid.UUID) ([][]uuid.UUID, error) {
+// not purged; the oldest go when there are more than are to be kept.
+func (c *churn) live(ctx context.Context, d *database, lane int64, groups int, standing [][]uuid.UUID) ([][]uuid.UUID, error) {
+	most, begun := c.standing*1000/group, time.Now()
 	var (
 		next    atomic.Int64
 		mu      sync.Mutex
@@ -143,7 +146,11 @@ func live(ctx context.Context, d *database, lane int64, groups, most int, standi
 	)
 	for range workers {
 		working.Go(func() {
-			for next.Add(1) <= int64(groups) && ctx.Err() == nil {
+			for {
+				n := next.Add(1)
+				if n > int64(groups) || c.awaitTurn(ctx, begun, n) != nil {
+					return
+				}
 				sent, err := oneGroup(ctx, d.sql, d.company, lane)
 				mu.Lock()
 				var old []uuid.UUID
@@ -165,6 +172,14 @@ func live(ctx context.Context, d *database, lane int64, groups, most int, standi
 	}
 	working.Wait()
 	return standing, errors.Join(failed, ctx.Err())
+}
+
+// awaitTurn waits until the n-th group may begin.
+func (c *churn) awaitTurn(ctx context.Context, begun time.Time, n int64) error {
+	if c.rate == 0 {
+		return ctx.Err()
+	}
+	return service.Pause(ctx, time.Until(begun.Add(time.Duration(n)*group*time.Second/time.Duration(c.rate))))
 }
 
 func oneGroup(ctx context.Context, db *sql.DB, company uuid.UUID, lane int64) ([]uuid.UUID, error) {

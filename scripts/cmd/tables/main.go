@@ -60,6 +60,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		flags.IntVar(&c.every, "every", 1000, "thousands of emails between two lines of the report")
 		flags.IntVar(&c.standing, "standing", 300, "thousands of sent emails that are kept before they are purged")
 		flags.IntVar(&c.backlog, "backlog", 20000, "emails that wait for their turn all the time")
+		flags.IntVar(&c.rate, "rate", 0, "emails per second; 0 = as many as the machine does")
 		flags.StringVar(&c.settings, "settings", "", "storage parameters of the table, as ALTER TABLE takes them; none = Postgres's own; empty = the migrations'")
 		if err := flags.Parse(args); err != nil {
 			return err
