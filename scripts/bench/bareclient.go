@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -40,20 +37,7 @@ func newBareClient(endpoint string, concurrency int) (*bareClient, error) {
 
 // loop sends so many letters and returns how many per second.
 func (b *bareClient) loop(ctx context.Context, letters int) (float64, error) {
-	errs := make([]error, b.concurrency)
-	begun := time.Now()
-	var left atomic.Int64
-	left.Store(int64(letters))
-	var sending sync.WaitGroup
-	for i := range b.concurrency {
-		sending.Go(func() {
-			for n := left.Add(-1); n >= 0 && errs[i] == nil; n = left.Add(-1) {
-				errs[i] = b.send(ctx, n)
-			}
-		})
-	}
-	sending.Wait()
-	return float64(letters) / time.Since(begun).Seconds(), errors.Join(errs...)
+	return share(b.concurrency, letters, func(serial int64) error { return b.send(ctx, serial) })
 }
 
 // send makes the call that the worker makes for a letter.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -144,20 +143,7 @@ func (d *dispatching) enqueue(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	const goroutines = 64
-	errs := make([]error, goroutines)
-	begun := time.Now()
-	var working sync.WaitGroup
-	for i := range goroutines {
-		working.Go(func() {
-			for range d.portion / goroutines {
-				if errs[i] = d.publish(ctx, uuid.Must(uuid.NewV7()).String()); errs[i] != nil {
-					return
-				}
-			}
-		})
-	}
-	working.Wait()
-	return float64(d.portion/goroutines*goroutines) / time.Since(begun).Seconds(), errors.Join(errs...)
+	return share(goroutines, int(d.portion), func(int64) error { return d.publish(ctx, uuid.Must(uuid.NewV7()).String()) })
 }
 
 func (d *dispatching) publish(ctx context.Context, id string) error {
