@@ -97,7 +97,7 @@ WITH free AS MATERIALIZED (
            lane.paused_at IS NULL AND lane.held_at IS NULL AND coalesce(lane.parked_until <= now(), true)
                AND c.suspended_at IS NULL AND c.id IS NOT NULL AS open,
            coalesce(o.id = ` + gateProbe + `, false) AS probe,
-           EXISTS (SELECT FROM suppressions s
+           t.guard = 'claim' AND EXISTS (SELECT FROM suppressions s
                    WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
                      AND (s.reason <> 'UNSUBSCRIBE' OR lane.mailing_id IS NOT NULL)) AS suppressed,
            o.body_erased_at IS NOT NULL AS erased, t.guard = 'replay' AND EXISTS (` + successorSQL + `) AS replaced,
