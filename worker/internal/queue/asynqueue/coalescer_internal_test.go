@@ -33,7 +33,11 @@ func TestCoalescer_WaitsForThoseWhoAreReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := redis.NewClient(options)
-	defer client.Close()
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	if err := client.ScriptLoad(t.Context(), "return 1").Err(); err != nil {
 		t.Fatal(err)
 	}
