@@ -165,15 +165,19 @@ func (c *copyIn) send(ctx context.Context) error {
 }
 
 // end sends the rest and waits until Postgres has taken all. Nothing is open any more,
-// whatever it returns.
+// whatever it returns: after a refusal lib/pq still reads on, and only Close waits for that.
 func (c *copyIn) end(ctx context.Context) error {
-	if err := c.send(ctx); err != nil {
-		return errors.Join(err, c.abandon())
+	err := c.send(ctx)
+	if err == nil {
+		err = c.raw(func(any) error {
+			_, err := c.to.Exec(nil)
+			return err
+		})
 	}
-	return c.raw(func(any) error {
-		_, err := c.to.Exec(nil)
-		return err
-	})
+	if err != nil {
+		_ = c.abandon() // it says the same once more
+	}
+	return err
 }
 
 // abandon ends a COPY whose transaction is rolled back for another reason.

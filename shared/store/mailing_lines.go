@@ -13,8 +13,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// NewEntry is an address of a mailing. U+0000 and bytes that are no UTF-8, which
-// Postgres has no place for, are taken out of its texts.
+// NewEntry is an address of a mailing. Of its texts U+0000 is left out, and U+FFFD
+// stands for bytes that are no UTF-8: Postgres has no place for either.
 type NewEntry struct {
 	ID            uuid.UUID // UUIDv7, ascending with the lines; the id of the email made from it
 	Line          int       // in the file, from 1
