@@ -2,14 +2,9 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"strings"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-
-	"email-gateway/shared/email"
 )
 
 // Advancer applies transitions, many at a time.
@@ -273,77 +268,4 @@ func advanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error)
 		return Advanced{}, err
 	}
 	return results[0], nil
-}
-
-// advance has the statement run, and says of each transition what became of it.
-func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanced, error) {
-	begun := time.Now()
-	var rows []struct {
-		ID        uuid.UUID    `db:"id"`
-		Applied   bool         `db:"applied"`
-		Status    email.Status `db:"status"`
-		Attempts  int          `db:"attempts"`
-		Throttles int          `db:"throttles"`
-		SameToken bool         `db:"same_token"`
-		Erased    bool         `db:"erased"`
-		Replaced  bool         `db:"replaced"`
-		Probe     bool         `db:"probe"`
-		Shuts     int64        `db:"shuts"`
-	}
-	if err := run(&rows, transitionColumns(ts)); err != nil {
-		return nil, fmt.Errorf("advance emails: %w", err)
-	}
-	// The lease began on Postgres's clock somewhere after begun on ours: counting
-	// from begun never believes in more of it than there is.
-	until := begun.Add(lease)
-	byID := make(map[uuid.UUID]Advanced, len(rows))
-	for _, r := range rows {
-		byID[r.ID] = Advanced{
-			Applied: r.Applied, Status: r.Status, Attempts: r.Attempts, Throttles: r.Throttles,
-			LeaseUntil: until, SameToken: r.SameToken, Erased: r.Erased, Replaced: r.Replaced, Gate: GatePass{Probe: r.Probe, Shuts: r.Shuts},
-		}
-	}
-	results := make([]Advanced, len(ts))
-	for i := range ts {
-		results[i] = byID[ts[i].ID]
-	}
-	return results, nil
-}
-
-// transitionColumns turns transitions into one array per column of t, the lease, how
-// many there are, the first and last of their ids, whether they give way, and the first
-// id that may make a recipient.
-func transitionColumns(ts []Transition) []any {
-	first, last := idRange(ts, func(t *Transition) uuid.UUID { return t.ID })
-	return []any{
-		uuids(ts, func(t *Transition) uuid.UUID { return t.ID }),
-		texts(ts, func(t *Transition) string { return string(t.Guard) }),
-		optionalUUIDs(ts, func(t *Transition) uuid.UUID { return t.Token }),
-		texts(ts, func(t *Transition) string { return string(t.Status) }),
-		jsonbs(ts, func(t *Transition) []byte { return t.events }),
-		bigints(ts, func(t *Transition) int64 { return int64(t.AddAttempts) }),
-		bigints(ts, func(t *Transition) int64 { return int64(t.AddThrottles) }),
-		bools(ts, func(t *Transition) bool { return t.waits() }),
-		bigints(ts, func(t *Transition) int64 { return t.Delay.Milliseconds() }),
-		bigints(ts, func(t *Transition) int64 { return t.Renew.Milliseconds() }),
-		bools(ts, func(t *Transition) bool { return t.OutcomeUnknown }),
-		bools(ts, func(t *Transition) bool { return t.PossibleDuplicate }),
-		optionalTexts(ts, func(t *Transition) string { return t.ErrorCode }),
-		optionalTexts(ts, func(t *Transition) string { return t.ErrorReason }),
-		optionalTexts(ts, func(t *Transition) string { return t.SESMessageID }),
-		optionalBigints(ts, func(t *Transition) int64 { return t.Duration.Milliseconds() }),
-		bools(ts, func(t *Transition) bool { return t.DeadLetter }),
-		optionalUUIDs(ts, func(t *Transition) uuid.UUID { return t.person().ID }),
-		optionalTexts(ts, func(t *Transition) string { return t.person().ExternalID }),
-		optionalTexts(ts, func(t *Transition) string { return t.person().CPFCNPJHash }),
-		optionalTexts(ts, func(t *Transition) string { return t.person().RazaoSocial }),
-		optionalTexts(ts, func(t *Transition) string { return t.person().Nome }),
-		optionalTexts(ts, func(t *Transition) string { return t.person().Email }),
-		lease.Milliseconds(),
-		len(ts),
-		first,
-		last,
-		bools(ts, func(t *Transition) bool { return t.GiveWay }),
-		peopleFrom(),
-	}
 }
