@@ -92,8 +92,10 @@ func (s *System) exec(ctx context.Context, statement string, args ...any) error 
 func (g *gateway) sendAll(ctx context.Context, taken int64, accepted time.Time, emails int) (float64, error) {
 	started := make(chan error, 1)
 	go func() { started <- g.start(ctx, "worker") }()
+	waiting, cancel := context.WithTimeoutCause(ctx, sendPatience, fmt.Errorf("no email was sent within %s", sendPatience))
+	defer cancel()
 	for g.ses.Taken() == taken {
-		if err := service.Pause(ctx, time.Millisecond); err != nil {
+		if err := service.Pause(waiting, time.Millisecond); err != nil {
 			return 0, errors.Join(err, <-started)
 		}
 		select {

@@ -79,18 +79,18 @@ func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error)
 		return false, err
 	}
 	report, err := bench.Run(ctx, cfg)
-	report.Print(out) // what was measured before something failed is worth seeing
+	report.Print(out) // what was measured before something failed is worth seeing, and keeping
 	if err != nil {
-		return false, fmt.Errorf("%w; data and logs are in %s", err, cfg.Dir)
+		err = fmt.Errorf("%w; data and logs are in %s", err, cfg.Dir)
 	}
 	if *file != "" {
-		err = report.WriteJSON(*file)
+		err = errors.Join(err, report.WriteJSON(*file))
 	}
 	missed := report.Missed()
 	for _, row := range missed {
 		fmt.Fprintf(out, "MISSED %s: %s\n", row.Section, row.Name)
 	}
-	return len(missed) == 0, err
+	return len(missed) == 0 && err == nil, err
 }
 
 // directory makes it, if one is named, and returns where it is for programs that work
