@@ -59,7 +59,8 @@ type Retention struct {
 	Hashes Age `env:"RETENTION_HASHES"`
 	// DeletedRecipients: rows of recipients, after they were deleted. At least 367d: an email
 	// that was accepted before must not bring the person back, and may be scheduled a year
-	// ahead. One that was moved on beyond that makes no recipient.
+	// ahead. One that is older still (moved on, sent again, of a mailing that was
+	// paused) is sent, and makes no recipient.
 	DeletedRecipients Age `env:"RETENTION_DELETED_RECIPIENTS" envDefault:"400d"`
 }
 
