@@ -8,6 +8,18 @@ import (
 	"email-gateway/shared/service"
 )
 
+func TestTradeMemory(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	for gogc, want := range map[string]int{"200": 100, "off": 100, "": 300} { // what GOGC says, the runtime has done
+		t.Setenv("GOGC", gogc)
+		service.TradeMemory()
+		if got := debug.SetGCPercent(100); got != want {
+			t.Errorf("GOGC %q: %d %%, want %d", gogc, got, want)
+		}
+	}
+}
+
 // TestBallast looks at how large the heap may grow before it is collected.
 func TestBallast(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))

@@ -32,14 +32,12 @@ const (
 	// grace is how long a stop waits for requests under way: for a statement, its
 	// answer, and the look-up of a commit that was not confirmed.
 	grace = 30 * time.Second
-	// ballast is in bytes; with it a busy api stays below 150 MB.
-	ballast = 64 << 20
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	defer service.Ballast(ballast)()
+	service.TradeMemory()
 	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "api:", err)
 		os.Exit(1)

@@ -22,9 +22,6 @@ import (
 	"email-gateway/worker/internal/queue/asynqueue"
 )
 
-// ballast is in bytes; with it a busy dispatcher stays below 150 MB.
-const ballast = 64 << 20
-
 // grace is how long the parts have to end. A round is cancelled, and rolls back.
 const grace = 15 * time.Second
 
@@ -38,7 +35,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	defer service.Ballast(ballast)()
+	service.TradeMemory()
 	if err := run(ctx, os.Environ(), os.Stderr, *healthcheck); err != nil {
 		fmt.Fprintln(os.Stderr, "dispatcher:", err)
 		os.Exit(1)
