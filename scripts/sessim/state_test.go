@@ -16,10 +16,10 @@ import (
 	"email-gateway/scripts/sessim"
 )
 
-// waitFor polls until the condition holds; the test fails after 5 s.
+// waitFor polls until the condition holds; the test fails after 30 s.
 func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(30 * time.Second)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !condition() {

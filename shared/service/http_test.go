@@ -132,7 +132,7 @@ func TestHTTP_StopCutsOffWhatDoesNotEnd(t *testing.T) {
 // waitUntil asks every 5 ms for at most 10 s.
 func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for !ok() {
 		select {
 		case <-deadline:

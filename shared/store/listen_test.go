@@ -43,7 +43,7 @@ func TestListener(t *testing.T) {
 // after Start.
 func wakeUntilHeard(t *testing.T, d storetest.Database, listener *store.Listener) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		if err := d.Store.Wake(t.Context()); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func hear(t *testing.T, listener *store.Listener) {
 	t.Helper()
 	select {
 	case <-listener.Woken():
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("nothing was heard")
 	}
 }

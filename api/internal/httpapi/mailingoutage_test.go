@@ -56,7 +56,7 @@ func (g *gateway) startUpload(t *testing.T, filename string) *slowForm {
 // until waits for a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for !condition() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)

@@ -141,7 +141,7 @@ func TestQuota_FollowsTheAccountAndFallsBack(t *testing.T) {
 			if err := loop.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 				t.Fatal(err)
 			}
-			deadline := time.After(5 * time.Second)
+			deadline := time.After(30 * time.Second)
 			for pacer.Rate() != c.want {
 				select {
 				case <-deadline:

@@ -85,7 +85,7 @@ func TestReporter_TellsOfItsDatabase(t *testing.T) {
 // waitForDependencies waits until gateway_dependency_up is as wanted.
 func waitForDependencies(t *testing.T, registry *prometheus.Registry, want map[string]float64) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		families, err := registry.Gather()
 		if err != nil {
@@ -112,7 +112,7 @@ func waitForDependencies(t *testing.T, registry *prometheus.Registry, want map[s
 
 func waitForRows(t *testing.T, s *store.Store, n int) []store.ProcessStatus {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		rows, err := s.ProcessStatuses(t.Context())
 		if err != nil {
