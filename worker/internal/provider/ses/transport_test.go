@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -49,6 +50,42 @@ func (m *mortal) Write(p []byte) (int, error) {
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
 	}
 	return m.Conn.Write(p)
+}
+
+// counted is a connection that counts what is written to it.
+type counted struct {
+	net.Conn
+	writes *atomic.Int32
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// An ordinary email leaves whole, at once; a large one arrives all the same.
+func TestOneWrite(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	var writes atomic.Int32
+	s := newSender(t, ses.Config{Endpoint: b.server.URL}.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		return &counted{c, &writes}, err
+	}))
+	for _, size := range []int{1, 10 << 10, 16 << 10, 512 << 10} {
+		m := message()
+		m.HTML = strings.Repeat("a", size)
+		writes.Store(0)
+		if _, err := s.Send(t.Context(), m); err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		if n := writes.Load(); size <= 10<<10 && n != 1 {
+			t.Errorf("%d bytes were sent by %d writes", size, n)
+		}
+		if all := b.Received(); all[len(all)-1].HTML != m.HTML {
+			t.Errorf("%d bytes did not arrive", size)
+		}
+	}
 }
 
 // The pool is as wide as the concurrency, so that no call dials anew.
