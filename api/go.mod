@@ -15,6 +15,7 @@ require (
 	email-gateway/scripts v0.0.0-00010101000000-000000000000
 	email-gateway/shared v0.0.0
 	github.com/gin-gonic/gin v1.12.0
+	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0

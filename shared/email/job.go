@@ -126,7 +126,9 @@ func (j *SendJob) Validate(maxAttempts int) error {
 		check(!HasControl(name) && !HasControl(value), "headers", "must not hold control characters")
 	}
 	check(len(j.Tags) <= MaxTags, "tags", "must hold at most 5 tags")
-	check(j.Attempt >= 1 && j.Attempt <= maxAttempts, "attempt", fmt.Sprintf("must be 1 to %d", maxAttempts))
+	if j.Attempt < 1 || j.Attempt > maxAttempts {
+		faults = append(faults, fmt.Errorf("attempt must be 1 to %d", maxAttempts))
+	}
 	check(!j.EnqueuedAt.IsZero(), "enqueuedAt", "must be a time")
 
 	r := j.Recipient

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -236,6 +237,10 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		document, err := strictjson.Parse(body)
+		object := utf8.Valid(body) && json.Valid(body) && bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{"))
+		if (err == nil) != object {
+			t.Errorf("%q: %v; encoding/json: an object %t", body, err, object)
+		}
 		if err != nil {
 			return
 		}
