@@ -263,6 +263,33 @@ func TestWaker(t *testing.T) {
 	})
 }
 
+// The more emails came since they were last told, the longer dispatchers are left alone.
+func TestWaker_Spacing(t *testing.T) {
+	t.Parallel()
+	for wakes, want := range map[int]time.Duration{1: 6 * time.Millisecond, 3: 8 * time.Millisecond, 1000: 25 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			told := make(chan time.Time, 2)
+			w := httpapi.NewWaker(newLog(t), func(context.Context) error {
+				told <- time.Now()
+				return nil
+			})
+			for range wakes {
+				w.Wake()
+			}
+			if err := w.Start(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			first := <-told
+			if second := <-told; second.Sub(first) != want {
+				t.Errorf("after %d wakes: told again after %v, want %v", wakes, second.Sub(first), want)
+			}
+			if err := w.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 func TestWaker_SurvivesAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

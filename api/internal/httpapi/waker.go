@@ -3,14 +3,21 @@ package httpapi
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"email-gateway/shared/service"
 )
 
-// wakePause is the least time between two NOTIFYs. Dispatchers that are awake find
-// the next emails by themselves.
-const wakePause = 5 * time.Millisecond
+// wakePause is the least time between two NOTIFYs, and perWake is added for each wake since
+// the last one, up to maxWakePause. Dispatchers that are awake find the next emails by
+// themselves, and under load look no more often than that; a NOTIFY is a commit, and rouses
+// every feeder of every dispatcher.
+const (
+	wakePause    = 5 * time.Millisecond
+	perWake      = time.Millisecond
+	maxWakePause = 25 * time.Millisecond
+)
 
 // Waker tells the dispatchers that there are new emails: at once, and then at most
 // once per pause however many there are. It is a part of the api's main function.
@@ -18,6 +25,7 @@ const wakePause = 5 * time.Millisecond
 type Waker struct {
 	*service.Loop
 	pending chan struct{}
+	wakes   atomic.Int64 // since the last NOTIFY
 }
 
 // NewWaker makes a Waker that wakes by notify.
@@ -28,8 +36,9 @@ func NewWaker(log *slog.Logger, notify func(context.Context) error) *Waker {
 		Interval: time.Hour,
 		Wake:     w.pending,
 		RunOnce: func(ctx context.Context) (bool, error) {
+			wakes := w.wakes.Swap(0)
 			err := notify(ctx)
-			_ = service.Pause(ctx, wakePause) // the loop sees the end of ctx itself
+			_ = service.Pause(ctx, min(wakePause+time.Duration(wakes)*perWake, maxWakePause)) // the loop sees the end of ctx itself
 			return false, err
 		},
 	})
@@ -38,6 +47,7 @@ func NewWaker(log *slog.Logger, notify func(context.Context) error) *Waker {
 
 // Wake returns at once.
 func (w *Waker) Wake() {
+	w.wakes.Add(1)
 	select {
 	case w.pending <- struct{}{}:
 	default: // one is pending already

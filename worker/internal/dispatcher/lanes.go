@@ -22,7 +22,7 @@ const (
 	// Postgres more than the emails themselves; one that comes by itself never waits.
 	apart         = 5 * time.Millisecond
 	apartPerEmail = time.Millisecond
-	maxApart      = 25 * time.Millisecond
+	maxApart      = 50 * time.Millisecond
 )
 
 // lanes lists the live lanes of all queues at once, for all feeders: a wake-up rouses

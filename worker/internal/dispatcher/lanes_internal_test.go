@@ -61,7 +61,7 @@ func TestLanes_Spacing(t *testing.T) {
 	}{
 		"none":      {0, 5 * time.Millisecond},
 		"a few":     {3, 8 * time.Millisecond},
-		"very many": {1000, 25 * time.Millisecond},
+		"very many": {1000, 50 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
