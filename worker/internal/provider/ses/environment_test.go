@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aws/smithy-go"
@@ -104,8 +105,16 @@ func TestEnvironment(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv("AWS_CA_BUNDLE", bundle)
-		if _, err := newSender(t, ses.Config{Endpoint: server.URL}).Send(t.Context(), message()); err != nil {
+		var writes atomic.Int32
+		s := newSender(t, ses.Config{Endpoint: server.URL}.WithDialer(countWrites(&writes)))
+		if _, err := s.Send(t.Context(), message()); err != nil {
 			t.Errorf("Send over TLS: %v", err)
+		}
+		shaken := writes.Load()
+		m := message()
+		m.HTML = strings.Repeat("a", 10<<10)
+		if _, err := s.Send(t.Context(), m); err != nil || writes.Load() != shaken+1 {
+			t.Errorf("the second email over TLS was sent by %d writes: %v", writes.Load()-shaken, err)
 		}
 	})
 

@@ -48,6 +48,7 @@ func newTransport(configured aws.HTTPClient, c Config) transport {
 	t.MaxIdleConnsPerHost = t.MaxConnsPerHost
 	t.MaxIdleConns = t.MaxConnsPerHost
 	t.WriteBufferSize = oneWrite
+	t.TLSClientConfig.DynamicRecordSizingDisabled = true // it begins with records of 1 KiB, each written by itself
 	t.IdleConnTimeout = c.IdleTimeout
 	t.TLSHandshakeTimeout = c.ConnectTimeout
 	t.ResponseHeaderTimeout = c.ResponseTimeout
@@ -61,9 +62,12 @@ func newTransport(configured aws.HTTPClient, c Config) transport {
 	return transport{t}
 }
 
-// oneWrite is how large a request may be to leave by one system call: an ordinary letter
-// with the SDK's headers is 3 to 12 KiB.
-const oneWrite = 16 << 10
+// oneWrite is how large a request may be to leave by one system call, and in one TLS record:
+// an ordinary letter with the SDK's headers is 3 to 12 KiB. Of it the headers have 2 KiB.
+const (
+	oneWrite  = 16 << 10
+	smallBody = oneWrite - 2<<10
+)
 
 // Do makes one round trip. The trace is attached here, not to the context given to
 // the SDK: that context also reaches the calls that fetch credentials, and their
@@ -84,7 +88,7 @@ func (t transport) Do(r *http.Request) (*http.Response, error) {
 // other it sends the headers first, by themselves: a system call more at either end, 4 % of
 // the worker's processor time. The body still cannot be rewound.
 func inMemory(r *http.Request) error {
-	if r.ContentLength <= 0 || r.ContentLength > oneWrite {
+	if r.ContentLength <= 0 || r.ContentLength > smallBody {
 		return nil
 	}
 	body := make([]byte, r.ContentLength)

@@ -63,23 +63,27 @@ func (c *counted) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+func countWrites(writes *atomic.Int32) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		return &counted{c, writes}, err
+	}
+}
+
 // An ordinary email leaves whole, at once; a large one arrives all the same.
 func TestOneWrite(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	var writes atomic.Int32
-	s := newSender(t, ses.Config{Endpoint: b.server.URL}.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, address)
-		return &counted{c, &writes}, err
-	}))
-	for _, size := range []int{1, 10 << 10, 16 << 10, 512 << 10} {
+	s := newSender(t, ses.Config{Endpoint: b.server.URL}.WithDialer(countWrites(&writes)))
+	for _, size := range []int{1, 12 << 10, 14 << 10, 16 << 10, 512 << 10} {
 		m := message()
 		m.HTML = strings.Repeat("a", size)
 		writes.Store(0)
 		if _, err := s.Send(t.Context(), m); err != nil {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
-		if n := writes.Load(); size <= 10<<10 && n != 1 {
+		if n := writes.Load(); size <= 12<<10 && n != 1 {
 			t.Errorf("%d bytes were sent by %d writes", size, n)
 		}
 		if all := b.Received(); all[len(all)-1].HTML != m.HTML {
