@@ -61,7 +61,8 @@ type Consumer struct {
 // NewConsumer makes a Consumer with connections of its own.
 func NewConsumer(c ConsumerConfig) *Consumer {
 	consumer := &Consumer{log: c.Log, conn: c.Conn, handler: c.Handler, redis: c.Conn.open()}
-	consumer.redis.AddHook(newEmptyQueues())
+	// The first hook is the outer one: what it answers does not travel.
+	consumer.redis.AddHook(newEmptyQueues(glance))
 	consumer.redis.AddHook(&coalescer{client: consumer.redis})
 	consumer.hands = newHands(c.Concurrency, consumer.process)
 	consumer.stopping, consumer.stop = context.WithCancel(context.Background())
