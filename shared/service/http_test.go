@@ -129,14 +129,14 @@ func TestHTTP_StopCutsOffWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// waitUntil asks every 5 ms for at most 10 s.
+// waitUntil asks every 5 ms for at most 30 s.
 func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
 	for !ok() {
 		select {
 		case <-deadline:
-			t.Fatalf("%s: not after 10 s", what)
+			t.Fatalf("%s: not after 30 s", what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -263,7 +263,7 @@ func TestWaker(t *testing.T) {
 	})
 }
 
-// The more emails came since they were last told, the longer dispatchers are left alone.
+// The more there was to tell, the longer dispatchers are left alone.
 func TestWaker_Spacing(t *testing.T) {
 	t.Parallel()
 	for wakes, want := range map[int]time.Duration{1: 6 * time.Millisecond, 3: 8 * time.Millisecond, 1000: 25 * time.Millisecond} {

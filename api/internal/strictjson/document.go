@@ -3,9 +3,9 @@
 // each by its path. The handlers of package httpapi use it.
 //
 // Package jsontext decides what is JSON and what is not, three times as fast as
-// encoding/json, which explains what is not. That one also stops at the first wrong
-// type, takes "TO" for "to", lets the last of two equal keys win and replaces broken
-// Unicode without a word, so the walk over the fields is done here.
+// encoding/json, which finds the words for what is not. The walk over the fields is done
+// here, because encoding/json stops at the first wrong type, takes "TO" for "to", lets the
+// last of two equal keys win and replaces broken Unicode without a word.
 package strictjson
 
 import (

@@ -227,6 +227,8 @@ func sameHoweverWritten(t *testing.T, document strictjson.Document, body []byte)
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`{"title":"a","tags":["b"],"headers":{"c":"d"},"person":{"name":"e"},"priority":5,"urgent":false}`,
+		`{"a":1,"a":2}`, `{} {}`, "\ufeff{}", `{"a":"\u00zz"}`, `{"a":1e999}`, "{\"a\":\"\x01\"}", `{"a":"\udc00"}`, "{\"a\":\"\xff\"}",
+		strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000), strings.Repeat(`{"a":`, 10_001) + "1" + strings.Repeat("}", 10_001),
 		`{"title":"\ud83d\ude00\\\"","tags":[]}`, `{"TITLE":"a"}`, `{"title":"\ud800"}`, `[{}]`, `{"a":[[[]]],"title":""}`,
 	} {
 		f.Add([]byte(seed))

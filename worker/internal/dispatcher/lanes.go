@@ -17,8 +17,8 @@ const (
 	relist    = 100 * time.Millisecond
 	maxRelist = time.Second
 	// apart is the least time from one list to the next, and apartPerEmail is added for each
-	// that was taken since the last one, up to maxApart. Under load there is a wake-up for every
-	// commit of the api, a thousand a second, and a list and a round for a dozen emails cost
+	// that was taken since the last one, up to maxApart. Under load each api
+	// wakes up to forty times a second, and a list and a round for a few dozen emails cost
 	// Postgres more than the emails themselves; one that comes by itself never waits.
 	apart         = 5 * time.Millisecond
 	apartPerEmail = time.Millisecond
