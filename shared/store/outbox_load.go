@@ -92,10 +92,12 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        coalesce((SELECT min(s.reason) FROM suppressions s
                  WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
                    AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL)), '') AS suppressed,
-       ARRAY(SELECT copy FROM jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')) AS copy
-             WHERE EXISTS (SELECT FROM suppressions s
-                           WHERE s.company_id = o.company_id AND s.address = lower(copy)
-                             AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL))) AS suppressed_copies,
+       CASE WHEN o.payload ?| '{cc,bcc}' THEN
+           ARRAY(SELECT copy FROM jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')) AS copy
+                 WHERE EXISTS (SELECT FROM suppressions s
+                               WHERE s.company_id = o.company_id AND s.address = lower(copy)
+                                 AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL)))
+           ELSE '{}' END AS suppressed_copies,
        o.aggregate_type IS NOT NULL AS about, l.mailing_id, coalesce(e.token, '') AS token, coalesce(e.fields, '{}') AS fields
 FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) LIMIT $2) t
 JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
