@@ -36,6 +36,7 @@ func Parse(body []byte) (Document, error) {
 	if !utf8.Valid(body) {
 		return Document{}, &SyntaxError{reason: "the body is not valid UTF-8"}
 	}
+	// Doubled names and halves of surrogate pairs are told by their path, when the fields are read.
 	if !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
 		return Document{}, &SyntaxError{reason: whyInvalid(body)}
 	}
