@@ -48,7 +48,7 @@ type Process struct {
 	// publishes what became of them.
 	ConfigurationSet string `env:"SES_CONFIGURATION_SET"`
 	// FeedbackWindow is how long the provider's feedback is waited for when it is not known
-	// whether it took an email. Not set: 15 minutes with a configuration set, and not at
+	// whether it took an email. Not set: 2 minutes with a configuration set, and not at
 	// all without one, since no feedback would come. The dispatcher, which decides for a
 	// worker that died, goes by what the workers tell, and by its own where none did.
 	FeedbackWindow *time.Duration `env:"SES_FEEDBACK_WINDOW"`
@@ -72,9 +72,9 @@ func (p *Process) check(f *environment.Faults) {
 	f.Must(p.MaxAttempts >= 1 && p.MaxAttempts <= email.AttemptLimit, "EMAIL_MAX_ATTEMPTS", fmt.Sprintf("must be 1 to %d", email.AttemptLimit))
 }
 
-// usualFeedbackWindow: SNS gives up delivering after an hour, and nearly all events come
-// within a minute. A retry should not be later than it must.
-const usualFeedbackWindow = 15 * time.Minute
+// usualFeedbackWindow: nearly all events come within a minute, though SNS repeats a delivery
+// for an hour. A longer window delays the retry of every email whose outcome is unknown.
+const usualFeedbackWindow = 2 * time.Minute
 
 // Window is FeedbackWindow with its default.
 func (p *Process) Window() time.Duration {

@@ -125,7 +125,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 func TestFeedbackWindow(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]time.Duration{
-		"": 0, "SES_CONFIGURATION_SET=feedback": 15 * time.Minute,
+		"": 0, "SES_CONFIGURATION_SET=feedback": 2 * time.Minute,
 		"SES_CONFIGURATION_SET=feedback SES_FEEDBACK_WINDOW=0s": 0, "SES_FEEDBACK_WINDOW=20s": 20 * time.Second,
 	} {
 		got, err := config.ReadDispatcher(append(strings.Fields(set), database, redis))

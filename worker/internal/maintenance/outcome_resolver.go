@@ -16,9 +16,9 @@ type UnresolvedStore interface {
 	UnresolvedOutcomes(ctx context.Context, after store.UnresolvedPlace, limit int) (due []store.UnknownOutcome, next store.UnresolvedPlace, err error)
 }
 
-// unresolvedPage bounds a round. A quarter of an hour of unusable answers at 200 emails per
-// second leaves 180,000 of them, which are gone through in three minutes while none is due;
-// from the first that is, one page follows the other.
+// unresolvedPage bounds a round. Two minutes of unusable answers at 200 emails per second
+// leave 24,000 emails, which take 25 s to read while none is due. After a page with an email
+// that is due, the next page is read at once.
 const unresolvedPage = 5000
 
 // OutcomeResolver ends the wait for the provider's feedback on emails in
