@@ -30,7 +30,7 @@ const lockForControlSQL = findMailingSQL + ` FOR UPDATE`
 // status and generation; last_attempt is its heartbeat, and nobody is at it any more.
 const (
 	pauseMailingSQL = `
-UPDATE mailings SET status = 'PAUSED', last_attempt = NULL, updated_at = now()
+UPDATE mailings SET status = 'PAUSED', last_attempt = NULL, counted_at = NULL, updated_at = now()
 WHERE id = $1 RETURNING ` + mailingColumns
 
 	requeueMailingSQL = `

@@ -9,7 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// OpenMailing is a mailing whose entries are still moving, or whose numbers are out of
+// OpenMailing is a mailing whose entries are still moving, or whose numbers may be out of
 // date.
 type OpenMailing struct {
 	ID uuid.UUID `db:"id"`
@@ -21,10 +21,15 @@ type OpenMailing struct {
 // Age is how long ago it was counted, by Postgres's clock.
 func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.Millisecond }
 
-// openMailingsSQL goes along mailings_open and locks nothing.
+// openMailingsSQL goes along mailings_open and locks nothing. A PAUSED mailing is listed
+// only while it is marked: an email of it that ends clears counted_at. A transaction that
+// began before the pause may not have seen it and leaves no mark, and no transaction lasts
+// longer than a minute, so the mailing is also listed until a count a minute after the pause.
+// That count covers the pause of a program of the release before, which leaves no mark either.
 const openMailingsSQL = `
 SELECT id, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms FROM mailings
-WHERE NOT dry_run AND (status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING', 'PAUSED') OR settling IS NOT NULL OR counted_at IS NULL)
+WHERE NOT dry_run AND (status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING') OR settling IS NOT NULL OR counted_at IS NULL
+    OR status = 'PAUSED' AND counted_at < updated_at + interval '1 minute')
 ORDER BY id`
 
 // OpenMailings lists the mailings to count.
@@ -101,7 +106,7 @@ WITH tally AS (
 UPDATE mailings m SET
     queued = t.queued, sent = t.sent, failed = t.failed, unknown = t.unknown, suppressed = t.suppressed, expired = t.expired,
     cancelled = t.cancelled, invalid_later = t.invalid_later,
-    rate = CASE WHEN t.pending + t.queued = 0 THEN 0
+    rate = CASE WHEN t.pending + t.queued = 0 OR m.status = 'PAUSED' THEN 0
                 WHEN t.seconds > 0 THEN greatest(0, m.rate + (1 - exp(-t.seconds / 10)) * (t.more / t.seconds - m.rate))
                 ELSE m.rate END,
     status = t.status,

@@ -67,6 +67,8 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // their id). The mailing's own row is left alone, since thousands of emails per second
 // would queue up for it: a loop counts. Only an email that leaves an end it had come
 // to, which is a person's doing or late news, locks that row and has it counted again.
+// So does an email of a PAUSED mailing that ends, once per count, because paused mailings
+// are counted only after a change.
 //
 // The recipient is what the newest email says of him: one that was accepted before
 // somebody deleted him, or told something newer, changes nothing, nor does one that is
@@ -224,6 +226,9 @@ WITH free AS MATERIALIZED (
         status = CASE WHEN status = 'COMPLETED' AND EXISTS (SELECT FROM moved m WHERE m.mailing_id = mailings.id AND NOT m.ended)
                       THEN 'SENDING' ELSE status END
     WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.had_ended)
+), paused AS (
+    UPDATE mailings SET counted_at = NULL
+    WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.ended AND NOT m.had_ended) AND status = 'PAUSED' AND counted_at IS NOT NULL
 )
 SELECT m.id, true AS applied, m.status, m.attempts, m.throttles, m.same_token, m.erased, m.replaced, m.probe, ` + gateShutTurn + ` AS shuts
 FROM moved m

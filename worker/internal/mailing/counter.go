@@ -17,8 +17,8 @@ import (
 const (
 	// countInterval is how old a mailing's numbers are at least when they are renewed.
 	countInterval = time.Second
-	// idleLimit is the longest rest of a small mailing in which nothing moves: one that is
-	// paused for a week is not counted 600,000 times.
+	// idleLimit is the longest pause between two counts of a small mailing whose numbers do
+	// not change, for example because its lane is held.
 	idleLimit = 10 * time.Second
 )
 

@@ -168,3 +168,83 @@ func TestCounter(t *testing.T) {
 	b.waitFor(t, `SELECT status = 'COMPLETED' AND sent = 3 FROM mailings WHERE id = $1`, id)
 	b.want(t, "true", `SELECT (counted_at IS NULL)::text FROM mailings WHERE id = $1`, dry)
 }
+
+// A paused mailing is counted only after a change: an email in flight at the pause, one
+// that expires, one that is cancelled. When its numbers are up to date it is not listed.
+func TestCounter_Paused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.expanded(t, 5)
+	flying := b.claim(t, ids[0])
+	if _, err := b.Store.PauseMailing(t.Context(), b.company, id); err != nil {
+		t.Fatal(err)
+	}
+	listed := func() bool {
+		t.Helper()
+		open, err := b.Store.OpenMailings(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(open) == 1
+	}
+	b.count(t, id)
+	if !listed() {
+		t.Error("not listed right after the pause, when an email may end that did not see it")
+	}
+	b.exec(t, `UPDATE mailings SET updated_at = updated_at - interval '1 h'`)
+	if listed() {
+		t.Error("listed though nothing changed since its count")
+	}
+	for _, change := range []struct {
+		make func()
+		want string
+	}{
+		{func() { b.end(t, ids[0], flying, email.Sent, email.EventSent) },
+			"PAUSED queued 4 sent 1 failed 0 unknown 0 suppressed 0 expired 0 cancelled 0 invalid 0"},
+		{func() {
+			b.exec(t, `UPDATE email_outbox SET expires_at = now() WHERE id = $1`, ids[1])
+			b.advance(t, store.Transition{ID: ids[1], Guard: store.GuardOverdue, Status: email.Expired, Events: events(email.EventExpired)})
+		}, "PAUSED queued 3 sent 1 failed 0 unknown 0 suppressed 0 expired 1 cancelled 0 invalid 0"},
+		{func() {
+			b.advance(t, store.Transition{ID: ids[2], Guard: store.GuardOpen, Status: email.Cancelled, Events: events(email.EventCancelled)})
+		}, "PAUSED queued 2 sent 1 failed 0 unknown 0 suppressed 0 expired 1 cancelled 1 invalid 0"},
+	} {
+		change.make()
+		if !listed() {
+			t.Errorf("not listed after a change that leads to %s", change.want)
+		}
+		b.count(t, id)
+		b.want(t, change.want, numbers, id)
+		if listed() {
+			t.Errorf("listed though its numbers are up to date: %s", change.want)
+		}
+	}
+	if _, err := b.Store.ResumeMailing(t.Context(), b.company, id); err != nil {
+		t.Fatal(err)
+	}
+	if !listed() {
+		t.Error("not listed after it was resumed")
+	}
+}
+
+// The counter itself leaves an unchanged paused mailing alone while it counts another one.
+func TestCounter_LeavesPausedAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	paused, _ := b.expanded(t, 2)
+	if _, err := b.Store.PauseMailing(t.Context(), b.company, paused); err != nil {
+		t.Fatal(err)
+	}
+	b.count(t, paused)
+	b.exec(t, `UPDATE mailings SET updated_at = updated_at - interval '1 h', counted_at = counted_at - interval '30 min'`)
+	counted := ask[time.Time](t, b, `SELECT counted_at FROM mailings`)
+	other, ids := b.expanded(t, 2)
+	start(t, mailing.NewCounter(mailing.CounterParams{Log: slog.New(slog.DiscardHandler), Store: b.Store, Registry: prometheus.NewRegistry()}))
+	for sent, entry := range ids { // each change is seen by a later round
+		b.end(t, entry, b.claim(t, entry), email.Sent, email.EventSent)
+		b.waitFor(t, `SELECT sent = $2 FROM mailings WHERE id = $1`, other, sent+1)
+	}
+	if now := ask[time.Time](t, b, `SELECT counted_at FROM mailings WHERE id = $1`, paused); !now.Equal(counted) {
+		t.Errorf("counted at %s again, after %s", now, counted)
+	}
+}
