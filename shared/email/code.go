@@ -12,6 +12,9 @@ const (
 	CodeOutcomeUnknown    = "OUTCOME_UNKNOWN"
 	CodeExpired           = "EXPIRED"
 	CodeSuppressed        = "SUPPRESSED"
+	// CodeAttemptAbandoned is the original code of an attempt whose worker died, or lost its
+	// lease, before it recorded an answer.
+	CodeAttemptAbandoned = "ATTEMPT_ABANDONED"
 )
 
 // Validation names one of the four checks an email passes before it is sent.

@@ -28,6 +28,7 @@ const (
 	AbandonedSQL      = abandonedSQL
 	LongEnqueuedSQL   = longEnqueuedSQL
 	UnresolvedSQL     = unresolvedSQL
+	UnknownCausesSQL  = unknownCausesSQL
 	PageIDsSQL        = pageIDsSQL
 	AnswerTime        = answerTime
 

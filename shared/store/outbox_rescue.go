@@ -17,6 +17,12 @@ type UnknownOutcome struct {
 	Attempts  int            `db:"attempts"`
 	Throttles int            `db:"throttles"`
 	Delivery  email.Delivery `db:"delivery"`
+
+	// Category and OriginalCode say why the outcome is unknown: the category of the failed
+	// call, and the provider's code or, without one, ours. Both are empty for an abandoned
+	// claim, of which no call was recorded.
+	Category     string `db:"-"`
+	OriginalCode string `db:"-"`
 }
 
 // abandonedSQL finds along email_outbox_open the emails in PROCESSING, which are as many
@@ -68,6 +74,9 @@ func (s *Store) UnresolvedOutcomes(ctx context.Context, after UnresolvedPlace, l
 		if row.Due {
 			due = append(due, row.UnknownOutcome)
 		}
+	}
+	if err := s.readCauses(ctx, due); err != nil {
+		return nil, after, err
 	}
 	if len(page) == limit {
 		last := page[limit-1]

@@ -52,6 +52,7 @@ func TestPlans(t *testing.T) {
 	run(t, d, `INSERT INTO dead_letter_replays (id, action, filter, requested_by, rate, matched, status, finished_at)
 		SELECT gen_random_uuid(), 'retry', '{}', 'test', 10, 1, CASE n WHEN 1 THEN 'RUNNING' ELSE 'COMPLETED' END, CASE WHEN n > 1 THEN now() END
 		FROM generate_series(1, 2000) n`)
+	run(t, d, `INSERT INTO email_events (email_log_id, seq, type, created_at) SELECT outbox_id, 1, 'RECEIVED', created_at FROM email_logs`)
 	run(t, d, `ANALYZE`)
 	theirs := ask[string](t, d, `SELECT company_id FROM email_logs GROUP BY company_id ORDER BY count(*) DESC LIMIT 1`)
 	logged := ask[string](t, d, `SELECT outbox_id FROM email_logs WHERE company_id = $1 LIMIT 1`, theirs)
@@ -72,6 +73,7 @@ func TestPlans(t *testing.T) {
 		"abandoned":            {store.AbandonedSQL, []any{5000, 500}, []string{"email_outbox_open"}},
 		"unresolved":           {store.UnresolvedSQL, []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},
 		"unresolved, first":    {store.UnresolvedSQL, []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
+		"unknownCauses":        {store.UnknownCausesSQL, []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
 		"longEnqueued":         {store.LongEnqueuedSQL, []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
 		"readFeedback":         {store.ReadFeedbackSQL, []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"takeFeedback":         {store.TakeFeedbackSQL, []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},

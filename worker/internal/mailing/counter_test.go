@@ -199,8 +199,10 @@ func TestCounter_Paused(t *testing.T) {
 		make func()
 		want string
 	}{
-		{func() { b.end(t, ids[0], flying, email.Sent, email.EventSent) },
-			"PAUSED queued 4 sent 1 failed 0 unknown 0 suppressed 0 expired 0 cancelled 0 invalid 0"},
+		{
+			func() { b.end(t, ids[0], flying, email.Sent, email.EventSent) },
+			"PAUSED queued 4 sent 1 failed 0 unknown 0 suppressed 0 expired 0 cancelled 0 invalid 0",
+		},
 		{func() {
 			b.exec(t, `UPDATE email_outbox SET expires_at = now() WHERE id = $1`, ids[1])
 			b.advance(t, store.Transition{ID: ids[1], Guard: store.GuardOverdue, Status: email.Expired, Events: events(email.EventExpired)})

@@ -1,7 +1,9 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/worker/internal/provider"
 )
 
 // Outcomes decides about emails of whose last attempt nobody knows how it ended.
@@ -54,10 +57,17 @@ func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard) store.Transiti
 		ID: u.ID, Guard: guard, Token: u.Token, OutcomeUnknown: true,
 		ErrorCode: email.CodeOutcomeUnknown, ErrorReason: unknownReason,
 	}
+	// The events carry the same fields as those of the worker. An event of a release before
+	// has no category: it was written for an abandoned claim.
+	cause := map[string]any{
+		"errorCode": t.ErrorCode, "errorMessage": t.ErrorReason,
+		"errorCategory": cmp.Or(u.Category, string(provider.TransientError)),
+		"originalCode":  cmp.Or(u.OriginalCode, email.CodeAttemptAbandoned),
+	}
 	try := u.Attempts - u.Throttles
 	again := u.Delivery == email.AtLeastOnce && try < o.MaxAttempts
 	if guard == store.GuardAbandoned {
-		o.tell(&t, email.EventOutcomeUnknown, map[string]any{"attemptId": u.Token, "willRetry": again})
+		addEvent(&t, email.EventOutcomeUnknown, cause, map[string]any{"attemptId": u.Token, "willRetry": again})
 		if o.Window > 0 {
 			t.Status, t.Delay = email.OutcomeUnknown, o.Window
 			return t
@@ -65,18 +75,18 @@ func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard) store.Transiti
 	}
 	if !again {
 		t.Status, t.DeadLetter = email.Failed, true
-		o.tell(&t, email.EventFailed, map[string]any{"willRetry": false, "outcomeUnknown": true})
+		addEvent(&t, email.EventFailed, cause, map[string]any{"willRetry": false, "outcomeUnknown": true})
 		return t
 	}
 	t.Status, t.PossibleDuplicate = email.RetryScheduled, true
 	t.Delay = o.Backoff.Delay(u.Attempts, rand.Float64())
-	o.tell(&t, email.EventRetryScheduled, map[string]any{
+	addEvent(&t, email.EventRetryScheduled, cause, map[string]any{
 		"willRetry": true, "nextAttemptNumber": try + 1, "backoffDelay": t.Delay.Milliseconds(),
 	})
 	return t
 }
 
-func (o Outcomes) tell(t *store.Transition, kind email.EventType, metadata map[string]any) {
-	metadata["errorCode"], metadata["errorMessage"] = t.ErrorCode, t.ErrorReason
+func addEvent(t *store.Transition, kind email.EventType, cause, metadata map[string]any) {
+	maps.Copy(metadata, cause)
 	t.Events = append(t.Events, email.Event{Type: kind, At: time.Now().UTC(), Metadata: metadata})
 }

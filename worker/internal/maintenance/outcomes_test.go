@@ -2,18 +2,25 @@ package maintenance_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/maintenance"
+	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/steps"
 )
 
 func TestRescuer_WaitsForFeedback(t *testing.T) {
@@ -59,6 +66,110 @@ func TestRescuer_WaitsAsLongAsTheWorkersWould(t *testing.T) {
 			eventually(t, string(tt.want), func() bool { return status(t, d, id) == tt.want })
 		})
 	}
+}
+
+// What the dispatcher writes of an unknown outcome carries the same cause as what the worker
+// writes, and is counted under the same names.
+func TestOutcomes_Cause(t *testing.T) {
+	t.Parallel()
+	timeout := map[string]any{"errorCode": "SES_TIMEOUT", "errorCategory": provider.TimeoutError, "errorMessage": "no answer", "originalCode": ""}
+	cut := map[string]any{"errorCode": "SES_INTERNAL", "errorCategory": provider.TransientError, "originalCode": "InternalFailure"}
+	for name, tt := range map[string]struct {
+		delivery email.Delivery
+		unknown  map[string]any // metadata of the worker's event; nil: the worker died
+		want     email.EventType
+		category provider.Category
+		code     string
+		metrics  string
+	}{
+		"a timeout, again": {
+			email.AtLeastOnce, timeout, email.EventRetryScheduled, provider.TimeoutError, "SES_TIMEOUT",
+			`pipeline_retry_total{category="TIMEOUT_ERROR"} 1`,
+		},
+		"a provider's code, never": {
+			email.AtMostOnce, cut, email.EventFailed, provider.TransientError, "InternalFailure",
+			`pipeline_final_state_total{state="FAILED"} 1`,
+		},
+		"abandoned, again": {
+			email.AtLeastOnce, nil, email.EventRetryScheduled, provider.TransientError, email.CodeAttemptAbandoned,
+			`pipeline_retry_total{category="TRANSIENT_ERROR"} 1`,
+		},
+		"abandoned, never": {
+			email.AtMostOnce, nil, email.EventFailed, provider.TransientError, email.CodeAttemptAbandoned,
+			`pipeline_final_state_total{state="FAILED"} 1`,
+		},
+		"of a release before": {
+			email.AtLeastOnce,
+			map[string]any{"errorCode": email.CodeOutcomeUnknown},
+			email.EventRetryScheduled,
+			provider.TransientError, email.CodeOutcomeUnknown, `pipeline_retry_total{category="TRANSIENT_ERROR"} 1`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			id := claim(t, d, d.Company(t), "- interval '6 s'", func(e *store.NewEmail) { e.Delivery = tt.delivery })
+			if tt.unknown != nil {
+				var token uuid.UUID
+				if err := d.SQL.QueryRowContext(t.Context(), `SELECT claim_token FROM email_outbox WHERE id = $1`, id).Scan(&token); err != nil {
+					t.Fatal(err)
+				}
+				_, err := d.Store.Advance(t.Context(), store.Transition{
+					ID: id, Guard: store.GuardAttempt, Token: token, Status: email.OutcomeUnknown, OutcomeUnknown: true,
+					Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now(), Metadata: tt.unknown}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			registry := prometheus.NewRegistry()
+			outcomes := maintenance.Outcomes{
+				Advancer: steps.New(registry).Watch(d.Store.NewAdvancer()), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
+				Window: time.Hour, Processes: d.Store,
+			}
+			run(t, maintenance.NewRescuer(maintenance.RescuerParams{
+				Log: slog.New(slog.DiscardHandler), Store: d.Store, Outcomes: outcomes, Queue: newQueue(t), Registry: registry,
+				Actions: maintenance.NewActions(registry), After: time.Minute,
+			}))
+			run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
+				Log: slog.New(slog.DiscardHandler), Store: d.Store, Outcomes: outcomes, Registry: registry,
+			}))
+			eventually(t, "its outcome is unknown", func() bool { return status(t, d, id) == email.OutcomeUnknown })
+			set(t, d, id, `next_at = now()`)
+			eventually(t, "its delivery decided", func() bool { return status(t, d, id) != email.OutcomeUnknown })
+			timeline, err := d.Store.Timeline(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, event := range timeline[3:] {
+				var got struct {
+					ErrorCode, OriginalCode string
+					ErrorCategory           provider.Category
+				}
+				if event.Type == email.EventOutcomeUnknown && tt.unknown != nil {
+					continue // the worker's
+				}
+				if err := json.Unmarshal(event.Metadata, &got); err != nil {
+					t.Fatal(err)
+				}
+				if got.ErrorCode != email.CodeOutcomeUnknown || got.ErrorCategory != tt.category || got.OriginalCode != tt.code {
+					t.Errorf("%s %s, want %s of %s", event.Type, event.Metadata, tt.code, tt.category)
+				}
+			}
+			if last := timeline[len(timeline)-1].Type; last != tt.want {
+				t.Errorf("it ended in %s, want %s", last, tt.want)
+			}
+			eventually(t, tt.metrics, func() bool { return strings.Contains(exposition(t, registry), "\n"+tt.metrics+"\n") })
+		})
+	}
+}
+
+// exposition is what /metrics would answer.
+func exposition(t *testing.T, registry *prometheus.Registry) string {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	return recorder.Body.String()
 }
 
 func TestOutcomeResolver_PageByPage(t *testing.T) {

@@ -16,7 +16,6 @@ type Metrics struct {
 	steps      *steps.Counter
 	validation *prometheus.CounterVec
 	duration   *prometheus.HistogramVec
-	retry      *prometheus.CounterVec
 	processing prometheus.Histogram
 	calls      *prometheus.HistogramVec
 }
@@ -33,9 +32,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "pipeline_processing_duration_seconds", Help: "From receiving a task to the status it led to.", Buckets: buckets,
 		}, []string{"state"}),
-		retry: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_retry_total", Help: "Attempts that led to another, by the error's category.",
-		}, []string{"category"}),
 		processing: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "mailing_processing_duration_seconds", Help: "From receiving a task to the end of its attempt.", Buckets: buckets,
 		}),
@@ -46,18 +42,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, v := range []email.Validation{email.ValidationIntegrity, email.ValidationOutbox, email.ValidationRecipient, email.ValidationTemplate} {
 		m.validation.WithLabelValues(string(v))
 	}
-	for _, c := range []provider.Category{provider.QuotaError, provider.TransientError, provider.TimeoutError} {
-		m.retry.WithLabelValues(string(c))
-	}
-	registry.MustRegister(m.validation, m.duration, m.retry, m.processing, m.calls)
+	registry.MustRegister(m.validation, m.duration, m.processing, m.calls)
 	return m
 }
 
 func (m *Metrics) transitions(events []email.Event) { m.steps.Took(events) }
 
 func (m *Metrics) validationFailed(v email.Validation) { m.validation.WithLabelValues(string(v)).Inc() }
-
-func (m *Metrics) retried(c provider.Category) { m.retry.WithLabelValues(string(c)).Inc() }
 
 func (m *Metrics) took(status email.Status, d time.Duration) {
 	m.duration.WithLabelValues(string(status)).Observe(d.Seconds())

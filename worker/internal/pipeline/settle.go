@@ -109,7 +109,6 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 	if applied, err := p.record(log, a, t); !applied {
 		return err
 	}
-	p.Metrics.retried(f.Category)
 	p.observe(log, a, email.RetryScheduled, slog.LevelWarn)
 	return &queue.RetryLater{Delay: delay, Reason: f.Code + ": " + email.MaskText(f.Reason)}
 }

@@ -5,11 +5,13 @@ package steps
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/worker/internal/provider"
 )
 
 // Counter counts one process's steps. Its label values are the states, which are known,
@@ -18,6 +20,7 @@ type Counter struct {
 	transitions *prometheus.CounterVec
 	finals      *prometheus.CounterVec
 	emails      *prometheus.CounterVec
+	retries     *prometheus.CounterVec
 }
 
 // New registers the counters.
@@ -32,6 +35,9 @@ func New(registry prometheus.Registerer) *Counter {
 		emails: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_emails_total", Help: "Emails sent and failed.",
 		}, []string{"status"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pipeline_retry_total", Help: "Attempts that led to another, by the error's category.",
+		}, []string{"category"}),
 	}
 	for _, t := range email.EventTypes() {
 		if !t.IsFeedback() { // that is for the api to write
@@ -45,7 +51,10 @@ func New(registry prometheus.Registerer) *Counter {
 	}
 	c.emails.WithLabelValues(sent)
 	c.emails.WithLabelValues(failed)
-	registry.MustRegister(c.transitions, c.finals, c.emails)
+	for _, category := range []provider.Category{provider.QuotaError, provider.TransientError, provider.TimeoutError} {
+		c.retries.WithLabelValues(string(category))
+	}
+	registry.MustRegister(c.transitions, c.finals, c.emails, c.retries)
 	return c
 }
 
@@ -55,10 +64,13 @@ const (
 	failed = "failed"
 )
 
-// Took counts events that were written.
+// Took counts events that were written, and a RETRY_SCHEDULED by its errorCategory too.
 func (c *Counter) Took(events []email.Event) {
 	for _, e := range events {
 		c.transitions.WithLabelValues(string(e.Type)).Inc()
+		if e.Type == email.EventRetryScheduled {
+			c.retries.WithLabelValues(fmt.Sprint(e.Metadata["errorCategory"])).Inc()
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/steps"
 )
 
@@ -31,7 +32,7 @@ func TestWatch(t *testing.T) {
 	counter := steps.New(registry)
 	expired := store.Transition{Status: email.Expired, Events: []email.Event{{Type: email.EventExpired}}}
 	failed := store.Transition{Status: email.Failed, Events: []email.Event{{Type: email.EventOutcomeUnknown}, {Type: email.EventFailed}}}
-	again := store.Transition{Status: email.RetryScheduled, Events: []email.Event{{Type: email.EventRetryScheduled}}}
+	again := store.Transition{Status: email.RetryScheduled, Events: []email.Event{{Type: email.EventRetryScheduled, Metadata: map[string]any{"errorCategory": provider.TimeoutError}}}}
 	for _, step := range []struct {
 		with answers
 		t    store.Transition
@@ -74,6 +75,11 @@ pipeline_state_transitions_total{state="SENT_ATTEMPT"} 0
 pipeline_state_transitions_total{state="SUPPRESSED"} 0
 pipeline_state_transitions_total{state="VALIDATED"} 0
 pipeline_state_transitions_total{state="VALIDATION_FAILED"} 0
+# HELP pipeline_retry_total Attempts that led to another, by the error's category.
+# TYPE pipeline_retry_total counter
+pipeline_retry_total{category="QUOTA_ERROR"} 0
+pipeline_retry_total{category="TIMEOUT_ERROR"} 1
+pipeline_retry_total{category="TRANSIENT_ERROR"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 		t.Error(err)
