@@ -23,6 +23,7 @@ import (
 
 // Config says what to run.
 type Config struct {
+	// Duration is how long faults are injected, after a calibration without faults.
 	Duration time.Duration
 	// Settle is how long after Duration every email must have come to its end.
 	Settle time.Duration
@@ -95,7 +96,7 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 		keys = append(keys, key)
 	}
 	l := load.New(load.Params{
-		APIs: s.APIs(), Keys: keys, Seed: cfg.Seed, Rate: cfg.Rate, Duration: cfg.Duration, Patience: cfg.Settle,
+		APIs: s.APIs(), Keys: keys, Seed: cfg.Seed, Rate: cfg.Rate, Lead: calibration, Duration: calibration + cfg.Duration, Patience: cfg.Settle,
 		Sent:     s.Mail.Taken,
 		Mailings: report.Minimum.Mailings, MailingRows: mailingRows,
 	})
@@ -104,17 +105,26 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 		return report, err
 	}
 	defer w.Stop()
-	begun := time.Now()
 	played := make(chan fault.Done, 1)
-	go func() { played <- fault.NewPlayer(s, cfg.Out).Play(ctx, plan) }()
+	go func() {
+		rate, _ := calibrate(ctx, s, l.Book) // its error is the end of ctx
+		fmt.Fprintf(cfg.Out, "calibrated %.0f emails/s\n", rate)
+		report.Calibrated = rate
+		played <- fault.NewPlayer(s, cfg.Out).Play(ctx, plan)
+	}()
+	begun := time.Now().Add(calibration) // of the faults
 	l.Run(ctx)
 	done := <-played
 	if ctx.Err() != nil {
 		return report, ctx.Err()
 	}
 	notes := l.Book.Notes()
+	end := begun.Add(cfg.Duration)
+	outage := fault.Outage(done.Played, begun, end)
+	report.Outage = outage.Seconds()
+	report.Minimum = report.Minimum.onMachine(report.Calibrated, calibration+cfg.Duration, outage)
 	late := max(0, done.Healed-cfg.Duration-settleTime)
-	rest := newRest(s, l, notes, begun.Add(cfg.Duration), cfg.Out)
+	rest := newRest(s, l, notes, end, cfg.Out)
 	settled := rest.settle(ctx, cfg.Settle+late)
 	quiet := rest.quiet(ctx, cfg.Settle+late+cfg.Quiet)
 	w.Stop()

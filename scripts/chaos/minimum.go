@@ -27,7 +27,8 @@ var (
 	longMinimum  = Minimum{Emails: 200_000, Mailings: 20, Faults: 200, Kinds: 12, Kills: 10}
 )
 
-// minimumOf is the minimum of a run that long with only those kinds of faults.
+// minimumOf is the minimum of a run that long with only those kinds of faults. Its number of
+// emails is what a fast machine must reach: see onMachine.
 func minimumOf(duration time.Duration, kinds []fault.Kind) Minimum {
 	from, to, share := Minimum{}, shortMinimum, float64(duration)/float64(shortRun)
 	if duration > shortRun {
@@ -44,5 +45,22 @@ func minimumOf(duration time.Duration, kinds []fault.Kind) Minimum {
 	if len(kinds) < len(fault.Kinds()) {
 		m.Kills = 0 // not every part can be killed by some kinds
 	}
+	return m
+}
+
+const (
+	// workingShare is how much of the calibrated rate a run must reach while no outage stops
+	// all sending: mailings, retries, and recovery from each fault take the rest.
+	workingShare = 0.5
+	// leastRate is a system that hardly works, in emails per second, on any machine.
+	leastRate = 10
+)
+
+// onMachine lowers the number of emails to what this machine can do: rate is what it reached
+// in the fault-free phase of the same run, outage how long faults stopped all sending.
+func (m Minimum) onMachine(rate float64, duration, outage time.Duration) Minimum {
+	reachable := workingShare * rate * (duration - outage).Seconds()
+	least := leastRate * duration.Seconds()
+	m.Emails = min(m.Emails, int(max(reachable, least)))
 	return m
 }

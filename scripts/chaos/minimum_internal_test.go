@@ -31,3 +31,32 @@ func TestMinimumOf(t *testing.T) {
 		})
 	}
 }
+
+// A slow machine needs fewer emails, a fast one no more than the target, and a system that
+// hardly works is never enough.
+func TestMinimum_OnMachine(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		target           int
+		rate             float64
+		duration, outage time.Duration
+		want             int
+	}{
+		"fast":                      {5000, 500, time.Minute, 0, 5000},
+		"slow":                      {5000, 100, time.Minute, 0, 3000},
+		"slow, with an outage":      {5000, 100, time.Minute, 20 * time.Second, 2000},
+		"hardly works":              {5000, 1, time.Minute, 0, 600},
+		"nothing but outages":       {5000, 190, time.Minute, time.Minute, 600},
+		"12 minutes that were slow": {117_894, 190, 12 * time.Minute, 100 * time.Second, 58_900},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := Minimum{Emails: tt.target, Mailings: 2, Faults: 10}
+			want := m
+			want.Emails = tt.want
+			if diff := cmp.Diff(want, m.onMachine(tt.rate, tt.duration, tt.outage)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

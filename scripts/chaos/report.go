@@ -40,6 +40,9 @@ type Report struct {
 	Late       float64        `json:"lateSeconds"` // the faults were put right so much later than the plan leaves room for
 	Seen       watch.Seen     `json:"seen"`
 
+	Calibrated float64 `json:"calibratedRate"` // emails per second in the fault-free phase
+	Outage     float64 `json:"outageSeconds"`  // in which faults stopped all sending
+
 	Counts   judge.Counts    `json:"counts"`
 	Minimum  Minimum         `json:"minimum"`
 	Below    []string        `json:"below"`  // minimums that were not reached
@@ -108,6 +111,7 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "kills       %s\n", list(r.Kills))
 	fmt.Fprintf(out, "restarts    %s (by the supervisor)\n", list(r.Restarts))
 	fmt.Fprintf(out, "accepted    %d emails, %d mailings and %d that were cancelled (%d rows), %d recipients\n", r.Emails, r.Mailings, r.Cancelled, r.Counts.Entries, r.Recipients)
+	fmt.Fprintf(out, "calibrated  %.0f emails/s without faults; %.0f s of outages; at least %d emails are needed\n", r.Calibrated, r.Outage, r.Minimum.Emails)
 	fmt.Fprintf(out, "tenants     %s\n", list(r.Steps))
 	fmt.Fprintf(out, "answers     %v; %d were not known and asked for again, %d of them had been accepted\n", r.Answers, r.Resolved, r.Replayed)
 	fmt.Fprintf(out, "emails      %s; %d with an outcome that is not known\n", list(r.Counts.Rows), r.Counts.Unknown)

@@ -23,6 +23,8 @@ type Params struct {
 	// for afterwards.
 	Rate     float64
 	Duration time.Duration
+	// Lead is the part at the beginning of Duration in which no mailing is uploaded.
+	Lead time.Duration
 	// Sent counts the emails that SES has taken so far, mailings' ones too. When more than
 	// maxBacklog are on their way nothing new is offered: what is held against the gateway
 	// is what it loses, not how fast the machine is that it shares with everything else.
@@ -120,7 +122,7 @@ func (l *Load) uploadAt(n int) time.Duration {
 	if l.params.Duration > 5*time.Minute { // then there is always time left
 		share = float64(n) / all * 0.95
 	}
-	return time.Duration(share * float64(l.params.Duration))
+	return l.params.Lead + time.Duration(share*float64(l.params.Duration-l.params.Lead))
 }
 
 // again pauses before a request is repeated, a little longer each time.
