@@ -122,8 +122,9 @@ func (r *Report) Print(out io.Writer) {
 		r.Counts.Requests, r.Counts.Accepted, r.Counts.Duplicates, r.Counts.Flagged)
 	fmt.Fprintf(out, "events      %d\n", r.Counts.Events)
 	fmt.Fprintf(out, "settled     %.1f s, queues empty %.1f s after the run, whose faults were put right %.1f s too late\n", r.Settled, r.Quiet, r.Late)
-	fmt.Fprintf(out, "at most     %d tasks in a window, %d waiting for a retry on a queue, %d archived; Redis %d MiB; %s\n",
-		r.Seen.Tasks, r.Seen.Retries, r.Seen.Archived, r.Seen.Redis>>20, mebibytes(r.Seen.RSS))
+	fmt.Fprintf(out, "window      %s\n", window(r.Seen.Window))
+	fmt.Fprintf(out, "at most     %d tasks waiting for a retry on a queue, %d archived; Redis %d MiB; %s\n",
+		r.Seen.Retries, r.Seen.Archived, r.Seen.Redis>>20, mebibytes(r.Seen.RSS))
 	fmt.Fprintf(out, "searched    %d keys of Redis, %d KiB of RabbitMQ with %d jobs, %d pages of metrics\n",
 		r.Seen.Keys, r.Seen.Broker>>10, r.Seen.Messages, r.Seen.Metrics)
 	fmt.Fprintf(out, "lost        %d\n", r.Found(judge.Lost))
@@ -142,6 +143,15 @@ func (r *Report) Print(out io.Writer) {
 		verdict = "FAILED; logs in " + r.Logs
 	}
 	fmt.Fprintf(out, "\nseed %d: %s\n", r.Seed, verdict)
+}
+
+// window says how much of the limit was used.
+func window(seen watch.Window) string {
+	text := "less than 10 % of the limit was to spare"
+	if seen.Spare() {
+		text = "at least 10 % of the limit was to spare"
+	}
+	return fmt.Sprintf("%d tasks in four states on %s, of at most %d (%.0f %%): %s", seen.Tasks, seen.Queue, seen.Limit, 100*seen.Share(), text)
 }
 
 func failures(by map[string]judge.Failures) string {

@@ -15,18 +15,16 @@ type Queue struct {
 	Archived, Completed               int64
 }
 
-// Waiting is what the dispatcher's window bounds.
-func (q Queue) Waiting() int64 { return q.Pending + q.Active }
-
-// Tasks are all that will run again.
+// Tasks are all that will run again. The dispatchers' window bounds them.
 func (q Queue) Tasks() int64 { return q.Pending + q.Active + q.Scheduled + q.Retry }
 
-// Queues measures the email queues.
+// Queues measures the email queues. It looks at the states of one queue in one transaction, so
+// that a task that moves is counted once.
 func Queues(ctx context.Context, client *redis.Client) ([]Queue, error) {
 	queues := make([]Queue, 0, len(queueNames))
 	for _, name := range queueNames {
 		base := "asynq:{" + name + "}:"
-		pipe := client.Pipeline()
+		pipe := client.TxPipeline()
 		pending, active := pipe.LLen(ctx, base+"pending"), pipe.LLen(ctx, base+"active")
 		scheduled, retry := pipe.ZCard(ctx, base+"scheduled"), pipe.ZCard(ctx, base+"retry")
 		archived, completed := pipe.ZCard(ctx, base+"archived"), pipe.ZCard(ctx, base+"completed")

@@ -257,12 +257,8 @@ func (s *Stage) environ(own map[string]string) []string {
 	return list
 }
 
-// backoff is the real table's shape at a size that lets five tries end within a run;
-// LongestBackoff is its last wait, which is a quarter longer at most.
-const (
-	backoff        = "300ms,700ms,1500ms,3s,5s"
-	LongestBackoff = 5 * time.Second
-)
+// backoff is the real table's shape at a size that lets five tries end within a run.
+const backoff = "300ms,700ms,1500ms,3s,5s"
 
 // Concurrency is how many emails each worker has in its hands at once.
 const Concurrency = 32
@@ -273,12 +269,12 @@ func (s *Stage) OpenRedis() (*redis.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the URL of redis: %w", err)
 	}
-	o.MaxRetries, o.PoolSize = -1, 2
+	o.MaxRetries, o.PoolSize = -1, 3
 	return redis.NewClient(o), nil
 }
 
-// SendRate is what SES allows, in recipients per second; the windows on Redis hold two
-// seconds of it.
+// SendRate is what SES allows, in recipients per second. The window of a queue on Redis is one
+// second of it.
 const SendRate = 1000
 
 // Ledger returns every request that SES got, oldest first.

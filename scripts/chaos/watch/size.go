@@ -7,22 +7,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"email-gateway/scripts/chaos/judge"
 	"email-gateway/scripts/chaos/stage"
 )
 
 const (
-	// window is what the dispatchers keep on a queue: one second at the send rate. Each
-	// of two may fill it from the same measurement, and a crash leaves behind what is
-	// counted as active until its lease ends.
-	window    = stage.SendRate
-	windowMax = 2*window + 500
-	// retriesMax is what may wait for a retry on a queue, however many emails there are: no
-	// more than the send rate can fail in a second, each for the longest backoff and a
-	// quarter of it; and a window, whose tasks may all have lost their worker.
-	retriesMax = int64(stage.SendRate*stage.LongestBackoff*5/4/time.Second) + windowMax
 	// A task on Redis is its payload, without the html, and asynq's lists.
 	redisBase    = 32 << 20
 	bytesPerTask = 8 << 10
@@ -40,7 +30,7 @@ func (w *Watch) measureRedis(ctx context.Context) {
 	}
 	var all, archived int64
 	for _, q := range queues {
-		w.Seen.Tasks, w.Seen.Retries = max(w.Seen.Tasks, q.Waiting()), max(w.Seen.Retries, q.Retry)
+		w.Seen.Retries = max(w.Seen.Retries, q.Retry)
 		all, archived = all+q.Tasks()+q.Archived, archived+q.Archived
 		if q.Completed > 0 {
 			w.big("%s keeps %d tasks that are done", q.Name, q.Completed)
@@ -90,11 +80,8 @@ func (w *Watch) measurePrograms() {
 
 // tellSizes adds what the windows and the programs' settings should have prevented.
 func (w *Watch) tellSizes(j *judge.Judge) {
-	if w.Seen.Tasks > windowMax {
-		j.Find(judge.Size, "%d tasks stood on a queue of Redis; the window is %d", w.Seen.Tasks, window)
-	}
-	if w.Seen.Retries > retriesMax {
-		j.Find(judge.Size, "%d tasks waited for a retry on a queue of Redis; at most %d can", w.Seen.Retries, retriesMax)
+	if seen := w.Seen.Window; seen.Tasks > seen.Limit {
+		j.Find(judge.Size, "%s had %d tasks; the window and the workers' concurrency are %d together", seen.Queue, seen.Tasks, seen.Limit)
 	}
 	for _, p := range w.stage.Programs {
 		if w.Seen.RSS[p.Name] > rssMax[p.Kind] {

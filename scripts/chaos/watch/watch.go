@@ -31,6 +31,7 @@ type Watch struct {
 	cursor uint64           // of the keys on Redis
 	leaks  []string         // by search alone
 	sizes  []string         // by measure alone
+	limits []dated          // of the window, by count alone
 
 	cancel  context.CancelFunc
 	working sync.WaitGroup
@@ -38,7 +39,7 @@ type Watch struct {
 
 // Seen is what was seen: peaks, and how much was looked through.
 type Seen struct {
-	Tasks    int64            `json:"tasks"`    // pending and active on one queue
+	Window   Window           `json:"window"`
 	Retries  int64            `json:"retries"`  // waiting for a retry on one queue
 	Archived int64            `json:"archived"` // on all queues
 	Redis    int64            `json:"redisBytes"`
@@ -70,6 +71,7 @@ func Start(ctx context.Context, s *stage.Stage, book *load.Book, out io.Writer) 
 	}
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.working.Go(func() { w.every(ctx, measureEvery, w.measure) })
+	w.working.Go(func() { w.every(ctx, countEvery, w.count) })
 	w.working.Go(func() { w.every(ctx, searchEvery, w.search) })
 	return w, nil
 }

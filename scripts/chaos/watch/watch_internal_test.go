@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"email-gateway/scripts/chaos/judge"
 	"email-gateway/scripts/chaos/load"
@@ -79,9 +80,8 @@ func TestTell(t *testing.T) {
 		want int
 	}{
 		"nothing":         {Seen{}, 0},
-		"all at the edge": {Seen{Tasks: windowMax, Retries: retriesMax, RSS: map[string]int64{"api-1": 150 << 20, "worker-1": 250 << 20}}, 0},
-		"window":          {Seen{Tasks: windowMax + 1}, 1},
-		"retries":         {Seen{Retries: retriesMax + 1}, 1},
+		"all at the edge": {Seen{Window: Window{Tasks: 1064, Limit: 1064}, RSS: map[string]int64{"api-1": 150 << 20, "worker-1": 250 << 20}}, 0},
+		"window":          {Seen{Window: Window{Tasks: 1065, Limit: 1064}}, 1},
 		"memory":          {Seen{RSS: map[string]int64{"api-1": 151 << 20, "worker-1": 251 << 20}}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestTell(t *testing.T) {
 			}
 		})
 	}
-	if retriesMax != 8750 || windowMax != 2500 {
-		t.Errorf("the README's bounds are not %d and %d", windowMax, retriesMax)
+	if got := configured().limit(); got != 1064 {
+		t.Errorf("the README's limit is not %d", got)
 	}
 }
 
@@ -113,5 +113,56 @@ func TestBelow(t *testing.T) {
 	}
 	if got := w.Below(2); len(got) != 1 || !strings.Contains(got[0], "RabbitMQ") {
 		t.Errorf("with mailings: %q", got)
+	}
+}
+
+// The limit is what the live workers report: the concurrency of all, the rate of one account.
+func TestCapacity(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		reports []string
+		want    int64
+	}{
+		"by rate":        {[]string{`{"concurrency":32,"sendRate":1000}`, `{"concurrency":32,"sendRate":1000}`}, 1064},
+		"by concurrency": {[]string{`{"concurrency":32,"sendRate":14}`, `{"concurrency":8,"sendRate":14.5}`}, 120},
+		"unreadable":     {[]string{`{"concurrency":32,"sendRate":1000}`, `{"concurrency":"many"}`}, 1032},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var c capacity
+			for _, report := range tt.reports {
+				c.add([]byte(report))
+			}
+			if got := c.limit(); got != tt.want {
+				t.Errorf("%d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// A window that became smaller still has the tasks of before for a while.
+func TestCurrentLimit(t *testing.T) {
+	t.Parallel()
+	w, now := newWatch(), time.Now()
+	if got := w.currentLimit(); got != configured().limit() {
+		t.Errorf("before any report: %d", got)
+	}
+	for i, tt := range []struct {
+		after       time.Duration
+		limit, want int64
+	}{{0, 1064, 1064}, {time.Second, 160, 1064}, {limitLife, 200, 1064}, {limitLife + time.Millisecond, 180, 200}, {time.Hour, 90, 90}} {
+		w.addLimit(tt.limit, now.Add(tt.after))
+		if got := w.currentLimit(); got != tt.want {
+			t.Errorf("%d: %d, want %d", i, got, tt.want)
+		}
+	}
+}
+
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	for tasks, want := range map[int64]bool{0: true, 900: true, 901: false, 1001: false} {
+		if got := (Window{Tasks: tasks, Limit: 1000}).Spare(); got != want {
+			t.Errorf("%d of 1000: %v", tasks, got)
+		}
 	}
 }
