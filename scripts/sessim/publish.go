@@ -22,6 +22,9 @@ type Publication struct {
 	BaseURL string `json:"baseUrl"`
 	// SignatureVersion is "1" or "2"; 2 if it is empty.
 	SignatureVersion string `json:"signatureVersion"`
+	// RetryPauseMS is the longest pause between two deliveries of an event; 20 s if it is 0,
+	// as with SNS's default policy.
+	RetryPauseMS int64 `json:"retryPauseMs"`
 }
 
 func (p Publication) withDefaults() (Publication, error) {
@@ -31,6 +34,9 @@ func (p Publication) withDefaults() (Publication, error) {
 	if p.SignatureVersion == "" {
 		p.SignatureVersion = "2"
 	}
+	if p.RetryPauseMS == 0 {
+		p.RetryPauseMS = usualRetryPause.Milliseconds()
+	}
 	p.BaseURL = strings.TrimSuffix(p.BaseURL, "/")
 	for name, value := range map[string]string{"url": p.URL, "baseUrl": p.BaseURL} {
 		if u, err := url.Parse(value); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -39,6 +45,9 @@ func (p Publication) withDefaults() (Publication, error) {
 	}
 	if p.SignatureVersion != "1" && p.SignatureVersion != "2" {
 		return p, errors.New("signatureVersion is neither 1 nor 2")
+	}
+	if p.RetryPauseMS < 0 {
+		return p, errors.New("retryPauseMs must not be negative")
 	}
 	return p, nil
 }

@@ -363,7 +363,7 @@ func TestPublish_Control(t *testing.T) {
 			t.Errorf("%s: %d %s", bad, status, text)
 		}
 	}
-	for _, bad := range []string{`{"url":"ftp://x","baseUrl":"http://x"}`, `{"url":"http://x"}`, `{"url":"http://x","baseUrl":"http://y","signatureVersion":"3"}`} {
+	for _, bad := range []string{`{"url":"ftp://x","baseUrl":"http://x"}`, `{"url":"http://x"}`, `{"url":"http://x","baseUrl":"http://y","signatureVersion":"3"}`, `{"url":"http://x","baseUrl":"http://y","retryPauseMs":-1}`} {
 		if status, text := do(http.MethodPut, "/sim/events", bad); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", bad, status, text)
 		}

@@ -19,14 +19,16 @@ const (
 	deliveryTime = 15 * time.Second
 	// giveUpAfter is SNS's whole budget for one notification.
 	giveUpAfter = time.Hour
+	// usualRetryPause is SNS's default pause between two deliveries to an HTTP endpoint.
+	usualRetryPause = 20 * time.Second
 	// askAgain is the pause between two requests to confirm the subscription.
 	askAgain = time.Second
 )
 
-// retryDelay is the pause behind try n, from 1 on.
-func retryDelay(n int) time.Duration {
+// retryDelay is the pause behind try n, from 1 on: it grows up to the longest.
+func retryDelay(n int, longest time.Duration) time.Duration {
 	delays := [...]time.Duration{100, 200, 500, 1000, 2000, 5000, 10_000, 20_000}
-	return delays[min(n, len(delays))-1] * time.Millisecond
+	return min(delays[min(n, len(delays))-1]*time.Millisecond, longest)
 }
 
 // notification is one event of one mail, on its way to the endpoint.
@@ -219,7 +221,7 @@ func (p *publisher) deliver(ctx context.Context, n *notification) {
 		n.copies--
 	case !final && time.Since(n.begun) < giveUpAfter && n.body != nil:
 		p.counts.Retried++
-		n.at = time.Now().Add(retryDelay(n.tries))
+		n.at = time.Now().Add(retryDelay(n.tries, time.Duration(p.topic.RetryPauseMS)*time.Millisecond))
 		heap.Push(&p.pending, n)
 		p.poke()
 		return
