@@ -7,33 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
-	"sync"
 	"time"
-)
 
-// answerPatience is how long an answer is waited for before the request is repeated.
-const answerPatience = 5 * time.Second
+	"email-gateway/scripts/chaos/balance"
+)
 
 // client makes requests to any of the apis.
 type client struct {
-	apis []string
+	apis *balance.Balancer
 	http *http.Client
-
-	mu     sync.Mutex
-	random *rand.Rand
-	avoid  map[string]time.Time // apis that let a request wait in vain, and until when
 }
-
-// avoidance is how long an api gets no requests after it let one wait for answerPatience
-// in vain, as a load balancer does it: else one that is frozen would soon hold all the
-// senders. Then a single request tries it.
-const avoidance = 3 * time.Second
 
 func newClient(apis []string, seed uint64) *client {
 	return &client{
-		apis: apis, random: rand.New(rand.NewPCG(seed, 2)), avoid: make(map[string]time.Time),
+		apis: balance.New(apis, seed),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: senders, IdleConnTimeout: 30 * time.Second}},
 	}
 }
@@ -45,7 +33,7 @@ type request struct {
 	idempotency  string
 	contentType  string
 	body         []byte
-	patience     time.Duration // 0: answerPatience
+	patience     time.Duration // 0: balance.Patience
 }
 
 // answer is what came back.
@@ -57,11 +45,11 @@ type answer struct {
 
 // do makes one request. An error means that nobody knows what came of it.
 func (c *client) do(ctx context.Context, r request) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(r.patience, answerPatience))
+	ctx, cancel := context.WithTimeout(ctx, max(r.patience, balance.Patience))
 	defer cancel()
-	api := c.anyAPI()
+	api := c.apis.Pick()
 	got, err := c.ask(ctx, api, r)
-	c.judge(api, errors.Is(err, context.DeadlineExceeded))
+	c.apis.Note(api, errors.Is(err, context.DeadlineExceeded))
 	return got, err
 }
 
@@ -89,35 +77,6 @@ func (c *client) ask(ctx context.Context, api string, r request) (answer, error)
 		return answer{}, fmt.Errorf("read answer: %w", err)
 	}
 	return answer{status: in.StatusCode, body: body, replayed: in.Header.Get("Idempotent-Replayed") == "true"}, nil
-}
-
-// anyAPI draws one that is not avoided; when all are, any.
-func (c *client) anyAPI() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	for _, i := range c.random.Perm(len(c.apis)) {
-		until, avoided := c.avoid[c.apis[i]]
-		if avoided && now.Before(until) {
-			continue
-		}
-		if avoided { // this request tries it, and the others wait for what comes of that
-			c.avoid[c.apis[i]] = now.Add(answerPatience + avoidance)
-		}
-		return c.apis[i]
-	}
-	return c.apis[c.random.IntN(len(c.apis))]
-}
-
-// judge remembers whether the api let a request wait in vain.
-func (c *client) judge(api string, inVain bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if inVain {
-		c.avoid[api] = time.Now().Add(avoidance)
-	} else {
-		delete(c.avoid, api)
-	}
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
