@@ -95,8 +95,12 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 		}
 		keys = append(keys, key)
 	}
+	quiet, err := s.Key(ctx, stage.QuietCompany, "Quieta <aviso@quieta.example>")
+	if err != nil {
+		return report, err
+	}
 	l := load.New(load.Params{
-		APIs: s.APIs(), Keys: keys, Seed: cfg.Seed, Rate: cfg.Rate, Lead: calibration, Duration: calibration + cfg.Duration, Patience: cfg.Settle,
+		APIs: s.APIs(), Keys: keys, QuietKey: quiet, Seed: cfg.Seed, Rate: cfg.Rate, Lead: calibration, Duration: calibration + cfg.Duration, Patience: cfg.Settle,
 		Sent:     s.Mail.Taken,
 		Mailings: report.Minimum.Mailings, MailingRows: mailingRows,
 	})
@@ -110,6 +114,7 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 		rate, _ := calibrate(ctx, s, l.Book) // its error is the end of ctx
 		fmt.Fprintf(cfg.Out, "calibrated %.0f emails/s\n", rate)
 		report.Calibrated = rate
+		l.Pace(rate)
 		played <- fault.NewPlayer(s, cfg.Out).Play(ctx, plan)
 	}()
 	begun := time.Now().Add(calibration) // of the faults
@@ -126,11 +131,11 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 	late := max(0, done.Healed-cfg.Duration-settleTime)
 	rest := newRest(s, l, notes, end, cfg.Out)
 	settled := rest.settle(ctx, cfg.Settle+late)
-	quiet := rest.quiet(ctx, cfg.Settle+late+cfg.Quiet)
+	emptied := rest.quiet(ctx, cfg.Settle+late+cfg.Quiet)
 	w.Stop()
 
 	j := judge.New(s, notes, done.Played)
-	rest.tell(j, settled, quiet)
+	rest.tell(j, settled, emptied)
 	w.Tell(j)
 	findings, err := j.Try(ctx)
 	if err != nil {
@@ -138,7 +143,7 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 	}
 	report.fill(s, notes, done, j.Counts, findings)
 	report.Late = late.Seconds()
-	report.Settled, report.Quiet, report.Seen = settled.Seconds(), quiet.Seconds(), w.Seen
+	report.Settled, report.Quiet, report.Seen = settled.Seconds(), emptied.Seconds(), w.Seen
 	report.Below = w.Below(len(notes.Mailings))
 	report.judge(done)
 	return report, nil

@@ -64,7 +64,7 @@ func (r *Report) Found(promise string) int {
 }
 
 func (r *Report) fill(s *stage.Stage, notes load.Notes, done fault.Done, counts judge.Counts, findings []judge.Finding) {
-	r.Emails, r.Cancelled, r.Recipients, r.Steps = len(notes.Emails), len(notes.Stopped), len(notes.People), notes.Steps
+	r.Emails, r.Cancelled, r.Recipients, r.Steps = len(notes.Emails), len(notes.Stopped), counts.Recipients, notes.Steps
 	for _, m := range notes.Mailings {
 		if !m.Doomed {
 			r.Mailings++
@@ -97,6 +97,9 @@ func (r *Report) judge(done fault.Done) {
 			r.Below = append(r.Below, fmt.Sprintf("%d %s, at least %d are needed", m.got, m.what, m.want))
 		}
 	}
+	if q := r.Counts.Quiet; !q.Enough() {
+		r.Below = append(r.Below, fmt.Sprintf("the latency of %d emails of the quiet tenant was measured, which is not enough", q.Measured))
+	}
 	for _, part := range append(stage.ProgramNames(""), stage.Postgres, stage.Redis, stage.RabbitMQ) {
 		if got := r.Kills[part]; got < r.Minimum.Kills {
 			r.Below = append(r.Below, fmt.Sprintf("%s was killed %d times, at least %d are needed", part, got, r.Minimum.Kills))
@@ -110,23 +113,27 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "faults      %d of %d kinds: %s\n", r.Faults, len(r.Kinds), list(r.Kinds))
 	fmt.Fprintf(out, "kills       %s\n", list(r.Kills))
 	fmt.Fprintf(out, "restarts    %s (by the supervisor)\n", list(r.Restarts))
-	fmt.Fprintf(out, "accepted    %d emails, %d mailings and %d that were cancelled (%d rows), %d recipients\n", r.Emails, r.Mailings, r.Cancelled, r.Counts.Entries, r.Recipients)
+	fmt.Fprintf(out, "accepted    %d emails, %d mailings and %d that were cancelled (%d rows), %d statements about %d recipients\n",
+		r.Emails, r.Mailings, r.Cancelled, r.Counts.Entries, r.Counts.Statements, r.Recipients)
 	fmt.Fprintf(out, "calibrated  %.0f emails/s without faults; %.0f s of outages; at least %d emails are needed\n", r.Calibrated, r.Outage, r.Minimum.Emails)
 	fmt.Fprintf(out, "tenants     %s\n", list(r.Steps))
 	fmt.Fprintf(out, "answers     %v; %d were not known and asked for again, %d of them had been accepted\n", r.Answers, r.Resolved, r.Replayed)
 	fmt.Fprintf(out, "emails      %s; %d with an outcome that is not known\n", list(r.Counts.Rows), r.Counts.Unknown)
 	fmt.Fprintf(out, "failed      %s\n", failures(r.Counts.Failed))
 	fmt.Fprintf(out, "unknown     %d attempts ended so; SES got no request for %d of them\n", r.Counts.Doubts, r.Counts.NeverAsked)
-	fmt.Fprintf(out, "feedback    %d notifications were taken in; they ended %d doubts\n", r.Counts.News, r.Counts.Told)
+	fmt.Fprintf(out, "feedback    %d events were applied; they ended %d unknown outcomes before the email was sent again\n", r.Counts.News, r.Counts.Told)
 	fmt.Fprintf(out, "SES         %d requests, %d accepted, %d emails more than once; %d rows say that they may be\n",
 		r.Counts.Requests, r.Counts.Accepted, r.Counts.Duplicates, r.Counts.Flagged)
 	fmt.Fprintf(out, "events      %d\n", r.Counts.Events)
+	q := r.Counts.Quiet
+	fmt.Fprintf(out, "quiet       %d of %d emails of a quiet tenant measured: p50 %.0f ms, p99 %.0f ms, at most %.0f ms\n", q.Measured, q.Accepted, 1000*q.P50, 1000*q.P99, 1000*q.Bound)
 	fmt.Fprintf(out, "settled     %.1f s, queues empty %.1f s after the run, whose faults were put right %.1f s too late\n", r.Settled, r.Quiet, r.Late)
 	fmt.Fprintf(out, "window      %s\n", window(r.Seen.Window))
 	fmt.Fprintf(out, "at most     %d tasks waiting for a retry on a queue, %d archived; Redis %d MiB; %s\n",
 		r.Seen.Retries, r.Seen.Archived, r.Seen.Redis>>20, mebibytes(r.Seen.RSS))
 	fmt.Fprintf(out, "searched    %d keys of Redis, %d KiB of RabbitMQ with %d jobs, %d pages of metrics\n",
 		r.Seen.Keys, r.Seen.Broker>>10, r.Seen.Messages, r.Seen.Metrics)
+	fmt.Fprintf(out, "announced   %d of %d emails came more than once, %.2f %%\n", r.Counts.Duplicates, r.Counts.Taken, 100*r.Counts.DuplicateShare())
 	fmt.Fprintf(out, "lost        %d\n", r.Found(judge.Lost))
 	fmt.Fprintf(out, "duplicates  %d not announced by their row\n", r.Found(judge.Duplicate))
 	for _, f := range r.Findings {

@@ -42,7 +42,8 @@ func (r *rest) settle(ctx context.Context, patience time.Duration) time.Duration
 	return took
 }
 
-// quiet waits until Redis holds no task that will run again.
+// quiet waits until Redis holds no task that will run again, and SES has delivered its events:
+// some come long after the email was sent.
 func (r *rest) quiet(ctx context.Context, patience time.Duration) time.Duration {
 	took := r.await(ctx, patience, &r.noisy, r.standing)
 	fmt.Fprintf(r.out, "queues empty %.1f s after the run%s\n", took.Seconds(), told(r.noisy))
@@ -89,9 +90,6 @@ func (r *rest) atWork(ctx context.Context) (text string, err error) {
 	if err := r.stage.Database.QueryRowContext(ctx, atWorkSQL).Scan(&text); err != nil {
 		return "", fmt.Errorf("look for what is at work: %w", err)
 	}
-	if news := r.stage.Mail.Simulator.Events().Pending; news > 0 {
-		text += fmt.Sprintf("; news of SES about %d emails", news)
-	}
 	if text == "" {
 		return "", nil
 	}
@@ -135,6 +133,9 @@ func (r *rest) standing(ctx context.Context) (string, error) {
 		if q.Tasks() > 0 {
 			text += fmt.Sprintf("%s has %d pending, %d active, %d for a retry; ", q.Name, q.Pending, q.Active, q.Retry)
 		}
+	}
+	if events := r.stage.Mail.Simulator.Events().Pending; events > 0 {
+		text += fmt.Sprintf("SES has events of %d emails to deliver", events)
 	}
 	return text, nil
 }

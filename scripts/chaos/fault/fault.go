@@ -73,7 +73,7 @@ const (
 	healJob = 45 * time.Second
 	// healSoon: polls, backoffs, new connections.
 	healSoon = 15 * time.Second
-	// healNews: news of SES that an api could not take comes again 20 s after the last try
-	// at most. It may change what an email ended as.
-	healNews = 35 * time.Second
+	// healNews: an event of SES that an api could not take comes again within seconds. It may
+	// change an email's final status.
+	healNews = 20 * time.Second
 )

@@ -44,8 +44,9 @@ const (
 	// freezeTime is longer than the lease of a claim (60 s), of a task (30 s) and than
 	// Postgres keeps an idle transaction (60 s).
 	freezeTime = 70 * time.Second
-	// healFreeze: its leases are over already, and what it held is in other hands.
-	healFreeze = healNews
+	// healFreeze: its leases ended before it did. An email that was in its hands waits for
+	// feedback, its backoff and its turn.
+	healFreeze = stage.FeedbackWindow + 20*time.Second
 )
 
 func newKill(s *stage.Stage, subject string, _ *rand.Rand) Fault {

@@ -18,7 +18,7 @@ type acceptance struct {
 // row is an email as the outbox has it.
 type row struct {
 	id, status, delivery string
-	to, external         string
+	to                   string
 	mailing              string // "" for a single email
 	unknown, duplicate   bool
 	code                 string // why it failed
@@ -33,6 +33,9 @@ func (j *Judge) readLedger() {
 	for _, e := range j.stage.Ledger() {
 		j.Counts.Requests++
 		j.requests[e.OutboxID]++
+		if j.requests[e.OutboxID] == 1 { // the ledger is in order
+			j.first[e.OutboxID] = e.Time
+		}
 		if _, twice := j.asks[e.AttemptID]; twice {
 			j.Find(Promise, "SES was asked twice for one attempt of email %s", e.OutboxID)
 		}
@@ -58,7 +61,7 @@ func (j *Judge) readLedger() {
 }
 
 const rowsSQL = `
-SELECT o.id, o.status, o.delivery, o.payload ->> 'to', coalesce(o.payload #>> '{recipient,externalId}', ''),
+SELECT o.id, o.status, o.delivery, o.payload ->> 'to',
        coalesce(l.mailing_id::text, ''), o.outcome_unknown, o.possible_duplicate,
        coalesce(e.status, ''), coalesce(e.last_event, ''), coalesce(e.possible_duplicate, false), coalesce(e.error_code, ''),
        coalesce(o.processed_at > o.expires_at + $1 * interval '1 second', false)
@@ -79,7 +82,7 @@ func (j *Judge) readRows(ctx context.Context) error {
 	defer rows.Close()
 	for rows.Next() {
 		var r row
-		err := rows.Scan(&r.id, &r.status, &r.delivery, &r.to, &r.external, &r.mailing, &r.unknown, &r.duplicate,
+		err := rows.Scan(&r.id, &r.status, &r.delivery, &r.to, &r.mailing, &r.unknown, &r.duplicate,
 			&r.logStatus, &r.lastEvent, &r.logDuplicate, &r.code, &r.late)
 		if err != nil {
 			return fmt.Errorf("read emails: %w", err)
@@ -104,12 +107,12 @@ func (j *Judge) tryAnswers() {
 	rowsOf := make(map[string]int, len(j.emails))
 	for _, r := range j.emails {
 		if r.mailing == "" {
-			rowsOf[r.external]++
+			rowsOf[r.to]++ // each letter has an address of its own
 		}
 	}
-	for external, n := range rowsOf {
+	for address, n := range rowsOf {
 		if n > 1 {
-			j.Find(TwoRows, "the request for %s became %d emails", external, n)
+			j.Find(TwoRows, "the request for %s became %d emails", address, n)
 		}
 	}
 	for serial, a := range j.notes.Emails {
@@ -142,6 +145,7 @@ func (j *Judge) tryAnswers() {
 // tryEmails holds each row to the ledger, and the ledger to the rows.
 func (j *Judge) tryEmails() {
 	faults := excuses(j.played)
+	j.Counts.Taken = len(j.accepted)
 	for id, r := range j.emails {
 		times := 0
 		if a := j.accepted[id]; a != nil {
@@ -197,5 +201,27 @@ func (j *Judge) tryEmail(r *row, times int) {
 	}
 	if r.late && !t.told { // what SES tells late is a fact all the same
 		j.Find(Deadline, "email %s is %s, more than %s behind its deadline", r.id, r.status, overtime)
+	}
+}
+
+const (
+	// duplicatesMax is the share of the emails that SES may have taken more than once while it
+	// publishes events of nearly all.
+	duplicatesMax = 0.003
+	// duplicatesFew are allowed in any run: one worker that is killed in a short run has as many
+	// calls under way.
+	duplicatesFew = 10
+)
+
+// DuplicateShare is the share of the emails that SES took more than once.
+func (c Counts) DuplicateShare() float64 {
+	return float64(c.Duplicates) / float64(max(c.Taken, 1))
+}
+
+// tryDuplicates: SES's feedback ends nearly every unknown outcome before the email is sent
+// again.
+func (j *Judge) tryDuplicates() {
+	if c := j.Counts; c.Duplicates > duplicatesFew && c.DuplicateShare() > duplicatesMax {
+		j.Find(Repeated, "%d of %d emails were taken more than once, %.2f %%; at most %.1f %% may be", c.Duplicates, c.Taken, 100*c.DuplicateShare(), 100*duplicatesMax)
 	}
 }

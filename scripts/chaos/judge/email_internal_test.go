@@ -64,7 +64,7 @@ func TestTryAnswers(t *testing.T) {
 	t.Parallel()
 	id, other := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
 	mine := func() *row {
-		return &row{id: id.String(), status: "SENT", to: load.Address(1), external: "carta-1", delivery: "at_least_once"}
+		return &row{id: id.String(), status: "SENT", to: load.Address(1), delivery: "at_least_once"}
 	}
 	accepted := map[int]load.Accepted{1: {Serial: 1, ID: id}}
 	for name, tt := range map[string]struct {
@@ -74,7 +74,7 @@ func TestTryAnswers(t *testing.T) {
 	}{
 		"kept":                            {load.Notes{Emails: accepted}, []*row{mine()}, nil},
 		"no row":                          {load.Notes{Emails: accepted}, nil, []string{Lost}},
-		"two rows":                        {load.Notes{Emails: accepted}, []*row{mine(), {id: other.String(), external: "carta-1"}}, []string{TwoRows}},
+		"two rows":                        {load.Notes{Emails: accepted}, []*row{mine(), {id: other.String(), to: load.Address(1)}}, []string{TwoRows}},
 		"somebody else's":                 {load.Notes{Emails: map[int]load.Accepted{2: {Serial: 2, ID: id}}}, []*row{mine()}, []string{Promise}},
 		"another delivery":                {load.Notes{Emails: map[int]load.Accepted{1: {Serial: 1, ID: id, AtMostOnce: true}}}, []*row{mine()}, []string{Promise}},
 		"cancelled and sent":              {load.Notes{Emails: accepted, Cancelled: map[uuid.UUID]bool{id: true}}, []*row{mine()}, []string{Promise}},
@@ -92,6 +92,30 @@ func TestTryAnswers(t *testing.T) {
 				j.emails[r.id] = r
 			}
 			j.tryAnswers()
+			if got := promises(j); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestTryDuplicates(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		counts Counts
+		want   []string
+	}{
+		"none":                {Counts{Taken: 1000}, nil},
+		"at the edge":         {Counts{Taken: 10_000, Duplicates: 30}, nil},
+		"too many":            {Counts{Taken: 10_000, Duplicates: 31}, []string{Repeated}},
+		"few, in a short run": {Counts{Taken: 100, Duplicates: 10}, nil},
+		"nothing was taken":   {Counts{}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := New(nil, load.Notes{}, nil)
+			j.Counts = tt.counts
+			j.tryDuplicates()
 			if got := promises(j); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}

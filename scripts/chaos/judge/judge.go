@@ -21,6 +21,8 @@ const (
 	Lost = "lost"
 	// Duplicate: SES took it more than once and its row does not say so.
 	Duplicate = "duplicate not announced"
+	// Repeated: SES took more emails twice than its feedback leaves in doubt.
+	Repeated = "too many announced duplicates"
 	// TwoRows: one request became two emails.
 	TwoRows = "one request, two rows"
 	// Denied: its row says that it was not sent, and SES took it.
@@ -36,6 +38,10 @@ const (
 	Promise = "broken promise"
 	// Sums: a mailing's numbers, entries and emails do not agree.
 	Sums = "mailing does not add up"
+	// Forgotten: a recipient is not what was accepted about the person.
+	Forgotten = "recipient is not what was accepted"
+	// Slow: a quiet tenant's emails waited too long for others'.
+	Slow = "quiet tenant waits"
 	// Leftover: a task or a row that is still at work.
 	Leftover = "left over"
 	// Size: more stood on Redis or was taken of memory than may be, whatever waits.
@@ -61,7 +67,8 @@ type Counts struct {
 	Rows       map[string]int `json:"rows"`           // emails by status
 	Requests   int            `json:"requests"`       // at SES
 	Accepted   int            `json:"accepted"`       // by SES
-	Duplicates int            `json:"duplicates"`     // emails that SES took more than once
+	Taken      int            `json:"taken"`          // emails that SES took
+	Duplicates int            `json:"duplicates"`     // of these, emails that it took more than once
 	Flagged    int            `json:"flagged"`        // emails that are possible_duplicate
 	Unknown    int            `json:"outcomeUnknown"` // emails that are, at the end
 	Doubts     int            `json:"doubts"`         // attempts of which nobody knew how they ended
@@ -73,6 +80,8 @@ type Counts struct {
 	Events     int                 `json:"events"`
 	Entries    int                 `json:"entries"`
 	Recipients int                 `json:"recipients"`
+	Statements int                 `json:"statements"` // accepted about these
+	Quiet      Quiet               `json:"quiet"`
 }
 
 // Failures are emails that failed for one reason; for NeverAsked of them SES got no
@@ -94,6 +103,7 @@ type Judge struct {
 	found    map[string]*Finding
 	accepted map[string]*acceptance // by outbox id
 	requests map[string]int         // to SES, by outbox id
+	first    map[string]time.Time   // request to SES, by outbox id
 	asks     map[string]ask         // by attempt id
 	emails   map[string]*row        // by outbox id
 	failures int                    // FAILED events
@@ -109,7 +119,7 @@ func New(s *stage.Stage, notes load.Notes, played []fault.Played) *Judge {
 	}
 	return &Judge{
 		stage: s, notes: notes, played: played, found: make(map[string]*Finding),
-		accepted: make(map[string]*acceptance), requests: make(map[string]int), asks: make(map[string]ask), emails: make(map[string]*row),
+		accepted: make(map[string]*acceptance), requests: make(map[string]int), first: make(map[string]time.Time), asks: make(map[string]ask), emails: make(map[string]*row),
 		stopped: stopped,
 		Counts:  Counts{Rows: make(map[string]int), Failed: make(map[string]Failures)},
 	}
@@ -127,6 +137,8 @@ func (j *Judge) Try(ctx context.Context) ([]Finding, error) {
 	}
 	j.tryAnswers()
 	j.tryEmails()
+	j.tryDuplicates()
+	j.tryQuiet()
 	j.tryDoubts()
 	return j.findings(), nil
 }

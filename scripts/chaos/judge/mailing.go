@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
-	"github.com/lib/pq"
-
 	"email-gateway/scripts/chaos/load"
 )
 
@@ -109,40 +106,6 @@ func (j *Judge) tryMailing(ctx context.Context, m load.Mailing, seen entryCounts
 	if sent != seen.ended["SENT"] || failed != seen.ended["FAILED"] || unknown != seen.unknown || withdrawn != seen.ended["CANCELLED"] {
 		j.Find(Sums, "mailing %s says sent %d, failed %d, unknown %d, cancelled %d; its entries say %v, unknown %d",
 			m.ID, sent, failed, unknown, withdrawn, seen.ended, seen.unknown)
-	}
-	return nil
-}
-
-const recipientsSQL = `SELECT id, email FROM recipients WHERE id = ANY ($1::uuid[])`
-
-// tryRecipients: everybody who was accepted is there.
-func (j *Judge) tryRecipients(ctx context.Context) error {
-	there := make(map[uuid.UUID]string, len(j.notes.People))
-	ids := make([]string, len(j.notes.People))
-	for i, p := range j.notes.People {
-		ids[i] = p.ID.String()
-	}
-	rows, err := j.stage.Database.QueryContext(ctx, recipientsSQL, pq.Array(ids))
-	if err != nil {
-		return fmt.Errorf("read recipients: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id uuid.UUID
-		var address string
-		if err := rows.Scan(&id, &address); err != nil {
-			return fmt.Errorf("read recipients: %w", err)
-		}
-		there[id] = address
-		j.Counts.Recipients++
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read recipients: %w", err)
-	}
-	for _, p := range j.notes.People {
-		if there[p.ID] != p.Email {
-			j.Find(Lost, "recipient %s has the address %q, want %q", p.ID, there[p.ID], p.Email)
-		}
 	}
 	return nil
 }

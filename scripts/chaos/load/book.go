@@ -29,17 +29,12 @@ type Mailing struct {
 	Doomed bool
 }
 
-// Person is a recipient that was answered with 202.
-type Person struct {
-	ID    uuid.UUID
-	Email string
-}
-
 // Notes are what the book holds when all is over.
 type Notes struct {
 	Emails   map[int]Accepted // by serial
 	Mailings []Mailing
-	People   []Person
+	// Statements are what was accepted about persons.
+	Statements []Statement
 	// Cancelled are emails whose cancellation was answered with 200.
 	Cancelled map[uuid.UUID]bool
 	// Stopped are mailings whose cancellation was answered with 200, and when.
@@ -118,9 +113,10 @@ func (b *Book) write(what func(n *Notes)) {
 	what(&b.n)
 }
 
-func (b *Book) accept(a Accepted)   { b.write(func(n *Notes) { n.Emails[a.Serial] = a }) }
-func (b *Book) mailing(m Mailing)   { b.write(func(n *Notes) { n.Mailings = append(n.Mailings, m) }) }
-func (b *Book) person(p Person)     { b.write(func(n *Notes) { n.People = append(n.People, p) }) }
+func (b *Book) accept(a Accepted) { b.write(func(n *Notes) { n.Emails[a.Serial] = a }) }
+func (b *Book) mailing(m Mailing) { b.write(func(n *Notes) { n.Mailings = append(n.Mailings, m) }) }
+
+func (b *Book) state(s Statement)   { b.write(func(n *Notes) { n.Statements = append(n.Statements, s) }) }
 func (b *Book) cancel(id uuid.UUID) { b.write(func(n *Notes) { n.Cancelled[id] = true }) }
 func (b *Book) stop(id uuid.UUID)   { b.write(func(n *Notes) { n.Stopped[id] = time.Now() }) }
 func (b *Book) step(what string)    { b.write(func(n *Notes) { n.Steps[what]++ }) }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"email-gateway/shared/service"
@@ -18,7 +19,9 @@ import (
 type Params struct {
 	APIs []string // URLs; each request goes to any of them
 	Keys []string // one per tenant
-	Seed uint64
+	// QuietKey is the key of a tenant that sends an email now and then; "" = there is none.
+	QuietKey string
+	Seed     uint64
 	// Rate is how many emails are offered per second. What an outage held up is made up
 	// for afterwards.
 	Rate     float64
@@ -26,8 +29,8 @@ type Params struct {
 	// Lead is the part at the beginning of Duration in which no mailing is uploaded.
 	Lead time.Duration
 	// Sent counts the emails that SES has taken so far, mailings' ones too. When more than
-	// maxBacklog are on their way nothing new is offered: what is held against the gateway
-	// is what it loses, not how fast the machine is that it shares with everything else.
+	// the backlog of Pace are on their way nothing new is offered: what is held against the
+	// gateway is what it loses, not how fast the machine is that it shares with everything else.
 	Sent func() int
 	// Mailings of MailingRows rows each are uploaded at even distances, and for every ten one
 	// more that is cancelled while it is sent.
@@ -40,19 +43,30 @@ type Params struct {
 type Load struct {
 	Book *Book
 
-	params Params
-	client *client
+	params  Params
+	client  *client
+	backlog atomic.Int64
 }
 
 // New makes a load that has not begun.
 func New(p Params) *Load {
-	return &Load{Book: newBook(), params: p, client: newClient(p.APIs, p.Seed)}
+	l := &Load{Book: newBook(), params: p, client: newClient(p.APIs, p.Seed)}
+	l.backlog.Store(maxBacklog)
+	return l
+}
+
+// Pace bounds the backlog by the emails per second that this machine can send: it must be sent
+// within the minute after the run.
+func (l *Load) Pace(rate float64) {
+	l.backlog.Store(int64(min(max(rate*backlogTime.Seconds(), leastBacklog), maxBacklog)))
 }
 
 const (
-	// maxBacklog are seconds of work for a slow machine, and come to rest within the minute
-	// after the run.
-	maxBacklog = 6000
+	// backlogTime is how long the machine may need for the backlog, and the rest of the minute
+	// is for retries.
+	backlogTime = 25 * time.Second
+	// leastBacklog and maxBacklog bound it on any machine.
+	leastBacklog, maxBacklog = 500, 6000
 	// senders are the emails that may be under way to the apis at once.
 	senders = 48
 	// backlogEvery is after how many letters the backlog is looked at, backlogPause how long
@@ -84,6 +98,8 @@ func (l *Load) Run(ctx context.Context) {
 	}
 	working.Go(func() { l.introduce(ctx, offering) })
 	working.Go(func() { l.tend(ctx, offering) })
+	working.Go(func() { l.sendQuietly(ctx, offering) })
+	working.Go(func() { l.describe(ctx, offering) })
 	for n := range withDoomed(l.params.Mailings) {
 		working.Go(func() { l.mail(ctx, offering, n) })
 	}
@@ -101,7 +117,7 @@ func (l *Load) write(offering context.Context, letters chan<- letter) {
 		if wait := time.Until(due); wait > 0 && service.Pause(offering, wait) != nil {
 			return
 		}
-		for serial%backlogEvery == 0 && l.Book.Expected()-l.params.Sent() > maxBacklog {
+		for serial%backlogEvery == 0 && int64(l.Book.Expected()-l.params.Sent()) > l.backlog.Load() {
 			if service.Pause(offering, backlogPause) != nil {
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"mime/multipart"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,6 +25,13 @@ func (l *Load) mail(ctx, offering context.Context, n int) {
 	m, file := newSpreadsheet(n, l.params.MailingRows)
 	m.Key = l.params.Keys[n%len(l.params.Keys)]
 	name := fmt.Sprintf("caos-%d.csv", n)
+	if !doomed(n) { // of a mailing that is cancelled some rows never become emails
+		importing := l.importListed(ctx, m.Key, n, l.params.MailingRows)
+		if n%2 == 0 { // else at the same time
+			importing.Wait()
+		}
+		defer importing.Wait()
+	}
 	body, contentType, err := form(name, file)
 	if err != nil {
 		l.Book.refuse(fmt.Sprintf("%s: %v", name, err))
@@ -48,7 +56,29 @@ func (l *Load) mail(ctx, offering context.Context, n int) {
 	l.Book.mailing(m)
 	if m.Doomed {
 		l.stop(ctx, m, n)
+		return
 	}
+	for i := 0; i < l.params.MailingRows; i += listedEvery {
+		l.Book.state(Statement{How: Listed, Facts: Facts{Nome: listedName(i), Email: listed(n, i)}, Mailing: m.ID})
+	}
+}
+
+// listedEvery: of so many rows of a mailing one is about a person who is imported too.
+const listedEvery = 50
+
+func listed(n, i int) string  { return fmt.Sprintf("mala%d-%d@%s", n, i, Domain) }
+func listedName(i int) string { return fmt.Sprintf("João Conceição %d", i) }
+
+// importListed begins to import persons whom the n-th mailing lists, with another name and a
+// field that the list does not have. They have no externalId: their address names them.
+func (l *Load) importListed(ctx context.Context, key string, n, rows int) *sync.WaitGroup {
+	var people []Facts
+	for i := 0; i < rows; i += listedEvery {
+		people = append(people, Facts{RazaoSocial: fmt.Sprintf("Lista %d Ltda", i), Nome: fmt.Sprintf("Joana %d", i), Email: listed(n, i)})
+	}
+	var importing sync.WaitGroup
+	importing.Go(func() { l.importAll(ctx, key, fmt.Sprintf("lista-%d", n), people) })
+	return &importing
 }
 
 // newSpreadsheet makes a file with as many good rows as asked for, and a bad one and a
@@ -58,9 +88,8 @@ func newSpreadsheet(n, rows int) (Mailing, []byte) {
 	var text bytes.Buffer
 	text.WriteString("Nome;E-mail;Cidade\r\n")
 	for i := range rows {
-		address := fmt.Sprintf("mala%d-%d@%s", n, i, Domain)
-		m.People[address] = true
-		fmt.Fprintf(&text, "João Conceição %d;%s;São Luís\r\n", i, address)
+		m.People[listed(n, i)] = true
+		fmt.Fprintf(&text, "%s;%s;São Luís\r\n", listedName(i), listed(n, i))
 		switch i % 100 {
 		case 13:
 			m.Invalid++

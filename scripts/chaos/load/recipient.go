@@ -22,31 +22,36 @@ func (l *Load) introduce(ctx, offering context.Context) {
 }
 
 func (l *Load) introduceBatch(ctx context.Context, batch int) {
-	people := make([]map[string]any, intake)
+	people := make([]Facts, intake)
 	for i := range people {
 		n := batch*intake + i
-		people[i] = map[string]any{
-			"externalId": fmt.Sprintf("cadastro-%d", n), "nome": "Maria", "email": fmt.Sprintf("cadastro%d@%s", n, Domain),
-		}
+		people[i] = Facts{ExternalID: fmt.Sprintf("cadastro-%d", n), Nome: "Maria", Email: fmt.Sprintf("cadastro%d@%s", n, Domain)}
 		if i == 0 {
-			people[i]["cpfCnpj"] = TaxIDs[n%len(TaxIDs)]
+			people[i].TaxIDHash, people[i].TaxID = taxIDHash(), true
 		}
 	}
-	body, _ := json.Marshal(map[string]any{"recipients": people}) // maps of strings always can
-	name := fmt.Sprintf("cadastros-%d", batch)
+	l.importAll(ctx, l.params.Keys[batch%len(l.params.Keys)], fmt.Sprintf("cadastros-%d", batch), people)
+}
+
+// importAll imports several persons with one request.
+func (l *Load) importAll(ctx context.Context, key, name string, people []Facts) {
+	list := make([]map[string]any, len(people))
+	for i, f := range people {
+		list[i] = f.json(i)
+	}
+	body, _ := json.Marshal(map[string]any{"recipients": list}) // maps of strings always can
 	got, ok := l.insist(ctx, request{
-		method: http.MethodPost, path: "/v1/recipients", key: l.params.Keys[batch%len(l.params.Keys)],
-		contentType: "application/json", idempotency: name, body: body,
+		method: http.MethodPost, path: "/v1/recipients", key: key, contentType: "application/json", idempotency: name, body: body,
 	}, name)
 	if !ok {
 		return
 	}
 	accepted, err := read[struct{ IDs []uuid.UUID }](got)
-	if err != nil || len(accepted.IDs) != intake {
-		l.Book.refuse(fmt.Sprintf("%s: %.200q names %d of %d recipients", name, got.body, len(accepted.IDs), intake))
+	if err != nil || len(accepted.IDs) != len(people) {
+		l.Book.refuse(fmt.Sprintf("%s: %.200q names %d of %d recipients", name, got.body, len(accepted.IDs), len(people)))
 		return
 	}
 	for i, id := range accepted.IDs {
-		l.Book.person(Person{ID: id, Email: fmt.Sprint(people[i]["email"])})
+		l.Book.state(Statement{Person: id, How: Imported, Facts: people[i]})
 	}
 }

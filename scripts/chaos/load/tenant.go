@@ -17,6 +17,7 @@ const (
 	stepPause    = "mailings paused"
 	stepResume   = "mailings resumed"
 	stepSuppress = "addresses suppressed"
+	stepDelete   = "recipients deleted"
 )
 
 // doomedEvery: of so many mailings one, the second to begin with, is cancelled.

@@ -37,6 +37,10 @@ const scopes = "emails:send,emails:read,mailings:write,mailings:read,recipients:
 // Companies are the tenants, among which the emails are shared.
 func Companies() []string { return []string{"Caos 1", "Caos 2", "Caos 3"} }
 
+// QuietCompany is a tenant that sends an email now and then. No operator holds back its lanes
+// alone.
+const QuietCompany = "Quieta"
+
 // Hold holds back what waits in a company's lanes, or with "" all emails, as an operator
 // does; Release takes that back.
 func (s *Stage) Hold(ctx context.Context, company string) error {

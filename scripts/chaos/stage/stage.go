@@ -43,6 +43,7 @@ type Stage struct {
 	Database *sql.DB // straight to Postgres, past every link
 
 	cfg       Config
+	balancer  *balancer
 	env       map[string]string // of all programs; each has the addresses of its own links on top
 	supervise context.Context
 	end       context.CancelFunc
@@ -119,7 +120,11 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.Mail.publish(s.APIs()[0]) // over a link, as everything
+	var err error
+	if s.balancer, err = newBalancer(s.APIs()); err != nil { // over links, as everything
+		return err
+	}
+	return s.Mail.publish(s.balancer.url)
 }
 
 // addProgram makes the program and its links.
@@ -223,6 +228,9 @@ func (s *Stage) Close() error {
 	var errs []error
 	if s.Mail != nil {
 		errs = append(errs, s.Mail.close())
+	}
+	if s.balancer != nil {
+		errs = append(errs, s.balancer.close())
 	}
 	if s.Database != nil {
 		errs = append(errs, s.Database.Close())

@@ -1,0 +1,99 @@
+package judge
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/scripts/chaos/fault"
+)
+
+const (
+	// quietWait is how long a quiet tenant's email may wait because of other tenants, by the
+	// design: the window, 2 s at the send rate.
+	quietWait = 2 * time.Second
+	// quietMargin is for a machine whose two processors the whole gateway, its services and
+	// its load share.
+	quietMargin = time.Second
+	// quietBound is the latency that 99 of 100 of its emails must not exceed.
+	quietBound = quietWait + quietMargin
+	// quietGrace is how long after a fault its effect on the latency may last: connections are
+	// opened again, the circuit breaker closes, lost tasks are found.
+	quietGrace = 10 * time.Second
+	// quietLeast is how many emails must have been measured.
+	quietLeast = 10
+)
+
+// Quiet is the latency of a tenant that sends an email now and then, from acceptance to the
+// request to SES.
+type Quiet struct {
+	Accepted int     `json:"accepted"`
+	Measured int     `json:"measured"` // those that no fault could affect
+	P50      float64 `json:"p50Seconds"`
+	P99      float64 `json:"p99Seconds"`
+	Bound    float64 `json:"boundSeconds"` // of P99
+}
+
+// Enough says that P99 means something.
+func (q Quiet) Enough() bool { return q.Measured >= quietLeast }
+
+// span is a time in which a fault may affect an email.
+type span struct{ from, to time.Time }
+
+// upsets lists when a fault may affect the latency of an email that is accepted then. An email
+// that is accepted right before a fault may still wait when it begins. A program that is
+// frozen affects what it held, and what comes later is in the hands of the others.
+func upsets(p fault.Played) []span {
+	switch {
+	case p.Reach() == fault.ReachesNone:
+		return nil
+	case p.Froze():
+		return []span{{p.From.Add(-quietBound), p.From.Add(quietGrace)}, {p.To.Add(-quietBound), p.To.Add(quietGrace)}}
+	}
+	return []span{{p.From.Add(-quietBound), p.To.Add(quietGrace)}}
+}
+
+// tryQuiet measures the emails that were accepted while no fault could affect them. Which ones
+// are measured does not depend on how long they took.
+func (j *Judge) tryQuiet() {
+	var spans []span
+	for _, p := range j.played {
+		spans = append(spans, upsets(p)...)
+	}
+	var took []time.Duration
+	q := &j.Counts.Quiet
+	q.Bound = quietBound.Seconds()
+	for _, a := range j.notes.Emails {
+		if !a.Quiet() {
+			continue
+		}
+		q.Accepted++
+		at := acceptedAt(a.ID)
+		asked, found := j.first[a.ID.String()]
+		if !found || slices.ContainsFunc(spans, func(s span) bool { return at.After(s.from) && at.Before(s.to) }) {
+			continue // one that SES was never asked for is lost, and found as such
+		}
+		took = append(took, asked.Sub(at))
+	}
+	if q.Measured = len(took); q.Measured == 0 {
+		return
+	}
+	slices.Sort(took)
+	q.P50, q.P99 = percentile(took, 0.5).Seconds(), percentile(took, 0.99).Seconds()
+	if q.P99 > q.Bound {
+		j.Find(Slow, "a quiet tenant's emails waited %.2f s (p99 of %d), at most %.0f s are allowed", q.P99, q.Measured, q.Bound)
+	}
+}
+
+// percentile is the smallest of the sorted times that at least the share does not exceed.
+func percentile(sorted []time.Duration, share float64) time.Duration {
+	return sorted[max(0, int(math.Ceil(share*float64(len(sorted))))-1)]
+}
+
+// acceptedAt is when the api took the request: its commit is part of the latency.
+func acceptedAt(id uuid.UUID) time.Time {
+	sec, nsec := id.Time().UnixTime()
+	return time.Unix(sec, nsec)
+}

@@ -1,0 +1,81 @@
+package judge
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/scripts/chaos/fault"
+	"email-gateway/scripts/chaos/load"
+)
+
+// quietEmails is a run with emails of the quiet tenant, one per second from begun on, each of
+// which took as long as the function says.
+func quietEmails(n int, begun time.Time, played []fault.Played, took func(i int) time.Duration) *Judge {
+	notes := load.Notes{Emails: make(map[int]load.Accepted)}
+	j := New(nil, notes, played)
+	for i := range n {
+		at := begun.Add(time.Duration(i) * time.Second).Truncate(time.Millisecond)
+		id := idAt(at, i)
+		notes.Emails[load.QuietSerials+i] = load.Accepted{Serial: load.QuietSerials + i, ID: id}
+		j.first[id.String()] = at.Add(took(i))
+	}
+	return j
+}
+
+// idAt is a UUIDv7 of that time.
+func idAt(at time.Time, n int) uuid.UUID {
+	var id uuid.UUID
+	for i := range 6 {
+		id[i] = byte(at.UnixMilli() >> (40 - 8*i))
+	}
+	id[6], id[8], id[15] = 0x70, 0x80, byte(n)
+	return id
+}
+
+func TestTryQuiet(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	hit := func(kind, subject string, from, to int) []fault.Played {
+		return []fault.Played{{Kind: kind, Subject: subject, From: begun.Add(time.Duration(from) * time.Second), To: begun.Add(time.Duration(to) * time.Second)}}
+	}
+	slow := func(from, to int) func(int) time.Duration {
+		return func(i int) time.Duration {
+			if i >= from && i < to {
+				return 2 * quietBound
+			}
+			return 20 * time.Millisecond
+		}
+	}
+	for name, tt := range map[string]struct {
+		played   []fault.Played
+		took     func(int) time.Duration
+		measured int
+		want     []string
+	}{
+		"fast":                          {nil, slow(0, 0), 100, nil},
+		"one of a hundred":              {nil, slow(50, 51), 100, nil},
+		"two of a hundred":              {nil, slow(50, 52), 100, []string{Slow}},
+		"slow during a fault":           {hit("redis-kill", "redis", 40, 45), slow(38, 54), 82, nil},
+		"slow long after it":            {hit("redis-kill", "redis", 40, 45), slow(56, 60), 82, []string{Slow}},
+		"slow while RabbitMQ is down":   {hit("rabbitmq-kill", "rabbitmq", 40, 45), slow(40, 45), 100, []string{Slow}},
+		"slow while a worker is frozen": {hit("worker-freeze", "worker-1", 10, 80), slow(30, 60), 74, []string{Slow}},
+		"slow when a worker is frozen":  {hit("worker-freeze", "worker-1", 10, 80), slow(10, 15), 74, nil},
+		"slow when it runs again":       {hit("worker-freeze", "worker-1", 10, 80), slow(80, 85), 74, nil},
+		"a fault for all of the time":   {hit("redis-pause", "redis", 0, 100), slow(0, 100), 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := quietEmails(100, begun, tt.played, tt.took)
+			j.tryQuiet()
+			if got := promises(j); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+			if q := j.Counts.Quiet; q.Accepted != 100 || q.Measured != tt.measured {
+				t.Errorf("%+v, want %d measured", q, tt.measured)
+			}
+		})
+	}
+}
