@@ -101,7 +101,10 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 	}
 	l := load.New(load.Params{
 		APIs: s.APIs(), Keys: keys, QuietKey: quiet, Seed: cfg.Seed, Rate: cfg.Rate, Lead: calibration, Duration: calibration + cfg.Duration, Patience: cfg.Settle,
-		Sent:     s.Mail.Taken,
+		Sent: s.Mail.Taken,
+		Erase: func(ctx context.Context, tenant int, address string) error {
+			return s.Erase(ctx, stage.Companies()[tenant], address)
+		},
 		Mailings: report.Minimum.Mailings, MailingRows: mailingRows,
 	})
 	w, err := watch.Start(ctx, s, l.Book, cfg.Out)

@@ -21,6 +21,9 @@ type recorded struct {
 	id uuid.UUID
 }
 
+// ends says that what was accepted before is void.
+func (s recorded) ends() bool { return s.How == load.Deleted || s.How == load.Erased }
+
 // portrait is a recipient as the gateway should know him.
 type portrait struct {
 	load.Facts
@@ -36,7 +39,7 @@ func portraitOf(statements []recorded) portrait {
 	})
 	var p portrait
 	for _, s := range statements {
-		if s.How == load.Deleted {
+		if s.ends() {
 			p = portrait{deleted: true}
 			continue
 		}
@@ -114,6 +117,9 @@ func (j *Judge) tryRecipients(ctx context.Context) error {
 func (j *Judge) tryPerson(id uuid.UUID, statements []recorded, found map[uuid.UUID]portrait) {
 	want := portraitOf(statements)
 	got, there := found[id]
+	if !there && want.deleted && slices.ContainsFunc(statements, func(s recorded) bool { return s.How == load.Erased }) {
+		return // an erasure may leave no row
+	}
 	if !there {
 		j.Find(Lost, "recipient %s is not there; accepted: %s", id, ways(statements))
 		return
@@ -160,8 +166,17 @@ func (j *Judge) group(imports, entries map[string][]uuid.UUID) map[uuid.UUID][]r
 			ids[key(s)] = s.Person
 		}
 	}
+	erased := make(map[string]int) // the phase that began with it
+	for _, s := range j.notes.Statements {
+		if s.How == load.Erased {
+			erased[key(s)] = s.Phase
+		}
+	}
 	people := make(map[uuid.UUID][]recorded)
 	for _, s := range j.notes.Statements {
+		if s.Phase < erased[key(s)] {
+			continue // its row is gone
+		}
 		person, known := ids[key(s)]
 		if !known {
 			continue // its import was never answered, which is found as such

@@ -14,7 +14,7 @@ import (
 // accepted is a statement with a row of its own time.
 func accepted(how string, phase, at int, f load.Facts) recorded {
 	s := recorded{Statement: load.Statement{Phase: phase, How: how, Facts: f}}
-	if how != load.Deleted {
+	if !s.ends() {
 		s.id = idAt(time.UnixMilli(int64(1_700_000_000_000+at)), 0)
 	}
 	return s
@@ -105,6 +105,7 @@ func TestTryPerson(t *testing.T) {
 		})
 	}
 	j := New(nil, load.Notes{}, nil)
+	j.tryPerson(uuid.New(), []recorded{accepted(load.Erased, 1, 0, load.Facts{})}, nil)
 	j.tryPerson(uuid.New(), []recorded{accepted(load.Imported, 0, 1, full)}, nil)
 	if got := promises(j); !slices.Equal(got, []string{Lost}) {
 		t.Errorf("of one who is not there: %q", got)
@@ -121,7 +122,7 @@ func changed(f load.Facts, change func(*portrait)) portrait {
 // found.
 func TestGroup(t *testing.T) {
 	t.Parallel()
-	first, second, row := uuid.New(), uuid.New(), uuid.Must(uuid.NewV7())
+	first, second, third, row := uuid.New(), uuid.New(), uuid.New(), uuid.Must(uuid.NewV7())
 	j := New(nil, load.Notes{Statements: []load.Statement{
 		{How: load.Named, Facts: load.Facts{ExternalID: "x", Email: "1@b"}, Row: row},
 		{How: load.Imported, Person: first, Facts: load.Facts{ExternalID: "x", Email: "2@b"}},
@@ -130,10 +131,12 @@ func TestGroup(t *testing.T) {
 		{How: load.Listed, Facts: load.Facts{Email: "3@b"}},
 		{How: load.Imported, Person: second, Facts: load.Facts{Email: "4@b"}},
 		{How: load.Named, Facts: load.Facts{ExternalID: "unknown", Email: "5@b"}, Row: row},
+		{How: load.Imported, Person: third, Facts: load.Facts{ExternalID: "y", Email: "6@b"}},
+		{How: load.Erased, Person: third, Phase: 1, Facts: load.Facts{ExternalID: "y"}},
 	}}, nil)
 	ids := []uuid.UUID{row}
 	people := j.group(map[string][]uuid.UUID{"2@b": ids, "3@b": {row, first}}, map[string][]uuid.UUID{"3@b": ids})
-	if len(people) != 2 || len(people[first]) != 3 || len(people[second]) != 2 {
+	if len(people) != 3 || len(people[third]) != 1 || len(people[first]) != 3 || len(people[second]) != 2 {
 		t.Errorf("%+v", people)
 	}
 	if got := promises(j); !slices.Equal(got, []string{Lost, TwoRows}) {

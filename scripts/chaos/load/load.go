@@ -22,6 +22,9 @@ type Params struct {
 	// QuietKey is the key of a tenant that sends an email now and then; "" = there is none.
 	QuietKey string
 	Seed     uint64
+	// Erase takes a person out of everything that the tenant of that number holds, as an
+	// operator does.
+	Erase func(ctx context.Context, tenant int, address string) error
 	// Rate is how many emails are offered per second. What an outage held up is made up
 	// for afterwards.
 	Rate     float64

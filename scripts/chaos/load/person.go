@@ -19,6 +19,8 @@ const (
 	personSerials = 10_000_000
 	// statementsEach is how many serials one person may use.
 	statementsEach = 10
+	// eraseEvery: of so many persons one is erased. An erasure goes through all tables.
+	eraseEvery = 75
 	// personPause lies between two persons.
 	personPause = 200 * time.Millisecond
 )
@@ -28,7 +30,7 @@ type person struct {
 	load   *Load
 	id     uuid.UUID // known from the first import on
 	serial int
-	key    string // the tenant's
+	tenant int
 	phase  int
 }
 
@@ -38,8 +40,11 @@ func (l *Load) describe(ctx, offering context.Context) {
 	var describing sync.WaitGroup
 	defer describing.Wait()
 	for n := 0; service.Pause(offering, personPause) == nil; n++ {
-		p := &person{load: l, serial: personSerials + n*statementsEach, key: l.params.Keys[n%len(l.params.Keys)]}
+		p := &person{load: l, serial: personSerials + n*statementsEach, tenant: n % len(l.params.Keys)}
 		act, dice := acts[n%len(acts)], rand.New(rand.NewPCG(random.Uint64(), 0))
+		if n%eraseEvery == eraseEvery/2 {
+			act = eraseAndReturn
+		}
 		describing.Go(func() { act(ctx, p, dice) })
 	}
 }
@@ -87,6 +92,15 @@ var acts = []func(ctx context.Context, p *person, dice *rand.Rand){
 	},
 }
 
+// eraseAndReturn imports a person, who is erased, perhaps before the import was applied, and
+// imported again, with less.
+func eraseAndReturn(ctx context.Context, p *person, dice *rand.Rand) {
+	_ = p.bring(ctx, 0, all(p.serial)) && p.erase(ctx) && dice.IntN(2) == 0 && p.bring(ctx, 1, single(p.serial + 1)[dice.IntN(3)])
+}
+
+// key is the tenant's.
+func (p *person) key() string { return p.load.params.Keys[p.tenant] }
+
 // about completes the person's n-th statement: each has an address of its own, by which its
 // row is found.
 func (p *person) about(n int, f Facts) (int, Facts) {
@@ -101,7 +115,7 @@ func (p *person) bring(ctx context.Context, n int, f Facts) bool {
 	body, _ := json.Marshal(f.json(serial)) // maps of strings always can
 	name := fmt.Sprintf("ficha-%d", serial)
 	got, ok := p.load.insist(ctx, request{
-		method: http.MethodPost, path: "/v1/recipients", key: p.key, contentType: "application/json", idempotency: name, body: body,
+		method: http.MethodPost, path: "/v1/recipients", key: p.key(), contentType: "application/json", idempotency: name, body: body,
 	}, name)
 	if !ok {
 		return false
@@ -123,7 +137,7 @@ func (p *person) name(ctx context.Context, n int, f Facts) bool {
 		"to": f.Email, "subject": "Sua ficha", "html": fmt.Sprintf("<p>%d</p>", serial), "recipient": f.json(serial),
 	}
 	body, _ := json.Marshal(request) // maps of strings always can
-	row := p.load.handOver(ctx, letter{serial: serial, key: p.key, body: body})
+	row := p.load.handOver(ctx, letter{serial: serial, key: p.key(), body: body})
 	if row == uuid.Nil {
 		return false
 	}
@@ -136,15 +150,13 @@ func (p *person) name(ctx context.Context, n int, f Facts) bool {
 func (p *person) remove(ctx context.Context) bool {
 	sure := true
 	for try := 1; ; try++ {
-		got, err := p.load.client.do(ctx, request{method: http.MethodDelete, path: "/v1/recipients/" + p.id.String(), key: p.key})
+		got, err := p.load.client.do(ctx, request{method: http.MethodDelete, path: "/v1/recipients/" + p.id.String(), key: p.key()})
 		p.load.Book.answer(got.status)
 		switch {
 		case err != nil:
 			sure = false
 		case got.status == http.StatusNoContent:
-			p.phase++
-			p.load.Book.state(Statement{Person: p.id, Phase: p.phase, How: Deleted, Facts: Facts{ExternalID: fmt.Sprintf("ficha-%d", p.serial)}})
-			p.load.Book.step(stepDelete)
+			p.end(Deleted, stepDelete)
 			return sure
 		case !repeatable(got.status):
 			p.load.Book.refuse(fmt.Sprintf("delete recipient %s: %s", p.id, unexpected(got.status, got.body)))
@@ -155,4 +167,26 @@ func (p *person) remove(ctx context.Context) bool {
 			return false
 		}
 	}
+}
+
+// erase has the person erased, and says whether another statement may follow. An erasure that
+// failed is repeated: it does what is left.
+func (p *person) erase(ctx context.Context) bool {
+	for try := 1; ; try++ {
+		if p.load.params.Erase(ctx, p.tenant, Address(p.serial)) == nil {
+			p.end(Erased, stepErase)
+			return try == 1 // a statement of one that failed may still run
+		}
+		if again(ctx, try) != nil {
+			p.load.Book.leave("erasure of recipient " + p.id.String())
+			return false
+		}
+	}
+}
+
+// end notes the deletion or erasure of the person, with which a phase begins.
+func (p *person) end(how, step string) {
+	p.phase++
+	p.load.Book.state(Statement{Person: p.id, Phase: p.phase, How: how, Facts: Facts{ExternalID: fmt.Sprintf("ficha-%d", p.serial)}})
+	p.load.Book.step(step)
 }

@@ -24,11 +24,12 @@ const (
 	Named    = "email"   // the recipient of an email
 	Listed   = "mailing" // a row of a CSV
 	Deleted  = "delete"  // DELETE /v1/recipients/{id}
+	Erased   = "erase"   // gatewayctl person erase
 )
 
 // Statement is what an api accepted about a person. Statements of one Phase are in the order
-// of their rows' ids. A deletion begins a phase: what was accepted before it was answered
-// before it was requested.
+// of their rows' ids. A deletion or an erasure begins a phase: what was accepted before it was
+// answered before it was requested.
 type Statement struct {
 	Person uuid.UUID
 	Phase  int

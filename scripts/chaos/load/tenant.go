@@ -18,6 +18,7 @@ const (
 	stepResume   = "mailings resumed"
 	stepSuppress = "addresses suppressed"
 	stepDelete   = "recipients deleted"
+	stepErase    = "persons erased"
 )
 
 // doomedEvery: of so many mailings one, the second to begin with, is cancelled.

@@ -52,6 +52,11 @@ func (s *Stage) Release(ctx context.Context, company string) error {
 	return s.run(ctx, "gatewayctl", append([]string{"lane", "resume"}, lanes(company)...)...)
 }
 
+// Erase takes a person out of everything that the company holds.
+func (s *Stage) Erase(ctx context.Context, company, address string) error {
+	return s.run(ctx, "gatewayctl", "person", "erase", "--company", company, "--email", address, "--reason", "chaos", "--yes")
+}
+
 func lanes(company string) []string {
 	if company == "" {
 		return []string{"--all"}
