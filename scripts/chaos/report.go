@@ -126,7 +126,8 @@ func (r *Report) Print(out io.Writer) {
 		r.Counts.Requests, r.Counts.Accepted, r.Counts.Duplicates, r.Counts.Flagged)
 	fmt.Fprintf(out, "events      %d\n", r.Counts.Events)
 	q := r.Counts.Quiet
-	fmt.Fprintf(out, "quiet       %d of %d emails of a quiet tenant measured: p50 %.0f ms, p99 %.0f ms, at most %.0f ms\n", q.Measured, q.Accepted, 1000*q.P50, 1000*q.P99, 1000*q.Bound)
+	fmt.Fprintf(out, "quiet       %d of %d emails of a quiet tenant measured: p50 %.0f ms, p99 %.0f ms, at the send rate %.0f ms, at most %.0f ms\n",
+		q.Measured, q.Accepted, 1000*q.P50, 1000*q.P99, 1000*q.AtRate, 1000*q.Bound)
 	fmt.Fprintf(out, "settled     %.1f s, queues empty %.1f s after the run, whose faults were put right %.1f s too late\n", r.Settled, r.Quiet, r.Late)
 	fmt.Fprintf(out, "window      %s\n", window(r.Seen.Window))
 	fmt.Fprintf(out, "at most     %d tasks waiting for a retry on a queue, %d archived; Redis %d MiB; %s\n",

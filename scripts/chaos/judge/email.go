@@ -3,6 +3,7 @@ package judge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,8 +33,9 @@ type row struct {
 func (j *Judge) readLedger() {
 	for _, e := range j.stage.Ledger() {
 		j.Counts.Requests++
+		j.times = append(j.times, e.Time)
 		j.requests[e.OutboxID]++
-		if j.requests[e.OutboxID] == 1 { // the ledger is in order
+		if at, known := j.first[e.OutboxID]; !known || e.Time.Before(at) {
 			j.first[e.OutboxID] = e.Time
 		}
 		if _, twice := j.asks[e.AttemptID]; twice {
@@ -58,6 +60,7 @@ func (j *Judge) readLedger() {
 			j.Find(Promise, "email %s went to %s and to %s", e.OutboxID, a.to, e.To[0])
 		}
 	}
+	slices.SortFunc(j.times, time.Time.Compare) // a request may be received before one that is entered earlier
 }
 
 const rowsSQL = `

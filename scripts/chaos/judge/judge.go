@@ -104,6 +104,7 @@ type Judge struct {
 	accepted map[string]*acceptance // by outbox id
 	requests map[string]int         // to SES, by outbox id
 	first    map[string]time.Time   // request to SES, by outbox id
+	times    []time.Time            // of all requests to SES, ascending
 	asks     map[string]ask         // by attempt id
 	emails   map[string]*row        // by outbox id
 	failures int                    // FAILED events

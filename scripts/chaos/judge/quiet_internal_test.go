@@ -79,3 +79,37 @@ func TestTryQuiet(t *testing.T) {
 		})
 	}
 }
+
+// On a slow machine the emails ahead count as at the send rate, but standing still counts in
+// full.
+func TestAtRate(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	every := func(pause time.Duration, n int) []time.Time {
+		var times []time.Time
+		for i := range n {
+			times = append(times, begun.Add(time.Duration(i)*pause))
+		}
+		return times
+	}
+	for name, tt := range map[string]struct {
+		times      []time.Time
+		wait, want time.Duration
+	}{
+		"at the rate":            {every(time.Millisecond, 5000), 2 * time.Second, 2 * time.Second},
+		"a tenth of the rate":    {every(10*time.Millisecond, 5000), 10 * time.Second, time.Second + 11*time.Millisecond},
+		"too many ahead":         {every(10*time.Millisecond, 5000), 40 * time.Second, 4*time.Second + 11*time.Millisecond},
+		"nothing is sent":        {nil, 10 * time.Second, 10 * time.Second},
+		"nothing is sent at all": {every(time.Millisecond, 100), 10 * time.Second, 10 * time.Second},
+		"alone":                  {nil, 5 * time.Millisecond, 5 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := New(nil, load.Notes{}, nil)
+			j.times = tt.times
+			if got := j.atRate(begun, begun.Add(tt.wait)); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
