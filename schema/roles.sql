@@ -42,7 +42,7 @@ GRANT SELECT, INSERT                 ON recipient_intakes TO gateway_dispatcher;
 GRANT SELECT, UPDATE                 ON dispatch_lanes, mailings, provider_gate TO gateway_dispatcher;
 GRANT SELECT, INSERT, UPDATE         ON retention_walks TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON mailing_rejects TO gateway_dispatcher;
-GRANT SELECT, INSERT, DELETE         ON email_events TO gateway_dispatcher;
+GRANT SELECT, INSERT, DELETE         ON email_events, dispatch_batches TO gateway_dispatcher;
 GRANT SELECT, UPDATE, DELETE         ON mailing_entries, idempotency_keys, ses_events, dead_letter_replays TO gateway_dispatcher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON email_outbox, email_logs, recipients, dead_letters, process_status TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON operator_audit TO gateway_dispatcher; -- a policy keeps two years of it

@@ -119,8 +119,8 @@ func TestCrashPoints_Expand(t *testing.T) {
 	s.setSending(false)
 	id := s.mail("clientes.csv", sheet, nil)
 
-	queued := s.doomed("dispatcher", crashpoint.DispatchMarked, 1, nil)
-	queued.dies(crashpoint.DispatchMarked) // the broker has the job, and its row is due
+	queued := s.doomed("dispatcher", crashpoint.DispatchPublished, 1, nil)
+	queued.dies(crashpoint.DispatchPublished) // the broker has the job, and its row is leased
 	s.dispatcher = startProgram(t, "dispatcher", s.env)
 
 	all := len(sheet.people)

@@ -80,8 +80,8 @@ var promised = []string{
 	`queue_oldest_task_seconds{queue="email:send"}`, `outbox_oldest_due_seconds{queue="email:send", kind="single"}`,
 	`outbox_oldest_due_seconds{queue="email:send:low", kind="mailing"}`, `queue_tasks{queue="email:send"}`, `queue_window_tasks{queue="email:send"}`,
 	// outcomes that nobody knows, rescues, gate, quota
-	`outbox_outcome_unknown_count`, `pipeline_state_transitions_total{state="OUTCOME_UNKNOWN"}`, `outbox_rescued_total{status="PROCESSING"}`,
-	`outbox_rescued_total{status="ENQUEUED"}`, `provider_gate_shut`, `provider_quota_left`, `provider_quota_limit`,
+	`outbox_outcome_unknown_count`, `pipeline_state_transitions_total{state="OUTCOME_UNKNOWN"}`, `outbox_rescued_total{reason="lease_ended"}`,
+	`outbox_rescued_total{reason="lost"}`, `outbox_rescued_total{reason="unpublished"}`, `provider_gate_shut`, `provider_quota_left`, `provider_quota_limit`,
 }
 
 // checkQueries wants what is promised to exist, and every alert and every panel to find what it

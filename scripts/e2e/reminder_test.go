@@ -170,7 +170,7 @@ func TestReminders(t *testing.T) {
 		t.Errorf("%d reminders of %d interviews are left of a booking that did not commit", reminders-2, interviews-1)
 	}
 	r.must("move", first, "+24h") // one is due now
-	for _, point := range []crashpoint.Point{crashpoint.DispatchLocked, crashpoint.DispatchQueued} {
+	for _, point := range []crashpoint.Point{crashpoint.DispatchTaken, crashpoint.DispatchQueued} {
 		r.dispatcher = r.doomed("dispatcher", point, 1, nil)
 		r.dispatcher.dies(point)
 	}

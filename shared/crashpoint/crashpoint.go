@@ -32,14 +32,14 @@ const (
 
 	// Putting due rows on their queue (dispatcher).
 
-	// DispatchLocked: the locks fall, the rows are due.
-	DispatchLocked Point = "dispatch/locked"
-	// DispatchQueued: a task stands on the queue whose row says that there is none.
+	// DispatchTaken: a batch is ENQUEUED, or leased, and none of its tasks is published.
+	DispatchTaken Point = "dispatch/taken"
+	// DispatchQueued: the same, but for the tasks that were published.
 	DispatchQueued Point = "dispatch/queued"
-	// DispatchMarked: a whole batch of such tasks.
-	DispatchMarked Point = "dispatch/marked"
-	// DispatchCommitted: nothing that anybody would have to mend.
-	DispatchCommitted Point = "dispatch/committed"
+	// DispatchPublished: all tasks of a batch are published. Jobs are leased and not PUBLISHED.
+	DispatchPublished Point = "dispatch/published"
+	// DispatchRecorded: nothing has to be repaired.
+	DispatchRecorded Point = "dispatch/recorded"
 
 	// Sending an email (worker). Its task stays in the queue's list of those in work.
 
@@ -86,7 +86,7 @@ func Points() []Point {
 	return []Point{
 		AcceptBegun, AcceptCommitted,
 		UploadStored, UploadClaimed, UploadWritten, UploadCommitted,
-		DispatchLocked, DispatchQueued, DispatchMarked, DispatchCommitted,
+		DispatchTaken, DispatchQueued, DispatchPublished, DispatchRecorded,
 		SendLoaded, SendTurn, SendClaimed, SendAnswered, SendRecorded,
 		ExpandLocked, ExpandRead, ExpandChecked, ExpandCommitted, ExpandContinued, ExpandFinished,
 		IntakeWritten, PassConfirmed,

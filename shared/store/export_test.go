@@ -11,7 +11,10 @@ import (
 // plans, and the encoders.
 const (
 	AdvanceSQL   = advanceSQL
-	ClaimDueSQL  = claimDueSQL
+	TakeDueSQL   = takeDueSQL
+	TakeProbeSQL = takeProbeSQL
+	LeaseJobsSQL = leaseJobsSQL
+	ReleaseSQL   = releaseSQL
 	BacklogSQL   = countBacklogSQL
 	FindEmailSQL = findEmailSQL
 	LiveLanesSQL = liveLanesSQL

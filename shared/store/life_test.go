@@ -96,8 +96,8 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 				}
 			},
 			"give back": func(*rapid.T) {
-				if err := d.Store.ReturnToPending(t.Context(), l.id); err != nil {
-					rt.Fatal(err)
+				if locked, err := d.Store.DropTask(t.Context(), l.id); err != nil || locked {
+					rt.Fatal(locked, err)
 				}
 				if l.status == email.Enqueued {
 					l.status = email.Pending

@@ -99,7 +99,7 @@ WITH free AS MATERIALIZED (
                      AND (s.reason <> 'UNSUBSCRIBE' OR lane.mailing_id IS NOT NULL)) AS suppressed,
            o.body_erased_at IS NOT NULL AS erased, t.guard = 'replay' AND EXISTS (` + successorSQL + `) AS replaced,
            coalesce(l.event_seq, 0) AS seq, l.last_event
-    FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bool[], $9::bigint[], $10::bigint[],
+    FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[], $10::bigint[],
                 $11::bool[], $12::bool[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bool[],
                 $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $28::bool[])
     AS t(id, guard, token, status, events, add_attempts, add_throttles, waits, delay_ms, renew_ms,
@@ -119,7 +119,8 @@ WITH free AS MATERIALIZED (
         status = f.status,
         attempts = CASE WHEN f.guard = 'replay' THEN 0 ELSE o.attempts + f.add_attempts END,
         throttles = CASE WHEN f.guard = 'replay' THEN 0 ELSE o.throttles + f.add_throttles END,
-        next_at = CASE WHEN f.waits THEN now() + f.delay_ms * interval '1 ms' ELSE o.next_at END,
+        next_at = CASE WHEN f.waits <> '' THEN now() + f.delay_ms * interval '1 ms' ELSE o.next_at END,
+        enqueued_at = CASE f.waits WHEN 'queue' THEN coalesce(o.enqueued_at, now()) WHEN 'outbox' THEN NULL ELSE o.enqueued_at END,
         expires_at = CASE WHEN f.renew_ms > 0 THEN now() + f.renew_ms * interval '1 ms' ELSE o.expires_at END,
         last_error = coalesce(f.error_code || coalesce(': ' || f.error_reason, ''), o.last_error),
         processed_at = CASE WHEN f.status IN ('SENT', 'FAILED', 'EXPIRED', 'CANCELLED', 'SUPPRESSED') THEN now() END,

@@ -65,19 +65,17 @@ JOIN dispatch_lanes l ON l.id = lane.lane_id
 JOIN companies c ON c.id = l.company_id
 CROSS JOIN LATERAL (
     SELECT o.next_at FROM email_outbox o
-    WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
-      AND o.next_at <= now() AND o.expires_at > now()
-      AND (o.status = 'PENDING' OR o.next_at <= now() - $1 * interval '1 ms')
+    WHERE o.lane_id = l.id AND ` + dueSQL + `
     ORDER BY o.next_at, o.id LIMIT 1
 ) due
 WHERE l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
 GROUP BY l.queue, mailing`
 
 // OldestDue tells of each kind of lane in which a row is due; a kind that is not in the
-// answer has none. lost is how long past its time a retry counts as lost.
-func (s *Store) OldestDue(ctx context.Context, lost time.Duration) ([]LaneAge, error) {
+// answer has none.
+func (s *Store) OldestDue(ctx context.Context) ([]LaneAge, error) {
 	var ages []LaneAge
-	if err := s.db.SelectContext(ctx, &ages, oldestDueSQL, lost.Milliseconds()); err != nil {
+	if err := s.db.SelectContext(ctx, &ages, oldestDueSQL); err != nil {
 		return nil, fmt.Errorf("look for the oldest due rows: %w", translate(err))
 	}
 	return ages, nil

@@ -46,7 +46,7 @@ func TestOldestDue(t *testing.T) {
 	}
 	retry := func(id any, ago string) {
 		t.Helper()
-		run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() - $2::interval WHERE id = $1`, id, ago)
+		run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', enqueued_at = now(), next_at = now() - $2::interval WHERE id = $1`, id, ago)
 	}
 	high := func(e *store.NewEmail) { e.Priority = 1 }
 	due(nil, "50 s")
@@ -64,7 +64,7 @@ func TestOldestDue(t *testing.T) {
 	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '90 s' WHERE id = $1`, d.Accept(t, mailing, low))
 	run(t, d, `UPDATE dispatch_lanes SET mailing_id = gen_random_uuid() WHERE company_id = $1 AND queue = $2`, mailing, email.QueueLow)
 
-	ages, err := d.Store.OldestDue(t.Context(), lost)
+	ages, err := d.Store.OldestDue(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func TestAdvance_GivesWayToAProgram(t *testing.T) {
 	if err != nil || advanced[0].Applied || advanced[0].Status != "" || !advanced[1].Applied || !advanced[2].Applied {
 		t.Fatalf("%+v, %v", advanced, err)
 	}
-	if due := dispatch(t, d, 10); len(due) != 0 {
+	if due := take(t, d, 10); len(due) != 0 {
 		t.Errorf("the dispatcher took %v", idsOf(due))
 	}
 	if err := tx.Commit(); err != nil {

@@ -116,25 +116,45 @@ func (s *Store) LongEnqueued(ctx context.Context, age time.Duration, after uuid.
 	return found, nil
 }
 
-// returnLostSQL takes rows back by primary key. One that was put on its queue again
-// since it was listed stays there, and one that somebody holds is left for the next time.
+// returnLostSQL changes rows by primary key. One that was put on its queue again since it was
+// listed stays there, and one that somebody else has locked is left for the next time. The
+// batch of an email whose task was never published is found by dispatch_batches_pkey.
 const returnLostSQL = `
-UPDATE email_outbox SET status = 'PENDING'
-WHERE id IN (
-    SELECT id FROM email_outbox
+WITH lost AS MATERIALIZED (
+    SELECT id, enqueued_at FROM email_outbox
     WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'
-    FOR UPDATE SKIP LOCKED)`
+    FOR UPDATE SKIP LOCKED
+), returned AS (
+    UPDATE email_outbox SET status = 'PENDING', enqueued_at = NULL WHERE id = ANY (ARRAY(SELECT id FROM lost))
+)
+SELECT count(*) FILTER (WHERE b.taken_at IS NULL) AS lost, count(b.taken_at) AS unpublished
+FROM lost LEFT JOIN (SELECT DISTINCT taken_at FROM dispatch_batches) b ON b.taken_at = lost.enqueued_at`
 
-// ReturnLost gives emails whose task is gone back to the dispatcher, and says how many
-// there were.
-func (s *Store) ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (int, error) {
-	result, err := s.exec(ctx, returnLostSQL, uuidArray(ids), age.Milliseconds())
+// Returned is how many emails without a task went back to the dispatcher.
+type Returned struct {
+	Lost        int `db:"lost"`        // the queue had their task once
+	Unpublished int `db:"unpublished"` // their dispatcher stopped before it published them
+}
+
+// ReturnLost returns emails whose task does not exist to the dispatcher.
+func (s *Store) ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (n Returned, err error) {
+	err = write(func(args []any) error {
+		return s.db.GetContext(ctx, &n, returnLostSQL, args...)
+	}, uuidArray(ids), age.Milliseconds())
 	if err != nil {
-		return 0, fmt.Errorf("return lost emails: %w", err)
+		return Returned{}, fmt.Errorf("return lost emails: %w", err)
 	}
-	n, err := result.RowsAffected()
-	if err != nil {
-		return 0, fmt.Errorf("return lost emails: %w", err)
+	return n, nil
+}
+
+// cleanBatchesSQL reads dispatch_batches_pkey up to the given time.
+const cleanBatchesSQL = `DELETE FROM dispatch_batches WHERE taken_at < now() - $1 * interval '1 ms'`
+
+// CleanBatches deletes batches that their dispatcher never confirmed as published, when they
+// are older than age.
+func (s *Store) CleanBatches(ctx context.Context, age time.Duration) error {
+	if _, err := s.exec(ctx, cleanBatchesSQL, age.Milliseconds()); err != nil {
+		return fmt.Errorf("clean batches: %w", err)
 	}
-	return int(n), nil
+	return nil
 }

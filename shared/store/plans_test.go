@@ -65,9 +65,12 @@ func TestPlans(t *testing.T) {
 		parameters []any
 		indexes    []string
 	}{
-		"claimDue":             {store.ClaimDueSQL, []any{lanes, 100, 5000}, []string{"email_outbox_lane_claim"}},
-		"liveLanes":            {store.LiveLanesSQL, []any{5000}, []string{"email_outbox_lane_claim"}},
-		"oldestDue":            {store.OldestDueSQL, []any{5000}, []string{"email_outbox_lane_claim"}},
+		"takeDue":              {store.TakeDueSQL, []any{lanes, 100, id, time.Now()}, []string{"email_outbox_lane_claim"}},
+		"takeProbe":            {store.TakeProbeSQL, []any{id, id}, []string{"email_outbox_pkey"}},
+		"leaseJobs":            {store.LeaseJobsSQL, []any{lanes, 100}, []string{"email_outbox_lane_claim"}},
+		"release":              {store.ReleaseSQL, []any{pq.Array([]string{id.String()}), pq.Array([]int64{0}), time.Now()}, []string{"email_outbox_pkey"}},
+		"liveLanes":            {store.LiveLanesSQL, nil, []string{"email_outbox_lane_claim"}},
+		"oldestDue":            {store.OldestDueSQL, nil, []string{"email_outbox_lane_claim"}},
 		"countBacklog":         {store.BacklogSQL, []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
 		"overdue":              {store.OverdueSQL, []any{100}, []string{"email_outbox_open"}},
 		"abandoned":            {store.AbandonedSQL, []any{5000, 500}, []string{"email_outbox_open"}},
@@ -284,7 +287,7 @@ func TestPlans_LiveLanesOfABacklog(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), `SET random_page_cost = 40`); err != nil {
 		t.Fatal(err)
 	}
-	plan := explain(t, db, store.LiveLanesSQL, 5000)
+	plan := explain(t, db, store.LiveLanesSQL)
 	if strings.Contains(plan, "Bitmap Heap Scan on email_outbox") || strings.Contains(plan, "Seq Scan on email_outbox") {
 		t.Errorf("it reads whole lanes:\n%s", plan)
 	}

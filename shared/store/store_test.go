@@ -101,7 +101,7 @@ func TestPostgresAway(t *testing.T) {
 	}
 	_, advanceErr := s.Advance(t.Context(), store.Transition{ID: uuid.New()})
 	_, loadErr := s.NewLoader().Load(t.Context(), uuid.New())
-	_, dispatchErr := s.DispatchDue(t.Context(), []int64{1}, 1, 0, nil)
+	_, dispatchErr := s.TakeDue(t.Context(), slot(), []int64{1}, 1)
 	for name, err := range map[string]error{
 		"accept":     s.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, nil)),
 		"advance":    advanceErr,

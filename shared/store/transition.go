@@ -69,6 +69,9 @@ type Transition struct {
 	AddThrottles int           // +1: the try ended in a quota and is not counted
 	Delay        time.Duration // next_at = now + Delay, when Status waits for something
 	Renew        time.Duration // > 0: a new deadline this far away
+	// TaskWaits: with RETRY_SCHEDULED, the email's task waits on the queue until then.
+	// Otherwise the dispatcher makes a new one.
+	TaskWaits bool
 
 	OutcomeUnknown    bool // sticky; cleared by GuardFeedback only
 	PossibleDuplicate bool // sticky
@@ -95,10 +98,17 @@ func (t Transition) encoded() (Transition, error) {
 	return t, nil
 }
 
-// waits says that the status has a due time; with any other the row keeps the one
-// it had.
-func (t *Transition) waits() bool {
-	return t.Status == email.Pending || t.Status == email.RetryScheduled || t.Status == email.OutcomeUnknown
+// waits says where the email waits for its due time: "outbox" for the dispatcher or another
+// loop, "queue" with a task that brings it back, "" if its status has no due time and the row
+// keeps the one it had.
+func (t *Transition) waits() string {
+	switch {
+	case t.Status == email.RetryScheduled && t.TaskWaits:
+		return "queue"
+	case t.Status == email.Pending, t.Status == email.RetryScheduled, t.Status == email.OutcomeUnknown:
+		return "outbox"
+	}
+	return ""
 }
 
 // person is the recipient to write down, the empty one if there is none.
@@ -181,7 +191,7 @@ func transitionColumns(ts []Transition) []any {
 		jsonbs(ts, func(t *Transition) []byte { return t.events }),
 		bigints(ts, func(t *Transition) int64 { return int64(t.AddAttempts) }),
 		bigints(ts, func(t *Transition) int64 { return int64(t.AddThrottles) }),
-		bools(ts, func(t *Transition) bool { return t.waits() }),
+		texts(ts, func(t *Transition) string { return t.waits() }),
 		bigints(ts, func(t *Transition) int64 { return t.Delay.Milliseconds() }),
 		bigints(ts, func(t *Transition) int64 { return t.Renew.Milliseconds() }),
 		bools(ts, func(t *Transition) bool { return t.OutcomeUnknown }),

@@ -146,6 +146,9 @@ func (x *explanation) retryScheduled() {
 		x.say("NEXT_TRY", "Try %d of %d is due at %s.", next, email.MaxAttempts, x.moment(*x.at.NextAt))
 	case late <= retryLost || held:
 		x.say("NEXT_TRY", "Try %d of %d has been due for %s.", next, email.MaxAttempts, span(late))
+	case x.at.EnqueuedAt == nil:
+		x.say("NEXT_TRY", "Try %d of %d has been due for %s and waits for the dispatcher.", next, email.MaxAttempts, span(late))
+		x.dispatcher()
 	default:
 		x.say("RETRY_LOST", "Try %d of %d has been due for %s and no worker came: its task counts as lost, and the dispatcher queues it again.",
 			next, email.MaxAttempts, span(late))

@@ -57,7 +57,7 @@ type Store interface {
 	SenderDomains(ctx context.Context, company uuid.UUID) ([]string, error)
 	APIKeys(ctx context.Context, company uuid.UUID) ([]store.APIKey, error)
 	CountBacklog(ctx context.Context, limit int) (store.Backlog, error)
-	OldestDue(ctx context.Context, lost time.Duration) ([]store.LaneAge, error)
+	OldestDue(ctx context.Context) ([]store.LaneAge, error)
 }
 
 // Patient is what is looked at.

@@ -11,8 +11,6 @@ import (
 const (
 	// heldLimit is how many lanes are looked at, backlogLimit how far is counted.
 	heldLimit, backlogLimit = 1000, 100_000
-	// retryLost is how late a retry is when Redis has lost it.
-	retryLost = 5 * time.Second
 	// An email waits about 2 s at most because of others. Those of mailings wait for each
 	// other, which may take hours.
 	waitsLong, waitsTooLong = 30 * time.Second, 5 * time.Minute
@@ -63,7 +61,7 @@ func (x *examination) lanes(ctx context.Context) {
 // waiting looks for what is due and nobody takes.
 func (x *examination) waiting(ctx context.Context) {
 	const check = "waiting"
-	ages, err := x.Store.OldestDue(ctx, retryLost)
+	ages, err := x.Store.OldestDue(ctx)
 	if x.couldNot(check, err) {
 		return
 	}

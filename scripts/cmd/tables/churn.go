@@ -216,14 +216,22 @@ FROM pg_stat_user_tables WHERE relname = 'email_outbox'`
 
 func (c *churn) report(ctx context.Context, d *database, out io.Writer, lives int, rate float64, lane int64) error {
 	// What a dispatcher asks of the table in each round. It takes the emails that wait, and
-	// gives them back.
+	// releases them.
 	var turns []float64
 	for range 25 {
 		begun := time.Now()
-		if _, err := d.store.LiveLanes(ctx, 5*time.Second); err != nil {
+		if _, err := d.store.LiveLanes(ctx); err != nil {
 			return err
 		}
-		if _, err := d.store.DispatchDue(ctx, []int64{lane}, group, 5*time.Second, leave); err != nil {
+		taken, err := d.store.TakeDue(ctx, store.Slot{ID: uuid.New()}, []int64{lane}, group)
+		if err != nil {
+			return err
+		}
+		rows := make([]store.Release, len(taken.Rows))
+		for i, row := range taken.Rows {
+			rows[i].ID = row.ID
+		}
+		if _, err := d.store.Release(ctx, taken.TakenAt, rows); err != nil {
 			return err
 		}
 		turns = append(turns, float64(time.Since(begun).Microseconds())/1000)
@@ -238,5 +246,3 @@ func (c *churn) report(ctx context.Context, d *database, out io.Writer, lives in
 		lives, rows, dead, heap, key, claim, open, company, toast, hot, vacuums, rate, turns[len(turns)/2])
 	return err
 }
-
-func leave(context.Context, []store.DueRow) (store.Dispatched, error) { return store.Dispatched{}, nil }

@@ -42,7 +42,6 @@ func (p program) parts() []service.Named {
 	d := dispatcher.Params{
 		Log: p.log, Outbox: p.db, Queue: p.publisher, Ages: p.publisher, Registry: p.registry, Wake: p.listener.Woken(), PollInterval: c.PollInterval,
 		Concurrency: c.Concurrency, SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
-		LostRetries: func(n int) { actions.Count(maintenance.RetryLost, n) },
 	}
 	if p.bulk != nil {
 		probes["rabbitmq"], probes["storage"] = p.bulk.publisher.Ping, p.bulk.bucket.Ping

@@ -45,6 +45,7 @@ func (p program) parts() ([]service.Named, error) {
 	brake := gate.New(gate.Params{Log: p.log, Store: p.db, Instance: status.Instance(), Registry: p.registry})
 	line := pipeline.New(pipeline.Params{
 		Log: p.log, Loader: p.db.NewLoader(), Advancer: p.db.NewAdvancer(), Outbox: p.db, Pacer: pacer, Sender: p.sender, Gate: brake,
+		RetryRoom: asynqueue.NewRetryRoom(p.conn, p.bucket),
 		Templates: p.db, Links: pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
 		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
 		Tracer: tracer,

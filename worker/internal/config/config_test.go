@@ -46,7 +46,7 @@ func TestReadDispatcher_Defaults(t *testing.T) {
 		},
 		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second}, Retention: usualRetention,
 		Addr: "127.0.0.1:9091", ListenURL: "postgres://gateway:hunter2@db/gateway", PollInterval: 250 * time.Millisecond,
-		RescueAfter: time.Minute, StorageURL: "file:///var/lib/email-gateway", RecoveryInterval: 5 * time.Minute,
+		RescueAfter: 10 * time.Second, StorageURL: "file:///var/lib/email-gateway", RecoveryInterval: 5 * time.Minute,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

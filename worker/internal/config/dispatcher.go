@@ -23,9 +23,8 @@ type Dispatcher struct {
 	ListenURL string `env:"DATABASE_LISTEN_URL"`
 	// PollInterval is how long an email waits at most when its wake-up was lost.
 	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"250ms"`
-	// RescueAfter is how long an email stands on its queue before the queue is asked
-	// whether it still knows it.
-	RescueAfter time.Duration `env:"RESCUE_AFTER" envDefault:"1m"`
+	// RescueAfter is how long an email is off its queue at most when its task was lost.
+	RescueAfter time.Duration `env:"RESCUE_AFTER" envDefault:"10s"`
 
 	// StorageURL is where the api keeps uploaded files. Those under mailings/ that belong to
 	// no mailing are deleted after an hour.

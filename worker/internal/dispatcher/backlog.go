@@ -67,7 +67,7 @@ func (b *backlog) measure(ctx context.Context) (more bool, err error) {
 	b.unknown.Set(known(n.Unknown, err))
 	b.letters.Set(known(n.DeadLetters, err))
 
-	ages, err := b.outbox.OldestDue(ctx, lost)
+	ages, err := b.outbox.OldestDue(ctx)
 	oldest := everyKind(known(0.0, err))
 	for _, a := range ages {
 		kind := kindSingle

@@ -28,7 +28,11 @@ func (c carrier) Publish(_ context.Context, task queue.Task) (queue.Placed, erro
 	return queue.Queued, nil
 }
 
-func (c carrier) Depth(context.Context, string) (int, error) { return len(c.tasks), nil }
+func (c carrier) Reserve(_ context.Context, _ string, window, most int) (queue.Room, error) {
+	return queue.Room{Depth: len(c.tasks), Granted: min(most, window-len(c.tasks))}, nil
+}
+
+func (c carrier) Release(context.Context, string) error { return nil }
 
 // job writes a bulk job of the company.
 func (b *bench) job(t *testing.T, company uuid.UUID, target, lane, payload string) uuid.UUID {

@@ -1,7 +1,11 @@
 // Package dispatcher moves the rows that are due from the outbox to their queues:
 // emails to the queue engine, bulk jobs to the message broker.
-// The program of the same name runs it, any number of times at once: a row that one
-// of them holds is invisible to the others, and an id stands on a queue only once.
+// The program of the same name runs it, any number of times at once: rows that one of them
+// takes are not due for the others, and a queue has at most one task of an id.
+//
+// A batch is committed first and published afterwards, so no transaction is open while the
+// dispatcher waits for a broker. What a crash in between leaves behind is found by the
+// rescuer (emails) or when its lease ends (jobs).
 //
 // A queue holds no more than a window of tasks, and lanes (a tenant's emails, or a
 // mailing's) take turns at it. So one tenant's million emails neither delay
@@ -26,14 +30,16 @@ import (
 
 // Outbox is what the dispatcher asks of the database.
 type Outbox interface {
-	LiveLanes(ctx context.Context, lost time.Duration) (map[string][]int64, error)
-	DispatchDue(ctx context.Context, lanes []int64, perLane int, lost time.Duration,
-		enqueue func(context.Context, []store.DueRow) (store.Dispatched, error)) (taken int, err error)
+	LiveLanes(ctx context.Context) (map[string][]int64, error)
+	TakeDue(ctx context.Context, slot store.Slot, lanes []int64, perLane int) (store.Batch, error)
+	ForgetBatch(ctx context.Context, slot store.Slot) error
+	LeaseJobs(ctx context.Context, lanes []int64, perLane int) (store.Batch, error)
+	MarkPublished(ctx context.Context, ids []uuid.UUID) error
+	Release(ctx context.Context, takenAt time.Time, rows []store.Release) (int, error)
 	PickProbe(ctx context.Context, pause time.Duration) (picked store.Probe, found bool, err error)
-	DispatchProbe(ctx context.Context, id uuid.UUID,
-		enqueue func(context.Context, []store.DueRow) (store.Dispatched, error)) (taken int, err error)
+	TakeProbe(ctx context.Context, slot store.Slot, id uuid.UUID) (store.Batch, error)
 	CountBacklog(ctx context.Context, limit int) (store.Backlog, error)
-	OldestDue(ctx context.Context, lost time.Duration) ([]store.LaneAge, error)
+	OldestDue(ctx context.Context) ([]store.LaneAge, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 }
 
@@ -62,9 +68,6 @@ type Params struct {
 	SendRate    float64
 	// MaxAttempts bounds the attempt that a payload names.
 	MaxAttempts int
-	// LostRetries is told how many emails of a round were put on their queue again because
-	// their task for a retry was lost; nil if nobody counts.
-	LostRetries func(n int)
 	// Tracer makes a span of each task's way to its queue.
 	Tracer telemetry.Tracer
 }
@@ -94,9 +97,12 @@ func New(p Params) *Dispatcher {
 		},
 	}
 	emails := &outage{log: p.Log, failing: make(map[string]bool)}
-	probes := prober{outbox: p.Outbox, log: p.Log, feeders: make(map[string]*feeder)}
+	probes := prober{outbox: p.Outbox, emails: newEmails(p.Outbox), log: p.Log, feeders: make(map[string]*feeder)}
 	for _, name := range email.Queues() {
 		f := &feeder{name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), window: size.Size, outage: emails, metrics: measured.of(name)}
+		for i := range f.sources {
+			f.sources[i] = newEmails(p.Outbox)
+		}
 		d.feed(p, f)
 		probes.feeders[name] = f
 	}
@@ -104,7 +110,11 @@ func New(p Params) *Dispatcher {
 	if p.Bulk != nil {
 		bulk := &outage{log: p.Log, failing: make(map[string]bool)}
 		for _, name := range email.BulkQueues() {
-			d.feed(p, &feeder{name: name, queue: p.Bulk, payload: bulkJob(name), window: bulkWindow, outage: bulk, metrics: measured.of(name)})
+			f := &feeder{name: name, queue: p.Bulk, payload: bulkJob(name), window: bulkWindow, outage: bulk, metrics: measured.of(name)}
+			for i := range f.sources {
+				f.sources[i] = &jobs{outbox: p.Outbox}
+			}
+			d.feed(p, f)
 		}
 	}
 	return d
@@ -112,7 +122,7 @@ func New(p Params) *Dispatcher {
 
 // feed adds a feeder's loop.
 func (d *Dispatcher) feed(p Params, f *feeder) {
-	f.outbox, f.lanes, f.log, f.lostRetries, f.tracer = p.Outbox, d.lanes, p.Log, p.LostRetries, p.Tracer
+	f.lanes, f.log, f.tracer = d.lanes, p.Log, p.Tracer
 	wake := make(chan struct{}, 1)
 	d.wakes = append(d.wakes, wake)
 	d.parts = append(d.parts, service.NewLoop(service.LoopParams{
@@ -132,7 +142,7 @@ func (d *Dispatcher) Start(ctx context.Context, failed func(error)) error {
 	return nil
 }
 
-// Stop ends the rounds under way: what they had not committed stays due.
+// Stop ends the rounds under way: what they had not published is released.
 func (d *Dispatcher) Stop(ctx context.Context) error {
 	d.cancel()
 	var errs []error

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,82 +21,76 @@ const (
 	// publishers put tasks on the queue at the same time. The adapter sends what comes
 	// at the same time together: 64 take half the processor time of 16.
 	publishers = 64
-	// enqueueTime bounds a round's stay at the broker, while its rows are locked. What is on
-	// its way to a frozen Redis by then is waited for as long as one pipeline may take.
-	enqueueTime = 2 * time.Second
+	// publishTime bounds a batch's stay at the broker. What is on its way to a frozen Redis
+	// by then is waited for as long as one pipeline may take.
+	publishTime = 2 * time.Second
 )
 
-// result is what became of one row of a round.
+// result is what became of one row of a batch.
 type result int
 
 const (
-	untouched result = iota // the time was over: it stays due
+	untouched result = iota // the time was over, or the answer was lost
 	enqueued
+	replaced // in place of a task that nobody would have taken
 	standing // it was enqueued before
 	busy
 	refused
 )
 
-// enqueue puts the tasks of a batch on the queue. A row that is refused while others
-// are taken is postponed: it must not stop its lane. When none is taken it is the
-// broker that fails, and with it the round.
-//
-// lost is how many of them are retries that the queue had lost. One that stands there, ready,
-// is late because the workers are.
-func (f *feeder) enqueue(ctx context.Context, due []store.DueRow) (done store.Dispatched, lost int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, enqueueTime)
-	defer cancel()
-	results, err := f.publishAll(ctx, due)
-	done.BusyFor = busyPause
-	var refusals []uuid.UUID
-	for i, row := range due {
+// publishBatch puts the tasks of a batch on the queue and records the outcome. A row that is
+// refused while others are taken is postponed: it must not stop its lane. When none is taken
+// it is the broker that fails, and with it the round.
+func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch) error {
+	crashpoint.At(crashpoint.DispatchTaken)
+	publishing, cancel := context.WithTimeout(ctx, publishTime)
+	results, failure := f.publishAll(publishing, taken.Rows)
+	cancel()
+	crashpoint.At(crashpoint.DispatchPublished)
+	var (
+		published []uuid.UUID
+		released  []store.Release
+		refusals  int
+		lost      int
+	)
+	for i, row := range taken.Rows {
 		switch results[i] {
-		case enqueued, standing:
-			done.Enqueued = append(done.Enqueued, row.ID)
-			if row.Status == email.RetryScheduled && results[i] == enqueued {
+		case enqueued, replaced, standing:
+			published = append(published, row.ID)
+			if row.HadTask && results[i] == enqueued {
 				lost++
 			}
 		case busy:
-			done.Busy = append(done.Busy, row.ID)
+			released = append(released, store.Release{ID: row.ID, Delay: busyPause})
 		case refused:
-			refusals = append(refusals, row.ID)
+			refusals++
+			released = append(released, store.Release{ID: row.ID, Delay: busyPause})
 		case untouched:
+			released = append(released, store.Release{ID: row.ID})
 		}
 	}
-	if len(done.Enqueued)+len(done.Busy) == 0 {
-		return store.Dispatched{}, 0, fmt.Errorf("enqueue %d tasks: %w", len(due), err)
+	if err := from.record(committing, taken, published, released); err != nil {
+		return errors.Join(failure, err)
 	}
-	if len(refusals) > 0 {
-		f.log.Warn("tasks not enqueued", "queue", f.name, "count", len(refusals), "error", email.MaskText(err.Error()))
-		done.Busy = append(done.Busy, refusals...)
+	crashpoint.At(crashpoint.DispatchRecorded)
+	f.metrics.done(len(published), len(released))
+	f.countLost(lost)
+	if len(published) == 0 && failure != nil {
+		return fmt.Errorf("publish %d tasks: %w", len(taken.Rows), failure)
 	}
-	f.metrics.done(len(done.Enqueued), len(done.Busy))
-	return done, lost, nil
+	if refusals > 0 {
+		f.log.Warn("tasks not enqueued", "queue", f.name, "count", refusals, "error", email.MaskText(failure.Error()))
+	}
+	return nil
 }
 
-// enqueueProbe is enqueue for the one email that may pass a shut gate. One that is refused
-// is postponed, although it is alone: it was the oldest due, and would be chosen again and
-// again while the others, which might open the gate, wait.
-func (f *feeder) enqueueProbe(ctx context.Context, due []store.DueRow) (store.Dispatched, error) {
-	ctx, cancel := context.WithTimeout(ctx, enqueueTime)
-	defer cancel()
-	results, err := f.publishAll(ctx, due)
-	for i, row := range due {
-		switch results[i] {
-		case enqueued, standing:
-			f.metrics.done(1, 0)
-			return store.Dispatched{Enqueued: []uuid.UUID{row.ID}}, nil
-		case refused:
-			f.log.Warn("probe not enqueued, another will be", "queue", f.name, "error", email.MaskText(err.Error()))
-			f.metrics.done(0, 1)
-			return store.Dispatched{Busy: []uuid.UUID{row.ID}, BusyFor: probePause}, nil
-		case busy:
-			f.metrics.done(0, 1)
-			return store.Dispatched{Busy: []uuid.UUID{row.ID}, BusyFor: busyPause}, nil
-		case untouched:
-		}
+// countLost reports retries whose task did not exist any more. The task of a retry that is
+// late for another reason still exists, and is replaced.
+func (f *feeder) countLost(n int) {
+	if n > 0 {
+		f.metrics.lost.Add(float64(n))
+		f.log.Warn("retries whose task was lost are on the queue again", "queue", f.name, "count", n)
 	}
-	return store.Dispatched{}, fmt.Errorf("enqueue probe: %w", err)
 }
 
 // publishAll returns the rows' results and one of the errors, if there were any.
@@ -139,7 +134,7 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 	crashpoint.At(crashpoint.DispatchQueued)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return untouched, err // it may stand there: the next round will see
+		return untouched, err // it may be there: the next batch finds out
 	case err != nil:
 		span.Fail("REFUSED")
 		return refused, err
@@ -147,6 +142,8 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 		return busy, nil
 	case placed == queue.Standing:
 		return standing, nil
+	case placed == queue.Replaced:
+		return replaced, nil
 	}
 	return enqueued, nil
 }

@@ -4,24 +4,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
 )
 
 const (
-	// lost is how long past its time an email whose task waits for its retry is taken
-	// to have no task any more: a broker may be late by a second, not by five.
-	lost = 5 * time.Second
 	// batch bounds what one round takes. Some rounds of this size per second use the
-	// database well, and each ends within a tenth of a second: so long waits a worker
-	// that gets a task before the round that made it is committed.
+	// database well, and each ends within a tenth of a second.
 	batch = 1000
 	// overlap is how many batches are on their way at once if there is room for them: while
 	// one waits for the broker, Postgres finds or marks the next.
@@ -31,12 +25,16 @@ const (
 	fullPause = 15 * time.Millisecond
 	// busyPause is when an email is looked at again whose last task is still in work.
 	busyPause = 200 * time.Millisecond
+	// stopTime bounds the statements of a round that a stop meets: what was taken is released.
+	stopTime = 5 * time.Second
+	// idleAfter is when an idle feeder confirms its last batch. Under load the next batch does.
+	idleAfter = time.Second
 )
 
 // feeder keeps one queue filled up to its window.
 type feeder struct {
 	name      string
-	outbox    Outbox
+	sources   [overlap]source
 	queue     queue.Publisher
 	payload   payload
 	window    func() int // how many tasks the queue should hold
@@ -45,12 +43,11 @@ type feeder struct {
 	liveUntil time.Time
 	turns     turns
 	outage    *outage
-	failures  int // rounds in a row
+	failures  int       // rounds in a row
+	taken     time.Time // the last batch, if no idle round followed
 	metrics   queueMetrics
 	tracer    telemetry.Tracer
 	log       *slog.Logger
-
-	lostRetries func(n int)
 }
 
 // runOnce is a round with its failures dealt with: they are told once by the outage,
@@ -70,26 +67,37 @@ func (f *feeder) runOnce(ctx context.Context) (more bool, err error) {
 }
 
 // round moves a batch, or some at once. It asks the broker before the database: a full
-// window then costs the database nothing.
+// window then costs the database nothing, and while the broker is away no row is taken.
 func (f *feeder) round(ctx context.Context) (more bool, err error) {
-	depth, err := f.queue.Depth(ctx, f.name)
+	window, most := f.window(), overlap*batch
+	if f.failures > 0 {
+		most = 1 // the broker may answer and still take no task: it is tried with one
+	}
+	room, err := f.queue.Reserve(ctx, f.name, window, most)
 	if err != nil {
-		f.metrics.tasks.Set(math.NaN()) // the last value would be taken for what is true now
+		f.metrics.unknownDepth() // the last value would be taken for what is true now
 		return false, err
 	}
-	window := f.window()
-	f.metrics.depth(depth, window)
-	free := window - depth
-	if free <= 0 {
+	f.metrics.depth(room.Depth, window)
+	if room.Granted == 0 {
 		return service.Pause(ctx, fullPause) == nil, nil
 	}
+	more, err = f.fill(ctx, room.Granted)
+	return more, errors.Join(err, f.queue.Release(context.WithoutCancel(ctx), f.name))
+}
+
+// fill takes what is due in the live lanes, room rows at most.
+func (f *feeder) fill(ctx context.Context, room int) (more bool, err error) {
 	if len(f.live) == 0 || time.Now().After(f.liveUntil) {
 		f.live, f.liveUntil, err = f.lanes.of(ctx, f.name)
-		if err != nil || len(f.live) == 0 {
+		if err != nil {
 			return false, err
 		}
+		if len(f.live) == 0 {
+			return false, f.idle(ctx)
+		}
 	}
-	if err := f.takeAll(ctx, free); err != nil {
+	if err := f.takeAll(ctx, room); err != nil {
 		f.live = nil // a lane may hold again what had been taken of it
 		return false, err
 	}
@@ -98,16 +106,29 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	return len(f.live) > 0, nil
 }
 
-// takeAll moves at most free emails, or overlap batches, and takes the lanes that have run
+// idle confirms the last batch of each source, once.
+func (f *feeder) idle(ctx context.Context) error {
+	if f.taken.IsZero() || time.Since(f.taken) < idleAfter {
+		return nil
+	}
+	f.taken = time.Time{}
+	var errs []error
+	for _, s := range f.sources {
+		errs = append(errs, s.idle(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// takeAll moves at most room rows, in overlap batches, and takes the lanes that have run
 // dry off the list.
-func (f *feeder) takeAll(ctx context.Context, free int) error {
-	flights := min(max(free/batch, 1), overlap)
+func (f *feeder) takeAll(ctx context.Context, room int) error {
+	flights := min(max(room/batch, 1), overlap)
 	dry := make([][]int64, flights)
 	errs := make([]error, flights)
 	var flying sync.WaitGroup
 	for i := range flights {
-		chosen, perLane := f.turns.share(f.live, min(free, batch))
-		flying.Go(func() { dry[i], errs[i] = f.take(ctx, chosen, perLane) })
+		chosen, perLane := f.turns.share(f.live, min(room, batch))
+		flying.Go(func() { dry[i], errs[i] = f.move(ctx, f.sources[i], chosen, perLane) })
 	}
 	flying.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -119,44 +140,40 @@ func (f *feeder) takeAll(ctx context.Context, free int) error {
 	return nil
 }
 
-// take moves at most perLane emails of each of these lanes, and says which of them gave
-// fewer. It is one transaction: the rows that are due are locked, their tasks are put on
-// the queue (enqueue), and what stands there is marked ENQUEUED.
-func (f *feeder) take(ctx context.Context, chosen []int64, perLane int) (dry []int64, err error) {
-	brought := make(map[int64]int, len(chosen))
-	retries := 0
+// move takes at most perLane rows of each of these lanes and publishes them, and says which
+// lanes gave fewer. A stop does not interrupt the statements, only the publishing.
+func (f *feeder) move(ctx context.Context, from source, chosen []int64, perLane int) (dry []int64, err error) {
+	committing, end := outlast(ctx, stopTime)
+	defer end()
 	begun := time.Now()
-	taken, err := f.outbox.DispatchDue(ctx, chosen, perLane, lost, func(ctx context.Context, due []store.DueRow) (done store.Dispatched, err error) {
-		for _, row := range due {
-			brought[row.LaneID]++
-		}
-		done, retries, err = f.enqueue(ctx, due)
-		return done, err
-	})
+	taken, err := from.take(committing, chosen, perLane)
 	if err != nil {
 		return nil, err
 	}
-	f.metrics.round(taken, time.Since(begun))
-	f.lanes.took(taken)
-	f.tellLost(retries)
+	if len(taken.Rows) > 0 {
+		if err := f.publishBatch(ctx, committing, from, taken); err != nil {
+			return nil, err
+		}
+		f.metrics.round(len(taken.Rows), time.Since(begun))
+		f.lanes.took(len(taken.Rows))
+	}
+	count := make(map[int64]int, len(chosen))
+	for _, row := range taken.Rows {
+		count[row.LaneID]++
+	}
 	for _, lane := range chosen {
-		if brought[lane] < perLane {
+		if count[lane] < perLane {
 			dry = append(dry, lane)
 		}
 	}
 	return dry, nil
 }
 
-// tellLost counts and logs the retries that were lost and stand on the queue again.
-func (f *feeder) tellLost(n int) {
-	if n == 0 {
-		return
-	}
-	f.metrics.lost.Add(float64(n))
-	f.log.Warn("retries whose task was lost are on the queue again", "queue", f.name, "count", n)
-	if f.lostRetries != nil {
-		f.lostRetries(n)
-	}
+// outlast makes a context that ends a time after ctx.
+func outlast(ctx context.Context, by time.Duration) (context.Context, func()) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
+	return longer, func() { stop(); cancel() }
 }
 
 // backoff is 50 ms after the first failure in a row, 100 after the second, 1 s at most.

@@ -48,7 +48,7 @@ func (l *lanes) outdate() {
 	l.outdated.Store(&now)
 }
 
-// took tells of emails that a feeder has put on its queue.
+// took counts rows that a feeder has taken.
 func (l *lanes) took(n int) { l.taken.Add(int64(n)) }
 
 // of returns a queue's live lanes, sorted, and until when they are worth going by.
@@ -80,7 +80,7 @@ func (l *lanes) list(ctx context.Context) error {
 		}
 	}
 	begun := time.Now()
-	live, err := l.outbox.LiveLanes(ctx, lost)
+	live, err := l.outbox.LiveLanes(ctx)
 	if err != nil {
 		return err
 	}

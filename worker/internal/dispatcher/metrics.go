@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,11 +43,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "outbox_lost_retries_total", Help: "Emails put on the queue once more because their retry was 5 s late: the queue had lost it.",
 		}, queues),
 		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "outbox_round_duration_seconds", Help: "From taking a batch to its commit.",
+			Name: "outbox_round_duration_seconds", Help: "From taking a batch to the record of its outcome.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12), // 1 ms to 2 s
 		}, queues),
 		tasks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "queue_tasks", Help: "Tasks on a queue, ready or in work: how much of its window is used.",
+			Name: "queue_tasks", Help: "Tasks on a queue, ready, in work or waiting for their time: how much of its window is used.",
 		}, queues),
 		window: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "queue_window_tasks", Help: "How many tasks a queue is filled up to.",
@@ -93,6 +94,9 @@ func (q queueMetrics) depth(tasks, window int) {
 	q.tasks.Set(float64(tasks))
 	q.window.Set(float64(window))
 }
+
+// unknownDepth shows that the queue could not be measured.
+func (q queueMetrics) unknownDepth() { q.tasks.Set(math.NaN()) }
 
 // alive shows how many processes there are of each service.
 func (m *metrics) alive(statuses []store.ProcessStatus) {

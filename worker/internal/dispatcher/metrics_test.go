@@ -18,7 +18,7 @@ func TestMetrics(t *testing.T) {
 	overdue := b.Accept(t, b.Company(t), withPriority(1))
 	held := b.Company(t)
 	b.Accept(t, held, withPriority(9))
-	b.set(t, overdue, `status = 'RETRY_SCHEDULED', next_at = now() - interval '1 minute'`)
+	b.set(t, overdue, `status = 'RETRY_SCHEDULED', enqueued_at = now(), next_at = now() - interval '1 minute'`)
 	if _, err := b.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET next_at = now() - interval '1 hour' WHERE company_id = $1`, company); err != nil {
 		t.Fatal(err)
 	}

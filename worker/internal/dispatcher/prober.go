@@ -2,8 +2,13 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
 )
 
 const (
@@ -18,6 +23,7 @@ const (
 // shut. The feeders find no lane live then.
 type prober struct {
 	outbox  Outbox
+	emails  *emails
 	log     *slog.Logger
 	feeders map[string]*feeder // by queue
 }
@@ -35,8 +41,19 @@ func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
 		p.log.Error("probe on a queue that no feeder fills", "queue", probe.Queue)
 		return false, nil
 	}
-	if _, err := p.outbox.DispatchProbe(ctx, probe.ID, f.enqueueProbe); err != nil && ctx.Err() == nil {
-		p.log.Warn("probe not enqueued", "queue", probe.Queue, "error", err)
+	if err := p.enqueue(ctx, f, probe.ID); err != nil && ctx.Err() == nil {
+		p.log.Warn("probe not enqueued", "queue", probe.Queue, "error", email.MaskText(err.Error()))
 	}
 	return false, nil
+}
+
+// enqueue publishes the probe outside of the queue's window: it is one task.
+func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
+	committing, end := outlast(ctx, stopTime)
+	defer end()
+	taken, err := p.emails.takeProbe(committing, id)
+	if err != nil || len(taken.Rows) == 0 {
+		return err
+	}
+	return errors.Join(f.publishBatch(ctx, committing, p.emails, taken), p.emails.idle(committing))
 }

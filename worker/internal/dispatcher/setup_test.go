@@ -18,6 +18,7 @@ import (
 	"email-gateway/worker/internal/dispatcher"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/queuetest"
 	"email-gateway/worker/internal/queue/redistest"
 )
 
@@ -138,7 +139,7 @@ func (b *bench) count(t testing.TB, status email.Status) int {
 
 func (b *bench) depth(t testing.TB, name string) int {
 	t.Helper()
-	n, err := b.publisher.Depth(t.Context(), name)
+	n, err := queuetest.Depth(t.Context(), b.publisher, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ const (
 // batches, so that it never waits, and little for a broker to keep.
 func bulkWindow() int { return 10_000 }
 
-// window is how many tasks a queue should hold, pending and in work. Each dispatcher
-// fills it by itself, so that several of them may exceed it by a batch each.
+// window is how many tasks a queue should hold, whatever their state. All dispatchers fill
+// it together: each reserves what it is about to publish.
 type window struct {
 	outbox      Outbox
 	concurrency int

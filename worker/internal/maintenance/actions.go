@@ -6,10 +6,6 @@ import "github.com/prometheus/client_golang/prometheus"
 // whose series are as many as there are kinds of action.
 type Actions struct{ done *prometheus.CounterVec }
 
-// RetryLost is the dispatcher's action: an email whose task for its retry was lost, and
-// that was put on its queue again.
-const RetryLost = "retry_lost"
-
 // intakeReturned: a recipient whose message RabbitMQ has lost was put on its queue again.
 const intakeReturned = "intake_returned"
 
@@ -48,7 +44,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
 	}, []string{"action"})}
-	for _, action := range append(others, RetryLost, intakeReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
+	for _, action := range append(others, intakeReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
 		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, hashExpired, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}

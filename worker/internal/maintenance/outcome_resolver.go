@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,6 +21,9 @@ type UnresolvedStore interface {
 // leave 24,000 emails, which take 25 s to read while none is due. After a page with an email
 // that is due, the next page is read at once.
 const unresolvedPage = 5000
+
+// resolveInterval is how late the end of a wait is noticed at most.
+const resolveInterval = 5 * time.Second
 
 // OutcomeResolver ends the wait for the provider's feedback on emails in
 // OUTCOME_UNKNOWN: no feedback proves nothing, so their delivery decides. Feedback that
@@ -49,7 +53,7 @@ func NewOutcomeResolver(p ResolverParams) *OutcomeResolver {
 	})}
 	p.Registry.MustRegister(r.resolved)
 	r.Loop = service.NewLoop(service.LoopParams{
-		Log: p.Log, Interval: rescueInterval, RunOnce: r.runOnce, ErrorDelay: rescueInterval,
+		Log: p.Log, Interval: resolveInterval, RunOnce: r.runOnce, ErrorDelay: resolveInterval,
 	})
 	return r
 }

@@ -18,8 +18,12 @@ import (
 )
 
 const (
-	// rescueInterval is how late a crash is noticed beyond the lease, or beyond RESCUE_AFTER.
-	rescueInterval = 5 * time.Second
+	// rescueLooks is how often the rescuer looks for lost tasks within RESCUE_AFTER. It asks
+	// the queue about emails that have been ENQUEUED for half of that time, so that an email
+	// without a task is back on its queue after 0.7 of it, and a dispatcher's round.
+	rescueLooks = 5
+	// maxRescueInterval is how late an ended lease is noticed at most.
+	maxRescueInterval = 5 * time.Second
 	// leaseGrace lets a worker whose answer is just being written down finish.
 	leaseGrace = 5 * time.Second
 	// rescueBatch bounds one round, rescuers how many of it are worked on at a time.
@@ -28,13 +32,17 @@ const (
 	// strayInterval is how often the queues' lists are gone through: what is found there
 	// makes a window narrower by one, which is no hurry.
 	strayInterval = 30 * time.Second
+	// batchAge is how long a batch that was never confirmed as published is kept. Its emails
+	// were rescued long before.
+	batchAge = 24 * time.Hour
 )
 
 // RescueStore is what the rescuer asks of the database.
 type RescueStore interface {
 	AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]store.UnknownOutcome, error)
 	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]store.LongEnqueued, error)
-	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (int, error)
+	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error)
+	CleanBatches(ctx context.Context, age time.Duration) error
 }
 
 // Tasks is what the rescuer asks of the queue.
@@ -69,25 +77,33 @@ type RescuerParams struct {
 	Queue    Tasks
 	Registry prometheus.Registerer
 	Actions  *Actions
-	// After is how long an email stands on its queue before the queue is asked whether
-	// it is still there.
+	// After is how long an email is without its task at most.
 	After time.Duration
 }
+
+// Why an email was brought back.
+const (
+	reasonLease       = "lease_ended" // its worker died, or did not answer
+	reasonLost        = "lost"        // the queue lost its task
+	reasonUnpublished = "unpublished" // its dispatcher died before it published the task
+)
 
 // NewRescuer makes a rescuer that is not running yet.
 func NewRescuer(p RescuerParams) *Rescuer {
 	r := &Rescuer{params: p, rescued: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "outbox_rescued_total", Help: "Emails brought back after a crash, by the status they were left in.",
-	}, []string{"status"})}
-	for _, status := range []email.Status{email.Processing, email.Enqueued} {
-		r.rescued.WithLabelValues(string(status))
+		Name: "outbox_rescued_total", Help: "Emails brought back after a crash, by the status they were left in and the reason.",
+	}, []string{"status", "reason"})}
+	for reason, status := range rescuedFrom {
+		r.rescued.WithLabelValues(string(status), reason)
 	}
 	p.Registry.MustRegister(r.rescued)
-	r.Loop = service.NewLoop(service.LoopParams{
-		Log: p.Log, Interval: rescueInterval, RunOnce: r.runOnce, ErrorDelay: rescueInterval,
-	})
+	interval := min(p.After/rescueLooks, maxRescueInterval)
+	r.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: interval, RunOnce: r.runOnce, ErrorDelay: maxRescueInterval})
 	return r
 }
+
+// rescuedFrom is the status in which each kind of rescued email was left.
+var rescuedFrom = map[string]email.Status{reasonLease: email.Processing, reasonLost: email.Enqueued, reasonUnpublished: email.Enqueued}
 
 func (r *Rescuer) runOnce(ctx context.Context) (more bool, err error) {
 	more, claims := r.rescueClaims(ctx)
@@ -96,13 +112,13 @@ func (r *Rescuer) runOnce(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// removeStrays clears the queues' lists, when it is time.
+// removeStrays clears the queues' lists and old batches, when it is time.
 func (r *Rescuer) removeStrays(ctx context.Context) error {
 	if time.Now().Before(r.strays) {
 		return nil
 	}
 	r.strays = time.Now().Add(strayInterval)
-	var errs []error
+	errs := []error{r.params.Store.CleanBatches(ctx, batchAge)}
 	for _, queue := range email.Queues() {
 		_, err := r.params.Queue.RemoveStrays(ctx, queue) // Repairs tells of them
 		errs = append(errs, err)
@@ -131,7 +147,7 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	n, err := r.params.Outcomes.end(ctx, abandoned, store.GuardAbandoned)
-	r.tell(email.Processing, n)
+	r.count(reasonLease, n)
 	return err == nil && len(abandoned) == rescueBatch, err
 }
 
@@ -139,9 +155,9 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 // whose task is gone go back to the dispatcher. An email that is put on the queue once
 // too often meets the fence, so a mistake here costs a task and no email.
 func (r *Rescuer) rescueTasks(ctx context.Context) error {
-	after, ready := uuid.Nil, make(readyTasks)
+	after, ready, age := uuid.Nil, make(readyTasks), r.params.After/2
 	for {
-		long, err := r.params.Store.LongEnqueued(ctx, r.params.After, after, rescueBatch)
+		long, err := r.params.Store.LongEnqueued(ctx, age, after, rescueBatch)
 		if err != nil || len(long) == 0 {
 			return err
 		}
@@ -150,11 +166,12 @@ func (r *Rescuer) rescueTasks(ctx context.Context) error {
 		long, listing := ready.without(ctx, r.params.Queue, long)
 		lost, evicting := r.evict(ctx, long)
 		if len(lost) > 0 {
-			n, err := r.params.Store.ReturnLost(ctx, lost, r.params.After)
+			n, err := r.params.Store.ReturnLost(ctx, lost, age)
 			if err != nil {
 				return err
 			}
-			r.tell(email.Enqueued, n)
+			r.count(reasonLost, n.Lost)
+			r.count(reasonUnpublished, n.Unpublished)
 		}
 		if err := errors.Join(listing, evicting); err != nil || full < rescueBatch {
 			return err
@@ -208,10 +225,11 @@ func (r *Rescuer) evict(ctx context.Context, long []store.LongEnqueued) (lost []
 	return lost, err
 }
 
-func (r *Rescuer) tell(status email.Status, n int) {
+func (r *Rescuer) count(reason string, n int) {
 	if n == 0 {
 		return
 	}
-	r.rescued.WithLabelValues(string(status)).Add(float64(n))
-	r.params.Log.Warn("emails rescued", "leftIn", status, "count", n)
+	status := rescuedFrom[reason]
+	r.rescued.WithLabelValues(string(status), reason).Add(float64(n))
+	r.params.Log.Warn("emails rescued", "leftIn", status, "reason", reason, "count", n)
 }

@@ -17,6 +17,7 @@ import (
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/queuetest"
 	"email-gateway/worker/internal/queue/redistest"
 )
 
@@ -120,7 +121,7 @@ func TestRescuer_AbandonedClaims(t *testing.T) {
 		}
 	}
 	eventually(t, "they are counted, each once", func() bool {
-		return counted(t, metrics, "outbox_rescued_total", "PROCESSING") == 4
+		return counted(t, metrics, "outbox_rescued_total", "lease_ended") == 4
 	})
 	if got := status(t, d, alive); got != email.Processing {
 		t.Errorf("one whose lease holds: %s", got)
@@ -143,12 +144,17 @@ func TestRescuer_LostTasks(t *testing.T) {
 		}
 		return id
 	}
-	lost, fresh, waiting := enqueued("61 s", false), enqueued("1 s", false), enqueued("1 h", true)
+	lost, fresh, waiting, unpublished := enqueued("61 s", false), enqueued("1 s", false), enqueued("1 h", true), enqueued("62 s", false)
+	if _, err := d.SQL.ExecContext(t.Context(), `INSERT INTO dispatch_batches (slot, taken_at) SELECT gen_random_uuid(), enqueued_at FROM email_outbox WHERE id = $1`, unpublished); err != nil {
+		t.Fatal(err)
+	}
 	metrics := rescue(t, d, q, 0)
-	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
-	eventually(t, "it is counted, once", func() bool {
-		return counted(t, metrics, "outbox_rescued_total", "ENQUEUED") == 1
+	eventually(t, "the lost ones are back", func() bool {
+		return status(t, d, lost) == email.Pending && status(t, d, unpublished) == email.Pending
 	})
+	for _, reason := range []string{"lost", "unpublished"} {
+		eventually(t, reason+": counted, once", func() bool { return counted(t, metrics, "outbox_rescued_total", reason) == 1 })
+	}
 	for name, id := range map[string]uuid.UUID{"fresh": fresh, "waiting": waiting} {
 		if got := status(t, d, id); got != email.Enqueued {
 			t.Errorf("the one that is %s: %s", name, got)
@@ -156,7 +162,7 @@ func TestRescuer_LostTasks(t *testing.T) {
 	}
 }
 
-// counted is what a counter of one label says, over all processes.
+// counted is what a counter says whose series has the label, over all processes.
 func counted(t *testing.T, from []*prometheus.Registry, name, label string) (n int) {
 	t.Helper()
 	for _, registry := range from {
@@ -166,8 +172,10 @@ func counted(t *testing.T, from []*prometheus.Registry, name, label string) (n i
 		}
 		for _, family := range families {
 			for _, m := range family.GetMetric() {
-				if family.GetName() == name && len(m.GetLabel()) == 1 && m.GetLabel()[0].GetValue() == label {
-					n += int(m.GetCounter().GetValue())
+				for _, l := range m.GetLabel() {
+					if family.GetName() == name && l.GetValue() == label {
+						n += int(m.GetCounter().GetValue())
+					}
 				}
 			}
 		}
@@ -199,7 +207,7 @@ func TestRescuer_PutsTheQueuesRight(t *testing.T) {
 	}
 	metrics := rescue(t, d, q, 0)
 	eventually(t, "the room is free", func() bool {
-		n, err := q.Depth(t.Context(), email.QueueNormal)
+		n, err := queuetest.Depth(t.Context(), q, email.QueueNormal)
 		return err == nil && n == 0
 	})
 	eventually(t, "the row is back", func() bool { return status(t, d, id) == email.Pending })

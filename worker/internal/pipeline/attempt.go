@@ -21,6 +21,7 @@ type attempt struct {
 	row      *store.LoadedEmail
 	task     email.SendJob // what the queue brought: checked, not trusted
 	job      email.SendJob // what the outbox holds: sent
+	queue    string        // that the task came from
 	received time.Time
 	// unreadable is why job is not complete, unrenderable why an email of a mailing
 	// has no body, if so.
@@ -33,9 +34,9 @@ type attempt struct {
 	called           bool           // the provider was asked
 }
 
-func newAttempt(row *store.LoadedEmail, task email.SendJob, received time.Time) *attempt {
+func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, received time.Time) *attempt {
 	a := &attempt{
-		id: uuid.New(), row: row, task: task, received: received,
+		id: uuid.New(), row: row, task: task, queue: queue, received: received,
 		tries: row.Attempts + 1, throttles: row.Throttles, html: row.HTML, text: row.Text,
 	}
 	a.unreadable = json.Unmarshal(row.Payload, &a.job)

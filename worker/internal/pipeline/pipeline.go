@@ -37,7 +37,7 @@ type Advancer interface {
 
 // Outbox takes what is not a step of an email's life.
 type Outbox interface {
-	ReturnToPending(ctx context.Context, id uuid.UUID) error
+	DropTask(ctx context.Context, id uuid.UUID) (locked bool, err error)
 	BuryTask(ctx context.Context, t store.DeadTask) error
 }
 
@@ -58,6 +58,11 @@ type Gate interface {
 	Skipped(id uuid.UUID)
 }
 
+// RetryRoom bounds how many retries wait on a queue; the others wait in the outbox.
+type RetryRoom interface {
+	Free(ctx context.Context, queue string) bool
+}
+
 // Params make a Pipeline.
 type Params struct {
 	Log         *slog.Logger
@@ -67,6 +72,7 @@ type Params struct {
 	Pacer       Pacer
 	Sender      provider.Sender
 	Gate        Gate
+	RetryRoom   RetryRoom
 	Templates   Templates
 	Links       Links
 	Metrics     *Metrics
@@ -100,9 +106,11 @@ const (
 	// leaseNeeded must be left of the claim right before the call, so that the call
 	// cannot outlive it: its 30 s and one to write the answer down.
 	leaseNeeded = callTimeout + time.Second
-	// dispatchTime is longer than the dispatcher's transaction, which stays at the queue
-	// for 2 s at most.
-	dispatchTime = 4 * time.Second
+	// queueWait is the longest wait of a retry on the queue, where operators see it with its
+	// reason. Longer ones wait in the outbox and leave the queue's room to others.
+	queueWait = 30 * time.Second
+	// lockedDelay is when the task of an email comes again whose row was locked.
+	lockedDelay = time.Second
 	// repeatDelay is the pause between two tries of a write that Postgres did not answer.
 	repeatDelay = 250 * time.Millisecond
 	// releaseDelay is how long an email that was given back waits in the outbox.
@@ -136,7 +144,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 		return err
 	}
 	crashpoint.At(crashpoint.SendLoaded)
-	a := newAttempt(row, job, received)
+	a := newAttempt(row, job, task.Queue, received)
 	log := a.logger(ctx, p.Log)
 	if row.Probe && row.Status.Claimable() {
 		defer p.skipped(a)
@@ -149,9 +157,9 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	case row.Expired:
 		return p.expire(ctx, log, a)
 	case !row.Due || !row.LaneOpen || !row.GateOpen:
-		return p.giveBack(ctx, log, a, row.Status, task)
+		return p.dropTask(ctx, log, a, row.Status)
 	case row.Suppressed != "":
-		return p.suppress(ctx, log, a, task)
+		return p.suppress(ctx, log, a)
 	case row.RecipientWaiting && !row.RecipientKnown:
 		return &queue.RetryLater{Delay: intakeDelay, Reason: "its recipient is being taken in"}
 	}
@@ -165,7 +173,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	}
 
 	if failed := validate(a); failed != nil {
-		return p.refuse(ctx, log, a, failed, task)
+		return p.refuse(ctx, log, a, failed)
 	}
 	if err := p.awaitTurn(ctx, a); err != nil {
 		return err
@@ -179,7 +187,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	case err != nil:
 		return err
 	case !isMine(claim):
-		return p.giveBack(ctx, log, a, claim.Status, task)
+		return p.dropTask(ctx, log, a, claim.Status)
 	case time.Until(claim.LeaseUntil) < leaseNeeded:
 		return p.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
 	}
@@ -257,21 +265,22 @@ func (p *Pipeline) skipped(a *attempt) {
 	}
 }
 
-// giveBack leaves an email to the dispatcher: its task came too early, its lane is
-// closed, or the provider's gate is shut. A PENDING email's task may have come before the dispatcher committed
-// that it is ENQUEUED; if it were acknowledged, an email without a task would be left.
-// So it is looked at once more when that commit must be through.
-func (p *Pipeline) giveBack(ctx context.Context, log *slog.Logger, a *attempt, status email.Status, task queue.Task) error {
+// dropTask acknowledges a task whose email cannot be sent now: it came too early, its lane is
+// closed, or the provider's gate is shut. The dispatcher acts when the email is due again. A
+// PENDING email is the dispatcher's already.
+func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, status email.Status) error {
 	log.Debug("not now", "status", status)
 	switch {
 	case gaveWay(a, status):
 		return underChange()
-	case status == email.Enqueued:
-		return p.Outbox.ReturnToPending(ctx, a.row.ID)
-	case status == email.Pending && task.Retried == 0:
-		return &queue.RetryLater{Delay: dispatchTime, Reason: "not to be sent now"}
+	case status != email.Enqueued && status != email.RetryScheduled:
+		return nil
 	}
-	return nil
+	locked, err := p.Outbox.DropTask(ctx, a.row.ID)
+	if locked {
+		return &queue.RetryLater{Delay: lockedDelay, Reason: "its row is locked"}
+	}
+	return err
 }
 
 // gaveWay says that a transition left the email to a program whose open transaction is

@@ -47,6 +47,7 @@ func newBenchOn(t *testing.T, advance func(storetest.Database) *store.Store, cha
 	p := pipeline.Params{
 		Log: slog.New(slog.DiscardHandler), Loader: loader, Advancer: advancer, Outbox: d.Store,
 		Pacer: unpaced{}, Sender: b.sender, Gate: newGate(d), Templates: d.Store, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()),
+		RetryRoom:   retryRoom(true),
 		MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
 	}
 	if change != nil {
@@ -55,6 +56,11 @@ func newBenchOn(t *testing.T, advance func(storetest.Database) *store.Store, cha
 	b.pipeline = pipeline.New(p)
 	return b
 }
+
+// retryRoom says whether queues have room for retries.
+type retryRoom bool
+
+func (r retryRoom) Free(context.Context, string) bool { return bool(r) }
 
 // task is what the dispatcher would put on the queue for an email.
 func (b *bench) task(t *testing.T, id uuid.UUID) queue.Task {
@@ -273,6 +279,9 @@ func TestHandle_DoesWhatTheVerdictSays(t *testing.T) {
 			if got := errors.As(err, &later); got != c.retried {
 				t.Errorf("asked for a retry: %v, want %v (%v)", got, c.retried, err)
 			}
+			if got := b.hasTask(t, id); c.status != email.Failed && got != c.retried {
+				t.Errorf("the row says that it has a task: %v, want %v", got, c.retried)
+			}
 			if got := errors.As(err, &dead); got != c.dead {
 				t.Errorf("asked for a dead letter: %v, want %v (%v)", got, c.dead, err)
 			}
@@ -294,6 +303,26 @@ func TestHandle_DoesWhatTheVerdictSays(t *testing.T) {
 	}
 }
 
+// hasTask says whether the email's row counts on a task on the queue.
+func (b *bench) hasTask(t *testing.T, id uuid.UUID) (has bool) {
+	t.Helper()
+	if err := b.SQL.QueryRowContext(t.Context(), "SELECT enqueued_at IS NOT NULL FROM email_outbox WHERE id = $1", id).Scan(&has); err != nil {
+		t.Fatal(err)
+	}
+	return has
+}
+
+func (b *bench) nextAt(t *testing.T, id uuid.UUID) (at time.Time) {
+	t.Helper()
+	if err := b.SQL.QueryRowContext(t.Context(), "SELECT next_at FROM email_outbox WHERE id = $1", id).Scan(&at); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// slack is how long a busy machine may take for a try.
+const slack = 10 * time.Second
+
 func TestHandle_GivesUpAfterFiveTries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -302,11 +331,14 @@ func TestHandle_GivesUpAfterFiveTries(t *testing.T) {
 
 	var waits []time.Duration
 	for range email.MaxAttempts - 1 {
+		begun := time.Now()
+		err := b.handle(t, id)
 		var later *queue.RetryLater
-		if err := b.handle(t, id); !errors.As(err, &later) {
-			t.Fatalf("err = %v, want a retry", err)
+		wait := b.nextAt(t, id).Sub(begun)
+		if onQueue := errors.As(err, &later); onQueue != (wait <= 35*time.Second) || !onQueue && err != nil || onQueue != b.hasTask(t, id) {
+			t.Fatalf("err = %v, want a retry on the queue if it is soon: after %s", err, wait)
 		}
-		waits = append(waits, later.Delay)
+		waits = append(waits, wait)
 	}
 	var dead *queue.Dead
 	if err := b.handle(t, id); !errors.As(err, &dead) {
@@ -317,9 +349,24 @@ func TestHandle_GivesUpAfterFiveTries(t *testing.T) {
 	}
 	for i, wait := range waits {
 		base := email.DefaultBackoff()[i]
-		if wait < base*3/4 || wait > base*5/4 {
+		if wait < base*3/4 || wait > base*5/4+slack {
 			t.Errorf("wait after try %d = %s, want %s ±25 %%", i+1, wait, base)
 		}
+	}
+}
+
+// A queue without room for retries gets none: they wait in the outbox, without a task.
+func TestHandle_RetriesWaitInTheOutbox(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(p *pipeline.Params) { p.RetryRoom = retryRoom(false) })
+	id := b.Accept(t, b.company, nil)
+	b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()`)
+	b.sender.fail(1, provider.Failure{Verdict: provider.Throttled, Code: "SES_THROTTLING", Category: provider.QuotaError})
+	if err := b.handle(t, id); err != nil {
+		t.Errorf("handle = %v, want the task acknowledged", err)
+	}
+	if e := b.find(t, id); e.Status != email.RetryScheduled || b.hasTask(t, id) {
+		t.Errorf("email = %+v, has a task: %v", e, b.hasTask(t, id))
 	}
 }
 
@@ -330,7 +377,7 @@ func TestHandle_AQuotaNeverEndsAnEmail(t *testing.T) {
 	b.sender.fail(7, provider.Failure{Verdict: provider.Throttled, Code: "SES_THROTTLING", Category: provider.QuotaError})
 	for range 7 {
 		var later *queue.RetryLater
-		if err := b.handle(t, id); !errors.As(err, &later) {
+		if err := b.handle(t, id); err != nil && !errors.As(err, &later) || b.find(t, id).Status != email.RetryScheduled {
 			t.Fatalf("err = %v, want a retry", err)
 		}
 	}

@@ -88,11 +88,13 @@ func (p *Pipeline) fail(log *slog.Logger, a *attempt, f *provider.Failure) error
 }
 
 // retry leaves the email to be tried again after the backoff. The wait after try n
-// is the table's n-th, throttled tries counted.
+// is the table's n-th, throttled tries counted. A short wait is spent on the queue if it has
+// room, any other in the outbox, where the dispatcher acts when it is over.
 func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) error {
 	delay := p.Backoff.Delay(a.tries, jitter())
 	t := a.end(email.RetryScheduled)
 	t.Delay = delay
+	t.TaskWaits = delay <= queueWait && p.RetryRoom.Free(context.Background(), a.queue)
 	t.ErrorCode, t.ErrorReason = f.Code, f.Reason
 	now := time.Now()
 	switch f.Verdict {
@@ -110,6 +112,9 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 		return err
 	}
 	p.observe(log, a, email.RetryScheduled, slog.LevelWarn)
+	if !t.TaskWaits {
+		return nil
+	}
 	return &queue.RetryLater{Delay: delay, Reason: f.Code + ": " + email.MaskText(f.Reason)}
 }
 

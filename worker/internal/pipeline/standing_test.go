@@ -60,28 +60,49 @@ func TestHandle_LeavesAloneWhatIsNotToBeSent(t *testing.T) {
 	}
 }
 
-// A task can be faster than the commit of the dispatcher that made it. Were it
-// acknowledged, the email would be ENQUEUED a moment later without a task.
-func TestHandle_WaitsForTheDispatchersCommit(t *testing.T) {
+// A task that is acknowledged without having done anything is no task any more: the row says
+// so, and the dispatcher acts when the email is due.
+func TestHandle_DropsTheTask(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[email.Status]email.Status{
+		email.Pending: email.Pending, email.Enqueued: email.Pending, email.RetryScheduled: email.RetryScheduled,
+	} {
+		t.Run(string(status), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			id := b.Accept(t, b.company, nil)
+			task := b.task(t, id)
+			b.exec(t, "UPDATE dispatch_lanes SET paused_at = now()")
+			b.exec(t, "UPDATE email_outbox SET status = '"+string(status)+"', enqueued_at = CASE WHEN '"+string(status)+"' <> 'PENDING' THEN now() END")
+			if err := b.pipeline.Handle(t.Context(), task); err != nil {
+				t.Errorf("handle = %v, want the task acknowledged", err)
+			}
+			if got := b.find(t, id).Status; got != want || b.hasTask(t, id) {
+				t.Errorf("status = %s, has a task: %v; want %s without one", got, b.hasTask(t, id), want)
+			}
+		})
+	}
+}
+
+// A task whose email cannot be sent now meets a row that somebody has locked: it comes again.
+func TestHandle_DropsNoTaskOfALockedRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, nil)
 	task := b.task(t, id)
 	b.exec(t, "UPDATE dispatch_lanes SET paused_at = now()")
-	var later *queue.RetryLater
-	if err := b.pipeline.Handle(t.Context(), task); !errors.As(err, &later) {
-		t.Fatalf("handle = %v, want the task once more", err)
-	}
-	b.exec(t, "UPDATE email_outbox SET status = 'ENQUEUED'")
-	task.Retried = 1
-	if err := b.pipeline.Handle(t.Context(), task); err != nil {
+	b.exec(t, "UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()")
+	tx, err := b.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.find(t, id).Status; got != email.Pending {
-		t.Errorf("status = %s, want PENDING", got)
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), "SELECT FROM email_outbox WHERE id = $1 FOR UPDATE", id); err != nil {
+		t.Fatal(err)
 	}
-	if err := b.pipeline.Handle(t.Context(), task); err != nil {
-		t.Errorf("handle = %v: the dispatcher rolled back, the row is its own again", err)
+	var later *queue.RetryLater
+	if err := b.pipeline.Handle(t.Context(), task); !errors.As(err, &later) || later.Delay > 2*time.Second {
+		t.Errorf("handle = %v, want the task once more", err)
 	}
 }
 

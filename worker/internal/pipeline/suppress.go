@@ -8,12 +8,11 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
-	"email-gateway/worker/internal/queue"
 )
 
 // suppress ends an email whose reader must not be written to. The provider never hears
 // of it.
-func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt, task queue.Task) error {
+func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt) error {
 	t := a.transition(store.GuardOpen, email.Suppressed)
 	t.ErrorCode, t.ErrorReason = email.CodeSuppressed, a.row.Suppressed
 	t.Events = []email.Event{event(email.EventSuppressed, time.Now(), map[string]any{"reason": a.row.Suppressed})}
@@ -22,7 +21,7 @@ func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt, t
 	case err != nil:
 		return err
 	case !done.Applied:
-		return p.giveBack(ctx, log, a, done.Status, task)
+		return p.dropTask(ctx, log, a, done.Status)
 	}
 	p.Metrics.transitions(t.Events)
 	p.ended(log.With("reason", a.row.Suppressed), a, email.Suppressed)

@@ -96,7 +96,7 @@ func checkTemplate(a *attempt) error {
 
 // refuse fails an email that did not pass a validation, with its whole story in
 // one commit: RECEIVED, VALIDATION_FAILED, FAILED.
-func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *refusal, task queue.Task) error {
+func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *refusal) error {
 	now := time.Now()
 	t := a.transition(store.GuardClaim, email.Failed)
 	t.AddAttempts, t.DeadLetter = 1, true
@@ -116,7 +116,7 @@ func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *
 	case err != nil:
 		return err
 	case !done.Applied:
-		return p.giveBack(ctx, log, a, done.Status, task)
+		return p.dropTask(ctx, log, a, done.Status)
 	}
 	p.Metrics.transitions(t.Events)
 	p.Metrics.validationFailed(r.validation)

@@ -38,7 +38,18 @@ const (
 	Standing
 	// Busy: a worker has a task of this id in its hands right now. Come back later.
 	Busy
+	// Replaced: it is ready to be taken, in place of one of the same id that waited for its
+	// time or that no worker would have taken.
+	Replaced
 )
+
+// Room is how full a queue is, and how much of it is reserved.
+type Room struct {
+	// Depth is how many tasks are ready, in work, or waiting for their time.
+	Depth int
+	// Granted is how many more the caller may publish.
+	Granted int
+}
 
 // Publisher puts tasks on queues.
 type Publisher interface {
@@ -46,8 +57,12 @@ type Publisher interface {
 	// id that nobody would ever take (waiting for its retry, archived, completed) is
 	// replaced. An error means that it may or may not stand there.
 	Publish(ctx context.Context, task Task) (Placed, error)
-	// Depth is how many tasks of the queue are ready or in work: what a window bounds.
-	Depth(ctx context.Context, queue string) (int, error)
+	// Reserve grants room for at most most tasks on a queue that is to hold at most window,
+	// among all publishers. A grant replaces the publisher's last one for the queue and lasts
+	// until Release, or for 10 s.
+	Reserve(ctx context.Context, queue string, window, most int) (Room, error)
+	// Release ends the publisher's grant for the queue: what was published counts by itself.
+	Release(ctx context.Context, queue string) error
 }
 
 // Handler works on one task. nil acknowledges it, *RetryLater and *Dead tell what

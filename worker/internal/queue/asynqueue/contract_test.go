@@ -11,10 +11,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/email"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/queue/queuetest"
 	"email-gateway/worker/internal/queue/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // TestContract runs the suite on one private server; each of its tests has queues of
@@ -31,6 +33,13 @@ func TestContract(t *testing.T) {
 			Publisher: publisher,
 			Consume: func(t *testing.T, handler queue.Handler) func(context.Context) error {
 				return consume(t, parse(t, server.URL).WithPrefix(prefix), handler)
+			},
+			Waiting: func(t *testing.T) int {
+				n, err := open[*redis.Client](t, server.URL).ZCard(t.Context(), "asynq:{"+prefix+email.QueueNormal+"}:retry").Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return int(n)
 			},
 			Restart:   func(*testing.T) { server.Stop(); server.Start() },
 			LoseReply: func(*testing.T) { between.lose.Store(true) },

@@ -132,7 +132,7 @@ func TestPublish_OverADeadWorkersTask(t *testing.T) {
 		want  queue.Placed
 	}{
 		"alive": {time.Minute, queue.Busy},
-		"dead":  {-10 * time.Second, queue.Queued},
+		"dead":  {-10 * time.Second, queue.Replaced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/queuetest"
 	"email-gateway/worker/internal/queue/redistest"
 )
 
@@ -39,7 +40,7 @@ func TestConsumer_StartsWithoutRedis(t *testing.T) {
 	if err := consumer.Ping(t.Context()); err == nil {
 		t.Error("ping says that Redis is there")
 	}
-	if _, err := publisher.Depth(t.Context(), email.QueueNormal); err == nil {
+	if _, err := queuetest.Depth(t.Context(), publisher, email.QueueNormal); err == nil {
 		t.Error("an unreachable queue has a depth")
 	}
 	if _, err := publisher.Publish(t.Context(), queue.Task{ID: "1", Queue: email.QueueNormal}); err == nil {
@@ -119,7 +120,7 @@ func TestFlushedRedis(t *testing.T) {
 	if err := direct.FlushDB(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if depth, err := publisher.Depth(t.Context(), email.QueueNormal); err != nil || depth != 0 {
+	if depth, err := queuetest.Depth(t.Context(), publisher, email.QueueNormal); err != nil || depth != 0 {
 		t.Errorf("depth after the flush: %d, error %v", depth, err)
 	}
 	if names := direct.SMembers(t.Context(), "asynq:queues").Val(); len(names) != 1 {
@@ -140,8 +141,8 @@ func TestFullRedis(t *testing.T) {
 	if _, err := publisher.Publish(t.Context(), queue.Task{ID: "2", Queue: email.QueueNormal}); err == nil {
 		t.Error("published on a full Redis")
 	}
-	if depth, err := publisher.Depth(t.Context(), email.QueueNormal); err != nil || depth != 1 {
-		t.Errorf("depth %d, error %v; want 1", depth, err)
+	if room, err := publisher.Reserve(t.Context(), email.QueueNormal, 10, 10); err == nil || room.Depth != 1 || room.Granted != 0 {
+		t.Errorf("%+v, error %v; want an error, a depth of 1 and no room", room, err)
 	}
 }
 
@@ -156,7 +157,7 @@ func TestDepth_CountsDanglingIDs(t *testing.T) {
 	if n := direct.Del(t.Context(), "asynq:{"+prefix+email.QueueNormal+"}:t:1").Val(); n != 1 {
 		t.Fatal("the task's key has another name")
 	}
-	if depth, err := publisher.Depth(t.Context(), email.QueueNormal); err != nil || depth != 1 {
+	if depth, err := queuetest.Depth(t.Context(), publisher, email.QueueNormal); err != nil || depth != 1 {
 		t.Errorf("depth %d, error %v; want 1", depth, err)
 	}
 }
@@ -194,7 +195,7 @@ func TestPublish_ManyAtOnce(t *testing.T) {
 	if failed := publishAll(); failed != 0 {
 		t.Errorf("%d of 500 failed", failed)
 	}
-	if depth, err := publisher.Depth(t.Context(), email.QueueNormal); err != nil || depth != 250 {
+	if depth, err := queuetest.Depth(t.Context(), publisher, email.QueueNormal); err != nil || depth != 250 {
 		t.Errorf("depth %d, error %v; want 250", depth, err)
 	}
 	server.Stop()

@@ -10,8 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
@@ -33,10 +35,6 @@ const (
 
 	// headerTraceparent is the task's only header.
 	headerTraceparent = "traceparent"
-
-	// registry is the set of queue names that asynq's Inspector and the dashboard
-	// believe in.
-	registry = "asynq:queues"
 )
 
 // Publisher puts tasks on the queues.
@@ -45,6 +43,9 @@ type Publisher struct {
 	redis   redis.UniversalClient
 	client  *asynq.Client
 	repairs repairs
+	holder  string // of reservations
+	// registered is when each queue was last put into the registry.
+	registered sync.Map
 }
 
 // NewPublisher makes a Publisher with connections of its own. It does not connect
@@ -52,7 +53,7 @@ type Publisher struct {
 func NewPublisher(conn Conn) *Publisher {
 	r := conn.open()
 	r.AddHook(&coalescer{client: r})
-	return &Publisher{conn: conn, redis: r, client: asynq.NewClientFromRedisClient(r)}
+	return &Publisher{conn: conn, redis: r, client: asynq.NewClientFromRedisClient(r), holder: uuid.NewString()}
 }
 
 // Publish implements queue.Publisher.
@@ -68,12 +69,12 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 	if task.Traceparent != "" {
 		headers = map[string]string{headerTraceparent: task.Traceparent}
 	}
-	obstacle := errors.New("it keeps coming back")
+	obstacle, placed := errors.New("it keeps coming back"), queue.Queued
 	for range publishRounds {
 		_, err := p.client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, task.Payload, headers),
 			asynq.TaskID(task.ID), asynq.Queue(name), asynq.MaxRetry(maxRetry), asynq.Timeout(taskTimeout))
 		if err == nil {
-			return queue.Queued, nil
+			return placed, nil
 		}
 		if !errors.Is(err, asynq.ErrTaskIDConflict) {
 			return queue.Queued, fmt.Errorf("enqueue task: %w", err)
@@ -87,32 +88,11 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 		case stands == inWork:
 			return queue.Busy, nil
 		case stands == removed:
+			placed = queue.Replaced
 			p.repairs.replaced.Add(1)
 		}
 	}
 	return queue.Queued, fmt.Errorf("enqueue task over another of its id: %w", obstacle)
-}
-
-// Depth implements queue.Publisher: pending plus active, 0 for a queue that is not
-// there. The lists are measured themselves because asynq's GetQueueInfo reads the
-// oldest tasks too, and fails for the whole queue when one of their ids dangles.
-//
-// The same round trip puts the queue's name back where Inspector and dashboard look
-// for it: a flushed Redis lost it, and asynq's client says it only once per process.
-func (p *Publisher) Depth(ctx context.Context, queueName string) (int, error) {
-	name := p.conn.queueName(queueName)
-	pipe := p.redis.Pipeline()
-	pending := pipe.LLen(ctx, "asynq:{"+name+"}:pending")
-	active := pipe.LLen(ctx, "asynq:{"+name+"}:active")
-	added := pipe.SAdd(ctx, registry, name)
-	// A full Redis refuses the SADD and can be measured all the same.
-	if _, err := pipe.Exec(ctx); err != nil && !redis.HasErrorPrefix(err, "OOM") {
-		return 0, fmt.Errorf("measure queue: %w", err)
-	}
-	if added.Err() == nil {
-		p.repairs.named(name, added.Val() == 1)
-	}
-	return int(pending.Val() + active.Val()), nil
 }
 
 // Oldest is how long the oldest pending task has waited, 0 if there is none. A task that

@@ -16,7 +16,7 @@ const (
 	TaskEvicted   = "task_evicted"        // Evict removed what was left of a task
 	TaskReplaced  = "task_replaced"       // Publish took the place of one that nobody would have taken
 	StrayRemoved  = "stray_removed"       // RemoveStrays took an id off its list
-	QueueRestored = "queue_name_restored" // Depth put a queue's name back into asynq's registry
+	QueueRestored = "queue_name_restored" // Reserve put a queue's name back into asynq's registry
 )
 
 // named takes note that a queue's name stands in asynq's registry, just added or not. The

@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/queuetest"
 	"email-gateway/worker/internal/queue/redistest"
 )
 
@@ -85,11 +86,26 @@ func TestDepth_RestoresTheQueuesName(t *testing.T) {
 		if i == 2 {
 			r.SRem(t.Context(), "asynq:queues", name)
 		}
-		if _, err := publisher.Depth(t.Context(), email.QueueNormal); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, publisher.Repairs()); diff != "" || !r.SIsMember(t.Context(), "asynq:queues", name).Val() {
+		eventually(t, "the queue's name", func() bool { // it is looked after once a second
+			if _, err := queuetest.Depth(t.Context(), publisher, email.QueueNormal); err != nil {
+				t.Fatal(err)
+			}
+			return r.SIsMember(t.Context(), "asynq:queues", name).Val()
+		})
+		if diff := cmp.Diff(want, publisher.Repairs()); diff != "" {
 			t.Error(i, diff)
+		}
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("never seen: %s", what)
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

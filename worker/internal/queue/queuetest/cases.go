@@ -69,7 +69,7 @@ func publishAtTheSameTime(t *testing.T, b Broker) {
 }
 
 func depth(t *testing.T, b Broker) {
-	got, err := b.Publisher.Depth(t.Context(), email.QueueNormal)
+	got, err := Depth(t.Context(), b.Publisher, email.QueueNormal)
 	if err != nil || got != 0 {
 		t.Fatalf("of a queue that is not there: %d, error %v", got, err)
 	}
@@ -77,7 +77,7 @@ func depth(t *testing.T, b Broker) {
 		b.publish(t, newTask())
 	}
 	b.expectDepth(t, 3)
-	got, err = b.Publisher.Depth(t.Context(), email.QueueHigh)
+	got, err = Depth(t.Context(), b.Publisher, email.QueueHigh)
 	if err != nil || got != 0 {
 		t.Errorf("of another queue: %d, error %v", got, err)
 	}
@@ -88,9 +88,33 @@ func depth(t *testing.T, b Broker) {
 	b.expectDepth(t, 3) // in work counts
 	one.answer <- nil
 	b.expectDepth(t, 2)
-	other.answer <- &queue.RetryLater{Delay: time.Hour, Reason: "not yet"} // waiting does not
+	other.answer <- &queue.RetryLater{Delay: time.Hour, Reason: "not yet"} // waiting counts too
 	third.answer <- &queue.Dead{Reason: "never"}
-	b.expectDepth(t, 0)
+	b.expectDepth(t, 1)
+}
+
+// room: a grant is what the window has left, it replaces the publisher's last one, and what
+// was published counts by itself after Release.
+func room(t *testing.T, b Broker) {
+	reserve := func(window, most, want int) {
+		t.Helper()
+		got, err := b.Publisher.Reserve(t.Context(), email.QueueNormal, window, most)
+		if err != nil || got.Granted != want {
+			t.Errorf("window %d, most %d: %+v, error %v; want %d granted", window, most, got, err, want)
+		}
+	}
+	reserve(5, 3, 3)
+	reserve(5, 9, 5)
+	b.publish(t, newTask())
+	b.publish(t, newTask())
+	reserve(5, 9, 3)
+	if err := b.Publisher.Release(t.Context(), email.QueueNormal); err != nil {
+		t.Error(err)
+	}
+	reserve(5, 9, 3)
+	reserve(2, 9, 0)
+	reserve(1, 9, 0)
+	reserve(5, 0, 0)
 }
 
 func busy(t *testing.T, b Broker) {
@@ -139,9 +163,12 @@ func retryLaterIsReplaced(t *testing.T, b Broker) {
 	task := newTask()
 	b.publish(t, task)
 	tasks.next(t).answer <- &queue.RetryLater{Delay: time.Hour, Reason: "not yet"}
-	b.expectDepth(t, 0)
+	b.expectWaiting(t, 1)
 	task.Payload = []byte(`{"attempt":2}`)
-	b.publish(t, task)
+	placed, err := b.Publisher.Publish(t.Context(), task)
+	if err != nil || placed != queue.Replaced {
+		t.Errorf("published over a waiting task: placed %d, error %v; want Replaced", placed, err)
+	}
 	got := tasks.next(t)
 	if diff := cmp.Diff(string(task.Payload), string(got.task.Payload)); diff != "" {
 		t.Errorf("payload (-want +got)\n%s", diff)
@@ -248,7 +275,7 @@ func restart(t *testing.T, b Broker) {
 	waiting, published := newTask(), newTask()
 	b.publish(t, waiting)
 	tasks.next(t).answer <- &queue.RetryLater{Delay: 3 * time.Second, Reason: "later"}
-	b.expectDepth(t, 0)
+	b.expectWaiting(t, 1)
 	b.Restart(t)
 	eventually(t, "published after the restart", func() bool {
 		placed, err := b.Publisher.Publish(t.Context(), published)

@@ -30,6 +30,8 @@ type Broker struct {
 	// stop ends it as a program does that is told to stop.
 	Consume func(t *testing.T, handler queue.Handler) (stop func(ctx context.Context) error)
 
+	// Waiting counts the normal queue's tasks that wait for their time.
+	Waiting func(t *testing.T) int
 	// Restart ends the broker's process in good order and starts it again. It is called
 	// while no other test of the suite runs. An adapter whose broker cannot be restarted
 	// leaves it nil.
@@ -52,6 +54,7 @@ func Run(t *testing.T, start Start) {
 		{"one task per id", oneTaskPerID},
 		{"publish at the same time", publishAtTheSameTime},
 		{"depth", depth},
+		{"room", room},
 		{"busy", busy},
 		{"retry later", retryLater},
 		{"retry later is replaced", retryLaterIsReplaced},
@@ -102,10 +105,21 @@ func (b Broker) consume(t *testing.T, handler queue.Handler) (stop func()) {
 	return stop
 }
 
+// Depth measures a queue of any adapter.
+func Depth(ctx context.Context, p queue.Publisher, name string) (int, error) {
+	room, err := p.Reserve(ctx, name, 1, 0)
+	return room.Depth, err
+}
+
+func (b Broker) expectWaiting(t *testing.T, want int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d waiting tasks", want), func() bool { return b.Waiting(t) == want })
+}
+
 func (b Broker) expectDepth(t *testing.T, want int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("depth %d", want), func() bool {
-		got, err := b.Publisher.Depth(t.Context(), email.QueueNormal)
+		got, err := Depth(t.Context(), b.Publisher, email.QueueNormal)
 		return err == nil && got == want
 	})
 }

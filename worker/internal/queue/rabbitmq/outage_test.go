@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/queuetest"
 	"email-gateway/worker/internal/queue/rabbitmq"
 	"email-gateway/worker/internal/queue/rabbitmqtest"
 )
@@ -131,7 +132,7 @@ func memoryFull(t *testing.T, s stage, server rabbitmqtest.Server) {
 	if p.Status().Blocked == "" || p.Ping(t.Context()) == nil {
 		t.Errorf("nobody is told of the alarm: %+v", p.Status())
 	}
-	if n, err := p.Depth(t.Context(), s.topology.Main.Name); err != nil || n != 1 {
+	if n, err := queuetest.Depth(t.Context(), p, s.topology.Main.Name); err != nil || n != 1 {
 		t.Errorf("depth %d, error %v", n, err)
 	}
 	tasks := make(desk)
@@ -166,7 +167,7 @@ func frozen(t *testing.T, s stage, server rabbitmqtest.Server) {
 	t.Cleanup(thaw)
 	for name, ask := range map[string]func(context.Context) error{
 		"publish": func(ctx context.Context) error { _, err := p.Publish(ctx, s.task()); return err },
-		"depth":   func(ctx context.Context) error { _, err := p.Depth(ctx, s.topology.Main.Name); return err },
+		"depth":   func(ctx context.Context) error { _, err := queuetest.Depth(ctx, p, s.topology.Main.Name); return err },
 		"ping":    p.Ping,
 	} {
 		began := time.Now()

@@ -78,9 +78,21 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 	return queue.Queued, nil
 }
 
-// Depth implements queue.Publisher, except that tasks in work are not counted. It is
-// measured at most every 100 ms; what was published since is added.
-func (p *Publisher) Depth(ctx context.Context, name string) (int, error) {
+// Reserve implements queue.Publisher, except that tasks in work are not counted and that each
+// publisher has the window to itself. The depth is measured at most every 100 ms; what was
+// published since is added.
+func (p *Publisher) Reserve(ctx context.Context, name string, window, most int) (queue.Room, error) {
+	depth, err := p.depth(ctx, name)
+	if err != nil {
+		return queue.Room{}, err
+	}
+	return queue.Room{Depth: depth, Granted: max(0, min(most, window-depth))}, nil
+}
+
+// Release implements queue.Publisher. Reserve holds nothing for anybody.
+func (p *Publisher) Release(context.Context, string) error { return nil }
+
+func (p *Publisher) depth(ctx context.Context, name string) (int, error) {
 	d, known := p.depths[name]
 	if !known {
 		return 0, fmt.Errorf("measure queue: %q is none of ours", name)

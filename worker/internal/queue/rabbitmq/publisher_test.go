@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/queuetest"
 	"email-gateway/worker/internal/queue/rabbitmq"
 	"email-gateway/worker/internal/queue/rabbitmqtest"
 )
@@ -161,7 +162,7 @@ func TestPublish_UnknownQueue(t *testing.T) {
 	if _, err := p.Publish(t.Context(), queue.Task{ID: "1", Queue: "email:send"}); err == nil || !strings.Contains(err.Error(), "email:send") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := p.Depth(t.Context(), "email:send"); err == nil {
+	if _, err := queuetest.Depth(t.Context(), p, "email:send"); err == nil {
 		t.Error("a queue of somebody else has a depth")
 	}
 }
@@ -173,7 +174,7 @@ func TestDepth(t *testing.T) {
 	name := s.topology.Main.Name
 	depth := func() int {
 		t.Helper()
-		n, err := p.Depth(t.Context(), name)
+		n, err := queuetest.Depth(t.Context(), p, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +216,7 @@ func TestPublish_NobodyThere(t *testing.T) {
 		p := s.publisher()
 		for _, ask := range []func(context.Context) error{
 			func(ctx context.Context) error { _, err := p.Publish(ctx, s.task()); return err },
-			func(ctx context.Context) error { _, err := p.Depth(ctx, s.topology.Main.Name); return err },
+			func(ctx context.Context) error { _, err := queuetest.Depth(ctx, p, s.topology.Main.Name); return err },
 			p.Ping,
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -1,0 +1,200 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"email-gateway/scripts/sessim"
+	"email-gateway/shared/crashpoint"
+)
+
+// metric is the sum of a program's series of this name with all of these label values.
+func (p *program) metric(name string, values ...string) (sum float64) {
+	p.t.Helper()
+	_, text := fetch(p.t, "http://"+p.addr+"/metrics")
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		p.t.Fatalf("the metrics of %s: %v", p.name, err)
+	}
+	for _, m := range families[name].GetMetric() {
+		labels := make(map[string]bool)
+		for _, l := range m.GetLabel() {
+			labels[l.GetValue()] = true
+		}
+		matches := true
+		for _, v := range values {
+			matches = matches && labels[v]
+		}
+		if matches {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}
+
+// lostTasks is how many tasks the dispatcher found lost.
+func (p *program) lostTasks() float64 {
+	p.t.Helper()
+	return p.metric("outbox_lost_retries_total") + p.metric("outbox_rescued_total", "lost")
+}
+
+// rescued is how soon an email whose task was never published is on its queue again.
+const rescued = 10 * time.Second
+
+// The dispatcher dies with twenty emails in its hands. What it has published is sent; the
+// rest is on the queue within 10 s of its restart. Each email is sent once, and none counts
+// as lost.
+func TestCrashPoints_Dispatch(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, nil)
+	const n = 20
+	sent := 0
+	for _, c := range []struct {
+		point crashpoint.Point
+		nth   int
+		tasks int // at least so many are on the queue
+	}{
+		{crashpoint.DispatchTaken, 1, 0},
+		{crashpoint.DispatchQueued, 1, 1},
+		{crashpoint.DispatchQueued, n/2 + 1, n/2 + 1},
+		{crashpoint.DispatchPublished, 1, n},
+		{crashpoint.DispatchRecorded, 1, n},
+	} {
+		t.Run(fmt.Sprintf("%s:%d", c.point, c.nth), func(t *testing.T) {
+			s.dispatcher.stop()
+			for i := range n {
+				s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
+			}
+			s.dispatcher = s.doomed("dispatcher", c.point, c.nth, nil)
+			s.dispatcher.dies(c.point)
+			s.awaitRequests(int64(sent + c.tasks))
+			if pending := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PENDING'"); pending != 0 {
+				t.Errorf("%d emails are PENDING: the batch was not committed before it was published", pending)
+			}
+			left := n - c.tasks
+			if c.tasks > 0 && c.tasks < n { // publishers that the crash met may have got through
+				left = s.count("SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED'")
+			}
+			s.dispatcher = startProgram(s.t, "dispatcher", s.env)
+			sent += n
+			s.awaitAll(sent, rescued, "SENT")
+			s.sentOnce(sent)
+			if lost := s.dispatcher.lostTasks(); lost != 0 {
+				t.Errorf("%g tasks count as lost", lost)
+			}
+			if got := s.dispatcher.metric("outbox_rescued_total", "unpublished"); got > float64(left) || c.tasks == 0 && got != float64(left) {
+				t.Errorf("%g emails count as unpublished, want %d", got, left)
+			}
+		})
+	}
+	s.awaitQuietQueues(time.Minute)
+	s.sentOnce(sent)
+}
+
+// A dispatcher stands still between its commit and its first task, for 15 s here (DISPATCHER_FROZEN
+// sets another time). Another one has the emails on the queue within 10 s. When the first goes on,
+// it neither takes them back nor sends them again.
+func TestDispatcherFrozen(t *testing.T) {
+	t.Parallel()
+	frozen := 15 * time.Second
+	if text := os.Getenv("DISPATCHER_FROZEN"); text != "" {
+		var err error
+		if frozen, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startSystem(t, nil)
+	const n = 20
+	s.dispatcher.stop()
+	for i := range n {
+		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
+	}
+	first := s.doomed("dispatcher", crashpoint.DispatchTaken, 1, map[string]string{"CRASH_WITH": "STOP"})
+	first.freezes(crashpoint.DispatchTaken)
+	begun := time.Now()
+	s.dispatcher = startProgram(t, "dispatcher", s.env)
+	s.awaitAll(n, rescued, "SENT")
+	if lost, unpublished := s.dispatcher.lostTasks(), s.dispatcher.metric("outbox_rescued_total", "unpublished"); lost != 0 || unpublished != n {
+		t.Errorf("%g tasks count as lost and %g as unpublished, want 0 and %d", lost, unpublished, n)
+	}
+	<-time.After(time.Until(begun.Add(frozen))) // the fault itself
+	first.signal(syscall.SIGCONT)
+	// It goes on as a dispatcher like any other.
+	s.dispatcher.stop()
+	for i := range n {
+		s.send(fmt.Sprintf("outro%d@example.com", i), nil)
+	}
+	s.awaitAll(2*n, rescued, "SENT")
+	s.awaitQuietQueues(time.Minute)
+	s.sentOnce(2 * n)
+	if lost := first.lostTasks(); lost != 0 {
+		t.Errorf("%g tasks count as lost", lost)
+	}
+	first.stop()
+}
+
+// Retries whose lane is paused and resumed while they wait, and unknown outcomes whose wait
+// ends, are no lost tasks. What a flushed Redis forgets is one, and is repaired.
+func TestLostTasks(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "2s", "SES_FEEDBACK_WINDOW": "1s", "SES_CONFIGURATION_SET": "gateway"})
+	const n = 15 // fewer than open the circuit breaker
+	for _, fault := range []string{"throttle", "internal-failure"} {
+		if err := s.ses.Inject(sessim.Rule{Fault: fault, Times: n}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			s.send(fmt.Sprintf("%s%d@example.com", fault, i), nil)
+		}
+		s.awaitRequests(n / 2)
+		s.gatewayctl("lane", "pause", "--company", "Acme", "--reason", "a drill")
+		eventually(t, 20*time.Second, func() error { // the tasks come back to a paused lane, and go
+			if held := s.count("SELECT count(*) FROM email_outbox WHERE enqueued_at IS NOT NULL AND processed_at IS NULL AND status <> 'PROCESSING'"); held != 0 {
+				return fmt.Errorf("%d emails still have a task: %s", held, s.census())
+			}
+			return nil
+		})
+		s.gatewayctl("lane", "resume", "--company", "Acme")
+		s.clearFaults()
+		eventually(t, time.Minute, func() error {
+			if open := s.count("SELECT count(*) FROM email_outbox WHERE processed_at IS NULL"); open != 0 {
+				return fmt.Errorf("%d emails are not final: %s", open, s.census())
+			}
+			return nil
+		})
+	}
+	if lost := s.dispatcher.lostTasks(); lost != 0 {
+		t.Errorf("%g tasks count as lost, and none was", lost)
+	}
+
+	if err := s.ses.Inject(sessim.Rule{Fault: "throttle", Times: n}); err != nil {
+		t.Fatal(err)
+	}
+	before := s.count("SELECT count(*) FROM email_outbox")
+	for i := range n {
+		s.send(fmt.Sprintf("perdido%d@example.com", i), nil)
+	}
+	waiting := 0
+	eventually(t, 20*time.Second, func() error {
+		waiting = s.count("SELECT count(*) FROM email_outbox WHERE status = 'RETRY_SCHEDULED' AND enqueued_at IS NOT NULL")
+		if waiting == 0 {
+			return fmt.Errorf("no retry waits on the queue: %s", s.census())
+		}
+		return nil
+	})
+	if err := s.redisClient().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAll(before+n, time.Minute, "SENT")
+	if lost := s.dispatcher.lostTasks(); lost == 0 {
+		t.Errorf("no task counts as lost, and at least some of %d were", waiting)
+	}
+}

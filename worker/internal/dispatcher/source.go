@@ -1,0 +1,97 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+)
+
+// source takes rows of one target from the outbox, one batch at a time, and records what
+// became of each batch.
+type source interface {
+	// take commits what it takes: the rows are then this dispatcher's to publish.
+	take(ctx context.Context, lanes []int64, perLane int) (store.Batch, error)
+	// record ends a batch. published have a task on their queue; released go back.
+	record(ctx context.Context, taken store.Batch, published []uuid.UUID, released []store.Release) error
+	// idle ends what take would have ended with the next batch.
+	idle(ctx context.Context) error
+}
+
+// emails are ENQUEUED from the take on, so only those without a task need a second commit.
+type emails struct {
+	outbox Outbox
+	slot   store.Slot
+}
+
+func newEmails(outbox Outbox) *emails {
+	return &emails{outbox: outbox, slot: store.Slot{ID: uuid.New()}}
+}
+
+func (e *emails) take(ctx context.Context, lanes []int64, perLane int) (store.Batch, error) {
+	return e.taken(e.outbox.TakeDue(ctx, e.slot, lanes, perLane))
+}
+
+func (e *emails) takeProbe(ctx context.Context, id uuid.UUID) (store.Batch, error) {
+	return e.taken(e.outbox.TakeProbe(ctx, e.slot, id))
+}
+
+// taken notes that the slot's last batch has left dispatch_batches. After an error a batch
+// may have been committed that is never published: a new slot lets its row stay.
+func (e *emails) taken(batch store.Batch, err error) (store.Batch, error) {
+	if err != nil {
+		e.slot = store.Slot{ID: uuid.New()}
+		return batch, err
+	}
+	e.slot.Published = time.Time{}
+	return batch, nil
+}
+
+// record implements source. The batch counts as published when none of its emails is left
+// without a task; otherwise the rescuer finds the rest, and the batch's row tells why.
+func (e *emails) record(ctx context.Context, taken store.Batch, _ []uuid.UUID, released []store.Release) error {
+	if len(released) > 0 {
+		n, err := e.outbox.Release(ctx, taken.TakenAt, released)
+		if err != nil || n < len(released) {
+			e.slot = store.Slot{ID: uuid.New()}
+			return err
+		}
+	}
+	e.slot.Published = taken.TakenAt
+	return nil
+}
+
+func (e *emails) idle(ctx context.Context) error {
+	if e.slot.Published.IsZero() {
+		return nil
+	}
+	err := e.outbox.ForgetBatch(ctx, e.slot)
+	if err == nil {
+		e.slot.Published = time.Time{}
+	}
+	return err
+}
+
+// jobs of bulk work are leased by the take, and PUBLISHED only after the broker's confirm.
+type jobs struct{ outbox Outbox }
+
+func (j *jobs) take(ctx context.Context, lanes []int64, perLane int) (store.Batch, error) {
+	return j.outbox.LeaseJobs(ctx, lanes, perLane)
+}
+
+func (j *jobs) record(ctx context.Context, taken store.Batch, published []uuid.UUID, released []store.Release) error {
+	if len(published) > 0 {
+		if err := j.outbox.MarkPublished(ctx, published); err != nil {
+			return err
+		}
+	}
+	if len(released) == 0 {
+		return nil
+	}
+	_, err := j.outbox.Release(ctx, taken.TakenAt, released)
+	return err
+}
+
+func (j *jobs) idle(context.Context) error { return nil }
