@@ -40,14 +40,18 @@ await_ready() {
 }
 
 # signal_and_wait SERVICE SIGNAL: returns when the process is gone. KILL takes its children too: a machine that loses power
-# keeps none of them.
+# keeps none of them. The process is stopped before they are listed, else one that it makes meanwhile would be left: such a
+# child of Postgres may wait for a lock of one that was killed, for ever, and then Postgres does not start again.
 signal_and_wait() {
 	local file pid pids deadline=$((SECONDS + 30))
 	for file in pid epmd.pid; do
 		alive "$1" "$file" || continue
 		pid=$(<"$LOCAL_DIR/$1/$file")
 		pids=("$pid")
-		[[ $2 != KILL ]] || mapfile -t -O 1 pids < <(children "$pid")
+		if [[ $2 == KILL ]]; then
+			kill -STOP "$pid" 2>/dev/null || true
+			mapfile -t -O 1 pids < <(children "$pid")
+		fi
 		kill "-$2" "${pids[@]}" 2>/dev/null || true
 		for pid in "${pids[@]}"; do
 			until gone "$pid" "$deadline"; do sleep 0.02; done
