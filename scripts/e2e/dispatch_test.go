@@ -1,8 +1,10 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/redis/go-redis/v9"
 
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/crashpoint"
@@ -196,5 +199,79 @@ func TestLostTasks(t *testing.T) {
 	s.awaitAll(before+n, time.Minute, "SENT")
 	if lost := s.dispatcher.lostTasks(); lost == 0 {
 		t.Errorf("no task counts as lost, and at least some of %d were", waiting)
+	}
+}
+
+// SES takes 20 emails per second and refuses the rest of 5,000. Two dispatchers keep the tasks
+// of all states within the window and the concurrency, and another tenant's emails wait 2 s
+// at most once the pace has come down.
+func TestThrottledAccount(t *testing.T) {
+	t.Parallel()
+	const n, rate, accepted, concurrency = 5_000, 100, 20, 10
+	s := startSystem(t, map[string]string{"SES_MAX_SEND_RATE": fmt.Sprint(rate), "WORKER_CONCURRENCY": fmt.Sprint(concurrency)})
+	s.set(func(st *sessim.Settings) {
+		st.GetAccount, st.MaxSendRate, st.EnforceRate = "404", accepted, true // the worker takes its own setting for the rate
+	})
+	s.restartWorker(nil)
+	other := startProgram(t, "dispatcher", s.env)
+	quiet := *s
+	quiet.key = s.newKey("Quiet", "billing@quiet.example")
+
+	client := s.redisClient()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	most, stopped := 0, make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for ctx.Err() == nil {
+			pipe := client.TxPipeline() // one instant
+			counts := []*redis.IntCmd{
+				pipe.LLen(ctx, "asynq:{email:send}:pending"), pipe.LLen(ctx, "asynq:{email:send}:active"),
+				pipe.ZCard(ctx, "asynq:{email:send}:scheduled"), pipe.ZCard(ctx, "asynq:{email:send}:retry"),
+			}
+			if _, err := pipe.Exec(ctx); err != nil {
+				continue
+			}
+			sum := 0
+			for _, c := range counts {
+				sum += int(c.Val())
+			}
+			most = max(most, sum)
+		}
+	}()
+	s.acceptMany(n)
+	seldom(t, time.Minute, func() error {
+		if tasks := s.dispatcher.metric("queue_window_tasks", "email:send"); tasks > 2*concurrency+5 {
+			return fmt.Errorf("the window is still %g tasks", tasks)
+		}
+		return nil
+	})
+	var waits []time.Duration
+	for range 10 {
+		begun := time.Now()
+		id := quiet.send("quieta@example.com", nil)
+		eventually(t, time.Minute, func() error {
+			if len(s.ses.Requests(id)) == 0 {
+				return fmt.Errorf("not sent: %s", s.census())
+			}
+			return nil
+		})
+		waits = append(waits, time.Since(begun))
+	}
+	slices.Sort(waits)
+	if worst := waits[len(waits)-1]; worst > 2*time.Second {
+		t.Errorf("a quiet tenant's email waited %s: %v", worst, waits)
+	}
+	end()
+	<-stopped
+	t.Logf("at most %d tasks, the quiet tenant waited %v", most, waits)
+	if limit := rate + concurrency; most > limit {
+		t.Errorf("%d tasks on the queue, want %d at most", most, limit)
+	}
+	if lost := s.dispatcher.lostTasks() + other.lostTasks(); lost != 0 {
+		t.Errorf("%g tasks count as lost", lost)
+	}
+	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 0 {
+		t.Errorf("%d emails FAILED", failed)
 	}
 }

@@ -27,6 +27,8 @@ const (
 	busyPause = 200 * time.Millisecond
 	// stopTime bounds the statements of a round that a stop meets: what was taken is released.
 	stopTime = 5 * time.Second
+	// releaseTime bounds the release of a reservation, which ends by itself after 10 s.
+	releaseTime = time.Second
 	// idleAfter is when an idle feeder confirms its last batch. Under load the next batch does.
 	idleAfter = time.Second
 )
@@ -44,7 +46,7 @@ type feeder struct {
 	turns     turns
 	outage    *outage
 	failures  int       // rounds in a row
-	taken     time.Time // the last batch, if no idle round followed
+	taken     time.Time // when a batch was last taken that idle has not confirmed
 	metrics   queueMetrics
 	tracer    telemetry.Tracer
 	log       *slog.Logger
@@ -83,7 +85,9 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 		return service.Pause(ctx, fullPause) == nil, nil
 	}
 	more, err = f.fill(ctx, room.Granted)
-	return more, errors.Join(err, f.queue.Release(context.WithoutCancel(ctx), f.name))
+	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	return more, errors.Join(err, f.queue.Release(releasing, f.name))
 }
 
 // fill takes what is due in the live lanes, room rows at most.
@@ -97,6 +101,7 @@ func (f *feeder) fill(ctx context.Context, room int) (more bool, err error) {
 			return false, f.idle(ctx)
 		}
 	}
+	f.taken = time.Now()
 	if err := f.takeAll(ctx, room); err != nil {
 		f.live = nil // a lane may hold again what had been taken of it
 		return false, err

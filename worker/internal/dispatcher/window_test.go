@@ -31,6 +31,21 @@ func TestWindow_BoundsTheQueue(t *testing.T) {
 	eventually(t, "600 tasks", func() bool { return b.depth(t, email.QueueNormal) == 600 })
 }
 
+// The last batch of a burst is confirmed as published soon after it.
+func TestBatches_Confirmed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.dispatch(t, b.params())
+	b.expectStatus(t, b.Accept(t, b.Company(t), nil), email.Enqueued)
+	eventually(t, "no batch on record", func() bool {
+		var n int
+		if err := b.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM dispatch_batches`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
+}
+
 // A tenant's many emails delay another's single one by the window and no more.
 func TestWindow_QuietTenant(t *testing.T) {
 	t.Parallel()
@@ -120,6 +135,9 @@ func TestTwoDispatchers(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s was published %d times", id, n)
 		}
+	}
+	if t.Failed() {
+		t.Log(b.log)
 	}
 	if len(times) != 2_000 {
 		t.Errorf("%d ids were published, want 2000", len(times))

@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/worker/internal/queue"
 )
 
 const (
@@ -49,9 +50,8 @@ type RescueStore interface {
 type Tasks interface {
 	// Ready lists the ids that wait for a worker.
 	Ready(ctx context.Context, queue string) ([]string, error)
-	// Evict tells whether a task of an id will ever be given to a worker, and removes it
-	// if not.
-	Evict(ctx context.Context, queue, id string) (gone bool, err error)
+	// Evict looks for the task of an id, and removes it if it will never be given to a worker.
+	Evict(ctx context.Context, queueName, id string) (queue.Found, error)
 	// RemoveStrays clears away what takes up room on the queue and no worker can run.
 	RemoveStrays(ctx context.Context, queue string) (int, error)
 	// Repairs says what was put right since it was asked last, here and elsewhere.
@@ -84,6 +84,7 @@ type RescuerParams struct {
 // Why an email was brought back.
 const (
 	reasonLease       = "lease_ended" // its worker died, or did not answer
+	reasonLeftover    = "leftover"    // its task was in the hands of a worker that died
 	reasonLost        = "lost"        // the queue lost its task
 	reasonUnpublished = "unpublished" // its dispatcher died before it published the task
 )
@@ -103,7 +104,7 @@ func NewRescuer(p RescuerParams) *Rescuer {
 }
 
 // rescuedFrom is the status in which each kind of rescued email was left.
-var rescuedFrom = map[string]email.Status{reasonLease: email.Processing, reasonLost: email.Enqueued, reasonUnpublished: email.Enqueued}
+var rescuedFrom = map[string]email.Status{reasonLease: email.Processing, reasonLeftover: email.Enqueued, reasonLost: email.Enqueued, reasonUnpublished: email.Enqueued}
 
 func (r *Rescuer) runOnce(ctx context.Context) (more bool, err error) {
 	more, claims := r.rescueClaims(ctx)
@@ -119,8 +120,8 @@ func (r *Rescuer) removeStrays(ctx context.Context) error {
 	}
 	r.strays = time.Now().Add(strayInterval)
 	errs := []error{r.params.Store.CleanBatches(ctx, batchAge)}
-	for _, queue := range email.Queues() {
-		_, err := r.params.Queue.RemoveStrays(ctx, queue) // Repairs tells of them
+	for _, name := range email.Queues() {
+		_, err := r.params.Queue.RemoveStrays(ctx, name) // Repairs tells of them
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -164,19 +165,23 @@ func (r *Rescuer) rescueTasks(ctx context.Context) error {
 		after = long[len(long)-1].ID
 		full := len(long)
 		long, listing := ready.without(ctx, r.params.Queue, long)
-		lost, evicting := r.evict(ctx, long)
-		if len(lost) > 0 {
-			n, err := r.params.Store.ReturnLost(ctx, lost, age)
-			if err != nil {
-				return err
-			}
-			r.count(reasonLost, n.Lost)
-			r.count(reasonUnpublished, n.Unpublished)
-		}
-		if err := errors.Join(listing, evicting); err != nil || full < rescueBatch {
+		missing, leftover, evicting := r.evict(ctx, long)
+		lost, err := r.returnLost(ctx, missing, age)
+		r.count(reasonLost, lost.Lost)
+		r.count(reasonUnpublished, lost.Unpublished)
+		left, returning := r.returnLost(ctx, leftover, age)
+		r.count(reasonLeftover, left.Lost+left.Unpublished)
+		if err := errors.Join(listing, evicting, err, returning); err != nil || full < rescueBatch {
 			return err
 		}
 	}
+}
+
+func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error) {
+	if len(ids) == 0 {
+		return store.Returned{}, nil
+	}
+	return r.params.Store.ReturnLost(ctx, ids, age)
 }
 
 // readyTasks are the ids that wait for a worker, by queue, as they were in this round. When
@@ -186,11 +191,11 @@ type readyTasks map[string]map[string]bool
 
 // without leaves out the emails whose task waits for a worker. What has changed since the
 // round began is found by the next.
-func (t readyTasks) without(ctx context.Context, queue Tasks, long []store.LongEnqueued) ([]store.LongEnqueued, error) {
+func (t readyTasks) without(ctx context.Context, tasks Tasks, long []store.LongEnqueued) ([]store.LongEnqueued, error) {
 	rest := make([]store.LongEnqueued, 0, len(long))
 	for _, e := range long {
 		if t[e.Queue] == nil {
-			ids, err := queue.Ready(ctx, e.Queue)
+			ids, err := tasks.Ready(ctx, e.Queue)
 			if err != nil {
 				return nil, err
 			}
@@ -206,23 +211,27 @@ func (t readyTasks) without(ctx context.Context, queue Tasks, long []store.LongE
 	return rest, nil
 }
 
-func (r *Rescuer) evict(ctx context.Context, long []store.LongEnqueued) (lost []uuid.UUID, err error) {
-	gone := make([]bool, len(long))
+func (r *Rescuer) evict(ctx context.Context, long []store.LongEnqueued) (missing, leftover []uuid.UUID, err error) {
+	found := make([]queue.Found, len(long))
 	var asking errgroup.Group
 	asking.SetLimit(rescuers)
 	for i, e := range long {
 		asking.Go(func() (err error) {
-			gone[i], err = r.params.Queue.Evict(ctx, e.Queue, e.ID.String())
+			found[i], err = r.params.Queue.Evict(ctx, e.Queue, e.ID.String())
 			return err
 		})
 	}
 	err = asking.Wait()
 	for i, e := range long {
-		if gone[i] {
-			lost = append(lost, e.ID)
+		switch found[i] {
+		case queue.Missing:
+			missing = append(missing, e.ID)
+		case queue.Leftover:
+			leftover = append(leftover, e.ID)
+		case queue.Kept:
 		}
 	}
-	return lost, err
+	return missing, leftover, err
 }
 
 func (r *Rescuer) count(reason string, n int) {

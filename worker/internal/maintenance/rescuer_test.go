@@ -211,6 +211,7 @@ func TestRescuer_PutsTheQueuesRight(t *testing.T) {
 		return err == nil && n == 0
 	})
 	eventually(t, "the row is back", func() bool { return status(t, d, id) == email.Pending })
+	eventually(t, "it is counted as a leftover", func() bool { return counted(t, metrics, "outbox_rescued_total", "leftover") == 1 })
 	for action, want := range map[string]int{asynqueue.StrayRemoved: 2, asynqueue.TaskEvicted: 1} {
 		eventually(t, action, func() bool { return counted(t, metrics, "maintenance_actions_total", action) == want })
 	}
@@ -222,9 +223,9 @@ type counting struct {
 	asked, listed atomic.Int64
 }
 
-func (c *counting) Evict(ctx context.Context, queue, id string) (bool, error) {
+func (c *counting) Evict(ctx context.Context, name, id string) (queue.Found, error) {
 	c.asked.Add(1)
-	return c.Publisher.Evict(ctx, queue, id)
+	return c.Publisher.Evict(ctx, name, id)
 }
 
 func (c *counting) Ready(ctx context.Context, queue string) ([]string, error) {

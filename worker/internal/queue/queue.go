@@ -43,6 +43,19 @@ const (
 	Replaced
 )
 
+// Found is how a search for an email's task ended.
+type Found int
+
+const (
+	// Kept: a worker has the task, or will be given it.
+	Kept Found = iota
+	// Leftover: no worker would have been given it, since the one that had it is gone. It
+	// was removed.
+	Leftover
+	// Missing: there is no task of this id.
+	Missing
+)
+
 // Room is how full a queue is, and how much of it is reserved.
 type Room struct {
 	// Depth is how many tasks are ready, in work, or waiting for their time.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"email-gateway/worker/internal/queue"
 )
 
 // clearScript removes what is left of a task that no worker would ever be given: its hash
@@ -55,15 +57,20 @@ const (
 const clockSkew = 5 * time.Second
 
 // Evict makes sure that a task of this id, if there is one, will be given to a worker.
-// gone says that there is none, or that there was one that never would have been.
 //
 // The lists are as long as the window; looking through them takes Redis microseconds.
-func (p *Publisher) Evict(ctx context.Context, queueName, id string) (gone bool, err error) {
+func (p *Publisher) Evict(ctx context.Context, queueName, id string) (queue.Found, error) {
 	stands, err := p.clear(ctx, queueName, id, false)
-	if stands == removed {
+	switch {
+	case err != nil:
+		return queue.Kept, err
+	case stands == removed:
 		p.repairs.evicted.Add(1)
+		return queue.Leftover, nil
+	case stands == absent:
+		return queue.Missing, nil
 	}
-	return stands == removed || stands == absent, err
+	return queue.Kept, nil
 }
 
 // clear runs clearScript. It says ready when Redis does not answer.

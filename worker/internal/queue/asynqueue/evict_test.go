@@ -17,42 +17,42 @@ import (
 )
 
 // What is left of a task after a crash or a loss of data either reaches a worker, or is
-// removed and reported as gone.
+// removed.
 func TestEvict(t *testing.T) {
 	t.Parallel()
 	const id = "00000000-0000-7000-8000-000000000001"
 	for name, tt := range map[string]struct {
 		breakIt func(ctx context.Context, r redis.UniversalClient, base string) error
-		gone    bool
+		want    queue.Found
 	}{
-		"ready": {func(context.Context, redis.UniversalClient, string) error { return nil }, false},
+		"ready": {func(context.Context, redis.UniversalClient, string) error { return nil }, queue.Kept},
 		"flushed": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return r.Del(ctx, base+"t:"+id, base+"pending").Err()
-		}, true},
+		}, queue.Missing},
 		"hash only": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return r.Del(ctx, base+"pending").Err()
-		}, true},
+		}, queue.Leftover},
 		"list only": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return r.Del(ctx, base+"t:"+id).Err()
-		}, true},
+		}, queue.Leftover},
 		"archived": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return moveTo(ctx, r, base, id, "archived")
-		}, true},
+		}, queue.Leftover},
 		"for a retry": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return moveTo(ctx, r, base, id, "retry")
-		}, false},
+		}, queue.Kept},
 		"in work": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return taken(ctx, r, base, id, time.Now().Add(time.Minute))
-		}, false},
+		}, queue.Kept},
 		"in work, its lease just over": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return taken(ctx, r, base, id, time.Now())
-		}, false},
+		}, queue.Kept},
 		"in work, its lease long over": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return taken(ctx, r, base, id, time.Now().Add(-10*time.Second))
-		}, true},
+		}, queue.Leftover},
 		"in work without a lease": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return r.LMove(ctx, base+"pending", base+"active", "RIGHT", "LEFT").Err()
-		}, true},
+		}, queue.Leftover},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,11 +67,11 @@ func TestEvict(t *testing.T) {
 			if err := tt.breakIt(t.Context(), r, base); err != nil {
 				t.Fatal(err)
 			}
-			gone, err := publisher.Evict(t.Context(), email.QueueNormal, id)
-			if err != nil || gone != tt.gone {
-				t.Fatalf("gone %v, %v", gone, err)
+			found, err := publisher.Evict(t.Context(), email.QueueNormal, id)
+			if err != nil || found != tt.want {
+				t.Fatalf("found %v, %v; want %v", found, err, tt.want)
 			}
-			if !gone {
+			if found == queue.Kept {
 				return
 			}
 			publish(t, publisher, id)
