@@ -187,6 +187,9 @@ func TestConstraints(t *testing.T) {
 		{"email_logs", row{"status": "'SENT'"}, "email_logs_sent_has_time"},
 		{"email_logs", row{"status": "'SENT'", "sent_at": "now()"}, ""},
 		{"email_logs", row{"status": "'FAILED'"}, "email_logs_failed_has_time"},
+		{"email_logs", row{"event_seq": "0", "last_event": "NULL"}, ""},
+		{"email_logs", row{"last_event": "NULL"}, "email_logs_last_event"},
+		{"email_logs", row{"event_seq": "0"}, "email_logs_last_event"},
 		{"email_logs", row{"status": "'FAILED'", "failed_at": "now()"}, ""},
 
 		{"email_events", nil, ""},

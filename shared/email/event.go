@@ -22,6 +22,8 @@ const (
 	EventCancelled        EventType = "CANCELLED"
 	EventExpired          EventType = "EXPIRED"
 	EventSuppressed       EventType = "SUPPRESSED"
+	// EventRescheduled: moved to another time, while no worker had it.
+	EventRescheduled EventType = "RESCHEDULED"
 )
 
 // What the provider tells of an email after it has accepted it.
@@ -65,15 +67,16 @@ type Event struct {
 // whatever was decided about the email in the meantime. Behind SENT the provider
 // speaks, in any order: its news may overtake each other.
 var followers = map[EventType][]EventType{
-	"":                    {EventReceived, EventCancelled, EventExpired, EventSuppressed},
+	"":                    {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed},
 	EventReceived:         {EventValidated, EventValidationFailed, EventSuppressed},
 	EventValidated:        {EventSentAttempt},
 	EventValidationFailed: {EventFailed},
 	EventSentAttempt:      {EventSent, EventFailed, EventRetryScheduled, EventOutcomeUnknown, EventReleased},
 	EventOutcomeUnknown:   {EventSent, EventFailed, EventRetryScheduled},
-	EventRetryScheduled:   {EventReceived, EventCancelled, EventExpired, EventSuppressed, EventSent},
-	EventReleased:         {EventReceived, EventCancelled, EventExpired, EventSuppressed, EventSent},
-	EventReplayed:         {EventReceived, EventCancelled, EventExpired, EventSuppressed, EventSent},
+	EventRescheduled:      {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed, EventSent},
+	EventRetryScheduled:   {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed, EventSent},
+	EventReleased:         {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed, EventSent},
+	EventReplayed:         {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed, EventSent},
 	EventFailed:           {EventReplayed, EventSent},
 	EventExpired:          {EventReplayed, EventSent},
 	EventCancelled:        {EventReplayed, EventSent},

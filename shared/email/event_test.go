@@ -33,6 +33,13 @@ func TestMayFollow_Paths(t *testing.T) {
 		{"news out of order", attempt + "SENT OPENED DELIVERED DELIVERY_DELAYED CLICKED DELIVERED", true},
 		{"bounced after a late success", attempt + "OUTCOME_UNKNOWN FAILED SENT BOUNCED", true},
 
+		{"scheduled, moved twice, sent", "RESCHEDULED RESCHEDULED " + attempt + "SENT", true},
+		{"moved between two tries", attempt + "RETRY_SCHEDULED RESCHEDULED " + attempt + "SENT", true},
+		{"moved, then cancelled, replayed, moved", "RESCHEDULED CANCELLED REPLAYED RESCHEDULED", true},
+
+		{"moved during the call", attempt + "RESCHEDULED", false},
+		{"moved while the outcome is unknown", attempt + "OUTCOME_UNKNOWN RESCHEDULED", false},
+		{"moved after its end", attempt + "SENT RESCHEDULED", false},
 		{"begins with an attempt", "SENT_ATTEMPT", false},
 		{"sent without an attempt", "RECEIVED SENT", false},
 		{"sent twice", attempt + "SENT SENT", false},
@@ -65,8 +72,8 @@ func TestMayFollow_Paths(t *testing.T) {
 func TestEventTypes_SortedAndComplete(t *testing.T) {
 	t.Parallel()
 	types := email.EventTypes()
-	if len(types) != 23 || !slices.IsSorted(types) || types[0] == "" {
-		t.Errorf("got %q, want 23 sorted names", types)
+	if len(types) != 24 || !slices.IsSorted(types) || types[0] == "" {
+		t.Errorf("got %q, want 24 sorted names", types)
 	}
 }
 

@@ -75,7 +75,7 @@ func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail) error {
 		return &AggregateTakenError{ID: holder}
 	}
 	var inserted []uuid.UUID
-	if err := tx.SelectContext(ctx, &inserted, insertEmailsSQL, acceptColumns([]NewEmail{e})...); err != nil {
+	if err := tx.SelectContext(ctx, &inserted, acceptStatement([]NewEmail{e}), acceptColumns([]NewEmail{e})...); err != nil {
 		return translate(err)
 	}
 	if len(inserted) == 0 {

@@ -121,30 +121,78 @@ type EmailPage struct {
 
 // listScan is how many emails one request of a list may look at. Status and tag
 // are in no index (an index on either would cost every send more than it saves), so
-// a rare one is looked for in steps of this size, each a few ms.
+// a rare one is looked for in steps of this size, each some 20 ms.
 const listScan = 5000
 
-// pageIDsSQL walks email_outbox_company and email_logs_company from the cursor down
-// and merges them by id, so that an email that no worker has touched yet is in the
-// list. A search by recipient, external id or request id goes by email_logs' index
-// for it; the outbox has none, so there it looks at the newest $8 rows: an email that
-// was not received yet is found while it is among them. A search without From asks
-// every partition of email_logs for its newest, which takes one probe each. No locks.
-const pageIDsSQL = `
+// listIDsSQL walks email_outbox_company and email_logs_company from the cursor down
+// and merges them by id, so that an email that no worker has received yet is in the
+// list. A list without From probes every partition of email_logs once. No locks.
+const listIDsSQL = `
+SELECT id FROM (
+    (SELECT outbox_id AS id FROM email_logs WHERE company_id = $1 AND outbox_id < $2 AND outbox_id >= $3 ORDER BY outbox_id DESC LIMIT $4)
+    UNION
+    (SELECT id FROM email_outbox WHERE company_id = $1 AND id < $2 AND id >= $3 AND target = 'email:send' ORDER BY id DESC LIMIT $4)
+) merged ORDER BY id DESC LIMIT $4`
+
+// taggedIDsSQL walks the same indexes over $5 emails and returns the newest $6 of them that
+// have the tag, and where the walk stopped (reached), unless it came to the end. An email
+// without a log is PENDING or ENQUEUED; of the others the log has the tags. No locks.
+const taggedIDsSQL = `
+WITH walked AS MATERIALIZED (
+    SELECT id, bool_or(tagged) AS tagged FROM (
+        (SELECT outbox_id AS id, $4 = ANY (tags) AS tagged FROM email_logs
+         WHERE company_id = $1 AND outbox_id < $2 AND outbox_id >= $3 ORDER BY outbox_id DESC LIMIT $5)
+        UNION ALL
+        (SELECT id, CASE WHEN status IN ('PENDING', 'ENQUEUED') THEN coalesce(payload -> 'tags' ? $4, false) ELSE false END AS tagged FROM email_outbox
+         WHERE company_id = $1 AND id < $2 AND id >= $3 AND target = 'email:send' ORDER BY id DESC LIMIT $5)
+    ) both_tables GROUP BY id ORDER BY id DESC LIMIT $5
+)
+(SELECT id, false AS reached FROM walked WHERE tagged ORDER BY id DESC LIMIT $6)
+UNION ALL
+(SELECT id, true FROM walked ORDER BY id DESC OFFSET $5 - 1)`
+
+// searchIDsSQL finds by email_logs_recipient, email_logs_external or email_logs_request,
+// from the cursor down, and adds what is due and has no log yet: unreceivedSQL. No locks.
+const searchIDsSQL = `
 SELECT id FROM (
     (SELECT outbox_id AS id FROM email_logs
      WHERE company_id = $1 AND outbox_id < $2 AND outbox_id >= $3
        AND ($4 = '' OR lower(recipient) = lower($4)) AND ($5 = '' OR external_id = $5) AND ($6 = '' OR request_id = $6)
      ORDER BY outbox_id DESC LIMIT $7)
     UNION
-    (SELECT id FROM (
-        SELECT id, payload, request_id FROM email_outbox
-        WHERE company_id = $1 AND id < $2 AND id >= $3 AND target = 'email:send'
-        ORDER BY id DESC LIMIT $8) newest
-     WHERE ($4 = '' OR lower(payload ->> 'to') = lower($4)) AND ($5 = '' OR payload #>> '{recipient,externalId}' = $5)
-       AND ($6 = '' OR request_id = $6)
+    (SELECT id FROM (` + unreceivedSQL + `) unreceived
+     WHERE id < $2 AND id >= $3
+       AND ($4 = '' OR lower(payload ->> 'to') = lower($4)) AND ($5 = '' OR payload #>> '{recipient,externalId}' = $5) AND ($6 = '' OR request_id = $6)
      ORDER BY id DESC LIMIT $7)
-) merged ORDER BY id DESC LIMIT $7`
+) found ORDER BY id DESC LIMIT $7`
+
+// unreceivedSQL are the company's emails that a worker may not have received yet. Only they
+// have no log: a scheduled email gets its log when it is accepted. So they are due, or will
+// be within a minute where something has put them off for a moment.
+//
+// Those that wait for the dispatcher are read along email_outbox_lane_claim, of each lane
+// the newest, at most $8 in all: with a longer backlog an older email is found once a worker
+// has received it. The lanes are those of single emails and of the mailings at work. Those
+// on a queue are read along email_outbox_open: those of all companies, since the queues' windows
+// keep them few, and without the LIMIT the planner may read all of the company's emails.
+const unreceivedSQL = `
+    (SELECT o.id, o.payload, o.request_id
+     FROM (SELECT id FROM dispatch_lanes
+           WHERE company_id = $1 AND queue IN ('email:send:high', 'email:send', 'email:send:low') AND mailing_id IS NULL
+           UNION ALL
+           SELECT l.id FROM mailings m
+           JOIN dispatch_lanes l ON l.company_id = m.company_id AND l.queue = 'email:send:low' AND l.mailing_id = m.id
+           WHERE m.company_id = $1 AND m.status IN ('PENDING', 'PROCESSING', 'SENDING', 'PAUSED')) lane
+     CROSS JOIN LATERAL (
+         SELECT id, payload, request_id FROM email_outbox
+         WHERE lane_id = lane.id AND status IN ('PENDING', 'RETRY_SCHEDULED') AND next_at <= now() + interval '1 minute'
+         ORDER BY next_at DESC, id DESC LIMIT $8) o
+     LIMIT $8)
+    UNION ALL
+    (SELECT id, payload, request_id
+     FROM (SELECT id, company_id, payload, request_id FROM email_outbox
+           WHERE status = 'ENQUEUED' AND target = 'email:send' ORDER BY status, expires_at LIMIT 20000) enqueued
+     WHERE company_id = $1)`
 
 // aboutIDsSQL reads what there is about one thing, which is little, by
 // outbox_aggregates_pkey.
@@ -179,41 +227,70 @@ func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter
 		before = f.Until
 	}
 	limit := max(f.Limit, 1)
-	scan := limit
-	if f.Status != "" || f.Tag != "" || f.AboutType != "" {
-		scan = max(listScan, limit)
-	}
-	ids, err := s.pageIDs(ctx, company, before, f, scan)
+	ids, next, err := s.pageIDs(ctx, company, before, f, limit)
 	if err != nil {
 		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
 	}
-	page := EmailPage{Emails: []Email{}}
-	first, last := idRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
-	err = s.db.SelectContext(ctx, &page.Emails, pageRowsSQL,
-		uuidArray(ids), string(f.Status), f.Tag, limit, first, last, f.Recipient, f.ExternalID, f.RequestID)
-	if err != nil {
+	page := EmailPage{Emails: []Email{}, Next: next}
+	if err := s.db.SelectContext(ctx, &page.Emails, pageRowsSQL, pageRowsParameters(ids, f)...); err != nil {
 		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
 	}
-	switch {
-	case len(page.Emails) == limit:
+	if len(page.Emails) == limit {
 		page.Next = page.Emails[limit-1].ID
-	case len(ids) == scan:
-		page.Next = ids[scan-1]
 	}
 	return page, nil
 }
 
-// pageIDs are at most scan emails that may be on the page, by the filter that leaves the
-// fewest.
-func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, scan int) (ids []uuid.UUID, err error) {
-	if f.AboutType != "" {
+func pageRowsParameters(ids []uuid.UUID, f EmailFilter) []any {
+	first, last := idRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
+	return []any{uuidArray(ids), string(f.Status), f.Tag, max(f.Limit, 1), first, last, f.Recipient, f.ExternalID, f.RequestID}
+}
+
+// pageIDs are emails that may be on the page, by the filter that leaves the fewest, and where
+// the next page begins if this one is not full; uuid.Nil means that there is none.
+func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
+	scan := limit // pageRowsSQL filters what it is given by everything
+	if f.Status != "" || f.Tag != "" || f.AboutType != "" {
+		scan = max(listScan, limit)
+	}
+	switch {
+	case f.AboutType != "":
 		err = s.db.SelectContext(ctx, &ids, aboutIDsSQL, company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan)
-		return ids, err
+	case f.Recipient != "" || f.ExternalID != "" || f.RequestID != "":
+		err = s.db.SelectContext(ctx, &ids, searchIDsSQL, company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan, listScan)
+	case f.Tag != "":
+		return s.taggedIDs(ctx, company, before, f, limit)
+	default:
+		err = s.db.SelectContext(ctx, &ids, listIDsSQL, company, before, f.From, scan)
 	}
-	newest := scan
-	if f.Recipient != "" || f.ExternalID != "" || f.RequestID != "" {
-		newest = listScan
+	if len(ids) == scan {
+		next = ids[scan-1]
 	}
-	err = s.db.SelectContext(ctx, &ids, pageIDsSQL, company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan, newest)
-	return ids, err
+	return ids, next, err
+}
+
+// taggedIDs is one step of a search by tag.
+func (s *Store) taggedIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
+	scan := max(listScan, limit)
+	if f.Status != "" {
+		limit = scan // the status is looked at later
+	}
+	var found []struct {
+		ID      uuid.UUID `db:"id"`
+		Reached bool      `db:"reached"`
+	}
+	if err := s.db.SelectContext(ctx, &found, taggedIDsSQL, company, before, f.From, f.Tag, scan, limit); err != nil {
+		return nil, uuid.Nil, err
+	}
+	for _, row := range found {
+		if row.Reached {
+			next = row.ID
+		} else {
+			ids = append(ids, row.ID)
+		}
+	}
+	if len(ids) == limit { // some more may have the tag before the end of the step
+		next = ids[limit-1]
+	}
+	return ids, next, nil
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,7 +33,12 @@ const (
 	LongEnqueuedSQL   = longEnqueuedSQL
 	UnresolvedSQL     = unresolvedSQL
 	UnknownCausesSQL  = unknownCausesSQL
-	PageIDsSQL        = pageIDsSQL
+	AboutIDsSQL       = aboutIDsSQL
+	ListIDsSQL        = listIDsSQL
+	ListScan          = listScan
+	PageRowsSQL       = pageRowsSQL
+	SearchIDsSQL      = searchIDsSQL
+	TaggedIDsSQL      = taggedIDsSQL
 	AnswerTime        = answerTime
 
 	CloseLaneSQL      = closeLaneSQL
@@ -108,4 +114,20 @@ func Columns(cells []Cell) []any {
 		byteas(cells, func(c *Cell) []byte { return c.Bytes }), jsonbs(cells, func(c *Cell) []byte { return c.JSON }),
 		bigints(cells, n), optionalBigints(cells, n), bools(cells, func(c *Cell) bool { return c.Yes }), times(cells, func(c *Cell) time.Time { return c.At }),
 	}
+}
+
+// PageRowsParameters are those of pageRowsSQL.
+func PageRowsParameters(ids []uuid.UUID, f EmailFilter) []any {
+	return pageRowsParameters(ids, f)
+}
+
+// InsertEmails writes one group of emails.
+func InsertEmails(ctx context.Context, s *Store, emails []NewEmail) ([]bool, error) {
+	for i := range emails {
+		var err error
+		if emails[i].payload, err = json.Marshal(emails[i].Job); err != nil {
+			return nil, err
+		}
+	}
+	return s.insertEmails(ctx, emails)
 }

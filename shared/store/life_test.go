@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
@@ -25,6 +26,7 @@ type life struct {
 	last   email.EventType
 	events int
 	over   bool // its deadline has passed
+	ahead  bool // it is not due yet
 	lapsed bool // the lease of its claim has ended
 
 	unknown, duplicate bool // as its row should say
@@ -38,7 +40,12 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		l := &life{d: d, company: company, id: d.Accept(t, company, nil), status: email.Pending}
+		l := &life{d: d, company: company, status: email.Pending}
+		l.id = d.Accept(t, company, func(e *store.NewEmail) {
+			if rapid.Bool().Draw(rt, "scheduled") {
+				e.SendAt, l.ahead = time.Now().Add(time.Hour), true
+			}
+		})
 		someToken := func() uuid.UUID {
 			return rapid.SampledFrom(append([]uuid.UUID{uuid.New()}, l.tokens...)).Draw(rt, "token")
 		}
@@ -51,11 +58,11 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"claim": func(*rapid.T) {
 				token := uuid.New()
-				if l.advance(rt, claimOf(company, l.id, token, "C"), l.status.Claimable() && !l.over) {
+				if l.advance(rt, claimOf(company, l.id, token, "C"), l.status.Claimable() && !l.over && !l.ahead) {
 					l.tokens, l.lapsed = append(l.tokens, token), false
 				}
 			},
-			"refuse":     func(*rapid.T) { l.advance(rt, refusalOf(l.id), l.status.Claimable() && !l.over) },
+			"refuse":     func(*rapid.T) { l.advance(rt, refusalOf(l.id), l.status.Claimable() && !l.over && !l.ahead) },
 			"sent":       func(*rapid.T) { l.end(rt, sentOf(l.id, current())) },
 			"failed":     func(*rapid.T) { l.end(rt, failedOf(l.id, current())) },
 			"retry":      func(*rapid.T) { l.end(rt, retryOf(l.id, current(), 0)) },
@@ -84,6 +91,11 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 				if l.advance(rt, replayOf(l.id), l.status.Replayable()) {
 					l.over = false
 				}
+			},
+			"reschedule": func(*rapid.T) { l.reschedule(rt) },
+			"its time comes": func(*rapid.T) {
+				run(t, d, `UPDATE email_outbox SET next_at = least(next_at, now()) WHERE id = $1`, l.id)
+				l.ahead = false
 			},
 			"time passes": func(*rapid.T) {
 				run(t, d, `UPDATE email_outbox SET expires_at = now() WHERE id = $1`, l.id)
@@ -132,12 +144,32 @@ func (l *life) advance(rt *rapid.T, t store.Transition, want bool) bool {
 	if got.Applied {
 		l.duplicate = l.duplicate || t.PossibleDuplicate || t.Guard == store.GuardReplay && l.unknown
 		l.unknown = l.unknown || t.OutcomeUnknown
+		l.ahead = l.ahead && t.Status.Final() // what waits from here on waits for no time
 		l.status, l.last, l.events = t.Status, t.Events[len(t.Events)-1].Type, l.events+len(t.Events)
 	}
 	if got.Status != l.status {
 		rt.Fatalf("told %s, is %s", got.Status, l.status)
 	}
 	return got.Applied
+}
+
+// reschedule moves it to now or ahead, if no worker has it. Now is no event if it is due.
+func (l *life) reschedule(rt *rapid.T) {
+	var at time.Time
+	ahead := rapid.Bool().Draw(rt, "ahead")
+	if ahead {
+		at = time.Now().Add(time.Duration(1+rapid.IntRange(0, 9).Draw(rt, "hours")) * time.Hour)
+	}
+	got, err := l.d.Store.Reschedule(rt.Context(), moveOf(l.company, l.id, at, 24*time.Hour))
+	if err != nil || got.Applied != l.status.Claimable() {
+		rt.Fatalf("moved from %s: %+v, %v", l.status, got, err)
+	}
+	if got.Applied {
+		if ahead || l.ahead {
+			l.last, l.events = email.EventRescheduled, l.events+1
+		}
+		l.status, l.ahead, l.over = email.Pending, ahead, false
+	}
 }
 
 // lapse ends the lease of the claim that there is.

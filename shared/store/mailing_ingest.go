@@ -310,7 +310,7 @@ func acceptInTx(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) error {
 		}
 	}
 	var inserted []uuid.UUID
-	if err := tx.SelectContext(ctx, &inserted, insertEmailsSQL, acceptColumns(emails)...); err != nil {
+	if err := tx.SelectContext(ctx, &inserted, acceptStatement(emails), acceptColumns(emails)...); err != nil {
 		return fmt.Errorf("insert emails: %w", translate(err))
 	}
 	if len(inserted) != len(emails) {

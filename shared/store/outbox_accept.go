@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -117,7 +118,40 @@ func (a *Accepter) Close() { a.group.Wait() }
 // not exist. An id already there is left as it is: ids are ours and new, so it is
 // this very email. The times that decide are Postgres's own: a clock of ours that is
 // wrong must not delay an email.
-const insertEmailsSQL = `
+const insertEmailsSQL = acceptInputSQL + insertRowsSQL
+
+// insertScheduledSQL is insertEmailsSQL for a group with scheduled emails. It also writes
+// the email_logs rows of those, in the same commit, so that every search finds them by an
+// index of email_logs. Such a row has no event: event_seq is 0 and last_event is NULL. Emails
+// that are due get their row from the worker, so groups without a scheduled email do not pay
+// for this.
+const insertScheduledSQL = acceptInputSQL + `, accepted AS (` + insertRowsSQL + `, company_id, request_id, payload, next_at, expires_at, created_at
+), logged AS (
+    INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, attempts, request_id, external_id, tags,
+                            expires_at, created_at, event_seq)
+    SELECT a.id, a.company_id, (a.payload #>> '{recipient,recipientId}')::uuid, a.payload ->> 'to', a.payload ->> 'subject', 'PENDING', 0,
+           a.request_id, a.payload #>> '{recipient,externalId}', ARRAY(SELECT jsonb_array_elements_text(coalesce(a.payload -> 'tags', '[]'))),
+           a.expires_at, a.created_at, 0
+    FROM accepted a WHERE a.next_at > now()
+)
+SELECT id FROM accepted`
+
+// acceptStatement is the statement that writes the emails.
+func acceptStatement(emails []NewEmail) string {
+	if anyScheduled(emails) {
+		return insertScheduledSQL
+	}
+	return insertEmailsSQL
+}
+
+func anyScheduled(emails []NewEmail) bool {
+	return slices.ContainsFunc(emails, func(e NewEmail) bool { return !e.SendAt.IsZero() })
+}
+
+// Both accept statements consist of these: the rows to write with their lanes and keys, and
+// the insert.
+const (
+	acceptInputSQL = `
 WITH input AS (
     SELECT t.*, l.id AS lane_id
     FROM (SELECT * FROM unnest(
@@ -137,7 +171,8 @@ WITH input AS (
     ORDER BY company_id, route, key
     ON CONFLICT (company_id, route, key) DO NOTHING
     RETURNING outbox_id
-)
+)`
+	insertRowsSQL = `
 INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, text_body, html_sha256, checker_version,
                           cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, created_at, next_at, expires_at)
 SELECT id, company_id, lane_id, request_id, payload, sender, html, text_body, html_sha256, checker_version,
@@ -147,6 +182,7 @@ FROM input
 WHERE NOT keyed OR id IN (SELECT outbox_id FROM keys)
 ON CONFLICT (id) DO NOTHING
 RETURNING id`
+)
 
 // acceptColumns turns emails into one array per column of t, and how many there are.
 func acceptColumns(emails []NewEmail) []any {
@@ -182,9 +218,13 @@ func acceptColumns(emails []NewEmail) []any {
 }
 
 func (s *Store) insertEmails(ctx context.Context, emails []NewEmail) ([]bool, error) {
+	statement := s.insertEmail
+	if anyScheduled(emails) {
+		statement = s.scheduleEmail
+	}
 	var inserted []uuid.UUID
 	err := write(func(columns []any) error {
-		return s.insertEmail.selectAll(ctx, &inserted, columns...)
+		return statement.selectAll(ctx, &inserted, columns...)
 	}, acceptColumns(emails)...)
 	if err != nil {
 		return nil, fmt.Errorf("insert emails: %w", err)

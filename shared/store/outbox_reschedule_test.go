@@ -1,16 +1,25 @@
 package store_test
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )
+
+// moveOf is a request to move an email, as the api makes it; a zero time is now.
+func moveOf(company, id uuid.UUID, at time.Time, ttl time.Duration) store.Move {
+	return store.Move{
+		CompanyID: company, ID: id, SendAt: at, TTL: ttl, At: time.Now().UTC(), By: map[string]any{"by": "api", "keyId": "k1"},
+	}
+}
 
 // An email's deadline moves with it. That of a mailing has none before its first try, and
 // gets none.
@@ -23,7 +32,7 @@ func TestReschedule_Deadline(t *testing.T) {
 	ofMailing(t, d, company, mailed)
 	run(t, d, `UPDATE email_outbox SET expires_at = 'infinity' WHERE id = $1`, mailed)
 	for id, want := range map[uuid.UUID]string{single: `expires_at = next_at + interval '2 hours'`, mailed: `expires_at = 'infinity'`} {
-		if done, err := d.Store.Reschedule(t.Context(), company, id, at, 2*time.Hour); err != nil || !done.Applied || done.Status != email.Pending {
+		if done, err := d.Store.Reschedule(t.Context(), moveOf(company, id, at, 2*time.Hour)); err != nil || !done.Applied || done.Status != email.Pending {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		if !ask[bool](t, d, `SELECT next_at = $2 AND `+want+` FROM email_outbox WHERE id = $1`, id, at) {
@@ -37,7 +46,7 @@ func TestReschedule_OfAnother(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	id := d.Accept(t, d.Company(t), nil)
-	if _, err := d.Store.Reschedule(t.Context(), d.Company(t), id, time.Time{}, time.Hour); !errors.Is(err, store.ErrNotFound) {
+	if _, err := d.Store.Reschedule(t.Context(), moveOf(d.Company(t), id, time.Time{}, time.Hour)); !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -58,9 +67,114 @@ func TestReschedule_AgainstTheClaim(t *testing.T) {
 			}
 			claimed <- got
 		}()
-		moved, err := d.Store.Reschedule(t.Context(), company, id, time.Now().Add(time.Hour), time.Hour)
+		moved, err := d.Store.Reschedule(t.Context(), moveOf(company, id, time.Now().Add(time.Hour), time.Hour))
 		if claim := <-claimed; err != nil || claim.Applied == moved.Applied {
 			t.Fatalf("claimed %+v, moved %+v, %v", claim, moved, err)
+		}
+	}
+}
+
+// reschedule moves an email and fails the test if it cannot.
+func reschedule(t *testing.T, d storetest.Database, company, id uuid.UUID, at time.Time) {
+	t.Helper()
+	if done, err := d.Store.Reschedule(t.Context(), moveOf(company, id, at, 24*time.Hour)); err != nil || !done.Applied {
+		t.Fatalf("%+v, %v", done, err)
+	}
+}
+
+// Each move that changes the time is an event with both times and who asked for it, the
+// first one too. The log has the new deadline, and a claim goes on behind it.
+func TestReschedule_WritesEvents(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	first, second := time.Now().Add(time.Hour).Truncate(time.Millisecond).UTC(), time.Now().Add(72*time.Hour).Truncate(time.Millisecond).UTC()
+	for name, id := range map[string]uuid.UUID{
+		"due": d.Accept(t, company, nil), "scheduled": d.Accept(t, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(48 * time.Hour) }),
+	} {
+		was := ask[time.Time](t, d, `SELECT next_at FROM email_outbox WHERE id = $1`, id)
+		reschedule(t, d, company, id, first)
+		reschedule(t, d, company, id, first) // moving it twice to the same time is moving it once
+		reschedule(t, d, company, id, second)
+		if !ask[bool](t, d, `SELECT o.expires_at = l.expires_at AND l.status = 'PENDING' AND l.event_seq = 2 AND l.last_event = 'RESCHEDULED'
+			FROM email_outbox o JOIN email_logs l ON l.outbox_id = o.id WHERE o.id = $1`, id) {
+			t.Errorf("%s: the log does not follow: %v", name, logged(t, d, id))
+		}
+		reschedule(t, d, company, id, time.Time{})
+		reschedule(t, d, company, id, time.Time{}) // due already
+		token := uuid.New()
+		apply(t, d, claimOf(company, id, token, "C"), retryOf(id, token, time.Minute))
+		reschedule(t, d, company, id, second)
+		apply(t, d, cancelOf(id))
+		events, err := d.Store.Timeline(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var types []email.EventType
+		for _, e := range events {
+			types = append(types, e.Type)
+		}
+		want := []email.EventType{
+			email.EventRescheduled, email.EventRescheduled, email.EventRescheduled, email.EventReceived, email.EventValidated, email.EventSentAttempt,
+			email.EventRetryScheduled, email.EventRescheduled, email.EventCancelled,
+		}
+		if diff := cmp.Diff(want, types); diff != "" {
+			t.Fatalf("%s: %s", name, diff)
+		}
+		var told struct {
+			By, KeyID            string
+			OldSendAt, NewSendAt time.Time
+		}
+		for seq, times := range [][2]time.Time{{was, first}, {first, second}} {
+			if err := json.Unmarshal(events[seq].Metadata, &told); err != nil {
+				t.Fatal(err)
+			}
+			if told.By != "api" || told.KeyID != "k1" || !told.OldSendAt.Equal(times[0].Truncate(time.Millisecond)) || !told.NewSendAt.Equal(times[1]) {
+				t.Errorf("%s: event %d: %+v, want from %v to %v", name, seq+1, told, times[0], times[1])
+			}
+		}
+	}
+}
+
+// A program's move writes outbox row, log and event as the api's does.
+func TestRescheduleIn_WritesWhatRescheduleDoes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	about := func(id string) store.Aggregate {
+		return store.Aggregate{Type: "interview", ID: id, EventType: "REMINDER"}
+	}
+	at := time.Now().Add(5 * time.Hour).Truncate(time.Second)
+	for name, prepare := range map[string]func(id uuid.UUID){
+		"untouched": func(uuid.UUID) {},
+		"tried once": func(id uuid.UUID) {
+			token := uuid.New()
+			apply(t, d, claimOf(company, id, token, "CUST-1"), retryOf(id, token, time.Minute))
+		},
+		"moved before": func(id uuid.UUID) { reschedule(t, d, company, id, at.Add(time.Hour)) },
+	} {
+		one, other := programEmail(t, d, company, about(name[:4]+"-1")), programEmail(t, d, company, about(name[:4]+"-2"))
+		prepare(one)
+		prepare(other)
+		for range 2 {
+			reschedule(t, d, company, one, at)
+			done, err := store.RescheduleIn(t.Context(), d.SQL, company, about(name[:4]+"-2"), at, 24*time.Hour)
+			if err != nil || !done.Done || done.Status != email.Pending {
+				t.Fatalf("%s: %+v, %v", name, done, err)
+			}
+		}
+		for _, query := range []string{
+			`SELECT to_jsonb(o) - '{id,aggregate_id,payload,created_at,claim_token,enqueued_at}'::text[] FROM email_outbox o WHERE id = $1`,
+			`SELECT to_jsonb(l) - '{outbox_id,created_at,recipient_id}'::text[] FROM email_logs l WHERE outbox_id = $1`,
+			`SELECT jsonb_object_agg(seq, to_jsonb(e) - '{email_log_id,created_at,metadata}'::text[] || jsonb_build_object('to', metadata -> 'newSendAt')) FROM email_events e WHERE email_log_id = $1`,
+			`SELECT jsonb_build_object('old', bool_and((metadata ->> 'oldSendAt')::timestamptz < now() + interval '7 hours')) FROM email_events WHERE email_log_id = $1 AND type = 'RESCHEDULED'`,
+		} {
+			if diff := cmp.Diff(rowOf(t, d, query, one), rowOf(t, d, query, other)); diff != "" {
+				t.Errorf("%s (-api +program)\n%s", name, diff)
+			}
+		}
+		if by := ask[string](t, d, `SELECT metadata ->> 'by' FROM email_events WHERE email_log_id = $1 ORDER BY seq DESC LIMIT 1`, other); by != "program" {
+			t.Errorf("%s: by %s", name, by)
 		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 // safeMetadataSQL keeps of an event e what names no person.
 const safeMetadataSQL = `(SELECT coalesce(jsonb_object_agg(m.key, m.value), '{}') FROM jsonb_each(e.metadata) m
-    WHERE m.key IN ('attemptId', 'attempt', 'sesMessageId', 'feedback', 'by', 'keyId', 'mailingId', 'replayId', 'code', 'errorCode', 'category'))`
+    WHERE m.key IN ('attemptId', 'attempt', 'sesMessageId', 'feedback', 'by', 'keyId', 'mailingId', 'replayId', 'code', 'errorCode', 'category',
+                    'oldSendAt', 'newSendAt'))`
 
 // eraseEmailsSQL locks the outbox rows by primary key, in the order of their ids. Those
 // that have not ended stay as they are, with their logs and timelines: somebody is sending

@@ -56,9 +56,10 @@ func TestPlans(t *testing.T) {
 	run(t, d, `ANALYZE`)
 	theirs := ask[string](t, d, `SELECT company_id FROM email_logs GROUP BY company_id ORDER BY count(*) DESC LIMIT 1`)
 	logged := ask[string](t, d, `SELECT outbox_id FROM email_logs WHERE company_id = $1 LIMIT 1`, theirs)
-	page := func(recipient, externalID, requestID string) []any {
+	search := func(recipient, externalID, requestID string) []any {
 		return []any{company, uuid.Max, uuid.Nil, recipient, externalID, requestID, 50, 5000}
 	}
+	unreceived := []string{"email_outbox_lane_claim", "email_outbox_open"}
 	lanes := pq.Array([]int64{1, 2, 3})
 	for name, tt := range map[string]struct {
 		statement  string
@@ -83,10 +84,10 @@ func TestPlans(t *testing.T) {
 		"appendFeedback":       {store.AppendFeedbackSQL, []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"dueReplays":           {store.DueReplaysSQL, nil, []string{"dead_letter_replays_open"}},
 		"saveReplay":           {store.SaveReplaySQL, []any{id, 1, 0, 0, nil, nil, false}, []string{"dead_letter_replays_pkey"}},
-		"pageIDs":              {store.PageIDsSQL, page("", "", ""), []string{"email_outbox_company", `email_logs_\w+_company_id_outbox_id_idx`}},
-		"pageIDs, recipient":   {store.PageIDsSQL, page("User77@Example.com", "", ""), []string{`email_logs_\w+_company_id_lower_outbox_id_idx`}},
-		"pageIDs, external id": {store.PageIDsSQL, page("", "CUST-77", ""), []string{`email_logs_\w+_company_id_external_id_outbox_id_idx`}},
-		"pageIDs, request":     {store.PageIDsSQL, page("", "", "req-77"), []string{`email_logs_\w+_company_id_request_id_outbox_id_idx`}},
+		"listIDs":              {store.ListIDsSQL, []any{company, uuid.Max, uuid.Nil, 50}, []string{"email_outbox_company", `email_logs_\w+_company_id_outbox_id_idx`}},
+		"searchIDs, recipient": {store.SearchIDsSQL, search("User77@Example.com", "", ""), append(unreceived, `email_logs_\w+_company_id_lower_outbox_id_idx`)},
+		"searchIDs, external":  {store.SearchIDsSQL, search("", "CUST-77", ""), append(unreceived, `email_logs_\w+_company_id_external_id_outbox_id_idx`)},
+		"searchIDs, request":   {store.SearchIDsSQL, search("", "", "req-77"), append(unreceived, `email_logs_\w+_company_id_request_id_outbox_id_idx`)},
 		"load":                 {store.LoadSQL, []any{pq.Array([]string{id.String()}), 1}, []string{"email_outbox_pkey"}},
 	} {
 		plan := explain(t, d.SQL, tt.statement, tt.parameters...)

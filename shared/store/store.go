@@ -23,10 +23,11 @@ import (
 // Store runs the statements. It is safe for concurrent use.
 type Store struct {
 	db *sqlx.DB
-	// The three statements that every email goes through.
-	insertEmail, loadEmail, advanceEmail *prepared
-	copyTime                             time.Duration // how long one COPY goes on
-	hands                                int           // that load and advance emails
+	// The statements that every email goes through.
+	insertEmail, scheduleEmail, loadEmail, advanceEmail *prepared
+
+	copyTime time.Duration // how long one COPY goes on
+	hands    int           // that load and advance emails
 }
 
 // Options bound what one process asks of Postgres.
@@ -63,10 +64,11 @@ func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	s := &Store{
-		db:           db,
-		insertEmail:  &prepared{db: db, text: insertEmailsSQL},
-		loadEmail:    &prepared{db: db, text: loadSQL},
-		advanceEmail: &prepared{db: db, text: advanceSQL},
+		db:            db,
+		insertEmail:   &prepared{db: db, text: insertEmailsSQL},
+		scheduleEmail: &prepared{db: db, text: insertScheduledSQL},
+		loadEmail:     &prepared{db: db, text: loadSQL},
+		advanceEmail:  &prepared{db: db, text: advanceSQL},
 		// A COPY is one statement: it must be over well before the connection gives up on it.
 		copyTime: o.statementTimeout() / 6,
 		hands:    o.Hands,

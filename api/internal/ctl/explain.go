@@ -94,10 +94,15 @@ func (x *explanation) pending() {
 	}
 	free := !x.held()
 	free = x.dispatcher() && free
-	released := x.at.LastEvent != nil && *x.at.LastEvent == email.EventReleased
+	var last email.EventType
+	if x.at.LastEvent != nil {
+		last = *x.at.LastEvent
+	}
 	switch wait := x.at.NextAt.Sub(x.at.AskedAt); {
-	case wait > 0 && released:
+	case wait > 0 && last == email.EventReleased:
 		x.say("RELEASED", "It was given back without spending a try, and is due again at %s.", x.moment(*x.at.NextAt))
+	case wait > 0 && last == email.EventRescheduled:
+		x.say("RESCHEDULED", "It was moved to another time: it is due at %s.", x.moment(*x.at.NextAt))
 	case wait > 0:
 		x.say("SCHEDULED", "It is scheduled: it is due at %s.", x.moment(*x.at.NextAt))
 	case free:

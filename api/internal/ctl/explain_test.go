@@ -106,6 +106,9 @@ func explainCases() []explainCase {
 	return []explainCase{
 		{"due", email.Pending, nothing, "DUE DEADLINE"},
 		{"scheduled by sendAt", email.Pending, only(func(s s) { s.NextAt, s.ExpiresAt = in(3*time.Hour), *in(27 * time.Hour) }), "SCHEDULED DEADLINE"},
+		{"moved to another time", email.Pending, only(func(s s) {
+			s.NextAt, s.ExpiresAt, s.LastEvent = in(3*time.Hour), *in(27 * time.Hour), to(email.EventRescheduled)
+		}), "RESCHEDULED DEADLINE"},
 		{"given back", email.Pending, only(func(s s) {
 			s.NextAt, s.LastEvent, s.ErrorCode, s.ErrorReason = in(4*time.Second), to(email.EventReleased), to("SES_ACCOUNT_PAUSED"), to("Sending is paused")
 		}), "LAST_ERROR RELEASED DEADLINE"},

@@ -107,6 +107,8 @@ func details(metadata map[string]any) string {
 		next += " in " + delay
 	}
 	add("next is try %s", next)
+	add("from %s", take("oldSendAt"))
+	add("to %s", take("newSendAt"))
 	add("SES id %s", take("sesMessageId"))
 	add("took %s", milliseconds(take("durationMs")))
 	// These repeat what the row or the event's name says already.

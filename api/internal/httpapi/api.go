@@ -46,7 +46,7 @@ type Store interface {
 	ListEmails(ctx context.Context, company uuid.UUID, f store.EmailFilter) (store.EmailPage, error)
 	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
 	AdvanceAll(ctx context.Context, ts []store.Transition) ([]store.Advanced, error)
-	Reschedule(ctx context.Context, company, id uuid.UUID, sendAt time.Time, ttl time.Duration) (store.Advanced, error)
+	Reschedule(ctx context.Context, m store.Move) (store.Advanced, error)
 	AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]store.AggregateEmail, error)
 	AcceptRecipients(ctx context.Context, r store.NewRecipients) error
 	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error)

@@ -156,6 +156,39 @@ func TestList_GoesOnBehindAShortPage(t *testing.T) {
 	}
 }
 
+// Scheduled emails are found behind any number of newer ones that wait.
+func TestList_FindsScheduledEmails(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.accept(t, emailBody(func(f fields) {
+		f["sendAt"], f["tags"] = time.Now().Add(48*time.Hour).Format(time.RFC3339), []string{"reminder"}
+		f["aggregate"] = fields{"type": "interview", "id": "42", "eventType": "REMINDER"}
+	}))
+	g.exec(t, `INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at)
+		SELECT ('ffffffff-ffff-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, company_id, lane_id, 'r',
+		       payload - 'tags' || '{"to": "bea@example.com", "recipient": {"externalId": "CUST-2"}}', sender, html, html_sha256, checker_version, expires_at
+		FROM email_outbox, generate_series(1, 5500) n`)
+	request := g.show(t, id)["requestId"].(string)
+	for _, query := range []string{"recipient=ANA@example.com", "externalId=CUST-1", "requestId=" + request, "aggregateType=interview&aggregateId=42"} {
+		for _, more := range []string{"", "&status=PENDING", "&tag=reminder"} {
+			if ids, next := g.page(t, query+more); !slices.Equal(ids, []string{id}) || next != "" {
+				t.Errorf("%s%s: %v, next %q", query, more, ids, next)
+			}
+		}
+	}
+	ids, next := g.page(t, "tag=reminder")
+	if len(ids) != 0 || next == "" {
+		t.Fatalf("%v, next %q", ids, next)
+	}
+	if ids, next = g.page(t, "tag=reminder&cursor="+next); !slices.Equal(ids, []string{id}) || next != "" {
+		t.Errorf("by tag: %v, next %q", ids, next)
+	}
+	// A due email that no worker has received is found too.
+	if ids, _ := g.page(t, "externalId=CUST-2&limit=3"); len(ids) != 3 {
+		t.Errorf("due: %v", ids)
+	}
+}
+
 func TestList_ShowsWhatAWorkerSaid(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -8,6 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"email-gateway/shared/draft"
+	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 )
 
@@ -27,7 +28,10 @@ func (a *API) rescheduleEmail(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	moved, err := a.store.Reschedule(c.Request.Context(), visitOf(c).caller.CompanyID, found.ID, sendAt, a.ttl)
+	event := eventBy(visitOf(c), email.EventRescheduled)
+	moved, err := a.store.Reschedule(c.Request.Context(), store.Move{
+		CompanyID: visitOf(c).caller.CompanyID, ID: found.ID, SendAt: sendAt, TTL: a.ttl, At: event.At, By: event.Metadata,
+	})
 	switch {
 	case errors.Is(err, store.ErrNotFound): // all that is left is its log
 		return rescheduleTooLate(found.Status)

@@ -31,6 +31,15 @@ func TestReschedule(t *testing.T) {
 	if next, err := time.Parse(time.RFC3339, moved.json(t)["nextAttemptAt"].(string)); err != nil || !next.Equal(at) {
 		t.Errorf("shown as due at %v", moved.json(t)["nextAttemptAt"])
 	}
+	events, _ := moved.json(t)["events"].([]any)
+	if len(events) != 1 {
+		t.Fatalf("events %v", events)
+	}
+	event, _ := events[0].(map[string]any)
+	if told, _ := event["metadata"].(map[string]any); event["type"] != "RESCHEDULED" || told["newSendAt"] != at.UTC().Format("2006-01-02T15:04:05.000Z") ||
+		told["oldSendAt"] == nil || told["by"] != "api" || told["keyId"] == nil {
+		t.Errorf("event %v", event)
+	}
 	if g.Wakes.Load() != 0 {
 		t.Error("a dispatcher was woken for an email of another day")
 	}
