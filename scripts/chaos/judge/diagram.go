@@ -19,6 +19,7 @@ const (
 	scheduled  = "RETRY_SCHEDULED"
 	attempt    = "SENT_ATTEMPT"
 	replayed   = "REPLAYED"
+	moved      = "RESCHEDULED"
 	doubled    = "DUPLICATE_CONFIRMED"
 )
 
@@ -29,15 +30,16 @@ var feedback = []string{
 
 // arrows lists what may stand behind each event; "" is the beginning.
 var arrows = map[string][]string{
-	"":                  {"RECEIVED", cancelled, "EXPIRED", suppressed},
+	"":                  {"RECEIVED", moved, cancelled, "EXPIRED", suppressed},
 	"RECEIVED":          {"VALIDATED", "VALIDATION_FAILED", suppressed},
 	"VALIDATED":         {attempt},
 	"VALIDATION_FAILED": {failed},
 	attempt:             {sent, failed, scheduled, unknown, "RELEASED"},
 	unknown:             {sent, failed, scheduled},
-	scheduled:           {"RECEIVED", cancelled, "EXPIRED", suppressed, sent},
-	"RELEASED":          {"RECEIVED", cancelled, "EXPIRED", suppressed, sent},
-	replayed:            {"RECEIVED", cancelled, "EXPIRED", suppressed, sent},
+	scheduled:           {"RECEIVED", moved, cancelled, "EXPIRED", suppressed, sent},
+	"RELEASED":          {"RECEIVED", moved, cancelled, "EXPIRED", suppressed, sent},
+	replayed:            {"RECEIVED", moved, cancelled, "EXPIRED", suppressed, sent},
+	moved:               {"RECEIVED", moved, cancelled, "EXPIRED", suppressed, sent},
 	failed:              {replayed, sent},
 	"EXPIRED":           {replayed, sent},
 	cancelled:           {replayed, sent},

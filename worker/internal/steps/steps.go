@@ -40,7 +40,7 @@ func New(registry prometheus.Registerer) *Counter {
 		}, []string{"category"}),
 	}
 	for _, t := range email.EventTypes() {
-		if !t.IsFeedback() { // that is for the api to write
+		if !t.IsFeedback() && t != email.EventRescheduled { // those are for the api to write
 			c.transitions.WithLabelValues(string(t))
 		}
 	}
