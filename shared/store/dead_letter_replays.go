@@ -215,6 +215,9 @@ func (s *Store) WorkReplay(
 func workReplay(
 	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, limit int, retry func(context.Context, Replay, []DeadLetter) (ReplayCounts, error),
 ) (ReplayRound, error) {
+	if err := mayIdle(ctx, tx); err != nil {
+		return ReplayRound{}, err
+	}
 	r, err := findReplay(ctx, tx, lockReplaySQL, id)
 	switch {
 	case errors.Is(err, ErrNotFound):

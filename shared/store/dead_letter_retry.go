@@ -112,7 +112,7 @@ func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) err
 	case move == nil:
 		move = s.Advance
 	}
-	moved, err := move(ctx, Transition{
+	moved, err := untilUnlocked(ctx, move, Transition{
 		ID: *l.OutboxID, Guard: GuardReplay, Status: email.Pending, Renew: r.TTL,
 		Events: []email.Event{{Type: email.EventReplayed, At: time.Now().UTC(), Metadata: r.metadata(l)}},
 	})

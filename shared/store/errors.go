@@ -106,6 +106,13 @@ func isPassing(err error) bool {
 	return refused.Code == pqerror.LockNotAvailable || refused.Code == pqerror.ReadOnlySQLTransaction
 }
 
+// isLockTimeout: the statement waited for another transaction's lock as long as it may, and
+// nothing was written.
+func isLockTimeout(err error) bool {
+	var refused *pq.Error
+	return errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable && !errors.Is(err, ErrUnknownOutcome)
+}
+
 // isRepeatable: the statement lost a race with another transaction and would pass
 // if run again at once.
 func isRepeatable(err error) bool {

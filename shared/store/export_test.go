@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"time"
 
@@ -76,6 +77,9 @@ var (
 	DataSource        = dataSource
 )
 
+// DB is the store's own pool.
+func DB(s *Store) *sql.DB { return s.db.DB }
+
 // AdvanceParameters are those of AdvanceSQL for the transitions.
 func AdvanceParameters(ts []Transition) ([]any, error) {
 	ready := make([]Transition, len(ts))
@@ -85,7 +89,7 @@ func AdvanceParameters(ts []Transition) ([]any, error) {
 			return nil, err
 		}
 	}
-	return transitionColumns(ready), nil
+	return append(transitionColumns(ready), "200"), nil
 }
 
 // Forget drops all prepared statements of a connection behind the driver's back.

@@ -124,15 +124,12 @@ func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.E
 
 // confirm makes the email SENT, as the attempt's own answer would have.
 func confirm(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email.Event) error {
-	t, err := Transition{
+	// What became of it the locks have decided already.
+	_, err := advanceIn(ctx, tx, Transition{
 		ID: f.OutboxID, Guard: GuardFeedback, Token: f.AttemptID, Status: email.Sent, Events: events, SESMessageID: f.SESMessageID,
-	}.encoded()
+	})
 	if err != nil {
-		return err
-	}
-	// Its row says what became of it, which the locks have decided already.
-	if _, err := tx.ExecContext(ctx, advanceSQL, transitionColumns([]Transition{t})...); err != nil {
-		return fmt.Errorf("confirm the email: %w", translate(err))
+		return fmt.Errorf("confirm the email: %w", err)
 	}
 	return nil
 }

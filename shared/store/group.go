@@ -43,6 +43,8 @@ type Group[T, R any] struct {
 	key   func(T) string
 	size  func(T) int // bytes
 	write func(context.Context, []T) ([]R, error)
+	// parts writes the parts of a group that another transaction's lock held up.
+	parts func(context.Context, []T) ([]R, error)
 
 	mu      sync.Mutex
 	waiting []*groupItem[T, R]
@@ -66,7 +68,14 @@ type groupItem[T, R any] struct {
 // NewGroup makes a group whose items write puts into the database. write returns
 // one result per item, in the order given.
 func NewGroup[T, R any](key func(T) string, size func(T) int, write func(context.Context, []T) ([]R, error)) *Group[T, R] {
-	return &Group[T, R]{key: key, size: size, write: write, join: groupJoin}
+	return &Group[T, R]{key: key, size: size, write: write, parts: write, join: groupJoin}
+}
+
+// Parts sets how the parts of a group are written when another transaction's lock has held
+// up the whole: with less time to wait, since most of them need not wait at all.
+func (g *Group[T, R]) Parts(write func(context.Context, []T) ([]R, error)) *Group[T, R] {
+	g.parts = write
+	return g
 }
 
 // For makes the group wait for company when another one has just landed, the longer the
@@ -157,7 +166,7 @@ func (g *Group[T, R]) fly() {
 			return
 		}
 		slices.SortFunc(group, func(a, b *groupItem[T, R]) int { return cmp.Compare(a.key, b.key) })
-		g.settle(group)
+		g.settle(group, g.write)
 	}
 }
 
@@ -194,12 +203,16 @@ func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 }
 
 // settle writes a group and tells its callers. One bad row makes Postgres refuse the
-// whole statement, so a refused group is halved until the bad row stands alone.
-func (g *Group[T, R]) settle(group []*groupItem[T, R]) {
-	results, err := g.attempt(group)
-	if err != nil && len(group) > 1 && isRefusal(err) {
-		g.settle(group[:len(group)/2])
-		g.settle(group[len(group)/2:])
+// whole statement, and one that waits for another transaction's lock holds it up, so such a
+// group is halved until that row is alone.
+func (g *Group[T, R]) settle(group []*groupItem[T, R], write func(context.Context, []T) ([]R, error)) {
+	results, err := g.attempt(group, write)
+	if isLockTimeout(err) {
+		write = g.parts
+	}
+	if len(group) > 1 && (isRefusal(err) || isLockTimeout(err)) {
+		g.settle(group[:len(group)/2], write)
+		g.settle(group[len(group)/2:], write)
 		return
 	}
 	for i, item := range group {
@@ -210,14 +223,14 @@ func (g *Group[T, R]) settle(group []*groupItem[T, R]) {
 	}
 }
 
-func (g *Group[T, R]) attempt(group []*groupItem[T, R]) ([]R, error) {
+func (g *Group[T, R]) attempt(group []*groupItem[T, R], write func(context.Context, []T) ([]R, error)) ([]R, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), groupTimeout)
 	defer cancel()
 	values := make([]T, len(group))
 	for i, item := range group {
 		values[i] = item.value
 	}
-	results, err := repeat(func() ([]R, error) { return g.write(ctx, values) })
+	results, err := repeat(func() ([]R, error) { return write(ctx, values) })
 	if err == nil && len(results) != len(values) {
 		return nil, errors.New("group: one result per item expected")
 	}

@@ -22,6 +22,17 @@ func idRange[T any](rows []T, id func(*T) uuid.UUID) (first, last uuid.UUID) {
 	return first, last
 }
 
+// idBefore is the greatest id that is less than this one.
+func idBefore(id uuid.UUID) uuid.UUID {
+	for i := len(id) - 1; i >= 0; i-- {
+		id[i]--
+		if id[i] != 0xff {
+			break
+		}
+	}
+	return id
+}
+
 // A prepared statement compares with atStart + parameter + end where it would compare
 // with the parameter. To the planner that is an expression, of which only the executor
 // knows the value: it leaves out partitions when the statement starts. With the bare

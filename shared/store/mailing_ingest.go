@@ -187,6 +187,9 @@ func (in *ingest) run(ctx context.Context, tx steadyTx, lines iter.Seq2[MailingL
 // claim takes key and filename.
 func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	m, k := in.mailing, in.mailing.Key
+	if err := mayIdle(ctx, tx); err != nil {
+		return fmt.Errorf("begin mailing: %w", err)
+	}
 	if _, err := tx.ExecContext(ctx, ingestLimitsSQL); err != nil {
 		return fmt.Errorf("begin mailing: %w", translate(err))
 	}

@@ -35,7 +35,8 @@ type Settled struct {
 	Kind SettleKind // "" = nothing: it needs no settling, or another one is at it
 	// More: the round did not come to the mailing's last entry.
 	More bool
-	// Left: it did, and entries that are in a worker's hands are still to be looked at.
+	// Left: it did, and entries that are in a worker's hands, or locked, are still to be
+	// looked at.
 	Left bool
 	// Cancelled entries had not become emails yet.
 	Cancelled int
@@ -80,11 +81,11 @@ SELECT EXISTS (SELECT FROM mailing_entries
 
 // SettleMailing takes at most limit of a mailing's entries. Those without an email it
 // ends by itself; of the others it gives the emails' ids to move, which moves them with
-// Advance, and leaves those that are in a worker's hands: a cancelled mailing is gone
-// through again until none is left. Until the round is committed, nobody else takes the
-// same entries; a crash makes them be taken again.
+// Advance, returns those that are Locked, and leaves those that are in a worker's hands: a
+// cancelled mailing is gone through again until none is left. Until the round is committed,
+// nobody else takes the same entries; a crash makes them be taken again.
 func (s *Store) SettleMailing(
-	ctx context.Context, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) error,
+	ctx context.Context, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) (locked []uuid.UUID, err error),
 ) (Settled, error) {
 	var done Settled
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
@@ -99,8 +100,11 @@ func (s *Store) SettleMailing(
 }
 
 func settle(
-	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) error,
+	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) ([]uuid.UUID, error),
 ) (Settled, error) {
+	if err := mayIdle(ctx, tx); err != nil {
+		return Settled{}, err
+	}
 	var ours bool
 	if err := tx.GetContext(ctx, &ours, settleLockSQL, id.String()); err != nil || !ours {
 		return Settled{}, translate(err)
@@ -137,8 +141,10 @@ func settle(
 			waiting = append(waiting, e.ID)
 		}
 	}
+	var locked []uuid.UUID
 	if len(emails) > 0 {
-		if err := move(ctx, state.Kind, emails); err != nil {
+		var err error
+		if locked, err = move(ctx, state.Kind, emails); err != nil {
 			return Settled{}, err // not the database's
 		}
 	}
@@ -148,6 +154,16 @@ func settle(
 		}
 	}
 	done := Settled{Kind: state.Kind, Cancelled: len(waiting), More: len(entries) == limit}
+	// Failed entries are gone through once, so the next round begins with the first locked
+	// one. Those behind it that were moved are not among the failed ones any more, so that it
+	// comes further than this one.
+	if state.Kind == SettleRetryFailed && len(locked) > 0 {
+		first, _ := idRange(locked, func(id *uuid.UUID) uuid.UUID { return *id })
+		done.More = done.More && len(locked) < limit
+		done.Left = !done.More
+		_, err := tx.ExecContext(ctx, settledToSQL, id, string(state.Kind), idBefore(first))
+		return done, translate(err)
+	}
 	if done.More {
 		_, err := tx.ExecContext(ctx, settledToSQL, id, string(state.Kind), entries[limit-1].ID)
 		return done, translate(err)

@@ -2,53 +2,43 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 )
 
-// Advancer applies transitions, many at a time.
-type Advancer struct {
-	group *Group[Transition, Advanced]
-}
-
-// NewAdvancer makes an Advancer on the store's connections.
-func (s *Store) NewAdvancer() *Advancer {
-	return &Advancer{group: NewGroup(
-		func(t Transition) string { return t.ID.String() },
-		func(t Transition) int { return 512 + len(t.events) + len(t.ErrorReason) }, // ids and numbers make about half a KiB
-		s.advance,
-	).For(s.hands)}
-}
-
-// Advance applies one transition. Its errors are the database's; a guard that did
-// not hold is Applied == false.
-func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) {
-	t, err := t.encoded()
-	if err != nil {
-		return Advanced{}, err
-	}
-	return a.group.Do(ctx, t)
-}
-
-// Close waits for the groups under way.
-func (a *Advancer) Close() { a.group.Wait() }
-
-// Advance applies one transition by itself, for callers that have no neighbours.
+// Advance applies one transition by itself, for callers that have no neighbours. It waits
+// at most 4 s for a row that another transaction has locked: then it is ErrAggregateBusy,
+// and nothing was changed.
 func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	t, err := t.encoded()
 	if err != nil {
 		return Advanced{}, err
 	}
-	results, err := repeat(func() ([]Advanced, error) { return s.advance(ctx, []Transition{t}) })
-	if err != nil {
+	results, err := repeat(func() ([]Advanced, error) {
+		return advanceWaiting([]Transition{t}, func(rows any, columns []any) error {
+			return write(func(columns []any) error {
+				return s.db.SelectContext(ctx, rows, advanceWaitingSQL, columns...)
+			}, columns...)
+		})
+	})
+	switch {
+	case isLockTimeout(err):
+		return Advanced{}, errors.Join(ErrAggregateBusy, err)
+	case err != nil:
 		return Advanced{}, err
 	}
 	return results[0], nil
 }
 
 // advanceSQL locks the emails' outbox rows by primary key, in id order, and reads
-// them as they are after any wait for the lock; on that it decides. Then it writes,
+// them as they are under the lock; on that it decides. A row that another transaction has
+// locked is left alone (SKIP LOCKED) and comes back as locked, so that no email of the group
+// waits for it; advanceWaitingSQL, for a single caller, waits for it. Any other lock (of the
+// recipient, the log, the entry, or a key that another transaction is inserting) ends the
+// statement after $30 ms: then the group is written in parts. Then it writes,
 // for those whose guard holds, the outbox row, the log (by primary key), the events
 // (behind the newest one), the recipient (by primary key, in id order) and the dead
 // letter. The lane's and company's rows, and the provider's gate, are read without a
@@ -82,7 +72,14 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 //
 // At its end, those that moved and those that did not are put one behind the other. Joined,
 // since the planner expects one email, all that moved were read again for each of the group.
-const advanceSQL = `
+// Those that are locked are looked for, by primary key and without a lock, only if some
+// email was not found.
+const (
+	advanceSQL        = advanceFoundSQL + ` SKIP LOCKED` + advanceMovedSQL
+	advanceWaitingSQL = advanceFoundSQL + advanceMovedSQL
+)
+
+const advanceFoundSQL = `
 WITH free AS MATERIALIZED (
     SELECT a.outbox_id
     FROM (SELECT * FROM unnest($1::uuid[], $28::bool[]) AS t(id, give_way) WHERE give_way LIMIT $25) t
@@ -105,7 +102,8 @@ WITH free AS MATERIALIZED (
     AS t(id, guard, token, status, events, add_attempts, add_throttles, waits, delay_ms, renew_ms,
          outcome_unknown, possible_duplicate, error_code, error_reason, ses_message_id, duration_ms, dead_letter,
          recipient_id, external_id, cpf_cnpj_hash, razao_social, nome, email, give_way)
-          WHERE NOT give_way OR id = ANY (ARRAY(SELECT outbox_id FROM free)) LIMIT $25) t
+          WHERE (NOT give_way OR id = ANY (ARRAY(SELECT outbox_id FROM free)))
+            AND (SELECT set_config('lock_timeout', $30, true)) IS NOT NULL LIMIT $25) t
     JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
     LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
     LEFT JOIN companies c ON c.id = lane.company_id
@@ -113,7 +111,9 @@ WITH free AS MATERIALIZED (
         SELECT event_seq, last_event FROM email_logs
         WHERE outbox_id = o.id AND outbox_id >= ` + atStart + `$26` + end + ` AND outbox_id <= ` + atStart + `$27` + end + ` LIMIT 1
     ) l ON true
-    ORDER BY o.id FOR UPDATE OF o
+    ORDER BY o.id FOR UPDATE OF o`
+
+const advanceMovedSQL = `
 ), moved AS (
     UPDATE email_outbox o SET
         status = f.status,
@@ -231,11 +231,16 @@ WITH free AS MATERIALIZED (
     UPDATE mailings SET counted_at = NULL
     WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.ended AND NOT m.had_ended) AND status = 'PAUSED' AND counted_at IS NOT NULL
 )
-SELECT m.id, true AS applied, m.status, m.attempts, m.throttles, m.same_token, m.erased, m.replaced, m.probe, ` + gateShutTurn + ` AS shuts
+SELECT m.id, true AS applied, m.status, m.attempts, m.throttles, m.same_token, m.erased, m.replaced, m.probe, ` + gateShutTurn + ` AS shuts, false AS locked
 FROM moved m
 UNION ALL
-SELECT f.id, false, f.was, f.attempts, f.throttles, f.same_token, f.erased, f.replaced, f.probe, ` + gateShutTurn + `
-FROM found f WHERE f.id NOT IN (SELECT id FROM moved)`
+SELECT f.id, false, f.was, f.attempts, f.throttles, f.same_token, f.erased, f.replaced, f.probe, ` + gateShutTurn + `, false
+FROM found f WHERE f.id NOT IN (SELECT id FROM moved)
+UNION ALL
+SELECT o.id, false, '', 0, 0, false, false, false, false, 0, true
+FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) WHERE (SELECT count(*) FROM found) < $25 LIMIT $25) t
+JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
+WHERE o.id NOT IN (SELECT id FROM found)`
 
 // successorSQL is the email that took the place of the cancelled email o among those about
 // one thing. It is found by outbox_aggregates_outbox and outbox_aggregates_pkey, for a
@@ -254,10 +259,30 @@ func isEventsKey(constraint string) bool {
 	return strings.HasPrefix(constraint, "email_events_") && strings.HasSuffix(constraint, "_pkey")
 }
 
-func (s *Store) advance(ctx context.Context, ts []Transition) ([]Advanced, error) {
-	return advance(ts, func(rows any, columns []any) error {
-		return write(func(columns []any) error { return s.advanceEmail.selectAll(ctx, rows, columns...) }, columns...)
+// tried is what became of a transition in a group.
+type tried struct {
+	Advanced
+	// rerun: the connection broke and the statement was run once more. An earlier run of it
+	// may still be under way, and be what has locked the email.
+	rerun bool
+}
+
+// advance applies the transitions of a group, and waits at most so long for a lock that is
+// not of an outbox row.
+func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration) ([]tried, error) {
+	runs := 0
+	moved, err := advance(ts, wait, func(rows any, columns []any) (err error) {
+		runs, err = writeCounted(func(columns []any) error { return s.advanceEmail.selectAll(ctx, rows, columns...) }, columns...)
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	results := make([]tried, len(moved))
+	for i := range moved {
+		results[i] = tried{moved[i], runs > 1}
+	}
+	return results, nil
 }
 
 // advanceIn applies one transition as a part of a transaction. One that lost a race is for
@@ -267,11 +292,26 @@ func advanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error)
 	if err != nil {
 		return Advanced{}, err
 	}
-	results, err := advance([]Transition{t}, func(rows any, columns []any) error {
-		return translate(tx.SelectContext(ctx, rows, advanceSQL, columns...))
-	})
+	results, err := advanceAllIn(ctx, tx, []Transition{t})
 	if err != nil {
 		return Advanced{}, err
 	}
 	return results[0], nil
+}
+
+// advanceAllIn is advanceIn for emails that differ.
+func advanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition) ([]Advanced, error) {
+	return advanceWaiting(ts, func(rows any, columns []any) error {
+		return translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))
+	})
+}
+
+// advanceWaiting waits at most 4 s for each lock.
+func advanceWaiting(ts []Transition, run func(rows any, columns []any) error) ([]Advanced, error) {
+	results, err := advance(ts, aggregateWait, run)
+	for i := range results {
+		// A row that is not there after the wait was deleted meanwhile.
+		results[i].Locked = results[i].Locked && ts[i].GiveWay
+	}
+	return results, err
 }

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
-	"github.com/lib/pq/pqerror"
 )
 
 // AdvanceAll applies transitions of different emails in one commit, for somebody who waits
@@ -25,9 +24,7 @@ func (s *Store) AdvanceAll(ctx context.Context, ts []Transition) ([]Advanced, er
 	}
 	return boundedly(ctx, s, func(tx *sqlx.Tx) (all []Advanced, err error) {
 		for some := range slices.Chunk(encoded, groupRows) {
-			done, err := advance(some, func(rows any, columns []any) error {
-				return translate(tx.SelectContext(ctx, rows, advanceSQL, columns...))
-			})
+			done, err := advanceAllIn(ctx, tx, some)
 			if err != nil {
 				return nil, err
 			}
@@ -35,6 +32,25 @@ func (s *Store) AdvanceAll(ctx context.Context, ts []Transition) ([]Advanced, er
 		}
 		return all, nil
 	})
+}
+
+// untilUnlocked moves an email again while another transaction has it locked, for as long as
+// somebody waits who asked for it. Between two tries it holds no connection.
+func untilUnlocked(ctx context.Context, move func(context.Context, Transition) (Advanced, error), t Transition) (Advanced, error) {
+	for end := time.Now().Add(aggregateWait); ; {
+		moved, err := move(ctx, t)
+		switch {
+		case err != nil || !moved.Locked:
+			return moved, err
+		case time.Now().After(end):
+			return Advanced{}, ErrAggregateBusy
+		}
+		select {
+		case <-time.After(aggregateWait / 16):
+		case <-ctx.Done():
+			return Advanced{}, context.Cause(ctx)
+		}
+	}
 }
 
 // boundedly does something in one transaction that waits at most aggregateWait for a lock
@@ -50,8 +66,7 @@ func boundedly[R any](ctx context.Context, s *Store, do func(tx *sqlx.Tx) ([]R, 
 		})
 		return done, err
 	})
-	var refused *pq.Error
-	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
+	if isLockTimeout(err) {
 		err = errors.Join(ErrAggregateBusy, err)
 	}
 	return results, err

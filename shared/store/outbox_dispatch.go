@@ -77,8 +77,9 @@ type OverdueEmail struct {
 	About     bool      `db:"about"` // something: a program may be changing it
 }
 
-// overdueSQL finds by email_outbox_open, a short range of it for each status, and locks
-// nothing.
+// overdueSQL finds by email_outbox_open, a short range of it for each status. It passes by
+// rows that another transaction has locked, so that they do not fill the list: it shares the
+// locks of the others until its own end, which is that of the statement.
 const overdueSQL = `
 SELECT due.id, due.expires_at, due.about
 FROM unnest('{PENDING,ENQUEUED,RETRY_SCHEDULED}'::text[]) AS waits(status)
@@ -86,7 +87,7 @@ CROSS JOIN LATERAL (
     SELECT id, expires_at, aggregate_type IS NOT NULL AS about FROM email_outbox
     WHERE status = waits.status AND status IN ('PENDING', 'ENQUEUED', 'PROCESSING', 'RETRY_SCHEDULED', 'OUTCOME_UNKNOWN')
       AND target = 'email:send' AND expires_at <= now()
-    ORDER BY expires_at LIMIT $1
+    ORDER BY expires_at LIMIT $1 FOR SHARE SKIP LOCKED
 ) due
 ORDER BY due.expires_at LIMIT $1`
 

@@ -114,7 +114,7 @@ func TestPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := explain(t, direct(t, d), store.AdvanceSQL, transitions...)
-	if strings.Count(plan, " using email_outbox_pkey ") != 2 || !regexp.MustCompile(` using email_logs_\w+_pkey `).MatchString(plan) {
+	if strings.Count(plan, " using email_outbox_pkey ") != 3 || !regexp.MustCompile(` using email_logs_\w+_pkey `).MatchString(plan) {
 		t.Errorf("advance:\n%s", plan)
 	}
 	if !strings.HasPrefix(plan, "Append ") || !strings.Contains(plan, "NOT (hashed SubPlan ") {

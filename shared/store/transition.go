@@ -61,8 +61,8 @@ type Transition struct {
 	Events []email.Event
 
 	// GiveWay leaves an email alone that a program's open transaction is moving or
-	// cancelling, instead of waiting for its end: then nothing is Applied, and Advanced
-	// has no Status. Only for emails about something, and only from a resting place.
+	// cancelling, instead of waiting for its end: it is Locked then. Only for emails about
+	// something, and only from a resting place.
 	GiveWay bool
 
 	AddAttempts  int           // +1 claims a try, −1 gives it back
@@ -122,8 +122,10 @@ func (t *Transition) person() Recipient {
 // Advanced is what became of a Transition.
 type Advanced struct {
 	Applied bool
-	// Status is the email's status now; "" if there is no such email, or the transition
-	// gave way.
+	// Locked: another transaction holds a row of the email, or what it writes besides, and
+	// nothing was changed. The same transition may be applied another time.
+	Locked bool
+	// Status is the email's status now; "" if there is no such email, or it is Locked.
 	Status   email.Status
 	Attempts int
 	// Throttles of those attempts ended in a quota.
@@ -143,8 +145,9 @@ type Advanced struct {
 	Gate GatePass
 }
 
-// advance has the statement run, and says of each transition what became of it.
-func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanced, error) {
+// advance has the statement run, which waits at most so long for each lock, and says of
+// each transition what became of it.
+func advance(ts []Transition, wait time.Duration, run func(rows any, columns []any) error) ([]Advanced, error) {
 	begun := time.Now()
 	var rows []struct {
 		ID        uuid.UUID    `db:"id"`
@@ -157,8 +160,9 @@ func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanc
 		Replaced  bool         `db:"replaced"`
 		Probe     bool         `db:"probe"`
 		Shuts     int64        `db:"shuts"`
+		Locked    bool         `db:"locked"`
 	}
-	if err := run(&rows, transitionColumns(ts)); err != nil {
+	if err := run(&rows, append(transitionColumns(ts), fmt.Sprint(wait.Milliseconds()))); err != nil {
 		return nil, fmt.Errorf("advance emails: %w", err)
 	}
 	// The lease began on Postgres's clock somewhere after begun on ours: counting
@@ -167,7 +171,7 @@ func advance(ts []Transition, run func(rows any, columns []any) error) ([]Advanc
 	byID := make(map[uuid.UUID]Advanced, len(rows))
 	for _, r := range rows {
 		byID[r.ID] = Advanced{
-			Applied: r.Applied, Status: r.Status, Attempts: r.Attempts, Throttles: r.Throttles,
+			Applied: r.Applied, Locked: r.Locked, Status: r.Status, Attempts: r.Attempts, Throttles: r.Throttles,
 			LeaseUntil: until, SameToken: r.SameToken, Erased: r.Erased, Replaced: r.Replaced, Gate: GatePass{Probe: r.Probe, Shuts: r.Shuts},
 		}
 	}

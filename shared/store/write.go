@@ -20,19 +20,24 @@ import (
 // the last run's error is returned: a statement cut off after its commit, and then a
 // refused connection, would look like a database that was away all along.
 func write(run func(args []any) error, args ...any) error {
-	runs := 0
+	_, err := writeCounted(run, args...)
+	return err
+}
+
+// writeCounted is write for callers that need to know how often the statement was run.
+func writeCounted(run func(args []any) error, args ...any) (runs int, err error) {
 	args[0] = counted{args[0], &runs}
-	err := run(args)
+	err = run(args)
 	var refused *pq.Error
 	switch {
 	case err == nil:
-		return nil
+		return runs, nil
 	case runs == 0 && !errors.As(err, &refused):
-		return errors.Join(ErrUnavailable, err) // nothing was sent
+		return runs, errors.Join(ErrUnavailable, err) // nothing was sent
 	case runs > 0 && neverBegan(err), runs > 1 && isPassing(err):
-		return errors.Join(ErrUnknownOutcome, err) // the outcome of an earlier run
+		return runs, errors.Join(ErrUnknownOutcome, err) // the outcome of an earlier run
 	}
-	return writeError(err)
+	return runs, writeError(err)
 }
 
 // counted is a parameter that counts how often its statement is run: database/sql

@@ -31,7 +31,7 @@ const (
 type SettleStore interface {
 	SettlingMailings(ctx context.Context) ([]uuid.UUID, error)
 	SettleMailing(ctx context.Context, id uuid.UUID, limit int,
-		move func(context.Context, store.SettleKind, []uuid.UUID) error) (store.Settled, error)
+		move func(context.Context, store.SettleKind, []uuid.UUID) (locked []uuid.UUID, err error)) (store.Settled, error)
 	Wake(ctx context.Context) error
 }
 
@@ -86,10 +86,10 @@ func (s *Settler) runOnce(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		moved := atomic.Int64{}
-		done, err := s.params.Store.SettleMailing(ctx, id, settleBatch, func(ctx context.Context, kind store.SettleKind, emails []uuid.UUID) error {
-			n, err := s.move(ctx, id, kind, emails)
+		done, err := s.params.Store.SettleMailing(ctx, id, settleBatch, func(ctx context.Context, kind store.SettleKind, emails []uuid.UUID) ([]uuid.UUID, error) {
+			n, locked, err := s.move(ctx, id, kind, emails)
 			moved.Store(int64(n))
-			return err
+			return locked, err
 		})
 		if err != nil {
 			s.rest.wait(id, begun, settleInterval)
@@ -114,15 +114,16 @@ func (s *Settler) runOnce(ctx context.Context) (more bool, err error) {
 	return more, errors.Join(errs...)
 }
 
-// move moves the emails and says how many it did. One that cannot be written must not
-// hold up those behind it.
-func (s *Settler) move(ctx context.Context, mailing uuid.UUID, kind store.SettleKind, emails []uuid.UUID) (int, error) {
+// move moves the emails and says how many it did, and which are locked. One that cannot be
+// written must not hold up those behind it.
+func (s *Settler) move(ctx context.Context, mailing uuid.UUID, kind store.SettleKind, emails []uuid.UUID) (int, []uuid.UUID, error) {
+	held := make([]bool, len(emails))
 	var moved atomic.Int64
 	var failed atomic.Int64
 	var passing atomic.Bool // another time it will go through: the round is not done
 	var moving errgroup.Group
 	moving.SetLimit(settlers)
-	for _, id := range emails {
+	for i, id := range emails {
 		moving.Go(func() error {
 			done, err := s.params.Advancer.Advance(ctx, s.transition(id, mailing, kind))
 			if err != nil {
@@ -134,6 +135,7 @@ func (s *Settler) move(ctx context.Context, mailing uuid.UUID, kind store.Settle
 			if done.Applied {
 				moved.Add(1)
 			}
+			held[i] = done.Locked
 			return err
 		})
 	}
@@ -142,7 +144,13 @@ func (s *Settler) move(ctx context.Context, mailing uuid.UUID, kind store.Settle
 		s.params.Log.Error("not every email of a mailing settled", "mailingId", mailing, "count", failed.Load(), "error", email.MaskText(err.Error()))
 		err = nil
 	}
-	return int(moved.Load()), err
+	var locked []uuid.UUID
+	for i, id := range emails {
+		if held[i] {
+			locked = append(locked, id)
+		}
+	}
+	return int(moved.Load()), locked, err
 }
 
 func (s *Settler) transition(id, mailing uuid.UUID, kind store.SettleKind) store.Transition {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
@@ -159,6 +160,48 @@ func TestSettler_RoundsAndErrors(t *testing.T) {
 	b.want(t, "1400 1400", `SELECT count(*) || ' ' || (SELECT count(*) FROM email_events WHERE type = 'CANCELLED') FROM mailing_entries WHERE status = 'CANCELLED'`)
 }
 
+// Some emails are locked while the failed ones are sent once more: those behind them are sent
+// meanwhile, more than a round of them, and these when the lock is gone.
+func TestSettler_RetryFailedPassesByLockedEmails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 1300
+	id, ids := b.expanded(t, n)
+	advancer := b.Store.NewAdvancer()
+	var ending errgroup.Group
+	for _, id := range ids {
+		ending.Go(func() error {
+			_, err := advancer.Advance(t.Context(), store.Transition{
+				ID: id, Guard: store.GuardOpen, Status: email.Expired, Events: events(email.EventExpired),
+			})
+			return err
+		})
+	}
+	if err := ending.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, `UPDATE mailings SET expired = $1`, n)
+	tx, err := b.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE id IN ($1, $2) FOR UPDATE`, ids[0], ids[700]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Store.RetryFailedEntries(t.Context(), b.company, id); err != nil {
+		t.Fatal(err)
+	}
+	b.settle(t, advancer)
+	b.waitFor(t, `SELECT count(*) = 1298 FROM mailing_entries WHERE status = 'QUEUED'`)
+	b.want(t, "retry-failed", `SELECT settling FROM mailings`)
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
+	b.want(t, "1300 1300", `SELECT count(*) || ' ' || (SELECT count(*) FROM email_events WHERE type = 'REPLAYED') FROM mailing_entries WHERE status = 'QUEUED'`)
+}
+
 // A round belongs to one process, a crash in it undoes nothing, and the next round takes
 // the same entries.
 func TestSettleMailing_OneAtATime(t *testing.T) {
@@ -171,12 +214,12 @@ func TestSettleMailing_OneAtATime(t *testing.T) {
 	died := errors.New("died")
 	var seen []string
 	round := func(limit int, err error) (store.Settled, error) {
-		return b.Store.SettleMailing(t.Context(), id, limit, func(ctx context.Context, kind store.SettleKind, emails []uuid.UUID) error {
+		return b.Store.SettleMailing(t.Context(), id, limit, func(ctx context.Context, kind store.SettleKind, emails []uuid.UUID) ([]uuid.UUID, error) {
 			seen = append(seen, fmt.Sprintf("%s of %d from the first: %v", kind, len(emails), emails[0] == ids[0]))
 			if other, err := b.Store.SettleMailing(ctx, id, limit, nil); err != nil || other.Kind != "" {
 				t.Errorf("another process is let in: %+v, %v", other, err)
 			}
-			return err
+			return nil, err
 		})
 	}
 	if _, err := round(3, died); !errors.Is(err, died) {

@@ -98,6 +98,43 @@ func TestExpirySweeper_ManyAndOneBroken(t *testing.T) {
 	}
 }
 
+// A foreign session has locked more overdue emails than a round lists. The others expire
+// meanwhile, and the locked ones when it has let go.
+func TestExpirySweeper_PassesByLockedEmails(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	like := d.Accept(t, company, nil)
+	for _, due := range []string{"now() - interval '2 h'", "now() - interval '1 h'"} {
+		if _, err := d.SQL.ExecContext(t.Context(), `
+			INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at)
+			SELECT gen_random_uuid(), company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, `+due+`
+			FROM email_outbox, generate_series(1, 600) WHERE id = $1`, like); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE expires_at < now() - interval '90 min' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	run(t, maintenance.NewExpirySweeper(maintenance.SweeperParams{
+		Log: slog.New(slog.DiscardHandler), Store: d.Store, Advancer: d.Store.NewAdvancer(), Registry: prometheus.NewRegistry(),
+	}))
+	eventually(t, "the others expired", func() bool {
+		return number(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'EXPIRED'`) == 600
+	})
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all expired", func() bool {
+		return number(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'EXPIRED'`) == 1200
+	})
+}
+
 // run lives until the test ends.
 func run(t *testing.T, s service.Service) {
 	t.Helper()

@@ -43,13 +43,21 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	return won, err
 }
 
-// insist repeats a write that Postgres did not answer until it does.
+// insist repeats a write that Postgres did not answer, or that another transaction's lock
+// kept from being made, until it is answered. Between two tries it holds no connection.
 func (p *Pipeline) insist(ctx context.Context, t store.Transition) (store.Advanced, error) {
+	delay := repeatDelay
 	for {
-		if err := service.Pause(ctx, repeatDelay); err != nil {
+		if err := service.Pause(ctx, delay); err != nil {
 			return store.Advanced{}, err
 		}
-		if done, err := p.Advancer.Advance(ctx, t); !store.IsOutage(err) {
+		done, err := p.Advancer.Advance(ctx, t)
+		switch {
+		case store.IsOutage(err):
+			delay = repeatDelay
+		case done.Locked:
+			delay = min(2*delay, lockedDelay)
+		default:
 			return done, err
 		}
 	}

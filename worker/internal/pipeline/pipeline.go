@@ -109,7 +109,8 @@ const (
 	// queueWait is the longest wait of a retry on the queue, where operators see it with its
 	// reason. Longer ones wait in the outbox and leave the queue's room to others.
 	queueWait = 30 * time.Second
-	// lockedDelay is when the task of an email comes again whose row was locked.
+	// lockedDelay is when the task of an email comes again that another transaction has
+	// locked, such as that of a program that is moving or cancelling it.
 	lockedDelay = time.Second
 	// repeatDelay is the pause between two tries of a write that Postgres did not answer.
 	repeatDelay = 250 * time.Millisecond
@@ -118,9 +119,6 @@ const (
 	// intakeDelay is how long an email waits for its recipient, which is on its way
 	// through a broker and usually there within a second.
 	intakeDelay = 2 * time.Second
-	// changeDelay is how long an email is left alone that a program is moving or
-	// cancelling: some commits long.
-	changeDelay = time.Second
 	// outagePause and outageDelay are for a database that does not answer: how long a hand
 	// rests, and when its task comes again.
 	outagePause = time.Second
@@ -186,6 +184,8 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	switch {
 	case err != nil:
 		return err
+	case claim.Locked:
+		return rowLocked()
 	case !isMine(claim):
 		return p.dropTask(ctx, log, a, claim.Status)
 	case time.Until(claim.LeaseUntil) < leaseNeeded:
@@ -248,8 +248,8 @@ func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) err
 	switch {
 	case err != nil:
 		return err
-	case gaveWay(a, done.Status):
-		return underChange()
+	case done.Locked:
+		return rowLocked()
 	case !done.Applied:
 		return nil
 	}
@@ -270,26 +270,20 @@ func (p *Pipeline) skipped(a *attempt) {
 // PENDING email is the dispatcher's already.
 func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, status email.Status) error {
 	log.Debug("not now", "status", status)
-	switch {
-	case gaveWay(a, status):
-		return underChange()
-	case status != email.Enqueued && status != email.RetryScheduled:
+	if status != email.Enqueued && status != email.RetryScheduled {
 		return nil
 	}
 	locked, err := p.Outbox.DropTask(ctx, a.row.ID)
 	if locked {
-		return &queue.RetryLater{Delay: lockedDelay, Reason: "its row is locked"}
+		return rowLocked()
 	}
 	return err
 }
 
-// gaveWay says that a transition left the email to a program whose open transaction is
-// moving or cancelling it.
-func gaveWay(a *attempt, status email.Status) bool { return a.row.About && status == "" }
-
-// underChange looks at the email again when the program has had time to commit.
-func underChange() error {
-	return &queue.RetryLater{Delay: changeDelay, Reason: "its program is changing it"}
+// rowLocked looks at an email that another transaction has locked again when that one has
+// had time to commit.
+func rowLocked() error {
+	return &queue.RetryLater{Delay: lockedDelay, Reason: "its row is locked"}
 }
 
 // asFailure turns an error that breaks the provider's contract into the one

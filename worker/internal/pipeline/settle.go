@@ -152,8 +152,8 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 }
 
 // record writes the end of an attempt. The provider has answered, so there is no
-// going back and no giving up: the write is repeated until Postgres answers. Only
-// a write that Postgres refuses is returned as an error, which is a fault of ours.
+// going back and no giving up: the write is repeated until Postgres answers, and while
+// another transaction has locked the email. Only a write that Postgres refuses is returned as an error, which is a fault of ours.
 // applied is false when the lease ran out and the email went on without us: our
 // refusal is news of yesterday. An acceptance always applies, unless one was there
 // before.
@@ -162,6 +162,10 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (app
 	done, err := p.Advancer.Advance(ctx, t)
 	if store.IsOutage(err) {
 		log.Error("cannot record the attempt, repeating until the database answers", "error", err)
+		done, err = p.insist(ctx, t)
+	}
+	if done.Locked {
+		log.Warn("the email is locked by another transaction, repeating until its attempt can be recorded", "ended", t.Status)
 		done, err = p.insist(ctx, t)
 	}
 	switch {

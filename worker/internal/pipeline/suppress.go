@@ -20,6 +20,8 @@ func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt) e
 	switch {
 	case err != nil:
 		return err
+	case done.Locked:
+		return rowLocked()
 	case !done.Applied:
 		return p.dropTask(ctx, log, a, done.Status)
 	}

@@ -115,6 +115,8 @@ func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *
 	switch {
 	case err != nil:
 		return err
+	case done.Locked:
+		return rowLocked()
 	case !done.Applied:
 		return p.dropTask(ctx, log, a, done.Status)
 	}

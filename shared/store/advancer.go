@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// lockWait is how long a group waits for a lock of another transaction. Our own hold
+	// theirs for one commit.
+	lockWait = 200 * time.Millisecond
+	// partWait is the wait of the parts of a group that waited lockWait, and of an email that
+	// is written alone because it waited. A group of 256 with one blocked email makes eight
+	// of these waits.
+	partWait = 20 * time.Millisecond
+)
+
+// Advancer applies transitions, many at a time. It does not wait for an email that another
+// transaction has locked, nor do the others that are written with that email.
+type Advancer struct {
+	store *Store
+	group *Group[Transition, tried]
+	aside *aside[uuid.UUID] // ids of emails and of their recipients
+}
+
+// NewAdvancer makes an Advancer on the store's connections.
+func (s *Store) NewAdvancer() *Advancer {
+	within := func(wait time.Duration) func(context.Context, []Transition) ([]tried, error) {
+		return func(ctx context.Context, ts []Transition) ([]tried, error) { return s.advance(ctx, ts, wait) }
+	}
+	return &Advancer{store: s, aside: newAside[uuid.UUID](), group: NewGroup(
+		func(t Transition) string { return t.ID.String() },
+		func(t Transition) int { return 512 + len(t.events) + len(t.ErrorReason) }, // ids and numbers make about half a KiB
+		within(lockWait),
+	).Parts(within(partWait)).For(s.hands)}
+}
+
+// Advance applies one transition. Its errors are the database's; a guard that did
+// not hold is Applied == false, and so is an email that is Locked.
+func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) {
+	t, err := t.encoded()
+	if err != nil {
+		return Advanced{}, err
+	}
+	keys := []uuid.UUID{t.ID, t.person().ID}
+	var done tried
+	if a.aside.holds(keys...) {
+		done, err = a.alone(ctx, t)
+		if err == nil {
+			a.aside.remove(keys...)
+		}
+	} else {
+		done, err = a.group.Do(ctx, t)
+	}
+	switch {
+	case isLockTimeout(err):
+		a.aside.add(keys...)
+		return Advanced{Locked: true}, nil
+	case done.Locked && done.rerun:
+		return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(ErrUnknownOutcome, errLockedByRerun))
+	}
+	return done.Advanced, err
+}
+
+// errLockedByRerun: the connection broke, and when the statement was run again on another
+// one, a transaction had locked the row, which may be that of the first run.
+var errLockedByRerun = errors.New("the connection broke, and the email is locked")
+
+// alone writes one email that a lock held up a moment ago.
+func (a *Advancer) alone(ctx context.Context, t Transition) (tried, error) {
+	if err := a.aside.enter(ctx); err != nil {
+		return tried{}, err
+	}
+	defer a.aside.leave()
+	results, err := repeat(func() ([]tried, error) { return a.store.advance(ctx, []Transition{t}, partWait) })
+	if err != nil {
+		return tried{}, err
+	}
+	return results[0], nil
+}
+
+// Close waits for the groups under way.
+func (a *Advancer) Close() { a.group.Wait() }

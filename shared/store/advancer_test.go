@@ -1,0 +1,203 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// A foreign session holds what one email of a group needs. The others of the group are
+// written without waiting for its end, that one says Locked, is unchanged, and goes through
+// once the session has ended.
+func TestAdvancer_LeavesALockedEmailAlone(t *testing.T) {
+	t.Parallel()
+	claim := func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition {
+		c := claimOf(company, id, uuid.New(), "CUST-"+id.String())
+		c.Recipient.ID = uuid.NewSHA1(uuid.NameSpaceOID, id[:])
+		return c
+	}
+	result := func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition {
+		c := claim(t, d, company, id)
+		apply(t, d, c)
+		return sentOf(id, c.Token)
+	}
+	cancel := func(_ *testing.T, _ storetest.Database, _, id uuid.UUID) store.Transition { return cancelOf(id) }
+	person := `INSERT INTO recipients (id, company_id, email) SELECT $2, company_id, 'ana@example.com' FROM email_outbox WHERE id = $1`
+	for name, tt := range map[string]struct {
+		make    func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition
+		prepare string // by the email's id and that of its recipient
+		lock    string
+	}{
+		"claim, its row":         {claim, ``, `SELECT FROM email_outbox WHERE id = $1 AND $2::uuid IS NOT NULL FOR UPDATE`},
+		"claim, its row changed": {claim, ``, `UPDATE email_outbox SET priority = priority WHERE id = $1 AND $2::uuid IS NOT NULL`},
+		"claim, its recipient":   {claim, person, `SELECT FROM recipients WHERE id = $2 AND $1::uuid IS NOT NULL FOR UPDATE`},
+		"claim, a new recipient": {claim, ``, person},
+		"result, its row":        {result, ``, `SELECT FROM email_outbox WHERE id = $1 AND $2::uuid IS NOT NULL FOR UPDATE`},
+		"result, its log":        {result, ``, `SELECT FROM email_logs WHERE outbox_id = $1 AND $2::uuid IS NOT NULL FOR UPDATE`},
+		"cancel, its row":        {cancel, ``, `SELECT FROM email_outbox WHERE id = $1 AND $2::uuid IS NOT NULL FOR UPDATE`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			company := d.Company(t)
+			advancer := d.Store.NewAdvancer()
+			const n = 40
+			ts := make([]store.Transition, n)
+			for i := range ts {
+				ts[i] = tt.make(t, d, company, d.Accept(t, company, nil))
+			}
+			held, before := ts[17], ask[string](t, d, `SELECT to_jsonb(o) FROM email_outbox o WHERE id = $1`, ts[17].ID)
+			person := uuid.NewSHA1(uuid.NameSpaceOID, held.ID[:])
+			if tt.prepare != "" {
+				run(t, d, tt.prepare, held.ID, person)
+			}
+			release := lock(t, d, tt.lock, held.ID, person)
+			begun := time.Now()
+			got := advanceTogether(t, advancer, ts)
+			took := time.Since(begun)
+			for i := range ts {
+				if i == 17 != got[i].Locked || i == 17 == got[i].Applied {
+					t.Errorf("email %d: %+v", i, got[i])
+				}
+			}
+			if took > 3*time.Second { // one wait of 200 ms and six of 20 ms, on a busy machine
+				t.Errorf("it took %s", took)
+			}
+			if now := ask[string](t, d, `SELECT to_jsonb(o) FROM email_outbox o WHERE id = $1`, held.ID); now != before {
+				t.Errorf("the locked email changed from %s to %s", before, now)
+			}
+			// The next try does not hold up those that come with it.
+			fresh := []store.Transition{held}
+			for range 5 {
+				fresh = append(fresh, tt.make(t, d, company, d.Accept(t, company, nil)))
+			}
+			for i, again := range advanceTogether(t, advancer, fresh) {
+				if i == 0 != again.Locked || i == 0 == again.Applied {
+					t.Errorf("again, email %d: %+v", i, again)
+				}
+			}
+			release()
+			if again, err := advancer.Advance(t.Context(), held); err != nil || !again.Applied {
+				t.Errorf("when the lock is gone: %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+// lock has a foreign session run a statement, and returns what ends its transaction.
+func lock(t *testing.T, d storetest.Database, statement string, args ...any) (release func()) {
+	t.Helper()
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), statement, args...); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// advanceTogether gives the transitions to the advancer at the same time.
+func advanceTogether(t *testing.T, a *store.Advancer, ts []store.Transition) []store.Advanced {
+	t.Helper()
+	got := make([]store.Advanced, len(ts))
+	var wg sync.WaitGroup
+	for i, transition := range ts {
+		wg.Go(func() {
+			var err error
+			if got[i], err = a.Advance(t.Context(), transition); err != nil {
+				t.Errorf("email %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	return got
+}
+
+// As many results as there may be wait for locked logs. They take no more connections than
+// leave the pool to others, and are written when the locks are gone.
+func TestAdvancer_LockedResultsLeaveThePoolToOthers(t *testing.T) {
+	t.Parallel()
+	const n = 64
+	d := storetest.New(t)
+	company := d.Company(t)
+	s := open(t, d.URL, store.Options{MaxConns: 6})
+	advancer := s.NewAdvancer()
+	results := make([]store.Transition, n)
+	for i := range results {
+		id, token := inStatus(t, d, company, email.Processing)
+		results[i] = sentOf(id, token)
+	}
+	free, token := inStatus(t, d, company, email.Processing)
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_logs WHERE outbox_id <> $1 FOR UPDATE`, free); err != nil {
+		t.Fatal(err)
+	}
+	written, stop := make(chan error, n), make(chan struct{})
+	var tried sync.WaitGroup
+	tried.Add(n)
+	for _, r := range results {
+		go func() {
+			first := sync.OnceFunc(tried.Done)
+			for {
+				done, err := advancer.Advance(context.WithoutCancel(t.Context()), r)
+				first()
+				if err == nil && done.Locked {
+					select {
+					case <-stop:
+						err = fmt.Errorf("%s is still locked", r.ID)
+					case <-time.After(10 * time.Millisecond):
+						continue
+					}
+				}
+				written <- err
+				return
+			}
+		}()
+	}
+	tried.Wait()
+	defer close(stop)
+	for range 20 { // while all of them are tried again and again
+		begun := time.Now()
+		if err := s.Ping(t.Context()); err != nil || time.Since(begun) > time.Second {
+			t.Fatalf("another statement took %s, %v", time.Since(begun), err)
+		}
+	}
+	begun := time.Now()
+	if done, err := advancer.Advance(t.Context(), sentOf(free, token)); err != nil || !done.Applied || time.Since(begun) > time.Second {
+		t.Errorf("another result: %+v, %v after %s", done, err, time.Since(begun))
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for range results {
+		select {
+		case err := <-written:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("a result was not written when its lock was gone")
+		}
+	}
+	if sent := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE status = 'SENT'`); sent != n+1 {
+		t.Errorf("%d SENT, want %d", sent, n+1)
+	}
+}

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// asideTime is how long a key is kept apart after its last wait. The next try comes
+	// within two seconds.
+	asideTime = 5 * time.Second
+	// asideSlots bounds the connections that wait for locks: of a pool of 16, most are
+	// left to all others, however many keys are locked.
+	asideSlots = 2
+)
+
+// aside remembers what another transaction's lock held up a moment ago, so that it is
+// written by statements of its own, a few at a time, until the lock is gone. Otherwise each
+// of its tries would hold up the group that it joins.
+type aside[K comparable] struct {
+	slots chan struct{}
+
+	mu    sync.Mutex
+	until map[K]time.Time
+}
+
+func newAside[K comparable]() *aside[K] {
+	return &aside[K]{slots: make(chan struct{}, asideSlots), until: map[K]time.Time{}}
+}
+
+// holds says that one of the keys is to be written alone.
+func (a *aside[K]) holds(keys ...K) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.until) == 0 {
+		return false
+	}
+	now := time.Now()
+	for _, key := range keys {
+		if now.Before(a.until[key]) {
+			return true
+		}
+	}
+	return false
+}
+
+// add keeps the keys apart from now on; a zero key is none.
+func (a *aside[K]) add(keys ...K) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	for key, until := range a.until {
+		if now.After(until) {
+			delete(a.until, key)
+		}
+	}
+	var none K
+	for _, key := range keys {
+		if key != none {
+			a.until[key] = now.Add(asideTime)
+		}
+	}
+}
+
+// remove lets the keys be written with others again.
+func (a *aside[K]) remove(keys ...K) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, key := range keys {
+		delete(a.until, key)
+	}
+}
+
+// enter waits for a slot.
+func (a *aside[K]) enter(ctx context.Context) error {
+	select {
+	case a.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (a *aside[K]) leave() { <-a.slots }

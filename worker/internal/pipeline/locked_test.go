@@ -1,0 +1,182 @@
+package pipeline_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/queue"
+)
+
+// A foreign session has locked the email's row. Its task comes again within two seconds and
+// the row is as it was, whatever was to be done to it.
+func TestHandle_LeavesALockedEmailAlone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prepare string
+		end     email.Status
+	}{
+		"claimed":    {`UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()`, email.Sent},
+		"expired":    {`UPDATE email_outbox SET expires_at = now()`, email.Expired},
+		"suppressed": {`INSERT INTO suppressions (company_id, address, reason) SELECT company_id, payload ->> 'to', 'MANUAL' FROM email_outbox`, email.Suppressed},
+		"refused":    {`UPDATE email_outbox SET html = '<script>', html_sha256 = ''`, email.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			id := b.Accept(t, b.company, nil)
+			b.exec(t, c.prepare)
+			before := b.row(t, id)
+			locked := b.lock(t, id)
+			var later *queue.RetryLater
+			if err := b.pipeline.Handle(t.Context(), b.task(t, id)); !errors.As(err, &later) || later.Delay > 2*time.Second {
+				t.Fatalf("handle = %v, want that the task comes again soon", err)
+			}
+			if now := b.row(t, id); now != before {
+				t.Errorf("the row changed from %s to %s", before, now)
+			}
+			if err := locked.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			_ = b.pipeline.Handle(t.Context(), b.task(t, id)) // what the queue is told is another test's
+			if got := b.find(t, id).Status; got != c.end {
+				t.Errorf("status = %s, want %s", got, c.end)
+			}
+		})
+	}
+}
+
+// A foreign session locks an email while the provider has it. Its result is written when
+// the lock is gone; until then other emails are sent.
+func TestHandle_RecordsTheResultOfALockedEmail(t *testing.T) {
+	t.Parallel()
+	for name, statement := range map[string]string{
+		"row":  `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`,
+		"log":  `SELECT FROM email_logs WHERE outbox_id = $1 FOR UPDATE`,
+		"both": `SELECT FROM email_outbox o JOIN email_logs l ON l.outbox_id = o.id WHERE o.id = $1 FOR UPDATE`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			calling := &callingSender{called: make(chan uuid.UUID), answer: make(chan struct{})}
+			b := newBench(t, func(p *pipeline.Params) { calling.other, p.Sender = p.Sender, calling })
+			id, others := b.Accept(t, b.company, nil), make([]uuid.UUID, 5)
+			for i := range others {
+				others[i] = b.Accept(t, b.company, nil)
+			}
+			calling.first = id
+			ended := make(chan error, 1)
+			task := b.task(t, id)
+			go func() { ended <- b.pipeline.Handle(context.WithoutCancel(t.Context()), task) }()
+			<-calling.called
+			tx, err := b.SQL.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+			if _, err := tx.ExecContext(t.Context(), statement, id); err != nil {
+				t.Fatal(err)
+			}
+			close(calling.answer)
+			for _, other := range others {
+				begun := time.Now()
+				if err := b.handle(t, other); err != nil || b.find(t, other).Status != email.Sent || time.Since(begun) > 5*time.Second {
+					t.Errorf("another email: %v, %s after %s", err, b.find(t, other).Status, time.Since(begun))
+				}
+			}
+			select {
+			case err := <-ended:
+				t.Errorf("the locked email's task ended with %v, without its result", err)
+			default:
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if got := b.find(t, id).Status; got != email.Sent {
+				t.Errorf("status = %s, want that the result is recorded", got)
+			}
+		})
+	}
+}
+
+// A claim's answer is lost, and the row is locked when it is asked for again. The claim may
+// be ours, so it is asked for until the lock is gone.
+func TestHandle_ALostClaimThatIsLocked(t *testing.T) {
+	t.Parallel()
+	var b *bench
+	var locked *sql.Tx
+	tries := 0
+	b = newBench(t, func(p *pipeline.Params) {
+		p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
+			if tr.Guard != store.GuardClaim {
+				return false, false
+			}
+			switch tries++; tries {
+			case 1:
+				return false, true
+			case 2:
+				locked = b.lock(t, tr.ID)
+			case 3:
+				if err := locked.Rollback(); err != nil {
+					t.Error(err)
+				}
+			}
+			return false, false
+		}}
+	})
+	id := b.Accept(t, b.company, nil)
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.find(t, id); e.Status != email.Sent || e.Attempts != 1 || tries != 3 {
+		t.Errorf("%+v after %d tries of its claim", e, tries)
+	}
+}
+
+// lock has a foreign session lock an email's row.
+func (b *bench) lock(t *testing.T, id uuid.UUID) *sql.Tx {
+	t.Helper()
+	tx, err := b.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, id); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+func (b *bench) row(t *testing.T, id uuid.UUID) (text string) {
+	t.Helper()
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT to_jsonb(o) FROM email_outbox o WHERE id = $1`, id).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// callingSender tells when the first email is being sent, and answers when it may.
+type callingSender struct {
+	other  provider.Sender
+	first  uuid.UUID
+	called chan uuid.UUID
+	answer chan struct{}
+}
+
+func (s *callingSender) Send(ctx context.Context, m provider.Message) (provider.Receipt, error) {
+	if m.OutboxID == s.first.String() {
+		s.called <- s.first
+		<-s.answer
+	}
+	return s.other.Send(ctx, m)
+}
