@@ -23,6 +23,27 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- A program that stands still in the middle of a transaction lets go of its locks after 5 s.
+-- Set on the roles, it holds behind a PgBouncer, which drops what a connection asks for. Only
+-- one who may alter the roles can do it: whoever may not leaves them as they are.
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY '{gateway_api,gateway_dispatcher,gateway_worker,gateway_operator,gateway_privacy}'::text[] LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = name AND 'idle_in_transaction_session_timeout=5s' = ANY (rolconfig));
+        BEGIN
+            EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = %L', name, '5s');
+        EXCEPTION
+            WHEN internal_error OR unique_violation THEN
+                NULL; -- another one is setting it at the same time
+            WHEN insufficient_privilege THEN
+                RAISE WARNING 'role %: idle_in_transaction_session_timeout is not set, as % may not alter it', name, current_user;
+        END;
+    END LOOP;
+END
+$$;
 REVOKE CREATE ON SCHEMA public FROM PUBLIC; -- as Postgres 15 does in new databases
 
 -- The api takes in and shows. It makes no company and no key, sends nothing, and has no say

@@ -34,8 +34,7 @@ type Store struct {
 type Options struct {
 	// MaxConns is how many connections may be open at once (0 means 16).
 	MaxConns int
-	// StatementTimeout ends a statement that runs longer (0 means 30 s). No
-	// transaction of ours may last longer than 60 s.
+	// StatementTimeout ends a statement that runs longer (0 means 30 s).
 	StatementTimeout time.Duration
 	// Hands is how many callers at once load and advance emails, one by one. The more there
 	// are, the longer they wait for each other (0 means that they do not).
@@ -101,7 +100,7 @@ func dataSource(databaseURL string, o Options) (string, error) {
 	q.Set("binary_parameters", "yes")
 	setDefault("connect_timeout", "5")
 	setDefault("statement_timeout", fmt.Sprint(o.statementTimeout().Milliseconds()))
-	setDefault("idle_in_transaction_session_timeout", "60000")
+	setDefault("idle_in_transaction_session_timeout", idleTime)
 	// Every hot statement follows an index, row by row, and keeps to that: see prepared.
 	for _, detour := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_material"} {
 		setDefault(detour, "off")

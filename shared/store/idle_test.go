@@ -1,0 +1,62 @@
+package store_test
+
+import (
+	"errors"
+	"iter"
+	"testing"
+
+	"email-gateway/schema"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// Lines of an upload come slower than an idle transaction may last: it is taken in all the
+// same, and another transaction that idles is ended.
+func TestIngestMailing_ASlowClient(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	s := open(t, d.URL+"&idle_in_transaction_session_timeout=100", store.Options{})
+	slow := func() iter.Seq2[store.MailingLine, error] {
+		return func(yield func(store.MailingLine, error) bool) {
+			waitFor(t, d, `SELECT count(*) = 1 FROM pg_stat_activity
+				WHERE datname = current_database() AND state = 'idle in transaction' AND state_change < now() - interval '500 ms'`)
+			for line := range 3 {
+				if !yield(entry(line+1, []string{"a@example.com", "b@example.com", "c@example.com"}[line], ""), nil) {
+					return
+				}
+			}
+		}
+	}
+	m := storetest.NewMailing(company, nil)
+	if counts, _, err := s.IngestMailing(t.Context(), m, slow()); err != nil || counts.Accepted != 3 {
+		t.Errorf("%+v, %v", counts, err)
+	}
+	tx, err := store.DB(s).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	waitFor(t, d, `SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`)
+	if _, err := tx.ExecContext(t.Context(), `SELECT 1`); err == nil {
+		t.Error("a transaction that idles is not ended")
+	}
+}
+
+// Each program's role ends transactions that idle, which holds behind a PgBouncer too. Many
+// may make the roles at the same time.
+func TestRoles_EndIdleTransactions(t *testing.T) {
+	t.Parallel()
+	d, other := storetest.New(t), storetest.New(t) // of one server
+	errs := make(chan error)
+	for _, db := range []storetest.Database{d, other} {
+		go func() { errs <- schema.Roles(t.Context(), db.SQL) }()
+	}
+	if err := errors.Join(<-errs, <-errs); err != nil {
+		t.Fatal(err)
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM pg_roles WHERE rolname LIKE 'gateway\_%' AND rolcanlogin
+		AND 'idle_in_transaction_session_timeout=5s' = ANY (rolconfig)`); n != 5 {
+		t.Errorf("%d of 5 roles end idle transactions", n)
+	}
+}
