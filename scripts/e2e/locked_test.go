@@ -1,0 +1,117 @@
+package e2e_test
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"email-gateway/scripts/sessim"
+)
+
+// A foreign session locks two emails that wait on the queue, the recipient of a third and a
+// fourth that SES is taking. All others are sent as fast as without it, and these four once it
+// has ended. LOCK_HOLD makes it hold them for longer than a test of every day has time for
+// (30s); the latency may then be 200 ms more than it was before.
+func TestLockedRows(t *testing.T) {
+	t.Parallel()
+	hold, slower := 5*time.Second, time.Second
+	if text := os.Getenv("LOCK_HOLD"); text != "" {
+		var err error
+		if hold, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+		slower = 200 * time.Millisecond
+	}
+	s := startSystem(t, nil)
+	s.await(s.sendTo("known@example.com"), time.Minute, "SENT")
+	before := s.latencyFor(hold, "before")
+
+	tx, err := s.db.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	s.worker.stop()
+	held := []string{s.sendTo("queued1@example.com"), s.sendTo("queued2@example.com")}
+	for _, id := range held {
+		s.await(id, time.Minute, "ENQUEUED")
+		lockOne(t, tx, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, id)
+	}
+	lockOne(t, tx, `SELECT FROM recipients WHERE email = 'known@example.com' FOR UPDATE`)
+	s.worker = startProgram(t, "worker", s.env)
+	rule := sessim.Rule{Fault: "slow", DelayMS: 2000}
+	rule.Match.To = "calling@example.com"
+	if err := s.ses.Inject(rule); err != nil {
+		t.Fatal(err)
+	}
+	calling := s.sendTo("calling@example.com")
+	s.await(calling, time.Minute, "PROCESSING")
+	lockOne(t, tx, `SELECT FROM email_outbox WHERE id = $1 AND status = 'PROCESSING' FOR UPDATE`, calling)
+	held = append(held, calling, s.sendTo("known@example.com"))
+
+	during := s.latencyFor(hold, "during")
+	t.Logf("p99 %s before, %s while rows are locked for %s", before, during, hold)
+	if during > before+slower {
+		t.Errorf("p99 is %s while rows are locked, and was %s before", during, before)
+	}
+	for _, id := range held {
+		if e := s.email(id); e.Status == "SENT" {
+			t.Errorf("%s is SENT: it was not locked", id)
+		}
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range held {
+		s.await(id, 30*time.Second, "SENT")
+	}
+	var n int
+	if err := s.db.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_outbox WHERE target = 'email:send'`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	s.sentOnce(n)
+}
+
+// latencyFor sends an email every 25 ms for so long, and returns within which time 99 % of
+// them were SENT.
+func (s *system) latencyFor(d time.Duration, name string) time.Duration {
+	s.t.Helper()
+	next, n := time.NewTicker(25*time.Millisecond), 0
+	defer next.Stop()
+	for end := time.Now().Add(d); time.Now().Before(end); n++ {
+		s.sendTo(fmt.Sprintf("%s-%d@example.com", name, n))
+		<-next.C
+	}
+	var p99 float64
+	eventually(s.t, time.Minute, func() error {
+		var sent int
+		err := s.db.SQL.QueryRowContext(s.t.Context(), `
+			SELECT count(*), coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM sent_at - created_at)), 0)
+			FROM email_logs WHERE status = 'SENT' AND recipient LIKE $1 || '-%'`, name).Scan(&sent, &p99)
+		if err == nil && sent < n {
+			err = fmt.Errorf("%d of %d are SENT", sent, n)
+		}
+		return err
+	})
+	return time.Duration(p99 * float64(time.Second)).Round(time.Millisecond)
+}
+
+// sendTo sends an email to somebody who is nobody else's recipient.
+func (s *system) sendTo(to string) string {
+	s.t.Helper()
+	return s.send(to, func(body map[string]any) { body["recipient"] = map[string]any{"externalId": to, "email": to} })
+}
+
+// lockOne runs a statement of a foreign session that locks one row.
+func lockOne(t *testing.T, tx *sql.Tx, statement string, args ...any) {
+	t.Helper()
+	result, err := tx.ExecContext(t.Context(), statement, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := result.RowsAffected(); err != nil || n != 1 {
+		t.Fatalf("%d rows, %v, want one: %s", n, err, statement)
+	}
+}
