@@ -1,8 +1,10 @@
 package judge
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,6 +68,7 @@ func (j *Judge) tryQuiet() {
 		spans = append(spans, upsets(p)...)
 	}
 	var took, scaled []time.Duration
+	var slow []string
 	q := &j.Counts.Quiet
 	q.Bound = quietBound.Seconds()
 	for _, a := range j.notes.Emails {
@@ -78,8 +81,12 @@ func (j *Judge) tryQuiet() {
 		if !found || slices.ContainsFunc(spans, func(s span) bool { return at.After(s.from) && at.Before(s.to) }) {
 			continue // one that SES was never asked for is lost, and found as such
 		}
-		took = append(took, asked.Sub(at))
-		scaled = append(scaled, j.atRate(at, asked))
+		ahead, pause := j.ahead(at, asked)
+		took, scaled = append(took, asked.Sub(at)), append(scaled, atRate(asked.Sub(at), ahead, pause))
+		if scaled[len(scaled)-1] > quietBound {
+			slow = append(slow, fmt.Sprintf("%s, accepted at %s, waited %.2f s: %d requests ahead, the longest pause between two %.2f s",
+				a.ID, at.Format(time.StampMilli), asked.Sub(at).Seconds(), ahead, pause.Seconds()))
+		}
 	}
 	if q.Measured = len(took); q.Measured == 0 {
 		return
@@ -88,24 +95,30 @@ func (j *Judge) tryQuiet() {
 	slices.Sort(scaled)
 	q.P50, q.P99, q.AtRate = percentile(took, 0.5).Seconds(), percentile(took, 0.99).Seconds(), percentile(scaled, 0.99).Seconds()
 	if q.AtRate > q.Bound {
-		j.Find(Slow, "a quiet tenant's emails waited %.2f s, %.2f s at the send rate (p99 of %d); at most %.0f s are allowed", q.P99, q.AtRate, q.Measured, q.Bound)
+		j.Find(Slow, "a quiet tenant's emails waited %.2f s, %.2f s at the send rate (p99 of %d); at most %.0f s are allowed; %s",
+			q.P99, q.AtRate, q.Measured, q.Bound, strings.Join(slow[:min(len(slow), maxExamples)], "; "))
 	}
 }
 
-// atRate is how long the email would have waited on a machine that sends at the send rate: the
-// time that the requests ahead of it need at that rate, and the longest time in which there
-// was none. So a slow machine does not fail, and a system that stands still does.
-func (j *Judge) atRate(accepted, asked time.Time) time.Duration {
+// ahead counts the requests to SES while an email waited, and says how long there was none at
+// most.
+func (j *Judge) ahead(accepted, asked time.Time) (n int, pause time.Duration) {
 	from, _ := slices.BinarySearchFunc(j.times, accepted, time.Time.Compare)
-	ahead, gap, last := 0, time.Duration(0), accepted
+	last := accepted
 	for _, at := range j.times[from:] {
-		if at.After(asked) {
+		if !at.Before(asked) {
 			break
 		}
-		ahead, gap, last = ahead+1, max(gap, at.Sub(last)), at
+		n, pause, last = n+1, max(pause, at.Sub(last)), at
 	}
-	gap = max(gap, asked.Sub(last))
-	return min(asked.Sub(accepted), gap+time.Duration(ahead)*time.Second/stage.SendRate)
+	return n, max(pause, asked.Sub(last))
+}
+
+// atRate is how long an email would have waited on a machine that sends at the send rate: the
+// time that the requests ahead of it need at that rate, and the longest pause between them. So
+// a slow machine does not fail, and a system that stands still does.
+func atRate(wait time.Duration, ahead int, pause time.Duration) time.Duration {
+	return min(wait, pause+time.Duration(ahead)*time.Second/stage.SendRate)
 }
 
 // percentile is the smallest of the sorted times that at least the share does not exceed.

@@ -9,6 +9,7 @@ import (
 
 	"email-gateway/scripts/chaos/fault"
 	"email-gateway/scripts/chaos/load"
+	"email-gateway/scripts/chaos/stage"
 )
 
 // quietEmails is a run with emails of the quiet tenant, one per second from begun on, each of
@@ -96,9 +97,9 @@ func TestAtRate(t *testing.T) {
 		times      []time.Time
 		wait, want time.Duration
 	}{
-		"at the rate":            {every(time.Millisecond, 5000), 2 * time.Second, 2 * time.Second},
-		"a tenth of the rate":    {every(10*time.Millisecond, 5000), 10 * time.Second, time.Second + 11*time.Millisecond},
-		"too many ahead":         {every(10*time.Millisecond, 5000), 40 * time.Second, 4*time.Second + 11*time.Millisecond},
+		"at the rate":            {every(time.Second/stage.SendRate, 5000), 2 * time.Second, 2 * time.Second},
+		"a tenth of the rate":    {every(10*time.Second/stage.SendRate, 5000), 10 * time.Second, time.Second + 10*time.Second/stage.SendRate},
+		"too many ahead":         {every(10*time.Second/stage.SendRate, 5000), 40 * time.Second, 4*time.Second + 10*time.Second/stage.SendRate},
 		"nothing is sent":        {nil, 10 * time.Second, 10 * time.Second},
 		"nothing is sent at all": {every(time.Millisecond, 100), 10 * time.Second, 10 * time.Second},
 		"alone":                  {nil, 5 * time.Millisecond, 5 * time.Millisecond},
@@ -107,7 +108,8 @@ func TestAtRate(t *testing.T) {
 			t.Parallel()
 			j := New(nil, load.Notes{}, nil)
 			j.times = tt.times
-			if got := j.atRate(begun, begun.Add(tt.wait)); got != tt.want {
+			ahead, pause := j.ahead(begun, begun.Add(tt.wait))
+			if got := atRate(tt.wait, ahead, pause); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
 			}
 		})

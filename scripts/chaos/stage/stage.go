@@ -281,9 +281,9 @@ func (s *Stage) OpenRedis() (*redis.Client, error) {
 	return redis.NewClient(o), nil
 }
 
-// SendRate is what SES allows, in recipients per second. The window of a queue on Redis is one
-// second of it.
-const SendRate = 1000
+// SendRate is what SES allows, in recipients per second: about what two cores can send while
+// they run everything else. The window of a queue on Redis is one second of it.
+const SendRate = 500
 
 // Ledger returns every request that SES got, oldest first.
 func (s *Stage) Ledger() []sessim.Entry { return s.Mail.Simulator.Ledger() }

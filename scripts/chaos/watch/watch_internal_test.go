@@ -96,7 +96,7 @@ func TestTell(t *testing.T) {
 			}
 		})
 	}
-	if got := configured().limit(); got != 1064 {
+	if got := configured().limit(); got != 564 {
 		t.Errorf("the README's limit is not %d", got)
 	}
 }

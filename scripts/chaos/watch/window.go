@@ -108,6 +108,7 @@ func (w *Watch) readLimit(ctx context.Context, now time.Time) {
 	if err != nil || c.concurrency == 0 || c.sendRate == 0 {
 		return
 	}
+	c.concurrency = max(c.concurrency, configured().concurrency) // a worker that is frozen reports nothing, and has its tasks
 	w.addLimit(c.limit(), now)
 }
 
