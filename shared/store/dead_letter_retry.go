@@ -161,7 +161,7 @@ WITH held AS MATERIALIZED (
     UPDATE email_outbox o SET status = 'PENDING', processed_at = NULL, attempts = 0, next_at = now()
     FROM held h
     WHERE o.id = h.id AND h.status = 'FAILED'
-      AND NOT EXISTS (SELECT FROM recipients r WHERE r.id = h.recipient_id AND r.deleted_at > h.created_at)
+      AND NOT EXISTS (SELECT FROM recipients r WHERE r.id = h.recipient_id AND (r.deletion_id > h.id OR r.deleted_at > h.created_at))
     RETURNING o.id, o.company_id, o.payload, h.recipient_id
 ), intake AS (
     INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email)

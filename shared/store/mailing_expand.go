@@ -117,14 +117,13 @@ const noDeadline = 10 * 365 * 24 * time.Hour
 // cursor, so no entry is expanded twice however many jobs are at it; that entry and
 // email share their id would keep the second email out in any case.
 //
-// A recipient is written down as an intake writes it: of several lines about one person
-// each field is the last that is given, what is not given stays as it was, and a number
-// does not outlive the hash it belongs to. What was accepted after the list was uploaded
-// stands, whenever the list is worked off. And a list does not bring back whoever was
-// deleted: such an email names its recipientId, so that the worker fails it where its
-// tenant can see it. A list that was uploaded longer ago than rows of deleted recipients
-// are kept (before $18) makes no new ones: whom it would make, its email does not name, and
-// is sent. Rows that the list tells nothing new are left alone.
+// What an entry says about its recipient is merged per field (writePeopleSQL); it was
+// accepted when the list was uploaded. And a list does not bring back a deleted recipient:
+// such an email names its recipientId, so that the worker fails it where its tenant can see
+// it. After an erasure (`gatewayctl person erase`) a list that is uploaded later makes a new
+// recipient. A list that was uploaded longer ago than rows of deleted recipients are kept
+// (before $18) makes no new ones: the email of such an entry does not name its recipient,
+// and is sent.
 const expandSQL = `
 WITH mailing AS (
     UPDATE mailings SET
@@ -140,48 +139,16 @@ WITH mailing AS (
 ), entry AS MATERIALIZED (
     SELECT t.*, m.company_id, m.request_id, m.sender, m.delivery, l.id AS lane_id,
            e.recipient_external_id, e.cpf_cnpj_hash, e.cpf_cnpj_enc, e.razao_social, e.nome, e.email,
-           r.deleted_at IS NOT NULL AS deleted, t.id < $18 AND r.id IS NULL AS nobody
+           r.deleted_at IS NOT NULL AND (r.email <> '` + ErasedAddress + `' OR t.id < r.deletion_id) AS deleted, t.id < $18 AND r.id IS NULL AS nobody
     FROM mailing m
     CROSS JOIN (SELECT * FROM unnest($11::uuid[], $12::text[], $13::text[], $14::uuid[], $15::jsonb[])
                 AS t(id, invalid_reason, details, recipient_id, payload) LIMIT $16) t
     JOIN mailing_entries e ON e.id = t.id AND e.status = 'PENDING'
     LEFT JOIN dispatch_lanes l ON l.company_id = m.company_id AND l.queue = 'email:send:low' AND l.mailing_id = m.id
     LEFT JOIN recipients r ON r.id = t.recipient_id
-), people AS (
-    SELECT recipient_id, company_id,
-           (array_agg(recipient_external_id ORDER BY id DESC) FILTER (WHERE recipient_external_id IS NOT NULL))[1] AS external_id,
-           (array_agg(cpf_cnpj_hash ORDER BY id DESC) FILTER (WHERE cpf_cnpj_hash IS NOT NULL))[1] AS cpf_cnpj_hash,
-           (array_agg(cpf_cnpj_enc ORDER BY id DESC) FILTER (WHERE cpf_cnpj_enc IS NOT NULL))[1] AS cpf_cnpj_enc,
-           (array_agg(cpf_cnpj_hash ORDER BY id DESC) FILTER (WHERE cpf_cnpj_enc IS NOT NULL))[1] AS hash_of_enc,
-           (array_agg(razao_social ORDER BY id DESC) FILTER (WHERE razao_social IS NOT NULL))[1] AS razao_social,
-           (array_agg(nome ORDER BY id DESC) FILTER (WHERE nome IS NOT NULL))[1] AS nome,
-           (array_agg(email ORDER BY id DESC))[1] AS email,
-           (array_agg(id ORDER BY id DESC))[1] AS intake_id
-    FROM entry WHERE invalid_reason IS NULL AND NOT deleted AND NOT nobody
-    GROUP BY recipient_id, company_id
-), person AS (
-    INSERT INTO recipients (id, company_id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, intake_id)
-    SELECT recipient_id, company_id, external_id, cpf_cnpj_hash,
-           CASE WHEN hash_of_enc = cpf_cnpj_hash THEN cpf_cnpj_enc END, razao_social, nome, email, intake_id
-    FROM people ORDER BY recipient_id
-    ON CONFLICT (id) DO UPDATE SET
-        external_id = coalesce(excluded.external_id, recipients.external_id),
-        cpf_cnpj_hash = coalesce(excluded.cpf_cnpj_hash, recipients.cpf_cnpj_hash),
-        cpf_cnpj_enc = CASE WHEN excluded.cpf_cnpj_hash <> recipients.cpf_cnpj_hash THEN excluded.cpf_cnpj_enc
-                            ELSE coalesce(recipients.cpf_cnpj_enc, excluded.cpf_cnpj_enc) END,
-        razao_social = coalesce(excluded.razao_social, recipients.razao_social),
-        nome = coalesce(excluded.nome, recipients.nome),
-        email = excluded.email,
-        intake_id = excluded.intake_id,
-        updated_at = now()
-    WHERE recipients.deleted_at IS NULL AND recipients.company_id = excluded.company_id
-      AND (recipients.intake_id IS NULL OR recipients.intake_id < excluded.intake_id)
-      AND (recipients.email <> excluded.email
-           OR recipients.external_id IS DISTINCT FROM coalesce(excluded.external_id, recipients.external_id)
-           OR recipients.cpf_cnpj_hash IS DISTINCT FROM coalesce(excluded.cpf_cnpj_hash, recipients.cpf_cnpj_hash)
-           OR recipients.cpf_cnpj_enc IS NULL AND excluded.cpf_cnpj_enc IS NOT NULL
-           OR recipients.razao_social IS DISTINCT FROM coalesce(excluded.razao_social, recipients.razao_social)
-           OR recipients.nome IS DISTINCT FROM coalesce(excluded.nome, recipients.nome))
+), statement AS (
+    SELECT recipient_id, company_id, id, recipient_external_id AS external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, true AS states_email
+    FROM entry WHERE invalid_reason IS NULL AND NOT deleted AND NOT nobody` + writePeopleSQL + ` AND (recipients.deleted_at IS NULL OR recipients.email = '` + ErasedAddress + `')
 ), outbox AS (
     INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, priority, delivery, expires_at)
     SELECT id, company_id, lane_id, request_id,

@@ -60,10 +60,8 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // So does an email of a PAUSED mailing that ends, once per count, because paused mailings
 // are counted only after a change.
 //
-// The recipient is what the newest email says of him: one that was accepted before
-// somebody deleted him, or told something newer, changes nothing, nor does one that is
-// older than the rows of deleted recipients are kept (before $29). Acceptance is known to
-// the millisecond.
+// What an email says about its recipient is merged per field (writePeopleSQL). One that is
+// older than the rows of deleted recipients are kept (before $29) says nothing.
 //
 // The log, unlike the locked row, is read as it was when the statement began. If
 // another transition committed while this one waited for the lock, then its events
@@ -182,24 +180,10 @@ const advanceMovedSQL = `
            CASE WHEN e.n = 1 THEN m.last_event ELSE m.events -> (e.n - 2)::int ->> 'type' END,
            e.event ->> 'type', coalesce(nullif(e.event -> 'metadata', 'null'), '{}'), (e.event ->> 'at')::timestamptz
     FROM moved m CROSS JOIN LATERAL jsonb_array_elements(m.events) WITH ORDINALITY AS e(event, n)
-), person AS (
-    INSERT INTO recipients (id, company_id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, intake_id, updated_at)
-    SELECT DISTINCT ON (m.recipient_id) m.recipient_id, m.company_id, m.external_id, m.cpf_cnpj_hash, m.cpf_cnpj_enc, m.razao_social, m.nome, m.email,
-           m.id, m.created_at
-    FROM moved m WHERE m.recipient_id IS NOT NULL AND m.id >= $29
-    ORDER BY m.recipient_id, m.id DESC
-    ON CONFLICT (id) DO UPDATE SET
-        external_id = coalesce(excluded.external_id, recipients.external_id),
-        cpf_cnpj_hash = coalesce(excluded.cpf_cnpj_hash, recipients.cpf_cnpj_hash),
-        cpf_cnpj_enc = coalesce(excluded.cpf_cnpj_enc, recipients.cpf_cnpj_enc),
-        razao_social = coalesce(excluded.razao_social, recipients.razao_social),
-        nome = coalesce(excluded.nome, recipients.nome),
-        email = excluded.email,
-        intake_id = excluded.intake_id,
-        deleted_at = NULL,
-        updated_at = now()
-    WHERE (recipients.intake_id IS NULL OR recipients.intake_id < excluded.intake_id)
-      AND (recipients.deleted_at IS NULL OR date_trunc('milliseconds', recipients.deleted_at) <= excluded.updated_at)
+), statement AS (
+    SELECT m.recipient_id, m.company_id, m.id, m.external_id, m.cpf_cnpj_hash, m.cpf_cnpj_enc, m.razao_social, m.nome,
+           coalesce(m.email, m.payload ->> 'to') AS email, m.email IS NOT NULL AS states_email
+    FROM moved m WHERE m.recipient_id IS NOT NULL AND m.id >= $29` + writePeopleSQL + `
 ), dead AS (
     INSERT INTO dead_letters (id, company_id, mailing_id, outbox_id, target, email, reason, attempts, last_error, payload)
     SELECT gen_random_uuid(), m.company_id, m.mailing_id, m.id, 'email:send', m.payload ->> 'to', m.error_code, m.attempts, m.error_reason, m.payload

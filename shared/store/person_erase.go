@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -178,17 +179,27 @@ func (s *Store) EraseDeadLetters(ctx context.Context, by Operator, company uuid.
 	return s.erase(ctx, "erase dead letters", eraseDeadLettersSQL, company, uuidArray(ids), by.actor().String())
 }
 
-// eraseRecipientsSQL deletes by primary key, and the marks of news that wait by that of
-// recipient_intakes.
+// eraseRecipientsSQL deletes by primary key, and the marks of imports that wait by that of
+// recipient_intakes. In a row's place it puts one that holds nothing but the id and when it
+// was erased: a statement that was accepted before ($3, at $4) and arrives later must not
+// bring the person back. CleanRecipients deletes it.
 const eraseRecipientsSQL = `
 WITH intakes AS (
     DELETE FROM recipient_intakes WHERE recipient_id = ANY ($2::uuid[]) AND company_id = $1
+), erased AS (
+    DELETE FROM recipients WHERE id = ANY ($2::uuid[]) AND company_id = $1
+    RETURNING id, company_id, greatest($3, deletion_id, intake_id, external_id_by, cpf_cnpj_by, razao_social_by, nome_by) AS deletion_id
 )
-DELETE FROM recipients WHERE id = ANY ($2::uuid[]) AND company_id = $1`
+INSERT INTO recipients (id, company_id, email, intake_id, merged_by, deletion_id, deleted_at)
+SELECT id, company_id, '` + ErasedAddress + `', deletion_id, deletion_id, deletion_id, $4 FROM erased`
 
-// EraseRecipients deletes recipients of the company.
+// EraseRecipients takes everything from recipients of the company but their ids.
 func (s *Store) EraseRecipients(ctx context.Context, company uuid.UUID, ids []uuid.UUID) (int, error) {
-	return s.erase(ctx, "erase recipients", eraseRecipientsSQL, company, uuidArray(ids))
+	id, err := uuid.NewV7()
+	if err != nil {
+		return 0, fmt.Errorf("make id of erasure: %w", err)
+	}
+	return s.erase(ctx, "erase recipients", eraseRecipientsSQL, company, uuidArray(ids), id, madeAt(id))
 }
 
 // Both find by the first columns of suppressions_pkey.

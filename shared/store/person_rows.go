@@ -90,14 +90,14 @@ WITH seen AS MATERIALIZED (
 )
 SELECT t.seen, t.last, n.id, NOT n.own AS copied, CASE WHEN $8 THEN (SELECT to_jsonb(d) FROM dead_letters d WHERE d.id = n.id) END AS row` + personPageSQL
 
-	// It goes along recipients_pkey.
+	// It goes along recipients_pkey, and leaves out what an erasure has left.
 	personRecipientsSQL = `
 WITH seen AS MATERIALIZED (
     SELECT id, company_id, email, cpf_cnpj_hash, external_id FROM recipients WHERE id > $2 ORDER BY id LIMIT $3
 ), named AS (
     SELECT s.id, s.company_id = $1 AND (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
                OR s.id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied
-    FROM seen s
+    FROM seen s WHERE s.email <> '` + ErasedAddress + `'
 )
 SELECT t.seen, t.last, n.id, false AS copied, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
 

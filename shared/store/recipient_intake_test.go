@@ -148,8 +148,8 @@ func TestUpsertRecipients_OnceOrTwice(t *testing.T) {
 	}
 }
 
-// However intakes of one person are cut into batches, and whichever comes late, the
-// newest has the last word and an older one adds nothing to it.
+// However imports of one person are cut into batches, and whichever comes late: per field
+// the newest one wins.
 func TestUpsertRecipients_TheNewestWins(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -160,7 +160,7 @@ func TestUpsertRecipients_TheNewestWins(t *testing.T) {
 		"together":               {[][]int{{0, 1, 2}}, "X|bb|two|Ltda|B|c@example.com|t"},
 		"one by one":             {[][]int{{0}, {1}, {2}}, "X|bb|two|Ltda|B|c@example.com|t"},
 		"in two":                 {[][]int{{0}, {2, 1}}, "X|bb|two|Ltda|B|c@example.com|t"},
-		"an older one late":      {[][]int{{2}, {1}, {0}}, "X|Ltda|c@example.com|t"},
+		"an older one late":      {[][]int{{2}, {1}, {0}}, "X|bb|two|Ltda|B|c@example.com|t"},
 		"with an older one late": {[][]int{{1}, {0, 2}}, "X|bb|two|Ltda|B|c@example.com|t"},
 	} {
 		company := d.Company(t)

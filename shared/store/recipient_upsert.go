@@ -15,11 +15,10 @@ import (
 // ErrRefused: Postgres will not have this row, now or later. Trying again is of no use.
 var ErrRefused = errors.New("refused by the database")
 
-// UpsertRecipients writes accepted recipients down, each in the state that its
-// newest intake gives it, and tells for each outbox id, in the order given, what
-// became of it: nil (it is written, or newer news of the person are), ErrNotFound
-// (no such intake), ErrRefused, or another error of the database, after which it may
-// be tried again. Doing it twice leaves what doing it once leaves.
+// UpsertRecipients merges accepted imports into recipients and returns for each outbox
+// id, in the order given: nil (merged, or void because the person was deleted since),
+// ErrNotFound (no such import), ErrRefused, or another error of the database, after which
+// it may be tried again. Doing it twice leaves what doing it once leaves.
 //
 // One bad row makes Postgres refuse the whole statement, so a refused batch is halved
 // until the bad row stands alone.
@@ -34,8 +33,7 @@ func (s *Store) UpsertRecipients(ctx context.Context, outboxIDs []uuid.UUID) []e
 	return results
 }
 
-// upsertHalves goes from old to new, so that what is told of a person first is
-// written first.
+// upsertHalves goes from old to new.
 func (s *Store) upsertHalves(ctx context.Context, ids []uuid.UUID, became map[uuid.UUID]error) {
 	if len(ids) == 0 {
 		return
@@ -61,54 +59,19 @@ func (s *Store) upsertHalves(ctx context.Context, ids []uuid.UUID, became map[uu
 const intakePersonSQL = `CASE WHEN o.payload ->> 'id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN (o.payload ->> 'id')::uuid END`
 
 // upsertIntakesSQL locks the outbox rows (by primary key, in id order), the
-// recipients (by primary key, in id order) and the intakes (by primary key). It
-// waits for a dispatcher that is still writing down that it published the rows.
-//
-// Of several intakes of one person each field is the newest that is given. An intake
-// that is not newer than what wrote the row last changes nothing: it comes late, or
-// twice. What an intake does not tell stays as it was, as with an email's recipient,
-// but a number does not outlive the hash it belongs to.
+// recipients (by primary key, in id order) and the imports' marks (by primary key). It
+// waits for a dispatcher that is still recording that it published the rows. What the
+// imports say is merged per field (writePeopleSQL), whatever was written before them.
 const upsertIntakesSQL = `
 WITH held AS MATERIALIZED (
     SELECT o.id, o.company_id, o.status, o.payload, o.cpf_cnpj_enc, ` + intakePersonSQL + ` AS recipient_id
     FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) LIMIT $2) t
     JOIN email_outbox o ON o.id = t.id AND o.target = 'recipients.upsert'
     ORDER BY o.id FOR UPDATE OF o
-), news AS (
-    SELECT h.id, h.company_id, h.recipient_id, h.cpf_cnpj_enc, h.payload ->> 'externalId' AS external_id,
-           h.payload ->> 'cpfCnpjHash' AS cpf_cnpj_hash, h.payload ->> 'razaoSocial' AS razao_social,
-           h.payload ->> 'nome' AS nome, h.payload ->> 'email' AS email
-    FROM held h LEFT JOIN recipients r ON r.id = h.recipient_id
-    WHERE h.status <> 'FAILED' AND (r.intake_id IS NULL OR r.intake_id < h.id)
-), people AS (
-    SELECT recipient_id, company_id,
-           (array_agg(id ORDER BY id DESC))[1] AS intake_id,
-           (array_agg(external_id ORDER BY id DESC) FILTER (WHERE external_id IS NOT NULL))[1] AS external_id,
-           (array_agg(cpf_cnpj_hash ORDER BY id DESC) FILTER (WHERE cpf_cnpj_hash IS NOT NULL))[1] AS cpf_cnpj_hash,
-           (array_agg(cpf_cnpj_enc ORDER BY id DESC) FILTER (WHERE cpf_cnpj_enc IS NOT NULL))[1] AS cpf_cnpj_enc,
-           (array_agg(cpf_cnpj_hash ORDER BY id DESC) FILTER (WHERE cpf_cnpj_enc IS NOT NULL))[1] AS hash_of_enc,
-           (array_agg(razao_social ORDER BY id DESC) FILTER (WHERE razao_social IS NOT NULL))[1] AS razao_social,
-           (array_agg(nome ORDER BY id DESC) FILTER (WHERE nome IS NOT NULL))[1] AS nome,
-           (array_agg(email ORDER BY id DESC))[1] AS email
-    FROM news GROUP BY recipient_id, company_id
-), written AS (
-    INSERT INTO recipients (id, company_id, intake_id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email)
-    SELECT recipient_id, company_id, intake_id, external_id, cpf_cnpj_hash,
-           CASE WHEN hash_of_enc = cpf_cnpj_hash THEN cpf_cnpj_enc END, razao_social, nome, email
-    FROM people ORDER BY recipient_id
-    ON CONFLICT (id) DO UPDATE SET
-        intake_id = excluded.intake_id,
-        external_id = coalesce(excluded.external_id, recipients.external_id),
-        cpf_cnpj_hash = coalesce(excluded.cpf_cnpj_hash, recipients.cpf_cnpj_hash),
-        cpf_cnpj_enc = CASE WHEN excluded.cpf_cnpj_hash <> recipients.cpf_cnpj_hash THEN excluded.cpf_cnpj_enc
-                            ELSE coalesce(excluded.cpf_cnpj_enc, recipients.cpf_cnpj_enc) END,
-        razao_social = coalesce(excluded.razao_social, recipients.razao_social),
-        nome = coalesce(excluded.nome, recipients.nome),
-        email = excluded.email,
-        deleted_at = NULL,
-        updated_at = now()
-    WHERE recipients.company_id = excluded.company_id
-      AND (recipients.intake_id IS NULL OR recipients.intake_id < excluded.intake_id)
+), statement AS (
+    SELECT recipient_id, company_id, id, payload ->> 'externalId' AS external_id, payload ->> 'cpfCnpjHash' AS cpf_cnpj_hash, cpf_cnpj_enc,
+           payload ->> 'razaoSocial' AS razao_social, payload ->> 'nome' AS nome, payload ->> 'email' AS email, true AS states_email
+    FROM held WHERE status <> 'FAILED'` + writePeopleSQL + `
 ), arrived AS (
     DELETE FROM recipient_intakes i USING held h
     WHERE i.recipient_id = h.recipient_id AND i.outbox_id = h.id
@@ -140,8 +103,9 @@ func refusal(err error) error {
 	return err
 }
 
-// buryIntakeSQL locks the outbox row and deletes the intake, both by primary key. It
-// does nothing to an intake that is buried or written already. The number stays
+// buryIntakeSQL locks the outbox row and deletes the import's mark in recipient_intakes,
+// both by primary key. It does nothing to an import without a mark: it is dead-lettered or
+// written already, or its person was deleted since. The number stays
 // encrypted on the outbox row, for a second chance.
 const buryIntakeSQL = `
 WITH held AS MATERIALIZED (
@@ -151,7 +115,7 @@ WITH held AS MATERIALIZED (
     UPDATE email_outbox o SET status = 'FAILED', processed_at = now(), attempts = $4, last_error = $2 || coalesce(': ' || nullif($3, ''), '')
     FROM held h
     WHERE o.id = h.id AND h.status <> 'FAILED'
-      AND NOT EXISTS (SELECT FROM recipients r WHERE r.id = h.recipient_id AND r.intake_id >= h.id)
+      AND (h.recipient_id IS NULL OR EXISTS (SELECT FROM recipient_intakes i WHERE i.recipient_id = h.recipient_id AND i.outbox_id = h.id))
     RETURNING o.id, o.company_id, o.payload, h.recipient_id
 ), gone AS (
     DELETE FROM recipient_intakes i USING failed f WHERE i.recipient_id = f.recipient_id AND i.outbox_id = f.id

@@ -105,10 +105,10 @@ func (s *Store) FindRecipient(ctx context.Context, company, recipient uuid.UUID)
 	return found, nil
 }
 
-// deleteRecipientSQL locks the recipient and its waiting intakes, by primary key.
-// The row stays, for the emails that name it, without the encrypted number. Intakes
-// that wait come too late now: the row says that it knows the newest of them. That
-// row is made where there is none yet.
+// deleteRecipientSQL locks the recipient and its waiting imports, by primary key.
+// The row stays, for the emails that name it, without the encrypted number. The deletion's
+// own id ($3, accepted at $4) makes every statement before it void; so are those that it
+// finds, should their ids come from a faster clock. A row is made where only imports wait.
 const deleteRecipientSQL = `
 WITH waiting AS (
     DELETE FROM recipient_intakes WHERE recipient_id = $1 AND company_id = $2 RETURNING outbox_id, email
@@ -118,31 +118,45 @@ WITH waiting AS (
     SELECT email, intake_id FROM recipients
     WHERE id = $1 AND company_id = $2 AND NOT EXISTS (SELECT FROM waiting)
 )
-INSERT INTO recipients (id, company_id, email, intake_id, deleted_at)
-SELECT $1, $2, email, outbox_id, now() FROM last
+INSERT INTO recipients (id, company_id, email, intake_id, merged_by, deletion_id, deleted_at)
+SELECT $1, $2, email, greatest(outbox_id, $3), greatest(outbox_id, $3), greatest(outbox_id, $3), $4 FROM last
 ON CONFLICT (id) DO UPDATE SET
     intake_id = greatest(recipients.intake_id, excluded.intake_id),
+    merged_by = greatest(recipients.intake_id, excluded.intake_id),
+    deletion_id = greatest(recipients.deletion_id, recipients.intake_id, excluded.deletion_id,
+                           recipients.external_id_by, recipients.cpf_cnpj_by, recipients.razao_social_by, recipients.nome_by),
     cpf_cnpj_enc = NULL,
+    cpf_cnpj_enc_by = NULL,
     updated_at = CASE WHEN recipients.deleted_at IS NULL THEN now() ELSE recipients.updated_at END,
-    deleted_at = coalesce(recipients.deleted_at, now())
+    deleted_at = greatest(recipients.deleted_at, excluded.deleted_at)
 WHERE recipients.company_id = excluded.company_id`
 
-// DeleteRecipient marks a recipient of the company as deleted; whoever is deleted
-// already stays so. ErrNotFound if there is none. An email or an intake that is
-// accepted later brings the person back.
+// DeleteRecipient marks a recipient of the company as deleted, again if it is deleted
+// already. ErrNotFound if there is none. What was accepted before the deletion changes
+// nothing any more, however late it arrives; an email or an import that is accepted later
+// makes a new person under the same id.
 func (s *Store) DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error {
-	// A worker may be writing down the person's only intake: it is not seen as waiting
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make id of deletion: %w", err)
+	}
+	// A worker may be writing the person's only import: it is not seen as waiting
 	// any more, nor as a recipient yet. A second look sees the recipient.
-	err := s.deleteRecipient(ctx, company, recipient)
+	err = s.deleteRecipient(ctx, company, recipient, id)
 	if errors.Is(err, ErrNotFound) {
-		err = s.deleteRecipient(ctx, company, recipient)
+		err = s.deleteRecipient(ctx, company, recipient, id)
 	}
 	return err
 }
 
-func (s *Store) deleteRecipient(ctx context.Context, company, recipient uuid.UUID) error {
+func (s *Store) deleteRecipient(ctx context.Context, company, recipient, id uuid.UUID) error {
 	_, err := repeat(func() ([]struct{}, error) {
-		return nil, s.changeOne(ctx, "delete recipient", deleteRecipientSQL, recipient, company)
+		return nil, s.changeOne(ctx, "delete recipient", deleteRecipientSQL, recipient, company, id, madeAt(id))
 	})
 	return err
+}
+
+// madeAt is when a UUIDv7 was made, to the millisecond.
+func madeAt(id uuid.UUID) time.Time {
+	return time.Unix(id.Time().UnixTime()).UTC()
 }

@@ -102,15 +102,17 @@ func TestClaim_WritesTheRecipientDown(t *testing.T) {
 		{nil, store.Recipient{Email: "a@x.example"}, "a@x.example|t"},
 		{[]byte("enc1"), store.Recipient{ExternalID: "CUST-1", CPFCNPJHash: hash, Nome: "Ana", Email: "b@x.example"}, "CUST-1|ab|enc1|Ana|b@x.example|t"},
 		{nil, store.Recipient{RazaoSocial: "Acme", Email: "c@x.example"}, "CUST-1|ab|enc1|Acme|Ana|c@x.example|t"},
-		{[]byte("enc2"), store.Recipient{Nome: "Ana Maria", Email: "c@x.example"}, "CUST-1|ab|enc2|Acme|Ana Maria|c@x.example|t"},
+		{[]byte("enc2"), store.Recipient{CPFCNPJHash: hash, Nome: "Ana Maria", Email: "c@x.example"}, "CUST-1|ab|enc2|Acme|Ana Maria|c@x.example|t"},
 	}
 	for i, step := range steps {
 		if got := claim(step.taxID, step.r); got != step.want {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
 	}
-	run(t, d, `UPDATE recipients SET deleted_at = now()`)
-	if got, want := claim(nil, steps[3].r), steps[3].want; got != want {
+	if err := d.Store.DeleteRecipient(t.Context(), company, store.RecipientID(company, "CUST-1", "", "")); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := claim(nil, steps[2].r), "Acme|c@x.example|t"; got != want {
 		t.Errorf("written again after it was deleted: %s, want %s", got, want)
 	}
 }

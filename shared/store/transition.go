@@ -79,7 +79,7 @@ type Transition struct {
 	ErrorCode, ErrorReason string
 	SESMessageID           string
 	Duration               time.Duration // of the attempt
-	Recipient              *Recipient    // the person to write down with a claim; its CPFCNPJ comes from the outbox row
+	Recipient              *Recipient    // what a claim says about the person; its CPFCNPJ comes from the outbox row; no Email = the email's To, as no statement
 	DeadLetter             bool
 
 	events []byte // Events as JSON

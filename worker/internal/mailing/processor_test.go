@@ -3,6 +3,7 @@ package mailing_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -163,22 +164,66 @@ func TestProcessor_ListOlderThanDeletedRecipients(t *testing.T) {
 	}
 }
 
-// Recipients that the list tells nothing new are not written again.
-func TestProcessor_KnownRecipientsStayAsTheyAre(t *testing.T) {
+// What a list says is as new as its upload, also where it repeats what is known: an import
+// that was accepted between two lists and arrives after both changes none of it, and fills
+// what they do not say.
+func TestProcessor_AListIsAsNewAsItsUpload(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for range 2 {
-		id, _ := b.mailing(t, many(3)...)
+	expand := func() {
+		t.Helper()
+		id, _ := b.mailing(t, many(1)...)
 		if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.want(t, "3 3", `SELECT count(*) || ' ' || count(*) FILTER (WHERE updated_at = created_at) FROM recipients`)
-	id, _ := b.mailing(t, entry{email: "user1@example.com", nome: "Ana Maria", externalID: "C-1"})
-	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+	expand()
+	before := `SELECT concat_ws('|', external_id, nome, email) FROM recipients`
+	var known string
+	if err := b.SQL.QueryRowContext(t.Context(), before).Scan(&known); err != nil {
 		t.Fatal(err)
 	}
-	b.want(t, "Ana Maria", `SELECT nome FROM recipients WHERE updated_at > created_at`)
+	between := store.NewRecipient{OutboxID: uuid.Must(uuid.NewV7())}
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT id, coalesce(external_id, '') FROM recipients`).Scan(&between.ID, &between.ExternalID); err != nil {
+		t.Fatal(err)
+	}
+	between.Nome, between.Email, between.RazaoSocial = "Outra", "outra@example.com", "Outra Ltda"
+	err := b.Store.AcceptRecipients(t.Context(), store.NewRecipients{CompanyID: b.company, RequestID: "r", CreatedAt: time.Now(), Recipients: []store.NewRecipient{between}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expand()
+	if err := errors.Join(b.Store.UpsertRecipients(t.Context(), []uuid.UUID{between.OutboxID})...); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, known+"|Outra Ltda", `SELECT concat_ws('|', external_id, nome, email, razao_social) FROM recipients`)
+}
+
+// After an erasure a list from before it brings nobody back, and one from after it makes a
+// new person.
+func TestProcessor_ErasedRecipient(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ana := entry{email: "ana@example.com", nome: "Ana", externalID: "C-1"}
+	first, _ := b.mailing(t, ana)
+	if err := handle(t.Context(), b.params(), taskOf(first, 1)); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := b.mailing(t, ana)
+	person := store.RecipientID(b.company, "C-1", "", "")
+	if n, err := b.Store.EraseRecipients(t.Context(), b.company, []uuid.UUID{person}); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	b.want(t, "erased@erased.invalid false", `SELECT concat_ws('|', external_id, nome, email) || ' ' || (deleted_at IS NULL) FROM recipients`)
+	if err := handle(t.Context(), b.params(), taskOf(before, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "erased@erased.invalid false", `SELECT concat_ws('|', external_id, nome, email) || ' ' || (deleted_at IS NULL) FROM recipients`)
+	after, _ := b.mailing(t, ana)
+	if err := handle(t.Context(), b.params(), taskOf(after, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "C-1|Ana|ana@example.com true", `SELECT concat_ws('|', external_id, nome, email) || ' ' || (deleted_at IS NULL) FROM recipients`)
 }
 
 func TestProcessor_LeadAndContinuation(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -178,7 +179,7 @@ func TestHandle_SendsOnceAndTellsTheStory(t *testing.T) {
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, func(e *store.NewEmail) {
 		e.Job.CC, e.Job.Headers, e.Job.Tags = []string{"cc@example.com"}, map[string]string{"X-Order": "7"}, []string{"invoice"}
-		e.CPFCNPJ, e.Text = []byte("ciphertext"), "Olá"
+		e.Job.Recipient.CPFCNPJHash, e.CPFCNPJ, e.Text = strings.Repeat("0a", 32), []byte("ciphertext"), "Olá"
 	})
 	if err := b.handle(t, id); err != nil {
 		t.Fatal(err)

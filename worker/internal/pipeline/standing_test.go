@@ -316,7 +316,8 @@ func TestHandle_MovesTheTaxIDOfAKnownRecipient(t *testing.T) {
 	}
 	known := store.RecipientID(b.company, "CUST-1", "", "")
 	id := b.Accept(t, b.company, func(e *store.NewEmail) {
-		e.Job.Recipient.ExternalID, e.Job.Recipient.RecipientID, e.CPFCNPJ = "", known.String(), []byte("ciphertext")
+		e.Job.Recipient.ExternalID, e.Job.Recipient.RecipientID = "", known.String()
+		e.Job.Recipient.CPFCNPJHash, e.CPFCNPJ = strings.Repeat("0a", 32), []byte("ciphertext")
 	})
 	if err := b.handle(t, id); err != nil {
 		t.Fatal(err)
