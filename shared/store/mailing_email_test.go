@@ -82,26 +82,6 @@ func TestLoad_Suppressed(t *testing.T) {
 	}
 }
 
-func TestLoad_RecipientWaiting(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	company, person := d.Company(t), uuid.New()
-	id := d.Accept(t, company, func(e *store.NewEmail) { e.Job.Recipient.RecipientID = person.String() })
-	for _, tt := range []struct {
-		change string
-		want   bool
-	}{
-		{`INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email) VALUES ($1, gen_random_uuid(), gen_random_uuid(), 'ana@example.com')`, false},
-		{`UPDATE recipient_intakes SET company_id = (SELECT id FROM companies), email = 'eva@example.com' WHERE recipient_id = $1`, false},
-		{`UPDATE recipient_intakes SET email = 'ana@EXAMPLE.com' WHERE recipient_id = $1`, true},
-	} {
-		run(t, d, tt.change, person)
-		if got, err := d.Store.NewLoader().Load(t.Context(), id); err != nil || got.RecipientWaiting != tt.want || got.RecipientKnown {
-			t.Errorf("%s: %+v, %v", tt.change, got, err)
-		}
-	}
-}
-
 // The end of a mailing's email is its entry's end, in the same commit.
 func TestAdvance_EndsTheEntry(t *testing.T) {
 	t.Parallel()

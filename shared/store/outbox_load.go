@@ -33,10 +33,9 @@ type LoadedEmail struct {
 	CheckerVersion int            `db:"checker_version"`
 	Delivery       email.Delivery `db:"delivery"`
 	// RecipientKnown says, of an email that names a recipientId, that the company
-	// has this recipient, undeleted and at the address the email goes to.
+	// has this recipient, undeleted and at the address the email goes to, or has an
+	// import of it under way.
 	RecipientKnown bool `db:"recipient_known"`
-	// RecipientWaiting says that such a recipient was accepted and is on its way.
-	RecipientWaiting bool `db:"recipient_waiting"`
 	// Suppressed is why the company must not write to the email's To; "" if it may.
 	Suppressed string `db:"suppressed"`
 	// SuppressedCopies are those of its cc and bcc that must be left out.
@@ -84,11 +83,10 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        ` + gateIsOpen + ` OR coalesce(o.id = ` + gateProbe + `, false) AS gate_open, coalesce(o.id = ` + gateProbe + `, false) AS probe,
        o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body,
        o.html_sha256, coalesce(o.checker_version, 0) AS checker_version, o.delivery,
-       r.id IS NOT NULL AS recipient_known,
-       EXISTS (SELECT FROM recipient_intakes i
+       r.id IS NOT NULL OR EXISTS (SELECT FROM recipient_intakes i
                WHERE i.recipient_id = (o.payload #>> '{recipient,recipientId}')::uuid AND i.company_id = o.company_id
                  AND split_part(i.email, '@', 1) || '@' || lower(split_part(i.email, '@', 2))
-                   = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))) AS recipient_waiting,
+                   = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))) AS recipient_known,
        coalesce((SELECT min(s.reason) FROM suppressions s
                  WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
                    AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL)), '') AS suppressed,

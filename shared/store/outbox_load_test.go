@@ -94,6 +94,30 @@ func TestLoad_RecipientKnown(t *testing.T) {
 	}
 }
 
+// A recipient whose import is under way is known at the import's address, also to a company
+// that has deleted the person before.
+func TestLoad_RecipientWaiting(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, person := d.Company(t), uuid.New()
+	id := d.Accept(t, company, func(e *store.NewEmail) { e.Job.Recipient.RecipientID = person.String() })
+	for _, tt := range []struct {
+		change string
+		want   bool
+	}{
+		{`INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email) VALUES ($1, gen_random_uuid(), gen_random_uuid(), 'ana@example.com')`, false},
+		{`UPDATE recipient_intakes SET company_id = (SELECT id FROM companies), email = 'eva@example.com' WHERE recipient_id = $1`, false},
+		{`UPDATE recipient_intakes SET email = 'ana@EXAMPLE.com' WHERE recipient_id = $1`, true},
+		{`INSERT INTO recipients (id, company_id, email, deleted_at) SELECT $1, id, 'ana@example.com', now() FROM companies`, true},
+		{`DELETE FROM recipient_intakes WHERE recipient_id = $1`, false},
+	} {
+		run(t, d, tt.change, person)
+		if got, err := d.Store.NewLoader().Load(t.Context(), id); err != nil || got.RecipientKnown != tt.want {
+			t.Errorf("%s: %+v, %v", tt.change, got, err)
+		}
+	}
+}
+
 // Each caller gets the email it asked for, or learns that there is none.
 func TestLoad_ManyAtOnce(t *testing.T) {
 	t.Parallel()

@@ -90,17 +90,21 @@ func (a *attempt) claim(now time.Time) store.Transition {
 	return t
 }
 
-// recipient is the person to write down, under the id that the email named or, by
-// the identifiers it gave instead, the one that this person always gets.
+// recipient is what the email says about its recipient, under the id that it names or
+// else the one derived from its identifiers. An email that names an id states no address
+// (the api has compared it), and may have nothing to say at all: nil.
 func (a *attempt) recipient() *store.Recipient {
 	r := a.job.Recipient
+	said := store.Recipient{ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, RazaoSocial: r.RazaoSocial, Nome: r.Nome}
 	id, err := uuid.Parse(r.RecipientID)
+	if err == nil && said == (store.Recipient{}) {
+		return nil
+	}
 	if err != nil {
-		id = store.RecipientID(a.row.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
+		id, said.Email = store.RecipientID(a.row.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email), r.Email
 	}
-	return &store.Recipient{
-		ID: id, ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, RazaoSocial: r.RazaoSocial, Nome: r.Nome, Email: r.Email,
-	}
+	said.ID = id
+	return &said
 }
 
 func (a *attempt) receivedEvent() email.Event {

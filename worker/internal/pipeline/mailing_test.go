@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -178,7 +177,8 @@ func TestSuppressedCopies(t *testing.T) {
 	}
 }
 
-// A recipient that was taken in and is not written down yet is worth waiting for.
+// An email that names a recipient whose import is under way is sent at once, and says
+// nothing about the person: the import does, when it arrives.
 func TestRecipientOnItsWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -187,16 +187,36 @@ func TestRecipientOnItsWay(t *testing.T) {
 		e.Job.Recipient = email.JobRecipient{RecipientID: person.String(), Email: e.Job.To}
 	})
 	b.exec(t, `INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email) VALUES ($1, gen_random_uuid(), $2, 'ana@example.com')`, person, b.company)
-	var later *queue.RetryLater
-	if err := b.handle(t, id); !errors.As(err, &later) || later.Delay > 5*time.Second {
-		t.Fatalf("%v", err)
-	}
-	b.exec(t, `INSERT INTO recipients (id, company_id, email) SELECT recipient_id, company_id, email FROM recipient_intakes`)
-	b.exec(t, `DELETE FROM recipient_intakes`)
 	if err := b.handle(t, id); err != nil {
 		t.Fatal(err)
 	}
-	if found := b.find(t, id); found.Status != email.Sent || found.Attempts != 1 {
+	if found := b.find(t, id); found.Status != email.Sent || found.Attempts != 1 || found.RecipientID == nil || *found.RecipientID != person {
 		t.Errorf("%+v", found)
+	}
+	var people int
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM recipients`).Scan(&people); err != nil || people != 0 {
+		t.Errorf("%d recipients, %v", people, err)
+	}
+}
+
+// An email that names a recipientId changes what it says and nothing else: not the address,
+// which is compared and not stated.
+func TestRecipientByID(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	person := uuid.New()
+	b.exec(t, `INSERT INTO recipients (id, company_id, external_id, nome, email) VALUES ($1, $2, 'C-1', 'Ana', 'ana@EXAMPLE.com')`, person, b.company)
+	for _, tt := range []struct{ nome, want string }{{"", "C-1|Ana|ana@EXAMPLE.com|t"}, {"Ana Maria", "C-1|Ana Maria|ana@EXAMPLE.com|t"}} {
+		id := b.Accept(t, b.company, func(e *store.NewEmail) {
+			e.Job.Recipient = email.JobRecipient{RecipientID: person.String(), Nome: tt.nome, Email: e.Job.To}
+		})
+		if err := b.handle(t, id); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		err := b.SQL.QueryRowContext(t.Context(), `SELECT concat_ws('|', external_id, nome, email, intake_id IS NULL OR intake_id < $1) FROM recipients`, id).Scan(&got)
+		if err != nil || got != tt.want || b.find(t, id).Status != email.Sent {
+			t.Errorf("%s, want %s; %v", got, tt.want, err)
+		}
 	}
 }

@@ -116,9 +116,6 @@ const (
 	repeatDelay = 250 * time.Millisecond
 	// releaseDelay is how long an email that was given back waits in the outbox.
 	releaseDelay = 5 * time.Second
-	// intakeDelay is how long an email waits for its recipient, which is on its way
-	// through a broker and usually there within a second.
-	intakeDelay = 2 * time.Second
 	// outagePause and outageDelay are for a database that does not answer: how long a hand
 	// rests, and when its task comes again.
 	outagePause = time.Second
@@ -158,8 +155,6 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 		return p.dropTask(ctx, log, a, row.Status)
 	case row.Suppressed != "":
 		return p.suppress(ctx, log, a)
-	case row.RecipientWaiting && !row.RecipientKnown:
-		return &queue.RetryLater{Delay: intakeDelay, Reason: "its recipient is being taken in"}
 	}
 	if row.MailingID.Valid {
 		if p.Links.Keys.Empty() {
