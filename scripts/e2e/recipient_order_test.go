@@ -1,0 +1,184 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/servertest"
+)
+
+// cpf is the n-th valid CPF.
+func cpf(n int) string {
+	digits := fmt.Sprintf("%09d", 100_000_000+n)
+	for range 2 {
+		sum := 0
+		for i, d := range digits {
+			sum += int(d-'0') * (len(digits) + 1 - i)
+		}
+		digits += fmt.Sprint(sum * 10 % 11 % 10)
+	}
+	return digits
+}
+
+// importPeople posts the people from to to, with every field, and returns their ids.
+func (s *system) importPeople(from, to int) []string {
+	s.t.Helper()
+	var list []map[string]any
+	for i := from; i < to; i++ {
+		list = append(list, map[string]any{
+			"externalId": fmt.Sprint("C-", i), "cpfCnpj": cpf(i), "razaoSocial": fmt.Sprint("Ltda ", i), "nome": fmt.Sprint("Nome ", i), "email": personAt(i),
+		})
+	}
+	status, answer := s.call(http.MethodPost, "/v1/recipients", map[string]any{"recipients": list}, nil)
+	var accepted struct{ IDs []string }
+	if err := json.Unmarshal(answer, &accepted); err != nil || status != http.StatusAccepted || len(accepted.IDs) != to-from {
+		s.t.Fatalf("%d %s", status, answer)
+	}
+	return accepted.IDs
+}
+
+func personAt(n int) string { return fmt.Sprintf("pessoa%d@cliente.example", n) }
+
+// sendToPerson sends an email that names the person by externalId, or by the id if it is set.
+func (s *system) sendToPerson(n int, id string) {
+	s.t.Helper()
+	s.send(personAt(n), func(b map[string]any) {
+		b["recipient"] = map[string]any{"externalId": fmt.Sprint("C-", n), "email": b["to"]}
+		if id != "" {
+			b["recipient"] = map[string]any{"recipientId": id, "email": b["to"]}
+		}
+	})
+}
+
+// awaitImports waits until every import is written.
+func (s *system) awaitImports() {
+	s.t.Helper()
+	seldom(s.t, 2*time.Minute, func() error {
+		if n := s.count("SELECT count(*) FROM recipient_intakes"); n > 0 {
+			return fmt.Errorf("%d imports wait", n)
+		}
+		return nil
+	})
+}
+
+// peopleAreWhole checks that each of the people from to to has every field of the import.
+func (s *system) peopleAreWhole(from, to int) {
+	s.t.Helper()
+	hashes := map[string]int{}
+	for i := from; i < to; i++ {
+		hashes[email.HashTaxID(cpf(i), nil)] = i
+	}
+	rows, err := s.db.SQL.QueryContext(s.t.Context(), `SELECT cpf_cnpj_hash, concat_ws('|', external_id, razao_social, nome, email) FROM recipients
+		WHERE deleted_at IS NULL AND cpf_cnpj_enc IS NOT NULL AND cpf_cnpj_hash IS NOT NULL`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	whole := 0
+	for rows.Next() {
+		var hash, fields string
+		if err := rows.Scan(&hash, &fields); err != nil {
+			s.t.Fatal(err)
+		}
+		i, ours := hashes[hash]
+		if ours && fields == fmt.Sprintf("C-%d|Ltda %d|Nome %d|%s", i, i, i, personAt(i)) {
+			whole++
+		}
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	if whole != to-from {
+		s.t.Errorf("of %d people from %d on %d have every field", to-from, from, whole)
+	}
+}
+
+// RabbitMQ is stopped, so imports wait. Emails that name their people are sent at once, by
+// external id and by recipientId, and leave every field to the imports; somebody who is
+// deleted or erased in between stays so. Then the same with the imports first.
+func TestRecipients_InAnyOrder(t *testing.T) {
+	t.Parallel()
+	rabbitmq := servertest.Start(t, "rabbitmq")
+	s := startSystem(t, bulk(t, rabbitmq.URL))
+	s.grantRoles()
+	const pairs, named, deleted, erased = 1000, 300, 10, 2 // per order; named: by recipientId
+	const gone = deleted + erased
+	leave := func(from int) { // those who go are the last
+		t.Helper()
+		for i := from + pairs - gone; i < from+pairs-erased; i++ {
+			var id string
+			if err := s.db.SQL.QueryRowContext(t.Context(), `SELECT id FROM recipients WHERE external_id = $1`, fmt.Sprint("C-", i)).Scan(&id); err != nil {
+				t.Fatal(err)
+			}
+			if status, answer := s.call(http.MethodDelete, "/v1/recipients/"+id, nil, nil); status != http.StatusNoContent {
+				t.Fatalf("%d %s", status, answer)
+			}
+		}
+		for i := from + pairs - erased; i < from+pairs; i++ {
+			out, err := s.privacyOfficer(s.env["CPF_CNPJ_KEYS"], "person", "erase", "--company", "Acme", "--email", personAt(i), "--reason", "asked for it", "--yes", "--json").CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+		}
+	}
+	stayGone := func(from int) {
+		t.Helper()
+		for i := from + pairs - gone; i < from+pairs; i++ {
+			if n := s.count(fmt.Sprintf("SELECT count(*) FROM recipients WHERE deleted_at IS NULL AND (email = '%s' OR external_id = 'C-%d' OR cpf_cnpj_hash = '%s')", personAt(i), i, email.HashTaxID(cpf(i), nil))); n > 0 {
+				t.Errorf("person %d is back", i)
+			}
+		}
+		if n := s.count("SELECT count(*) FROM recipients WHERE deleted_at IS NOT NULL AND cpf_cnpj_enc IS NOT NULL"); n > 0 {
+			t.Errorf("%d deleted people have a number", n)
+		}
+	}
+
+	rabbitmq.Stop()
+	ids := s.importPeople(0, pairs)
+	for i := range pairs {
+		id := ""
+		if i < named {
+			id = ids[i]
+		}
+		s.sendToPerson(i, id)
+	}
+	s.awaitAll(pairs, time.Minute, "SENT")
+	if n := s.count("SELECT count(*) FROM recipient_intakes"); n != pairs {
+		t.Fatalf("%d imports wait, want all of them", n)
+	}
+	if n := s.count("SELECT count(*) FROM email_logs WHERE sent_at > created_at + interval '2 s'"); n > 0 {
+		t.Errorf("%d of %d emails were sent later than after 2 s", n, pairs)
+	}
+	leave(0)
+	rabbitmq.Start()
+	s.awaitImports()
+	s.peopleAreWhole(0, pairs-gone)
+	stayGone(0)
+
+	s.importPeople(pairs, 2*pairs)
+	s.awaitImports()
+	for i := pairs; i < 2*pairs-gone; i++ {
+		s.sendToPerson(i, "")
+	}
+	s.hold() // emails that are accepted before the deletion and sent after it
+	for i := 2*pairs - gone; i < 2*pairs; i++ {
+		s.sendToPerson(i, "")
+	}
+	leave(pairs)
+	s.release()
+	seldom(t, time.Minute, func() error {
+		if n := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); n > 0 {
+			return fmt.Errorf("%d emails are left: %s", n, s.census())
+		}
+		return nil
+	})
+	s.peopleAreWhole(pairs, 2*pairs-gone)
+	stayGone(pairs)
+	if n := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); n > 0 {
+		t.Errorf("%d emails failed", n)
+	}
+}
