@@ -28,7 +28,7 @@ type Gate struct {
 	Reason *string `db:"reason" json:"reason,omitempty"`
 	// ChangedBy is the process that shut or opened it last.
 	ChangedBy *string `db:"changed_by" json:"changedBy,omitempty"`
-	// AttemptID is the attempt that shut it last.
+	// AttemptID is the attempt that shut it last; nil if the provider's account did.
 	AttemptID *uuid.UUID `db:"attempt_id" json:"attemptId,omitempty"`
 	Shuts     int64      `db:"shuts" json:"shuts"` // how often it was shut
 
@@ -103,6 +103,24 @@ func (s *Store) ShutGate(ctx context.Context, w Shutting) (shut bool, err error)
 	return shut, nil
 }
 
+// shutGateByAccountSQL locks the one row if the gate is open. That there is no attempt says
+// who shut it; probe_at lets a pause pass before the first probe.
+const shutGateByAccountSQL = `
+UPDATE provider_gate SET state = 'shut', since = now(), reason = $1, changed_by = $2, attempt_id = NULL, shuts = shuts + 1,
+       probe_id = NULL, probe_at = now()
+WHERE id = 1 AND state = 'open'`
+
+// ShutGateByAccount shuts the gate because the provider says that the account may not send,
+// before any email meets that. shut is false when it is shut already.
+func (s *Store) ShutGateByAccount(ctx context.Context, reason, by string) (shut bool, err error) {
+	done, err := s.exec(ctx, shutGateByAccountSQL, reason, by)
+	if err != nil {
+		return false, fmt.Errorf("shut gate by account: %w", err)
+	}
+	n, err := done.RowsAffected()
+	return n > 0, wrap("shut gate by account", err)
+}
+
 // Reopened is what the gate was before it was opened.
 type Reopened struct {
 	Reason string        `db:"reason"`
@@ -120,13 +138,30 @@ RETURNING was.reason, was.millis`
 // OpenGate opens the gate that was shut when the probe passed. opened is false when it is
 // open, or was shut anew since.
 func (s *Store) OpenGate(ctx context.Context, by string, p GatePass) (was Reopened, opened bool, err error) {
+	return s.openGate(ctx, openGateSQL, by, p.Shuts)
+}
+
+func (s *Store) openGate(ctx context.Context, statement string, args ...any) (was Reopened, opened bool, err error) {
 	var rows []Reopened
-	err = write(func(args []any) error { return s.db.SelectContext(ctx, &rows, openGateSQL, args...) }, by, p.Shuts)
+	err = write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) }, args...)
 	if err != nil || len(rows) == 0 {
 		return Reopened{}, false, wrap("open gate", err)
 	}
 	rows[0].After = time.Duration(rows[0].Millis) * time.Millisecond
 	return rows[0], true, nil
+}
+
+// openGateByAccountSQL locks the one row, if no attempt has shut it.
+const openGateByAccountSQL = `
+UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
+FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
+WHERE g.id = was.id AND g.state = 'shut' AND g.attempt_id IS NULL
+RETURNING was.reason, was.millis`
+
+// OpenGateByAccount takes ShutGateByAccount back. opened is false when the gate is open, or
+// was shut by an email's answer.
+func (s *Store) OpenGateByAccount(ctx context.Context, by string) (was Reopened, opened bool, err error) {
+	return s.openGate(ctx, openGateByAccountSQL, by)
 }
 
 // An operator's hold, on the one row, which is not hit when it is as it is to be. It stands
@@ -158,13 +193,22 @@ type Probe struct {
 }
 
 // pickProbeSQL finds the email that has been due for longest in any open lane, by the
-// jumps of liveLanesSQL and one probe of email_outbox_lane_claim for each lane, and locks
-// the gate's one row. Of several that pick at once, one finds its condition still true.
-// A retry is taken when it is due: its waiting task is replaced.
+// jumps of liveLanesSQL and one probe of email_outbox_lane_claim for each lane. It locks
+// the gate's one row first: of several that pick at once one finds the condition still
+// true, and only that one looks at the lanes. In each lane it passes over rows that
+// somebody has locked, since the worker could not claim them, and locks the one it finds
+// until the statement ends. A retry is taken when it is due: its waiting task is replaced.
+//
+// Without $3 it takes no email with delivery at_most_once, and reads those that are due
+// before the first of the others.
 const pickProbeSQL = `
-WITH RECURSIVE lane AS (
+WITH RECURSIVE gate AS MATERIALIZED (
+    SELECT id FROM provider_gate
+    WHERE id = 1 AND state = 'shut' AND held_at IS NULL AND coalesce(probe_at <= now() - $2 * interval '1 ms', true)
+    FOR UPDATE
+), lane AS (
     (SELECT lane_id FROM email_outbox
-     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL
+     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL AND (SELECT id FROM gate) = 1
      ORDER BY lane_id LIMIT 1)
     UNION ALL
     SELECT (SELECT o.lane_id FROM email_outbox o
@@ -178,8 +222,8 @@ WITH RECURSIVE lane AS (
     CROSS JOIN LATERAL (
         SELECT o.id, o.next_at FROM email_outbox o
         WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.target = 'email:send'
-          AND o.next_at <= now() AND o.expires_at > now()
-        ORDER BY o.next_at, o.id LIMIT 1
+          AND o.next_at <= now() AND o.expires_at > now() AND ($3 OR o.delivery <> 'at_most_once')
+        ORDER BY o.next_at, o.id LIMIT 1 FOR UPDATE SKIP LOCKED
     ) due
     WHERE l.queue = ANY ($1::text[]) AND l.paused_at IS NULL AND l.held_at IS NULL
       AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
@@ -191,15 +235,22 @@ WHERE g.id = 1 AND g.state = 'shut' AND g.held_at IS NULL AND coalesce(g.probe_a
 RETURNING oldest.id, oldest.queue`
 
 // PickProbe chooses the next probe, if the gate is shut, the last one was chosen at least
-// pause ago, and an email is due. It asks for little while the gate is open.
+// pause ago, and an email is due that nobody has locked. An email with delivery
+// at_most_once is chosen only if no other is due: if its answer is lost, it fails. It asks
+// for little while the gate is open.
 func (s *Store) PickProbe(ctx context.Context, pause time.Duration) (picked Probe, found bool, err error) {
 	g, err := s.Gate(ctx)
 	if err != nil || g.State == GateOpen || g.HeldAt != nil {
 		return Probe{}, false, err
 	}
 	var rows []Probe
-	err = write(func(args []any) error { return s.db.SelectContext(ctx, &rows, pickProbeSQL, args...) },
-		pq.Array(email.Queues()), pause.Milliseconds())
+	for _, atMostOnce := range []bool{false, true} {
+		err = write(func(args []any) error { return s.db.SelectContext(ctx, &rows, pickProbeSQL, args...) },
+			pq.Array(email.Queues()), pause.Milliseconds(), atMostOnce)
+		if err != nil || len(rows) > 0 {
+			break
+		}
+	}
 	if err != nil || len(rows) == 0 {
 		return Probe{}, false, wrap("pick probe", err)
 	}

@@ -30,7 +30,7 @@ var callers = map[string][]string{
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "RetryFailedEntries",
 	},
 	"gateway_dispatcher": {
-		"LiveLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "PickProbe", "TakeProbe", "CleanBatches", "CountBacklog", "OldestDue", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
+		"LiveLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "PickProbe", "TakeProbe", "SkipProbe", "Gate", "CleanBatches", "CountBacklog", "OldestDue", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "ReturnIntakes", "DueReplays", "WorkReplay", "RetryDeadLetter",
 		"CleanIdempotencyKeys", "CleanDeadLetters", "CleanReplays", "CleanFeedback", "CleanAudit", "CleanRecipients", "PurgeOutbox", "EraseBodies", "EraseCompanyBodies",
 		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",
@@ -38,7 +38,7 @@ var callers = map[string][]string{
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist",
 	},
 	"gateway_worker": {
-		"NewLoader", "Load", "Advance", "DropTask", "BuryTask", "MailingTemplates", "Gate", "ShutGate", "OpenGate", "SkipProbe", "LiveProcesses",
+		"NewLoader", "Load", "Advance", "DropTask", "BuryTask", "MailingTemplates", "Gate", "ShutGate", "OpenGate", "ShutGateByAccount", "OpenGateByAccount", "SkipProbe", "LiveProcesses",
 		"ReportStatus", "WithdrawStatus", "LockMailing", "HoldMailing", "CountLane", "NextEntries", "Expand", "FailJob", "Wake",
 		"UpsertRecipients", "BuryIntake",
 	},
