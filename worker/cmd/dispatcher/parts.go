@@ -35,7 +35,7 @@ type program struct {
 func (p program) parts() []service.Named {
 	c, advancer := p.config, steps.New(p.registry).Watch(p.db.NewAdvancer())
 	outcomes := maintenance.Outcomes{
-		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db,
+		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db, Breaker: p.db,
 	}
 	actions := maintenance.NewActions(p.registry, asynqueue.TaskEvicted, asynqueue.TaskReplaced, asynqueue.StrayRemoved, asynqueue.QueueRestored)
 	probes := map[string]status.Probe{"redis": p.publisher.Ping}

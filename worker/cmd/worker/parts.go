@@ -74,7 +74,7 @@ func (p program) parts() ([]service.Named, error) {
 		{Name: "traces", Service: p.traces},
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, mux)},
 		{Name: "status", Service: status.NewReporter(status.Params{
-			Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: probes, Registry: p.registry,
+			Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: probes, Registry: p.registry, Wake: pacer.Changed(),
 			Facts: func(context.Context) map[string]any {
 				return map[string]any{
 					"concurrency": c.Concurrency, "sendRate": pacer.Rate(), "consumers": takers.working(),
@@ -83,7 +83,7 @@ func (p program) parts() ([]service.Named, error) {
 			},
 		})},
 		{Name: "quota", Service: pace.NewQuota(pace.QuotaParams{
-			Log: p.log, Pacer: pacer, Account: limits{p.sender}, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
+			Log: p.log, Pacer: pacer, Account: limits{p.sender}, Breaker: brake, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
 		})},
 		{Name: "gate", Service: brake.Watch()},
 		{Name: "consumer", Service: consumer},
@@ -100,5 +100,7 @@ type limits struct{ sender *ses.Sender }
 
 func (l limits) Limits(ctx context.Context) (pace.Limits, error) {
 	account, err := l.sender.Account(ctx)
-	return pace.Limits{PerSecond: account.MaxSendRate, PerDay: account.Max24HourSend, SentToday: account.SentLast24Hours}, err
+	return pace.Limits{
+		PerSecond: account.MaxSendRate, PerDay: account.Max24HourSend, SentToday: account.SentLast24Hours, Refusal: account.Refusal(),
+	}, err
 }

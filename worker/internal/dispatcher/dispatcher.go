@@ -38,6 +38,7 @@ type Outbox interface {
 	Release(ctx context.Context, takenAt time.Time, rows []store.Release) (int, error)
 	PickProbe(ctx context.Context, pause time.Duration) (picked store.Probe, found bool, err error)
 	TakeProbe(ctx context.Context, slot store.Slot, id uuid.UUID) (store.Batch, error)
+	SkipProbe(ctx context.Context, id uuid.UUID) error
 	CountBacklog(ctx context.Context, limit int) (store.Backlog, error)
 	OldestDue(ctx context.Context) ([]store.LaneAge, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)

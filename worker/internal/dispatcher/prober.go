@@ -52,8 +52,11 @@ func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
 	committing, end := outlast(ctx, stopTime)
 	defer end()
 	taken, err := p.emails.takeProbe(committing, id)
-	if err != nil || len(taken.Rows) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(taken.Rows) == 0 { // somebody has locked or moved its row since it was chosen: the next round chooses another
+		return p.outbox.SkipProbe(committing, id)
 	}
 	return errors.Join(f.publishBatch(ctx, committing, p.emails, taken), p.emails.idle(committing))
 }

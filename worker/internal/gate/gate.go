@@ -1,7 +1,8 @@
-// Package gate is a worker's hand on the brake before the provider, which all workers
-// share: one row in Postgres. The pipeline tells it what each call came to. It shuts the
-// gate when no email can be sent any more, whichever comes next, and opens it when the
-// probe, the one email that passes a shut gate, was answered again.
+// Package gate is the circuit breaker before the provider, which all workers share: one
+// row in Postgres. The pipeline reports how each call ended, and the loop that reads the
+// provider's account reports what the account allows. The breaker parks sending when no
+// email can be sent any more, whichever comes next; sending resumes when a probe, the one
+// email that passes meanwhile, is answered again.
 //
 // Who may pass is not decided here but by the claim, in Postgres; the dispatcher chooses
 // the probes.
@@ -35,6 +36,8 @@ type Store interface {
 	Gate(ctx context.Context) (store.Gate, error)
 	ShutGate(ctx context.Context, w store.Shutting) (shut bool, err error)
 	OpenGate(ctx context.Context, by string, p store.GatePass) (was store.Reopened, opened bool, err error)
+	ShutGateByAccount(ctx context.Context, reason, by string) (shut bool, err error)
+	OpenGateByAccount(ctx context.Context, by string) (was store.Reopened, opened bool, err error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
 }
 
@@ -53,6 +56,15 @@ type Gate struct {
 	instance string
 	metrics  *metrics
 	run      run
+	refused  string // code of the account's last refusal that was acted on; used by the account's loop alone
+}
+
+// Call is one call of the provider.
+type Call struct {
+	Email, Attempt uuid.UUID
+	Pass           store.GatePass // how the attempt's claim met the gate
+	// Last says that the email has no try left after this one.
+	Last bool
 }
 
 // New makes a Gate.
@@ -74,34 +86,39 @@ func (g *Gate) watch(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// Answered tells that the provider took an email. If that was the probe, the gate opens.
-func (g *Gate) Answered(pass store.GatePass) {
-	g.run.ended(pass, nil, time.Now())
-	g.open(pass)
+// Answered reports that the provider accepted an email. If that was the probe, sending
+// resumes.
+func (g *Gate) Answered(c Call) {
+	g.run.ended(c, nil, time.Now())
+	g.open(c.Pass)
 }
 
-// Failed tells of a call that the provider did not accept, and does with the gate what
-// follows from it. unspent says that the email is to be given back with its try instead
-// of what the failure's verdict would make of it: the gate is shut, or was shut while the
-// call was under way, and no email pays twice for what one has found out already.
+// Failed reports a call that the provider did not accept, and does with the gate what
+// follows from it. unspent says that the try does not count: the email is a probe, the
+// gate is shut, or was shut while the call was under way, and no email pays twice for what
+// one has found out already. Nor does an outage take an email's last try while it is only
+// suspected: a second email, and more failures than one email has tries, say that the
+// email is not the cause.
 //
 // It asks Postgres until there is an answer, as does the write that comes after it.
-func (g *Gate) Failed(attempt uuid.UUID, pass store.GatePass, f *provider.Failure) (unspent bool) {
-	enough := g.run.ended(pass, f, time.Now())
+func (g *Gate) Failed(c Call, f *provider.Failure) (unspent bool) {
+	belief := g.run.ended(c, f, time.Now())
 	switch {
-	case f.Verdict == provider.Park, f.Outage && enough:
-		g.shut(attempt, pass, f)
+	case f.Verdict == provider.Park, f.Outage && belief == certain:
+		g.shut(c, f)
 		return true
 	case f.AccountWide: // the email that shuts the gate pays, as its verdict says
-		return !g.shut(attempt, pass, f)
+		return !g.shut(c, f) || c.Pass.Probe
+	case f.Outage && (c.Pass.Probe || c.Last && belief == suspected):
+		return true
 	case f.Outage:
-		return g.shutSince(pass)
-	case f.Verdict == provider.Unreadable && enough:
-		g.shut(attempt, pass, f)
+		return g.shutSince(c.Pass)
+	case f.Verdict == provider.Unreadable && belief == certain:
+		g.shut(c, f)
 	case f.Verdict == provider.Failed && f.Category != provider.ValidationError:
 		// It refused this one email, and so it would take others. (A ValidationError never
 		// reached it.)
-		g.open(pass)
+		g.open(c.Pass)
 	}
 	return false
 }
@@ -117,8 +134,8 @@ func (g *Gate) Skipped(id uuid.UUID) {
 }
 
 // shut says whether this attempt shut the gate, and not another one before.
-func (g *Gate) shut(attempt uuid.UUID, pass store.GatePass, f *provider.Failure) (shut bool) {
-	w := store.Shutting{Reason: f.Code, By: g.instance, Attempt: attempt, Pass: pass}
+func (g *Gate) shut(c Call, f *provider.Failure) (shut bool) {
+	w := store.Shutting{Reason: f.Code, By: g.instance, Attempt: c.Attempt, Pass: c.Pass}
 	err := insist(func(ctx context.Context) (err error) {
 		shut, err = g.store.ShutGate(ctx, w)
 		return err

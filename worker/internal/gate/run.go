@@ -4,20 +4,33 @@ import (
 	"sync"
 	"time"
 
-	"email-gateway/shared/store"
+	"github.com/google/uuid"
+
 	"email-gateway/worker/internal/provider"
 )
 
 // What one process must see in a row before it believes that the provider is away, or
 // that a stranger answers in its place. Each process counts for itself: its calls leave
 // through the same network, and the count is exact without asking anybody. With more
-// processes, or few emails, the time decides.
+// processes, or few emails, the time decides. One email alone is never believed: it may be
+// the one that cuts the connection.
 const (
 	outageCalls = 20
 	outageTime  = 5 * time.Second
 	// outageGap ends a run: two failures half an hour apart are no outage.
-	outageGap       = time.Minute
+	outageGap = time.Minute
+	// suspectCalls of more than one email are a suspicion. One email has five tries.
+	suspectCalls    = 6
 	unreadableCalls = 3
+)
+
+// belief is what a run of failures says about the provider.
+type belief int
+
+const (
+	unsuspected belief = iota
+	suspected
+	certain
 )
 
 // run counts calls that failed alike, one after the other, while the gate was open for
@@ -26,20 +39,22 @@ type run struct {
 	mu          sync.Mutex
 	turn        int64 // how often the gate had been shut before
 	outages     int
+	first       uuid.UUID // email of the first of those
+	several     bool      // there is another email among them
 	since, last time.Time // of those
 	unreadables int
 }
 
-// ended notes how a call ended (nil: it was accepted), and says whether that makes enough
-// of its kind in a row.
-func (r *run) ended(pass store.GatePass, f *provider.Failure, now time.Time) (enough bool) {
+// ended notes how a call ended (nil: it was accepted), and says what that and the calls of
+// its kind before it say together.
+func (r *run) ended(c Call, f *provider.Failure, now time.Time) belief {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if pass.Probe || pass.Shuts < r.turn {
-		return false
+	if c.Pass.Probe || c.Pass.Shuts < r.turn {
+		return unsuspected
 	}
-	if pass.Shuts > r.turn {
-		r.turn, r.outages, r.unreadables = pass.Shuts, 0, 0
+	if c.Pass.Shuts > r.turn {
+		r.turn, r.outages, r.unreadables = c.Pass.Shuts, 0, 0
 	}
 	switch {
 	case f == nil:
@@ -48,18 +63,30 @@ func (r *run) ended(pass store.GatePass, f *provider.Failure, now time.Time) (en
 		// Our side gave up: nothing was learnt.
 	case f.Outage:
 		r.unreadables = 0
-		if r.outages == 0 || now.Sub(r.last) > outageGap {
-			r.outages, r.since = 0, now
-		}
-		r.outages++
-		r.last = now
-		return r.outages >= outageCalls || now.Sub(r.since) >= outageTime
+		return r.outage(c.Email, now)
 	case f.Verdict == provider.Unreadable:
 		r.outages = 0
-		r.unreadables++
-		return r.unreadables >= unreadableCalls
+		if r.unreadables++; r.unreadables >= unreadableCalls {
+			return certain
+		}
 	default:
 		r.outages, r.unreadables = 0, 0
 	}
-	return false
+	return unsuspected
+}
+
+func (r *run) outage(email uuid.UUID, now time.Time) belief {
+	if r.outages == 0 || now.Sub(r.last) > outageGap {
+		r.outages, r.since, r.first, r.several = 0, now, email, false
+	}
+	r.outages++
+	r.last = now
+	r.several = r.several || email != r.first
+	switch {
+	case r.several && (r.outages >= outageCalls || now.Sub(r.since) >= outageTime):
+		return certain
+	case r.several && r.outages >= suspectCalls:
+		return suspected
+	}
+	return unsuspected
 }

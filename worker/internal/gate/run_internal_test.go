@@ -1,35 +1,35 @@
 package gate
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/provider"
 )
 
-// step is one call, so long after the one before.
+// step is one call, so long after the one before. Its email is another one than those of
+// all steps before it, unless it has a number.
 type step struct {
 	after time.Duration
 	f     *provider.Failure
 	pass  store.GatePass
-	want  bool
+	email int
+	want  belief
 }
 
 func TestRun(t *testing.T) {
 	t.Parallel()
 	away := &provider.Failure{Verdict: provider.Retry, Outage: true}
-	late := &provider.Failure{Verdict: provider.Retry} // the provider says so itself
+	broken := &provider.Failure{Verdict: provider.Unknown, Outage: true} // a 500, a cut connection, no answer in time
+	late := &provider.Failure{Verdict: provider.Retry}                   // the provider says so itself
 	garbled := &provider.Failure{Verdict: provider.Unreadable}
 	stopped := &provider.Failure{Verdict: provider.Unspent}
 	rejected := &provider.Failure{Verdict: provider.Failed}
-	times := func(n int, s step) []step {
-		all := make([]step, n)
-		for i := range all {
-			all[i] = s
-		}
-		return all
-	}
+	times := func(n int, s step) []step { return slices.Repeat([]step{s}, n) }
 	join := func(parts ...any) (all []step) {
 		for _, part := range parts {
 			switch part := part.(type) {
@@ -43,19 +43,24 @@ func TestRun(t *testing.T) {
 	}
 	second := store.GatePass{Shuts: 1}
 	for name, steps := range map[string][]step{
-		"twenty in a row":         join(times(19, step{f: away}), step{f: away, want: true}),
-		"one got through":         join(times(19, step{f: away}), step{}, times(19, step{f: away})),
-		"one was refused":         join(times(19, step{f: away}), step{f: rejected}, times(19, step{f: away})),
-		"a stop says nothing":     join(times(19, step{f: away}), step{f: stopped}, step{f: away, want: true}),
-		"few, for five seconds":   {{f: away}, {after: 4 * time.Second, f: away}, {after: time.Second, f: away, want: true}},
+		"twenty in a row":         join(times(5, step{f: away}), times(14, step{f: away, want: suspected}), step{f: away, want: certain}),
+		"twenty unknown outcomes": join(times(5, step{f: broken}), times(14, step{f: broken, want: suspected}), step{f: broken, want: certain}),
+		"one email, many times":   times(40, step{f: broken, email: 1, after: time.Second}),
+		"one email, and another":  join(times(19, step{f: broken, email: 1}), step{f: broken, want: certain}),
+		"two emails, few times":   join(times(4, step{f: away, email: 1}), step{f: away, email: 2}, step{f: away, email: 1, want: suspected}),
+		"one got through":         join(times(5, step{f: away}), step{}, times(5, step{f: away}), step{f: away, want: suspected}),
+		"one was refused":         join(times(5, step{f: away}), step{f: rejected}, times(5, step{f: away}), step{f: away, want: suspected}),
+		"a stop says nothing":     join(times(5, step{f: away}), step{f: stopped}, step{f: away, want: suspected}),
+		"few, for five seconds":   {{f: away}, {after: 4 * time.Second, f: broken}, {after: time.Second, f: away, want: certain}},
+		"one, for five seconds":   {{f: away, email: 1}, {after: 4 * time.Second, f: away, email: 1}, {after: 4 * time.Second, f: away, email: 1}, {f: away, want: certain}},
 		"few, and one in between": {{f: away}, {after: 4 * time.Second}, {after: time.Second, f: away}},
 		"two, far apart":          {{f: away}, {after: time.Hour, f: away}},
 		"its own time-out":        join(times(40, step{f: late, after: time.Second})),
-		"three garbled":           {{f: garbled}, {f: garbled}, {f: garbled, want: true}},
+		"three garbled":           {{f: garbled}, {f: garbled}, {f: garbled, want: certain}},
 		"garbled and clear":       {{f: garbled}, {f: garbled}, {}, {f: garbled}, {f: garbled}},
 		"garbled and away":        {{f: garbled}, {f: garbled}, {f: away}, {f: garbled}, {f: garbled}},
-		"after the gate was open again": join(times(20, step{f: away})[:19], step{f: away, want: true},
-			times(19, step{f: away, pass: second}), step{f: away, pass: second, want: true}),
+		"after the gate was open again": join(times(5, step{f: away}), times(14, step{f: away, want: suspected}), step{f: away, want: certain},
+			times(5, step{f: away, pass: second}), step{f: away, pass: second, want: suspected}),
 		"late news of the time before": join(step{f: away, pass: second}, times(40, step{f: away})),
 		"probes":                       join(times(40, step{f: away, after: time.Second, pass: store.GatePass{Probe: true}})),
 	} {
@@ -65,8 +70,12 @@ func TestRun(t *testing.T) {
 			now := time.Now()
 			for i, s := range steps {
 				now = now.Add(s.after)
-				if got := r.ended(s.pass, s.f, now); got != s.want {
-					t.Fatalf("call %d: enough %v, want %v", i+1, got, s.want)
+				c := Call{Email: uuid.New(), Pass: s.pass}
+				if s.email != 0 {
+					c.Email = uuid.UUID{byte(s.email)}
+				}
+				if got := r.ended(c, s.f, now); got != s.want {
+					t.Fatalf("call %d: %v, want %v", i+1, got, s.want)
 				}
 			}
 		})

@@ -23,6 +23,12 @@ type Outcomes struct {
 	// delivery decides, while no worker has told its own; 0 = it decides at once.
 	Window    time.Duration
 	Processes Processes
+	Breaker   Breaker // nil = sending is never parked
+}
+
+// Breaker is the circuit breaker before the provider.
+type Breaker interface {
+	Gate(ctx context.Context) (store.Gate, error)
 }
 
 const unknownReason = "nobody told how the attempt ended"
@@ -36,12 +42,18 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 			return 0, err
 		}
 	}
+	var breaker store.Gate
+	if o.Breaker != nil {
+		if breaker, err = o.Breaker.Gate(ctx); err != nil {
+			return 0, err
+		}
+	}
 	moved := make([]bool, len(unknown))
 	var working errgroup.Group
 	working.SetLimit(rescuers)
 	for i, u := range unknown {
 		working.Go(func() error {
-			done, err := o.Advancer.Advance(ctx, o.next(u, guard))
+			done, err := o.Advancer.Advance(ctx, o.next(u, guard, breaker.State == store.GateShut))
 			moved[i] = done.Applied
 			return err
 		})
@@ -51,8 +63,10 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 }
 
 // next is where the email goes: from a claim that was abandoned to the wait for
-// feedback, if there is any, and then to what its delivery asks for.
-func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard) store.Transition {
+// feedback, if there is any, and then to what its delivery asks for. While sending is
+// parked an email does not fail for want of tries: the last one is given back, since the
+// outage and not the email may be the reason that nobody knows its outcome.
+func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) store.Transition {
 	t := store.Transition{
 		ID: u.ID, Guard: guard, Token: u.Token, OutcomeUnknown: true,
 		ErrorCode: email.CodeOutcomeUnknown, ErrorReason: unknownReason,
@@ -65,7 +79,8 @@ func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard) store.Transiti
 		"originalCode":  cmp.Or(u.OriginalCode, email.CodeAttemptAbandoned),
 	}
 	try := u.Attempts - u.Throttles
-	again := u.Delivery == email.AtLeastOnce && try < o.MaxAttempts
+	last := try >= o.MaxAttempts
+	again := u.Delivery == email.AtLeastOnce && (!last || parked)
 	if guard == store.GuardAbandoned {
 		addEvent(&t, email.EventOutcomeUnknown, cause, map[string]any{"attemptId": u.Token, "willRetry": again})
 		if o.Window > 0 {
@@ -80,6 +95,9 @@ func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard) store.Transiti
 	}
 	t.Status, t.PossibleDuplicate = email.RetryScheduled, true
 	t.Delay = o.Backoff.Delay(u.Attempts, rand.Float64())
+	if last {
+		t.AddAttempts, try = -1, try-1
+	}
 	addEvent(&t, email.EventRetryScheduled, cause, map[string]any{
 		"willRetry": true, "nextAttemptNumber": try + 1, "backoffDelay": t.Delay.Milliseconds(),
 	})

@@ -12,7 +12,7 @@ type metrics struct {
 	rate, limit, left prometheus.Gauge
 }
 
-func newMetrics(registry prometheus.Registerer) *metrics {
+func newMetrics(registry prometheus.Registerer, current func() float64) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
@@ -22,7 +22,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		left:  gauge("provider_quota_left", "How many of provider_quota_limit are left; +Inf without a limit, NaN while not known."),
 	}
 	m.forget()
-	registry.MustRegister(m.rate, m.limit, m.left)
+	registry.MustRegister(m.rate, m.limit, m.left, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "provider_send_rate", Help: "Recipients per second that all workers together send to at the moment: less than provider_send_rate_limit for a minute after the provider throttled.",
+	}, current))
 	return m
 }
 

@@ -21,11 +21,23 @@ const quotaInterval = time.Minute
 // quotaRetry is how soon it is asked again after it did not answer.
 const quotaRetry = 10 * time.Second
 
+// startTime bounds the first question, for whose answer the program's start waits: an
+// account that may not send is known before the first email is taken.
+const startTime = 5 * time.Second
+
 // Limits are what the provider account may send.
 type Limits struct {
 	PerSecond float64 // recipients
 	PerDay    float64 // in any 24 hours; negative = as many as one likes
 	SentToday float64 // in the last 24 hours
+	// Refusal is the code of why the account accepts no email at all at the moment; "" if
+	// it does.
+	Refusal string
+}
+
+// Breaker is told what the account says of sending at all, before any email finds out.
+type Breaker interface {
+	Account(ctx context.Context, refusal string)
 }
 
 // Account tells its limits.
@@ -38,6 +50,7 @@ type QuotaParams struct {
 	Log      *slog.Logger
 	Pacer    *Pacer
 	Account  Account
+	Breaker  Breaker
 	Peers    Peers
 	Registry prometheus.Registerer
 	// Fallback is the rate to go by while the account cannot be asked: an emulator may
@@ -46,49 +59,73 @@ type QuotaParams struct {
 }
 
 // NewQuota makes the loop.
-func NewQuota(p QuotaParams) *service.Loop {
-	q := &quota{QuotaParams: p, metrics: newMetrics(p.Registry)}
-	return service.NewLoop(service.LoopParams{Log: p.Log, Interval: quotaRetry, RunOnce: q.runOnce})
+func NewQuota(p QuotaParams) *Quota {
+	q := &Quota{params: p, metrics: newMetrics(p.Registry, p.Pacer.Rate), now: time.Now}
+	q.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: quotaRetry, RunOnce: q.runOnce})
+	return q
 }
 
-type quota struct {
-	QuotaParams
+// Quota is the loop that asks the account.
+type Quota struct {
+	*service.Loop
+	params  QuotaParams
 	metrics *metrics
+	now     func() time.Time
 	unknown bool      // the account did not answer the last time
-	known   time.Time // when it last did
+	asked   time.Time // when it was last asked
 }
 
-func (q *quota) runOnce(ctx context.Context) (bool, error) {
+// Start asks the account before it returns, and then every minute.
+func (q *Quota) Start(ctx context.Context, failed func(error)) error {
+	first, cancel := context.WithTimeout(ctx, startTime)
+	q.ask(first)
+	cancel()
+	return q.Loop.Start(ctx, failed)
+}
+
+func (q *Quota) runOnce(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, quotaRetry)
 	defer cancel()
-	if q.unknown || time.Since(q.known) >= quotaInterval {
-		rate := q.ask(ctx)
-		q.Pacer.SetRate(rate)
-		q.metrics.rate.Set(rate)
+	wait := quotaInterval
+	if q.unknown {
+		wait = quotaRetry
 	}
-	n, err := q.Peers(ctx)
+	if q.now().Sub(q.asked) > wait-quotaRetry/2 { // the loop's rounds do not fall on the second
+		q.ask(ctx)
+	}
+	n, err := q.params.Peers(ctx)
 	if err != nil {
 		return false, err
 	}
-	q.Pacer.SetProcesses(n)
+	q.params.Pacer.SetProcesses(n)
 	return false, nil
 }
 
-// ask returns the rate to go by, and logs when it is another than before.
-func (q *quota) ask(ctx context.Context) float64 {
-	limits, err := q.Account.Limits(ctx)
+func (q *Quota) ask(ctx context.Context) {
+	q.asked = q.now()
+	limits, err := q.params.Account.Limits(ctx)
+	if err == nil {
+		q.params.Breaker.Account(ctx, limits.Refusal)
+	}
+	rate := q.rate(limits, err)
+	q.params.Pacer.SetRate(rate)
+	q.metrics.rate.Set(rate)
+}
+
+// rate is the rate to go by. It is logged when it is another than before.
+func (q *Quota) rate(limits Limits, err error) float64 {
 	if err != nil || limits.PerSecond <= 0 {
 		if !q.unknown {
-			q.Log.Warn("send rate of the account unknown, using SES_MAX_SEND_RATE", "rate", q.Fallback, "error", err)
+			q.params.Log.Warn("send rate of the account unknown, using SES_MAX_SEND_RATE", "rate", q.params.Fallback, "error", err)
 		}
 		q.unknown = true
 		q.metrics.forget()
-		return q.Fallback
+		return q.params.Fallback
 	}
-	if q.unknown || limits.PerSecond != q.Pacer.Rate() {
-		q.Log.Info("send rate of the account", "rate", limits.PerSecond)
+	if q.unknown || limits.PerSecond != q.params.Pacer.FullRate() {
+		q.params.Log.Info("send rate of the account", "rate", limits.PerSecond)
 	}
-	q.unknown, q.known = false, time.Now()
+	q.unknown = false
 	q.metrics.quota(limits)
 	return limits.PerSecond
 }

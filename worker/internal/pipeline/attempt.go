@@ -12,6 +12,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/gate"
 	"email-gateway/worker/internal/provider"
 )
 
@@ -31,7 +32,8 @@ type attempt struct {
 	// tries and throttles count this attempt too once it is won.
 	tries, throttles int
 	pass             store.GatePass // how the claim met the provider's gate
-	called           bool           // the provider was asked
+	called           time.Time      // when the provider was asked; zero = not yet
+	unspent          bool           // the try is given back, whatever its outcome
 }
 
 func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, received time.Time) *attempt {
@@ -65,10 +67,18 @@ func (a *attempt) transition(guard store.Guard, to email.Status) store.Transitio
 	return store.Transition{ID: a.row.ID, Guard: guard, GiveWay: a.row.About, Status: to}
 }
 
+// call is this attempt for the circuit breaker.
+func (a *attempt) call(maxAttempts int) gate.Call {
+	return gate.Call{Email: a.row.ID, Attempt: a.id, Pass: a.pass, Last: a.number() >= maxAttempts}
+}
+
 // end is a transition out of PROCESSING, under this attempt's claim.
 func (a *attempt) end(to email.Status) store.Transition {
 	t := store.Transition{ID: a.row.ID, Guard: store.GuardAttempt, Status: to, Token: a.id}
 	t.Duration = max(time.Since(a.received), time.Millisecond)
+	if a.unspent {
+		t.AddAttempts = -1
+	}
 	return t
 }
 

@@ -21,6 +21,7 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/gate"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
 )
@@ -44,16 +45,18 @@ type Outbox interface {
 // Pacer lets through as many recipients per second as the provider allows.
 type Pacer interface {
 	Wait(ctx context.Context, recipients int) error
+	// Throttled: the provider refused a call that began then, for there were too many.
+	Throttled(begun time.Time)
 }
 
-// Gate is the brake before the provider that all workers share. It is told how every call
-// ended; package gate keeps it.
+// Gate is the circuit breaker before the provider that all workers share. It is told how
+// every call ended; package gate keeps it.
 type Gate interface {
 	// Answered: the provider took the email.
-	Answered(pass store.GatePass)
+	Answered(c gate.Call)
 	// Failed: it did not. unspent asks for the email to be given back with its try,
 	// whatever its verdict.
-	Failed(attempt uuid.UUID, pass store.GatePass, f *provider.Failure) (unspent bool)
+	Failed(c gate.Call, f *provider.Failure) (unspent bool)
 	// Skipped: the probe of this id came to no call.
 	Skipped(id uuid.UUID)
 }
@@ -200,11 +203,10 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	a.called = true
-	begun := time.Now()
+	a.called = time.Now()
 	receipt, err := p.Sender.Send(ctx, a.message())
 	crashpoint.At(crashpoint.SendAnswered)
-	p.Metrics.called(time.Since(begun), err)
+	p.Metrics.called(time.Since(a.called), err)
 	return receipt, err
 }
 
@@ -255,7 +257,7 @@ func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) err
 
 // skipped makes room for another probe if this one came to no call.
 func (p *Pipeline) skipped(a *attempt) {
-	if !a.called {
+	if a.called.IsZero() {
 		p.Gate.Skipped(a.row.ID)
 	}
 }

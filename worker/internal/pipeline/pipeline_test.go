@@ -158,6 +158,7 @@ func (s *scriptedSender) fail(times int, f provider.Failure) {
 type unpaced struct{}
 
 func (unpaced) Wait(context.Context, int) error { return nil }
+func (unpaced) Throttled(time.Time)             {}
 
 var firstTry = []email.EventType{email.EventReceived, email.EventValidated, email.EventSentAttempt}
 

@@ -22,7 +22,7 @@ func (p *Pipeline) sent(log *slog.Logger, a *attempt, receipt provider.Receipt) 
 		"sesMessageId": receipt.MessageID, "durationMs": t.Duration.Milliseconds(), "attempt": a.number(),
 	})}
 	applied, err := p.record(log, a, t)
-	p.Gate.Answered(a.pass)
+	p.Gate.Answered(a.call(p.MaxAttempts))
 	if !applied {
 		return err
 	}
@@ -33,8 +33,16 @@ func (p *Pipeline) sent(log *slog.Logger, a *attempt, receipt provider.Receipt) 
 // settle does what the provider's verdict asks for, unless the gate knows better.
 func (p *Pipeline) settle(log *slog.Logger, a *attempt, f *provider.Failure) error {
 	log = log.With("code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
-	if p.Gate.Failed(a.id, a.pass, f) {
-		return p.release(log, a, slog.LevelDebug, f.Code, f) // the gate has logged it, once for all
+	if f.Verdict == provider.Throttled && !f.AccountWide { // a spent quota says nothing about the rate
+		p.Pacer.Throttled(a.called)
+	}
+	if p.Gate.Failed(a.call(p.MaxAttempts), f) {
+		if f.Verdict != provider.Unknown {
+			return p.release(log, a, slog.LevelDebug, f.Code, f) // the gate has logged it, once for all
+		}
+		// It may have been taken, and stays flagged as that. Only its try does not count,
+		// unless its delivery lets it have no other.
+		a.unspent = a.row.Delivery == email.AtLeastOnce
 	}
 	switch f.Verdict {
 	case provider.Failed, provider.Unreadable:
@@ -48,7 +56,7 @@ func (p *Pipeline) settle(log *slog.Logger, a *attempt, f *provider.Failure) err
 		}
 		return p.retry(log, a, f)
 	case provider.Unknown:
-		again := a.row.Delivery == email.AtLeastOnce && a.number() < p.MaxAttempts
+		again := a.row.Delivery == email.AtLeastOnce && (a.number() < p.MaxAttempts || a.unspent)
 		switch {
 		case p.FeedbackWindow > 0:
 			return p.awaitFeedback(log, a, f, again)
@@ -90,11 +98,16 @@ func (p *Pipeline) fail(log *slog.Logger, a *attempt, f *provider.Failure) error
 // retry leaves the email to be tried again after the backoff. The wait after try n
 // is the table's n-th, throttled tries counted. A short wait is spent on the queue if it has
 // room, any other in the outbox, where the dispatcher acts when it is over.
+// One whose try is given back waits in the outbox no longer than one that is released, so
+// that a probe finds an email that is due.
 func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) error {
-	delay := p.Backoff.Delay(a.tries, jitter())
+	delay, next := p.Backoff.Delay(a.tries, jitter()), a.number()+1
+	if a.unspent {
+		delay, next = releaseDelay, a.number()
+	}
 	t := a.end(email.RetryScheduled)
 	t.Delay = delay
-	t.TaskWaits = delay <= queueWait && p.RetryRoom.Free(context.Background(), a.queue)
+	t.TaskWaits = !a.unspent && delay <= queueWait && p.RetryRoom.Free(context.Background(), a.queue)
 	t.ErrorCode, t.ErrorReason = f.Code, f.Reason
 	now := time.Now()
 	switch f.Verdict {
@@ -105,7 +118,7 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 		t.Events = append(t.Events, unknownEvent(now, f, true))
 	}
 	metadata := failureMetadata(f, true)
-	metadata["nextAttemptNumber"] = a.number() + 1
+	metadata["nextAttemptNumber"] = next
 	metadata["backoffDelay"] = delay.Milliseconds()
 	t.Events = append(t.Events, event(email.EventRetryScheduled, now, metadata))
 	if applied, err := p.record(log, a, t); !applied {
@@ -135,8 +148,9 @@ func (p *Pipeline) awaitFeedback(log *slog.Logger, a *attempt, f *provider.Failu
 // release gives the email back to the outbox and its try back to the email. f is
 // nil when no call was made.
 func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why string, f *provider.Failure) error {
+	a.unspent = true
 	t := a.end(email.Pending)
-	t.AddAttempts, t.Delay = -1, releaseDelay
+	t.Delay = releaseDelay
 	metadata := map[string]any{"reason": why}
 	if f != nil {
 		metadata = failureMetadata(f, true)

@@ -286,6 +286,8 @@ func TestHandle_ALateAcceptanceCounts(t *testing.T) {
 // never is a send rate at which nobody's turn comes. It tells that somebody waits.
 type never struct{ waiting func() }
 
+func (never) Throttled(time.Time) {}
+
 func (n never) Wait(ctx context.Context, _ int) error {
 	n.waiting()
 	<-ctx.Done()

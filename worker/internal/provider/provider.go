@@ -97,8 +97,9 @@ type Failure struct {
 	// account, a spent daily quota): a brake for all workers, not for one email. Park
 	// means that by itself and does not set it.
 	AccountWide bool
-	// Outage says that the provider is not there (no connection, or a front door that
-	// turns everybody away): with others of its kind it is a brake for all workers too.
+	// Outage says that the provider does not work at the moment: it is unavailable, fails
+	// with a 5xx, or there is no connection, a cut one or no answer in time. One such
+	// failure may be the email's own; several emails in a row open the circuit breaker.
 	Outage bool
 	Err    error // the cause, for errors.Is and errors.As
 }

@@ -81,7 +81,10 @@ type Params struct {
 	Probes map[string]Probe
 	// Facts are further entries of the row, asked for each time, within 2 s; nil if there
 	// are none.
-	Facts    func(ctx context.Context) map[string]any
+	Facts func(ctx context.Context) map[string]any
+	// Wake has the row written at once, when a fact has changed that others go by; nil if
+	// none does.
+	Wake     <-chan struct{}
 	Registry prometheus.Registerer
 }
 
@@ -103,7 +106,7 @@ func NewReporter(p Params) *Reporter {
 	r := &Reporter{params: p, began: time.Now(), up: telemetry.NewDependencies(names...)}
 	p.Registry.MustRegister(r.up)
 	r.Loop = service.NewLoop(service.LoopParams{
-		Log: p.Log, Interval: interval, ErrorDelay: interval, RunOnce: r.runOnce,
+		Log: p.Log, Interval: interval, ErrorDelay: interval, Wake: p.Wake, RunOnce: r.runOnce,
 	})
 	return r
 }

@@ -22,6 +22,18 @@ type Account struct {
 	ProductionAccess bool
 }
 
+// Refusal is the code of why the account accepts no email at all, "" if it does: the code
+// of the answer that an email would get.
+func (a Account) Refusal() string {
+	switch {
+	case !a.SendingEnabled:
+		return codeAccountPaused
+	case a.Max24HourSend > 0 && a.SentLast24Hours >= a.Max24HourSend:
+		return codeDailyQuota
+	}
+	return ""
+}
+
 // Account asks SES for the account's limits. AWS answers about one such question a
 // second for the whole account, so ask once a minute and keep the answer.
 func (s *Sender) Account(ctx context.Context) (Account, error) {

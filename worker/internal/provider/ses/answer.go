@@ -115,7 +115,7 @@ func (a answer) byName() *provider.Failure {
 	case "ServiceUnavailable":
 		return outage(a.failure(provider.Retry, codeServiceUnavailable, provider.TransientError))
 	case "InternalFailure", "InternalServiceError", "InternalServerError", "InternalError":
-		return a.failure(provider.Unknown, codeInternalError, provider.TransientError)
+		return outage(a.failure(provider.Unknown, codeInternalError, provider.TransientError))
 	case "RequestTimeout":
 		// SES waited for the request, not for itself: it never had it.
 		return a.failure(provider.Retry, codeTimeout, provider.TimeoutError)
@@ -156,7 +156,7 @@ func (a answer) byStatus() *provider.Failure {
 	switch {
 	case a.status >= 500:
 		// It broke while it had the email: before or after taking it, nobody says.
-		return a.failure(provider.Unknown, codeInternalError, provider.TransientError)
+		return outage(a.failure(provider.Unknown, codeInternalError, provider.TransientError))
 	case a.status >= 400 && (a.code != "" || a.message != ""):
 		return a.failure(provider.Failed, codeBadRequest, provider.PermanentError)
 	default:

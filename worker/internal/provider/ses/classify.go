@@ -71,13 +71,15 @@ func classifySilence(err error, connected bool) *provider.Failure {
 	var transport *smithyhttp.RequestSendError
 	switch {
 	case isTimeout(err) && connected:
-		return failure(provider.Unknown, codeTimeout, provider.TimeoutError, err)
+		return outage(failure(provider.Unknown, codeTimeout, provider.TimeoutError, err))
 	case isTimeout(err):
 		return outage(failure(provider.Retry, codeTimeout, provider.TimeoutError, err))
+	case isCancelled(err) && connected:
+		return outage(failure(provider.Unknown, codeSendCancelled, provider.TransientError, err))
 	case isCancelled(err):
-		return failure(either(connected, provider.Unknown, provider.Unspent), codeSendCancelled, provider.TransientError, err)
+		return failure(provider.Unspent, codeSendCancelled, provider.TransientError, err)
 	case connected:
-		return failure(provider.Unknown, codeNetworkError, provider.TransientError, err)
+		return outage(failure(provider.Unknown, codeNetworkError, provider.TransientError, err))
 	case errors.As(err, &certificate):
 		return failure(provider.Park, codeTLSError, provider.ConfigurationError, err)
 	case errors.As(err, &transport) && !errors.As(err, &noTLS):
@@ -109,13 +111,6 @@ func isTimeout(err error) bool {
 
 func isCancelled(err error) bool {
 	return errors.Is(err, context.Canceled)
-}
-
-func either(condition bool, yes, no provider.Verdict) provider.Verdict {
-	if condition {
-		return yes
-	}
-	return no
 }
 
 func invalid(err error) *provider.Failure {

@@ -91,8 +91,9 @@ func retries(code string, c provider.Category) *provider.Failure {
 	return &provider.Failure{Verdict: provider.Retry, Code: code, Category: c}
 }
 
+// unknown outcomes are those of a provider that failed or went silent: an outage, if others meet it too.
 func unknown(code string, c provider.Category) *provider.Failure {
-	return &provider.Failure{Verdict: provider.Unknown, Code: code, Category: c}
+	return outage(&provider.Failure{Verdict: provider.Unknown, Code: code, Category: c})
 }
 
 // named adds the name SES gave the error.
