@@ -1,9 +1,6 @@
 package pace
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // The rate after a throttling answer. It is halved at once, returns to where it was cut
 // within regainTime, ever more slowly, and from there to the full rate within recovery,
@@ -38,8 +35,8 @@ func (c cut) rate(full float64, now time.Time) float64 {
 	low := min(max(c.from*cutFactor, leastRate), full)
 	if since < regainTime {
 		missing := 1 - max(since.Seconds(), 0)/regainTime.Seconds()
-		return max(ceiling-(ceiling-low)*math.Pow(missing, 3), low)
+		return max(ceiling-(ceiling-low)*missing*missing*missing, low)
 	}
 	beyond := (since - regainTime).Seconds() / (recovery - regainTime).Seconds()
-	return ceiling + (full-ceiling)*math.Pow(beyond, 3)
+	return ceiling + (full-ceiling)*beyond*beyond*beyond
 }

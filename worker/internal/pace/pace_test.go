@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -109,11 +110,60 @@ func TestPacer_WaitEndsWithItsContext(t *testing.T) {
 
 type account struct {
 	rate, perDay, sent float64
+	refusal            string
 	err                error
 }
 
 func (a account) Limits(context.Context) (pace.Limits, error) {
-	return pace.Limits{PerSecond: a.rate, PerDay: a.perDay, SentToday: a.sent}, a.err
+	return pace.Limits{PerSecond: a.rate, PerDay: a.perDay, SentToday: a.sent, Refusal: a.refusal}, a.err
+}
+
+// breaker keeps what it is told.
+type breaker struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (b *breaker) Account(_ context.Context, refusal string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.told = append(b.told, refusal)
+}
+
+// What the account says is known when Start returns, before the first email is taken.
+func TestQuota_TellsTheBreakerBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		account account
+		want    []string
+	}{
+		"it sends":               {account{rate: 14, perDay: 200}, []string{""}},
+		"it may not":             {account{rate: 14, perDay: 200, refusal: "SES_ACCOUNT_SENDING_PAUSED"}, []string{"SES_ACCOUNT_SENDING_PAUSED"}},
+		"it cannot be asked":     {account{err: errors.New("404")}, nil},
+		"it may not, at no rate": {account{refusal: "SES_ACCOUNT_SENDING_PAUSED"}, []string{"SES_ACCOUNT_SENDING_PAUSED"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			told := &breaker{}
+			loop := pace.NewQuota(pace.QuotaParams{
+				Log: slog.New(slog.DiscardHandler), Pacer: pace.New(nil, 1), Account: c.account, Breaker: told, Peers: alone,
+				Registry: prometheus.NewRegistry(), Fallback: 100,
+			})
+			if err := loop.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := loop.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+			told.mu.Lock()
+			defer told.mu.Unlock()
+			if !slices.Equal(told.told, c.want) {
+				t.Errorf("told %q, want %q", told.told, c.want)
+			}
+		})
+	}
 }
 
 func alone(context.Context) (int, error) { return 1, nil }
@@ -136,7 +186,7 @@ func TestQuota_FollowsTheAccountAndFallsBack(t *testing.T) {
 			pacer := pace.New(nil, 1)
 			registry := prometheus.NewRegistry()
 			loop := pace.NewQuota(pace.QuotaParams{
-				Log: slog.New(slog.DiscardHandler), Pacer: pacer, Account: c.account, Peers: alone, Registry: registry, Fallback: 100,
+				Log: slog.New(slog.DiscardHandler), Pacer: pacer, Account: c.account, Breaker: &breaker{}, Peers: alone, Registry: registry, Fallback: 100,
 			})
 			if err := loop.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 				t.Fatal(err)

@@ -27,6 +27,7 @@ var (
 	quota     = provider.Failure{Verdict: provider.Throttled, Code: "SES_DAILY_QUOTA_EXCEEDED", Category: provider.QuotaError, AccountWide: true}
 	denied    = provider.Failure{Verdict: provider.Park, Code: "SES_ACCESS_DENIED", Category: provider.ConfigurationError}
 	away      = provider.Failure{Verdict: provider.Retry, Code: "NETWORK_ERROR", Category: provider.TransientError, Outage: true}
+	broken    = provider.Failure{Verdict: provider.Unknown, Code: "SES_INTERNAL_ERROR", Category: provider.TransientError, Outage: true}
 	garbled   = provider.Failure{Verdict: provider.Unreadable, Code: "SES_RESPONSE_UNREADABLE", Category: provider.TransientError}
 	rejected  = provider.Failure{Verdict: provider.Failed, Code: "SES_MESSAGE_REJECTED", Category: provider.PermanentError}
 	unwritten = provider.Failure{Verdict: provider.Failed, Code: "SES_INVALID_REQUEST", Category: provider.ValidationError}
@@ -154,7 +155,7 @@ func TestGate_TheProbeOpensIt(t *testing.T) {
 		"never left":       {&unwritten, email.Failed, store.GateShut},
 		"unreadable":       {&garbled, email.Failed, store.GateShut},
 		"throttled":        {&provider.Failure{Verdict: provider.Throttled, Code: "SES_THROTTLING"}, email.RetryScheduled, store.GateShut},
-		"lost on the way":  {&provider.Failure{Verdict: provider.Unknown, Code: "NETWORK_ERROR"}, email.RetryScheduled, store.GateShut},
+		"lost on the way":  {&broken, email.RetryScheduled, store.GateShut},
 		"still in trouble": {&denied, email.Pending, store.GateShut},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,178 @@
+package pace
+
+import (
+	"context"
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// clock is a time that the test moves.
+type clock struct{ t time.Time }
+
+func (c *clock) now() time.Time { return c.t }
+
+func newPacer(client redis.Scripter, full float64) (*Pacer, *clock) {
+	c := &clock{t: time.Now()}
+	p := New(client, full)
+	p.now = c.now
+	return p, c
+}
+
+func (p *Pacer) expect(t *testing.T, when string, least, most float64) {
+	t.Helper()
+	if got := p.Rate(); got < least || got > most {
+		t.Errorf("%s: %.2f/s, want %.2f to %.2f", when, got, least, most)
+	}
+}
+
+// A throttling answer halves the rate; it is back within a minute, and never falls on the way.
+func TestThrottled_HalvesAndRecoversWithinAMinute(t *testing.T) {
+	t.Parallel()
+	p, c := newPacer(nil, 100)
+	p.Throttled(c.t)
+	p.expect(t, "at once", 50, 50)
+	select {
+	case <-p.Changed():
+	default:
+		t.Error("nobody is told")
+	}
+	last := p.Rate()
+	for range 59 {
+		c.t = c.t.Add(time.Second)
+		if now := p.Rate(); now < last {
+			t.Fatalf("fell from %v to %v", last, now)
+		}
+		last = p.Rate()
+	}
+	c.t = c.t.Add(time.Second)
+	p.expect(t, "a minute later", 100, 100)
+}
+
+// The answers of one burst halve the rate once, and so do those to calls from before.
+func TestThrottled_OnceForABurst(t *testing.T) {
+	t.Parallel()
+	p, c := newPacer(nil, 100)
+	begun := c.t.Add(-time.Millisecond)
+	for range 64 {
+		p.Throttled(begun)
+		c.t = c.t.Add(10 * time.Millisecond)
+	}
+	p.expect(t, "after a burst", 50, 55)
+	c.t = c.t.Add(10 * time.Second)
+	p.Throttled(begun) // a call that took 10 s
+	p.expect(t, "after a slow answer", 75, 100)
+	for range 100 {
+		c.t = c.t.Add(time.Second)
+		p.Throttled(c.t)
+	}
+	p.expect(t, "after throttling for long", leastRate, 2)
+}
+
+func TestThrottled_BelowOnePerSecond(t *testing.T) {
+	t.Parallel()
+	p, c := newPacer(nil, 0.5)
+	p.Throttled(c.t)
+	p.expect(t, "not above what the account allows", 0.5, 0.5)
+	p.SetRate(0.25)
+	p.expect(t, "nor after it allows less", 0.25, 0.25)
+}
+
+// The provider accepts 20/s while its account says 100/s: the pace finds the 20, uses them
+// and does not swing back to 100.
+func TestThrottled_FindsTheRateThatTheProviderAccepts(t *testing.T) {
+	t.Parallel()
+	const accepts, step = 20.0, 10 * time.Millisecond
+	p, c := newPacer(nil, 100)
+	begun := c.t
+	bucket, due, sent, refused := accepts, 0.0, 0.0, 0.0
+	for c.t.Sub(begun) < 5*time.Minute {
+		c.t = c.t.Add(step)
+		bucket = math.Min(accepts, bucket+accepts*step.Seconds())
+		settled := c.t.Sub(begun) > 10*time.Second
+		if settled {
+			p.expect(t, c.t.Sub(begun).String(), accepts/2.5, accepts*1.5)
+		}
+		for due += p.Rate() * step.Seconds(); due >= 1; due-- {
+			switch {
+			case bucket < 1:
+				p.Throttled(c.t)
+				if settled {
+					refused++
+				}
+			default:
+				bucket--
+				if settled {
+					sent++
+				}
+			}
+		}
+	}
+	most := accepts * (5*time.Minute - 10*time.Second).Seconds()
+	t.Logf("%.0f of %.0f sent, %.0f refused", sent, most, refused)
+	if sent < 0.85*most || refused > 0.05*sent {
+		t.Errorf("%.0f of %.0f sent, %.0f refused", sent, most, refused)
+	}
+}
+
+// What one process is refused slows all of them down, once for all.
+func TestThrottled_IsSharedThroughRedis(t *testing.T) {
+	o, err := redis.ParseURL(os.Getenv("REDIS_URL"))
+	if err != nil {
+		t.Fatalf("REDIS_URL: %v; run the tests through ./scripts/test.sh", err)
+	}
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	forget := func() {
+		if err := client.Del(context.WithoutCancel(t.Context()), key).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forget()
+	t.Cleanup(forget)
+	one, other := New(client, 100), New(client, 100)
+	one.Throttled(time.Now())
+	one.expect(t, "the one that was refused", 50, 55)
+	other.Throttled(time.Now()) // of the same burst, before it knows
+	other.expect(t, "another that was refused", 50, 55)
+	third := New(client, 100)
+	if err := third.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	third.expect(t, "one that sends", 50, 55)
+
+	// Two seconds later one of them is refused again.
+	p, err := client.HGet(t.Context(), key, "cut_at").Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), key, "cut_at", p-2_000_000).Err(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := New(client, 100) // it does not know that the rate is no longer 100
+	fresh.Throttled(time.Now())
+	fresh.expect(t, "cut again", 25, 35)
+	if err := third.Wait(t.Context(), 10); err != nil {
+		t.Fatal(err)
+	}
+	third.expect(t, "one that sends, then", 25, 35)
+}
+
+// Without Redis each process takes its share of the rate in force.
+func TestThrottled_WithoutRedis(t *testing.T) {
+	t.Parallel()
+	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: 50 * time.Millisecond})
+	t.Cleanup(func() { _ = nobody.Close() })
+	p := New(nobody, 100)
+	p.SetProcesses(4)
+	p.Throttled(time.Now())
+	if err := p.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := float64(p.own.Limit()); got < 12 || got > 15 {
+		t.Errorf("%v/s, want a quarter of 50", got)
+	}
+}

@@ -1,0 +1,199 @@
+package pipeline_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/provider"
+)
+
+// probeOnce lets 5 s of schedule time pass and sends the next probe, if an email is due.
+func (b *bench) probeOnce(t *testing.T) (id uuid.UUID, found bool) {
+	t.Helper()
+	b.exec(t, "UPDATE email_outbox SET next_at = next_at - interval '5 s'")
+	b.exec(t, "UPDATE provider_gate SET probe_at = probe_at - interval '5 s'")
+	probe, found, err := b.Store.PickProbe(t.Context(), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found {
+		_ = b.pipeline.Handle(t.Context(), b.task(t, probe.ID))
+	}
+	return probe.ID, found
+}
+
+func (b *bench) number(t *testing.T, query string) (n int) {
+	t.Helper()
+	if err := b.SQL.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Twenty minutes of 500s, which are 240 probes: no email fails, whether there are many of
+// them or few, and each whose outcome is not known says so. The first probe after the end
+// opens the breaker.
+func TestOutage_OfUnknownOutcomesFailsNoEmail(t *testing.T) {
+	t.Parallel()
+	for name, emails := range map[string]int{"many": 40, "few": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			b.sender.fail(10_000, broken)
+			var ids []uuid.UUID
+			for range emails {
+				ids = append(ids, b.Accept(t, b.company, nil))
+			}
+			for range 2 * email.MaxAttempts { // until 20 calls have failed: with three emails that is more than their tries
+				for _, id := range ids {
+					if b.gate(t).State == store.GateOpen {
+						_ = b.handle(t, id)
+					}
+				}
+			}
+			if g := b.gate(t); g.State != store.GateShut || *g.Reason != broken.Code {
+				t.Fatalf("gate = %+v after %d calls", g, len(b.sender.sent))
+			}
+			// What waits longer than a pause by its backoff is not waited for here.
+			b.exec(t, "UPDATE email_outbox SET next_at = now() WHERE status = 'RETRY_SCHEDULED'")
+			probed := make(map[uuid.UUID]bool)
+			for range 240 {
+				if id, found := b.probeOnce(t); found {
+					probed[id] = true
+				}
+			}
+			if len(probed) != emails {
+				t.Errorf("%d emails were probes, want all %d in turn", len(probed), emails)
+			}
+			if n := b.number(t, "SELECT count(*) FROM email_outbox WHERE status NOT IN ('PENDING', 'RETRY_SCHEDULED')"); n > 0 {
+				t.Errorf("%d emails do not wait", n)
+			}
+			if n := b.number(t, "SELECT count(*) FROM email_outbox WHERE NOT (outcome_unknown AND possible_duplicate)"); n > 0 {
+				t.Errorf("%d emails are not flagged", n)
+			}
+			b.sender.fail(0, broken)
+			if _, found := b.probeOnce(t); !found || b.gate(t).State != store.GateOpen {
+				t.Fatalf("the outage is over: probe %v, gate %s", found, b.gate(t).State)
+			}
+			for _, id := range ids {
+				if b.find(t, id).Status != email.Sent {
+					_ = b.handle(t, id)
+				}
+				if e := b.find(t, id); e.Status != email.Sent || e.Attempts > email.MaxAttempts {
+					t.Errorf("status %s, attempts %d", e.Status, e.Attempts)
+				}
+			}
+		})
+	}
+}
+
+// With feedback, an unknown outcome waits for it first, and the try is given back all the same.
+func TestOutage_WaitsForFeedback(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(p *pipeline.Params) { p.FeedbackWindow = time.Minute })
+	b.shut(t, denied)
+	id := b.Accept(t, b.company, nil)
+	b.probe(t, id)
+	b.sender.fail(1, broken)
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(t, id, email.OutcomeUnknown, 0, 0)
+	if e := b.find(t, id); !e.OutcomeUnknown {
+		t.Errorf("email = %+v, want it flagged", e)
+	}
+}
+
+// At most once: an unknown outcome ends the email, whatever caused it.
+func TestOutage_AtMostOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.shut(t, denied)
+	id := b.Accept(t, b.company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+	b.probe(t, id)
+	b.sender.fail(1, broken)
+	_ = b.handle(t, id)
+	b.expect(t, id, email.Failed, 1, 0)
+}
+
+// An email whose connection is always cut fails after its five tries and opens nothing.
+func TestOutage_OneBadEmailIsNone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	b.sender.fail(email.MaxAttempts, provider.Failure{Verdict: provider.Unknown, Code: "NETWORK_ERROR", Category: provider.TransientError, Outage: true})
+	for range email.MaxAttempts {
+		_ = b.handle(t, id)
+	}
+	b.expect(t, id, email.Failed, email.MaxAttempts, 0)
+	if g := b.gate(t); g.State != store.GateOpen || g.Shuts != 0 {
+		t.Errorf("gate = %+v", g)
+	}
+}
+
+// The breaker opens while a call is under way: its unknown outcome stays one, and costs no try.
+func TestOutage_UnknownInFlight(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	b.exec(t, "UPDATE email_outbox SET attempts = $2 WHERE id = $1", id, email.MaxAttempts-1)
+	b.sender.fail(1, broken)
+	b.sender.during = func() {
+		if _, err := b.Store.ShutGate(t.Context(), store.Shutting{Reason: "X", By: "worker-2", Attempt: uuid.New()}); err != nil {
+			t.Error(err)
+		}
+	}
+	_ = b.handle(t, id)
+	b.expect(t, id, email.RetryScheduled, email.MaxAttempts-1, 0)
+	if e := b.find(t, id); !e.OutcomeUnknown || !e.PossibleDuplicate {
+		t.Errorf("email = %+v, want it flagged", e)
+	}
+	if got, want := b.events(t, id), timeline(firstTry, email.EventOutcomeUnknown, email.EventRetryScheduled); !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+// recorder is a pacer that is told of throttling.
+type recorder struct {
+	unpaced
+	mu        sync.Mutex
+	throttled []time.Time
+}
+
+func (r *recorder) Throttled(begun time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.throttled = append(r.throttled, begun)
+}
+
+// A throttling answer slows the workers down. A spent daily quota is not about the rate.
+func TestHandle_ThrottlingSlowsDown(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failure provider.Failure
+		want    int
+	}{
+		"throttled":   {provider.Failure{Verdict: provider.Throttled, Code: "SES_THROTTLING", Category: provider.QuotaError}, 1},
+		"daily quota": {quota, 0},
+		"unavailable": {away, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pacer := &recorder{}
+			b := newBench(t, func(p *pipeline.Params) { p.Pacer = pacer })
+			b.sender.fail(1, c.failure)
+			before := time.Now()
+			_ = b.handle(t, b.Accept(t, b.company, nil))
+			if len(pacer.throttled) != c.want || c.want > 0 && pacer.throttled[0].Before(before) {
+				t.Errorf("throttled %v, want %d", pacer.throttled, c.want)
+			}
+		})
+	}
+}
