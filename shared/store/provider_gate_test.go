@@ -218,6 +218,123 @@ func TestPickProbe_SkippedAndRetry(t *testing.T) {
 	}
 }
 
+// A row that somebody has locked could not be claimed by the worker: another is taken, even
+// if all of a lane's are locked.
+func TestPickProbe_PassesOverLockedRows(t *testing.T) {
+	t.Parallel()
+	for name, lock := range map[string]string{
+		"the oldest": `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`,
+		"its lane":   `SELECT FROM email_outbox WHERE lane_id = (SELECT lane_id FROM email_outbox WHERE id = $1) FOR UPDATE`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			older, newer := d.Company(t), d.Company(t)
+			oldest, second := d.Accept(t, older, nil), d.Accept(t, older, nil)
+			other := d.Accept(t, newer, nil)
+			run(t, d, `UPDATE email_outbox SET next_at = now() - interval '2 min' WHERE id = $1`, oldest)
+			run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 min' WHERE id = $1`, second)
+			tx, err := d.SQL.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback() }()
+			if _, err := tx.ExecContext(t.Context(), lock, oldest); err != nil {
+				t.Fatal(err)
+			}
+			shut(t, d, "SES_TIMEOUT")
+			later(t, d)
+			want := second
+			if name == "its lane" {
+				want = other
+			}
+			if probe, found := pick(t, d); !found || probe.ID != want {
+				t.Errorf("probe %+v, %v, want %s", probe, found, want)
+			}
+		})
+	}
+}
+
+// An email that fails when its answer is lost is a probe only if no other is due.
+func TestPickProbe_AtMostOnceIsTheLast(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	fragile := d.Accept(t, company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 min' WHERE id = $1`, fragile)
+	other := d.Accept(t, company, nil)
+	shut(t, d, "SES_INTERNAL_ERROR")
+	for _, want := range []uuid.UUID{other, fragile} {
+		later(t, d)
+		if probe, found := pick(t, d); !found || probe.ID != want {
+			t.Fatalf("probe %+v, %v, want %s", probe, found, want)
+		}
+		run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED' WHERE id = $1`, want)
+	}
+}
+
+// Of several dispatchers that pick at once, one finds a probe.
+func TestPickProbe_OneOfMany(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for range 8 {
+		d.Accept(t, company, nil)
+	}
+	shut(t, d, "SES_TIMEOUT")
+	later(t, d)
+	var picked atomic.Int64
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			if _, found, err := d.Store.PickProbe(t.Context(), probePause); err != nil {
+				t.Error(err)
+			} else if found {
+				picked.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	if n := picked.Load(); n != 1 {
+		t.Errorf("%d probes at once, want 1", n)
+	}
+}
+
+// What the account has shut, the account opens; what an email's answer has shut, it does not.
+func TestShutGateByAccount(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	for _, want := range []bool{true, false} {
+		done, err := d.Store.ShutGateByAccount(t.Context(), "SES_ACCOUNT_SENDING_PAUSED", "worker-1")
+		if err != nil || done != want {
+			t.Fatalf("shut: %v, %v, want %v", done, err, want)
+		}
+	}
+	g := gateOf(t, d)
+	if g.State != store.GateShut || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || *g.ChangedBy != "worker-1" || g.AttemptID != nil || g.Shuts != 1 {
+		t.Fatalf("gate = %+v", g)
+	}
+	if got := outcomeOf(t, d, claimOf(company, id, uuid.New(), "C")); got.Applied {
+		t.Error("an email passed")
+	}
+	was, opened, err := d.Store.OpenGateByAccount(t.Context(), "worker-2")
+	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" || gateOf(t, d).State != store.GateOpen {
+		t.Fatalf("open: %+v, %v, %v", was, opened, err)
+	}
+	if _, opened, err = d.Store.OpenGateByAccount(t.Context(), "worker-2"); err != nil || opened {
+		t.Errorf("opened twice: %v, %v", opened, err)
+	}
+	shut(t, d, "SES_ACCOUNT_SENDING_PAUSED")
+	if _, opened, err = d.Store.OpenGateByAccount(t.Context(), "worker-2"); err != nil || opened {
+		t.Errorf("opened what an email has shut: %v, %v", opened, err)
+	}
+	if done, err := d.Store.ShutGateByAccount(t.Context(), "SES_DAILY_QUOTA_EXCEEDED", "worker-1"); err != nil || done || *gateOf(t, d).Reason != "SES_ACCOUNT_SENDING_PAUSED" {
+		t.Errorf("shut what is shut: %v, %v", done, err)
+	}
+}
+
 // An operator's hold stands whatever the provider says, and ends when he says so.
 func TestHoldGate(t *testing.T) {
 	t.Parallel()

@@ -92,6 +92,30 @@ func TestProber_RefusedStepsAside(t *testing.T) {
 	}
 }
 
+// A foreign session holds the oldest row: the next one is the probe.
+func TestProber_LockedRow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	b.shutGate(t)
+	oldest, next := b.Accept(t, company, nil), b.Accept(t, company, nil)
+	b.set(t, oldest, "next_at = now() - interval '1 h'")
+	tx, err := b.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), "SELECT FROM email_outbox WHERE id = $1 FOR UPDATE", oldest); err != nil {
+		t.Fatal(err)
+	}
+	b.probeDue(t)
+	b.dispatch(t, b.params())
+	b.expectStatus(t, next, email.Enqueued)
+	if got := b.status(t, oldest); got != email.Pending {
+		t.Errorf("the locked one: %s", got)
+	}
+}
+
 // Jobs for the broker do not pass the provider, and are not held back.
 func TestProber_LeavesBulkAlone(t *testing.T) {
 	t.Parallel()

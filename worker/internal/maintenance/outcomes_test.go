@@ -198,3 +198,39 @@ func TestOutcomeResolver_PageByPage(t *testing.T) {
 		}
 	}
 }
+
+// The wait for feedback ends while sending is parked: the last try is given back.
+func TestOutcomeResolver_FailsNoEmailWhileSendingIsParked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		parked   bool
+		delivery email.Delivery
+		want     email.Status
+		attempts int
+	}{
+		"parked":       {true, email.AtLeastOnce, email.RetryScheduled, email.MaxAttempts - 1},
+		"open":         {false, email.AtLeastOnce, email.Failed, email.MaxAttempts},
+		"at most once": {true, email.AtMostOnce, email.Failed, email.MaxAttempts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			id := claim(t, d, d.Company(t), "+ interval '1 min'", func(e *store.NewEmail) { e.Delivery = c.delivery })
+			set(t, d, id, `status = 'OUTCOME_UNKNOWN', lease_until = NULL, next_at = now(), attempts = 5`)
+			if c.parked {
+				if _, err := d.Store.ShutGateByAccount(t.Context(), "SES_TIMEOUT", "worker-1"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
+				Log: slog.New(slog.DiscardHandler), Store: d.Store, Registry: prometheus.NewRegistry(),
+				Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Breaker: d.Store},
+			}))
+			eventually(t, string(c.want), func() bool { return status(t, d, id) == c.want })
+			var attempts int
+			if err := d.SQL.QueryRowContext(t.Context(), "SELECT attempts FROM email_outbox WHERE id = $1", id).Scan(&attempts); err != nil || attempts != c.attempts {
+				t.Errorf("%d attempts, %v, want %d", attempts, err, c.attempts)
+			}
+		})
+	}
+}

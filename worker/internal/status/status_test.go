@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -168,5 +169,43 @@ func TestSeldom_LooksOncePerPeriod(t *testing.T) {
 	}
 	if looks != 1 {
 		t.Errorf("looked %d times, want 1", looks)
+	}
+}
+
+// A fact that others go by is reported when it changes, not five seconds later.
+func TestReporter_Wake(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	wake := make(chan struct{}, 1)
+	var rate atomic.Int64
+	rate.Store(100)
+	reporter := status.NewReporter(status.Params{
+		Log: slog.New(slog.DiscardHandler), Store: d.Store, Service: "worker", Instance: "one", Registry: telemetry.NewRegistry(), Wake: wake,
+		Facts: func(context.Context) map[string]any { return map[string]any{"sendRate": rate.Load()} },
+	})
+	if err := reporter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := reporter.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	waitForRows(t, d.Store, 1)
+	rate.Store(50)
+	begun := time.Now()
+	wake <- struct{}{}
+	for {
+		rows := waitForRows(t, d.Store, 1)
+		var details struct{ SendRate int64 }
+		if err := json.Unmarshal(rows[0].Details, &details); err != nil {
+			t.Fatal(err)
+		}
+		if details.SendRate == 50 {
+			break
+		}
+		if time.Since(begun) > 4*time.Second {
+			t.Fatalf("details = %s", rows[0].Details)
+		}
 	}
 }

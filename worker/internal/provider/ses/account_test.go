@@ -45,3 +45,20 @@ func TestAccountErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestAccount_Refusal(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		account ses.Account
+		want    string
+	}{
+		"it sends":           {ses.Account{SendingEnabled: true, Max24HourSend: 200, SentLast24Hours: 199}, ""},
+		"without a quota":    {ses.Account{SendingEnabled: true, Max24HourSend: -1, SentLast24Hours: 1e6}, ""},
+		"sending disabled":   {ses.Account{Max24HourSend: 200}, "SES_ACCOUNT_SENDING_PAUSED"},
+		"the quota is spent": {ses.Account{SendingEnabled: true, Max24HourSend: 200, SentLast24Hours: 200}, "SES_DAILY_QUOTA_EXCEEDED"},
+	} {
+		if got := c.account.Refusal(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
