@@ -197,7 +197,7 @@ type Probe struct {
 // the gate's one row first: of several that pick at once one finds the condition still
 // true, and only that one looks at the lanes. In each lane it passes over rows that
 // somebody has locked, since the worker could not claim them, and locks the one it finds
-// until the statement ends. A retry is taken when it is due: its waiting task is replaced.
+// until the statement ends. What is due is what TakeProbe takes.
 //
 // Without $3 it takes no email with delivery at_most_once, and reads those that are due
 // before the first of the others.
@@ -221,8 +221,7 @@ WITH RECURSIVE gate AS MATERIALIZED (
     JOIN companies c ON c.id = l.company_id
     CROSS JOIN LATERAL (
         SELECT o.id, o.next_at FROM email_outbox o
-        WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.target = 'email:send'
-          AND o.next_at <= now() AND o.expires_at > now() AND ($3 OR o.delivery <> 'at_most_once')
+        WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + ` AND ($3 OR o.delivery <> 'at_most_once')
         ORDER BY o.next_at, o.id LIMIT 1 FOR UPDATE SKIP LOCKED
     ) due
     WHERE l.queue = ANY ($1::text[]) AND l.paused_at IS NULL AND l.held_at IS NULL
