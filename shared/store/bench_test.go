@@ -33,6 +33,27 @@ func BenchmarkAccept(b *testing.B) {
 	}
 }
 
+// BenchmarkAccept_Scheduled measures what the logs of scheduled emails cost the groups that they
+// are in. Groups without any run the same statement as ever.
+func BenchmarkAccept_Scheduled(b *testing.B) {
+	for _, share100 := range []int{0, 1, 100} {
+		b.Run(fmt.Sprintf("percent=%d", share100), func(b *testing.B) {
+			d := storetest.New(b)
+			company := d.Company(b)
+			accepter := d.Store.NewAccepter()
+			later := time.Now().Add(48 * time.Hour)
+			b.ResetTimer()
+			share(b, 64, func(i int) error {
+				return accepter.Accept(b.Context(), storetest.NewEmail(company, func(e *store.NewEmail) {
+					if e.HTML = twoKilobytes; i%100 < share100 {
+						e.SendAt = later
+					}
+				}))
+			})
+		})
+	}
+}
+
 // BenchmarkAttempt measures the two writes of an email that is sent at the first
 // try: the claim and the end.
 func BenchmarkAttempt(b *testing.B) {

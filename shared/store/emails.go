@@ -134,20 +134,22 @@ SELECT id FROM (
     (SELECT id FROM email_outbox WHERE company_id = $1 AND id < $2 AND id >= $3 AND target = 'email:send' ORDER BY id DESC LIMIT $4)
 ) merged ORDER BY id DESC LIMIT $4`
 
-// taggedIDsSQL walks the same indexes over $5 emails and returns the newest $6 of them that
-// have the tag, and where the walk stopped (reached), unless it came to the end. An email
-// without a log is PENDING or ENQUEUED; of the others the log has the tags. No locks.
-const taggedIDsSQL = `
+// stepIDsSQL walks the same indexes over $5 emails and returns the newest $6 of them that
+// have the tag and the status, and where the walk stopped (reached), unless it came to the
+// end. The outbox row has the status, and the log where that row is purged; the log has the
+// tags, but of a PENDING or ENQUEUED email, which may have no log, the row has them. No locks.
+const stepIDsSQL = `
 WITH walked AS MATERIALIZED (
-    SELECT id, bool_or(tagged) AS tagged FROM (
-        (SELECT outbox_id AS id, $4 = ANY (tags) AS tagged FROM email_logs
+    SELECT id, bool_or(tagged) AS tagged, coalesce(max(outbox_status), max(log_status)) AS status FROM (
+        (SELECT outbox_id AS id, $4 = '' OR $4 = ANY (tags) AS tagged, NULL AS outbox_status, status AS log_status FROM email_logs
          WHERE company_id = $1 AND outbox_id < $2 AND outbox_id >= $3 ORDER BY outbox_id DESC LIMIT $5)
         UNION ALL
-        (SELECT id, CASE WHEN status IN ('PENDING', 'ENQUEUED') THEN coalesce(payload -> 'tags' ? $4, false) ELSE false END AS tagged FROM email_outbox
+        (SELECT id, $4 = '' OR CASE WHEN status IN ('PENDING', 'ENQUEUED') THEN coalesce(payload -> 'tags' ? $4, false) ELSE false END, status, NULL
+         FROM email_outbox
          WHERE company_id = $1 AND id < $2 AND id >= $3 AND target = 'email:send' ORDER BY id DESC LIMIT $5)
     ) both_tables GROUP BY id ORDER BY id DESC LIMIT $5
 )
-(SELECT id, false AS reached FROM walked WHERE tagged ORDER BY id DESC LIMIT $6)
+(SELECT id, false AS reached FROM walked WHERE tagged AND ($7 = '' OR status = $7) ORDER BY id DESC LIMIT $6)
 UNION ALL
 (SELECT id, true FROM walked ORDER BY id DESC OFFSET $5 - 1)`
 
@@ -258,8 +260,8 @@ func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f EmailF
 		err = s.db.SelectContext(ctx, &ids, aboutIDsSQL, company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan)
 	case f.Recipient != "" || f.ExternalID != "" || f.RequestID != "":
 		err = s.db.SelectContext(ctx, &ids, searchIDsSQL, company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan, listScan)
-	case f.Tag != "":
-		return s.taggedIDs(ctx, company, before, f, limit)
+	case f.Tag != "" || f.Status != "":
+		return s.stepIDs(ctx, company, before, f, limit)
 	default:
 		err = s.db.SelectContext(ctx, &ids, listIDsSQL, company, before, f.From, scan)
 	}
@@ -269,17 +271,13 @@ func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f EmailF
 	return ids, next, err
 }
 
-// taggedIDs is one step of a search by tag.
-func (s *Store) taggedIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
-	scan := max(listScan, limit)
-	if f.Status != "" {
-		limit = scan // the status is looked at later
-	}
+// stepIDs is one step of a search by tag or status alone.
+func (s *Store) stepIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
 	var found []struct {
 		ID      uuid.UUID `db:"id"`
 		Reached bool      `db:"reached"`
 	}
-	if err := s.db.SelectContext(ctx, &found, taggedIDsSQL, company, before, f.From, f.Tag, scan, limit); err != nil {
+	if err := s.db.SelectContext(ctx, &found, stepIDsSQL, company, before, f.From, f.Tag, max(listScan, limit), limit, string(f.Status)); err != nil {
 		return nil, uuid.Nil, err
 	}
 	for _, row := range found {
@@ -289,7 +287,7 @@ func (s *Store) taggedIDs(ctx context.Context, company, before uuid.UUID, f Emai
 			ids = append(ids, row.ID)
 		}
 	}
-	if len(ids) == limit { // some more may have the tag before the end of the step
+	if len(ids) == limit { // more may match before the end of the step
 		next = ids[limit-1]
 	}
 	return ids, next, nil

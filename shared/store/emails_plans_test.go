@@ -155,15 +155,15 @@ func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f store.
 		before = f.Until
 	}
 	scan := f.Limit
-	if f.Status != "" || f.AboutType != "" {
+	if f.AboutType != "" {
 		scan = store.ListScan
 	}
 	statement, parameters := store.ListIDsSQL, []any{company, before, f.From, scan}
 	switch {
 	case f.AboutType != "":
 		statement, parameters = store.AboutIDsSQL, []any{company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan}
-	case f.Tag != "":
-		statement, parameters = store.TaggedIDsSQL, []any{company, before, f.From, f.Tag, store.ListScan, f.Limit}
+	case f.Tag != "" || f.Status != "":
+		statement, parameters = store.StepIDsSQL, []any{company, before, f.From, f.Tag, store.ListScan, f.Limit, string(f.Status)}
 	case f.Recipient != "" || f.ExternalID != "" || f.RequestID != "":
 		statement, parameters = store.SearchIDsSQL, []any{company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan, store.ListScan}
 	}

@@ -39,7 +39,7 @@ const (
 	ListScan          = listScan
 	PageRowsSQL       = pageRowsSQL
 	SearchIDsSQL      = searchIDsSQL
-	TaggedIDsSQL      = taggedIDsSQL
+	StepIDsSQL        = stepIDsSQL
 	AnswerTime        = answerTime
 
 	CloseLaneSQL      = closeLaneSQL
