@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -191,12 +192,21 @@ type body struct {
 	Errors    []rules.Fault `json:"errors,omitempty"`
 }
 
+// levelOf is the level at which a failed request is logged. It is no error when the client
+// left, or the stop of the api cut the request off, and the database gave no answer for that.
+func levelOf(ctx context.Context, err error) slog.Level {
+	if errors.Is(ctx.Err(), context.Canceled) && (errors.Is(err, context.Canceled) || store.IsOutage(err)) {
+		return slog.LevelWarn
+	}
+	return slog.LevelError
+}
+
 // fail answers with the error's problem and ends the request.
 func (a *API) fail(c *gin.Context, err error) {
 	p := problemOf(err)
 	v := visitOf(c)
 	if p.status >= http.StatusInternalServerError && !errors.Is(err, errPanic) {
-		a.log.Error("request failed", telemetry.RequestID, v.requestID, "path", c.FullPath(), "error", email.MaskText(err.Error()))
+		a.log.Log(c.Request.Context(), levelOf(c.Request.Context(), err), "request failed", telemetry.RequestID, v.requestID, "path", c.FullPath(), "error", email.MaskText(err.Error()))
 	}
 	if c.Writer.Written() {
 		c.Abort() // too late to say anything else

@@ -75,7 +75,7 @@ func (a *API) unsubscribe(c *gin.Context) error {
 	s := store.Suppression{Address: link.Address, Reason: store.Unsubscribed, MailingID: &link.Mailing}
 	switch err := a.store.Suppress(c.Request.Context(), link.Company, s); {
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome):
-		a.log.Error("cannot unsubscribe", "error", email.MaskText(err.Error()))
+		a.log.Log(c.Request.Context(), levelOf(c.Request.Context(), err), "cannot unsubscribe", "error", email.MaskText(err.Error()))
 		c.Header("Retry-After", strconv.Itoa(seconds(problemOf(err).retryAfter)))
 		return answerUnsubscribe(c, http.StatusServiceUnavailable, unsubscribeLater)
 	case err != nil:

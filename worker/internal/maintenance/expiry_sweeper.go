@@ -95,7 +95,7 @@ func (s *ExpirySweeper) runOnce(ctx context.Context) (more bool, err error) {
 		s.expired.Add(float64(n))
 		s.log.Info("emails expired", "count", n)
 	}
-	if err != nil { // one that cannot be written must not hold up those behind it
+	if err != nil && ctx.Err() == nil { // one that cannot be written must not hold up those behind it
 		s.log.Error("not every email expired", "error", email.MaskText(err.Error()))
 	}
 	return n > 0 && len(overdue) == sweepBatch, nil

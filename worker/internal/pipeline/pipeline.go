@@ -129,8 +129,20 @@ const (
 )
 
 // Handle is the queue's handler for one email task. It returns nil when the task
-// has done its work, which includes finding out that there is none left to do.
+// has done its work, which includes finding out that there is none left to do. The end of
+// ctx is a stop of the worker: a read or write that it cuts off is no fault, and the task
+// goes back to the queue.
 func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
+	err := p.handle(ctx, task)
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || store.IsOutage(err)) {
+		return stopped()
+	}
+	return err
+}
+
+func stopped() error { return &queue.RetryLater{Reason: "the worker stops"} }
+
+func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	received := time.Now()
 	opening, opened := p.Tracer.Start(ctx, "load", telemetry.Internal)
 	row, job, err := p.open(opening, task)
@@ -227,7 +239,7 @@ func (p *Pipeline) awaitTurn(ctx context.Context, a *attempt) error {
 	err := p.Pacer.Wait(waiting, a.recipients())
 	switch {
 	case ctx.Err() != nil:
-		return &queue.RetryLater{Reason: "the worker stops"}
+		return stopped()
 	case errors.Is(err, context.DeadlineExceeded):
 		return &queue.RetryLater{Delay: time.Second, Reason: "waiting for the send rate"}
 	case err != nil:

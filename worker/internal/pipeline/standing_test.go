@@ -358,3 +358,19 @@ func TestUnknown_WaitsForFeedback(t *testing.T) {
 		}
 	}
 }
+
+// A stop that cuts off a read returns the task to the queue, and is not reported as a fault
+// of the task.
+func TestHandle_Stopped(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	task := b.task(t, b.Accept(t, b.company, nil))
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for range 100 { // the read of some is under way when it is cut off, that of others has not begun
+		err := b.pipeline.Handle(ctx, task)
+		if later := (&queue.RetryLater{}); !errors.As(err, &later) {
+			t.Fatalf("%v, want a RetryLater", err)
+		}
+	}
+}

@@ -102,7 +102,8 @@ func (c *Consumer) report(undone []verdict) {
 			later *queue.RetryLater
 			dead  *queue.Dead
 		)
-		if !errors.As(v.err, &later) && !errors.As(v.err, &dead) {
+		cutOff := c.stopping.Err() != nil && errors.Is(v.err, context.Canceled) // by the stop
+		if !cutOff && !errors.As(v.err, &later) && !errors.As(v.err, &dead) {
 			faults = append(faults, v)
 		}
 	}

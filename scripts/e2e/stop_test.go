@@ -1,0 +1,75 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"email-gateway/shared/servertest"
+)
+
+// A stop is no failure: programs that are stopped under load (requests, uploads, provider
+// calls, tasks of both brokers, loops in the middle of a query) log nothing of level error.
+func TestStop_LogsNoError(t *testing.T) {
+	t.Parallel()
+	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
+	env["RECIPIENTS_BATCH_TIMEOUT_MS"] = "100"
+	s := startSystem(t, env)
+	if err := s.ses.SetSettings(slowedBy(s.ses.Settings(), 50)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var loads sync.WaitGroup
+	defer loads.Wait()
+	defer cancel()
+	sheet := newSpreadsheet(t, 100)
+	address, client := s.api.addr, *s // with the first api, whose address all others have
+	repeat := func(interval time.Duration, what func(i int)) {
+		loads.Go(func() {
+			tick := time.NewTicker(interval)
+			defer tick.Stop()
+			for i := 0; ctx.Err() == nil; i++ {
+				what(i)
+				<-tick.C
+			}
+		})
+	}
+	for n := range 2 {
+		repeat(20*time.Millisecond, func(i int) {
+			_, _, _ = client.try(http.MethodPost, "/v1/email/send", newBody(fmt.Sprintf("s%d-%d@example.com", n, i), nil), nil)
+		})
+	}
+	repeat(20*time.Millisecond, func(i int) {
+		person := map[string]any{"externalId": fmt.Sprint("P-", i), "email": fmt.Sprintf("p%d@example.com", i)}
+		_, _, _ = client.try(http.MethodPost, "/v1/recipients", person, nil)
+	})
+	repeat(time.Second, func(i int) { _, _, _ = client.tryUpload(fmt.Sprintf("%d.csv", i), sheet.file, nil) })
+
+	for round := range 3 {
+		for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
+			s.awaitProgress(20)
+			stopped := *p
+			stopped.signal(syscall.SIGTERM)
+			stopped.await(70 * time.Second)
+			if stopped.err != nil {
+				t.Errorf("round %d: %s ended with %v", round, stopped.name, stopped.err)
+			}
+			for line := range strings.Lines(stopped.logged()) {
+				var entry struct{ Level string }
+				if json.Unmarshal([]byte(line), &entry) != nil || entry.Level == "error" {
+					t.Errorf("round %d: %s: %s", round, stopped.name, line)
+				}
+			}
+			env := maps.Clone(s.env)
+			env["API_ADDR"] = address
+			*p = startProgram(t, stopped.name, env)
+		}
+	}
+}
