@@ -44,11 +44,18 @@ var ErrNoLane = errors.New("company has no dispatch lane")
 type Accepter struct {
 	store *Store
 	group *Group[NewEmail, bool]
+	aside *aside[companyKey]
+}
+
+// companyKey is a company's idempotency key; the empty one is none.
+type companyKey struct {
+	company    uuid.UUID
+	route, key string
 }
 
 // NewAccepter makes an Accepter on the store's connections.
 func (s *Store) NewAccepter() *Accepter {
-	return &Accepter{store: s, group: NewGroup(
+	return &Accepter{store: s, aside: newAside[companyKey](), group: NewGroup(
 		func(e NewEmail) string { return e.ID.String() },
 		func(e NewEmail) int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) },
 		s.insertEmails,
@@ -60,7 +67,7 @@ func (s *Store) NewAccepter() *Accepter {
 // A used idempotency key is not an error of the database: the result is a
 // *KeyUsedError with the stored answer, and nothing was written; and likewise a
 // *AggregateTakenError for what an earlier email is about. Other errors: ErrNoLane,
-// ErrAggregateBusy, ErrUnavailable (nothing written), ErrUnknownOutcome (ask Exists).
+// ErrAggregateBusy, ErrInProgress, ErrUnavailable (nothing written), ErrUnknownOutcome (ask Exists).
 func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	var err error
 	if e.payload, err = json.Marshal(e.Job); err != nil {
@@ -99,12 +106,49 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 }
 
 // insert joins the email to a group. One about something does not join: a program's open
-// transaction may hold its key, and nobody else is to wait for that.
+// transaction may hold its key, and nobody else is to wait for that. Nor does one that waits
+// for the end of another transaction with its idempotency key.
 func (a *Accepter) insert(ctx context.Context, e NewEmail) (bool, error) {
-	if e.Aggregate == nil {
-		return a.group.Do(ctx, e)
+	if e.Aggregate != nil {
+		return a.store.insertAbout(ctx, e)
 	}
-	return a.store.insertAbout(ctx, e)
+	var key companyKey
+	if e.Idempotency != nil {
+		key = companyKey{e.CompanyID, e.Idempotency.Route, e.Idempotency.Key}
+	}
+	if !a.aside.holds(key) {
+		if inserted, err := a.group.Do(ctx, e); !isLockTimeout(err) {
+			return inserted, err
+		}
+	}
+	return a.insertAlone(ctx, e, key)
+}
+
+// insertAlone inserts an email by itself until its lock is gone, for 4 s at most. Between two
+// tries it holds no connection.
+func (a *Accepter) insertAlone(ctx context.Context, e NewEmail, key companyKey) (bool, error) {
+	for end := time.Now().Add(aggregateWait); ; {
+		a.aside.add(key)
+		if err := a.aside.enter(ctx); err != nil {
+			return false, err
+		}
+		inserted, err := repeat(func() ([]bool, error) { return a.store.insertEmails(ctx, []NewEmail{e}) })
+		a.aside.leave()
+		switch {
+		case err == nil:
+			a.aside.remove(key)
+			return inserted[0], nil
+		case !isLockTimeout(err):
+			return false, err
+		case time.Now().After(end):
+			return false, errors.Join(ErrInProgress, err)
+		}
+		select {
+		case <-time.After(lockWait):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
 }
 
 // Close waits for the groups under way.
@@ -112,7 +156,8 @@ func (a *Accepter) Close() { a.group.Wait() }
 
 // insertEmailsSQL writes a group of emails and their idempotency keys in one
 // commit. A key already there (or in the same group) keeps its email out; another
-// transaction that is inserting the same key is waited for. Keys go in sorted, so
+// transaction that is inserting the same key is waited for, like every other lock, for 200 ms
+// where the caller has set no other time. Keys go in sorted, so
 // that two groups with the same keys cannot deadlock. The lane is looked up here,
 // by dispatch_lanes' unique index, so that no email can stand in a lane that does
 // not exist. An id already there is left as it is: ids are ours and new, so it is
@@ -167,7 +212,8 @@ WITH input AS (
 ), keys AS (
     INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
     SELECT company_id, route, key, body_sha256, answer_status, answer, id, now() + keep_ms * interval '1 ms'
-    FROM input WHERE keyed
+    FROM input
+    WHERE keyed AND (SELECT set_config('lock_timeout', CASE current_setting('lock_timeout') WHEN '0' THEN '200' ELSE current_setting('lock_timeout') END, true)) IS NOT NULL
     ORDER BY company_id, route, key
     ON CONFLICT (company_id, route, key) DO NOTHING
     RETURNING outbox_id

@@ -205,3 +205,50 @@ func keyFor(key string) *store.IdempotencyKey {
 		Answer: []byte(`{"outboxId":"x"}`), Keep: 72 * time.Hour,
 	}
 }
+
+// A foreign session is inserting the idempotency key of one email of a group. The others are
+// accepted without waiting for its end, and that one after it.
+func TestAccept_AKeyThatIsBeingInserted(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	accepter := d.Store.NewAccepter()
+	keyed := storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") })
+	release := lock(t, d, `INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
+		VALUES ($1, $2, 'k', sha256(''), 202, '', $3, now() + interval '1 h')`, company, keyed.Idempotency.Route, uuid.New())
+	ended := make(chan error, 1)
+	go func() { ended <- accepter.Accept(t.Context(), keyed) }()
+	begun := time.Now()
+	for range 5 {
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if err := accepter.Accept(t.Context(), storetest.NewEmail(other, nil)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	took := time.Since(begun)
+	select {
+	case err := <-ended:
+		t.Errorf("accepted with %v while another transaction is inserting its key", err)
+	default:
+	}
+	if took > 3*time.Second {
+		t.Errorf("the others took %s", took)
+	}
+	release()
+	if err := <-ended; err != nil {
+		t.Errorf("when the other transaction has ended: %v", err)
+	}
+
+	// One whose transaction does not end is told so.
+	again := storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k2") })
+	lock(t, d, `INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
+		VALUES ($1, $2, 'k2', sha256(''), 202, '', $3, now() + interval '1 h')`, company, keyed.Idempotency.Route, uuid.New())
+	if err := accepter.Accept(t.Context(), again); !errors.Is(err, store.ErrInProgress) {
+		t.Errorf("while another transaction is inserting its key: %v", err)
+	}
+}

@@ -170,6 +170,8 @@ func problemOf(err error) problem {
 		return noSuchEmail
 	case errors.Is(err, store.ErrAggregateBusy):
 		return aggregateBusy
+	case errors.Is(err, store.ErrInProgress):
+		return twinUnderWay
 	case errors.Is(err, access.ErrUnknownKey):
 		return problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "send a valid API key as Authorization: Bearer or X-API-Key"}
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome),
