@@ -156,9 +156,10 @@ func explainCases() []explainCase {
 		{"waiting", email.RetryScheduled, nothing, "LAST_ERROR NEXT_TRY DEADLINE"},
 		{"waiting, with throttled tries", email.RetryScheduled, only(func(s s) { s.Attempts, s.Throttles = 4, 2 }), "LAST_ERROR NEXT_TRY THROTTLES DEADLINE"},
 		{"due", email.RetryScheduled, only(func(s s) { s.NextAt = ago(2 * time.Second) }), "LAST_ERROR NEXT_TRY DEADLINE"},
-		{"its task lost", email.RetryScheduled, only(func(s s) { s.NextAt = ago(40 * time.Second) }), "LAST_ERROR RETRY_LOST DEADLINE"},
+		{"due for long", email.RetryScheduled, only(func(s s) { s.NextAt = ago(40 * time.Second) }), "LAST_ERROR NEXT_TRY DEADLINE"},
+		{"its task lost", email.RetryScheduled, only(func(s s) { s.NextAt, s.EnqueuedAt = ago(40*time.Second), ago(50*time.Second) }), "LAST_ERROR RETRY_LOST DEADLINE"},
 		{"its task lost and no dispatcher", email.RetryScheduled, func(s s, p p) {
-			s.NextAt = ago(40 * time.Second)
+			s.NextAt, s.EnqueuedAt = ago(40*time.Second), ago(50*time.Second)
 			noDispatcher(s, p)
 		}, "LAST_ERROR RETRY_LOST NO_DISPATCHER DEADLINE"},
 		{"the next try too late", email.RetryScheduled, only(func(s s) { s.ExpiresAt = *in(10 * time.Second) }), "LAST_ERROR EXPIRES_FIRST DEADLINE"},
