@@ -87,7 +87,7 @@ var notSettings = map[string]bool{
 	"HOME": true, "PATH": true, "USER": true, "SUDO_USER": true, "TERM": true, "TMPDIR": true, "GOGC": true, "GOMEMLIMIT": true,
 	"AWS_ACCESS_KEY_ID": true, "AWS_SECRET_ACCESS_KEY": true, // the AWS SDK's own
 	"CRASH_AT": true, "CRASH_WITH": true, "NAIVE_ADDR": true,
-	"DISPATCHER_FROZEN": true, "MAILING_ROWS": true, "REPLAY_EMAILS": true, // the READMEs show the commands that they are part of
+	"DISPATCHER_FROZEN": true, "LOCK_HOLD": true, "MAILING_ROWS": true, "REPLAY_EMAILS": true, "SEARCH_MILLION": true, // the READMEs show the commands that they are part of
 	"TLS_DIR": true, // services.sh, for tests
 }
 

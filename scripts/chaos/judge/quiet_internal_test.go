@@ -65,6 +65,7 @@ func TestTryQuiet(t *testing.T) {
 		"slow while a worker is frozen": {hit("worker-freeze", "worker-1", 10, 80), slow(30, 60), 74, []string{Slow}},
 		"slow when a worker is frozen":  {hit("worker-freeze", "worker-1", 10, 80), slow(10, 15), 74, nil},
 		"slow when it runs again":       {hit("worker-freeze", "worker-1", 10, 80), slow(80, 85), 74, nil},
+		"too few to judge":              {hit("redis-kill", "redis", 10, 60), slow(71, 100), 37, nil},
 		"a fault for all of the time":   {hit("redis-pause", "redis", 0, 100), slow(0, 100), 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
