@@ -77,7 +77,7 @@ LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $$
     WITH found AS MATERIALIZED (
         SELECT o.next_at AS was_due, due <> greatest(moment, o.next_at) AS changed FROM email_outbox o WHERE o.id = email_gateway_move.id
     ), moved AS (
-        UPDATE email_outbox o SET status = 'PENDING', next_at = due, expires_at = due + ttl FROM found f
+        UPDATE email_outbox o SET status = 'PENDING', enqueued_at = NULL, next_at = due, expires_at = due + ttl FROM found f
         WHERE o.id = email_gateway_move.id RETURNING o.*, f.was_due, f.changed
     ), logged AS (
         INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, attempts, throttles, request_id, external_id, tags,

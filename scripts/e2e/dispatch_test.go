@@ -49,6 +49,14 @@ func (p *program) lostTasks() float64 {
 	return p.metric("outbox_lost_retries_total") + p.metric("outbox_rescued_total", "lost")
 }
 
+// smallWindow makes SES allow 100 emails per second, so that one batch may take all of the
+// window's room.
+func (s *system) smallWindow() {
+	s.t.Helper()
+	s.set(func(st *sessim.Settings) { st.MaxSendRate = 100 })
+	s.restartWorker(nil)
+}
+
 // rescued is how soon an email whose task was never published is on its queue again.
 const rescued = 10 * time.Second
 
@@ -58,6 +66,7 @@ const rescued = 10 * time.Second
 func TestCrashPoints_Dispatch(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
+	s.smallWindow()
 	const n = 20
 	sent := 0
 	for _, c := range []struct {
@@ -115,6 +124,7 @@ func TestDispatcherFrozen(t *testing.T) {
 		}
 	}
 	s := startSystem(t, nil)
+	s.smallWindow()
 	const n = 20
 	s.dispatcher.stop()
 	for i := range n {

@@ -108,7 +108,7 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 				}
 			},
 			"give back": func(*rapid.T) {
-				if locked, err := d.Store.DropTask(t.Context(), l.id); err != nil || locked {
+				if locked, err := d.Store.DropTask(t.Context(), l.id, 0); err != nil || locked {
 					rt.Fatal(locked, err)
 				}
 				if l.status == email.Enqueued {

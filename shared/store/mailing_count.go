@@ -64,7 +64,7 @@ type MailingTally struct {
 // locks it first: what moves an entry out of an end (a replay, late news) updates this
 // row too, so either the count sees it, or it finds the mailing completed and reopens it.
 const (
-	countStateSQL     = `SELECT status, settling, counted_at, first_entry, last_entry FROM mailings WHERE id = $1 AND NOT dry_run`
+	countStateSQL     = `SELECT status, settling, counted_at, xmin::text AS version, first_entry, last_entry FROM mailings WHERE id = $1 AND NOT dry_run`
 	lockCountStateSQL = countStateSQL + ` FOR NO KEY UPDATE SKIP LOCKED`
 )
 
@@ -83,7 +83,8 @@ SELECT count(*) FILTER (WHERE status = 'PENDING') AS pending,
 FROM mailing_entries WHERE id >= $2 AND id <= $3 AND mailing_id = $1`
 
 // writeTallySQL locks the mailing's row by primary key. A count that another one has
-// overtaken, or that was begun before the mailing's last change, is not written.
+// overtaken, or that was begun before the mailing's last change, is not written. A row that is
+// marked twice while it is counted shows that by its version alone.
 //
 // The rate is a mean over about the last 10 s. updated_at stays as it is, unless the
 // status changes: a count is no news of the mailing. A mailing that is no longer open
@@ -115,6 +116,7 @@ UPDATE mailings m SET
     counted_at = CASE WHEN m.status IN ('CANCELLED', 'FAILED') AND (t.queued > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
 FROM tally t
 WHERE m.id = t.id AND m.status = $2 AND m.settling IS NOT DISTINCT FROM $3 AND m.counted_at IS NOT DISTINCT FROM $4
+  AND (m.counted_at IS NOT NULL OR m.xmin::text = $15)
 RETURNING m.status`
 
 // CountMailing counts a mailing's entries and writes the numbers down. A mailing in
@@ -139,6 +141,7 @@ func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tall
 			Status    MailingStatus `db:"status"`
 			Settling  *string       `db:"settling"`
 			CountedAt *time.Time    `db:"counted_at"`
+			Version   string        `db:"version"`
 			First     *uuid.UUID    `db:"first_entry"`
 			Last      *uuid.UUID    `db:"last_entry"`
 		}
@@ -156,7 +159,7 @@ func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tall
 		}
 		var status []MailingStatus
 		err := tx.SelectContext(ctx, &status, writeTallySQL, id, string(m.Status), m.Settling, m.CountedAt, last, tally.Pending, tally.Queued,
-			tally.Sent, tally.Failed, tally.Unknown, tally.Suppressed, tally.Expired, tally.Cancelled, tally.InvalidLater)
+			tally.Sent, tally.Failed, tally.Unknown, tally.Suppressed, tally.Expired, tally.Cancelled, tally.InvalidLater, m.Version)
 		if err != nil {
 			return translate(err)
 		}

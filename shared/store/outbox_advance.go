@@ -213,7 +213,7 @@ const advanceMovedSQL = `
     WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.had_ended)
 ), paused AS (
     UPDATE mailings SET counted_at = NULL
-    WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.ended AND NOT m.had_ended) AND status = 'PAUSED' AND counted_at IS NOT NULL
+    WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.ended AND NOT m.had_ended) AND status = 'PAUSED'
 )
 SELECT m.id, true AS applied, m.status, m.attempts, m.throttles, m.same_token, m.erased, m.replaced, m.probe, ` + gateShutTurn + ` AS shuts, false AS locked
 FROM moved m

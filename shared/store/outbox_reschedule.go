@@ -29,7 +29,7 @@ WITH found AS MATERIALIZED (
     WHERE o.id = $1 AND o.company_id = $2 AND o.target = 'email:send'
     FOR UPDATE OF o
 ), moved AS (
-    UPDATE email_outbox o SET status = 'PENDING', next_at = greatest(now(), $3),
+    UPDATE email_outbox o SET status = 'PENDING', enqueued_at = NULL, next_at = greatest(now(), $3),
         expires_at = CASE WHEN f.without_deadline THEN o.expires_at ELSE greatest(now(), $3) + $4 * interval '1 ms' END
     FROM found f WHERE o.id = f.id AND f.status IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
     RETURNING o.*, f.was_due, f.changed

@@ -205,31 +205,35 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	soon, later, claimed, again, locked := d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil)
+	soon, later, claimed, again, locked, moved := d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil)
 	taken, err := d.Store.TakeDue(t.Context(), slot(), liveLanes(t, d), 10)
-	if err != nil || len(taken.Rows) != 5 {
+	if err != nil || len(taken.Rows) != 6 {
 		t.Fatalf("%v, %v", taken, err)
 	}
 	if got, err := d.Store.Advance(t.Context(), claimOf(company, claimed, uuid.New(), "C")); err != nil || !got.Applied {
 		t.Fatal(got, err)
 	}
 	run(t, d, `UPDATE email_outbox SET enqueued_at = now() + interval '1 s' WHERE id = $1`, again) // by another dispatcher
+	if _, err := d.Store.Reschedule(t.Context(), store.Move{CompanyID: company, ID: moved, SendAt: time.Now().Add(2 * time.Hour), TTL: time.Hour, At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
 	holdRow(t, d, locked)
 
-	n, err := d.Store.Release(t.Context(), taken.TakenAt, []store.Release{{ID: soon}, {ID: later, Delay: time.Hour}, {ID: claimed}, {ID: again}, {ID: locked}})
-	if n != 2 || err != nil {
-		t.Errorf("released %d, %v", n, err)
+	left, err := d.Store.Release(t.Context(), taken.TakenAt,
+		[]store.Release{{ID: soon}, {ID: later, Delay: time.Hour}, {ID: claimed}, {ID: again}, {ID: locked}, {ID: moved, Delay: time.Second}})
+	if left != 1 || err != nil {
+		t.Errorf("%d are left, %v; want the locked one", left, err)
 	}
 	for id, want := range map[uuid.UUID]string{
-		soon: "PENDING 0s", later: "PENDING 1h0m0s", claimed: "PROCESSING 0s", again: "ENQUEUED 0s", locked: "ENQUEUED 0s",
+		soon: "PENDING 0s", later: "PENDING 1h0m0s", claimed: "PROCESSING 0s", again: "ENQUEUED 0s", locked: "ENQUEUED 0s", moved: "PENDING 2h0m0s",
 	} {
 		r := readOutbox(t, d, id)
 		if got := r.Status + " " + (r.NextIn + 10*time.Second).Truncate(time.Minute).String(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE status = 'PENDING' AND enqueued_at IS NULL`); n != 2 {
-		t.Errorf("%d emails without a task, want 2", n)
+	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE status = 'PENDING' AND enqueued_at IS NULL`); n != 3 {
+		t.Errorf("%d emails without a task, want 3", n)
 	}
 }
 
@@ -277,9 +281,14 @@ func TestLeaseJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, d, `UPDATE email_outbox SET next_at = next_at - interval '10 s' WHERE status = 'PENDING'`) // the time passes
+	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 h' WHERE status = 'PENDING'`)
 	again := lease(2)
-	if n, err := d.Store.Release(t.Context(), again.TakenAt, []store.Release{{ID: again.Rows[0].ID}}); n != 1 || err != nil {
-		t.Errorf("released %d, %v", n, err)
+	if left, err := d.Store.Release(t.Context(), again.TakenAt, []store.Release{{ID: again.Rows[0].ID, NextAt: again.Rows[0].NextAt}}); left != 0 || err != nil {
+		t.Errorf("%d are left, %v", left, err)
+	}
+	ages, err := d.Store.OldestDue(t.Context())
+	if err != nil || len(ages) != 1 || ages[0].Age() < time.Hour {
+		t.Errorf("a job that was due for an hour and released: %+v, %v", ages, err)
 	}
 	last := lease(1)
 	if err := d.Store.MarkPublished(t.Context(), append(ids, idsOf(last.Rows)...)); err != nil {
@@ -299,7 +308,7 @@ func TestDropTask(t *testing.T) {
 		id, _ := inStatus(t, d, company, status)
 		hadTask := status == email.Enqueued || status == email.RetryScheduled
 		run(t, d, `UPDATE email_outbox SET enqueued_at = now() WHERE id = $1`, id)
-		if locked, err := d.Store.DropTask(t.Context(), id); err != nil || locked {
+		if locked, err := d.Store.DropTask(t.Context(), id, 0); err != nil || locked {
 			t.Errorf("%s: locked %v, %v", status, locked, err)
 		}
 		want := status
@@ -316,7 +325,7 @@ func TestDropTask(t *testing.T) {
 	id, _ := inStatus(t, d, company, email.Enqueued)
 	run(t, d, `UPDATE email_outbox SET enqueued_at = now() WHERE id = $1`, id)
 	holdRow(t, d, id)
-	if locked, err := d.Store.DropTask(t.Context(), id); err != nil || !locked {
+	if locked, err := d.Store.DropTask(t.Context(), id, 0); err != nil || !locked {
 		t.Errorf("a locked row: locked %v, %v", locked, err)
 	}
 }

@@ -69,7 +69,7 @@ func TestPlans(t *testing.T) {
 		"takeDue":              {store.TakeDueSQL, []any{lanes, 100, id, time.Now()}, []string{"email_outbox_lane_claim"}},
 		"takeProbe":            {store.TakeProbeSQL, []any{id, id}, []string{"email_outbox_pkey"}},
 		"leaseJobs":            {store.LeaseJobsSQL, []any{lanes, 100}, []string{"email_outbox_lane_claim"}},
-		"release":              {store.ReleaseSQL, []any{pq.Array([]string{id.String()}), pq.Array([]int64{0}), time.Now()}, []string{"email_outbox_pkey"}},
+		"release":              {store.ReleaseSQL, []any{pq.Array([]string{id.String()}), pq.Array([]int64{0}), time.Now(), pq.Array([]int64{0})}, []string{"email_outbox_pkey"}},
 		"liveLanes":            {store.LiveLanesSQL, nil, []string{"email_outbox_lane_claim"}},
 		"oldestDue":            {store.OldestDueSQL, nil, []string{"email_outbox_lane_claim"}},
 		"countBacklog":         {store.BacklogSQL, []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},

@@ -61,16 +61,6 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) (result
 	return result, err
 }
 
-// change is exec for a statement whose number of changed rows is of interest.
-func (s *Store) change(ctx context.Context, statement string, args ...any) (int, error) {
-	result, err := s.exec(ctx, statement, args...)
-	if err != nil {
-		return 0, err
-	}
-	n, err := result.RowsAffected()
-	return int(n), err
-}
-
 // inTx runs do in one READ COMMITTED transaction and commits it if do returned
 // nil. COMMIT's own error is returned like any other; only that one can leave open
 // what became of the transaction.

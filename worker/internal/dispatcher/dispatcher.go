@@ -35,7 +35,7 @@ type Outbox interface {
 	ForgetBatch(ctx context.Context, slot store.Slot) error
 	LeaseJobs(ctx context.Context, lanes []int64, perLane int) (store.Batch, error)
 	MarkPublished(ctx context.Context, ids []uuid.UUID) error
-	Release(ctx context.Context, takenAt time.Time, rows []store.Release) (int, error)
+	Release(ctx context.Context, takenAt time.Time, rows []store.Release) (left int, err error)
 	PickProbe(ctx context.Context, pause time.Duration) (picked store.Probe, found bool, err error)
 	TakeProbe(ctx context.Context, slot store.Slot, id uuid.UUID) (store.Batch, error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
@@ -77,11 +77,12 @@ type Params struct {
 // the feeders go by, and one that sends probes through a shut gate. Each feeder is a loop of its own, so that a broker
 // that is away delays nothing but its own queues.
 type Dispatcher struct {
-	parts  []service.Service
-	wakes  []chan struct{} // one for each feeder
-	wake   <-chan struct{}
-	lanes  *lanes
-	cancel context.CancelFunc
+	parts   []service.Service
+	feeders []*feeder
+	wakes   []chan struct{} // one for each feeder
+	wake    <-chan struct{}
+	lanes   *lanes
+	cancel  context.CancelFunc
 }
 
 // New makes a Dispatcher.
@@ -124,6 +125,7 @@ func New(p Params) *Dispatcher {
 // feed adds a feeder's loop.
 func (d *Dispatcher) feed(p Params, f *feeder) {
 	f.lanes, f.log, f.tracer = d.lanes, p.Log, p.Tracer
+	d.feeders = append(d.feeders, f)
 	wake := make(chan struct{}, 1)
 	d.wakes = append(d.wakes, wake)
 	d.parts = append(d.parts, service.NewLoop(service.LoopParams{
@@ -149,6 +151,9 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 	var errs []error
 	for _, part := range d.parts {
 		errs = append(errs, part.Stop(ctx))
+	}
+	for _, f := range d.feeders {
+		errs = append(errs, f.confirm(ctx))
 	}
 	return errors.Join(errs...)
 }

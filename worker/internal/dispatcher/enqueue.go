@@ -24,15 +24,19 @@ const (
 	// publishTime bounds a batch's stay at the broker. What is on its way to a frozen Redis
 	// by then is waited for as long as one pipeline may take.
 	publishTime = 2 * time.Second
+	// batchTime bounds a batch from its take on. The room on the queue is reserved for longer,
+	// and the rescuer leaves the emails alone for as long, so a dispatcher that was frozen
+	// after the take publishes nothing when it goes on.
+	batchTime = 4 * time.Second
 )
 
-// result is what became of one row of a batch.
+// result is the outcome of one row of a batch.
 type result int
 
 const (
 	untouched result = iota // the time was over, or the answer was lost
 	enqueued
-	replaced // in place of a task that nobody would have taken
+	replaced // in place of a task that no worker would have been given
 	standing // it was enqueued before
 	busy
 	refused
@@ -41,9 +45,9 @@ const (
 // publishBatch puts the tasks of a batch on the queue and records the outcome. A row that is
 // refused while others are taken is postponed: it must not stop its lane. When none is taken
 // it is the broker that fails, and with it the round.
-func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch) error {
+func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch, begun time.Time) error {
 	crashpoint.At(crashpoint.DispatchTaken)
-	publishing, cancel := context.WithTimeout(ctx, publishTime)
+	publishing, cancel := context.WithTimeout(ctx, min(publishTime, time.Until(begun.Add(batchTime))))
 	results, failure := f.publishAll(publishing, taken.Rows)
 	cancel()
 	crashpoint.At(crashpoint.DispatchPublished)
@@ -64,9 +68,14 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 			released = append(released, store.Release{ID: row.ID, Delay: busyPause})
 		case refused:
 			refusals++
-			released = append(released, store.Release{ID: row.ID, Delay: busyPause})
+			released = append(released, store.Release{ID: row.ID, Delay: busyPause, NextAt: row.NextAt})
 		case untouched:
-			released = append(released, store.Release{ID: row.ID})
+			released = append(released, store.Release{ID: row.ID, NextAt: row.NextAt})
+		}
+	}
+	if len(published) == 0 && len(taken.Rows) > 1 { // it is not for the rows that they are refused
+		for i := range released {
+			released[i].Delay = 0
 		}
 	}
 	if err := from.record(committing, taken, published, released); err != nil {

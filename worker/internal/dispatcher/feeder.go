@@ -20,6 +20,9 @@ const (
 	// overlap is how many batches are on their way at once if there is room for them: while
 	// one waits for the broker, Postgres finds or marks the next.
 	overlap = 2
+	// trial is how much is taken after a failure: the broker may answer and still take no
+	// task. With some of them a single task that is refused does not stop its lane.
+	trial = 10
 	// fullPause is how soon a full queue is measured again: at 1,000 emails per second
 	// 15 of them have gone by then, which is next to nothing of a window of 1,000.
 	fullPause = 15 * time.Millisecond
@@ -73,7 +76,7 @@ func (f *feeder) runOnce(ctx context.Context) (more bool, err error) {
 func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	window, most := f.window(), overlap*batch
 	if f.failures > 0 {
-		most = 1 // the broker may answer and still take no task: it is tried with one
+		most = trial
 	}
 	room, err := f.queue.Reserve(ctx, f.name, window, most)
 	if err != nil {
@@ -82,6 +85,9 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	}
 	f.metrics.depth(room.Depth, window)
 	if room.Granted == 0 {
+		if err := f.idle(ctx); err != nil {
+			return false, err
+		}
 		return service.Pause(ctx, fullPause) == nil, nil
 	}
 	more, err = f.fill(ctx, room.Granted)
@@ -117,6 +123,10 @@ func (f *feeder) idle(ctx context.Context) error {
 		return nil
 	}
 	f.taken = time.Time{}
+	return f.confirm(ctx)
+}
+
+func (f *feeder) confirm(ctx context.Context) error {
 	var errs []error
 	for _, s := range f.sources {
 		errs = append(errs, s.idle(ctx))
@@ -136,6 +146,9 @@ func (f *feeder) takeAll(ctx context.Context, room int) error {
 		flying.Go(func() { dry[i], errs[i] = f.move(ctx, f.sources[i], chosen, perLane) })
 	}
 	flying.Wait()
+	for _, unused := range f.sources[flights:] {
+		errs = append(errs, unused.idle(ctx))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -156,7 +169,7 @@ func (f *feeder) move(ctx context.Context, from source, chosen []int64, perLane 
 		return nil, err
 	}
 	if len(taken.Rows) > 0 {
-		if err := f.publishBatch(ctx, committing, from, taken); err != nil {
+		if err := f.publishBatch(ctx, committing, from, taken, begun); err != nil {
 			return nil, err
 		}
 		f.metrics.round(len(taken.Rows), time.Since(begun))

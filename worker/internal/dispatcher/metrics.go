@@ -37,10 +37,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "outbox_enqueued_total", Help: "Rows whose task was put on the queue, or stood there.",
 		}, queues),
 		postponed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_postponed_total", Help: "Rows left for later: their last task was in work, or the broker refused the new one.",
+			Name: "outbox_postponed_total", Help: "Rows released: their last task was in work, the broker refused the new one, or its answer did not come in time.",
 		}, queues),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_lost_retries_total", Help: "Emails put on the queue once more because their retry was 5 s late: the queue had lost it.",
+			Name: "outbox_lost_retries_total", Help: "Retries put on the queue once more because their task was 5 s late and did not exist any more.",
 		}, queues),
 		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "outbox_round_duration_seconds", Help: "From taking a batch to the record of its outcome.",

@@ -51,6 +51,7 @@ func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
 func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
 	committing, end := outlast(ctx, stopTime)
 	defer end()
+	begun := time.Now()
 	taken, err := p.emails.takeProbe(committing, id)
 	if err != nil {
 		return err
@@ -58,5 +59,5 @@ func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
 	if len(taken.Rows) == 0 { // somebody has locked or moved its row since it was chosen: the next round chooses another
 		return p.outbox.SkipProbe(committing, id)
 	}
-	return errors.Join(f.publishBatch(ctx, committing, p.emails, taken), p.emails.idle(committing))
+	return errors.Join(f.publishBatch(ctx, committing, p.emails, taken, begun), p.emails.idle(committing))
 }

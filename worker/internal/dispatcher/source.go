@@ -24,6 +24,7 @@ type source interface {
 type emails struct {
 	outbox Outbox
 	slot   store.Slot
+	former []store.Slot // published, and replaced after an error
 }
 
 func newEmails(outbox Outbox) *emails {
@@ -42,6 +43,9 @@ func (e *emails) takeProbe(ctx context.Context, id uuid.UUID) (store.Batch, erro
 // may have been committed that is never published: a new slot lets its row stay.
 func (e *emails) taken(batch store.Batch, err error) (store.Batch, error) {
 	if err != nil {
+		if !e.slot.Published.IsZero() {
+			e.former = append(e.former, e.slot)
+		}
 		e.slot = store.Slot{ID: uuid.New()}
 		return batch, err
 	}
@@ -50,11 +54,11 @@ func (e *emails) taken(batch store.Batch, err error) (store.Batch, error) {
 }
 
 // record implements source. The batch counts as published when none of its emails is left
-// without a task; otherwise the rescuer finds the rest, and the batch's row tells why.
+// without a task; otherwise the rescuer finds those, and the batch's row says why.
 func (e *emails) record(ctx context.Context, taken store.Batch, _ []uuid.UUID, released []store.Release) error {
 	if len(released) > 0 {
-		n, err := e.outbox.Release(ctx, taken.TakenAt, released)
-		if err != nil || n < len(released) {
+		left, err := e.outbox.Release(ctx, taken.TakenAt, released)
+		if err != nil || left > 0 {
 			e.slot = store.Slot{ID: uuid.New()}
 			return err
 		}
@@ -64,6 +68,11 @@ func (e *emails) record(ctx context.Context, taken store.Batch, _ []uuid.UUID, r
 }
 
 func (e *emails) idle(ctx context.Context) error {
+	for ; len(e.former) > 0; e.former = e.former[1:] {
+		if err := e.outbox.ForgetBatch(ctx, e.former[0]); err != nil {
+			return err
+		}
+	}
 	if e.slot.Published.IsZero() {
 		return nil
 	}

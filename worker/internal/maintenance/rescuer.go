@@ -27,9 +27,11 @@ const (
 	maxRescueInterval = 5 * time.Second
 	// leaseGrace lets a worker whose answer is just being written down finish.
 	leaseGrace = 5 * time.Second
-	// rescueBatch bounds one round, rescuers how many of it are worked on at a time.
+	// rescueBatch bounds a round of ended leases, rescuers how many are worked on at a time.
 	rescueBatch = 500
-	rescuers    = 64
+	// rescuePage is how many ENQUEUED emails are read at once: most windows in one page.
+	rescuePage = 5000
+	rescuers   = 64
 	// strayInterval is how often the queues' lists are gone through: what is found there
 	// makes a window narrower by one, which is no hurry.
 	strayInterval = 30 * time.Second
@@ -149,7 +151,7 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 	}
 	n, err := r.params.Outcomes.end(ctx, abandoned, store.GuardAbandoned)
 	r.count(reasonLease, n)
-	return err == nil && len(abandoned) == rescueBatch, err
+	return err == nil && n > 0 && len(abandoned) == rescueBatch, err
 }
 
 // rescueTasks asks the queue about every email that has stood on it for long. Those
@@ -158,7 +160,7 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 func (r *Rescuer) rescueTasks(ctx context.Context) error {
 	after, ready, age := uuid.Nil, make(readyTasks), r.params.After/2
 	for {
-		long, err := r.params.Store.LongEnqueued(ctx, age, after, rescueBatch)
+		long, err := r.params.Store.LongEnqueued(ctx, age, after, rescuePage)
 		if err != nil || len(long) == 0 {
 			return err
 		}
@@ -171,7 +173,7 @@ func (r *Rescuer) rescueTasks(ctx context.Context) error {
 		r.count(reasonUnpublished, lost.Unpublished)
 		left, returning := r.returnLost(ctx, leftover, age)
 		r.count(reasonLeftover, left.Lost+left.Unpublished)
-		if err := errors.Join(listing, evicting, err, returning); err != nil || full < rescueBatch {
+		if err := errors.Join(listing, evicting, err, returning); err != nil || full < rescuePage {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ type Advancer interface {
 
 // Outbox takes what is not a step of an email's life.
 type Outbox interface {
-	DropTask(ctx context.Context, id uuid.UUID) (locked bool, err error)
+	DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error)
 	BuryTask(ctx context.Context, t store.DeadTask) error
 }
 
@@ -123,6 +123,8 @@ const (
 	// rests, and when its task comes again.
 	outagePause = time.Second
 	outageDelay = 4 * time.Second
+	// faultDelay is how long an email rests whose task met a fault of ours more than once.
+	faultDelay = 30 * time.Second
 	// keyDelay is how long a mailing's email waits for an operator to set the key that
 	// its unsubscribe link needs: a mailing without a way out is not sent.
 	keyDelay = time.Minute
@@ -134,10 +136,31 @@ const (
 // goes back to the queue.
 func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	err := p.handle(ctx, task)
-	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || store.IsOutage(err)) {
+	switch {
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || store.IsOutage(err)):
 		return stopped()
+	case err != nil && task.Retried > 0:
+		return p.faultAgain(ctx, task, err)
 	}
 	return err
+}
+
+// faultAgain lets an email rest in the outbox whose task met a fault of ours more than once.
+// On the queue the tasks of such emails would take the window's room from other tenants.
+func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, err error) error {
+	var (
+		later *queue.RetryLater
+		dead  *queue.Dead
+	)
+	id, parsing := uuid.Parse(task.ID)
+	if errors.As(err, &later) || errors.As(err, &dead) || parsing != nil {
+		return err
+	}
+	if locked, dropping := p.Outbox.DropTask(ctx, id, faultDelay); dropping != nil || locked {
+		return err
+	}
+	p.Log.Error("task failed again, the email rests", telemetry.OutboxID, id, "delay", faultDelay.String(), "error", email.MaskText(err.Error()))
+	return nil
 }
 
 func stopped() error { return &queue.RetryLater{Reason: "the worker stops"} }
@@ -173,7 +196,8 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	}
 	if row.MailingID.Valid {
 		if p.Links.Keys.Empty() {
-			return &queue.RetryLater{Delay: keyDelay, Reason: "UNSUBSCRIBE_KEY is not set, and a mailing needs it"}
+			log.Warn("UNSUBSCRIBE_KEY is not set, and an email of a mailing needs it", "delay", keyDelay.String())
+			return p.rest(ctx, a, keyDelay)
 		}
 		if err := p.bodies.render(ctx, a); err != nil {
 			return err
@@ -282,7 +306,12 @@ func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, s
 	if status != email.Enqueued && status != email.RetryScheduled {
 		return nil
 	}
-	locked, err := p.Outbox.DropTask(ctx, a.row.ID)
+	return p.rest(ctx, a, 0)
+}
+
+// rest acknowledges the task and leaves the email to the dispatcher, for some time at least.
+func (p *Pipeline) rest(ctx context.Context, a *attempt, delay time.Duration) error {
+	locked, err := p.Outbox.DropTask(ctx, a.row.ID, delay)
 	if locked {
 		return rowLocked()
 	}

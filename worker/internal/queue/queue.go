@@ -71,8 +71,8 @@ type Publisher interface {
 	// replaced. An error means that it may or may not stand there.
 	Publish(ctx context.Context, task Task) (Placed, error)
 	// Reserve grants room for at most most tasks on a queue that is to hold at most window,
-	// among all publishers. A grant replaces the publisher's last one for the queue and lasts
-	// until Release, or for 10 s.
+	// among all publishers: the publisher's share of what is free. A grant replaces the
+	// publisher's last one for the queue and lasts until Release, or for 5 s.
 	Reserve(ctx context.Context, queue string, window, most int) (Room, error)
 	// Release ends the publisher's grant for the queue: what was published counts by itself.
 	Release(ctx context.Context, queue string) error

@@ -40,7 +40,7 @@ return {#ids, n}`)
 const strayPage = 500
 
 // RemoveStrays takes off a queue's lists what a crash or a loss of data left there and no
-// worker will ever take, and says how many it were. Depth counts them, so each would
+// worker will ever take, and says how many it were. The window counts them, so each would
 // narrow the window for good. The lists are as long as the window. It looks from the end
 // that moves least; what slips by is found the next time.
 //

@@ -14,8 +14,11 @@ const (
 	// registry is the set of queue names that asynq's Inspector and the dashboard believe in.
 	registry = "asynq:queues"
 	// reservationLife ends the grant of a dispatcher that was killed. It is longer than a
-	// batch takes: 2 s to publish, and what the database needs.
-	reservationLife = 10 * time.Second
+	// batch takes, which publishes nothing 4 s after its take began.
+	reservationLife = 5 * time.Second
+	// holderLife is how long a publisher that reserved something counts as one that needs its
+	// share of the room.
+	holderLife = 10 * time.Second
 	// windowLife is how long workers go by the window that the dispatchers named last.
 	windowLife = time.Minute
 	// waitingShare of a window may wait for its time on the queue; other retries wait in
@@ -29,32 +32,39 @@ const (
 // reserveScript measures a queue and reserves room on it in one step, so that dispatchers
 // that do this at the same time do not exceed the window together.
 //
-// KEYS: pending, active, scheduled, retry, reserved, window; ARGV: window, most, holder, now
-// and the end of the reservation in milliseconds, the window's life in seconds. reserved is a
-// hash of holder -> "count end". It returns the depth and the grant, or the depth and the
-// error of a Redis that takes no writes.
+// A publisher is granted its share of what is free, so that one that is killed with its grant
+// in its hands leaves room to the others.
+//
+// KEYS: pending, active, scheduled, retry, reserved, window; ARGV: window, most, holder, the
+// life of a reservation and of a holder in milliseconds, the window's life in seconds.
+// reserved is a hash of holder -> "count end seen", in milliseconds of Redis's clock. It returns the depth
+// and the grant, or the depth and the error of a Redis that takes no writes.
 var reserveScript = redis.NewScript(`
 local depth = redis.call("LLEN", KEYS[1]) + redis.call("LLEN", KEYS[2]) + redis.call("ZCARD", KEYS[3]) + redis.call("ZCARD", KEYS[4])
 local set = redis.pcall("SET", KEYS[6], ARGV[1], "EX", ARGV[6])
 if set.err then
     return {depth, set.err}
 end
-local window, reserved = tonumber(ARGV[1]), 0
+local time = redis.call("TIME")
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local window, reserved, holders = tonumber(ARGV[1]), 0, 1
 local all = redis.call("HGETALL", KEYS[5])
 for i = 1, #all, 2 do
-    local count, over = string.match(all[i + 1], "(%d+) (%d+)")
-    if tonumber(over) < tonumber(ARGV[4]) then
-        redis.call("HDEL", KEYS[5], all[i])
-    elseif all[i] ~= ARGV[3] then
-        reserved = reserved + tonumber(count)
+    local count, over, seen = string.match(all[i + 1], "(%d+) (%d+) (%d+)")
+    if all[i] ~= ARGV[3] then
+        if tonumber(over) >= now then
+            reserved = reserved + tonumber(count)
+        end
+        if tonumber(seen) + tonumber(ARGV[5]) >= now then
+            holders = holders + 1
+        else
+            redis.call("HDEL", KEYS[5], all[i])
+        end
     end
 end
-local grant = math.max(0, math.min(tonumber(ARGV[2]), window - depth - reserved))
-if grant > 0 then
-    redis.call("HSET", KEYS[5], ARGV[3], grant .. " " .. ARGV[5])
-else
-    redis.call("HDEL", KEYS[5], ARGV[3])
-end
+local free = math.ceil((window - depth - reserved) / holders)
+local grant = math.max(0, math.min(tonumber(ARGV[2]), free))
+redis.call("HSET", KEYS[5], ARGV[3], string.format("%d %.0f %.0f", grant, now + ARGV[4], now))
 return {depth, grant}`)
 
 // ownKey is a key of ours beside asynq's of the same queue. Both have the same hash tag, so
@@ -65,13 +75,13 @@ func ownKey(queue, what string) string { return "email-gateway:{" + queue + "}:"
 // GetQueueInfo reads the oldest tasks too, and fails for the whole queue when one of their
 // ids dangles.
 func (p *Publisher) Reserve(ctx context.Context, queueName string, window, most int) (queue.Room, error) {
-	name, now := p.conn.queueName(queueName), time.Now()
+	name := p.conn.queueName(queueName)
 	base := "asynq:{" + name + "}:"
 	keys := []string{
 		base + "pending", base + "active", base + "scheduled", base + "retry", ownKey(name, "reserved"), ownKey(name, "window"),
 	}
 	answer, err := reserveScript.Run(ctx, p.redis, keys, window, most, p.holder,
-		now.UnixMilli(), now.Add(reservationLife).UnixMilli(), int(windowLife.Seconds())).Slice()
+		reservationLife.Milliseconds(), holderLife.Milliseconds(), int(windowLife.Seconds())).Slice()
 	if err != nil || len(answer) != 2 {
 		return queue.Room{}, fmt.Errorf("reserve room on queue: %w", err)
 	}
@@ -103,9 +113,15 @@ func (p *Publisher) register(ctx context.Context, name string) error {
 	return nil
 }
 
+// releaseScript ends a holder's reservation and leaves the holder, for its share of the room.
+// KEYS: reserved; ARGV: holder.
+var releaseScript = redis.NewScript(`
+local time = redis.call("TIME")
+return redis.call("HSET", KEYS[1], ARGV[1], string.format("0 0 %.0f", time[1] * 1000 + math.floor(time[2] / 1000)))`)
+
 // Release implements queue.Publisher.
 func (p *Publisher) Release(ctx context.Context, queueName string) error {
-	err := p.redis.HDel(ctx, ownKey(p.conn.queueName(queueName), "reserved"), p.holder).Err()
+	err := releaseScript.Run(ctx, p.redis, []string{ownKey(p.conn.queueName(queueName), "reserved")}, p.holder).Err()
 	return wrapped("release room on queue", err)
 }
 

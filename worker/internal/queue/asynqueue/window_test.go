@@ -1,0 +1,69 @@
+package asynqueue_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/shared/email"
+	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/redistest"
+)
+
+// A dispatcher that dies with its grant leaves room to the other, and both together never get
+// more than the window.
+func TestReserve_SharesTheWindow(t *testing.T) {
+	t.Parallel()
+	const window = 100
+	url, prefix := redistest.Shared(t)
+	conn := parse(t, url).WithPrefix(prefix)
+	publishers := [2]*asynqueue.Publisher{asynqueue.NewPublisher(conn), asynqueue.NewPublisher(conn)}
+	reserve := func(i int) int {
+		t.Helper()
+		room, err := publishers[i].Reserve(t.Context(), email.QueueNormal, window, 2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return room.Granted
+	}
+	for i, p := range publishers {
+		t.Cleanup(func() { _ = p.Close() })
+		if n := reserve(i); n == 0 || n > window {
+			t.Errorf("publisher %d got %d of %d", i, n, window)
+		}
+		if err := p.Release(t.Context(), email.QueueNormal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dead := reserve(0) // and it is never released
+	left := reserve(1)
+	if left == 0 || dead+left > window {
+		t.Errorf("one got %d and died, the other got %d of %d", dead, left, window)
+	}
+	eventually(t, "the dead one's room", func() bool { return reserve(1) > window-dead })
+}
+
+// Retries may wait on a queue while they use less than a quarter of the window that a
+// dispatcher has named.
+func TestRetryRoom(t *testing.T) {
+	t.Parallel()
+	url, prefix := redistest.Shared(t)
+	conn := parse(t, url).WithPrefix(prefix)
+	client, publisher := conn.Client(), asynqueue.NewPublisher(conn)
+	t.Cleanup(func() { _, _ = client.Close(), publisher.Close() })
+	room := asynqueue.NewRetryRoom(conn, client)
+	if room.Free(t.Context(), email.QueueNormal) {
+		t.Error("there is room in a window that nobody has named")
+	}
+	if _, err := publisher.Reserve(t.Context(), email.QueueNormal, 12, 0); err != nil {
+		t.Fatal(err)
+	}
+	for waiting, want := range []bool{true, true, true, false} {
+		if got := room.Free(t.Context(), email.QueueNormal); got != want {
+			t.Errorf("with %d of 12 waiting: %v, want %v", waiting, got, want)
+		}
+		if err := client.ZAdd(t.Context(), "asynq:{"+prefix+email.QueueNormal+"}:retry", redis.Z{Score: 1, Member: waiting}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
