@@ -41,7 +41,8 @@ func TestPlanted(t *testing.T) {
 	p := &planted{collector: telemetrytest.Start(t), rabbitmq: servertest.Start(t, "rabbitmq")}
 	env := bulk(t, p.rabbitmq.URL)
 	maps.Copy(env, map[string]string{
-		"LOG_LEVEL": "debug", "OTEL_EXPORTER_OTLP_ENDPOINT": p.collector.URL, "OTEL_BSP_SCHEDULE_DELAY": "500", "EMAIL_BACKOFF": "120s",
+		"LOG_LEVEL": "debug", "OTEL_EXPORTER_OTLP_ENDPOINT": p.collector.URL, "OTEL_BSP_SCHEDULE_DELAY": "500", "EMAIL_BACKOFF": "24s", // such a retry waits in Redis
+
 		"SES_CONFIGURATION_SET": "events", "SES_FEEDBACK_WINDOW": "5m", "RECIPIENTS_RETRY_TTL_MS": "500", "RECIPIENTS_BATCH_TIMEOUT_MS": "100",
 	})
 	p.system = startSystem(t, env)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,15 +128,20 @@ func TestEnqueueAnswerLost(t *testing.T) {
 	}
 	client := s.redisClient()
 	eventually(t, time.Minute, func() error {
-		if stand := client.LLen(t.Context(), "asynq:{email:send}:pending").Val(); stand != n {
+		if stand := client.LLen(t.Context(), "asynq:{email:send}:pending").Val(); stand < n {
 			return fmt.Errorf("%d tasks stand on the queue", stand)
 		}
 		return nil
 	})
 	proxy.losing.Store(false)
 	s.inStatus(n, "ENQUEUED")
-	if stand := client.LLen(t.Context(), "asynq:{email:send}:pending").Val(); stand != n {
-		t.Errorf("%d tasks stand on the queue for %d emails", stand, n)
+	// go-redis repeats what was not answered, so a task may be left of an email that was sent meanwhile.
+	stand := make(map[string]int)
+	for _, id := range client.LRange(t.Context(), "asynq:{email:send}:pending", 0, -1).Val() {
+		stand[id]++
+	}
+	if waiting := s.count("SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED' AND id::text = ANY ('{" + strings.Join(slices.Collect(maps.Keys(stand)), ",") + "}')"); waiting != n {
+		t.Errorf("%d of %d emails have a task: %v", waiting, n, stand)
 	}
 	s.setSending(true)
 	s.awaitAll(1+2*n, time.Minute, "SENT")

@@ -64,7 +64,7 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 
 // next is where the email goes: from a claim that was abandoned to the wait for
 // feedback, if there is any, and then to what its delivery asks for. While sending is
-// parked an email does not fail for want of tries: the last one is given back, since the
+// parked an email does not fail for want of tries: the last one does not count, since the
 // outage and not the email may be the reason that nobody knows its outcome.
 func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) store.Transition {
 	t := store.Transition{
@@ -96,7 +96,7 @@ func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) s
 	t.Status, t.PossibleDuplicate = email.RetryScheduled, true
 	t.Delay = o.Backoff.Delay(u.Attempts, rand.Float64())
 	if last {
-		t.AddAttempts, try = -1, try-1
+		t.AddThrottles, try = 1, try-1
 	}
 	addEvent(&t, email.EventRetryScheduled, cause, map[string]any{
 		"willRetry": true, "nextAttemptNumber": try + 1, "backoffDelay": t.Delay.Milliseconds(),

@@ -33,7 +33,8 @@ type attempt struct {
 	tries, throttles int
 	pass             store.GatePass // how the claim met the provider's gate
 	called           time.Time      // when the provider was asked; zero = not yet
-	unspent          bool           // the try is given back, whatever its outcome
+	unspent          bool           // the try is given back: no call was made, or none that counts
+	excused          bool           // the call was made in an outage: the try counts like a throttled one
 }
 
 func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, received time.Time) *attempt {

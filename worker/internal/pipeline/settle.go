@@ -40,9 +40,12 @@ func (p *Pipeline) settle(log *slog.Logger, a *attempt, f *provider.Failure) err
 		if f.Verdict != provider.Unknown {
 			return p.release(log, a, slog.LevelDebug, f.Code, f) // the gate has logged it, once for all
 		}
-		// It may have been taken, and stays flagged as that. Only its try does not count,
-		// unless its delivery lets it have no other.
-		a.unspent = a.row.Delivery == email.AtLeastOnce
+		// It may have been taken, and stays flagged as that. Its try was made and does not
+		// count, like a throttled one, unless its delivery lets it have no other.
+		if a.row.Delivery == email.AtLeastOnce {
+			a.excused = true
+			a.throttles++
+		}
 	}
 	switch f.Verdict {
 	case provider.Failed, provider.Unreadable:
@@ -56,7 +59,7 @@ func (p *Pipeline) settle(log *slog.Logger, a *attempt, f *provider.Failure) err
 		}
 		return p.retry(log, a, f)
 	case provider.Unknown:
-		again := a.row.Delivery == email.AtLeastOnce && (a.number() < p.MaxAttempts || a.unspent)
+		again := a.row.Delivery == email.AtLeastOnce && a.number() < p.MaxAttempts
 		switch {
 		case p.FeedbackWindow > 0:
 			return p.awaitFeedback(log, a, f, again)
@@ -98,27 +101,29 @@ func (p *Pipeline) fail(log *slog.Logger, a *attempt, f *provider.Failure) error
 // retry leaves the email to be tried again after the backoff. The wait after try n
 // is the table's n-th, throttled tries counted. A short wait is spent on the queue if it has
 // room, any other in the outbox, where the dispatcher acts when it is over.
-// One whose try is given back waits in the outbox no longer than one that is released, so
-// that a probe finds an email that is due.
+// In an outage the wait grows to the fourth of the table and no further: each probe may reach
+// the reader, so one email is not probed again and again, and a lone one is probed often
+// enough to notice the end of the outage.
 func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) error {
-	delay, next := p.Backoff.Delay(a.tries, jitter()), a.number()+1
-	if a.unspent {
-		delay, next = releaseDelay, a.number()
+	waits := a.tries
+	if a.excused {
+		waits = min(waits, outageWaits)
 	}
+	delay := p.Backoff.Delay(waits, jitter())
 	t := a.end(email.RetryScheduled)
 	t.Delay = delay
-	t.TaskWaits = !a.unspent && delay <= queueWait && p.RetryRoom.Free(context.Background(), a.queue)
+	t.TaskWaits = !a.excused && delay <= queueWait && p.RetryRoom.Free(context.Background(), a.queue)
 	t.ErrorCode, t.ErrorReason = f.Code, f.Reason
 	now := time.Now()
-	switch f.Verdict {
-	case provider.Throttled:
+	if f.Verdict == provider.Throttled || a.excused {
 		t.AddThrottles = 1
-	case provider.Unknown:
+	}
+	if f.Verdict == provider.Unknown {
 		t.OutcomeUnknown, t.PossibleDuplicate = true, true
 		t.Events = append(t.Events, unknownEvent(now, f, true))
 	}
 	metadata := failureMetadata(f, true)
-	metadata["nextAttemptNumber"] = next
+	metadata["nextAttemptNumber"] = a.number() + 1
 	metadata["backoffDelay"] = delay.Milliseconds()
 	t.Events = append(t.Events, event(email.EventRetryScheduled, now, metadata))
 	if applied, err := p.record(log, a, t); !applied {
@@ -136,6 +141,9 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 func (p *Pipeline) awaitFeedback(log *slog.Logger, a *attempt, f *provider.Failure, again bool) error {
 	t := a.end(email.OutcomeUnknown)
 	t.Delay, t.OutcomeUnknown = p.FeedbackWindow, true
+	if a.excused {
+		t.AddThrottles = 1
+	}
 	t.ErrorCode, t.ErrorReason = f.Code, f.Reason
 	t.Events = []email.Event{unknownEvent(time.Now(), f, again)}
 	if applied, err := p.record(log, a, t); !applied {
