@@ -21,8 +21,9 @@ const (
 	// one waits for the broker, Postgres finds or marks the next.
 	overlap = 2
 	// trial is how much is taken after a failure: the broker may answer and still take no
-	// task. With some of them a single task that is refused does not stop its lane.
-	trial = 10
+	// task. With so many of them some tasks that are refused do not stop their lane, and taking
+	// and releasing them costs Postgres little.
+	trial = 100
 	// fullPause is how soon a full queue is measured again: at 1,000 emails per second
 	// 15 of them have gone by then, which is next to nothing of a window of 1,000.
 	fullPause = 15 * time.Millisecond
