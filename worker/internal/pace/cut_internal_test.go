@@ -118,21 +118,41 @@ func TestThrottled_FindsTheRateThatTheProviderAccepts(t *testing.T) {
 	}
 }
 
-// What one process is refused slows all of them down, once for all.
-func TestThrottled_IsSharedThroughRedis(t *testing.T) {
+// sharedRedis is the test server without the bucket's key. The key is fixed, so the tests
+// that use it do not run in parallel.
+func sharedRedis(t *testing.T) (client *redis.Client, forget func()) {
+	t.Helper()
 	o, err := redis.ParseURL(os.Getenv("REDIS_URL"))
 	if err != nil {
 		t.Fatalf("REDIS_URL: %v; run the tests through ./scripts/test.sh", err)
 	}
-	client := redis.NewClient(o)
+	client = redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
-	forget := func() {
+	forget = func() {
 		if err := client.Del(context.WithoutCancel(t.Context()), key).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	forget()
 	t.Cleanup(forget)
+	return client, forget
+}
+
+// age makes the last cut in Redis so much older.
+func age(t *testing.T, client *redis.Client, by time.Duration) {
+	t.Helper()
+	at, err := client.HGet(t.Context(), key, "cut_at").Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), key, "cut_at", at-by.Microseconds()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What one process is refused slows all of them down, once for all.
+func TestThrottled_IsSharedThroughRedis(t *testing.T) {
+	client, _ := sharedRedis(t)
 	one, other := New(client, 100), New(client, 100)
 	one.Throttled(time.Now())
 	one.expect(t, "the one that was refused", 50, 55)
@@ -145,13 +165,7 @@ func TestThrottled_IsSharedThroughRedis(t *testing.T) {
 	third.expect(t, "one that sends", 50, 55)
 
 	// Two seconds later one of them is refused again.
-	p, err := client.HGet(t.Context(), key, "cut_at").Int64()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.HSet(t.Context(), key, "cut_at", p-2_000_000).Err(); err != nil {
-		t.Fatal(err)
-	}
+	age(t, client, 2*time.Second)
 	fresh := New(client, 100) // it does not know that the rate is no longer 100
 	fresh.Throttled(time.Now())
 	fresh.expect(t, "cut again", 25, 35)
@@ -159,6 +173,25 @@ func TestThrottled_IsSharedThroughRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	third.expect(t, "one that sends, then", 25, 35)
+}
+
+// A process that cut the rate before Redis lost the key shares its next cut with the others.
+func TestThrottled_IsSharedAfterRedisForgotTheLastCut(t *testing.T) {
+	client, forget := sharedRedis(t)
+	one, c := newPacer(client, 100)
+	other := New(client, 100)
+	one.Throttled(c.t)
+	forget()
+	c.t = c.t.Add(2 * time.Minute)
+	one.Throttled(c.t)
+	one.expect(t, "the process that cuts", 50, 50)
+	if one.last.Load().stamp == "" {
+		t.Error("the cut is local")
+	}
+	if err := other.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	other.expect(t, "another process", 50, 55)
 }
 
 // Without Redis each process takes its share of the rate in force.

@@ -142,7 +142,7 @@ func (p *Pacer) Throttled(begun time.Time) {
 	}
 }
 
-// cutShared cuts the rate in Redis, or learns that another process has. It is false when
+// cutShared cuts the rate in Redis or adopts the cut of another process. It returns false if
 // Redis does not answer.
 func (p *Pacer) cutShared(last *cut) bool {
 	if p.redis == nil {
@@ -151,11 +151,15 @@ func (p *Pacer) cutShared(last *cut) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), redisTimeout)
 	defer cancel()
 	stamp := last.stamp
-	for range 2 { // the first finds out what the last cut was, if this process did not know
+	for range 2 { // the first round reads the last cut, if this process does not know it
 		answer, err := cutRate.Run(ctx, p.redis, []string{key}, stamp,
 			strconv.FormatFloat(p.Rate(), 'f', -1, 64), cutPause.Microseconds()).Slice()
 		if err != nil {
 			return false
+		}
+		if len(answer) > 0 && answer[0] == "" && stamp != "" {
+			stamp = "" // Redis has lost the cut that this process knows: the key expired or was deleted
+			continue
 		}
 		now, known := p.cutOf(answer)
 		if !known {
