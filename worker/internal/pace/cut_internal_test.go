@@ -194,6 +194,22 @@ func TestThrottled_IsSharedAfterRedisForgotTheLastCut(t *testing.T) {
 	other.expect(t, "another process", 50, 55)
 }
 
+// A slow call that began before another process's cut does not cut the rate again.
+func TestThrottled_SlowCallFromBeforeAnotherProcessesCut(t *testing.T) {
+	client, _ := sharedRedis(t)
+	begun := time.Now().Add(-10 * time.Second)
+	one, slow := New(client, 100), New(client, 100)
+	one.Throttled(time.Now())
+	age(t, client, 5*time.Second)
+	slow.Throttled(begun)
+	slow.expect(t, "the process of the slow call", 70, 80) // 71 after 5 s
+	third := New(client, 100)
+	if err := third.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	third.expect(t, "another process", 70, 80)
+}
+
 // Without Redis each process takes its share of the rate in force.
 func TestThrottled_WithoutRedis(t *testing.T) {
 	t.Parallel()

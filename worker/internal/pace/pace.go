@@ -137,14 +137,14 @@ func (p *Pacer) Throttled(begun time.Time) {
 	if !last.at.IsZero() && (begun.Before(last.at) || p.now().Sub(last.at) < cutPause) {
 		return
 	}
-	if !p.cutShared(last) {
+	if !p.cutShared(last, begun) {
 		p.adopt(cut{at: p.now(), from: p.Rate()})
 	}
 }
 
-// cutShared cuts the rate in Redis or adopts the cut of another process. It returns false if
-// Redis does not answer.
-func (p *Pacer) cutShared(last *cut) bool {
+// cutShared cuts the rate in Redis because of a call that began then, or adopts the cut of
+// another process. It returns false if Redis does not answer.
+func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
 	if p.redis == nil {
 		return false
 	}
@@ -168,7 +168,7 @@ func (p *Pacer) cutShared(last *cut) bool {
 		if now.at.After(p.last.Load().at) {
 			p.adopt(now)
 		}
-		if now.stamp == stamp || p.now().Sub(now.at) < cutPause {
+		if now.stamp == stamp || begun.Before(now.at) || p.now().Sub(now.at) < cutPause {
 			return true
 		}
 		stamp = now.stamp
