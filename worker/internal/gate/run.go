@@ -61,6 +61,8 @@ func (r *run) ended(c Call, f *provider.Failure, now time.Time) belief {
 		r.outages, r.unreadables = 0, 0
 	case f.Verdict == provider.Unspent:
 		// Our side gave up: nothing was learnt.
+	case f.Category == provider.ValidationError:
+		// The SDK refused the request before sending it: nothing was learnt either.
 	case f.Outage:
 		r.unreadables = 0
 		return r.outage(c.Email, now)

@@ -29,6 +29,7 @@ func TestRun(t *testing.T) {
 	garbled := &provider.Failure{Verdict: provider.Unreadable}
 	stopped := &provider.Failure{Verdict: provider.Unspent}
 	rejected := &provider.Failure{Verdict: provider.Failed}
+	unsent := &provider.Failure{Verdict: provider.Failed, Category: provider.ValidationError} // the SDK did not send it
 	times := func(n int, s step) []step { return slices.Repeat([]step{s}, n) }
 	join := func(parts ...any) (all []step) {
 		for _, part := range parts {
@@ -51,6 +52,8 @@ func TestRun(t *testing.T) {
 		"one got through":         join(times(5, step{f: away}), step{}, times(5, step{f: away}), step{f: away, want: suspected}),
 		"one was refused":         join(times(5, step{f: away}), step{f: rejected}, times(5, step{f: away}), step{f: away, want: suspected}),
 		"a stop says nothing":     join(times(5, step{f: away}), step{f: stopped}, step{f: away, want: suspected}),
+		"requests never sent":     join(times(5, step{f: away}), step{f: unsent}, times(14, step{f: away, want: suspected}), step{f: unsent}, step{f: away, want: certain}),
+		"never sent, garbled":     {{f: garbled}, {f: garbled}, {f: unsent}, {f: garbled, want: certain}},
 		"few, for five seconds":   {{f: away}, {after: 4 * time.Second, f: broken}, {after: time.Second, f: away, want: certain}},
 		"one, for five seconds":   {{f: away, email: 1}, {after: 4 * time.Second, f: away, email: 1}, {after: 4 * time.Second, f: away, email: 1}, {f: away, want: certain}},
 		"few, and one in between": {{f: away}, {after: 4 * time.Second}, {after: time.Second, f: away}},
