@@ -10,8 +10,11 @@ import (
 // of the refusal resumes sending, unless an email's own answer has parked it since: the
 // account may be fine while one of its parts refuses.
 //
-// A refusal is acted on once, until it ends or becomes another one. So when a probe passes
-// although the account still claims to refuse, the probe is believed.
+// Each process acts on a refusal once, until the refusal ends or its code changes. So if a
+// probe passes although the account still claims to refuse, this process believes the probe.
+// That is kept in memory: the open gate keeps no code, so a process that first reads the
+// refusal after the probe has passed, or starts then, parks sending once more, until the
+// next probe passes.
 //
 // It is not safe for concurrent use: one loop reads the account.
 func (g *Gate) Account(ctx context.Context, refusal string) {
