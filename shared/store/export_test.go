@@ -24,6 +24,9 @@ const (
 	OldestDueSQL = oldestDueSQL
 	OverdueSQL   = overdueSQL
 
+	PickProbeSQL     = pickProbeSQL
+	PickSafeProbeSQL = pickSafeProbeSQL
+
 	AppendFeedbackSQL = appendFeedbackSQL
 	ReturnIntakesSQL  = returnIntakesSQL
 	DueReplaysSQL     = dueReplaysSQL

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )
@@ -68,6 +69,8 @@ func TestPlans(t *testing.T) {
 	}{
 		"takeDue":              {store.TakeDueSQL, []any{lanes, 100, id, time.Now()}, []string{"email_outbox_lane_claim"}},
 		"takeProbe":            {store.TakeProbeSQL, []any{id, id}, []string{"email_outbox_pkey"}},
+		"pickProbe":            {store.PickProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"pickSafeProbe":        {store.PickSafeProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
 		"leaseJobs":            {store.LeaseJobsSQL, []any{lanes, 100}, []string{"email_outbox_lane_claim"}},
 		"release":              {store.ReleaseSQL, []any{pq.Array([]string{id.String()}), pq.Array([]int64{0}), time.Now(), pq.Array([]int64{0})}, []string{"email_outbox_pkey"}},
 		"liveLanes":            {store.LiveLanesSQL, nil, []string{"email_outbox_lane_claim"}},

@@ -192,20 +192,39 @@ type Probe struct {
 	Queue string    `db:"queue"`
 }
 
-// pickProbeSQL finds the email that has been due for longest in any open lane, by the
+// pickProbeSQL chooses, in each open lane, the email that has been due for longest, and of
+// those the oldest one of the next company by id after that of the last probe, cyclically:
+// many bad emails of one company do not keep the emails of the others from probing. If the
+// last probe is unknown, it chooses the oldest of all. Its cost is the number of lanes, by the
 // jumps of liveLanesSQL and one probe of email_outbox_lane_claim for each lane. It locks
 // the gate's one row first: of several that pick at once one finds the condition still
 // true, and only that one looks at the lanes. In each lane it passes over rows that
-// somebody has locked, since the worker could not claim them, and locks the one it finds
-// until the statement ends. What is due is what TakeProbe takes.
-//
-// Without $3 it takes no email with delivery at_most_once, and reads those that are due
-// before the first of the others.
-const pickProbeSQL = `
+// another session has locked, since the worker could not claim them, and locks the one it
+// finds until the statement ends. What is due is what TakeProbe takes.
+const (
+	pickProbeSQL = pickProbeLanesSQL + `
+        SELECT o.id, o.next_at FROM email_outbox o
+        WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + `
+        ORDER BY o.next_at, o.id LIMIT 1 FOR UPDATE SKIP LOCKED` + pickProbeTurnSQL
+
+	// pickSafeProbeSQL takes no email with delivery at_most_once. It reads at most the first
+	// 100 due emails of a lane by the same index, and locks one of them by email_outbox_pkey.
+	pickSafeProbeSQL = pickProbeLanesSQL + `
+        SELECT o.id, o.next_at FROM (
+            SELECT o.id, o.next_at, o.delivery FROM email_outbox o
+            WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + `
+            ORDER BY o.next_at, o.id LIMIT 100
+        ) early JOIN email_outbox o ON o.id = early.id
+        WHERE early.delivery <> 'at_most_once' AND ` + dueSQL + `
+        ORDER BY early.next_at, early.id LIMIT 1 FOR UPDATE OF o SKIP LOCKED` + pickProbeTurnSQL
+
+	pickProbeLanesSQL = `
 WITH RECURSIVE gate AS MATERIALIZED (
-    SELECT id FROM provider_gate
+    SELECT id, probe_id FROM provider_gate
     WHERE id = 1 AND state = 'shut' AND held_at IS NULL AND coalesce(probe_at <= now() - $2 * interval '1 ms', true)
     FOR UPDATE
+), last AS MATERIALIZED (
+    SELECT company_id FROM email_outbox WHERE id = (SELECT probe_id FROM gate)
 ), lane AS (
     (SELECT lane_id FROM email_outbox
      WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL AND (SELECT id FROM gate) = 1
@@ -215,37 +234,37 @@ WITH RECURSIVE gate AS MATERIALIZED (
             WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.lane_id > lane.lane_id
             ORDER BY o.lane_id LIMIT 1)
     FROM lane WHERE lane.lane_id IS NOT NULL
-), oldest AS (
+), chosen AS (
     SELECT due.id, l.queue FROM lane
     JOIN dispatch_lanes l ON l.id = lane.lane_id
     JOIN companies c ON c.id = l.company_id
-    CROSS JOIN LATERAL (
-        SELECT o.id, o.next_at FROM email_outbox o
-        WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + ` AND ($3 OR o.delivery <> 'at_most_once')
-        ORDER BY o.next_at, o.id LIMIT 1 FOR UPDATE SKIP LOCKED
+    CROSS JOIN LATERAL (`
+	pickProbeTurnSQL = `
     ) due
+    LEFT JOIN last ON true
     WHERE l.queue = ANY ($1::text[]) AND l.paused_at IS NULL AND l.held_at IS NULL
       AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
-    ORDER BY due.next_at, due.id LIMIT 1
+    ORDER BY c.id <= last.company_id, CASE WHEN last.company_id IS NOT NULL THEN c.id END, due.next_at, due.id LIMIT 1
 )
-UPDATE provider_gate g SET probe_id = oldest.id, probe_at = now()
-FROM oldest
+UPDATE provider_gate g SET probe_id = chosen.id, probe_at = now()
+FROM chosen
 WHERE g.id = 1 AND g.state = 'shut' AND g.held_at IS NULL AND coalesce(g.probe_at <= now() - $2 * interval '1 ms', true)
-RETURNING oldest.id, oldest.queue`
+RETURNING chosen.id, chosen.queue`
+)
 
 // PickProbe chooses the next probe, if the gate is shut, the last one was chosen at least
-// pause ago, and an email is due that nobody has locked. An email with delivery
-// at_most_once is chosen only if no other is due: if its answer is lost, it fails. It asks
-// for little while the gate is open.
+// pause ago, and an email is due that nobody has locked. Companies take turns. An email with
+// delivery at_most_once is chosen only if no other is among the first 100 due emails of any
+// lane: if its answer is lost, it fails. While the gate is open it reads one row.
 func (s *Store) PickProbe(ctx context.Context, pause time.Duration) (picked Probe, found bool, err error) {
 	g, err := s.Gate(ctx)
 	if err != nil || g.State == GateOpen || g.HeldAt != nil {
 		return Probe{}, false, err
 	}
 	var rows []Probe
-	for _, atMostOnce := range []bool{false, true} {
-		err = write(func(args []any) error { return s.db.SelectContext(ctx, &rows, pickProbeSQL, args...) },
-			pq.Array(email.Queues()), pause.Milliseconds(), atMostOnce)
+	for _, statement := range []string{pickSafeProbeSQL, pickProbeSQL} {
+		err = write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) },
+			pq.Array(email.Queues()), pause.Milliseconds())
 		if err != nil || len(rows) > 0 {
 			break
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
@@ -270,6 +271,105 @@ func TestPickProbe_AtMostOnceIsTheLast(t *testing.T) {
 			t.Fatalf("probe %+v, %v, want %s", probe, found, want)
 		}
 		run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED' WHERE id = $1`, want)
+	}
+}
+
+// Companies take turns: the older emails of one do not keep the others from probing.
+func TestPickProbe_CompaniesTakeTurns(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	busy := d.Company(t)
+	var old []uuid.UUID
+	for i := range 5 {
+		id := d.Accept(t, busy, nil)
+		run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 h' + $2 * interval '1 s' WHERE id = $1`, id, i)
+		old = append(old, id)
+	}
+	quiet := d.Accept(t, d.Company(t), nil)
+	shut(t, d, "SES_TIMEOUT")
+	for i, want := range []uuid.UUID{old[0], quiet, old[1], quiet, old[2]} {
+		later(t, d)
+		if probe, found := pick(t, d); !found || probe.ID != want {
+			t.Fatalf("probe %d: %+v, %v, want %s", i+1, probe, found, want)
+		}
+		if want != quiet { // it is a retry meanwhile, behind the others
+			run(t, d, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, want)
+		}
+	}
+
+	// A last probe whose row has been deleted: the oldest due email of all.
+	run(t, d, `UPDATE provider_gate SET probe_id = gen_random_uuid()`)
+	later(t, d)
+	if probe, found := pick(t, d); !found || probe.ID != old[3] {
+		t.Errorf("after an unknown probe: %+v, %v, want %s", probe, found, old[3])
+	}
+}
+
+// All companies get a probe in one cycle, whatever the order of their ids and the age of
+// their emails, in whichever queue they are.
+func TestPickProbe_OneCycle(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	seen := map[uuid.UUID]bool{}
+	for i := range 6 {
+		company := d.Company(t)
+		for _, priority := range []int{1, 5, 9} {
+			id := d.Accept(t, company, func(e *store.NewEmail) { e.Priority = priority })
+			run(t, d, `UPDATE email_outbox SET next_at = now() - $2 * interval '1 min' WHERE id = $1`, id, 1+i*i%5)
+		}
+	}
+	shut(t, d, "SES_TIMEOUT")
+	for range 6 {
+		later(t, d)
+		probe, found := pick(t, d)
+		if !found {
+			t.Fatal("no probe")
+		}
+		seen[ask[uuid.UUID](t, d, `SELECT company_id FROM email_outbox WHERE id = $1`, probe.ID)] = true
+	}
+	if len(seen) != 6 {
+		t.Errorf("6 probes of %d companies, want 6", len(seen))
+	}
+}
+
+// Many due emails with delivery at_most_once are not all read, even if they are due at the
+// same time.
+func TestPickProbe_ReadsTheFirstOfALane(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	like := d.Accept(t, d.Company(t), func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+	run(t, d, `
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, status, delivery, next_at)
+		SELECT overlay(id::text placing lpad(to_hex(n), 12, '0') from 25)::uuid, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at,
+		       status, delivery, next_at
+		FROM email_outbox, generate_series(1, 20000) n WHERE id = $1`, like)
+	run(t, d, `ANALYZE email_outbox`)
+	shut(t, d, "SES_TIMEOUT")
+	later(t, d)
+	tx, err := direct(t, d).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	for i, statement := range []string{store.PickSafeProbeSQL, store.PickProbeSQL} {
+		var before, after int
+		const rowsRead = `SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname = 'email_outbox'`
+		if err := tx.QueryRowContext(t.Context(), rowsRead).Scan(&before); err != nil {
+			t.Fatal(err)
+		}
+		done, err := tx.ExecContext(t.Context(), statement, pq.Array(email.Queues()), probePause.Milliseconds())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := done.RowsAffected(); err != nil || n != int64(i) {
+			t.Errorf("statement %d: %d probes, %v, want %d", i+1, n, err, i)
+		}
+		if err := tx.QueryRowContext(t.Context(), rowsRead).Scan(&after); err != nil {
+			t.Fatal(err)
+		}
+		if n := after - before; n > 500 {
+			t.Errorf("statement %d reads %d rows of one lane", i+1, n)
+		}
 	}
 }
 
