@@ -174,9 +174,11 @@ SELECT id FROM (
 //
 // Those that wait for the dispatcher are read along email_outbox_lane_claim, of each lane
 // the newest, at most $8 in all: with a longer backlog an older email is found once a worker
-// has received it. The lanes are those of single emails and of the mailings at work. Those
-// on a queue are read along email_outbox_open: those of all companies, since the queues' windows
-// keep them few, and without the LIMIT the planner may read all of the company's emails.
+// has received it. The lanes are those of single emails, of the mailings at work (QUEUED is
+// also one between two parts of its expansion), of the FAILED ones, whose emails go on, and
+// of those being settled. Those on a queue are read along email_outbox_open: those of all
+// companies, since the queues' windows keep them few, and without the LIMIT the planner may
+// read all of the company's emails.
 const unreceivedSQL = `
     (SELECT o.id, o.payload, o.request_id
      FROM (SELECT id FROM dispatch_lanes
@@ -184,7 +186,7 @@ const unreceivedSQL = `
            UNION ALL
            SELECT l.id FROM mailings m
            JOIN dispatch_lanes l ON l.company_id = m.company_id AND l.queue = 'email:send:low' AND l.mailing_id = m.id
-           WHERE m.company_id = $1 AND m.status IN ('PENDING', 'PROCESSING', 'SENDING', 'PAUSED')) lane
+           WHERE m.company_id = $1 AND (m.status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING', 'PAUSED', 'FAILED') OR m.settling IS NOT NULL)) lane
      CROSS JOIN LATERAL (
          SELECT id, payload, request_id FROM email_outbox
          WHERE lane_id = lane.id AND status IN ('PENDING', 'RETRY_SCHEDULED') AND next_at <= now() + interval '1 minute'

@@ -179,3 +179,24 @@ func TestListEmails(t *testing.T) {
 		}
 	}
 }
+
+// An email of a mailing that waits for the dispatcher is found whatever the mailing does.
+func TestListEmails_WaitingOfAMailing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, func(e *store.NewEmail) { e.RequestID = "req-m" })
+	mailing := ofMailing(t, d, company, id)
+	for _, state := range []string{
+		`status = 'QUEUED'`, `status = 'PENDING'`, `status = 'PROCESSING'`, `status = 'SENDING'`, `status = 'PAUSED'`, `status = 'FAILED'`,
+		`status = 'CANCELLED', settling = 'cancel', settled_to = id`,
+	} {
+		run(t, d, `UPDATE mailings SET `+state+` WHERE id = $1`, mailing)
+		for _, f := range []store.EmailFilter{{Recipient: "ana@example.com"}, {ExternalID: "CUST-1"}, {RequestID: "req-m"}} {
+			f.Limit = 10
+			if diff := cmp.Diff([]uuid.UUID{id}, pages(t, d, company, f)); diff != "" {
+				t.Errorf("%s, by %+v: %s", state, f, diff)
+			}
+		}
+	}
+}
