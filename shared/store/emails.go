@@ -262,6 +262,8 @@ func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f EmailF
 		err = s.db.SelectContext(ctx, &ids, aboutIDsSQL, company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan)
 	case f.Recipient != "" || f.ExternalID != "" || f.RequestID != "":
 		err = s.db.SelectContext(ctx, &ids, searchIDsSQL, company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan, listScan)
+	case f.Status == email.Pending || f.Status == email.RetryScheduled:
+		return s.waitingIDs(ctx, company, before, f, limit)
 	case f.Tag != "" || f.Status != "":
 		return s.stepIDs(ctx, company, before, f, limit)
 	default:
@@ -275,22 +277,32 @@ func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f EmailF
 
 // stepIDs is one step of a search by tag or status alone.
 func (s *Store) stepIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
-	var found []struct {
-		ID      uuid.UUID `db:"id"`
-		Reached bool      `db:"reached"`
-	}
-	if err := s.db.SelectContext(ctx, &found, stepIDsSQL, company, before, f.From, f.Tag, max(listScan, limit), limit, string(f.Status)); err != nil {
+	ids, next, err = s.selectStep(ctx, stepIDsSQL, company, before, f.From, f.Tag, max(listScan, limit), limit, string(f.Status))
+	if err != nil {
 		return nil, uuid.Nil, err
-	}
-	for _, row := range found {
-		if row.Reached {
-			next = row.ID
-		} else {
-			ids = append(ids, row.ID)
-		}
 	}
 	if len(ids) == limit { // more may match before the end of the step
 		next = ids[limit-1]
 	}
 	return ids, next, nil
+}
+
+// selectStep returns the emails that a statement found and, if its scan reached its bound,
+// the email where that was.
+func (s *Store) selectStep(ctx context.Context, statement string, parameters ...any) (ids []uuid.UUID, reached uuid.UUID, err error) {
+	var found []struct {
+		ID      uuid.UUID `db:"id"`
+		Reached bool      `db:"reached"`
+	}
+	if err := s.db.SelectContext(ctx, &found, statement, parameters...); err != nil {
+		return nil, uuid.Nil, err
+	}
+	for _, row := range found {
+		if row.Reached {
+			reached = row.ID
+		} else {
+			ids = append(ids, row.ID)
+		}
+	}
+	return ids, reached, nil
 }

@@ -40,9 +40,11 @@ const (
 	AboutIDsSQL       = aboutIDsSQL
 	ListIDsSQL        = listIDsSQL
 	ListScan          = listScan
+	WaitingScan       = waitingScan
 	PageRowsSQL       = pageRowsSQL
 	SearchIDsSQL      = searchIDsSQL
 	StepIDsSQL        = stepIDsSQL
+	WaitingIDsSQL     = waitingIDsSQL
 	AnswerTime        = answerTime
 
 	CloseLaneSQL      = closeLaneSQL
