@@ -40,4 +40,4 @@ eval "$urls"
 packages=(work)
 ! names_a_package "$@" || packages=()
 # Most tests wait for something: six at a time fill two cores better than two.
-CGO_ENABLED=1 go test -race -count=1 -timeout 15m -p 2 -parallel 6 "$@" "${packages[@]}" 8>&-
+CGO_ENABLED=1 go test -race -count=1 -timeout 25m -p 2 -parallel 6 "$@" "${packages[@]}" 8>&-
