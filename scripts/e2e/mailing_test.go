@@ -66,7 +66,7 @@ func TestMailing(t *testing.T) {
 // patienceFor is long enough for programs built with the race detector on two busy
 // cores.
 func patienceFor(rows int) time.Duration {
-	return 2*time.Minute + time.Duration(rows)*10*time.Millisecond
+	return 3*time.Minute + time.Duration(rows)*20*time.Millisecond
 }
 
 // What can break, breaks: RabbitMQ between publishing and consuming, the worker in the
@@ -74,7 +74,7 @@ func patienceFor(rows int) time.Duration {
 // paused meanwhile: what a kill does to an email that is being sent is another test's.
 func TestMailing_Faults(t *testing.T) {
 	t.Parallel()
-	rows := mailingRows(t, 30_000)
+	rows := mailingRows(t, 12_000)
 	rabbitmq, postgres := servertest.Start(t, "rabbitmq"), servertest.Start(t, "postgres")
 	s := startSystemOn(t, storetest.NewOn(t, postgres.URL), bulk(t, rabbitmq.URL))
 	sheet := newSpreadsheet(t, rows)
