@@ -32,6 +32,7 @@ type Watch struct {
 	leaks  []string         // by search alone
 	sizes  []string         // by measure alone
 	limits []dated          // of the window, by count alone
+	held   map[string]int64 // tasks on each queue at the last look
 
 	cancel  context.CancelFunc
 	working sync.WaitGroup

@@ -126,6 +126,19 @@ func (w *Watch) currentLimit() int64 {
 	return slices.MaxFunc(w.limits, func(a, b dated) int { return int(a.limit - b.limit) }).limit
 }
 
+// draining says that a queue holds no more than it did when the limit shrank. A window that
+// became smaller takes no task off the queue: it only lets no other in.
+func (w *Watch) draining(queue string, tasks, limit int64) bool {
+	if w.held == nil {
+		w.held = make(map[string]int64)
+	}
+	over := tasks > limit && tasks <= w.held[queue]
+	if over || tasks <= limit {
+		w.held[queue] = tasks
+	}
+	return over
+}
+
 // count compares the queues with the limit.
 func (w *Watch) count(ctx context.Context, n int) {
 	if n%int(limitEvery/countEvery) == 1 {
@@ -137,6 +150,9 @@ func (w *Watch) count(ctx context.Context, n int) {
 	}
 	limit := w.currentLimit()
 	for _, q := range queues {
+		if w.draining(q.Name, q.Tasks(), limit) {
+			continue
+		}
 		if seen := (Window{Tasks: q.Tasks(), Limit: limit, Queue: q.Name}); seen.Share() > w.Seen.Window.Share() {
 			w.Seen.Window = seen
 		}
