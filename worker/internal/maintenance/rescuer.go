@@ -86,7 +86,7 @@ type RescuerParams struct {
 // Why an email was brought back.
 const (
 	reasonLease       = "lease_ended" // its worker died, or did not answer
-	reasonLeftover    = "leftover"    // its task was in the hands of a worker that died
+	reasonLeftover    = "leftover"    // a worker that died had its task
 	reasonLost        = "lost"        // the queue lost its task
 	reasonUnpublished = "unpublished" // its dispatcher died before it published the task
 )

@@ -32,8 +32,8 @@ const (
 // reserveScript measures a queue and reserves room on it in one step, so that dispatchers
 // that do this at the same time do not exceed the window together.
 //
-// A publisher is granted its share of what is free, so that one that is killed with its grant
-// in its hands leaves room to the others.
+// A publisher is granted its share of what is free, so that one that is killed before it
+// releases its grant leaves room to the others.
 //
 // KEYS: pending, active, scheduled, retry, reserved, window; ARGV: window, most, holder, the
 // life of a reservation and of a holder in milliseconds, the window's life in seconds.
