@@ -3,6 +3,7 @@ package schema_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -70,8 +71,13 @@ func TestRetention_KeepsWhatIsThere(t *testing.T) {
 			if after := query(t, db, held); !slices.Equal(before, after) {
 				t.Errorf("before %v, after %v", before, after)
 			}
-			if after := query(t, db, indexesSQL); !slices.Equal(indexes, after) {
-				t.Errorf("indexes before %v, after %v", indexes, after)
+			want := slices.Clone(indexes)
+			for place := range 5 { // 00015_log_tags.sql
+				want = append(want, fmt.Sprint("email_logs_tag", place+1))
+			}
+			slices.Sort(want)
+			if after := query(t, db, indexesSQL); !slices.Equal(want, after) {
+				t.Errorf("indexes %v, after %v", want, after)
 			}
 			var found []string
 			for _, name := range query(t, db, `

@@ -55,35 +55,40 @@ GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, mailings, mail
                                         ses_events, dead_letters TO gateway_api;
 GRANT SELECT, INSERT, DELETE         ON recipient_intakes TO gateway_api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions, idempotency_keys TO gateway_api;
+GRANT SELECT, INSERT, UPDATE         ON quota_defaults, quota_totals TO gateway_api;
+GRANT SELECT                         ON quota_deltas TO gateway_api;
 
 -- The dispatcher queues, and tidies up what has had its time. It sees no keys. Partitions
 -- are the owner's: two functions, which refuse what is young, make and drop them for it.
 GRANT SELECT                         ON companies, suppressions, company_retention, log_partitions TO gateway_dispatcher;
 GRANT SELECT, INSERT                 ON recipient_intakes TO gateway_dispatcher;
 GRANT SELECT, UPDATE                 ON dispatch_lanes, mailings, provider_gate TO gateway_dispatcher;
-GRANT SELECT, INSERT, UPDATE         ON retention_walks TO gateway_dispatcher;
+GRANT SELECT, INSERT, UPDATE         ON retention_walks, quota_totals TO gateway_dispatcher;
+GRANT SELECT, DELETE                 ON quota_deltas TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON mailing_rejects TO gateway_dispatcher;
 GRANT SELECT, INSERT, DELETE         ON email_events, dispatch_batches TO gateway_dispatcher;
 GRANT SELECT, UPDATE, DELETE         ON mailing_entries, idempotency_keys, ses_events, dead_letter_replays TO gateway_dispatcher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON email_outbox, email_logs, recipients, dead_letters, process_status TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON operator_audit TO gateway_dispatcher; -- a policy keeps two years of it
-GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), drop_log_partition(text, interval) TO gateway_dispatcher;
+GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), drop_log_partition(text, interval), hold_settling(uuid) TO gateway_dispatcher;
 
 -- The worker sends. It sees no keys, and answers nobody's request.
 GRANT SELECT                         ON companies, dispatch_lanes, suppressions TO gateway_worker;
 GRANT INSERT                         ON email_events TO gateway_worker;
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_worker;
+GRANT SELECT, INSERT, UPDATE         ON quota_totals TO gateway_worker;
+GRANT SELECT                         ON quota_deltas TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, recipients, dead_letters TO gateway_worker;
 GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON process_status TO gateway_worker;
 
 -- gatewayctl, for people: companies, keys and domains; what waits and why.
-GRANT SELECT                         ON process_status, operator_audit, goose_db_version TO gateway_operator;
+GRANT SELECT                         ON process_status, operator_audit, goose_db_version, log_partitions TO gateway_operator;
 GRANT INSERT (operator, action, company_id, subject, details, reason) ON operator_audit TO gateway_operator; -- not when, and as whom
 GRANT SELECT, INSERT                 ON email_events, dead_letter_replays TO gateway_operator;
 GRANT INSERT                         ON recipient_intakes TO gateway_operator;
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_operator;
-GRANT SELECT, INSERT, UPDATE         ON companies, company_retention, api_keys, dispatch_lanes, email_outbox, email_logs, recipients,
+GRANT SELECT, INSERT, UPDATE         ON companies, company_retention, company_quotas, api_keys, dispatch_lanes, email_outbox, email_logs, recipients,
                                         dead_letters TO gateway_operator;
 GRANT SELECT, INSERT, DELETE         ON sender_domains, outbox_programs TO gateway_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions TO gateway_operator;
@@ -92,7 +97,18 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions TO gateway_operator;
 -- UPDATE; nobody changes one. The api adds them by a function that does no more than that.
 GRANT SELECT, UPDATE                 ON outbox_aggregates TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator, gateway_privacy;
 GRANT DELETE                         ON outbox_aggregates TO gateway_dispatcher;
+GRANT SELECT, UPDATE                 ON erased_tasks TO gateway_dispatcher; -- tasks to be removed from Redis, by id
 GRANT EXECUTE ON FUNCTION email_gateway_take_key(uuid, text, text, text, uuid) TO gateway_api;
+
+-- What a company uses of its quotas. No other role may ask: the functions show every
+-- company's. Triggers count with the rights of the tables' owner.
+GRANT EXECUTE ON FUNCTION email_gateway_use(uuid, boolean), email_gateway_scheduled(uuid)
+    TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator;
+GRANT EXECUTE ON FUNCTION email_gateway_schedule(uuid, uuid, timestamptz) TO gateway_api;
+
+-- Who sets a mailing going locks its company's quotas.
+GRANT SELECT, INSERT, UPDATE         ON quota_totals TO gateway_operator;
+GRANT SELECT                         ON quota_deltas TO gateway_operator;
 
 -- A tenant's program that shares the database: its own role is a member of this one and
 -- named in outbox_programs. It sees no table.
@@ -114,4 +130,7 @@ GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_privacy;
 GRANT SELECT, UPDATE, DELETE         ON suppressions TO gateway_privacy;
 GRANT SELECT, INSERT, UPDATE         ON email_logs, dead_letters TO gateway_privacy;
 GRANT SELECT, UPDATE, DELETE         ON email_outbox TO gateway_privacy;
-GRANT SELECT, INSERT, UPDATE, DELETE ON recipients TO gateway_privacy;
+GRANT SELECT, INSERT, UPDATE, DELETE ON recipients, erased_tasks TO gateway_privacy;
+GRANT SELECT, INSERT, DELETE         ON person_erasures TO gateway_privacy;
+GRANT SELECT                         ON ses_events TO gateway_privacy;
+GRANT UPDATE (payload)               ON ses_events TO gateway_privacy;

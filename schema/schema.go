@@ -13,14 +13,13 @@ import (
 	"io/fs"
 
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
 // Up brings the database to the newest version. Any number of callers may run it
-// at once: a Postgres advisory lock lets one work and the others find it done.
+// at once: a lock lets one work and the others find it done.
 func Up(ctx context.Context, db *sql.DB) error {
 	p, err := provider(db)
 	if err != nil {
@@ -111,11 +110,7 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open migrations: %w", err)
 	}
-	locker, err := lock.NewPostgresSessionLocker()
-	if err != nil {
-		return nil, fmt.Errorf("make migration lock: %w", err)
-	}
-	p, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(locker))
+	p, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithLocker(&migrationLock{}))
 	if err != nil {
 		return nil, fmt.Errorf("read migrations: %w", err)
 	}

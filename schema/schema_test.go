@@ -170,6 +170,23 @@ func status(t *testing.T, db *sql.DB) []schema.Step {
 	return steps
 }
 
+// A role that turns standard_conforming_strings off in its session must not change what a
+// literal in a function means.
+func TestFunctions_StandardConformingStrings(t *testing.T) {
+	t.Parallel()
+	db := emptyDatabase(t)
+	if err := schema.Up(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	for _, routine := range query(t, db, `
+SELECT p.oid::regprocedure::text FROM pg_proc p
+WHERE p.pronamespace = 'public'::regnamespace AND p.prokind IN ('f', 'p') AND p.prosqlbody IS NULL
+  AND NOT coalesce('standard_conforming_strings=on' = ANY (p.proconfig), false)
+ORDER BY 1`) {
+		t.Errorf("%s lacks SET standard_conforming_strings = on", routine)
+	}
+}
+
 // catalog lists what there is in the database besides the migrations' own table:
 // columns, constraints, indexes, storage parameters, functions and types.
 func catalog(t *testing.T, db *sql.DB) []string {

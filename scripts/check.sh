@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/check.sh
 #
-# Every check that needs no running service: format, vet, lint with the import rules, modules, shell scripts.
+# Every check that needs no running service: format, vet, lint with the import rules, modules, shell scripts, openapi.yaml.
 # One line per check; all run even when one fails. Tests are scripts/test.sh.
 set -euo pipefail
 
@@ -94,6 +94,11 @@ alert_rules() {
 		((EUID == 0)) || { echo "install prometheus (its promtool) to check the alert rules" && return 1; }
 		./scripts/install.sh prometheus
 	fi
+	# A person reads whole numbers: 3 emails, not 3.053.
+	local fractions
+	# shellcheck disable=SC2016 # the dollar is the template's
+	fractions=$(grep -nE '\{\{[^}]*\$value' scripts/observability/prometheus/rules.yml | grep -vE 'printf "%\.0f"|reReplaceAll "\[\.\]\[0-9\]\+" ""') || true
+	[[ -z $fractions ]] || { echo "not a whole number: $fractions" && return 1; }
 	promtool check rules scripts/observability/prometheus/rules.yml &&
 		promtool check config --syntax-only scripts/observability/prometheus/prometheus.yml &&
 		promtool test rules scripts/observability/prometheus/rules_test.yml
@@ -109,6 +114,7 @@ for module in "${modules[@]}"; do
 	check "build without go.work: ${module##*/}" build_alone "$module"
 done
 check "tests that SECURITY.md names" security_claims
+check "openapi.yaml: redocly, spectral" ./scripts/openapi.sh lint
 check "configuration table of README.md" go run ./scripts/cmd/settings -check
 check shellcheck shell_scripts
 check "alert rules" alert_rules

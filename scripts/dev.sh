@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Usage: scripts/dev.sh [--once]
+# Usage: scripts/dev.sh [--once] [--keep]
 #
 # Starts the whole system on this machine, sends one demo email through it, says how to use it and stays until Ctrl-C,
-# which ends all of it. With --once it ends after the demo email; exit code 0 means that it was SENT.
+# which ends all of it. With --once it ends after the demo email; exit code 0 means that it was SENT. When a program ends by
+# itself, so does everything; with --keep the others stay, to rehearse what happens without it.
 # DATABASE_URL, REDIS_URL, RABBITMQ_URL, STORAGE_URL and SES_ENDPOINT name real services instead of private ones;
-# API_ADDR, DISPATCHER_ADDR, WORKER_ADDR and SES_SIM_ADDR the addresses to listen on. .env.example has them all.
+# API_ADDR, METRICS_ADDR, DISPATCHER_ADDR, WORKER_ADDR and SES_SIM_ADDR the addresses to listen on. .env.example has them all.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 LOCAL_DIR=${LOCAL_DIR:-.local}
 [[ $LOCAL_DIR == /* ]] || LOCAL_DIR=$PWD/$LOCAL_DIR
-export LOCAL_DIR
+export LOCAL_DIR DEV_DIR=$LOCAL_DIR
 readonly secrets=$LOCAL_DIR/secrets.env
 
 say() { printf '%s\n' "$*" >&2; }
@@ -18,11 +19,18 @@ die() { say "dev: $*"; exit 1; }
 # shellcheck source=scripts/dev.d/programs.sh
 source scripts/dev.d/programs.sh
 
-once=
-[[ ${1:-} != --once ]] || { once=yes && shift; }
-[[ $# -eq 0 ]] || { sed -n '2s/^# //p' "$0" >&2 && exit 2; }
+once='' keep=''
+while [[ $# -gt 0 ]]; do
+	case $1 in
+	--once) once=yes ;;
+	--keep) keep=yes ;;
+	*) sed -n '2s/^# //p' "$0" >&2 && exit 2 ;;
+	esac
+	shift
+done
 
 export API_ADDR=${API_ADDR:-127.0.0.1:8080} DISPATCHER_ADDR=${DISPATCHER_ADDR:-127.0.0.1:9091}
+export METRICS_ADDR=${METRICS_ADDR:-127.0.0.1:9094}
 export WORKER_ADDR=${WORKER_ADDR:-127.0.0.1:9092} SES_SIM_ADDR=${SES_SIM_ADDR:-127.0.0.1:8005}
 export AWS_REGION=${AWS_REGION:-us-east-1} MONITORING_USER=${MONITORING_USER:-admin}
 API_URL=http://$(local_address "$API_ADDR")
@@ -37,6 +45,7 @@ finish() {
 	local status=$?
 	trap '' INT TERM
 	say "stopping (logs stay in $log)"
+	[[ -z $building ]] || kill "$building" 2>/dev/null || true
 	wait "${services:-}" 2>/dev/null || true
 	end api dispatcher worker
 	end ses-sim
@@ -72,13 +81,13 @@ write_env() {
 	local name
 	umask 077 # it holds a key and a password
 	for name in API_URL API_KEY COMPANY_ID INBOX_URL MONITORING_URL MONITORING_USER MONITORING_PASSWORD \
-		DATABASE_URL REDIS_URL RABBITMQ_URL STORAGE_URL SES_ENDPOINT; do
+		DATABASE_URL REDIS_URL RABBITMQ_URL STORAGE_URL SES_ENDPOINT DEV_DIR; do
 		echo "export $name='${!name}'"
 	done >"$LOCAL_DIR/dev.env"
 }
 
 end_leftovers api dispatcher worker ses-sim
-require_free API_ADDR DISPATCHER_ADDR WORKER_ADDR
+require_free API_ADDR METRICS_ADDR DISPATCHER_ADDR WORKER_ADDR
 [[ -n ${SES_ENDPOINT:-} ]] || require_free SES_SIM_ADDR
 trap finish EXIT
 trap 'exit 0' INT TERM
@@ -87,10 +96,12 @@ secret CPF_CNPJ_HASH_KEY 32
 secret MONITORING_PASSWORD 12
 secret UNSUBSCRIBE_KEY 32
 
+say "starting the services (logs in $LOCAL_DIR), and building the programs meanwhile"
 ./scripts/services.sh start 8>&- &
 services=$!
-go build -o "$bin/" ./schema/cmd/migrate ./api/cmd/... ./worker/cmd/... ./scripts/cmd/ses-sim ./scripts/cmd/demo
+build ./schema/cmd/migrate ./api/cmd/... ./worker/cmd/... ./scripts/cmd/ses-sim ./scripts/cmd/demo
 wait "$services" || die "the services did not start"
+say "migrating the database"
 urls=$(./scripts/services.sh env)
 eval "$urls"
 
@@ -104,6 +115,7 @@ if [[ -z ${SES_ENDPOINT:-} ]]; then
 	await ses-sim "$SES_SIM_ADDR" /livez
 fi
 export SES_ENDPOINT
+say "starting the programs"
 launch api
 launch dispatcher
 launch worker
@@ -115,6 +127,7 @@ INBOX_URL=$SES_ENDPOINT
 MONITORING_URL=http://$(local_address "$WORKER_ADDR")/monitoring
 demo_key
 write_env
+say "sending a demo email through all of it"
 "$bin/demo"
 [[ -z $once ]] || exit 0
 
@@ -134,6 +147,9 @@ ready
 
 Ctrl-C ends everything.
 READY
-wait -n "${pid_of[@]}" || true
-say "dev: a program ended by itself; see $log"
+while ((${#pid_of[@]})); do
+	await_end
+	[[ -n $keep ]] || break
+	say "dev: the others go on (--keep): ${!pid_of[*]}; Ctrl-C ends them"
+done
 false

@@ -32,6 +32,8 @@ trap finish EXIT
 
 command -v gcc >/dev/null || ./scripts/install.sh gcc libc6-dev # the race detector is linked by a C compiler
 command -v curl >/dev/null || ./scripts/install.sh curl # README.md's commands are run
+# The unsubscribe page is looked at in a browser.
+command -v chromium chromium-browser google-chrome >/dev/null || ./scripts/install.sh chromium
 readonly services=(postgres redis rabbitmq s3)
 ./scripts/services.sh start "${services[@]}" 8>&-
 urls=$(./scripts/services.sh env "${services[@]}")

@@ -50,7 +50,7 @@ func (s *System) Start(ctx context.Context, kind string, env map[string]string) 
 	p := &Program{Kind: kind, Addr: addr, rig: s.rig, exited: make(chan struct{})}
 	p.log = filepath.Join(s.rig.cfg.Dir, "log", fmt.Sprintf("%s-%s-%s.log", s.name, kind, addr[strings.IndexByte(addr, ':')+1:]))
 	all := maps.Clone(s.env)
-	all[strings.ToUpper(kind)+"_ADDR"] = addr
+	all[strings.ToUpper(kind)+"_ADDR"], all["METRICS_ADDR"] = addr, "127.0.0.1:0"
 	maps.Copy(all, env)
 	out, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -3,6 +3,7 @@
 
 readonly bin=$LOCAL_DIR/bin log=$LOCAL_DIR/log
 declare -A pid_of=()
+building=
 
 # local_address ADDRESS: what a client on this machine dials: ":8080" and "0.0.0.0:8080" listen on every interface.
 local_address() {
@@ -48,6 +49,34 @@ launch() {
 	setsid "$bin/$1" >"$log/$1.log" 2>&1 8>&- &
 	pid_of[$1]=$!
 	echo $! >"$log/$1.pid"
+}
+
+# build PACKAGE...: the first time takes minutes on a small machine, so it says that it is still at it.
+build() {
+	local began=$SECONDS next=$((SECONDS + 10)) status=0
+	go build -o "$bin/" "$@" 8>&- &
+	building=$!
+	while kill -0 "$building" 2>/dev/null; do
+		sleep 0.2
+		((SECONDS < next)) || { say "still building, for $((SECONDS - began)) s; the first build takes minutes" && next=$((SECONDS + 10)); }
+	done
+	wait "$building" || status=$?
+	building=
+	((status == 0)) || die "the programs cannot be built, see above"
+	say "built in $((SECONDS - began)) s"
+}
+
+# await_end: waits until a program ends, says which one and why, and forgets it.
+await_end() {
+	local ended name status=0
+	wait -n -p ended "${pid_of[@]}" || status=$?
+	for name in "${!pid_of[@]}"; do
+		[[ ${pid_of[$name]} == "${ended:-}" ]] || continue
+		say "dev: $name ended by itself with status $status; the end of $log/$name.log:"
+		tail -n 5 "$log/$name.log" >&2 || true
+		unset "pid_of[$name]"
+		rm -f "$log/$name.pid"
+	done
 }
 
 # await NAME ADDRESS PATH

@@ -21,7 +21,7 @@ import (
 // metric is the sum of a program's series of this name with all of these label values.
 func (p *program) metric(name string, values ...string) (sum float64) {
 	p.t.Helper()
-	_, text := fetch(p.t, "http://"+p.addr+"/metrics")
+	_, text := fetch(p.t, p.metricsURL())
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	if err != nil {

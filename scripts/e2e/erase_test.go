@@ -136,6 +136,47 @@ func TestErase_Killed(t *testing.T) {
 	}
 }
 
+// What the queue has archived of an email that gave up goes with the person, and so does the
+// archived task of an email to somebody else that names the person. The receipt counts them.
+func TestErase_ArchivedTasks(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, nil)
+	s.env["STORAGE_URL"] = "file://" + t.TempDir()
+	s.grantRoles()
+	const rejected = "sim-message-rejected@cliente.example"
+	person := map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": rejected}
+	own := s.send(rejected, func(b map[string]any) { b["recipient"] = person })
+	copied := s.send("sim-message-rejected@outra.example", func(b map[string]any) { b["cc"] = []string{rejected} })
+	for _, id := range []string{own, copied} {
+		s.await(id, time.Minute, "FAILED")
+	}
+	held := func() (names []string) {
+		keys := s.redisClient().Keys(t.Context(), "asynq:{*}:t:*").Val()
+		for _, key := range keys {
+			if task := s.redisClient().HGet(t.Context(), key, "msg").Val(); strings.Contains(task, rejected) {
+				names = append(names, key)
+			}
+		}
+		return names
+	}
+	eventually(t, time.Minute, func() error {
+		if n := len(held()); n != 2 {
+			return fmt.Errorf("%d tasks that name the person are in Redis, want 2", n)
+		}
+		return nil
+	})
+	out, err := s.privacyOfficer(s.env["CPF_CNPJ_KEYS"], "person", "erase", "--company", "Acme", "--cpf-cnpj", "52998224725", "--reason", "asked for it", "--yes", "--json").Output()
+	var done struct {
+		Receipt struct{ Tasks struct{ Removed, Open int } }
+	}
+	if err != nil || json.Unmarshal(out, &done) != nil || done.Receipt.Tasks.Removed != 2 || done.Receipt.Tasks.Open != 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if names := held(); len(names) > 0 {
+		t.Errorf("Redis still has %q", names)
+	}
+}
+
 // A rotation is killed in the middle. Run again, it comes to its end, and the old key is
 // missed by nobody.
 func TestRotation_Killed(t *testing.T) {

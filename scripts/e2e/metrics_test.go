@@ -176,7 +176,7 @@ func (s *system) scrape() map[string]map[string]*dto.MetricFamily {
 	programs := map[string]*program{"api": s.api, "dispatcher": s.dispatcher, "worker": s.worker}
 	all := map[string]map[string]*dto.MetricFamily{}
 	for name, p := range programs {
-		_, text := fetch(s.t, "http://"+p.addr+"/metrics")
+		_, text := fetch(s.t, p.metricsURL())
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 		if err != nil {

@@ -55,7 +55,7 @@ func TestPlanted(t *testing.T) {
 	}
 	for _, program := range []*program{p.api, p.dispatcher, p.worker} {
 		p.mustNotTell("the log of "+program.name, program.logged(), names)
-		_, metrics := fetch(t, "http://"+program.addr+"/metrics")
+		_, metrics := fetch(t, program.metricsURL())
 		p.mustNotTell("the metrics of "+program.name, metrics, names)
 		if len(metrics) < 1000 {
 			t.Errorf("no metrics of %s", program.name)

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ type program struct {
 	name   string
 	cmd    *exec.Cmd
 	addr   string // where it listens
+	own    string // where its metrics are, if not there too
 	exited chan struct{}
 	err    error // how it ended, once exited is closed
 	mu     sync.Mutex
@@ -39,7 +41,7 @@ func startProgramAt(t *testing.T, path string, env map[string]string) *program {
 	t.Helper()
 	name := filepath.Base(path)
 	p := &program{t: t, name: name, cmd: exec.Command(path), exited: make(chan struct{})}
-	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GORACE=halt_on_error=1"}
+	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GORACE=halt_on_error=1", "METRICS_ADDR=127.0.0.1:0"}
 	for key, value := range env {
 		p.cmd.Env = append(p.cmd.Env, key+"="+value)
 	}
@@ -84,14 +86,28 @@ func (p *program) note(line []byte, listening chan<- string) {
 	p.mu.Unlock()
 	var entry struct {
 		Message string
-		Context struct{ Address string }
+		Context struct{ Address, Listener string }
 	}
-	if json.Unmarshal(line, &entry) == nil && entry.Message == "listening" {
+	if json.Unmarshal(line, &entry) != nil || entry.Message != "listening" {
+		return
+	}
+	if entry.Context.Listener == "metrics" {
+		p.mu.Lock()
+		p.own = entry.Context.Address
+		p.mu.Unlock()
+	} else {
 		select {
 		case listening <- entry.Context.Address:
 		default:
 		}
 	}
+}
+
+// metricsURL is where the program shows its metrics.
+func (p *program) metricsURL() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return "http://" + cmp.Or(p.own, p.addr) + "/metrics"
 }
 
 // stop ends the program as an operator would and wants it to end well. Stopping one

@@ -26,7 +26,7 @@ import (
 func TestReadme_Commands(t *testing.T) {
 	t.Parallel()
 	n := newcomer{t: t, dir: copyOfCheckout(t)}
-	n.env = append(ownSettings(), n.freeAddresses("API_ADDR", "DISPATCHER_ADDR", "WORKER_ADDR", "SES_SIM_ADDR")...)
+	n.env = append(ownSettings(), n.freeAddresses("API_ADDR", "DISPATCHER_ADDR", "WORKER_ADDR", "METRICS_ADDR", "SES_SIM_ADDR")...)
 	t.Cleanup(func() { n.run("clean up", "./scripts/services.sh destroy") })
 	ran := 0
 	for _, file := range []string{"README.md", "CONTRIBUTING.md"} {

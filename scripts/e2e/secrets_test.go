@@ -135,7 +135,7 @@ func TestSecrets_AtWork(t *testing.T) {
 	})
 	for _, p := range []*program{s.api, s.dispatcher, s.worker} {
 		w.hear(p.name, p.logged())
-		if _, metrics := fetch(t, "http://"+p.addr+"/metrics"); len(metrics) > 1000 {
+		if _, metrics := fetch(t, p.metricsURL()); len(metrics) > 1000 {
 			w.hear("the metrics of "+p.name, metrics)
 		} else {
 			t.Errorf("no metrics of %s: %s", p.name, metrics)

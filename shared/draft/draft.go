@@ -6,7 +6,7 @@ package draft
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +17,9 @@ import (
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
 )
+
+// CodeShowsNothing: a reader of the email would see an empty page.
+const CodeShowsNothing = "SHOWS_NOTHING"
 
 // Draft is an email on its way: what is wrong with it so far, and what was worked out.
 type Draft struct {
@@ -31,8 +34,10 @@ type Draft struct {
 // New checks all that can be said about an email without knowing whose it is. known
 // are faults that were found before, such as fields of the wrong type.
 func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
+	e.dropBlank()
 	d := &Draft{Email: e, Faults: r.Check(e, known)}
 	d.normalize()
+	e.compact()
 	d.checkRecipient()
 	d.checkHeaders()
 	if e.SendAt != nil && !d.Faults.Has("sendAt") {
@@ -59,6 +64,9 @@ func (d *Draft) normalize() {
 		ascii(e.ReplyTo)
 	}
 	if e.Recipient != nil {
+		if e.Recipient.Email == "" && !d.Faults.Has("recipient.email") {
+			e.Recipient.Email = e.To
+		}
 		ascii(&e.Recipient.Email)
 	}
 }
@@ -70,7 +78,7 @@ func (d *Draft) checkRecipient() {
 		return
 	}
 	if !d.Faults.Has("to", "recipient.email") && !email.SameAddress(r.Email, d.Email.To) {
-		d.Faults.Add("recipient.email", rules.CodeMismatch, "must be equal to to")
+		d.Faults.Add("recipient.email", rules.CodeMismatch, "must be the same address as `to`, or be left out")
 	}
 	if !r.Identified() && !d.Faults.Has("recipient.recipientId", "recipient.externalId", "recipient.cpfCnpj", "recipient.cpfCnpjHash") {
 		d.Faults.Add("recipient", rules.CodeRequired, "needs recipientId, externalId, cpfCnpj or cpfCnpjHash")
@@ -78,7 +86,8 @@ func (d *Draft) checkRecipient() {
 	d.TaxID = TaxID(r.CPFCNPJ, r.CPFCNPJHash, "recipient.", &d.Faults)
 }
 
-// checkHeaders: JSON tells x-foo from X-Foo, mail does not.
+// checkHeaders: JSON tells x-foo from X-Foo, mail does not. Name and value have a limit of
+// their own each, and one for both.
 func (d *Draft) checkHeaders() {
 	seen := make(map[string]bool, len(d.Email.Headers))
 	for _, name := range slices.Sorted(maps.Keys(d.Email.Headers)) {
@@ -87,6 +96,9 @@ func (d *Draft) checkHeaders() {
 			d.Faults.Add("headers."+name, rules.CodeDuplicateField, "stands here twice, in different case")
 		}
 		seen[lower] = true
+		if field := "headers." + name; len(name)+len(d.Email.Headers[name]) > rules.MaxHeader && !d.Faults.Has(field) {
+			d.Faults.Add(field, rules.CodeInvalidHeader, fmt.Sprintf("name and value together must have at most %d characters", rules.MaxHeader))
+		}
 	}
 }
 
@@ -108,13 +120,21 @@ func (d *Draft) CheckHTML(ctx context.Context, checker *htmlcheck.Checker) error
 	return CheckHTML(ctx, checker, d.Email.HTML, &d.Faults)
 }
 
+// maxViolations is how many violations of one body are told.
+const maxViolations = 20
+
 // CheckHTML is the method for a field html that stands alone.
 func CheckHTML(ctx context.Context, checker *htmlcheck.Checker, html string, f *rules.Faults) error {
-	err := checker.Check(ctx, html)
-	var violation *htmlcheck.Violation
-	if errors.As(err, &violation) {
-		f.Add("html", email.CodeInvalidTemplate, violation.Error())
-		return nil
+	found, err := checker.CheckAll(ctx, html, maxViolations)
+	for i, v := range found {
+		message := v.Error()
+		if i == maxViolations-1 {
+			message += "; there may be more"
+		}
+		f.AddEach("html", email.CodeInvalidTemplate, message)
+	}
+	if err == nil && len(found) == 0 && !htmlcheck.Shows(html) {
+		f.Add("html", CodeShowsNothing, "shows nothing: it needs a text, an image or the like")
 	}
 	return err
 }

@@ -1,19 +1,19 @@
 package draft
 
-// Email is what POST /v1/email/send takes, field for field. Pointers tell an empty
-// value, which is refused, from none. The tags name rules of package rules; what they
+// Email is what POST /v1/email/send takes, field for field. A blank text counts as left
+// out. The tags name rules of package rules; what they
 // cannot say (that recipient.email is to, for one) is checked by New.
 type Email struct {
-	To        string            `json:"to" validate:"required,address"`
-	CC        []string          `json:"cc,omitempty" validate:"max=5,dive,required,address"`
-	BCC       []string          `json:"bcc,omitempty" validate:"max=5,dive,required,address"`
+	To        string            `json:"to" validate:"required,address" hint:"one recipient per email; cc and bcc take up to 5 more, POST /mailings a file of recipients"`
+	CC        []string          `json:"cc,omitempty" validate:"max=5,dive,omitempty,address"`
+	BCC       []string          `json:"bcc,omitempty" validate:"max=5,dive,omitempty,address"`
 	Subject   string            `json:"subject" validate:"required,line,max=150"`
 	HTML      string            `json:"html" validate:"required,bytes=524288"`
 	Text      string            `json:"text,omitempty" validate:"bytes=524288"`
 	ReplyTo   *string           `json:"replyTo,omitempty" validate:"omitnil,address"`
-	From      *string           `json:"from,omitempty" validate:"omitnil,max=1000,mailbox"`
+	From      *string           `json:"from,omitempty" validate:"omitnil,max=1000,mailbox" hint:"name and address in one, such as \"Acme <billing@acme.example>\""`
 	Headers   map[string]string `json:"headers,omitempty" validate:"max=10,dive,keys,headername,unreserved,endkeys,headervalue"`
-	Tags      []string          `json:"tags,omitempty" validate:"max=5,dive,required,max=64,printable"`
+	Tags      []string          `json:"tags,omitempty" validate:"max=5,dive,omitempty,max=64,printable"`
 	Recipient *Recipient        `json:"recipient,omitempty" validate:"required"`
 	Priority  *int              `json:"priority,omitempty" validate:"omitnil,min=1,max=10"`
 	SendAt    *string           `json:"sendAt,omitempty" validate:"omitnil,timestamp"`
@@ -21,7 +21,7 @@ type Email struct {
 	Aggregate *Aggregate        `json:"aggregate,omitempty" validate:"omitnil"`
 }
 
-// Recipient is the person behind the address. At least one of the first four names the
+// Recipient is the person at to. At least one of the first four names the
 // person.
 type Recipient struct {
 	RecipientID *string `json:"recipientId,omitempty" validate:"omitnil,id"`
@@ -30,7 +30,7 @@ type Recipient struct {
 	CPFCNPJHash *string `json:"cpfCnpjHash,omitempty" validate:"omitnil,taxidhash"`
 	RazaoSocial string  `json:"razaoSocial,omitempty" validate:"max=200,line"`
 	Nome        string  `json:"nome,omitempty" validate:"max=200,line"`
-	Email       string  `json:"email" validate:"required,address"`
+	Email       string  `json:"email,omitempty" validate:"omitempty,address"` // to, if it is left out
 }
 
 // Identified says whether the person is named by anything but an address.

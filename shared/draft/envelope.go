@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"fmt"
 	"net/mail"
 	"slices"
 	"time"
@@ -30,7 +31,12 @@ func Sender(usual string, domains []string, text string, f *rules.Faults) string
 		f.Add("from", CodeSenderNotAllowed, "is neither the company's default sender nor of a domain registered for it")
 		return ""
 	}
-	return mailbox.Header(from)
+	header := mailbox.Header(from)
+	if most := rules.MaxHeader - len("From"); len(header) > most {
+		f.Add("from", rules.CodeTooLong, fmt.Sprintf("must have at most %d characters as a header has it: a name beyond ASCII is encoded there", most))
+		return ""
+	}
+	return header
 }
 
 // SendAt reads the field sendAt: within a year; a time that has passed means now,

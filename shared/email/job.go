@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -34,7 +35,7 @@ type SendJob struct {
 	BCC []string `json:"bcc,omitempty"`
 
 	Subject string `json:"subject"`
-	HTMLRef string `json:"htmlRef"` // the outbox id
+	HTMLRef string `json:"htmlRef"` // the outbox id, or "mailing:" and the mailing's
 
 	ReplyTo string            `json:"replyTo,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -77,6 +78,18 @@ func DecodeSendJob(payload []byte) (SendJob, error) {
 		return SendJob{}, errors.New("decode job: more than one value")
 	}
 	return job, nil
+}
+
+// mailingRef begins the HTMLRef of a mailing's email. The mailing's id follows.
+const mailingRef = "mailing:"
+
+// Mailing is the id of the mailing that the email belongs to, if it belongs to one.
+func (j *SendJob) Mailing() (id string, ok bool) {
+	id, ok = strings.CutPrefix(j.HTMLRef, mailingRef)
+	if !ok || !uuidPattern.MatchString(id) {
+		return "", false
+	}
+	return id, true
 }
 
 var (

@@ -31,8 +31,10 @@ func MaskHash(hash string) string {
 // masked is a nuisance, too little is a leak.
 var addressInText = regexp.MustCompile(`[^\s<>"'(),:;\[\]\\]+@[^\s<>"'(),:;\[\]\\]+`)
 
-// What a CPF or a CNPJ may look like; ParseTaxID has the last word.
-var taxIDInText = regexp.MustCompile(`\b(?:[0-9A-Za-z]{2}\.?[0-9A-Za-z]{3}\.?[0-9A-Za-z]{3}/?[0-9A-Za-z]{4}|[0-9]{3}\.?[0-9]{3}\.?[0-9]{3})-?[0-9]{2}\b`)
+// What a CPF or a CNPJ may look like, with any dash or slash; ParseTaxID has the last word.
+var taxIDInText = regexp.MustCompile(strings.ReplaceAll(
+	`\b(?:[0-9A-Za-z]{2}P[0-9A-Za-z]{3}P[0-9A-Za-z]{3}P[0-9A-Za-z]{4}|[0-9]{3}P[0-9]{3}P[0-9]{3})P[0-9]{2}\b`,
+	"P", `[.\-/\p{Pd}\x{ad}\x{b7}\x{200b}-\x{200d}\x{2024}\x{2044}\x{2060}\x{2212}\x{2215}\x{feff}\x{ff0e}\x{ff0f}]?`))
 
 // MaskText masks every address inside a text, such as a provider's error message, and
 // every valid CPF and CNPJ.

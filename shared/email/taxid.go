@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"unicode"
 )
 
 // ErrTaxID is what ParseTaxID says of anything that is neither a CPF nor a CNPJ.
@@ -13,12 +14,13 @@ var ErrTaxID = errors.New("is neither a valid CPF nor a valid CNPJ")
 
 // ParseTaxID reads a CPF (11 digits) or a CNPJ (14 characters, the first twelve of
 // them letters or digits since 2026), with or without punctuation, checks its two
-// check digits and returns it bare and in upper case. Leading zeros are never
+// check digits and returns it bare and in upper case. Punctuation may be what a word
+// processor makes of it: a dash of any length, a no-break space. Leading zeros are never
 // added: a number that lost them is refused, not guessed.
 func ParseTaxID(text string) (string, error) {
 	bare := strings.Map(func(r rune) rune {
 		switch {
-		case strings.ContainsRune(".-/ ", r):
+		case isTaxIDPunctuation(r):
 			return -1
 		case r >= 'a' && r <= 'z': // strings.ToUpper would also make an S of ſ and an I of ı
 			return r - 'a' + 'A'
@@ -33,6 +35,17 @@ func ParseTaxID(text string) (string, error) {
 		return bare, nil
 	}
 	return "", ErrTaxID
+}
+
+func isTaxIDPunctuation(r rune) bool {
+	if r < 0x80 {
+		return r == '.' || r == '-' || r == '/' || r == ' '
+	}
+	switch r {
+	case '\u00b7', '\u2024', '\u2044', '\u2212', '\u2215', '\uff0e', '\uff0f': // · ․ ⁄ − ∕ ． ／
+		return true
+	}
+	return unicode.Is(unicode.Pd, r) || IsInvisible(r) && r != '\u0085' && r != '\u2028' && r != '\u2029'
 }
 
 // HashTaxID is the only form in which a CPF or CNPJ leaves the api: SHA-256 of the

@@ -149,3 +149,27 @@ func FuzzParseTaxID(f *testing.F) {
 		}
 	})
 }
+
+// Numbers as word processors and web pages write them.
+func TestParseTaxID_TypographicPunctuation(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"529.982.247\u201025", "529.982.247\u201125", "529.982.247\u201225", "529.982.247\u201325", "529.982.247\u201425", "529.982.247\u221225", "529.982.247\ufe6325", "529.982.247\uff0d25",
+		"\u00a0529.982.247-25\u200b", "529\u00a0982\u202f247\u00a025", "529\u00b7982\u00b7247\u00ad25", "\ufeff52998224725",
+	} {
+		if got, err := email.ParseTaxID(text); got != "52998224725" || err != nil {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+		if masked := email.MaskText("cpf " + text + "."); strings.Contains(masked, "25") && !strings.Contains(text, " ") && !strings.ContainsAny(text, "\u00a0\u202f") {
+			t.Errorf("%q is shown: %q", text, masked)
+		}
+	}
+	if got, err := email.ParseTaxID("11.222.333\u20440001\u201181"); got != "11222333000181" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, text := range []string{"529.982.247\n25", "529.982.247_25", "529,982,247-25", "529.982.247\u202825"} {
+		if got, err := email.ParseTaxID(text); err == nil {
+			t.Errorf("%q is taken as %q", text, got)
+		}
+	}
+}

@@ -23,20 +23,23 @@ func New(parallel int) *Checker {
 	return &Checker{slots: make(chan struct{}, max(parallel, 1))}
 }
 
-// Check is the function Check behind the limit. It returns an error that wraps
+// Waits says whether the check of a body waits for its turn.
+func Waits(html string) bool { return len(html) > smallBody && len(html) <= MaxBytes }
+
+// CheckAll is the function CheckAll behind the limit. It returns an error that wraps
 // the context's when ctx ends before a slot is free; that is no verdict.
-func (c *Checker) Check(ctx context.Context, html string) error {
+func (c *Checker) CheckAll(ctx context.Context, html string, most int) ([]*Violation, error) {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("check html: %w", err)
+		return nil, fmt.Errorf("check html: %w", err)
 	}
-	if len(html) <= smallBody || len(html) > MaxBytes {
-		return Check(html)
+	if !Waits(html) {
+		return CheckAll(html, most), nil
 	}
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
-		return Check(html)
+		return CheckAll(html, most), nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait to check html: %w", ctx.Err())
+		return nil, fmt.Errorf("wait to check html: %w", ctx.Err())
 	}
 }

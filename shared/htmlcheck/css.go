@@ -1,6 +1,7 @@
 package htmlcheck
 
 import (
+	"slices"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -13,17 +14,32 @@ import (
 // client takes for a comment can be a string or an address to another, and a
 // made-up comment would hide what follows. So a real comment that contains
 // url(javascript:…) is refused too.
-func cssScript(css string) finding {
+func cssScript(css string) (first finding) {
+	eachCSSScript(css, func(f finding) (stop bool) {
+		first = f
+		return true
+	})
+	return first
+}
+
+// eachCSSScript yields one finding per rule.
+func eachCSSScript(css string, found func(finding) (stop bool)) (stop bool) {
 	s := cssScanner{text: css}
+	var rules []string
 	for i := range len(css) {
 		if !mayBegin(css[i:]) {
 			continue
 		}
-		if f := s.at(i); f.rule != "" {
-			return f
+		f := s.at(i)
+		if f.rule == "" || slices.Contains(rules, f.rule) {
+			continue
 		}
+		if found(f) {
+			return true
+		}
+		rules = append(rules, f.rule)
 	}
-	return finding{}
+	return false
 }
 
 // mayBegin rules out most places by two bytes. A word may go on with an escape,
@@ -31,7 +47,7 @@ func cssScript(css string) finding {
 func mayBegin(text string) bool {
 	var second byte
 	switch text[0] {
-	case ';', '}', '\\', fullwidthLead:
+	case ';', '}', '\\', '"', '\'', '=', '(', fullwidthLead:
 		return true
 	case 'e', 'E':
 		second = 'x'
@@ -39,6 +55,10 @@ func mayBegin(text string) bool {
 		second = 'r'
 	case 'b', 'B':
 		second = 'e'
+	case 'i', 'I':
+		second = 'm'
+	case 'a', 'A':
+		second = 'l'
 	case '@':
 		second = 'i'
 	case '-':
@@ -60,6 +80,7 @@ type cssScanner struct {
 	closings []int // where each "*/" stands; filled when a word meets a comment
 	counted  bool  // closings is filled
 	behavior bool  // inside the declaration of a behavior
+	images   bool  // inside a rule with addresses that stand without url()
 	obscured bool  // a word was broken up beyond maxSkips
 }
 
@@ -72,6 +93,7 @@ var (
 func (s *cssScanner) at(i int) finding {
 	if c := s.text[i]; c == ';' || c == '}' {
 		s.behavior = false
+		s.images = s.images && c == ';' // one may stand in a data: address
 		return finding{}
 	}
 	var f finding
@@ -86,6 +108,12 @@ func (s *cssScanner) at(i int) finding {
 		s.behavior = s.behavior || s.startsBehavior(i)
 	case '-':
 		f = s.binding(i)
+	case 'i', 'a':
+		s.images = s.images || s.startsImages(i)
+	case '"', '\'', '=', '(':
+		if s.images {
+			f = s.judge(i + 1)
+		}
 	}
 	if s.obscured {
 		return foundObscured
@@ -115,13 +143,37 @@ func (s *cssScanner) url(i int) finding {
 		return finding{}
 	}
 	_, inside := s.char(s.skip(end, true))
-	var buf [maxPrefix]byte
-	address := s.address(buf[:0], inside)
 	// Outlook's own behaviors have fragments for names: url(#default#VML).
-	if s.behavior && !strings.HasPrefix(string(address), "#") {
+	var buf [maxPrefix]byte
+	if s.behavior && !strings.HasPrefix(string(s.address(buf[:0], inside)), "#") {
 		return foundBinding
 	}
-	return judgeURL(address)
+	return s.judge(inside)
+}
+
+// judge judges the address at i, with escapes resolved and, as Outlook leaves
+// backslashes alone, as it stands there.
+func (s *cssScanner) judge(i int) finding {
+	var buf [maxPrefix]byte
+	if f := judgeURL(s.address(buf[:0], i)); f.rule != "" {
+		return f
+	}
+	written := s.text[i:min(len(s.text), i+maxPrefix)]
+	if isShare([]byte(strings.TrimLeft(written, " \t\r\n\f\"'"))) {
+		return foundLocal
+	}
+	return finding{}
+}
+
+// startsImages reports whether image-set( or AlphaImageLoader( begins at i: their
+// addresses stand in quotes without url(, those of image-set several in a row.
+func (s *cssScanner) startsImages(i int) bool {
+	for _, name := range []string{"image-set", "alphaimageloader"} {
+		if end, ok := s.word(i, name); ok && s.opensParenthesis(end) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *cssScanner) importRule(i int) finding {
@@ -129,8 +181,7 @@ func (s *cssScanner) importRule(i int) finding {
 	if !ok {
 		return finding{}
 	}
-	var buf [maxPrefix]byte
-	return judgeURL(s.address(buf[:0], s.skip(end, true)))
+	return s.judge(s.skip(end, true))
 }
 
 // startsBehavior reports whether the property behavior begins at i, as opposed
@@ -219,7 +270,7 @@ func (s *cssScanner) address(dst []byte, i int) []byte {
 		c, next := s.char(i)
 		i = next
 		switch {
-		case c < ' ' || c == 0x7F || c == utf8.RuneError,
+		case c < ' ' || c == 0x7F || c >= utf8.RuneSelf && invisible(c),
 			len(dst) == 0 && (c == ' ' || c == '"' || c == '\''):
 			if skips++; skips > maxSkips {
 				s.obscured = true

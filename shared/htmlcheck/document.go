@@ -4,9 +4,10 @@ import "strings"
 
 // inspector judges one body, or the document inside a srcdoc attribute.
 type inspector struct {
-	thorough bool                  // make every reading, needed or not
-	nested   bool                  // this is the inside of a srcdoc
-	seen     map[string]*Violation // verdict per srcdoc, which several readings meet
+	thorough bool // make every reading, needed or not
+	nested   bool // this is the inside of a srcdoc
+	found    *list
+	seen     map[string][]*Violation // verdict per srcdoc, which several readings meet
 }
 
 // maxOpen is the parser's limit of 512 open elements less the few it opens by
@@ -19,29 +20,30 @@ const maxOpen = 500
 // it busy for minutes. The bound leaves 32 of them in the largest body.
 const maxRootWork = 32 * MaxBytes
 
-func (in *inspector) document(html string) *Violation {
+func (in *inspector) document(html string, found emit) (stop bool) {
 	if countFold(html, "<html", "<body")*len(html) > maxRootWork {
-		return ErrTooComplex
+		return found(ErrTooComplex)
 	}
 	if !in.thorough {
 		if ok, deep := ordinary(html); ok && deep {
-			return in.tree(html, true)
+			return in.tree(html, true, found)
 		} else if ok {
-			return nil
+			return false
 		}
 	}
-	tokens := tokenReading{visit: in.element}
-	if v := tokens.read(html); v != nil {
-		return v
+	tokens := tokenReading{visit: in.element, most: in.found.most, lines: in.found.lines && !in.nested}
+	if tokens.read(html, found) {
+		return true
 	}
-	found := tokens.found
-	if found.hidden || found.foreign || in.thorough {
-		live := tokenReading{visit: in.element, live: true, foreign: found.foreign}
-		if v := live.read(html); v != nil {
-			return v
+	seen := tokens.found
+	if seen.hidden || seen.foreign || in.thorough {
+		in.found.nextReading()
+		live := tokenReading{visit: in.element, live: true, foreign: seen.foreign, most: in.found.most, lines: tokens.lines}
+		if live.read(html, found) {
+			return true
 		}
 	}
-	return in.trees(html, found)
+	return in.trees(html, seen, found)
 }
 
 // trees builds the trees that can differ from the first token reading.
@@ -53,45 +55,44 @@ func (in *inspector) document(html string) *Violation {
 // tree can add nothing but the error of being too deep. At most one open
 // element stands for each start tag of a non-void element, plus a tbody and a
 // tr implied above each table or template: below the limit it cannot be deep.
-func (in *inspector) trees(html string, found survey) *Violation {
-	if found.foreign && countFold(html, "<template") > 0 {
+func (in *inspector) trees(html string, seen survey, found emit) (stop bool) {
+	if seen.foreign && countFold(html, "<template") > 0 {
 		// The tree builder stops reading where the two are combined.
-		return &Violation{
+		return found(&Violation{
 			Rule: RuleUnparsable, Where: "template",
 			Detail: "template elements cannot be combined with svg or math",
-		}
+		})
 	}
-	deep := found.starts+2*found.tables > maxOpen
-	if found.foreign || deep || in.thorough {
-		if v := in.tree(html, true); v != nil {
-			return v
-		}
+	deep := seen.starts+2*seen.tables > maxOpen
+	if (seen.foreign || deep || in.thorough) && in.tree(html, true, found) {
+		return true
 	}
-	if found.noscript || found.foreign && countFold(html, "<noscript") > 0 || in.thorough {
-		return in.tree(html, false)
+	if seen.noscript || seen.foreign && countFold(html, "<noscript") > 0 || in.thorough {
+		return in.tree(html, false, found)
 	}
-	return nil
+	return false
 }
 
 // srcdoc checks a document that stands in an attribute. One inside another is
 // refused unread: each level could repeat all the work of the one above.
-func (in *inspector) srcdoc(html string) *Violation {
+func (in *inspector) srcdoc(html string) []*Violation {
 	if !hasTag(html) {
 		return nil
 	}
 	if in.nested {
-		return &Violation{Rule: RuleNestedDocument, Detail: "a srcdoc must not contain another srcdoc"}
+		return []*Violation{{Rule: RuleNestedDocument, Detail: "a srcdoc must not contain another srcdoc"}}
 	}
-	if v, ok := in.seen[html]; ok {
-		return v
+	if all, ok := in.seen[html]; ok {
+		return all
 	}
 	if in.seen == nil {
-		in.seen = make(map[string]*Violation)
+		in.seen = make(map[string][]*Violation)
 	}
-	inner := inspector{thorough: in.thorough, nested: true}
-	v := inner.document(html)
-	in.seen[html] = v
-	return v
+	found := list{most: in.found.most}
+	inner := inspector{thorough: in.thorough, nested: true, found: &found}
+	inner.document(html, found.add)
+	in.seen[html] = found.all
+	return found.all
 }
 
 // countFold counts where html continues with one of the prefixes, which are

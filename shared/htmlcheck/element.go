@@ -7,22 +7,48 @@ import (
 )
 
 // element applies every rule to one element. Names are lower case.
-func (in *inspector) element(tag string, attrs []html.Attribute) *Violation {
-	if localName(tag) == "script" {
-		return finding{RuleScriptElement, "script elements are not sent"}.at(tag, "")
+func (in *inspector) element(tag string, attrs []html.Attribute, found emit) (stop bool) {
+	if localName(tag) == "script" && (tag != "script" || !isDataBlock(attrs)) {
+		return found(scriptElement(tag))
 	}
 	for _, a := range attrs {
-		if v := in.attribute(tag, a.Key, a.Val); v != nil {
-			return v
+		if v := attribute(tag, a.Key, a.Val); v != nil {
+			stop = found(v) || in.found.most > 1 && otherRules(tag, a, v.Rule, found)
+		} else if roleOf(tag, localName(a.Key)) == roleDocument {
+			stop = in.inside(tag, a, found)
+		}
+		if stop {
+			return true
 		}
 	}
 	if tag == "meta" {
-		return metaScript(attrs)
+		if v := metaScript(attrs); v != nil {
+			return found(v)
+		}
 	}
-	return nil
+	return false
 }
 
-func (in *inspector) attribute(tag, name, value string) *Violation {
+// inside judges the document in a srcdoc.
+func (in *inspector) inside(tag string, a html.Attribute, found emit) (stop bool) {
+	for _, v := range in.srcdoc(a.Val) {
+		if found(v.within(printable(tag) + "/" + printable(a.Key))) {
+			return true
+		}
+	}
+	return false
+}
+
+// otherRules judges a style attribute on, behind its first finding.
+func otherRules(tag string, a html.Attribute, first string, found emit) (stop bool) {
+	if first == RuleEventHandler || roleOf(tag, localName(a.Key)) != roleCSS {
+		return false
+	}
+	return eachCSSScript(a.Val, func(f finding) bool { return f.rule != first && found(f.at(tag, a.Key)) })
+}
+
+// attribute judges an attribute, but not the document in a srcdoc.
+func attribute(tag, name, value string) *Violation {
 	local := localName(name)
 	if isHandler(name) || isHandler(local) {
 		return finding{RuleEventHandler, "event handler attributes are not sent"}.at(tag, name)
@@ -40,10 +66,6 @@ func (in *inspector) attribute(tag, name, value string) *Violation {
 		f = cssScript(value)
 	case roleAnimated:
 		f = animatedScript(value)
-	case roleDocument:
-		if v := in.srcdoc(value); v != nil {
-			return v.within(printable(tag) + "/" + printable(name))
-		}
 	}
 	if f.rule == "" {
 		return nil
@@ -107,9 +129,6 @@ func metaHeader(attrs []html.Attribute) (equiv, content string) {
 }
 
 // styleSheet checks the content of a style element.
-func styleSheet(css string) *Violation {
-	if f := cssScript(css); f.rule != "" {
-		return f.at("style", "")
-	}
-	return nil
+func styleSheet(css string, found emit) (stop bool) {
+	return eachCSSScript(css, func(f finding) bool { return found(f.at("style", "")) })
 }

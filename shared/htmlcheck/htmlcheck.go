@@ -1,6 +1,8 @@
 // Package htmlcheck decides whether the HTML body of an email may be sent: it
-// refuses script elements, event handlers and addresses that run script, in
-// any disguise a mail client could see through.
+// refuses script elements, event handlers, and addresses that run script or open
+// files and programs of the reader's computer, in any disguise a mail client could
+// see through. A script element that holds JSON-LD (Gmail markup) may be sent: it runs
+// nowhere.
 //
 // The api asks before it stores an email and keeps the verdict with the body's
 // hash and Version; the worker asks again only when one of the two changed.
@@ -27,7 +29,7 @@ import (
 
 // Version identifies the rules. It is stored beside each verdict; raise it with
 // every change that could turn a verdict, so that stored ones are renewed.
-const Version int16 = 1
+const Version int16 = 2
 
 // MaxBytes is the largest body in bytes of UTF-8: 512 KiB.
 const MaxBytes = 512 << 10
@@ -43,11 +45,25 @@ func check(html string, thorough bool) error {
 	if v := checkText(html); v != nil {
 		return v
 	}
-	in := inspector{thorough: thorough}
-	if v := in.document(html); v != nil {
-		return v
+	first := list{most: 1}
+	in := inspector{thorough: thorough, found: &first}
+	in.document(html, first.add)
+	if len(first.all) > 0 {
+		return first.all[0]
 	}
 	return nil
+}
+
+// CheckAll returns all violations, at most most of them (two or more), with their lines where
+// a reading of tokens meets them; nil when Check has nothing against html.
+func CheckAll(html string, most int) []*Violation {
+	if v := checkText(html); v != nil {
+		return []*Violation{v}
+	}
+	found := list{most: most, lines: true}
+	in := inspector{found: &found}
+	in.document(html, found.add)
+	return found.all
 }
 
 // checkText holds what can be said before any markup is read.

@@ -178,18 +178,27 @@ func ordinaryAttribute(tag, name, value string) bool {
 		return false
 	}
 	if role != rolePlain {
-		// A character reference may decode to anything, but not before a scheme
-		// that is complete: query strings are full of them. A value so short
-		// cannot hold enough of them to count as obscured either.
-		if i := strings.IndexByte(value, '&'); i >= 0 {
-			settled := role == roleURL && len(value) <= maxDropped && strings.IndexByte(value[:i], ':') >= 0
+		// A character reference may decode to anything, but changes nothing behind a
+		// scheme that is allowed whatever follows: query strings are full of them. A
+		// value so short cannot hold enough of them to count as obscured either.
+		if strings.IndexByte(value, '&') >= 0 {
+			settled := role == roleURL && len(value) <= maxDropped && hasOrdinaryScheme(value)
 			if !settled {
 				return false
 			}
 		}
 	}
-	var none inspector
-	return none.attribute(tag, name, value) == nil
+	return attribute(tag, name, value) == nil
+}
+
+// hasOrdinaryScheme reports whether an address has one of the schemes of nearly all links.
+func hasOrdinaryScheme(address string) bool {
+	for _, scheme := range []string{"https:", "http:", "mailto:", "tel:", "sms:", "whatsapp:", "cid:"} {
+		if len(address) >= len(scheme) && strings.EqualFold(address[:len(scheme)], scheme) {
+			return true
+		}
+	}
+	return false
 }
 
 // rawText accepts the text of style and title up to the end tag.

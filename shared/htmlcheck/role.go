@@ -17,11 +17,11 @@ const (
 // exception, because most values are text a form shows.
 func roleOf(tag, name string) role {
 	switch name {
-	case "action", "altimg", "background", "base", "by", "cite", "classid", "code", "codebase", "data",
+	case "action", "althref", "altimg", "background", "base", "by", "cite", "classid", "code", "codebase", "data",
 		"dynsrc", "folder", "formaction", "from", "href", "icon", "implementation", "longdesc",
-		"loopsrc", "lowsrc", "manifest", "poster", "profile", "src", "to", "url", "usemap":
+		"loopsrc", "lowsrc", "manifest", "pluginspage", "pluginurl", "poster", "profile", "src", "to", "url", "usemap":
 		return roleURL
-	case "archive", "imagesrcset", "ping", "srcset", "values":
+	case "archive", "attributionsrc", "imagesrcset", "ping", "srcset", "values":
 		return roleURLList
 	case "style", "clip-path", "cursor", "fill", "filter", "marker", "marker-end", "marker-mid",
 		"marker-start", "mask", "stroke":

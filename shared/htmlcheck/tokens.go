@@ -10,9 +10,13 @@ import (
 
 // tokenReading reads markup tag by tag, without building a tree.
 type tokenReading struct {
-	visit   func(tag string, attrs []html.Attribute) *Violation
+	visit   func(tag string, attrs []html.Attribute, found emit) (stop bool)
 	live    bool // read what hides markup from a browser as markup
 	foreign bool // the body has svg or math, where even style and title hold markup
+
+	most  int  // violations to look for
+	lines bool // say in which line a violation is
+	line  int  // the token's, less one
 
 	found survey
 	attrs []html.Attribute
@@ -29,35 +33,44 @@ type survey struct {
 
 // read visits every start tag, checks style sheets, and looks into conditional
 // comments.
-func (r *tokenReading) read(markup string) *Violation {
+func (r *tokenReading) read(markup string, found emit) (stop bool) {
+	if r.lines {
+		all := found
+		found = func(v *Violation) bool { return all(v.inLine(r.line + 1)) }
+	}
 	z := html.NewTokenizer(strings.NewReader(markup))
-	inStyle := false
+	opened := "" // the start tag right before
 	for {
 		token := z.Next()
-		styleText := inStyle && token == html.TextToken
-		inStyle = false
-		var v *Violation
+		before := opened
+		opened = ""
+		next := r.line
+		if r.lines {
+			next += bytes.Count(z.Raw(), []byte("\n"))
+		}
 		switch token {
 		case html.StartTagToken, html.SelfClosingTagToken:
-			var tag string
-			tag, v = r.startTag(z)
-			inStyle = tag == "style"
+			opened, stop = r.startTag(z, found)
 		case html.TextToken:
-			if styleText {
-				v = styleSheet(string(z.Text()))
+			switch before {
+			case "style":
+				stop = styleSheet(string(z.Text()), found)
+			case "script":
+				stop = r.dataBlock(string(z.Text()), found)
 			}
 		case html.CommentToken:
-			v = r.comment(z.Raw())
+			stop = r.comment(z.Raw(), found)
 		case html.ErrorToken:
-			return r.unfinished(z.Raw())
+			return r.unfinished(z.Raw(), found)
 		}
-		if v != nil {
-			return v
+		if stop {
+			return true
 		}
+		r.line = next
 	}
 }
 
-func (r *tokenReading) startTag(z *html.Tokenizer) (string, *Violation) {
+func (r *tokenReading) startTag(z *html.Tokenizer, found emit) (tagName string, stop bool) {
 	name, more := z.TagName()
 	tag := atom.String(name)
 	r.attrs = r.attrs[:0]
@@ -70,7 +83,11 @@ func (r *tokenReading) startTag(z *html.Tokenizer) (string, *Violation) {
 	if r.live && r.opens(tag) {
 		z.NextIsNotRawText()
 	}
-	return tag, r.visit(tag, r.attrs)
+	stop = r.visit(tag, r.attrs, found)
+	if tag == "script" && !isDataBlock(r.attrs) {
+		return "", stop // refused whatever it holds
+	}
+	return tag, stop
 }
 
 func (r *tokenReading) note(tag string) {
@@ -104,27 +121,31 @@ func (r *tokenReading) opens(tag string) bool {
 
 // comment looks into a conditional comment, whose content is live in Outlook.
 // Other comments are live nowhere.
-func (r *tokenReading) comment(raw []byte) *Violation {
+func (r *tokenReading) comment(raw []byte, found emit) (stop bool) {
 	body, ok := bytes.CutPrefix(raw, []byte("<!--"))
 	if !ok || !isConditional(string(body)) {
-		return nil
+		return false
 	}
 	// A comment cannot contain a whole one, and an unfinished one in it must not
 	// hide the rest.
 	markup := strings.ReplaceAll(string(body), "<!--", "    ")
 	if !hasTag(markup) {
-		return nil
+		return false
 	}
-	inner := tokenReading{visit: r.visit}
-	v := inner.read(markup)
-	if found := inner.found; v == nil && (found.hidden || found.foreign) {
-		live := tokenReading{visit: r.visit, live: true, foreign: found.foreign}
-		v = live.read(markup)
+	both := list{most: r.most}
+	inner := tokenReading{visit: r.visit, most: r.most, lines: r.lines, line: r.line}
+	stop = inner.read(markup, both.add)
+	if seen := inner.found; !stop && (seen.hidden || seen.foreign) {
+		both.nextReading()
+		live := tokenReading{visit: r.visit, live: true, foreign: seen.foreign, most: r.most, lines: r.lines, line: r.line}
+		live.read(markup, both.add)
 	}
-	if v != nil {
-		return v.within("conditional comment")
+	for _, v := range both.all {
+		if found(v.within("conditional comment")) {
+			return true
+		}
 	}
-	return nil
+	return false
 }
 
 // isConditional reports whether a comment contains "[if", however spaced.
@@ -143,19 +164,19 @@ func isConditional(comment string) bool {
 
 // unfinished inspects a last tag that lacks its ">". Parsers drop it, but it
 // comes alive when a client puts a footer or a quoted reply behind the body.
-func (r *tokenReading) unfinished(raw []byte) *Violation {
+func (r *tokenReading) unfinished(raw []byte, found emit) (stop bool) {
 	if len(raw) == 0 {
-		return nil
+		return false
 	}
 	for _, end := range []string{">", `">`, `'>`} {
 		z := html.NewTokenizer(strings.NewReader(string(raw) + end))
 		switch z.Next() {
 		case html.StartTagToken, html.SelfClosingTagToken:
-			_, v := r.startTag(z)
-			return v
+			_, stop = r.startTag(z, found)
+			return stop
 		}
 	}
-	return nil
+	return false
 }
 
 // isVoid reports whether an element never stays open.

@@ -8,36 +8,40 @@ import (
 
 // tree inspects the body as the tree a client builds of it. Comments are left
 // to the token readings, which see their text undecoded.
-func (in *inspector) tree(markup string, scripting bool) *Violation {
+func (in *inspector) tree(markup string, scripting bool, found emit) (stop bool) {
+	in.found.nextReading()
 	root, err := html.ParseWithOptions(strings.NewReader(markup), html.ParseOptionEnableScripting(scripting))
 	if err != nil {
-		return parseError(err)
+		return found(parseError(err))
 	}
 	for node := root; node != nil; node = following(node) {
 		if node.Type != html.ElementNode {
 			continue
 		}
-		if v := in.node(node); v != nil {
-			return v
+		if in.node(node, found) {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // node inspects an element under its lower-case names: inside svg the tree
 // builder writes some of them with capitals.
-func (in *inspector) node(node *html.Node) *Violation {
+func (in *inspector) node(node *html.Node, found emit) (stop bool) {
 	tag := strings.ToLower(node.Data)
 	for i := range node.Attr {
 		node.Attr[i].Key = strings.ToLower(node.Attr[i].Key)
 	}
-	if v := in.element(tag, node.Attr); v != nil {
-		return v
+	if in.element(tag, node.Attr, found) {
+		return true
 	}
-	if tag == "style" {
-		return styleSheet(childText(node))
+	switch {
+	case tag == "style":
+		return styleSheet(childText(node), found)
+	case tag == "script" && node.Namespace != "":
+		return found(scriptElement(tag)) // its content is markup there
 	}
-	return nil
+	return false
 }
 
 // childText joins an element's own text, as clients do to get a style sheet.

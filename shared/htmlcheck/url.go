@@ -2,11 +2,12 @@ package htmlcheck
 
 import (
 	"bytes"
-	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // maxPrefix is how much of an address is judged. The longest scheme and media
-// type that decide fit twice; what is longer is neither script nor allowed data.
+// type that decide fit twice; what is longer is neither refused nor allowed data.
 const maxPrefix = 64
 
 // maxDropped is how many characters that browsers skip may stand in that part.
@@ -47,19 +48,24 @@ func urlListScript(value string) finding {
 	return finding{}
 }
 
-// urlPrefix appends the beginning of an address in lower case, as browsers see
-// it: without leading white space and without control characters anywhere. The
-// replacement character goes too, for it stands where the source had a NUL,
-// which old clients skipped.
+// urlPrefix appends the beginning of an address in lower case, as the most
+// forgiving client sees it: without leading white space, and without control
+// characters, invisible characters and white space beyond ASCII anywhere. The
+// replacement character goes too, for it stands where the source had a NUL, which
+// old clients skipped.
 func urlPrefix(dst []byte, value string) (prefix []byte, ok bool) {
-	const replacement = "\uFFFD"
 	dropped := 0
 	for i := 0; i < len(value) && len(dst) < maxPrefix; i++ {
 		c := value[i]
 		switch {
-		case c == replacement[0] && strings.HasPrefix(value[i:], replacement):
-			i += len(replacement) - 1
-			dropped++
+		case c >= utf8.RuneSelf:
+			r, size := utf8.DecodeRuneInString(value[i:])
+			if invisible(r) {
+				dropped++
+			} else {
+				dst = append(dst, value[i:i+size]...)
+			}
+			i += size - 1
 		case c < ' ' || c == 0x7F || c == ' ' && len(dst) == 0:
 			dropped++
 		case 'A' <= c && c <= 'Z':
@@ -74,21 +80,93 @@ func urlPrefix(dst []byte, value string) (prefix []byte, ok bool) {
 	return dst, true
 }
 
+// invisible reports whether some client skips a character beyond ASCII in an address.
+func invisible(r rune) bool {
+	return r == utf8.RuneError || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) || unicode.IsControl(r)
+}
+
+var (
+	foundScript = finding{RuleScriptURL, "addresses that run script are not sent"}
+	foundLocal  = finding{RuleLocalURL, "addresses that open files or programs of the reader's computer, or a file server, are not sent"}
+)
+
 // judgeURL names the rule that an address with this beginning breaks.
 func judgeURL(prefix []byte) finding {
-	scheme, rest, ok := bytes.Cut(prefix, []byte(":"))
-	if !ok {
-		return finding{}
-	}
-	switch string(scheme) {
-	case "javascript", "vbscript", "jscript", "livescript", "mocha":
-		return finding{RuleScriptURL, "addresses that run script are not sent"}
-	case "data":
-		if !allowedData(rest) {
-			return finding{RuleDataURL, "data: addresses may hold only PNG, JPEG, GIF, WebP, AVIF or BMP images and fonts"}
+	for {
+		if isShare(prefix) {
+			return foundLocal
+		}
+		scheme, rest, ok := bytes.Cut(prefix, []byte(":"))
+		if !ok {
+			return finding{}
+		}
+		// Windows takes "file :" for "file:".
+		scheme = bytes.ReplaceAll(scheme, []byte(" "), nil)
+		rest = bytes.TrimLeft(rest, " ")
+		switch kindOf(string(scheme)) {
+		case schemeScript:
+			return foundScript
+		case schemeLocal:
+			return foundLocal
+		case schemeData:
+			if !allowedData(rest) {
+				return finding{RuleDataURL, "data: addresses may hold only PNG, JPEG, GIF, WebP, AVIF or BMP images and fonts"}
+			}
+			return finding{}
+		case schemeWrapper:
+			prefix = rest
+		default:
+			return finding{}
 		}
 	}
-	return finding{}
+}
+
+// isShare reports whether an address begins like \\server\share. Windows takes a
+// slash for either backslash, opens it as a file and logs in to that server with the
+// reader's password hash. Two slashes are an address without its scheme, which real
+// templates use.
+func isShare(address []byte) bool {
+	n := 0
+	for n < len(address) && (address[n] == '/' || address[n] == '\\') {
+		n++
+	}
+	// Behind a quote it is the rest of an escape that somebody doubled.
+	named := n < len(address) && address[n] != '"' && address[n] != '\''
+	return n >= 2 && named && bytes.IndexByte(address[:n], '\\') >= 0
+}
+
+// schemeKind is what a client does with an address of a scheme.
+type schemeKind int
+
+const (
+	schemeOther   schemeKind = iota
+	schemeScript             // runs script
+	schemeLocal              // opens a file or starts a program that is not the browser
+	schemeData               // holds a document
+	schemeWrapper            // is followed by the address that counts
+)
+
+// kindOf names the kind of a scheme in lower case. Schemes of programs are refused
+// that take a file's name or a command, as attacks have used each of them; those of
+// chats, shops and calls are not.
+func kindOf(scheme string) schemeKind {
+	switch scheme {
+	case "javascript", "vbscript", "jscript", "livescript", "mocha", "mhtml",
+		"javascript.encode", "vbscript.encode", "jscript.encode", "x-javascript", "vbs", "wyciwyg":
+		return schemeScript
+	case "file", "filesystem", "smb", "cifs", "afp", "nfs", "knownfolder", "shell", "res",
+		"search", "search-ms", "ms-msdt", "ms-search", "ms-officecmd", "ms-appinstaller", "ms-cxh", "ms-cxh-full",
+		"ms-its", "ms-itss", "its", "mk", "hcp", "ms-help", "ms-settings", "ms-rd", "rdp", "ldap", "ldaps",
+		"ms-word", "ms-excel", "ms-powerpoint", "ms-visio", "ms-access", "ms-project", "ms-publisher", "ms-spd", "ms-infopath",
+		"ms-photos", "ms-screensketch", "ms-gamingoverlay", "ms-gamebar", "ms-quick-assist", "ms-availablenetworks",
+		"windowsdefender", "wsreset", "telnet", "rlogin", "tn3270", "jnlp", "jnlps":
+		return schemeLocal
+	case "data":
+		return schemeData
+	case "url", "view-source", "feed", "jar", "blob":
+		return schemeWrapper
+	}
+	return schemeOther
 }
 
 // allowedData reports whether the media type is one that cannot hold script.

@@ -1,6 +1,9 @@
 package htmlcheck
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Codes of the rules a body can break. They are stored and shown to tenants:
 // add new ones, never rename.
@@ -8,6 +11,7 @@ const (
 	RuleScriptElement     = "SCRIPT_ELEMENT"
 	RuleEventHandler      = "EVENT_HANDLER"
 	RuleScriptURL         = "SCRIPT_URL"
+	RuleLocalURL          = "LOCAL_URL"
 	RuleDataURL           = "DATA_URL"
 	RuleCSSExpression     = "CSS_EXPRESSION"
 	RuleCSSBinding        = "CSS_BINDING"
@@ -33,14 +37,19 @@ type Violation struct {
 	Rule   string // stable code
 	Where  string // "td/onclick"; empty when the body as a whole is meant
 	Detail string // one sentence for people
+	Line   int    // of the body, from 1; 0 = not known. Only CheckAll says it
 }
 
 // Error joins rule, place and detail.
 func (v *Violation) Error() string {
-	if v.Where == "" {
-		return v.Rule + ": " + v.Detail
+	text := v.Rule
+	if v.Where != "" {
+		text += " at " + v.Where
 	}
-	return v.Rule + " at " + v.Where + ": " + v.Detail
+	if v.Line > 0 {
+		text += " in line " + strconv.Itoa(v.Line)
+	}
+	return text + ": " + v.Detail
 }
 
 // Is reports whether target is a violation of the same rule.
@@ -54,6 +63,16 @@ func (v *Violation) within(place string) *Violation {
 	inner := *v
 	inner.Where = strings.TrimSuffix(place+" > "+v.Where, " > ")
 	return &inner
+}
+
+// inLine returns a copy with a line, unless it has one that is closer.
+func (v *Violation) inLine(line int) *Violation {
+	if v.Line > 0 {
+		return v
+	}
+	numbered := *v
+	numbered.Line = line
+	return &numbered
 }
 
 // finding is a broken rule before its place is known.

@@ -17,16 +17,16 @@ type Bound struct {
 	literals int       // bytes outside of fields
 }
 
-// Bind looks each name up once. index returns which element of the values passed
-// to AppendTo holds the field; the names it does not know are returned in
+// Bind looks each field up once, by its Key. index returns which element of the values
+// passed to AppendTo holds the field; the keys it does not know are returned in
 // missing, and then there is no Bound.
 func (t *Template) Bind(index func(name string) (int, bool)) (b *Bound, missing []string) {
-	columns := make([]int, len(t.names))
+	columns := make([]int, len(t.fields))
 	b = &Bound{template: t, segments: slices.Clone(t.segments), literals: len(t.tail)}
-	for i, name := range t.names {
-		column, ok := index(name)
+	for i, field := range t.fields {
+		column, ok := index(field.Key())
 		if !ok || column < 0 {
-			missing = append(missing, name)
+			missing = append(missing, field.Key())
 			continue
 		}
 		columns[i] = column
@@ -95,5 +95,5 @@ func (b *Bound) Size(values []string) int {
 
 // name is the name of the field in the i-th segment.
 func (b *Bound) name(i int) string {
-	return b.template.names[b.template.segments[i].field]
+	return b.template.fields[b.template.segments[i].field].Name
 }

@@ -14,6 +14,7 @@ const (
 	CodeName           = "FIELD_NAME"
 	CodeNameLength     = "FIELD_NAME_LENGTH"
 	CodeUnsupported    = "FIELD_UNSUPPORTED"
+	CodeDefault        = "FIELD_DEFAULT"
 	CodeInTag          = "FIELD_IN_TAG"
 	CodeInName         = "FIELD_IN_ATTRIBUTE_NAME"
 	CodeUnquoted       = "FIELD_UNQUOTED"

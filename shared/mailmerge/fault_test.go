@@ -30,7 +30,6 @@ func TestParse_FieldFaults(t *testing.T) {
 		{"{{&x}}", mailmerge.CodeUnsupported, 1, 1},
 		{"{{^x}}", mailmerge.CodeUnsupported, 1, 1},
 		{"{{=x}}", mailmerge.CodeUnsupported, 1, 1},
-		{"{{x | upper}}", mailmerge.CodeName, 1, 1},
 		{"{{x(1)}}", mailmerge.CodeName, 1, 1},
 		{"{{raz&atilde;o}}", mailmerge.CodeName, 1, 1},
 		{"{{x\ny}}", mailmerge.CodeName, 1, 1},

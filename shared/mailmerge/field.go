@@ -26,8 +26,9 @@ type source struct {
 
 // spot is a place in doc where a value will stand.
 type spot struct {
-	at   int // offset of the probe
-	name string
+	at         int // offset of the probe
+	field      Field
+	start, end int // the field in text, with its braces
 }
 
 // anchor says that doc continues with what stands at a place in text.
@@ -55,12 +56,12 @@ func lex(text string) (*source, *Fault) {
 			doc.WriteString("{{")
 			done = open + len("{{")
 		} else {
-			name, end, fault := readField(text, open)
+			field, end, fault := readField(text, open)
 			if fault != nil {
 				return nil, fault
 			}
 			src.anchor = append(src.anchor, anchor{doc.Len(), open})
-			src.spots = append(src.spots, spot{doc.Len(), name})
+			src.spots = append(src.spots, spot{doc.Len(), field, open, end})
 			doc.WriteByte(probe)
 			done = end
 		}
@@ -72,34 +73,43 @@ func lex(text string) (*source, *Fault) {
 }
 
 // readField reads the field whose braces open at i and returns where it ends.
-func readField(text string, i int) (name string, end int, fault *Fault) {
+func readField(text string, i int) (field Field, end int, fault *Fault) {
 	inside := text[i+len("{{"):]
 	trimmed := strings.TrimLeft(inside, " \t\r\n")
 	if trimmed != "" && strings.IndexByte("{#/>!&^=", trimmed[0]) >= 0 {
-		return "", 0, position(text, i, CodeUnsupported,
+		return Field{}, 0, position(text, i, CodeUnsupported,
 			"only plain fields like {{name}} can be used: no {{"+trimmed[:1]+"; write \\{{ for two literal braces")
 	}
 	n := strings.IndexFunc(inside, func(r rune) bool { return !isNameRune(r) && !strings.ContainsRune("\t\r\n", r) })
-	if n < 0 || !strings.HasPrefix(inside[n:], "}}") {
-		until, _, closed := strings.Cut(inside, "}}")
+	until, _, closed := strings.Cut(inside, "}}")
+	hasDefault := n >= 0 && inside[n] == '|'
+	if n < 0 || !strings.HasPrefix(inside[n:], "}}") && !hasDefault || !closed {
 		if !closed || strings.Contains(until, "{{") {
-			return "", 0, position(text, i, CodeUnclosed, "the field is not closed: }} is missing; write \\{{ for two literal braces")
+			return Field{}, 0, position(text, i, CodeUnclosed, "the field is not closed: }} is missing; write \\{{ for two literal braces")
 		}
 		r, _ := utf8.DecodeRuneInString(inside[n:])
-		return "", 0, position(text, i, CodeName, badName(r))
+		return Field{}, 0, position(text, i, CodeName, badName(r))
 	}
-	name = strings.Trim(inside[:n], " \t\r\n")
+	name := strings.Trim(inside[:n], " \t\r\n")
 	switch {
 	case name == "":
-		return "", 0, position(text, i, CodeEmpty, "the field has no name; write \\{{ for two literal braces")
+		return Field{}, 0, position(text, i, CodeEmpty, "the field has no name; write \\{{ for two literal braces")
 	case strings.ContainsAny(name, "\t\r\n"):
-		return "", 0, position(text, i, CodeName, "a field's name must stand on one line, without tabs")
+		return Field{}, 0, position(text, i, CodeName, "a field's name must stand on one line, without tabs")
 	case !strings.ContainsFunc(name, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }):
-		return "", 0, position(text, i, CodeName, "a field's name needs at least one letter or digit")
+		return Field{}, 0, position(text, i, CodeName, "a field's name needs at least one letter or digit")
 	case utf8.RuneCountInString(name) > maxName:
-		return "", 0, position(text, i, CodeNameLength, fmt.Sprintf("a field's name has at most %d characters", maxName))
+		return Field{}, 0, position(text, i, CodeNameLength, fmt.Sprintf("a field's name has at most %d characters", maxName))
 	}
-	return name, i + len("{{") + n + len("}}"), nil
+	end = i + len("{{") + len(until) + len("}}")
+	if !hasDefault {
+		return Field{Name: name}, end, nil
+	}
+	field, detail := withDefault(name, until[n+1:])
+	if detail != "" {
+		return Field{}, 0, position(text, i, CodeDefault, detail)
+	}
+	return field, end, nil
 }
 
 func badName(r rune) string {
@@ -147,17 +157,30 @@ func position(text string, at int, code, detail string) *Fault {
 	}
 }
 
-// template joins the document's literals with the places of the fields.
-func (s *source) template(places []place) *Template {
-	t := &Template{segments: make([]segment, len(s.spots))}
-	index := make(map[string]int)
+// template joins the document's literals with the places of the fields, in which their
+// defaults must be able to stand.
+func (s *source) template(places []place) (*Template, *Fault) {
+	for i, spot := range s.spots {
+		if spot.field.Default == "" {
+			continue
+		}
+		if code, detail := places[i].check(spot.field.Default); code != "" {
+			return nil, s.fault(spot.at, CodeDefault, "the default "+detail)
+		}
+	}
+	return s.join(places), nil
+}
+
+func (s *source) join(places []place) *Template {
+	t := &Template{source: s, segments: make([]segment, len(s.spots))}
+	index := make(map[Field]int)
 	done := 0
 	for i, spot := range s.spots {
-		field, known := index[spot.name]
+		field, known := index[spot.field]
 		if !known {
-			field = len(t.names)
-			index[spot.name] = field
-			t.names = append(t.names, spot.name)
+			field = len(t.fields)
+			index[spot.field] = field
+			t.fields = append(t.fields, spot.field)
 		}
 		t.segments[i] = segment{literal: s.doc[done:spot.at], field: field, place: places[i]}
 		done = spot.at + 1

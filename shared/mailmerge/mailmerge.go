@@ -5,6 +5,8 @@
 // A field is written {{name}} or {{ name }}. The name holds 1 to 100 letters of
 // any language, digits, spaces and _ - . / and is compared as written. A
 // literal {{ is written \{{, and a backslash before a field \\{{name}}.
+// {{name|text}} has a text for the case that the value is empty, of up to 200
+// characters; it is escaped and checked as a value is.
 //
 // In HTML a field may stand in text, in the title and in a quoted attribute. A
 // value is escaped for its place, so it can never become markup:
@@ -33,6 +35,7 @@
 package mailmerge
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -41,7 +44,8 @@ import (
 
 // Template is a parsed subject or body. It is immutable and may be shared.
 type Template struct {
-	names    []string  // distinct, in order of first use
+	source   *source
+	fields   []Field   // distinct, in order of first use
 	segments []segment // in order of appearance
 	tail     string    // what stands behind the last field
 	subject  bool      // the result is a header
@@ -50,7 +54,7 @@ type Template struct {
 // segment is a literal and the field behind it.
 type segment struct {
 	literal string
-	field   int // index in names; in a Bound, index in the values
+	field   int // index in fields; in a Bound, index in the values
 	place   place
 }
 
@@ -66,7 +70,15 @@ func ParseHTML(text string) (*Template, error) {
 	if fault != nil {
 		return nil, fault
 	}
-	return src.template(places), nil
+	return made(src.template(places))
+}
+
+// made keeps a nil *Fault from being an error.
+func made(t *Template, fault *Fault) (*Template, error) {
+	if fault != nil {
+		return nil, fault
+	}
+	return t, nil
 }
 
 // ParseText reads a plain text body, whose values are put in as they are. It
@@ -80,7 +92,7 @@ func ParseText(text string) (*Template, error) {
 	for i := range places {
 		places[i] = placeText
 	}
-	return src.template(places), nil
+	return made(src.template(places))
 }
 
 // ParseSubject reads a subject, whose rendered form has 1 to 150 characters and
@@ -102,7 +114,10 @@ func ParseSubject(text string) (*Template, error) {
 	for i := range places {
 		places[i] = placeLine
 	}
-	t := src.template(places)
+	t, fault := src.template(places)
+	if fault != nil {
+		return nil, fault
+	}
 	t.subject = true
 	return t, nil
 }
@@ -110,5 +125,22 @@ func ParseSubject(text string) (*Template, error) {
 // Fields returns the distinct names of the fields in order of first use, as
 // written between the braces.
 func (t *Template) Fields() []string {
-	return append([]string(nil), t.names...)
+	var names []string
+	for _, f := range t.fields {
+		if !slices.Contains(names, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// Slots returns the distinct fields in order of first use: a name with another default is
+// another one.
+func (t *Template) Slots() []Field {
+	return append([]Field(nil), t.fields...)
+}
+
+// Has says whether the template has a field of this name.
+func (t *Template) Has(name string) bool {
+	return slices.ContainsFunc(t.fields, func(f Field) bool { return f.Name == name })
 }

@@ -33,11 +33,11 @@ func roleOf(t *tag, name string) (role, *Fault) {
 		return 0, &Fault{Code: CodeInSrcdoc, Detail: "a field must not stand in srcdoc"}
 	case "style", "clip-path", "cursor", "fill", "filter", "marker", "marker-end", "marker-mid", "marker-start", "mask", "stroke":
 		return 0, &Fault{Code: CodeInStyle, Detail: "a field must not stand in " + name + ", whose value is CSS"}
-	case "action", "altimg", "background", "base", "by", "cite", "classid", "code", "codebase", "data",
+	case "action", "althref", "altimg", "background", "base", "by", "cite", "classid", "code", "codebase", "data",
 		"dynsrc", "folder", "formaction", "from", "href", "icon", "implementation", "longdesc",
-		"loopsrc", "lowsrc", "manifest", "poster", "profile", "src", "to", "url", "usemap":
+		"loopsrc", "lowsrc", "manifest", "pluginspage", "pluginurl", "poster", "profile", "src", "to", "url", "usemap":
 		return roleAddress, nil
-	case "archive", "imagesrcset", "ping", "srcset", "values":
+	case "archive", "attributionsrc", "imagesrcset", "ping", "srcset", "values":
 		return roleAddresses, nil
 	case "attributename", "attributetype", "charset", "enctype", "formenctype", "formmethod", "http-equiv", "language",
 		"method", "rel", "rev", "sandbox", "type":

@@ -13,17 +13,17 @@ import (
 // script takes no value that it would refuse, whatever element it stands on.
 func TestParseHTML_RolesAgree(t *testing.T) {
 	t.Parallel()
-	const attributes = `abbr about accept accept-charset action align alink allow alt altimg archive as async attributename attributetype
+	const attributes = `abbr about accept accept-charset action align alink allow alt althref altimg archive as async attributename attributionsrc attributetype
 		axis background base begin behavior bgcolor border by calcmode cellpadding cellspacing charset cite class classid clear
 		clip-path code codebase codetype color cols colspan content coords cursor data data-x datasrc datetime dir disabled
 		download dynsrc enctype end face fill filter folder for form formaction formenctype formmethod frame from headers height
 		href hreflang hspace http-equiv icon id imagesizes imagesrcset implementation inputmode integrity is itemprop keytype
 		kind label lang language leftmargin link list longdesc loopsrc low lowsrc manifest marker marker-end marker-mid
-		marker-start mask max media method min name nonce on onclick onfocus onload ping poster profile property rel rev role
+		marker-start mask max media method min name nonce on onclick onfocus onload ping pluginspage pluginurl poster profile property rel rev role
 		rows rules sandbox scheme scope scrolling shape size sizes span src srcdoc srclang srcset start step stroke style
 		summary tabindex target text title to topmargin type url usemap valign value values valuetype version vlink vspace
 		width wrap xlink:href xml:base xmlns xmlns:v v:src x:style x:onclick`
-	attacks := []string{"javascript:alert(1)", "expression(alert(1))", "url(javascript:x)", "data:text/html,x", "<p onclick=x>", "onclick", "0;url=javascript:x"}
+	attacks := []string{"javascript:alert(1)", "expression(alert(1))", "url(javascript:x)", "data:text/html,x", "<p onclick=x>", "onclick", "0;url=javascript:x", `\\host\a`, "file://host/a"}
 	refusedByCheck, accepted := 0, 0
 	for _, tag := range []string{"a", "p", "img", "param", "object", "form", "svg", "animate", "meta", "body", "v:fill"} {
 		for _, name := range strings.Fields(attributes) {

@@ -18,8 +18,8 @@ type Aggregate struct {
 	EventType string // "REMINDER_24H"
 }
 
-// Email is what POST /v1/email/send takes, by the same rules. "", 0, nil and the zero
-// time are "not given".
+// Email is what POST /v1/email/send takes, by the same rules. A blank text, 0, nil and the
+// zero time are "not given".
 type Email struct {
 	To      string
 	CC, BCC []string // at most 5 each
@@ -70,15 +70,12 @@ func (e *InvalidError) Error() string {
 func (e Email) draft(about Aggregate) *draft.Email {
 	d := &draft.Email{
 		To: e.To, CC: append([]string(nil), e.CC...), BCC: append([]string(nil), e.BCC...), Subject: e.Subject, HTML: e.HTML, Text: e.Text,
-		ReplyTo: given(e.ReplyTo), From: given(e.From), Headers: e.Headers, Tags: e.Tags, Delivery: given(string(e.Delivery)),
+		ReplyTo: given(e.ReplyTo), From: given(e.From), Headers: e.Headers, Tags: append([]string(nil), e.Tags...), Delivery: given(string(e.Delivery)),
 		Recipient: &draft.Recipient{
 			RecipientID: given(e.Recipient.RecipientID), ExternalID: given(e.Recipient.ExternalID), CPFCNPJHash: given(e.Recipient.CPFCNPJHash),
 			RazaoSocial: e.Recipient.RazaoSocial, Nome: e.Recipient.Nome, Email: e.Recipient.Email,
 		},
 		Aggregate: &draft.Aggregate{Type: about.Type, ID: about.ID, EventType: about.EventType},
-	}
-	if d.Recipient.Email == "" {
-		d.Recipient.Email = e.To
 	}
 	if e.Priority != 0 {
 		d.Priority = &e.Priority
@@ -88,7 +85,7 @@ func (e Email) draft(about Aggregate) *draft.Email {
 
 // given is nil for a text that was not.
 func given(text string) *string {
-	if text == "" {
+	if email.IsBlank(text) {
 		return nil
 	}
 	return &text

@@ -109,6 +109,9 @@ type Enqueued struct {
 // one stands, until it is cancelled. What is wrong with the email is an *InvalidError, and
 // the transaction is as it was; other errors are the database's, and end it.
 func (o *Outbox) Enqueue(ctx context.Context, tx Tx, about Aggregate, e Email) (Enqueued, error) {
+	if email.IsBlank(e.RequestID) {
+		e.RequestID = ""
+	}
 	body, sendAt, err := o.check(ctx, about, e)
 	if err != nil {
 		return Enqueued{}, err

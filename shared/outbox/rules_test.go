@@ -56,12 +56,21 @@ func sorted(faults []rules.Fault) string {
 // refusal is what the database says of a body that a program hands to the function.
 func (a *agenda) refusal(t *testing.T, body map[string]any, about outbox.Aggregate) string {
 	t.Helper()
+	return a.refusalUnder(t, "on", body, about)
+}
+
+// refusalUnder is refusal in a transaction with the given standard_conforming_strings.
+func (a *agenda) refusalUnder(t *testing.T, conforming string, body map[string]any, about outbox.Aggregate) string {
+	t.Helper()
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tx := a.begin(t)
 	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), `SELECT set_config('standard_conforming_strings', $1, true)`, conforming); err != nil {
+		t.Fatal(err)
+	}
 	var id uuid.UUID
 	err = tx.QueryRowContext(t.Context(), `SELECT outbox_id FROM email_gateway_enqueue($1, $2, $3, $4, $5)`,
 		a.company, about.Type, about.ID, about.EventType, string(encoded)).Scan(&id)
@@ -107,6 +116,18 @@ func TestRules(t *testing.T) {
 			t.Error(err)
 		}
 		if got := a.refusal(t, body(tt.change), about); got != tt.want {
+			t.Errorf("%s: the function says %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// The functions refuse the same in a session that reads backslashes in literals.
+func TestFunction_BackslashesInLiterals(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	about := interview("42", "REMINDER_24H")
+	for name, tt := range wrongEmails() {
+		if got := a.refusalUnder(t, "off", body(tt.change), about); got != tt.want {
 			t.Errorf("%s: the function says %q, want %q", name, got, tt.want)
 		}
 	}
@@ -219,5 +240,40 @@ func TestEnqueue_ChangesNothingOfItsEmail(t *testing.T) {
 	}
 	if !maps.Equal(e.Headers, given().Headers) {
 		t.Error("headers")
+	}
+}
+
+// What the package and the function store of an email with blank fields, and with addresses
+// that stand in it twice, is the same.
+func TestEnqueue_BlankAndTwice(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	full := body(func(e map[string]any) {
+		e["to"], e["cc"], e["bcc"] = "ana@example.com", []string{"ANA@example.com", " ", "Eva@b.cc", "eva@B.CC"}, []string{"EVA@b.cc", "rui@b.cc"}
+		e["tags"], e["headers"], e["html"], e["text"] = []string{"\u200b", "a"}, map[string]any{"X-A": "1", "X-B": "\u00a0"}, "\ufeff<p>Olá</p>", " \u200b"
+		field("recipient.nome", "   ")(e)
+		field("recipient.email", "ana@example.com")(e)
+	})
+	const stored = `SELECT concat_ws('|', payload ->> 'cc', payload ->> 'bcc', payload ->> 'tags', payload ->> 'headers', payload -> 'recipient' ->> 'nome', html, text_body)
+		FROM email_outbox WHERE id = $1`
+	const want = `["Eva@b.cc"]|["rui@b.cc"]|["a"]|{"X-A": "1"}|<p>Olá</p>`
+	done := inTx(t, a, func(tx *sql.Tx) (outbox.Enqueued, error) {
+		return a.reminders.Enqueue(t.Context(), tx, interview("42", "PACKAGE"), of(t, full))
+	})
+	var got string
+	if err := a.SQL.QueryRowContext(t.Context(), stored, done.ID).Scan(&got); err != nil || got != want {
+		t.Errorf("the package stores %s, %v", got, err)
+	}
+	encoded, err := json.Marshal(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id uuid.UUID
+	err = a.SQL.QueryRowContext(t.Context(), `SELECT outbox_id FROM email_gateway_enqueue($1, 'interview', '42', 'FUNCTION', $2, NULL, '24 hours', ' ')`, a.company, string(encoded)).Scan(&id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.SQL.QueryRowContext(t.Context(), stored, id).Scan(&got); err != nil || got != want {
+		t.Errorf("the function stores %s, %v", got, err)
 	}
 }

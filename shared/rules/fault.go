@@ -25,14 +25,23 @@ const (
 	CodeDuplicateField = "DUPLICATE_FIELD"
 	CodeInvalidCPFCNPJ = "INVALID_CPF_CNPJ"
 	CodeInvalidTime    = "INVALID_TIMESTAMP"
+	CodeInvalidHeader  = "INVALID_HEADER_VALUE"
 )
 
-// Faults collects what is wrong with a request, one fault per field.
+// Faults collects what is wrong with a request: one fault per field, but for those that were
+// added by AddEach.
 type Faults []Fault
 
 // Add notes a fault, unless the field has one already or there are MaxFaults.
 func (f *Faults) Add(field, code, message string) {
 	if !f.Has(field) && len(*f) < MaxFaults {
+		*f = append(*f, Fault{Field: field, Code: code, Message: message})
+	}
+}
+
+// AddEach notes one of several faults of a field, unless there are MaxFaults.
+func (f *Faults) AddEach(field, code, message string) {
+	if len(*f) < MaxFaults {
 		*f = append(*f, Fault{Field: field, Code: code, Message: message})
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// maxHeaderName and maxHeaderValue leave room for both in SES's 996 per header.
+// The limits of SES. What is counted is what is sent: only ASCII is, one byte a character.
 const (
 	maxHeaderName  = 126
-	maxHeaderValue = 900
+	maxHeaderValue = 995
+	// MaxHeader is the most characters that name and value may have together.
+	MaxHeader = 996
 )
 
 func checkHeaderName(name string) error {
@@ -27,17 +29,25 @@ func checkHeaderValue(value string) error {
 	return nil
 }
 
-// checkUnreserved keeps a tenant from setting what the gateway or the provider sets.
+// checkUnreserved keeps a tenant from setting what the gateway, the provider or a server
+// on the way sets. email_gateway_is_reserved in the database holds the same list.
 func checkUnreserved(name string) error {
 	switch lower := strings.ToLower(name); {
+	case strings.HasPrefix(lower, "list-unsubscribe"):
+		return errors.New("is a reserved header, which the gateway sets on mailings: leave it out")
 	case strings.HasPrefix(lower, "content-"), strings.HasPrefix(lower, "dkim-"), strings.HasPrefix(lower, "x-ses-"),
-		strings.HasPrefix(lower, "list-unsubscribe"):
+		strings.HasPrefix(lower, "resent-"), strings.HasPrefix(lower, "arc-"):
 	default:
 		switch lower {
-		case "from", "to", "cc", "bcc", "subject", "reply-to", "date", "message-id", "mime-version", "return-path", "sender", "received":
+		case "from", "to", "cc", "bcc", "subject":
+			return errors.New("is a reserved header: use the field " + lower)
+		case "reply-to":
+			return errors.New("is a reserved header: use the field replyTo")
+		case "date", "message-id", "mime-version", "return-path", "sender", "received",
+			"authentication-results", "received-spf", "delivered-to":
 		default:
 			return nil
 		}
 	}
-	return errors.New("is set by the gateway or the provider")
+	return errors.New("is a reserved header, which the gateway, the provider or a server on the way sets: leave it out")
 }

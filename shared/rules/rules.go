@@ -34,7 +34,7 @@ type Rules struct {
 // ownRules are the tags that the validator does not bring itself.
 func ownRules() map[string]Rule {
 	return map[string]Rule{
-		"address":     {email.CodeInvalidEmail, func(v string) error { _, err := mailbox.ASCII(v); return err }},
+		"address":     {email.CodeInvalidEmail, mailbox.Diagnose},
 		"mailbox":     {email.CodeInvalidEmail, func(v string) error { _, err := mailbox.Parse(v); return err }},
 		"line":        {CodeBadCharacter, checkLine},
 		"printable":   {CodeBadCharacter, checkPrintable},
@@ -42,7 +42,7 @@ func ownRules() map[string]Rule {
 		"requestid":   {CodeBadCharacter, CheckRequestID},
 		"headername":  {"INVALID_HEADER_NAME", checkHeaderName},
 		"unreserved":  {"RESERVED_HEADER", checkUnreserved},
-		"headervalue": {"INVALID_HEADER_VALUE", checkHeaderValue},
+		"headervalue": {CodeInvalidHeader, checkHeaderValue},
 		"cpfcnpj":     {CodeInvalidCPFCNPJ, func(v string) error { _, err := email.ParseTaxID(v); return err }},
 		"taxidhash":   {"INVALID_HASH", checkTaxIDHash},
 		"id":          {"INVALID_ID", func(v string) error { _, err := ParseID(v); return err }},
@@ -114,7 +114,7 @@ func (r *Rules) explain(f validator.FieldError) (code, message string) {
 	if own, ok := r.own[f.Tag()]; ok {
 		text, _ := f.Value().(string)
 		if err := own.Check(text); err != nil {
-			return own.Code, err.Error()
+			return own.Code, err.Error() + placeOf(err, f)
 		}
 	}
 	switch f.Tag() {
@@ -128,6 +128,27 @@ func (r *Rules) explain(f validator.FieldError) (code, message string) {
 		return explainBound(f)
 	}
 	return "INVALID", "does not satisfy " + f.Tag()
+}
+
+// placeOf says where the rest of what was sent belongs, when an address has a name, or
+// others, beside it.
+func placeOf(err error, f validator.FieldError) string {
+	path := fieldPath(f.Namespace())
+	parent, last := "", path
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		parent, last = path[:i+1], path[i+1:]
+	}
+	switch named, several := errors.Is(err, mailbox.ErrNamed), errors.Is(err, mailbox.ErrSeveral); {
+	case named && path == "to":
+		return ": put the name into recipient.nome"
+	case named && last == "email":
+		return ": put the name into " + parent + "nome"
+	case several && path == "to":
+		return ": one recipient per email; cc and bcc take up to 5 more"
+	case several && strings.HasSuffix(path, "]"):
+		return ": make each an entry of the array"
+	}
+	return ""
 }
 
 func explainBound(f validator.FieldError) (code, message string) {

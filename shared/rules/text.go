@@ -50,7 +50,7 @@ func CheckRequestID(id string) error {
 
 func checkTaxIDHash(value string) error {
 	if !email.IsSHA256(value) {
-		return errors.New("must be a SHA-256 in 64 lower-case hex digits")
+		return errors.New("must be the SHA-256 of the bare number in 64 lower-case hex digits")
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func checkTaxIDHash(value string) error {
 func ParseID(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil || len(text) != 36 {
-		return uuid.Nil, errors.New("must be a UUID")
+		return uuid.Nil, errors.New("must be a UUID, such as 0199d0a8-5f6e-7c3a-9b1e-2f4a6c8e0d12")
 	}
 	return id, nil
 }

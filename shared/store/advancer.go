@@ -17,6 +17,9 @@ const (
 	// is written alone because it waited. A group of 256 with one blocked email makes eight
 	// of these waits.
 	partWait = 20 * time.Millisecond
+	// slotWait is how long a claim waits for its turn to be written alone, before its email is
+	// left for a second: the claims of one company must not hold all workers.
+	slotWait = 100 * time.Millisecond
 )
 
 // Advancer applies transitions, many at a time. It does not wait for an email that another
@@ -36,7 +39,7 @@ func (s *Store) NewAdvancer() *Advancer {
 		func(t Transition) string { return t.ID.String() },
 		func(t Transition) int { return 512 + len(t.events) + len(t.ErrorReason) }, // ids and numbers make about half a KiB
 		within(lockWait),
-	).Parts(within(partWait)).For(s.hands)}
+	).Parts(within(partWait)).Apart(func(t Transition) uuid.UUID { return t.Company }).For(s.hands)}
 }
 
 // Advance applies one transition. Its errors are the database's; a guard that did
@@ -48,7 +51,10 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	}
 	keys := []uuid.UUID{t.ID, t.person().ID}
 	var done tried
-	if a.aside.holds(keys...) {
+	if a.aside.holds(keys...) || a.aside.holds(t.Company) {
+		if t.Company != uuid.Nil && !a.aside.tryEnter(slotWait) {
+			return Advanced{Locked: true}, nil
+		}
 		done, err = a.alone(ctx, t)
 		if err == nil {
 			a.aside.remove(keys...)
@@ -58,7 +64,7 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	}
 	switch {
 	case isLockTimeout(err):
-		a.aside.add(keys...)
+		a.aside.add(append(keys, t.Company)...)
 		return Advanced{Locked: true}, nil
 	case done.Locked && done.rerun:
 		return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(ErrUnknownOutcome, errLockedByRerun))
@@ -70,10 +76,12 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 // one, a transaction had locked the row, which may be that of the first run.
 var errLockedByRerun = errors.New("the connection broke, and the email is locked")
 
-// alone writes one email that a lock held up a moment ago.
+// alone writes one email that a lock held up a moment ago. A claim has entered already.
 func (a *Advancer) alone(ctx context.Context, t Transition) (tried, error) {
-	if err := a.aside.enter(ctx); err != nil {
-		return tried{}, err
+	if t.Company == uuid.Nil {
+		if err := a.aside.enter(ctx); err != nil {
+			return tried{}, err
+		}
 	}
 	defer a.aside.leave()
 	results, err := repeat(func() ([]tried, error) { return a.store.advance(ctx, []Transition{t}, partWait) })

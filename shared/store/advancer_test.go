@@ -92,6 +92,62 @@ func TestAdvancer_LeavesALockedEmailAlone(t *testing.T) {
 	}
 }
 
+// A foreign session has locked all the recipients of a company whose emails are claimed again and
+// again. Its claims wait for one group, and then for none of another company's.
+func TestAdvancer_LockedRecipientsOfOneCompany(t *testing.T) {
+	t.Parallel()
+	const locked, free = 300, 100
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	advancer := d.Store.NewAdvancer()
+	claims := make([]store.Transition, locked)
+	for i := range claims {
+		id := d.Accept(t, company, nil)
+		claims[i] = claimOf(company, id, uuid.New(), "CUST-"+id.String())
+		claims[i].Recipient.ID, claims[i].Company = uuid.NewSHA1(uuid.NameSpaceOID, id[:]), company
+		run(t, d, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'ana@example.com')`, claims[i].Recipient.ID, company)
+	}
+	others := make([]store.Transition, free)
+	for i := range others {
+		id := d.Accept(t, other, nil)
+		others[i] = claimOf(other, id, uuid.New(), "CUST-"+id.String())
+		others[i].Recipient.ID, others[i].Company = uuid.NewSHA1(uuid.NameSpaceOID, id[:]), other
+	}
+	release := lock(t, d, `SELECT FROM recipients WHERE company_id = $1 FOR UPDATE`, company)
+	stop := make(chan struct{})
+	var claiming sync.WaitGroup
+	for hand := range 16 { // as a worker's do, each with one task after the other
+		claiming.Go(func() {
+			for i := hand; ; i = (i + 16) % locked {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if done, err := advancer.Advance(t.Context(), claims[i]); err != nil || done.Applied {
+					t.Errorf("a locked claim: %+v, %v", done, err)
+				}
+			}
+		})
+	}
+	var slow time.Duration
+	begun := time.Now()
+	for _, claim := range others {
+		before := time.Now()
+		if done, err := advancer.Advance(t.Context(), claim); err != nil || !done.Applied {
+			t.Errorf("another company's: %+v, %v", done, err)
+		}
+		slow = max(slow, time.Since(before))
+	}
+	t.Logf("%d claims of another company took %s, the slowest %s", free, time.Since(begun), slow)
+	if time.Since(begun) > 10*time.Second {
+		t.Errorf("%d claims of another company took %s", free, time.Since(begun))
+	}
+	close(stop)
+	claiming.Wait()
+	release()
+}
+
 // lock has a foreign session run a statement, and returns what ends its transaction.
 func lock(t *testing.T, d storetest.Database, statement string, args ...any) (release func()) {
 	t.Helper()

@@ -50,14 +50,20 @@ const (
 
 // insertAbout writes an email and takes the key that it stands under, in one
 // transaction. inserted is false when its idempotency key was used, or there is no
-// lane; a used key of its own is an *AggregateTakenError.
-func (s *Store) insertAbout(ctx context.Context, e NewEmail) (inserted bool, err error) {
-	_, err = boundedly(ctx, s, func(tx *sqlx.Tx) ([]struct{}, error) { return nil, tryInsertAbout(ctx, tx, e) })
+// lane; a used key of its own is an *AggregateTakenError. nearQuota: the email may exceed a
+// quota, a *QuotaError. The key comes first, which a program's transaction may hold: what
+// waits for it must not hold the quotas.
+func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (inserted bool, err error) {
+	about := e.about()
+	row := heldRow{e.CompanyID, "aggregate\x00" + about.Type + "\x00" + about.ID + "\x00" + about.EventType}
+	_, err = boundedly(ctx, s, row, func(tx *sqlx.Tx, wait time.Duration) ([]struct{}, error) {
+		return nil, tryInsertAbout(ctx, tx, e, nearQuota, wait)
+	})
 	switch {
 	case errors.Is(err, errNotInserted):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("insert email: %w", err)
+		return false, fmt.Errorf("insert email: %w", heldEmail(err))
 	}
 	return true, nil
 }
@@ -65,7 +71,7 @@ func (s *Store) insertAbout(ctx context.Context, e NewEmail) (inserted bool, err
 // errNotInserted rolls back what was taken for an email that then was not inserted.
 var errNotInserted = errors.New("not inserted")
 
-func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail) error {
+func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool, wait time.Duration) error {
 	var holder uuid.UUID
 	about := e.about()
 	if err := tx.GetContext(ctx, &holder, takeKeySQL, e.CompanyID, about.Type, about.ID, about.EventType, e.ID); err != nil {
@@ -74,8 +80,17 @@ func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail) error {
 	if holder != e.ID {
 		return &AggregateTakenError{ID: holder}
 	}
+	if nearQuota {
+		wanted, err := demandOf(ctx, tx, e.CompanyID, []NewEmail{e})
+		if err != nil {
+			return err
+		}
+		if err := takeFrom(ctx, tx, e.CompanyID, wanted[0], false); err != nil {
+			return err
+		}
+	}
 	var inserted []uuid.UUID
-	if err := tx.SelectContext(ctx, &inserted, acceptStatement([]NewEmail{e}), acceptColumns([]NewEmail{e})...); err != nil {
+	if err := tx.SelectContext(ctx, &inserted, acceptStatement([]NewEmail{e}), acceptColumns([]NewEmail{e}, wait)...); err != nil {
 		return translate(err)
 	}
 	if len(inserted) == 0 {
@@ -117,8 +132,8 @@ SELECT newest.outbox_id, newest.event_type, coalesce(o.status, l.status, '') AS 
 FROM (SELECT DISTINCT ON (event_type) outbox_id, event_type FROM outbox_aggregates
       WHERE company_id = $1 AND aggregate_type = $2 AND aggregate_id = $3
       ORDER BY event_type, turn DESC) newest
-LEFT JOIN email_outbox o ON o.id = newest.outbox_id
-LEFT JOIN email_logs l ON l.outbox_id = newest.outbox_id
+LEFT JOIN email_outbox o ON o.id = newest.outbox_id AND o.company_id = $1
+LEFT JOIN email_logs l ON l.outbox_id = newest.outbox_id AND l.company_id = $1
 ORDER BY newest.event_type`
 
 // AggregateEmails lists the company's emails about one thing, one per event type; those

@@ -26,19 +26,54 @@ type APIKey struct {
 	// RevokedAt is from when on it is shut out. It lies ahead while its successor is taken
 	// into use; nil = it is not.
 	RevokedAt *time.Time `db:"revoked_at" json:"revokedAt,omitempty"`
+	// ExpiresAt is when it ends by itself; nil = never.
+	ExpiresAt *time.Time `db:"expires_at" json:"expiresAt,omitempty"`
+	// Networks are whence it may be used, as CIDRs; none = from everywhere.
+	Networks pq.StringArray `db:"networks" json:"networks,omitempty"`
 }
+
+// tell takes back what stands in revoked_at for programs of the release before, which do
+// not know expires_at.
+func (k *APIKey) tell() {
+	if k.RevokedAt != nil && k.ExpiresAt != nil && k.RevokedAt.Equal(*k.ExpiresAt) {
+		k.RevokedAt = nil
+	}
+	if len(k.Networks) == 0 {
+		k.Networks = nil
+	}
+}
+
+// Ends is when the key stops working; the zero time = never, as far as is known.
+func (k *APIKey) Ends() time.Time {
+	var ends time.Time
+	for _, at := range []*time.Time{k.RevokedAt, k.ExpiresAt} {
+		if at != nil && (ends.IsZero() || at.Before(ends)) {
+			ends = *at
+		}
+	}
+	return ends.UTC()
+}
+
+// Expired says whether the key has ended by itself by now.
+func (k *APIKey) Expired(now time.Time) bool { return k.ExpiresAt != nil && !now.Before(*k.ExpiresAt) }
 
 // Revoked says whether the key is shut out by now.
 func (k *APIKey) Revoked(now time.Time) bool { return k.RevokedAt != nil && !now.Before(*k.RevokedAt) }
 
 const insertKeySQL = `
-INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, expires_at, revoked_at, networks)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, coalesce($10::text[], '{}')::cidr[])`
 
 // CreateAPIKey adds a key; CreatedAt and RevokedAt are ignored.
 func (s *Store) CreateAPIKey(ctx context.Context, by Operator, k APIKey) error {
 	a := act{action: "key.create", company: k.CompanyID, subject: k.KeyID, details: map[string]any{"name": k.Name, "scopes": k.Scopes}}
-	_, err := s.auditedOne(ctx, by, a, insertKeySQL, k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst)
+	if k.ExpiresAt != nil {
+		a.details["expiresAt"] = k.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	if len(k.Networks) > 0 {
+		a.details["networks"] = k.Networks
+	}
+	_, err := s.auditedOne(ctx, by, a, insertKeySQL, k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst, k.ExpiresAt, k.Networks)
 	return wrap("create api key", err)
 }
 
@@ -58,15 +93,15 @@ func (s *Store) RevokeAPIKey(ctx context.Context, by Operator, keyID string) err
 }
 
 // rotateKeySQL locks the old key by primary key. One that is revoked already has no
-// successor.
+// successor. A successor of a key that expires lives as long as that one was to live.
 const rotateKeySQL = `
 WITH old AS (
     UPDATE api_keys SET revoked_at = least(coalesce(revoked_at, 'infinity'), now() + $4 * interval '1 ms')
     WHERE key_id = $1 AND (revoked_at IS NULL OR revoked_at > now())
-    RETURNING company_id, name, environment, scopes, rate_per_second, burst
+    RETURNING company_id, name, environment, scopes, rate_per_second, burst, networks, now() + (expires_at - created_at) AS ends
 )
-INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst)
-SELECT $2, company_id, name, environment, $3, scopes, rate_per_second, burst FROM old RETURNING company_id`
+INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, networks, expires_at, revoked_at)
+SELECT $2, company_id, name, environment, $3, scopes, rate_per_second, burst, networks, ends, ends FROM old RETURNING company_id`
 
 // RotateAPIKey gives a key a successor, which may do the same, and shuts the old one out
 // after the grace. ErrNotFound: there is no such key, or it is revoked already.
@@ -80,7 +115,7 @@ func (s *Store) RotateAPIKey(ctx context.Context, by Operator, oldID, newID stri
 
 // listKeysSQL reads the whole table: a company has a handful of keys.
 const listKeysSQL = `
-SELECT key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, created_at, revoked_at
+SELECT key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, created_at, revoked_at, expires_at, networks
 FROM api_keys WHERE company_id = $1 ORDER BY created_at`
 
 // APIKeys lists a company's keys, the revoked ones too.
@@ -88,6 +123,9 @@ func (s *Store) APIKeys(ctx context.Context, company uuid.UUID) ([]APIKey, error
 	var keys []APIKey
 	if err := s.db.SelectContext(ctx, &keys, listKeysSQL, company); err != nil {
 		return nil, fmt.Errorf("list api keys: %w", translate(err))
+	}
+	for i := range keys {
+		keys[i].tell()
 	}
 	return keys, nil
 }
@@ -103,7 +141,7 @@ type Caller struct {
 // findCallerSQL finds the key by primary key, its company by primary key and the
 // domains by the leading column of theirs. It locks nothing.
 const findCallerSQL = `
-SELECT k.key_id, k.company_id, k.name, k.environment, k.secret_sha256, k.scopes, k.rate_per_second, k.burst, k.created_at, k.revoked_at,
+SELECT k.key_id, k.company_id, k.name, k.environment, k.secret_sha256, k.scopes, k.rate_per_second, k.burst, k.created_at, k.revoked_at, k.expires_at, k.networks,
        c.default_from, c.suspended_at IS NOT NULL AS suspended,
        ARRAY(SELECT d.domain FROM sender_domains d WHERE d.company_id = k.company_id) AS sender_domains
 FROM api_keys k JOIN companies c ON c.id = k.company_id WHERE k.key_id = $1`
@@ -115,5 +153,6 @@ func (s *Store) FindCaller(ctx context.Context, keyID string) (Caller, error) {
 	if err := s.db.GetContext(ctx, &c, findCallerSQL, keyID); err != nil {
 		return Caller{}, fmt.Errorf("find api key: %w", translate(err))
 	}
+	c.tell()
 	return c, nil
 }

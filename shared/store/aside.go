@@ -82,4 +82,16 @@ func (a *aside[K]) enter(ctx context.Context) error {
 	}
 }
 
+// tryEnter takes a slot if one is free within the wait.
+func (a *aside[K]) tryEnter(wait time.Duration) bool {
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	select {
+	case a.slots <- struct{}{}:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
 func (a *aside[K]) leave() { <-a.slots }

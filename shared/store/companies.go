@@ -118,19 +118,3 @@ func (s *Store) changeCompany(ctx context.Context, by Operator, a act, statement
 	}
 	return err
 }
-
-// changeOne runs a statement that must hit exactly one row.
-func (s *Store) changeOne(ctx context.Context, operation, statement string, args ...any) error {
-	result, err := s.exec(ctx, statement, args...)
-	if err != nil {
-		return fmt.Errorf("%s: %w", operation, err)
-	}
-	n, err := result.RowsAffected()
-	if err != nil {
-		return fmt.Errorf("%s: %w", operation, err)
-	}
-	if n == 0 {
-		return fmt.Errorf("%s: %w", operation, ErrNotFound)
-	}
-	return nil
-}

@@ -82,6 +82,14 @@ func (s *Store) RetryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry
 	return err
 }
 
+// company is uuid.Nil where the task named none.
+func (l *DeadLetter) company() uuid.UUID {
+	if l.CompanyID == nil {
+		return uuid.Nil
+	}
+	return *l.CompanyID
+}
+
 // retriedBy says that the dead letter is resolved by this very retry, as far as its row
 // tells them apart.
 func (l *DeadLetter) retriedBy(r LetterRetry) bool {
@@ -110,7 +118,13 @@ func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) err
 	case r.tx != nil:
 		move = func(ctx context.Context, t Transition) (Advanced, error) { return advanceIn(ctx, r.tx, t) }
 	case move == nil:
-		move = s.Advance
+		move = func(ctx context.Context, t Transition) (Advanced, error) {
+			all, err := s.AdvanceAll(ctx, l.company(), []Transition{t})
+			if err != nil {
+				return Advanced{}, err
+			}
+			return all[0], nil
+		}
 	}
 	moved, err := untilUnlocked(ctx, move, Transition{
 		ID: *l.OutboxID, Guard: GuardReplay, Status: email.Pending, Renew: r.TTL,
@@ -186,13 +200,10 @@ func (s *Store) retryIntake(ctx context.Context, l DeadLetter, r LetterRetry) er
 	if r.tx != nil {
 		err = translate(r.tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
 	} else {
-		rows, err = repeat(func() (rows []retriedIntake, err error) {
-			err = write(func(args []any) error {
-				rows = nil
-				return s.db.SelectContext(ctx, &rows, retryIntakeSQL, args...)
-			}, args...)
-			return rows, err
+		rows, err = boundedly(ctx, s, heldRow{l.company(), l.OutboxID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []retriedIntake, err error) {
+			return rows, translate(tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
 		})
+		err = held(err)
 	}
 	switch {
 	case err != nil:
@@ -232,7 +243,7 @@ func (s *Store) retryMailing(ctx context.Context, l DeadLetter, r LetterRetry) e
 	if r.tx != nil {
 		_, err = controlIn(ctx, r.tx, *l.CompanyID, *l.MailingID, again)
 	} else {
-		_, err = s.control(ctx, "retry dead letter", *l.CompanyID, *l.MailingID, again)
+		_, err = s.control(ctx, "retry dead letter", *l.CompanyID, *l.MailingID, again, runs)
 	}
 	var refused *MailingStateError
 	switch {
@@ -253,17 +264,11 @@ WHERE id IN (SELECT id FROM dead_letters WHERE id = ANY ($1::uuid[]) AND resolve
 
 // DiscardDeadLetter resolves an open dead letter without doing anything about it; note
 // says why. false: it was resolved already.
-func (s *Store) DiscardDeadLetter(ctx context.Context, id uuid.UUID, by Actor, note string) (bool, error) {
-	discarded, err := repeat(func() ([]int64, error) {
-		result, err := s.exec(ctx, discardLettersSQL, uuidArray([]uuid.UUID{id}), by.String(), withoutNUL(note), nil)
-		if err != nil {
-			return nil, err
-		}
-		n, err := result.RowsAffected()
-		return []int64{n}, err
-	})
+func (s *Store) DiscardDeadLetter(ctx context.Context, l DeadLetter, by Actor, note string) (bool, error) {
+	discarded, err := s.changeBoundedly(ctx, heldRow{l.company(), l.ID.String()}, discardLettersSQL,
+		uuidArray([]uuid.UUID{l.ID}), by.String(), withoutNUL(note), nil)
 	if err != nil {
 		return false, fmt.Errorf("discard dead letter: %w", err)
 	}
-	return discarded[0] > 0, nil
+	return discarded > 0, nil
 }

@@ -222,7 +222,7 @@ func TestDiscardDeadLetter(t *testing.T) {
 	id := giveUp(t, d, d.Company(t), nil)
 	letter := letterOf(t, d, id)
 	for _, first := range []bool{true, false} {
-		if did, err := d.Store.DiscardDeadLetter(t.Context(), letter.ID, store.Actor{By: store.ByOperator, Name: "ana"}, "known\x00"); did != first || err != nil {
+		if did, err := d.Store.DiscardDeadLetter(t.Context(), letter, store.Actor{By: store.ByOperator, Name: "ana"}, "known\x00"); did != first || err != nil {
 			t.Errorf("%v, %v", did, err)
 		}
 	}

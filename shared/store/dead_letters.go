@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
 )
 
 // DeadTask is a task that gave up without an email to write it on: undecodable, or
@@ -37,17 +39,44 @@ func (s *Store) BuryTask(ctx context.Context, t DeadTask) error {
 	return nil
 }
 
-// cleanDeadLettersSQL finds by dead_letters_age and locks what it deletes; rows that
-// another cleaner holds are left to it. Those it found are asked for by an array of keys,
-// not by a join, for which all of the table may be read.
-const cleanDeadLettersSQL = `
-DELETE FROM dead_letters WHERE id = ANY (ARRAY(
-    SELECT id FROM dead_letters WHERE created_at < now() - $1 * interval '1 ms' ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
+// How long dead letters are kept, resolved or not. An email's log remembers what became of
+// it; nothing else remembers a job of a mailing or a recipient that gave up.
+const (
+	EmailLettersKept = 7 * 24 * time.Hour
+	BulkLettersKept  = 30 * 24 * time.Hour
+)
 
-// CleanDeadLetters deletes at most limit dead letters older than age and says how many
-// there were.
-func (s *Store) CleanDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
-	result, err := s.exec(ctx, cleanDeadLettersSQL, age.Milliseconds(), limit)
+// letterOfEmail says that a dead letter is an email's, whatever its queue: the predicate of
+// the index dead_letters_of_emails.
+const letterOfEmail = `(target NOT IN ('` + email.TargetMailing + `', '` + email.TargetRecipients + `'))`
+
+// cleanEmailLettersSQL finds by dead_letters_of_emails, cleanBulkLettersSQL by
+// dead_letters_age: what is as old as that goes, whatever it is. Both lock what they delete; rows that another cleaner holds are left to it. Those found are asked for
+// by an array of keys, not by a join, for which all of the table may be read.
+const (
+	cleanEmailLettersSQL = `
+DELETE FROM dead_letters WHERE id = ANY (ARRAY(
+    SELECT id FROM dead_letters WHERE ` + letterOfEmail + ` AND created_at < now() - $1 * interval '1 ms'
+    ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
+	cleanBulkLettersSQL = `
+DELETE FROM dead_letters WHERE id = ANY (ARRAY(
+    SELECT id FROM dead_letters WHERE created_at < now() - $1 * interval '1 ms'
+    ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
+)
+
+// CleanEmailLetters deletes at most limit dead letters of emails that are past their time and
+// says how many there were.
+func (s *Store) CleanEmailLetters(ctx context.Context, limit int) (int, error) {
+	return s.cleanLetters(ctx, cleanEmailLettersSQL, EmailLettersKept, limit)
+}
+
+// CleanBulkLetters is CleanEmailLetters for those of mailings and recipients.
+func (s *Store) CleanBulkLetters(ctx context.Context, limit int) (int, error) {
+	return s.cleanLetters(ctx, cleanBulkLettersSQL, BulkLettersKept, limit)
+}
+
+func (s *Store) cleanLetters(ctx context.Context, statement string, age time.Duration, limit int) (int, error) {
+	result, err := s.exec(ctx, statement, age.Milliseconds(), limit)
 	if err != nil {
 		return 0, fmt.Errorf("clean dead letters: %w", err)
 	}

@@ -42,15 +42,14 @@ func TestPlans_SearchScheduled(t *testing.T) {
 	for name, tt := range map[string]struct {
 		filter store.EmailFilter
 		index  string
-		paged  bool // it may take more than one page to come to the email
 	}{
-		"recipient":   {store.EmailFilter{Recipient: fmt.Sprintf("S%d@Example.com", len(ids)/2)}, `email_logs_\w+_company_id_lower_outbox_id_idx`, false},
-		"external id": {store.EmailFilter{ExternalID: fmt.Sprint("S-", len(ids)/2)}, `email_logs_\w+_company_id_external_id_outbox_id_idx`, false},
-		"request":     {store.EmailFilter{RequestID: fmt.Sprint("later-", len(ids)/2)}, `email_logs_\w+_company_id_request_id_outbox_id_idx`, false},
-		"aggregate":   {store.EmailFilter{AboutType: "interview", AboutID: fmt.Sprint(len(ids) / 2)}, `outbox_aggregates_pkey`, false},
-		"tag":         {store.EmailFilter{Tag: fmt.Sprint("batch-", len(ids)/2)}, `email_logs_\w+_(company_id_outbox_id_idx|pkey)`, true},
-		"tag, waits":  {store.EmailFilter{Tag: fmt.Sprint("batch-", len(ids)/2), Status: email.Pending}, `email_outbox_lane_claim`, false},
-		"status":      {store.EmailFilter{Status: email.Pending, Until: ids[len(ids)-1]}, `email_outbox_(company|pkey)`, false},
+		"recipient":   {store.EmailFilter{Recipient: fmt.Sprintf("S%d@Example.com", len(ids)/2)}, `email_logs_\w+_company_id_lower_outbox_id_idx`},
+		"external id": {store.EmailFilter{ExternalID: fmt.Sprint("S-", len(ids)/2)}, `email_logs_\w+_company_id_external_id_outbox_id_idx`},
+		"request":     {store.EmailFilter{RequestID: fmt.Sprint("later-", len(ids)/2)}, `email_logs_\w+_company_id_request_id_outbox_id_idx`},
+		"aggregate":   {store.EmailFilter{AboutType: "interview", AboutID: fmt.Sprint(len(ids) / 2)}, `outbox_aggregates_pkey`},
+		"tag":         {store.EmailFilter{Tag: fmt.Sprint("batch-", len(ids)/2)}, `email_logs_\w+_tag1`},
+		"tag, waits":  {store.EmailFilter{Tag: fmt.Sprint("batch-", len(ids)/2), Status: email.Pending}, `email_outbox_lane_claim`},
+		"status":      {store.EmailFilter{Status: email.Pending, Until: ids[len(ids)-1]}, `email_outbox_(company|pkey)`},
 	} {
 		tt.filter.Limit = 50
 		plan, read := explainPage(t, d, company, tt.filter)
@@ -76,14 +75,6 @@ func TestPlans_SearchScheduled(t *testing.T) {
 			t.Errorf("by %s: %v", name, took)
 		}
 		found := func(e store.Email) bool { return e.ID == one }
-		if tt.paged {
-			for page.Next != uuid.Nil && !slices.ContainsFunc(page.Emails, found) {
-				tt.filter.Before = page.Next
-				if page, err = rows.ListEmails(t.Context(), company, tt.filter); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
 		if name != "status" && !slices.ContainsFunc(page.Emails, found) {
 			t.Errorf("by %s: not found", name)
 		}
@@ -165,10 +156,12 @@ func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f store.
 		statement, parameters = store.AboutIDsSQL, []any{company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan}
 	case f.Tag != "" && f.Status == email.Pending:
 		statement, parameters = store.WaitingIDsSQL, []any{company, before, f.From, f.Tag, store.WaitingScan, f.Limit, string(f.Status)}
-	case f.Tag != "" || f.Status != "":
+	case f.Tag != "":
+		statement, parameters = store.TaggedIDsSQL, []any{company, before, f.From, store.ListScan, store.WaitingScan, f.Tag}
+	case f.Status != "":
 		statement, parameters = store.StepIDsSQL, []any{company, before, f.From, f.Tag, store.ListScan, f.Limit, string(f.Status)}
 	case f.Recipient != "" || f.ExternalID != "" || f.RequestID != "":
-		statement, parameters = store.SearchIDsSQL, []any{company, before, f.From, f.Recipient, f.ExternalID, f.RequestID, scan, store.ListScan}
+		statement, parameters = store.SearchIDsSQL, []any{company, before, f.From, scan, store.ListScan, f.Recipient, f.ExternalID, f.RequestID}
 	}
 	plan = explain(t, db, "(ANALYZE, TIMING OFF) "+statement, parameters...)
 	rows, err := db.QueryContext(t.Context(), "SELECT coalesce(to_jsonb(found) ->> 'id', to_jsonb(found) ->> 'outbox_id') FROM ("+statement+") found WHERE coalesce(to_jsonb(found) ->> 'reached', 'false') = 'false'", parameters...)

@@ -44,6 +44,7 @@ const (
 	PageRowsSQL       = pageRowsSQL
 	SearchIDsSQL      = searchIDsSQL
 	StepIDsSQL        = stepIDsSQL
+	TaggedIDsSQL      = taggedIDsSQL
 	WaitingIDsSQL     = waitingIDsSQL
 	AnswerTime        = answerTime
 
@@ -59,7 +60,8 @@ const (
 	EraseOutboxHashesSQL    = eraseOutboxHashesSQL
 	EraseRecipientHashesSQL = eraseRecipientHashesSQL
 
-	CleanDeadLettersSQL   = cleanDeadLettersSQL
+	CleanEmailLettersSQL  = cleanEmailLettersSQL
+	CleanBulkLettersSQL   = cleanBulkLettersSQL
 	CleanFeedbackSQL      = cleanFeedbackSQL
 	CleanKeysSQL          = cleanKeysSQL
 	CleanRecipientsSQL    = cleanRecipientsSQL
@@ -138,5 +140,5 @@ func InsertEmails(ctx context.Context, s *Store, emails []NewEmail) ([]bool, err
 			return nil, err
 		}
 	}
-	return s.insertEmails(ctx, emails)
+	return s.insertEmails(ctx, emails, 0)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -51,6 +52,10 @@ type FeedbackResult struct {
 	// accepted already.
 	Duplicate  bool
 	Suppressed int // addresses
+	// The email in the log: its request, its mailing if it is of one, and its tries that count.
+	RequestID string
+	MailingID uuid.NullUUID
+	Attempt   int
 }
 
 // Bounds of a timeline: whoever fetches a picture a thousand times must not make it
@@ -75,14 +80,14 @@ func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (FeedbackResult,
 	if f.Masked == nil {
 		f.masked = "{}"
 	}
-	results, err := repeat(func() ([]FeedbackResult, error) {
-		var r FeedbackResult
-		err := s.inTx(ctx, func(tx *sqlx.Tx) (err error) {
-			r, err = applyFeedback(ctx, tx, f)
-			return err
-		})
+	row := heldRow{f.CompanyID, "feedback\x00" + f.OutboxID.String()}
+	results, err := boundedly(ctx, s, row, func(tx *sqlx.Tx, _ time.Duration) ([]FeedbackResult, error) {
+		r, err := applyFeedback(ctx, tx, f)
 		return []FeedbackResult{r}, err
 	})
+	if errors.Is(err, ErrBusy) {
+		err = ErrUnavailable // as for a lock that lasts too long: it comes again
+	}
 	if err != nil {
 		return FeedbackResult{}, fmt.Errorf("record feedback: %w", err)
 	}
@@ -98,7 +103,7 @@ func applyFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (FeedbackResult
 	if err != nil || !found.Attempted {
 		return FeedbackResult{Unmatched: !found.Attempted}, err
 	}
-	r := FeedbackResult{Was: found.Status}
+	r := FeedbackResult{Was: found.Status, RequestID: found.RequestID, MailingID: found.MailingID, Attempt: found.Attempt}
 	addresses := found.among(f)
 	events := found.news(f, addresses, time.Now().UTC())
 	r.Duplicate = slices.ContainsFunc(events, func(e email.Event) bool { return e.Type == email.EventDuplicateConfirmed })

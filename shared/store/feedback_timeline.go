@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
@@ -31,9 +32,13 @@ type subject struct {
 	Doubled bool `db:"doubled"`
 	// Erased: it is not told any more whom it was for.
 	Erased bool `db:"erased"`
+
+	RequestID string        `db:"request_id"`
+	MailingID uuid.NullUUID `db:"mailing_id"`
+	Attempt   int           `db:"attempt"`
 }
 
-// readFeedbackSQL reads outbox row and log by primary key, and the timeline, which is
+// readFeedbackSQL reads outbox row, its lane and log by primary key, and the timeline, which is
 // bounded, by its leading column. takeFeedbackSQL has locked what could change.
 const readFeedbackSQL = `
 SELECT o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status, coalesce(l.ses_message_id, '') AS ses_message_id,
@@ -41,10 +46,12 @@ SELECT o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status
             ELSE (o.payload ->> 'to') || ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')))
        END AS recipients,
        l.recipient = '` + ErasedAddress + `' AS erased, l.event_seq AS events, coalesce(o.outcome_unknown, false) AS outcome_unknown,
+       l.request_id, coalesce(o.attempts - o.throttles, l.attempts - l.throttles) AS attempt, lane.mailing_id,
        coalesce(e.attempted, false) AS attempted, coalesce(e.told, false) AS told, coalesce(e.doubled, false) AS doubled
 FROM (SELECT $1::uuid AS id) t
 JOIN email_logs l ON l.outbox_id = t.id AND l.company_id = $2
 LEFT JOIN email_outbox o ON o.id = t.id AND o.target = 'email:send'
+LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
 CROSS JOIN LATERAL (
     SELECT bool_or(type = 'SENT_ATTEMPT' AND metadata ->> 'attemptId' = $3::text) AS attempted,
            bool_or(type = $4 AND metadata @> $5::jsonb) AS told,

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Bounds of one group. 256 rows fill a commit well on a small machine; 1 MiB keeps
@@ -45,6 +47,10 @@ type Group[T, R any] struct {
 	write func(context.Context, []T) ([]R, error)
 	// parts writes the parts of a group that another transaction's lock held up.
 	parts func(context.Context, []T) ([]R, error)
+	// owner is the company of an item; nil = all items are treated alike.
+	owner func(T) uuid.UUID
+	// split is the company of an item for a group that a lock has held up; nil = all are alike.
+	split func(T) uuid.UUID
 
 	mu      sync.Mutex
 	waiting []*groupItem[T, R]
@@ -54,12 +60,16 @@ type Group[T, R any] struct {
 	landed  time.Time     // the last one
 	due     time.Time     // when somebody will look after those who wait; zero = nobody will
 	done    sync.WaitGroup
+	owners  map[uuid.UUID]int // how many items of each company wait
+	first   uuid.UUID         // the company that the last group began with
 }
 
 type groupItem[T, R any] struct {
 	value  T
 	key    string
+	owner  uuid.UUID
 	size   int
+	taken  bool // into a group
 	result R
 	err    error
 	ready  chan struct{}
@@ -78,6 +88,20 @@ func (g *Group[T, R]) Parts(write func(context.Context, []T) ([]R, error)) *Grou
 	return g
 }
 
+// Fair makes companies take turns, each by one item.
+func (g *Group[T, R]) Fair(owner func(T) uuid.UUID) *Group[T, R] {
+	g.owner = owner
+	return g
+}
+
+// Apart writes the items of each company by themselves, those with the fewest first, where
+// another transaction's lock has held up a group: it is most likely one company's rows that are
+// locked, and finding which of many takes a wait for each.
+func (g *Group[T, R]) Apart(company func(T) uuid.UUID) *Group[T, R] {
+	g.split = company
+	return g
+}
+
 // For makes the group wait for company when another one has just landed, the longer the
 // more hands there are. It is for callers that come one by one, and have time: hands that take
 // their tasks one after the other loaded in groups of five, each of which cost as much as
@@ -93,8 +117,12 @@ func (g *Group[T, R]) For(hands int) *Group[T, R] {
 // a caller that needs to know must ask the database.
 func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
 	item := &groupItem[T, R]{value: value, key: g.key(value), size: g.size(value), ready: make(chan struct{})}
+	if g.owner != nil {
+		item.owner = g.owner(value)
+	}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, item)
+	g.count(item, 1)
 	g.launch(false)
 	g.mu.Unlock()
 
@@ -151,6 +179,7 @@ func (g *Group[T, R]) withdraw(item *groupItem[T, R]) bool {
 		return false
 	}
 	g.waiting = slices.Delete(g.waiting, i, i+1)
+	g.count(item, -1)
 	return true
 }
 
@@ -181,22 +210,7 @@ func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 		g.launch(false)
 		return nil
 	}
-	var group, left []*groupItem[T, R]
-	keys, bytes := make(map[string]struct{}), 0
-	for i, item := range g.waiting {
-		if len(group) == groupRows || len(group) > 0 && bytes+item.size > groupBytes {
-			left = append(left, g.waiting[i:]...)
-			break
-		}
-		if _, twin := keys[item.key]; twin {
-			left = append(left, item)
-			continue
-		}
-		keys[item.key] = struct{}{}
-		bytes += item.size
-		group = append(group, item)
-	}
-	g.waiting = left
+	group := g.pick()
 	g.due = time.Time{} // it was for those who fly now
 	g.launch(false)
 	return group
@@ -209,6 +223,14 @@ func (g *Group[T, R]) settle(group []*groupItem[T, R], write func(context.Contex
 	results, err := g.attempt(group, write)
 	if isLockTimeout(err) {
 		write = g.parts
+	}
+	if isLockTimeout(err) {
+		if parts := g.companies(group); len(parts) > 1 {
+			for _, part := range parts {
+				g.settle(part, write)
+			}
+			return
+		}
 	}
 	if len(group) > 1 && (isRefusal(err) || isLockTimeout(err)) {
 		g.settle(group[:len(group)/2], write)

@@ -128,11 +128,11 @@ func TestFindPerson_WithoutHisNumber(t *testing.T) {
 		t.Fatalf("%d erased", n)
 	}
 	found, err := d.Store.FindPerson(t.Context(), company, "", hashOf('a'))
-	if err != nil || !slices.Equal(found.Addresses, []string{"ana@example.com"}) || !slices.Equal(found.Recipients, []uuid.UUID{ana.ID}) {
+	if err != nil || !slices.Equal(found.Addresses, []string{"ana@example.com"}) || !slices.Contains(found.Recipients, ana.ID) {
 		t.Errorf("%+v, %v", found, err)
 	}
 	run(t, d, `UPDATE recipients SET cpf_cnpj_hash = $1`, hashOf('b'))
-	if found, err = d.Store.FindPerson(t.Context(), company, "", hashOf('a')); err != nil || len(found.Addresses) > 0 || found.Numbers > 0 {
+	if found, err = d.Store.FindPerson(t.Context(), company, "", hashOf('a')); err != nil || len(found.Addresses) > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,11 @@ type IdempotencyKey struct {
 	Status     int
 	Answer     []byte
 	Keep       time.Duration
+}
+
+// row is what those wait for who use the key at the same time.
+func (k IdempotencyKey) row(company uuid.UUID) heldRow {
+	return heldRow{company, "key\x00" + k.Route + "\x00" + k.Key}
 }
 
 // StoredAnswer is what a key's first request was answered.
@@ -50,6 +56,10 @@ func (s *Store) FindAnswer(ctx context.Context, company uuid.UUID, route, key st
 // usedKey is FindAnswer after an insert met the key. A key past its time is taken
 // away, so that the caller's next insert succeeds.
 func (s *Store) usedKey(ctx context.Context, company uuid.UUID, k IdempotencyKey) (StoredAnswer, error) {
+	found, err := s.FindAnswer(ctx, company, k.Route, k.Key)
+	if !errors.Is(err, ErrNotFound) {
+		return found, err
+	}
 	if err := s.dropExpiredKey(ctx, company, k); err != nil {
 		return StoredAnswer{}, err
 	}
@@ -61,7 +71,7 @@ const dropExpiredKeySQL = `
 DELETE FROM idempotency_keys WHERE company_id = $1 AND route = $2 AND key = $3 AND expires_at <= now()`
 
 func (s *Store) dropExpiredKey(ctx context.Context, company uuid.UUID, k IdempotencyKey) error {
-	if _, err := s.exec(ctx, dropExpiredKeySQL, company, k.Route, k.Key); err != nil {
+	if _, err := s.changeBoundedly(ctx, k.row(company), dropExpiredKeySQL, company, k.Route, k.Key); err != nil {
 		return fmt.Errorf("drop expired idempotency key: %w", err)
 	}
 	return nil

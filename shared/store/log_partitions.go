@@ -46,6 +46,32 @@ func (s *Store) MakeLogPartition(ctx context.Context, log Log, monthsAhead int) 
 	return name, nil
 }
 
+// missingPartitionsSQL reads the catalog. It locks nothing.
+const missingPartitionsSQL = `
+SELECT l.log, count(m.utc) AS months
+FROM (VALUES ('email_logs'), ('email_events')) AS l (log)
+LEFT JOIN (SELECT date_trunc('month', now() AT TIME ZONE 'UTC') + n * interval '1 month' AS utc FROM generate_series(0, 1) n) m
+    ON NOT EXISTS (
+        SELECT FROM log_partitions p
+        WHERE p.log = l.log AND coalesce(p.first_id <= first_id_at(m.utc AT TIME ZONE 'UTC'), true) AND p.end_id > first_id_at(m.utc AT TIME ZONE 'UTC'))
+GROUP BY l.log ORDER BY l.log`
+
+// MissingPartitions is how many of this month and the next a log has no partition for.
+type MissingPartitions struct {
+	Log    Log `db:"log"`
+	Months int `db:"months"`
+}
+
+// MissingLogPartitions tells of each log. What is accepted in a month without one stands in
+// the default partition, where nothing is dropped by the month.
+func (s *Store) MissingLogPartitions(ctx context.Context) ([]MissingPartitions, error) {
+	var missing []MissingPartitions
+	if err := s.db.SelectContext(ctx, &missing, missingPartitionsSQL); err != nil {
+		return nil, fmt.Errorf("look for missing partitions: %w", translate(err))
+	}
+	return missing, nil
+}
+
 // dropPartitionSQL locks the log, which nobody reads or writes meanwhile. It looks along
 // email_outbox_pkey for emails of that time which are not purged yet.
 const dropPartitionSQL = `SELECT name, dropped, moved FROM drop_log_partition($1, $2 * interval '1 ms')`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -62,14 +63,14 @@ UPDATE dispatch_lanes SET paused_at = NULL WHERE company_id = $1 AND queue = $2 
 )
 
 // StartMailing starts one that was uploaded to be held and has never run.
-// *MailingStateError when it is not such a one.
+// *MailingStateError when it is not such a one; *QuotaError when as many run as may.
 func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "start mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != MailingPaused || m.Generation != 0 {
 			return &MailingStateError{Status: m.Status, Reason: "only one that waits to be started can be"}
 		}
 		return resume(ctx, tx, m)
-	})
+	}, runs)
 }
 
 // PauseMailing lets no further email of the mailing start; those at the provider end.
@@ -87,7 +88,7 @@ func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 
 // ResumeMailing lets a paused or failed mailing go on where it stood. A failed one has
 // given its filename free: ErrExists when another mailing has it now.
-// *MailingStateError when it is neither.
+// *MailingStateError when it is neither; *QuotaError when as many run as may.
 func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != MailingPaused && m.Status != MailingFailed {
@@ -98,7 +99,7 @@ func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Maili
 			return err
 		}
 		return resolveMailingLetters(ctx, tx, m.ID, nil, nil)
-	})
+	}, runs)
 }
 
 // CancelMailing ends a mailing: no further email starts, and what waits is ended by a
@@ -114,7 +115,7 @@ func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Maili
 
 // RetryFailedEntries has a loop replay the entries that failed or expired, save those which
 // the provider may have taken. *MailingStateError when the mailing is not being sent, has
-// not been, or none has failed.
+// not been, or none has failed; *QuotaError when as many run as may.
 func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch {
@@ -125,26 +126,37 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 		case m.Failed+m.Expired == 0:
 			return &MailingStateError{Status: m.Status, Reason: "no entry has failed or expired"}
 		}
+		if m.Status != MailingSending {
+			if err := checkRunning(ctx, tx, m.CompanyID); err != nil {
+				return err
+			}
+		}
 		return changeMailing(ctx, tx, m, retryFailedSQL, "")
-	})
+	}, runs)
 }
 
-// control changes one mailing in one commit, under its lock. change brings m up to date.
-func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error) (Mailing, error) {
-	changed, err := repeat(func() (m []Mailing, err error) {
-		err = s.inTx(ctx, func(tx *sqlx.Tx) error {
-			controlled, err := controlIn(ctx, tx, company, id, change)
-			m = []Mailing{controlled}
-			return err
-		})
-		return m, err
+// runs says of a control that it may set the mailing going.
+const runs = true
+
+// control changes one mailing in one commit, under its lock. change brings m up to date. A lock
+// that another transaction does not let go of is ErrBusy. A control that may set the mailing
+// going locks the company's quotas first.
+func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error, starts ...bool) (Mailing, error) {
+	changed, err := boundedly(ctx, s, heldRow{company, id.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]Mailing, error) {
+		if len(starts) > 0 {
+			if err := lockQuotas(ctx, tx, company); err != nil {
+				return nil, err
+			}
+		}
+		controlled, err := controlIn(ctx, tx, company, id, change)
+		return []Mailing{controlled}, err
 	})
 	var refused *MailingStateError
 	switch {
 	case errors.As(err, &refused):
 		return Mailing{}, refused
 	case err != nil:
-		return Mailing{}, fmt.Errorf("%s: %w", operation, err)
+		return Mailing{}, fmt.Errorf("%s: %w", operation, held(err))
 	}
 	return changed[0], nil
 }
@@ -164,6 +176,9 @@ func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change f
 // resume opens the mailing's lane and, unless all entries are emails already, writes a
 // job that no older one can be mistaken for.
 func resume(ctx context.Context, tx *sqlx.Tx, m *Mailing) error {
+	if err := checkRunning(ctx, tx, m.CompanyID); err != nil {
+		return err
+	}
 	if m.ExpandedAt != nil {
 		return changeMailing(ctx, tx, m, continueMailingSQL, openLaneSQL)
 	}

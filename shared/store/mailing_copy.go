@@ -11,7 +11,7 @@ import (
 // are unknown to everybody else until the commit.
 const copyEntriesSQL = `
 COPY mailing_entries (id, mailing_id, line_no, email, token, status, invalid_reason, fields,
-                      nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc) FROM STDIN`
+                      nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc, empty_fields) FROM STDIN`
 
 func (w *entryWriter) copyEntry(e *NewEntry) error {
 	if w.copying == nil {
@@ -35,6 +35,11 @@ func (w *entryWriter) copyEntry(e *NewEntry) error {
 	row.optionalText(e.ExternalID)
 	row.optionalText(e.CPFCNPJHash)
 	row.optionalBytea(e.CPFCNPJ)
+	if len(e.EmptyFields) > 0 {
+		row.texts(e.EmptyFields)
+	} else {
+		row.null()
+	}
 	if err := row.endRow(w.ctx); err != nil {
 		return fmt.Errorf("copy entries: %w", translate(err))
 	}
@@ -72,19 +77,19 @@ func (w *entryWriter) abandonCopy() {
 const insertDoubtfulSQL = `
 WITH input AS (
     SELECT * FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-                         $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[])
-    AS t(id, line_no, email, token, status, invalid_reason, fields, nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc)
+                         $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::text[])
+    AS t(id, line_no, email, token, status, invalid_reason, fields, nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc, empty_fields)
 ), kept AS (
     INSERT INTO mailing_entries (id, mailing_id, line_no, email, token, status, invalid_reason, fields,
-                                 nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc)
+                                 nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc, empty_fields)
     SELECT id, $1, line_no, email, token, status, invalid_reason, fields::text[],
-           nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc
+           nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc, empty_fields::text[]
     FROM input ORDER BY line_no
     ON CONFLICT (mailing_id, lower(email)) DO NOTHING
     RETURNING id
 ), left_out AS (
     INSERT INTO mailing_rejects (mailing_id, line_no, column_name, code)
-    SELECT $1, line_no, nullif($14, ''), $15 FROM input WHERE id NOT IN (SELECT id FROM kept)
+    SELECT $1, line_no, nullif($15, ''), $16 FROM input WHERE id NOT IN (SELECT id FROM kept)
 )
 SELECT id FROM kept`
 
@@ -135,6 +140,7 @@ func (w *entryWriter) insertDoubtful() error {
 		optionalTexts(entries, func(e *NewEntry) string { return e.ExternalID }),
 		optionalTexts(entries, func(e *NewEntry) string { return e.CPFCNPJHash }),
 		byteas(entries, func(e *NewEntry) []byte { return e.CPFCNPJ }),
+		optionalTexts(entries, func(e *NewEntry) string { return e.emptyFields() }),
 		w.emailColumn, CodeDuplicate)
 	if err != nil {
 		return err

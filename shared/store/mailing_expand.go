@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -91,14 +92,21 @@ type ExpandedEntry struct {
 // Expansion is one step of a job, and one commit.
 type Expansion struct {
 	Entries []ExpandedEntry // of those that were pending
-	// To is the last entry that was read, Lines how many were; uuid.Nil and 0 leave the
-	// cursor where it is.
+	// To is the last entry that was read, Lines how many of the accepted ones were; uuid.Nil
+	// and 0 leave the cursor where it is.
 	To    uuid.UUID
 	Lines int
 	// Finished: To is the mailing's last entry. It is in SENDING from here on.
 	Finished bool
 	// Continue lets go of the mailing and leaves the rest to another job.
 	Continue *Continuation
+	// Waiting says why that job waits; the zero one = for nothing that is worth telling.
+	Waiting Waiting
+	// NearQuota: the emails may exceed the day's quota, which is a *QuotaError then.
+	NearQuota bool
+	// NoNewPeople: as many recipients are there as may. An email to somebody new does not
+	// name its recipient, and is sent.
+	NoNewPeople bool
 }
 
 // Continuation is the job that goes on.
@@ -122,8 +130,8 @@ const noDeadline = 10 * 365 * 24 * time.Hour
 // such an email names its recipientId, so that the worker fails it where its tenant can see
 // it. After an erasure (`gatewayctl person erase`) a list that is uploaded later makes a new
 // recipient. A list that was uploaded longer ago than rows of deleted recipients are kept
-// (before $18) makes no new ones: the email of such an entry does not name its recipient,
-// and is sent.
+// (before $18) makes no new ones, nor does one of a company that has as many as it may
+// ($19): the email of such an entry does not name its recipient, and is sent.
 const expandSQL = `
 WITH mailing AS (
     UPDATE mailings SET
@@ -133,13 +141,13 @@ WITH mailing AS (
         expanded_at = CASE WHEN $7 THEN now() ELSE expanded_at END,
         last_attempt = CASE WHEN $7 OR $9::uuid IS NOT NULL THEN NULL ELSE now() END,
         generation = generation + CASE WHEN $9::uuid IS NOT NULL THEN 1 ELSE 0 END,
-        attempts = 0, error_message = NULL, updated_at = now()
+        attempts = 0, error_message = NULL, updated_at = now(), waiting_for = nullif($20, ''), waiting_until = $21
     WHERE ` + heldSQL + ` AND expanded_to IS NOT DISTINCT FROM $4
     RETURNING *
 ), entry AS MATERIALIZED (
     SELECT t.*, m.company_id, m.request_id, m.sender, m.delivery, l.id AS lane_id,
            e.recipient_external_id, e.cpf_cnpj_hash, e.cpf_cnpj_enc, e.razao_social, e.nome, e.email,
-           r.deleted_at IS NOT NULL AND (r.email <> '` + ErasedAddress + `' OR t.id < r.deletion_id) AS deleted, t.id < $18 AND r.id IS NULL AS nobody
+           r.deleted_at IS NOT NULL AND (r.email <> '` + ErasedAddress + `' OR t.id < r.deletion_id) AS deleted, (t.id < $18 OR $19) AND r.id IS NULL AS nobody
     FROM mailing m
     CROSS JOIN (SELECT * FROM unnest($11::uuid[], $12::text[], $13::text[], $14::uuid[], $15::jsonb[])
                 AS t(id, invalid_reason, details, recipient_id, payload) LIMIT $16) t
@@ -195,7 +203,11 @@ func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queue
 		job.ID, job.Generation, job.Heartbeat, optionalUUID(job.ExpandedTo), optionalUUID(x.To), x.Lines, x.Finished,
 		noDeadline.Milliseconds(), jobID, delay.Milliseconds(),
 	}, entryColumns(x.Entries)...)
+	columns = append(columns, x.NoNewPeople, string(x.Waiting.For), sql.NullTime{Time: x.Waiting.Until, Valid: !x.Waiting.Until.IsZero()})
 	steps, err := repeat(func() (steps []expanded, err error) {
+		if x.NearQuota {
+			return s.expandWithinQuota(ctx, job.CompanyID, int64(x.emails()), columns)
+		}
 		// write marks the first parameter, so each try has its own list of them.
 		err = write(func(args []any) error {
 			steps = nil
@@ -216,6 +228,27 @@ func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queue
 		job.Heartbeat = *steps[0].Heartbeat
 	}
 	return steps[0].Queued, true, nil
+}
+
+// expandWithinQuota takes a step in a transaction that has locked the company's quotas,
+// before it locks the mailing.
+func (s *Store) expandWithinQuota(ctx context.Context, company uuid.UUID, emails int64, columns []any) ([]expanded, error) {
+	return withQuotas(ctx, s, func(tx *sqlx.Tx) (steps []expanded, err error) {
+		if err := takeFrom(ctx, tx, company, demand{QuotaEmailsPerDay: emails}, false); err != nil {
+			return nil, err
+		}
+		return steps, translate(tx.SelectContext(ctx, &steps, expandSQL, columns...))
+	})
+}
+
+// emails is how many of the entries become emails.
+func (x *Expansion) emails() (n int) {
+	for _, e := range x.Entries {
+		if e.InvalidReason == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // expanded is what a step leaves: no heartbeat if it let go of the mailing.

@@ -27,11 +27,13 @@ type NewMailing struct {
 	RequestID      string
 	Filename       string // 1 to 255 characters
 	StorageURL     string // of the encrypted file, stored already
+	FileBytes      int64  // of the stored file
 	FileSHA256     []byte
 	RequestSHA256  []byte // of all that the request said, the file included
 	DryRun         bool   // check only: COMPLETED at once, nothing is ever sent
 	Held           bool   // PAUSED until StartMailing
 	Subject        string
+	SubjectWritten string // the subject to show where that is another; "" = it is not
 	HTML           string
 	Text           string // "" = none
 	HTMLSHA256     []byte
@@ -46,6 +48,9 @@ type NewMailing struct {
 	Tests          []NewEmail      // complete emails of their own, accepted in the same commit
 	Key            *IdempotencyKey // nil = none; its Answer is filled in from Answer
 	Traceparent    string          // the trace that its first job belongs to; "" = none
+	// Yield runs wait, which waits until another request with the same key or filename is
+	// written, and lets others be ingested meanwhile. nil = it need not.
+	Yield func(wait func() error) error
 	// Answer makes the answer to the request from what was counted. It is stored, and
 	// given again when the request is repeated.
 	Answer func(MailingCounts) ([]byte, error)
@@ -57,6 +62,8 @@ type MailingCounts struct {
 	Accepted   int
 	Invalid    int // entries with an address that cannot be sent to, and lines that are no entries
 	Duplicates int // of an earlier entry's address, which may be an invalid one
+	// EmptyFields is how many of the accepted lines leave a column empty that a template uses.
+	EmptyFields int
 }
 
 // FilenameUsedError says that a mailing of the company has the filename and is neither
@@ -80,6 +87,7 @@ var ErrInProgress = errors.New("another request with the same key or filename is
 var (
 	errKeyTaken      = errors.New("idempotency key taken")
 	errFilenameTaken = errors.New("filename taken")
+	errClaimed       = errors.New("both were free") // rolls back what was claimed to wait for it
 )
 
 // IngestMailing writes a mailing with all its lines, its lane, its job and its test
@@ -92,7 +100,7 @@ var (
 // at once, as a dry run is: it has neither lane nor job.
 //
 // An error that lines yields is returned as it is, and nothing was written. So is it
-// with *KeyUsedError, *FilenameUsedError, ErrInProgress, ErrNoLane and ErrUnavailable.
+// with *KeyUsedError, *FilenameUsedError, *QuotaError, ErrInProgress, ErrNoLane and ErrUnavailable.
 // After ErrUnknownOutcome counts and answer hold if MailingExists says so. Between two
 // lines there must not be more than about 20 s: Postgres waits no longer.
 func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2[MailingLine, error]) (MailingCounts, []byte, error) {
@@ -101,6 +109,12 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 	for range 3 {
 		in := ingest{mailing: m, copyTime: s.copyTime}
 		err := s.inSteadyTx(ctx, func(tx steadyTx) error { return in.run(ctx, tx, lines) })
+		if errors.Is(err, ErrInProgress) {
+			if err := s.awaitTwin(ctx, m); err != nil {
+				return MailingCounts{}, nil, fmt.Errorf("ingest mailing: %w", err)
+			}
+			continue
+		}
 		switch {
 		case errors.Is(err, errKeyTaken):
 			var used StoredAnswer
@@ -123,6 +137,35 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 	return MailingCounts{}, nil, ErrInProgress
 }
 
+// awaitTwin waits, as long as bounded lets it, until nobody else is writing a mailing with the
+// key or the filename.
+func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
+	row := heldRow{m.CompanyID, "filename\x00" + m.Filename}
+	if m.Key != nil {
+		row = m.Key.row(m.CompanyID)
+	}
+	wait := func() error {
+		_, err := boundedly(ctx, s, row, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
+			in := ingest{mailing: m}
+			if err := in.claim(ctx, tx); err != nil {
+				return nil, err
+			}
+			return nil, errClaimed
+		})
+		switch {
+		case errors.Is(err, errClaimed), errors.Is(err, errKeyTaken), errors.Is(err, errFilenameTaken):
+			return nil
+		case errors.Is(err, ErrBusy):
+			return errors.Join(ErrInProgress, err)
+		}
+		return err
+	}
+	if m.Yield == nil {
+		return wait()
+	}
+	return m.Yield(wait)
+}
+
 // ingest is one mailing on its way into the database.
 type ingest struct {
 	mailing  NewMailing
@@ -134,16 +177,15 @@ type ingest struct {
 
 // The claims come before the lines, so that of two equal requests only one does the
 // work. The other waits for its commit: a row that is being inserted under the same
-// unique key locks the second insert out. lock_timeout bounds that wait; it is shorter
-// than statement_timeout, whose error would look like a database in trouble.
+// unique key locks the second insert out. It waits on a connection of its own (awaitTwin).
+// lock_timeout bounds the waits; it is shorter than statement_timeout, whose error would look
+// like a database in trouble.
 //
 // claimKeySQL and insertMailingSQL insert by idempotency_keys' primary key and
 // mailings_filename, and lock nothing that others need: the company's row is held FOR
 // KEY SHARE by the foreign key, which stops neither suspending nor resuming it.
 // Answer and counts follow when they are known.
 const (
-	ingestLimitsSQL = `SET LOCAL lock_timeout = '5s'`
-
 	claimKeySQL = `
 INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
 VALUES ($1, $2, $3, $4, $5, '', $6, now() + $7 * interval '1 ms')
@@ -152,9 +194,9 @@ ON CONFLICT (company_id, route, key) DO NOTHING`
 	insertMailingSQL = `
 INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, dry_run,
                       subject, html, text_body, html_sha256, checker_version, fields, sender, reply_to, tags, delivery, send_at,
-                      status, generation, total_lines, accepted, invalid, duplicates)
+                      status, generation, total_lines, accepted, invalid, duplicates, subject_written)
 VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, nullif($11, ''), $12, $13, $14, $15, nullif($16, ''), $17, $18, $19,
-        'QUEUED', $20, 0, 0, 0, 0)
+        'QUEUED', $20, 0, 0, 0, 0, nullif($21, ''))
 ON CONFLICT (company_id, filename) WHERE NOT dry_run AND NOT nothing_to_send AND status NOT IN ('CANCELLED', 'FAILED') DO NOTHING`
 
 	// filenameHolderSQL reads one row by mailings_filename and locks nothing.
@@ -163,9 +205,21 @@ SELECT id, request_sha256, answer FROM mailings
 WHERE company_id = $1 AND filename = $2 AND NOT dry_run AND NOT nothing_to_send AND status NOT IN ('CANCELLED', 'FAILED')`
 )
 
+// ingestWait is how long the writing of a mailing waits for a lock.
+const ingestWait = 5 * time.Second
+
 func (in *ingest) run(ctx context.Context, tx steadyTx, lines iter.Seq2[MailingLine, error]) error {
+	if err := mayIdle(ctx, tx.Tx); err != nil {
+		return fmt.Errorf("begin mailing: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, boundWaitSQL, lockTimeout(keyWait)); err != nil {
+		return fmt.Errorf("begin mailing: %w", translate(err))
+	}
 	if err := in.claim(ctx, tx.Tx); err != nil {
 		return err
+	}
+	if _, err := tx.ExecContext(ctx, boundWaitSQL, lockTimeout(ingestWait)); err != nil {
+		return fmt.Errorf("begin mailing: %w", translate(err))
 	}
 	crashpoint.At(crashpoint.UploadClaimed)
 	w := newEntryWriter(ctx, tx, in.mailing, in.copyTime)
@@ -174,7 +228,10 @@ func (in *ingest) run(ctx context.Context, tx steadyTx, lines iter.Seq2[MailingL
 	}
 	crashpoint.At(crashpoint.UploadWritten)
 	in.counts, in.reasons = w.counts, w.reasons
-	var err error
+	err := in.checkQuotas(ctx, tx.Tx, in.counts, in.status() == MailingQueued, false)
+	if err != nil {
+		return err
+	}
 	if in.answer, err = in.mailing.Answer(in.counts); err != nil {
 		return fmt.Errorf("answer mailing: %w", err)
 	}
@@ -187,12 +244,6 @@ func (in *ingest) run(ctx context.Context, tx steadyTx, lines iter.Seq2[MailingL
 // claim takes key and filename.
 func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	m, k := in.mailing, in.mailing.Key
-	if err := mayIdle(ctx, tx); err != nil {
-		return fmt.Errorf("begin mailing: %w", err)
-	}
-	if _, err := tx.ExecContext(ctx, ingestLimitsSQL); err != nil {
-		return fmt.Errorf("begin mailing: %w", translate(err))
-	}
 	if k != nil {
 		claimed, err := claims(tx.ExecContext(ctx, claimKeySQL, m.CompanyID, k.Route, k.Key, k.BodySHA256, k.Status, m.ID, k.Keep.Milliseconds()))
 		switch {
@@ -210,14 +261,14 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 		m.ID, m.CompanyID, withoutNUL(m.RequestID), withoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
 		withoutNUL(m.Subject), withoutNUL(m.HTML), withoutNUL(m.Text), m.HTMLSHA256, m.CheckerVersion, textArray(m.Fields),
 		withoutNUL(m.Sender), withoutNUL(m.ReplyTo), textArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
-		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation))
+		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, withoutNUL(m.SubjectWritten)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert mailing: %w", err)
 	case !inserted:
 		return errFilenameTaken
 	}
-	return nil
+	return in.checkQuotas(ctx, tx, MailingCounts{Total: 1}, !m.DryRun && !m.Held, true)
 }
 
 // claims says whether an insert that avoids conflicts wrote its row.
@@ -239,7 +290,8 @@ const (
 	finishMailingSQL = `
 UPDATE mailings SET
     status = $2, completed_at = CASE WHEN $2 = 'COMPLETED' THEN clock_timestamp() END, first_entry = $3, last_entry = $4,
-    total_lines = $5, accepted = $6, nothing_to_send = $6 = 0, invalid = $7, duplicates = $8, answer = $9, invalid_by_reason = $10, counted_at = now()
+    total_lines = $5, accepted = $6, nothing_to_send = $6 = 0, invalid = $7, duplicates = $8, answer = $9, invalid_by_reason = $10, empty_fields = $11, counted_at = now(),
+    file_bytes = $12
 WHERE id = $1`
 
 	answerKeySQL = `UPDATE idempotency_keys SET answer = $4 WHERE company_id = $1 AND route = $2 AND key = $3`
@@ -259,23 +311,32 @@ func (m *NewMailing) begin() time.Time {
 	return m.SendAt
 }
 
+// status is the mailing's when it has been taken in.
+func (in *ingest) status() MailingStatus {
+	switch {
+	case in.mailing.DryRun, in.counts.Accepted == 0:
+		return MailingCompleted
+	case in.mailing.Held:
+		return MailingPaused
+	}
+	return MailingQueued
+}
+
 // finish writes what depends on the lines.
 func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID) error {
 	m, n := in.mailing, in.counts
-	status := MailingQueued
-	switch {
-	case m.DryRun, n.Accepted == 0:
-		status = MailingCompleted
-	case m.Held:
-		status = MailingPaused
-	}
+	status := in.status()
 	found := first != uuid.Nil
+	kept := m.FileBytes
+	if m.DryRun {
+		kept = 0
+	}
 	reasons, err := json.Marshal(in.reasons)
 	if err != nil {
 		return fmt.Errorf("encode reasons: %w", err)
 	}
 	_, err = tx.ExecContext(ctx, finishMailingSQL, m.ID, string(status), uuid.NullUUID{UUID: first, Valid: found}, uuid.NullUUID{UUID: last, Valid: found},
-		n.Total, n.Accepted, n.Invalid, n.Duplicates, in.answer, string(reasons))
+		n.Total, n.Accepted, n.Invalid, n.Duplicates, in.answer, string(reasons), n.EmptyFields, kept)
 	if err != nil {
 		return fmt.Errorf("finish mailing: %w", translate(err))
 	}
@@ -313,7 +374,7 @@ func acceptInTx(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) error {
 		}
 	}
 	var inserted []uuid.UUID
-	if err := tx.SelectContext(ctx, &inserted, acceptStatement(emails), acceptColumns(emails)...); err != nil {
+	if err := tx.SelectContext(ctx, &inserted, acceptStatement(emails), acceptColumns(emails, ingestWait)...); err != nil {
 		return fmt.Errorf("insert emails: %w", translate(err))
 	}
 	if len(inserted) != len(emails) {

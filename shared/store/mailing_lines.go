@@ -27,6 +27,9 @@ type NewEntry struct {
 	ExternalID    string
 	CPFCNPJHash   string
 	CPFCNPJ       []byte // encrypted; nil = none
+	// EmptyFields are the columns that a template uses and this line leaves empty. It is sent
+	// all the same.
+	EmptyFields []string
 }
 
 // RejectedLine is a line that cannot be sent to, and why. Column is "" when the line
@@ -46,6 +49,9 @@ type MailingLine struct {
 
 // CodeDuplicate is the code of a line whose address an earlier line has.
 const CodeDuplicate = "DUPLICATE"
+
+// CodeEmptyField is the code of a line that leaves a column empty which a template uses.
+const CodeEmptyField = "EMPTY_FIELD"
 
 const maxEntryAddress = 255 // characters: mailing_entries_email_check
 
@@ -143,7 +149,7 @@ func (w *entryWriter) takeEntry(e NewEntry) error {
 		e.Email = string([]rune(e.Email)[:maxEntryAddress])
 	}
 	if seen := w.seen.add(e.Email); seen || !isASCII(e.Email) {
-		e.Fields, e.CPFCNPJ = slices.Clone(e.Fields), bytes.Clone(e.CPFCNPJ)
+		e.Fields, e.EmptyFields, e.CPFCNPJ = slices.Clone(e.Fields), slices.Clone(e.EmptyFields), bytes.Clone(e.CPFCNPJ)
 		w.doubtful = append(w.doubtful, e)
 		w.heldBytes += e.size()
 		return nil
@@ -155,6 +161,9 @@ func (w *entryWriter) takeEntry(e NewEntry) error {
 func (w *entryWriter) count(e NewEntry) {
 	if e.InvalidReason == "" {
 		w.counts.Accepted++
+		if len(e.EmptyFields) > 0 {
+			w.counts.EmptyFields++
+		}
 	} else {
 		w.counts.Invalid++
 		w.reasons[codeOfReason(e.InvalidReason)]++
@@ -172,6 +181,9 @@ func (e *NewEntry) size() int {
 	for _, field := range e.Fields {
 		n += len(field)
 	}
+	for _, name := range e.EmptyFields {
+		n += len(name)
+	}
 	return n
 }
 
@@ -183,11 +195,21 @@ func (e *NewEntry) status() string {
 }
 
 // fields is the entry's fields as Postgres writes an array.
-func (e *NewEntry) fields() string {
-	if len(e.Fields) == 0 {
+func (e *NewEntry) fields() string { return arrayLiteral(e.Fields) }
+
+// emptyFields is "" where there are none.
+func (e *NewEntry) emptyFields() string {
+	if len(e.EmptyFields) == 0 {
+		return ""
+	}
+	return arrayLiteral(e.EmptyFields)
+}
+
+func arrayLiteral(values []string) string {
+	if len(values) == 0 {
 		return "{}"
 	}
-	literal, err := pq.StringArray(e.Fields).Value()
+	literal, err := pq.StringArray(values).Value()
 	text, ok := literal.(string)
 	if err != nil || !ok {
 		return "{}" // not reached: strings always have a literal

@@ -16,16 +16,18 @@ type MailingFile struct {
 }
 
 // dueFilesSQL goes along mailings_files, and looks companies up by company_retention_pkey.
-// It locks nothing.
+// A mailing that was cancelled and never started has no use for its file. It locks nothing.
 const dueFilesSQL = `
 SELECT m.id, m.company_id
 FROM mailings m LEFT JOIN company_retention r ON r.company_id = m.company_id
 WHERE m.file_deleted_at IS NULL AND m.status IN ('COMPLETED', 'CANCELLED', 'FAILED')
-  AND coalesce(m.completed_at, m.updated_at) < now() - coalesce(r.files_days * interval '1 day', $1 * interval '1 ms')
+  AND (coalesce(m.completed_at, m.updated_at) < now() - coalesce(r.files_days * interval '1 day', $1 * interval '1 ms')
+       OR m.status = 'CANCELLED' AND m.generation = 0)
 ORDER BY coalesce(m.completed_at, m.updated_at) LIMIT $2`
 
 // DueFiles lists at most limit files of mailings that ended longer ago than age, or than
-// their company's own; age 0 = those with such a one alone.
+// their company's own (age 0 = those with such a one alone), and of those that were cancelled
+// and never started.
 func (s *Store) DueFiles(ctx context.Context, age time.Duration, limit int) ([]MailingFile, error) {
 	var files []MailingFile
 	if err := s.db.SelectContext(ctx, &files, dueFilesSQL, milliseconds(age), limit); err != nil {

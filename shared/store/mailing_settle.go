@@ -43,9 +43,10 @@ type Settled struct {
 }
 
 // A round belongs to one process, so that two do not do the same work twice. The lock
-// is not the mailing's row, which the replay of an email updates; it ends with the
-// transaction.
-const settleLockSQL = `SELECT pg_try_advisory_xact_lock(hashtextextended('settle mailing ' || $1, 0))`
+// is not the mailing's row, which the replay of an email updates, but one of 256 rows of
+// owner_locks by primary key, which nobody but the tables' owner can lock otherwise; it
+// ends with the transaction and is not waited for.
+const settleLockSQL = `SELECT hold_settling($1)`
 
 // settleStateSQL reads one row by primary key.
 const settleStateSQL = `
@@ -106,7 +107,7 @@ func settle(
 		return Settled{}, err
 	}
 	var ours bool
-	if err := tx.GetContext(ctx, &ours, settleLockSQL, id.String()); err != nil || !ours {
+	if err := tx.GetContext(ctx, &ours, settleLockSQL, id); err != nil || !ours {
 		return Settled{}, translate(err)
 	}
 	var states []struct {

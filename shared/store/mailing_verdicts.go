@@ -19,42 +19,90 @@ const rejectsSQL = `
 SELECT line_no, coalesce(column_name, '') AS column_name, code FROM mailing_rejects
 WHERE mailing_id = $1 AND line_no > $2 ORDER BY line_no LIMIT $3`
 
-// MailingVerdicts yields the lines of a mailing that will not be sent to, in order:
-// rejected lines, duplicates, and invalid entries, whose column is "email" and whose
-// code is the reason in capitals (SYNTAX, DISPOSABLE, MX). An error ends it: ErrNotFound
-// when the company has no such mailing.
+// emptyFieldsSQL reads the range of the primary key that holds the mailing's entries, as
+// entriesSQL does, and locks nothing. Each empty column is a row.
+const emptyFieldsSQL = `
+SELECT e.id, e.line_no, c.column_name, $6 AS code
+FROM (SELECT id, line_no, empty_fields FROM mailing_entries
+      WHERE id >= $1 AND id > $2 AND id <= $3 AND (mailing_id = $4) IS TRUE AND empty_fields IS NOT NULL AND status <> 'INVALID'
+      ORDER BY id LIMIT $5) e
+CROSS JOIN LATERAL unnest(e.empty_fields) WITH ORDINALITY AS c (column_name, n)
+ORDER BY e.id, c.n`
+
+// MailingVerdicts yields what there is to tell about the lines of a mailing, in order: of
+// lines that will not be sent to, the reason (rejected lines, duplicates, and invalid entries,
+// whose column is "email" and whose code is the reason in capitals: SYNTAX, DISPOSABLE, MX);
+// of lines that are sent although they leave a field empty, EMPTY_FIELD for each. An error
+// ends it: ErrNotFound when the company has no such mailing.
 func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[RejectedLine, error] {
 	return func(yield func(RejectedLine, error) bool) {
-		if _, err := s.FindMailing(ctx, company, id); err != nil {
+		m, err := s.FindMailing(ctx, company, id)
+		if err != nil {
 			yield(RejectedLine{}, err)
 			return
 		}
-		rejects := verdictPager{fetch: func(after int) ([]RejectedLine, error) { return s.rejectsAfter(ctx, id, after) }}
-		var cursor uuid.UUID
-		invalid := verdictPager{fetch: func(int) (page []RejectedLine, err error) {
-			page, cursor, err = s.invalidAfter(ctx, company, id, cursor)
-			return page, err
-		}}
+		var invalid, empty uuid.UUID // cursors
+		sources := []*verdictPager{
+			{fetch: func(after int) ([]RejectedLine, bool, error) {
+				page, err := s.rejectsAfter(ctx, id, after)
+				return page, len(page) < verdictPage, err
+			}},
+			{fetch: func(int) (page []RejectedLine, last bool, err error) {
+				page, invalid, err = s.invalidAfter(ctx, company, id, invalid)
+				return page, len(page) < verdictPage, err
+			}},
+			{fetch: func(int) (page []RejectedLine, last bool, err error) {
+				page, empty, err = s.emptyAfter(ctx, m, empty)
+				return page, len(page) == 0, err
+			}},
+		}
+		if m.EmptyFields == 0 {
+			sources = sources[:2]
+		}
 		for {
-			reject, err := rejects.peek()
+			next, err := earliest(sources)
 			if err != nil {
 				yield(RejectedLine{}, err)
 				return
 			}
-			entry, err := invalid.peek()
-			if err != nil {
-				yield(RejectedLine{}, err)
-				return
-			}
-			next := &rejects
-			if reject == nil || entry != nil && entry.Line < reject.Line {
-				next = &invalid
-			}
-			if reject == nil && entry == nil || !yield(next.take(), nil) {
+			if next == nil || !yield(next.take(), nil) {
 				return
 			}
 		}
 	}
+}
+
+// earliest is the source with the verdict on the first line, nil at the end of all.
+func earliest(sources []*verdictPager) (next *verdictPager, err error) {
+	line := 0
+	for _, source := range sources {
+		verdict, err := source.peek()
+		switch {
+		case err != nil:
+			return nil, err
+		case verdict != nil && (next == nil || verdict.Line < line):
+			next, line = source, verdict.Line
+		}
+	}
+	return next, nil
+}
+
+// emptyAfter returns the columns that entries behind the cursor leave empty, and where they
+// end.
+func (s *Store) emptyAfter(ctx context.Context, m Mailing, cursor uuid.UUID) ([]RejectedLine, uuid.UUID, error) {
+	var found []struct {
+		ID uuid.UUID `db:"id"`
+		RejectedLine
+	}
+	err := s.db.SelectContext(ctx, &found, emptyFieldsSQL, m.FirstEntry.UUID, cursor, m.LastEntry.UUID, m.ID, verdictPage, CodeEmptyField)
+	if err != nil {
+		return nil, cursor, fmt.Errorf("list empty fields: %w", translate(err))
+	}
+	page := make([]RejectedLine, len(found))
+	for i, f := range found {
+		page[i], cursor = f.RejectedLine, f.ID
+	}
+	return page, cursor, nil
 }
 
 func (s *Store) rejectsAfter(ctx context.Context, mailing uuid.UUID, line int) ([]RejectedLine, error) {
@@ -87,7 +135,7 @@ func codeOfReason(reason string) string { return strings.ToUpper(reason) }
 
 // verdictPager hands out verdicts one by one and fetches a page when it has none left.
 type verdictPager struct {
-	fetch func(afterLine int) ([]RejectedLine, error)
+	fetch func(afterLine int) (page []RejectedLine, last bool, err error)
 	page  []RejectedLine
 	line  int // of the last one taken
 	ended bool
@@ -96,11 +144,11 @@ type verdictPager struct {
 // peek returns the next verdict, nil at the end.
 func (p *verdictPager) peek() (*RejectedLine, error) {
 	if len(p.page) == 0 && !p.ended {
-		page, err := p.fetch(p.line)
+		page, last, err := p.fetch(p.line)
 		if err != nil {
 			return nil, err
 		}
-		p.page, p.ended = page, len(page) < verdictPage
+		p.page, p.ended = page, last
 	}
 	if len(p.page) == 0 {
 		return nil, nil //nolint:nilnil // the end is not an error

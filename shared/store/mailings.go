@@ -55,6 +55,8 @@ type Mailing struct {
 	FirstEntry   uuid.NullUUID  `db:"first_entry"`
 	LastEntry    uuid.NullUUID  `db:"last_entry"`
 	ExpandedAt   *time.Time     `db:"expanded_at"`
+	WaitingFor   *string        `db:"waiting_for"` // a quota: see WaitsFor
+	WaitingUntil *time.Time     `db:"waiting_until"`
 	Settling     *string        `db:"settling"` // "cancel" or "retry-failed" while that is being carried out
 
 	Total      int `db:"total_lines"`
@@ -62,6 +64,9 @@ type Mailing struct {
 	Accepted   int `db:"accepted"`
 	Invalid    int `db:"invalid"`
 	Duplicates int `db:"duplicates"`
+	// EmptyFields is how many of Accepted leave a column empty that a template uses without a
+	// default.
+	EmptyFields int `db:"empty_fields"`
 	// InvalidByReason is Invalid as a JSON object of the verdicts' codes.
 	InvalidByReason json.RawMessage `db:"invalid_by_reason"`
 
@@ -100,9 +105,9 @@ func (m Mailing) Remaining() time.Duration {
 }
 
 const mailingColumns = `
-id, company_id, request_id, filename, storage_url, dry_run, subject, fields, sender, reply_to, tags, delivery, send_at,
-status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, settling,
-total_lines, processed_lines, accepted, invalid, duplicates, invalid_by_reason,
+id, company_id, request_id, filename, storage_url, dry_run, coalesce(subject_written, subject) AS subject, fields, sender, reply_to, tags, delivery, send_at,
+status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, waiting_for, waiting_until, settling,
+total_lines, processed_lines, accepted, invalid, duplicates, empty_fields, invalid_by_reason,
 invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, rate, counted_at,
 created_at, updated_at, completed_at, file_deleted_at, entries_deleted_at`
 

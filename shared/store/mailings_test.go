@@ -152,6 +152,9 @@ func TestMailingVerdicts(t *testing.T) {
 				if n > 3 {
 					want = append(want, store.RejectedLine{Line: line, Column: "e-mail", Code: store.CodeDuplicate})
 				}
+			case n%13 == 0: // sent, and reported
+				next.Entry.EmptyFields = []string{"nome", `a "b", {c}`}
+				want = append(want, store.RejectedLine{Line: line, Column: "nome", Code: store.CodeEmptyField}, store.RejectedLine{Line: line, Column: `a "b", {c}`, Code: store.CodeEmptyField})
 			case n%11 == 0:
 				next = store.MailingLine{Reject: &store.RejectedLine{Line: line, Code: "UNREADABLE"}}
 				want = append(want, *next.Reject)

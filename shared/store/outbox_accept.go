@@ -43,39 +43,51 @@ var ErrNoLane = errors.New("company has no dispatch lane")
 // Accepter writes new emails, many at a time.
 type Accepter struct {
 	store *Store
-	group *Group[NewEmail, bool]
-	aside *aside[companyKey]
+	group *Group[NewEmail, accepted]
+	aside *aside[uuid.UUID] // companies
+	near  *nearQuotas
 }
 
-// companyKey is a company's idempotency key; the empty one is none.
-type companyKey struct {
-	company    uuid.UUID
-	route, key string
+// accepted is what became of an email in a group. held: it was not written, because another
+// transaction has held up the idempotency key of this or another email of the group.
+type accepted struct {
+	inserted bool
+	held     bool
 }
+
+// keyWait is how long a group waits for another transaction that is inserting one of its
+// idempotency keys: longer than a commit takes.
+const keyWait = 100 * time.Millisecond
 
 // NewAccepter makes an Accepter on the store's connections.
 func (s *Store) NewAccepter() *Accepter {
-	return &Accepter{store: s, aside: newAside[companyKey](), group: NewGroup(
+	return &Accepter{store: s, aside: newAside[uuid.UUID](), near: newNearQuotas(s), group: NewGroup(
 		func(e NewEmail) string { return e.ID.String() },
 		func(e NewEmail) int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) },
-		s.insertEmails,
-	)}
+		s.insertGroup,
+	).Fair(func(e NewEmail) uuid.UUID { return e.CompanyID })}
 }
 
 // Accept commits the email and returns nil: from here on it cannot be lost.
 //
 // A used idempotency key is not an error of the database: the result is a
 // *KeyUsedError with the stored answer, and nothing was written; and likewise a
-// *AggregateTakenError for what an earlier email is about. Other errors: ErrNoLane,
-// ErrAggregateBusy, ErrInProgress, ErrUnavailable (nothing written), ErrUnknownOutcome (ask Exists).
+// *AggregateTakenError for what an earlier email is about. *QuotaError: a quota of the
+// company would be exceeded; the caller looks for the answer to an idempotency key itself.
+// Other errors: ErrNoLane, ErrAggregateBusy, ErrInProgress, ErrBusy, ErrUnavailable (nothing
+// written), ErrUnknownOutcome (ask Exists).
 func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	var err error
 	if e.payload, err = json.Marshal(e.Job); err != nil {
 		return fmt.Errorf("encode job: %w", err)
 	}
+	near, err := a.store.quotas.near(ctx, e.CompanyID, e.demand())
+	if err != nil {
+		return err
+	}
 	// A key that expires between the insert and the look-up makes a second round.
 	for range 3 {
-		inserted, err := a.insert(ctx, e)
+		inserted, err := a.insert(ctx, e, near)
 		var taken *AggregateTakenError
 		if errors.As(err, &taken) {
 			return a.store.answeredBefore(ctx, e, taken)
@@ -106,58 +118,102 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 }
 
 // insert joins the email to a group. One about something does not join: a program's open
-// transaction may hold its key, and nobody else is to wait for that. Nor does one that waits
-// for the end of another transaction with its idempotency key.
-func (a *Accepter) insert(ctx context.Context, e NewEmail) (bool, error) {
-	if e.Aggregate != nil {
-		return a.store.insertAbout(ctx, e)
-	}
-	var key companyKey
-	if e.Idempotency != nil {
-		key = companyKey{e.CompanyID, e.Idempotency.Route, e.Idempotency.Key}
-	}
-	if !a.aside.holds(key) {
-		if inserted, err := a.group.Do(ctx, e); !isLockTimeout(err) {
-			return inserted, err
+// transaction may hold its key, and nobody else is to wait for that. Nor does one with an
+// idempotency key of a company one of whose keys another transaction held a moment ago.
+func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, error) {
+	switch {
+	case e.Aggregate != nil:
+		return a.store.insertAbout(ctx, e, near)
+	case near:
+		return a.near.insertNear(ctx, e)
+	case e.Idempotency == nil || !a.aside.holds(e.CompanyID):
+		if done, err := a.group.Do(ctx, e); err != nil || !done.held {
+			return done.inserted, err
 		}
 	}
-	return a.insertAlone(ctx, e, key)
+	return a.insertAlone(ctx, e)
 }
 
-// insertAlone inserts an email by itself until its lock is gone, for 4 s at most. Between two
-// tries it holds no connection.
-func (a *Accepter) insertAlone(ctx context.Context, e NewEmail, key companyKey) (bool, error) {
-	for end := time.Now().Add(aggregateWait); ; {
-		a.aside.add(key)
-		if err := a.aside.enter(ctx); err != nil {
-			return false, err
+// insertAlone inserts an email with an idempotency key by itself, and waits for the key as
+// long as bounded lets it.
+func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
+	inserted, err := bounded(ctx, a.store.waits, e.key().row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
+		inserted, err := a.store.insertEmails(ctx, []NewEmail{e}, wait)
+		if isLockTimeout(err) {
+			a.aside.add(e.CompanyID)
 		}
-		inserted, err := repeat(func() ([]bool, error) { return a.store.insertEmails(ctx, []NewEmail{e}) })
-		a.aside.leave()
-		switch {
-		case err == nil:
-			a.aside.remove(key)
-			return inserted[0], nil
-		case !isLockTimeout(err):
-			return false, err
-		case time.Now().After(end):
-			return false, errors.Join(ErrInProgress, err)
-		}
-		select {
-		case <-time.After(lockWait):
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
+		return inserted, err
+	})
+	if err != nil {
+		return false, heldKey(err)
+	}
+	return inserted[0], nil
+}
+
+// heldKey says of a key that another transaction holds, for too long or while others wait for
+// it already, that its request is under way.
+func heldKey(err error) error {
+	if isRowWait(err) {
+		return errors.Join(ErrInProgress, err)
+	}
+	return held(err)
+}
+
+// insertGroup writes a group. When another transaction holds up one of its keys, the emails
+// without a key are written, and the others left to be written one by one, each company's at
+// its own cost. A lock of a whole table is waited for: it concerns everybody.
+func (s *Store) insertGroup(ctx context.Context, emails []NewEmail) ([]accepted, error) {
+	wait := keyWait
+	if !slices.ContainsFunc(emails, isKeyed) {
+		wait = 0
+	}
+	inserted, err := s.insertEmails(ctx, emails, wait)
+	switch {
+	case isRowWait(err):
+		return s.insertUnkeyed(ctx, emails)
+	case isLockTimeout(err):
+		inserted, err = s.insertEmails(ctx, emails, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	results := make([]accepted, len(emails))
+	for i := range results {
+		results[i].inserted = inserted[i]
+	}
+	return results, nil
+}
+
+func (s *Store) insertUnkeyed(ctx context.Context, emails []NewEmail) ([]accepted, error) {
+	free := slices.DeleteFunc(slices.Clone(emails), isKeyed)
+	var inserted []bool
+	if len(free) > 0 {
+		var err error
+		if inserted, err = s.insertEmails(ctx, free, 0); err != nil {
+			return nil, err
 		}
 	}
+	results := make([]accepted, len(emails))
+	for i, e := range emails {
+		if results[i].held = isKeyed(e); !results[i].held {
+			results[i].inserted, inserted = inserted[0], inserted[1:]
+		}
+	}
+	return results, nil
 }
+
+func isKeyed(e NewEmail) bool { return e.Idempotency != nil }
 
 // Close waits for the groups under way.
-func (a *Accepter) Close() { a.group.Wait() }
+func (a *Accepter) Close() {
+	a.group.Wait()
+	a.near.waitNear()
+}
 
 // insertEmailsSQL writes a group of emails and their idempotency keys in one
 // commit. A key already there (or in the same group) keeps its email out; another
-// transaction that is inserting the same key is waited for, like every other lock, for 200 ms
-// where the caller has set no other time. Keys go in sorted, so
+// transaction that is inserting the same key is waited for, like every other lock, for as many
+// milliseconds as $28 says (0: until statement_timeout). Keys go in sorted, so
 // that two groups with the same keys cannot deadlock. The lane is looked up here,
 // by dispatch_lanes' unique index, so that no email can stand in a lane that does
 // not exist. An id already there is left as it is: ids are ours and new, so it is
@@ -213,7 +269,7 @@ WITH input AS (
     INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
     SELECT company_id, route, key, body_sha256, answer_status, answer, id, now() + keep_ms * interval '1 ms'
     FROM input
-    WHERE keyed AND (SELECT set_config('lock_timeout', CASE current_setting('lock_timeout') WHEN '0' THEN '200' ELSE current_setting('lock_timeout') END, true)) IS NOT NULL
+    WHERE keyed AND (SELECT set_config('lock_timeout', $28, true)) IS NOT NULL
     ORDER BY company_id, route, key
     ON CONFLICT (company_id, route, key) DO NOTHING
     RETURNING outbox_id
@@ -230,8 +286,9 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id`
 )
 
-// acceptColumns turns emails into one array per column of t, and how many there are.
-func acceptColumns(emails []NewEmail) []any {
+// acceptColumns turns emails into one array per column of t, how many there are, and how long
+// a lock is waited for.
+func acceptColumns(emails []NewEmail, wait time.Duration) []any {
 	return []any{
 		uuids(emails, func(e *NewEmail) uuid.UUID { return e.ID }),
 		uuids(emails, func(e *NewEmail) uuid.UUID { return e.CompanyID }),
@@ -259,11 +316,12 @@ func acceptColumns(emails []NewEmail) []any {
 		optionalTexts(emails, func(e *NewEmail) string { return e.about().Type }),
 		optionalTexts(emails, func(e *NewEmail) string { return e.about().ID }),
 		optionalTexts(emails, func(e *NewEmail) string { return e.about().EventType }),
-		len(emails),
+		len(emails), lockTimeout(wait),
 	}
 }
 
-func (s *Store) insertEmails(ctx context.Context, emails []NewEmail) ([]bool, error) {
+// insertEmails says of each email whether it was inserted.
+func (s *Store) insertEmails(ctx context.Context, emails []NewEmail, wait time.Duration) ([]bool, error) {
 	statement := s.insertEmail
 	if anyScheduled(emails) {
 		statement = s.scheduleEmail
@@ -271,7 +329,7 @@ func (s *Store) insertEmails(ctx context.Context, emails []NewEmail) ([]bool, er
 	var inserted []uuid.UUID
 	err := write(func(columns []any) error {
 		return statement.selectAll(ctx, &inserted, columns...)
-	}, acceptColumns(emails)...)
+	}, acceptColumns(emails, wait)...)
 	if err != nil {
 		return nil, fmt.Errorf("insert emails: %w", err)
 	}

@@ -18,7 +18,7 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 		return Advanced{}, err
 	}
 	results, err := repeat(func() ([]Advanced, error) {
-		return advanceWaiting([]Transition{t}, func(rows any, columns []any) error {
+		return advanceWaiting([]Transition{t}, aggregateWait, func(rows any, columns []any) error {
 			return write(func(columns []any) error {
 				return s.db.SelectContext(ctx, rows, advanceWaitingSQL, columns...)
 			}, columns...)
@@ -215,13 +215,14 @@ const advanceMovedSQL = `
     UPDATE mailings SET counted_at = NULL
     WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.ended AND NOT m.had_ended) AND status = 'PAUSED'
 )
-SELECT m.id, true AS applied, m.status, m.attempts, m.throttles, m.same_token, m.erased, m.replaced, m.probe, ` + gateShutTurn + ` AS shuts, false AS locked
+SELECT m.id, true AS applied, m.status, m.attempts, m.throttles, m.same_token, m.erased, m.replaced, m.probe, ` + gateShutTurn + ` AS shuts, false AS locked,
+       m.company_id, m.request_id, m.mailing_id
 FROM moved m
 UNION ALL
-SELECT f.id, false, f.was, f.attempts, f.throttles, f.same_token, f.erased, f.replaced, f.probe, ` + gateShutTurn + `, false
+SELECT f.id, false, f.was, f.attempts, f.throttles, f.same_token, f.erased, f.replaced, f.probe, ` + gateShutTurn + `, false, NULL, '', NULL
 FROM found f WHERE f.id NOT IN (SELECT id FROM moved)
 UNION ALL
-SELECT o.id, false, '', 0, 0, false, false, false, false, 0, true
+SELECT o.id, false, '', 0, 0, false, false, false, false, 0, true, NULL, '', NULL
 FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) WHERE (SELECT count(*) FROM found) < $25 LIMIT $25) t
 JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
 WHERE o.id NOT IN (SELECT id FROM found)`
@@ -276,7 +277,7 @@ func advanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error)
 	if err != nil {
 		return Advanced{}, err
 	}
-	results, err := advanceAllIn(ctx, tx, []Transition{t})
+	results, err := advanceAllIn(ctx, tx, []Transition{t}, aggregateWait)
 	if err != nil {
 		return Advanced{}, err
 	}
@@ -284,15 +285,15 @@ func advanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error)
 }
 
 // advanceAllIn is advanceIn for emails that differ.
-func advanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition) ([]Advanced, error) {
-	return advanceWaiting(ts, func(rows any, columns []any) error {
+func advanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
+	return advanceWaiting(ts, wait, func(rows any, columns []any) error {
 		return translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))
 	})
 }
 
-// advanceWaiting waits at most 4 s for each lock.
-func advanceWaiting(ts []Transition, run func(rows any, columns []any) error) ([]Advanced, error) {
-	results, err := advance(ts, aggregateWait, run)
+// advanceWaiting waits at most so long for each lock.
+func advanceWaiting(ts []Transition, wait time.Duration, run func(rows any, columns []any) error) ([]Advanced, error) {
+	results, err := advance(ts, wait, run)
 	for i := range results {
 		// A row that is not there after the wait was deleted meanwhile.
 		results[i].Locked = results[i].Locked && ts[i].GiveWay

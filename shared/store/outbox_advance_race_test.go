@@ -137,6 +137,10 @@ func TestAdvance_DecidesOnTheLockedRow(t *testing.T) {
 				return err
 			})
 			got.LeaseUntil = time.Time{}
+			if got.Applied != (got.CompanyID == company && got.RequestID != "") {
+				t.Errorf("applied %v, named %s of %s", got.Applied, got.RequestID, got.CompanyID)
+			}
+			got.CompanyID, got.RequestID = uuid.Nil, ""
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -53,7 +53,8 @@ func TestAdvance_FromClaimToSent(t *testing.T) {
 	claim, err := d.Store.Advance(t.Context(), claimOf(company, id, token, "CUST-1"))
 	left := time.Until(claim.LeaseUntil)
 	claim.LeaseUntil = time.Time{}
-	if diff := cmp.Diff(store.Advanced{Applied: true, Status: email.Processing, Attempts: 1}, claim); err != nil || diff != "" {
+	want := store.Advanced{Applied: true, Status: email.Processing, Attempts: 1, CompanyID: company, RequestID: claim.RequestID}
+	if diff := cmp.Diff(want, claim); err != nil || diff != "" {
 		t.Fatalf("%v %s", err, diff)
 	}
 	if left > time.Minute || left < 50*time.Second {

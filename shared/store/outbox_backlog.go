@@ -2,8 +2,11 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
+
+	"email-gateway/shared/email"
 )
 
 // Backlog is how much there is of what somebody may have to look at.
@@ -22,6 +25,82 @@ SELECT (SELECT count(*) FROM (
             SELECT FROM email_outbox WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send' LIMIT $1) u) AS unknown,
        (SELECT count(*) FROM (
             SELECT FROM dead_letters WHERE resolved_at IS NULL LIMIT $1) d) AS dead_letters`
+
+// countOpenSQL counts a page of the emails in a status along email_outbox_open, which holds
+// all that it reads, and locks nothing. Emails with the same deadline are in one page.
+const countOpenSQL = `
+SELECT count(*) AS seen, max(expires_at) AS last FROM (
+    SELECT expires_at FROM email_outbox
+    WHERE status = $1 AND target = 'email:send' AND expires_at > $2
+    ORDER BY expires_at FETCH FIRST $3 ROWS WITH TIES) page`
+
+// countJobsSQL counts the jobs and recipients that wait, lane by lane along
+// email_outbox_lane_claim, and the open dead letters along dead_letters_open. It locks
+// nothing.
+const countJobsSQL = `
+SELECT coalesce((SELECT sum(waiting.n) FROM dispatch_lanes l CROSS JOIN LATERAL (
+            SELECT count(*) AS n FROM email_outbox o WHERE o.lane_id = l.id AND o.status = 'PENDING') waiting
+        WHERE l.queue = ANY ($1::text[])), 0) AS pending,
+       0 AS unknown, (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL) AS dead_letters`
+
+// countPage is what one statement of CountAll reads: some 50 ms, so that no snapshot is held
+// for long, however many emails wait.
+const countPage = 100_000
+
+// CountAll is CountBacklog without a limit. It takes half a second per million emails that
+// wait, and what moves meanwhile may be counted twice or not at all.
+func (s *Store) CountAll(ctx context.Context) (Backlog, error) {
+	var b Backlog
+	if err := s.db.GetContext(ctx, &b, countJobsSQL, textArray(email.BulkQueues())); err != nil {
+		return Backlog{}, fmt.Errorf("count jobs: %w", translate(err))
+	}
+	emails, err := s.countOpen(ctx, email.Pending)
+	if err != nil {
+		return Backlog{}, err
+	}
+	b.Pending += emails
+	b.Unknown, err = s.countOpen(ctx, email.OutcomeUnknown)
+	return b, err
+}
+
+func (s *Store) countOpen(ctx context.Context, status email.Status) (total int, err error) {
+	var page struct {
+		Seen int          `db:"seen"`
+		Last sql.NullTime `db:"last"`
+	}
+	for last := (time.Time{}); ; last = page.Last.Time {
+		if err := s.db.GetContext(ctx, &page, countOpenSQL, string(status), last, countPage); err != nil {
+			return 0, fmt.Errorf("count emails in %s: %w", status, translate(err))
+		}
+		total += page.Seen
+		if page.Seen < countPage {
+			return total, nil
+		}
+	}
+}
+
+// ExpiringLetters is how many open dead letters of a kind are deleted soon.
+type ExpiringLetters struct {
+	Emails int `db:"emails"`
+	Bulk   int `db:"bulk"` // of mailings and recipients
+}
+
+// countExpiringSQL counts along dead_letters_of_emails and dead_letters_age. It locks nothing.
+const countExpiringSQL = `
+SELECT (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND ` + letterOfEmail + `
+            AND created_at < now() - $1 * interval '1 ms') AS emails,
+       (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND NOT ` + letterOfEmail + `
+            AND created_at < now() - $2 * interval '1 ms') AS bulk`
+
+// CountExpiring counts the open dead letters that are kept for less than the given time yet.
+func (s *Store) CountExpiring(ctx context.Context, within time.Duration) (ExpiringLetters, error) {
+	var n ExpiringLetters
+	err := s.db.GetContext(ctx, &n, countExpiringSQL, (EmailLettersKept - within).Milliseconds(), (BulkLettersKept - within).Milliseconds())
+	if err != nil {
+		return ExpiringLetters{}, fmt.Errorf("count dead letters that expire: %w", translate(err))
+	}
+	return n, nil
+}
 
 // CountBacklog counts up to limit: beyond that the exact number costs more than it
 // tells.

@@ -81,3 +81,59 @@ func TestOldestDue(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
+
+// The count has no limit, and emails with one deadline are counted once.
+func TestCountAll(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	d.Mailing(t, company, 1, nil) // its job is a row too
+	id := d.Accept(t, company, nil)
+	const copies = 250_000
+	run(t, d, `INSERT INTO email_outbox (id, company_id, request_id, lane_id, target, payload, html, html_sha256, checker_version, sender, status, priority, next_at, expires_at)
+		SELECT gen_random_uuid(), company_id, request_id, lane_id, target, '{}', '', html_sha256, checker_version, sender, status, priority, next_at,
+		       expires_at + (n / 120000) * interval '1 s'
+		FROM email_outbox, generate_series(1, $2) n WHERE id = $1`, id, copies)
+	run(t, d, `UPDATE email_outbox SET status = 'OUTCOME_UNKNOWN', claim_token = gen_random_uuid() WHERE id = $1`, id)
+	run(t, d, `INSERT INTO dead_letters (id, target, reason, payload) VALUES (gen_random_uuid(), 'email:send', 'X', '{}')`)
+	got, err := d.Store.CountAll(t.Context())
+	if want := (store.Backlog{Pending: copies + 1, Unknown: 1, DeadLetters: 1}); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}
+
+// Dead letters of mailings and recipients stay for thirty days. A day before open ones of any
+// kind go they are counted.
+func TestDeadLetterAges(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	for _, target := range []string{"email:send", "email:send:high", "mailing.process", "recipients.upsert"} {
+		for _, age := range []string{"5.9", "6.1", "7.1", "28.9", "29.1", "30.1"} {
+			run(t, d, `INSERT INTO dead_letters (id, target, reason, payload, created_at) VALUES (gen_random_uuid(), $1, $2::text, '{}', now() - $2::text::float8 * interval '1 day')`, target, age)
+		}
+	}
+	left := func() string {
+		return ask[string](t, d, `SELECT string_agg(target || ' ' || ages, '; ' ORDER BY target) FROM (
+			SELECT target, string_agg(reason, ' ' ORDER BY created_at DESC) AS ages FROM dead_letters GROUP BY target) t`)
+	}
+	emails, err := d.Store.CleanEmailLetters(t.Context(), 1000)
+	if err != nil || emails != 8 {
+		t.Errorf("%d of emails, %v; want 8", emails, err)
+	}
+	bulk, err := d.Store.CleanBulkLetters(t.Context(), 1000)
+	if err != nil || bulk != 2 {
+		t.Errorf("%d of mailings and recipients, %v; want 2", bulk, err)
+	}
+	const want = "email:send 5.9 6.1; email:send:high 5.9 6.1; mailing.process 5.9 6.1 7.1 28.9 29.1; recipients.upsert 5.9 6.1 7.1 28.9 29.1"
+	if got := left(); got != want {
+		t.Errorf("left: %s, want %s", got, want)
+	}
+	soon, err := d.Store.CountExpiring(t.Context(), 24*time.Hour)
+	if err != nil || soon != (store.ExpiringLetters{Emails: 2, Bulk: 2}) {
+		t.Errorf("soon: %+v, %v", soon, err)
+	}
+	run(t, d, `UPDATE dead_letters SET resolved_at = now(), resolution = 'discarded', resolved_by = 'operator:x' WHERE target = 'mailing.process'`)
+	if soon, err = d.Store.CountExpiring(t.Context(), 24*time.Hour); err != nil || soon.Bulk != 1 {
+		t.Errorf("open ones soon: %+v, %v", soon, err)
+	}
+}

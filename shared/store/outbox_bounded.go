@@ -3,18 +3,19 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 )
 
-// AdvanceAll applies transitions of different emails in one commit, for somebody who waits
-// for the answer, and returns what became of each in their order. A program's open
+// AdvanceAll applies transitions of different emails of a company in one commit, for somebody
+// who waits for the answer, and returns what became of each in their order. A program's open
 // transaction may hold an email for as long as it likes: after 4 s that is
-// ErrAggregateBusy, and nothing was changed.
-func (s *Store) AdvanceAll(ctx context.Context, ts []Transition) ([]Advanced, error) {
+// ErrAggregateBusy, or ErrBusy at once when others wait already, and nothing was changed.
+func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transition) ([]Advanced, error) {
 	encoded := make([]Transition, len(ts))
 	for i, t := range ts {
 		var err error
@@ -22,9 +23,12 @@ func (s *Store) AdvanceAll(ctx context.Context, ts []Transition) ([]Advanced, er
 			return nil, err
 		}
 	}
-	return boundedly(ctx, s, func(tx *sqlx.Tx) (all []Advanced, err error) {
+	if len(ts) == 0 {
+		return nil, nil
+	}
+	all, err := boundedly(ctx, s, heldRow{company, ts[0].ID.String()}, func(tx *sqlx.Tx, wait time.Duration) (all []Advanced, err error) {
 		for some := range slices.Chunk(encoded, groupRows) {
-			done, err := advanceAllIn(ctx, tx, some)
+			done, err := advanceAllIn(ctx, tx, some, wait)
 			if err != nil {
 				return nil, err
 			}
@@ -32,6 +36,7 @@ func (s *Store) AdvanceAll(ctx context.Context, ts []Transition) ([]Advanced, er
 		}
 		return all, nil
 	})
+	return all, heldEmail(err)
 }
 
 // untilUnlocked moves an email again while another transaction has it locked, for as long as
@@ -53,21 +58,53 @@ func untilUnlocked(ctx context.Context, move func(context.Context, Transition) (
 	}
 }
 
-// boundedly does something in one transaction that waits at most aggregateWait for a lock
-// of another one, and repeats it when it lost a race.
-func boundedly[R any](ctx context.Context, s *Store, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
-	results, err := repeat(func() (done []R, err error) {
+// boundedly does something in one transaction that waits for the locks of other ones as long
+// as bounded lets it, and repeats it when it lost a race.
+func boundedly[R any](ctx context.Context, s *Store, row heldRow, do func(tx *sqlx.Tx, wait time.Duration) ([]R, error)) ([]R, error) {
+	return bounded(ctx, s.waits, row, func(wait time.Duration) (done []R, err error) {
 		err = s.inTx(ctx, func(tx *sqlx.Tx) error {
-			if _, err := tx.ExecContext(ctx, boundWaitSQL, fmt.Sprint(aggregateWait.Milliseconds())); err != nil {
+			if _, err := tx.ExecContext(ctx, boundWaitSQL, lockTimeout(wait)); err != nil {
 				return translate(err)
 			}
-			done, err = do(tx)
+			done, err = do(tx, wait)
 			return err
 		})
 		return done, err
 	})
-	if isLockTimeout(err) {
-		err = errors.Join(ErrAggregateBusy, err)
-	}
-	return results, err
 }
+
+// changeBoundedly runs one statement boundedly and says how many rows it changed. A row that
+// stays locked is ErrBusy.
+func (s *Store) changeBoundedly(ctx context.Context, row heldRow, statement string, args ...any) (int64, error) {
+	changed, err := boundedly(ctx, s, row, func(tx *sqlx.Tx, _ time.Duration) ([]int64, error) {
+		result, err := tx.ExecContext(ctx, statement, args...)
+		if err != nil {
+			return nil, translate(err)
+		}
+		n, err := result.RowsAffected()
+		return []int64{n}, err
+	})
+	if err != nil {
+		return 0, held(err)
+	}
+	return changed[0], nil
+}
+
+// heldEmail says of a lock that lasted too long that it is an email's.
+func heldEmail(err error) error {
+	if isLockTimeout(err) && !errors.Is(err, ErrBusy) {
+		return errors.Join(ErrAggregateBusy, err)
+	}
+	return err
+}
+
+// held says of a lock that lasted too long that it is some row's.
+func held(err error) error {
+	if isLockTimeout(err) && !errors.Is(err, ErrBusy) {
+		return errors.Join(ErrBusy, err)
+	}
+	return err
+}
+
+// lockTimeout is a time as Postgres's setting takes it.
+func lockTimeout(wait time.Duration) string { return strconv.FormatInt(wait.Milliseconds(), 10) }

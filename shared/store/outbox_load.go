@@ -53,11 +53,12 @@ type LoadedEmail struct {
 // Loader reads emails, many at a time.
 type Loader struct {
 	group *Group[uuid.UUID, *LoadedEmail]
+	store *Store
 }
 
 // NewLoader makes a Loader on the store's connections.
 func (s *Store) NewLoader() *Loader {
-	return &Loader{group: NewGroup(uuid.UUID.String, func(uuid.UUID) int { return 4096 }, s.loadEmails).For(s.hands)}
+	return &Loader{store: s, group: NewGroup(uuid.UUID.String, func(uuid.UUID) int { return 4096 }, s.loadEmails).For(s.hands)}
 }
 
 // Load reads one email; ErrNotFound if there is none.
@@ -67,6 +68,18 @@ func (l *Loader) Load(ctx context.Context, id uuid.UUID) (*LoadedEmail, error) {
 		err = ErrNotFound
 	}
 	return found, err
+}
+
+// sentIDSQL reads email_logs by primary key and locks nothing.
+const sentIDSQL = `SELECT coalesce(max(ses_message_id), '') FROM email_logs WHERE outbox_id = $1`
+
+// SESMessageID is the provider's id of an email, "" if it is not known.
+func (l *Loader) SESMessageID(ctx context.Context, id uuid.UUID) (string, error) {
+	var found string
+	if err := l.store.db.GetContext(ctx, &found, sentIDSQL, id); err != nil {
+		return "", fmt.Errorf("read the id of a sent email: %w", translate(err))
+	}
+	return found, nil
 }
 
 // Close waits for the groups under way.

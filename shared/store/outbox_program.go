@@ -49,8 +49,9 @@ type ProgramResult struct {
 	Status    email.Status // as of this transaction
 }
 
-// EnqueueIn writes an email into the transaction. Postgres's refusals are returned as
-// they are, and leave the transaction to be rolled back.
+// EnqueueIn writes an email into the transaction. *QuotaError: a quota of the company would
+// be exceeded. Postgres's other refusals are returned as they are. All of them leave the
+// transaction to be rolled back.
 func EnqueueIn(ctx context.Context, tx Querier, e ProgramEmail) (ProgramResult, error) {
 	results, err := queryResults(ctx, tx, false, enqueueSQL, e.CompanyID.String(), e.Aggregate.Type, e.Aggregate.ID, e.Aggregate.EventType,
 		string(e.Body), sql.NullTime{Time: e.SendAt, Valid: !e.SendAt.IsZero()}, e.TTL.Milliseconds(), e.RequestID)
@@ -79,7 +80,7 @@ func only(operation string, results []ProgramResult, err error) (ProgramResult, 
 		err = ErrNotFound
 	}
 	if err != nil {
-		return ProgramResult{}, fmt.Errorf("%s: %w", operation, err)
+		return ProgramResult{}, fmt.Errorf("%s: %w", operation, quotaError(err))
 	}
 	return results[0], nil
 }

@@ -135,7 +135,7 @@ func TestAdvance_GivesWayToAProgram(t *testing.T) {
 		c.GiveWay = id != neighbour
 		return c
 	}
-	advanced, err := d.Store.AdvanceAll(t.Context(), []store.Transition{claim(held), claim(neighbour), claim(free)})
+	advanced, err := d.Store.AdvanceAll(t.Context(), company, []store.Transition{claim(held), claim(neighbour), claim(free)})
 	if err != nil || advanced[0].Applied || advanced[0].Status != "" || !advanced[1].Applied || !advanced[2].Applied {
 		t.Fatalf("%+v, %v", advanced, err)
 	}
@@ -207,7 +207,7 @@ func TestCancelIn_ManyAtOnce(t *testing.T) {
 			}
 		})
 		group.Go(func() {
-			if _, err := d.Store.AdvanceAll(t.Context(), withdrawals); err != nil {
+			if _, err := d.Store.AdvanceAll(t.Context(), company, withdrawals); err != nil {
 				t.Error(err)
 			}
 		})

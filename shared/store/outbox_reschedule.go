@@ -54,6 +54,10 @@ WITH found AS MATERIALIZED (
 SELECT m.id IS NOT NULL AS applied, CASE WHEN m.id IS NULL THEN f.status ELSE 'PENDING' END AS status
 FROM found f LEFT JOIN moved m ON m.id = f.id`
 
+// scheduleSQL counts an email that was due and is moved to a later time, or refuses that:
+// see email_gateway_schedule in the migrations. It locks nothing.
+const scheduleSQL = `SELECT email_gateway_schedule($1, $2, $3)`
+
 // Move names an email and the time to move it to.
 type Move struct {
 	CompanyID uuid.UUID
@@ -66,7 +70,8 @@ type Move struct {
 
 // Reschedule moves the company's email to another time. Applied is false when it is too
 // late: Status says why. ErrNotFound: there is no such email, or its row is not kept any
-// more. ErrAggregateBusy: a program's open transaction holds it.
+// more. ErrAggregateBusy, ErrBusy: a program's open transaction holds it. *QuotaError: it was
+// due, and as many emails are scheduled as may be.
 func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
 	var at *time.Time
 	if !m.SendAt.IsZero() {
@@ -80,7 +85,12 @@ func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
 		Applied bool         `db:"applied"`
 		Status  email.Status `db:"status"`
 	}
-	rows, err := boundedly(ctx, s, func(tx *sqlx.Tx) (rows []row, err error) {
+	rows, err := boundedly(ctx, s, heldRow{m.CompanyID, m.ID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []row, err error) {
+		if at != nil {
+			if _, err := tx.ExecContext(ctx, scheduleSQL, m.CompanyID, m.ID, at); err != nil {
+				return nil, quotaError(translate(err))
+			}
+		}
 		err = tx.SelectContext(ctx, &rows, rescheduleSQL, m.ID, m.CompanyID, at, m.TTL.Milliseconds(), string(withoutEscapedNUL(by)), m.At)
 		return rows, translate(err)
 	})
@@ -88,7 +98,7 @@ func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
 		err = ErrNotFound
 	}
 	if err != nil {
-		return Advanced{}, fmt.Errorf("reschedule email: %w", err)
+		return Advanced{}, fmt.Errorf("reschedule email: %w", heldEmail(err))
 	}
 	return Advanced{Applied: rows[0].Applied, Status: rows[0].Status}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
 )
 
 // ErasedAddress stands where a person's address did. No mail can be sent to .invalid.
@@ -15,119 +14,78 @@ const ErasedAddress = "erased@erased.invalid"
 
 // Person is what the rows of one company may know somebody by.
 type Person struct {
-	CompanyID  uuid.UUID
-	Addresses  []string    // in lower case
-	Hashes     []string    // of his CPF or CNPJ, as they are stored
-	Recipients []uuid.UUID // his ids
-	// ExternalIDs are the company's own, of his recipients.
-	ExternalIDs []string
-	// Shared are addresses of his that other people of the company have too. They are
-	// none of Addresses: a row that names nothing else of him is left to the others.
-	Shared []string
-	// Numbers is how many CPFs and CNPJs the recipients found have. More than one: they are
-	// several people, who share an address.
-	Numbers int
+	CompanyID  uuid.UUID   `json:"companyId"`
+	Addresses  []string    `json:"addresses"` // in lower case
+	Hashes     []string    `json:"hashes"`    // of the CPF or CNPJ, as they are stored
+	Recipients []uuid.UUID `json:"recipients"`
+	// ExternalIDs are the company's own, of the person.
+	ExternalIDs []string `json:"externalIds"`
+	// Shared are addresses of the person that other people of the company have too. They are
+	// none of Addresses: a row that names nothing else of the person is left to the others.
+	Shared []string `json:"shared"`
+	// Numbers is how many people are found. More than one: they share an address.
+	Numbers int `json:"-"`
 }
-
-// findPersonSQL goes along recipients_pkey, a batch at a time: whose recipients are looked
-// for is asked so rarely that it has no index. It locks nothing. A recipient whose number is
-// past its age (eraseRecipientHashesSQL) is found by the id that was derived from it.
-const findPersonSQL = `
-WITH seen AS MATERIALIZED (
-    SELECT id, company_id, external_id, cpf_cnpj_hash, email FROM recipients WHERE id > $1 ORDER BY id LIMIT $2
-)
-SELECT t.seen, t.last, s.id, s.external_id, s.cpf_cnpj_hash, lower(s.email) AS email
-FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
-LEFT JOIN seen s ON s.company_id = $3 AND (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
-    OR s.cpf_cnpj_hash IS NULL AND s.id = ANY ($6::uuid[]))`
 
 // personBatch is how many rows one statement of a search looks at: 20 ms, of logs with their
 // timelines some 50.
 const personBatch = 5000
 
-// personRecipient is a recipient that a search has found.
-type personRecipient struct {
-	Seen       int           `db:"seen"`
-	Last       uuid.NullUUID `db:"last"`
-	ID         uuid.NullUUID `db:"id"`
-	ExternalID *string       `db:"external_id"`
-	Hash       *string       `db:"cpf_cnpj_hash"`
-	Email      *string       `db:"email"`
-}
+// maxSearches bounds how often all tables are searched for what the last search has found.
+// Each further search needs a row that names the person by an id, and another one by a new
+// id and a new address.
+const maxSearches = 8
 
-// FindPerson says what the company's rows know somebody by: an address, or the stored hash
-// of a CPF or CNPJ; the other is "". By an address, it is whoever is written to there. By a
-// number, his addresses count too, as long as nobody else's recipients have them.
-func (s *Store) FindPerson(ctx context.Context, company uuid.UUID, address, hash string) (Person, error) {
-	p := Person{CompanyID: company}
-	if address != "" {
-		p.Addresses = []string{strings.ToLower(address)}
-		p.Recipients = []uuid.UUID{RecipientID(company, "", "", address)}
+// FindPerson says what the company's rows know somebody by: an address, or the stored hashes
+// of a CPF or CNPJ (of each way in which it may have been written); the other is left out.
+// From there it follows the ids and addresses that stand in the same rows of all tables,
+// those of the person's past too. An address that names somebody else somewhere is Shared,
+// and leads nowhere.
+//
+// By an address that is not one person's, everybody is meant who is written to there now,
+// and nothing is followed.
+func (s *Store) FindPerson(ctx context.Context, company uuid.UUID, address string, hashes ...string) (Person, error) {
+	hashes = slices.DeleteFunc(slices.Clone(hashes), func(h string) bool { return h == "" })
+	f := finder{company: company, address: strings.ToLower(address), hashes: hashes, traces: map[trace]bool{}}
+	if address == "" {
+		for _, hash := range hashes {
+			f.recipients = append(f.recipients, RecipientID(company, "", hash, ""))
+		}
+		return f.follow(ctx, s)
 	}
-	if hash != "" {
-		p.Hashes = []string{hash}
-		p.Recipients = []uuid.UUID{RecipientID(company, "", hash, "")}
-	}
-	found, err := s.recipientsOf(ctx, p)
-	if err != nil {
+	at := Person{CompanyID: company, Addresses: []string{f.address}, Recipients: []uuid.UUID{RecipientID(company, "", "", address)}}
+	if err := f.search(ctx, s, at); err != nil {
 		return Person{}, err
 	}
-	var addresses []string
-	numbers := map[string]bool{}
-	for _, r := range found {
-		if r.Hash != nil {
-			numbers[*r.Hash] = true
-		}
-		p.Recipients = append(p.Recipients, r.ID.UUID)
-		if r.ExternalID != nil {
-			p.ExternalIDs = append(p.ExternalIDs, *r.ExternalID)
-		}
-		if r.Email != nil && *r.Email != ErasedAddress {
-			addresses = append(addresses, *r.Email)
+	if err := f.search(ctx, s, f.whoAt()); err != nil { // what says that they are one, wherever it stands
+		return Person{}, err
+	}
+	people := f.people()
+	switch len(people) {
+	case 0:
+		return f.follow(ctx, s)
+	case 1:
+		f.hashes, f.recipients, f.externalIDs = people[0].Hashes, people[0].Recipients, people[0].ExternalIDs
+		return f.follow(ctx, s)
+	}
+	at.Numbers = len(people)
+	for t := range f.traces {
+		if t.table == PersonRecipients && strings.EqualFold(t.address, address) {
+			at.Recipients, at.ExternalIDs = append(at.Recipients, t.recipient), append(at.ExternalIDs, t.externalID)
 		}
 	}
-	p.Numbers = len(numbers)
+	return at.sorted(), nil
+}
+
+// sorted has each list sorted, without repetitions and "".
+func (p Person) sorted() Person {
+	for _, list := range []*[]string{&p.Addresses, &p.Hashes, &p.ExternalIDs, &p.Shared} {
+		slices.Sort(*list)
+		*list = slices.DeleteFunc(slices.Compact(*list), func(text string) bool { return text == "" })
+	}
 	slices.SortFunc(p.Recipients, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
 	p.Recipients = slices.Compact(p.Recipients)
-	if hash == "" || len(addresses) == 0 {
-		return p, nil
-	}
-	neighbours, err := s.recipientsOf(ctx, Person{CompanyID: company, Addresses: addresses})
-	if err != nil {
-		return Person{}, err
-	}
-	for _, n := range neighbours {
-		if !slices.Contains(p.Recipients, n.ID.UUID) {
-			p.Shared = append(p.Shared, *n.Email)
-		}
-	}
-	slices.Sort(p.Shared)
-	p.Shared = slices.Compact(p.Shared)
-	slices.Sort(addresses)
-	p.Addresses = slices.DeleteFunc(slices.Compact(addresses), func(a string) bool { return slices.Contains(p.Shared, a) })
-	return p, nil
-}
-
-// recipientsOf goes through the recipients for a person's addresses, hashes and ids.
-func (s *Store) recipientsOf(ctx context.Context, p Person) ([]personRecipient, error) {
-	var all []personRecipient
-	for after := uuid.Nil; ; {
-		var page []personRecipient
-		err := s.db.SelectContext(ctx, &page, findPersonSQL, after, personBatch, p.CompanyID,
-			pq.StringArray(p.Addresses), pq.StringArray(p.Hashes), p.recipientTexts())
-		if err != nil {
-			return nil, fmt.Errorf("find person: %w", translate(err))
-		}
-		for _, r := range page {
-			if r.ID.Valid {
-				all = append(all, r)
-			}
-		}
-		if page[0].Seen < personBatch {
-			return all, nil
-		}
-		after = page[0].Last.UUID
-	}
+	return p
 }
 
 // taxSampleSQL reads along recipients_pkey up to the third row with both; it locks nothing.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -27,16 +29,29 @@ const (
 // PersonRow is a row that names the person.
 type PersonRow struct {
 	ID uuid.UUID
-	// Copy: it is about an email to somebody else, with the person in cc, bcc or replyTo.
+	// Copy: it is about an email to somebody else that names the person too.
 	Copy bool
-	Row  json.RawMessage // all of its columns; nil unless asked for
+	// Addresses are those by which it names the person, in lower case.
+	Addresses []string
+	Row       json.RawMessage // all of its columns; nil unless asked for
+
+	trace trace
 }
 
-// PersonPage is what one look at a table has found.
+// PersonPage is the result of reading one part of a table.
 type PersonPage struct {
 	Rows []PersonRow
-	Last uuid.UUID // to look on behind
+	Last uuid.UUID // the next part begins after it
 	More bool
+}
+
+// PersonScan says which part of a table to read.
+type PersonScan struct {
+	After uuid.UUID
+	// Until is the last id of emails, logs and entries; uuid.Max = no limit.
+	Until uuid.UUID
+	// Whole returns all columns of the rows.
+	Whole bool
 }
 
 // A payload is that of an email, or that of a recipient's news.
@@ -47,100 +62,133 @@ const (
         OR coalesce(s.payload #>> '{recipient,externalId}', s.payload ->> 'externalId') = ANY ($7::text[])) IS TRUE`
 	payloadCopiesSQL = `(lower(s.payload ->> 'replyTo') = ANY ($4::text[]) OR EXISTS (
         SELECT FROM jsonb_array_elements_text(coalesce(s.payload -> 'cc', '[]') || coalesce(s.payload -> 'bcc', '[]')) c WHERE lower(c) = ANY ($4::text[]))) IS TRUE`
+	// payloadKnownSQL are the columns of a trace.
+	payloadKnownSQL = `coalesce(s.payload ->> 'to', s.payload ->> 'email') AS address,
+           coalesce(s.payload #>> '{recipient,cpfCnpjHash}', s.payload ->> 'cpfCnpjHash') AS hash,
+           coalesce(s.payload #>> '{recipient,recipientId}', s.payload ->> 'id') AS recipient_id,
+           coalesce(s.payload #>> '{recipient,externalId}', s.payload ->> 'externalId') AS external_id`
+	// payloadToldSQL is what else of an email may name somebody, as text.
+	payloadToldSQL = `s.payload ->> 'replyTo', s.payload -> 'cc', s.payload -> 'bcc', s.payload -> 'headers', s.payload -> 'tags'`
+	// senderAddressSQL is the address in the From header of the outbox row s.
+	senderAddressSQL = `lower(coalesce(substring(s.sender FROM '<([^<>]+)>\s*$'), s.sender))`
 	// letterOfSQL is true of a dead letter d of the company.
 	letterOfSQL = `coalesce(d.company_id::text, lower(d.payload ->> 'companyId')) = $1::uuid::text`
-	// personPageSQL tells how far the look went even when it found nothing.
+
+	// personArgsSQL gives every parameter a type, also where a table has no use for it.
+	personArgsSQL = `
+WITH args AS (
+    SELECT $1::uuid, $4::text[], $5::text[], $6::text[], $7::text[], $9::text[], $10::uuid
+), `
+	// personPageSQL tells how far the look went even when it found nothing. told is the text
+	// of the row that names the person beside its own address.
 	personPageSQL = `
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN (SELECT * FROM named WHERE own OR copied) n ON true`
+	personKnownSQL = `SELECT t.seen, t.last, n.id, NOT n.own AS copied, n.address, n.hash, n.recipient_id, n.external_id,
+       ARRAY(SELECT u.address FROM unnest($4::text[], $9::text[]) AS u (address, pattern) WHERE n.told ~* u.pattern) AS copies`
 )
 
 // Each looks at the next rows of a table in the order of their ids and locks nothing.
 const (
 	// It goes along email_outbox_company, and to what it found by primary key.
-	personEmailsSQL = `
-WITH seen AS MATERIALIZED (
-    SELECT id, payload FROM email_outbox WHERE company_id = $1 AND id > $2 ORDER BY id LIMIT $3
+	personEmailsSQL = personArgsSQL + `seen AS MATERIALIZED (
+    SELECT id, payload, sender, last_error FROM email_outbox WHERE company_id = $1 AND id > $2 AND id <= $10 ORDER BY id LIMIT $3
 ), named AS (
-    SELECT s.id, ` + payloadNamesSQL + ` AS own, ` + payloadCopiesSQL + ` AS copied FROM seen s
+    SELECT s.id, ` + payloadNamesSQL + ` AS own, ` + payloadCopiesSQL + ` OR (` + senderAddressSQL + ` = ANY ($4::text[])) IS TRUE
+               OR concat_ws(' ', s.payload -> 'headers', s.payload -> 'tags', s.last_error) ~* ANY ($9::text[]) AS copied,
+           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.sender, s.last_error) AS told
+    FROM seen s
 )
-SELECT t.seen, t.last, n.id, NOT n.own AS copied, CASE WHEN $8 THEN (SELECT to_jsonb(o) FROM email_outbox o WHERE o.id = n.id) END AS row` + personPageSQL
+` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(o) FROM email_outbox o WHERE o.id = n.id) END AS row` + personPageSQL
 
 	// It goes along email_logs_company. The timeline is found by email_events_pkey: of an
 	// email to somebody else that has left the outbox, it alone tells who got a copy.
-	personLogsSQL = `
-WITH seen AS MATERIALIZED (
-    SELECT outbox_id AS id, recipient, recipient_id, external_id FROM email_logs WHERE company_id = $1 AND outbox_id > $2 ORDER BY outbox_id LIMIT $3
+	personLogsSQL = personArgsSQL + `seen AS MATERIALIZED (
+    SELECT outbox_id AS id, recipient, recipient_id, external_id, error_reason, tags FROM email_logs
+    WHERE company_id = $1 AND outbox_id > $2 AND outbox_id <= $10 ORDER BY outbox_id LIMIT $3
 ), named AS (
     SELECT s.id, (lower(s.recipient) = ANY ($4::text[]) OR s.recipient_id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own,
-           EXISTS (SELECT FROM email_events e WHERE e.email_log_id = s.id AND e.metadata::text ~* ANY ($9::text[])) AS copied, $5::text[] AS hashes
+           cardinality($9::text[]) > 0 AND (concat_ws(' ', s.error_reason, s.tags) ~* ANY ($9::text[])
+               OR EXISTS (SELECT FROM email_events e WHERE e.email_log_id = s.id AND e.metadata::text ~* ANY ($9::text[]))) AS copied,
+           s.recipient AS address, NULL AS hash, s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags
     FROM seen s
+), said AS (
+    SELECT n.*, concat_ws(' ', n.error_reason, n.tags, (SELECT string_agg(e.metadata::text, ' ') FROM email_events e WHERE e.email_log_id = n.id)) AS told
+    FROM named n WHERE cardinality($9::text[]) > 0 AND (own OR copied)
+    UNION ALL SELECT n.*, '' FROM named n WHERE cardinality($9::text[]) = 0 AND own
 )
-SELECT t.seen, t.last, n.id, NOT n.own AS copied, CASE WHEN $8 THEN (
+` + personKnownSQL + `, CASE WHEN $8 THEN (
     SELECT to_jsonb(l) || jsonb_build_object('events', (SELECT jsonb_agg(to_jsonb(e) ORDER BY e.seq) FROM email_events e WHERE e.email_log_id = l.outbox_id))
-    FROM email_logs l WHERE l.outbox_id = n.id) END AS row` + personPageSQL
+    FROM email_logs l WHERE l.outbox_id = n.id) END AS row
+FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
+LEFT JOIN said n ON true`
 
 	// It goes along dead_letters_pkey: they are few, and kept for days. That of a task
 	// whose email is not there tells its company in the payload alone.
-	personDeadLettersSQL = `
-WITH seen AS MATERIALIZED (
-    SELECT id, email, payload, (` + letterOfSQL + `) IS TRUE AS ours FROM dead_letters d WHERE id > $2 ORDER BY id LIMIT $3
+	personDeadLettersSQL = personArgsSQL + `seen AS MATERIALIZED (
+    SELECT id, email, payload, last_error, resolution_note, (` + letterOfSQL + `) IS TRUE AS ours FROM dead_letters d WHERE id > $2 ORDER BY id LIMIT $3
 ), named AS (
-    SELECT s.id, s.ours AND (lower(s.email) = ANY ($4::text[]) OR ` + payloadNamesSQL + `) IS TRUE AS own, s.ours AND ` + payloadCopiesSQL + ` AS copied FROM seen s
+    SELECT s.id, s.ours AND (lower(s.email) = ANY ($4::text[]) OR ` + payloadNamesSQL + `) IS TRUE AS own,
+           s.ours AND (` + payloadCopiesSQL + ` OR concat_ws(' ', s.payload -> 'headers', s.payload -> 'tags', s.last_error, s.resolution_note) ~* ANY ($9::text[])) AS copied,
+           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.email, s.last_error, s.resolution_note) AS told
+    FROM seen s
 )
-SELECT t.seen, t.last, n.id, NOT n.own AS copied, CASE WHEN $8 THEN (SELECT to_jsonb(d) FROM dead_letters d WHERE d.id = n.id) END AS row` + personPageSQL
+` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(d) FROM dead_letters d WHERE d.id = n.id) END AS row` + personPageSQL
 
 	// It goes along recipients_pkey, and leaves out what an erasure has left.
-	personRecipientsSQL = `
-WITH seen AS MATERIALIZED (
+	personRecipientsSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT id, company_id, email, cpf_cnpj_hash, external_id FROM recipients WHERE id > $2 ORDER BY id LIMIT $3
 ), named AS (
     SELECT s.id, s.company_id = $1 AND (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
-               OR s.id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied
+               OR s.id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied,
+           s.email AS address, s.cpf_cnpj_hash AS hash, s.id::text AS recipient_id, s.external_id, '' AS told
     FROM seen s WHERE s.email <> '` + ErasedAddress + `'
 )
-SELECT t.seen, t.last, n.id, false AS copied, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
+` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
 
 	// It goes through the range of mailing_entries_pkey that holds the mailing's entries.
-	personEntriesSQL = `
-WITH seen AS MATERIALIZED (
+	personEntriesSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT id, email, cpf_cnpj_hash, recipient_id, recipient_external_id FROM mailing_entries
-    WHERE id >= $9 AND id > $2 AND id <= $10 AND (mailing_id = $1) IS TRUE ORDER BY id LIMIT $3
+    WHERE id >= $11 AND id > $2 AND id <= $12 AND id <= $10 AND (mailing_id = $1) IS TRUE ORDER BY id LIMIT $3
 ), named AS (
     SELECT s.id, (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
-               OR s.recipient_id = ANY ($6::uuid[]) OR s.recipient_external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied
+               OR s.recipient_id = ANY ($6::uuid[]) OR s.recipient_external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied,
+           s.email AS address, s.cpf_cnpj_hash AS hash, s.recipient_id::text AS recipient_id, s.recipient_external_id AS external_id, '' AS told
     FROM seen s
 )
-SELECT t.seen, t.last, n.id, false AS copied, CASE WHEN $8 THEN (SELECT to_jsonb(e) FROM mailing_entries e WHERE e.id = n.id) END AS row` + personPageSQL
+` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(e) FROM mailing_entries e WHERE e.id = n.id) END AS row` + personPageSQL
 )
 
-// PersonRows looks at the next rows of a table, behind after, for those that name the
-// person; whole = with all that stands in them.
-func (s *Store) PersonRows(ctx context.Context, p Person, table PersonTable, after uuid.UUID, whole bool) (PersonPage, error) {
+// PersonRows reads the next rows of a table and returns those that name the person.
+func (s *Store) PersonRows(ctx context.Context, p Person, table PersonTable, scan PersonScan) (PersonPage, error) {
 	statement := map[PersonTable]string{
 		PersonEmails: personEmailsSQL, PersonLogs: personLogsSQL, PersonDeadLetters: personDeadLettersSQL, PersonRecipients: personRecipientsSQL,
 	}[table]
-	if table == PersonLogs {
-		return s.personPage(ctx, statement, p.CompanyID, p, after, whole, p.patterns())
-	}
-	return s.personPage(ctx, statement, p.CompanyID, p, after, whole)
+	return s.personPage(ctx, statement, p.CompanyID, p, p.patterns(), scan)
 }
 
 // PersonEntriesOf is PersonRows for the entries of one mailing.
-func (s *Store) PersonEntriesOf(ctx context.Context, p Person, m PersonMailing, after uuid.UUID, whole bool) (PersonPage, error) {
-	return s.personPage(ctx, personEntriesSQL, m.ID, p, after, whole, m.First, m.Last)
+func (s *Store) PersonEntriesOf(ctx context.Context, p Person, m PersonMailing, scan PersonScan) (PersonPage, error) {
+	return s.personPage(ctx, personEntriesSQL, m.ID, p, p.patterns(), scan, m.First, m.Last)
 }
 
-func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, p Person, after uuid.UUID, whole bool, more ...any) (PersonPage, error) {
+func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, p Person, patterns pq.StringArray, scan PersonScan, more ...any) (PersonPage, error) {
 	var rows []struct {
-		Seen   int           `db:"seen"`
-		Last   uuid.NullUUID `db:"last"`
-		ID     uuid.NullUUID `db:"id"`
-		Copied *bool         `db:"copied"`
-		Row    []byte        `db:"row"`
+		Seen   int            `db:"seen"`
+		Last   uuid.NullUUID  `db:"last"`
+		ID     uuid.NullUUID  `db:"id"`
+		Copied *bool          `db:"copied"`
+		Copies pq.StringArray `db:"copies"`
+		Row    []byte         `db:"row"`
+
+		Address     *string `db:"address"`
+		Hash        *string `db:"hash"`
+		RecipientID *string `db:"recipient_id"`
+		ExternalID  *string `db:"external_id"`
 	}
 	args := append([]any{
-		of, after, personBatch, pq.StringArray(p.Addresses), pq.StringArray(p.Hashes), p.recipientTexts(), pq.StringArray(p.ExternalIDs), whole,
+		of, scan.After, personBatch, pq.StringArray(p.Addresses), pq.StringArray(p.Hashes), p.recipientTexts(), pq.StringArray(p.ExternalIDs), scan.Whole,
+		patterns, scan.Until,
 	}, more...)
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
@@ -153,15 +201,25 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 	}
 	page := PersonPage{Last: rows[0].Last.UUID, More: rows[0].Seen == personBatch}
 	for _, r := range rows {
-		if r.ID.Valid {
-			page.Rows = append(page.Rows, PersonRow{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row})
+		if !r.ID.Valid {
+			continue
 		}
+		row := PersonRow{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row, Addresses: r.Copies}
+		if !row.Copy {
+			row.trace = trace{address: text(r.Address), hash: text(r.Hash), externalID: text(r.ExternalID)}
+			row.trace.recipient, _ = uuid.Parse(text(r.RecipientID)) // uuid.Nil for what is none
+			own := strings.ToLower(row.trace.address)
+			row.Addresses = slices.DeleteFunc(append([]string{own}, r.Copies...), func(a string) bool { return a == "" || a == ErasedAddress })
+			slices.Sort(row.Addresses)
+			row.Addresses = slices.Compact(row.Addresses)
+		}
+		page.Rows = append(page.Rows, row)
 	}
 	return page, nil
 }
 
-// patterns match a text in which one of his addresses stands, and not merely ends or
-// begins another one. A line's end is written \n in JSON.
+// patterns match a text in which one of the person's addresses stands, and does not only
+// end or begin another one, in the order of the addresses. A line's end is written \n in JSON.
 func (p *Person) patterns() pq.StringArray {
 	patterns := make(pq.StringArray, len(p.Addresses))
 	for i, address := range p.Addresses {
@@ -170,7 +228,20 @@ func (p *Person) patterns() pq.StringArray {
 	return patterns
 }
 
-// recipientTexts are his ids as an array of text, which Postgres reads as one of ids too.
+// pattern matches each of the addresses in a text, for regexp_replace. Without an address it
+// matches nothing.
+func (p *Person) pattern() string {
+	quoted := make([]string, len(p.Addresses))
+	for i, address := range p.Addresses {
+		quoted[i] = regexp.QuoteMeta(address)
+	}
+	if len(quoted) == 0 {
+		return `(?!)`
+	}
+	return `(?<![a-z0-9._%+-])(?:` + strings.Join(quoted, "|") + `)(?![a-z0-9-]|\.[a-z0-9])`
+}
+
+// recipientTexts are the ids as an array of text, which Postgres reads as one of ids too.
 func (p *Person) recipientTexts() pq.StringArray {
 	texts := make(pq.StringArray, len(p.Recipients))
 	for i, id := range p.Recipients {
@@ -179,57 +250,9 @@ func (p *Person) recipientTexts() pq.StringArray {
 	return texts
 }
 
-// PersonMailing is a mailing that is looked through.
-type PersonMailing struct {
-	ID       uuid.UUID     `db:"id"`
-	Filename string        `db:"filename"`
-	First    uuid.NullUUID `db:"first_entry"`
-	Last     uuid.NullUUID `db:"last_entry"`
-	HasFile  bool          `db:"has_file"`
-}
-
-// personMailingsSQL goes along mailings_company and locks nothing.
-const personMailingsSQL = `
-SELECT id, filename, first_entry, last_entry, file_deleted_at IS NULL AS has_file FROM mailings WHERE company_id = $1 ORDER BY id`
-
-// PersonMailings lists all mailings of a company.
-func (s *Store) PersonMailings(ctx context.Context, company uuid.UUID) ([]PersonMailing, error) {
-	var all []PersonMailing
-	if err := s.db.SelectContext(ctx, &all, personMailingsSQL, company); err != nil {
-		return nil, fmt.Errorf("list mailings: %w", translate(err))
+func text(s *string) string {
+	if s == nil {
+		return ""
 	}
-	return all, nil
-}
-
-// Both read what is about a few addresses or emails: suppressions along their primary key,
-// stored answers along the first column of theirs. They lock nothing.
-const (
-	personSuppressionsSQL = `
-SELECT address, reason, mailing_id, note, created_at FROM suppressions WHERE company_id = $1 AND address = ANY ($2::text[]) ORDER BY address, reason`
-	personAnswersSQL = `
-SELECT to_jsonb(k) - 'answer' || jsonb_build_object('answer', convert_from(k.answer, 'UTF8')) FROM idempotency_keys k
-WHERE k.company_id = $1 AND k.outbox_id = ANY ($2::uuid[]) ORDER BY k.created_at`
-)
-
-// PersonSuppressions lists those of the person's addresses that are suppressed.
-func (s *Store) PersonSuppressions(ctx context.Context, p Person) ([]Suppression, error) {
-	found := []Suppression{}
-	if err := s.db.SelectContext(ctx, &found, personSuppressionsSQL, p.CompanyID, pq.StringArray(p.Addresses)); err != nil {
-		return nil, fmt.Errorf("list suppressions of a person: %w", translate(err))
-	}
-	return found, nil
-}
-
-// PersonAnswers lists the stored answers to the requests that these emails, or news of
-// recipients, came with.
-func (s *Store) PersonAnswers(ctx context.Context, p Person, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
-	var found [][]byte
-	if err := s.db.SelectContext(ctx, &found, personAnswersSQL, p.CompanyID, uuidArray(outboxIDs)); err != nil {
-		return nil, fmt.Errorf("list stored answers: %w", translate(err))
-	}
-	answers := make([]json.RawMessage, len(found))
-	for i := range found {
-		answers[i] = found[i]
-	}
-	return answers, nil
+	return *s
 }

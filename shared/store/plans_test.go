@@ -58,7 +58,7 @@ func TestPlans(t *testing.T) {
 	theirs := ask[string](t, d, `SELECT company_id FROM email_logs GROUP BY company_id ORDER BY count(*) DESC LIMIT 1`)
 	logged := ask[string](t, d, `SELECT outbox_id FROM email_logs WHERE company_id = $1 LIMIT 1`, theirs)
 	search := func(recipient, externalID, requestID string) []any {
-		return []any{company, uuid.Max, uuid.Nil, recipient, externalID, requestID, 50, 5000}
+		return []any{company, uuid.Max, uuid.Nil, 50, 5000, recipient, externalID, requestID}
 	}
 	unreceived := []string{"email_outbox_lane_claim", "email_outbox_open"}
 	lanes := pq.Array([]int64{1, 2, 3})
@@ -91,7 +91,9 @@ func TestPlans(t *testing.T) {
 		"searchIDs, recipient": {store.SearchIDsSQL, search("User77@Example.com", "", ""), append(unreceived, `email_logs_\w+_company_id_lower_outbox_id_idx`)},
 		"searchIDs, external":  {store.SearchIDsSQL, search("", "CUST-77", ""), append(unreceived, `email_logs_\w+_company_id_external_id_outbox_id_idx`)},
 		"searchIDs, request":   {store.SearchIDsSQL, search("", "", "req-77"), append(unreceived, `email_logs_\w+_company_id_request_id_outbox_id_idx`)},
-		"load":                 {store.LoadSQL, []any{pq.Array([]string{id.String()}), 1}, []string{"email_outbox_pkey"}},
+		"taggedIDs": {store.TaggedIDsSQL, []any{company, uuid.Max, uuid.Nil, 50, 5000, "invoice"}, append(unreceived,
+			`email_logs_\w+_tag1`, `email_logs_\w+_tag2`, `email_logs_\w+_tag3`, `email_logs_\w+_tag4`, `email_logs_\w+_tag5`)},
+		"load": {store.LoadSQL, []any{pq.Array([]string{id.String()}), 1}, []string{"email_outbox_pkey"}},
 	} {
 		plan := explain(t, d.SQL, tt.statement, tt.parameters...)
 		for _, index := range tt.indexes {

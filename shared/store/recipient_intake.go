@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
 )
@@ -47,16 +48,24 @@ type intakePayload struct {
 // AcceptRecipients commits the recipients and returns nil: from here on none of them
 // can be lost, and an email may name them though RabbitMQ has yet to carry them.
 //
-// Errors are those of Accepter.Accept: *KeyUsedError, ErrNoLane, ErrUnavailable
-// (nothing written), ErrUnknownOutcome (ask Exists for the first OutboxID).
+// Errors are those of Accepter.Accept: *KeyUsedError, *QuotaError, ErrNoLane, ErrInProgress, ErrBusy,
+// ErrUnavailable (nothing written), ErrUnknownOutcome (ask Exists for the first OutboxID).
 func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 	columns, err := intakeColumns(r)
 	if err != nil {
 		return err
 	}
+	near, err := s.quotas.near(ctx, r.CompanyID, demand{QuotaRecipients: int64(len(r.Recipients))})
+	if err != nil {
+		return err
+	}
 	// A key that expires between the insert and the look-up makes a second round.
 	for range 3 {
-		inserted, err := s.insertIntakes(ctx, columns)
+		insert := s.insertIntakes
+		if near {
+			insert = s.insertIntakesWithinQuota
+		}
+		inserted, err := insert(ctx, r, columns)
 		if err != nil || inserted {
 			return err
 		}
@@ -84,11 +93,12 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 
 // insertIntakesSQL writes a request's rows and its idempotency key in one commit, or
 // nothing when the key is there already; another transaction that is inserting the
-// same key is waited for. The lane is found by dispatch_lanes' unique index. An
+// same key is waited for, $19 ms at most. The lane is found by dispatch_lanes' unique index. An
 // outbox id already there is this very request, run once more.
 const insertIntakesSQL = `
 WITH lane AS (
-    SELECT id FROM dispatch_lanes WHERE company_id = $1 AND queue = $2 AND mailing_id IS NULL
+    SELECT id FROM dispatch_lanes
+    WHERE company_id = $1 AND queue = $2 AND mailing_id IS NULL AND (SELECT set_config('lock_timeout', $19, true)) IS NOT NULL
 ), input AS (
     SELECT t.*, lane.id AS lane_id
     FROM unnest($6::uuid[], $7::uuid[], $8::text[], $9::jsonb[], $10::bytea[])
@@ -110,13 +120,68 @@ INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email)
 SELECT i.recipient_id, i.outbox_id, $1, i.email
 FROM input i WHERE i.outbox_id IN (SELECT id FROM rows)`
 
-func (s *Store) insertIntakes(ctx context.Context, columns []any) (inserted bool, err error) {
-	result, err := s.exec(ctx, insertIntakesSQL, slices.Clone(columns)...)
+func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, columns []any) (inserted bool, err error) {
+	row := heldRow{r.CompanyID, r.Recipients[0].OutboxID.String()} // nobody else's
+	if r.Idempotency != nil {
+		row = r.Idempotency.row(r.CompanyID)
+	}
+	written, err := bounded(ctx, s.waits, row, func(wait time.Duration) ([]int64, error) {
+		result, err := s.exec(ctx, insertIntakesSQL, append(slices.Clone(columns), lockTimeout(wait))...)
+		if err != nil {
+			return nil, err
+		}
+		n, err := result.RowsAffected()
+		return []int64{n}, err
+	})
+	if err != nil {
+		if r.Idempotency != nil {
+			err = heldKey(err)
+		}
+		return false, fmt.Errorf("insert recipients: %w", held(err))
+	}
+	return written[0] > 0, nil
+}
+
+// insertIntakesWithinQuota counts who of the request is new to the company, under the lock
+// of its quotas.
+func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, columns []any) (bool, error) {
+	inserted, err := withQuotas(ctx, s, func(tx *sqlx.Tx) ([]bool, error) {
+		if err := lockQuotas(ctx, tx, r.CompanyID); err != nil {
+			return nil, err
+		}
+		ids := make([]uuid.UUID, len(r.Recipients))
+		for i := range r.Recipients {
+			ids[i] = r.Recipients[i].ID
+		}
+		known, err := knownPeople(ctx, tx, r.CompanyID, ids)
+		if err != nil {
+			return nil, err
+		}
+		wanted := demand{}
+		for _, id := range ids {
+			if !known[id] {
+				known[id] = true // somebody may stand in the request twice
+				wanted[QuotaRecipients]++
+			}
+		}
+		b, err := openBudget(ctx, tx, r.CompanyID, wanted, false)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.take(wanted); err != nil {
+			return nil, err
+		}
+		result, err := tx.ExecContext(ctx, insertIntakesSQL, append(slices.Clone(columns), lockTimeout(quotaWait))...)
+		if err != nil {
+			return nil, translate(err)
+		}
+		n, err := result.RowsAffected()
+		return []bool{n > 0}, err
+	})
 	if err != nil {
 		return false, fmt.Errorf("insert recipients: %w", err)
 	}
-	n, err := result.RowsAffected()
-	return n > 0, err
+	return inserted[0], nil
 }
 
 // intakeColumns are the parameters of insertIntakesSQL.

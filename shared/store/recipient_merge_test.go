@@ -73,7 +73,7 @@ func (p people) arrive(some ...statement) {
 	if len(claims) == 0 {
 		return
 	}
-	done, err := p.d.Store.AdvanceAll(p.tb.Context(), claims)
+	done, err := p.d.Store.AdvanceAll(p.tb.Context(), p.company, claims)
 	if err != nil || slices.ContainsFunc(done, func(a store.Advanced) bool { return !a.Applied }) {
 		p.tb.Errorf("%+v, %v", done, err)
 	}
@@ -177,11 +177,11 @@ func TestRecipients_AnyOrderOfArrival(t *testing.T) {
 					fmt.Fprint(&trace, "delete; ")
 				}
 			case step == 11:
-				n, err := d.Store.EraseRecipients(t.Context(), company, []uuid.UUID{p.id()})
+				erased, err := d.Store.EraseRecipients(t.Context(), company, uuid.Must(uuid.NewV7()), []uuid.UUID{p.id()}, true)
 				if err != nil {
 					t.Error(err)
 				}
-				if n > 0 {
+				if len(erased) > 0 {
 					counts = len(accepted)
 					fmt.Fprint(&trace, "erase; ")
 				}

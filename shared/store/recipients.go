@@ -89,7 +89,7 @@ FROM (SELECT $1::uuid AS id) asked
 LEFT JOIN recipients r ON r.id = asked.id AND r.company_id = $2 AND r.deleted_at IS NULL
 LEFT JOIN LATERAL (
     SELECT w.outbox_id, w.email, o.payload, o.created_at
-    FROM recipient_intakes w JOIN email_outbox o ON o.id = w.outbox_id
+    FROM recipient_intakes w JOIN email_outbox o ON o.id = w.outbox_id AND o.company_id = w.company_id
     WHERE w.recipient_id = asked.id AND w.company_id = $2
     ORDER BY w.outbox_id DESC LIMIT 1
 ) i ON true
@@ -150,10 +150,14 @@ func (s *Store) DeleteRecipient(ctx context.Context, company, recipient uuid.UUI
 }
 
 func (s *Store) deleteRecipient(ctx context.Context, company, recipient, id uuid.UUID) error {
-	_, err := repeat(func() ([]struct{}, error) {
-		return nil, s.changeOne(ctx, "delete recipient", deleteRecipientSQL, recipient, company, id, madeAt(id))
-	})
-	return err
+	n, err := s.changeBoundedly(ctx, heldRow{company, recipient.String()}, deleteRecipientSQL, recipient, company, id, madeAt(id))
+	if err == nil && n == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("delete recipient: %w", err)
+	}
+	return nil
 }
 
 // madeAt is when a UUIDv7 was made, to the millisecond.

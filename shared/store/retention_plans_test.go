@@ -72,10 +72,11 @@ func TestRetentionPlans(t *testing.T) {
 				"recipients":      {store.CleanRecipientsSQL, []any{time.Hour.Milliseconds(), 1000}, []string{"recipients_deleted", "recipient_intakes_pkey", "recipients_pkey"}},
 				"keys":            {store.CleanKeysSQL, []any{1000}, []string{"idempotency_keys_expiry"}},
 				"feedback":        {store.CleanFeedbackSQL, []any{time.Hour.Milliseconds(), 1000}, []string{"ses_events_age", "ses_events_pkey"}},
-				"dead letters":    {store.CleanDeadLettersSQL, []any{time.Hour.Milliseconds(), 1000}, []string{"dead_letters_age", "dead_letters_pkey"}},
+				"dead letters":    {store.CleanEmailLettersSQL, []any{time.Hour.Milliseconds(), 1000}, []string{"dead_letters_pkey"}},
+				"bulk letters":    {store.CleanBulkLettersSQL, []any{time.Hour.Milliseconds(), 1000}, []string{"dead_letters_age", "dead_letters_pkey"}},
 			} {
 				over := db
-				if slices.Contains([]string{"recipients", "keys", "feedback", "dead letters"}, name) { // no walks: what they delete they find anew, with the planner's free choice
+				if slices.Contains([]string{"recipients", "keys", "feedback", "dead letters", "bulk letters"}, name) { // no walks: what they delete they find anew, with the planner's free choice
 					over = d.SQL
 				}
 				parameters := [][]any{tt.parameters}
@@ -138,5 +139,17 @@ func checkStep(t *testing.T, name, plan string, indexes []string) {
 	if reads := regexp.MustCompile(`Seq Scan on (email_outbox|mailing_entries|mailing_rejects|mailings|recipients|recipient_intakes|outbox_aggregates|idempotency_keys|ses_events|dead_letters|email_\w+` +
 		time.Now().UTC().Format("_2006_01") + `) `).FindString(plan); reads != "" {
 		t.Errorf("%s: %s:\n%s", name, reads, plan)
+	}
+}
+
+// Dead letters of recipients stay longer: those of emails are found without reading them.
+func TestRetentionPlans_DeadLettersOfEmails(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	run(t, d, `INSERT INTO dead_letters (id, target, reason, payload, created_at)
+		SELECT gen_random_uuid(), CASE WHEN n % 100 = 0 THEN 'email:send' ELSE 'recipients.upsert' END, 'X', '{}', now() - n * interval '1 min' FROM generate_series(1, 40000) n`)
+	run(t, d, `ANALYZE dead_letters`)
+	if plan := explain(t, d.SQL, store.CleanEmailLettersSQL, time.Hour.Milliseconds(), 1000); !strings.Contains(plan, " dead_letters_of_emails ") {
+		t.Error(plan)
 	}
 }

@@ -42,9 +42,9 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
        current_setting('max_connections')::int AS max_connections,
        ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator') ORDER BY 1) AS roles,
        ARRAY(SELECT c.relname::text FROM pg_class c
-             WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT LIKE 'goose%'
+             WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT LIKE 'goose%' AND c.relname <> 'owner_locks'
                AND NOT EXISTS (SELECT FROM pg_roles r
-                               WHERE r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator')
+                               WHERE r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator', 'gateway_privacy')
                                  AND has_any_column_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE'))
              ORDER BY 1) AS ungranted,
        EXISTS (SELECT FROM pg_class c JOIN pg_roles r ON r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator')

@@ -11,8 +11,7 @@ import (
 // takeFeedbackSQL writes the notification down, unless it is there: then it has done
 // its work, or does it in a commit that this statement waits for. It locks the email's
 // outbox row and log by primary key, in this order, which is that of advanceSQL. What is read
-// of them next is as it stays until the commit. It waits for these locks for one second: many
-// notifications about locked emails must not take up all connections, and come again.
+// of them next is as it stays until the commit.
 const takeFeedbackSQL = `
 WITH taken AS (
     INSERT INTO ses_events (sns_message_id, kind, ses_message_id, outbox_id, attempt_id, payload, occurred_at)
@@ -20,7 +19,7 @@ WITH taken AS (
     ON CONFLICT (sns_message_id) DO NOTHING RETURNING sns_message_id
 ), email AS MATERIALIZED (
     SELECT id FROM email_outbox
-    WHERE id = $4 AND target = 'email:send' AND (SELECT set_config('lock_timeout', '1000', true)) IS NOT NULL FOR UPDATE
+    WHERE id = $4 AND target = 'email:send' FOR UPDATE
 ), log AS MATERIALIZED (
     SELECT outbox_id FROM email_logs WHERE outbox_id = $4 FOR UPDATE
 )

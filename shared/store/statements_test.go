@@ -18,6 +18,8 @@ import (
 type source struct {
 	uses  map[string][]string // by the name of a function, or of a method or field with a dot before it: the names it mentions
 	value map[string]ast.Expr // constants
+	// bodies are those of all functions and methods.
+	bodies []ast.Node
 }
 
 func readSource(tb testing.TB) source {
@@ -43,6 +45,7 @@ func readSource(tb testing.TB) source {
 					name = "." + name
 				}
 				s.uses[name] = append(s.uses[name], namesIn(d.Body)...)
+				s.bodies = append(s.bodies, d.Body)
 				if d.Name.Name == "Open" {
 					s.prepared(d.Body)
 				}

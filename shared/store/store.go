@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 )
@@ -26,8 +27,10 @@ type Store struct {
 	// The statements that every email goes through.
 	insertEmail, scheduleEmail, loadEmail, advanceEmail *prepared
 
+	quotas   *quotaCache
 	copyTime time.Duration // how long one COPY goes on
 	hands    int           // that load and advance emails
+	waits    *waits        // for the locks of other transactions
 }
 
 // Options bound what one process asks of Postgres.
@@ -71,7 +74,11 @@ func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 		// A COPY is one statement: it must be over well before the connection gives up on it.
 		copyTime: o.statementTimeout() / 6,
 		hands:    o.Hands,
+		waits:    newWaits(),
 	}
+	s.quotas = newQuotaCache(func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error) {
+		return quotaUse(ctx, db, company, false)
+	})
 	if err := s.Ping(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
 )
@@ -51,13 +52,51 @@ ON CONFLICT (company_id, address, reason) DO UPDATE SET note = excluded.note
 WHERE excluded.note IS NOT NULL AND excluded.note IS DISTINCT FROM s.note`
 
 // Suppress keeps the company's emails from an address from now on. Those in the
-// outbox are stopped too, when a worker takes them.
+// outbox are stopped too, when a worker takes them. No quota keeps a reader who
+// unsubscribes, or the provider's feedback, from it.
 func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) error {
-	_, err := s.exec(ctx, suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note)
-	if err != nil {
+	address := suppressionKey(n.Address)
+	if _, err := s.changeBoundedly(ctx, heldRow{company, address}, suppressSQL, company, address, n.Reason, n.MailingID, n.Note); err != nil {
 		return fmt.Errorf("suppress address: %w", err)
 	}
 	return nil
+}
+
+// AddSuppression is Suppress for a tenant, whom the quota of suppressions binds: *QuotaError.
+// What was suppressed already takes no room.
+func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppression) error {
+	near, err := s.quotas.near(ctx, company, demand{QuotaSuppressions: 1})
+	if err == nil && !near {
+		return s.Suppress(ctx, company, n)
+	}
+	if err == nil {
+		_, err = withQuotas(ctx, s, func(tx *sqlx.Tx) ([]struct{}, error) { return nil, suppressWithinQuota(ctx, tx, company, n) })
+	}
+	return wrap("suppress address", err)
+}
+
+// isSuppressedSQL finds by primary key and locks nothing.
+const isSuppressedSQL = `SELECT EXISTS (SELECT FROM suppressions WHERE company_id = $1 AND address = $2 AND reason = $3)`
+
+func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n Suppression) error {
+	if err := lockQuotas(ctx, tx, company); err != nil {
+		return err
+	}
+	var stands bool
+	if err := tx.GetContext(ctx, &stands, isSuppressedSQL, company, suppressionKey(n.Address), n.Reason); err != nil {
+		return translate(err)
+	}
+	if !stands {
+		b, err := openBudget(ctx, tx, company, nil, false)
+		if err != nil {
+			return err
+		}
+		if err := b.take(demand{QuotaSuppressions: 1}); err != nil {
+			return err
+		}
+	}
+	_, err := tx.ExecContext(ctx, suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note)
+	return translate(err)
 }
 
 // SuppressAs is Suppress by an operator.
@@ -98,7 +137,12 @@ DELETE FROM suppressions WHERE company_id = $1 AND address = $2 AND ($3 = '' OR 
 // Unsuppress takes a suppression back, all of the address's when reason is "".
 // ErrNotFound if there is none.
 func (s *Store) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason SuppressionReason) error {
-	return s.changeOne(ctx, "take suppression back", unsuppressSQL, company, suppressionKey(address), reason)
+	address = suppressionKey(address)
+	n, err := s.changeBoundedly(ctx, heldRow{company, address}, unsuppressSQL, company, address, reason)
+	if err == nil && n == 0 {
+		err = ErrNotFound
+	}
+	return wrap("take suppression back", err)
 }
 
 // listSuppressionsSQL reads along the primary key and locks nothing.

@@ -81,6 +81,10 @@ type Transition struct {
 	Duration               time.Duration // of the attempt
 	Recipient              *Recipient    // what a claim says about the person; its CPFCNPJ comes from the outbox row; no Email = the email's To, as no statement
 	DeadLetter             bool
+	// Company is set by callers whose transitions can be given up: where a lock has held up one of the
+	// company's, its others do not join a group for a while, and are Locked when they find no
+	// connection for themselves.
+	Company uuid.UUID
 
 	events []byte // Events as JSON
 }
@@ -143,6 +147,11 @@ type Advanced struct {
 	Replaced bool
 	// Gate is how the transition met the provider's gate.
 	Gate GatePass
+
+	// CompanyID, RequestID and MailingID name the email in the log; only with Applied.
+	CompanyID uuid.UUID
+	RequestID string
+	MailingID uuid.UUID // uuid.Nil = it is of no mailing
 }
 
 // advance has the statement run, which waits at most so long for each lock, and says of
@@ -161,6 +170,10 @@ func advance(ts []Transition, wait time.Duration, run func(rows any, columns []a
 		Probe     bool         `db:"probe"`
 		Shuts     int64        `db:"shuts"`
 		Locked    bool         `db:"locked"`
+
+		CompanyID uuid.NullUUID `db:"company_id"`
+		RequestID string        `db:"request_id"`
+		MailingID uuid.NullUUID `db:"mailing_id"`
 	}
 	if err := run(&rows, append(transitionColumns(ts), fmt.Sprint(wait.Milliseconds()))); err != nil {
 		return nil, fmt.Errorf("advance emails: %w", err)
@@ -173,6 +186,7 @@ func advance(ts []Transition, wait time.Duration, run func(rows any, columns []a
 		byID[r.ID] = Advanced{
 			Applied: r.Applied, Locked: r.Locked, Status: r.Status, Attempts: r.Attempts, Throttles: r.Throttles,
 			LeaseUntil: until, SameToken: r.SameToken, Erased: r.Erased, Replaced: r.Replaced, Gate: GatePass{Probe: r.Probe, Shuts: r.Shuts},
+			CompanyID: r.CompanyID.UUID, RequestID: r.RequestID, MailingID: r.MailingID.UUID,
 		}
 	}
 	results := make([]Advanced, len(ts))

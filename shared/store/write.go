@@ -66,10 +66,14 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) (result
 // what became of the transaction.
 func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	tx, err := s.db.BeginTxx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin: %w", translate(err))
+	var refused *pq.Error
+	switch {
+	case err == nil:
+		return carryOut(tx, do)
+	case ctx.Err() == nil && !errors.As(err, &refused):
+		return fmt.Errorf("begin: %w", errors.Join(ErrUnavailable, err)) // nothing was sent
 	}
-	return carryOut(tx, do)
+	return fmt.Errorf("begin: %w", translate(err))
 }
 
 // steadyTx is a transaction and the connection that it is on, for a COPY.

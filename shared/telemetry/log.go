@@ -15,6 +15,7 @@ const (
 	OutboxID   = "outboxId"
 	RequestID  = "requestId"
 	CompanyID  = "companyId"
+	MailingID  = "mailingId"
 	Attempt    = "attempt"
 	State      = "state"
 	DurationMS = "durationMs"

@@ -23,7 +23,7 @@ type TraceSettings struct {
 	// TracesHeaders are the same for spans alone, in place of OTLPHeaders.
 	TracesHeaders string `env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS"`
 	// Sampler decides which requests are traced: always_on, always_off or traceidratio,
-	// each also behind parentbased_, which follows a caller's header traceparent.
+	// each also behind parentbased_, which follows the header traceparent of a caller with a valid key.
 	Sampler string `env:"OTEL_TRACES_SAMPLER" envDefault:"parentbased_always_on"`
 	// SamplerArg is the share of requests that traceidratio traces, 0 to 1.
 	SamplerArg float64 `env:"OTEL_TRACES_SAMPLER_ARG" envDefault:"1"`

@@ -27,7 +27,7 @@ const validBody = `{"to":"ana@example.com","subject":"Sua fatura","html":"<p>Ol√
 // environ is a complete environment for an api on free ports.
 func environ(databaseURL string, more ...string) []string {
 	return append([]string{
-		"DATABASE_URL=" + databaseURL, "API_ADDR=127.0.0.1:0",
+		"DATABASE_URL=" + databaseURL, "API_ADDR=127.0.0.1:0", "METRICS_ADDR=127.0.0.1:0",
 		"CPF_CNPJ_KEYS=k:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)),
 	}, more...)
 }

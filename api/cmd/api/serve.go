@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"email-gateway/api"
 	"email-gateway/api/internal/config"
@@ -24,12 +25,14 @@ func serve(
 	db *store.Store, accepter *store.Accepter,
 ) (err error) {
 	registry := telemetry.NewRegistry()
-	metrics := telemetry.MetricsHandler(registry)
+	metrics := http.NewServeMux()
+	metrics.Handle("GET /metrics", telemetry.MetricsHandler(registry))
 	waker := httpapi.NewWaker(log, db.Wake)
 	params := httpapi.Params{
 		Log: log, Store: db, Accepter: accepter, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
-		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL,
-		HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
+		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL, MaxAttempts: settings.MaxAttempts,
+		SpoolDir: settings.SpoolDir,
+		Proxies:  settings.TrustedProxies, HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
 		PublicURL: settings.PublicURL, UnsubscribeKeys: settings.UnsubscribeKeys,
 	}
 	if len(settings.SESEventsTopics) > 0 {
@@ -39,7 +42,7 @@ func serve(
 		}
 		params.Events = sns.New(sns.Params{Topics: settings.SESEventsTopics, Trusted: trusted, SHA256Only: settings.SESEventsSHA256Only})
 	}
-	parts := []service.Named{{Name: "traces", Service: traces}, {Name: "waker", Service: waker}}
+	parts := []service.Named{{Name: "traces", Service: traces}, {Name: "waker", Service: waker}, {Name: "quotas", Service: quotaDefaults(log, settings, db)}}
 	if params.HasRabbitMQ {
 		tokens := mailing.NewTokens(log)
 		bucket, err := blob.Open(ctx, settings.StorageURL)
@@ -50,13 +53,7 @@ func serve(
 		params.Bucket, params.Tokens = bucket, tokens
 		parts = append(parts, service.Named{Name: "tokens", Service: tokens})
 	}
-	if settings.MetricsAddr == "" {
-		params.Metrics = metrics
-	} else {
-		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", metrics)
-		parts = append(parts, service.Named{Name: "metrics", Service: service.NewHTTP(log.With("listener", "metrics"), settings.MetricsAddr, mux)})
-	}
+	parts = append(parts, service.Named{Name: "metrics", Service: service.NewHTTP(log.With("listener", "metrics"), settings.MetricsAddr, metrics)})
 	handler, err := httpapi.New(params)
 	if err != nil {
 		return err
@@ -64,3 +61,17 @@ func serve(
 	parts = append(parts, service.Named{Name: "http", Service: service.NewHTTP(log.With("listener", "api"), settings.Addr, handler)})
 	return service.Run(ctx, log, grace, parts...)
 }
+
+// quotaDefaults writes the limits of this installation into the database, where all programs
+// read them: once, as soon as Postgres answers. An api that is about to be replaced must not
+// write its own again.
+func quotaDefaults(log *slog.Logger, settings config.Config, db *store.Store) service.Service {
+	return service.NewLoop(service.LoopParams{
+		Log: log, Interval: never, RunOnce: func(ctx context.Context) (more bool, err error) {
+			return false, db.SetQuotaDefaults(ctx, settings.Limits())
+		},
+	})
+}
+
+// never is longer than any process runs.
+const never = 100 * 365 * 24 * time.Hour

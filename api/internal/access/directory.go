@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -18,6 +19,14 @@ import (
 // ErrUnknownKey: not a key, unknown, revoked, or the secret does not fit. The caller
 // is not told which.
 var ErrUnknownKey = errors.New("unknown API key")
+
+// What can be said of a refusal without a look at the keys that there are, as the form of a
+// key is public, or to whoever has the secret. All are an ErrUnknownKey.
+var (
+	ErrNoKey        = fmt.Errorf("%w: none was sent", ErrUnknownKey)
+	ErrExpiredKey   = fmt.Errorf("%w: it has expired", ErrUnknownKey)
+	ErrMalformedKey = fmt.Errorf("%w: not of the form of a key", ErrUnknownKey)
+)
 
 // Finder looks keys up. *store.Store is one.
 type Finder interface {
@@ -55,11 +64,15 @@ func NewDirectory(finder Finder) *Directory {
 
 // Authenticate returns whom the key belongs to. The caller's company may be
 // suspended and its scopes may not suffice: that is for the caller of Authenticate
-// to see. Errors: ErrUnknownKey, and those of the database.
+// to see. Errors: ErrUnknownKey, of which ErrNoKey and ErrMalformedKey are two, and those of the
+// database.
 func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Caller, error) {
+	if text == "" {
+		return nil, ErrNoKey
+	}
 	key, err := apikey.Parse(text)
 	if err != nil {
-		return nil, ErrUnknownKey
+		return nil, ErrMalformedKey
 	}
 	caller, err := d.find(ctx, key.ID)
 	if err != nil {
@@ -74,6 +87,9 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Calle
 	fits := subtle.ConstantTimeCompare(key.SecretSHA256(), stored) == 1
 	if !fits || caller == nil || caller.Revoked(time.Now()) || caller.Environment != key.Environment {
 		return nil, ErrUnknownKey
+	}
+	if caller.Expired(time.Now()) { // by the clock, not by the cache
+		return nil, ErrExpiredKey
 	}
 	return caller, nil
 }

@@ -128,7 +128,8 @@ type request struct {
 }
 
 // call makes the request until it is answered. One that the api turned away unheard
-// (429, or 503 with Retry-After) is made again when it said, for up to a minute.
+// (429, or 503 with Retry-After) is made again when it said, for up to a minute; not one
+// that exceeds a quota.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	began := time.Now()
 	for {
@@ -150,7 +151,7 @@ func (r request) pause(err error) (time.Duration, bool) {
 	var refused *Problem
 	var silent *UnreachableError
 	switch {
-	case errors.As(err, &refused) && refused.Status == http.StatusTooManyRequests,
+	case errors.As(err, &refused) && refused.Status == http.StatusTooManyRequests && refused.Code != "QUOTA_EXCEEDED",
 		errors.As(err, &refused) && r.repeatable && refused.Status == http.StatusServiceUnavailable && refused.RetryAfter > 0:
 		return max(refused.RetryAfter, time.Second), true
 	case errors.As(err, &silent) && r.repeatable && silent.Began:

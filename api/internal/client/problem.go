@@ -21,6 +21,12 @@ type Problem struct {
 	RequestID  string        `json:"requestId"`
 	Faults     []Fault       `json:"errors"`
 	RetryAfter time.Duration `json:"-"`
+
+	// Of QUOTA_EXCEEDED:
+	Quota string     `json:"quota"`
+	Limit int64      `json:"limit"`
+	Use   int64      `json:"use"`
+	Reset *time.Time `json:"reset"`
 }
 
 // Fault is one wrong field of a request.

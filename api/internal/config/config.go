@@ -8,6 +8,7 @@ package config
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"regexp"
@@ -16,6 +17,8 @@ import (
 
 	"email-gateway/api/internal/keyring"
 	"email-gateway/shared/blob"
+	"email-gateway/shared/clientip"
+	"email-gateway/shared/email"
 	"email-gateway/shared/environment"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
@@ -25,9 +28,13 @@ import (
 type Config struct {
 	// Addr is where requests are answered.
 	Addr string `env:"API_ADDR" envDefault:"127.0.0.1:8080"`
-	// MetricsAddr is a listener of its own for /metrics. Without it /metrics is part
-	// of Addr and answers callers of this machine only.
-	MetricsAddr string `env:"METRICS_ADDR"`
+	// MetricsAddr is where /metrics is answered, and nowhere else. It has no password: keep it
+	// on a network that Prometheus alone reaches.
+	MetricsAddr string `env:"METRICS_ADDR" envDefault:"127.0.0.1:9094"`
+	// TrustedProxies are the networks, with commas between them, of proxies whose X-Forwarded-For
+	// is believed: the right-most address in it that is none of theirs counts as the client's.
+	// Without any, the client is whoever opened the connection.
+	TrustedProxies clientip.Proxies `env:"TRUSTED_PROXIES"`
 
 	// DatabaseURL names the Postgres that holds what is true: postgres://, version 15 or newer.
 	DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
@@ -38,6 +45,9 @@ type Config struct {
 	// StorageURL is where the files of mailings are kept, encrypted: file:///an/absolute/path
 	// of a disk that api and dispatcher share, or s3://bucket?region=…
 	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
+	// SpoolDir is a directory of a disk for bodies of requests over 1 MiB while they arrive: encrypted, without a
+	// name, gone with the process. Not set, it is the system's for temporary files.
+	SpoolDir string `env:"SPOOL_DIR"`
 	// PublicURL is how readers of mail reach the api; unsubscribe links begin with it.
 	// Not set, it is Addr's, which is of use on one machine only.
 	PublicURL string `env:"PUBLIC_URL"`
@@ -58,15 +68,24 @@ type Config struct {
 	// EmailTTL is how long an email may be tried, from its acceptance or its sendAt. What is
 	// left after it is EXPIRED.
 	EmailTTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
+	// MaxAttempts is how many tries an email has; a try that ended in a provider's
+	// quota is not counted.
+	MaxAttempts int `env:"EMAIL_MAX_ATTEMPTS" envDefault:"5"`
 
 	// CPFCNPJKeys are what encrypts CPFs and CNPJs: id:base64-of-32-bytes[,id2:…]. The first
 	// one encrypts, all of them decrypt.
 	CPFCNPJKeys keyring.Ring `env:"CPF_CNPJ_KEYS,required,notEmpty"`
 	// CPFCNPJHashKey makes the stored hashes useless to whoever has a list of all CPFs:
-	// base64 of at least 32 bytes. Changing it makes a known person a new one.
+	// base64 of at least 32 bytes. Changing it makes a known person a new one. Required where
+	// ENVIRONMENT is production.
 	CPFCNPJHashKey HashKey `env:"CPF_CNPJ_HASH_KEY"`
 
-	// Environment is a field of every log line.
+	// Quotas bound what each company may use; `gatewayctl company quota` sets others for one
+	// company. 0 is unlimited. An api writes them into the database when it starts.
+	Quotas
+
+	// Environment is a field of every log line. With production, keys and passwords that are
+	// published in this project's files are refused.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
 	// LogLevel is the least that is logged: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
@@ -117,6 +136,7 @@ func Read(environ []string) (Config, error) {
 		c.PublicURL = "http://" + reachable(c.Addr)
 	}
 	c.check(&f)
+	f.RefusePublicSecrets(environ)
 	if err := f.Err(); err != nil {
 		return Config{}, err
 	}
@@ -146,10 +166,8 @@ var topicARN = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Z
 
 func (c *Config) check(f *environment.Faults) {
 	f.Address("API_ADDR", c.Addr)
-	if c.MetricsAddr != "" {
-		f.Address("METRICS_ADDR", c.MetricsAddr)
-		f.Must(c.MetricsAddr != c.Addr || strings.HasSuffix(c.Addr, ":0"), "METRICS_ADDR", "must not be API_ADDR")
-	}
+	f.Address("METRICS_ADDR", c.MetricsAddr)
+	f.Must(c.MetricsAddr != c.Addr || strings.HasSuffix(c.Addr, ":0"), "METRICS_ADDR", "must not be API_ADDR")
 	f.URL("DATABASE_URL", c.DatabaseURL, "postgres", "postgresql")
 	f.URL("RABBITMQ_URL", c.RabbitMQURL, "amqp", "amqps")
 	f.HTTPURL("PUBLIC_URL", c.PublicURL)
@@ -159,10 +177,14 @@ func (c *Config) check(f *environment.Faults) {
 	if c.RabbitMQURL != "" {
 		f.Must(!c.UnsubscribeKeys.Empty(), "UNSUBSCRIBE_KEY", "is required where RABBITMQ_URL is set: base64 of at least 32 bytes")
 	}
+	f.Must(!environment.IsProduction(c.Environment) || len(c.CPFCNPJHashKey) > 0, "CPF_CNPJ_HASH_KEY",
+		"is required where ENVIRONMENT is production: without it the hash of a CPF can be looked up in a list of all CPFs (openssl rand -base64 32)")
 	for _, topic := range c.SESEventsTopics {
 		f.Must(topicARN.MatchString(topic), "SES_EVENTS_TOPICS", "must be ARNs of SNS topics, with commas between them: arn:aws:sns:us-east-1:123456789012:name")
 	}
 	f.Must(c.EmailTTL == 0 || c.EmailTTL >= minTTL && c.EmailTTL <= maxTTL, "EMAIL_TTL", "must be 1m to 720h")
+	f.Must(c.MaxAttempts == 0 || c.MaxAttempts >= 1 && c.MaxAttempts <= email.AttemptLimit, "EMAIL_MAX_ATTEMPTS", fmt.Sprintf("must be 1 to %d", email.AttemptLimit))
+	c.Quotas.check(f)
 	f.LogLevel("LOG_LEVEL", c.LogLevel)
 	c.CheckTraces(f)
 }

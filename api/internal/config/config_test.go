@@ -25,7 +25,7 @@ func TestRead_Defaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Addr != "127.0.0.1:8080" || c.EmailTTL != 24*time.Hour || c.Environment != "development" || c.LogLevel != "info" ||
-		c.MetricsAddr != "" || c.RabbitMQURL != "" || c.CPFCNPJHashKey != nil ||
+		c.MetricsAddr != "127.0.0.1:9094" || len(c.TrustedProxies) != 0 || c.RabbitMQURL != "" || c.CPFCNPJHashKey != nil ||
 		c.StorageURL != "file:///var/lib/email-gateway" || c.PublicURL != "http://127.0.0.1:8080" || !c.UnsubscribeKeys.Empty() ||
 		len(c.SESEventsTopics) != 0 || c.SESEventsSHA256Only || c.SESEventsTrustedURL.URL != nil {
 		t.Errorf("%+v", c)
@@ -83,15 +83,24 @@ func TestRead_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, environ := range map[string][]string{
 		"DATABASE_URL": {keys}, "CPF_CNPJ_KEYS": {database},
-		"EMAIL_TTL":    {database, keys, "EMAIL_TTL=30s"},
-		"METRICS_ADDR": {database, keys, "METRICS_ADDR=127.0.0.1:8080"},
-		"API_ADDR":     {database, keys, "API_ADDR=127.0.0.1:99999"},
+		"EMAIL_TTL":         {database, keys, "EMAIL_TTL=30s"},
+		"METRICS_ADDR":      {database, keys, "METRICS_ADDR=127.0.0.1:8080"},
+		"CPF_CNPJ_HASH_KEY": {database, keys, "ENVIRONMENT=production"},
+		"TRUSTED_PROXIES":   {database, keys, "TRUSTED_PROXIES=10.1.2.3/8"},
+		"API_ADDR":          {database, keys, "API_ADDR=127.0.0.1:99999"},
 
 		"UNSUBSCRIBE_KEY": {database, keys, "RABBITMQ_URL=amqp://mq/"},
 	} {
 		if _, err := config.Read(environ); err == nil || !strings.Contains(err.Error(), name+":") {
 			t.Errorf("%s is not named: %v", name, err)
 		}
+	}
+	demo := []string{database, "CPF_CNPJ_KEYS=demo:ZW1haWwtZ2F0ZXdheS1kZW1vLWtleS0zMi1ieXRlcyE=", "CPF_CNPJ_HASH_KEY=" + secret}
+	if _, err := config.Read(append(demo, "ENVIRONMENT=production")); err == nil || !strings.Contains(err.Error(), "CPF_CNPJ_KEYS: is published") {
+		t.Errorf("the demo key in production: %v", err)
+	}
+	if _, err := config.Read(demo); err != nil {
+		t.Errorf("the demo key elsewhere: %v", err)
 	}
 }
 

@@ -16,6 +16,7 @@ var (
 		"email", "emails", "mail", "emailaddress", "enderecodeemail", "enderecoemail", "enderecoeletronico",
 		"correioeletronico", "correioelectronico", "correio", "emaildocliente", "emailcliente", "emaildecontato",
 		"emailcontato", "emailprincipal", "customeremail", "contactemail", "useremail", "primaryemail",
+		"email1value", "email1valor", "email1address", "email1", // as Google Contacts and Outlook number them
 	}
 	nomeNames = []string{
 		"nome", "nomecompleto", "name", "fullname", "nomedocliente", "nomecliente", "customername", "nomedocontato",

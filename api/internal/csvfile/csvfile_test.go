@@ -120,7 +120,7 @@ func TestReader(t *testing.T) {
 		},
 		"half an emoji": {
 			file: "\xff\xfe" + utf16(unicode.LittleEndian, unicode.IgnoreBOM, "email,nome\na@b.co,Zé ") + "\x3d\xd8" + utf16(unicode.LittleEndian, unicode.IgnoreBOM, "!\n"),
-			want: []string{"2: a@b.co|Zé \ufffd!"},
+			want: []string{"line 2: INVALID_ENCODING"},
 		},
 		"sep line": {
 			file: "sep=;\r\nemail;nome\r\na@b.co;Silva, Zé\r\n",
@@ -186,6 +186,10 @@ func TestReader(t *testing.T) {
 		"spaces before a quote": {
 			file: "email, nome\na@b.co, \"Silva, João\"\n",
 			want: []string{"2: a@b.co|Silva, João"},
+		},
+		"formulas that hold a text": {
+			file: "=\"E-mail\";=\"CPF\";nome\r\n=\"a@b.co\";=\"00012345678\";\"=\"\"Zé; Bia\"\"\"\r\n= \"x\";=\" b@b.co \";=A1\r\n=\"a\"\"b\";=\"\";=\"\r\n",
+			want: []string{"2: a@b.co|00012345678|Zé; Bia", "3: = \"x\"|b@b.co|=A1", "4: =\"a\"\"b\"||=\""},
 		},
 		"empty quotes": {
 			file: "email;nome;x\na@b.co;\"\";\"\"\"\"\n\"b@b.co\";;\"\"",

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/unicode"
@@ -15,15 +14,23 @@ import (
 // Encoding is how a file writes its characters.
 type Encoding string
 
-// The encodings that people's spreadsheets save. Detect leaves the decision to
-// Inspection.Encoding.
+// The encodings that spreadsheets save. Detect leaves the decision to
+// Inspection.Encoding, which never chooses CP850 or Macintosh: those are read when the
+// uploader names them.
 const (
 	Detect      Encoding = ""
 	UTF8        Encoding = "utf-8"
 	UTF16LE     Encoding = "utf-16le"
 	UTF16BE     Encoding = "utf-16be"
 	Windows1252 Encoding = "windows-1252"
+	CP850       Encoding = "cp850"     // Excel's "CSV (MS-DOS)"
+	Macintosh   Encoding = "macintosh" // Excel's "CSV (Macintosh)"
 )
+
+// Encodings are the names that an uploader may give, for messages and completion.
+func Encodings() []string {
+	return []string{string(UTF8), string(Windows1252), string(UTF16LE), string(UTF16BE), string(CP850), string(Macintosh)}
+}
 
 // ParseEncoding reads the name of an encoding in any of its usual spellings; the
 // empty one is Detect. ISO-8859-1 is read as Windows-1252, its superset: nobody's file
@@ -40,15 +47,19 @@ func ParseEncoding(name string) (Encoding, error) {
 		return UTF16BE, nil
 	case "windows1252", "cp1252", "win1252", "ansi", "latin1", "iso88591":
 		return Windows1252, nil
+	case "cp850", "ibm850", "dos", "msdos", "oem850":
+		return CP850, nil
+	case "macintosh", "mac", "macroman", "xmacroman":
+		return Macintosh, nil
 	}
-	return Detect, fmt.Errorf("%.40q is none of %s, %s, %s, %s", name, UTF8, Windows1252, UTF16LE, UTF16BE)
+	return Detect, fmt.Errorf("%.40q is none of %s", name, strings.Join(Encodings(), ", "))
 }
 
 func (e Encoding) wide() bool { return e == UTF16LE || e == UTF16BE }
 
 // decode turns r into UTF-8. UTF-8 itself passes through uncopied and is checked row
-// by row; half a surrogate pair, which Excel leaves where it cuts an emoji, becomes
-// U+FFFD. A byte order mark stays in front.
+// by row. A byte order mark stays in front. What the encoding does not define is
+// refused by Inspection.Encoding before the file is read.
 func (e Encoding) decode(r io.Reader) (io.Reader, error) {
 	switch e {
 	case UTF8:
@@ -59,6 +70,10 @@ func (e Encoding) decode(r io.Reader) (io.Reader, error) {
 		return transform.NewReader(r, unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM).NewDecoder()), nil
 	case Windows1252:
 		return transform.NewReader(r, charmap.Windows1252.NewDecoder()), nil
+	case CP850:
+		return transform.NewReader(r, charmap.CodePage850.NewDecoder()), nil
+	case Macintosh:
+		return transform.NewReader(r, charmap.Macintosh.NewDecoder()), nil
 	}
 	return nil, fmt.Errorf("no decoder for encoding %q", string(e))
 }
@@ -81,12 +96,7 @@ func markOf(sample []byte) Encoding {
 // unmarkedWide recognises UTF-16 without a mark: of Latin text every other byte is
 // NUL and none of those between them.
 func unmarkedWide(sample []byte) Encoding {
-	var nuls [2]int
-	for i, b := range sample {
-		if b == 0 {
-			nuls[i%2]++
-		}
-	}
+	nuls := nulsIn(sample)
 	enough := len(sample)/2*9/10 + 1
 	switch {
 	case nuls[0] == 0 && nuls[1] >= enough:
@@ -97,19 +107,12 @@ func unmarkedWide(sample []byte) Encoding {
 	return Detect
 }
 
-// mostlyUTF8 tells a UTF-8 file with a few damaged bytes from one in another encoding,
-// in which hardly any two accented letters in a row happen to be UTF-8.
-func mostlyUTF8(sample []byte) bool {
-	good, bad := 0, 0
-	for n := 0; n < len(sample); {
-		r, size := utf8.DecodeRune(sample[n:])
-		switch {
-		case size > 1:
-			good++
-		case r == utf8.RuneError:
-			bad++
+// nulsIn counts the NULs at even and at odd places.
+func nulsIn(sample []byte) (nuls [2]int) {
+	for i, b := range sample {
+		if b == 0 {
+			nuls[i%2]++
 		}
-		n += size
 	}
-	return good > bad
+	return nuls
 }

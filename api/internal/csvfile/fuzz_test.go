@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +13,7 @@ import (
 	xunicode "golang.org/x/text/encoding/unicode"
 
 	"email-gateway/api/internal/csvfile"
+	"email-gateway/shared/email"
 )
 
 // FuzzReader holds the reader to what must be true of any file: it ends, every line
@@ -28,6 +28,7 @@ func FuzzReader(f *testing.F) {
 		"nome;email\n\"João;a@b.co\nMaria;b@b.co\n\"Ana\";\"c@b.co\"\n",
 		"email|a|b\ra@b.co|\"x\" y|\"\"z\rb@b.co|1|2|3\r",
 		"email\tnome\n\n\x1a",
+		"=\"email\";nome\n=\"a@b.co\";\"=\"\"Zé\"\"\"\n=\"\";=\"x;=y\"\n",
 		"email;nome\nx;\"" + strings.Repeat("a\n", 40) + "\nb;c\n",
 		windows1252("e-mail;razão social\na@b.co;Açaí “Bom”\n"),
 		utf16(xunicode.LittleEndian, xunicode.UseBOM, "email\tnome\r\na@b.co\t\"Zé\r\nBia\"\r\n"),
@@ -153,7 +154,7 @@ func hasNameless(r *csvfile.Reader) bool { return r.Physical() > len(r.Header().
 // bare is what remains of a text without what may be taken for punctuation.
 func bare(text string, delimiter byte) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) || r == '"' || r == rune(delimiter) || strings.ContainsRune("\x1a\u200b\u2060\ufeff", r) {
+		if email.IsInvisible(r) || r == '"' || r == '=' || r == rune(delimiter) || r == 0x1a {
 			return -1
 		}
 		return r

@@ -13,15 +13,15 @@ type Inspection struct {
 
 	sample []byte // the file's beginning
 	nul    bool   // a NUL byte somewhere
-	utf8   bool   // all of it is valid UTF-8
-	broken int    // the line where it is not
+	narrow evidence
+	lone   map[Encoding]int // of the byte orders that it could have: line of the first half of a surrogate pair, 0 = none
 }
 
-// Encoding decides how the file is to be decoded. given is what the uploader says,
-// or Detect. A byte order mark decides; without one, a file that is valid UTF-8 is
-// UTF-8, one whose every other byte is NUL is UTF-16, and any other is Windows-1252,
-// which Excel in Portuguese saves. Its error is a *FileError: EMPTY_FILE, BINARY_FILE or
-// INVALID_ENCODING.
+// Encoding decides how the file is to be decoded. given is what the uploader says, or
+// Detect. A byte order mark decides; without one, a file that is valid UTF-8 is UTF-8, one
+// whose every other byte is NUL is UTF-16, and any other is Windows-1252, which Excel in
+// Portuguese saves. Whatever is decided or given is held to all bytes of the file. Its
+// error is a *FileError: EMPTY_FILE, BINARY_FILE or INVALID_ENCODING.
 func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 	if i.Size == 0 {
 		return "", &FileError{Code: CodeEmptyFile, Message: "the file is empty"}
@@ -29,51 +29,88 @@ func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 	if kind := foreign(i.sample); kind != "" {
 		return "", &FileError{Code: CodeBinaryFile, Message: kind}
 	}
-	decided, err := i.decide(given)
-	if err != nil {
-		return "", err
+	marked, wide := markOf(i.sample), unmarkedWide(i.sample)
+	switch {
+	case given != Detect && marked != Detect && given != marked:
+		return "", invalid(0, "the file begins with the mark of %s, but %s was given as its encoding: leave the encoding out", marked, given)
+	case given != Detect && wide != Detect && given != wide:
+		return "", invalid(0, "the file is %s, but %s was given as its encoding: leave the encoding out", wide, given)
+	case given == Detect && marked != Detect:
+		given = marked
+	case given == Detect && wide != Detect:
+		given = wide
 	}
-	if decided.wide() {
-		if i.Size%2 != 0 {
-			return "", &FileError{Code: CodeInvalidEncoding, Message: "the file is UTF-16, but ends within a character: it was cut or is damaged"}
+	if given.wide() {
+		if err := i.holdsWide(given); err != nil {
+			return "", err
 		}
-		return decided, nil
+		return given, nil
 	}
 	if i.nul || manyControls(i.sample) {
 		return "", &FileError{Code: CodeBinaryFile, Message: "the file is not text: save it as CSV and upload that"}
 	}
-	return decided, nil
+	switch e := &i.narrow; {
+	case given == Detect:
+		return i.decide()
+	case given == UTF8 && e.malformed.count > 0:
+		return "", invalid(e.malformed.line, "this line is not UTF-8: save the file again as CSV UTF-8, leave the encoding out, or give the one that it has (%s)", otherEncodings)
+	case given == Windows1252 && e.undefined.count > 0:
+		return "", invalid(e.undefined.line, "this line has a byte that %s does not define: give the encoding that the file has (%s)", Windows1252, otherEncodings)
+	}
+	return given, nil // CP850 and Macintosh define every byte
 }
 
-func (i Inspection) decide(given Encoding) (Encoding, error) {
-	marked := markOf(i.sample)
-	if given != Detect && marked != Detect && given != marked {
-		return "", i.invalid(0, "the file begins with the mark of %s, but %s was given as its encoding: leave the encoding out", marked, given)
+// otherEncodings are what a file that is neither UTF-8 nor Windows-1252 mostly is.
+const otherEncodings = "windows-1252, or cp850 if it was saved as CSV (MS-DOS), macintosh if as CSV (Macintosh)"
+
+// holdsWide looks for what UTF-16 cannot have.
+func (i Inspection) holdsWide(e Encoding) error {
+	nuls := nulsIn(i.sample)
+	line, possible := i.lone[e]
+	switch {
+	case i.Size%2 != 0:
+		return invalid(0, "the file is %s, but ends within a character: it was cut or is damaged", e)
+	case !possible, markOf(i.sample) == Detect && (e == UTF16LE && nuls[0] > nuls[1] || e == UTF16BE && nuls[1] > nuls[0]):
+		return invalid(0, "the file is not %s: leave the encoding out, or give the one that it has", e)
+	case line > 0:
+		return invalid(line, "this line has one half of a character (a surrogate of UTF-16 without the other): correct it, or save the file again as CSV UTF-8")
+	}
+	return nil
+}
+
+// decide chooses between UTF-8 and Windows-1252. A file with text in both is neither: one
+// of the two kinds of lines would be mailed as JoÃ£o, or as a replacement character.
+func (i Inspection) decide() (Encoding, error) {
+	e := i.narrow
+	inUTF8 := e.wellFormed
+	if e.coincidence.count*coincidenceShare > e.malformed.count {
+		inUTF8.count += e.coincidence.count
+		if inUTF8.line == 0 || e.coincidence.line < inUTF8.line {
+			inUTF8.line = e.coincidence.line
+		}
 	}
 	switch {
-	case given == UTF8, marked == UTF8:
-		if !i.utf8 {
-			return "", i.invalid(i.broken, "this line is not UTF-8: save the file again as CSV UTF-8, or leave the encoding out")
-		}
+	case e.malformed.count == 0:
 		return UTF8, nil
-	case given != Detect:
-		return given, nil
-	case marked != Detect:
-		return marked, nil
-	case i.nul:
-		if wide := unmarkedWide(i.sample); wide != Detect {
-			return wide, nil
-		}
-	case i.utf8:
-		return UTF8, nil
-	case mostlyUTF8(i.sample):
-		// As Windows-1252 every João of it would be mailed as JoÃ£o.
-		return "", i.invalid(i.broken, "the file is UTF-8, except for this line: correct it, or give windows-1252 as the encoding if it is that")
+	case inUTF8.count >= e.malformed.count:
+		return "", invalid(e.malformed.line, "the file has lines in UTF-8 (the first is line %d), but this line is not UTF-8: correct it, or give the file's encoding (%s)",
+			inUTF8.line, otherEncodings)
+	case inUTF8.count > 0:
+		return "", invalid(inUTF8.line, "this line is UTF-8, but other lines are not (the first is line %d): correct it, or give the file's encoding (%s)",
+			e.malformed.line, otherEncodings)
+	case e.undefined.count > 0:
+		return "", invalid(e.undefined.line, "this line is neither UTF-8 nor %s: give the file's encoding (%s)", Windows1252, otherEncodings)
+	case e.unlikely.count > e.likely.count:
+		return "", invalid(e.unlikely.line, "this line is not UTF-8, and as %s it has signs within its words: give the file's encoding (%s)", Windows1252, otherEncodings)
 	}
 	return Windows1252, nil
 }
 
-func (i Inspection) invalid(line int, format string, args ...any) error {
+// coincidenceShare is how many accented letters of Windows-1252 there must be for each
+// pair of its characters that could be one of UTF-8.
+const coincidenceShare = 10
+
+func invalid(line int, format string, args ...any) error {
 	return &FileError{Code: CodeInvalidEncoding, Line: line, Message: fmt.Sprintf(format, args...)}
 }
 

@@ -85,7 +85,7 @@ func TestInspection_Encoding(t *testing.T) {
 		"UTF-8 given, UTF-16":        {file: wide, given: csvfile.UTF8, fault: "INVALID_ENCODING|mark of utf-16le"},
 		"1252 given, UTF-8 mark":     {file: "\ufeff" + excel, given: csvfile.Windows1252, fault: "INVALID_ENCODING|mark of utf-8"},
 		"UTF-8 mark, then damage":    {file: "\ufeffemail\nJo\xe3o\n", fault: "line 2: INVALID_ENCODING|CSV UTF-8"},
-		"UTF-8 with a damaged line":  {file: "nome\nJoão\nConceição\n" + farther + "Jo\xe3o\n", fault: "line 10004: INVALID_ENCODING|except for this line"},
+		"UTF-8 with a damaged line":  {file: "nome\nJoão\nConceição\n" + farther + "Jo\xe3o\n", fault: "line 10004: INVALID_ENCODING|this line is not UTF-8"},
 		"UTF-16 of odd length":       {file: wide[:len(wide)-1], fault: "INVALID_ENCODING|cut"},
 		"Excel workbook":             {file: "PK\x03\x04\x14\x00\x06\x00[Content_Types].xml", fault: "BINARY_FILE|Excel workbook (.xlsx)"},
 		"Excel workbook as 1252":     {file: "PK\x03\x04\x14\x00\x06\x00xl/workbook.xml", given: csvfile.Windows1252, fault: "BINARY_FILE|CSV UTF-8"},
@@ -126,7 +126,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]csvfile.Encoding{
 		"": csvfile.Detect, "UTF-8": csvfile.UTF8, "utf8": csvfile.UTF8, "Windows-1252": csvfile.Windows1252, "latin1": csvfile.Windows1252,
-		"ISO-8859-1": csvfile.Windows1252, "utf_16_le": csvfile.UTF16LE, "UTF-16BE": csvfile.UTF16BE,
+		"ISO-8859-1": csvfile.Windows1252, "CP850": csvfile.CP850, "ibm850": csvfile.CP850, "Macintosh": csvfile.Macintosh, "mac-roman": csvfile.Macintosh, "utf_16_le": csvfile.UTF16LE, "UTF-16BE": csvfile.UTF16BE,
 	} {
 		if got, err := csvfile.ParseEncoding(name); got != want || err != nil {
 			t.Errorf("ParseEncoding(%q) = %q, %v, want %q", name, got, err, want)

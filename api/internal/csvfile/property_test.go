@@ -13,11 +13,11 @@ import (
 )
 
 // A well-formed file is read as the standard library reads it, but for the white
-// space around fields and for rows without any content.
+// space around fields and for rows without any content. A field as ="…", which spreadsheets write, is not among them.
 func TestReader_AgreesWithStandardLibrary(t *testing.T) {
 	t.Parallel()
 	field := rapid.OneOf(
-		rapid.StringOfN(rapid.SampledFrom([]rune("ab é€\"\n;,\t|'=")), 0, 12, -1),
+		rapid.StringOfN(rapid.SampledFrom([]rune("ab é€\"\n;,\t|'")), 0, 12, -1),
 		rapid.SampledFrom([]string{"", "João \"Zé\" Silva", "\"", "\"\"", "a\n\nb", "1.234,56", "\u00a0x\u00a0"}),
 	)
 	rapid.Check(t, func(t *rapid.T) {

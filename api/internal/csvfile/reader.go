@@ -1,6 +1,7 @@
 package csvfile
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -78,6 +79,32 @@ func Open(r io.Reader, seen Inspection, options Options) (*Reader, error) {
 		return nil, err
 	}
 	return reader, nil
+}
+
+// Decode reads a file as UTF-8 without its byte order mark, for one that is no CSV. Its
+// error is a *FileError, or a wrapped one of r.
+func Decode(r io.Reader, seen Inspection, given Encoding) (io.Reader, error) {
+	encoding, err := seen.Encoding(given)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := encoding.decode(r)
+	if err != nil {
+		return nil, fmt.Errorf("decode file: %w", err)
+	}
+	text := bufio.NewReader(decoded)
+	for {
+		begin, err := text.Peek(len(utf8Mark))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("decode file: %w", err)
+		}
+		if !bytes.Equal(begin, utf8Mark) {
+			return text, nil
+		}
+		if _, err := text.Discard(len(utf8Mark)); err != nil {
+			return nil, fmt.Errorf("decode file: %w", err)
+		}
+	}
 }
 
 // begin reads what stands before the first row.

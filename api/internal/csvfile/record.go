@@ -68,8 +68,9 @@ func (t *tokenizer) scan() verdict {
 
 // field notes the next field of the record.
 func (t *tokenizer) field(start, end int, escaped bool) {
-	if start < end && (mayBeSpace(t.buf[start]) || mayBeSpace(t.buf[end-1])) {
-		start, end = trim(t.buf, start, end)
+	start, end = t.trimmed(start, end)
+	if start < end && t.buf[start] == '=' {
+		start, end = t.trimmed(literal(t.buf, start, end, escaped))
 	}
 	t.count++
 	if start < end {
@@ -78,6 +79,28 @@ func (t *tokenizer) field(start, end int, escaped bool) {
 	if t.count <= t.keep {
 		t.fields = append(t.fields, span{start, end, escaped})
 	}
+}
+
+func (t *tokenizer) trimmed(start, end int) (int, int) {
+	if start < end && (mayBeSpace(t.buf[start]) || mayBeSpace(t.buf[end-1])) {
+		return trim(t.buf, start, end)
+	}
+	return start, end
+}
+
+// literal takes the formula ="text", with which exporters keep Excel from reading a text as
+// a number, for the text in it. In a quoted field its quotes are doubled.
+func literal(buf []byte, start, end int, escaped bool) (int, int) {
+	quote := `"`
+	if escaped {
+		quote = `""`
+	}
+	inside, begins := bytes.CutPrefix(buf[start+1:end], []byte(quote))
+	inside, ends := bytes.CutSuffix(inside, []byte(quote))
+	if !begins || !ends || bytes.IndexByte(inside, '"') >= 0 {
+		return start, end
+	}
+	return start + 1 + len(quote), end - len(quote)
 }
 
 // text is a field as people mean it. The first call for a field that was quoted with

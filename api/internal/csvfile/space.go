@@ -1,8 +1,9 @@
 package csvfile
 
 import (
-	"unicode"
 	"unicode/utf8"
+
+	"email-gateway/shared/email"
 )
 
 // mayBeSpace tells whether a byte at the edge of a field can belong to white space: a
@@ -30,6 +31,4 @@ func trim(buf []byte, start, end int) (int, int) {
 
 // isSpace is white space as people see it, that is: do not see it. Copied from a web
 // page come NBSP and the zero-width ones; U+001A ends the files of DOS programs.
-func isSpace(r rune) bool {
-	return unicode.IsSpace(r) || r == 0x1a || r == 0x200b || r == 0x2060 || r == 0xfeff
-}
+func isSpace(r rune) bool { return r == 0x1a || email.IsInvisible(r) }

@@ -20,7 +20,8 @@ func (c *control) deadLetter() *cobra.Command {
 	cmd := group("dlq", "Look at what was given up, send it again or discard it",
 		`A dead letter is written whenever something is given up: an email that FAILED, the news of
 a recipient that the database refused, a mailing whose job failed, a task that nobody can
-read. It is kept for 7 days, and open until it is sent again or discarded.`,
+read. It is kept for 7 days, that of a mailing or a recipient for 30, and open until it is
+sent again or discarded.`,
 		`  gatewayctl dlq list --company Acme --since 2h
   gatewayctl dlq retry --code SES_MESSAGE_REJECTED --since 2h --yes`)
 	cmd.AddCommand(c.deadLetterList(), c.deadLetterShow(), c.deadLetterRetry(), c.deadLetterDiscard())
@@ -244,5 +245,5 @@ func findLetter(ctx context.Context, s *store.Store, given string) (store.DeadLe
 }
 
 func noSuchLetter(id uuid.UUID) error {
-	return fmt.Errorf("there is no dead letter %s: they are kept for 7 days, and `gatewayctl dlq list` shows them", id)
+	return fmt.Errorf("there is no dead letter %s: they are kept for 7 days, those of mailings and recipients for 30, and `gatewayctl dlq list` shows them", id)
 }

@@ -139,7 +139,7 @@ func (v letterDetails) text(w io.Writer) {
 	}
 	if len(v.Events) > 0 {
 		fmt.Fprintln(w)
-		writeTimeline(w, v.accepted, v.Events)
+		writeTimeline(w, v.accepted, v.Events, usual().attempts)
 	}
 	if v.masked {
 		fmt.Fprintln(w, "\nAddresses are masked; --reveal shows them.")

@@ -1,10 +1,12 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,7 +78,11 @@ those in the provider's messages too; --reveal shows them, and is written down.
 			if err != nil {
 				return nil, err
 			}
-			return viewEmail(found, events, reveal)
+			b, err := c.budget()
+			if err != nil {
+				return nil, err
+			}
+			return viewEmail(found, events, b, reveal)
 		},
 		tenant: func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseEmail(args[0])
@@ -121,6 +127,7 @@ type emailSummary struct {
 	RequestID         string       `json:"requestId"`
 	Attempts          int          `json:"attempts"`
 	Throttles         int          `json:"throttles"`
+	Tries             email.Tries  `json:"tries"`
 	PossibleDuplicate bool         `json:"possibleDuplicate"`
 	OutcomeUnknown    bool         `json:"outcomeUnknown"`
 	SESMessageID      string       `json:"sesMessageId,omitempty"`
@@ -137,25 +144,41 @@ type emailSummary struct {
 // emailView is an email with its timeline.
 type emailView struct {
 	emailSummary
-	Events []eventView `json:"events"`
+	From    string      `json:"from,omitempty"`
+	CC      []string    `json:"cc,omitempty"`
+	BCC     []string    `json:"bcc,omitempty"`
+	ReplyTo string      `json:"replyTo,omitempty"`
+	SendAt  *time.Time  `json:"sendAt,omitempty"`
+	Events  []eventView `json:"events"`
 
 	now    time.Time
 	masked bool
 }
 
-func viewEmail(s store.Situation, events []store.TimelineEvent, reveal bool) (emailView, error) {
-	v := emailView{emailSummary: summarize(s.Email, !reveal), now: s.AskedAt, masked: !reveal}
+func viewEmail(s store.Situation, events []store.TimelineEvent, b budget, reveal bool) (emailView, error) {
+	v := emailView{
+		emailSummary: summarize(s.Email, b.attempts, !reveal), From: text(s.Sender), CC: s.CC, BCC: s.BCC, ReplyTo: text(s.ReplyTo),
+		SendAt: inUTC(s.SendAt(events, b.ttl)), now: s.AskedAt, masked: !reveal,
+	}
+	if v.masked {
+		v.From, v.ReplyTo = email.MaskText(v.From), email.MaskText(v.ReplyTo)
+		for _, copies := range [][]string{v.CC, v.BCC} {
+			for i := range copies {
+				copies[i] = email.MaskAddress(copies[i])
+			}
+		}
+	}
 	v.CompanyID, v.Company = &s.CompanyID, s.CompanyName
 	var err error
 	v.Events, err = viewTimeline(events, v.masked)
 	return v, err
 }
 
-func summarize(e store.Email, masked bool) emailSummary {
+func summarize(e store.Email, allowed int, masked bool) emailSummary {
 	v := emailSummary{
 		ID: e.ID, Status: e.Status, To: e.Recipient,
 		RecipientID: e.RecipientID, ExternalID: text(e.ExternalID), Subject: e.Subject, Tags: append([]string{}, e.Tags...), RequestID: e.RequestID,
-		Attempts: e.Attempts, Throttles: e.Throttles, PossibleDuplicate: e.PossibleDuplicate, OutcomeUnknown: e.OutcomeUnknown,
+		Attempts: e.Attempts, Throttles: e.Throttles, Tries: email.TriesOf(e.Attempts, e.Throttles, allowed), PossibleDuplicate: e.PossibleDuplicate, OutcomeUnknown: e.OutcomeUnknown,
 		SESMessageID: text(e.SESMessageID), ErrorCode: text(e.ErrorCode), ErrorReason: text(e.ErrorReason), DurationMS: e.DurationMS,
 		CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(), SentAt: inUTC(e.SentAt), FailedAt: inUTC(e.FailedAt),
 	}
@@ -184,13 +207,20 @@ func (v emailView) text(w io.Writer) {
 	if v.CompanyID != nil {
 		add("company", v.Company+" ("+v.CompanyID.String()+")")
 	}
+	add("from", v.From)
 	add("to", v.To)
+	add("cc", strings.Join(v.CC, ", "))
+	add("bcc", strings.Join(v.BCC, ", "))
+	add("reply to", v.ReplyTo)
 	add("subject", v.Subject)
 	add("request", v.RequestID)
 	add("external id", v.ExternalID)
 	add("tags", strings.Join(v.Tags, ", "))
-	add("tries", v.tries())
+	add("tries", v.Tries.String())
 	add("accepted", moment(v.CreatedAt, v.now))
+	if v.SendAt != nil {
+		add("scheduled", moment(*v.SendAt, v.now))
+	}
 	if !v.Status.Final() {
 		add("deadline", moment(v.ExpiresAt, v.now))
 	}
@@ -213,19 +243,30 @@ func (v emailView) text(w io.Writer) {
 	}
 	table(w, "  ", rows)
 	fmt.Fprintln(w)
-	writeTimeline(w, v.CreatedAt, v.Events)
+	writeTimeline(w, v.CreatedAt, v.Events, v.Tries.Allowed)
 	if v.masked {
 		fmt.Fprintln(w, "\nAddresses are masked; --reveal shows them.")
 	}
 }
 
-// tries counts as the limit does: what ended in a quota is told apart.
-func (v emailView) tries() string {
-	text := fmt.Sprintf("%d of %d", v.Attempts-v.Throttles, email.MaxAttempts)
-	if v.Throttles > 0 {
-		text += fmt.Sprintf(", and %d that met a quota", v.Throttles)
+// budget is what an email may spend: tries and time. It stands in the environment of the
+// programs, and has their defaults here.
+type budget struct {
+	attempts int
+	ttl      time.Duration
+}
+
+// usual is the budget where nothing else is set.
+func usual() budget { return budget{email.MaxAttempts, 24 * time.Hour} }
+
+func (c *control) budget() (b budget, err error) {
+	if b.ttl, err = time.ParseDuration(cmp.Or(c.Getenv("EMAIL_TTL"), "24h")); err != nil {
+		return b, usagef("EMAIL_TTL must be a duration, such as 24h")
 	}
-	return text
+	if b.attempts, err = strconv.Atoi(cmp.Or(c.Getenv("EMAIL_MAX_ATTEMPTS"), strconv.Itoa(email.MaxAttempts))); err != nil {
+		return b, usagef("EMAIL_MAX_ATTEMPTS must be a number")
+	}
+	return b, nil
 }
 
 // failure is a code with the reason behind it, to end a sentence or a cell with.

@@ -127,6 +127,10 @@ type shownEmail struct {
 	PossibleDuplicate, OutcomeUnknown                                             bool
 	SESMessageID, ErrorCode, ErrorReason                                          string
 	DurationMS                                                                    *int
+	Tries                                                                         email.Tries
+	From, ReplyTo                                                                 string
+	CC, BCC                                                                       []string
+	SendAt                                                                        *time.Time
 	CreatedAt, ExpiresAt                                                          time.Time
 	NextAttemptAt, SentAt, FailedAt                                               *time.Time
 	Events                                                                        []struct {

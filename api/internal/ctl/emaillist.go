@@ -166,6 +166,10 @@ func (c *control) listEmailsOf(ctx context.Context, s *store.Store, choice *emai
 	if err := c.revealed(ctx, s, choice.reveal, "email", company.ID, ""); err != nil {
 		return nil, err
 	}
+	b, err := c.budget()
+	if err != nil {
+		return nil, err
+	}
 	list := emailList{Emails: []emailSummary{}}
 	for {
 		filter.Limit = min(choice.limit-len(list.Emails), perPage)
@@ -174,7 +178,7 @@ func (c *control) listEmailsOf(ctx context.Context, s *store.Store, choice *emai
 			return nil, err
 		}
 		for _, e := range page.Emails {
-			list.Emails = append(list.Emails, summarize(e, !choice.reveal))
+			list.Emails = append(list.Emails, summarize(e, b.attempts, !choice.reveal))
 		}
 		filter.Before, list.More = page.Next, page.Next != uuid.Nil
 		if !list.More || len(list.Emails) >= choice.limit {
@@ -190,7 +194,7 @@ func (v emailList) text(w io.Writer) {
 	}
 	rows := [][]string{{"ID", "ACCEPTED", "STATUS", "TO", "SUBJECT", "TRIES", "LAST ERROR"}}
 	for _, e := range v.Emails {
-		rows = append(rows, []string{e.ID.String(), stamp(e.CreatedAt), string(e.Status), e.To, e.Subject, fmt.Sprint(e.Attempts), e.ErrorCode})
+		rows = append(rows, []string{e.ID.String(), stamp(e.CreatedAt), string(e.Status), e.To, e.Subject, e.Tries.String(), e.ErrorCode})
 	}
 	table(w, "", rows)
 	tellMore(w, v.More)

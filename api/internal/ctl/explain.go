@@ -30,7 +30,8 @@ and worker last reported of themselves.`,
 			if err != nil {
 				return nil, err
 			}
-			return explain(found, processes), nil
+			b, err := c.budget()
+			return explain(found, processes, b.attempts), err
 		}),
 	}
 }
@@ -43,6 +44,7 @@ type explanation struct {
 	AskedAt  time.Time    `json:"askedAt"`
 	Findings []finding    `json:"findings"`
 
+	allowed   int // tries
 	at        store.Situation
 	processes []store.ProcessStatus
 }
@@ -65,10 +67,10 @@ func (x explanation) text(w io.Writer) {
 }
 
 // explain knows every status and everything that can stand in its way.
-func explain(at store.Situation, processes []store.ProcessStatus) explanation {
+func explain(at store.Situation, processes []store.ProcessStatus, allowed int) explanation {
 	x := explanation{
 		ID: at.ID, Company: at.CompanyName, Status: at.Status, AskedAt: at.AskedAt.UTC(),
-		Findings: []finding{}, at: at, processes: processes,
+		Findings: []finding{}, allowed: allowed, at: at, processes: processes,
 	}
 	switch at.Status {
 	case email.Pending:
@@ -146,17 +148,17 @@ func (x *explanation) retryScheduled() {
 	late := x.at.AskedAt.Sub(*x.at.NextAt)
 	switch {
 	case late <= 0 && x.at.NextAt.After(x.at.ExpiresAt):
-		x.say("EXPIRES_FIRST", "Try %d of %d would be due at %s, but that is after its deadline: it will end as EXPIRED.", next, email.MaxAttempts, x.moment(*x.at.NextAt))
+		x.say("EXPIRES_FIRST", "Try %d of %d would be due at %s, but that is after its deadline: it will end as EXPIRED.", next, x.allowed, x.moment(*x.at.NextAt))
 	case late <= 0:
-		x.say("NEXT_TRY", "Try %d of %d is due at %s.", next, email.MaxAttempts, x.moment(*x.at.NextAt))
+		x.say("NEXT_TRY", "Try %d of %d is due at %s.", next, x.allowed, x.moment(*x.at.NextAt))
 	case late <= retryLost || held:
-		x.say("NEXT_TRY", "Try %d of %d has been due for %s.", next, email.MaxAttempts, span(late))
+		x.say("NEXT_TRY", "Try %d of %d has been due for %s.", next, x.allowed, span(late))
 	case x.at.EnqueuedAt == nil:
-		x.say("NEXT_TRY", "Try %d of %d has been due for %s and waits for the dispatcher.", next, email.MaxAttempts, span(late))
+		x.say("NEXT_TRY", "Try %d of %d has been due for %s and waits for the dispatcher.", next, x.allowed, span(late))
 		x.dispatcher()
 	default:
 		x.say("RETRY_LOST", "Try %d of %d has been due for %s and no worker came: its task counts as lost, and the dispatcher queues it again.",
-			next, email.MaxAttempts, span(late))
+			next, x.allowed, span(late))
 		x.dispatcher()
 	}
 	if x.at.Throttles > 0 {
@@ -193,7 +195,7 @@ func (x *explanation) final() {
 	case email.Sent:
 		x.sent()
 	case email.Failed:
-		x.say("FAILED", "It failed %safter %s: %s.", x.ended(x.at.FailedAt), plural(x.at.Attempts, "try", "tries"), x.failure())
+		x.say("FAILED", "It failed %safter %s: %s.", x.ended(x.at.FailedAt), plural(x.at.Attempts-x.at.Throttles, "try", "tries"), x.failure())
 	case email.Expired:
 		x.say("EXPIRED", "Its deadline, %s, passed before the provider took it.", x.moment(x.at.ExpiresAt))
 		if reason := failure("", email.MaskText(text(x.at.ErrorReason))); reason != "" {
@@ -217,7 +219,7 @@ func (x *explanation) sent() {
 	if x.at.SentAt != nil {
 		took = fmt.Sprintf("at %s, %s after it was accepted here, ", x.moment(*x.at.SentAt), span(x.at.SentAt.Sub(x.at.CreatedAt)))
 	}
-	x.say("SENT", "The provider took it %son try %d; its id there is %s. Nothing is left to do.", took, x.at.Attempts, text(x.at.SESMessageID))
+	x.say("SENT", "The provider took it %son try %d; its id there is %s. Nothing is left to do.", took, x.at.Attempts-x.at.Throttles, text(x.at.SESMessageID))
 	if x.at.PossibleDuplicate {
 		x.say("POSSIBLE_DUPLICATE", "It may have been delivered twice: the outcome of an earlier try was never known.")
 	}

@@ -209,7 +209,7 @@ func TestExplain(t *testing.T) {
 	for _, tt := range explainCases() {
 		at, processes := situation(tt.status), well()
 		tt.change(&at, &processes)
-		got := ctl.Explain(at, processes)
+		got := ctl.Explain(at, processes, email.MaxAttempts)
 		told[tt.status] = true
 
 		var codes []string
@@ -270,7 +270,7 @@ func TestExplain_EveryStatusTimesEveryObstacle(t *testing.T) {
 		for _, o := range obstacles {
 			at, processes := situation(status), well()
 			o.change(&at, &processes)
-			got := ctl.Explain(at, processes)
+			got := ctl.Explain(at, processes, email.MaxAttempts)
 			said := map[string]bool{}
 			for _, f := range got.Findings {
 				said[f.Code] = true
@@ -290,7 +290,7 @@ func TestExplain_IsPlain(t *testing.T) {
 	t.Parallel()
 	at := situation(email.Failed)
 	at.ErrorReason = to("no\n- It was sent.\x1b[2J")
-	if text := ctl.Explain(at, nil).Text(); strings.Contains(text, "\n- It was sent") || strings.Contains(text, "\x1b") {
+	if text := ctl.Explain(at, nil, email.MaxAttempts).Text(); strings.Contains(text, "\n- It was sent") || strings.Contains(text, "\x1b") {
 		t.Errorf("it says:\n%s", text)
 	}
 }

@@ -43,7 +43,7 @@ func (x explanation) Text() string {
 
 // ShowEmail is what email show prints.
 func ShowEmail(s store.Situation, events []store.TimelineEvent, reveal bool) (string, error) {
-	view, err := viewEmail(s, events, reveal)
+	view, err := viewEmail(s, events, usual(), reveal)
 	if err != nil {
 		return "", err
 	}

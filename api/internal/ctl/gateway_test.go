@@ -21,7 +21,6 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/store/storetest"
-	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )
 
@@ -61,11 +60,11 @@ func serveAPI(t *testing.T, d storetest.Database) string {
 	t.Cleanup(func() { _ = bucket.Close() })
 	accepter := d.Store.NewAccepter()
 	t.Cleanup(accepter.Close)
-	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	log := slog.New(slog.DiscardHandler)
 	handler, err := httpapi.New(httpapi.Params{
-		Log: log, Store: d.Store, Accepter: accepter, Wake: func() {}, Registry: registry, Ring: ring, EmailTTL: 24 * time.Hour,
+		Log: log, Store: d.Store, Accepter: accepter, Wake: func() {}, Registry: prometheus.NewRegistry(), Ring: ring, EmailTTL: 24 * time.Hour,
 		HasRabbitMQ: true, Bucket: bucket, Tokens: mailing.NewTokens(log), PublicURL: "https://mail.acme.example", UnsubscribeKeys: links,
-		Metrics: telemetry.MetricsHandler(registry), OpenAPI: api.OpenAPI(),
+		OpenAPI: api.OpenAPI(),
 	})
 	if err != nil {
 		t.Fatal(err)

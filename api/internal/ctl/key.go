@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"email-gateway/api/internal/apikey"
+	"email-gateway/shared/clientip"
 	"email-gateway/shared/store"
 )
 
@@ -33,9 +35,9 @@ type keyCreated struct {
 }
 
 func (c *control) keyCreate() *cobra.Command {
-	var given, environment, reason string
+	var given, environment, reason, expires string
 	key := store.APIKey{}
-	var scopes []string
+	var scopes, networks []string
 	cmd := &cobra.Command{
 		Use:   "create --company COMPANY",
 		Short: "Create an API key and show it, once",
@@ -46,10 +48,14 @@ Scopes:
   %s`, strings.Join(apikey.Scopes(), "\n  ")),
 		Example: `  gatewayctl key create --company Acme
   gatewayctl key create --company Acme --name invoicing --env test --scopes emails:send --rate 50 --burst 100
+  gatewayctl key create --company Acme --expires 90d --networks 203.0.113.0/24,2001:db8::/32
   API_KEY=$(gatewayctl key create --company Acme --json | jq -r .key)`,
 		Args: needs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			if err := checkKey(&key, environment, scopes); err != nil {
+				return nil, err
+			}
+			if err := limitKey(&key, expires, networks, time.Now()); err != nil {
 				return nil, err
 			}
 			by, err := c.who(reason)
@@ -78,6 +84,8 @@ Scopes:
 	flags.StringSliceVar(&scopes, "scopes", []string{apikey.EmailsSend, apikey.EmailsRead}, "what it may do: `SCOPES`, with commas")
 	flags.IntVar(&key.RatePerSecond, "rate", 200, "at most `N` requests per second; 0 = no limit")
 	flags.IntVar(&key.Burst, "burst", 400, "up to `N` requests at once, before the rate holds")
+	flags.StringVar(&expires, "expires", "", "when it ends by itself: `TIME`, such as 90d, 12h or 2027-01-31")
+	flags.StringSliceVar(&networks, "networks", nil, "from where alone it may be used: `NETWORKS`, with commas")
 	complete(cmd, "env", environments())
 	_ = cmd.RegisterFlagCompletionFunc("scopes", completeScopes)
 	return c.ofCompany(because(cmd, &reason, false), &given)
@@ -123,6 +131,50 @@ func checkKey(key *store.APIKey, environment string, scopes []string) error {
 	return nil
 }
 
+// limitKey reads until when and whence a key may be used.
+func limitKey(key *store.APIKey, expires string, networks []string, now time.Time) error {
+	key.ExpiresAt, key.Networks = nil, nil
+	if expires != "" {
+		at, ok := momentOf(expires, now)
+		if !ok {
+			return usagef("--expires %q must be a time from now, such as 90d or 12h, a day or a time with its zone: 2027-01-31, 2027-01-31T12:00:00Z", expires)
+		}
+		if !at.After(now) {
+			return usagef("--expires %q has passed: the key would never work", expires)
+		}
+		key.ExpiresAt = &at
+	}
+	allowed, err := clientip.ParseNetworks(strings.Join(networks, ","))
+	if err != nil {
+		return usagef("--networks: %v", err)
+	}
+	if len(networks) > 0 && len(allowed) == 0 {
+		return usagef("--networks must name at least one network, such as 203.0.113.0/24")
+	}
+	for _, network := range allowed {
+		key.Networks = append(key.Networks, network.String())
+	}
+	return nil
+}
+
+// momentOf reads days or a duration from now, a day (its beginning in UTC), or a time.
+func momentOf(text string, now time.Time) (time.Time, bool) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n > 0 && n <= 36500 {
+			return now.AddDate(0, 0, n).UTC().Truncate(time.Second), true
+		}
+	}
+	if after, err := time.ParseDuration(text); err == nil {
+		return now.Add(after).UTC().Truncate(time.Second), true
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}
+
 func (v keyCreated) text(w io.Writer) {
 	fmt.Fprintf(w, "A key for %s:\n\n    %s\n\n", printable(v.company), v.Key)
 	fmt.Fprint(w, "It is not shown again: the gateway keeps only a hash of it. Store it now.\n\n")
@@ -131,6 +183,8 @@ func (v keyCreated) text(w io.Writer) {
 		{"name", v.Name},
 		{"scopes", strings.Join(v.Scopes, ", ")},
 		{"rate", keyRate(v.APIKey)},
+		{"expires", keyExpiry(v.APIKey)},
+		{"networks", keyNetworks(v.APIKey)},
 		{"to revoke it", "gatewayctl key revoke " + v.KeyID + " --reason …"},
 	})
 }
@@ -162,10 +216,10 @@ func (v keyList) text(w io.Writer) {
 		fmt.Fprintln(w, "It has no key yet: `gatewayctl key create --help` tells how to make one.")
 		return
 	}
-	rows := [][]string{{"KEY ID", "NAME", "ENV", "SCOPES", "RATE", "CREATED", "STATE"}}
+	rows := [][]string{{"KEY ID", "NAME", "ENV", "SCOPES", "RATE", "NETWORKS", "CREATED", "STATE"}}
 	for _, k := range v.Keys {
 		rows = append(rows, []string{
-			k.KeyID, k.Name, k.Environment, strings.Join(k.Scopes, ","), keyRate(k), stamp(k.CreatedAt), keyState(k),
+			k.KeyID, k.Name, k.Environment, strings.Join(k.Scopes, ","), keyRate(k), keyNetworks(k), stamp(k.CreatedAt), keyState(k),
 		})
 	}
 	table(w, "", rows)
@@ -212,6 +266,10 @@ func keyID(given string) string {
 }
 
 func (v keyRevoked) text(w io.Writer) {
+	if v.RevokedAt == nil {
+		fmt.Fprintf(w, "Key %s (%s) had expired at %s.\n", v.KeyID, printable(v.Name), stamp(v.Ends()))
+		return
+	}
 	fmt.Fprintf(w, "Key %s (%s) was revoked at %s. A request may pass for 5 s more.\n", v.KeyID, printable(v.Name), stamp(*v.RevokedAt))
 }
 
@@ -222,8 +280,26 @@ func keyRate(k store.APIKey) string {
 	return fmt.Sprintf("%d/s, burst %d", k.RatePerSecond, k.Burst)
 }
 
+func keyExpiry(k store.APIKey) string {
+	if k.ExpiresAt == nil {
+		return "never"
+	}
+	return stamp(*k.ExpiresAt)
+}
+
+func keyNetworks(k store.APIKey) string {
+	if len(k.Networks) == 0 {
+		return "any"
+	}
+	return strings.Join(k.Networks, ",")
+}
+
 func keyState(k store.APIKey) string {
 	switch {
+	case k.Expired(time.Now()) && (k.RevokedAt == nil || k.ExpiresAt.Before(*k.RevokedAt)):
+		return "expired " + stamp(*k.ExpiresAt)
+	case k.RevokedAt == nil && k.ExpiresAt != nil:
+		return "active until " + stamp(*k.ExpiresAt)
 	case k.RevokedAt == nil:
 		return "active"
 	case !k.Revoked(time.Now()):

@@ -68,7 +68,7 @@ out by itself. Revoke it to end that sooner.`,
 				return nil, err
 			}
 			return keyRotated{
-				keyCreated: keyCreated{Key: made.String(), APIKey: stored.APIKey, company: "the programs that use " + id}, Replaces: id, Until: old.RevokedAt.UTC(),
+				keyCreated: keyCreated{Key: made.String(), APIKey: stored.APIKey, company: "the programs that use " + id}, Replaces: id, Until: old.Ends(),
 			}, nil
 		}),
 	}

@@ -95,3 +95,52 @@ func TestEncryption(t *testing.T) {
 		t.Errorf("%s", audit)
 	}
 }
+
+// Keys that end by themselves and are bound to networks, from their making to their successor.
+func TestKeyLimits(t *testing.T) {
+	t.Parallel()
+	_, by, d := newTenant(t)
+	made := by.object(t, "key", "create", "--company", "Acme", "--expires", "90d", "--networks", "203.0.113.0/24,192.0.2.7")
+	ends, err := time.Parse(time.RFC3339, made["expiresAt"].(string))
+	if err != nil || time.Until(ends) < 89*24*time.Hour || time.Until(ends) > 91*24*time.Hour || made["revokedAt"] != nil {
+		t.Errorf("%v: %v", made, err)
+	}
+	id := made["keyId"].(string)
+	if list := by.must(t, "key", "list", "--company", "Acme"); !strings.Contains(list, "203.0.113.0/24,192.0.2.7/32") || !strings.Contains(list, "active until ") {
+		t.Errorf("%s", list)
+	}
+	if audit := by.must(t, "audit", "list", "--json"); !strings.Contains(audit, "203.0.113.0/24") || !strings.Contains(audit, "expiresAt") {
+		t.Errorf("%s", audit)
+	}
+	// A program of the release before reads revoked_at alone.
+	var known bool
+	if err := d.SQL.QueryRowContext(t.Context(), `SELECT revoked_at = expires_at FROM api_keys WHERE key_id = $1`, id).Scan(&known); err != nil || !known {
+		t.Errorf("older programs: %v, %v", known, err)
+	}
+	successor := by.object(t, "key", "rotate", id, "--grace", "1h")
+	if successor["expiresAt"] == nil || len(successor["networks"].([]any)) != 2 {
+		t.Errorf("successor: %v", successor)
+	}
+	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE api_keys SET expires_at = now() - interval '1 s', revoked_at = now() - interval '1 s' WHERE key_id = $1`, successor["keyId"]); err != nil {
+		t.Fatal(err)
+	}
+	if list := by.must(t, "key", "list", "--company", "Acme"); !strings.Contains(list, "expired ") {
+		t.Errorf("%s", list)
+	}
+	by.must(t, "key", "revoke", successor["keyId"].(string), "--reason", "over")
+	for _, wrong := range [][]string{
+		{"--expires", "yesterday"},
+		{"--expires", "-1h"},
+		{"--expires", "0d"},
+		{"--expires", "2020-01-01"},
+		{"--expires", "2027-01-31T12:00:00"},
+		{"--networks", "203.0.113.9/24"},
+		{"--networks", "office"},
+		{"--networks", "10.0.0.0/33"},
+		{"--networks", ","},
+	} {
+		if got := by.run(t, append([]string{"key", "create", "--company", "Acme"}, wrong...)...); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, wrong[0]) {
+			t.Errorf("%v: %+v", wrong, got)
+		}
+	}
+}

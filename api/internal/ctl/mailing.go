@@ -44,6 +44,9 @@ type mailingView struct {
 	Tags         []string            `json:"tags"`
 	Delivery     string              `json:"delivery"`
 	SendAt       *time.Time          `json:"sendAt,omitempty"`
+	StartsAt     *time.Time          `json:"startsAt,omitempty"`
+	WaitingFor   string              `json:"waitingFor,omitempty"`
+	WaitingUntil *time.Time          `json:"waitingUntil,omitempty"`
 	Settling     string              `json:"settling,omitempty"`
 	ErrorMessage string              `json:"errorMessage,omitempty"`
 
@@ -52,6 +55,7 @@ type mailingView struct {
 	Invalid         int            `json:"invalid"`
 	InvalidByReason map[string]int `json:"invalidByReason"`
 	Duplicates      int            `json:"duplicates"`
+	EmptyFields     int            `json:"emptyFields"`
 
 	Expanded     int     `json:"expanded"`
 	Queued       int     `json:"queued"`
@@ -113,6 +117,9 @@ func (v mailingView) state() string {
 	if v.DryRun {
 		return string(v.Status) + " (dry run)"
 	}
+	if v.WaitingUntil != nil {
+		return fmt.Sprintf("%s (waits for the quota %s until %s)", v.Status, v.WaitingFor, stamp(*v.WaitingUntil))
+	}
 	return string(v.Status)
 }
 
@@ -142,7 +149,9 @@ func (v mailingView) text(w io.Writer) {
 	}
 	add("reply to", v.ReplyTo)
 	add("tags", strings.Join(v.Tags, ", "))
-	if v.SendAt != nil {
+	if v.StartsAt != nil {
+		add("starts", moment(*v.StartsAt, v.now))
+	} else if v.SendAt != nil {
 		add("not before", moment(*v.SendAt, v.now))
 	}
 	add("lines", v.lines())
@@ -182,6 +191,9 @@ func (v mailingView) lines() string {
 	}
 	if v.Duplicates > 0 {
 		line += ", " + plurals(v.Duplicates, "duplicate", "duplicates")
+	}
+	if v.EmptyFields > 0 {
+		line += "; " + thousands(v.EmptyFields) + " accepted with an empty field"
 	}
 	return line
 }

@@ -74,7 +74,7 @@ func TestMailing_JSON(t *testing.T) {
 		"--send-at", "2099-01-01T00:00:00Z", "--tag", "a,b", "--delivery", "at_most_once", "--test", "eu@acme.example",
 	}
 	// A year ahead is the most.
-	if got := tenant.run(t, append([]string{"mailing", "create", "--file", file(t, "c.csv", people), "--subject", "s", "--html", "<p>"}, flags...)...); got.code != ctl.ExitFailed ||
+	if got := tenant.run(t, append([]string{"mailing", "create", "--file", file(t, "c.csv", people), "--subject", "s", "--html", "<p>x"}, flags...)...); got.code != ctl.ExitFailed ||
 		!strings.Contains(got.stderr, "VALIDATION_FAILED") || !strings.Contains(got.stderr, "sendAt") {
 		t.Errorf("%+v", got)
 	}
@@ -102,7 +102,9 @@ func TestMailing_JSON(t *testing.T) {
 	}
 	verdicts := tenant.object(t, "mailing", "verdicts", id)
 	want := []any{
-		map[string]any{"line": 4.0, "column": "E-mail", "code": "DUPLICATE"}, map[string]any{"line": 5.0, "column": "E-mail", "code": "MISSING_EMAIL"},
+		map[string]any{"line": 3.0, "column": "Cidade", "code": "EMPTY_FIELD"},
+		map[string]any{"line": 4.0, "column": "E-mail", "code": "DUPLICATE"},
+		map[string]any{"line": 5.0, "column": "E-mail", "code": "MISSING_EMAIL"},
 	}
 	if diff := cmp.Diff(map[string]any{"verdicts": want}, verdicts); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
@@ -121,7 +123,7 @@ func TestMailing_JSON(t *testing.T) {
 			t.Errorf("%s: %v", step, after)
 		}
 	}
-	none := tenant.object(t, "mailing", "verdicts", tenant.upload(t, "--file", file(t, "gut.csv", "email\na@example.com\n"), "--subject", "s", "--html", "<p>"))
+	none := tenant.object(t, "mailing", "verdicts", tenant.upload(t, "--file", file(t, "gut.csv", "email\na@example.com\n"), "--subject", "s", "--html", "<p>x"))
 	if diff := cmp.Diff(map[string]any{"verdicts": []any{}}, none); diff != "" {
 		t.Error(diff)
 	}
@@ -166,7 +168,7 @@ func TestMailingCreate_Again(t *testing.T) {
 	}
 	// From standard input, under a name.
 	tenant.stdin = people
-	made := tenant.object(t, "mailing", "create", "--file", "-", "--name", "stdin.csv", "--subject", "Olá", "--html", "<p>", "--dry-run")
+	made := tenant.object(t, "mailing", "create", "--file", "-", "--name", "stdin.csv", "--subject", "Olá", "--html", "<p>x", "--dry-run")
 	if made["status"] != "COMPLETED" || made["accepted"] != 2.0 {
 		t.Errorf("%v", made)
 	}
@@ -199,9 +201,9 @@ func TestMailing_Refused(t *testing.T) {
 		{operator{env: map[string]string{"API_KEY": "x", "API_URL": "127.0.0.1:8080"}}, create(""), ctl.ExitUsage, "API_URL must be an http:// or https:// URL"},
 		{away, create(""), ctl.ExitFailed, "does not answer: dial tcp 127.0.0.1:1: connect: connection refused (is the api running, and API_URL right?"},
 		{elsewhere, []string{"mailing", "list"}, ctl.ExitFailed, "answered what is not the gateway's: is API_URL right?"},
-		{stranger, create(""), ctl.ExitFailed, "UNAUTHORIZED: send a valid API key as Authorization: Bearer or X-API-Key\nIs API_KEY of this installation"},
-		{weak, create(""), ctl.ExitFailed, "SCOPE_MISSING: the API key lacks the scope mailings:write\n`gatewayctl key create"},
-		{tenant, create("--from x@other.example --reply-to x"), ctl.ExitFailed, "VALIDATION_FAILED: 2 fields are not valid\n  replyTo is not an email address (INVALID_EMAIL)\n  from "},
+		{stranger, create(""), ctl.ExitFailed, "UNAUTHORIZED: the API key is not valid: it is unknown here, revoked, or its secret is another; check which installation it belongs to\nIs API_KEY of this installation"},
+		{weak, create(""), ctl.ExitFailed, "SCOPE_MISSING: the API key lacks the scope mailings:write: ask the operator of the gateway for a key that has it\n`gatewayctl key create"},
+		{tenant, create("--from x@other.example --reply-to x"), ctl.ExitFailed, "VALIDATION_FAILED: 2 fields are not valid\n  replyTo is not an email address: it has no @ (INVALID_EMAIL)\n  from "},
 		{tenant, create("--text {{cidad}}"), ctl.ExitFailed, "UNKNOWN_MERGE_FIELD"},
 		{tenant, create("--watch --hold"), ctl.ExitUsage, "give only one of --hold and --watch"},
 		{tenant, create("--html-file x"), ctl.ExitUsage, "give only one of --html and --html-file"},

@@ -6,20 +6,26 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"email-gateway/api/internal/client"
+	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/mailing"
 )
 
 // maxTemplate is what the api takes of a template (bytes).
 const maxTemplate = 512 << 10
 
+// encodingUsage is the help text of every --encoding.
+var encodingUsage = "the file's, a `NAME`: " + strings.Join(csvfile.Encodings(), ", ")
+
 // mailingOrder is what mailing create is told.
 type mailingOrder struct {
 	file, name, subject, html, htmlFile, text, textFile  string
 	from, replyTo, sendAt, delivery, encoding, delimiter string
+	emptyFields                                          string
 	tags, tests                                          []string
 	once                                                 string
 	dryRun, hold, watch                                  bool
@@ -33,7 +39,8 @@ func (c *control) mailingCreate() *cobra.Command {
 		Long: `Uploads a CSV file with templates. The file is read as it is: Windows-1252, UTF-8 or UTF-16,
 semicolons or commas, headers in Portuguese or English; it is streamed, so that a million
 rows take no more memory than one. A bad line costs itself and gets a verdict. Templates
-name columns: {{nome}}; {{email}}, {{token}} and {{unsubscribe_url}} are the gateway's own.
+name columns: {{nome}}, or {{nome|cliente}} for lines without one; {{email}}, {{token}} and
+{{unsubscribe_url}} are the gateway's own. --dry-run shows the first emails and sends none.
 
 The same upload again is answered with the first answer, so a command that was interrupted
 can simply be repeated. Another one needs another name, unless the mailing was CANCELLED or
@@ -74,12 +81,14 @@ func (o *mailingOrder) flags(cmd *cobra.Command) {
 	flags.StringSliceVar(&o.tests, "test", nil, "an `ADDRESS` that gets the first row's email at once (repeatable, at most 10)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "judge every line and send nothing")
 	flags.BoolVar(&o.hold, "hold", false, "wait for gatewayctl mailing start")
-	flags.StringVar(&o.encoding, "encoding", "", "`ENCODING`: utf-8, windows-1252, utf-16le or utf-16be, where finding out failed")
+	flags.StringVar(&o.encoding, "encoding", "", encodingUsage)
 	flags.StringVar(&o.delimiter, "delimiter", "", "`WHAT` stands between fields: ; , | or tab, where finding out failed")
+	flags.StringVar(&o.emptyFields, "empty-fields", "", "`WHAT` becomes of a line with an empty field: send (and report it), or reject")
 	flags.StringVar(&o.once, "idempotency-key", "", "a `KEY` of your own, beside the file's name")
 	flags.BoolVar(&o.watch, "watch", false, "stay until it has ended, and show how far it is")
 	complete(cmd, "delivery", []string{"at_least_once", "at_most_once"})
-	complete(cmd, "encoding", []string{"utf-8", "windows-1252", "utf-16le", "utf-16be"})
+	complete(cmd, "empty-fields", []string{"send", "reject"})
+	complete(cmd, "encoding", csvfile.Encodings())
 	_ = cmd.MarkFlagFilename("html-file", "html", "htm")
 	_ = cmd.MarkFlagFilename("file", "csv", "txt")
 	cmd.MarkFlagsMutuallyExclusive("html", "html-file")
@@ -118,6 +127,7 @@ func (o *mailingOrder) parts(stdin io.Reader) ([]client.Part, error) {
 	add(mailing.PartTest, o.tests...)
 	add(mailing.PartEncoding, o.encoding)
 	add(mailing.PartDelimiter, o.delimiter)
+	add(mailing.PartEmpty, o.emptyFields)
 	if o.dryRun {
 		add(mailing.PartDryRun, strconv.FormatBool(true))
 	}

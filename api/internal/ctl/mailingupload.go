@@ -24,6 +24,15 @@ type accepted struct {
 	Accepted   int                 `json:"accepted"`
 	Invalid    int                 `json:"invalid"`
 	Duplicates int                 `json:"duplicates"`
+	// EmptyFields is how many of the accepted lines leave a field empty.
+	EmptyFields int `json:"emptyFields"`
+	// Warnings are about what is missing from the templates.
+	Warnings []struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	} `json:"warnings,omitempty"`
+	// Preview is the first emails of a dry run.
+	Preview []mailing.Preview `json:"preview,omitempty"`
 	// Replayed is true when this very upload was taken in before: the rest is what was
 	// answered then.
 	Replayed bool `json:"replayed"`
@@ -41,7 +50,16 @@ func (v accepted) text(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "Mailing %s is %s: %s.\n", v.ID, v.Status, v.counts())
-	if v.Invalid+v.Duplicates > 0 {
+	if v.EmptyFields > 0 {
+		fmt.Fprintf(w, "%s a field empty that a template uses; {{nome|cliente}} gives it a default.\n", plurals(v.EmptyFields, "accepted line leaves", "accepted lines leave"))
+	}
+	for _, warning := range v.Warnings {
+		fmt.Fprintf(w, "Warning %s: %s.\n", warning.Code, printable(warning.Message))
+	}
+	for _, p := range v.Preview {
+		fmt.Fprintf(w, "Line %d would go to %s: %s\n", p.Line, printable(p.Email), printable(p.Subject))
+	}
+	if v.Invalid+v.Duplicates+v.EmptyFields > 0 {
 		fmt.Fprintf(w, "To see which lines these are: gatewayctl mailing verdicts %s\n", v.ID)
 	}
 	switch v.Status {

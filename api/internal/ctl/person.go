@@ -24,7 +24,9 @@ import (
 func (c *control) person() *cobra.Command {
 	cmd := group("person", "Export or erase what a company holds about a person",
 		`Looks for a person in all of a company's tables and uploaded files: by an address, or by a
-CPF or CNPJ, which also finds his other addresses. It needs what the api has, because
+CPF or CNPJ. Either leads to the person's other ids and addresses, those of the past too, as
+far as a row says that they belong together. An address that names other people as well is
+reported and not followed. It needs what the api has, because
 numbers and files are encrypted: CPF_CNPJ_KEYS, CPF_CNPJ_HASH_KEY if it is set there, and
 STORAGE_URL. Use the database as gateway_privacy (`+"`migrate roles`"+`): gateway_operator may not.
 
@@ -190,6 +192,9 @@ func adviseKeys(err error) error {
 // worker's lease of 60 s.
 const erasePatience = 90 * time.Second
 
+// taskPatience is how long a dispatcher has to remove tasks from Redis. It looks every second.
+const taskPatience = 15 * time.Second
+
 func (c *control) personErase() *cobra.Command {
 	var f personFlags
 	var reason string
@@ -203,6 +208,9 @@ what became of it, so that a mailing's numbers stay true. Emails that have not b
 end as CANCELLED. An uploaded file that names him is deleted. Suppressions of his
 addresses stay, because they are what keeps him from being written to again;
 --forget-suppressions deletes them too.
+
+It prints a receipt: each address of the person, each table, and how many rows there were.
+The addresses are stored until the erasure is complete, and nowhere after that.
 
 It works in small commits. When it is interrupted, run it again: it does what is left.
 Emails that a worker is sending are waited for up to 90 s; if some are left, it ends with
@@ -222,7 +230,7 @@ Emails that a worker is sending are waited for up to 90 s; if some are left, it 
 				return nil, err
 			}
 			defer done()
-			o.Query, o.Patience = q, erasePatience
+			o.Query, o.Patience, o.TaskPatience = q, erasePatience, taskPatience
 			if !yes {
 				counts, people, err := a.Count(ctx, q)
 				if err != nil {

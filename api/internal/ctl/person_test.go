@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +65,24 @@ func TestPerson(t *testing.T) {
 	by.decode(t, &done, append(erase, "--yes")...)
 	if done["emails"] != 1.0 || done["cancelled"] != 1.0 || done["busy"] != 0.0 {
 		t.Errorf("%v", done)
+	}
+	receipt, ok := done["receipt"].(map[string]any)
+	if !ok || !slices.Equal(receipt["addresses"].([]any), []any{"maria@cliente.example"}) ||
+		!reflect.DeepEqual(receipt["rows"], []any{
+			map[string]any{"address": "maria@cliente.example", "table": "email_logs", "rows": 1.0},
+			map[string]any{"address": "maria@cliente.example", "table": "email_outbox", "rows": 1.0},
+		}) {
+		t.Errorf("receipt: %v", done["receipt"])
+	}
+	note := "called"
+	if err := d.Store.Suppress(t.Context(), company.ID, store.Suppression{Address: "maria@cliente.example", Reason: store.Manual, Note: &note}); err != nil {
+		t.Fatal(err)
+	}
+	said := by.must(t, "person", "erase", "--company", "Acme", "--email", "Maria@cliente.example", "--reason", "asked for it", "--yes")
+	for _, line := range []string{"maria@cliente.example  suppressions  1", "maria@cliente.example stays suppressed, without a note", "0 tasks were removed from Redis"} {
+		if !strings.Contains(said, line) {
+			t.Errorf("the receipt does not say %q:\n%s", line, said)
+		}
 	}
 	audit := by.must(t, "audit", "list", "--action", "person", "--json")
 	for _, action := range []string{"person.export", "person.erase", "person.erased"} {

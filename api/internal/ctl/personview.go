@@ -1,9 +1,12 @@
 package ctl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -58,7 +61,7 @@ func (v exportedTo) failure() error { return errors.Join(unread(v.Unread), unope
 func (v exportedTo) text(w io.Writer) {
 	fmt.Fprintf(w, "Written to %s:\n\n", printable(v.Out))
 	var rows [][]string
-	for _, name := range []string{"recipients", "emails", "copies", "emailLogs", "mailingEntries", "deadLetters", "suppressions", "idempotencyAnswers", "files"} {
+	for _, name := range []string{"recipients", "emails", "copies", "emailLogs", "mailingEntries", "deadLetters", "suppressions", "idempotencyAnswers", "sesEvents", "files"} {
 		rows = append(rows, []string{name, thousands(v.Counts[name])})
 	}
 	table(w, "  ", rows)
@@ -81,14 +84,35 @@ func (v erased) text(w io.Writer) {
 		{"suppressions", thousands(v.Suppressions)},
 		{"files deleted", thousands(v.Files)},
 	})
-	if v.Shared > 0 {
-		fmt.Fprintf(w, "\n%s of his other people have too: rows with nothing else of him stay.\n", plurals(v.Shared, "address", "addresses"))
+	fmt.Fprintln(w, "\nRows by address and table, each row at every address that it names:")
+	var rows [][]string
+	for _, r := range v.Receipt.Rows {
+		rows = append(rows, []string{cmp.Or(printable(r.Address), "(no address)"), r.Table, thousands(r.Rows)})
+	}
+	table(w, "  ", rows)
+	for _, address := range v.Receipt.Addresses {
+		if !slices.ContainsFunc(v.Receipt.Rows, func(r privacy.ReceiptRows) bool { return r.Address == address }) {
+			fmt.Fprintf(w, "  %s is an address of the person that no row names any more\n", printable(address))
+		}
+	}
+	for _, address := range v.Receipt.SharedAddresses {
+		fmt.Fprintf(w, "\n%s is other people's too: rows with nothing else of this person stay, and its suppressions.\n", printable(address))
+	}
+	for _, address := range slices.Sorted(maps.Keys(v.Receipt.Suppressions)) {
+		fmt.Fprintf(w, "\n%s stays suppressed, without a note (--forget-suppressions deletes that too).\n", printable(address))
+	}
+	fmt.Fprintf(w, "\n%s removed from Redis.\n", plurals(v.Receipt.Tasks.Removed, "task was", "tasks were"))
+	if n := v.Receipt.Tasks.Open; n > 0 {
+		fmt.Fprintf(w, "%s left to the dispatcher: none has looked yet. It removes what is there when it runs.\n", plurals(n, "possible task is", "possible tasks are"))
 	}
 }
 
 func (v erased) failure() error {
-	if v.Busy == 0 {
-		return unread(v.Unread)
+	switch {
+	case v.Busy > 0:
+		return fmt.Errorf("%s still being sent, or locked by another transaction, or SES's word on it is waited for: run this again in some minutes", plurals(v.Busy, "email is", "emails are"))
+	case v.Writing > 0:
+		return fmt.Errorf("%s that began before the person was erased still open (a large upload?): run this again when it has ended", plurals(v.Writing, "transaction is", "transactions are"))
 	}
-	return fmt.Errorf("%s still being sent, or SES's word on it is waited for: run this again in some minutes", plurals(v.Busy, "email is", "emails are"))
+	return unread(v.Unread)
 }

@@ -139,6 +139,25 @@ func TestSuppressionImport(t *testing.T) {
 		('c@example.com', 'COMPLAINT', 'spam'), ('d@example.com', 'MANUAL', 'old system'))`); n != 4 {
 		t.Errorf("%d of 4 are suppressed", n)
 	}
+	utf16 := func(text string) string {
+		var b strings.Builder
+		for _, c := range []byte(text) {
+			b.Write([]byte{c, 0})
+		}
+		return b.String()
+	}
+	v, got = importing(tenant, file(t, "wide.txt", "\xff\xfe"+utf16("f@example.com\r\ng@example.com\r\n")))
+	if v.Lines != 2 || v.Suppressed != 2 || got.code != ctl.ExitOK {
+		t.Errorf("UTF-16: %+v %+v", v, got)
+	}
+	dos := file(t, "dos.csv", "Endere\x87o de e-mail;Note\nh@example.com;n\x8eo\n")
+	if got := tenant.run(t, "suppression", "import", dos); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "line 1:") || !strings.Contains(got.stderr, "cp850") {
+		t.Errorf("MS-DOS without encoding: %+v", got)
+	}
+	v, got = importing(tenant, dos, "--encoding", "cp850")
+	if v.Suppressed != 1 || got.code != ctl.ExitOK {
+		t.Errorf("MS-DOS: %+v %+v", v, got)
+	}
 	var many strings.Builder
 	for i := range 250 {
 		fmt.Fprintf(&many, "user%d@example.com\n%d\n", i, i)

@@ -30,6 +30,7 @@ const (
 
 func (c *control) suppressionImport() *cobra.Command {
 	var r suppressRequest
+	var encodingName string
 	cmd := &cobra.Command{
 		Use: "import FILE", Short: "Keep emails from every address in a file",
 		Long: `Suppresses every address in a file: one per line, or a CSV file with a column of addresses,
@@ -46,7 +47,11 @@ memory, and as long as the key's rate makes it: 200 a second, unless it was made
 			if err := checkReason(&r.Reason); err != nil {
 				return nil, err
 			}
-			lines, done, err := c.openAddresses(args[0])
+			encoding, err := csvfile.ParseEncoding(encodingName)
+			if err != nil {
+				return nil, usagef("--encoding: %v", err)
+			}
+			lines, done, err := c.openAddresses(args[0], encoding)
 			if err != nil {
 				return nil, err
 			}
@@ -55,6 +60,8 @@ memory, and as long as the key's rate makes it: 200 a second, unless it was made
 		}),
 	}
 	cmd.Flags().StringVar(&r.Note, "note", "", "in your own words, a `TEXT` of at most 200 characters, where the file has none")
+	cmd.Flags().StringVar(&encodingName, "encoding", "", encodingUsage)
+	complete(cmd, "encoding", csvfile.Encodings())
 	return reasonFlag(cmd, &r.Reason, string(store.Manual), "where none is told")
 }
 
@@ -97,7 +104,7 @@ func (v imported) text(w io.Writer) {
 }
 
 // openAddresses opens the file and finds out what it is.
-func (c *control) openAddresses(path string) (lines iter.Seq2[addressLine, error], done func(), err error) {
+func (c *control) openAddresses(path string, encoding csvfile.Encoding) (lines iter.Seq2[addressLine, error], done func(), err error) {
 	if path == "-" {
 		return addressesIn(c.Stdin), func() {}, nil
 	}
@@ -115,14 +122,19 @@ func (c *control) openAddresses(path string) (lines iter.Seq2[addressLine, error
 		done()
 		return nil, nil, usagef("%s cannot be read twice: give it as standard input, with one address per line", path)
 	}
-	reader, err := csvfile.Open(file, inspector.Inspection(), csvfile.Options{})
+	seen := inspector.Inspection()
+	reader, err := csvfile.Open(file, seen, csvfile.Options{Encoding: encoding})
 	var wrong *csvfile.FileError
 	switch {
 	case err == nil:
 		return rowsIn(reader), done, nil
 	case errors.As(err, &wrong) && wrong.Code == csvfile.CodeNoHeader: // it begins with an address
+		var list io.Reader
 		if _, err = file.Seek(0, io.SeekStart); err == nil {
-			return addressesIn(file), done, nil
+			list, err = csvfile.Decode(file, seen, encoding)
+		}
+		if err == nil {
+			return addressesIn(list), done, nil
 		}
 	}
 	done()

@@ -73,6 +73,8 @@ func adviceOn(code string) string {
 		return "`gatewayctl key create --company COMPANY --scopes …` makes a key with it."
 	case "COMPANY_SUSPENDED":
 		return "An operator did that: `gatewayctl company show COMPANY` tells why, `gatewayctl company resume COMPANY` takes it back."
+	case "TOO_MANY_BODIES", "TOO_MANY_UPLOADS":
+		return "Other requests of the company are on their way: try again when they have ended."
 	case "RATE_LIMITED":
 		return "It was tried for a minute. Other programs use the same key: make one for yourself, or with another --rate."
 	case "NOT_FOUND":

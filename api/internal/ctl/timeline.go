@@ -60,12 +60,12 @@ func mask(value any) any {
 }
 
 // writeTimeline begins with the acceptance, which is the row itself and no event.
-func writeTimeline(w io.Writer, accepted time.Time, events []eventView) {
+func writeTimeline(w io.Writer, accepted time.Time, events []eventView, allowed int) {
 	rows := [][]string{{"#", "AT", "AFTER", "EVENT", "DETAILS"}, {"0", stampMS(accepted), "", "accepted", ""}}
 	before := accepted
 	for _, e := range events {
 		rows = append(rows, []string{
-			strconv.Itoa(e.Seq), stampMS(e.At), "+" + span(max(0, e.At.Sub(before))), string(e.Type), details(e.Metadata),
+			strconv.Itoa(e.Seq), stampMS(e.At), "+" + span(max(0, e.At.Sub(before))), string(e.Type), details(e.Metadata, allowed),
 		})
 		before = e.At
 	}
@@ -74,7 +74,7 @@ func writeTimeline(w io.Writer, accepted time.Time, events []eventView) {
 
 // details says what an event's metadata hold: the error first, then what people
 // look for, then whatever else there is.
-func details(metadata map[string]any) string {
+func details(metadata map[string]any, allowed int) string {
 	rest := maps.Clone(metadata)
 	take := func(name string) string {
 		value := rest[name]
@@ -101,8 +101,11 @@ func details(metadata map[string]any) string {
 	}
 	add("%s", failure(code, take("errorMessage")))
 	add("%s", take("reason"))
-	add("try %s", take("attempt"))
+	add("try %s of "+strconv.Itoa(allowed), take("attempt"))
 	next := take("nextAttemptNumber")
+	if next != "" {
+		next += " of " + strconv.Itoa(allowed)
+	}
 	if delay := milliseconds(take("backoffDelay")); delay != "" {
 		next += " in " + delay
 	}

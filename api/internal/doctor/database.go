@@ -144,3 +144,27 @@ func (x *examination) migrations(ctx context.Context) {
 			"What an interrupted migration has left is of no use: %s.", strings.Join(server.Broken, ", "))
 	}
 }
+
+// partitions looks for those of this month and the next, which dispatchers make months ahead.
+func (x *examination) partitions(ctx context.Context) {
+	const check = "partitions"
+	if version, err := x.Store.SchemaVersion(ctx); err != nil || version < x.Newest {
+		return // migrations has said it
+	}
+	missing, err := x.Store.MissingLogPartitions(ctx)
+	if x.couldNot(check, err) {
+		return
+	}
+	found := false
+	for _, m := range missing {
+		if m.Months == 0 {
+			continue
+		}
+		found = true
+		x.add(check, Warning, "Is a dispatcher running? Its log says why it makes none: somebody holds a lock on the table for hours, or its role lacks make_log_partition (`migrate roles`).",
+			"%s lacks a partition for this month or the next: retention cannot drop what is accepted then.", m.Log)
+	}
+	if !found {
+		x.add(check, OK, "", "The logs have partitions for this month and the next.")
+	}
+}

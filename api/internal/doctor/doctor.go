@@ -50,6 +50,7 @@ type Report struct {
 type Store interface {
 	Server(ctx context.Context) (store.Server, error)
 	SchemaVersion(ctx context.Context) (int64, error)
+	MissingLogPartitions(ctx context.Context) ([]store.MissingPartitions, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 	Gate(ctx context.Context) (store.Gate, error)
 	Lanes(ctx context.Context, f store.LaneFilter, limit int) ([]store.Lane, error)
@@ -100,6 +101,7 @@ func Examine(ctx context.Context, p Patient) Report {
 	x.settings()
 	if x.database(ctx) {
 		x.migrations(ctx)
+		x.partitions(ctx)
 		x.tenants(ctx)
 		x.processes(ctx)
 		x.gate(ctx)
@@ -123,6 +125,9 @@ func Examine(ctx context.Context, p Patient) Report {
 
 func (x *examination) add(check string, s Status, advice, format string, args ...any) {
 	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", ": ") // of joined errors
+	if s != OK && x.value(devVariable) != "" {
+		advice = x.devAdvice(check, s, advice)
+	}
 	x.report.Findings = append(x.report.Findings, Finding{Check: check, Status: s, Text: text, Advice: advice})
 }
 

@@ -121,7 +121,7 @@ func TestExamine_WhatIsWell(t *testing.T) {
 	for _, f := range r.Findings {
 		checks = append(checks, f.Check)
 	}
-	want := "settings database roles clock migrations companies domains dispatcher worker redis rabbitmq ses gate lanes waiting deadLetters api storage"
+	want := "settings database roles clock migrations partitions companies domains dispatcher worker redis rabbitmq ses gate lanes waiting deadLetters api storage"
 	if r.Findings[0].Text != "The api would start with the settings that are set here. Those of dispatcher and worker are not looked at: they check them when they start." {
 		t.Errorf("whose settings were looked at? %s", r.Findings[0].Text)
 	}
@@ -173,6 +173,9 @@ func TestExamine_Database(t *testing.T) {
 	p.Store = again
 	wants(t, "a neglected database", doctor.Examine(t.Context(), p), "failure database: What Postgres", "failure roles: No program may touch newcomer:",
 		"failure migrations: What an interrupted migration has left is of no use: operator_audit_age.")
+	exec(t, d, "DROP TABLE email_logs_"+time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).AddDate(0, 1, 0).Format("2006_01"))
+	wants(t, "no partition for the next month", doctor.Examine(t.Context(), p), "failure database:", "failure roles:", "failure migrations:",
+		"warning partitions: email_logs lacks a partition for this month or the next")
 	exec(t, d, "DROP TABLE goose_db_version")
 	wants(t, "no migration", doctor.Examine(t.Context(), p), "failure database:", "failure roles:", "failure migrations: The database has no tables yet.")
 

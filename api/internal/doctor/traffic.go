@@ -96,7 +96,7 @@ func (x *examination) backlog(ctx context.Context) {
 		return
 	}
 	if b.DeadLetters > 0 {
-		x.add(check, Warning, "gatewayctl dlq list tells why; gatewayctl dlq retry sends again, gatewayctl dlq discard does not. They are kept for 7 days.",
+		x.add(check, Warning, "gatewayctl dlq list tells why; gatewayctl dlq retry sends again, gatewayctl dlq discard does not. They are kept for 7 days, those of mailings and recipients for 30.",
 			"%s open: what was given up, and nobody has looked at.", counted(b.DeadLetters, "dead letter is", "dead letters are"))
 	} else {
 		x.add(check, OK, "", "No dead letter is open.")

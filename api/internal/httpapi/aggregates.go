@@ -47,7 +47,7 @@ func (a *API) cancelAggregate(c *gin.Context) error {
 			ID: e.ID, Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{eventBy(v, email.EventCancelled)},
 		}
 	}
-	moved, err := a.store.AdvanceAll(ctx, withdrawals)
+	moved, err := a.store.AdvanceAll(ctx, v.caller.CompanyID, withdrawals)
 	if err != nil {
 		return err
 	}

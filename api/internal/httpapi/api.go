@@ -8,6 +8,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,9 +24,11 @@ import (
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/keyring"
 	"email-gateway/api/internal/sns"
+	"email-gateway/api/internal/spool"
 	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/clientip"
 	"email-gateway/shared/draft"
-	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
@@ -44,14 +47,14 @@ type Store interface {
 	FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error)
 	Timeline(ctx context.Context, id uuid.UUID) ([]store.TimelineEvent, error)
 	ListEmails(ctx context.Context, company uuid.UUID, f store.EmailFilter) (store.EmailPage, error)
-	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
-	AdvanceAll(ctx context.Context, ts []store.Transition) ([]store.Advanced, error)
+	AdvanceAll(ctx context.Context, company uuid.UUID, ts []store.Transition) ([]store.Advanced, error)
 	Reschedule(ctx context.Context, m store.Move) (store.Advanced, error)
 	AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]store.AggregateEmail, error)
 	AcceptRecipients(ctx context.Context, r store.NewRecipients) error
 	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error)
 	DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error
 	Suppress(ctx context.Context, company uuid.UUID, s store.Suppression) error
+	AddSuppression(ctx context.Context, company uuid.UUID, s store.Suppression) error
 	Unsuppress(ctx context.Context, company uuid.UUID, address string, reason store.SuppressionReason) error
 	Suppressions(ctx context.Context, company uuid.UUID, f store.SuppressionFilter) ([]store.Suppression, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
@@ -63,7 +66,7 @@ type Accepter interface {
 	Accept(ctx context.Context, e store.NewEmail) error
 }
 
-// Params are what an API is made from. All of them are needed but HashKey and Tracer.
+// Params are what an API is made from. All of them are needed but HashKey, Tracer and SpoolDir.
 type Params struct {
 	Log      *slog.Logger
 	Store    Store
@@ -76,8 +79,13 @@ type Params struct {
 	// Ring encrypts CPFs and CNPJs, HashKey keys their hashes.
 	Ring    keyring.Ring
 	HashKey []byte
+	// SpoolDir is where large bodies are kept while they arrive; "" = the system's directory
+	// for temporary files.
+	SpoolDir string
 	// EmailTTL is the time an email has to reach the provider.
 	EmailTTL time.Duration
+	// MaxAttempts is how many tries an email has; 0 = the usual number.
+	MaxAttempts int
 	// HasRabbitMQ is false where the installation has none. Mailings are then not taken
 	// in, and Bucket and Tokens not needed.
 	HasRabbitMQ bool
@@ -89,8 +97,8 @@ type Params struct {
 	UnsubscribeKeys unsubscribe.Keys
 	// Events tells SNS's messages from others; nil = no events of SES are taken.
 	Events *sns.Verifier
-	// Metrics is answered on /metrics to callers of this machine; nil = elsewhere.
-	Metrics http.Handler
+	// Proxies are believed when they say where a request came from.
+	Proxies clientip.Proxies
 	// OpenAPI is the document served as /openapi.yaml.
 	OpenAPI string
 }
@@ -103,7 +111,9 @@ type API struct {
 	wake            func()
 	directory       *access.Directory
 	limiter         *access.Limiter
-	bodies          *bodyBudget
+	proxies         clientip.Proxies
+	guard           *clientip.Guard // of wrong keys
+	bodies          *bodies
 	rules           *rules.Rules
 	composer        *composer
 	recipients      *recipientReader
@@ -114,6 +124,7 @@ type API struct {
 	mailings        *mailingIntake
 	unsubscribeKeys unsubscribe.Keys
 	ttl             time.Duration
+	maxAttempts     int
 	hasRabbitMQ     bool
 	health          *healthCheck
 	measure         *measure
@@ -123,6 +134,7 @@ type API struct {
 
 // New makes an API. Its error is a mistake in this package or two APIs on one registry.
 func New(p Params) (*API, error) {
+	p.Store = newFairStore(p.Store)
 	measure, err := newMeasure(p.Registry)
 	if err != nil {
 		return nil, err
@@ -155,6 +167,11 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
+	disk, err := spool.Open(p.SpoolDir)
+	if err != nil {
+		return nil, err
+	}
+	checker, turns := newTurns(runtime.GOMAXPROCS(0))
 	a := &API{
 		log:       p.Log,
 		store:     p.Store,
@@ -162,10 +179,12 @@ func New(p Params) (*API, error) {
 		wake:      p.Wake,
 		directory: access.NewDirectory(p.Store),
 		limiter:   access.NewLimiter(),
-		bodies:    newBodyBudget(),
+		proxies:   p.Proxies,
+		guard:     clientip.NewGuard(),
+		bodies:    &bodies{memory: newBodyMemory(tenantBodies), spool: disk, pace: leastPace, most: maxBody, tooLarge: bodyTooLarge},
 		rules:     checks,
 		composer: &composer{
-			rules: checks, reader: reader, recipients: p.Store, html: htmlcheck.New(runtime.GOMAXPROCS(0)),
+			rules: checks, reader: reader, recipients: p.Store, html: checker, turns: turns,
 			taxIDs: taxIDs{ring: p.Ring, hashKey: p.HashKey}, ttl: p.EmailTTL,
 		},
 		recipients:      recipients,
@@ -175,6 +194,7 @@ func New(p Params) (*API, error) {
 		replays:         replays,
 		hasRabbitMQ:     p.HasRabbitMQ,
 		ttl:             p.EmailTTL,
+		maxAttempts:     cmp.Or(p.MaxAttempts, email.MaxAttempts),
 		mailings:        newMailingIntake(p),
 		unsubscribeKeys: p.UnsubscribeKeys,
 		health:          newHealthCheck(p),
@@ -205,15 +225,14 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	r.HandleMethodNotAllowed = true
 	r.Use(a.visit, a.trace, a.observe, a.rescue)
 	r.NoRoute(a.answer(func(*gin.Context) error { return noSuchRoute }))
-	r.NoMethod(a.answer(func(*gin.Context) error { return wrongMethod }))
+	r.NoMethod(a.answer(func(c *gin.Context) error {
+		return wrongMethod(c.Request.Method, c.Writer.Header().Get("Allow"))
+	}))
 
 	r.GET("/livez", showLive)
 	r.GET("/readyz", a.showReady)
 	r.GET("/health", a.showHealth)
 	r.GET("/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })
-	if p.Metrics != nil {
-		r.GET("/metrics", a.answer(loopbackOnly), gin.WrapH(p.Metrics))
-	}
 
 	send := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsSend)))
 	send.POST("/email/send", a.answer(a.bodies.limit), a.answer(a.sendEmail))
@@ -245,10 +264,11 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	letters.POST("/discard", a.answer(a.bodies.limit), a.answer(a.discardDeadLetters))
 	letters.GET("/replays/:id", a.answer(a.showReplay))
 
-	r.GET("/u/:token", a.answer(a.askToUnsubscribe))
-	r.POST("/u/:token", a.answer(a.unsubscribe))
+	r.GET(unsubscribePath, a.answer(a.askToUnsubscribe))
+	r.POST(unsubscribePath, a.answer(a.unsubscribe))
 
-	r.POST("/v1/ses/events", a.answer(newNotificationBudget().limit), a.answer(events.take))
+	notifications := &bodies{memory: newBodyMemory(anonymousBodies), pace: leastPace, most: maxNotification, tooLarge: notificationTooLarge}
+	r.POST("/v1/ses/events", a.answer(notifications.limit), a.answer(events.take))
 	a.routeMailings(r, p)
 	return r
 }

@@ -1,8 +1,8 @@
 package httpapi
 
 import (
+	"errors"
 	"math"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,17 +12,31 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"email-gateway/api/internal/access"
+	"email-gateway/shared/clientip"
+	"email-gateway/shared/store"
 )
 
 // authenticate lets a request in, or not: a valid key, within its rate, of a company
 // that is not suspended.
 func (a *API) authenticate(c *gin.Context) error {
 	v := visitOf(c)
-	caller, err := a.directory.Authenticate(c.Request.Context(), credential(c.Request.Header))
-	if err != nil {
+	caller, err := a.identify(c)
+	switch {
+	case errors.Is(err, access.ErrNoKey) && c.GetHeader("Authorization") != "":
+		return a.wrongKey(v, notBearer)
+	case errors.Is(err, access.ErrUnknownKey):
+		return a.wrongKey(v, err)
+	case err != nil:
 		return err
 	}
 	v.caller = caller
+	if len(caller.Networks) > 0 {
+		// What cannot be read lets nobody in.
+		networks, err := clientip.ParseNetworks(strings.Join(caller.Networks, ","))
+		if err != nil || !clientip.Contains(networks, v.client) {
+			return otherNetwork(v.client.String())
+		}
+	}
 	quota := a.limiter.Take(caller.KeyID, caller.RatePerSecond, caller.Burst)
 	tellQuota(c.Writer.Header(), quota)
 	if !quota.Allowed {
@@ -32,6 +46,31 @@ func (a *API) authenticate(c *gin.Context) error {
 		return suspended
 	}
 	return nil
+}
+
+// identity is whose key a request has, or why it has none.
+type identity struct {
+	caller *store.Caller
+	err    error
+}
+
+// identify looks at the request's key, once.
+func (a *API) identify(c *gin.Context) (*store.Caller, error) {
+	v := visitOf(c)
+	if v.identity == nil {
+		caller, err := a.directory.Authenticate(c.Request.Context(), credential(c.Request.Header))
+		v.identity = &identity{caller, err}
+	}
+	return v.identity.caller, v.identity.err
+}
+
+// wrongKey counts the mistake against the client's address. Keys are looked at first: a
+// valid one passes whatever others behind the same address do.
+func (a *API) wrongKey(v *visit, err error) error {
+	if retry := a.guard.Wrong(v.client); retry > 0 {
+		return tooManyWrongKeys(retry)
+	}
+	return err
 }
 
 // credential is the key as it was sent. A bearer token wins over X-API-Key; another
@@ -66,19 +105,4 @@ func scope(name string) func(*gin.Context) error {
 		}
 		return nil
 	}
-}
-
-// loopbackOnly lets callers of this machine pass. A request that a proxy of this
-// machine hands on comes from elsewhere.
-func loopbackOnly(c *gin.Context) error {
-	host, _, err := net.SplitHostPort(c.Request.RemoteAddr)
-	if err != nil || !net.ParseIP(host).IsLoopback() {
-		return metricsElsewhere
-	}
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
-		if c.GetHeader(name) != "" {
-			return metricsElsewhere
-		}
-	}
-	return nil
 }

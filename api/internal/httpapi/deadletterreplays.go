@@ -18,12 +18,12 @@ import (
 // replayRequest is the body of POST /v1/dead-letters/retry and /discard: which dead
 // letters, how many at most, and how fast.
 type replayRequest struct {
-	Reason        *string `json:"reason" validate:"omitnil,min=1,max=64,printable"`
-	Target        *string `json:"target" validate:"omitnil,oneof=email:send mailing.process recipients.upsert"`
-	MailingID     *string `json:"mailingId" validate:"omitnil,id"`
-	Recipient     *string `json:"recipient" validate:"omitnil,address"`
-	CreatedAfter  *string `json:"createdAfter" validate:"omitnil,timestamp"`
-	CreatedBefore *string `json:"createdBefore" validate:"omitnil,timestamp"`
+	Reason        *string `json:"reason" validate:"omitnil,min=1,max=64,printable" blank:"refused"`
+	Target        *string `json:"target" validate:"omitnil,oneof=email:send mailing.process recipients.upsert" blank:"refused"`
+	MailingID     *string `json:"mailingId" validate:"omitnil,id" blank:"refused"`
+	Recipient     *string `json:"recipient" validate:"omitnil,address" blank:"refused"`
+	CreatedAfter  *string `json:"createdAfter" validate:"omitnil,timestamp" blank:"refused"`
+	CreatedBefore *string `json:"createdBefore" validate:"omitnil,timestamp" blank:"refused"`
 	Limit         *int    `json:"limit" validate:"omitnil,min=1,max=1000000"`
 	Rate          *int    `json:"rate" validate:"omitnil,min=1,max=1000"`
 	Note          *string `json:"note" validate:"omitnil,min=1,max=200,line"`

@@ -22,7 +22,7 @@ type DeadLetterStore interface {
 	ListDeadLetters(ctx context.Context, company uuid.UUID, q store.LetterQuery) (store.LetterPage, error)
 	FindDeadLetter(ctx context.Context, company, id uuid.UUID) (store.DeadLetter, error)
 	RetryDeadLetter(ctx context.Context, l store.DeadLetter, r store.LetterRetry) error
-	DiscardDeadLetter(ctx context.Context, id uuid.UUID, by store.Actor, note string) (bool, error)
+	DiscardDeadLetter(ctx context.Context, l store.DeadLetter, by store.Actor, note string) (bool, error)
 	CreateReplay(ctx context.Context, n store.NewReplay) (store.Replay, error)
 	FindReplay(ctx context.Context, company, id uuid.UUID) (store.Replay, error)
 }
@@ -181,7 +181,7 @@ func (a *API) discardDeadLetter(c *gin.Context) error {
 		}
 		request = read
 	}
-	discarded, err := a.store.DiscardDeadLetter(c.Request.Context(), found.ID, actorOf(visitOf(c)), value(request.Note, ""))
+	discarded, err := a.store.DiscardDeadLetter(c.Request.Context(), found, actorOf(visitOf(c)), value(request.Note, ""))
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type emailSummary struct {
 	Aggregate         *aggregate   `json:"aggregate,omitempty"`
 	Attempts          int          `json:"attempts"`
 	Throttles         int          `json:"throttles"`
+	Tries             email.Tries  `json:"tries"`
 	PossibleDuplicate bool         `json:"possibleDuplicate"`
 	OutcomeUnknown    bool         `json:"outcomeUnknown"`
 	SESMessageID      *string      `json:"sesMessageId,omitempty"`
@@ -50,7 +51,12 @@ type aggregate struct {
 // emailDetails is an email with its timeline.
 type emailDetails struct {
 	emailSummary
-	Events []emailEvent `json:"events"`
+	From    string       `json:"from,omitempty"`
+	CC      []string     `json:"cc,omitempty"`
+	BCC     []string     `json:"bcc,omitempty"`
+	ReplyTo string       `json:"replyTo,omitempty"`
+	SendAt  *time.Time   `json:"sendAt,omitempty"`
+	Events  []emailEvent `json:"events"`
 }
 
 type emailEvent struct {
@@ -60,12 +66,12 @@ type emailEvent struct {
 	Metadata  json.RawMessage `json:"metadata"`
 }
 
-func summaryOf(e store.Email) emailSummary {
+func (a *API) summaryOf(e store.Email) emailSummary {
 	s := emailSummary{
 		OutboxID: e.ID.String(), JobID: e.ID.String(), RequestID: e.RequestID,
 		Status: e.Status, To: e.Recipient, Subject: e.Subject, Tags: e.Tags,
 		RecipientID: e.RecipientID, ExternalID: e.ExternalID,
-		Attempts: e.Attempts, Throttles: e.Throttles,
+		Attempts: e.Attempts, Throttles: e.Throttles, Tries: email.TriesOf(e.Attempts, e.Throttles, a.maxAttempts),
 		PossibleDuplicate: e.PossibleDuplicate, OutcomeUnknown: e.OutcomeUnknown,
 		SESMessageID: e.SESMessageID, ErrorCode: e.ErrorCode, ErrorReason: e.ErrorReason, DurationMS: e.DurationMS,
 		CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(), SentAt: inUTC(e.SentAt), FailedAt: inUTC(e.FailedAt),
@@ -111,7 +117,12 @@ func (a *API) findEmail(c *gin.Context) (store.Email, error) {
 }
 
 func (a *API) readEmail(c *gin.Context, id uuid.UUID) (store.Email, error) {
-	return a.store.FindEmail(c.Request.Context(), visitOf(c).caller.CompanyID, id)
+	v := visitOf(c)
+	found, err := a.store.FindEmail(c.Request.Context(), v.caller.CompanyID, id)
+	if err == nil {
+		v.saw(found)
+	}
+	return found, err
 }
 
 func (a *API) answerEmail(c *gin.Context, status int, found store.Email) error {
@@ -129,7 +140,10 @@ func (a *API) detailsOf(c *gin.Context, found store.Email) (emailDetails, error)
 	if err != nil {
 		return emailDetails{}, err
 	}
-	details := emailDetails{emailSummary: summaryOf(found), Events: make([]emailEvent, len(timeline))}
+	details := emailDetails{
+		emailSummary: a.summaryOf(found), From: value(found.Sender, ""), CC: found.CC, BCC: found.BCC, ReplyTo: value(found.ReplyTo, ""),
+		SendAt: inUTC(found.SendAt(timeline, a.ttl)), Events: make([]emailEvent, len(timeline)),
+	}
 	for i, e := range timeline {
 		if len(e.Metadata) == 0 || string(e.Metadata) == "null" {
 			e.Metadata = json.RawMessage("{}")

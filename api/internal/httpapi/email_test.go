@@ -245,7 +245,7 @@ func TestRetry(t *testing.T) {
 	}
 	g.giveUp(t, id)
 	g.exec(t, `UPDATE email_outbox SET html = '', body_erased_at = now()`)
-	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Detail != "the email's content is not kept any more" {
+	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Detail != "the email's content is not kept any more: send a new email" {
 		t.Errorf("without its body: %d %s", r.Status, r.Body)
 	}
 	g.exec(t, `DELETE FROM email_outbox`)
@@ -254,5 +254,53 @@ func TestRetry(t *testing.T) {
 	}
 	if r := g.step(t, id, "cancel"); r.Status != http.StatusConflict {
 		t.Errorf("cancel after the purge: %d %s", r.Status, r.Body)
+	}
+}
+
+// An email is shown with what was asked for, and its tries in one statement that the list
+// shares.
+func TestShow_WhatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	sendAt := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)
+	id := g.accept(t, emailBody(func(f fields) {
+		f["cc"], f["bcc"], f["replyTo"] = []string{"cc@example.com"}, []string{"bcc@example.com"}, "reply@example.com"
+		f["sendAt"] = sendAt.Format(time.RFC3339)
+	}))
+	got := g.show(t, id)
+	want := map[string]any{
+		"cc": []any{"cc@example.com"}, "bcc": []any{"bcc@example.com"}, "replyTo": "reply@example.com", "sendAt": sendAt.Format(time.RFC3339),
+		"tries": map[string]any{"spent": 0.0, "allowed": 5.0, "throttled": 0.0},
+	}
+	for name, value := range want {
+		if diff := cmp.Diff(value, got[name]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if from, _ := got["from"].(string); !strings.Contains(from, "@") {
+		t.Errorf("from = %v", got["from"])
+	}
+	moved := sendAt.Add(24 * time.Hour)
+	if r := g.do(t, call{Method: http.MethodPatch, Path: "/v1/email/" + id, Body: `{"sendAt":"` + moved.Format(time.RFC3339) + `"}`}); r.Status != http.StatusOK {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	if got := g.show(t, id)["sendAt"]; got != moved.Format(time.RFC3339) {
+		t.Errorf("moved to %s, sendAt = %v", moved, got)
+	}
+
+	now := g.accept(t, emailBody(nil))
+	g.advance(t, now, store.Transition{
+		Guard: store.GuardAttempt, Token: g.claim(t, now), Status: email.RetryScheduled, AddThrottles: 1, Events: events(email.EventRetryScheduled),
+	})
+	g.exec(t, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, now)
+	g.giveUp(t, now)
+	shown := g.show(t, now)
+	tries := map[string]any{"spent": 1.0, "allowed": 5.0, "throttled": 1.0}
+	if diff := cmp.Diff(tries, shown["tries"]); diff != "" || shown["sendAt"] != nil {
+		t.Errorf("%s, sendAt %v", diff, shown["sendAt"])
+	}
+	list := g.do(t, call{Path: "/v1/emails?status=FAILED"}).json(t)["emails"].([]any)
+	if diff := cmp.Diff(tries, list[0].(map[string]any)["tries"]); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -37,6 +37,7 @@ type gateway struct {
 	storetest.Database
 	URL     string
 	Handler http.Handler
+	Metrics http.Handler
 	Company uuid.UUID
 	Key     apikey.Key
 	Ring    keyring.Ring
@@ -68,7 +69,7 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 		Registry: registry, Ring: ring, EmailTTL: 24 * time.Hour, HasRabbitMQ: true,
 		Bucket: g.bucket(tb), Tokens: mailing.NewTokens(slog.New(slog.DiscardHandler)),
 		PublicURL: "https://mail.acme.example", UnsubscribeKeys: unsubscribeKeys(tb),
-		Metrics: telemetry.MetricsHandler(registry), OpenAPI: api.OpenAPI(),
+		OpenAPI: api.OpenAPI(),
 	}
 	if change != nil {
 		change(&params)
@@ -82,10 +83,18 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 	}
 	server := httptest.NewServer(handler)
 	tb.Cleanup(server.Close)
-	g.URL, g.Handler = server.URL, handler
+	g.URL, g.Handler, g.Metrics = server.URL, handler, telemetry.MetricsHandler(registry)
 	g.Company = d.Company(tb)
 	g.Key = g.newKey(tb, g.Company, nil)
 	return g
+}
+
+// metrics is what the listener of METRICS_ADDR answers.
+func (g *gateway) metrics(tb testing.TB) string {
+	tb.Helper()
+	answer := httptest.NewRecorder()
+	g.Metrics.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	return answer.Body.String()
 }
 
 // bucket is a storage of the test's own.

@@ -80,11 +80,14 @@ func (g *onceGuard) record(answer []byte) *store.IdempotencyKey {
 }
 
 // replayInstead answers a request that is refused today (refusal) and was accepted
-// the first time: the sender's domain may be gone since, the html rules stricter.
+// the first time: the sender's domain may be gone since, the html rules stricter, a quota
+// of the company used up.
 // Only a refused request asks, so an accepted one costs no query.
 func (a *API) replayInstead(c *gin.Context, g *onceGuard, refusal error) error {
-	var p problem
-	if g == nil || g.sum == nil || !errors.As(refusal, &p) || p.status != http.StatusUnprocessableEntity {
+	if g == nil || g.sum == nil {
+		return refusal
+	}
+	if p := problemOf(refusal); p.status != http.StatusUnprocessableEntity && p.code != codeQuotaExceeded {
 		return refusal
 	}
 	stored, err := a.store.FindAnswer(c.Request.Context(), visitOf(c).caller.CompanyID, g.route, g.key)

@@ -29,7 +29,7 @@ func (a *API) listEmails(c *gin.Context) error {
 	}
 	answer := emailPage{Emails: make([]emailSummary, len(page.Emails))}
 	for i, e := range page.Emails {
-		answer.Emails[i] = summaryOf(e)
+		answer.Emails[i] = a.summaryOf(e)
 	}
 	if page.Next != uuid.Nil {
 		answer.NextCursor = cursorTo(page.Next)

@@ -176,11 +176,7 @@ func TestList_FindsScheduledEmails(t *testing.T) {
 			}
 		}
 	}
-	ids, next := g.page(t, "tag=reminder")
-	if len(ids) != 0 || next == "" {
-		t.Fatalf("%v, next %q", ids, next)
-	}
-	if ids, next = g.page(t, "tag=reminder&cursor="+next); !slices.Equal(ids, []string{id}) || next != "" {
+	if ids, next := g.page(t, "tag=reminder"); !slices.Equal(ids, []string{id}) || next != "" {
 		t.Errorf("by tag: %v, next %q", ids, next)
 	}
 	// A due email that no worker has received is found too.

@@ -28,6 +28,9 @@ type mailingDetails struct {
 	Tags         []string            `json:"tags"`
 	Delivery     email.Delivery      `json:"delivery"`
 	SendAt       *time.Time          `json:"sendAt,omitempty"`
+	StartsAt     *time.Time          `json:"startsAt,omitempty"`
+	WaitingFor   store.Quota         `json:"waitingFor,omitempty"`
+	WaitingUntil *time.Time          `json:"waitingUntil,omitempty"`
 	Settling     *string             `json:"settling,omitempty"`
 	ErrorMessage *string             `json:"errorMessage,omitempty"`
 
@@ -36,6 +39,7 @@ type mailingDetails struct {
 	Invalid         int             `json:"invalid"`
 	InvalidByReason json.RawMessage `json:"invalidByReason"`
 	Duplicates      int             `json:"duplicates"`
+	EmptyFields     int             `json:"emptyFields"`
 
 	Expanded     int     `json:"expanded"`
 	Queued       int     `json:"queued"`
@@ -62,8 +66,8 @@ func detailsOf(m store.Mailing) mailingDetails {
 		MailingID: m.ID.String(), RequestID: m.RequestID, Filename: m.Filename, Status: m.Status, DryRun: m.DryRun,
 		Subject: m.Subject, From: m.Sender, ReplyTo: m.ReplyTo, Tags: m.Tags, Delivery: m.Delivery, SendAt: inUTC(m.SendAt),
 		Settling: m.Settling, ErrorMessage: m.ErrorMessage,
-		Total: m.Total, Accepted: m.Accepted, Invalid: m.Invalid, InvalidByReason: m.InvalidByReason, Duplicates: m.Duplicates,
-		Expanded: m.Processed, Queued: m.Queued, Sent: m.Sent, Failed: m.Failed, Suppressed: m.Suppressed, Expired: m.Expired,
+		Total: m.Total, Accepted: m.Accepted, Invalid: m.Invalid, InvalidByReason: m.InvalidByReason, Duplicates: m.Duplicates, EmptyFields: m.EmptyFields,
+		Expanded: min(m.Processed, m.Accepted), Queued: m.Queued, Sent: m.Sent, Failed: m.Failed, Suppressed: m.Suppressed, Expired: m.Expired,
 		Cancelled: m.Cancelled, Unknown: m.Unknown, InvalidLater: m.InvalidLater, Rate: m.Rate,
 		CreatedAt: m.CreatedAt.UTC(), UpdatedAt: m.UpdatedAt.UTC(), CountedAt: inUTC(m.CountedAt), CompletedAt: inUTC(m.CompletedAt),
 		EntriesDeletedAt: inUTC(m.EntriesDeletedAt),
@@ -71,7 +75,16 @@ func detailsOf(m store.Mailing) mailingDetails {
 	if d.Tags == nil {
 		d.Tags = []string{}
 	}
-	if left := m.Remaining(); left > 0 {
+	if m.Status == store.MailingQueued && m.Processed == 0 && m.ExpandedAt == nil {
+		d.StartsAt = d.SendAt
+		if d.StartsAt == nil {
+			d.StartsAt = &d.CreatedAt
+		}
+	}
+	if waits := m.WaitsFor(time.Now()); waits.For != "" {
+		d.WaitingFor, d.WaitingUntil = waits.For, &waits.Until
+	}
+	if left := m.Remaining(); left > 0 && d.WaitingFor == "" {
 		end := time.Now().Add(left).UTC().Truncate(time.Second)
 		d.EstimatedEnd = &end
 	}
@@ -158,6 +171,8 @@ func mailingProblem(err error) error {
 		return mailingState(state)
 	case errors.Is(err, store.ErrNotFound):
 		return noSuchMailing
+	case errors.Is(err, store.ErrBusy):
+		return mailingBusy
 	case errors.Is(err, store.ErrExists):
 		return filenameTaken
 	}

@@ -28,7 +28,7 @@ type mailingIntake struct {
 	publicURL string
 	uploads   *mailing.Gate
 	ingests   *mailing.Gate
-	quiet     time.Duration
+	pace      pace
 }
 
 // link is where a recipient of the mailing takes leave of it.
@@ -45,12 +45,17 @@ func (i *mailingIntake) longestLink() string {
 // that is wrong is a problem that names every fault; other errors are the storage's.
 func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.NewMailing, *mailing.Judge, error) {
 	ctx, v := c.Request.Context(), visitOf(c)
+	readable := !d.faults.Has(mailing.PartHTML)
 	letter, wrong := mailing.ParseLetter(d.request.Subject, d.request.HTML, d.request.Text)
 	for _, f := range wrong {
 		d.faults.Add(f.Field, f.Code, f.Message)
 	}
-	if !d.faults.Has(mailing.PartHTML) {
-		if err := a.composer.checkTemplate(ctx, d.request.HTML, &d.faults); err != nil {
+	if readable {
+		html := d.request.HTML
+		if letter.HTML != nil {
+			html = letter.Stored().HTML // in which no default can be taken for markup
+		}
+		if err := a.composer.checkTemplate(ctx, v.caller.CompanyID, html, &d.faults); err != nil {
 			return store.NewMailing{}, nil, err
 		}
 	}
@@ -69,13 +74,18 @@ func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.
 	}
 	judge, err := mailing.NewJudge(mailing.JudgeParams{
 		Company: v.caller.CompanyID, Header: reading.Header(), Letter: letter, Ring: a.composer.ring, HashKey: a.composer.hashKey,
-		Tokens: a.mailings.tokens, DryRun: d.dryRun(), Unsubscribe: a.mailings.longestLink(),
+		Tokens: a.mailings.tokens, DryRun: d.dryRun(), RejectEmpty: d.rejectsEmpty(), Unsubscribe: a.mailings.longestLink(),
 	})
 	if err != nil {
 		return store.NewMailing{}, nil, err
 	}
-	m := a.buildMailing(v, d, up)
-	m.Fields, m.EmailColumn = judge.Fields(), reading.Header().Columns()[reading.Header().Email]
+	m := a.buildMailing(v, d, up, letter.Stored())
+	m.Answer = answerOf(&m, warningsOf(letter))
+	m.EmailColumn = reading.Header().Columns()[reading.Header().Email]
+	if d.dryRun() {
+		d.preview, err = mailing.FirstEmails(reading, judge, unsubscribe.URL(a.mailings.publicURL, "preview"))
+		return m, judge, fileProblem(err)
+	}
 	m.Tests, err = a.testEmails(v, d, &m, reading, judge)
 	return m, judge, err
 }
@@ -95,17 +105,19 @@ func (a *API) openFile(ctx context.Context, d *mailingDraft, f mailing.File) (*m
 }
 
 // buildMailing assumes a request without faults.
-func (a *API) buildMailing(v *visit, d *mailingDraft, up upload) store.NewMailing {
-	file, html := up.file.Seen.SHA256, sha256.Sum256([]byte(d.request.HTML))
+func (a *API) buildMailing(v *visit, d *mailingDraft, up upload, letter mailing.Stored) store.NewMailing {
+	file, html := up.file.Seen.SHA256, sha256.Sum256([]byte(letter.HTML))
 	m := store.NewMailing{
 		ID: up.id, CompanyID: v.caller.CompanyID, RequestID: v.requestID,
-		Filename: d.filename, StorageURL: up.file.URL, FileSHA256: keyed(file[:], a.composer.hashKey),
+		Filename: d.filename, StorageURL: up.file.URL, FileBytes: up.file.Bytes, FileSHA256: keyed(file[:], a.composer.hashKey),
 		DryRun: d.dryRun(), Held: d.held(),
-		Subject: d.request.Subject, HTML: d.request.HTML, Text: d.request.Text,
+		Subject: letter.Subject, HTML: letter.HTML, Text: letter.Text, Fields: letter.Fields,
 		HTMLSHA256: html[:], CheckerVersion: int(htmlcheck.Version),
 		Sender: d.sender, ReplyTo: value(d.request.ReplyTo, ""), Tags: d.request.Tags, Delivery: d.delivery(), SendAt: d.sendAt,
 	}
-	m.Answer = answerOf(&m)
+	if d.request.Subject != letter.Subject {
+		m.SubjectWritten = d.request.Subject
+	}
 	return m
 }
 

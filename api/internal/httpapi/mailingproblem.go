@@ -16,11 +16,15 @@ var (
 	noSuchMailing      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such mailing"}
 	storageUnavailable = problem{
 		status: http.StatusServiceUnavailable, code: "STORAGE_UNAVAILABLE", retryAfter: 5 * time.Second,
-		detail: "the storage for files cannot be reached; nothing was accepted",
+		detail: "the storage for files cannot be reached; nothing was accepted: repeat the request after Retry-After",
 	}
 	tooManyMailings = problem{
 		status: http.StatusServiceUnavailable, code: "BUSY", retryAfter: 10 * time.Second,
-		detail: "too many mailings are being taken in at once",
+		detail: "too many mailings are being taken in at once: repeat the request after Retry-After",
+	}
+	tooManyUploads = problem{
+		status: http.StatusTooManyRequests, code: "TOO_MANY_UPLOADS", retryAfter: 10 * time.Second,
+		detail: fmt.Sprintf("the company has %d mailings on their way already", uploadsOfEach),
 	}
 	fileTooLarge = problem{
 		status: http.StatusRequestEntityTooLarge, code: "FILE_TOO_LARGE",
@@ -31,7 +35,11 @@ var (
 
 	mailingUnderWay = problem{
 		status: http.StatusConflict, code: "MAILING_IN_PROGRESS", retryAfter: 5 * time.Second,
-		detail: "a mailing with this filename is being taken in at this moment",
+		detail: "a mailing with this filename is being taken in at this moment: repeat the request after Retry-After",
+	}
+	mailingBusy = problem{
+		status: http.StatusConflict, code: "MAILING_BUSY", retryAfter: 2 * time.Second,
+		detail: "another transaction is changing the mailing",
 	}
 	filenameTaken = problem{
 		status: http.StatusConflict, code: "FILENAME_EXISTS",

@@ -54,7 +54,14 @@ func TestMailing_Refused(t *testing.T) {
 			[]string{"line 20002"},
 		},
 		"two encodings": {given(file("email;nome\na@example.com;João é São\nb@example.com;Jo\xe3o\n"), plain, subject), "INVALID_ENCODING", nil, []string{"line 3"}},
-		"encoding":      {given(part{name: "encoding", value: "ebcdic"}), "VALIDATION_FAILED", map[string]string{"encoding": "NOT_ALLOWED"}, nil},
+		"one bad line at the end": {
+			given(file("nome;email\n"+strings.Repeat("Ana;a@example.com\n", 4000)+strings.Repeat("João;b@example.com\n", 1000)+"Z\xe9;c@example.com\n"), plain, subject),
+			"INVALID_ENCODING",
+			map[string]string{"file": "INVALID_ENCODING"},
+			[]string{"line 5002", "encoding", "cp850"},
+		},
+		"wrong encoding": {given(file("nome;email\nÍris;a@example.com\n"), part{name: "encoding", value: "windows-1252"}, plain, subject), "INVALID_ENCODING", nil, []string{"line 2"}},
+		"encoding":       {given(part{name: "encoding", value: "ebcdic"}), "VALIDATION_FAILED", map[string]string{"encoding": "NOT_ALLOWED"}, nil},
 		"unknown field": {
 			given(part{name: "html", value: "<p>{{sobrenome}} {{nome}} {{fone}}</p>"}), "UNKNOWN_MERGE_FIELD",
 			map[string]string{"html": "UNKNOWN_MERGE_FIELD"},

@@ -35,6 +35,8 @@ type mailingRequest struct {
 	Encoding string   `json:"encoding" validate:"encoding"`
 	// Delimiter stands between the fields of a row, where finding out has failed.
 	Delimiter string `json:"delimiter" validate:"delimiter"`
+	// EmptyFields is what becomes of a row that leaves a field of a template empty.
+	EmptyFields string `json:"emptyFields" validate:"omitempty,oneof=send reject"`
 }
 
 func requestOf(f mailing.Form) mailingRequest {
@@ -50,6 +52,7 @@ func requestOf(f mailing.Form) mailingRequest {
 		SendAt: optional(mailing.PartSendAt), Tags: f.Lists[mailing.PartTags], Delivery: f.Values[mailing.PartDelivery],
 		DryRun: f.Values[mailing.PartDryRun], Test: f.Lists[mailing.PartTest], Start: f.Values[mailing.PartStart],
 		Encoding: f.Values[mailing.PartEncoding], Delimiter: f.Values[mailing.PartDelimiter],
+		EmptyFields: f.Values[mailing.PartEmpty],
 	}
 }
 
@@ -61,8 +64,9 @@ type mailingDraft struct {
 	filename string
 	reading  csvfile.Options
 	sender   string
-	sendAt   time.Time // zero = now
-	tests    []string  // addresses in stored form, each once
+	sendAt   time.Time         // zero = now
+	tests    []string          // addresses in stored form, each once
+	preview  []mailing.Preview // of a dry run
 }
 
 // draftMailing checks the fields of the form one by one.
@@ -124,6 +128,8 @@ func (d *mailingDraft) checkTests() {
 
 func (d *mailingDraft) dryRun() bool { return d.request.DryRun == "true" }
 
+func (d *mailingDraft) rejectsEmpty() bool { return d.request.EmptyFields == "reject" }
+
 func (d *mailingDraft) held() bool { return d.request.Start == "false" && !d.dryRun() }
 
 // sum is the SHA-256 of all that the request says, in one form whatever the order of
@@ -131,10 +137,14 @@ func (d *mailingDraft) held() bool { return d.request.Start == "false" && !d.dry
 // keys it, as the file may hold CPFs.
 func (d *mailingDraft) sum(file [sha256.Size]byte, hashKey []byte) ([]byte, error) {
 	r := d.request
-	text, err := json.Marshal([]any{
+	all := []any{
 		file[:], d.filename, string(d.reading.Encoding), string(d.reading.Delimiter), r.Subject, r.HTML, r.Text, value(r.From, ""), value(r.ReplyTo, ""),
 		value(r.SendAt, ""), r.Tags, d.delivery(), d.dryRun(), d.held(), d.tests,
-	})
+	}
+	if d.rejectsEmpty() { // requests of earlier releases keep their sum
+		all = append(all, "reject")
+	}
+	text, err := json.Marshal(all)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}

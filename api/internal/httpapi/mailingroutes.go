@@ -46,13 +46,13 @@ func newMailingIntake(p Params) *mailingIntake {
 		tokens: p.Tokens, links: p.UnsubscribeKeys, publicURL: p.PublicURL,
 		uploads: mailing.NewGate(uploadsAtOnce, uploadsOfEach),
 		ingests: mailing.NewGate(ingestsAtOnce, ingestsOfEach),
-		quiet:   quietTime,
+		pace:    leastPace,
 	}
 }
 
 // newHealthCheck looks at storage and tokens only where mailings are taken in.
 func newHealthCheck(p Params) *healthCheck {
-	hc := &healthCheck{statuses: p.Store.ProcessStatuses, gate: p.Store.Gate, hasRabbitMQ: p.HasRabbitMQ}
+	hc := &healthCheck{statuses: shared(p.Store.ProcessStatuses), gate: shared(p.Store.Gate), hasRabbitMQ: p.HasRabbitMQ}
 	if p.HasRabbitMQ {
 		hc.storage = &storageCheck{ping: p.Bucket.Ping}
 		hc.tokens = p.Tokens.Available

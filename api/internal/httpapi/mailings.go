@@ -15,6 +15,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
@@ -38,6 +39,48 @@ type mailingAccepted struct {
 	Accepted   int                 `json:"accepted"`
 	Invalid    int                 `json:"invalid"`
 	Duplicates int                 `json:"duplicates"`
+	// EmptyFields is how many of the accepted lines leave a field empty that has no default.
+	EmptyFields int              `json:"emptyFields"`
+	Warnings    []mailingWarning `json:"warnings,omitempty"`
+}
+
+// dryAnswer is that of a dry run: with the first emails as they would be sent. They hold what
+// the file says of people, so they are in this answer alone, and not in the stored one.
+type dryAnswer struct {
+	mailingAccepted
+	Preview []mailing.Preview `json:"preview"`
+}
+
+// shown is the answer as this request gets it.
+func (d *mailingDraft) shown(answer []byte) ([]byte, error) {
+	if !d.dryRun() {
+		return answer, nil
+	}
+	var dry dryAnswer
+	if err := json.Unmarshal(answer, &dry.mailingAccepted); err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	dry.Preview = d.preview
+	shown, err := json.Marshal(dry)
+	if err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err)
+	}
+	return shown, nil
+}
+
+// mailingWarning is what the tenant may want to change, though the mailing is taken.
+type mailingWarning struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// warningsOf says what is missing from a mailing's templates. The header List-Unsubscribe has
+// the link in any case, but many readers never see it.
+func warningsOf(letter mailing.Letter) []mailingWarning {
+	if letter.Uses(mailmerge.FieldUnsubscribeURL) {
+		return nil
+	}
+	return []mailingWarning{{"NO_UNSUBSCRIBE_URL", "neither html nor text has {{unsubscribe_url}}: readers see no link to unsubscribe with"}}
 }
 
 // sendMailing takes in a mailing: first the whole form, its file into the storage, then
@@ -80,6 +123,9 @@ func (a *API) sendMailing(c *gin.Context) error {
 	var taken *store.FilenameUsedError
 	switch {
 	case errors.As(err, &used):
+		if used.Answer.Answer, err = d.shown(used.Answer.Answer); err != nil {
+			return err
+		}
 		return a.replay(c, guard, used.Answer)
 	case errors.As(err, &taken) && bytes.Equal(taken.RequestSHA256, sum):
 		return a.replay(c, &onceGuard{sum: sum}, store.StoredAnswer{BodySHA256: sum, Status: http.StatusAccepted, Answer: taken.Answer})
@@ -94,6 +140,9 @@ func (a *API) sendMailing(c *gin.Context) error {
 	stays = !d.dryRun() // its lines are known, and nothing else will be asked of the file
 	a.wake()
 	visitOf(c).note(answer)
+	if answer, err = d.shown(answer); err != nil {
+		return err
+	}
 	a.answerAccepted(c, http.StatusAccepted, answer)
 	return nil
 }
@@ -105,7 +154,19 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer func() { leave() }()
+	m.Yield = func(wait func() error) (err error) {
+		leave()
+		leave = func() {}
+		if err := wait(); err != nil {
+			return err
+		}
+		again, err := enter(c.Request.Context(), a.mailings.ingests, m.CompanyID)
+		if err == nil {
+			leave = again
+		}
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), ingestTime)
 	defer cancel()
 	reading, err := a.mailings.vault.Open(ctx, file, d.reading)
@@ -151,7 +212,7 @@ func fileProblem(err error) error {
 }
 
 // answerOf is the 202 of a mailing with these lines.
-func answerOf(m *store.NewMailing) func(store.MailingCounts) ([]byte, error) {
+func answerOf(m *store.NewMailing, warnings []mailingWarning) func(store.MailingCounts) ([]byte, error) {
 	id, held, dry := m.ID.String(), m.Held, m.DryRun
 	return func(n store.MailingCounts) ([]byte, error) {
 		status := store.MailingQueued
@@ -161,7 +222,7 @@ func answerOf(m *store.NewMailing) func(store.MailingCounts) ([]byte, error) {
 		case held:
 			status = store.MailingPaused
 		}
-		answer, err := json.Marshal(mailingAccepted{id, status, n.Accepted, n.Invalid, n.Duplicates})
+		answer, err := json.Marshal(mailingAccepted{id, status, n.Accepted, n.Invalid, n.Duplicates, n.EmptyFields, warnings})
 		if err != nil {
 			return nil, fmt.Errorf("encode answer: %w", err)
 		}

@@ -22,7 +22,7 @@ func TestMailing(t *testing.T) {
 	r = g.upload(t, given(part{name: "text", value: "Olá, {{nome}}"}, part{name: "tags", value: "natal, loja"}), nil)
 	answer := r.json(t)
 	id, _ := answer["mailingId"].(string)
-	want := map[string]any{"mailingId": id, "status": "QUEUED", "accepted": 2.0, "invalid": 3.0, "duplicates": 1.0}
+	want := map[string]any{"mailingId": id, "status": "QUEUED", "accepted": 2.0, "invalid": 3.0, "duplicates": 1.0, "emptyFields": 1.0}
 	if diff := cmp.Diff(want, answer); r.Status != http.StatusAccepted || diff != "" || r.Header.Get("Location") != "/v1/mailings/"+id {
 		t.Fatalf("%d %v %s", r.Status, r.Header, diff)
 	}
@@ -48,7 +48,7 @@ func TestMailing(t *testing.T) {
 	}
 	verdicts := g.do(t, call{Path: "/mailings/" + id + "/verdicts"})
 	lines, err := csv.NewReader(strings.NewReader(verdicts.Body)).ReadAll()
-	wantLines := [][]string{{"line", "column", "code"}, {"2", "email", "SYNTAX"}, {"5", "E-mail", "DUPLICATE"}, {"6", "E-mail", "MISSING_EMAIL"}, {"7", "CPF", "INVALID_CPF_CNPJ"}}
+	wantLines := [][]string{{"line", "column", "code"}, {"2", "email", "SYNTAX"}, {"4", "Cidade", "EMPTY_FIELD"}, {"5", "E-mail", "DUPLICATE"}, {"6", "E-mail", "MISSING_EMAIL"}, {"7", "CPF", "INVALID_CPF_CNPJ"}}
 	if diff := cmp.Diff(wantLines, lines); err != nil || diff != "" || !strings.Contains(verdicts.Header.Get("Content-Disposition"), "attachment") {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -149,6 +149,74 @@ func TestMailing_DryRun(t *testing.T) {
 		t.Errorf("%d entries", n)
 	}
 	g.mail(t, mailingForm())
+}
+
+// A dry run counts the rows that leave a field empty and shows the first emails; what it shows
+// is stored nowhere. With emptyFields=reject such rows are not sent.
+func TestMailing_EmptyFields(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	form := []part{
+		{name: "subject", value: "Olá, {{nome|cliente}}!"},
+		{name: "html", value: `<p>{{nome|cliente}} de {{cidade}}</p><a href="{{unsubscribe_url}}">sair</a>`},
+		{name: "text", value: "{{nome|}}"},
+		file("email;nome;cidade\n;x;y\na@example.com;Ana;Recife\nA@example.com;Ana;Recife\nb@example.com\nc@example.com;Caio;\nd@example.com;D;Natal\n"),
+	}
+	with := func(name, value string) []part { return append(slices.Clone(form), part{name: name, value: value}) }
+	dry := g.upload(t, with("dryRun", "true"), map[string]string{"Idempotency-Key": "k"})
+	again := g.upload(t, with("dryRun", "true"), map[string]string{"Idempotency-Key": "k"})
+	if again.Body != dry.Body || again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%s, then %s", dry.Body, again.Body)
+	}
+	answer := dry.json(t)
+	if dry.Status != http.StatusAccepted || answer["accepted"] != 4.0 || answer["emptyFields"] != 2.0 || answer["invalid"] != 1.0 {
+		t.Fatalf("%d %s", dry.Status, dry.Body)
+	}
+	var got []string
+	previews, _ := answer["preview"].([]any)
+	for _, p := range previews {
+		shown, _ := p.(map[string]any)
+		html, _, _ := strings.Cut(fmt.Sprint(shown["html"]), "<a")
+		got = append(got, fmt.Sprint(shown["line"], " ", shown["email"], " ", shown["subject"], " ", html, " ", shown["text"]))
+	}
+	want := []string{
+		"3 a@example.com Olá, Ana! <p>Ana de Recife</p> Ana", "5 b@example.com Olá, cliente! <p>cliente de </p> <nil>", "6 c@example.com Olá, Caio! <p>Caio de </p> Caio",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if n := g.count(t, `SELECT count(*) FROM mailings WHERE convert_from(answer, 'UTF8') LIKE '%preview%'`) +
+		g.count(t, `SELECT count(*) FROM idempotency_keys WHERE convert_from(answer, 'UTF8') LIKE '%preview%'`); n > 0 {
+		t.Errorf("%d stored answers have the emails", n)
+	}
+
+	id := g.mail(t, form)
+	shown := g.do(t, call{Path: "/mailings/" + id}).json(t)
+	if shown["subject"] != "Olá, {{nome|cliente}}!" || shown["emptyFields"] != 2.0 || shown["accepted"] != 4.0 {
+		t.Errorf("%v", shown)
+	}
+	verdicts := func(id string) string {
+		return strings.ReplaceAll(g.do(t, call{Path: "/mailings/" + id + "/verdicts"}).Body, "\r\n", " ")
+	}
+	if got := verdicts(id); got != "line,column,code 2,email,MISSING_EMAIL 4,email,DUPLICATE 5,cidade,EMPTY_FIELD 6,cidade,EMPTY_FIELD " {
+		t.Error(got)
+	}
+	// What the worker reads has no defaults any more.
+	if n := g.count(t, `SELECT count(*) FROM mailings m JOIN mailing_entries e ON e.mailing_id = m.id
+		WHERE m.id = '`+id+`' AND m.subject = 'Olá, {{d1}}!' AND m.fields = '{d1,cidade,d2}' AND e.fields IN ('{Ana,Recife,Ana}', '{cliente,"",""}', '{Caio,"",Caio}', '{D,Natal,D}')`); n != 4 {
+		t.Errorf("%d of 4 entries", n)
+	}
+
+	strict := g.upload(t, append(with("emptyFields", "reject"), part{name: "name", value: "strict"}), nil).json(t)
+	if strict["accepted"] != 2.0 || strict["invalid"] != 3.0 || strict["emptyFields"] != 0.0 {
+		t.Errorf("%v", strict)
+	}
+	if got := verdicts(fmt.Sprint(strict["mailingId"])); got != "line,column,code 2,email,MISSING_EMAIL 4,email,DUPLICATE 5,cidade,EMPTY_FIELD 6,cidade,EMPTY_FIELD " {
+		t.Error(got)
+	}
+	if r := g.upload(t, with("emptyFields", "ignore"), nil); r.Status != http.StatusUnprocessableEntity {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
 }
 
 func TestMailing_Replay(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -25,9 +26,9 @@ const (
 	turnWait = time.Minute
 	// uploadsAtOnce bounds what uploads take of the process's memory, 25 MiB each where
 	// the storage is S3, and what one company takes of them with slow connections.
-	uploadsAtOnce, uploadsOfEach = 8, 4
+	uploadsAtOnce, uploadsOfEach = 8, 2
 	// ingestsAtOnce bounds the connections and the work that Postgres has of mailings.
-	ingestsAtOnce, ingestsOfEach = 4, 3
+	ingestsAtOnce, ingestsOfEach = 4, 2
 	// dropTime is for taking back a file, whose request may have ended long before.
 	dropTime = 10 * time.Second
 )
@@ -50,15 +51,21 @@ func (a *API) readUpload(c *gin.Context) (upload, error) {
 	if err != nil {
 		return upload{}, err
 	}
-	defer leave()
 	u := upload{}
 	if u.id, err = uuid.NewV7(); err != nil {
+		leave()
 		return upload{}, fmt.Errorf("make mailing id: %w", err)
 	}
 	ctx, cancel := context.WithCancel(c.Request.Context())
 	defer cancel()
-	body := newSlowBody(c, maxForm, a.mailings.quiet)
-	defer body.finish()
+	body := newSlowBody(c, maxForm, a.mailings.pace, uploadTime)
+	defer func() {
+		body.finish()
+		if visitOf(c).bodyRead = errors.Is(body.err, io.EOF); !visitOf(c).bodyRead {
+			hangUp(c)
+		}
+	}()
+	defer leave() // before what is left of a refused form is read, for which nobody waits
 	u.form, err = mailing.ReadForm(multipart.NewReader(body, boundary), func(content io.Reader) (err error) {
 		u.file, err = a.mailings.vault.Keep(ctx, visitOf(c).caller.CompanyID, u.id, content)
 		return err
@@ -77,6 +84,8 @@ func uploadProblem(err, cause error) error {
 		return fileTooLarge
 	case errors.Is(err, blob.ErrUnavailable):
 		return fmt.Errorf("%w: %w", storageUnavailable, err)
+	case errors.Is(cause, os.ErrDeadlineExceeded):
+		return bodyTooSlow
 	case cause != nil && !errors.Is(cause, io.EOF):
 		return fmt.Errorf("%w: %w", unreadable, cause)
 	case errors.Is(err, mailing.ErrMalformed):
@@ -107,6 +116,8 @@ func enter(ctx context.Context, g *mailing.Gate, company uuid.UUID) (leave func(
 		return leave, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case errors.Is(err, mailing.ErrOwnLimit):
+		return nil, tooManyUploads
 	}
 	return nil, tooManyMailings
 }

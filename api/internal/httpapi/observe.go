@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 )
 
@@ -19,6 +20,7 @@ import (
 type measure struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	refusals *prometheus.CounterVec
 }
 
 func newMeasure(registry *prometheus.Registry) (*measure, error) {
@@ -32,8 +34,15 @@ func newMeasure(registry *prometheus.Registry) (*measure, error) {
 			Help:    "Time from the request's headers to the end of its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"method", "path"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quota_refusals_total",
+			Help: "Requests refused because they would exceed a quota of their company, by quota.",
+		}, []string{"quota"}),
 	}
-	if err := errors.Join(registry.Register(m.requests), registry.Register(m.duration)); err != nil {
+	for _, quota := range store.Quotas() {
+		m.refusals.WithLabelValues(string(quota))
+	}
+	if err := errors.Join(registry.Register(m.requests), registry.Register(m.duration), registry.Register(m.refusals)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return m, nil
@@ -55,7 +64,7 @@ func (a *API) observe(c *gin.Context) {
 	a.measure.duration.WithLabelValues(method, path).Observe(took.Seconds())
 
 	v := visitOf(c)
-	attributes := make([]slog.Attr, 0, 11)
+	attributes := make([]slog.Attr, 0, 14)
 	attributes = append(attributes,
 		slog.String(telemetry.RequestID, v.requestID),
 		slog.String("method", method),
@@ -64,20 +73,22 @@ func (a *API) observe(c *gin.Context) {
 		slog.Int("bytes", c.Writer.Size()),
 		slog.Float64(telemetry.DurationMS, float64(took.Microseconds())/1000),
 	)
+	// Who follows a link in an email is a person, and no caller.
+	if v.client.IsValid() && path != unsubscribePath {
+		attributes = append(attributes, slog.String("client", v.client.String()))
+	}
 	if v.caller != nil {
-		attributes = append(attributes, slog.String(telemetry.CompanyID, v.caller.CompanyID.String()), slog.String("key", v.caller.KeyID))
+		attributes = append(attributes, slog.String("key", v.caller.KeyID))
 	}
-	if v.outboxID != "" {
-		attributes = append(attributes, slog.String(telemetry.OutboxID, v.outboxID))
-	}
-	if v.mailingID != "" {
-		attributes = append(attributes, slog.String("mailingId", v.mailingID))
-	}
+	attributes = append(attributes, v.names()...)
 	if trace := telemetry.TraceIDOf(c.Request.Context()); trace != "" {
 		attributes = append(attributes, slog.String(telemetry.TraceID, trace))
 	}
 	a.log.LogAttrs(c.Request.Context(), slog.LevelInfo, "request", attributes...)
 }
+
+// unsubscribePath is the route of the links in mailings.
+const unsubscribePath = "/u/:token"
 
 // unmatched stands for every path that is none of ours.
 const unmatched = "unmatched"

@@ -29,6 +29,15 @@ type problem struct {
 	detail     string
 	faults     []rules.Fault
 	retryAfter time.Duration
+	quota      *quotaProblem // of QUOTA_EXCEEDED
+}
+
+// quotaProblem says which quota of the company is used up.
+type quotaProblem struct {
+	Quota store.Quota `json:"quota"`
+	Limit int64       `json:"limit"`
+	Use   int64       `json:"use"`
+	Reset *time.Time  `json:"reset"` // null = when something is deleted, or ends
 }
 
 func (p problem) Error() string { return p.code + ": " + p.detail }
@@ -39,53 +48,104 @@ const (
 	codeSenderNotAllowed  = draft.CodeSenderNotAllowed
 	codeRecipientNotFound = email.CodeRecipientNotFound
 	codeInvalidTemplate   = email.CodeInvalidTemplate
+	codeQuotaExceeded     = "QUOTA_EXCEEDED"
 )
 
 // What handlers and middlewares decide themselves.
 var (
-	noSuchRoute       = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is nothing at this path"}
+	noSuchRoute       = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "the API has no such path: GET /openapi.yaml lists all"}
 	noSuchRecipient   = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such recipient"}
 	noSuchSuppression = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "the address is not suppressed for that reason"}
 	noSuchEmail       = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such email"}
 	noSuchLetter      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such dead letter"}
 	noSuchReplay      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such replay"}
-	wrongMethod       = problem{status: http.StatusMethodNotAllowed, code: "METHOD_NOT_ALLOWED", detail: "the Allow header names the methods of this path"}
-	metricsElsewhere  = problem{status: http.StatusForbidden, code: "LOOPBACK_ONLY", detail: "metrics are shown to callers of the same machine"}
 
 	nothingAbout  = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no email about this aggregate"}
-	aggregateBusy = problem{status: http.StatusConflict, code: "AGGREGATE_IN_PROGRESS", detail: "an email of this aggregate and event type is being written, moved or cancelled", retryAfter: time.Second}
+	aggregateBusy = problem{status: http.StatusConflict, code: "AGGREGATE_IN_PROGRESS", detail: "an email of this aggregate and event type is being written, moved or cancelled: repeat the request after Retry-After", retryAfter: time.Second}
 
-	alreadyResolved = problem{status: http.StatusConflict, code: "ALREADY_RESOLVED", detail: "the dead letter is resolved in another way"}
+	rowsBusy = problem{status: http.StatusConflict, code: "AGGREGATE_BUSY", detail: "another transaction holds what this request has to change, and as many requests as may wait for such transactions", retryAfter: 2 * time.Second}
 
-	suspended = problem{status: http.StatusForbidden, code: "COMPANY_SUSPENDED", detail: "the company is suspended"}
+	alreadyResolved = problem{status: http.StatusConflict, code: "ALREADY_RESOLVED", detail: "the dead letter was resolved in another way; GET shows how"}
 
-	bodyTooLarge = problem{status: http.StatusRequestEntityTooLarge, code: "BODY_TOO_LARGE", detail: fmt.Sprintf("the body is larger than %d bytes", maxBody)}
-	notJSON      = problem{status: http.StatusUnsupportedMediaType, code: "UNSUPPORTED_MEDIA_TYPE", detail: "send application/json in UTF-8, not compressed"}
-	unreadable   = problem{status: http.StatusBadRequest, code: "UNREADABLE_BODY", detail: "the body ended early or came too slowly"}
-	busy         = problem{status: http.StatusServiceUnavailable, code: "BUSY", detail: "too many large bodies at once", retryAfter: time.Second}
+	suspended = problem{status: http.StatusForbidden, code: "COMPANY_SUSPENDED", detail: "the company is suspended: ask the operator of the gateway"}
+
+	bodyTooLarge = problem{status: http.StatusRequestEntityTooLarge, code: "BODY_TOO_LARGE", detail: fmt.Sprintf("the body is larger than %d bytes: html and text may have 524288 bytes each", maxBody)}
+	notJSON      = problem{status: http.StatusUnsupportedMediaType, code: "UNSUPPORTED_MEDIA_TYPE", detail: "set the header Content-Type: application/json and send UTF-8, not compressed"}
+	unreadable   = problem{status: http.StatusBadRequest, code: "UNREADABLE_BODY", detail: "the body ended early: repeat the request"}
+	busy         = problem{status: http.StatusServiceUnavailable, code: "BUSY", detail: "too many large bodies at once: repeat the request after Retry-After", retryAfter: time.Second}
+	bodyTooSlow  = problem{status: http.StatusRequestTimeout, code: "BODY_TOO_SLOW", detail: fmt.Sprintf("less than %d bytes of the body came within %.0f seconds, or all of it took too long: repeat the request over a faster connection", leastPace.bytes, leastPace.each.Seconds())}
+	// tooManyBodies is for what the company has done itself.
+	tooManyBodies = problem{status: http.StatusTooManyRequests, code: "TOO_MANY_BODIES", detail: "the company sends too many large bodies at once: repeat the request after Retry-After", retryAfter: time.Second}
 
 	// Without RabbitMQ nothing would ever carry what comes in bulk.
 	bulkDisabled = problem{status: http.StatusServiceUnavailable, code: "BULK_DISABLED", detail: "this installation has no RabbitMQ, which carries mailings and recipients: RABBITMQ_URL must be set"}
 
 	badIdempotencyKey = problem{status: http.StatusBadRequest, code: "INVALID_IDEMPOTENCY_KEY", detail: "Idempotency-Key must be one value of 1 to 255 printable ASCII characters"}
-	keyReused         = problem{status: http.StatusUnprocessableEntity, code: "IDEMPOTENCY_KEY_REUSED", detail: "this Idempotency-Key was used with another body"}
-	twinUnderWay      = problem{status: http.StatusConflict, code: "IDEMPOTENCY_IN_PROGRESS", detail: "a request with this Idempotency-Key is under way", retryAfter: time.Second}
+	keyReused         = problem{status: http.StatusUnprocessableEntity, code: "IDEMPOTENCY_KEY_REUSED", detail: "this Idempotency-Key was used with another body in the last 72 hours: take a new key for another request"}
+	twinUnderWay      = problem{status: http.StatusConflict, code: "IDEMPOTENCY_IN_PROGRESS", detail: "a request with this Idempotency-Key is under way: repeat this one after Retry-After", retryAfter: time.Second}
 )
 
+// Three ways of not showing a valid key. They have one code, and none says whether a key
+// with this id exists.
+var (
+	noKey        = problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "the request has no API key: send it as Authorization: Bearer, or as X-API-Key"}
+	notBearer    = problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: `the Authorization header has no Bearer token: write "Bearer", a space and the API key, or send the key alone as X-API-Key`}
+	malformedKey = problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "the API key is malformed: copy all of gw_<environment>_<id>_<secret>, without quotes"}
+	wrongKey     = problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "the API key is not valid: it is unknown here, revoked, or its secret is another; check which installation it belongs to"}
+)
+
+// wrongMethod names the methods that the path has.
+func wrongMethod(method, allowed string) problem {
+	return problem{status: http.StatusMethodNotAllowed, code: "METHOD_NOT_ALLOWED", detail: fmt.Sprintf("the path does not take %s, only %s", printableName(method), allowed)}
+}
+
 func missingScope(scope string) problem {
-	return problem{status: http.StatusForbidden, code: "SCOPE_MISSING", detail: "the API key lacks the scope " + scope}
+	return problem{status: http.StatusForbidden, code: "SCOPE_MISSING", detail: "the API key lacks the scope " + scope + ": ask the operator of the gateway for a key that has it"}
 }
 
 func rateLimited(q access.Quota) problem {
-	return problem{status: http.StatusTooManyRequests, code: "RATE_LIMITED", detail: "the API key has made too many requests", retryAfter: q.RetryAfter}
+	return problem{status: http.StatusTooManyRequests, code: "RATE_LIMITED", detail: "the API key has made too many requests: repeat this one after Retry-After", retryAfter: q.RetryAfter}
+}
+
+// canBeHeld says which emails no worker has.
+const canBeHeld = "only PENDING, ENQUEUED and RETRY_SCHEDULED ones can be cancelled or moved"
+
+var expiredKey = problem{status: http.StatusUnauthorized, code: "KEY_EXPIRED", detail: "the API key has expired: ask whoever runs the gateway for another one"}
+
+func otherNetwork(client string) problem {
+	return problem{status: http.StatusForbidden, code: "NETWORK_NOT_ALLOWED", detail: "the API key is bound to networks, and " + client + " is in none of them"}
+}
+
+func tooManyWrongKeys(retry time.Duration) problem {
+	return problem{status: http.StatusTooManyRequests, code: "TOO_MANY_WRONG_KEYS", detail: "too many requests from this address had no valid API key; those with a valid one pass", retryAfter: retry}
+}
+
+// tooManyAtOnce is an answer to a company whose other requests take all its places.
+var tooManyAtOnce = problem{
+	status: http.StatusTooManyRequests, code: "RATE_LIMITED", detail: "the company has too many requests under way: repeat this one after Retry-After", retryAfter: time.Second,
+}
+
+// quotaExceeded: a quota of a day tells when to come back.
+func quotaExceeded(e *store.QuotaError) problem {
+	p := problem{
+		status: http.StatusTooManyRequests, code: codeQuotaExceeded,
+		detail:     fmt.Sprintf("the company's quota %s would be exceeded: its limit is %d, %d are in use", e.Quota, e.Limit, e.Use),
+		retryAfter: time.Minute,
+		quota:      &quotaProblem{Quota: e.Quota, Limit: e.Limit, Use: e.Use, Reset: e.Reset},
+	}
+	if e.Reset != nil {
+		p.detail += "; it is counted anew from " + e.Reset.Format(time.RFC3339) + " on"
+		p.retryAfter = max(time.Until(*e.Reset), time.Second)
+	}
+	return p
 }
 
 func cancelTooLate(s email.Status) problem {
-	return problem{status: http.StatusConflict, code: "CANCEL_TOO_LATE", detail: fmt.Sprintf("the email is %s", s)}
+	return problem{status: http.StatusConflict, code: "CANCEL_TOO_LATE", detail: fmt.Sprintf("the email is %s; %s", s, canBeHeld)}
 }
 
 func rescheduleTooLate(s email.Status) problem {
-	return problem{status: http.StatusConflict, code: "RESCHEDULE_TOO_LATE", detail: fmt.Sprintf("the email is %s", s)}
+	return problem{status: http.StatusConflict, code: "RESCHEDULE_TOO_LATE", detail: fmt.Sprintf("the email is %s; %s", s, canBeHeld)}
 }
 
 func notReplayable(s email.Status) problem {
@@ -93,7 +153,7 @@ func notReplayable(s email.Status) problem {
 }
 
 func contentGone() problem {
-	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: "the email's content is not kept any more"}
+	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: "the email's content is not kept any more: send a new email"}
 }
 
 func replaced() problem {
@@ -135,14 +195,25 @@ func invalid(faults []rules.Fault) problem {
 			p.code = codeValidationFailed
 		}
 	}
-	p.detail = fmt.Sprintf("%d fields are not valid", len(faults))
-	if len(faults) == 1 {
-		p.detail = sentence(faults[0])
-	}
-	if len(faults) >= rules.MaxFaults {
-		p.detail = fmt.Sprintf("%d fields are not valid; there may be more", len(faults))
-	}
+	p.detail = summary(faults)
 	return p
+}
+
+// summary counts the fields, and where all faults are one field's, those.
+func summary(faults []rules.Fault) string {
+	fields := map[string]bool{}
+	for _, f := range faults {
+		fields[f.Field] = true
+	}
+	switch {
+	case len(faults) == 1:
+		return sentence(faults[0])
+	case len(faults) >= rules.MaxFaults:
+		return fmt.Sprintf("%d fields are not valid; there may be more", len(fields))
+	case len(fields) == 1:
+		return fmt.Sprintf("%s has %d faults", faults[0].Field, len(faults))
+	}
+	return fmt.Sprintf("%d fields are not valid", len(fields))
 }
 
 // sentence is a fault in words: a message begins where the field's name ends, unless it
@@ -161,9 +232,12 @@ const statusClientGone = 499
 func problemOf(err error) problem {
 	var known problem
 	var syntax *strictjson.SyntaxError
+	var over *store.QuotaError
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &over):
+		return quotaExceeded(over)
 	case errors.As(err, &syntax):
 		return problem{status: http.StatusBadRequest, code: "MALFORMED_JSON", detail: syntax.Error()}
 	case errors.Is(err, store.ErrNotFound):
@@ -172,15 +246,25 @@ func problemOf(err error) problem {
 		return aggregateBusy
 	case errors.Is(err, store.ErrInProgress):
 		return twinUnderWay
+	case errors.Is(err, store.ErrBusy):
+		return rowsBusy
+	case errors.Is(err, access.ErrNoKey):
+		return noKey
+	case errors.Is(err, access.ErrExpiredKey):
+		return expiredKey
+	case errors.Is(err, access.ErrMalformedKey):
+		return malformedKey
 	case errors.Is(err, access.ErrUnknownKey):
-		return problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "send a valid API key as Authorization: Bearer or X-API-Key"}
+		return wrongKey
+	case errors.Is(err, errTooManyAtOnce):
+		return tooManyAtOnce
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome),
 		errors.Is(err, store.ErrNotMigrated), errors.Is(err, context.DeadlineExceeded):
-		return problem{status: http.StatusServiceUnavailable, code: "DATABASE_UNAVAILABLE", detail: "the database cannot be reached", retryAfter: 5 * time.Second}
+		return problem{status: http.StatusServiceUnavailable, code: "DATABASE_UNAVAILABLE", detail: "the database cannot be reached: repeat the request after Retry-After", retryAfter: 5 * time.Second}
 	case errors.Is(err, context.Canceled):
 		return problem{status: statusClientGone, code: "CLIENT_GONE", detail: "the client left"}
 	}
-	return problem{status: http.StatusInternalServerError, code: "INTERNAL", detail: "the request failed; its id is in the log"}
+	return problem{status: http.StatusInternalServerError, code: "INTERNAL", detail: "the request failed: give the operator of the gateway its requestId, which is in the log"}
 }
 
 // body is a problem on the wire (RFC 9457).
@@ -192,6 +276,7 @@ type body struct {
 	Code      string        `json:"code"`
 	RequestID string        `json:"requestId"`
 	Errors    []rules.Fault `json:"errors,omitempty"`
+	*quotaProblem
 }
 
 // levelOf is the level at which a failed request is logged. It is no error when the client
@@ -207,8 +292,13 @@ func levelOf(ctx context.Context, err error) slog.Level {
 func (a *API) fail(c *gin.Context, err error) {
 	p := problemOf(err)
 	v := visitOf(c)
+	if p.quota != nil {
+		a.measure.refusals.WithLabelValues(string(p.quota.Quota)).Inc()
+	}
 	if p.status >= http.StatusInternalServerError && !errors.Is(err, errPanic) {
-		a.log.Log(c.Request.Context(), levelOf(c.Request.Context(), err), "request failed", telemetry.RequestID, v.requestID, "path", c.FullPath(), "error", email.MaskText(err.Error()))
+		a.log.LogAttrs(c.Request.Context(), levelOf(c.Request.Context(), err), "request failed", append(v.names(),
+			slog.String(telemetry.RequestID, v.requestID), slog.Int64(telemetry.DurationMS, time.Since(v.began).Milliseconds()),
+			slog.String("path", c.FullPath()), slog.String("error", email.MaskText(err.Error())))...)
 	}
 	if c.Writer.Written() {
 		c.Abort() // too late to say anything else
@@ -223,6 +313,6 @@ func (a *API) fail(c *gin.Context, err error) {
 	c.Header("Content-Type", "application/problem+json")
 	c.AbortWithStatusJSON(p.status, body{
 		Type: "about:blank", Title: http.StatusText(p.status), Status: p.status,
-		Detail: p.detail, Code: p.code, RequestID: v.requestID, Errors: p.faults,
+		Detail: p.detail, Code: p.code, RequestID: v.requestID, Errors: p.faults, quotaProblem: p.quota,
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/fieldhint"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
 )
@@ -42,7 +43,7 @@ func openQuery(raw string, checks *rules.Rules) (*query, error) {
 func (q *query) close() error {
 	for name := range q.values {
 		if !slices.Contains(q.read, name) {
-			q.faults.Add(printableName(name), "UNKNOWN_PARAMETER", "is not a parameter of this request")
+			q.faults.Add(printableName(name), "UNKNOWN_PARAMETER", fieldhint.Request{Noun: "parameter", Known: q.read}.Unknown("", name))
 		}
 	}
 	if len(q.faults) > 0 {

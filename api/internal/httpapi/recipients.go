@@ -99,7 +99,8 @@ func (a *API) addRecipients(c *gin.Context) error {
 		v.location = "" // that of the stored answer
 		return a.replay(c, guard, used.Answer)
 	case err != nil:
-		return err
+		v.location = ""
+		return a.replayInstead(c, guard, err)
 	}
 	a.wake()
 	a.answerAccepted(c, http.StatusAccepted, answer)

@@ -162,7 +162,7 @@ func TestRecipients_Refused(t *testing.T) {
 		"an id of its own": {`{"recipientId": "` + uuid.NewString() + `", "email": "a@example.com"}`, []string{"recipientId UNKNOWN_FIELD"}},
 		"every field wrong": {
 			`{"externalId": "", "cpfCnpj": "1", "cpfCnpjHash": "1", "razaoSocial": "` + long + `", "nome": "a\nb", "email": "a"}`,
-			[]string{"cpfCnpj INVALID_CPF_CNPJ", "cpfCnpjHash INVALID_HASH", "email INVALID_EMAIL", "externalId REQUIRED", "nome BAD_CHARACTER", "razaoSocial TOO_LONG"},
+			[]string{"cpfCnpj INVALID_CPF_CNPJ", "cpfCnpjHash INVALID_HASH", "email INVALID_EMAIL", "nome BAD_CHARACTER", "razaoSocial TOO_LONG"},
 		},
 		"one of many": {
 			`{"recipients": [{"email": "a@example.com"}, {"email": "b"}, {"nome": 1, "email": "c@example.com", "x": 1}, null,

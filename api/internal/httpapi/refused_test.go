@@ -95,7 +95,7 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	raw("a string", `"hello"`, 400, "MALFORMED_JSON")
 	raw("invalid UTF-8", strings.Replace(emailBody(nil), "Sua", "S\xffa", 1), 400, "MALFORMED_JSON")
 	raw("a raw control character", strings.Replace(emailBody(nil), "Sua", "S\x01a", 1), 400, "MALFORMED_JSON")
-	raw("a byte order mark", "\ufeff"+emailBody(nil), 400, "MALFORMED_JSON")
+	raw("UTF-16", "\xff\xfe{\x00}\x00", 400, "MALFORMED_JSON")
 	raw("very deep", `{"to":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)+"}", 400, "MALFORMED_JSON")
 	raw("3 MiB", emailBody(with("html", strings.Repeat("a", 3<<20))), 413, "BODY_TOO_LARGE")
 
@@ -141,7 +141,7 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	wrong("six bcc", with("bcc", many(6, "a@example.com")), "bcc TOO_MANY")
 	wrong("six tags", with("tags", many(6, "a")), "tags TOO_MANY")
 	wrong("a tag of 65", with("tags", []string{strings.Repeat("a", 65)}), "tags[0] TOO_LONG")
-	wrong("an empty tag", with("tags", []string{"a", ""}), "tags[1] REQUIRED")
+	wrong("a bad tag behind a blank one", with("tags", []string{"", "a\nb"}), "tags[1] BAD_CHARACTER")
 	wrong("html of 513 KiB", with("html", "<p>"+strings.Repeat("a", 513<<10)), "html TOO_LONG")
 	wrong("html of 512 KiB and one byte, in é", with("html", "a"+strings.Repeat("é", 256<<10)), "html TOO_LONG")
 	wrong("text of 513 KiB", with("text", strings.Repeat("a", 513<<10)), "text TOO_LONG")
@@ -152,7 +152,14 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	for _, field := range []string{"externalId", "razaoSocial", "nome"} {
 		wrong(field+" of 201", person(field, strings.Repeat("é", 201)), "recipient."+field+" TOO_LONG")
 	}
-	wrong("empty externalId", person("externalId", ""), "recipient.externalId REQUIRED")
+	for _, blank := range blanks() {
+		for _, field := range []string{"to", "subject", "html"} {
+			wrong(fmt.Sprintf("%s of %q", field, blank), with(field, blank), field+" REQUIRED")
+		}
+		for _, field := range []string{"externalId", "recipientId", "cpfCnpj", "cpfCnpjHash"} {
+			wrong(fmt.Sprintf("%s of %q alone", field, blank), with("recipient", fields{"email": "ana@example.com", field: blank}), "recipient REQUIRED")
+		}
+	}
 	wrong("an unknown delivery", with("delivery", "exactly_once"), "delivery NOT_ALLOWED")
 
 	// Addresses.
@@ -173,11 +180,11 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	wrong("bad cc", with("cc", []string{"a@example.com", "b@example.com", "c"}), "cc[2] INVALID_EMAIL")
 	wrong("bad bcc", with("bcc", []string{"b"}), "bcc[0] INVALID_EMAIL")
 	wrong("bad replyTo", with("replyTo", "Ana <ana@example.com>"), "replyTo INVALID_EMAIL")
-	wrong("empty replyTo", with("replyTo", ""), "replyTo INVALID_EMAIL")
+	wrong("bad cc behind blank ones", with("cc", []string{"", " ", "c"}), "cc[2] INVALID_EMAIL")
 
 	// From.
 	for name, from := range map[string]string{
-		"without address": "Acme", "empty": "", "of two": "a@acme.example, b@acme.example", "a group": "Acme: billing@acme.example;",
+		"without address": "Acme", "of two": "a@acme.example, b@acme.example", "a group": "Acme: billing@acme.example;",
 		"with CRLF": "Acme\r\nBcc: eva@example.com <billing@acme.example>", "with an encoded line end": "=?utf-8?q?Acme=0D=0ABcc:?= <billing@acme.example>",
 		"with a long name": strings.Repeat("é", 201) + " <billing@acme.example>", "with a bad address": "Acme <billing@localhost>",
 	} {
@@ -209,6 +216,8 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	for _, name := range []string{
 		"From", "to", "CC", "Bcc", "Subject", "reply-to", "Date", "Message-ID", "MIME-Version", "Content-Type", "content-transfer-encoding",
 		"Return-Path", "Sender", "Received", "DKIM-Signature", "X-SES-CONFIGURATION-SET", "x-ses-anything", "List-Unsubscribe", "List-Unsubscribe-Post",
+		"Resent-From", "resent-to", "RESENT-Message-ID", "ARC-Seal", "arc-message-signature", "ARC-Authentication-Results", "Authentication-Results",
+		"Received-SPF", "delivered-to",
 	} {
 		wrong("header "+name, with("headers", fields{name: "x"}), "headers."+name+" RESERVED_HEADER")
 	}
@@ -216,8 +225,11 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 		wrong(fmt.Sprintf("header %.10q", name), with("headers", fields{name: "x"}), "headers."+name+" INVALID_HEADER_NAME")
 	}
 	wrong("two headers that differ in case", with("headers", fields{"X-Foo": "a", "x-foo": "b"}), "headers.x-foo DUPLICATE_FIELD")
-	wrong("an empty header", with("headers", fields{"X-A": ""}), "headers.X-A INVALID_HEADER_VALUE")
-	wrong("a header of 901", with("headers", fields{"X-A": strings.Repeat("a", 901)}), "headers.X-A INVALID_HEADER_VALUE")
+	wrong("from with a long name once encoded", with("from", strings.Repeat("é", 190)+" <billing@acme.example>"), "from TOO_LONG")
+	wrong("a header of 997", with("headers", fields{"X-A": strings.Repeat("a", 994)}), "headers.X-A INVALID_HEADER_VALUE")
+	wrong("a header value of 996", with("headers", fields{"X": strings.Repeat("a", 996)}), "headers.X INVALID_HEADER_VALUE")
+	wrong("a header of 124 + 900", with("headers", fields{strings.Repeat("X", 124): strings.Repeat("a", 900)}), "headers."+strings.Repeat("X", 124)+" INVALID_HEADER_VALUE")
+	wrong("a header of 126 + 871", with("headers", fields{strings.Repeat("X", 126): strings.Repeat("a", 871)}), "headers."+strings.Repeat("X", 126)+" INVALID_HEADER_VALUE")
 	wrong("a header beyond ASCII", with("headers", fields{"X-A": "é"}), "headers.X-A INVALID_HEADER_VALUE")
 	wrong("eleven headers", func(f fields) {
 		headers := fields{}
@@ -229,14 +241,13 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 
 	// The recipient.
 	wrong("no identifier", func(f fields) { f["recipient"] = fields{"email": "ana@example.com"} }, "recipient REQUIRED")
-	wrong("no email", func(f fields) { f["recipient"] = fields{"externalId": "1"} }, "recipient.email REQUIRED")
-	wrong("an empty recipient", with("recipient", fields{}), "recipient REQUIRED", "recipient.email REQUIRED")
+	wrong("an empty recipient", with("recipient", fields{}), "recipient REQUIRED")
 	wrong("another email", person("email", "eva@example.com"), "recipient.email MISMATCH")
 	wrong("another case before the @", person("email", "Ana@example.com"), "recipient.email MISMATCH")
 	for name, number := range map[string]string{
 		"CPF with a wrong digit": "529.982.247-26", "CPF of ones": "111.111.111-11", "CPF without its zero": "5299822472",
 		"CNPJ with a wrong digit": "11.222.333/0001-82", "CNPJ with a wrong letter": "12.ABC.345/01DE-36", "CNPJ of zeros": "00000000000000",
-		"neither": "12345", "words": "hello", "empty": "",
+		"neither": "12345", "words": "hello",
 	} {
 		wrong("cpfCnpj: "+name, person("cpfCnpj", number), "recipient.cpfCnpj INVALID_CPF_CNPJ")
 	}
@@ -256,7 +267,7 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	}
 
 	// Times.
-	for _, at := range []string{"", "tomorrow", "2026-03-01", "2026-03-01T09:00:00", "2026-03-01 09:00:00Z", "2026-02-30T09:00:00Z", "1772355600"} {
+	for _, at := range []string{"tomorrow", "2026-03-01", "2026-03-01T09:00:00", "2026-03-01 09:00:00Z", "2026-02-30T09:00:00Z", "1772355600"} {
 		wrong(fmt.Sprintf("sendAt %q", at), with("sendAt", at), "sendAt INVALID_TIMESTAMP")
 	}
 	wrong("sendAt in two years", with("sendAt", "2199-01-01T00:00:00Z"), "sendAt OUT_OF_RANGE")
@@ -265,8 +276,15 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	for _, html := range scripted() {
 		raw("html "+html, emailBody(with("html", html)), 422, "INVALID_TEMPLATE", "html INVALID_TEMPLATE")
 	}
-	raw("html of spaces", emailBody(with("html", " \n ")), 422, "INVALID_TEMPLATE", "html INVALID_TEMPLATE")
+	for _, html := range []string{"<p> </p>", "<!-- -->", "<p>&nbsp;\u200b</p><br>", "<html><head><title>Oferta</title><style>p{}</style></head><body></body></html>"} {
+		wrong("html that shows nothing: "+html, with("html", html), "html SHOWS_NOTHING")
+	}
 	return all
+}
+
+// blanks show nothing.
+func blanks() []string {
+	return []string{"", "   ", "\t", "\r\n", "\u00a0", "\u200b", "\ufeff", "\u2060 \u00ad", "\u3000"}
 }
 
 func scripted() []string {

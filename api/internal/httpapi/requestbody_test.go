@@ -1,85 +1,307 @@
 package httpapi_test
 
 import (
-	"context"
+	"bufio"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/httpapi"
 )
 
-// TestLargeBodies_TakeTurns: slow senders of large bodies hold up each other, not
-// the memory and not the small ones.
-func TestLargeBodies_TakeTurns(t *testing.T) {
+// stall begins requests whose bodies stop after so many bytes, until the test ends.
+func stall(tb testing.TB, addr string, n, size int, headers string) {
+	tb.Helper()
+	piece := `{"to":"` + strings.Repeat("a", size)
+	for range n {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { _ = conn.Close() })
+		request := "POST " + headers + "\r\nHost: gateway\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n", len(piece)+1) + piece
+		// The gateway may have stopped reading.
+		_ = conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
+		_, _ = io.WriteString(conn, request)
+	}
+}
+
+func jsonTo(path string, key apikey.Key) string {
+	return path + " HTTP/1.1\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key.String()
+}
+
+// acceptSoon sends emails of several sizes of another company, which must not wait for anybody.
+func (g *gateway) acceptSoon(tb testing.TB, key apikey.Key) {
+	tb.Helper()
+	for _, size := range []int{100, 100 << 10, 500 << 10, 900 << 10, 1500 << 10} {
+		body := emailBody(with("text", strings.Repeat("a", min(size, 500<<10))))
+		body += strings.Repeat(" ", max(size-len(body), 0))
+		for name, c := range map[string]call{"": {Body: body}, "in chunks": {Reader: io.MultiReader(strings.NewReader(body))}} {
+			c.Method, c.Path, c.Key = http.MethodPost, "/v1/email/send", key.String()
+			most := 3 * time.Second
+			if size > 100<<10 {
+				most = 10 * time.Second // it is read with the race detector, on a machine that does other things
+			}
+			begun := time.Now()
+			if r := g.do(tb, c); r.Status != http.StatusAccepted || time.Since(begun) > most {
+				tb.Errorf("%d bytes %s: %d after %s: %s", size, name, r.Status, time.Since(begun), r.Body)
+			}
+		}
+	}
+}
+
+// Slow senders of bodies, whatever their size and however many keys of their company they use,
+// delay no other company.
+func TestBodies_OfACompanyThatIsSlow(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ companies, keys, sockets, size int }{
+		"sixteen sockets that begin":       {1, 1, 16, 1},
+		"many keys, half a megabyte":       {1, 5, 8, 500 << 10},
+		"over a megabyte":                  {1, 2, 20, 1200 << 10},
+		"many sockets":                     {1, 1, 400, 3 << 10},
+		"companies that fill all there is": {5, 1, 16, 500 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := start(t, nil)
+			addr := g.listen(t)
+			other := g.newKey(t, g.Database.Company(t), nil)
+			for range tt.companies {
+				company := g.Database.Company(t)
+				for range tt.keys {
+					stall(t, addr, tt.sockets, tt.size, jsonTo("/v1/email/send", g.newKey(t, company, nil)))
+				}
+			}
+			g.acceptSoon(t, other)
+		})
+	}
+}
+
+// A company that sends too much at once is told so, and told apart from a gateway that is busy.
+func TestBodies_TooManyOfACompany(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	ctx, leave := context.WithCancel(t.Context())
-	var senders sync.WaitGroup
-	defer senders.Wait()
-	defer leave()
-	begun := make(chan struct{}, 64)
-	for range 16 { // of 2 MiB: all there is
-		senders.Go(func() {
-			_, _ = g.try(t, call{Method: http.MethodPost, Path: "/v1/email/send", Reader: &stalled{ctx: ctx, begun: begun}, Context: ctx})
-		})
-	}
-	for range 16 {
-		<-begun
-	}
-	large := emailBody(with("text", strings.Repeat("a", 500<<10)))
-	r := g.send(t, large)
-	for tries := 0; r.Status == http.StatusAccepted && tries < 10; tries++ {
-		r = g.send(t, large) // the last of the 16 had not reached the handler yet
-	}
-	if r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "BUSY" {
-		t.Errorf("a large body: %d %s", r.Status, r.Body)
-	}
-	g.accept(t, emailBody(nil))
-	leave()
+	addr := g.listen(t)
+	stall(t, addr, 60, 1200<<10, jsonTo("/v1/email/send", g.Key))
+	body := emailBody(nil) + strings.Repeat(" ", 1900<<10)
+	g.await(t, "refusal", func() bool {
+		r := g.send(t, body)
+		if r.Status == http.StatusTooManyRequests {
+			if r.problem(t).Code != "TOO_MANY_BODIES" || r.Header.Get("Retry-After") == "" {
+				t.Errorf("%s", r.Body)
+			}
+			return true
+		}
+		stall(t, addr, 4, 1200<<10, jsonTo("/v1/email/send", g.Key))
+		return false
+	})
+	g.acceptSoon(t, g.newKey(t, g.Database.Company(t), nil))
+	g.accept(t, emailBody(nil)) // nor does it lock itself out
 }
 
-// Anybody may begin to send a notification of SNS. It takes nothing from the tenants.
-func TestLargeBodies_OfStrangers(t *testing.T) {
+// Anybody may begin to send a notification of SNS. It takes nothing from the tenants, and SNS
+// itself is heard.
+func TestBodies_OfStrangers(t *testing.T) {
 	t.Parallel()
-	g := startProvider(t, nil).gateway
-	ctx, leave := context.WithCancel(t.Context())
-	var senders sync.WaitGroup
-	defer senders.Wait()
-	defer leave()
-	begun := make(chan struct{}, 64)
-	for range 32 { // twice what takes all there is for tenants
-		senders.Go(func() {
-			_, _ = g.try(t, call{
-				Method: http.MethodPost, Path: "/v1/ses/events", Reader: &stalled{ctx: ctx, begun: begun}, Context: ctx,
-				Header: map[string]string{"Content-Type": "text/plain"}, NoKey: true,
-			})
+	for name, tt := range map[string]struct{ sockets, size int }{
+		"that begin": {600, 1}, "that fill all there is": {64, 400 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startProvider(t, nil)
+			addr := p.listen(t)
+			stall(t, addr, tt.sockets, tt.size, "/v1/ses/events HTTP/1.1\r\nContent-Type: text/plain")
+			p.acceptSoon(t, p.newKey(t, p.Database.Company(t), nil))
+			id, token := p.attempt(t, "ana@example.com", nil)
+			p.call(t, id, token, "ana@example.com")
+			p.timeline(t, id, "DELIVERED")
 		})
 	}
-	for range 32 {
-		<-begun
-	}
-	for range 4 {
-		g.accept(t, emailBody(with("text", strings.Repeat("a", 500<<10))))
-	}
-	leave()
 }
 
-// stalled is a body that begins and does not go on.
-type stalled struct {
-	ctx   context.Context
-	begun chan<- struct{}
-	sent  bool
+// Two uploads of a company are received at a time, so that slow ones of two companies leave
+// room for a third.
+func TestUploads_OfCompaniesThatAreSlow(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	addr := g.listen(t)
+	for range 2 {
+		key := g.newKey(t, g.Database.Company(t), nil)
+		stall(t, addr, 4, 100, "/mailings HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nAuthorization: Bearer "+key.String())
+	}
+	begun := time.Now()
+	g.mail(t, mailingForm())
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("a third company's upload took %s", took)
+	}
 }
 
-func (s *stalled) Read(p []byte) (int, error) {
-	if !s.sent {
-		s.sent = true
-		return copy(p, `{"to":`), nil
+// exchange writes requests to one connection and reads all that comes back.
+func exchange(tb testing.TB, addr string, within time.Duration, requests ...string) (answers []reply, took time.Duration) {
+	tb.Helper()
+	begun := time.Now()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	s.begun <- struct{}{}
-	<-s.ctx.Done()
-	return 0, io.ErrUnexpectedEOF
+	defer conn.Close()
+	_ = conn.SetDeadline(begun.Add(within))
+	for _, request := range requests {
+		if _, err := io.WriteString(conn, request); err != nil {
+			break
+		}
+	}
+	reader := bufio.NewReader(conn)
+	for {
+		r, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			return answers, time.Since(begun)
+		}
+		text, _ := io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		answers = append(answers, reply{Status: r.StatusCode, Header: r.Header, Body: string(text)})
+	}
+}
+
+func statuses(answers []reply) string {
+	var list []string
+	for _, r := range answers {
+		list = append(list, fmt.Sprint(r.Status))
+	}
+	return strings.Join(list, " ")
+}
+
+// Who has no right to an answer but a refusal gets it before the body is there.
+func TestBodies_AreReadAfterTheKey(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	addr := g.listen(t)
+	stranger, err := apikey.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/v1/email/send", "/v1/recipients", "/v1/suppressions", "/mailings"} {
+		for _, length := range []string{"Content-Length: 10", "Content-Length: 100000", "Content-Length: 1000000", "Transfer-Encoding: chunked"} {
+			answers, took := exchange(t, addr, 20*time.Second, "POST "+jsonTo(path, stranger)+"\r\nHost: gateway\r\n"+length+"\r\n\r\n")
+			if statuses(answers) != "401" || took > 5*time.Second {
+				t.Errorf("%s, %s: %q after %s", path, length, statuses(answers), took)
+			}
+		}
+	}
+}
+
+// Bodies that say something else about themselves than they are, and several at once on one
+// connection.
+func TestBodies_Lengths(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	addr := g.listen(t)
+	head := "POST " + jsonTo("/v1/email/send", g.Key) + "\r\nHost: gateway\r\n"
+	text := emailBody(nil)
+	sized := func(n int, body string) string { return fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, n, body) }
+	last := strings.Replace(sized(len(text), text), "\r\n", "\r\nConnection: close\r\n", 1)
+	chunked := head + "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(text), text)
+	stranger, err := apikey.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := strings.ReplaceAll(sized(len(text), text), g.Key.String(), stranger.String())
+	for name, tt := range map[string]struct {
+		requests string
+		want     string
+	}{
+		"pipelined":                  {sized(len(text), text) + chunked + sized(len(text), text) + last, "202 202 202 202"},
+		"pipelined behind a refusal": {refused + sized(len(text), text) + refused + last, "401 202 401 202"},
+		"shorter than the body":      {sized(len(text)-1, text) + last, "400 400"},
+		"both lengths":               {strings.Replace(chunked, "Transfer", "Content-Length: 3\r\nTransfer", 1) + last, "202 202"},
+	} {
+		answers, _ := exchange(t, addr, 20*time.Second, tt.requests)
+		if got := statuses(answers); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// A body has to come at 64 KiB in 30 seconds.
+func TestBodies_TooSlow(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	addr := g.listen(t)
+	text := emailBody(nil)
+	form := "/mailings HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nAuthorization: Bearer " + g.Key.String()
+	part := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.csv\"\r\n\r\nemail\r\n" + strings.Repeat("a@b.example\r\n", 100)
+	for name, request := range map[string]string{
+		"a length that never comes":    "POST " + jsonTo("/v1/email/send", g.Key) + fmt.Sprintf("\r\nHost: x\r\nContent-Length: %d\r\n\r\n", len(text)+1) + text,
+		"chunks that never end":        "POST " + jsonTo("/v1/recipients", g.Key) + "\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"a\"\r\n",
+		"a large body that stops":      "POST " + jsonTo("/v1/email/send", g.Key) + "\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n" + strings.Repeat(" ", 1<<20),
+		"a notification that stops":    "POST /v1/ses/events HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 2000\r\n\r\n{",
+		"an upload that stops":         "POST " + form + "\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + part,
+		"an upload that never ends":    "POST " + form + "\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n", len(part), part),
+		"a patch without a body there": "PATCH " + jsonTo("/v1/email/"+uuid.NewString(), g.Key) + "\r\nHost: x\r\nContent-Length: 20\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answers, took := exchange(t, addr, 50*time.Second, request)
+			if name == "a notification that stops" && statuses(answers) == "503" { // there is no topic
+				return
+			}
+			if statuses(answers) != "408" || took < 28*time.Second || took > 45*time.Second {
+				t.Fatalf("%q after %s", statuses(answers), took)
+			}
+			if code := answers[0].problem(t).Code; code != "BODY_TOO_SLOW" {
+				t.Errorf("%s", code)
+			}
+		})
+	}
+}
+
+// Bodies just within and just over each limit, with their length and in chunks. What was on
+// the disk is gone.
+func TestBodies_Sizes(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "spool")
+	g := start(t, func(p *httpapi.Params) { p.SpoolDir = folder })
+	text := emailBody(nil)
+	for size, want := range map[int]int{
+		4<<10 - 1: 202, 4 << 10: 202, 4<<10 + 1: 202, 1<<20 - 1: 202, 1 << 20: 202, 1<<20 + 1: 202, 1<<20 + 2: 202,
+		2<<20 - 1: 202, 2 << 20: 202, 2<<20 + 1: 413, 3 << 20: 413,
+	} {
+		body := text + strings.Repeat(" ", size-len(text))
+		for _, c := range []call{{Body: body}, {Reader: io.MultiReader(strings.NewReader(body))}} {
+			c.Method, c.Path = http.MethodPost, "/v1/email/send"
+			if r := g.do(t, c); r.Status != want {
+				t.Errorf("%d bytes: %d, want %d: %s", size, r.Status, want, r.Body)
+			}
+		}
+	}
+	// Many at once, more than the memory of the company.
+	var senders sync.WaitGroup
+	large := text + strings.Repeat(" ", 2<<20-len(text))
+	for range 6 {
+		senders.Go(func() { g.accept(t, large) })
+	}
+	senders.Wait()
+	left, err := os.ReadDir(folder)
+	if err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if open, _ := filepath.Glob("/proc/self/fd/*"); len(open) > 0 {
+		for _, fd := range open {
+			if name, _ := os.Readlink(fd); strings.HasPrefix(name, folder+"/") {
+				t.Errorf("%s is open", name)
+			}
+		}
+	}
 }
 
 func TestBody_EndsEarly(t *testing.T) {

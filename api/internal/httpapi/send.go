@@ -65,7 +65,7 @@ func (a *API) sendEmail(c *gin.Context) error {
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	mail.Idempotency = guard.record(answer)
-	v.outboxID, v.location = id, emailPath+id
+	v.outboxID, v.status, v.location = id, email.Pending, emailPath+id
 
 	ctx, span := a.tracer.Start(c.Request.Context(), "accept", telemetry.Producer)
 	defer span.End()
@@ -81,7 +81,7 @@ func (a *API) sendEmail(c *gin.Context) error {
 	case errors.As(err, &taken):
 		return a.answerEarlier(c, taken.ID)
 	case err != nil:
-		return err
+		return a.replayInstead(c, guard, err)
 	}
 	if mail.SendAt.IsZero() {
 		a.wake()
@@ -141,7 +141,10 @@ func (a *API) accept(ctx context.Context, id uuid.UUID, guard *onceGuard, unknow
 			return twinUnderWay
 		}
 		return unknown
-	case late: // it never got as far as Postgres
+	case late: // it was not written: it waited for its turn, or for Postgres
+		if _, answers := a.lookUp(ctx, a.store.Exists, id, true); answers {
+			return twinUnderWay
+		}
 		return errors.Join(store.ErrUnavailable, err)
 	}
 	return err

@@ -219,3 +219,40 @@ func TestRequestID(t *testing.T) {
 		}
 	}
 }
+
+// Blank fields count as left out, an address gets one copy, and a header may have what SES
+// takes.
+func TestSend_BlankAndTwice(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	long := strings.Repeat("X", 126)
+	for _, blank := range blanks() {
+		s := g.stored(t, g.accept(t, "\ufeff"+emailBody(func(f fields) {
+			maps.Copy(f, fields{
+				"cc": []string{"ANA@example.com", blank, "eva@example.com"}, "bcc": []string{"Eva@EXAMPLE.com", "rui@example.com", "rui@example.com"},
+				"html": "\ufeff<p>Olá</p>", "text": blank, "replyTo": blank, "from": blank, "sendAt": blank, "delivery": blank,
+				"tags": []string{blank, "a"}, "headers": fields{"X-A": blank, long: strings.Repeat("a", 870), "Y": strings.Repeat("b", 995)},
+				"recipient": fields{
+					"recipientId": blank, "externalId": "C-1", "cpfCnpj": "529\u2011982–247\u00a0\u221225", "cpfCnpjHash": blank, "razaoSocial": blank, "nome": blank,
+					"email": "ana@example.com",
+				},
+			})
+		})))
+		want := email.SendJob{
+			To: "ana@example.com", CC: []string{"eva@example.com"}, BCC: []string{"rui@example.com"}, Subject: "Sua fatura", Tags: []string{"a"},
+			Headers:   map[string]string{long: strings.Repeat("a", 870), "Y": strings.Repeat("b", 995)},
+			Recipient: email.JobRecipient{ExternalID: "C-1", CPFCNPJHash: email.HashTaxID("52998224725", nil), Email: "ana@example.com"},
+		}
+		got := s.Job
+		got.OutboxID, got.CompanyID, got.RequestID, got.HTMLRef = "", "", "", ""
+		if diff := cmp.Diff(want, got); diff != "" || s.HTML != "<p>Olá</p>" || s.Text != nil || s.Delivery != "at_least_once" || s.Next.After(time.Now().Add(time.Minute)) {
+			t.Errorf("%q: %+v\n%s", blank, s, diff)
+		}
+	}
+	// Two people without an id are two.
+	people := `{"recipients":[{"externalId":"   ","email":"a@example.com"},{"externalId":"\u200b","email":"b@example.com"}]}`
+	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/recipients", Body: people})
+	if ids, _ := r.json(t)["ids"].([]any); r.Status != http.StatusAccepted || len(ids) != 2 || ids[0] == ids[1] {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -118,13 +117,9 @@ func readNotification(c *gin.Context) (sns.Message, error) {
 	if err != nil || media != "text/plain" && media != "application/json" || r.Header.Get("Content-Encoding") != "" {
 		return sns.Message{}, notSNS
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, r.Body, maxNotification))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return sns.Message{}, notificationTooLarge
-	case err != nil:
-		return sns.Message{}, fmt.Errorf("%w: %w", unreadable, err)
+	body, err := readBody(c)
+	if err != nil {
+		return sns.Message{}, err
 	}
 	m, err := sns.Parse(body)
 	if err != nil {
@@ -178,14 +173,17 @@ func (e *sesEvents) apply(c *gin.Context, m sns.Message) (string, error) {
 	}
 	e.taken.WithLabelValues(kind, result).Inc()
 	if result == eventApplied {
-		e.tell(f, done)
+		e.tell(visitOf(c), f, done)
 	}
 	return result, nil
 }
 
 // tell logs what somebody may want to know of.
-func (e *sesEvents) tell(f store.Feedback, done store.FeedbackResult) {
-	log := e.log.With(telemetry.OutboxID, f.OutboxID, telemetry.CompanyID, f.CompanyID, "kind", f.Kind)
+func (e *sesEvents) tell(v *visit, f store.Feedback, done store.FeedbackResult) {
+	log := telemetry.EmailLogger(e.log, telemetry.Email{
+		OutboxID: f.OutboxID.String(), RequestID: done.RequestID, CompanyID: f.CompanyID.String(), MailingID: telemetry.ID(done.MailingID.UUID),
+		Attempt: done.Attempt, State: telemetry.In(email.Sent), Since: v.began,
+	}).With("kind", f.Kind)
 	if done.Duplicate {
 		e.duplicates.Inc()
 		log.Warn("SES accepted the email more than once", "attemptId", f.AttemptID)

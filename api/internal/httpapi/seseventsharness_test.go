@@ -189,5 +189,5 @@ func (p *provider) settled(t *testing.T, delivered int64) {
 
 func (p *provider) metric(t *testing.T, line string) bool {
 	t.Helper()
-	return strings.Contains(p.do(t, call{Path: "/metrics", NoKey: true}).Body, "\n"+line+"\n")
+	return strings.Contains(p.metrics(t), "\n"+line+"\n")
 }

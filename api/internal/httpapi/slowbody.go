@@ -5,48 +5,67 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 )
 
 const (
-	// quietTime is how long a client may send nothing, or take nothing, in the middle of
-	// something large. The server's own minute is for requests as a whole, and half a
-	// gigabyte takes a slow line longer.
-	quietTime = 30 * time.Second
+	// answerTime is how long a client may take nothing of a long answer.
+	answerTime = 30 * time.Second
 	// uploadTime is the most an upload may take, however slow: 512 MiB at 2.4 Mbit/s. With
 	// the ingest after it, it stays well below the hour after which a file that no
 	// mailing names is deleted.
 	uploadTime = 30 * time.Minute
 )
 
-// slowBody is a request's body whose client has quietTime for each piece of it and
-// uploadTime for all. It remembers the error it ended with, because the parsers above
-// it wrap it in words that quote the body.
+// pace is the least that a client has to send: so many bytes, or the rest, in each such time.
+// The time in which the gateway itself does not read does not count.
+type pace struct {
+	bytes int64
+	each  time.Duration
+}
+
+var leastPace = pace{bytes: 64 << 10, each: 30 * time.Second}
+
+// slowBody is a request's body whose client has to keep the pace, and so much time for all of
+// it. It remembers the error it ended with, because the parsers above it wrap it in words that
+// quote the body.
 type slowBody struct {
 	body    io.Reader
 	control *http.ResponseController
-	quiet   time.Duration
-	until   time.Time // of the whole
-	due     time.Time // the deadline that is set
+	pace    pace
+	until   time.Time     // of the whole
+	due     time.Time     // the deadline that is set
+	waited  time.Duration // for the bytes of this period
+	got     int64         // of them
 	err     error
+	isCut   atomic.Bool
 }
 
-func newSlowBody(c *gin.Context, limit int64, quiet time.Duration) *slowBody {
+func newSlowBody(c *gin.Context, limit int64, p pace, most time.Duration) *slowBody {
 	return &slowBody{
 		body:    http.MaxBytesReader(c.Writer, c.Request.Body, limit),
 		control: http.NewResponseController(c.Writer),
-		quiet:   quiet,
-		until:   time.Now().Add(uploadTime),
+		pace:    p,
+		until:   time.Now().Add(most),
 	}
 }
 
 func (b *slowBody) Read(p []byte) (int, error) {
-	if err := b.prolong(); err != nil {
+	begun := time.Now()
+	if err := b.prolong(begun); err != nil {
+		b.err = err
 		return 0, err
 	}
 	n, err := b.body.Read(p)
+	b.got += int64(n)
+	if b.waited += time.Since(begun); b.got >= b.pace.bytes {
+		b.got, b.waited = 0, 0
+	}
 	if err != nil {
 		b.err = err
 	}
@@ -54,30 +73,61 @@ func (b *slowBody) Read(p []byte) (int, error) {
 }
 
 // prolong moves the deadline; not for each read, of which there may be a million.
-func (b *slowBody) prolong() error {
-	now := time.Now()
-	if b.due.Sub(now) > b.quiet*9/10 {
+func (b *slowBody) prolong(now time.Time) error {
+	due := now.Add(b.pace.each - b.waited)
+	if due.After(b.until) {
+		due = b.until
+	}
+	if early := due.Sub(b.due); early >= 0 && early < b.pace.each/32 {
 		return nil
 	}
-	b.due = now.Add(b.quiet)
-	if b.due.After(b.until) {
-		b.due = b.until
+	b.due = due.Add(b.pace.each / 32)
+	err := ifSupported(b.control.SetReadDeadline(b.due))
+	if b.isCut.Load() {
+		return os.ErrDeadlineExceeded
 	}
-	return ifSupported(b.control.SetReadDeadline(b.due))
+	return err
+}
+
+// cut ends the body, from another goroutine.
+func (b *slowBody) cut() {
+	b.isCut.Store(true)
+	// A connection whose deadline cannot be set ends by the one that it has.
+	_ = b.control.SetReadDeadline(time.Unix(1, 0))
+}
+
+func (b *slowBody) wasCut() bool { return b.isCut.Load() }
+
+// end lifts the deadline of a body that is read: it would look as if the client had left.
+func (b *slowBody) end() {
+	if !b.due.IsZero() && b.err != nil && errors.Is(b.err, io.EOF) {
+		_ = b.control.SetReadDeadline(time.Time{}) // the connection is of no more use if that fails
+	}
 }
 
 // finish reads what is left, for a client that does not look for an answer before it
 // has sent everything: cut off in the middle, it would never see why it was refused.
 // From then on the client may be silent: a deadline would look as if it had left.
 func (b *slowBody) finish() {
-	if now := time.Now(); b.until.After(now.Add(b.quiet)) {
-		b.until = now.Add(b.quiet)
-		b.due = time.Time{}
+	if soon := time.Now().Add(b.pace.each); b.until.After(soon) {
+		b.until = soon
 	}
 	if b.err == nil {
 		_, _ = io.Copy(io.Discard, b)
 	}
 	_ = b.control.SetReadDeadline(time.Time{}) // the connection is of no more use if that fails
+}
+
+// hangUp ends the connection behind the answer of a request whose body has not come to its
+// end. A client that is still sending would not see the answer if the connection were closed
+// at once. net/http waits for half a second, but only behind a body that is too large, so it is
+// told that this one is.
+func hangUp(c *gin.Context) {
+	w := http.ResponseWriter(c.Writer)
+	if wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+		w = wrapped.Unwrap()
+	}
+	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1)) // always too large
 }
 
 // takeTime lifts the server's limit on the time until the answer; allowAnswer gives
@@ -88,7 +138,7 @@ func takeTime(c *gin.Context) error {
 
 func allowAnswer(c *gin.Context) {
 	// A connection whose deadline cannot be set is one whose answer goes nowhere.
-	_ = http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(quietTime))
+	_ = http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(answerTime))
 }
 
 // ifSupported passes over a server that knows no deadlines, as in a benchmark.

@@ -25,7 +25,7 @@ func TestSlowBody(t *testing.T) {
 			t.Error(err)
 		}
 		defer allowAnswer(c)
-		b := newSlowBody(c, 1<<20, quiet)
+		b := newSlowBody(c, 1<<20, pace{bytes: 4, each: quiet}, time.Minute)
 		_, err := io.Copy(io.Discard, b)
 		ended <- err
 		b.finish()

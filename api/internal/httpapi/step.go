@@ -18,7 +18,7 @@ func (a *API) cancelEmail(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	moved, err := a.store.AdvanceAll(c.Request.Context(), []store.Transition{{
+	moved, err := a.store.AdvanceAll(c.Request.Context(), visitOf(c).caller.CompanyID, []store.Transition{{
 		ID: found.ID, Guard: store.GuardOpen, Status: email.Cancelled,
 		Events: []email.Event{eventBy(visitOf(c), email.EventCancelled)},
 	}})
@@ -38,13 +38,14 @@ func (a *API) retryEmail(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	moved, err := a.store.Advance(c.Request.Context(), store.Transition{
+	all, err := a.store.AdvanceAll(c.Request.Context(), visitOf(c).caller.CompanyID, []store.Transition{{
 		ID: found.ID, Guard: store.GuardReplay, Token: uuid.New(), Status: email.Pending, Renew: a.ttl,
 		Events: []email.Event{eventBy(visitOf(c), email.EventReplayed)},
-	})
-	switch {
-	case err != nil:
+	}})
+	if err != nil {
 		return err
+	}
+	switch moved := all[0]; {
 	case moved.Applied, moved.SameToken: // the latter: by a run of the statement whose answer was lost
 	case moved.Status == "", moved.Erased:
 		return contentGone()

@@ -51,7 +51,7 @@ func (a *API) addSuppression(c *gin.Context) error {
 	}
 	company := visitOf(c).caller.CompanyID
 	s := store.Suppression{Address: address, Reason: store.SuppressionReason(value(request.Reason, string(store.Manual))), Note: request.Note}
-	if err := a.store.Suppress(c.Request.Context(), company, s); err != nil {
+	if err := a.store.AddSuppression(c.Request.Context(), company, s); err != nil {
 		return err
 	}
 	stands, err := a.store.Suppressions(c.Request.Context(), company, store.SuppressionFilter{Address: s.Address, Reason: s.Reason, Limit: 1})

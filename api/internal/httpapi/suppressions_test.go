@@ -176,3 +176,21 @@ func TestUnsubscribe_WithoutDatabase(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 }
+
+// A reader whose suppression another transaction is writing is told to try again, on a page and
+// not in JSON: mail programs that click once repeat what a 503 refused.
+func TestUnsubscribe_RowIsHeld(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	token := unsubscribeKeys(t).Seal(unsubscribe.Link{Company: g.Company, Mailing: uuid.New(), Address: "ana@example.com"})
+	release := g.hold(t, `INSERT INTO suppressions (company_id, address, reason) VALUES ($1, 'ana@example.com', 'UNSUBSCRIBE')`, g.Company)
+	post := call{Method: http.MethodPost, Path: "/u/" + token, NoKey: true}
+	r := g.do(t, post)
+	if r.Status != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" || !strings.Contains(r.Body, "Tente de novo") {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	release()
+	if r := g.do(t, post); r.Status != http.StatusOK {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}

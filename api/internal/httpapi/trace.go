@@ -9,7 +9,9 @@ import (
 )
 
 // trace makes the request a span, below the caller's own if it names one in the header
-// traceparent. Like the log it knows the path as its template only.
+// traceparent and has a valid key: the flag in it decides whether a trace is kept, and with
+// traceidratio its id does, so that anybody could have all of theirs kept, or none. Like the
+// log it knows the path as its template only.
 func (a *API) trace(c *gin.Context) {
 	path := c.FullPath()
 	if !a.tracer.On() || isProbe(path) {
@@ -19,7 +21,12 @@ func (a *API) trace(c *gin.Context) {
 		path = unmatched
 	}
 	method := knownMethod(c.Request.Method)
-	ctx := telemetry.WithTraceparent(c.Request.Context(), c.GetHeader("traceparent"))
+	ctx := c.Request.Context()
+	if parent := c.GetHeader("traceparent"); parent != "" && credential(c.Request.Header) != "" {
+		if _, err := a.identify(c); err == nil {
+			ctx = telemetry.WithTraceparent(ctx, parent)
+		}
+	}
 	ctx, span := a.tracer.Start(ctx, method+" "+path, telemetry.Server)
 	defer span.End()
 	c.Request = c.Request.WithContext(ctx)
@@ -43,7 +50,7 @@ func (a *API) trace(c *gin.Context) {
 // nothing.
 func isProbe(path string) bool {
 	switch path {
-	case "/livez", "/readyz", "/health", "/metrics", "/openapi.yaml":
+	case "/livez", "/readyz", "/health", "/openapi.yaml":
 		return true
 	}
 	return false

@@ -1,65 +1,29 @@
 package httpapi
 
 import (
-	"bytes"
+	"context"
 	"errors"
-	"html/template"
 	"net/http"
+	"net/mail"
 	"strconv"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )
-
-// What an unsubscribe link may lead to. Whoever comes here reads mail from a Brazilian
-// company, and may not read Portuguese.
-const (
-	unsubscribeAsk     = "ask"
-	unsubscribeDone    = "done"
-	unsubscribeInvalid = "invalid"
-	unsubscribeLater   = "later"
-)
-
-// unsubscribePage names no address: the link may have been forwarded.
-var unsubscribePage = template.Must(template.New("unsubscribe").Parse(`<!DOCTYPE html>
-<html lang="pt-BR">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="robots" content="noindex">
-<title>Cancelar inscrição · Unsubscribe</title>
-</head>
-<body>
-<main>
-{{- if eq . "ask"}}
-<h1>Não quer mais receber estes emails?</h1>
-<p lang="en">Do you want to stop receiving these emails?</p>
-<form method="post"><button name="List-Unsubscribe" value="One-Click">Cancelar inscrição · Unsubscribe</button></form>
-{{- else if eq . "done"}}
-<h1>Pronto: você não receberá mais estes emails.</h1>
-<p lang="en">Done: you will not receive these emails any more.</p>
-{{- else if eq . "later"}}
-<h1>Não foi possível agora. Tente de novo em instantes.</h1>
-<p lang="en">This did not work just now. Please try again in a moment.</p>
-{{- else}}
-<h1>Este link não é válido.</h1>
-<p lang="en">This link is not valid.</p>
-{{- end}}
-</main>
-</body>
-</html>
-`))
 
 // askToUnsubscribe shows the page behind the link. It changes nothing: scanners and
 // previews follow links as well.
 func (a *API) askToUnsubscribe(c *gin.Context) error {
-	if _, err := a.unsubscribeKeys.Open(c.Param("token")); err != nil {
-		return answerUnsubscribe(c, http.StatusNotFound, unsubscribeInvalid)
+	link, err := a.unsubscribeKeys.Open(c.Param("token"))
+	if err != nil {
+		return answerUnsubscribe(c, http.StatusNotFound, unsubscribeView{What: unsubscribeInvalid})
 	}
-	return answerUnsubscribe(c, http.StatusOK, unsubscribeAsk)
+	return answerUnsubscribe(c, http.StatusOK, a.viewOf(c, unsubscribeAsk, link))
 }
 
 // unsubscribe is the one click of RFC 8058. The token is all that is asked for: mail
@@ -67,33 +31,54 @@ func (a *API) askToUnsubscribe(c *gin.Context) error {
 func (a *API) unsubscribe(c *gin.Context) error {
 	link, err := a.unsubscribeKeys.Open(c.Param("token"))
 	if errors.Is(err, unsubscribe.ErrInvalid) {
-		return answerUnsubscribe(c, http.StatusNotFound, unsubscribeInvalid)
+		return answerUnsubscribe(c, http.StatusNotFound, unsubscribeView{What: unsubscribeInvalid})
 	}
 	if err != nil {
 		return err
 	}
 	s := store.Suppression{Address: link.Address, Reason: store.Unsubscribed, MailingID: &link.Mailing}
 	switch err := a.store.Suppress(c.Request.Context(), link.Company, s); {
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome):
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrBusy), errors.Is(err, errTooManyAtOnce):
 		a.log.Log(c.Request.Context(), levelOf(c.Request.Context(), err), "cannot unsubscribe", "error", email.MaskText(err.Error()))
 		c.Header("Retry-After", strconv.Itoa(seconds(problemOf(err).retryAfter)))
-		return answerUnsubscribe(c, http.StatusServiceUnavailable, unsubscribeLater)
+		return answerUnsubscribe(c, http.StatusServiceUnavailable, unsubscribeView{What: unsubscribeLater})
 	case err != nil:
 		return err
 	}
-	return answerUnsubscribe(c, http.StatusOK, unsubscribeDone)
+	return answerUnsubscribe(c, http.StatusOK, a.viewOf(c, unsubscribeDone, link))
 }
 
-// answerUnsubscribe shows a page that nobody keeps, frames or learns the link from.
-func answerUnsubscribe(c *gin.Context, status int, what string) error {
-	var page bytes.Buffer
-	if err := unsubscribePage.Execute(&page, what); err != nil {
-		return err
+// senderWait is how long the page waits for the sender's name, which it can do without.
+const senderWait = 500 * time.Millisecond
+
+// viewOf names whose mailings the link is about. A mailing is kept for good; one that is not
+// found, or a database that does not answer, leaves the name out.
+func (a *API) viewOf(c *gin.Context, what string, link unsubscribe.Link) unsubscribeView {
+	view := unsubscribeView{What: what, Address: email.MaskAddress(link.Address)}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), senderWait)
+	defer cancel()
+	mailing, err := within(ctx, func(ctx context.Context) (store.Mailing, error) {
+		return a.store.FindMailing(ctx, link.Company, link.Mailing)
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return view
+	case err != nil:
+		a.log.WarnContext(c.Request.Context(), "the unsubscribe page does not name the sender", telemetry.RequestID, visitOf(c).requestID, "error", email.MaskText(err.Error()))
+		return view
 	}
-	c.Header("Cache-Control", "no-store")
-	c.Header("Referrer-Policy", "no-referrer")
-	c.Header("X-Robots-Tag", "noindex")
-	c.Header("Content-Security-Policy", "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
-	c.Data(status, "text/html; charset=utf-8", page.Bytes())
-	return nil
+	view.Sender = senderName(mailing.Sender)
+	return view
+}
+
+// senderName is what a mail program shows of From: the name, or else the address.
+func senderName(from string) string {
+	parsed, err := mail.ParseAddress(from)
+	switch {
+	case err != nil:
+		return from
+	case parsed.Name == "":
+		return parsed.Address
+	}
+	return parsed.Name
 }

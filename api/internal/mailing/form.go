@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"email-gateway/api/internal/fieldhint"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
@@ -31,6 +32,7 @@ const (
 	PartStart     = "start"
 	PartEncoding  = "encoding"
 	PartDelimiter = "delimiter"
+	PartEmpty     = "emptyFields"
 )
 
 // part is what there is to know about a part before its value is looked at.
@@ -51,14 +53,17 @@ func partOf(name string) (part, bool) {
 		return part{maxBytes: maxSubject, list: true}, true
 	case PartName, PartReplyTo:
 		return part{maxBytes: MaxName * utf8.UTFMax}, true
-	case PartSendAt, PartDelivery, PartDryRun, PartStart, PartEncoding, PartDelimiter:
+	case PartSendAt, PartDelivery, PartDryRun, PartStart, PartEncoding, PartDelimiter, PartEmpty:
 		return part{maxBytes: 64}, true
 	}
 	return part{}, false
 }
 
-// partNames is for telling what there is.
-const partNames = "file, subject, html, text, name, from, replyTo, sendAt, tags, delivery, dryRun, test, start, encoding, delimiter"
+// formParts is what there is, for messages about what there is not.
+var formParts = fieldhint.Request{Noun: "part", Known: []string{
+	PartFile, PartSubject, PartHTML, PartText, PartName, PartFrom, PartReplyTo, PartSendAt, PartTags, PartDelivery, PartDryRun, PartTest, PartStart,
+	PartEncoding, PartDelimiter, PartEmpty,
+}}
 
 // maxParts is more than a form of ours has, with every list written one by one.
 const maxParts = 64
@@ -66,7 +71,7 @@ const maxParts = 64
 // ErrMalformed: the body is not a multipart form, or has more than 64 parts.
 var ErrMalformed = errors.New("is not a multipart/form-data body, or has too many parts")
 
-// Form is what a form says. A part that is empty counts as not sent.
+// Form is what a form says. A part that is blank counts as not sent.
 type Form struct {
 	Values   map[string]string
 	Lists    map[string][]string
@@ -109,7 +114,9 @@ func (f *Form) readFile(p *multipart.Part, takeFile func(io.Reader) error) error
 		return nil // NextPart passes over what is not read
 	}
 	f.HasFile = true
-	f.Filename = strings.TrimSpace(lastPart(p.FileName()))
+	if f.Filename = trimmed(lastPart(p.FileName())); email.IsBlank(f.Filename) {
+		f.Filename = ""
+	}
 	return takeFile(unbroken{p})
 }
 
@@ -130,16 +137,16 @@ func lastPart(name string) string { return name[strings.LastIndexByte(name, '\\'
 func (f *Form) readValue(name string, p *multipart.Part) error {
 	known, ok := partOf(name)
 	if !ok {
-		f.fault(shortName(name), strictjson.CodeUnknownField, "is not a part of this form, which has "+partNames)
+		f.fault(shortName(name), strictjson.CodeUnknownField, formParts.Unknown("", name))
 		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(p, int64(known.maxBytes)+1))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	value := string(text)
+	value := strings.TrimLeft(string(text), "\ufeff") // of a file that was given as the part's value
 	if !known.verbatim {
-		value = strings.TrimSpace(value)
+		value = trimmed(value)
 	}
 	twice := f.seen[name] && !known.list
 	f.seen[name] = true
@@ -152,10 +159,10 @@ func (f *Form) readValue(name string, p *multipart.Part) error {
 		f.fault(name, rules.CodeBadCharacter, "must be UTF-8")
 	case strings.Contains(value, "\x00"):
 		f.fault(name, rules.CodeBadCharacter, "holds the character U+0000")
-	case strings.TrimSpace(value) == "":
+	case email.IsBlank(value):
 	case known.list:
 		for word := range strings.SplitSeq(value, ",") {
-			if word = strings.TrimSpace(word); word != "" {
+			if word = trimmed(word); !email.IsBlank(word) {
 				f.Lists[name] = append(f.Lists[name], word)
 			}
 		}
@@ -164,6 +171,9 @@ func (f *Form) readValue(name string, p *multipart.Part) error {
 	}
 	return nil
 }
+
+// trimmed is a value without what shows nothing around it.
+func trimmed(value string) string { return strings.TrimFunc(value, email.IsInvisible) }
 
 func (f *Form) fault(field, code, message string) {
 	known := slices.ContainsFunc(f.Faults, func(other rules.Fault) bool { return other.Field == field })

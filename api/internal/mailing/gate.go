@@ -2,6 +2,7 @@ package mailing
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/google/uuid"
@@ -28,12 +29,15 @@ func NewGate(total, ofEach int64) *Gate {
 	return &Gate{all: semaphore.NewWeighted(total), ofEach: ofEach, own: map[uuid.UUID]*share{}}
 }
 
+// ErrOwnLimit: the company's own mailings have all places that it may have.
+var ErrOwnLimit = errors.New("the company's own mailings have all its places")
+
 // Enter waits for a place until ctx ends. leave gives it back.
 func (g *Gate) Enter(ctx context.Context, company uuid.UUID) (leave func(), err error) {
 	own := g.join(company)
 	if err := own.slots.Acquire(ctx, 1); err != nil {
 		g.part(company, own)
-		return nil, err
+		return nil, errors.Join(ErrOwnLimit, err)
 	}
 	if err := g.all.Acquire(ctx, 1); err != nil {
 		own.slots.Release(1)

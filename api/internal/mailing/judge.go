@@ -14,6 +14,7 @@ import (
 	"email-gateway/api/internal/disposable"
 	"email-gateway/api/internal/keyring"
 	"email-gateway/shared/email"
+	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
@@ -27,12 +28,17 @@ type TokenSource interface {
 // Judge makes an entry of a row, or a verdict on why it is none. It is for one file
 // and one goroutine, and reuses its memory from row to row.
 type Judge struct {
-	params  JudgeParams
-	letter  bound
-	names   []string // of the columns, for verdicts
-	columns []int    // of the fields that an entry keeps
-	kept    []int    // all columns that an entry keeps as they are
-	taxIDs  []int    // columns with a CPF or CNPJ; the first that is filled in counts
+	params    JudgeParams
+	letter    bound
+	names     []string          // of the columns, for verdicts
+	slots     []mailmerge.Field // that an entry keeps the values of
+	columns   []int             // of the slots
+	inSubject []bool            // which slots stand in the subject too, where a line end cannot
+	expects   []int             // columns that a template uses without a default
+	kept      []int             // all columns that an entry keeps as they are
+	taxIDs    []int             // columns with a CPF or CNPJ; the first that is filled in counts
+	// mayShowNothing: the body is made of fields alone, so that a row can leave it empty.
+	mayShowNothing bool
 
 	values   []string        // as bound wants them
 	text     strings.Builder // of the row's kept columns
@@ -51,6 +57,9 @@ type JudgeParams struct {
 	Tokens  TokenSource
 	// DryRun keeps no CPF or CNPJ: nobody would ever take it from the entry.
 	DryRun bool
+	// RejectEmpty refuses a row that leaves a field without a default empty. Otherwise it is
+	// sent, and reported.
+	RejectEmpty bool
 	// Unsubscribe is a link as long as any that a recipient is sent: it stands in for
 	// theirs where a row's email is measured.
 	Unsubscribe string
@@ -58,19 +67,22 @@ type JudgeParams struct {
 
 // NewJudge prepares to judge the rows of one file.
 func NewJudge(p JudgeParams) (*Judge, error) {
-	used := p.Letter.columnsUsed()
-	letter, err := p.Letter.bind(used)
+	slots := p.Letter.slots()
+	letter, err := p.Letter.bind(keys(slots))
 	if err != nil {
 		return nil, err
 	}
-	j := &Judge{params: p, letter: letter, values: make([]string, mailmerge.OwnValues+len(used))}
+	j := &Judge{params: p, letter: letter, slots: slots, values: make([]string, mailmerge.OwnValues+len(slots))}
 	j.values[mailmerge.ValueUnsubscribeURL] = p.Unsubscribe
 	for _, name := range p.Header.Columns() {
 		j.names = append(j.names, shortColumn(name))
 	}
-	for _, name := range used {
-		j.columns = append(j.columns, p.Header.Index(name))
+	for _, f := range slots {
+		j.columns = append(j.columns, p.Header.Index(f.Name))
+		j.inSubject = append(j.inSubject, slices.Contains(p.Letter.Subject.Slots(), f))
 	}
+	j.expects = p.Letter.expects(p.Header)
+	j.mayShowNothing = !htmlcheck.Shows(p.Letter.HTML.Literals())
 	j.kept = slices.Concat([]int{p.Header.Email, p.Header.Nome, p.Header.RazaoSocial, p.Header.ExternalID}, j.columns)
 	for _, column := range []int{p.Header.CPFCNPJ, p.Header.CPF, p.Header.CNPJ} {
 		if column >= 0 {
@@ -81,12 +93,12 @@ func NewJudge(p JudgeParams) (*Judge, error) {
 }
 
 // Fields are the names of what NewEntry.Fields holds, in its order.
-func (j *Judge) Fields() []string { return j.params.Letter.columnsUsed() }
+func (j *Judge) Fields() []string { return j.params.Letter.Stored().Fields }
 
 // Judge is the verdict on a row. Its line is valid until the next call. The error is a
 // fault of the gateway.
 func (j *Judge) Judge(row csvfile.Row) (store.MailingLine, error) {
-	j.entry = store.NewEntry{Line: row.Line, Fields: j.entry.Fields[:0]}
+	j.entry = store.NewEntry{Line: row.Line, Fields: j.entry.Fields[:0], EmptyFields: j.entry.EmptyFields[:0]}
 	j.beginText(row)
 	if code := j.address(row.Field(j.params.Header.Email)); code != "" {
 		return j.refuse(row.Line, j.params.Header.Email, code), nil
@@ -94,6 +106,9 @@ func (j *Judge) Judge(row csvfile.Row) (store.MailingLine, error) {
 	if j.entry.InvalidReason == "" {
 		if line, err := j.person(row); line.Reject != nil || err != nil {
 			return line, err
+		}
+		if line := j.emptyFields(row); line.Reject != nil {
+			return line, nil
 		}
 		if line, err := j.render(row); line.Reject != nil || err != nil {
 			return line, err
@@ -123,6 +138,39 @@ func (j *Judge) keep(field []byte) string {
 	begin := j.text.Len()
 	j.text.Write(field)
 	return j.text.String()[begin:]
+}
+
+// keepLine is keep for a text that stands on one line: a line end or a tab in the cell becomes
+// a space, as does what stands around it.
+func (j *Judge) keepLine(field []byte) string {
+	begin := j.text.Len()
+	for {
+		n := -1
+		if mayBreak(field) {
+			n = bytes.IndexFunc(field, isLineBreak)
+		}
+		if n < 0 {
+			j.text.Write(field)
+			return j.text.String()[begin:]
+		}
+		j.text.Write(bytes.TrimRightFunc(field[:n], email.IsInvisible))
+		j.text.WriteByte(' ')
+		field = bytes.TrimLeftFunc(field[n:], email.IsInvisible)
+	}
+}
+
+// mayBreak is a cheap question that spares nearly all fields isLineBreak.
+func mayBreak(field []byte) bool {
+	for _, b := range field {
+		if b < ' ' || b == 0xC2 || b == 0xE2 {
+			return true
+		}
+	}
+	return false
+}
+
+func isLineBreak(r rune) bool {
+	return r >= '\t' && r <= '\r' || r == '\u0085' || r == '\u2028' || r == '\u2029'
 }
 
 // refuse is the verdict that the row is no entry. column is an index, -1 for the row as
@@ -173,7 +221,7 @@ func (j *Judge) person(row csvfile.Row) (store.MailingLine, error) {
 		if len(field) == 0 {
 			continue
 		}
-		*text.to = j.keep(field)
+		*text.to = j.keepLine(field)
 		switch {
 		case utf8.RuneCount(field) > email.MaxFieldLen:
 			return j.refuse(row.Line, text.column, CodeTooLong), nil
@@ -204,11 +252,34 @@ func (j *Judge) person(row csvfile.Row) (store.MailingLine, error) {
 	return store.MailingLine{}, nil
 }
 
+// emptyFields notes the columns that a template uses without a default and the row leaves
+// empty.
+func (j *Judge) emptyFields(row csvfile.Row) store.MailingLine {
+	for _, column := range j.expects {
+		if len(row.Field(column)) > 0 {
+			continue
+		}
+		if j.params.RejectEmpty {
+			return j.refuse(row.Line, column, store.CodeEmptyField)
+		}
+		j.entry.EmptyFields = append(j.entry.EmptyFields, j.names[column])
+	}
+	return store.MailingLine{}
+}
+
 // render makes sure that the row's email can be written: whoever expands and sends it
 // later has nobody to tell.
 func (j *Judge) render(row csvfile.Row) (store.MailingLine, error) {
 	for i, column := range j.columns {
-		j.values[mailmerge.OwnValues+i] = j.keep(row.Field(column))
+		field := row.Field(column)
+		switch value := &j.values[mailmerge.OwnValues+i]; {
+		case len(field) == 0:
+			*value = j.slots[i].Default
+		case j.inSubject[i]:
+			*value = j.keepLine(field)
+		default:
+			*value = j.keep(field)
+		}
 	}
 	j.entry.Fields = append(j.entry.Fields, j.values[mailmerge.OwnValues:]...)
 	j.values[mailmerge.ValueEmail], j.values[mailmerge.ValueNome], j.values[mailmerge.ValueToken] = j.entry.Email, j.entry.Nome, tokenLike
@@ -226,8 +297,18 @@ func (j *Judge) render(row csvfile.Row) (store.MailingLine, error) {
 	switch {
 	case err != nil:
 		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
+	case len(bytes.TrimLeftFunc(j.rendered, email.IsInvisible)) == 0:
+		return j.refuse(row.Line, -1, CodeSubjectLength), nil
 	case j.letter.html.Size(j.values) > email.MaxHTML, j.letter.text != nil && j.letter.text.Size(j.values) > email.MaxHTML:
 		return j.refuse(row.Line, -1, CodeBodyTooLarge), nil
+	case !j.mayShowNothing:
+		return store.MailingLine{}, nil
+	}
+	if j.rendered, err = j.letter.html.AppendTo(j.rendered[:0], j.values); err != nil {
+		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
+	}
+	if !htmlcheck.Shows(string(j.rendered)) {
+		return j.refuse(row.Line, -1, CodeEmptyBody), nil
 	}
 	return store.MailingLine{}, nil
 }

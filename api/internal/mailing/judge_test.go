@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/csvfile"
@@ -63,6 +64,18 @@ func judged(t *testing.T, l letter, file string) (*mailing.Reading, *mailing.Jud
 
 func judgedWith(t *testing.T, tokens mailing.TokenSource, l letter, file string) (*mailing.Reading, *mailing.Judge, keyring.Ring, uuid.UUID) {
 	t.Helper()
+	return judgedBy(t, tokens, l, file, func(*mailing.JudgeParams) {})
+}
+
+// judgedLetter is verdicts by a judge with other params.
+func judgedLetter(t *testing.T, l letter, file string, change func(*mailing.JudgeParams)) (*mailing.Judge, []string) {
+	t.Helper()
+	reading, judge, _, _ := judgedBy(t, &counting{}, l, file, change)
+	return judge, told(reading, judge)
+}
+
+func judgedBy(t *testing.T, tokens mailing.TokenSource, l letter, file string, change func(*mailing.JudgeParams)) (*mailing.Reading, *mailing.Judge, keyring.Ring, uuid.UUID) {
+	t.Helper()
 	ring, err := keyring.Parse("k:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	if err != nil {
 		t.Fatal(err)
@@ -85,9 +98,11 @@ func judgedWith(t *testing.T, tokens mailing.TokenSource, l letter, file string)
 	if faults = append(faults, templates.CheckFields(reading.Header())...); len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	judge, err := mailing.NewJudge(mailing.JudgeParams{
+	params := mailing.JudgeParams{
 		Company: company, Header: reading.Header(), Letter: templates, Ring: ring, Tokens: tokens, Unsubscribe: "https://gw.example/u/" + strings.Repeat("x", 100),
-	})
+	}
+	change(&params)
+	judge, err := mailing.NewJudge(params)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +113,10 @@ func judgedWith(t *testing.T, tokens mailing.TokenSource, l letter, file string)
 func verdicts(t *testing.T, l letter, file string) []string {
 	t.Helper()
 	reading, judge, _, _ := judged(t, l, file)
+	return told(reading, judge)
+}
+
+func told(reading *mailing.Reading, judge *mailing.Judge) []string {
 	var all []string
 	for line, err := range mailing.Lines(reading, judge) {
 		switch {
@@ -127,11 +146,11 @@ func TestJudge(t *testing.T) {
 			"12 email INVALID_EMAIL", "13 " + strings.Repeat("a", 70) + "@b.example syntax",
 		}},
 		"people": {plain, "E-mail;Nome;Razão Social;Código do Cliente\na@example.com;" + long + ";;\nb@example.com;Bia;" + long + ";\nc@example.com;C;;" + long +
-			"\nd@example.com;\"D\nE\";;\ne@example.com;E;Acme Ltda;42\n", []string{
-			"2 Nome TOO_LONG", "3 Razão Social TOO_LONG", "4 Código do Cliente TOO_LONG", "5 Nome BAD_CHARACTER", "7 e@example.com",
+			"\nd@example.com;\"D\x01E\";;\ne@example.com;E;Acme Ltda;42\n", []string{
+			"2 Nome TOO_LONG", "3 Razão Social TOO_LONG", "4 Código do Cliente TOO_LONG", "5 Nome BAD_CHARACTER", "6 e@example.com",
 		}},
-		"tax ids": {plain, "email;nome;cpf;cnpj\na@example.com;A;529.982.247-25;\nb@example.com;B;;11.222.333/0001-81\nc@example.com;C;529.982.247-26;\nd@example.com;D;52998224725;123\ne@example.com;E;;\n", []string{
-			"2 a@example.com", "3 b@example.com", "4 cpf INVALID_CPF_CNPJ", "5 cnpj INVALID_CPF_CNPJ", "6 e@example.com",
+		"tax ids": {plain, "email;nome;cpf;cnpj\na@example.com;A;529.982.247-25;\nb@example.com;B;;11.222.333/0001-81\nc@example.com;C;529.982.247-26;\nd@example.com;D;52998224725;123\ne@example.com;E;;\nf@example.com;F;529\u2011982.247–25;11.222.333⁄0001\u00a0−81\n=\"g@example.com\";G;=\"52998224725\";\n", []string{
+			"2 a@example.com", "3 b@example.com", "4 cpf INVALID_CPF_CNPJ", "5 cnpj INVALID_CPF_CNPJ", "6 e@example.com", "7 f@example.com", "8 g@example.com",
 		}},
 		"links": {
 			letter{"Oi", `<a href="{{link}}">x</a><a href="https://{{loja}}.example.com/">y</a>`, "{{link}}"},
@@ -140,8 +159,8 @@ func TestJudge(t *testing.T) {
 		},
 		"subjects": {
 			letter{"{{oferta}}", "<p>x</p>", ""},
-			"email,oferta\na@example.com,dez\nb@example.com,\nc@example.com," + strings.Repeat("á", 150) + "\nd@example.com," + strings.Repeat("á", 151) + "\ne@example.com,\"um\ndois\"\n",
-			[]string{"2 a@example.com", "3 SUBJECT_LENGTH", "4 c@example.com", "5 SUBJECT_LENGTH", "6 oferta BAD_CHARACTER"},
+			"email,oferta\na@example.com,dez\nb@example.com,\nc@example.com," + strings.Repeat("á", 150) + "\nd@example.com," + strings.Repeat("á", 151) + "\ne@example.com,\"um\ndois\"\nf@example.com,um\x01dois\n",
+			[]string{"2 a@example.com", "3 SUBJECT_LENGTH", "4 c@example.com", "5 SUBJECT_LENGTH", "6 e@example.com", "8 oferta BAD_CHARACTER"},
 		},
 		"bodies": {
 			letter{"x", "<p>" + strings.Repeat("{{texto}}", 9000) + "</p>", ""},
@@ -183,6 +202,76 @@ func TestJudge_Entry(t *testing.T) {
 		}
 		if e.Nome != "Ana" || e.RazaoSocial != "Acme" || e.ExternalID != "C-1" || e.Token != "TOKEN000000000000000000001" || e.ID.Version() != 7 {
 			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// A row that leaves a field empty is sent with its default, and reported where it has none.
+func TestJudge_EmptyFields(t *testing.T) {
+	t.Parallel()
+	l := letter{"Olá, {{nome|cliente}}!", "<p>{{nome}} de {{cidade|sua cidade}}{{uf}}{{uf|}} {{Cidade}} {{email|x}}</p>", "{{d1}} {{nome|cliente}}"}
+	const file = "E-mail;Nome;Cidade;UF;d1\na@example.com;Ana;Recife;PE;1\nb@example.com;;;;2\nc@example.com;\u200b\nd@example.com;D;;;4\n;;;;\n"
+	reading, judge, _, _ := judged(t, l, file)
+	type seen struct {
+		Line            int
+		Fields, Missing []string
+	}
+	var got []seen
+	for line, err := range mailing.Lines(reading, judge) {
+		if err != nil || line.Entry == nil {
+			t.Fatal(err, line.Reject)
+		}
+		e := line.Entry
+		got = append(got, seen{e.Line, slices.Clone(e.Fields), slices.Clone(e.EmptyFields)})
+	}
+	want := []seen{
+		{2, []string{"Ana", "Recife", "PE", "PE", "Recife", "1"}, []string{}},
+		{3, []string{"cliente", "sua cidade", "", "", "", "2"}, []string{"Nome", "Cidade", "UF"}},
+		{4, []string{"cliente", "sua cidade", "", "", "", ""}, []string{"Nome", "Cidade", "UF", "d1"}},
+		{5, []string{"D", "sua cidade", "", "", "", "4"}, []string{"Cidade", "UF"}},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+	// What is stored knows no defaults: the worker of any release can send it.
+	templates, faults := mailing.ParseLetter(l.subject, l.html, l.text)
+	stored := mailing.Stored{
+		Subject: "Olá, {{d2}}!", HTML: "<p>{{nome}} de {{d3}}{{uf}}{{d4}} {{Cidade}} {{email}}</p>", Text: "{{d1}} {{d2}}",
+		Fields: []string{"d2", "d3", "uf", "d4", "Cidade", "d1"},
+	}
+	if diff := cmp.Diff(stored, templates.Stored()); diff != "" || len(faults) > 0 {
+		t.Error(faults, diff)
+	}
+	if diff := cmp.Diff(stored.Fields, judge.Fields()); diff != "" {
+		t.Error(diff)
+	}
+	_, strict := judgedLetter(t, l, file, func(p *mailing.JudgeParams) { p.RejectEmpty = true })
+	if diff := cmp.Diff([]string{"2 a@example.com", "3 Nome EMPTY_FIELD", "4 Nome EMPTY_FIELD", "5 Cidade EMPTY_FIELD"}, strict); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A subject or a body that a row leaves without anything to see is not sent.
+func TestJudge_ShowsNothing(t *testing.T) {
+	t.Parallel()
+	got := verdicts(t, letter{"{{assunto}}", "<p>{{corpo}}</p>", ""}, "email;assunto;corpo\na@example.com;x;y\nb@example.com; ;y\nc@example.com;x;\nd@example.com;x;\u200b\n")
+	if diff := cmp.Diff([]string{"2 a@example.com", "3 SUBJECT_LENGTH", "4 EMPTY_BODY", "5 EMPTY_BODY"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What stands in a header stands on one line; a body keeps its lines.
+func TestJudge_LineEndsInCells(t *testing.T) {
+	t.Parallel()
+	reading, judge, _, _ := judged(t, letter{"{{nome}}: {{oferta}}", "<p>{{endereço}}</p>", "{{endereço}}"},
+		"Nome;E-mail;Razão social;ID externo;oferta;endereço\n\"Ana\r\n Maria\";a@example.com;\"Acme\tLtda\";\"C\n\n1\";\"um\u2028dois\r\n\ntrês\";\"Rua A\r\nRecife\"\n")
+	for line, err := range mailing.Lines(reading, judge) {
+		if err != nil || line.Entry == nil {
+			t.Fatal(err, line.Reject)
+		}
+		e := line.Entry
+		if diff := cmp.Diff([]string{"Ana Maria", "Acme Ltda", "C 1", "um dois três", "Rua A\nRecife"}, append([]string{e.Nome, e.RazaoSocial, e.ExternalID}, e.Fields...)); diff != "" {
+			t.Error(diff)
 		}
 	}
 }

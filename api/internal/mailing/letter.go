@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"email-gateway/api/internal/csvfile"
@@ -55,6 +56,16 @@ func (l Letter) parts(yield func(string, *mailmerge.Template) bool) {
 			return
 		}
 	}
+}
+
+// Uses says whether html or text has the field.
+func (l Letter) Uses(field string) bool {
+	for part, template := range l.parts {
+		if part != PartSubject && slices.Contains(template.Fields(), field) {
+			return true
+		}
+	}
+	return false
 }
 
 // isOwn says whether the gateway has a value of its own for the field, whatever
@@ -133,16 +144,76 @@ func shortColumn(name string) string {
 	return name
 }
 
-// columnsUsed are the fields whose values an entry keeps, as the templates write them:
-// all but those that have a place of their own. Each is a name for mailings.fields.
-func (l Letter) columnsUsed() []string {
-	names := []string{}
+// slots are the fields whose values an entry keeps: all but those that have a place of their
+// own. One with a default has none, since its value is the default where the cell is empty.
+func (l Letter) slots() []mailmerge.Field {
+	slots := []mailmerge.Field{}
 	for _, template := range l.parts {
-		for _, name := range template.Fields() {
-			if !isOwn(name) && name != mailmerge.FieldNome && !slices.Contains(names, name) {
-				names = append(names, name)
+		for _, f := range template.Slots() {
+			own := !f.HasDefault && (isOwn(f.Name) || f.Name == mailmerge.FieldNome)
+			if !own && !slices.Contains(slots, f) {
+				slots = append(slots, f)
 			}
 		}
+	}
+	return slots
+}
+
+// expects are the columns that a field without a default stands for, each once.
+func (l Letter) expects(header *csvfile.Header) []int {
+	var columns []int
+	for _, template := range l.parts {
+		for _, f := range template.Slots() {
+			if column := header.Index(f.Name); !f.HasDefault && !isOwn(f.Name) && column >= 0 && !slices.Contains(columns, column) {
+				columns = append(columns, column)
+			}
+		}
+	}
+	slices.Sort(columns)
+	return columns
+}
+
+// Stored is the letter as the worker reads it. Its templates have no defaults: a field with one
+// is a field with a short name of its own, whose value was settled when the file was read. So
+// a worker of a release that knows no defaults sends it too.
+type Stored struct {
+	Subject, HTML, Text string
+	Fields              []string // of NewEntry.Fields, in its order
+}
+
+// Stored assumes templates that are there and without faults.
+func (l Letter) Stored() Stored {
+	slots := l.slots()
+	s := Stored{Fields: make([]string, len(slots))}
+	taken := map[string]bool{}
+	for _, template := range l.parts {
+		for _, name := range template.Fields() {
+			taken[name] = true
+		}
+	}
+	n := 0
+	for i, f := range slots {
+		if s.Fields[i] = f.Name; f.HasDefault {
+			for n++; taken["d"+strconv.Itoa(n)]; n++ { // a column that the templates name so
+			}
+			s.Fields[i] = "d" + strconv.Itoa(n)
+		}
+	}
+	plain := func(t *mailmerge.Template) string {
+		if t == nil {
+			return ""
+		}
+		return t.Plain(func(f mailmerge.Field) string { return s.Fields[slices.Index(slots, f)] })
+	}
+	s.Subject, s.HTML, s.Text = plain(l.Subject), plain(l.HTML), plain(l.Text)
+	return s
+}
+
+// keys are the names by which the templates bind them.
+func keys(slots []mailmerge.Field) []string {
+	names := make([]string, len(slots))
+	for i, f := range slots {
+		names[i] = f.Key()
 	}
 	return names
 }

@@ -32,6 +32,7 @@ const (
 	CodeInvalidLink   = "INVALID_LINK"
 	CodeSubjectLength = "SUBJECT_LENGTH"
 	CodeBodyTooLarge  = "BODY_TOO_LARGE"
+	CodeEmptyBody     = "EMPTY_BODY"
 )
 
 // Reasons for which an entry is INVALID. It is an entry nevertheless: it has an

@@ -32,6 +32,8 @@ type File struct {
 	Key  string
 	URL  string
 	Seen csvfile.Inspection
+	// Bytes is the size of what is stored.
+	Bytes int64
 
 	binding []byte // of the encryption: whose file it is
 }
@@ -59,11 +61,25 @@ func (v *Vault) Keep(ctx context.Context, company, mailing uuid.UUID, content io
 	if err != nil {
 		return f, fmt.Errorf("encrypt file: %w", err)
 	}
-	if err := v.Bucket.Put(ctx, f.Key, sealed); err != nil {
+	stored := &counting{Reader: sealed}
+	if err := v.Bucket.Put(ctx, f.Key, stored); err != nil {
 		return f, fmt.Errorf("store file: %w", err)
 	}
+	f.Bytes = stored.bytes
 	f.Seen = inspector.Inspection()
 	return f, nil
+}
+
+// counting counts what is read.
+type counting struct {
+	io.Reader
+	bytes int64
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.bytes += int64(n)
+	return n, err
 }
 
 // limited ends with ErrFileTooLarge instead of going on beyond its limit.

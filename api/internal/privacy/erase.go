@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/store"
 )
 
@@ -24,26 +23,36 @@ type Erased struct {
 	Recipients   int       `json:"recipients"` // with news of them that waited
 	Suppressions int       `json:"suppressions"`
 	Files        int       `json:"files"` // deleted whole
-	// Busy emails are being sent, or wait for SES to say whether it took them.
+	// Busy emails are being sent, or wait for SES to say whether it took them, or another
+	// transaction has them locked.
 	Busy int `json:"busy"`
+	// Writing is how many transactions that began before the person was erased have not
+	// ended, such as an upload: what they write is not visible yet.
+	Writing int `json:"writing"`
 	// Unread are mailings whose files cannot be opened: nobody knows whether they name the
 	// person. Until they are gone, or their key is there, the recipients stay.
 	Unread []uuid.UUID `json:"unreadFiles"`
 	// Shared are addresses that others have too. Rows that name the person by such a one
 	// alone are theirs as well, and stay.
-	Shared int `json:"sharedAddresses"`
-
-	busy map[string]bool // by id, in this round
+	Shared  int     `json:"sharedAddresses"`
+	Receipt Receipt `json:"receipt"`
 }
+
+// Complete says that nothing is left to be erased by another run.
+func (e *Erased) Complete() bool { return e.Busy == 0 && e.Writing == 0 && len(e.Unread) == 0 }
 
 // Order is what is to be erased, by whom, and how.
 type Order struct {
 	Query
 	By store.Operator
-	// Forget deletes the suppressions of his addresses too.
+	// Forget deletes the suppressions of the person's addresses too.
 	Forget bool
-	// Patience is how long emails that are being sent are waited for.
+	// Patience is how long emails that are being sent are waited for, and then transactions
+	// that began before the person was erased.
 	Patience time.Duration
+	// TaskPatience is how long a dispatcher has to remove tasks from Redis. What is not
+	// removed by then is removed later.
+	TaskPatience time.Duration
 }
 
 const (
@@ -53,215 +62,209 @@ const (
 	// program was writing during the first, and usually nothing.
 	maxRounds = 10
 	askEvery  = time.Second
+	// writerPatience is enough for every transaction but that of an upload, or one of a program
+	// that shares the database.
+	writerPatience = 2 * time.Second
+	// maxRest bounds the pause after a batch, which is as long as the batch took: an erasure
+	// of 100,000 emails uses half of one connection, and leaves the disk to others.
+	maxRest = time.Second
 )
 
+// erasure is one run.
+type erasure struct {
+	*Archive
+	order   Order
+	person  subject
+	done    Erased
+	ledger  ledger
+	copied  map[string]bool // emails to others that name the person
+	busy    map[string]bool // by id, in this round
+	held    map[string]bool // emails that were locked or being sent in some round
+	scan    store.PersonScan
+	erasing []uuid.UUID // this run, and those that it continues
+}
+
 // Erase takes the person that the query means out of all tables and files. It ends when a
-// whole round finds nothing more, or with Busy > 0 or something Unread: then it is to be
-// run again later. It may be broken off anywhere and run again.
+// whole round finds nothing more, or not Complete: then it is to be run again later. It
+// may be broken off anywhere and run again: what the person is known by is stored until it
+// is complete.
 func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 	run, err := uuid.NewV7()
 	if err != nil {
 		return Erased{}, fmt.Errorf("make id: %w", err)
 	}
-	done := Erased{Run: run, Unread: []uuid.UUID{}, busy: map[string]bool{}}
-	p, err := a.find(ctx, o.Query)
-	if err != nil {
-		return done, err
+	e := erasure{
+		Archive: a, order: o, ledger: newLedger(), copied: map[string]bool{}, busy: map[string]bool{}, held: map[string]bool{}, scan: store.PersonScan{Until: uuid.Max},
+		done: Erased{Run: run, Unread: []uuid.UUID{}},
 	}
-	done.Shared = len(p.Shared)
+	if e.person, err = a.find(ctx, o.Query); err != nil {
+		return e.done, err
+	}
 	// That it was begun is known even if it never ends.
 	if err := a.Store.RecordPerson(ctx, o.By, "person.erase", o.CompanyID, run, map[string]any{"by": o.by(), "forgetSuppressions": o.Forget}); err != nil {
-		return done, err
+		return e.done, err
 	}
-	deadline := time.Now().Add(o.Patience)
+	if e.erasing, err = a.Store.BeginErasure(ctx, run, &e.person.Person); err != nil {
+		return e.done, err
+	}
+	e.person = a.subject(e.person.Person, o.Query)
+	e.done.Shared = len(e.person.Shared)
+	if err := e.run(ctx); err != nil {
+		return e.done, err
+	}
+	if err := e.finish(ctx); err != nil {
+		return e.done, err
+	}
+	d := &e.done
+	return e.done, a.Store.RecordPerson(ctx, o.By, "person.erased", o.CompanyID, run, map[string]any{
+		"cancelled": d.Cancelled, "emails": d.Emails, "copies": d.Copies, "emailLogs": d.EmailLogs, "mailingEntries": d.Entries,
+		"deadLetters": d.DeadLetters, "recipients": d.Recipients, "suppressions": d.Suppressions, "files": d.Files, "busy": d.Busy, "unreadFiles": len(d.Unread),
+		"addresses": len(e.person.Addresses), "sharedAddresses": d.Shared, "tables": e.ledger.tables,
+	})
+}
+
+// run erases until nothing more is found. Recipients come last: a statement about one that
+// was accepted before the row went is void. What such a statement still holds, an import
+// that was accepted meanwhile say, is erased by the rounds after that.
+func (e *erasure) run(ctx context.Context) error {
+	if err := e.rounds(ctx, time.Now().Add(e.order.Patience)); err != nil || e.done.Busy > 0 || len(e.done.Unread) > 0 {
+		return err
+	}
+	deletion, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make id of erasure: %w", err)
+	}
+	if err := e.eraseRecipients(ctx, deletion, true); err != nil {
+		return err
+	}
+	if err := e.awaitWriters(ctx, time.Now().Add(max(e.order.Patience, writerPatience))); err != nil {
+		return err
+	}
+	e.scan.Until = deletion // later emails are about whom the company has got to know again
+	if err := e.rounds(ctx, time.Now().Add(e.order.Patience)); err != nil || e.done.Busy > 0 {
+		return err
+	}
+	return e.eraseRecipients(ctx, deletion, false)
+}
+
+// rounds goes through all tables until a whole round changes nothing.
+func (e *erasure) rounds(ctx context.Context, deadline time.Time) error {
 	for round := 1; ; round++ {
-		before := done.changed()
-		clear(done.busy)
-		done.Unread = done.Unread[:0]
-		if err := a.eraseOnce(ctx, p, o, &done); err != nil {
-			return done, err
+		before := e.changed()
+		clear(e.busy)
+		e.done.Unread = e.done.Unread[:0]
+		if err := e.once(ctx); err != nil {
+			return err
 		}
-		done.Busy = len(done.busy)
-		quiet := done.changed() == before
-		if quiet && done.Busy == 0 || round >= maxRounds && time.Now().After(deadline) || quiet && time.Now().After(deadline) {
-			break
+		e.done.Busy = len(e.busy)
+		quiet := e.changed() == before
+		if quiet && e.done.Busy == 0 || (quiet || round >= maxRounds) && time.Now().After(deadline) {
+			return nil
 		}
 		if quiet {
-			select {
-			case <-ctx.Done():
-				return done, context.Cause(ctx)
-			case <-time.After(askEvery):
-			}
-		}
-	}
-	if done.Busy == 0 && len(done.Unread) == 0 {
-		if err := a.eraseRecipients(ctx, p, &done); err != nil {
-			return done, err
-		}
-	}
-	return done, a.Store.RecordPerson(ctx, o.By, "person.erased", o.CompanyID, run, map[string]any{
-		"cancelled": done.Cancelled, "emails": done.Emails, "copies": done.Copies, "emailLogs": done.EmailLogs, "mailingEntries": done.Entries,
-		"deadLetters": done.DeadLetters, "recipients": done.Recipients, "suppressions": done.Suppressions, "files": done.Files, "busy": done.Busy, "unreadFiles": len(done.Unread),
-	})
-}
-
-func (e *Erased) changed() int {
-	return e.Cancelled + e.Emails + e.Copies + e.EmailLogs + e.Entries + e.DeadLetters + e.Recipients + e.Suppressions + e.Files
-}
-
-// eraseOnce goes through everything but the recipients: by their rows somebody who begins
-// anew finds the rest.
-func (a *Archive) eraseOnce(ctx context.Context, p subject, o Order, done *Erased) error {
-	if err := a.eraseMailings(ctx, p, o, done); err != nil {
-		return err
-	}
-	for _, table := range []store.PersonTable{store.PersonEmails, store.PersonLogs} {
-		a.tell(string(table), done.changed())
-		if err := a.each(ctx, p, table, false, func(rows []store.PersonRow) error {
-			if err := a.eraseEmails(ctx, o, ids(rows, false), done); err != nil {
+			if err := pause(ctx, askEvery); err != nil {
 				return err
 			}
-			return batches(ids(rows, true), func(some []uuid.UUID) error {
-				n, err := a.Store.EraseCopies(ctx, p.Person, some)
-				done.Copies += n
-				return err
-			})
-		}); err != nil {
-			return err
 		}
 	}
-	a.tell(string(store.PersonDeadLetters), done.changed())
-	err := a.each(ctx, p, store.PersonDeadLetters, false, func(rows []store.PersonRow) error {
-		if err := batches(ids(rows, false), func(some []uuid.UUID) error {
-			n, err := a.Store.EraseDeadLetters(ctx, o.By, o.CompanyID, some)
-			done.DeadLetters += n
-			return err
-		}); err != nil {
+}
+
+func (e *erasure) changed() int {
+	n := e.done.Cancelled
+	for _, rows := range e.ledger.tables {
+		n += rows
+	}
+	return n
+}
+
+// awaitWriters waits until the transactions that are writing now have ended. Only then are
+// all rows visible that were written before the recipients went.
+func (e *erasure) awaitWriters(ctx context.Context, deadline time.Time) error {
+	open, err := e.Store.Writers(ctx)
+	for {
+		e.done.Writing = len(open)
+		if err != nil || len(open) == 0 || time.Now().After(deadline) {
 			return err
 		}
-		return batches(ids(rows, true), func(some []uuid.UUID) error {
-			n, err := a.Store.EraseLetterCopies(ctx, p.Person, some)
-			done.Copies += n
+		if err := pause(ctx, askEvery/10); err != nil {
 			return err
-		})
-	})
+		}
+		var still []string
+		still, err = e.Store.Writers(ctx)
+		open = slices.DeleteFunc(open, func(name string) bool { return !slices.Contains(still, name) })
+	}
+}
+
+// finish waits for the dispatchers and makes the receipt.
+func (e *erasure) finish(ctx context.Context) error {
+	tasks, err := e.Store.CountErasedTasks(ctx, e.erasing)
+	for deadline := time.Now().Add(e.order.TaskPatience); err == nil && tasks.Open > 0 && time.Now().Before(deadline); {
+		e.tell("tasks in Redis", e.changed())
+		if err := pause(ctx, askEvery/4); err != nil {
+			return err
+		}
+		tasks, err = e.Store.CountErasedTasks(ctx, e.erasing)
+	}
 	if err != nil {
 		return err
 	}
-	n, err := a.Store.EraseSuppressions(ctx, p.Person, o.Forget)
+	kept, err := e.Store.PersonSuppressions(ctx, e.person.Person)
 	if err != nil {
 		return err
 	}
-	done.Suppressions += n
-	_, err = a.Store.EraseReplays(ctx, p.Person)
-	return err
+	e.done.Receipt = e.ledger.receipt(e.person.Person, kept, tasks)
+	if !e.done.Complete() {
+		return nil
+	}
+	return e.Store.FinishErasure(ctx, e.erasing)
 }
 
-func (a *Archive) eraseEmails(ctx context.Context, o Order, ids []uuid.UUID, done *Erased) error {
-	return batches(ids, func(some []uuid.UUID) error {
-		did, err := a.Store.EraseEmails(ctx, o.By, o.CompanyID, some)
-		done.Cancelled += did.Cancelled
-		done.Emails += did.Emails
-		done.EmailLogs += did.Logs
-		done.Recipients += did.News
-		for _, id := range did.Busy {
-			done.busy[id] = true
+// emails calls do with some of the emails at a time, and with those that were busy before one
+// by one: a locked one makes all of its batch wait. What is busy in this round is left alone.
+func (e *erasure) emails(ctx context.Context, ids []uuid.UUID, do func([]uuid.UUID) (busy []string, err error)) error {
+	try := func(some []uuid.UUID) error {
+		busy, err := do(some)
+		for _, id := range busy {
+			e.busy[id], e.held[id] = true, true
 		}
 		return err
-	})
-}
-
-// eraseMailings takes the person out of the company's mailings. A file that names him is
-// deleted as a whole: no program reads it again once the upload has taken it in, and what
-// it said of others stands in the entries. One that an entry of his came from names him,
-// perhaps by something that is not looked for in files, such as an id of the company's: it
-// goes before the entry, which alone tells that.
-func (a *Archive) eraseMailings(ctx context.Context, p subject, o Order, done *Erased) error {
-	mailings, err := a.Store.PersonMailings(ctx, o.CompanyID)
-	if err != nil {
-		return err
 	}
-	for _, m := range mailings {
-		a.tell("mailing "+m.ID.String(), done.changed())
-		err := pages(func(after uuid.UUID) (store.PersonPage, error) {
-			return a.Store.PersonEntriesOf(ctx, p.Person, m, after, false)
-		}, func(rows []store.PersonRow) error {
-			if m.HasFile {
-				if err := a.deleteFile(ctx, m, o.CompanyID, done); err != nil {
-					return err
-				}
-				m.HasFile = false
-			}
-			return batches(ids(rows, false), func(some []uuid.UUID) error {
-				// First their emails, which are known by the same ids, and perhaps by nothing else any more.
-				if err := a.eraseEmails(ctx, o, some, done); err != nil {
-					return err
-				}
-				// What is being sent may have to be made from its entry once more.
-				ended := slices.DeleteFunc(slices.Clone(some), func(id uuid.UUID) bool { return done.busy[id.String()] })
-				entries, cancelled, err := a.Store.EraseEntries(ctx, m.ID, ended)
-				done.Entries += entries
-				done.Cancelled += cancelled
+	var free []uuid.UUID
+	for _, id := range ids {
+		switch name := id.String(); {
+		case e.busy[name]:
+		case !e.held[name]:
+			free = append(free, id)
+		default:
+			if err := try([]uuid.UUID{id}); err != nil {
 				return err
-			})
-		})
-		if err != nil {
-			return err
-		}
-		if !m.HasFile {
-			continue
-		}
-		lines, err := a.linesOf(ctx, p, m)
-		switch {
-		case unreadable(err):
-			done.Unread = append(done.Unread, m.ID)
-			continue
-		case err == nil && len(lines) > 0:
-			err = a.deleteFile(ctx, m, o.CompanyID, done)
-		}
-		if err != nil {
-			return err
+			}
 		}
 	}
-	return nil
+	return batches(ctx, free, try)
 }
 
-func (a *Archive) deleteFile(ctx context.Context, m store.PersonMailing, company uuid.UUID, done *Erased) error {
-	if err := a.Bucket.Delete(ctx, mailing.FileKey(company, m.ID)); err != nil {
-		return fmt.Errorf("delete the file of mailing %s: %w", m.ID, err)
-	}
-	n, err := a.Store.MarkFilesDeleted(ctx, []uuid.UUID{m.ID})
-	done.Files += n
-	return err
-}
-
-func (a *Archive) eraseRecipients(ctx context.Context, p subject, done *Erased) error {
-	a.tell(string(store.PersonRecipients), done.changed())
-	return a.each(ctx, p, store.PersonRecipients, false, func(rows []store.PersonRow) error {
-		return batches(ids(rows, false), func(some []uuid.UUID) error {
-			n, err := a.Store.EraseRecipients(ctx, p.CompanyID, some)
-			done.Recipients += n
-			return err
-		})
-	})
-}
-
-// ids are those of the rows that are the person's own, or copies.
-func ids(rows []store.PersonRow, copies bool) []uuid.UUID {
-	var some []uuid.UUID
-	for _, r := range rows {
-		if r.Copy == copies {
-			some = append(some, r.ID)
-		}
-	}
-	return some
-}
-
-func batches(ids []uuid.UUID, do func([]uuid.UUID) error) error {
+// batches calls do with some of the ids at a time, and rests after each.
+func batches(ctx context.Context, ids []uuid.UUID, do func([]uuid.UUID) error) error {
 	for some := range slices.Chunk(ids, eraseBatch) {
+		begun := time.Now()
 		if err := do(some); err != nil {
 			return err
 		}
+		if len(some) == eraseBatch {
+			if err := pause(ctx, min(time.Since(begun), maxRest)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
 }

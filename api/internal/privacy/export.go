@@ -30,6 +30,7 @@ type Export struct {
 	DeadLetters  []json.RawMessage `json:"deadLetters"`
 	Suppressions []SuppressionRow  `json:"suppressions"`
 	Answers      []json.RawMessage `json:"idempotencyAnswers"`
+	Notices      []json.RawMessage `json:"sesEvents"` // what SES told, masked as it is stored
 	Files        []FileLines       `json:"files"`
 	// Unread are mailings whose files cannot be opened: nobody knows whether they name the
 	// person.
@@ -90,8 +91,11 @@ func (a *Archive) Count(ctx context.Context, q Query) (rows, people int, err err
 	for _, count := range x.Counts {
 		n += count
 	}
-	return n - len(x.Answers), p.Numbers, err
+	return n - len(x.Answers) - len(x.Notices), p.Numbers, err
 }
+
+// everything is all rows with all columns.
+var everything = store.PersonScan{Until: uuid.Max, Whole: true}
 
 func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	x := Export{
@@ -137,7 +141,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 		{store.PersonEmails, &x.Emails}, {store.PersonLogs, &x.EmailLogs}, {store.PersonDeadLetters, &x.DeadLetters}, {store.PersonRecipients, &x.Recipients},
 	} {
 		a.tell(string(place.table), len(*place.into))
-		if err := a.each(ctx, p, place.table, true, collect(place.into, place.table == store.PersonEmails || place.table == store.PersonLogs)); err != nil {
+		if err := a.each(ctx, p, place.table, everything, collect(place.into, place.table == store.PersonEmails || place.table == store.PersonLogs)); err != nil {
 			return Export{}, err
 		}
 	}
@@ -154,9 +158,12 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	if x.Answers, err = a.Store.PersonAnswers(ctx, p.Person, outboxIDs); err != nil {
 		return Export{}, err
 	}
+	if x.Notices, err = a.Store.PersonNotices(ctx, outboxIDs); err != nil {
+		return Export{}, err
+	}
 	x.Counts = map[string]int{
 		"recipients": len(x.Recipients), "emails": len(x.Emails), "copies": len(x.Copies), "emailLogs": len(x.EmailLogs), "mailingEntries": len(x.Entries),
-		"deadLetters": len(x.DeadLetters), "suppressions": len(x.Suppressions), "idempotencyAnswers": len(x.Answers), "files": len(x.Files),
+		"deadLetters": len(x.DeadLetters), "suppressions": len(x.Suppressions), "idempotencyAnswers": len(x.Answers), "sesEvents": len(x.Notices), "files": len(x.Files),
 	}
 	return x, nil
 }
@@ -169,8 +176,8 @@ func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, col
 	for _, m := range mailings {
 		a.tell("mailing "+m.ID.String(), len(x.Entries))
 		var named []int // lines of his entries, whatever they are known by
-		err := pages(func(after uuid.UUID) (store.PersonPage, error) {
-			return a.Store.PersonEntriesOf(ctx, p.Person, m, after, true)
+		err := pages(everything, func(scan store.PersonScan) (store.PersonPage, error) {
+			return a.Store.PersonEntriesOf(ctx, p.Person, m, scan)
 		}, func(rows []store.PersonRow) error {
 			for _, r := range rows {
 				var entry struct {

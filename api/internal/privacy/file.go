@@ -111,7 +111,7 @@ func holdsNumber(text, number string) bool {
 			switch {
 			case text[i] == number[met]:
 				met++
-			case strings.IndexByte(".-/ ", text[i]) < 0:
+			case !punctuates(text[i]):
 				i = len(text)
 			}
 		}
@@ -120,6 +120,12 @@ func holdsNumber(text, number string) bool {
 		}
 	}
 	return false
+}
+
+// punctuates tells the bytes that may stand within a number: those of ASCII, and those of the
+// dashes and spaces of word processors in any encoding, of UTF-16 without its NULs.
+func punctuates(b byte) bool {
+	return b >= 0x80 || b >= 0x10 && b <= 0x15 || strings.IndexByte(".-/ ", b) >= 0
 }
 
 // standsAlone says whether word stands in text without one of the letters beside it. A dot

@@ -65,14 +65,21 @@ var ErrForeignKeys = errors.New("CPF_CNPJ_KEYS and CPF_CNPJ_HASH_KEY are not tho
 
 // find says whom the query means.
 func (a *Archive) find(ctx context.Context, q Query) (subject, error) {
-	hash := ""
+	var hashes []string
 	if q.TaxID != "" {
 		if err := a.checkKeys(ctx); err != nil {
 			return subject{}, err
 		}
-		hash = email.HashTaxID(q.TaxID, a.HashKey)
+		for _, written := range spellings(q.TaxID) {
+			hashes = append(hashes, email.HashTaxID(written, a.HashKey))
+		}
 	}
-	found, err := a.Store.FindPerson(ctx, q.CompanyID, q.Address, hash)
+	found, err := a.Store.FindPerson(ctx, q.CompanyID, q.Address, hashes...)
+	return a.subject(found, q), err
+}
+
+// subject is the person with the ways in which addresses and number are written.
+func (a *Archive) subject(found store.Person, q Query) subject {
 	p := subject{Person: found, taxID: q.TaxID, spelled: slices.Clone(found.Addresses)}
 	for _, address := range found.Addresses {
 		local, domain, _ := strings.Cut(address, "@")
@@ -80,7 +87,22 @@ func (a *Archive) find(ctx context.Context, q Query) (subject, error) {
 			p.spelled = append(p.spelled, local+"@"+strings.ToLower(readable))
 		}
 	}
-	return p, err
+	return p
+}
+
+// spellings are the ways in which a bare CPF or CNPJ is written. A tenant that hashes a
+// number by itself may have hashed any of them; the first one is ours.
+func spellings(taxID string) []string {
+	punctuated := taxID
+	switch len(taxID) {
+	case 11:
+		punctuated = taxID[:3] + "." + taxID[3:6] + "." + taxID[6:9] + "-" + taxID[9:]
+	case 14:
+		punctuated = taxID[:2] + "." + taxID[2:5] + "." + taxID[5:8] + "/" + taxID[8:12] + "-" + taxID[12:]
+	}
+	all := []string{taxID, punctuated, strings.ToLower(taxID), strings.ToLower(punctuated), strings.TrimLeft(taxID, "0")}
+	slices.Sort(all[1:])
+	return slices.Compact(all)
 }
 
 // checkKeys holds the keys to numbers that are stored both ways: with a wrong one nobody
@@ -105,15 +127,15 @@ func (a *Archive) checkKeys(ctx context.Context) error {
 }
 
 // each calls do with the rows of a table that name the person, a page at a time.
-func (a *Archive) each(ctx context.Context, p subject, table store.PersonTable, whole bool, do func([]store.PersonRow) error) error {
-	return pages(func(after uuid.UUID) (store.PersonPage, error) {
-		return a.Store.PersonRows(ctx, p.Person, table, after, whole)
+func (a *Archive) each(ctx context.Context, p subject, table store.PersonTable, scan store.PersonScan, do func([]store.PersonRow) error) error {
+	return pages(scan, func(scan store.PersonScan) (store.PersonPage, error) {
+		return a.Store.PersonRows(ctx, p.Person, table, scan)
 	}, do)
 }
 
-func pages(next func(after uuid.UUID) (store.PersonPage, error), do func([]store.PersonRow) error) error {
-	for after := uuid.Nil; ; {
-		page, err := next(after)
+func pages(scan store.PersonScan, next func(store.PersonScan) (store.PersonPage, error), do func([]store.PersonRow) error) error {
+	for {
+		page, err := next(scan)
 		if err != nil {
 			return err
 		}
@@ -125,7 +147,7 @@ func pages(next func(after uuid.UUID) (store.PersonPage, error), do func([]store
 		if !page.More {
 			return nil
 		}
-		after = page.Last
+		scan.After = page.Last
 	}
 }
 

@@ -136,7 +136,7 @@ func TestVerify_MadeUpPlaces(t *testing.T) {
 	busy := 0
 	for n := range 200 {
 		m := notification()
-		m.SigningCertURL = fmt.Sprintf("https://sns.us-east-1.amazonaws.com/%d.pem", n)
+		m.SigningCertURL = fmt.Sprintf("https://sns.us-east-1.amazonaws.com/SimpleNotificationService-%x.pem", n)
 		m = parsed(t, a.sign(t, m))
 		if err := v.Verify(t.Context(), m); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 // the message's SubscribeURL, under the same rule as for certificates. ErrForged: that
 // URL is not SNS's. ErrUnreachable: SNS did not take the confirmation; it will ask again.
 func (v *Verifier) Confirm(ctx context.Context, m Message) error {
-	place, err := v.places.confirmation(m.SubscribeURL)
+	place, err := v.places.confirmation(m.SubscribeURL, m.TopicARN, m.Token)
 	if err != nil {
 		return fmt.Errorf("%w: SubscribeURL %w", ErrForged, err)
 	}

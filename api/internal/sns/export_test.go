@@ -32,14 +32,14 @@ func (v *Verifier) Unpaced() *Verifier {
 func Canonical(m Message) string { return string(m.canonical()) }
 
 // CertificatePlace checks a SigningCertURL by the rule for Amazon.
-func CertificatePlace(raw string) error {
-	_, err := places{}.certificate(raw)
+func CertificatePlace(raw, topic string) error {
+	_, err := places{}.certificate(raw, topic)
 	return err
 }
 
 // ConfirmationPlace checks a SubscribeURL by the rule for Amazon.
-func ConfirmationPlace(raw string) error {
-	_, err := places{}.confirmation(raw)
+func ConfirmationPlace(raw, topic, token string) error {
+	_, err := places{}.confirmation(raw, topic, token)
 	return err
 }
 

@@ -14,59 +14,114 @@ type places struct {
 }
 
 var (
-	// amazonHost has no port: one in the URL makes it no match.
-	amazonHost = regexp.MustCompile(`^sns\.[a-z0-9-]{3,}\.amazonaws\.com(\.cn)?$`)
-	// pemFile is one segment, as in /SimpleNotificationService-0123abcd.pem.
-	pemFile = regexp.MustCompile(`^/[A-Za-z0-9._-]+\.pem$`)
+	// topicARN has the region of the topic, which is that of its host.
+	topicARN = regexp.MustCompile(`^arn:(aws|aws-us-gov|aws-cn):sns:([a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}):[0-9]{12}:[A-Za-z0-9_.-]{1,256}$`)
+	// certificateFile is the only kind of file that SNS signs with.
+	certificateFile = regexp.MustCompile(`^/SimpleNotificationService-[0-9a-f]{1,128}\.pem$`)
 )
 
-// certificate checks where a signing certificate is said to be.
-func (p places) certificate(raw string) (string, error) {
-	u, err := p.parse(raw)
+// maxURL is longer than a SubscribeURL, whose token has some 300 characters.
+const maxURL = 2048
+
+// certificate checks where the signing certificate of a topic's message is said to be.
+//
+// The text is compared as it is written, and not as a parsed URL: a port, a user, upper
+// case, a query and an encoded character are all no part of what SNS writes. The host is
+// that of the topic's region: other names below amazonaws.com, such as
+// sns.s3-us-west-2.amazonaws.com, are those of a customer's bucket.
+func (p places) certificate(raw, topic string) (string, error) {
+	if p.trusted != nil {
+		return p.trustedCertificate(raw)
+	}
+	base, err := endpoint(topic)
 	if err != nil {
 		return "", err
 	}
+	file, ok := strings.CutPrefix(raw, base)
+	if !ok {
+		return "", errors.New("is not on SNS's host of the topic's region")
+	}
+	if !certificateFile.MatchString(file) {
+		return "", errors.New("does not name a certificate of SNS")
+	}
+	return raw, nil
+}
+
+// confirmation checks where a topic's subscription is said to be confirmed: the one
+// request of SNS's API that confirms this token for this topic.
+func (p places) confirmation(raw, topic, token string) (string, error) {
+	if p.trusted != nil {
+		u, err := p.below(raw)
+		if err != nil {
+			return "", err
+		}
+		return u.String(), nil
+	}
+	base, err := endpoint(topic)
+	if err != nil {
+		return "", err
+	}
+	query, ok := strings.CutPrefix(raw, base+"/?")
+	if !ok || len(raw) > maxURL {
+		return "", errors.New("is not on SNS's host of the topic's region")
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil || strings.Contains(query, "#") || len(values) != 3 {
+		return "", errors.New("does not confirm a subscription")
+	}
+	for name, want := range map[string]string{"Action": "ConfirmSubscription", "TopicArn": topic, "Token": token} {
+		if got := values[name]; len(got) != 1 || got[0] != want {
+			return "", errors.New("confirms something else than this subscription")
+		}
+	}
+	// Written anew, so that nothing is asked for that was not compared.
+	return base + "/?" + values.Encode(), nil
+}
+
+// endpoint is the beginning of every URL of SNS for a topic.
+func endpoint(topic string) (string, error) {
+	found := topicARN.FindStringSubmatch(topic)
+	if found == nil {
+		return "", errors.New("belongs to a topic whose region is unknown")
+	}
+	partition, region := found[1], found[2]
+	china := strings.HasPrefix(region, "cn-")
+	if china != (partition == "aws-cn") {
+		return "", errors.New("belongs to a topic whose region is not of its partition")
+	}
+	host := "https://sns." + region + ".amazonaws.com"
+	if china {
+		host += ".cn"
+	}
+	return host, nil
+}
+
+func (p places) trustedCertificate(raw string) (string, error) {
+	u, err := p.below(raw)
 	switch {
+	case err != nil:
+		return "", err
 	case u.RawQuery != "" || u.ForceQuery:
 		return "", errors.New("has a query")
-	case p.trusted == nil && !pemFile.MatchString(u.EscapedPath()), !strings.HasSuffix(u.Path, ".pem"):
+	case !strings.HasSuffix(u.Path, ".pem"):
 		return "", errors.New("does not name a .pem file")
 	}
 	return u.String(), nil
 }
 
-// confirmation checks where a subscription is said to be confirmed.
-func (p places) confirmation(raw string) (string, error) {
-	u, err := p.parse(raw)
-	if err != nil {
-		return "", err
-	}
-	return u.String(), nil
-}
-
-func (p places) parse(raw string) (*url.URL, error) {
+// below: the simulator's host and port, in or under its path.
+func (p places) below(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
-	case err != nil || len(raw) > 2048 || u.Opaque != "":
+	case err != nil || len(raw) > maxURL || u.Opaque != "":
 		return nil, errors.New("is not a URL")
 	case u.User != nil || u.Fragment != "":
 		return nil, errors.New("has parts that none of SNS's has")
-	case p.trusted != nil:
-		return u, p.below(u)
-	case u.Scheme != "https":
-		return nil, errors.New("is not https")
-	case !amazonHost.MatchString(u.Host):
-		return nil, errors.New("is not on a host of SNS")
 	}
-	return u, nil
-}
-
-// below: the simulator's host and port, in or under its path.
-func (p places) below(u *url.URL) error {
 	base := strings.TrimSuffix(p.trusted.Path, "/") + "/"
 	if u.Scheme != p.trusted.Scheme || u.Host != p.trusted.Host ||
 		!strings.HasPrefix(u.Path, base) || path.Clean(u.Path) != u.Path {
-		return errors.New("is not below the trusted URL")
+		return nil, errors.New("is not below the trusted URL")
 	}
-	return nil
+	return u, nil
 }

@@ -9,67 +9,99 @@ import (
 	"email-gateway/api/internal/sns"
 )
 
-func TestPlaces(t *testing.T) {
+// regional is the ARN of a topic of a region.
+func regional(partition, region string) string {
+	return "arn:" + partition + ":sns:" + region + ":123456789012:ses-events"
+}
+
+func TestCertificatePlace(t *testing.T) {
 	t.Parallel()
-	for _, good := range []string{
-		certPath,
-		"https://sns.sa-east-1.amazonaws.com/SimpleNotificationService-0123.pem",
-		"https://sns.us-gov-west-1.amazonaws.com/SimpleNotificationService-0123.pem",
-		"https://sns.cn-north-1.amazonaws.com.cn/SimpleNotificationService-0123.pem",
+	for topic, good := range map[string]string{
+		topic:                                   certPath,
+		regional("aws", "sa-east-1"):            "https://sns.sa-east-1.amazonaws.com/SimpleNotificationService-0123456789abcdef0123456789abcdef.pem",
+		regional("aws", "ap-southeast-4"):       "https://sns.ap-southeast-4.amazonaws.com/SimpleNotificationService-0123.pem",
+		regional("aws-us-gov", "us-gov-west-1"): "https://sns.us-gov-west-1.amazonaws.com/SimpleNotificationService-0123.pem",
+		regional("aws-cn", "cn-north-1"):        "https://sns.cn-north-1.amazonaws.com.cn/SimpleNotificationService-0123.pem",
+		regional("aws-cn", "cn-northwest-1"):    "https://sns.cn-northwest-1.amazonaws.com.cn/SimpleNotificationService-0123.pem",
 	} {
-		if err := sns.CertificatePlace(good); err != nil {
+		if err := sns.CertificatePlace(good, topic); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
+	const file, here = "/SimpleNotificationService-0123.pem", "https://sns.us-east-1.amazonaws.com"
 	for _, hostile := range []string{
-		"", "a.pem", "//sns.us-east-1.amazonaws.com/a.pem", "https:a.pem", "https:///a.pem", "%",
-		"http://sns.us-east-1.amazonaws.com/a.pem",
-		"ftp://sns.us-east-1.amazonaws.com/a.pem",
-		"file:///etc/a.pem",
-		"https://sns.us-east-1.amazonaws.com:443/a.pem",
-		"https://sns.us-east-1.amazonaws.com:8443/a.pem",
-		"https://sns.us-east-1.amazonaws.com:/a.pem",
-		"https://user@sns.us-east-1.amazonaws.com/a.pem",
-		"https://user:pass@sns.us-east-1.amazonaws.com/a.pem",
-		"https://sns.us-east-1.amazonaws.com@attacker.example/a.pem",
-		"https://sns.us-east-1.amazonaws.com.attacker.example/a.pem",
-		"https://sns.us-east-1.amazonaws.com./a.pem",
-		"https://attacker.example/sns.us-east-1.amazonaws.com/a.pem",
-		"https://attacker.example#sns.us-east-1.amazonaws.com/a.pem",
-		"https://attacker.example\\@sns.us-east-1.amazonaws.com/a.pem",
-		"https://sns.us-east-1.amazonaws.com\\.attacker.example/a.pem",
-		"https://snsXus-east-1.amazonaws.com/a.pem",
-		"https://sns.attacker.us-east-1.amazonaws.com/a.pem",
-		"https://sns..amazonaws.com/a.pem",
-		"https://sns.s3.amazonaws.com.evil/a.pem",
-		"https://sns.us-east-1.amazonaws.com.cn.evil/a.pem",
-		"https://bucket.s3.amazonaws.com/a.pem",
-		"https://amazonaws.com/a.pem",
-		"https://SNS.us-east-1.amazonaws.com/a.pem",
-		"https://127.0.0.1/a.pem", "https://[::1]/a.pem", "https://169.254.169.254/latest/a.pem",
-		"https://sns.us-east-1.amazonaws.com/a.pem?x", "https://sns.us-east-1.amazonaws.com/a.pem?",
-		"https://sns.us-east-1.amazonaws.com/?Action=x&y=a.pem",
-		"https://sns.us-east-1.amazonaws.com/a.pem#x",
-		"https://sns.us-east-1.amazonaws.com/a.txt", "https://sns.us-east-1.amazonaws.com/",
-		"https://sns.us-east-1.amazonaws.com/a/b.pem",
-		"https://sns.us-east-1.amazonaws.com/..%2fb.pem",
-		"https://sns.us-east-1.amazonaws.com/a%0d%0a.pem",
-		"https://sns.us-east-1.amazonaws.com/" + strings.Repeat("a", 3000) + ".pem",
-		" https://sns.us-east-1.amazonaws.com/a.pem",
-		"https://sns.us-east-1.amazonaws.com\n/a.pem",
+		"", "a.pem", file, "//sns.us-east-1.amazonaws.com" + file, "https:" + file, "https://" + file, "%",
+		// Other hosts below amazonaws.com are a customer's.
+		"https://sns.s3-us-west-2.amazonaws.com/evil.pem", "https://sns.s3-us-west-2.amazonaws.com" + file, "https://sns.s3.amazonaws.com" + file,
+		"https://sns.s3-us-east-1.amazonaws.com" + file, "https://sns.s3-accelerate.amazonaws.com" + file, "https://bucket.s3.amazonaws.com" + file,
+		"https://sns.execute-api.us-east-1.amazonaws.com" + file, "https://amazonaws.com" + file, "https://sns.amazonaws.com" + file, "https://sns..amazonaws.com" + file,
+		"https://sns.attacker.us-east-1.amazonaws.com" + file, "https://snsXus-east-1.amazonaws.com" + file, "https://sns-us-east-1.amazonaws.com" + file,
+		// Another region, another partition.
+		"https://sns.us-west-2.amazonaws.com" + file, "https://sns.us-east-10.amazonaws.com" + file, "https://sns.us-east-1.amazonaws.com.cn" + file,
+		"https://sns.cn-north-1.amazonaws.com.cn" + file,
+		// Schemes, ports, users.
+		"http://sns.us-east-1.amazonaws.com" + file, "ftp://sns.us-east-1.amazonaws.com" + file, "file://sns.us-east-1.amazonaws.com" + file,
+		"https://sns.us-east-1.amazonaws.com:443" + file, "https://sns.us-east-1.amazonaws.com:8443" + file, "https://sns.us-east-1.amazonaws.com:" + file,
+		"https://user@sns.us-east-1.amazonaws.com" + file, "https://user:pass@sns.us-east-1.amazonaws.com" + file, "https://@sns.us-east-1.amazonaws.com" + file,
+		"https://sns.us-east-1.amazonaws.com@attacker.example" + file, "https://sns.us-east-1.amazonaws.com.attacker.example" + file,
+		"https://sns.us-east-1.amazonaws.com." + file, "https://attacker.example/sns.us-east-1.amazonaws.com" + file,
+		"https://attacker.example#sns.us-east-1.amazonaws.com" + file, `https://attacker.example\@sns.us-east-1.amazonaws.com` + file,
+		`https://sns.us-east-1.amazonaws.com\.attacker.example` + file, "https://127.0.0.1" + file, "https://[::1]" + file, "https://169.254.169.254/latest" + file,
+		// Upper case and other disguises.
+		"HTTPS://sns.us-east-1.amazonaws.com" + file, "https://SNS.us-east-1.amazonaws.com" + file, "https://sns.us-east-1.AmazonAWS.com" + file,
+		"https://sns.us-east-1.amazonaws.com%2e" + file, "https://sns%2eus-east-1.amazonaws.com" + file, "https://sns.us-east-1.amazonaws.com。" + file,
+		// Paths, queries.
+		here, here + "/", here + "/a.pem", here + "/SimpleNotificationService-.pem", here + "/SimpleNotificationService-0123.txt", here + "/SimpleNotificationService-0123",
+		here + "/SimpleNotificationService-0123.pem.txt", here + "/simplenotificationservice-0123.pem", here + "/SimpleNotificationService-0123.PEM",
+		here + "/SimpleNotificationService-ABCD.pem", here + "/SimpleNotificationService-xyz.pem", here + "/" + file, here + "/a" + file, here + "/.." + file, here + "/." + file,
+		here + "/%2e%2e" + file, here + "/SimpleNotificationService-0123/../a.pem", here + "/SimpleNotificationService-0123%2f..%2fa.pem", here + "/SimpleNotificationService-%30123.pem",
+		here + "/SimpleNotificationService-0123%2epem", here + "/SimpleNotificationService-0123.pem/", here + "/bucket" + file, here + `\SimpleNotificationService-0123.pem`,
+		here + file + "?", here + file + "?x", here + file + "#", here + file + "#x", here + file + ";x", here + file + "%00", here + file + "\n", here + file + " ",
+		here + "/?Action=x&y=a.pem", here + "/SimpleNotificationService-" + strings.Repeat("a", 3000) + ".pem", " " + here + file, here + "\n" + file,
 	} {
-		if sns.CertificatePlace(hostile) == nil {
+		if sns.CertificatePlace(hostile, topic) == nil {
 			t.Errorf("%q passed", hostile)
 		}
 	}
-	if err := sns.ConfirmationPlace(confirmation().SubscribeURL); err != nil {
-		t.Error(err)
-	}
-	for _, hostile := range []string{
-		"http://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription", "https://169.254.169.254/?Action=ConfirmSubscription",
-		"https://attacker.example/?Action=ConfirmSubscription", "https://a@sns.us-east-1.amazonaws.com/?x", "https://sns.us-east-1.amazonaws.com:22/?x",
+	for topic, place := range map[string]string{
+		"":                                         "https://sns..amazonaws.com" + file,
+		"arn:aws:sns::123456789012:ses-events":     "https://sns..amazonaws.com" + file,
+		regional("aws", "s3-us-west-2"):            "https://sns.s3-us-west-2.amazonaws.com" + file,
+		regional("aws", "cn-north-1"):              "https://sns.cn-north-1.amazonaws.com" + file,
+		regional("aws-cn", "us-east-1"):            "https://sns.us-east-1.amazonaws.com.cn" + file,
+		regional("aws", "us-east-1.evil.example/"): "https://sns.us-east-1.evil.example/.amazonaws.com" + file,
 	} {
-		if sns.ConfirmationPlace(hostile) == nil {
+		if sns.CertificatePlace(place, topic) == nil {
+			t.Errorf("topic %q: %q passed", topic, place)
+		}
+	}
+}
+
+func TestConfirmationPlace(t *testing.T) {
+	t.Parallel()
+	good := confirmation()
+	china := regional("aws-cn", "cn-north-1")
+	for url, topic := range map[string]string{
+		good.SubscribeURL: topic,
+		"https://sns.us-east-1.amazonaws.com/?Token=" + good.Token + "&TopicArn=arn%3Aaws%3Asns%3Aus-east-1%3A123456789012%3Ases-events&Action=ConfirmSubscription": topic,
+		"https://sns.cn-north-1.amazonaws.com.cn/?Action=ConfirmSubscription&TopicArn=" + china + "&Token=" + good.Token:                                            china,
+	} {
+		if err := sns.ConfirmationPlace(url, topic, good.Token); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	const here = "https://sns.us-east-1.amazonaws.com"
+	query := strings.TrimPrefix(good.SubscribeURL, here+"/?")
+	for _, hostile := range []string{
+		"", here, here + "/", here + "?" + query, here + "//?" + query, here + "/a?" + query, here + "/%2e?" + query, here + "/..?" + query,
+		"http://sns.us-east-1.amazonaws.com/?" + query, "https://sns.us-west-2.amazonaws.com/?" + query, "https://sns.us-east-1.amazonaws.com.cn/?" + query,
+		"https://sns.s3-us-west-2.amazonaws.com/?" + query, "https://169.254.169.254/?" + query, "https://attacker.example/?" + query,
+		"https://a@sns.us-east-1.amazonaws.com/?" + query, here + ":22/?" + query, here + ":443/?" + query, "https://SNS.us-east-1.amazonaws.com/?" + query, "HTTPS://sns.us-east-1.amazonaws.com/?" + query,
+		here + "/?" + query + "#x", here + "/?" + query + "&x=y", here + "/?" + query + "&Action=DeleteTopic", here + "/?" + query + ";x", here + "/?" + query + "%zz",
+		here + "/?" + strings.Replace(query, "ConfirmSubscription", "DeleteTopic", 1), here + "/?" + strings.Replace(query, "ses-events", "other", 1),
+		here + "/?" + strings.Replace(query, good.Token, "1", 1), here + "/?Action=ConfirmSubscription", here + "/?" + query + strings.Repeat("a", 3000),
+	} {
+		if sns.ConfirmationPlace(hostile, topic, good.Token) == nil {
 			t.Errorf("%q passed", hostile)
 		}
 	}
@@ -83,11 +115,12 @@ func TestConfirm(t *testing.T) {
 		want   error
 		asked  int
 	}{
-		"taken":      {200, nil, nil, 1},
-		"refused":    {403, nil, sns.ErrUnreachable, 1},
-		"moved":      {302, nil, sns.ErrUnreachable, 1},
-		"no network": {0, nil, sns.ErrUnreachable, 1},
-		"elsewhere":  {200, func(m *sns.Message) { m.SubscribeURL = "https://attacker.example/" }, sns.ErrForged, 0},
+		"taken":        {200, nil, nil, 1},
+		"refused":      {403, nil, sns.ErrUnreachable, 1},
+		"moved":        {302, nil, sns.ErrUnreachable, 1},
+		"no network":   {0, nil, sns.ErrUnreachable, 1},
+		"other region": {200, func(m *sns.Message) { m.SubscribeURL = strings.Replace(m.SubscribeURL, "us-east-1", "us-west-2", 1) }, sns.ErrForged, 0},
+		"elsewhere":    {200, func(m *sns.Message) { m.SubscribeURL = "https://attacker.example/" }, sns.ErrForged, 0},
 	} {
 		a := newAmazon(t, nil)
 		a.answer = func(*http.Request) (*http.Response, error) {

@@ -86,7 +86,7 @@ func (v *Verifier) Verify(ctx context.Context, m Message) error {
 	if err != nil {
 		return fmt.Errorf("%w: Signature is not base64", ErrForged)
 	}
-	place, err := v.places.certificate(m.SigningCertURL)
+	place, err := v.places.certificate(m.SigningCertURL, m.TopicARN)
 	if err != nil {
 		return fmt.Errorf("%w: SigningCertURL %w", ErrForged, err)
 	}

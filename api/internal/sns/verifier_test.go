@@ -101,6 +101,8 @@ func TestVerify_AsksNobodyElse(t *testing.T) {
 		"topic's case":    {func(m *sns.Message) { m.TopicARN = strings.ToUpper(topic) }, sns.ErrTopic},
 		"host":            {func(m *sns.Message) { m.SigningCertURL = "https://attacker.example/a.pem" }, sns.ErrForged},
 		"version":         {func(m *sns.Message) { m.SignatureVersion = "0" }, sns.ErrForged},
+		"a bucket":        {func(m *sns.Message) { m.SigningCertURL = "https://sns.s3-us-west-2.amazonaws.com/evil.pem" }, sns.ErrForged},
+		"another region":  {func(m *sns.Message) { m.SigningCertURL = strings.Replace(certPath, "us-east-1", "us-west-2", 1) }, sns.ErrForged},
 		"trusted not set": {func(m *sns.Message) { m.SigningCertURL = "http://127.0.0.1:8005/a.pem" }, sns.ErrForged},
 	} {
 		m := notification()

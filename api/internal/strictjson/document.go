@@ -9,6 +9,7 @@
 package strictjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,9 +31,14 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return e.reason }
 
-// Parse takes a body for what it must be: exactly one JSON object. Its error is a
+// Parse takes a body for what it must be: exactly one JSON object. A byte order mark in front
+// of it is passed over, which RFC 8259 allows: Windows programs write one. Its error is a
 // *SyntaxError.
 func Parse(body []byte) (Document, error) {
+	if bytes.HasPrefix(body, []byte("\xFF\xFE")) || bytes.HasPrefix(body, []byte("\xFE\xFF")) {
+		return Document{}, &SyntaxError{reason: "the body is UTF-16: send UTF-8"}
+	}
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if !utf8.Valid(body) {
 		return Document{}, &SyntaxError{reason: "the body is not valid UTF-8"}
 	}

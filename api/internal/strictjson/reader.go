@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"email-gateway/api/internal/fieldhint"
+	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 )
 
@@ -18,7 +20,8 @@ const (
 // Reader fills values of one struct type from documents. It may be used by many
 // goroutines.
 type Reader[T any] struct {
-	shape *shape
+	shape   *shape
+	request fieldhint.Request
 }
 
 // NewReader prepares for T: a struct whose fields, all with a json name, are
@@ -29,34 +32,48 @@ func NewReader[T any]() (*Reader[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader[T]{shape: s}, nil
+	return &Reader[T]{shape: s, request: fieldhint.Request{Noun: "field", Known: s.paths("")}}, nil
 }
 
-// Read returns the document's fields. Fields with a fault are left at zero.
+// Read returns the document's fields. Fields with a fault are left at zero, and so are texts
+// that are blank: nothing visible is nothing said. A blank value in a map is left out with its
+// name, one in a list is "", so that the others keep their places. Where a blank text must not
+// pass for none, the field has the tag blank:"refused".
 func (r *Reader[T]) Read(d Document) (T, []rules.Fault) {
 	var value T
-	w := walk{}
+	w := walk{request: &r.request}
 	w.value(r.shape, d.text, reflect.ValueOf(&value).Elem())
 	return value, w.faults
 }
 
 // walk is one pass over a document.
 type walk struct {
-	trail  []string // the path so far, in pieces
-	faults []rules.Fault
+	request *fieldhint.Request
+	hint    string   // what the field that is being read should be
+	trail   []string // the path so far, in pieces
+	faults  []rules.Fault
 }
 
 func (w *walk) value(s *shape, text string, into reflect.Value) {
 	if found := kindOf(text); found != s.wants {
-		w.fault(CodeWrongType, "must be "+s.wants+", not "+found)
+		w.fault(CodeWrongType, explainType(s.wants, found, w.hint))
 		return
 	}
 	switch s.kind {
 	case reflect.Pointer:
+		if s.element.kind == reflect.String {
+			if said := w.text(text); !email.IsBlank(said) {
+				into.Set(reflect.New(s.element.goType))
+				into.Elem().SetString(said)
+			}
+			return
+		}
 		into.Set(reflect.New(s.element.goType))
 		w.value(s.element, text, into.Elem())
 	case reflect.String:
-		into.SetString(w.text(text))
+		if said := w.text(text); !email.IsBlank(said) {
+			into.SetString(said)
+		}
 	case reflect.Bool:
 		into.SetBool(text == "true")
 	case reflect.Int:
@@ -76,6 +93,7 @@ func (w *walk) value(s *shape, text string, into reflect.Value) {
 
 func (w *walk) list(s *shape, text string, into reflect.Value) {
 	list := reflect.MakeSlice(s.goType, 0, 4)
+	w.hint = ""
 	for n, value := range elements(text) {
 		if len(w.faults) >= rules.MaxFaults {
 			break
@@ -89,6 +107,7 @@ func (w *walk) list(s *shape, text string, into reflect.Value) {
 
 func (w *walk) dictionary(s *shape, text string, into reflect.Value) {
 	entries := reflect.MakeMap(s.goType)
+	w.hint = ""
 	for literal, value := range members(text) {
 		if len(w.faults) >= rules.MaxFaults {
 			break
@@ -100,6 +119,10 @@ func (w *walk) dictionary(s *shape, text string, into reflect.Value) {
 			}
 			element := reflect.New(s.element.goType).Elem()
 			w.value(s.element, value, element)
+			if s.element.kind == reflect.String && element.String() == "" {
+				entries.SetMapIndex(key, reflect.Value{})
+				return
+			}
 			entries.SetMapIndex(key, element)
 		})
 	}
@@ -117,12 +140,17 @@ func (w *walk) object(s *shape, text string, into reflect.Value) {
 			f, known := s.fields[name]
 			switch {
 			case !known:
-				w.fault(CodeUnknownField, s.explainUnknown(name))
+				w.fault(CodeUnknownField, w.request.Unknown(w.parent(), name))
 			case seen&(1<<f.index) != 0:
 				w.fault(rules.CodeDuplicateField, "stands here twice")
 			default:
 				seen |= 1 << f.index
+				known := len(w.faults)
+				w.hint = f.hint
 				w.value(f.shape, value, into.Field(f.index))
+				if f.refusesBlank && len(w.faults) == known && into.Field(f.index).IsZero() {
+					w.fault(rules.CodeRequired, "must not be blank: leave it out")
+				}
 			}
 		})
 	}
@@ -146,6 +174,38 @@ func (w *walk) within(piece string, step func()) {
 	w.trail = append(w.trail, piece)
 	step()
 	w.trail = w.trail[:len(w.trail)-1]
+}
+
+// parent is the path of the object whose field is being read, as fieldhint.Request names it.
+func (w *walk) parent() string {
+	var path strings.Builder
+	for _, piece := range w.trail[:len(w.trail)-1] {
+		if strings.HasPrefix(piece, "[") {
+			piece = "[]"
+		}
+		path.WriteString(piece)
+	}
+	return strings.TrimPrefix(path.String(), ".")
+}
+
+// explainType says what a value should be and, unless the field has a hint of its own, how
+// to write it.
+func explainType(wants, found, hint string) string {
+	switch {
+	case found == "null":
+		hint = "leave the field out"
+	case hint != "":
+	case wants == "an array":
+		hint = "put it into brackets, even if it is alone"
+	case wants == "a string" && (found == "a number" || found == "a boolean"):
+		hint = "put it into quotes"
+	case found == "a string" && (wants == "a number" || wants == "a boolean"):
+		hint = "write it without quotes"
+	}
+	if hint != "" {
+		hint = ": " + hint
+	}
+	return "must be " + wants + ", not " + found + hint
 }
 
 // maxPiece bounds how much of a sender's own name comes back in a path.

@@ -13,11 +13,14 @@ type shape struct {
 	wants   string // the kind of JSON value, as kindOf names it
 	element *shape // of a slice, map or pointer
 	fields  map[string]structField
+	names   []string // of the fields, in their order
 }
 
 type structField struct {
-	index int
-	shape *shape
+	index        int
+	shape        *shape
+	refusesBlank bool
+	hint         string // the tag hint: what a value of the wrong type should be
 }
 
 func shapeOf(t reflect.Type) (*shape, error) {
@@ -38,7 +41,7 @@ func shapeOf(t reflect.Type) (*shape, error) {
 		s.element, err = shapeOf(t.Elem())
 	case reflect.Struct:
 		s.wants = "an object"
-		s.fields, err = fieldsOf(t)
+		s.fields, s.names, err = fieldsOf(t)
 	case reflect.Pointer:
 		if s.element, err = shapeOf(t.Elem()); err == nil {
 			s.wants = s.element.wants
@@ -49,31 +52,40 @@ func shapeOf(t reflect.Type) (*shape, error) {
 	return s, err
 }
 
-func fieldsOf(t reflect.Type) (map[string]structField, error) {
+func fieldsOf(t reflect.Type) (map[string]structField, []string, error) {
 	if t.NumField() > 64 {
-		return nil, fmt.Errorf("%s has more fields than a word has bits", t)
+		return nil, nil, fmt.Errorf("%s has more fields than a word has bits", t)
 	}
 	fields := make(map[string]structField, t.NumField())
+	names := make([]string, 0, t.NumField())
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" {
-			return nil, fmt.Errorf("field %s of %s has no json name", f.Name, t)
+			return nil, nil, fmt.Errorf("field %s of %s has no json name", f.Name, t)
 		}
 		s, err := shapeOf(f.Type)
 		if err != nil {
-			return nil, fmt.Errorf("field %s of %s: %w", f.Name, t, err)
+			return nil, nil, fmt.Errorf("field %s of %s: %w", f.Name, t, err)
 		}
-		fields[name] = structField{index: i, shape: s}
+		fields[name] = structField{index: i, shape: s, refusesBlank: f.Tag.Get("blank") == "refused", hint: f.Tag.Get("hint")}
+		names = append(names, name)
 	}
-	return fields, nil
+	return fields, names, nil
 }
 
-func (s *shape) explainUnknown(name string) string {
-	for known := range s.fields {
-		if strings.EqualFold(known, name) {
-			return "is not a field; " + known + " is"
-		}
+// paths lists all fields below, as faults name them, with [] for any index.
+func (s *shape) paths(prefix string) []string {
+	switch s.kind {
+	case reflect.Pointer:
+		return s.element.paths(prefix)
+	case reflect.Slice:
+		return s.element.paths(strings.TrimSuffix(prefix, ".") + "[].")
 	}
-	return "is not a field of this request"
+	var all []string
+	for _, name := range s.names {
+		all = append(all, prefix+name)
+		all = append(all, s.fields[name].shape.paths(prefix+name+".")...)
+	}
+	return all
 }

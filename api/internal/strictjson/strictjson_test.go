@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 )
 
@@ -124,21 +126,23 @@ func TestRead_StopsExplaining(t *testing.T) {
 func TestParse_Refuses(t *testing.T) {
 	t.Parallel()
 	for body, reason := range map[string]string{
-		"":                 "empty",
-		" \n":              "empty",
-		"{":                "unexpected end",
-		`{"a":1}{`:         "after byte",
-		`{"a":1} x`:        "after byte",
-		`{'a':1}`:          "after byte",
-		`{"a":1,}`:         "after byte",
-		"{\"a\":\"\n\"}":   "after byte",
-		"[]":               "not an array",
-		"null":             "not null",
-		"1":                "not a number",
-		`"a"`:              "not a string",
-		"true":             "not a boolean",
-		"{\"a\":\"\xff\"}": "UTF-8",
-		"\ufeff{}":         "after byte",
+		"":                   "empty",
+		" \n":                "empty",
+		"{":                  "unexpected end",
+		`{"a":1}{`:           "after byte",
+		`{"a":1} x`:          "after byte",
+		`{'a':1}`:            "after byte",
+		`{"a":1,}`:           "after byte",
+		"{\"a\":\"\n\"}":     "after byte",
+		"[]":                 "not an array",
+		"null":               "not null",
+		"1":                  "not a number",
+		`"a"`:                "not a string",
+		"true":               "not a boolean",
+		"{\"a\":\"\xff\"}":   "UTF-8",
+		"\ufeff":             "empty",
+		"{}\ufeff":           "after byte",
+		"\xff\xfe{\x00}\x00": "UTF-16",
 	} {
 		_, err := strictjson.Parse([]byte(body))
 		var syntax *strictjson.SyntaxError
@@ -239,6 +243,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		document, err := strictjson.Parse(body)
+		body = bytes.TrimPrefix(body, []byte("\ufeff"))
 		object := utf8.Valid(body) && json.Valid(body) && bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{"))
 		if (err == nil) != object {
 			t.Errorf("%q: %v; encoding/json: an object %t", body, err, object)
@@ -255,10 +260,67 @@ func FuzzRead(f *testing.F) {
 		if err := json.Unmarshal(body, &want); err != nil {
 			t.Fatalf("encoding/json refuses %q: %v", body, err)
 		}
+		blankIsAbsent(&want)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%q (-encoding/json +ours):\n%s", body, diff)
 		}
 	})
+}
+
+// blankIsAbsent is what Read does beside decoding.
+func blankIsAbsent(o *order) {
+	blank := func(text *string) {
+		if email.IsBlank(*text) {
+			*text = ""
+		}
+	}
+	blank(&o.Title)
+	for i := range o.Tags {
+		blank(&o.Tags[i])
+	}
+	if o.Person != nil {
+		blank(&o.Person.Name)
+	}
+	maps.DeleteFunc(o.Headers, func(_, value string) bool { return email.IsBlank(value) })
+}
+
+// Nothing visible is nothing said, in every field.
+func TestRead_Blank(t *testing.T) {
+	t.Parallel()
+	type request struct {
+		Text   string            `json:"text"`
+		Given  *string           `json:"given"`
+		Filter *string           `json:"filter" blank:"refused"`
+		List   []string          `json:"list"`
+		Map    map[string]string `json:"map"`
+	}
+	reader, err := strictjson.NewReader[request]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, blank := range []string{``, ` `, `\t`, `\u00a0`, `\u200b`, `\ufeff \u2060`, "\u3000"} {
+		document, err := strictjson.Parse([]byte(strings.ReplaceAll(`{"text":"_","given":"_","list":["a","_","b"],"map":{"x":"_","y":" c "}}`, "_", blank)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, faults := reader.Read(document)
+		if diff := cmp.Diff(request{List: []string{"a", "", "b"}, Map: map[string]string{"y": " c "}}, got); diff != "" || len(faults) > 0 {
+			t.Errorf("%q: %v (-want +got)\n%s", blank, faults, diff)
+		}
+		if document, err = strictjson.Parse([]byte(`{"filter":"` + blank + `"}`)); err != nil {
+			t.Fatal(err)
+		}
+		if _, faults := reader.Read(document); len(faults) != 1 || faults[0].Field != "filter" || faults[0].Code != rules.CodeRequired {
+			t.Errorf("a filter of %q: %v", blank, faults)
+		}
+	}
+	document, err := strictjson.Parse([]byte("\ufeff{\"text\":\" a \",\"filter\":\"b\"}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, faults := reader.Read(document); got.Text != " a " || got.Filter == nil || len(faults) > 0 {
+		t.Errorf("%+v %v", got, faults)
+	}
 }
 
 func BenchmarkRead(b *testing.B) {

@@ -64,8 +64,8 @@ func upsets(p fault.Played) []span {
 	return []span{{p.From.Add(-quietBound), p.To.Add(quietGrace)}}
 }
 
-// tryQuiet measures the emails that were accepted while no fault could affect them. Which ones
-// are measured does not depend on how long they took.
+// tryQuiet measures the emails that were accepted while no fault could affect them. One that
+// met a fault all the same is measured up to it, if it had waited too long by then.
 func (j *Judge) tryQuiet() {
 	var spans []span
 	for _, p := range j.played {
@@ -85,7 +85,12 @@ func (j *Judge) tryQuiet() {
 		if !found || slices.ContainsFunc(spans, func(s span) bool { return at.After(s.from) && at.Before(s.to) }) {
 			continue // one that SES was never asked for is lost, and found as such
 		}
-		ahead, pause := j.ahead(at, asked)
+		cut, met := firstWithin(spans, at, asked)
+		ahead, pause := j.ahead(at, cut)
+		if met && atRate(cut.Sub(at), ahead, pause) <= quietBound {
+			continue // how long it would have waited without the fault is not known
+		}
+		asked = cut
 		took, scaled = append(took, asked.Sub(at)), append(scaled, atRate(asked.Sub(at), ahead, pause))
 		if scaled[len(scaled)-1] > quietBound {
 			slow = append(slow, fmt.Sprintf("%s, accepted at %s, waited %.2f s: %d requests ahead, the longest pause between two %.2f s",
@@ -102,6 +107,19 @@ func (j *Judge) tryQuiet() {
 		j.Find(Slow, "a quiet tenant's emails waited %.2f s, %.2f s at the send rate (p99 of %d); at most %.0f s are allowed; %s",
 			q.P99, q.AtRate, q.Measured, q.Bound, strings.Join(slow[:min(len(slow), maxExamples)], "; "))
 	}
+}
+
+// firstWithin is when the first fault began that an email met while it waited, and whether
+// there was one; the email's end otherwise. On a machine slower than the send rate an email
+// that was accepted before the margin may still wait then.
+func firstWithin(spans []span, accepted, asked time.Time) (cut time.Time, met bool) {
+	cut = asked
+	for _, s := range spans {
+		if began := s.from.Add(quietBound); began.After(accepted) && began.Before(cut) {
+			cut, met = began, true
+		}
+	}
+	return cut, met
 }
 
 // ahead counts the requests to SES while an email waited, and says how long there was none at

@@ -65,6 +65,7 @@ func TestTryQuiet(t *testing.T) {
 		"slow while a worker is frozen": {hit("worker-freeze", "worker-1", 10, 80), slow(30, 60), 74, []string{Slow}},
 		"slow when a worker is frozen":  {hit("worker-freeze", "worker-1", 10, 80), slow(10, 15), 74, nil},
 		"slow when it runs again":       {hit("worker-freeze", "worker-1", 10, 80), slow(80, 85), 74, nil},
+		"too slow before a fault":       {hit("redis-kill", "redis", 45, 46), slow(39, 41), 86, []string{Slow}},
 		"too few to judge":              {hit("redis-kill", "redis", 10, 60), slow(71, 100), 37, nil},
 		"a fault for all of the time":   {hit("redis-pause", "redis", 0, 100), slow(0, 100), 0, nil},
 	} {
@@ -79,6 +80,30 @@ func TestTryQuiet(t *testing.T) {
 				t.Errorf("%+v, want %d measured", q, tt.measured)
 			}
 		})
+	}
+}
+
+// On a machine with a quarter of the send rate an email waits for longer than the margin
+// before a fault. What the fault adds is not held against the gateway.
+func TestTryQuiet_MeetsAFault(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	down, up := begun.Add(44*time.Second), begun.Add(47*time.Second)
+	played := []fault.Played{{Kind: "redis-kill", Subject: "redis", From: down, To: up}}
+	j := quietEmails(100, begun, played, func(i int) time.Duration {
+		if i == 39 || i == 40 {
+			return up.Sub(begun.Add(time.Duration(i) * time.Second))
+		}
+		return 20 * time.Millisecond
+	})
+	for at := begun; at.Before(begun.Add(100 * time.Second)); at = at.Add(4 * time.Second / stage.SendRate) {
+		if at.Before(down) || at.After(up) {
+			j.times = append(j.times, at)
+		}
+	}
+	j.tryQuiet()
+	if q := j.Counts.Quiet; len(promises(j)) != 0 || q.Measured != 82 {
+		t.Errorf("found %q, %+v", promises(j), q)
 	}
 }
 

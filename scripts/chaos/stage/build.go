@@ -52,6 +52,11 @@ func (s *Stage) Release(ctx context.Context, company string) error {
 	return s.run(ctx, "gatewayctl", append([]string{"lane", "resume"}, lanes(company)...)...)
 }
 
+// Suspend keeps a company from sending, as an operator does.
+func (s *Stage) Suspend(ctx context.Context, company string) error {
+	return s.run(ctx, "gatewayctl", "company", "suspend", company, "--reason", "chaos")
+}
+
 // Erase takes a person out of everything that the company holds.
 func (s *Stage) Erase(ctx context.Context, company, address string) error {
 	return s.run(ctx, "gatewayctl", "person", "erase", "--company", company, "--email", address, "--reason", "chaos", "--yes")

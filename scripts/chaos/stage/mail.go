@@ -28,8 +28,8 @@ const (
 	latency = 20 * time.Millisecond
 )
 
-func newMail() (*Mail, error) {
-	simulator := sessim.New(sessim.Config{MaxSendRate: SendRate, LedgerEntries: ledgerEntries, InboxMails: 1000, InboxBytes: 16 << 20})
+func newMail(rate float64) (*Mail, error) {
+	simulator := sessim.New(sessim.Config{MaxSendRate: rate, LedgerEntries: ledgerEntries, InboxMails: 1000, InboxBytes: 16 << 20})
 	settings := simulator.Settings()
 	settings.LatencyMS = latency.Milliseconds()
 	if err := simulator.SetSettings(settings); err != nil {

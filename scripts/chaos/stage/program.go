@@ -21,6 +21,7 @@ import (
 // would: when it ends by itself it is started again.
 type Program struct {
 	Name, Kind, Addr string
+	Metrics          string // where its metrics are
 
 	stage *Stage
 	env   map[string]string
@@ -45,7 +46,7 @@ const (
 
 func newProgram(s *Stage, name, kind, addr string) *Program {
 	return &Program{
-		Name: name, Kind: kind, Addr: addr, stage: s,
+		Name: name, Kind: kind, Addr: addr, Metrics: addr, stage: s,
 		env: map[string]string{strings.ToUpper(kind) + "_ADDR": addr},
 		log: filepath.Join(s.cfg.Dir, "log", name+".log"),
 	}

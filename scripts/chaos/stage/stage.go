@@ -1,10 +1,11 @@
 // Package stage is what the chaos run plays on: a whole gateway of its own. Postgres,
 // Redis and RabbitMQ are private instances, the programs are real processes, SES is the
 // simulator, and between every two of them there is a link that can be cut, delayed and
-// poisoned. It is used by the chaos run only.
+// poisoned. The chaos run uses it, and the neighbour suite, which needs no links.
 package stage
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -30,6 +31,14 @@ type Config struct {
 	Root, Dir string
 	// Tags are build tags of the programs: a fault that is planted in them.
 	Tags string
+	// Single starts one program of each kind, without links between it and what it depends on,
+	// and publishes no events of SES.
+	Single bool
+	// SendRate is what SES allows, in recipients per second; 0 = the constant of that name.
+	SendRate float64
+	// Env is set for every program, on top of the stage's own variables. An empty value leaves
+	// the program its default.
+	Env map[string]string
 }
 
 // Stage is a running gateway.
@@ -71,7 +80,7 @@ func (s *Stage) open(ctx context.Context) error {
 		return fmt.Errorf("open database: %w", err)
 	}
 	s.Database.SetMaxIdleConns(0) // one that stood by may be dead: Postgres is killed all the time
-	if s.Mail, err = newMail(); err != nil {
+	if s.Mail, err = newMail(cmp.Or(s.cfg.SendRate, SendRate)); err != nil {
 		return err
 	}
 	if err := s.run(ctx, "migrate", "up"); err != nil {
@@ -99,7 +108,8 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 		"CPF_CNPJ_KEYS": "chaos:" + secret(), "UNSUBSCRIBE_KEY": secret(),
 		"STORAGE_URL": "file://" + filepath.Join(s.cfg.Dir, "storage"), "MX_RESOLVER": "off",
 		"PUBLIC_URL": "https://mail.chaos.example", "LOG_LEVEL": "warn",
-		"EMAIL_TTL": "5m", "EMAIL_BACKOFF": backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
+		"QUOTA_RUNNING_MAILINGS": "10000", // a round may upload more than 20 in no time
+		"EMAIL_TTL":              "5m", "EMAIL_BACKOFF": backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
 		// What waits for a crash to be noticed waits for seconds, so that a run of a
 		// minute sees it: these are the settings, not the code.
 		"RESCUE_AFTER": "2s", "MAILING_RECOVERY_INTERVAL": "5s", "MAILING_STALE_AFTER": "10s",
@@ -107,8 +117,12 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 		"SES_CONFIGURATION_SET":   "chaos", "SES_FEEDBACK_WINDOW": FeedbackWindow.String(),
 		"SES_EVENTS_TOPICS": topic, "SES_EVENTS_TRUSTED_URL": "http://" + s.Mail.Addr,
 	}
+	maps.Copy(s.env, s.cfg.Env)
 	proxies := newProxies()
 	for _, role := range roles {
+		if s.cfg.Single {
+			role.count = 1
+		}
 		for n := range role.count {
 			if err := s.addProgram(proxies, role.kind, n+1, role.dependencies); err != nil {
 				return err
@@ -119,6 +133,9 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 		if err := p.Start(ctx); err != nil {
 			return err
 		}
+	}
+	if s.cfg.Single {
+		return nil
 	}
 	var err error
 	if s.balancer, err = newBalancer(s.APIs()); err != nil { // over links, as everything
@@ -134,7 +151,17 @@ func (s *Stage) addProgram(proxies *proxies, kind string, number int, dependenci
 		return err
 	}
 	p := newProgram(s, fmt.Sprintf("%s-%d", kind, number), kind, addr)
+	if kind == API {
+		if p.Metrics, err = local.FreeAddress(); err != nil {
+			return err
+		}
+		p.env["METRICS_ADDR"] = p.Metrics
+	}
 	for _, d := range dependencies {
+		if s.cfg.Single {
+			p.env[variables[d]] = s.urlThrough(d, s.upstream(d))
+			continue
+		}
 		link, err := proxies.add(p.Name+":"+d, d, s.upstream(d))
 		if err != nil {
 			return err
@@ -144,6 +171,8 @@ func (s *Stage) addProgram(proxies *proxies, kind string, number int, dependenci
 	}
 	if kind == API {
 		p.env[variables[RabbitMQ]] = s.RabbitMQ.URL // whether there is one; it never connects
+	}
+	if kind == API && !s.cfg.Single {
 		link, err := proxies.add("load:"+p.Name, API, addr)
 		if err != nil {
 			return err
@@ -206,6 +235,9 @@ func (s *Stage) Link(name string) *Link {
 // APIs are the URLs at which the load reaches the apis.
 func (s *Stage) APIs() []string {
 	var urls []string
+	if s.cfg.Single {
+		return []string{"http://" + s.Program(ProgramNames(API)[0]).Addr}
+	}
 	for _, l := range s.Links {
 		if l.Dependency == API {
 			urls = append(urls, "http://"+l.Addr)

@@ -134,7 +134,7 @@ func withoutPayloads(value []byte) []byte {
 // searchMetrics reads what the programs count.
 func (w *Watch) searchMetrics(ctx context.Context) {
 	for _, p := range w.stage.Programs {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Addr+"/metrics", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Metrics+"/metrics", nil)
 		if err != nil {
 			continue
 		}

@@ -33,6 +33,7 @@ type Watch struct {
 	sizes  []string         // by measure alone
 	limits []dated          // of the window, by count alone
 	held   map[string]int64 // tasks on each queue at the last look
+	runs   [2]string        // the Redis process at the last two looks
 
 	cancel  context.CancelFunc
 	working sync.WaitGroup

@@ -126,17 +126,31 @@ func (w *Watch) currentLimit() int64 {
 	return slices.MaxFunc(w.limits, func(a, b dated) int { return int(a.limit - b.limit) }).limit
 }
 
-// draining says that a queue holds no more than it did when the limit shrank. A window that
-// became smaller takes no task off the queue: it only lets no other in.
-func (w *Watch) draining(queue string, tasks, limit int64) bool {
+// draining says that a queue holds no more than at the last look. A window that became
+// smaller takes no task off the queue: it only lets no other in. A Redis that has restarted
+// lost its last second of writes, so tasks that had ended are on the queue again.
+func (w *Watch) draining(queue string, tasks, limit int64, restarted bool) bool {
 	if w.held == nil {
 		w.held = make(map[string]int64)
 	}
-	over := tasks > limit && tasks <= w.held[queue]
+	over := tasks > limit && (restarted || tasks <= w.held[queue])
 	if over || tasks <= limit {
 		w.held[queue] = tasks
 	}
 	return over
+}
+
+// restarted says whether the Redis that answers is another process than at the look before the
+// last: the count before it may still be of the old one.
+func (w *Watch) restarted(ctx context.Context) (bool, error) {
+	info, err := w.redis.InfoMap(ctx, "server").Result()
+	if err != nil {
+		return false, err
+	}
+	run := info["Server"]["run_id"]
+	again := w.runs[1] != "" && (run != w.runs[1] || w.runs[1] != w.runs[0])
+	w.runs = [2]string{w.runs[1], run}
+	return again, nil
 }
 
 // count compares the queues with the limit.
@@ -148,9 +162,13 @@ func (w *Watch) count(ctx context.Context, n int) {
 	if err != nil {
 		return
 	}
+	restarted, err := w.restarted(ctx)
+	if err != nil {
+		return
+	}
 	limit := w.currentLimit()
 	for _, q := range queues {
-		if w.draining(q.Name, q.Tasks(), limit) {
+		if w.draining(q.Name, q.Tasks(), limit, restarted) {
 			continue
 		}
 		if seen := (Window{Tasks: q.Tasks(), Limit: limit, Queue: q.Name}); seen.Share() > w.Seen.Window.Share() {

@@ -8,11 +8,21 @@ func TestDraining(t *testing.T) {
 	w := &Watch{}
 	for i, look := range []struct {
 		tasks, limit int64
+		restarted    bool
 		want         bool
 	}{
-		{500, 564, false}, {490, 215, true}, {242, 215, true}, {250, 215, false}, {240, 215, true}, {200, 215, false}, {216, 215, false},
+		{500, 564, false, false},
+		{490, 215, false, true},
+		{242, 215, false, true},
+		{250, 215, false, false}, // one was let in
+		{240, 215, false, true},
+		{488, 215, true, true}, // those that Redis has again
+		{470, 215, false, true},
+		{480, 215, false, false},
+		{200, 215, false, false},
+		{216, 215, false, false},
 	} {
-		if got := w.draining("email:send:low", look.tasks, look.limit); got != look.want {
+		if got := w.draining("email:send:low", look.tasks, look.limit, look.restarted); got != look.want {
 			t.Errorf("look %d, %d tasks of %d: draining %v", i, look.tasks, look.limit, got)
 		}
 	}

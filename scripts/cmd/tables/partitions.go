@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/store"
 )
 
@@ -199,7 +200,7 @@ func accept(ctx context.Context, d *database, n int) ([]uuid.UUID, error) {
 						OutboxID: id, CompanyID: d.company.String(), RequestID: "req-" + id, To: "ana@example.com", Subject: "Sua fatura", HTMLRef: id,
 						Recipient: email.JobRecipient{ExternalID: "CUST-1", Email: "ana@example.com"},
 					},
-					Sender: "a@acme.example", HTML: html, HTMLSHA256: sum[:], CheckerVersion: 1, Priority: email.DefaultPriority,
+					Sender: "a@acme.example", HTML: html, HTMLSHA256: sum[:], CheckerVersion: int(htmlcheck.Version), Priority: email.DefaultPriority,
 					Delivery: email.AtLeastOnce, TTL: 24 * time.Hour, CreatedAt: time.Now().UTC(),
 				})
 			}

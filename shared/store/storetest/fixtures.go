@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/store"
 )
 
@@ -40,7 +41,7 @@ func NewEmail(company uuid.UUID, change func(*store.NewEmail)) store.NewEmail {
 			To: "ana@example.com", Subject: "Sua fatura está disponível", HTMLRef: id.String(),
 			Recipient: email.JobRecipient{ExternalID: "CUST-1", Nome: "Ana", Email: "ana@example.com"},
 		},
-		Sender: "Acme <billing@acme.example>", HTML: html, HTMLSHA256: sum[:], CheckerVersion: 1,
+		Sender: "Acme <billing@acme.example>", HTML: html, HTMLSHA256: sum[:], CheckerVersion: int(htmlcheck.Version),
 		Priority: email.DefaultPriority, Delivery: email.AtLeastOnce,
 		TTL: 24 * time.Hour, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}

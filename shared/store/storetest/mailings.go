@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/store"
 )
 
@@ -21,7 +22,7 @@ func NewMailing(company uuid.UUID, change func(*store.NewMailing)) store.NewMail
 		ID: id, CompanyID: company, RequestID: "req-" + id.String(),
 		Filename: id.String() + ".csv", StorageURL: "file:///mailings/" + id.String(),
 		FileSHA256: file[:], RequestSHA256: request[:],
-		Subject: "Oferta para {{nome}}", HTML: html, HTMLSHA256: body[:], CheckerVersion: 1,
+		Subject: "Oferta para {{nome}}", HTML: html, HTMLSHA256: body[:], CheckerVersion: int(htmlcheck.Version),
 		Fields: []string{"cidade"}, EmailColumn: "e-mail", Sender: "Acme <billing@acme.example>",
 		Answer: func(n store.MailingCounts) ([]byte, error) {
 			return fmt.Appendf(nil, `{"mailingId":%q,"accepted":%d}`, id, n.Accepted), nil

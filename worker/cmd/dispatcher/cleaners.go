@@ -14,6 +14,7 @@ func (p program) cleaners(actions *maintenance.Actions) maintenance.CleanersPara
 		Ages: maintenance.Ages{
 			Outbox: time.Duration(c.Outbox), Bodies: time.Duration(c.KeepBodies()), Files: time.Duration(c.Files), Entries: time.Duration(c.Entries),
 			Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()), Hashes: time.Duration(c.Hashes),
+			Unstarted:         time.Duration(c.Unstarted),
 			DeletedRecipients: time.Duration(c.DeletedRecipients),
 		},
 	}

@@ -33,7 +33,7 @@ type program struct {
 // parts lists the program's parts in the order in which they start; they stop the
 // other way round.
 func (p program) parts() []service.Named {
-	c, advancer := p.config, steps.New(p.registry).Watch(p.db.NewAdvancer())
+	c, advancer := p.config, steps.New(p.registry).Watch(p.db.NewAdvancer(), p.log)
 	outcomes := maintenance.Outcomes{
 		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db, Breaker: p.db,
 	}
@@ -68,8 +68,10 @@ func (p program) parts() []service.Named {
 		{Name: "replayer", Service: maintenance.NewReplayer(maintenance.ReplayerParams{
 			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,
 		})},
+		{Name: "task remover", Service: maintenance.NewTaskRemover(maintenance.TaskRemoverParams{Log: p.log, Store: p.db, Queue: p.publisher})},
+		{Name: "quota folder", Service: maintenance.NewQuotaFolder(maintenance.QuotaFolderParams{Log: p.log, Store: p.db})},
 		{Name: "partitioner", Service: maintenance.NewPartitioner(maintenance.PartitionerParams{
-			Log: p.log, Store: p.db, Actions: actions, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),
+			Log: p.log, Store: p.db, Actions: actions, Registry: p.registry, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),
 		})},
 	}
 	if p.bulk != nil {

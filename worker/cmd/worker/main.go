@@ -83,7 +83,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	bucket := conn.Client()
 	defer func() { err = errors.Join(err, bucket.Close()) }()
 	monitor := asynqueue.NewMonitor(asynqueue.MonitorConfig{
-		Conn: conn, User: c.MonitoringUser, Password: c.MonitoringPassword, Writable: c.MonitoringWritable,
+		Conn: conn, User: c.MonitoringUser, Password: c.MonitoringPassword, Writable: c.MonitoringWritable, Proxies: c.TrustedProxies,
 	})
 	defer func() { err = errors.Join(err, monitor.Close()) }()
 

@@ -86,6 +86,7 @@ func (p program) parts() ([]service.Named, error) {
 			Log: p.log, Pacer: pacer, Account: limits{p.sender}, Breaker: brake, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
 		})},
 		{Name: "gate", Service: brake.Watch()},
+		{Name: "results", Service: line},
 		{Name: "consumer", Service: consumer},
 	}, bulk...), nil
 }

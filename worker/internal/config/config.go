@@ -27,7 +27,8 @@ type Process struct {
 	// amqps://. It may be empty: single emails do not need one.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
-	// Environment is a field of every log line.
+	// Environment is a field of every log line. With production, keys and passwords that are
+	// published in this project's files are refused.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
 	// LogLevel is the least that is logged: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`

@@ -25,7 +25,7 @@ var (
 		RetryTTLMS: 10_000, MaxRetries: 3, BatchSize: 1000, BatchTimeoutMS: 1000, ProcConcurrency: 8, BatchConcurrency: 2,
 	}
 	usualRetention = config.Retention{
-		Outbox: 30 * day, Files: 30 * day, Entries: 365 * day, Logs: 365 * day, DeletedRecipients: 400 * day,
+		Outbox: 30 * day, Files: 30 * day, Unstarted: 30 * day, Entries: 365 * day, Logs: 365 * day, DeletedRecipients: 400 * day,
 	}
 	untraced       = telemetry.TraceSettings{Sampler: "parentbased_always_on", SamplerArg: 1}
 	traced         = telemetry.TraceSettings{OTLPEndpoint: "http://collector:4318", OTLPHeaders: "key=hunter2", Sampler: "traceidratio", SamplerArg: 0.01}

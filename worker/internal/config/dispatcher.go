@@ -37,6 +37,7 @@ type Dispatcher struct {
 func ReadDispatcher(environ []string) (Dispatcher, error) {
 	var d Dispatcher
 	f := environment.Read(environ, &d)
+	f.RefusePublicSecrets(environ)
 	d.Process.check(&f)
 	d.Recovery.check(&f)
 	d.Retention.check(&f)

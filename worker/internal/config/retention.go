@@ -47,6 +47,9 @@ type Retention struct {
 	Bodies *Age `env:"RETENTION_BODIES"`
 	// Files: uploaded files, after their mailing's end.
 	Files Age `env:"RETENTION_FILES" envDefault:"30d"`
+	// Unstarted: a mailing that was uploaded with start=false and never started is cancelled
+	// then, and its file deleted. 0 is never.
+	Unstarted Age `env:"RETENTION_UNSTARTED" envDefault:"30d"`
 	// Entries: entries and rejected lines of a mailing, after its end.
 	Entries Age `env:"RETENTION_ENTRIES" envDefault:"365d"`
 	// Logs: logs of emails, after they were accepted, by whole months.
@@ -98,6 +101,7 @@ func (r *Retention) check(f *environment.Faults) {
 		{"RETENTION_OUTBOX", r.Outbox},
 		{"RETENTION_BODIES", r.KeepBodies()},
 		{"RETENTION_FILES", r.Files},
+		{"RETENTION_UNSTARTED", r.Unstarted},
 		{"RETENTION_ENTRIES", r.Entries},
 		{"RETENTION_LOGS", r.Logs},
 		{"RETENTION_EVENTS", r.KeepEvents()},

@@ -12,12 +12,12 @@ func TestRetention(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]config.Retention{
 		"":                     usualRetention,
-		"RETENTION_OUTBOX=36h": {Outbox: config.Age(36 * time.Hour), Files: 30 * day, Entries: 365 * day, Logs: 365 * day, DeletedRecipients: 400 * day},
-		"RETENTION_DELETED_RECIPIENTS=0 RETENTION_FILES=0":        {Outbox: 30 * day, Entries: 365 * day, Logs: 365 * day},
-		"RETENTION_HASHES=90d":                                    {Outbox: 30 * day, Files: 30 * day, Entries: 365 * day, Logs: 365 * day, Hashes: 90 * day, DeletedRecipients: 400 * day},
-		"RETENTION_OUTBOX=0 RETENTION_ENTRIES=0 RETENTION_LOGS=0": {Files: 30 * day, DeletedRecipients: 400 * day},
+		"RETENTION_OUTBOX=36h": {Outbox: config.Age(36 * time.Hour), Files: 30 * day, Unstarted: 30 * day, Entries: 365 * day, Logs: 365 * day, DeletedRecipients: 400 * day},
+		"RETENTION_DELETED_RECIPIENTS=0 RETENTION_FILES=0":        {Outbox: 30 * day, Unstarted: 30 * day, Entries: 365 * day, Logs: 365 * day},
+		"RETENTION_HASHES=90d":                                    {Outbox: 30 * day, Files: 30 * day, Unstarted: 30 * day, Entries: 365 * day, Logs: 365 * day, Hashes: 90 * day, DeletedRecipients: 400 * day},
+		"RETENTION_OUTBOX=0 RETENTION_ENTRIES=0 RETENTION_LOGS=0": {Files: 30 * day, Unstarted: 30 * day, DeletedRecipients: 400 * day},
 		"RETENTION_OUTBOX=7d RETENTION_ENTRIES=7d RETENTION_LOGS=7d": {
-			Outbox: 7 * day, Files: 30 * day, Entries: 7 * day, Logs: 7 * day, DeletedRecipients: 400 * day,
+			Outbox: 7 * day, Files: 30 * day, Unstarted: 30 * day, Entries: 7 * day, Logs: 7 * day, DeletedRecipients: 400 * day,
 		},
 	} {
 		got, err := config.ReadDispatcher(append(strings.Fields(set), database, redis))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"email-gateway/shared/clientip"
 	"email-gateway/shared/environment"
 )
 
@@ -29,6 +30,9 @@ type Worker struct {
 	MonitoringPassword string `env:"MONITORING_PASSWORD"`
 	// MonitoringWritable lets MonitoringUser delete, run and pause tasks as well.
 	MonitoringWritable bool `env:"MONITORING_WRITABLE" envDefault:"false"`
+	// TrustedProxies are the networks, with commas between them, of proxies before /monitoring
+	// whose X-Forwarded-For is believed when wrong passwords are counted per address.
+	TrustedProxies clientip.Proxies `env:"TRUSTED_PROXIES"`
 }
 
 // ReadWorker reads "NAME=value" lines, as os.Environ returns them.
@@ -41,6 +45,7 @@ func ReadWorker(environ []string) (Worker, error) {
 		w.Mailings.check(&f)
 		w.checkRecipients(&f)
 	}
+	f.RefusePublicSecrets(environ)
 	f.Address("WORKER_ADDR", w.Addr)
 	if w.Endpoint != "" {
 		f.HTTPURL("SES_ENDPOINT", w.Endpoint)

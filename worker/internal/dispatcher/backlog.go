@@ -12,9 +12,11 @@ import (
 
 const (
 	backlogInterval = 10 * time.Second
-	// backlogLimit is the highest backlog that the metrics tell. Counting this far
-	// takes some tens of milliseconds.
-	backlogLimit = 200_000
+	// countShare is how many times as long as a count took the next one waits: counting
+	// millions of rows takes seconds, and 5 % of a connection's time at most.
+	countShare = 20
+	// expiringWithin is how long before its deletion an open dead letter is reported.
+	expiringWithin = 24 * time.Hour
 )
 
 // backlog measures what waits. Several dispatchers measure the same: the greatest of
@@ -23,7 +25,10 @@ type backlog struct {
 	outbox Outbox
 	ages   Ages
 
+	counted time.Time // when the next count is due
+
 	pending, unknown, letters prometheus.Gauge
+	expiring                  *prometheus.GaugeVec
 	oldestDue                 *prometheus.GaugeVec
 	oldestTask                *prometheus.GaugeVec
 }
@@ -42,9 +47,12 @@ func newBacklog(p Params) *backlog {
 	}
 	b := &backlog{
 		outbox: p.Outbox, ages: p.Ages,
-		pending: gauge("mailing_outbox_pending_count", "Outbox rows that wait for the dispatcher, 200000 at most."),
-		unknown: gauge("outbox_outcome_unknown_count", "Emails of which nobody knows yet whether the provider took them, 200000 at most."),
-		letters: gauge("dead_letters_open_count", "Dead letters that nobody has resolved, 200000 at most."),
+		pending: gauge("mailing_outbox_pending_count", "Outbox rows that wait for the dispatcher."),
+		unknown: gauge("outbox_outcome_unknown_count", "Emails of which nobody knows yet whether the provider took them."),
+		letters: gauge("dead_letters_open_count", "Dead letters that nobody has resolved."),
+		expiring: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dead_letters_expiring_count", Help: "Dead letters that nobody has resolved and that are deleted within a day.",
+		}, []string{"kind"}),
 		oldestDue: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outbox_oldest_due_seconds", Help: "How long the row has been due that was not dispatched for longest, in lanes that nobody holds; 0 if none is due.",
 		}, []string{"queue", "kind"}),
@@ -52,7 +60,7 @@ func newBacklog(p Params) *backlog {
 			Name: "queue_oldest_task_seconds", Help: "How long the oldest task has stood on the queue without being taken.",
 		}, []string{"queue"}),
 	}
-	p.Registry.MustRegister(b.pending, b.unknown, b.letters, b.oldestDue)
+	p.Registry.MustRegister(b.pending, b.unknown, b.letters, b.expiring, b.oldestDue)
 	if b.ages != nil {
 		p.Registry.MustRegister(b.oldestTask)
 	}
@@ -62,12 +70,8 @@ func newBacklog(p Params) *backlog {
 // measure is silent about what does not answer: the feeders tell of the outage. What could
 // not be measured is NaN, since the last value would go on being good news.
 func (b *backlog) measure(ctx context.Context) (more bool, err error) {
-	n, err := b.outbox.CountBacklog(ctx, backlogLimit)
-	b.pending.Set(known(n.Pending, err))
-	b.unknown.Set(known(n.Unknown, err))
-	b.letters.Set(known(n.DeadLetters, err))
-
 	ages, err := b.outbox.OldestDue(ctx)
+	b.count(ctx, err != nil)
 	oldest := everyKind(known(0.0, err))
 	for _, a := range ages {
 		kind := kindSingle
@@ -87,6 +91,23 @@ func (b *backlog) measure(ctx context.Context) (more bool, err error) {
 		b.oldestTask.WithLabelValues(name).Set(known(age.Seconds(), err))
 	}
 	return false, nil
+}
+
+// count counts, unless the last count took so long that the next one has to wait. The last
+// value is forgotten when the database does not answer.
+func (b *backlog) count(ctx context.Context, away bool) {
+	begun := time.Now()
+	if begun.Before(b.counted) && !away {
+		return
+	}
+	n, err := b.outbox.CountAll(ctx)
+	b.pending.Set(known(n.Pending, err))
+	b.unknown.Set(known(n.Unknown, err))
+	b.letters.Set(known(n.DeadLetters, err))
+	soon, err := b.outbox.CountExpiring(ctx, expiringWithin)
+	b.expiring.WithLabelValues("email").Set(known(soon.Emails, err))
+	b.expiring.WithLabelValues("bulk").Set(known(soon.Bulk, err))
+	b.counted = begun.Add(countShare * time.Since(begun))
 }
 
 // known is a value as a metric, NaN if err kept it from being measured.

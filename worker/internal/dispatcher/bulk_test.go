@@ -102,3 +102,37 @@ func TestDispatch_BrokerAway(t *testing.T) {
 		})
 	}
 }
+
+// A company with many mailings does not make another one's wait for all of their jobs: few
+// stand on the queue, and companies take turns at it.
+func TestDispatch_MailingsTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	many, one := b.Company(t), b.Company(t)
+	for range 300 {
+		b.job(t, many, email.TargetMailing, email.QueueMailings, `{"mailingId": "many", "generation": 1}`)
+	}
+	p := b.params()
+	broker := carrier{tasks: make(chan queue.Task, 400)}
+	p.Bulk = broker
+	b.dispatch(t, p)
+	for len(broker.tasks) == 0 {
+		<-time.After(time.Millisecond)
+	}
+	b.job(t, one, email.TargetMailing, email.QueueMailings, `{"mailingId": "one", "generation": 1}`)
+	for n := 1; ; n++ {
+		var job struct{ MailingID string }
+		task := <-broker.tasks
+		if err := json.Unmarshal(task.Payload, &job); err != nil {
+			t.Fatal(err)
+		}
+		if job.MailingID == "one" {
+			t.Logf("it was the %d. job", n)
+			return
+		}
+		if n == 200 {
+			t.Fatal("another company's mailing waits for 200 jobs")
+		}
+		<-time.After(10 * time.Millisecond) // a job takes its time
+	}
+}

@@ -39,7 +39,8 @@ type Outbox interface {
 	PickProbe(ctx context.Context, pause time.Duration) (picked store.Probe, found bool, err error)
 	TakeProbe(ctx context.Context, slot store.Slot, id uuid.UUID) (store.Batch, error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
-	CountBacklog(ctx context.Context, limit int) (store.Backlog, error)
+	CountAll(ctx context.Context) (store.Backlog, error)
+	CountExpiring(ctx context.Context, within time.Duration) (store.ExpiringLetters, error)
 	OldestDue(ctx context.Context) ([]store.LaneAge, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 }
@@ -98,10 +99,12 @@ func New(p Params) *Dispatcher {
 			service.NewLoop(service.LoopParams{Log: p.Log, Interval: backlogInterval, RunOnce: waiting.measure}),
 		},
 	}
-	emails := &outage{log: p.Log, failing: make(map[string]bool)}
+	emails, parts := &outage{log: p.Log, failing: make(map[string]bool)}, newShares()
 	probes := prober{outbox: p.Outbox, emails: newEmails(p.Outbox), log: p.Log, feeders: make(map[string]*feeder)}
 	for _, name := range email.Queues() {
-		f := &feeder{name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), window: size.Size, outage: emails, metrics: measured.of(name)}
+		f := &feeder{name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), outage: emails, metrics: measured.of(name)}
+		f.load, f.saw = &load{}, func(tasks int) { parts.saw(name, tasks, f.load.room(size.Size())) }
+		f.window = func() int { return f.load.room(parts.of(name, size.Size())) }
 		for i := range f.sources {
 			f.sources[i] = newEmails(p.Outbox)
 		}
@@ -112,7 +115,7 @@ func New(p Params) *Dispatcher {
 	if p.Bulk != nil {
 		bulk := &outage{log: p.Log, failing: make(map[string]bool)}
 		for _, name := range email.BulkQueues() {
-			f := &feeder{name: name, queue: p.Bulk, payload: bulkJob(name), window: bulkWindow, outage: bulk, metrics: measured.of(name)}
+			f := &feeder{name: name, queue: p.Bulk, payload: bulkJob(name), window: func() int { return bulkWindow(name) }, outage: bulk, metrics: measured.of(name)}
 			for i := range f.sources {
 				f.sources[i] = &jobs{outbox: p.Outbox}
 			}

@@ -44,11 +44,13 @@ const (
 
 // publishBatch puts the tasks of a batch on the queue and records the outcome. A row that is
 // refused while others are taken is postponed: it must not stop its lane. When none is taken
-// it is the broker that fails, and with it the round.
-func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch, begun time.Time) error {
+// it is the broker that fails, and with it the round. Of the batch the first fit rows are
+// published.
+func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch, fit int, begun time.Time) error {
 	crashpoint.At(crashpoint.DispatchTaken)
 	publishing, cancel := context.WithTimeout(ctx, min(publishTime, time.Until(begun.Add(batchTime))))
-	results, failure := f.publishAll(publishing, taken.Rows)
+	results, failure := f.publishAll(publishing, taken.Rows[:fit])
+	results = append(results, make([]result, len(taken.Rows)-fit)...) // untouched
 	cancel()
 	crashpoint.At(crashpoint.DispatchPublished)
 	var (

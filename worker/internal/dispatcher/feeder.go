@@ -44,6 +44,8 @@ type feeder struct {
 	queue     queue.Publisher
 	payload   payload
 	window    func() int // how many tasks the queue should hold
+	load      *load      // of recipients; nil = a task is a task
+	saw       func(tasks int)
 	lanes     *lanes
 	live      []int64 // those of them that may still hold due emails
 	liveUntil time.Time
@@ -85,6 +87,9 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	f.metrics.depth(room.Depth, window)
+	if f.saw != nil {
+		f.saw(room.Depth)
+	}
 	if room.Granted == 0 {
 		if err := f.idle(ctx); err != nil {
 			return false, err
@@ -140,13 +145,17 @@ func (f *feeder) confirm(ctx context.Context) error {
 func (f *feeder) takeAll(ctx context.Context, room int) error {
 	flights := min(max(room/batch, 1), overlap)
 	dry := make([][]int64, flights)
+	brought := make([]map[int64]int, flights)
 	errs := make([]error, flights)
 	var flying sync.WaitGroup
 	for i := range flights {
 		chosen, perLane := f.turns.share(f.live, min(room, batch))
-		flying.Go(func() { dry[i], errs[i] = f.move(ctx, f.sources[i], chosen, perLane) })
+		flying.Go(func() { dry[i], brought[i], errs[i] = f.move(ctx, f.sources[i], chosen, perLane) })
 	}
 	flying.Wait()
+	for _, recipients := range brought {
+		f.turns.charge(f.load != nil && f.load.several(), recipients)
+	}
 	for _, unused := range f.sources[flights:] {
 		errs = append(errs, unused.idle(ctx))
 	}
@@ -160,21 +169,33 @@ func (f *feeder) takeAll(ctx context.Context, room int) error {
 }
 
 // move takes at most perLane rows of each of these lanes and publishes them, and says which
-// lanes gave fewer. A stop does not interrupt the statements, only the publishing.
-func (f *feeder) move(ctx context.Context, from source, chosen []int64, perLane int) (dry []int64, err error) {
+// lanes gave fewer, and how many recipients the emails of each had. A stop does not interrupt the
+// statements, only the publishing.
+func (f *feeder) move(ctx context.Context, from source, chosen []int64, perLane int) (dry []int64, brought map[int64]int, err error) {
 	committing, end := outlast(ctx, stopTime)
 	defer end()
 	begun := time.Now()
 	taken, err := from.take(committing, chosen, perLane)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if len(taken.Rows) > 0 {
-		if err := f.publishBatch(ctx, committing, from, taken, begun); err != nil {
-			return nil, err
+	fit := len(taken.Rows)
+	if fit > 0 {
+		if f.load != nil {
+			fit = f.load.fit(taken.Rows, perLane*len(chosen))
+		}
+		if err := f.publishBatch(ctx, committing, from, taken, fit, begun); err != nil {
+			return nil, nil, err
 		}
 		f.metrics.round(len(taken.Rows), time.Since(begun))
 		f.lanes.took(len(taken.Rows))
+	}
+	brought = make(map[int64]int, len(chosen))
+	for _, row := range taken.Rows[:fit] {
+		brought[row.LaneID] += recipients(row.Payload)
+	}
+	if fit < len(taken.Rows) { // what was released may be a lane's only row
+		return nil, brought, nil
 	}
 	count := make(map[int64]int, len(chosen))
 	for _, row := range taken.Rows {
@@ -185,7 +206,7 @@ func (f *feeder) move(ctx context.Context, from source, chosen []int64, perLane 
 			dry = append(dry, lane)
 		}
 	}
-	return dry, nil
+	return dry, brought, nil
 }
 
 // outlast makes a context that ends a time after ctx.

@@ -48,6 +48,7 @@ func TestMetrics(t *testing.T) {
 		{"mailing_outbox_pending_count", "", "", 51, 51},
 		{"outbox_outcome_unknown_count", "", "", 0, 0},
 		{"dead_letters_open_count", "", "", 0, 0},
+		{"dead_letters_expiring_count", "kind", "bulk", 0, 0},
 		{"outbox_oldest_due_seconds", "queue", email.QueueNormal, 3600, 3700},
 		{"outbox_oldest_due_seconds", "queue", email.QueueHigh, 0, 0},
 		{"outbox_oldest_due_seconds", "queue", email.QueueLow, 0, 0}, // somebody holds it

@@ -59,5 +59,5 @@ func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
 	if len(taken.Rows) == 0 { // somebody has locked or moved its row since it was chosen: the next round chooses another
 		return p.outbox.SkipProbe(committing, id)
 	}
-	return errors.Join(f.publishBatch(ctx, committing, p.emails, taken, begun), p.emails.idle(committing))
+	return errors.Join(f.publishBatch(ctx, committing, p.emails, taken, len(taken.Rows), begun), p.emails.idle(committing))
 }

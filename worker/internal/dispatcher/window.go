@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 )
 
@@ -18,9 +19,24 @@ const (
 	windowSeconds = 1
 )
 
-// bulkWindow is how many messages a queue of bulk work holds: ten of the consumer's
-// batches, so that it never waits, and little for a broker to keep.
-func bulkWindow() int { return 10_000 }
+const (
+	// recipientsWindow is how many messages their queue holds: ten of the consumer's batches,
+	// so that it never waits, and little for a broker to keep.
+	recipientsWindow = 10_000
+	// mailingsWindow is how many jobs of mailings are ready on their queue for each
+	// dispatcher. A job takes up to 3 s, and lanes take turns here, not on the queue: the
+	// mailing of a company waits for these and for those in work, however many another company
+	// has.
+	mailingsWindow = 4
+)
+
+// bulkWindow is how many messages a queue of bulk work holds.
+func bulkWindow(queue string) int {
+	if queue == email.QueueMailings {
+		return mailingsWindow
+	}
+	return recipientsWindow
+}
 
 // window is how many tasks a queue should hold, whatever their state. All dispatchers fill
 // it together: each reserves what it is about to publish.

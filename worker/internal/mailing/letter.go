@@ -3,7 +3,6 @@ package mailing
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +36,7 @@ func newLetter(job *store.MailingJob, unsubscribeURL func(company, mailing uuid.
 	}
 	l := &letter{job: job, unsubscribeURL: unsubscribeURL}
 	var missing []string
-	l.linked = slices.Contains(template.Fields(), mailmerge.FieldUnsubscribeURL)
+	l.linked = template.Has(mailmerge.FieldUnsubscribeURL)
 	l.subject, missing = template.Bind(mailmerge.Place(job.Fields))
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("subject: no column for %q", missing)

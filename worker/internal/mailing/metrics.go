@@ -13,13 +13,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_jobs_total",
-			Help: "Jobs of mailings by how they ended: finished, continued by another, obsolete, held by another, silent, lost, failed, dead, buried.",
+			Help: "Jobs of mailings by how they ended: finished, continued by another, waiting for a quota, obsolete, held by another, silent, lost, failed, dead, buried.",
 		}, []string{"outcome"}),
 		entries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_expanded_entries_total", Help: "Entries of mailings that became emails (queued) or were found to be invalid (syntax, mx).",
 		}, []string{"verdict"}),
 	}
-	for _, outcome := range []string{"finished", "continued", "obsolete", "held", "silent", "lost", "failed", "dead", "buried"} {
+	for _, outcome := range []string{"finished", "continued", "quota", "obsolete", "held", "silent", "lost", "failed", "dead", "buried"} {
 		m.jobs.WithLabelValues(outcome)
 	}
 	for _, verdict := range []string{"queued", "syntax", "mx"} {

@@ -51,7 +51,17 @@ func (r *run) expand(stop, ctx context.Context) error {
 		case full:
 			return r.leave(ctx, leadDelay)
 		}
+		quota, err := r.Store.FindMailingRoom(ctx, r.job.CompanyID)
+		switch {
+		case err != nil:
+			return err
+		case quota.Emails == 0:
+			return r.wait(ctx, quota.Until)
+		}
 		limit := min(r.BatchSize, r.room)
+		if quota.Emails > 0 {
+			limit = int(min(int64(limit), quota.Emails))
+		}
 		entries, err := r.Store.NextEntries(ctx, r.job, limit)
 		if err != nil {
 			return err
@@ -64,15 +74,21 @@ func (r *run) expand(stop, ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		x := store.Expansion{Lines: len(entries), Finished: len(entries) < limit}
+		x := store.Expansion{Finished: len(entries) < limit}
 		if x.Entries, err = letter.emails(entries, verdicts); err != nil {
 			return err
 		}
+		x.Lines = len(x.Entries) // those that the upload found invalid are not among the accepted ones
 		if len(entries) > 0 {
 			x.To = entries[len(entries)-1].ID
 			x.Finished = x.Finished || x.To == r.job.LastEntry
 		}
-		if done, err := r.step(ctx, x); done || err != nil {
+		x.NearQuota = quota.Emails != store.Unlimited && quota.Emails < int64(nearQuota*r.BatchSize)
+		x.NoNewPeople = quota.Recipients != store.Unlimited && quota.Recipients < int64(len(entries))
+		var over *store.QuotaError
+		switch done, err := r.step(ctx, x); {
+		case errors.As(err, &over): // others have used what there was
+		case done, err != nil:
 			return err
 		}
 	}
@@ -96,6 +112,23 @@ func (r *run) step(ctx context.Context, x store.Expansion) (done bool, err error
 		}
 	}
 	return x.Finished || x.Continue != nil, r.commit(ctx, x)
+}
+
+// nearQuota is how many batches of room are so few that a batch is checked in its commit.
+const nearQuota = 32
+
+// wait ends the job without a batch, until the company's emails of the day are counted anew.
+func (r *run) wait(ctx context.Context, until time.Time) error {
+	x := store.Expansion{Waiting: store.Waiting{For: store.QuotaEmailsPerDay, Until: until}}
+	if err := r.continueAfter(&x, min(max(time.Until(until), time.Second), quotaDelay)); err != nil {
+		return err
+	}
+	if err := r.commit(ctx, x); err != nil {
+		return err
+	}
+	r.Metrics.job("quota")
+	r.log.Info("mailing waits for a quota", "quota", store.QuotaEmailsPerDay, "until", until)
+	return nil
 }
 
 // leave ends the job without a batch.
@@ -141,6 +174,9 @@ func (r *run) commit(ctx context.Context, x store.Expansion) error {
 		r.log.Info("mailing expanded", "emails", r.made)
 	case x.Continue != nil:
 		crashpoint.At(crashpoint.ExpandContinued)
+		if x.Waiting.For != "" {
+			return nil
+		}
 		r.Metrics.job("continued")
 		r.log.Info("mailing goes on in another job", "emails", r.made, "delay", x.Continue.Delay)
 	}

@@ -27,6 +27,7 @@ const (
 	aggregateExpired  = "aggregate_expired"
 	valueExpired      = "mailing_value_expired"
 	hashExpired       = "hash_expired"
+	mailingCancelled  = "unstarted_mailing_cancelled"
 )
 
 // What became of a month's partition. It is postponed when somebody uses the table, or
@@ -45,7 +46,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
 	}, []string{"action"})}
 	for _, action := range append(others, intakeReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
-		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, hashExpired, partitionMade, partitionDropped, partitionPostponed) {
+		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}
 	registry.MustRegister(a.done)

@@ -16,6 +16,8 @@ import (
 // outbox row at least.
 type Ages struct {
 	Outbox, Bodies, Files, Entries, Logs, Events, Hashes, DeletedRecipients time.Duration
+	// Unstarted: a mailing that is never started is cancelled then.
+	Unstarted time.Duration
 }
 
 // CleanStore is what the cleaners ask of the database.
@@ -37,6 +39,7 @@ type CleanStore interface {
 	EraseEntryHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	EraseOutboxHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error)
 	DueFiles(ctx context.Context, age time.Duration, limit int) ([]store.MailingFile, error)
 	MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error)
 	Retentions(ctx context.Context) ([]store.Retention, error)
@@ -68,6 +71,9 @@ func NewCleaners(p CleanersParams) []service.Named {
 	}
 	if p.Ages.Events > 0 && p.Ages.Events != p.Ages.Logs {
 		kinds = append(kinds, kind{"events", eventExpired, always(aged(p.Ages.Events, p.Store.PurgeEvents))})
+	}
+	if p.Ages.Unstarted > 0 {
+		kinds = append(kinds, kind{"mailings never started", mailingCancelled, always(older(p.Ages.Unstarted, p.Store.CancelUnstarted))})
 	}
 	if p.Ages.DeletedRecipients > 0 {
 		kinds = append(kinds, kind{"deleted recipients", recipientExpired, always(older(p.Ages.DeletedRecipients, p.Store.CleanRecipients))})

@@ -314,12 +314,20 @@ func TestCleaners_Files(t *testing.T) {
 
 // partitions is a database that answers as a test wants.
 type partitions struct {
-	make func(store.Log) (string, error)
-	drop func(store.Log, time.Duration) (store.DroppedPartition, error)
+	make    func(store.Log) (string, error)
+	drop    func(store.Log, time.Duration) (store.DroppedPartition, error)
+	missing func(context.Context) ([]store.MissingPartitions, error)
 }
 
 func (p partitions) MakeLogPartition(_ context.Context, log store.Log, _ int) (string, error) {
 	return p.make(log)
+}
+
+func (p partitions) MissingLogPartitions(ctx context.Context) ([]store.MissingPartitions, error) {
+	if p.missing == nil {
+		return nil, nil
+	}
+	return p.missing(ctx)
 }
 
 func (p partitions) DropLogPartition(_ context.Context, log store.Log, age time.Duration) (store.DroppedPartition, error) {
@@ -332,9 +340,10 @@ func TestPartitioner(t *testing.T) {
 	for _, log := range []string{"email_logs", "email_events"} {
 		execute(t, d, `CREATE TABLE `+log+`_old PARTITION OF `+log+` FOR VALUES FROM ('01000000-0000-0000-0000-000000000000') TO ('01800000-0000-0000-0000-000000000000')`)
 	}
-	for range 2 { // as two dispatchers do
+	registries := []*prometheus.Registry{prometheus.NewRegistry(), prometheus.NewRegistry()}
+	for _, registry := range registries { // as two dispatchers do
 		run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
-			Log: slog.New(slog.DiscardHandler), Store: d.Store, Actions: maintenance.NewActions(prometheus.NewRegistry()), Logs: 365 * day,
+			Log: slog.New(slog.DiscardHandler), Store: d.Store, Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: registry, Logs: 365 * day,
 		}))
 	}
 	eventually(t, "this month and three more, and the old one gone", func() bool {
@@ -343,6 +352,50 @@ func TestPartitioner(t *testing.T) {
 	eventually(t, "the events of old are kept for ever", func() bool {
 		return number(t, d, `SELECT count(*) FROM log_partitions WHERE log = 'email_events'`) == 5
 	})
+	for _, registry := range registries {
+		eventually(t, "no month lacks a partition", func() bool {
+			return missingMonths(t, registry, "email_logs") == 0 && missingMonths(t, registry, "email_events") == 0
+		})
+	}
+}
+
+// missingMonths is the metric of one log.
+func missingMonths(t *testing.T, registry *prometheus.Registry, log string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "log_partitions_missing" && metric.GetLabel()[0].GetValue() == log {
+				return metric.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatal("there is no such metric")
+	return 0
+}
+
+// Partitions that are missing although the loop runs show in the metric, which the alert
+// LogPartitionsMissing looks at.
+func TestPartitioner_Missing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	next := number(t, d, `SELECT to_char(date_trunc('month', now() AT TIME ZONE 'UTC') + interval '1 month', 'YYYYMM')::int`)
+	execute(t, d, fmt.Sprintf(`DROP TABLE email_logs_%d_%02d`, next/100, next%100))
+	registry, log := prometheus.NewRegistry(), &lines{}
+	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
+		Log: slog.New(slog.NewTextHandler(log, nil)), Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: registry,
+		Store: partitions{
+			make:    func(store.Log) (string, error) { return "", fmt.Errorf("make: %w", store.ErrInUse) },
+			missing: d.Store.MissingLogPartitions,
+		},
+	}))
+	eventually(t, "the round has made none", func() bool { return strings.Count(log.String(), "postponed") == 2 })
+	eventually(t, "the next month lacks one", func() bool {
+		return missingMonths(t, registry, "email_logs") == 1 && missingMonths(t, registry, "email_events") == 0
+	})
 }
 
 // A table in use is no fault, and the other log has its turn.
@@ -350,7 +403,7 @@ func TestPartitioner_Postponed(t *testing.T) {
 	t.Parallel()
 	registry, log := prometheus.NewRegistry(), &lines{}
 	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
-		Log: slog.New(slog.NewTextHandler(log, nil)), Actions: maintenance.NewActions(registry), Logs: day, Events: day,
+		Log: slog.New(slog.NewTextHandler(log, nil)), Actions: maintenance.NewActions(registry), Registry: registry, Logs: day, Events: day,
 		Store: partitions{
 			make: func(store.Log) (string, error) { return "", fmt.Errorf("make: %w", store.ErrInUse) },
 			drop: func(log store.Log, _ time.Duration) (store.DroppedPartition, error) {

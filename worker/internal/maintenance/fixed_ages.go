@@ -14,8 +14,6 @@ const (
 	// api takes old ones, so that none does its work twice. What they told stays in the
 	// timelines.
 	feedbackKept = 30 * 24 * time.Hour
-	// deadLettersKept is how long what gave up is kept for somebody to look at it.
-	deadLettersKept = 7 * 24 * time.Hour
 	// replaysKept is how long one can look up what came of a request about many of them.
 	replaysKept = 30 * 24 * time.Hour
 )
@@ -41,7 +39,8 @@ func notifications(store FeedbackStore) kind {
 
 // DeadLetterStore is what is asked of the database about dead letters.
 type DeadLetterStore interface {
-	CleanDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error)
+	CleanEmailLetters(ctx context.Context, limit int) (int, error)
+	CleanBulkLetters(ctx context.Context, limit int) (int, error)
 	CleanReplays(ctx context.Context, age time.Duration, limit int) (int, error)
 }
 
@@ -50,8 +49,9 @@ type Archive interface {
 	CleanArchive(ctx context.Context, queue string, age time.Duration) (int, error)
 }
 
+// deadLetters are kept as long as package store says: those of emails for a shorter time.
 func deadLetters(store DeadLetterStore) kind {
-	return kind{"dead letters", deadLetterExpired, always(older(deadLettersKept, store.CleanDeadLetters))}
+	return kind{"dead letters", deadLetterExpired, always(limited(store.CleanEmailLetters), limited(store.CleanBulkLetters))}
 }
 
 func replays(store DeadLetterStore) kind {
@@ -64,7 +64,7 @@ func archivedTasks(archive Archive) kind {
 	var batches []batch
 	for _, queue := range email.Queues() {
 		batches = append(batches, func(ctx context.Context) (store.Cleaned, error) {
-			n, err := archive.CleanArchive(ctx, queue, deadLettersKept)
+			n, err := archive.CleanArchive(ctx, queue, store.EmailLettersKept)
 			return store.Cleaned{Count: n, More: n > 0}, err
 		})
 	}

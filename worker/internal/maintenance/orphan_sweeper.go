@@ -49,9 +49,11 @@ type BlobStore interface {
 // MailingStore is what the sweeper asks of the database.
 type MailingStore interface {
 	MailingsExist(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error)
+	SizeFiles(ctx context.Context, mailings []uuid.UUID, bytes []int64) error
 }
 
-// OrphanSweeper deletes uploaded files that no mailing names: of requests that failed
+// OrphanSweeper writes down the size of files whose mailing does not know it, as one of the
+// release before does not, and deletes uploaded files that no mailing names: of requests that failed
 // after the file was stored, and of an api that was killed there. Files under other
 // names are not ours to delete.
 type OrphanSweeper struct {
@@ -143,6 +145,18 @@ func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob
 	exist, err := s.mailings.MailingsExist(ctx, ids)
 	if err != nil {
 		return err
+	}
+	var named []uuid.UUID
+	var sizes []int64
+	for id, object := range batch {
+		if exist[id] {
+			named, sizes = append(named, id), append(sizes, object.Size)
+		}
+	}
+	if len(named) > 0 {
+		if err := s.mailings.SizeFiles(ctx, named, sizes); err != nil {
+			return err
+		}
 	}
 	for id, object := range batch {
 		if exist[id] {

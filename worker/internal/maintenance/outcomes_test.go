@@ -124,7 +124,7 @@ func TestOutcomes_Cause(t *testing.T) {
 			}
 			registry := prometheus.NewRegistry()
 			outcomes := maintenance.Outcomes{
-				Advancer: steps.New(registry).Watch(d.Store.NewAdvancer()), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
+				Advancer: steps.New(registry).Watch(d.Store.NewAdvancer(), slog.New(slog.DiscardHandler)), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
 				Window: time.Hour, Processes: d.Store,
 			}
 			run(t, maintenance.NewRescuer(maintenance.RescuerParams{

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
@@ -22,6 +25,7 @@ const (
 type PartitionStore interface {
 	MakeLogPartition(ctx context.Context, log store.Log, monthsAhead int) (string, error)
 	DropLogPartition(ctx context.Context, log store.Log, age time.Duration) (store.DroppedPartition, error)
+	MissingLogPartitions(ctx context.Context) ([]store.MissingPartitions, error)
 }
 
 // Partitioner makes the coming months' partitions of logs and events, and drops those
@@ -29,7 +33,8 @@ type PartitionStore interface {
 // behind its lock wait 200 ms at most.
 type Partitioner struct {
 	*service.Loop
-	params PartitionerParams
+	params  PartitionerParams
+	missing *prometheus.GaugeVec
 }
 
 // PartitionerParams make a Partitioner.
@@ -37,12 +42,17 @@ type PartitionerParams struct {
 	Log          *slog.Logger
 	Store        PartitionStore
 	Actions      *Actions
+	Registry     prometheus.Registerer
 	Logs, Events time.Duration // 0 = for ever
 }
 
 // NewPartitioner makes a partitioner that is not running yet.
 func NewPartitioner(p PartitionerParams) *Partitioner {
-	r := &Partitioner{params: p}
+	r := &Partitioner{params: p, missing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "log_partitions_missing", Help: "Of this month and the next, how many have no partition.",
+	}, []string{"log"})}
+	r.tell(nil, errors.New("not looked at yet"))
+	p.Registry.MustRegister(r.missing)
 	r.Loop = service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: partitionInterval, RunOnce: r.runOnce, ErrorDelay: time.Minute,
 	})
@@ -59,7 +69,26 @@ func (r *Partitioner) runOnce(ctx context.Context) (more bool, err error) {
 			err = errors.Join(err, r.orLater(r.drop(ctx, kept.log, kept.age)))
 		}
 	}
-	return false, err
+	// Also when another dispatcher, or a stranger's lock, kept this one from making any.
+	missing, lookErr := r.params.Store.MissingLogPartitions(ctx)
+	r.tell(missing, lookErr)
+	return false, errors.Join(err, lookErr)
+}
+
+// tell sets the metric, to NaN if err kept it from being measured.
+func (r *Partitioner) tell(missing []store.MissingPartitions, err error) {
+	for _, log := range []store.Log{store.EmailLogs, store.EmailEvents} {
+		months := 0.0
+		if err != nil {
+			months = math.NaN()
+		}
+		for _, m := range missing {
+			if m.Log == log {
+				months = float64(m.Months)
+			}
+		}
+		r.missing.WithLabelValues(string(log)).Set(months)
+	}
 }
 
 func (r *Partitioner) make(ctx context.Context, log store.Log) error {

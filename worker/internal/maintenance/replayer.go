@@ -120,10 +120,11 @@ func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []sto
 		sending.Go(func() error {
 			err := r.params.Store.RetryDeadLetter(ctx, l, how)
 			var nothing *store.NotReplayableError
+			var over *store.QuotaError // a mailing, where as many run as may
 			switch {
 			case err == nil:
 				done.Add(1)
-			case errors.As(err, &nothing):
+			case errors.As(err, &nothing), errors.As(err, &over):
 				skipped.Add(1)
 			case isPassing(ctx, err):
 				return err

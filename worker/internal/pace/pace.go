@@ -91,8 +91,9 @@ type Pacer struct {
 	share atomic.Uint64 // of the rate that is ours when Redis is away, as float64 bits
 	last  atomic.Pointer[cut]
 
-	changed chan struct{} // holds an item when the rate was cut
-	cutting sync.Mutex    // held while a cut is made or learnt
+	changed  chan struct{} // holds an item when the rate was cut
+	returned atomic.Int64  // tokens of emails that were not sent; lost when their second is over
+	cutting  sync.Mutex    // held while a cut is made or learnt
 
 	turn   chan struct{} // holds one item: whoever has it may touch what follows
 	tokens int
@@ -230,7 +231,9 @@ func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 	defer func() { p.turn <- struct{}{} }()
 
 	for missing := recipients; ; {
+		returned := int(p.returned.Swap(0))
 		if time.Since(p.fresh) < grantLife {
+			p.tokens += returned
 			used := min(missing, p.tokens)
 			missing -= used
 			p.tokens -= used
@@ -254,6 +257,9 @@ func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 		}
 	}
 }
+
+// Return gives back the tokens of an email that was not sent, for the next one. It does not wait.
+func (p *Pacer) Return(recipients int) { p.returned.Add(int64(recipients)) }
 
 // fetch brings tokens home, or says how long to wait for one.
 func (p *Pacer) fetch(ctx context.Context) (time.Duration, error) {

@@ -224,3 +224,16 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Fatalf("no %s", name)
 	return 0
 }
+
+// What an email that was not sent has taken goes to the next one.
+func TestPacer_Return(t *testing.T) {
+	pacer := pace.New(newRedis(t), 10) // a burst of one
+	if err := pacer.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	pacer.Return(1)
+	begun := time.Now()
+	if err := pacer.Wait(t.Context(), 1); err != nil || time.Since(begun) > 90*time.Millisecond {
+		t.Errorf("%v after %s", err, time.Since(begun))
+	}
+}

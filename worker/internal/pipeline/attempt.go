@@ -33,8 +33,10 @@ type attempt struct {
 	tries, throttles int
 	pass             store.GatePass // how the claim met the provider's gate
 	called           time.Time      // when the provider was asked; zero = not yet
-	unspent          bool           // the try is given back: no call was made, or none that counts
-	excused          bool           // the call was made in an outage: the try counts like a throttled one
+	state            email.EventType
+	reached          []reached // the states so far, which count when the claim or the refusal is committed
+	unspent          bool      // the try is given back: no call was made, or none that counts
+	excused          bool      // the call was made in an outage: the try counts like a throttled one
 }
 
 func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, received time.Time) *attempt {
@@ -42,6 +44,7 @@ func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, receiv
 		id: uuid.New(), row: row, task: task, queue: queue, received: received,
 		tries: row.Attempts + 1, throttles: row.Throttles, html: row.HTML, text: row.Text,
 	}
+	a.reach(email.EventReceived)
 	a.unreadable = json.Unmarshal(row.Payload, &a.job)
 	a.job.CC, a.job.BCC = leaveOut(a.job.CC, row.SuppressedCopies), leaveOut(a.job.BCC, row.SuppressedCopies)
 	return a
@@ -59,8 +62,22 @@ func (a *attempt) logger(ctx context.Context, log *slog.Logger) *slog.Logger {
 	if trace := telemetry.TraceIDOf(ctx); trace != "" {
 		log = log.With(telemetry.TraceID, trace)
 	}
-	return log.With(telemetry.OutboxID, a.row.ID, telemetry.RequestID, a.row.RequestID,
-		telemetry.CompanyID, a.row.CompanyID, telemetry.Attempt, a.number())
+	return telemetry.EmailLogger(log, telemetry.Email{
+		OutboxID: a.row.ID.String(), RequestID: a.row.RequestID, CompanyID: a.row.CompanyID.String(),
+		MailingID: telemetry.ID(a.row.MailingID.UUID), Attempt: a.number(), Recipient: a.job.Recipient,
+		State: func() string { return string(a.state) }, Since: a.received,
+	})
+}
+
+// reached is a state of the pipeline and how long after the task's receipt the attempt came to it.
+type reached struct {
+	state email.EventType
+	after time.Duration
+}
+
+func (a *attempt) reach(state email.EventType) {
+	a.state = state
+	a.reached = append(a.reached, reached{state, time.Since(a.received)})
 }
 
 // transition is one from a resting place. There a program may be changing the email.

@@ -38,6 +38,8 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	if won.Applied {
 		crashpoint.At(crashpoint.SendClaimed)
 		a.won(won)
+		a.reach(email.EventSentAttempt)
+		p.Metrics.reached(a.reached)
 		p.Metrics.transitions(t.Events)
 	}
 	return won, err

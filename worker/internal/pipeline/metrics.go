@@ -30,7 +30,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "pipeline_validation_failures_total", Help: "Emails and tasks that did not pass a validation.",
 		}, []string{"validation"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "pipeline_processing_duration_seconds", Help: "From receiving a task to the status it led to.", Buckets: buckets,
+			Name: "pipeline_processing_duration_seconds", Help: "From receiving a task to the state that its email came to.", Buckets: buckets,
 		}, []string{"state"}),
 		processing: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "mailing_processing_duration_seconds", Help: "From receiving a task to the end of its attempt.", Buckets: buckets,
@@ -38,6 +38,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "provider_call_duration_seconds", Help: "How long the provider took for one email, by its verdict.", Buckets: buckets,
 		}, []string{"verdict"}),
+	}
+	for _, state := range []email.EventType{email.EventReceived, email.EventValidated, email.EventValidationFailed, email.EventSentAttempt} {
+		m.duration.WithLabelValues(string(state))
 	}
 	for _, v := range []email.Validation{email.ValidationIntegrity, email.ValidationOutbox, email.ValidationRecipient, email.ValidationTemplate} {
 		m.validation.WithLabelValues(string(v))
@@ -53,6 +56,13 @@ func (m *Metrics) validationFailed(v email.Validation) { m.validation.WithLabelV
 func (m *Metrics) took(status email.Status, d time.Duration) {
 	m.duration.WithLabelValues(string(status)).Observe(d.Seconds())
 	m.processing.Observe(d.Seconds())
+}
+
+// reached times the states that an attempt came to before its outcome.
+func (m *Metrics) reached(states []reached) {
+	for _, r := range states {
+		m.duration.WithLabelValues(string(r.state)).Observe(r.after.Seconds())
+	}
 }
 
 func (m *Metrics) final(status email.Status) { m.steps.Ended(status) }

@@ -3,41 +3,43 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
 )
 
 // open finds the email that the task is about. A nil row without an error means
 // that the task was buried: nothing can be done for it, now or later.
-func (p *Pipeline) open(ctx context.Context, task queue.Task) (*store.LoadedEmail, email.SendJob, error) {
+func (p *Pipeline) open(ctx context.Context, task queue.Task, received time.Time) (*store.LoadedEmail, email.SendJob, error) {
 	job, decodeErr := email.DecodeSendJob(task.Payload)
 	id, err := uuid.Parse(job.OutboxID)
 	if decodeErr != nil || err != nil {
 		// The task's own id is the outbox id too: the email behind a broken payload
 		// can still be told what happened.
 		if id, err = uuid.Parse(task.ID); err != nil {
-			return nil, job, p.bury(ctx, task, email.CodeInvalidPayload, errors.Join(decodeErr, err))
+			return nil, job, p.bury(ctx, task, received, email.CodeInvalidPayload, errors.Join(decodeErr, err))
 		}
 	}
 	row, err := p.Loader.Load(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, job, p.bury(ctx, task, email.CodeOutboxNotFound, err)
+		return nil, job, p.bury(ctx, task, received, email.CodeOutboxNotFound, err)
 	case err != nil:
 		return nil, job, err
 	case decodeErr == nil && job.CompanyID != "" && job.CompanyID != row.CompanyID.String():
 		// Not this company's email. It must not be touched by somebody else's task.
-		return nil, job, p.bury(ctx, task, email.CodeOutboxNotFound, errors.New("companyId is not the email's"))
+		return nil, job, p.bury(ctx, task, received, email.CodeOutboxNotFound, errors.New("companyId is not the email's"))
 	}
 	return row, job, nil
 }
 
 // bury writes the dead letter of a task that has no email to write it on.
-func (p *Pipeline) bury(ctx context.Context, task queue.Task, code string, cause error) error {
+func (p *Pipeline) bury(ctx context.Context, task queue.Task, received time.Time, code string, cause error) error {
 	err := p.Outbox.BuryTask(ctx, store.DeadTask{
 		Target: task.Queue, Reason: code, Detail: cause.Error(), Payload: task.Payload, TaskID: task.ID,
 	})
@@ -49,6 +51,8 @@ func (p *Pipeline) bury(ctx context.Context, task queue.Task, code string, cause
 		validation = email.ValidationIntegrity
 	}
 	p.Metrics.validationFailed(validation)
-	p.Log.Error("task buried", "task", task.ID, "code", code, "cause", email.MaskText(cause.Error()))
+	log := telemetry.EmailLogger(p.Log, telemetry.EmailOf(task.ID, task.Payload))
+	log.Error("task buried", telemetry.State, email.Failed, telemetry.DurationMS, time.Since(received).Milliseconds(),
+		"code", code, "cause", email.MaskText(cause.Error()))
 	return nil
 }

@@ -177,6 +177,8 @@ type recorder struct {
 	throttled []time.Time
 }
 
+func (r *recorder) Return(int) {}
+
 func (r *recorder) Throttled(begun time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

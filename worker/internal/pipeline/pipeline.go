@@ -29,6 +29,8 @@ import (
 // Loader reads an email; store.ErrNotFound if there is none.
 type Loader interface {
 	Load(ctx context.Context, id uuid.UUID) (*store.LoadedEmail, error)
+	// SESMessageID is the provider's id of a sent email, "" if it is not known.
+	SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
 }
 
 // Advancer moves an email to a status, with its log and events, if its guard holds.
@@ -45,6 +47,8 @@ type Outbox interface {
 // Pacer lets through as many recipients per second as the provider allows.
 type Pacer interface {
 	Wait(ctx context.Context, recipients int) error
+	// Return gives back what Wait has let through for an email that then was not sent.
+	Return(recipients int)
 	// Throttled: the provider refused a call that began then, for there were too many.
 	Throttled(begun time.Time)
 }
@@ -95,10 +99,13 @@ type Params struct {
 type Pipeline struct {
 	Params
 	bodies *bodies
+	later  *later
 }
 
 // New makes a Pipeline.
-func New(p Params) *Pipeline { return &Pipeline{Params: p, bodies: newBodies(p.Templates, p.Links)} }
+func New(p Params) *Pipeline {
+	return &Pipeline{Params: p, bodies: newBodies(p.Templates, p.Links), later: newLater()}
+}
 
 const (
 	// callTimeout bounds the provider call.
@@ -137,19 +144,20 @@ const (
 // ctx is a stop of the worker: a read or write that it cuts off is no fault, and the task
 // goes back to the queue.
 func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
+	begun := time.Now()
 	err := p.handle(ctx, task)
 	switch {
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || store.IsOutage(err)):
 		return stopped()
 	case err != nil && task.Retried > 0:
-		return p.faultAgain(ctx, task, err)
+		return p.faultAgain(ctx, task, begun, err)
 	}
 	return err
 }
 
 // faultAgain lets an email rest in the outbox whose task met a fault of ours more than once.
 // On the queue the tasks of such emails would take the window's room from other tenants.
-func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, err error) error {
+func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, begun time.Time, err error) error {
 	var (
 		later *queue.RetryLater
 		dead  *queue.Dead
@@ -161,7 +169,8 @@ func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, err error) e
 	if locked, dropping := p.Outbox.DropTask(ctx, id, faultDelay); dropping != nil || locked {
 		return err
 	}
-	p.Log.Error("task failed again, the email rests", telemetry.OutboxID, id, "delay", faultDelay.String(), "error", email.MaskText(err.Error()))
+	telemetry.EmailLogger(p.Log, telemetry.EmailOf(task.ID, task.Payload)).Error("task failed again, the email rests", telemetry.State, email.EventReceived,
+		telemetry.DurationMS, time.Since(begun).Milliseconds(), "delay", faultDelay.String(), "error", email.MaskText(err.Error()))
 	return nil
 }
 
@@ -170,7 +179,7 @@ func stopped() error { return &queue.RetryLater{Reason: "the worker stops"} }
 func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	received := time.Now()
 	opening, opened := p.Tracer.Start(ctx, "load", telemetry.Internal)
-	row, job, err := p.open(opening, task)
+	row, job, err := p.open(opening, task, received)
 	opened.End()
 	switch {
 	case store.IsOutage(err):
@@ -186,7 +195,9 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	}
 
 	switch {
-	case !mayClaim(row.Status): // SENT already, stopped, or in another worker's hands
+	case row.Status == email.Sent:
+		return p.alreadySent(ctx, log, a)
+	case !mayClaim(row.Status): // stopped, or in another worker's hands
 		log.Debug("nothing to do", "status", row.Status)
 		return nil
 	case row.Expired:
@@ -206,9 +217,10 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 		}
 	}
 
-	if failed := validate(a); failed != nil {
+	if failed := validate(a, p.MaxAttempts); failed != nil {
 		return p.refuse(ctx, log, a, failed)
 	}
+	a.reach(email.EventValidated)
 	if err := p.awaitTurn(ctx, a); err != nil {
 		return err
 	}
@@ -217,11 +229,16 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	// half-way is an email that nobody may touch.
 	ctx = context.WithoutCancel(ctx)
 	claim, err := p.claim(ctx, a)
+	if err == nil && (claim.Locked || !isMine(claim)) {
+		p.Pacer.Return(a.recipients())
+	}
 	switch {
 	case err != nil:
 		return err
 	case claim.Locked:
-		return rowLocked()
+		return p.rest(ctx, a, lockedDelay)
+	case claim.Status == email.Sent && !isMine(claim):
+		return p.alreadySent(ctx, log, a)
 	case !isMine(claim):
 		return p.dropTask(ctx, log, a, claim.Status)
 	case time.Until(claim.LeaseUntil) < leaseNeeded:
@@ -284,7 +301,7 @@ func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) err
 	case err != nil:
 		return err
 	case done.Locked:
-		return rowLocked()
+		return p.rowLocked(ctx, a)
 	case !done.Applied:
 		return nil
 	}
@@ -298,6 +315,20 @@ func (p *Pipeline) skipped(a *attempt) {
 	if a.called.IsZero() {
 		p.Gate.Skipped(a.row.ID)
 	}
+}
+
+// resultAlreadySent is the result of a task whose email was sent before.
+const resultAlreadySent = "ALREADY_SENT"
+
+// alreadySent acknowledges the task of an email that was sent before. Completed tasks are
+// not kept, so the log line is the task's result.
+func (p *Pipeline) alreadySent(ctx context.Context, log *slog.Logger, a *attempt) error {
+	id, err := p.Loader.SESMessageID(ctx, a.row.ID)
+	if err != nil {
+		return err
+	}
+	log.Info("email already sent", telemetry.State, email.Sent, "status", resultAlreadySent, "sesMessageId", id)
+	return nil
 }
 
 // dropTask acknowledges a task whose email cannot be sent now: it came too early, its lane is
@@ -315,14 +346,18 @@ func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, s
 func (p *Pipeline) rest(ctx context.Context, a *attempt, delay time.Duration) error {
 	locked, err := p.Outbox.DropTask(ctx, a.row.ID, delay)
 	if locked {
-		return rowLocked()
+		return p.rowLocked(ctx, a)
 	}
 	return err
 }
 
 // rowLocked looks at an email that another transaction has locked again when that one has
-// had time to commit.
-func rowLocked() error {
+// had time to commit. The tasks of locked emails take no more of the window than other retries:
+// for one that finds no room the rescuer looks, as for one whose task was lost.
+func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
+	if !p.RetryRoom.Free(ctx, a.queue) {
+		return nil
+	}
 	return &queue.RetryLater{Delay: lockedDelay, Reason: "its row is locked"}
 }
 

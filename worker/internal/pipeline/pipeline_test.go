@@ -159,6 +159,7 @@ type unpaced struct{}
 
 func (unpaced) Wait(context.Context, int) error { return nil }
 func (unpaced) Throttled(time.Time)             {}
+func (unpaced) Return(int)                      {}
 
 var firstTry = []email.EventType{email.EventReceived, email.EventValidated, email.EventSentAttempt}
 

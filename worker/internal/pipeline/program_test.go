@@ -99,7 +99,7 @@ func TestHandle_AProgramsEmail(t *testing.T) {
 		}
 		return done.ID
 	}
-	good, bad := enqueue("GOOD", "<p>Olá!</p>"), enqueue("BAD", "<script>alert(1)</script>")
+	good, bad := enqueue("GOOD", "<p>Olá!</p>"), enqueue("BAD", "<p>Olá!</p><script>alert(1)</script>")
 	if err := b.handle(t, good); err != nil {
 		t.Fatal(err)
 	}

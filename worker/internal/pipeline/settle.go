@@ -175,7 +175,7 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 
 // record writes the end of an attempt. The provider has answered, so there is no
 // going back and no giving up: the write is repeated until Postgres answers, and while
-// another transaction has locked the email. Only a write that Postgres refuses is returned as an error, which is a fault of ours.
+// another transaction has locked the email: then in the background, where there is room, and applied is false. Only a write that Postgres refuses is returned as an error, which is a fault of ours.
 // applied is false when the lease ran out and the email went on without us: our
 // refusal is news of yesterday. An acceptance always applies, unless one was there
 // before.
@@ -188,8 +188,16 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (app
 	}
 	if done.Locked {
 		log.Warn("the email is locked by another transaction, repeating until its attempt can be recorded", "ended", t.Status)
+		if p.recordLater(log, a, t) {
+			return false, nil
+		}
 		done, err = p.insist(ctx, t)
 	}
+	return p.recorded(log, a, t, done, err)
+}
+
+// recorded says what became of the write of a result.
+func (p *Pipeline) recorded(log *slog.Logger, a *attempt, t store.Transition, done store.Advanced, err error) (applied bool, _ error) {
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("record attempt %s: %w", a.id, err)

@@ -288,6 +288,8 @@ type never struct{ waiting func() }
 
 func (never) Throttled(time.Time) {}
 
+func (never) Return(int) {}
+
 func (n never) Wait(ctx context.Context, _ int) error {
 	n.waiting()
 	<-ctx.Done()

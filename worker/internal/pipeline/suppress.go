@@ -21,7 +21,7 @@ func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt) e
 	case err != nil:
 		return err
 	case done.Locked:
-		return rowLocked()
+		return p.rowLocked(ctx, a)
 	case !done.Applied:
 		return p.dropTask(ctx, log, a, done.Status)
 	}

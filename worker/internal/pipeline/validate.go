@@ -30,8 +30,8 @@ func validations() []email.Validation {
 	}
 }
 
-func validate(a *attempt) *refusal {
-	if err := checkIntegrity(a); err != nil {
+func validate(a *attempt, maxAttempts int) *refusal {
+	if err := checkIntegrity(a, maxAttempts); err != nil {
 		return &refusal{email.ValidationIntegrity, email.CodeInvalidPayload, err.Error()}
 	}
 	if code, err := checkRecipient(a); err != nil {
@@ -44,10 +44,8 @@ func validate(a *attempt) *refusal {
 }
 
 // checkIntegrity looks at what the queue brought and at what the outbox holds.
-func checkIntegrity(a *attempt) error {
-	// A task may be older than the worker's own EMAIL_MAX_ATTEMPTS: it is held to what
-	// that may be at all, and Postgres counts.
-	if err := a.task.Validate(email.AttemptLimit); err != nil {
+func checkIntegrity(a *attempt, maxAttempts int) error {
+	if err := a.task.Validate(maxAttempts); err != nil {
 		return err
 	}
 	if a.unreadable != nil {
@@ -116,11 +114,13 @@ func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *
 	case err != nil:
 		return err
 	case done.Locked:
-		return rowLocked()
+		return p.rowLocked(ctx, a)
 	case !done.Applied:
 		return p.dropTask(ctx, log, a, done.Status)
 	}
 	p.Metrics.transitions(t.Events)
+	a.reach(email.EventValidationFailed)
+	p.Metrics.reached(a.reached)
 	p.Metrics.validationFailed(r.validation)
 	p.ended(log.With("code", r.code, "validation", r.validation), a, email.Failed)
 	return &queue.Dead{Reason: r.code + ": " + email.MaskText(r.reason)}

@@ -95,6 +95,7 @@ func (in *Intake) HandleDead(ctx context.Context, tasks []queue.Task) []error {
 func (in *Intake) work(
 	ctx context.Context, tasks []queue.Task, failed func(ctx context.Context, task queue.Task, id uuid.UUID, err error) error,
 ) []error {
+	begun := time.Now()
 	// A batch that was begun is finished: a stop waits for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
 	defer cancel()
@@ -135,7 +136,8 @@ func (in *Intake) work(
 	// The verdicts stand in results: no burial returns an error of its own.
 	_ = burials.Wait()
 	in.metrics.upserted.Add(float64(upserted))
-	in.tell(results)
+	in.metrics.took(time.Since(begun), len(tasks))
+	in.tell(tasks, results)
 	return results
 }
 
@@ -173,22 +175,24 @@ func (in *Intake) buried(task queue.Task, code string, cause error) {
 
 // later asks for the same task again.
 func (in *Intake) later(err error) error {
-	in.metrics.retried.Inc()
+	in.metrics.retried.WithLabelValues(reasonOf(err)).Inc()
 	return &queue.RetryLater{Delay: in.p.RetryDelay, Reason: "db_error: " + explain(err)}
 }
 
 // tell logs, in one line, that tasks have to come again: they mostly have one cause.
-func (in *Intake) tell(results []error) {
-	count, reason := 0, ""
-	for _, err := range results {
+func (in *Intake) tell(tasks []queue.Task, results []error) {
+	var failed []string
+	reason := ""
+	for i, err := range results {
 		if err != nil {
-			if count++; reason == "" {
+			if failed = append(failed, tasks[i].ID); reason == "" {
 				reason = err.Error()
 			}
 		}
 	}
-	if count > 0 {
-		in.log.Warn("recipients not written down; to be tried again", "count", count, "total", len(results), "reason", reason)
+	if len(failed) > 0 {
+		in.log.Warn("recipients not written down; to be tried again", "count", len(failed), "total", len(results),
+			telemetry.OutboxID, telemetry.IDs(len(failed), func(i int) string { return failed[i] }), "reason", reason)
 	}
 }
 

@@ -107,8 +107,34 @@ func (b *bench) counts(t *testing.T, want string) {
 		}
 		fmt.Fprintf(&text, "%v ", total)
 	}
+	b.timed(t)
 	if got := strings.TrimSpace(text.String()); got != want {
 		t.Errorf("upserted, retried, buried: %s, want %s", got, want)
+	}
+}
+
+// timed: each intake that was upserted or retried is timed, and a retry has a reason.
+func (b *bench) timed(t *testing.T) {
+	t.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	timed := uint64(0)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			switch f.GetName() {
+			case "recipients_processing_duration_seconds":
+				timed += m.GetHistogram().GetSampleCount()
+			case "recipients_retried_total":
+				if l := m.GetLabel(); len(l) != 1 || l[0].GetName() != "reason" || l[0].GetValue() == "OTHER" && m.GetCounter().GetValue() > 0 {
+					t.Errorf("recipients_retried_total%v = %v", l, m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	if timed == 0 {
+		t.Error("no intake was timed")
 	}
 }
 

@@ -6,11 +6,14 @@ package steps
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/provider"
 )
 
@@ -90,21 +93,54 @@ type Advancer interface {
 	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
 }
 
-// Watch is an Advancer whose moves are counted.
-func (c *Counter) Watch(a Advancer) Advancer { return watched{a, c} }
+// Watch is an Advancer whose moves are counted and logged.
+func (c *Counter) Watch(a Advancer, log *slog.Logger) Advancer { return watched{a, c, log} }
 
 type watched struct {
 	Advancer
 	counter *Counter
+	log     *slog.Logger
 }
 
 func (w watched) Advance(ctx context.Context, t store.Transition) (store.Advanced, error) {
+	begun := time.Now()
 	done, err := w.Advancer.Advance(ctx, t)
 	if err == nil && done.Applied {
+		w.moved(ctx, t, done, begun)
 		w.counter.Took(t.Events)
 		if t.Status.Final() {
 			w.counter.Ended(t.Status)
 		}
 	}
 	return done, err
+}
+
+// moved writes the line that the worker writes of its own moves.
+func (w watched) moved(ctx context.Context, t store.Transition, done store.Advanced, begun time.Time) {
+	level := levelOf(t.Status)
+	if !w.log.Enabled(ctx, level) {
+		return
+	}
+	log := telemetry.EmailLogger(w.log, telemetry.Email{
+		OutboxID: t.ID.String(), RequestID: done.RequestID, CompanyID: telemetry.ID(done.CompanyID), MailingID: telemetry.ID(done.MailingID),
+		Attempt: done.Attempts - done.Throttles, State: telemetry.In(t.Status), Since: begun,
+	})
+	if t.ErrorCode != "" {
+		log = log.With("code", t.ErrorCode, "reason", email.MaskText(t.ErrorReason))
+	}
+	log.Log(ctx, level, "email moved")
+}
+
+// levelOf is debug for what one person's request does to many emails: its own line says how
+// many.
+func levelOf(status email.Status) slog.Level {
+	switch status {
+	case email.Failed:
+		return slog.LevelError
+	case email.RetryScheduled, email.OutcomeUnknown:
+		return slog.LevelWarn
+	case email.Expired, email.Sent, email.Suppressed:
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
 }

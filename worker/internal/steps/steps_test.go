@@ -1,16 +1,20 @@
 package steps_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/steps"
 )
@@ -43,7 +47,7 @@ func TestWatch(t *testing.T) {
 		{answers{}, failed},
 		{answers{done: store.Advanced{Applied: true}, err: errors.New("lost")}, failed},
 	} {
-		done, err := counter.Watch(step.with).Advance(t.Context(), step.t)
+		done, err := counter.Watch(step.with, slog.New(slog.DiscardHandler)).Advance(t.Context(), step.t)
 		if done != step.with.done || !errors.Is(err, step.with.err) {
 			t.Errorf("answered %v, %v", done, err)
 		}
@@ -83,5 +87,33 @@ pipeline_retry_total{category="TRANSIENT_ERROR"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 		t.Error(err)
+	}
+}
+
+// A dead-lettered email is named in the log of the dispatcher too.
+func TestWatch_Logs(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	id, company, mailing := uuid.New(), uuid.New(), uuid.New()
+	done := store.Advanced{Applied: true, Attempts: 6, Throttles: 1, CompanyID: company, RequestID: "req-1", MailingID: mailing}
+	watch := steps.New(prometheus.NewRegistry()).Watch(answers{done: done}, telemetry.NewLogger(&log, "email-gateway-dispatcher", "test", "info"))
+	_, err := watch.Advance(t.Context(), store.Transition{ID: id, Status: email.Failed, ErrorCode: "OUTCOME_UNKNOWN", ErrorReason: "to ana@example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"outboxId":"` + id.String(), `"companyId":"` + company.String(), `"mailingId":"` + mailing.String(), `"requestId":"req-1"`,
+		`"attempt":5`, `"state":"FAILED"`, `"durationMs":`, `"code":"OUTCOME_UNKNOWN"`, `"level":"error"`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%s is missing in %s", want, log.String())
+		}
+	}
+	if strings.Contains(log.String(), "ana@") {
+		t.Error("an address in the log")
+	}
+	log.Reset()
+	if _, err := watch.Advance(t.Context(), store.Transition{ID: id, Status: email.Cancelled}); err != nil || log.Len() > 0 {
+		t.Errorf("a cancelled email of many: %s, %v", log.String(), err)
 	}
 }

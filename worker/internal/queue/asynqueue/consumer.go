@@ -144,6 +144,12 @@ func (c *Consumer) Ping(ctx context.Context) error { return ping(ctx, c.redis) }
 // an email whose call to the provider is cut is an email of which nobody knows whether
 // it was sent.
 func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
+	begun := time.Now()
+	defer func() {
+		if f := (*fault)(nil); errors.As(err, &f) {
+			f.took = time.Since(begun)
+		}
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			err = &fault{text: email.MaskText(fmt.Sprintf("handler panicked: %v", p)), stack: debug.Stack()}
@@ -162,14 +168,17 @@ func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
 
 // report logs what a handler, or asynq in its place, had to complain about. Delays
 // and deaths are the pipeline's own doing, and logged there.
-func (c *Consumer) report(ctx context.Context, _ *asynq.Task, err error) {
+func (c *Consumer) report(ctx context.Context, t *asynq.Task, err error) {
 	id, _ := asynq.GetTaskID(ctx)
-	log := c.log.With(telemetry.OutboxID, id, "error", err)
+	log := telemetry.EmailLogger(c.log, telemetry.EmailOf(id, t.Payload())).With(telemetry.State, email.EventReceived, "error", err)
 	var (
 		later *queue.RetryLater
 		dead  *queue.Dead
 		f     *fault
 	)
+	if errors.As(err, &f) {
+		log = log.With(telemetry.DurationMS, f.took.Milliseconds())
+	}
 	switch {
 	case errors.As(err, &later), errors.As(err, &dead):
 		log.Debug("task not done")

@@ -3,10 +3,16 @@ package asynqueue
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hibiken/asynqmon"
+
+	"email-gateway/shared/clientip"
+	"email-gateway/shared/service"
 )
 
 // MonitorPath is where the dashboard must be mounted, with everything below it.
@@ -19,19 +25,23 @@ type MonitorConfig struct {
 	User, Password string
 	// Writable lets its users pause queues and delete or run tasks.
 	Writable bool
+	// Proxies are believed when they say where a request came from.
+	Proxies clientip.Proxies
 }
 
 // Monitor is the queues' dashboard: asynqmon behind a password, with everything
 // about a person masked.
 type Monitor struct {
 	config    MonitorConfig
+	guard     *clientip.Guard // of wrong passwords
+	slots     chan struct{}   // for attempts of addresses that had too many
 	dashboard *asynqmon.HTTPHandler
 	handler   http.Handler
 }
 
 // NewMonitor makes the dashboard with connections of its own.
 func NewMonitor(c MonitorConfig) *Monitor {
-	m := &Monitor{config: c}
+	m := &Monitor{config: c, guard: clientip.NewGuard(), slots: make(chan struct{}, slowAttempts)}
 	if c.User == "" || c.Password == "" {
 		m.handler = http.HandlerFunc(shut)
 		return m
@@ -70,15 +80,48 @@ func shut(w http.ResponseWriter, _ *http.Request) {
 
 func (m *Monitor) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, password, _ := r.BasicAuth()
+		user, password, given := r.BasicAuth()
+		client := m.config.Proxies.Of(r)
+		slow := given && m.guard.Over(client)
+		if slow {
+			select {
+			case m.slots <- struct{}{}:
+				defer func() { <-m.slots }()
+			default:
+				tooMany(w, slowAnswer)
+				return
+			}
+		}
 		// Both are compared, whatever the first says: the time taken tells nothing.
 		if same(user, m.config.User)&same(password, m.config.Password) != 1 {
+			if slow { // its place is taken as long as this lasts
+				_ = service.Pause(r.Context(), slowAnswer)
+			}
+			if given {
+				if retry := m.guard.Wrong(client); retry > 0 {
+					tooMany(w, retry)
+					return
+				}
+			}
 			w.Header().Set("WWW-Authenticate", `Basic realm="queues", charset="UTF-8"`)
 			http.Error(w, "The queue dashboard needs a user and a password.", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// An address with too many wrong passwords may try on: the right one must work for whoever
+// shares the address. But each wrong one takes a second, and no more are looked at at a time
+// than these, so that guessing stays slow.
+const (
+	slowAttempts = 8
+	slowAnswer   = time.Second
+)
+
+func tooMany(w http.ResponseWriter, retry time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(retry.Seconds()))))
+	http.Error(w, "Too many wrong passwords came from this address.", http.StatusTooManyRequests)
 }
 
 // same compares without telling by its time how much, or how long, was right.

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -52,10 +53,13 @@ func TestMonitor_EveryPathIsShutAndNothingChanges(t *testing.T) {
 	publish(t, publisher, "1")
 	name := prefix + email.QueueNormal
 	monitor := newMonitor(t, asynqueue.MonitorConfig{Conn: conn, User: user, Password: password})
+	asked := 0
 	ask := func(method, path string, change func(*http.Request)) *httptest.ResponseRecorder {
 		t.Helper()
 		request := httptest.NewRequestWithContext(t.Context(), method, asynqueue.MonitorPath, strings.NewReader(`{"task_ids":["1"]}`))
 		request.URL.Path = asynqueue.MonitorPath + path
+		asked++ // each from another address: one may not be wrong so often
+		request.RemoteAddr = netip.AddrFrom4([4]byte{198, 51, byte(asked >> 8), byte(asked)}).String() + ":1"
 		if change != nil {
 			change(request)
 		}

@@ -15,7 +15,8 @@ import (
 type fault struct {
 	text   string
 	causes []error
-	stack  []byte // of a panic
+	stack  []byte        // of a panic
+	took   time.Duration // of the handler
 }
 
 func (f *fault) Error() string   { return f.text }

@@ -84,7 +84,8 @@ func (c *Consumer) handle(tasks []queue.Task) (answers []error) {
 			return
 		}
 		text := email.MaskText(fmt.Sprintf("handler panicked: %v", p))
-		c.log.Error("tasks panicked", "error", text, "stack", string(debug.Stack()))
+		c.log.Error("tasks panicked", telemetry.OutboxID, telemetry.IDs(len(tasks), func(i int) string { return tasks[i].ID }),
+			"error", text, "stack", string(debug.Stack()))
 		answers = make([]error, len(tasks))
 		for i := range answers {
 			answers[i] = &queue.RetryLater{Reason: text}
@@ -109,7 +110,7 @@ func (c *Consumer) report(undone []verdict) {
 	}
 	if len(faults) > 0 {
 		c.log.Error("tasks failed", "count", len(faults),
-			telemetry.OutboxID, faults[0].task.ID, "error", email.MaskText(faults[0].err.Error()))
+			telemetry.OutboxID, telemetry.IDs(len(faults), func(i int) string { return faults[i].task.ID }), "error", email.MaskText(faults[0].err.Error()))
 	}
 }
 

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"email-gateway/shared/environment"
+	"email-gateway/shared/store"
+)
+
+// Quotas are the limits of companies that have none of their own; 0 is unlimited. All apis
+// must have the same: what the last one that started has, counts.
+type Quotas struct {
+	// ScheduledEmails: emails of a company whose sendAt is still to come; 0 is unlimited, as in
+	// all quotas.
+	ScheduledEmails int64 `env:"QUOTA_SCHEDULED_EMAILS" envDefault:"100000"`
+	// EmailsPerDay: emails that a company hands over in a UTC day, those of mailings included.
+	EmailsPerDay int64 `env:"QUOTA_EMAILS_PER_DAY" envDefault:"1000000"`
+	// StoredBodyBytes: html and text of a company's emails that are kept.
+	StoredBodyBytes int64 `env:"QUOTA_STORED_BODY_BYTES" envDefault:"10737418240"`
+	// Recipients: recipients of a company that are not deleted.
+	Recipients int64 `env:"QUOTA_RECIPIENTS" envDefault:"10000000"`
+	// Suppressions: suppressed addresses of a company, one for each reason.
+	Suppressions int64 `env:"QUOTA_SUPPRESSIONS" envDefault:"10000000"`
+	// StoredFileBytes: uploaded files of a company that are kept.
+	StoredFileBytes int64 `env:"QUOTA_STORED_FILE_BYTES" envDefault:"10737418240"`
+	// RunningMailings: mailings of a company that are queued or being sent.
+	RunningMailings int64 `env:"QUOTA_RUNNING_MAILINGS" envDefault:"20"`
+	// MailingRowsPerDay: lines of the files that a company uploads in a UTC day.
+	MailingRowsPerDay int64 `env:"QUOTA_MAILING_ROWS_PER_DAY" envDefault:"10000000"`
+}
+
+// Limits are the quotas as the database knows them.
+func (q *Quotas) Limits() map[store.Quota]int64 {
+	return map[store.Quota]int64{
+		store.QuotaScheduledEmails: q.ScheduledEmails, store.QuotaEmailsPerDay: q.EmailsPerDay, store.QuotaStoredBodyBytes: q.StoredBodyBytes,
+		store.QuotaRecipients: q.Recipients, store.QuotaSuppressions: q.Suppressions, store.QuotaStoredFileBytes: q.StoredFileBytes,
+		store.QuotaRunningMailings: q.RunningMailings, store.QuotaMailingRowsPerDay: q.MailingRowsPerDay,
+	}
+}
+
+func (q *Quotas) check(f *environment.Faults) {
+	for _, given := range []struct {
+		name  string
+		limit int64
+	}{
+		{"QUOTA_SCHEDULED_EMAILS", q.ScheduledEmails},
+		{"QUOTA_EMAILS_PER_DAY", q.EmailsPerDay},
+		{"QUOTA_STORED_BODY_BYTES", q.StoredBodyBytes},
+		{"QUOTA_RECIPIENTS", q.Recipients},
+		{"QUOTA_SUPPRESSIONS", q.Suppressions},
+		{"QUOTA_STORED_FILE_BYTES", q.StoredFileBytes},
+		{"QUOTA_RUNNING_MAILINGS", q.RunningMailings},
+		{"QUOTA_MAILING_ROWS_PER_DAY", q.MailingRowsPerDay},
+	} {
+		f.Must(given.limit >= 0, given.name, "must be 0, which is unlimited, or more")
+	}
+}

@@ -1,0 +1,174 @@
+package csvfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"unicode/utf8"
+)
+
+// sighting is how often something was seen, and the line on which it was first.
+type sighting struct {
+	count int
+	line  int // physical line, 1-based; 0 where count is 0
+}
+
+// evidence is what the bytes of a file, read as 8-bit text, say about its encoding. It is
+// collected over the whole file, because one name near its end can decide.
+type evidence struct {
+	ends int // line ends so far
+
+	// wellFormed are characters of several bytes in UTF-8 that Windows-1252 would hardly
+	// have: João is "JoÃ£o" there.
+	wellFormed sighting
+	// coincidence are characters of UTF-8 that Windows-1252 may have too: “IRMÃ” ends with
+	// the two bytes of an Ô in UTF-8.
+	coincidence sighting
+	// malformed are bytes that are no part of a character of UTF-8.
+	malformed sighting
+	// undefined are bytes that Windows-1252 has no character for.
+	undefined sighting
+	// unlikely are bytes that no text in Windows-1252 has at their place ("Jos‚", "RazÆo"),
+	// while CP850 and Macintosh have letters there; likely are its accented letters.
+	unlikely, likely sighting
+}
+
+// lookAhead is how many bytes behind a byte decide what it is: the rest of its
+// character and the one after that.
+const lookAhead = utf8.UTFMax
+
+// take reads data from an index on and returns how far it came: to the end of the file if
+// it is final, else up to where a character could go on in the next piece. The byte
+// before the index, if there is one, was taken before.
+func (e *evidence) take(data []byte, from int, final bool) int {
+	end := len(data)
+	if !final {
+		end = max(from, end-lookAhead)
+	}
+	i := from
+	for i < end {
+		if i = skipASCII(data, i, end); i >= end {
+			break
+		}
+		i += e.character(data, i, from)
+	}
+	e.ends += lineEnds(data, from, i)
+	return i
+}
+
+// character looks at the bytes from i on, the first of which is not ASCII, and returns how
+// many belong together. The line ends before index base are counted already.
+func (e *evidence) character(data []byte, i, base int) int {
+	_, size := utf8.DecodeRune(data[i:])
+	at := func(s *sighting) {
+		if s.count == 0 {
+			s.line = 1 + e.ends + lineEnds(data, base, i)
+		}
+		s.count++
+	}
+	for _, b := range data[i : i+size] {
+		if isUndefined(b) {
+			at(&e.undefined)
+		}
+	}
+	before, after := byteAt(data, i-1), byteAt(data, i+size)
+	switch {
+	case size == 1:
+		at(&e.malformed)
+		switch {
+		case isUnlikely(before, data[i], after):
+			at(&e.unlikely)
+		case data[i] >= 0xC0:
+			at(&e.likely)
+		}
+	case size == 2 && isCoincidence(before, data[i], data[i+1], after):
+		at(&e.coincidence)
+	default:
+		at(&e.wellFormed)
+	}
+	return size
+}
+
+// skipASCII is the index of the next byte that is not ASCII, or end.
+func skipASCII(data []byte, i, end int) int {
+	for ; i+8 <= end; i += 8 {
+		if binary.LittleEndian.Uint64(data[i:])&0x8080808080808080 != 0 {
+			break
+		}
+	}
+	for i < end && data[i] < utf8.RuneSelf {
+		i++
+	}
+	return i
+}
+
+// lineEnds counts the line ends in data[from:to]: LF, CR and CRLF, which counts with its
+// CR. The byte before from may be the CR of a LF at from.
+func lineEnds(data []byte, from, to int) int {
+	part := data[from:to]
+	n := bytes.Count(part, []byte{'\n'})
+	if cr := bytes.Count(part, []byte{'\r'}); cr > 0 {
+		n += cr - bytes.Count(part, []byte("\r\n"))
+	}
+	if from > 0 && from < to && data[from] == '\n' && data[from-1] == '\r' {
+		n--
+	}
+	return n
+}
+
+// byteAt is 0 outside of the data.
+func byteAt(data []byte, i int) byte {
+	if i < 0 || i >= len(data) {
+		return 0
+	}
+	return data[i]
+}
+
+// isUndefined tells the five bytes that Windows-1252 has no character for.
+func isUndefined(b byte) bool {
+	switch b {
+	case 0x81, 0x8D, 0x8F, 0x90, 0x9D:
+		return true
+	}
+	return false
+}
+
+// isUnlikely tells a byte that is, in Windows-1252, a sign that never stands in a word or at
+// its end, or a capital between small letters. It is a letter of MS-DOS or of a Mac.
+func isUnlikely(before, b, after byte) bool {
+	if !isWordByte(before) {
+		return false
+	}
+	if !isWordByte(after) {
+		switch b {
+		case 0x82, 0x83, 0x84, 0x86, 0x87, 0x88, 0x89, 0x8B: // ‚ ƒ „ † ‡ ˆ ‰ ‹
+			return true
+		}
+		return b == 0x8E && before >= 'a' // Ž
+	}
+	switch b {
+	case 0x80, 0x82, 0x83, 0x84, 0x86, 0x87, 0x88, 0x89, 0x8B, 0x98, 0x9B, // € ‚ ƒ „ † ‡ ˆ ‰ ‹ ˜ ›
+		0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0xA7, 0xAC, 0xB5, 0xB6: // ¡ ¢ £ ¤ ¥ ¦ § ¬ µ ¶
+		return true
+	}
+	capital := b == 0x8A || b == 0x8C || b == 0x8E || b >= 0xC0 && b <= 0xDE
+	return capital && before >= 'a' && after >= 'a'
+}
+
+// isWordByte tells the letters of a word, those with an accent in any encoding too.
+func isWordByte(b byte) bool { return isLetterByte(b) || b >= 0x80 }
+
+// isCoincidence tells two bytes that are a character of UTF-8 and, just as well, the end of
+// a word in capitals with a sign behind it: Ã”, É…, Õ and a no-break space. No such word
+// ends with Â, the first byte of º and ª.
+func isCoincidence(before, lead, trail, after byte) bool {
+	if lead == 0xC2 || isLetterByte(after) || before >= 'a' && before <= 'z' {
+		return false
+	}
+	switch trail {
+	case 0x85, 0x91, 0x92, 0x93, 0x94, 0x95, 0x96, 0x97, 0x99, 0xA0, 0xAB, 0xAE, 0xB4, 0xBB: // … ‘ ’ “ ” • – — ™ NBSP « ® ´ »
+		return true
+	}
+	return false
+}
+
+func isLetterByte(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }

@@ -1,0 +1,152 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"email-gateway/shared/store"
+)
+
+func (c *control) companyQuota() *cobra.Command {
+	cmd := group("quota", "Show and set how much a company may use",
+		`Quotas bound what one company may take of what all share. The api answers a request that
+would exceed one with 429 QUOTA_EXCEEDED, and writes nothing of it. A mailing that has used
+up the emails of the day goes on after midnight (UTC). The api's QUOTA_ settings are the limits of
+companies that have none of their own; 0 is unlimited.`,
+		`  gatewayctl company quota show Acme
+  gatewayctl company quota set Acme emails_per_day=50000 --reason 'their contract'`)
+	cmd.AddCommand(c.quotaShow(), c.quotaSet())
+	return cmd
+}
+
+func (c *control) quotaShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show COMPANY", Short: "Show a company's quotas and what it uses",
+		Example: "  gatewayctl company quota show Acme",
+		Args:    needs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
+			company, err := findCompany(ctx, s, args[0])
+			if err != nil {
+				return nil, err
+			}
+			return viewQuotas(ctx, s, company)
+		}),
+	}
+}
+
+func (c *control) quotaSet() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "set COMPANY QUOTA=LIMIT...", Short: "Give a company limits of its own",
+		Long: `Sets limits of the company; others stay as they are. A limit is a whole number; 0 is unlimited,
+and default takes back what was set: the api's QUOTA_ setting is in force again. A limit
+below what is in use takes nothing away: the company can add nothing until it uses less.
+
+The programs act on it within 5 s, mailings that wait for a quota within a minute.
+
+Quotas:
+  ` + strings.ReplaceAll(quotaNames(), ", ", "\n  "),
+		Example: `  gatewayctl company quota set Acme emails_per_day=50000 running_mailings=5 --reason 'their contract'
+  gatewayctl company quota set Acme stored_body_bytes=0
+  gatewayctl company quota set Acme emails_per_day=default`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usagef("give a COMPANY and at least one QUOTA=LIMIT, such as emails_per_day=50000")
+			}
+			return nil
+		},
+		ValidArgsFunction: c.completeCompanies,
+		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
+			limits, err := parseLimits(args[1:])
+			if err != nil {
+				return nil, err
+			}
+			company, err := findCompany(ctx, s, args[0])
+			if err != nil {
+				return nil, err
+			}
+			by, err := c.who(reason)
+			if err != nil {
+				return nil, err
+			}
+			if err := s.SetQuotas(ctx, by, company.ID, limits); err != nil {
+				return nil, err
+			}
+			return viewQuotas(ctx, s, company)
+		}),
+	}
+	return because(cmd, &reason, false)
+}
+
+func quotaNames() string {
+	names := make([]string, 0, len(store.Quotas()))
+	for _, q := range store.Quotas() {
+		names = append(names, string(q))
+	}
+	return strings.Join(names, ", ")
+}
+
+// parseLimits reads QUOTA=LIMIT; nil is the installation's limit.
+func parseLimits(given []string) (map[store.Quota]*int64, error) {
+	limits := make(map[store.Quota]*int64, len(given))
+	for _, word := range given {
+		name, text, found := strings.Cut(word, "=")
+		quota := store.Quota(name)
+		switch _, twice := limits[quota]; {
+		case !found:
+			return nil, usagef("%q is not QUOTA=LIMIT, such as emails_per_day=50000", word)
+		case !slices.Contains(store.Quotas(), quota):
+			return nil, usagef("there is no quota %q: the quotas are %s", name, quotaNames())
+		case twice:
+			return nil, usagef("%s is given twice", name)
+		}
+		limit, err := strconv.ParseInt(text, 10, 64)
+		switch {
+		case text == "default":
+			limits[quota] = nil
+		case err != nil || limit < 0 || text[0] == '+':
+			return nil, usagef("%s=%s: the limit must be a whole number from 0, which is unlimited, to %d, or default", name, text, int64(math.MaxInt64))
+		default:
+			limits[quota] = &limit
+		}
+	}
+	return limits, nil
+}
+
+type quotaView struct {
+	CompanyID uuid.UUID        `json:"companyId"`
+	Company   string           `json:"company"`
+	Quotas    []store.QuotaUse `json:"quotas"`
+}
+
+func viewQuotas(ctx context.Context, s *store.Store, company store.Company) (answer, error) {
+	quotas, err := s.CompanyQuotas(ctx, company.ID)
+	return quotaView{CompanyID: company.ID, Company: company.Name, Quotas: quotas}, err
+}
+
+func (v quotaView) text(w io.Writer) {
+	fmt.Fprintf(w, "%s\n\n", printable(v.Company))
+	rows := [][]string{{"QUOTA", "LIMIT", "IN USE", "SET BY", "COUNTED ANEW"}}
+	for _, q := range v.Quotas {
+		limit, by, reset := "unlimited", "installation", ""
+		if q.Limit > 0 {
+			limit = thousands(int(q.Limit))
+		}
+		if q.Own {
+			by = "company quota set"
+		}
+		if q.Reset != nil {
+			reset = stamp(*q.Reset)
+		}
+		rows = append(rows, []string{string(q.Quota), limit, thousands(int(q.Use)), by, reset})
+	}
+	table(w, "  ", rows)
+}

@@ -1,0 +1,114 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/clientip"
+	"email-gateway/shared/store"
+)
+
+// loopback is trusted as a proxy, so that a test says where its requests come from.
+func loopback(p *httpapi.Params) {
+	p.Proxies = clientip.Proxies{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+}
+
+// Wrong keys are limited per address, and neither a valid key behind the same address nor
+// another address pays for it.
+func TestWrongKeys(t *testing.T) {
+	t.Parallel()
+	g := start(t, loopback)
+	stranger, err := apikey.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(from, key string) reply {
+		return g.do(t, call{Path: "/v1/emails", Key: key, NoKey: key == "", Header: map[string]string{"X-Forwarded-For": from}})
+	}
+	statuses := map[int]int{}
+	for range 60 {
+		r := ask("2001:db8::1", stranger.String())
+		statuses[r.Status]++
+		if r.Status != http.StatusTooManyRequests {
+			continue
+		}
+		if again, err := strconv.Atoi(r.Header.Get("Retry-After")); err != nil || again < 1 || again > 3 || r.problem(t).Code != "TOO_MANY_WRONG_KEYS" {
+			t.Errorf("%v %s", r.Header, r.Body)
+		}
+	}
+	if n := statuses[http.StatusUnauthorized]; n < 20 || n > 35 || n+statuses[http.StatusTooManyRequests] != 60 {
+		t.Errorf("answers by status: %v", statuses)
+	}
+	for range 30 {
+		if r := ask("2001:db8::1", g.Key.String()); r.Status != http.StatusOK {
+			t.Fatalf("a valid key behind the same address: %d %s", r.Status, r.Body)
+		}
+	}
+	// One more is forgiven every 3 s, and 20 are of an address that was not seen yet.
+	limited := func(from, key string) bool {
+		for range 10 {
+			if ask(from, key).Status == http.StatusTooManyRequests {
+				return true
+			}
+		}
+		return false
+	}
+	if !limited("2001:db8::ffff:1", "") {
+		t.Error("another address of the same network begins anew")
+	}
+	if r := ask("2001:db8:0:1::1", stranger.String()); r.Status != http.StatusUnauthorized {
+		t.Errorf("another network: %d", r.Status)
+	}
+	// What the client writes into the header itself does not change who it is.
+	if !limited("203.0.113.1, 2001:db8::1", stranger.String()) {
+		t.Error("a forged header makes another client")
+	}
+}
+
+// The log names whom a request came from, except where a reader of an email follows a link.
+func TestLog_Client(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	g.do(t, call{Path: "/v1/emails", Header: map[string]string{"X-Forwarded-For": "203.0.113.9"}})
+	if log := g.Log.String(); !strings.Contains(log, `"client":"127.0.0.1"`) || strings.Contains(log, "203.0.113.9") {
+		t.Errorf("nobody is trusted: %s", log)
+	}
+	g = start(t, loopback)
+	g.do(t, call{Path: "/v1/emails", Header: map[string]string{"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}})
+	if log := g.Log.String(); !strings.Contains(log, `"client":"203.0.113.9"`) || strings.Contains(log, "198.51.100.1") {
+		t.Errorf("behind a proxy: %s", log)
+	}
+	g.do(t, call{Path: "/u/some-token", NoKey: true, Header: map[string]string{"X-Forwarded-For": "192.0.2.77"}})
+	if log := g.Log.String(); strings.Contains(log, "192.0.2.77") || !strings.Contains(log, "/u/:token") {
+		t.Errorf("a reader: %s", log)
+	}
+}
+
+// A key works from its networks alone, and until it expires, whatever was remembered of it.
+func TestKeys_Limits(t *testing.T) {
+	t.Parallel()
+	g := start(t, loopback)
+	bound := g.newKey(t, g.Company, func(k *store.APIKey) { k.Networks = []string{"203.0.113.0/24", "2001:db8::/32"} }).String()
+	for from, want := range map[string]int{"203.0.113.9": 200, "2001:db8::9": 200, "203.0.114.9": 403, "2001:db9::9": 403, "198.51.100.1, 203.0.113.9": 200, "203.0.113.9, 198.51.100.1": 403} {
+		r := g.do(t, call{Path: "/v1/emails", Key: bound, Header: map[string]string{"X-Forwarded-For": from}})
+		if r.Status != want || want == 403 && r.problem(t).Code != "NETWORK_NOT_ALLOWED" {
+			t.Errorf("%s: %d %s", from, r.Status, r.Body)
+		}
+	}
+	ends := time.Now().Add(3 * time.Second)
+	short := g.newKey(t, g.Company, func(k *store.APIKey) { k.ExpiresAt = &ends }).String()
+	ask := func() reply { return g.do(t, call{Path: "/v1/emails", Key: short}) }
+	if r := ask(); r.Status != http.StatusOK && time.Now().Before(ends) {
+		t.Fatalf("before it expires: %d %s", r.Status, r.Body)
+	}
+	<-time.After(time.Until(ends))
+	if r := ask(); r.Status != http.StatusUnauthorized || r.problem(t).Code != "KEY_EXPIRED" {
+		t.Errorf("right when it has expired: %d %s", r.Status, r.Body)
+	}
+}

@@ -1,0 +1,182 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/store"
+)
+
+const (
+	// placesAtOnce are the connections that statements about companies' rows may use at once,
+	// and placesOfEach those of one company. A company with 50 requests per second needs five
+	// when Postgres is so busy that each takes 100 ms.
+	placesAtOnce, placesOfEach = 14, 8
+	// placeWait is how long a request waits for its company's other ones.
+	placeWait = 5 * time.Second
+)
+
+// errTooManyAtOnce: the company's other requests took longer than placeWait.
+var errTooManyAtOnce = errors.New("too many requests of the company at once")
+
+// fairStore is the store with a place for each statement about a company's rows, so that a
+// company with many or slow ones makes its own wait. Transitions are not among them: they wait
+// for locks, and the store bounds those itself. A slow client holds no place.
+type fairStore struct {
+	Store
+	places *mailing.Gate
+	wait   time.Duration
+}
+
+func newFairStore(s Store) fairStore {
+	return fairStore{Store: s, places: mailing.NewGate(placesAtOnce, placesOfEach), wait: placeWait}
+}
+
+// enter waits for a place of the company.
+func (f fairStore) enter(ctx context.Context, company uuid.UUID) (leave func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, f.wait)
+	defer cancel()
+	leave, err = f.places.Enter(waiting, company)
+	if err != nil && ctx.Err() == nil {
+		err = errTooManyAtOnce
+	}
+	return leave, err
+}
+
+// inPlace runs a statement that returns something.
+func inPlace[R any](ctx context.Context, f fairStore, company uuid.UUID, do func() (R, error)) (R, error) {
+	leave, err := f.enter(ctx, company)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	defer leave()
+	return do()
+}
+
+// doInPlace runs a statement that returns an error alone.
+func (f fairStore) doInPlace(ctx context.Context, company uuid.UUID, do func() error) error {
+	_, err := inPlace(ctx, f, company, func() (struct{}, error) { return struct{}{}, do() })
+	return err
+}
+
+func (f fairStore) RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error) {
+	return inPlace(ctx, f, company, func() (bool, error) { return f.Store.RecipientMatches(ctx, company, recipient, address) })
+}
+
+func (f fairStore) FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error) {
+	return inPlace(ctx, f, company, func() (store.StoredAnswer, error) { return f.Store.FindAnswer(ctx, company, route, key) })
+}
+
+func (f fairStore) FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error) {
+	return inPlace(ctx, f, company, func() (store.Email, error) { return f.Store.FindEmail(ctx, company, id) })
+}
+
+func (f fairStore) ListEmails(ctx context.Context, company uuid.UUID, filter store.EmailFilter) (store.EmailPage, error) {
+	return inPlace(ctx, f, company, func() (store.EmailPage, error) { return f.Store.ListEmails(ctx, company, filter) })
+}
+
+func (f fairStore) AggregateEmails(ctx context.Context, company uuid.UUID, kind, id string) ([]store.AggregateEmail, error) {
+	return inPlace(ctx, f, company, func() ([]store.AggregateEmail, error) { return f.Store.AggregateEmails(ctx, company, kind, id) })
+}
+
+func (f fairStore) AcceptRecipients(ctx context.Context, r store.NewRecipients) error {
+	return f.doInPlace(ctx, r.CompanyID, func() error { return f.Store.AcceptRecipients(ctx, r) })
+}
+
+func (f fairStore) FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error) {
+	return inPlace(ctx, f, company, func() (store.KnownRecipient, error) { return f.Store.FindRecipient(ctx, company, recipient) })
+}
+
+func (f fairStore) DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error {
+	return f.doInPlace(ctx, company, func() error { return f.Store.DeleteRecipient(ctx, company, recipient) })
+}
+
+func (f fairStore) Suppress(ctx context.Context, company uuid.UUID, s store.Suppression) error {
+	return f.doInPlace(ctx, company, func() error { return f.Store.Suppress(ctx, company, s) })
+}
+
+func (f fairStore) AddSuppression(ctx context.Context, company uuid.UUID, s store.Suppression) error {
+	return f.doInPlace(ctx, company, func() error { return f.Store.AddSuppression(ctx, company, s) })
+}
+
+func (f fairStore) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason store.SuppressionReason) error {
+	return f.doInPlace(ctx, company, func() error { return f.Store.Unsuppress(ctx, company, address, reason) })
+}
+
+func (f fairStore) Suppressions(ctx context.Context, company uuid.UUID, filter store.SuppressionFilter) ([]store.Suppression, error) {
+	return inPlace(ctx, f, company, func() ([]store.Suppression, error) { return f.Store.Suppressions(ctx, company, filter) })
+}
+
+func (f fairStore) FindMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
+	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.FindMailing(ctx, company, id) })
+}
+
+func (f fairStore) ListMailings(ctx context.Context, company, before uuid.UUID, limit int) ([]store.Mailing, error) {
+	return inPlace(ctx, f, company, func() ([]store.Mailing, error) { return f.Store.ListMailings(ctx, company, before, limit) })
+}
+
+func (f fairStore) MailingEntries(ctx context.Context, company, id uuid.UUID, filter store.EntryFilter) ([]store.MailingEntry, error) {
+	return inPlace(ctx, f, company, func() ([]store.MailingEntry, error) { return f.Store.MailingEntries(ctx, company, id, filter) })
+}
+
+func (f fairStore) StartMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
+	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.StartMailing(ctx, company, id) })
+}
+
+func (f fairStore) PauseMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
+	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.PauseMailing(ctx, company, id) })
+}
+
+func (f fairStore) ResumeMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
+	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.ResumeMailing(ctx, company, id) })
+}
+
+func (f fairStore) CancelMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
+	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.CancelMailing(ctx, company, id) })
+}
+
+func (f fairStore) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
+	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.RetryFailedEntries(ctx, company, id) })
+}
+
+func (f fairStore) ListDeadLetters(ctx context.Context, company uuid.UUID, q store.LetterQuery) (store.LetterPage, error) {
+	return inPlace(ctx, f, company, func() (store.LetterPage, error) { return f.Store.ListDeadLetters(ctx, company, q) })
+}
+
+func (f fairStore) FindDeadLetter(ctx context.Context, company, id uuid.UUID) (store.DeadLetter, error) {
+	return inPlace(ctx, f, company, func() (store.DeadLetter, error) { return f.Store.FindDeadLetter(ctx, company, id) })
+}
+
+func (f fairStore) FindReplay(ctx context.Context, company, id uuid.UUID) (store.Replay, error) {
+	return inPlace(ctx, f, company, func() (store.Replay, error) { return f.Store.FindReplay(ctx, company, id) })
+}
+
+// MailingVerdicts takes a place for each line, so that a slow reader of a download holds none.
+func (f fairStore) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[store.RejectedLine, error] {
+	return func(yield func(store.RejectedLine, error) bool) {
+		leave, err := f.enter(ctx, company)
+		if err != nil {
+			yield(store.RejectedLine{}, err)
+			return
+		}
+		next, stop := iter.Pull2(f.Store.MailingVerdicts(ctx, company, id))
+		defer stop()
+		for {
+			line, failed, more := next()
+			leave()
+			if !more || !yield(line, failed) {
+				return
+			}
+			if leave, err = f.enter(ctx, company); err != nil {
+				yield(store.RejectedLine{}, err)
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+)
+
+// Every statement about a company's rows waits for a place of the company. The store behind is
+// none: a method that asks it ends the test.
+func TestFairStore_HasEveryMethod(t *testing.T) {
+	t.Parallel()
+	company := uuid.New()
+	f := newFairStore(nil)
+	for range placesOfEach {
+		if _, err := f.enter(t.Context(), company); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.wait = time.Millisecond
+	// The store bounds those that wait for locks; ingests have places of their own.
+	exempt := []string{"AdvanceAll"}
+	asked := 0
+	methods := reflect.TypeFor[Store]()
+	for i := range methods.NumMethod() {
+		m := methods.Method(i)
+		if m.Type.NumIn() < 2 || m.Type.In(1) != reflect.TypeFor[uuid.UUID]() && m.Name != "AcceptRecipients" || slices.Contains(exempt, m.Name) ||
+			slices.Contains(withoutCompany, m.Name) {
+			continue
+		}
+		t.Run(m.Name, func(t *testing.T) {
+			asked++
+			arguments := []reflect.Value{reflect.ValueOf(t.Context())}
+			for n := 1; n < m.Type.NumIn(); n++ {
+				arguments = append(arguments, reflect.Zero(m.Type.In(n)))
+			}
+			arguments[1] = reflect.ValueOf(company)
+			if m.Name == "AcceptRecipients" {
+				arguments[1] = reflect.ValueOf(store.NewRecipients{CompanyID: company})
+			}
+			results := reflect.ValueOf(f).MethodByName(m.Name).Call(arguments)
+			last := results[len(results)-1].Interface()
+			if lines, is := last.(iter.Seq2[store.RejectedLine, error]); is {
+				for _, err := range lines {
+					last = err
+				}
+			}
+			if err, is := last.(error); !is || !errors.Is(err, errTooManyAtOnce) {
+				t.Errorf("got %v", last)
+			}
+		})
+	}
+	if asked < 20 {
+		t.Errorf("%d methods were asked", asked)
+	}
+	f.wait = placeWait
+	if leave, err := f.enter(t.Context(), uuid.New()); err != nil {
+		t.Errorf("another company: %v", err)
+	} else {
+		leave()
+	}
+}
+
+// withoutCompany are methods whose first id is not a company's: they read or change one row.
+var withoutCompany = []string{"Exists", "MailingExists", "Timeline", "DiscardDeadLetter"}
+
+// A company whose large bodies are being checked leaves a turn to others.
+func TestTurns_OfHTMLChecks(t *testing.T) {
+	t.Parallel()
+	const processors = 2
+	checker, turns := newTurns(processors)
+	c := &composer{html: checker, turns: turns}
+	large := "<p>" + strings.Repeat("a", 64<<10)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	company, begun := uuid.New(), make(chan struct{}, processors)
+	for range 8 {
+		go func() {
+			_ = c.checkHTML(ctx, company, large, func(ctx context.Context) error {
+				begun <- struct{}{}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+	}
+	for range processors {
+		<-begun
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- c.checkHTML(ctx, uuid.New(), large, func(ctx context.Context) error {
+			_, err := checker.CheckAll(ctx, large, 1)
+			return err
+		})
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("another company waits")
+	}
+}

@@ -1,0 +1,204 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/spool"
+)
+
+const (
+	// memoryBody is the largest body that arrives in memory.
+	memoryBody = 1 << 20
+	// spoolPiece is what a larger one keeps in memory on its way to the disk.
+	spoolPiece = 32 << 10
+	// bodyTime is for a body as a whole, as the server's own limit: 2 MiB at 35 KiB/s.
+	bodyTime = time.Minute
+)
+
+// bodies receives the bodies of requests: as bytes arrive, memory is counted against their
+// company; what is over memoryBody, or finds no memory, goes to the disk.
+type bodies struct {
+	memory   *bodyMemory
+	spool    *spool.Dir // nil = there is no disk
+	pace     pace
+	most     int64 // of one body
+	tooLarge problem
+}
+
+// inbound is one body on its way.
+type inbound struct {
+	bodies  *bodies
+	company uuid.UUID
+	owner   *bodyOwner
+	use     bodyUse // memory.mu
+	body    *slowBody
+	file    *spool.File
+}
+
+// limit is the step before a handler that reads a body with readBody. It refuses a body that
+// says it is too large, and gives back what the body has taken when the handler has ended.
+func (bs *bodies) limit(c *gin.Context) error {
+	if c.Request.ContentLength > bs.most {
+		return bs.tooLarge
+	}
+	v := visitOf(c)
+	b := &inbound{bodies: bs}
+	if v.caller != nil {
+		b.company = v.caller.CompanyID
+	}
+	v.body = b
+	defer b.release()
+	c.Next()
+	return nil
+}
+
+// release gives back what the body has.
+func (b *inbound) release() {
+	if b.owner != nil {
+		b.bodies.memory.leave(b)
+		b.owner = nil
+	}
+	b.closeFile()
+}
+
+func (b *inbound) closeFile() {
+	if b.file != nil {
+		_ = b.file.Close() // it has no name: nothing is left of it
+		b.file = nil
+	}
+}
+
+// cut ends a body that arrives, from another goroutine.
+func (b *inbound) cut() { b.body.cut() }
+
+// readBody reads the request's body to its end.
+func readBody(c *gin.Context) ([]byte, error) {
+	v := visitOf(c)
+	b := v.body
+	v.bodyRead = true
+	if err := takeTime(c); err != nil {
+		return nil, err
+	}
+	defer allowAnswer(c)
+	b.body = newSlowBody(c, b.bodies.most, b.bodies.pace, bodyTime)
+	if err := b.bodies.memory.enter(b); err != nil {
+		v.bodyRead = false
+		return nil, err
+	}
+	text, size, err := b.receive(c.Request.ContentLength)
+	if b.file != nil {
+		b.bodies.memory.shrink(b, 0)
+	}
+	b.bodies.memory.arrived(b)
+	b.body.end()
+	if err != nil {
+		v.bodyRead = false
+		hangUp(c)
+		return nil, b.problem(err)
+	}
+	if b.file == nil {
+		return text, nil
+	}
+	defer b.closeFile()
+	if err := b.bodies.memory.load(c.Request.Context(), b, size); err != nil {
+		return nil, err
+	}
+	if text, err = b.file.Bytes(); err != nil {
+		return nil, fmt.Errorf("%w: %w", busy, err)
+	}
+	return text, nil
+}
+
+// receive reads the body into memory, or into b.file.
+func (b *inbound) receive(length int64) (text []byte, size int64, err error) {
+	room := int64(memoryBody + 1) // one byte more tells a body of this size from a larger one
+	switch {
+	case length > memoryBody && b.bodies.spool != nil:
+		room = spoolPiece
+	case length >= 0:
+		room = min(room, length+1)
+	}
+	text = make([]byte, 0, min(freeMemory, room))
+	for {
+		if len(text) == cap(text) {
+			if text, err = b.makeRoom(text, room); err != nil {
+				return nil, size, err
+			}
+		}
+		n, err := b.body.Read(text[len(text):cap(text)])
+		text, size = text[:len(text)+n], size+int64(n)
+		switch {
+		case errors.Is(err, io.EOF):
+			if b.file != nil {
+				err = b.write(text)
+				return nil, size, err
+			}
+			return text, size, nil
+		case err != nil:
+			return nil, size, err
+		}
+	}
+}
+
+// makeRoom makes a full piece a larger one, or writes it to the disk.
+func (b *inbound) makeRoom(text []byte, room int64) ([]byte, error) {
+	have := int64(cap(text))
+	if next := min(2*have, room); b.file == nil && next > have && b.bodies.memory.grow(b, next-have) {
+		larger := make([]byte, len(text), next)
+		copy(larger, text)
+		return larger, nil
+	}
+	if b.bodies.spool == nil {
+		return nil, busy
+	}
+	if b.file == nil {
+		file, err := b.bodies.spool.Create()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", busy, err)
+		}
+		b.file = file
+	}
+	if err := b.write(text); err != nil {
+		return nil, err
+	}
+	if have > spoolPiece {
+		b.bodies.memory.shrink(b, spoolPiece-freeMemory)
+		return make([]byte, 0, spoolPiece), nil
+	}
+	return text[:0], nil
+}
+
+func (b *inbound) write(text []byte) error {
+	if err := b.bodies.memory.spill(b, int64(len(text))); err != nil {
+		return err
+	}
+	if _, err := b.file.Write(text); err != nil {
+		return fmt.Errorf("%w: %w", busy, err)
+	}
+	return nil
+}
+
+// problem says why a body did not arrive.
+func (b *inbound) problem(err error) error {
+	var tooLarge *http.MaxBytesError
+	var known problem
+	switch {
+	case errors.As(err, &tooLarge):
+		return b.bodies.tooLarge
+	case errors.As(err, &known):
+		return err
+	case b.body.wasCut():
+		return busy
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return bodyTooSlow
+	}
+	return fmt.Errorf("%w: %w", unreadable, err)
+}

@@ -1,0 +1,23 @@
+package httpapi
+
+import (
+	"context"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// shared makes a question of those who ask at the same time one question: /health and /readyz
+// need no key, and each of their callers would hold a connection. The question outlives a caller
+// who leaves, and ends after healthTimeout.
+func shared[R any](ask func(context.Context) (R, error)) func(context.Context) (R, error) {
+	var asking singleflight.Group
+	return func(ctx context.Context) (R, error) {
+		answer, err, _ := asking.Do("", func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTimeout)
+			defer cancel()
+			return ask(ctx)
+		})
+		value, _ := answer.(R)
+		return value, err
+	}
+}

@@ -1,0 +1,49 @@
+package httpapi_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/telemetry"
+	"email-gateway/shared/telemetry/telemetrytest"
+)
+
+// The header traceparent decides about a trace only when its sender has a valid key.
+func TestTrace_AnonymousCallers(t *testing.T) {
+	t.Parallel()
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	stranger, err := apikey.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sampler, flag := range map[string]string{"parentbased_always_off": "01", "parentbased_always_on": "00"} {
+		collector := telemetrytest.Start(t)
+		traces, err := telemetry.NewTracing(t.Context(), slog.New(slog.DiscardHandler), "api", "test", telemetry.TraceSettings{
+			OTLPEndpoint: collector.URL, Sampler: sampler, SamplerArg: 1,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := start(t, func(p *httpapi.Params) { p.Tracer = traces.Tracer() })
+		header := map[string]string{"traceparent": "00-" + trace + "-b7ad6b7169203331-" + flag}
+		g.do(t, call{Path: "/v1/email/x", Key: g.Key.String(), Header: header})
+		g.do(t, call{Path: "/v1/emails", NoKey: true, Header: header})
+		g.do(t, call{Path: "/v1/emails", Key: stranger.String(), Header: header})
+		g.do(t, call{Path: "/u/token", NoKey: true, Header: header})
+		if err := traces.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		kept := map[string]string{}
+		for _, span := range collector.Spans() {
+			kept[span.Name] = span.Trace
+		}
+		_, caller := kept["GET /v1/email/:id"]
+		_, nobody := kept["GET /v1/emails"]
+		_, reader := kept["GET /u/:token"]
+		if on := sampler == "parentbased_always_on"; caller == on || nobody != on || reader != on || nobody && kept["GET /v1/emails"] == trace {
+			t.Errorf("%s and the flag %s: %v", sampler, flag, kept)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package privacy_test
+
+import (
+	"database/sql"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/privacy"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// open begins a transaction that the test ends.
+func (w *world) open(t *testing.T, statement string, args ...any) *sql.Tx {
+	t.Helper()
+	tx, err := w.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), statement, args...); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// newImport is the outbox row of an import of Joana.
+const newImport = `
+INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, expires_at)
+SELECT $1, $2::uuid, l.id, 'recipients.upsert', 'r', jsonb_build_object('id', $3::text, 'cpfCnpjHash', $4::text, 'nome', 'Joana', 'email', $5::text), 'infinity'
+FROM dispatch_lanes l WHERE l.company_id = $2 AND l.queue = 'recipients_queue'`
+
+// An import that was accepted before the recipient went, and is committed after all tables
+// were searched, is void; what it said of her goes too.
+func TestConcurrent_Import(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	hash := email.HashTaxID(joanaCPF, nil)
+	id := uuid.Must(uuid.NewV7())
+	tx := h.open(t, newImport, id, h.company, store.RecipientID(h.company, "", hash, ""), hash, later)
+	var once sync.Once
+	h.archive.Progress = func(what string, _ int) {
+		if what != string(store.PersonRecipients) {
+			return
+		}
+		once.Do(func() {
+			go func() {
+				for open := 0; open == 0; { // the erasure waits for it
+					if err := h.SQL.QueryRow(`SELECT count(*) FROM recipients WHERE company_id = $1 AND deleted_at IS NOT NULL`, h.company).Scan(&open); err != nil {
+						break
+					}
+				}
+				_ = tx.Commit()
+			}()
+		})
+	}
+	done := h.eraseJoana(t, func(o *privacy.Order) { o.Patience = 30 * time.Second })
+	if !done.Complete() {
+		t.Errorf("%+v", done)
+	}
+	h.mustNotName(t, append(slices.Clone(joana), `"joana"`)...)
+	for _, err := range h.Store.UpsertRecipients(t.Context(), []uuid.UUID{id}) { // RabbitMQ still has its message
+		if err == nil {
+			t.Error("the import is still there")
+		}
+	}
+	h.mustNotName(t, joana...)
+}
+
+// Who is imported after the erasure is a new person.
+func TestConcurrent_ImportedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	hash := email.HashTaxID(joanaCPF, nil)
+	again := store.NewRecipient{Recipient: store.Recipient{ID: store.RecipientID(h.company, "", hash, ""), CPFCNPJHash: hash, Email: later}}
+	var erased bool
+	h.archive.Progress = func(what string, _ int) {
+		if erased && again.OutboxID == uuid.Nil { // the rounds after the recipient went
+			again.OutboxID = uuid.Must(uuid.NewV7())
+			h.intake(t, again)
+			for _, err := range h.Store.UpsertRecipients(t.Context(), []uuid.UUID{again.OutboxID}) {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		erased = erased || what == string(store.PersonRecipients)
+	}
+	if done := h.eraseJoana(t, nil); !done.Complete() {
+		t.Errorf("%+v", done)
+	}
+	if found, err := h.Store.FindRecipient(t.Context(), h.company, again.ID); err != nil || found.Email != later {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// What an open transaction will write is not known: the erasure says that it is to be run
+// again.
+func TestConcurrent_TransactionStaysOpen(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	hash := email.HashTaxID(joanaCPF, nil)
+	tx := h.open(t, newImport, uuid.Must(uuid.NewV7()), h.company, store.RecipientID(h.company, "", hash, ""), hash, former)
+	if done := h.eraseJoana(t, nil); done.Writing != 1 || done.Complete() {
+		t.Errorf("%+v", done)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if done := h.eraseJoana(t, nil); !done.Complete() {
+		t.Errorf("%+v", done)
+	}
+	h.mustNotName(t, joana...)
+}
+
+// A program that holds one email in an open transaction keeps no other from being erased,
+// and the erasure ends.
+func TestConcurrent_LockedEmail(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	held, copied, free := h.toJoana(t, later, nil), h.copied, h.toJoana(t, later, nil)
+	tx := h.open(t, `SELECT FROM email_outbox WHERE id = ANY (ARRAY[$1, $2]::uuid[]) FOR UPDATE`, held, copied)
+	if done := h.eraseJoana(t, nil); done.Busy != 2 || done.Complete() {
+		t.Errorf("%+v", done)
+	}
+	if h.status(t, held) != "PENDING" || h.status(t, free) != "CANCELLED" {
+		t.Errorf("held is %s, free is %s", h.status(t, held), h.status(t, free))
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if done := h.eraseJoana(t, nil); !done.Complete() {
+		t.Errorf("%+v", done)
+	}
+	h.mustNotName(t, joana...)
+}
+
+// While an erasure goes on, other tenants' emails are accepted as before: none waits for a
+// lock of it.
+func TestConcurrent_AcceptsGoOn(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	const emails = 600
+	h.alter(t, `
+INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at)
+SELECT gen_random_uuid(), company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, now() + interval '1 day'
+FROM email_outbox, generate_series(1, $2::int) WHERE id = $1`, h.toJoana(t, later, nil), emails-1)
+	ended := make(chan privacy.Erased, 1)
+	go func() { ended <- h.eraseJoana(t, nil) }()
+	var waits []int
+	for {
+		select {
+		case done := <-ended:
+			if done.Cancelled != emails || !done.Complete() || len(waits) == 0 {
+				t.Errorf("%+v after %d accepts", done, len(waits))
+			}
+			if slices.Max(waits) > 0 {
+				t.Errorf("%d accepts waited for a lock", slices.Max(waits))
+			}
+			return
+		default:
+			h.Accept(t, h.other, nil)
+			var blocked int
+			if err := h.SQL.QueryRowContext(t.Context(), `
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%INSERT INTO email_outbox%'`).Scan(&blocked); err != nil {
+				t.Fatal(err)
+			}
+			waits = append(waits, blocked)
+		}
+	}
+}

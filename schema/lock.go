@@ -1,0 +1,91 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// migrationLock lets one process migrate at a time. It is a lock on a table of its own, in
+// a transaction that stays open beside the migrations: an advisory lock could be taken by
+// every role of the server. Nobody but the table's owner may take this one.
+//
+// The transaction has no snapshot, so CREATE INDEX CONCURRENTLY does not wait for it. It
+// ends with its connection, so a process that dies leaves no lock behind.
+type migrationLock struct{ tx *sql.Tx }
+
+// lockNotAvailable is Postgres's code for a lock that NOWAIT did not get.
+const lockNotAvailable = "55P03"
+
+// makeLockSQL runs before the first migration. Two processes may run it at once, and the
+// one that comes second finds the name taken.
+const makeLockSQL = `
+DO $$
+BEGIN
+    CREATE TABLE IF NOT EXISTS goose_migration_lock ();
+EXCEPTION WHEN unique_violation OR duplicate_table THEN
+    NULL;
+END
+$$`
+
+// takeLockSQL does not wait: a statement that waits has a snapshot, and the migration under
+// way may be an index that is made CONCURRENTLY, which waits for snapshots. The weakest lock
+// that conflicts with itself lets a backup read the table.
+const takeLockSQL = `
+SET LOCAL statement_timeout = 0;
+SET LOCAL idle_in_transaction_session_timeout = 0;
+LOCK TABLE goose_migration_lock IN SHARE UPDATE EXCLUSIVE MODE NOWAIT`
+
+const (
+	// lockPatience is longer than a migration takes.
+	lockPatience = 5 * time.Minute
+	lockInterval = 500 * time.Millisecond
+)
+
+// Lock waits until no other process migrates.
+func (l *migrationLock) Lock(ctx context.Context, db *sql.DB) error {
+	if _, err := db.ExecContext(ctx, makeLockSQL); err != nil {
+		return fmt.Errorf("make migration lock: %w", err)
+	}
+	patience, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	for {
+		taken, err := l.take(ctx, db)
+		if taken || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(lockInterval):
+		case <-patience.Done():
+			return fmt.Errorf("wait for another process that migrates: %w", patience.Err())
+		}
+	}
+}
+
+// take tries once; false: another process has the lock.
+func (l *migrationLock) take(ctx context.Context, db *sql.DB) (taken bool, err error) {
+	// Begun on no context: a cancelled migration is to be rolled back before its lock goes.
+	tx, err := db.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return false, fmt.Errorf("begin migration lock: %w", err)
+	}
+	if _, err = tx.ExecContext(ctx, takeLockSQL); err == nil {
+		l.tx = tx
+		return true, nil
+	}
+	var refused interface{ SQLState() string }
+	if errors.As(err, &refused) && refused.SQLState() == lockNotAvailable {
+		return false, tx.Rollback()
+	}
+	return false, errors.Join(fmt.Errorf("take migration lock: %w", err), tx.Rollback())
+}
+
+// Unlock fails if the lock was lost meanwhile: another process may have migrated too.
+func (l *migrationLock) Unlock(context.Context, *sql.DB) error {
+	if err := l.tx.Commit(); err != nil {
+		return fmt.Errorf("release migration lock: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+// Command neighbours starts a gateway of its own, lets one company misuse each resource that all
+// companies share, and measures the requests and emails of another company meanwhile. It exits
+// with 0 only if every limit was met, and names the resources that missed one: see package
+// neighbours.
+//
+//	neighbours
+//	neighbours --only searches,priority-1 --json neighbours.json
+//	neighbours --short
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"email-gateway/scripts/local"
+	"email-gateway/scripts/neighbours"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ok, err := run(ctx, os.Args[1:])
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "neighbours:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (ok bool, err error) {
+	cfg := neighbours.Config{Out: os.Stdout}
+	flags := flag.NewFlagSet("neighbours", flag.ContinueOnError)
+	flags.StringVar(&cfg.Only, "only", "", "resources, separated by commas: "+strings.Join(neighbours.Names(), ", "))
+	flags.BoolVar(&cfg.Short, "short", false, "fewer resources, smaller counts, 5 s for each")
+	flags.DurationVar(&cfg.Measure, "measure", 0, "how long each resource is measured; by default 20s, with -short 5s")
+	flags.IntVar(&cfg.Tries, "tries", 1, "how often a resource is measured that misses a limit, on a machine that does other work")
+	flags.StringVar(&cfg.Root, "root", "", "the checkout; by default the one around the working directory")
+	flags.StringVar(&cfg.Dir, "dir", "", "where data and logs are kept; by default a directory that is removed when all is well")
+	file := flags.String("json", "", "write the report there too")
+	if err := flags.Parse(args); err != nil {
+		return false, err
+	}
+	if cfg.Root == "" {
+		if cfg.Root, err = local.Checkout(); err != nil {
+			return false, err
+		}
+	}
+	if cfg.Dir == "" {
+		if cfg.Dir, err = os.MkdirTemp("", "email-gateway-neighbours-"); err != nil {
+			return false, fmt.Errorf("make a directory: %w", err)
+		}
+		defer func() {
+			if ok {
+				err = os.RemoveAll(cfg.Dir)
+			}
+		}()
+	}
+	report, err := neighbours.Run(ctx, cfg)
+	if err != nil {
+		return false, err
+	}
+	report.Print(os.Stdout)
+	return len(report.Missed()) == 0, write(*file, report)
+}
+
+func write(file string, report neighbours.Report) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package neighbours
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/service"
+)
+
+// seedLogs gives the company n emails that were sent, whose outbox rows are purged: copies of
+// the log of one that was.
+func (s *scene) seedLogs(ctx context.Context, n int) error {
+	to := "modelo@" + s.domain
+	model, err := s.sendModel(ctx, map[string]any{"to": to, "recipient": map[string]any{"externalId": "modelo", "email": to}, "tags": []string{"oferta"}})
+	if err != nil {
+		return err
+	}
+	if err := s.await(ctx, `SELECT status = 'SENT' FROM email_logs WHERE outbox_id = $1`, model); err != nil {
+		return err
+	}
+	return s.copyRows(ctx, "email_logs", "outbox_id", model, n, nil)
+}
+
+// seedScheduled gives the company n scheduled emails, of which due become due soon.
+func (s *scene) seedScheduled(ctx context.Context, n, due int) error {
+	model, err := s.sendModel(ctx, map[string]any{"sendAt": tomorrow()})
+	if err != nil {
+		return err
+	}
+	later := fmt.Sprintf("now() + CASE WHEN n.i <= %d THEN interval '1 day' ELSE interval '%d ms' + interval '1 hour' END", n-due, dueAfter.Milliseconds())
+	if err := s.copyRows(ctx, "email_logs", "outbox_id", model, n, nil); err != nil {
+		return err
+	}
+	err = s.copyRows(ctx, "email_outbox", "id", model, n, map[string]string{
+		"payload": `m.payload || jsonb_build_object('outboxId', n.id, 'htmlRef', n.id)`,
+		"next_at": later, "expires_at": later + " + interval '1 day'",
+	})
+	if err != nil {
+		return err
+	}
+	// They become due together, after all are there.
+	_, err = s.stage.Database.ExecContext(ctx, `UPDATE email_outbox SET next_at = now() + $2 * interval '1 ms' WHERE company_id = $1 AND next_at < now() + interval '2 hours'`,
+		s.company, dueAfter.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("make emails due: %w", err)
+	}
+	s.note("rows", n)
+	return nil
+}
+
+// sendModel accepts an email that copies are made of.
+func (s *scene) sendModel(ctx context.Context, more map[string]any) (uuid.UUID, error) {
+	got, err := s.client.do(ctx, s.mail(0, more))
+	if err != nil || got.status != http.StatusAccepted {
+		return uuid.Nil, fmt.Errorf("send: %d %s: %w", got.status, got.body, err)
+	}
+	return outboxID(got)
+}
+
+// await waits until the query answers true.
+func (s *scene) await(ctx context.Context, query string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		var done bool
+		// No row is not yet.
+		if err := s.stage.Database.QueryRowContext(ctx, query, args...).Scan(&done); err == nil && done {
+			return nil
+		}
+		if err := service.Pause(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("await %q: %w", query, err)
+		}
+	}
+}
+
+// copyRows copies the row of the model, 100,000 to a commit. Columns that change does not name
+// are copied as they are, so that a column which a migration brings is filled too. The ids are
+// UUIDv7 of now, the same in each table.
+func (s *scene) copyRows(ctx context.Context, table, key string, model uuid.UUID, n int, change map[string]string) error {
+	columns, err := s.columns(ctx, table)
+	if err != nil {
+		return err
+	}
+	values := make([]string, len(columns))
+	for i, column := range columns {
+		values[i] = `m."` + column + `"`
+		if value, changed := change[column]; changed {
+			values[i] = value
+		}
+		if column == key {
+			values[i] = "n.id"
+		}
+	}
+	statement := `INSERT INTO ` + table + ` ("` + strings.Join(columns, `", "`) + `") SELECT ` + strings.Join(values, ", ") + `
+FROM (SELECT i, (substr($1::text, 1, 13) || '-7' || lpad(to_hex(i / 65536), 3, '0') || '-8000-' || lpad(to_hex(i % 65536), 12, '0'))::uuid AS id
+      FROM generate_series($2::bigint, $3::bigint) AS i) n CROSS JOIN ` + table + ` m WHERE m."` + key + `" = $1::text::uuid`
+	const most = 100_000
+	for from := 1; from <= n; from += most {
+		if _, err := s.stage.Database.ExecContext(ctx, statement, model, from, min(from+most-1, n)); err != nil {
+			return fmt.Errorf("copy rows of %s: %w", table, err)
+		}
+	}
+	if _, err := s.stage.Database.ExecContext(ctx, `ANALYZE `+table); err != nil {
+		return fmt.Errorf("analyze %s: %w", table, err)
+	}
+	return nil
+}
+
+// columns are those of the table that are stored.
+func (s *scene) columns(ctx context.Context, table string) (names []string, err error) {
+	rows, err := s.stage.Database.QueryContext(ctx, `
+SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum`, table)
+	if err != nil {
+		return nil, fmt.Errorf("list the columns of %s: %w", table, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, fmt.Errorf("list the columns of %s: %w", table, err)
+		}
+		names = append(names, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("list the columns of %s: %w", table, err)
+	}
+	return names, nil
+}

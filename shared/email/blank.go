@@ -1,0 +1,32 @@
+package email
+
+import (
+	"strings"
+	"unicode"
+)
+
+// IsInvisible says whether a character shows nothing wherever it stands: white space of
+// any kind, and the zero-width characters, fillers and direction marks that come along when
+// text is copied from a page.
+func IsInvisible(r rune) bool {
+	switch {
+	case r < 0x80:
+		return r == ' ' || r >= '\t' && r <= '\r'
+	case unicode.IsSpace(r), r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x2069:
+		return true
+	}
+	switch r {
+	case 0xad, 0x34f, 0x61c, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x180e, 0x2800, 0x3164, 0xfeff, 0xffa0:
+		return true
+	}
+	return false
+}
+
+// IsBlank says whether a text shows nothing. In a request such a field counts as left out:
+// "   " is no externalId, and two people who have it are not one. Variation selectors and
+// tags change the character before them and show nothing alone.
+func IsBlank(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool {
+		return !IsInvisible(r) && (r < 0xfe00 || r > 0xfe0f) && (r < 0xe0000 || r > 0xe01ef)
+	})
+}

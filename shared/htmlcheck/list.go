@@ -1,0 +1,54 @@
+package htmlcheck
+
+import "strings"
+
+// emit takes a violation and says whether the reading is to stop.
+type emit func(*Violation) (stop bool)
+
+// within is an emit for what stands inside of something else.
+func (e emit) within(place string) emit {
+	return func(v *Violation) bool { return e(v.within(place)) }
+}
+
+// list collects violations. Several readings meet the same one, so each counts how often it
+// has met one of its kind, and adds only those beyond what a reading before it has met.
+type list struct {
+	most  int
+	lines bool // readings of tokens say the line
+	all   []*Violation
+	met   map[Violation]int // in this reading
+	known map[Violation]int // in any reading
+}
+
+// nextReading begins to count anew.
+func (l *list) nextReading() { l.met = nil }
+
+// add keeps a violation that no reading has met before.
+func (l *list) add(v *Violation) (stop bool) {
+	if l.most > 1 && !l.isNew(*v) {
+		return false
+	}
+	l.all = append(l.all, v)
+	return len(l.all) >= l.most
+}
+
+// isNew: a tree knows no lines and no namespaces, so it adds only what stands nowhere else.
+func (l *list) isNew(v Violation) bool {
+	if l.met == nil {
+		l.met = make(map[Violation]int)
+	}
+	if l.known == nil {
+		l.known = make(map[Violation]int)
+	}
+	anywhere := v
+	anywhere.Line, anywhere.Where = 0, v.Where[:strings.LastIndexByte(v.Where, '/')+1]+localName(v.Where[strings.LastIndexByte(v.Where, '/')+1:])
+	l.met[v]++
+	if l.met[v] <= l.known[v] || v.Line == 0 && l.known[anywhere] > 0 {
+		return false
+	}
+	l.known[v] = l.met[v]
+	if v.Line > 0 {
+		l.known[anywhere]++
+	}
+	return true
+}

@@ -1,0 +1,71 @@
+package htmlcheck
+
+import (
+	"io"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"email-gateway/shared/email"
+)
+
+// Shows says whether a reader of the body would see anything: a text that is more than
+// white space and zero-width characters, or an element that shows something by itself.
+// Comments, empty elements, title and style show nothing.
+func Shows(body string) bool {
+	z := html.NewTokenizer(strings.NewReader(body))
+	hidden := "" // the element whose text is not shown
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			return z.Err() != io.EOF //nolint:errorlint // the tokenizer returns it bare; a text that it cannot read is for the checker to judge
+		case html.TextToken:
+			if hidden == "" && !email.IsBlank(html.UnescapeString(string(z.Raw()))) {
+				return true
+			}
+		case html.EndTagToken:
+			if name, _ := z.TagName(); string(name) == hidden {
+				hidden = ""
+			}
+		case html.StartTagToken, html.SelfClosingTagToken:
+			name, more := z.TagName()
+			switch element := string(name); {
+			case showsItself(element), more && hasBackground(z):
+				return true
+			case hidden == "" && hides(element):
+				hidden = element
+			}
+		}
+	}
+}
+
+// showsItself tells the elements that need no text. Those of VML have a colon.
+func showsItself(element string) bool {
+	switch element {
+	case "img", "image", "svg", "picture", "video", "audio", "canvas", "object", "embed", "iframe", "hr", "input", "select", "button", "textarea", "meter", "progress", "math":
+		return true
+	}
+	return strings.HasPrefix(element, "v:")
+}
+
+// hides tells the elements whose text no reader sees. head is none of them: what has a text
+// is not in it any more, whether it was closed or not.
+func hides(element string) bool {
+	switch element {
+	case "title", "style", "script", "template":
+		return true
+	}
+	return false
+}
+
+func hasBackground(z *html.Tokenizer) bool {
+	for more := true; more; {
+		var key, value []byte
+		key, value, more = z.TagAttr()
+		name := string(key)
+		if name == "background" && len(value) > 0 || name == "style" && strings.Contains(strings.ToLower(string(value)), "url(") {
+			return true
+		}
+	}
+	return false
+}

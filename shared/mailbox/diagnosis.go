@@ -1,0 +1,83 @@
+package mailbox
+
+import (
+	"errors"
+	"strings"
+
+	"email-gateway/shared/email"
+)
+
+// What people write instead of a bare address. A caller that knows where the name, or the
+// other addresses, belong compares with errors.Is and says so.
+var (
+	ErrNamed   = errors.New("must be a bare address such as ana@example.com, without a name and angle brackets")
+	ErrSeveral = errors.New("must be one address, not several")
+)
+
+// Diagnose says why ASCII refuses an address, so that a person can correct it. It returns
+// nil for an address that ASCII takes, and never quotes it.
+func Diagnose(address string) error {
+	_, err := ASCII(address)
+	if err == nil {
+		return nil
+	}
+	if shape := diagnoseShape(address); shape != nil {
+		return shape
+	}
+	if !errors.Is(err, email.ErrAddressSyntax) {
+		return err
+	}
+	at := strings.LastIndexByte(address, '@')
+	if reason := diagnoseLocal(address[:at]); reason != nil {
+		return reason
+	}
+	return diagnoseDomain(address[at+1:])
+}
+
+// diagnoseShape recognizes what is not one bare address at all.
+func diagnoseShape(address string) error {
+	at := strings.Count(address, "@")
+	switch {
+	case email.HasControl(address):
+		return errLine
+	case at > 1 && strings.ContainsAny(address, ",;"):
+		return ErrSeveral
+	case strings.ContainsAny(address, "<>"):
+		return ErrNamed
+	case len(address) >= 7 && strings.EqualFold(address[:7], "mailto:"):
+		return errors.New("must be the address alone: leave mailto: out")
+	case at == 0:
+		return errors.New("is not an email address: it has no @")
+	case strings.TrimSpace(address) != address:
+		return errors.New("must not begin or end with a space")
+	case address[0] == '"':
+		return errors.New("must not have quotes before the @, which providers refuse")
+	case at > 1:
+		return errors.New("is not an email address: it has more than one @")
+	case strings.ContainsAny(address, " \u00a0"):
+		return errors.New("must not hold spaces")
+	case address[0] == '@', address[len(address)-1] == '@':
+		return errors.New("is not an email address: something must stand before the @ and after it")
+	}
+	return nil
+}
+
+func diagnoseLocal(local string) error {
+	switch {
+	case strings.HasPrefix(local, "."), strings.HasSuffix(local, "."), strings.Contains(local, ".."):
+		return errors.New("must not have a dot at the beginning or end of the part before the @, or two dots in a row")
+	case strings.ContainsAny(local, `()[]:;,\"`):
+		return errors.New(`must not have any of ( ) [ ] : ; , \ " before the @`)
+	}
+	return nil
+}
+
+func diagnoseDomain(domain string) error {
+	switch {
+	case strings.HasPrefix(domain, "["):
+		return errors.New("must have a domain name after the @, not an IP address")
+	case !strings.Contains(domain, "."):
+		return errors.New("must have the whole domain after the @, as in ana@example.com: this one has no dot")
+	}
+	return errors.New("must have a domain of letters, digits, hyphens and single dots after the @, as in ana@example.com")
+}

@@ -1,0 +1,77 @@
+package mailmerge
+
+import (
+	"strings"
+
+	"email-gateway/shared/email"
+)
+
+// Field is what stands between two braces: {{nome}}, or {{nome|cliente}} with what stands in
+// for an empty value. Each default makes a field of its own, whose value the caller of
+// AppendTo provides.
+type Field struct {
+	Name       string // as written
+	Default    string // without the space around it
+	HasDefault bool   // {{nome|}} has an empty one: nothing is a fine value
+}
+
+// Key names the field for Bind: nome, or nome|cliente.
+func (f Field) Key() string {
+	if f.HasDefault {
+		return f.Name + "|" + f.Default
+	}
+	return f.Name
+}
+
+// maxDefault is the longest default in characters.
+const maxDefault = 200
+
+// withDefault is a field with what stands behind its bar. Values of the gateway's own are
+// never empty, so that a default changes nothing.
+func withDefault(name, text string) (field Field, detail string) {
+	text = strings.TrimFunc(text, email.IsInvisible)
+	switch {
+	case strings.Contains(text, "{{"):
+		return Field{}, "a default is plain text and holds no field"
+	case strings.HasPrefix(text, "default:"), strings.HasPrefix(text, "default "):
+		return Field{}, "write the default itself behind the bar: {{" + name + "|cliente}}"
+	case len([]rune(text)) > maxDefault:
+		return Field{}, "a default has at most 200 characters"
+	case email.HasControl(text):
+		return Field{}, "a default stands on one line"
+	case name == FieldEmail || name == FieldToken || name == FieldUnsubscribeURL:
+		return Field{Name: name}, ""
+	}
+	return Field{Name: name, Default: text, HasDefault: true}, ""
+}
+
+// Plain is the template without defaults: in place of each field that has one stands a field
+// with the name that rename gives it. Programs that know no defaults can read it.
+func (t *Template) Plain(rename func(f Field) string) string {
+	var b strings.Builder
+	done := 0
+	for _, spot := range t.source.spots {
+		written := t.source.text[spot.start:spot.end]
+		if !strings.Contains(written, "|") {
+			continue
+		}
+		name := spot.field.Name
+		if spot.field.HasDefault {
+			name = rename(spot.field)
+		}
+		b.WriteString(t.source.text[done:spot.start])
+		b.WriteString("{{" + name + "}}")
+		done = spot.end
+	}
+	b.WriteString(t.source.text[done:])
+	return b.String()
+}
+
+// Literals is what the template shows whatever the values are.
+func (t *Template) Literals() string {
+	var b strings.Builder
+	for _, s := range t.segments {
+		b.WriteString(s.literal)
+	}
+	return b.String() + t.tail
+}

@@ -1,0 +1,41 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// ErasedTask is a task that is to be removed from Redis, since its email names a person who
+// was erased.
+type ErasedTask struct {
+	ID uuid.UUID `db:"outbox_id"`
+	// Final: the email can never be sent again. Of any other email only what a queue has
+	// archived is removed.
+	Final bool `db:"final"`
+}
+
+// openTasksSQL goes along erased_tasks_open and locks nothing.
+const openTasksSQL = `SELECT outbox_id, final FROM erased_tasks WHERE done_at IS NULL ORDER BY outbox_id LIMIT $1`
+
+// ErasedTasks lists tasks that are to be removed.
+func (s *Store) ErasedTasks(ctx context.Context, limit int) ([]ErasedTask, error) {
+	var found []ErasedTask
+	if err := s.db.SelectContext(ctx, &found, openTasksSQL, limit); err != nil {
+		return nil, fmt.Errorf("list tasks of erased emails: %w", translate(err))
+	}
+	return found, nil
+}
+
+// tasksRemovedSQL locks rows by primary key. Of two dispatchers with the same tasks the one
+// that found a task is right.
+const tasksRemovedSQL = `
+UPDATE erased_tasks t SET done_at = now(), found = found OR t.outbox_id = ANY ($2::uuid[]) WHERE t.outbox_id = ANY ($1::uuid[])`
+
+// TasksRemoved records that no task of these ids is left in Redis; found are those that
+// there were.
+func (s *Store) TasksRemoved(ctx context.Context, ids, found []uuid.UUID) error {
+	_, err := s.exec(ctx, tasksRemovedSQL, uuidArray(ids), uuidArray(found))
+	return wrap("record removed tasks", err)
+}

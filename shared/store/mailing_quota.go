@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// demand is what the mailing adds, with so many lines. Its own row, QUEUED, is among the
+// running mailings already.
+func (m *NewMailing) demand(counts MailingCounts) demand {
+	wanted := demand{QuotaMailingRowsPerDay: int64(counts.Total)}
+	if m.DryRun {
+		return wanted // its file is not kept
+	}
+	wanted[QuotaStoredFileBytes] = m.FileBytes
+	for i := range m.Tests {
+		for q, n := range m.Tests[i].demand() {
+			wanted[q] += n
+		}
+	}
+	delete(wanted, QuotaRecipients) // tests name a line's recipient
+	return wanted
+}
+
+// checkQuotas refuses a mailing that would exceed a quota. runs: it goes on its way. Before
+// the lines are read a quick look spares reading them; it locks nothing and decides nothing.
+func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts MailingCounts, runs, quick bool) error {
+	m := &in.mailing
+	if !quick {
+		if err := lockQuotas(ctx, tx, m.CompanyID); err != nil {
+			return err
+		}
+	}
+	wanted := m.demand(counts)
+	b, err := openBudget(ctx, tx, m.CompanyID, wanted, true)
+	if err != nil {
+		return err
+	}
+	b.add(demand{QuotaRunningMailings: 1}, -1) // its own row
+	if runs {
+		wanted[QuotaRunningMailings] = 1
+	}
+	return b.take(wanted)
+}
+
+// checkRunning refuses to set a mailing going where as many run as may. The caller has
+// locked the company's quotas, if that must be exact.
+func checkRunning(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
+	b, err := openBudget(ctx, tx, company, nil, true)
+	if err != nil {
+		return err
+	}
+	return b.take(demand{QuotaRunningMailings: 1})
+}
+
+// Unlimited is a room that has no end.
+const Unlimited int64 = -1
+
+// MailingRoom is what mailings of a company may still make.
+type MailingRoom struct {
+	Emails     int64     // of the day, or Unlimited
+	Recipients int64     // or Unlimited
+	Until      time.Time // when the day is over
+}
+
+// FindMailingRoom returns what mailings of a company may make now.
+func (s *Store) FindMailingRoom(ctx context.Context, company uuid.UUID) (MailingRoom, error) {
+	use, err := quotaUse(ctx, s.db, company, false)
+	if err != nil {
+		return MailingRoom{}, err
+	}
+	room := MailingRoom{Emails: roomIn(use[QuotaEmailsPerDay]), Recipients: roomIn(use[QuotaRecipients])}
+	if reset := use[QuotaEmailsPerDay].Reset; reset != nil {
+		room.Until = *reset
+	}
+	return room, nil
+}
+
+func roomIn(u QuotaUse) int64 {
+	if u.Limit == 0 {
+		return Unlimited
+	}
+	return max(0, u.Limit-u.Use)
+}
+
+// Waiting says why a mailing waits and until when.
+type Waiting struct {
+	For   Quota
+	Until time.Time
+}
+
+// WaitsFor is the quota that a mailing waits for at this time, and until when; "" = none.
+func (m Mailing) WaitsFor(now time.Time) Waiting {
+	if m.WaitingFor == nil || m.WaitingUntil == nil || !m.WaitingUntil.After(now) {
+		return Waiting{}
+	}
+	switch m.Status {
+	case MailingQueued, MailingPending, MailingProcessing:
+		return Waiting{For: Quota(*m.WaitingFor), Until: m.WaitingUntil.UTC()}
+	}
+	return Waiting{}
+}
+
+// cancelUnstartedSQL goes along mailings_open, which holds mailings at work, and locks those
+// that it changes, and their lanes (by the unique index of dispatch_lanes); one that somebody
+// has locked is left for the next round. The settler ends the entries.
+const cancelUnstartedSQL = `
+WITH due AS MATERIALIZED (
+    SELECT id FROM mailings WHERE status = 'PAUSED' AND generation = 0 AND created_at < now() - $1 * interval '1 ms'
+    ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
+), cancelled AS (
+    UPDATE mailings m SET status = 'CANCELLED', settling = 'cancel', settled_to = NULL, last_attempt = NULL, counted_at = NULL,
+        error_message = 'it was never started', updated_at = now()
+    FROM due WHERE m.id = due.id RETURNING m.id, m.company_id
+), closed AS (
+    UPDATE dispatch_lanes l SET paused_at = coalesce(l.paused_at, now())
+    FROM cancelled c WHERE l.company_id = c.company_id AND l.queue = 'email:send:low' AND l.mailing_id = c.id
+)
+SELECT id FROM cancelled`
+
+// CancelUnstarted cancels at most limit mailings that were uploaded longer ago than age, to
+// be held, and have never been started. Their files can be deleted at once: see DueFiles.
+func (s *Store) CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error) {
+	var cancelled []uuid.UUID
+	err := write(func(args []any) error {
+		cancelled = nil
+		return s.db.SelectContext(ctx, &cancelled, cancelUnstartedSQL, args...)
+	}, age.Milliseconds(), limit)
+	if err != nil {
+		return 0, fmt.Errorf("cancel mailings that were never started: %w", err)
+	}
+	return len(cancelled), nil
+}
+
+// sizeFilesSQL finds mailings by primary key and locks those whose size is not known:
+// programs of the release before do not write it.
+const sizeFilesSQL = `
+UPDATE mailings m SET file_bytes = t.bytes FROM unnest($1::uuid[], $2::bigint[]) AS t(id, bytes)
+WHERE m.id = t.id AND m.file_bytes IS NULL AND NOT m.dry_run AND m.file_deleted_at IS NULL`
+
+// SizeFiles writes down how many bytes the files of mailings have where that is not known.
+func (s *Store) SizeFiles(ctx context.Context, mailings []uuid.UUID, bytes []int64) error {
+	if len(mailings) != len(bytes) {
+		return errors.New("size files: one size per mailing expected")
+	}
+	_, err := s.exec(ctx, sizeFilesSQL, uuidArray(mailings), bigints(bytes, func(n *int64) int64 { return *n }))
+	return wrap("size files", err)
+}

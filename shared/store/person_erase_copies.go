@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+)
+
+// withoutPersonSQL is the payload of t without some addresses ($3): in cc, bcc and replyTo,
+// and wherever else they stand ($4) in headers and tags. What is no email's payload stays.
+const withoutPersonSQL = `(CASE jsonb_typeof(t.payload) WHEN 'object' THEN (
+        SELECT coalesce(jsonb_object_agg(p.key, CASE
+                   WHEN p.key IN ('cc', 'bcc') AND jsonb_typeof(p.value) = 'array'
+                       THEN (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(p.value) c WHERE lower(c #>> '{}') <> ALL ($3::text[]))
+                   WHEN p.key = 'tags' AND jsonb_typeof(p.value) = 'array'
+                       THEN (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(p.value) c WHERE c #>> '{}' !~* $4)
+                   WHEN p.key = 'headers' AND jsonb_typeof(p.value) = 'object'
+                       THEN (SELECT coalesce(jsonb_object_agg(h.key, regexp_replace(h.value, $4, '` + ErasedAddress + `', 'gi')), '{}') FROM jsonb_each_text(p.value) h)
+                   ELSE p.value END), '{}')
+        FROM jsonb_each(t.payload) p WHERE NOT (p.key = 'replyTo' AND (lower(p.value #>> '{}') = ANY ($3::text[])) IS TRUE))
+    ELSE t.payload END)`
+
+// scrubSQL are the last arguments of regexp_replace, which does the same in a text.
+const scrubSQL = `, $4::text, '` + ErasedAddress + `', 'gi')`
+
+// Each finds by primary key and locks what it changes. What such an email is sent as is not
+// changed otherwise, but for a sender with the person's address, in whose place comes the
+// company's default (companies_pkey). Its timeline outlives its outbox row. For those that
+// have ended the dispatcher is asked for a task that Redis may still hold.
+const (
+	eraseCopiesSQL = `
+WITH changed AS (
+    UPDATE email_outbox t SET payload = ` + withoutPersonSQL + `, last_error = regexp_replace(t.last_error` + scrubSQL + `, sender = ` + otherSenderSQL + `
+    WHERE t.id = ANY ($2::uuid[]) AND t.company_id = $1
+      AND (t.payload, t.last_error, t.sender) IS DISTINCT FROM (` + withoutPersonSQL + `, regexp_replace(t.last_error` + scrubSQL + `, ` + otherSenderSQL + `)
+    RETURNING t.id, t.processed_at IS NOT NULL AS ended
+), tasks AS (
+    INSERT INTO erased_tasks (outbox_id, erasure_id, company_id, final)
+    SELECT id, $5, $1, false FROM changed WHERE ended` + askTasksSQL + `
+), logs AS (
+    UPDATE email_logs l SET error_reason = regexp_replace(l.error_reason` + scrubSQL + `, tags = ARRAY(SELECT tag FROM unnest(l.tags) AS tag WHERE tag !~* $4)
+    WHERE l.outbox_id = ANY ($2::uuid[]) AND l.company_id = $1 AND concat_ws(' ', l.error_reason, l.tags) ~* $4
+    RETURNING l.outbox_id
+), events AS (
+    UPDATE email_events e SET metadata = ` + safeMetadataSQL + ` FROM email_logs l
+    WHERE l.outbox_id = ANY ($2::uuid[]) AND l.company_id = $1 AND e.email_log_id = l.outbox_id AND e.metadata::text ~* ANY ($6::text[])
+    RETURNING l.outbox_id
+)
+SELECT (SELECT coalesce(array_agg(id), '{}') FROM changed) AS emails, (SELECT coalesce(array_agg(outbox_id), '{}') FROM logs) AS logs,
+       (SELECT coalesce(array_agg(outbox_id), '{}') FROM events) AS events`
+
+	// otherSenderSQL is the sender of the outbox row t; that of an email to a person who writes
+	// for the company is the company's default sender after that person is erased.
+	otherSenderSQL = `CASE WHEN lower(coalesce(substring(t.sender FROM '<([^<>]+)>\s*$'), t.sender)) = ANY ($3::text[])
+            THEN (SELECT c.default_from FROM companies c WHERE c.id = $1) ELSE t.sender END`
+
+	eraseLetterCopiesSQL = `
+UPDATE dead_letters t SET payload = ` + withoutPersonSQL + `, last_error = regexp_replace(t.last_error` + scrubSQL + `,
+    resolution_note = regexp_replace(t.resolution_note` + scrubSQL + `, updated_at = now()
+WHERE t.id = ANY ($2::uuid[]) AND t.company_id = $1
+  AND (t.payload, t.last_error, t.resolution_note) IS DISTINCT FROM (` + withoutPersonSQL + `, regexp_replace(t.last_error` + scrubSQL + `, regexp_replace(t.resolution_note` + scrubSQL + `)
+RETURNING t.id`
+
+	// It goes along mailings_company: a company has some thousands. A mailing's emails have
+	// copied its sender, and are changed by eraseCopiesSQL.
+	eraseMailingSendersSQL = `
+UPDATE mailings t SET reply_to = CASE WHEN lower(t.reply_to) <> ALL ($2::text[]) THEN t.reply_to END,
+    sender = CASE WHEN lower(coalesce(substring(t.sender FROM '<([^<>]+)>\s*$'), t.sender)) = ANY ($2::text[]) THEN c.default_from ELSE t.sender END
+FROM companies c
+WHERE c.id = $1 AND t.company_id = $1 AND (lower(t.reply_to) = ANY ($2::text[])
+    OR lower(coalesce(substring(t.sender FROM '<([^<>]+)>\s*$'), t.sender)) = ANY ($2::text[]) AND t.sender <> c.default_from)
+RETURNING t.id`
+)
+
+// ErasedCopies is what EraseCopies has changed, by the ids of the emails.
+type ErasedCopies struct {
+	Emails, Logs, Events pq.StringArray
+	// Busy are locked by another transaction, and are left as they are.
+	Busy pq.StringArray `db:"-"`
+}
+
+// EraseCopies takes the person's addresses out of emails to others. It waits at most a second
+// for a row that another transaction has locked, and then leaves that email alone.
+func (s *Store) EraseCopies(ctx context.Context, p Person, erasure uuid.UUID, ids []uuid.UUID) (ErasedCopies, error) {
+	erase := func(ids []uuid.UUID) (done ErasedCopies, err error) {
+		err = s.erasing(ctx, func(tx *sqlx.Tx) error {
+			done = ErasedCopies{}
+			return translate(tx.GetContext(ctx, &done, eraseCopiesSQL, p.CompanyID, uuidArray(ids), pq.StringArray(p.Addresses), p.pattern(), erasure, p.patterns()))
+		})
+		return done, wrap("erase copies", err)
+	}
+	all, err := erase(ids)
+	if !isLockTimeout(err) {
+		return all, err
+	}
+	all = ErasedCopies{}
+	for _, id := range ids {
+		one, err := erase([]uuid.UUID{id})
+		switch {
+		case isLockTimeout(err):
+			all.Busy = append(all.Busy, id.String())
+		case err != nil:
+			return all, err
+		}
+		all.Emails, all.Logs, all.Events = append(all.Emails, one.Emails...), append(all.Logs, one.Logs...), append(all.Events, one.Events...)
+	}
+	return all, nil
+}
+
+// EraseLetterCopies is EraseCopies for dead letters, which stay open to be sent again.
+func (s *Store) EraseLetterCopies(ctx context.Context, p Person, ids []uuid.UUID) ([]string, error) {
+	return s.erased(ctx, "erase copies of dead letters", eraseLetterCopiesSQL, p.CompanyID, uuidArray(ids), pq.StringArray(p.Addresses), p.pattern())
+}
+
+// EraseMailingSenders takes the person's addresses out of the From and Reply-To of mailings.
+func (s *Store) EraseMailingSenders(ctx context.Context, p Person) ([]string, error) {
+	return s.erased(ctx, "erase senders of mailings", eraseMailingSendersSQL, p.CompanyID, pq.StringArray(p.Addresses))
+}

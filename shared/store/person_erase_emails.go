@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+)
+
+// safeMetadataSQL keeps of an event e what names no person.
+const safeMetadataSQL = `(SELECT coalesce(jsonb_object_agg(m.key, m.value), '{}') FROM jsonb_each(e.metadata) m
+    WHERE m.key IN ('attemptId', 'attempt', 'sesMessageId', 'feedback', 'by', 'keyId', 'mailingId', 'replayId', 'code', 'errorCode', 'category',
+                    'oldSendAt', 'newSendAt'))`
+
+// eraseWait is how long an erasure waits for a row that another transaction has locked. Such
+// an email is left to the next round.
+const eraseWait = time.Second
+
+// erasing runs do in one transaction that waits at most eraseWait for each lock.
+func (s *Store) erasing(ctx context.Context, do func(tx *sqlx.Tx) error) error {
+	_, err := repeat(func() ([]struct{}, error) {
+		return nil, s.inTx(ctx, func(tx *sqlx.Tx) error {
+			if _, err := tx.ExecContext(ctx, boundWaitSQL, fmt.Sprint(eraseWait.Milliseconds())); err != nil {
+				return translate(err)
+			}
+			return do(tx)
+		})
+	})
+	return err
+}
+
+// askTasksSQL has the dispatcher remove a task from Redis. An email that is erased once more
+// asks again, unless this erasure has found its task: the receipt counts it once.
+const askTasksSQL = `
+    ON CONFLICT (outbox_id) DO UPDATE SET erasure_id = excluded.erasure_id, done_at = NULL, found = false, final = erased_tasks.final OR excluded.final
+    WHERE erased_tasks.company_id = excluded.company_id AND NOT (erased_tasks.found AND erased_tasks.erasure_id = excluded.erasure_id)`
+
+// eraseEmailsSQL locks the outbox rows by primary key, in the order of their ids. Those
+// that have not ended stay as they are, with their logs and timelines: somebody is sending
+// them. Logs are found by email_logs_pkey, events by email_events_pkey, notifications by
+// ses_events_outbox. News of a recipient are deleted, with their mark in recipient_intakes (by
+// primary key). The dispatcher is asked for their tasks (erased_tasks_pkey).
+const eraseEmailsSQL = `
+WITH held AS MATERIALIZED (
+    SELECT o.id, o.target, o.processed_at IS NULL AND o.target = 'email:send' AS busy, ` + intakePersonSQL + ` AS recipient_id,
+           o.payload ->> 'to' IS DISTINCT FROM $3 AS fresh
+    FROM email_outbox o WHERE o.id = ANY ($2::uuid[]) AND o.company_id = $1 ORDER BY o.id FOR UPDATE
+), emails AS (
+    UPDATE email_outbox o SET html = CASE WHEN o.html IS NOT NULL THEN '' END, text_body = NULL, cpf_cnpj_enc = NULL,
+        last_error = split_part(o.last_error, ':', 1), body_erased_at = coalesce(o.body_erased_at, now()),
+        payload = jsonb_strip_nulls(jsonb_build_object('to', $3::text, 'subject', '', 'htmlRef', o.payload -> 'htmlRef'))
+    FROM held WHERE o.id = held.id AND held.target = 'email:send' AND NOT held.busy AND held.fresh
+), news AS (
+    DELETE FROM email_outbox o USING held WHERE o.id = held.id AND held.target = 'recipients.upsert'
+), intakes AS (
+    DELETE FROM recipient_intakes i USING held WHERE held.target = 'recipients.upsert' AND i.recipient_id = held.recipient_id AND i.outbox_id = held.id
+    RETURNING i.outbox_id
+), tasks AS (
+    INSERT INTO erased_tasks (outbox_id, erasure_id, company_id, final)
+    SELECT id, $4, $1, true FROM held WHERE target = 'email:send' AND NOT busy AND fresh` + askTasksSQL + `
+), ended AS (
+    SELECT t.id FROM unnest($2::uuid[]) AS t (id) WHERE NOT EXISTS (SELECT FROM held WHERE held.id = t.id AND held.busy)
+), logs AS (
+    UPDATE email_logs l SET recipient = $3, subject = '', recipient_id = NULL, external_id = NULL, tags = '{}', error_reason = NULL
+    FROM ended WHERE l.outbox_id = ended.id AND l.company_id = $1
+      AND (l.recipient <> $3 OR l.recipient_id IS NOT NULL OR l.external_id IS NOT NULL OR l.error_reason IS NOT NULL)
+    RETURNING l.outbox_id
+), events AS (
+    UPDATE email_events e SET metadata = ` + safeMetadataSQL + ` FROM logs WHERE e.email_log_id = logs.outbox_id AND e.metadata <> ` + safeMetadataSQL + `
+    RETURNING e.email_log_id
+), notices AS (
+    UPDATE ses_events n SET payload = '{}' FROM ended WHERE n.outbox_id = ended.id AND n.payload <> '{}' RETURNING n.outbox_id
+)
+SELECT coalesce(array_agg(id) FILTER (WHERE busy), '{}') AS busy,
+       coalesce(array_agg(id) FILTER (WHERE NOT busy AND fresh AND target = 'email:send'), '{}') AS emails,
+       coalesce(array_agg(id) FILTER (WHERE target = 'recipients.upsert'), '{}') AS news,
+       (SELECT coalesce(array_agg(outbox_id), '{}') FROM intakes) AS intakes,
+       (SELECT coalesce(array_agg(outbox_id), '{}') FROM logs) AS logs, (SELECT coalesce(array_agg(email_log_id), '{}') FROM events) AS events,
+       (SELECT coalesce(array_agg(outbox_id), '{}') FROM notices) AS notices FROM held`
+
+// ErasedEmails is what EraseEmails has done, by the ids of the emails, which stand there once
+// for each row.
+type ErasedEmails struct {
+	Cancelled int `db:"-"` // that had not been sent
+	// Emails are outbox rows, Notices what SES told, News updates of recipients, deleted with
+	// their Intakes.
+	Emails, Logs, Events, Notices, News, Intakes pq.StringArray
+	// Busy are being sent right now, or wait for SES to say whether it took them, or another
+	// transaction has them locked. They stay, to be erased when that is over.
+	Busy pq.StringArray
+}
+
+// EraseEmails ends those of the company's emails that have not been sent, CANCELLED, and
+// takes out of their rows, logs and timelines whom they were for and what they said. What
+// is left says that there was an email, when, and what became of it. At most some hundred
+// ids at a time. Done twice, it changes nothing more.
+//
+// It waits at most a second for a row that another transaction has locked, and then leaves
+// that email alone.
+func (s *Store) EraseEmails(ctx context.Context, by Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
+	done, err := s.eraseEmails(ctx, by, company, erasure, ids)
+	if !isLockTimeout(err) {
+		return done, wrap("erase emails", err)
+	}
+	done = ErasedEmails{}
+	for _, id := range ids {
+		one, err := s.eraseEmails(ctx, by, company, erasure, []uuid.UUID{id})
+		switch {
+		case isLockTimeout(err):
+			done.Busy = append(done.Busy, id.String())
+		case err != nil:
+			return done, wrap("erase emails", err)
+		}
+		done.Cancelled += one.Cancelled
+		done.Emails, done.Logs, done.Events = append(done.Emails, one.Emails...), append(done.Logs, one.Logs...), append(done.Events, one.Events...)
+		done.Intakes = append(done.Intakes, one.Intakes...)
+		done.Notices, done.News, done.Busy = append(done.Notices, one.Notices...), append(done.News, one.News...), append(done.Busy, one.Busy...)
+	}
+	return done, nil
+}
+
+func (s *Store) eraseEmails(ctx context.Context, by Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
+	cancels := make([]Transition, len(ids))
+	for i, id := range ids {
+		var err error
+		if cancels[i], err = (Transition{
+			ID: id, Guard: GuardOpen, Status: email.Cancelled,
+			Events: []email.Event{{Type: email.EventCancelled, At: time.Now().UTC(), Metadata: map[string]any{"by": by.actor().By}}},
+		}).encoded(); err != nil {
+			return ErasedEmails{}, err
+		}
+	}
+	var done ErasedEmails
+	_, err := repeat(func() ([]struct{}, error) {
+		return nil, s.inTx(ctx, func(tx *sqlx.Tx) error {
+			// It sets the time to wait for a lock, for all of the transaction.
+			moved, err := advance(cancels, eraseWait, func(rows any, columns []any) error {
+				return translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))
+			})
+			if err != nil {
+				return err
+			}
+			done = ErasedEmails{}
+			if err := tx.GetContext(ctx, &done, eraseEmailsSQL, company, uuidArray(ids), ErasedAddress, erasure); err != nil {
+				return translate(err)
+			}
+			for _, m := range moved {
+				if m.Applied {
+					done.Cancelled++
+				}
+			}
+			return nil
+		})
+	})
+	return done, err
+}

@@ -1,0 +1,119 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+)
+
+// Each finds by primary key, but for the second: it reads all of person_erasures, which holds
+// what was not completed.
+const (
+	beginErasureSQL  = `INSERT INTO person_erasures (id, company_id, person) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING`
+	openErasuresSQL  = `SELECT id, person FROM person_erasures WHERE company_id = $1 ORDER BY id`
+	finishErasureSQL = `DELETE FROM person_erasures WHERE id = ANY ($1::uuid[])`
+	// forgetTasksSQL finds by erased_tasks_erasure, and reads what an erasure has left that
+	// ended without a dispatcher.
+	forgetTasksSQL = `DELETE FROM erased_tasks WHERE done_at IS NOT NULL AND (erasure_id = ANY ($1::uuid[]) OR done_at < now() - interval '1 day')`
+)
+
+// BeginErasure writes down whom an erasure is about, until FinishErasure. While it goes on,
+// the rows that tell it are erased. An earlier erasure that was not completed and is about
+// one of the same addresses, numbers or ids is continued: p gets what that one knew, and
+// FinishErasure ends all that are returned.
+func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (erasures []uuid.UUID, err error) {
+	var open []struct {
+		ID     uuid.UUID `db:"id"`
+		Person []byte    `db:"person"`
+	}
+	if err := s.db.SelectContext(ctx, &open, openErasuresSQL, p.CompanyID); err != nil {
+		return nil, fmt.Errorf("list erasures: %w", translate(err))
+	}
+	erasures = []uuid.UUID{id}
+	for grown := true; grown; {
+		grown = false
+		for _, o := range open {
+			var known Person
+			if err := json.Unmarshal(o.Person, &known); err != nil {
+				return nil, fmt.Errorf("read erasure %s: %w", o.ID, err)
+			}
+			if slices.Contains(erasures, o.ID) || !p.meets(known) {
+				continue
+			}
+			p.Addresses, p.Hashes = append(p.Addresses, known.Addresses...), append(p.Hashes, known.Hashes...)
+			p.Recipients, p.ExternalIDs = append(p.Recipients, known.Recipients...), append(p.ExternalIDs, known.ExternalIDs...)
+			p.Shared = append(p.Shared, known.Shared...)
+			*p = p.sorted()
+			p.Shared = slices.DeleteFunc(p.Shared, func(a string) bool { return slices.Contains(p.Addresses, a) })
+			erasures, grown = append(erasures, o.ID), true
+		}
+	}
+	encoded, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode person: %w", err)
+	}
+	_, err = s.exec(ctx, beginErasureSQL, id, p.CompanyID, string(withoutEscapedNUL(encoded)))
+	return erasures, wrap("begin erasure", err)
+}
+
+// meets says whether both are known by something in common.
+func (p *Person) meets(q Person) bool {
+	return !disjoint(p.Addresses, q.Addresses) || !disjoint(p.Hashes, q.Hashes) || !disjoint(p.Recipients, q.Recipients) || !disjoint(p.ExternalIDs, q.ExternalIDs)
+}
+
+func disjoint[T comparable](a, b []T) bool {
+	return !slices.ContainsFunc(a, func(v T) bool { return slices.Contains(b, v) })
+}
+
+// FinishErasure forgets whom the erasures were about.
+func (s *Store) FinishErasure(ctx context.Context, erasures []uuid.UUID) error {
+	return wrap("finish erasure", s.inTx(ctx, func(tx *sqlx.Tx) error {
+		for _, statement := range []string{finishErasureSQL, forgetTasksSQL} {
+			if _, err := tx.ExecContext(ctx, statement, uuidArray(erasures)); err != nil {
+				return translate(err)
+			}
+		}
+		return nil
+	}))
+}
+
+// countTasksSQL finds by erased_tasks_erasure and locks nothing.
+const countTasksSQL = `
+SELECT count(*) FILTER (WHERE found) AS removed, count(*) FILTER (WHERE done_at IS NULL) AS open FROM erased_tasks WHERE erasure_id = ANY ($1::uuid[])`
+
+// ErasedTaskCounts says what dispatchers have done about the tasks of erased emails.
+type ErasedTaskCounts struct {
+	Removed int `json:"removed"` // Redis had them
+	Open    int `json:"open"`    // no dispatcher has looked yet
+}
+
+// CountErasedTasks counts the tasks of erasures.
+func (s *Store) CountErasedTasks(ctx context.Context, erasures []uuid.UUID) (n ErasedTaskCounts, err error) {
+	if err := s.db.GetContext(ctx, &n, countTasksSQL, uuidArray(erasures)); err != nil {
+		return n, fmt.Errorf("count tasks of erased emails: %w", translate(err))
+	}
+	return n, nil
+}
+
+// writersSQL reads the locks of the server, not its tables. Every transaction that writes a
+// table holds this lock on it until its end.
+const writersSQL = `
+SELECT DISTINCT virtualtransaction FROM pg_locks
+WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted AND pid <> pg_backend_pid()
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND relation IN ('email_outbox'::regclass, 'recipients'::regclass, 'mailings'::regclass, 'mailing_entries'::regclass, 'suppressions'::regclass)`
+
+// Writers names the transactions that are writing about people at present. What one of
+// them has written is not visible before it ends.
+func (s *Store) Writers(ctx context.Context) ([]string, error) {
+	var names pq.StringArray
+	if err := s.db.SelectContext(ctx, (*[]string)(&names), writersSQL); err != nil {
+		return nil, fmt.Errorf("list writers: %w", translate(err))
+	}
+	return names, nil
+}

@@ -1,0 +1,254 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+)
+
+// trace is what a row of some table says together about somebody; "" and uuid.Nil where it
+// says nothing.
+type trace struct {
+	table      PersonTable
+	address    string // as it is written there
+	hash       string
+	recipient  uuid.UUID
+	externalID string
+}
+
+// finder follows a person through the rows of one company.
+type finder struct {
+	company uuid.UUID
+	// address, hashes, recipients and externalIDs are what the person is known by from the
+	// beginning.
+	address     string
+	hashes      []string
+	recipients  []uuid.UUID
+	externalIDs []string
+
+	traces map[trace]bool
+}
+
+// follow searches for what is known, and again for what that has brought, until there is
+// nothing new.
+func (f *finder) follow(ctx context.Context, s *Store) (Person, error) {
+	var searched Person
+	for range maxSearches {
+		p := f.person()
+		next := p
+		next.Addresses = slices.Concat(p.Addresses, p.Shared) // who else is there?
+		if contains(searched.Addresses, next.Addresses) && contains(searched.Recipients, p.Recipients) && contains(searched.ExternalIDs, p.ExternalIDs) && searched.CompanyID != uuid.Nil {
+			return p, nil
+		}
+		if err := f.search(ctx, s, next); err != nil {
+			return Person{}, err
+		}
+		searched = Person{
+			CompanyID: f.company, Addresses: slices.Concat(searched.Addresses, next.Addresses),
+			Recipients: slices.Concat(searched.Recipients, next.Recipients), ExternalIDs: slices.Concat(searched.ExternalIDs, next.ExternalIDs),
+		}
+	}
+	return f.person(), nil
+}
+
+func contains[T comparable](all, some []T) bool {
+	return !slices.ContainsFunc(some, func(v T) bool { return !slices.Contains(all, v) })
+}
+
+// search collects the traces of all tables in which one of p's addresses, hashes or ids
+// stands. Copies of emails to others say nothing about who has an address.
+func (f *finder) search(ctx context.Context, s *Store, p Person) error {
+	scan := func(table PersonTable, next func(PersonScan) (PersonPage, error)) error {
+		for at := (PersonScan{Until: uuid.Max}); ; {
+			page, err := next(at)
+			if err != nil {
+				return err
+			}
+			for _, r := range page.Rows {
+				r.trace.table = table
+				if r.trace.address == ErasedAddress {
+					r.trace.address = ""
+				}
+				f.traces[r.trace] = true
+			}
+			if !page.More {
+				return nil
+			}
+			at.After = page.Last
+		}
+	}
+	statements := map[PersonTable]string{
+		PersonEmails: personEmailsSQL, PersonLogs: personLogsSQL, PersonDeadLetters: personDeadLettersSQL, PersonRecipients: personRecipientsSQL,
+	}
+	for table, statement := range statements {
+		if err := scan(table, func(at PersonScan) (PersonPage, error) {
+			return s.personPage(ctx, statement, f.company, p, pq.StringArray{}, at)
+		}); err != nil {
+			return err
+		}
+	}
+	mailings, err := s.PersonMailings(ctx, f.company)
+	if err != nil {
+		return err
+	}
+	for _, m := range mailings {
+		if err := scan(PersonEntries, func(at PersonScan) (PersonPage, error) {
+			return s.personPage(ctx, personEntriesSQL, m.ID, p, pq.StringArray{}, at, m.First, m.Last)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// person is what the traces say by now.
+func (f *finder) person() Person {
+	recipients, externalIDs := map[uuid.UUID]bool{}, map[string]bool{}
+	for _, id := range f.recipients {
+		recipients[id] = !f.contested(id, "")
+	}
+	for _, id := range f.externalIDs {
+		externalIDs[id] = true
+	}
+	own := func(t trace) bool {
+		return slices.Contains(f.hashes, t.hash) || recipients[t.recipient] || externalIDs[t.externalID]
+	}
+	for grown := true; grown; {
+		grown = false
+		for t := range f.traces {
+			if !own(t) {
+				continue
+			}
+			if id := t.externalID; id != "" && !externalIDs[id] && !f.contested(RecipientID(f.company, id, "", ""), id) {
+				externalIDs[id], recipients[RecipientID(f.company, id, "", "")], grown = true, true, true
+			}
+			if id := t.recipient; id != uuid.Nil && !recipients[id] && !f.ofAddress(t) && !f.contested(id, "") {
+				recipients[id], grown = true, true
+			}
+		}
+	}
+	p := Person{CompanyID: f.company, Hashes: slices.Clone(f.hashes)}
+	known := map[string]bool{f.address: f.address != ""}
+	for t := range f.traces {
+		if own(t) {
+			known[strings.ToLower(t.address)], p.Numbers = true, 1
+		}
+	}
+	shared := map[string]bool{}
+	for t := range f.traces {
+		if a := strings.ToLower(t.address); known[a] && a != f.address && !own(t) && f.identifies(t) {
+			shared[a] = true
+		}
+	}
+	for t := range f.traces {
+		if a := strings.ToLower(t.address); known[a] && !shared[a] && a != "" {
+			recipients[RecipientID(f.company, "", "", t.address)] = true
+		}
+	}
+	for a := range known {
+		switch {
+		case shared[a]:
+			p.Shared = append(p.Shared, a)
+		case known[a]:
+			p.Addresses = append(p.Addresses, a)
+		}
+	}
+	for id, is := range recipients {
+		if is && id != uuid.Nil {
+			p.Recipients = append(p.Recipients, id)
+		}
+	}
+	for id := range externalIDs {
+		p.ExternalIDs = append(p.ExternalIDs, id)
+	}
+	return p.sorted()
+}
+
+// ofAddress says that the trace's recipient was made of its address, and is whoever is
+// written to there.
+func (f *finder) ofAddress(t trace) bool {
+	return t.hash == "" && t.externalID == "" && t.recipient == RecipientID(f.company, "", "", t.address)
+}
+
+// identifies says that the trace tells one person at an address from another.
+func (f *finder) identifies(t trace) bool {
+	return t.hash != "" || t.externalID != "" || t.recipient != uuid.Nil && !f.ofAddress(t)
+}
+
+// contested says that an id stands for somebody with another number: today, or where that is
+// not known, in some row. Of an external id the recipient is the one that is made of it.
+func (f *finder) contested(recipient uuid.UUID, externalID string) bool {
+	today, ever, mine := false, false, false
+	for t := range f.traces {
+		if t.hash == "" || t.recipient != recipient && (externalID == "" || t.externalID != externalID) {
+			continue
+		}
+		foreign := !slices.Contains(f.hashes, t.hash)
+		if t.table == PersonRecipients {
+			today, mine = today || foreign, mine || !foreign
+		}
+		ever = ever || foreign
+	}
+	return !mine && (today || ever) && len(f.hashes) > 0
+}
+
+// whoAt is everybody who is named together with the address.
+func (f *finder) whoAt() Person {
+	p := Person{CompanyID: f.company, Addresses: []string{f.address}}
+	for t := range f.traces {
+		if strings.ToLower(t.address) == f.address && f.identifies(t) {
+			p.Hashes, p.ExternalIDs = append(p.Hashes, t.hash), append(p.ExternalIDs, t.externalID)
+			if t.recipient != uuid.Nil {
+				p.Recipients = append(p.Recipients, t.recipient)
+			}
+		}
+	}
+	return p.sorted()
+}
+
+// people are those who are named together with the address, each with all that the traces
+// join: two ids that stand in one row are one person's.
+func (f *finder) people() []Person {
+	type group struct {
+		Person
+		at bool
+	}
+	var groups []*group
+	for t := range f.traces {
+		if !f.identifies(t) {
+			continue
+		}
+		g := &group{at: strings.ToLower(t.address) == f.address}
+		if t.hash != "" {
+			g.Hashes = []string{t.hash}
+			g.Recipients = []uuid.UUID{RecipientID(f.company, "", t.hash, "")}
+		}
+		if t.externalID != "" {
+			g.ExternalIDs = []string{t.externalID}
+			g.Recipients = append(g.Recipients, RecipientID(f.company, t.externalID, "", ""))
+		}
+		if t.recipient != uuid.Nil {
+			g.Recipients = append(g.Recipients, t.recipient)
+		}
+		groups = slices.DeleteFunc(groups, func(other *group) bool {
+			common := slices.ContainsFunc(other.Recipients, func(id uuid.UUID) bool { return slices.Contains(g.Recipients, id) })
+			if common {
+				g.Hashes, g.Recipients, g.ExternalIDs = append(g.Hashes, other.Hashes...), append(g.Recipients, other.Recipients...), append(g.ExternalIDs, other.ExternalIDs...)
+				g.at = g.at || other.at
+			}
+			return common
+		})
+		g.Person = g.sorted()
+		groups = append(groups, g)
+	}
+	var people []Person
+	for _, g := range groups {
+		if g.at {
+			people = append(people, g.Person)
+		}
+	}
+	return people
+}

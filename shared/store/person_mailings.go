@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+)
+
+// PersonMailing is a mailing that is looked through.
+type PersonMailing struct {
+	ID       uuid.UUID     `db:"id"`
+	Filename string        `db:"filename"`
+	First    uuid.NullUUID `db:"first_entry"`
+	Last     uuid.NullUUID `db:"last_entry"`
+	HasFile  bool          `db:"has_file"`
+}
+
+// personMailingsSQL goes along mailings_company and locks nothing.
+const personMailingsSQL = `
+SELECT id, filename, first_entry, last_entry, file_deleted_at IS NULL AS has_file FROM mailings WHERE company_id = $1 ORDER BY id`
+
+// PersonMailings lists all mailings of a company.
+func (s *Store) PersonMailings(ctx context.Context, company uuid.UUID) ([]PersonMailing, error) {
+	var all []PersonMailing
+	if err := s.db.SelectContext(ctx, &all, personMailingsSQL, company); err != nil {
+		return nil, fmt.Errorf("list mailings: %w", translate(err))
+	}
+	return all, nil
+}
+
+// Each reads what is about a few addresses or emails: suppressions along their primary key,
+// stored answers along the first column of theirs, notifications by ses_events_outbox. They
+// lock nothing.
+const (
+	personSuppressionsSQL = `
+SELECT address, reason, mailing_id, note, created_at FROM suppressions WHERE company_id = $1 AND address = ANY ($2::text[]) ORDER BY address, reason`
+	personAnswersSQL = `
+SELECT to_jsonb(k) - 'answer' || jsonb_build_object('answer', convert_from(k.answer, 'UTF8')) FROM idempotency_keys k
+WHERE k.company_id = $1 AND k.outbox_id = ANY ($2::uuid[]) ORDER BY k.created_at`
+	personNoticesSQL = `SELECT to_jsonb(n) FROM ses_events n WHERE n.outbox_id = ANY ($1::uuid[]) ORDER BY n.received_at, n.sns_message_id`
+)
+
+// PersonSuppressions lists those of the person's addresses that are suppressed.
+func (s *Store) PersonSuppressions(ctx context.Context, p Person) ([]Suppression, error) {
+	found := []Suppression{}
+	if err := s.db.SelectContext(ctx, &found, personSuppressionsSQL, p.CompanyID, pq.StringArray(p.Addresses)); err != nil {
+		return nil, fmt.Errorf("list suppressions of a person: %w", translate(err))
+	}
+	return found, nil
+}
+
+// PersonAnswers lists the stored answers to the requests that these emails, or news of
+// recipients, came with.
+func (s *Store) PersonAnswers(ctx context.Context, p Person, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
+	return s.personJSON(ctx, "list stored answers", personAnswersSQL, p.CompanyID, uuidArray(outboxIDs))
+}
+
+// PersonNotices lists what SES told about these emails.
+func (s *Store) PersonNotices(ctx context.Context, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
+	return s.personJSON(ctx, "list notifications", personNoticesSQL, uuidArray(outboxIDs))
+}
+
+func (s *Store) personJSON(ctx context.Context, what, statement string, args ...any) ([]json.RawMessage, error) {
+	var found [][]byte
+	if err := s.db.SelectContext(ctx, &found, statement, args...); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, translate(err))
+	}
+	rows := make([]json.RawMessage, len(found))
+	for i := range found {
+		rows[i] = found[i]
+	}
+	return rows, nil
+}

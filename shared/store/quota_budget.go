@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// demand is what a request would add to the use of each quota.
+type demand map[Quota]int64
+
+// quotaWait is how long a request waits for others of its company that are close to a
+// quota: for some commits, but not for a process that hangs in one.
+const quotaWait = time.Second
+
+// The lock of a company's requests that are close to a quota: its row of quota_totals, by
+// primary key, until the end of the transaction. Each of them sees what those before it
+// have written. A transaction that also locks a mailing's row takes this lock first.
+const (
+	addTotalSQL  = `INSERT INTO quota_totals (company_id) SELECT $1 WHERE NOT EXISTS (SELECT FROM quota_totals WHERE company_id = $1) ON CONFLICT DO NOTHING`
+	lockTotalSQL = `SELECT scheduled_at FROM quota_totals WHERE company_id = $1 FOR UPDATE`
+)
+
+func lockQuotas(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
+	if _, err := tx.ExecContext(ctx, addTotalSQL, company); err != nil {
+		return fmt.Errorf("lock quotas: %w", translate(err))
+	}
+	var counted *time.Time
+	if err := tx.GetContext(ctx, &counted, lockTotalSQL, company); err != nil {
+		return fmt.Errorf("lock quotas: %w", translate(err))
+	}
+	return nil
+}
+
+// recountScheduledSQL counts the company's scheduled emails along email_outbox_lane_claim,
+// and writes the row that lockQuotas has locked. Count and deltas are of one snapshot. A
+// count of 100,000 takes some 50 ms, so the next one comes 10 µs per email later.
+const recountScheduledSQL = `
+UPDATE quota_totals t SET scheduled_at = clock_timestamp(),
+    scheduled = email_gateway_scheduled($1) - (SELECT coalesce(sum(d.scheduled), 0) FROM quota_deltas d WHERE d.company_id = $1)
+WHERE t.company_id = $1
+  AND coalesce(t.scheduled_at + greatest(t.scheduled, 0) * interval '10 us' < clock_timestamp(), true)`
+
+// budget is what a company may still use. Requests of one transaction take from it.
+type budget struct {
+	company uuid.UUID
+	use     map[Quota]QuotaUse
+}
+
+// openBudget reads what a company uses. The caller has locked its quotas, if what is taken
+// must be exact. When more scheduled emails are wanted than there seems to be room for,
+// they are counted: the number in quota_totals does not go down by itself.
+func openBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted demand, ofMailings bool) (*budget, error) {
+	use, err := quotaUse(ctx, tx, company, ofMailings)
+	if err != nil {
+		return nil, err
+	}
+	b := &budget{company: company, use: use}
+	if wanted[QuotaScheduledEmails] == 0 || b.check(QuotaScheduledEmails, wanted[QuotaScheduledEmails]) == nil {
+		return b, nil
+	}
+	if _, err := tx.ExecContext(ctx, recountScheduledSQL, company); err != nil {
+		return nil, fmt.Errorf("count scheduled emails: %w", translate(err))
+	}
+	b.use, err = quotaUse(ctx, tx, company, ofMailings)
+	return b, err
+}
+
+// check says whether there is no room for so much more; nil = there is.
+func (b *budget) check(q Quota, more int64) *QuotaError {
+	u := b.use[q]
+	if u.Limit == 0 || more <= 0 || u.Use+more <= u.Limit {
+		return nil
+	}
+	return &QuotaError{Quota: q, Limit: u.Limit, Use: u.Use, Reset: u.Reset}
+}
+
+// take takes all that is wanted, or nothing.
+func (b *budget) take(wanted demand) error {
+	for _, q := range Quotas() {
+		if over := b.check(q, wanted[q]); over != nil {
+			return over
+		}
+	}
+	b.add(wanted, 1)
+	return nil
+}
+
+// giveBack undoes a take.
+func (b *budget) giveBack(wanted demand) { b.add(wanted, -1) }
+
+func (b *budget) add(wanted demand, sign int64) {
+	for q, n := range wanted {
+		u := b.use[q]
+		u.Use += sign * n
+		b.use[q] = u
+	}
+}
+
+// takeFrom locks a company's quotas and takes what is wanted, for a request that writes it
+// in the same transaction.
+func takeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted demand, ofMailings bool) error {
+	if err := lockQuotas(ctx, tx, company); err != nil {
+		return err
+	}
+	b, err := openBudget(ctx, tx, company, wanted, ofMailings)
+	if err != nil {
+		return err
+	}
+	return b.take(wanted)
+}
+
+// withQuotas does something in a transaction that waits for locks for quotaWait at most,
+// each (ErrBusy), and repeats it when it lost a race.
+func withQuotas[R any](ctx context.Context, s *Store, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
+	results, err := repeat(func() (done []R, err error) {
+		err = s.inTx(ctx, func(tx *sqlx.Tx) error {
+			if _, err := tx.ExecContext(ctx, boundWaitSQL, lockTimeout(quotaWait)); err != nil {
+				return translate(err)
+			}
+			done, err = do(tx)
+			return err
+		})
+		return done, err
+	})
+	if isLockTimeout(err) {
+		// Not wrapped: a group that meets a lock is written in halves, and each would wait.
+		err = fmt.Errorf("%w: %s", ErrBusy, err.Error())
+	}
+	return results, err
+}

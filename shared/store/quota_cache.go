@@ -1,0 +1,130 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// quotaFresh is how old the known use of a company may be.
+	quotaFresh = 5 * time.Second
+	// quotaMargin is the part of a limit, one in so many, that is left when each request is
+	// checked in its own transaction. At least so much is: what some processes have under way
+	// and do not see of each other.
+	quotaMargin      = 4
+	quotaMarginRows  = 20_000
+	quotaMarginBytes = 1 << 30
+	// quotaShare is the part of what is left that a process adds before it reads the use again,
+	// with what the others have added.
+	quotaShare = 8
+	// quotaCompanies is how many companies are remembered before old ones are dropped.
+	quotaCompanies = 4096
+)
+
+// quotaCache knows what companies use, as it was some seconds ago and with what this process
+// has added since. It refuses nothing: it says who is close to a quota. The requests of all
+// others cost no query.
+type quotaCache struct {
+	read func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error)
+
+	mu        sync.Mutex
+	companies map[uuid.UUID]*cachedUse
+}
+
+// cachedUse is one company's. Its lock is held while it is read: others of the company wait
+// for that one query.
+type cachedUse struct {
+	mu    sync.Mutex
+	use   map[Quota]QuotaUse
+	added demand // since then, by this process
+	until time.Time
+}
+
+func newQuotaCache(read func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error)) *quotaCache {
+	return &quotaCache{read: read, companies: map[uuid.UUID]*cachedUse{}}
+}
+
+// near says that a request may exceed a quota of its company: it must be checked in the
+// transaction that writes it. Otherwise what it wants is added to the known use.
+func (c *quotaCache) near(ctx context.Context, company uuid.UUID, wanted demand) (bool, error) {
+	known := c.of(company)
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if time.Now().After(known.until) || known.spent() {
+		use, err := c.read(ctx, company)
+		if err != nil {
+			return false, err
+		}
+		known.use, known.added, known.until = use, demand{}, time.Now().Add(quotaFresh)
+	}
+	for q, n := range wanted {
+		if u := known.use[q]; n > 0 && u.Limit > 0 && u.Limit-u.Use-known.added[q]-n < marginOf(u) {
+			return true, nil
+		}
+	}
+	for q, n := range wanted {
+		known.added[q] += n
+	}
+	return false, nil
+}
+
+// spent says that this process has added its share of a quota's rest.
+func (k *cachedUse) spent() bool {
+	for q, n := range k.added {
+		if u := k.use[q]; u.Limit > 0 && n > (u.Limit-u.Use)/quotaShare {
+			return true
+		}
+	}
+	return false
+}
+
+// marginOf is how much of a quota is left to requests that are checked one by one.
+func marginOf(u QuotaUse) int64 {
+	if u.Quota == QuotaStoredBodyBytes {
+		return max(u.Limit/quotaMargin, quotaMarginBytes)
+	}
+	return max(u.Limit/quotaMargin, quotaMarginRows)
+}
+
+// of finds a company's entry, or makes one that has yet to be read.
+func (c *quotaCache) of(company uuid.UUID) *cachedUse {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.companies[company]
+	if known == nil {
+		if len(c.companies) >= quotaCompanies {
+			c.dropOld()
+		}
+		known = &cachedUse{}
+		c.companies[company] = known
+	}
+	return known
+}
+
+// dropOld drops entries past their time. c.mu is held; an entry in use is left.
+func (c *quotaCache) dropOld() {
+	now := time.Now()
+	for company, known := range c.companies {
+		if known.mu.TryLock() {
+			if now.After(known.until) {
+				delete(c.companies, company)
+			}
+			known.mu.Unlock()
+		}
+	}
+}
+
+func (c *quotaCache) forget(company uuid.UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.companies, company)
+}
+
+func (c *quotaCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.companies)
+}

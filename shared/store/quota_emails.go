@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// demand is what the email adds to the use of its company. Somebody who is known already
+// adds no recipient: demandOf finds that out.
+func (e *NewEmail) demand() demand {
+	wanted := demand{QuotaEmailsPerDay: 1, QuotaStoredBodyBytes: int64(len(e.HTML) + len(e.Text))}
+	if !e.SendAt.IsZero() {
+		wanted[QuotaScheduledEmails] = 1
+	}
+	if e.Job.Recipient.RecipientID == "" {
+		wanted[QuotaRecipients] = 1
+	}
+	return wanted
+}
+
+// person is the id of the recipient that the worker makes of the email.
+func (e *NewEmail) person() uuid.UUID {
+	r := e.Job.Recipient
+	return RecipientID(e.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
+}
+
+// knownPeopleSQL finds by the primary keys of recipients and recipient_intakes, and locks
+// nothing.
+const knownPeopleSQL = `
+SELECT t.id FROM unnest($2::uuid[]) AS t(id)
+WHERE EXISTS (SELECT FROM recipients r WHERE r.id = t.id AND r.company_id = $1 AND r.deleted_at IS NULL)
+   OR EXISTS (SELECT FROM recipient_intakes i WHERE i.recipient_id = t.id AND i.company_id = $1)`
+
+// knownPeople are those of the ids that are recipients of the company, or about to be.
+func knownPeople(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
+	var found []uuid.UUID
+	if err := tx.SelectContext(ctx, &found, knownPeopleSQL, company, uuidArray(ids)); err != nil {
+		return nil, fmt.Errorf("look for recipients: %w", translate(err))
+	}
+	known := make(map[uuid.UUID]bool, len(found))
+	for _, id := range found {
+		known[id] = true
+	}
+	return known, nil
+}
+
+// demandOf is what each of the emails adds.
+func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewEmail) ([]demand, error) {
+	wanted := make([]demand, len(emails))
+	var people []uuid.UUID
+	for i := range emails {
+		if wanted[i] = emails[i].demand(); wanted[i][QuotaRecipients] > 0 {
+			people = append(people, emails[i].person())
+		}
+	}
+	if len(people) == 0 {
+		return wanted, nil
+	}
+	known, err := knownPeople(ctx, tx, company, people)
+	if err != nil {
+		return nil, err
+	}
+	for i := range emails {
+		if wanted[i][QuotaRecipients] > 0 && known[emails[i].person()] {
+			delete(wanted[i], QuotaRecipients)
+		}
+	}
+	return wanted, nil
+}
+
+// nearSlots bounds the connections of requests close to a quota, of all companies.
+const nearSlots = 4
+
+// nearQuotas writes emails of companies that are close to a quota, each company's in groups
+// of its own: they wait for each other, and nobody else waits for them.
+type nearQuotas struct {
+	store *Store
+	slots chan struct{}
+
+	mu     sync.Mutex
+	groups map[uuid.UUID]*Group[NewEmail, nearResult]
+}
+
+// nearResult is what became of one email.
+type nearResult struct {
+	inserted bool
+	over     error // a *QuotaError
+}
+
+func newNearQuotas(s *Store) *nearQuotas {
+	return &nearQuotas{store: s, slots: make(chan struct{}, nearSlots), groups: map[uuid.UUID]*Group[NewEmail, nearResult]{}}
+}
+
+func (n *nearQuotas) insertNear(ctx context.Context, e NewEmail) (bool, error) {
+	result, err := n.groupFor(e.CompanyID).Do(ctx, e)
+	if err == nil {
+		err = result.over
+	}
+	return result.inserted, err
+}
+
+func (n *nearQuotas) groupFor(company uuid.UUID) *Group[NewEmail, nearResult] {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	g := n.groups[company]
+	if g == nil {
+		g = NewGroup(
+			func(e NewEmail) string { return e.ID.String() },
+			func(e NewEmail) int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) },
+			func(ctx context.Context, emails []NewEmail) ([]nearResult, error) {
+				select {
+				case n.slots <- struct{}{}:
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+				defer func() { <-n.slots }()
+				return n.store.insertWithinQuotas(ctx, company, emails)
+			})
+		n.groups[company] = g
+	}
+	return g
+}
+
+// wait returns when nothing is under way any more.
+func (n *nearQuotas) waitNear() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, g := range n.groups {
+		g.Wait()
+	}
+}
+
+// insertWithinQuotas writes those emails of one company that its quotas have room for, in
+// one commit, in their order. One whose idempotency key is used is not written and takes
+// nothing, so there may be room for others after it.
+func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, emails []NewEmail) ([]nearResult, error) {
+	return withQuotas(ctx, s, func(tx *sqlx.Tx) ([]nearResult, error) {
+		if err := lockQuotas(ctx, tx, company); err != nil {
+			return nil, err
+		}
+		wanted, err := demandOf(ctx, tx, company, emails)
+		if err != nil {
+			return nil, err
+		}
+		all := demand{}
+		for _, w := range wanted {
+			for q, n := range w {
+				all[q] += n
+			}
+		}
+		b, err := openBudget(ctx, tx, company, all, false)
+		if err != nil {
+			return nil, err
+		}
+		results := make([]nearResult, len(emails))
+		left := make([]int, len(emails))
+		for i := range emails {
+			left[i] = i
+		}
+		for {
+			var fit []NewEmail
+			var fitting, over []int
+			for _, i := range left {
+				if results[i].over = b.take(wanted[i]); results[i].over != nil {
+					over = append(over, i)
+					continue
+				}
+				fit, fitting = append(fit, emails[i]), append(fitting, i)
+			}
+			if len(fit) == 0 {
+				return results, nil
+			}
+			inserted, err := insertEmailsIn(ctx, tx, fit)
+			if err != nil {
+				return nil, err
+			}
+			returned := false
+			for n, i := range fitting {
+				if results[i].inserted = inserted[fit[n].ID]; !results[i].inserted {
+					b.giveBack(wanted[i])
+					returned = true
+				}
+			}
+			if len(over) == 0 || !returned {
+				return results, nil
+			}
+			left = over
+		}
+	})
+}
+
+// insertEmailsIn writes emails in a transaction and says which are written.
+func insertEmailsIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) (map[uuid.UUID]bool, error) {
+	var ids []uuid.UUID
+	if err := tx.SelectContext(ctx, &ids, acceptStatement(emails), acceptColumns(emails, quotaWait)...); err != nil {
+		return nil, fmt.Errorf("insert emails: %w", translate(err))
+	}
+	inserted := make(map[uuid.UUID]bool, len(ids))
+	for _, id := range ids {
+		inserted[id] = true
+	}
+	return inserted, nil
+}

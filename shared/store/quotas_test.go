@@ -1,0 +1,649 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// limit gives the company a limit of its own.
+func limit(tb testing.TB, d storetest.Database, company uuid.UUID, q store.Quota, most int64) {
+	tb.Helper()
+	if err := d.Store.SetQuotas(tb.Context(), storetest.Operator(), company, map[store.Quota]*int64{q: &most}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// used is what the company uses of a quota.
+func used(tb testing.TB, d storetest.Database, company uuid.UUID, q store.Quota) int64 {
+	tb.Helper()
+	all, err := d.Store.CompanyQuotas(tb.Context(), company)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all[slices.IndexFunc(all, func(u store.QuotaUse) bool { return u.Quota == q })].Use
+}
+
+// fold adds the deltas to the totals.
+func fold(tb testing.TB, d storetest.Database) {
+	tb.Helper()
+	if _, err := d.Store.FoldQuotas(tb.Context(), 1000); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// refused fails unless err says that the quota would be exceeded.
+func refused(tb testing.TB, err error, q store.Quota, most, use int64) {
+	tb.Helper()
+	var over *store.QuotaError
+	if !errors.As(err, &over) {
+		tb.Errorf("%s: %v", q, err)
+		return
+	}
+	daily := q == store.QuotaEmailsPerDay || q == store.QuotaMailingRowsPerDay
+	if over.Quota != q || over.Limit != most || over.Use != use || (over.Reset != nil) != daily {
+		tb.Errorf("%+v, want %s with limit %d and use %d", *over, q, most, use)
+	}
+	if daily && (!over.Reset.After(time.Now()) || !over.Reset.Equal(over.Reset.UTC().Truncate(24*time.Hour)) || time.Until(*over.Reset) > 24*time.Hour) {
+		tb.Errorf("reset %v is not the next midnight", over.Reset)
+	}
+}
+
+func accept(tb testing.TB, d storetest.Database, company uuid.UUID, change func(*store.NewEmail)) error {
+	tb.Helper()
+	return d.Store.NewAccepter().Accept(tb.Context(), storetest.NewEmail(company, change))
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestQuota_EmailsPerDay(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	limit(t, d, company, store.QuotaEmailsPerDay, 3)
+	for range 3 {
+		must(t, accept(t, d, company, nil))
+	}
+	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+	must(t, accept(t, d, other, nil))
+	fold(t, d)
+	if n := ask[int](t, d, `SELECT count(*) FROM quota_deltas`); n != 0 {
+		t.Errorf("%d deltas are not folded", n)
+	}
+	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE company_id = $1`, company); n != 3 {
+		t.Errorf("%d emails", n)
+	}
+
+	// Midnight: what was counted is of the day before, folded or not.
+	run(t, d, `UPDATE quota_totals SET day = day - 1`)
+	must(t, accept(t, d, company, nil))
+	run(t, d, `UPDATE quota_deltas SET day = day - 1`)
+	fold(t, d)
+	if n := used(t, d, company, store.QuotaEmailsPerDay); n != 0 {
+		t.Errorf("%d emails of today", n)
+	}
+	for range 3 {
+		must(t, accept(t, d, company, nil))
+	}
+	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+	fold(t, d)
+	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+
+	// Below what is in use; unlimited; the installation's.
+	limit(t, d, company, store.QuotaEmailsPerDay, 1)
+	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 1, 3)
+	limit(t, d, company, store.QuotaEmailsPerDay, 0)
+	must(t, accept(t, d, company, nil))
+	must(t, d.Store.SetQuotas(t.Context(), storetest.Operator(), company, map[store.Quota]*int64{store.QuotaEmailsPerDay: nil}))
+	must(t, accept(t, d, company, nil))
+}
+
+// What is repeated is answered as before and counts once, also where nothing more fits.
+func TestQuota_RepeatsDoNotCount(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	limit(t, d, company, store.QuotaEmailsPerDay, 4)
+	about := &store.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
+	var taken *store.AggregateTakenError
+	var key *store.KeyUsedError
+	for range 3 {
+		if err := accept(t, d, company, func(e *store.NewEmail) { e.Aggregate = about }); err != nil && !errors.As(err, &taken) {
+			t.Fatal(err)
+		}
+		if err := accept(t, d, company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") }); err != nil && !errors.As(err, &key) {
+			t.Fatal(err)
+		}
+	}
+	if n := used(t, d, company, store.QuotaEmailsPerDay); n != 2 || taken == nil || key == nil {
+		t.Errorf("%d emails are counted; %v, %v", n, taken, key)
+	}
+	must(t, accept(t, d, company, nil))
+	must(t, accept(t, d, company, nil))
+	if err := accept(t, d, company, func(e *store.NewEmail) { e.Aggregate = about }); !errors.As(err, &taken) {
+		t.Errorf("the aggregate's email, once more: %v", err)
+	}
+	refused(t, accept(t, d, company, func(e *store.NewEmail) {
+		e.Aggregate = &store.Aggregate{Type: "interview", ID: "2", EventType: "REMINDER"}
+	}), store.QuotaEmailsPerDay, 4, 4)
+	if n := ask[int](t, d, `SELECT count(*) FROM outbox_aggregates`); n != 1 {
+		t.Errorf("%d keys are taken", n)
+	}
+}
+
+// Two processes that accept at the same time exceed no quota, whatever they remember, and
+// the company that has used up its quota does not hold up another.
+func TestQuota_TwoProcesses(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	const most = 40
+	limit(t, d, company, store.QuotaEmailsPerDay, most)
+	var accepted, over atomic.Int64
+	var senders sync.WaitGroup
+	for range 2 {
+		s := open(t, d.URL, store.Options{})
+		a := s.NewAccepter()
+		t.Cleanup(a.Close)
+		for range 16 {
+			senders.Go(func() {
+				for range 5 {
+					var refused *store.QuotaError
+					switch err := a.Accept(t.Context(), storetest.NewEmail(company, nil)); {
+					case err == nil:
+						accepted.Add(1)
+					case errors.As(err, &refused):
+						over.Add(1)
+					default:
+						t.Error(err)
+					}
+					if err := a.Accept(t.Context(), storetest.NewEmail(other, nil)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	senders.Wait()
+	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE company_id = $1`, company); n != most || accepted.Load() != most || over.Load() != 160-most {
+		t.Errorf("%d emails, %d accepted, %d refused", n, accepted.Load(), over.Load())
+	}
+	if n := used(t, d, company, store.QuotaEmailsPerDay); n != most {
+		t.Errorf("%d are counted", n)
+	}
+}
+
+// The requests of a company that is close to a quota wait for each other, for a second at
+// most, and nobody else waits for them.
+func TestQuota_HeldLock(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other, third := d.Company(t), d.Company(t), d.Company(t)
+	limit(t, d, company, store.QuotaEmailsPerDay, 3)
+	limit(t, d, other, store.QuotaEmailsPerDay, 3)
+	must(t, accept(t, d, company, nil))
+	must(t, accept(t, d, other, nil))
+	fold(t, d)
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM quota_totals WHERE company_id = $1 FOR UPDATE`, company); err != nil {
+		t.Fatal(err)
+	}
+	a := d.Store.NewAccepter()
+	defer a.Close()
+	held := make(chan error, 20)
+	for range cap(held) {
+		go func() { held <- a.Accept(t.Context(), storetest.NewEmail(company, nil)) }()
+	}
+	waitBlocked(t, d, 1)
+	must(t, a.Accept(t.Context(), storetest.NewEmail(third, nil)))
+	must(t, a.Accept(t.Context(), storetest.NewEmail(other, nil)))
+	fold(t, d)
+	if n := ask[int](t, d, `SELECT count(*) FROM quota_deltas WHERE company_id <> $1`, company); n != 0 {
+		t.Errorf("%d deltas of others are not folded", n)
+	}
+	for range cap(held) {
+		if err := <-held; !errors.Is(err, store.ErrBusy) {
+			t.Errorf("while the lock is held: %v", err)
+		}
+	}
+}
+
+func TestQuota_ScheduledEmails(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	limit(t, d, company, store.QuotaScheduledEmails, 2)
+	later := func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) }
+	first := d.Accept(t, company, later)
+	second := d.Accept(t, company, later)
+	refused(t, accept(t, d, company, later), store.QuotaScheduledEmails, 2, 2)
+	plain := storetest.NewEmail(company, nil)
+	must(t, d.Store.NewAccepter().Accept(t.Context(), plain))
+
+	// Moving one that is scheduled is nothing new; one that was due is.
+	move := func(id uuid.UUID, at time.Time) error {
+		_, err := d.Store.Reschedule(t.Context(), store.Move{CompanyID: company, ID: id, SendAt: at, TTL: time.Hour, At: time.Now()})
+		return err
+	}
+	must(t, move(first, time.Now().Add(2*time.Hour)))
+	refused(t, move(plain.ID, time.Now().Add(time.Hour)), store.QuotaScheduledEmails, 2, 2)
+	if ask[bool](t, d, `SELECT next_at > now() FROM email_outbox WHERE id = $1`, plain.ID) {
+		t.Error("it was moved all the same")
+	}
+
+	// Cancelled, and due: there is room again.
+	moved, err := d.Store.Advance(t.Context(), store.Transition{
+		ID: first, Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{{Type: email.EventCancelled, At: time.Now().UTC()}},
+	})
+	if err != nil || !moved.Applied {
+		t.Fatal(moved, err)
+	}
+	must(t, move(plain.ID, time.Now().Add(time.Hour)))
+	refused(t, accept(t, d, company, later), store.QuotaScheduledEmails, 2, 2)
+	run(t, d, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, second)
+	fold(t, d)
+	must(t, accept(t, d, company, later))
+	refused(t, accept(t, d, company, later), store.QuotaScheduledEmails, 2, 2)
+	if n := used(t, d, company, store.QuotaScheduledEmails); n != 2 {
+		t.Errorf("%d are scheduled", n)
+	}
+}
+
+func TestQuota_StoredBodyBytes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	body := func(e *store.NewEmail) { e.HTML, e.Text = "0123456789", "é" } // 12 bytes
+	limit(t, d, company, store.QuotaStoredBodyBytes, 24)
+	first := d.Accept(t, company, body)
+	d.Accept(t, company, body)
+	refused(t, accept(t, d, company, body), store.QuotaStoredBodyBytes, 24, 24)
+
+	// Erased bodies, and deleted rows: two batches of the same ages.
+	run(t, d, `UPDATE email_outbox SET status = 'FAILED', processed_at = now() - interval '40 days', id = (left(first_id_at(now() - interval '41 days')::text, 23) || right(id::text, 13))::uuid`)
+	if _, err := d.Store.EraseBodies(t.Context(), 30*24*time.Hour, 1); err != nil {
+		t.Fatal(err)
+	}
+	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 12 {
+		t.Errorf("%d bytes after one body was erased", n)
+	}
+	must(t, accept(t, d, company, body))
+	refused(t, accept(t, d, company, body), store.QuotaStoredBodyBytes, 24, 24)
+	if _, err := d.Store.PurgeOutbox(t.Context(), 30*24*time.Hour, 10); err != nil {
+		t.Fatal(err)
+	}
+	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 12 {
+		t.Errorf("%d bytes after the old rows were deleted", n)
+	}
+	fold(t, d)
+	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 12 || first == uuid.Nil {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+func TestQuota_Recipients(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	limit(t, d, company, store.QuotaRecipients, 3)
+	all := func(people ...store.NewRecipient) error {
+		return d.Store.AcceptRecipients(t.Context(), newRecipients(company, people...))
+	}
+	ana, bia, caio, davi := known("A", "ana@example.com", "Ana"), known("B", "bia@example.com", "Bia"), known("C", "caio@example.com", "Caio"), known("D", "davi@example.com", "Davi")
+	refused(t, all(ana, bia, caio, davi), store.QuotaRecipients, 3, 0)
+	nothingWritten(t, d)
+	ids := intake(t, d, company, ana, bia, ana) // the same person twice
+	refused(t, all(caio, davi), store.QuotaRecipients, 3, 2)
+	upsert(t, d, ids...)
+	if n := used(t, d, company, store.QuotaRecipients); n != 2 {
+		t.Errorf("%d recipients", n)
+	}
+	upsert(t, d, intake(t, d, company, caio)...)
+	refused(t, all(davi), store.QuotaRecipients, 3, 3)
+	upsert(t, d, intake(t, d, company, ana, bia)...) // news of people who are known
+	if n := used(t, d, company, store.QuotaRecipients); n != 3 {
+		t.Errorf("%d recipients", n)
+	}
+
+	// An email to somebody known is accepted, one to somebody new is not.
+	to := func(externalID, address string) func(*store.NewEmail) {
+		return func(e *store.NewEmail) {
+			e.Job.To, e.Job.Recipient.Email, e.Job.Recipient.ExternalID = address, address, externalID
+		}
+	}
+	must(t, accept(t, d, company, to("A", "ana@example.com")))
+	refused(t, accept(t, d, company, to("D", "davi@example.com")), store.QuotaRecipients, 3, 3)
+
+	fold(t, d)
+	must(t, d.Store.DeleteRecipient(t.Context(), company, store.RecipientID(company, "A", "", "")))
+	must(t, d.Store.DeleteRecipient(t.Context(), company, store.RecipientID(company, "A", "", ""))) // twice is once
+	if n := used(t, d, company, store.QuotaRecipients); n != 2 {
+		t.Errorf("%d recipients after one was deleted", n)
+	}
+	upsert(t, d, intake(t, d, company, davi)...)
+	refused(t, all(ana), store.QuotaRecipients, 3, 3)
+	run(t, d, `DELETE FROM recipients`)
+	fold(t, d)
+	if n := used(t, d, company, store.QuotaRecipients); n != 0 {
+		t.Errorf("%d recipients after all were erased", n)
+	}
+}
+
+func TestQuota_Suppressions(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	limit(t, d, company, store.QuotaSuppressions, 2)
+	add := func(address string, reason store.SuppressionReason) error {
+		return d.Store.AddSuppression(t.Context(), company, store.Suppression{Address: address, Reason: reason})
+	}
+	must(t, add("ana@example.com", store.Manual))
+	must(t, add("bia@example.com", store.Manual))
+	refused(t, add("caio@example.com", store.Manual), store.QuotaSuppressions, 2, 2)
+	must(t, add("BIA@example.com", store.Manual)) // it stands already
+	// Nobody who unsubscribes is turned away.
+	must(t, d.Store.Suppress(t.Context(), company, store.Suppression{Address: "caio@example.com", Reason: store.Unsubscribed}))
+	fold(t, d)
+	refused(t, add("davi@example.com", store.Manual), store.QuotaSuppressions, 2, 3)
+	must(t, d.Store.Unsuppress(t.Context(), company, "ana@example.com", ""))
+	must(t, d.Store.Unsuppress(t.Context(), company, "bia@example.com", ""))
+	must(t, add("davi@example.com", store.Manual))
+	refused(t, add("eva@example.com", store.Manual), store.QuotaSuppressions, 2, 2)
+}
+
+func TestQuota_Mailings(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	ingest := func(n int, change func(*store.NewMailing)) error {
+		_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, change), storetest.Lines(n))
+		return err
+	}
+
+	limit(t, d, company, store.QuotaMailingRowsPerDay, 5)
+	refused(t, ingest(6, nil), store.QuotaMailingRowsPerDay, 5, 0)
+	nothingWritten(t, d)
+	must(t, ingest(3, func(m *store.NewMailing) { m.DryRun = true }))
+	must(t, ingest(2, func(m *store.NewMailing) { m.FileBytes = 100 }))
+	refused(t, ingest(1, nil), store.QuotaMailingRowsPerDay, 5, 5)
+	limit(t, d, company, store.QuotaMailingRowsPerDay, 0)
+
+	limit(t, d, company, store.QuotaRunningMailings, 2)
+	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 100 }))
+	refused(t, ingest(1, nil), store.QuotaRunningMailings, 2, 2)
+	held := storetest.NewMailing(company, func(m *store.NewMailing) { m.Held = true })
+	ingested(t, d, held, storetest.Lines(1))
+	_, err := d.Store.StartMailing(t.Context(), company, held.ID)
+	refused(t, err, store.QuotaRunningMailings, 2, 2)
+	if status := ask[string](t, d, `SELECT status FROM mailings WHERE id = $1`, held.ID); status != "PAUSED" {
+		t.Errorf("it is %s", status)
+	}
+	_, err = d.Store.ResumeMailing(t.Context(), company, held.ID)
+	refused(t, err, store.QuotaRunningMailings, 2, 2)
+	other := ask[uuid.UUID](t, d, `SELECT id FROM mailings WHERE status = 'QUEUED' ORDER BY id LIMIT 1`)
+	if _, err := d.Store.PauseMailing(t.Context(), company, other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Store.StartMailing(t.Context(), company, held.ID); err != nil {
+		t.Fatal(err)
+	}
+	limit(t, d, company, store.QuotaRunningMailings, 0)
+
+	limit(t, d, company, store.QuotaStoredFileBytes, 250)
+	refused(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 51 }), store.QuotaStoredFileBytes, 250, 200)
+	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes, m.DryRun = 51, true })) // its file is not kept
+	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 50 }))
+	if _, err := d.Store.MarkFilesDeleted(t.Context(), []uuid.UUID{other}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 100 }))
+
+	// A file of the release before, whose size a dispatcher finds out.
+	run(t, d, `UPDATE mailings SET file_bytes = NULL WHERE id = $1`, held.ID)
+	must(t, d.Store.SizeFiles(t.Context(), []uuid.UUID{held.ID, other}, []int64{7, 999}))
+	if n := used(t, d, company, store.QuotaStoredFileBytes); n != 257 {
+		t.Errorf("%d bytes of files", n)
+	}
+	limit(t, d, company, store.QuotaStoredFileBytes, 0)
+
+	// Its test emails count, all or nothing.
+	limit(t, d, company, store.QuotaEmailsPerDay, 1)
+	tests := func(m *store.NewMailing) {
+		m.Tests = []store.NewEmail{storetest.NewEmail(company, nil), storetest.NewEmail(company, nil)}
+	}
+	before := ask[int](t, d, `SELECT count(*) FROM mailings`)
+	refused(t, ingest(1, tests), store.QuotaEmailsPerDay, 1, 0)
+	if n := ask[int](t, d, `SELECT count(*) FROM mailings`); n != before {
+		t.Error("the mailing is there all the same")
+	}
+}
+
+// Of several uploads at once as many are accepted as fit.
+func TestQuota_MailingsAtOnce(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	limit(t, d, company, store.QuotaRunningMailings, 2)
+	var accepted atomic.Int64
+	var uploads sync.WaitGroup
+	for range 6 {
+		uploads.Go(func() {
+			_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, nil), storetest.Lines(3))
+			var over *store.QuotaError
+			switch {
+			case err == nil:
+				accepted.Add(1)
+			case !errors.As(err, &over):
+				t.Error(err)
+			}
+		})
+	}
+	uploads.Wait()
+	if n := accepted.Load(); n != 2 {
+		t.Errorf("%d were accepted", n)
+	}
+}
+
+// A program's functions are bound as the api is, in its own transaction.
+func TestQuota_Programs(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	limit(t, d, company, store.QuotaEmailsPerDay, 3)
+	limit(t, d, company, store.QuotaScheduledEmails, 1)
+	enqueue := func(n int, sendAt time.Time) error {
+		tx, err := d.SQL.BeginTx(t.Context(), nil)
+		must(t, err)
+		defer func() { _ = tx.Rollback() }()
+		for i := range n {
+			e := reminderAbout(company, store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: fmt.Sprint("R", i)})
+			e.SendAt = sendAt
+			if _, err := store.EnqueueIn(t.Context(), tx, e); err != nil {
+				return err
+			}
+		}
+		return tx.Commit()
+	}
+	refused(t, enqueue(4, time.Time{}), store.QuotaEmailsPerDay, 3, 3)
+	if n := used(t, d, company, store.QuotaEmailsPerDay); n != 0 {
+		t.Errorf("%d are counted of a transaction that was rolled back", n)
+	}
+	refused(t, enqueue(2, time.Now().Add(time.Hour)), store.QuotaScheduledEmails, 1, 1)
+	must(t, enqueue(1, time.Now().Add(time.Hour)))
+	must(t, enqueue(2, time.Time{}))
+	if n := used(t, d, company, store.QuotaScheduledEmails); n != 1 {
+		t.Errorf("%d are scheduled", n)
+	}
+	refused(t, enqueue(1, time.Time{}), store.QuotaEmailsPerDay, 3, 3)
+	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+
+	// Moving one that is due to a later time.
+	limit(t, d, company, store.QuotaEmailsPerDay, 0)
+	about := store.Aggregate{Type: "interview", ID: "moved", EventType: "R"}
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = tx.Rollback() }()
+	if _, err := store.EnqueueIn(t.Context(), tx, reminderNow(company, about)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.RescheduleIn(t.Context(), tx, company, about, time.Now().Add(time.Hour), time.Hour)
+	refused(t, err, store.QuotaScheduledEmails, 1, 1)
+}
+
+func reminderNow(company uuid.UUID, about store.Aggregate) store.ProgramEmail {
+	e := reminderAbout(company, about)
+	e.SendAt = time.Time{}
+	return e
+}
+
+// A mailing never takes more of the day than there is, and its recipients no more than
+// there may be.
+func TestQuota_Expand(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Mailing(t, company, 4, nil)
+	limit(t, d, company, store.QuotaEmailsPerDay, 3)
+	room, err := d.Store.FindMailingRoom(t.Context(), company)
+	if err != nil || room.Emails != 3 || room.Recipients != 10_000_000 || !room.Until.After(time.Now()) {
+		t.Fatalf("%+v, %v", room, err)
+	}
+	job, lock, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second)
+	if err != nil || lock != store.MailingLocked {
+		t.Fatal(lock, err)
+	}
+	entries, err := d.Store.NextEntries(t.Context(), &job, 10)
+	must(t, err)
+	x := store.Expansion{To: entries[3].ID, Lines: 4, Finished: true, NearQuota: true, NoNewPeople: true}
+	for _, e := range entries {
+		x.Entries = append(x.Entries, store.ExpandedEntry{
+			ID: e.ID, RecipientID: store.RecipientID(company, e.ExternalID, "", e.Email),
+			Job: email.SendJob{OutboxID: e.ID.String(), HTMLRef: "mailing:" + id.String(), To: e.Email, Recipient: email.JobRecipient{ExternalID: e.ExternalID, Email: e.Email}},
+		})
+	}
+	_, _, err = d.Store.Expand(t.Context(), &job, x)
+	refused(t, err, store.QuotaEmailsPerDay, 3, 0)
+	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE target = 'email:send'`); n != 0 {
+		t.Errorf("%d emails", n)
+	}
+	x.Entries, x.To, x.Lines, x.Finished = x.Entries[:3], entries[2].ID, 3, false
+	until := room.Until
+	x.Continue, x.Waiting = &store.Continuation{ID: uuid.Must(uuid.NewV7()), Delay: time.Minute}, store.Waiting{For: store.QuotaEmailsPerDay, Until: until}
+	if n, held, err := d.Store.Expand(t.Context(), &job, x); n != 3 || !held || err != nil {
+		t.Fatal(n, held, err)
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM recipients`); n != 0 {
+		t.Errorf("%d recipients were made", n)
+	}
+	m, err := d.Store.FindMailing(t.Context(), company, id)
+	if waits := m.WaitsFor(time.Now()); err != nil || waits.For != store.QuotaEmailsPerDay || !waits.Until.Equal(until) || m.Status != store.MailingQueued {
+		t.Errorf("%+v, %s, %v", waits, m.Status, err)
+	}
+	if waits := m.WaitsFor(until); waits.For != "" {
+		t.Errorf("after midnight it still waits: %+v", waits)
+	}
+	if room, err = d.Store.FindMailingRoom(t.Context(), company); err != nil || room.Emails != 0 {
+		t.Errorf("%+v, %v", room, err)
+	}
+	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+}
+
+func TestCancelUnstarted(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	hold := func(m *store.NewMailing) { m.Held, m.FileBytes = true, 10 }
+	old, young, started, paused := d.Mailing(t, company, 1, hold), d.Mailing(t, company, 1, hold), d.Mailing(t, company, 1, hold), d.Mailing(t, company, 1, nil)
+	if _, err := d.Store.StartMailing(t.Context(), company, started); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []uuid.UUID{started, paused} {
+		if _, err := d.Store.PauseMailing(t.Context(), company, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, d, `UPDATE mailings SET created_at = now() - interval '31 days' WHERE id <> $1`, young)
+	for _, want := range []int{1, 0} {
+		if n, err := d.Store.CancelUnstarted(t.Context(), 30*24*time.Hour, 10); n != want || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	if got := ask[string](t, d, `SELECT string_agg(status, ' ' ORDER BY id) FROM mailings`); got != "CANCELLED PAUSED PAUSED PAUSED" {
+		t.Error(got)
+	}
+	files, err := d.Store.DueFiles(t.Context(), 30*24*time.Hour, 10)
+	if err != nil || len(files) != 1 || files[0].MailingID != old {
+		t.Errorf("%+v, %v", files, err)
+	}
+}
+
+func TestSetQuotas(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	minus, five, zero := int64(-1), int64(5), int64(0)
+	set := func(limits map[store.Quota]*int64) error {
+		return d.Store.SetQuotas(t.Context(), storetest.Operator(), company, limits)
+	}
+	for name, limits := range map[string]map[store.Quota]*int64{
+		"negative": {store.QuotaRecipients: &minus}, "unknown": {"emails": &five}, "one of two": {store.QuotaRecipients: &five, "emails": &five},
+	} {
+		if err := set(limits); !errors.Is(err, store.ErrQuota) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must(t, set(map[store.Quota]*int64{store.QuotaRecipients: nil}))
+	if n := ask[int](t, d, `SELECT count(*) FROM company_quotas`); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+	must(t, set(map[store.Quota]*int64{store.QuotaRecipients: &five, store.QuotaSuppressions: &zero}))
+	must(t, set(map[store.Quota]*int64{store.QuotaRunningMailings: &five}))
+	must(t, set(map[store.Quota]*int64{store.QuotaRunningMailings: &five})) // nothing new
+	must(t, set(map[store.Quota]*int64{store.QuotaRecipients: nil}))
+	if n := ask[int](t, d, `SELECT count(*) FROM operator_audit WHERE action = 'company.quota' AND company_id = $1`, company); n != 3 {
+		t.Errorf("%d entries of the audit", n)
+	}
+	limits := store.Quotas()
+	defaults := map[store.Quota]int64{}
+	for i, q := range limits {
+		defaults[q] = int64(1000 + i)
+	}
+	must(t, d.Store.SetQuotaDefaults(t.Context(), defaults))
+	all, err := d.Store.CompanyQuotas(t.Context(), company)
+	must(t, err)
+	var got []string
+	for _, u := range all {
+		got = append(got, fmt.Sprint(u.Quota, " ", u.Limit, " ", u.Own))
+	}
+	want := []string{
+		"scheduled_emails 1000 false", "emails_per_day 1001 false", "stored_body_bytes 1002 false", "recipients 1003 false",
+		"suppressions 0 true", "stored_file_bytes 1005 false", "running_mailings 5 true", "mailing_rows_per_day 1007 false",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if err := d.Store.SetQuotas(t.Context(), storetest.Operator(), uuid.New(), map[store.Quota]*int64{store.QuotaRecipients: &five}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("of no company: %v", err)
+	}
+	if _, err := d.Store.CompanyQuotas(t.Context(), uuid.New()); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("of no company: %v", err)
+	}
+}

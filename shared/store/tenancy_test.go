@@ -1,0 +1,266 @@
+package store_test
+
+import (
+	"errors"
+	"go/ast"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"email-gateway/schema"
+	"email-gateway/shared/store/storetest"
+)
+
+// Reasons for which a statement of the api need not name the company of a table.
+const (
+	byMovedEmail  = "the row of an email whose company the caller has compared: by its id, with which every row about it is found"
+	byLockedRow   = "a row that this transaction has locked before, by id and company, or has written itself"
+	byOwnID       = "a row of the id that the api has just made: it asks whether its own COMMIT arrived, or is cleaning up behind itself"
+	byListedIDs   = "ids that a statement before it listed for the company, and the company's rows alone"
+	byFoundLetter = "the dead letter was found by id and company (findLetterSQL), and by its id, outbox id or mailing is what it is about"
+	byCompanyLane = "a lane is one company's, and the lane is asked for by company_id"
+	byAttempt     = "SES names the email and the attempt; without a log of the company that the notification names, and a step of that attempt, nothing is changed"
+	byKey         = "the status of the email that the company's own key names (outbox_aggregates, which is asked for company_id)"
+	workersOnly   = "a worker runs it, for the email of its task; the api has a field of the method's name"
+	operatorsOnly = "no route of the api runs it: operators list all companies' rows, by a method that the api's callers share in part"
+)
+
+// acrossCompanies are the places in which a statement of the api does not ask a table for
+// the company, with the reason why no other company's row gets out or is changed. A place
+// that is none any more fails the test.
+var acrossCompanies = map[string]string{
+	"advanceSQL: email_outbox o":                                byMovedEmail,
+	"advanceSQL: email_logs email_logs":                         byMovedEmail,
+	"advanceSQL: dead_letters d":                                byMovedEmail,
+	"advanceSQL: outbox_aggregates a":                           byMovedEmail,
+	"advanceSQL: outbox_aggregates later":                       byMovedEmail,
+	"advanceSQL: dispatch_lanes lane":                           byMovedEmail,
+	"advanceSQL: mailings m":                                    byMovedEmail,
+	"advanceSQL: mailings mailings":                             byMovedEmail,
+	"rescheduleSQL: dispatch_lanes l":                           byMovedEmail,
+	"rescheduleSQL: email_logs email_logs":                      byMovedEmail,
+	"rescheduleSQL: email_logs l":                               byMovedEmail,
+	"rescheduleSQL: email_outbox o":                             byMovedEmail,
+	"advanceWaitingSQL: email_outbox o":                         byMovedEmail,
+	"advanceWaitingSQL: email_logs email_logs":                  byMovedEmail,
+	"advanceWaitingSQL: dead_letters d":                         byMovedEmail,
+	"advanceWaitingSQL: outbox_aggregates a":                    byMovedEmail,
+	"advanceWaitingSQL: outbox_aggregates later":                byMovedEmail,
+	"advanceWaitingSQL: dispatch_lanes lane":                    byMovedEmail,
+	"advanceWaitingSQL: mailings m":                             byMovedEmail,
+	"advanceWaitingSQL: mailings mailings":                      byMovedEmail,
+	"pageRowsSQL: email_logs l":                                 byListedIDs,
+	"pageRowsSQL: email_outbox o":                               byListedIDs,
+	"pageRowsSQL: outbox_aggregates a":                          byListedIDs,
+	"listLettersSQL: dead_letters d":                            byListedIDs,
+	"findEmailSQL: outbox_aggregates a":                         byListedIDs,
+	"cancelMailingSQL: mailings mailings":                       byLockedRow,
+	"continueMailingSQL: mailings mailings":                     byLockedRow,
+	"finishMailingSQL: mailings mailings":                       byLockedRow,
+	"pauseMailingSQL: mailings mailings":                        byLockedRow,
+	"requeueMailingSQL: mailings mailings":                      byLockedRow,
+	"retryFailedSQL: mailings mailings":                         byLockedRow,
+	"discardLettersSQL: dead_letters dead_letters":              byFoundLetter,
+	"resolveMailingLettersSQL: dead_letters dead_letters":       byFoundLetter,
+	"retryIntakeSQL: dead_letters d":                            byFoundLetter,
+	"retryIntakeSQL: email_outbox o":                            byFoundLetter,
+	"retryIntakeSQL: recipients r":                              byFoundLetter,
+	"existsSQL: email_outbox email_outbox":                      byOwnID,
+	"mailingExistsSQL: mailings mailings":                       byOwnID,
+	"findAnyReplaySQL: dead_letter_replays dead_letter_replays": byOwnID,
+	"searchIDsSQL: email_outbox email_outbox":                   byCompanyLane,
+	"taggedIDsSQL: email_outbox email_outbox":                   byCompanyLane,
+	"waitingIDsSQL: email_outbox email_outbox":                  byCompanyLane,
+	"readFeedbackSQL: dispatch_lanes lane":                      byAttempt,
+	"sentIDSQL: email_logs email_logs":                          workersOnly,
+	"takeFeedbackSQL: email_logs email_logs":                    byAttempt,
+	"takeFeedbackSQL: email_outbox email_outbox":                byAttempt,
+	"readFeedbackSQL: email_outbox o":                           byAttempt,
+	"appendFeedbackSQL: email_logs email_logs":                  byAttempt,
+	"appendFeedbackSQL: email_logs l":                           byAttempt,
+	"appendFeedbackSQL: email_outbox email_outbox":              byAttempt,
+	"countAllLettersSQL: dead_letters dead_letters":             operatorsOnly,
+	"findAnyLetterSQL: dead_letters d":                          operatorsOnly,
+}
+
+// Every statement that the api may run names the company in each table that has a
+// company_id, as a condition or as the value that it writes, or stands above with its
+// reason. Postgres itself reads the statements, so the test sees every table that they see.
+func TestTenancy_StatementsNameTheCompany(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	if err := schema.Roles(t.Context(), d.SQL); err != nil {
+		t.Fatal(err)
+	}
+	r := newTreeReader(t, d)
+	code := readSource(t)
+	if inline := code.inline(t); len(inline) > 0 {
+		t.Errorf("statements that no constant holds, so that this test does not see them: %q", inline)
+	}
+	found := map[string]bool{}
+	for name, text := range code.statements(t, callers["gateway_api"]...) {
+		for _, place := range r.unboundOf(t, name, text) {
+			found[name+": "+place] = true
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(found)) {
+		if acrossCompanies[place] == "" {
+			t.Errorf("%s is not bound to a company", place)
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(acrossCompanies)) {
+		if !found[place] {
+			t.Errorf("%s is an exception and does not need to be one", place)
+		}
+	}
+}
+
+var copyInto = regexp.MustCompile(`^\s*COPY (\w+) \(([^)]*)\)`)
+
+// unboundOf lists the tables that a statement does not bind to a company.
+func (r *treeReader) unboundOf(t *testing.T, name, text string) []string {
+	t.Helper()
+	if copied := copyInto.FindStringSubmatch(text); copied != nil { // it cannot be prepared
+		if slices.Contains(slices.Collect(maps.Values(r.names)), copied[1]) && !strings.Contains(copied[2], "company_id") {
+			return []string{copied[1]}
+		}
+		return nil
+	}
+	trees, err := r.trees(t, `PREPARE "`+name+`" AS `+text)
+	var refused *pq.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == pqerror.SyntaxError: // a part of others
+		return nil
+	case err != nil || len(trees) == 0:
+		t.Errorf("%s: %d trees, %v", name, len(trees), err)
+	}
+	return r.unbound(trees)
+}
+
+// What the test above takes for bound, and what not.
+func TestTenancy_FindsUnboundTables(t *testing.T) {
+	t.Parallel()
+	r := newTreeReader(t, storetest.New(t))
+	const outbox, logs = "email_outbox", "email_logs"
+	for text, want := range map[string][]string{
+		`SELECT id FROM email_outbox WHERE id = $1`:                                                                                                                                  {outbox},
+		`SELECT id FROM email_outbox WHERE company_id = $1`:                                                                                                                          nil,
+		`SELECT id FROM email_outbox WHERE $1::uuid = company_id AND id = $2`:                                                                                                        nil,
+		`SELECT id FROM email_outbox WHERE company_id = ANY ($1::uuid[])`:                                                                                                            nil,
+		`SELECT id FROM email_outbox WHERE company_id <> $1`:                                                                                                                         {outbox},
+		`SELECT id FROM email_outbox WHERE company_id = $1 OR id = $2`:                                                                                                               {outbox},
+		`SELECT id FROM email_outbox WHERE NOT (company_id = $1)`:                                                                                                                    {outbox},
+		`SELECT id FROM email_outbox WHERE company_id = company_id`:                                                                                                                  {outbox},
+		`SELECT company_id = $1::uuid FROM email_outbox`:                                                                                                                             {outbox},
+		`SELECT id FROM email_outbox WHERE ($1::uuid IS NULL OR company_id = $1)`:                                                                                                    {outbox},
+		`SELECT o.id FROM email_outbox o JOIN email_logs l ON l.outbox_id = o.id WHERE o.company_id = $1`:                                                                            {logs + " l"},
+		`SELECT o.id FROM email_outbox o JOIN email_logs l USING (company_id) WHERE o.company_id = $1`:                                                                               nil,
+		`SELECT o.id FROM email_outbox o JOIN email_logs l USING (company_id)`:                                                                                                       {logs + " l", outbox + " o"},
+		`SELECT o.id FROM email_outbox o LEFT JOIN email_logs l ON l.outbox_id = o.id AND o.company_id = $1 AND l.company_id = $1`:                                                   {outbox + " o"},
+		`SELECT o.id FROM email_outbox o RIGHT JOIN email_logs l ON l.outbox_id = o.id AND o.company_id = $1 AND l.company_id = $1`:                                                  {logs + " l"},
+		`SELECT EXISTS (SELECT FROM email_logs WHERE outbox_id = o.id) FROM email_outbox o WHERE o.company_id = $1`:                                                                  {logs},
+		`SELECT EXISTS (SELECT FROM email_logs l WHERE l.company_id = o.company_id) FROM email_outbox o WHERE o.company_id = $1`:                                                     nil,
+		`WITH m AS (UPDATE email_outbox SET status = 'SENT' WHERE id = $1 RETURNING id) SELECT * FROM m`:                                                                             {outbox},
+		`DELETE FROM suppressions WHERE address = $1`:                                                                                                                                {"suppressions"},
+		`DELETE FROM suppressions WHERE (company_id, address) = ($1, $2)`:                                                                                                            nil,
+		`DELETE FROM suppressions WHERE (company_id = $1) IS TRUE`:                                                                                                                   nil,
+		`INSERT INTO suppressions (company_id, address, reason) VALUES ($1, $2, 'MANUAL')`:                                                                                           nil,
+		`INSERT INTO dead_letters (id, target, reason, payload) VALUES ($1, $2, $3, $4)`:                                                                                             {"dead_letters"},
+		`INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET email = excluded.email`:                                                   {"recipients"},
+		`INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING`:                                                                             nil,
+		`INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET email = excluded.email WHERE recipients.company_id = excluded.company_id`: nil,
+		`INSERT INTO suppressions (company_id, address, reason) VALUES ($1, $2, 'MANUAL') ON CONFLICT (company_id, address, reason) DO UPDATE SET note = 'x'`:                        nil,
+		`SELECT count(*) FROM companies`:                                                                                                                                             nil,
+	} {
+		for i, place := range want {
+			if !strings.Contains(place, " ") {
+				want[i] = place + " " + place
+			}
+		}
+		if got := r.unboundOf(t, uuid.NewString(), text); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// functionCalls run the functions that the api's role may call, so that each statement of
+// theirs is read. Those that use no table with a company_id need none.
+var functionCalls = map[string][]string{
+	"email_gateway_take_key": {
+		`SELECT email_gateway_take_key($company, 'interview', '42', 'REMINDER', gen_random_uuid())`,
+		`SELECT email_gateway_take_key($company, 'interview', '42', 'REMINDER', gen_random_uuid())`,
+	},
+	"email_gateway_scheduled": {`SELECT email_gateway_scheduled($company)`},
+	"email_gateway_use":       {`SELECT * FROM email_gateway_use($company, true)`},
+	"email_gateway_schedule":  {`SELECT email_gateway_schedule($company, gen_random_uuid(), now() + interval '1 hour')`},
+}
+
+var functionsAcrossCompanies = map[string]string{
+	"email_gateway_take_key: email_outbox o": byKey,
+	"email_gateway_take_key: email_logs l":   byKey,
+}
+
+// The functions that the api's role may execute are held to the same.
+func TestTenancy_FunctionsNameTheCompany(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	if err := schema.Roles(t.Context(), d.SQL); err != nil {
+		t.Fatal(err)
+	}
+	r := newTreeReader(t, d)
+	company := d.Company(t)
+	found := map[string]bool{}
+	for name, source := range r.functions(t, "gateway_api") {
+		tables := r.named(source)
+		calls := functionCalls[name]
+		if len(tables) > 0 && len(calls) == 0 {
+			t.Errorf("%s uses %q: add calls that run each of its statements", name, tables)
+		}
+		for _, call := range calls {
+			trees, err := r.trees(t, strings.ReplaceAll(call, "$company", "'"+company.String()+"'"))
+			if err != nil {
+				t.Errorf("%s: %v", call, err)
+			}
+			for _, place := range r.unbound(trees) {
+				found[name+": "+place] = true
+			}
+			tables = slices.DeleteFunc(tables, func(table string) bool { return r.mentions(trees, table) })
+		}
+		if len(tables) > 0 {
+			t.Errorf("no call of %s reads or writes %q", name, tables)
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(found)) {
+		if functionsAcrossCompanies[place] == "" {
+			t.Errorf("%s is not bound to a company", place)
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(functionsAcrossCompanies)) {
+		if !found[place] {
+			t.Errorf("%s is an exception and does not need to be one", place)
+		}
+	}
+}
+
+// inline are statements that stand in a function and not in a constant.
+func (s source) inline(tb testing.TB) (found []string) {
+	tb.Helper()
+	for _, body := range s.bodies {
+		ast.Inspect(body, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok {
+				if value, err := strconv.Unquote(text.Value); err == nil && begins.MatchString(value) {
+					found = append(found, value)
+				}
+			}
+			return true
+		})
+	}
+	return found
+}

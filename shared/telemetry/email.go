@@ -1,0 +1,129 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+)
+
+// Email is what a log line about an email names. A field that is not known is left out.
+type Email struct {
+	OutboxID, RequestID, CompanyID, MailingID string
+	Attempt                                   int // of EMAIL_MAX_ATTEMPTS; 0 before the first
+	// State is where the email is when a line is written. A line may name another one.
+	State func() string
+	// Since is when the work on the email began, from which durationMs counts.
+	Since time.Time
+	// Recipient is logged masked; the zero value is no recipient.
+	Recipient email.JobRecipient
+}
+
+// EmailOf is the email of a task, as far as its payload can be read: it may be a broken one.
+// What is not of the form that it must have may be anything, and is left out.
+func EmailOf(taskID string, payload []byte) Email {
+	var job email.SendJob
+	_ = json.Unmarshal(payload, &job) // it fills in the fields that it can read
+	e := Email{OutboxID: taskID, RequestID: email.MaskText(job.RequestID), Attempt: job.Attempt, Recipient: job.Recipient}
+	e.MailingID, _ = job.Mailing()
+	if _, err := uuid.Parse(job.CompanyID); err == nil {
+		e.CompanyID = job.CompanyID
+	}
+	if _, err := uuid.Parse(job.OutboxID); err == nil && taskID == "" {
+		e.OutboxID = job.OutboxID
+	}
+	if !email.IsSHA256(e.Recipient.CPFCNPJHash) {
+		e.Recipient.CPFCNPJHash = ""
+	}
+	return e
+}
+
+// In returns the state as a constant, for Email.State.
+func In[S ~string](state S) func() string { return func() string { return string(state) } }
+
+// ID is an id as text, "" for none.
+func ID(id uuid.UUID) string {
+	if id == uuid.Nil {
+		return ""
+	}
+	return id.String()
+}
+
+// maxIDs bounds a line about many tasks, which mostly have one cause.
+const maxIDs = 100
+
+// IDs is the value of outboxId in a line about n tasks: the id of one, or a list of at most
+// 100.
+func IDs(n int, id func(i int) string) any {
+	if n == 1 {
+		return id(0)
+	}
+	ids := make([]string, 0, min(n, maxIDs))
+	for i := range cap(ids) {
+		ids = append(ids, id(i))
+	}
+	return ids
+}
+
+// EmailLogger makes the logger of an email: each of its lines carries outboxId, requestId,
+// companyId, attempt, state and durationMs, for an email of a mailing mailingId, and the
+// recipient's masked address and hash where the recipient is known.
+func EmailLogger(log *slog.Logger, e Email) *slog.Logger {
+	attrs := make([]any, 0, 6)
+	for _, field := range [...]struct{ name, value string }{
+		{OutboxID, e.OutboxID}, {RequestID, e.RequestID}, {CompanyID, e.CompanyID}, {MailingID, e.MailingID},
+	} {
+		if field.value != "" {
+			attrs = append(attrs, slog.String(field.name, field.value))
+		}
+	}
+	attrs = append(attrs, slog.Int(Attempt, e.Attempt))
+	if r := e.Recipient; r.Email != "" {
+		masked := []any{slog.String("email", email.MaskAddress(r.Email))}
+		if r.CPFCNPJHash != "" {
+			masked = append(masked, slog.String("cpfCnpjHash", email.MaskHash(r.CPFCNPJHash)))
+		}
+		attrs = append(attrs, slog.Group("recipient", masked...))
+	}
+	return slog.New(emailHandler{Handler: log.Handler(), state: e.State, since: e.Since}).With(attrs...)
+}
+
+// emailHandler adds to a line what changes from line to line, unless the line has it.
+type emailHandler struct {
+	slog.Handler
+	state func() string
+	since time.Time
+}
+
+func (h emailHandler) Handle(ctx context.Context, r slog.Record) error {
+	hasState, hasDuration := h.state == nil, h.since.IsZero()
+	r.Attrs(func(a slog.Attr) bool {
+		hasState = hasState || a.Key == State
+		hasDuration = hasDuration || a.Key == DurationMS
+		return true
+	})
+	if !hasState || !hasDuration {
+		r = r.Clone()
+	}
+	if !hasState {
+		r.AddAttrs(slog.String(State, h.state()))
+	}
+	if !hasDuration {
+		r.AddAttrs(slog.Int64(DurationMS, time.Since(h.since).Milliseconds()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h emailHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(attrs)
+	return h
+}
+
+func (h emailHandler) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
+}

@@ -1,0 +1,121 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// Each queue's part of the window lasts as long as the whole would on a queue that is alone,
+// and a queue that is alone has all of it.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newShares()
+		want := func(normal int) {
+			t.Helper()
+			if got := s.of(email.QueueNormal, 200); got != normal {
+				t.Errorf("%d, want %d", got, normal)
+			}
+		}
+		want(200)
+		s.saw(email.QueueNormal, 50, 200)
+		s.saw(email.QueueHigh, 0, 200)
+		s.saw(email.QueueHigh, 59, 200) // a queue with an email now and then
+		want(200)
+		s.saw(email.QueueHigh, 60, 200)
+		want(67) // 3 of 9
+		s.saw(email.QueueLow, 10, 200)
+		want(60) // 3 of 10
+		if got := s.of(email.QueueLow, 5); got != 1 {
+			t.Errorf("%d, want 1", got)
+		}
+		<-time.After(sharedFor) // of the bubble's own clock
+		want(200)
+	})
+}
+
+func mailsTo(recipients, n int) (rows []store.DueRow) {
+	job := email.SendJob{To: "ana@example.com", Subject: `"cc": "a@b"`, Headers: map[string]string{"X-A": `bcc"@`}}
+	for i := range recipients - 1 {
+		address := fmt.Sprintf("c%d@example.com", i)
+		if i < 5 {
+			job.CC = append(job.CC, address)
+		} else {
+			job.BCC = append(job.BCC, address)
+		}
+	}
+	payload, _ := json.Marshal(job) // it always can
+	return slices.Repeat([]store.DueRow{{Payload: payload}}, n)
+}
+
+func TestRecipients(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 6, 11} {
+		if got := recipients(mailsTo(n, 1)[0].Payload); got != n {
+			t.Errorf("%d, want %d", got, n)
+		}
+	}
+	for _, payload := range []string{``, `[]`, `null`, `{"cc":null}`, `{"cc":`, `{"cc":[]}`, strings.Repeat(`{"cc"`, 3)} {
+		if got := recipients([]byte(payload)); got != 1 {
+			t.Errorf("of %q: %d, want 1", payload, got)
+		}
+	}
+}
+
+// A window of 200 recipients never holds many more: the first batch of emails with 11 each is
+// cut, and from then on fewer are taken.
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	const window = 200
+	l := &load{}
+	for _, batch := range []struct {
+		recipients int
+		most       int // recipients on the queue
+	}{{1, window}, {11, window}, {11, window + 11}, {11, window + 11}, {1, window}} {
+		room := l.room(window)
+		fit := l.fit(mailsTo(batch.recipients, room), room)
+		if got := fit * batch.recipients; got > batch.most || fit == 0 {
+			t.Errorf("%d emails of %d recipients each were published", fit, batch.recipients)
+		}
+	}
+	for range 10 {
+		l.fit(mailsTo(1, 20), 20)
+	}
+	if room := l.room(window); room != window {
+		t.Errorf("room for %d emails of one recipient each, want %d", room, window)
+	}
+}
+
+// While emails have several recipients, lanes take turns by recipients: a lane with one each
+// brings eleven emails for each one of a lane with eleven.
+func TestTurns_ByRecipients(t *testing.T) {
+	t.Parallel()
+	var turn turns
+	turn.charge(true, map[int64]int{1: 11})
+	count := map[int64]int{}
+	for range 120 {
+		chosen, perLane := turn.share([]int64{1, 2}, 1)
+		count[chosen[0]] += perLane
+		turn.charge(true, map[int64]int{chosen[0]: map[int64]int{1: 11, 2: 1}[chosen[0]]})
+	}
+	if count[1] < 9 || count[1] > 11 {
+		t.Errorf("%v turns", count)
+	}
+	turn.charge(false, nil)
+	count = map[int64]int{}
+	for range 10 {
+		chosen, _ := turn.share([]int64{1, 2}, 1)
+		count[chosen[0]]++
+	}
+	if count[1] != 5 {
+		t.Errorf("with one recipient each: %v turns", count)
+	}
+}

@@ -1,0 +1,76 @@
+package mailing_test
+
+import (
+	"testing"
+	"time"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// A mailing takes what is left of the day, waits with nothing failed, tells why and until
+// when, and goes on when the day is over.
+func TestProcessor_WaitsForTheDaysQuota(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, _ := b.mailing(t, many(5)...)
+	three := int64(3)
+	if err := b.Store.SetQuotas(t.Context(), storetest.Operator(), b.company, map[store.Quota]*int64{store.QuotaEmailsPerDay: &three}); err != nil {
+		t.Fatal(err)
+	}
+	p := b.params()
+	p.BatchSize = 2
+	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	waits := func() store.Waiting {
+		t.Helper()
+		m, err := b.Store.FindMailing(t.Context(), b.company, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.WaitsFor(time.Now())
+	}
+	b.want(t, "QUEUED QUEUED QUEUED PENDING PENDING", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries`)
+	b.want(t, "QUEUED 3 2 0", `SELECT concat_ws(' ', status, processed_lines, generation, attempts) FROM mailings`)
+	midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	if w := waits(); w.For != store.QuotaEmailsPerDay || !w.Until.Equal(midnight) {
+		t.Errorf("it waits for %+v, want %v", w, midnight)
+	}
+	b.want(t, "true", `SELECT (next_at > now() + interval '1 s' AND next_at <= now() + interval '1 min')::text FROM email_outbox WHERE target = 'mailing.process'`)
+
+	// It looks again, and still waits.
+	if err := handle(t.Context(), p, taskOf(id, 2)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "3", `SELECT count(*)::text FROM email_outbox WHERE target = 'email:send'`)
+
+	// The day is over.
+	b.exec(t, `UPDATE quota_deltas SET day = day - 1`)
+	if err := handle(t.Context(), p, taskOf(id, 3)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "SENDING 5", `SELECT concat_ws(' ', status, processed_lines) FROM mailings`)
+	b.want(t, "0", `SELECT count(*)::text FROM mailing_entries WHERE status <> 'QUEUED'`)
+	b.want(t, "0", `SELECT count(*)::text FROM dead_letters`)
+	if w := waits(); w.For != "" {
+		t.Errorf("it waits for %+v", w)
+	}
+	b.exec(t, `DELETE FROM email_outbox WHERE target = 'email:send'`)
+}
+
+// Where a company has as many recipients as it may, its mailings are sent and make none.
+func TestProcessor_NoRoomForRecipients(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, _ := b.mailing(t, many(3)...)
+	two := int64(2)
+	if err := b.Store.SetQuotas(t.Context(), storetest.Operator(), b.company, map[store.Quota]*int64{store.QuotaRecipients: &two}); err != nil {
+		t.Fatal(err)
+	}
+	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "3", `SELECT count(*)::text FROM email_outbox WHERE target = 'email:send' AND payload #>> '{recipient,recipientId}' IS NULL`)
+	b.want(t, "0", `SELECT count(*)::text FROM recipients`)
+}

@@ -1,0 +1,101 @@
+package maintenance
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+)
+
+const (
+	// removeInterval is how long a task of an erased person may stay in Redis.
+	removeInterval = time.Second
+	// removeBatch bounds one script, which takes Redis a millisecond.
+	removeBatch = 200
+)
+
+// TaskStore is what the TaskRemover asks of the database.
+type TaskStore interface {
+	ErasedTasks(ctx context.Context, limit int) ([]store.ErasedTask, error)
+	TasksRemoved(ctx context.Context, ids, found []uuid.UUID) error
+}
+
+// TaskQueue removes tasks from a queue. It returns for each id whether there was one, and
+// whether it is still there.
+type TaskQueue interface {
+	RemoveTasks(ctx context.Context, queue string, ids []string, all bool) (removed, kept []bool, err error)
+}
+
+// TaskRemover removes from the queue what it still holds of emails whose recipient was erased
+// (gatewayctl person erase, which opens no queue). It asks each queue for each id: the
+// priority of an erased email is not known any more where its row is purged.
+type TaskRemover struct {
+	*service.Loop
+	params TaskRemoverParams
+}
+
+// TaskRemoverParams make a TaskRemover.
+type TaskRemoverParams struct {
+	Log   *slog.Logger
+	Store TaskStore
+	Queue TaskQueue
+}
+
+// NewTaskRemover makes a TaskRemover that is not running yet.
+func NewTaskRemover(p TaskRemoverParams) *TaskRemover {
+	r := &TaskRemover{params: p}
+	r.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: removeInterval, RunOnce: r.runOnce})
+	return r
+}
+
+// runOnce takes the next tasks. No transaction is open while Redis is asked: two dispatchers
+// may do the same work.
+func (r *TaskRemover) runOnce(ctx context.Context) (more bool, err error) {
+	tasks, err := r.params.Store.ErasedTasks(ctx, removeBatch)
+	if err != nil || len(tasks) == 0 {
+		return false, err
+	}
+	var done, found []uuid.UUID
+	for _, final := range []bool{true, false} {
+		var ids []string
+		for _, t := range tasks {
+			if t.Final == final {
+				ids = append(ids, t.ID.String())
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		removed, kept := map[string]bool{}, map[string]bool{}
+		for _, queue := range email.Queues() {
+			was, stays, err := r.params.Queue.RemoveTasks(ctx, queue, ids, final)
+			if err != nil {
+				return false, err
+			}
+			for i, id := range ids {
+				removed[id], kept[id] = removed[id] || was[i], kept[id] || stays[i]
+			}
+		}
+		for _, id := range ids {
+			// One that a worker has is gone in a moment, since its email has ended.
+			if final && kept[id] {
+				continue
+			}
+			if done = append(done, uuid.MustParse(id)); removed[id] {
+				found = append(found, uuid.MustParse(id))
+			}
+		}
+	}
+	if len(done) == 0 {
+		return false, nil
+	}
+	if len(found) > 0 {
+		r.params.Log.Info("tasks of erased emails removed", "count", len(found))
+	}
+	return len(done) == removeBatch, r.params.Store.TasksRemoved(ctx, done, found)
+}

@@ -1,0 +1,69 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// laterResults bounds the results that wait for other transactions' locks without holding a
+// task; more of them hold theirs.
+const laterResults = 256
+
+// later are the attempts whose result another transaction's lock keeps from being recorded.
+// Their tasks have ended, or a company whose rows are locked would take all the workers of
+// others.
+type later struct {
+	slots   chan struct{}
+	running sync.WaitGroup
+}
+
+func newLater() *later { return &later{slots: make(chan struct{}, laterResults)} }
+
+// recordLater goes on recording in the background, if there is room. If the worker dies
+// meanwhile, the rescuer finds the email when its lease is over.
+func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition) bool {
+	select {
+	case p.later.slots <- struct{}{}:
+	default:
+		return false
+	}
+	t.TaskWaits = false // the task ends now
+	p.later.running.Go(func() {
+		defer func() { <-p.later.slots }()
+		done, err := p.insist(context.Background(), t)
+		applied, err := p.recorded(log, a, t, done, err)
+		switch {
+		case err != nil:
+			log.Error("the result of an attempt was not recorded", "error", email.MaskText(err.Error()))
+		case applied && t.Status.Final():
+			p.ended(log, a, t.Status)
+		case applied:
+			p.observe(log, a, t.Status, slog.LevelWarn)
+		}
+	})
+	return true
+}
+
+// Start implements service.Service: there is nothing to start.
+func (p *Pipeline) Start(context.Context, func(error)) error { return nil }
+
+// Stop waits for the results that are recorded in the background. It comes after the end of the
+// consumer.
+func (p *Pipeline) Stop(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		p.later.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return errors.New("results of locked emails were not recorded: the rescuer finds them")
+	}
+}

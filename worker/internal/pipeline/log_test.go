@@ -1,0 +1,157 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/queue"
+)
+
+// linesOf are the log's lines, each with message and level beside its context.
+func linesOf(t *testing.T, log *bytes.Buffer) []map[string]any {
+	t.Helper()
+	var lines []map[string]any
+	decoder := json.NewDecoder(log)
+	for {
+		var line struct {
+			Message string         `json:"message"`
+			Context map[string]any `json:"context"`
+		}
+		err := decoder.Decode(&line)
+		if errors.Is(err, io.EOF) {
+			return lines
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		line.Context["message"] = line.Message
+		lines = append(lines, line.Context)
+	}
+}
+
+func logged(t *testing.T) (*bench, *bytes.Buffer, *prometheus.Registry) {
+	t.Helper()
+	var log bytes.Buffer
+	registry := prometheus.NewRegistry()
+	b := newBench(t, func(p *pipeline.Params) {
+		p.Log = telemetry.NewLogger(&log, "email-gateway-worker", "test", "debug")
+		p.Metrics = pipeline.NewMetrics(registry)
+	})
+	return b, &log, registry
+}
+
+// Whatever happens to an email, each line about it carries what spec 004 asks for, and the
+// masked recipient of spec 002.
+func TestLog_NamesTheEmail(t *testing.T) {
+	t.Parallel()
+	b, log, _ := logged(t)
+	hash := strings.Repeat("0a", 32)
+	accept := func() uuid.UUID {
+		return b.Accept(t, b.company, func(e *store.NewEmail) { e.Job.Recipient.CPFCNPJHash = hash })
+	}
+	sent, failed, retried, refused := accept(), accept(), accept(), accept()
+	_ = b.handle(t, sent)
+	_ = b.handle(t, sent) // is ALREADY_SENT
+	b.sender.fail(1, provider.Failure{Verdict: provider.Failed, Code: "X", Category: provider.PermanentError})
+	_ = b.handle(t, failed)
+	b.sender.fail(1, provider.Failure{Verdict: provider.Retry, Code: "X", Category: provider.TransientError})
+	_ = b.handle(t, retried)
+	b.exec(t, `UPDATE email_outbox SET html = '' WHERE id = $1`, refused)
+	_ = b.handle(t, refused)
+
+	lines := linesOf(t, log)
+	states := map[string]string{}
+	for _, line := range lines {
+		for _, field := range []string{"outboxId", "requestId", "companyId", "attempt", "state", "durationMs"} {
+			if line[field] == nil {
+				t.Errorf("%s is missing in %v", field, line)
+			}
+		}
+		recipient, _ := line["recipient"].(map[string]any)
+		if recipient["cpfCnpjHash"] != "0a0a0a0a..." || recipient["email"] != "a***@e***.com" {
+			t.Errorf("recipient of %v", line)
+		}
+		id, _ := line["outboxId"].(string)
+		state, _ := line["state"].(string)
+		states[id] += state + " "
+	}
+	for id, want := range map[uuid.UUID]string{sent: "SENT SENT ", failed: "FAILED ", retried: "RETRY_SCHEDULED ", refused: "FAILED "} {
+		if states[id.String()] != want {
+			t.Errorf("states %q, want %q", states[id.String()], want)
+		}
+	}
+	if again := lines[1]; again["status"] != "ALREADY_SENT" || again["sesMessageId"] != "ses-1" {
+		t.Errorf("a sent email met again: %v", again)
+	}
+}
+
+// A task without an email is logged under the id that it has.
+func TestLog_BuriedTask(t *testing.T) {
+	t.Parallel()
+	b, log, _ := logged(t)
+	id := uuid.NewString()
+	if err := b.pipeline.Handle(t.Context(), queue.Task{ID: id, Queue: email.QueueNormal, Payload: []byte(`{"outboxId":"` + id + `","requestId":"req-9","unknown":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	lines := linesOf(t, log)
+	if len(lines) != 1 || lines[0]["outboxId"] != id || lines[0]["requestId"] != "req-9" || lines[0]["durationMs"] == nil {
+		t.Errorf("%v", lines)
+	}
+}
+
+// attempt is held to EMAIL_MAX_ATTEMPTS.
+func TestHandle_RefusesAnAttemptBeyondTheLast(t *testing.T) {
+	t.Parallel()
+	for attempt, want := range map[int]email.Status{5: email.Sent, 6: email.Failed, 100: email.Failed, 0: email.Failed} {
+		b := newBench(t, nil)
+		id := b.Accept(t, b.company, nil)
+		task := b.task(t, id)
+		var job map[string]any
+		if err := json.Unmarshal(task.Payload, &job); err != nil {
+			t.Fatal(err)
+		}
+		job["attempt"] = attempt
+		task.Payload, _ = json.Marshal(job)
+		_ = b.pipeline.Handle(t.Context(), task)
+		if got := b.find(t, id); got.Status != want || want == email.Failed && *got.ErrorCode != email.CodeInvalidPayload {
+			t.Errorf("attempt %d: %+v, want %s", attempt, got, want)
+		}
+	}
+}
+
+// Each state that an email came to is timed, and none that it did not.
+func TestMetrics_EachStateIsTimed(t *testing.T) {
+	t.Parallel()
+	b, _, registry := logged(t)
+	_ = b.handle(t, b.Accept(t, b.company, nil))
+	_ = b.handle(t, b.Accept(t, b.company, func(e *store.NewEmail) { e.HTML = "" }))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]uint64{}
+	for _, f := range families {
+		if f.GetName() == "pipeline_processing_duration_seconds" {
+			for _, m := range f.GetMetric() {
+				got[m.GetLabel()[0].GetValue()] = m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	for state, want := range map[string]uint64{"RECEIVED": 2, "VALIDATED": 1, "VALIDATION_FAILED": 1, "SENT_ATTEMPT": 1, "SENT": 1, "FAILED": 1} {
+		if got[state] != want {
+			t.Errorf("%s is timed %d times, want %d", state, got[state], want)
+		}
+	}
+}
