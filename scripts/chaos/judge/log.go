@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -11,7 +10,6 @@ import (
 
 // tryLogs: no program panicked, and none wrote down whom it mails.
 func (j *Judge) tryLogs(context.Context) error {
-	secrets := append([]string{"@" + load.Domain}, load.TaxIDs...)
 	for _, p := range j.stage.Programs {
 		log, err := p.Log()
 		if err != nil {
@@ -20,9 +18,9 @@ func (j *Judge) tryLogs(context.Context) error {
 		if stage.Panicked(log) {
 			j.Find(Crash, "%s panicked", p.Name)
 		}
-		for _, secret := range secrets {
-			if at := bytes.Index(log, []byte(secret)); at >= 0 {
-				j.Find(Leak, "the log of %s has %q", p.Name, log[max(0, at-60):min(len(log), at+60)])
+		for _, at := range [][]int{load.FindAddress(log), load.FindTaxID(log)} {
+			if at != nil {
+				j.Find(Leak, "the log of %s has %q", p.Name, log[max(0, at[0]-60):min(len(log), at[1]+60)])
 			}
 		}
 	}

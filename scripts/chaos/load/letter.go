@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -12,8 +13,14 @@ import (
 // can be found wherever it should not be.
 const Domain = "cliente-caos.example"
 
-// TaxIDs are numbers that add up; they must be found nowhere in clear.
-var TaxIDs = []string{"529.982.247-25", "52998224725"}
+// FindAddress says where text has an address of the run: its domain's first and following
+// offset; nil if nowhere.
+func FindAddress(text []byte) []int {
+	if at := bytes.Index(text, []byte("@"+Domain)); at >= 0 {
+		return []int{at, at + len("@"+Domain)}
+	}
+	return nil
+}
 
 // letter is one email to be handed over.
 type letter struct {
@@ -53,7 +60,7 @@ func newLetter(random *rand.Rand, serial int, key string, end time.Time) letter 
 	case pick < 28:
 		request["priority"] = 1 + random.IntN(10)
 	case pick < 31:
-		recipient["cpfCnpj"] = TaxIDs[random.IntN(len(TaxIDs))]
+		recipient["cpfCnpj"] = written(serial)
 	case pick < 32:
 		l.suppress = true
 	}

@@ -112,7 +112,7 @@ func (p *person) about(n int, f Facts) (int, Facts) {
 // bring makes the person's n-th statement by an import, and says whether it was accepted.
 func (p *person) bring(ctx context.Context, n int, f Facts) bool {
 	serial, f := p.about(n, f)
-	body, _ := json.Marshal(f.json(serial)) // maps of strings always can
+	body, _ := json.Marshal(f.json()) // maps of strings always can
 	name := fmt.Sprintf("ficha-%d", serial)
 	got, ok := p.load.insist(ctx, request{
 		method: http.MethodPost, path: "/v1/recipients", key: p.key(), contentType: "application/json", idempotency: name, body: body,
@@ -134,7 +134,7 @@ func (p *person) bring(ctx context.Context, n int, f Facts) bool {
 func (p *person) name(ctx context.Context, n int, f Facts) bool {
 	serial, f := p.about(n, f)
 	request := map[string]any{
-		"to": f.Email, "subject": "Sua ficha", "html": fmt.Sprintf("<p>%d</p>", serial), "recipient": f.json(serial),
+		"to": f.Email, "subject": "Sua ficha", "html": fmt.Sprintf("<p>%d</p>", serial), "recipient": f.json(),
 	}
 	body, _ := json.Marshal(request) // maps of strings always can
 	row := p.load.handOver(ctx, letter{serial: serial, key: p.key(), body: body})

@@ -30,7 +30,7 @@ func (l *Load) sendQuietly(ctx, offering context.Context) {
 	for serial := QuietSerials; service.Pause(offering, quietPause) == nil; serial++ {
 		request := map[string]any{
 			"to": Address(serial), "subject": "Seu código de acesso", "html": fmt.Sprintf("<p>%d</p>", serial),
-			"recipient": Facts{ExternalID: external(serial), Email: Address(serial)}.json(serial),
+			"recipient": Facts{ExternalID: external(serial), Email: Address(serial)}.json(),
 		}
 		body, _ := json.Marshal(request) // maps of strings always can
 		sending.Go(func() { l.handOver(ctx, letter{serial: serial, key: l.params.QuietKey, body: body}) })

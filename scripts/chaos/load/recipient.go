@@ -27,7 +27,7 @@ func (l *Load) introduceBatch(ctx context.Context, batch int) {
 		n := batch*intake + i
 		people[i] = Facts{ExternalID: fmt.Sprintf("cadastro-%d", n), Nome: "Maria", Email: fmt.Sprintf("cadastro%d@%s", n, Domain)}
 		if i == 0 {
-			people[i].TaxIDHash, people[i].TaxID = taxIDHash(), true
+			people[i] = people[i].withTaxID(recipientTaxIDs + batch)
 		}
 	}
 	l.importAll(ctx, l.params.Keys[batch%len(l.params.Keys)], fmt.Sprintf("cadastros-%d", batch), people)
@@ -37,7 +37,7 @@ func (l *Load) introduceBatch(ctx context.Context, batch int) {
 func (l *Load) importAll(ctx context.Context, key, name string, people []Facts) {
 	list := make([]map[string]any, len(people))
 	for i, f := range people {
-		list[i] = f.json(i)
+		list[i] = f.json()
 	}
 	body, _ := json.Marshal(map[string]any{"recipients": list}) // maps of strings always can
 	got, ok := l.insist(ctx, request{

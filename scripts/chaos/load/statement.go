@@ -13,6 +13,7 @@ type Facts struct {
 	ExternalID  string
 	TaxIDHash   string
 	TaxID       bool // the CPF itself too, which the gateway encrypts
+	Number      int  // of that CPF
 	RazaoSocial string
 	Nome        string
 	Email       string
@@ -41,16 +42,19 @@ type Statement struct {
 	Mailing uuid.UUID
 }
 
-// taxIDHash is how the gateway stores TaxIDs without a key of its own.
-func taxIDHash() string { return hashOf("52998224725") }
+// withTaxID adds the n-th CPF, whose hash is the gateway's without a key of its own.
+func (f Facts) withTaxID(n int) Facts {
+	f.TaxIDHash, f.TaxID, f.Number = hashOf(TaxID(n)), true, n
+	return f
+}
 
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// json is the recipient of a request that makes the statement. n chooses how a CPF is written.
-func (f Facts) json(n int) map[string]any {
+// json is the recipient of a request that makes the statement.
+func (f Facts) json() map[string]any {
 	all := map[string]any{"email": f.Email}
 	for name, value := range map[string]string{"externalId": f.ExternalID, "razaoSocial": f.RazaoSocial, "nome": f.Nome} {
 		if value != "" {
@@ -59,7 +63,7 @@ func (f Facts) json(n int) map[string]any {
 	}
 	switch {
 	case f.TaxID:
-		all["cpfCnpj"] = TaxIDs[n%len(TaxIDs)]
+		all["cpfCnpj"] = written(f.Number)
 	case f.TaxIDHash != "":
 		all["cpfCnpjHash"] = f.TaxIDHash
 	}
@@ -68,7 +72,8 @@ func (f Facts) json(n int) map[string]any {
 
 // all is a statement about every field, different each time.
 func all(n int) Facts {
-	return Facts{TaxIDHash: taxIDHash(), TaxID: true, RazaoSocial: fmt.Sprintf("Empresa %d Ltda", n), Nome: fmt.Sprintf("Maria %d", n)}
+	facts := Facts{RazaoSocial: fmt.Sprintf("Empresa %d Ltda", n), Nome: fmt.Sprintf("Maria %d", n)}
+	return facts.withTaxID(personTaxIDs + (n-personSerials)/statementsEach)
 }
 
 // single are statements about one field besides the address, or none.

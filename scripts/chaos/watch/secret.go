@@ -32,15 +32,15 @@ func (w *Watch) leak(format string, args ...any) {
 }
 
 // addressesIn and numbersIn tell where text has them.
-func (w *Watch) addressesIn(text []byte, where string) { w.find(text, where, "@"+load.Domain) }
+func (w *Watch) addressesIn(text []byte, where string) {
+	w.found(load.FindAddress(text), text, where)
+}
 
-func (w *Watch) numbersIn(text []byte, where string) { w.find(text, where, load.TaxIDs...) }
+func (w *Watch) numbersIn(text []byte, where string) { w.found(load.FindTaxID(text), text, where) }
 
-func (w *Watch) find(text []byte, where string, secrets ...string) {
-	for _, secret := range secrets {
-		if at := bytes.Index(text, []byte(secret)); at >= 0 {
-			w.leak("%s has %q", where, text[max(0, at-60):min(len(text), at+60)])
-		}
+func (w *Watch) found(at []int, text []byte, where string) {
+	if at != nil {
+		w.leak("%s has %q", where, text[max(0, at[0]-60):min(len(text), at[1]+60)])
 	}
 }
 

@@ -67,8 +67,8 @@ func TestSearchFile(t *testing.T) {
 		t.Errorf("after the second part: %+v, %q", w.Seen, w.leaks)
 	}
 	before := w.Seen.Broker
-	write("new " + load.TaxIDs[1])
-	if w.Seen.Broker != before+15 || !strings.Contains(w.leaks[len(w.leaks)-1], load.TaxIDs[1]) {
+	write("new " + load.TaxID(1))
+	if w.Seen.Broker != before+15 || !strings.Contains(w.leaks[len(w.leaks)-1], load.TaxID(1)) {
 		t.Errorf("of a new file: %+v, %q", w.Seen, w.leaks)
 	}
 }
