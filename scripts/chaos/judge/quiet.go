@@ -25,8 +25,9 @@ const (
 	// quietGrace is how long after a fault its effect on the latency may last: connections are
 	// opened again, the circuit breaker closes, lost tasks are found.
 	quietGrace = 10 * time.Second
-	// quietLeast is how many emails must have been measured.
-	quietLeast = 10
+	// quietLeast is how many emails must have been measured in a run whose quiet tenant sent
+	// quietSent, in some four minutes. In a shorter one a fault may affect them all.
+	quietLeast, quietSent = 10, 500
 	// quietJudged is how many must have been measured for the run to fail by them. The 99th
 	// percentile of fewer is a single email, and a run of a minute on a machine that does other
 	// work beside it has only some.
@@ -45,8 +46,8 @@ type Quiet struct {
 	Bound  float64 `json:"boundSeconds"` // of AtRate
 }
 
-// Enough says that the percentiles mean something.
-func (q Quiet) Enough() bool { return q.Measured >= quietLeast }
+// Enough says that as many emails were measured as a run of that length must offer.
+func (q Quiet) Enough() bool { return q.Measured >= quietLeast || q.Accepted < quietSent }
 
 // span is a time in which a fault may affect an email.
 type span struct{ from, to time.Time }
