@@ -195,7 +195,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	}
 
 	switch {
-	case row.Status == email.Sent:
+	case row.Status == email.Sent && !mayClaim(row.Status):
 		return p.alreadySent(ctx, log, a)
 	case !mayClaim(row.Status): // stopped, or in another worker's hands
 		log.Debug("nothing to do", "status", row.Status)
