@@ -27,7 +27,7 @@ var callers = map[string][]string{
 		"FindRecipient", "DeleteRecipient", "Suppress", "Unsuppress", "Suppressions", "ProcessStatuses", "Gate", "RecordFeedback", "Wake",
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "AdvanceAll", "AggregateEmails",
 		"IngestMailing", "run", "flush", "add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingVerdicts",
-		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "RetryFailedEntries", "SetQuotaDefaults", "AddSuppression",
+		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "SetQuotaDefaults", "AddSuppression",
 	},
 	"gateway_dispatcher": {
 		"LiveLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "PickProbe", "TakeProbe", "SkipProbe", "Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",

@@ -113,6 +113,16 @@ func (c *Client) post(ctx context.Context, r request, in, out any) error {
 	return c.call(ctx, r, out)
 }
 
+// Patch changes what the path names to what in says, as JSON, and reads the answer into out. It
+// is repeated by itself when it was not answered.
+func (c *Client) Patch(ctx context.Context, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	return c.call(ctx, request{method: http.MethodPatch, path: path, body: body, repeatable: true}, out)
+}
+
 // Delete takes away what path and query name.
 func (c *Client) Delete(ctx context.Context, path string, query url.Values) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: path, query: query}, nil)

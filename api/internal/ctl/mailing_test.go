@@ -123,6 +123,10 @@ func TestMailing_JSON(t *testing.T) {
 			t.Errorf("%s: %v", step, after)
 		}
 	}
+	moved := tenant.object(t, "mailing", "move", tenant.upload(t, "--name", "move"), "--send-at", "2020-01-01T00:00:00Z")
+	if moved["status"] != "QUEUED" || moved["startsAt"] != moved["updatedAt"] {
+		t.Errorf("moved to now: %v", moved)
+	}
 	none := tenant.object(t, "mailing", "verdicts", tenant.upload(t, "--file", file(t, "gut.csv", "email\na@example.com\n"), "--subject", "s", "--html", "<p>x"))
 	if diff := cmp.Diff(map[string]any{"verdicts": []any{}}, none); diff != "" {
 		t.Error(diff)
@@ -212,6 +216,7 @@ func TestMailing_Refused(t *testing.T) {
 		{tenant, []string{"mailing", "create", "--file", "/nowhere", "--subject", "x", "--html", "x"}, ctl.ExitUsage, "--file: open /nowhere: no such file"},
 		{tenant, []string{"mailing", "create", "--file", "/", "--subject", "x", "--html", "x"}, ctl.ExitUsage, "--file: / is a folder"},
 		{tenant, []string{"mailing", "create", "--file", "-", "--subject", "x", "--html", "x"}, ctl.ExitUsage, "--file - needs --name"},
+		{tenant, []string{"mailing", "move", "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}, ctl.ExitUsage, "--send-at is missing"},
 		{tenant, []string{"mailing", "show", "7"}, ctl.ExitUsage, `"7" is not a mailing's id`},
 		{tenant, []string{"mailing", "show", nobody}, ctl.ExitFailed, "NOT_FOUND: there is no such mailing\nOnly what belongs to the company of API_KEY is found."},
 		{tenant, []string{"mailing", "pause", nobody}, ctl.ExitFailed, "NOT_FOUND"},

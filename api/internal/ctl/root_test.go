@@ -23,7 +23,7 @@ func commands() []string {
 		"key", "key create", "key list", "key rotate", "key revoke", "encryption", "encryption status", "encryption rotate",
 		"email", "email send", "email list", "email show", "email explain", "email cancel", "email retry",
 		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing verdicts",
-		"mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
+		"mailing move", "mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
 		"suppression", "suppression list", "suppression add", "suppression remove", "suppression import",
 		"audit", "audit list", "doctor", "person", "person export", "person erase",
 		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",

@@ -141,6 +141,10 @@ func (f fairStore) CancelMailing(ctx context.Context, company, id uuid.UUID) (st
 	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.CancelMailing(ctx, company, id) })
 }
 
+func (f fairStore) MoveMailing(ctx context.Context, company, id uuid.UUID, at time.Time) (store.Mailing, error) {
+	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.MoveMailing(ctx, company, id, at) })
+}
+
 func (f fairStore) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
 	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.RetryFailedEntries(ctx, company, id) })
 }

@@ -138,6 +138,7 @@ func approaches() map[string]approach {
 			return []string{"", "?status=PENDING", "?cursor=" + escape(h.cursors["listMailingEntries"])}
 		}},
 		"startMailing": {id: mailingID}, "pauseMailing": {id: mailingID}, "resumeMailing": {id: mailingID},
+		"moveMailing":   {id: mailingID, body: `{"sendAt": "2020-01-01T00:00:00Z"}`},
 		"cancelMailing": {id: mailingID}, "retryFailedEntries": {id: mailingID},
 
 		// What a stranger makes with the first tenant's words is the stranger's own.

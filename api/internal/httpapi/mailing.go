@@ -163,6 +163,26 @@ func (a *API) controlMailing(step func(ctx context.Context, company, id uuid.UUI
 	})
 }
 
+// moveMailing has a mailing start at another time, as long as it has not begun. Moving it
+// twice to the same time is moving it once.
+func (a *API) moveMailing(c *gin.Context) error {
+	sendAt, err := a.readSendAt(c)
+	if err != nil {
+		return err
+	}
+	id, err := mailingID(c)
+	if err != nil {
+		return err
+	}
+	moved, err := a.store.MoveMailing(c.Request.Context(), visitOf(c).caller.CompanyID, id, sendAt)
+	if err != nil {
+		return mailingProblem(err)
+	}
+	a.wake() // the new time may be earlier than the one that the dispatchers know
+	c.JSON(http.StatusOK, detailsOf(moved))
+	return nil
+}
+
 // mailingProblem says it of a mailing, where problemOf would speak of an email.
 func mailingProblem(err error) error {
 	var state *store.MailingStateError

@@ -51,6 +51,7 @@ func TestMailing_WithoutRabbitMQ(t *testing.T) {
 		{Method: http.MethodPost, Path: "/mailings/" + id + "/start", Key: key},
 		{Method: http.MethodPost, Path: "/v1/mailings/" + id + "/resume", Key: key},
 		{Method: http.MethodPost, Path: "/mailings/" + id + "/retry-failed", Key: key},
+		{Method: http.MethodPatch, Path: "/mailings/" + id, Body: `{"sendAt": "2020-01-01T00:00:00Z"}`, Key: key},
 	} {
 		if r := off.do(t, c); r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "BULK_DISABLED" || !strings.Contains(r.Body, "RABBITMQ_URL") {
 			t.Errorf("%s: %d %s", c.Path, r.Status, r.Body)
@@ -86,6 +87,9 @@ func TestMailing_Scopes(t *testing.T) {
 		if r := g.do(t, c); r.Status != http.StatusForbidden {
 			t.Errorf("%s: %d", step, r.Status)
 		}
+	}
+	if r := g.do(t, call{Method: http.MethodPatch, Path: "/mailings/" + id, Body: `{"sendAt": "2020-01-01T00:00:00Z"}`, Key: reads}); r.Status != http.StatusForbidden {
+		t.Errorf("move: %d", r.Status)
 	}
 	c := uploadCall(t, mailingForm(), nil)
 	c.Key = reads

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
@@ -24,6 +25,7 @@ type MailingStore interface {
 	PauseMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
 	ResumeMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
 	CancelMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	MoveMailing(ctx context.Context, company, id uuid.UUID, at time.Time) (store.Mailing, error)
 	RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
 }
 
@@ -77,6 +79,7 @@ func (a *API) routeMailings(r *gin.Engine, p Params) {
 
 		start := write.Group("", a.answer(needsRabbitMQ(p.HasRabbitMQ)))
 		start.POST("", a.answer(a.sendMailing))
+		start.PATCH("/:id", a.answer(a.bodies.limit), a.answer(a.moveMailing))
 		start.POST("/:id/start", a.controlMailing(a.store.StartMailing))
 		start.POST("/:id/resume", a.controlMailing(a.store.ResumeMailing))
 		start.POST("/:id/retry-failed", a.controlMailing(a.store.RetryFailedEntries))

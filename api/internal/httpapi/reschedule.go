@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// rescheduleRequest is the body of PATCH /v1/email/{id}.
+// rescheduleRequest is the body of PATCH /v1/email/{id} and PATCH /mailings/{id}.
 type rescheduleRequest struct {
 	SendAt string `json:"sendAt" validate:"required,timestamp"`
 }
