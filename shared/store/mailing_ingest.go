@@ -80,7 +80,7 @@ func (e *FilenameUsedError) Error() string {
 }
 
 // ErrInProgress: another request with the same key or filename is being written, and
-// it took longer than this one waited for it.
+// it took longer than this one waited for it, or as many requests as may wait already.
 var ErrInProgress = errors.New("another request with the same key or filename is being written")
 
 // What a claim met; the look-up that follows tells the caller more.
