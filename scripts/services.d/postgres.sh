@@ -33,10 +33,11 @@ postgres_run() {
 		chmod 644 tls/pg_hba.conf
 		tls=(-c ssl=on -c ssl_cert_file="$PWD/tls/server.pem" -c ssl_key_file="$PWD/tls/server.key" -c hba_file="$PWD/tls/pg_hba.conf")
 	fi
+	# Twelve tests at a time have up to 20 connections each: beyond max_connections they would see an outage.
 	exec "$@" "$(postgres_bin)/postgres" -D data \
 		-c listen_addresses=127.0.0.1 -c port="$POSTGRES_PORT" -c unix_socket_directories= \
 		-c fsync=on -c synchronous_commit=on \
-		-c max_connections=200 -c shared_buffers=256MB -c max_wal_size=4GB "${tls[@]}"
+		-c max_connections=500 -c shared_buffers=256MB -c max_wal_size=4GB "${tls[@]}"
 }
 
 # postgres_create: under another name until it is complete, so that an interrupted one is begun again.
