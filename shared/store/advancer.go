@@ -13,33 +13,42 @@ const (
 	// lockWait is how long a group waits for a lock of another transaction. Our own hold
 	// theirs for one commit.
 	lockWait = 200 * time.Millisecond
-	// partWait is the wait of the parts of a group that waited lockWait, and of an email that
-	// is written alone because it waited. A group of 256 with one blocked email makes eight
-	// of these waits.
+	// partWait is the wait of a group that waited lockWait and is written again, of its parts,
+	// and of an email that is written alone because it waited. A group of 256 with one email
+	// that still waits makes nine of these waits.
 	partWait = 20 * time.Millisecond
-	// slotWait is how long a claim waits for its turn to be written alone, before its email is
-	// left for a second: the claims of one company must not hold all workers.
+	// slotWait is how long a claim waits for a connection to be written alone, before its email
+	// is left for a second: the claims of one company must not hold all workers.
 	slotWait = 100 * time.Millisecond
 )
 
 // Advancer applies transitions, many at a time. It does not wait for an email that another
 // transaction has locked, nor do the others that are written with that email.
+//
+// It never waits for a locked outbox row. A locked recipient costs one group lockWait: most
+// locks on recipients are those of our own commits, which are worth waiting for. That group, and
+// then for a while every claim of the company, leaves locked recipients alone without a wait,
+// however many there are. What waits for another lock is written by itself, a few at a time.
 type Advancer struct {
 	store *Store
 	group *Group[Transition, tried]
-	aside *aside[uuid.UUID] // ids of emails and of their recipients
+	aside *aside[uuid.UUID] // ids of emails, of their recipients, and of companies
 }
 
 // NewAdvancer makes an Advancer on the store's connections.
 func (s *Store) NewAdvancer() *Advancer {
-	within := func(wait time.Duration) func(context.Context, []Transition) ([]tried, error) {
-		return func(ctx context.Context, ts []Transition) ([]tried, error) { return s.advance(ctx, ts, wait) }
-	}
-	return &Advancer{store: s, aside: newAside[uuid.UUID](), group: NewGroup(
+	a := &Advancer{store: s, aside: newAside[uuid.UUID]()}
+	a.group = NewGroup(
 		func(t Transition) string { return t.ID.String() },
 		func(t Transition) int { return 512 + len(t.events) + len(t.ErrorReason) }, // ids and numbers make about half a KiB
-		within(lockWait),
-	).Parts(within(partWait)).Apart(func(t Transition) uuid.UUID { return t.Company }).For(s.hands)}
+		func(ctx context.Context, ts []Transition) ([]tried, error) { return a.advanceGroup(ctx, ts, lockWait) },
+	).Parts(func(ctx context.Context, ts []Transition) ([]tried, error) {
+		for i := range ts {
+			ts[i].skipLockedPerson = true
+		}
+		return a.advanceGroup(ctx, ts, partWait)
+	}).For(s.hands)
+	return a
 }
 
 // Advance applies one transition. Its errors are the database's; a guard that did
@@ -49,14 +58,15 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	if err != nil {
 		return Advanced{}, err
 	}
+	t.skipLockedPerson = t.Company != uuid.Nil && a.aside.holds(t.Company)
 	keys := []uuid.UUID{t.ID, t.person().ID}
 	var done tried
-	if a.aside.holds(keys...) || a.aside.holds(t.Company) {
+	if a.aside.holds(keys...) {
 		if t.Company != uuid.Nil && !a.aside.tryEnter(slotWait) {
 			return Advanced{Locked: true}, nil
 		}
 		done, err = a.alone(ctx, t)
-		if err == nil {
+		if err == nil && !done.Locked {
 			a.aside.remove(keys...)
 		}
 	} else {
@@ -76,6 +86,21 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 // one, a transaction had locked the row, which may be that of the first run.
 var errLockedByRerun = errors.New("the connection broke, and the email is locked")
 
+// advanceGroup applies a group, and remembers the companies of emails that were left alone: their next
+// claims skip locked recipients too.
+func (a *Advancer) advanceGroup(ctx context.Context, ts []Transition, wait time.Duration) ([]tried, error) {
+	results, err := a.store.advance(ctx, ts, wait)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range results {
+		if r.Locked && ts[i].skipLockedPerson {
+			a.aside.add(ts[i].Company)
+		}
+	}
+	return results, nil
+}
+
 // alone writes one email that a lock held up a moment ago. A claim has entered already.
 func (a *Advancer) alone(ctx context.Context, t Transition) (tried, error) {
 	if t.Company == uuid.Nil {
@@ -84,7 +109,7 @@ func (a *Advancer) alone(ctx context.Context, t Transition) (tried, error) {
 		}
 	}
 	defer a.aside.leave()
-	results, err := repeat(func() ([]tried, error) { return a.store.advance(ctx, []Transition{t}, partWait) })
+	results, err := repeat(func() ([]tried, error) { return a.advanceGroup(ctx, []Transition{t}, partWait) })
 	if err != nil {
 		return tried{}, err
 	}

@@ -45,12 +45,11 @@ type Group[T, R any] struct {
 	key   func(T) string
 	size  func(T) int // bytes
 	write func(context.Context, []T) ([]R, error)
-	// parts writes the parts of a group that another transaction's lock held up.
+	// parts writes a group again that another transaction's lock held up, and then its parts;
+	// nil = as any other group.
 	parts func(context.Context, []T) ([]R, error)
 	// owner is the company of an item; nil = all items are treated alike.
 	owner func(T) uuid.UUID
-	// split is the company of an item for a group that a lock has held up; nil = all are alike.
-	split func(T) uuid.UUID
 
 	mu      sync.Mutex
 	waiting []*groupItem[T, R]
@@ -78,11 +77,12 @@ type groupItem[T, R any] struct {
 // NewGroup makes a group whose items write puts into the database. write returns
 // one result per item, in the order given.
 func NewGroup[T, R any](key func(T) string, size func(T) int, write func(context.Context, []T) ([]R, error)) *Group[T, R] {
-	return &Group[T, R]{key: key, size: size, write: write, parts: write, join: groupJoin}
+	return &Group[T, R]{key: key, size: size, write: write, join: groupJoin}
 }
 
-// Parts sets how the parts of a group are written when another transaction's lock has held
-// up the whole: with less time to wait, since most of them need not wait at all.
+// Parts sets how a group is written again, first as a whole and then in parts, when another
+// transaction's lock has held it up: with less time to wait, since most of its items need not
+// wait at all.
 func (g *Group[T, R]) Parts(write func(context.Context, []T) ([]R, error)) *Group[T, R] {
 	g.parts = write
 	return g
@@ -91,14 +91,6 @@ func (g *Group[T, R]) Parts(write func(context.Context, []T) ([]R, error)) *Grou
 // Fair makes companies take turns, each by one item.
 func (g *Group[T, R]) Fair(owner func(T) uuid.UUID) *Group[T, R] {
 	g.owner = owner
-	return g
-}
-
-// Apart writes the items of each company by themselves, those with the fewest first, where
-// another transaction's lock has held up a group: it is most likely one company's rows that are
-// locked, and finding which of many takes a wait for each.
-func (g *Group[T, R]) Apart(company func(T) uuid.UUID) *Group[T, R] {
-	g.split = company
 	return g
 }
 
@@ -195,7 +187,7 @@ func (g *Group[T, R]) fly() {
 			return
 		}
 		slices.SortFunc(group, func(a, b *groupItem[T, R]) int { return cmp.Compare(a.key, b.key) })
-		g.settle(group, g.write)
+		g.settle(group, false)
 	}
 }
 
@@ -218,23 +210,20 @@ func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 
 // settle writes a group and tells its callers. One bad row makes Postgres refuse the
 // whole statement, and one that waits for another transaction's lock holds it up, so such a
-// group is halved until that row is alone.
-func (g *Group[T, R]) settle(group []*groupItem[T, R], write func(context.Context, []T) ([]R, error)) {
-	results, err := g.attempt(group, write)
-	if isLockTimeout(err) {
+// group is halved until that row is alone. blocked: a lock has held it up before.
+func (g *Group[T, R]) settle(group []*groupItem[T, R], blocked bool) {
+	write := g.write
+	if blocked {
 		write = g.parts
 	}
-	if isLockTimeout(err) {
-		if parts := g.companies(group); len(parts) > 1 {
-			for _, part := range parts {
-				g.settle(part, write)
-			}
-			return
-		}
+	results, err := g.attempt(group, write)
+	if isLockTimeout(err) && !blocked && g.parts != nil {
+		blocked = true
+		results, err = g.attempt(group, g.parts)
 	}
 	if len(group) > 1 && (isRefusal(err) || isLockTimeout(err)) {
-		g.settle(group[:len(group)/2], write)
-		g.settle(group[len(group)/2:], write)
+		g.settle(group[:len(group)/2], blocked)
+		g.settle(group[len(group)/2:], blocked)
 		return
 	}
 	for i, item := range group {

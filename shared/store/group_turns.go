@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/google/uuid"
@@ -83,24 +82,4 @@ func (g *Group[T, R]) count(item *groupItem[T, R], change int) {
 	if g.owners[item.owner] += change; g.owners[item.owner] == 0 {
 		delete(g.owners, item.owner)
 	}
-}
-
-// companies are the items of a group by company, those with the fewest first.
-func (g *Group[T, R]) companies(group []*groupItem[T, R]) [][]*groupItem[T, R] {
-	if g.split == nil {
-		return nil
-	}
-	var parts [][]*groupItem[T, R]
-	places := make(map[uuid.UUID]int)
-	for _, item := range group {
-		company := g.split(item.value)
-		at, known := places[company]
-		if !known {
-			at = len(parts)
-			places[company], parts = at, append(parts, nil)
-		}
-		parts[at] = append(parts[at], item)
-	}
-	slices.SortStableFunc(parts, func(a, b []*groupItem[T, R]) int { return cmp.Compare(len(a), len(b)) })
-	return parts
 }

@@ -36,9 +36,10 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // advanceSQL locks the emails' outbox rows by primary key, in id order, and reads
 // them as they are under the lock; on that it decides. A row that another transaction has
 // locked is left alone (SKIP LOCKED) and comes back as locked, so that no email of the group
-// waits for it; advanceWaitingSQL, for a single caller, waits for it. Any other lock (of the
-// recipient, the log, the entry, or a key that another transaction is inserting) ends the
-// statement after $30 ms: then the group is written in parts. Then it writes,
+// waits for it; advanceWaitingSQL, for a single caller, waits for it. So is, where $30 names its
+// company, an email whose recipient (found and locked by primary key) another transaction has locked. Any
+// other lock (of the log, the entry, a recipient otherwise, or a key that another transaction is
+// inserting) ends the statement after $31 ms: then the group is written again. Then it writes,
 // for those whose guard holds, the outbox row, the log (by primary key), the events
 // (behind the newest one), the recipient (by primary key, in id order) and the dead
 // letter. The lane's and company's rows, and the provider's gate, are read without a
@@ -83,6 +84,16 @@ WITH free AS MATERIALIZED (
     FROM (SELECT * FROM unnest($1::uuid[], $28::bool[]) AS t(id, give_way) WHERE give_way LIMIT $25) t
     JOIN outbox_aggregates a ON a.outbox_id = t.id
     FOR SHARE OF a SKIP LOCKED
+), free_people AS MATERIALIZED (
+    SELECT r.id
+    FROM (SELECT * FROM unnest($18::uuid[], $30::uuid[]) AS t(id, company_id) WHERE company_id IS NOT NULL LIMIT $25) t
+    JOIN recipients r USING (id, company_id)
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+), locked_people AS MATERIALIZED (
+    SELECT r.id
+    FROM (SELECT * FROM unnest($18::uuid[], $30::uuid[]) AS t(id, company_id) WHERE company_id IS NOT NULL LIMIT $25) t
+    JOIN recipients r USING (id, company_id)
+    WHERE r.id NOT IN (SELECT id FROM free_people)
 ), found AS MATERIALIZED (
     SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.lease_until, o.cpf_cnpj_enc, lane.mailing_id,
            coalesce(o.claim_token = t.token, false) AS same_token,
@@ -96,12 +107,13 @@ WITH free AS MATERIALIZED (
            coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[], $10::bigint[],
                 $11::bool[], $12::bool[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bool[],
-                $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $28::bool[])
+                $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $28::bool[], $30::uuid[])
     AS t(id, guard, token, status, events, add_attempts, add_throttles, waits, delay_ms, renew_ms,
          outcome_unknown, possible_duplicate, error_code, error_reason, ses_message_id, duration_ms, dead_letter,
-         recipient_id, external_id, cpf_cnpj_hash, razao_social, nome, email, give_way)
+         recipient_id, external_id, cpf_cnpj_hash, razao_social, nome, email, give_way, skipping)
           WHERE (NOT give_way OR id = ANY (ARRAY(SELECT outbox_id FROM free)))
-            AND (SELECT set_config('lock_timeout', $30, true)) IS NOT NULL LIMIT $25) t
+            AND (skipping IS NULL OR (recipient_id = ANY (ARRAY(SELECT id FROM locked_people))) IS NOT TRUE)
+            AND (SELECT set_config('lock_timeout', $31, true)) IS NOT NULL LIMIT $25) t
     JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
     LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
     LEFT JOIN companies c ON c.id = lane.company_id

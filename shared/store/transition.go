@@ -81,12 +81,14 @@ type Transition struct {
 	Duration               time.Duration // of the attempt
 	Recipient              *Recipient    // what a claim says about the person; its CPFCNPJ comes from the outbox row; no Email = the email's To, as no statement
 	DeadLetter             bool
-	// Company is set by callers whose transitions can be given up: where a lock has held up one of the
-	// company's, its others do not join a group for a while, and are Locked when they find no
-	// connection for themselves.
+	// Company is set by callers who do something else when the email is Locked: it then waits
+	// for no locked recipient after another email of the company did, and for no connection of
+	// its own.
 	Company uuid.UUID
 
-	events []byte // Events as JSON
+	// skipLockedPerson: the email is Locked if its recipient's row is.
+	skipLockedPerson bool
+	events           []byte // Events as JSON
 }
 
 // encoded is the transition as its columns take it. It is made by the caller's
@@ -197,8 +199,8 @@ func advance(ts []Transition, wait time.Duration, run func(rows any, columns []a
 }
 
 // transitionColumns turns transitions into one array per column of t, the lease, how
-// many there are, the first and last of their ids, whether they give way, and the first
-// id that may make a recipient.
+// many there are, the first and last of their ids, whether they give way, the first
+// id that may make a recipient, and the company whose locked recipient they leave alone.
 func transitionColumns(ts []Transition) []any {
 	first, last := idRange(ts, func(t *Transition) uuid.UUID { return t.ID })
 	return []any{
@@ -231,5 +233,11 @@ func transitionColumns(ts []Transition) []any {
 		last,
 		bools(ts, func(t *Transition) bool { return t.GiveWay }),
 		peopleFrom(),
+		optionalUUIDs(ts, func(t *Transition) (company uuid.UUID) {
+			if t.skipLockedPerson {
+				company = t.Company
+			}
+			return company
+		}),
 	}
 }

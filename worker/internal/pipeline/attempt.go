@@ -104,7 +104,7 @@ func (a *attempt) end(to email.Status) store.Transition {
 // precede the call and the recipient to write down.
 func (a *attempt) claim(now time.Time) store.Transition {
 	t := a.transition(store.GuardClaim, email.Processing)
-	t.Token, t.AddAttempts = a.id, 1
+	t.Token, t.AddAttempts, t.Company = a.id, 1, a.row.CompanyID
 	sending := map[string]any{"attempt": a.number(), "attemptId": a.id}
 	if len(a.row.SuppressedCopies) > 0 {
 		sending["suppressedCopies"] = a.row.SuppressedCopies
