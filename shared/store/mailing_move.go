@@ -29,8 +29,8 @@ WHERE id = $1 RETURNING ` + mailingColumns
 // locked, is left alone: it is of the old generation.
 const moveJobSQL = `
 UPDATE email_outbox SET next_at = greatest(now(), $2), payload = jsonb_set(payload, '{generation}', to_jsonb($3::integer))
-WHERE id = (
-    SELECT o.id FROM dispatch_lanes l JOIN email_outbox o ON o.lane_id = l.id
+WHERE company_id = $4 AND id = (
+    SELECT o.id FROM dispatch_lanes l JOIN email_outbox o ON o.lane_id = l.id AND (o.company_id = l.company_id) IS TRUE
     WHERE l.company_id = $4 AND l.queue = $5 AND l.mailing_id IS NULL
       AND o.status = 'PENDING' AND o.enqueued_at IS NULL AND o.payload ->> 'mailingId' = $1::text
     LIMIT 1 FOR UPDATE OF o SKIP LOCKED)`

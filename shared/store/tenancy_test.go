@@ -64,6 +64,8 @@ var acrossCompanies = map[string]string{
 	"cancelMailingSQL: mailings mailings":                       byLockedRow,
 	"continueMailingSQL: mailings mailings":                     byLockedRow,
 	"finishMailingSQL: mailings mailings":                       byLockedRow,
+	"movePausedSQL: mailings mailings":                          byLockedRow,
+	"moveWaitingSQL: mailings mailings":                         byLockedRow,
 	"pauseMailingSQL: mailings mailings":                        byLockedRow,
 	"requeueMailingSQL: mailings mailings":                      byLockedRow,
 	"retryFailedSQL: mailings mailings":                         byLockedRow,
