@@ -85,7 +85,7 @@ func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (FeedbackResult,
 		r, err := applyFeedback(ctx, tx, f)
 		return []FeedbackResult{r}, err
 	})
-	if errors.Is(err, ErrBusy) {
+	if errors.Is(err, ErrBusy) || errors.Is(err, ErrTries) || errors.Is(err, ErrTriesOfCompany) {
 		err = ErrUnavailable // as for a lock that lasts too long: it comes again
 	}
 	if err != nil {

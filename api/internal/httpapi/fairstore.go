@@ -16,25 +16,40 @@ const (
 	// placesAtOnce are the connections that statements about companies' rows may use at once,
 	// and placesOfEach those of one company. A company with 50 requests per second needs five
 	// when Postgres is so busy that each takes 100 ms.
-	placesAtOnce, placesOfEach = 14, 8
-	// placeWait is how long a request waits for its company's other ones.
+	placesAtOnce, placesOfEach = 10, 6
+	// lookUpsAtOnce and lookUpsOfEach are the same for the look-ups by key that accepting an
+	// email needs. A company's slow searches do not delay its emails.
+	lookUpsAtOnce, lookUpsOfEach = 4, 2
+	// placeWait is how long a request waits for others.
 	placeWait = 5 * time.Second
 )
 
-// errTooManyAtOnce: the company's other requests took longer than placeWait.
-var errTooManyAtOnce = errors.New("too many requests of the company at once")
+// The others took longer than placeWait: those of the company, or those of all.
+var (
+	errOwnPlaces = errors.New("too many requests of the company at once")
+	errPlaces    = errors.New("too many requests of all companies at once")
+)
 
 // fairStore is the store with a place for each statement about a company's rows, so that a
 // company with many or slow ones makes its own wait. Transitions are not among them: they wait
 // for locks, and the store bounds those itself. A slow client holds no place.
 type fairStore struct {
 	Store
-	places *mailing.Gate
-	wait   time.Duration
+	places, lookUps *mailing.Gate
+	wait            time.Duration
 }
 
 func newFairStore(s Store) fairStore {
-	return fairStore{Store: s, places: mailing.NewGate(placesAtOnce, placesOfEach), wait: placeWait}
+	return fairStore{
+		Store: s, wait: placeWait,
+		places: mailing.NewGate(placesAtOnce, placesOfEach), lookUps: mailing.NewGate(lookUpsAtOnce, lookUpsOfEach),
+	}
+}
+
+// forLookUp is the store with the places of look-ups.
+func (f fairStore) forLookUp() fairStore {
+	f.places = f.lookUps
+	return f
 }
 
 // enter waits for a place of the company.
@@ -42,10 +57,13 @@ func (f fairStore) enter(ctx context.Context, company uuid.UUID) (leave func(), 
 	waiting, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
 	leave, err = f.places.Enter(waiting, company)
-	if err != nil && ctx.Err() == nil {
-		err = errTooManyAtOnce
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return leave, err
+	case errors.Is(err, mailing.ErrOwnLimit):
+		return nil, errOwnPlaces
 	}
-	return leave, err
+	return nil, errPlaces
 }
 
 // inPlace runs a statement that returns something.
@@ -66,11 +84,11 @@ func (f fairStore) doInPlace(ctx context.Context, company uuid.UUID, do func() e
 }
 
 func (f fairStore) RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error) {
-	return inPlace(ctx, f, company, func() (bool, error) { return f.Store.RecipientMatches(ctx, company, recipient, address) })
+	return inPlace(ctx, f.forLookUp(), company, func() (bool, error) { return f.Store.RecipientMatches(ctx, company, recipient, address) })
 }
 
 func (f fairStore) FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error) {
-	return inPlace(ctx, f, company, func() (store.StoredAnswer, error) { return f.Store.FindAnswer(ctx, company, route, key) })
+	return inPlace(ctx, f.forLookUp(), company, func() (store.StoredAnswer, error) { return f.Store.FindAnswer(ctx, company, route, key) })
 }
 
 func (f fairStore) FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error) {

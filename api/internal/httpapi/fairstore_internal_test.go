@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,6 +24,11 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 	f := newFairStore(nil)
 	for range placesOfEach {
 		if _, err := f.enter(t.Context(), company); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range lookUpsOfEach {
+		if _, err := f.forLookUp().enter(t.Context(), company); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,7 +60,7 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 					last = err
 				}
 			}
-			if err, is := last.(error); !is || !errors.Is(err, errTooManyAtOnce) {
+			if err, is := last.(error); !is || !errors.Is(err, errOwnPlaces) {
 				t.Errorf("got %v", last)
 			}
 		})
@@ -67,6 +73,22 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 		t.Errorf("another company: %v", err)
 	} else {
 		leave()
+	}
+}
+
+// A company whose few requests find no place is not told that they are too many.
+func TestFairStore_PlacesOfAll(t *testing.T) {
+	t.Parallel()
+	f := newFairStore(nil)
+	for i := range placesAtOnce {
+		if _, err := f.enter(t.Context(), uuid.UUID{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.wait = time.Millisecond
+	_, err := f.FindEmail(t.Context(), uuid.New(), uuid.New())
+	if p := problemOf(err); p.status != http.StatusServiceUnavailable || p.code != "BUSY" || p.retryAfter == 0 {
+		t.Errorf("%v: %+v", err, p)
 	}
 }
 

@@ -94,8 +94,8 @@ func TestHeldRows_AnAggregateAndAnotherCompany(t *testing.T) {
 		t.Errorf("%d connections wait", n)
 	}
 	busy := g.sendTimes(t, other, 21)
-	if added := busy[10] - idle[10]; added > 200*time.Millisecond || busy[20] > 2*time.Second {
-		t.Errorf("the median is %s, without the program %s; the slowest is %s", busy[10], idle[10], busy[20])
+	if added := busy[10] - idle[10]; added > 200*time.Millisecond || busy[20]-idle[20] > 2*time.Second {
+		t.Errorf("the median is %s, without the program %s; the slowest is %s, and was %s", busy[10], idle[10], busy[20], idle[20])
 	}
 	// Nor do the company's own emails about other things wait.
 	g.accept(t, emailBody(about("43", "REMINDER_24H")))

@@ -63,7 +63,7 @@ var (
 	nothingAbout  = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no email about this aggregate"}
 	aggregateBusy = problem{status: http.StatusConflict, code: "AGGREGATE_IN_PROGRESS", detail: "an email of this aggregate and event type is being written, moved or cancelled: repeat the request after Retry-After", retryAfter: time.Second}
 
-	rowsBusy = problem{status: http.StatusConflict, code: "AGGREGATE_BUSY", detail: "another transaction holds what this request has to change, and as many requests as may wait for such transactions", retryAfter: 2 * time.Second}
+	rowsBusy = problem{status: http.StatusConflict, code: "AGGREGATE_BUSY", detail: "another transaction holds what this request has to change, and too many requests wait for such transactions already: repeat the request after Retry-After", retryAfter: 2 * time.Second}
 
 	alreadyResolved = problem{status: http.StatusConflict, code: "ALREADY_RESOLVED", detail: "the dead letter was resolved in another way; GET shows how"}
 
@@ -123,6 +123,11 @@ func tooManyWrongKeys(retry time.Duration) problem {
 // tooManyAtOnce is an answer to a company whose other requests take all its places.
 var tooManyAtOnce = problem{
 	status: http.StatusTooManyRequests, code: "RATE_LIMITED", detail: "the company has too many requests under way: repeat this one after Retry-After", retryAfter: time.Second,
+}
+
+// crowded is an answer to a company whose own requests are few.
+var crowded = problem{
+	status: http.StatusServiceUnavailable, code: "BUSY", detail: "too many requests of all companies at once: repeat the request after Retry-After", retryAfter: time.Second,
 }
 
 // quotaExceeded: a quota of a day tells when to come back.
@@ -256,8 +261,10 @@ func problemOf(err error) problem {
 		return malformedKey
 	case errors.Is(err, access.ErrUnknownKey):
 		return wrongKey
-	case errors.Is(err, errTooManyAtOnce):
+	case errors.Is(err, errOwnPlaces), errors.Is(err, store.ErrTriesOfCompany):
 		return tooManyAtOnce
+	case errors.Is(err, errPlaces), errors.Is(err, store.ErrTries):
+		return crowded
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome),
 		errors.Is(err, store.ErrNotMigrated), errors.Is(err, context.DeadlineExceeded):
 		return problem{status: http.StatusServiceUnavailable, code: "DATABASE_UNAVAILABLE", detail: "the database cannot be reached: repeat the request after Retry-After", retryAfter: 5 * time.Second}

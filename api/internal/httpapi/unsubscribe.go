@@ -38,7 +38,7 @@ func (a *API) unsubscribe(c *gin.Context) error {
 	}
 	s := store.Suppression{Address: link.Address, Reason: store.Unsubscribed, MailingID: &link.Mailing}
 	switch err := a.store.Suppress(c.Request.Context(), link.Company, s); {
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrBusy), errors.Is(err, errTooManyAtOnce):
+	case err != nil && problemOf(err).retryAfter > 0:
 		a.log.Log(c.Request.Context(), levelOf(c.Request.Context(), err), "cannot unsubscribe", "error", email.MaskText(err.Error()))
 		c.Header("Retry-After", strconv.Itoa(seconds(problemOf(err).retryAfter)))
 		return answerUnsubscribe(c, http.StatusServiceUnavailable, unsubscribeView{What: unsubscribeLater})

@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// lockTries bounds the tries under way, and lockTriesOfEach those of one company.
+	lockTries, lockTriesOfEach = 6, 3
+	// tryWait is how long a try waits for a lock: longer than a commit takes.
+	tryWait = 200 * time.Millisecond
+	// turnWait is how long a request waits, without a connection, for its try. With the try it
+	// is answered within 5 s.
+	turnWait = aggregateWait
+)
+
+// No try became free within turnWait. It says nothing of other transactions: the database may
+// be slow. Nothing was written.
+var (
+	ErrTriesOfCompany = errors.New("too many requests at once of the company that may need rows of other transactions")
+	ErrTries          = errors.New("too many requests at once of all companies that may need rows of other transactions")
+)
+
+// turn is a request that waits for a try. ready says whether a try is of use.
+type turn struct {
+	row   heldRow
+	ready chan bool
+}
+
+// turns are the requests that wait for a try. Companies take turns, each by one request.
+type turns struct {
+	of    map[uuid.UUID][]*turn // of each company, in the order in which they came
+	order []uuid.UUID           // of companies; the one that was served last is at the end
+}
+
+func (t *turns) add(next *turn) {
+	company := next.row.company
+	if len(t.of[company]) == 0 {
+		t.order = append(t.order, company)
+	}
+	t.of[company] = append(t.of[company], next)
+}
+
+// remove says whether the request was still waiting.
+func (t *turns) remove(next *turn) bool {
+	company := next.row.company
+	i := slices.Index(t.of[company], next)
+	if i >= 0 {
+		t.set(company, slices.Delete(t.of[company], i, i+1))
+	}
+	return i >= 0
+}
+
+// take removes the first request that may go, in the order of the companies, or returns nil.
+func (t *turns) take(may func(heldRow) bool) *turn {
+	for at, company := range t.order {
+		i := slices.IndexFunc(t.of[company], func(next *turn) bool { return may(next.row) })
+		if i < 0 {
+			continue
+		}
+		next := t.of[company][i]
+		t.order = append(slices.Delete(t.order, at, at+1), company)
+		t.set(company, slices.Delete(t.of[company], i, i+1))
+		return next
+	}
+	return nil
+}
+
+// takeAll removes the requests that wait to try a row.
+func (t *turns) takeAll(row heldRow) (taken []*turn) {
+	left := slices.DeleteFunc(slices.Clone(t.of[row.company]), func(next *turn) bool {
+		if next.row == row {
+			taken = append(taken, next)
+		}
+		return next.row == row
+	})
+	t.set(row.company, left)
+	return taken
+}
+
+// set keeps only the companies with requests.
+func (t *turns) set(company uuid.UUID, left []*turn) {
+	if len(left) > 0 {
+		t.of[company] = left
+		return
+	}
+	delete(t.of, company)
+	t.order = slices.DeleteFunc(t.order, func(c uuid.UUID) bool { return c == company })
+}
+
+// try waits for a try of the row. false: a request waits for the row's lock already, so that a
+// try is of no use.
+func (w *waits) try(ctx context.Context, row heldRow) (bool, error) {
+	w.mu.Lock()
+	if w.waiting[row] != nil {
+		w.mu.Unlock()
+		return false, nil
+	}
+	if w.mayTry(row) {
+		w.mu.Unlock()
+		return true, nil
+	}
+	mine := &turn{row: row, ready: make(chan bool, 1)}
+	w.turns.add(mine)
+	w.mu.Unlock()
+
+	late := time.NewTimer(turnWait)
+	defer late.Stop()
+	var err error
+	select {
+	case useful := <-mine.ready:
+		return useful, nil
+	case <-late.C:
+		err = ErrTries
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.turns.remove(mine) { // its turn came at the same moment
+		return <-mine.ready, nil
+	}
+	if _, twin := w.trying[row]; errors.Is(err, ErrTries) && (twin || w.tries[row.company] == lockTriesOfEach) {
+		err = ErrTriesOfCompany
+	}
+	return false, err
+}
+
+// mayTry takes a try if the company may have one more, and no other request of this process
+// is trying the same row: that one's transaction ends soon. w.mu is held.
+func (w *waits) mayTry(row heldRow) bool {
+	if _, twin := w.trying[row]; twin || len(w.trying) == lockTries || w.tries[row.company] == lockTriesOfEach {
+		return false
+	}
+	w.trying[row] = struct{}{}
+	w.tries[row.company]++
+	return true
+}
+
+// endTry gives the try to requests that wait for one.
+func (w *waits) endTry(row heldRow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.trying, row)
+	count(w.tries, row.company, -1)
+	for next := w.turns.take(w.mayTry); next != nil; next = w.turns.take(w.mayTry) {
+		next.ready <- true
+	}
+}

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Two companies with many requests each do not delay a third's: it gets the next try but one.
+func TestWaits_CompaniesTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWaits()
+		served := make(chan uuid.UUID, 100)
+		ask := func(company uuid.UUID, n int) {
+			for i := range n {
+				row := heldRow{company, fmt.Sprint(i)}
+				go func() {
+					if ok, err := w.try(t.Context(), row); ok && err == nil {
+						served <- company
+					}
+				}()
+				synctest.Wait()
+			}
+		}
+		many, more, quiet := uuid.New(), uuid.New(), uuid.New()
+		ask(many, 20)
+		ask(more, 20)
+		ask(quiet, 1)
+		for range lockTries {
+			<-served
+		}
+		w.endTry(heldRow{many, "0"})
+		w.endTry(heldRow{many, "1"})
+		if first, second := <-served, <-served; first != quiet && second != quiet {
+			t.Error("the third company waits behind all requests of the others")
+		}
+		if len(w.turns.order) != 2 {
+			t.Errorf("%d companies wait", len(w.turns.order))
+		}
+	})
+}
+
+// A request that gets no try is told whose requests have them, and nothing of other
+// transactions: there may be none.
+func TestWaits_NoTry(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		companies []uuid.UUID // whose requests have the tries, lockTriesOfEach each
+		want      error
+	}{
+		{"of the company", []uuid.UUID{{1}}, ErrTriesOfCompany},
+		{"of all", []uuid.UUID{{2}, {3}}, ErrTries},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWaits()
+				for _, company := range c.companies {
+					for n := range lockTriesOfEach {
+						if ok, err := w.try(t.Context(), heldRow{company, fmt.Sprint(n)}); !ok || err != nil {
+							t.Fatal(ok, err)
+						}
+					}
+				}
+				begun := time.Now()
+				_, err := bounded(t.Context(), w, heldRow{uuid.UUID{1}, "free"}, func(time.Duration) ([]int, error) { return nil, nil })
+				if !errors.Is(err, c.want) || errors.Is(err, ErrBusy) {
+					t.Errorf("got %v", err)
+				}
+				if waited := time.Since(begun); waited > 5*time.Second {
+					t.Errorf("answered after %s", waited)
+				}
+			})
+		})
+	}
+}
