@@ -4,7 +4,10 @@ package store
 const (
 	AlongKeySQL     = alongKeySQL
 	CountLaneSQL    = countLaneSQL
+	EntryRowsSQL    = entryRowsSQL
+	MoveJobSQL      = moveJobSQL
 	NextEntriesSQL  = nextEntriesSQL
+	RejectRowsSQL   = rejectRowsSQL
 	OpenMailingsSQL = openMailingsSQL
 	RecoverSQL      = recoverSQL
 	SettlingSQL     = settlingSQL

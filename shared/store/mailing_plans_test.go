@@ -39,9 +39,12 @@ func TestMailingPlans(t *testing.T) {
 				indexes    string
 			}{
 				"nextEntries":  {store.NextEntriesSQL, []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
+				"entryRows":    {store.EntryRowsSQL, []any{first, middle, last, mailing, "", 1000, uuid.New()}, "mailing_entries_pkey"},
+				"rejectRows":   {store.RejectRowsSQL, []any{mailing, 1, "", 1000}, "mailing_rejects_pkey"},
 				"toCancel":     {store.ToCancelSQL, []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
 				"toRetry":      {store.ToRetrySQL, []any{mailing, first, last, nil, 1000}, "mailing_entries_pkey"},
 				"tally":        {store.TallySQL, []any{mailing, first, last}, "mailing_entries_pkey"},
+				"moveJob":      {store.MoveJobSQL, []any{mailing, nil, 2, uuid.New(), "mailing.jobs.process"}, "email_outbox_lane_claim"},
 				"countLane":    {store.CountLaneSQL, []any{lane, 50_000}, "email_outbox_lane_claim"},
 				"openMailings": {store.OpenMailingsSQL, nil, "mailings_open"},
 				"settling":     {store.SettlingSQL, nil, "mailings_open"},

@@ -128,6 +128,67 @@ func TestMailingEntries(t *testing.T) {
 	}
 }
 
+// Every line comes once, in the order of the file, whatever the pages, with what became of it.
+func TestMailingRows(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	m := storetest.NewMailing(company, nil)
+	lines := make([]store.MailingLine, 12)
+	for i := range lines {
+		lines[i] = entry(i+2, fmt.Sprintf("user%d@example.com", i+2), "")
+	}
+	lines[1].Entry.InvalidReason, lines[2].Entry.EmptyFields = "disposable", []string{"Cidade"}
+	lines[4] = store.MailingLine{Reject: &store.RejectedLine{Line: 6, Column: "CPF", Code: "INVALID_CPF_CNPJ"}}
+	lines[5] = store.MailingLine{Reject: &store.RejectedLine{Line: 7, Code: "UNCLOSED_QUOTE"}}
+	lines[8].Entry.Email = "USER2@example.com"
+	ingested(t, d, m, given(lines...))
+	others := storetest.NewMailing(company, nil)
+	ingested(t, d, others, given(entry(2, "other@example.com", "")))
+	run(t, d, `UPDATE mailing_entries SET status = CASE line_no WHEN 2 THEN 'SENT' WHEN 4 THEN 'SUPPRESSED' ELSE 'FAILED' END, attempts = 1
+		WHERE line_no IN (2, 4, 5, 8) AND mailing_id = $1`, m.ID)
+	run(t, d, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, sent_at, failed_at, event_seq, last_event, error_code, error_reason)
+		SELECT id, CASE line_no WHEN 8 THEN gen_random_uuid() ELSE $2 END, email, 's', status, 1, 'r', now(), now(), now(), now(), 1, 'x', 'CODE_' || line_no, 'because' FROM mailing_entries
+		WHERE status IN ('SENT', 'FAILED', 'SUPPRESSED') AND mailing_id = $1`, m.ID, company)
+	all := []string{
+		"2 SENT", "3 INVALID DISPOSABLE", "4 SUPPRESSED CODE_4 because [Cidade]", "5 FAILED CODE_5 because", "6 INVALID INVALID_CPF_CNPJ CPF", "7 INVALID UNCLOSED_QUOTE",
+		"8 FAILED", // its log is another company's
+		"9 PENDING", "10 DUPLICATE DUPLICATE e-mail", "11 PENDING", "12 PENDING", "13 PENDING",
+	}
+	for status, want := range map[string][]string{
+		"": all, "FAILED": {all[3], all[6]}, "INVALID": {all[1], all[4], all[5]}, "DUPLICATE": {all[8]}, "QUEUED": nil,
+	} {
+		for _, limit := range []int{1, 2, 5, 12, 100} {
+			var got []string
+			for f := (store.RowFilter{Status: status, Limit: limit}); ; {
+				page, err := d.Store.MailingRows(t.Context(), company, m.ID, f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range page.Rows {
+					text := fmt.Sprint(r.Line, " ", r.Status, " ", r.Code, " ", r.Reason, " ", r.Column)
+					if len(r.EmptyFields) > 0 {
+						text += fmt.Sprint(r.EmptyFields)
+					}
+					got = append(got, strings.Join(strings.Fields(text), " "))
+					if r.ID.Valid != (r.Email != "") {
+						t.Errorf("%+v", r)
+					}
+				}
+				if f.After = page.End; !page.More {
+					break
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%q by %d: %s", status, limit, diff)
+			}
+		}
+	}
+	if _, err := d.Store.MailingRows(t.Context(), d.Company(t), m.ID, store.RowFilter{}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("another company: %v", err)
+	}
+}
+
 // Rejected lines, duplicates and invalid entries come in the order of the lines, over
 // many pages of each.
 func TestMailingVerdicts(t *testing.T) {

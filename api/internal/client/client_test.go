@@ -255,10 +255,10 @@ func TestDownload(t *testing.T) {
 		}
 	})
 	var whole, part strings.Builder
-	if err := c.Download(t.Context(), "/whole", &whole); err != nil || whole.String() != "line,column,code\n" {
+	if err := c.Download(t.Context(), "/whole", nil, &whole); err != nil || whole.String() != "line,column,code\n" {
 		t.Errorf("%q, %v", whole.String(), err)
 	}
-	if err := c.Download(t.Context(), "/broken", &part); err == nil || !strings.Contains(err.Error(), "the list broke off") {
+	if err := c.Download(t.Context(), "/broken", nil, &part); err == nil || !strings.Contains(err.Error(), "the list broke off") {
 		t.Errorf("%q, %v", part.String(), err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 )
 
@@ -114,8 +115,8 @@ type eof struct{}
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
 // Download writes the answer's body to w as it comes, however long it is.
-func (c *Client) Download(ctx context.Context, path string, w io.Writer) error {
-	answer, err := c.send(ctx, http.MethodGet, path, nil, http.Header{}, nil, -1)
+func (c *Client) Download(ctx context.Context, path string, query url.Values, w io.Writer) error {
+	answer, err := c.send(ctx, http.MethodGet, path, query, http.Header{}, nil, -1)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ mailings:read. An operator holds a mailing of any company with gatewayctl lane p
 		`  gatewayctl mailing create --file clientes.csv --subject 'Olá, {{nome}}' --html-file natal.html --watch
   gatewayctl mailing show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b
   gatewayctl mailing pause 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b`)
-	cmd.AddCommand(c.mailingCreate(), c.mailingList(), c.mailingShow(), c.mailingWatch(), c.mailingEntries(), c.mailingVerdicts())
+	cmd.AddCommand(c.mailingCreate(), c.mailingList(), c.mailingShow(), c.mailingWatch(), c.mailingEntries(), c.mailingRows(), c.mailingVerdicts())
 	cmd.AddCommand(c.mailingControls()...)
 	return cmd
 }

@@ -57,6 +57,7 @@ func TestMailing_InText(t *testing.T) {
 	do("mailing", "entries", id)
 	do("mailing", "entries", id, "--status", "sent")
 	do("mailing", "verdicts", id)
+	do("mailing", "rows", id)
 	exec(t, d, `UPDATE mailing_entries SET status = CASE line_no WHEN 2 THEN 'SENT' ELSE 'FAILED' END`)
 	exec(t, d, `UPDATE mailings SET status = 'COMPLETED', sent = 1, failed = 1, processed_lines = 2, counted_at = now(), completed_at = now()`)
 	do("mailing", "show", id)
@@ -114,6 +115,13 @@ func TestMailing_JSON(t *testing.T) {
 	entries := get(t, tenant, "/v1/mailings/"+id+"/entries")
 	if diff := cmp.Diff(map[string]any{"entries": entries["entries"], "more": false}, tenant.object(t, "mailing", "entries", id)); diff != "" {
 		t.Errorf("entries (-api +gatewayctl):\n%s", diff)
+	}
+	rows := get(t, tenant, "/v1/mailings/"+id+"/rows")
+	if diff := cmp.Diff(rows, tenant.object(t, "mailing", "rows", id)); diff != "" || len(rows["rows"].([]any)) != 4 {
+		t.Errorf("rows (-api +gatewayctl):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]any{"rows": []any{}}, tenant.object(t, "mailing", "rows", id, "--status", "sent")); diff != "" {
+		t.Errorf("rows that were sent: %s", diff)
 	}
 	if paged := tenant.object(t, "mailing", "entries", id, "--limit", "1"); paged["more"] != true || len(paged["entries"].([]any)) != 1 {
 		t.Errorf("one entry: %v", paged)

@@ -30,10 +30,10 @@ file. The list is written as it comes, however long it is; one that breaks off e
 			}
 			path := mailingPath + "/" + id.String() + "/verdicts"
 			if !c.json {
-				return nil, api.Download(ctx, path, c.Stdout)
+				return nil, api.Download(ctx, path, nil, c.Stdout)
 			}
 			csv, download := io.Pipe()
-			go func() { _ = download.CloseWithError(api.Download(ctx, path, download)) }() // which is always nil
+			go func() { _ = download.CloseWithError(api.Download(ctx, path, nil, download)) }() // which is always nil
 			defer func() { _ = csv.Close() }()
 			return nil, writeVerdicts(c.Stdout, csv)
 		}),

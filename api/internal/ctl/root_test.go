@@ -22,7 +22,7 @@ func commands() []string {
 		"program", "program list", "program allow", "program revoke",
 		"key", "key create", "key list", "key rotate", "key revoke", "encryption", "encryption status", "encryption rotate",
 		"email", "email send", "email list", "email show", "email explain", "email cancel", "email retry",
-		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing verdicts",
+		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing rows", "mailing verdicts",
 		"mailing move", "mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
 		"suppression", "suppression list", "suppression add", "suppression remove", "suppression import",
 		"audit", "audit list", "doctor", "person", "person export", "person erase",

@@ -143,6 +143,10 @@ func (f fairStore) MailingEntries(ctx context.Context, company, id uuid.UUID, fi
 	return inPlace(ctx, f, company, func() ([]store.MailingEntry, error) { return f.Store.MailingEntries(ctx, company, id, filter) })
 }
 
+func (f fairStore) MailingRows(ctx context.Context, company, id uuid.UUID, filter store.RowFilter) (store.RowPage, error) {
+	return inPlace(ctx, f, company, func() (store.RowPage, error) { return f.Store.MailingRows(ctx, company, id, filter) })
+}
+
 func (f fairStore) StartMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
 	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.StartMailing(ctx, company, id) })
 }

@@ -134,6 +134,7 @@ func approaches() map[string]approach {
 		"showDeadLetter":    {id: letterID}, "retryDeadLetter": {id: letterID}, "discardDeadLetter": {id: letterID, body: `{"note":"mine now"}`},
 		"showReplay":   {id: func(h holdings) string { return h.replay }},
 		"listMailings": listed("listMailings"), "showMailing": {id: mailingID}, "downloadMailingVerdicts": {id: mailingID},
+		"listMailingRows": {id: mailingID, queries: func(holdings) []string { return []string{"", "?status=PENDING", "?format=csv"} }},
 		"listMailingEntries": {id: mailingID, queries: func(h holdings) []string {
 			return []string{"", "?status=PENDING", "?cursor=" + escape(h.cursors["listMailingEntries"])}
 		}},

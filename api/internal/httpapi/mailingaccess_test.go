@@ -19,7 +19,7 @@ func TestMailing_OtherCompanys(t *testing.T) {
 	g := start(t, nil)
 	id := g.mail(t, mailingForm())
 	key := g.newKey(t, g.Database.Company(t), nil).String()
-	for _, path := range []string{"", "/entries", "/verdicts"} {
+	for _, path := range []string{"", "/entries", "/rows", "/rows?format=csv", "/verdicts"} {
 		if r := g.do(t, call{Path: "/mailings/" + id + path, Key: key}); r.Status != http.StatusNotFound || r.problem(t).Code != "NOT_FOUND" {
 			t.Errorf("%s: %d %s", path, r.Status, r.Body)
 		}
@@ -77,7 +77,7 @@ func TestMailing_Scopes(t *testing.T) {
 		return g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = scopes }).String()
 	}
 	reads, writes := with(apikey.MailingsRead), with(apikey.MailingsWrite)
-	for _, path := range []string{"/mailings", "/mailings/" + id, "/mailings/" + id + "/entries", "/v1/mailings/" + id + "/verdicts"} {
+	for _, path := range []string{"/mailings", "/mailings/" + id, "/mailings/" + id + "/entries", "/mailings/" + id + "/rows", "/v1/mailings/" + id + "/verdicts"} {
 		if a, b := g.do(t, call{Path: path, Key: reads}), g.do(t, call{Path: path, Key: writes}); a.Status != http.StatusOK || b.Status != http.StatusForbidden {
 			t.Errorf("%s: %d and %d", path, a.Status, b.Status)
 		}

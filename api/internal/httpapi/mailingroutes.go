@@ -20,6 +20,7 @@ type MailingStore interface {
 	FindMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
 	ListMailings(ctx context.Context, company, before uuid.UUID, limit int) ([]store.Mailing, error)
 	MailingEntries(ctx context.Context, company, id uuid.UUID, f store.EntryFilter) ([]store.MailingEntry, error)
+	MailingRows(ctx context.Context, company, id uuid.UUID, f store.RowFilter) (store.RowPage, error)
 	MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[store.RejectedLine, error]
 	StartMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
 	PauseMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
@@ -71,6 +72,7 @@ func (a *API) routeMailings(r *gin.Engine, p Params) {
 		read.GET("", a.answer(a.listMailings))
 		read.GET("/:id", a.answer(a.showMailing))
 		read.GET("/:id/entries", a.answer(a.listEntries))
+		read.GET("/:id/rows", a.answer(a.listRows))
 		read.GET("/:id/verdicts", a.answer(a.downloadVerdicts))
 
 		write := r.Group(prefix+"/mailings", a.answer(a.authenticate), a.answer(scope(apikey.MailingsWrite)))

@@ -1,0 +1,206 @@
+package httpapi
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+)
+
+// mailingRow is a row of a mailing's file and what became of it. A row that is no entry has
+// neither address nor outboxId.
+type mailingRow struct {
+	Line           int        `json:"line"`
+	Email          string     `json:"email,omitempty"`
+	Status         string     `json:"status"`
+	ErrorCode      string     `json:"errorCode,omitempty"`
+	ErrorReason    string     `json:"errorReason,omitempty"`
+	Column         string     `json:"column,omitempty"`
+	EmptyFields    []string   `json:"emptyFields,omitempty"`
+	OutboxID       *uuid.UUID `json:"outboxId,omitempty"`
+	OutcomeUnknown bool       `json:"outcomeUnknown"`
+	Attempts       int        `json:"attempts"`
+	LastAttemptAt  *time.Time `json:"lastAttemptAt,omitempty"`
+	SESMessageID   *string    `json:"sesMessageId,omitempty"`
+	ExternalID     *string    `json:"externalId,omitempty"`
+}
+
+type mailingRows struct {
+	Rows       []mailingRow `json:"rows"`
+	NextCursor string       `json:"nextCursor,omitempty"`
+}
+
+// rowCursor is the last row of a page.
+type rowCursor struct {
+	Line  int       `json:"l"`
+	Entry uuid.UUID `json:"e"`
+}
+
+const (
+	rowStatusRule = entryStatusRule + " " + store.RowDuplicate
+	typeCSV       = "text/csv"
+	// rowsPerFetch is how many rows of a download are read at once.
+	rowsPerFetch = 1000
+)
+
+// listRows answers every row of a mailing's file: a page as JSON, or all of them as CSV.
+func (a *API) listRows(c *gin.Context) error {
+	id, err := mailingID(c)
+	if err != nil {
+		return err
+	}
+	q, err := openQuery(c.Request.URL.RawQuery, a.rules)
+	if err != nil {
+		return err
+	}
+	format := q.text("format", "oneof=json csv")
+	filter := store.RowFilter{Status: q.text("status", rowStatusRule)}
+	asCSV := format == "csv" || format == "" && c.NegotiateFormat(gin.MIMEJSON, typeCSV) == typeCSV
+	c.Header("Vary", "Accept")
+	if asCSV {
+		for _, name := range []string{"cursor", "limit"} {
+			if _, given := q.get(name); given {
+				q.faults.Add(name, "NOT_ALLOWED", "belongs to pages of JSON: CSV has all rows")
+			}
+		}
+		if err := q.close(); err != nil {
+			return err
+		}
+		return a.downloadRows(c, id, filter)
+	}
+	filter.Limit = q.limit("limit")
+	if text, given := q.get("cursor"); given {
+		var last rowCursor
+		if json.Unmarshal(decodeCursor(text), &last) != nil {
+			q.faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+		}
+		filter.After = store.RowCursor(last)
+	}
+	if err := q.close(); err != nil {
+		return err
+	}
+	found, err := a.store.MailingRows(c.Request.Context(), visitOf(c).caller.CompanyID, id, filter)
+	if err != nil {
+		return mailingProblem(err)
+	}
+	page := mailingRows{Rows: make([]mailingRow, len(found.Rows))}
+	for i, r := range found.Rows {
+		page.Rows[i] = rowOf(r)
+	}
+	if found.More {
+		if page.NextCursor, err = encodeCursor(rowCursor(found.End)); err != nil {
+			return err
+		}
+	}
+	c.JSON(http.StatusOK, page)
+	return nil
+}
+
+// downloadRows streams all rows. A list that breaks off in the middle ends with the connection,
+// so that nobody takes it for the whole one.
+func (a *API) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFilter) error {
+	filter.Limit = rowsPerFetch
+	company := visitOf(c).caller.CompanyID
+	page, err := a.store.MailingRows(c.Request.Context(), company, id, filter)
+	if err != nil {
+		return mailingProblem(err) // a problem like any other: nothing was written yet
+	}
+	c.Header("Content-Type", typeCSV+"; charset=utf-8; header=present")
+	c.Header("Content-Disposition", `attachment; filename="mailing-`+id.String()+`-rows.csv"`)
+	c.Status(http.StatusOK)
+	out := csv.NewWriter(c.Writer)
+	out.UseCRLF = true // RFC 4180
+	_ = out.Write(rowColumns)
+	for {
+		allowAnswer(c)
+		for _, r := range page.Rows {
+			_ = out.Write(rowCells(rowOf(r)))
+		}
+		out.Flush()
+		if err = out.Error(); err != nil || !page.More { // Write's errors too
+			break
+		}
+		filter.After = page.End
+		if page, err = a.store.MailingRows(c.Request.Context(), company, id, filter); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		a.log.Warn("download of rows broke off", telemetry.RequestID, visitOf(c).requestID, "error", fmt.Sprint(err))
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// rowColumns are the names of rowCells. A column that is added goes to the end.
+var rowColumns = []string{
+	"line", "email", "status", "errorCode", "errorReason", "column", "emptyFields", "outboxId", "attempts", "lastAttemptAt", "sesMessageId", "externalId",
+}
+
+func rowCells(r mailingRow) []string {
+	var outbox, last string
+	if r.OutboxID != nil {
+		outbox = r.OutboxID.String()
+	}
+	if r.LastAttemptAt != nil {
+		last = r.LastAttemptAt.Format(time.RFC3339)
+	}
+	return []string{
+		strconv.Itoa(r.Line), harmless(r.Email), r.Status, r.ErrorCode, harmless(r.ErrorReason), harmless(r.Column), harmless(strings.Join(r.EmptyFields, "; ")),
+		outbox, strconv.Itoa(r.Attempts), last, harmless(value(r.SESMessageID, "")), harmless(value(r.ExternalID, "")),
+	}
+}
+
+func rowOf(r store.MailingRow) mailingRow {
+	shown := mailingRow{
+		Line: r.Line, Email: r.Email, Status: r.Status, ErrorCode: r.Code, ErrorReason: rowReason(r), Column: r.Column, EmptyFields: r.EmptyFields,
+		OutcomeUnknown: r.OutcomeUnknown, Attempts: r.Attempts, LastAttemptAt: inUTC(r.LastAttempt), SESMessageID: r.SESMessageID, ExternalID: r.ExternalID,
+	}
+	if r.ID.Valid {
+		shown.OutboxID = &r.ID.UUID
+	}
+	return shown
+}
+
+// rowReason is what is stored in words, and otherwise what the code of a verdict means.
+func rowReason(r store.MailingRow) string {
+	if r.Reason != "" {
+		return r.Reason
+	}
+	return verdictMeanings[r.Code]
+}
+
+// verdictMeanings says for people what the codes of verdicts mean.
+var verdictMeanings = map[string]string{
+	mailing.CodeMissingEmail:    "the row has no address",
+	mailing.CodeInvalidEmail:    "what the row has for an address has no @",
+	"SYNTAX":                    "the address cannot be mailed",
+	"DISPOSABLE":                "the address is a throw-away one",
+	"MX":                        "the address's domain takes no mail",
+	store.CodeDuplicate:         "an earlier row has the address",
+	mailing.CodeInvalidTaxID:    "the column has no valid CPF or CNPJ",
+	mailing.CodeTooLong:         "the column has a value that is too long",
+	mailing.CodeBadCharacter:    "the column has a control character",
+	mailing.CodeInvalidLink:     "the column has a value that cannot be a link, where the template needs one",
+	mailing.CodeSubjectLength:   "the subject would have no character, or more than 150",
+	mailing.CodeBodyTooLarge:    "the body would be larger than 512 KiB",
+	mailing.CodeEmptyBody:       "the body would show nothing",
+	store.CodeEmptyField:        "the column is empty, the template gives it no default, and emptyFields is reject",
+	csvfile.CodeWrongFieldCount: "the row has more cells than the header, or ends before the address",
+	csvfile.CodeUnclosedQuote:   "a quote in the row is not closed",
+	email.CodeSuppressed:        "the address is suppressed",
+	email.CodeExpired:           "its time to be sent was over",
+	email.CodeOutcomeUnknown:    "the provider may have taken it",
+}

@@ -1,0 +1,114 @@
+package httpapi_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Every row of the file is there, in its order, as pages of JSON and as CSV, with what became
+// of it.
+func TestMailing_Rows(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.mail(t, mailingForm())
+	g.exec(t, `UPDATE mailing_entries SET status = 'FAILED', attempts = 5 WHERE line_no = 3`)
+	g.exec(t, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, failed_at, event_seq, last_event, error_code, error_reason)
+		SELECT id, $1, email, 's', 'FAILED', 5, 'r', now(), now(), now(), 1, 'FAILED', 'SES_REJECTED', '=it was refused' FROM mailing_entries WHERE line_no = 3`, g.Company)
+	all := []string{
+		"2 joão@example.com INVALID SYNTAX", "3 maria@example.com FAILED SES_REJECTED", "4 ana@example.com PENDING [Cidade]",
+		"5 DUPLICATE DUPLICATE E-mail", "6 INVALID MISSING_EMAIL E-mail", "7 INVALID INVALID_CPF_CNPJ CPF",
+	}
+	read := func(query string) (found []string, next string) {
+		t.Helper()
+		page := g.do(t, call{Path: "/mailings/" + id + "/rows" + query}).json(t)
+		rows, _ := page["rows"].([]any)
+		for _, r := range rows {
+			row, _ := r.(map[string]any)
+			text := fmt.Sprint(row["line"])
+			for _, name := range []string{"email", "status", "errorCode", "column", "emptyFields"} {
+				if row[name] != nil {
+					text += fmt.Sprint(" ", row[name])
+				}
+			}
+			found = append(found, text)
+			if row["errorCode"] != nil && row["errorReason"] == nil {
+				t.Errorf("line %v: nothing in words", row["line"])
+			}
+		}
+		next, _ = page["nextCursor"].(string)
+		return found, next
+	}
+	if got, next := read(""); cmp.Diff(all, got) != "" || next != "" {
+		t.Errorf("%s %q", cmp.Diff(all, got), next)
+	}
+	first, next := read("?limit=4")
+	rest, _ := read("?limit=4&cursor=" + next)
+	if diff := cmp.Diff(all, slices.Concat(first, rest)); diff != "" || len(first) != 4 {
+		t.Error(diff)
+	}
+	if got, _ := read("?status=DUPLICATE"); cmp.Diff(all[3:4], got) != "" {
+		t.Errorf("%v", got)
+	}
+	for _, query := range []string{"?status=SENDING", "?cursor=x", "?limit=101", "?what=x", "?format=xml", "?format=csv&limit=5", "?format=csv&cursor=x"} {
+		if r := g.do(t, call{Path: "/mailings/" + id + "/rows" + query}); r.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d", query, r.Status)
+		}
+	}
+	want := [][]string{
+		{"line", "email", "status", "errorCode"},
+		{"2", "joão@example.com", "INVALID", "SYNTAX"},
+		{"3", "maria@example.com", "FAILED", "SES_REJECTED"},
+		{"4", "ana@example.com", "PENDING", ""},
+		{"5", "", "DUPLICATE", "DUPLICATE"},
+		{"6", "", "INVALID", "MISSING_EMAIL"},
+		{"7", "", "INVALID", "INVALID_CPF_CNPJ"},
+	}
+	for _, c := range []call{{Path: "/rows?format=csv"}, {Path: "/rows", Header: map[string]string{"Accept": "text/csv"}}} {
+		c.Path = "/mailings/" + id + c.Path
+		r := g.do(t, c)
+		table, err := csv.NewReader(strings.NewReader(r.Body)).ReadAll()
+		if err != nil || len(table) != len(want) || !strings.Contains(r.Header.Get("Content-Disposition"), "attachment") {
+			t.Fatalf("%v %d %s", err, r.Status, r.Body)
+		}
+		if table[2][4] != "'=it was refused" || table[3][6] != "Cidade" {
+			t.Errorf("%q, %q", table[2], table[3])
+		}
+		for i := range table {
+			table[i] = table[i][:4]
+		}
+		if diff := cmp.Diff(want, table); diff != "" {
+			t.Error(diff)
+		}
+	}
+	failed := g.do(t, call{Path: "/mailings/" + id + "/rows?format=csv&status=FAILED"})
+	if n := strings.Count(failed.Body, "\r\n"); n != 2 || !strings.Contains(failed.Body, "\r\n3,maria@example.com,") {
+		t.Errorf("%s", failed.Body)
+	}
+}
+
+// A download reads page after page, and no cell of it is a formula.
+func TestMailing_RowsOfManyPages(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	var list strings.Builder
+	list.WriteString("email;nome\n")
+	for n := range 2500 {
+		fmt.Fprintf(&list, "+%d@example.com;Ana\n", n)
+	}
+	id := g.mail(t, given(file(list.String()), part{name: "subject", value: "x"}, part{name: "html", value: "<p>{{nome}}</p>"}))
+	table, err := csv.NewReader(strings.NewReader(g.do(t, call{Path: "/mailings/" + id + "/rows?format=csv"}).Body)).ReadAll()
+	if err != nil || len(table) != 2501 {
+		t.Fatalf("%d rows, %v", len(table), err)
+	}
+	for n, row := range table[1:] {
+		if row[0] != fmt.Sprint(n+2) || row[1] != fmt.Sprintf("'+%d@example.com", n) {
+			t.Fatalf("row %d: %q", n, row)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+)
+
+// RowDuplicate is the status of a row whose address an earlier row has. Other rows that are no
+// entries are EntryInvalid; the rest have their entry's status.
+const RowDuplicate = "DUPLICATE"
+
+// MailingRow is a row of a mailing's file and what became of it.
+type MailingRow struct {
+	Line           int            `db:"line_no"`
+	ID             uuid.NullUUID  `db:"id"`          // of its email, or of the one it would have become; null of a row that is no entry
+	Email          string         `db:"email"`       // "" of a row that is no entry
+	Column         string         `db:"column_name"` // at fault, of a row that is no entry; "" = the row as a whole
+	Status         string         `db:"status"`
+	Code           string         `db:"code"`   // why it was not sent, or why its last try failed; "" = nothing is known
+	Reason         string         `db:"reason"` // the same in words; "" = nothing is known beside the code
+	OutcomeUnknown bool           `db:"outcome_unknown"`
+	Attempts       int            `db:"attempts"`
+	LastAttempt    *time.Time     `db:"last_attempt"`
+	SESMessageID   *string        `db:"external_id"`
+	ExternalID     *string        `db:"recipient_external_id"`
+	EmptyFields    pq.StringArray `db:"empty_fields"` // columns that it leaves empty and a template uses
+}
+
+// RowCursor is how far a list of rows has come. The zero one is its beginning.
+type RowCursor struct {
+	Line  int       // the last row
+	Entry uuid.UUID // the last row that is an entry
+}
+
+// RowFilter chooses rows of a mailing, in the order of the file.
+type RowFilter struct {
+	Status string // "" = all
+	After  RowCursor
+	Limit  int
+}
+
+// entryRowsSQL reads the range of the primary key that holds the mailing's entries, as
+// entriesSQL does, and of those that an error may belong to the log by primary key. It locks
+// nothing. LIMIT 1 keeps the planner from reading all logs to join them, and IS TRUE from an
+// index of the company's logs.
+const entryRowsSQL = `
+SELECT e.id, e.line_no, e.email, e.status, e.outcome_unknown, e.attempts, e.last_attempt, e.external_id, e.recipient_external_id, e.empty_fields,
+       CASE WHEN e.status = 'INVALID' THEN upper(e.invalid_reason) ELSE coalesce(l.error_code, '') END AS code,
+       coalesce(e.validation_details, l.error_reason, '') AS reason
+FROM (SELECT id, line_no, email, status, outcome_unknown, attempts, last_attempt, external_id, recipient_external_id, empty_fields,
+             invalid_reason, validation_details
+      FROM mailing_entries
+      WHERE id >= $1 AND id > $2 AND id <= $3 AND (mailing_id = $4) IS TRUE AND ($5 = '' OR status = $5)
+      ORDER BY id LIMIT $6) e
+LEFT JOIN LATERAL (SELECT error_code, error_reason FROM email_logs
+                   WHERE outbox_id = e.id AND (company_id = $7) IS TRUE AND e.status NOT IN ('PENDING', 'INVALID', 'SENT') LIMIT 1) l ON true
+ORDER BY e.id`
+
+// rejectRowsSQL reads a mailing's rejected lines by primary key, in its order, and locks
+// nothing.
+const rejectRowsSQL = `
+SELECT line_no, coalesce(column_name, '') AS column_name, code, CASE code WHEN '` + CodeDuplicate + `' THEN 'DUPLICATE' ELSE 'INVALID' END AS status
+FROM mailing_rejects
+WHERE mailing_id = $1 AND line_no > $2 AND ($3 = '' OR (code = '` + CodeDuplicate + `') = ($3 = 'DUPLICATE')) ORDER BY line_no LIMIT $4`
+
+// RowPage is a part of a list of rows.
+type RowPage struct {
+	Rows []MailingRow
+	End  RowCursor // of the last row
+	More bool      // there may be others
+}
+
+// MailingRows returns a page of a mailing's rows; ErrNotFound when the company has no such
+// mailing.
+func (s *Store) MailingRows(ctx context.Context, company, id uuid.UUID, f RowFilter) (RowPage, error) {
+	m, err := s.FindMailing(ctx, company, id)
+	if err != nil {
+		return RowPage{}, err
+	}
+	limit := max(f.Limit, 1)
+	var rows, rejects []MailingRow
+	if f.Status != RowDuplicate {
+		err := s.db.SelectContext(ctx, &rows, entryRowsSQL, m.FirstEntry.UUID, f.After.Entry, m.LastEntry.UUID, id, f.Status, limit, company)
+		if err != nil {
+			return RowPage{}, fmt.Errorf("list rows: %w", translate(err))
+		}
+	}
+	if f.Status == "" || f.Status == EntryInvalid || f.Status == RowDuplicate {
+		if err := s.db.SelectContext(ctx, &rejects, rejectRowsSQL, id, f.After.Line, f.Status, limit); err != nil {
+			return RowPage{}, fmt.Errorf("list rejected rows: %w", translate(err))
+		}
+		rows = append(rows, rejects...)
+		slices.SortFunc(rows, func(a, b MailingRow) int { return a.Line - b.Line })
+	}
+	page := RowPage{Rows: rows[:min(limit, len(rows))], End: f.After, More: len(rows) >= limit}
+	for _, row := range page.Rows {
+		page.End.Line = row.Line
+		if row.ID.Valid {
+			page.End.Entry = row.ID.UUID
+		}
+	}
+	return page, nil
+}
