@@ -105,6 +105,7 @@ func New(p Params) *Dispatcher {
 		f := &feeder{name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), outage: emails, metrics: measured.of(name)}
 		f.load, f.saw = &load{}, func(tasks int) { parts.saw(name, tasks, f.load.room(size.Size())) }
 		f.window = func() int { return f.load.room(parts.of(name, size.Size())) }
+		f.step = func(tasks int) int { return parts.step(name, tasks, f.load.room(size.Size())) }
 		for i := range f.sources {
 			f.sources[i] = newEmails(p.Outbox)
 		}

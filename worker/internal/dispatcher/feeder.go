@@ -46,6 +46,7 @@ type feeder struct {
 	window    func() int // how many tasks the queue should hold
 	load      *load      // of recipients; nil = a task is a task
 	saw       func(tasks int)
+	step      func(tasks int) int // how many tasks a round adds to so many; nil = as many as there is room for
 	lanes     *lanes
 	live      []int64 // those of them that may still hold due emails
 	liveUntil time.Time
@@ -96,7 +97,11 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 		}
 		return service.Pause(ctx, fullPause) == nil, nil
 	}
-	more, err = f.fill(ctx, room.Granted)
+	granted := room.Granted
+	if f.step != nil {
+		granted = min(granted, f.step(room.Depth))
+	}
+	more, err = f.fill(ctx, granted)
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	return more, errors.Join(err, f.queue.Release(releasing, f.name))

@@ -28,11 +28,7 @@ func newShares() *shares { return &shares{seen: make(map[string]time.Time)} }
 
 // saw notes how many tasks are on a queue. It is full with half of what it has when all are.
 func (s *shares) saw(queue string, tasks, window int) {
-	all := 0
-	for _, name := range email.Queues() {
-		all += email.QueueWeight(name)
-	}
-	if 2*all*tasks < window*email.QueueWeight(queue) {
+	if 2*allWeights()*tasks < window*email.QueueWeight(queue) {
 		return
 	}
 	s.mu.Lock()
@@ -52,6 +48,21 @@ func (s *shares) of(queue string, window int) int {
 		}
 	}
 	return max(1, (window*own+all-1)/all)
+}
+
+// step is how many tasks a round adds at most to a queue that holds so many: its part of the
+// window when every queue is full, or as many as it holds. So a queue fills up within a few
+// rounds, milliseconds each, and when several become full at once they see each other before one
+// of them holds the whole window.
+func (s *shares) step(queue string, tasks, window int) int {
+	return max(1, tasks, window*email.QueueWeight(queue)/allWeights())
+}
+
+func allWeights() (all int) {
+	for _, name := range email.Queues() {
+		all += email.QueueWeight(name)
+	}
+	return all
 }
 
 // loadMemory is after how many emails the average of their recipients follows a change.

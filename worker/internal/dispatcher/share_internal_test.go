@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,8 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/worker/internal/queue"
 )
 
 // Each queue's part of the window lasts as long as the whole would on a queue that is alone,
@@ -41,6 +45,59 @@ func TestShares(t *testing.T) {
 		want(200)
 	})
 }
+
+// A queue that becomes full grows by steps, in which it sees whether others do.
+func TestShares_Step(t *testing.T) {
+	t.Parallel()
+	s := newShares()
+	for tasks, want := range map[int]int{0: 60, 60: 60, 120: 120, 200: 200} {
+		if got := s.step(email.QueueNormal, tasks, 200); got != want {
+			t.Errorf("%d tasks: a step of %d, want %d", tasks, got, want)
+		}
+	}
+	if got := s.step(email.QueueLow, 0, 5); got != 1 {
+		t.Errorf("a step of %d, want 1", got)
+	}
+}
+
+// A round adds no more than a step, however much room there is.
+func TestFeeder_FillsInSteps(t *testing.T) {
+	t.Parallel()
+	f := &feeder{
+		window: func() int { return 200 }, queue: roomy{}, step: func(tasks int) int { return 7 + tasks },
+		live: []int64{1}, liveUntil: time.Now().Add(time.Hour), lanes: newLanes(nil), metrics: newMetrics(prometheus.NewRegistry()).of(email.QueueNormal),
+	}
+	asked := &askedFor{}
+	f.sources = [overlap]source{asked, asked}
+	if _, err := f.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if asked.perLane != 7+3 {
+		t.Errorf("the round asked for %d emails, want 10", asked.perLane)
+	}
+}
+
+// roomy is a queue of 3 tasks with room for 197.
+type roomy struct{ queue.Publisher }
+
+func (roomy) Reserve(context.Context, string, int, int) (queue.Room, error) {
+	return queue.Room{Depth: 3, Granted: 197}, nil
+}
+
+func (roomy) Release(context.Context, string) error { return nil }
+
+// askedFor is a source without emails that remembers how many were asked for.
+type askedFor struct {
+	source
+	perLane int
+}
+
+func (a *askedFor) take(_ context.Context, _ []int64, perLane int) (store.Batch, error) {
+	a.perLane = perLane
+	return store.Batch{}, nil
+}
+
+func (a *askedFor) idle(context.Context) error { return nil }
 
 func mailsTo(recipients, n int) (rows []store.DueRow) {
 	job := email.SendJob{To: "ana@example.com", Subject: `"cc": "a@b"`, Headers: map[string]string{"X-A": `bcc"@`}}
