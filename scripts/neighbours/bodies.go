@@ -12,14 +12,14 @@ import (
 func bodies() []resource {
 	return []resource{
 		{
-			name: "large-bodies", what: "16 connections send emails of 1 MB without a pause", short: true,
+			name: "large-bodies", what: "16 connections send emails of 1 MB without a pause",
 			misuse: func(ctx context.Context, s *scene) error {
 				s.hammer(ctx, 16, 0, func(n int) request { return s.mail(n, large(map[string]any{"sendAt": tomorrow()})) })
 				return nil
 			},
 		},
 		{
-			name: "large-emails", what: "500 emails of 1 MB are sent", windows: 1,
+			name: "large-emails", what: "500 emails of 1 MB are sent",
 			misuse: func(ctx context.Context, s *scene) error {
 				s.hammer(ctx, 8, s.scale(500, 50), func(n int) request { return s.mail(n, large(nil)) })
 				<-ctx.Done()

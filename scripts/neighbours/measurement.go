@@ -14,6 +14,7 @@ import (
 type Figures struct {
 	Count int     `json:"count"`
 	P50   float64 `json:"p50Ms"`
+	P90   float64 `json:"p90Ms"`
 	P99   float64 `json:"p99Ms"`
 	Max   float64 `json:"maxMs"`
 	// Refused counts the requests that were not answered with success within the client's
@@ -44,7 +45,7 @@ func figures(times []time.Duration, refused map[int]int) Figures {
 	if f.Count = len(times); f.Count == 0 {
 		return f
 	}
-	f.P50, f.P99, f.Max = percentile(times, 50), percentile(times, 99), percentile(times, 100)
+	f.P50, f.P90, f.P99, f.Max = percentile(times, 50), percentile(times, 90), percentile(times, 99), percentile(times, 100)
 	return f
 }
 
@@ -54,11 +55,11 @@ func percentile(sorted []time.Duration, p float64) float64 {
 	return float64(sorted[max(rank, 1)-1].Microseconds()) / 1000
 }
 
-// worst is the kind of request with the greatest 99th percentile above the idle one.
-func (m Measurement) worst(idle Measurement) (kind string, above float64) {
+// worst is the kind of request with the greatest percentile above the idle one.
+func (m Measurement) worst(idle Measurement, p percent) (kind string, above float64) {
 	above = math.Inf(-1)
 	for _, name := range slices.Sorted(maps.Keys(m.Requests)) {
-		if by := m.Requests[name].P99 - idle.Requests[name].P99; by > above {
+		if by := p.of(m.Requests[name]) - p.of(idle.Requests[name]); by > above {
 			kind, above = name, by
 		}
 	}
@@ -66,9 +67,9 @@ func (m Measurement) worst(idle Measurement) (kind string, above float64) {
 }
 
 func (m Measurement) print(out io.Writer, title string) {
-	fmt.Fprintf(out, "%-20s %-12s %6s %9s %9s %9s\n", title, "", "count", "p50 ms", "p99 ms", "max ms")
+	fmt.Fprintf(out, "%-20s %-12s %6s %9s %9s %9s %9s\n", title, "", "count", "p50 ms", "p90 ms", "p99 ms", "max ms")
 	line := func(name string, f Figures) {
-		fmt.Fprintf(out, "%-20s %-12s %6d %9.0f %9.0f %9.0f %s\n", "", name, f.Count, f.P50, f.P99, f.Max, f.refusals())
+		fmt.Fprintf(out, "%-20s %-12s %6d %9.0f %9.0f %9.0f %9.0f %s\n", "", name, f.Count, f.P50, f.P90, f.P99, f.Max, f.refusals())
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Requests)) {
 		line(name, m.Requests[name])

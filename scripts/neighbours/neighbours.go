@@ -80,7 +80,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if report.Idle, err = q.measure(ctx, cfg.measure(), true); err != nil {
 		return report, err
 	}
-	report.Window = window().Seconds()
+	report.Window, report.Percent = window().Seconds(), cfg.percent()
 	report.Idle.print(cfg.Out, "idle")
 	for _, r := range chosen {
 		row, err := tryResource(ctx, cfg, s, q, r, report.Idle)
@@ -128,8 +128,8 @@ func tryResource(ctx context.Context, cfg Config, s *stage.Stage, q *quiet, r re
 		if err != nil {
 			return row, err
 		}
-		row = Row{Resource: r.name, What: r.what, Misuse: sc.counts(), Windows: max(r.windows, 1), Seen: seen}
-		row.judge(idle)
+		row = Row{Resource: r.name, What: r.what, Misuse: sc.counts(), Windows: max(r.windows, 1), Backoff: milliseconds(r.backoff), Seen: seen}
+		row.judge(idle, cfg.percent())
 		row.print(cfg.Out)
 		if row.OK() || try >= cfg.Tries {
 			return row, nil

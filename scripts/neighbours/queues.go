@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"email-gateway/scripts/sessim"
 )
@@ -26,7 +27,9 @@ func queues() []resource {
 			}),
 		},
 		{
-			name: "throttled-storm", what: "10,000 emails while SES throttles above half of the rate that it states", windows: 2,
+			name: "throttled-storm", what: "10,000 emails while SES throttles above half of the rate that it states",
+			// An email that SES throttles comes again after the first wait of the backoff.
+			windows: 2, backoff: 1250 * time.Millisecond,
 			misuse: func(ctx context.Context, s *scene) error {
 				err := s.account(func(st *sessim.Settings) { st.MaxSendRate, st.EnforceRate = sendRate/2, true })
 				if err != nil {
@@ -34,8 +37,13 @@ func queues() []resource {
 				}
 				return flood(10_000, func(int) map[string]any { return nil })(ctx, s)
 			},
-			restore: func(_ context.Context, s *scene) error {
-				return s.account(func(st *sessim.Settings) { st.MaxSendRate, st.EnforceRate = sendRate, false })
+			restore: func(ctx context.Context, s *scene) error {
+				if err := s.account(func(st *sessim.Settings) { st.MaxSendRate, st.EnforceRate = sendRate, false }); err != nil {
+					return err
+				}
+				// The worker reads the account every minute, and takes a minute to come back to its rate.
+				return s.await(ctx, 3*time.Minute, `
+					SELECT max((details ->> 'sendRate')::float) >= $1 FROM process_status WHERE service = 'worker' AND now() - updated_at < interval '15 s'`, sendRate)
 			},
 		},
 		{

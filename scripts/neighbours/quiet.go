@@ -19,6 +19,8 @@ const (
 	// patience is how long the quiet company waits for an answer, and then for SES to be asked
 	// for the last of its emails.
 	patience = 15 * time.Second
+	// firstPatience is how long the first email may take to SES.
+	firstPatience = time.Minute
 	// quietName is the company that does nothing but a few requests per second.
 	quietName = "Vizinha"
 	// shortest is a measurement with which the intervals below give each kind 100 requests; in
@@ -76,8 +78,18 @@ func newQuiet(ctx context.Context, s *stage.Stage) (*quiet, error) {
 	if err != nil || got.status != http.StatusAccepted {
 		return nil, fmt.Errorf("the first email: %d %s: %w", got.status, got.body, err)
 	}
-	q.first, err = outboxID(got)
-	return q, err
+	if q.first, err = outboxID(got); err != nil {
+		return nil, err
+	}
+	// From then on all programs are at work.
+	waiting, cancel := context.WithTimeout(ctx, firstPatience)
+	defer cancel()
+	for len(s.Mail.Simulator.Requests(q.first.String())) == 0 {
+		if err := service.Pause(waiting, 20*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("await the first email at SES: %w", err)
+		}
+	}
+	return q, nil
 }
 
 func (q *quiet) close() { q.client.close() }
@@ -119,7 +131,7 @@ func (q *quiet) measure(ctx context.Context, length time.Duration, uploads bool)
 func (q *quiet) repeat(ctx, measuring context.Context, p probe, length time.Duration) {
 	every := p.every
 	if length < shortest && !p.fixed {
-		every = max(every*length/shortest, 50*time.Millisecond)
+		every = max(every*length/shortest, 100*time.Millisecond)
 	}
 	var asking sync.WaitGroup
 	defer asking.Wait()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // resource is something that all companies share, and how one of them misuses it.
@@ -16,6 +17,8 @@ type resource struct {
 	// windows is how many windows an email may wait; 0 = 1. It is 2 where SES takes half of the
 	// rate by which the window was filled.
 	windows int
+	// backoff is the wait for another try that emails of the quiet company meet too.
+	backoff time.Duration
 	// uploads measures the other company's uploads of mailings too.
 	uploads bool
 	// prepare makes what the misuse needs, before the measurement; nil = nothing.
