@@ -192,7 +192,7 @@ func TestRotation_Killed(t *testing.T) {
 	}
 	const people = 20_000
 	s.exec(fmt.Sprintf(`INSERT INTO recipients (id, company_id, cpf_cnpj_hash, cpf_cnpj_enc, email)
-		SELECT gen_random_uuid(), company_id, cpf_cnpj_hash, cpf_cnpj_enc, 'p' || n || '@cliente.example' FROM recipients, generate_series(2, %d) n WHERE cpf_cnpj_enc IS NOT NULL`, people))
+		SELECT gen_random_uuid(), company_id, encode(sha256(n::text::bytea), 'hex'), cpf_cnpj_enc, 'p' || n || '@cliente.example' FROM recipients, generate_series(2, %d) n WHERE cpf_cnpj_enc IS NOT NULL`, people))
 	fresh := "fresh:" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("f", 32)))
 	both := fresh + "," + s.env["CPF_CNPJ_KEYS"]
 	s.api.stop()
