@@ -70,12 +70,15 @@ var kinds = []struct{ fault, status string }{
 	{"", "SENT"},
 	{"", "SENT"},
 	{"", "SENT"},
-	{"+sim-throttle-x2", "SENT"},
 	{"", "SENT"},
 	{"+sim-cut-after-x1", "SENT"},
 	{"", "SENT"},
 	{"+sim-message-rejected", "FAILED"},
 }
+
+// throttledEvery is of how many emails one is throttled. Each such answer halves the rate of
+// all workers, and what is refused more often than that never ends.
+const throttledEvery = 150
 
 // load sends through the api until stop is closed. A request that meets the api while it is
 // down promises nothing.
@@ -89,6 +92,9 @@ func (r *release) load(stop <-chan struct{}) {
 		case <-tick.C:
 		}
 		kind := kinds[i%len(kinds)]
+		if i%throttledEvery == 0 {
+			kind.fault, kind.status = "+sim-throttle-x2", "SENT"
+		}
 		to := fmt.Sprintf("%s%d%s@example.com", r.name, i, kind.fault)
 		external := fmt.Sprintf("%s-%d", r.name, i)
 		body := newBody(to, func(b map[string]any) { b["recipient"] = map[string]any{"externalId": external, "email": to} })
