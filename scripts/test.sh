@@ -39,7 +39,8 @@ readonly services=(postgres redis rabbitmq s3)
 urls=$(./scripts/services.sh env "${services[@]}")
 eval "$urls"
 
-packages=(work)
+# The packages that take minutes come first, or the last of them would run alone at the end.
+packages=(./scripts/cmd/... ./scripts/e2e/ ./shared/store/ work)
 ! names_a_package "$@" || packages=()
 # Most tests wait for something: six at a time fill two cores better than two.
 CGO_ENABLED=1 go test -race -count=1 -timeout 25m -p 2 -parallel 6 "$@" "${packages[@]}" 8>&-
