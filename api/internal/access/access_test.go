@@ -221,3 +221,43 @@ func TestLimiter_KeepsTheBusyOnes(t *testing.T) {
 		}
 	})
 }
+
+// Made-up ids take two look-ups of the database at a time, and none from a key that was found
+// before.
+func TestAuthenticate_MadeUpIDs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, key := newKeys(t)
+		d := access.NewDirectory(k)
+		if _, err := d.Authenticate(t.Context(), key.String()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // its answer is no longer remembered
+		k.delay = time.Second
+		k.asked.Store(0)
+		errs := make(chan error, 40)
+		for i := range cap(errs) {
+			go func() {
+				_, err := d.Authenticate(t.Context(), fmt.Sprintf("gw_dev_madeup%d_secret", i))
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		if n := k.asked.Load(); n != 2 {
+			t.Errorf("%d look-ups at once", n)
+		}
+		begun := time.Now()
+		if _, err := d.Authenticate(t.Context(), key.String()); err != nil || time.Since(begun) > time.Second {
+			t.Errorf("a key that was found before: %v after %s", err, time.Since(begun))
+		}
+		crowded := 0
+		for range cap(errs) {
+			if errors.Is(<-errs, access.ErrCrowded) {
+				crowded++
+			}
+		}
+		if n := k.asked.Load(); crowded == 0 || int(n)+crowded != cap(errs)+1 {
+			t.Errorf("%d look-ups and %d refusals", n, crowded)
+		}
+	})
+}

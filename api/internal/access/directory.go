@@ -43,29 +43,40 @@ const (
 	cached = 10_000
 	// findTimeout is not the request's: other requests wait for the same answer.
 	findTimeout = 5 * time.Second
+	// strangers bounds the look-ups at once of ids that have never been found: whoever makes
+	// ids up takes no more connections. A key that was found is not among them for a day.
+	strangers = 2
+	keepFound = 24 * time.Hour
 )
+
+// ErrCrowded: too many unknown keys are being looked up.
+var ErrCrowded = errors.New("too many unknown API keys at once")
 
 // Directory knows the keys, for a few seconds at a time.
 type Directory struct {
-	finder  Finder
-	asking  singleflight.Group
-	known   *cache[*store.Caller]
-	unknown *cache[struct{}]
+	finder    Finder
+	asking    singleflight.Group
+	known     *cache[*store.Caller]
+	unknown   *cache[struct{}]
+	found     *cache[struct{}] // ids of keys that there were
+	strangers chan struct{}
 }
 
 // NewDirectory makes a Directory in front of finder.
 func NewDirectory(finder Finder) *Directory {
 	return &Directory{
-		finder:  finder,
-		known:   newCache[*store.Caller](cached, keep),
-		unknown: newCache[struct{}](cached, keep),
+		finder:    finder,
+		known:     newCache[*store.Caller](cached, keep),
+		unknown:   newCache[struct{}](cached, keep),
+		found:     newCache[struct{}](cached, keepFound),
+		strangers: make(chan struct{}, strangers),
 	}
 }
 
 // Authenticate returns whom the key belongs to. The caller's company may be
 // suspended and its scopes may not suffice: that is for the caller of Authenticate
-// to see. Errors: ErrUnknownKey, of which ErrNoKey and ErrMalformedKey are two, and those of the
-// database.
+// to see. Errors: ErrUnknownKey, of which ErrNoKey and ErrMalformedKey are two, ErrCrowded, and
+// those of the database.
 func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Caller, error) {
 	if text == "" {
 		return nil, ErrNoKey
@@ -105,6 +116,14 @@ func (d *Directory) find(ctx context.Context, id string) (*store.Caller, error) 
 	found, err, _ := d.asking.Do(id, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTimeout)
 		defer cancel()
+		if _, was := d.found.get(id); !was {
+			select {
+			case d.strangers <- struct{}{}:
+				defer func() { <-d.strangers }()
+			case <-ctx.Done():
+				return nil, ErrCrowded
+			}
+		}
 		caller, err := d.finder.FindCaller(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
@@ -114,6 +133,7 @@ func (d *Directory) find(ctx context.Context, id string) (*store.Caller, error) 
 			return nil, err
 		}
 		d.known.put(id, &caller)
+		d.found.put(id, struct{}{})
 		return &caller, nil
 	})
 	if err != nil {

@@ -20,12 +20,13 @@ import (
 // that is not suspended.
 func (a *API) authenticate(c *gin.Context) error {
 	v := visitOf(c)
-	caller, err := a.identify(c)
+	found := a.identify(c)
+	caller, err := found.caller, found.err
 	switch {
+	case found.retry > 0:
+		return tooManyWrongKeys(found.retry)
 	case errors.Is(err, access.ErrNoKey) && c.GetHeader("Authorization") != "":
-		return a.wrongKey(v, notBearer)
-	case errors.Is(err, access.ErrUnknownKey):
-		return a.wrongKey(v, err)
+		return notBearer
 	case err != nil:
 		return err
 	}
@@ -48,29 +49,27 @@ func (a *API) authenticate(c *gin.Context) error {
 	return nil
 }
 
-// identity is whose key a request has, or why it has none.
+// identity is whose key a request has, or why it has none. retry > 0: the client's address
+// has shown too many wrong ones.
 type identity struct {
 	caller *store.Caller
 	err    error
+	retry  time.Duration
 }
 
-// identify looks at the request's key, once.
-func (a *API) identify(c *gin.Context) (*store.Caller, error) {
+// identify looks at the request's key, once, and counts a wrong one against the client's
+// address. Keys are looked at first: a valid one passes whatever others behind the same
+// address do.
+func (a *API) identify(c *gin.Context) *identity {
 	v := visitOf(c)
 	if v.identity == nil {
-		caller, err := a.directory.Authenticate(c.Request.Context(), credential(c.Request.Header))
-		v.identity = &identity{caller, err}
+		v.identity = &identity{}
+		v.identity.caller, v.identity.err = a.directory.Authenticate(c.Request.Context(), credential(c.Request.Header))
+		if errors.Is(v.identity.err, access.ErrUnknownKey) {
+			v.identity.retry = a.guard.Wrong(v.client)
+		}
 	}
-	return v.identity.caller, v.identity.err
-}
-
-// wrongKey counts the mistake against the client's address. Keys are looked at first: a
-// valid one passes whatever others behind the same address do.
-func (a *API) wrongKey(v *visit, err error) error {
-	if retry := a.guard.Wrong(v.client); retry > 0 {
-		return tooManyWrongKeys(retry)
-	}
-	return err
+	return v.identity
 }
 
 // credential is the key as it was sent. A bearer token wins over X-API-Key; another

@@ -125,9 +125,9 @@ var tooManyAtOnce = problem{
 	status: http.StatusTooManyRequests, code: "RATE_LIMITED", detail: "the company has too many requests under way: repeat this one after Retry-After", retryAfter: time.Second,
 }
 
-// crowded is an answer to a company whose own requests are few.
+// crowded is an answer where the requests of others take all places.
 var crowded = problem{
-	status: http.StatusServiceUnavailable, code: "BUSY", detail: "too many requests of all companies at once: repeat the request after Retry-After", retryAfter: time.Second,
+	status: http.StatusServiceUnavailable, code: "BUSY", detail: "too many requests of others at once: repeat the request after Retry-After", retryAfter: time.Second,
 }
 
 // quotaExceeded: a quota of a day tells when to come back.
@@ -263,7 +263,7 @@ func problemOf(err error) problem {
 		return wrongKey
 	case errors.Is(err, errOwnPlaces), errors.Is(err, store.ErrTriesOfCompany):
 		return tooManyAtOnce
-	case errors.Is(err, errPlaces), errors.Is(err, store.ErrTries):
+	case errors.Is(err, errPlaces), errors.Is(err, store.ErrTries), errors.Is(err, access.ErrCrowded):
 		return crowded
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome),
 		errors.Is(err, store.ErrNotMigrated), errors.Is(err, context.DeadlineExceeded):

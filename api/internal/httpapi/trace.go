@@ -23,7 +23,7 @@ func (a *API) trace(c *gin.Context) {
 	method := knownMethod(c.Request.Method)
 	ctx := c.Request.Context()
 	if parent := c.GetHeader("traceparent"); parent != "" && credential(c.Request.Header) != "" {
-		if _, err := a.identify(c); err == nil {
+		if a.identify(c).err == nil {
 			ctx = telemetry.WithTraceparent(ctx, parent)
 		}
 	}

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"log/slog"
+	"net/http"
 	"testing"
 
 	"email-gateway/api/internal/apikey"
@@ -45,5 +46,32 @@ func TestTrace_AnonymousCallers(t *testing.T) {
 		if on := sampler == "parentbased_always_on"; caller == on || nobody != on || reader != on || nobody && kept["GET /v1/emails"] == trace {
 			t.Errorf("%s and the flag %s: %v", sampler, flag, kept)
 		}
+	}
+}
+
+// A wrong key that is looked at for a trace alone counts against its sender's address.
+func TestTrace_CountsWrongKeys(t *testing.T) {
+	t.Parallel()
+	stranger, err := apikey.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	collector := telemetrytest.Start(t)
+	traces, err := telemetry.NewTracing(t.Context(), slog.New(slog.DiscardHandler), "api", "test", telemetry.TraceSettings{
+		OTLPEndpoint: collector.URL, Sampler: "parentbased_always_off",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := start(t, func(p *httpapi.Params) { p.Tracer = traces.Tracer() })
+	header := map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	for range 25 {
+		g.do(t, call{Path: "/u/token", Key: stranger.String(), Header: header})
+	}
+	if r := g.do(t, call{Path: "/v1/emails", Key: stranger.String()}); r.Status != http.StatusTooManyRequests {
+		t.Errorf("after 25 wrong keys: %d %s", r.Status, r.Body)
+	}
+	if err := traces.Stop(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
