@@ -65,11 +65,17 @@ const htmlWait = 10 * time.Second
 // checkHTML gives a check its time. The large bodies of one company wait for each other: one of
 // 512 KiB can take a quarter of a second.
 func (c *composer) checkHTML(ctx context.Context, company uuid.UUID, html string, check func(context.Context) error) error {
+	client := ctx
 	ctx, cancel := context.WithTimeout(ctx, htmlWait)
 	defer cancel()
 	if htmlcheck.Waits(html) {
 		leave, err := c.turns.Enter(ctx, company)
-		if err != nil {
+		switch {
+		case err != nil && client.Err() != nil:
+			return client.Err() // the client left
+		case errors.Is(err, mailing.ErrOwnLimit):
+			return errOwnPlaces
+		case err != nil:
 			return busy
 		}
 		defer leave()

@@ -133,3 +133,22 @@ func TestTurns_OfHTMLChecks(t *testing.T) {
 		t.Error("another company waits")
 	}
 }
+
+// A client that leaves while its body waits to be checked is no sign of a busy gateway.
+func TestTurns_ClientGone(t *testing.T) {
+	t.Parallel()
+	checker, turns := newTurns(1)
+	c := &composer{html: checker, turns: turns}
+	company := uuid.New()
+	leave, err := turns.Enter(t.Context(), company)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	ctx, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	err = c.checkHTML(ctx, company, "<p>"+strings.Repeat("a", 64<<10), func(context.Context) error { return nil })
+	if p := problemOf(err); p.status != statusClientGone {
+		t.Errorf("%v: %+v", err, p)
+	}
+}
