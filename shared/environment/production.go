@@ -41,7 +41,7 @@ func (f *Faults) RefusePublicSecrets(environ []string) {
 	// Each of these opens links, so that whoever knows one makes links.
 	f.Must(!slices.ContainsFunc(strings.Split(values["UNSUBSCRIBE_KEY"], ","), isPublicKey), "UNSUBSCRIBE_KEY", rule+"make one of your own (openssl rand -base64 32)")
 	for _, name := range []string{"DATABASE_URL", "DATABASE_LISTEN_URL", "RABBITMQ_URL", "REDIS_URL"} {
-		f.Must(!isPublicPassword(passwordOf(values[name])), name, rule+"give the service a password of its own")
+		f.Must(!slices.ContainsFunc(passwordsOf(values[name]), isPublicPassword), name, rule+"give the service a password of its own")
 	}
 	for _, name := range []string{"MONITORING_PASSWORD", "AWS_SECRET_ACCESS_KEY"} {
 		f.Must(!isPublicPassword(values[name]), name, rule+"choose one of your own")
@@ -53,12 +53,16 @@ func isPublicPassword(password string) bool { return slices.Contains(publicPassw
 // isPublicKey finds the demo key.
 func isPublicKey(text string) bool { return strings.TrimSpace(text) == demoKey }
 
-// passwordOf is the password in a URL; "" if it has none.
-func passwordOf(raw string) string {
+// passwordsOf are the passwords in a URL: before the host, and as the parameter that the
+// database's driver prefers.
+func passwordsOf(raw string) []string {
 	u, err := url.Parse(raw)
-	if err != nil || u.User == nil {
-		return ""
+	if err != nil {
+		return nil // which every program refuses
 	}
-	password, _ := u.User.Password()
-	return password
+	passwords := u.Query()["password"]
+	if password, has := u.User.Password(); has {
+		passwords = append(passwords, password)
+	}
+	return passwords
 }

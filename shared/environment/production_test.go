@@ -61,20 +61,21 @@ func TestRefusePublicSecrets(t *testing.T) {
 	const demo = "ZW1haWwtZ2F0ZXdheS1kZW1vLWtleS0zMi1ieXRlcyE="
 	own := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 	for setting, want := range map[string]string{
-		"CPF_CNPJ_KEYS=mine:" + own:                                 "",
-		"CPF_CNPJ_KEYS=mine:" + own + ",demo:" + demo:               "",
-		"CPF_CNPJ_KEYS=mine:" + demo:                                "CPF_CNPJ_KEYS",
-		"UNSUBSCRIBE_KEY=" + own + "," + demo:                       "UNSUBSCRIBE_KEY",
-		"UNSUBSCRIBE_KEY=" + own:                                    "",
-		"CPF_CNPJ_HASH_KEY=" + demo:                                 "CPF_CNPJ_HASH_KEY",
-		"DATABASE_URL=postgres://api:gateway@db/gateway":            "DATABASE_URL",
-		"DATABASE_LISTEN_URL=postgres://gateway:gateway@db/gateway": "DATABASE_LISTEN_URL",
-		"DATABASE_URL=postgres://gateway@db/gateway":                "",
-		"DATABASE_URL=postgres://gateway:s3cret@db/gateway":         "",
-		"RABBITMQ_URL=amqps://gateway:gateway@mq/":                  "RABBITMQ_URL",
-		"REDIS_URL=redis://:gateway@redis/0":                        "REDIS_URL",
-		"MONITORING_PASSWORD=gateway":                               "MONITORING_PASSWORD",
-		"AWS_SECRET_ACCESS_KEY=gateway-secret":                      "AWS_SECRET_ACCESS_KEY",
+		"CPF_CNPJ_KEYS=mine:" + own:                                  "",
+		"CPF_CNPJ_KEYS=mine:" + own + ",demo:" + demo:                "",
+		"CPF_CNPJ_KEYS=mine:" + demo:                                 "CPF_CNPJ_KEYS",
+		"UNSUBSCRIBE_KEY=" + own + "," + demo:                        "UNSUBSCRIBE_KEY",
+		"UNSUBSCRIBE_KEY=" + own:                                     "",
+		"CPF_CNPJ_HASH_KEY=" + demo:                                  "CPF_CNPJ_HASH_KEY",
+		"DATABASE_URL=postgres://api:gateway@db/gateway":             "DATABASE_URL",
+		"DATABASE_LISTEN_URL=postgres://gateway:gateway@db/gateway":  "DATABASE_LISTEN_URL",
+		"DATABASE_URL=postgres://db/gateway?user=u&password=gateway": "DATABASE_URL",
+		"DATABASE_URL=postgres://gateway@db/gateway":                 "",
+		"DATABASE_URL=postgres://gateway:s3cret@db/gateway":          "",
+		"RABBITMQ_URL=amqps://gateway:gateway@mq/":                   "RABBITMQ_URL",
+		"REDIS_URL=redis://:gateway@redis/0":                         "REDIS_URL",
+		"MONITORING_PASSWORD=gateway":                                "MONITORING_PASSWORD",
+		"AWS_SECRET_ACCESS_KEY=gateway-secret":                       "AWS_SECRET_ACCESS_KEY",
 	} {
 		if got := strings.Join(refused(setting, "ENVIRONMENT=production"), " "); got != want {
 			t.Errorf("%s: refused %q, want %q", setting, got, want)

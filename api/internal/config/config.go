@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"email-gateway/api/internal/keyring"
+	"email-gateway/api/internal/sns"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/clientip"
 	"email-gateway/shared/email"
@@ -161,9 +161,6 @@ func reachable(addr string) string {
 	return addr
 }
 
-// topicARN has no FIFO topics: they deliver to queues only.
-var topicARN = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}$`)
-
 func (c *Config) check(f *environment.Faults) {
 	f.Address("API_ADDR", c.Addr)
 	f.Address("METRICS_ADDR", c.MetricsAddr)
@@ -180,7 +177,7 @@ func (c *Config) check(f *environment.Faults) {
 	f.Must(!environment.IsProduction(c.Environment) || len(c.CPFCNPJHashKey) > 0, "CPF_CNPJ_HASH_KEY",
 		"is required where ENVIRONMENT is production: without it the hash of a CPF can be looked up in a list of all CPFs (openssl rand -base64 32)")
 	for _, topic := range c.SESEventsTopics {
-		f.Must(topicARN.MatchString(topic), "SES_EVENTS_TOPICS", "must be ARNs of SNS topics, with commas between them: arn:aws:sns:us-east-1:123456789012:name")
+		f.Must(sns.IsTopic(topic), "SES_EVENTS_TOPICS", "must be ARNs of SNS topics, with commas between them: arn:aws:sns:us-east-1:123456789012:name")
 	}
 	f.Must(c.EmailTTL == 0 || c.EmailTTL >= minTTL && c.EmailTTL <= maxTTL, "EMAIL_TTL", "must be 1m to 720h")
 	f.Must(c.MaxAttempts == 0 || c.MaxAttempts >= 1 && c.MaxAttempts <= email.AttemptLimit, "EMAIL_MAX_ATTEMPTS", fmt.Sprintf("must be 1 to %d", email.AttemptLimit))

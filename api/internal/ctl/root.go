@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"email-gateway/shared/environment"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 )
@@ -151,6 +152,11 @@ func (c *control) run(do func(ctx context.Context, s *store.Store, args []string
 		databaseURL := c.Getenv("DATABASE_URL")
 		if databaseURL == "" {
 			return noDatabase()
+		}
+		var f environment.Faults
+		f.RefusePublicSecrets(c.Environ)
+		if err := f.Err(); err != nil {
+			return usagef("%v", err)
 		}
 		// One command, one question after the other.
 		s, err := store.Open(cmd.Context(), databaseURL, store.Options{MaxConns: 1})

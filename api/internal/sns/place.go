@@ -14,11 +14,15 @@ type places struct {
 }
 
 var (
-	// topicARN has the region of the topic, which is that of its host.
-	topicARN = regexp.MustCompile(`^arn:(aws|aws-us-gov|aws-cn):sns:([a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}):[0-9]{12}:[A-Za-z0-9_.-]{1,256}$`)
+	// topicARN has the region of the topic, which is that of its host. It has no FIFO topics,
+	// which deliver to queues only.
+	topicARN = regexp.MustCompile(`^arn:(aws|aws-us-gov|aws-cn):sns:([a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}):[0-9]{12}:[A-Za-z0-9_-]{1,256}$`)
 	// certificateFile is the only kind of file that SNS signs with.
 	certificateFile = regexp.MustCompile(`^/SimpleNotificationService-[0-9a-f]{1,128}\.pem$`)
 )
+
+// IsTopic says whether the messages of a topic with this ARN can be verified.
+func IsTopic(arn string) bool { return topicARN.MatchString(arn) }
 
 // maxURL is longer than a SubscribeURL, whose token has some 300 characters.
 const maxURL = 2048
