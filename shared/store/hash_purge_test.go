@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -112,6 +113,25 @@ func TestEraseRecipientHashes_NotWhoIsWrittenAbout(t *testing.T) {
 	}
 	if left := ask[string](t, d, `SELECT string_agg(external_id, ', ') FROM recipients WHERE cpf_cnpj_hash IS NOT NULL AND cpf_cnpj_enc IS NOT NULL`); left != "held" {
 		t.Errorf("left %s", left)
+	}
+}
+
+// A person whose rows lead from one id to the next, again and again, is found whole or not at
+// all.
+func TestFindPerson_LongChain(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	const chain = `INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, attempts, request_id, external_id, tags, expires_at, created_at, event_seq)
+		SELECT gen_random_uuid(), $1, md5('r' || n / 2)::uuid, 'p' || n || '@example.com', 's', 'PENDING', 0, 'r', 'x' || (n + 1) / 2, '{}', now(), now(), 0 FROM generate_series($2::int, $3::int) n`
+	run(t, d, chain, company, 0, 20)
+	found, err := d.Store.FindPerson(t.Context(), company, "p0@example.com")
+	if err != nil || len(found.Addresses) != 21 {
+		t.Errorf("%d addresses, %v", len(found.Addresses), err)
+	}
+	run(t, d, chain, company, 21, 60)
+	if found, err = d.Store.FindPerson(t.Context(), company, "p0@example.com"); !errors.Is(err, store.ErrNotFollowed) || len(found.Addresses) > 0 {
+		t.Errorf("%d addresses, %v", len(found.Addresses), err)
 	}
 }
 

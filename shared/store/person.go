@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,13 +35,16 @@ const personBatch = 5000
 // maxSearches bounds how often all tables are searched for what the last search has found.
 // Each further search needs a row that names the person by an id, and another one by a new
 // id and a new address.
-const maxSearches = 8
+const maxSearches = 32
+
+// ErrNotFollowed: after maxSearches searches the person's rows still led to others.
+var ErrNotFollowed = errors.New("the person's rows lead to ever more ids and addresses")
 
 // FindPerson says what the company's rows know somebody by: an address, or the stored hashes
 // of a CPF or CNPJ (of each way in which it may have been written); the other is left out.
 // From there it follows the ids and addresses that stand in the same rows of all tables,
 // those of the person's past too. An address that names somebody else somewhere is Shared,
-// and leads nowhere.
+// and is not followed to other rows. ErrNotFollowed is returned instead of a part of the rows.
 //
 // By an address that is not one person's, everybody is meant who is written to there now,
 // and nothing is followed.

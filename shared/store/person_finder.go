@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -51,7 +52,7 @@ func (f *finder) follow(ctx context.Context, s *Store) (Person, error) {
 			Recipients: slices.Concat(searched.Recipients, next.Recipients), ExternalIDs: slices.Concat(searched.ExternalIDs, next.ExternalIDs),
 		}
 	}
-	return f.person(), nil
+	return Person{}, fmt.Errorf("find person: %w, after %d searches", ErrNotFollowed, maxSearches)
 }
 
 func contains[T comparable](all, some []T) bool {
@@ -178,8 +179,9 @@ func (f *finder) identifies(t trace) bool {
 	return t.hash != "" || t.externalID != "" || t.recipient != uuid.Nil && !f.ofAddress(t)
 }
 
-// contested says that an id stands for somebody with another number: today, or where that is
-// not known, in some row. Of an external id the recipient is the one that is made of it.
+// contested says that an id belongs to a person with another number than this one's: by the
+// recipient's row of today, or, where there is none, by any other row. For an external id, the
+// recipient is the one whose id is derived from it.
 func (f *finder) contested(recipient uuid.UUID, externalID string) bool {
 	today, ever, mine := false, false, false
 	for t := range f.traces {

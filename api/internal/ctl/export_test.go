@@ -51,3 +51,10 @@ func ShowEmail(s store.Situation, events []store.TimelineEvent, reveal bool) (st
 	view.text(&page)
 	return page.String(), nil
 }
+
+// ErasureFailure is what an erasure that is complete but for some tasks in Redis ends with.
+func ErasureFailure(openTasks int) error {
+	v := erased{}
+	v.Receipt.Tasks.Open = openTasks
+	return v.failure()
+}

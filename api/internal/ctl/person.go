@@ -214,7 +214,8 @@ The addresses are stored until the erasure is complete, and nowhere after that.
 
 It works in small commits. When it is interrupted, run it again: it does what is left.
 Emails that a worker is sending are waited for up to 90 s; if some are left, it ends with
-1 and is to be run again. There is no way back.`,
+1 and is to be run again. It also ends with 1 if no dispatcher has looked for the emails'
+tasks in Redis within 15 s. There is no way back.`,
 		Example: "  gatewayctl person erase --company Acme --cpf-cnpj 529.982.247-25 --reason 'request of 2 March' --yes",
 		Args:    needs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {

@@ -61,6 +61,10 @@ func TestPerson(t *testing.T) {
 	if got := by.run(t, erase...); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "1 row and file would be erased") {
 		t.Errorf("without --yes: %+v", got)
 	}
+	// As if a dispatcher looked at once.
+	if _, err := d.SQL.ExecContext(t.Context(), `ALTER TABLE erased_tasks ALTER done_at SET DEFAULT now()`); err != nil {
+		t.Fatal(err)
+	}
 	var done map[string]any
 	by.decode(t, &done, append(erase, "--yes")...)
 	if done["emails"] != 1.0 || done["cancelled"] != 1.0 || done["busy"] != 0.0 {
@@ -94,5 +98,16 @@ func TestPerson(t *testing.T) {
 		if strings.Contains(audit, word) {
 			t.Errorf("the audit tells %s: %s", word, audit)
 		}
+	}
+}
+
+// An erasure is not done while Redis may hold a task with the person's address.
+func TestPersonErase_OpenTask(t *testing.T) {
+	t.Parallel()
+	if err := ctl.ErasureFailure(1); err == nil || !strings.Contains(err.Error(), "1 task may still be in Redis") {
+		t.Errorf("got %v", err)
+	}
+	if err := ctl.ErasureFailure(0); err != nil {
+		t.Error(err)
 	}
 }

@@ -114,5 +114,8 @@ func (v erased) failure() error {
 	case v.Writing > 0:
 		return fmt.Errorf("%s that began before the person was erased still open (a large upload?): run this again when it has ended", plurals(v.Writing, "transaction is", "transactions are"))
 	}
+	if n := v.Receipt.Tasks.Open; n > 0 && len(v.Unread) == 0 {
+		return fmt.Errorf("%s may still be in Redis, as no dispatcher has looked yet: start one, which removes what is there. Nothing else is left", plurals(n, "task", "tasks"))
+	}
 	return unread(v.Unread)
 }
