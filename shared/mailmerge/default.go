@@ -26,6 +26,8 @@ func (f Field) Key() string {
 // maxDefault is the longest default in characters.
 const maxDefault = 200
 
+const noBraces = "a default holds no braces, and two of them close the field"
+
 // withDefault is a field with what stands behind its bar. Values of the gateway's own are
 // never empty, so that a default changes nothing.
 func withDefault(name, text string) (field Field, detail string) {
@@ -33,6 +35,12 @@ func withDefault(name, text string) (field Field, detail string) {
 	switch {
 	case strings.Contains(text, "{{"):
 		return Field{}, "a default is plain text and holds no field"
+	case strings.ContainsAny(text, "{}"):
+		return Field{}, noBraces
+	case strings.HasPrefix(text, "|"):
+		return Field{}, "one bar stands before a default: {{" + name + "|cliente}}"
+	case isQuoted(text):
+		return Field{}, "write the default without quotes: {{" + name + "|cliente}}"
 	case strings.HasPrefix(text, "default:"), strings.HasPrefix(text, "default "):
 		return Field{}, "write the default itself behind the bar: {{" + name + "|cliente}}"
 	case len([]rune(text)) > maxDefault:
@@ -43,6 +51,11 @@ func withDefault(name, text string) (field Field, detail string) {
 		return Field{Name: name}, ""
 	}
 	return Field{Name: name, Default: text, HasDefault: true}, ""
+}
+
+// isQuoted tells a default in the quotes of a programming language.
+func isQuoted(text string) bool {
+	return len(text) > 1 && (text[0] == '"' || text[0] == '\'') && text[len(text)-1] == text[0]
 }
 
 // Plain is the template without defaults: in place of each field that has one stands a field

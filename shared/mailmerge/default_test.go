@@ -65,10 +65,32 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// An editor writes the default of an HTML body with references; elsewhere they are text.
+func TestDefaults_References(t *testing.T) {
+	t.Parallel()
+	const text = `{{nome|Sr. &amp; Sra. Jos&eacute; &lt;b&gt;}}`
+	for name, tt := range map[string]struct {
+		parse func(string) (*mailmerge.Template, error)
+		want  string
+	}{
+		"html":    {mailmerge.ParseHTML, "Sr. & Sra. José <b>"},
+		"text":    {mailmerge.ParseText, "Sr. &amp; Sra. Jos&eacute; &lt;b&gt;"},
+		"subject": {mailmerge.ParseSubject, "Sr. &amp; Sra. Jos&eacute; &lt;b&gt;"},
+	} {
+		template, err := tt.parse(text)
+		if err != nil || template.Slots()[0].Default != tt.want {
+			t.Errorf("%s: %+v, %v", name, template, err)
+		}
+	}
+}
+
 func TestDefaults_Faults(t *testing.T) {
 	t.Parallel()
 	for text, code := range map[string]string{
-		`{{nome|a {{b}} c}}`: mailmerge.CodeDefault, "{{nome|a\nb}}": mailmerge.CodeDefault, `{{nome|` + strings.Repeat("a", 201) + `}}`: mailmerge.CodeDefault,
+		`{{nome|a {{b}} c}}`: mailmerge.CodeDefault, `{{nome|{x}}}`: mailmerge.CodeDefault, `{{nome|a}}}`: mailmerge.CodeDefault, `{{nome|}}}`: mailmerge.CodeDefault,
+		`{{nome || cliente}}`: mailmerge.CodeDefault, `{{nome||}}`: mailmerge.CodeDefault, `{{nome|a||b}}`: "", `{{nome|D'Ávila}}`: "", `{{nome|&#123;&#123;x}}`: mailmerge.CodeDefault,
+		`{{nome|"cliente"}}`: mailmerge.CodeDefault, `{{nome|'cliente'}}`: mailmerge.CodeDefault, `<p title="{{nome|&quot;x&quot;}}">x</p>`: mailmerge.CodeDefault, `{{nome|"}}`: "",
+		"{{nome|a\nb}}": mailmerge.CodeDefault, `{{nome|` + strings.Repeat("a", 201) + `}}`: mailmerge.CodeDefault,
 		`{{nome | default: "x"}}`: mailmerge.CodeDefault, `{{|x}}`: mailmerge.CodeEmpty, `{{nome|x`: mailmerge.CodeUnclosed, `{{no*me|x}}`: mailmerge.CodeName,
 		`<a href="{{link|javascript:alert(1)}}">x</a>`: mailmerge.CodeDefault, `<a href="{{link|}}">x</a>`: "", `<a href="https://{{shop|u m}}.example.com/">x</a>`: mailmerge.CodeDefault,
 		`<script>{{a|b}}</script>`: mailmerge.CodeInScript, `<a href={{a|b}}>x</a>`: mailmerge.CodeUnquoted, `<p title="{{a|b"c}}">x</p>`: "",

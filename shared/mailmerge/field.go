@@ -34,8 +34,9 @@ type spot struct {
 // anchor says that doc continues with what stands at a place in text.
 type anchor struct{ doc, text int }
 
-// lex finds the fields and resolves the escapes.
-func lex(text string) (*source, *Fault) {
+// lex finds the fields and resolves the escapes. plain makes plain text of a default as it
+// stands in the document.
+func lex(text string, plain func(string) string) (*source, *Fault) {
 	src := &source{text: text, anchor: []anchor{{0, 0}}}
 	if i := notText(text); i >= 0 {
 		return nil, position(text, i, CodeNotText, "a template must be valid UTF-8 without NUL characters")
@@ -56,7 +57,7 @@ func lex(text string) (*source, *Fault) {
 			doc.WriteString("{{")
 			done = open + len("{{")
 		} else {
-			field, end, fault := readField(text, open)
+			field, end, fault := readField(text, open, plain)
 			if fault != nil {
 				return nil, fault
 			}
@@ -73,7 +74,7 @@ func lex(text string) (*source, *Fault) {
 }
 
 // readField reads the field whose braces open at i and returns where it ends.
-func readField(text string, i int) (field Field, end int, fault *Fault) {
+func readField(text string, i int, plain func(string) string) (field Field, end int, fault *Fault) {
 	inside := text[i+len("{{"):]
 	trimmed := strings.TrimLeft(inside, " \t\r\n")
 	if trimmed != "" && strings.IndexByte("{#/>!&^=", trimmed[0]) >= 0 {
@@ -105,7 +106,10 @@ func readField(text string, i int) (field Field, end int, fault *Fault) {
 	if !hasDefault {
 		return Field{Name: name}, end, nil
 	}
-	field, detail := withDefault(name, until[n+1:])
+	field, detail := withDefault(name, plain(until[n+1:]))
+	if detail == "" && strings.HasPrefix(text[end:], "}") {
+		detail = noBraces
+	}
 	if detail != "" {
 		return Field{}, 0, position(text, i, CodeDefault, detail)
 	}

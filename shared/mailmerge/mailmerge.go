@@ -39,6 +39,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/net/html"
+
 	"email-gateway/shared/email"
 )
 
@@ -60,9 +62,10 @@ type segment struct {
 
 // ParseHTML reads an HTML body. It returns a *Fault when a field is malformed or
 // stands where it must not. Whether the document itself may be sent is for
-// htmlcheck to say: no value changes its verdict on the template.
+// htmlcheck to say: no value changes its verdict on the template. A default may hold
+// references, as editors write them: &amp; is &.
 func ParseHTML(text string) (*Template, error) {
-	src, fault := lex(text)
+	src, fault := lex(text, html.UnescapeString)
 	if fault != nil {
 		return nil, fault
 	}
@@ -81,10 +84,12 @@ func made(t *Template, fault *Fault) (*Template, error) {
 	return t, nil
 }
 
+func asWritten(text string) string { return text }
+
 // ParseText reads a plain text body, whose values are put in as they are. It
 // returns a *Fault when a field is malformed.
 func ParseText(text string) (*Template, error) {
-	src, fault := lex(text)
+	src, fault := lex(text, asWritten)
 	if fault != nil {
 		return nil, fault
 	}
@@ -99,7 +104,7 @@ func ParseText(text string) (*Template, error) {
 // no control characters. It returns a *Fault when the template alone breaks that
 // or a field is malformed.
 func ParseSubject(text string) (*Template, error) {
-	src, fault := lex(text)
+	src, fault := lex(text, asWritten)
 	if fault != nil {
 		return nil, fault
 	}

@@ -16,8 +16,10 @@ var (
 		"email", "emails", "mail", "emailaddress", "enderecodeemail", "enderecoemail", "enderecoeletronico",
 		"correioeletronico", "correioelectronico", "correio", "emaildocliente", "emailcliente", "emaildecontato",
 		"emailcontato", "emailprincipal", "customeremail", "contactemail", "useremail", "primaryemail",
-		"email1value", "email1valor", "email1address", "email1", // as Google Contacts and Outlook number them
 	}
+	// numberedEmailNames are what Google Contacts and Outlook call a person's first address.
+	// They count where no column has a name of emailNames.
+	numberedEmailNames = []string{"email1value", "email1valor", "email1address", "email1"}
 	nomeNames = []string{
 		"nome", "nomecompleto", "name", "fullname", "nomedocliente", "nomecliente", "customername", "nomedocontato",
 		"nomecontato", "contactname", "nomedodestinatario", "nomedestinatario", "destinatario", "recipientname", "primeironome", "firstname",
@@ -57,6 +59,9 @@ func Normalize(name string) string {
 	return strings.TrimRight(bare, ":*")
 }
 
-func meansEmail(name string) bool { return slices.Contains(emailNames, Normalize(name)) }
+func meansEmail(name string) bool {
+	key := Normalize(name)
+	return slices.Contains(emailNames, key) || slices.Contains(numberedEmailNames, key)
+}
 
 func isLetter(r rune) bool { return unicode.IsLetter(r) }

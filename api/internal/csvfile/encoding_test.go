@@ -89,6 +89,12 @@ func TestInspection_Windows1252(t *testing.T) {
 	for name, file := range map[string]string{
 		"Ã and a curly quote":    windows1252("nome;email\n" + strings.Repeat("João Conceição;a@b.co\n", 10) + "“IRMÔ;b@b.co\n"),
 		"É and an ellipsis":      windows1252("nome;email\n" + strings.Repeat("São Luís;a@b.co\n", 20) + "CAFÉ…;b@b.co\n"),
+		"Ô and a curly quote":    windows1252("nome;email\n“METRÔ”;a@b.co\n"),
+		"Ô and an ellipsis":      windows1252("nome;email\nMETRÔ…;a@b.co\n"),
+		"É alone":                windows1252("nome;email\nÉ…;a@b.co\n"),
+		"é and two signs":        windows1252("nome;email\n“o café…”;a@b.co\n"),
+		"é and nothing else":     windows1252("nome;email\no café…”;a@b.co\n"),
+		"Ã beside Ô":             windows1252("nome;email\nMETRÔ…;a@b.co\nIRMÃ”;b@b.co\n"),
 		"signs of typography":    windows1252("nome;email\n“Zé” – D’Ávila • 1ª €5 ½ l·l;a@b.co\nNº 3 – segunda–feira;b@b.co\n"),
 		"every byte that it has": "nome;email\n" + string(every) + ";a@b.co\n",
 		"one letter at the end":  "email;nome\na@b.co;Jos\xe9",
@@ -99,6 +105,18 @@ func TestInspection_Windows1252(t *testing.T) {
 				t.Errorf("%q, %v, want windows-1252", got, err)
 			}
 		})
+	}
+}
+
+// A file that is UTF-8 throughout stays UTF-8, whatever its script.
+func TestInspection_UTF8(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"João", "IRMÔ", "É", "METRÔ", "Łódź", "BUCUREȘ", "ȘTEFAN-Ș", "Иван Петров", "TВ Иван", "Αθήνα", "محمد", "王小明", "iPhone酔 王", "A–B €5", "Zoë…", "DAĞ", "😀",
+	} {
+		if got, err := inspect(t, "nome;email\n"+name+";a@b.co\n").Encoding(csvfile.Detect); got != csvfile.UTF8 || err != nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
 	}
 }
 

@@ -23,6 +23,10 @@ type evidence struct {
 	// coincidence are characters of UTF-8 that Windows-1252 may have too: “IRMÃ” ends with
 	// the two bytes of an Ô in UTF-8.
 	coincidence sighting
+	// betrayed are characters of UTF-8 that no text has at their place, while Windows-1252 has
+	// a letter and one or two signs there: “METRÔ” ends with U+0514 otherwise, “café…” with a
+	// Chinese character behind "caf".
+	betrayed sighting
 	// malformed are bytes that are no part of a character of UTF-8.
 	malformed sighting
 	// undefined are bytes that Windows-1252 has no character for.
@@ -81,7 +85,13 @@ func (e *evidence) character(data []byte, i, base int) int {
 			at(&e.likely)
 		}
 	case size == 2 && isCoincidence(before, data[i], data[i+1], after):
-		at(&e.coincidence)
+		if isForeign(before, data[i], data[i+1]) {
+			at(&e.betrayed)
+		} else {
+			at(&e.coincidence)
+		}
+	case size == 3 && isLetterByte(before) && isSign(data[i+1]) && isSign(data[i+2]) && !isWordByte(after):
+		at(&e.betrayed)
 	default:
 		at(&e.wellFormed)
 	}
@@ -164,7 +174,24 @@ func isCoincidence(before, lead, trail, after byte) bool {
 	if lead == 0xC2 || isLetterByte(after) || before >= 'a' && before <= 'z' {
 		return false
 	}
-	switch trail {
+	return isSign(trail)
+}
+
+// isForeign tells a coincidence that is, in UTF-8, no letter of the word before it: a rare
+// Latin one (É…, but not the ș of Romanian), or one of another script behind a Latin capital (Ô”).
+func isForeign(before, lead, trail byte) bool {
+	switch {
+	case lead == 0xC8 && trail == 0x99:
+		return false
+	case lead >= 0xC6 && lead <= 0xCD: // U+0180 to U+037F
+		return true
+	}
+	return lead > 0xCD && isLetterByte(before)
+}
+
+// isSign tells the signs of Windows-1252 that stand behind a word.
+func isSign(b byte) bool {
+	switch b {
 	case 0x85, 0x91, 0x92, 0x93, 0x94, 0x95, 0x96, 0x97, 0x99, 0xA0, 0xAB, 0xAE, 0xB4, 0xBB: // … ‘ ’ “ ” • – — ™ NBSP « ® ´ »
 		return true
 	}

@@ -64,9 +64,12 @@ func (h *Header) emailColumn() (int, error) {
 			candidates = append(candidates, h.names[i])
 		}
 	}
+	numbered := h.first(numberedEmailNames)
 	switch {
 	case len(candidates) == 1:
 		return h.first(emailNames), nil
+	case len(candidates) == 0 && numbered >= 0:
+		return numbered, nil
 	case len(candidates) > 1:
 		return 0, &FileError{Code: CodeDuplicateColumn, Message: fmt.Sprintf(
 			"more than one column can be the email address: %s; call the right one email", listed(candidates))}
@@ -118,6 +121,7 @@ func (h *Header) Index(name string) int {
 		column  int
 	}{
 		{emailNames, h.Email},
+		{numberedEmailNames, h.Email},
 		{nomeNames, h.Nome},
 		{cpfNames, h.CPF},
 		{cnpjNames, h.CNPJ},

@@ -20,6 +20,8 @@ func TestHeader_Meaning(t *testing.T) {
 		"E-mail": with(func(c *columns) { c.Email = 0 }),
 		"Name;E-mail 1 - Type;E-mail 1 - Value;E-mail 2 - Value":       with(func(c *columns) { c.Email, c.Nome = 2, 0 }),
 		"First Name;E-mail 1 - Label;E-mail 1 - Value;Phone 1 - Value": with(func(c *columns) { c.Email, c.Nome = 2, 0 }),
+		"contact_email;Email 1":            with(func(c *columns) { c.Email = 0 }),
+		"Email 1;Email 2":                  with(func(c *columns) { c.Email = 0 }),
 		"E_MAIL:":                          with(func(c *columns) { c.Email = 0 }),
 		"\u00a0 e\u2011mail\u00a0*":        with(func(c *columns) { c.Email = 0 }),
 		"Endereço de e-mail":               with(func(c *columns) { c.Email = 0 }),

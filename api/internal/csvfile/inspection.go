@@ -90,6 +90,8 @@ func (i Inspection) decide() (Encoding, error) {
 		}
 	}
 	switch {
+	case e.malformed.count == 0 && e.wellFormed.count == 0 && e.betrayed.count > 0:
+		return Windows1252, nil // its bytes are UTF-8 by coincidence
 	case e.malformed.count == 0:
 		return UTF8, nil
 	case inUTF8.count >= e.malformed.count:
