@@ -20,8 +20,17 @@ type Request struct {
 // for the outermost one. It begins behind the name, and repeats nothing of it.
 func (r Request) Unknown(in, name string) string {
 	plain := normal(name)
-	if path := r.find(in, plain); path != "" {
-		return r.instead(in, path)
+	found := r.find(in, plain)
+	if found != "" && (parentOf(found) == in || normal(found) == plain) {
+		return r.instead(in, found)
+	}
+	for _, candidate := range aliases[plain] {
+		if path := r.find(in, normal(candidate)); path != "" && parentOf(path) == in {
+			return r.instead(in, path) + remarks[path]
+		}
+	}
+	if found != "" {
+		return r.instead(in, found)
 	}
 	for _, candidate := range aliases[plain] {
 		if path := r.find(in, normal(candidate)); path != "" {

@@ -38,6 +38,7 @@ func TestUnknown(t *testing.T) {
 		{many, "recipients[]", "name", "is not a field; recipients[].nome is"},
 		// What other APIs call it.
 		{send(), "", "body", "is not a field; html is"},
+		{send(), "", "email", "is not a field; to is, which takes one bare address"},
 		{send(), "", "from_name", `is not a field; from is, which takes name and address in one: "Acme <billing@acme.example>"`},
 		{send(), "", "ReplyToAddresses", "is not a field; replyTo is"},
 		{send(), "", "Destination", "is not a field; to is, which takes one bare address"},

@@ -230,7 +230,7 @@ func TestDeadLetters_Refused(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	for _, query := range []string{
-		"cursor=x", "cursor=e30x", "limit=0", "reason=", "target=email", "mailingId=1", "recipient=x", "createdAfter=now", "createdBefore=0001-01-01T00:00:00Z",
+		"cursor=x", "cursor=e30x", "limit=0", "target=email", "mailingId=1", "recipient=x", "createdAfter=now", "createdBefore=0001-01-01T00:00:00Z",
 		"resolved=maybe", "status=OPEN",
 	} {
 		r := g.do(t, call{Path: "/v1/dead-letters?" + query})

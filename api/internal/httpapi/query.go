@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/fieldhint"
+	"email-gateway/shared/email"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
 )
@@ -52,7 +53,8 @@ func (q *query) close() error {
 	return nil
 }
 
-// get is the parameter's one value, "" if there is none.
+// get is the parameter's one value, "" if there is none. A blank one counts as left out, as a
+// blank field does.
 func (q *query) get(name string) (string, bool) {
 	q.read = append(q.read, name)
 	values, given := q.values[name]
@@ -62,8 +64,7 @@ func (q *query) get(name string) (string, bool) {
 	case len(values) > 1:
 		q.faults.Add(name, "DUPLICATE_PARAMETER", "stands here twice")
 		return "", false
-	case values[0] == "":
-		q.faults.Add(name, "REQUIRED", "must not be empty")
+	case email.IsBlank(values[0]):
 		return "", false
 	case !utf8.ValidString(values[0]):
 		q.faults.Add(name, "BAD_CHARACTER", "must be UTF-8")
@@ -86,7 +87,7 @@ func (q *query) text(name, rule string) string {
 
 // needs is a parameter that says nothing without another.
 func (q *query) needs(name, other string) {
-	if q.values.Has(name) && !q.values.Has(other) {
+	if !email.IsBlank(q.values.Get(name)) && email.IsBlank(q.values.Get(other)) {
 		q.faults.Add(other, rules.CodeRequired, "is required beside "+name)
 	}
 }

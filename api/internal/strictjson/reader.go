@@ -50,13 +50,14 @@ func (r *Reader[T]) Read(d Document) (T, []rules.Fault) {
 type walk struct {
 	request *fieldhint.Request
 	hint    string   // what the field that is being read should be
+	instead string   // of null, what to do with it
 	trail   []string // the path so far, in pieces
 	faults  []rules.Fault
 }
 
 func (w *walk) value(s *shape, text string, into reflect.Value) {
 	if found := kindOf(text); found != s.wants {
-		w.fault(CodeWrongType, explainType(s.wants, found, w.hint))
+		w.fault(CodeWrongType, explainType(s.wants, found, w.hint, w.instead))
 		return
 	}
 	switch s.kind {
@@ -99,6 +100,7 @@ func (w *walk) list(s *shape, text string, into reflect.Value) {
 			break
 		}
 		element := reflect.New(s.element.goType).Elem()
+		w.instead = "leave it out of the array"
 		w.within("["+strconv.Itoa(n)+"]", func() { w.value(s.element, value, element) })
 		list = reflect.Append(list, element)
 	}
@@ -113,6 +115,7 @@ func (w *walk) dictionary(s *shape, text string, into reflect.Value) {
 			break
 		}
 		key := reflect.ValueOf(w.text(literal))
+		w.instead = "leave the field out"
 		w.within("."+key.String(), func() {
 			if entries.MapIndex(key).IsValid() {
 				w.fault(rules.CodeDuplicateField, "stands here twice")
@@ -146,7 +149,10 @@ func (w *walk) object(s *shape, text string, into reflect.Value) {
 			default:
 				seen |= 1 << f.index
 				known := len(w.faults)
-				w.hint = f.hint
+				w.hint, w.instead = f.hint, "leave the field out"
+				if f.required {
+					w.instead = "it needs a value"
+				}
 				w.value(f.shape, value, into.Field(f.index))
 				if f.refusesBlank && len(w.faults) == known && into.Field(f.index).IsZero() {
 					w.fault(rules.CodeRequired, "must not be blank: leave it out")
@@ -189,11 +195,11 @@ func (w *walk) parent() string {
 }
 
 // explainType says what a value should be and, unless the field has a hint of its own, how
-// to write it.
-func explainType(wants, found, hint string) string {
+// to write it. instead is what to do with null.
+func explainType(wants, found, hint, instead string) string {
 	switch {
 	case found == "null":
-		hint = "leave the field out"
+		hint = instead
 	case hint != "":
 	case wants == "an array":
 		hint = "put it into brackets, even if it is alone"

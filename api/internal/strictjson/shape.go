@@ -3,6 +3,7 @@ package strictjson
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,7 @@ type structField struct {
 	index        int
 	shape        *shape
 	refusesBlank bool
+	required     bool
 	hint         string // the tag hint: what a value of the wrong type should be
 }
 
@@ -68,7 +70,8 @@ func fieldsOf(t reflect.Type) (map[string]structField, []string, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("field %s of %s: %w", f.Name, t, err)
 		}
-		fields[name] = structField{index: i, shape: s, refusesBlank: f.Tag.Get("blank") == "refused", hint: f.Tag.Get("hint")}
+		fields[name] = structField{index: i, shape: s, refusesBlank: f.Tag.Get("blank") == "refused",
+			required: slices.Contains(strings.Split(f.Tag.Get("validate"), ","), "required"), hint: f.Tag.Get("hint")}
 		names = append(names, name)
 	}
 	return fields, names, nil
