@@ -51,7 +51,8 @@ func TestUnsubscribe_Page(t *testing.T) {
 	}
 }
 
-// In a browser that runs no JavaScript the style applies, and a click on the button unsubscribes.
+// In a browser that runs no JavaScript the style applies, and a click on the button unsubscribes,
+// with the style and without it.
 func TestUnsubscribe_InABrowser(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -79,6 +80,17 @@ func TestUnsubscribe_InABrowser(t *testing.T) {
 		}
 		if got, _ := g.suppressed(t, "?address="+address); len(got) != 0 {
 			t.Errorf("a look at the page suppressed %v", got)
+		}
+		if texts[0] == "en" { // the page works without its style too
+			b.eval(t, "document.querySelectorAll('style').forEach(s => s.remove())")
+			for _, shown := range []string{"h1", "strong", "button"} {
+				if b.eval(t, "document.querySelector('"+shown+"').getBoundingClientRect().height > 10") != true {
+					t.Errorf("without its style the page shows no %s", shown)
+				}
+			}
+			if got := b.eval(t, "getComputedStyle(document.querySelector('button')).backgroundColor"); got == "rgb(185, 28, 28)" {
+				t.Errorf("the style is still there: %v", got)
+			}
 		}
 		b.click(t)
 		if got := b.eval(t, "document.querySelector('h1').innerText"); got != texts[2] {

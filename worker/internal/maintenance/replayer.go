@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 )
 
 const (
@@ -130,7 +131,7 @@ func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []sto
 				return err
 			default:
 				failed.Add(1)
-				r.params.Log.Error("dead letter not sent again", "deadLetterId", l.ID, "replayId", replay.ID, "error", email.MaskText(err.Error()))
+				r.params.Log.Error("dead letter not sent again", "deadLetterId", l.ID, telemetry.OutboxID, l.OutboxID, "replayId", replay.ID, "error", email.MaskText(err.Error()))
 			}
 			return nil
 		})

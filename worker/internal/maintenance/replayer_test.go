@@ -1,9 +1,12 @@
 package maintenance_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,6 +119,35 @@ func TestReplayer(t *testing.T) {
 		if got := number(t, d, query); got != want {
 			t.Errorf("%s: %d, want %d", query, got, want)
 		}
+	}
+}
+
+// refusing is a database that refuses one kind of row.
+type refusing struct{ *store.Store }
+
+func (refusing) RetryDeadLetter(context.Context, store.DeadLetter, store.LetterRetry) error {
+	return errors.New("refused")
+}
+
+// A dead letter that cannot be sent again is logged with the email's id.
+func TestReplayer_LogsTheEmail(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	giveUp(t, d, company, 1)
+	made := ask(t, d, company, nil)
+	var log bytes.Buffer
+	advancer := d.Store.NewAdvancer()
+	defer advancer.Close()
+	t.Run("to its end", func(t *testing.T) { //nolint:paralleltest // the log is read after it
+		run(t, maintenance.NewReplayer(maintenance.ReplayerParams{
+			Log: slog.New(slog.NewJSONHandler(&log, nil)), Store: refusing{d.Store}, Advancer: advancer, Registry: prometheus.NewRegistry(), TTL: time.Hour,
+		}))
+		ended(t, d, made.ID)
+	})
+	var id string
+	if err := d.SQL.QueryRowContext(t.Context(), `SELECT outbox_id FROM dead_letters`).Scan(&id); err != nil || !strings.Contains(log.String(), `"outboxId":"`+id+`"`) {
+		t.Errorf("%v: %s", err, log.String())
 	}
 }
 

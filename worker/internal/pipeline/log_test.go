@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -94,6 +95,31 @@ func TestLog_NamesTheEmail(t *testing.T) {
 	}
 	if again := lines[1]; again["status"] != "ALREADY_SENT" || again["sesMessageId"] != "ses-1" {
 		t.Errorf("a sent email met again: %v", again)
+	}
+}
+
+// noIDs is a loader that reads emails and not their logs.
+type noIDs struct{ pipeline.Loader }
+
+func (noIDs) SESMessageID(context.Context, uuid.UUID) (string, error) {
+	return "", store.ErrUnavailable
+}
+
+// A sent email met again is acknowledged and logged also when its log cannot be read.
+func TestLog_AlreadySentWithoutID(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	b := newBench(t, func(p *pipeline.Params) {
+		p.Log, p.Loader = telemetry.NewLogger(&log, "email-gateway-worker", "test", "debug"), noIDs{p.Loader}
+	})
+	id := b.Accept(t, b.company, nil)
+	_ = b.handle(t, id)
+	if err := b.handle(t, id); err != nil {
+		t.Error(err)
+	}
+	lines := linesOf(t, &log)
+	if again := lines[len(lines)-1]; again["status"] != "ALREADY_SENT" || again["outboxId"] != id.String() || again["error"] == nil {
+		t.Errorf("%v", again)
 	}
 }
 

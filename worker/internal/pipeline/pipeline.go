@@ -196,7 +196,8 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 
 	switch {
 	case row.Status == email.Sent && !mayClaim(row.Status):
-		return p.alreadySent(ctx, log, a)
+		p.alreadySent(ctx, log, a)
+		return nil
 	case !mayClaim(row.Status): // stopped, or in another worker's hands
 		log.Debug("nothing to do", "status", row.Status)
 		return nil
@@ -238,7 +239,8 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	case claim.Locked:
 		return p.rest(ctx, a, lockedDelay)
 	case claim.Status == email.Sent && !isMine(claim):
-		return p.alreadySent(ctx, log, a)
+		p.alreadySent(ctx, log, a)
+		return nil
 	case !isMine(claim):
 		return p.dropTask(ctx, log, a, claim.Status)
 	case time.Until(claim.LeaseUntil) < leaseNeeded:
@@ -321,14 +323,13 @@ func (p *Pipeline) skipped(a *attempt) {
 const resultAlreadySent = "ALREADY_SENT"
 
 // alreadySent acknowledges the task of an email that was sent before. Completed tasks are
-// not kept, so the log line is the task's result.
-func (p *Pipeline) alreadySent(ctx context.Context, log *slog.Logger, a *attempt) error {
+// not kept, so the log line is the task's result, also where the provider's id cannot be read.
+func (p *Pipeline) alreadySent(ctx context.Context, log *slog.Logger, a *attempt) {
 	id, err := p.Loader.SESMessageID(ctx, a.row.ID)
 	if err != nil {
-		return err
+		log = log.With("error", email.MaskText(err.Error()))
 	}
 	log.Info("email already sent", telemetry.State, email.Sent, "status", resultAlreadySent, "sesMessageId", id)
-	return nil
 }
 
 // dropTask acknowledges a task whose email cannot be sent now: it came too early, its lane is
