@@ -20,7 +20,7 @@ var (
 	// numberedEmailNames are what Google Contacts and Outlook call a person's first address.
 	// They count where no column has a name of emailNames.
 	numberedEmailNames = []string{"email1value", "email1valor", "email1address", "email1"}
-	nomeNames = []string{
+	nomeNames          = []string{
 		"nome", "nomecompleto", "name", "fullname", "nomedocliente", "nomecliente", "customername", "nomedocontato",
 		"nomecontato", "contactname", "nomedodestinatario", "nomedestinatario", "destinatario", "recipientname", "primeironome", "firstname",
 	}

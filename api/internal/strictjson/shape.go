@@ -70,8 +70,10 @@ func fieldsOf(t reflect.Type) (map[string]structField, []string, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("field %s of %s: %w", f.Name, t, err)
 		}
-		fields[name] = structField{index: i, shape: s, refusesBlank: f.Tag.Get("blank") == "refused",
-			required: slices.Contains(strings.Split(f.Tag.Get("validate"), ","), "required"), hint: f.Tag.Get("hint")}
+		fields[name] = structField{
+			index: i, shape: s, refusesBlank: f.Tag.Get("blank") == "refused",
+			required: slices.Contains(strings.Split(f.Tag.Get("validate"), ","), "required"), hint: f.Tag.Get("hint"),
+		}
 		names = append(names, name)
 	}
 	return fields, names, nil
