@@ -4,10 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
@@ -182,4 +185,22 @@ func (s *callingSender) Send(ctx context.Context, m provider.Message) (provider.
 		<-s.answer
 	}
 	return s.other.Send(ctx, m)
+}
+
+// Without room for retries the task of a locked email is dropped, and counted: it is not lost.
+func TestHandle_CountsDroppedTasksOfLockedEmails(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	b := newBench(t, func(p *pipeline.Params) { p.RetryRoom, p.Metrics = retryRoom(false), pipeline.NewMetrics(registry) })
+	id := b.Accept(t, b.company, nil)
+	b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()`)
+	b.lock(t, id)
+	if err := b.pipeline.Handle(t.Context(), b.task(t, id)); err != nil {
+		t.Errorf("handle = %v, want the task acknowledged", err)
+	}
+	const counted = "# HELP pipeline_locked_tasks_dropped_total Tasks of emails locked by another transaction that found no room among the retries; the rescuer brings the emails back.\n" +
+		"# TYPE pipeline_locked_tasks_dropped_total counter\npipeline_locked_tasks_dropped_total 1\n"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "pipeline_locked_tasks_dropped_total"); err != nil {
+		t.Error(err)
+	}
 }

@@ -354,9 +354,11 @@ func (p *Pipeline) rest(ctx context.Context, a *attempt, delay time.Duration) er
 
 // rowLocked looks at an email that another transaction has locked again when that one has
 // had time to commit. The tasks of locked emails take no more of the window than other retries:
-// for one that finds no room the rescuer looks, as for one whose task was lost.
+// one that finds no room is dropped, and the rescuer brings its email back. The rescuer counts it
+// as lost; the alert EmailsRescued subtracts the metric.
 func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
 	if !p.RetryRoom.Free(ctx, a.queue) {
+		p.Metrics.locked.Inc()
 		return nil
 	}
 	return &queue.RetryLater{Delay: lockedDelay, Reason: "its row is locked"}
