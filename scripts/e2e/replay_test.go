@@ -25,7 +25,7 @@ type replayView struct {
 
 func (s *system) replay(id string) replayView {
 	s.t.Helper()
-	status, answer := s.call(http.MethodGet, "/v1/dead-letters/replays/"+id, nil, nil)
+	status, answer := s.call(http.MethodGet, "/v1/dead-letter-replays/"+id, nil, nil)
 	var view replayView
 	if err := json.Unmarshal(answer, &view); err != nil || status != http.StatusOK {
 		s.t.Fatalf("get replay: %d %s", status, answer)

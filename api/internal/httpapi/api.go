@@ -262,7 +262,9 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	letters.POST("/:id/discard", a.answer(a.bodies.limit), a.answer(a.discardDeadLetter))
 	letters.POST("/retry", a.answer(a.bodies.limit), a.answer(a.retryDeadLetters))
 	letters.POST("/discard", a.answer(a.bodies.limit), a.answer(a.discardDeadLetters))
-	letters.GET("/replays/:id", a.answer(a.showReplay))
+
+	replays := r.Group(replayPath, a.answer(a.authenticate), a.answer(scope(apikey.DeadLettersWrite)))
+	replays.GET("/:id", a.answer(a.showReplay))
 
 	r.GET(unsubscribePath, a.answer(a.askToUnsubscribe))
 	r.POST(unsubscribePath, a.answer(a.unsubscribe))

@@ -34,7 +34,7 @@ type replayRequest struct {
 const defaultReplayRate = 100
 
 // replayPath is where they are looked up.
-const replayPath = "/v1/dead-letters/replays/"
+const replayPath = "/v1/dead-letter-replays/"
 
 type replayAnswer struct {
 	ReplayID   string             `json:"replayId"`

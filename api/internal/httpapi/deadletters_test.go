@@ -169,7 +169,7 @@ func TestDeadLetters_Replay(t *testing.T) {
 	r := g.post(t, "/v1/dead-letters/retry", `{"reason":"SES_BAD_REQUEST","createdBefore":"2099-01-01T00:00:00-03:00","rate":7,"limit":2,"note":"mended"}`)
 	location := r.Header.Get("Location")
 	if r.Status != http.StatusAccepted || pick(t, r, "action") != "retry" || pick(t, r, "status") != "RUNNING" || pick(t, r, "matched") != 2.0 || pick(t, r, "rate") != 7.0 ||
-		pick(t, r, "filter", "reason") != "SES_BAD_REQUEST" || pick(t, r, "note") != "mended" || location != "/v1/dead-letters/replays/"+fmt.Sprint(pick(t, r, "replayId")) {
+		pick(t, r, "filter", "reason") != "SES_BAD_REQUEST" || pick(t, r, "note") != "mended" || location != "/v1/dead-letter-replays/"+fmt.Sprint(pick(t, r, "replayId")) {
 		t.Fatalf("%d %v %s", r.Status, r.Header, r.Body)
 	}
 	g.exec(t, `UPDATE dead_letter_replays SET done = 1, skipped = 1, status = 'COMPLETED', finished_at = now()`)
@@ -201,7 +201,7 @@ func TestDeadLetters_Refused(t *testing.T) {
 		{Path: "/v1/dead-letters/" + letters[0]},
 		{Method: http.MethodPost, Path: "/v1/dead-letters/" + letters[0] + "/retry"},
 		{Method: http.MethodPost, Path: "/v1/dead-letters/" + letters[0] + "/discard"},
-		{Path: "/v1/dead-letters/replays/" + replay},
+		{Path: "/v1/dead-letter-replays/" + replay},
 	} {
 		for key, status := range map[string]int{stranger: http.StatusNotFound, narrow: http.StatusForbidden} {
 			c.Key = key
