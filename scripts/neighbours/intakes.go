@@ -5,9 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/service"
 )
+
+// uploadPause is how long an upload that was refused waits: its file is sent again as a whole.
+const uploadPause = 100 * time.Millisecond
 
 // intakes are the ways over RabbitMQ.
 func intakes() []resource {
@@ -50,8 +56,9 @@ func (s *scene) uploadAll(ctx context.Context, mailings, each int, fields map[st
 			for ctx.Err() == nil {
 				got, failed := s.client.do(ctx, r)
 				s.note(fmt.Sprintf("upload %d", got.status), 1)
-				if failed != nil || got.status != http.StatusAccepted {
-					continue // too many at once
+				if failed != nil || got.status != http.StatusAccepted { // too many at once
+					_ = service.Pause(ctx, uploadPause)
+					continue
 				}
 				id, reading := mailingID(got)
 				mu.Lock()

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// asideTime is how long a key is kept apart after its last wait. The next try comes
-	// within two seconds.
+	// asideTime is how long a key is kept apart after its last wait, and how long a company's
+	// claims skip locked recipients. The next try comes within two seconds.
 	asideTime = 5 * time.Second
 	// asideSlots bounds the connections that wait for locks: of a pool of 16, most are
 	// left to all others, however many keys are locked.
