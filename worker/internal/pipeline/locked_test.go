@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -69,7 +71,10 @@ func TestHandle_RecordsTheResultOfALockedEmail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			calling := &callingSender{called: make(chan uuid.UUID), answer: make(chan struct{})}
-			b := newBench(t, func(p *pipeline.Params) { calling.other, p.Sender = p.Sender, calling })
+			var log bytes.Buffer
+			b := newBench(t, func(p *pipeline.Params) {
+				calling.other, p.Sender, p.Log = p.Sender, calling, telemetry.NewLogger(&log, "email-gateway-worker", "test", "info")
+			})
 			id, others := b.Accept(t, b.company, nil), make([]uuid.UUID, 5)
 			for i := range others {
 				others[i] = b.Accept(t, b.company, nil)
@@ -110,6 +115,10 @@ func TestHandle_RecordsTheResultOfALockedEmail(t *testing.T) {
 			}
 			if got := b.find(t, id).Status; got != email.Sent {
 				t.Errorf("status = %s, want that the result is recorded", got)
+			}
+			lines := linesOf(t, &log)
+			if last := lines[len(lines)-1]; last["outboxId"] != id.String() || last["sesMessageId"] != "ses-1" {
+				t.Errorf("logged as %v", last)
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 
 // sent records that the provider accepted the email.
 func (p *Pipeline) sent(log *slog.Logger, a *attempt, receipt provider.Receipt) error {
+	log = log.With("sesMessageId", receipt.MessageID)
 	t := a.end(email.Sent)
 	t.SESMessageID = receipt.MessageID
 	t.Events = []email.Event{event(email.EventSent, time.Now(), map[string]any{
@@ -26,7 +27,7 @@ func (p *Pipeline) sent(log *slog.Logger, a *attempt, receipt provider.Receipt) 
 	if !applied {
 		return err
 	}
-	p.ended(log.With("sesMessageId", receipt.MessageID), a, email.Sent)
+	p.ended(log, a, email.Sent)
 	return nil
 }
 
