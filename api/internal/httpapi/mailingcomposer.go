@@ -26,6 +26,7 @@ type mailingIntake struct {
 	tokens    mailing.TokenSource
 	links     unsubscribe.Keys
 	publicURL string
+	forms     *mailing.Gate
 	uploads   *mailing.Gate
 	ingests   *mailing.Gate
 	pace      pace

@@ -47,6 +47,7 @@ func newMailingIntake(p Params) *mailingIntake {
 	return &mailingIntake{
 		vault:  mailing.Vault{Bucket: p.Bucket, Ring: p.Ring},
 		tokens: p.Tokens, links: p.UnsubscribeKeys, publicURL: p.PublicURL,
+		forms:   mailing.NewGate(formsAtOnce, formsOfEach),
 		uploads: mailing.NewGate(uploadsAtOnce, uploadsOfEach),
 		ingests: mailing.NewGate(ingestsAtOnce, ingestsOfEach),
 		pace:    leastPace,

@@ -95,6 +95,11 @@ func (a *API) sendMailing(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	leave, err := enter(c.Request.Context(), a.mailings.forms, visitOf(c).caller.CompanyID)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	up, err := a.readUpload(c)
 	stays := false
 	defer func() {

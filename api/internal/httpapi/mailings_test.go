@@ -3,9 +3,12 @@ package httpapi_test
 import (
 	"encoding/csv"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -355,4 +358,40 @@ func TestMailing_Delimiter(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	g.mail(t, given(file("e-mail|nome|cidade\nana@example.com|A;B;C|x,y\n"), part{name: "delimiter", value: "|"}))
+}
+
+// Mailings that have been received and wait to be written have their templates in memory: a
+// company has four at a time.
+func TestMailings_FormsInMemory(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	other := g.newKey(t, g.Database.Company(t), nil).String()
+	release := g.hold(t, `LOCK TABLE mailing_entries IN ACCESS EXCLUSIVE MODE`)
+	var uploads sync.WaitGroup
+	send := func(name, key string) {
+		c := uploadCall(t, append(mailingForm(), part{name: "name", value: name}), nil)
+		c.Key = key
+		uploads.Go(func() {
+			if r := g.do(t, c); r.Status != http.StatusAccepted {
+				t.Errorf("%s: %d %s", name, r.Status, r.Body)
+			}
+		})
+	}
+	for i := range 8 {
+		send(fmt.Sprint("own ", i), g.Key.String())
+	}
+	g.await(t, "two that are written", func() bool { return g.count(t, waitingSQL) == 2 })
+	send("of another company", other)
+	g.await(t, "one of another company", func() bool { return g.count(t, waitingSQL) == 3 })
+	files := 0
+	if err := filepath.WalkDir(g.Storage, func(_ string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && !strings.HasSuffix(entry.Name(), ".attrs") {
+			files++
+		}
+		return err
+	}); err != nil || files > 5 {
+		t.Errorf("%d mailings have been received, %v", files, err)
+	}
+	release()
+	uploads.Wait()
 }

@@ -24,6 +24,9 @@ const (
 	maxForm = mailing.MaxFile + 4<<20
 	// turnWait is how long a mailing waits for its turn before it is told to come back.
 	turnWait = time.Minute
+	// formsAtOnce bounds the templates in memory, 4 MiB each, from the beginning of the upload
+	// to the answer: some wait for the ingests of others.
+	formsAtOnce, formsOfEach = 16, 4
 	// uploadsAtOnce bounds what uploads take of the process's memory, 25 MiB each where
 	// the storage is S3, and what one company takes of them with slow connections.
 	uploadsAtOnce, uploadsOfEach = 8, 2
