@@ -232,7 +232,7 @@ func TestAuthenticate_MadeUpIDs(t *testing.T) {
 		if _, err := d.Authenticate(t.Context(), key.String()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // its answer is no longer remembered
+		<-time.After(time.Minute) // its answer is no longer remembered
 		k.delay = time.Second
 		k.asked.Store(0)
 		errs := make(chan error, 40)
