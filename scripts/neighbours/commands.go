@@ -11,7 +11,7 @@ import (
 func commands() []resource {
 	return []resource{
 		{
-			name: "searches", what: "64 connections search and list a million emails without a pause", short: true,
+			name: "searches", what: "64 connections search and list a million emails without a pause",
 			prepare: func(ctx context.Context, s *scene) error { return s.seedLogs(ctx, s.scale(1_000_000, 20_000)) },
 			misuse: func(ctx context.Context, s *scene) error {
 				s.hammer(ctx, 64, 0, s.searchRequest)

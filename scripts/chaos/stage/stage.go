@@ -269,12 +269,15 @@ func (s *Stage) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for _, service := range []*local.Service{s.Postgres, s.Redis, s.RabbitMQ} {
+	var destroying sync.WaitGroup
+	destroyed := make([]error, 3)
+	for i, service := range []*local.Service{s.Postgres, s.Redis, s.RabbitMQ} {
 		if service != nil {
-			errs = append(errs, service.Destroy(ctx))
+			destroying.Go(func() { destroyed[i] = service.Destroy(ctx) })
 		}
 	}
-	return errors.Join(errs...)
+	destroying.Wait()
+	return errors.Join(append(errs, destroyed...)...)
 }
 
 func secret() string {

@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	cfg := neighbours.Config{Out: os.Stdout}
 	flags := flag.NewFlagSet("neighbours", flag.ContinueOnError)
 	flags.StringVar(&cfg.Only, "only", "", "resources, separated by commas: "+strings.Join(neighbours.Names(), ", "))
-	flags.BoolVar(&cfg.Short, "short", false, "four resources, smaller counts, 5 s for each, and limits for the 90th percentile")
+	flags.BoolVar(&cfg.Short, "short", false, "three resources, smaller counts, 5 s for each, and limits for the 90th percentile")
 	flags.DurationVar(&cfg.Measure, "measure", 0, "how long each resource is measured; by default 20s, with -short 5s")
 	flags.IntVar(&cfg.Tries, "tries", 1, "how often a resource is measured that misses a limit, on a machine that does other work")
 	flags.StringVar(&cfg.Root, "root", "", "the checkout; by default the one around the working directory")

@@ -36,7 +36,7 @@ func TestShort(t *testing.T) {
 	if missed := report.Missed(); len(missed) > 0 || err != nil {
 		t.Errorf("missed %v, and the program ended with %v", missed, err)
 	}
-	if len(report.Rows) < 4 {
+	if len(report.Rows) < 3 {
 		t.Errorf("%d resources were measured", len(report.Rows))
 	}
 }
