@@ -242,7 +242,7 @@ func (v mailingView) next() string {
 	case v.Status == store.MailingFailed:
 		return to("try its job again, once what is wrong is mended", "resume")
 	case v.Failed+v.Expired > 0 && (v.Status == store.MailingCompleted || v.Status == store.MailingSending):
-		return to("send again what failed or expired", "retry-failed") + "\n" + to("see which these are", "entries --status FAILED")
+		return to("send again what failed or expired", "retry-failed") + "\n" + to("see which these are, and why", "rows --status FAILED")
 	case v.Invalid > 0 && (v.DryRun || v.Status == store.MailingCompleted):
 		return to("see which lines are invalid", "verdicts")
 	}
