@@ -107,9 +107,9 @@ func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 
 // person is what the traces say by now.
 func (f *finder) person() Person {
-	recipients, externalIDs := map[uuid.UUID]bool{}, map[string]bool{}
+	recipients, externalIDs, owners := map[uuid.UUID]bool{}, map[string]bool{}, f.owners()
 	for _, id := range f.recipients {
-		recipients[id] = !f.contested(id, "")
+		recipients[id] = !owners.contested(id, "")
 	}
 	for _, id := range f.externalIDs {
 		externalIDs[id] = true
@@ -123,10 +123,10 @@ func (f *finder) person() Person {
 			if !own(t) {
 				continue
 			}
-			if id := t.externalID; id != "" && !externalIDs[id] && !f.contested(RecipientID(f.company, id, "", ""), id) {
+			if id := t.externalID; id != "" && !externalIDs[id] && !owners.contested(RecipientID(f.company, id, "", ""), id) {
 				externalIDs[id], recipients[RecipientID(f.company, id, "", "")], grown = true, true, true
 			}
-			if id := t.recipient; id != uuid.Nil && !recipients[id] && !f.ofAddress(t) && !f.contested(id, "") {
+			if id := t.recipient; id != uuid.Nil && !recipients[id] && !f.ofAddress(t) && !owners.contested(id, "") {
 				recipients[id], grown = true, true
 			}
 		}
@@ -179,22 +179,42 @@ func (f *finder) identifies(t trace) bool {
 	return t.hash != "" || t.externalID != "" || t.recipient != uuid.Nil && !f.ofAddress(t)
 }
 
-// contested says that an id belongs to a person with another number than this one's: by the
-// recipient's row of today, or, where there is none, by any other row. For an external id, the
-// recipient is the one whose id is derived from it.
-func (f *finder) contested(recipient uuid.UUID, externalID string) bool {
-	today, ever, mine := false, false, false
+// owners is what the traces of an id say of whose it is, by the numbers beside it.
+type owners struct {
+	mine    bool // its recipient's row of today has this person's number
+	foreign bool // a row of some table has another number
+}
+
+// idOwners are the owners of each recipient and external id.
+type idOwners struct {
+	recipients  map[uuid.UUID]owners
+	externalIDs map[string]owners
+}
+
+func (f *finder) owners() idOwners {
+	o := idOwners{recipients: map[uuid.UUID]owners{}, externalIDs: map[string]owners{}}
 	for t := range f.traces {
-		if t.hash == "" || t.recipient != recipient && (externalID == "" || t.externalID != externalID) {
+		if t.hash == "" || len(f.hashes) == 0 {
 			continue
 		}
 		foreign := !slices.Contains(f.hashes, t.hash)
-		if t.table == PersonRecipients {
-			today, mine = today || foreign, mine || !foreign
+		add := func(w owners) owners {
+			return owners{mine: w.mine || !foreign && t.table == PersonRecipients, foreign: w.foreign || foreign}
 		}
-		ever = ever || foreign
+		o.recipients[t.recipient] = add(o.recipients[t.recipient])
+		if t.externalID != "" {
+			o.externalIDs[t.externalID] = add(o.externalIDs[t.externalID])
+		}
 	}
-	return !mine && (today || ever) && len(f.hashes) > 0
+	return o
+}
+
+// contested says that an id belongs to a person with another number than this one's: by the
+// recipient's row of today, or, where there is none, by any other row. For an external id, the
+// recipient is the one whose id is derived from it.
+func (o idOwners) contested(recipient uuid.UUID, externalID string) bool {
+	r, e := o.recipients[recipient], o.externalIDs[externalID]
+	return !r.mine && !e.mine && (r.foreign || e.foreign)
 }
 
 // whoAt is everybody who is named together with the address.

@@ -102,7 +102,9 @@ const (
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(o) FROM email_outbox o WHERE o.id = n.id) END AS row` + personPageSQL
 
 	// It goes along email_logs_company. The timeline is found by email_events_pkey: of an
-	// email to somebody else that has left the outbox, it alone tells who got a copy.
+	// email to somebody else that has left the outbox, it alone tells who got a copy. A log has
+	// no hash; that of its outbox row, found by primary key, tells whose it is where several
+	// people had the same external id.
 	personLogsSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT outbox_id AS id, recipient, recipient_id, external_id, error_reason, tags FROM email_logs
     WHERE company_id = $1 AND outbox_id > $2 AND outbox_id <= $10 ORDER BY outbox_id LIMIT $3
@@ -110,7 +112,8 @@ const (
     SELECT s.id, (lower(s.recipient) = ANY ($4::text[]) OR s.recipient_id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own,
            cardinality($9::text[]) > 0 AND (concat_ws(' ', s.error_reason, s.tags) ~* ANY ($9::text[])
                OR EXISTS (SELECT FROM email_events e WHERE e.email_log_id = s.id AND e.metadata::text ~* ANY ($9::text[]))) AS copied,
-           s.recipient AS address, NULL AS hash, s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags
+           s.recipient AS address, (SELECT o.payload #>> '{recipient,cpfCnpjHash}' FROM email_outbox o WHERE o.id = s.id AND o.company_id = $1) AS hash,
+           s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags
     FROM seen s
 ), said AS (
     SELECT n.*, concat_ws(' ', n.error_reason, n.tags, (SELECT string_agg(e.metadata::text, ' ') FROM email_events e WHERE e.email_log_id = n.id)) AS told

@@ -337,11 +337,15 @@ func TestFormer_IDOfSomebodyElse(t *testing.T) {
 	h.end(t, old, h.claimed(t, old), email.Sent, false)
 	theirs := h.toJoana(t, "bia@example.com", func(r *email.JobRecipient) { r.ExternalID, r.CPFCNPJHash = "c-7", email.HashTaxID(cpf, nil) })
 	h.end(t, theirs, h.claimed(t, theirs), email.Sent, false)
-	h.eraseJoana(t, nil)
-	var rui int
-	err := h.SQL.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM recipients WHERE email = 'bia@example.com') + (SELECT count(*) FROM email_logs WHERE recipient = 'bia@example.com')`).Scan(&rui)
-	if err != nil || rui != 2 {
-		t.Errorf("%d of Bia's rows are left, want 2 (%v)", rui, err)
+	done := h.eraseJoana(t, nil)
+	if r := done.Receipt; !slices.Equal(r.Addresses, []string{former, later}) || len(r.SharedAddresses) != 0 {
+		t.Errorf("addresses: %+v", r)
+	}
+	h.mustNotName(t, joana...)
+	var bia int
+	err := h.SQL.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM recipients WHERE email = 'bia@example.com') + (SELECT count(*) FROM email_logs WHERE recipient = 'bia@example.com')`).Scan(&bia)
+	if err != nil || bia != 2 {
+		t.Errorf("%d of Bia's rows are left, want 2 (%v)", bia, err)
 	}
 }
 
