@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS company_quotas (
 -- A company's row is also the lock of those requests that are close to a quota.
 CREATE TABLE IF NOT EXISTS quota_totals (
     company_id    uuid PRIMARY KEY,
-    folded_to     bigint NOT NULL DEFAULT 0, -- no delta up to this id is left, save one of a transaction that was open
+    folded_before xid8 NOT NULL DEFAULT '0', -- no delta of a transaction before this one is left
     day           date NOT NULL DEFAULT '-infinity', -- the UTC day of emails
     emails        bigint NOT NULL DEFAULT 0,
     scheduled     bigint NOT NULL DEFAULT 0,
@@ -61,6 +61,7 @@ ALTER TABLE quota_totals SET (fillfactor = 50);
 
 CREATE TABLE IF NOT EXISTS quota_deltas (
     company_id    uuid NOT NULL,
+    xid           xid8 NOT NULL DEFAULT pg_current_xact_id(),
     id            bigint GENERATED ALWAYS AS IDENTITY,
     day           date NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')::date,
     emails        bigint NOT NULL DEFAULT 0,
@@ -68,7 +69,7 @@ CREATE TABLE IF NOT EXISTS quota_deltas (
     body_bytes    bigint NOT NULL DEFAULT 0,
     recipients    bigint NOT NULL DEFAULT 0,
     suppressions  bigint NOT NULL DEFAULT 0,
-    PRIMARY KEY (company_id, id)
+    PRIMARY KEY (company_id, xid, id)
 );
 -- Every row is deleted within seconds.
 ALTER TABLE quota_deltas SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0);
@@ -252,6 +253,10 @@ $$;
 -- The limits of a company and what it uses. resets_at is the next midnight (UTC) for what
 -- is counted by the day. Each table is read by its primary key; mailings, when they are
 -- asked for, by mailings_running, mailings_company and mailings_stored. It locks nothing.
+--
+-- Folded deltas are deleted, but a long snapshot keeps their index entries: folded_before
+-- skips these. It is never later than the oldest open transaction, whose own deltas count.
+-- In a database restored from a dump it may be, and is then not used.
 CREATE OR REPLACE FUNCTION email_gateway_use(company uuid, of_mailings boolean)
 RETURNS TABLE (quota text, own boolean, most bigint, used bigint, resets_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET standard_conforming_strings = on AS $$
@@ -266,7 +271,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
             SELECT coalesce(sum(d.emails) FILTER (WHERE d.day = y.day), 0)::bigint AS emails, coalesce(sum(d.scheduled), 0)::bigint AS scheduled,
                    coalesce(sum(d.body_bytes), 0)::bigint AS body_bytes, coalesce(sum(d.recipients), 0)::bigint AS recipients,
                    coalesce(sum(d.suppressions), 0)::bigint AS suppressions
-            FROM quota_deltas d WHERE d.company_id = company AND d.id > coalesce(t.folded_to, 0)) d
+            FROM quota_deltas d WHERE d.company_id = company
+              AND d.xid >= CASE WHEN t.folded_before <= pg_snapshot_xmin(pg_current_snapshot()) THEN t.folded_before ELSE '0' END) d
     )
     SELECT x.quota, x.own IS NOT NULL, coalesce(x.own, x.usual), x.used, x.resets_at
     FROM quota_defaults q CROSS JOIN today y CROSS JOIN counted n LEFT JOIN company_quotas c ON c.company_id = company

@@ -8,9 +8,9 @@ import (
 // Both read the companies of quota_deltas, which holds what was written since the last round,
 // and find quota_totals by primary key. The second one locks totals; one that a request has
 // locked is left for the next round, so that no company waits for another. Deltas are locked
-// by nobody else: they are inserted, and deleted here, once. A delta of a transaction that
-// was open for long may have an id below folded_to when it is committed; it counts from here
-// on.
+// by nobody else: they are inserted, and deleted here, once. folded_before is the oldest
+// transaction that is open: deltas of those before it are committed, and therefore deleted
+// by this statement. A later one is left for the round after its commit.
 const (
 	addTotalsSQL = `
 INSERT INTO quota_totals (company_id)
@@ -24,12 +24,12 @@ WITH held AS MATERIALIZED (
 ), taken AS (
     DELETE FROM quota_deltas d USING held h WHERE d.company_id = h.company_id RETURNING d.*
 ), sums AS (
-    SELECT company_id, last, max(id) AS id, sum(emails) FILTER (WHERE day = last) AS emails, sum(scheduled) AS scheduled, sum(body_bytes) AS body_bytes,
+    SELECT company_id, last, sum(emails) FILTER (WHERE day = last) AS emails, sum(scheduled) AS scheduled, sum(body_bytes) AS body_bytes,
            sum(recipients) AS recipients, sum(suppressions) AS suppressions
     FROM (SELECT *, max(day) OVER (PARTITION BY company_id) AS last FROM taken) t GROUP BY company_id, last
 )
 UPDATE quota_totals t SET
-    folded_to = greatest(t.folded_to, s.id), day = greatest(t.day, s.last),
+    folded_before = pg_snapshot_xmin(pg_current_snapshot()), day = greatest(t.day, s.last),
     emails = CASE WHEN t.day > s.last THEN t.emails WHEN t.day = s.last THEN t.emails + s.emails ELSE s.emails END,
     scheduled = t.scheduled + s.scheduled, body_bytes = t.body_bytes + s.body_bytes,
     recipients = t.recipients + s.recipients, suppressions = t.suppressions + s.suppressions

@@ -508,6 +508,52 @@ func TestQuota_Programs(t *testing.T) {
 	refused(t, err, store.QuotaScheduledEmails, 1, 1)
 }
 
+// A program's transaction counts its own emails, also after others were committed and folded
+// meanwhile.
+func TestQuota_LongTransaction(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	limit(t, d, company, store.QuotaEmailsPerDay, 4)
+	limit(t, d, company, store.QuotaScheduledEmails, 2)
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = tx.Rollback() }()
+	enqueue := func(sendAt time.Time) error {
+		e := reminderAbout(company, store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "R"})
+		e.SendAt = sendAt
+		_, err := store.EnqueueIn(t.Context(), tx, e)
+		return err
+	}
+	later := time.Now().Add(time.Hour)
+	must(t, enqueue(later))
+	must(t, enqueue(later))
+	for range 2 { // the second round reads the total of the first
+		must(t, accept(t, d, company, nil))
+		fold(t, d)
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM quota_deltas`); n != 0 {
+		t.Errorf("%d committed deltas are not folded", n)
+	}
+	run(t, d, `UPDATE quota_totals SET folded_before = '1000000000000'`) // as restored from a dump of another server
+	savepoint := func(do string) {
+		_, err := tx.ExecContext(t.Context(), do+` p`)
+		must(t, err)
+	}
+	for range 2 {
+		savepoint("SAVEPOINT")
+		refused(t, enqueue(time.Time{}), store.QuotaEmailsPerDay, 4, 4)
+		savepoint("ROLLBACK TO")
+		fold(t, d)
+	}
+	must(t, tx.Commit())
+	fold(t, d)
+	if n := used(t, d, company, store.QuotaEmailsPerDay); n != 4 {
+		t.Errorf("%d emails are counted", n)
+	}
+	refused(t, accept(t, d, company, func(e *store.NewEmail) { e.SendAt = later }), store.QuotaScheduledEmails, 2, 2)
+}
+
 func reminderNow(company uuid.UUID, about store.Aggregate) store.ProgramEmail {
 	e := reminderAbout(company, about)
 	e.SendAt = time.Time{}
