@@ -239,13 +239,13 @@ CREATE OR REPLACE TRIGGER suppressions_count_gone AFTER DELETE ON suppressions
     REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION email_gateway_count_gone_suppressions();
 
 -- +goose StatementBegin
--- The scheduled emails of a company, counted along email_outbox_lane_claim. Emails of
--- mailings are not scheduled: their mailing is.
+-- The scheduled emails of a company, counted along email_outbox_lane_claim. An email of a
+-- mailing is one after it was moved to a later time.
 CREATE OR REPLACE FUNCTION email_gateway_scheduled(company uuid) RETURNS bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET standard_conforming_strings = on AS $$
     SELECT count(*) FROM dispatch_lanes l
     JOIN email_outbox o ON o.lane_id = l.id AND o.company_id = l.company_id AND o.status = 'PENDING' AND o.next_at > statement_timestamp()
-    WHERE l.company_id = company AND l.mailing_id IS NULL AND l.queue IN ('email:send:high', 'email:send', 'email:send:low')
+    WHERE l.company_id = company AND l.queue IN ('email:send:high', 'email:send', 'email:send:low')
 $$;
 -- +goose StatementEnd
 
@@ -328,8 +328,8 @@ DECLARE
     more bigint;
 BEGIN
     IF due > now() THEN
-        SELECT count(*) INTO more FROM email_outbox o JOIN dispatch_lanes l ON l.id = o.lane_id AND l.company_id = o.company_id
-        WHERE o.id = mail AND o.company_id = company AND l.mailing_id IS NULL AND o.status IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
+        SELECT count(*) INTO more FROM email_outbox o
+        WHERE o.id = mail AND o.company_id = company AND o.target = 'email:send' AND o.status IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
           AND (o.next_at <= greatest(now(), o.created_at) OR o.status <> 'PENDING');
         PERFORM email_gateway_check_quotas(company, more, 0, 0, false);
         INSERT INTO quota_deltas (company_id, scheduled) SELECT company, more WHERE more > 0;

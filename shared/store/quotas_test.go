@@ -267,6 +267,30 @@ func TestQuota_ScheduledEmails(t *testing.T) {
 	}
 }
 
+// An email of a mailing that is moved to a later time is a scheduled email.
+func TestQuota_ScheduledEmailsOfMailings(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	limit(t, d, company, store.QuotaScheduledEmails, 1)
+	first, second := d.Accept(t, company, nil), d.Accept(t, company, nil)
+	run(t, d, `WITH l AS (INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send:low', gen_random_uuid()) RETURNING id)
+		UPDATE email_outbox SET lane_id = l.id FROM l`, company)
+	move := func(id uuid.UUID, at time.Time) error {
+		_, err := d.Store.Reschedule(t.Context(), store.Move{CompanyID: company, ID: id, SendAt: at, TTL: time.Hour, At: time.Now()})
+		return err
+	}
+	must(t, move(first, time.Now().Add(time.Hour)))
+	must(t, move(first, time.Now().Add(2*time.Hour)))
+	if n := used(t, d, company, store.QuotaScheduledEmails); n != 1 {
+		t.Errorf("%d are scheduled", n)
+	}
+	refused(t, move(second, time.Now().Add(time.Hour)), store.QuotaScheduledEmails, 1, 1)
+	refused(t, accept(t, d, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) }), store.QuotaScheduledEmails, 1, 1)
+	must(t, move(first, time.Time{}))
+	must(t, move(second, time.Now().Add(time.Hour)))
+}
+
 func TestQuota_StoredBodyBytes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
