@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"text/tabwriter"
 )
@@ -78,18 +77,7 @@ func figure(x float64) string {
 	return strconv.FormatFloat(x, 'f', min(max(digits, 0), 6), 64)
 }
 
-// WriteJSON writes the rows as a list into the file.
-func (r *Report) WriteJSON(file string) error {
-	rows := r.Rows
-	if rows == nil {
-		rows = []Row{}
-	}
-	text, err := json.MarshalIndent(rows, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
+// MarshalJSON is the list of the rows.
+func (r Report) MarshalJSON() ([]byte, error) {
+	return json.Marshal(append([]Row{}, r.Rows...)) // [] if there are none
 }

@@ -41,10 +41,9 @@ func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error)
 	list := flags.Bool("list", false, "list the sections and end")
 	flags.IntVar(&cfg.Rounds, "rounds", 5, "how often each measurement is made")
 	flags.BoolVar(&cfg.Quick, "quick", false, "smaller and shorter, for trying: the figures mean little")
-	file := flags.String("json", "", "write the rows there too, as a list")
 	flags.StringVar(&cfg.Profiles, "profiles", "", "a directory for profiles of the programs' processor time, which go tool pprof reads")
-	flags.StringVar(&cfg.Root, "root", "", "the checkout; by default the one around the working directory")
-	flags.StringVar(&cfg.Dir, "dir", "", "where data and logs are kept; by default a directory that is removed when all is well")
+	var place local.Workplace
+	place.Flags(flags)
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
@@ -60,21 +59,10 @@ func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error)
 	if cfg.Sections, err = bench.Only(*sections); err != nil {
 		return false, fmt.Errorf("flags: %w", err)
 	}
-	if cfg.Root == "" {
-		if cfg.Root, err = local.Checkout(); err != nil {
-			return false, err
-		}
+	if err := place.Open("bench"); err != nil {
+		return false, err
 	}
-	if cfg.Dir == "" {
-		if cfg.Dir, err = os.MkdirTemp("", "email-gateway-bench-"); err != nil {
-			return false, fmt.Errorf("make a directory: %w", err)
-		}
-		defer func() {
-			if err == nil {
-				err = os.RemoveAll(cfg.Dir)
-			}
-		}()
-	}
+	cfg.Root, cfg.Dir = place.Root, place.Dir
 	if cfg.Profiles, err = directory(cfg.Profiles); err != nil {
 		return false, err
 	}
@@ -83,8 +71,9 @@ func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error)
 	if err != nil {
 		err = fmt.Errorf("%w; data and logs are in %s", err, cfg.Dir)
 	}
-	if *file != "" {
-		err = errors.Join(err, report.WriteJSON(*file))
+	err = errors.Join(err, place.Write(report))
+	if err == nil {
+		err = place.Remove()
 	}
 	missed := report.Missed()
 	for _, row := range missed {

@@ -10,7 +10,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -48,9 +47,8 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	flags.StringVar(&cfg.Only, "only", "", "kinds of faults, separated by commas: "+strings.Join(fault.Names(fault.Kinds()), ", "))
 	flags.Float64Var(&cfg.Rate, "rate", 190, "emails offered per second")
 	flags.StringVar(&cfg.Tags, "tags", "", "build tags of the programs; nofence plants a fault that must be found")
-	flags.StringVar(&cfg.Root, "root", "", "the checkout; by default the one around the working directory")
-	flags.StringVar(&cfg.Dir, "dir", "", "where data and logs are kept; by default a directory that is removed when all is well")
-	file := flags.String("json", "", "write the report there too")
+	var place local.Workplace
+	place.Flags(flags)
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
@@ -60,39 +58,20 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	if cfg.Seed == 0 {
 		cfg.Seed = rand.Uint64N(1_000_000) + 1
 	}
-	if cfg.Root == "" {
-		if cfg.Root, err = local.Checkout(); err != nil {
-			return false, err
-		}
+	if err := place.Open("chaos"); err != nil {
+		return false, err
 	}
-	if cfg.Dir == "" {
-		if cfg.Dir, err = os.MkdirTemp("", "email-gateway-chaos-"); err != nil {
-			return false, fmt.Errorf("make a directory: %w", err)
-		}
-		defer func() {
-			if ok {
-				err = os.RemoveAll(cfg.Dir)
-			}
-		}()
-	}
+	cfg.Root, cfg.Dir = place.Root, place.Dir
 	report, err := chaos.Run(ctx, cfg)
 	if err != nil {
 		return false, err
 	}
 	report.Print(os.Stdout)
-	return report.OK(), write(*file, report)
-}
-
-func write(file string, report chaos.Report) error {
-	if file == "" {
-		return nil
+	if err := place.Write(report); err != nil {
+		return false, err
 	}
-	text, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
+	if ok = report.OK(); ok {
+		err = place.Remove()
 	}
-	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
+	return ok, err
 }

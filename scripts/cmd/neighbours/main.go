@@ -10,7 +10,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -42,45 +41,25 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	flags.BoolVar(&cfg.Short, "short", false, "three resources, smaller counts, 5 s for each, and limits for the 90th percentile")
 	flags.DurationVar(&cfg.Measure, "measure", 0, "how long each resource is measured; by default 20s, with -short 5s")
 	flags.IntVar(&cfg.Tries, "tries", 1, "how often a resource is measured that misses a limit, on a machine that does other work")
-	flags.StringVar(&cfg.Root, "root", "", "the checkout; by default the one around the working directory")
-	flags.StringVar(&cfg.Dir, "dir", "", "where data and logs are kept; by default a directory that is removed when all is well")
-	file := flags.String("json", "", "write the report there too")
+	var place local.Workplace
+	place.Flags(flags)
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
-	if cfg.Root == "" {
-		if cfg.Root, err = local.Checkout(); err != nil {
-			return false, err
-		}
+	if err := place.Open("neighbours"); err != nil {
+		return false, err
 	}
-	if cfg.Dir == "" {
-		if cfg.Dir, err = os.MkdirTemp("", "email-gateway-neighbours-"); err != nil {
-			return false, fmt.Errorf("make a directory: %w", err)
-		}
-		defer func() {
-			if ok {
-				err = os.RemoveAll(cfg.Dir)
-			}
-		}()
-	}
+	cfg.Root, cfg.Dir = place.Root, place.Dir
 	report, err := neighbours.Run(ctx, cfg)
 	if err != nil {
 		return false, err
 	}
 	report.Print(os.Stdout)
-	return len(report.Missed()) == 0, write(*file, report)
-}
-
-func write(file string, report neighbours.Report) error {
-	if file == "" {
-		return nil
+	if err := place.Write(report); err != nil {
+		return false, err
 	}
-	text, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
+	if ok = len(report.Missed()) == 0; ok {
+		err = place.Remove()
 	}
-	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
+	return ok, err
 }

@@ -1,0 +1,67 @@
+package local
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+)
+
+// Workplace is where a program works that starts a gateway of its own, and where it leaves its
+// report. Such programs share the flags root, dir and json.
+type Workplace struct {
+	Root string // the checkout
+	Dir  string // for data and logs
+
+	report string // a file; "" = none
+	own    bool   // Open made Dir
+}
+
+// Flags adds the flags that fill w.
+func (w *Workplace) Flags(flags *flag.FlagSet) {
+	flags.StringVar(&w.Root, "root", "", "the checkout; by default the one around the working directory")
+	flags.StringVar(&w.Dir, "dir", "", "where data and logs are kept; by default a directory that is removed when all is well")
+	flags.StringVar(&w.report, "json", "", "write the report there too")
+}
+
+// Open finds the checkout and makes the directory, where flags have not named them.
+func (w *Workplace) Open(program string) (err error) {
+	if w.Root == "" {
+		if w.Root, err = Checkout(); err != nil {
+			return err
+		}
+	}
+	if w.Dir == "" {
+		w.own = true
+		if w.Dir, err = os.MkdirTemp("", "email-gateway-"+program+"-"); err != nil {
+			return fmt.Errorf("make a directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// Remove deletes the directory that Open made.
+func (w *Workplace) Remove() error {
+	if !w.own {
+		return nil
+	}
+	if err := os.RemoveAll(w.Dir); err != nil {
+		return fmt.Errorf("remove a directory: %w", err)
+	}
+	return nil
+}
+
+// Write writes the report as JSON into the file that a flag has named.
+func (w *Workplace) Write(report any) error {
+	if w.report == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if err := os.WriteFile(w.report, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
