@@ -34,6 +34,17 @@ func (b Backoff) Delay(n int, u float64) time.Duration {
 	return time.Duration(float64(base) * (1 - BackoffJitter + 2*BackoffJitter*u))
 }
 
+// outageTry is the last try whose wait grows during an outage of the provider.
+const outageTry = 4
+
+// OutageDelay is the wait after try n of an email that an outage has left with an unknown outcome: the
+// fourth of the table at most. Each further try may reach the reader again, so the wait grows at first; and
+// such emails may be the only ones that can notice the end of the outage, so it does not grow further,
+// however many tries a long outage takes.
+func (b Backoff) OutageDelay(n int, u float64) time.Duration {
+	return b.Delay(min(n, outageTry), u)
+}
+
 // UnmarshalText reads "1s,5s,30s,2m,10m".
 func (b *Backoff) UnmarshalText(text []byte) error {
 	parts := strings.Split(string(text), ",")

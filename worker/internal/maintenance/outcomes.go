@@ -95,6 +95,9 @@ func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) s
 	}
 	t.Status, t.PossibleDuplicate = email.RetryScheduled, true
 	t.Delay = o.Backoff.Delay(u.Attempts, rand.Float64())
+	if parked || u.Throttles > 0 { // an outage that has just ended has left throttles
+		t.Delay = o.Backoff.OutageDelay(u.Attempts, rand.Float64())
+	}
 	if last {
 		t.AddThrottles, try = 1, try-1
 	}

@@ -199,24 +199,28 @@ func TestOutcomeResolver_PageByPage(t *testing.T) {
 	}
 }
 
-// The wait for feedback ends while sending is parked: the last try is given back.
+// The wait for feedback ends while sending is parked: the last try is given back, and the next
+// one comes in time to notice the end of a long outage.
 func TestOutcomeResolver_FailsNoEmailWhileSendingIsParked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		parked   bool
 		delivery email.Delivery
 		want     email.Status
-		attempts int
+		counters string
+		attempts int // that count
 	}{
-		"parked":       {true, email.AtLeastOnce, email.RetryScheduled, email.MaxAttempts - 1}, // that count
-		"open":         {false, email.AtLeastOnce, email.Failed, email.MaxAttempts},
-		"at most once": {true, email.AtMostOnce, email.Failed, email.MaxAttempts},
+		"parked":          {true, email.AtLeastOnce, email.RetryScheduled, "attempts = 5", email.MaxAttempts - 1},
+		"parked for long": {true, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 40", email.MaxAttempts - 1},
+		"open again":      {false, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 41", email.MaxAttempts - 1},
+		"open":            {false, email.AtLeastOnce, email.Failed, "attempts = 5", email.MaxAttempts},
+		"at most once":    {true, email.AtMostOnce, email.Failed, "attempts = 5", email.MaxAttempts},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
 			id := claim(t, d, d.Company(t), "+ interval '1 min'", func(e *store.NewEmail) { e.Delivery = c.delivery })
-			set(t, d, id, `status = 'OUTCOME_UNKNOWN', lease_until = NULL, next_at = now(), attempts = 5`)
+			set(t, d, id, `status = 'OUTCOME_UNKNOWN', lease_until = NULL, next_at = now(), `+c.counters)
 			if c.parked {
 				if _, err := d.Store.ShutGateByAccount(t.Context(), "SES_TIMEOUT", "worker-1"); err != nil {
 					t.Fatal(err)
@@ -227,9 +231,15 @@ func TestOutcomeResolver_FailsNoEmailWhileSendingIsParked(t *testing.T) {
 				Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Breaker: d.Store},
 			}))
 			eventually(t, string(c.want), func() bool { return status(t, d, id) == c.want })
-			var attempts int
-			if err := d.SQL.QueryRowContext(t.Context(), "SELECT attempts - throttles FROM email_outbox WHERE id = $1", id).Scan(&attempts); err != nil || attempts != c.attempts {
+			var (
+				attempts int
+				late     bool // later than the fourth wait of the table
+			)
+			if err := d.SQL.QueryRowContext(t.Context(), "SELECT attempts - throttles, next_at > now() + interval '150 s' FROM email_outbox WHERE id = $1", id).Scan(&attempts, &late); err != nil || attempts != c.attempts {
 				t.Errorf("%d attempts, %v, want %d", attempts, err, c.attempts)
+			}
+			if late {
+				t.Error("its next try is later than 2 min ± 25 %")
 			}
 		})
 	}

@@ -119,8 +119,6 @@ const (
 	// queueWait is the longest wait of a retry on the queue, where operators see it with its
 	// reason. Longer ones wait in the outbox and leave the queue's room to others.
 	queueWait = 30 * time.Second
-	// outageWaits is the number of the longest wait between two probes with one email.
-	outageWaits = 4
 	// lockedDelay is when the task of an email comes again that another transaction has
 	// locked, such as that of a program that is moving or cancelling it.
 	lockedDelay = time.Second

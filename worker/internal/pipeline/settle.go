@@ -102,15 +102,11 @@ func (p *Pipeline) fail(log *slog.Logger, a *attempt, f *provider.Failure) error
 // retry leaves the email to be tried again after the backoff. The wait after try n
 // is the table's n-th, throttled tries counted. A short wait is spent on the queue if it has
 // room, any other in the outbox, where the dispatcher acts when it is over.
-// In an outage the wait grows to the fourth of the table and no further: each probe may reach
-// the reader, so one email is not probed again and again, and a lone one is probed often
-// enough to notice the end of the outage.
 func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) error {
-	waits := a.tries
+	delay := p.Backoff.Delay(a.tries, jitter())
 	if a.excused {
-		waits = min(waits, outageWaits)
+		delay = p.Backoff.OutageDelay(a.tries, jitter())
 	}
-	delay := p.Backoff.Delay(waits, jitter())
 	t := a.end(email.RetryScheduled)
 	t.Delay = delay
 	t.TaskWaits = !a.excused && delay <= queueWait && p.RetryRoom.Free(context.Background(), a.queue)
