@@ -29,7 +29,7 @@ type Config struct {
 	// Addr is where requests are answered.
 	Addr string `env:"API_ADDR" envDefault:"127.0.0.1:8080"`
 	// MetricsAddr is where /metrics is answered, and nowhere else. It has no password: keep it
-	// on a network that Prometheus alone reaches.
+	// on a network that Prometheus alone reaches. Two apis on one machine need an address each.
 	MetricsAddr string `env:"METRICS_ADDR" envDefault:"127.0.0.1:9094"`
 	// TrustedProxies are the networks, with commas between them, of proxies whose X-Forwarded-For
 	// is believed: the right-most address in it that is none of theirs counts as the client's.
@@ -46,7 +46,8 @@ type Config struct {
 	// of a disk that api and dispatcher share, or s3://bucket?region=…
 	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
 	// SpoolDir is a directory of a disk for bodies of requests over 1 MiB while they arrive: encrypted, without a
-	// name, gone with the process. Not set, it is the system's for temporary files.
+	// name, gone with the process. Not set, it is the system's for temporary files. Several apis
+	// may share it, and it may hold other files.
 	SpoolDir string `env:"SPOOL_DIR"`
 	// PublicURL is how readers of mail reach the api; unsubscribe links begin with it.
 	// Not set, it is Addr's, which is of use on one machine only.
@@ -85,9 +86,9 @@ type Config struct {
 	Quotas
 
 	// Environment is a field of every log line. With production, keys and passwords that are
-	// published in this project's files are refused.
+	// published in this project's files are refused (not by migrate).
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
-	// LogLevel is the least that is logged: debug, info, warn or error.
+	// LogLevel is the lowest level that is logged: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
 	// TraceSettings say where spans are sent to.
 	telemetry.TraceSettings

@@ -28,9 +28,9 @@ type Process struct {
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
 	// Environment is a field of every log line. With production, keys and passwords that are
-	// published in this project's files are refused.
+	// published in this project's files are refused (not by migrate).
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
-	// LogLevel is the least that is logged: debug, info, warn or error.
+	// LogLevel is the lowest level that is logged: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
 	// TraceSettings say where spans are sent to.
 	telemetry.TraceSettings
