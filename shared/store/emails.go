@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -38,6 +39,8 @@ type Email struct {
 	NextAt            *time.Time     `db:"next_at"` // nil once the outbox row is purged
 	SentAt            *time.Time     `db:"sent_at"`
 	FailedAt          *time.Time     `db:"failed_at"`
+	// ScheduledFor is what the log says; SendAt also knows the moves.
+	ScheduledFor *time.Time `db:"send_at"`
 	// What it is about; all three are nil where nobody named that.
 	AggregateType *string `db:"aggregate_type"`
 	// What only the outbox row holds; empty once it is purged.
@@ -45,7 +48,7 @@ type Email struct {
 	CC          pq.StringArray `db:"cc"`
 	BCC         pq.StringArray `db:"bcc"`
 	ReplyTo     *string        `db:"reply_to"`
-	Mailing     bool           `db:"of_mailing"`
+	MailingID   *uuid.UUID     `db:"mailing_id"` // whose entry it was made from
 	AggregateID *string        `db:"aggregate_id"`
 	EventType   *string        `db:"event_type"`
 }
@@ -62,11 +65,11 @@ coalesce(l.tags, ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 't
 coalesce(o.attempts, l.attempts) AS attempts, coalesce(o.throttles, l.throttles) AS throttles,
 coalesce(o.possible_duplicate, l.possible_duplicate) AS possible_duplicate, coalesce(o.outcome_unknown, false) AS outcome_unknown,
 l.ses_message_id, l.error_code, l.error_reason, l.duration_ms,
-coalesce(o.created_at, l.created_at) AS created_at, coalesce(o.expires_at, l.expires_at) AS expires_at, o.next_at,
+coalesce(o.created_at, l.created_at) AS created_at, coalesce(o.expires_at, l.expires_at) AS expires_at, o.next_at, l.send_at,
 l.sent_at, l.failed_at, a.aggregate_type, a.aggregate_id, a.event_type,
 o.sender, ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]'))) AS cc,
 ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'bcc', '[]'))) AS bcc, o.payload ->> 'replyTo' AS reply_to,
-starts_with(coalesce(o.payload ->> 'htmlRef', ''), 'mailing:') AS of_mailing`
+substring(o.payload ->> 'htmlRef' FROM '^mailing:([0-9a-f-]{36})$')::uuid AS mailing_id`
 
 const joinAggregate = `LEFT JOIN outbox_aggregates a ON a.outbox_id = coalesce(o.id, l.outbox_id)`
 
@@ -86,31 +89,22 @@ func (s *Store) FindEmail(ctx context.Context, company, id uuid.UUID) (Email, er
 	return e, nil
 }
 
-// SendAt is the time that the email was scheduled for, nil if it was not. A timeline tells the
-// last move. Otherwise the deadline does, which is ttl after that time: unless the email was
-// received before, and so was not scheduled, or has got another deadline since.
-func (e Email) SendAt(timeline []TimelineEvent, ttl time.Duration) *time.Time {
-	at := e.ExpiresAt.Add(-ttl)
-	scheduled := !e.Mailing && at.After(e.CreatedAt.Add(time.Second))
-	for i := len(timeline) - 1; i >= 0; i-- {
-		switch event := timeline[i]; event.Type {
-		case email.EventRescheduled:
-			var move struct {
-				To *time.Time `json:"newSendAt"`
-			}
-			if json.Unmarshal(event.Metadata, &move) == nil && move.To != nil {
-				return move.To
-			}
-		case email.EventReplayed:
-			scheduled = false
-		case email.EventReceived:
-			scheduled = scheduled && !event.CreatedAt.Add(time.Second).Before(at)
+// SendAt is the time that the email was scheduled for: that of its last move, or else the
+// stored one. It is nil if the email was not scheduled, and if that is not known: the release
+// before accepted it. That release's moves are in the timeline only.
+func (e Email) SendAt(timeline []TimelineEvent) *time.Time {
+	for _, event := range slices.Backward(timeline) {
+		if event.Type != email.EventRescheduled {
+			continue
+		}
+		var move struct {
+			To *time.Time `json:"newSendAt"`
+		}
+		if json.Unmarshal(event.Metadata, &move) == nil && move.To != nil {
+			return move.To
 		}
 	}
-	if !scheduled {
-		return nil
-	}
-	return &at
+	return e.ScheduledFor
 }
 
 // TimelineEvent is one row of an email's timeline.

@@ -17,8 +17,8 @@ import (
 func logged(t *testing.T, d storetest.Database, id uuid.UUID) map[string]any {
 	t.Helper()
 	row := map[string]any{}
-	text := ask[string](t, d, `SELECT coalesce((SELECT to_jsonb(l) - '{outbox_id,created_at,expires_at}'::text[] ||
-		jsonb_build_object('as_row', l.created_at = o.created_at AND l.expires_at = o.expires_at) FROM email_logs l WHERE l.outbox_id = o.id), 'null')
+	text := ask[string](t, d, `SELECT coalesce((SELECT to_jsonb(l) - '{outbox_id,created_at,expires_at,send_at}'::text[] ||
+		jsonb_build_object('as_row', l.created_at = o.created_at AND l.expires_at = o.expires_at AND l.send_at = o.next_at) FROM email_logs l WHERE l.outbox_id = o.id), 'null')
 		FROM email_outbox o WHERE o.id = $1`, id)
 	if err := json.Unmarshal([]byte(text), &row); err != nil {
 		t.Fatal(err)

@@ -229,10 +229,10 @@ const insertEmailsSQL = acceptInputSQL + insertRowsSQL
 const insertScheduledSQL = acceptInputSQL + `, accepted AS (` + insertRowsSQL + `, company_id, request_id, payload, next_at, expires_at, created_at
 ), logged AS (
     INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, attempts, request_id, external_id, tags,
-                            expires_at, created_at, event_seq)
+                            expires_at, created_at, event_seq, send_at)
     SELECT a.id, a.company_id, (a.payload #>> '{recipient,recipientId}')::uuid, a.payload ->> 'to', a.payload ->> 'subject', 'PENDING', 0,
            a.request_id, a.payload #>> '{recipient,externalId}', ARRAY(SELECT jsonb_array_elements_text(coalesce(a.payload -> 'tags', '[]'))),
-           a.expires_at, a.created_at, 0
+           a.expires_at, a.created_at, 0, a.next_at
     FROM accepted a WHERE a.next_at > now()
 )
 SELECT id FROM accepted`

@@ -35,14 +35,15 @@ WITH found AS MATERIALIZED (
     RETURNING o.*, f.was_due, f.changed
 ), logged AS (
     INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, attempts, throttles, request_id, external_id, tags,
-                            possible_duplicate, expires_at, created_at, event_seq, last_event)
+                            possible_duplicate, expires_at, created_at, event_seq, last_event, send_at)
     SELECT m.id, m.company_id, (m.payload #>> '{recipient,recipientId}')::uuid, m.payload ->> 'to', m.payload ->> 'subject', m.status, m.attempts,
            m.throttles, m.request_id, m.payload #>> '{recipient,externalId}',
            ARRAY(SELECT jsonb_array_elements_text(coalesce(m.payload -> 'tags', '[]'))), m.possible_duplicate, m.expires_at, m.created_at,
-           1, 'RESCHEDULED'
+           1, 'RESCHEDULED', m.next_at
     FROM moved m WHERE m.changed
     ON CONFLICT (outbox_id) DO UPDATE SET
-        status = excluded.status, expires_at = excluded.expires_at, event_seq = email_logs.event_seq + 1, last_event = excluded.last_event
+        status = excluded.status, expires_at = excluded.expires_at, event_seq = email_logs.event_seq + 1, last_event = excluded.last_event,
+        send_at = excluded.send_at
 ), timeline AS (
     INSERT INTO email_events (email_log_id, seq, previous, type, metadata, created_at)
     SELECT m.id, coalesce(l.event_seq, 0) + 1, l.last_event, 'RESCHEDULED', $5::jsonb || jsonb_build_object(

@@ -139,7 +139,7 @@ func (v letterDetails) text(w io.Writer) {
 	}
 	if len(v.Events) > 0 {
 		fmt.Fprintln(w)
-		writeTimeline(w, v.accepted, v.Events, usual().attempts)
+		writeTimeline(w, v.accepted, v.Events, email.MaxAttempts)
 	}
 	if v.masked {
 		fmt.Fprintln(w, "\nAddresses are masked; --reveal shows them.")

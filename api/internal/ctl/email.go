@@ -78,11 +78,11 @@ those in the provider's messages too; --reveal shows them, and is written down.
 			if err != nil {
 				return nil, err
 			}
-			b, err := c.budget()
+			allowed, err := c.attempts()
 			if err != nil {
 				return nil, err
 			}
-			return viewEmail(found, events, b, reveal)
+			return viewEmail(found, events, allowed, reveal)
 		},
 		tenant: func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseEmail(args[0])
@@ -155,10 +155,10 @@ type emailView struct {
 	masked bool
 }
 
-func viewEmail(s store.Situation, events []store.TimelineEvent, b budget, reveal bool) (emailView, error) {
+func viewEmail(s store.Situation, events []store.TimelineEvent, allowed int, reveal bool) (emailView, error) {
 	v := emailView{
-		emailSummary: summarize(s.Email, b.attempts, !reveal), From: text(s.Sender), CC: s.CC, BCC: s.BCC, ReplyTo: text(s.ReplyTo),
-		SendAt: inUTC(s.SendAt(events, b.ttl)), now: s.AskedAt, masked: !reveal,
+		emailSummary: summarize(s.Email, allowed, !reveal), From: text(s.Sender), CC: s.CC, BCC: s.BCC, ReplyTo: text(s.ReplyTo),
+		SendAt: inUTC(s.SendAt(events)), now: s.AskedAt, masked: !reveal,
 	}
 	if v.masked {
 		v.From, v.ReplyTo = email.MaskText(v.From), email.MaskText(v.ReplyTo)
@@ -249,24 +249,13 @@ func (v emailView) text(w io.Writer) {
 	}
 }
 
-// budget is what an email may spend: tries and time. It stands in the environment of the
-// programs, and has their defaults here.
-type budget struct {
-	attempts int
-	ttl      time.Duration
-}
-
-// usual is the budget where nothing else is set.
-func usual() budget { return budget{email.MaxAttempts, 24 * time.Hour} }
-
-func (c *control) budget() (b budget, err error) {
-	if b.ttl, err = time.ParseDuration(cmp.Or(c.Getenv("EMAIL_TTL"), "24h")); err != nil {
-		return b, usagef("EMAIL_TTL must be a duration, such as 24h")
+// attempts is how many tries an email may have: EMAIL_MAX_ATTEMPTS, as for the programs.
+func (c *control) attempts() (int, error) {
+	allowed, err := strconv.Atoi(cmp.Or(c.Getenv("EMAIL_MAX_ATTEMPTS"), strconv.Itoa(email.MaxAttempts)))
+	if err != nil {
+		return 0, usagef("EMAIL_MAX_ATTEMPTS must be a number")
 	}
-	if b.attempts, err = strconv.Atoi(cmp.Or(c.Getenv("EMAIL_MAX_ATTEMPTS"), strconv.Itoa(email.MaxAttempts))); err != nil {
-		return b, usagef("EMAIL_MAX_ATTEMPTS must be a number")
-	}
-	return b, nil
+	return allowed, nil
 }
 
 // failure is a code with the reason behind it, to end a sentence or a cell with.

@@ -166,7 +166,7 @@ func (c *control) listEmailsOf(ctx context.Context, s *store.Store, choice *emai
 	if err := c.revealed(ctx, s, choice.reveal, "email", company.ID, ""); err != nil {
 		return nil, err
 	}
-	b, err := c.budget()
+	allowed, err := c.attempts()
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (c *control) listEmailsOf(ctx context.Context, s *store.Store, choice *emai
 			return nil, err
 		}
 		for _, e := range page.Emails {
-			list.Emails = append(list.Emails, summarize(e, b.attempts, !choice.reveal))
+			list.Emails = append(list.Emails, summarize(e, allowed, !choice.reveal))
 		}
 		filter.Before, list.More = page.Next, page.Next != uuid.Nil
 		if !list.More || len(list.Emails) >= choice.limit {

@@ -123,7 +123,7 @@ func showMoved(ctx context.Context, s *store.Store, before store.Situation, done
 	if err != nil {
 		return nil, err
 	}
-	view, err := viewEmail(after, events, usual(), false)
+	view, err := viewEmail(after, events, email.MaxAttempts, false)
 	return movedEmail{view, done}, err
 }
 

@@ -30,8 +30,8 @@ and worker last reported of themselves.`,
 			if err != nil {
 				return nil, err
 			}
-			b, err := c.budget()
-			return explain(found, processes, b.attempts), err
+			allowed, err := c.attempts()
+			return explain(found, processes, allowed), err
 		}),
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 )
 
@@ -43,7 +44,7 @@ func (x explanation) Text() string {
 
 // ShowEmail is what email show prints.
 func ShowEmail(s store.Situation, events []store.TimelineEvent, reveal bool) (string, error) {
-	view, err := viewEmail(s, events, usual(), reveal)
+	view, err := viewEmail(s, events, email.MaxAttempts, reveal)
 	if err != nil {
 		return "", err
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/clientip"
@@ -87,6 +89,18 @@ func TestLog_Client(t *testing.T) {
 	g.do(t, call{Path: "/u/some-token", NoKey: true, Header: map[string]string{"X-Forwarded-For": "192.0.2.77"}})
 	if log := g.Log.String(); strings.Contains(log, "192.0.2.77") || !strings.Contains(log, "/u/:token") {
 		t.Errorf("a reader: %s", log)
+	}
+}
+
+// The line of a request about an email of a mailing names the mailing.
+func TestLog_EmailOfAMailing(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id, mailing := g.accept(t, emailBody(nil)), uuid.NewString()
+	g.exec(t, `UPDATE email_outbox SET payload = jsonb_set(payload, '{htmlRef}', to_jsonb('mailing:' || $2::text)) WHERE id = $1`, id, mailing)
+	g.show(t, id)
+	if log := g.Log.String(); !strings.Contains(log, `"mailingId":"`+mailing+`"`) {
+		t.Errorf("%s", log)
 	}
 }
 

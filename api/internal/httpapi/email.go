@@ -142,7 +142,7 @@ func (a *API) detailsOf(c *gin.Context, found store.Email) (emailDetails, error)
 	}
 	details := emailDetails{
 		emailSummary: a.summaryOf(found), From: value(found.Sender, ""), CC: found.CC, BCC: found.BCC, ReplyTo: value(found.ReplyTo, ""),
-		SendAt: inUTC(found.SendAt(timeline, a.ttl)), Events: make([]emailEvent, len(timeline)),
+		SendAt: inUTC(found.SendAt(timeline)), Events: make([]emailEvent, len(timeline)),
 	}
 	for i, e := range timeline {
 		if len(e.Metadata) == 0 || string(e.Metadata) == "null" {

@@ -280,6 +280,11 @@ func TestShow_WhatWasAskedFor(t *testing.T) {
 	if from, _ := got["from"].(string); !strings.Contains(from, "@") {
 		t.Errorf("from = %v", got["from"])
 	}
+	// The deadline does not say it: a program has a TTL of its own.
+	g.exec(t, `UPDATE email_outbox SET expires_at = expires_at - interval '23 h' WHERE id = $1`, id)
+	if got := g.show(t, id)["sendAt"]; got != sendAt.Format(time.RFC3339) {
+		t.Errorf("with another TTL, sendAt = %v", got)
+	}
 	moved := sendAt.Add(24 * time.Hour)
 	if r := g.do(t, call{Method: http.MethodPatch, Path: "/v1/email/" + id, Body: `{"sendAt":"` + moved.Format(time.RFC3339) + `"}`}); r.Status != http.StatusOK {
 		t.Fatalf("%d %s", r.Status, r.Body)
@@ -289,6 +294,10 @@ func TestShow_WhatWasAskedFor(t *testing.T) {
 	}
 
 	now := g.accept(t, emailBody(nil))
+	g.exec(t, `UPDATE email_outbox SET expires_at = expires_at + interval '1 h' WHERE id = $1`, now)
+	if got := g.show(t, now)["sendAt"]; got != nil {
+		t.Errorf("not scheduled, sendAt = %v", got)
+	}
 	g.advance(t, now, store.Transition{
 		Guard: store.GuardAttempt, Token: g.claim(t, now), Status: email.RetryScheduled, AddThrottles: 1, Events: events(email.EventRetryScheduled),
 	})

@@ -67,6 +67,9 @@ func (v *visit) leaveBody(c *gin.Context) {
 // saw notes how the email is that the request is about.
 func (v *visit) saw(e store.Email) {
 	v.status, v.attempt = e.Status, e.Attempts-e.Throttles
+	if e.MailingID != nil {
+		v.mailingID = e.MailingID.String()
+	}
 }
 
 // names are the attributes of a log line that say what the request is about.
