@@ -72,6 +72,21 @@ func (s *Store) MissingLogPartitions(ctx context.Context) ([]MissingPartitions, 
 	return missing, nil
 }
 
+// overduePartitionsSQL reads the catalog and company_retention. It locks nothing.
+const overduePartitionsSQL = `
+SELECT count(*) FROM log_partitions p
+WHERE p.log = $1 AND p.end_id <= first_id_at(now() - greatest($2 * interval '1 ms', (SELECT max(logs_days) * interval '1 day' FROM company_retention)))`
+
+// OverdueLogPartitions returns how many partitions of the log DropLogPartition would drop:
+// each of their emails was accepted longer ago than age, and than the longest age of a company.
+func (s *Store) OverdueLogPartitions(ctx context.Context, log Log, age time.Duration) (int, error) {
+	var overdue int
+	if err := s.db.GetContext(ctx, &overdue, overduePartitionsSQL, string(log), age.Milliseconds()); err != nil {
+		return 0, fmt.Errorf("look for overdue partitions of %s: %w", log, translate(err))
+	}
+	return overdue, nil
+}
+
 // dropPartitionSQL locks the log, which nobody reads or writes meanwhile. It looks along
 // email_outbox_pkey for emails of that time which are not purged yet.
 const dropPartitionSQL = `SELECT name, dropped, moved FROM drop_log_partition($1, $2 * interval '1 ms')`

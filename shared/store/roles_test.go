@@ -34,7 +34,7 @@ var callers = map[string][]string{
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "ReturnIntakes", "DueReplays", "WorkReplay", "RetryDeadLetter",
 		"CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "CleanFeedback", "CleanAudit", "CleanRecipients", "PurgeOutbox", "EraseBodies", "EraseCompanyBodies",
 		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",
-		"DueFiles", "MarkFilesDeleted", "Retentions", "MakeLogPartition", "DropLogPartition", "MissingLogPartitions", "ErasedTasks", "TasksRemoved",
+		"DueFiles", "MarkFilesDeleted", "Retentions", "MakeLogPartition", "DropLogPartition", "MissingLogPartitions", "OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist", "SizeFiles", "CancelUnstarted", "FoldQuotas",
 	},
 	"gateway_worker": {

@@ -317,6 +317,7 @@ type partitions struct {
 	make    func(store.Log) (string, error)
 	drop    func(store.Log, time.Duration) (store.DroppedPartition, error)
 	missing func(context.Context) ([]store.MissingPartitions, error)
+	overdue func(context.Context, store.Log, time.Duration) (int, error)
 }
 
 func (p partitions) MakeLogPartition(_ context.Context, log store.Log, _ int) (string, error) {
@@ -328,6 +329,13 @@ func (p partitions) MissingLogPartitions(ctx context.Context) ([]store.MissingPa
 		return nil, nil
 	}
 	return p.missing(ctx)
+}
+
+func (p partitions) OverdueLogPartitions(ctx context.Context, log store.Log, age time.Duration) (int, error) {
+	if p.overdue == nil {
+		return 0, nil
+	}
+	return p.overdue(ctx, log, age)
 }
 
 func (p partitions) DropLogPartition(_ context.Context, log store.Log, age time.Duration) (store.DroppedPartition, error) {
@@ -354,13 +362,13 @@ func TestPartitioner(t *testing.T) {
 	})
 	for _, registry := range registries {
 		eventually(t, "no month lacks a partition", func() bool {
-			return missingMonths(t, registry, "email_logs") == 0 && missingMonths(t, registry, "email_events") == 0
+			return partitionGauge(t, registry, "missing", "email_logs") == 0 && partitionGauge(t, registry, "missing", "email_events") == 0
 		})
 	}
 }
 
-// missingMonths is the metric of one log.
-func missingMonths(t *testing.T, registry *prometheus.Registry, log string) float64 {
+// partitionGauge is a metric of one log, missing or overdue.
+func partitionGauge(t *testing.T, registry *prometheus.Registry, name, log string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
@@ -368,7 +376,7 @@ func missingMonths(t *testing.T, registry *prometheus.Registry, log string) floa
 	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			if family.GetName() == "log_partitions_missing" && metric.GetLabel()[0].GetValue() == log {
+			if family.GetName() == "log_partitions_"+name && metric.GetLabel()[0].GetValue() == log {
 				return metric.GetGauge().GetValue()
 			}
 		}
@@ -394,8 +402,38 @@ func TestPartitioner_Missing(t *testing.T) {
 	}))
 	eventually(t, "the round has made none", func() bool { return strings.Count(log.String(), "postponed") == 2 })
 	eventually(t, "the next month lacks one", func() bool {
-		return missingMonths(t, registry, "email_logs") == 1 && missingMonths(t, registry, "email_events") == 0
+		return partitionGauge(t, registry, "missing", "email_logs") == 1 && partitionGauge(t, registry, "missing", "email_events") == 0
 	})
+}
+
+// Partitions past their time that could not be dropped show in the metric, which the alert
+// LogPartitionsOverdue looks at.
+func TestPartitioner_Overdue(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	for _, log := range []string{"email_logs", "email_events"} {
+		execute(t, d, `CREATE TABLE `+log+`_old PARTITION OF `+log+` FOR VALUES FROM ('01000000-0000-0000-0000-000000000000') TO ('01800000-0000-0000-0000-000000000000')`)
+	}
+	registry := prometheus.NewRegistry()
+	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
+		Log: slog.New(slog.DiscardHandler), Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: registry, Logs: 365 * day,
+		Store: partitions{
+			make: func(store.Log) (string, error) { return "", nil },
+			drop: func(store.Log, time.Duration) (store.DroppedPartition, error) {
+				return store.DroppedPartition{Name: "email_logs_old"}, nil
+			},
+			overdue: d.Store.OverdueLogPartitions,
+		},
+	}))
+	eventually(t, "one of the logs is overdue, and the events are kept for ever", func() bool {
+		return partitionGauge(t, registry, "overdue", "email_logs") == 1 && partitionGauge(t, registry, "overdue", "email_events") == 0
+	})
+	// The longest age of a company counts too.
+	company := d.Company(t)
+	execute(t, d, `INSERT INTO company_retention (company_id, logs_days) VALUES ('`+company.String()+`', 3650)`)
+	if n, err := d.Store.OverdueLogPartitions(t.Context(), store.EmailLogs, 365*day); n != 0 || err != nil {
+		t.Error(n, err)
+	}
 }
 
 // A table in use is no fault, and the other log has its turn.

@@ -26,6 +26,7 @@ type PartitionStore interface {
 	MakeLogPartition(ctx context.Context, log store.Log, monthsAhead int) (string, error)
 	DropLogPartition(ctx context.Context, log store.Log, age time.Duration) (store.DroppedPartition, error)
 	MissingLogPartitions(ctx context.Context) ([]store.MissingPartitions, error)
+	OverdueLogPartitions(ctx context.Context, log store.Log, age time.Duration) (int, error)
 }
 
 // Partitioner makes the coming months' partitions of logs and events, and drops those
@@ -33,8 +34,8 @@ type PartitionStore interface {
 // behind its lock wait 200 ms at most.
 type Partitioner struct {
 	*service.Loop
-	params  PartitionerParams
-	missing *prometheus.GaugeVec
+	params           PartitionerParams
+	missing, overdue *prometheus.GaugeVec
 }
 
 // PartitionerParams make a Partitioner.
@@ -50,9 +51,14 @@ type PartitionerParams struct {
 func NewPartitioner(p PartitionerParams) *Partitioner {
 	r := &Partitioner{params: p, missing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "log_partitions_missing", Help: "Of this month and the next, how many have no partition.",
+	}, []string{"log"}), overdue: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "log_partitions_overdue", Help: "Partitions that are past their retention and still exist.",
 	}, []string{"log"})}
-	r.tell(nil, errors.New("not looked at yet"))
-	p.Registry.MustRegister(r.missing)
+	notYet := errors.New("not looked at yet")
+	r.tell(nil, notYet)
+	r.tellOverdue(store.EmailLogs, 0, notYet)
+	r.tellOverdue(store.EmailEvents, 0, notYet)
+	p.Registry.MustRegister(r.missing, r.overdue)
 	r.Loop = service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: partitionInterval, RunOnce: r.runOnce, ErrorDelay: time.Minute,
 	})
@@ -68,6 +74,7 @@ func (r *Partitioner) runOnce(ctx context.Context) (more bool, err error) {
 		if kept.age > 0 {
 			err = errors.Join(err, r.orLater(r.drop(ctx, kept.log, kept.age)))
 		}
+		err = errors.Join(err, r.lookForOverdue(ctx, kept.log, kept.age))
 	}
 	// Also when another dispatcher, or a stranger's lock, kept this one from making any.
 	missing, lookErr := r.params.Store.MissingLogPartitions(ctx)
@@ -89,6 +96,24 @@ func (r *Partitioner) tell(missing []store.MissingPartitions, err error) {
 		}
 		r.missing.WithLabelValues(string(log)).Set(months)
 	}
+}
+
+// lookForOverdue counts what drop has left, whatever the reason.
+func (r *Partitioner) lookForOverdue(ctx context.Context, log store.Log, age time.Duration) (err error) {
+	overdue := 0
+	if age > 0 {
+		overdue, err = r.params.Store.OverdueLogPartitions(ctx, log, age)
+	}
+	r.tellOverdue(log, overdue, err)
+	return err
+}
+
+func (r *Partitioner) tellOverdue(log store.Log, overdue int, err error) {
+	value := float64(overdue)
+	if err != nil {
+		value = math.NaN()
+	}
+	r.overdue.WithLabelValues(string(log)).Set(value)
 }
 
 func (r *Partitioner) make(ctx context.Context, log store.Log) error {
