@@ -115,6 +115,44 @@ func TestAcceptRecipients_OncePerKey(t *testing.T) {
 	}
 }
 
+// Rows that another session has locked, or is inserting, hold up no other row of the batch; they are written when the
+// lock is gone.
+func TestUpsertRecipients_LeavesLockedRowsAlone(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	people := make([]store.NewRecipient, 300)
+	for i := range people {
+		people[i] = known(fmt.Sprint(i), fmt.Sprintf("p%d@example.com", i), "Ana")
+	}
+	ids := intake(t, d, company, people...)
+	upsert(t, d, intake(t, d, company, known("3", "before@example.com", ""))...)
+	release := lock(t, d, `WITH person AS (SELECT FROM recipients FOR UPDATE), outbox AS (SELECT FROM email_outbox WHERE id = $1 FOR UPDATE), inserted AS (
+			INSERT INTO recipients (id, company_id, intake_id, external_id, email) SELECT $2, $3, $4, '200', 'p200@example.com'
+		) SELECT (SELECT count(*) FROM person), (SELECT count(*) FROM outbox)`,
+		ids[100], store.RecipientID(company, "200", "", ""), company, uuid.Must(uuid.NewV7()))
+	begun := time.Now()
+	for i, err := range d.Store.UpsertRecipients(t.Context(), ids) {
+		if locked := i == 3 || i == 100 || i == 200; locked != errors.Is(err, store.ErrLocked) || !locked && err != nil {
+			t.Errorf("import %d: %v", i, err)
+		}
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("the batch took %s", took) // 30 s if it waited for the lock
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE nome = 'Ana'`); n != 297 {
+		t.Errorf("%d written beside the locked rows, want 297", n)
+	}
+	release()
+	upsert(t, d, ids[3], ids[100], ids[200])
+	if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE nome = 'Ana'`); n != 300 {
+		t.Errorf("%d written in the end, want 300", n)
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM recipient_intakes`); n != 0 {
+		t.Errorf("%d imports still wait", n)
+	}
+}
+
 func TestUpsertRecipients_OnceOrTwice(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

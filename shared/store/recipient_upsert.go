@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -15,42 +17,67 @@ import (
 // ErrRefused: Postgres will not have this row, now or later. Trying again is of no use.
 var ErrRefused = errors.New("refused by the database")
 
+// ErrLocked: another transaction has locked the row. It was left alone, and is to be tried again.
+var ErrLocked = errors.New("locked by another transaction")
+
+// lockedTime bounds the search for the rows of a batch that another transaction holds up. Meanwhile the
+// batch locks no row for longer than partWait.
+const lockedTime = 10 * time.Second
+
 // UpsertRecipients merges accepted imports into recipients and returns for each outbox
 // id, in the order given: nil (merged, or void because the person was deleted since),
 // ErrNotFound (no such import), ErrRefused, or another error of the database, after which
 // it may be tried again. Doing it twice leaves what doing it once leaves.
 //
 // One bad row makes Postgres refuse the whole statement, so a refused batch is halved
-// until the bad row stands alone.
+// until the bad row stands alone. A batch that waits lockWait for another transaction's lock is
+// written again without the locked rows, for which the result is ErrLocked.
 func (s *Store) UpsertRecipients(ctx context.Context, outboxIDs []uuid.UUID) []error {
 	sorted := slices.SortedFunc(slices.Values(outboxIDs), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
-	became := make(map[uuid.UUID]error, len(outboxIDs))
-	s.upsertHalves(ctx, slices.Compact(sorted), became)
+	u := upsertion{store: s, became: make(map[uuid.UUID]error, len(outboxIDs)), until: time.Now().Add(lockedTime)}
+	u.halves(ctx, slices.Compact(sorted), false)
 	results := make([]error, len(outboxIDs))
 	for i, id := range outboxIDs {
-		results[i] = became[id]
+		results[i] = u.became[id]
 	}
 	return results
 }
 
-// upsertHalves goes from old to new.
-func (s *Store) upsertHalves(ctx context.Context, ids []uuid.UUID, became map[uuid.UUID]error) {
+// upsertion is one batch of imports.
+type upsertion struct {
+	store  *Store
+	became map[uuid.UUID]error
+	until  time.Time // the end of the search for rows that are held up
+}
+
+// halves goes from old to new. blocked: another transaction's lock has held the batch up before.
+func (u upsertion) halves(ctx context.Context, ids []uuid.UUID, blocked bool) {
 	if len(ids) == 0 {
 		return
 	}
-	found, err := repeat(func() ([]uuid.UUID, error) { return s.upsertIntakes(ctx, ids) })
-	if errors.Is(err, ErrRefused) && len(ids) > 1 {
-		s.upsertHalves(ctx, ids[:len(ids)/2], became)
-		s.upsertHalves(ctx, ids[len(ids)/2:], became)
+	found, err := u.store.upsertIntakes(ctx, ids, blocked)
+	if isLockTimeout(err) && !blocked {
+		blocked = true
+		found, err = u.store.upsertIntakes(ctx, ids, blocked)
+	}
+	held := isLockTimeout(err) && time.Now().Before(u.until)
+	if (held || errors.Is(err, ErrRefused)) && len(ids) > 1 {
+		u.halves(ctx, ids[:len(ids)/2], blocked)
+		u.halves(ctx, ids[len(ids)/2:], blocked)
 		return
 	}
+	if isLockTimeout(err) {
+		err = fmt.Errorf("%w: %w", ErrLocked, err)
+	}
 	for _, id := range ids {
-		if became[id] = err; err == nil {
-			became[id] = ErrNotFound
+		if u.became[id] = err; err == nil {
+			u.became[id] = ErrNotFound
 		}
 	}
-	for _, id := range found {
-		became[id] = nil
+	for _, row := range found {
+		if u.became[row.ID] = nil; !row.Written {
+			u.became[row.ID] = fmt.Errorf("upsert recipients: %w", ErrLocked)
+		}
 	}
 }
 
@@ -60,33 +87,72 @@ const intakePersonSQL = `CASE WHEN o.payload ->> 'id' ~ '^[0-9a-f]{8}(-[0-9a-f]{
 
 // upsertIntakesSQL locks the outbox rows (by primary key, in id order), the
 // recipients (by primary key, in id order) and the imports' marks (by primary key). It
-// waits for a dispatcher that is still recording that it published the rows. What the
-// imports say is merged per field (writePeopleSQL), whatever was written before them.
-const upsertIntakesSQL = `
+// waits $3 ms for each lock, most of which are those of a dispatcher that is still recording that it
+// published the rows, and of claims. What the imports say is merged per field (writePeopleSQL),
+// whatever was written before them.
+const upsertIntakesSQL = upsertHeldSQL + `
+    FOR UPDATE OF o
+), free AS (
+    SELECT * FROM held` + upsertFreeSQL
+
+// upsertFreeIntakesSQL is upsertIntakesSQL without the imports whose outbox row or recipient another
+// transaction has locked. A recipient that another transaction is inserting is still waited for.
+const upsertFreeIntakesSQL = upsertHeldSQL + `
+    FOR UPDATE OF o SKIP LOCKED
+), free_people AS MATERIALIZED (
+    SELECT r.id FROM (SELECT recipient_id, company_id FROM held LIMIT $2) h
+    JOIN recipients r ON r.id = h.recipient_id AND r.company_id = h.company_id
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+), locked_people AS MATERIALIZED (
+    SELECT r.id FROM (SELECT recipient_id, company_id FROM held LIMIT $2) h
+    JOIN recipients r ON r.id = h.recipient_id AND r.company_id = h.company_id
+    WHERE r.id NOT IN (SELECT id FROM free_people)
+), free AS (
+    SELECT * FROM held WHERE (recipient_id = ANY (ARRAY(SELECT id FROM locked_people))) IS NOT TRUE` + upsertFreeSQL
+
+const (
+	upsertHeldSQL = `
 WITH held AS MATERIALIZED (
     SELECT o.id, o.company_id, o.status, o.payload, o.cpf_cnpj_enc, ` + intakePersonSQL + ` AS recipient_id
-    FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) LIMIT $2) t
+    FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) WHERE (SELECT set_config('lock_timeout', $3, true)) IS NOT NULL LIMIT $2) t
     JOIN email_outbox o ON o.id = t.id AND o.target = 'recipients.upsert'
-    ORDER BY o.id FOR UPDATE OF o
+    ORDER BY o.id`
+	upsertFreeSQL = `
 ), statement AS (
     SELECT recipient_id, company_id, id, payload ->> 'externalId' AS external_id, payload ->> 'cpfCnpjHash' AS cpf_cnpj_hash, cpf_cnpj_enc,
            payload ->> 'razaoSocial' AS razao_social, payload ->> 'nome' AS nome, payload ->> 'email' AS email, true AS states_email
-    FROM held WHERE status <> 'FAILED'` + writePeopleSQL + `
+    FROM free WHERE status <> 'FAILED'` + writePeopleSQL + `
 ), arrived AS (
-    DELETE FROM recipient_intakes i USING held h
-    WHERE i.recipient_id = h.recipient_id AND i.outbox_id = h.id
+    DELETE FROM recipient_intakes i USING free f
+    WHERE i.recipient_id = f.recipient_id AND i.outbox_id = f.id
 ), emptied AS (
     UPDATE email_outbox o SET cpf_cnpj_enc = NULL
-    FROM held h WHERE o.id = h.id AND h.status <> 'FAILED' AND h.cpf_cnpj_enc IS NOT NULL
+    FROM free f WHERE o.id = f.id AND f.status <> 'FAILED' AND f.cpf_cnpj_enc IS NOT NULL
 )
-SELECT id FROM held`
+SELECT o.id, o.id IN (SELECT id FROM free) AS written
+FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) LIMIT $2) t
+JOIN email_outbox o ON o.id = t.id AND o.target = 'recipients.upsert'`
+)
 
-func (s *Store) upsertIntakes(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
-	var found []uuid.UUID
-	err := write(func(args []any) error {
-		found = nil
-		return s.db.SelectContext(ctx, &found, upsertIntakesSQL, args...)
-	}, uuidArray(ids), len(ids))
+// upserted is what became of an import: written is false when another transaction had locked it.
+type upserted struct {
+	ID      uuid.UUID `db:"id"`
+	Written bool      `db:"written"`
+}
+
+// upsertIntakes writes the imports that exist: all of them, or, if blocked, those that nobody has locked.
+func (s *Store) upsertIntakes(ctx context.Context, ids []uuid.UUID, blocked bool) ([]upserted, error) {
+	statement, wait := upsertIntakesSQL, lockWait
+	if blocked {
+		statement, wait = upsertFreeIntakesSQL, partWait
+	}
+	found, err := repeat(func() (found []upserted, err error) {
+		err = write(func(args []any) error {
+			found = nil
+			return s.db.SelectContext(ctx, &found, statement, args...)
+		}, uuidArray(ids), len(ids), strconv.FormatInt(wait.Milliseconds(), 10))
+		return found, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("upsert recipients: %w", refusal(err))
 	}

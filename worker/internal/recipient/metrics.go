@@ -36,7 +36,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}, // 30 s is all that a batch has
 		}),
 	}
-	for _, reason := range []string{retryUnavailable, retryUnknown, retryTimeout, CodeRefused, retryOther} {
+	for _, reason := range []string{retryUnavailable, retryUnknown, retryTimeout, retryLocked, CodeRefused, retryOther} {
 		m.retried.WithLabelValues(reason)
 	}
 	for _, reason := range []string{email.CodeInvalidPayload, email.CodeOutboxNotFound, CodeRefused} {
@@ -51,6 +51,7 @@ const (
 	retryUnavailable = "DATABASE_UNAVAILABLE"
 	retryUnknown     = "OUTCOME_UNKNOWN"
 	retryTimeout     = "TIMEOUT"
+	retryLocked      = "LOCKED"
 	retryOther       = "OTHER"
 )
 
@@ -59,6 +60,8 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return retryTimeout
+	case errors.Is(err, store.ErrLocked):
+		return retryLocked
 	case errors.Is(err, store.ErrUnknownOutcome):
 		return retryUnknown
 	case errors.Is(err, store.ErrUnavailable):

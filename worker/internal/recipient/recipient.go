@@ -203,6 +203,8 @@ const maxReason = 500
 // explain is an error in one line that may be shown to operators: masked.
 func explain(err error) string {
 	switch {
+	case errors.Is(err, store.ErrLocked):
+		return store.ErrLocked.Error()
 	case errors.Is(err, store.ErrUnavailable):
 		return store.ErrUnavailable.Error()
 	case errors.Is(err, store.ErrUnknownOutcome):
