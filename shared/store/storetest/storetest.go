@@ -1,5 +1,5 @@
 // Package storetest gives a test a database of its own: migrated, empty, dropped
-// when the test passes and kept, with its URL in the log, when it fails. The tests
+// after the test has passed and kept, with its URL in the log, when it fails. The tests
 // of store, api, worker and scripts use it; no program does.
 package storetest
 
@@ -60,9 +60,8 @@ func NewOn(tb testing.TB, admin string) Database {
 			tb.Logf("database kept: %s", d.URL)
 			return
 		}
-		// FORCE ends connections that the code under test left open.
-		if err := execute(context.Background(), admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
-			tb.Errorf("drop test database: %v", err)
+		if err := discard(admin, name); err != nil {
+			tb.Errorf("discard test database: %v", err)
 		}
 	})
 	if d.Store, err = store.Open(tb.Context(), d.URL, store.Options{}); err != nil {
@@ -110,7 +109,45 @@ func makeTemplate(ctx context.Context, admin string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return name, errors.Join(schema.Up(ctx, db), db.Close())
+	return name, errors.Join(schema.Up(ctx, db), db.Close(), dropDiscarded(ctx, admin))
+}
+
+// discarded is the comment of databases that no test needs any more.
+const discarded = "discarded"
+
+// discard has a database dropped while other tests go on: DROP DATABASE waits for a
+// checkpoint, which takes seconds on a busy disk. One that is left when the process ends is
+// dropped by a later process.
+func discard(admin, name string) error {
+	err := execute(context.Background(), admin, fmt.Sprintf("COMMENT ON DATABASE %s IS '%s'", name, discarded))
+	go func() { _ = drop(admin, name) }()
+	return err
+}
+
+// drop ends connections that the code under test left open.
+func drop(admin, name string) error {
+	return execute(context.Background(), admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+}
+
+// dropDiscarded drops what earlier processes left.
+func dropDiscarded(ctx context.Context, admin string) error {
+	db, err := sql.Open("postgres", admin)
+	if err != nil {
+		return err
+	}
+	rows, err := db.QueryContext(ctx, `SELECT datname FROM pg_database d JOIN pg_shdescription c ON c.objoid = d.oid AND c.classoid = 'pg_database'::regclass
+		WHERE c.description = $1`, discarded)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	for rows.Next() {
+		var name string
+		if err = rows.Scan(&name); err != nil {
+			break
+		}
+		go func() { _ = drop(admin, name) }()
+	}
+	return errors.Join(err, rows.Err(), rows.Close(), db.Close())
 }
 
 // clone copies the template. Postgres refuses while anyone is connected to it,
