@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
 
@@ -131,23 +132,18 @@ func drop(admin, name string) error {
 
 // dropDiscarded drops what earlier processes left.
 func dropDiscarded(ctx context.Context, admin string) error {
-	db, err := sql.Open("postgres", admin)
+	db, err := sqlx.Open("postgres", admin)
 	if err != nil {
 		return err
 	}
-	rows, err := db.QueryContext(ctx, `SELECT datname FROM pg_database d JOIN pg_shdescription c ON c.objoid = d.oid AND c.classoid = 'pg_database'::regclass
+	var names []string
+	err = db.SelectContext(ctx, &names, `
+		SELECT d.datname FROM pg_database d JOIN pg_shdescription c ON c.objoid = d.oid AND c.classoid = 'pg_database'::regclass
 		WHERE c.description = $1`, discarded)
-	if err != nil {
-		return errors.Join(err, db.Close())
-	}
-	for rows.Next() {
-		var name string
-		if err = rows.Scan(&name); err != nil {
-			break
-		}
+	for _, name := range names {
 		go func() { _ = drop(admin, name) }()
 	}
-	return errors.Join(err, rows.Err(), rows.Close(), db.Close())
+	return errors.Join(err, db.Close())
 }
 
 // clone copies the template. Postgres refuses while anyone is connected to it,
