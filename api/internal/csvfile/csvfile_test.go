@@ -98,6 +98,10 @@ func TestReader(t *testing.T) {
 			file: windows1252("Nome;E-mail;Valor\r\nJoão Conceição;joao@exemplo.com.br;1.234,50\r\n“Zé” – Açaí €5;ze@exemplo.com.br;0,99\r\n"),
 			want: []string{"2: João Conceição|joao@exemplo.com.br|1.234,50", "3: “Zé” – Açaí €5|ze@exemplo.com.br|0,99"},
 		},
+		"cells that show nothing": {
+			file: "email;nome;cidade\na@b.co;\ufe0f;\U000e0041\U000e0042\nc@d.co; \ufe0f \u200b\ufe0f;❤\ufe0f\n",
+			want: []string{"2: a@b.co||", "3: c@d.co||❤\ufe0f"},
+		},
 		"Excel CSV UTF-8: mark and quoted header": {
 			file: marked + "\"Nome\";\"Email\"\r\n\"Silva; João\";joao@exemplo.com.br\r\n",
 			want: []string{"2: Silva; João|joao@exemplo.com.br"},

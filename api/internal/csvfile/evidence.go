@@ -29,6 +29,9 @@ type evidence struct {
 	betrayed sighting
 	// malformed are bytes that are no part of a character of UTF-8.
 	malformed sighting
+	// surrogates are halves of a surrogate pair, each in the three bytes that UTF-8 would have
+	// for it (CESU-8): no text in Windows-1252 has them.
+	surrogates sighting
 	// undefined are bytes that Windows-1252 has no character for.
 	undefined sighting
 	// unlikely are bytes that no text in Windows-1252 has at their place ("Jos‚", "RazÆo"),
@@ -78,6 +81,9 @@ func (e *evidence) character(data []byte, i, base int) int {
 	switch {
 	case size == 1:
 		at(&e.malformed)
+		if isSurrogate(data[i], byteAt(data, i+1), byteAt(data, i+2)) {
+			at(&e.surrogates)
+		}
 		switch {
 		case isUnlikely(before, data[i], after):
 			at(&e.unlikely)
@@ -142,6 +148,12 @@ func isUndefined(b byte) bool {
 	return false
 }
 
+// isSurrogate tells the three bytes of a surrogate. An í with two signs behind it, such as a
+// no-break space and a dash, is text.
+func isSurrogate(lead, second, third byte) bool {
+	return lead == 0xED && second >= 0xA0 && second <= 0xBF && third >= 0x80 && third <= 0xBF && !(isSign(second) && isSign(third))
+}
+
 // isUnlikely tells a byte that is, in Windows-1252, a sign that never stands in a word or at
 // its end, or a capital between small letters. It is a letter of MS-DOS or of a Mac.
 func isUnlikely(before, b, after byte) bool {
@@ -161,8 +173,11 @@ func isUnlikely(before, b, after byte) bool {
 		return true
 	}
 	capital := b == 0x8A || b == 0x8C || b == 0x8E || b >= 0xC0 && b <= 0xDE
-	return capital && before >= 'a' && after >= 'a'
+	return capital && isSmall(before) && after >= 'a'
 }
+
+// isSmall tells the small letters of Windows-1252, but ÿ and ž: D’Ávila has none before its Á.
+func isSmall(b byte) bool { return b >= 'a' && b <= 'z' || b >= 0xDF }
 
 // isWordByte tells the letters of a word, those with an accent in any encoding too.
 func isWordByte(b byte) bool { return isLetterByte(b) || b >= 0x80 }

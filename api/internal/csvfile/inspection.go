@@ -31,6 +31,8 @@ func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 	}
 	marked, wide := markOf(i.sample), unmarkedWide(i.sample)
 	switch {
+	case marked == UTF8 && i.narrow.malformed.count > 0:
+		return "", invalid(i.narrow.malformed.line, "the file has a UTF-8 byte order mark, but this line is not UTF-8: correct the line, or save the file again as CSV UTF-8")
 	case given != Detect && marked != Detect && given != marked:
 		return "", invalid(0, "the file begins with the mark of %s, but %s was given as its encoding: leave the encoding out", marked, given)
 	case given != Detect && wide != Detect && given != wide:
@@ -100,9 +102,11 @@ func (i Inspection) decide() (Encoding, error) {
 	case inUTF8.count > 0:
 		return "", invalid(inUTF8.line, "this line is UTF-8, but other lines are not (the first is line %d): correct it, or give the file's encoding (%s)",
 			e.malformed.line, otherEncodings)
+	case e.surrogates.count > 0:
+		return "", invalid(e.surrogates.line, "this line has a character that was written as two surrogates of UTF-16 (CESU-8), which is not UTF-8: save the file again as CSV UTF-8, or give its encoding (%s)", otherEncodings)
 	case e.undefined.count > 0:
 		return "", invalid(e.undefined.line, "this line is neither UTF-8 nor %s: give the file's encoding (%s)", Windows1252, otherEncodings)
-	case e.unlikely.count > e.likely.count:
+	case e.unlikely.count*unlikelyShare > e.likely.count:
 		return "", invalid(e.unlikely.line, "this line is not UTF-8, and as %s it has signs within its words: give the file's encoding (%s)", Windows1252, otherEncodings)
 	}
 	return Windows1252, nil
@@ -111,6 +115,10 @@ func (i Inspection) decide() (Encoding, error) {
 // coincidenceShare is how many accented letters of Windows-1252 there must be for each
 // pair of its characters that could be one of UTF-8.
 const coincidenceShare = 10
+
+// unlikelyShare is how many accented letters of Windows-1252 there must be for each byte that
+// is unlikely in it. Files that were put together from Windows-1252 and CP850 have fewer.
+const unlikelyShare = 10
 
 func invalid(line int, format string, args ...any) error {
 	return &FileError{Code: CodeInvalidEncoding, Line: line, Message: fmt.Sprintf(format, args...)}
