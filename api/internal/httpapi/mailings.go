@@ -74,13 +74,15 @@ type mailingWarning struct {
 	Message string `json:"message"`
 }
 
-// warningsOf says what is missing from a mailing's templates. The header List-Unsubscribe has
+// warningsOf says what is missing from a mailing's templates, of html and text each: a reader
+// sees one of them. The header List-Unsubscribe has
 // the link in any case, but many readers never see it.
 func warningsOf(letter mailing.Letter) []mailingWarning {
-	if letter.Uses(mailmerge.FieldUnsubscribeURL) {
-		return nil
+	var warnings []mailingWarning
+	for _, part := range letter.Without(mailmerge.FieldUnsubscribeURL) {
+		warnings = append(warnings, mailingWarning{"NO_UNSUBSCRIBE_URL", part + " has no {{unsubscribe_url}}: who reads it sees no link to unsubscribe with"})
 	}
-	return []mailingWarning{{"NO_UNSUBSCRIBE_URL", "neither html nor text has {{unsubscribe_url}}: readers see no link to unsubscribe with"}}
+	return warnings
 }
 
 // sendMailing takes in a mailing: first the whole form, its file into the storage, then

@@ -58,14 +58,15 @@ func (l Letter) parts(yield func(string, *mailmerge.Template) bool) {
 	}
 }
 
-// Uses says whether html or text has the field.
-func (l Letter) Uses(field string) bool {
+// Without names the bodies, html and text as far as there are such, that lack the field.
+func (l Letter) Without(field string) []string {
+	var parts []string
 	for part, template := range l.parts {
-		if part != PartSubject && slices.Contains(template.Fields(), field) {
-			return true
+		if part != PartSubject && !slices.Contains(template.Fields(), field) {
+			parts = append(parts, part)
 		}
 	}
-	return false
+	return parts
 }
 
 // isOwn says whether the gateway has a value of its own for the field, whatever

@@ -1,27 +1,29 @@
 package mailing_test
 
 import (
+	"strings"
 	"testing"
 
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/mailmerge"
 )
 
-// A link in the subject is no link to click on.
-func TestLetter_Uses(t *testing.T) {
+// A link in the subject is no link to click on, and a reader sees html or text, not both.
+func TestLetter_Without(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		subject, html, text string
-		want                bool
+		want                string
 	}{
-		{"s", "<p>x</p>", "", false},
-		{"{{unsubscribe_url}}", "<p>x</p>", "x", false},
-		{"s", `<p><a href="{{unsubscribe_url}}">sair</a></p>`, "", true},
-		{"s", "<p>x</p>", "sair: {{unsubscribe_url}}", true},
+		{"s", "<p>x</p>", "", "html"},
+		{"{{unsubscribe_url}}", "<p>x</p>", "x", "html text"},
+		{"s", `<p><a href="{{unsubscribe_url}}">sair</a></p>`, "", ""},
+		{"s", "<p>x</p>", "sair: {{unsubscribe_url}}", "html"},
+		{"s", `<p><a href="{{unsubscribe_url}}">sair</a></p>`, "sair", "text"},
 	} {
 		letter, faults := mailing.ParseLetter(tt.subject, tt.html, tt.text)
-		if got := letter.Uses(mailmerge.FieldUnsubscribeURL); got != tt.want || len(faults) > 0 {
-			t.Errorf("%+v: %v, %v", tt, got, faults)
+		if got := strings.Join(letter.Without(mailmerge.FieldUnsubscribeURL), " "); got != tt.want || len(faults) > 0 {
+			t.Errorf("%+v: %q, %v", tt, got, faults)
 		}
 	}
 }
