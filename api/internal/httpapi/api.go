@@ -130,6 +130,7 @@ type API struct {
 	measure         *measure
 	tracer          telemetry.Tracer
 	router          *gin.Engine
+	literals        map[string]string // methods of the paths without a parameter
 }
 
 // New makes an API. Its error is a mistake in this package or two APIs on one registry.
@@ -223,9 +224,13 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	r := gin.New()
 	r.RedirectTrailingSlash = false
 	r.HandleMethodNotAllowed = true
-	r.Use(a.visit, a.trace, a.observe, a.rescue)
+	r.Use(a.visit, a.trace, a.observe, a.rescue, a.refuseMethod)
 	r.NoRoute(a.answer(func(*gin.Context) error { return noSuchRoute }))
 	r.NoMethod(a.answer(func(c *gin.Context) error {
+		// gin also names the methods of a path with a parameter that this one would fit.
+		if allowed := a.literals[c.Request.URL.Path]; allowed != "" {
+			c.Header("Allow", allowed)
+		}
 		return wrongMethod(c.Request.Method, c.Writer.Header().Get("Allow"))
 	}))
 
@@ -272,6 +277,7 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	notifications := &bodies{memory: newBodyMemory(anonymousBodies), pace: leastPace, most: maxNotification, tooLarge: notificationTooLarge}
 	r.POST("/v1/ses/events", a.answer(notifications.limit), a.answer(events.take))
 	a.routeMailings(r, p)
+	a.rememberLiterals(r.Routes())
 	return r
 }
 

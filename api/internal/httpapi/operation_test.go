@@ -149,6 +149,9 @@ func TestUnknownRoutes(t *testing.T) {
 		{Method: http.MethodDelete, Path: "/v1/emails"},
 		{Method: http.MethodPost, Path: "/health"},
 		{Method: http.MethodPut, Path: "/v1/email/send"},
+		{Method: http.MethodGet, Path: "/v1/email/send"},
+		{Method: http.MethodPatch, Path: "/v1/email/send"},
+		{Method: http.MethodGet, Path: "/v1/recipients"},
 		{Method: "BREW", Path: "/v1/emails"},
 	} {
 		r := g.do(t, c)
@@ -156,6 +159,9 @@ func TestUnknownRoutes(t *testing.T) {
 		if p := r.problem(t); r.Status != http.StatusMethodNotAllowed || p.Code != "METHOD_NOT_ALLOWED" || allowed == "" ||
 			p.Detail != fmt.Sprintf("the path does not take %s, only %s", c.Method, allowed) {
 			t.Errorf("%s %s: %d %v %s", c.Method, c.Path, r.Status, r.Header, r.Body)
+		}
+		if strings.HasSuffix(c.Path, "/send") && allowed != http.MethodPost {
+			t.Errorf("%s %s: allowed is %s", c.Method, c.Path, allowed)
 		}
 	}
 	if strings.Contains(g.Log.String(), "example.com") {

@@ -1,0 +1,35 @@
+package httpapi
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+)
+
+// rememberLiterals notes the methods of the paths that have no parameter.
+func (a *API) rememberLiterals(routes gin.RoutesInfo) {
+	methods := map[string][]string{}
+	for _, route := range routes {
+		if !strings.ContainsAny(route.Path, ":*") {
+			methods[route.Path] = append(methods[route.Path], route.Method)
+		}
+	}
+	a.literals = make(map[string]string, len(methods))
+	for path, of := range methods {
+		slices.Sort(of)
+		a.literals[path] = strings.Join(of, ", ")
+	}
+}
+
+// refuseMethod answers 405 where gin would take a literal path for one with a parameter,
+// since only that has the method: GET /v1/email/send is no email with the id "send".
+func (a *API) refuseMethod(c *gin.Context) {
+	if !strings.Contains(c.FullPath(), ":") {
+		return
+	}
+	if allowed := a.literals[c.Request.URL.Path]; allowed != "" {
+		c.Header("Allow", allowed)
+		a.answer(func(c *gin.Context) error { return wrongMethod(c.Request.Method, allowed) })(c)
+	}
+}
