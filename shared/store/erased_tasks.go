@@ -16,10 +16,16 @@ type ErasedTask struct {
 	Final bool `db:"final"`
 }
 
-// openTasksSQL goes along erased_tasks_open and locks nothing.
-const openTasksSQL = `SELECT outbox_id, final FROM erased_tasks WHERE done_at IS NULL ORDER BY outbox_id LIMIT $1`
+// openTasksSQL goes along erased_tasks_open, finds emails by email_outbox_pkey, and locks
+// nothing. An email to somebody else that has a task in Redis is left until it has ended, or
+// waits in Postgres alone: until then Redis may archive the task.
+const openTasksSQL = `
+SELECT t.outbox_id, t.final FROM erased_tasks t
+WHERE t.done_at IS NULL AND (t.final OR NOT EXISTS (
+    SELECT FROM email_outbox o WHERE o.id = t.outbox_id AND o.processed_at IS NULL AND (o.enqueued_at IS NOT NULL OR o.status = 'PROCESSING')))
+ORDER BY t.outbox_id LIMIT $1`
 
-// ErasedTasks lists tasks that are to be removed.
+// ErasedTasks lists tasks that can be removed now.
 func (s *Store) ErasedTasks(ctx context.Context, limit int) ([]ErasedTask, error) {
 	var found []ErasedTask
 	if err := s.db.SelectContext(ctx, &found, openTasksSQL, limit); err != nil {

@@ -27,18 +27,18 @@ const scrubSQL = `, $4::text, '` + ErasedAddress + `', 'gi')`
 
 // Each finds by primary key and locks what it changes. What such an email is sent as is not
 // changed otherwise, but for a sender with the person's address, in whose place comes the
-// company's default (companies_pkey). Its timeline outlives its outbox row. For those that
-// have ended the dispatcher is asked for a task that Redis may still hold.
+// company's default (companies_pkey). Its timeline outlives its outbox row. The dispatcher
+// is asked for a task with the old payload that Redis may still hold, or archive later.
 const (
 	eraseCopiesSQL = `
 WITH changed AS (
     UPDATE email_outbox t SET payload = ` + withoutPersonSQL + `, last_error = regexp_replace(t.last_error` + scrubSQL + `, sender = ` + otherSenderSQL + `
     WHERE t.id = ANY ($2::uuid[]) AND t.company_id = $1
       AND (t.payload, t.last_error, t.sender) IS DISTINCT FROM (` + withoutPersonSQL + `, regexp_replace(t.last_error` + scrubSQL + `, ` + otherSenderSQL + `)
-    RETURNING t.id, t.processed_at IS NOT NULL AS ended
+    RETURNING t.id
 ), tasks AS (
     INSERT INTO erased_tasks (outbox_id, erasure_id, company_id, final)
-    SELECT id, $5, $1, false FROM changed WHERE ended` + askTasksSQL + `
+    SELECT id, $5, $1, false FROM changed` + askTasksSQL + `
 ), logs AS (
     UPDATE email_logs l SET error_reason = regexp_replace(l.error_reason` + scrubSQL + `, tags = ARRAY(SELECT tag FROM unnest(l.tags) AS tag WHERE tag !~* $4)
     WHERE l.outbox_id = ANY ($2::uuid[]) AND l.company_id = $1 AND concat_ws(' ', l.error_reason, l.tags) ~* $4

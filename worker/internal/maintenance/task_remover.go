@@ -82,8 +82,9 @@ func (r *TaskRemover) runOnce(ctx context.Context) (more bool, err error) {
 			}
 		}
 		for _, id := range ids {
-			// One that a worker has is gone in a moment, since its email has ended.
-			if final && kept[id] {
+			// A worker has the task, or will get it. Unless the email is sent again, it
+			// has ended: the task is gone or archived in a moment.
+			if kept[id] {
 				continue
 			}
 			if done = append(done, uuid.MustParse(id)); removed[id] {

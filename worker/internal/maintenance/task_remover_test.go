@@ -1,0 +1,38 @@
+package maintenance_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/maintenance"
+)
+
+// taskQueue has a task that a worker holds when it is first asked for, and that is archived then.
+type taskQueue struct{ asked atomic.Int64 }
+
+func (q *taskQueue) RemoveTasks(_ context.Context, queue string, ids []string, _ bool) (removed, kept []bool, err error) {
+	removed, kept = make([]bool, len(ids)), make([]bool, len(ids))
+	if queue == email.QueueNormal {
+		first := q.asked.Add(1) == 1
+		removed[0], kept[0] = !first, first
+	}
+	return removed, kept, nil
+}
+
+// A task is done with when the queue no longer has it, also of an email to somebody else.
+func TestTaskRemover_Waits(t *testing.T) {
+	t.Parallel()
+	d, queue := storetest.New(t), &taskQueue{}
+	execute(t, d, `INSERT INTO erased_tasks (outbox_id, erasure_id, company_id, final) VALUES ('`+uuid.NewString()+`', gen_random_uuid(), gen_random_uuid(), false)`)
+	run(t, maintenance.NewTaskRemover(maintenance.TaskRemoverParams{Log: slog.New(slog.DiscardHandler), Store: d.Store, Queue: queue}))
+	eventually(t, "the task is done with", func() bool { return number(t, d, `SELECT count(*) FROM erased_tasks WHERE done_at IS NOT NULL`) == 1 })
+	if number(t, d, `SELECT count(*) FROM erased_tasks WHERE found`) != 1 {
+		t.Error("it is done with while a worker has the task")
+	}
+}
