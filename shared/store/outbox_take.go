@@ -104,13 +104,13 @@ func (s *Store) ForgetBatch(ctx context.Context, slot Slot) error {
 	return nil
 }
 
-// leaseJobsSQL marks the rows it finds as being published: they are not due again for 10 s.
-// It returns when they were due.
+// leaseJobsSQL marks the rows it finds as being published: they are not due again for 8 s,
+// which is longer than a dispatcher's batch takes, and leaves time to be on the queue within 10 s. It returns when they were due.
 const leaseJobsSQL = dueInLanesSQL + `
-UPDATE email_outbox o SET next_at = now() + interval '10 s', enqueued_at = now() FROM due WHERE o.id = due.id
+UPDATE email_outbox o SET next_at = now() + interval '8 s', enqueued_at = now() FROM due WHERE o.id = due.id
 RETURNING o.id, o.lane_id, o.payload, o.attempts, o.throttles, due.next_at, o.enqueued_at, false AS had_task`
 
-// LeaseJobs takes at most perLane due jobs of bulk work from each lane, for 10 s. The caller
+// LeaseJobs takes at most perLane due jobs of bulk work from each lane, for 8 s. The caller
 // publishes them and calls MarkPublished when the broker has confirmed. Jobs whose lease ends
 // before that are taken again: consumers are idempotent.
 func (s *Store) LeaseJobs(ctx context.Context, lanes []int64, perLane int) (Batch, error) {

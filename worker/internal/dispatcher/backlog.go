@@ -67,8 +67,8 @@ func newBacklog(p Params) *backlog {
 	return b
 }
 
-// measure is silent about what does not answer: the feeders tell of the outage. What could
-// not be measured is NaN, since the last value would go on being good news.
+// measure does not log what does not answer: the feeders report the outage. What cannot
+// be measured is NaN, since the last value would hide the outage.
 func (b *backlog) measure(ctx context.Context) (more bool, err error) {
 	ages, err := b.outbox.OldestDue(ctx)
 	b.count(ctx, err != nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -100,6 +101,37 @@ func TestDispatch_BrokerAway(t *testing.T) {
 				t.Errorf("the job is %s", got)
 			}
 		})
+	}
+}
+
+// mute is a broker that takes bulk work and does not confirm it in time.
+type mute struct{ carrier }
+
+func (m mute) Publish(ctx context.Context, task queue.Task) (queue.Placed, error) {
+	m.tasks <- task
+	<-ctx.Done()
+	return 0, context.Cause(ctx)
+}
+
+// A job whose confirm is late may be on its queue: it is not published again before its lease ends.
+func TestDispatch_LateConfirm(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.job(t, b.Company(t), email.TargetMailing, email.QueueMailings, `{}`)
+	var log lines
+	p := b.params()
+	p.Log = slog.New(slog.NewTextHandler(&log, nil))
+	broker := mute{carrier{tasks: make(chan queue.Task, 10)}}
+	p.Bulk = broker
+	b.dispatch(t, p)
+	eventually(t, "the batch is over", func() bool { return log.count("publish 1 tasks") > 0 })
+	var leased bool
+	err := b.SQL.QueryRowContext(t.Context(), `SELECT status = 'PENDING' AND enqueued_at IS NOT NULL AND next_at > now() FROM email_outbox WHERE id = $1`, id).Scan(&leased)
+	if err != nil || !leased {
+		t.Errorf("the job is leased: %v, %v", leased, err)
+	}
+	if n := len(broker.tasks); n != 1 {
+		t.Errorf("published %d times", n)
 	}
 }
 

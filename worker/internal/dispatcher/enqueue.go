@@ -34,7 +34,8 @@ const (
 type result int
 
 const (
-	untouched result = iota // the time was over, or the answer was lost
+	untouched result = iota // the time was over
+	doubtful                // the time was over before the broker answered: the task may be there
 	enqueued
 	replaced // in place of a task that no worker would have been given
 	standing // it was enqueued before
@@ -56,8 +57,8 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	var (
 		published []uuid.UUID
 		released  []store.Release
-		refusals  int
 		lost      int
+		postponed []string
 	)
 	for i, row := range taken.Rows {
 		switch results[i] {
@@ -69,8 +70,12 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 		case busy:
 			released = append(released, store.Release{ID: row.ID, Delay: busyPause})
 		case refused:
-			refusals++
+			postponed = append(postponed, row.ID.String())
 			released = append(released, store.Release{ID: row.ID, Delay: busyPause, NextAt: row.NextAt})
+		case doubtful:
+			if !from.leased() {
+				released = append(released, store.Release{ID: row.ID, NextAt: row.NextAt})
+			}
 		case untouched:
 			released = append(released, store.Release{ID: row.ID, NextAt: row.NextAt})
 		}
@@ -89,8 +94,9 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	if len(published) == 0 && failure != nil {
 		return fmt.Errorf("publish %d tasks: %w", len(taken.Rows), failure)
 	}
-	if refusals > 0 {
-		f.log.Warn("tasks not enqueued", "queue", f.name, "count", refusals, "error", email.MaskText(failure.Error()))
+	if n := len(postponed); n > 0 {
+		f.log.Warn("tasks not enqueued", "queue", f.name, "count", n,
+			telemetry.OutboxID, telemetry.IDs(n, func(i int) string { return postponed[i] }), "error", email.MaskText(failure.Error()))
 	}
 	return nil
 }
@@ -145,7 +151,7 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 	crashpoint.At(crashpoint.DispatchQueued)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return untouched, err // it may be there: the next batch finds out
+		return doubtful, err
 	case err != nil:
 		span.Fail("REFUSED")
 		return refused, err

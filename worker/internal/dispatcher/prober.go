@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/telemetry"
 )
 
 const (
@@ -34,7 +35,7 @@ type prober struct {
 func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
 	probe, found, err := p.outbox.PickProbe(ctx, probePause)
 	if err != nil || !found {
-		return false, nil // the feeders tell of a database that is away
+		return false, nil // the feeders report a database that does not answer
 	}
 	f, known := p.feeders[probe.Queue]
 	if !known {
@@ -42,7 +43,7 @@ func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	if err := p.enqueue(ctx, f, probe.ID); err != nil && ctx.Err() == nil {
-		p.log.Warn("probe not enqueued", "queue", probe.Queue, "error", email.MaskText(err.Error()))
+		p.log.Warn("probe not enqueued", telemetry.OutboxID, probe.ID, "queue", probe.Queue, "error", email.MaskText(err.Error()))
 	}
 	return false, nil
 }

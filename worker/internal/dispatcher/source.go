@@ -16,6 +16,9 @@ type source interface {
 	take(ctx context.Context, lanes []int64, perLane int) (store.Batch, error)
 	// record ends a batch. published have a task on their queue; released go back.
 	record(ctx context.Context, taken store.Batch, published []uuid.UUID, released []store.Release) error
+	// leased says that rows are due again when their lease ends. A task in doubt is then published again; until
+	// then its answer may only be late.
+	leased() bool
 	// idle ends what take would have ended with the next batch.
 	idle(ctx context.Context) error
 }
@@ -67,6 +70,9 @@ func (e *emails) record(ctx context.Context, taken store.Batch, _ []uuid.UUID, r
 	return nil
 }
 
+// leased implements source: an email is released, since the queue knows whether it has its task.
+func (e *emails) leased() bool { return false }
+
 func (e *emails) idle(ctx context.Context) error {
 	for ; len(e.former) > 0; e.former = e.former[1:] {
 		if err := e.outbox.ForgetBatch(ctx, e.former[0]); err != nil {
@@ -102,5 +108,8 @@ func (j *jobs) record(ctx context.Context, taken store.Batch, published []uuid.U
 	_, err := j.outbox.Release(ctx, taken.TakenAt, released)
 	return err
 }
+
+// leased implements source: the broker would take a second copy of a job.
+func (j *jobs) leased() bool { return true }
 
 func (j *jobs) idle(context.Context) error { return nil }

@@ -58,7 +58,7 @@ func newWindow(outbox Outbox, concurrency int, sendRate float64, alive func([]st
 func (w *window) Size() int { return int(w.size.Load()) }
 
 // measure asks what the workers last said of themselves. When the database does not
-// answer the window stays as it is; the feeders tell of the outage.
+// answer the window stays as it is; the feeders report the outage.
 func (w *window) measure(ctx context.Context) (more bool, err error) {
 	statuses, err := w.outbox.ProcessStatuses(ctx)
 	if err != nil {
