@@ -112,7 +112,7 @@ func TestCrashPoints_Dispatch(t *testing.T) {
 	s.sentOnce(sent)
 }
 
-// A dispatcher stands still between its commit and its first task, for 15 s here (DISPATCHER_FROZEN
+// A dispatcher is frozen (SIGSTOP) between its commit and its first task, for 15 s here (DISPATCHER_FROZEN
 // sets another time). Another one has the emails on the queue within 10 s. When the first goes on,
 // it neither takes them back nor sends them again.
 func TestDispatcherFrozen(t *testing.T) {

@@ -35,9 +35,8 @@ const (
 )
 
 // Group joins what many goroutines want written at the same time into one
-// statement and one commit, each caller getting its own row's result. An item
-// that comes while nothing is under way, and nothing was a moment ago, is written at once:
-// nobody who is alone waits for company.
+// statement and one commit, each caller getting its own row's result. An idle group
+// flushes immediately; the flush delay applies only for a moment after another flush.
 type Group[T, R any] struct {
 	// Rows are written in the order of their keys, so that two groups cannot
 	// deadlock, and no two rows of a group have the same: what the first one does is

@@ -71,7 +71,7 @@ func (s *Store) Gate(ctx context.Context) (Gate, error) {
 	return g, nil
 }
 
-// Shutting is a wish to shut the gate.
+// Shutting is a request to open the circuit breaker, which stops sending.
 type Shutting struct {
 	Reason  string    // code
 	By      string    // process
@@ -91,8 +91,8 @@ WITH shut AS (
 )
 SELECT EXISTS (SELECT FROM shut) OR EXISTS (SELECT FROM provider_gate WHERE id = 1 AND attempt_id = $1)`
 
-// ShutGate shuts the gate. shut is false when somebody else did so since the attempt's
-// claim: then this answer is no news, and the gate stays as it is.
+// ShutGate shuts the gate. shut is false when another attempt did so since this attempt's
+// claim: then the answer has no effect.
 func (s *Store) ShutGate(ctx context.Context, w Shutting) (shut bool, err error) {
 	err = write(func(args []any) error {
 		return s.db.GetContext(ctx, &shut, shutGateSQL, args...)
@@ -164,8 +164,8 @@ func (s *Store) OpenGateByAccount(ctx context.Context, by string) (was Reopened,
 	return s.openGate(ctx, openGateByAccountSQL, by)
 }
 
-// An operator's hold, on the one row, which is not hit when it is as it is to be. It stands
-// beside the state: what a probe finds out never takes it back.
+// An operator's hold, on the one row. The update is a no-op if the hold is already the requested one. It is
+// independent of the state: a probe never ends it.
 const (
 	holdGateSQL = `
 UPDATE provider_gate SET held_at = coalesce(held_at, now()), held_reason = $1

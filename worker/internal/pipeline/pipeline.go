@@ -266,7 +266,7 @@ func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, erro
 }
 
 // sitOut gives a task back while the database does not answer, not faster than one per
-// second and hand: the queue would hand out its tasks again and again for nothing.
+// second and worker goroutine: else the queue would deliver its tasks again and again for nothing.
 func (p *Pipeline) sitOut(ctx context.Context) error {
 	_ = service.Pause(ctx, outagePause) // a stop ends it, which is fine too
 	return &queue.RetryLater{Delay: outageDelay, Reason: "the database does not answer"}

@@ -173,8 +173,8 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 // record writes the end of an attempt. The provider has answered, so there is no
 // going back and no giving up: the write is repeated until Postgres answers, and while
 // another transaction has locked the email: then in the background, where there is room, and applied is false. Only a write that Postgres refuses is returned as an error, which is a fault of ours.
-// applied is false when the lease ran out and the email went on without us: our
-// refusal is news of yesterday. An acceptance always applies, unless one was there
+// applied is false when the lease ran out and another attempt has changed the email: a late
+// refusal is ignored. An acceptance always applies, unless one was there
 // before.
 func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (applied bool, err error) {
 	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
