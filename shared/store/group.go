@@ -18,18 +18,18 @@ const (
 	groupBytes = 1 << 20
 	// Two groups at a time: while one waits for its commit the next one is built.
 	// More gain nothing on few cores and make the groups smaller.
-	groupFlights = 2
-	// The second one begins when it is worth a statement of its own, or when the first has
-	// kept it waiting: that one may stand before a lock. When it began at once, emails that
-	// 64 hands sent cost Postgres 397 µs each, and now 209 (bench --section send).
+	groupsInFlight = 2
+	// The second one begins when it is worth a statement of its own, or when its items have waited
+	// for the first one for groupPatience, which may be waiting for a lock. When it began at once, emails that
+	// 64 goroutines sent cost Postgres 397 µs each, and now 209 (bench --section send).
 	groupJoin     = 32
 	groupPatience = 10 * time.Millisecond
-	// For each of the hands that load and advance emails one by one: how long their groups
-	// wait for company, and how many (in eighths) are enough of it. 256 hands that have each
-	// email for 70 ms anyway cost Postgres 190 µs with 8 µs and 32 of them, 148 with these.
-	lingerPerHand = 24 * time.Microsecond
-	joinPerHand   = 3
-	groupTimeout  = 30 * time.Second
+	// For each goroutine that loads and advances emails one by one: the flush delay, and how many
+	// items (in eighths) end it early. 256 goroutines that have each email for 70 ms anyway
+	// cost Postgres 190 µs per email with 8 µs and 32 items, 148 with these.
+	flushDelayPerHand = 24 * time.Microsecond
+	joinPerHand       = 3
+	groupTimeout      = 30 * time.Second
 	// maxTries is how often a write may lose a race: each time, another one has won it.
 	maxTries = 5
 )
@@ -50,16 +50,16 @@ type Group[T, R any] struct {
 	// owner is the company of an item; nil = all items are treated alike.
 	owner func(T) uuid.UUID
 
-	mu      sync.Mutex
-	waiting []*groupItem[T, R]
-	flights int
-	join    int           // so many are worth a second flight, or the end of a wait
-	linger  time.Duration // for company, after a group has landed
-	landed  time.Time     // the last one
-	due     time.Time     // when somebody will look after those who wait; zero = nobody will
-	done    sync.WaitGroup
-	owners  map[uuid.UUID]int // how many items of each company wait
-	first   uuid.UUID         // the company that the last group began with
+	mu         sync.Mutex
+	waiting    []*groupItem[T, R]
+	inFlight   int           // statements under way
+	join       int           // so many items start a second statement, or end the flush delay
+	flushDelay time.Duration // from a flush to the next one
+	lastFlush  time.Time     // its end
+	due        time.Time     // of the timer that flushes; zero = no timer is set
+	done       sync.WaitGroup
+	owners     map[uuid.UUID]int // how many items of each company wait
+	first      uuid.UUID         // the company that the last group began with
 }
 
 type groupItem[T, R any] struct {
@@ -93,12 +93,11 @@ func (g *Group[T, R]) Fair(owner func(T) uuid.UUID) *Group[T, R] {
 	return g
 }
 
-// For makes the group wait for company when another one has just landed, the longer the
-// more hands there are. It is for callers that come one by one, and have time: hands that take
-// their tasks one after the other loaded in groups of five, each of which cost as much as
-// three more rows.
+// For sets a flush delay that is proportional to the number of goroutines that call Do. It is for callers
+// that come one by one and are not urgent: without it, they loaded in groups of five, each of which cost as much
+// as three more rows.
 func (g *Group[T, R]) For(hands int) *Group[T, R] {
-	g.linger = time.Duration(hands) * lingerPerHand
+	g.flushDelay = time.Duration(hands) * flushDelayPerHand
 	g.join = max(groupJoin, hands*joinPerHand/8)
 	return g
 }
@@ -129,22 +128,22 @@ func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
 	return none, errors.Join(ErrUnknownOutcome, context.Cause(ctx))
 }
 
-// launch begins a flight for those who wait, if it is time for one. g.mu is held.
+// launch starts a flush of the waiting items, if it is time for one. g.mu is held.
 func (g *Group[T, R]) launch(overdue bool) {
-	switch early := g.linger - time.Since(g.landed); {
-	case len(g.waiting) == 0 || g.flights == groupFlights:
-	case overdue || len(g.waiting) >= g.join || g.flights == 0 && early <= 0:
-		g.flights++
+	switch early := g.flushDelay - time.Since(g.lastFlush); {
+	case len(g.waiting) == 0 || g.inFlight == groupsInFlight:
+	case overdue || len(g.waiting) >= g.join || g.inFlight == 0 && early <= 0:
+		g.inFlight++
 		g.done.Add(1)
-		go g.fly()
-	case g.flights == 0:
+		go g.flush()
+	case g.inFlight == 0:
 		g.lookAgain(early)
 	default:
 		g.lookAgain(groupPatience)
 	}
 }
 
-// lookAgain launches those who wait then, unless it is done sooner. g.mu is held.
+// lookAgain sets a timer that flushes, unless an earlier one is set. g.mu is held.
 func (g *Group[T, R]) lookAgain(wait time.Duration) {
 	due := time.Now().Add(wait)
 	if !g.due.IsZero() && !due.Before(g.due) {
@@ -177,8 +176,8 @@ func (g *Group[T, R]) withdraw(item *groupItem[T, R]) bool {
 // Wait returns when nothing is under way any more.
 func (g *Group[T, R]) Wait() { g.done.Wait() }
 
-// fly writes group after group until nobody waits.
-func (g *Group[T, R]) fly() {
+// flush writes group after group until no item waits.
+func (g *Group[T, R]) flush() {
 	defer g.done.Done()
 	for first := true; ; first = false {
 		group := g.take(first)
@@ -190,19 +189,19 @@ func (g *Group[T, R]) fly() {
 	}
 }
 
-// take removes the next group from the queue, or ends the flight if it is empty or not
-// worth a second one.
+// take removes the next group from the queue, or ends the flush if the queue is empty or has too few items
+// for a second one.
 func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) == 0 || !first && (g.flights > 1 || g.linger > 0) && len(g.waiting) < g.join {
-		g.flights--
-		g.landed = time.Now()
+	if len(g.waiting) == 0 || !first && (g.inFlight > 1 || g.flushDelay > 0) && len(g.waiting) < g.join {
+		g.inFlight--
+		g.lastFlush = time.Now()
 		g.launch(false)
 		return nil
 	}
 	group := g.pick()
-	g.due = time.Time{} // it was for those who fly now
+	g.due = time.Time{} // the timer was for this group
 	g.launch(false)
 	return group
 }

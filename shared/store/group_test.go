@@ -126,11 +126,11 @@ func TestGroup_JoinsWhatWaits(t *testing.T) {
 	})
 }
 
-// A group that lingers waits for company after another one, but not for long, not when
-// there is enough of it, and not when it comes by itself.
-func TestGroup_Lingers(t *testing.T) {
+// After a flush the next one waits for the flush delay, unless enough items wait; an idle group flushes
+// immediately.
+func TestGroup_FlushDelay(t *testing.T) {
 	t.Parallel()
-	const hands, linger, enough = 100, 2400 * time.Microsecond, 37
+	const hands, delay, enough = 100, 2400 * time.Microsecond, 37
 	many := make([]string, enough)
 	for i := range many {
 		many[i] = fmt.Sprintf("m%02d", i)
@@ -142,13 +142,13 @@ func TestGroup_Lingers(t *testing.T) {
 		wait  time.Duration // from then on
 		want  []int
 	}{
-		"for company":                       {0, 0, many[:3], linger - 1, []int{1}},
-		"not for long":                      {0, 0, many[:3], linger, []int{1, 3}},
-		"nor for a few more":                {0, 0, many[:enough-1], linger - 1, []int{1}},
-		"not with enough of it":             {0, 0, many, 0, []int{1, enough}},
-		"not when it comes by itself":       {0, linger, many[:1], 0, []int{1, 1}},
-		"after a group that it waited for":  {5 * time.Millisecond, 0, many[:3], 5*time.Millisecond + linger - 1, []int{1}},
-		"not for as long as for the second": {5 * time.Millisecond, 0, many[:3], 5*time.Millisecond + linger, []int{1, 3}},
+		"within the delay":             {0, 0, many[:3], delay - 1, []int{1}},
+		"after the delay":              {0, 0, many[:3], delay, []int{1, 3}},
+		"a few more items":             {0, 0, many[:enough-1], delay - 1, []int{1}},
+		"enough items":                 {0, 0, many, 0, []int{1, enough}},
+		"idle":                         {0, delay, many[:1], 0, []int{1, 1}},
+		"within the delay, slow flush": {5 * time.Millisecond, 0, many[:3], 5*time.Millisecond + delay - 1, []int{1}},
+		"after the delay, slow flush":  {5 * time.Millisecond, 0, many[:3], 5*time.Millisecond + delay, []int{1, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -213,13 +213,13 @@ func TestGroup_SecondFlight(t *testing.T) {
 		wait  time.Duration
 		want  []int
 	}{
-		"not for a few":               {many[:31], 0, []int{1}},
-		"for many":                    {many, 0, []int{1, 32}},
-		"for one that has waited":     {many[:1], 10 * time.Millisecond, []int{1, 1}},
-		"for several that have":       {many[:3], 10 * time.Millisecond, []int{1, 3}},
-		"not before it has waited":    {many[:1], 9 * time.Millisecond, []int{1}},
-		"and no third one whatever":   {append(slices.Clone(many), "a", "b"), time.Second, []int{1, 32}},
-		"nobody waits, nothing flies": {nil, time.Second, []int{1}},
+		"not for a few":                 {many[:31], 0, []int{1}},
+		"for many":                      {many, 0, []int{1, 32}},
+		"for one that has waited":       {many[:1], 10 * time.Millisecond, []int{1, 1}},
+		"for several that have":         {many[:3], 10 * time.Millisecond, []int{1, 3}},
+		"not before it has waited":      {many[:1], 9 * time.Millisecond, []int{1}},
+		"and no third one whatever":     {append(slices.Clone(many), "a", "b"), time.Second, []int{1, 32}},
+		"no item waits or is in flight": {nil, time.Second, []int{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -289,7 +289,7 @@ func TestGroup_Bounds(t *testing.T) {
 				close(w.gate)
 				wait()
 				got := w.sizes()[2:]
-				// Two flights take turns: the order in which they report is not given.
+				// Two flushes take turns: the order in which they report is not given.
 				slices.Sort(got)
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Error(diff)
