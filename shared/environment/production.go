@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Production is the value of ENVIRONMENT under which settings for a look are refused.
+// Production is the value of ENVIRONMENT under which demo settings are refused.
 const Production = "production"
 
 // IsProduction says whether ENVIRONMENT names an installation that holds real people's data.

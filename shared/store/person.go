@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// ErasedAddress stands where a person's address did. No mail can be sent to .invalid.
+// ErasedAddress replaces the address of an erased person. No mail can be sent to .invalid.
 const ErasedAddress = "erased@erased.invalid"
 
 // Person is what the rows of one company may know somebody by.
@@ -46,8 +46,8 @@ var ErrNotFollowed = errors.New("the person's rows lead to ever more ids and add
 // those of the person's past too. An address that names somebody else somewhere is Shared,
 // and is not followed to other rows. ErrNotFollowed is returned instead of a part of the rows.
 //
-// By an address that is not one person's, everybody is meant who is written to there now,
-// and nothing is followed.
+// An address that several people share finds all of its current recipients, and nothing is
+// followed from there.
 func (s *Store) FindPerson(ctx context.Context, company uuid.UUID, address string, hashes ...string) (Person, error) {
 	hashes = slices.DeleteFunc(slices.Clone(hashes), func(h string) bool { return h == "" })
 	f := finder{company: company, address: strings.ToLower(address), hashes: hashes, traces: map[trace]bool{}}

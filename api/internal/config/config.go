@@ -38,8 +38,8 @@ type Config struct {
 
 	// DatabaseURL names the Postgres that holds what is true: postgres://, version 15 or newer.
 	DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
-	// RabbitMQURL is never connected to by the api. That it is empty says that this installation
-	// has no RabbitMQ, which /health then does not miss, and takes in no mailings.
+	// RabbitMQURL is never connected to by the api. Empty means that RabbitMQ is not used:
+	// /health reports it as disabled, and bulk routes answer 503.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
 	// StorageURL is where the files of mailings are kept, encrypted: file:///an/absolute/path
@@ -85,8 +85,8 @@ type Config struct {
 	// company. 0 is unlimited. An api writes them into the database when it starts.
 	Quotas
 
-	// Environment is a field of every log line. With production, keys and passwords that are
-	// published in this project's files are refused (not by migrate).
+	// Environment is a field of every log line. The value production makes all programs but
+	// migrate refuse keys and passwords that are published in this project's files.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
 	// LogLevel is the lowest level that is logged: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`

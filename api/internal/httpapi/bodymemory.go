@@ -34,8 +34,8 @@ var tenantBodies = bodyLimits{
 }
 
 // anonymousBodies are SNS's, and those of anybody else who sends to its route. They take
-// nothing from the tenants. SNS sends a body within milliseconds, so whoever is slower than
-// those behind makes room for them.
+// nothing from the tenants. SNS sends a body within milliseconds, so slow bodies are cut off
+// to make room for newer ones.
 var anonymousBodies = bodyLimits{
 	ownMemory: 8 << 20, allMemory: 8 << 20, ownArriving: 4 << 20, allArriving: 4 << 20,
 	ownBodies: 512, evict: true, wait: 5 * time.Second,

@@ -24,7 +24,7 @@ var (
 	}
 	tooManyUploads = problem{
 		status: http.StatusTooManyRequests, code: "TOO_MANY_UPLOADS", retryAfter: 10 * time.Second,
-		detail: fmt.Sprintf("the company has %d mailings on their way already", uploadsOfEach),
+		detail: fmt.Sprintf("the company has %d uploads in progress", uploadsOfEach),
 	}
 	fileTooLarge = problem{
 		status: http.StatusRequestEntityTooLarge, code: "FILE_TOO_LARGE",

@@ -22,7 +22,7 @@ const (
 	uploadTime = 30 * time.Minute
 )
 
-// pace is the least that a client has to send: so many bytes, or the rest, in each such time.
+// pace is the minimum rate of a body: the client sends this many bytes, or the rest, in each interval.
 // The time in which the gateway itself does not read does not count.
 type pace struct {
 	bytes int64

@@ -1,6 +1,7 @@
 // Package privacy exports and erases what a company's tables and files hold about one
 // person. gatewayctl uses it. It works in small batches, each a commit of its own, and
-// remembers nothing: a run that was broken off is repeated, and does what is left.
+// an interrupted run is repeated and does what is left: person_erasures remembers whom an
+// erasure follows until it is complete.
 package privacy
 
 import (

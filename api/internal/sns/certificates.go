@@ -24,8 +24,7 @@ const (
 	maxCertificate = 64 << 10
 	// maxCached is more than there are regions.
 	maxCached = 64
-	// Whoever makes up names of certificates makes us fetch them, so there are only so
-	// many fetches per second.
+	// A sender of invented certificate names causes fetches, so their rate is limited.
 	fetchRate, fetchBurst = 2, 20
 	// minKeyBits keeps out keys that can be computed from their certificate.
 	minKeyBits = 2048

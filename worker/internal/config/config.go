@@ -27,8 +27,8 @@ type Process struct {
 	// amqps://. It may be empty: single emails do not need one.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
-	// Environment is a field of every log line. With production, keys and passwords that are
-	// published in this project's files are refused (not by migrate).
+	// Environment is a field of every log line. The value production makes all programs but
+	// migrate refuse keys and passwords that are published in this project's files.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
 	// LogLevel is the lowest level that is logged: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
