@@ -66,7 +66,7 @@ type Transition struct {
 	GiveWay bool
 
 	AddAttempts  int           // +1 claims a try, −1 gives it back
-	AddThrottles int           // +1: the try ended in a quota and is not counted
+	AddThrottles int           // +1: the try was refused by a quota or met an outage, and is not counted
 	Delay        time.Duration // next_at = now + Delay, when Status waits for something
 	Renew        time.Duration // > 0: a new deadline this far away
 	// TaskWaits: with RETRY_SCHEDULED, the email's task waits on the queue until then.
@@ -134,7 +134,7 @@ type Advanced struct {
 	// Status is the email's status now; "" if there is no such email, or it is Locked.
 	Status   email.Status
 	Attempts int
-	// Throttles of those attempts ended in a quota.
+	// Throttles of those attempts were refused by a quota or met an outage.
 	Throttles int
 	// LeaseUntil is how long a won claim holds, by our own clock.
 	LeaseUntil time.Time

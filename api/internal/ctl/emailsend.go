@@ -87,7 +87,7 @@ func (o *sendOrder) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.HTML, "html", "", "the body, `HTML`")
 	flags.StringVar(&o.htmlFile, "html-file", "", "the `FILE` with the body; - is standard input")
 	flags.StringVar(&o.Text, "text", "", "the body without markup, `TEXT`")
-	flags.StringVar(&o.textFile, "text-file", "", "the `FILE` with that")
+	flags.StringVar(&o.textFile, "text-file", "", "read the plain text from `FILE`")
 	flags.StringVar(&o.From, "from", "", "another sender than the company's, a `MAILBOX`")
 	flags.StringVar(&o.ReplyTo, "reply-to", "", "where answers go, an `ADDRESS`")
 	flags.StringArrayVar(&o.headers, "header", nil, "another header, as in 'X-Invoice: 42' (repeatable, at most 10 `HEADERS`)")

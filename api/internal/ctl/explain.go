@@ -130,7 +130,7 @@ func (x *explanation) enqueued() {
 	}
 	if able := x.worker(); able && !held {
 		if waited > longInQueue {
-			x.say("LONG_IN_QUEUE", "That is long. Either many tasks stand before it, or Redis has lost its own: /monitoring on a worker's address shows the queue.")
+			x.say("LONG_IN_QUEUE", "That is long. Either many tasks are queued before it, or Redis has lost its task: /monitoring on a worker's address shows the queue.")
 		} else {
 			x.say("NEXT_WORKER", "A worker takes it in its turn.")
 		}
@@ -162,7 +162,7 @@ func (x *explanation) retryScheduled() {
 		x.dispatcher()
 	}
 	if x.at.Throttles > 0 {
-		x.say("THROTTLES", "%s that met a quota do not count: only its deadline ends an email that the provider is too busy for.",
+		x.say("THROTTLES", "%s that were refused by a quota or met an outage do not count: only the deadline ends an email that the provider cannot take.",
 			plural(x.at.Throttles, "try", "tries"))
 	}
 	x.worker()
@@ -175,7 +175,7 @@ func (x *explanation) processing() {
 		x.say("IN_WORK", "A worker has it and asks the provider, for 30 s at most. Its lease runs until %s.", x.moment(*x.at.LeaseUntil))
 		return
 	}
-	x.say("LEASE_ENDED", "The lease of the worker that had it ended %s ago, and no answer of the provider was written down: that worker has died, or cannot reach the database.",
+	x.say("LEASE_ENDED", "The lease of the worker that had it ended %s ago, and no answer of the provider was written down: that worker has ended, or cannot reach the database.",
 		span(-left))
 	x.say("MAY_HAVE_BEEN_SENT", "The provider may have taken it, so no program sends it again by itself. The attemptId of its last SENT_ATTEMPT in `gatewayctl email show %s` is the tag attempt_id in SES's event history.", x.ID)
 }

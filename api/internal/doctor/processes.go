@@ -62,7 +62,7 @@ func (x *examination) processes(ctx context.Context) {
 	}
 	if len(alive) == 0 {
 		for _, part := range []string{"redis", "rabbitmq", "ses"} {
-			x.add(part, Skipped, "", "Nobody is running who could say.")
+			x.add(part, Skipped, "", "Unknown: no dispatcher or worker is running.")
 		}
 		return
 	}
@@ -106,7 +106,7 @@ func (x *examination) service(name string, all []store.ProcessStatus) (alive []p
 		x.add(name, OK, "", "%d running: %s.", len(alive), names(alive))
 	}
 	if len(alive) > 0 && len(silent) > 0 {
-		x.add(name, Warning, "If it was not stopped on purpose, look at its log: it ended without taking leave, or cannot reach Postgres.",
+		x.add(name, Warning, "If it was not stopped on purpose, look at its log: it did not shut down cleanly, or cannot reach Postgres.",
 			"Silent: %s.", strings.Join(silent, ", "))
 	}
 	return alive

@@ -62,7 +62,7 @@ func (q *query) get(name string) (string, bool) {
 	case !given:
 		return "", false
 	case len(values) > 1:
-		q.faults.Add(name, "DUPLICATE_PARAMETER", "stands here twice")
+		q.faults.Add(name, "DUPLICATE_PARAMETER", "appears twice")
 		return "", false
 	case email.IsBlank(values[0]):
 		return "", false

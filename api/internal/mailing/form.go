@@ -110,7 +110,7 @@ func ReadForm(parts *multipart.Reader, takeFile func(content io.Reader) error) (
 
 func (f *Form) readFile(p *multipart.Part, takeFile func(io.Reader) error) error {
 	if f.HasFile {
-		f.fault(PartFile, rules.CodeDuplicateField, "stands here twice")
+		f.fault(PartFile, rules.CodeDuplicateField, "appears twice")
 		return nil // NextPart passes over what is not read
 	}
 	f.HasFile = true
@@ -152,7 +152,7 @@ func (f *Form) readValue(name string, p *multipart.Part) error {
 	f.seen[name] = true
 	switch {
 	case twice:
-		f.fault(name, rules.CodeDuplicateField, "stands here twice")
+		f.fault(name, rules.CodeDuplicateField, "appears twice")
 	case len(text) > known.maxBytes:
 		f.fault(name, CodeTooLong, fmt.Sprintf("must be at most %d bytes of UTF-8", known.maxBytes))
 	case !utf8.ValidString(value):

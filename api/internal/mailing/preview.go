@@ -18,8 +18,8 @@ type Preview struct {
 // previewLines is how many lines are looked at for them.
 const previewLines = 10_000
 
-// FirstEmails renders the first rows that would be sent, with a token and an unsubscribe link
-// that are nobody's. The same file makes the same emails. The error is what Lines yields.
+// FirstEmails renders the first rows that would be sent, with a placeholder token and
+// unsubscribe link. The same file makes the same emails. The error is what Lines yields.
 func FirstEmails(r *Reading, j *Judge, link string) ([]Preview, error) {
 	emails := []Preview{}
 	seen := map[string]bool{}

@@ -118,7 +118,7 @@ func (w *walk) dictionary(s *shape, text string, into reflect.Value) {
 		w.instead = "leave the field out"
 		w.within("."+key.String(), func() {
 			if entries.MapIndex(key).IsValid() {
-				w.fault(rules.CodeDuplicateField, "stands here twice")
+				w.fault(rules.CodeDuplicateField, "appears twice")
 			}
 			element := reflect.New(s.element.goType).Elem()
 			w.value(s.element, value, element)
@@ -145,7 +145,7 @@ func (w *walk) object(s *shape, text string, into reflect.Value) {
 			case !known:
 				w.fault(CodeUnknownField, w.request.Unknown(w.parent(), name))
 			case seen&(1<<f.index) != 0:
-				w.fault(rules.CodeDuplicateField, "stands here twice")
+				w.fault(rules.CodeDuplicateField, "appears twice")
 			default:
 				seen |= 1 << f.index
 				known := len(w.faults)
