@@ -11,6 +11,7 @@ var functions = map[string][]result{
 	"absent":             {instant},
 	"clamp_min":          {instant, scalar},
 	"histogram_quantile": {scalar, instant},
+	"vector":             {scalar},
 }
 
 // aggregations make one series of several.
