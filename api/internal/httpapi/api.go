@@ -106,7 +106,7 @@ type Params struct {
 // API answers requests.
 type API struct {
 	log             *slog.Logger
-	store           Store
+	store           fairStore
 	accepter        Accepter
 	wake            func()
 	directory       *access.Directory
@@ -135,7 +135,8 @@ type API struct {
 
 // New makes an API. Its error is a mistake in this package or two APIs on one registry.
 func New(p Params) (*API, error) {
-	p.Store = newFairStore(p.Store)
+	fair := newFairStore(p.Store)
+	p.Store = fair
 	measure, err := newMeasure(p.Registry)
 	if err != nil {
 		return nil, err
@@ -175,7 +176,7 @@ func New(p Params) (*API, error) {
 	checker, turns := newTurns(runtime.GOMAXPROCS(0))
 	a := &API{
 		log:       p.Log,
-		store:     p.Store,
+		store:     fair,
 		accepter:  p.Accepter,
 		wake:      p.Wake,
 		directory: access.NewDirectory(p.Store),

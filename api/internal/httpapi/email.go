@@ -136,7 +136,7 @@ func (a *API) answerEmail(c *gin.Context, status int, found store.Email) error {
 
 // detailsOf adds the timeline.
 func (a *API) detailsOf(c *gin.Context, found store.Email) (emailDetails, error) {
-	timeline, err := a.store.Timeline(c.Request.Context(), found.ID)
+	timeline, err := a.store.timelineOf(c.Request.Context(), visitOf(c).caller.CompanyID, found.ID)
 	if err != nil {
 		return emailDetails{}, err
 	}

@@ -95,6 +95,11 @@ func (f fairStore) FindEmail(ctx context.Context, company, id uuid.UUID) (store.
 	return inPlace(ctx, f, company, func() (store.Email, error) { return f.Store.FindEmail(ctx, company, id) })
 }
 
+// timelineOf is Timeline for an email of the company, in one of its places.
+func (f fairStore) timelineOf(ctx context.Context, company, id uuid.UUID) ([]store.TimelineEvent, error) {
+	return inPlace(ctx, f, company, func() ([]store.TimelineEvent, error) { return f.Store.Timeline(ctx, id) })
+}
+
 func (f fairStore) ListEmails(ctx context.Context, company uuid.UUID, filter store.EmailFilter) (store.EmailPage, error) {
 	return inPlace(ctx, f, company, func() (store.EmailPage, error) { return f.Store.ListEmails(ctx, company, filter) })
 }

@@ -65,6 +65,9 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 			}
 		})
 	}
+	if _, err := f.timelineOf(t.Context(), company, uuid.New()); !errors.Is(err, errOwnPlaces) {
+		t.Errorf("timeline: %v", err)
+	}
 	if asked < 20 {
 		t.Errorf("%d methods were asked", asked)
 	}
