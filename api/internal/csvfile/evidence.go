@@ -151,7 +151,7 @@ func isUndefined(b byte) bool {
 // isSurrogate tells the three bytes of a surrogate. An í with two signs behind it, such as a
 // no-break space and a dash, is text.
 func isSurrogate(lead, second, third byte) bool {
-	return lead == 0xED && second >= 0xA0 && second <= 0xBF && third >= 0x80 && third <= 0xBF && !(isSign(second) && isSign(third))
+	return lead == 0xED && second >= 0xA0 && second <= 0xBF && third >= 0x80 && third <= 0xBF && (!isSign(second) || !isSign(third))
 }
 
 // isUnlikely tells a byte that is, in Windows-1252, a sign that never stands in a word or at

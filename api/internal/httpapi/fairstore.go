@@ -97,7 +97,7 @@ func (f fairStore) FindEmail(ctx context.Context, company, id uuid.UUID) (store.
 
 // timelineOf is Timeline for an email of the company, in one of its places.
 func (f fairStore) timelineOf(ctx context.Context, company, id uuid.UUID) ([]store.TimelineEvent, error) {
-	return inPlace(ctx, f, company, func() ([]store.TimelineEvent, error) { return f.Store.Timeline(ctx, id) })
+	return inPlace(ctx, f, company, func() ([]store.TimelineEvent, error) { return f.Timeline(ctx, id) })
 }
 
 func (f fairStore) ListEmails(ctx context.Context, company uuid.UUID, filter store.EmailFilter) (store.EmailPage, error) {
