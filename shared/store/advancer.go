@@ -41,13 +41,8 @@ func (s *Store) NewAdvancer() *Advancer {
 	a.group = NewGroup(
 		func(t Transition) string { return t.ID.String() },
 		func(t Transition) int { return 512 + len(t.events) + len(t.ErrorReason) }, // ids and numbers make about half a KiB
-		func(ctx context.Context, ts []Transition) ([]tried, error) { return a.advanceGroup(ctx, ts, lockWait) },
-	).Parts(func(ctx context.Context, ts []Transition) ([]tried, error) {
-		for i := range ts {
-			ts[i].skipLockedPerson = true
-		}
-		return a.advanceGroup(ctx, ts, partWait)
-	}).For(s.hands)
+		func(ctx context.Context, ts []Transition) ([]tried, error) { return s.advance(ctx, ts, lockWait) },
+	).Parts(a.advancePart).For(s.hands)
 	return a
 }
 
@@ -86,15 +81,20 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 // one, a transaction had locked the row, which may be that of the first run.
 var errLockedByRerun = errors.New("the connection broke, and the email is locked")
 
-// advanceGroup applies a group, and remembers the companies of emails that were left alone: their next
-// claims skip locked recipients too.
-func (a *Advancer) advanceGroup(ctx context.Context, ts []Transition, wait time.Duration) ([]tried, error) {
-	results, err := a.store.advance(ctx, ts, wait)
+// advancePart writes a group again that waited for a lock, or a part of it, without the emails
+// whose recipients are locked. For a while the next claims of their companies skip locked
+// recipients at once. What these skip does not prolong that: it may be locked by our own
+// commits, which are worth waiting for.
+func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]tried, error) {
+	for i := range ts {
+		ts[i].skipLockedPerson = true
+	}
+	results, err := a.store.advance(ctx, ts, partWait)
 	if err != nil {
 		return nil, err
 	}
 	for i, r := range results {
-		if r.Locked && ts[i].skipLockedPerson {
+		if r.Locked {
 			a.aside.add(ts[i].Company)
 		}
 	}
@@ -109,7 +109,7 @@ func (a *Advancer) alone(ctx context.Context, t Transition) (tried, error) {
 		}
 	}
 	defer a.aside.leave()
-	results, err := repeat(func() ([]tried, error) { return a.advanceGroup(ctx, []Transition{t}, partWait) })
+	results, err := repeat(func() ([]tried, error) { return a.store.advance(ctx, []Transition{t}, partWait) })
 	if err != nil {
 		return tried{}, err
 	}
