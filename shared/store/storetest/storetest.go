@@ -139,10 +139,12 @@ func dropDiscarded(ctx context.Context, admin string) error {
 	var names []string
 	err = db.SelectContext(ctx, &names, `
 		SELECT d.datname FROM pg_database d JOIN pg_shdescription c ON c.objoid = d.oid AND c.classoid = 'pg_database'::regclass
-		WHERE c.description = $1`, discarded)
-	for _, name := range names {
-		go func() { _ = drop(admin, name) }()
-	}
+		WHERE c.description = $1 AND d.datname LIKE 'test\_%'`, discarded)
+	go func() {
+		for _, name := range names {
+			_ = drop(admin, name)
+		}
+	}()
 	return errors.Join(err, db.Close())
 }
 
