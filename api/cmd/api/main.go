@@ -29,7 +29,7 @@ const (
 	// statementTimeout bounds a request's statements, all of which take milliseconds:
 	// a client should hear that Postgres does not answer before it gives up itself.
 	statementTimeout = 10 * time.Second
-	// connections are for 10 statements about companies' rows at once, 4 look-ups, 12 that wait for locks, 4
+	// connections are for 8 statements about companies' rows at once, 6 look-ups, 12 that wait for locks, 4
 	// uploads that are written, and 2 groups of new emails: none of these takes those of another. Statements about one
 	// row that are not among them (keys and quotas that are not cached, unconfirmed commits) use idle ones.
 	connections = 32

@@ -14,12 +14,12 @@ import (
 
 const (
 	// placesAtOnce are the connections that statements about companies' rows may use at once,
-	// and placesOfEach those of one company. A company with 50 requests per second needs five
-	// when Postgres is so busy that each takes 100 ms.
-	placesAtOnce, placesOfEach = 10, 6
+	// and placesOfEach those of one company. A company with 50 requests per second needs four
+	// when Postgres is so busy that each takes 80 ms.
+	placesAtOnce, placesOfEach = 8, 4
 	// lookUpsAtOnce and lookUpsOfEach are the same for the look-ups by key that accepting an
 	// email needs. A company's slow searches do not delay its emails.
-	lookUpsAtOnce, lookUpsOfEach = 4, 2
+	lookUpsAtOnce, lookUpsOfEach = 6, 4
 	// placeWait is how long a request waits for others.
 	placeWait = 5 * time.Second
 )
