@@ -267,7 +267,8 @@ func TestQuota_ScheduledEmails(t *testing.T) {
 	}
 }
 
-// An email of a mailing that is moved to a later time is a scheduled email.
+// An email of a mailing that is moved to a later time is a scheduled email. One that waits for
+// another reason is none.
 func TestQuota_ScheduledEmailsOfMailings(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -288,6 +289,7 @@ func TestQuota_ScheduledEmailsOfMailings(t *testing.T) {
 	refused(t, move(second, time.Now().Add(time.Hour)), store.QuotaScheduledEmails, 1, 1)
 	refused(t, accept(t, d, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) }), store.QuotaScheduledEmails, 1, 1)
 	must(t, move(first, time.Time{}))
+	run(t, d, `UPDATE email_outbox SET next_at = now() + interval '1 h' WHERE id = $1`, first)
 	must(t, move(second, time.Now().Add(time.Hour)))
 }
 
