@@ -9,6 +9,14 @@ port_free() {
 	! grep -qiE "^ *[0-9]+: [0-9A-F]+:$(printf '%04X' "$1") [0-9A-F]+:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
+# reserve_port PORT: for two minutes no other checkout chooses it, while nothing listens on it yet.
+reserve_port() {
+	local all=${TMPDIR:-/tmp}/email-gateway-ports
+	[[ -d $all ]] || mkdir -m 1777 "$all"
+	[[ -z $(find "$all/$1" -maxdepth 0 -mmin +2 2>/dev/null) ]] || rmdir "$all/$1"
+	mkdir "$all/$1"
+} 2>/dev/null
+
 # choose_port: a free port below the range from which the kernel hands out ports to clients, which could take it first.
 choose_port() {
 	local low port
@@ -16,7 +24,7 @@ choose_port() {
 	((low > 21000)) || low=32768
 	for _ in {1..100}; do
 		port=$((20000 + RANDOM % (low - 20000)))
-		if port_free "$port" && ! grep -qs "=$port\$" "$LOCAL_DIR/ports"; then
+		if port_free "$port" && ! grep -qs "=$port\$" "$LOCAL_DIR/ports" && reserve_port "$port"; then
 			echo "$port"
 			return
 		fi
