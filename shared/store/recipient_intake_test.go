@@ -336,7 +336,13 @@ func TestUpsertRecipients_FromTwoProcesses(t *testing.T) {
 		}
 		ids := intake(t, d, company, batch...)
 		for _, s := range stores { // the broker delivers it twice
-			go func() { done <- errors.Join(s.UpsertRecipients(t.Context(), ids)...) }()
+			go func() {
+				err := store.ErrLocked
+				for errors.Is(err, store.ErrLocked) { // the broker delivers these again
+					err = errors.Join(s.UpsertRecipients(t.Context(), ids)...)
+				}
+				done <- err
+			}()
 		}
 	}
 	for range 2 * batches {

@@ -22,7 +22,7 @@ func TestMailing(t *testing.T) {
 		t.Errorf("a foreign sender: %d %s", r.Status, r.Body)
 	}
 	g.leavesNothing(t, "a foreign sender")
-	r = g.upload(t, given(part{name: "text", value: "Olá, {{nome}}"}, part{name: "tags", value: "natal, loja"}), nil)
+	r = g.upload(t, given(part{name: "text", value: "Olá, {{nome}}: {{unsubscribe_url}}"}, part{name: "tags", value: "natal, loja"}), nil)
 	answer := r.json(t)
 	id, _ := answer["mailingId"].(string)
 	want := map[string]any{"mailingId": id, "status": "QUEUED", "accepted": 2.0, "invalid": 3.0, "duplicates": 1.0, "emptyFields": 1.0}
