@@ -55,6 +55,11 @@ type finding struct {
 	Text string `json:"text"`
 }
 
+// tries are stated as email show and email list state them.
+func (x *explanation) tries() string {
+	return email.TriesOf(x.at.Attempts, x.at.Throttles, x.allowed).String()
+}
+
 func (x *explanation) say(code, format string, args ...any) {
 	x.Findings = append(x.Findings, finding{code, printable(fmt.Sprintf(format, args...))})
 }
@@ -162,8 +167,8 @@ func (x *explanation) retryScheduled() {
 		x.dispatcher()
 	}
 	if x.at.Throttles > 0 {
-		x.say("THROTTLES", "%s that were refused by a quota or met an outage do not count: only the deadline ends an email that the provider cannot take.",
-			plural(x.at.Throttles, "try", "tries"))
+		x.say("THROTTLES", "Tries: %s. Those that a quota refused or an outage ended do not count: only the deadline ends an email that the provider cannot take.",
+			x.tries())
 	}
 	x.worker()
 	x.deadline()
@@ -195,7 +200,7 @@ func (x *explanation) final() {
 	case email.Sent:
 		x.sent()
 	case email.Failed:
-		x.say("FAILED", "It failed %safter %s: %s.", x.ended(x.at.FailedAt), plural(x.at.Attempts-x.at.Throttles, "try", "tries"), x.failure())
+		x.say("FAILED", "It failed %swith %s. Tries: %s.", x.ended(x.at.FailedAt), x.failure(), x.tries())
 	case email.Expired:
 		x.say("EXPIRED", "Its deadline, %s, passed before the provider took it.", x.moment(x.at.ExpiresAt))
 		if reason := failure("", email.MaskText(text(x.at.ErrorReason))); reason != "" {
@@ -217,9 +222,9 @@ func (x *explanation) final() {
 func (x *explanation) sent() {
 	took := ""
 	if x.at.SentAt != nil {
-		took = fmt.Sprintf("at %s, %s after it was accepted here, ", x.moment(*x.at.SentAt), span(x.at.SentAt.Sub(x.at.CreatedAt)))
+		took = fmt.Sprintf(" at %s, %s after it was accepted here", x.moment(*x.at.SentAt), span(x.at.SentAt.Sub(x.at.CreatedAt)))
 	}
-	x.say("SENT", "The provider took it %son try %d; its id there is %s. Nothing is left to do.", took, x.at.Attempts-x.at.Throttles, text(x.at.SESMessageID))
+	x.say("SENT", "The provider took it%s; its id there is %s. Tries: %s. Nothing is left to do.", took, text(x.at.SESMessageID), x.tries())
 	if x.at.PossibleDuplicate {
 		x.say("POSSIBLE_DUPLICATE", "It may have been delivered twice: the outcome of an earlier try was never known.")
 	}
