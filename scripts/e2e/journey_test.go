@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -133,9 +134,12 @@ func TestMonitoring(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	if _, metrics := get("/metrics", "", ""); !strings.Contains(metrics, `pipeline_final_state_total{state="SENT"} 1`) {
-		t.Error("the metrics do not count the email")
-	}
+	eventually(t, 10*time.Second, func() error { // counted after the commit that the email's status came with
+		if _, metrics := get("/metrics", "", ""); !strings.Contains(metrics, `pipeline_final_state_total{state="SENT"} 1`) {
+			return errors.New("the metrics do not count the email")
+		}
+		return nil
+	})
 }
 
 // One key, fifty requests at once: one row, one answer, one mail.

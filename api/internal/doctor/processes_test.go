@@ -48,9 +48,9 @@ func TestExamine_Processes(t *testing.T) {
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4}`)
 
 	exec(t, d, "UPDATE process_status SET updated_at = now() - interval '1 min' WHERE service = 'worker'")
-	wants(t, "silence", doctor.Examine(t.Context(), p), "failure worker: No worker is running. Silent: here-2 for 1m0s.")
+	wants(t, "silence", doctor.Examine(t.Context(), p), "failure worker: No worker is running. Silent: here-2 for 1m")
 	report(t, d, "worker", "here-4", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":1}`)
-	wants(t, "a successor", doctor.Examine(t.Context(), p), "warning worker: Silent: here-2 for 1m0s.")
+	wants(t, "a successor", doctor.Examine(t.Context(), p), "warning worker: Silent: here-2 for 1m")
 	exec(t, d, "DELETE FROM process_status")
 	wants(t, "nobody", doctor.Examine(t.Context(), p), "failure dispatcher: No dispatcher is running: none has reported within an hour.",
 		"failure worker: No worker is running", "skipped redis:", "skipped rabbitmq:", "skipped ses:")
