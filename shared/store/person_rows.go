@@ -112,13 +112,14 @@ const (
     SELECT s.id, (lower(s.recipient) = ANY ($4::text[]) OR s.recipient_id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own,
            cardinality($9::text[]) > 0 AND (concat_ws(' ', s.error_reason, s.tags) ~* ANY ($9::text[])
                OR EXISTS (SELECT FROM email_events e WHERE e.email_log_id = s.id AND e.metadata::text ~* ANY ($9::text[]))) AS copied,
-           s.recipient AS address, (SELECT o.payload #>> '{recipient,cpfCnpjHash}' FROM email_outbox o WHERE o.id = s.id AND o.company_id = $1) AS hash,
-           s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags
+           s.recipient AS address, s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags
     FROM seen s
-), said AS (
+), told AS (
     SELECT n.*, concat_ws(' ', n.error_reason, n.tags, (SELECT string_agg(e.metadata::text, ' ') FROM email_events e WHERE e.email_log_id = n.id)) AS told
     FROM named n WHERE cardinality($9::text[]) > 0 AND (own OR copied)
     UNION ALL SELECT n.*, '' FROM named n WHERE cardinality($9::text[]) = 0 AND own
+), said AS (
+    SELECT n.*, (SELECT o.payload #>> '{recipient,cpfCnpjHash}' FROM email_outbox o WHERE o.id = n.id AND o.company_id = $1) AS hash FROM told n
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (
     SELECT to_jsonb(l) || jsonb_build_object('events', (SELECT jsonb_agg(to_jsonb(e) ORDER BY e.seq) FROM email_events e WHERE e.email_log_id = l.outbox_id))
