@@ -32,7 +32,7 @@ type Config struct {
 	// on a network that Prometheus alone reaches. Two apis on one machine need an address each.
 	MetricsAddr string `env:"METRICS_ADDR" envDefault:"127.0.0.1:9094"`
 	// TrustedProxies are the networks, with commas between them, of proxies whose X-Forwarded-For
-	// is believed: the right-most address in it that is none of theirs counts as the client's.
+	// is trusted: the client is the right-most address in it that is none of theirs.
 	// Without any, the client is whoever opened the connection.
 	TrustedProxies clientip.Proxies `env:"TRUSTED_PROXIES"`
 

@@ -11,7 +11,7 @@ type Quotas struct {
 	// ScheduledEmails: emails of a company whose sendAt is still to come; 0 is unlimited, as in
 	// all quotas.
 	ScheduledEmails int64 `env:"QUOTA_SCHEDULED_EMAILS" envDefault:"100000"`
-	// EmailsPerDay: emails that a company hands over in a UTC day, those of mailings included.
+	// EmailsPerDay: emails that the api accepts from a company in a UTC day, those of mailings included.
 	EmailsPerDay int64 `env:"QUOTA_EMAILS_PER_DAY" envDefault:"1000000"`
 	// StoredBodyBytes: html and text of a company's emails that are kept.
 	StoredBodyBytes int64 `env:"QUOTA_STORED_BODY_BYTES" envDefault:"10737418240"`

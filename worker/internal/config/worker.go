@@ -31,7 +31,7 @@ type Worker struct {
 	// MonitoringWritable lets MonitoringUser delete, run and pause tasks as well.
 	MonitoringWritable bool `env:"MONITORING_WRITABLE" envDefault:"false"`
 	// TrustedProxies are the networks, with commas between them, of proxies before /monitoring
-	// whose X-Forwarded-For is believed when wrong passwords are counted per address.
+	// whose X-Forwarded-For is trusted when wrong passwords are counted per address.
 	TrustedProxies clientip.Proxies `env:"TRUSTED_PROXIES"`
 }
 
