@@ -16,8 +16,12 @@ import (
 // ends with its connection, so a process that dies leaves no lock behind.
 type migrationLock struct{ tx *sql.Tx }
 
-// lockNotAvailable is Postgres's code for a lock that NOWAIT did not get.
-const lockNotAvailable = "55P03"
+// Postgres's codes for a lock that was not got in time, or at once with NOWAIT, and for a
+// transaction that was ended because it and another one waited for each other.
+const (
+	lockNotAvailable = "55P03"
+	deadlockDetected = "40P01"
+)
 
 // makeLockSQL runs before the first migration. Two processes may run it at once, and the
 // one that comes second finds the name taken.
@@ -25,7 +29,7 @@ const makeLockSQL = `
 DO $$
 BEGIN
     CREATE TABLE IF NOT EXISTS goose_migration_lock ();
-EXCEPTION WHEN unique_violation OR duplicate_table THEN
+EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN
     NULL;
 END
 $$`

@@ -59,7 +59,7 @@ SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND rel
 		t.Fatalf("no statements found: %v", err)
 	}
 	declared := map[string]bool{}
-	declaration := regexp.MustCompile(`(\w+SQL)\s*= `)
+	declaration := regexp.MustCompile(`(\w+SQL)(?:\s*= | string\n)`) // a constant, or a variable that a file is embedded into
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -2,8 +2,9 @@
 -- again, and has to after every migration: a new table is nobody's until it stands here.
 -- shared/store/roles_test.go holds each line to the statements, both ways.
 --
--- The roles have no password. Give each one (ALTER ROLE gateway_api PASSWORD '…'), or
--- let pg_hba.conf know them otherwise. Migrations stay with the tables' owner.
+-- The roles have no password. `migrate roles` sets those that it finds in variables
+-- (GATEWAY_API_PASSWORD for gateway_api); without one, let pg_hba.conf know the role
+-- otherwise. Migrations stay with the tables' owner.
 
 DO $$
 DECLARE
@@ -24,23 +25,29 @@ BEGIN
 END
 $$;
 
--- A program that stands still in the middle of a transaction lets go of its locks after 5 s.
--- Set on the roles, it holds behind a PgBouncer, which drops what a connection asks for. Only
--- one who may alter the roles can do it: whoever may not leaves them as they are.
+-- Session settings of the programs. PgBouncer refuses startup parameters that it does not know, or ignores those listed in
+-- ignore_startup_parameters, so the roles carry them. They end idle transactions after 5 s, bound statements, make plans
+-- follow indexes (see prepared.go in shared/store), and deliver the warning that no standby confirmed a commit. A setting
+-- that a role already has is kept. If the caller may not alter a role, the role keeps its settings and a warning is printed.
 DO $$
 DECLARE
     name text;
+    setting text;
 BEGIN
     FOREACH name IN ARRAY '{gateway_api,gateway_dispatcher,gateway_worker,gateway_operator,gateway_privacy}'::text[] LOOP
-        CONTINUE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = name AND 'idle_in_transaction_session_timeout=5s' = ANY (rolconfig));
-        BEGIN
-            EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = %L', name, '5s');
-        EXCEPTION
-            WHEN internal_error OR unique_violation THEN
-                NULL; -- another one is setting it at the same time
-            WHEN insufficient_privilege THEN
-                RAISE WARNING 'role %: idle_in_transaction_session_timeout is not set, as % may not alter it', name, current_user;
-        END;
+        FOREACH setting IN ARRAY ARRAY['idle_in_transaction_session_timeout=5s', CASE name WHEN 'gateway_api' THEN 'statement_timeout=10s' ELSE 'statement_timeout=30s' END,
+                                       'enable_seqscan=off', 'jit=off', 'client_min_messages=notice'] LOOP
+            CONTINUE WHEN EXISTS (SELECT FROM pg_roles, unnest(rolconfig) AS own WHERE rolname = name AND starts_with(own, split_part(setting, '=', 1) || '='));
+            BEGIN
+                EXECUTE format('ALTER ROLE %I SET %I = %L', name, split_part(setting, '=', 1), split_part(setting, '=', 2));
+            EXCEPTION
+                WHEN internal_error OR unique_violation THEN
+                    NULL; -- another one is setting it at the same time
+                WHEN insufficient_privilege THEN
+                    RAISE WARNING 'role %: % is not set, as % may not alter it', name, setting, current_user;
+                    EXIT;
+            END;
+        END LOOP;
     END LOOP;
 END
 $$;
@@ -51,6 +58,7 @@ REVOKE CREATE ON SCHEMA public FROM PUBLIC; -- as Postgres 15 does in new databa
 -- statement of all moves (advanceSQL), which is why some tables stand in every list.
 GRANT SELECT                         ON companies, api_keys, sender_domains, provider_gate, process_status TO gateway_api;
 GRANT SELECT, INSERT                 ON email_events, mailing_rejects, dead_letter_replays TO gateway_api;
+GRANT INSERT                         ON mailing_marks TO gateway_api;
 GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, mailings, mailing_entries, dispatch_lanes, recipients,
                                         ses_events, dead_letters TO gateway_api;
 GRANT SELECT, INSERT, DELETE         ON recipient_intakes TO gateway_api;
@@ -66,7 +74,8 @@ GRANT SELECT, UPDATE                 ON dispatch_lanes, mailings, provider_gate 
 GRANT SELECT, INSERT, UPDATE         ON retention_walks, quota_totals TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON quota_deltas TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON mailing_rejects TO gateway_dispatcher;
-GRANT SELECT, INSERT, DELETE         ON email_events, dispatch_batches TO gateway_dispatcher;
+GRANT SELECT, INSERT, DELETE         ON email_events, dispatch_batches, mailing_marks TO gateway_dispatcher;
+GRANT SELECT, DELETE                 ON dropped_tasks TO gateway_dispatcher;
 GRANT SELECT, UPDATE, DELETE         ON mailing_entries, idempotency_keys, ses_events, dead_letter_replays TO gateway_dispatcher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON email_outbox, email_logs, recipients, dead_letters, process_status TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON operator_audit TO gateway_dispatcher; -- a policy keeps two years of it
@@ -74,7 +83,7 @@ GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), drop_log_partition(
 
 -- The worker sends. It sees no keys, and answers nobody's request.
 GRANT SELECT                         ON companies, dispatch_lanes, suppressions TO gateway_worker;
-GRANT INSERT                         ON email_events TO gateway_worker;
+GRANT INSERT                         ON email_events, dropped_tasks, mailing_marks TO gateway_worker;
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE         ON quota_totals TO gateway_worker;
 GRANT SELECT                         ON quota_deltas TO gateway_worker;
@@ -86,7 +95,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON process_status TO gateway_worker;
 GRANT SELECT                         ON process_status, operator_audit, goose_db_version, log_partitions TO gateway_operator;
 GRANT INSERT (operator, action, company_id, subject, details, reason) ON operator_audit TO gateway_operator; -- not when, and as whom
 GRANT SELECT, INSERT                 ON email_events, dead_letter_replays TO gateway_operator;
-GRANT INSERT                         ON recipient_intakes TO gateway_operator;
+GRANT INSERT                         ON recipient_intakes, mailing_marks TO gateway_operator;
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_operator;
 GRANT SELECT, INSERT, UPDATE         ON companies, company_retention, company_quotas, api_keys, dispatch_lanes, email_outbox, email_logs, recipients,
                                         dead_letters TO gateway_operator;
@@ -98,6 +107,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions TO gateway_operator;
 GRANT SELECT, UPDATE                 ON outbox_aggregates TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator, gateway_privacy;
 GRANT DELETE                         ON outbox_aggregates TO gateway_dispatcher;
 GRANT SELECT, UPDATE                 ON erased_tasks TO gateway_dispatcher; -- tasks to be removed from Redis, by id
+GRANT SELECT (begun_at)              ON person_erasures TO gateway_dispatcher; -- how old the oldest is, and not whom it is about
 GRANT EXECUTE ON FUNCTION email_gateway_take_key(uuid, text, text, text, uuid) TO gateway_api;
 
 -- What a company uses of its quotas. No other role may ask: the functions show every
@@ -124,6 +134,7 @@ GRANT SELECT                         ON companies, dispatch_lanes, provider_gate
 GRANT INSERT (operator, action, company_id, subject, details, reason) ON operator_audit TO gateway_privacy;
 GRANT SELECT                         ON idempotency_keys TO gateway_privacy;
 GRANT SELECT, INSERT                 ON email_events TO gateway_privacy;
+GRANT INSERT                         ON mailing_marks TO gateway_privacy;
 GRANT UPDATE (metadata)              ON email_events TO gateway_privacy; -- what a step tells of people, and never that there was one
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, dead_letter_replays TO gateway_privacy;
 GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_privacy;

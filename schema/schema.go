@@ -9,8 +9,10 @@ import (
 	"database/sql"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/pressly/goose/v3"
 )
@@ -18,17 +20,76 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
+const (
+	// busyTimeout is how long a migration is repeated after it first failed to get its locks.
+	// Running programs hold theirs for milliseconds; a backup holds its own for hours.
+	busyTimeout  = time.Minute
+	busyInterval = 5 * time.Second // what waited behind the migration passes meanwhile
+)
+
 // Up brings the database to the newest version. Any number of callers may run it
-// at once: a lock lets one work and the others find it done.
+// at once: a lock lets one work and the others find it done. Programs may run meanwhile: a
+// migration that lost a table's lock to them is run again, for up to a minute after it first
+// did. What that one had done is undone, or is found done.
 func Up(ctx context.Context, db *sql.DB) error {
 	p, err := provider(db)
 	if err != nil {
 		return err
 	}
-	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("migrate up: %w", err)
+	var busy retry
+	for {
+		_, err = p.Up(ctx)
+		if err == nil {
+			return nil
+		}
+		// A migration without a transaction that failed leaves its lock_timeout on its session,
+		// and the next one may be an index, which waits for as long as it takes.
+		closeIdle(db)
+		err = fmt.Errorf("migrate up: %w", err)
+		if !busy.again(err, time.Now()) {
+			return err
+		}
+		select {
+		case <-time.After(busyInterval):
+		case <-ctx.Done():
+			return err
+		}
 	}
-	return nil
+}
+
+// retry bounds how long one migration is run again.
+type retry struct {
+	version int64
+	until   time.Time
+}
+
+// again: the migration lost a lock, less than busyTimeout after it first did.
+func (r *retry) again(err error, now time.Time) bool {
+	if !lostLock(err) {
+		return false
+	}
+	var version int64 // 0 is none: the lock of all migrations
+	if failed, ok := errors.AsType[*goose.PartialError](err); ok {
+		version = failed.Failed.Source.Version
+	}
+	if r.until.IsZero() || r.version != version {
+		r.version, r.until = version, now.Add(busyTimeout)
+	}
+	return now.Before(r.until)
+}
+
+// closeIdle closes the sessions that nobody uses.
+func closeIdle(db *sql.DB) {
+	const usual = 2 // database/sql's default
+	db.SetMaxIdleConns(0)
+	db.SetMaxIdleConns(usual)
+}
+
+// lostLock: Postgres ended the statement for the sake of another transaction that held a lock,
+// because lock_timeout was over or because both waited for each other.
+func lostLock(err error) bool {
+	var refused interface{ SQLState() string }
+	return errors.As(err, &refused) && (refused.SQLState() == lockNotAvailable || refused.SQLState() == deadlockDetected)
 }
 
 // Down takes back the newest migration, with the data its tables held.

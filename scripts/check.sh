@@ -22,7 +22,7 @@ check() {
 	printf '%-4s %-34s %6d ms\n' "$verdict" "$name" "$(((${EPOCHREALTIME/./} - ${began/./}) / 1000))"
 	[[ $verdict == ok ]] && return
 	failed+=("$name")
-	head -n 100 <<<"$output"
+	{ grep -v '^go: downloading ' <<<"$output" || true; } | head -n 100 || true # head ends the pipe early
 }
 
 # A loop over modules that finds none of them succeeds at nothing.
@@ -80,6 +80,21 @@ security_claims() {
 	return "$missing"
 }
 
+# A test with a name of long-tests.txt that is in another package would be run in neither step.
+long_tests() {
+	local line package test file wrong=0 lines
+	mapfile -t lines < <(grep -v '^#' scripts/long-tests.txt)
+	((${#lines[@]} > 10)) || return 1
+	for line in "${lines[@]}"; do
+		read -r package test <<<"$line"
+		grep -qsE "^func $test\(" "$package"*_test.go || { echo "$package has no $test" && wrong=1; }
+		while read -r file; do
+			grep -qFx "${file%/*}/ $test" scripts/long-tests.txt || { echo "$file: $test is not listed" && wrong=1; }
+		done < <(grep -rlE --include='*_test.go' "^func $test\(" ./api ./worker ./shared ./schema ./scripts)
+	done
+	return "$wrong"
+}
+
 shell_scripts() {
 	if ! command -v shellcheck >/dev/null; then
 		((EUID == 0)) || { echo "install shellcheck to check the shell scripts" && return 1; }
@@ -114,8 +129,9 @@ for module in "${modules[@]}"; do
 	check "build without go.work: ${module##*/}" build_alone "$module"
 done
 check "tests that SECURITY.md names" security_claims
+check "long tests" long_tests
 check "openapi.yaml: redocly, spectral" ./scripts/openapi.sh lint
-check "configuration table of README.md" go run ./scripts/cmd/settings -check
+check "CONFIGURATION.md" go run ./scripts/cmd/settings -check
 check shellcheck shell_scripts
 check "alert rules" alert_rules
 

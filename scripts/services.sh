@@ -20,83 +20,10 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "services: $*"; exit 1; }
 
 # Each of these files tells the same few things of its service: packages, account, URL, how it runs, when it is ready.
-for part in ports home tls process postgres redis rabbitmq s3; do
+for part in ports home tls process lifecycle postgres redis rabbitmq s3; do
 	# shellcheck source=/dev/null
 	source "$root/scripts/services.d/$part.sh"
 done
-
-# foreign SERVICE: true when its URL names a service that is not ours.
-foreign() {
-	local name url
-	name=$("$1_url_name")
-	url=${!name:-}
-	[[ -n $url && ! $url =~ 127\.0\.0\.1:$("$1_port")([/\&]|$) ]]
-}
-
-start() {
-	local began=$EPOCHREALTIME
-	if running "$1"; then
-		say "$1 is running on 127.0.0.1:$("$1_port")"
-		return
-	fi
-	make_home "$1"
-	take_tls_files "$1"
-	launch "$1"
-	await_ready "$1"
-	say "$1 is ready on 127.0.0.1:$("$1_port") after $(((${EPOCHREALTIME/./} - ${began/./}) / 1000)) ms"
-}
-
-stop() {
-	running "$1" || return 0
-	signal_and_wait "$1" "$("$1_stop_signal")"
-	say "$1 has stopped"
-}
-
-restart() { stop "$1" && start "$1"; }
-
-kill_hard() {
-	running "$1" || die "$1 is not running"
-	signal_and_wait "$1" KILL
-	say "$1 was killed"
-}
-
-destroy() {
-	stop "$1"
-	remove_home "$1"
-}
-
-status() {
-	if running "$1"; then
-		echo "$1 running 127.0.0.1:$("$1_port") pid $(<"$LOCAL_DIR/$1/pid") log $LOCAL_DIR/$1/log"
-	else
-		echo "$1 stopped"
-		return 1
-	fi
-}
-
-env_line() {
-	local name url
-	name=$("$1_url_name")
-	url=${!name:-$("$1_url")}
-	echo "export $name=${url@Q}"
-	if declare -F "$1_credentials" >/dev/null && ! foreign "$1"; then "$1_credentials"; fi
-}
-
-install_missing() {
-	local service packages=()
-	for service in "$@"; do
-		if "${service}_installed"; then
-			continue
-		elif declare -F "${service}_install" >/dev/null; then
-			"${service}_install" || die "$service could not be built"
-		else
-			packages+=("$("${service}_package")")
-		fi
-	done
-	[[ ${#packages[@]} -gt 0 ]] || return 0
-	"$root/scripts/install.sh" "${packages[@]}" ||
-		die "run the system with 'docker compose up', or name services by DATABASE_URL, REDIS_URL, RABBITMQ_URL"
-}
 
 usage() { sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 

@@ -42,8 +42,8 @@ func runAccept(ctx context.Context, r *Rig, t *Table) (err error) {
 	for _, connections := range []int{64, 256} {
 		err := t.Compare(ctx,
 			Subject{Name: fmt.Sprintf("%d connections", connections), Unit: "emails/s", Measure: a.subject(connections)},
-			Reference{Name: "naive gin + one INSERT", Budget: 2.2, Measure: a.reference(connections)},
-			Reference{Name: "pgbench, one INSERT per commit, 64 clients", Moonshot: 1, Measure: a.pgbench},
+			Reference{Name: "naive gin + one INSERT", Budget: 2.6, Measure: a.reference(connections)},
+			Reference{Name: "pgbench, one INSERT per commit, 64 clients", Moonshot: 1.5, Measure: a.pgbench},
 		)
 		if err != nil {
 			return err

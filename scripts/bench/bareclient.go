@@ -43,12 +43,22 @@ func (b *bareClient) loop(ctx context.Context, letters int) (float64, error) {
 // send makes the call that the worker makes for a letter.
 func (b *bareClient) send(ctx context.Context, serial int64) error {
 	number := string(appendSerial(nil, serial))
+	return b.deliver(ctx, address(number), "Sua fatura está disponível", strings.ReplaceAll(letterHTML, placeholder, number), nil)
+}
+
+// deliver makes the call that the worker makes for any email.
+func (b *bareClient) deliver(ctx context.Context, to, subject, html string, headers map[string]string) error {
+	var list []types.MessageHeader
+	for name, value := range headers {
+		list = append(list, types.MessageHeader{Name: aws.String(name), Value: aws.String(value)})
+	}
 	_, err := b.ses.SendEmail(ctx, &sesv2.SendEmailInput{
 		FromEmailAddress: aws.String(sender),
-		Destination:      &types.Destination{ToAddresses: []string{address(number)}},
+		Destination:      &types.Destination{ToAddresses: []string{to}},
 		Content: &types.EmailContent{Simple: &types.Message{
-			Subject: content("Sua fatura está disponível"),
-			Body:    &types.Body{Html: content(strings.ReplaceAll(letterHTML, placeholder, number))},
+			Subject: content(subject),
+			Body:    &types.Body{Html: content(html)},
+			Headers: list,
 		}},
 		EmailTags: []types.MessageTag{
 			{Name: aws.String("outbox_id"), Value: aws.String(uuid.NewString())},

@@ -40,10 +40,12 @@ type Section struct {
 
 // Sections are all there are, in the order in which they are run.
 func Sections() []Section {
-	return []Section{accept(), dispatch(), send(), ingest(), whole(), latency(), quiet(), scaleOut(), growth(), memory()}
+	return slices.Concat([]Section{accept(), dispatch(), send(), ingest(), whole(), mailing(), latency(), quiet(), scaleOut(), quota()},
+		tenants(), []Section{growth(), memory()})
 }
 
-// Only picks sections by their names, separated by commas; "" means all.
+// Only picks sections by their names, separated by commas; "" means all. The part of a name before a colon picks all sections
+// that share it.
 func Only(names string) ([]Section, error) {
 	all := Sections()
 	if names == "" {
@@ -51,11 +53,16 @@ func Only(names string) ([]Section, error) {
 	}
 	var picked []Section
 	for name := range strings.SplitSeq(names, ",") {
-		i := slices.IndexFunc(all, func(s Section) bool { return s.Name == strings.TrimSpace(name) })
-		if i < 0 {
+		name = strings.TrimSpace(name)
+		before := len(picked)
+		for _, s := range all {
+			if family, _, _ := strings.Cut(s.Name, ":"); name == s.Name || name == family {
+				picked = append(picked, s)
+			}
+		}
+		if len(picked) == before {
 			return nil, fmt.Errorf("section: there is no %q", name)
 		}
-		picked = append(picked, all[i])
 	}
 	return picked, nil
 }

@@ -61,7 +61,7 @@ func runDispatch(ctx context.Context, r *Rig, t *Table) (err error) {
 	d.payload = []byte(text[:len(text)-1] + `,"attempt":1,"enqueuedAt":"2026-01-01T00:00:00.000000000Z"}`)
 	return t.Compare(ctx,
 		Subject{Name: fmt.Sprintf("backlog of %d", backlog), Unit: "emails/s", Measure: d.subject},
-		Reference{Name: "asynq Client.Enqueue, 64 goroutines", Budget: 0.5, Moonshot: 1, Measure: d.enqueue},
+		Reference{Name: "asynq Client.Enqueue, 64 goroutines", Budget: 0.8, Moonshot: 1, Measure: d.enqueue},
 		Reference{Name: "poller: 100 rows, each published and updated, 1 s of sleep", Budget: 200, Measure: d.poll},
 	)
 }

@@ -23,6 +23,8 @@ type gatewayOptions struct {
 	rate float64
 	// onSend is told of every email that SES gets.
 	onSend func(body []byte)
+	// ses, if not nil, is the server that the emails go to, which the caller closes.
+	ses *SES
 }
 
 // gateway is one of each program on a system of its own, and a SES behind it.
@@ -30,6 +32,7 @@ type gateway struct {
 	rig    *Rig
 	system *System
 	ses    *SES
+	shared bool   // ses is the caller's
 	key    string // of the tenant whose emails are posted
 	letter letter
 	serial atomic.Int64 // of the last email
@@ -43,9 +46,11 @@ func (r *Rig) openGateway(ctx context.Context, o gatewayOptions) (*gateway, erro
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{rig: r, letter: text}
-	if g.ses, err = NewSES(ctx, o.rate, o.onSend); err != nil {
-		return nil, err
+	g := &gateway{rig: r, letter: text, ses: o.ses, shared: o.ses != nil}
+	if !g.shared {
+		if g.ses, err = NewSES(ctx, o.rate, o.onSend); err != nil {
+			return nil, err
+		}
 	}
 	env := maps.Clone(o.env)
 	if env == nil {
@@ -53,7 +58,7 @@ func (r *Rig) openGateway(ctx context.Context, o gatewayOptions) (*gateway, erro
 	}
 	env["SES_ENDPOINT"] = g.ses.URL
 	if g.system, err = r.NewSystem(ctx, env); err != nil {
-		return nil, errors.Join(err, g.ses.Close())
+		return nil, errors.Join(err, g.closeSES())
 	}
 	g.key = g.system.Key
 	return g, nil
@@ -112,7 +117,14 @@ func (g *gateway) program(kind string) **Program {
 
 // close ends everything and drops the database.
 func (g *gateway) close(ctx context.Context) error {
-	return errors.Join(g.stop(ctx), g.system.Close(ctx), g.ses.Close())
+	return errors.Join(g.stop(ctx), g.system.Close(ctx), g.closeSES())
+}
+
+func (g *gateway) closeSES() error {
+	if g.shared {
+		return nil
+	}
+	return g.ses.Close()
 }
 
 const (

@@ -56,15 +56,15 @@ func loadMemory(ctx context.Context, r *Rig, t *Table) (err error) {
 func (g *gateway) recordPeaks(t *Table, n int) error {
 	for _, p := range []struct {
 		*Program
-		budget float64
-	}{{g.api, 150}, {g.dispatcher, 150}, {g.worker, 250}} {
+		budget, moonshot float64
+	}{{g.api, 75, 50}, {g.dispatcher, 75, 50}, {g.worker, 150, 75}} {
 		usage, err := p.Usage()
 		if err != nil {
 			return err
 		}
 		t.Say("%s: %s MB", p.Kind, figure(float64(usage.Peak)/megabyte))
 		t.Record(Quantity{
-			Name: fmt.Sprintf("%s, after a batch of %d", p.Kind, n), Unit: "MB", Budget: p.budget, Moonshot: p.budget / 2,
+			Name: fmt.Sprintf("%s, after a batch of %d", p.Kind, n), Unit: "MB", Budget: p.budget, Moonshot: p.moonshot,
 		}, float64(usage.Peak)/megabyte)
 	}
 	usage, err := g.rig.ServerUsage(g.rig.Redis)

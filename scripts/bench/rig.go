@@ -92,7 +92,7 @@ func (r *Rig) build(ctx context.Context) error {
 		}
 		more = append([]string{"-overlay", overlay}, more...)
 	}
-	return local.Build(ctx, r.cfg.Root, r.bin(""), "", more...)
+	return local.Build(ctx, r.cfg.Root, r.bin(""), more...)
 }
 
 func (r *Rig) makeTemplate(ctx context.Context) error {

@@ -118,6 +118,9 @@ func TestOnly(t *testing.T) {
 	if err != nil || len(picked) != 2 || picked[0].Name != "ingest" || picked[1].Name != "accept" {
 		t.Errorf("%v, %v", picked, err)
 	}
+	if parts, err := Only("tenants, tenants:idle"); err != nil || len(parts) != len(tenants())+1 || parts[len(parts)-1].Name != "tenants:idle" {
+		t.Errorf("%v, %v", parts, err)
+	}
 	if all, err := Only(""); err != nil || len(all) != len(Sections()) {
 		t.Errorf("%d sections, %v", len(all), err)
 	}

@@ -36,8 +36,8 @@ type Config struct {
 	Only string
 	// Rate is how many emails are offered per second.
 	Rate float64
-	// Tags are build tags of the programs.
-	Tags string
+	// Overlay is for go build when it builds the programs: files that take the place of others.
+	Overlay string
 	// Root is the checkout, Dir a directory for data, programs and logs.
 	Root, Dir string
 	// Out is told what happens while it happens.
@@ -64,12 +64,12 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		Faults: int(math.Ceil(1.5 * float64(minimum.Faults))), Kills: int(math.Ceil(1.2 * float64(minimum.Kills))),
 	}, kinds)
 	report = Report{
-		Seed: cfg.Seed, Duration: cfg.Duration.Seconds(), Only: cfg.Only, Tags: cfg.Tags, Minimum: minimum,
+		Seed: cfg.Seed, Duration: cfg.Duration.Seconds(), Only: cfg.Only, Overlay: cfg.Overlay, Minimum: minimum,
 		Logs: filepath.Join(cfg.Dir, "log"),
 	}
 	fmt.Fprintf(cfg.Out, "seed %d, %s, %d faults planned\n", cfg.Seed, cfg.Duration, len(plan))
 
-	s, err := stage.Open(ctx, stage.Config{Root: cfg.Root, Dir: cfg.Dir, Tags: cfg.Tags})
+	s, err := stage.Open(ctx, stage.Config{Root: cfg.Root, Dir: cfg.Dir, Overlay: cfg.Overlay})
 	if err != nil {
 		return report, err
 	}

@@ -43,11 +43,11 @@ func TestMinimum_OnMachine(t *testing.T) {
 		want             int
 	}{
 		"fast":                      {5000, 500, time.Minute, 0, 5000},
-		"slow":                      {5000, 100, time.Minute, 0, 3000},
-		"slow, with an outage":      {5000, 100, time.Minute, 20 * time.Second, 2000},
+		"slow":                      {5000, 100, time.Minute, 0, 4200},
+		"slow, with an outage":      {5000, 100, time.Minute, 20 * time.Second, 2800},
 		"hardly works":              {5000, 1, time.Minute, 0, 600},
 		"nothing but outages":       {5000, 190, time.Minute, time.Minute, 600},
-		"12 minutes that were slow": {117_894, 190, 12 * time.Minute, 100 * time.Second, 58_900},
+		"12 minutes that were slow": {117_894, 190, 12 * time.Minute, 100 * time.Second, 82_460},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

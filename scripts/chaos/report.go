@@ -19,7 +19,7 @@ type Report struct {
 	Seed       uint64  `json:"seed"`
 	Duration   float64 `json:"durationSeconds"`
 	Only       string  `json:"only,omitempty"`
-	Tags       string  `json:"tags,omitempty"`
+	Overlay    string  `json:"overlay,omitempty"`
 	Durability string  `json:"durability"`
 	Logs       string  `json:"logs"`
 
@@ -88,7 +88,7 @@ func (r *Report) judge(done fault.Done) {
 		what      string
 		got, want int
 	}{
-		{"emails", r.Emails, r.Minimum.Emails},
+		{"emails", r.Emails + r.Mailings*mailingRows, r.Minimum.Emails},
 		{"mailings", r.Mailings, r.Minimum.Mailings},
 		{"faults", r.Faults, r.Minimum.Faults},
 		{"kinds of faults", len(r.Kinds), r.Minimum.Kinds},

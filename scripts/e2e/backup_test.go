@@ -61,7 +61,7 @@ func operationsBlocks(t *testing.T) []docs.Block {
 func TestRunbook_BlocksAreRun(t *testing.T) {
 	t.Parallel()
 	for _, block := range operationsBlocks(t) {
-		run := []string{"Back up", "Restore", "What came after the dump", "Capacity"}
+		run := []string{"Back up", "Restore", "Back up the log", "Restore to a point in time", "Hold emails that may be sent twice", "What came after the dump", "Capacity"}
 		if block.NotRun == "" && !slices.Contains(run, block.Section) {
 			t.Errorf("OPERATIONS.md, line %d: no test runs the block below %q", block.Line, block.Section)
 		}
@@ -101,7 +101,7 @@ func TestBackup(t *testing.T) {
 	folders := map[string]string{"BACKUP": t.TempDir(), "LOGS": t.TempDir(), "STORAGE_URL": env["STORAGE_URL"]}
 
 	for i := range 20 {
-		s.await(s.send(fmt.Sprintf("antes%d@cliente.example", i), nil), 20*time.Second, "SENT")
+		s.await(s.send(fmt.Sprintf("antes%d@cliente.example", i), nil), "SENT")
 	}
 	scheduled := s.send("agendado@cliente.example", func(b map[string]any) { b["sendAt"] = time.Now().Add(time.Hour).Format(time.RFC3339) })
 	person := s.intake()
@@ -114,7 +114,7 @@ func TestBackup(t *testing.T) {
 
 	since := s.ses.Summary().Requests
 	lost := s.send("depois@cliente.example", func(b map[string]any) { b["priority"] = 1 })
-	s.await(lost, 20*time.Second, "SENT")
+	s.await(lost, "SENT")
 	s.awaitRequests(since + 60)
 	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
 		p.kill()
@@ -141,16 +141,16 @@ func TestBackup(t *testing.T) {
 	s.api, s.dispatcher, s.worker = startProgram(t, "api", s.env), startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
 
 	late := s.send("nova@cliente.example", nil)
-	s.awaitMailing(mailing, 2*time.Minute, "SENDING")
+	s.awaitMailing(mailing, "SENDING")
 	if got := s.email(late); got.Status != "PENDING" || len(s.ses.Requests(late)) > 0 {
 		t.Errorf("an email passed the pause: %+v", got)
 	}
 	s.slowSES(0)
 	s.runbook("What came after the dump", folders)
 
-	s.awaitMailing(mailing, 2*time.Minute, "COMPLETED")
-	s.await(late, time.Minute, "SENT")
-	seldom(t, 2*time.Minute, func() error {
+	s.awaitMailing(mailing, "COMPLETED")
+	s.await(late, "SENT")
+	seldom(t, func() error {
 		if open := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); open != 1 {
 			return fmt.Errorf("%d emails have no end, want the scheduled one alone: %s", open, s.census())
 		}
@@ -162,13 +162,13 @@ func TestBackup(t *testing.T) {
 	if status, _ := s.call(http.MethodGet, "/v1/email/"+lost, nil, nil); status != http.StatusNotFound {
 		t.Errorf("an email from after the dump: %d", status)
 	}
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if s.count("SELECT count(*) FROM recipients WHERE id = '"+person+"'") != 1 {
 			return fmt.Errorf("the recipient that stood in the old RabbitMQ is not written down: %s", s.census())
 		}
 		return nil
 	})
-	s.sentOnceButFor(taken, logged)
+	s.sentOnceButFor(taken, logged, 20)
 	s.runbook("Capacity", nil)
 	if files(t, strings.TrimPrefix(folders["STORAGE_URL"], "file://")) != 1 {
 		t.Error("the mailing's file is not there again")
@@ -183,7 +183,7 @@ func (s *system) intake() (id string) {
 	if err := json.Unmarshal(answer, &accepted); err != nil || status != http.StatusAccepted {
 		s.t.Fatalf("recipient: %d %s", status, answer)
 	}
-	eventually(s.t, 20*time.Second, func() error {
+	eventually(s.t, func() error {
 		if s.count("SELECT count(*) FROM email_outbox WHERE target = 'recipients.upsert' AND status = 'PUBLISHED'") != 1 {
 			return fmt.Errorf("the recipient is not on its queue: %s", s.census())
 		}
@@ -205,8 +205,8 @@ func (s *system) takenBySES() map[string]int {
 
 // sentOnceButFor wants every email that has ended to have been taken by SES once: more
 // often only if it says so, or if it was in a worker's hands when all was lost: among
-// those that SES had taken, and in no log.
-func (s *system) sentOnceButFor(before map[string]int, logged string) {
+// those that SES had taken, and in no log. At least so many were withdrawn.
+func (s *system) sentOnceButFor(before map[string]int, logged string, leastWithdrawn int) {
 	s.t.Helper()
 	rows, err := s.db.SQL.QueryContext(s.t.Context(),
 		"SELECT id, status, possible_duplicate FROM email_outbox WHERE target = 'email:send' AND processed_at IS NOT NULL")
@@ -239,7 +239,7 @@ func (s *system) sentOnceButFor(before map[string]int, logged string) {
 		s.t.Fatal(err)
 	}
 	s.t.Logf("%d emails, %d withdrawn, %d were in a worker's hands and went twice", emails, withdrawn, unannounced)
-	if withdrawn < 20 || unannounced > 8 {
+	if withdrawn < leastWithdrawn || unannounced > 8 {
 		s.t.Errorf("%d were withdrawn, want those that were sent between dump and loss; %d went twice, want 8 at most", withdrawn, unannounced)
 	}
 }

@@ -107,10 +107,10 @@ func (s *system) email(id string) emailView {
 }
 
 // await waits until the email has one of the statuses.
-func (s *system) await(id string, patience time.Duration, statuses ...string) emailView {
+func (s *system) await(id string, statuses ...string) emailView {
 	s.t.Helper()
 	var last emailView
-	eventually(s.t, patience, func() error {
+	eventually(s.t, func() error {
 		if last = s.email(id); slices.Contains(statuses, last.Status) {
 			return nil
 		}
@@ -119,10 +119,30 @@ func (s *system) await(id string, patience time.Duration, statuses ...string) em
 	return last
 }
 
-// awaitAll waits until every email of the database has the status.
-func (s *system) awaitAll(n int, patience time.Duration, status string) {
+// latency sends ten emails one after the other. It returns the median of the times until the provider
+// got them, and the time within which it got nine of them: other work on the machine may delay one.
+func (s *system) latency() (median, nine time.Duration) {
 	s.t.Helper()
-	eventually(s.t, patience, func() error {
+	times := make([]time.Duration, 10)
+	for i := range times {
+		begun := time.Now()
+		id := s.send(fmt.Sprintf("um%d@cliente.example", i), nil)
+		eventually(s.t, func() error {
+			if len(s.ses.Requests(id)) == 0 {
+				return fmt.Errorf("not sent: %s", s.census())
+			}
+			return nil
+		})
+		times[i] = time.Since(begun)
+	}
+	slices.Sort(times)
+	return times[4], times[8]
+}
+
+// awaitAll waits until every email of the database has the status.
+func (s *system) awaitAll(n int, status string) {
+	s.t.Helper()
+	eventually(s.t, func() error {
 		var there int
 		err := s.db.SQL.QueryRowContext(s.t.Context(), "SELECT count(*) FROM email_outbox WHERE status = $1", status).Scan(&there)
 		if err == nil && there != n {
@@ -153,33 +173,44 @@ func (s *system) sentOnce(n int) {
 	}
 }
 
-// eventually asks until the answer is nil or patience ends.
-func eventually(t *testing.T, patience time.Duration, ask func() error) {
+// patience is how long an answer may stay the same while a test waits for another one. The
+// slowest thing that a test waits for is a task of a killed worker: asynq delivers it again
+// after 2 minutes.
+const patience = 4 * time.Minute
+
+// eventually asks until the answer is nil. It fails when the answer has not changed for so
+// long that it will not: how long the whole wait takes depends on the machine.
+func eventually(t *testing.T, ask func() error) {
 	t.Helper()
-	every(t, 20*time.Millisecond, patience, ask)
+	every(t, 20*time.Millisecond, ask)
 }
 
 // seldom is eventually for what takes long, or costs something to ask.
-func seldom(t *testing.T, patience time.Duration, ask func() error) {
+func seldom(t *testing.T, ask func() error) {
 	t.Helper()
-	every(t, 250*time.Millisecond, patience, ask)
+	every(t, 250*time.Millisecond, ask)
 }
 
-func every(t *testing.T, interval, patience time.Duration, ask func() error) {
+func every(t *testing.T, interval time.Duration, ask func() error) {
 	t.Helper()
-	deadline := time.After(patience)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	ends, limited := t.Deadline()
+	ends = ends.Add(-time.Minute) // so that the test reports its last answer
+	last, since := "", time.Now()
 	for {
 		err := ask()
 		if err == nil {
 			return
 		}
-		select {
-		case <-deadline:
-			t.Fatalf("after %s: %v", patience, err)
-		case <-tick.C:
+		now := time.Now()
+		if text := err.Error(); text != last {
+			last, since = text, now
 		}
+		if now.Sub(since) > patience || limited && now.After(ends) {
+			t.Fatalf("unchanged for %s: %v", now.Sub(since).Round(time.Second), err)
+		}
+		<-tick.C
 	}
 }
 
@@ -195,7 +226,7 @@ func slowedBy(settings sessim.Settings, ms int64) sessim.Settings {
 
 // awaitQuietQueues waits until Redis holds no task in work or waiting, so that
 // whatever the queue would deliver again has been delivered.
-func (s *system) awaitQuietQueues(patience time.Duration) {
+func (s *system) awaitQuietQueues() {
 	s.t.Helper()
 	o, err := redis.ParseURL(s.redis.URL)
 	if err != nil {
@@ -203,7 +234,7 @@ func (s *system) awaitQuietQueues(patience time.Duration) {
 	}
 	client := redis.NewClient(o)
 	defer func() { _ = client.Close() }()
-	eventually(s.t, patience, func() error {
+	eventually(s.t, func() error {
 		for _, queue := range []string{"email:send:high", "email:send", "email:send:low"} {
 			for _, list := range []string{"pending", "active"} {
 				if n := client.LLen(s.t.Context(), "asynq:{"+queue+"}:"+list).Val(); n > 0 {

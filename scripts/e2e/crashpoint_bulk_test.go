@@ -4,17 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"email-gateway/shared/crashpoint"
-	"email-gateway/shared/servertest"
 )
 
 // The api dies at each step of taking in a mailing. Nothing of it is there, or all of it
 // is; whoever uploads the file again has one mailing, and each good row is sent once.
 func TestCrashPoints_Upload(t *testing.T) {
 	t.Parallel()
-	s := startSystem(t, bulk(t, servertest.Start(t, "rabbitmq").URL))
+	s := startSystem(t, bulk(t, brokerURL(t)))
 	sheet := newSpreadsheet(t, 300)
 	s.worker.stop()
 	for _, point := range []crashpoint.Point{
@@ -40,7 +38,7 @@ func TestCrashPoints_Upload(t *testing.T) {
 	s.api = startProgram(t, "api", s.env)
 	s.worker = startProgram(t, "worker", s.env)
 	id := s.mail("clientes.csv", sheet, nil)
-	if done := s.awaitMailing(id, time.Minute, "COMPLETED"); done.Sent != len(sheet.people) {
+	if done := s.awaitMailing(id, "COMPLETED"); done.Sent != len(sheet.people) {
 		t.Errorf("%+v", done)
 	}
 	if mailings := s.count("SELECT count(*) FROM mailings"); mailings != 1 {
@@ -53,7 +51,7 @@ func TestCrashPoints_Upload(t *testing.T) {
 // database refuses. Each is written once, and the refused one is told.
 func TestCrashPoints_Recipients(t *testing.T) {
 	t.Parallel()
-	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
+	env := bulk(t, brokerURL(t))
 	env["RECIPIENTS_RETRY_TTL_MS"] = "1000"
 	s := startSystem(t, env)
 	s.exec("ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'veneno')")
@@ -90,7 +88,7 @@ func TestCrashPoints_Recipients(t *testing.T) {
 		s.doomed("worker", point, 1, nil).dies(point)
 	}
 	s.worker = startProgram(t, "worker", s.env)
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		written, dead := s.count("SELECT count(*) FROM recipients"), s.count("SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'")
 		if written != n-1 || dead != 1 {
 			return fmt.Errorf("%d recipients and %d dead letters", written, dead)
@@ -103,7 +101,7 @@ func TestCrashPoints_Recipients(t *testing.T) {
 // is queued twice as well. Every good row becomes one email.
 func TestCrashPoints_Expand(t *testing.T) {
 	t.Parallel()
-	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
+	env := bulk(t, brokerURL(t))
 	// A window of 400 emails and a lead of 1,500: while nothing is sent, the second job
 	// finds no room for its whole batch and leaves the rest to a third.
 	env["SES_MAX_SEND_RATE"], env["MAILING_LEAD"], env["MAILING_RECOVERY_INTERVAL"] = "200", "1500", "1s"
@@ -151,7 +149,7 @@ func TestCrashPoints_Expand(t *testing.T) {
 	}
 	s.setSending(true)
 	s.worker = startProgram(t, "worker", s.env)
-	done := s.awaitMailing(id, 2*time.Minute, "COMPLETED")
+	done := s.awaitMailing(id, "COMPLETED")
 	if done.Total != sheet.rows || done.Sent != all || done.Invalid != sheet.invalid || done.Duplicates != sheet.duplicates ||
 		done.Failed+done.Suppressed+done.Expired+done.Cancelled+done.Unknown+done.Queued != 0 {
 		t.Errorf("%+v", done)

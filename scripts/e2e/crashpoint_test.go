@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"email-gateway/shared/crashpoint"
 )
@@ -64,6 +63,6 @@ func TestCrashPoints_Accept(t *testing.T) {
 			}
 		})
 	}
-	s.awaitAll(2*n, time.Minute, "SENT")
+	s.awaitAll(2*n, "SENT")
 	s.sentOnce(2 * n)
 }

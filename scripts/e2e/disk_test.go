@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
@@ -94,7 +93,7 @@ func TestDiskFull_Tables(t *testing.T) {
 	s.asPostgres(space)
 	s.exec("CREATE TABLESPACE small LOCATION '" + space + "'")
 	s.exec("ALTER TABLE email_outbox SET TABLESPACE small")
-	s.await(s.send("primeira@example.com", nil), 20*time.Second, "SENT")
+	s.await(s.send("primeira@example.com", nil), "SENT")
 	s.dispatcher.stop() // what has been accepted is to lie there
 
 	accepted := 1
@@ -119,7 +118,7 @@ func TestDiskFull_Tables(t *testing.T) {
 	}
 	s.nothingHalfDone(accepted + 1)
 	s.dispatcher = startProgram(t, "dispatcher", s.env)
-	s.awaitAll(accepted+1, time.Minute, "SENT")
+	s.awaitAll(accepted+1, "SENT")
 	s.sentOnce(accepted + 1)
 }
 
@@ -131,7 +130,7 @@ func TestDiskFull_Postgres(t *testing.T) {
 	disk := smallDisk(t, "192m")
 	postgres := servertest.StartIn(t, disk, "postgres")
 	s := startSystemOn(t, storetest.NewOn(t, postgres.URL), nil)
-	s.await(s.send("primeira@example.com", nil), 20*time.Second, "SENT")
+	s.await(s.send("primeira@example.com", nil), "SENT")
 	s.dispatcher.stop()
 	s.worker.stop()
 	free := fill(t, disk, 1<<20)
@@ -150,7 +149,7 @@ func TestDiskFull_Postgres(t *testing.T) {
 	free()
 	postgres.Stop() // it may have given up, or not
 	postgres.Start()
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, func() error {
 		if status, answer := s.call(http.MethodPost, "/v1/email/send", newBody("ultima@example.com", nil), nil); status != http.StatusAccepted {
 			return fmt.Errorf("%d %s", status, answer)
 		}
@@ -165,7 +164,7 @@ func TestDiskFull_Postgres(t *testing.T) {
 		t.Errorf("%d rows, want %d", there, accepted+1)
 	}
 	s.dispatcher, s.worker = startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
-	s.awaitAll(there, time.Minute, "SENT")
+	s.awaitAll(there, "SENT")
 	s.sentOnce(there)
 }
 
@@ -177,7 +176,7 @@ func TestDiskFull_Storage(t *testing.T) {
 	env := bulk(t, "amqp://gateway:gateway@127.0.0.1:1/") // the api never opens it
 	folder := filepath.Join(disk, "mailings")
 	env["STORAGE_URL"] = "file://" + folder
-	s := &system{t: t, db: storetest.New(t)}
+	s := &system{t: t, bin: binDir, db: storetest.New(t)}
 	env["DATABASE_URL"], env["API_ADDR"] = s.db.URL, "127.0.0.1:0"
 	env["CPF_CNPJ_KEYS"] = "test:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 	s.api = startProgram(t, "api", env)

@@ -54,7 +54,7 @@ func (p *program) dies(at crashpoint.Point) {
 	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(90 * time.Second):
+	case <-time.After(patience):
 		p.t.Fatalf("%s does not come to %s\n%s", p.name, at, p.tail())
 	}
 	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
@@ -66,7 +66,7 @@ func (p *program) dies(at crashpoint.Point) {
 // freezes waits until the program stands still at the point.
 func (p *program) freezes(at crashpoint.Point) {
 	p.t.Helper()
-	eventually(p.t, time.Minute, func() error {
+	eventually(p.t, func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 		if err != nil {
 			return err

@@ -42,7 +42,7 @@ func (s *system) killedBetween(cmd *exec.Cmd, query string, whole int) {
 		s.t.Fatal(err)
 	}
 	begun := s.count(query)
-	every(s.t, 5*time.Millisecond, time.Minute, func() error {
+	every(s.t, 5*time.Millisecond, func() error {
 		if s.count(query) == begun {
 			return errors.New("nothing happens")
 		}
@@ -80,13 +80,13 @@ func TestErase_Killed(t *testing.T) {
 	if err := json.Unmarshal(answer, &mailing); err != nil || status != http.StatusAccepted {
 		t.Fatalf("%d %s", status, answer)
 	}
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if n := s.redisClient().LLen(t.Context(), "asynq:{email:send}:pending").Val(); n < 10 {
 			return fmt.Errorf("%d tasks stand on the queue", n)
 		}
 		return nil
 	})
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if n := s.count("SELECT count(*) FROM email_outbox WHERE target <> 'email:send' AND status = 'PUBLISHED'"); n != 2 {
 			return fmt.Errorf("%d messages are published, want 2", n)
 		}
@@ -101,8 +101,8 @@ func TestErase_Killed(t *testing.T) {
 		t.Fatalf("the second run: %v\n%s", err, out)
 	}
 	s.worker.signal(syscall.SIGCONT)
-	s.awaitQuietQueues(time.Minute)
-	if m := s.awaitMailing(mailing.MailingID, time.Minute, "COMPLETED"); m.Sent != 1 || m.Cancelled != 1 {
+	s.awaitQuietQueues()
+	if m := s.awaitMailing(mailing.MailingID, "COMPLETED"); m.Sent != 1 || m.Cancelled != 1 {
 		t.Errorf("%+v", m)
 	}
 	if shown := s.email(first); shown.Status != "CANCELLED" {
@@ -118,7 +118,7 @@ func TestErase_Killed(t *testing.T) {
 			t.Errorf("she was written to: %+v", mail)
 		}
 	}
-	eventually(t, time.Minute, func() error { // the recipient's message was looked at
+	eventually(t, func() error { // the recipient's message was looked at
 		if n := s.count("SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'"); n != 1 {
 			return fmt.Errorf("%d dead letters", n)
 		}
@@ -148,7 +148,7 @@ func TestErase_ArchivedTasks(t *testing.T) {
 	own := s.send(rejected, func(b map[string]any) { b["recipient"] = person })
 	copied := s.send("sim-message-rejected@outra.example", func(b map[string]any) { b["cc"] = []string{rejected} })
 	for _, id := range []string{own, copied} {
-		s.await(id, time.Minute, "FAILED")
+		s.await(id, "FAILED")
 	}
 	held := func() (names []string) {
 		keys := s.redisClient().Keys(t.Context(), "asynq:{*}:t:*").Val()
@@ -159,7 +159,7 @@ func TestErase_ArchivedTasks(t *testing.T) {
 		}
 		return names
 	}
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if n := len(held()); n != 2 {
 			return fmt.Errorf("%d tasks that name the person are in Redis, want 2", n)
 		}
@@ -181,11 +181,11 @@ func TestErase_ArchivedTasks(t *testing.T) {
 // missed by nobody.
 func TestRotation_Killed(t *testing.T) {
 	t.Parallel()
-	s := startSystem(t, bulk(t, servertest.Start(t, "rabbitmq").URL))
+	s := startSystem(t, bulk(t, brokerURL(t)))
 	s.grantRoles()
 	s.await(s.send("maria@cliente.example", func(b map[string]any) {
 		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": b["to"]}
-	}), time.Minute, "SENT")
+	}), "SENT")
 	if status, answer := s.upload("lista.csv", []byte("nome;e-mail;cidade;cpf\nMaria;maria@cliente.example;x;529.982.247-25\n"),
 		map[string]string{"html": "<p>Olá {{nome}}</p>", "text": "Olá"}); status != http.StatusAccepted {
 		t.Fatalf("%d %s", status, answer)

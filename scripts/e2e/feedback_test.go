@@ -5,7 +5,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
 	"email-gateway/scripts/sessim"
 )
@@ -43,7 +42,7 @@ func TestFeedback(t *testing.T) {
 		"ana+sim-bounce-transient@example.com":       "SENT DELIVERY_DELAYED BOUNCED",
 	} {
 		id := s.send(to, nil)
-		eventually(t, time.Minute, func() error {
+		eventually(t, func() error {
 			shown := s.email(id)
 			if got := strings.Join(shown.timeline(), " "); shown.Status != "SENT" || !strings.HasSuffix(got, want) || shown.OutcomeUnknown {
 				return fmt.Errorf("%s is %s: %s, events %+v", to, shown.Status, got, s.ses.Events())
@@ -57,6 +56,6 @@ func TestFeedback(t *testing.T) {
 	for to, want := range map[string]string{
 		"ana+sim-bounce@example.com": "SUPPRESSED", "ana+sim-complaint@example.com": "SUPPRESSED", "ana+sim-bounce-transient@example.com": "SENT",
 	} {
-		s.await(s.send(to, nil), time.Minute, want)
+		s.await(s.send(to, nil), want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func (s *system) set(change func(*sessim.Settings)) {
 // awaitShut waits until the gate is shut for the reason.
 func (s *system) awaitShut(reason string) {
 	s.t.Helper()
-	eventually(s.t, 30*time.Second, func() error {
+	eventually(s.t, func() error {
 		var state, why string
 		err := s.db.SQL.QueryRowContext(s.t.Context(), "SELECT state, coalesce(reason, '') FROM provider_gate").Scan(&state, &why)
 		if err == nil && (state != "shut" || why != reason) {
@@ -58,6 +59,50 @@ func (s *system) awaitShut(reason string) {
 		return err
 	})
 }
+
+// probeEvery is the time between two probes of a parked provider.
+const probeEvery = 5 * time.Second
+
+// awaitProbe waits until the calls that are under way have ended, and then until a probe has: while
+// the gate is shut, each request is one.
+func (s *system) awaitProbe() {
+	s.t.Helper()
+	s.awaitNoneInWork()
+	s.awaitRequests(s.ses.Summary().Requests + 1)
+	s.awaitNoneInWork()
+}
+
+func (s *system) awaitNoneInWork() {
+	s.t.Helper()
+	eventually(s.t, func() error {
+		if n := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); n > 0 {
+			return fmt.Errorf("%d emails are in work: %s", n, s.census())
+		}
+		return nil
+	})
+}
+
+// probesInTime waits for four probes, and wants the shortest time between two to be 5 s, give or take half
+// of it: other work on the machine may delay one probe, and a longer pause delays each.
+func (s *system) probesInTime() {
+	s.t.Helper()
+	s.awaitNoneInWork()
+	const probes, late = 4, probeEvery + probeEvery/2
+	before := s.ses.Summary().Requests
+	s.awaitRequests(before + probes)
+	var gaps []time.Duration
+	ledger := s.ses.Ledger()[before : before+probes]
+	for i, probe := range ledger[1:] {
+		gaps = append(gaps, probe.Time.Sub(ledger[i].Time))
+	}
+	s.t.Logf("from probe to probe: %v", gaps)
+	if slices.Min(gaps) > late { // TestGate_PausedAccount counts those that come too early
+		s.t.Errorf("from probe to probe: %v, want %s", gaps, probeEvery)
+	}
+}
+
+// probesSince is how many probes there may have been.
+func probesSince(begun time.Time) int64 { return 1 + int64(time.Since(begun)/probeEvery) }
 
 // count asks the database for one number.
 func (s *system) count(query string) (n int) {
@@ -88,23 +133,24 @@ func TestGate_PausedAccount(t *testing.T) {
 	s.acceptMany(n)
 	s.set(func(st *sessim.Settings) { st.Paused = true })
 	s.release()
+	released := time.Now()
 	s.awaitShut("SES_ACCOUNT_SENDING_PAUSED")
 
-	<-time.After(8 * time.Second) // one probe at least, and it meets the same
+	s.awaitProbe() // it meets the same
 	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 1 {
 		t.Errorf("%d emails failed, want the one that met it: %s", failed, s.census())
 	}
 	// Those in flight, one that shut it, and the probes: not one request per email.
-	if asked := s.ses.Summary().Requests; asked > 2*16+1+4 || asked < 2 {
+	if asked := s.ses.Summary().Requests; asked > 2*16+1+probesSince(released) || asked < 2 {
 		t.Errorf("SES was asked %d times", asked)
 	}
-	if touched := s.count("SELECT count(DISTINCT email_log_id) FROM email_events"); touched > 2*16+1+4 {
+	if touched := s.count("SELECT count(DISTINCT email_log_id) FROM email_events"); int64(touched) > 2*16+1+probesSince(released) {
 		t.Errorf("%d emails have events", touched)
 	}
 	s.looksParked("SES_ACCOUNT_SENDING_PAUSED")
 
 	s.set(func(st *sessim.Settings) { st.Paused = false })
-	s.awaitAll(n-1, time.Minute, "SENT")
+	s.awaitAll(n-1, "SENT")
 	s.sentOnce(n - 1)
 	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 1 {
 		t.Errorf("%d emails failed", failed)
@@ -120,20 +166,23 @@ func TestGate_PausedAccount(t *testing.T) {
 // looksParked checks what operators see: /health, the metrics and gatewayctl.
 func (s *system) looksParked(reason string) {
 	s.t.Helper()
-	var health struct {
-		Status string
-		SES    struct{ Status, Reason, Since string }
-	}
-	_, answer := s.call(http.MethodGet, "/health", nil, nil)
-	if err := json.Unmarshal(answer, &health); err != nil || health.Status != "degraded" || health.SES.Status != "parked" ||
-		health.SES.Reason != reason || health.SES.Since == "" {
-		s.t.Errorf("/health: %v %s", err, answer)
-	}
+	eventually(s.t, func() error { // the worker reports every 5 s
+		var health struct {
+			Status string
+			SES    struct{ Status, Reason, Since string }
+		}
+		_, answer := s.call(http.MethodGet, "/health", nil, nil)
+		if err := json.Unmarshal(answer, &health); err != nil || health.Status != "degraded" || health.SES.Status != "parked" ||
+			health.SES.Reason != reason || health.SES.Since == "" {
+			return fmt.Errorf("/health: %w %s", err, answer)
+		}
+		return nil
+	})
 	if shown := s.gatewayctl("gate", "show"); !strings.Contains(shown, reason) || !strings.Contains(shown, "last probe") {
 		s.t.Errorf("gate show:\n%s", shown)
 	}
 	sample := `provider_gate_shut{reason="` + reason + `"} 1`
-	eventually(s.t, 5*time.Second, func() error {
+	eventually(s.t, func() error {
 		response, err := http.Get("http://" + s.worker.addr + "/metrics")
 		if err != nil {
 			return err
@@ -165,7 +214,7 @@ func TestGate_Outage(t *testing.T) {
 		t.Errorf("%d lines when the gate shut", shut)
 	}
 	serveSES(t, at, s.ses)
-	s.awaitAll(300, time.Minute, "SENT")
+	s.awaitAll(300, "SENT")
 	s.sentOnce(300)
 	if most := s.count("SELECT max(attempts) FROM email_outbox"); most > 5 {
 		t.Errorf("an email needed %d tries", most)
@@ -185,13 +234,13 @@ func TestGate_DailyQuota(t *testing.T) {
 	s.acceptMany(n)
 	s.release()
 	s.awaitShut("SES_DAILY_QUOTA_EXCEEDED")
-	s.awaitAll(quota, 10*time.Second, "SENT")
-	<-time.After(6 * time.Second) // a probe at least
+	s.awaitAll(quota, "SENT")
+	s.awaitProbe()
 	if throttles := s.count("SELECT sum(throttles) FROM email_outbox"); throttles != 1 {
 		t.Errorf("%d throttles", throttles)
 	}
 	s.set(func(st *sessim.Settings) { st.DailyQuota = 0 })
-	s.awaitAll(n, 30*time.Second, "SENT")
+	s.awaitAll(n, "SENT")
 	s.sentOnce(n)
 	if shut := told(shutLine, s.worker); shut != 1 {
 		t.Errorf("%d lines when the gate shut", shut)
@@ -209,16 +258,17 @@ func TestGate_WrongCredentials(t *testing.T) {
 	s.hold()
 	s.acceptMany(n)
 	s.release()
+	released := time.Now()
 	s.awaitShut("SES_AUTH_FAILED")
-	<-time.After(12 * time.Second)
-	if asked := s.ses.Summary().Requests; asked > 10+4 {
+	s.probesInTime()
+	if asked := s.ses.Summary().Requests; asked > 11+probesSince(released) {
 		t.Errorf("SES was asked %d times", asked)
 	}
 	if waiting := s.count("SELECT count(*) FROM email_outbox WHERE attempts = 0 AND status IN ('PENDING', 'ENQUEUED')"); waiting < n-1 {
 		t.Errorf("%d emails wait untried: %s", waiting, s.census())
 	}
 	s.clearFaults()
-	s.awaitAll(n, 30*time.Second, "SENT")
+	s.awaitResumed(n)
 	s.sentOnce(n)
 	if spent := s.count("SELECT count(*) FROM email_outbox WHERE attempts <> 1"); spent > 0 {
 		t.Errorf("%d emails paid with a try", spent)
@@ -240,7 +290,7 @@ func TestGate_ProbesWorkerKilled(t *testing.T) {
 	if err := s.ses.Inject(sessim.Rule{Fault: "hang", Times: 1}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		if in := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); in != 1 || s.ses.Summary().Requests == before {
 			return fmt.Errorf("no probe yet: %s", s.census())
 		}
@@ -248,7 +298,7 @@ func TestGate_ProbesWorkerKilled(t *testing.T) {
 	})
 	s.worker.kill()
 	s.worker = startProgram(t, "worker", s.env)
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, func() error {
 		if sent := s.count("SELECT count(*) FROM email_outbox WHERE status = 'SENT'"); sent < n-2 {
 			return fmt.Errorf("%d emails sent: %s", sent, s.census())
 		}
@@ -263,7 +313,7 @@ func TestGate_ProbesWorkerKilled(t *testing.T) {
 func TestGate_HeldByOperator(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
-	s.await(s.send("ana@example.com", nil), 10*time.Second, "SENT")
+	s.await(s.send("ana@example.com", nil), "SENT")
 	s.gatewayctl("lane", "pause", "--all", "--reason", "drill")
 	held := s.send("bea@example.com", nil)
 	<-time.After(7 * time.Second) // a probe would have passed by then
@@ -277,7 +327,7 @@ func TestGate_HeldByOperator(t *testing.T) {
 		t.Errorf("its lane is held: %+v", got)
 	}
 	s.gatewayctl("lane", "resume", "--company", "Acme")
-	s.await(held, 10*time.Second, "SENT")
+	s.await(held, "SENT")
 }
 
 func (s *system) clearFaults() {

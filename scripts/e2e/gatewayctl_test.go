@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"email-gateway/shared/servertest"
 )
 
 // tenant runs gatewayctl as the company whose key the system has, far from the database.
@@ -31,7 +29,7 @@ func (s *system) tenant(args ...string) (out string, code int) {
 // A tenant with nothing but gatewayctl: a mailing and emails, each watched to its end.
 func TestGatewayctl_Tenant(t *testing.T) {
 	t.Parallel()
-	s := startSystem(t, bulk(t, servertest.Start(t, "rabbitmq").URL))
+	s := startSystem(t, bulk(t, brokerURL(t)))
 	sheet := newSpreadsheet(t, 300)
 	path := filepath.Join(t.TempDir(), "clientes.csv")
 	if err := os.WriteFile(path, sheet.file, 0o600); err != nil {

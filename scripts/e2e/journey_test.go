@@ -17,7 +17,7 @@ func TestJourney(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	warm := s.send("warm@example.com", nil) // the first email opens every connection
-	s.await(warm, 10*time.Second, "SENT")
+	s.await(warm, "SENT")
 
 	begun := time.Now()
 	id := s.send("maria@cliente.example", func(b map[string]any) {
@@ -26,7 +26,7 @@ func TestJourney(t *testing.T) {
 		b["headers"] = map[string]string{"X-Pedido": "42"}
 		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "João Açúcar", "email": "maria@cliente.example"}
 	})
-	got := s.await(id, 5*time.Second, "SENT")
+	got := s.await(id, "SENT")
 	t.Logf("accepted to seen as SENT in %s", time.Since(begun))
 
 	if want := []string{"RECEIVED", "VALIDATED", "SENT_ATTEMPT", "SENT"}; !slices.Equal(got.timeline(), want) {
@@ -88,7 +88,7 @@ func (s *system) checkNothingPersonalLeaks(t *testing.T, id string) {
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
-	s.await(s.send("maria@cliente.example", nil), 10*time.Second, "SENT")
+	s.await(s.send("maria@cliente.example", nil), "SENT")
 
 	get := func(path, user, password string) (int, string) {
 		t.Helper()
@@ -134,7 +134,7 @@ func TestMonitoring(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	eventually(t, 10*time.Second, func() error { // counted after the commit that the email's status came with
+	eventually(t, func() error { // counted after the commit that the email's status came with
 		if _, metrics := get("/metrics", "", ""); !strings.Contains(metrics, `pipeline_final_state_total{state="SENT"} 1`) {
 			return errors.New("the metrics do not count the email")
 		}
@@ -165,7 +165,7 @@ func TestIdempotency(t *testing.T) {
 	if distinct := slices.Compact(slices.Sorted(slices.Values(answers))); len(distinct) != 1 {
 		t.Errorf("%d different answers, want one: %v", len(distinct), distinct)
 	}
-	s.awaitAll(1, 10*time.Second, "SENT")
+	s.awaitAll(1, "SENT")
 	s.sentOnce(1)
 
 	status, body := s.call(http.MethodPost, "/v1/email/send", newBody("bea@example.com", nil), key)

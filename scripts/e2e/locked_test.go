@@ -25,53 +25,66 @@ func TestLockedRows(t *testing.T) {
 		slower = 200 * time.Millisecond
 	}
 	s := startSystem(t, nil)
-	s.await(s.sendTo("known@example.com"), time.Minute, "SENT")
 	before := s.latencyFor(hold, "before")
 
-	tx, err := s.db.SQL.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
-	s.worker.stop()
-	held := []string{s.sendTo("queued1@example.com"), s.sendTo("queued2@example.com")}
-	for _, id := range held {
-		s.await(id, time.Minute, "ENQUEUED")
-		lockOne(t, tx, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, id)
-	}
-	lockOne(t, tx, `SELECT FROM recipients WHERE email = 'known@example.com' FOR UPDATE`)
-	s.worker = startProgram(t, "worker", s.env)
-	rule := sessim.Rule{Fault: "slow", DelayMS: 2000}
-	rule.Match.To = "calling@example.com"
-	if err := s.ses.Inject(rule); err != nil {
-		t.Fatal(err)
-	}
-	calling := s.sendTo("calling@example.com")
-	s.await(calling, time.Minute, "PROCESSING")
-	lockOne(t, tx, `SELECT FROM email_outbox WHERE id = $1 AND status = 'PROCESSING' FOR UPDATE`, calling)
-	held = append(held, calling, s.sendTo("known@example.com"))
-
-	during := s.latencyFor(hold, "during")
-	t.Logf("p99 %s before, %s while rows are locked for %s", before, during, hold)
-	if during > before+slower {
-		t.Errorf("p99 is %s while rows are locked, and was %s before", during, before)
-	}
-	for _, id := range held {
-		if e := s.email(id); e.Status == "SENT" {
-			t.Errorf("%s is SENT: it was not locked", id)
+	// Other work on the machine may delay the emails of one try; locked rows would delay those of each.
+	for try := 1; ; try++ {
+		during := s.latencyBesideLocks(hold, try)
+		t.Logf("p99 %s before, %s while rows are locked for %s", before, during, hold)
+		if during <= before+slower {
+			break
 		}
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range held {
-		s.await(id, 30*time.Second, "SENT")
+		if try == 3 {
+			t.Errorf("p99 is %s while rows are locked, and was %s before", during, before)
+			break
+		}
 	}
 	var n int
 	if err := s.db.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_outbox WHERE target = 'email:send'`).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	s.sentOnce(n)
+}
+
+// latencyBesideLocks is latencyFor while a foreign session has locked four emails of this try.
+func (s *system) latencyBesideLocks(d time.Duration, try int) time.Duration {
+	s.t.Helper()
+	known, queued, calling := fmt.Sprintf("known%d@example.com", try), fmt.Sprintf("queued%d-", try), fmt.Sprintf("calling%d@example.com", try)
+	s.await(s.sendTo(known), "SENT")
+	tx, err := s.db.SQL.BeginTx(s.t.Context(), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer tx.Rollback()
+	s.worker.stop()
+	held := []string{s.sendTo(queued + "1@example.com"), s.sendTo(queued + "2@example.com")}
+	for _, id := range held {
+		s.await(id, "ENQUEUED")
+		lockOne(s.t, tx, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, id)
+	}
+	lockOne(s.t, tx, `SELECT FROM recipients WHERE email = $1 FOR UPDATE`, known)
+	s.worker = startProgram(s.t, "worker", s.env)
+	rule := sessim.Rule{Fault: "slow", DelayMS: 2000}
+	rule.Match.To = calling
+	s.inject(rule)
+	id := s.sendTo(calling)
+	s.await(id, "PROCESSING")
+	lockOne(s.t, tx, `SELECT FROM email_outbox WHERE id = $1 AND status = 'PROCESSING' FOR UPDATE`, id)
+	held = append(held, id, s.sendTo(known))
+
+	during := s.latencyFor(d, fmt.Sprint("during", try))
+	for _, id := range held {
+		if e := s.email(id); e.Status == "SENT" {
+			s.t.Errorf("%s is SENT: it was not locked", id)
+		}
+	}
+	if err := tx.Rollback(); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, id := range held {
+		s.await(id, "SENT")
+	}
+	return during
 }
 
 // latencyFor sends an email every 25 ms for so long, and returns within which time 99 % of
@@ -85,7 +98,7 @@ func (s *system) latencyFor(d time.Duration, name string) time.Duration {
 		<-next.C
 	}
 	var p99 float64
-	eventually(s.t, time.Minute, func() error {
+	eventually(s.t, func() error {
 		var sent int
 		err := s.db.SQL.QueryRowContext(s.t.Context(), `
 			SELECT count(*), coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM sent_at - created_at)), 0)

@@ -10,7 +10,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"testing"
-	"time"
 )
 
 // mailingView is what the api tells about a mailing.
@@ -122,9 +121,9 @@ func (s *system) mailing(id string) mailingView {
 }
 
 // awaitMailing waits until the mailing has the status.
-func (s *system) awaitMailing(id string, patience time.Duration, status string) (last mailingView) {
+func (s *system) awaitMailing(id string, status string) (last mailingView) {
 	s.t.Helper()
-	seldom(s.t, patience, func() error {
+	seldom(s.t, func() error {
 		if last = s.mailing(id); last.Status != status {
 			return fmt.Errorf("the mailing is %+v; %s", last, s.census())
 		}

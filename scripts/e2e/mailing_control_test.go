@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"email-gateway/scripts/sessim"
-	"email-gateway/shared/servertest"
 )
 
 // steer posts one of a mailing's controls.
@@ -31,7 +30,7 @@ func (s *system) slowSES(ms int64) {
 
 func (s *system) awaitRequests(n int64) {
 	s.t.Helper()
-	eventually(s.t, time.Minute, func() error {
+	eventually(s.t, func() error {
 		if now := s.ses.Summary().Requests; now < n {
 			return fmt.Errorf("%d requests at SES, want %d", now, n)
 		}
@@ -39,41 +38,51 @@ func (s *system) awaitRequests(n int64) {
 	})
 }
 
-// standsStill wants SES to hear nothing more from a second on.
-func (s *system) standsStill(what string) {
+// standsStill wants SES to hear no more than most requests after something, and then nothing
+// for 1.5 s.
+func (s *system) standsStill(what string, begun, most int64) {
 	s.t.Helper()
-	<-time.After(time.Second) // what it may take
-	before := s.ses.Summary().Requests
-	<-time.After(1500 * time.Millisecond)
-	if after := s.ses.Summary().Requests; after != before {
-		s.t.Errorf("%d requests later than a second after %s", after-before, what)
+	for before := begun; ; {
+		<-time.After(1500 * time.Millisecond)
+		now := s.ses.Summary().Requests
+		if now > begun+most {
+			s.t.Fatalf("%d requests after %s", now-begun, what)
+		}
+		if now == before {
+			return
+		}
+		before = now
 	}
 }
 
-// Pausing and cancelling act within a second on everything that SES has not got yet.
+// Pausing and cancelling act within a second on everything that SES has not got yet: of 1,500
+// emails no more are sent than 8 workers send in that time at their best, 5 each, and those in flight.
 func TestMailing_PauseResumeCancel(t *testing.T) {
 	t.Parallel()
-	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
+	env := bulk(t, brokerURL(t))
 	env["WORKER_CONCURRENCY"] = "8"
 	s := startSystem(t, env)
 	s.slowSES(200)
 	sheet := newSpreadsheet(t, 1_500)
 	id := s.mail("clientes.csv", sheet, nil)
 
+	const most = 8*5 + 8
 	s.awaitRequests(40)
+	before := s.ses.Summary().Requests
 	s.steer(id, "pause")
-	s.standsStill("the pause")
+	s.standsStill("the pause", before, most)
 	if view := s.mailing(id); view.Status != "PAUSED" {
 		t.Errorf("%+v", view)
 	}
 	begun := s.ses.Summary().Requests
 	s.steer(id, "resume")
 	s.awaitRequests(begun + 20)
+	before = s.ses.Summary().Requests
 	s.steer(id, "cancel")
-	s.standsStill("the cancel")
+	s.standsStill("the cancel", before, most)
 
 	var done mailingView
-	seldom(t, time.Minute, func() error {
+	seldom(t, func() error {
 		if done = s.mailing(id); done.Sent+done.Cancelled != len(sheet.people) {
 			return fmt.Errorf("%+v", done)
 		}
@@ -91,19 +100,19 @@ func TestMailing_PauseResumeCancel(t *testing.T) {
 // What failed is sent again, and only that.
 func TestMailing_RetryFailed(t *testing.T) {
 	t.Parallel()
-	s := startSystem(t, bulk(t, servertest.Start(t, "rabbitmq").URL))
+	s := startSystem(t, bulk(t, brokerURL(t)))
 	if err := s.ses.Inject(sessim.Rule{Fault: "message-rejected", Match: sessim.Match{To: "pessoa7@cliente.example"}}); err != nil {
 		t.Fatal(err)
 	}
 	sheet := newSpreadsheet(t, 100)
 	id := s.mail("clientes.csv", sheet, nil)
-	done := s.awaitMailing(id, time.Minute, "COMPLETED")
+	done := s.awaitMailing(id, "COMPLETED")
 	if done.Failed != 1 || done.Sent != len(sheet.people)-1 {
 		t.Errorf("%+v", done)
 	}
 	s.ses.ClearFaults()
 	s.steer(id, "retry-failed")
-	seldom(t, time.Minute, func() error {
+	seldom(t, func() error {
 		if done = s.mailing(id); done.Status != "COMPLETED" || done.Failed != 0 {
 			return fmt.Errorf("%+v", done)
 		}
@@ -115,9 +124,9 @@ func TestMailing_RetryFailed(t *testing.T) {
 // One click keeps the next mailing away, and no invoice.
 func TestUnsubscribe(t *testing.T) {
 	t.Parallel()
-	s := startSystem(t, bulk(t, servertest.Start(t, "rabbitmq").URL))
+	s := startSystem(t, bulk(t, brokerURL(t)))
 	sheet := newSpreadsheet(t, 10)
-	s.awaitMailing(s.mail("marco.csv", sheet, nil), time.Minute, "COMPLETED")
+	s.awaitMailing(s.mail("marco.csv", sheet, nil), "COMPLETED")
 	link := ""
 	for _, mail := range s.ses.Accepted("pessoa3@cliente.example") {
 		for _, kept := range s.ses.Inbox() {
@@ -170,9 +179,9 @@ func TestUnsubscribe(t *testing.T) {
 		t.Errorf("a link that was made up: %d", status)
 	}
 
-	done := s.awaitMailing(s.mail("abril.csv", sheet, nil), time.Minute, "COMPLETED")
+	done := s.awaitMailing(s.mail("abril.csv", sheet, nil), "COMPLETED")
 	if done.Suppressed != 1 || done.Sent != len(sheet.people)-1 {
 		t.Errorf("%+v", done)
 	}
-	s.await(s.send("pessoa3@cliente.example", nil), 20*time.Second, "SENT")
+	s.await(s.send("pessoa3@cliente.example", nil), "SENT")
 }

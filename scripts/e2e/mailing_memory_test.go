@@ -39,7 +39,7 @@ func TestMailing_Memory(t *testing.T) {
 		made := time.Now()
 		id := s.mail(name, sheet, nil)
 		taken := time.Now()
-		seldom(t, patienceFor(rows), func() error {
+		seldom(t, func() error {
 			if n := s.expanded(id); n < len(sheet.people) {
 				return fmt.Errorf("%d of %d rows expanded", n, len(sheet.people))
 			}

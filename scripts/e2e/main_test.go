@@ -41,5 +41,10 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	if err := hosts.remove(); err != nil {
+		fmt.Fprintln(os.Stderr, "remove the virtual hosts:", err)
+		return 1
+	}
+	return code
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -126,16 +125,16 @@ func (p *planted) plant() {
 	p.uploadSheet()
 
 	for _, id := range sent {
-		p.await(id, time.Minute, "SENT")
+		p.await(id, "SENT")
 	}
 	for _, id := range refused {
-		p.await(id, time.Minute, "FAILED")
+		p.await(id, "FAILED")
 	}
 	for _, id := range waiting {
-		p.await(id, time.Minute, "RETRY_SCHEDULED")
+		p.await(id, "RETRY_SCHEDULED")
 	}
-	p.awaitMailing(p.mailing, time.Minute, "COMPLETED")
-	eventually(t, time.Minute, func() error {
+	p.awaitMailing(p.mailing, "COMPLETED")
+	eventually(t, func() error {
 		dead := p.count("SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'")
 		if dead != 1 || !strings.HasSuffix(strings.Join(p.email(bounced).timeline(), " "), "BOUNCED") || !strings.Contains(p.worker.logged(), "poison") {
 			return fmt.Errorf("%d recipients are given up, the bounce is %v, and the worker says:\n%s", dead, p.email(bounced).timeline(), p.worker.tail())

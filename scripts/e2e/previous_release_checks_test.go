@@ -23,7 +23,7 @@ func (s *system) awaitProgress(n int) {
 	if err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT now()`).Scan(&now); err != nil {
 		s.t.Fatal(err)
 	}
-	eventually(s.t, time.Minute, func() error {
+	eventually(s.t, func() error {
 		if sent := s.number(`SELECT count(*) FROM email_outbox WHERE status = 'SENT' AND created_at > $1`, now); sent < n {
 			return fmt.Errorf("%d of %d new emails are sent: %s", sent, n, s.census())
 		}
@@ -36,7 +36,7 @@ func (s *system) awaitProgress(n int) {
 // worker records its answers within milliseconds.
 func (s *system) awaitEnds() {
 	s.t.Helper()
-	seldom(s.t, 90*time.Second, func() error {
+	seldom(s.t, func() error {
 		_, err := s.db.SQL.ExecContext(s.t.Context(), `UPDATE email_outbox SET lease_until = now() - interval '10 s'
 			WHERE status = 'PROCESSING' AND lease_until BETWEEN now() AND now() + interval '50 s'`)
 		if err != nil {
@@ -47,7 +47,7 @@ func (s *system) awaitEnds() {
 		}
 		return nil
 	})
-	s.awaitQuietQueues(time.Minute)
+	s.awaitQuietQueues()
 }
 
 // check compares what was promised with 202 with what is there.
@@ -63,7 +63,7 @@ func (r *release) check() {
 		}
 		r.t.Logf("%s api: %d emails are %s, %d recipients", r.name, n, want, len(r.people))
 	}
-	eventually(r.t, time.Minute, func() error {
+	eventually(r.t, func() error {
 		if n := r.number(`SELECT count(*) FROM recipients WHERE external_id = ANY ($1) AND nome LIKE 'Ana %'`, pq.Array(r.people)); n != len(r.people) {
 			return fmt.Errorf("%s: %d of %d recipients are written down", r.name, n, len(r.people))
 		}

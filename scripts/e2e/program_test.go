@@ -73,7 +73,7 @@ func startProgramAt(t *testing.T, path string, env map[string]string) *program {
 		default:
 			t.Fatalf("%s ended at once: %v\n%s", name, p.err, p.tail())
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("%s does not listen\n%s", name, p.tail())
 	}
 	return p
@@ -114,7 +114,7 @@ func (p *program) metricsURL() string {
 // that has ended is fine.
 func (p *program) stop() {
 	p.signal(syscall.SIGTERM)
-	p.await(70 * time.Second)
+	p.await(stopLimit)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil && !p.killed {
@@ -132,7 +132,7 @@ func (p *program) kill() {
 	p.killed = true
 	p.mu.Unlock()
 	p.signal(syscall.SIGKILL)
-	p.await(10 * time.Second)
+	p.await(patience)
 }
 
 func (p *program) signal(s os.Signal) {
@@ -141,13 +141,16 @@ func (p *program) signal(s os.Signal) {
 	}
 }
 
-func (p *program) await(patience time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// stopLimit is the longest stop grace of docker-compose.yml, 60 s, and 10 s for the process to exit.
+const stopLimit = 70 * time.Second
+
+func (p *program) await(limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	select {
 	case <-p.exited:
 	case <-ctx.Done():
-		p.t.Errorf("%s does not end\n%s", p.name, p.tail())
+		p.t.Errorf("%s has not ended after %s\n%s", p.name, limit, p.tail())
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	}

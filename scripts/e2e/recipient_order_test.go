@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/servertest"
@@ -57,7 +56,7 @@ func (s *system) sendToPerson(n int, id string) {
 // awaitImports waits until every import is written.
 func (s *system) awaitImports() {
 	s.t.Helper()
-	seldom(s.t, 2*time.Minute, func() error {
+	seldom(s.t, func() error {
 		if n := s.count("SELECT count(*) FROM recipient_intakes"); n > 0 {
 			return fmt.Errorf("%d imports wait", n)
 		}
@@ -146,7 +145,7 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 		}
 		s.sendToPerson(i, id)
 	}
-	s.awaitAll(pairs, time.Minute, "SENT")
+	s.awaitAll(pairs, "SENT")
 	if n := s.count("SELECT count(*) FROM recipient_intakes"); n != pairs {
 		t.Fatalf("%d imports wait, want all of them", n)
 	}
@@ -170,7 +169,7 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	}
 	leave(pairs)
 	s.release()
-	seldom(t, time.Minute, func() error {
+	seldom(t, func() error {
 		if n := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); n > 0 {
 			return fmt.Errorf("%d emails are left: %s", n, s.census())
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"email-gateway/shared/servertest"
 )
@@ -47,7 +46,7 @@ func TestRecipients(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, 3*time.Minute, func() error {
+	eventually(t, func() error {
 		written, dead := count("SELECT count(*) FROM recipients"), count("SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'")
 		if written != people-poisoned || dead != poisoned {
 			return fmt.Errorf("%d recipients and %d dead letters", written, dead)

@@ -131,7 +131,7 @@ func (r *recruiting) reminder(interview, event string) (id, status string) {
 
 func (r *recruiting) awaitReminder(interview, event, want string) (id string) {
 	r.t.Helper()
-	eventually(r.t, 30*time.Second, func() error {
+	eventually(r.t, func() error {
 		var status string
 		if id, status = r.reminder(interview, event); status != want {
 			return fmt.Errorf("%s of interview %s is %s, want %s", event, interview, status, want)
@@ -213,7 +213,7 @@ func TestReminders(t *testing.T) {
 
 	r.movedBehindTheQueue()
 	sent++
-	r.awaitQuietQueues(time.Minute)
+	r.awaitQuietQueues()
 	r.sentOnce(sent)
 }
 

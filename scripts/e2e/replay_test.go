@@ -45,7 +45,6 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 			t.Fatalf("REPLAY_EMAILS: %v", err)
 		}
 	}
-	patience := time.Minute + time.Duration(n)*40*time.Millisecond
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "64"})
 	if err := s.ses.Inject(sessim.Rule{Fault: "message-rejected"}); err != nil {
 		t.Fatal(err)
@@ -65,7 +64,7 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 	}
 	close(numbers)
 	senders.Wait()
-	s.awaitAll(n, patience, "FAILED")
+	s.awaitAll(n, "FAILED")
 	s.sentOnce(0)
 	t.Logf("%d emails failed after %s; the queue's archive holds %d of them", n, time.Since(begun).Round(time.Second), s.archived())
 
@@ -77,14 +76,14 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 	if err := json.Unmarshal(answer, &made); err != nil || status != http.StatusAccepted || made.Matched != n {
 		t.Fatalf("retry: %d %s, want %d matched", status, answer, n)
 	}
-	eventually(t, patience, func() error {
+	eventually(t, func() error {
 		if now := s.replay(made.ReplayID); now.Done < n/3 {
 			return fmt.Errorf("%d of %d so far", now.Done, n)
 		}
 		return nil
 	})
 	second.kill()
-	eventually(t, patience, func() error {
+	eventually(t, func() error {
 		if made = s.replay(made.ReplayID); made.Status != "COMPLETED" {
 			return fmt.Errorf("%+v", made)
 		}
@@ -94,8 +93,8 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 		t.Errorf("the replay ended with %+v, want %d done", made, n)
 	}
 	t.Logf("all were sent again after %s", time.Since(begun).Round(time.Second))
-	s.awaitAll(n, patience, "SENT")
-	s.awaitQuietQueues(patience)
+	s.awaitAll(n, "SENT")
+	s.awaitQuietQueues()
 	s.sentOnce(n)
 	t.Logf("all were sent after %s", time.Since(begun).Round(time.Second))
 	for query, want := range map[string]int{
@@ -133,10 +132,10 @@ func TestReplayOfOne(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	mended, typo := s.send("ana@example.com", nil), s.send("sim-message-rejected@example.com", nil)
-	s.await(mended, 20*time.Second, "SENT")
-	s.await(typo, 20*time.Second, "FAILED")
+	s.await(mended, "SENT")
+	s.await(typo, "FAILED")
 	again := s.send("sim-message-rejected-x1@example.com", nil)
-	s.await(again, 20*time.Second, "FAILED")
+	s.await(again, "FAILED")
 
 	letters := make(map[string]string)
 	status, answer := s.call(http.MethodGet, "/v1/dead-letters?resolved=false", nil, nil)
@@ -155,7 +154,7 @@ func TestReplayOfOne(t *testing.T) {
 	if status, answer := s.call(http.MethodPost, "/v1/dead-letters/"+letters[again]+"/retry", nil, nil); status != http.StatusAccepted {
 		t.Fatalf("retry: %d %s", status, answer)
 	}
-	sent := s.await(again, 20*time.Second, "SENT")
+	sent := s.await(again, "SENT")
 	if timeline := strings.Join(sent.timeline(), " "); !strings.Contains(timeline, "FAILED REPLAYED RECEIVED") || sent.Attempts != 1 {
 		t.Errorf("%d attempts, %s", sent.Attempts, timeline)
 	}

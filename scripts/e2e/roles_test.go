@@ -44,10 +44,10 @@ func TestRoles(t *testing.T) {
 		t.Fatalf("migrate roles: %v\n%s", err, out)
 	}
 	db.URL = as(t, owner, "gateway_operator") // which gatewayctl uses
-	s := &system{t: t, db: db, redis: servertest.Start(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 1000, InboxBytes: 1 << 30})}
+	s := &system{t: t, bin: binDir, db: db, redis: servertest.Start(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 1000, InboxBytes: 1 << 30})}
 	t.Cleanup(s.ses.Close)
 	s.sesAt = serveSES(t, "127.0.0.1:0", s.ses)
-	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
+	env := bulk(t, brokerURL(t))
 	maps.Copy(env, map[string]string{
 		"REDIS_URL": s.redis.URL, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1", "CPF_CNPJ_KEYS": "test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
 		"API_ADDR": "127.0.0.1:0", "DISPATCHER_ADDR": "127.0.0.1:0", "WORKER_ADDR": "127.0.0.1:0", "RECIPIENTS_BATCH_TIMEOUT_MS": "100",
@@ -86,11 +86,11 @@ func TestRoles(t *testing.T) {
 		t.Errorf("retry: %d %s", status, answer)
 	}
 	refused := s.send("sim-bad-request@example.com", nil)
-	s.await(email, 20*time.Second, "SENT")
-	s.await(later, 20*time.Second, "SENT")
-	s.awaitMailing(mailing, time.Minute, "COMPLETED")
-	s.await(refused, 20*time.Second, "FAILED")
-	eventually(t, 20*time.Second, func() error {
+	s.await(email, "SENT")
+	s.await(later, "SENT")
+	s.awaitMailing(mailing, "COMPLETED")
+	s.await(refused, "FAILED")
+	eventually(t, func() error {
 		var there bool
 		err := s.db.SQL.QueryRowContext(t.Context(), "SELECT EXISTS (SELECT FROM recipients WHERE external_id = 'C-1')").Scan(&there)
 		if err == nil && !there {
@@ -103,7 +103,7 @@ func TestRoles(t *testing.T) {
 	s.gatewayctl("lane", "pause", "--company", "Acme", "--reason", "drill")
 	s.gatewayctl("lane", "resume", "--company", "Acme")
 	s.gatewayctl("email", "retry", refused, "--reason", "once more")
-	s.await(refused, 20*time.Second, "FAILED")
+	s.await(refused, "FAILED")
 	s.gatewayctl("dlq", "discard", "--all", "--yes", "--reason", "typo")
 	s.gatewayctl("key", "revoke", s.key, "--reason", "over")
 	audit := s.gatewayctl("audit", "list", "--json")

@@ -11,15 +11,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"email-gateway/shared/servertest"
 )
 
 // A stop is no failure: programs that are stopped under load (requests, uploads, provider
 // calls, tasks of both brokers, loops in the middle of a query) log nothing of level error.
 func TestStop_LogsNoError(t *testing.T) {
 	t.Parallel()
-	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
+	env := bulk(t, brokerURL(t))
 	env["RECIPIENTS_BATCH_TIMEOUT_MS"] = "100"
 	s := startSystem(t, env)
 	if err := s.ses.SetSettings(slowedBy(s.ses.Settings(), 50)); err != nil {
@@ -56,12 +54,13 @@ func TestStop_LogsNoError(t *testing.T) {
 		for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
 			s.awaitProgress(20)
 			stopped := *p
+			before := len(stopped.logged()) // a busy broker may have timed out, which is an error
 			stopped.signal(syscall.SIGTERM)
-			stopped.await(70 * time.Second)
+			stopped.await(stopLimit)
 			if stopped.err != nil {
 				t.Errorf("round %d: %s ended with %v", round, stopped.name, stopped.err)
 			}
-			for line := range strings.Lines(stopped.logged()) {
+			for line := range strings.Lines(stopped.logged()[before:]) {
 				var entry struct{ Level string }
 				if json.Unmarshal([]byte(line), &entry) != nil || entry.Level == "error" {
 					t.Errorf("round %d: %s: %s", round, stopped.name, line)

@@ -23,9 +23,10 @@ import (
 type system struct {
 	t     *testing.T
 	db    storetest.Database
-	redis *servertest.Server
+	redis *servertest.Server // nil if env named a Redis
 	ses   *sessim.Server
 	sesAt string // host:port
+	bin   string // where its programs are
 
 	api, dispatcher, worker *program
 	key                     string
@@ -41,19 +42,29 @@ func startSystem(t *testing.T, env map[string]string) *system {
 
 func startSystemOn(t *testing.T, db storetest.Database, env map[string]string) *system {
 	t.Helper()
-	s := &system{t: t, db: db, redis: servertest.Start(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 200_000, InboxBytes: 1 << 30})}
+	return startSystemFrom(t, binDir, db, env)
+}
+
+// startSystemFrom starts the programs that are in a directory, gatewayctl among them.
+func startSystemFrom(t *testing.T, bin string, db storetest.Database, env map[string]string) *system {
+	t.Helper()
+	s := &system{t: t, bin: bin, db: db, ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 200_000, InboxBytes: 1 << 30})}
 	t.Cleanup(s.ses.Close)
 	s.sesAt = serveSES(t, "127.0.0.1:0", s.ses)
 	s.env = map[string]string{
-		"DATABASE_URL": s.db.URL, "REDIS_URL": s.redis.URL, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1",
+		"DATABASE_URL": s.db.URL, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1",
 		"API_ADDR": "127.0.0.1:0", "DISPATCHER_ADDR": "127.0.0.1:0", "WORKER_ADDR": "127.0.0.1:0",
 		"CPF_CNPJ_KEYS":   "test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
 		"MONITORING_USER": "ops", "MONITORING_PASSWORD": "night-shift",
 	}
+	if env["REDIS_URL"] == "" {
+		s.redis = servertest.Start(t, "redis")
+		s.env["REDIS_URL"] = s.redis.URL
+	}
 	maps.Copy(s.env, env)
-	s.api = startProgram(t, "api", s.env)
-	s.dispatcher = startProgram(t, "dispatcher", s.env)
-	s.worker = startProgram(t, "worker", s.env)
+	s.api = startProgramAt(t, filepath.Join(bin, "api"), s.env)
+	s.dispatcher = startProgramAt(t, filepath.Join(bin, "dispatcher"), s.env)
+	s.worker = startProgramAt(t, filepath.Join(bin, "worker"), s.env)
 	s.key = s.newKey("Acme", "billing@acme.example")
 	return s
 }
@@ -75,7 +86,7 @@ func (s *system) newKey(company, from string) string {
 
 func (s *system) gatewayctl(args ...string) string {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), args...)
+	cmd := exec.CommandContext(s.t.Context(), filepath.Join(s.bin, "gatewayctl"), args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+s.db.URL)
 	out, err := cmd.Output()
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *system) redisClient() *redis.Client {
 // inStatus waits until so many emails have the status.
 func (s *system) inStatus(n int, status string) {
 	s.t.Helper()
-	s.awaitAll(n, 30*time.Second, status)
+	s.awaitAll(n, status)
 }
 
 // Redis forgets everything while emails are in work, wait for their retry, and stand on
@@ -37,7 +37,7 @@ func (s *system) inStatus(n int, status string) {
 func TestRedisFlushed(t *testing.T) {
 	t.Parallel()
 	const inWork, retries, queued = 5, 10, 10
-	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "5", "RESCUE_AFTER": "2s", "EMAIL_BACKOFF": "10s"})
+	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "5", "RESCUE_AFTER": "2s", "EMAIL_BACKOFF": "20s"})
 	if err := s.ses.Inject(sessim.Rule{Fault: "throttle", Times: retries}); err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +60,8 @@ func TestRedisFlushed(t *testing.T) {
 	}
 	t.Logf("flushed with %s", s.census())
 	s.slowSES(0)
-	s.awaitAll(inWork+retries+queued, 90*time.Second, "SENT")
-	s.awaitQuietQueues(time.Minute)
+	s.awaitAll(inWork+retries+queued, "SENT")
+	s.awaitQuietQueues()
 	s.sentOnce(inWork + retries + queued)
 }
 
@@ -91,8 +91,8 @@ func TestRedisFull(t *testing.T) {
 	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitAll(before+during, 3*time.Minute, "SENT")
-	s.awaitQuietQueues(3 * time.Minute)
+	s.awaitAll(before+during, "SENT")
+	s.awaitQuietQueues()
 	s.sentOnce(before + during)
 }
 
@@ -107,14 +107,14 @@ func TestEnqueueAnswerLost(t *testing.T) {
 	env := maps.Clone(s.env)
 	env["REDIS_URL"] = throughProxy
 	s.dispatcher = startProgram(t, "dispatcher", env)
-	s.await(s.send("ana@example.com", nil), 20*time.Second, "SENT")
+	s.await(s.send("ana@example.com", nil), "SENT")
 
 	const n = 30
 	proxy.losing.Store(true)
 	for i := range n {
 		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
 	}
-	s.awaitAll(1+n, time.Minute, "SENT")
+	s.awaitAll(1+n, "SENT")
 	if proxy.lost.Load() == 0 {
 		t.Error("no answer was lost")
 	}
@@ -126,7 +126,7 @@ func TestEnqueueAnswerLost(t *testing.T) {
 		s.send(fmt.Sprintf("outro%d@example.com", i), nil)
 	}
 	client := s.redisClient()
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if stand := client.LLen(t.Context(), "asynq:{email:send}:pending").Val(); stand < n {
 			return fmt.Errorf("%d tasks stand on the queue", stand)
 		}
@@ -135,7 +135,7 @@ func TestEnqueueAnswerLost(t *testing.T) {
 	proxy.losing.Store(false)
 	s.inStatus(n, "ENQUEUED")
 	// go-redis repeats what was not answered, so a task may be left of an email that was sent meanwhile.
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		stand := client.LRange(t.Context(), "asynq:{email:send}:pending", 0, -1).Val()
 		if waiting := s.count("SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED' AND id::text = ANY ('{" + strings.Join(stand, ",") + "}')"); waiting != n {
 			return fmt.Errorf("%d of %d emails have a task", waiting, n)
@@ -143,8 +143,8 @@ func TestEnqueueAnswerLost(t *testing.T) {
 		return nil
 	})
 	s.setSending(true)
-	s.awaitAll(1+2*n, time.Minute, "SENT")
-	s.awaitQuietQueues(time.Minute)
+	s.awaitAll(1+2*n, "SENT")
+	s.awaitQuietQueues()
 	s.sentOnce(1 + 2*n)
 }
 
@@ -159,14 +159,14 @@ func TestArchiveOverflows(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := s.send("primeira@perdido.example", nil)
-	s.await(first, 20*time.Second, "FAILED")
+	s.await(first, "FAILED")
 	client, base := s.redisClient(), "asynq:{email:send}:"
-	eventually(t, 20*time.Second, func() error { return client.ZScore(t.Context(), base+"archived", first).Err() })
+	eventually(t, func() error { return client.ZScore(t.Context(), base+"archived", first).Err() })
 	s.overfillArchive(client, base, capacity+50)
 	for i := range failed - 1 {
-		s.await(s.send(fmt.Sprintf("cliente%d@perdido.example", i), nil), 20*time.Second, "FAILED")
+		s.await(s.send(fmt.Sprintf("cliente%d@perdido.example", i), nil), "FAILED")
 	}
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		n, err := client.ZCard(t.Context(), base+"archived").Result()
 		if err == nil && n >= capacity {
 			err = fmt.Errorf("the archive holds %d tasks", n)
@@ -184,8 +184,8 @@ func TestArchiveOverflows(t *testing.T) {
 	if status, answer := s.call(http.MethodPost, "/v1/email/"+first+"/retry", nil, nil); status >= 300 {
 		t.Errorf("retry: %d %s", status, answer)
 	}
-	s.await(first, 30*time.Second, "SENT")
-	s.await(s.send("ana@example.com", nil), 20*time.Second, "SENT")
+	s.await(first, "SENT")
+	s.await(s.send("ana@example.com", nil), "SENT")
 	if n := s.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != failed-1 {
 		t.Errorf("%d dead letters are open, want %d", n, failed-1)
 	}

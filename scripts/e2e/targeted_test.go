@@ -35,12 +35,12 @@ func TestWorkerKilledOnLastAttempt(t *testing.T) {
 	s.worker.kill()
 	s.worker = startProgram(t, "worker", s.env)
 	for fault, id := range ids {
-		got := s.await(id, 2*time.Minute, "FAILED")
+		got := s.await(id, "FAILED")
 		if got.ErrorCode != "OUTCOME_UNKNOWN" || !got.OutcomeUnknown || got.Attempts != 2 {
 			t.Errorf("%s: %+v", fault, got)
 		}
 	}
-	s.awaitQuietQueues(time.Minute)
+	s.awaitQuietQueues()
 	for fault, id := range ids {
 		if requests := s.ses.Requests(id); len(requests) != 2 {
 			t.Errorf("%s: %d requests, want 2", fault, len(requests))
@@ -90,7 +90,7 @@ func TestWorkerFrozen(t *testing.T) {
 	begun := time.Now()
 	s.worker = startProgram(t, "worker", s.env)
 	for _, e := range emails {
-		s.await(e.id, 2*time.Minute, e.verdict)
+		s.await(e.id, e.verdict)
 	}
 	<-time.After(time.Until(begun.Add(frozen))) // the fault itself
 	for _, e := range emails {
@@ -150,7 +150,7 @@ func TestSESUnreachable(t *testing.T) {
 	if err := s.ses.SetSettings(st); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitAll(n, time.Minute, "SENT")
+	s.awaitAll(n, "SENT")
 	s.sentOnce(n)
 }
 
@@ -171,7 +171,7 @@ func TestRabbitMQConnectionCut(t *testing.T) {
 	}
 	sheet := newSpreadsheet(t, 3_000)
 	id := s.mail("clientes.csv", sheet, nil)
-	seldom(t, time.Minute, func() error {
+	seldom(t, func() error {
 		var queues []struct {
 			Name                   string
 			MessagesUnacknowledged int `json:"messages_unacknowledged"`
@@ -191,13 +191,13 @@ func TestRabbitMQConnectionCut(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if log := s.worker.logged(); !strings.Contains(log, "connection to rabbitmq lost") || !strings.Contains(log, "tasks done but not acknowledged") {
 			return errors.New("the worker has not missed its connection")
 		}
 		return nil
 	})
-	done := s.awaitMailing(id, 2*time.Minute, "COMPLETED")
+	done := s.awaitMailing(id, "COMPLETED")
 	if done.Sent != len(sheet.people) || done.Total != sheet.rows || done.Invalid != sheet.invalid || done.Duplicates != sheet.duplicates {
 		t.Errorf("%+v", done)
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
@@ -31,8 +30,8 @@ func TestTLS(t *testing.T) {
 	env["REDIS_URL"], env["SSL_CERT_FILE"] = redis.URL, filepath.Join(authority, "ca.pem")
 	s := startSystemOn(t, storetest.NewOn(t, postgres.URL), env)
 	sheet := newSpreadsheet(t, 20)
-	s.await(s.send("ana@example.com", nil), 20*time.Second, "SENT")
-	s.awaitMailing(s.mail("clientes.csv", sheet, nil), time.Minute, "COMPLETED")
+	s.await(s.send("ana@example.com", nil), "SENT")
+	s.awaitMailing(s.mail("clientes.csv", sheet, nil), "COMPLETED")
 	s.sentOnce(1 + len(sheet.people))
 
 	t.Run("a stranger's Postgres", func(t *testing.T) {
@@ -57,7 +56,7 @@ func TestTLS(t *testing.T) {
 		wrong := maps.Clone(s.env)
 		wrong["SSL_CERT_FILE"] = filepath.Join(stranger, "ca.pem")
 		d := startProgram(t, "dispatcher", wrong)
-		eventually(t, 20*time.Second, func() error {
+		eventually(t, func() error {
 			status, body := fetch(t, "http://"+d.addr+"/readyz")
 			log := d.logged()
 			if status != http.StatusServiceUnavailable || !strings.Contains(body, `"redis":{"status":"disconnected"}`) ||

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"email-gateway/shared/telemetry/telemetrytest"
 )
@@ -23,7 +22,7 @@ func (s *system) tracedEmail(to string) {
 	if status != http.StatusAccepted {
 		s.t.Fatalf("%d %s", status, answer)
 	}
-	s.awaitAll(1, 20*time.Second, "SENT")
+	s.awaitAll(1, "SENT")
 }
 
 // path is a chain of spans, each the parent of the next, as service and name.
@@ -37,12 +36,12 @@ func checkTraces(t *testing.T, s *system, c *telemetrytest.Collector) {
 	single := path{
 		"api: POST /v1/email/send", "api: accept", "dispatcher: publish email:send", "worker: process email:send", "worker: ses SendEmail",
 	}
-	eventually(t, 30*time.Second, func() error { // they come in batches
+	eventually(t, func() error { // they come in batches
 		spans := c.Spans()
 		if err := follow(spans, callersTrace[3:35], callersTrace[36:52], single); err != nil {
 			return err
 		}
-		for _, step := range []string{"load", "wait for the send rate", "claim", "record"} {
+		for _, step := range []string{"load", "claim", "record"} {
 			beside := append(slices.Clone(single[:4]), "worker: "+step)
 			if err := follow(spans, callersTrace[3:35], callersTrace[36:52], beside); err != nil {
 				return err

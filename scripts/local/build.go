@@ -11,10 +11,10 @@ import (
 
 // Build compiles the gateway's programs, api, dispatcher, worker, migrate and gatewayctl,
 // from the checkout root into the directory bin, as for release: without the race detector,
-// which would be most of what a run measures. tags are build tags, "" for none; more are
-// further flags of go build, and behind them packages of other programs to be built too.
-func Build(ctx context.Context, root, bin, tags string, more ...string) error {
-	args := append([]string{"build", "-tags", tags, "-o", bin + "/"}, more...)
+// which would be most of what a run measures. more are further flags of go build, and behind
+// them packages of other programs to be built too.
+func Build(ctx context.Context, root, bin string, more ...string) error {
+	args := append([]string{"build", "-o", bin + "/"}, more...)
 	args = append(args, "./api/cmd/api", "./api/cmd/gatewayctl", "./worker/cmd/dispatcher", "./worker/cmd/worker", "./schema/cmd/migrate")
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root

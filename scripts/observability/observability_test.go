@@ -141,9 +141,10 @@ func TestSelectors(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+	// MetricsQL allows more than PromQL, as rate(a): promtool reads the alerts in check.sh.
 	for _, wrong := range []string{
-		``, `1`, `a b`, `sum(a`, `sum(a))`, `rate(a)`, `sum(a[5m])`, `sum by queue (a)`, `a{b}`, `a{b="c}`, `a{b=c}`, `a{b=~"("}`, `a[5]`,
-		`a[5m`, `ratio(a)`, `a > `, `a # b`, `a[5m] > 1`, `clamp_min(a)`, `a offset b`, `max by (a b) (c)`, `a and on b`, `a and on (c) b`,
+		``, `1`, `a b`, `sum(a`, `sum(a))`, `sum by queue (a)`, `a{b}`, `a{b="c}`, `a{b=c}`, `a{b=~"("}`,
+		`a[5m`, `ratio(a)`, `a > `, `a offset b`, `max by (a b) (c)`, `a and on b`,
 	} {
 		if _, err := (observability.Query{Where: "here", Expr: wrong}).Selectors(); err == nil || !strings.HasPrefix(err.Error(), "here: ") {
 			t.Errorf("%q: %v", wrong, err)

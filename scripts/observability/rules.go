@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/VictoriaMetrics/metricsql"
 	"github.com/goccy/go-yaml"
 )
 
@@ -36,8 +37,8 @@ func (a Alert) Check() error {
 		must(a.Annotations[name] != "", "has no "+name)
 	}
 	if a.For != "" {
-		words, err := tokens(a.For)
-		must(err == nil && len(words) == 2 && words[0].kind == length, "for must be a duration")
+		_, err := metricsql.PositiveDurationValue(a.For, 0)
+		must(err == nil, "for must be a duration")
 	}
 	_, err := a.Query().Selectors()
 	return errors.Join(append(faults, err)...)

@@ -9,12 +9,12 @@ as_account() {
 }
 
 # The name of the directory below /tmp that stands in for $LOCAL_DIR, see make_home.
-stand_in=email-gateway-$(printf '%s' "$LOCAL_DIR" | sha256sum | cut -c1-12)
+stand_in() { printf 'email-gateway-%s' "$(printf '%s' "$LOCAL_DIR" | sha256sum | cut -c1-12)"; }
 
 # drop_stale_link SERVICE: a link whose target is gone, or that came along with a copied checkout, is not ours.
 drop_stale_link() {
 	local home=$LOCAL_DIR/$1
-	if [[ -L $home && (! -d $home || $(readlink "$home") != */"$stand_in/$1") ]]; then rm "$home"; fi
+	if [[ -L $home && (! -d $home || $(readlink "$home") != */"$(stand_in)/$1") ]]; then rm "$home"; fi
 }
 
 # make_home SERVICE: $LOCAL_DIR/SERVICE, or a link to a private directory below /tmp where the account cannot
@@ -29,7 +29,7 @@ make_home() {
 	fi
 	for base in "${TMPDIR:-/tmp}" /tmp; do
 		"${as[@]}" test -x "$base" || continue
-		private=$base/$stand_in
+		private=$base/$(stand_in)
 		mkdir -m 711 "$private" 2>/dev/null || [[ -O $private && ! -L $private ]] || die "$private belongs to someone else"
 		own_directory "$1" "$private/$1"
 		ln -s "$private/$1" "$home"
@@ -41,6 +41,13 @@ make_home() {
 own_directory() {
 	mkdir -p "$2"
 	chmod 700 "$2"
+	((EUID)) || chown "$("$1_account"):" "$2"
+}
+
+# own_file SERVICE PATH TEXT: makes the file, writable for the service's account, unless it is there.
+own_file() {
+	[[ ! -f $2 ]] || return 0
+	printf '%s\n' "$3" >"$2"
 	((EUID)) || chown "$("$1_account"):" "$2"
 }
 

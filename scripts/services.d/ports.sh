@@ -43,8 +43,8 @@ remember_port() {
 
 load_ports() {
 	local name remembered
-	exec 9>"$LOCAL_DIR/ports.lock"
-	flock 9
+	exec 7>"$LOCAL_DIR/ports.lock"
+	flock 7
 	for name in "${port_names[@]}"; do
 		remembered=$(sed -n "s/^$name=//p" "$LOCAL_DIR/ports" 2>/dev/null || true)
 		if [[ -n ${!name:-} ]]; then
@@ -56,7 +56,7 @@ load_ports() {
 			remember_port "$name" "$(choose_port)"
 		fi
 	done
-	exec 9>&-
+	exec 7>&-
 }
 
 # settle_ports SERVICE...: a remembered port that someone else has taken since is chosen anew; a named one is an error.

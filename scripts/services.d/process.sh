@@ -60,6 +60,19 @@ signal_and_wait() {
 	done
 }
 
+# signal_family SERVICE SIGNAL: the process and its children, without waiting. STOP reaches the parent first, so that it makes
+# no child unseen; CONT reaches it last.
+signal_family() {
+	local file pid pids
+	for file in pid epmd.pid; do
+		alive "$1" "$file" || continue
+		pid=$(<"$LOCAL_DIR/$1/$file")
+		[[ $2 != STOP ]] || kill -STOP "$pid"
+		mapfile -t pids < <(children "$pid")
+		kill "-$2" "${pids[@]}" "$pid" 2>/dev/null || true
+	done
+}
+
 children() { grep -lsE "^PPid:\s$1\$" /proc/[0-9]*/status | cut -d/ -f3 || true; }
 
 # gone PID DEADLINE: a process that has ended but was not yet collected by its parent (Z) still holds its number, which a

@@ -1,6 +1,10 @@
 # shellcheck shell=bash
 # RabbitMQ: a node with its own Erlang port mapper, cookie and data, so that another broker on the machine is untouched.
+# clusters.d/rabbitmq.sh redefines the first three functions: the nodes of a cluster share a port mapper.
 
+rabbitmq_node() { echo gateway@localhost; }
+rabbitmq_epmd_port() { echo "$RABBITMQ_EPMD_PORT"; }
+rabbitmq_erl_args() { :; }
 readonly rabbitmq_server=/usr/lib/rabbitmq/bin/rabbitmq-server # the one in PATH is a wrapper around the system's own
 
 rabbitmq_package() { echo rabbitmq-server; }
@@ -45,16 +49,19 @@ rabbitmq_run() {
 		CONFIG
 		sed -i '/^listeners.tcp.local/d' rabbitmq.conf
 	fi
+	[[ ! -f cluster.conf ]] || cat cluster.conf >>rabbitmq.conf
 	chmod 644 enabled_plugins rabbitmq.conf
-	"$@" epmd -address 127.0.0.1 -port "$RABBITMQ_EPMD_PORT" &
-	echo $! >epmd.pid
+	if [[ -n ${RABBITMQ_EPMD_PORT:-} ]]; then
+		"$@" epmd -address 127.0.0.1 -port "$RABBITMQ_EPMD_PORT" &
+		echo $! >epmd.pid
+	fi
 	# RUNNING_UNDER_SYSTEMD makes the start script become the Erlang VM instead of waiting for it: its pid is the one
 	# that was recorded. +sbwt none: idle schedulers sleep instead of spinning on a core that the tests need.
 	exec "$@" \
 		RUNNING_UNDER_SYSTEMD=true \
-		ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT="$RABBITMQ_EPMD_PORT" \
-		RABBITMQ_NODENAME=gateway@localhost RABBITMQ_DIST_PORT="$RABBITMQ_DIST_PORT" \
-		RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none" \
+		ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT="$(rabbitmq_epmd_port)" \
+		RABBITMQ_NODENAME="$(rabbitmq_node)" RABBITMQ_DIST_PORT="$RABBITMQ_DIST_PORT" \
+		RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none $(rabbitmq_erl_args)" \
 		RABBITMQ_CONF_ENV_FILE="$home/none" RABBITMQ_ADVANCED_CONFIG_FILE="$home/none" \
 		RABBITMQ_CONFIG_FILE="$home/rabbitmq.conf" RABBITMQ_ENABLED_PLUGINS_FILE="$home/enabled_plugins" \
 		RABBITMQ_MNESIA_BASE="$home/data" RABBITMQ_SCHEMA_DIR="$home/schema" \
@@ -70,7 +77,7 @@ rabbitmq_ctl() {
 	home=$(readlink -f "$LOCAL_DIR/rabbitmq")
 	cd "$home" || exit
 	exec "${as[@]}" env HOME="$home" LC_ALL=C.UTF-8 \
-		ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT="$RABBITMQ_EPMD_PORT" \
-		RABBITMQ_NODENAME=gateway@localhost RABBITMQ_CONF_ENV_FILE="$home/none" \
+		ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT="$(rabbitmq_epmd_port)" \
+		RABBITMQ_NODENAME="$(rabbitmq_node)" RABBITMQ_CONF_ENV_FILE="$home/none" \
 		/usr/lib/rabbitmq/bin/rabbitmqctl --quiet "$@"
 }

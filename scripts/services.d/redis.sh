@@ -24,6 +24,8 @@ redis_run() {
 	local listen=(--port "$REDIS_PORT")
 	! speaks_tls redis || listen=(--port 0 --tls-port "$REDIS_PORT" --tls-auth-clients no --tls-ca-cert-file "$PWD/tls/ca.pem"
 		--tls-cert-file "$PWD/tls/server.pem" --tls-key-file "$PWD/tls/server.key")
+	# A node of a cluster has a redis.conf, which the server itself rewrites when its role changes.
+	[[ ! -f redis.conf ]] || listen=(redis.conf "${listen[@]}")
 	exec "$@" redis-server "${listen[@]}" --bind 127.0.0.1 --daemonize no \
 		--appendonly yes --appendfsync everysec --save '' --maxmemory-policy noeviction
 }

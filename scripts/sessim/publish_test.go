@@ -176,7 +176,7 @@ func (e *endpoint) next(t *testing.T, n int) []arrival {
 		select {
 		case a := <-e.arrivals:
 			got = append(got, a)
-		case <-time.After(20 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("%d of %d came: %v, counts %+v", len(got), n, kindsOf(got), e.sim.Events())
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // waitFor polls until the condition holds; the test fails after 30 s.
 func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !condition() {

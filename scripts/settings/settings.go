@@ -1,5 +1,5 @@
 // Package settings reads the source of the structs that the programs read their
-// environment into, and makes README.md's configuration table of it: a setting's name
+// environment into, and makes CONFIGURATION.md's table of it: a setting's name
 // and default stand in its tag, its meaning in its comment, and nowhere else.
 package settings
 

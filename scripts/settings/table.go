@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Begin and End stand around the table in README.md.
+// Begin and End stand around the table in CONFIGURATION.md.
 const (
 	Begin = "<!-- settings: made of the source by: go run ./scripts/cmd/settings -->\n"
 	End   = "<!-- settings: end -->\n"

@@ -88,7 +88,7 @@ func TestServerFrozen(t *testing.T) {
 			if !errors.Is(err, blob.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if took := time.Since(begun); took > 5*time.Second {
+			if took := time.Since(begun); took > time.Minute {
 				t.Errorf("%s took %s", name, took)
 			}
 		})

@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
 )
 
 // dropBlank takes blank texts for texts that were not given, so that the rules look at what
 // is left. Elements of lists stay, as "", until the rules have named the others by their
-// place; compact takes them out.
+// place; compact removes them.
 func (e *Email) dropBlank() {
 	for _, text := range []*string{&e.To, &e.Subject, &e.HTML, &e.Text} {
 		dropBlank(text)
@@ -53,18 +54,58 @@ func dropBlankPointer(text **string) {
 	}
 }
 
-// compact takes out the elements that are blank, and the addresses that an earlier place
-// has: of to, cc and bcc in this order. A mailbox is one whatever the case of its letters.
-func (e *Email) compact() {
-	blank := func(text string) bool { return text == "" }
-	seen := map[string]bool{strings.ToLower(e.To): true}
+// comparedCopies is how many different texts of one email are brought into the IDNA form to compare
+// them: that of a long address takes a millisecond, and a body has room for thousands of addresses. An
+// email may have ten copies.
+const comparedCopies = 100
+
+// dropRepeated replaces by "" each address of cc and bcc that to, cc or bcc has earlier, in this
+// order. Letter case and the form of an international domain do not matter. It runs before the
+// rules, so that a repeated address does not count toward the limit of a list. SQL's
+// email_gateway_present compares without the IDNA form: to it, one address in both forms is two.
+func (e *Email) dropRepeated() {
+	forms, seen := map[string]string{}, map[string]bool{}
 	again := func(address string) bool {
-		key := strings.ToLower(address)
-		before := seen[key]
-		seen[key] = true
-		return before || address == ""
+		text := strings.ToLower(address)
+		form, known := forms[text]
+		if !known {
+			form = text
+			if len(forms) < comparedCopies {
+				if ascii, err := mailbox.ASCII(address); err == nil {
+					form = strings.ToLower(ascii)
+				}
+			}
+			forms[text] = form
+		}
+		before := seen[form]
+		seen[form] = true
+		return before
 	}
-	e.CC = slices.DeleteFunc(e.CC, again)
-	e.BCC = slices.DeleteFunc(e.BCC, again)
-	e.Tags = slices.DeleteFunc(e.Tags, blank)
+	again(e.To)
+	for _, list := range [][]string{e.CC, e.BCC} {
+		for i, address := range list {
+			if again(address) {
+				list[i] = ""
+			}
+		}
+	}
+}
+
+// crowded says that a list has more addresses than are worth a look at each.
+func crowded(list []string) bool {
+	n := 0
+	for _, address := range list {
+		if address != "" {
+			n++
+		}
+	}
+	return n > comparedCopies
+}
+
+// compact removes the elements that dropBlank and dropRepeated left as "".
+func (e *Email) compact() {
+	absent := func(text string) bool { return text == "" }
+	e.CC = slices.DeleteFunc(e.CC, absent)
+	e.BCC = slices.DeleteFunc(e.BCC, absent)
+	e.Tags = slices.DeleteFunc(e.Tags, absent)
 }

@@ -35,6 +35,7 @@ type Draft struct {
 // are faults that were found before, such as fields of the wrong type.
 func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
 	e.dropBlank()
+	e.dropRepeated()
 	d := &Draft{Email: e, Faults: r.Check(e, known)}
 	d.normalize()
 	e.compact()
@@ -56,6 +57,9 @@ func (d *Draft) normalize() {
 	e := d.Email
 	ascii(&e.To)
 	for _, list := range [][]string{e.CC, e.BCC} {
+		if crowded(list) {
+			continue
+		}
 		for i := range list {
 			ascii(&list[i])
 		}
@@ -93,7 +97,7 @@ func (d *Draft) checkHeaders() {
 	for _, name := range slices.Sorted(maps.Keys(d.Email.Headers)) {
 		lower := strings.ToLower(name)
 		if seen[lower] {
-			d.Faults.Add("headers."+name, rules.CodeDuplicateField, "stands here twice, in different case")
+			d.Faults.Add("headers."+name, rules.CodeDuplicateField, "is given twice, in different case")
 		}
 		seen[lower] = true
 		if field := "headers." + name; len(name)+len(d.Email.Headers[name]) > rules.MaxHeader && !d.Faults.Has(field) {

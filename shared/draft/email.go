@@ -5,15 +5,15 @@ package draft
 // cannot say (that recipient.email is to, for one) is checked by New.
 type Email struct {
 	To        string            `json:"to" validate:"required,address" hint:"one recipient per email; cc and bcc take up to 5 more, POST /mailings a file of recipients"`
-	CC        []string          `json:"cc,omitempty" validate:"max=5,dive,omitempty,address"`
-	BCC       []string          `json:"bcc,omitempty" validate:"max=5,dive,omitempty,address"`
+	CC        []string          `json:"cc,omitempty" validate:"entries=5,dive,omitempty,address"`
+	BCC       []string          `json:"bcc,omitempty" validate:"entries=5,dive,omitempty,address"`
 	Subject   string            `json:"subject" validate:"required,line,max=150"`
 	HTML      string            `json:"html" validate:"required,bytes=524288"`
 	Text      string            `json:"text,omitempty" validate:"bytes=524288"`
 	ReplyTo   *string           `json:"replyTo,omitempty" validate:"omitnil,address"`
 	From      *string           `json:"from,omitempty" validate:"omitnil,max=1000,mailbox" hint:"name and address in one, such as \"Acme <billing@acme.example>\""`
 	Headers   map[string]string `json:"headers,omitempty" validate:"max=10,dive,keys,headername,unreserved,endkeys,headervalue"`
-	Tags      []string          `json:"tags,omitempty" validate:"max=5,dive,omitempty,max=64,printable"`
+	Tags      []string          `json:"tags,omitempty" validate:"entries=5,dive,omitempty,max=64,printable"`
 	Recipient *Recipient        `json:"recipient,omitempty" validate:"required"`
 	Priority  *int              `json:"priority,omitempty" validate:"omitnil,min=1,max=10"`
 	SendAt    *string           `json:"sendAt,omitempty" validate:"omitnil,timestamp"`

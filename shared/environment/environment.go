@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 )
@@ -121,6 +122,11 @@ func (f *Faults) Address(name, value string) {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	f.Must(err == nil, name, "must be host:port, such as 127.0.0.1:8080")
+}
+
+// DrainDelay wants a duration that fits into the time that orchestrators give a program to end.
+func (f *Faults) DrainDelay(delay time.Duration) {
+	f.Must(delay >= 0 && delay <= time.Minute, "DRAIN_DELAY", "must be 0s to 1m")
 }
 
 // HTTPURL wants an http or https URL.

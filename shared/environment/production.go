@@ -43,7 +43,7 @@ func (f *Faults) RefusePublicSecrets(environ []string) {
 	for _, name := range []string{"DATABASE_URL", "DATABASE_LISTEN_URL", "RABBITMQ_URL", "REDIS_URL"} {
 		f.Must(!slices.ContainsFunc(passwordsOf(values[name]), isPublicPassword), name, rule+"give the service a password of its own")
 	}
-	for _, name := range []string{"MONITORING_PASSWORD", "AWS_SECRET_ACCESS_KEY"} {
+	for _, name := range []string{"MONITORING_PASSWORD", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"} {
 		f.Must(!isPublicPassword(values[name]), name, rule+"choose one of your own")
 	}
 }
@@ -56,9 +56,9 @@ func isPublicKey(text string) bool { return strings.TrimSpace(text) == demoKey }
 // passwordsOf are the passwords in a URL: before the host, and as the parameter that the
 // database's driver prefers.
 func passwordsOf(raw string) []string {
-	u, err := url.Parse(raw)
+	u, err := url.Parse(SplitHosts(raw)[0]) // every host has the same password
 	if err != nil {
-		return nil // which every program refuses
+		return nil // every program refuses such a URL
 	}
 	passwords := u.Query()["password"]
 	if password, has := u.User.Password(); has {

@@ -13,24 +13,49 @@ import (
 	"email-gateway/shared/email"
 )
 
+// maxWritten is the longest address, in bytes, that is converted to ASCII. The time of the
+// conversion grows with the square of the length. The longest valid address has 254 characters in
+// ASCII, and about 1,000 bytes before: a label of 63 characters encodes at most 58 letters, of up
+// to 4 bytes each.
+const maxWritten = 1024
+
 // ASCII is a bare address as it is stored and sent: with its domain in ASCII.
 func ASCII(address string) (string, error) {
+	if len(address) > maxWritten {
+		return "", email.ErrAddressTooLong
+	}
 	at := strings.LastIndexByte(address, '@')
 	if at < 1 {
 		return "", email.ErrAddressSyntax
 	}
-	local, domain := address[:at], address[at+1:]
-	if needsIDNA(domain) {
-		ascii, err := idna.Lookup.ToASCII(domain)
-		if err != nil {
-			return "", errors.New("has a domain that is not a valid international name")
-		}
-		address = local + "@" + ascii
+	local, written := address[:at], address[at+1:]
+	domain, err := Domain(written)
+	if err != nil {
+		return "", err
+	}
+	if domain != written { // a row of a CSV pays for no copy
+		address = local + "@" + domain
 	}
 	if err := email.CheckAddress(address); err != nil {
 		return "", err
 	}
 	return address, nil
+}
+
+// Domain is a domain in ASCII. One that is in ASCII already is returned as it is: IDNA's own rules
+// for hyphens do not apply to it.
+func Domain(domain string) (string, error) {
+	if !needsIDNA(domain) {
+		return domain, nil
+	}
+	if len(domain) > maxWritten {
+		return "", email.ErrAddressTooLong
+	}
+	ascii, err := idna.Lookup.ToASCII(domain)
+	if err != nil {
+		return "", errors.New("has a domain that is not a valid international name")
+	}
+	return ascii, nil
 }
 
 // needsIDNA: a letter beyond ASCII, or a label that claims to stand for some.

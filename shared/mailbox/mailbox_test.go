@@ -1,9 +1,12 @@
 package mailbox_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/mailbox"
 )
 
@@ -12,11 +15,46 @@ func TestASCII(t *testing.T) {
 	for address, want := range map[string]string{
 		"ana@example.com": "ana@example.com", "Ana.B+x@Example.COM": "Ana.B+x@Example.COM", "ze@josé.example": "ze@xn--jos-dma.example",
 		"": "", "ana": "", "@example.com": "", "ana@": "", "ana@localhost": "", "zé@example.com": "", "a b@example.com": "", "a@xn--a.example": "",
-		strings.Repeat("a", 65) + "@example.com": "", `"a b"@example.com`: "", "a@[127.0.0.1]": "",
+		"ana@" + strings.Repeat("é", 600) + ".example": "", strings.Repeat("a", 65) + "@example.com": "", `"a b"@example.com`: "", "a@[127.0.0.1]": "",
 	} {
 		if got, err := mailbox.ASCII(address); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q %v, want %q", address, got, err, want)
 		}
+	}
+}
+
+// The conversion of a domain as long as a request's body would take minutes.
+func TestASCII_LongDomain(t *testing.T) {
+	t.Parallel()
+	var domain strings.Builder
+	for i := 0; domain.Len() < 2<<20; i++ {
+		domain.WriteRune(rune(0x4e00 + i%20000))
+	}
+	for name, convert := range map[string]func() error{
+		"ASCII":    func() error { _, err := mailbox.ASCII("a@" + domain.String()); return err },
+		"Diagnose": func() error { return mailbox.Diagnose("a@" + domain.String()) },
+		"Parse":    func() error { _, err := mailbox.Parse("a@" + domain.String()); return err },
+		"Domain":   func() error { _, err := mailbox.Domain(domain.String()); return err },
+	} {
+		done := make(chan error, 1)
+		go func() { done <- convert() }()
+		select {
+		case err := <-done:
+			if !errors.Is(err, email.ErrAddressTooLong) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%s takes more than a minute", name)
+		}
+	}
+}
+
+// A valid address may be much longer than its ASCII form.
+func TestASCII_LongestDomain(t *testing.T) {
+	t.Parallel()
+	domain := strings.Repeat(strings.Repeat("\U00020000", 52)+".", 3) + strings.Repeat("\U00020000", 20) + ".example"
+	if ascii, err := mailbox.ASCII("ana@" + domain); err != nil {
+		t.Errorf("%d bytes: %q %v", len(domain), ascii, err)
 	}
 }
 

@@ -14,8 +14,9 @@
 // them directly: schema/README.md.
 //
 // Nothing is announced: NOTIFY inside of a transaction would make all commits of the
-// database queue up behind one lock. A dispatcher looks every 250 ms by itself
-// (OUTBOX_POLL_INTERVAL), so that is how late an email is that is due at once.
+// database queue up behind one lock. A dispatcher looks for new rows every 250 ms by itself
+// (OUTBOX_POLL_INTERVAL), so that is how late an email is that is due at once. It finds the
+// emails of a transaction that took more than 2 s within 30 s of the commit.
 //
 // Keep the transaction short. From Reschedule or Cancel until its end no worker touches
 // the emails; from Enqueue on, another transaction that enqueues the same waits.

@@ -49,7 +49,7 @@ func TestTakeKey_Again(t *testing.T) {
 	about := interview("42", "REMINDER_24H")
 	id := a.enqueue(t, about, reminder()).ID
 	a.cancel(t, about)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var holder uuid.UUID
 	err := a.SQL.QueryRowContext(ctx, `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`, a.company, about.Type, about.ID, about.EventType, id).Scan(&holder)

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -46,27 +47,40 @@ func wrongEmails() map[string]struct {
 		ten["X-"+string(rune('A'+i))] = "1"
 	}
 	all := map[string]wrong{
-		"as it should be":                       {nil, ""},
-		"no subject":                            {without("subject"), "subject REQUIRED"},
-		"empty subject":                         {field("subject", ""), "subject REQUIRED"},
-		"no html":                               {without("html"), "html REQUIRED"},
-		"no recipient":                          {without("recipient"), "recipient REQUIRED"},
-		"no to":                                 {func(e map[string]any) { delete(e, "to"); field("recipient.email", "")(e) }, "to REQUIRED"},
-		"a bad to alone":                        {func(e map[string]any) { e["to"] = "ana"; delete(e["recipient"].(map[string]any), "email") }, "to INVALID_EMAIL"},
-		"an address that is left out":           {func(e map[string]any) { delete(e["recipient"].(map[string]any), "email") }, ""},
-		"an empty address of the recipient":     {field("recipient.email", ""), ""},
-		"a person nobody":                       {func(e map[string]any) { delete(e["recipient"].(map[string]any), "externalId") }, "recipient REQUIRED"},
-		"another person":                        {field("recipient.email", "eva@example.com"), "recipient.email MISMATCH"},
-		"the domain in another case":            {field("recipient.email", "ana@EXAMPLE.com"), ""},
-		"150 characters":                        {field("subject", letters(150)), ""},
-		"151 characters":                        {field("subject", letters(151)), "subject TOO_LONG"},
-		"a line end":                            {field("subject", "a\r\nBcc: x@example.com"), "subject BAD_CHARACTER"},
-		"a line separator":                      {field("subject", "a\u2028b"), "subject BAD_CHARACTER"},
-		"a next line":                           {field("subject", "a\u0085b"), "subject BAD_CHARACTER"},
-		"half a MiB":                            {field("text", letters(1<<18)), ""},
-		"more than that":                        {field("text", letters(1<<18)+"a"), "text TOO_LONG"},
-		"long html":                             {field("html", letters(1<<18)+"a"), "html TOO_LONG"},
-		"six copies":                            {field("cc", []string{"a@b.cc", "b@b.cc", "c@b.cc", "d@b.cc", "e@b.cc", "f@b.cc"}), "cc TOO_MANY"},
+		"as it should be":                   {nil, ""},
+		"no subject":                        {without("subject"), "subject REQUIRED"},
+		"empty subject":                     {field("subject", ""), "subject REQUIRED"},
+		"no html":                           {without("html"), "html REQUIRED"},
+		"no recipient":                      {without("recipient"), "recipient REQUIRED"},
+		"no to":                             {func(e map[string]any) { delete(e, "to"); field("recipient.email", "")(e) }, "to REQUIRED"},
+		"a bad to alone":                    {func(e map[string]any) { e["to"] = "ana"; delete(e["recipient"].(map[string]any), "email") }, "to INVALID_EMAIL"},
+		"an address that is left out":       {func(e map[string]any) { delete(e["recipient"].(map[string]any), "email") }, ""},
+		"an empty address of the recipient": {field("recipient.email", ""), ""},
+		"a person nobody":                   {func(e map[string]any) { delete(e["recipient"].(map[string]any), "externalId") }, "recipient REQUIRED"},
+		"another person":                    {field("recipient.email", "eva@example.com"), "recipient.email MISMATCH"},
+		"the domain in another case":        {field("recipient.email", "ana@EXAMPLE.com"), ""},
+		"150 characters":                    {field("subject", letters(150)), ""},
+		"151 characters":                    {field("subject", letters(151)), "subject TOO_LONG"},
+		"a line end":                        {field("subject", "a\r\nBcc: x@example.com"), "subject BAD_CHARACTER"},
+		"a line separator":                  {field("subject", "a\u2028b"), "subject BAD_CHARACTER"},
+		"a next line":                       {field("subject", "a\u0085b"), "subject BAD_CHARACTER"},
+		"half a MiB":                        {field("text", letters(1<<18)), ""},
+		"more than that":                    {field("text", letters(1<<18)+"a"), "text TOO_LONG"},
+		"long html":                         {field("html", letters(1<<18)+"a"), "html TOO_LONG"},
+		"six copies":                        {field("cc", []string{"a@b.cc", "b@b.cc", "c@b.cc", "d@b.cc", "e@b.cc", "f@b.cc"}), "cc TOO_MANY"},
+		"six copies, one twice":             {field("cc", []string{"a@b.cc", "b@b.cc", "c@b.cc", "d@b.cc", "e@b.cc", "A@B.cc"}), ""},
+		"six copies, one blank":             {field("bcc", []string{"a@b.cc", " ", "b@b.cc", "c@b.cc", "d@b.cc", "e@b.cc"}), ""},
+		"six copies, one to":                {field("cc", []string{"a@b.cc", "b@b.cc", "c@b.cc", "d@b.cc", "e@b.cc", "ana@EXAMPLE.com"}), ""},
+		"seven copies, one twice":           {field("cc", []string{"a@b.cc", "b@b.cc", "c@b.cc", "d@b.cc", "e@b.cc", "f@b.cc", "a@b.cc"}), "cc TOO_MANY"},
+		"a copy a thousand times":           {field("bcc", slices.Repeat([]string{"a@b.cc"}, 1000)), ""},
+		"six blind copies, one in cc": {func(e map[string]any) {
+			e["cc"], e["bcc"] = []string{"f@b.cc"}, []string{"a@b.cc", "b@b.cc", "c@b.cc", "d@b.cc", "e@b.cc", "F@b.cc"}
+		}, ""},
+		"too many in both": {func(e map[string]any) {
+			e["cc"] = []string{"a@b.cc", "b@b.cc", "c@b.cc", "d@b.cc", "e@b.cc", "f@b.cc"}
+			e["bcc"] = []string{"a@b.cc", "b@b.cc", "c@b.cc", "d@b.cc", "e@b.cc", "g@b.cc"}
+		}, "cc TOO_MANY"},
+		"six tags, one blank":                   {field("tags", []string{"a", "b", "", "c", "d", "e"}), ""},
 		"a bad copy":                            {field("bcc", []string{"a@b.cc", "nobody"}), "bcc[1] INVALID_EMAIL"},
 		"a bad reply-to":                        {field("replyTo", "a@b..cc"), "replyTo INVALID_EMAIL"},
 		"two copies in one":                     {field("cc", []string{"v1@b.cc,v2@b.cc"}), "cc[0] INVALID_EMAIL"},

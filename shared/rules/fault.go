@@ -26,6 +26,7 @@ const (
 	CodeInvalidCPFCNPJ = "INVALID_CPF_CNPJ"
 	CodeInvalidTime    = "INVALID_TIMESTAMP"
 	CodeInvalidHeader  = "INVALID_HEADER_VALUE"
+	codeTooMany        = "TOO_MANY"
 )
 
 // Faults collects what is wrong with a request: one fault per field, but for those that were

@@ -69,6 +69,17 @@ func New(more map[string]Rule) (*Rules, error) {
 		most, err := strconv.Atoi(f.Param())
 		return err == nil && f.Field().Len() <= most
 	}))
+	// An element "" counts as left out.
+	errs = append(errs, r.validate.RegisterValidation("entries", func(f validator.FieldLevel) bool {
+		most, err := strconv.Atoi(f.Param())
+		n := 0
+		for i := range f.Field().Len() {
+			if f.Field().Index(i).String() != "" {
+				n++
+			}
+		}
+		return err == nil && n <= most
+	}))
 	return r, errors.Join(errs...)
 }
 
@@ -124,6 +135,8 @@ func (r *Rules) explain(f validator.FieldError) (code, message string) {
 		return CodeNotAllowed, "must be one of: " + strings.ReplaceAll(f.Param(), " ", ", ")
 	case "bytes":
 		return CodeTooLong, "must be at most " + f.Param() + " bytes of UTF-8"
+	case "entries":
+		return codeTooMany, "must have at most " + f.Param() + " entries"
 	case "min", "max":
 		return explainBound(f)
 	}
@@ -165,6 +178,6 @@ func explainBound(f validator.FieldError) (code, message string) {
 	case least:
 		return CodeRequired, "must not be empty"
 	default:
-		return "TOO_MANY", "must have at most " + f.Param() + " entries"
+		return codeTooMany, "must have at most " + f.Param() + " entries"
 	}
 }

@@ -6,6 +6,7 @@ package servertest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Server listens on a port of loopback that outlives its restarts, as its data does.
@@ -60,8 +62,38 @@ func (s *Server) Kill() { s.tb.Helper(); s.script("kill", s.name) }
 // Crash kills the server and starts it again.
 func (s *Server) Crash() { s.tb.Helper(); s.Kill(); s.Start() }
 
-// Freeze stops the server's process: connections stay open and nothing answers.
-func (s *Server) Freeze() { s.tb.Helper(); s.signal(syscall.SIGSTOP) }
+// Freeze stops the server's process: connections stay open and nothing answers. Threads on other
+// processors go on for a moment after the signal, so it waits until all have stopped.
+func (s *Server) Freeze() {
+	s.tb.Helper()
+	pid := s.signal(syscall.SIGSTOP)
+	for deadline := time.Now().Add(3 * time.Minute); !stopped(s.tb, pid); {
+		if time.Now().After(deadline) {
+			s.tb.Fatalf("%s does not stop", s.name)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// stopped reads the states of a process's threads (proc(5)): T is a stopped one.
+func stopped(tb testing.TB, pid int) bool {
+	tb.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if err != nil { // it has ended
+			continue
+		}
+		_, state, _ := bytes.Cut(text[bytes.LastIndexByte(text, ')'):], []byte(" "))
+		if !bytes.HasPrefix(state, []byte("T")) {
+			return false
+		}
+	}
+	return true
+}
 
 // Thaw lets a frozen server go on.
 func (s *Server) Thaw() { s.tb.Helper(); s.signal(syscall.SIGCONT) }
@@ -72,19 +104,21 @@ func (s *Server) RabbitMQCtl(arguments ...string) string {
 	return s.script(append([]string{"rabbitmqctl"}, arguments...)...)
 }
 
-func (s *Server) signal(signal syscall.Signal) {
+// signal returns the process that it has signalled.
+func (s *Server) signal(signal syscall.Signal) (pid int) {
 	s.tb.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Dir, s.name, "pid"))
 	if err != nil {
 		s.tb.Fatalf("find %s: %v", s.name, err)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
 		s.tb.Fatalf("find %s: %v", s.name, err)
 	}
 	if err := syscall.Kill(pid, signal); err != nil {
 		s.tb.Fatalf("signal %s: %v", s.name, err)
 	}
+	return pid
 }
 
 // script runs services.sh and returns what it printed.

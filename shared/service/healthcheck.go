@@ -12,16 +12,13 @@ import (
 // it, whether it lives. It stands behind the -healthcheck flag of the programs, for
 // containers that hold no other program to ask with.
 func Healthcheck(ctx context.Context, addr string) error {
-	host, port, err := net.SplitHostPort(addr)
+	address, err := LocalAddress(addr)
 	if err != nil {
-		return fmt.Errorf("read address: %w", err)
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // it listens everywhere; ask here
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/livez", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/livez", http.NoBody)
 	if err != nil {
 		return fmt.Errorf("ask for a sign of life: %w", err)
 	}
@@ -34,4 +31,16 @@ func Healthcheck(ctx context.Context, addr string) error {
 		return fmt.Errorf("ask for a sign of life: %s", response.Status)
 	}
 	return nil
+}
+
+// LocalAddress is where a program of this machine is reached that listens on addr.
+func LocalAddress(addr string) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", fmt.Errorf("read address: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // it listens everywhere
+	}
+	return net.JoinHostPort(host, port), nil
 }

@@ -77,7 +77,7 @@ func TestHTTP_SlowClients(t *testing.T) {
 		if err == nil {
 			t.Error("an answer without end was written")
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Error("the handler writes to somebody who does not read")
 	}
 }
@@ -89,7 +89,7 @@ func dialTo(t *testing.T, addr string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return conn

@@ -2,7 +2,6 @@ package service
 
 import (
 	"os"
-	"runtime"
 	"runtime/debug"
 )
 
@@ -18,17 +17,4 @@ func TradeMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
 	}
-}
-
-// Ballast is size bytes that nobody ever touches, so that they cost no memory; but they count
-// as in use, and so much more garbage may stand, by the collector's percentage. It is for
-// what makes collecting dear beyond what is in use: goroutines, whose stacks are looked
-// through, made smaller, and grow again. With GOGC or GOMEMLIMIT in the environment, which
-// are somebody's own rule, there is none. It stands until drop is called.
-func Ballast(size int) (drop func()) {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return func() {}
-	}
-	untouched := make([]byte, size)
-	return func() { runtime.KeepAlive(untouched) }
 }

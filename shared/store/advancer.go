@@ -46,6 +46,9 @@ func (s *Store) NewAdvancer() *Advancer {
 	return a
 }
 
+// For says how many goroutines advance emails from now on, see Options.Hands.
+func (a *Advancer) For(hands int) { a.group.For(hands) }
+
 // Advance applies one transition. Its errors are the database's; a guard that did
 // not hold is Applied == false, and so is an email that is Locked.
 func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) {
@@ -73,6 +76,12 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 		return Advanced{Locked: true}, nil
 	case done.Locked && done.rerun:
 		return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(ErrUnknownOutcome, errLockedByRerun))
+	case err == nil && done.SameToken && !done.Applied:
+		// An earlier run was applied, and its commit may be one that no standby confirmed. What follows from
+		// the transition, such as the call of the provider, must not be forgotten by a promoted standby.
+		if err := a.store.Confirm(ctx); err != nil {
+			return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(ErrUnknownOutcome, err))
+		}
 	}
 	return done.Advanced, err
 }

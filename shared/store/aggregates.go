@@ -90,7 +90,7 @@ func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool
 		}
 	}
 	var inserted []uuid.UUID
-	if err := tx.SelectContext(ctx, &inserted, acceptStatement([]NewEmail{e}), acceptColumns([]NewEmail{e}, wait)...); err != nil {
+	if err := tx.SelectContext(ctx, &inserted, acceptStatement([]NewEmail{e}), acceptArguments([]NewEmail{e}, wait)...); err != nil {
 		return translate(err)
 	}
 	if len(inserted) == 0 {

@@ -138,21 +138,39 @@ type Caller struct {
 	SenderDomains pq.StringArray `db:"sender_domains"`
 }
 
-// findCallerSQL finds the key by primary key, its company by primary key and the
+// findCallersSQL finds each key by primary key, its company by primary key and the
 // domains by the leading column of theirs. It locks nothing.
-const findCallerSQL = `
+const findCallersSQL = `
 SELECT k.key_id, k.company_id, k.name, k.environment, k.secret_sha256, k.scopes, k.rate_per_second, k.burst, k.created_at, k.revoked_at, k.expires_at, k.networks,
        c.default_from, c.suspended_at IS NOT NULL AS suspended,
        ARRAY(SELECT d.domain FROM sender_domains d WHERE d.company_id = k.company_id) AS sender_domains
-FROM api_keys k JOIN companies c ON c.id = k.company_id WHERE k.key_id = $1`
+FROM api_keys k JOIN companies c ON c.id = k.company_id WHERE k.key_id = ANY ($1)`
+
+// FindCallers returns the keys that exist, by id, with their companies, revoked or suspended as
+// they may be.
+func (s *Store) FindCallers(ctx context.Context, keyIDs []string) (map[string]*Caller, error) {
+	var rows []*Caller
+	if err := s.db.SelectContext(ctx, &rows, findCallersSQL, pq.StringArray(keyIDs)); err != nil {
+		return nil, fmt.Errorf("find api keys: %w", translate(err))
+	}
+	found := make(map[string]*Caller, len(rows))
+	for _, c := range rows {
+		c.tell()
+		found[c.KeyID] = c
+	}
+	return found, nil
+}
 
 // FindCaller returns the key and its company, revoked or suspended as they may be;
 // ErrNotFound if there is no such key.
 func (s *Store) FindCaller(ctx context.Context, keyID string) (Caller, error) {
-	var c Caller
-	if err := s.db.GetContext(ctx, &c, findCallerSQL, keyID); err != nil {
-		return Caller{}, fmt.Errorf("find api key: %w", translate(err))
+	found, err := s.FindCallers(ctx, []string{keyID})
+	if err != nil {
+		return Caller{}, err
 	}
-	c.tell()
-	return c, nil
+	c, ok := found[keyID]
+	if !ok {
+		return Caller{}, fmt.Errorf("find api key: %w", ErrNotFound)
+	}
+	return *c, nil
 }

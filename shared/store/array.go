@@ -17,7 +17,7 @@ import (
 // Each function below makes the column of what at names for every row.
 
 func uuids[T any](rows []T, at func(*T) uuid.UUID) []byte {
-	return column(rows, oid.T_uuid, 16*len(rows), func(b []byte, row *T) []byte {
+	return encodeArray(rows, oid.T_uuid, 16*len(rows), func(b []byte, row *T) []byte {
 		id := at(row)
 		return append(b, id[:]...)
 	})
@@ -25,7 +25,7 @@ func uuids[T any](rows []T, at func(*T) uuid.UUID) []byte {
 
 // optionalUUIDs is uuids with NULL for uuid.Nil.
 func optionalUUIDs[T any](rows []T, at func(*T) uuid.UUID) []byte {
-	return column(rows, oid.T_uuid, 16*len(rows), func(b []byte, row *T) []byte {
+	return encodeArray(rows, oid.T_uuid, 16*len(rows), func(b []byte, row *T) []byte {
 		id := at(row)
 		if id == uuid.Nil {
 			return nil
@@ -35,12 +35,12 @@ func optionalUUIDs[T any](rows []T, at func(*T) uuid.UUID) []byte {
 }
 
 func texts[T any](rows []T, at func(*T) string) []byte {
-	return column(rows, oid.T_text, length(rows, at), func(b []byte, row *T) []byte { return append(b, at(row)...) })
+	return encodeArray(rows, oid.T_text, length(rows, at), func(b []byte, row *T) []byte { return append(b, at(row)...) })
 }
 
 // optionalTexts is texts with NULL for "".
 func optionalTexts[T any](rows []T, at func(*T) string) []byte {
-	return column(rows, oid.T_text, length(rows, at), func(b []byte, row *T) []byte {
+	return encodeArray(rows, oid.T_text, length(rows, at), func(b []byte, row *T) []byte {
 		text := at(row)
 		if text == "" {
 			return nil
@@ -51,7 +51,7 @@ func optionalTexts[T any](rows []T, at func(*T) string) []byte {
 
 // byteas has NULL for nil.
 func byteas[T any](rows []T, at func(*T) []byte) []byte {
-	return column(rows, oid.T_bytea, length(rows, at), func(b []byte, row *T) []byte {
+	return encodeArray(rows, oid.T_bytea, length(rows, at), func(b []byte, row *T) []byte {
 		value := at(row)
 		if value == nil {
 			return nil
@@ -62,20 +62,20 @@ func byteas[T any](rows []T, at func(*T) []byte) []byte {
 
 // jsonbs takes encoded JSON. Its binary form is a version, 1, and the text.
 func jsonbs[T any](rows []T, at func(*T) []byte) []byte {
-	return column(rows, oid.T_jsonb, len(rows)+length(rows, at), func(b []byte, row *T) []byte {
+	return encodeArray(rows, oid.T_jsonb, len(rows)+length(rows, at), func(b []byte, row *T) []byte {
 		return append(append(b, 1), at(row)...)
 	})
 }
 
 func bigints[T any](rows []T, at func(*T) int64) []byte {
-	return column(rows, oid.T_int8, 8*len(rows), func(b []byte, row *T) []byte {
+	return encodeArray(rows, oid.T_int8, 8*len(rows), func(b []byte, row *T) []byte {
 		return binary.BigEndian.AppendUint64(b, uint64(at(row)))
 	})
 }
 
 // optionalBigints is bigints with NULL for 0.
 func optionalBigints[T any](rows []T, at func(*T) int64) []byte {
-	return column(rows, oid.T_int8, 8*len(rows), func(b []byte, row *T) []byte {
+	return encodeArray(rows, oid.T_int8, 8*len(rows), func(b []byte, row *T) []byte {
 		n := at(row)
 		if n == 0 {
 			return nil
@@ -85,7 +85,7 @@ func optionalBigints[T any](rows []T, at func(*T) int64) []byte {
 }
 
 func bools[T any](rows []T, at func(*T) bool) []byte {
-	return column(rows, oid.T_bool, len(rows), func(b []byte, row *T) []byte {
+	return encodeArray(rows, oid.T_bool, len(rows), func(b []byte, row *T) []byte {
 		if at(row) {
 			return append(b, 1)
 		}
@@ -96,7 +96,7 @@ func bools[T any](rows []T, at func(*T) bool) []byte {
 // times has NULL for the zero time. A timestamptz is the microseconds since 2000.
 func times[T any](rows []T, at func(*T) time.Time) []byte {
 	epoch := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-	return column(rows, oid.T_timestamptz, 8*len(rows), func(b []byte, row *T) []byte {
+	return encodeArray(rows, oid.T_timestamptz, 8*len(rows), func(b []byte, row *T) []byte {
 		t := at(row)
 		if t.IsZero() {
 			return nil
@@ -118,10 +118,10 @@ func uuidArray(ids []uuid.UUID) []byte {
 	return uuids(ids, func(id *uuid.UUID) uuid.UUID { return *id })
 }
 
-// column lays out an array of one dimension that begins at 1, whose values have so
+// encodeArray lays out an array of one dimension that begins at 1, whose values have so
 // many bytes. value appends a row's value to b; when it returns nil instead, the
 // element is NULL.
-func column[T any](rows []T, element oid.Oid, size int, value func(b []byte, row *T) []byte) []byte {
+func encodeArray[T any](rows []T, element oid.Oid, size int, value func(b []byte, row *T) []byte) []byte {
 	const dimensions, mayHoldNulls, begin = 1, 1, 1
 	header := []uint32{dimensions, mayHoldNulls, uint32(element), uint32(len(rows)), begin}
 	b := make([]byte, 0, 4*len(header)+4*len(rows)+size)

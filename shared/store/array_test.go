@@ -18,7 +18,12 @@ import (
 // direct opens a connection like the store's own, with prepared plans that stay.
 func direct(t *testing.T, d storetest.Database) *sql.DB {
 	t.Helper()
-	dsn, err := store.DataSource(d.URL, store.Options{})
+	return connect(t, d, store.Options{})
+}
+
+func connect(t *testing.T, d storetest.Database, o store.Options) *sql.DB {
+	t.Helper()
+	dsn, err := store.DataSource(d.URL, o)
 	if err != nil {
 		t.Fatal(err)
 	}

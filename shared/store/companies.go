@@ -107,7 +107,11 @@ func (s *Store) SuspendCompany(ctx context.Context, by Operator, id uuid.UUID) e
 
 // ResumeCompany takes a suspension back; its waiting emails go on.
 func (s *Store) ResumeCompany(ctx context.Context, by Operator, id uuid.UUID) error {
-	return wrap("resume company", s.changeCompany(ctx, by, act{action: "company.resume", company: id}, resumeCompanySQL, id))
+	if err := s.changeCompany(ctx, by, act{action: "company.resume", company: id}, resumeCompanySQL, id); err != nil {
+		return wrap("resume company", err)
+	}
+	_ = s.WakeLanes(ctx, []Lanes{{Company: id}}) // else they are found by the next full listing
+	return nil
 }
 
 // changeCompany is auditedOne for what may be so already; ErrNotFound without the company.

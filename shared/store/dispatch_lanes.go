@@ -74,7 +74,11 @@ func (s *Store) HoldLanes(ctx context.Context, by Operator, company uuid.UUID, f
 
 // ReleaseLanes takes HoldLanes back, and says how many lanes had been held.
 func (s *Store) ReleaseLanes(ctx context.Context, by Operator, company uuid.UUID, f LaneFilter) (int, error) {
-	return s.changeLanes(ctx, by, "lane.resume", company, f, releaseLanesSQL, company, f.Mailing, f.Queue)
+	n, err := s.changeLanes(ctx, by, "lane.resume", company, f, releaseLanesSQL, company, f.Mailing, f.Queue)
+	if n > 0 && err == nil {
+		_ = s.WakeLanes(ctx, []Lanes{{Company: company}}) // else they are found by the next full listing
+	}
+	return n, err
 }
 
 func (s *Store) changeLanes(

@@ -41,6 +41,8 @@ func translate(err error) error {
 	}
 	var refused *pq.Error
 	switch {
+	case errors.Is(err, ErrUnreplicated):
+		return errors.Join(ErrUnknownOutcome, err)
 	case neverBegan(err), isCutOff(err), isLost(err), isPassing(err):
 		return errors.Join(ErrUnavailable, err)
 	case errors.As(err, &refused) && refused.Code == pqerror.UniqueViolation:
@@ -69,6 +71,9 @@ func writeError(err error) error {
 
 // neverBegan: there was no connection to run anything on.
 func neverBegan(err error) bool {
+	if errors.Is(err, errNotConnected) {
+		return true
+	}
 	var refused *pq.Error
 	if errors.As(err, &refused) {
 		return refused.Code == pqerror.CannotConnectNow || refused.Code == pqerror.TooManyConnections
@@ -88,7 +93,7 @@ func isLost(err error) bool {
 func isCutOff(err error) bool {
 	var refused *pq.Error
 	return errors.As(err, &refused) &&
-		(refused.Code == pqerror.AdminShutdown || refused.Code == pqerror.CrashShutdown || refused.Code.Class() == "08")
+		(refused.Code == pqerror.AdminShutdown || refused.Code == pqerror.CrashShutdown || refused.Code.Class() == "08" && !isMismatch(refused))
 }
 
 // isPassing: Postgres refused for reasons of its own (no memory, no disk, a
@@ -103,7 +108,7 @@ func isPassing(err error) bool {
 	case "40", "53", "57", "58":
 		return true
 	}
-	return refused.Code == pqerror.LockNotAvailable || refused.Code == pqerror.ReadOnlySQLTransaction
+	return refused.Code == pqerror.LockNotAvailable || refused.Code == pqerror.ReadOnlySQLTransaction || isMismatch(refused)
 }
 
 // isLockTimeout: the statement waited for another transaction's lock as long as it may, and

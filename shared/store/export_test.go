@@ -12,20 +12,19 @@ import (
 // What the tests look at from outside: the statements, to ask Postgres for their
 // plans, and the encoders.
 const (
-	AdvanceSQL   = advanceSQL
-	TakeDueSQL   = takeDueSQL
-	TakeProbeSQL = takeProbeSQL
-	LeaseJobsSQL = leaseJobsSQL
-	ReleaseSQL   = releaseSQL
-	BacklogSQL   = countBacklogSQL
-	FindEmailSQL = findEmailSQL
-	LiveLanesSQL = liveLanesSQL
-	LoadSQL      = loadSQL
-	OldestDueSQL = oldestDueSQL
-	OverdueSQL   = overdueSQL
+	TakeDueSQL      = takeDueSQL
+	TakeProbeSQL    = takeProbeSQL
+	LeaseJobsSQL    = leaseJobsSQL
+	BacklogSQL      = countBacklogSQL
+	FindEmailSQL    = findEmailSQL
+	WaitingLanesSQL = waitingLanesSQL
+	ProbeLanesSQL   = probeLanesSQL
+	OldestDueSQL    = oldestDueSQL
+	OverdueSQL      = overdueSQL
 
-	PickProbeSQL     = pickProbeSQL
-	PickSafeProbeSQL = pickSafeProbeSQL
+	PickProbeSQL      = pickProbeSQL
+	PickSafeProbeSQL  = pickSafeProbeSQL
+	PickEarlyProbeSQL = pickEarlyProbeSQL
 
 	AppendFeedbackSQL = appendFeedbackSQL
 	ReturnIntakesSQL  = returnIntakesSQL
@@ -78,6 +77,14 @@ const (
 	PurgeOutboxSQL        = purgeOutboxSQL
 )
 
+// Those that stand in files.
+var (
+	AdvanceSQL      = advanceSQL
+	AdvancePlainSQL = advancePlainSQL
+	LoadSQL         = loadSQL
+	ReleaseSQL      = releaseSQL
+)
+
 var (
 	AsJSON            = asJSON
 	WithoutEscapedNUL = withoutEscapedNUL
@@ -88,7 +95,12 @@ var (
 func DB(s *Store) *sql.DB { return s.db.DB }
 
 // AdvanceParameters are those of AdvanceSQL for the transitions.
-func AdvanceParameters(ts []Transition) ([]any, error) {
+func AdvanceParameters(ts []Transition) ([]any, error) { return argumentsFor(advanceParameters, ts) }
+
+// AdvancePlainParameters are those of AdvancePlainSQL for the transitions.
+func AdvancePlainParameters(ts []Transition) ([]any, error) { return argumentsFor(plainParameters, ts) }
+
+func argumentsFor(p parameters[advanceScalars, Transition], ts []Transition) ([]any, error) {
 	ready := make([]Transition, len(ts))
 	for i, t := range ts {
 		var err error
@@ -96,13 +108,42 @@ func AdvanceParameters(ts []Transition) ([]any, error) {
 			return nil, err
 		}
 	}
-	return append(transitionColumns(ready), "200"), nil
+	return advanceArguments(p, ready, 200*time.Millisecond), nil
 }
+
+// LoadParameters are those of LoadSQL.
+func LoadParameters(ids ...uuid.UUID) []any { return loadParameters.arguments(len(ids), ids) }
 
 // Forget drops all prepared statements of a connection behind the driver's back.
 func (s *Store) Forget(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `DEALLOCATE ALL`)
 	return err
+}
+
+// Replace puts other statements in the place of those that a connection has prepared.
+func (s *Store) Replace(ctx context.Context) error {
+	_, err := s.db.ExecContext(ctx, `DEALLOCATE ALL; PREPARE "1" AS SELECT $1::int; PREPARE "2" AS SELECT $1::int; PREPARE "3" AS SELECT $1::int`)
+	return err
+}
+
+// PreparedStatements are those of a connection.
+func (s *Store) PreparedStatements(ctx context.Context) (n int, err error) {
+	return n, s.db.GetContext(ctx, &n, `SELECT count(*) FROM pg_prepared_statements`)
+}
+
+// TurnReadOnly makes n connections those of a server that takes no writes.
+func (s *Store) TurnReadOnly(ctx context.Context, n int) error {
+	for range n {
+		conn, err := s.db.Connx(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close() //nolint:errcheck // it goes back to the pool
+		if _, err := conn.ExecContext(ctx, `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Cell is one value of each kind that a column can hold.

@@ -130,7 +130,7 @@ func TestGroup_JoinsWhatWaits(t *testing.T) {
 // immediately.
 func TestGroup_FlushDelay(t *testing.T) {
 	t.Parallel()
-	const hands, delay, enough = 100, 2400 * time.Microsecond, 37
+	const hands, delay, enough = 20, 3 * time.Millisecond, 32
 	many := make([]string, enough)
 	for i := range many {
 		many[i] = fmt.Sprintf("m%02d", i)
@@ -170,6 +170,32 @@ func TestGroup_FlushDelay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The flush delay of many goroutines is not longer than 8 ms.
+func TestGroup_LongestFlushDelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const longest = 8 * time.Millisecond
+		w := &writer{gate: make(chan struct{})}
+		close(w.gate)
+		g := newGroup(w).For(1000)
+		first := all(t.Context(), g, "x")
+		synctest.Wait()
+		rest := all(t.Context(), g, "a", "b")
+		for _, step := range []struct {
+			wait time.Duration
+			want []int
+		}{{longest - 1, []int{1}}, {1, []int{1, 2}}} {
+			<-time.After(step.wait) // of the bubble's own clock
+			synctest.Wait()
+			if diff := cmp.Diff(step.want, w.sizes()); diff != "" {
+				t.Error(diff)
+			}
+		}
+		first()
+		rest()
+	})
 }
 
 // Who comes after others have flown waits as long as they did: the time that they had left is

@@ -32,14 +32,3 @@ func idBefore(id uuid.UUID) uuid.UUID {
 	}
 	return id
 }
-
-// A prepared statement compares with atStart + parameter + end where it would compare
-// with the parameter. To the planner that is an expression, of which only the executor
-// knows the value: it leaves out partitions when the statement starts. With the bare
-// parameter the planner would leave them out itself, find the plan for these values
-// cheaper than the one for all, and plan anew each time, which takes longer than the
-// statement.
-const (
-	atStart = "CASE WHEN now() IS NOT NULL THEN "
-	end     = "::uuid END"
-)

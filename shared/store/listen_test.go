@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := listener.Stop(ctx); err != nil {
 			t.Errorf("stop: %v", err)
@@ -39,11 +40,52 @@ func TestListener(t *testing.T) {
 	wakeUntilHeard(t, d, listener)
 }
 
+// A network that is gone keeps the connection open. The listener gives it up, and stops meanwhile
+// without waiting for TCP.
+func TestListener_SilentServer(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	proxy := storetest.NewProxy(t, d)
+	lost := make(lostLines, 1)
+	listener, err := store.NewListener(proxy.URL, slog.New(slog.NewTextHandler(lost, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	wakeUntilHeard(t, d, listener)
+	proxy.Hush(t)
+	select {
+	case <-lost:
+	case <-time.After(40 * time.Second): // it is given up after 15 s
+		t.Error("the connection is kept")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := listener.Stop(ctx); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+// lostLines is a log that yields once for lines about a lost connection.
+type lostLines chan struct{}
+
+func (l lostLines) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "not listening") {
+		select {
+		case l <- struct{}{}:
+		default:
+		}
+	}
+	return len(line), nil
+}
+
 // wakeUntilHeard says it again until it is heard, since listening begins some time
 // after Start.
 func wakeUntilHeard(t *testing.T, d storetest.Database, listener *store.Listener) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		if err := d.Store.Wake(t.Context()); err != nil {
 			t.Fatal(err)
@@ -62,7 +104,36 @@ func hear(t *testing.T, listener *store.Listener) {
 	t.Helper()
 	select {
 	case <-listener.Woken():
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("nothing was heard")
+	}
+}
+
+func listenTo(t *testing.T, d storetest.Database) *store.Listener {
+	t.Helper()
+	listener, err := store.NewListener(d.URL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Stop(context.Background()) })
+	return listener
+}
+
+// hearUntil waits for a wake-up that says what is expected.
+func hearUntil(t *testing.T, listener *store.Listener, expected func(lanes []int64, all bool) bool) {
+	t.Helper()
+	deadline := time.After(3 * time.Minute)
+	for {
+		if lanes, all := listener.Named(); expected(lanes, all) {
+			return
+		}
+		select {
+		case <-listener.Woken():
+		case <-deadline:
+			t.Fatal("the expected wake-up was never heard")
+		}
 	}
 }

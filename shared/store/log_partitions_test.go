@@ -170,7 +170,7 @@ func TestLogPartitions_DoNotWait(t *testing.T) {
 	if _, err := d.Store.MakeLogPartition(t.Context(), store.EmailLogs, 3); !errors.Is(err, store.ErrInUse) {
 		t.Errorf("make: %v", err)
 	}
-	if took := time.Since(begun); took > 10*time.Second {
+	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("it waited %s", took)
 	}
 	if n := partitions(t, d, store.EmailLogs); n != 3 {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	_ "embed"
 	"fmt"
 	"time"
 
@@ -70,34 +71,50 @@ func (w *entryWriter) abandonCopy() {
 	}
 }
 
-// insertDoubtfulSQL inserts by mailing_entries_address, in the order of the lines: the
-// first of several stands. What is left out becomes a verdict. The entries of a group
-// are later lines than those copied before with the same address, and none with such
-// an address is copied after them, since the filter forgets nothing.
-const insertDoubtfulSQL = `
-WITH input AS (
-    SELECT * FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-                         $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::text[])
-    AS t(id, line_no, email, token, status, invalid_reason, fields, nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc, empty_fields)
-), kept AS (
-    INSERT INTO mailing_entries (id, mailing_id, line_no, email, token, status, invalid_reason, fields,
-                                 nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc, empty_fields)
-    SELECT id, $1, line_no, email, token, status, invalid_reason, fields::text[],
-           nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc, empty_fields::text[]
-    FROM input ORDER BY line_no
-    ON CONFLICT (mailing_id, lower(email)) DO NOTHING
-    RETURNING id
-), left_out AS (
-    INSERT INTO mailing_rejects (mailing_id, line_no, column_name, code)
-    SELECT $1, line_no, nullif($15, ''), $16 FROM input WHERE id NOT IN (SELECT id FROM kept)
-)
-SELECT id FROM kept`
+// insertDoubtfulSQL inserts entries whose addresses the mailing may have already. What is left out
+// becomes a reject.
+//
+//go:embed sql/insert_doubtful_entries.sql
+var insertDoubtfulSQL string
 
-// insertRejectsSQL inserts by mailing_rejects' primary key.
-const insertRejectsSQL = `
-INSERT INTO mailing_rejects (mailing_id, line_no, column_name, code)
-SELECT $1, t.line_no, nullif(t.column_name, ''), t.code
-FROM unnest($2::bigint[], $3::text[], $4::text[]) AS t(line_no, column_name, code)`
+// doubtfulParameters are those of insert_doubtful_entries.sql.
+var doubtfulParameters = parameters[*entryWriter, NewEntry]{
+	scalars: []scalar[*entryWriter]{
+		{"mailing_id", "uuid", func(w *entryWriter) any { return w.mailing }},
+		{"email_column", "text", func(w *entryWriter) any { return w.emailColumn }},
+		{"code", "text", func(*entryWriter) any { return CodeDuplicate }},
+	},
+	columns: []column[NewEntry]{
+		each("id", "uuid", uuids, func(e *NewEntry) uuid.UUID { return e.ID }),
+		each("line_no", "bigint", bigints, func(e *NewEntry) int64 { return int64(e.Line) }),
+		each("email", "text", texts, func(e *NewEntry) string { return e.Email }),
+		each("token", "text", texts, func(e *NewEntry) string { return e.Token }),
+		each("status", "text", texts, func(e *NewEntry) string { return e.status() }),
+		each("invalid_reason", "text", optionalTexts, func(e *NewEntry) string { return e.InvalidReason }),
+		each("fields", "text", texts, func(e *NewEntry) string { return e.fields() }),
+		each("nome", "text", optionalTexts, func(e *NewEntry) string { return e.Nome }),
+		each("razao_social", "text", optionalTexts, func(e *NewEntry) string { return e.RazaoSocial }),
+		each("recipient_external_id", "text", optionalTexts, func(e *NewEntry) string { return e.ExternalID }),
+		each("cpf_cnpj_hash", "text", optionalTexts, func(e *NewEntry) string { return e.CPFCNPJHash }),
+		each("cpf_cnpj_enc", "bytea", byteas, func(e *NewEntry) []byte { return e.CPFCNPJ }),
+		each("empty_fields", "text", optionalTexts, func(e *NewEntry) string { return e.emptyFields() }),
+	},
+}
+
+// insertRejectsSQL inserts lines that are not entries.
+//
+//go:embed sql/insert_rejects.sql
+var insertRejectsSQL string
+
+// rejectsParameters are those of insert_rejects.sql: the mailing, and its lines.
+var rejectsParameters = parameters[uuid.UUID, RejectedLine]{
+	scalars: []scalar[uuid.UUID]{{"mailing_id", "uuid", func(mailing uuid.UUID) any { return mailing }}},
+	columns: []column[RejectedLine]{
+		each("line_no", "bigint", bigints, func(r *RejectedLine) int64 { return int64(r.Line) }),
+		each("column_name", "text", texts, func(r *RejectedLine) string { return withoutNUL(r.Column) }),
+		each("code", "text", texts, func(r *RejectedLine) string { return withoutNUL(r.Code) }),
+	},
+}
 
 // flush ends the COPY and writes what was held back.
 func (w *entryWriter) flush() error {
@@ -108,10 +125,7 @@ func (w *entryWriter) flush() error {
 		return fmt.Errorf("insert entries: %w", translate(err))
 	}
 	if rejects := w.rejects; len(rejects) > 0 {
-		_, err := w.tx.ExecContext(w.ctx, insertRejectsSQL, w.mailing,
-			bigints(rejects, func(r *RejectedLine) int64 { return int64(r.Line) }),
-			texts(rejects, func(r *RejectedLine) string { return withoutNUL(r.Column) }),
-			texts(rejects, func(r *RejectedLine) string { return withoutNUL(r.Code) }))
+		_, err := w.tx.ExecContext(w.ctx, insertRejectsSQL, rejectsParameters.arguments(w.mailing, rejects)...)
 		if err != nil {
 			return fmt.Errorf("insert rejected lines: %w", translate(err))
 		}
@@ -127,22 +141,7 @@ func (w *entryWriter) insertDoubtful() error {
 		return nil
 	}
 	var kept []uuid.UUID
-	err := w.tx.SelectContext(w.ctx, &kept, insertDoubtfulSQL, w.mailing,
-		uuids(entries, func(e *NewEntry) uuid.UUID { return e.ID }),
-		bigints(entries, func(e *NewEntry) int64 { return int64(e.Line) }),
-		texts(entries, func(e *NewEntry) string { return e.Email }),
-		texts(entries, func(e *NewEntry) string { return e.Token }),
-		texts(entries, func(e *NewEntry) string { return e.status() }),
-		optionalTexts(entries, func(e *NewEntry) string { return e.InvalidReason }),
-		texts(entries, func(e *NewEntry) string { return e.fields() }),
-		optionalTexts(entries, func(e *NewEntry) string { return e.Nome }),
-		optionalTexts(entries, func(e *NewEntry) string { return e.RazaoSocial }),
-		optionalTexts(entries, func(e *NewEntry) string { return e.ExternalID }),
-		optionalTexts(entries, func(e *NewEntry) string { return e.CPFCNPJHash }),
-		byteas(entries, func(e *NewEntry) []byte { return e.CPFCNPJ }),
-		optionalTexts(entries, func(e *NewEntry) string { return e.emptyFields() }),
-		w.emailColumn, CodeDuplicate)
-	if err != nil {
+	if err := w.tx.SelectContext(w.ctx, &kept, insertDoubtfulSQL, doubtfulParameters.arguments(w, entries)...); err != nil {
 		return err
 	}
 	stands := make(map[uuid.UUID]bool, len(kept))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 )
 
 // OpenMailing is a mailing whose entries are still moving, or whose numbers may be out of
@@ -21,8 +22,9 @@ type OpenMailing struct {
 // Age is how long ago it was counted, by Postgres's clock.
 func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.Millisecond }
 
-// openMailingsSQL goes along mailings_open and locks nothing. A PAUSED mailing is listed
-// only while it is marked: an email of it that ends clears counted_at. A transaction that
+// openMailingsSQL goes along mailings_open, reads all of mailing_marks, finds the marked mailings
+// by primary key, and locks nothing. A PAUSED mailing is listed only while it is marked: an email
+// of it that ends leaves a mark. A transaction that
 // began before the pause may not have seen it and leaves no mark, and no transaction lasts
 // longer than a minute, so the mailing is also listed until a count a minute after the pause.
 // That count covers the pause of a program of the release before, which leaves no mark either.
@@ -30,6 +32,9 @@ const openMailingsSQL = `
 SELECT id, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms FROM mailings
 WHERE NOT dry_run AND (status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING') OR settling IS NOT NULL OR counted_at IS NULL
     OR status = 'PAUSED' AND counted_at < updated_at + interval '1 minute')
+  AND id NOT IN (SELECT mailing_id FROM mailing_marks)
+UNION ALL
+SELECT id, NULL, 0 FROM mailings WHERE NOT dry_run AND id IN (SELECT mailing_id FROM mailing_marks)
 ORDER BY id`
 
 // OpenMailings lists the mailings to count.
@@ -60,11 +65,14 @@ type MailingTally struct {
 	InvalidLater int `db:"invalid_later"`
 }
 
-// The row whose entries are counted, by primary key. A count that may be the last one
+// The row whose entries are counted, by primary key, and its marks by mailing_marks_pkey. A count that may be the last one
 // locks it first: what moves an entry out of an end (a replay, late news) updates this
 // row too, so either the count sees it, or it finds the mailing completed and reopens it.
 const (
-	countStateSQL     = `SELECT status, settling, counted_at, xmin::text AS version, first_entry, last_entry FROM mailings WHERE id = $1 AND NOT dry_run`
+	countStateSQL = `
+SELECT status, settling, counted_at, xmin::text AS version, first_entry, last_entry,
+       ARRAY(SELECT k.id FROM mailing_marks k WHERE k.mailing_id = m.id) AS marks
+FROM mailings m WHERE id = $1 AND NOT dry_run`
 	lockCountStateSQL = countStateSQL + ` FOR NO KEY UPDATE SKIP LOCKED`
 )
 
@@ -83,8 +91,10 @@ SELECT count(*) FILTER (WHERE status = 'PENDING') AS pending,
 FROM mailing_entries WHERE id >= $2 AND id <= $3 AND mailing_id = $1`
 
 // writeTallySQL locks the mailing's row by primary key. A count that another one has
-// overtaken, or that was begun before the mailing's last change, is not written. A row that is
-// marked twice while it is counted shows that by its version alone.
+// overtaken, or that was begun before the mailing's last change, is not written, nor is one of a
+// mailing that another transaction has locked: the next round counts again. A row whose counted_at
+// is cleared twice while it is counted shows that by its version alone. The marks $16 that the
+// count has seen go with it (mailing_marks_pkey).
 //
 // The rate is a mean over about the last 10 s. updated_at stays as it is, unless the
 // status changes: a count is no news of the mailing. A mailing that is no longer open
@@ -103,21 +113,26 @@ WITH tally AS (
     ) n
     CROSS JOIN LATERAL (SELECT n.ended = m.accepted AND n.pending + n.queued = 0 AS whole) w
     WHERE m.id = $1
+    FOR NO KEY UPDATE OF m SKIP LOCKED
+), written AS (
+    UPDATE mailings m SET
+        queued = t.queued, sent = t.sent, failed = t.failed, unknown = t.unknown, suppressed = t.suppressed, expired = t.expired,
+        cancelled = t.cancelled, invalid_later = t.invalid_later,
+        rate = CASE WHEN t.pending + t.queued = 0 OR m.status = 'PAUSED' THEN 0
+                    WHEN t.seconds > 0 THEN greatest(0, m.rate + (1 - exp(-t.seconds / 10)) * (t.more / t.seconds - m.rate))
+                    ELSE m.rate END,
+        status = t.status,
+        completed_at = CASE WHEN t.status = m.status THEN m.completed_at WHEN t.status = 'COMPLETED' THEN now() END,
+        updated_at = CASE WHEN t.status = m.status THEN m.updated_at ELSE now() END,
+        counted_at = CASE WHEN m.status IN ('CANCELLED', 'FAILED') AND (t.queued > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
+    FROM tally t
+    WHERE m.id = t.id AND m.status = $2 AND m.settling IS NOT DISTINCT FROM $3 AND m.counted_at IS NOT DISTINCT FROM $4
+      AND (m.counted_at IS NOT NULL OR m.xmin::text = $15)
+    RETURNING m.status
+), unmarked AS (
+    DELETE FROM mailing_marks WHERE mailing_id = $1 AND id = ANY ($16::bigint[]) AND EXISTS (SELECT FROM written)
 )
-UPDATE mailings m SET
-    queued = t.queued, sent = t.sent, failed = t.failed, unknown = t.unknown, suppressed = t.suppressed, expired = t.expired,
-    cancelled = t.cancelled, invalid_later = t.invalid_later,
-    rate = CASE WHEN t.pending + t.queued = 0 OR m.status = 'PAUSED' THEN 0
-                WHEN t.seconds > 0 THEN greatest(0, m.rate + (1 - exp(-t.seconds / 10)) * (t.more / t.seconds - m.rate))
-                ELSE m.rate END,
-    status = t.status,
-    completed_at = CASE WHEN t.status = m.status THEN m.completed_at WHEN t.status = 'COMPLETED' THEN now() END,
-    updated_at = CASE WHEN t.status = m.status THEN m.updated_at ELSE now() END,
-    counted_at = CASE WHEN m.status IN ('CANCELLED', 'FAILED') AND (t.queued > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
-FROM tally t
-WHERE m.id = t.id AND m.status = $2 AND m.settling IS NOT DISTINCT FROM $3 AND m.counted_at IS NOT DISTINCT FROM $4
-  AND (m.counted_at IS NOT NULL OR m.xmin::text = $15)
-RETURNING m.status`
+SELECT status FROM written`
 
 // CountMailing counts a mailing's entries and writes the numbers down. A mailing in
 // SENDING all of whose entries have ended becomes COMPLETED.
@@ -144,6 +159,7 @@ func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tall
 			Version   string        `db:"version"`
 			First     *uuid.UUID    `db:"first_entry"`
 			Last      *uuid.UUID    `db:"last_entry"`
+			Marks     pq.Int64Array `db:"marks"`
 		}
 		if err := tx.SelectContext(ctx, &states, state, id); err != nil || len(states) == 0 {
 			return translate(err)
@@ -159,7 +175,7 @@ func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tall
 		}
 		var status []MailingStatus
 		err := tx.SelectContext(ctx, &status, writeTallySQL, id, string(m.Status), m.Settling, m.CountedAt, last, tally.Pending, tally.Queued,
-			tally.Sent, tally.Failed, tally.Unknown, tally.Suppressed, tally.Expired, tally.Cancelled, tally.InvalidLater, m.Version)
+			tally.Sent, tally.Failed, tally.Unknown, tally.Suppressed, tally.Expired, tally.Cancelled, tally.InvalidLater, m.Version, m.Marks)
 		if err != nil {
 			return translate(err)
 		}

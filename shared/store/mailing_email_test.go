@@ -130,3 +130,42 @@ func TestAdvance_EndsTheEntry(t *testing.T) {
 		t.Errorf("external id %s", got)
 	}
 }
+
+// A foreign session has locked a PAUSED mailing. Its emails end without waiting for that lock, and
+// the mailing is counted when the lock is gone.
+func TestAdvance_LockedPausedMailing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, token := d.Company(t), uuid.New()
+	id := d.Accept(t, company, nil)
+	ofMailing(t, d, company, id)
+	mailing := ask[uuid.UUID](t, d, `SELECT id FROM mailings`)
+	claim := claimOf(company, id, token, "C")
+	claim.Recipient = nil
+	apply(t, d, claim)
+	run(t, d, `UPDATE mailings SET status = 'PAUSED', accepted = 1, counted_at = now(), updated_at = now() - interval '2 min'`)
+	listed := func() bool {
+		t.Helper()
+		open, err := d.Store.OpenMailings(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(open) == 1 && open[0].ID == mailing && open[0].CountedAt == nil
+	}
+	if listed() {
+		t.Error("it is listed although nothing has changed")
+	}
+	release := lock(t, d, `SELECT FROM mailings FOR UPDATE`)
+	begun := time.Now()
+	done, err := d.Store.NewAdvancer().Advance(t.Context(), sentOf(id, token))
+	if err != nil || !done.Applied {
+		t.Errorf("the end of an email: %+v, %v after %s", done, err, time.Since(begun))
+	}
+	if tally, err := d.Store.CountMailing(t.Context(), mailing); err != nil || tally.Applied || !listed() {
+		t.Errorf("a count of the locked mailing: %+v, %v", tally, err)
+	}
+	release()
+	if tally, err := d.Store.CountMailing(t.Context(), mailing); err != nil || !tally.Applied || tally.Sent != 1 || listed() {
+		t.Errorf("a count: %+v, %v", tally, err)
+	}
+}

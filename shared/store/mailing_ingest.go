@@ -374,7 +374,7 @@ func acceptInTx(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) error {
 		}
 	}
 	var inserted []uuid.UUID
-	if err := tx.SelectContext(ctx, &inserted, acceptStatement(emails), acceptColumns(emails, ingestWait)...); err != nil {
+	if err := tx.SelectContext(ctx, &inserted, acceptStatement(emails), acceptArguments(emails, ingestWait)...); err != nil {
 		return fmt.Errorf("insert emails: %w", translate(err))
 	}
 	if len(inserted) != len(emails) {

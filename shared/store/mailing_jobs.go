@@ -47,13 +47,14 @@ const (
 	MailingSilent
 )
 
-// lockMailingSQL takes one mailing by primary key, waiting for its row's lock. Of two
+// lockMailingSQL takes one mailing by primary key and waits $4 ms for its row's lock. Of two
 // jobs that run it at the same time the second one finds a heartbeat that is new.
 const lockMailingSQL = `
 WITH locked AS (
     UPDATE mailings SET status = 'PROCESSING', last_attempt = now(), updated_at = now()
     WHERE id = $1 AND generation = $2
       AND (status IN ('QUEUED', 'PENDING') OR status = 'PROCESSING' AND coalesce(last_attempt < now() - $3 * interval '1 ms', true))
+      AND (SELECT set_config('lock_timeout', $4, true)) IS NOT NULL
     RETURNING *
 )
 SELECT m.id, m.company_id, m.request_id, m.generation, m.last_attempt, l.id AS lane_id, m.subject, m.fields,
@@ -70,6 +71,9 @@ FROM mailings WHERE id = $1`
 // LockMailing gets hold of a mailing for the job of this generation: one that waits
 // for a job, or one whose holder has been silent for stale. A holder heard of less
 // than live ago is MailingHeld. The job is meaningful with MailingLocked only.
+//
+// The error is ErrLocked if another transaction holds the mailing's row for lockWait: the
+// worker expands one mailing at a time, so every wait here delays all other mailings.
 func (s *Store) LockMailing(
 	ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration,
 ) (MailingJob, MailingLock, error) {
@@ -77,8 +81,10 @@ func (s *Store) LockMailing(
 	err := write(func(args []any) error {
 		jobs = nil
 		return s.db.SelectContext(ctx, &jobs, lockMailingSQL, args...)
-	}, id, generation, stale.Milliseconds())
+	}, id, generation, stale.Milliseconds(), lockTimeout(lockWait))
 	switch {
+	case isLockTimeout(err):
+		return MailingJob{}, 0, fmt.Errorf("lock mailing: %w: %w", ErrLocked, err)
 	case err != nil:
 		return MailingJob{}, 0, fmt.Errorf("lock mailing: %w", err)
 	case len(jobs) == 1:
@@ -105,18 +111,24 @@ func (s *Store) LockMailing(
 // heldSQL is the guard of everything a job writes: its hold, as $1 to $3.
 const heldSQL = `id = $1 AND status = 'PROCESSING' AND generation = $2 AND last_attempt = $3`
 
-// holdMailingSQL locks the mailing's row by primary key.
+// holdMailingSQL locks the mailing's row by primary key and waits $4 ms for the lock.
 const holdMailingSQL = `
-UPDATE mailings SET last_attempt = now(), updated_at = now() WHERE ` + heldSQL + ` RETURNING last_attempt`
+UPDATE mailings SET last_attempt = now(), updated_at = now()
+WHERE ` + heldSQL + ` AND (SELECT set_config('lock_timeout', $4, true)) IS NOT NULL
+RETURNING last_attempt`
 
-// HoldMailing writes a heartbeat. false: the hold is lost.
+// HoldMailing writes a heartbeat. false: the hold is lost. The error is ErrLocked if another
+// transaction holds the mailing's row for aggregateWait.
 func (s *Store) HoldMailing(ctx context.Context, job *MailingJob) (bool, error) {
 	var beat []time.Time
 	err := write(func(args []any) error {
 		beat = nil
 		return s.db.SelectContext(ctx, &beat, holdMailingSQL, args...)
-	}, job.ID, job.Generation, job.Heartbeat)
-	if err != nil {
+	}, job.ID, job.Generation, job.Heartbeat, lockTimeout(aggregateWait))
+	switch {
+	case isLockTimeout(err):
+		return false, fmt.Errorf("hold mailing: %w: %w", ErrLocked, err)
+	case err != nil:
 		return false, fmt.Errorf("hold mailing: %w", err)
 	}
 	if len(beat) == 1 {
@@ -135,14 +147,14 @@ type FailedJob struct {
 	Last bool
 }
 
-// failJobSQL locks the mailing's row by primary key. A mailing that failed is counted
-// once more, and after that as long as emails of it are under way.
+// failJobSQL locks the mailing's row by primary key and waits $10 ms for the lock. A mailing
+// that failed is counted once more, and after that as long as emails of it are under way.
 const failJobSQL = `
 WITH failed AS (
     UPDATE mailings SET status = CASE WHEN $4 THEN 'FAILED' ELSE 'PENDING' END,
         attempts = attempts + 1, error_message = $5, last_attempt = NULL, updated_at = now(),
         counted_at = CASE WHEN NOT $4 THEN counted_at END
-    WHERE ` + heldSQL + `
+    WHERE ` + heldSQL + ` AND (SELECT set_config('lock_timeout', $10, true)) IS NOT NULL
     RETURNING *
 ), dead AS (
     INSERT INTO dead_letters (id, company_id, mailing_id, outbox_id, target, reason, attempts, last_error, payload)
@@ -151,7 +163,8 @@ WITH failed AS (
 SELECT id FROM failed`
 
 // FailJob lets go of a mailing whose job met an error. false: the hold was lost
-// before, and with it the say about the mailing.
+// before, and with it the say about the mailing. The error is ErrLocked if another transaction
+// holds the mailing's row for aggregateWait.
 func (s *Store) FailJob(ctx context.Context, job *MailingJob, f FailedJob) (bool, error) {
 	var taskID *uuid.UUID
 	if id, err := uuid.Parse(f.TaskID); err == nil {
@@ -161,8 +174,11 @@ func (s *Store) FailJob(ctx context.Context, job *MailingJob, f FailedJob) (bool
 	err := write(func(args []any) error {
 		failed = nil
 		return s.db.SelectContext(ctx, &failed, failJobSQL, args...)
-	}, job.ID, job.Generation, job.Heartbeat, f.Last, withoutNUL(f.Detail), uuid.New(), taskID, f.Reason, asJSON(f.Payload))
-	if err != nil {
+	}, job.ID, job.Generation, job.Heartbeat, f.Last, withoutNUL(f.Detail), uuid.New(), taskID, f.Reason, asJSON(f.Payload), lockTimeout(aggregateWait))
+	switch {
+	case isLockTimeout(err):
+		return false, fmt.Errorf("fail mailing job: %w: %w", ErrLocked, err)
+	case err != nil:
 		return false, fmt.Errorf("fail mailing job: %w", err)
 	}
 	return len(failed) == 1, nil

@@ -25,7 +25,7 @@ func TestMailingPlans(t *testing.T) {
 			}
 			db := direct(t, d)
 			db.SetMaxOpenConns(1) // the setting below is its connection's
-			if _, err := db.ExecContext(t.Context(), strings.Replace(store.AlongKeySQL, "LOCAL ", "", 1)); err != nil {
+			if _, err := db.ExecContext(t.Context(), strings.ReplaceAll(store.AlongKeySQL, "LOCAL ", "")); err != nil {
 				t.Fatal(err)
 			}
 			var first, last, middle uuid.UUID

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -137,17 +138,34 @@ func (s *Store) CancelUnstarted(ctx context.Context, age time.Duration, limit in
 	return len(cancelled), nil
 }
 
-// sizeFilesSQL finds mailings by primary key and locks those whose size is not known:
-// programs of the release before do not write it.
-const sizeFilesSQL = `
-UPDATE mailings m SET file_bytes = t.bytes FROM unnest($1::uuid[], $2::bigint[]) AS t(id, bytes)
-WHERE m.id = t.id AND m.file_bytes IS NULL AND NOT m.dry_run AND m.file_deleted_at IS NULL`
+// sizeFilesSQL writes the sizes of files that are not known.
+//
+//go:embed sql/size_files.sql
+var sizeFilesSQL string
+
+// sizedFile is the file of a mailing.
+type sizedFile struct {
+	mailing uuid.UUID
+	bytes   int64
+}
+
+// sizeFilesParameters are those of size_files.sql.
+var sizeFilesParameters = parameters[struct{}, sizedFile]{
+	columns: []column[sizedFile]{
+		each("id", "uuid", uuids, func(f *sizedFile) uuid.UUID { return f.mailing }),
+		each("bytes", "bigint", bigints, func(f *sizedFile) int64 { return f.bytes }),
+	},
+}
 
 // SizeFiles writes down how many bytes the files of mailings have where that is not known.
 func (s *Store) SizeFiles(ctx context.Context, mailings []uuid.UUID, bytes []int64) error {
 	if len(mailings) != len(bytes) {
 		return errors.New("size files: one size per mailing expected")
 	}
-	_, err := s.exec(ctx, sizeFilesSQL, uuidArray(mailings), bigints(bytes, func(n *int64) int64 { return *n }))
+	files := make([]sizedFile, len(mailings))
+	for i := range files {
+		files[i] = sizedFile{mailings[i], bytes[i]}
+	}
+	_, err := s.exec(ctx, sizeFilesSQL, sizeFilesParameters.arguments(struct{}{}, files)...)
 	return wrap("size files", err)
 }

@@ -141,14 +141,14 @@ func (s *Store) ListMailings(ctx context.Context, company, before uuid.UUID, lim
 }
 
 // mailingExistsSQL reads one row by primary key and locks nothing.
-const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1)`
+const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1) AS found, ` + confirmedColumn + ` IS NOT NULL AS confirmed`
 
-// MailingExists says whether a mailing was committed, for a caller whose IngestMailing
+// MailingExists says whether a mailing was committed, as Exists does of an email, for a caller whose IngestMailing
 // ended with ErrUnknownOutcome.
 func (s *Store) MailingExists(ctx context.Context, id uuid.UUID) (bool, error) {
-	var found bool
-	if err := s.db.GetContext(ctx, &found, mailingExistsSQL, id); err != nil {
-		return false, fmt.Errorf("look up mailing: %w", translate(err))
+	found, err := s.existsConfirmed(ctx, mailingExistsSQL, id)
+	if err != nil {
+		return false, fmt.Errorf("look up mailing: %w", err)
 	}
 	return found, nil
 }

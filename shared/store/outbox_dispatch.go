@@ -28,48 +28,6 @@ type DueRow struct {
 const dueSQL = `o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at <= now() AND o.expires_at > now()
           AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')`
 
-// liveLanesSQL jumps from lane to lane along email_outbox_lane_claim, one index
-// probe each, so its cost is the number of lanes with waiting rows and not the
-// number of rows. It locks nothing. While the provider's gate is shut no lane of an
-// email queue is live. Whether a row is due is no EXISTS: the planner makes a join of
-// that, which may go through all of a lane's rows, dead ones too.
-const liveLanesSQL = `
-WITH RECURSIVE lane AS (
-    (SELECT lane_id FROM email_outbox
-     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL
-     ORDER BY lane_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT o.lane_id FROM email_outbox o
-            WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.lane_id > lane.lane_id
-            ORDER BY o.lane_id LIMIT 1)
-    FROM lane WHERE lane.lane_id IS NOT NULL
-)
-SELECT l.queue, l.id FROM lane
-JOIN dispatch_lanes l ON l.id = lane.lane_id
-JOIN companies c ON c.id = l.company_id
-WHERE (l.queue NOT LIKE 'email:send%' OR ` + gateIsOpen + `)
-  AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
-  AND (SELECT true FROM email_outbox o
-       WHERE o.lane_id = lane.lane_id AND ` + dueSQL + `
-       ORDER BY o.next_at LIMIT 1)
-ORDER BY l.id`
-
-// LiveLanes lists, by queue, the open lanes in which a row is due.
-func (s *Store) LiveLanes(ctx context.Context) (map[string][]int64, error) {
-	var rows []struct {
-		Queue string `db:"queue"`
-		ID    int64  `db:"id"`
-	}
-	if err := s.db.SelectContext(ctx, &rows, liveLanesSQL); err != nil {
-		return nil, fmt.Errorf("list live lanes: %w", translate(err))
-	}
-	lanes := make(map[string][]int64)
-	for _, row := range rows {
-		lanes[row.Queue] = append(lanes[row.Queue], row.ID)
-	}
-	return lanes, nil
-}
-
 // OverdueEmail is an email whose deadline passed while it waited.
 type OverdueEmail struct {
 	ID        uuid.UUID `db:"id"`

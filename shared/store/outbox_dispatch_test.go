@@ -14,7 +14,8 @@ import (
 
 func liveLanes(t *testing.T, d storetest.Database) []int64 {
 	t.Helper()
-	lanes, err := d.Store.LiveLanes(t.Context())
+	found, err := d.Store.WaitingLanes(t.Context())
+	lanes := found.Due()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func slot() store.Slot { return store.Slot{ID: uuid.New()} }
 // take takes what is due in all live lanes.
 func take(t *testing.T, d storetest.Database, perLane int) []store.DueRow {
 	t.Helper()
-	taken, err := d.Store.TakeDue(t.Context(), slot(), liveLanes(t, d), perLane)
+	taken, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns(liveLanes(t, d), perLane))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestLiveLanes(t *testing.T) {
 			lanes := []int64{ask[int64](t, d, `SELECT lane_id FROM email_outbox`)}
 			open := ask[bool](t, d, `SELECT NOT EXISTS (SELECT FROM dispatch_lanes l JOIN companies c ON c.id = l.company_id
 				WHERE l.paused_at IS NOT NULL OR l.parked_until > now() OR c.suspended_at IS NOT NULL OR l.id = $1 AND l.queue <> 'email:send')`, lanes[0])
-			taken, err := d.Store.TakeDue(t.Context(), slot(), lanes, 10)
+			taken, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns(lanes, 10))
 			if err != nil || open && (len(taken.Rows) == 1 && taken.Rows[0].ID == id) != tt.want {
 				t.Errorf("took %v, %v", taken, err)
 			}
@@ -95,7 +96,8 @@ func TestLiveLanes_OfManyCompanies(t *testing.T) {
 		}
 		d.Accept(t, company, func(e *store.NewEmail) { e.Priority = 1 })
 	}
-	live, err := d.Store.LiveLanes(t.Context())
+	found, err := d.Store.WaitingLanes(t.Context())
+	live := found.Due()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"time"
 
@@ -61,6 +62,9 @@ func (s *Store) NewLoader() *Loader {
 	return &Loader{store: s, group: NewGroup(uuid.UUID.String, func(uuid.UUID) int { return 4096 }, s.loadEmails).For(s.hands)}
 }
 
+// For says how many goroutines load emails from now on, see Options.Hands.
+func (l *Loader) For(hands int) { l.group.For(hands) }
+
 // Load reads one email; ErrNotFound if there is none.
 func (l *Loader) Load(ctx context.Context, id uuid.UUID) (*LoadedEmail, error) {
 	found, err := l.group.Do(ctx, id)
@@ -85,44 +89,20 @@ func (l *Loader) SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
 // Close waits for the groups under way.
 func (l *Loader) Close() { l.group.Wait() }
 
-// loadSQL reads by the primary keys of email_outbox, dispatch_lanes, companies,
-// recipients, recipient_intakes, suppressions, mailing_entries and provider_gate. It locks
-// nothing: what may have changed meanwhile is asked again by the claim.
-const loadSQL = `
-SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
-       o.next_at <= now() + interval '1 s' AS due, o.expires_at <= now() AS expired,
-       l.id IS NOT NULL AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true)
-           AND c.suspended_at IS NULL AS lane_open,
-       ` + gateIsOpen + ` OR coalesce(o.id = ` + gateProbe + `, false) AS gate_open, coalesce(o.id = ` + gateProbe + `, false) AS probe,
-       o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body,
-       o.html_sha256, coalesce(o.checker_version, 0) AS checker_version, o.delivery,
-       r.id IS NOT NULL OR EXISTS (SELECT FROM recipient_intakes i
-               WHERE i.recipient_id = (o.payload #>> '{recipient,recipientId}')::uuid AND i.company_id = o.company_id
-                 AND split_part(i.email, '@', 1) || '@' || lower(split_part(i.email, '@', 2))
-                   = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))) AS recipient_known,
-       coalesce((SELECT min(s.reason) FROM suppressions s
-                 WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
-                   AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL)), '') AS suppressed,
-       CASE WHEN o.payload ?| '{cc,bcc}' THEN
-           ARRAY(SELECT copy FROM jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')) AS copy
-                 WHERE EXISTS (SELECT FROM suppressions s
-                               WHERE s.company_id = o.company_id AND s.address = lower(copy)
-                                 AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL)))
-           ELSE '{}' END AS suppressed_copies,
-       o.aggregate_type IS NOT NULL AS about, l.mailing_id, coalesce(e.token, '') AS token, coalesce(e.fields, '{}') AS fields
-FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) LIMIT $2) t
-JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
-LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
-LEFT JOIN companies c ON c.id = o.company_id
-LEFT JOIN mailing_entries e ON e.id = o.id AND l.mailing_id IS NOT NULL
-LEFT JOIN recipients r ON r.id = (o.payload #>> '{recipient,recipientId}')::uuid
-     AND r.company_id = o.company_id AND r.deleted_at IS NULL
-     AND split_part(r.email, '@', 1) || '@' || lower(split_part(r.email, '@', 2))
-       = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))`
+// loadSQL reads emails for their attempts.
+//
+//go:embed sql/load.sql
+var loadSQL string
+
+// loadParameters are those of load.sql: how many emails, and their ids.
+var loadParameters = parameters[int, uuid.UUID]{
+	scalars: []scalar[int]{{"count", "bigint", func(count int) any { return count }}},
+	columns: []column[uuid.UUID]{each("id", "uuid", uuids, func(id *uuid.UUID) uuid.UUID { return *id })},
+}
 
 func (s *Store) loadEmails(ctx context.Context, ids []uuid.UUID) ([]*LoadedEmail, error) {
 	var rows []LoadedEmail
-	if err := s.loadEmail.selectAll(ctx, &rows, uuidArray(ids), len(ids)); err != nil {
+	if err := s.loadEmail.selectAll(ctx, &rows, loadParameters.arguments(len(ids), ids)...); err != nil {
 		return nil, fmt.Errorf("load emails: %w", translate(err))
 	}
 	byID := make(map[uuid.UUID]*LoadedEmail, len(rows))

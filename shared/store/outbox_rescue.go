@@ -23,6 +23,8 @@ type UnknownOutcome struct {
 	// claim, of which no call was recorded.
 	Category     string `db:"-"`
 	OriginalCode string `db:"-"`
+	// InOutage: the failed call met an outage of the provider, and its try does not count.
+	InOutage bool `db:"-"`
 }
 
 // abandonedSQL finds along email_outbox_open the emails in PROCESSING, which are as many
@@ -117,8 +119,9 @@ func (s *Store) LongEnqueued(ctx context.Context, age time.Duration, after uuid.
 }
 
 // returnLostSQL changes rows by primary key. One that was put on its queue again since it was
-// listed stays there, and one that somebody else has locked is left for the next time. The
-// batch of an email whose task was never published is found by dispatch_batches_pkey.
+// listed stays there, and one that another transaction has locked is left for the next time. The
+// batch of an email whose task was never published is found by dispatch_batches_pkey, and the note
+// about a task that its worker dropped by dropped_tasks_pkey.
 const returnLostSQL = `
 WITH lost AS MATERIALIZED (
     SELECT id, enqueued_at FROM email_outbox
@@ -126,14 +129,21 @@ WITH lost AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ), returned AS (
     UPDATE email_outbox SET status = 'PENDING', enqueued_at = NULL WHERE id = ANY (ARRAY(SELECT id FROM lost))
+), dropped AS (
+    DELETE FROM dropped_tasks d USING lost WHERE d.enqueued_at = lost.enqueued_at AND d.outbox_id = lost.id
+    RETURNING d.outbox_id
 )
-SELECT count(*) FILTER (WHERE b.taken_at IS NULL) AS lost, count(b.taken_at) AS unpublished
-FROM lost LEFT JOIN (SELECT DISTINCT taken_at FROM dispatch_batches) b ON b.taken_at = lost.enqueued_at`
+SELECT count(*) FILTER (WHERE d.outbox_id IS NULL AND b.taken_at IS NULL) AS lost,
+       count(*) FILTER (WHERE d.outbox_id IS NULL AND b.taken_at IS NOT NULL) AS unpublished, count(d.outbox_id) AS dropped
+FROM lost
+LEFT JOIN dropped d ON d.outbox_id = lost.id
+LEFT JOIN (SELECT DISTINCT taken_at FROM dispatch_batches) b ON b.taken_at = lost.enqueued_at`
 
 // Returned is how many emails without a task went back to the dispatcher.
 type Returned struct {
 	Lost        int `db:"lost"`        // the queue had their task once
 	Unpublished int `db:"unpublished"` // their dispatcher stopped before it published them
+	Dropped     int `db:"dropped"`     // a worker dropped it, as the email was locked
 }
 
 // ReturnLost returns emails whose task does not exist to the dispatcher.
@@ -147,11 +157,13 @@ func (s *Store) ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Durati
 	return n, nil
 }
 
-// cleanBatchesSQL reads dispatch_batches_pkey up to the given time.
-const cleanBatchesSQL = `DELETE FROM dispatch_batches WHERE taken_at < now() - $1 * interval '1 ms'`
+// cleanBatchesSQL reads dispatch_batches_pkey and dropped_tasks_pkey up to the given time.
+const cleanBatchesSQL = `
+WITH dropped AS (DELETE FROM dropped_tasks WHERE enqueued_at < now() - $1 * interval '1 ms')
+DELETE FROM dispatch_batches WHERE taken_at < now() - $1 * interval '1 ms'`
 
-// CleanBatches deletes batches that their dispatcher never confirmed as published, when they
-// are older than age.
+// CleanBatches deletes batches that their dispatcher never confirmed as published, and notes about
+// dropped tasks, when they are older than age.
 func (s *Store) CleanBatches(ctx context.Context, age time.Duration) error {
 	if _, err := s.exec(ctx, cleanBatchesSQL, age.Milliseconds()); err != nil {
 		return fmt.Errorf("clean batches: %w", err)

@@ -3,12 +3,12 @@ package store
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
 )
 
 // Batch is what a dispatcher took from the outbox in one commit, in the order in which the
@@ -28,15 +28,21 @@ type Slot struct {
 	Published time.Time
 }
 
-// dueInLanesSQL finds at most $2 due rows in each of the lanes $1 along
-// email_outbox_lane_claim and locks them. Rows that another transaction has locked are left out.
+// hadTaskSQL says whether a task that waits on the queue should have brought the row o back. A
+// task that its worker dropped (dropped_tasks_pkey) is not missing.
+const hadTaskSQL = `o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL
+                   AND NOT EXISTS (SELECT FROM dropped_tasks d WHERE d.enqueued_at = o.enqueued_at AND d.outbox_id = o.id)`
+
+// dueInLanesSQL finds due rows in each of the lanes $1 along email_outbox_lane_claim, at most
+// as many as $2 says for the lane, from the next_at on that $3 says, and locks them. Rows that another
+// transaction has locked are left out.
 const dueInLanesSQL = `
 WITH due AS MATERIALIZED (
-    SELECT due.* FROM unnest($1::bigint[]) AS lane(id)
+    SELECT due.* FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS lane(id, most, since)
     CROSS JOIN LATERAL (
-        SELECT o.id, o.next_at, o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL AS had_task FROM email_outbox o
-        WHERE o.lane_id = lane.id AND ` + dueSQL + `
-        ORDER BY o.next_at, o.id LIMIT $2
+        SELECT o.id, o.next_at, ` + hadTaskSQL + ` AS had_task FROM email_outbox o
+        WHERE o.lane_id = lane.id AND o.next_at >= lane.since AND ` + dueSQL + `
+        ORDER BY o.next_at, o.id LIMIT lane.most
         FOR UPDATE SKIP LOCKED
     ) due
 )`
@@ -44,9 +50,9 @@ WITH due AS MATERIALIZED (
 // takeDueSQL marks its rows as ENQUEUED, by primary key. The batch is written down in the
 // same commit, in place of the slot's last one (dispatch_batches_pkey).
 const takeDueSQL = dueInLanesSQL + `, batch AS (
-    INSERT INTO dispatch_batches (slot, taken_at) SELECT $3, now() WHERE EXISTS (SELECT FROM due)
+    INSERT INTO dispatch_batches (slot, taken_at) SELECT $4, now() WHERE EXISTS (SELECT FROM due)
 ), published AS (
-    DELETE FROM dispatch_batches WHERE slot = $3 AND taken_at = $4
+    DELETE FROM dispatch_batches WHERE slot = $4 AND taken_at = $5
 )
 UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = ANY (ARRAY(SELECT id FROM due))
 RETURNING id, lane_id, payload, attempts, throttles, next_at, enqueued_at,
@@ -55,7 +61,7 @@ RETURNING id, lane_id, payload, attempts, throttles, next_at, enqueued_at,
 // takeProbeSQL is takeDueSQL for one row, found by primary key.
 const takeProbeSQL = `
 WITH due AS MATERIALIZED (
-    SELECT o.id, o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL AS had_task FROM email_outbox o
+    SELECT o.id, ` + hadTaskSQL + ` AS had_task FROM email_outbox o
     WHERE o.id = $1 AND o.target = 'email:send' AND ` + dueSQL + `
     FOR UPDATE SKIP LOCKED
 ), batch AS (
@@ -64,12 +70,12 @@ WITH due AS MATERIALIZED (
 UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = ANY (ARRAY(SELECT id FROM due))
 RETURNING id, lane_id, payload, attempts, throttles, next_at, enqueued_at, EXISTS (SELECT FROM due WHERE had_task) AS had_task`
 
-// TakeDue takes at most perLane due emails from each lane: they are ENQUEUED when it
+// TakeDue takes due emails from lanes: they are ENQUEUED when it
 // returns, and the caller then publishes their tasks or releases them. A caller that dies in
 // between leaves emails without a task, which the rescuer finds. After an error the emails
 // may have been taken or not.
-func (s *Store) TakeDue(ctx context.Context, slot Slot, lanes []int64, perLane int) (Batch, error) {
-	return s.take(ctx, takeDueSQL, pq.Array(lanes), perLane, slot.ID, slot.Published)
+func (s *Store) TakeDue(ctx context.Context, slot Slot, turns []LaneTurn) (Batch, error) {
+	return s.take(ctx, takeDueSQL, append(turnArrays(turns), slot.ID, slot.Published)...)
 }
 
 // TakeProbe is TakeDue for the one email that may pass the provider's closed gate. The batch
@@ -110,11 +116,11 @@ const leaseJobsSQL = dueInLanesSQL + `
 UPDATE email_outbox o SET next_at = now() + interval '8 s', enqueued_at = now() FROM due WHERE o.id = due.id
 RETURNING o.id, o.lane_id, o.payload, o.attempts, o.throttles, due.next_at, o.enqueued_at, false AS had_task`
 
-// LeaseJobs takes at most perLane due jobs of bulk work from each lane, for 8 s. The caller
+// LeaseJobs takes due jobs of bulk work from lanes, for 8 s. The caller
 // publishes them and calls MarkPublished when the broker has confirmed. Jobs whose lease ends
 // before that are taken again: consumers are idempotent.
-func (s *Store) LeaseJobs(ctx context.Context, lanes []int64, perLane int) (Batch, error) {
-	return s.take(ctx, leaseJobsSQL, pq.Array(lanes), perLane)
+func (s *Store) LeaseJobs(ctx context.Context, turns []LaneTurn) (Batch, error) {
+	return s.take(ctx, leaseJobsSQL, turnArrays(turns)...)
 }
 
 // markPublishedSQL finds its rows by primary key. A row that another transaction has locked is
@@ -140,34 +146,25 @@ type Release struct {
 	NextAt time.Time
 }
 
-// releaseSQL changes rows by primary key that are still as the batch left them. A row that
-// another transaction has locked is left out and counted.
-const releaseSQL = `
-WITH taken AS MATERIALIZED (
-    SELECT r.*, o.target FROM unnest($1::uuid[], $2::bigint[], $4::bigint[]) AS r(id, delay_ms, due_us)
-    JOIN email_outbox o ON o.id = r.id
-    WHERE o.status = CASE o.target WHEN 'email:send' THEN 'ENQUEUED' ELSE 'PENDING' END AND o.enqueued_at = $3
-), free AS MATERIALIZED (
-    SELECT t.* FROM taken t JOIN email_outbox o ON o.id = t.id
-    WHERE o.status IN ('ENQUEUED', 'PENDING') AND o.enqueued_at = $3
-    FOR UPDATE OF o SKIP LOCKED
-), released AS (
-    UPDATE email_outbox o SET status = 'PENDING', enqueued_at = NULL,
-        next_at = CASE WHEN f.delay_ms > 0 THEN now() + f.delay_ms * interval '1 ms'
-                       WHEN f.target = 'email:send' THEN o.next_at
-                       ELSE timestamptz 'epoch' + f.due_us * interval '1 microsecond' END
-    FROM free f WHERE o.id = f.id AND o.status = CASE o.target WHEN 'email:send' THEN 'ENQUEUED' ELSE 'PENDING' END
-    RETURNING o.id
-)
-SELECT (SELECT count(*) FROM taken) - (SELECT count(*) FROM free)`
+// releaseSQL returns rows to the outbox that are still as the batch left them.
+//
+//go:embed sql/release.sql
+var releaseSQL string
+
+// releaseParameters are those of release.sql: when the batch was taken, and its rows.
+var releaseParameters = parameters[time.Time, Release]{
+	scalars: []scalar[time.Time]{{"taken_at", "timestamptz", func(takenAt time.Time) any { return takenAt }}},
+	columns: []column[Release]{
+		each("id", "uuid", uuids, func(r *Release) uuid.UUID { return r.ID }),
+		each("delay_ms", "bigint", bigints, func(r *Release) int64 { return r.Delay.Milliseconds() }),
+		each("due_us", "bigint", bigints, func(r *Release) int64 { return r.NextAt.UnixMicro() }),
+	},
+}
 
 // Release returns rows of a batch to the outbox. Rows that have moved on stay as they are.
 // left is how many another transaction has locked: they still count on a task.
 func (s *Store) Release(ctx context.Context, takenAt time.Time, rows []Release) (left int, err error) {
-	ids := uuids(rows, func(r *Release) uuid.UUID { return r.ID })
-	delays := bigints(rows, func(r *Release) int64 { return r.Delay.Milliseconds() })
-	due := bigints(rows, func(r *Release) int64 { return r.NextAt.UnixMicro() })
-	err = write(func(args []any) error { return s.db.GetContext(ctx, &left, releaseSQL, args...) }, ids, delays, takenAt, due)
+	err = write(func(args []any) error { return s.db.GetContext(ctx, &left, releaseSQL, args...) }, releaseParameters.arguments(takenAt, rows)...)
 	if err != nil {
 		return 0, fmt.Errorf("release rows: %w", err)
 	}
@@ -189,12 +186,30 @@ SELECT NOT EXISTS (SELECT FROM found) AND EXISTS (
     SELECT FROM email_outbox WHERE id = $1 AND (status = 'ENQUEUED' OR status = 'RETRY_SCHEDULED' AND enqueued_at IS NOT NULL))`
 
 // DropTask records that the email's task is acknowledged without having done anything: the
-// dispatcher acts when the email is due, and not before delay has passed. locked says that another transaction has locked the
-// row, which then still counts on its task.
+// dispatcher acts when the email is due, and not before delay has passed. locked says that
+// another transaction has locked the row, which then still counts on its task: the caller keeps
+// the task, or calls NoteDroppedTask.
 func (s *Store) DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error) {
 	err = write(func(args []any) error { return s.db.GetContext(ctx, &locked, dropTaskSQL, args...) }, id, delay.Milliseconds())
 	if err != nil {
 		return false, fmt.Errorf("drop task: %w", err)
 	}
 	return locked, nil
+}
+
+// noteDroppedTaskSQL reads one row by primary key as it was last committed, and locks nothing.
+const noteDroppedTaskSQL = `
+INSERT INTO dropped_tasks (outbox_id, enqueued_at)
+SELECT id, enqueued_at FROM email_outbox
+WHERE id = $1 AND status IN ('ENQUEUED', 'RETRY_SCHEDULED') AND enqueued_at IS NOT NULL
+ON CONFLICT DO NOTHING`
+
+// NoteDroppedTask records, before a task is acknowledged, that the email's row was locked and
+// still counts on the task. The row goes back to the dispatcher as any other without a task, and
+// no task is counted as lost.
+func (s *Store) NoteDroppedTask(ctx context.Context, id uuid.UUID) error {
+	if _, err := s.exec(ctx, noteDroppedTaskSQL, id); err != nil {
+		return fmt.Errorf("note dropped task: %w", err)
+	}
+	return nil
 }

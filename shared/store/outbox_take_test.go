@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -71,7 +72,8 @@ func TestTakeDue_ManyDispatchers(t *testing.T) {
 		wg.Go(func() {
 			<-start
 			for {
-				live, err := s.LiveLanes(t.Context())
+				found, err := s.WaitingLanes(t.Context())
+				live := found.Due()
 				if err != nil {
 					t.Error(err)
 					return
@@ -80,7 +82,7 @@ func TestTakeDue_ManyDispatchers(t *testing.T) {
 				if len(lanes) == 0 {
 					return
 				}
-				taken, err := s.TakeDue(t.Context(), slot(), lanes, 7)
+				taken, err := s.TakeDue(t.Context(), slot(), store.EvenTurns(lanes, 7))
 				if err != nil {
 					t.Error(err)
 					return
@@ -128,7 +130,7 @@ func TestTakeDue_NothingDue(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	for _, lanes := range [][]int64{nil, {}, {1, 2, 3}} {
-		taken, err := d.Store.TakeDue(t.Context(), slot(), lanes, 10)
+		taken, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns(lanes, 10))
 		if len(taken.Rows) != 0 || !taken.TakenAt.IsZero() || err != nil {
 			t.Errorf("took %v, %v", taken, err)
 		}
@@ -172,7 +174,7 @@ func TestTakeDue_Batches(t *testing.T) {
 	takeOne := func() {
 		t.Helper()
 		d.Accept(t, company, nil)
-		taken, err := d.Store.TakeDue(t.Context(), one, liveLanes(t, d), 1)
+		taken, err := d.Store.TakeDue(t.Context(), one, store.EvenTurns(liveLanes(t, d), 1))
 		if err != nil || len(taken.Rows) != 1 {
 			t.Fatalf("%v, %v", taken, err)
 		}
@@ -206,7 +208,7 @@ func TestRelease(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	soon, later, claimed, again, locked, moved := d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil)
-	taken, err := d.Store.TakeDue(t.Context(), slot(), liveLanes(t, d), 10)
+	taken, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns(liveLanes(t, d), 10))
 	if err != nil || len(taken.Rows) != 6 {
 		t.Fatalf("%v, %v", taken, err)
 	}
@@ -261,12 +263,13 @@ func TestLeaseJobs(t *testing.T) {
 	}
 	lease := func(want int) store.Batch {
 		t.Helper()
-		live, err := d.Store.LiveLanes(t.Context())
+		found, err := d.Store.WaitingLanes(t.Context())
+		live := found.Due()
 		if err != nil || len(live[email.QueueMailings]) != min(want, 1) {
 			t.Fatalf("live %v, %v; want %d jobs", live, err, want)
 		}
 		lanes := []int64{ask[int64](t, d, `SELECT DISTINCT lane_id FROM email_outbox`)}
-		taken, err := d.Store.LeaseJobs(t.Context(), lanes, 10)
+		taken, err := d.Store.LeaseJobs(t.Context(), store.EvenTurns(lanes, 10))
 		if err != nil || len(taken.Rows) != want {
 			t.Fatalf("took %v, %v; want %d", taken, err, want)
 		}
@@ -327,5 +330,60 @@ func TestDropTask(t *testing.T) {
 	holdRow(t, d, id)
 	if locked, err := d.Store.DropTask(t.Context(), id, 0); err != nil || !locked {
 		t.Errorf("a locked row: locked %v, %v", locked, err)
+	}
+}
+
+// A task that its worker dropped because the email was locked is not counted as lost, whether the
+// rescuer returns the email or the dispatcher takes it. The next task of the same email may be lost.
+func TestNoteDroppedTask(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	enqueued, _ := inStatus(t, d, company, email.Enqueued)
+	retry, _ := inStatus(t, d, company, email.RetryScheduled)
+	pending, _ := inStatus(t, d, company, email.Pending)
+	late := `UPDATE email_outbox SET enqueued_at = now() - interval '1 min', next_at = now() - interval '1 min' WHERE id <> $1`
+	run(t, d, late, pending)
+	release := lock(t, d, `SELECT FROM email_outbox FOR UPDATE`)
+	for _, id := range []uuid.UUID{enqueued, retry, pending} {
+		if err := d.Store.NoteDroppedTask(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM dropped_tasks`); n != 2 {
+		t.Errorf("%d notes, want none about an email without a task", n)
+	}
+	release()
+	returnAndTake := func(when string, want store.Returned, hadTask bool) {
+		t.Helper()
+		if got, err := d.Store.ReturnLost(t.Context(), []uuid.UUID{enqueued}, time.Second); err != nil || got != want {
+			t.Errorf("%s: returned %+v, %v, want %+v", when, got, err, want)
+		}
+		lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = $1`, retry)
+		batch, err := d.Store.TakeDue(t.Context(), store.Slot{ID: uuid.New()}, store.EvenTurns([]int64{lane}, 10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range batch.Rows {
+			if row.ID == retry && row.HadTask != hadTask {
+				t.Errorf("%s: the retry's task is missing: %v", when, row.HadTask)
+			}
+		}
+		if !slices.Contains(idsOf(batch.Rows), retry) {
+			t.Errorf("%s: the retry is not taken", when)
+		}
+	}
+	returnAndTake("dropped", store.Returned{Dropped: 1}, false)
+	run(t, d, late, pending)
+	run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED' WHERE id = $1`, retry)
+	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED' WHERE id = $1`, enqueued)
+	run(t, d, `DELETE FROM dispatch_batches`)
+	returnAndTake("lost", store.Returned{Lost: 1}, true)
+
+	if err := d.Store.CleanBatches(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM dropped_tasks`); n != 0 {
+		t.Errorf("%d notes are kept", n)
 	}
 }

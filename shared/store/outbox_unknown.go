@@ -12,7 +12,8 @@ import (
 // OUTCOME_UNKNOWN event is that of the attempt in question.
 const unknownCausesSQL = `
 SELECT DISTINCT ON (email_log_id) email_log_id, coalesce(metadata ->> 'errorCategory', '') AS error_category,
-       coalesce(nullif(metadata ->> 'originalCode', ''), metadata ->> 'errorCode', '') AS original_code
+       coalesce(nullif(metadata ->> 'originalCode', ''), metadata ->> 'errorCode', '') AS original_code,
+       coalesce(metadata ->> 'inOutage' = 'true', false) AS in_outage
 FROM email_events
 WHERE email_log_id = ANY ($1::uuid[]) AND email_log_id >= $2 AND email_log_id <= $3 AND type = 'OUTCOME_UNKNOWN'
 ORDER BY email_log_id, seq DESC`
@@ -26,6 +27,7 @@ func (s *Store) readCauses(ctx context.Context, unknown []UnknownOutcome) error 
 		ID           uuid.UUID `db:"email_log_id"`
 		Category     string    `db:"error_category"`
 		OriginalCode string    `db:"original_code"`
+		InOutage     bool      `db:"in_outage"`
 	}
 	ids := make([]uuid.UUID, len(unknown))
 	at := make(map[uuid.UUID]int, len(unknown))
@@ -38,7 +40,7 @@ func (s *Store) readCauses(ctx context.Context, unknown []UnknownOutcome) error 
 	}
 	for _, c := range causes {
 		u := &unknown[at[c.ID]]
-		u.Category, u.OriginalCode = c.Category, c.OriginalCode
+		u.Category, u.OriginalCode, u.InOutage = c.Category, c.OriginalCode, c.InOutage
 	}
 	return nil
 }

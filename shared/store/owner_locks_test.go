@@ -105,7 +105,7 @@ func TestOwnerLocks_Strangers(t *testing.T) {
 	if err != nil || settled.Kind != store.SettleCancel || settled.Cancelled != 3 {
 		t.Errorf("settle: %+v, %v", settled, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := schema.Down(ctx, d.SQL); err != nil {
 		t.Errorf("migrate down: %v", err)

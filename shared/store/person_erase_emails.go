@@ -139,7 +139,7 @@ func (s *Store) eraseEmails(ctx context.Context, by Operator, company, erasure u
 	_, err := repeat(func() ([]struct{}, error) {
 		return nil, s.inTx(ctx, func(tx *sqlx.Tx) error {
 			// It sets the time to wait for a lock, for all of the transaction.
-			moved, err := advance(cancels, eraseWait, func(rows any, columns []any) error {
+			moved, err := advance(cancels, advanceArguments(advanceParameters, cancels, eraseWait), func(rows any, columns []any) error {
 				return translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))
 			})
 			if err != nil {

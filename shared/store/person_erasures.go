@@ -61,6 +61,19 @@ func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (eras
 	return erasures, wrap("begin erasure", err)
 }
 
+// oldestErasureSQL reads all of person_erasures, which holds what was not completed, and locks
+// nothing.
+const oldestErasureSQL = `SELECT coalesce(extract(epoch FROM now() - min(begun_at)), 0)::float8 FROM person_erasures`
+
+// OldestErasure is how long ago the oldest erasure that is not complete began, in seconds; 0 if
+// all are complete.
+func (s *Store) OldestErasure(ctx context.Context) (seconds float64, err error) {
+	if err := s.db.GetContext(ctx, &seconds, oldestErasureSQL); err != nil {
+		return 0, fmt.Errorf("look for the oldest erasure: %w", translate(err))
+	}
+	return seconds, nil
+}
+
 // meets says whether both are known by something in common.
 func (p *Person) meets(q Person) bool {
 	return !disjoint(p.Addresses, q.Addresses) || !disjoint(p.Hashes, q.Hashes) || !disjoint(p.Recipients, q.Recipients) || !disjoint(p.ExternalIDs, q.ExternalIDs)

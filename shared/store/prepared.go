@@ -16,7 +16,7 @@ import (
 //
 // The plan may be made while the tables are nearly empty, where reading one whole
 // looks cheapest, and is in use long after they have grown. Three things keep it
-// right: the settings in dataSource leave only index scans and nested loops; a LIMIT by
+// right: the settings in dataSource leave no scans of whole tables; a LIMIT by
 // a parameter makes the planner expect so few rows that it begins with them; and what
 // is asked of email_outbox besides its id is put so that it needs the list of ids too (a
 // CASE). Without that the planner would believe that one row of the table is left, and
@@ -30,9 +30,16 @@ type prepared struct {
 	off  atomic.Bool
 }
 
-// selectAll runs the statement and scans its rows into dest. A pooler that hands
-// out another server connection each time does not know our prepared statements:
-// then the statement is sent whole, this time and from now on.
+// newPrepared makes a statement. Behind a pooler it is never prepared: its name could stand for another
+// statement, of another process, on the server connection that runs it.
+func newPrepared(db *sqlx.DB, text string, pooled bool) *prepared {
+	p := &prepared{db: db, text: text}
+	p.off.Store(pooled)
+	return p
+}
+
+// selectAll runs the statement and scans its rows into dest. When the server connection does not know it, the
+// statement is sent whole, this time and from now on.
 func (p *prepared) selectAll(ctx context.Context, dest any, args ...any) error {
 	if !p.off.Load() {
 		stmt, err := p.prepare(ctx) //nolint:sqlclosecheck // it lives as long as the database handle, which closes it
@@ -69,5 +76,12 @@ func isUnprepared(err error) bool {
 	case pqerror.InvalidSQLStatementName, pqerror.DuplicatePstatement, pqerror.FeatureNotSupported:
 		return true
 	}
-	return false
+	return isMismatch(refused)
+}
+
+// isMismatch: Postgres refused to bind the parameters, since its statement of this name is another one, with another number
+// of them. Nothing was run. PgBouncer uses the same SQLSTATE for every error of its own, such as a server connection that
+// broke; those do not name the function of Postgres that raised them.
+func isMismatch(refused *pq.Error) bool {
+	return refused.Code == pqerror.ProtocolViolation && refused.Routine != ""
 }

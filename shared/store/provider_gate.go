@@ -6,9 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
-
-	"email-gateway/shared/email"
 )
 
 // GateState is whether emails pass to the provider.
@@ -50,7 +47,7 @@ type GatePass struct {
 // ShutSince says whether the gate is shut, or was after the claim.
 func (g Gate) ShutSince(p GatePass) bool { return g.State == GateShut || g.Shuts != p.Shuts }
 
-// What liveLanesSQL, loadSQL and advanceSQL ask of the gate, by provider_gate_pkey, once
+// What waitSQL, loadSQL and advanceSQL ask of the gate, by provider_gate_pkey, once
 // per statement: who may pass, and how often it was shut. They read it without a lock, and
 // a gate that is not there is open.
 const (
@@ -184,106 +181,6 @@ func (s *Store) HoldGate(ctx context.Context, by Operator) error {
 func (s *Store) ReleaseGate(ctx context.Context, by Operator) error {
 	_, err := s.auditedOne(ctx, by, act{action: "gate.release"}, releaseGateSQL, 1)
 	return wrap("release gate", err)
-}
-
-// Probe is the email that may pass a shut gate.
-type Probe struct {
-	ID    uuid.UUID `db:"id"`
-	Queue string    `db:"queue"`
-}
-
-// pickProbeSQL chooses, in each open lane, the email that has been due for longest, and of
-// those the oldest one of the next company by id after that of the last probe, cyclically:
-// many bad emails of one company do not keep the emails of the others from probing. If the
-// last probe is unknown, it chooses the oldest of all. Its cost is the number of lanes, by the
-// jumps of liveLanesSQL and one probe of email_outbox_lane_claim for each lane. It locks
-// the gate's one row first: of several that pick at once one finds the condition still
-// true, and only that one looks at the lanes. In each lane it passes over rows that
-// another session has locked, since the worker could not claim them, and locks the one it
-// finds until the statement ends. What is due is what TakeProbe takes.
-const (
-	pickProbeSQL = pickProbeLanesSQL + `
-        SELECT o.id, o.next_at FROM email_outbox o
-        WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + `
-        ORDER BY o.next_at, o.id LIMIT 1 FOR UPDATE SKIP LOCKED` + pickProbeTurnSQL
-
-	// pickSafeProbeSQL takes no email with delivery at_most_once. It reads at most the first
-	// 100 due emails of a lane by the same index, and locks one of them by email_outbox_pkey.
-	pickSafeProbeSQL = pickProbeLanesSQL + `
-        SELECT o.id, o.next_at FROM (
-            SELECT o.id, o.next_at, o.delivery FROM email_outbox o
-            WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + `
-            ORDER BY o.next_at, o.id LIMIT 100
-        ) early JOIN email_outbox o ON o.id = early.id
-        WHERE early.delivery <> 'at_most_once' AND ` + dueSQL + `
-        ORDER BY early.next_at, early.id LIMIT 1 FOR UPDATE OF o SKIP LOCKED` + pickProbeTurnSQL
-
-	pickProbeLanesSQL = `
-WITH RECURSIVE gate AS MATERIALIZED (
-    SELECT id, probe_id FROM provider_gate
-    WHERE id = 1 AND state = 'shut' AND held_at IS NULL AND coalesce(probe_at <= now() - $2 * interval '1 ms', true)
-    FOR UPDATE
-), last AS MATERIALIZED (
-    SELECT company_id FROM email_outbox WHERE id = (SELECT probe_id FROM gate)
-), lane AS (
-    (SELECT lane_id FROM email_outbox
-     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL AND (SELECT id FROM gate) = 1
-     ORDER BY lane_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT o.lane_id FROM email_outbox o
-            WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.lane_id > lane.lane_id
-            ORDER BY o.lane_id LIMIT 1)
-    FROM lane WHERE lane.lane_id IS NOT NULL
-), chosen AS (
-    SELECT due.id, l.queue FROM lane
-    JOIN dispatch_lanes l ON l.id = lane.lane_id
-    JOIN companies c ON c.id = l.company_id
-    CROSS JOIN LATERAL (`
-	pickProbeTurnSQL = `
-    ) due
-    LEFT JOIN last ON true
-    WHERE l.queue = ANY ($1::text[]) AND l.paused_at IS NULL AND l.held_at IS NULL
-      AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
-    ORDER BY c.id <= last.company_id, CASE WHEN last.company_id IS NOT NULL THEN c.id END, due.next_at, due.id LIMIT 1
-)
-UPDATE provider_gate g SET probe_id = chosen.id, probe_at = now()
-FROM chosen
-WHERE g.id = 1 AND g.state = 'shut' AND g.held_at IS NULL AND coalesce(g.probe_at <= now() - $2 * interval '1 ms', true)
-RETURNING chosen.id, chosen.queue`
-)
-
-// PickProbe chooses the next probe, if the gate is shut, the last one was chosen at least
-// pause ago, and an email is due that nobody has locked. Companies take turns. An email with
-// delivery at_most_once is chosen only if no other is among the first 100 due emails of any
-// lane: if its answer is lost, it fails. While the gate is open it reads one row.
-func (s *Store) PickProbe(ctx context.Context, pause time.Duration) (picked Probe, found bool, err error) {
-	g, err := s.Gate(ctx)
-	if err != nil || g.State == GateOpen || g.HeldAt != nil {
-		return Probe{}, false, err
-	}
-	var rows []Probe
-	for _, statement := range []string{pickSafeProbeSQL, pickProbeSQL} {
-		err = write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) },
-			pq.Array(email.Queues()), pause.Milliseconds())
-		if err != nil || len(rows) > 0 {
-			break
-		}
-	}
-	if err != nil || len(rows) == 0 {
-		return Probe{}, false, wrap("pick probe", err)
-	}
-	return rows[0], true, nil
-}
-
-// skipProbeSQL makes room, on the one row, for another probe at once.
-const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND state = 'shut' AND probe_id = $1`
-
-// SkipProbe says that the probe never came as far as the provider.
-func (s *Store) SkipProbe(ctx context.Context, id uuid.UUID) error {
-	if _, err := s.exec(ctx, skipProbeSQL, id); err != nil {
-		return fmt.Errorf("skip probe: %w", err)
-	}
-	return nil
 }
 
 func wrap(operation string, err error) error {

@@ -38,7 +38,7 @@ func shut(t *testing.T, d storetest.Database, reason string) {
 
 func pick(t *testing.T, d storetest.Database) (store.Probe, bool) {
 	t.Helper()
-	probe, found, err := d.Store.PickProbe(t.Context(), probePause)
+	probe, found, err := d.Store.PickProbe(t.Context(), probePause, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,6 +219,71 @@ func TestPickProbe_SkippedAndRetry(t *testing.T) {
 	}
 }
 
+// When nothing is due, the earliest retry that cannot reach its reader twice is tried before its
+// time, also if its task waits on the queue.
+func TestPickProbe_EarlyRetry(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change string
+		early  bool
+	}{
+		"a retry":              {`next_at = now() + interval '2 min'`, true},
+		"its task waits":       {`next_at = now() + interval '20 s', enqueued_at = now()`, true},
+		"perhaps accepted":     {`next_at = now() + interval '2 min', outcome_unknown = true`, false},
+		"at most once":         {`next_at = now() + interval '2 min', delivery = 'at_most_once'`, false},
+		"expired":              {`next_at = now() + interval '2 min', expires_at = now()`, false},
+		"waits for feedback":   {`next_at = now() + interval '2 min', status = 'OUTCOME_UNKNOWN'`, false},
+		"a scheduled email":    {`next_at = now() + interval '2 min', status = 'PENDING'`, false},
+		"an earlier one waits": {`next_at = now() + interval '3 min'`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			company := d.Company(t)
+			id := d.Accept(t, company, nil)
+			run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', attempts = 4`)
+			run(t, d, `UPDATE email_outbox SET `+c.change)
+			if name == "an earlier one waits" {
+				run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() + interval '1 min' WHERE id = $1`, d.Accept(t, company, nil))
+			}
+			shut(t, d, "NETWORK_ERROR")
+			later(t, d)
+			probe, found := pick(t, d)
+			if early := found && probe.ID == id; early != c.early {
+				t.Fatalf("probe %+v, %v", probe, found)
+			}
+			if !c.early {
+				return
+			}
+			batch, err := d.Store.TakeProbe(t.Context(), store.Slot{ID: uuid.New()}, id)
+			if err != nil || len(batch.Rows) != 1 || batch.Rows[0].HadTask {
+				t.Errorf("taken: %+v, %v", batch, err)
+			}
+			if _, again := pick(t, d); again {
+				t.Error("another one within the pause")
+			}
+		})
+	}
+}
+
+// Other emails come first: a retry keeps its time while one is due.
+func TestPickProbe_DueBeforeEarly(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	retry := d.Accept(t, company, nil)
+	run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() + interval '2 min'`)
+	due := d.Accept(t, company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+	shut(t, d, "NETWORK_ERROR")
+	later(t, d)
+	if probe, found := pick(t, d); !found || probe.ID != due {
+		t.Errorf("probe %+v, %v, want %s", probe, found, due)
+	}
+	if !ask[bool](t, d, `SELECT next_at > now() + interval '1 min' FROM email_outbox WHERE id = $1`, retry) {
+		t.Error("the retry lost its time")
+	}
+}
+
 // A row that somebody has locked could not be claimed by the worker: another is taken, even
 // if all of a lane's are locked.
 func TestPickProbe_PassesOverLockedRows(t *testing.T) {
@@ -387,7 +452,7 @@ func TestPickProbe_OneOfMany(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			if _, found, err := d.Store.PickProbe(t.Context(), probePause); err != nil {
+			if _, found, err := d.Store.PickProbe(t.Context(), probePause, true); err != nil {
 				t.Error(err)
 			} else if found {
 				picked.Add(1)

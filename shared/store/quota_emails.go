@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"sync"
 
@@ -28,17 +29,21 @@ func (e *NewEmail) person() uuid.UUID {
 	return RecipientID(e.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
 }
 
-// knownPeopleSQL finds by the primary keys of recipients and recipient_intakes, and locks
-// nothing.
-const knownPeopleSQL = `
-SELECT t.id FROM unnest($2::uuid[]) AS t(id)
-WHERE EXISTS (SELECT FROM recipients r WHERE r.id = t.id AND r.company_id = $1 AND r.deleted_at IS NULL)
-   OR EXISTS (SELECT FROM recipient_intakes i WHERE i.recipient_id = t.id AND i.company_id = $1)`
+// knownPeopleSQL finds those of the ids that are recipients of the company, or about to be.
+//
+//go:embed sql/known_people.sql
+var knownPeopleSQL string
+
+// knownPeopleParameters are those of known_people.sql: the company, and the ids.
+var knownPeopleParameters = parameters[uuid.UUID, uuid.UUID]{
+	scalars: []scalar[uuid.UUID]{{"company_id", "uuid", func(company uuid.UUID) any { return company }}},
+	columns: []column[uuid.UUID]{each("id", "uuid", uuids, func(id *uuid.UUID) uuid.UUID { return *id })},
+}
 
 // knownPeople are those of the ids that are recipients of the company, or about to be.
 func knownPeople(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	var found []uuid.UUID
-	if err := tx.SelectContext(ctx, &found, knownPeopleSQL, company, uuidArray(ids)); err != nil {
+	if err := tx.SelectContext(ctx, &found, knownPeopleSQL, knownPeopleParameters.arguments(company, ids)...); err != nil {
 		return nil, fmt.Errorf("look for recipients: %w", translate(err))
 	}
 	known := make(map[uuid.UUID]bool, len(found))
@@ -196,7 +201,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 // insertEmailsIn writes emails in a transaction and says which are written.
 func insertEmailsIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) (map[uuid.UUID]bool, error) {
 	var ids []uuid.UUID
-	if err := tx.SelectContext(ctx, &ids, acceptStatement(emails), acceptColumns(emails, quotaWait)...); err != nil {
+	if err := tx.SelectContext(ctx, &ids, acceptStatement(emails), acceptArguments(emails, quotaWait)...); err != nil {
 		return nil, fmt.Errorf("insert emails: %w", translate(err))
 	}
 	inserted := make(map[uuid.UUID]bool, len(ids))

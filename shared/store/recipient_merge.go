@@ -1,25 +1,23 @@
 package store
 
-// writePeopleSQL is how every statement about people gets into recipients: imports, emails
-// and entries of mailings. It follows the CTE statement (recipient_id, company_id, id,
-// external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, states_email) and
-// opens the CTE person, which its user closes, perhaps after another condition (AND …). It
-// locks recipients by primary key, in id order.
-//
-// Statements arrive in any order. Their ids are UUIDv7 and sort by time of acceptance. Per
-// field the newest statement wins, and an older one fills what is empty. NULL says nothing
-// about a field, nor does an address without states_email, which only fills a new row. A
-// deletion is a statement too: what was accepted before it is void, and the first statement
-// after it starts a new person, who has none of the deleted one's fields.
-//
-// Hash and encrypted number are one field, and the hash decides which statement wins. A
-// statement may bring the hash alone: then the encrypted number that is known stays if it
-// belongs to the same hash, and an older statement may still fill it.
-//
-// A statement that changes nothing is not written. A newer one that repeats what is known
-// changes the order: an older, different one may still be on its way.
-const writePeopleSQL = `
-), person AS (
+// personSQL is the CTE with which every statement about people is written to recipients: imports, emails
+// and entries of mailings. It reads the CTE statement, and its user closes it, after another condition
+// (AND …) if needed. The conditions below have their names in the text.
+const personSQL = `-- person merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
+-- order. statement has the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social,
+-- nome, email, states_email.
+--
+-- Statements arrive in any order. Their ids are UUIDv7 and sort by time of acceptance. Per field the newest statement
+-- wins, and an older one fills what is empty. NULL says nothing about a field. An address without states_email only
+-- fills a new row. A deletion is a statement too: it voids what was accepted before it, and the first statement after it
+-- starts a new person, who has none of the deleted one's fields.
+--
+-- Hash and encrypted number are one field, and the hash decides which statement wins. A statement may have the hash
+-- alone: then the known encrypted number stays if it belongs to the same hash, and an older statement may still fill it.
+--
+-- A statement that changes nothing is not written. A newer one that repeats what is known is written, because its id
+-- decides about an older, different one that may still arrive.
+person AS (
     INSERT INTO recipients (id, company_id, intake_id, merged_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by, cpf_cnpj_enc, cpf_cnpj_enc_by,
                             razao_social, razao_social_by, nome, nome_by, email)
     SELECT recipient_id, company_id, address_by, address_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by,
@@ -59,7 +57,7 @@ const writePeopleSQL = `
     WHERE recipients.company_id = excluded.company_id
       AND (` + newAddress + ` OR ` + newExternalID + ` OR ` + newNumber + ` OR ` + missingEncrypted + ` OR ` + newRazaoSocial + ` OR ` + newNome + `)`
 
-// The conditions of writePeopleSQL. recipients is the row as it is, excluded what the batch
+// The conditions of personSQL. recipients is the row as it is, excluded what the batch
 // says. A field that the batch does not mention has no id in excluded, and is not new.
 const (
 	// noStatement is older than every statement.
@@ -74,17 +72,17 @@ const (
 	// newerThan is followed by the case of the row's field.
 	newerThan = ` > greatest(` + noStatement + `, recipients.deletion_id, ` + tombstone
 
-	newAddress     = `excluded.intake_id` + newerThan + ` ELSE recipients.intake_id END)`
-	newExternalID  = `coalesce(excluded.external_id_by` + newerThan + ` WHEN recipients.external_id IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.external_id_by ELSE recipients.intake_id END), false)`
-	newNumber      = `coalesce(excluded.cpf_cnpj_by` + newerThan + ` WHEN recipients.cpf_cnpj_hash IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.cpf_cnpj_by ELSE recipients.intake_id END), false)`
-	newRazaoSocial = `coalesce(excluded.razao_social_by` + newerThan + ` WHEN recipients.razao_social IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.razao_social_by ELSE recipients.intake_id END), false)`
-	newNome        = `coalesce(excluded.nome_by` + newerThan + ` WHEN recipients.nome IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.nome_by ELSE recipients.intake_id END), false)`
+	newAddress     = `/* newAddress */ excluded.intake_id` + newerThan + ` ELSE recipients.intake_id END)`
+	newExternalID  = `/* newExternalID */ coalesce(excluded.external_id_by` + newerThan + ` WHEN recipients.external_id IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.external_id_by ELSE recipients.intake_id END), false)`
+	newNumber      = `/* newNumber */ coalesce(excluded.cpf_cnpj_by` + newerThan + ` WHEN recipients.cpf_cnpj_hash IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.cpf_cnpj_by ELSE recipients.intake_id END), false)`
+	newRazaoSocial = `/* newRazaoSocial */ coalesce(excluded.razao_social_by` + newerThan + ` WHEN recipients.razao_social IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.razao_social_by ELSE recipients.intake_id END), false)`
+	newNome        = `/* newNome */ coalesce(excluded.nome_by` + newerThan + ` WHEN recipients.nome IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.nome_by ELSE recipients.intake_id END), false)`
 	sameNumber     = alive + ` AND recipients.cpf_cnpj_hash = excluded.cpf_cnpj_hash`
 	// notVoid: of a batch about somebody deleted, the hash may be newer than the deletion and
 	// the encrypted number older.
 	notVoid = `excluded.cpf_cnpj_enc IS NOT NULL AND excluded.cpf_cnpj_enc_by` + newerThan + ` END)`
 	// missingEncrypted: an older statement has the encrypted number that belongs to the hash.
-	missingEncrypted = `coalesce(` + sameNumber + ` AND recipients.cpf_cnpj_enc IS NULL AND ` + notVoid + `, false)`
-	newEncrypted     = `(` + newNumber + ` AND ` + notVoid + ` OR ` + missingEncrypted + `)`
-	keptEncrypted    = alive + ` AND (NOT ` + newNumber + ` OR recipients.cpf_cnpj_hash = excluded.cpf_cnpj_hash)`
+	missingEncrypted = `/* missingEncrypted */ coalesce(` + sameNumber + ` AND recipients.cpf_cnpj_enc IS NULL AND ` + notVoid + `, false)`
+	newEncrypted     = `/* newEncrypted */ (` + newNumber + ` AND ` + notVoid + ` OR ` + missingEncrypted + `)`
+	keptEncrypted    = `/* keptEncrypted */ ` + alive + ` AND (NOT ` + newNumber + ` OR recipients.cpf_cnpj_hash = excluded.cpf_cnpj_hash)`
 )

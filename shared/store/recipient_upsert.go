@@ -3,10 +3,10 @@ package store
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -85,54 +85,31 @@ func (u upsertion) halves(ctx context.Context, ids []uuid.UUID, blocked bool) {
 // row that says so in no form we know.
 const intakePersonSQL = `CASE WHEN o.payload ->> 'id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN (o.payload ->> 'id')::uuid END`
 
-// upsertIntakesSQL locks the outbox rows (by primary key, in id order), the
-// recipients (by primary key, in id order) and the imports' marks (by primary key). It
-// waits $3 ms for each lock, most of which are those of a dispatcher that is still recording that it
-// published the rows, and of claims. What the imports say is merged per field (writePeopleSQL),
-// whatever was written before them.
-const upsertIntakesSQL = upsertHeldSQL + `
-    FOR UPDATE OF o
-), free AS (
-    SELECT * FROM held` + upsertFreeSQL
+// upsertIntakesSQL merges imports into recipients.
+//
+//go:embed sql/upsert_recipients.sql
+var upsertIntakesSQL string
 
 // upsertFreeIntakesSQL is upsertIntakesSQL without the imports whose outbox row or recipient another
 // transaction has locked. A recipient that another transaction is inserting is still waited for.
-const upsertFreeIntakesSQL = upsertHeldSQL + `
-    FOR UPDATE OF o SKIP LOCKED
-), free_people AS MATERIALIZED (
-    SELECT r.id FROM (SELECT recipient_id, company_id FROM held LIMIT $2) h
-    JOIN recipients r ON r.id = h.recipient_id AND r.company_id = h.company_id
-    FOR NO KEY UPDATE OF r SKIP LOCKED
-), locked_people AS MATERIALIZED (
-    SELECT r.id FROM (SELECT recipient_id, company_id FROM held LIMIT $2) h
-    JOIN recipients r ON r.id = h.recipient_id AND r.company_id = h.company_id
-    WHERE r.id NOT IN (SELECT id FROM free_people)
-), free AS (
-    SELECT * FROM held WHERE (recipient_id = ANY (ARRAY(SELECT id FROM locked_people))) IS NOT TRUE` + upsertFreeSQL
+//
+//go:embed sql/upsert_free_recipients.sql
+var upsertFreeIntakesSQL string
 
-const (
-	upsertHeldSQL = `
-WITH held AS MATERIALIZED (
-    SELECT o.id, o.company_id, o.status, o.payload, o.cpf_cnpj_enc, ` + intakePersonSQL + ` AS recipient_id
-    FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) WHERE (SELECT set_config('lock_timeout', $3, true)) IS NOT NULL LIMIT $2) t
-    JOIN email_outbox o ON o.id = t.id AND o.target = 'recipients.upsert'
-    ORDER BY o.id`
-	upsertFreeSQL = `
-), statement AS (
-    SELECT recipient_id, company_id, id, payload ->> 'externalId' AS external_id, payload ->> 'cpfCnpjHash' AS cpf_cnpj_hash, cpf_cnpj_enc,
-           payload ->> 'razaoSocial' AS razao_social, payload ->> 'nome' AS nome, payload ->> 'email' AS email, true AS states_email
-    FROM free WHERE status <> 'FAILED'` + writePeopleSQL + `
-), arrived AS (
-    DELETE FROM recipient_intakes i USING free f
-    WHERE i.recipient_id = f.recipient_id AND i.outbox_id = f.id
-), emptied AS (
-    UPDATE email_outbox o SET cpf_cnpj_enc = NULL
-    FROM free f WHERE o.id = f.id AND f.status <> 'FAILED' AND f.cpf_cnpj_enc IS NOT NULL
-)
-SELECT o.id, o.id IN (SELECT id FROM free) AS written
-FROM (SELECT * FROM unnest($1::uuid[]) AS t(id) LIMIT $2) t
-JOIN email_outbox o ON o.id = t.id AND o.target = 'recipients.upsert'`
-)
+// upsertScalars are what the two statements take besides the imports' ids.
+type upsertScalars struct {
+	count int // of the imports
+	wait  time.Duration
+}
+
+// upsertParameters are those of upsert_recipients.sql and upsert_free_recipients.sql.
+var upsertParameters = parameters[upsertScalars, uuid.UUID]{
+	scalars: []scalar[upsertScalars]{
+		{"lock_timeout", "text", func(s upsertScalars) any { return lockTimeout(s.wait) }},
+		{"count", "bigint", func(s upsertScalars) any { return s.count }},
+	},
+	columns: []column[uuid.UUID]{each("id", "uuid", uuids, func(id *uuid.UUID) uuid.UUID { return *id })},
+}
 
 // upserted is what became of an import: written is false when another transaction had locked it.
 type upserted struct {
@@ -150,7 +127,7 @@ func (s *Store) upsertIntakes(ctx context.Context, ids []uuid.UUID, blocked bool
 		err = write(func(args []any) error {
 			found = nil
 			return s.db.SelectContext(ctx, &found, statement, args...)
-		}, uuidArray(ids), len(ids), strconv.FormatInt(wait.Milliseconds(), 10))
+		}, upsertParameters.arguments(upsertScalars{len(ids), wait}, ids)...)
 		return found, err
 	})
 	if err != nil {

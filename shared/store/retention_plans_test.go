@@ -45,7 +45,7 @@ func TestRetentionPlans(t *testing.T) {
 			}
 			db := direct(t, d)
 			db.SetMaxOpenConns(1) // the setting below is its connection's
-			if _, err := db.ExecContext(t.Context(), strings.Replace(store.AlongKeySQL, "LOCAL ", "", 1)); err != nil {
+			if _, err := db.ExecContext(t.Context(), strings.ReplaceAll(store.AlongKeySQL, "LOCAL ", "")); err != nil {
 				t.Fatal(err)
 			}
 			steps := []any{uuid.Nil, time.Hour.Milliseconds(), 1000}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -85,23 +86,41 @@ func (s *Store) SealedValues(ctx context.Context, table SealedTable, after uuid.
 	return page, nil
 }
 
-// Each locks rows by primary key, in the order of their ids, and changes those that hold
-// what was read.
-const (
-	resealRecipientsSQL = `UPDATE recipients t SET cpf_cnpj_enc = n.now ` + resealSQL
-	resealEmailsSQL     = `UPDATE email_outbox t SET cpf_cnpj_enc = n.now ` + resealSQL
-	resealEntriesSQL    = `UPDATE mailing_entries t SET cpf_cnpj_enc = n.now ` + resealSQL
-	resealSQL           = `
-FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) AS n (id, was, now) WHERE t.id = n.id AND t.cpf_cnpj_enc = n.was`
-)
+// Each writes rows that hold what was read, and locks them by primary key.
+//
+//go:embed sql/reseal_recipients.sql
+var resealRecipientsSQL string
+
+//go:embed sql/reseal_emails.sql
+var resealEmailsSQL string
+
+//go:embed sql/reseal_entries.sql
+var resealEntriesSQL string
+
+// resealed is a value that was encrypted again.
+type resealed struct {
+	SealedValue
+	now []byte
+}
+
+// resealParameters are those of the three.
+var resealParameters = parameters[struct{}, resealed]{
+	columns: []column[resealed]{
+		each("id", "uuid", uuids, func(r *resealed) uuid.UUID { return r.ID }),
+		each("was", "bytea", byteas, func(r *resealed) []byte { return r.Sealed }),
+		each("now", "bytea", byteas, func(r *resealed) []byte { return r.now }),
+	},
+}
 
 // Reseal puts what the values are sealed as now in the place of what they were, and says of
 // how many: a row that somebody has changed since keeps what it has.
 func (s *Store) Reseal(ctx context.Context, table SealedTable, was []SealedValue, now [][]byte) (int, error) {
 	statement := map[SealedTable]string{SealedRecipients: resealRecipientsSQL, SealedEmails: resealEmailsSQL, SealedEntries: resealEntriesSQL}[table]
-	return s.erase(ctx, "reseal "+string(table), statement,
-		uuids(was, func(v *SealedValue) uuid.UUID { return v.ID }), byteas(was, func(v *SealedValue) []byte { return v.Sealed }),
-		byteas(now, func(b *[]byte) []byte { return *b }))
+	values := make([]resealed, len(was))
+	for i := range values {
+		values[i] = resealed{was[i], now[i]}
+	}
+	return s.erase(ctx, "reseal "+string(table), statement, resealParameters.arguments(struct{}{}, values)...)
 }
 
 // keptFilesSQL goes along mailings_pkey and locks nothing.

@@ -27,6 +27,11 @@ type Server struct {
 	// Granted says that there is a table which one of them may touch. Roles are of a whole
 	// cluster: those that there are may be of another database in it.
 	Granted bool `db:"granted"`
+	// SyncStandbys are the standbys that a commit waits for, as Postgres's setting names them; "" = none.
+	SyncStandbys string `db:"sync_standbys"`
+	// Unset are the settings that a program's role lacks, each as "role: setting". Where a pooler is in between, the roles
+	// alone can have them.
+	Unset pq.StringArray `db:"unset"`
 	// Broken are indexes that an interrupted migration has left behind.
 	Broken pq.StringArray `db:"broken"`
 }
@@ -49,6 +54,12 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
              ORDER BY 1) AS ungranted,
        EXISTS (SELECT FROM pg_class c JOIN pg_roles r ON r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator')
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND has_any_column_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE')) AS granted,
+       current_setting('synchronous_standby_names') AS sync_standbys,
+       ARRAY(SELECT r.rolname || ': ' || string_agg(s.name, ', ' ORDER BY s.name)
+             FROM pg_roles r, unnest(ARRAY['statement_timeout', 'idle_in_transaction_session_timeout', 'enable_seqscan', 'jit', 'client_min_messages']) AS s(name)
+             WHERE r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator', 'gateway_privacy', session_user)
+               AND NOT EXISTS (SELECT FROM unnest(r.rolconfig) AS c(text) WHERE starts_with(c.text, s.name || '='))
+             GROUP BY r.rolname ORDER BY r.rolname) AS unset,
        ARRAY(SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
              WHERE NOT i.indisvalid AND c.relnamespace = 'public'::regnamespace ORDER BY 1) AS broken`
 

@@ -18,13 +18,14 @@ import (
 type source struct {
 	uses  map[string][]string // by the name of a function, or of a method or field with a dot before it: the names it mentions
 	value map[string]ast.Expr // constants
+	file  map[string]string   // variables that a file is embedded into
 	// bodies are those of all functions and methods.
 	bodies []ast.Node
 }
 
 func readSource(tb testing.TB) source {
 	tb.Helper()
-	s := source{uses: map[string][]string{}, value: map[string]ast.Expr{}}
+	s := source{uses: map[string][]string{}, value: map[string]ast.Expr{}, file: map[string]string{}}
 	files, err := os.ReadDir(".")
 	if err != nil {
 		tb.Fatal(err)
@@ -33,7 +34,7 @@ func readSource(tb testing.TB) source {
 		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), nil, 0)
+		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), nil, parser.ParseComments)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -51,6 +52,7 @@ func readSource(tb testing.TB) source {
 				}
 			case *ast.GenDecl:
 				s.constants(d)
+				s.embedded(tb, d)
 			}
 		}
 	}
@@ -65,6 +67,27 @@ func (s source) constants(d *ast.GenDecl) {
 		}
 		for i, name := range values.Names {
 			s.value[name.Name] = values.Values[i]
+		}
+	}
+}
+
+// embedded reads the file that stands above a variable's declaration.
+func (s source) embedded(tb testing.TB, d *ast.GenDecl) {
+	tb.Helper()
+	if d.Tok != token.VAR || d.Doc == nil {
+		return
+	}
+	for _, line := range d.Doc.List {
+		path, ok := strings.CutPrefix(line.Text, "//go:embed ")
+		if !ok {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for _, name := range d.Specs[0].(*ast.ValueSpec).Names {
+			s.file[name.Name] = string(text)
 		}
 	}
 }
@@ -97,9 +120,9 @@ func namesIn(n ast.Node) []string {
 	return names
 }
 
-var begins = regexp.MustCompile(`^\s*(SELECT|WITH|INSERT|UPDATE|DELETE|COPY)\b`)
+var begins = regexp.MustCompile(`^(?:\s|--.*\n)*(SELECT|WITH|INSERT|UPDATE|DELETE|COPY)\b`)
 
-// statements are those that the methods run, by the names of their constants.
+// statements are those that the methods run, by the names of their constants and variables.
 func (s source) statements(tb testing.TB, methods ...string) map[string]string {
 	tb.Helper()
 	found, seen := map[string]string{}, map[string]bool{}
@@ -109,6 +132,10 @@ func (s source) statements(tb testing.TB, methods ...string) map[string]string {
 			return
 		}
 		seen[name] = true
+		if text, ok := s.file[name]; ok {
+			found[name] = text
+			return
+		}
 		if _, ok := s.value[name]; ok {
 			if text, ok := s.text(name); ok && begins.MatchString(text) {
 				found[name] = text

@@ -12,25 +12,27 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
+
+	"email-gateway/schema/pgurl"
 )
 
 // Store runs the statements. It is safe for concurrent use.
 type Store struct {
-	db *sqlx.DB
+	db        *sqlx.DB
+	connector *connector
 	// The statements that every email goes through.
-	insertEmail, scheduleEmail, loadEmail, advanceEmail *prepared
+	insertEmail, scheduleEmail, loadEmail, advanceEmail, advancePlain *prepared
 
 	quotas   *quotaCache
 	copyTime time.Duration // how long one COPY goes on
 	hands    int           // that load and advance emails
 	waits    *waits        // for the locks of other transactions
+	// expanding has the companies whose mailings have met a locked recipient a moment ago.
+	expanding *aside[uuid.UUID]
 }
 
 // Options bound what one process asks of Postgres.
@@ -42,20 +44,27 @@ type Options struct {
 	// Hands is how many callers at once load and advance emails, one by one. The more there
 	// are, the longer they wait for each other (0 means that they do not).
 	Hands int
+	// Pooled: a pooler gives each transaction another server connection. Then nothing is prepared, and what the
+	// connections of a program are set to must stand on its role (see schema/roles.sql).
+	Pooled bool
+	// AllowUnreachable opens also while Postgres cannot be reached: statements fail with
+	// ErrUnavailable until it can. What Postgres answers with a refusal (a password, a
+	// certificate, a missing database) is an error of Open all the same.
+	AllowUnreachable bool
 }
 
 // Open connects to the database named by a postgres:// URL and checks that it
-// answers.
+// answers, see Options.AllowUnreachable.
 func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 	dsn, err := dataSource(databaseURL, o)
 	if err != nil {
 		return nil, err
 	}
-	connector, err := pq.NewConnector(dsn)
+	inner, err := newHosts(dsn, dialer{silence: o.statementTimeout() + answerTime})
 	if err != nil {
 		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
 	}
-	connector.Dialer(dialer{silence: o.statementTimeout() + answerTime})
+	connector := &connector{Connector: inner, limit: o.statementTimeout() + cancelTime}
 	db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
 	conns := o.MaxConns
 	if conns == 0 {
@@ -67,19 +76,23 @@ func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	s := &Store{
 		db:            db,
-		insertEmail:   &prepared{db: db, text: insertEmailsSQL},
-		scheduleEmail: &prepared{db: db, text: insertScheduledSQL},
-		loadEmail:     &prepared{db: db, text: loadSQL},
-		advanceEmail:  &prepared{db: db, text: advanceSQL},
+		connector:     connector,
+		insertEmail:   newPrepared(db, insertEmailsSQL, o.Pooled),
+		scheduleEmail: newPrepared(db, insertScheduledSQL, o.Pooled),
+		loadEmail:     newPrepared(db, loadSQL, o.Pooled),
+		advanceEmail:  newPrepared(db, advanceSQL, o.Pooled),
+		advancePlain:  newPrepared(db, advancePlainSQL, o.Pooled),
 		// A COPY is one statement: it must be over well before the connection gives up on it.
 		copyTime: o.statementTimeout() / 6,
 		hands:    o.Hands,
 		waits:    newWaits(),
+
+		expanding: newAside[uuid.UUID](),
 	}
 	s.quotas = newQuotaCache(func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error) {
 		return quotaUse(ctx, db, company, false)
 	})
-	if err := s.Ping(ctx); err != nil {
+	if err := s.Ping(ctx); err != nil && (!o.AllowUnreachable || !errors.Is(err, ErrUnavailable)) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
@@ -89,14 +102,13 @@ func (o Options) statementTimeout() time.Duration {
 	return cmp.Or(o.StatementTimeout, 30*time.Second)
 }
 
-// dataSource adds what the programs rely on to the URL. binary_parameters halves
-// the round trips of a statement with parameters, works behind PgBouncer, and lets
-// columns travel as they are.
+// dataSource adds what the programs rely on to the URL. binary_parameters sends a statement with its parameters in one
+// round trip, so that it works behind PgBouncer, and lets columns travel as they are. A pooler takes no
+// settings for one connection, so with Pooled the roles have them.
 func dataSource(databaseURL string, o Options) (string, error) {
-	u, err := url.Parse(databaseURL)
-	if err != nil || !strings.HasPrefix(u.Scheme, "postgres") {
-		// The parser's and the driver's own errors would quote the URL, and with it the password.
-		return "", errors.New("DATABASE_URL must be postgres://user:password@host:port/database, with / # ? and % in the password percent-encoded")
+	u, err := pgurl.Parse(databaseURL)
+	if err != nil {
+		return "", err
 	}
 	q := u.Query()
 	setDefault := func(key, value string) {
@@ -106,15 +118,24 @@ func dataSource(databaseURL string, o Options) (string, error) {
 	}
 	q.Set("binary_parameters", "yes")
 	setDefault("connect_timeout", "5")
-	setDefault("statement_timeout", fmt.Sprint(o.statementTimeout().Milliseconds()))
-	setDefault("idle_in_transaction_session_timeout", idleTime)
-	// Every hot statement follows an index, row by row, and keeps to that: see prepared.
-	for _, detour := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_material"} {
-		setDefault(detour, "off")
+	if !o.Pooled {
+		setDefault("statement_timeout", fmt.Sprint(o.statementTimeout().Milliseconds()))
+		for _, s := range sessionSettings {
+			setDefault(s.name, s.value)
+		}
 	}
-	setDefault("jit", "off") // no statement here is worth compiling
 	u.RawQuery = q.Encode()
 	return u.String(), nil
+}
+
+// sessionSettings are what every connection is set to. schema/roles.sql gives the same to the roles.
+var sessionSettings = []struct{ name, value string }{
+	{"idle_in_transaction_session_timeout", idleTime},
+	// Prepared statements and the searches of emails follow an index, whatever statistics there are: see README.md
+	// ("Planner settings") for what each reads without this.
+	{"enable_seqscan", "off"},
+	{"jit", "off"},                    // no statement here is worth compiling
+	{"client_min_messages", "notice"}, // a warning says that no standby has confirmed a commit
 }
 
 // Ping asks Postgres for a sign of life.

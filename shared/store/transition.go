@@ -1,8 +1,8 @@
 package store
 
 import (
-	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -95,7 +95,7 @@ type Transition struct {
 // goroutine and not by the group's: an event that cannot be encoded must not take
 // its neighbours with it.
 func (t Transition) encoded() (Transition, error) {
-	events, err := json.Marshal(t.Events)
+	events, err := appendEvents(nil, t.Events)
 	if err != nil {
 		return t, fmt.Errorf("encode events: %w", err)
 	}
@@ -123,6 +123,15 @@ func (t *Transition) person() Recipient {
 		return Recipient{}
 	}
 	return *t.Recipient
+}
+
+// skipCompany is the company whose recipient the email leaves alone if it is locked; uuid.Nil
+// if the email waits for it.
+func (t *Transition) skipCompany() uuid.UUID {
+	if !t.skipLockedPerson {
+		return uuid.Nil
+	}
+	return t.Company
 }
 
 // Advanced is what became of a Transition.
@@ -156,9 +165,9 @@ type Advanced struct {
 	MailingID uuid.UUID // uuid.Nil = it is of no mailing
 }
 
-// advance has the statement run, which waits at most so long for each lock, and says of
-// each transition what became of it.
-func advance(ts []Transition, wait time.Duration, run func(rows any, columns []any) error) ([]Advanced, error) {
+// advance has the statement run with its arguments, and says of each transition what became
+// of it.
+func advance(ts []Transition, arguments []any, run func(rows any, columns []any) error) ([]Advanced, error) {
 	begun := time.Now()
 	var rows []struct {
 		ID        uuid.UUID    `db:"id"`
@@ -177,7 +186,7 @@ func advance(ts []Transition, wait time.Duration, run func(rows any, columns []a
 		RequestID string        `db:"request_id"`
 		MailingID uuid.NullUUID `db:"mailing_id"`
 	}
-	if err := run(&rows, append(transitionColumns(ts), fmt.Sprint(wait.Milliseconds()))); err != nil {
+	if err := run(&rows, arguments); err != nil {
 		return nil, fmt.Errorf("advance emails: %w", err)
 	}
 	// The lease began on Postgres's clock somewhere after begun on ours: counting
@@ -198,46 +207,69 @@ func advance(ts []Transition, wait time.Duration, run func(rows any, columns []a
 	return results, nil
 }
 
-// transitionColumns turns transitions into one array per column of t, the lease, how
-// many there are, the first and last of their ids, whether they give way, the first
-// id that may make a recipient, and the company whose locked recipient they leave alone.
-func transitionColumns(ts []Transition) []any {
+// advanceScalars are what advance.sql takes besides the transitions.
+type advanceScalars struct {
+	count       int // of the transitions
+	first, last uuid.UUID
+	wait        time.Duration
+}
+
+// plain says whether advance_plain.sql can apply the transitions. It lacks what a recipient, a dead letter, an email that
+// gives way and a replay need. Emails of mailings need none of it: the expansion has written their recipients.
+func plain(ts []Transition) bool {
+	return !slices.ContainsFunc(ts, func(t Transition) bool {
+		return t.GiveWay || t.Recipient != nil || t.DeadLetter || t.Guard == GuardReplay
+	})
+}
+
+func advanceArguments(p parameters[advanceScalars, Transition], ts []Transition, wait time.Duration) []any {
 	first, last := idRange(ts, func(t *Transition) uuid.UUID { return t.ID })
-	return []any{
-		uuids(ts, func(t *Transition) uuid.UUID { return t.ID }),
-		texts(ts, func(t *Transition) string { return string(t.Guard) }),
-		optionalUUIDs(ts, func(t *Transition) uuid.UUID { return t.Token }),
-		texts(ts, func(t *Transition) string { return string(t.Status) }),
-		jsonbs(ts, func(t *Transition) []byte { return t.events }),
-		bigints(ts, func(t *Transition) int64 { return int64(t.AddAttempts) }),
-		bigints(ts, func(t *Transition) int64 { return int64(t.AddThrottles) }),
-		texts(ts, func(t *Transition) string { return t.waits() }),
-		bigints(ts, func(t *Transition) int64 { return t.Delay.Milliseconds() }),
-		bigints(ts, func(t *Transition) int64 { return t.Renew.Milliseconds() }),
-		bools(ts, func(t *Transition) bool { return t.OutcomeUnknown }),
-		bools(ts, func(t *Transition) bool { return t.PossibleDuplicate }),
-		optionalTexts(ts, func(t *Transition) string { return t.ErrorCode }),
-		optionalTexts(ts, func(t *Transition) string { return t.ErrorReason }),
-		optionalTexts(ts, func(t *Transition) string { return t.SESMessageID }),
-		optionalBigints(ts, func(t *Transition) int64 { return t.Duration.Milliseconds() }),
-		bools(ts, func(t *Transition) bool { return t.DeadLetter }),
-		optionalUUIDs(ts, func(t *Transition) uuid.UUID { return t.person().ID }),
-		optionalTexts(ts, func(t *Transition) string { return t.person().ExternalID }),
-		optionalTexts(ts, func(t *Transition) string { return t.person().CPFCNPJHash }),
-		optionalTexts(ts, func(t *Transition) string { return t.person().RazaoSocial }),
-		optionalTexts(ts, func(t *Transition) string { return t.person().Nome }),
-		optionalTexts(ts, func(t *Transition) string { return t.person().Email }),
-		lease.Milliseconds(),
-		len(ts),
-		first,
-		last,
-		bools(ts, func(t *Transition) bool { return t.GiveWay }),
-		peopleFrom(),
-		optionalUUIDs(ts, func(t *Transition) (company uuid.UUID) {
-			if t.skipLockedPerson {
-				company = t.Company
-			}
-			return company
-		}),
-	}
+	return p.arguments(advanceScalars{len(ts), first, last, wait}, ts)
+}
+
+// plainParameters are those of advance_plain.sql.
+var plainParameters = parameters[advanceScalars, Transition]{
+	scalars: []scalar[advanceScalars]{
+		{"lock_timeout", "text", func(s advanceScalars) any { return lockTimeout(s.wait) }},
+		{"count", "bigint", func(s advanceScalars) any { return s.count }},
+		{"first_id", "uuid", func(s advanceScalars) any { return s.first }},
+		{"last_id", "uuid", func(s advanceScalars) any { return s.last }},
+		{"lease_ms", "double precision", func(advanceScalars) any { return lease.Milliseconds() }},
+	},
+	columns: []column[Transition]{
+		each("id", "uuid", uuids, func(t *Transition) uuid.UUID { return t.ID }),
+		each("guard", "text", texts, func(t *Transition) string { return string(t.Guard) }),
+		each("token", "uuid", optionalUUIDs, func(t *Transition) uuid.UUID { return t.Token }),
+		each("status", "text", texts, func(t *Transition) string { return string(t.Status) }),
+		each("events", "jsonb", jsonbs, func(t *Transition) []byte { return t.events }),
+		each("add_attempts", "bigint", bigints, func(t *Transition) int64 { return int64(t.AddAttempts) }),
+		each("add_throttles", "bigint", bigints, func(t *Transition) int64 { return int64(t.AddThrottles) }),
+		each("waits", "text", texts, func(t *Transition) string { return t.waits() }),
+		each("delay_ms", "bigint", bigints, func(t *Transition) int64 { return t.Delay.Milliseconds() }),
+		each("renew_ms", "bigint", bigints, func(t *Transition) int64 { return t.Renew.Milliseconds() }),
+		each("outcome_unknown", "bool", bools, func(t *Transition) bool { return t.OutcomeUnknown }),
+		each("possible_duplicate", "bool", bools, func(t *Transition) bool { return t.PossibleDuplicate }),
+		each("error_code", "text", optionalTexts, func(t *Transition) string { return t.ErrorCode }),
+		each("error_reason", "text", optionalTexts, func(t *Transition) string { return t.ErrorReason }),
+		each("ses_message_id", "text", optionalTexts, func(t *Transition) string { return t.SESMessageID }),
+		each("duration_ms", "bigint", optionalBigints, func(t *Transition) int64 { return t.Duration.Milliseconds() }),
+	},
+}
+
+// advanceParameters are those of advance.sql and advance_waiting.sql.
+var advanceParameters = parameters[advanceScalars, Transition]{
+	scalars: slices.Concat(plainParameters.scalars, []scalar[advanceScalars]{
+		{"people_from", "uuid", func(advanceScalars) any { return peopleFrom() }},
+	}),
+	columns: slices.Concat(plainParameters.columns, []column[Transition]{
+		each("dead_letter", "bool", bools, func(t *Transition) bool { return t.DeadLetter }),
+		each("recipient_id", "uuid", optionalUUIDs, func(t *Transition) uuid.UUID { return t.person().ID }),
+		each("external_id", "text", optionalTexts, func(t *Transition) string { return t.person().ExternalID }),
+		each("cpf_cnpj_hash", "text", optionalTexts, func(t *Transition) string { return t.person().CPFCNPJHash }),
+		each("razao_social", "text", optionalTexts, func(t *Transition) string { return t.person().RazaoSocial }),
+		each("nome", "text", optionalTexts, func(t *Transition) string { return t.person().Nome }),
+		each("email", "text", optionalTexts, func(t *Transition) string { return t.person().Email }),
+		each("give_way", "bool", bools, func(t *Transition) bool { return t.GiveWay }),
+		each("skip_company", "uuid", optionalUUIDs, func(t *Transition) uuid.UUID { return t.skipCompany() }),
+	}),
 }

@@ -32,8 +32,8 @@ func writeCounted(run func(args []any) error, args ...any) (runs int, err error)
 	switch {
 	case err == nil:
 		return runs, nil
-	case runs == 0 && !errors.As(err, &refused):
-		return runs, errors.Join(ErrUnavailable, err) // nothing was sent
+	case runs == 0 && (!errors.As(err, &refused) || isCutOff(err)):
+		return runs, errors.Join(ErrUnavailable, err) // nothing was sent: there was no connection
 	case runs > 0 && neverBegan(err), runs > 1 && isPassing(err):
 		return runs, errors.Join(ErrUnknownOutcome, err) // the outcome of an earlier run
 	}

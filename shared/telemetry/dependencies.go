@@ -11,7 +11,7 @@ import (
 type Dependencies struct{ *prometheus.GaugeVec }
 
 // NewDependencies shows those that are named as not known yet (NaN). Their names are those of
-// /health: database, redis, rabbitmq, ses, storage.
+// /health: database, redis, rabbitmq, ses, storage; and replication, which SetDatabase sets.
 func NewDependencies(names ...string) Dependencies {
 	d := Dependencies{prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gateway_dependency_up", Help: "1 while what this process depends on answers it, 0 while it does not, NaN while not known.",
@@ -29,4 +29,13 @@ func (d Dependencies) Set(name string, up bool) {
 		value = 1
 	}
 	d.WithLabelValues(name).Set(value)
+}
+
+// SetDatabase shows what a write to Postgres ended with. unreplicated says that Postgres answers, and no synchronous
+// standby confirms what it commits: then the dependency replication is down, and database is not.
+func (d Dependencies) SetDatabase(err error, unreplicated bool) {
+	d.Set("database", err == nil || unreplicated)
+	if err == nil || unreplicated {
+		d.Set("replication", err == nil)
+	}
 }

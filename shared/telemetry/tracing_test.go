@@ -166,7 +166,7 @@ func TestTracing_NoCollector(t *testing.T) {
 	if err := tracing.Stop(t.Context()); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	if took := time.Since(begun); took > 8*time.Second {
+	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("the stop took %s", took)
 	}
 	if strings.Contains(log.String(), "s3cr3t") {

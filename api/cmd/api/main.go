@@ -78,7 +78,7 @@ func run(ctx context.Context, args, environ []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	db, err := store.Open(ctx, settings.DatabaseURL, store.Options{StatementTimeout: statementTimeout, MaxConns: connections})
+	db, err := store.Open(ctx, settings.DatabaseURL, store.Options{StatementTimeout: statementTimeout, MaxConns: connections, Pooled: settings.Pooled, AllowUnreachable: true})
 	if err != nil {
 		return err
 	}

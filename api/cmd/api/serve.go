@@ -27,7 +27,7 @@ func serve(
 	registry := telemetry.NewRegistry()
 	metrics := http.NewServeMux()
 	metrics.Handle("GET /metrics", telemetry.MetricsHandler(registry))
-	waker := httpapi.NewWaker(log, db.Wake)
+	waker := httpapi.NewWaker(log, db.WakeLanes)
 	params := httpapi.Params{
 		Log: log, Store: db, Accepter: accepter, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
 		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL, MaxAttempts: settings.MaxAttempts,
@@ -58,8 +58,11 @@ func serve(
 	if err != nil {
 		return err
 	}
-	parts = append(parts, service.Named{Name: "http", Service: service.NewHTTP(log.With("listener", "api"), settings.Addr, handler)})
-	return service.Run(ctx, log, grace, parts...)
+	drain := service.NewDrain(settings.DrainDelay)
+	parts = append(parts,
+		service.Named{Name: "http", Service: service.NewHTTP(log.With("listener", "api"), settings.Addr, drain.Handler(handler))},
+		service.Named{Name: "drain", Service: drain})
+	return service.Run(ctx, log, grace+settings.DrainDelay, parts...)
 }
 
 // quotaDefaults writes the limits of this installation into the database, where all programs

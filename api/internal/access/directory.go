@@ -8,9 +8,8 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"email-gateway/api/internal/apikey"
 	"email-gateway/shared/store"
@@ -30,8 +29,8 @@ var (
 
 // Finder looks keys up. *store.Store is one.
 type Finder interface {
-	// FindCaller returns store.ErrNotFound if there is no such key.
-	FindCaller(ctx context.Context, keyID string) (store.Caller, error)
+	// FindCallers returns those of the keys that exist, by id.
+	FindCallers(ctx context.Context, keyIDs []string) (map[string]*store.Caller, error)
 }
 
 const (
@@ -43,40 +42,47 @@ const (
 	cached = 10_000
 	// findTimeout is not the request's: other requests wait for the same answer.
 	findTimeout = 5 * time.Second
-	// strangers bounds the look-ups at once of ids that have never been found: whoever makes
-	// ids up takes no more connections. A key that was found is not among them for a day.
-	strangers = 2
-	keepFound = 24 * time.Hour
+	// lookUpsAtOnce bounds the connections that look-ups use. Ids that arrive while all are in
+	// use share the next one: a flood of invented keys makes look-ups larger, and a valid key
+	// waits for at most two of them.
+	lookUpsAtOnce = 2
 )
-
-// ErrCrowded: too many unknown keys are being looked up.
-var ErrCrowded = errors.New("too many unknown API keys at once")
 
 // Directory knows the keys, for a few seconds at a time.
 type Directory struct {
-	finder    Finder
-	asking    singleflight.Group
-	known     *cache[*store.Caller]
-	unknown   *cache[struct{}]
-	found     *cache[struct{}] // ids of keys that there were
-	strangers chan struct{}
+	finder  Finder
+	known   *cache[*store.Caller]
+	unknown *cache[struct{}]
+	running chan struct{}
+
+	mu      sync.Mutex
+	lookUps map[string]*lookUp // by the ids that are being looked up
+	next    *lookUp            // has not begun; nil = none
+}
+
+// lookUp is one query for all ids that were asked for while it waited to begin.
+type lookUp struct {
+	ids   []string
+	done  chan struct{} // closed when found and err are set
+	found map[string]*store.Caller
+	err   error
 }
 
 // NewDirectory makes a Directory in front of finder.
 func NewDirectory(finder Finder) *Directory {
 	return &Directory{
-		finder:    finder,
-		known:     newCache[*store.Caller](cached, keep),
-		unknown:   newCache[struct{}](cached, keep),
-		found:     newCache[struct{}](cached, keepFound),
-		strangers: make(chan struct{}, strangers),
+		finder:  finder,
+		known:   newCache[*store.Caller](cached, keep),
+		unknown: newCache[struct{}](cached, keep),
+		running: make(chan struct{}, lookUpsAtOnce),
+		lookUps: make(map[string]*lookUp),
 	}
 }
 
 // Authenticate returns whom the key belongs to. The caller's company may be
 // suspended and its scopes may not suffice: that is for the caller of Authenticate
-// to see. Errors: ErrUnknownKey, of which ErrNoKey and ErrMalformedKey are two, ErrCrowded, and
-// those of the database.
+// to see. Errors: ErrUnknownKey, of which ErrNoKey and ErrMalformedKey are two, and those of the
+// database.
 func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Caller, error) {
 	if text == "" {
 		return nil, ErrNoKey
@@ -85,7 +91,7 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Calle
 	if err != nil {
 		return nil, ErrMalformedKey
 	}
-	caller, err := d.find(ctx, key.ID)
+	caller, err := d.find(key.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -106,39 +112,61 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Calle
 }
 
 // find returns nil when there is no such key.
-func (d *Directory) find(ctx context.Context, id string) (*store.Caller, error) {
+func (d *Directory) find(id string) (*store.Caller, error) {
 	if caller, ok := d.known.get(id); ok {
 		return caller, nil
 	}
 	if _, ok := d.unknown.get(id); ok {
 		return nil, nil
 	}
-	found, err, _ := d.asking.Do(id, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTimeout)
-		defer cancel()
-		if _, was := d.found.get(id); !was {
-			select {
-			case d.strangers <- struct{}{}:
-				defer func() { <-d.strangers }()
-			case <-ctx.Done():
-				return nil, ErrCrowded
-			}
-		}
-		caller, err := d.finder.FindCaller(ctx, id)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			d.unknown.put(id, struct{}{})
-			return (*store.Caller)(nil), nil
-		case err != nil:
-			return nil, err
-		}
-		d.known.put(id, &caller)
-		d.found.put(id, struct{}{})
-		return &caller, nil
-	})
-	if err != nil {
-		return nil, err
+	l := d.join(id)
+	<-l.done
+	return l.found[id], l.err
+}
+
+// join adds the id to the look-up that begins next, unless one has it already.
+func (d *Directory) join(id string) *lookUp {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.lookUps[id]; l != nil {
+		return l
 	}
-	caller, _ := found.(*store.Caller)
-	return caller, nil
+	if d.next == nil {
+		d.next = &lookUp{done: make(chan struct{})}
+		go d.run(d.next)
+	}
+	d.next.ids = append(d.next.ids, id)
+	d.lookUps[id] = d.next
+	return d.next
+}
+
+// run waits until fewer than lookUpsAtOnce are running and looks the ids up.
+func (d *Directory) run(l *lookUp) {
+	d.running <- struct{}{}
+	defer func() { <-d.running }()
+	d.mu.Lock()
+	d.next = nil // later ids need another
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), findTimeout)
+	defer cancel()
+	if l.found, l.err = d.finder.FindCallers(ctx, l.ids); l.err == nil {
+		d.remember(l)
+	}
+	d.mu.Lock()
+	for _, id := range l.ids {
+		delete(d.lookUps, id)
+	}
+	d.mu.Unlock()
+	close(l.done)
+}
+
+// remember keeps the answers, so that they are found from before the look-up ends.
+func (d *Directory) remember(l *lookUp) {
+	for _, id := range l.ids {
+		if caller, ok := l.found[id]; ok {
+			d.known.put(id, caller)
+		} else {
+			d.unknown.put(id, struct{}{})
+		}
+	}
 }

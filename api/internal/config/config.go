@@ -36,8 +36,16 @@ type Config struct {
 	// Without any, the client is whoever opened the connection.
 	TrustedProxies clientip.Proxies `env:"TRUSTED_PROXIES"`
 
-	// DatabaseURL names the Postgres that holds what is true: postgres://, version 15 or newer.
+	// DrainDelay is how long a stopping program continues to serve while /readyz answers 503, 0s
+	// to 1m: longer than the load balancer needs to notice. 0s if there is none.
+	DrainDelay time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`
+
+	// DatabaseURL is the Postgres URL: postgres://, version 15 or newer. Separate several hosts by
+	// commas and add target_session_attrs=read-write to connect to the primary.
 	DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
+	// Pooled must be true if DATABASE_URL leads to PgBouncer in transaction mode: the program then
+	// prepares no statements and sends no session settings. `migrate roles` stores those on the roles.
+	Pooled bool `env:"DATABASE_POOLED" envDefault:"false"`
 	// RabbitMQURL is never connected to by the api. Empty means that RabbitMQ is not used:
 	// /health reports it as disabled, and bulk routes answer 503.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
@@ -85,8 +93,8 @@ type Config struct {
 	// company. 0 is unlimited. An api writes them into the database when it starts.
 	Quotas
 
-	// Environment is a field of every log line. The value production makes all programs but
-	// migrate refuse keys and passwords that are published in this project's files.
+	// Environment is a field of every log line. The value production makes all programs
+	// refuse keys and passwords that are published in this project's files.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
 	// LogLevel is the lowest level that is logged: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
@@ -166,6 +174,7 @@ func (c *Config) check(f *environment.Faults) {
 	f.Address("API_ADDR", c.Addr)
 	f.Address("METRICS_ADDR", c.MetricsAddr)
 	f.Must(c.MetricsAddr != c.Addr || strings.HasSuffix(c.Addr, ":0"), "METRICS_ADDR", "must not be API_ADDR")
+	f.DrainDelay(c.DrainDelay)
 	f.URL("DATABASE_URL", c.DatabaseURL, "postgres", "postgresql")
 	f.URL("RABBITMQ_URL", c.RabbitMQURL, "amqp", "amqps")
 	f.HTTPURL("PUBLIC_URL", c.PublicURL)

@@ -51,7 +51,9 @@ func (c *control) fromStore(ctx context.Context, ask func(s *store.Store) []stri
 	if address == "" {
 		return nil
 	}
-	s, err := store.Open(ctx, address, store.Options{MaxConns: 1, StatementTimeout: completionTime})
+	o := c.storeOptions(1)
+	o.StatementTimeout = completionTime
+	s, err := store.Open(ctx, address, o)
 	if err != nil {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"email-gateway/api/internal/doctor"
 	"email-gateway/schema"
 	"email-gateway/shared/blob"
+	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 )
 
@@ -31,7 +32,8 @@ what waits and at what was given up, and says of each what to do about it. It ch
 nothing.
 
 It needs DATABASE_URL, and looks at more where more is set: the api's settings where
-CPF_CNPJ_KEYS is, the api at API_URL, the storage at STORAGE_URL.
+CPF_CNPJ_KEYS is, the api at API_URL, or on this machine where only API_ADDR is, the
+storage at STORAGE_URL.
 
 Of dispatcher and worker it knows what they say, and not what they are set to: that stands
 in their environment. They read it as a whole when they start, and one that is wrong ends
@@ -39,7 +41,7 @@ them, with a line that names it. What has to be the same for several programs
 (UNSUBSCRIBE_KEY, PUBLIC_URL, STORAGE_URL) is compared by nobody.
 
 It ends with 1 when something does not work; a warning is no failure.`,
-		Example: "  gatewayctl doctor\n  docker compose exec api /gatewayctl doctor\n  gatewayctl doctor --json | jq '.findings[] | select(.status != \"ok\")'",
+		Example: "  gatewayctl doctor\n  docker compose run --rm gatewayctl doctor\n  gatewayctl doctor --json | jq '.findings[] | select(.status != \"ok\")'",
 		Args:    needs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.began = true
@@ -64,13 +66,25 @@ func (c *control) examine(ctx context.Context, databaseURL string) (report docto
 		return report, err
 	}
 	p := doctor.Patient{Environ: c.Environ, Newest: newest}
-	if s, err := store.Open(ctx, databaseURL, store.Options{MaxConns: 1, StatementTimeout: doctorTime / 3}); err != nil {
+	o := c.storeOptions(2) // two tell whether a pooler is in between
+	o.StatementTimeout = doctorTime / 3
+	if s, err := store.Open(ctx, databaseURL, o); err != nil {
 		p.StoreErr = err
 	} else {
 		defer s.Close() //nolint:errcheck // nothing was changed
 		p.Store = s
 	}
-	if address := c.Getenv("API_URL"); address != "" {
+	if address := c.Getenv("DATABASE_LISTEN_URL"); address != "" {
+		p.ListenPooled = func(ctx context.Context) (pooled bool, err error) {
+			s, err := store.Open(ctx, address, o)
+			if err != nil {
+				return false, err
+			}
+			defer func() { err = errors.Join(err, s.Close()) }()
+			return s.Pooled(ctx)
+		}
+	}
+	if address := c.apiAddress(); address != "" {
 		p.Health = func(ctx context.Context) (h doctor.Health, err error) {
 			api, err := client.New(address, "")
 			if err != nil {
@@ -94,6 +108,19 @@ func (c *control) examine(ctx context.Context, databaseURL string) (report docto
 		}
 	}
 	return doctor.Examine(ctx, p), nil
+}
+
+// apiAddress is where the api is: API_URL, or what the api's own settings say of the machine
+// that it shares with this program.
+func (c *control) apiAddress() string {
+	if address := c.Getenv("API_URL"); address != "" {
+		return address
+	}
+	address, err := service.LocalAddress(c.Getenv("API_ADDR"))
+	if err != nil {
+		return ""
+	}
+	return "http://" + address
 }
 
 // isThere looks for the folder of a file:// URL: a ping would make it, and a doctor

@@ -58,6 +58,13 @@ func TestDoctor(t *testing.T) {
 	if v.Status != "failure" || v.CheckedAt == "" {
 		t.Errorf("%+v", v)
 	}
+	// Beside the api, with its settings, nobody needs to say where it is.
+	_, port, _ := strings.Cut(strings.TrimPrefix(tenant.env["API_URL"], "http://"), ":")
+	beside := by
+	beside.env = map[string]string{"API_ADDR": "0.0.0.0:" + port}
+	if status, text := examine(beside, ctl.ExitFailed).of("api"); status != "warning" {
+		t.Errorf("by API_ADDR the api is %s: %s", status, text)
+	}
 	for _, service := range []string{"dispatcher", "worker"} {
 		if err := d.Store.ReportStatus(t.Context(), service, "here-1", time.Now(), json.RawMessage(`{"redis":{"status":"connected"},"ses":{"status":"connected"}}`)); err != nil {
 			t.Fatal(err)

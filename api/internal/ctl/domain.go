@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/idna"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
 	"email-gateway/shared/store"
 )
 
@@ -146,13 +147,7 @@ func (c *control) domainList() *cobra.Command {
 // asciiDomain is the domain in the form in which the gateway keeps and compares
 // it: IDNA's, in lower case.
 func asciiDomain(text string) (string, error) {
-	domain := strings.ToLower(text)
-	var err error
-	// IDNA has rules of its own for hyphens, which names without a letter beyond
-	// ASCII need not keep.
-	if strings.Contains(domain, "xn--") || strings.IndexFunc(domain, func(r rune) bool { return r >= 0x80 }) >= 0 {
-		domain, err = idna.Lookup.ToASCII(domain)
-	}
+	domain, err := mailbox.Domain(strings.ToLower(text))
 	if err != nil || email.CheckAddress("a@"+domain) != nil {
 		return "", usagef("%q is not a domain that mail can be sent from: give it as in acme.example", text)
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -159,7 +160,7 @@ func (c *control) run(do func(ctx context.Context, s *store.Store, args []string
 			return usagef("%v", err)
 		}
 		// One command, one question after the other.
-		s, err := store.Open(cmd.Context(), databaseURL, store.Options{MaxConns: 1})
+		s, err := store.Open(cmd.Context(), databaseURL, c.storeOptions(1))
 		if err != nil {
 			return fmt.Errorf("cannot use the database that DATABASE_URL names: %w", advise(err))
 		}
@@ -170,6 +171,12 @@ func (c *control) run(do func(ctx context.Context, s *store.Store, args []string
 		}
 		return c.print(found)
 	}
+}
+
+// storeOptions are those of a store with so many connections.
+func (p Program) storeOptions(conns int) store.Options {
+	pooled, _ := strconv.ParseBool(p.Getenv("DATABASE_POOLED"))
+	return store.Options{MaxConns: conns, Pooled: pooled}
 }
 
 func noDatabase() error {

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
+	"slices"
 	"strings"
 	"time"
 
+	"email-gateway/schema/pgurl"
 	"email-gateway/shared/store"
 )
 
@@ -58,6 +59,8 @@ func (x *examination) database(ctx context.Context) bool {
 		x.add(check, OK, "", "%s answers within %s, and keeps what it commits; %d of %d connections are taken.",
 			version, took.Round(100*time.Microsecond), server.Connections, server.MaxConnections)
 	}
+	x.replication(ctx, server)
+	x.pooler(ctx, server)
 	x.roles(server)
 	x.clock(server, asked, took)
 	return true
@@ -76,12 +79,14 @@ func databaseAdvice(err error) string {
 
 // remote says that the database is on another machine, as far as its URL tells.
 func (x *examination) remote() bool {
-	u, err := url.Parse(x.value("DATABASE_URL"))
-	if err != nil || strings.HasPrefix(u.Host, "/") || u.Query().Has("host") {
+	u, err := pgurl.Parse(x.value("DATABASE_URL"))
+	if err != nil {
 		return false
 	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() != "" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
+	return slices.ContainsFunc(pgurl.Hosts(u), func(host string) bool {
+		ip := net.ParseIP(host)
+		return host != "" && !strings.HasPrefix(host, "/") && host != "localhost" && (ip == nil || !ip.IsLoopback())
+	})
 }
 
 func (x *examination) roles(server store.Server) {

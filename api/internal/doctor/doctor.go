@@ -49,6 +49,8 @@ type Report struct {
 // Store is what the doctor asks of the database. *store.Store is one.
 type Store interface {
 	Server(ctx context.Context) (store.Server, error)
+	Confirm(ctx context.Context) error
+	Pooled(ctx context.Context) (bool, error)
 	SchemaVersion(ctx context.Context) (int64, error)
 	MissingLogPartitions(ctx context.Context) ([]store.MissingPartitions, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
@@ -69,6 +71,8 @@ type Patient struct {
 	StoreErr error
 	// Newest is the number of the newest migration that this release brings.
 	Newest int64
+	// ListenPooled says whether DATABASE_LISTEN_URL leads to a pooler; nil where it is not set.
+	ListenPooled func(ctx context.Context) (bool, error)
 	// Health asks the api how it is, and Ping the storage for a sign of life; nil where
 	// nobody has said where they are.
 	Health func(ctx context.Context) (Health, error)

@@ -165,7 +165,7 @@ func TestExamine_Database(t *testing.T) {
 	exec(t, d, "CREATE TABLE newcomer (id int)")
 	exec(t, d, "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'operator_audit_age'::regclass")
 	exec(t, d, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$")
-	again, err := store.Open(t.Context(), d.URL, store.Options{MaxConns: 1})
+	again, err := store.Open(t.Context(), d.URL, store.Options{MaxConns: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,9 +226,9 @@ func TestExamine_Traffic(t *testing.T) {
 	exec(t, d, "UPDATE provider_gate SET state = 'open', reason = NULL")
 	wants(t, "just due", doctor.Examine(ctx, p))
 	exec(t, d, "UPDATE email_outbox SET next_at = now() - interval '31 s'")
-	wants(t, "due for long", doctor.Examine(ctx, p), "warning waiting: On email:send something has been due for 31s")
+	wants(t, "due for long", doctor.Examine(ctx, p), "warning waiting: On email:send something has been due for 3") // 31s, more on a busy machine
 	exec(t, d, "UPDATE email_outbox SET next_at = now() - interval '301 s'")
-	wants(t, "due for too long", doctor.Examine(ctx, p), "failure waiting: On email:send something has been due for 5m1s")
+	wants(t, "due for too long", doctor.Examine(ctx, p), "failure waiting: On email:send something has been due for 5m")
 	exec(t, d, "UPDATE email_outbox SET status = 'OUTCOME_UNKNOWN', claim_token = gen_random_uuid() WHERE id = '"+waiting.String()+"'")
 	wants(t, "unknown", doctor.Examine(ctx, p), "warning outcomes: Of 1 email nobody knows yet")
 	exec(t, d, "UPDATE email_outbox SET status = 'SENT', processed_at = now(), claim_token = NULL")
@@ -281,7 +281,7 @@ func TestExamine_Surroundings(t *testing.T) {
 	away.Ping = func(context.Context) error { return errors.New("no such bucket") }
 	wants(t, "away", doctor.Examine(t.Context(), away), "failure api: It does not answer: connection refused", "failure storage: It is not reached from here: no such bucket")
 	away.Health, away.Ping = nil, nil
-	wants(t, "not told", doctor.Examine(t.Context(), away), "skipped api: Nobody has said where the api is.")
+	wants(t, "not told", doctor.Examine(t.Context(), away), "skipped api: The address of the api is not known")
 	for status, want := range map[string]string{
 		"connected": "warning api: It answers, and calls the whole degraded", "disconnected": "failure api: It answers, and does not reach the database",
 	} {

@@ -25,7 +25,7 @@ func (x *examination) settings() {
 	const check = "settings"
 	x.bulk = x.value("RABBITMQ_URL") != ""
 	if x.value("CPF_CNPJ_KEYS") == "" {
-		x.add(check, Skipped, "To have them looked at, run it with the api's environment: docker compose exec api /gatewayctl doctor",
+		x.add(check, Skipped, "To have them looked at, run it with the api's environment: docker compose run --rm gatewayctl doctor",
 			"The api's settings are not set here (CPF_CNPJ_KEYS is missing), and those of dispatcher and worker are never looked at.")
 		return
 	}

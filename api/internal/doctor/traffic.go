@@ -122,7 +122,7 @@ func counted(n int, one, many string) string {
 func (x *examination) api(ctx context.Context) {
 	const check = "api"
 	if x.Health == nil {
-		x.add(check, Skipped, "Set API_URL to have it asked.", "Nobody has said where the api is.")
+		x.add(check, Skipped, "Set API_URL to have it checked.", "The address of the api is not known: neither API_URL nor API_ADDR is set.")
 		return
 	}
 	h, err := x.Health(ctx)

@@ -43,6 +43,7 @@ type Store interface {
 	DeadLetterStore
 	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error)
 	Exists(ctx context.Context, id uuid.UUID) (bool, error)
+	Confirm(ctx context.Context) error
 	RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error)
 	FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error)
 	Timeline(ctx context.Context, id uuid.UUID) ([]store.TimelineEvent, error)
@@ -71,8 +72,8 @@ type Params struct {
 	Log      *slog.Logger
 	Store    Store
 	Accepter Accepter
-	// Wake tells the dispatchers, soon and without waiting, that there is work.
-	Wake     func()
+	// Wake tells the dispatchers, soon and without waiting, that there is work in these lanes.
+	Wake     func(lanes ...store.Lanes)
 	Registry *prometheus.Registry
 	// Tracer makes a span of each request; the zero one makes none.
 	Tracer telemetry.Tracer
@@ -108,7 +109,7 @@ type API struct {
 	log             *slog.Logger
 	store           fairStore
 	accepter        Accepter
-	wake            func()
+	wake            func(lanes ...store.Lanes)
 	directory       *access.Directory
 	limiter         *access.Limiter
 	proxies         clientip.Proxies
@@ -279,6 +280,7 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	r.POST("/v1/ses/events", a.answer(notifications.limit), a.answer(events.take))
 	a.routeMailings(r, p)
 	a.rememberLiterals(r.Routes())
+	a.measure.expect(r.Routes())
 	return r
 }
 

@@ -92,7 +92,7 @@ func (r *receiver) post(ctx context.Context, company uuid.UUID, body io.Reader) 
 // settled waits until what is taken is as it should be.
 func (r *receiver) settled(t *testing.T, what string, is func(all bodyUse, owners int) bool) {
 	t.Helper()
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(3 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

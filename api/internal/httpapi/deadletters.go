@@ -153,7 +153,7 @@ func (a *API) retryDeadLetter(c *gin.Context) error {
 	case err != nil:
 		return err
 	}
-	a.wake()
+	a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID})
 	return a.answerDeadLetterAnew(c, http.StatusAccepted)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/apikey"
@@ -26,20 +27,13 @@ type operation struct {
 func operations(tb testing.TB) []operation {
 	tb.Helper()
 	var all []operation
-	for path, methods := range child(document(), "paths") {
-		for method := range child(methods) {
-			described := child(methods, method)
-			o := operation{Method: strings.ToUpper(method), Path: path}
-			o.ID, _ = described["operationId"].(string)
-			security, said := described["security"].([]any)
-			o.Public = said && len(security) == 0
-			text, _ := described["description"].(string)
-			if _, rest, found := strings.Cut(text, "Needs the scope `"); found {
-				o.Scope, _, _ = strings.Cut(rest, "`")
-			}
-			all = append(all, o)
+	described(func(method, path string, d *openapi3.Operation) {
+		o := operation{ID: d.OperationID, Method: method, Path: path, Public: d.Security != nil && len(*d.Security) == 0}
+		if _, rest, found := strings.Cut(d.Description, "Needs the scope `"); found {
+			o.Scope, _, _ = strings.Cut(rest, "`")
 		}
-	}
+		all = append(all, o)
+	})
 	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
 	if len(all) < 30 {
 		tb.Fatalf("only %d operations found", len(all))

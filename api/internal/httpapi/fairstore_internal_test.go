@@ -132,7 +132,7 @@ func TestTurns_OfHTMLChecks(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("another company waits")
 	}
 }

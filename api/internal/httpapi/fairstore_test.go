@@ -40,7 +40,7 @@ func TestSearches_OfOneCompany(t *testing.T) {
 	} {
 		begun := time.Now()
 		r := g.do(t, c)
-		if r.Status >= http.StatusInternalServerError || time.Since(begun) > 3*time.Second {
+		if r.Status >= http.StatusInternalServerError || time.Since(begun) > 20*time.Second {
 			t.Errorf("%s %s of another company: %d after %s", c.Method, c.Path, r.Status, time.Since(begun))
 		}
 	}
@@ -49,7 +49,7 @@ func TestSearches_OfOneCompany(t *testing.T) {
 // awaitLocked waits until that many statements wait for a lock.
 func (g *gateway) awaitLocked(tb testing.TB, statements int) {
 	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; <-time.After(20 * time.Millisecond) {
 		var waiting int
 		err := g.SQL.QueryRowContext(tb.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
 		if err != nil {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -66,6 +67,8 @@ type processHealth struct {
 const (
 	connected    = "connected"
 	disconnected = "disconnected"
+	unreplicated = "unreplicated" // no synchronous standby confirms what Postgres commits
+	notMigrated  = "not_migrated" // the table process_status does not exist
 	disabled     = "disabled"
 	running      = "running"
 	accessible   = "accessible"
@@ -95,6 +98,7 @@ type report struct {
 // healthCheck puts together what the processes say. The api itself talks to Postgres
 // and, for mailings, to the blob store.
 type healthCheck struct {
+	confirm     func(context.Context) (struct{}, error) // that commits go through
 	statuses    func(context.Context) ([]store.ProcessStatus, error)
 	gate        func(context.Context) (store.Gate, error)
 	hasRabbitMQ bool
@@ -112,7 +116,7 @@ func (a *API) showHealth(c *gin.Context) {
 	c.JSON(status, h)
 }
 
-// readiness is the answer of GET /readyz.
+// readiness is the answer of GET /readyz. While the process drains, service.Drain answers in its place.
 type readiness struct {
 	Status   string     `json:"status"` // ok or unavailable
 	Database partHealth `json:"database"`
@@ -130,17 +134,33 @@ func showLive(c *gin.Context) {
 	c.JSON(http.StatusOK, liveness{Status: "ok"})
 }
 
-// showReady says whether requests should come here: the api needs Postgres for all of
+// showReady says whether requests should come here: the api needs Postgres, and commits that go through, for all of
 // them, and nothing else for any.
 func (a *API) showReady(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), healthTimeout)
 	defer cancel()
 	status, answer := http.StatusOK, readiness{Status: "ok", Database: partHealth{connected}}
-	if _, err := within(ctx, a.health.statuses); err != nil {
-		status, answer = http.StatusServiceUnavailable, readiness{Status: "unavailable", Database: partHealth{disconnected}}
+	_, err := within(ctx, a.health.confirm)
+	if err == nil {
+		_, err = within(ctx, a.health.statuses) // it reads a table, which may not be there yet
+	}
+	if err != nil {
+		status, answer = http.StatusServiceUnavailable, readiness{Status: "unavailable", Database: databasePart(err)}
 	}
 	c.Header("Cache-Control", "no-store")
 	c.JSON(status, answer)
+}
+
+// databasePart is a Postgres that cannot be used. The error itself, which may hold addresses of
+// machines, is in the log.
+func databasePart(err error) partHealth {
+	switch {
+	case errors.Is(err, store.ErrUnreplicated):
+		return partHealth{unreplicated}
+	case errors.Is(err, store.ErrNotMigrated):
+		return partHealth{notMigrated}
+	}
+	return partHealth{disconnected}
 }
 
 func (hc *healthCheck) check(ctx context.Context) health {

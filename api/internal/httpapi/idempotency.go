@@ -100,10 +100,13 @@ func (a *API) replayInstead(c *gin.Context, g *onceGuard, refusal error) error {
 	return a.replay(c, g, stored)
 }
 
-// replay gives a stored answer once more.
+// replay gives a stored answer once more. A 202 must not be given for a row that only the primary has.
 func (a *API) replay(c *gin.Context, g *onceGuard, stored store.StoredAnswer) error {
 	if !bytes.Equal(stored.BodySHA256, g.sum) {
 		return keyReused
+	}
+	if err := a.store.Confirm(c.Request.Context()); err != nil {
+		return err
 	}
 	visitOf(c).note(stored.Answer)
 	c.Header("Idempotent-Replayed", "true")

@@ -157,7 +157,7 @@ func (a *API) controlMailing(step func(ctx context.Context, company, id uuid.UUI
 		if err != nil {
 			return mailingProblem(err)
 		}
-		a.wake()
+		a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID})
 		c.JSON(http.StatusOK, detailsOf(after))
 		return nil
 	})
@@ -178,7 +178,7 @@ func (a *API) moveMailing(c *gin.Context) error {
 	if err != nil {
 		return mailingProblem(err)
 	}
-	a.wake() // the new time may be earlier than the one that the dispatchers know
+	a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID}) // the new time may be earlier than the one that the dispatchers know
 	c.JSON(http.StatusOK, detailsOf(moved))
 	return nil
 }

@@ -30,6 +30,7 @@ type mailingIntake struct {
 	uploads   *mailing.Gate
 	ingests   *mailing.Gate
 	pace      pace
+	open      *openUploads
 }
 
 // link is where a recipient of the mailing takes leave of it.

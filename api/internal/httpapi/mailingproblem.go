@@ -26,6 +26,10 @@ var (
 		status: http.StatusTooManyRequests, code: "TOO_MANY_UPLOADS", retryAfter: 10 * time.Second,
 		detail: fmt.Sprintf("the company has %d uploads in progress", uploadsOfEach),
 	}
+	uploadGaveWay = problem{
+		status: http.StatusRequestTimeout, code: "BODY_TOO_SLOW", retryAfter: 10 * time.Second,
+		detail: fmt.Sprintf("other uploads waited, and less than %.0f KiB of this one came per second: repeat the request over a faster connection, or when fewer uploads are in progress", busyRate/1024),
+	}
 	fileTooLarge = problem{
 		status: http.StatusRequestEntityTooLarge, code: "FILE_TOO_LARGE",
 		detail: fmt.Sprintf("the file is larger than %d bytes: divide it", mailing.MaxFile),

@@ -44,19 +44,23 @@ type Tokens interface {
 
 // newMailingIntake gives uploads their limits.
 func newMailingIntake(p Params) *mailingIntake {
-	return &mailingIntake{
+	i := &mailingIntake{
 		vault:  mailing.Vault{Bucket: p.Bucket, Ring: p.Ring},
 		tokens: p.Tokens, links: p.UnsubscribeKeys, publicURL: p.PublicURL,
 		forms:   mailing.NewGate(formsAtOnce, formsOfEach),
 		uploads: mailing.NewGate(uploadsAtOnce, uploadsOfEach),
 		ingests: mailing.NewGate(ingestsAtOnce, ingestsOfEach),
 		pace:    leastPace,
+		open:    newOpenUploads(),
 	}
+	i.forms.MakeRoom(i.open.waitLimit, i.open.cutSlowest)
+	i.uploads.MakeRoom(i.open.waitLimit, i.open.cutSlowest)
+	return i
 }
 
 // newHealthCheck looks at storage and tokens only where mailings are taken in.
 func newHealthCheck(p Params) *healthCheck {
-	hc := &healthCheck{statuses: shared(p.Store.ProcessStatuses), gate: shared(p.Store.Gate), hasRabbitMQ: p.HasRabbitMQ}
+	hc := &healthCheck{confirm: shared(confirming(p.Store)), statuses: shared(p.Store.ProcessStatuses), gate: shared(p.Store.Gate), hasRabbitMQ: p.HasRabbitMQ}
 	if p.HasRabbitMQ {
 		hc.storage = &storageCheck{ping: p.Bucket.Ping}
 		hc.tokens = p.Tokens.Available

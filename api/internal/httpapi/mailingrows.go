@@ -147,6 +147,7 @@ func (a *API) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFilter)
 // rowColumns are the names of rowCells. A column that is added goes to the end.
 var rowColumns = []string{
 	"line", "email", "status", "errorCode", "errorReason", "column", "emptyFields", "outboxId", "attempts", "lastAttemptAt", "sesMessageId", "externalId",
+	"outcomeUnknown",
 }
 
 func rowCells(r mailingRow) []string {
@@ -160,6 +161,7 @@ func rowCells(r mailingRow) []string {
 	return []string{
 		strconv.Itoa(r.Line), harmless(r.Email), r.Status, r.ErrorCode, harmless(r.ErrorReason), harmless(r.Column), harmless(strings.Join(r.EmptyFields, "; ")),
 		outbox, strconv.Itoa(r.Attempts), last, harmless(value(r.SESMessageID, "")), harmless(value(r.ExternalID, "")),
+		strconv.FormatBool(r.OutcomeUnknown),
 	}
 }
 

@@ -17,7 +17,7 @@ func TestMailing_Rows(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id := g.mail(t, mailingForm())
-	g.exec(t, `UPDATE mailing_entries SET status = 'FAILED', attempts = 5 WHERE line_no = 3`)
+	g.exec(t, `UPDATE mailing_entries SET status = 'FAILED', attempts = 5, outcome_unknown = true WHERE line_no = 3`)
 	g.exec(t, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, failed_at, event_seq, last_event, error_code, error_reason)
 		SELECT id, $1, email, 's', 'FAILED', 5, 'r', now(), now(), now(), 1, 'FAILED', 'SES_REJECTED', '=it was refused' FROM mailing_entries WHERE line_no = 3`, g.Company)
 	all := []string{
@@ -78,6 +78,9 @@ func TestMailing_Rows(t *testing.T) {
 		}
 		if table[2][4] != "'=it was refused" || table[3][6] != "Cidade" {
 			t.Errorf("%q, %q", table[2], table[3])
+		}
+		if unknown := len(table[0]) - 1; table[0][unknown] != "outcomeUnknown" || table[2][unknown] != "true" || table[3][unknown] != "false" {
+			t.Errorf("%q, %q, %q", table[0], table[2], table[3])
 		}
 		for i := range table {
 			table[i] = table[i][:4]

@@ -15,6 +15,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/email"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
@@ -145,7 +146,7 @@ func (a *API) sendMailing(c *gin.Context) error {
 		return a.replayInstead(c, guard, err)
 	}
 	stays = !d.dryRun() // its lines are known, and nothing else will be asked of the file
-	a.wake()
+	a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID, Queue: email.QueueMailings})
 	visitOf(c).note(answer)
 	if answer, err = d.shown(answer); err != nil {
 		return err
@@ -197,9 +198,9 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 		}
 		return nil, err
 	case errors.Is(err, store.ErrInProgress) && m.Key != nil:
-		return nil, twinUnderWay
+		return nil, a.underWay(ctx, twinUnderWay)
 	case errors.Is(err, store.ErrInProgress):
-		return nil, mailingUnderWay
+		return nil, a.underWay(ctx, mailingUnderWay)
 	}
 	return answer, fileProblem(err)
 }

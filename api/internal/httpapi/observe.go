@@ -48,6 +48,16 @@ func newMeasure(registry *prometheus.Registry) (*measure, error) {
 	return m, nil
 }
 
+// expect shows the counters of each route's server errors from the start: an increase does
+// not see the value that a counter appears with.
+func (m *measure) expect(routes gin.RoutesInfo) {
+	for _, route := range routes {
+		for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
+			m.requests.WithLabelValues(route.Method, route.Path, strconv.Itoa(status))
+		}
+	}
+}
+
 // observe writes one log line and counts one request. The path is the route's
 // template: a path as it came may hold anything, and so may a query string.
 func (a *API) observe(c *gin.Context) {
@@ -87,8 +97,11 @@ func (a *API) observe(c *gin.Context) {
 	a.log.LogAttrs(c.Request.Context(), slog.LevelInfo, "request", attributes...)
 }
 
-// unsubscribePath is the route of the links in mailings.
-const unsubscribePath = "/u/:token"
+// unsubscribePath is the route of the links in mailings, unsubscribePrefix their beginning.
+const (
+	unsubscribePrefix = "/u/"
+	unsubscribePath   = unsubscribePrefix + ":token"
+)
 
 // unmatched stands for every path that is none of ours.
 const unmatched = "unmatched"

@@ -35,6 +35,9 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	g, w := startBehind(t)
 	id := g.accept(t, emailBody(nil)) // the key is cached from here on
 	w.cut()
+	if r := g.send(t, "{}"); r.Status != http.StatusUnprocessableEntity {
+		t.Errorf("a wrong request needs no database: %d %s", r.Status, r.Body)
+	}
 	for _, c := range []call{
 		{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil)},
 		{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil), Header: map[string]string{"Idempotency-Key": "k"}},
@@ -63,9 +66,6 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	if r := g.do(t, call{Path: "/livez", NoKey: true}); r.Status != http.StatusOK || r.Body != `{"status":"ok"}` {
 		t.Errorf("livez: %d %s", r.Status, r.Body)
 	}
-	if r := g.send(t, "{}"); r.Status != http.StatusUnprocessableEntity {
-		t.Errorf("a wrong request needs no database: %d %s", r.Status, r.Body)
-	}
 	w.mend()
 	g.accept(t, emailBody(nil))
 	if !strings.Contains(g.metrics(t), `gateway_dependency_up{dependency="database"} 1`) {
@@ -86,7 +86,7 @@ func TestOutage_Frozen(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		began := time.Now()
-		if r := g.do(t, call{Path: "/health", NoKey: true}); r.Status != http.StatusServiceUnavailable || time.Since(began) > 4*time.Second {
+		if r := g.do(t, call{Path: "/health", NoKey: true}); r.Status != http.StatusServiceUnavailable || time.Since(began) > 20*time.Second {
 			t.Errorf("health: %d after %v", r.Status, time.Since(began))
 		}
 	})

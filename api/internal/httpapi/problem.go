@@ -263,8 +263,10 @@ func problemOf(err error) problem {
 		return wrongKey
 	case errors.Is(err, errOwnPlaces), errors.Is(err, store.ErrTriesOfCompany):
 		return tooManyAtOnce
-	case errors.Is(err, errPlaces), errors.Is(err, store.ErrTries), errors.Is(err, access.ErrCrowded):
+	case errors.Is(err, errPlaces), errors.Is(err, store.ErrTries):
 		return crowded
+	case errors.Is(err, store.ErrUnreplicated):
+		return problem{status: http.StatusServiceUnavailable, code: "DATABASE_UNAVAILABLE", detail: "no standby confirms what the database commits: repeat the request after Retry-After", retryAfter: 5 * time.Second}
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome),
 		errors.Is(err, store.ErrNotMigrated), errors.Is(err, context.DeadlineExceeded):
 		return problem{status: http.StatusServiceUnavailable, code: "DATABASE_UNAVAILABLE", detail: "the database cannot be reached: repeat the request after Retry-After", retryAfter: 5 * time.Second}
@@ -299,6 +301,9 @@ func levelOf(ctx context.Context, err error) slog.Level {
 func (a *API) fail(c *gin.Context, err error) {
 	p := problemOf(err)
 	v := visitOf(c)
+	if isUnsubscribe(c) && p.retryAfter > 0 {
+		p.status = http.StatusServiceUnavailable // mail programs that click once repeat what a 503 refused
+	}
 	if p.quota != nil {
 		a.measure.refusals.WithLabelValues(string(p.quota.Quota)).Inc()
 	}
@@ -317,7 +322,11 @@ func (a *API) fail(c *gin.Context, err error) {
 	if p.retryAfter > 0 {
 		c.Header("Retry-After", strconv.Itoa(seconds(p.retryAfter)))
 	}
-	c.Header("Content-Type", "application/problem+json")
+	if isUnsubscribe(c) && showUnsubscribeProblem(c, p) {
+		c.Abort()
+		return
+	}
+	c.Header("Content-Type", typeProblem)
 	c.AbortWithStatusJSON(p.status, body{
 		Type: "about:blank", Title: http.StatusText(p.status), Status: p.status,
 		Detail: p.detail, Code: p.code, RequestID: v.requestID, Errors: p.faults, quotaProblem: p.quota,

@@ -102,7 +102,7 @@ func (a *API) addRecipients(c *gin.Context) error {
 		v.location = ""
 		return a.replayInstead(c, guard, err)
 	}
-	a.wake()
+	a.wake(store.Lanes{Company: v.caller.CompanyID, Queue: email.QueueRecipients})
 	a.answerAccepted(c, http.StatusAccepted, answer)
 	return nil
 }

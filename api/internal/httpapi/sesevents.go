@@ -125,6 +125,7 @@ func readNotification(c *gin.Context) (sns.Message, error) {
 	if err != nil {
 		return sns.Message{}, malformedNotification(err)
 	}
+	m.Sender = visitOf(c).client
 	return m, nil
 }
 

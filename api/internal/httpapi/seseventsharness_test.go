@@ -146,7 +146,7 @@ func (p *provider) call(t *testing.T, id, token uuid.UUID, to ...string) string 
 // timeline waits until the email's timeline ends with the steps, and returns the email.
 func (p *provider) timeline(t *testing.T, id uuid.UUID, ends string) map[string]any {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		shown := p.do(t, call{Path: "/v1/email/" + id.String()}).json(t)
 		if got := steps(shown); strings.HasSuffix(got, ends) {
@@ -173,7 +173,7 @@ func steps(shown map[string]any) string {
 // settled waits until the simulator has delivered so many notifications.
 func (p *provider) settled(t *testing.T, delivered int64) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		counts := p.sim.Events()
 		if counts.Delivered == delivered && counts.Pending == 0 {

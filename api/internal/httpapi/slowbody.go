@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,59 @@ type slowBody struct {
 	got     int64         // of them
 	err     error
 	isCut   atomic.Bool
+	recent  recentRate // for progress, which other goroutines call
+}
+
+// recentRate is what has arrived of a body in the last half to whole window of the time in which
+// the gateway waited for it.
+type recentRate struct {
+	mu    sync.Mutex
+	since time.Time // when the present wait began; zero = the gateway does not wait
+	total arrival
+	// The totals at the last two ends of half a window. The older one is where the measurement begins.
+	half, begin arrival
+}
+
+// arrival is how many bytes arrived, and how long the gateway waited for them.
+type arrival struct {
+	bytes  int64
+	waited time.Duration
+}
+
+// wait notes that a wait begins.
+func (r *recentRate) wait(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since = now
+}
+
+// arrived notes that the wait ended after took, with n bytes.
+func (r *recentRate) arrived(n int64, took, window time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since = time.Time{}
+	r.total.bytes += n
+	r.total.waited += took
+	r.move(r.total, window)
+}
+
+// measure is the arrival since the window began, with the wait that goes on.
+func (r *recentRate) measure(now time.Time, window time.Duration) arrival {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	total := r.total
+	if !r.since.IsZero() {
+		total.waited += now.Sub(r.since)
+	}
+	r.move(total, window)
+	return arrival{total.bytes - r.begin.bytes, total.waited - r.begin.waited}
+}
+
+// move lets the window begin later once half of it has passed.
+func (r *recentRate) move(total arrival, window time.Duration) {
+	if total.waited-r.half.waited >= window/2 {
+		r.begin, r.half = r.half, total
+	}
 }
 
 func newSlowBody(c *gin.Context, limit int64, p pace, most time.Duration) *slowBody {
@@ -61,9 +115,12 @@ func (b *slowBody) Read(p []byte) (int, error) {
 		b.err = err
 		return 0, err
 	}
+	b.recent.wait(begun)
 	n, err := b.body.Read(p)
+	took := time.Since(begun)
+	b.recent.arrived(int64(n), took, b.pace.each)
 	b.got += int64(n)
-	if b.waited += time.Since(begun); b.got >= b.pace.bytes {
+	if b.waited += took; b.got >= b.pace.bytes {
 		b.got, b.waited = 0, 0
 	}
 	if err != nil {
@@ -87,6 +144,13 @@ func (b *slowBody) prolong(now time.Time) error {
 		return os.ErrDeadlineExceeded
 	}
 	return err
+}
+
+// progress is how many bytes have arrived in the last interval of the pace, and how long the
+// gateway waited for them. Bytes that arrived fast before do not count.
+func (b *slowBody) progress(now time.Time) (bytes int64, waited time.Duration) {
+	latest := b.recent.measure(now, b.pace.each)
+	return latest.bytes, latest.waited
 }
 
 // cut ends the body, from another goroutine.

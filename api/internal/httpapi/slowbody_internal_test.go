@@ -16,7 +16,7 @@ import (
 // A client may be slow, longer than the server's own limit, but not silent.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	const quiet = 400 * time.Millisecond
+	const quiet = 2 * time.Second
 	ended := make(chan error, 1)
 	gin.SetMode(gin.ReleaseMode)
 	router := gin.New()
@@ -25,7 +25,7 @@ func TestSlowBody(t *testing.T) {
 			t.Error(err)
 		}
 		defer allowAnswer(c)
-		b := newSlowBody(c, 1<<20, pace{bytes: 4, each: quiet}, time.Minute)
+		b := newSlowBody(c, 1<<20, pace{bytes: 2, each: quiet}, time.Minute)
 		_, err := io.Copy(io.Discard, b)
 		ended <- err
 		b.finish()

@@ -54,7 +54,7 @@ func (a *API) retryEmail(c *gin.Context) error {
 	default:
 		return notReplayable(moved.Status)
 	}
-	a.wake()
+	a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID})
 	return a.answerAnew(c, http.StatusAccepted, found)
 }
 

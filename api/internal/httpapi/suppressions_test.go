@@ -177,6 +177,38 @@ func TestUnsubscribe_WithoutDatabase(t *testing.T) {
 	}
 }
 
+// Whatever goes wrong behind an unsubscribe link is shown as a page, in the reader's language; a
+// program that asks for JSON gets the problem.
+func TestUnsubscribe_ProblemsArePages(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	path := "/u/" + unsubscribeKeys(t).Seal(unsubscribe.Link{Company: g.Company, Mailing: uuid.New(), Address: "ana@example.com"})
+	g.exec(t, `ALTER TABLE suppressions ADD CHECK (false)`) // an error that no retry repairs
+	browser := map[string]string{"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "Accept-Language": "en"}
+	for _, tt := range []struct {
+		method, path string
+		status       int
+		shown        string
+	}{
+		{http.MethodPost, path, http.StatusInternalServerError, "You could not be unsubscribed."},
+		{http.MethodPut, path, http.StatusMethodNotAllowed, "You could not be unsubscribed."},
+		{http.MethodGet, path + "/", http.StatusNotFound, "This link is not valid."},
+		{http.MethodGet, "/u/", http.StatusNotFound, "This link is not valid."},
+	} {
+		for name, header := range map[string]map[string]string{"browser": browser, "anything": {"Accept": "*/*", "Accept-Language": "en"}, "none": {"Accept-Language": "en"}} {
+			r := g.do(t, call{Method: tt.method, Path: tt.path, NoKey: true, Header: header})
+			if r.Status != tt.status || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") || !strings.Contains(r.Body, "<h1>"+tt.shown) ||
+				r.Header.Get("Content-Security-Policy") == "" || r.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("%s %.10s, accepting %s: %d %s", tt.method, tt.path, name, r.Status, r.Body)
+			}
+		}
+		r := g.do(t, call{Method: tt.method, Path: tt.path, NoKey: true, Header: map[string]string{"Accept": "application/json"}})
+		if r.Status != tt.status || r.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %.10s, accepting JSON: %d %s", tt.method, tt.path, r.Status, r.Header.Get("Content-Type"))
+		}
+	}
+}
+
 // A reader whose suppression another transaction is writing is told to try again, on a page and
 // not in JSON: mail programs that click once repeat what a 503 refused.
 func TestUnsubscribe_RowIsHeld(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/mail"
-	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -37,19 +36,15 @@ func (a *API) unsubscribe(c *gin.Context) error {
 		return err
 	}
 	s := store.Suppression{Address: link.Address, Reason: store.Unsubscribed, MailingID: &link.Mailing}
-	switch err := a.store.Suppress(c.Request.Context(), link.Company, s); {
-	case err != nil && problemOf(err).retryAfter > 0:
-		a.log.Log(c.Request.Context(), levelOf(c.Request.Context(), err), "cannot unsubscribe", "error", email.MaskText(err.Error()))
-		c.Header("Retry-After", strconv.Itoa(seconds(problemOf(err).retryAfter)))
-		return answerUnsubscribe(c, http.StatusServiceUnavailable, unsubscribeView{What: unsubscribeLater})
-	case err != nil:
+	if err := a.store.Suppress(c.Request.Context(), link.Company, s); err != nil {
 		return err
 	}
 	return answerUnsubscribe(c, http.StatusOK, a.viewOf(c, unsubscribeDone, link))
 }
 
-// senderWait is how long the page waits for the sender's name, which it can do without.
-const senderWait = 500 * time.Millisecond
+// senderWait is how long the page waits for the sender's name, which it can do without. It is
+// longer than a busy database takes to find one row, and a reader waits no longer than this.
+const senderWait = 2 * time.Second
 
 // viewOf names whose mailings the link is about. A mailing is kept for good; one that is not
 // found, or a database that does not answer, leaves the name out.

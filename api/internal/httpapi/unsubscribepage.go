@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"html/template"
+	"net/http"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 	"golang.org/x/text/language"
@@ -16,6 +18,7 @@ const (
 	unsubscribeDone    = "done"
 	unsubscribeInvalid = "invalid"
 	unsubscribeLater   = "later"
+	unsubscribeFailed  = "failed"
 )
 
 // unsubscribeStyle is all of the page's CSS. The policy names its hash, so no other applies.
@@ -69,6 +72,9 @@ var unsubscribePage = template.Must(template.New("unsubscribe").Parse(`<!DOCTYPE
 {{- else if eq .What "later"}}
 <h1>Não foi possível agora. Tente de novo em instantes.</h1>
 <p>Nada foi alterado: recarregue esta página ou abra o link do email outra vez.</p>
+{{- else if eq .What "failed"}}
+<h1>Não foi possível cancelar a inscrição.</h1>
+<p>Nada foi alterado. Abra o link do email outra vez ou responda ao email e peça para sair da lista.</p>
 {{- else}}
 <h1>Este link não é válido.</h1>
 <p>Abra o link do email outra vez, por inteiro, ou responda ao email e peça para sair da lista.</p>
@@ -84,6 +90,9 @@ var unsubscribePage = template.Must(template.New("unsubscribe").Parse(`<!DOCTYPE
 {{- else if eq .What "later"}}
 <h1>This did not work just now. Please try again in a moment.</h1>
 <p>Nothing has changed: reload this page, or open the link in the email again.</p>
+{{- else if eq .What "failed"}}
+<h1>You could not be unsubscribed.</h1>
+<p>Nothing has changed. Open the link in the email again, or reply to the email and ask to be taken off the list.</p>
 {{- else}}
 <h1>This link is not valid.</h1>
 <p>Open the whole link in the email again, or reply to the email and ask to be taken off the list.</p>
@@ -112,6 +121,30 @@ func unsubscribeLanguage(header string) string {
 	return unsubscribeLanguages[i]
 }
 
+// typeProblem is the media type of RFC 9457.
+const typeProblem = "application/problem+json"
+
+// isUnsubscribe says whether the request has the path of an unsubscribe link, even of a broken one.
+func isUnsubscribe(c *gin.Context) bool {
+	return strings.HasPrefix(c.Request.URL.Path, unsubscribePrefix)
+}
+
+// showUnsubscribeProblem answers with a page, since people open the links in a browser. It
+// returns false for a program that asks for JSON.
+func showUnsubscribeProblem(c *gin.Context, p problem) bool {
+	if c.NegotiateFormat(gin.MIMEHTML, typeProblem, gin.MIMEJSON) != gin.MIMEHTML {
+		return false
+	}
+	view := unsubscribeView{What: unsubscribeFailed}
+	switch {
+	case p.status == http.StatusNotFound:
+		view.What = unsubscribeInvalid
+	case p.retryAfter > 0:
+		view.What = unsubscribeLater
+	}
+	return answerUnsubscribe(c, p.status, view) == nil
+}
+
 // answerUnsubscribe shows a page that nobody keeps, frames or learns the link from.
 func answerUnsubscribe(c *gin.Context, status int, v unsubscribeView) error {
 	v.Lang = unsubscribeLanguage(c.GetHeader("Accept-Language"))
@@ -121,7 +154,7 @@ func answerUnsubscribe(c *gin.Context, status int, v unsubscribeView) error {
 	}
 	c.Header("Cache-Control", "no-store")
 	c.Header("Content-Language", v.Lang)
-	c.Header("Vary", "Accept-Language")
+	c.Header("Vary", "Accept, Accept-Language")
 	c.Header("Referrer-Policy", "no-referrer")
 	c.Header("X-Content-Type-Options", "nosniff")
 	c.Header("X-Frame-Options", "DENY")

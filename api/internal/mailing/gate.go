@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
@@ -14,6 +15,10 @@ import (
 type Gate struct {
 	all    *semaphore.Weighted
 	ofEach int64
+	// makeRoom is called after each waitLimit for which a caller waits for one of the shared
+	// places; nil disables it.
+	waitLimit time.Duration
+	makeRoom  func()
 
 	mu  sync.Mutex
 	own map[uuid.UUID]*share // of companies that are inside or waiting
@@ -29,6 +34,12 @@ func NewGate(total, ofEach int64) *Gate {
 	return &Gate{all: semaphore.NewWeighted(total), ofEach: ofEach, own: map[uuid.UUID]*share{}}
 }
 
+// MakeRoom sets what is called after each waitLimit for which a caller waits for a place that other
+// companies have. It must be set before the first Enter.
+func (g *Gate) MakeRoom(waitLimit time.Duration, makeRoom func()) {
+	g.waitLimit, g.makeRoom = waitLimit, makeRoom
+}
+
 // ErrOwnLimit: the company's own mailings have all places that it may have.
 var ErrOwnLimit = errors.New("the company's own mailings have all its places")
 
@@ -39,7 +50,7 @@ func (g *Gate) Enter(ctx context.Context, company uuid.UUID) (leave func(), err 
 		g.part(company, own)
 		return nil, errors.Join(ErrOwnLimit, err)
 	}
-	if err := g.all.Acquire(ctx, 1); err != nil {
+	if err := g.acquire(ctx); err != nil {
 		own.slots.Release(1)
 		g.part(company, own)
 		return nil, err
@@ -49,6 +60,33 @@ func (g *Gate) Enter(ctx context.Context, company uuid.UUID) (leave func(), err 
 		own.slots.Release(1)
 		g.part(company, own)
 	}, nil
+}
+
+// acquire waits for one of the places of all.
+func (g *Gate) acquire(ctx context.Context) error {
+	if g.all.TryAcquire(1) {
+		return nil
+	}
+	if g.makeRoom != nil {
+		done := make(chan struct{})
+		defer close(done)
+		go g.repeatMakeRoom(done)
+	}
+	return g.all.Acquire(ctx, 1)
+}
+
+// repeatMakeRoom calls makeRoom until done is closed.
+func (g *Gate) repeatMakeRoom(done <-chan struct{}) {
+	tick := time.NewTicker(g.waitLimit)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			g.makeRoom()
+		case <-done:
+			return
+		}
+	}
 }
 
 func (g *Gate) join(company uuid.UUID) *share {

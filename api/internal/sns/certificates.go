@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 )
 
 const (
@@ -24,8 +24,6 @@ const (
 	maxCertificate = 64 << 10
 	// maxCached is more than there are regions.
 	maxCached = 64
-	// A sender of invented certificate names causes fetches, so their rate is limited.
-	fetchRate, fetchBurst = 2, 20
 	// minKeyBits keeps out keys that can be computed from their certificate.
 	minKeyBits = 2048
 )
@@ -34,7 +32,7 @@ const (
 type certificates struct {
 	client  *http.Client
 	flights singleflight.Group
-	pace    *rate.Limiter
+	limiter *fetchLimiter // nil = none, in tests
 
 	mu   sync.Mutex
 	keys map[string]*cachedKey
@@ -53,17 +51,17 @@ func newClient(transport http.RoundTripper) *http.Client {
 }
 
 func newCertificates(client *http.Client) *certificates {
-	return &certificates{client: client, pace: rate.NewLimiter(fetchRate, fetchBurst), keys: map[string]*cachedKey{}}
+	return &certificates{client: client, limiter: newFetchLimiter(), keys: map[string]*cachedKey{}}
 }
 
 // key is that of the certificate at a place that was checked, fetched when it is not
-// known, or has run out.
-func (c *certificates) key(ctx context.Context, place string, now time.Time) (*rsa.PublicKey, error) {
+// known, or has expired. A fetch counts against the message's sender.
+func (c *certificates) key(ctx context.Context, place string, sender netip.Addr, now time.Time) (*rsa.PublicKey, error) {
 	if key := c.cached(place, now); key != nil {
 		return key, nil
 	}
 	// The fetch is for everybody who waits for it: the first one's leaving does not end it.
-	flight := c.flights.DoChan(place, func() (any, error) { return c.fetch(context.WithoutCancel(ctx), place, now) })
+	flight := c.flights.DoChan(place, func() (any, error) { return c.fetch(context.WithoutCancel(ctx), place, sender, now) })
 	select {
 	case done := <-flight:
 		if done.Err != nil {
@@ -109,13 +107,13 @@ func (c *certificates) keep(place string, now time.Time, fetched any) (*rsa.Publ
 	return found.key, nil
 }
 
-func (c *certificates) fetch(ctx context.Context, place string, now time.Time) (*cachedKey, error) {
-	if !c.pace.Allow() {
-		return nil, fmt.Errorf("%w: too many certificates were asked for", ErrUnreachable)
-	}
+func (c *certificates) fetch(ctx context.Context, place string, sender netip.Addr, now time.Time) (*cachedKey, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, place, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrForged, err)
+	}
+	if c.limiter != nil && !c.limiter.allow(request.URL.Host, sender) {
+		return nil, fmt.Errorf("%w: too many certificates were asked for", ErrUnreachable)
 	}
 	response, err := c.client.Do(request)
 	if err != nil {

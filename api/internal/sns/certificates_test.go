@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -147,5 +148,62 @@ func TestVerify_MadeUpPlaces(t *testing.T) {
 	}
 	if v.Cached() > 64 || busy < 150 {
 		t.Errorf("%d keys kept, %d fetches refused", v.Cached(), busy)
+	}
+}
+
+// A sender of invented certificate names uses up its own fetches, not those of others and not
+// those of another host.
+func TestVerify_FetchesOfEachSender(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, nil)
+	v := a.verifier(nil)
+	send := func(sender string, change func(*sns.Message)) error {
+		m := notification()
+		change(&m)
+		m = parsed(t, a.sign(t, m))
+		m.Sender = netip.MustParseAddr(sender)
+		return v.Verify(t.Context(), m)
+	}
+	for sender := range 3 {
+		refused := 0
+		for n := range 100 {
+			err := send(fmt.Sprintf("203.0.113.%d", sender), func(m *sns.Message) {
+				m.SigningCertURL = fmt.Sprintf("https://sns.us-east-1.amazonaws.com/SimpleNotificationService-%x%02x.pem", sender+1, n)
+			})
+			if errors.Is(err, sns.ErrUnreachable) {
+				refused++
+			}
+		}
+		if refused < 50 {
+			t.Errorf("%d of 100 fetches of sender %d were refused", refused, sender)
+		}
+	}
+	if err := send("203.0.113.200", func(*sns.Message) {}); err != nil {
+		t.Errorf("SNS's own message: %v", err)
+	}
+}
+
+// Senders that use up the fetches of one host leave those of the other hosts.
+func TestVerify_FetchesOfEachHost(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, nil)
+	v := a.verifier(func(p *sns.Params) { p.Topics = append(p.Topics, regional("aws", "eu-west-1")) })
+	refused := 0
+	for n := range 400 {
+		m := notification()
+		m.SigningCertURL = fmt.Sprintf("https://sns.us-east-1.amazonaws.com/SimpleNotificationService-%x.pem", n)
+		m = parsed(t, a.sign(t, m))
+		m.Sender = netip.AddrFrom4([4]byte{203, 0, 113, byte(n % 200)})
+		if errors.Is(v.Verify(t.Context(), m), sns.ErrUnreachable) {
+			refused++
+		}
+	}
+	m := notification()
+	m.TopicARN = regional("aws", "eu-west-1")
+	m.SigningCertURL = "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-0123.pem"
+	m = parsed(t, a.sign(t, m))
+	m.Sender = netip.MustParseAddr("203.0.113.1")
+	if err := v.Verify(t.Context(), m); err != nil || refused == 0 {
+		t.Errorf("%v, after %d fetches of the other host were refused", err, refused)
 	}
 }

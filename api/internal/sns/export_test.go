@@ -23,8 +23,7 @@ func (v *Verifier) Cached() int {
 
 // Unpaced lets it fetch as often as it likes.
 func (v *Verifier) Unpaced() *Verifier {
-	v.certificates.pace.SetLimit(1e9)
-	v.certificates.pace.SetBurst(1e6)
+	v.certificates.limiter = nil
 	return v
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"regexp"
 	"time"
 )
@@ -37,6 +38,8 @@ type Message struct {
 	// Token and SubscribeURL are there in confirmations only.
 	Token        string
 	SubscribeURL string
+	// Sender is the client that the message came from. The caller of Parse sets it.
+	Sender netip.Addr `json:"-"`
 
 	sentAt time.Time
 }

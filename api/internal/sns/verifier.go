@@ -90,7 +90,7 @@ func (v *Verifier) Verify(ctx context.Context, m Message) error {
 	if err != nil {
 		return fmt.Errorf("%w: SigningCertURL %w", ErrForged, err)
 	}
-	key, err := v.certificates.key(ctx, place, v.now())
+	key, err := v.certificates.key(ctx, place, m.Sender, v.now())
 	if err != nil {
 		return err
 	}

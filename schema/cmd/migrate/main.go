@@ -4,6 +4,12 @@
 //	migrate down    take back the newest one, with its data
 //	migrate status  list them
 //	migrate roles   make a role for each program, with what it needs: see roles.sql
+//
+// Several commands run in the order given: migrate up roles. roles gives a role the
+// password in the variable that is named after it, such as GATEWAY_API_PASSWORD for
+// gateway_api; a role without such a variable keeps its password.
+//
+// With ENVIRONMENT=production it refuses passwords that are published in this project's files.
 package main
 
 import (
@@ -12,53 +18,74 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/signal"
-	"strings"
+	"slices"
 	"syscall"
 
 	_ "github.com/lib/pq"
 
 	"email-gateway/schema"
+	"email-gateway/schema/pgurl"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv("DATABASE_URL"), os.Stdout); err != nil {
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "migrate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string, databaseURL string, out io.Writer) (err error) {
-	if len(args) != 1 {
-		return errors.New("usage: migrate up|down|status|roles")
+// usage names the commands.
+const usage = "usage: migrate up|down|status|roles, one or several"
+
+func run(ctx context.Context, commands []string, getenv func(string) string, out io.Writer) (err error) {
+	if len(commands) == 0 {
+		return errors.New(usage)
 	}
+	for _, command := range commands { // before the first of them changes something
+		if !slices.Contains([]string{"up", "down", "status", "roles"}, command) {
+			return fmt.Errorf("unknown command %q; %s", command, usage)
+		}
+	}
+	databaseURL := getenv("DATABASE_URL")
 	if databaseURL == "" {
 		return errors.New("DATABASE_URL is not set")
 	}
-	// The driver's own error would quote the URL, and with it the password.
-	if u, err := url.Parse(databaseURL); err != nil || !strings.HasPrefix(u.Scheme, "postgres") {
-		return errors.New("DATABASE_URL must be postgres://user:password@host:port/database, with / # ? and % in the password percent-encoded")
+	u, err := pgurl.Parse(databaseURL)
+	if err != nil {
+		return err
 	}
-	db, err := sql.Open("postgres", databaseURL)
+	if err := refusePublicPasswords(getenv, u); err != nil {
+		return err
+	}
+	// One round trip for a statement with its parameters: a pooler may run the next one on another connection.
+	q := u.Query()
+	q.Set("binary_parameters", "yes")
+	u.RawQuery = q.Encode()
+	db, err := sql.Open("postgres", u.String())
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	for _, command := range commands {
+		if err := do(ctx, command, db, getenv, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-	switch args[0] {
+func do(ctx context.Context, command string, db *sql.DB, getenv func(string) string, out io.Writer) (err error) {
+	switch command {
 	case "up":
 		err = schema.Up(ctx, db)
 	case "down":
 		err = schema.Down(ctx, db)
 	case "roles":
-		return schema.Roles(ctx, db)
-	case "status":
-	default:
-		return fmt.Errorf("unknown command %q: up, down, status or roles", args[0])
+		return makeRoles(ctx, db, getenv)
 	}
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func TestRun_UpStatusDown(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var out bytes.Buffer
-		if err := run(t.Context(), []string{tt.command}, database, &out); err != nil {
+		if err := run(t.Context(), []string{tt.command}, only("DATABASE_URL", database), &out); err != nil {
 			t.Fatalf("%s: %v", tt.command, err)
 		}
 		if !regexp.MustCompile(tt.want).MatchString(out.String()) {
@@ -37,7 +37,7 @@ func TestRun_Roles(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
 	for _, command := range []string{"up", "roles", "roles"} {
-		if err := run(t.Context(), []string{command}, database, &bytes.Buffer{}); err != nil {
+		if err := run(t.Context(), []string{command}, only("DATABASE_URL", database), &bytes.Buffer{}); err != nil {
 			t.Fatalf("%s: %v", command, err)
 		}
 	}
@@ -59,6 +59,92 @@ func TestRun_Roles(t *testing.T) {
 	}
 }
 
+// Several commands run one after the other, and a role gets the password in the variable
+// that is named after it.
+func TestRun_UpAndRolesWithAPassword(t *testing.T) {
+	t.Parallel()
+	database := emptyDatabase(t)
+	t.Cleanup(func() { execute(t, context.Background(), database, "ALTER ROLE gateway_privacy PASSWORD NULL") })
+	env := map[string]string{"DATABASE_URL": database, "GATEWAY_PRIVACY_PASSWORD": `it's "quoted"\`}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"up", "roles"}, func(name string) string { return env[name] }, &out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(out.String(), "applied  00001") {
+		t.Errorf("up printed %s", out.String())
+	}
+	db, err := sql.Open("postgres", database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	with := map[string]bool{}
+	rows, err := db.QueryContext(t.Context(), `SELECT rolname FROM pg_authid WHERE rolname LIKE 'gateway\_%' AND rolpassword IS NOT NULL`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var role string
+		if err := rows.Scan(&role); err != nil {
+			t.Fatal(err)
+		}
+		with[role] = true
+	}
+	if err := rows.Err(); err != nil || !with["gateway_privacy"] || with["gateway_worker"] {
+		t.Errorf("roles with a password: %v, %v", with, err)
+	}
+}
+
+// only is an environment with one variable.
+func only(name, value string) func(string) string {
+	return func(asked string) string {
+		if asked == name {
+			return value
+		}
+		return ""
+	}
+}
+
+// Each password that docker-compose.yml gives this program is refused in production, before a
+// connection is made, and nowhere else.
+func TestRun_PublicPasswords(t *testing.T) {
+	t.Parallel()
+	compose, err := os.ReadFile("../../../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nobody = "127.0.0.1:1/x?sslmode=disable"
+	published := []map[string]string{
+		{"DATABASE_URL": "postgres://u:gateway@" + nobody},
+		{"DATABASE_URL": "postgres://" + nobody + "&user=u&password=gateway"},
+	}
+	for _, found := range regexp.MustCompile(`(?m)^\s+(PGPASSWORD|GATEWAY_\w+_PASSWORD): \$\{\w+:-(.+)\}$`).FindAllStringSubmatch(string(compose), -1) {
+		published = append(published, map[string]string{"DATABASE_URL": "postgres://u@" + nobody, found[1]: found[2]})
+	}
+	if len(published) < 8 {
+		t.Fatalf("compose has passwords in %d variables only", len(published)-2)
+	}
+	published = append(published, map[string]string{"DATABASE_URL": "postgres://u:s3cret@" + nobody, "PGPASSWORD": "s3cret"})
+	for i, env := range published {
+		for environment, want := range map[string]string{"production": "is published", "Production ": "is published", "staging": "connection refused", "": "connection refused"} {
+			if i == len(published)-1 { // passwords of one's own
+				want = "connection refused"
+			}
+			getenv := func(name string) string {
+				if name == "ENVIRONMENT" {
+					return environment
+				}
+				return env[name]
+			}
+			err := run(t.Context(), []string{"up", "roles"}, getenv, &bytes.Buffer{})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q, %v: %v, want %q", environment, env, err, want)
+			}
+		}
+	}
+}
+
 func TestRun_Refuses(t *testing.T) {
 	t.Parallel()
 	const nobody = "postgres://u:secret@127.0.0.1:1/x?sslmode=disable"
@@ -68,8 +154,8 @@ func TestRun_Refuses(t *testing.T) {
 		want      string
 	}{
 		{"no command", nobody, nil, "usage: migrate up|down|status|roles"},
-		{"two commands", nobody, []string{"up", "down"}, "usage: migrate up|down|status|roles"},
-		{"unknown command", nobody, []string{"sideways"}, `unknown command "sideways": up, down, status or roles`},
+		{"unknown command", nobody, []string{"sideways"}, `unknown command "sideways"; usage: migrate up|down|status|roles`},
+		{"unknown second command", nobody, []string{"up", "sideways"}, `unknown command "sideways"`},
 		{"no database", "", []string{"up"}, "DATABASE_URL is not set"},
 		{"nobody there", nobody, []string{"up"}, "connection refused"},
 		{"a password that breaks the URL", "postgres://u:secret/x@127.0.0.1:1/x", []string{"up"}, "percent-encoded"},
@@ -79,7 +165,7 @@ func TestRun_Refuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			err := run(t.Context(), tt.args, tt.url, &out)
+			err := run(t.Context(), tt.args, only("DATABASE_URL", tt.url), &out)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("got %v, want %q", err, tt.want)
 			}

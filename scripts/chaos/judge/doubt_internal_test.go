@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,7 +33,7 @@ func TestFollows_AsTheGatewayBelieves(t *testing.T) {
 }
 
 // told makes an email whose attempts take a second each, with these events; a word behind
-// a colon is FAILED's "unknown" and SENT's "feedback".
+// a colon is FAILED's "unknown", SENT's "feedback" and the error that another event names.
 func told(j *Judge, r row, path string, begun time.Time) *row {
 	r.id = fmt.Sprintf("email-%d", len(j.emails))
 	j.emails[r.id] = &r
@@ -40,6 +41,9 @@ func told(j *Judge, r row, path string, begun time.Time) *row {
 	for i, word := range strings.Fields(path) {
 		kind, about, _ := strings.Cut(word, ":")
 		s := step{email: r.id, seq: i + 1, kind: kind, at: begun.Add(time.Duration(i) * time.Second / 3), unknown: about == "unknown", origin: about == "feedback"}
+		if kind == scheduled || kind == unknown {
+			s.code = cmp.Or(about, unknown)
+		}
 		if kind == attempt {
 			s.attempt = fmt.Sprintf("%s-%d", r.id, i)
 		}
@@ -64,6 +68,8 @@ func TestTryFlags(t *testing.T) {
 		"announced for a refusal":            {row{status: sent, duplicate: true}, try + "RETRY_SCHEDULED " + try + "SENT", []string{Groundless}},
 		"announced for a doubt":              {row{status: sent, unknown: true, duplicate: true}, try + "OUTCOME_UNKNOWN RETRY_SCHEDULED " + try + "SENT", nil},
 		"not announced":                      {row{status: sent, unknown: true}, try + "OUTCOME_UNKNOWN RETRY_SCHEDULED " + try + "SENT", []string{Duplicate}},
+		"an answer that nobody could read":   {row{status: sent, unknown: true}, try + "OUTCOME_UNKNOWN:SES_TIMEOUT RETRY_SCHEDULED:SES_TIMEOUT " + try + "SENT", []string{Duplicate}},
+		"refused after it was given up":      {row{status: sent, unknown: true}, try + "OUTCOME_UNKNOWN RETRY_SCHEDULED:SES_UNAVAILABLE " + try + "SENT", nil},
 		"a doubt and no flag":                {row{status: sent}, try + "OUTCOME_UNKNOWN SENT", []string{Groundless}},
 		"a doubt that feedback ended":        {row{status: sent}, try + "OUTCOME_UNKNOWN SENT:feedback DELIVERED", nil},
 		"feedback behind the answer":         {row{status: sent}, try + "OUTCOME_UNKNOWN SENT DELIVERED", nil},

@@ -31,12 +31,14 @@ type step struct {
 	kind    string
 	at      time.Time
 	attempt string // of SENT_ATTEMPT
+	code    string // the error it names
 	unknown bool   // FAILED, and it says that SES may have taken it
 	origin  bool   // SENT, by SES's feedback
 }
 
 const eventsSQL = `
-SELECT email_log_id, seq, type, created_at, coalesce(metadata ->> 'attemptId', ''), coalesce((metadata ->> 'outcomeUnknown')::boolean, false), metadata ? 'feedback'
+SELECT email_log_id, seq, type, created_at, coalesce(metadata ->> 'attemptId', ''), coalesce(metadata ->> 'errorCode', ''),
+       coalesce((metadata ->> 'outcomeUnknown')::boolean, false), metadata ? 'feedback'
 FROM email_events ORDER BY email_log_id, seq`
 
 // readEvents walks each email's timeline along the state diagram.
@@ -49,7 +51,7 @@ func (j *Judge) readEvents(ctx context.Context) error {
 	var path []step // of one email
 	for rows.Next() {
 		var s step
-		if err := rows.Scan(&s.email, &s.seq, &s.kind, &s.at, &s.attempt, &s.unknown, &s.origin); err != nil {
+		if err := rows.Scan(&s.email, &s.seq, &s.kind, &s.at, &s.attempt, &s.code, &s.unknown, &s.origin); err != nil {
 			return fmt.Errorf("read events: %w", err)
 		}
 		j.Counts.Events++
@@ -122,7 +124,7 @@ func (t *timeline) add(previous, s step) {
 		t.failed = s.at
 		t.uncertain = t.uncertain || s.unknown
 	case s.kind == scheduled:
-		t.announced = t.announced || previous.kind == unknown
+		t.announced = t.announced || previous.kind == unknown && !refusedLate(previous, s)
 	case s.kind == replayed:
 		t.announced, t.again = t.announced || t.uncertain, t.again || t.uncertain
 	case s.kind == sent:
@@ -139,6 +141,13 @@ func (t *timeline) add(previous, s step) {
 	}
 	t.uncertain = true
 	t.doubts[len(t.doubts)-1].to = s.at
+}
+
+// refusedLate says that the worker of the attempt itself had it sent again, when the error
+// came after the attempt had been given up: SES did not take it, so that it cannot come twice.
+// Both events of one error name the same code, and whoever gives up waiting names unknown.
+func refusedLate(doubt, again step) bool {
+	return again.code != unknown && again.code != doubt.code
 }
 
 // stoppedBy says that the mailing of the email had been cancelled by then: a claim that

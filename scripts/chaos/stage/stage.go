@@ -29,8 +29,8 @@ import (
 type Config struct {
 	// Root is the checkout, Dir a directory of the stage's own: data, logs, programs.
 	Root, Dir string
-	// Tags are build tags of the programs: a fault that is planted in them.
-	Tags string
+	// Overlay is for go build when it builds the programs: a fault that is planted in them.
+	Overlay string
 	// Single starts one program of each kind, without links between it and what it depends on,
 	// and publishes no events of SES.
 	Single bool
@@ -71,7 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Stage, error) {
 
 func (s *Stage) open(ctx context.Context) error {
 	built := make(chan error, 1)
-	go func() { built <- local.Build(ctx, s.cfg.Root, s.bin(""), s.cfg.Tags) }()
+	go func() { built <- local.Build(ctx, s.cfg.Root, s.bin(""), "-overlay="+s.cfg.Overlay) }()
 	err := errors.Join(s.startServices(ctx), <-built)
 	if err != nil {
 		return err

@@ -102,14 +102,19 @@ type dated struct {
 	at    time.Time
 }
 
-// readLimit asks the database. One that does not answer leaves the limit as it is.
-func (w *Watch) readLimit(ctx context.Context, now time.Time) {
+// readLimit asks the database, and says whether it answered. One that does not answer leaves the
+// limit as it is.
+func (w *Watch) readLimit(ctx context.Context, now time.Time) (read bool) {
 	c, err := w.reported(ctx)
-	if err != nil || c.concurrency == 0 || c.sendRate == 0 {
-		return
+	if err != nil {
+		return false
+	}
+	if c.concurrency == 0 || c.sendRate == 0 { // dispatchers go by their own settings then
+		c = configured()
 	}
 	c.concurrency = max(c.concurrency, configured().concurrency) // a worker that is frozen reports nothing, and has its tasks
 	w.addLimit(c.limit(), now)
+	return true
 }
 
 // addLimit keeps the limit, and forgets those that are too old, but not the newest.
@@ -167,6 +172,14 @@ func (w *Watch) count(ctx context.Context, n int) {
 		return
 	}
 	limit := w.currentLimit()
+	if slices.ContainsFunc(queues, func(q judge.Queue) bool { return !(Window{Tasks: q.Tasks(), Limit: limit}).Spare() }) {
+		// While the rate recovers after throttling, each report of a worker raises the limit by up to
+		// 100. The dispatchers may have acted on one that was made after the last look.
+		if !w.readLimit(ctx, time.Now()) {
+			return
+		}
+		limit = w.currentLimit()
+	}
 	for _, q := range queues {
 		if w.draining(q.Name, q.Tasks(), limit, restarted) {
 			continue

@@ -49,7 +49,7 @@ func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error)
 	}
 	if *list {
 		for _, s := range bench.Sections() {
-			fmt.Fprintf(out, "%-10s %s\n", s.Name, s.What)
+			fmt.Fprintf(out, "%-17s %s\n", s.Name, s.What)
 		}
 		return true, nil
 	}

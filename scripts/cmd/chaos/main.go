@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	flags.Uint64Var(&cfg.Seed, "seed", 0, "what is drawn from; 0 takes one and tells it")
 	flags.StringVar(&cfg.Only, "only", "", "kinds of faults, separated by commas: "+strings.Join(fault.Names(fault.Kinds()), ", "))
 	flags.Float64Var(&cfg.Rate, "rate", 190, "emails offered per second")
-	flags.StringVar(&cfg.Tags, "tags", "", "build tags of the programs; nofence plants a fault that must be found")
+	flags.StringVar(&cfg.Overlay, "overlay", "", "what go build -overlay reads, from the checkout's root; scripts/chaos/nofence.json plants a fault that must be found")
 	var place local.Workplace
 	place.Flags(flags)
 	if err := flags.Parse(args); err != nil {

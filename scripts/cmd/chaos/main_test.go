@@ -49,10 +49,12 @@ func run(t *testing.T, args ...string) (chaos.Report, bool) {
 	return report, err == nil
 }
 
-// The program's own minimums make this a minute in which enough was broken.
+// The program's own minimums make this a minute in which enough was broken. It ends when all is
+// settled: how long that takes says how busy the machine is, so the limit is
+// beyond that, and below EMAIL_TTL (5 min), after which emails expire.
 func TestMinute(t *testing.T) {
-	report, ok := run(t, "-duration", "60s", "-seed", seed())
-	if !ok || report.Settled > 60+report.Late {
+	report, ok := run(t, "-duration", "60s", "-settle", "3m", "-seed", seed())
+	if !ok {
 		t.Errorf("settled after %.1f s; below %v, failed %v, findings %+v", report.Settled, report.Below, report.Failed, report.Findings)
 	}
 }
@@ -60,7 +62,7 @@ func TestMinute(t *testing.T) {
 // A gateway that sends whatever the queue delivers is found out: a Redis that loses its
 // last second delivers what is done again.
 func TestMissingFence(t *testing.T) {
-	report, ok := run(t, "-duration", "15s", "-settle", "10s", "-quiet", "0s", "-seed", seed(), "-tags", "nofence", "-only", "redis-powercut")
+	report, ok := run(t, "-duration", "15s", "-settle", "10s", "-quiet", "0s", "-seed", seed(), "-overlay", "scripts/chaos/nofence.json", "-only", "redis-powercut")
 	if ok || report.Found(judge.Duplicate) == 0 {
 		t.Errorf("nothing was found: content %v, findings %+v", ok, report.Findings)
 	}

@@ -52,7 +52,7 @@ func startProgram(t *testing.T, env map[string]string) (url string, stop func() 
 	case err := <-ended:
 		ended <- err
 		t.Fatalf("run: %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("the program does not listen")
 	}
 	return "", nil
@@ -160,7 +160,7 @@ func TestRun_PublishesEvents(t *testing.T) {
 		if !strings.HasPrefix(got, "arn:aws:sns:us-east-1:123456789012:t 1 "+url+"/sim/sns/confirm?") {
 			t.Errorf("asked for %s", got)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Error("the endpoint is not asked to confirm")
 	}
 	err := run(t.Context(), nil, func(name string) string {

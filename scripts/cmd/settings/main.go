@@ -1,4 +1,4 @@
-// Command settings writes the configuration table of README.md, which is made of the
+// Command settings writes the table of CONFIGURATION.md, which is made of the
 // structs that the programs read their environment into:
 //
 //	go run ./scripts/cmd/settings           in the checkout's folder
@@ -35,7 +35,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(*root, "README.md")
+	path := filepath.Join(*root, "CONFIGURATION.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err

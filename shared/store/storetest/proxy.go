@@ -36,15 +36,27 @@ func NewProxy(tb testing.TB, d Database) *Proxy {
 	p := &Proxy{listener: listener, upstream: u.Host}
 	u.Host = listener.Addr().String()
 	p.URL = u.String()
-	go p.accept(tb.Context())
+	go p.accept(tb.Context(), listener)
 	tb.Cleanup(p.Stop)
 	return p
 }
 
-func (p *Proxy) accept(ctx context.Context) {
+// Restart takes connections again after Stop, on the same address.
+func (p *Proxy) Restart(tb testing.TB) {
+	tb.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(tb.Context(), "tcp", p.listener.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p.listener = listener
+	go p.accept(tb.Context(), listener)
+}
+
+func (p *Proxy) accept(ctx context.Context, listener net.Listener) {
 	var dialer net.Dialer
 	for {
-		client, err := p.listener.Accept()
+		client, err := listener.Accept()
 		if err != nil {
 			return
 		}

@@ -152,7 +152,7 @@ func dropDiscarded(ctx context.Context, admin string) error {
 // which another process migrating it may be for a moment.
 func clone(ctx context.Context, admin, template, name string) error {
 	statement := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY wal_log", name, template)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for {
 		err := execute(ctx, admin, statement)
 		var refused *pq.Error

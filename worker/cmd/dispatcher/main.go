@@ -64,7 +64,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	if err != nil {
 		return err
 	}
-	db, err := store.Open(ctx, c.DatabaseURL, store.Options{})
+	db, err := store.Open(ctx, c.DatabaseURL, store.Options{Pooled: c.Pooled, AllowUnreachable: true})
 	if err != nil {
 		return err
 	}
@@ -78,5 +78,5 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 		}
 		defer func() { err = errors.Join(err, p.bulk.close()) }()
 	}
-	return service.Run(ctx, log, grace, p.parts()...)
+	return service.Run(ctx, log, grace+c.DrainDelay, p.parts()...)
 }

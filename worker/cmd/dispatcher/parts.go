@@ -36,21 +36,23 @@ func (p program) parts() []service.Named {
 	c, advancer := p.config, steps.New(p.registry).Watch(p.db.NewAdvancer(), p.log)
 	outcomes := maintenance.Outcomes{
 		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db, Breaker: p.db,
+		Wake: p.db.Wake,
 	}
 	actions := maintenance.NewActions(p.registry, asynqueue.TaskEvicted, asynqueue.TaskReplaced, asynqueue.StrayRemoved, asynqueue.QueueRestored)
 	probes := map[string]status.Probe{"redis": p.publisher.Ping}
 	d := dispatcher.Params{
-		Log: p.log, Outbox: p.db, Queue: p.publisher, Ages: p.publisher, Registry: p.registry, Wake: p.listener.Woken(), PollInterval: c.PollInterval,
-		Concurrency: c.Concurrency, SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
+		Log: p.log, Outbox: p.db, Queue: p.publisher, Ages: p.publisher, Registry: p.registry, Wakes: p.listener, PollInterval: c.PollInterval,
+		Concurrency: c.StartConcurrency(), SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
 	}
 	if p.bulk != nil {
 		probes["rabbitmq"], probes["storage"] = p.bulk.publisher.Ping, p.bulk.bucket.Ping
 		d.Bulk = p.bulk.publisher
 	}
-	ready := map[string]status.Probe{"database": p.db.Ping, "redis": p.publisher.Ping}
+	drain := service.NewDrain(c.DrainDelay)
+	ready := map[string]status.Probe{"database": p.db.Confirm, "redis": p.publisher.Ping}
 	parts := []service.Named{
 		{Name: "traces", Service: p.traces},
-		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, status.Handler(p.registry, ready))},
+		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, drain.Handler(status.Handler(p.registry, ready)))},
 		{Name: "status", Service: status.NewReporter(status.Params{
 			Log: p.log, Store: p.db, Service: "dispatcher", Instance: status.Instance(), Probes: probes, Registry: p.registry, Facts: p.facts,
 		})},
@@ -80,7 +82,8 @@ func (p program) parts() []service.Named {
 		})})
 	}
 	parts = append(parts, p.mailingParts(advancer)...)
-	return append(parts, maintenance.NewCleaners(p.cleaners(actions))...)
+	parts = append(parts, maintenance.NewCleaners(p.cleaners(actions))...)
+	return append(parts, service.Named{Name: "drain", Service: drain})
 }
 
 // facts are what gatewayctl doctor wants to know of Redis, which it never opens itself.

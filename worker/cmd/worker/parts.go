@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/gate"
+	"email-gateway/worker/internal/inflight"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/pace"
 	"email-gateway/worker/internal/pipeline"
@@ -42,16 +43,26 @@ func (p program) parts() ([]service.Named, error) {
 	c := p.config
 	tracer := p.traces.Tracer()
 	pacer := pace.New(p.bucket, c.SendRate)
-	brake := gate.New(gate.Params{Log: p.log, Store: p.db, Instance: status.Instance(), Registry: p.registry})
+	brake := gate.New(gate.Params{
+		Log: p.log, Store: p.db, Instance: status.Instance(), Registry: p.registry, Codes: ses.BreakerCodes(), Reach: p.sender.Reach,
+	})
+	loader, advancer := p.db.NewLoader(), p.db.NewAdvancer()
+	limit := inflight.New(inflight.Params{
+		Log: p.log, Pacer: pacer, Fixed: c.Concurrency, Least: config.LeastConcurrency, Most: config.MostConcurrency, Registry: p.registry,
+		InFlight: func(emails int) {
+			loader.For(emails)
+			advancer.For(emails)
+		},
+	})
 	line := pipeline.New(pipeline.Params{
-		Log: p.log, Loader: p.db.NewLoader(), Advancer: p.db.NewAdvancer(), Outbox: p.db, Pacer: pacer, Sender: p.sender, Gate: brake,
+		Log: p.log, Loader: loader, Advancer: advancer, Outbox: p.db, Pacer: pacer, Sender: p.sender, Gate: brake,
 		RetryRoom: asynqueue.NewRetryRoom(p.conn, p.bucket),
 		Templates: p.db, Links: pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
 		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
-		Tracer: tracer,
+		Sent: limit.Sent, Tracer: tracer,
 	})
 	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
-		Log: p.log, Conn: p.conn, Handler: queue.Traced(tracer, line.Handle), Concurrency: c.Concurrency,
+		Log: p.log, Conn: p.conn, Handler: queue.Traced(tracer, line.Handle), Concurrency: c.MaxConcurrency(), Admission: limit,
 	})
 	probes := map[string]status.Probe{
 		"redis": consumer.Ping,
@@ -67,17 +78,18 @@ func (p program) parts() ([]service.Named, error) {
 		}
 		probes["rabbitmq"] = takers.ping
 	}
-	ready := map[string]status.Probe{"database": p.db.Ping, "redis": consumer.Ping}
+	drain := service.NewDrain(c.DrainDelay)
+	ready := map[string]status.Probe{"database": p.db.Confirm, "redis": consumer.Ping}
 	mux := status.Handler(p.registry, ready)
 	mux.Handle(asynqueue.MonitorPath+"/", p.monitor)
-	return append([]service.Named{
+	parts := append([]service.Named{
 		{Name: "traces", Service: p.traces},
-		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, mux)},
+		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, drain.Handler(mux))},
 		{Name: "status", Service: status.NewReporter(status.Params{
 			Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: probes, Registry: p.registry, Wake: pacer.Changed(),
 			Facts: func(context.Context) map[string]any {
 				return map[string]any{
-					"concurrency": c.Concurrency, "sendRate": pacer.Rate(), "consumers": takers.working(),
+					"concurrency": limit.Limit(), "sendRate": pacer.Rate(), "consumers": takers.working(),
 					maintenance.WindowFact: c.Window().Milliseconds(),
 				}
 			},
@@ -87,8 +99,10 @@ func (p program) parts() ([]service.Named, error) {
 		})},
 		{Name: "gate", Service: brake.Watch()},
 		{Name: "results", Service: line},
+		{Name: "concurrency", Service: limit},
 		{Name: "consumer", Service: consumer},
-	}, bulk...), nil
+	}, bulk...)
+	return append(parts, service.Named{Name: "drain", Service: drain}), nil
 }
 
 // peers counts the workers that are alive.

@@ -7,6 +7,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -18,27 +19,38 @@ import (
 
 // Process is what dispatcher and worker have in common.
 type Process struct {
-	// DatabaseURL names the Postgres that holds what is true: postgres://, version 15 or newer.
+	// DatabaseURL is the Postgres URL: postgres://, version 15 or newer. Separate several hosts by
+	// commas and add target_session_attrs=read-write to connect to the primary.
 	DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
+	// Pooled must be true if DATABASE_URL leads to PgBouncer in transaction mode: the program then
+	// prepares no statements and sends no session settings. `migrate roles` stores those on the roles.
+	Pooled bool `env:"DATABASE_POOLED" envDefault:"false"`
 	// RedisURL names the Redis that carries the queues: redis://, rediss:// (TLS),
 	// redis-sentinel://host1,host2/0?master=name or redis-cluster://host1,host2.
 	RedisURL string `env:"REDIS_URL,required,notEmpty"`
 	// RabbitMQURL names the RabbitMQ that carries mailings and recipients: amqp:// or
-	// amqps://. It may be empty: single emails do not need one.
+	// amqps://, with the nodes of a cluster separated by commas
+	// (amqp://user:password@a:5672,b:5672,c/vhost). It may be empty: single emails do not
+	// need one.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
-	// Environment is a field of every log line. The value production makes all programs but
-	// migrate refuse keys and passwords that are published in this project's files.
+	// DrainDelay is how long a stopping program continues to serve while /readyz answers 503, 0s
+	// to 1m: longer than the load balancer needs to notice. 0s if there is none.
+	DrainDelay time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`
+
+	// Environment is a field of every log line. The value production makes all programs
+	// refuse keys and passwords that are published in this project's files.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
 	// LogLevel is the lowest level that is logged: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
 	// TraceSettings say where spans are sent to.
 	telemetry.TraceSettings
 
-	// Concurrency is how many emails one worker has in its hands at once. Twice that
-	// many tasks must stand on a queue for the worker never to wait, so the
-	// dispatcher reads it too, for the time in which no worker has reported.
-	Concurrency int `env:"WORKER_CONCURRENCY" envDefault:"10"`
+	// Concurrency is how many emails one worker has in flight at most, 1 to 1024. Empty or 0: as many
+	// as the account's send rate needs at the latency that the worker measures, 10 to 512. The
+	// dispatcher keeps twice that many tasks on each queue; it reads the variable for the time in
+	// which no worker has reported.
+	Concurrency int `env:"WORKER_CONCURRENCY"`
 	// SendRate is recipients per second, where the provider does not tell. The dispatcher
 	// keeps a second's worth on each queue.
 	SendRate float64 `env:"SES_MAX_SEND_RATE" envDefault:"100"`
@@ -65,13 +77,29 @@ func (p *Process) check(f *environment.Faults) {
 	f.URL("REDIS_URL", p.RedisURL, "redis", "rediss", "unix",
 		"redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster")
 	f.URL("RABBITMQ_URL", p.RabbitMQURL, "amqp", "amqps")
+	f.DrainDelay(p.DrainDelay)
 	f.LogLevel("LOG_LEVEL", p.LogLevel)
 	p.CheckTraces(f)
-	f.Must(p.Concurrency >= 1 && p.Concurrency <= 1024, "WORKER_CONCURRENCY", "must be 1 to 1024")
+	f.Must(p.Concurrency >= 0 && p.Concurrency <= 1024, "WORKER_CONCURRENCY", "must be 1 to 1024, or empty")
 	f.Must(p.SendRate > 0 && !math.IsInf(p.SendRate, 0), "SES_MAX_SEND_RATE", "must be greater than 0")
 	f.Must(p.Window() >= 0 && p.Window() <= time.Hour, "SES_FEEDBACK_WINDOW", "must be 0s to 1h")
 	f.Must(p.MaxAttempts >= 1 && p.MaxAttempts <= email.AttemptLimit, "EMAIL_MAX_ATTEMPTS", fmt.Sprintf("must be 1 to %d", email.AttemptLimit))
 }
+
+// Limits of the number of emails in flight that follows the send rate.
+const (
+	// LeastConcurrency sends 200 per second where the provider takes 50 ms, before anything was
+	// measured.
+	LeastConcurrency = 10
+	// MostConcurrency bounds a worker's memory. It sends 1,000 per second where the provider takes half a second.
+	MostConcurrency = 512
+)
+
+// StartConcurrency is the number of emails in flight that a worker begins with.
+func (p *Process) StartConcurrency() int { return cmp.Or(p.Concurrency, LeastConcurrency) }
+
+// MaxConcurrency is the largest number of emails in flight.
+func (p *Process) MaxConcurrency() int { return cmp.Or(p.Concurrency, MostConcurrency) }
 
 // usualFeedbackWindow: nearly all events come within a minute, though SNS repeats a delivery
 // for an hour. A longer window delays the retry of every email whose outcome is unknown.

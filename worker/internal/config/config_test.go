@@ -42,7 +42,7 @@ func TestReadDispatcher_Defaults(t *testing.T) {
 	want := config.Dispatcher{
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis://:hunter2@redis:6379/0",
-			Environment: "development", LogLevel: "info", TraceSettings: untraced, Concurrency: 10, SendRate: 100, MaxAttempts: 5, Backoff: email.DefaultBackoff(), TTL: 24 * time.Hour,
+			Environment: "development", LogLevel: "info", TraceSettings: untraced, SendRate: 100, MaxAttempts: 5, Backoff: email.DefaultBackoff(), TTL: 24 * time.Hour,
 		},
 		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second}, Retention: usualRetention,
 		Addr: "127.0.0.1:9091", ListenURL: "postgres://gateway:hunter2@db/gateway", PollInterval: 250 * time.Millisecond,
@@ -62,7 +62,7 @@ func TestReadWorker_Defaults(t *testing.T) {
 	want := config.Worker{
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis://:hunter2@redis:6379/0",
-			Environment: "development", LogLevel: "info", TraceSettings: untraced, Concurrency: 10, SendRate: 100, MaxAttempts: 5,
+			Environment: "development", LogLevel: "info", TraceSettings: untraced, SendRate: 100, MaxAttempts: 5,
 			Backoff: email.Backoff{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}, TTL: 24 * time.Hour,
 		},
 		Mailings:   config.Mailings{PublicURL: "http://127.0.0.1:8080", Lead: 50_000},
@@ -89,7 +89,7 @@ func TestReadWorker_TriesAndWaitsAreTheContracts(t *testing.T) {
 func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 	t.Parallel()
 	got, err := config.ReadWorker([]string{
-		database, "REDIS_URL=redis-sentinel://a:26379,b:26379/1?master=mymaster", "RABBITMQ_URL=amqp://mq/",
+		database, "REDIS_URL=redis-sentinel://a:26379,b:26379/1?master=mymaster", "RABBITMQ_URL=amqp://a:5672,b:5672,c/",
 		"ENVIRONMENT=production", "LOG_LEVEL=debug", "WORKER_ADDR=:80", "WORKER_CONCURRENCY=50", "SES_MAX_SEND_RATE=14.5",
 		"SES_ENDPOINT=http://127.0.0.1:8005", "SES_CONFIGURATION_SET=feedback", "AWS_REGION=sa-east-1",
 		"EMAIL_MAX_ATTEMPTS=3", "EMAIL_BACKOFF=10ms, 20ms", "EMAIL_TTL=1h",
@@ -108,7 +108,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 	want := config.Worker{
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis-sentinel://a:26379,b:26379/1?master=mymaster",
-			RabbitMQURL: "amqp://mq/", Environment: "production", LogLevel: "debug", TraceSettings: traced, Concurrency: 50, SendRate: 14.5, MaxAttempts: 3,
+			RabbitMQURL: "amqp://a:5672,b:5672,c/", Environment: "production", LogLevel: "debug", TraceSettings: traced, Concurrency: 50, SendRate: 14.5, MaxAttempts: 3,
 			Backoff: email.Backoff{10 * time.Millisecond, 20 * time.Millisecond}, TTL: time.Hour, ConfigurationSet: "feedback",
 		},
 		Mailings:   config.Mailings{PublicURL: "https://mail.acme.example", Lead: 1000, MXResolver: "10.0.0.2:53"},
@@ -162,12 +162,12 @@ func TestMistakes(t *testing.T) {
 			"values out of range", dispatcher,
 			[]string{
 				"DATABASE_URL=mysql://gateway:hunter2@db", "REDIS_URL=hunter2", "RABBITMQ_URL=http://mq", "DATABASE_LISTEN_URL=db",
-				"LOG_LEVEL=loud", "OTEL_TRACES_SAMPLER=hunter2", "WORKER_CONCURRENCY=0", "SES_MAX_SEND_RATE=NaN", "EMAIL_MAX_ATTEMPTS=0",
+				"LOG_LEVEL=loud", "OTEL_TRACES_SAMPLER=hunter2", "WORKER_CONCURRENCY=-1", "SES_MAX_SEND_RATE=NaN", "EMAIL_MAX_ATTEMPTS=0",
 				"DISPATCHER_ADDR=9091", "OUTBOX_POLL_INTERVAL=0s",
 			},
 			[]string{
 				"DATABASE_URL: must be a URL beginning with postgres://", "REDIS_URL: must be a URL", "RABBITMQ_URL: must be a URL",
-				"DATABASE_LISTEN_URL: must be a URL", "LOG_LEVEL: must be debug", "OTEL_TRACES_SAMPLER: must be always_on", "WORKER_CONCURRENCY: must be 1 to 1024",
+				"DATABASE_LISTEN_URL: must be a URL", "LOG_LEVEL: must be debug", "OTEL_TRACES_SAMPLER: must be always_on", "WORKER_CONCURRENCY: must be 1 to 1024, or empty",
 				"SES_MAX_SEND_RATE: must be greater than 0", "EMAIL_MAX_ATTEMPTS: must be 1 to 100",
 				"DISPATCHER_ADDR: must be host:port", "OUTBOX_POLL_INTERVAL: must be 10ms to 1m",
 			},

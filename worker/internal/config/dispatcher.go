@@ -17,11 +17,12 @@ type Dispatcher struct {
 
 	// Addr is where /livez, /readyz and /metrics are answered.
 	Addr string `env:"DISPATCHER_ADDR" envDefault:"127.0.0.1:9091"`
-	// ListenURL is the database for LISTEN, which needs a session of its own: beside
-	// a PgBouncer that pools transactions it must name Postgres itself. Without it,
+	// ListenURL is the Postgres URL for LISTEN, which needs a session of its own. Required if
+	// DATABASE_POOLED is true: it must then name Postgres itself, not PgBouncer. Not set, it is
 	// DatabaseURL.
 	ListenURL string `env:"DATABASE_LISTEN_URL"`
-	// PollInterval is how long an email waits at most when its wake-up was lost.
+	// PollInterval is how long a new email waits at most when its wake-up was lost. Rows that were committed
+	// more than 2 s after their id was made wait up to 30 s.
 	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"250ms"`
 	// RescueAfter is how long an email is off its queue at most when its task was lost.
 	RescueAfter time.Duration `env:"RESCUE_AFTER" envDefault:"10s"`
@@ -52,6 +53,7 @@ func ReadDispatcher(environ []string) (Dispatcher, error) {
 	f.Address("DISPATCHER_ADDR", d.Addr)
 	f.URL("DATABASE_LISTEN_URL", d.ListenURL, "postgres", "postgresql")
 	f.Must(d.PollInterval >= 10*time.Millisecond && d.PollInterval <= time.Minute, "OUTBOX_POLL_INTERVAL", "must be 10ms to 1m")
+	f.Must(!d.Pooled || d.ListenURL != "", "DATABASE_LISTEN_URL", "must be set where DATABASE_POOLED is true, and name Postgres itself: a pooler loses LISTEN")
 	d.ListenURL = cmp.Or(d.ListenURL, d.DatabaseURL)
 	return d, f.Err()
 }

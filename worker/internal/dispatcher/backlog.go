@@ -27,10 +27,10 @@ type backlog struct {
 
 	counted time.Time // when the next count is due
 
-	pending, unknown, letters prometheus.Gauge
-	expiring                  *prometheus.GaugeVec
-	oldestDue                 *prometheus.GaugeVec
-	oldestTask                *prometheus.GaugeVec
+	pending, unknown, letters, oldestErasure prometheus.Gauge
+	expiring                                 *prometheus.GaugeVec
+	oldestDue                                *prometheus.GaugeVec
+	oldestTask                               *prometheus.GaugeVec
 }
 
 // Kinds of lanes, as the metrics name them.
@@ -47,9 +47,10 @@ func newBacklog(p Params) *backlog {
 	}
 	b := &backlog{
 		outbox: p.Outbox, ages: p.Ages,
-		pending: gauge("mailing_outbox_pending_count", "Outbox rows that wait for the dispatcher."),
-		unknown: gauge("outbox_outcome_unknown_count", "Emails of which nobody knows yet whether the provider took them."),
-		letters: gauge("dead_letters_open_count", "Dead letters that nobody has resolved."),
+		pending:       gauge("mailing_outbox_pending_count", "Outbox rows that wait for the dispatcher."),
+		unknown:       gauge("outbox_outcome_unknown_count", "Emails of which nobody knows yet whether the provider took them."),
+		letters:       gauge("dead_letters_open_count", "Dead letters that nobody has resolved."),
+		oldestErasure: gauge("person_erasures_oldest_seconds", "How long ago the oldest erasure of a person began that is not complete; 0 if all are."),
 		expiring: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dead_letters_expiring_count", Help: "Dead letters that nobody has resolved and that are deleted within a day.",
 		}, []string{"kind"}),
@@ -60,7 +61,7 @@ func newBacklog(p Params) *backlog {
 			Name: "queue_oldest_task_seconds", Help: "How long the oldest task has stood on the queue without being taken.",
 		}, []string{"queue"}),
 	}
-	p.Registry.MustRegister(b.pending, b.unknown, b.letters, b.expiring, b.oldestDue)
+	p.Registry.MustRegister(b.pending, b.unknown, b.letters, b.oldestErasure, b.expiring, b.oldestDue)
 	if b.ages != nil {
 		p.Registry.MustRegister(b.oldestTask)
 	}
@@ -107,6 +108,8 @@ func (b *backlog) count(ctx context.Context, away bool) {
 	soon, err := b.outbox.CountExpiring(ctx, expiringWithin)
 	b.expiring.WithLabelValues("email").Set(known(soon.Emails, err))
 	b.expiring.WithLabelValues("bulk").Set(known(soon.Bulk, err))
+	erasure, err := b.outbox.OldestErasure(ctx)
+	b.oldestErasure.Set(known(erasure, err))
 	b.counted = begun.Add(countShare * time.Since(begun))
 }
 

@@ -24,8 +24,8 @@ func TestBacklog_ForgetsWhatItCannotMeasure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(families) != 5 {
-			t.Errorf("%d metrics, want 5", len(families))
+		if len(families) != 6 {
+			t.Errorf("%d metrics, want 6", len(families))
 		}
 		for _, f := range families {
 			for _, m := range f.GetMetric() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -132,6 +133,52 @@ func TestDispatch_LateConfirm(t *testing.T) {
 	}
 	if n := len(broker.tasks); n != 1 {
 		t.Errorf("published %d times", n)
+	}
+}
+
+// halfMute does not confirm the first job, and cannot send the others.
+type halfMute struct {
+	mute
+	first uuid.UUID
+}
+
+func (m halfMute) Publish(ctx context.Context, task queue.Task) (queue.Placed, error) {
+	if task.ID != m.first.String() {
+		<-ctx.Done()
+		return 0, fmt.Errorf("%w: %w", queue.ErrNotPublished, context.Cause(ctx))
+	}
+	return m.mute.Publish(ctx, task)
+}
+
+// A stop releases the jobs that were certainly not published. One that may be on its queue keeps its lease.
+func TestDispatch_StopReleasesUnsentJobs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	first := b.job(t, company, email.TargetMailing, email.QueueMailings, `{}`)
+	b.job(t, company, email.TargetMailing, email.QueueMailings, `{}`)
+	b.change(t, `UPDATE email_outbox SET next_at = now() - interval '1 h'`)
+	p := b.params()
+	broker := halfMute{mute{carrier{tasks: make(chan queue.Task, 10)}}, first}
+	p.Bulk = broker
+	stop := b.dispatch(t, p)
+	<-broker.tasks
+	stop()
+	rows := map[bool]bool{}
+	found, err := b.SQL.QueryContext(t.Context(), `SELECT id = $1, status = 'PENDING' AND enqueued_at IS NULL AND next_at < now() - interval '59 min' FROM email_outbox`, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var doubtful, released bool
+		if err := found.Scan(&doubtful, &released); err != nil {
+			t.Fatal(err)
+		}
+		rows[doubtful] = released
+	}
+	if diff := cmp.Diff(map[bool]bool{true: false, false: true}, rows); diff != "" || found.Err() != nil {
+		t.Errorf("released by whether it is in doubt: %s, %v", diff, found.Err())
 	}
 }
 

@@ -30,18 +30,22 @@ import (
 
 // Outbox is what the dispatcher asks of the database.
 type Outbox interface {
-	LiveLanes(ctx context.Context) (map[string][]int64, error)
-	TakeDue(ctx context.Context, slot store.Slot, lanes []int64, perLane int) (store.Batch, error)
+	WaitingLanes(ctx context.Context) (store.WaitingLanes, error)
+	ProbeLanes(ctx context.Context, lanes []store.LaneProbe, made store.NewRows) (store.WaitingLanes, error)
+	TakeDue(ctx context.Context, slot store.Slot, turns []store.LaneTurn) (store.Batch, error)
 	ForgetBatch(ctx context.Context, slot store.Slot) error
-	LeaseJobs(ctx context.Context, lanes []int64, perLane int) (store.Batch, error)
+	LeaseJobs(ctx context.Context, turns []store.LaneTurn) (store.Batch, error)
 	MarkPublished(ctx context.Context, ids []uuid.UUID) error
 	Release(ctx context.Context, takenAt time.Time, rows []store.Release) (left int, err error)
-	PickProbe(ctx context.Context, pause time.Duration) (picked store.Probe, found bool, err error)
+	// WakeLaneIDs makes all dispatchers look at lanes.
+	WakeLaneIDs(ctx context.Context, ids []int64) error
+	PickProbe(ctx context.Context, pause time.Duration, early bool) (picked store.Probe, found bool, err error)
 	TakeProbe(ctx context.Context, slot store.Slot, id uuid.UUID) (store.Batch, error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
 	CountAll(ctx context.Context) (store.Backlog, error)
 	CountExpiring(ctx context.Context, within time.Duration) (store.ExpiringLetters, error)
 	OldestDue(ctx context.Context) ([]store.LaneAge, error)
+	OldestErasure(ctx context.Context) (seconds float64, err error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 }
 
@@ -61,10 +65,12 @@ type Params struct {
 	Ages     Ages
 	Registry prometheus.Registerer
 
-	// Wake brings the next round forward; nil if nothing does.
-	Wake <-chan struct{}
+	// Wakes bring the next round forward; nil if nothing does.
+	Wakes Wakes
 	// PollInterval is how often an idle dispatcher looks by itself.
 	PollInterval time.Duration
+	// ListInterval is how often all lanes are listed; 0 = every 30 s.
+	ListInterval time.Duration
 	// Concurrency and SendRate size the window while no worker tells its own.
 	Concurrency int
 	SendRate    float64
@@ -75,13 +81,12 @@ type Params struct {
 }
 
 // Dispatcher is a service.Service: a feeder for each queue, two loops that measure what
-// the feeders go by, and one that sends probes through a shut gate. Each feeder is a loop of its own, so that a broker
+// the feeders go by, one that lists all lanes, and one that sends probes through a shut gate. Each feeder is a loop of its own, so that a broker
 // that is away delays nothing but its own queues.
 type Dispatcher struct {
 	parts   []service.Service
 	feeders []*feeder
 	wakes   []chan struct{} // one for each feeder
-	wake    <-chan struct{}
 	lanes   *lanes
 	cancel  context.CancelFunc
 }
@@ -92,8 +97,7 @@ func New(p Params) *Dispatcher {
 	size := newWindow(p.Outbox, p.Concurrency, p.SendRate, measured.alive)
 	waiting := newBacklog(p)
 	d := &Dispatcher{
-		wake:  p.Wake,
-		lanes: newLanes(p.Outbox),
+		lanes: newLanes(p.Outbox, p.Wakes, p.ListInterval),
 		parts: []service.Service{
 			service.NewLoop(service.LoopParams{Log: p.Log, Interval: windowInterval, RunOnce: size.measure}),
 			service.NewLoop(service.LoopParams{Log: p.Log, Interval: backlogInterval, RunOnce: waiting.measure}),
@@ -112,7 +116,9 @@ func New(p Params) *Dispatcher {
 		d.feed(p, f)
 		probes.feeders[name] = f
 	}
-	d.parts = append(d.parts, service.NewLoop(service.LoopParams{Log: p.Log, Interval: probePoll, RunOnce: probes.runOnce}))
+	d.parts = append(d.parts,
+		service.NewLoop(service.LoopParams{Log: p.Log, Interval: d.lanes.interval / listParts, ErrorDelay: d.lanes.interval / listParts, RunOnce: d.lanes.list}),
+		service.NewLoop(service.LoopParams{Log: p.Log, Interval: probePoll, RunOnce: probes.runOnce}))
 	if p.Bulk != nil {
 		bulk := &outage{log: p.Log, failing: make(map[string]bool)}
 		for _, name := range email.BulkQueues() {
@@ -164,11 +170,15 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 
 // passOn wakes every feeder, since a wake-up does not say which queue it is about.
 func (d *Dispatcher) passOn(ctx context.Context) {
+	var woken <-chan struct{}
+	if d.lanes.wakes != nil {
+		woken = d.lanes.wakes.Woken()
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.wake:
+		case <-woken:
 			d.lanes.outdate()
 			for _, wake := range d.wakes {
 				select {

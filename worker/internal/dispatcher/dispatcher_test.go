@@ -239,7 +239,7 @@ func TestDispatch_WakesUp(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = listener.Stop(context.Background()) })
 	p := b.params()
-	p.Wake, p.PollInterval = listener.Woken(), time.Hour
+	p.Wakes, p.PollInterval, p.ListInterval = listener, time.Hour, time.Hour
 	b.dispatch(t, p)
 	company := b.Company(t)
 	for range 3 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +36,7 @@ const (
 type result int
 
 const (
-	untouched result = iota // the time was over
+	untouched result = iota // the time was over before anything was sent to the broker
 	doubtful                // the time was over before the broker answered: the task may be there
 	enqueued
 	replaced // in place of a task that no worker would have been given
@@ -46,8 +48,8 @@ const (
 // publishBatch puts the tasks of a batch on the queue and records the outcome. A row that is
 // refused while others are taken is postponed: it must not stop its lane. When none is taken
 // it is the broker that fails, and with it the round. Of the batch the first fit rows are
-// published.
-func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch, fit int, begun time.Time) error {
+// published. It returns how many rows were released.
+func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch, fit int, begun time.Time) (int, error) {
 	crashpoint.At(crashpoint.DispatchTaken)
 	publishing, cancel := context.WithTimeout(ctx, min(publishTime, time.Until(begun.Add(batchTime))))
 	results, failure := f.publishAll(publishing, taken.Rows[:fit])
@@ -86,19 +88,38 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 		}
 	}
 	if err := from.record(committing, taken, published, released); err != nil {
-		return errors.Join(failure, err)
+		return 0, errors.Join(failure, err)
 	}
 	crashpoint.At(crashpoint.DispatchRecorded)
 	f.metrics.done(len(published), len(released))
 	f.countLost(lost)
+	if len(released) > 0 && failure != nil && (len(published) == 0 || ctx.Err() != nil) {
+		f.wakeOthers(committing, taken.Rows, released)
+	}
 	if len(published) == 0 && failure != nil {
-		return fmt.Errorf("publish %d tasks: %w", len(taken.Rows), failure)
+		return len(released), fmt.Errorf("publish %d tasks: %w", len(taken.Rows), failure)
 	}
 	if n := len(postponed); n > 0 {
 		f.log.Warn("tasks not enqueued", "queue", f.name, "count", n,
 			telemetry.OutboxID, telemetry.IDs(n, func(i int) string { return postponed[i] }), "error", email.MaskText(failure.Error()))
 	}
-	return nil
+	return len(released), nil
+}
+
+// wakeOthers names the lanes of rows that were taken and released. Other dispatchers may have seen these lanes empty
+// meanwhile, and this one is stopping, or does not reach the broker.
+func (f *feeder) wakeOthers(ctx context.Context, taken []store.DueRow, released []store.Release) {
+	laneOf := make(map[uuid.UUID]int64, len(taken))
+	for _, row := range taken {
+		laneOf[row.ID] = row.LaneID
+	}
+	lanes := make(map[int64]bool)
+	for _, r := range released {
+		lanes[laneOf[r.ID]] = true
+	}
+	if err := f.lanes.outbox.WakeLaneIDs(ctx, slices.Collect(maps.Keys(lanes))); err != nil {
+		f.log.Debug("dispatchers not woken: they look by themselves", "error", err)
+	}
 }
 
 // countLost reports retries whose task did not exist any more. The task of a retry that is
@@ -150,6 +171,8 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 	f.metrics.published(time.Since(begun))
 	crashpoint.At(crashpoint.DispatchQueued)
 	switch {
+	case err != nil && ctx.Err() != nil && errors.Is(err, queue.ErrNotPublished):
+		return untouched, err
 	case err != nil && ctx.Err() != nil:
 		return doubtful, err
 	case err != nil:

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"email-gateway/shared/service"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
@@ -48,7 +50,7 @@ type feeder struct {
 	saw       func(tasks int)
 	step      func(tasks int) int // how many tasks a round adds to so many; nil = as many as there is room for
 	lanes     *lanes
-	live      []int64 // those of them that may still hold due emails
+	live      []liveLane // those of them that may still hold due emails
 	liveUntil time.Time
 	turns     turns
 	outage    *outage
@@ -145,17 +147,22 @@ func (f *feeder) confirm(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// takeAll moves at most room rows, in overlap batches, and takes the lanes that have run
-// dry off the list.
+// takeAll moves at most room rows, in overlap batches, and takes the lanes that gave fewer rows
+// than they might off the list.
 func (f *feeder) takeAll(ctx context.Context, room int) error {
 	flights := min(max(room/batch, 1), overlap)
-	dry := make([][]int64, flights)
-	brought := make([]map[int64]int, flights)
+	dry := make([]map[int64]bool, flights)
+	brought := make([]map[uuid.UUID]int, flights)
 	errs := make([]error, flights)
 	var flying sync.WaitGroup
 	for i := range flights {
-		chosen, perLane := f.turns.share(f.live, min(room, batch))
-		flying.Go(func() { dry[i], brought[i], errs[i] = f.move(ctx, f.sources[i], chosen, perLane) })
+		chosen := f.turns.share(f.live, min(room, batch))
+		flying.Go(func() {
+			dry[i], brought[i], errs[i] = f.move(ctx, f.sources[i], chosen)
+			if errs[i] != nil {
+				f.lanes.agenda.doubt(f.name, chosen)
+			}
+		})
 	}
 	flying.Wait()
 	for _, recipients := range brought {
@@ -167,48 +174,56 @@ func (f *feeder) takeAll(ctx context.Context, room int) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	f.live = slices.DeleteFunc(f.live, func(lane int64) bool {
-		return slices.ContainsFunc(dry, func(lanes []int64) bool { return slices.Contains(lanes, lane) })
+	f.live = slices.DeleteFunc(f.live, func(l liveLane) bool {
+		return slices.ContainsFunc(dry, func(lanes map[int64]bool) bool { return lanes[l.id] })
 	})
 	return nil
 }
 
-// move takes at most perLane rows of each of these lanes and publishes them, and says which
-// lanes gave fewer, and how many recipients the emails of each had. A stop does not interrupt the
+// move takes due rows of these lanes and publishes them, and says which lanes gave fewer than
+// they might, and how many recipients the emails of each company had. A stop does not interrupt the
 // statements, only the publishing.
-func (f *feeder) move(ctx context.Context, from source, chosen []int64, perLane int) (dry []int64, brought map[int64]int, err error) {
+func (f *feeder) move(ctx context.Context, from source, chosen []visit) (dry map[int64]bool, brought map[uuid.UUID]int, err error) {
 	committing, end := outlast(ctx, stopTime)
 	defer end()
 	begun := time.Now()
-	taken, err := from.take(committing, chosen, perLane)
+	taken, err := from.take(committing, laneTurns(chosen))
 	if err != nil {
 		return nil, nil, err
 	}
-	fit := len(taken.Rows)
+	asked, companies := 0, make(map[int64]uuid.UUID, len(chosen))
+	for _, v := range chosen {
+		asked += v.most
+		companies[v.id] = v.company
+	}
+	fit, released := len(taken.Rows), 0
 	if fit > 0 {
 		if f.load != nil {
-			fit = f.load.fit(taken.Rows, perLane*len(chosen))
+			fit = f.load.fit(taken.Rows, asked)
 		}
-		if err := f.publishBatch(ctx, committing, from, taken, fit, begun); err != nil {
+		if released, err = f.publishBatch(ctx, committing, from, taken, fit, begun); err != nil {
 			return nil, nil, err
 		}
 		f.metrics.round(len(taken.Rows), time.Since(begun))
-		f.lanes.took(len(taken.Rows))
+		f.lanes.taken.Add(int64(len(taken.Rows)))
 	}
-	brought = make(map[int64]int, len(chosen))
+	brought = make(map[uuid.UUID]int)
 	for _, row := range taken.Rows[:fit] {
-		brought[row.LaneID] += recipients(row.Payload)
+		brought[companies[row.LaneID]] += recipients(row.Payload)
 	}
-	if fit < len(taken.Rows) { // what was released may be a lane's only row
+	if released > 0 { // what was released may be a lane's only row
+		f.lanes.agenda.doubt(f.name, chosen)
 		return nil, brought, nil
 	}
 	count := make(map[int64]int, len(chosen))
 	for _, row := range taken.Rows {
 		count[row.LaneID]++
 	}
-	for _, lane := range chosen {
-		if count[lane] < perLane {
-			dry = append(dry, lane)
+	f.lanes.agenda.took(f.name, chosen, count)
+	dry = make(map[int64]bool)
+	for _, v := range chosen {
+		if count[v.id] < v.most {
+			dry[v.id] = true
 		}
 	}
 	return dry, brought, nil
@@ -221,8 +236,9 @@ func outlast(ctx context.Context, by time.Duration) (context.Context, func()) {
 	return longer, func() { stop(); cancel() }
 }
 
-// backoff is 50 ms after the first failure in a row, 100 after the second, 1 s at most.
+// backoff is 50 ms after the first failure in a row, doubled with each further one, at most 500 ms:
+// the queue is filled again at most that long after the broker is back.
 func (f *feeder) backoff() time.Duration {
 	f.failures++
-	return min(25*time.Millisecond<<min(f.failures, 6), time.Second)
+	return min(25*time.Millisecond<<min(f.failures, 5), 500*time.Millisecond)
 }

@@ -3,60 +3,403 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
 )
 
-// listing answers LiveLanes, and counts how often it was asked.
+// listing answers WaitingLanes and ProbeLanes, and counts how often each was asked.
 type listing struct {
 	Outbox
-	live  map[string][]int64
-	err   error
-	asked int
+	found  store.WaitingLanes
+	err    error
+	listed int
+	during func()  // runs while a listing does
+	probed []int64 // by the last probe
+	since  []time.Time
+	looks  int
 }
 
-func (l *listing) LiveLanes(context.Context) (map[string][]int64, error) {
-	l.asked++
-	return l.live, l.err
+func (l *listing) WaitingLanes(context.Context) (store.WaitingLanes, error) {
+	l.listed++
+	found, err := l.found, l.err
+	if l.during != nil {
+		l.during()
+	}
+	return found, err
+}
+
+func (l *listing) ProbeLanes(_ context.Context, lanes []store.LaneProbe, _ store.NewRows) (store.WaitingLanes, error) {
+	l.looks++
+	l.probed, l.since = nil, nil
+	found := store.WaitingLanes{Open: l.found.Open}
+	for _, p := range lanes {
+		l.probed, l.since = append(l.probed, p.ID), append(l.since, p.Since)
+		for _, w := range l.found.Lanes {
+			if w.ID == p.ID {
+				found.Lanes = append(found.Lanes, w)
+			}
+		}
+	}
+	slices.Sort(l.probed)
+	return found, l.err
+}
+
+// heard is what a listener that always listens has heard.
+type heard struct {
+	named []int64
+	all   bool
+	deaf  bool
+}
+
+func (h *heard) Woken() <-chan struct{} { return nil }
+func (h *heard) Listening() bool        { return !h.deaf }
+
+func (h *heard) Named() (lanes []int64, all bool) {
+	lanes, all = h.named, h.all
+	h.named, h.all = nil, false
+	return lanes, all
+}
+
+var companyA = uuid.UUID{1}
+
+func waiting(id int64, queue string, wait float64) store.WaitingLane {
+	return store.WaitingLane{ID: id, CompanyID: companyA, Queue: queue, Wait: wait, First: time.Now()}
+}
+
+func ids(live []liveLane) (ids []int64) {
+	for _, l := range live {
+		ids = append(ids, l.id)
+	}
+	return ids
 }
 
 func TestLanes_OneListForAllFeeders(t *testing.T) {
 	t.Parallel()
-	outbox := &listing{live: map[string][]int64{"a": {1, 2}, "b": {3}}}
-	l := newLanes(outbox)
-	expect := func(when string, asked int) {
-		t.Helper()
-		for queue, want := range map[string][]int64{"a": {1, 2}, "b": {3}, "c": nil} {
-			got, until, err := l.of(t.Context(), queue)
-			if err != nil || !until.Equal(l.until) || !cmp.Equal(want, got) {
-				t.Errorf("%s, %s: %v until %v, %v", when, queue, got, until, err)
+	synctest.Test(t, func(t *testing.T) {
+		outbox := &listing{found: store.WaitingLanes{Open: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(2, "a", -1), waiting(3, "b", 0), waiting(4, "b", 9)}}}
+		l := newLanes(outbox, nil, 0)
+		expect := func(when string, listed int) {
+			t.Helper()
+			for queue, want := range map[string][]int64{"a": {1, 2}, "b": {3}, "c": nil} {
+				got, _, err := l.of(t.Context(), queue)
+				if err != nil || !cmp.Equal(want, ids(got)) {
+					t.Errorf("%s, %s: %v, %v", when, queue, got, err)
+				}
 			}
-			if len(got) > 0 {
-				got[0] = 99 // a feeder does with its list what it likes
+			if outbox.listed != listed {
+				t.Errorf("%s: listed %d times, want %d", when, outbox.listed, listed)
 			}
-			l.until = time.Now().Add(time.Hour) // however slow the machine is
 		}
-		if outbox.asked != asked {
-			t.Errorf("%s: listed %d times, want %d", when, outbox.asked, asked)
-		}
-	}
-	expect("at first", 1)
-	expect("soon after", 1)
-	l.outdate()
-	expect("after a wake-up", 2)
-	l.until = time.Now()
-	expect("when it is old", 3)
+		expect("at first", 1)
+		expect("soon after", 1)
+		l.outdate()
+		<-time.After(time.Millisecond) // of the bubble's own clock
+		expect("after a wake-up", 2)
+		<-time.After(relist)
+		expect("when it is old", 3)
+	})
 }
 
-// A list follows the one before sooner the fewer emails there are: one by itself does not
+// A look probes the lanes that were named and those whose time has come, and no others.
+func TestLanes_ProbesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		wakes := &heard{}
+		outbox := &listing{found: store.WaitingLanes{Open: true, Lanes: []store.WaitingLane{waiting(1, "a", 10), waiting(2, "a", 20), waiting(3, "a", 1000)}}}
+		l := newLanes(outbox, wakes, 0)
+		want := func(when string, probed, live []int64) {
+			t.Helper()
+			outbox.probed = nil
+			got, _, err := l.of(t.Context(), "a")
+			if err != nil || !cmp.Equal(probed, outbox.probed) || !cmp.Equal(live, ids(got)) {
+				t.Errorf("%s: probed %v, live %v, %v", when, outbox.probed, ids(got), err)
+			}
+		}
+		want("at first", nil, nil)
+		<-time.After(9 * time.Second)
+		want("before any is due", nil, nil)
+		<-time.After(2 * time.Second)
+		outbox.found.Lanes[0].Wait = -1
+		want("when one is due", []int64{1}, []int64{1})
+		wakes.named = []int64{3, 7}
+		outbox.found.Lanes[2].Wait = 0
+		<-time.After(relist)
+		want("when others were named", []int64{3, 7}, []int64{1, 3})
+		l.agenda.took("a", []visit{{liveLane{id: 1}, 5}, {liveLane{id: 3}, 5}}, map[int64]int{1: 5, 3: 2})
+		outbox.found.Lanes[2].Wait = 3600
+		<-time.After(relist)
+		want("when one gave less", []int64{3}, []int64{1})
+		<-time.After(recheck)
+		outbox.found.Lanes = outbox.found.Lanes[1:]
+		want("when one was paused", []int64{1, 3}, nil)
+		if outbox.listed != 1 {
+			t.Errorf("listed %d times", outbox.listed)
+		}
+		wakes.all = true
+		<-time.After(relist)
+		want("when any may be new", nil, nil)
+		wakes.deaf = true
+		<-time.After(relist)
+		want("when wake-ups are lost", nil, nil)
+		if outbox.listed != 3 {
+			t.Errorf("listed %d times", outbox.listed)
+		}
+	})
+}
+
+// While the gate is shut no email is taken, and the lanes are live as soon as it is open.
+func TestLanes_Gate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		outbox := &listing{found: store.WaitingLanes{Lanes: []store.WaitingLane{waiting(1, email.QueueNormal, 0), waiting(2, email.QueueMailings, 0)}}}
+		l := newLanes(outbox, &heard{}, 0)
+		for _, open := range []bool{false, true, false} {
+			outbox.found.Open = open
+			emails, _, err := l.of(t.Context(), email.QueueNormal)
+			jobs, _, _ := l.of(t.Context(), email.QueueMailings)
+			if err != nil || len(jobs) != 1 || (len(emails) == 1) != open {
+				t.Errorf("open %t: %v, %v, %v", open, emails, jobs, err)
+			}
+			<-time.After(relist)
+		}
+	})
+}
+
+// The full listing finds what no look has, and leaves what a later look has found.
+func TestLanes_FullListing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		outbox := &listing{found: store.WaitingLanes{Open: true}}
+		l := newLanes(outbox, &heard{}, 10*time.Second)
+		live := func() []int64 {
+			got, _, err := l.of(t.Context(), "a")
+			if err != nil {
+				t.Error(err)
+			}
+			return ids(got)
+		}
+		_ = live()
+		outbox.found.Lanes = []store.WaitingLane{waiting(5, "a", 0)}
+		_, _ = l.list(t.Context())
+		if got := live(); len(got) > 0 || outbox.listed != 1 {
+			t.Errorf("listed %d times within the interval: %v", outbox.listed, got)
+		}
+		<-time.After(10 * time.Second)
+		_, _ = l.list(t.Context())
+		if got := live(); !slices.Equal(got, []int64{5}) || outbox.listed != 2 {
+			t.Errorf("listed %d times: %v", outbox.listed, got)
+		}
+		begun := time.Now()
+		<-time.After(time.Second)
+		_ = live() // looks again
+		l.agenda.replace(nil, begun)
+		if got := live(); !slices.Equal(got, []int64{5}) {
+			t.Errorf("an old listing took away %v", got)
+		}
+		l.agenda.replace(nil, time.Now().Add(time.Second))
+		if got := live(); len(got) > 0 {
+			t.Errorf("a new one left %v", got)
+		}
+	})
+}
+
+// A listing that fails is reported, since no look may fail beside it.
+func TestLanes_ListingFails(t *testing.T) {
+	t.Parallel()
+	outbox := &listing{err: errors.New("away")}
+	if _, err := newLanes(outbox, nil, 0).list(t.Context()); !errors.Is(err, outbox.err) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// A listing leaves alone what looks have found since it began: that the provider's gate was opened or closed, and
+// that lanes which were named are forgotten.
+func TestLanes_LooksDuringAListing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		outbox, wakes := &listing{found: store.WaitingLanes{Open: true}}, &heard{}
+		l := newLanes(outbox, wakes, 10*time.Second)
+		look := func() {
+			<-time.After(relist + time.Millisecond) // of the bubble's own clock
+			_, _, _ = l.of(t.Context(), "a")
+		}
+		look()
+		<-time.After(10 * time.Second)
+		outbox.during = func() {
+			outbox.during, outbox.found.Open = nil, false
+			look()
+		}
+		if _, err := l.list(t.Context()); err != nil || l.open {
+			t.Errorf("open as the listing had it, %v", err)
+		}
+		<-time.After(10 * time.Second)
+		outbox.during = func() {
+			outbox.during, outbox.err, wakes.named = nil, errors.New("away"), []int64{1}
+			look()
+		}
+		if _, err := l.list(t.Context()); err != nil {
+			t.Error(err)
+		}
+		outbox.err = nil
+		listed := outbox.listed
+		look()
+		if outbox.listed != listed+1 {
+			t.Error("no listing follows a failure that forgot a named lane")
+		}
+	})
+}
+
+// However many live lanes are to be rechecked, those whose time has come are looked at, and the other way round.
+func TestAgenda_RechecksAndDueLanes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ live, due int }{"many live": {5 * maxProbes, 10}, "many due": {10, 5 * maxProbes}} {
+		a, begun := newAgenda(), time.Now()
+		var found []store.WaitingLane
+		for id := range tt.live {
+			found = append(found, store.WaitingLane{ID: int64(id), Queue: "a"})
+		}
+		for id := range tt.due {
+			found = append(found, store.WaitingLane{ID: int64(tt.live + id), Queue: "a", Wait: 10})
+		}
+		a.apply(nil, found, begun)
+		live, due := 0, 0
+		for _, p := range a.due(begun.Add(time.Minute), nil) {
+			if p.ID < int64(tt.live) {
+				live++
+			} else {
+				due++
+			}
+		}
+		if live < min(tt.live, minRechecks) || due < min(tt.due, maxProbes) || live+due > maxProbes+minRechecks {
+			t.Errorf("%s: %d live lanes and %d others are looked at", name, live, due)
+		}
+	}
+}
+
+// The look for new rows knows the bound of the lanes that have one.
+func TestAgenda_Bounds(t *testing.T) {
+	t.Parallel()
+	a := newAgenda()
+	row := store.WaitingLane{ID: 1, CompanyID: companyA, Queue: "a", First: time.Now()}
+	a.apply(nil, []store.WaitingLane{row, {ID: 2, Queue: "a"}}, time.Now())
+	asked := []visit{{liveLane{id: 1}, boundFrom}, {liveLane{id: 2}, 1}}
+	a.took("a", asked, map[int64]int{1: boundFrom, 2: 1})
+	if got := a.bounds(); len(got) != 1 || got[0].ID != 1 || !got[0].Since.Equal(row.First.Add(-late)) {
+		t.Errorf("bounds %v", got)
+	}
+	a.replace([]store.WaitingLane{row}, time.Now()) // halves the flow
+	if got := a.bounds(); len(got)+len(a.long) != 0 {
+		t.Errorf("bounds %v, %d lanes", got, len(a.long))
+	}
+}
+
+// A lane from which much was taken is read from shortly before its first row, and from its
+// start after an error.
+func TestAgenda_Bound(t *testing.T) {
+	t.Parallel()
+	a, first := newAgenda(), time.Now().Add(-time.Hour)
+	look := func() {
+		a.apply(nil, []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a", First: first}}, time.Now())
+	}
+	want := func(when string, since time.Time) {
+		t.Helper()
+		look()
+		if got := a.of("a")[0].since; !got.Equal(since) {
+			t.Errorf("%s: from %s on, want %s", when, got, since)
+		}
+	}
+	asked := []visit{{liveLane{id: 1}, boundFrom - 1}}
+	want("at first", time.Time{})
+	look()
+	a.took("a", asked, map[int64]int{1: boundFrom - 1})
+	want("a short lane", time.Time{})
+	asked[0].most = 1
+	a.took("a", asked, map[int64]int{1: 1})
+	want("a long one", first.Add(-late))
+	a.doubt("a", asked)
+	want("in doubt", time.Time{})
+	a.took("a", asked, map[int64]int{1: boundFrom})
+	a.replace([]store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a", First: first}}, time.Now())
+	want("not much of it since the listing", time.Time{})
+}
+
+// A listing lowers the bound of a lane that a look has read since from its bound only.
+func TestAgenda_ListingLowersTheBound(t *testing.T) {
+	t.Parallel()
+	a, first := newAgenda(), time.Now().Add(-time.Minute)
+	row := store.WaitingLane{ID: 1, CompanyID: companyA, Queue: "a", First: first}
+	a.apply(nil, []store.WaitingLane{row}, time.Now())
+	a.took("a", []visit{{liveLane{id: 1}, 4 * boundFrom}}, map[int64]int{1: 4 * boundFrom})
+	listed := time.Now()
+	a.apply(nil, []store.WaitingLane{row}, listed.Add(time.Millisecond))
+	earlier := row
+	earlier.First = first.Add(-time.Hour)
+	a.replace([]store.WaitingLane{earlier}, listed)
+	if got := a.of("a")[0].since; !got.Equal(earlier.First.Add(-late)) {
+		t.Errorf("from %s on, want before %s", got, earlier.First)
+	}
+	if probes := a.due(time.Now(), nil); len(probes) != 1 {
+		t.Errorf("%d lanes are looked at", len(probes))
+	}
+}
+
+// A look that comes while rows are published finds their lane empty. What is released then
+// is looked for.
+func TestAgenda_ReleasedAfterALook(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(a *agenda, asked []visit){
+		"released": func(a *agenda, asked []visit) { a.doubt("a", asked) },
+		"taken":    func(a *agenda, asked []visit) { a.took("a", asked, map[int64]int{1: 1}) },
+	} {
+		a := newAgenda()
+		a.apply(nil, []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a"}}, time.Now())
+		a.apply([]store.LaneProbe{{ID: 1}}, nil, time.Now().Add(time.Millisecond))
+		if len(a.lanes) != 0 {
+			t.Fatalf("%s: %d lanes after an empty look", name, len(a.lanes))
+		}
+		end(a, []visit{{liveLane{id: 1, company: companyA}, 5}})
+		if probes := a.due(time.Now(), nil); len(probes) != 1 || probes[0].ID != 1 {
+			t.Errorf("%s: %v are looked at", name, probes)
+		}
+	}
+}
+
+// A lane is looked at for a while after a take, and less and less often.
+func TestAgenda_Active(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgenda()
+		a.apply(nil, []store.WaitingLane{{ID: 1, Queue: "a"}}, time.Now())
+		a.took("a", []visit{{liveLane{id: 1}, 5}}, map[int64]int{1: 1})
+		looks, gap, last := 0, time.Duration(0), time.Now()
+		for range 10 * 60 * 2 {
+			<-time.After(100 * time.Millisecond)
+			if probes := a.due(time.Now(), nil); len(probes) > 0 {
+				looks++
+				gap, last = max(gap, time.Since(last)), time.Now()
+				a.apply(probes, nil, time.Now())
+			}
+		}
+		if looks < 10 || looks > 60 || gap > activeFor/activePart+time.Second || len(a.lanes)+len(a.times)+len(a.rechecks) > 0 {
+			t.Errorf("%d looks, %s between two; %d lanes are left", looks, gap, len(a.lanes))
+		}
+	})
+}
+
+// A look follows the one before sooner the fewer emails there are: one by itself does not
 // wait, and many are worth a round.
 func TestLanes_Spacing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		taken int
+		taken int64
 		want  time.Duration
 	}{
 		"none":      {0, 5 * time.Millisecond},
@@ -66,8 +409,8 @@ func TestLanes_Spacing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := newLanes(&listing{})
-				list := func() time.Duration {
+				l := newLanes(&listing{}, nil, 0)
+				look := func() time.Duration {
 					begun := time.Now()
 					l.outdate()
 					if _, _, err := l.of(t.Context(), "a"); err != nil {
@@ -75,15 +418,15 @@ func TestLanes_Spacing(t *testing.T) {
 					}
 					return time.Since(begun)
 				}
-				if waited := list(); waited != 0 {
+				if waited := look(); waited != 0 {
 					t.Errorf("the first email waited %s", waited)
 				}
-				l.took(tt.taken)
-				if waited := list(); waited != tt.want {
+				l.taken.Add(tt.taken)
+				if waited := look(); waited != tt.want {
 					t.Errorf("waited %s, want %s", waited, tt.want)
 				}
 				<-time.After(tt.want) // of the bubble's own clock
-				if waited := list(); waited != 0 {
+				if waited := look(); waited != 0 {
 					t.Errorf("an email that came by itself waited %s", waited)
 				}
 			})
@@ -93,17 +436,31 @@ func TestLanes_Spacing(t *testing.T) {
 
 func TestLanes_Failure(t *testing.T) {
 	t.Parallel()
-	outbox := &listing{err: errors.New("away")}
-	l := newLanes(outbox)
-	for asked := 1; asked <= 2; asked++ {
-		if _, _, err := l.of(t.Context(), "a"); !errors.Is(err, outbox.err) || outbox.asked != asked {
-			t.Errorf("asked %d times: %v", outbox.asked, err)
+	synctest.Test(t, func(t *testing.T) {
+		wakes, outbox := &heard{}, &listing{err: errors.New("away")}
+		l := newLanes(outbox, wakes, 0)
+		for listed := 1; listed <= 2; listed++ {
+			if _, _, err := l.of(t.Context(), "a"); !errors.Is(err, outbox.err) || outbox.listed != listed {
+				t.Errorf("listed %d times: %v", outbox.listed, err)
+			}
 		}
-	}
-	l.turn <- struct{}{} // another feeder's list takes long
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, _, err := l.of(ctx, "a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("a stop while waiting: %v", err)
-	}
+		outbox.err = nil
+		_, _, _ = l.of(t.Context(), "a")
+		outbox.err = errors.New("away")
+		wakes.named = []int64{1}
+		<-time.After(relist)
+		if _, _, err := l.of(t.Context(), "a"); !errors.Is(err, outbox.err) || outbox.looks != 1 {
+			t.Errorf("a failed probe: %v", err)
+		}
+		outbox.err, outbox.found.Lanes = nil, []store.WaitingLane{waiting(1, "a", 0)}
+		if got, _, err := l.of(t.Context(), "a"); err != nil || len(got) != 1 || outbox.listed != 4 {
+			t.Errorf("after a failure that forgot a named lane: %v, %v", got, err)
+		}
+		l.turn <- struct{}{} // another feeder's look takes long
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := l.of(ctx, "a"); !errors.Is(err, context.Canceled) {
+			t.Errorf("a stop while waiting: %v", err)
+		}
+	})
 }

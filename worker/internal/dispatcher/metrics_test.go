@@ -25,6 +25,10 @@ func TestMetrics(t *testing.T) {
 	if _, err := b.SQL.ExecContext(t.Context(), `UPDATE dispatch_lanes SET paused_at = now() WHERE company_id = $1`, held); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := b.SQL.ExecContext(t.Context(), `INSERT INTO person_erasures (id, company_id, person, begun_at)
+		SELECT gen_random_uuid(), $1, '{}', now() - age FROM unnest('{1 minute,2 hours}'::interval[]) age`, company); err != nil {
+		t.Fatal(err)
+	}
 	for _, instance := range []string{"a", "b"} {
 		if err := b.Store.ReportStatus(t.Context(), "worker", instance, time.Now(), map[string]any{}); err != nil {
 			t.Fatal(err)
@@ -49,6 +53,7 @@ func TestMetrics(t *testing.T) {
 		{"outbox_outcome_unknown_count", "", "", 0, 0},
 		{"dead_letters_open_count", "", "", 0, 0},
 		{"dead_letters_expiring_count", "kind", "bulk", 0, 0},
+		{"person_erasures_oldest_seconds", "", "", 7200, 7300},
 		{"outbox_oldest_due_seconds", "queue", email.QueueNormal, 3600, 3700},
 		{"outbox_oldest_due_seconds", "queue", email.QueueHigh, 0, 0},
 		{"outbox_oldest_due_seconds", "queue", email.QueueLow, 0, 0}, // somebody holds it

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -134,35 +133,6 @@ func TestPayload_KeepsTheRest(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
-		}
-	})
-}
-
-// Whatever the room in each round, no lane is two turns ahead of another, and no
-// round takes more than there is room for.
-func TestTurns_NoLaneStarves(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		lanes := rapid.SliceOfNDistinct(rapid.Int64Range(1, 500), 1, 60, rapid.ID[int64]).Draw(t, "lanes")
-		slices.Sort(lanes)
-		rooms := rapid.SliceOfN(rapid.IntRange(1, 100), 1, 50).Draw(t, "rooms")
-		var turn turns
-		had := make(map[int64]int)
-		for _, room := range rooms {
-			chosen, perLane := turn.share(lanes, room)
-			if perLane < 1 || perLane*len(chosen) > room {
-				t.Fatalf("room for %d: %d lanes with %d each", room, len(chosen), perLane)
-			}
-			for _, lane := range chosen {
-				had[lane]++
-			}
-			least, most := len(rooms), 0
-			for _, lane := range lanes {
-				least, most = min(least, had[lane]), max(most, had[lane])
-			}
-			if most-least > 1 {
-				t.Fatalf("after a round for %d: one lane had %d turns, another %d", room, most, least)
-			}
 		}
 	})
 }

@@ -27,13 +27,19 @@ type prober struct {
 	emails  *emails
 	log     *slog.Logger
 	feeders map[string]*feeder // by queue
+	earlyAt time.Time          // of the last round that looked at retries and found no probe
 }
 
 // runOnce chooses a probe and enqueues it. The choice is committed first: the worker that
 // gets the task would not let it through otherwise. Whatever happens in between, the next
 // probe comes after the pause.
 func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
-	probe, found, err := p.outbox.PickProbe(ctx, probePause)
+	// Looking at retries reads up to 100 emails of each lane, so it waits for a pause after a round without a probe.
+	early := time.Since(p.earlyAt) >= probePause
+	probe, found, err := p.outbox.PickProbe(ctx, probePause, early)
+	if early && !found {
+		p.earlyAt = time.Now()
+	}
 	if err != nil || !found {
 		return false, nil // the feeders report a database that does not answer
 	}
@@ -60,5 +66,6 @@ func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
 	if len(taken.Rows) == 0 { // somebody has locked or moved its row since it was chosen: the next round chooses another
 		return p.outbox.SkipProbe(committing, id)
 	}
-	return errors.Join(f.publishBatch(ctx, committing, p.emails, taken, len(taken.Rows), begun), p.emails.idle(committing))
+	_, err = f.publishBatch(ctx, committing, p.emails, taken, len(taken.Rows), begun)
+	return errors.Join(err, p.emails.idle(committing))
 }

@@ -1,8 +1,10 @@
 package dispatcher_test
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/worker/internal/dispatcher"
 )
 
 func (b *bench) shutGate(t *testing.T) {
@@ -127,12 +130,43 @@ func TestProber_LeavesBulkAlone(t *testing.T) {
 		lane_id = (SELECT id FROM dispatch_lanes WHERE company_id = $1 AND queue = $2)`, company, email.QueueRecipients); err != nil {
 		t.Fatal(err)
 	}
-	live, err := b.Store.LiveLanes(t.Context())
+	found, err := b.Store.WaitingLanes(t.Context())
+	live := found.Due()
 	if err != nil || len(live) != 1 || len(live[email.QueueRecipients]) != 1 {
 		t.Errorf("live lanes %v, %v; %s waits", live, err, id)
 	}
 	b.probeDue(t)
-	if probe, found, err := b.Store.PickProbe(t.Context(), time.Second); err != nil || found {
+	if probe, found, err := b.Store.PickProbe(t.Context(), time.Second, true); err != nil || found {
 		t.Errorf("probe %+v, %v", probe, err)
+	}
+}
+
+// probeCounter counts how often a dispatcher looks for a probe.
+type probeCounter struct {
+	dispatcher.Outbox
+	rounds, early atomic.Int64
+}
+
+func (c *probeCounter) PickProbe(ctx context.Context, pause time.Duration, early bool) (store.Probe, bool, error) {
+	c.rounds.Add(1)
+	if early {
+		c.early.Add(1)
+	}
+	return c.Outbox.PickProbe(ctx, pause, early)
+}
+
+// While there is no candidate, the retries of all lanes are not read in each round.
+func TestProber_LooksAtRetriesOncePerPause(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.shutGate(t)
+	p := b.params()
+	counted := &probeCounter{Outbox: b.Store}
+	p.Outbox = counted
+	begun := time.Now()
+	b.dispatch(t, p)
+	eventually(t, "five rounds", func() bool { return counted.rounds.Load() >= 5 })
+	if n, most := counted.early.Load(), 1+int64(time.Since(begun)/(5*time.Second)); n < 1 || n > most {
+		t.Errorf("looked at retries %d times in %s, want 1 to %d", n, time.Since(begun), most)
 	}
 }

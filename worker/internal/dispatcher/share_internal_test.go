@@ -65,15 +65,15 @@ func TestFeeder_FillsInSteps(t *testing.T) {
 	t.Parallel()
 	f := &feeder{
 		window: func() int { return 200 }, queue: roomy{}, step: func(tasks int) int { return 7 + tasks },
-		live: []int64{1}, liveUntil: time.Now().Add(time.Hour), lanes: newLanes(nil), metrics: newMetrics(prometheus.NewRegistry()).of(email.QueueNormal),
+		live: []liveLane{{id: 1}}, liveUntil: time.Now().Add(time.Hour), lanes: newLanes(nil, nil, 0), metrics: newMetrics(prometheus.NewRegistry()).of(email.QueueNormal),
 	}
 	asked := &askedFor{}
 	f.sources = [overlap]source{asked, asked}
 	if _, err := f.round(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if asked.perLane != 7+3 {
-		t.Errorf("the round asked for %d emails, want 10", asked.perLane)
+	if asked.most != 7+3 {
+		t.Errorf("the round asked for %d emails, want 10", asked.most)
 	}
 }
 
@@ -89,11 +89,11 @@ func (roomy) Release(context.Context, string) error { return nil }
 // askedFor is a source without emails that remembers how many were asked for.
 type askedFor struct {
 	source
-	perLane int
+	most int
 }
 
-func (a *askedFor) take(_ context.Context, _ []int64, perLane int) (store.Batch, error) {
-	a.perLane = perLane
+func (a *askedFor) take(_ context.Context, turns []store.LaneTurn) (store.Batch, error) {
+	a.most = turns[0].Most
 	return store.Batch{}, nil
 }
 
@@ -148,31 +148,5 @@ func TestLoad(t *testing.T) {
 	}
 	if room := l.room(window); room != window {
 		t.Errorf("room for %d emails of one recipient each, want %d", room, window)
-	}
-}
-
-// While emails have several recipients, lanes take turns by recipients: a lane with one each
-// brings eleven emails for each one of a lane with eleven.
-func TestTurns_ByRecipients(t *testing.T) {
-	t.Parallel()
-	var turn turns
-	turn.charge(true, map[int64]int{1: 11})
-	count := map[int64]int{}
-	for range 120 {
-		chosen, perLane := turn.share([]int64{1, 2}, 1)
-		count[chosen[0]] += perLane
-		turn.charge(true, map[int64]int{chosen[0]: map[int64]int{1: 11, 2: 1}[chosen[0]]})
-	}
-	if count[1] < 9 || count[1] > 11 {
-		t.Errorf("%v turns", count)
-	}
-	turn.charge(false, nil)
-	count = map[int64]int{}
-	for range 10 {
-		chosen, _ := turn.share([]int64{1, 2}, 1)
-		count[chosen[0]]++
-	}
-	if count[1] != 5 {
-		t.Errorf("with one recipient each: %v turns", count)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // became of each batch.
 type source interface {
 	// take commits what it takes: the rows are then this dispatcher's to publish.
-	take(ctx context.Context, lanes []int64, perLane int) (store.Batch, error)
+	take(ctx context.Context, turns []store.LaneTurn) (store.Batch, error)
 	// record ends a batch. published have a task on their queue; released go back.
 	record(ctx context.Context, taken store.Batch, published []uuid.UUID, released []store.Release) error
 	// leased says that rows are due again when their lease ends. A task in doubt is then published again; until
@@ -34,8 +34,8 @@ func newEmails(outbox Outbox) *emails {
 	return &emails{outbox: outbox, slot: store.Slot{ID: uuid.New()}}
 }
 
-func (e *emails) take(ctx context.Context, lanes []int64, perLane int) (store.Batch, error) {
-	return e.taken(e.outbox.TakeDue(ctx, e.slot, lanes, perLane))
+func (e *emails) take(ctx context.Context, turns []store.LaneTurn) (store.Batch, error) {
+	return e.taken(e.outbox.TakeDue(ctx, e.slot, turns))
 }
 
 func (e *emails) takeProbe(ctx context.Context, id uuid.UUID) (store.Batch, error) {
@@ -92,8 +92,8 @@ func (e *emails) idle(ctx context.Context) error {
 // jobs of bulk work are leased by the take, and PUBLISHED only after the broker's confirm.
 type jobs struct{ outbox Outbox }
 
-func (j *jobs) take(ctx context.Context, lanes []int64, perLane int) (store.Batch, error) {
-	return j.outbox.LeaseJobs(ctx, lanes, perLane)
+func (j *jobs) take(ctx context.Context, turns []store.LaneTurn) (store.Batch, error) {
+	return j.outbox.LeaseJobs(ctx, turns)
 }
 
 func (j *jobs) record(ctx context.Context, taken store.Batch, published []uuid.UUID, released []store.Release) error {

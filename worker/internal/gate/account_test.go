@@ -1,6 +1,8 @@
 package gate_test
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -15,8 +17,12 @@ import (
 
 const paused = "SES_ACCOUNT_SENDING_PAUSED"
 
-func newGate(d storetest.Database) *gate.Gate {
-	return gate.New(gate.Params{Log: slog.New(slog.DiscardHandler), Store: d.Store, Instance: "worker-1", Registry: prometheus.NewRegistry()})
+func newGate(d storetest.Database) *gate.Gate { return newGateWithReach(d, nil) }
+
+func newGateWithReach(d storetest.Database, reach func(context.Context) error) *gate.Gate {
+	return gate.New(gate.Params{
+		Log: slog.New(slog.DiscardHandler), Store: d.Store, Instance: "worker-1", Registry: prometheus.NewRegistry(), Reach: reach,
+	})
 }
 
 func expect(t *testing.T, d storetest.Database, when string, state store.GateState) store.Gate {
@@ -106,4 +112,45 @@ func TestFailed_LastTryInASuspectedOutage(t *testing.T) {
 		}
 	}
 	expect(t, d, "eight calls", store.GateOpen)
+}
+
+// One email alone keeps its last try while the provider does not answer about the account either.
+// If it does, the email is the cause. Either way the gate stays open.
+func TestFailed_LastTryOfOneEmailAlone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reach   func(context.Context) error
+		unspent bool
+	}{
+		"the provider is away": {func(context.Context) error { return errors.New("connection refused") }, true},
+		"it answers":           {func(context.Context) error { return nil }, false},
+		"it cannot be asked":   {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			asked := 0
+			g := newGateWithReach(d, c.reach)
+			if c.reach != nil {
+				g = newGateWithReach(d, func(ctx context.Context) error {
+					if asked++; ctx.Err() != nil {
+						t.Error("asked without time to answer")
+					}
+					return c.reach(ctx)
+				})
+			}
+			away := &provider.Failure{Verdict: provider.Retry, Code: "NETWORK_ERROR", Category: provider.TransientError, Outage: true}
+			id := uuid.New()
+			for try := range 7 {
+				last := try >= 4
+				if unspent := g.Failed(gate.Call{Email: id, Attempt: uuid.New(), Last: last}, away); unspent != (last && c.unspent) {
+					t.Errorf("try %d: unspent %v", try+1, unspent)
+				}
+			}
+			expect(t, d, "seven tries of one email", store.GateOpen)
+			if asked > 1 {
+				t.Errorf("the provider was asked %d times within a moment", asked)
+			}
+		})
+	}
 }

@@ -47,16 +47,23 @@ type Params struct {
 	Store    Store
 	Instance string // this process, for operators
 	Registry prometheus.Registerer
+	// Codes are those of the failures that may shut the gate: their counters are shown from
+	// the start, so that a rate sees the first of each.
+	Codes []string
+	// Reach asks the provider something that sends no email, and returns an error if it does not
+	// work; nil = there is no such question.
+	Reach func(ctx context.Context) error
 }
 
 // Gate is safe for concurrent use.
 type Gate struct {
-	log      *slog.Logger
-	store    Store
-	instance string
-	metrics  *metrics
-	run      run
-	refused  string // code of the account's last refusal that was acted on; used by the account's loop alone
+	log          *slog.Logger
+	store        Store
+	instance     string
+	metrics      *metrics
+	run          run
+	reachability reachability
+	refused      string // code of the account's last refusal that was acted on; used by the account's loop alone
 }
 
 // Call is one call of the provider.
@@ -69,7 +76,9 @@ type Call struct {
 
 // New makes a Gate.
 func New(p Params) *Gate {
-	return &Gate{log: p.Log, store: p.Store, instance: p.Instance, metrics: newMetrics(p.Registry)}
+	return &Gate{
+		log: p.Log, store: p.Store, instance: p.Instance, metrics: newMetrics(p.Registry, p.Codes), reachability: reachability{reach: p.Reach},
+	}
 }
 
 // Watch is the loop that keeps the gauge up to date.
@@ -98,18 +107,20 @@ func (g *Gate) Answered(c Call) {
 // gate is shut, or was shut while the call was under way, and no email pays twice for what
 // one has found out already. Nor does an outage take an email's last try while it is only
 // suspected: a second email, and more failures than one email has tries, say that the
-// email is not the cause.
+// email is not the cause. So does a provider that does not answer about the account either: one
+// email alone opens no breaker, and does not fail in an outage. The provider is not asked if it has
+// answered another call since the failure before: then only the account's API may be away.
 //
 // It asks Postgres until there is an answer, as does the write that comes after it.
 func (g *Gate) Failed(c Call, f *provider.Failure) (unspent bool) {
-	belief := g.run.ended(c, f, time.Now())
+	belief, answers := g.run.ended(c, f, time.Now())
 	switch {
 	case f.Verdict == provider.Park, f.Outage && belief == certain:
 		g.shut(c, f)
 		return true
 	case f.AccountWide: // the email that shuts the gate pays, as its verdict says
 		return !g.shut(c, f) || c.Pass.Probe
-	case f.Outage && (c.Pass.Probe || c.Last && belief == suspected):
+	case f.Outage && (c.Pass.Probe || c.Last && (belief == suspected || !answers && g.reachability.unreachable())):
 		return true
 	case f.Outage:
 		return g.shutSince(c.Pass)

@@ -19,7 +19,7 @@ type metrics struct {
 	shown map[string]bool // by the watching loop: the reasons that have a gauge
 }
 
-func newMetrics(registry prometheus.Registerer) *metrics {
+func newMetrics(registry prometheus.Registerer, codes []string) *metrics {
 	m := &metrics{
 		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "provider_gate_shut", Help: "1 while nothing passes to the provider but probes, by the code that says why; 0 with the reason none while all passes.",
@@ -27,6 +27,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		shuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "provider_gate_shuts_total", Help: "How often this process shut the gate, by the code that says why.",
 		}, []string{"reason"}),
+	}
+	for _, code := range codes {
+		m.shuts.WithLabelValues(code)
 	}
 	registry.MustRegister(m.state, m.shuts)
 	return m

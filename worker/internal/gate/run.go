@@ -42,39 +42,42 @@ type run struct {
 	first       uuid.UUID // email of the first of those
 	several     bool      // there is another email among them
 	since, last time.Time // of those
+	answered    bool      // a call got an answer after the last outage failure
 	unreadables int
 }
 
 // ended notes how a call ended (nil: it was accepted), and says what that and the calls of
-// its kind before it say together.
-func (r *run) ended(c Call, f *provider.Failure, now time.Time) belief {
+// its kind before it say together. answers: the provider accepted or refused a call between this
+// outage failure and the one before it.
+func (r *run) ended(c Call, f *provider.Failure, now time.Time) (b belief, answers bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.Pass.Probe || c.Pass.Shuts < r.turn {
-		return unsuspected
+		return unsuspected, false
 	}
 	if c.Pass.Shuts > r.turn {
-		r.turn, r.outages, r.unreadables = c.Pass.Shuts, 0, 0
+		r.turn, r.outages, r.unreadables, r.answered = c.Pass.Shuts, 0, 0, false
 	}
 	switch {
 	case f == nil:
-		r.outages, r.unreadables = 0, 0
+		r.outages, r.unreadables, r.answered = 0, 0, true
 	case f.Verdict == provider.Unspent:
 		// Our side gave up: nothing was learnt.
 	case f.Category == provider.ValidationError:
 		// The SDK refused the request before sending it: nothing was learnt either.
 	case f.Outage:
 		r.unreadables = 0
-		return r.outage(c.Email, now)
+		answers, r.answered = r.answered, false
+		return r.outage(c.Email, now), answers
 	case f.Verdict == provider.Unreadable:
 		r.outages = 0
 		if r.unreadables++; r.unreadables >= unreadableCalls {
-			return certain
+			return certain, false
 		}
 	default:
-		r.outages, r.unreadables = 0, 0
+		r.outages, r.unreadables, r.answered = 0, 0, true
 	}
-	return unsuspected
+	return unsuspected, false
 }
 
 func (r *run) outage(email uuid.UUID, now time.Time) belief {

@@ -77,7 +77,7 @@ func TestRun(t *testing.T) {
 				if s.email != 0 {
 					c.Email = uuid.UUID{byte(s.email)}
 				}
-				if got := r.ended(c, s.f, now); got != s.want {
+				if got, _ := r.ended(c, s.f, now); got != s.want {
 					t.Fatalf("call %d: %v, want %v", i+1, got, s.want)
 				}
 			}

@@ -17,6 +17,9 @@ import (
 const (
 	// countInterval is how old a mailing's numbers are at least when they are renewed.
 	countInterval = time.Second
+	// lastInterval is the shortest time between two counts of a mailing that is about to end: pacer makes
+	// it longer for a mailing whose count takes long.
+	lastInterval = 50 * time.Millisecond
 	// idleLimit is the longest pause between two counts of a small mailing whose numbers do
 	// not change, for example because its lane is held.
 	idleLimit = 10 * time.Second
@@ -43,22 +46,28 @@ type Counter struct {
 	completed prometheus.Counter
 	rest      pacer
 	last      map[uuid.UUID]counted
+	wake      chan struct{}
+	timer     *time.Timer // of the next wake; nil = none yet
 }
 
 // counted is a mailing's last count by this process, and how often it came out the same.
 type counted struct {
 	tally store.MailingTally
+	at    time.Time
 	idle  int
 	until time.Time // when it is worth another look, if nobody says that it is out of date
+	// ends is when all entries will have ended at the rate between the last two counts; zero = not
+	// within countInterval.
+	ends time.Time
 }
 
 // NewCounter makes a counter that is not running yet.
 func NewCounter(p CounterParams) *Counter {
-	c := &Counter{params: p, rest: make(pacer), last: make(map[uuid.UUID]counted), completed: prometheus.NewCounter(prometheus.CounterOpts{
+	c := &Counter{params: p, rest: make(pacer), last: make(map[uuid.UUID]counted), wake: make(chan struct{}, 1), completed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mailing_completed_total", Help: "Mailings all of whose entries have ended.",
 	})}
 	p.Registry.MustRegister(c.completed)
-	c.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: countInterval, RunOnce: c.runOnce})
+	c.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: countInterval, Wake: c.wake, RunOnce: c.runOnce})
 	return c
 }
 
@@ -84,8 +93,8 @@ func (c *Counter) runOnce(ctx context.Context) (more bool, err error) {
 			errs = append(errs, fmt.Errorf("mailing %s: %w", m.ID, err))
 			continue
 		}
-		c.rest.wait(m.ID, begun, countInterval)
 		c.note(m.ID, tally)
+		c.sleep(m.ID, begun)
 		if tally.Completed {
 			c.completed.Inc()
 			c.params.Log.Info("mailing completed", "mailingId", m.ID,
@@ -93,23 +102,77 @@ func (c *Counter) runOnce(ctx context.Context) (more bool, err error) {
 				"suppressed", tally.Suppressed, "expired", tally.Expired, "cancelled", tally.Cancelled)
 		}
 	}
+	c.wakeForEnds()
 	return false, errors.Join(errs...)
 }
 
-// fresh: another process has counted it just now, or nothing has moved for a while.
+// sleep begins the time from a count of a mailing, begun then, to the next one.
+func (c *Counter) sleep(id uuid.UUID, begun time.Time) {
+	if ends := c.last[id].ends; ends.IsZero() {
+		c.rest.wait(id, begun, countInterval)
+	} else {
+		c.rest.waitShortly(id, begun, max(time.Until(ends), lastInterval))
+	}
+}
+
+// wakeForEnds brings the next round forward to the first count of a mailing that is about to end.
+func (c *Counter) wakeForEnds() {
+	var first time.Time
+	for id, counted := range c.last {
+		if due := c.rest[id]; !counted.ends.IsZero() && (first.IsZero() || due.Before(first)) {
+			first = due
+		}
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	if first.IsZero() {
+		return
+	}
+	c.timer = time.AfterFunc(time.Until(first), func() {
+		select {
+		case c.wake <- struct{}{}:
+		default: // a round is due already
+		}
+	})
+}
+
+// fresh: another process has counted it just now, or nothing has moved for a while. A mailing that is about to
+// end is not fresh.
 func (c *Counter) fresh(m store.OpenMailing, now time.Time) bool {
+	if !c.last[m.ID].ends.IsZero() {
+		return false
+	}
 	return m.Age() < countInterval-countInterval/10 || now.Before(c.last[m.ID].until)
 }
 
 // note remembers a count. Each time nothing has moved the mailing rests for longer.
 func (c *Counter) note(id uuid.UUID, tally store.MailingTally) {
 	before, known := c.last[id]
-	now := counted{tally: tally}
+	now := counted{tally: tally, at: time.Now()}
+	if known {
+		now.ends = now.expectedEnd(before)
+	}
 	if known && before.tally == tally {
 		now.idle = before.idle + 1
 	}
-	now.until = time.Now().Add(min(countInterval<<min(now.idle, 8), idleLimit))
+	now.until = now.at.Add(min(countInterval<<min(now.idle, 8), idleLimit))
 	c.last[id] = now
+}
+
+// expectedEnd is when the entries that are left will have ended, if they go on as since the count before; zero if that is
+// later than the next regular count, or if none are left.
+func (now counted) expectedEnd(before counted) time.Time {
+	left := now.tally.Pending + now.tally.Queued
+	ended := before.tally.Pending + before.tally.Queued - left
+	if left == 0 || ended <= 0 {
+		return time.Time{}
+	}
+	wait := float64(now.at.Sub(before.at)) * float64(left) / float64(ended) // a product of integers may overflow
+	if wait >= float64(countInterval) {
+		return time.Time{}
+	}
+	return now.at.Add(time.Duration(wait))
 }
 
 // keep forgets all mailings but these.

@@ -53,7 +53,7 @@ type Store interface {
 	Expand(ctx context.Context, job *store.MailingJob, x store.Expansion) (queued int, held bool, err error)
 	FailJob(ctx context.Context, job *store.MailingJob, f store.FailedJob) (bool, error)
 	BuryTask(ctx context.Context, t store.DeadTask) error
-	Wake(ctx context.Context) error
+	WakeLanes(ctx context.Context, lanes []store.Lanes) error
 }
 
 // Domains says whether a domain takes mail; it fails only when ctx ends.
@@ -139,7 +139,10 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 	}
 	log := p.Log.With(telemetry.OutboxID, task.ID, telemetry.MailingID, m.MailingID)
 	held, lock, err := p.Store.LockMailing(ctx, m.MailingID, *m.Generation, p.StaleAfter, p.live())
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		return p.locked(log, err)
+	case err != nil:
 		return p.unwritten(log, err)
 	}
 	switch lock {
@@ -162,6 +165,8 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 	log = log.With(telemetry.CompanyID, held.CompanyID, telemetry.RequestID, held.RequestID)
 	r := run{Processor: p, log: log, job: &held, begun: time.Now()}
 	switch err := r.expand(stop, ctx); {
+	case errors.Is(err, store.ErrLocked):
+		return p.locked(log, err)
 	case errors.Is(err, errLost):
 		// It was paused, cancelled or taken over, or the answer to a write of ours was lost:
 		// then nobody is at it. The next look tells.
@@ -183,6 +188,8 @@ func (p *Processor) fail(ctx context.Context, log *slog.Logger, job *store.Maili
 		Reason: CodeJobFailed, Detail: reason, TaskID: task.ID, Payload: task.Payload, Last: last,
 	})
 	switch {
+	case errors.Is(err, store.ErrLocked):
+		return p.locked(log, errors.Join(cause, err))
 	case err != nil:
 		return p.unwritten(log, errors.Join(cause, err))
 	case !applied:
@@ -197,6 +204,14 @@ func (p *Processor) fail(ctx context.Context, log *slog.Logger, job *store.Maili
 	p.Metrics.job("failed")
 	log.Error("the mailing's job failed", "error", reason)
 	return &queue.RetryLater{Reason: reason, Uncounted: store.IsOutage(cause)}
+}
+
+// locked answers when another transaction keeps the mailing's row locked: this job makes room
+// for other mailings.
+func (p *Processor) locked(log *slog.Logger, err error) error {
+	p.Metrics.job("lost")
+	log.Warn("another transaction has locked the mailing, its job comes again", "error", email.MaskText(err.Error()))
+	return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "another transaction has locked the mailing"}
 }
 
 // unwritten answers when nothing could be written. The mailing keeps its heartbeat, and

@@ -162,8 +162,8 @@ func (r *run) commit(ctx context.Context, x store.Expansion) error {
 	r.room -= queued
 	r.made += queued
 	r.count(x, queued)
-	if queued > 0 || x.Continue != nil && x.Continue.Delay == 0 {
-		if err := r.Store.Wake(ctx); err != nil {
+	if lanes := r.written(x, queued); len(lanes) > 0 {
+		if err := r.Store.WakeLanes(ctx, lanes); err != nil {
 			r.log.Debug("dispatchers not woken: they look by themselves", "error", err)
 		}
 	}
@@ -181,6 +181,17 @@ func (r *run) commit(ctx context.Context, x store.Expansion) error {
 		r.log.Info("mailing goes on in another job", "emails", r.made, "delay", x.Continue.Delay)
 	}
 	return nil
+}
+
+// written returns the lanes in which a batch has put rows that are due.
+func (r *run) written(x store.Expansion, queued int) (lanes []store.Lanes) {
+	if queued > 0 {
+		lanes = append(lanes, store.Lanes{Company: r.job.CompanyID, Queue: email.QueueFor(email.MailingPriority), Mailing: r.job.ID})
+	}
+	if x.Continue != nil && x.Continue.Delay == 0 {
+		lanes = append(lanes, store.Lanes{Company: r.job.CompanyID, Queue: email.QueueMailings})
+	}
+	return lanes
 }
 
 func (r *run) count(x store.Expansion, queued int) {

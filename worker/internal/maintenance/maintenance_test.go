@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for something that should happen soon.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 func TestExpirySweeper(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package maintenance
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"time"
@@ -24,6 +25,8 @@ type Outcomes struct {
 	Window    time.Duration
 	Processes Processes
 	Breaker   Breaker // nil = sending is never parked
+	// Wake makes dispatchers look at all lanes: one of them may have seen a lane empty a moment ago.
+	Wake func(ctx context.Context) error
 }
 
 // Breaker is the circuit breaker before the provider.
@@ -59,7 +62,11 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 		})
 	}
 	err = working.Wait()
-	return count(moved), err
+	n := count(moved)
+	if n > 0 {
+		err = errors.Join(err, o.Wake(ctx))
+	}
+	return n, err
 }
 
 // next is where the email goes: from a claim that was abandoned to the wait for
@@ -95,7 +102,7 @@ func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) s
 	}
 	t.Status, t.PossibleDuplicate = email.RetryScheduled, true
 	t.Delay = o.Backoff.Delay(u.Attempts, rand.Float64())
-	if parked || u.Throttles > 0 { // an outage that has just ended has left throttles
+	if parked || u.InOutage { // which may have ended since
 		t.Delay = o.Backoff.OutageDelay(u.Attempts, rand.Float64())
 	}
 	if last {

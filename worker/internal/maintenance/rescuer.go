@@ -35,8 +35,8 @@ const (
 	// strayInterval is how often the queues' lists are gone through: what is found there
 	// makes a window narrower by one, which is no hurry.
 	strayInterval = 30 * time.Second
-	// batchAge is how long a batch that was never confirmed as published is kept. Its emails
-	// were rescued long before.
+	// batchAge is how long a batch that was never confirmed as published is kept, and a note about
+	// a dropped task. Their emails were rescued long before.
 	batchAge = 24 * time.Hour
 )
 
@@ -46,6 +46,8 @@ type RescueStore interface {
 	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]store.LongEnqueued, error)
 	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error)
 	CleanBatches(ctx context.Context, age time.Duration) error
+	// Wake makes dispatchers look at all lanes: one of them may have seen a lane empty a moment ago.
+	Wake(ctx context.Context) error
 }
 
 // Tasks is what the rescuer asks of the queue.
@@ -89,12 +91,13 @@ const (
 	reasonLeftover    = "leftover"    // a worker that died had its task
 	reasonLost        = "lost"        // the queue lost its task
 	reasonUnpublished = "unpublished" // its dispatcher died before it published the task
+	reasonDropped     = "dropped"     // a worker dropped its task, as another transaction had locked the email
 )
 
 // NewRescuer makes a rescuer that is not running yet.
 func NewRescuer(p RescuerParams) *Rescuer {
 	r := &Rescuer{params: p, rescued: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "outbox_rescued_total", Help: "Emails brought back after a crash, by the status they were left in and the reason.",
+		Name: "outbox_rescued_total", Help: "Emails brought back that had lost their worker or their task, by the status they were left in and the reason.",
 	}, []string{"status", "reason"})}
 	for reason, status := range rescuedFrom {
 		r.rescued.WithLabelValues(string(status), reason)
@@ -106,7 +109,9 @@ func NewRescuer(p RescuerParams) *Rescuer {
 }
 
 // rescuedFrom is the status in which each kind of rescued email was left.
-var rescuedFrom = map[string]email.Status{reasonLease: email.Processing, reasonLeftover: email.Enqueued, reasonLost: email.Enqueued, reasonUnpublished: email.Enqueued}
+var rescuedFrom = map[string]email.Status{
+	reasonLease: email.Processing, reasonLeftover: email.Enqueued, reasonLost: email.Enqueued, reasonUnpublished: email.Enqueued, reasonDropped: email.Enqueued,
+}
 
 func (r *Rescuer) runOnce(ctx context.Context) (more bool, err error) {
 	more, claims := r.rescueClaims(ctx)
@@ -158,11 +163,21 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 // whose task is gone go back to the dispatcher. An email that is put on the queue once
 // too often meets the fence, so a mistake here costs a task and no email.
 func (r *Rescuer) rescueTasks(ctx context.Context) error {
+	returned, err := r.returnTasks(ctx)
+	if returned > 0 {
+		err = errors.Join(err, r.params.Store.Wake(ctx))
+	}
+	return err
+}
+
+// returnTasks returns the emails without a task, and how many there were.
+func (r *Rescuer) returnTasks(ctx context.Context) (returned int, err error) {
 	after, ready, age := uuid.Nil, make(readyTasks), r.params.After/2
+	var unanswered error
 	for {
 		long, err := r.params.Store.LongEnqueued(ctx, age, after, rescuePage)
 		if err != nil || len(long) == 0 {
-			return err
+			return returned, errors.Join(unanswered, err)
 		}
 		after = long[len(long)-1].ID
 		full := len(long)
@@ -171,10 +186,13 @@ func (r *Rescuer) rescueTasks(ctx context.Context) error {
 		lost, err := r.returnLost(ctx, missing, age)
 		r.count(reasonLost, lost.Lost)
 		r.count(reasonUnpublished, lost.Unpublished)
+		r.count(reasonDropped, lost.Dropped)
 		left, returning := r.returnLost(ctx, leftover, age)
-		r.count(reasonLeftover, left.Lost+left.Unpublished)
-		if err := errors.Join(listing, evicting, err, returning); err != nil || full < rescuePage {
-			return err
+		r.count(reasonLeftover, left.Lost+left.Unpublished+left.Dropped)
+		returned += lost.Lost + lost.Unpublished + lost.Dropped + left.Lost + left.Unpublished + left.Dropped
+		unanswered = errors.Join(unanswered, listing, evicting)
+		if err := errors.Join(err, returning); err != nil || full < rescuePage {
+			return returned, errors.Join(unanswered, err)
 		}
 	}
 }
@@ -188,29 +206,29 @@ func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Dura
 
 // readyTasks are the ids that wait for a worker, by queue, as they were in this round. When
 // workers are away that is nearly all that stands on the queues, and the queue would look
-// through its whole list for each.
+// through its whole list for each. A queue that did not answer has a nil map.
 type readyTasks map[string]map[string]bool
 
-// without leaves out the emails whose task waits for a worker. What has changed since the
-// round began is found by the next.
-func (t readyTasks) without(ctx context.Context, tasks Tasks, long []store.LongEnqueued) ([]store.LongEnqueued, error) {
-	rest := make([]store.LongEnqueued, 0, len(long))
+// without leaves out the emails whose task waits for a worker, and those of a queue that does
+// not answer: in a cluster the others may. What has changed since the round began is found by the next.
+func (t readyTasks) without(ctx context.Context, tasks Tasks, long []store.LongEnqueued) (rest []store.LongEnqueued, err error) {
+	rest = make([]store.LongEnqueued, 0, len(long))
 	for _, e := range long {
-		if t[e.Queue] == nil {
-			ids, err := tasks.Ready(ctx, e.Queue)
-			if err != nil {
-				return nil, err
+		if _, listed := t[e.Queue]; !listed {
+			ids, failed := tasks.Ready(ctx, e.Queue)
+			err = errors.Join(err, failed)
+			if t[e.Queue] = nil; failed == nil {
+				t[e.Queue] = make(map[string]bool, len(ids))
 			}
-			t[e.Queue] = make(map[string]bool, len(ids))
 			for _, id := range ids {
 				t[e.Queue][id] = true
 			}
 		}
-		if !t[e.Queue][e.ID.String()] {
+		if ready := t[e.Queue]; ready != nil && !ready[e.ID.String()] {
 			rest = append(rest, e)
 		}
 	}
-	return rest, nil
+	return rest, err
 }
 
 func (r *Rescuer) evict(ctx context.Context, long []store.LongEnqueued) (missing, leftover []uuid.UUID, err error) {

@@ -2,6 +2,7 @@ package maintenance_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -28,7 +29,7 @@ func rescue(t *testing.T, d storetest.Database, q maintenance.Tasks, window time
 	for range 2 {
 		registry := prometheus.NewRegistry()
 		outcomes := maintenance.Outcomes{
-			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Window: window, Processes: d.Store,
+			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Window: window, Processes: d.Store, Wake: d.Store.Wake,
 		}
 		run(t, maintenance.NewRescuer(maintenance.RescuerParams{
 			Log: log, Store: d.Store, Outcomes: outcomes, Queue: q, Registry: registry, Actions: maintenance.NewActions(registry), After: time.Minute,
@@ -51,6 +52,29 @@ func newQueue(t *testing.T) *asynqueue.Publisher {
 	publisher := asynqueue.NewPublisher(conn.WithPrefix(prefix))
 	t.Cleanup(func() { _ = publisher.Close() })
 	return publisher
+}
+
+// listen returns a condition that holds once the dispatchers have been woken since.
+func listen(t *testing.T, d storetest.Database) (woken func() bool) {
+	t.Helper()
+	listener, err := store.NewListener(d.URL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Stop(context.Background()) })
+	woken = func() bool {
+		select {
+		case <-listener.Woken():
+			return true
+		default:
+			return false
+		}
+	}
+	eventually(t, "listening", listener.Listening)
+	return woken
 }
 
 // claim is an email in a worker's hands, whose lease ends at now() plus or minus lease.
@@ -128,8 +152,8 @@ func TestRescuer_AbandonedClaims(t *testing.T) {
 	}
 }
 
-// An email whose task the queue has lost goes back to the dispatcher; one whose task
-// stands there waits, however long.
+// An email whose task the queue has lost goes back to the dispatcher, and so does one whose task
+// a worker dropped; one whose task stands there waits, however long.
 func TestRescuer_LostTasks(t *testing.T) {
 	t.Parallel()
 	d, q := storetest.New(t), newQueue(t)
@@ -144,15 +168,20 @@ func TestRescuer_LostTasks(t *testing.T) {
 		}
 		return id
 	}
-	lost, fresh, waiting, unpublished := enqueued("61 s", false), enqueued("1 s", false), enqueued("1 h", true), enqueued("62 s", false)
+	lost, fresh, waiting, unpublished, dropped := enqueued("61 s", false), enqueued("1 s", false), enqueued("1 h", true), enqueued("62 s", false), enqueued("63 s", false)
+	if err := d.Store.NoteDroppedTask(t.Context(), dropped); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := d.SQL.ExecContext(t.Context(), `INSERT INTO dispatch_batches (slot, taken_at) SELECT gen_random_uuid(), enqueued_at FROM email_outbox WHERE id = $1`, unpublished); err != nil {
 		t.Fatal(err)
 	}
+	woken := listen(t, d)
 	metrics := rescue(t, d, q, 0)
 	eventually(t, "the lost ones are back", func() bool {
-		return status(t, d, lost) == email.Pending && status(t, d, unpublished) == email.Pending
+		return status(t, d, lost) == email.Pending && status(t, d, unpublished) == email.Pending && status(t, d, dropped) == email.Pending
 	})
-	for _, reason := range []string{"lost", "unpublished"} {
+	eventually(t, "dispatchers are told", woken)
+	for _, reason := range []string{"lost", "unpublished", "dropped"} {
 		eventually(t, reason+": counted, once", func() bool { return counted(t, metrics, "outbox_rescued_total", reason) == 1 })
 	}
 	for name, id := range map[string]uuid.UUID{"fresh": fresh, "waiting": waiting} {
@@ -251,6 +280,33 @@ func TestRescuer_AsksOnceForManyTasks(t *testing.T) {
 	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
 	if asked, listed := q.asked.Load(), q.listed.Load(); asked > 2 || listed > 4 {
 		t.Errorf("asked %d times about one task, listed %d times", asked, listed)
+	}
+}
+
+// silent is a cluster whose node of one queue does not answer.
+type silent struct{ *asynqueue.Publisher }
+
+func (s silent) Ready(ctx context.Context, queue string) ([]string, error) {
+	if queue == email.QueueHigh {
+		return nil, errors.New("no answer")
+	}
+	return s.Publisher.Ready(ctx, queue)
+}
+
+// A queue that does not answer keeps its emails as they are, and delays no rescue on the others.
+func TestRescuer_OneQueueSilent(t *testing.T) {
+	t.Parallel()
+	d, q := storetest.New(t), silent{newQueue(t)}
+	company := d.Company(t)
+	unknown := d.Accept(t, company, func(e *store.NewEmail) { e.Priority = 1 })
+	lost := d.Accept(t, company, nil)
+	for _, id := range []uuid.UUID{unknown, lost} {
+		set(t, d, id, `status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`)
+	}
+	rescue(t, d, q, 0)
+	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
+	if got := status(t, d, unknown); got != email.Enqueued {
+		t.Errorf("an email of the silent queue is %s", got)
 	}
 }
 

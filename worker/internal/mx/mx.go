@@ -89,9 +89,14 @@ func (c *Checker) Check(ctx context.Context, domain string) (Verdict, error) {
 	if c.breaker.open(time.Now()) {
 		return Verdict{Valid: true}, nil
 	}
-	// Whoever comes second waits for the first one's answer; that he gives up is not the
-	// end of the question.
-	answer := c.same.DoChan(domain, func() (any, error) { return c.ask(domain), nil })
+	// Callers with the same domain wait for one answer, also when the first of them gives up. One
+	// that missed the cache just before the answer came finds it there now.
+	answer := c.same.DoChan(domain, func() (any, error) {
+		if v, ok := c.cache.get(domain, time.Now()); ok {
+			return v, nil
+		}
+		return c.ask(domain), nil
+	})
 	select {
 	case a := <-answer:
 		v, ok := a.Val.(Verdict)

@@ -40,7 +40,7 @@ func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
+	for deadline := time.Now().Add(3 * time.Minute); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Error("it never came true")
 			return

@@ -1,6 +1,13 @@
 package pace
 
-import "time"
+import (
+	"context"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // The rate after a throttling answer. It is halved at once, returns to where it was cut
 // within regainTime, ever more slowly, and from there to the full rate within recovery,
@@ -10,6 +17,10 @@ const (
 	cutFactor  = 0.5
 	regainTime = 30 * time.Second
 	recovery   = time.Minute
+	// doubling bounds how fast the rate returns after cuts in a row, when it is far below from: a
+	// provider that refuses every call is asked ever less often, and one that accepts them again is
+	// at half of its rate 10 s later if it refused for 5 s.
+	doubling = 2 * time.Second
 	// cutPause is the least time between two cuts. Providers measure the rate over about a
 	// second: until it is over they go on refusing because of what came before the cut.
 	cutPause = time.Second
@@ -20,9 +31,10 @@ const (
 
 // cut is the last time that the provider throttled.
 type cut struct {
-	at    time.Time // on this process's clock; zero = never
-	from  float64   // the rate at that time
-	stamp string    // at, on Redis's clock, as Redis keeps it; "" = Redis does not know of it
+	at time.Time // on this process's clock; zero = never
+	// from is the rate that is reached again within regainTime. low is the rate right after the cut.
+	from, low float64
+	stamp     string // at, on Redis's clock, as Redis keeps it; "" = Redis does not know of it
 }
 
 // rate is the rate to send at now, if the account allows full.
@@ -32,11 +44,161 @@ func (c cut) rate(full float64, now time.Time) float64 {
 		return full
 	}
 	ceiling := min(c.from, full)
-	low := min(max(c.from*cutFactor, leastRate), full)
+	low := min(max(c.low, leastRate), full)
 	if since < regainTime {
 		missing := 1 - max(since.Seconds(), 0)/regainTime.Seconds()
-		return max(ceiling-(ceiling-low)*missing*missing*missing, low)
+		doubled := low * math.Exp2(max(since.Seconds(), 0)/doubling.Seconds())
+		return max(min(ceiling-(ceiling-low)*missing*missing*missing, doubled), low)
 	}
 	beyond := (since - regainTime).Seconds() / (recovery - regainTime).Seconds()
 	return ceiling + (full-ceiling)*beyond*beyond*beyond
+}
+
+// next is the cut that follows on c. The rate is halved. Where the provider has accepted calls since
+// c, it accepts less than the present rate, and that is where the rate returns to. Where it has
+// accepted none, it refuses calls at any rate: that says nothing about the rate to return to, and
+// each further second of it would halve that too.
+func (c cut) next(full float64, now time.Time, accepted bool) cut {
+	rate := c.rate(full, now)
+	next := cut{at: now, from: rate, low: rate * cutFactor}
+	if !accepted && !c.at.IsZero() && now.Sub(c.at) < recovery {
+		next.from = max(c.from, rate)
+	}
+	return next
+}
+
+// cutRate notes that the rate is cut now and empties the bucket, if ARGV[1] is when it was
+// last cut and that is ARGV[5] microseconds ago: a process that does not know of the last
+// cut does not know the rate either. It returns when the rate was last cut, how many
+// milliseconds ago that was, and the two rates of that cut.
+//
+//	KEYS[1] bucket, ARGV[1] the last cut, ARGV[2] and ARGV[3] the rate to return to if the provider has
+//	accepted a call since the last cut, and if it has not, ARGV[4] the rate now, ARGV[5] the least pause
+var cutRate = redis.NewScript(`
+local now = redis.call('TIME')
+local at = now[1] * 1000000 + now[2]
+local bucket = redis.call('HMGET', KEYS[1], 'cut_at', 'cut_from', 'cut_low', 'accepted_at')
+local last, from, low = bucket[1] or '', bucket[2] or '0', bucket[3] or '0'
+if last == ARGV[1] and at - (tonumber(last) or 0) >= tonumber(ARGV[5]) then
+    from = (tonumber(bucket[4]) or 0) >= (tonumber(last) or 0) and ARGV[2] or ARGV[3]
+    last, low = string.format('%.0f', at), ARGV[4]
+    redis.call('HSET', KEYS[1], 'tokens', '0', 'at', last, 'cut_at', last, 'cut_from', from, 'cut_low', low)
+    redis.call('PEXPIRE', KEYS[1], 120000)
+end
+return {last, math.floor((at - (tonumber(last) or at)) / 1000), from, low}`)
+
+// Throttled halves the rate for all processes, because the provider refused a call that
+// began then. Calls from before the last cut say nothing about the rate after it, nor does
+// anything within a second of it.
+func (p *Pacer) Throttled(begun time.Time) {
+	p.cutting.Lock()
+	defer p.cutting.Unlock()
+	last := p.last.Load()
+	if !last.at.IsZero() && (begun.Before(last.at) || p.now().Sub(last.at) < cutPause) {
+		return
+	}
+	if !p.cutShared(last, begun) {
+		p.adopt(p.nextCut())
+	}
+}
+
+// Accepted notes that the provider accepted a call that began then. The other processes know it when
+// this one has taken its next tokens.
+func (p *Pacer) Accepted(begun time.Time) {
+	at := begun.UnixNano()
+	for {
+		before := p.accepted.Load()
+		if before >= at || p.accepted.CompareAndSwap(before, at) {
+			return
+		}
+	}
+}
+
+// nextCut is the cut that a throttling answer makes now.
+func (p *Pacer) nextCut() cut {
+	last := p.last.Load()
+	return last.next(p.FullRate(), p.now(), p.accepted.Load() >= last.at.UnixNano())
+}
+
+// cutShared cuts the rate in Redis because of a call that began then, or adopts the cut of
+// another process. It returns false if Redis does not answer.
+func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
+	if p.redis == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), redisTimeout)
+	defer cancel()
+	stamp := last.stamp
+	for range 2 { // the first round reads the last cut, if this process does not know it
+		next := p.nextCut()
+		answer, err := cutRate.Run(ctx, p.redis, []string{key}, stamp, text(p.Rate()), text(next.from), text(next.low), cutPause.Microseconds()).Slice()
+		if err != nil {
+			return false
+		}
+		if len(answer) > 0 && answer[0] == "" && stamp != "" {
+			stamp = "" // Redis has lost the cut that this process knows: the key expired or was deleted
+			continue
+		}
+		now, known := p.cutOf(answer)
+		if !known {
+			return false
+		}
+		if now.at.After(p.last.Load().at) {
+			p.adopt(now)
+		}
+		if now.stamp == stamp || begun.Before(now.at) || p.now().Sub(now.at) < cutPause {
+			return true
+		}
+		stamp = now.stamp
+	}
+	return true
+}
+
+// cutOf reads what a script says of the last cut: its stamp, its age in milliseconds and its rates.
+func (p *Pacer) cutOf(answer []any) (last cut, known bool) {
+	if len(answer) != 4 {
+		return cut{}, false
+	}
+	stamp, _ := answer[0].(string)
+	age, _ := answer[1].(int64)
+	from, low := number(answer[2]), number(answer[3])
+	if stamp == "" || from <= 0 {
+		return cut{}, false
+	}
+	if low <= 0 || low > from { // a process of an older release made the cut, and knows from alone
+		low = from * cutFactor
+	}
+	return cut{at: p.now().Add(-time.Duration(age) * time.Millisecond), from: from, low: low, stamp: stamp}, true
+}
+
+// text is a rate as Redis keeps it.
+func text(rate float64) string { return strconv.FormatFloat(rate, 'f', -1, 64) }
+
+// number is a number that Redis keeps as a text, 0 if it is none.
+func number(value any) float64 {
+	digits, _ := value.(string)
+	n, _ := strconv.ParseFloat(digits, 64)
+	return n
+}
+
+// adopt goes by c from now on. p.cutting is held.
+func (p *Pacer) adopt(c cut) {
+	p.last.Store(&c)
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// learn adopts what another process has told Redis of the last cut.
+func (p *Pacer) learn(answer []any) {
+	c, known := p.cutOf(answer)
+	if !known || c.stamp == p.last.Load().stamp {
+		return
+	}
+	p.cutting.Lock()
+	defer p.cutting.Unlock()
+	if last := p.last.Load(); c.at.After(last.at) {
+		p.adopt(c)
+	}
 }

@@ -72,6 +72,39 @@ func TestThrottled_OnceForABurst(t *testing.T) {
 	p.expect(t, "after throttling for long", leastRate, 2)
 }
 
+// Five seconds in which every call is refused say nothing about the rate that the provider accepts
+// after them. While they last, ever fewer calls are made.
+func TestThrottled_ReturnsSoonAfterAllWasRefused(t *testing.T) {
+	t.Parallel()
+	p, c := newPacer(nil, 500)
+	p.Accepted(c.t.Add(-time.Millisecond))
+	for range 5 {
+		p.Throttled(c.t)
+		c.t = c.t.Add(cutPause)
+	}
+	p.expect(t, "after five cuts", 500.0/32, 65)
+	c.t = c.t.Add(10 * time.Second)
+	p.expect(t, "ten seconds later", 250, 500)
+	for range 60 {
+		p.Throttled(c.t)
+		c.t = c.t.Add(cutPause)
+	}
+	p.expect(t, "after a minute", leastRate, 2)
+}
+
+// A refusal after calls that were accepted since the last cut is about the rate.
+func TestThrottled_ReturnsToTheRateThatWasRefused(t *testing.T) {
+	t.Parallel()
+	p, c := newPacer(nil, 500)
+	for range 5 {
+		p.Throttled(c.t)
+		p.Accepted(c.t)
+		c.t = c.t.Add(cutPause)
+	}
+	c.t = c.t.Add(10 * time.Second)
+	p.expect(t, "ten seconds later", 10, 60)
+}
+
 func TestThrottled_BelowOnePerSecond(t *testing.T) {
 	t.Parallel()
 	p, c := newPacer(nil, 0.5)
@@ -105,6 +138,7 @@ func TestThrottled_FindsTheRateThatTheProviderAccepts(t *testing.T) {
 				}
 			default:
 				bucket--
+				p.Accepted(c.t)
 				if settled {
 					sent++
 				}
@@ -168,11 +202,17 @@ func TestThrottled_IsSharedThroughRedis(t *testing.T) {
 	age(t, client, 2*time.Second)
 	fresh := New(client, 100) // it does not know that the rate is no longer 100
 	fresh.Throttled(time.Now())
-	fresh.expect(t, "cut again", 25, 35)
-	if err := third.Wait(t.Context(), 10); err != nil {
-		t.Fatal(err)
+	if low := fresh.last.Load().low; low < 25 || low > 35 {
+		t.Errorf("cut again to %.2f/s, want 25 to 35", low)
 	}
-	third.expect(t, "one that sends, then", 25, 35)
+	for third.last.Load().stamp != fresh.last.Load().stamp { // one that sends
+		if err := third.Wait(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := third.last.Load(), fresh.last.Load(); got.low != want.low || got.from != want.from {
+		t.Errorf("another process cuts from %.2f/s to %.2f/s, want %.2f/s to %.2f/s", got.from, got.low, want.from, want.low)
+	}
 }
 
 // A process that cut the rate before Redis lost the key shares its next cut with the others.
@@ -223,5 +263,51 @@ func TestThrottled_WithoutRedis(t *testing.T) {
 	}
 	if got := float64(p.own.Limit()); got < 12 || got > 15 {
 		t.Errorf("%v/s, want a quarter of 50", got)
+	}
+}
+
+// Tokens that an idle process keeps and those that the bucket makes meanwhile are no more than a burst.
+func TestWait_ReturnsOldTokens(t *testing.T) {
+	client, _ := sharedRedis(t)
+	p := New(client, 1)
+	if err := p.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	p.Return(1)
+	// 0.9 s pass in which it is not used.
+	p.fresh = p.fresh.Add(-900 * time.Millisecond)
+	at, err := client.HGet(t.Context(), key, "at").Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), key, "at", at-900_000).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := p.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took < 800*time.Millisecond {
+		t.Errorf("the second email %s after the first, want 1 s at 1/s", took)
+	}
+}
+
+// A call that another process's provider accepted says that the refusal is about the rate.
+func TestThrottled_AcceptedByAnotherProcess(t *testing.T) {
+	client, _ := sharedRedis(t)
+	one, other := New(client, 100), New(client, 100)
+	one.Throttled(time.Now())
+	age(t, client, 5*time.Second)
+	other.Accepted(time.Now())
+	if err := other.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	refused := New(client, 100)
+	refused.Throttled(time.Now())
+	if from := refused.last.Load().from; from > 85 { // 71 after 5 s
+		t.Errorf("the rate returns to %.2f/s, want what was refused", from)
 	}
 }

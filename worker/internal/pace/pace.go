@@ -16,8 +16,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
-
-	"email-gateway/shared/service"
 )
 
 // key is the bucket. There is one per Redis, because there is one provider account.
@@ -27,12 +25,13 @@ const (
 	// burst is how much of a second's rate may go out at once: providers measure
 	// the rate over about a second, so a tenth stays inside it.
 	burst = 0.1
-	// grant is how much of a second's rate one visit to Redis brings home. At 1,000
+	// grant is how much of a second's rate one visit to Redis fetches. At 1,000
 	// emails/s that is one visit per 50 emails; below 20/s every email visits.
 	grant = 0.05
-	// grantLife is how long tokens brought home may be used: older ones belong to a
-	// second that is over.
-	grantLife = time.Second
+	// grantLife is how long fetched tokens may be used: the time in which the rate makes a
+	// grant. Older ones go back to the bucket, which keeps no more than a burst: tokens that
+	// an idle process kept, and those that the bucket made meanwhile, would be a burst too many.
+	grantLife = time.Duration(grant * float64(time.Second))
 	// redisTimeout is how long an email waits for the bucket before the process
 	// falls back to its own share.
 	redisTimeout = 500 * time.Millisecond
@@ -40,45 +39,34 @@ const (
 	fallbackFor = 2 * time.Second
 )
 
-// take refills the bucket by Redis's own clock, takes up to ARGV[3] tokens and
-// returns how many it took and, if none, how many milliseconds until there is one; then
-// when the rate was last cut, how many milliseconds ago that was, and the rate then.
+// take refills the bucket by Redis's own clock and with ARGV[4] tokens that were not used,
+// takes up to ARGV[3] tokens and returns how many it took and, if none, how many milliseconds
+// until there is one; then what cutRate returns of the last cut. ARGV[5] is how many microseconds
+// ago a call began that the provider accepted.
 //
-//	KEYS[1] bucket (hash: tokens, at in microseconds, cut_at in microseconds, cut_from)
-//	ARGV[1] tokens per second, ARGV[2] capacity, ARGV[3] tokens wanted
+//	KEYS[1] bucket (hash: tokens, cut_from, cut_low; in microseconds at, cut_at, accepted_at)
+//	ARGV[1] tokens per second, ARGV[2] capacity, ARGV[3] tokens wanted, ARGV[4] tokens returned,
+//	ARGV[5] an acceptance's age, '' if there is none to note
 var take = redis.NewScript(`
 local now = redis.call('TIME')
 local at = now[1] * 1000000 + now[2]
 local per_second, capacity, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local bucket = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'cut_at', 'cut_from')
+local bucket = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'cut_at', 'cut_from', 'cut_low', 'accepted_at')
 local tokens = tonumber(bucket[1]) or capacity
 local since = math.max(0, at - (tonumber(bucket[2]) or at))
-tokens = math.min(capacity, tokens + since * per_second / 1000000)
+tokens = math.min(capacity, tokens + since * per_second / 1000000 + tonumber(ARGV[4]))
 local taken = math.min(wanted, math.floor(tokens))
 tokens = tokens - taken
 redis.call('HSET', KEYS[1], 'tokens', tostring(tokens), 'at', string.format('%.0f', at))
+if ARGV[5] ~= '' then
+    local accepted = math.max(tonumber(bucket[6]) or 0, at - tonumber(ARGV[5]))
+    redis.call('HSET', KEYS[1], 'accepted_at', string.format('%.0f', accepted))
+end
 redis.call('PEXPIRE', KEYS[1], 120000)
 local wait = 0
 if taken == 0 then wait = math.ceil((1 - tokens) * 1000 / per_second) end
 local cut_at = bucket[3] or ''
-return {taken, wait, cut_at, math.floor((at - (tonumber(cut_at) or at)) / 1000), bucket[4] or '0'}`)
-
-// cutRate notes that the rate is cut now and empties the bucket, if ARGV[1] is when it was
-// last cut and that is ARGV[3] microseconds ago: a process that does not know of the last
-// cut does not know the rate either. It returns what take returns of the last cut.
-//
-//	KEYS[1] bucket, ARGV[1] the last cut, ARGV[2] tokens per second until now, ARGV[3] the least pause
-var cutRate = redis.NewScript(`
-local now = redis.call('TIME')
-local at = now[1] * 1000000 + now[2]
-local bucket = redis.call('HMGET', KEYS[1], 'cut_at', 'cut_from')
-local last, from = bucket[1] or '', bucket[2] or '0'
-if last == ARGV[1] and at - (tonumber(last) or 0) >= tonumber(ARGV[3]) then
-    last, from = string.format('%.0f', at), ARGV[2]
-    redis.call('HSET', KEYS[1], 'tokens', '0', 'at', last, 'cut_at', last, 'cut_from', from)
-    redis.call('PEXPIRE', KEYS[1], 120000)
-end
-return {last, math.floor((at - (tonumber(last) or at)) / 1000), from}`)
+return {taken, wait, cut_at, math.floor((at - (tonumber(cut_at) or at)) / 1000), bucket[4] or '0', bucket[5] or '0'}`)
 
 // errAvoided: Redis did not answer a moment ago and is not asked again yet.
 var errAvoided = errors.New("redis left alone after an error")
@@ -90,23 +78,28 @@ type Pacer struct {
 	full  atomic.Uint64 // the account's recipients per second, as float64 bits
 	share atomic.Uint64 // of the rate that is ours when Redis is away, as float64 bits
 	last  atomic.Pointer[cut]
+	// accepted is when the newest call began that the provider accepted, in Unix nanoseconds.
+	accepted atomic.Int64
 
 	changed  chan struct{} // holds an item when the rate was cut
-	returned atomic.Int64  // tokens of emails that were not sent; lost when their second is over
+	balance  atomic.Int64  // tokens returned minus tokens owed since the last Wait looked
+	returned chan struct{} // holds an item when tokens were returned
 	cutting  sync.Mutex    // held while a cut is made or learnt
 
 	turn   chan struct{} // holds one item: whoever has it may touch what follows
+	debt   int           // tokens that were used before they were taken
 	tokens int
-	fresh  time.Time // when tokens were brought home
+	fresh  time.Time // when tokens were fetched
 	own    *rate.Limiter
 	avoid  time.Time // until then Redis is left alone
+	noted  int64     // the value of accepted that Redis knows
 }
 
 // New makes a Pacer for a rate in recipients per second.
 func New(client redis.Scripter, perSecond float64) *Pacer {
 	p := &Pacer{
 		redis: client, now: time.Now, changed: make(chan struct{}, 1),
-		turn: make(chan struct{}, 1), own: rate.NewLimiter(rate.Limit(perSecond), 1),
+		returned: make(chan struct{}, 1), turn: make(chan struct{}, 1), own: rate.NewLimiter(rate.Limit(perSecond), 1),
 	}
 	p.turn <- struct{}{}
 	p.last.Store(&cut{})
@@ -128,100 +121,16 @@ func (p *Pacer) Rate() float64 { return p.last.Load().rate(p.FullRate(), p.now()
 // Changed receives when the rate was cut, by this process or another.
 func (p *Pacer) Changed() <-chan struct{} { return p.changed }
 
-// Throttled halves the rate for all processes, because the provider refused a call that
-// began then. Calls from before the last cut say nothing about the rate after it, nor does
-// anything within a second of it.
-func (p *Pacer) Throttled(begun time.Time) {
-	p.cutting.Lock()
-	defer p.cutting.Unlock()
-	last := p.last.Load()
-	if !last.at.IsZero() && (begun.Before(last.at) || p.now().Sub(last.at) < cutPause) {
-		return
-	}
-	if !p.cutShared(last, begun) {
-		p.adopt(cut{at: p.now(), from: p.Rate()})
-	}
-}
-
-// cutShared cuts the rate in Redis because of a call that began then, or adopts the cut of
-// another process. It returns false if Redis does not answer.
-func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
-	if p.redis == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), redisTimeout)
-	defer cancel()
-	stamp := last.stamp
-	for range 2 { // the first round reads the last cut, if this process does not know it
-		answer, err := cutRate.Run(ctx, p.redis, []string{key}, stamp,
-			strconv.FormatFloat(p.Rate(), 'f', -1, 64), cutPause.Microseconds()).Slice()
-		if err != nil {
-			return false
-		}
-		if len(answer) > 0 && answer[0] == "" && stamp != "" {
-			stamp = "" // Redis has lost the cut that this process knows: the key expired or was deleted
-			continue
-		}
-		now, known := p.cutOf(answer)
-		if !known {
-			return false
-		}
-		if now.at.After(p.last.Load().at) {
-			p.adopt(now)
-		}
-		if now.stamp == stamp || begun.Before(now.at) || p.now().Sub(now.at) < cutPause {
-			return true
-		}
-		stamp = now.stamp
-	}
-	return true
-}
-
-// cutOf reads what a script says of the last cut: its stamp, its age in milliseconds and
-// the rate then.
-func (p *Pacer) cutOf(answer []any) (last cut, known bool) {
-	if len(answer) != 3 {
-		return cut{}, false
-	}
-	stamp, _ := answer[0].(string)
-	age, _ := answer[1].(int64)
-	text, _ := answer[2].(string)
-	from, err := strconv.ParseFloat(text, 64)
-	if stamp == "" || err != nil || from <= 0 {
-		return cut{}, false
-	}
-	return cut{at: p.now().Add(-time.Duration(age) * time.Millisecond), from: from, stamp: stamp}, true
-}
-
-// adopt goes by c from now on. p.cutting is held.
-func (p *Pacer) adopt(c cut) {
-	p.last.Store(&c)
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
-}
-
-// learn adopts what another process has told Redis of the last cut.
-func (p *Pacer) learn(answer []any) {
-	c, known := p.cutOf(answer)
-	if !known || c.stamp == p.last.Load().stamp {
-		return
-	}
-	p.cutting.Lock()
-	defer p.cutting.Unlock()
-	if last := p.last.Load(); c.at.After(last.at) {
-		p.adopt(c)
-	}
-}
-
 // SetProcesses says among how many the rate is divided while Redis is away.
 func (p *Pacer) SetProcesses(n int) {
 	p.share.Store(math.Float64bits(1 / float64(max(n, 1))))
 }
 
-// Wait returns when an email to so many recipients may be sent, or when ctx ends.
-// Providers count recipients, not messages.
+// OwnRate is the part of Rate that falls to this process if all processes send equally.
+func (p *Pacer) OwnRate() float64 { return p.Rate() * math.Float64frombits(p.share.Load()) }
+
+// Wait returns when an email to so many recipients may be sent, or when ctx ends. What is owed
+// is paid first. Providers count recipients, not messages.
 func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 	select {
 	case <-p.turn:
@@ -231,37 +140,96 @@ func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 	defer func() { p.turn <- struct{}{} }()
 
 	for missing := recipients; ; {
-		returned := int(p.returned.Swap(0))
-		if time.Since(p.fresh) < grantLife {
-			p.tokens += returned
-			used := min(missing, p.tokens)
-			missing -= used
-			p.tokens -= used
-		}
-		if missing <= 0 {
+		missing -= p.use(missing)
+		if missing == 0 {
 			return nil
 		}
-		wait, err := p.fetch(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			if !errors.Is(err, errAvoided) {
-				p.avoid = time.Now().Add(fallbackFor)
-			}
-			return p.ownShare(ctx, missing)
-		case wait > 0:
-			if err := service.Pause(ctx, wait); err != nil {
-				return err
-			}
+		if err := p.gain(ctx); err != nil {
+			p.Return(recipients - missing)
+			return err
 		}
 	}
 }
 
-// Return gives back the tokens of an email that was not sent, for the next one. It does not wait.
-func (p *Pacer) Return(recipients int) { p.returned.Add(int64(recipients)) }
+// use takes up to wanted of the tokens that are here, after the debt is paid, and returns how many.
+// Tokens that are too old are left for fetch to return.
+func (p *Pacer) use(wanted int) int {
+	select {
+	case <-p.returned: // what it announces is in the balance
+	default:
+	}
+	if change := int(p.balance.Swap(0)); change < 0 {
+		p.debt -= change
+	} else {
+		paid := min(p.debt, change)
+		p.debt -= paid
+		p.tokens += change - paid
+	}
+	if time.Since(p.fresh) >= grantLife {
+		return 0
+	}
+	paid := min(p.debt, p.tokens)
+	p.debt -= paid
+	p.tokens -= paid
+	used := min(wanted, p.tokens)
+	p.tokens -= used
+	return used
+}
 
-// fetch brings tokens home, or says how long to wait for one.
+// gain gets at least one token, or waits for one for a while; it returns early when tokens are
+// returned meanwhile.
+func (p *Pacer) gain(ctx context.Context) error {
+	wait, err := p.fetch(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		if !errors.Is(err, errAvoided) {
+			p.avoid = time.Now().Add(fallbackFor)
+		}
+		return p.ownShare(ctx)
+	case wait > 0:
+		return p.pause(ctx, wait)
+	}
+	return nil
+}
+
+func (p *Pacer) pause(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-p.returned:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Return gives back the tokens of an email that was not sent, for the next one. It does not wait.
+func (p *Pacer) Return(recipients int) {
+	if recipients <= 0 {
+		return
+	}
+	p.balance.Add(int64(recipients))
+	select {
+	case p.returned <- struct{}{}:
+	default:
+	}
+}
+
+// Owe notes recipients of an email that Wait did not know of when it let the email through: the
+// next emails wait for them. It does not wait.
+//
+// So an email is sent before the tokens of its other recipients are there. The provider counts them
+// all at the time of the call either way. What goes out at once is a burst of emails, and a grant of
+// each process that was idle: with 11 recipients each, as many as an email may have, that is 1.1 times
+// a second's rate and 0.55 times more for each of these processes, after which this process waits for as long as the rate needs for them. At a
+// rate below 11/s such an email exceeds a second's rate whenever it is sent.
+func (p *Pacer) Owe(recipients int) { p.balance.Add(-int64(recipients)) }
+
+// fetch exchanges what tokens there are for new ones from Redis, or says how long to wait for one.
 func (p *Pacer) fetch(ctx context.Context) (time.Duration, error) {
 	if time.Now().Before(p.avoid) {
 		return 0, errAvoided
@@ -269,28 +237,33 @@ func (p *Pacer) fetch(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	perSecond := p.Rate()
+	accepted, age := p.accepted.Load(), ""
+	if accepted > p.noted {
+		age = strconv.FormatInt(max(p.now().UnixNano()-accepted, 0)/int64(time.Microsecond), 10)
+	}
 	answer, err := take.Run(ctx, p.redis, []string{key},
-		perSecond, math.Max(1, perSecond*burst), math.Max(1, math.Floor(perSecond*grant))).Slice()
+		perSecond, math.Max(1, perSecond*burst), math.Max(1, math.Floor(perSecond*grant)), p.tokens, age).Slice()
 	if err != nil {
 		return 0, err
 	}
-	if len(answer) != 5 {
+	if len(answer) != 6 {
 		return 0, fmt.Errorf("take tokens: %d values", len(answer))
 	}
 	taken, _ := answer[0].(int64)
 	wait, _ := answer[1].(int64)
 	p.learn(answer[2:])
+	p.noted = accepted
 	p.tokens, p.fresh = int(taken), time.Now()
 	return time.Duration(wait) * time.Millisecond, nil
 }
 
-func (p *Pacer) ownShare(ctx context.Context, recipients int) error {
-	p.own.SetLimit(rate.Limit(p.Rate() * math.Float64frombits(p.share.Load())))
-	for range recipients {
-		if err := p.own.Wait(ctx); err != nil {
-			// The limiter does not wait for a turn that would come after ctx's end.
-			return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-		}
+// ownShare waits for one token of this process's share of the rate.
+func (p *Pacer) ownShare(ctx context.Context) error {
+	p.own.SetLimit(rate.Limit(p.OwnRate()))
+	if err := p.own.Wait(ctx); err != nil {
+		// The limiter does not wait for a turn that would come after ctx's end.
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
+	p.tokens, p.fresh = 1, time.Now()
 	return nil
 }

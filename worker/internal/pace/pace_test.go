@@ -35,32 +35,45 @@ func newRedis(t *testing.T) *redis.Client {
 }
 
 func TestPacer_AllProcessesShareOneRate(t *testing.T) {
-	const perSecond, processes = 200, 4
-	client := newRedis(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	var let atomic.Int64
-	var group sync.WaitGroup
-	begun := time.Now()
-	for range processes {
-		pacer := pace.New(client, perSecond)
-		for range 8 {
-			group.Go(func() {
-				for pacer.Wait(ctx, 1) == nil {
-					let.Add(1)
-				}
-			})
+	const perSecond, processes, emails = 200, 4, 400
+	measure := func(processes int) (rate float64) {
+		client := newRedis(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var let atomic.Int64
+		var group sync.WaitGroup
+		begun := time.Now()
+		for range processes {
+			pacer := pace.New(client, perSecond)
+			for range 8 {
+				group.Go(func() {
+					for pacer.Wait(ctx, 1) == nil {
+						if let.Add(1) >= emails {
+							cancel()
+						}
+					}
+				})
+			}
 		}
+		group.Wait()
+		took := time.Since(begun).Seconds()
+		// A tenth of a second's rate may go out at once at the start.
+		if limit := perSecond * (took + 0.1); float64(let.Load()) > limit+1 {
+			t.Errorf("%d processes: %d emails in %.2f s, want at most %.0f", processes, let.Load(), took, limit)
+		}
+		return float64(let.Load()) / took
 	}
-	group.Wait()
-	took := time.Since(begun).Seconds()
-	// A tenth of a second's rate may go out at once at the start.
-	if limit := perSecond * (took + 0.1); float64(let.Load()) > limit+1 {
-		t.Errorf("%d emails in %.2f s, want at most %.0f", let.Load(), took, limit)
-	}
-	// A loaded machine may be slower than the rate; half of it shows that it flows.
-	if float64(let.Load()) < perSecond*took/2 {
-		t.Errorf("%d emails in %.2f s, want about %.0f", let.Load(), took, perSecond*took)
+	// Other work on the machine may slow down one try; processes that lose tokens are slow in each.
+	for try := 1; ; try++ {
+		one, all := measure(1), measure(processes)
+		t.Logf("%.0f emails/s by one process, %.0f by %d", one, all, processes)
+		if all >= one/2 {
+			break
+		}
+		if try == 3 {
+			t.Errorf("%d processes send %.0f emails/s, one sends %.0f", processes, all, one)
+			break
+		}
 	}
 }
 
@@ -191,7 +204,7 @@ func TestQuota_FollowsTheAccountAndFallsBack(t *testing.T) {
 			if err := loop.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 				t.Fatal(err)
 			}
-			deadline := time.After(30 * time.Second)
+			deadline := time.After(3 * time.Minute)
 			for pacer.Rate() != c.want {
 				select {
 				case <-deadline:
@@ -227,13 +240,73 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 
 // What an email that was not sent has taken goes to the next one.
 func TestPacer_Return(t *testing.T) {
-	pacer := pace.New(newRedis(t), 10) // a burst of one
+	pacer := pace.New(newRedis(t), 0.05) // a burst of one, and the next after 20 s
 	if err := pacer.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	pacer.Return(1)
 	begun := time.Now()
-	if err := pacer.Wait(t.Context(), 1); err != nil || time.Since(begun) > 90*time.Millisecond {
+	if err := pacer.Wait(t.Context(), 1); err != nil || time.Since(begun) > 19*time.Second {
 		t.Errorf("%v after %s", err, time.Since(begun))
+	}
+}
+
+// What an email owes delays the emails after it, whatever the order of Owe and Return.
+func TestPacer_Owe(t *testing.T) {
+	pacer := pace.New(newRedis(t), 20) // a bucket of two tokens
+	if err := pacer.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	pacer.Owe(10)
+	pacer.Return(4)
+	begun := time.Now()
+	if err := pacer.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	// Six tokens are owed and one is taken, of which the bucket may have two.
+	if took := time.Since(begun); took < 200*time.Millisecond {
+		t.Errorf("the next email after %s, want 250 to 300 ms at 20/s", took)
+	}
+}
+
+// A debt outlasts a wait that is broken off.
+func TestPacer_OweAfterABrokenWait(t *testing.T) {
+	pacer := pace.New(newRedis(t), 20)
+	pacer.Owe(8)
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := pacer.Wait(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v, want the context's", err)
+	}
+	if err := pacer.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	// Nine tokens, of which the bucket had two.
+	if took := time.Since(begun); took < 300*time.Millisecond {
+		t.Errorf("the next email after %s, want about 350 ms at 20/s", took)
+	}
+}
+
+// Who waits for a token takes one that is returned meanwhile.
+func TestPacer_ReturnEndsAWait(t *testing.T) {
+	pacer := pace.New(newRedis(t), 0.01)
+	if err := pacer.Wait(t.Context(), 1); err != nil { // the bucket starts with one token
+		t.Fatal(err)
+	}
+	let := make(chan error, 1)
+	go func() { let <- pacer.Wait(t.Context(), 1) }()
+	for {
+		pacer.Return(1)
+		select {
+		case err := <-let:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal("the token that was returned was not taken")
+		}
 	}
 }

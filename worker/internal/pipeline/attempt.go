@@ -120,12 +120,13 @@ func (a *attempt) claim(now time.Time) store.Transition {
 
 // recipient is what the email says about its recipient, under the id that it names or
 // else the one derived from its identifiers. An email that names an id states no address
-// (the api has compared it), and may have nothing to say at all: nil.
+// (the api has compared it), and may have nothing to say at all: nil. So has an email of a mailing that
+// names an id: the step that made it has written what its entry says.
 func (a *attempt) recipient() *store.Recipient {
 	r := a.job.Recipient
 	said := store.Recipient{ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, RazaoSocial: r.RazaoSocial, Nome: r.Nome}
 	id, err := uuid.Parse(r.RecipientID)
-	if err == nil && said == (store.Recipient{}) {
+	if err == nil && (a.row.MailingID.Valid || said == (store.Recipient{})) {
 		return nil
 	}
 	if err != nil {

@@ -1,5 +1,3 @@
-//go:build !nofence
-
 package pipeline
 
 import (
@@ -8,9 +6,8 @@ import (
 )
 
 // The two halves of the fence: a task of an email that is done or in other hands leaves
-// at once, and only the task that Postgres lets win goes on to the provider. They stand
-// here by themselves so that the chaos run can be shown to find out when they are gone:
-// a build with the tag nofence has neither.
+// at once, and only the task that Postgres lets win goes on to the provider. They have a file
+// of their own, for which a test builds another one and shows that the chaos run finds it out.
 
 // mayClaim says that the email is there for a worker to take.
 func mayClaim(s email.Status) bool { return s.Claimable() }

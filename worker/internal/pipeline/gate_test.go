@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -221,6 +222,29 @@ func TestGate_OutageOfTwentyCalls(t *testing.T) {
 			b.expect(t, id, email.Pending, 0, 0)
 		}
 	}
+}
+
+// An email whose connection is always cut has its five tries, although the account's API fails for
+// long: the provider accepts others meanwhile.
+func TestGate_OneEmailIsCutWhileOthersPass(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.pipeline.Gate = gate.New(gate.Params{
+		Log: slog.New(slog.DiscardHandler), Store: b.Store, Instance: "worker-1", Registry: prometheus.NewRegistry(),
+		Reach: func(context.Context) error { return errors.New("502") },
+	})
+	cut := b.Accept(t, b.company, nil)
+	for range 8 {
+		other := b.Accept(t, b.company, nil)
+		if err := b.handle(t, other); err != nil {
+			t.Fatal(err)
+		}
+		b.exec(t, "UPDATE email_outbox SET next_at = now() WHERE id = $1", cut)
+		b.sender.fail(1, away)
+		_ = b.handle(t, cut)
+		b.sender.fail(0, away)
+	}
+	b.expect(t, cut, email.Failed, 5, 0)
 }
 
 // A proxy that answers 200 to everything must not mark mail as gone.

@@ -43,6 +43,7 @@ func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition)
 		case applied && t.Status.Final():
 			p.ended(log, a, t.Status)
 		case applied:
+			p.returned(context.Background(), a, t.Delay)
 			p.observe(log, a, t.Status, slog.LevelWarn)
 		}
 	})

@@ -5,13 +5,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
@@ -59,6 +56,9 @@ func TestHandle_LeavesALockedEmailAlone(t *testing.T) {
 	}
 }
 
+// unblocked is a limit for what must not wait for a lock: such a wait ends with statement_timeout, after 30 s.
+const unblocked = 25 * time.Second
+
 // A foreign session locks an email while the provider has it. Its task ends without waiting,
 // and its result is written when the lock is gone; until then other emails are sent.
 func TestHandle_RecordsTheResultOfALockedEmail(t *testing.T) {
@@ -95,7 +95,7 @@ func TestHandle_RecordsTheResultOfALockedEmail(t *testing.T) {
 			close(calling.answer)
 			for _, other := range others {
 				begun := time.Now()
-				if err := b.handle(t, other); err != nil || b.find(t, other).Status != email.Sent || time.Since(begun) > 5*time.Second {
+				if err := b.handle(t, other); err != nil || b.find(t, other).Status != email.Sent || time.Since(begun) > unblocked {
 					t.Errorf("another email: %v, %s after %s", err, b.find(t, other).Status, time.Since(begun))
 				}
 			}
@@ -104,7 +104,7 @@ func TestHandle_RecordsTheResultOfALockedEmail(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(unblocked):
 				t.Error("the locked email keeps its task")
 			}
 			if err := tx.Rollback(); err != nil {
@@ -196,20 +196,21 @@ func (s *callingSender) Send(ctx context.Context, m provider.Message) (provider.
 	return s.other.Send(ctx, m)
 }
 
-// Without room for retries the task of a locked email is dropped, and counted: it is not lost.
-func TestHandle_CountsDroppedTasksOfLockedEmails(t *testing.T) {
+// Without room for retries the task of a locked email is dropped, with a note for the rescuer: it
+// is not lost.
+func TestHandle_NotesDroppedTasksOfLockedEmails(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewRegistry()
-	b := newBench(t, func(p *pipeline.Params) { p.RetryRoom, p.Metrics = retryRoom(false), pipeline.NewMetrics(registry) })
+	b := newBench(t, func(p *pipeline.Params) { p.RetryRoom = retryRoom(false) })
 	id := b.Accept(t, b.company, nil)
 	b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()`)
 	b.lock(t, id)
-	if err := b.pipeline.Handle(t.Context(), b.task(t, id)); err != nil {
-		t.Errorf("handle = %v, want the task acknowledged", err)
+	for range 2 { // a task may come twice
+		if err := b.pipeline.Handle(t.Context(), b.task(t, id)); err != nil {
+			t.Errorf("handle = %v, want the task acknowledged", err)
+		}
 	}
-	const counted = "# HELP pipeline_locked_tasks_dropped_total Tasks of emails locked by another transaction that found no room among the retries; the rescuer brings the emails back.\n" +
-		"# TYPE pipeline_locked_tasks_dropped_total counter\npipeline_locked_tasks_dropped_total 1\n"
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "pipeline_locked_tasks_dropped_total"); err != nil {
-		t.Error(err)
+	var noted int
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM dropped_tasks JOIN email_outbox o USING (enqueued_at) WHERE o.id = outbox_id`).Scan(&noted); err != nil || noted != 1 {
+		t.Errorf("%d notes, %v", noted, err)
 	}
 }

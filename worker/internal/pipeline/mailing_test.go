@@ -82,6 +82,30 @@ func TestMailing_IsRenderedWhenSent(t *testing.T) {
 	}
 }
 
+// The step of the mailing that made an email has written its recipient: the claim does not write or lock it again. Its log
+// names it.
+func TestMailing_RecipientIsNotWrittenAgain(t *testing.T) {
+	t.Parallel()
+	m := newMailingBench(t, `<p>{{cidade}}</p>`, "", int(htmlcheck.Version))
+	recipient := store.RecipientID(m.company, "", "", "ana@example.com")
+	m.exec(t, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'ana@example.com')`, recipient, m.company)
+	id := m.entry(t, "Recife", "")
+	m.exec(t, `UPDATE email_outbox SET payload = jsonb_set(payload, '{recipient}', jsonb_build_object('recipientId', $2::text, 'nome', 'Ana', 'email', 'ana@example.com')) WHERE id = $1`,
+		id, recipient)
+	if err := m.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.find(t, id).Status; got != email.Sent {
+		t.Fatalf("it is %s", got)
+	}
+	var untouched, logged bool
+	err := m.SQL.QueryRowContext(t.Context(), `
+SELECT r.xmax = 0 AND r.nome IS NULL, l.recipient_id = r.id FROM recipients r, email_logs l WHERE r.id = $1 AND l.outbox_id = $2`, recipient, id).Scan(&untouched, &logged)
+	if err != nil || !untouched || !logged {
+		t.Errorf("the recipient is untouched: %v, the log names it: %v, %v", untouched, logged, err)
+	}
+}
+
 func TestMailing_CannotBeRendered(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

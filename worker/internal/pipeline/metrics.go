@@ -18,7 +18,6 @@ type Metrics struct {
 	duration   *prometheus.HistogramVec
 	processing prometheus.Histogram
 	calls      *prometheus.HistogramVec
-	locked     prometheus.Counter
 }
 
 // NewMetrics registers the pipeline's metrics.
@@ -39,9 +38,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "provider_call_duration_seconds", Help: "How long the provider took for one email, by its verdict.", Buckets: buckets,
 		}, []string{"verdict"}),
-		locked: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pipeline_locked_tasks_dropped_total", Help: "Tasks of emails locked by another transaction that found no room among the retries; the rescuer brings the emails back.",
-		}),
 	}
 	for _, state := range []email.EventType{email.EventReceived, email.EventValidated, email.EventValidationFailed, email.EventSentAttempt} {
 		m.duration.WithLabelValues(string(state))
@@ -49,7 +45,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, v := range []email.Validation{email.ValidationIntegrity, email.ValidationOutbox, email.ValidationRecipient, email.ValidationTemplate} {
 		m.validation.WithLabelValues(string(v))
 	}
-	registry.MustRegister(m.validation, m.duration, m.processing, m.calls, m.locked)
+	registry.MustRegister(m.validation, m.duration, m.processing, m.calls)
 	return m
 }
 

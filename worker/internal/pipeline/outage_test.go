@@ -19,7 +19,7 @@ func (b *bench) probeOnce(t *testing.T) (id uuid.UUID, found bool) {
 	t.Helper()
 	b.exec(t, "UPDATE email_outbox SET next_at = next_at - interval '5 s'")
 	b.exec(t, "UPDATE provider_gate SET probe_at = probe_at - interval '5 s'")
-	probe, found, err := b.Store.PickProbe(t.Context(), 5*time.Second)
+	probe, found, err := b.Store.PickProbe(t.Context(), 5*time.Second, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +118,10 @@ func TestOutage_WaitsForFeedback(t *testing.T) {
 	b.expect(t, id, email.OutcomeUnknown, 1, 1)
 	if e := b.find(t, id); !e.OutcomeUnknown {
 		t.Errorf("email = %+v, want it flagged", e)
+	}
+	var inOutage bool
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT metadata -> 'inOutage' = 'true' FROM email_events WHERE type = 'OUTCOME_UNKNOWN'`).Scan(&inOutage); err != nil || !inOutage {
+		t.Errorf("the event says of the outage %v, %v", inOutage, err)
 	}
 }
 

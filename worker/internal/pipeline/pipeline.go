@@ -9,7 +9,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -41,16 +40,23 @@ type Advancer interface {
 // Outbox takes what is not a step of an email's life.
 type Outbox interface {
 	DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error)
+	NoteDroppedTask(ctx context.Context, id uuid.UUID) error
 	BuryTask(ctx context.Context, t store.DeadTask) error
+	// WakeLanes makes dispatchers look at lanes in which emails are due again.
+	WakeLanes(ctx context.Context, lanes []store.Lanes) error
 }
 
 // Pacer lets through as many recipients per second as the provider allows.
 type Pacer interface {
 	Wait(ctx context.Context, recipients int) error
-	// Return gives back what Wait has let through for an email that then was not sent.
+	// Owe notes recipients that are sent to and were not waited for: the next emails wait for them.
+	Owe(recipients int)
+	// Return gives back what was let through for an email that then was not sent.
 	Return(recipients int)
 	// Throttled: the provider refused a call that began then, for there were too many.
 	Throttled(begun time.Time)
+	// Accepted: it accepted one.
+	Accepted(begun time.Time)
 }
 
 // Gate is the circuit breaker before the provider that all workers share. It is told how
@@ -91,6 +97,9 @@ type Params struct {
 	// FeedbackWindow is how long feedback is waited for when the provider's answer is not
 	// known; 0 = none will come.
 	FeedbackWindow time.Duration
+	// Sent is told how long each email took that the provider accepted, from its task's receipt
+	// to its recorded result; nil if nobody wants to know.
+	Sent func(took time.Duration)
 	// Tracer makes spans of an attempt's steps.
 	Tracer telemetry.Tracer
 }
@@ -110,8 +119,8 @@ func New(p Params) *Pipeline {
 const (
 	// callTimeout bounds the provider call.
 	callTimeout = 30 * time.Second
-	// turnPatience bounds the wait for the send rate. It leaves room for the call
-	// before the queue believes that the handler is lost.
+	// turnPatience bounds the wait for the send rate of a task that has no token. It leaves room
+	// for the call before the queue believes that the handler is lost.
 	turnPatience = 45 * time.Second
 	// leaseNeeded must be left of the claim right before the call, so that the call
 	// cannot outlive it: its 30 s and one to write the answer down.
@@ -132,6 +141,11 @@ const (
 	outageDelay = 4 * time.Second
 	// faultDelay is how long an email rests whose task met a fault of ours more than once.
 	faultDelay = 30 * time.Second
+	// longAgo is how long ago an email was taken whose return needs a wake-up: dispatchers look at
+	// a lane again and again for a minute after they took from it, and their clock may differ from ours.
+	// Emails that are due after foundAfter need none, since all lanes are listed that often.
+	longAgo    = 45 * time.Second
+	foundAfter = 30 * time.Second
 	// keyDelay is how long a mailing's email waits for an operator to set the key that
 	// its unsubscribe link needs: a mailing without a way out is not sent.
 	keyDelay = time.Minute
@@ -177,10 +191,14 @@ func stopped() error { return &queue.RetryLater{Reason: "the worker stops"} }
 func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	received := time.Now()
 	opening, opened := p.Tracer.Start(ctx, "load", telemetry.Internal)
-	row, job, err := p.open(opening, task, received)
+	job, decoding := email.DecodeSendJob(task.Payload)
+	turn := p.admitted(task, job)
+	defer turn.giveBack()
+	row, err := p.open(opening, task, job, decoding, received)
 	opened.End()
 	switch {
 	case store.IsOutage(err):
+		turn.giveBack()
 		return p.sitOut(ctx)
 	case row == nil || err != nil:
 		return err
@@ -220,7 +238,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 		return p.refuse(ctx, log, a, failed)
 	}
 	a.reach(email.EventValidated)
-	if err := p.awaitTurn(ctx, a); err != nil {
+	if err := p.awaitTurn(ctx, turn, a.recipients()); err != nil {
 		return err
 	}
 	crashpoint.At(crashpoint.SendTurn)
@@ -228,9 +246,6 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	// half-way is an email that nobody may touch.
 	ctx = context.WithoutCancel(ctx)
 	claim, err := p.claim(ctx, a)
-	if err == nil && (claim.Locked || !isMine(claim)) {
-		p.Pacer.Return(a.recipients())
-	}
 	switch {
 	case err != nil:
 		return err
@@ -245,6 +260,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 		return p.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
 	}
 
+	turn.use()
 	receipt, err := p.call(ctx, a)
 	_, recorded := p.Tracer.Start(ctx, "record", telemetry.Internal)
 	defer recorded.End()
@@ -270,25 +286,6 @@ func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, erro
 func (p *Pipeline) sitOut(ctx context.Context) error {
 	_ = service.Pause(ctx, outagePause) // a stop ends it, which is fine too
 	return &queue.RetryLater{Delay: outageDelay, Reason: "the database does not answer"}
-}
-
-// awaitTurn waits for the send rate. A task whose turn does not come in time, or that
-// meets a stop, goes back to the queue: nothing was written for it yet.
-func (p *Pipeline) awaitTurn(ctx context.Context, a *attempt) error {
-	waiting, cancel := context.WithTimeout(ctx, turnPatience)
-	defer cancel()
-	waiting, span := p.Tracer.Start(waiting, "wait for the send rate", telemetry.Internal)
-	defer span.End()
-	err := p.Pacer.Wait(waiting, a.recipients())
-	switch {
-	case ctx.Err() != nil:
-		return stopped()
-	case errors.Is(err, context.DeadlineExceeded):
-		return &queue.RetryLater{Delay: time.Second, Reason: "waiting for the send rate"}
-	case err != nil:
-		return fmt.Errorf("wait for the send rate: %w", err)
-	}
-	return nil
 }
 
 // expire ends an email whose deadline passed while it waited.
@@ -344,20 +341,35 @@ func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, s
 // rest acknowledges the task and leaves the email to the dispatcher, for some time at least.
 func (p *Pipeline) rest(ctx context.Context, a *attempt, delay time.Duration) error {
 	locked, err := p.Outbox.DropTask(ctx, a.row.ID, delay)
-	if locked {
+	switch {
+	case locked:
 		return p.rowLocked(ctx, a)
+	case err != nil:
+		return err
 	}
-	return err
+	p.returned(ctx, a, delay)
+	return nil
+}
+
+// returned wakes the dispatchers for an email that is theirs again and due after a delay, if they
+// would not look at its lane in time.
+func (p *Pipeline) returned(ctx context.Context, a *attempt, delay time.Duration) {
+	if time.Since(a.task.EnqueuedAt) < longAgo || delay > foundAfter {
+		return
+	}
+	lanes := []store.Lanes{{Company: a.row.CompanyID, Queue: a.queue, Mailing: a.row.MailingID.UUID}}
+	if err := p.Outbox.WakeLanes(ctx, lanes); err != nil {
+		p.Log.Debug("dispatchers not woken: they look by themselves", "error", err)
+	}
 }
 
 // rowLocked looks at an email that another transaction has locked again when that one has
 // had time to commit. The tasks of locked emails take no more of the window than other retries:
-// one that finds no room is dropped, and the rescuer brings its email back. The rescuer counts it
-// as lost; the alert EmailsRescued subtracts the metric.
+// one that finds no room is dropped, and the rescuer brings its email back. The note is committed
+// before the task leaves the queue, so that the task is not counted as lost.
 func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
 	if !p.RetryRoom.Free(ctx, a.queue) {
-		p.Metrics.locked.Inc()
-		return nil
+		return p.Outbox.NoteDroppedTask(ctx, a.row.ID)
 	}
 	return &queue.RetryLater{Delay: lockedDelay, Reason: "its row is locked"}
 }

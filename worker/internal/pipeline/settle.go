@@ -22,8 +22,12 @@ func (p *Pipeline) sent(log *slog.Logger, a *attempt, receipt provider.Receipt) 
 	t.Events = []email.Event{event(email.EventSent, time.Now(), map[string]any{
 		"sesMessageId": receipt.MessageID, "durationMs": t.Duration.Milliseconds(), "attempt": a.number(),
 	})}
+	p.Pacer.Accepted(a.called)
 	applied, err := p.record(log, a, t)
 	p.Gate.Answered(a.call(p.MaxAttempts))
+	if p.Sent != nil {
+		p.Sent(time.Since(a.received))
+	}
 	if !applied {
 		return err
 	}
@@ -128,6 +132,7 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 	}
 	p.observe(log, a, email.RetryScheduled, slog.LevelWarn)
 	if !t.TaskWaits {
+		p.returned(context.Background(), a, delay)
 		return nil
 	}
 	return &queue.RetryLater{Delay: delay, Reason: f.Code + ": " + email.MaskText(f.Reason)}
@@ -138,11 +143,13 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 func (p *Pipeline) awaitFeedback(log *slog.Logger, a *attempt, f *provider.Failure, again bool) error {
 	t := a.end(email.OutcomeUnknown)
 	t.Delay, t.OutcomeUnknown = p.FeedbackWindow, true
+	unknown := unknownEvent(time.Now(), f, again)
 	if a.excused {
 		t.AddThrottles = 1
+		unknown.Metadata["inOutage"] = true // the outcome resolver reads it when the wait is over
 	}
 	t.ErrorCode, t.ErrorReason = f.Code, f.Reason
-	t.Events = []email.Event{unknownEvent(time.Now(), f, again)}
+	t.Events = []email.Event{unknown}
 	if applied, err := p.record(log, a, t); !applied {
 		return err
 	}
@@ -166,6 +173,7 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 	if applied, err := p.record(log, a, t); !applied {
 		return err
 	}
+	p.returned(context.Background(), a, releaseDelay)
 	p.observe(log.With("why", why), a, email.Pending, level)
 	return nil
 }

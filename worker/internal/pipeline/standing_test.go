@@ -287,8 +287,10 @@ func TestHandle_ALateAcceptanceCounts(t *testing.T) {
 type never struct{ waiting func() }
 
 func (never) Throttled(time.Time) {}
+func (never) Accepted(time.Time)  {}
 
 func (never) Return(int) {}
+func (never) Owe(int)    {}
 
 func (n never) Wait(ctx context.Context, _ int) error {
 	n.waiting()

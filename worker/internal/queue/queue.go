@@ -7,6 +7,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -23,6 +24,9 @@ type Task struct {
 	// tries stands in Postgres; on a broker that counts by itself (rabbitmq) it is what
 	// decides.
 	Retried int
+	// Admitted is when the send rate let the task through, for one recipient, before it was taken;
+	// zero if the consumer admits tasks without regard to the rate.
+	Admitted time.Time
 	// LastTry is set by a broker that counts by itself: RetryLater and errors end this
 	// task, as Dead would.
 	LastTry bool
@@ -64,11 +68,16 @@ type Room struct {
 	Granted int
 }
 
+// ErrNotPublished is in the errors of Publisher.Publish after which the task is certainly not on
+// its queue, if the publisher can tell: nothing was sent to the broker.
+var ErrNotPublished = errors.New("not published")
+
 // Publisher puts tasks on queues.
 type Publisher interface {
 	// Publish makes sure that the task stands on its queue. A leftover of the same
 	// id that nobody would ever take (waiting for its retry, archived, completed) is
-	// replaced. An error means that it may or may not stand there.
+	// replaced. An error means that it may or may not stand there, unless it is
+	// ErrNotPublished.
 	Publish(ctx context.Context, task Task) (Placed, error)
 	// Reserve grants room for at most most tasks on a queue that is to hold at most window,
 	// among all publishers: the publisher's share of what is free. A grant replaces the

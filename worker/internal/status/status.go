@@ -6,6 +6,7 @@ package status
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
+	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 )
 
@@ -134,14 +136,20 @@ func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 		details[name] = part(err)
 		r.up.Set(name, err == nil)
 	}
+	// A commit may wait for a standby that is gone: the gauge must say so before the alert's time is over.
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
 	err := r.params.Store.ReportStatus(ctx, r.params.Service, r.params.Instance, r.began, details)
-	r.up.Set(database, err == nil)
+	r.up.SetDatabase(err, errors.Is(err, store.ErrUnreplicated))
 	return false, err
 }
 
 // part is how a dependency stands in the row and in /readyz. Why it does not answer
 // stays in the log: the text may hold addresses of machines.
 func part(err error) map[string]string {
+	if errors.Is(err, store.ErrUnreplicated) {
+		return map[string]string{"status": "unreplicated"}
+	}
 	if err != nil {
 		return map[string]string{"status": "disconnected"}
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func TestReporter_WritesItsRowAndTakesItAway(t *testing.T) {
 	if details.Redis.Status != "connected" || details.SES.Status != "disconnected" || details.Concurrency != 7 {
 		t.Errorf("details = %s", rows[0].Details)
 	}
-	waitForDependencies(t, registry, map[string]float64{"database": 1, "redis": 1, "ses": 0})
+	waitForDependencies(t, registry, map[string]float64{"database": 1, "replication": 1, "redis": 1, "ses": 0})
 	if n, err := d.Store.LiveProcesses(t.Context(), "worker"); n != 1 || err != nil {
 		t.Errorf("live workers = %d, %v; want 1", n, err)
 	}
@@ -86,7 +87,7 @@ func TestReporter_TellsOfItsDatabase(t *testing.T) {
 // waitForDependencies waits until gateway_dependency_up is as wanted.
 func waitForDependencies(t *testing.T, registry *prometheus.Registry, want map[string]float64) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		families, err := registry.Gather()
 		if err != nil {
@@ -113,7 +114,7 @@ func waitForDependencies(t *testing.T, registry *prometheus.Registry, want map[s
 
 func waitForRows(t *testing.T, s *store.Store, n int) []store.ProcessStatus {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		rows, err := s.ProcessStatuses(t.Context())
 		if err != nil {
@@ -192,20 +193,24 @@ func TestReporter_Wake(t *testing.T) {
 		}
 	}()
 	waitForRows(t, d.Store, 1)
-	rate.Store(50)
-	begun := time.Now()
-	wake <- struct{}{}
-	for {
-		rows := waitForRows(t, d.Store, 1)
-		var details struct{ SendRate int64 }
-		if err := json.Unmarshal(rows[0].Details, &details); err != nil {
-			t.Fatal(err)
+	var took []time.Duration
+	for change := range int64(5) {
+		rate.Store(change)
+		begun := time.Now()
+		wake <- struct{}{}
+		for reported := int64(-1); reported != change; {
+			rows := waitForRows(t, d.Store, 1)
+			var details struct{ SendRate int64 }
+			if err := json.Unmarshal(rows[0].Details, &details); err != nil {
+				t.Fatal(err)
+			}
+			reported = details.SendRate
 		}
-		if details.SendRate == 50 {
-			break
-		}
-		if time.Since(begun) > 4*time.Second {
-			t.Fatalf("details = %s", rows[0].Details)
-		}
+		took = append(took, time.Since(begun))
+	}
+	// Other work on the machine may delay one report, and a report that nothing wakes may
+	// come early: the median of five is neither.
+	if slices.Sort(took); took[2] > 4*time.Second {
+		t.Errorf("changes are reported after %v", took)
 	}
 }

@@ -66,7 +66,7 @@ func Run(t *testing.T, start Start) {
 }
 
 // patience is how long the suite waits for something that should happen at once.
-const patience = 10 * time.Second
+const patience = 3 * time.Minute
 
 // full is a message that uses everything a message may have.
 func full() provider.Message {

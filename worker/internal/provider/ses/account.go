@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/sesv2"
@@ -34,6 +35,8 @@ func (a Account) Refusal() string {
 	return ""
 }
 
+var errNoQuota = errors.New("get ses account: answer without a send quota")
+
 // Account asks SES for the account's limits. AWS answers about one such question a
 // second for the whole account, so ask once a minute and keep the answer.
 func (s *Sender) Account(ctx context.Context) (Account, error) {
@@ -46,7 +49,7 @@ func (s *Sender) Account(ctx context.Context) (Account, error) {
 	quota := output.SendQuota
 	if quota == nil {
 		// A rate of zero would stop all sending.
-		return Account{}, errors.New("get ses account: answer without a send quota")
+		return Account{}, errNoQuota
 	}
 	return Account{
 		MaxSendRate:      quota.MaxSendRate,
@@ -57,13 +60,19 @@ func (s *Sender) Account(ctx context.Context) (Account, error) {
 	}, nil
 }
 
-// Reach says whether SES answers at all. An account that may not be asked for its
-// limits, or an emulator that does not know the question, is reached too.
+// Reach says whether SES works, as far as a question that sends no email can tell. An account that
+// may not be asked for its limits, or an emulator that does not know the question (501 too), is
+// reached.
 func (s *Sender) Reach(ctx context.Context) error {
 	_, err := s.Account(ctx)
 	var answered *awshttp.ResponseError
-	if errors.As(err, &answered) && answered.HTTPStatusCode() > 0 {
+	if errors.Is(err, errNoQuota) {
 		return nil
+	}
+	if errors.As(err, &answered) {
+		if status := answered.HTTPStatusCode(); status == http.StatusNotImplemented || status > 0 && status < http.StatusInternalServerError {
+			return nil
+		}
 	}
 	return err
 }

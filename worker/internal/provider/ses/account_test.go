@@ -46,6 +46,27 @@ func TestAccountErrors(t *testing.T) {
 	}
 }
 
+// What answers anything but a fault of its own is reached.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		at      func(*testing.T) endpoint
+		reached bool
+	}{
+		"refused":                       {refuses(403, "AccessDeniedException", "no"), true},
+		"throttled":                     {refuses(429, "TooManyRequestsException", "slow down"), true},
+		"an emulator without a quota":   {says(200, `{"SendingEnabled":true}`), true},
+		"an emulator that knows it not": {says(501, `{}`), true},
+		"broken":                        {refuses(500, "InternalFailure", "sorry"), false},
+		"unavailable":                   {says(503, ``), false},
+		"nobody there":                  {closed, false},
+	} {
+		if err := newSender(t, ses.Config{Endpoint: c.at(t).url}).Reach(t.Context()); (err == nil) != c.reached {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestAccount_Refusal(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -43,6 +43,16 @@ const (
 	codeUnexpectedResponse  = "SES_UNEXPECTED_RESPONSE"
 )
 
+// BreakerCodes are the codes that may open the circuit breaker: of refusals, silences and
+// answers that are not about one email.
+func BreakerCodes() []string {
+	return []string{
+		codeAccountPaused, codeAccountSuspended, codeAccessDenied, codeAuthFailed, codeCredentialsExpired, codeCredentialsMissing,
+		codeDailyQuota, codeEndpointInvalid, codeInternalError, codeNetworkError, codeResponseUnreadable, codeSendCancelled,
+		codeServiceUnavailable, codeTimeout, codeTLSError, codeUnexpectedResponse,
+	}
+}
+
 // classify says what the error of one SendEmail means for the email. connected tells
 // whether the call had got a connection.
 //

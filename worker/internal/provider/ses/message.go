@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sesv2"
 	"github.com/aws/aws-sdk-go-v2/service/sesv2/types"
-	"golang.org/x/net/idna"
 
+	"email-gateway/shared/mailbox"
 	"email-gateway/worker/internal/provider"
 )
 
@@ -133,7 +133,7 @@ func address(s string) (string, error) {
 	if isASCII(domain) {
 		return s, nil
 	}
-	domain, err := idna.Lookup.ToASCII(domain)
+	domain, err := mailbox.Domain(domain)
 	if err != nil {
 		return "", fmt.Errorf("domain: %w", err)
 	}

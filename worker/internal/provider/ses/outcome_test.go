@@ -3,6 +3,7 @@ package ses_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 
@@ -48,6 +49,20 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("failure without reason or cause: %+v", f)
 			}
 		})
+	}
+}
+
+// Whatever may open the circuit breaker has a series of its metric from the start.
+func TestBreakerCodes(t *testing.T) {
+	t.Parallel()
+	want := map[string]bool{"SES_CREDENTIALS_UNAVAILABLE": true} // TestCredentialsUnavailable causes it
+	for _, o := range slices.Concat(accepted(), refused(), throttled(), broken(), denied(), misled(), silent(), local()) {
+		if f := o.want; f != nil && (f.Outage || f.AccountWide || f.Verdict == provider.Park || f.Verdict == provider.Unreadable) {
+			want[f.Code] = true
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(slices.Values(ses.BreakerCodes()))); diff != "" {
+		t.Errorf("codes that open the breaker (-want +got):\n%s", diff)
 	}
 }
 

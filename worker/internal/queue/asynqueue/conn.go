@@ -1,6 +1,7 @@
 package asynqueue
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"email-gateway/shared/email"
 )
 
 // ioTimeout bounds dialling, one read and one write. It is shorter than the
@@ -75,6 +78,17 @@ func (c Conn) Client() redis.UniversalClient { return c.open() }
 // queueName is what the queue is called in Redis.
 func (c Conn) queueName(queue string) string { return c.prefix + queue }
 
+// ping asks, in a cluster, each node that holds a queue. It deletes keys that do not exist, since a
+// replica, which is no master any more or not yet, answers PING and refuses writes.
+func (c Conn) ping(ctx context.Context, r redis.UniversalClient) error {
+	writes := r.Pipeline()
+	for _, name := range email.Queues() {
+		writes.Del(ctx, ownKey(c.queueName(name), "ping"))
+	}
+	_, err := writes.Exec(ctx)
+	return wrapped("ping redis", err)
+}
+
 func single(u *url.URL) (func() redis.UniversalClient, error) {
 	o, err := redis.ParseURL(u.String())
 	if err != nil {
@@ -113,7 +127,11 @@ func cluster(u *url.URL) (func() redis.UniversalClient, error) {
 	bound(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 	anyServerName(o.TLSConfig, len(o.Addrs))
 	o.ContextTimeoutEnabled = true
-	return func() redis.UniversalClient { return redis.NewClusterClient(o) }, nil
+	return func() redis.UniversalClient {
+		client := redis.NewClusterClient(o)
+		guardNodes(client)
+		return client
+	}, nil
 }
 
 // parseHosts splits scheme://host1,host2 into the URL's kind (what follows the - in

@@ -27,8 +27,10 @@ const (
 	// average, never more than 15. The price is three small scripts each time, 6 % of
 	// a core in this process and 2 % in Redis; a Server that has work does not pay it.
 	pickup = 10 * time.Millisecond
-	// forward is how often tasks whose delay is over are moved to pending.
+	// forward is how often tasks whose delay is over are moved to pending. The first Server does
+	// this for all, and deletes expired completed tasks; each other one does both once an hour.
 	forward = 250 * time.Millisecond
+	seldom  = time.Hour
 	// shutdownGrace lets a handler end its call to the provider (30 s) and write the
 	// result down; after it the task goes back on the queue.
 	shutdownGrace = 40 * time.Second
@@ -39,8 +41,11 @@ type ConsumerConfig struct {
 	Log     *slog.Logger
 	Conn    Conn
 	Handler queue.Handler
-	// Concurrency is how many tasks are in work at once.
+	// Concurrency is how many tasks are in work at once, at most.
 	Concurrency int
+	// Admission admits each task before it is taken. nil: tasks are taken whenever there are
+	// fewer in work than Concurrency.
+	Admission Admission
 }
 
 // Consumer gives the tasks of all email queues to a handler, as often from each as
@@ -51,6 +56,7 @@ type Consumer struct {
 	conn    Conn
 	handler queue.Handler
 	redis   redis.UniversalClient
+	admit   Admission // may be nil
 	servers []*asynq.Server
 	hands   *hands
 
@@ -60,9 +66,9 @@ type Consumer struct {
 
 // NewConsumer makes a Consumer with connections of its own.
 func NewConsumer(c ConsumerConfig) *Consumer {
-	consumer := &Consumer{log: c.Log, conn: c.Conn, handler: c.Handler, redis: c.Conn.open()}
+	consumer := &Consumer{log: c.Log, conn: c.Conn, handler: c.Handler, admit: c.Admission, redis: c.Conn.open()}
 	// The first hook is the outer one: what it answers does not travel.
-	consumer.redis.AddHook(newEmptyQueues(glance))
+	consumer.redis.AddHook(sweeps{})
 	consumer.redis.AddHook(&coalescer{client: consumer.redis})
 	consumer.hands = newHands(c.Concurrency, consumer.process)
 	consumer.stopping, consumer.stop = context.WithCancel(context.Background())
@@ -71,12 +77,22 @@ func NewConsumer(c ConsumerConfig) *Consumer {
 		queues[c.Conn.queueName(name)] = email.QueueWeight(name)
 	}
 	logger := newLogger(c.Log)
-	for _, share := range shares(c.Concurrency) {
-		consumer.servers = append(consumer.servers, asynq.NewServerFromRedisClient(consumer.redis, asynq.Config{
+	others := 0
+	for i, share := range shares(c.Concurrency) {
+		client, forward, janitor := consumer.redis, forward, time.Duration(0)
+		if i > 0 {
+			forward, janitor = seldom, seldom
+		}
+		if c.Admission != nil {
+			client = &admitted{UniversalClient: consumer.redis, admission: c.Admission, others: others, stopping: consumer.stopping}
+		}
+		others += share
+		consumer.servers = append(consumer.servers, asynq.NewServerFromRedisClient(client, asynq.Config{
 			Concurrency:              share,
 			Queues:                   queues,
 			TaskCheckInterval:        pickup,
 			DelayedTaskCheckInterval: forward,
+			JanitorInterval:          janitor,
 			ShutdownTimeout:          shutdownGrace,
 			RetryDelayFunc:           retryDelay,
 			ErrorHandler:             asynq.ErrorHandlerFunc(consumer.report),
@@ -102,7 +118,6 @@ func shares(concurrency int) []int {
 
 // Start begins to take tasks.
 func (c *Consumer) Start(context.Context, func(error)) error {
-	c.hands.start()
 	for _, server := range c.servers {
 		if err := server.Start(c.hands); err != nil {
 			return fmt.Errorf("start consumer: %w", err)
@@ -136,8 +151,8 @@ func (c *Consumer) Stop(ctx context.Context) error {
 	}
 }
 
-// Ping asks Redis for a sign of life.
-func (c *Consumer) Ping(ctx context.Context) error { return ping(ctx, c.redis) }
+// Ping says whether every queue can be written to.
+func (c *Consumer) Ping(ctx context.Context) error { return c.conn.ping(ctx, c.redis) }
 
 // process runs the handler, whose answer verdict puts into asynq's words. asynq's
 // context is not handed on as it is: it ends with a lease that Redis may have lost, and
@@ -145,6 +160,11 @@ func (c *Consumer) Ping(ctx context.Context) error { return ping(ctx, c.redis) }
 // it was sent.
 func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
 	begun := time.Now()
+	var admitted time.Time
+	if c.admit != nil {
+		admitted = c.admit.Begin()
+		defer c.admit.End()
+	}
 	defer func() {
 		if f := (*fault)(nil); errors.As(err, &f) {
 			f.took = time.Since(begun)
@@ -163,6 +183,7 @@ func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
 	defer context.AfterFunc(c.stopping, cancel)()
 	return verdict(c.handler(ctx, queue.Task{
 		ID: id, Queue: strings.TrimPrefix(name, c.conn.prefix), Payload: t.Payload(), Retried: retried, Traceparent: t.Headers()[headerTraceparent],
+		Admitted: admitted,
 	}))
 }
 

@@ -23,7 +23,6 @@ func TestHands(t *testing.T) {
 			<-finish
 			return errors.New(task.Type())
 		})
-		h.start()
 		results := make(map[string]error)
 		var mu sync.Mutex
 		var wg sync.WaitGroup

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Keeps says how Redis keeps what stands on its queues.
@@ -12,10 +15,33 @@ type Keeps struct {
 	AppendOnly bool   `json:"appendOnly"` // a restart forgets nothing but the last second
 }
 
-// Keeps asks Redis for its settings. INFO tells them also where CONFIG is forbidden, as by
-// those who rent Redis out.
-func (p *Publisher) Keeps(ctx context.Context) (k Keeps, err error) {
-	text, err := p.redis.Info(ctx).Result()
+// Keeps asks Redis for its settings, in a cluster every master: the worst of them counts.
+func (p *Publisher) Keeps(ctx context.Context) (Keeps, error) {
+	cluster, several := p.redis.(*redis.ClusterClient)
+	if !several {
+		return keeps(ctx, p.redis)
+	}
+	var mu sync.Mutex
+	all := Keeps{Policy: noEviction, AppendOnly: true}
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		k, err := keeps(ctx, node)
+		mu.Lock()
+		defer mu.Unlock()
+		if k.Policy != noEviction {
+			all.Policy = k.Policy
+		}
+		all.AppendOnly = all.AppendOnly && k.AppendOnly
+		return err
+	})
+	return all, err
+}
+
+// noEviction is the policy that keeps every task.
+const noEviction = "noeviction"
+
+// keeps reads INFO, which also works where CONFIG is forbidden, as by those who rent Redis out.
+func keeps(ctx context.Context, server redis.Cmdable) (k Keeps, err error) {
+	text, err := server.Info(ctx).Result()
 	if err != nil {
 		return k, fmt.Errorf("ask redis for its settings: %w", err)
 	}

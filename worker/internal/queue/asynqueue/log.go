@@ -14,9 +14,8 @@ import (
 	"email-gateway/shared/email"
 )
 
-// logger passes on what asynq has to say. While Redis is away each of its loops
-// complains several times per second, so only a few lines get through, and say how
-// many did not.
+// logger logs what asynq logs. While Redis is away each of its loops logs several lines per
+// second: only a few are passed on, with the number of those that were not.
 type logger struct {
 	log     *slog.Logger
 	limit   *rate.Limiter
@@ -27,13 +26,21 @@ func newLogger(log *slog.Logger) *logger {
 	return &logger{log: log, limit: rate.NewLimiter(rate.Every(10*time.Second), 3)}
 }
 
-// Debug and Info tell of asynq's inner life: its loops start and end.
+// Debug and Info are about asynq's own loops: they start and end.
 func (l *logger) Debug(...any)      {}
 func (l *logger) Info(args ...any)  { l.log.Debug("asynq", "detail", fmt.Sprint(args...)) }
-func (l *logger) Error(args ...any) { l.warn(fmt.Sprint(args...)) }
 func (l *logger) Fatal(args ...any) { l.warn(fmt.Sprint(args...)) }
 
-// Warn is also what asynq says of each task that gave up, which is not its business.
+// Error is also called when a Server was not admitted, which is no error.
+func (l *logger) Error(args ...any) {
+	text := fmt.Sprint(args...)
+	if strings.HasSuffix(text, errNotAdmitted.Error()) {
+		return
+	}
+	l.warn(text)
+}
+
+// Warn is also called for each task that gave up, which the pipeline has logged.
 func (l *logger) Warn(args ...any) {
 	text := fmt.Sprint(args...)
 	if strings.HasPrefix(text, "Retry exhausted") {
@@ -47,7 +54,7 @@ func (l *logger) warn(text string) {
 		l.dropped.Add(1)
 		return
 	}
-	l.log.Warn("asynq complains", "detail", email.MaskText(text), "dropped", l.dropped.Swap(0))
+	l.log.Warn("asynq logged", "detail", email.MaskText(text), "dropped", l.dropped.Swap(0))
 }
 
 // LogRedis sends what go-redis prints to stderr, past every logger, to log. The

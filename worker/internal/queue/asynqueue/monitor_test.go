@@ -173,7 +173,7 @@ func newMonitor(t *testing.T, c asynqueue.MonitorConfig) *asynqueue.Monitor {
 // are on their way shows none at first), and returns it.
 func eventuallyShows(t *testing.T, monitor *asynqueue.Monitor, path string, wanted ...string) string {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 		request.SetBasicAuth(user, password)

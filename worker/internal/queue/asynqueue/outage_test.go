@@ -79,10 +79,10 @@ func TestFrozenRedis(t *testing.T) {
 	if _, err := publisher.Publish(ctx, queue.Task{ID: "1", Queue: email.QueueNormal}); err == nil {
 		t.Error("published on a frozen Redis")
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 3*time.Second { // a pipeline ends after 4 s without its callers' contexts
 		t.Errorf("publishing went on for %s although its context had 300 ms", took)
 	}
-	stopping, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	stopping, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := consumer.Stop(stopping); err != nil {
 		t.Errorf("stop: %v", err)
@@ -203,7 +203,7 @@ func TestPublish_ManyAtOnce(t *testing.T) {
 		t.Errorf("without Redis, %d of 500 failed", failed)
 	}
 	server.Start() // it knows no scripts: they must be loaded anew
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for failed := publishAll(); failed != 0; failed = publishAll() {
 		if time.Now().After(deadline) { // go-redis dials again once a second
 			t.Fatalf("after the restart, %d of 500 failed", failed)
@@ -216,7 +216,7 @@ func receive(t *testing.T, from <-chan string) string {
 	select {
 	case id := <-from:
 		return id
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("nothing was handled")
 		return ""
 	}

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,16 +43,19 @@ type Publisher struct {
 	client  *asynq.Client
 	repairs repairs
 	holder  string // of reservations
-	// registered is when each queue was last put into the registry.
-	registered sync.Map
+	names   *registrar
 }
 
 // NewPublisher makes a Publisher with connections of its own. It does not connect
 // yet: Redis may come up later.
 func NewPublisher(conn Conn) *Publisher {
 	r := conn.open()
+	p := &Publisher{conn: conn, redis: r, client: asynq.NewClientFromRedisClient(r), holder: uuid.NewString()}
+	_, several := r.(*redis.ClusterClient)
+	p.names = &registrar{background: several, repairs: &p.repairs}
+	r.AddHook(p.names)
 	r.AddHook(&coalescer{client: r})
-	return &Publisher{conn: conn, redis: r, client: asynq.NewClientFromRedisClient(r), holder: uuid.NewString()}
+	return p
 }
 
 // Publish implements queue.Publisher.
@@ -112,20 +114,12 @@ func (p *Publisher) Oldest(ctx context.Context, queueName string) (time.Duration
 	return 0, fmt.Errorf("look at the oldest task: %w", err)
 }
 
-// Ping asks Redis for a sign of life.
-func (p *Publisher) Ping(ctx context.Context) error { return ping(ctx, p.redis) }
+// Ping says whether every queue can be written to.
+func (p *Publisher) Ping(ctx context.Context) error { return p.conn.ping(ctx, p.redis) }
 
 // Close ends the connections.
 func (p *Publisher) Close() error {
-	if err := p.redis.Close(); err != nil {
-		return fmt.Errorf("close redis: %w", err)
-	}
-	return nil
-}
-
-func ping(ctx context.Context, r redis.UniversalClient) error {
-	if err := r.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("ping redis: %w", err)
-	}
-	return nil
+	err := p.redis.Close()
+	p.names.adding.Wait()
+	return wrapped("close redis", err)
 }

@@ -100,7 +100,7 @@ func TestDepth_RestoresTheQueuesName(t *testing.T) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for !holds() {
 		select {
 		case <-deadline:

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// registry is the set of queue names that asynq's Inspector and the dashboard believe in.
-	registry = "asynq:queues"
 	// reservationLife ends the grant of a dispatcher that was killed. It is longer than a
 	// batch takes, which publishes nothing 4 s after its take began.
 	reservationLife = 5 * time.Second
@@ -23,8 +21,7 @@ const (
 	windowLife = time.Minute
 	// waitingShare of a window may wait for its time on the queue; other retries wait in
 	// Postgres, so that they leave room for what is due.
-	waitingShare     = 4
-	registerInterval = time.Second
+	waitingShare = 4
 	// roomTimeout bounds the look at a queue's room. The result of an attempt waits for it.
 	roomTimeout = 500 * time.Millisecond
 )
@@ -91,26 +88,7 @@ func (p *Publisher) Reserve(ctx context.Context, queueName string, window, most 
 	if !granted {
 		return room, fmt.Errorf("reserve room on queue: %v", answer[1])
 	}
-	if err := p.register(ctx, name); err != nil {
-		return room, err
-	}
-	return room, nil
-}
-
-// register puts a queue's name where Inspector and dashboard look for it, once per
-// registerInterval: a flushed Redis lost it, and asynq's client says it only once per process.
-func (p *Publisher) register(ctx context.Context, name string) error {
-	last, _ := p.registered.Load(name)
-	if at, ok := last.(time.Time); ok && time.Since(at) < registerInterval {
-		return nil
-	}
-	added, err := p.redis.SAdd(ctx, registry, name).Result()
-	if err != nil {
-		return fmt.Errorf("register queue: %w", err)
-	}
-	p.registered.Store(name, time.Now())
-	p.repairs.named(name, added == 1)
-	return nil
+	return room, p.names.register(ctx, p.redis, name)
 }
 
 // releaseScript ends a holder's reservation and leaves the holder, for its share of the room.

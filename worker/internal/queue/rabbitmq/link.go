@@ -24,8 +24,7 @@ const (
 // declares the topologies each time: a broker may come back empty.
 type link struct {
 	log        *slog.Logger
-	conn       Conn
-	name       string
+	dialer     *dialer
 	topologies []Topology
 
 	dialling singleflight.Group
@@ -43,7 +42,7 @@ type link struct {
 }
 
 func newLink(log *slog.Logger, conn Conn, name string, topologies ...Topology) *link {
-	l := &link{log: log.With("connection", name), conn: conn, name: name, topologies: topologies}
+	l := &link{log: log.With("connection", name), dialer: newDialer(conn, name), topologies: topologies}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l
 }
@@ -111,7 +110,7 @@ func (l *link) dial() (*session, error) {
 		return nil, errClosed
 	}
 	if l.down {
-		l.log.Info("connected to rabbitmq again")
+		l.log.Info("connected to rabbitmq again", "address", s.address)
 	}
 	l.current, l.failure, l.down = s, nil, false
 	l.note(flaws)
@@ -120,11 +119,11 @@ func (l *link) dial() (*session, error) {
 }
 
 func (l *link) open() (*session, []Flaw, error) {
-	conn, socket, err := dial(l.life, l.conn.url, l.name, dialTime)
+	d, err := l.dialer.dial(l.life)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := newSession(conn, socket)
+	s := newSession(d)
 	go s.watch(l.log)
 	flaws, err := s.declare(l.topologies)
 	if err != nil {
@@ -179,7 +178,7 @@ func (l *link) lost(s *session) {
 	}
 	l.postpone()
 	if !l.down {
-		l.log.Warn("connection to rabbitmq lost", "error", context.Cause(s.ctx))
+		l.log.Warn("connection to rabbitmq lost", "address", s.address, "error", context.Cause(s.ctx))
 	}
 	l.down = true
 }

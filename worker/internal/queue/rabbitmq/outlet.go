@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -13,7 +14,14 @@ import (
 var (
 	errUnroutable = errors.New("no queue is bound there")
 	errRefused    = errors.New("rabbitmq refused the message")
+	errNoConfirm  = errors.New("rabbitmq confirms nothing")
 )
+
+// confirmTime is how long a channel may confirm nothing of what was written before it is
+// ended. A channel that was opened while a queue had no leader may confirm nothing for as
+// long as it lives, though its connection answers; the next one finds the new leader. A
+// broker whose memory is full says so sooner.
+const confirmTime = 4 * time.Second
 
 // outlet is one channel to publish on. Messages of many goroutines travel on it at the
 // same time, and each waits for its own confirm.
@@ -30,6 +38,7 @@ type outlet struct {
 
 	mu     sync.Mutex
 	flying map[string][]*publication // by message id
+	silent time.Time                 // when the first message was written since the last confirm, or since none was in flight
 }
 
 // publication is one message on its way.
@@ -126,10 +135,13 @@ func (o *outlet) wasReturned(p *publication) bool {
 }
 
 // publish returns nil when the broker has taken the message to a queue and to its disk.
-// After an error it may stand there all the same.
+// After an error it may stand there all the same, unless it is queue.ErrNotPublished.
 func (o *outlet) publish(ctx context.Context, to Queue, message amqp.Publishing) error {
+	if ctx.Err() != nil {
+		return unsent(o.lateness(ctx))
+	}
 	if err := o.awaitLifted(ctx); err != nil {
-		return err
+		return unsent(err)
 	}
 	p := &publication{to: to, message: message, written: make(chan struct{})}
 	o.take(p)
@@ -137,9 +149,9 @@ func (o *outlet) publish(ctx context.Context, to Queue, message amqp.Publishing)
 	select {
 	case o.requests <- p:
 	case <-o.ctx.Done():
-		return context.Cause(o.ctx)
+		return unsent(context.Cause(o.ctx))
 	case <-ctx.Done():
-		return o.lateness(ctx)
+		return unsent(o.lateness(ctx))
 	}
 	select {
 	case <-p.written: // a write is bounded, and ends before the channel does
@@ -150,8 +162,14 @@ func (o *outlet) publish(ctx context.Context, to Queue, message amqp.Publishing)
 		return p.err
 	}
 	acked, err := p.confirmation.WaitContext(ctx)
+	if err == nil {
+		o.mu.Lock()
+		o.silent = time.Time{}
+		o.mu.Unlock()
+	}
 	switch {
 	case err != nil:
+		o.giveUp()
 		return o.lateness(ctx)
 	case !acked && o.channel.IsClosed():
 		<-o.ctx.Done() // the library's word for "nobody knows"
@@ -162,6 +180,19 @@ func (o *outlet) publish(ctx context.Context, to Queue, message amqp.Publishing)
 		return errUnroutable
 	}
 	return nil
+}
+
+// giveUp ends a channel that confirms nothing. What else waits on it gets an error and is
+// published again.
+func (o *outlet) giveUp() {
+	o.mu.Lock()
+	silent := o.silent
+	o.mu.Unlock()
+	if reason, _ := o.session.blocked(); reason != "" || silent.IsZero() || time.Since(silent) < confirmTime {
+		return
+	}
+	o.end(errNoConfirm)
+	go func() { _ = o.session.within(callTime, o.channel.Close) }()
 }
 
 // awaitLifted keeps messages back while the broker takes none. What is written all the
@@ -194,6 +225,9 @@ func (o *outlet) take(p *publication) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.flying[p.message.MessageId] = append(o.flying[p.message.MessageId], p)
+	if o.silent.IsZero() {
+		o.silent = time.Now()
+	}
 }
 
 func (o *outlet) forget(p *publication) {
@@ -201,9 +235,12 @@ func (o *outlet) forget(p *publication) {
 	defer o.mu.Unlock()
 	id := p.message.MessageId
 	left := slices.DeleteFunc(o.flying[id], func(other *publication) bool { return other == p })
-	if len(left) == 0 {
-		delete(o.flying, id)
+	if len(left) > 0 {
+		o.flying[id] = left
 		return
 	}
-	o.flying[id] = left
+	delete(o.flying, id)
+	if len(o.flying) == 0 {
+		o.silent = time.Time{} // a late confirm of this message is not seen
+	}
 }

@@ -8,6 +8,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/singleflight"
+
+	"email-gateway/worker/internal/queue"
 )
 
 // sender publishes on a connection of its own: while the memory of a broker is full it
@@ -24,11 +26,13 @@ type sender struct {
 func newSender(l *link) *sender { return &sender{link: l} }
 
 // send publishes a message and waits until the broker has confirmed it, no longer than
-// ctx. After an error it may or may not stand on the queue.
+// ctx. After an error it may or may not stand on the queue, unless it is queue.ErrNotPublished.
 func (s *sender) send(ctx context.Context, to Queue, message amqp.Publishing) error {
 	o, err := s.outlet(ctx)
 	if err == nil {
 		err = o.publish(ctx, to, message)
+	} else {
+		err = unsent(err)
 	}
 	if err == nil {
 		return nil
@@ -38,6 +42,9 @@ func (s *sender) send(ctx context.Context, to Queue, message amqp.Publishing) er
 	}
 	return fmt.Errorf("publish to %s: %w", to.Name, err)
 }
+
+// unsent marks the error of a message of which nothing was written to the connection.
+func unsent(err error) error { return fmt.Errorf("%w: %w", queue.ErrNotPublished, err) }
 
 // miss says that a part of the topology is not there: it is declared again before the
 // next message.

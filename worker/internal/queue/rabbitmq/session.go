@@ -21,9 +21,10 @@ var (
 // with it and is never revived: an acknowledgement belongs to the channel on which the
 // message came.
 type session struct {
-	conn   *amqp.Connection
-	socket net.Conn
-	begun  time.Time
+	conn    *amqp.Connection
+	socket  net.Conn
+	address string // of the node
+	begun   time.Time
 
 	ctx context.Context // ends with the connection; its cause says why
 	end context.CancelCauseFunc
@@ -33,8 +34,8 @@ type session struct {
 	lifted chan struct{} // closed when it takes them again; nil while it does
 }
 
-func newSession(conn *amqp.Connection, socket net.Conn) *session {
-	s := &session{conn: conn, socket: socket, begun: time.Now()}
+func newSession(d dialed) *session {
+	s := &session{conn: d.conn, socket: d.socket, address: d.address, begun: time.Now()}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	return s
 }

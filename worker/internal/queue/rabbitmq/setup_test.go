@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long a test waits for something that should happen soon.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // stage is a pipeline of a test's own on a server.
 type stage struct {

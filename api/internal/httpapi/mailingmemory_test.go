@@ -1,0 +1,140 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// rowsFile is a file of n rows that is never in memory.
+type rowsFile struct{ n, at int }
+
+func (f *rowsFile) Read(p []byte) (int, error) {
+	n := 0
+	for ; f.at <= f.n && len(p)-n > 100; f.at++ {
+		line := fmt.Sprintf("%d@example.com;Nome %d;Cidade %d;\n", f.at, f.at, f.at)
+		if f.at == 0 {
+			line = "email;nome;cidade;cpf\n"
+		}
+		n += copy(p[n:], line)
+	}
+	if n == 0 && f.at > f.n {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// uploadRows sends a generated file, and returns the mailing and the most heap that was in use.
+func (g *gateway) uploadRows(t *testing.T, n int) (id string, peak uint64) {
+	t.Helper()
+	body, pipe := io.Pipe()
+	w := multipart.NewWriter(pipe)
+	go func() {
+		writePart(t, w, mailingForm()[0])
+		writePart(t, w, mailingForm()[1])
+		_, err := io.CopyBuffer(struct{ io.Writer }{writePart(t, w, part{name: "file", filename: fmt.Sprint(n, ".csv")})}, &rowsFile{n: n}, make([]byte, 32<<10))
+		_ = w.Close()
+		_ = pipe.CloseWithError(err)
+	}()
+	var r reply
+	peak = peakHeap(func() {
+		r = g.do(t, call{Method: http.MethodPost, Path: "/mailings", Reader: body, Header: map[string]string{"Content-Type": w.FormDataContentType()}})
+	})
+	answer := r.json(t)
+	if r.Status != http.StatusAccepted || answer["accepted"] != float64(n) {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	id, _ = answer["mailingId"].(string)
+	return id, peak
+}
+
+// downloadRows reads all rows of a mailing as CSV, and returns the most heap that was in use and
+// how long the first byte and all of them took.
+func (g *gateway) downloadRows(t *testing.T, id string, n int) (peak uint64, first, all time.Duration) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL+"/mailings/"+id+"/rows?format=csv", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-API-Key", g.Key.String())
+	runtime.GC()
+	lines := 0
+	peak = peakHeap(func() {
+		begun := time.Now()
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer response.Body.Close()
+		scanner := bufio.NewScanner(response.Body)
+		for scanner.Scan() {
+			if lines++; lines == 1 {
+				first = time.Since(begun)
+			}
+		}
+		if all = time.Since(begun); scanner.Err() != nil {
+			t.Error(scanner.Err())
+		}
+	})
+	if lines != n+1 {
+		t.Errorf("%d lines, want %d and the header", lines, n)
+	}
+	return peak, first, all
+}
+
+// peakHeap is the most heap that was in use while do ran.
+func peakHeap(do func()) uint64 {
+	done := make(chan struct{})
+	measured := make(chan uint64)
+	go func() {
+		var most uint64
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			most = max(most, now.HeapInuse)
+			select {
+			case <-done:
+				measured <- most
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	do()
+	close(done)
+	return <-measured
+}
+
+const rowsOfMemoryTest = 100_000
+
+// Memory grows neither with the rows of an upload nor with those of a download, which begins
+// long before its last row is read. It runs alone: the others' memory is in the same
+// process.
+func TestMailing_Memory(t *testing.T) { //nolint:paralleltest // see above
+	g := start(t, nil)
+	runtime.GC()
+	small, few := g.uploadRows(t, 1000)
+	runtime.GC()
+	large, many := g.uploadRows(t, rowsOfMemoryTest)
+	t.Logf("heap in use: %d KiB for 1,000 rows, %d KiB for %d", few>>10, many>>10, rowsOfMemoryTest)
+	if many > few+32<<20 {
+		t.Errorf("%d MiB for 1,000 rows, %d MiB for %d", few>>20, many>>20, rowsOfMemoryTest)
+	}
+	few, _, _ = g.downloadRows(t, small, 1000)
+	many, first, all := g.downloadRows(t, large, rowsOfMemoryTest)
+	t.Logf("heap in use: %d KiB for a download of 1,000 rows, %d KiB for %d: first byte %s, all %s", few>>10, many>>10, rowsOfMemoryTest, first, all)
+	if many > few+32<<20 {
+		t.Errorf("%d MiB for a download of 1,000 rows, %d MiB for %d", few>>20, many>>20, rowsOfMemoryTest)
+	}
+	if first > all/4 {
+		t.Errorf("the first of %d rows came after %s, the last after %s", rowsOfMemoryTest, first, all)
+	}
+}

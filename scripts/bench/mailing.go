@@ -1,0 +1,183 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/service"
+)
+
+func mailing() Section {
+	return Section{Name: "mailing", What: "a CSV of 50,000 rows, first byte to COMPLETED, beside a loop that renders and calls SendEmail", Run: runMailing}
+}
+
+const (
+	// mailingConcurrency is that of the worker and of the loop; fewConcurrency is what the worker is also measured with.
+	mailingConcurrency = 256
+	fewConcurrency     = 64
+	// mailingCPU is the budget of processor time per email, in µs, of all programs and servers together.
+	mailingCPU = 450
+)
+
+// mailingRun is a CSV, the programs that send it and the loop that they are compared with.
+type mailingRun struct {
+	rig    *Rig
+	table  *Table
+	upload upload
+	ses    *SES // of the programs and of the loop
+	loop   *mailingLoop
+}
+
+// runMailing measures a mailing from the first byte of its upload until Postgres holds it as COMPLETED. Each turn has new
+// databases, so that recipients are inserted in each of them, and stops its programs before the loop begins.
+func runMailing(ctx context.Context, r *Rig, t *Table) (err error) {
+	m := &mailingRun{rig: r, table: t, upload: upload{
+		rows: scale(r, 50_000, 5_000), sheet: filepath.Join(r.cfg.Dir, "mailing.csv"),
+		fields: map[string]string{"subject": mailingSubject, "html": mailingHTML()},
+	}}
+	if err := writeSheet(m.upload.sheet, m.upload.rows); err != nil {
+		return err
+	}
+	if m.ses, err = NewSES(ctx, 0, nil); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.ses.Close()) }()
+	if m.loop, err = newMailingLoop(m.ses.URL, mailingConcurrency); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("CSV of %d rows, concurrency ", m.upload.rows)
+	for range t.Rounds() {
+		many, err := m.turn(ctx, mailingConcurrency)
+		if err != nil {
+			return err
+		}
+		loop, err := m.loop.run(ctx, m.upload.rows)
+		if err != nil {
+			return err
+		}
+		few, err := m.turn(ctx, fewConcurrency)
+		if err != nil {
+			return err
+		}
+		t.Say("%s emails/s with %d, %s with %d, the loop %s", figure(many), mailingConcurrency, figure(few), fewConcurrency, figure(loop))
+		t.RecordPair(Subject{Name: name + strconv.Itoa(mailingConcurrency), Unit: "emails/s"},
+			Reference{Name: "render and SendEmail in a loop, same concurrency", Budget: 0.33, Moonshot: 0.5}, many, loop)
+		t.RecordPair(Subject{Name: name + strconv.Itoa(fewConcurrency), Unit: "emails/s"},
+			Reference{Name: "concurrency " + strconv.Itoa(mailingConcurrency), Budget: 0.9, Moonshot: 1}, few, many)
+	}
+	return nil
+}
+
+// turn sends the mailing by a system of its own and returns the emails per second.
+func (m *mailingRun) turn(ctx context.Context, concurrency int) (rate float64, err error) {
+	env := throughput()
+	env["WORKER_CONCURRENCY"] = strconv.Itoa(concurrency)
+	g, err := m.rig.openGateway(ctx, gatewayOptions{env: env, ses: m.ses})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
+	if err := g.start(ctx); err != nil {
+		return 0, err
+	}
+	if err := g.warmUp(ctx); err != nil {
+		return 0, err
+	}
+	if err := g.system.Settle(ctx); err != nil {
+		return 0, err
+	}
+	before, err := g.system.work(ctx)
+	if err != nil {
+		return 0, err
+	}
+	w := newMeter(m.rig, []*Program{g.api, g.dispatcher, g.worker}, m.rig.Postgres, m.rig.Redis, m.rig.RabbitMQ)
+	if err := w.start(); err != nil {
+		return 0, err
+	}
+	times, err := m.send(ctx, g)
+	if err := errors.Join(err, w.stop()); err != nil {
+		return 0, err
+	}
+	after, err := g.system.work(ctx)
+	if err != nil {
+		return 0, err
+	}
+
+	prefix := fmt.Sprintf("concurrency %d: ", concurrency)
+	w.record(m.table, prefix, "email", float64(m.upload.rows))
+	all := Quantity{Name: prefix + "cpu per email, all of these", Unit: "µs"}
+	if concurrency == mailingConcurrency {
+		all.Budget = mailingCPU
+	}
+	m.table.Record(all, each(w.Spent, m.upload.rows))
+	emails := float64(m.upload.rows)
+	m.table.Record(Quantity{Name: prefix + "WAL per email", Unit: "kB"}, float64(after.written-before.written)/1e3/emails)
+	m.table.Record(Quantity{Name: prefix + "transactions per 1,000 emails", Unit: ""}, float64(after.transactions-before.transactions)/emails*1e3)
+	m.table.Record(Quantity{Name: prefix + "first byte to the api's answer", Unit: "s"}, times.answered.Seconds())
+	m.table.Record(Quantity{Name: prefix + "last email at SES to COMPLETED", Unit: "s"}, (times.completed - times.sent).Seconds())
+	return perSecond(m.upload.rows, times.completed), nil
+}
+
+// work is what Postgres has done: bytes of WAL since it was made, and transactions in the system's database.
+type work struct{ written, transactions int64 }
+
+// work reads the counters. Those of other sessions are up to a second old.
+func (s *System) work(ctx context.Context) (w work, err error) {
+	if w.written, err = s.Count(ctx, "SELECT (pg_current_wal_lsn() - '0/0')::bigint"); err != nil {
+		return work{}, err
+	}
+	w.transactions, err = s.Count(ctx, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+	return w, err
+}
+
+// mailingTimes are the steps of a mailing, from the first byte of its upload on.
+type mailingTimes struct{ answered, sent, completed time.Duration }
+
+// send uploads the CSV and waits until the mailing is COMPLETED and each of its rows SENT. Postgres is queried only when
+// SES has all emails.
+func (m *mailingRun) send(ctx context.Context, g *gateway) (t mailingTimes, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, sendPatience, fmt.Errorf("the mailing of %d rows did not end within %s", m.upload.rows, sendPatience))
+	defer cancel()
+	taken, begun := g.ses.Taken(), time.Now()
+	id, err := m.upload.send(ctx, g.api.Addr, g.key)
+	if err != nil {
+		return t, err
+	}
+	t.answered = time.Since(begun)
+	for g.ses.Taken() < taken+int64(m.upload.rows) {
+		if err := service.Pause(ctx, 2*time.Millisecond); err != nil {
+			return t, fmt.Errorf("SES took %d: %w", g.ses.Taken()-taken, err)
+		}
+	}
+	t.sent = time.Since(begun)
+	for {
+		status, sent, err := g.mailing(ctx, id)
+		switch {
+		case err != nil:
+			return t, err
+		case status == "COMPLETED" && sent != m.upload.rows:
+			return t, fmt.Errorf("the mailing is COMPLETED with %d rows of %d sent", sent, m.upload.rows)
+		case status == "COMPLETED":
+			t.completed = time.Since(begun)
+			return t, nil
+		}
+		if err := service.Pause(ctx, 5*time.Millisecond); err != nil {
+			return t, fmt.Errorf("the mailing is %s: %w", status, err)
+		}
+	}
+}
+
+// mailing reads a mailing's status and how many of its emails were counted as sent.
+func (g *gateway) mailing(ctx context.Context, id uuid.UUID) (status string, sent int, err error) {
+	err = g.system.Database.QueryRowContext(ctx, "SELECT status, sent FROM mailings WHERE id = $1", id).Scan(&status, &sent)
+	if err != nil {
+		return "", 0, fmt.Errorf("read mailing: %w", err)
+	}
+	return status, sent, nil
+}

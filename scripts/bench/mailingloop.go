@@ -1,0 +1,82 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/mailmerge"
+	"email-gateway/shared/unsubscribe"
+)
+
+// mailingSubject and mailingHTML are the templates of the mailing that is measured. Their fields are columns of writeSheet.
+const mailingSubject = "Olá, {{nome}}: sua fatura saiu"
+
+func mailingHTML() string {
+	return strings.NewReplacer(
+		"João Assunção", "{{nome}}", placeholder, "{{fatura}}",
+		"</body>", `<p>{{cidade}}</p><p><a href="{{unsubscribe_url}}">Sair da lista</a></p></body>`,
+	).Replace(letterHTML)
+}
+
+// mailingLoop sends the emails of a mailing without a gateway: it renders the templates for each row, makes the row's
+// unsubscribe link and calls SendEmail.
+type mailingLoop struct {
+	ses              *bareClient
+	subject, html    *mailmerge.Bound
+	links            unsubscribe.Keys
+	company, mailing uuid.UUID
+}
+
+func newMailingLoop(endpoint string, concurrency int) (*mailingLoop, error) {
+	l := &mailingLoop{company: uuid.New(), mailing: uuid.New()}
+	var err error
+	if l.ses, err = newBareClient(endpoint, concurrency); err != nil {
+		return nil, err
+	}
+	if err := l.links.UnmarshalText([]byte(secret())); err != nil {
+		return nil, fmt.Errorf("make a key for links: %w", err)
+	}
+	subject, err := mailmerge.ParseSubject(mailingSubject)
+	if err != nil {
+		return nil, fmt.Errorf("parse subject: %w", err)
+	}
+	html, err := mailmerge.ParseHTML(mailingHTML())
+	if err != nil {
+		return nil, fmt.Errorf("parse html: %w", err)
+	}
+	place := mailmerge.Place([]string{"cidade", "fatura"})
+	for _, part := range []struct {
+		template *mailmerge.Template
+		bound    **mailmerge.Bound
+	}{{subject, &l.subject}, {html, &l.html}} {
+		var missing []string
+		if *part.bound, missing = part.template.Bind(place); len(missing) > 0 {
+			return nil, fmt.Errorf("bind templates: no column for %q", missing)
+		}
+	}
+	return l, nil
+}
+
+// run sends so many rows and returns how many per second.
+func (l *mailingLoop) run(ctx context.Context, rows int) (float64, error) {
+	return share(l.ses.concurrency, rows, func(row int64) error { return l.send(ctx, row) })
+}
+
+// send sends the email of one row of writeSheet.
+func (l *mailingLoop) send(ctx context.Context, row int64) error {
+	to := sheetAddress(row)
+	link := unsubscribe.URL("https://mail.bancada.example", l.links.Seal(unsubscribe.Link{Company: l.company, Mailing: l.mailing, Address: to}))
+	values := mailmerge.Values(to, "", sheetName, link, []string{sheetCity, sheetInvoice(row)})
+	subject, err := l.subject.AppendTo(nil, values)
+	if err != nil {
+		return fmt.Errorf("render subject: %w", err)
+	}
+	html, err := l.html.AppendTo(nil, values)
+	if err != nil {
+		return fmt.Errorf("render html: %w", err)
+	}
+	return l.ses.deliver(ctx, to, string(subject), string(html), unsubscribe.Headers(link))
+}

@@ -1,0 +1,80 @@
+package bench
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"email-gateway/shared/htmlcheck"
+)
+
+// The loop sends each row to its own address, rendered from the templates, with a link of its own.
+func TestMailingLoop(t *testing.T) {
+	t.Parallel()
+	type email struct {
+		Destination struct{ ToAddresses []string }
+		Content     struct {
+			Simple struct {
+				Subject struct{ Data string }
+				Body    struct{ HTML struct{ Data string } }
+				Headers []struct{ Name, Value string }
+			}
+		}
+	}
+	const rows = 40
+	var mu sync.Mutex
+	var emails []email
+	ses, err := NewSES(t.Context(), 0, func(body []byte) {
+		var e email
+		if err := json.Unmarshal(body, &e); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		emails = append(emails, e)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ses.Close() }()
+	loop, err := newMailingLoop(ses.URL, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rate, err := loop.run(t.Context(), rows); err != nil || rate <= 0 {
+		t.Fatalf("the rate is %v, %v", rate, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	seen := make(map[string]bool)
+	for _, e := range emails {
+		simple := e.Content.Simple
+		if len(e.Destination.ToAddresses) != 1 || len(simple.Headers) != 2 {
+			t.Fatalf("it goes to %v with headers %v", e.Destination.ToAddresses, simple.Headers)
+		}
+		to, html := e.Destination.ToAddresses[0], simple.Body.HTML.Data
+		if !strings.HasPrefix(to, "cliente0") || simple.Subject.Data != "Olá, "+sheetName+": sua fatura saiu" {
+			t.Errorf("it goes to %q about %q", to, simple.Subject.Data)
+		}
+		for _, value := range []string{sheetName, sheetCity, "fatura-" + strings.TrimPrefix(strings.TrimSuffix(to, "@cliente.example"), "cliente"), "/u/"} {
+			if !strings.Contains(html, value) {
+				t.Errorf("the html does not hold %q", value)
+			}
+		}
+		if strings.Contains(html, "{{") || strings.Contains(html, placeholder) {
+			t.Error("the html holds a field that was not rendered")
+		}
+		if err := htmlcheck.Check(html); err != nil {
+			t.Errorf("the html is refused: %v", err)
+		}
+		link := simple.Headers[0].Value + simple.Headers[1].Value
+		if seen[to] || seen[link] {
+			t.Errorf("%q or its link is there twice", to)
+		}
+		seen[to], seen[link] = true, true
+	}
+	if len(emails) != rows {
+		t.Errorf("SES took %d emails, want %d", len(emails), rows)
+	}
+}

@@ -1,0 +1,249 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"email-gateway/shared/service"
+)
+
+// tenants measures what many companies, their lanes and old snapshots cost. Each part is a section: together they take more
+// than ten minutes.
+func tenants() []Section {
+	return []Section{
+		{Name: "tenants:dispatch", What: "10,000 companies with 50 due emails each beside 10,000 lanes with later ones; the same number of emails with one company", Run: runTenantsDispatch},
+		{Name: "tenants:quiet", What: "POST to SES for a quiet tenant while 10,000 lanes are busy, beside the same with nothing queued", Run: runTenantsQuiet},
+		{Name: "tenants:turns", What: "emails dispatched of a company with 100 mailings, beside one with one mailing", Run: runTenantsTurns},
+		{Name: "tenants:idle", What: "processor time of a dispatcher before 10,000 lanes with later emails", Run: runTenantsIdle},
+		{Name: "tenants:snapshot", What: "200,000 emails sent while a REPEATABLE READ transaction is open, beside the same without it", Run: runTenantsSnapshot},
+	}
+}
+
+// later is when the emails are due that no measurement is to reach.
+const later = 12 * time.Hour
+
+func manyCompanies(r *Rig) int { return scale(r, 10_000, 200) }
+
+// runTenantsDispatch compares the rate of the dispatcher before many companies with that before one. Each turn has a new
+// database.
+func runTenantsDispatch(ctx context.Context, r *Rig, t *Table) error {
+	many := companies{name: "Empresa", count: manyCompanies(r), each: 50}
+	idle := companies{name: "Futura", count: many.count, each: 1, due: later}
+	return t.Compare(ctx,
+		Subject{
+			Name: fmt.Sprintf("%d companies with %d due emails each, %d lanes with later ones", many.count, many.each, idle.count), Unit: "emails/s",
+			Measure: func(ctx context.Context) (float64, error) {
+				return r.dispatchRate(ctx, t, "many companies: ", many.emails(), func(s *System) error {
+					return errors.Join(s.AddCompanies(ctx, many), s.AddCompanies(ctx, idle))
+				})
+			},
+		},
+		Reference{
+			Name: "one company", Budget: 0.8, Moonshot: 0.95,
+			Measure: func(ctx context.Context) (float64, error) {
+				return r.dispatchRate(ctx, t, "one company: ", many.emails(), func(s *System) error { return s.Seed(ctx, many.emails()) })
+			},
+		},
+	)
+}
+
+// dispatchRate is the rate at which a dispatcher moves the emails that seed makes, from the first eighth until a sixteenth is
+// left.
+func (r *Rig) dispatchRate(ctx context.Context, t *Table, prefix string, emails int, seed func(*System) error) (rate float64, err error) {
+	err = r.withDispatcher(ctx, seed, func(_ *System, p *Program, await func(tasks int) (int64, error)) error {
+		if _, err := await(emails / 8); err != nil {
+			return err
+		}
+		m := newMeter(r, []*Program{p}, r.Postgres, r.Redis)
+		if err := m.start(); err != nil {
+			return err
+		}
+		first, err := await(1)
+		if err != nil {
+			return err
+		}
+		last, err := await(emails - emails/16)
+		if err := errors.Join(err, m.stop()); err != nil {
+			return err
+		}
+		m.record(t, prefix, "email", float64(last-first))
+		rate = float64(last-first) / m.Length.Seconds()
+		return nil
+	})
+	return rate, err
+}
+
+// withDispatcher makes a system with the emails that seed makes, starts a dispatcher whose window nothing fills, and calls
+// measure.
+func (r *Rig) withDispatcher(
+	ctx context.Context, seed func(*System) error, measure func(s *System, p *Program, await func(tasks int) (int64, error)) error,
+) (err error) {
+	s, err := r.NewSystem(ctx, map[string]string{"SES_MAX_SEND_RATE": "100000000", "RESCUE_AFTER": "1h"})
+	if err != nil {
+		return err
+	}
+	ending := context.WithoutCancel(ctx)
+	defer func() { err = errors.Join(err, r.stopPrograms(ending), s.Close(ending), r.EmptyRedis(ending)) }()
+	client, err := r.RedisClient()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	if err := seed(s); err != nil {
+		return err
+	}
+	if err := s.Settle(ctx); err != nil {
+		return err
+	}
+	p, err := s.Start(ctx, "dispatcher", nil)
+	if err != nil {
+		return err
+	}
+	return measure(s, p, func(tasks int) (int64, error) { return awaitTasks(ctx, client, int64(tasks)) })
+}
+
+// runTenantsQuiet measures what many busy lanes add to the way of a quiet tenant's email.
+func runTenantsQuiet(ctx context.Context, r *Rig, t *Table) error {
+	busy := companies{name: "Empresa", count: manyCompanies(r), each: 5}
+	lanes := fmt.Sprintf("%d lanes busy", busy.count)
+	return r.compareQuiet(ctx, t, quietCase{
+		seed: func(s *System) error { return s.AddCompanies(ctx, busy) },
+		idle: "other lanes idle", busy: lanes, added: "added by " + lanes, budget: 1000, moonshot: 200,
+	})
+}
+
+// runTenantsTurns measures how the dispatcher divides its turns. Both companies have emails left when it ends.
+func runTenantsTurns(ctx context.Context, r *Rig, t *Table) error {
+	each := scale(r, 500, 100)
+	several := companies{name: "Varias", count: 1, mailings: 100, each: each}
+	single := companies{name: "Uma", count: 1, mailings: 1, each: several.emails()}
+	for range t.Rounds() {
+		err := r.withDispatcher(ctx, func(s *System) error {
+			return errors.Join(s.AddCompanies(ctx, several), s.AddCompanies(ctx, single))
+		}, func(s *System, p *Program, await func(tasks int) (int64, error)) error {
+			if _, err := await(several.emails() / 2); err != nil {
+				return err
+			}
+			if err := p.Stop(ctx); err != nil {
+				return err
+			}
+			const dispatched = "SELECT count(*) FROM email_outbox o JOIN companies c ON c.id = o.company_id WHERE o.status = 'ENQUEUED' AND c.name = $1 || ' 1'"
+			more, err := s.Count(ctx, dispatched, several.name)
+			if err != nil {
+				return err
+			}
+			fewer, err := s.Count(ctx, dispatched, single.name)
+			if err != nil {
+				return err
+			}
+			t.Say("%d emails of the company with %d mailings, %d of the one with one", more, several.mailings, fewer)
+			t.RecordPair(Subject{Name: fmt.Sprintf("dispatched of a company with %d mailings", several.mailings), Unit: "emails"},
+				Reference{Name: "of one with one mailing", Budget: 1.2, AtMost: true, Moonshot: 1}, float64(more), float64(fewer))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runTenantsIdle measures a dispatcher that has nothing to do. It lists all lanes every 30 s, hence the length.
+func runTenantsIdle(ctx context.Context, r *Rig, t *Table) error {
+	idle := companies{name: "Futura", count: manyCompanies(r), each: 1, due: later}
+	watched := scale(r, 30*time.Second, 3*time.Second)
+	for range t.Rounds() {
+		err := r.withDispatcher(ctx, func(s *System) error { return s.AddCompanies(ctx, idle) },
+			func(_ *System, p *Program, await func(tasks int) (int64, error)) error {
+				if _, err := await(1); err != nil { // the copied email: the first listing is over
+					return err
+				}
+				if err := service.Pause(ctx, 2*time.Second); err != nil {
+					return err
+				}
+				m := newMeter(r, []*Program{p}, r.Postgres)
+				if err := m.start(); err != nil {
+					return err
+				}
+				if err := service.Pause(ctx, watched); err != nil {
+					return err
+				}
+				if err := m.stop(); err != nil {
+					return err
+				}
+				lanes := fmt.Sprintf(", %d lanes with later emails", idle.count)
+				part := func(spent time.Duration) float64 { return 100 * spent.Seconds() / m.Length.Seconds() }
+				t.Record(Quantity{Name: "idle dispatcher" + lanes, Unit: "% of a core", Budget: 2}, part(m.Spent[0]))
+				t.Record(Quantity{Name: "postgres meanwhile" + lanes, Unit: "% of a core"}, part(m.Spent[1]))
+				return nil
+			})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshotRate is the account's send rate, and with it the window of the dispatcher: more than the worker sends, and so little
+// that emails are taken until the end.
+const snapshotRate = 5000
+
+// runTenantsSnapshot compares sending with and without a transaction that keeps Postgres from removing index entries of emails
+// that were taken. Each turn has a new database.
+func runTenantsSnapshot(ctx context.Context, r *Rig, t *Table) error {
+	n := scale(r, 200_000, 4_000)
+	measure := func(held bool) Measure {
+		return func(ctx context.Context) (float64, error) { return r.snapshotTurn(ctx, n, held) }
+	}
+	return t.Compare(ctx, Subject{Name: fmt.Sprintf("%d emails, a snapshot is held", n), Unit: "emails/s", Measure: measure(true)},
+		Reference{Name: "none is held", Budget: 0.8, Moonshot: 0.95, Measure: measure(false)})
+}
+
+// snapshotTurn is the rate from the first eighth at SES until Postgres holds the last email as SENT.
+func (r *Rig) snapshotTurn(ctx context.Context, n int, held bool) (rate float64, err error) {
+	g, err := r.openGateway(ctx, gatewayOptions{rate: snapshotRate, env: map[string]string{"WORKER_CONCURRENCY": wholeConcurrency}})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
+	begun := time.Now()
+	if err := g.system.Seed(ctx, n); err != nil {
+		return 0, err
+	}
+	if err := g.system.Settle(ctx); err != nil {
+		return 0, err
+	}
+	if held {
+		release, err := g.system.hold(ctx)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, release()) }()
+	}
+	if err := g.start(ctx, "dispatcher", "worker"); err != nil {
+		return 0, err
+	}
+	for g.ses.Taken() < int64(n/8) {
+		if err := service.Pause(ctx, 2*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+	first, from := g.ses.Taken(), time.Now()
+	err = g.awaitSent(ctx, 0, begun, n)
+	return perSecond(n-int(first), time.Since(from)), err
+}
+
+// hold opens a transaction with a snapshot of now, as a dump does, and returns what ends it.
+func (s *System) hold(ctx context.Context) (release func() error, err error) {
+	tx, err := s.Database.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("hold a snapshot: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, "SELECT count(*) FROM companies"); err != nil {
+		return nil, errors.Join(fmt.Errorf("hold a snapshot: %w", err), tx.Rollback())
+	}
+	return tx.Rollback, nil
+}

@@ -1,0 +1,87 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// upload is a CSV and what is sent with it.
+type upload struct {
+	sheet  string            // the file
+	rows   int               // how many it has, all of them valid
+	fields map[string]string // of the form
+}
+
+// send uploads the CSV as a mailing, with an Idempotency-Key of its own, and returns the mailing's id. It returns
+// when the api has answered, which is after its commit.
+func (u upload) send(ctx context.Context, addr, key string) (mailing uuid.UUID, err error) {
+	file, err := os.Open(u.sheet)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("upload: %w", err)
+	}
+	defer file.Close()
+	stat, err := file.Stat()
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("upload: %w", err)
+	}
+	head, tail, contentType, err := form(u.fields, filepath.Base(u.sheet))
+	if err != nil {
+		return uuid.Nil, err
+	}
+	body := io.MultiReader(bytes.NewReader(head), file, bytes.NewReader(tail))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/mailings", body)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("upload: %w", err)
+	}
+	request.ContentLength = int64(len(head)) + stat.Size() + int64(len(tail))
+	request.Header.Set("Authorization", "Bearer "+key)
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Idempotency-Key", fmt.Sprintf("planilha-%d", time.Now().UnixNano()))
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("upload: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("upload: read answer: %w", err)
+	}
+	var accepted struct {
+		MailingID uuid.UUID
+		Accepted  int
+	}
+	if err := json.Unmarshal(text, &accepted); err != nil || answer.StatusCode/100 != 2 || accepted.Accepted != u.rows {
+		return uuid.Nil, fmt.Errorf("upload: the answer is %d %.300s, want %d rows accepted", answer.StatusCode, text, u.rows)
+	}
+	return accepted.MailingID, nil
+}
+
+// form is a multipart form whose last part is the file: what comes before its content, and
+// what comes behind it.
+func form(fields map[string]string, filename string) (head, tail []byte, contentType string, err error) {
+	var text bytes.Buffer
+	writer := multipart.NewWriter(&text)
+	for name, value := range fields {
+		if err := writer.WriteField(name, value); err != nil {
+			return nil, nil, "", fmt.Errorf("write form: %w", err)
+		}
+	}
+	if _, err := writer.CreateFormFile("file", filename); err != nil {
+		return nil, nil, "", fmt.Errorf("write form: %w", err)
+	}
+	cut := text.Len()
+	if err := writer.Close(); err != nil {
+		return nil, nil, "", fmt.Errorf("write form: %w", err)
+	}
+	return text.Bytes()[:cut], text.Bytes()[cut:], writer.FormDataContentType(), nil
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# Usage: scripts/compose-smoke.sh [--no-build]
+#
+# Brings docker-compose.yml up on Docker or Podman, under a project name, ports and volumes of its own: sends an email and a
+# mailing, stops the programs in the middle of it, restarts everything but the simulator, and compares what was accepted with the
+# simulator's ledger, in which each email must be once. Everything is removed at the end. --no-build uses images that are there.
+set -euo pipefail
+
+readonly rows=5000 patience=180 # patience: seconds for each wait; a first start makes the database
+readonly project=email-gateway-smoke
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { echo "compose-smoke: $*" >&2; }
+die() { say "$*" && exit 1; }
+
+# find_engine sets engine, which inspects containers, and compose.
+find_engine() {
+	if docker compose version >/dev/null 2>&1 && docker info >/dev/null 2>&1; then
+		engine=docker compose=(docker compose)
+	elif podman compose version >/dev/null 2>&1 && podman info >/dev/null 2>&1; then
+		engine=podman compose=(podman compose)
+	else
+		die "no container engine answers here: start Docker (with Compose 2.24 or newer) or Podman (with podman compose), and run this again"
+	fi
+}
+
+finish() {
+	local status=$?
+	trap - EXIT
+	if ((status)); then
+		run ps --all >&2 || true
+		run logs --tail 40 >&2 || true
+	fi
+	[[ -z ${started:-} ]] || run --profile tools down --volumes --timeout 10 >/dev/null 2>&1 || say "could not remove everything of project $project"
+	rm -rf "$copy"
+	exit "$status"
+}
+
+run() { "${compose[@]}" --project-name "$project" --project-directory "$copy" --file "$copy/docker-compose.yml" "$@"; }
+
+# ctl COMMAND...: gatewayctl in a container, as operators and tenants run it.
+ctl() { run run --rm -T -e API_KEY="${api_key:-}" gatewayctl "$@"; }
+
+# address SERVICE PORT: where the engine has published it.
+address() { run port "$1" "$2" | tail -n 1; }
+
+# await WHAT COMMAND...: until it succeeds.
+await() {
+	local what=$1 deadline=$((SECONDS + patience))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		((SECONDS < deadline)) || die "$what: not within $patience s"
+		sleep 1
+	done
+}
+
+ready() { curl -fsS "http://$(address api 8080)/readyz" && curl -fsS "http://$(address worker 9092)/readyz"; }
+
+# count NAME: a number of the ledger's summary.
+count() { curl -fsS "http://$(address ses-sim 8005)/sim/ledger/summary" | grep -oE "\"$1\": ?[0-9]+" | grep -oE '[0-9]+$'; }
+
+accepted_at_least() { (($(count accepted) >= $1)); }
+
+# send SUBJECT: over the published port; prints the email's id.
+send() {
+	curl -fsS "http://$(address api 8080)/v1/email/send" -H "Authorization: Bearer $api_key" -H 'Content-Type: application/json' \
+		-d "{\"to\": \"maria@cliente.example\", \"subject\": \"$1\", \"html\": \"<p>Olá</p>\", \"recipient\": {\"externalId\": \"C-1\", \"email\": \"maria@cliente.example\"}}" |
+		grep -oE '"outboxId": ?"[0-9a-f-]{36}"' | grep -oE '[0-9a-f-]{36}'
+}
+
+is_sent() { ctl email show "$1" | grep -q SENT; }
+
+# drained NAME: the program ended by itself, and was not killed at the end of its grace period.
+drained() {
+	local id code
+	for id in $(run ps --all --quiet "$1"); do
+		code=$("$engine" inspect --format '{{.State.ExitCode}}' "$id")
+		((code == 0)) || die "$1 ended with $code when it was stopped"
+	done
+}
+
+build=--build
+[[ ${1:-} != --no-build ]] || build=--no-build
+copy=$(mktemp -d)
+find_engine
+trap finish EXIT
+trap 'exit 1' INT TERM
+
+# The checkout without .env: no setting of a developer's may lead to real services. Settings in the environment count more
+# than compose's defaults, so those are taken away too.
+git ls-files -z --cached --others --exclude-standard ':!.env' | tar --create --null --files-from - --ignore-failed-read | tar --extract --directory "$copy"
+mapfile -t settings < <(grep -oE '[$][{][A-Z0-9_]+' docker-compose.yml | cut -c 3- | grep -v '^USER$' | sort -u)
+unset "${settings[@]}"
+export API_PORT=0 WORKER_PORT=0 SES_SIM_PORT=0
+
+say "starting $project on $engine"
+started=1
+run up --detach "$build"
+await "api and worker are ready" ready
+
+say "a company, a key, an email"
+ctl company create --name Demo --default-from demo@demo.example >/dev/null
+api_key=$(ctl key create --json --company Demo --scopes emails:send,emails:read,mailings:write,mailings:read | grep -oE 'gw_[A-Za-z0-9_-]+' | head -n 1)
+[[ -n $api_key ]] || die "no key was printed"
+await "the email is SENT" is_sent "$(send before)"
+await "the doctor finds no failure" ctl doctor # RabbitMQ is up last
+doctor=$(ctl doctor) || die "the doctor finds a failure: $doctor"
+grep -q '^ok *api ' <<<"$doctor" || die "the doctor did not reach the api: $doctor"
+! grep -q superuser <<<"$doctor" || die "the programs connect as a superuser: $doctor"
+
+say "a mailing of $rows rows, and a stop in the middle of it"
+curl -fsS -X PUT "http://$(address ses-sim 8005)/sim/settings" -d '{"latencyMs": 1000}' >/dev/null
+mailing=$({
+	echo email,nome
+	for ((i = 1; i <= rows; i++)); do echo "cliente$i@cliente.example,Cliente $i"; done
+} | ctl mailing create --file - --name clientes.csv --subject 'Olá, {{nome}}' --html '<p>{{nome}}: <a href="{{unsubscribe_url}}">sair</a></p>' --json |
+	grep -oE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' | head -n 1)
+await "the mailing has begun" accepted_at_least 200
+run stop api dispatcher worker
+for name in api dispatcher worker; do drained "$name"; done
+(($(count accepted) < rows)) || die "the mailing had ended before the stop"
+
+say "restarting Postgres, Redis and RabbitMQ, and starting the programs again, several of each"
+run restart postgres redis rabbitmq
+run up --detach --no-build --scale api=2 --scale dispatcher=2 --scale worker=3
+await "api and worker are ready" ready
+curl -fsS -X PUT "http://$(address ses-sim 8005)/sim/settings" -d '{"latencyMs": 0}' >/dev/null
+ctl mailing watch "$mailing" >/dev/null 2>&1 || die "the mailing did not complete: $(ctl mailing show "$mailing")"
+await "the second email is SENT" is_sent "$(send after)"
+
+readonly expected=$((rows + 2))
+emails=$(count acceptedOutboxIds) requests=$(count accepted) duplicates=$(count duplicateCount)
+((emails == expected && requests == expected && duplicates == 0)) ||
+	die "$expected emails were accepted; the simulator took $requests of $emails emails, $duplicates of them more than once"
+say "$expected emails were accepted, and the simulator took each of them once"

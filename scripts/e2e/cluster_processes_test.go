@@ -1,0 +1,130 @@
+package e2e_test
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"email-gateway/shared/servertest"
+)
+
+const (
+	// othersSend is how long after a fault an email that was accepted after it may wait for
+	// the programs that are left.
+	othersSend = 10 * time.Second
+	// othersFinish is how long they may take to send what the program held: its lease of 60 s
+	// on an email, the rescuer's round, and a wait before the retry.
+	othersFinish = 2 * time.Minute
+	// leaseOver is longer than every lease: 60 s of an email, 8 s of a mailing's job.
+	leaseOver = 65 * time.Second
+	// resumes is how long a program that was cut off may take to send again. A connection
+	// from before the cut repeats its packets less and less often: a program must
+	// not wait for it.
+	resumes = 30 * time.Second
+)
+
+// Two dispatchers and three workers under load: one of each is killed, frozen, and (as
+// root) cut off from everything, each time until the others have sent what it held. Every accepted
+// email is sent, once or with a flag that announces the duplicate, and every import is written.
+func TestCluster_Processes(t *testing.T) {
+	t.Parallel()
+	needsClusters(t)
+	n, missing := newNamespace(t)
+	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
+	env["WORKER_CONCURRENCY"] = "128"
+	s := startSystem(t, env)
+	s.slowSES(1_000) // so that every worker holds emails whenever a fault comes
+	third := startProgram(t, "worker", s.env)
+	start := func(name string) *program { return startProgram(t, name, s.env) }
+	if n != nil {
+		start = func(name string) *program {
+			return n.start(name, s.env, "DATABASE_URL", "REDIS_URL", "RABBITMQ_URL", "SES_ENDPOINT")
+		}
+	}
+	cutDispatcher, cutWorker := start("dispatcher"), start("worker")
+	load := s.startLoad()
+	s.awaitRequests(50)
+
+	type fault struct {
+		name      string
+		lasts     time.Duration
+		hit, mend func()
+	}
+	faults := []fault{
+		{"killed", 0, func() {
+			s.dispatcher.kill()
+			s.worker.kill()
+		}, func() {
+			s.dispatcher, s.worker = startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
+		}},
+		{"frozen", leaseOver, func() {
+			s.dispatcher.signal(syscall.SIGSTOP)
+			s.worker.signal(syscall.SIGSTOP)
+		}, func() {
+			s.dispatcher.signal(syscall.SIGCONT)
+			s.worker.signal(syscall.SIGCONT)
+		}},
+	}
+	if n != nil {
+		faults = append(faults, fault{"cut off", leaseOver, n.cut, n.mend})
+	} else {
+		t.Run("cut off", func(t *testing.T) { t.Skip(missing) })
+	}
+	imported := 0
+	for _, fault := range faults {
+		s.importPeople(imported, imported+500)
+		began := time.Now()
+		fault.hit()
+		s.importPeople(imported+500, imported+1000)
+		imported += 1000
+		took := s.sentAgain("normal", began, began, othersFinish)
+		t.Logf("a dispatcher and a worker %s: the others send after %s", fault.name, took.Round(100*time.Millisecond))
+		if took > othersSend {
+			t.Errorf("that is more than %s", othersSend)
+		}
+		s.awaitSentFrom(began)
+		t.Logf("a dispatcher and a worker %s: what they held is sent after %s", fault.name, time.Since(began).Round(100*time.Millisecond))
+		s.awaitImports()
+		<-time.After(time.Until(began.Add(fault.lasts)))
+		fault.mend()
+	}
+
+	if n != nil { // only those that were cut off are left
+		mended := time.Now()
+		var stopping sync.WaitGroup
+		for _, other := range []*program{s.dispatcher, s.worker, third} {
+			stopping.Go(other.stop)
+		}
+		stopping.Wait()
+		took := s.sentAgain("normal", time.Now(), mended, resumes+time.Minute)
+		t.Logf("the link is back: those that were cut off send after %s", took.Round(100*time.Millisecond))
+		if took > resumes {
+			t.Errorf("that is more than %s", resumes)
+		}
+	}
+	load.finish()
+	s.peopleAreWhole(0, imported)
+	// A stop would wait for connections from before the cut, until their packets are repeated.
+	for _, p := range []*program{cutDispatcher, cutWorker} {
+		p.kill()
+	}
+}
+
+// awaitSentFrom waits until every email that was accepted before a fault is sent, while
+// the fault lasts.
+func (s *system) awaitSentFrom(fault time.Time) {
+	s.t.Helper()
+	seldom(s.t, func() error {
+		n := s.count(fmt.Sprintf(`SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND status <> 'SENT'
+			AND created_at < to_timestamp(%f)`, float64(fault.UnixMilli())/1000))
+		if n > 0 {
+			return fmt.Errorf("%d emails from before the fault are not sent: %s", n, s.census())
+		}
+		return nil
+	})
+	if took := time.Since(fault); took > othersFinish {
+		s.t.Errorf("they are sent after %s, want %s at most", took, othersFinish)
+	}
+}

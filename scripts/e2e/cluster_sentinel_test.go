@@ -1,0 +1,85 @@
+package e2e_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// downAfter is the down-after-milliseconds of clusters.d/sentinel.sh.
+	downAfter = 2 * time.Second
+	// sentinelLimit is how long after down-after the programs send again at the latest.
+	sentinelLimit = 3 * time.Second
+)
+
+// master names the node that the sentinels take for the master.
+func (c *cluster) master() string {
+	c.t.Helper()
+	o, err := redis.ParseURL(c.env("sentinel-1")["SENTINEL_URL"])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	sentinel := redis.NewSentinelClient(o)
+	defer func() { _ = sentinel.Close() }()
+	addr, err := sentinel.GetMasterAddrByName(c.t.Context(), "gateway").Result()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c.nodeAt(addr[0]+":"+addr[1], "redis-1", "redis-2")
+}
+
+// nodeAt names the one of these nodes that listens at the address.
+func (c *cluster) nodeAt(addr string, nodes ...string) string {
+	c.t.Helper()
+	for _, node := range nodes {
+		if o, err := redis.ParseURL(c.env(node)["REDIS_URL"]); err == nil && o.Addr == addr {
+			return node
+		}
+	}
+	c.t.Fatalf("no node of %s listens at %s", c.name, addr)
+	return ""
+}
+
+// The smoke test of the clusters, which every run of the tests includes.
+func TestCluster_SentinelMasterKilled(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, "sentinel")
+	s := startClusterSystem(t, c, nil)
+	load := s.startLoad()
+	s.awaitRequests(20)
+	master := c.master()
+	c.kill(master)
+	killed := time.Now()
+	limit := downAfter + sentinelLimit
+	if os.Getenv("CLUSTERS") == "" {
+		limit = patience // other tests take the processors
+	}
+	took := s.sentAgain("normal", killed, killed, limit)
+	t.Logf("master killed: sending again after %s", took.Round(10*time.Millisecond))
+	load.finish()
+}
+
+func TestCluster_SentinelMasterFrozen(t *testing.T) {
+	t.Parallel()
+	needsClusters(t)
+	c := startCluster(t, "sentinel")
+	s := startClusterSystem(t, c, nil)
+	startProgram(t, "dispatcher", s.env)
+	load := s.startLoad()
+	s.awaitRequests(20)
+	for range 2 {
+		master := c.master()
+		c.freeze(master)
+		frozen := time.Now()
+		s.neverReady(s.dispatcher, 1)
+		took := s.sentAgain("normal", frozen, frozen, downAfter+sentinelLimit)
+		s.soonReady()
+		t.Logf("master frozen: sending again after %s", took.Round(10*time.Millisecond))
+		c.thaw(master)
+		c.start() // waits for the replica
+	}
+	load.finish()
+}

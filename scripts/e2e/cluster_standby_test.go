@@ -1,0 +1,137 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// failover kills the primary under load, promotes the standby, and logs how long nothing was sent.
+func failover(t *testing.T, c *cluster, s *system, w *writes) {
+	t.Helper()
+	w.more(100)
+	c.kill("postgres-1")
+	killed := time.Now()
+	c.script("promote", "postgres-2")
+	promoted := time.Now()
+	sent := s.firstSent(promoted)
+	t.Logf("primary killed; promoted after %s; sending again %s after that",
+		promoted.Sub(killed).Round(10*time.Millisecond), max(sent.Sub(promoted), 0).Round(10*time.Millisecond))
+	w.more(100)
+}
+
+// A synchronous standby is promoted when the primary is gone: it has every email that was accepted, and all of them are sent.
+func TestCluster_StandbyPromoted(t *testing.T) {
+	t.Parallel()
+	needsClusters(t)
+	c := startCluster(t, "standby")
+	s := startClusterSystemOn(t, c)
+	w := s.startWrites()
+	failover(t, c, s, w)
+	if lost := w.lost(); lost > 0 {
+		t.Errorf("%d accepted emails are lost", lost)
+	}
+	w.allSent()
+}
+
+// The same with an asynchronous standby: what it had not received is lost, which is measured here.
+func TestCluster_StandbyAsynchronous(t *testing.T) {
+	needsClusters(t)
+	t.Setenv("STANDBY_SYNC", "off")
+	c := startCluster(t, "standby")
+	s := startClusterSystemOn(t, c)
+	w := s.startWrites()
+	failover(t, c, s, w)
+	t.Logf("%d accepted emails are lost", w.lost())
+	w.end()
+	seldom(t, func() error {
+		var left int
+		err := s.db.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_outbox WHERE status <> 'SENT'`).Scan(&left)
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d emails are not SENT: %s", left, s.census())
+		}
+		return err
+	})
+}
+
+// While the synchronous standby is gone, nothing is answered with 202, everything that looks says why, and the server
+// connections that wait stay few. When it is back, all goes on.
+func TestCluster_StandbyGone(t *testing.T) {
+	t.Parallel()
+	needsClusters(t)
+	c := startCluster(t, "standby")
+	s := startClusterSystemOn(t, c)
+	first := s.send("first@example.com", nil)
+	s.await(first, "SENT")
+	key := map[string]string{"Idempotency-Key": "known"}
+	if status, answer := s.call(http.MethodPost, "/v1/email/send", newBody("known@example.com", nil), key); status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	c.kill("postgres-2")
+	gone := time.Now()
+	for _, key := range []string{"", "new", "new", "known"} {
+		headers := map[string]string{}
+		to := "gone@example.com"
+		if key != "" {
+			headers["Idempotency-Key"], to = key, key+"@example.com"
+		}
+		asked := time.Now()
+		status, answer := s.call(http.MethodPost, "/v1/email/send", newBody(to, nil), headers)
+		t.Logf("key %q: %d after %s %s", key, status, time.Since(asked).Round(100*time.Millisecond), answer)
+		if status != http.StatusServiceUnavailable {
+			t.Errorf("key %q: %d %s, want 503", key, status, answer)
+		}
+	}
+	eventually(t, func() error { return s.readyIs(http.StatusServiceUnavailable, "unreplicated") })
+	if out := s.doctor(map[string]string{"DATABASE_URL": c.Env["DATABASE_URL"]}); !strings.Contains(out, "Commits wait for a synchronous standby") {
+		t.Errorf("doctor:\n%s", out)
+	}
+	for _, p := range []*program{s.api, s.dispatcher, s.worker} {
+		eventually(t, func() error {
+			if up := p.metric("gateway_dependency_up", "replication"); up != 0 {
+				return fmt.Errorf("%s shows replication as %v", p.name, up)
+			}
+			return nil
+		})
+	}
+	w := s.startWrites()
+	most := 0
+	seldom(t, func() error {
+		var waiting int
+		if err := s.db.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).Scan(&waiting); err != nil {
+			return err
+		}
+		if most = max(most, waiting); time.Since(gone) < 75*time.Second {
+			return errors.New("sampling")
+		}
+		return nil
+	})
+	t.Logf("at most %d server connections waited", most)
+	if most > 64 {
+		t.Errorf("%d server connections waited at a time", most)
+	}
+	if n := w.count(); n > 0 {
+		t.Errorf("%d emails were accepted without a standby", n)
+	}
+	c.start("postgres-2")
+	back := time.Now()
+	sent := s.firstSent(back)
+	t.Logf("standby back: sending again after %s", max(sent.Sub(back), 0).Round(10*time.Millisecond))
+	w.more(40)
+	if lost := w.lost(); lost > 0 {
+		t.Errorf("%d accepted emails are lost", lost)
+	}
+	w.allSent()
+}
+
+// readyIs checks the api's /readyz.
+func (s *system) readyIs(want int, word string) error {
+	status, answer, err := s.try(http.MethodGet, "/readyz", nil, nil)
+	if err == nil && (status != want || !strings.Contains(string(answer), word)) {
+		err = fmt.Errorf("/readyz: %d %s", status, answer)
+	}
+	return err
+}

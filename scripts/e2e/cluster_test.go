@@ -1,0 +1,88 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cluster is a cluster of scripts/clusters.sh of the test's own.
+type cluster struct {
+	Env map[string]string // the URLs of its programs
+
+	t         *testing.T
+	name, dir string
+}
+
+// needsClusters skips a test that scripts/test-clusters.sh runs.
+func needsClusters(t *testing.T) {
+	t.Helper()
+	if os.Getenv("CLUSTERS") == "" {
+		t.Skip("run ./scripts/test-clusters.sh")
+	}
+}
+
+// startCluster starts all nodes, and destroys them when the test ends.
+func startCluster(t *testing.T, name string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, name: name, dir: t.TempDir()}
+	t.Cleanup(func() { c.script("destroy") })
+	c.start()
+	c.Env = c.env()
+	return c
+}
+
+// start starts nodes that were stopped or killed. Without a name it waits until the cluster
+// is complete.
+func (c *cluster) start(nodes ...string) { c.t.Helper(); c.script("start", nodes...) }
+
+// kill ends nodes as a crash would.
+func (c *cluster) kill(nodes ...string) { c.t.Helper(); c.script("kill", nodes...) }
+
+// freeze stops the processes of nodes: connections stay open and nothing answers.
+func (c *cluster) freeze(nodes ...string) { c.t.Helper(); c.script("freeze", nodes...) }
+
+// thaw lets frozen nodes go on.
+func (c *cluster) thaw(nodes ...string) { c.t.Helper(); c.script("thaw", nodes...) }
+
+// env is what the programs need to reach the cluster, or the test to reach one node.
+func (c *cluster) env(node ...string) map[string]string {
+	c.t.Helper()
+	env := make(map[string]string)
+	for line := range strings.Lines(c.script("env", node...)) {
+		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+		env[name] = strings.Trim(value, "'")
+	}
+	return env
+}
+
+func (c *cluster) script(command string, nodes ...string) string {
+	c.t.Helper()
+	out, err := c.tryScript(command, nodes...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return out
+}
+
+// tryScript runs clusters.sh and returns what it printed.
+func (c *cluster) tryScript(command string, nodes ...string) (string, error) {
+	// The test's context may have ended: clean-up runs after it.
+	run := exec.CommandContext(context.Background(), filepath.Join(rootDir, "scripts", "clusters.sh"),
+		append([]string{command, c.name}, nodes...)...)
+	run.Env = append(slices.DeleteFunc(os.Environ(), func(setting string) bool {
+		return strings.HasPrefix(setting, "LOCAL_DIR=")
+	}), "LOCAL_DIR="+c.dir)
+	var out, log bytes.Buffer
+	run.Stdout, run.Stderr = &out, &log
+	if err := run.Run(); err != nil {
+		return "", fmt.Errorf("clusters.sh %s %s %v: %w\n%s", command, c.name, nodes, err, log.String())
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,198 @@
+package e2e_test
+
+import (
+	"cmp"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+
+	"email-gateway/schema/pgurl"
+	"email-gateway/shared/store/storetest"
+)
+
+// startClusterSystemOn migrates the database that the cluster's URL names, over that URL, and starts the programs on it.
+func startClusterSystemOn(t *testing.T, c *cluster) *system {
+	t.Helper()
+	up := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "up")
+	up.Env = []string{"DATABASE_URL=" + c.Env["DATABASE_URL"]}
+	if out, err := up.CombinedOutput(); err != nil {
+		t.Fatalf("migrate up: %v\n%s", err, out)
+	}
+	// The test and its gatewayctl go past a pooler.
+	direct := cmp.Or(c.Env["DATABASE_LISTEN_URL"], c.Env["DATABASE_URL"])
+	return startSystemOn(t, storetest.Database{URL: direct, SQL: openSQL(t, direct)}, c.Env)
+}
+
+func openSQL(t *testing.T, databaseURL string) *sql.DB {
+	t.Helper()
+	u, err := pgurl.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("binary_parameters", "yes")
+	u.RawQuery = q.Encode()
+	db, err := sql.Open("postgres", u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// writes is emails that several clients send as fast as they are answered, while a test breaks Postgres. Requests may fail;
+// a 202 must hold.
+type writes struct {
+	s    *system
+	stop chan struct{}
+	done sync.WaitGroup
+
+	mu       sync.Mutex
+	accepted []string       // outboxIds
+	others   map[string]int // by status and code
+}
+
+const writers = 4
+
+func (s *system) startWrites() *writes {
+	w := &writes{s: s, stop: make(chan struct{}), others: map[string]int{}}
+	client := *s // with this api, whose address all others have
+	for n := range writers {
+		w.done.Go(func() {
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for i := 0; ; i++ {
+				w.one(&client, fmt.Sprintf("w%d-%d@example.com", n, i))
+				select {
+				case <-w.stop:
+					return
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	s.t.Cleanup(w.end)
+	return w
+}
+
+func (w *writes) one(client *system, to string) {
+	status, answer, err := client.try(http.MethodPost, "/v1/email/send", newBody(to, func(body map[string]any) {
+		body["recipient"] = map[string]any{"externalId": to, "email": to}
+	}), nil)
+	var made struct{ OutboxID, Code string }
+	_ = json.Unmarshal(answer, &made)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case status == http.StatusAccepted:
+		w.accepted = append(w.accepted, made.OutboxID)
+	case err != nil:
+		w.others["no answer"]++
+	default:
+		w.others[fmt.Sprintf("%d %s", status, made.Code)]++
+	}
+}
+
+func (w *writes) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.accepted)
+}
+
+// more waits until so many more emails are accepted.
+func (w *writes) more(n int) {
+	w.s.t.Helper()
+	target := w.count() + n
+	eventually(w.s.t, func() error {
+		if got := w.count(); got < target {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return fmt.Errorf("%d of %d emails accepted; others: %v", got, target, w.others)
+		}
+		return nil
+	})
+}
+
+func (w *writes) end() {
+	select {
+	case <-w.stop:
+	default:
+		close(w.stop)
+	}
+	w.done.Wait()
+}
+
+// lost ends the writes and returns how many accepted emails the database does not have.
+func (w *writes) lost() int {
+	w.s.t.Helper()
+	w.end()
+	var found int
+	err := w.s.db.SQL.QueryRowContext(w.s.t.Context(), `SELECT count(*) FROM email_outbox WHERE id = ANY ($1::uuid[])`, pq.Array(w.accepted)).Scan(&found)
+	if err != nil {
+		w.s.t.Fatal(err)
+	}
+	w.s.t.Logf("%d emails accepted, other answers: %v", len(w.accepted), w.others)
+	return len(w.accepted) - found
+}
+
+// allSent waits until all emails that the database has are SENT, and checks in the simulator's ledger that each was sent once, or
+// says otherwise.
+func (w *writes) allSent() {
+	w.s.t.Helper()
+	seldom(w.s.t, func() error {
+		var left int
+		err := w.s.db.SQL.QueryRowContext(w.s.t.Context(), `SELECT count(*) FROM email_outbox WHERE status <> 'SENT'`).Scan(&left)
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d emails are not SENT: %s", left, w.s.census())
+		}
+		return err
+	})
+	w.s.announcedDuplicates()
+}
+
+// firstSent is when the first email that was made after the moment was sent.
+func (s *system) firstSent(after time.Time) time.Time {
+	s.t.Helper()
+	var first time.Time
+	eventually(s.t, func() error {
+		for _, e := range s.ses.Ledger() {
+			if e.Accepted && madeAfter(e.OutboxID, after) {
+				first = e.Time
+				return nil
+			}
+		}
+		return fmt.Errorf("nothing is sent: %s", s.census())
+	})
+	return first
+}
+
+// restart ends a program in good order and starts it again where it listened.
+func (s *system) restart(p **program) {
+	s.t.Helper()
+	env := maps.Clone(s.env)
+	env[map[string]string{"api": "API_ADDR", "dispatcher": "DISPATCHER_ADDR", "worker": "WORKER_ADDR"}[(*p).name]] = (*p).addr
+	(*p).stop()
+	*p = startProgram(s.t, (*p).name, env)
+}
+
+// doctor is what gatewayctl doctor prints, whatever it ends with.
+func (s *system) doctor(env map[string]string) string {
+	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), "doctor")
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(line string) bool { return len(line) > 8 && line[:8] == "DATABASE" })
+	for name, value := range env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	out, _ := cmd.CombinedOutput()
+	return string(out)
+}

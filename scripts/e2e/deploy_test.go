@@ -1,0 +1,198 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+
+	"email-gateway/shared/store/storetest"
+)
+
+// deployment is two apis behind a balancer, a dispatcher and a worker.
+type deployment struct {
+	*system
+	balancer *balancer
+	apis     [2]*program
+
+	mu       sync.Mutex
+	accepted []string // outbox ids
+	refused  []string // what was answered instead
+}
+
+// startDeployment starts the programs that are in bin. Each is restarted at its own address.
+func startDeployment(t *testing.T, db storetest.Database, bin string, env map[string]string) *deployment {
+	t.Helper()
+	d := &deployment{system: startSystemFrom(t, bin, db, env)}
+	d.apis[0] = d.api
+	d.apis[1] = startProgramAt(t, filepath.Join(bin, "api"), d.env)
+	d.balancer = startBalancer(t, d.apis[0].addr, d.apis[1].addr)
+	return d
+}
+
+// restartAPI ends an api in good order and starts the one of bin in its place.
+func (d *deployment) restartAPI(i int, bin string) {
+	d.t.Helper()
+	env := maps.Clone(d.env)
+	env["API_ADDR"] = d.apis[i].addr
+	d.apis[i].stop()
+	d.apis[i] = startProgramAt(d.t, filepath.Join(bin, "api"), env)
+}
+
+// load sends through the balancer from as many clients, each over one connection that it keeps, until stop is closed.
+func (d *deployment) load(clients int, pause time.Duration, stop <-chan struct{}, change func(body map[string]any)) (wait func()) {
+	through := *d.system
+	through.api = &program{addr: d.balancer.addr}
+	var all sync.WaitGroup
+	for c := range clients {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(pause):
+				}
+				body := newBody(fmt.Sprintf("c%d-%d@example.com", c, i), change)
+				status, text, err := through.try(http.MethodPost, "/v1/email/send", body, nil)
+				var answer struct{ OutboxID string }
+				if err == nil && status == http.StatusAccepted {
+					err = json.Unmarshal(text, &answer)
+				}
+				d.mu.Lock()
+				if err == nil && answer.OutboxID != "" {
+					d.accepted = append(d.accepted, answer.OutboxID)
+				} else {
+					d.refused = append(d.refused, fmt.Sprintf("%d %s %v", status, text, err))
+				}
+				d.mu.Unlock()
+			}
+		})
+	}
+	return all.Wait
+}
+
+func (d *deployment) requests() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.accepted) + len(d.refused)
+}
+
+// check: nothing was refused, and every email that was accepted is stored.
+func (d *deployment) check() {
+	d.t.Helper()
+	d.t.Logf("%d requests, %d refused", d.requests(), len(d.refused))
+	for i, answer := range d.refused {
+		if i == 5 {
+			d.t.Errorf("and %d more", len(d.refused)-i)
+			break
+		}
+		d.t.Errorf("refused: %s", answer)
+	}
+	if n := d.number(`SELECT count(*) FROM email_outbox WHERE id = ANY ($1)`, pq.Array(d.accepted)); n != len(d.accepted) {
+		d.t.Errorf("%d of %d accepted emails are stored", n, len(d.accepted))
+	}
+}
+
+// Two apis behind a balancer are restarted in turn, under load, three times each: no request is
+// refused, since an api serves until the balancer has left it.
+func TestRollingDeploy(t *testing.T) {
+	t.Parallel()
+	d := startDeployment(t, storetest.New(t), binDir, map[string]string{"DRAIN_DELAY": drainDelay()})
+	stop := make(chan struct{})
+	// Nearly all are for tomorrow: this is about accepting them.
+	tomorrow := time.Now().Add(24 * time.Hour).Format(time.RFC3339)
+	wait := d.load(16, 0, stop, func(body map[string]any) { body["sendAt"] = tomorrow })
+	finish := sync.OnceFunc(func() { close(stop); wait() })
+	defer finish()
+	for range 3 {
+		for i := range d.apis {
+			d.restartAPI(i, binDir)
+			d.balancer.await(i, "UP")
+		}
+	}
+	eventually(t, func() error {
+		if n := d.requests(); n < 10_000 {
+			return fmt.Errorf("%d of 10,000 requests", n)
+		}
+		return nil
+	})
+	finish()
+	d.check()
+}
+
+// drainDelay is many times as long as the balancer takes to see that an api is not ready. DRAIN_DELAY=0s
+// shows what is refused without.
+func drainDelay() string {
+	if delay := os.Getenv("DRAIN_DELAY"); delay != "" {
+		return delay
+	}
+	return "2s"
+}
+
+// An installation of the release before is brought to this one under load: the schema first,
+// then each program in turn. No request is refused, and every email is sent once.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	old := buildPreviousRelease(t)
+	db := storetest.New(t)
+	if _, err := db.SQL.ExecContext(t.Context(), `DROP SCHEMA public CASCADE; CREATE SCHEMA public`); err != nil {
+		t.Fatal(err)
+	}
+	migrate := func(bin string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "migrate"), "up")
+		cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("migrate up: %v\n%s", err, out)
+		}
+	}
+	migrate(old)
+	env := bulk(t, brokerURL(t))
+	maps.Copy(env, map[string]string{"DRAIN_DELAY": drainDelay(), "SES_MAX_SEND_RATE": "1000"})
+	d := startDeployment(t, db, old, env)
+	sheet := newSpreadsheet(t, 300)
+	mailings := []string{d.mail("before.csv", sheet, nil)}
+	stop := make(chan struct{})
+	wait := d.load(8, 50*time.Millisecond, stop, nil)
+	finish := sync.OnceFunc(func() { close(stop); wait() })
+	defer finish()
+	d.awaitProgress(50)
+
+	migrate(binDir)
+	d.awaitProgress(50) // by the programs before, on the new schema
+	// Who receives something is replaced before who hands it over.
+	d.worker.stop()
+	d.worker = startProgram(t, "worker", d.env)
+	d.awaitProgress(50)
+	d.dispatcher.stop()
+	d.dispatcher = startProgram(t, "dispatcher", d.env)
+	d.awaitProgress(50)
+	for i := range d.apis {
+		d.balancer.drain(i) // the release before may not know DRAIN_DELAY
+		d.restartAPI(i, binDir)
+		d.balancer.undrain(i)
+	}
+	d.api = d.apis[0]
+	mailings = append(mailings, d.mail("after.csv", sheet, nil))
+	d.awaitProgress(50)
+	finish()
+	d.check()
+	d.awaitEnds()
+	for _, id := range mailings {
+		if m := d.awaitMailing(id, "COMPLETED"); m.Sent != len(sheet.people) {
+			t.Errorf("%d of %d emails of a mailing are sent", m.Sent, len(sheet.people))
+		}
+	}
+	if n := d.number(`SELECT count(*) FROM email_outbox WHERE id = ANY ($1) AND status = 'SENT'`, pq.Array(d.accepted)); n != len(d.accepted) {
+		t.Errorf("%d of %d accepted emails are sent", n, len(d.accepted))
+	}
+	d.sentOnce(len(d.accepted) + 2*len(sheet.people))
+}

@@ -1,0 +1,273 @@
+package e2e_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"email-gateway/shared/servertest"
+	"email-gateway/shared/store/storetest"
+)
+
+// A base backup and the shipped log bring Postgres back to a moment while Redis kept
+// everything: tasks of emails that the database has as PENDING, and tasks of emails that it
+// does not have at all. Nothing is sent before the operator lets it, what he withdraws is
+// not sent again, and the list of what may come twice, which OPERATIONS.md shows how to
+// make, names every email that does.
+func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
+	t.Parallel()
+	db, postgres := ownPostgres(t)
+	migrate := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "up")
+	migrate.Env = append(os.Environ(), "DATABASE_URL="+db.URL)
+	if out, err := migrate.CombinedOutput(); err != nil {
+		t.Fatalf("migrate up: %v\n%s", err, out)
+	}
+	folders := map[string]string{"BACKUP": t.TempDir(), "LOGS": t.TempDir(), "BASE": t.TempDir(), "WAL": openFolder(t)}
+	stop := shipLog(t, db.URL, folders["WAL"])
+	s := startSystemOn(t, db, map[string]string{"WORKER_CONCURRENCY": "4"})
+	s.runbook("Back up the log", folders)
+
+	for i := range 5 {
+		s.await(s.send(fmt.Sprintf("antes%d@cliente.example", i), nil), "SENT")
+	}
+	s.slowSES(300)
+	for i := range 60 {
+		s.send(fmt.Sprintf("espera%d@cliente.example", i), nil)
+	}
+	s.awaitRequests(12)
+	point := s.moment()
+	since := s.ses.Summary().Requests
+	var after []string
+	for i := range 10 {
+		after = append(after, s.send(fmt.Sprintf("depois%d@cliente.example", i), func(b map[string]any) { b["priority"] = 1 + 9*(i%2) }))
+	}
+	s.awaitRequests(since + 30)
+	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
+		p.kill()
+	}
+	stop(s) // the last of the log is shipped
+	loss := s.moment()
+	postgres.Kill()
+	logged := s.worker.logged()
+	if err := os.WriteFile(filepath.Join(folders["LOGS"], "worker-1.log"), []byte(logged), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := s.takenBySES()
+
+	restored := servertest.Start(t, "postgres")
+	restored.Stop()
+	data := filepath.Join(restored.Dir, "postgres", "data")
+	owner := ownerOf(t, data)
+	if err := os.RemoveAll(data); err != nil {
+		t.Fatal(err)
+	}
+	folders["PGDATA"], folders["POINT"], folders["LOSS"] = data, point, loss
+	s.runbook("Restore to a point in time", folders)
+	giveTo(t, owner, data, folders["WAL"])
+	restored.Start()
+	s.db = storetest.Database{URL: restored.URL, SQL: open(t, restored.URL)}
+	eventually(t, func() error {
+		if s.count("SELECT pg_is_in_recovery()::int") != 0 {
+			return fmt.Errorf("the server still recovers")
+		}
+		return nil
+	})
+	s.runbook("Hold emails that may be sent twice", folders)
+	listed := s.fileOf(folders["BACKUP"], "waiting")
+
+	s.env["DATABASE_URL"] = s.db.URL
+	s.api, s.dispatcher, s.worker = startProgram(t, "api", s.env), startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
+	late := s.send("nova@cliente.example", nil)
+	s.awaitNoTasksInWork()
+	if got := s.takenBySES(); len(got) != len(before) {
+		t.Errorf("SES took %d emails while sending was held, %d before", len(got), len(before))
+	}
+	s.slowSES(0)
+	s.runbook("What came after the dump", folders)
+	s.await(late, "SENT")
+	seldom(t, func() error {
+		if open := s.count("SELECT count(*) FROM email_outbox WHERE processed_at IS NULL"); open != 0 {
+			return fmt.Errorf("%d emails have no end: %s", open, s.census())
+		}
+		return nil
+	})
+	s.awaitQuietQueues()
+	s.sentOnceButFor(before, logged, 10)
+	now := s.takenBySES()
+	for id, times := range now {
+		if times > 1 && !strings.Contains(listed, id) {
+			t.Errorf("%s was sent %d times, and is not in the list of what may be", id, times)
+		}
+	}
+	for _, id := range after {
+		if now[id] != before[id] {
+			t.Errorf("%s, accepted after the point in time, was sent from its task in Redis alone", id)
+		}
+		if status, _ := s.call(http.MethodGet, "/v1/email/"+id, nil, nil); status != http.StatusNotFound {
+			t.Errorf("an email from after the point in time: %d", status)
+		}
+	}
+}
+
+// Redis comes back from an older copy while Postgres knows more: its tasks are of emails
+// that were sent since. None of them is sent again, and what is accepted later is sent.
+func TestRestore_OlderRedis(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "4"})
+	s.slowSES(200)
+	const emails = 40
+	for i := range emails {
+		s.send(fmt.Sprintf("pessoa%d@cliente.example", i), nil)
+	}
+	s.awaitRequests(4)
+	log, older := filepath.Join(s.redis.Dir, "redis", "appendonlydir"), filepath.Join(t.TempDir(), "older")
+	copyOf(t, log, older) // as a backup of a running server would
+	s.slowSES(0)
+	s.awaitAll(emails, "SENT")
+	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
+		p.kill()
+	}
+	s.redis.Kill()
+	if err := os.RemoveAll(log); err != nil {
+		t.Fatal(err)
+	}
+	copyOf(t, older, log)
+	s.redis.Start()
+	if tasks := s.redisClient().DBSize(t.Context()).Val(); tasks < emails/2 {
+		t.Fatalf("the copy of Redis has %d keys: it is not of the moment before the emails were sent", tasks)
+	}
+
+	s.api, s.dispatcher, s.worker = startProgram(t, "api", s.env), startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
+	s.await(s.send("nova@cliente.example", nil), "SENT")
+	s.awaitQuietQueues() // tasks that were in work when the copy was made come back as retries
+	s.sentOnce(emails + 1)
+	if n := s.count("SELECT count(*) FROM email_outbox WHERE status <> 'SENT'"); n != 0 {
+		t.Errorf("%d emails are not SENT any more: %s", n, s.census())
+	}
+}
+
+// shipLog receives the server's log as it is written. stop waits until all of it is there.
+func shipLog(t *testing.T, databaseURL, folder string) (stop func(*system)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	receive := exec.CommandContext(ctx, "pg_receivewal", "--dbname="+databaseURL, "--directory="+folder, "--synchronous")
+	var said strings.Builder
+	receive.Stdout, receive.Stderr = &said, &said
+	receive.Cancel = func() error { return receive.Process.Signal(syscall.SIGINT) }
+	if err := receive.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = receive.Wait() })
+	return func(s *system) {
+		t.Helper()
+		eventually(t, func() error {
+			if s.count("SELECT count(*) FROM pg_stat_replication WHERE application_name = 'pg_receivewal' AND flush_lsn >= pg_current_wal_lsn()") != 1 {
+				return fmt.Errorf("not all of the log is shipped: %s", said.String())
+			}
+			return nil
+		})
+	}
+}
+
+// moment is Postgres's clock, behind which nothing that comes later is committed.
+func (s *system) moment() (now string) {
+	s.t.Helper()
+	if err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00"')`).Scan(&now); err != nil {
+		s.t.Fatal(err)
+	}
+	return now
+}
+
+// awaitNoTasksInWork waits until the workers hold no task, which says that those which
+// Redis had were looked at. asynq finds the tasks of a killed worker when their lease of 30 s has been
+// over for 30 s and its next round comes, once a minute.
+func (s *system) awaitNoTasksInWork() {
+	s.t.Helper()
+	client := s.redisClient()
+	seldom(s.t, func() error {
+		for _, queue := range []string{"email:send:high", "email:send", "email:send:low"} {
+			for _, list := range []string{"pending", "active"} {
+				if n := client.LLen(s.t.Context(), "asynq:{"+queue+"}:"+list).Val(); n > 0 {
+					return fmt.Errorf("%d tasks of %s are %s", n, queue, list)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (s *system) fileOf(folder, name string) string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func open(t *testing.T, databaseURL string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("postgres", databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// ownerOf is the account of a server's files.
+func ownerOf(t *testing.T, path string) *syscall.Stat_t {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		t.Fatalf("%s has no owner", path)
+	}
+	return owner
+}
+
+// giveTo makes files an account's own, and the folders on the way to them open to it.
+func giveTo(t *testing.T, owner *syscall.Stat_t, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		err := filepath.WalkDir(path, func(name string, _ os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(name, int(owner.Uid), int(owner.Gid))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// openFolder is a temporary one that another account can be given: the test's own is
+// within folders that are the test's alone.
+func openFolder(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "log-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return folder
+}
+
+// copyOf copies a folder with its owner.
+func copyOf(t *testing.T, from, to string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}

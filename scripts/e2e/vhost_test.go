@@ -1,0 +1,85 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/servertest"
+)
+
+// vhosts are virtual hosts of the RabbitMQ that all tests share. They are made together: one call of
+// rabbitmqctl takes two seconds of processor time, a broker for each test four times that.
+type vhosts struct {
+	mu    sync.Mutex
+	names []string // not taken yet
+	made  []string
+}
+
+var hosts vhosts
+
+// brokerURL is the URL of a virtual host of the test's own. A test that stops or configures
+// the broker needs servertest.Start instead.
+func brokerURL(t *testing.T) string {
+	t.Helper()
+	shared, err := url.Parse(os.Getenv("RABBITMQ_URL"))
+	if err != nil {
+		t.Fatalf("RABBITMQ_URL: %v", err)
+	}
+	name, err := hosts.take()
+	if err != nil { // the environment names a broker that services.sh does not run
+		t.Logf("a broker of the test's own: %v", err)
+		return servertest.Start(t, "rabbitmq").URL
+	}
+	shared.Path = "/" + name
+	return shared.String()
+}
+
+func (v *vhosts) take() (string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.names) == 0 {
+		names := make([]string, 16) // as many as there are tests that take one
+		for i := range names {
+			names[i] = "e2e-" + uuid.NewString()
+		}
+		if err := onBroker(`rabbit_vhost:add(V, <<"e2e">>), rabbit_auth_backend_internal:set_permissions(<<"gateway">>, V, <<".*">>, <<".*">>, <<".*">>, <<"e2e">>)`, names); err != nil {
+			return "", err
+		}
+		v.names, v.made = names, append(v.made, names...)
+	}
+	name := v.names[0]
+	v.names = v.names[1:]
+	return name, nil
+}
+
+// remove deletes all of them.
+func (v *vhosts) remove() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.made) == 0 {
+		return nil
+	}
+	return onBroker(`rabbit_vhost:delete(V, <<"e2e">>)`, v.made)
+}
+
+// onBroker evaluates Erlang for each of the names, as V.
+func onBroker(expression string, names []string) error {
+	binaries := make([]string, len(names))
+	for i, name := range names {
+		binaries[i] = `<<"` + name + `">>`
+	}
+	ctl := exec.Command(filepath.Join(rootDir, "scripts", "services.sh"), "rabbitmqctl", "eval",
+		"[begin "+expression+" end || V <- ["+strings.Join(binaries, ", ")+"]], ok.")
+	if out, err := ctl.CombinedOutput(); err != nil {
+		return fmt.Errorf("rabbitmqctl eval: %w\n%s", err, out)
+	}
+	return nil
+}

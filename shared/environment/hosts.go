@@ -1,0 +1,23 @@
+package environment
+
+import "strings"
+
+// SplitHosts returns one URL per host of a URL that lists several, as servers of one
+// cluster are named (scheme://user:password@a:1,b:2/path): net/url and most libraries
+// read one host only. Everything but the host is the same in each.
+func SplitHosts(raw string) []string {
+	scheme, rest, found := strings.Cut(raw, "://")
+	if !found {
+		return []string{raw}
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	host := strings.LastIndexByte(rest[:end], '@') + 1
+	var urls []string
+	for one := range strings.SplitSeq(rest[host:end], ",") {
+		urls = append(urls, scheme+"://"+rest[:host]+one+rest[end:])
+	}
+	return urls
+}

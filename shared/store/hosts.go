@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lib/pq"
+)
+
+// headStart is how long a server has to answer before the next one is dialed beside it. All servers of a URL
+// with three hosts are asked within Confirm's 1.5 s, though connect_timeout gives each of them 5 s.
+const headStart = 500 * time.Millisecond
+
+// errNotConnected: no connection was made, so nothing was run. Servers that answer are not what target_session_attrs
+// asks for, as between the end of a primary and the promotion of its standby; or the caller's time was over.
+var errNotConnected = errors.New("not connected to a server")
+
+// hosts connects to one of several servers. It begins with the one that was connected to last: lib/pq would
+// wait for connect_timeout at each host before that, and callers with less time would never get past a silent one.
+type hosts struct {
+	servers []*pq.Connector
+	latest  atomic.Int64 // index of the one that was connected to last
+}
+
+func newHosts(dsn string, d pq.Dialer) (*hosts, error) {
+	all, err := pq.NewConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	h := &hosts{}
+	one := all.Clone()
+	one.Multi = nil
+	configs := []pq.Config{one}
+	for _, m := range all.Multi {
+		next := one.Clone()
+		next.Host, next.Hostaddr, next.Port = m.Host, m.Hostaddr, m.Port
+		configs = append(configs, next)
+	}
+	for _, config := range configs {
+		server, err := pq.NewConnectorConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		server.Dialer(d)
+		h.servers = append(h.servers, server)
+	}
+	return h, nil
+}
+
+// Driver is lib/pq's.
+func (h *hosts) Driver() driver.Driver { return h.servers[0].Driver() }
+
+type connected struct {
+	server int
+	conn   driver.Conn
+	err    error
+}
+
+// Connect returns the first connection that is made. A server that answers when ctx has ended is remembered.
+func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
+	if len(h.servers) == 1 {
+		conn, err := h.servers[0].Connect(ctx)
+		return conn, explain(err)
+	}
+	results := make(chan connected, len(h.servers))
+	first, begun := int(h.latest.Load()), 0
+	var errs []error
+	for len(errs) < len(h.servers) {
+		var next <-chan time.Time
+		if begun < len(h.servers) {
+			server := (first + begun) % len(h.servers)
+			// lib/pq does not end a handshake with its context, but after connect_timeout.
+			go func() {
+				conn, err := h.servers[server].Connect(context.WithoutCancel(ctx))
+				results <- connected{server, conn, err}
+			}()
+			begun++
+			next = time.After(headStart)
+		}
+		select {
+		case r := <-results:
+			if r.err == nil {
+				h.latest.Store(int64(r.server))
+				go h.discard(results, begun-len(errs)-1, false)
+				return r.conn, nil
+			}
+			errs = append(errs, r.err)
+		case <-next:
+		case <-ctx.Done():
+			go h.discard(results, begun-len(errs), true)
+			return nil, fmt.Errorf("connect to one of %d servers: %w", len(h.servers), errors.Join(append(errs, errNotConnected, ctx.Err())...))
+		}
+	}
+	return nil, explain(fmt.Errorf("connect to one of %d servers: %w", len(h.servers), errors.Join(errs...)))
+}
+
+// discard closes connections that nobody waits for any more.
+func (h *hosts) discard(results <-chan connected, n int, remember bool) {
+	for range n {
+		r := <-results
+		if r.err != nil {
+			continue
+		}
+		if remember {
+			h.latest.Store(int64(r.server))
+		}
+		_ = r.conn.Close()
+	}
+}
+
+// explain adds errNotConnected to what lib/pq says about target_session_attrs, by its text: these errors have no type.
+func explain(err error) error {
+	if err != nil && (strings.Contains(err.Error(), "session is read-only") || strings.Contains(err.Error(), "hot standby mode")) {
+		return errors.Join(errNotConnected, err)
+	}
+	return err
+}

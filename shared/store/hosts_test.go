@@ -1,0 +1,70 @@
+package store_test
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// Whichever server is silent, as one is that lost its power, a caller with little time gets to the other one.
+func TestOpen_SilentServer(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, first := range []bool{true, false} {
+		u := mustParse(t, d.URL)
+		servers := []string{silent.Addr().String(), u.Host}
+		if !first {
+			servers[0], servers[1] = servers[1], servers[0]
+		}
+		u.Host = strings.Join(servers, ",")
+		s := open(t, strings.Replace(u.String(), "%2C", ",", 1)+"&target_session_attrs=read-write", store.Options{AllowUnreachable: true})
+		for range 3 {
+			began := time.Now()
+			if err := s.Confirm(t.Context()); err != nil {
+				t.Errorf("%v: %v after %s", servers, err, time.Since(began))
+			}
+		}
+	}
+}
+
+// While no server takes writes the database is away: a program that starts then waits for the promotion.
+func TestOpen_NoServerTakesWrites(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	name := strings.TrimPrefix(mustParse(t, d.URL).Path, "/")
+	if _, err := d.SQL.ExecContext(t.Context(), `ALTER DATABASE `+name+` SET default_transaction_read_only = on`); err != nil {
+		t.Fatal(err)
+	}
+	address := d.URL + "&target_session_attrs=read-write"
+	if _, err := store.Open(t.Context(), address, store.Options{}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("open: %v, want ErrUnavailable", err)
+	}
+	s, err := store.Open(t.Context(), address, store.Options{AllowUnreachable: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	if _, err := s.Companies(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("read: %v, want ErrUnavailable", err)
+	}
+}
+
+func mustParse(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}

@@ -1,0 +1,209 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+)
+
+// WaitingLane is an open lane in which rows wait for a dispatcher.
+type WaitingLane struct {
+	ID        int64     `db:"id"`
+	CompanyID uuid.UUID `db:"company_id"`
+	Queue     string    `db:"queue"`
+	// Wait is the number of seconds until a row is due: 0 or less if one is.
+	Wait float64 `db:"wait"`
+	// First is the next_at of the lane's first row, whether or not it is locked, and the time of the
+	// look if that is earlier.
+	First time.Time `db:"first"`
+}
+
+// WaitingLanes is what a look at lanes found.
+type WaitingLanes struct {
+	// Open: the provider's gate is open. While it is shut no email is taken from any lane.
+	Open  bool
+	Lanes []WaitingLane
+}
+
+// Due lists, by queue, the lanes in which a row may be taken now.
+func (w WaitingLanes) Due() map[string][]int64 {
+	lanes := make(map[string][]int64)
+	for _, l := range w.Lanes {
+		if l.Wait <= 0 && (w.Open || email.QueueWeight(l.Queue) == 0) {
+			lanes[l.Queue] = append(lanes[l.Queue], l.ID)
+		}
+	}
+	return lanes
+}
+
+// LaneProbe asks for one lane.
+type LaneProbe struct {
+	ID int64
+	// Since is a lower bound of the next_at of its rows; zero = none is known.
+	Since time.Time
+}
+
+// everyLaneSQL jumps from lane to lane along email_outbox_lane_claim, one index probe each,
+// so its cost is the number of lanes with waiting rows and not the number of rows.
+const everyLaneSQL = `
+WITH RECURSIVE jump AS (
+    (SELECT lane_id FROM email_outbox
+     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL
+     ORDER BY lane_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.lane_id FROM email_outbox o
+            WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.lane_id > jump.lane_id
+            ORDER BY o.lane_id LIMIT 1)
+    FROM jump WHERE jump.lane_id IS NOT NULL
+), lane AS (
+    SELECT lane_id AS id, '-infinity'::timestamptz AS since FROM jump WHERE lane_id IS NOT NULL
+)`
+
+// NewRows asks for the lanes of new rows.
+type NewRows struct {
+	// Within is how long ago their ids were made at most; 0 = new rows are not looked for.
+	Within time.Duration
+	// Bounds are the lanes of which a lower bound is known. The others are read from their start.
+	Bounds []LaneProbe
+}
+
+const (
+	// newestRows is how many of the newest rows a look for new ones reads at most.
+	newestRows = 5000
+	// clockSkew is how far an id may be ahead of Postgres's clock. Rows with greater ids, such as
+	// those of an api whose clock is wrong and those with a UUIDv4, are not found by a look for new
+	// ones, and do not take the place of others in it: a wake-up or a full listing finds them.
+	clockSkew = 2 * time.Second
+)
+
+// theseLanesSQL is the lanes $1, each from $2 on, and those of the rows whose id was made in
+// the last $3 milliseconds, found by email_outbox_pkey; $3 = 0 looks for none. Of these the
+// lanes $6 are read from $7 on.
+const theseLanesSQL = `
+WITH lane AS (
+    SELECT named.id, named.since FROM unnest($1::bigint[], $2::timestamptz[]) AS named(id, since)
+    UNION ALL
+    (SELECT DISTINCT newest.lane_id, coalesce(known.since, '-infinity') FROM (
+        SELECT lane_id, status FROM email_outbox
+        WHERE $3::bigint > 0 AND id >= first_id_at(now() - $3::bigint * interval '1 ms') AND id < first_id_at(now() + $5::bigint * interval '1 ms')
+        ORDER BY id DESC LIMIT $4
+     ) newest
+     LEFT JOIN unnest($6::bigint[], $7::timestamptz[]) AS known(id, since) ON known.id = newest.lane_id
+     WHERE newest.status = 'PENDING' AND newest.lane_id <> ALL ($1::bigint[]))
+)`
+
+// waitSQL finds, for each of the open lanes, the first row along email_outbox_lane_claim and
+// the first that is or becomes due. A retry whose task waits on the queue is due 5 s late, as
+// in dueSQL: its lane is looked at again then if it is the first. Whether a row is due is no EXISTS: the
+// planner makes a join of that, which may go through all of a lane's rows, dead ones too. It
+// locks nothing. A row without a lane says only how the gate is.
+const waitSQL = `
+SELECT gate.open, found.* FROM (SELECT ` + gateIsOpen + ` AS open) gate
+LEFT JOIN (
+    SELECT l.id, l.company_id, l.queue, least(earliest.next_at, now()) AS first,
+           extract(epoch FROM greatest(least(due.next_at, earliest.late_at), l.parked_until) - now())::float8 AS wait
+    FROM lane
+    JOIN dispatch_lanes l ON l.id = lane.id
+    JOIN companies c ON c.id = l.company_id
+    CROSS JOIN LATERAL (
+        SELECT o.next_at, CASE WHEN o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL AND o.next_at > now() - interval '5 s'
+                               THEN o.next_at + interval '5 s' END AS late_at
+        FROM email_outbox o
+        WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at >= lane.since
+        ORDER BY o.next_at, o.id LIMIT 1
+    ) earliest
+    LEFT JOIN LATERAL (
+        SELECT o.next_at FROM email_outbox o
+        WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at >= earliest.next_at AND o.expires_at > now()
+          AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')
+        ORDER BY o.next_at, o.id LIMIT 1
+    ) due ON true
+    WHERE l.paused_at IS NULL AND l.held_at IS NULL AND c.suspended_at IS NULL
+      AND (due.next_at IS NOT NULL OR earliest.late_at IS NOT NULL)
+) found ON true`
+
+const (
+	waitingLanesSQL = everyLaneSQL + waitSQL
+	probeLanesSQL   = theseLanesSQL + waitSQL
+)
+
+// WaitingLanes lists all open lanes in which rows wait, due or not.
+func (s *Store) WaitingLanes(ctx context.Context) (WaitingLanes, error) {
+	return s.look(ctx, waitingLanesSQL)
+}
+
+// ProbeLanes is WaitingLanes for these lanes and for those of new rows. Lanes that are not in the
+// answer are closed or hold no row.
+func (s *Store) ProbeLanes(ctx context.Context, lanes []LaneProbe, made NewRows) (WaitingLanes, error) {
+	ids, since := probeArrays(lanes)
+	known, from := probeArrays(made.Bounds)
+	return s.look(ctx, probeLanesSQL, ids, since, made.Within.Milliseconds(), newestRows, clockSkew.Milliseconds(), known, from)
+}
+
+// probeArrays are the ids of lanes and the next_at from which each is read.
+func probeArrays(lanes []LaneProbe) (ids, since any) {
+	id, from := make([]int64, len(lanes)), make([]string, len(lanes))
+	for i, l := range lanes {
+		id[i], from[i] = l.ID, boundOf(l.Since)
+	}
+	return pq.Array(id), pq.Array(from)
+}
+
+func (s *Store) look(ctx context.Context, statement string, args ...any) (WaitingLanes, error) {
+	var rows []struct {
+		Open      bool          `db:"open"`
+		ID        *int64        `db:"id"`
+		CompanyID uuid.NullUUID `db:"company_id"`
+		Queue     *string       `db:"queue"`
+		Wait      *float64      `db:"wait"`
+		First     *time.Time    `db:"first"`
+	}
+	if err := s.db.SelectContext(ctx, &rows, statement, args...); err != nil {
+		return WaitingLanes{}, fmt.Errorf("look at lanes: %w", translate(err))
+	}
+	var found WaitingLanes
+	for _, r := range rows {
+		found.Open = r.Open
+		if r.ID != nil {
+			found.Lanes = append(found.Lanes, WaitingLane{ID: *r.ID, CompanyID: r.CompanyID.UUID, Queue: *r.Queue, Wait: *r.Wait, First: *r.First})
+		}
+	}
+	return found, nil
+}
+
+// boundOf is a lower bound of next_at as a timestamptz.
+func boundOf(since time.Time) string {
+	if since.IsZero() {
+		return "-infinity"
+	}
+	return since.UTC().Format(time.RFC3339Nano)
+}
+
+// LaneTurn is how much a dispatcher takes from a lane at most.
+type LaneTurn struct {
+	LaneProbe
+	Most int
+}
+
+// turnArrays are the parameters of dueInLanesSQL.
+func turnArrays(turns []LaneTurn) []any {
+	ids, most, since := make([]int64, len(turns)), make([]int64, len(turns)), make([]string, len(turns))
+	for i, t := range turns {
+		ids[i], most[i], since[i] = t.ID, int64(t.Most), boundOf(t.Since)
+	}
+	return []any{pq.Array(ids), pq.Array(most), pq.Array(since)}
+}
+
+// EvenTurns are turns of as many rows at each of the lanes.
+func EvenTurns(lanes []int64, most int) []LaneTurn {
+	turns := make([]LaneTurn, len(lanes))
+	for i, id := range lanes {
+		turns[i] = LaneTurn{LaneProbe: LaneProbe{ID: id}, Most: most}
+	}
+	return turns
+}

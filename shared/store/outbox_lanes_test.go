@@ -1,0 +1,253 @@
+package store_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// crowd adds lanes of companies, each with one email that is due in an hour.
+func crowd(t *testing.T, d storetest.Database, lanes int) {
+	t.Helper()
+	like := d.Accept(t, d.Company(t), nil)
+	run(t, d, `
+		WITH company AS (
+			INSERT INTO companies (id, name, default_from) SELECT gen_random_uuid(), 'crowd ' || n, default_from FROM companies, generate_series(1, $1) n RETURNING id
+		), lane AS (
+			INSERT INTO dispatch_lanes (company_id, queue) SELECT id, 'email:send' FROM company RETURNING id, company_id
+		)
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, next_at)
+		SELECT gen_random_uuid(), lane.company_id, lane.id, e.request_id, e.payload, e.sender, e.html, e.html_sha256, e.checker_version,
+		       now() + interval '1 day', now() + interval '1 hour'
+		FROM lane, email_outbox e WHERE e.id = $2`, lanes, like)
+	run(t, d, `ANALYZE email_outbox`)
+	run(t, d, `ANALYZE dispatch_lanes`)
+	run(t, d, `ANALYZE companies`)
+}
+
+// A look costs what it probes, however many lanes wait for later.
+func TestProbeLanes_BesideManyLanes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	crowd(t, d, 10_000)
+	company := d.Company(t)
+	due := d.Accept(t, company, nil)
+	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+due.String()+`'`)
+	plan := explainRun(t, d, store.ProbeLanesSQL, pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), 0, 5000, 2000, pq.Array([]int64{}), pq.Array([]string{}))
+	buffers := regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`).FindStringSubmatch(plan)
+	if buffers == nil {
+		t.Fatalf("no buffers in\n%s", plan)
+	}
+	hit, _ := strconv.Atoi(buffers[1])
+	read, _ := strconv.Atoi(buffers[2])
+	if hit+read > 200 {
+		t.Errorf("it reads %d buffers:\n%s", hit+read, plan)
+	}
+	all, err := d.Store.WaitingLanes(t.Context())
+	if err != nil || len(all.Lanes) < 10_001 || !all.Open {
+		t.Errorf("%d lanes, open %t, %v", len(all.Lanes), all.Open, err)
+	}
+}
+
+func explainRun(t *testing.T, d storetest.Database, statement string, parameters ...any) (plan string) {
+	t.Helper()
+	rows, err := direct(t, d).QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) `+statement, parameters...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		plan += line + "\n"
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// What a probe says of a lane follows what happens to its rows and to the lane.
+func TestProbeLanes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+id.String()+`'`)
+	outbox := func(set string) string { return fmt.Sprintf(`UPDATE email_outbox SET %s WHERE id = '%s'`, set, id) }
+	lanes := func(set string) string { return fmt.Sprintf(`UPDATE dispatch_lanes SET %s WHERE id = %d`, set, lane) }
+	const minute = 60
+	for _, step := range []struct {
+		name, change string
+		found        bool
+		least, most  float64 // of Wait
+	}{
+		{"due", outbox(`next_at = now() - interval '1 minute'`), true, -1e9, 0},
+		{"later", outbox(`next_at = now() + interval '1 hour'`), true, 59 * minute, 60 * minute},
+		{"a task on the queue", outbox(`status = 'RETRY_SCHEDULED', enqueued_at = now(), next_at = now() + interval '1 hour'`), true, 59 * minute, 60*minute + 5},
+		{"a task that is late", outbox(`next_at = now() - interval '6 s'`), true, -1e9, 0},
+		{"a retry without a task", outbox(`enqueued_at = NULL, next_at = now() + interval '1 hour'`), true, 59 * minute, 60 * minute},
+		{"expired", outbox(`status = 'PENDING', next_at = now() - interval '1 hour', expires_at = now() - interval '1 s'`), false, 0, 0},
+		{"on the queue", outbox(`status = 'ENQUEUED', enqueued_at = now(), expires_at = now() + interval '1 day'`), false, 0, 0},
+		{"back", outbox(`status = 'PENDING', enqueued_at = NULL`), true, -1e9, 0},
+		{"parked", lanes(`parked_until = now() + interval '1 hour'`), true, 59 * minute, 60 * minute},
+		{"paused", lanes(`parked_until = NULL, paused_at = now()`), false, 0, 0},
+		{"held", lanes(`paused_at = NULL, held_at = now(), held_reason = 'a test'`), false, 0, 0},
+		{"released", lanes(`held_at = NULL, held_reason = NULL`), true, -1e9, 0},
+	} {
+		run(t, d, step.change)
+		for what, look := range map[string]func() (store.WaitingLanes, error){
+			"probe": func() (store.WaitingLanes, error) {
+				return d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane}}, store.NewRows{})
+			},
+			"listing": func() (store.WaitingLanes, error) { return d.Store.WaitingLanes(t.Context()) },
+		} {
+			got, err := look()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (len(got.Lanes) == 1) != step.found {
+				t.Errorf("%s, %s: %+v", step.name, what, got.Lanes)
+				continue
+			}
+			if step.found && (got.Lanes[0].Wait > step.most || got.Lanes[0].Wait < step.least-minute || got.Lanes[0].CompanyID != company) {
+				t.Errorf("%s, %s: %+v", step.name, what, got.Lanes[0])
+			}
+		}
+	}
+}
+
+// New rows are found without their lane's name.
+func TestProbeLanes_NewRows(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	d.Accept(t, d.Company(t), nil)
+	for made, want := range map[time.Duration]int{0: 0, time.Hour: 1} {
+		got, err := d.Store.ProbeLanes(t.Context(), nil, store.NewRows{Within: made})
+		if err != nil || len(got.Lanes) != want {
+			t.Errorf("made within %s: %+v, %v", made, got.Lanes, err)
+		}
+	}
+}
+
+// Rows whose ids are ahead of the clock do not hide new ones, however many there are.
+func TestProbeLanes_IDsAheadOfTheClock(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	crowd(t, d, 6000) // with ids of all times to come
+	id := d.Accept(t, d.Company(t), nil)
+	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+id.String()+`'`)
+	got, err := d.Store.ProbeLanes(t.Context(), nil, store.NewRows{Within: time.Hour})
+	if err != nil || !slices.ContainsFunc(got.Lanes, func(w store.WaitingLane) bool { return w.ID == lane }) {
+		t.Errorf("%d lanes without that of the new row, %v", len(got.Lanes), err)
+	}
+}
+
+// A lane of new rows is read from its bound, if one is known.
+func TestProbeLanes_NewRowsFromTheBound(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	d.Accept(t, company, nil)
+	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 hour' WHERE id = $1`, id)
+	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+id.String()+`'`)
+	for name, bounds := range map[string][]store.LaneProbe{
+		"known": {{ID: lane, Since: time.Now().Add(-30 * time.Minute)}}, "of another lane": {{ID: lane + 1, Since: time.Now()}},
+	} {
+		got, err := d.Store.ProbeLanes(t.Context(), nil, store.NewRows{Within: time.Hour, Bounds: bounds})
+		if err != nil || len(got.Lanes) != 1 {
+			t.Fatalf("%s: %+v, %v", name, got.Lanes, err)
+		}
+		if passed := time.Since(got.Lanes[0].First) < 30*time.Minute; passed != (name == "known") {
+			t.Errorf("%s: read from %s on", name, got.Lanes[0].First)
+		}
+	}
+}
+
+// The bound of a lane is not passed by a row that another transaction has locked, and what lies
+// before a bound is found without it.
+func TestTakeDue_Bound(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	first, second := d.Accept(t, company, nil), d.Accept(t, company, nil)
+	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 hour' WHERE id = $1`, first)
+	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 minute' WHERE id = $1`, second)
+	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+first.String()+`'`)
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, first); err != nil {
+		t.Fatal(err)
+	}
+	probe := store.LaneProbe{ID: lane}
+	take := func(since time.Time, want int) {
+		t.Helper()
+		batch, err := d.Store.TakeDue(t.Context(), slot(), []store.LaneTurn{{LaneProbe: store.LaneProbe{ID: lane, Since: since}, Most: 10}})
+		if err != nil || len(batch.Rows) != want {
+			t.Errorf("took %d rows, want %d, %v", len(batch.Rows), want, err)
+		}
+	}
+	take(time.Time{}, 1) // the second
+	found, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{probe}, store.NewRows{})
+	if err != nil || len(found.Lanes) != 1 || time.Since(found.Lanes[0].First) < 30*time.Minute {
+		t.Fatalf("%+v, %v", found.Lanes, err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	take(time.Now().Add(-time.Minute), 0) // beyond it
+	take(found.Lanes[0].First.Add(-time.Second), 1)
+}
+
+// A wake-up names the lanes of its companies, or none if there are too many.
+func TestWakeLanes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	listener := listenTo(t, d)
+	wakeUntilHeard(t, d, listener)
+	_, _ = listener.Named()
+	company := d.Company(t)
+	normal := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE queue = 'email:send'`)
+	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company, Queue: "email:send"}}); err != nil {
+		t.Fatal(err)
+	}
+	hearUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == 1 && lanes[0] == normal })
+	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
+		t.Fatal(err)
+	}
+	all := ask[int](t, d, `SELECT count(*) FROM dispatch_lanes`)
+	hearUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == all })
+	mailing := uuid.New()
+	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send', $2)`, company, mailing)
+	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company, Queue: "email:send", Mailing: mailing}}); err != nil {
+		t.Fatal(err)
+	}
+	own := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE mailing_id IS NOT NULL`)
+	hearUntil(t, listener, func(lanes []int64, _ bool) bool { return slices.Equal(lanes, []int64{own}) })
+	if err := d.Store.WakeLaneIDs(t.Context(), []int64{own, normal}); err != nil {
+		t.Fatal(err)
+	}
+	hearUntil(t, listener, func(lanes []int64, _ bool) bool {
+		return len(lanes) == 2 && slices.Contains(lanes, own) && slices.Contains(lanes, normal)
+	})
+	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) SELECT company_id, queue, gen_random_uuid() FROM dispatch_lanes, generate_series(1, 400) WHERE id = $1`, normal)
+	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
+		t.Fatal(err)
+	}
+	hearUntil(t, listener, func(_ []int64, any bool) bool { return any })
+}

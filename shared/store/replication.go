@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// ErrUnreplicated: a commit waits for a synchronous standby, and none confirms it. When the wait of a commit is
+// cancelled, Postgres keeps what was committed and reports success with a warning; a promoted standby may
+// not have it.
+var ErrUnreplicated = errors.New("committed on the primary, and no synchronous standby confirms it")
+
+// confirmTime is how long Confirm waits for a standby: less than the 2 s of a readiness check.
+const confirmTime = 1500 * time.Millisecond
+
+// confirmedColumn is a column of a statement that answers only when a synchronous standby has all that the
+// statement sees. A row whose commit no standby confirmed is visible nevertheless: its connection was cancelled or
+// ended while it waited, or Postgres was restarted. The column writes a message to the WAL, which nobody
+// reads, and so makes the statement's own commit wait; standbys confirm commits in their order. Without synchronous
+// standbys it writes nothing.
+const confirmedColumn = `CASE WHEN current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
+            THEN pg_logical_emit_message(true, 'email-gateway', '') END`
+
+// confirmSQL reads no table and locks nothing.
+const confirmSQL = `SELECT ` + confirmedColumn
+
+// Confirm returns nil when Postgres answers, and a synchronous standby, where there is one, has all that
+// was visible before. ErrUnreplicated: no standby confirms it.
+func (s *Store) Confirm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	_, err := s.db.ExecContext(ctx, confirmSQL) // it reads on to the warning, which a query that is cancelled does not
+	err = translate(err)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && !IsOutage(err):
+		err = errors.Join(ErrUnavailable, err) // Postgres did not answer at all
+	}
+	return fmt.Errorf("confirm commits: %w", err)
+}
+
+// Unreplicated is how many commits of this process ended with ErrUnreplicated.
+func (s *Store) Unreplicated() int64 { return s.connector.unreplicated.Load() }
+
+// pooledTries is how often two connections are compared. PgBouncer hands out the most recently used
+// connection by default, so the first comparison finds it unless others use the pool.
+const pooledTries = 20
+
+const backendSQL = `SELECT pg_backend_pid()`
+
+// Pooled says whether a pooler between this program and Postgres gives a server connection to each transaction, and not
+// to each connection: two connections that are open at the same time have been seen on the same server connection,
+// or one on several. It needs MaxConns ≥ 2.
+func (s *Store) Pooled(ctx context.Context) (bool, error) {
+	owners := map[int]int{} // backends, by the connection that was seen on them
+	var conns [2]*sqlx.Conn
+	if s.db.Stats().MaxOpenConnections < len(conns) {
+		return false, errors.New("look for a pooler: it takes two connections")
+	}
+	for i := range conns {
+		conn, err := s.db.Connx(ctx)
+		if err != nil {
+			return false, fmt.Errorf("look for a pooler: %w", translate(err))
+		}
+		defer conn.Close() //nolint:errcheck // nothing was changed
+		conns[i] = conn
+	}
+	for range pooledTries {
+		for i, conn := range conns {
+			var backend int
+			if err := conn.GetContext(ctx, &backend, backendSQL); err != nil {
+				return false, fmt.Errorf("look for a pooler: %w", translate(err))
+			}
+			if owner, seen := owners[backend]; seen && owner != i {
+				return true, nil
+			}
+			owners[backend] = i
+		}
+	}
+	return len(owners) > len(conns), nil
+}

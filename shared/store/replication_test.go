@@ -1,0 +1,98 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/servertest"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// While no synchronous standby answers, nothing counts as written, whatever Postgres reports: neither a statement, nor
+// a transaction, nor what an earlier one has left. No server connection is left waiting.
+func TestUnreplicated(t *testing.T) {
+	t.Parallel()
+	d := storetest.NewOn(t, servertest.Start(t, "postgres").URL)
+	company := d.Company(t)
+	s := open(t, d.URL, store.Options{StatementTimeout: time.Second})
+	accepter := s.NewAccepter()
+	before := storetest.NewEmail(company, nil)
+	if err := accepter.Accept(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	standby := func(name string, want error) {
+		for _, statement := range []string{`ALTER SYSTEM SET synchronous_standby_names = '` + name + `'`, `SELECT pg_reload_conf()`} {
+			if _, err := d.SQL.ExecContext(context.Background(), statement); err != nil {
+				t.Error(err)
+			}
+		}
+		// Postgres applies the setting a moment later.
+		for end := time.Now().Add(3 * time.Minute); !errors.Is(s.Confirm(context.Background()), want); {
+			if time.Now().After(end) {
+				t.Fatalf("synchronous_standby_names = %q has no effect: %v", name, s.Confirm(context.Background()))
+			}
+		}
+	}
+	t.Cleanup(func() { standby("", nil) })
+	standby("nobody", store.ErrUnreplicated)
+	counted := s.Unreplicated()
+
+	alone, about := storetest.NewEmail(company, nil), storetest.NewEmail(company, nil)
+	about.Aggregate = &store.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
+	for name, write := range map[string]func() error{
+		"transaction": func() error { return accepter.Accept(t.Context(), about) },
+		"statement":   func() error { return s.ReportStatus(t.Context(), "worker", "w", time.Now(), nil) },
+		"caller that leaves": func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			return s.ReportStatus(ctx, "worker", "w2", time.Now(), nil)
+		},
+		"rows, cancelled by an operator": func() error {
+			errs := make(chan error, 1)
+			go func() { errs <- accepter.Accept(t.Context(), alone) }()
+			waitFor(t, d, `SELECT count(pg_cancel_backend(pid)) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+			return <-errs
+		},
+	} {
+		if err := write(); !errors.Is(err, store.ErrUnreplicated) || !errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("%s: %v, want ErrUnreplicated and ErrUnknownOutcome", name, err)
+		}
+	}
+	if n := s.Unreplicated() - counted; n != 4 {
+		t.Errorf("%d commits counted, want 4", n)
+	}
+	other := storetest.NewEmail(company, nil)
+	if err := accepter.Accept(t.Context(), other); !errors.Is(err, store.ErrUnknownOutcome) {
+		t.Errorf("rows: %v, want ErrUnknownOutcome", err)
+	}
+	// It is there, and must not be relied on.
+	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE id = $1`, alone.ID); n != 1 {
+		t.Errorf("%d rows of the email", n)
+	}
+	for _, id := range []uuid.UUID{alone.ID, about.ID, other.ID, before.ID} {
+		if found, err := s.Exists(t.Context(), id); found || err == nil {
+			t.Errorf("exists: %t, %v", found, err)
+		}
+	}
+	if err := accepter.Accept(t.Context(), alone); !errors.Is(err, store.ErrUnknownOutcome) {
+		t.Errorf("once more: %v", err)
+	}
+	if err := s.Confirm(t.Context()); !errors.Is(err, store.ErrUnreplicated) {
+		t.Errorf("confirm: %v", err)
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`); n != 0 {
+		t.Errorf("%d server connections still wait", n)
+	}
+
+	standby("", nil)
+	for _, id := range []uuid.UUID{alone.ID, about.ID, other.ID, before.ID} {
+		if found, err := s.Exists(t.Context(), id); !found || err != nil {
+			t.Errorf("with nobody to wait for: %t, %v", found, err)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+)
+
+// cancelTime is how much longer than statement_timeout a statement may take before it is cancelled. What
+// Postgres does not end by statement_timeout is the wait of a commit for a synchronous standby. Without the
+// cancel each such wait would hold a server connection for ever, and a new one would be opened every time
+// that the dialer gives up.
+const cancelTime = 2 * time.Second
+
+// readOnlyPause is the least time between two replacements of all connections: see failed.
+const readOnlyPause = time.Second
+
+// connector makes connections that report what lib/pq leaves out: that a commit which it reports as done
+// was not confirmed by a synchronous standby (see ErrUnreplicated), and that the server takes no writes any
+// more, since another one was promoted.
+type connector struct {
+	driver.Connector
+	limit        time.Duration // of a statement, and of a COMMIT
+	unreplicated atomic.Int64  // commits that no standby has confirmed
+	// generation is raised when a server refuses a write: connections of an earlier one are closed before their next use.
+	generation atomic.Int64
+	raised     atomic.Int64 // when, in Unix nanoseconds
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	generation := c.generation.Load()
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inner, ok := conn.(pqConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the driver's %T lacks an interface", conn), conn.Close())
+	}
+	s := &session{pqConn: inner, connector: c, generation: generation}
+	pq.SetNoticeHandler(conn, s.notice)
+	return s, nil
+}
+
+// pqConn is what lib/pq's connections can do.
+type pqConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+// session is one connection.
+type session struct {
+	pqConn
+	connector    *connector
+	generation   int64
+	unreplicated atomic.Bool // the latest commit: set by a notice, which a COPY's goroutine may read
+}
+
+// notice recognizes the warning by the function that raises it: text and severity are in the server's
+// language, and the SQLSTATE is that of any warning.
+func (s *session) notice(n *pq.Error) {
+	if n.Routine == "SyncRepWaitForLSN" {
+		s.unreplicated.Store(true)
+	}
+}
+
+// checked is the error of something that may have committed.
+func (s *session) checked(err error) error {
+	if s.unreplicated.Swap(false) && (err == nil || errors.Is(err, io.EOF)) {
+		s.connector.unreplicated.Add(1)
+		return ErrUnreplicated
+	}
+	return s.connector.failed(err)
+}
+
+// failed has all connections replaced when a server refuses a write: it is no longer the primary. The error
+// stays as it is: nothing was written.
+func (c *connector) failed(err error) error {
+	var refused *pq.Error
+	if err != nil && errors.As(err, &refused) && refused.Code == pqerror.ReadOnlySQLTransaction {
+		now, last := time.Now().UnixNano(), c.raised.Load()
+		if now-last > int64(readOnlyPause) && c.raised.CompareAndSwap(last, now) {
+			c.generation.Add(1)
+		}
+	}
+	return err
+}
+
+// ResetSession is called before a pooled connection is used again.
+func (s *session) ResetSession(ctx context.Context) error {
+	if s.generation != s.connector.generation.Load() {
+		return driver.ErrBadConn
+	}
+	return s.pqConn.ResetSession(ctx)
+}
+
+func (s *session) IsValid() bool {
+	return s.generation == s.connector.generation.Load() && s.pqConn.IsValid()
+}
+
+func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.connector.limit)
+	defer cancel()
+	result, err := s.pqConn.ExecContext(ctx, query, args)
+	return result, s.checked(err)
+}
+
+func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.connector.limit)
+	found, err := s.pqConn.QueryContext(ctx, query, args)
+	return s.result(found, err, cancel)
+}
+
+// result takes over cancel, which would end the query while its rows are read. Rows of a statement that lib/pq has
+// cancelled end with the context's error, so the warning is not needed there.
+func (s *session) result(found driver.Rows, err error, cancel context.CancelFunc) (driver.Rows, error) {
+	if err != nil {
+		cancel()
+		return nil, s.checked(err)
+	}
+	return &sessionRows{Rows: found, session: s, cancel: cancel}, nil
+}
+
+func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	prepared, err := s.pqConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, s.connector.failed(err)
+	}
+	if inner, ok := prepared.(pqStmt); ok {
+		return &sessionStmt{pqStmt: inner, session: s}, nil
+	}
+	return prepared, nil // a COPY: see copyIn. Its transaction commits.
+}
+
+func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	tx, err := s.pqConn.BeginTx(ctx, options)
+	if err != nil {
+		cancel()
+		return nil, s.connector.failed(err)
+	}
+	return &sessionTx{Tx: tx, session: s, cancel: cancel}, nil
+}
+
+// sessionTx is a transaction, of which lib/pq has the context watched until it ends.
+type sessionTx struct {
+	driver.Tx
+	session *session
+	cancel  context.CancelFunc
+}
+
+func (t *sessionTx) Commit() error {
+	defer t.cancel()
+	late := time.AfterFunc(t.session.connector.limit, t.cancel)
+	defer late.Stop()
+	return t.session.checked(t.Tx.Commit())
+}
+
+func (t *sessionTx) Rollback() error {
+	defer t.cancel()
+	return t.Tx.Rollback()
+}
+
+// pqStmt is what lib/pq's prepared statements can do.
+type pqStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+type sessionStmt struct {
+	pqStmt
+	session *session
+}
+
+func (p *sessionStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.session.connector.limit)
+	defer cancel()
+	result, err := p.pqStmt.ExecContext(ctx, args)
+	return result, p.session.checked(err)
+}
+
+func (p *sessionStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.session.connector.limit)
+	found, err := p.pqStmt.QueryContext(ctx, args)
+	return p.session.result(found, err, cancel)
+}
+
+// sessionRows are the rows of a statement, which commits when the last of them was read.
+type sessionRows struct {
+	driver.Rows
+	session *session
+	cancel  context.CancelFunc
+}
+
+func (r *sessionRows) Next(row []driver.Value) error { return r.session.checked(r.Rows.Next(row)) }
+
+func (r *sessionRows) Close() error {
+	defer r.cancel()
+	return r.session.checked(r.Rows.Close())
+}

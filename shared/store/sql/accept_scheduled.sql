@@ -1,0 +1,119 @@
+-- Generated from accept.sql.tmpl and Go's description of the parameters by go generate: do not edit.
+--
+-- Inserts a group of new emails and their idempotency keys in one commit, and returns the ids of those inserted.
+--
+-- This variant is for groups with scheduled emails. It also inserts the logs of these, so that every search finds them by
+-- an index of email_logs. Emails that are due get their log from the worker, and groups without a scheduled email use
+-- accept.sql and do not pay for this.
+--
+-- It waits for another transaction that is inserting one of the keys, like for every other lock, until lock_timeout (0:
+-- until statement_timeout). The times that decide are those of Postgres: a wrong clock of ours delays no email.
+--
+-- Parameters; each array has one element per row:
+--   $1   lock_timeout         text
+--   $2   count                bigint
+--   $3   id                   uuid[]
+--   $4   company_id           uuid[]
+--   $5   queue                text[]
+--   $6   request_id           text[]
+--   $7   payload              jsonb[]
+--   $8   sender               text[]
+--   $9   html                 text[]
+--   $10  text_body            text[]
+--   $11  html_sha256          bytea[]
+--   $12  checker_version      bigint[]
+--   $13  cpf_cnpj_enc         bytea[]
+--   $14  priority             bigint[]
+--   $15  delivery             text[]
+--   $16  send_at              timestamptz[]
+--   $17  ttl_ms               bigint[]
+--   $18  created_at           timestamptz[]
+--   $19  keyed                bool[]
+--   $20  route                text[]
+--   $21  key                  text[]
+--   $22  body_sha256          bytea[]
+--   $23  answer_status        bigint[]
+--   $24  answer               bytea[]
+--   $25  keep_ms              bigint[]
+--   $26  aggregate_type       text[]
+--   $27  aggregate_id         text[]
+--   $28  event_type           text[]
+--
+-- EXPLAIN EXECUTE accept_scheduled ('0', 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
+WITH
+-- input adds the lane of each email (by dispatch_lanes' unique index, no lock). An email whose company has no lane for its
+-- queue is left out: nothing would ever send it.
+input AS (
+    SELECT t.*, l.id AS lane_id
+    FROM (
+        SELECT * FROM unnest(
+            $3::uuid[],         -- id
+            $4::uuid[],         -- company_id
+            $5::text[],         -- queue
+            $6::text[],         -- request_id
+            $7::jsonb[],        -- payload
+            $8::text[],         -- sender
+            $9::text[],         -- html
+            $10::text[],        -- text_body
+            $11::bytea[],       -- html_sha256
+            $12::bigint[],      -- checker_version
+            $13::bytea[],       -- cpf_cnpj_enc
+            $14::bigint[],      -- priority
+            $15::text[],        -- delivery
+            $16::timestamptz[], -- send_at
+            $17::bigint[],      -- ttl_ms
+            $18::timestamptz[], -- created_at
+            $19::bool[],        -- keyed
+            $20::text[],        -- route
+            $21::text[],        -- key
+            $22::bytea[],       -- body_sha256
+            $23::bigint[],      -- answer_status
+            $24::bytea[],       -- answer
+            $25::bigint[],      -- keep_ms
+            $26::text[],        -- aggregate_type
+            $27::text[],        -- aggregate_id
+            $28::text[]         -- event_type
+        ) AS t(id, company_id, queue, request_id, payload, sender, html, text_body, html_sha256,
+               checker_version, cpf_cnpj_enc, priority, delivery, send_at, ttl_ms, created_at, keyed, route, key,
+               body_sha256, answer_status, answer, keep_ms, aggregate_type, aggregate_id, event_type)
+        LIMIT $2 /* count */
+    ) t
+    JOIN dispatch_lanes l ON l.company_id = t.company_id AND l.queue = t.queue AND l.mailing_id IS NULL
+),
+
+-- keys inserts the idempotency keys (by idempotency_keys_pkey), in sorted order, so that two groups with the same keys
+-- cannot deadlock. A key that exists, or an earlier email of the group has, keeps its email out.
+keys AS (
+    INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
+    SELECT company_id, route, key, body_sha256, answer_status, answer, id, now() + keep_ms * interval '1 ms'
+    FROM input
+    WHERE keyed AND (SELECT set_config('lock_timeout', $1 /* lock_timeout */, true)) IS NOT NULL
+    ORDER BY company_id, route, key
+    ON CONFLICT (company_id, route, key) DO NOTHING
+    RETURNING outbox_id
+),
+
+-- accepted inserts the emails (by primary key of email_outbox). An id that exists is this very email, since ids are new:
+-- the statement is run once more.
+accepted AS (
+INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, text_body, html_sha256, checker_version,
+                          cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, created_at, next_at, expires_at)
+SELECT id, company_id, lane_id, request_id, payload, sender, html, text_body, html_sha256, checker_version,
+       cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, created_at,
+       greatest(now(), send_at), greatest(now(), send_at) + ttl_ms * interval '1 ms'
+FROM input
+WHERE NOT keyed OR id IN (SELECT outbox_id FROM keys)
+ON CONFLICT (id) DO NOTHING
+RETURNING id, company_id, request_id, payload, next_at, expires_at, created_at
+),
+
+-- logged inserts the logs of the scheduled emails. They have no event yet: event_seq is 0 and last_event is NULL.
+logged AS (
+    INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, attempts, request_id, external_id, tags,
+                            expires_at, created_at, event_seq, send_at)
+    SELECT a.id, a.company_id, (a.payload #>> '{recipient,recipientId}')::uuid, a.payload ->> 'to', a.payload ->> 'subject', 'PENDING', 0,
+           a.request_id, a.payload #>> '{recipient,externalId}', ARRAY(SELECT jsonb_array_elements_text(coalesce(a.payload -> 'tags', '[]'))),
+           a.expires_at, a.created_at, 0, a.next_at
+    FROM accepted a WHERE a.next_at > now()
+)
+SELECT id FROM accepted

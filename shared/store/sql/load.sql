@@ -1,0 +1,49 @@
+-- Generated from load.sql.tmpl and Go's description of the parameters by go generate: do not edit.
+--
+-- Reads a group of emails for their attempts: email_outbox, dispatch_lanes, companies, mailing_entries, recipients,
+-- recipient_intakes, suppressions and provider_gate, all by primary key. It locks nothing: the claim (advance.sql) checks
+-- again what may have changed since.
+--
+-- LIMIT with a parameter and the CASE in the join keep the planner from beginning with email_outbox.
+--
+-- Parameters; each array has one element per row:
+--   $1   count                bigint
+--   $2   id                   uuid[]
+--
+-- EXPLAIN EXECUTE load (0, '{}');
+SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
+       o.next_at <= now() + interval '1 s' AS due, o.expires_at <= now() AS expired,
+       l.id IS NOT NULL AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true)
+           AND c.suspended_at IS NULL AS lane_open,
+       coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)
+           OR coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS gate_open,
+       coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS probe,
+       o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body,
+       o.html_sha256, coalesce(o.checker_version, 0) AS checker_version, o.delivery,
+       -- The recipient that the email names exists at the address the email goes to, or its import is under way.
+       r.id IS NOT NULL OR EXISTS (
+           SELECT FROM recipient_intakes i
+           WHERE i.recipient_id = (o.payload #>> '{recipient,recipientId}')::uuid AND i.company_id = o.company_id
+             AND split_part(i.email, '@', 1) || '@' || lower(split_part(i.email, '@', 2))
+               = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))) AS recipient_known,
+       -- UNSUBSCRIBE suppresses emails of mailings only.
+       coalesce((
+           SELECT min(s.reason) FROM suppressions s
+           WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
+             AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL)), '') AS suppressed,
+       CASE WHEN o.payload ?| '{cc,bcc}' THEN
+           ARRAY(SELECT copy FROM jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')) AS copy
+                 WHERE EXISTS (SELECT FROM suppressions s
+                               WHERE s.company_id = o.company_id AND s.address = lower(copy)
+                                 AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL)))
+           ELSE '{}' END AS suppressed_copies,
+       o.aggregate_type IS NOT NULL AS about, l.mailing_id, coalesce(e.token, '') AS token, coalesce(e.fields, '{}') AS fields
+FROM (SELECT * FROM unnest($2::uuid[]) AS t(id) LIMIT $1 /* count */) t
+JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
+LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
+LEFT JOIN companies c ON c.id = o.company_id
+LEFT JOIN mailing_entries e ON e.id = o.id AND l.mailing_id IS NOT NULL
+LEFT JOIN recipients r ON r.id = (o.payload #>> '{recipient,recipientId}')::uuid
+     AND r.company_id = o.company_id AND r.deleted_at IS NULL
+     AND split_part(r.email, '@', 1) || '@' || lower(split_part(r.email, '@', 2))
+       = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))

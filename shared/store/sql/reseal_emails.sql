@@ -1,0 +1,12 @@
+-- Generated from reseal.sql.tmpl and Go's description of the parameters by go generate: do not edit.
+--
+-- Writes the newly encrypted numbers of rows of email_outbox that hold what was read. It locks the rows by primary key.
+--
+-- Parameters; each array has one element per row:
+--   $1   id                   uuid[]
+--   $2   was                  bytea[]
+--   $3   now                  bytea[]
+--
+-- EXPLAIN EXECUTE reseal_emails ('{}', '{}', '{}');
+UPDATE email_outbox r SET cpf_cnpj_enc = t.now
+FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) AS t(id, was, now) WHERE r.id = t.id AND r.cpf_cnpj_enc = t.was

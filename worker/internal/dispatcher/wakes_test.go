@@ -1,0 +1,137 @@
+package dispatcher_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/dispatcher"
+)
+
+// listen is parameters of a dispatcher that hears wake-ups, and lists all lanes only that often.
+func (b *bench) listen(t *testing.T, every time.Duration) dispatcher.Params {
+	t.Helper()
+	listener, err := store.NewListener(b.URL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Stop(context.Background()) })
+	eventually(t, "listening", listener.Listening)
+	p := b.params()
+	p.Wakes, p.ListInterval = listener, every
+	return p
+}
+
+// begun waits until a dispatcher has made its first listing: an email goes through it.
+func (b *bench) begun(t *testing.T, company uuid.UUID) {
+	t.Helper()
+	b.expectStatus(t, b.Accept(t, company, nil), email.Enqueued)
+}
+
+// Rows that no wake-up names are found soon: new ones, and those of lanes that were opened.
+func TestDispatch_FindsWhatOpens(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.dispatch(t, b.listen(t, time.Hour))
+	company := b.Company(t)
+	b.begun(t, company)
+	operator := store.Operator{Name: "tester", Reason: "a test"}
+	for name, step := range map[string]struct{ closing, opening func() error }{
+		"held": {
+			func() error {
+				_, err := b.Store.HoldLanes(t.Context(), operator, company, store.LaneFilter{})
+				return err
+			},
+			func() error {
+				_, err := b.Store.ReleaseLanes(t.Context(), operator, company, store.LaneFilter{})
+				return err
+			},
+		},
+		"suspended": {
+			func() error { return b.Store.SuspendCompany(t.Context(), operator, company) },
+			func() error { return b.Store.ResumeCompany(t.Context(), operator, company) },
+		},
+	} {
+		if err := step.closing(); err != nil {
+			t.Fatal(err)
+		}
+		id := b.Accept(t, company, nil)
+		b.expectStays(t, id, email.Pending)
+		if err := step.opening(); err != nil {
+			t.Fatal(err)
+		}
+		t.Log(name)
+		b.expectStatus(t, id, email.Enqueued)
+	}
+}
+
+// A row that is moved to an earlier time is found by the wake-up that follows.
+func TestDispatch_FindsWhatIsMoved(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	id := b.Accept(t, company, nil)
+	b.set(t, id, `next_at = now() + interval '2 hours', expires_at = now() + interval '1 day'`)
+	b.dispatch(t, b.listen(t, time.Hour))
+	b.begun(t, company)
+	b.expectStays(t, id, email.Pending)
+	b.set(t, id, `next_at = now()`)
+	if err := b.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
+		t.Fatal(err)
+	}
+	b.expectStatus(t, id, email.Enqueued)
+}
+
+// A row with an old id and an old time, of a transaction that was open for long, is found by the
+// next listing.
+func TestDispatch_FindsWhatIsCommittedLate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company, other := b.Company(t), b.Company(t)
+	like := b.Accept(t, other, nil)
+	b.dispatch(t, b.listen(t, time.Second))
+	b.expectStatus(t, like, email.Enqueued)
+	tx, err := b.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	var id uuid.UUID
+	if err := tx.QueryRowContext(t.Context(), `
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, next_at)
+		SELECT first_id_at(now() - interval '1 hour'), l.company_id, l.id, e.request_id, e.payload, e.sender, e.html, e.html_sha256, e.checker_version, e.expires_at,
+		       now() - interval '1 hour'
+		FROM email_outbox e, dispatch_lanes l WHERE e.id = $1 AND l.company_id = $2 AND l.queue = 'email:send' RETURNING id`, like, company).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // rows that are newer go first
+		b.begun(t, company)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	b.expectStatus(t, id, email.Enqueued)
+}
+
+// A program that moves an email to an earlier time names its lane itself.
+func TestDispatch_FindsWhatAProgramMoves(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	id := b.Accept(t, company, nil)
+	b.set(t, id, `next_at = now() + interval '2 hours', expires_at = now() + interval '1 day'`)
+	b.dispatch(t, b.listen(t, time.Hour))
+	b.begun(t, company)
+	if _, err := b.SQL.ExecContext(t.Context(), `SELECT email_gateway_move($1, now(), now(), interval '1 day')`, id); err != nil {
+		t.Fatal(err)
+	}
+	b.expectStatus(t, id, email.Enqueued)
+}

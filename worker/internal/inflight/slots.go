@@ -1,0 +1,204 @@
+package inflight
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Server takes one task after the other, so one does not keep up with the rate where the machine
+// is busy or Redis is far away. The next Server takes tasks too while a quarter of what those before
+// it hold is in flight, or while the last answers were tasks.
+const (
+	joins = 4
+	// inRow is how many tasks show that more wait, and dry is how many empty answers in a row show
+	// that none does: each of eight Servers asks up to three queues for its next task.
+	inRow = 16
+	dry   = 24
+)
+
+// slots counts the emails in flight and holds back those that want to be while the limit is
+// reached. An email is in flight from before its task is asked for until its handler has ended.
+type slots struct {
+	mu      sync.Mutex
+	limit   int
+	taken   int
+	waiting []*waiter
+	// expected has the admissions whose tasks were taken and whose handlers have not begun, the
+	// oldest first.
+	expected []admission
+
+	tasks int // taken since the queues were last dry
+	empty int // answers in a row
+
+	since time.Time     // of the last change of taken or limit
+	full  time.Duration // for how long the limit was reached
+	spent time.Duration // by all emails in flight together
+	asked time.Time     // when mean was last called
+}
+
+// waiter waits for a slot.
+type waiter struct {
+	others  int // see Limiter.Admit
+	granted chan struct{}
+}
+
+// admission is one that was used.
+type admission struct{ admitted, taken time.Time }
+
+func newSlots(limit int) *slots {
+	now := time.Now()
+	return &slots{limit: limit, since: now, asked: now}
+}
+
+// acquire waits for a slot.
+func (s *slots) acquire(ctx context.Context, others int) error {
+	s.mu.Lock()
+	w := &waiter{others: others, granted: make(chan struct{})}
+	s.waiting = append(s.waiting, w)
+	s.grant()
+	s.mu.Unlock()
+	select {
+	case <-w.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.waiting, w)
+	if i < 0 {
+		return nil // it was granted at the same time
+	}
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	return context.Cause(ctx)
+}
+
+// release frees a slot.
+func (s *slots) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.change(-1)
+}
+
+// unused frees the slot of an admission for which there was no task.
+func (s *slots) unused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.empty++; s.empty >= dry {
+		s.tasks = 0
+	}
+	s.change(-1)
+}
+
+// use notes that an admission has become a task, whose handler begins soon.
+func (s *slots) use(admitted time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expected = append(s.expected, admission{admitted, time.Now()})
+	s.tasks, s.empty = s.tasks+1, 0
+	s.grant()
+}
+
+// begin returns when the beginning task was admitted; zero if that is not known any more, and
+// then the task takes a slot beyond the limit. Tasks that are taken at the same time may begin in another
+// order: their times differ by less than matters.
+func (s *slots) begin() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.expected) == 0 {
+		s.change(+1)
+		return time.Time{}
+	}
+	// The newest: one whose handler never begins stays the oldest, and is forgotten.
+	last := s.expected[len(s.expected)-1]
+	s.expected = s.expected[:len(s.expected)-1]
+	return last.admitted
+}
+
+// forget frees the slots of tasks whose handlers have not begun since then: the queue's client
+// has dropped them.
+func (s *slots) forget(then time.Time) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n < len(s.expected) && s.expected[n].taken.Before(then) {
+		n++
+	}
+	s.expected = s.expected[n:]
+	s.change(-n)
+	return n
+}
+
+// setLimit changes the limit. Emails beyond it end as they would.
+func (s *slots) setLimit(limit int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.measure()
+	s.limit = limit
+	s.grant()
+}
+
+// change adds n emails in flight. s.mu is held.
+func (s *slots) change(n int) {
+	s.measure()
+	s.taken += n
+	s.grant()
+}
+
+// grant admits those who wait, in their order. Whoever is admitted may make others busy enough for
+// a waiter before him. s.mu is held.
+func (s *slots) grant() {
+	for i := 0; i < len(s.waiting) && s.taken < s.limit; i++ {
+		w := s.waiting[i]
+		// The others are given tasks first.
+		if s.tasks < inRow && (s.limit <= w.others || s.taken < w.others/joins) {
+			continue
+		}
+		s.measure()
+		s.taken++
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		close(w.granted)
+		i = -1
+	}
+}
+
+// measure counts the time until now. s.mu is held.
+func (s *slots) measure() {
+	now := time.Now()
+	length := now.Sub(s.since)
+	if s.taken >= s.limit {
+		s.full += length
+	}
+	s.spent += time.Duration(s.taken) * length
+	s.since = now
+}
+
+// fullTime is how long the limit was reached since it was last asked for.
+func (s *slots) fullTime() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.measure()
+	full := s.full
+	s.full = 0
+	return full
+}
+
+// mean is the mean number of emails in flight since it was last asked for.
+func (s *slots) mean() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.measure()
+	length, spent := s.since.Sub(s.asked), s.spent
+	s.spent, s.asked = 0, s.since
+	if length <= 0 {
+		return s.taken
+	}
+	return int(math.Round(float64(spent) / float64(length)))
+}
+
+func (s *slots) current() (limit, taken int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit, s.taken
+}

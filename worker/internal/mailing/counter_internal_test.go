@@ -1,0 +1,78 @@
+package mailing
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/store"
+)
+
+// oneMailing is a store with one mailing that was counted a moment ago.
+type oneMailing struct {
+	id    uuid.UUID
+	tally store.MailingTally
+	count int
+}
+
+func (o *oneMailing) OpenMailings(context.Context) ([]store.OpenMailing, error) {
+	now := time.Now()
+	return []store.OpenMailing{{ID: o.id, CountedAt: &now}}, nil
+}
+
+func (o *oneMailing) CountMailing(context.Context, uuid.UUID) (store.MailingTally, error) {
+	o.count++
+	return o.tally, nil
+}
+
+// A mailing whose entries will all have ended before the next regular count is counted then, although it was
+// counted a moment ago.
+func TestCounter_AboutToEnd(t *testing.T) {
+	t.Parallel()
+	mailings := &oneMailing{id: uuid.New(), tally: store.MailingTally{Queued: 10}}
+	c := NewCounter(CounterParams{Log: slog.New(slog.DiscardHandler), Store: mailings, Registry: prometheus.NewRegistry()})
+	c.last[mailings.id] = counted{tally: store.MailingTally{Queued: 1000}, at: time.Now().Add(-countInterval)}
+	c.note(mailings.id, mailings.tally)
+	c.sleep(mailings.id, time.Now())
+	c.wakeForEnds()
+	select {
+	case <-c.wake:
+	case <-time.After(time.Minute):
+		t.Fatal("the loop is not woken")
+	}
+	mailings.tally = store.MailingTally{Sent: 1000, Completed: true}
+	if _, err := c.runOnce(t.Context()); err != nil || mailings.count != 1 {
+		t.Fatalf("it was counted %d times, %v", mailings.count, err)
+	}
+	if ends := c.last[mailings.id].ends; !ends.IsZero() {
+		t.Errorf("it still ends at %s", ends)
+	}
+}
+
+func TestCounter_ExpectedEnd(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, tt := range map[string]struct {
+		before, left int
+		ago          time.Duration
+		want         time.Duration // 0 = no end is expected
+	}{
+		"half a second":            {before: 3000, left: 1000, ago: time.Second, want: 500 * time.Millisecond},
+		"as long as the interval":  {before: 2000, left: 1000, ago: time.Second},
+		"nothing ended":            {before: 1000, left: 1000, ago: time.Second},
+		"more are left than were":  {before: 1000, left: 1200, ago: time.Second},
+		"none are left":            {before: 1000, left: 0, ago: time.Second},
+		"the last count is a year": {before: 1_000_001, left: 1_000_000, ago: 365 * 24 * time.Hour},
+	} {
+		before := counted{tally: store.MailingTally{Pending: tt.before - 5, Queued: 5}, at: now.Add(-tt.ago)}
+		after := counted{tally: store.MailingTally{Queued: tt.left}, at: now}
+		got := after.expectedEnd(before)
+		if tt.want == 0 && !got.IsZero() || tt.want != 0 && !got.Equal(now.Add(tt.want)) {
+			t.Errorf("%s: it ends at %s, want %s after %s", name, got, tt.want, now)
+		}
+	}
+}

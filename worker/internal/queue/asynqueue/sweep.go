@@ -1,0 +1,75 @@
+package asynqueue
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// sweeps is a hook for the go-redis client of asynq's Servers. They fetch tasks, forward those
+// whose delay is over and look for ended leases in loops over all queues, which end at the
+// first error. The hook answers for a queue whose node is down that there is nothing in it, so
+// that a dead node of a cluster stops only its own queues.
+type sweeps struct{}
+
+// DialHook implements redis.Hook.
+func (sweeps) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (sweeps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook implements redis.Hook.
+func (sweeps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if !errors.Is(err, errNodeDown) {
+			return err
+		}
+		if takesTask(cmd) {
+			cmd.SetErr(redis.Nil)
+			return redis.Nil
+		}
+		script, ok := cmd.(*redis.Cmd)
+		nothing := swept(cmd)
+		if !ok || nothing == nil {
+			return err
+		}
+		script.SetVal(nothing)
+		script.SetErr(nil)
+		return nil
+	}
+}
+
+// takesTask says whether the command is asynq's script that takes a task.
+func takesTask(cmd redis.Cmder) bool {
+	args := cmd.Args() // EVALSHA, script, how many keys, the keys, …
+	if len(args) < 5 || !strings.HasPrefix(cmd.Name(), "eval") {
+		return false
+	}
+	pending, _ := args[3].(string)
+	paused, _ := args[4].(string)
+	return takes([]string{pending, paused})
+}
+
+// swept is the answer of one of asynq's scripts in a queue that has nothing for it, nil if
+// the script does not belong to a loop over all queues: forwardCmd has the keys scheduled or
+// retry, and pending; listLeaseExpiredCmd has the key lease alone, as has no other.
+func swept(cmd redis.Cmder) any {
+	args := cmd.Args() // EVALSHA, script, how many keys, the keys, …
+	if len(args) < 4 || !strings.HasPrefix(cmd.Name(), "eval") {
+		return nil
+	}
+	keys, _ := args[2].(int)
+	first, _ := args[3].(string)
+	switch {
+	case keys == 2 && (strings.HasSuffix(first, ":scheduled") || strings.HasSuffix(first, ":retry")):
+		return int64(0)
+	case keys == 1 && strings.HasSuffix(first, ":lease"):
+		return []any{}
+	}
+	return nil
+}

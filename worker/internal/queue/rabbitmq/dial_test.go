@@ -1,0 +1,167 @@
+package rabbitmq_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"email-gateway/worker/internal/queue/rabbitmq"
+	"email-gateway/worker/internal/queue/rabbitmqtest"
+)
+
+func TestParseURL(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{
+		"amqp://", "amqp:///", "amqps://mq", "amqps://u:p@mq:5671/vhost?heartbeat=5",
+		"amqp://u:p@a:5672,b:5672,c/vhost", "amqp://[::1]:5672,[::2]/?heartbeat=10",
+	} {
+		if _, err := rabbitmq.ParseURL(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "http://u:hunter2@mq/", "amqp://u:hunter2@mq:port/", "amqp://u:hunter2%zz@mq", "amqp://u:hunter2@a:5672,b:port,c/", "amqp://u:hunter2@a,,b/", "amqp://u:hunter2@a,:5672/", "amqp://u:hunter2%zz@a,b/",
+	} {
+		if _, err := rabbitmq.ParseURL(bad); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// Wherever in the list the broker's address is, the others delay a connection by a second
+// at most: one accepts connections and does not answer, as a frozen node does, and one
+// refuses them.
+func TestDial_OtherAddresses(t *testing.T) {
+	t.Parallel()
+	broker, prefix := rabbitmqtest.Shared(t)
+	user, rest, _ := strings.Cut(broker, "@")
+	address, vhost, _ := strings.Cut(rest, "/")
+	mute, dead := mute(t), "127.0.0.1:1"
+	topology := rabbitmq.Recipients(time.Second, 1).WithPrefix(prefix)
+	began := time.Now()
+	alone := rabbitmq.NewInspector((stage{log: &lines{}}).logger(), parse(t, broker), topology)
+	if err := alone.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	undisturbed := time.Since(began)
+	_ = alone.Close()
+	for _, list := range [][]string{
+		{address, mute, dead},
+		{mute, dead, address},
+	} {
+		conn := parse(t, user+"@"+strings.Join(list, ",")+"/"+vhost)
+		for range 4 { // the order in which they are dialed is random
+			inspector := rabbitmq.NewInspector((stage{log: &lines{}}).logger(), conn, topology)
+			began := time.Now()
+			if err := inspector.Ping(t.Context()); err != nil || time.Since(began) > 3*time.Second+10*undisturbed {
+				t.Errorf("%v: %v after %s", list, err, time.Since(began))
+			}
+			_ = inspector.Close()
+		}
+	}
+}
+
+// An error names each address with its own fault, and no password.
+func TestDial_NoneAnswers(t *testing.T) {
+	t.Parallel()
+	url := os.Getenv("RABBITMQ_URL")
+	_, rest, _ := strings.Cut(url, "@")
+	address, _, _ := strings.Cut(rest, "/")
+	mute, dead := mute(t), "127.0.0.1:1"
+	conn := parse(t, "amqp://gateway:hunter2@"+address+","+mute+","+dead+"/")
+	inspector := rabbitmq.NewInspector((stage{log: &lines{}}).logger(), conn)
+	defer func() { _ = inspector.Close() }()
+	began := time.Now()
+	err := inspector.Ping(t.Context())
+	if err == nil || time.Since(began) > time.Minute {
+		t.Fatalf("%v after %s", err, time.Since(began))
+	}
+	for _, want := range []string{address + ": ", mute + ": ", dead + ": ", "403", "refused"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the password is in %v", err)
+	}
+}
+
+// A broker that keeps the connection and sends nothing, as behind a cut link, is given up
+// after one and a half heartbeats, 7.5 s.
+func TestSilentBroker(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	user, rest, _ := strings.Cut(s.url, "@")
+	address, vhost, _ := strings.Cut(rest, "/")
+	var silent atomic.Bool
+	s.conn = parse(t, user+"@"+silenceable(t, address, &silent)+"/"+vhost)
+	tasks := make(desk)
+	s.consume(tasks.handle)
+	s.publish(s.publisher())
+	tasks.next(t).all(nil)
+	silent.Store(true)
+	began := time.Now()
+	eventually(t, "the connection is given up", func() bool { return s.log.count("connection to rabbitmq lost") > 0 })
+	if took := time.Since(began); took < 4*time.Second || took > 20*time.Second {
+		t.Errorf("given up after %s, want 7.5 s", took)
+	}
+	silent.Store(false)
+	s.publish(s.publisher())
+	tasks.next(t).all(nil)
+}
+
+// silenceable is the address of a proxy that drops what the broker sends while it is to
+// be silent.
+func silenceable(t *testing.T, broker string, silent *atomic.Bool) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", broker)
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
+			go func() {
+				_, _ = io.Copy(dropping{client, silent}, server)
+				_ = client.Close()
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+type dropping struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (d dropping) Write(p []byte) (int, error) {
+	if d.silent.Load() {
+		return len(p), nil
+	}
+	return d.Conn.Write(p)
+}
+
+// mute is an address that accepts connections and never answers.
+func mute(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String()
+}
