@@ -27,8 +27,9 @@ alive() {
 
 running() { alive "$1" pid; }
 
+# await_ready SERVICE: three minutes, since a RabbitMQ takes 10 s of CPU to start, and others may be starting beside it.
 await_ready() {
-	local deadline=$((SECONDS + 60))
+	local deadline=$((SECONDS + 180))
 	until "$1_ready"; do
 		if ! running "$1" || ((SECONDS > deadline)); then
 			say "$1 did not start; the end of $LOCAL_DIR/$1/log:"

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,13 +49,13 @@ func StartIn(tb testing.TB, dir, name string, settings ...string) *Server {
 }
 
 // Start starts the server again.
-func (s *Server) Start() { s.tb.Helper(); s.script("start", s.name) }
+func (s *Server) Start() { s.tb.Helper(); s.boot("start") }
 
 // Stop ends the server in good order.
 func (s *Server) Stop() { s.tb.Helper(); s.script("stop", s.name) }
 
 // Restart ends the server in good order and starts it again.
-func (s *Server) Restart() { s.tb.Helper(); s.script("restart", s.name) }
+func (s *Server) Restart() { s.tb.Helper(); s.boot("restart") }
 
 // Kill ends the server as a crash would.
 func (s *Server) Kill() { s.tb.Helper(); s.script("kill", s.name) }
@@ -102,6 +103,19 @@ func (s *Server) Thaw() { s.tb.Helper(); s.signal(syscall.SIGCONT) }
 func (s *Server) RabbitMQCtl(arguments ...string) string {
 	s.tb.Helper()
 	return s.script(append([]string{"rabbitmqctl"}, arguments...)...)
+}
+
+// brokers lets one RabbitMQ start at a time: each takes 10 s of CPU until it answers, and several at once would keep the
+// other tests waiting for minutes.
+var brokers sync.Mutex
+
+func (s *Server) boot(command string) {
+	s.tb.Helper()
+	if s.name == "rabbitmq" {
+		brokers.Lock()
+		defer brokers.Unlock()
+	}
+	s.script(command, s.name)
 }
 
 // signal returns the process that it has signalled.

@@ -46,9 +46,11 @@ var ErrOwnLimit = errors.New("the company's own mailings have all its places")
 // Enter waits for a place until ctx ends. leave gives it back.
 func (g *Gate) Enter(ctx context.Context, company uuid.UUID) (leave func(), err error) {
 	own := g.join(company)
-	if err := own.slots.Acquire(ctx, 1); err != nil {
-		g.part(company, own)
-		return nil, errors.Join(ErrOwnLimit, err)
+	if !own.slots.TryAcquire(1) { // Acquire fails when ctx has ended, even if there is room
+		if err := own.slots.Acquire(ctx, 1); err != nil {
+			g.part(company, own)
+			return nil, errors.Join(ErrOwnLimit, err)
+		}
 	}
 	if err := g.acquire(ctx); err != nil {
 		own.slots.Release(1)

@@ -24,19 +24,22 @@ func TestGate(t *testing.T) {
 		}
 		return leave
 	}
-	shut := func(company uuid.UUID) {
+	shut := func(company uuid.UUID, ownLimit bool) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if leave, err := g.Enter(ctx, company); !errors.Is(err, context.Canceled) {
-			t.Errorf("let in: %v", err)
+		leave, err := g.Enter(ctx, company)
+		if err == nil {
 			leave()
+		}
+		if !errors.Is(err, context.Canceled) || errors.Is(err, mailing.ErrOwnLimit) != ownLimit {
+			t.Errorf("the company's own limit %v: %v", ownLimit, err)
 		}
 	}
 	first, second := enter(a), enter(a)
-	shut(a) // its share is taken
+	shut(a, true) // its share is taken
 	third := enter(b)
-	shut(b) // all places are
+	shut(b, false) // all places are
 	first()
 	fourth := enter(b)
 	second()
