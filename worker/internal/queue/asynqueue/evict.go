@@ -16,10 +16,14 @@ import (
 // take the task between a look and a deletion. The hash's own word about where it stands
 // is not asked: after a crash between two commands, ours or an operator's, it is wrong.
 //
-// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed; ARGV: id, the
-// time before which a lease is over, and "all" to remove one that waits for its time too. A
-// task that is active has a lease; without one, or with one that nobody has renewed, it is
-// a leftover of a crash. It returns a standing.
+// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed, marker; ARGV: id,
+// the time before which a lease is over, "all" to remove one that waits for its time too, and
+// the marker's expiry in seconds. A task that is active has a lease; without one, or with one
+// that was not renewed, it is a leftover of a crash. It returns a standing.
+//
+// The marker says for a while that a leftover was removed: a second caller that asks about the
+// same task, or asks again after a crash, gets the same answer, and does not report the task as
+// lost. SET is refused when Redis is full; the removal counts nevertheless.
 var clearScript = redis.NewScript(`
 if redis.call("HEXISTS", KEYS[1], "msg") == 1 and redis.call("LPOS", KEYS[2], ARGV[1]) then
     return 0
@@ -36,7 +40,11 @@ for i = 4, 8 do
     n = n + redis.call("ZREM", KEYS[i], ARGV[1])
 end
 if n + redis.call("DEL", KEYS[1]) > 0 then
+    redis.pcall("SET", KEYS[9], "", "EX", ARGV[4])
     return 3
+end
+if redis.call("EXISTS", KEYS[9]) == 1 then
+    return 5
 end
 return 4`)
 
@@ -44,12 +52,17 @@ return 4`)
 type standing int
 
 const (
-	ready   standing = iota // a worker will take it
-	inWork                  // a worker has it
-	waits                   // for its time, in asynq's retry or scheduled set
-	removed                 // it stood in nobody's way but ours, and is gone
-	absent                  // there was nothing of it
+	ready         standing = iota // a worker will take it
+	inWork                        // a worker has it
+	waits                         // for its time, in asynq's retry or scheduled set
+	removed                       // it stood in nobody's way but ours, and is gone
+	absent                        // there was nothing of it
+	removedBefore                 // it was a leftover that another call has just removed
 )
+
+// evictionMarker is how long an evicted task is remembered: several rounds of the rescuer, which
+// are 5 s apart at most. A task that is published again and lost in this time counts as a leftover.
+const evictionMarker = 30 * time.Second
 
 // clockSkew is how far the clocks of two machines may be apart: a lease was written by a
 // worker's. asynq itself allows for 30 s, and looks once a minute; an email would wait for
@@ -67,6 +80,8 @@ func (p *Publisher) Evict(ctx context.Context, queueName, id string) (queue.Foun
 	case stands == removed:
 		p.repairs.evicted.Add(1)
 		return queue.Leftover, nil
+	case stands == removedBefore:
+		return queue.Leftover, nil
 	case stands == absent:
 		return queue.Missing, nil
 	}
@@ -75,16 +90,17 @@ func (p *Publisher) Evict(ctx context.Context, queueName, id string) (queue.Foun
 
 // clear runs clearScript. It says ready when Redis does not answer.
 func (p *Publisher) clear(ctx context.Context, queueName, id string, waiting bool) (standing, error) {
-	base := "asynq:{" + p.conn.queueName(queueName) + "}:"
+	name := p.conn.queueName(queueName)
+	base := "asynq:{" + name + "}:"
 	keys := []string{
 		base + "t:" + id, base + "pending", base + "active", base + "lease",
-		base + "scheduled", base + "retry", base + "archived", base + "completed",
+		base + "scheduled", base + "retry", base + "archived", base + "completed", ownKey(name, "evicted:"+id),
 	}
 	which := ""
 	if waiting {
 		which = "all"
 	}
-	n, err := clearScript.Run(ctx, p.redis, keys, id, leaseOver(), which).Int()
+	n, err := clearScript.Run(ctx, p.redis, keys, id, leaseOver(), which, int(evictionMarker.Seconds())).Int()
 	if err != nil {
 		return ready, fmt.Errorf("clear task: %w", err)
 	}

@@ -71,6 +71,10 @@ func TestEvict(t *testing.T) {
 			if err != nil || found != tt.want {
 				t.Fatalf("found %v, %v; want %v", found, err, tt.want)
 			}
+			// Another dispatcher that asks at the same time gets the same answer.
+			if again, err := publisher.Evict(t.Context(), email.QueueNormal, id); err != nil || again != found {
+				t.Fatalf("asked again: %v, %v; want %v", again, err, found)
+			}
 			if found == queue.Kept {
 				return
 			}
