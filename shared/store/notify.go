@@ -60,21 +60,6 @@ func (s *Store) WakeLanes(ctx context.Context, lanes []Lanes) error {
 	return nil
 }
 
-// WakeLaneIDs is WakeLanes for lanes whose ids are known.
-func (s *Store) WakeLaneIDs(ctx context.Context, ids []int64) error {
-	if len(ids) == 0 || len(ids) > maxNamed {
-		return s.Wake(ctx)
-	}
-	payload := strconv.AppendInt(nil, ids[0], 10)
-	for _, id := range ids[1:] {
-		payload = strconv.AppendInt(append(payload, ','), id, 10)
-	}
-	if _, err := s.exec(ctx, wakeSQL, WakeChannel, string(payload)); err != nil {
-		return fmt.Errorf("wake dispatchers: %w", err)
-	}
-	return nil
-}
-
 // namedLanes reads a wake-up's payload; false means any lane.
 func namedLanes(payload string) ([]int64, bool) {
 	var lanes []int64

@@ -239,12 +239,6 @@ func TestWakeLanes(t *testing.T) {
 	}
 	own := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE mailing_id IS NOT NULL`)
 	hearUntil(t, listener, func(lanes []int64, _ bool) bool { return slices.Equal(lanes, []int64{own}) })
-	if err := d.Store.WakeLaneIDs(t.Context(), []int64{own, normal}); err != nil {
-		t.Fatal(err)
-	}
-	hearUntil(t, listener, func(lanes []int64, _ bool) bool {
-		return len(lanes) == 2 && slices.Contains(lanes, own) && slices.Contains(lanes, normal)
-	})
 	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) SELECT company_id, queue, gen_random_uuid() FROM dispatch_lanes, generate_series(1, 400) WHERE id = $1`, normal)
 	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
 		t.Fatal(err)

@@ -37,8 +37,8 @@ type Outbox interface {
 	LeaseJobs(ctx context.Context, turns []store.LaneTurn) (store.Batch, error)
 	MarkPublished(ctx context.Context, ids []uuid.UUID) error
 	Release(ctx context.Context, takenAt time.Time, rows []store.Release) (left int, err error)
-	// WakeLaneIDs makes all dispatchers look at lanes.
-	WakeLaneIDs(ctx context.Context, ids []int64) error
+	// Wake makes all dispatchers list all lanes.
+	Wake(ctx context.Context) error
 	PickProbe(ctx context.Context, pause time.Duration, early bool) (picked store.Probe, found bool, err error)
 	TakeProbe(ctx context.Context, slot store.Slot, id uuid.UUID) (store.Batch, error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,9 +24,9 @@ const (
 	// publishTime bounds a batch's stay at the broker. What is on its way to a frozen Redis
 	// by then is waited for as long as one pipeline may take.
 	publishTime = 2 * time.Second
-	// batchTime bounds a batch from its take on. The room on the queue is reserved for longer,
+	// batchTime bounds a batch from the reservation of its room on. The reservation lasts longer,
 	// and the rescuer leaves the emails alone for as long, so a dispatcher that was frozen
-	// after the take publishes nothing when it goes on.
+	// or waited for Postgres after the reservation publishes nothing when it goes on.
 	batchTime = 4 * time.Second
 )
 
@@ -49,9 +47,9 @@ const (
 // refused while others are taken is postponed: it must not stop its lane. When none is taken
 // it is the broker that fails, and with it the round. Of the batch the first fit rows are
 // published. It returns how many rows were released.
-func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch, fit int, begun time.Time) (int, error) {
+func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch, fit int, reserved time.Time) (int, error) {
 	crashpoint.At(crashpoint.DispatchTaken)
-	publishing, cancel := context.WithTimeout(ctx, min(publishTime, time.Until(begun.Add(batchTime))))
+	publishing, cancel := context.WithTimeout(ctx, min(publishTime, time.Until(reserved.Add(batchTime))))
 	results, failure := f.publishAll(publishing, taken.Rows[:fit])
 	results = append(results, make([]result, len(taken.Rows)-fit)...) // untouched
 	cancel()
@@ -93,8 +91,13 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	crashpoint.At(crashpoint.DispatchRecorded)
 	f.metrics.done(len(published), len(released))
 	f.countLost(lost)
+	// Other dispatchers may have seen these lanes empty, and this one is stopping, or does not reach the
+	// broker. The rows keep their next_at, which may lie before the bound from which another dispatcher
+	// reads a lane, so the wake-up asks for a full listing.
 	if len(released) > 0 && failure != nil && (len(published) == 0 || ctx.Err() != nil) {
-		f.wakeOthers(committing, taken.Rows, released)
+		if err := f.lanes.outbox.Wake(committing); err != nil {
+			f.log.Debug("dispatchers not woken: their next listing finds the rows", "error", err)
+		}
 	}
 	if len(published) == 0 && failure != nil {
 		return len(released), fmt.Errorf("publish %d tasks: %w", len(taken.Rows), failure)
@@ -104,22 +107,6 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 			telemetry.OutboxID, telemetry.IDs(n, func(i int) string { return postponed[i] }), "error", email.MaskText(failure.Error()))
 	}
 	return len(released), nil
-}
-
-// wakeOthers names the lanes of rows that were taken and released. Other dispatchers may have seen these lanes empty
-// meanwhile, and this one is stopping, or does not reach the broker.
-func (f *feeder) wakeOthers(ctx context.Context, taken []store.DueRow, released []store.Release) {
-	laneOf := make(map[uuid.UUID]int64, len(taken))
-	for _, row := range taken {
-		laneOf[row.ID] = row.LaneID
-	}
-	lanes := make(map[int64]bool)
-	for _, r := range released {
-		lanes[laneOf[r.ID]] = true
-	}
-	if err := f.lanes.outbox.WakeLaneIDs(ctx, slices.Collect(maps.Keys(lanes))); err != nil {
-		f.log.Debug("dispatchers not woken: they look by themselves", "error", err)
-	}
 }
 
 // countLost reports retries whose task did not exist any more. The task of a retry that is

@@ -33,8 +33,12 @@ const (
 	busyPause = 200 * time.Millisecond
 	// stopTime bounds the statements of a round that a stop meets: what was taken is released.
 	stopTime = 5 * time.Second
-	// releaseTime bounds the release of a reservation, which ends by itself after 10 s.
+	// releaseTime bounds the release of a reservation, which expires after 5 s.
 	releaseTime = time.Second
+	// lookTime is how old a reservation may be when rows are taken for it. A look at the lanes that
+	// takes longer, behind a slow Postgres, is followed by a new reservation: the rest of batchTime is
+	// what the take and the publishing need.
+	lookTime = time.Second
 	// idleAfter is when an idle feeder confirms its last batch. Under load the next batch does.
 	idleAfter = time.Second
 )
@@ -84,6 +88,7 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	if f.failures > 0 {
 		most = trial
 	}
+	reserved := time.Now()
 	room, err := f.queue.Reserve(ctx, f.name, window, most)
 	if err != nil {
 		f.metrics.unknownDepth() // the last value would be taken for what is true now
@@ -103,14 +108,14 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	if f.step != nil {
 		granted = min(granted, f.step(room.Depth))
 	}
-	more, err = f.fill(ctx, granted)
+	more, err = f.fill(ctx, granted, reserved)
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	return more, errors.Join(err, f.queue.Release(releasing, f.name))
 }
 
-// fill takes what is due in the live lanes, room rows at most.
-func (f *feeder) fill(ctx context.Context, room int) (more bool, err error) {
+// fill takes what is due in the live lanes, room rows at most, which were reserved at that time.
+func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more bool, err error) {
 	if len(f.live) == 0 || time.Now().After(f.liveUntil) {
 		f.live, f.liveUntil, err = f.lanes.of(ctx, f.name)
 		if err != nil {
@@ -120,8 +125,11 @@ func (f *feeder) fill(ctx context.Context, room int) (more bool, err error) {
 			return false, f.idle(ctx)
 		}
 	}
+	if time.Since(reserved) > lookTime {
+		return true, nil
+	}
 	f.taken = time.Now()
-	if err := f.takeAll(ctx, room); err != nil {
+	if err := f.takeAll(ctx, room, reserved); err != nil {
 		f.live = nil // a lane may hold again what had been taken of it
 		return false, err
 	}
@@ -149,7 +157,7 @@ func (f *feeder) confirm(ctx context.Context) error {
 
 // takeAll moves at most room rows, in overlap batches, and takes the lanes that gave fewer rows
 // than they might off the list.
-func (f *feeder) takeAll(ctx context.Context, room int) error {
+func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) error {
 	flights := min(max(room/batch, 1), overlap)
 	dry := make([]map[int64]bool, flights)
 	brought := make([]map[uuid.UUID]int, flights)
@@ -158,7 +166,7 @@ func (f *feeder) takeAll(ctx context.Context, room int) error {
 	for i := range flights {
 		chosen := f.turns.share(f.live, min(room, batch))
 		flying.Go(func() {
-			dry[i], brought[i], errs[i] = f.move(ctx, f.sources[i], chosen)
+			dry[i], brought[i], errs[i] = f.move(ctx, f.sources[i], chosen, reserved)
 			if errs[i] != nil {
 				f.lanes.agenda.doubt(f.name, chosen)
 			}
@@ -183,7 +191,7 @@ func (f *feeder) takeAll(ctx context.Context, room int) error {
 // move takes due rows of these lanes and publishes them, and says which lanes gave fewer than
 // they might, and how many recipients the emails of each company had. A stop does not interrupt the
 // statements, only the publishing.
-func (f *feeder) move(ctx context.Context, from source, chosen []visit) (dry map[int64]bool, brought map[uuid.UUID]int, err error) {
+func (f *feeder) move(ctx context.Context, from source, chosen []visit, reserved time.Time) (dry map[int64]bool, brought map[uuid.UUID]int, err error) {
 	committing, end := outlast(ctx, stopTime)
 	defer end()
 	begun := time.Now()
@@ -201,7 +209,7 @@ func (f *feeder) move(ctx context.Context, from source, chosen []visit) (dry map
 		if f.load != nil {
 			fit = f.load.fit(taken.Rows, asked)
 		}
-		if released, err = f.publishBatch(ctx, committing, from, taken, fit, begun); err != nil {
+		if released, err = f.publishBatch(ctx, committing, from, taken, fit, reserved); err != nil {
 			return nil, nil, err
 		}
 		f.metrics.round(len(taken.Rows), time.Since(begun))
