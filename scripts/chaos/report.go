@@ -155,11 +155,7 @@ func (r *Report) Print(out io.Writer) {
 
 // window says how much of the limit was used.
 func window(seen watch.Window) string {
-	text := "less than 10 % of the limit was to spare"
-	if seen.Spare() {
-		text = "at least 10 % of the limit was to spare"
-	}
-	return fmt.Sprintf("%d tasks in four states on %s, of at most %d (%.0f %%): %s", seen.Tasks, seen.Queue, seen.Limit, 100*seen.Share(), text)
+	return fmt.Sprintf("%d tasks in four states on %s, of at most %d (%.0f %%)", seen.Tasks, seen.Queue, seen.Limit, 100*seen.Share())
 }
 
 func failures(by map[string]judge.Failures) string {

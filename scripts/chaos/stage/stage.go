@@ -112,7 +112,7 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 		"EMAIL_TTL":              "5m", "EMAIL_BACKOFF": backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
 		// What waits for a crash to be noticed waits for seconds, so that a run of a
 		// minute sees it: these are the settings, not the code.
-		"RESCUE_AFTER": "2s", "MAILING_RECOVERY_INTERVAL": "5s", "MAILING_STALE_AFTER": "10s",
+		"MAILING_RECOVERY_INTERVAL": "5s", "MAILING_STALE_AFTER": "10s",
 		"RECIPIENTS_RETRY_TTL_MS": "2000",
 		"SES_CONFIGURATION_SET":   "chaos", "SES_FEEDBACK_WINDOW": FeedbackWindow.String(),
 		"SES_EVENTS_TOPICS": topic, "SES_EVENTS_TRUSTED_URL": "http://" + s.Mail.Addr,
