@@ -1,14 +1,8 @@
 package store_test
 
 import (
-	"bytes"
-	"database/sql"
 	"errors"
 	"testing"
-	"time"
-
-	"github.com/google/uuid"
-	"github.com/lib/pq"
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
@@ -85,57 +79,5 @@ func TestConfirm(t *testing.T) {
 	s := open(t, storetest.New(t).URL, store.Options{MaxConns: 1})
 	if err := s.Confirm(t.Context()); err != nil || s.Unreplicated() != 0 {
 		t.Errorf("%v, %d", err, s.Unreplicated())
-	}
-}
-
-// Every type that a column has is the same value prepared and unprepared, there and back.
-func TestTypes_PreparedAndNot(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	type row struct {
-		ID     uuid.UUID
-		NoID   uuid.NullUUID
-		N      int64
-		NoN    sql.NullInt64
-		Yes    bool
-		Text   string
-		NoText sql.NullString
-		Bytes  []byte
-		NoByte []byte
-		JSON   string
-		At     time.Time
-		NoAt   sql.NullTime
-		Texts  pq.StringArray
-		Ns     pq.Int64Array
-	}
-	const query = `SELECT $1::uuid, $2::uuid, $3::bigint, $4::bigint, $5::bool, $6::text, $7::text, $8::bytea, $9::bytea, $10::jsonb, $11::timestamptz,
-		$12::timestamptz, $13::text[], $14::bigint[]`
-	id, at := uuid.New(), time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)
-	args := []any{
-		id, nil, int64(-7), nil, true, "a\"'\\{}\n", nil,
-		[]byte{0, 1, 0xff, '\\'},
-		nil, `{"a": [1, "b"]}`, at, nil,
-		pq.Array([]string{"x", `"{},\`, ""}), pq.Array([]int64{1, -2}),
-	}
-	db := direct(t, d)
-	prepared, err := db.PrepareContext(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer prepared.Close()
-	for name, ask := range map[string]func() *sql.Row{
-		"prepared": func() *sql.Row { return prepared.QueryRowContext(t.Context(), args...) },
-		"unnamed":  func() *sql.Row { return db.QueryRowContext(t.Context(), query, args...) },
-	} {
-		var r row
-		if err := ask().Scan(&r.ID, &r.NoID, &r.N, &r.NoN, &r.Yes, &r.Text, &r.NoText, &r.Bytes, &r.NoByte, &r.JSON, &r.At, &r.NoAt, &r.Texts, &r.Ns); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		switch {
-		case r.ID != id, r.N != -7, !r.Yes, r.Text != args[5], !bytes.Equal(r.Bytes, []byte{0, 1, 0xff, '\\'}), r.JSON != args[9], !r.At.Equal(at),
-			r.NoID.Valid, r.NoN.Valid, r.NoText.Valid, r.NoByte != nil, r.NoAt.Valid,
-			len(r.Texts) != 3 || r.Texts[1] != `"{},\`, len(r.Ns) != 2 || r.Ns[1] != -2:
-			t.Errorf("%s: %+v", name, r)
-		}
 	}
 }
