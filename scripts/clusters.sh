@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/clusters.sh start|stop|destroy|kill|freeze|thaw|status|env|promote NAME [NODE...]
-#        scripts/clusters.sh ctl NAME NODE ARGUMENTS...      the tool of the node's server: rabbitmqctl
+#        scripts/clusters.sh ctl NAME NODE ARGUMENTS...      the tool of the node's server: rabbitmqctl, or PgBouncer's console
 #
 # Clusters for tests: private servers under $LOCAL_DIR/clusters/NAME/NODE (LOCAL_DIR defaults to .local), listening on loopback
 # only. NAME is a file of clusters.d. Without NODE all nodes are meant.

@@ -7,7 +7,7 @@ wave pgbouncer-1
 
 configure() {
 	[[ $1 == pgbouncer-1 ]] || return 0
-	own_file pgbouncer "$LOCAL_DIR/pgbouncer/users.txt" '"gateway" ""'
+	own_file pgbouncer "$LOCAL_DIR/pgbouncer/users.txt" "$(printf '"%s" ""\n' gateway gateway_{api,dispatcher,worker,operator,privacy})"
 	own_file pgbouncer "$LOCAL_DIR/pgbouncer/pgbouncer.ini" "[databases]
 * = host=127.0.0.1 port=$(port_of postgres-1 POSTGRES_PORT)
 [pgbouncer]
@@ -23,6 +23,11 @@ max_client_conn = 500"
 }
 
 form() { :; }
+
+# pgbouncer_ctl COMMAND: on PgBouncer's console.
+pgbouncer_ctl() {
+	"$(postgres_bin)/psql" --no-psqlrc --tuples-only --no-align --dbname="postgres://gateway@127.0.0.1:$PGBOUNCER_PORT/pgbouncer" --command="$*"
+}
 
 cluster_env() {
 	on pgbouncer-1 env_line pgbouncer

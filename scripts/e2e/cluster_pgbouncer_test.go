@@ -1,8 +1,10 @@
 package e2e_test
 
 import (
+	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -44,15 +46,89 @@ func TestCluster_PgBouncerRestarts(t *testing.T) {
 	if found := regexp.MustCompile(`.*(bind message supplies|prepared statement).*`).FindAll(log, -1); len(found) > 0 {
 		t.Errorf("Postgres logged %d statements that met another one, the first: %s", len(found), found[0])
 	}
+}
 
-	env := map[string]string{"DATABASE_URL": c.Env["DATABASE_URL"], "DATABASE_LISTEN_URL": c.Env["DATABASE_LISTEN_URL"], "DATABASE_POOLED": "true"}
-	if out := s.doctor(env); strings.Contains(out, "FAILURE   pooler") || !strings.Contains(out, "pooler") {
-		t.Errorf("doctor:\n%s", out)
+// poolerLine is what doctor says of the pooler.
+func (s *system) poolerLine(env map[string]string, status, text string) {
+	s.t.Helper()
+	out := s.doctor(env)
+	if !regexp.MustCompile(`(?m)^` + status + ` +pooler +.*` + regexp.QuoteMeta(text)).MatchString(out) {
+		s.t.Errorf("doctor, want %s with %q:\n%s", status, text, out)
 	}
+}
+
+// restartAs is restart with the program's own role.
+func (s *system) restartAs(p **program) {
+	s.t.Helper()
+	env := maps.Clone(s.env)
+	for _, name := range []string{"DATABASE_URL", "DATABASE_LISTEN_URL"} {
+		s.env[name] = as(s.t, env[name], "gateway_"+(*p).name)
+	}
+	s.restart(p)
+	s.env = env
+}
+
+// Behind PgBouncer the settings of the programs are those of their roles. doctor says what is missing for that: the roles'
+// settings, DATABASE_POOLED, or a DATABASE_LISTEN_URL that goes past the pooler.
+func TestCluster_PgBouncerRoles(t *testing.T) {
+	t.Parallel()
+	needsClusters(t)
+	c := startCluster(t, "pgbouncer")
+	s := startClusterSystemOn(t, c)
+	if _, err := s.db.SQL.ExecContext(t.Context(), `CREATE ROLE gateway_api LOGIN`); err != nil {
+		t.Fatal(err)
+	}
+	settings := func(role, want string) {
+		t.Helper()
+		var got string
+		if err := openSQL(t, as(t, c.Env["DATABASE_URL"], role)).QueryRowContext(t.Context(), `SHOW statement_timeout`).Scan(&got); err != nil || got != want {
+			t.Errorf("statement_timeout of %s behind the pooler is %q, want %q (%v)", role, got, want, err)
+		}
+	}
+	settings("gateway_api", "0")
+	env := maps.Clone(c.Env)
+	s.poolerLine(env, "WARNING", "gateway_api: client_min_messages, enable_seqscan, idle_in_transaction_session_timeout, jit, statement_timeout")
+
+	grant := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "roles")
+	grant.Env = []string{"DATABASE_URL=" + s.db.URL}
+	if out, err := grant.CombinedOutput(); err != nil {
+		t.Fatalf("migrate roles: %v\n%s", err, out)
+	}
+	c.script("ctl", "pgbouncer-1", "RECONNECT")
+	env["DATABASE_URL"], env["DATABASE_LISTEN_URL"] = as(t, env["DATABASE_URL"], "gateway_operator"), as(t, env["DATABASE_LISTEN_URL"], "gateway_dispatcher")
+	s.poolerLine(env, "ok", "their roles have the settings")
+	settings("gateway_api", "10s")
+	settings("gateway_dispatcher", "30s")
+	settings("gateway_worker", "30s")
+	past := env["DATABASE_LISTEN_URL"]
 	env["DATABASE_LISTEN_URL"] = env["DATABASE_URL"]
-	if out := s.doctor(env); !strings.Contains(out, "DATABASE_LISTEN_URL leads to a pooler too") {
-		t.Errorf("doctor, LISTEN through the pooler:\n%s", out)
+	s.poolerLine(env, "FAILURE", "DATABASE_LISTEN_URL leads to a pooler too")
+	env["DATABASE_LISTEN_URL"] = past
+
+	for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
+		s.restartAs(p)
 	}
+	w := s.startWrites()
+	w.more(40)
+	w.end()
+	w.allSent()
+	for _, p := range []*program{s.api, s.dispatcher, s.worker} {
+		if strings.Contains(p.logged(), "permission denied") {
+			t.Errorf("%s:\n%s", p.name, p.tail())
+		}
+		role := "gateway_" + p.name
+		if n := s.count(`SELECT count(*) FROM pg_stat_activity WHERE usename = '` + role + `'`); n == 0 {
+			t.Errorf("no server connection is %s's", role)
+		}
+	}
+
+	delete(env, "DATABASE_POOLED")
+	if out := s.doctor(env); !regexp.MustCompile(`(?m)^FAILURE +database .*\n.*Set DATABASE_POOLED=true`).MatchString(out) {
+		t.Errorf("doctor without DATABASE_POOLED:\n%s", out)
+	}
+	// Many installations have PgBouncer ignore what it does not pass on.
+	c.script("ctl", "pgbouncer-1", "SET ignore_startup_parameters = 'statement_timeout,idle_in_transaction_session_timeout,enable_seqscan,jit,client_min_messages'")
+	s.poolerLine(env, "FAILURE", "Without DATABASE_POOLED the programs prepare statements")
 }
 
 // PgBouncer killed under load: nothing that was accepted is lost.

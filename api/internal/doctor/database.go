@@ -69,6 +69,8 @@ func (x *examination) database(ctx context.Context) bool {
 // databaseAdvice is what to do about a database that cannot be used.
 func databaseAdvice(err error) string {
 	switch {
+	case err != nil && strings.Contains(err.Error(), "unsupported startup parameter"): // PgBouncer
+		return "Set DATABASE_POOLED=true for api, dispatcher, worker and gatewayctl: a pooler takes no settings from the programs."
 	case errors.Is(err, store.ErrUnavailable):
 		return "Is Postgres running, and does DATABASE_URL name it?"
 	case err != nil && strings.Contains(err.Error(), "password authentication failed"):
