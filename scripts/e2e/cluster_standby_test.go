@@ -63,26 +63,6 @@ func TestCluster_StandbyPromoted(t *testing.T) {
 	w.allSent()
 }
 
-// The same with an asynchronous standby: what it had not received is lost, which is measured here.
-func TestCluster_StandbyAsynchronous(t *testing.T) {
-	needsClusters(t)
-	t.Setenv("STANDBY_SYNC", "off")
-	c := startCluster(t, "standby")
-	s := startClusterSystemOn(t, c)
-	w := s.startWrites()
-	failover(t, c, s, w)
-	t.Logf("%d accepted emails are lost", w.lost())
-	w.end()
-	seldom(t, func() error {
-		var left int
-		err := s.db.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_outbox WHERE status <> 'SENT'`).Scan(&left)
-		if err == nil && left > 0 {
-			err = fmt.Errorf("%d emails are not SENT: %s", left, s.census())
-		}
-		return err
-	})
-}
-
 // While the synchronous standby is gone, nothing is answered with 202, everything that looks says why, and the server
 // connections that wait stay few. When it is back, all goes on.
 func TestCluster_StandbyGone(t *testing.T) {

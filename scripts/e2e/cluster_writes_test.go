@@ -136,14 +136,20 @@ func (w *writes) end() {
 // lost ends the writes and returns how many accepted emails the database does not have.
 func (w *writes) lost() int {
 	w.s.t.Helper()
+	return len(w.missing())
+}
+
+// missing ends the writes and returns the accepted emails that the database does not have.
+func (w *writes) missing() (ids []string) {
+	w.s.t.Helper()
 	w.end()
-	var found int
-	err := w.s.db.SQL.QueryRowContext(w.s.t.Context(), `SELECT count(*) FROM email_outbox WHERE id = ANY ($1::uuid[])`, pq.Array(w.accepted)).Scan(&found)
+	err := w.s.db.SQL.QueryRowContext(w.s.t.Context(), `SELECT ARRAY(SELECT a FROM unnest($1::text[]) AS a WHERE NOT EXISTS (SELECT FROM email_outbox WHERE id = a::uuid))`,
+		pq.Array(w.accepted)).Scan((*pq.StringArray)(&ids))
 	if err != nil {
 		w.s.t.Fatal(err)
 	}
 	w.s.t.Logf("%d emails accepted, other answers: %v", len(w.accepted), w.others)
-	return len(w.accepted) - found
+	return ids
 }
 
 // allSent waits until all emails that the database has are SENT, and checks in the simulator's ledger that each was sent once, or
@@ -152,7 +158,7 @@ func (w *writes) allSent() {
 	w.s.t.Helper()
 	seldom(w.s.t, func() error {
 		var left int
-		err := w.s.db.SQL.QueryRowContext(w.s.t.Context(), `SELECT count(*) FROM email_outbox WHERE status <> 'SENT'`).Scan(&left)
+		err := w.s.db.SQL.QueryRowContext(w.s.t.Context(), `SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND status <> 'SENT'`).Scan(&left)
 		if err == nil && left > 0 {
 			err = fmt.Errorf("%d emails are not SENT: %s", left, w.s.census())
 		}
