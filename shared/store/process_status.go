@@ -32,14 +32,15 @@ WITH gone AS (DELETE FROM process_status WHERE updated_at < now() - interval '1 
 INSERT INTO process_status (service, instance, started_at, details) VALUES ($1, $2, $3, $4)
 ON CONFLICT (service, instance) DO UPDATE SET updated_at = now(), started_at = excluded.started_at, details = excluded.details`
 
-// ReportStatus records a process's view of itself. details is encoded as JSON.
+// ReportStatus records a process's view of itself. details is encoded as JSON. A timeout is ErrUnreplicated too where it
+// follows a commit that no standby has confirmed, see Confirm.
 func (s *Store) ReportStatus(ctx context.Context, service, instance string, startedAt time.Time, details any) error {
 	text, err := json.Marshal(details)
 	if err != nil {
 		return fmt.Errorf("encode status: %w", err)
 	}
 	if _, err := s.exec(ctx, reportSQL, service, instance, startedAt, string(text)); err != nil {
-		return fmt.Errorf("report status: %w", err)
+		return fmt.Errorf("report status: %w", s.connector.explained(ctx, err))
 	}
 	return nil
 }

@@ -89,10 +89,57 @@ func TestUnreplicated(t *testing.T) {
 		t.Errorf("%d server connections still wait", n)
 	}
 
+	busy := open(t, d.URL, store.Options{MaxConns: 1})
+	if err := busy.Confirm(t.Context()); !errors.Is(err, store.ErrUnreplicated) {
+		t.Errorf("confirm: %v", err)
+	}
+	held := takeConnection(t, busy)
+	timesOut(t, busy, true)
+	held()
+
 	standby("", nil)
+	if err := busy.Confirm(t.Context()); err != nil {
+		t.Error(err)
+	}
+	held = takeConnection(t, busy)
+	timesOut(t, busy, false)
+	held()
 	for _, id := range []uuid.UUID{alone.ID, about.ID, other.ID, before.ID} {
 		if found, err := s.Exists(t.Context(), id); !found || err != nil {
 			t.Errorf("with nobody to wait for: %t, %v", found, err)
 		}
+	}
+}
+
+// takeConnection takes the only connection of a store.
+func takeConnection(t *testing.T, s *store.Store) (release func()) {
+	t.Helper()
+	conn, err := store.DB(s).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// timesOut checks what a store whose connections are in use says: ErrUnreplicated if a standby failed to confirm a commit a moment
+// ago and has confirmed none since. The readiness check waits 2 s for it.
+func timesOut(t *testing.T, s *store.Store, unreplicated bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	for name, err := range map[string]error{
+		"confirm": s.Confirm(t.Context()), "report": s.ReportStatus(ctx, "worker", "w", time.Now(), nil),
+	} {
+		if !store.IsOutage(err) || errors.Is(err, store.ErrUnreplicated) != unreplicated {
+			t.Errorf("%s without a free connection: %v, want ErrUnreplicated: %t", name, err, unreplicated)
+		}
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }

@@ -29,6 +29,8 @@ type connector struct {
 	driver.Connector
 	limit        time.Duration // of a statement, and of a COMMIT
 	unreplicated atomic.Int64  // commits that no standby has confirmed
+	// doubted is when a standby was last found not to confirm, in Unix nanoseconds; 0 after one has confirmed.
+	doubted atomic.Int64
 	// generation is raised when a server refuses a write: connections of an earlier one are closed before their next use.
 	generation atomic.Int64
 	raised     atomic.Int64 // when, in Unix nanoseconds
@@ -75,7 +77,22 @@ type session struct {
 func (s *session) notice(n *pq.Error) {
 	if n.Routine == "SyncRepWaitForLSN" {
 		s.unreplicated.Store(true)
+		s.connector.doubted.Store(time.Now().UnixNano())
 	}
+}
+
+// doubtTime is how long a commit that no standby has confirmed explains statements that time out.
+const doubtTime = 30 * time.Second
+
+// explained adds ErrUnreplicated to the error of a write that had no answer in time shortly after a commit that no standby
+// has confirmed. The commits that wait take the connections of the pool, and a cancelled one
+// reports its warning only when another connection has brought the cancel to Postgres.
+func (c *connector) explained(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, ErrUnreplicated) ||
+		time.Since(time.Unix(0, c.doubted.Load())) > doubtTime {
+		return err
+	}
+	return errors.Join(err, ErrUnreplicated)
 }
 
 // checked is the error of something that may have committed.
