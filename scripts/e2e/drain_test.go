@@ -1,0 +1,69 @@
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A program that is asked to stop says at once that it drains, and keeps its port open until DRAIN_DELAY is over.
+func TestDrainDelay(t *testing.T) {
+	t.Parallel()
+	const delay = 2 * time.Second
+	s := startSystem(t, map[string]string{"DRAIN_DELAY": delay.String()})
+	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
+		t.Run(p.name, func(t *testing.T) {
+			eventually(t, func() error {
+				if status, body, err := askReady(t, p); err != nil || status != http.StatusOK {
+					return fmt.Errorf("/readyz before the stop: %d %s %w", status, body, err)
+				}
+				return nil
+			})
+			p.signal(syscall.SIGTERM)
+			asked, draining := time.Now(), 0
+			eventually(t, func() error {
+				status, body, err := askReady(t, p)
+				switch {
+				case err != nil: // the port is closed
+					return nil
+				case status == http.StatusServiceUnavailable && strings.Contains(body, "draining"):
+					draining++
+				case draining > 0 || status != http.StatusOK:
+					t.Errorf("/readyz during the drain: %d %s", status, body)
+				}
+				return fmt.Errorf("the port is open %s after SIGTERM", time.Since(asked).Round(time.Second))
+			})
+			if open := time.Since(asked); open < delay {
+				t.Errorf("the port was closed after %s, want DRAIN_DELAY, %s", open, delay)
+			}
+			if draining == 0 {
+				t.Error("/readyz never said that the program drains")
+			}
+			p.await(stopLimit)
+			if p.err != nil {
+				t.Errorf("it ended with %v", p.err)
+			}
+		})
+	}
+}
+
+// askReady asks for /readyz over a connection of its own.
+func askReady(t *testing.T, p *program) (status int, body string, err error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+"/readyz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Close = true
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text), err
+}
