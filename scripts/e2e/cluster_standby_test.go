@@ -92,8 +92,14 @@ func TestCluster_StandbyGone(t *testing.T) {
 		}
 	}
 	eventually(t, func() error { return s.readyIs(http.StatusServiceUnavailable, "unreplicated") })
-	if out := s.doctor(map[string]string{"DATABASE_URL": c.Env["DATABASE_URL"]}); !strings.Contains(out, "Commits wait for a synchronous standby") {
-		t.Errorf("doctor:\n%s", out)
+	if status, answer, err := s.try(http.MethodGet, "/health", nil, nil); status != http.StatusServiceUnavailable || !strings.Contains(string(answer), `"unreplicated"`) {
+		t.Errorf("/health: %d %s %v", status, answer, err)
+	}
+	out := s.doctor(map[string]string{"DATABASE_URL": c.Env["DATABASE_URL"], "API_URL": "http://" + s.api.addr})
+	for _, line := range []string{"Commits wait for a synchronous standby", "no synchronous standby confirms what its database commits"} {
+		if !strings.Contains(out, line) {
+			t.Errorf("doctor does not say %q:\n%s", line, out)
+		}
 	}
 	for _, p := range []*program{s.api, s.dispatcher, s.worker} {
 		eventually(t, func() error {

@@ -284,6 +284,7 @@ func TestExamine_Surroundings(t *testing.T) {
 	wants(t, "not told", doctor.Examine(t.Context(), away), "skipped api: The address of the api is not known")
 	for status, want := range map[string]string{
 		"connected": "warning api: It answers, and calls the whole degraded", "disconnected": "failure api: It answers, and does not reach the database",
+		"unreplicated": "failure api: It answers, and no synchronous standby confirms", "not_migrated": "failure api: It answers, and its database has no tables",
 	} {
 		p.Health = func(context.Context) (h doctor.Health, err error) {
 			h.Status, h.Database.Status = "degraded", status

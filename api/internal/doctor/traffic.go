@@ -131,6 +131,10 @@ func (x *examination) api(ctx context.Context) {
 		x.add(check, Failure, "Is it running, and API_URL right? Nothing is accepted without it; what was accepted is sent all the same.", "It does not answer: %v", err)
 	case h.Status == "ok":
 		x.add(check, OK, "", "It answers, and finds nothing missing.")
+	case h.Database.Status == "unreplicated":
+		x.add(check, Failure, "See replication above.", "It answers, and no synchronous standby confirms what its database commits: nothing is accepted.")
+	case h.Database.Status == "not_migrated":
+		x.add(check, Failure, "Run `migrate up`, then `migrate roles`; is DATABASE_URL right where the api runs?", "It answers, and its database has no tables: nothing is accepted.")
 	case h.Database.Status != "connected":
 		x.add(check, Failure, "Is DATABASE_URL right where the api runs?", "It answers, and does not reach the database: nothing is accepted.")
 	default:

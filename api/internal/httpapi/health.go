@@ -33,7 +33,7 @@ type health struct {
 
 type databaseHealth struct {
 	Status       string `json:"status"`
-	ResponseTime int64  `json:"responseTime"` // ms
+	ResponseTime int64  `json:"responseTime"` // of a small query, in ms
 }
 
 type partHealth struct {
@@ -184,13 +184,17 @@ func (hc *healthCheck) check(ctx context.Context) health {
 	if hc.tokens != nil {
 		h.TokenManager = tokenHealth{Status: "initialized", AvailableTokens: hc.tokens()}
 	}
-	storage := make(chan string, 1)
+	storage, confirmed := make(chan string, 1), make(chan error, 1)
 	go func() { storage <- hc.storage.status(ctx) }()
+	go func() {
+		_, err := within(ctx, hc.confirm)
+		confirmed <- err
+	}()
 	statuses, err := within(ctx, hc.statuses)
 	h.Database.ResponseTime = time.Since(began).Milliseconds()
 	h.Storage.Status = <-storage
-	if err != nil {
-		h.Status, h.Database.Status = "unavailable", disconnected
+	if err = errors.Join(<-confirmed, err); err != nil {
+		h.Status, h.Database.Status = "unavailable", databasePart(err).Status
 		return h
 	}
 	for _, s := range statuses {
