@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Usage: scripts/compose-smoke.sh [--no-build]
 #
-# Brings docker-compose.yml up on Docker or Podman, under a project name, ports and volumes of its own: sends an email and a
+# Brings docker-compose.yml up on Docker, or on Podman with Docker Compose as its compose provider, under a project name, ports and volumes of its own: sends an email and a
 # mailing, stops the programs in the middle of it, restarts everything but the simulator, and compares what was accepted with the
-# simulator's ledger, in which each email must be once. Everything is removed at the end. --no-build uses images that are there.
+# simulator's ledger, in which each email must be once. Everything is removed at the end. --no-build uses images of this project
+# that are there (docker compose --project-name email-gateway-smoke build), and keeps them.
 set -euo pipefail
 
 readonly rows=5000 patience=180 # patience: seconds for each wait; a first start makes the database
@@ -18,10 +19,10 @@ die() { say "$*" && exit 1; }
 find_engine() {
 	if docker compose version >/dev/null 2>&1 && docker info >/dev/null 2>&1; then
 		engine=docker compose=(docker compose)
-	elif podman compose version >/dev/null 2>&1 && podman info >/dev/null 2>&1; then
+	elif podman compose version 2>/dev/null | grep -q 'Docker Compose' && podman info >/dev/null 2>&1; then
 		engine=podman compose=(podman compose)
 	else
-		die "no container engine answers here: start Docker (with Compose 2.24 or newer) or Podman (with podman compose), and run this again"
+		die "no container engine answers here: start Docker (with Compose 2.24 or newer) or Podman (with Docker Compose as its compose provider), and run this again"
 	fi
 }
 
@@ -32,9 +33,18 @@ finish() {
 		run ps --all >&2 || true
 		run logs --tail 40 >&2 || true
 	fi
-	[[ -z ${started:-} ]] || run --profile tools down --volumes --timeout 10 >/dev/null 2>&1 || say "could not remove everything of project $project"
+	[[ -z ${started:-} ]] || remove >/dev/null 2>&1 || say "could not remove everything of project $project"
 	rm -rf "$copy"
 	exit "$status"
+}
+
+# remove removes the containers, the volumes, and the images that were built here.
+remove() {
+	local images=()
+	[[ $build == --no-build ]] || images=(--rmi local)
+	run --profile tools down --volumes --timeout 10 "${images[@]}" || return
+	# This one has a name of its own, so Compose may keep it.
+	[[ $build == --no-build ]] || ! "$engine" image inspect "$project-api" || "$engine" image rm "$project-api"
 }
 
 run() { "${compose[@]}" --project-name "$project" --project-directory "$copy" --file "$copy/docker-compose.yml" "$@"; }
@@ -45,12 +55,13 @@ ctl() { run run --rm -T -e API_KEY="${api_key:-}" gatewayctl "$@"; }
 # address SERVICE PORT: where the engine has published it.
 address() { run port "$1" "$2" | tail -n 1; }
 
-# await WHAT COMMAND...: until it succeeds.
+# await WHAT COMMAND...: until it succeeds, for $limit seconds at most.
 await() {
-	local what=$1 deadline=$((SECONDS + patience))
+	local what=$1 limit=${limit:-$patience} deadline
+	deadline=$((SECONDS + limit))
 	shift
 	until "$@" >/dev/null 2>&1; do
-		((SECONDS < deadline)) || die "$what: not within $patience s"
+		((SECONDS < deadline)) || die "$what: not within $limit s"
 		sleep 1
 	done
 }
@@ -69,7 +80,14 @@ send() {
 		grep -oE '"outboxId": ?"[0-9a-f-]{36}"' | grep -oE '[0-9a-f-]{36}'
 }
 
-is_sent() { ctl email show "$1" | grep -q SENT; }
+is_sent() { ctl email show --json "$1" | grep -qE '"status": ?"SENT"'; }
+is_completed() { ctl mailing show --json "$1" | grep -qE '"status": ?"COMPLETED"'; }
+
+# database_roles: with which the programs are connected to Postgres. Its healthcheck connects too.
+database_roles() {
+	run exec -T postgres psql --username=gateway --dbname=gateway --no-psqlrc --tuples-only --no-align --command="SELECT DISTINCT usename FROM pg_stat_activity
+		WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> 'pg_isready' ORDER BY 1"
+}
 
 # drained NAME: the program ended by itself, and was not killed at the end of its grace period.
 drained() {
@@ -107,7 +125,10 @@ await "the email is SENT" is_sent "$(send before)"
 await "the doctor finds no failure" ctl doctor # RabbitMQ is up last
 doctor=$(ctl doctor) || die "the doctor finds a failure: $doctor"
 grep -q '^ok *api ' <<<"$doctor" || die "the doctor did not reach the api: $doctor"
-! grep -q superuser <<<"$doctor" || die "the programs connect as a superuser: $doctor"
+! grep -q superuser <<<"$doctor" || die "gatewayctl connects as a superuser: $doctor"
+roles=$(database_roles)
+for role in gateway_{api,dispatcher,worker}; do grep -qx "$role" <<<"$roles" || die "no program is connected as $role, but as: $roles"; done
+! grep -qx gateway <<<"$roles" || die "a program is connected as gateway, a superuser"
 
 say "a mailing of $rows rows, and a stop in the middle of it"
 curl -fsS -X PUT "http://$(address ses-sim 8005)/sim/settings" -d '{"latencyMs": 1000}' >/dev/null
@@ -126,7 +147,7 @@ run restart postgres redis rabbitmq
 run up --detach --no-build --scale api=2 --scale dispatcher=2 --scale worker=3
 await "api and worker are ready" ready
 curl -fsS -X PUT "http://$(address ses-sim 8005)/sim/settings" -d '{"latencyMs": 0}' >/dev/null
-ctl mailing watch "$mailing" >/dev/null 2>&1 || die "the mailing did not complete: $(ctl mailing show "$mailing")"
+limit=600 await "the mailing is COMPLETED" is_completed "$mailing" # a job that was lost is found within five minutes
 await "the second email is SENT" is_sent "$(send after)"
 
 readonly expected=$((rows + 2))

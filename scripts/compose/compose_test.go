@@ -24,6 +24,7 @@ type service struct {
 	CapAdd      []string `yaml:"cap_add"`
 	SecurityOpt []string `yaml:"security_opt"`
 	Environment map[string]string
+	EnvFile     []any `yaml:"env_file"`
 	Ports       []string
 	StopGrace   string `yaml:"stop_grace_period"`
 	Logging     struct{ Options map[string]string }
@@ -131,11 +132,40 @@ func TestCompose_Ports(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"api", "dispatcher", "worker"} {
+	// The api has a port that users know, which API_PORT=0 leaves to the engine; that of others is the engine's choice by default.
+	for name, scalable := range map[string]*regexp.Regexp{
+		"api":        regexp.MustCompile(`^127\.0\.0\.1:\$\{API_PORT:-\d+\}:\d+$`),
+		"dispatcher": regexp.MustCompile(`^127\.0\.0\.1:\$\{DISPATCHER_PORT:-0\}:\d+$`),
+		"worker":     regexp.MustCompile(`^127\.0\.0\.1:\$\{WORKER_PORT:-0\}:\d+$`),
+	} {
 		for _, port := range all[name].Ports {
-			if !strings.Contains(port, "${") || strings.Contains(port, "-9099") {
+			if !scalable.MatchString(port) {
 				t.Errorf("%s cannot be scaled: it publishes %s", name, port)
 			}
+		}
+	}
+}
+
+// Each check of RabbitMQ starts an Erlang machine.
+func TestCompose_RabbitMQIsCheckedSeldom(t *testing.T) {
+	t.Parallel()
+	interval := services(t)["rabbitmq"].Healthcheck.Interval
+	if d, err := time.ParseDuration(interval); err != nil || d < 30*time.Second {
+		t.Errorf("it is checked every %s, want 30s or more (%v)", interval, err)
+	}
+}
+
+// A mount over Grafana's provisioning folder hides the image's plugins and alerting.
+func TestCompose_GrafanaKeepsItsProvisioning(t *testing.T) {
+	t.Parallel()
+	grafana := services(t)["grafana"]
+	if len(grafana.Volumes) == 0 {
+		t.Fatal("grafana has no volumes")
+	}
+	for _, v := range grafana.Volumes {
+		target := strings.TrimSuffix(strings.Split(v, ":")[1], "/")
+		if target == "/etc/grafana/provisioning" || strings.HasPrefix("/etc/grafana/provisioning", target+"/") {
+			t.Errorf("grafana mounts %s", v)
 		}
 	}
 }
@@ -163,8 +193,20 @@ func TestCompose_Roles(t *testing.T) {
 		if strings.Contains(env["DATABASE_URL"], "@") {
 			t.Errorf("%s has a user in %s", name, env["DATABASE_URL"])
 		}
+	}
+	for name, s := range all {
+		if name == "migrate" || name == "postgres" { // which set them
+			continue
+		}
+		for variable, value := range s.Environment {
+			for _, password := range passwords {
+				if variable != "PGPASSWORD" && strings.Contains(value, password) {
+					t.Errorf("%s gets %s as %s", name, password, variable)
+				}
+			}
+		}
 		for _, password := range passwords {
-			if value, set := env[password]; !set || value != "" {
+			if value, set := s.Environment[password]; value != "" || !set && len(s.EnvFile) > 0 {
 				t.Errorf("%s gets %s", name, password)
 			}
 		}
