@@ -16,20 +16,31 @@ import (
 const pgbouncerLimit = 10 * time.Second
 
 // Behind a PgBouncer that pools transactions, with fewer server connections than the programs have, no statement meets the
-// statement of another process, though the programs are restarted under load.
+// statement of another process, though the programs are restarted under load: of single emails, a mailing, and imports of
+// recipients.
 func TestCluster_PgBouncerRestarts(t *testing.T) {
 	t.Parallel()
 	needsClusters(t)
 	c := startCluster(t, "pgbouncer")
+	maps.Copy(c.Env, bulk(t, brokerURL(t)))
 	s := startClusterSystemOn(t, c)
 	w := s.startWrites()
+	sheet := newSpreadsheet(t, 300)
+	mailing, people := s.mail("pooled.csv", sheet, nil), 0
 	for range 3 {
 		for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
 			w.more(40)
+			s.importPeople(people, people+50)
+			people += 50
 			s.restart(p)
 		}
 	}
 	w.more(40)
+	if m := s.awaitMailing(mailing, "COMPLETED"); m.Sent != len(sheet.people) {
+		t.Errorf("%d of %d emails of the mailing are sent", m.Sent, len(sheet.people))
+	}
+	s.awaitImports()
+	s.peopleAreWhole(0, people)
 	if lost := w.lost(); lost > 0 {
 		t.Errorf("%d accepted emails are lost", lost)
 	}
