@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,6 +69,21 @@ func (s *Store) Gate(ctx context.Context) (Gate, error) {
 	return g, nil
 }
 
+// ErrGateLocked: another transaction has locked the gate's row. Nothing was written.
+var ErrGateLocked = errors.New("another transaction has locked the row of provider_gate")
+
+// gateWaitSQL bounds the wait of its statement for the gate's row: the programs hold that row for
+// milliseconds, and without the bound a foreign lock would occupy a connection until statement_timeout.
+const gateWaitSQL = `(SELECT set_config('lock_timeout', '200ms', true)) IS NOT NULL`
+
+// gateError is the error of a statement with gateWaitSQL.
+func gateError(err error) error {
+	if isLockTimeout(err) {
+		return errors.Join(ErrGateLocked, err)
+	}
+	return err
+}
+
 // Shutting is a request to open the circuit breaker, which stops sending.
 type Shutting struct {
 	Reason  string    // code
@@ -83,19 +99,19 @@ const shutGateSQL = `
 WITH shut AS (
     UPDATE provider_gate SET state = 'shut', since = now(), reason = $2, changed_by = $3, attempt_id = $1, shuts = shuts + 1,
            probe_id = NULL, probe_at = now()
-    WHERE id = 1 AND state = 'open' AND shuts = $4
+    WHERE id = 1 AND state = 'open' AND shuts = $4 AND ` + gateWaitSQL + `
     RETURNING id
 )
 SELECT EXISTS (SELECT FROM shut) OR EXISTS (SELECT FROM provider_gate WHERE id = 1 AND attempt_id = $1)`
 
 // ShutGate shuts the gate. shut is false when another attempt did so since this attempt's
-// claim: then the answer has no effect.
+// claim: then the answer has no effect. ErrGateLocked: the gate is as it was.
 func (s *Store) ShutGate(ctx context.Context, w Shutting) (shut bool, err error) {
 	err = write(func(args []any) error {
 		return s.db.GetContext(ctx, &shut, shutGateSQL, args...)
 	}, w.Attempt, w.Reason, w.By, w.Pass.Shuts)
 	if err != nil {
-		return false, fmt.Errorf("shut gate: %w", err)
+		return false, fmt.Errorf("shut gate: %w", gateError(err))
 	}
 	return shut, nil
 }
@@ -105,14 +121,14 @@ func (s *Store) ShutGate(ctx context.Context, w Shutting) (shut bool, err error)
 const shutGateByAccountSQL = `
 UPDATE provider_gate SET state = 'shut', since = now(), reason = $1, changed_by = $2, attempt_id = NULL, shuts = shuts + 1,
        probe_id = NULL, probe_at = now()
-WHERE id = 1 AND state = 'open'`
+WHERE id = 1 AND state = 'open' AND ` + gateWaitSQL
 
 // ShutGateByAccount shuts the gate because the provider says that the account may not send,
-// before any email meets that. shut is false when it is shut already.
+// before any email meets that. shut is false when it is shut already. ErrGateLocked: it is as it was.
 func (s *Store) ShutGateByAccount(ctx context.Context, reason, by string) (shut bool, err error) {
 	done, err := s.exec(ctx, shutGateByAccountSQL, reason, by)
 	if err != nil {
-		return false, fmt.Errorf("shut gate by account: %w", err)
+		return false, fmt.Errorf("shut gate by account: %w", gateError(err))
 	}
 	n, err := done.RowsAffected()
 	return n > 0, wrap("shut gate by account", err)
@@ -129,11 +145,11 @@ type Reopened struct {
 const openGateSQL = `
 UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
 FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
-WHERE g.id = was.id AND g.state = 'shut' AND g.shuts = $2
+WHERE g.id = was.id AND g.state = 'shut' AND g.shuts = $2 AND ` + gateWaitSQL + `
 RETURNING was.reason, was.millis`
 
 // OpenGate opens the gate that was shut when the probe passed. opened is false when it is
-// open, or was shut anew since.
+// open, or was shut anew since. ErrGateLocked: it is as it was.
 func (s *Store) OpenGate(ctx context.Context, by string, p GatePass) (was Reopened, opened bool, err error) {
 	return s.openGate(ctx, openGateSQL, by, p.Shuts)
 }
@@ -142,7 +158,7 @@ func (s *Store) openGate(ctx context.Context, statement string, args ...any) (wa
 	var rows []Reopened
 	err = write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) }, args...)
 	if err != nil || len(rows) == 0 {
-		return Reopened{}, false, wrap("open gate", err)
+		return Reopened{}, false, wrap("open gate", gateError(err))
 	}
 	rows[0].After = time.Duration(rows[0].Millis) * time.Millisecond
 	return rows[0], true, nil
@@ -152,11 +168,11 @@ func (s *Store) openGate(ctx context.Context, statement string, args ...any) (wa
 const openGateByAccountSQL = `
 UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
 FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
-WHERE g.id = was.id AND g.state = 'shut' AND g.attempt_id IS NULL
+WHERE g.id = was.id AND g.state = 'shut' AND g.attempt_id IS NULL AND ` + gateWaitSQL + `
 RETURNING was.reason, was.millis`
 
 // OpenGateByAccount takes ShutGateByAccount back. opened is false when the gate is open, or
-// was shut by an email's answer.
+// was shut by an email's answer. ErrGateLocked: it is as it was.
 func (s *Store) OpenGateByAccount(ctx context.Context, by string) (was Reopened, opened bool, err error) {
 	return s.openGate(ctx, openGateByAccountSQL, by)
 }

@@ -22,10 +22,10 @@ type Probe struct {
 // many bad emails of one company do not keep the emails of the others from probing. If the
 // last probe is unknown, it chooses the oldest of all. Its cost is the number of lanes, by the
 // jumps of everyLaneSQL and one probe of email_outbox_lane_claim for each lane. It locks
-// the gate's one row first: of several that pick at once one finds the condition still
-// true, and only that one looks at the lanes. In each lane it passes over rows that
-// another session has locked, since the worker could not claim them, and locks the one it
-// finds until the statement ends. What is due is what TakeProbe takes.
+// the gate's one row first, and finds nothing if another session has locked that: of several
+// that pick at once only one looks at the lanes. In each lane it passes over rows that another
+// session has locked, since the worker could not claim them, and locks the one it finds until
+// the statement ends. What is due is what TakeProbe takes.
 const (
 	pickProbeSQL = pickProbeLanesSQL + `
         SELECT o.id, o.next_at FROM email_outbox o
@@ -62,7 +62,7 @@ const (
 WITH RECURSIVE gate AS MATERIALIZED (
     SELECT id, probe_id FROM provider_gate
     WHERE id = 1 AND state = 'shut' AND held_at IS NULL AND coalesce(probe_at <= now() - $2 * interval '1 ms', true)
-    FOR UPDATE
+    FOR UPDATE SKIP LOCKED
 ), last AS MATERIALIZED (
     SELECT company_id FROM email_outbox WHERE id = (SELECT probe_id FROM gate)
 ), lane AS (
@@ -100,7 +100,7 @@ RETURNING chosen.id, chosen.queue`
 // lane: if its answer is lost, it fails. If no email is due and early is set, the earliest retry
 // is chosen and is due from now on: an outage may end while all emails wait for their next try.
 // With early it reads up to 100 emails of each lane even if none is a candidate. While the gate
-// is open it reads one row.
+// is open, or another transaction has locked its row, it reads one row.
 func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) (picked Probe, found bool, err error) {
 	g, err := s.Gate(ctx)
 	if err != nil || g.State == GateOpen || g.HeldAt != nil {
@@ -125,12 +125,12 @@ func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) 
 }
 
 // skipProbeSQL makes room, on the one row, for another probe at once.
-const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND state = 'shut' AND probe_id = $1`
+const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND state = 'shut' AND probe_id = $1 AND ` + gateWaitSQL
 
-// SkipProbe says that the probe never came as far as the provider.
+// SkipProbe says that the probe never came as far as the provider. ErrGateLocked: the next one comes after the pause.
 func (s *Store) SkipProbe(ctx context.Context, id uuid.UUID) error {
 	if _, err := s.exec(ctx, skipProbeSQL, id); err != nil {
-		return fmt.Errorf("skip probe: %w", err)
+		return fmt.Errorf("skip probe: %w", gateError(err))
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (g *Gate) Account(ctx context.Context, refusal string) {
 func (g *Gate) accountRefuses(ctx context.Context, code string) {
 	shut, err := g.store.ShutGateByAccount(ctx, code, g.instance)
 	if err != nil {
-		g.log.Error("gate not shut, the next reading of the account tries again", "code", code, "error", err)
+		g.log.Log(ctx, levelOf(err), "gate not shut, the next reading of the account tries again", "code", code, "error", err)
 		return
 	}
 	g.refused = code
@@ -46,7 +46,7 @@ func (g *Gate) accountAccepts(ctx context.Context) {
 	was, opened, err := g.store.OpenGateByAccount(ctx, g.instance)
 	switch {
 	case err != nil:
-		g.log.Error("gate not opened, the next probe or reading of the account tries again", "error", err)
+		g.log.Log(ctx, levelOf(err), "gate not opened, the next probe or reading of the account tries again", "error", err)
 	case opened:
 		g.log.Info("sending goes on: the provider's account accepts email again", "code", was.Reason, "parked", was.After.Round(time.Millisecond).String())
 	}

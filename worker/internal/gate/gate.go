@@ -10,6 +10,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -62,6 +63,7 @@ type Gate struct {
 	instance     string
 	metrics      *metrics
 	run          run
+	shutting     sharedTry
 	reachability reachability
 	refused      string // code of the account's last refusal that was acted on; used by the account's loop alone
 }
@@ -111,7 +113,9 @@ func (g *Gate) Answered(c Call) {
 // email alone opens no breaker, and does not fail in an outage. The provider is not asked if it has
 // answered another call since the failure before: then only the account's API may be away.
 //
-// It asks Postgres until there is an answer, as does the write that comes after it.
+// It asks Postgres until there is an answer, as does the write that comes after it. But it does not wait for a session
+// that has locked the gate's row: the gate is then as it was, the email's own verdict counts (in an
+// outage that is certain its try does not), and the next call that fails tries to shut the gate.
 func (g *Gate) Failed(c Call, f *provider.Failure) (unspent bool) {
 	belief, answers := g.run.ended(c, f, time.Now())
 	switch {
@@ -144,14 +148,24 @@ func (g *Gate) Skipped(id uuid.UUID) {
 	}
 }
 
-// shut says whether this attempt shut the gate, and not another one before.
+// shut says whether this attempt shut the gate, and not another one before. If that cannot be written, the email is
+// treated as the one that shut it.
 func (g *Gate) shut(c Call, f *provider.Failure) (shut bool) {
 	w := store.Shutting{Reason: f.Code, By: g.instance, Attempt: c.Attempt, Pass: c.Pass}
-	err := insist(func(ctx context.Context) (err error) {
-		shut, err = g.store.ShutGate(ctx, w)
-		return err
+	shared, err := g.shutting.do(func() error {
+		return insist(func(ctx context.Context) (err error) {
+			shut, err = g.store.ShutGate(ctx, w)
+			return err
+		})
 	})
 	switch {
+	case errors.Is(err, store.ErrGateLocked):
+		level := slog.LevelWarn
+		if shared {
+			level = slog.LevelDebug
+		}
+		g.log.Log(context.Background(), level, "gate not shut, the next call that fails tries again", "code", f.Code, "error", store.ErrGateLocked)
+		return !g.shutSince(c.Pass) // the lock may be that of an attempt whose commit takes longer
 	case err != nil:
 		g.log.Error("gate not shut", "code", f.Code, "error", err)
 		return true // then the email's own verdict counts, as it would without a gate
@@ -185,19 +199,27 @@ func (g *Gate) open(pass store.GatePass) {
 	was, opened, err := g.store.OpenGate(ctx, g.instance, pass)
 	switch {
 	case err != nil:
-		g.log.Error("gate not opened, the next probe tries again", "error", err)
+		g.log.Log(ctx, levelOf(err), "gate not opened, the next probe tries again", "error", err)
 	case opened:
 		g.log.Info("sending goes on: the provider answered the probe", "code", was.Reason, "parked", was.After.Round(time.Millisecond).String())
 	}
 }
 
-// insist repeats what Postgres did not answer until it does. The call is over: neither a
+// levelOf is the level of a write of the gate that failed and that something repeats later.
+func levelOf(err error) slog.Level {
+	if errors.Is(err, store.ErrGateLocked) {
+		return slog.LevelWarn
+	}
+	return slog.LevelError
+}
+
+// insist repeats what Postgres did not answer until it does, but does not wait for a locked row. The call is over: neither a
 // stop nor the queue may keep the email from learning what became of it.
 func insist(do func(ctx context.Context) error) error {
 	ctx := context.Background()
 	for {
 		err := do(ctx)
-		if !store.IsOutage(err) {
+		if !store.IsOutage(err) || errors.Is(err, store.ErrGateLocked) {
 			return err
 		}
 		if err := service.Pause(ctx, repeatDelay); err != nil {

@@ -1,0 +1,83 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+)
+
+// No statement of the programs waits long for the gate's row while another session holds it, and none writes then.
+func TestGate_LockedRow(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		shut string // the gate's reason before; "" = open
+		run  func(d storetest.Database) error
+		want error
+	}{
+		"shut": {"", func(d storetest.Database) error {
+			_, err := d.Store.ShutGate(t.Context(), store.Shutting{Reason: "SES_TIMEOUT", By: "w", Attempt: uuid.New()})
+			return err
+		}, store.ErrGateLocked},
+		"shut by the account": {"", func(d storetest.Database) error {
+			_, err := d.Store.ShutGateByAccount(t.Context(), "SES_ACCOUNT_SENDING_PAUSED", "w")
+			return err
+		}, store.ErrGateLocked},
+		"open": {"SES_TIMEOUT", func(d storetest.Database) error {
+			_, _, err := d.Store.OpenGate(t.Context(), "w", store.GatePass{Probe: true, Shuts: 1})
+			return err
+		}, store.ErrGateLocked},
+		"open by the account": {"SES_ACCOUNT_SENDING_PAUSED", func(d storetest.Database) error {
+			_, _, err := d.Store.OpenGateByAccount(t.Context(), "w")
+			return err
+		}, store.ErrGateLocked},
+		"skip a probe": {"SES_TIMEOUT", func(d storetest.Database) error {
+			return d.Store.SkipProbe(t.Context(), ask[uuid.UUID](t, d, `SELECT probe_id FROM provider_gate`))
+		}, store.ErrGateLocked},
+		"pick a probe": {"SES_TIMEOUT", func(d storetest.Database) error {
+			_, found, err := d.Store.PickProbe(t.Context(), probePause, true)
+			if found {
+				t.Error("a probe was picked")
+			}
+			return err
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			id := d.Accept(t, d.Company(t), nil)
+			if c.shut != "" {
+				run(t, d, `UPDATE provider_gate SET state = 'shut', reason = $1, shuts = 1, probe_at = now() - interval '1 min', probe_id = $2`, c.shut, id)
+			}
+			before := ask[string](t, d, `SELECT to_jsonb(g) FROM provider_gate g`)
+			tx, err := d.SQL.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+			if _, err := tx.ExecContext(t.Context(), `SELECT FROM provider_gate WHERE id = 1 FOR UPDATE`); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			if err := c.run(d); !errors.Is(err, c.want) || time.Since(begun) > 3*time.Second {
+				t.Errorf("%v after %s, want %v within 200 ms", err, time.Since(begun), c.want)
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if now := ask[string](t, d, `SELECT to_jsonb(g) FROM provider_gate g`); now != before {
+				t.Errorf("the gate changed from %s to %s", before, now)
+			}
+			if c.want == nil {
+				return
+			}
+			if err := c.run(d); err != nil || ask[string](t, d, `SELECT to_jsonb(g) FROM provider_gate g`) == before {
+				t.Errorf("without the lock: %v", err)
+			}
+		})
+	}
+}

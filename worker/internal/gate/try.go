@@ -1,0 +1,44 @@
+package gate
+
+import (
+	"errors"
+	"sync"
+
+	"email-gateway/shared/store"
+)
+
+// sharedTry bounds the connections of this process that wait for a gate's row that another session has locked: calls
+// that fail during a try that meets the lock share its error, and only later ones try again.
+type sharedTry struct {
+	mu       sync.Mutex
+	underWay *lockTry
+}
+
+// lockTry is a try, and whether the row was locked. locked is set before done is closed.
+type lockTry struct {
+	done   chan struct{}
+	locked bool
+}
+
+// do runs write, unless a try under way returns ErrGateLocked: then it returns that, and shared is true.
+func (s *sharedTry) do(write func() error) (shared bool, err error) {
+	s.mu.Lock()
+	other := s.underWay
+	if other != nil {
+		s.mu.Unlock()
+		if <-other.done; other.locked {
+			return true, store.ErrGateLocked
+		}
+		return false, write()
+	}
+	mine := &lockTry{done: make(chan struct{})}
+	s.underWay = mine
+	s.mu.Unlock()
+	err = write()
+	mine.locked = errors.Is(err, store.ErrGateLocked)
+	s.mu.Lock()
+	s.underWay = nil
+	s.mu.Unlock()
+	close(mine.done)
+	return false, err
+}
