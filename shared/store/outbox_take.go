@@ -171,6 +171,19 @@ func (s *Store) Release(ctx context.Context, takenAt time.Time, rows []Release) 
 	return left, nil
 }
 
+// stillTakenSQL finds its rows by primary key and locks none.
+const stillTakenSQL = `
+SELECT count(*) FROM email_outbox WHERE id = ANY ($1::uuid[]) AND status IN ('ENQUEUED', 'PROCESSING') AND enqueued_at = $2`
+
+// StillTaken counts the emails that no worker has finished with since they were taken in a batch: they are ENQUEUED, or
+// in their attempt, and have not been dropped.
+func (s *Store) StillTaken(ctx context.Context, takenAt time.Time, ids []uuid.UUID) (n int, err error) {
+	if err := s.db.GetContext(ctx, &n, stillTakenSQL, uuidArray(ids), takenAt); err != nil {
+		return 0, fmt.Errorf("count emails still taken: %w", translate(err))
+	}
+	return n, nil
+}
+
 // dropTaskSQL changes one row by primary key, unless another transaction has locked it.
 const dropTaskSQL = `
 WITH found AS MATERIALIZED (

@@ -37,6 +37,8 @@ type Outbox interface {
 	LeaseJobs(ctx context.Context, turns []store.LaneTurn) (store.Batch, error)
 	MarkPublished(ctx context.Context, ids []uuid.UUID) error
 	Release(ctx context.Context, takenAt time.Time, rows []store.Release) (left int, err error)
+	// StillTaken counts emails of a batch that no worker has finished with.
+	StillTaken(ctx context.Context, takenAt time.Time, ids []uuid.UUID) (int, error)
 	// Wake makes all dispatchers list all lanes.
 	Wake(ctx context.Context) error
 	PickProbe(ctx context.Context, pause time.Duration, early bool) (picked store.Probe, found bool, err error)

@@ -252,3 +252,36 @@ func TestDispatch_WakesUp(t *testing.T) {
 		})
 	}
 }
+
+// The task of a late retry runs between the take and the publishing: the retry is not lost, whatever the worker did. One
+// without a task is, also if a worker has begun with its new one.
+func TestDispatch_LateRetryThatRunsMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	late := map[string]string{ // what becomes of the row until its task is published
+		"sent":    `status = 'SENT', processed_at = now()`,
+		"dropped": `status = 'PENDING', enqueued_at = NULL, next_at = now() + interval '1 min'`,
+		"again":   `status = 'RETRY_SCHEDULED', enqueued_at = now(), next_at = now() + interval '20 s'`,
+		"begun":   `status = 'PROCESSING', claim_token = gen_random_uuid(), lease_until = now() + interval '1 min'`,
+		"lost":    `status = 'ENQUEUED'`,
+	}
+	ids := make(map[string]string)
+	for name := range late {
+		id := b.Accept(t, company, nil)
+		b.set(t, id, `status = 'RETRY_SCHEDULED', attempts = 1, enqueued_at = now(), next_at = now() - interval '6 s'`)
+		ids[id.String()] = name
+	}
+	p := b.params()
+	p.Queue = &recorder{Publisher: b.publisher, refuse: func(id string) error {
+		b.set(t, uuid.MustParse(id), late[ids[id]])
+		return nil
+	}}
+	b.dispatch(t, p)
+	eventually(t, "two lost retries", func() bool {
+		return gauge(t, p.Registry, "outbox_lost_retries_total", "queue", email.QueueNormal) == 2
+	})
+	if n := b.log.count("retries whose task was lost"); n != 1 {
+		t.Errorf("%d lines about lost retries", n)
+	}
+}

@@ -57,7 +57,7 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	var (
 		published []uuid.UUID
 		released  []store.Release
-		lost      int
+		taskless  []uuid.UUID // late retries that had no task when they were published
 		postponed []string
 	)
 	for i, row := range taken.Rows {
@@ -65,7 +65,7 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 		case enqueued, replaced, standing:
 			published = append(published, row.ID)
 			if row.HadTask && results[i] == enqueued {
-				lost++
+				taskless = append(taskless, row.ID)
 			}
 		case busy:
 			released = append(released, store.Release{ID: row.ID, Delay: busyPause})
@@ -85,12 +85,12 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 			released[i].Delay = 0
 		}
 	}
+	f.countLost(committing, taken.TakenAt, taskless)
 	if err := from.record(committing, taken, published, released); err != nil {
 		return 0, errors.Join(failure, err)
 	}
 	crashpoint.At(crashpoint.DispatchRecorded)
 	f.metrics.done(len(published), len(released))
-	f.countLost(lost)
 	// Other dispatchers may have seen these lanes empty, and this one is stopping, or does not reach the
 	// broker. The rows keep their next_at, which may lie before the bound from which another dispatcher
 	// reads a lane, so the wake-up asks for a full listing.
@@ -110,8 +110,17 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 }
 
 // countLost reports retries whose task did not exist any more. The task of a retry that is
-// late for another reason still exists, and is replaced.
-func (f *feeder) countLost(n int) {
+// late for another reason still exists, and is replaced; or it ran between the take and the
+// publishing, and a worker has finished with the email.
+func (f *feeder) countLost(ctx context.Context, takenAt time.Time, taskless []uuid.UUID) {
+	if len(taskless) == 0 {
+		return
+	}
+	n, err := f.lanes.outbox.StillTaken(ctx, takenAt, taskless)
+	if err != nil {
+		f.log.Warn("lost tasks not counted", "queue", f.name, "count", len(taskless), "error", err)
+		return
+	}
 	if n > 0 {
 		f.metrics.lost.Add(float64(n))
 		f.log.Warn("retries whose task was lost are on the queue again", "queue", f.name, "count", n)
