@@ -16,18 +16,28 @@ func (s *system) inject(rule sessim.Rule) {
 	}
 }
 
-// awaitResumed waits until n emails, all that there are, are sent after an outage. The first one that SES
-// accepts opens the gate for the others: if each were a probe, they would take n times 5 s.
-func (s *system) awaitResumed(n int) {
+// resumedWithin is how soon after the end of an outage an email is sent if one may be a probe: the pause between two
+// probes, and as long again for what a busy machine takes.
+const resumedWithin = 2 * probeEvery
+
+// callTimeout is when a worker gives up on a call of SES.
+const callTimeout = 30 * time.Second
+
+// awaitResumed waits until n emails are sent, and SES has accepted no other, after an outage that ended at a time. The
+// first one that SES accepts comes within the limit, and opens the gate for the others: if each were a probe, they would
+// take n times 5 s.
+func (s *system) awaitResumed(n int, end time.Time, limit time.Duration) {
 	s.t.Helper()
-	begun := time.Now()
 	s.awaitAll(n, "SENT")
 	accepted := slices.DeleteFunc(s.ses.Ledger(), func(e sessim.Entry) bool { return !e.Accepted })
 	if len(accepted) == 0 {
 		s.t.Fatal("SES has accepted no email")
 	}
 	first, last := accepted[0].Time, accepted[len(accepted)-1].Time
-	s.t.Logf("sent again after %s, all of %d within %s of the first", first.Sub(begun).Round(100*time.Millisecond), n, last.Sub(first).Round(100*time.Millisecond))
+	s.t.Logf("sent again after %s, all of %d within %s of the first", first.Sub(end).Round(100*time.Millisecond), n, last.Sub(first).Round(100*time.Millisecond))
+	if took := first.Sub(end); took > limit {
+		s.t.Errorf("sent again %s after the end of the outage, want within %s", took, limit)
+	}
 	if limit := time.Duration(n) * probeEvery / 2; last.Sub(first) > limit {
 		s.t.Errorf("%d emails were sent within %s of the first, want less than %s", n, last.Sub(first), limit)
 	}
@@ -68,9 +78,38 @@ func TestGate_InternalErrors(t *testing.T) {
 	if shut := told(shutLine, s.worker); shut != 1 {
 		t.Errorf("%d lines when the gate shut", shut)
 	}
+	end := time.Now()
 	s.clearFaults()
-	s.awaitResumed(n + 1)
+	s.awaitResumed(n+1, end, resumedWithin)
 	s.await(late, "SENT")
+	s.expectSurvived()
+}
+
+// Late in an outage emails of unknown outcome wait for minutes, and are no probes meanwhile. Emails that were
+// accepted in the outage are, one every 5 s: the first one after its end is sent, and opens the gate for the others.
+func TestGate_InternalErrorsWithLongWaits(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "10m", "WORKER_CONCURRENCY": "32"})
+	const old, fresh = 24, 10
+	s.inject(sessim.Rule{Fault: "internal-failure"})
+	s.hold()
+	s.acceptMany(old)
+	s.release()
+	s.awaitShut("SES_INTERNAL_ERROR")
+	eventually(t, func() error { // probes have taken those that met the shut gate
+		if n := s.count("SELECT count(*) FROM email_outbox WHERE NOT outcome_unknown"); n > 0 {
+			return fmt.Errorf("%d emails may still be probes: %s", n, s.census())
+		}
+		return nil
+	})
+	for i := range fresh {
+		s.send(fmt.Sprintf("fresco%d@example.com", i), nil)
+	}
+	s.awaitProbe()
+	end := time.Now()
+	s.clearFaults()
+	failed := s.count("SELECT count(*) FROM email_outbox WHERE outcome_unknown") // the old ones and some probes
+	s.awaitResumed(old+fresh-failed, end, resumedWithin)
 	s.expectSurvived()
 }
 
@@ -92,8 +131,9 @@ func TestGate_ReadTimeouts(t *testing.T) {
 	})
 	<-time.After(40 * time.Second) // some probes time out too
 	s.expectSurvived()
+	end := time.Now()
 	s.clearFaults()
-	s.awaitResumed(n)
+	s.awaitResumed(n, end, resumedWithin+callTimeout)
 	s.expectSurvived()
 }
 
@@ -125,7 +165,8 @@ func TestGate_AccountDisabledAtStart(t *testing.T) {
 	if paid := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED' OR attempts > 0"); paid > 1 { // one may be in work
 		t.Errorf("%d emails paid: %s", paid, s.census())
 	}
+	end := time.Now()
 	s.set(func(st *sessim.Settings) { st.Paused = false })
-	s.awaitResumed(n)
+	s.awaitResumed(n, end, resumedWithin)
 	s.sentOnce(n)
 }

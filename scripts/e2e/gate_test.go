@@ -267,8 +267,9 @@ func TestGate_WrongCredentials(t *testing.T) {
 	if waiting := s.count("SELECT count(*) FROM email_outbox WHERE attempts = 0 AND status IN ('PENDING', 'ENQUEUED')"); waiting < n-1 {
 		t.Errorf("%d emails wait untried: %s", waiting, s.census())
 	}
+	end := time.Now()
 	s.clearFaults()
-	s.awaitResumed(n)
+	s.awaitResumed(n, end, resumedWithin)
 	s.sentOnce(n)
 	if spent := s.count("SELECT count(*) FROM email_outbox WHERE attempts <> 1"); spent > 0 {
 		t.Errorf("%d emails paid with a try", spent)
