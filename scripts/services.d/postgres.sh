@@ -40,10 +40,14 @@ postgres_run() {
 		-c max_connections=500 -c shared_buffers=256MB -c max_wal_size=4GB "${tls[@]}"
 }
 
-# postgres_create: under another name until it is complete, so that an interrupted one is begun again.
+# postgres_create: under another name until it is complete, so that an interrupted one is begun again. The database has the
+# setting that schema/roles.sql gives the programs' roles: here they log in as the superuser.
 postgres_create() {
 	rm -rf data.new
 	"$@" "$(postgres_bin)/initdb" -D data.new -U gateway --auth=trust --encoding=UTF8 --locale=C.UTF-8 --no-sync
-	"$@" "$(postgres_bin)/postgres" --single -D data.new postgres <<<'CREATE DATABASE gateway'
+	"$@" "$(postgres_bin)/postgres" --single -D data.new postgres <<-'SQL'
+		CREATE DATABASE gateway
+		ALTER DATABASE gateway SET idle_in_transaction_session_timeout = '5s'
+	SQL
 	mv data.new data
 }

@@ -6,12 +6,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// idleTime is how long a transaction may wait for its program between two statements before
-// Postgres ends it. A program that stands still lets go of its locks then. schema/roles.sql
-// says the same of its roles, where a PgBouncer drops what a connection asks for.
-const idleTime = "5000"
-
-// mayIdleSQL gives the transaction a minute instead. It is for those that lock nothing which
+// mayIdleSQL gives the transaction a minute between two statements, instead of the 5 s after which Postgres ends an idle
+// transaction of the roles in schema/roles.sql, so that a program that does not run releases its locks. It is for those that lock nothing which
 // others wait for: an upload, whose lines come as fast as its client sends them, and rounds
 // that move emails on other connections meanwhile.
 const mayIdleSQL = `SET LOCAL idle_in_transaction_session_timeout = '60s'`

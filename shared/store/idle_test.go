@@ -60,3 +60,21 @@ func TestRoles_EndIdleTransactions(t *testing.T) {
 		t.Errorf("%d of 5 roles have what a pooler does not pass on", n)
 	}
 }
+
+// A program's connection takes the setting from its role or database, and the store reports where there is none.
+func TestServer_EndsIdle(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	for value, want := range map[string]bool{"7s": true, "0": false} {
+		run(t, d, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET idle_in_transaction_session_timeout = %L', current_database(), '`+value+`'); END $$`)
+		s := open(t, d.URL, store.Options{})
+		server, err := s.Server(t.Context())
+		if err != nil || server.EndsIdle != want {
+			t.Errorf("set to %s: ends idle transactions %v, %v", value, server.EndsIdle, err)
+		}
+		var now string
+		if err := store.DB(s).QueryRowContext(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&now); err != nil || now != value {
+			t.Errorf("set to %s, a connection has %s, %v", value, now, err)
+		}
+	}
+}

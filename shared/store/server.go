@@ -32,6 +32,8 @@ type Server struct {
 	// Unset are the settings that a program's role lacks, each as "role: setting". Where a pooler is in between, the roles
 	// alone can have them.
 	Unset pq.StringArray `db:"unset"`
+	// EndsIdle says that Postgres ends idle transactions of this connection: idle_in_transaction_session_timeout is not 0.
+	EndsIdle bool `db:"ends_idle"`
 	// Broken are indexes that an interrupted migration has left behind.
 	Broken pq.StringArray `db:"broken"`
 }
@@ -60,6 +62,7 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
              WHERE r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator', 'gateway_privacy', session_user)
                AND NOT EXISTS (SELECT FROM unnest(r.rolconfig) AS c(text) WHERE starts_with(c.text, s.name || '='))
              GROUP BY r.rolname ORDER BY r.rolname) AS unset,
+       current_setting('idle_in_transaction_session_timeout') <> '0' AS ends_idle,
        ARRAY(SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
              WHERE NOT i.indisvalid AND c.relnamespace = 'public'::regnamespace ORDER BY 1) AS broken`
 

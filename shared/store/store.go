@@ -128,9 +128,9 @@ func dataSource(databaseURL string, o Options) (string, error) {
 	return u.String(), nil
 }
 
-// sessionSettings are what every connection is set to. schema/roles.sql gives the same to the roles.
+// sessionSettings are what every connection is set to. schema/roles.sql gives the same to the roles, and
+// idle_in_transaction_session_timeout to them alone: it has to hold behind a pooler too, and for other programs of a role.
 var sessionSettings = []struct{ name, value string }{
-	{"idle_in_transaction_session_timeout", idleTime},
 	// Prepared statements and the searches of emails follow an index, whatever statistics there are: see README.md
 	// ("Planner settings") for what each reads without this.
 	{"enable_seqscan", "off"},

@@ -52,6 +52,10 @@ func (x *examination) database(ctx context.Context) bool {
 	if server.Connections*100 > server.MaxConnections*crowded {
 		x.add(check, Warning, "Raise max_connections, or put a PgBouncer in between.", "%d of %d connections are taken.", server.Connections, server.MaxConnections)
 	}
+	if !server.EndsIdle {
+		x.add(check, Warning, "Run `migrate roles`, and let each program log in as its own role; a login of your own needs ALTER ROLE … SET idle_in_transaction_session_timeout = '5s'.",
+			"Postgres does not end idle transactions of %s: a program that is frozen, or cut off, keeps its locks.", server.Role)
+	}
 	if !server.TLS && x.remote() {
 		x.add(check, Warning, "Add sslmode=verify-full to DATABASE_URL.", "The connection to the database is not encrypted.")
 	}

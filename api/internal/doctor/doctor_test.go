@@ -152,6 +152,7 @@ func TestExamine_Database(t *testing.T) {
 		"warning database: 90 of 100 connections are taken.":            func(s *store.Server) { s.Connections, s.MaxConnections = 90, 100 },
 		"warning roles: The programs have no roles of their own":        func(s *store.Server) { s.Roles = nil },
 		"warning roles: The programs have no roles of their own in":     func(s *store.Server) { s.Granted, s.Ungranted = false, []string{"companies", "mailings"} },
+		"warning database: Postgres does not end idle transactions of":  func(s *store.Server) { s.EndsIdle = false },
 		"failure database: What Postgres 15.0 commits may be lost when": func(s *store.Server) { s.Version, s.Durable = 150000, false },
 	} {
 		other := p

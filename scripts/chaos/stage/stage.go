@@ -76,7 +76,8 @@ func (s *Stage) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.Database, err = sql.Open("postgres", s.Postgres.URL); err != nil {
+	// Faults hold locks for as long as they last; Postgres ends idle transactions of the programs.
+	if s.Database, err = sql.Open("postgres", s.Postgres.URL+"&idle_in_transaction_session_timeout=0"); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
 	s.Database.SetMaxIdleConns(0) // one that stood by may be dead: Postgres is killed all the time

@@ -55,6 +55,10 @@ func NewOn(tb testing.TB, admin string) Database {
 	if err := clone(tb.Context(), admin, template, name); err != nil {
 		tb.Fatalf("clone template database: %v", err)
 	}
+	// What schema/roles.sql gives the programs' roles: here they log in as a superuser.
+	if err := execute(tb.Context(), admin, "ALTER DATABASE "+name+" SET idle_in_transaction_session_timeout = '5s'"); err != nil {
+		tb.Fatalf("set up test database: %v", err)
+	}
 	d := Database{URL: withDatabase(admin, name)}
 	tb.Cleanup(func() {
 		if tb.Failed() {
@@ -69,7 +73,7 @@ func NewOn(tb testing.TB, admin string) Database {
 		tb.Fatalf("open test database: %v", err)
 	}
 	tb.Cleanup(func() { _ = d.Store.Close() })
-	if d.SQL, err = sql.Open("postgres", d.URL); err != nil {
+	if d.SQL, err = sql.Open("postgres", withIdle(d.URL)); err != nil {
 		tb.Fatalf("open test database: %v", err)
 	}
 	tb.Cleanup(func() { _ = d.SQL.Close() })
@@ -180,6 +184,18 @@ func exists(err error) bool {
 	var refused *pq.Error
 	return errors.As(err, &refused) &&
 		(refused.Code == pqerror.DuplicateDatabase || refused.Code == pqerror.UniqueViolation)
+}
+
+// withIdle lets transactions of the test hold locks for as long as it likes.
+func withIdle(databaseURL string) string {
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		return databaseURL
+	}
+	q := u.Query()
+	q.Set("idle_in_transaction_session_timeout", "0")
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 func withDatabase(databaseURL, name string) string {
