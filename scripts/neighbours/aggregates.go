@@ -41,6 +41,7 @@ func aggregates() []resource {
 				return nil
 			},
 		},
+		uncommitted(),
 		{
 			name: "own-aggregate", what: "64 threads send, move and cancel one aggregate at the same time",
 			misuse: func(ctx context.Context, s *scene) error {

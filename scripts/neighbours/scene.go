@@ -2,6 +2,7 @@ package neighbours
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,6 +39,7 @@ type scene struct {
 
 	mu   sync.Mutex
 	done map[string]int
+	open []*sql.Tx // until rollBack
 }
 
 func newScene(ctx context.Context, s *stage.Stage, cfg Config, r resource, try int) (*scene, error) {

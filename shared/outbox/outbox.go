@@ -19,7 +19,8 @@
 // emails of a transaction that took more than 2 s within 30 s of the commit.
 //
 // Keep the transaction short. From Reschedule or Cancel until its end no worker touches
-// the emails; from Enqueue on, another transaction that enqueues the same waits.
+// the emails; from Enqueue on, another transaction that enqueues the same waits. A
+// transaction writes at most 10,000 emails of a company: ErrTransactionFull.
 //
 // Programs that do not share the database send an Idempotency-Key with their request, or
 // name the aggregate in it.
@@ -50,6 +51,12 @@ type Tx interface {
 
 // ErrNotFound: the company never had an email of this aggregate and event type.
 var ErrNotFound = store.ErrNotFound
+
+// ErrTransactionFull: the transaction has enqueued, moved or withdrawn 10,000 emails of the
+// company already, and can do no more of them. It is ended as by any failed statement: commit
+// before that, and go on in another transaction. Known with the driver lib/pq; others return
+// their error with SQLSTATE EG413.
+var ErrTransactionFull = store.ErrTransactionFull
 
 // Params make an Outbox.
 type Params struct {

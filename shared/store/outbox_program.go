@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
 )
@@ -49,9 +50,15 @@ type ProgramResult struct {
 	Status    email.Status // as of this transaction
 }
 
+// ErrTransactionFull: the transaction has written as many emails of the company as it may.
+var ErrTransactionFull = errors.New("the transaction has written as many emails of the company as it may")
+
+// transactionFull is the SQLSTATE of a function that refuses because of it.
+const transactionFull = "EG413"
+
 // EnqueueIn writes an email into the transaction. *QuotaError: a quota of the company would
-// be exceeded. Postgres's other refusals are returned as they are. All of them leave the
-// transaction to be rolled back.
+// be exceeded. ErrTransactionFull: the program must commit first. Postgres's other refusals are
+// returned as they are. All of them leave the transaction to be rolled back.
 func EnqueueIn(ctx context.Context, tx Querier, e ProgramEmail) (ProgramResult, error) {
 	results, err := queryResults(ctx, tx, false, enqueueSQL, e.CompanyID.String(), e.Aggregate.Type, e.Aggregate.ID, e.Aggregate.EventType,
 		string(e.Body), sql.NullTime{Time: e.SendAt, Valid: !e.SendAt.IsZero()}, e.TTL.Milliseconds(), e.RequestID)
@@ -70,7 +77,7 @@ func RescheduleIn(ctx context.Context, tx Querier, company uuid.UUID, a Aggregat
 func CancelIn(ctx context.Context, tx Querier, company uuid.UUID, a Aggregate) ([]ProgramResult, error) {
 	results, err := queryResults(ctx, tx, true, cancelAggregateSQL, company.String(), a.Type, a.ID, a.EventType)
 	if err != nil {
-		return nil, fmt.Errorf("cancel emails: %w", err)
+		return nil, fmt.Errorf("cancel emails: %w", programError(err))
 	}
 	return results, nil
 }
@@ -80,9 +87,18 @@ func only(operation string, results []ProgramResult, err error) (ProgramResult, 
 		err = ErrNotFound
 	}
 	if err != nil {
-		return ProgramResult{}, fmt.Errorf("%s: %w", operation, quotaError(err))
+		return ProgramResult{}, fmt.Errorf("%s: %w", operation, programError(err))
 	}
 	return results[0], nil
+}
+
+// programError reads what a refusal of one of the functions means.
+func programError(err error) error {
+	var refused *pq.Error
+	if errors.As(err, &refused) && refused.Code == transactionFull {
+		return errors.Join(ErrTransactionFull, err)
+	}
+	return quotaError(err)
 }
 
 // queryResults reads id, event type where there is one, done and status.
