@@ -19,8 +19,8 @@ const (
 	turnWait = aggregateWait
 )
 
-// No try became free within turnWait. It says nothing of other transactions: the database may
-// be slow. Nothing was written.
+// No try became free within turnWait, and no request of the company met a lock in that time: the
+// database may be slow. Nothing was written.
 var (
 	ErrTriesOfCompany = errors.New("too many requests at once of the company that may need rows of other transactions")
 	ErrTries          = errors.New("too many requests at once of all companies that may need rows of other transactions")
@@ -94,8 +94,10 @@ func (t *turns) set(company uuid.UUID, left []*turn) {
 }
 
 // try waits for a try of the row. false: a request waits for the row's lock already, so that a
-// try is of no use.
+// try is of no use. After turnWait the error is ErrBusy if requests of the company meet locks,
+// else ErrTriesOfCompany or ErrTries.
 func (w *waits) try(ctx context.Context, row heldRow) (bool, error) {
+	begun := time.Now()
 	w.mu.Lock()
 	if w.waiting[row] != nil {
 		w.mu.Unlock()
@@ -125,10 +127,36 @@ func (w *waits) try(ctx context.Context, row heldRow) (bool, error) {
 	if !w.turns.remove(mine) { // its turn came at the same moment
 		return <-mine.ready, nil
 	}
-	if _, twin := w.trying[row]; errors.Is(err, ErrTries) && (twin || w.tries[row.company] == lockTriesOfEach) {
-		err = ErrTriesOfCompany
+	defer w.forget(row.company)
+	if errors.Is(err, ErrTries) {
+		err = w.noTry(row, begun)
 	}
 	return false, err
+}
+
+// noTry says why a request that has waited since begun got no try. w.mu is held.
+func (w *waits) noTry(row heldRow, begun time.Time) error {
+	if w.waiters[row.company] > 0 || !w.met[row.company].Before(begun) {
+		return ErrBusy
+	}
+	if _, twin := w.trying[row]; twin || w.tries[row.company] == lockTriesOfEach {
+		return ErrTriesOfCompany
+	}
+	return ErrTries
+}
+
+// meet notes that a request of the company waited for a lock in vain.
+func (w *waits) meet(company uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.met[company] = time.Now()
+}
+
+// forget removes what no request of the company needs any more. w.mu is held.
+func (w *waits) forget(company uuid.UUID) {
+	if w.tries[company] == 0 && w.waiters[company] == 0 && len(w.turns.of[company]) == 0 {
+		delete(w.met, company)
+	}
 }
 
 // mayTry takes a try if the company may have one more, and no other request of this process
@@ -148,6 +176,7 @@ func (w *waits) endTry(row heldRow) {
 	defer w.mu.Unlock()
 	delete(w.trying, row)
 	count(w.tries, row.company, -1)
+	w.forget(row.company)
 	for next := w.turns.take(w.mayTry); next != nil; next = w.turns.take(w.mayTry) {
 		next.ready <- true
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 )
 
 // Two companies with many requests each do not delay a third's: it gets the next try but one.
@@ -79,4 +81,35 @@ func TestWaits_NoTry(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request that gets no try because those of its company meet locks is answered as those that
+// are refused beside the ones that wait, whichever of them are waiting at that moment.
+func TestWaits_NoTryBesideLocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWaits()
+		company := uuid.New()
+		held := func(wait time.Duration) ([]int, error) {
+			<-time.After(wait)
+			return nil, &pq.Error{Code: pqerror.LockNotAvailable}
+		}
+		const requests = 200 // in turnWait there are tries for 60
+		errs := make(chan error, requests)
+		for n := range requests {
+			go func() {
+				_, err := bounded(t.Context(), w, heldRow{company, fmt.Sprint(n)}, held)
+				errs <- err
+			}()
+		}
+		for range requests {
+			if err := <-errs; !isLockTimeout(err) && !errors.Is(err, ErrBusy) {
+				t.Errorf("got %v", err)
+			}
+		}
+		synctest.Wait()
+		if len(w.met) > 0 {
+			t.Error("the company is not forgotten")
+		}
+	})
 }

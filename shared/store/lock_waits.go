@@ -17,8 +17,9 @@ import (
 const lockWaits, lockWaitsOfEach = 6, 2
 
 // ErrBusy: another transaction holds a row that the request needs, and lockWaitsOfEach requests
-// of the company or lockWaits of all wait for such rows already. Nothing was written.
-var ErrBusy = errors.New("another transaction holds a row that is needed, and too many requests wait already")
+// of the company or lockWaits of all wait for such rows already. Or the request got no try in
+// turnWait because requests of its company meet such rows. Nothing was written.
+var ErrBusy = errors.New("other transactions hold rows that the company's requests need, and too many requests wait already")
 
 // heldRow names what a request needs alone: requests with the same name wait for the same
 // lock.
@@ -38,6 +39,7 @@ type waits struct {
 	all     int               // requests that wait for a lock
 	waiters map[uuid.UUID]int // of each company
 	waiting map[heldRow]*heldBy
+	met     map[uuid.UUID]time.Time // when a request of each company last waited for a lock in vain
 }
 
 // heldBy counts the requests that wait for a row. cause is the error of the first one's try.
@@ -49,7 +51,7 @@ type heldBy struct {
 func newWaits() *waits {
 	return &waits{
 		trying: map[heldRow]struct{}{}, tries: map[uuid.UUID]int{}, turns: turns{of: map[uuid.UUID][]*turn{}},
-		waiters: map[uuid.UUID]int{}, waiting: map[heldRow]*heldBy{},
+		waiters: map[uuid.UUID]int{}, waiting: map[heldRow]*heldBy{}, met: map[uuid.UUID]time.Time{},
 	}
 }
 
@@ -58,8 +60,8 @@ func newWaits() *waits {
 // request that meets a lock then waits for it until aggregateWait is over; at most
 // lockWaitsOfEach requests of a company and lockWaits of all companies do. Further ones get
 // ErrBusy at once, joined with the error of a try. A request that gets no try in turnWait gets
-// ErrTriesOfCompany or ErrTries. do must write nothing when it fails; it is repeated when it
-// lost a race.
+// ErrBusy if requests of its company meet locks, else ErrTriesOfCompany or ErrTries. do must write
+// nothing when it fails; it is repeated when it lost a race.
 func bounded[R any](ctx context.Context, w *waits, row heldRow, do func(wait time.Duration) ([]R, error)) ([]R, error) {
 	end := time.Now().Add(aggregateWait)
 	tried, err := w.try(ctx, row)
@@ -73,6 +75,7 @@ func bounded[R any](ctx context.Context, w *waits, row heldRow, do func(wait tim
 			w.endTry(row)
 			return done, err
 		}
+		w.meet(row.company)
 		cause = err
 	}
 	err = w.enter(row, cause)
@@ -113,6 +116,7 @@ func (w *waits) leave(row heldRow) {
 	defer w.mu.Unlock()
 	w.all--
 	count(w.waiters, row.company, -1)
+	w.forget(row.company)
 	if holder := w.waiting[row]; holder.requests == 1 {
 		delete(w.waiting, row)
 	} else {

@@ -57,8 +57,7 @@ func (f *codeCount) add(tb testing.TB, r reply) {
 	code := fmt.Sprint(r.Status)
 	if r.Status >= 400 {
 		code = r.problem(tb).Code
-		// A busy machine lets some wait for so long that others find no place.
-		if r.Status != http.StatusConflict && r.Status != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" {
+		if r.Status != http.StatusConflict || r.Header.Get("Retry-After") == "" {
 			tb.Errorf("%d %s, Retry-After %q", r.Status, r.Body, r.Header.Get("Retry-After"))
 		}
 	}
@@ -219,7 +218,10 @@ func TestHeldRows(t *testing.T) {
 			other := g.newKey(t, g.Database.Company(t), nil)
 			alone := g.sendTimes(t, other, 9)[4]
 			release, misuse, after := prepare(t, g)
-			const n = 24
+			n := 24
+			if name == "an aggregate of many" {
+				n = 100 // more than there are tries for in the time that a request waits for one
+			}
 			var told codeCount
 			var all sync.WaitGroup
 			for i := range n {

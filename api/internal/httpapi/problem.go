@@ -63,7 +63,7 @@ var (
 	nothingAbout  = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no email about this aggregate"}
 	aggregateBusy = problem{status: http.StatusConflict, code: "AGGREGATE_IN_PROGRESS", detail: "an email of this aggregate and event type is being written, moved or cancelled: repeat the request after Retry-After", retryAfter: time.Second}
 
-	rowsBusy = problem{status: http.StatusConflict, code: "AGGREGATE_BUSY", detail: "another transaction holds what this request has to change, and too many requests wait for such transactions already: repeat the request after Retry-After", retryAfter: 2 * time.Second}
+	rowsBusy = problem{status: http.StatusConflict, code: "AGGREGATE_BUSY", detail: "other transactions hold what requests of the company have to change, and too many requests wait for such transactions already: repeat the request after Retry-After", retryAfter: 2 * time.Second}
 
 	alreadyResolved = problem{status: http.StatusConflict, code: "ALREADY_RESOLVED", detail: "the dead letter was resolved in another way; GET shows how"}
 
