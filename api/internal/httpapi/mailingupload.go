@@ -69,7 +69,7 @@ func (a *API) readUpload(c *gin.Context) (upload, error) {
 		}
 	}()
 	defer leave() // before what is left of a refused form is read, for which nobody waits
-	defer a.mailings.open.add(body)()
+	defer a.mailings.open.add(visitOf(c).caller.CompanyID, body)()
 	u.form, err = mailing.ReadForm(multipart.NewReader(body, boundary), func(content io.Reader) (err error) {
 		u.file, err = a.mailings.vault.Keep(ctx, visitOf(c).caller.CompanyID, u.id, content)
 		return err

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // received is a body of which so many bytes arrived, in pieces of a second, in so much time.
@@ -33,7 +35,7 @@ func testCutSlowest(t *testing.T) {
 	open := newOpenUploads()
 	upload := func(bytesPerSecond float64, waited time.Duration) *slowBody {
 		b := received(bytesPerSecond, waited)
-		t.Cleanup(open.add(b))
+		t.Cleanup(open.add(uuid.New(), b))
 		return b
 	}
 	fast, slow, slower := upload(busyRate+1000, time.Hour), upload(busyRate/2, time.Minute), upload(busyRate/100, time.Minute)
@@ -55,6 +57,57 @@ func testCutSlowest(t *testing.T) {
 	}
 	if open.cutSlowest(); fast.wasCut() || begun.wasCut() {
 		t.Errorf("ended: the fast one %v, the new one %v", fast.wasCut(), begun.wasCut())
+	}
+}
+
+// The slower of two uploads of one company ends before the only upload of another, however fast
+// the two and however slow the other.
+func TestOpenUploads_CutTheSlowerOfTwo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, testCutTheSlowerOfTwo)
+}
+
+func testCutTheSlowerOfTwo(t *testing.T) {
+	open := newOpenUploads()
+	upload := func(company uuid.UUID, bytesPerSecond float64, waited time.Duration) *slowBody {
+		b := received(bytesPerSecond, waited)
+		t.Cleanup(open.add(company, b))
+		return b
+	}
+	honest := upload(uuid.New(), busyRate/10, time.Minute)
+	var slower, faster []*slowBody
+	for n := range 3 {
+		company := uuid.New()
+		slower = append(slower, upload(company, busyRate+float64(1000*n), time.Minute))
+		faster = append(faster, upload(company, busyRate+50_000, time.Minute))
+	}
+	for n, want := range slower {
+		if open.cutSlowest(); !want.wasCut() {
+			t.Errorf("call %d did not end the slower of the slowest two", n)
+		}
+		<-time.After(uploadWaitLimit)
+	}
+	if honest.wasCut() {
+		t.Error("an only upload ended although companies had two")
+	}
+	young := uuid.New()
+	upload(young, busyRate, time.Minute)
+	begun := upload(young, 0, uploadWaitLimit/2)
+	if open.cutSlowest(); honest.wasCut() || begun.wasCut() {
+		t.Errorf("beside two, one of which has just begun: the only one %v, the new one %v", honest.wasCut(), begun.wasCut())
+	}
+	begun.receive(busyRate/2, uploadWaitLimit)
+	if open.cutSlowest(); !begun.wasCut() {
+		t.Error("the slower of two goes on")
+	}
+	<-time.After(uploadWaitLimit)
+	if open.cutSlowest(); !honest.wasCut() {
+		t.Error("the slow one goes on where no company has two")
+	}
+	for _, b := range faster {
+		if b.wasCut() {
+			t.Error("the faster of two ended")
+		}
 	}
 }
 
