@@ -170,6 +170,17 @@ func TestCompose_GrafanaKeepsItsProvisioning(t *testing.T) {
 	}
 }
 
+// ENVIRONMENT=production docker compose up reaches every program, also without a .env.
+func TestCompose_Environment(t *testing.T) {
+	t.Parallel()
+	all := services(t)
+	for _, name := range []string{"migrate", "api", "gatewayctl", "dispatcher", "worker"} {
+		if got := all[name].Environment["ENVIRONMENT"]; got != "${ENVIRONMENT:-development}" {
+			t.Errorf("%s: ENVIRONMENT is %q", name, got)
+		}
+	}
+}
+
 // Programs connect as roles, and know no password but their own.
 func TestCompose_Roles(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,8 @@ type Config struct {
 	// SESEventsSHA256Only refuses SNS's signature version 1.
 	SESEventsSHA256Only bool `env:"SES_EVENTS_SHA256_ONLY" envDefault:"false"`
 	// SESEventsTrustedURL is where a simulator of SNS is. Whoever answers there can make
-	// up events, so it is never set beside real ones.
+	// up events, so it is never set beside real ones, and refused where ENVIRONMENT is
+	// production.
 	SESEventsTrustedURL TrustedURL `env:"SES_EVENTS_TRUSTED_URL"`
 
 	// EmailTTL is how long an email may be tried, from its acceptance or its sendAt. What is
@@ -186,6 +187,8 @@ func (c *Config) check(f *environment.Faults) {
 	}
 	f.Must(!environment.IsProduction(c.Environment) || len(c.CPFCNPJHashKey) > 0, "CPF_CNPJ_HASH_KEY",
 		"is required where ENVIRONMENT is production: without it the hash of a CPF can be looked up in a list of all CPFs (openssl rand -base64 32)")
+	f.Must(!environment.IsProduction(c.Environment) || c.SESEventsTrustedURL.URL == nil, "SES_EVENTS_TRUSTED_URL",
+		"must not be set where ENVIRONMENT is production: whoever answers there can make up bounces and complaints")
 	for _, topic := range c.SESEventsTopics {
 		f.Must(sns.IsTopic(topic), "SES_EVENTS_TOPICS", "must be ARNs of SNS topics, with commas between them: arn:aws:sns:us-east-1:123456789012:name")
 	}

@@ -39,7 +39,7 @@ func TestRead_EveryVariable(t *testing.T) {
 	t.Parallel()
 	c, err := config.Read([]string{
 		database, keys, "API_ADDR=:80", "METRICS_ADDR=127.0.0.1:9090", "RABBITMQ_URL=amqp://mq/", "EMAIL_TTL=1h",
-		"CPF_CNPJ_HASH_KEY=" + secret, "ENVIRONMENT=production", "LOG_LEVEL=debug", "UNKNOWN=1",
+		"CPF_CNPJ_HASH_KEY=" + secret, "ENVIRONMENT=staging", "LOG_LEVEL=debug", "UNKNOWN=1",
 		"STORAGE_URL=s3://files?region=sa-east-1", "PUBLIC_URL=https://mail.acme.example", "UNSUBSCRIBE_KEY=" + secret,
 		"SES_EVENTS_TOPICS=arn:aws:sns:us-east-1:123456789012:a,arn:aws-cn:sns:cn-north-1:123456789012:b_-c",
 		"SES_EVENTS_SHA256_ONLY=true", "SES_EVENTS_TRUSTED_URL=http://127.0.0.1:8005/sim",
@@ -48,7 +48,7 @@ func TestRead_EveryVariable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Addr != ":80" || c.MetricsAddr != "127.0.0.1:9090" || c.RabbitMQURL != "amqp://mq/" || c.EmailTTL != time.Hour ||
-		len(c.CPFCNPJHashKey) != 32 || c.Environment != "production" || c.LogLevel != "debug" ||
+		len(c.CPFCNPJHashKey) != 32 || c.Environment != "staging" || c.LogLevel != "debug" ||
 		c.StorageURL != "s3://files?region=sa-east-1" || c.PublicURL != "https://mail.acme.example" || c.UnsubscribeKeys.Empty() ||
 		len(c.SESEventsTopics) != 2 || !c.SESEventsSHA256Only || c.SESEventsTrustedURL.Path != "/sim" {
 		t.Errorf("%+v", c)
@@ -83,11 +83,12 @@ func TestRead_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, environ := range map[string][]string{
 		"DATABASE_URL": {keys}, "CPF_CNPJ_KEYS": {database},
-		"EMAIL_TTL":         {database, keys, "EMAIL_TTL=30s"},
-		"METRICS_ADDR":      {database, keys, "METRICS_ADDR=127.0.0.1:8080"},
-		"CPF_CNPJ_HASH_KEY": {database, keys, "ENVIRONMENT=production"},
-		"TRUSTED_PROXIES":   {database, keys, "TRUSTED_PROXIES=10.1.2.3/8"},
-		"API_ADDR":          {database, keys, "API_ADDR=127.0.0.1:99999"},
+		"EMAIL_TTL":              {database, keys, "EMAIL_TTL=30s"},
+		"METRICS_ADDR":           {database, keys, "METRICS_ADDR=127.0.0.1:8080"},
+		"CPF_CNPJ_HASH_KEY":      {database, keys, "ENVIRONMENT=production"},
+		"SES_EVENTS_TRUSTED_URL": {database, keys, "CPF_CNPJ_HASH_KEY=" + secret, "ENVIRONMENT=Production", "SES_EVENTS_TRUSTED_URL=https://ses-sim:8005"},
+		"TRUSTED_PROXIES":        {database, keys, "TRUSTED_PROXIES=10.1.2.3/8"},
+		"API_ADDR":               {database, keys, "API_ADDR=127.0.0.1:99999"},
 
 		"UNSUBSCRIBE_KEY": {database, keys, "RABBITMQ_URL=amqp://mq/"},
 	} {

@@ -91,7 +91,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 	got, err := config.ReadWorker([]string{
 		database, "REDIS_URL=redis-sentinel://a:26379,b:26379/1?master=mymaster", "RABBITMQ_URL=amqp://a:5672,b:5672,c/",
 		"ENVIRONMENT=production", "LOG_LEVEL=debug", "WORKER_ADDR=:80", "WORKER_CONCURRENCY=50", "SES_MAX_SEND_RATE=14.5",
-		"SES_ENDPOINT=http://127.0.0.1:8005", "SES_CONFIGURATION_SET=feedback", "AWS_REGION=sa-east-1",
+		"SES_ENDPOINT=https://127.0.0.1:8005", "SES_CONFIGURATION_SET=feedback", "AWS_REGION=sa-east-1",
 		"EMAIL_MAX_ATTEMPTS=3", "EMAIL_BACKOFF=10ms, 20ms", "EMAIL_TTL=1h",
 		"MONITORING_USER=ops", "MONITORING_PASSWORD=hunter2", "MONITORING_WRITABLE=true",
 		"PUBLIC_URL=https://mail.acme.example", unsubscribeKey, "MAILING_LEAD=1000", "MX_RESOLVER=10.0.0.2:53", "MAILING_STALE_AFTER=1m",
@@ -114,7 +114,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 		Mailings:   config.Mailings{PublicURL: "https://mail.acme.example", Lead: 1000, MXResolver: "10.0.0.2:53"},
 		Recipients: config.Recipients{RetryTTLMS: 1000, MaxRetries: 2, BatchSize: 100, BatchTimeoutMS: 50, ProcConcurrency: 4, BatchConcurrency: 1},
 		Recovery:   config.Recovery{StaleAfter: time.Minute},
-		Addr:       ":80", Endpoint: "http://127.0.0.1:8005", Region: "sa-east-1",
+		Addr:       ":80", Endpoint: "https://127.0.0.1:8005", Region: "sa-east-1",
 		MonitoringUser: "ops", MonitoringPassword: "hunter2", MonitoringWritable: true,
 	}
 	if diff := cmp.Diff(want, got, keysAside); diff != "" {
@@ -179,6 +179,11 @@ func TestMistakes(t *testing.T) {
 				"EMAIL_TTL: must be longer than the waits of EMAIL_BACKOFF between 5 tries, 3m15s",
 				"MONITORING_PASSWORD: must be set together with MONITORING_USER", "SES_ENDPOINT: must be an http",
 			},
+		},
+		{
+			"the simulator in production", worker,
+			[]string{database, redis, "ENVIRONMENT=Production", "SES_ENDPOINT=http://ses-sim:8005"},
+			[]string{"SES_ENDPOINT: must be an https:// URL where ENVIRONMENT is production"},
 		},
 		{
 			"mailings without a key for their links", worker,

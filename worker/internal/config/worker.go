@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"email-gateway/shared/clientip"
@@ -19,7 +20,7 @@ type Worker struct {
 	Addr string `env:"WORKER_ADDR" envDefault:"127.0.0.1:9092"`
 
 	// Endpoint is where SES is reached in place of the region's own address: a VPC endpoint,
-	// or a simulator.
+	// or a simulator. Where ENVIRONMENT is production it must be https.
 	Endpoint string `env:"SES_ENDPOINT"`
 	// Region is the AWS region whose SES sends.
 	Region string `env:"AWS_REGION" envDefault:"us-east-1"`
@@ -49,6 +50,8 @@ func ReadWorker(environ []string) (Worker, error) {
 	f.Address("WORKER_ADDR", w.Addr)
 	if w.Endpoint != "" {
 		f.HTTPURL("SES_ENDPOINT", w.Endpoint)
+		f.Must(!environment.IsProduction(w.Environment) || strings.HasPrefix(strings.ToLower(w.Endpoint), "https:"), "SES_ENDPOINT",
+			"must be an https:// URL where ENVIRONMENT is production: http:// is for simulators")
 	}
 	f.Must((w.MonitoringUser == "") == (w.MonitoringPassword == ""), "MONITORING_PASSWORD", "must be set together with MONITORING_USER")
 	f.Must(!w.MonitoringWritable || w.MonitoringUser != "", "MONITORING_WRITABLE", "needs MONITORING_USER and MONITORING_PASSWORD")
