@@ -56,10 +56,11 @@ SELECT (SELECT coalesce(array_agg(id), '{}') FROM changed) AS emails, (SELECT co
 	otherSenderSQL = `CASE WHEN lower(coalesce(substring(t.sender FROM '<([^<>]+)>\s*$'), t.sender)) = ANY ($3::text[])
             THEN (SELECT c.default_from FROM companies c WHERE c.id = $1) ELSE t.sender END`
 
+	// Like the search, it takes the company of a task without an outbox row from the payload.
 	eraseLetterCopiesSQL = `
 UPDATE dead_letters t SET payload = ` + withoutPersonSQL + `, last_error = regexp_replace(t.last_error` + scrubSQL + `,
     resolution_note = regexp_replace(t.resolution_note` + scrubSQL + `, updated_at = now()
-WHERE t.id = ANY ($2::uuid[]) AND t.company_id = $1
+WHERE t.id IN (SELECT d.id FROM dead_letters d WHERE d.id = ANY ($2::uuid[]) AND ` + letterOfSQL + `)
   AND (t.payload, t.last_error, t.resolution_note) IS DISTINCT FROM (` + withoutPersonSQL + `, regexp_replace(t.last_error` + scrubSQL + `, regexp_replace(t.resolution_note` + scrubSQL + `)
 RETURNING t.id`
 

@@ -134,26 +134,37 @@ func TestCopies_Timeline(t *testing.T) {
 	}
 }
 
-// The dead letter of a task whose email is not there is nobody's but by its payload.
+// The dead letter of a task without an outbox row has its company in the payload alone. The
+// person may be its recipient, or be named by the copies and the Reply-To of another's email.
 func TestErase_DeadTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.end(t, w.busy, w.token, email.Sent, false)
 	for _, company := range []uuid.UUID{w.company, w.other} {
-		payload, err := json.Marshal(email.SendJob{CompanyID: company.String(), To: address, Recipient: email.JobRecipient{Nome: name, Email: address}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Store.BuryTask(t.Context(), store.DeadTask{TaskID: uuid.NewString(), Target: email.TargetSend, Reason: "OUTBOX_NOT_FOUND", Payload: payload}); err != nil {
-			t.Fatal(err)
+		for _, job := range []email.SendJob{
+			{To: address, Recipient: email.JobRecipient{Nome: name, Email: address}},
+			{To: "ana.alheia@example.com", CC: []string{address, "rui@example.com"}, ReplyTo: address},
+		} {
+			job.CompanyID = company.String()
+			payload, err := json.Marshal(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Store.BuryTask(t.Context(), store.DeadTask{TaskID: uuid.NewString(), Target: email.TargetSend, Reason: "OUTBOX_NOT_FOUND", Payload: payload}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	if done := w.eraseWhole(t); done.DeadLetters != 2 {
+	if done := w.eraseWhole(t); done.DeadLetters != 2 || done.Copies != 2 || !done.Complete() {
 		t.Errorf("%+v", done)
+	}
+	var copies string
+	if err := w.SQL.QueryRowContext(t.Context(), `SELECT payload ->> 'cc' FROM dead_letters WHERE payload ->> 'companyId' = $1 AND resolved_at IS NULL`, w.company.String()).Scan(&copies); err != nil || copies != `["rui@example.com"]` {
+		t.Errorf("the copies of the other person's email are %s (%v)", copies, err)
 	}
 	w.mustKnowNothing(t, "afterwards")
 	var others int
-	if err := w.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM dead_letters WHERE payload ->> 'to' = $1 AND resolved_at IS NULL`, address).Scan(&others); err != nil || others != 1 {
+	if err := w.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM dead_letters WHERE $1 IN (payload ->> 'to', payload ->> 'replyTo') AND resolved_at IS NULL`, address).Scan(&others); err != nil || others != 2 {
 		t.Errorf("%d dead letters of the other company's (%v)", others, err)
 	}
 }
