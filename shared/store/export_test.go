@@ -56,6 +56,7 @@ const (
 
 	EraseEntryHashesSQL     = eraseEntryHashesSQL
 	EraseEntryValuesSQL     = eraseEntryValuesSQL
+	EraseTemplatesSQL       = eraseTemplatesSQL
 	EraseOutboxHashesSQL    = eraseOutboxHashesSQL
 	EraseRecipientHashesSQL = eraseRecipientHashesSQL
 

@@ -257,9 +257,10 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	if m.Held {
 		generation = 0 // no job has ever been written: that is what StartMailing looks for
 	}
+	html, text := m.templates()
 	inserted, err := claims(tx.ExecContext(ctx, insertMailingSQL,
 		m.ID, m.CompanyID, withoutNUL(m.RequestID), withoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
-		withoutNUL(m.Subject), withoutNUL(m.HTML), withoutNUL(m.Text), m.HTMLSHA256, m.CheckerVersion, textArray(m.Fields),
+		withoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, textArray(m.Fields),
 		withoutNUL(m.Sender), withoutNUL(m.ReplyTo), textArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
 		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, withoutNUL(m.SubjectWritten)))
 	switch {
@@ -285,13 +286,13 @@ func claims(result sql.Result, err error) (bool, error) {
 }
 
 // finishMailingSQL and answerKeySQL update, by primary key, rows that this very
-// transaction has inserted. insertMailingLaneSQL adds a row that nobody else names.
+// transaction has inserted. A mailing that sends nothing keeps no templates. insertMailingLaneSQL adds a row that nobody else names.
 const (
 	finishMailingSQL = `
 UPDATE mailings SET
     status = $2, completed_at = CASE WHEN $2 = 'COMPLETED' THEN clock_timestamp() END, first_entry = $3, last_entry = $4,
     total_lines = $5, accepted = $6, nothing_to_send = $6 = 0, invalid = $7, duplicates = $8, answer = $9, invalid_by_reason = $10, empty_fields = $11, counted_at = now(),
-    file_bytes = $12
+    file_bytes = $12, html = CASE WHEN $2 = 'COMPLETED' THEN '' ELSE html END, text_body = CASE WHEN $2 <> 'COMPLETED' THEN text_body END
 WHERE id = $1`
 
 	answerKeySQL = `UPDATE idempotency_keys SET answer = $4 WHERE company_id = $1 AND route = $2 AND key = $3`
@@ -327,16 +328,12 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 	m, n := in.mailing, in.counts
 	status := in.status()
 	found := first != uuid.Nil
-	kept := m.FileBytes
-	if m.DryRun {
-		kept = 0
-	}
 	reasons, err := json.Marshal(in.reasons)
 	if err != nil {
 		return fmt.Errorf("encode reasons: %w", err)
 	}
 	_, err = tx.ExecContext(ctx, finishMailingSQL, m.ID, string(status), uuid.NullUUID{UUID: first, Valid: found}, uuid.NullUUID{UUID: last, Valid: found},
-		n.Total, n.Accepted, n.Invalid, n.Duplicates, in.answer, string(reasons), n.EmptyFields, kept)
+		n.Total, n.Accepted, n.Invalid, n.Duplicates, in.answer, string(reasons), n.EmptyFields, m.FileBytes)
 	if err != nil {
 		return fmt.Errorf("finish mailing: %w", translate(err))
 	}

@@ -11,14 +11,15 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// demand is what the mailing adds, with so many lines. Its own row, QUEUED, is among the
-// running mailings already.
+// demand is what the mailing adds, with so many lines. Its own row is counted already: see
+// ofOwnRow. The file of a dry run is not kept, but its entries hold the same data: they count
+// as much as the file, for as long as a file is kept.
 func (m *NewMailing) demand(counts MailingCounts) demand {
-	wanted := demand{QuotaMailingRowsPerDay: int64(counts.Total)}
+	wanted := demand{QuotaMailingRowsPerDay: int64(counts.Total), QuotaStoredFileBytes: m.FileBytes}
 	if m.DryRun {
-		return wanted // its file is not kept
+		return wanted
 	}
-	wanted[QuotaStoredFileBytes] = m.FileBytes
+	wanted[QuotaStoredBodyBytes] = m.templateBytes()
 	for i := range m.Tests {
 		for q, n := range m.Tests[i].demand() {
 			wanted[q] += n
@@ -26,6 +27,25 @@ func (m *NewMailing) demand(counts MailingCounts) demand {
 	}
 	delete(wanted, QuotaRecipients) // tests name a line's recipient
 	return wanted
+}
+
+// templates are the html and text to store: those of a dry run are never used.
+func (m *NewMailing) templates() (html, text string) {
+	if m.DryRun {
+		return "", ""
+	}
+	return withoutNUL(m.HTML), withoutNUL(m.Text)
+}
+
+func (m *NewMailing) templateBytes() int64 {
+	html, text := m.templates()
+	return int64(len(html) + len(text))
+}
+
+// ofOwnRow is what the row of the mailing, QUEUED, adds to the use before the mailing is
+// checked.
+func (m *NewMailing) ofOwnRow() demand {
+	return demand{QuotaRunningMailings: 1, QuotaStoredBodyBytes: m.templateBytes()}
 }
 
 // checkQuotas refuses a mailing that would exceed a quota. runs: it goes on its way. Before
@@ -42,7 +62,7 @@ func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts MailingCo
 	if err != nil {
 		return err
 	}
-	b.add(demand{QuotaRunningMailings: 1}, -1) // its own row
+	b.giveBack(m.ofOwnRow())
 	if runs {
 		wanted[QuotaRunningMailings] = 1
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -435,7 +436,7 @@ func TestQuota_Mailings(t *testing.T) {
 
 	limit(t, d, company, store.QuotaStoredFileBytes, 250)
 	refused(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 51 }), store.QuotaStoredFileBytes, 250, 200)
-	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes, m.DryRun = 51, true })) // its file is not kept
+	refused(t, ingest(1, func(m *store.NewMailing) { m.FileBytes, m.DryRun = 51, true }), store.QuotaStoredFileBytes, 250, 200) // it keeps the entries
 	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 50 }))
 	if _, err := d.Store.MarkFilesDeleted(t.Context(), []uuid.UUID{other}); err != nil {
 		t.Fatal(err)
@@ -459,6 +460,68 @@ func TestQuota_Mailings(t *testing.T) {
 	refused(t, ingest(1, tests), store.QuotaEmailsPerDay, 1, 0)
 	if n := ask[int](t, d, `SELECT count(*) FROM mailings`); n != before {
 		t.Error("the mailing is there all the same")
+	}
+}
+
+// Templates are bodies: they count until they are blanked, which they are once no email can be
+// made from them any more. Those of a dry run are not stored.
+func TestQuota_MailingTemplates(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	limit(t, d, company, store.QuotaStoredBodyBytes, 100)
+	templates := func(m *store.NewMailing) { m.HTML, m.Text = strings.Repeat("h", 40), "é12345678" } // 50 bytes
+	hold := func(m *store.NewMailing) { templates(m); m.Held = true }
+	upload := func(change func(*store.NewMailing)) error {
+		_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, change), storetest.Lines(1))
+		return err
+	}
+	unstarted, failed := d.Mailing(t, company, 1, hold), d.Mailing(t, company, 1, templates)
+	refused(t, upload(hold), store.QuotaStoredBodyBytes, 100, 100)
+	refused(t, accept(t, d, company, nil), store.QuotaStoredBodyBytes, 100, 100)
+	must(t, upload(func(m *store.NewMailing) { templates(m); m.DryRun = true }))
+	fold(t, d)
+	refused(t, upload(templates), store.QuotaStoredBodyBytes, 100, 100)
+	limit(t, d, company, store.QuotaStoredBodyBytes, 1000)
+	_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, templates), storetest.Lines(0)) // nothing to send
+	must(t, err)
+	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 100 {
+		t.Errorf("%d bytes are counted", n)
+	}
+
+	// Past their time: one that was never started, one that can be resumed, one whose email
+	// can be sent again.
+	sent := aged(t, d, company, 40*day, email.Failed)
+	body := used(t, d, company, store.QuotaStoredBodyBytes) - 100
+	retried := ofMailing(t, d, company, sent)
+	run(t, d, `UPDATE mailings SET status = CASE id WHEN $1 THEN 'CANCELLED' ELSE 'FAILED' END, updated_at = now() - interval '31 days' WHERE id IN ($1, $2)`, unstarted, failed)
+	run(t, d, `UPDATE mailings SET status = 'COMPLETED', failed = 1, counted_at = now(), completed_at = now() - interval '31 days' WHERE id = $1`, retried)
+	of := func(id uuid.UUID) bool {
+		t.Helper()
+		_, err := d.Store.MailingTemplates(t.Context(), id)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	erase := func(want int) {
+		t.Helper()
+		if n := drained(t, d.Store.EraseTemplates, 30*day, 2); n != want {
+			t.Errorf("%d are blanked, want %d", n, want)
+		}
+	}
+	if n := drained(t, d.Store.EraseTemplates, 0, 2); n != 0 {
+		t.Errorf("where bodies are kept for ever %d are blanked", n)
+	}
+	erase(1)
+	if of(unstarted) || !of(failed) || !of(retried) {
+		t.Errorf("never started %v, failed %v, retried %v", of(unstarted), of(failed), of(retried))
+	}
+	run(t, d, `UPDATE mailings SET entries_deleted_at = now() WHERE id = $1`, failed)
+	run(t, d, `UPDATE email_outbox SET html = CASE WHEN html IS NOT NULL THEN '' END, text_body = NULL, body_erased_at = now() WHERE id = $1`, sent)
+	erase(2)
+	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 0 {
+		t.Errorf("%d bytes are counted at the end, %d of them of the email and its mailing", n, body)
 	}
 }
 

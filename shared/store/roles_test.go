@@ -33,7 +33,7 @@ var callers = map[string][]string{
 		"WaitingLanes", "ProbeLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "PickProbe", "TakeProbe", "SkipProbe", "Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "OldestErasure", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "ReturnIntakes", "DueReplays", "WorkReplay", "RetryDeadLetter",
 		"CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "CleanFeedback", "CleanAudit", "CleanRecipients", "PurgeOutbox", "EraseBodies", "EraseCompanyBodies",
-		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",
+		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseTemplates", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",
 		"DueFiles", "MarkFilesDeleted", "Retentions", "MakeLogPartition", "DropLogPartition", "MissingLogPartitions", "OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist", "SizeFiles", "CancelUnstarted", "FoldQuotas", "Confirm",
 	},

@@ -13,13 +13,13 @@ type Quotas struct {
 	ScheduledEmails int64 `env:"QUOTA_SCHEDULED_EMAILS" envDefault:"100000"`
 	// EmailsPerDay: emails that the api accepts from a company in a UTC day, those of mailings included.
 	EmailsPerDay int64 `env:"QUOTA_EMAILS_PER_DAY" envDefault:"1000000"`
-	// StoredBodyBytes: html and text of a company's emails that are kept.
+	// StoredBodyBytes: html and text that are kept of a company's emails and mailings.
 	StoredBodyBytes int64 `env:"QUOTA_STORED_BODY_BYTES" envDefault:"10737418240"`
 	// Recipients: recipients of a company that are not deleted.
 	Recipients int64 `env:"QUOTA_RECIPIENTS" envDefault:"10000000"`
 	// Suppressions: suppressed addresses of a company, one for each reason.
 	Suppressions int64 `env:"QUOTA_SUPPRESSIONS" envDefault:"10000000"`
-	// StoredFileBytes: uploaded files of a company that are kept.
+	// StoredFileBytes: uploaded files of a company that are kept, and as much for the entries of its dry runs.
 	StoredFileBytes int64 `env:"QUOTA_STORED_FILE_BYTES" envDefault:"10737418240"`
 	// RunningMailings: mailings of a company that are queued or being sent.
 	RunningMailings int64 `env:"QUOTA_RUNNING_MAILINGS" envDefault:"20"`

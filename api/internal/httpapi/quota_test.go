@@ -103,6 +103,24 @@ func TestQuota_Requests(t *testing.T) {
 	overQuota(t, g.suppress(t, `{"address": "b@example.com"}`), store.QuotaSuppressions, 1, 1)
 }
 
+// What uploads leave behind ends at a quota too where nothing is sent.
+func TestQuota_HeldAndDryRuns(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	named := func(name, option, value string) []part {
+		return given(part{name: "name", value: name}, part{name: option, value: value})
+	}
+	g.mail(t, named("a", "start", "false"))
+	templates := g.count(t, `SELECT octet_length(html) + coalesce(octet_length(text_body), 0) FROM mailings`)
+	g.limit(t, store.QuotaStoredBodyBytes, int64(templates))
+	overQuota(t, g.upload(t, named("b", "start", "false"), nil), store.QuotaStoredBodyBytes, float64(templates), float64(templates))
+
+	g.mail(t, named("c", "dryRun", "true"))
+	kept := g.count(t, `SELECT sum(file_bytes) FROM mailings`)
+	g.limit(t, store.QuotaStoredFileBytes, int64(kept))
+	overQuota(t, g.upload(t, named("d", "dryRun", "true"), nil), store.QuotaStoredFileBytes, float64(kept), float64(kept))
+}
+
 func TestQuota_Uploads(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -26,6 +26,7 @@ const (
 	fileExpired       = "mailing_file_expired"
 	aggregateExpired  = "aggregate_expired"
 	valueExpired      = "mailing_value_expired"
+	templateExpired   = "mailing_template_expired"
 	hashExpired       = "hash_expired"
 	mailingCancelled  = "unstarted_mailing_cancelled"
 )
@@ -46,7 +47,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
 	}, []string{"action"})}
 	for _, action := range append(others, intakeReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
-		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
+		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, templateExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}
 	registry.MustRegister(a.done)

@@ -36,6 +36,7 @@ type CleanStore interface {
 	PurgeAggregates(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	PurgeEntries(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	EraseEntryValues(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
+	EraseTemplates(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	EraseEntryHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	EraseOutboxHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
@@ -64,6 +65,7 @@ func NewCleaners(p CleanersParams) []service.Named {
 		{"aggregates", aggregateExpired, always(aged(p.Ages.Logs, p.Store.PurgeAggregates))},
 		{"hashes", hashExpired, p.hashes},
 		{"mailing values", valueExpired, always(aged(p.Ages.Bodies, p.Store.EraseEntryValues))},
+		{"mailing templates", templateExpired, always(aged(p.Ages.Bodies, p.Store.EraseTemplates))},
 		{"mailing entries", entryExpired, always(aged(p.Ages.Entries, p.Store.PurgeEntries))},
 	}
 	if p.Ages.Outbox > 0 {

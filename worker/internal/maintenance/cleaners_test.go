@@ -129,6 +129,15 @@ func TestCleaners(t *testing.T) {
 			INSERT INTO mailing_entries (id, mailing_id, line_no, email, token) SELECT first_entry, id, 2, 'a@example.com', 't' FROM made`,
 			`SELECT count(*) FROM mailing_entries WHERE token <> ''`, 1, 1,
 		},
+		"mailing_template_expired": {
+			`
+			INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256, checker_version, fields,
+				sender, status, expanded_at, total_lines, accepted, invalid, duplicates, counted_at, updated_at)
+			SELECT gen_random_uuid(), $1, 'r', n || '.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{}', 'a@acme.example',
+				'CANCELLED', now(), 1, 1, 0, 0, now(), now() - n * interval '1 day'
+			FROM generate_series(29, 31, 2) n`,
+			`SELECT count(*) FROM mailings WHERE html <> ''`, 1, 1,
+		},
 		"hash_expired": {
 			`
 			WITH person AS (
