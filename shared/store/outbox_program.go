@@ -58,7 +58,8 @@ const transactionFull = "EG413"
 
 // EnqueueIn writes an email into the transaction. *QuotaError: a quota of the company would
 // be exceeded. ErrTransactionFull: the program must commit first. Postgres's other refusals are
-// returned as they are. All of them leave the transaction to be rolled back.
+// returned as they are; SQLSTATE 55P03 says that the company is close to a quota, and another
+// transaction is using what is left. All of them leave the transaction to be rolled back.
 func EnqueueIn(ctx context.Context, tx Querier, e ProgramEmail) (ProgramResult, error) {
 	results, err := queryResults(ctx, tx, false, enqueueSQL, e.CompanyID.String(), e.Aggregate.Type, e.Aggregate.ID, e.Aggregate.EventType,
 		string(e.Body), sql.NullTime{Time: e.SendAt, Valid: !e.SendAt.IsZero()}, e.TTL.Milliseconds(), e.RequestID)

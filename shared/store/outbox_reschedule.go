@@ -56,7 +56,8 @@ SELECT m.id IS NOT NULL AS applied, CASE WHEN m.id IS NULL THEN f.status ELSE 'P
 FROM found f LEFT JOIN moved m ON m.id = f.id`
 
 // scheduleSQL counts an email that was due and is moved to a later time, or refuses that:
-// see email_gateway_schedule in the migrations. It locks nothing.
+// see email_gateway_schedule in the migrations. Close to the quota it locks the company's
+// quotas.
 const scheduleSQL = `SELECT email_gateway_schedule($1, $2, $3)`
 
 // Move names an email and the time to move it to.
@@ -88,7 +89,10 @@ func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
 	}
 	rows, err := boundedly(ctx, s, heldRow{m.CompanyID, m.ID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []row, err error) {
 		if at != nil {
-			if _, err := tx.ExecContext(ctx, scheduleSQL, m.CompanyID, m.ID, at); err != nil {
+			switch _, err := tx.ExecContext(ctx, scheduleSQL, m.CompanyID, m.ID, at); {
+			case isLockTimeout(err):
+				return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+			case err != nil:
 				return nil, quotaError(translate(err))
 			}
 		}

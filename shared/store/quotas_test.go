@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
@@ -603,8 +606,6 @@ func TestQuota_LongTransaction(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	limit(t, d, company, store.QuotaEmailsPerDay, 4)
-	limit(t, d, company, store.QuotaScheduledEmails, 2)
 	tx, err := d.SQL.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer func() { _ = tx.Rollback() }()
@@ -617,6 +618,8 @@ func TestQuota_LongTransaction(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	must(t, enqueue(later))
 	must(t, enqueue(later))
+	limit(t, d, company, store.QuotaEmailsPerDay, 4) // from now on this transaction holds the lock
+	limit(t, d, company, store.QuotaScheduledEmails, 2)
 	for range 2 { // the second round reads the total of the first
 		must(t, accept(t, d, company, nil))
 		fold(t, d)
@@ -641,6 +644,85 @@ func TestQuota_LongTransaction(t *testing.T) {
 		t.Errorf("%d emails are counted", n)
 	}
 	refused(t, accept(t, d, company, func(e *store.NewEmail) { e.SendAt = later }), store.QuotaScheduledEmails, 2, 2)
+}
+
+// Two transactions that would exceed a quota together: close to it the second one waits for
+// 200 ms, and is refused while the first one is open. Far from it, and of other companies,
+// nobody waits.
+func TestQuota_OpenTransactions(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	begin := func() *sql.Tx {
+		tx, err := d.SQL.BeginTx(t.Context(), nil)
+		must(t, err)
+		t.Cleanup(func() { _ = tx.Rollback() })
+		return tx
+	}
+	enqueue := func(tx *sql.Tx, company uuid.UUID) error {
+		_, err := store.EnqueueIn(t.Context(), tx, reminderNow(company, store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "R"}))
+		return err
+	}
+	busy := func(err error) bool {
+		var refused *pq.Error
+		return errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable
+	}
+	first, second := begin(), begin()
+	must(t, enqueue(first, company))
+	must(t, enqueue(second, company))
+	must(t, second.Rollback())
+
+	limit(t, d, company, store.QuotaEmailsPerDay, 3)
+	must(t, enqueue(first, company))
+	second, third := begin(), begin()
+	if err := enqueue(second, company); !busy(err) {
+		t.Errorf("beside a transaction that has used up the quota: %v", err)
+	}
+	must(t, enqueue(third, other))
+	if err := accept(t, d, company, nil); !errors.Is(err, store.ErrBusy) {
+		t.Errorf("the api: %v", err)
+	}
+	fold(t, d) // waits for nobody
+	must(t, enqueue(first, company))
+	must(t, first.Commit())
+	refused(t, enqueue(begin(), company), store.QuotaEmailsPerDay, 3, 3)
+
+	// One that has added much of what is left holds the lock, however far the limit is.
+	limit(t, d, company, store.QuotaEmailsPerDay, 1_000_000)
+	large, small := begin(), begin()
+	must(t, enqueue(large, company))
+	if _, err := large.ExecContext(t.Context(), `INSERT INTO quota_deltas (company_id, emails) VALUES ($1, 20000)`, company); err != nil {
+		t.Fatal(err)
+	}
+	must(t, enqueue(small, company))
+	must(t, enqueue(large, company))
+	if _, err := small.ExecContext(t.Context(), `INSERT INTO quota_deltas (company_id, emails) VALUES ($1, 20000)`, company); err != nil {
+		t.Fatal(err)
+	}
+	if err := enqueue(small, company); !busy(err) {
+		t.Errorf("the second large transaction: %v", err)
+	}
+}
+
+// Scheduled emails that became due do not count, so they bring no company close to the quota.
+func TestQuota_ProgramRecountsScheduled(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	run(t, d, `UPDATE quota_totals SET scheduled = 99999, scheduled_at = now() - interval '1 hour' WHERE company_id = $1`, company)
+	for range 2 {
+		tx, err := d.SQL.BeginTx(t.Context(), nil)
+		must(t, err)
+		e := reminderAbout(company, store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "R"})
+		e.SendAt = time.Now().Add(time.Hour)
+		_, err = store.EnqueueIn(t.Context(), tx, e)
+		must(t, err)
+		must(t, tx.Commit())
+	}
+	fold(t, d)
+	if n := ask[int](t, d, `SELECT scheduled FROM quota_totals WHERE company_id = $1`, company); n != 2 {
+		t.Errorf("%d are counted", n)
+	}
 }
 
 func reminderNow(company uuid.UUID, about store.Aggregate) store.ProgramEmail {
