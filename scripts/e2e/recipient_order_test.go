@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/servertest"
@@ -96,9 +97,70 @@ func (s *system) peopleAreWhole(from, to int) {
 	}
 }
 
+// quietLoad sends an email every 50 ms, as another company, until it is stopped, and at least 20.
+func (s *system) quietLoad(key string) (stop func() (sent int)) {
+	s.t.Helper()
+	quiet := *s
+	quiet.key = key
+	end, ended, sent := make(chan struct{}), make(chan struct{}), 0
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for stopped := false; !stopped || sent < 20; sent++ {
+			status, answer, err := quiet.try(http.MethodPost, "/v1/email/send", newBody("quieto@cliente.example", nil), nil)
+			if err != nil || status != http.StatusAccepted {
+				s.t.Errorf("an email of another company: %d %s, %v", status, answer, err)
+				return
+			}
+			select {
+			case <-end:
+				stopped = true
+			default:
+			}
+			<-tick.C
+		}
+	}()
+	return func() int { close(end); <-ended; return sent }
+}
+
+// soon is how soon after their acceptance 95 % of the emails are sent while RabbitMQ is stopped.
+const soon = 2 * time.Second
+
+// sentSoon says whether each company's emails that were accepted since then were sent soon.
+func (s *system) sentSoon(since time.Time) bool {
+	s.t.Helper()
+	rows, err := s.db.SQL.QueryContext(s.t.Context(), `
+		SELECT name, percentile_cont(0.5) WITHIN GROUP (ORDER BY took), percentile_cont(0.95) WITHIN GROUP (ORDER BY took), max(took), count(*)
+		FROM (SELECT c.name, extract(epoch FROM l.sent_at - l.created_at)::float8 AS took
+		      FROM email_logs l JOIN companies c ON c.id = l.company_id WHERE l.created_at >= $1) x
+		GROUP BY name`, since)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	companies, all := 0, true
+	for ; rows.Next(); companies++ {
+		var name string
+		var median, most, longest float64
+		var n int
+		if err := rows.Scan(&name, &median, &most, &longest, &n); err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Logf("%d emails of %s: half were sent within %.2f s, 95 %% within %.2f s, all within %.2f s", n, name, median, most, longest)
+		all = all && most <= soon.Seconds()
+	}
+	return all && companies == 2 && rows.Err() == nil
+}
+
+// soonRounds is how often the times are measured at most: other work on this machine, which the programs with the race
+// detector share, may stop everything for seconds. If emails waited for RabbitMQ, they would in each round.
+const soonRounds = 5
+
 // RabbitMQ is stopped, so imports wait. Emails that name their people are sent at once, by
-// external id and by recipientId, and leave every field to the imports; somebody who is
-// deleted or erased in between stays so. Then the same with the imports first.
+// external id and by recipientId, and leave every field to the imports, and the emails of another company
+// are sent as soon; somebody who is deleted or erased in between stays so. Then RabbitMQ works, and the emails
+// come right behind the imports.
 func TestRecipients_InAnyOrder(t *testing.T) {
 	t.Parallel()
 	rabbitmq := servertest.Start(t, "rabbitmq")
@@ -137,20 +199,35 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	}
 
 	rabbitmq.Stop()
-	ids := s.importPeople(0, pairs)
-	for i := range pairs {
-		id := ""
-		if i < named {
-			id = ids[i]
+	quietKey, sent := s.newKey("Quieta", "contato@quieta.example"), 0
+	round := func(from, to, named int) bool {
+		t.Helper()
+		var since time.Time
+		if err := s.db.SQL.QueryRowContext(t.Context(), "SELECT now()").Scan(&since); err != nil {
+			t.Fatal(err)
 		}
-		s.sendToPerson(i, id)
+		stop := s.quietLoad(quietKey)
+		ids := s.importPeople(from, to)
+		for i := from; i < to; i++ {
+			id := ""
+			if i-from < named {
+				id = ids[i-from]
+			}
+			s.sendToPerson(i, id)
+		}
+		sent += to - from + stop()
+		s.awaitAll(sent, "SENT")
+		return s.sentSoon(since)
 	}
-	s.awaitAll(pairs, "SENT")
+	quick := round(0, pairs, named)
 	if n := s.count("SELECT count(*) FROM recipient_intakes"); n != pairs {
 		t.Fatalf("%d imports wait, want all of them", n)
 	}
-	if n := s.count("SELECT count(*) FROM email_logs WHERE sent_at > created_at + interval '2 s'"); n > pairs/20 { // a busy machine makes some wait
-		t.Errorf("%d of %d emails were sent later than after 2 s", n, pairs)
+	for i, from := 1, 2*pairs; !quick && i < soonRounds; i, from = i+1, from+100 {
+		quick = round(from, from+100, 0)
+	}
+	if !quick {
+		t.Errorf("in none of %d rounds 95 %% of each company's emails were sent within %s", soonRounds, soon)
 	}
 	leave(0)
 	rabbitmq.Start()
@@ -159,7 +236,6 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	stayGone(0)
 
 	s.importPeople(pairs, 2*pairs)
-	s.awaitImports()
 	for i := pairs; i < 2*pairs-gone; i++ {
 		s.sendToPerson(i, "")
 	}
@@ -167,6 +243,7 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	for i := 2*pairs - gone; i < 2*pairs; i++ {
 		s.sendToPerson(i, "")
 	}
+	s.awaitImports()
 	leave(pairs)
 	s.release()
 	seldom(t, func() error {
