@@ -12,15 +12,21 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// BenchmarkAccept_Quotas accepts emails of 64 callers in turns of a second, with the triggers
-// that count and without them, and reports the ratio of the medians: what counting costs. The
-// check of the quotas is in both. Other load on the machine meets both alike.
+// BenchmarkAccept_Quotas accepts emails of 64 callers in turns of a second: with quotas, which
+// are the triggers that count and the check before each email, and with neither. It reports the
+// ratio of the medians, which is to be 0.97 at least. The company is far from its quotas. Other
+// load on the machine meets both alike.
 func BenchmarkAccept_Quotas(b *testing.B) {
 	d := storetest.New(b)
 	company := d.Company(b)
 	a := d.Store.NewAccepter()
 	defer a.Close()
-	turn := func(counting string) float64 {
+	turn := func(quotas bool) float64 {
+		d.Store.CheckQuotas(quotas)
+		counting := "DISABLE"
+		if quotas {
+			counting = "ENABLE"
+		}
 		if _, err := d.SQL.ExecContext(b.Context(), `ALTER TABLE email_outbox `+counting+` TRIGGER email_outbox_count_added`); err != nil {
 			b.Fatal(err)
 		}
@@ -48,8 +54,8 @@ func BenchmarkAccept_Quotas(b *testing.B) {
 	}
 	var with, without []float64
 	for b.Loop() {
-		without = append(without, turn("DISABLE"))
-		with = append(with, turn("ENABLE"))
+		without = append(without, turn(false))
+		with = append(with, turn(true))
 		if _, err := d.Store.FoldQuotas(b.Context(), 1000); err != nil {
 			b.Fatal(err)
 		}
