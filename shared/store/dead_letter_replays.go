@@ -81,6 +81,17 @@ func (r *Replay) Retry() LetterRetry {
 const replayColumns = `
 id, company_id, action, filter, requested_by, request_id, note, most, rate, status, matched, done, skipped, failed, created_at, finished_at`
 
+// MaxRunningReplays is how many replays of one company run at the same time. Operators may ask
+// for more.
+const MaxRunningReplays = 10
+
+// ErrTooManyReplays: MaxRunningReplays of the company run already.
+var ErrTooManyReplays = errors.New("as many replays of the company run as may")
+
+// runningReplaysSQL goes along dead_letter_replays_open, which holds the running replays of all
+// companies, and locks nothing.
+const runningReplaysSQL = `SELECT count(*) FROM dead_letter_replays WHERE status = 'RUNNING' AND company_id = $1 AND id <> $2`
+
 // insertReplaySQL may be run twice.
 const insertReplaySQL = `
 INSERT INTO dead_letter_replays (id, company_id, action, filter, requested_by, request_id, note, most, rate, matched)
@@ -89,15 +100,54 @@ ON CONFLICT (id) DO NOTHING`
 
 // CreateReplay writes the request down; a loop works it off. Dead letters that are
 // written later are none of its business, so that what fails again is not sent for ever.
+// ErrTooManyReplays: nothing was written.
 func (s *Store) CreateReplay(ctx context.Context, n NewReplay) (Replay, error) {
+	if n.CompanyID != nil { // before the letters are counted, which takes longer
+		if err := mayReplay(ctx, s.db, *n.CompanyID, n.ID); err != nil {
+			return Replay{}, fmt.Errorf("create replay: %w", err)
+		}
+	}
 	row, err := s.replayRow(ctx, n)
 	if err != nil {
 		return Replay{}, err
 	}
-	if _, err := s.exec(ctx, insertReplaySQL, row...); err != nil {
+	if n.CompanyID == nil {
+		_, err = s.exec(ctx, insertReplaySQL, row...)
+	} else {
+		err = s.insertReplay(ctx, *n.CompanyID, n.ID, row)
+	}
+	if err != nil {
 		return Replay{}, fmt.Errorf("create replay: %w", err)
 	}
 	return s.FindAnyReplay(ctx, n.ID)
+}
+
+// insertReplay inserts a replay of the company, whose quotas it locks: requests at the same time
+// count each other's replays.
+func (s *Store) insertReplay(ctx context.Context, company, id uuid.UUID, row []any) error {
+	_, err := boundedly(ctx, s, heldRow{company, "replays"}, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
+		if err := lockQuotas(ctx, tx, company); err != nil {
+			return nil, err
+		}
+		if err := mayReplay(ctx, tx, company, id); err != nil {
+			return nil, err
+		}
+		_, err := tx.ExecContext(ctx, insertReplaySQL, row...)
+		return nil, writeError(err)
+	})
+	return held(err)
+}
+
+// mayReplay refuses a replay beyond MaxRunningReplays.
+func mayReplay(ctx context.Context, db sqlx.QueryerContext, company, id uuid.UUID) error {
+	var running int
+	if err := sqlx.GetContext(ctx, db, &running, runningReplaysSQL, company, id); err != nil {
+		return fmt.Errorf("count running replays: %w", translate(err))
+	}
+	if running >= MaxRunningReplays {
+		return ErrTooManyReplays
+	}
+	return nil
 }
 
 // replayRow are the parameters of insertReplaySQL. The last says how many dead letters
@@ -148,10 +198,12 @@ func findReplay(ctx context.Context, db sqlx.QueryerContext, statement string, a
 }
 
 // dueReplaysSQL goes along dead_letter_replays_open and locks nothing.
-const dueReplaysSQL = `SELECT id FROM dead_letter_replays WHERE status = 'RUNNING' AND next_at <= now() ORDER BY id`
+const dueReplaysSQL = `
+SELECT id FROM dead_letter_replays WHERE status = 'RUNNING' AND next_at <= now()
+ORDER BY row_number() OVER (PARTITION BY company_id ORDER BY next_at, id), id`
 
 // DueReplays lists the replays that have something to do now, as far as their rate lets
-// them.
+// them. Companies take turns: the one of each that has been due for longest comes first.
 func (s *Store) DueReplays(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	if err := s.db.SelectContext(ctx, &ids, dueReplaysSQL); err != nil {

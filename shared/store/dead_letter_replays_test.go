@@ -228,3 +228,53 @@ func TestCleanReplays(t *testing.T) {
 		}
 	}
 }
+
+// A company runs ten replays at a time, however many requests there are at once. Operators are
+// not bound, nor are other companies.
+func TestCreateReplay_AtMostTenOfACompany(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	const requests = 15
+	errs := make(chan error, requests)
+	for range requests {
+		go func() {
+			_, err := d.Store.CreateReplay(t.Context(), store.NewReplay{
+				ID: uuid.Must(uuid.NewV7()), CompanyID: &company, Action: store.ReplayDiscard, RequestID: "req-1",
+				Actor: store.Actor{By: store.ByAPI, Name: "key1"}, Rate: 1,
+			})
+			errs <- err
+		}()
+	}
+	made := 0
+	for range requests {
+		switch err := <-errs; {
+		case err == nil:
+			made++
+		case !errors.Is(err, store.ErrTooManyReplays):
+			t.Error(err)
+		}
+	}
+	if made != store.MaxRunningReplays {
+		t.Errorf("%d run", made)
+	}
+	replay(t, d, &other, nil)
+	replay(t, d, nil, nil)
+	run(t, d, `UPDATE dead_letter_replays SET status = 'COMPLETED', finished_at = now() WHERE id = (SELECT id FROM dead_letter_replays WHERE company_id = $1 LIMIT 1)`, company)
+	replay(t, d, &company, nil)
+}
+
+// Many replays of one company do not come before the first of another.
+func TestDueReplays_CompaniesTakeTurns(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	many, one := d.Company(t), d.Company(t)
+	for range store.MaxRunningReplays {
+		replay(t, d, &many, nil)
+	}
+	last := replay(t, d, &one, nil)
+	due, err := d.Store.DueReplays(t.Context())
+	if err != nil || len(due) != store.MaxRunningReplays+1 || due[1] != last.ID {
+		t.Errorf("%v, %v; the other company's is %s", due, err, last.ID)
+	}
+}

@@ -29,6 +29,7 @@ const (
 	AppendFeedbackSQL = appendFeedbackSQL
 	ReturnIntakesSQL  = returnIntakesSQL
 	DueReplaysSQL     = dueReplaysSQL
+	RunningReplaysSQL = runningReplaysSQL
 	ReadFeedbackSQL   = readFeedbackSQL
 	SaveReplaySQL     = saveReplaySQL
 	TakeFeedbackSQL   = takeFeedbackSQL

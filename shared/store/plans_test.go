@@ -88,6 +88,7 @@ func TestPlans(t *testing.T) {
 		"takeFeedback":         {store.TakeFeedbackSQL, []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"appendFeedback":       {store.AppendFeedbackSQL, []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"dueReplays":           {store.DueReplaysSQL, nil, []string{"dead_letter_replays_open"}},
+		"runningReplays":       {store.RunningReplaysSQL, []any{company, id}, []string{"dead_letter_replays_open"}},
 		"saveReplay":           {store.SaveReplaySQL, []any{id, 1, 0, 0, nil, nil, false}, []string{"dead_letter_replays_pkey"}},
 		"listIDs":              {store.ListIDsSQL, []any{company, uuid.Max, uuid.Nil, 50}, []string{"email_outbox_company", `email_logs_\w+_company_id_outbox_id_idx`}},
 		"searchIDs, recipient": {store.SearchIDsSQL, search("User77@Example.com", "", ""), append(unreceived, `email_logs_\w+_company_id_lower_outbox_id_idx`)},

@@ -36,6 +36,11 @@ const defaultReplayRate = 100
 // replayPath is where they are looked up.
 const replayPath = "/v1/dead-letter-replays/"
 
+var tooManyReplays = problem{
+	status: http.StatusTooManyRequests, code: "TOO_MANY_REPLAYS", retryAfter: 10 * time.Second,
+	detail: fmt.Sprintf("%d requests of the company to retry or discard dead letters are running: repeat this one when one of them has ended", store.MaxRunningReplays),
+}
+
 type replayAnswer struct {
 	ReplayID   string             `json:"replayId"`
 	Action     store.ReplayAction `json:"action"`
@@ -85,6 +90,9 @@ func (a *API) replayLetters(c *gin.Context, action store.ReplayAction) error {
 		ID: id, CompanyID: &v.caller.CompanyID, Action: action, Filter: filter, Actor: actorOf(v), RequestID: v.requestID,
 		Note: value(request.Note, ""), Most: value(request.Limit, 0), Rate: value(request.Rate, defaultReplayRate),
 	})
+	if errors.Is(err, store.ErrTooManyReplays) {
+		return tooManyReplays
+	}
 	if err != nil {
 		return err
 	}

@@ -189,6 +189,22 @@ func TestDeadLetters_Replay(t *testing.T) {
 	}
 }
 
+// A company has ten replays running at most.
+func TestDeadLetters_TooManyReplays(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	for range store.MaxRunningReplays {
+		if r := g.post(t, "/v1/dead-letters/discard", `{"reason":"NONE"}`); r.Status != http.StatusAccepted {
+			t.Fatalf("%d %s", r.Status, r.Body)
+		}
+	}
+	for _, path := range []string{"/v1/dead-letters/discard", "/v1/dead-letters/retry"} {
+		if r := g.post(t, path, `{}`); r.Status != http.StatusTooManyRequests || r.problem(t).Code != "TOO_MANY_REPLAYS" || r.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %s", path, r.Status, r.Body)
+		}
+	}
+}
+
 // Another company's are not there, a key needs the scope, and a query is read strictly.
 func TestDeadLetters_Refused(t *testing.T) {
 	t.Parallel()
