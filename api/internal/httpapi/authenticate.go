@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,12 +32,8 @@ func (a *API) authenticate(c *gin.Context) error {
 		return err
 	}
 	v.caller = caller
-	if len(caller.Networks) > 0 {
-		// What cannot be read lets nobody in.
-		networks, err := clientip.ParseNetworks(strings.Join(caller.Networks, ","))
-		if err != nil || !clientip.Contains(networks, v.client) {
-			return otherNetwork(v.client.String())
-		}
+	if !mayCallFrom(caller, v.client) {
+		return otherNetwork(v.client.String())
 	}
 	quota := a.limiter.Take(caller.KeyID, caller.RatePerSecond, caller.Burst)
 	tellQuota(c.Writer.Header(), quota)
@@ -47,6 +44,16 @@ func (a *API) authenticate(c *gin.Context) error {
 		return suspended
 	}
 	return nil
+}
+
+// mayCallFrom says whether the key may be used from the address. Networks that cannot be read
+// contain no address.
+func mayCallFrom(caller *store.Caller, client netip.Addr) bool {
+	if len(caller.Networks) == 0 {
+		return true
+	}
+	networks, err := clientip.ParseNetworks(strings.Join(caller.Networks, ","))
+	return err == nil && clientip.Contains(networks, client)
 }
 
 // identity is whose key a request has, or why it has none. retry > 0: the client's address

@@ -9,7 +9,7 @@ import (
 )
 
 // trace makes the request a span, below the caller's own if it names one in the header
-// traceparent and has a valid key: the flag in it decides whether a trace is kept, and with
+// traceparent and has a valid key, of a company that is not suspended and from a network of the key: the flag in it decides whether a trace is kept, and with
 // traceidratio its id does, so that anybody could have all of theirs kept, or none. Like the
 // log it knows the path as its template only.
 func (a *API) trace(c *gin.Context) {
@@ -23,7 +23,8 @@ func (a *API) trace(c *gin.Context) {
 	method := knownMethod(c.Request.Method)
 	ctx := c.Request.Context()
 	if parent := c.GetHeader("traceparent"); parent != "" && credential(c.Request.Header) != "" {
-		if a.identify(c).err == nil {
+		found := a.identify(c)
+		if found.err == nil && !found.caller.Suspended && mayCallFrom(found.caller, visitOf(c).client) {
 			ctx = telemetry.WithTraceparent(ctx, parent)
 		}
 	}

@@ -7,11 +7,13 @@ import (
 
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/telemetry/telemetrytest"
 )
 
-// The header traceparent decides about a trace only when its sender has a valid key.
+// The header traceparent decides about a trace only when its sender has a valid key, uses it
+// from one of its networks and is of a company that is not suspended.
 func TestTrace_AnonymousCallers(t *testing.T) {
 	t.Parallel()
 	const trace = "0af7651916cd43dd8448eb211c80319c"
@@ -33,6 +35,12 @@ func TestTrace_AnonymousCallers(t *testing.T) {
 		g.do(t, call{Path: "/v1/emails", NoKey: true, Header: header})
 		g.do(t, call{Path: "/v1/emails", Key: stranger.String(), Header: header})
 		g.do(t, call{Path: "/u/token", NoKey: true, Header: header})
+		bound := g.newKey(t, g.Company, func(k *store.APIKey) { k.Networks = []string{"203.0.113.0/24"} })
+		g.do(t, call{Path: "/v1/suppressions", Key: bound.String(), Header: header})
+		idle := g.Database.Company(t)
+		suspended := g.newKey(t, idle, nil)
+		g.exec(t, `UPDATE companies SET suspended_at = now() WHERE id = $1`, idle)
+		g.do(t, call{Path: "/mailings", Key: suspended.String(), Header: header})
 		if err := traces.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +51,9 @@ func TestTrace_AnonymousCallers(t *testing.T) {
 		_, caller := kept["GET /v1/email/:id"]
 		_, nobody := kept["GET /v1/emails"]
 		_, reader := kept["GET /u/:token"]
-		if on := sampler == "parentbased_always_on"; caller == on || nobody != on || reader != on || nobody && kept["GET /v1/emails"] == trace {
+		_, elsewhere := kept["GET /v1/suppressions"]
+		_, stopped := kept["GET /mailings"]
+		if on := sampler == "parentbased_always_on"; caller == on || nobody != on || reader != on || elsewhere != on || stopped != on || nobody && kept["GET /v1/emails"] == trace {
 			t.Errorf("%s and the flag %s: %v", sampler, flag, kept)
 		}
 	}
