@@ -121,12 +121,21 @@ func (r *treeReader) mentions(trees []*node, table string) (found bool) {
 	return found
 }
 
-// functions are those of the gateway that a role may execute: their texts by name.
+// functionsSQL finds the functions of the gateway that a role may execute, and those that
+// triggers run for what the role may write: for these it needs no right to execute them. The
+// bits of tgtype are those of pg_trigger.h.
+const functionsSQL = `
+SELECT proname, coalesce(pg_get_function_sqlbody(oid), prosrc) FROM pg_proc
+WHERE pronamespace = 'public'::regnamespace AND prokind <> 'a' AND (has_function_privilege($1, oid, 'EXECUTE') OR oid IN (
+    SELECT tgfoid FROM pg_trigger WHERE NOT tgisinternal AND (
+        tgtype & 4 <> 0 AND has_any_column_privilege($1, tgrelid, 'INSERT') OR
+        tgtype & 8 <> 0 AND has_table_privilege($1, tgrelid, 'DELETE') OR
+        tgtype & 16 <> 0 AND has_any_column_privilege($1, tgrelid, 'UPDATE'))))`
+
+// functions are the texts of functionsSQL by name.
 func (r *treeReader) functions(t *testing.T, role string) map[string]string {
 	t.Helper()
-	rows, err := r.conn.QueryContext(t.Context(), `
-SELECT proname, coalesce(pg_get_function_sqlbody(oid), prosrc) FROM pg_proc
-WHERE pronamespace = 'public'::regnamespace AND prokind <> 'a' AND has_function_privilege($1, oid, 'EXECUTE')`, role)
+	rows, err := r.conn.QueryContext(t.Context(), functionsSQL, role)
 	if err != nil {
 		t.Fatal(err)
 	}
