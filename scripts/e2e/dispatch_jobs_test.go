@@ -58,7 +58,7 @@ func TestCrashPoints_DispatchJobs(t *testing.T) {
 			func() { s.awaitImports(); s.peopleAreWhole(0, imported) },
 		},
 		"mailing": {
-			func() { s.mail(fmt.Sprintf("clientes%d.csv", mailings), sheet, nil); mailings++ },
+			func() { s.mail(fmt.Sprintf("people%d.csv", mailings), sheet, nil); mailings++ },
 			func() {
 				eventually(t, func() error {
 					if n := s.count("SELECT count(*) FROM mailings WHERE status <> 'COMPLETED' OR sent <> accepted"); n > 0 {

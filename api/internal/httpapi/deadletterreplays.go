@@ -36,11 +36,6 @@ const defaultReplayRate = 100
 // replayPath is where they are looked up.
 const replayPath = "/v1/dead-letter-replays/"
 
-var tooManyReplays = problem{
-	status: http.StatusTooManyRequests, code: "TOO_MANY_REPLAYS", retryAfter: 10 * time.Second,
-	detail: fmt.Sprintf("%d requests of the company to retry or discard dead letters are running: repeat this one when one of them has ended", store.MaxRunningReplays),
-}
-
 type replayAnswer struct {
 	ReplayID   string             `json:"replayId"`
 	Action     store.ReplayAction `json:"action"`

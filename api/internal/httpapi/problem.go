@@ -65,6 +65,8 @@ var (
 
 	rowsBusy = problem{status: http.StatusConflict, code: "AGGREGATE_BUSY", detail: "other transactions hold what requests of the company have to change, and too many requests wait for such transactions already: repeat the request after Retry-After", retryAfter: 2 * time.Second}
 
+	tooManyReplays = problem{status: http.StatusTooManyRequests, code: "TOO_MANY_REPLAYS", detail: fmt.Sprintf("%d requests of the company to retry or discard dead letters are running: repeat this one when one of them has ended", store.MaxRunningReplays), retryAfter: 10 * time.Second}
+
 	alreadyResolved = problem{status: http.StatusConflict, code: "ALREADY_RESOLVED", detail: "the dead letter was resolved in another way; GET shows how"}
 
 	suspended = problem{status: http.StatusForbidden, code: "COMPANY_SUSPENDED", detail: "the company is suspended: ask the operator of the gateway"}
