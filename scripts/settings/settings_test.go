@@ -86,8 +86,9 @@ func TestExample_HasTheSettings(t *testing.T) {
 var notSettings = map[string]bool{
 	"HOME": true, "PATH": true, "USER": true, "SUDO_USER": true, "TERM": true, "TMPDIR": true, "GOFLAGS": true, "GOGC": true, "GOMEMLIMIT": true,
 	"AWS_ACCESS_KEY_ID": true, "AWS_SECRET_ACCESS_KEY": true, // the AWS SDK's own
-	"PGPASSWORD": true, // the database driver's own
-	"CRASH_AT":   true, "CRASH_WITH": true, "NAIVE_ADDR": true,
+	"COMPOSE_PROJECT_NAME": true, // Docker Compose's own
+	"PGPASSWORD":           true, // the database driver's own
+	"CRASH_AT":             true, "CRASH_WITH": true, "NAIVE_ADDR": true,
 	"DISPATCHER_FROZEN": true, "LOCK_HOLD": true, "MAILING_ROWS": true, "REPLAY_EMAILS": true, "SEARCH_MILLION": true, // the READMEs show the commands that they are part of
 	"TLS_DIR": true, "RABBITMQ_EPMD_PORT": true, "CLUSTERS": true, "STANDBY_SYNC": true, // services.sh, clusters.sh and test-clusters.sh, for tests
 }

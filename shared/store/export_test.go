@@ -187,7 +187,7 @@ func InsertEmails(ctx context.Context, s *Store, emails []NewEmail) ([]bool, err
 }
 
 // CheckQuotas turns the check of quotas on or off, for benchmarks, while nothing is accepted.
-func (s *Store) CheckQuotas(on bool) {
+func CheckQuotas(s *Store, on bool) {
 	s.quotas = nil
 	if on {
 		s.quotas = newQuotaCache(func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error) {

@@ -22,7 +22,7 @@ func BenchmarkAccept_Quotas(b *testing.B) {
 	a := d.Store.NewAccepter()
 	defer a.Close()
 	turn := func(quotas bool) float64 {
-		d.Store.CheckQuotas(quotas)
+		store.CheckQuotas(d.Store, quotas)
 		counting := "DISABLE"
 		if quotas {
 			counting = "ENABLE"

@@ -30,7 +30,7 @@ var callers = map[string][]string{
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "SetQuotaDefaults", "AddSuppression", "Confirm",
 	},
 	"gateway_dispatcher": {
-		"WaitingLanes", "ProbeLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "PickProbe", "TakeProbe", "SkipProbe", "Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "OldestErasure", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
+		"WaitingLanes", "ProbeLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "StillTaken", "PickProbe", "TakeProbe", "SkipProbe", "Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "OldestErasure", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "ReturnIntakes", "DueReplays", "WorkReplay", "RetryDeadLetter",
 		"CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "CleanFeedback", "CleanAudit", "CleanRecipients", "PurgeOutbox", "EraseBodies", "EraseCompanyBodies",
 		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseTemplates", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",

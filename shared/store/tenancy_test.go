@@ -211,6 +211,7 @@ var functionCalls = map[string][]string{
 	"email_gateway_count_gone_intakes":       {addIntake, `DELETE FROM recipient_intakes WHERE company_id = $company`},
 	"email_gateway_count_added_suppressions": {addSuppression},
 	"email_gateway_count_gone_suppressions":  {addSuppression, `DELETE FROM suppressions WHERE company_id = $company`},
+	"email_gateway_count_templates":          {addMailing, `UPDATE mailings SET html = html || 'x' WHERE company_id = $company`, `DELETE FROM mailings WHERE company_id = $company`},
 	"email_gateway_take_key": {
 		`SELECT email_gateway_take_key($company, 'interview', '42', 'REMINDER', gen_random_uuid())`,
 		`SELECT email_gateway_take_key($company, 'interview', '42', 'REMINDER', gen_random_uuid())`,
@@ -221,6 +222,8 @@ var functionCalls = map[string][]string{
 }
 
 const (
+	addMailing = `INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256, checker_version, fields, sender)
+		VALUES (gen_random_uuid(), $company, 'r', gen_random_uuid()::text, 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{}', 'a@acme.example')`
 	addRecipient = `INSERT INTO recipients (id, company_id, external_id, email)
 		VALUES (gen_random_uuid(), $company, gen_random_uuid()::text, 'ana@example.com')`
 	addIntake = `INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email)
