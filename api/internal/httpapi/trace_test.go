@@ -78,8 +78,12 @@ func TestTrace_CountsWrongKeys(t *testing.T) {
 	for range 40 { // twice as many as an address has: one more is forgiven every 3 s
 		g.do(t, call{Path: "/u/token", Key: stranger.String(), Header: header})
 	}
-	if r := g.do(t, call{Path: "/v1/emails", Key: stranger.String()}); r.Status != http.StatusTooManyRequests {
-		t.Errorf("after 40 wrong keys: %d %s", r.Status, r.Body)
+	refused := false
+	for range 5 { // far fewer than an address has; on a busy machine some are forgiven
+		refused = refused || g.do(t, call{Path: "/v1/emails", Key: stranger.String()}).Status == http.StatusTooManyRequests
+	}
+	if !refused {
+		t.Error("after 40 wrong keys another one is not refused")
 	}
 	if err := traces.Stop(t.Context()); err != nil {
 		t.Fatal(err)
