@@ -56,7 +56,7 @@ urls=$(./scripts/services.sh env "${services[@]}")
 eval "$urls"
 
 # Most tests wait for something: more of them at a time fill two cores better than two.
-run() { CGO_ENABLED=1 go test -race -count=1 -timeout 25m "$@" 8>&-; }
+run() { CGO_ENABLED=1 go test -race -count=1 -timeout 45m "$@" 8>&-; }
 
 long_tests=$(awk '!/^#/ {printf "%s^%s$", separator, $2; separator = "|"}' scripts/long-tests.txt)
 packages=()

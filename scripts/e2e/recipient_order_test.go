@@ -97,7 +97,7 @@ func (s *system) peopleAreWhole(from, to int) {
 	}
 }
 
-// quietLoad sends an email every 50 ms, as another company, until it is stopped, and at least 20.
+// quietLoad sends an email every 250 ms, as another company, until it is stopped, and at least 20.
 func (s *system) quietLoad(key string) (stop func() (sent int)) {
 	s.t.Helper()
 	quiet := *s
@@ -105,7 +105,7 @@ func (s *system) quietLoad(key string) (stop func() (sent int)) {
 	end, ended, sent := make(chan struct{}), make(chan struct{}), 0
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(50 * time.Millisecond)
+		tick := time.NewTicker(250 * time.Millisecond)
 		defer tick.Stop()
 		for stopped := false; !stopped || sent < 20; sent++ {
 			status, answer, err := quiet.try(http.MethodPost, "/v1/email/send", newBody("quieto@cliente.example", nil), nil)
