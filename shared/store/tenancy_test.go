@@ -222,8 +222,9 @@ var functionCalls = map[string][]string{
 }
 
 const (
-	addMailing = `INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256, checker_version, fields, sender)
-		VALUES (gen_random_uuid(), $company, 'r', gen_random_uuid()::text, 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{}', 'a@acme.example')`
+	addMailing = `INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256, checker_version, fields, sender,
+			status, total_lines, processed_lines, accepted, invalid, duplicates)
+		VALUES (gen_random_uuid(), $company, 'r', gen_random_uuid()::text, 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{}', 'a@acme.example', 'CANCELLED', 0, 0, 0, 0, 0)`
 	addRecipient = `INSERT INTO recipients (id, company_id, external_id, email)
 		VALUES (gen_random_uuid(), $company, gen_random_uuid()::text, 'ana@example.com')`
 	addIntake = `INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email)
