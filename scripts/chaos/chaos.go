@@ -149,5 +149,8 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 	report.Settled, report.Quiet, report.Seen = settled.Seconds(), emptied.Seconds(), w.Seen
 	report.Below = w.Below(len(notes.Mailings))
 	report.judge(done)
+	if cfg.Duration >= longRun && !report.Seen.Window.Spare() {
+		report.Below = append(report.Below, "less than 10 % of the window's limit was to spare")
+	}
 	return report, nil
 }

@@ -80,8 +80,8 @@ func (w *Watch) measurePrograms() {
 
 // tellSizes adds what the windows and the programs' settings should have prevented.
 func (w *Watch) tellSizes(j *judge.Judge) {
-	if seen := w.Seen.Window; !seen.Spare() {
-		j.Find(judge.Size, "%s had %d tasks; the window and the workers' concurrency are %d together, and 10 %% of that must be to spare", seen.Queue, seen.Tasks, seen.Limit)
+	if seen := w.Seen.Window; seen.Tasks > seen.Limit {
+		j.Find(judge.Size, "%s had %d tasks; the window and the workers' concurrency are %d together", seen.Queue, seen.Tasks, seen.Limit)
 	}
 	for _, p := range w.stage.Programs {
 		if w.Seen.RSS[p.Name] > rssMax[p.Kind] {

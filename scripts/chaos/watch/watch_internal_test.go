@@ -80,8 +80,8 @@ func TestTell(t *testing.T) {
 		want int
 	}{
 		"nothing":         {Seen{}, 0},
-		"all at the edge": {Seen{Window: Window{Tasks: 900, Limit: 1000}, RSS: map[string]int64{"api-1": 150 << 20, "worker-1": 250 << 20}}, 0},
-		"window":          {Seen{Window: Window{Tasks: 901, Limit: 1000}}, 1},
+		"all at the edge": {Seen{Window: Window{Tasks: 1000, Limit: 1000}, RSS: map[string]int64{"api-1": 150 << 20, "worker-1": 250 << 20}}, 0},
+		"window":          {Seen{Window: Window{Tasks: 1001, Limit: 1000}}, 1},
 		"memory":          {Seen{RSS: map[string]int64{"api-1": 151 << 20, "worker-1": 251 << 20}}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
