@@ -83,6 +83,10 @@ func (n newcomer) run(where, text string) {
 	}
 }
 
+// firstBuild bounds how long a start may take: nothing was built with these flags before,
+// and two busy cores take more than four minutes for all programs.
+const firstBuild = 15 * time.Minute
+
 // start runs what stays until Ctrl-C, waits until it says ready, and ends it with the test.
 func (n newcomer) start(where, text string) {
 	n.t.Helper()
@@ -111,7 +115,7 @@ func (n newcomer) start(where, text string) {
 	case err := <-ended:
 		ended <- nil // told here
 		n.t.Fatalf("%s ended before it was ready: %v\n%s", where, err, out)
-	case <-time.After(patience):
+	case <-time.After(firstBuild):
 		n.t.Fatalf("%s is not ready\n%s", where, out)
 	}
 }
