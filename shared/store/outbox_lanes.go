@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -18,9 +20,28 @@ type WaitingLane struct {
 	Queue     string    `db:"queue"`
 	// Wait is the number of seconds until a row is due: 0 or less if one is.
 	Wait float64 `db:"wait"`
-	// First is the next_at of the lane's first row, whether or not it is locked, and the time of the
+	// First is the position of the lane's first row, whether or not it is locked, and the time of the
 	// look if that is earlier.
-	First time.Time `db:"first"`
+	First Position
+}
+
+// Position is a place in the order in which the rows of a lane are taken.
+type Position struct {
+	NextAt time.Time // zero = before all rows
+	ID     uuid.UUID
+}
+
+// Before tells the order of two positions.
+func (p Position) Before(other Position) bool {
+	return cmp.Or(p.NextAt.Compare(other.NextAt), bytes.Compare(p.ID[:], other.ID[:])) < 0
+}
+
+// nextAt is a timestamptz.
+func (p Position) nextAt() string {
+	if p.NextAt.IsZero() {
+		return "-infinity"
+	}
+	return p.NextAt.UTC().Format(time.RFC3339Nano)
 }
 
 // WaitingLanes is what a look at lanes found.
@@ -44,8 +65,8 @@ func (w WaitingLanes) Due() map[string][]int64 {
 // LaneProbe asks for one lane.
 type LaneProbe struct {
 	ID int64
-	// Since is a lower bound of the next_at of its rows; zero = none is known.
-	Since time.Time
+	// Since is a lower bound of its rows; zero = none is known.
+	Since Position
 }
 
 // everyLaneSQL jumps from lane to lane along email_outbox_lane_claim, one index probe each,
@@ -61,7 +82,7 @@ WITH RECURSIVE jump AS (
             ORDER BY o.lane_id LIMIT 1)
     FROM jump WHERE jump.lane_id IS NOT NULL
 ), lane AS (
-    SELECT lane_id AS id, '-infinity'::timestamptz AS since FROM jump WHERE lane_id IS NOT NULL
+    SELECT lane_id AS id, '-infinity'::timestamptz AS since, '` + beforeAllIDs + `'::uuid AS since_id FROM jump WHERE lane_id IS NOT NULL
 )`
 
 // NewRows asks for the lanes of new rows.
@@ -73,6 +94,8 @@ type NewRows struct {
 }
 
 const (
+	// beforeAllIDs is no row's id.
+	beforeAllIDs = `00000000-0000-0000-0000-000000000000`
 	// newestRows is how many of the newest rows a look for new ones reads at most.
 	newestRows = 5000
 	// clockSkew is how far an id may be ahead of Postgres's clock. Rows with greater ids, such as
@@ -81,19 +104,19 @@ const (
 	clockSkew = 2 * time.Second
 )
 
-// theseLanesSQL is the lanes $1, each from $2 on, and those of the rows whose id was made in
-// the last $3 milliseconds, found by email_outbox_pkey; $3 = 0 looks for none. Of these the
-// lanes $6 are read from $7 on.
+// theseLanesSQL is the lanes $1, each from the position $2, $3 on, and those of the rows whose id was made in
+// the last $4 milliseconds, found by email_outbox_pkey; $4 = 0 looks for none. Of these the
+// lanes $7 are read from the position $8, $9 on.
 const theseLanesSQL = `
 WITH lane AS (
-    SELECT named.id, named.since FROM unnest($1::bigint[], $2::timestamptz[]) AS named(id, since)
+    SELECT named.id, named.since, named.since_id FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[]) AS named(id, since, since_id)
     UNION ALL
-    (SELECT DISTINCT newest.lane_id, coalesce(known.since, '-infinity') FROM (
+    (SELECT DISTINCT newest.lane_id, coalesce(known.since, '-infinity'), coalesce(known.since_id, '` + beforeAllIDs + `') FROM (
         SELECT lane_id, status FROM email_outbox
-        WHERE $3::bigint > 0 AND id >= first_id_at(now() - $3::bigint * interval '1 ms') AND id < first_id_at(now() + $5::bigint * interval '1 ms')
-        ORDER BY id DESC LIMIT $4
+        WHERE $4::bigint > 0 AND id >= first_id_at(now() - $4::bigint * interval '1 ms') AND id < first_id_at(now() + $6::bigint * interval '1 ms')
+        ORDER BY id DESC LIMIT $5
      ) newest
-     LEFT JOIN unnest($6::bigint[], $7::timestamptz[]) AS known(id, since) ON known.id = newest.lane_id
+     LEFT JOIN unnest($7::bigint[], $8::timestamptz[], $9::uuid[]) AS known(id, since, since_id) ON known.id = newest.lane_id
      WHERE newest.status = 'PENDING' AND newest.lane_id <> ALL ($1::bigint[]))
 )`
 
@@ -106,20 +129,21 @@ const waitSQL = `
 SELECT gate.open, found.* FROM (SELECT ` + gateIsOpen + ` AS open) gate
 LEFT JOIN (
     SELECT l.id, l.company_id, l.queue, least(earliest.next_at, now()) AS first,
+           CASE WHEN earliest.next_at <= now() THEN earliest.id ELSE '` + beforeAllIDs + `' END AS first_id,
            extract(epoch FROM greatest(least(due.next_at, earliest.late_at), l.parked_until) - now())::float8 AS wait
     FROM lane
     JOIN dispatch_lanes l ON l.id = lane.id
     JOIN companies c ON c.id = l.company_id
     CROSS JOIN LATERAL (
-        SELECT o.next_at, CASE WHEN o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL AND o.next_at > now() - interval '5 s'
+        SELECT o.next_at, o.id, CASE WHEN o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL AND o.next_at > now() - interval '5 s'
                                THEN o.next_at + interval '5 s' END AS late_at
         FROM email_outbox o
-        WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at >= lane.since
+        WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND (o.next_at, o.id) >= (lane.since, lane.since_id)
         ORDER BY o.next_at, o.id LIMIT 1
     ) earliest
     LEFT JOIN LATERAL (
         SELECT o.next_at FROM email_outbox o
-        WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at >= earliest.next_at AND o.expires_at > now()
+        WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND (o.next_at, o.id) >= (earliest.next_at, earliest.id) AND o.expires_at > now()
           AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')
         ORDER BY o.next_at, o.id LIMIT 1
     ) due ON true
@@ -140,18 +164,18 @@ func (s *Store) WaitingLanes(ctx context.Context) (WaitingLanes, error) {
 // ProbeLanes is WaitingLanes for these lanes and for those of new rows. Lanes that are not in the
 // answer are closed or hold no row.
 func (s *Store) ProbeLanes(ctx context.Context, lanes []LaneProbe, made NewRows) (WaitingLanes, error) {
-	ids, since := probeArrays(lanes)
-	known, from := probeArrays(made.Bounds)
-	return s.look(ctx, probeLanesSQL, ids, since, made.Within.Milliseconds(), newestRows, clockSkew.Milliseconds(), known, from)
+	named, known := probeArrays(lanes), probeArrays(made.Bounds)
+	args := append(named, made.Within.Milliseconds(), newestRows, clockSkew.Milliseconds())
+	return s.look(ctx, probeLanesSQL, append(args, known...)...)
 }
 
-// probeArrays are the ids of lanes and the next_at from which each is read.
-func probeArrays(lanes []LaneProbe) (ids, since any) {
-	id, from := make([]int64, len(lanes)), make([]string, len(lanes))
+// probeArrays are the ids of lanes and the positions from which each is read.
+func probeArrays(lanes []LaneProbe) []any {
+	id, nextAt, rowID := make([]int64, len(lanes)), make([]string, len(lanes)), make([]uuid.UUID, len(lanes))
 	for i, l := range lanes {
-		id[i], from[i] = l.ID, boundOf(l.Since)
+		id[i], nextAt[i], rowID[i] = l.ID, l.Since.nextAt(), l.Since.ID
 	}
-	return pq.Array(id), pq.Array(from)
+	return []any{pq.Array(id), pq.Array(nextAt), uuidArray(rowID)}
 }
 
 func (s *Store) look(ctx context.Context, statement string, args ...any) (WaitingLanes, error) {
@@ -162,6 +186,7 @@ func (s *Store) look(ctx context.Context, statement string, args ...any) (Waitin
 		Queue     *string       `db:"queue"`
 		Wait      *float64      `db:"wait"`
 		First     *time.Time    `db:"first"`
+		FirstID   uuid.NullUUID `db:"first_id"`
 	}
 	if err := s.db.SelectContext(ctx, &rows, statement, args...); err != nil {
 		return WaitingLanes{}, fmt.Errorf("look at lanes: %w", translate(err))
@@ -170,18 +195,11 @@ func (s *Store) look(ctx context.Context, statement string, args ...any) (Waitin
 	for _, r := range rows {
 		found.Open = r.Open
 		if r.ID != nil {
-			found.Lanes = append(found.Lanes, WaitingLane{ID: *r.ID, CompanyID: r.CompanyID.UUID, Queue: *r.Queue, Wait: *r.Wait, First: *r.First})
+			first := Position{NextAt: *r.First, ID: r.FirstID.UUID}
+			found.Lanes = append(found.Lanes, WaitingLane{ID: *r.ID, CompanyID: r.CompanyID.UUID, Queue: *r.Queue, Wait: *r.Wait, First: first})
 		}
 	}
 	return found, nil
-}
-
-// boundOf is a lower bound of next_at as a timestamptz.
-func boundOf(since time.Time) string {
-	if since.IsZero() {
-		return "-infinity"
-	}
-	return since.UTC().Format(time.RFC3339Nano)
 }
 
 // LaneTurn is how much a dispatcher takes from a lane at most.
@@ -192,11 +210,11 @@ type LaneTurn struct {
 
 // turnArrays are the parameters of dueInLanesSQL.
 func turnArrays(turns []LaneTurn) []any {
-	ids, most, since := make([]int64, len(turns)), make([]int64, len(turns)), make([]string, len(turns))
+	probes, most := make([]LaneProbe, len(turns)), make([]int64, len(turns))
 	for i, t := range turns {
-		ids[i], most[i], since[i] = t.ID, int64(t.Most), boundOf(t.Since)
+		probes[i], most[i] = t.LaneProbe, int64(t.Most)
 	}
-	return []any{pq.Array(ids), pq.Array(most), pq.Array(since)}
+	return append(probeArrays(probes), pq.Array(most))
 }
 
 // EvenTurns are turns of as many rows at each of the lanes.

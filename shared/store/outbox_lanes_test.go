@@ -42,7 +42,8 @@ func TestProbeLanes_BesideManyLanes(t *testing.T) {
 	company := d.Company(t)
 	due := d.Accept(t, company, nil)
 	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+due.String()+`'`)
-	plan := explainRun(t, d, store.ProbeLanesSQL, pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), 0, 5000, 2000, pq.Array([]int64{}), pq.Array([]string{}))
+	plan := explainRun(t, d, store.ProbeLanesSQL, pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), pq.Array([]string{uuid.Nil.String()}), 0, 5000, 2000,
+		pq.Array([]int64{}), pq.Array([]string{}), pq.Array([]string{}))
 	buffers := regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`).FindStringSubmatch(plan)
 	if buffers == nil {
 		t.Fatalf("no buffers in\n%s", plan)
@@ -154,6 +155,9 @@ func TestProbeLanes_IDsAheadOfTheClock(t *testing.T) {
 	}
 }
 
+// since is before the rows that are due at a time as seen from now.
+func since(ago time.Duration) store.Position { return store.Position{NextAt: time.Now().Add(ago)} }
+
 // A lane of new rows is read from its bound, if one is known.
 func TestProbeLanes_NewRowsFromTheBound(t *testing.T) {
 	t.Parallel()
@@ -164,14 +168,14 @@ func TestProbeLanes_NewRowsFromTheBound(t *testing.T) {
 	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 hour' WHERE id = $1`, id)
 	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+id.String()+`'`)
 	for name, bounds := range map[string][]store.LaneProbe{
-		"known": {{ID: lane, Since: time.Now().Add(-30 * time.Minute)}}, "of another lane": {{ID: lane + 1, Since: time.Now()}},
+		"known": {{ID: lane, Since: since(-30 * time.Minute)}}, "of another lane": {{ID: lane + 1, Since: since(0)}},
 	} {
 		got, err := d.Store.ProbeLanes(t.Context(), nil, store.NewRows{Within: time.Hour, Bounds: bounds})
 		if err != nil || len(got.Lanes) != 1 {
 			t.Fatalf("%s: %+v, %v", name, got.Lanes, err)
 		}
-		if passed := time.Since(got.Lanes[0].First) < 30*time.Minute; passed != (name == "known") {
-			t.Errorf("%s: read from %s on", name, got.Lanes[0].First)
+		if passed := time.Since(got.Lanes[0].First.NextAt) < 30*time.Minute; passed != (name == "known") {
+			t.Errorf("%s: read from %s on", name, got.Lanes[0].First.NextAt)
 		}
 	}
 }
@@ -195,23 +199,54 @@ func TestTakeDue_Bound(t *testing.T) {
 		t.Fatal(err)
 	}
 	probe := store.LaneProbe{ID: lane}
-	take := func(since time.Time, want int) {
+	take := func(since store.Position, want int) {
 		t.Helper()
 		batch, err := d.Store.TakeDue(t.Context(), slot(), []store.LaneTurn{{LaneProbe: store.LaneProbe{ID: lane, Since: since}, Most: 10}})
 		if err != nil || len(batch.Rows) != want {
 			t.Errorf("took %d rows, want %d, %v", len(batch.Rows), want, err)
 		}
 	}
-	take(time.Time{}, 1) // the second
+	take(store.Position{}, 1) // the second
 	found, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{probe}, store.NewRows{})
-	if err != nil || len(found.Lanes) != 1 || time.Since(found.Lanes[0].First) < 30*time.Minute {
+	if err != nil || len(found.Lanes) != 1 || time.Since(found.Lanes[0].First.NextAt) < 30*time.Minute {
 		t.Fatalf("%+v, %v", found.Lanes, err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	take(time.Now().Add(-time.Minute), 0) // beyond it
-	take(found.Lanes[0].First.Add(-time.Second), 1)
+	take(since(-time.Minute), 0) // beyond it
+	take(found.Lanes[0].First, 1)
+}
+
+// A bound lies among rows that are due at the same time, as those of a scheduled mailing are: with an old snapshot, what
+// was taken is not read again. The bound is what the look says of the lane.
+func TestTakeDue_BoundAmongRowsOfOneTime(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	ids := make([]uuid.UUID, 20)
+	for i := range ids {
+		ids[i] = d.Accept(t, company, nil)
+	}
+	run(t, d, `UPDATE email_outbox SET next_at = date_trunc('second', now()) - interval '1 minute'`)
+	lane := ask[int64](t, d, `SELECT DISTINCT lane_id FROM email_outbox`)
+	var first store.Position
+	for took := 0; took < len(ids); took += 10 {
+		batch, err := d.Store.TakeDue(t.Context(), slot(), []store.LaneTurn{{LaneProbe: store.LaneProbe{ID: lane, Since: first}, Most: 10}})
+		if err != nil || len(batch.Rows) != 10 || batch.Rows[0].ID != ids[took] {
+			t.Fatalf("took %d rows after %d, %v", len(batch.Rows), took, err)
+		}
+		looked, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane, Since: first}}, store.NewRows{})
+		if err != nil || len(looked.Lanes) != 1-took/10 {
+			t.Fatalf("after %d: %+v, %v", took, looked, err)
+		}
+		if len(looked.Lanes) > 0 {
+			first = looked.Lanes[0].First
+		}
+	}
+	if first.ID != ids[10] {
+		t.Errorf("the lane begins at %v, want %s", first, ids[10])
+	}
 }
 
 // A wake-up names the lanes of its companies, or none if there are too many.

@@ -33,15 +33,15 @@ type Slot struct {
 const hadTaskSQL = `o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL
                    AND NOT EXISTS (SELECT FROM dropped_tasks d WHERE d.enqueued_at = o.enqueued_at AND d.outbox_id = o.id)`
 
-// dueInLanesSQL finds due rows in each of the lanes $1 along email_outbox_lane_claim, at most
-// as many as $2 says for the lane, from the next_at on that $3 says, and locks them. Rows that another
-// transaction has locked are left out.
+// dueInLanesSQL finds due rows in each of the lanes $1 along email_outbox_lane_claim, from the position
+// $2, $3 on, at most as many as $4 says for the lane, and locks them. Rows that another transaction has
+// locked are left out.
 const dueInLanesSQL = `
 WITH due AS MATERIALIZED (
-    SELECT due.* FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS lane(id, most, since)
+    SELECT due.* FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[], $4::bigint[]) AS lane(id, since, since_id, most)
     CROSS JOIN LATERAL (
         SELECT o.id, o.next_at, ` + hadTaskSQL + ` AS had_task FROM email_outbox o
-        WHERE o.lane_id = lane.id AND o.next_at >= lane.since AND ` + dueSQL + `
+        WHERE o.lane_id = lane.id AND (o.next_at, o.id) >= (lane.since, lane.since_id) AND ` + dueSQL + `
         ORDER BY o.next_at, o.id LIMIT lane.most
         FOR UPDATE SKIP LOCKED
     ) due
@@ -50,9 +50,9 @@ WITH due AS MATERIALIZED (
 // takeDueSQL marks its rows as ENQUEUED, by primary key. The batch is written down in the
 // same commit, in place of the slot's last one (dispatch_batches_pkey).
 const takeDueSQL = dueInLanesSQL + `, batch AS (
-    INSERT INTO dispatch_batches (slot, taken_at) SELECT $4, now() WHERE EXISTS (SELECT FROM due)
+    INSERT INTO dispatch_batches (slot, taken_at) SELECT $5, now() WHERE EXISTS (SELECT FROM due)
 ), published AS (
-    DELETE FROM dispatch_batches WHERE slot = $4 AND taken_at = $5
+    DELETE FROM dispatch_batches WHERE slot = $5 AND taken_at = $6
 )
 UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = ANY (ARRAY(SELECT id FROM due))
 RETURNING id, lane_id, payload, attempts, throttles, next_at, enqueued_at,

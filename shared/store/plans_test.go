@@ -62,20 +62,21 @@ func TestPlans(t *testing.T) {
 	}
 	unreceived := []string{"email_outbox_lane_claim", "email_outbox_open"}
 	lanes, since := pq.Array([]int64{1, 2, 3}), pq.Array([]string{"-infinity", "-infinity", "-infinity"})
+	ids := pq.Array([]uuid.UUID{{}, {}, {}})
 	for name, tt := range map[string]struct {
 		statement  string
 		parameters []any
 		indexes    []string
 	}{
-		"takeDue":              {store.TakeDueSQL, []any{lanes, lanes, since, id, time.Now()}, []string{"email_outbox_lane_claim"}},
+		"takeDue":              {store.TakeDueSQL, []any{lanes, since, ids, lanes, id, time.Now()}, []string{"email_outbox_lane_claim"}},
 		"takeProbe":            {store.TakeProbeSQL, []any{id, id}, []string{"email_outbox_pkey"}},
 		"pickProbe":            {store.PickProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
 		"pickSafeProbe":        {store.PickSafeProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
 		"pickEarlyProbe":       {store.PickEarlyProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"leaseJobs":            {store.LeaseJobsSQL, []any{lanes, lanes, since}, []string{"email_outbox_lane_claim"}},
+		"leaseJobs":            {store.LeaseJobsSQL, []any{lanes, since, ids, lanes}, []string{"email_outbox_lane_claim"}},
 		"release":              {store.ReleaseSQL, []any{time.Now(), pq.Array([]string{id.String()}), pq.Array([]int64{0}), pq.Array([]int64{0})}, []string{"email_outbox_pkey"}},
 		"waitingLanes":         {store.WaitingLanesSQL, nil, []string{"email_outbox_lane_claim"}},
-		"probeLanes":           {store.ProbeLanesSQL, []any{lanes, since, 1000, 5000, 2000, lanes, since}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"probeLanes":           {store.ProbeLanesSQL, []any{lanes, since, ids, 1000, 5000, 2000, lanes, since, ids}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
 		"oldestDue":            {store.OldestDueSQL, nil, []string{"email_outbox_lane_claim"}},
 		"countBacklog":         {store.BacklogSQL, []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
 		"overdue":              {store.OverdueSQL, []any{100}, []string{"email_outbox_open"}},

@@ -28,12 +28,9 @@ const (
 	activeFor   = time.Minute
 	activeEvery = 250 * time.Millisecond
 	activePart  = 8
-	// boundFrom is the number of rows taken between two listings from which takes begin at the
-	// lane's bound. The bound is late before the first row, since a row may be committed up to so
-	// much later than others with a greater next_at. The full listing finds rows that are
-	// committed later still.
+	// boundFrom is the number of rows taken between two listings from which a lane is read from its
+	// bound on.
 	boundFrom = 1000
-	late      = 2 * time.Second
 )
 
 // lane is what is known of a lane.
@@ -46,18 +43,17 @@ type lane struct {
 	place   int       // in the heap
 	live    bool      // the last look found a row due
 	looked  time.Time // when the last look began
-	first   time.Time // next_at of its first row, or the time of the look if that is earlier
 	took    time.Time // when rows were last taken
 	flow    int       // rows taken, halved by each listing
+	bound   bound
 }
 
-// since is a lower bound of next_at for takes, so that index entries of rows that were taken
-// are not read again while an old snapshot keeps them. A short lane is read whole.
-func (l *lane) since() time.Time {
-	if l.flow < boundFrom || l.first.IsZero() {
-		return time.Time{}
+// since is a lower bound of the lane's rows. A short lane is read whole.
+func (l *lane) since() store.Position {
+	if l.flow < boundFrom {
+		return store.Position{}
 	}
-	return l.first.Add(-late)
+	return l.bound.position
 }
 
 func (l *lane) active(now time.Time) bool { return now.Sub(l.took) < activeFor }
@@ -71,7 +67,7 @@ func (l *lane) again(now time.Time) time.Time {
 type liveLane struct {
 	id      int64
 	company uuid.UUID
-	since   time.Time
+	since   store.Position
 }
 
 // agenda is the lanes by the time at which each is to be looked at.
@@ -95,7 +91,7 @@ func (a *agenda) bounds() (bounds []store.LaneProbe) {
 	for id, l := range a.long {
 		if l.flow < boundFrom {
 			delete(a.long, id)
-		} else if since := l.since(); !since.IsZero() {
+		} else if since := l.since(); since != (store.Position{}) {
 			bounds = append(bounds, store.LaneProbe{ID: id, Since: since})
 		}
 	}
@@ -166,8 +162,7 @@ func (a *agenda) replace(found []store.WaitingLane, begun time.Time) {
 			a.found(w, begun)
 			continue
 		}
-		if w.First.Before(l.first) { // the look since then read the lane from its bound only
-			l.first = w.First
+		if l.bound.lower(w.First) { // the look since then read the lane from its bound only
 			a.put(&a.times, l, begun)
 		}
 	}
@@ -186,7 +181,8 @@ func (a *agenda) found(w store.WaitingLane, begun time.Time) {
 		l = &lane{id: w.ID, company: w.CompanyID, queue: w.Queue}
 		a.lanes[l.id] = l
 	}
-	l.looked, l.first = begun, w.First
+	l.looked = begun
+	l.bound.saw(w.First, begun)
 	a.setLive(l, w.Wait <= 0)
 	if l.live {
 		a.put(&a.rechecks, l, begun.Add(recheck))
@@ -203,7 +199,7 @@ func (a *agenda) found(w store.WaitingLane, begun time.Time) {
 // empty notes that a lane is closed or holds no row. It is read from its start when it is found
 // again: workers return the rows of a closed lane with the next_at that they had.
 func (a *agenda) empty(l *lane, begun time.Time) {
-	l.looked, l.flow, l.first = begun, 0, time.Time{}
+	l.looked, l.flow, l.bound = begun, 0, bound{}
 	a.setLive(l, false)
 	if l.active(begun) {
 		a.put(&a.times, l, l.again(begun))
@@ -251,7 +247,7 @@ func (a *agenda) doubt(queue string, asked []visit) {
 	now := time.Now()
 	for _, v := range asked {
 		l := a.visited(queue, v)
-		l.flow, l.first, l.took = 0, time.Time{}, now
+		l.flow, l.bound, l.took = 0, bound{}, now
 		a.put(&a.times, l, now)
 	}
 }

@@ -23,7 +23,7 @@ type listing struct {
 	listed int
 	during func()  // runs while a listing does
 	probed []int64 // by the last probe
-	since  []time.Time
+	since  []store.Position
 	looks  int
 }
 
@@ -71,7 +71,7 @@ func (h *heard) Named() (lanes []int64, all bool) {
 var companyA = uuid.UUID{1}
 
 func waiting(id int64, queue string, wait float64) store.WaitingLane {
-	return store.WaitingLane{ID: id, CompanyID: companyA, Queue: queue, Wait: wait, First: time.Now()}
+	return store.WaitingLane{ID: id, CompanyID: companyA, Queue: queue, Wait: wait, First: store.Position{NextAt: time.Now()}}
 }
 
 func ids(live []liveLane) (ids []int64) {
@@ -281,73 +281,6 @@ func TestAgenda_RechecksAndDueLanes(t *testing.T) {
 		if live < min(tt.live, minRechecks) || due < min(tt.due, maxProbes) || live+due > maxProbes+minRechecks {
 			t.Errorf("%s: %d live lanes and %d others are looked at", name, live, due)
 		}
-	}
-}
-
-// The look for new rows knows the bound of the lanes that have one.
-func TestAgenda_Bounds(t *testing.T) {
-	t.Parallel()
-	a := newAgenda()
-	row := store.WaitingLane{ID: 1, CompanyID: companyA, Queue: "a", First: time.Now()}
-	a.apply(nil, []store.WaitingLane{row, {ID: 2, Queue: "a"}}, time.Now())
-	asked := []visit{{liveLane{id: 1}, boundFrom}, {liveLane{id: 2}, 1}}
-	a.took("a", asked, map[int64]int{1: boundFrom, 2: 1})
-	if got := a.bounds(); len(got) != 1 || got[0].ID != 1 || !got[0].Since.Equal(row.First.Add(-late)) {
-		t.Errorf("bounds %v", got)
-	}
-	a.replace([]store.WaitingLane{row}, time.Now()) // halves the flow
-	if got := a.bounds(); len(got)+len(a.long) != 0 {
-		t.Errorf("bounds %v, %d lanes", got, len(a.long))
-	}
-}
-
-// A lane from which much was taken is read from shortly before its first row, and from its
-// start after an error.
-func TestAgenda_Bound(t *testing.T) {
-	t.Parallel()
-	a, first := newAgenda(), time.Now().Add(-time.Hour)
-	look := func() {
-		a.apply(nil, []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a", First: first}}, time.Now())
-	}
-	want := func(when string, since time.Time) {
-		t.Helper()
-		look()
-		if got := a.of("a")[0].since; !got.Equal(since) {
-			t.Errorf("%s: from %s on, want %s", when, got, since)
-		}
-	}
-	asked := []visit{{liveLane{id: 1}, boundFrom - 1}}
-	want("at first", time.Time{})
-	look()
-	a.took("a", asked, map[int64]int{1: boundFrom - 1})
-	want("a short lane", time.Time{})
-	asked[0].most = 1
-	a.took("a", asked, map[int64]int{1: 1})
-	want("a long one", first.Add(-late))
-	a.doubt("a", asked)
-	want("in doubt", time.Time{})
-	a.took("a", asked, map[int64]int{1: boundFrom})
-	a.replace([]store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a", First: first}}, time.Now())
-	want("not much of it since the listing", time.Time{})
-}
-
-// A listing lowers the bound of a lane that a look has read since from its bound only.
-func TestAgenda_ListingLowersTheBound(t *testing.T) {
-	t.Parallel()
-	a, first := newAgenda(), time.Now().Add(-time.Minute)
-	row := store.WaitingLane{ID: 1, CompanyID: companyA, Queue: "a", First: first}
-	a.apply(nil, []store.WaitingLane{row}, time.Now())
-	a.took("a", []visit{{liveLane{id: 1}, 4 * boundFrom}}, map[int64]int{1: 4 * boundFrom})
-	listed := time.Now()
-	a.apply(nil, []store.WaitingLane{row}, listed.Add(time.Millisecond))
-	earlier := row
-	earlier.First = first.Add(-time.Hour)
-	a.replace([]store.WaitingLane{earlier}, listed)
-	if got := a.of("a")[0].since; !got.Equal(earlier.First.Add(-late)) {
-		t.Errorf("from %s on, want before %s", got, earlier.First)
-	}
-	if probes := a.due(time.Now(), nil); len(probes) != 1 {
-		t.Errorf("%d lanes are looked at", len(probes))
 	}
 }
 
