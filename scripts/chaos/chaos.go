@@ -44,12 +44,8 @@ type Config struct {
 	Out io.Writer
 }
 
-const (
-	// mailingRows are the good rows of each mailing.
-	mailingRows = 2000
-	// settleTime is what the plan leaves for the traces of its last faults to disappear.
-	settleTime = time.Minute
-)
+// settleTime is what the plan leaves for the traces of its last faults to disappear.
+const settleTime = time.Minute
 
 // Run runs it. An error means that nothing was found out; a broken promise stands in the
 // report.
@@ -105,7 +101,7 @@ func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, re
 		Erase: func(ctx context.Context, tenant int, address string) error {
 			return s.Erase(ctx, stage.Companies()[tenant], address)
 		},
-		Mailings: report.Minimum.Mailings, MailingRows: mailingRows,
+		Mailings: report.Minimum.Mailings,
 	})
 	w, err := watch.Start(ctx, s, l.Book, cfg.Out)
 	if err != nil {

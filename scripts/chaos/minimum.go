@@ -9,7 +9,7 @@ import (
 // Minimum is what a run must have done for its result to count.
 type Minimum struct {
 	Emails   int `json:"emails"`   // accepted one by one, or as rows of mailings
-	Mailings int `json:"mailings"` // accepted, of mailingRows rows each
+	Mailings int `json:"mailings"` // accepted
 	Faults   int `json:"faults"`   // carried out
 	Kinds    int `json:"kinds"`    // among them
 	Kills    int `json:"kills"`    // of each program and service

@@ -35,9 +35,9 @@ type Params struct {
 	// the backlog of Pace are on their way nothing new is offered: what is held against the
 	// gateway is what it loses, not how fast the machine is that it shares with everything else.
 	Sent func() int
-	// Mailings of MailingRows rows each are uploaded at even distances, and for every ten one
-	// more that is cancelled while it is sent.
-	Mailings, MailingRows int
+	// Mailings are uploaded at even distances, and for every ten one more that is cancelled
+	// while it is sent. Pace says how many rows each has.
+	Mailings int
 	// Patience is how long after the end what is still unanswered is repeated.
 	Patience time.Duration
 }
@@ -49,19 +49,22 @@ type Load struct {
 	params  Params
 	client  *client
 	backlog atomic.Int64
+	rows    atomic.Int64 // of a mailing
 }
 
 // New makes a load that has not begun.
 func New(p Params) *Load {
 	l := &Load{Book: newBook(), params: p, client: newClient(p.APIs, p.Seed)}
 	l.backlog.Store(maxBacklog)
+	l.rows.Store(leastRows)
 	return l
 }
 
-// Pace bounds the backlog by the emails per second that this machine can send: it must be sent
-// within the minute after the run.
+// Pace bounds by the emails per second that this machine can send the backlog, which must be sent
+// within the minute after the run, and the rows of the mailings that are uploaded from now on.
 func (l *Load) Pace(rate float64) {
 	l.backlog.Store(int64(min(max(rate*backlogTime.Seconds(), leastBacklog), maxBacklog)))
+	l.rows.Store(int64(min(max(rate*mailingTime.Seconds(), leastRows), maxRows)))
 }
 
 const (
@@ -70,6 +73,10 @@ const (
 	backlogTime = 25 * time.Second
 	// leastBacklog and maxBacklog bound it on any machine.
 	leastBacklog, maxBacklog = 500, 6000
+	// mailingTime is how long the machine sends at a mailing, a fifth of the time between two uploads of 20 minutes: faults stop
+	// all sending for two thirds of it. leastRows are more than are taken at once.
+	mailingTime        = 10 * time.Second
+	leastRows, maxRows = 200, 2000
 	// senders are the emails that may be under way to the apis at once.
 	senders = 48
 	// backlogEvery is after how many letters the backlog is looked at, backlogPause how long

@@ -22,11 +22,12 @@ func (l *Load) mail(ctx, offering context.Context, n int) {
 	if service.Pause(offering, l.uploadAt(n)) != nil {
 		return
 	}
-	m, file := newSpreadsheet(n, l.params.MailingRows)
+	rows := int(l.rows.Load())
+	m, file := newSpreadsheet(n, rows)
 	m.Key = l.params.Keys[n%len(l.params.Keys)]
 	name := fmt.Sprintf("caos-%d.csv", n)
 	if !doomed(n) { // of a mailing that is cancelled some rows never become emails
-		importing := l.importListed(ctx, m.Key, n, l.params.MailingRows)
+		importing := l.importListed(ctx, m.Key, n, rows)
 		if n%2 == 0 { // else at the same time
 			importing.Wait()
 		}
@@ -58,7 +59,7 @@ func (l *Load) mail(ctx, offering context.Context, n int) {
 		l.stop(ctx, m, n)
 		return
 	}
-	for i := 0; i < l.params.MailingRows; i += listedEvery {
+	for i := 0; i < rows; i += listedEvery {
 		l.Book.state(Statement{How: Listed, Facts: Facts{Nome: listedName(i), Email: listed(n, i)}, Mailing: m.ID})
 	}
 }
