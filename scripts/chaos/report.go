@@ -25,7 +25,7 @@ type Report struct {
 
 	Emails     int            `json:"emails"` // accepted one by one
 	Mailings   int            `json:"mailings"`
-	Listed     int            `json:"listed"`            // rows of these
+	Rows       int            `json:"mailingRows"`       // of these
 	Cancelled  int            `json:"cancelledMailings"` // beside these
 	Steps      map[string]int `json:"steps"`             // what tenants did with what was accepted
 	Recipients int            `json:"recipients"`
@@ -69,7 +69,7 @@ func (r *Report) fill(s *stage.Stage, notes load.Notes, done fault.Done, counts 
 	for _, m := range notes.Mailings {
 		if !m.Doomed {
 			r.Mailings++
-			r.Listed += len(m.People)
+			r.Rows += len(m.People)
 		}
 	}
 	r.Answers, r.Resolved, r.Replayed = notes.Statuses, notes.Resolved, notes.Replayed
@@ -90,7 +90,7 @@ func (r *Report) judge(done fault.Done) {
 		what      string
 		got, want int
 	}{
-		{"emails", r.Emails + r.Listed, r.Minimum.Emails},
+		{"emails", r.Emails + r.Rows, r.Minimum.Emails},
 		{"mailings", r.Mailings, r.Minimum.Mailings},
 		{"faults", r.Faults, r.Minimum.Faults},
 		{"kinds of faults", len(r.Kinds), r.Minimum.Kinds},

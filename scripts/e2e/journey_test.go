@@ -153,7 +153,7 @@ func TestIdempotency(t *testing.T) {
 	for i := range answers {
 		group.Go(func() {
 			<-gate
-			// As clients do: a request beside one that takes longer than the api waits for it is told to come again.
+			// A client repeats a request that is answered 409 because another one with its key is not yet done.
 			eventually(t, func() error {
 				status, body, err := s.try(http.MethodPost, "/v1/email/send", newBody("ana@example.com", nil), key)
 				answers[i] = string(body)

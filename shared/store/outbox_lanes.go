@@ -20,8 +20,8 @@ type WaitingLane struct {
 	Queue     string    `db:"queue"`
 	// Wait is the number of seconds until a row is due: 0 or less if one is.
 	Wait float64 `db:"wait"`
-	// First is the position of the lane's first row, whether or not it is locked, and the time of the
-	// look if that is earlier.
+	// First is the position of the lane's first row, locked or not, or the time of the look if that
+	// is earlier.
 	First Position
 }
 
@@ -31,12 +31,12 @@ type Position struct {
 	ID     uuid.UUID
 }
 
-// Before tells the order of two positions.
+// Before reports whether a row at p is taken before one at other.
 func (p Position) Before(other Position) bool {
 	return cmp.Or(p.NextAt.Compare(other.NextAt), bytes.Compare(p.ID[:], other.ID[:])) < 0
 }
 
-// nextAt is a timestamptz.
+// nextAt is NextAt as a timestamptz.
 func (p Position) nextAt() string {
 	if p.NextAt.IsZero() {
 		return "-infinity"
@@ -65,7 +65,7 @@ func (w WaitingLanes) Due() map[string][]int64 {
 // LaneProbe asks for one lane.
 type LaneProbe struct {
 	ID int64
-	// Since is a lower bound of its rows; zero = none is known.
+	// Since is a lower bound of the positions of its rows; zero = none is known.
 	Since Position
 }
 

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"database/sql"
 	"fmt"
 	"regexp"
 	"slices"
@@ -44,14 +45,8 @@ func TestProbeLanes_BesideManyLanes(t *testing.T) {
 	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+due.String()+`'`)
 	plan := explainRun(t, d, store.ProbeLanesSQL, pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), pq.Array([]string{uuid.Nil.String()}), 0, 5000, 2000,
 		pq.Array([]int64{}), pq.Array([]string{}), pq.Array([]string{}))
-	buffers := regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`).FindStringSubmatch(plan)
-	if buffers == nil {
-		t.Fatalf("no buffers in\n%s", plan)
-	}
-	hit, _ := strconv.Atoi(buffers[1])
-	read, _ := strconv.Atoi(buffers[2])
-	if hit+read > 200 {
-		t.Errorf("it reads %d buffers:\n%s", hit+read, plan)
+	if n := buffers(t, plan); n > 200 {
+		t.Errorf("it reads %d buffers:\n%s", n, plan)
 	}
 	all, err := d.Store.WaitingLanes(t.Context())
 	if err != nil || len(all.Lanes) < 10_001 || !all.Open {
@@ -77,6 +72,18 @@ func explainRun(t *testing.T, d storetest.Database, statement string, parameters
 		t.Fatal(err)
 	}
 	return plan
+}
+
+// buffers is how many an executed plan has read.
+func buffers(t *testing.T, plan string) int {
+	t.Helper()
+	found := regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`).FindStringSubmatch(plan)
+	if found == nil {
+		t.Fatalf("no buffers in\n%s", plan)
+	}
+	hit, _ := strconv.Atoi(found[1])
+	read, _ := strconv.Atoi(found[2])
+	return hit + read
 }
 
 // What a probe says of a lane follows what happens to its rows and to the lane.
@@ -218,8 +225,8 @@ func TestTakeDue_Bound(t *testing.T) {
 	take(found.Lanes[0].First, 1)
 }
 
-// A bound lies among rows that are due at the same time, as those of a scheduled mailing are: with an old snapshot, what
-// was taken is not read again. The bound is what the look says of the lane.
+// A bound lies among rows that are due at the same time, as those of a scheduled mailing are. The bound is what the look
+// says of the lane.
 func TestTakeDue_BoundAmongRowsOfOneTime(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -246,6 +253,44 @@ func TestTakeDue_BoundAmongRowsOfOneTime(t *testing.T) {
 	}
 	if first.ID != ids[10] {
 		t.Errorf("the lane begins at %v, want %s", first, ids[10])
+	}
+}
+
+// A session that keeps an old snapshot keeps the index entries of all rows that were taken. A take reads them from the
+// lane's start on, and none from its bound on, though all rows are due at the same time.
+func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	like := d.Accept(t, d.Company(t), nil)
+	run(t, d, `
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, next_at)
+		SELECT gen_random_uuid(), company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, next_at
+		FROM email_outbox, generate_series(1, 3000) WHERE id = $1`, like)
+	lane := ask[int64](t, d, `SELECT DISTINCT lane_id FROM email_outbox`)
+	snapshot, err := d.SQL.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Rollback()
+	if _, err := snapshot.ExecContext(t.Context(), `SELECT count(*) FROM email_outbox`); err != nil {
+		t.Fatal(err)
+	}
+	batch, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns([]int64{lane}, 2990))
+	if err != nil || len(batch.Rows) != 2990 {
+		t.Fatalf("took %d rows, %v", len(batch.Rows), err)
+	}
+	looked, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane}}, store.NewRows{})
+	if err != nil || len(looked.Lanes) != 1 {
+		t.Fatalf("%+v, %v", looked, err)
+	}
+	first := looked.Lanes[0].First
+	read := func(nextAt string, id uuid.UUID) int {
+		return buffers(t, explainRun(t, d, store.TakeDueSQL, pq.Array([]int64{lane}), pq.Array([]string{nextAt}), pq.Array([]string{id.String()}),
+			pq.Array([]int64{1}), uuid.New(), time.Now()))
+	}
+	bounded := read(first.NextAt.UTC().Format(time.RFC3339Nano), first.ID)
+	if whole := read("-infinity", uuid.Nil); bounded > 200 || whole < 2000 {
+		t.Errorf("%d buffers are read from the bound on, %d from the start on", bounded, whole)
 	}
 }
 

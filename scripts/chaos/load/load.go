@@ -60,8 +60,8 @@ func New(p Params) *Load {
 	return l
 }
 
-// Pace bounds by the emails per second that this machine can send the backlog, which must be sent
-// within the minute after the run, and the rows of the mailings that are uploaded from now on.
+// Pace takes the emails per second that this machine can send. They bound the backlog, which must be
+// sent within the minute after the run, and the rows of the mailings that are uploaded from now on.
 func (l *Load) Pace(rate float64) {
 	l.backlog.Store(int64(min(max(rate*backlogTime.Seconds(), leastBacklog), maxBacklog)))
 	l.rows.Store(int64(min(max(rate*mailingTime.Seconds(), leastRows), maxRows)))
@@ -73,9 +73,11 @@ const (
 	backlogTime = 25 * time.Second
 	// leastBacklog and maxBacklog bound it on any machine.
 	leastBacklog, maxBacklog = 500, 6000
-	// mailingTime is how long the machine sends at a mailing, a fifth of the time between two uploads of 20 minutes: faults stop
-	// all sending for two thirds of it. leastRows are more than are taken at once.
-	mailingTime        = 10 * time.Second
+	// mailingTime is how long the machine needs for a mailing: a fifth of the time between two
+	// uploads in a run of 20 minutes, since faults stop all sending for up to two thirds of it.
+	mailingTime = 10 * time.Second
+	// leastRows and maxRows bound a mailing on any machine. It must be on its way for long enough to
+	// be paused or cancelled: leastRows take 5 s at 40 emails/s.
 	leastRows, maxRows = 200, 2000
 	// senders are the emails that may be under way to the apis at once.
 	senders = 48

@@ -48,7 +48,7 @@ type lane struct {
 	bound   bound
 }
 
-// since is a lower bound of the lane's rows. A short lane is read whole.
+// since is the position from which the lane is read. A short lane is read whole.
 func (l *lane) since() store.Position {
 	if l.flow < boundFrom {
 		return store.Position{}

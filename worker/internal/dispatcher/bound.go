@@ -6,20 +6,21 @@ import (
 	"email-gateway/shared/store"
 )
 
-// late is how much later than rows behind it a row may be committed and still be found by the next look. The full
-// listing finds those that are committed later still.
+// late is how much later than the rows behind it a row may be committed and still be found by the next look. The full
+// listing finds rows that are committed later than that.
 const late = 2 * time.Second
 
-// bound is a lower bound of the rows of a lane, so that index entries of rows that were taken are not read again while
-// an old snapshot keeps them. It is a position and no time alone: the emails of a mailing may share one next_at. It is
-// where the lane began in a look that is late old, and in each look since.
+// bound is a lower bound of the positions of a lane's rows. Takes and looks begin there, so that they do not read the
+// index entries of emails that were taken, which an old snapshot keeps. A bound of next_at alone would not help a
+// scheduled mailing, whose emails share one next_at.
 type bound struct {
 	position store.Position // zero = none is known
-	next     store.Position // that of a look which no look has contradicted since
+	next     store.Position // the first row of a look; no later look has found one before it
 	seen     time.Time      // when that look began
 }
 
-// saw takes the first row that a look begun then has found, reading from the bound on.
+// saw records the first row that a look has found, which began at that time and read from the bound on. The bound moves
+// to next when a look that began late after that of next has found no row before next.
 func (b *bound) saw(first store.Position, begun time.Time) {
 	switch {
 	case b.seen.IsZero() || first.Before(b.next):
@@ -30,7 +31,7 @@ func (b *bound) saw(first store.Position, begun time.Time) {
 	b.lower(first)
 }
 
-// lower takes a row that was found by reading from the lane's start on.
+// lower moves the bound back to a row before it, and reports whether it did.
 func (b *bound) lower(first store.Position) (lowered bool) {
 	if lowered = first.Before(b.position); lowered {
 		b.position = first
