@@ -16,11 +16,11 @@ func TestIngestMailing_ASlowClient(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	s := open(t, d.URL+"&idle_in_transaction_session_timeout=100", store.Options{})
+	s := open(t, d.URL+"&idle_in_transaction_session_timeout=2000", store.Options{})
 	slow := func() iter.Seq2[store.MailingLine, error] {
 		return func(yield func(store.MailingLine, error) bool) {
 			waitFor(t, d, `SELECT count(*) = 1 FROM pg_stat_activity
-				WHERE datname = current_database() AND state = 'idle in transaction' AND state_change < now() - interval '500 ms'`)
+				WHERE datname = current_database() AND state = 'idle in transaction' AND state_change < now() - interval '2500 ms'`)
 			for line := range 3 {
 				if !yield(entry(line+1, []string{"a@example.com", "b@example.com", "c@example.com"}[line], ""), nil) {
 					return
