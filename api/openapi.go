@@ -1,5 +1,5 @@
-// Package api holds the contract of the HTTP interface. The api's main function
-// serves it, and the tests of internal/httpapi hold every answer to it.
+// Package api contains the OpenAPI document of the HTTP API. The api's main function serves it, and
+// the tests of internal/httpapi check every response against it.
 package api
 
 import _ "embed" // for the document below
@@ -7,5 +7,5 @@ import _ "embed" // for the document below
 //go:embed openapi.yaml
 var openAPI string
 
-// OpenAPI is the text of openapi.yaml.
+// OpenAPI returns the text of openapi.yaml.
 func OpenAPI() string { return openAPI }

@@ -16,7 +16,7 @@ const (
 	settingVersion = 23
 )
 
-// A migration whose table another transaction holds gives way to it and is run again.
+// A migration that cannot lock its table gives up and is run again.
 func TestUp_BusyTable(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -32,12 +32,12 @@ func TestUp_BusyTable(t *testing.T) {
 	}
 }
 
-// A migration that lost its lock leaves no session with its lock_timeout.
+// A migration that failed to get its lock leaves no session with its lock_timeout.
 func TestUp_BusyTableSettings(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	holdMailings(t, db, settingVersion)
-	db.SetMaxIdleConns(10) // so that the pool has a place for every session of the migration
+	db.SetMaxIdleConns(10) // so that the pool keeps every session of the migration
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
@@ -52,7 +52,7 @@ func TestUp_BusyTableSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close() //nolint:errcheck // it was only asked for its settings
+		defer conn.Close() //nolint:errcheck // only its settings were read
 		var timeout string
 		if err := conn.QueryRowContext(t.Context(), `SHOW lock_timeout`).Scan(&timeout); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func TestUp_BusyTableSettings(t *testing.T) {
 	}
 }
 
-// holdMailings takes back the migrations from a version on, and locks the table mailings.
+// holdMailings reverts the migrations from a version on, and locks the table mailings.
 func holdMailings(t *testing.T, db *sql.DB, version int64) *sql.Tx {
 	t.Helper()
 	newest, err := schema.Newest()
@@ -86,14 +86,14 @@ func holdMailings(t *testing.T, db *sql.DB, version int64) *sql.Tx {
 	return other
 }
 
-// awaitGivenUp waits until a migration has waited for a lock of the table, and waits no more.
+// awaitGivenUp waits until a migration has waited for a lock of the table and given up.
 func awaitGivenUp(t *testing.T, db *sql.DB, table string) {
 	t.Helper()
 	awaitWaiter(t, db, table, true)
 	awaitWaiter(t, db, table, false)
 }
 
-// awaitWaiter waits until somebody waits for a lock of the table, or nobody.
+// awaitWaiter waits until a session waits for a lock of the table, or none.
 func awaitWaiter(t *testing.T, db *sql.DB, table string, want bool) {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)
@@ -109,7 +109,7 @@ func awaitWaiter(t *testing.T, db *sql.DB, table string, want bool) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-deadline:
-			t.Fatalf("somebody waits for %s: %t, want %t", table, waits, want)
+			t.Fatalf("a session waits for %s: %t, want %t", table, waits, want)
 		}
 	}
 }

@@ -17,7 +17,7 @@ const (
 	hash      = `decode(repeat('0a', 32), 'hex')`
 )
 
-// legal is a row of each table that the database takes.
+// legal returns a valid row of each table.
 func legal() map[string]row {
 	return map[string]row{
 		"companies": {"id": "gen_random_uuid()", "name": "gen_random_uuid()::text", "default_from": "'a@acme.example'"},
@@ -86,7 +86,7 @@ func TestConstraints(t *testing.T) {
 	tests := []struct {
 		table  string
 		change row
-		want   string // the constraint that refuses it, or the column that is missing; "" = taken
+		want   string // the violated constraint, or the missing column; "" = accepted
 	}{
 		{"companies", nil, ""},
 		{"companies", row{"name": "''"}, "companies_name_check"},
@@ -96,7 +96,7 @@ func TestConstraints(t *testing.T) {
 		{"api_keys", nil, ""},
 		{"api_keys", row{"rate_per_second": "0"}, ""},
 		{"api_keys", row{"environment": "'Live'"}, "api_keys_environment_check"},
-		{"api_keys", row{"environment": "'a_b'"}, "api_keys_environment_check"}, // it would break the key's own syntax
+		{"api_keys", row{"environment": "'a_b'"}, "api_keys_environment_check"}, // it would break the key's syntax
 		{"api_keys", row{"secret_sha256": "'secret'"}, "api_keys_secret_sha256_check"},
 		{"api_keys", row{"scopes": "'{}'"}, "api_keys_scopes_check"},
 		{"api_keys", row{"rate_per_second": "-1"}, "api_keys_rate_per_second_check"},
@@ -109,7 +109,7 @@ func TestConstraints(t *testing.T) {
 
 		{"recipients", nil, ""},
 		{"recipients", row{"cpf_cnpj_hash": "repeat('0a', 32)"}, ""},
-		{"recipients", row{"cpf_cnpj_hash": "'52998224725'"}, "recipients_cpf_cnpj_hash_check"}, // a number in clear
+		{"recipients", row{"cpf_cnpj_hash": "'52998224725'"}, "recipients_cpf_cnpj_hash_check"}, // a number in clear text
 
 		{"dispatch_lanes", nil, ""},
 		{"dispatch_lanes", row{"held_at": "now()"}, "dispatch_lanes_held_has_reason"},
@@ -146,7 +146,7 @@ func TestConstraints(t *testing.T) {
 		{"email_outbox", with(processing, row{"lease_until": "NULL"}), "email_outbox_processing_has_lease"},
 		{"email_outbox", with(processing, row{"claim_token": "NULL"}), "email_outbox_processing_has_lease"},
 		{"email_outbox", row{"status": "'ENQUEUED'", "lease_until": "now()"}, "email_outbox_processing_has_lease"},
-		{"email_outbox", row{"status": "'SENT'", "processed_at": "now()", "claim_token": "gen_random_uuid()"}, ""}, // kept for late answers
+		{"email_outbox", row{"status": "'SENT'", "processed_at": "now()", "claim_token": "gen_random_uuid()"}, ""}, // kept for late responses
 
 		{"email_outbox", row{"lane_id": "NULL"}, "email_outbox_email_is_complete"},
 		{"email_outbox", row{"target": "'mailing.process'", "lane_id": "NULL"}, "email_outbox_email_is_complete"},
@@ -175,7 +175,7 @@ func TestConstraints(t *testing.T) {
 		{"outbox_aggregates", row{"turn": "0"}, "outbox_aggregates_turn_check"},
 		{"outbox_aggregates", row{"aggregate_type": "''"}, "outbox_aggregates_type"},
 		{"outbox_aggregates", row{"aggregate_type": "repeat('a', 65)"}, "outbox_aggregates_type"},
-		{"outbox_aggregates", row{"aggregate_id": "'..'"}, "outbox_aggregates_id"}, // a client would take it for a direction
+		{"outbox_aggregates", row{"aggregate_id": "'..'"}, "outbox_aggregates_id"}, // a client would treat it as a relative path
 		{"outbox_aggregates", row{"aggregate_id": "'a/b'"}, "outbox_aggregates_id"},
 		{"outbox_aggregates", row{"aggregate_id": "'ana@example.com'"}, "outbox_aggregates_id"},
 		{"outbox_aggregates", row{"aggregate_id": "repeat('a', 200)"}, ""},
@@ -228,7 +228,7 @@ func TestConstraints(t *testing.T) {
 		{"dead_letters", row{"resolution": "'discarded'", "resolved_at": "now()"}, ""},
 		{"dead_letters", row{"resolution": "'discarded'"}, "dead_letters_resolution"},
 		{"dead_letters", row{"resolution": "'forgotten'", "resolved_at": "now()"}, "dead_letters_resolution"},
-		{"dead_letters", row{"resolved_at": "now()"}, ""}, // by a program of the release before
+		{"dead_letters", row{"resolved_at": "now()"}, ""}, // by a program of the previous release
 
 		{"dead_letter_replays", nil, ""},
 		{"dead_letter_replays", row{"action": "'delete'"}, "dead_letter_replays_action_check"},
@@ -319,7 +319,7 @@ func TestConstraints(t *testing.T) {
 		{"retention_walks", row{"kind": "'recipientHashes'"}, ""},
 		{"retention_walks", row{"kind": "'recipients'"}, "retention_walks_kind_check"},
 
-		// The one row is there from the beginning.
+		// The single row exists from the beginning.
 		{"provider_gate", nil, "provider_gate_pkey"},
 		{"provider_gate", row{"id": "2"}, "provider_gate_id_check"},
 		{"provider_gate", row{"state": "'ajar'"}, "provider_gate_state_check"},
@@ -354,7 +354,7 @@ func TestConstraints(t *testing.T) {
 		}
 	}
 
-	// Every constraint with a CHECK was seen to refuse something.
+	// Every CHECK constraint refuses one of these rows.
 	seen := map[string]bool{}
 	for _, tt := range tests {
 		seen[tt.want] = true

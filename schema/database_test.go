@@ -15,8 +15,8 @@ import (
 	"email-gateway/schema"
 )
 
-// emptyDatabase creates a database without tables, dropped with the test. The test
-// kit of shared/store cannot be used here: it builds on this package.
+// emptyDatabase creates a database without tables, which is dropped after the test. The test kit of
+// shared/store cannot be used here: it depends on this package.
 func emptyDatabase(t *testing.T) *sql.DB {
 	t.Helper()
 	admin := os.Getenv("DATABASE_URL")
@@ -40,7 +40,7 @@ func emptyDatabase(t *testing.T) *sql.DB {
 	return db
 }
 
-// migratedDatabase is one with all tables and no rows.
+// migratedDatabase returns a database with all tables and no rows.
 func migratedDatabase(t *testing.T) *sql.DB {
 	t.Helper()
 	db := emptyDatabase(t)
@@ -62,8 +62,8 @@ func execute(t *testing.T, ctx context.Context, databaseURL, statement string) {
 	}
 }
 
-// refusedBy is the name of the constraint that an error of Postgres speaks of, or
-// the column of a missing value; "" when there was no error.
+// refusedBy returns the constraint in an error of Postgres, or the column of a missing value; ""
+// without an error.
 func refusedBy(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {
@@ -71,7 +71,7 @@ func refusedBy(t *testing.T, err error) string {
 	}
 	var refused *pq.Error
 	if !errors.As(err, &refused) {
-		t.Fatalf("not Postgres's refusal: %v", err)
+		t.Fatalf("not a constraint error of Postgres: %v", err)
 	}
 	if refused.Constraint != "" {
 		return refused.Constraint

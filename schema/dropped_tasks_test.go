@@ -10,7 +10,8 @@ import (
 // droppedTasksVersion is the migration that adds mailing_marks.
 const droppedTasksVersion = 27
 
-// Taken back, the migration leaves no marked mailing uncounted: the release before looks at counted_at alone.
+// When the migration is reverted, marked mailings are still counted: the previous release reads
+// only counted_at.
 func TestDroppedTasks_DownKeepsMarks(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -38,7 +39,7 @@ func TestDroppedTasks_DownKeepsMarks(t *testing.T) {
 	}
 }
 
-// A null in cc, which the rules name, does not remove what bcc has.
+// A null in cc, which the rules report, does not remove addresses of bcc.
 func TestPresent_NullInList(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)

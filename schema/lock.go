@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// migrationLock lets one process migrate at a time. It is a lock on a table of its own, in
-// a transaction that stays open beside the migrations: an advisory lock could be taken by
-// every role of the server. Nobody but the table's owner may take this one.
+// migrationLock allows one process to migrate at a time. It is a lock on a separate table, in a
+// transaction that stays open during the migrations: every role of the server could take an
+// advisory lock, but only the table's owner may take this one.
 //
-// The transaction has no snapshot, so CREATE INDEX CONCURRENTLY does not wait for it. It
-// ends with its connection, so a process that dies leaves no lock behind.
+// The transaction has no snapshot, so CREATE INDEX CONCURRENTLY does not wait for it. It ends with
+// its connection, so a process that dies leaves no lock.
 type migrationLock struct{ tx *sql.Tx }
 
-// Postgres's codes for a lock that was not got in time, or at once with NOWAIT, and for a
-// transaction that was ended because it and another one waited for each other.
+// Postgres's codes for a lock timeout, also with NOWAIT, and for a deadlock.
 const (
 	lockNotAvailable = "55P03"
 	deadlockDetected = "40P01"
 )
 
-// makeLockSQL runs before the first migration. Two processes may run it at once, and the
-// one that comes second finds the name taken.
+// makeLockSQL runs before the first migration. Two processes may run it concurrently; the second
+// one gets an error because the name exists.
 const makeLockSQL = `
 DO $$
 BEGIN
@@ -34,9 +33,9 @@ EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN
 END
 $$`
 
-// takeLockSQL does not wait: a statement that waits has a snapshot, and the migration under
-// way may be an index that is made CONCURRENTLY, which waits for snapshots. The weakest lock
-// that conflicts with itself lets a backup read the table.
+// takeLockSQL does not wait: a waiting statement has a snapshot, and the running migration may
+// create an index CONCURRENTLY, which waits for snapshots. The weakest lock that conflicts with
+// itself allows a backup to read the table.
 const takeLockSQL = `
 SET LOCAL statement_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;
@@ -63,14 +62,14 @@ func (l *migrationLock) Lock(ctx context.Context, db *sql.DB) error {
 		select {
 		case <-time.After(lockInterval):
 		case <-patience.Done():
-			return fmt.Errorf("wait for another process that migrates: %w", patience.Err())
+			return fmt.Errorf("wait for the migration of another process: %w", patience.Err())
 		}
 	}
 }
 
-// take tries once; false: another process has the lock.
+// take makes one attempt; false: another process has the lock.
 func (l *migrationLock) take(ctx context.Context, db *sql.DB) (taken bool, err error) {
-	// Begun on no context: a cancelled migration is to be rolled back before its lock goes.
+	// Without ctx: a cancelled migration must be rolled back before the lock is released.
 	tx, err := db.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return false, fmt.Errorf("begin migration lock: %w", err)

@@ -39,7 +39,7 @@ SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND rel
 	}
 }
 
-// Every index is there for a statement, and every statement named is one.
+// Every index has a statement, and every named statement exists.
 func TestReadme_NamesEveryIndexAndWhatItServes(t *testing.T) {
 	t.Parallel()
 	section := readme(t, "Indexes")
@@ -81,13 +81,13 @@ SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND rel
 	}
 }
 
-// The arrows of the drawing are the pairs that the database takes, no more and no less.
+// The arrows of the diagram are exactly the pairs that the database accepts.
 func TestReadme_DrawsTheEventPaths(t *testing.T) {
 	t.Parallel()
 	drawn := map[string]bool{}
 	names := []string{""}
 	section := readme(t, "Events of an email")
-	// FEEDBACK stands for every name of one sentence: a hundred arrows are no drawing.
+	// FEEDBACK represents every name in one sentence: a hundred arrows would be unreadable.
 	_, sentence, _ := strings.Cut(section, "FEEDBACK is each of ")
 	sentence, _, _ = strings.Cut(sentence, ":")
 	var feedback []string
@@ -134,7 +134,7 @@ func TestReadme_DrawsEveryStatus(t *testing.T) {
 	t.Parallel()
 	var drawn []string
 	for _, match := range regexp.MustCompile(`(?m)^ +(\S+) --> (\w+)`).FindAllStringSubmatch(readme(t, "States of an email"), -1) {
-		drawn = append(drawn, match[2]) // the beginning aside, each is led to
+		drawn = append(drawn, match[2]) // every status but the beginning is a target
 	}
 	slices.Sort(drawn)
 	drawn = slices.Compact(drawn)

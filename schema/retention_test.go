@@ -11,10 +11,10 @@ import (
 	"email-gateway/schema"
 )
 
-// retentionVersion is the migration that makes partitions of email_logs and email_events.
+// retentionVersion is the migration that partitions email_logs and email_events.
 const retentionVersion = 8
 
-// beforeRetention is a database as it was before that migration.
+// beforeRetention returns a database without that migration.
 func beforeRetention(t *testing.T) *sql.DB {
 	t.Helper()
 	db := migratedDatabase(t)
@@ -40,13 +40,12 @@ func fill(t *testing.T, db *sql.DB, ids ...string) {
 	}
 }
 
-// The rows that are there stay, in the table that they are in: it becomes a partition.
-// Rights that programs have stay too.
+// Existing rows stay in their table, which becomes a partition. Existing grants stay too.
 func TestRetention_KeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	const (
 		old  = "'01890000-0000-7000-8000-000000000001'" // of the year 2023
-		odd  = "'f1890000-0000-4000-8000-000000000001'" // no UUIDv7 of our time
+		odd  = "'f1890000-0000-4000-8000-000000000001'" // no current UUIDv7
 		fine = `((lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0')) || '70008000000000000001')::uuid`
 	)
 	for name, tt := range map[string]struct {
@@ -90,7 +89,7 @@ SELECT DISTINCT tableoid::regclass::text FROM email_logs UNION SELECT DISTINCT t
 			if !slices.Equal(rights, []string{"INSERT", "SELECT"}) {
 				t.Errorf("rights: %v", rights)
 			}
-			fill(t, db, `'01890000-0000-7000-8000-000000000002'`, `first_id_at(now() + interval '80 days')`) // old and new ones still find a place
+			fill(t, db, `'01890000-0000-7000-8000-000000000002'`, `first_id_at(now() + interval '80 days')`) // old and new rows are still accepted
 
 			for status(t, db)[retentionVersion-1].Applied {
 				if err := schema.Down(t.Context(), db); err != nil {
@@ -107,8 +106,8 @@ SELECT DISTINCT tableoid::regclass::text FROM email_logs UNION SELECT DISTINCT t
 	}
 }
 
-// A backup reads the log. The migration does not queue up before everybody else behind it,
-// and goes on when it is over.
+// While a backup reads the log, the migration does not block other sessions by waiting for its
+// lock, and succeeds after the backup.
 func TestRetention_WaitsForNobody(t *testing.T) {
 	t.Parallel()
 	db := beforeRetention(t)
@@ -126,15 +125,15 @@ func TestRetention_WaitsForNobody(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- schema.Up(ctx, db) }()
 	awaitGivenUp(t, db, "email_logs")
-	cancel() // it would try again
+	cancel() // it would be retried
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "lock timeout") {
-		t.Errorf("beside a backup: %v", err)
+		t.Errorf("during a backup: %v", err)
 	}
 	if err := backup.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	if err := schema.Up(t.Context(), db); err != nil {
-		t.Errorf("behind it: %v", err)
+		t.Errorf("after the backup: %v", err)
 	}
 	if n := query(t, db, `SELECT tableoid::regclass::text FROM email_logs`); len(n) != 1 || !strings.HasPrefix(n[0], "email_logs_until_") {
 		t.Errorf("rows in %v", n)

@@ -10,7 +10,7 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// A migration has its minute from its first lost lock on, whatever ran before it.
+// The minute of a migration starts with its first lock timeout, regardless of earlier migrations.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	var r retry
@@ -29,7 +29,7 @@ func TestRetry(t *testing.T) {
 		{"another error", errors.New("syntax"), time.Hour + busyTimeout, false},
 	} {
 		if got := r.again(attempt.err, begun.Add(attempt.after)); got != attempt.want {
-			t.Errorf("%s: again is %t, want %t", attempt.name, got, attempt.want)
+			t.Errorf("%s: again returns %t, want %t", attempt.name, got, attempt.want)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 //go:embed roles.sql
 var rolesSQL string
 
-// Roles makes a database role for each program, with what its statements need and
-// nothing else. It may run again, and has to after Up: a new table is nobody's. The
-// caller must be the tables' owner, and the first time one who may make roles.
+// Roles creates a database role for each program, with only the grants that its statements need. It
+// may run repeatedly, and must run after Up: new tables have no grants. The caller must be the
+// tables' owner, and the first time a role that may create roles.
 func Roles(ctx context.Context, db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, rolesSQL); err != nil {
 		return fmt.Errorf("grant roles: %w", err)
@@ -22,14 +22,14 @@ func Roles(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// LoginRoles are the roles that programs and people connect as.
+// LoginRoles returns the roles with which programs and people connect.
 func LoginRoles() []string {
 	return []string{"gateway_api", "gateway_dispatcher", "gateway_worker", "gateway_operator", "gateway_privacy"}
 }
 
-// SetPassword gives a role a password. The caller must be one who may alter the role.
+// SetPassword sets a role's password. The caller must be allowed to alter the role.
 func SetPassword(ctx context.Context, db *sql.DB, role, password string) error {
-	// The driver's error holds Postgres's message and never the statement.
+	// The driver's error contains Postgres's message, but not the statement.
 	if _, err := db.ExecContext(ctx, "ALTER ROLE "+pq.QuoteIdentifier(role)+" PASSWORD "+pq.QuoteLiteral(password)); err != nil {
 		return fmt.Errorf("set the password of %s: %w", role, err)
 	}

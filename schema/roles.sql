@@ -1,10 +1,10 @@
--- A role for each program, with what its statements need and nothing else. It may run
--- again, and has to after every migration: a new table is nobody's until it stands here.
--- shared/store/roles_test.go holds each line to the statements, both ways.
+-- A role for each program, with only the grants that its statements need. It may run repeatedly,
+-- and must run after every migration: a new table has no grants until it is listed here.
+-- shared/store/roles_test.go compares the grants with the statements.
 --
--- The roles have no password. `migrate roles` sets those that it finds in variables
--- (GATEWAY_API_PASSWORD for gateway_api); without one, let pg_hba.conf know the role
--- otherwise. Migrations stay with the tables' owner.
+-- The roles have no password. `migrate roles` sets passwords from variables (GATEWAY_API_PASSWORD
+-- for gateway_api); without one, configure another authentication in pg_hba.conf. The tables' owner
+-- runs migrations.
 
 DO $$
 DECLARE
@@ -25,10 +25,12 @@ BEGIN
 END
 $$;
 
--- Session settings of the programs. PgBouncer refuses startup parameters that it does not know, or ignores those listed in
--- ignore_startup_parameters, so the roles carry them. They end idle transactions after 5 s, bound statements, make plans
--- follow indexes (see prepared.go in shared/store), and deliver the warning that no standby confirmed a commit. A setting
--- that a role already has is kept. If the caller may not alter a role, the role keeps its settings and a warning is printed.
+-- Session settings of the programs. PgBouncer refuses startup parameters that it does not know, or
+-- ignores those listed in ignore_startup_parameters, so the roles carry them. They abort idle
+-- transactions after 5 s, limit the time of statements, make plans use indexes (see prepared.go in
+-- shared/store), and deliver the warning that no standby confirmed a commit. A setting that a role
+-- already has is kept. If the caller may not alter a role, the role keeps its settings and a
+-- warning is printed.
 DO $$
 DECLARE
     name text;
@@ -53,9 +55,9 @@ END
 $$;
 REVOKE CREATE ON SCHEMA public FROM PUBLIC; -- as Postgres 15 does in new databases
 
--- The api takes in and shows. It makes no company and no key, sends nothing, and has no say
--- about the provider's gate. An email that is cancelled or sent again goes through the one
--- statement of all moves (advanceSQL), which is why some tables stand in every list.
+-- The api accepts and shows data. It creates no company and no key, sends nothing, and does not
+-- change the circuit breaker. A cancel or retry uses the single statement of all transitions
+-- (advanceSQL), which is why some tables are in every list.
 GRANT SELECT                         ON companies, api_keys, sender_domains, provider_gate, process_status TO gateway_api;
 GRANT SELECT, INSERT                 ON email_events, mailing_rejects, dead_letter_replays TO gateway_api;
 GRANT INSERT                         ON mailing_marks TO gateway_api;
@@ -66,8 +68,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions, idempotency_keys TO gatewa
 GRANT SELECT, INSERT, UPDATE         ON quota_defaults, quota_totals TO gateway_api;
 GRANT SELECT                         ON quota_deltas TO gateway_api;
 
--- The dispatcher queues, and tidies up what has had its time. It sees no keys. Partitions
--- are the owner's: two functions, which refuse what is young, make and drop them for it.
+-- The dispatcher queues emails, and deletes rows past their retention age. It cannot read keys. The
+-- owner owns the partitions: two functions, which refuse young partitions, create and drop them for
+-- the dispatcher.
 GRANT SELECT                         ON companies, suppressions, company_retention, log_partitions TO gateway_dispatcher;
 GRANT SELECT, INSERT                 ON recipient_intakes TO gateway_dispatcher;
 GRANT SELECT, UPDATE                 ON dispatch_lanes, mailings, provider_gate TO gateway_dispatcher;
@@ -81,7 +84,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON email_outbox, email_logs, recipients, de
 GRANT SELECT, DELETE                 ON operator_audit TO gateway_dispatcher; -- a policy keeps two years of it
 GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), drop_log_partition(text, interval), hold_settling(uuid) TO gateway_dispatcher;
 
--- The worker sends. It sees no keys, and answers nobody's request.
+-- The worker sends. It cannot read keys.
 GRANT SELECT                         ON companies, dispatch_lanes, suppressions TO gateway_worker;
 GRANT INSERT                         ON email_events, dropped_tasks, mailing_marks TO gateway_worker;
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_worker;
@@ -91,7 +94,7 @@ GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, recipients, de
 GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON process_status TO gateway_worker;
 
--- gatewayctl, for people: companies, keys and domains; what waits and why.
+-- gatewayctl, for operators: companies, keys and domains; waiting rows and reasons.
 GRANT SELECT                         ON process_status, operator_audit, goose_db_version, log_partitions TO gateway_operator;
 GRANT INSERT (operator, action, company_id, subject, details, reason) ON operator_audit TO gateway_operator; -- not when, and as whom
 GRANT SELECT, INSERT                 ON email_events, dead_letter_replays TO gateway_operator;
@@ -102,34 +105,34 @@ GRANT SELECT, INSERT, UPDATE         ON companies, company_retention, company_qu
 GRANT SELECT, INSERT, DELETE         ON sender_domains, outbox_programs TO gateway_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions TO gateway_operator;
 
--- A transition of an email about something takes a share of its row here, which asks for
--- UPDATE; nobody changes one. The api adds them by a function that does no more than that.
+-- A transition of an email with an aggregate locks its row here FOR SHARE, which requires UPDATE;
+-- no role changes one. The api adds them with a function that does only that.
 GRANT SELECT, UPDATE                 ON outbox_aggregates TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator, gateway_privacy;
 GRANT DELETE                         ON outbox_aggregates TO gateway_dispatcher;
 GRANT SELECT, UPDATE                 ON erased_tasks TO gateway_dispatcher; -- tasks to be removed from Redis, by id
 GRANT SELECT (begun_at)              ON person_erasures TO gateway_dispatcher; -- how old the oldest is, and not whom it is about
 GRANT EXECUTE ON FUNCTION email_gateway_take_key(uuid, text, text, text, uuid) TO gateway_api;
 
--- What a company uses of its quotas. No other role may ask: the functions show every
--- company's. Triggers count with the rights of the tables' owner.
+-- A company's use of its quotas. No other role may call these functions, because they show the use
+-- of every company. Triggers count with the rights of the tables' owner.
 GRANT EXECUTE ON FUNCTION email_gateway_use(uuid, boolean), email_gateway_scheduled(uuid)
     TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator;
 GRANT EXECUTE ON FUNCTION email_gateway_schedule(uuid, uuid, timestamptz) TO gateway_api;
 
--- Who sets a mailing going locks its company's quotas.
+-- Starting a mailing locks its company's quotas.
 GRANT SELECT, INSERT, UPDATE         ON quota_totals TO gateway_operator;
 GRANT SELECT                         ON quota_deltas TO gateway_operator;
 
--- A tenant's program that shares the database: its own role is a member of this one and
--- named in outbox_programs. It sees no table.
+-- A tenant's program that shares the database: its own role is a member of this one and listed in
+-- outbox_programs. It has access to no table.
 GRANT EXECUTE ON FUNCTION
     email_gateway_enqueue(uuid, text, text, text, jsonb, timestamptz, interval, text),
     email_gateway_reschedule(uuid, text, text, text, timestamptz, interval),
     email_gateway_cancel(uuid, text, text, text)
     TO gateway_program;
 
--- gatewayctl person and encryption, for whoever answers for people's data, and no other: it reads what all
--- others do not, and takes people out of it. It makes nothing that is sent.
+-- gatewayctl person and encryption, for operators who are responsible for personal data: it reads
+-- personal data in all tables and erases them. It cannot create emails.
 GRANT SELECT                         ON companies, dispatch_lanes, provider_gate TO gateway_privacy;
 GRANT INSERT (operator, action, company_id, subject, details, reason) ON operator_audit TO gateway_privacy;
 GRANT SELECT                         ON idempotency_keys TO gateway_privacy;
@@ -143,5 +146,6 @@ GRANT SELECT, INSERT, UPDATE         ON email_logs, dead_letters TO gateway_priv
 GRANT SELECT, UPDATE, DELETE         ON email_outbox TO gateway_privacy;
 GRANT SELECT, INSERT, UPDATE, DELETE ON recipients, erased_tasks TO gateway_privacy;
 GRANT SELECT, INSERT, DELETE         ON person_erasures TO gateway_privacy;
+GRANT UPDATE (receipt)               ON person_erasures TO gateway_privacy;
 GRANT SELECT                         ON ses_events TO gateway_privacy;
 GRANT UPDATE (payload)               ON ses_events TO gateway_privacy;

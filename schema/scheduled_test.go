@@ -7,10 +7,11 @@ import (
 	"email-gateway/schema"
 )
 
-// scheduledVersion is the migration that gives waiting emails their send_at.
+// scheduledVersion is the migration that sets send_at of waiting emails.
 const scheduledVersion = 26
 
-// What was scheduled before gets its send_at; an email that is due, or was tried, was not.
+// Emails that were scheduled before the migration get send_at; emails that are due, or were
+// attempted, do not.
 func TestScheduled_BeforeTheMigration(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)

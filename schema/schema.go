@@ -1,6 +1,6 @@
-// Package schema is the shape of the database: the migrations, embedded, and how
-// they are applied. The migrate command and the test kit of shared/store use it, and
-// gatewayctl asks for the newest; the programs expect a database that is already in shape.
+// Package schema has the embedded migrations of the database, and applies them. The migrate command
+// and the test kit of shared/store use it, and gatewayctl reads the newest version; the programs
+// expect a migrated database.
 package schema
 
 import (
@@ -21,16 +21,16 @@ import (
 var migrations embed.FS
 
 const (
-	// busyTimeout is how long a migration is repeated after it first failed to get its locks.
-	// Running programs hold theirs for milliseconds; a backup holds its own for hours.
+	// busyTimeout is how long a migration is repeated after its first lock timeout. Running
+	// programs hold locks for milliseconds; a backup holds them for hours.
 	busyTimeout  = time.Minute
-	busyInterval = 5 * time.Second // what waited behind the migration passes meanwhile
+	busyInterval = 5 * time.Second // statements that waited for the migration run meanwhile
 )
 
-// Up brings the database to the newest version. Any number of callers may run it
-// at once: a lock lets one work and the others find it done. Programs may run meanwhile: a
-// migration that lost a table's lock to them is run again, for up to a minute after it first
-// did. What that one had done is undone, or is found done.
+// Up migrates the database to the newest version. Any number of callers may run it concurrently: a
+// lock admits one, after which the others have nothing to do. Programs may run meanwhile: a
+// migration with a lock timeout is run again, for up to a minute after the first timeout. Its
+// effects were rolled back, or it skips what is done.
 func Up(ctx context.Context, db *sql.DB) error {
 	p, err := provider(db)
 	if err != nil {
@@ -42,8 +42,8 @@ func Up(ctx context.Context, db *sql.DB) error {
 		if err == nil {
 			return nil
 		}
-		// A migration without a transaction that failed leaves its lock_timeout on its session,
-		// and the next one may be an index, which waits for as long as it takes.
+		// A failed migration without a transaction leaves its lock_timeout on its session, and the
+		// next one may be an index, which must wait without a timeout.
 		closeIdle(db)
 		err = fmt.Errorf("migrate up: %w", err)
 		if !busy.again(err, time.Now()) {
@@ -57,13 +57,13 @@ func Up(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// retry bounds how long one migration is run again.
+// retry limits how long one migration is repeated.
 type retry struct {
 	version int64
 	until   time.Time
 }
 
-// again: the migration lost a lock, less than busyTimeout after it first did.
+// again reports whether the migration had a lock timeout less than busyTimeout after its first one.
 func (r *retry) again(err error, now time.Time) bool {
 	if !lostLock(err) {
 		return false
@@ -78,21 +78,21 @@ func (r *retry) again(err error, now time.Time) bool {
 	return now.Before(r.until)
 }
 
-// closeIdle closes the sessions that nobody uses.
+// closeIdle closes the idle sessions.
 func closeIdle(db *sql.DB) {
 	const usual = 2 // database/sql's default
 	db.SetMaxIdleConns(0)
 	db.SetMaxIdleConns(usual)
 }
 
-// lostLock: Postgres ended the statement for the sake of another transaction that held a lock,
-// because lock_timeout was over or because both waited for each other.
+// lostLock reports whether Postgres cancelled the statement because of another transaction's lock:
+// by lock_timeout or because of a deadlock.
 func lostLock(err error) bool {
 	var refused interface{ SQLState() string }
 	return errors.As(err, &refused) && (refused.SQLState() == lockNotAvailable || refused.SQLState() == deadlockDetected)
 }
 
-// Down takes back the newest migration, with the data its tables held.
+// Down reverts the newest migration, with the data of its tables.
 func Down(ctx context.Context, db *sql.DB) error {
 	p, err := provider(db)
 	if err != nil {
@@ -128,7 +128,7 @@ func Status(ctx context.Context, db *sql.DB) ([]Step, error) {
 	return steps, nil
 }
 
-// Newest is the number of the newest migration there is.
+// Newest returns the number of the newest migration.
 func Newest() (int64, error) {
 	entries, err := fs.ReadDir(migrations, "migrations")
 	if err != nil {
@@ -145,8 +145,8 @@ func Newest() (int64, error) {
 	return newest, nil
 }
 
-// Fingerprint changes whenever a migration does. The test kit names its template
-// database by it, so that a stale template is never cloned.
+// Fingerprint returns a hash of the migrations. The test kit uses it in the name of its template
+// database, so that a stale template is never cloned.
 func Fingerprint() (string, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(migrations, ".", func(path string, d fs.DirEntry, err error) error {

@@ -13,8 +13,7 @@ import (
 	"email-gateway/schema"
 )
 
-// Every migration can be taken back, leaves nothing behind, and can be applied again
-// with the same result.
+// Every migration can be reverted without leftovers, and can be applied again with the same result.
 func TestUpDownUp(t *testing.T) {
 	t.Parallel()
 	db := emptyDatabase(t)
@@ -31,7 +30,7 @@ func TestUpDownUp(t *testing.T) {
 		}
 	}
 	if left := catalog(t, db); len(left) > 0 {
-		t.Errorf("Down left behind:\n%s", strings.Join(left, "\n"))
+		t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
 	}
 	if err := schema.Up(t.Context(), db); err != nil {
 		t.Fatal(err)
@@ -41,7 +40,7 @@ func TestUpDownUp(t *testing.T) {
 	}
 }
 
-// Programs that start together may all migrate: one works, the others find it done.
+// Concurrent migrations: one works, the others have nothing to do.
 func TestUp_AtTheSameTime(t *testing.T) {
 	t.Parallel()
 	db := emptyDatabase(t)
@@ -116,7 +115,7 @@ func TestUp_NoDatabase(t *testing.T) {
 
 var fileName = regexp.MustCompile(`^(\d{5})_[a-z]+(_[a-z]+)*\.sql$`)
 
-// Two branches that each add a migration meet here, before they meet in a database.
+// Two branches that each add a migration of the same number fail here when they are merged.
 func TestMigrations_AreNumberedWithoutGaps(t *testing.T) {
 	t.Parallel()
 	for i, name := range files(t) {
@@ -170,8 +169,8 @@ func status(t *testing.T, db *sql.DB) []schema.Step {
 	return steps
 }
 
-// A role that turns standard_conforming_strings off in its session must not change what a
-// literal in a function means.
+// Turning off standard_conforming_strings in a session must not change the meaning of literals in
+// functions.
 func TestFunctions_StandardConformingStrings(t *testing.T) {
 	t.Parallel()
 	db := emptyDatabase(t)
@@ -187,8 +186,8 @@ ORDER BY 1`) {
 	}
 }
 
-// catalog lists what there is in the database besides the migrations' own table:
-// columns, constraints, indexes, storage parameters, functions and types.
+// catalog lists the contents of the database except for the migrations' own table: columns,
+// constraints, indexes, storage parameters, functions and types.
 func catalog(t *testing.T, db *sql.DB) []string {
 	t.Helper()
 	return query(t, db, `

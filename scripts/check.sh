@@ -2,7 +2,7 @@
 # Usage: scripts/check.sh
 #
 # Every check that needs no running service: format, vet, lint with the import rules, modules, shell scripts, openapi.yaml.
-# One line per check; all run even when one fails. Tests are scripts/test.sh.
+# One line per check; all run even when one fails. scripts/test.sh runs the tests.
 set -euo pipefail
 
 readonly lint_version=v2.15.0 modules_expected=5
@@ -14,7 +14,7 @@ mkdir -p "$LOCAL_DIR/bin"
 mapfile -t modules < <(go list -m -f '{{.Dir}}')
 failed=()
 
-# check NAME COMMAND...: its output is shown only when it fails.
+# check NAME COMMAND...: shows the command's output only when it fails.
 check() {
 	local name=$1 began=$EPOCHREALTIME output verdict=ok
 	shift
@@ -22,10 +22,10 @@ check() {
 	printf '%-4s %-34s %6d ms\n' "$verdict" "$name" "$(((${EPOCHREALTIME/./} - ${began/./}) / 1000))"
 	[[ $verdict == ok ]] && return
 	failed+=("$name")
-	{ grep -v '^go: downloading ' <<<"$output" || true; } | head -n 100 || true # head ends the pipe early
+	{ grep -v '^go: downloading ' <<<"$output" || true; } | head -n 100 || true # head closes the pipe early
 }
 
-# A loop over modules that finds none of them succeeds at nothing.
+# Without this check the loops over modules would succeed if no module were found.
 module_count() {
 	printf '%s\n' "${modules[@]}"
 	((${#modules[@]} == modules_expected))
@@ -46,7 +46,7 @@ lint() {
 	"$linter" run "${modules[@]/%//...}"
 }
 
-# What the import rules see file by file, seen from the program: nothing brings these in by a detour either.
+# The import rules check each file; this checks the transitive dependencies of the api's programs.
 api_dependencies() {
 	local all found
 	all=$(go list -deps ./api/cmd/...) || return
@@ -59,7 +59,7 @@ tidy() { go mod tidy -C "$1" -diff; }
 
 build_alone() { GOWORK=off go build -C "$1" -o /dev/null ./...; }
 
-# Every test that SECURITY.md names exists in the file that it names next.
+# Every test in SECURITY.md exists in the file that is named after it.
 security_claims() {
 	local claim claims test file missing=0 tests=()
 	# shellcheck disable=SC2016 # the backquotes are Markdown's
@@ -80,7 +80,7 @@ security_claims() {
 	return "$missing"
 }
 
-# A test with a name of long-tests.txt that is in another package would be run in neither step.
+# A test of another package with a name of long-tests.txt would not be run at all.
 long_tests() {
 	local line package test file wrong=0 lines
 	mapfile -t lines < <(grep -v '^#' scripts/long-tests.txt)
@@ -103,13 +103,37 @@ shell_scripts() {
 	find scripts .ci -type f \( -name '*.sh' -o -name run \) -exec shellcheck --external-sources {} +
 }
 
-# Prometheus reads the rules as it will in earnest, and they fire when they should.
+# Prints the lines of comments and Markdown that contain words of style-words.txt.
+style_words() {
+	local list=scripts/style-words.txt paths words exceptions found
+	field() { sed -nE "s/^$1 +//p" "$list" | sed -E 's/ +# .*//'; }
+	mapfile -t paths < <(field path)
+	words=$(field word) exceptions=$(field except)
+	[[ ${#paths[@]} -gt 0 && -n $words ]] || return 1
+	# shellcheck disable=SC2016 # the dollar and the backquotes are awk's and Markdown's
+	found=$(git ls-files -z -- "${paths[@]}" | xargs -0 awk '
+		FNR == 1 { fenced = 0; kind = FILENAME; sub(/.*[.\/]/, "", kind) }
+		kind == "md" && /^ *```/ { fenced = !fenced; next }
+		kind == "md" && fenced { next }
+		{ text = $0 }
+		kind == "go" && !match(text, /(^|[ \t])\/\/ .*/) { next }
+		kind == "sql" && !match(text, /(^|[ \t])-- .*/) { next }
+		kind != "md" && kind != "go" && kind != "sql" && !match(text, /(^|[ \t])# .*/) { next }
+		kind != "md" { text = substr(text, RSTART) }
+		{ gsub(/`[^`]*`/, "", text); print FILENAME ":" FNR ": " text }' |
+		grep -iwE -f <(echo "$words")) || true
+	[[ -z $exceptions ]] || found=$(grep -vE -f <(echo "$exceptions") <<<"$found") || true
+	echo "$found"
+	[[ -z $found ]]
+}
+
+# promtool checks the rules and runs their tests.
 alert_rules() {
 	if ! command -v promtool >/dev/null; then
 		((EUID == 0)) || { echo "install prometheus (its promtool) to check the alert rules" && return 1; }
 		./scripts/install.sh prometheus
 	fi
-	# A person reads whole numbers: 3 emails, not 3.053.
+	# Alert texts need whole numbers: 3 emails, not 3.053.
 	local fractions
 	# shellcheck disable=SC2016 # the dollar is the template's
 	fractions=$(grep -nE '\{\{[^}]*\$value' scripts/observability/prometheus/rules.yml | grep -vE 'printf "%\.0f"|reReplaceAll "\[\.\]\[0-9\]\+" ""') || true
@@ -133,6 +157,7 @@ check "long tests" long_tests
 check "openapi.yaml: redocly, spectral" ./scripts/openapi.sh lint
 check "CONFIGURATION.md" go run ./scripts/cmd/settings -check
 check shellcheck shell_scripts
+check "style words" style_words
 check "alert rules" alert_rules
 
 if ((${#failed[@]})); then

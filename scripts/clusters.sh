@@ -2,11 +2,11 @@
 # Usage: scripts/clusters.sh start|stop|destroy|kill|freeze|thaw|status|env|promote NAME [NODE...]
 #        scripts/clusters.sh ctl NAME NODE ARGUMENTS...      the tool of the node's server: rabbitmqctl, or PgBouncer's console
 #
-# Clusters for tests: private servers under $LOCAL_DIR/clusters/NAME/NODE (LOCAL_DIR defaults to .local), listening on loopback
-# only. NAME is a file of clusters.d. Without NODE all nodes are meant.
-# start also forms the cluster; with NODE it starts nodes that were stopped or killed. kill is SIGKILL, freeze is SIGSTOP and
-# thaw is SIGCONT, each for the node's process and its children. stop keeps the data, destroy removes it. env prints the
-# cluster's URL, with NODE the node's own. promote makes a standby of Postgres the primary.
+# Clusters for tests: private servers under $LOCAL_DIR/clusters/NAME/NODE (LOCAL_DIR defaults to .local), listening on
+# loopback only. NAME is a file of clusters.d. Without NODE the command applies to all nodes. start also forms the cluster;
+# with NODE it starts nodes that were stopped or killed. kill is SIGKILL, freeze is SIGSTOP and thaw is SIGCONT, each for
+# the node's process and its children. stop keeps the data, destroy removes it. env prints the cluster's URL, with NODE the
+# node's own. promote makes a standby of Postgres the primary.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -22,7 +22,7 @@ for part in ports home tls process lifecycle postgres pgbouncer redis sentinel r
 	# shellcheck source=/dev/null
 	source "$root/scripts/services.d/$part.sh"
 done
-# The environment's ports and URLs are those of other servers.
+# Ignore the environment's ports and URLs, which belong to other servers.
 unset "${port_names[@]}" TLS_DIR DATABASE_URL REDIS_URL RABBITMQ_URL
 
 command=${1:-} cluster=${2:-}
@@ -32,18 +32,18 @@ LOCAL_DIR=$LOCAL_DIR/clusters/$cluster
 readonly LOCAL_CLUSTER=$LOCAL_DIR
 
 waves=() all=()
-# wave NODE...: nodes that start at the same time, after those of the wave before.
+# wave NODE...: nodes that start at the same time, after those of the previous wave.
 wave() { waves+=("$*") && all+=("$@"); }
 
-# Each of these files names its nodes with wave, and defines
-#   configure NODE        writes into the node's directory what the server needs beyond services.d; runs before every start
-#   form NODE...          makes a cluster of the nodes, which are ready, unless they are one, and waits until it is complete
+# Each of these files lists its nodes with wave, and defines
+#   configure NODE        writes additional configuration into the node's directory; runs before every start
+#   form NODE...          forms a cluster of the ready nodes, unless it exists, and waits until it is complete
 #   cluster_env NODE...   prints the cluster's URL as "export NAME=value"
-# A node is called SERVICE-NUMBER, SERVICE being one of services.d.
+# The name of a node is SERVICE-NUMBER; SERVICE is one of services.d.
 # shellcheck source=/dev/null
 source "$root/scripts/clusters.d/$cluster.sh"
 
-# enter NODE: from here on this shell means the node. Only for subshells.
+# enter NODE: makes this shell use the node. Only for subshells.
 enter() {
 	node=$1 service=${1%-*} LOCAL_DIR=$LOCAL_CLUSTER/$1
 	read -ra port_names < <("${service}_port_names")
@@ -52,16 +52,16 @@ enter() {
 	load_ports
 }
 
-# port_of NODE NAME: a port of another node. start has chosen those of all nodes before the first is configured.
+# port_of NODE NAME: a port of another node. start chooses the ports of all nodes before it configures the first one.
 port_of() { sed -n "s/^$2=//p" "$LOCAL_CLUSTER/$1/ports"; }
 
-# on NODE COMMAND...: runs it as the node sees the world.
+# on NODE COMMAND...: runs it with the node's variables.
 on() (
 	enter "$1"
 	"${@:2}"
 )
 
-# await SECONDS COMMAND...: until it succeeds.
+# await SECONDS COMMAND...: waits until it succeeds.
 await() {
 	local deadline=$((SECONDS + $1))
 	until "${@:2}"; do

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Usage: scripts/compose-smoke.sh [--no-build]
 #
-# Brings docker-compose.yml up on Docker, or on Podman with Docker Compose as its compose provider, under a project name, ports and volumes of its own: sends an email and a
-# mailing, stops the programs in the middle of it, restarts everything but the simulator, and compares what was accepted with the
-# simulator's ledger, in which each email must be once. Everything is removed at the end. --no-build uses images of this project
-# that are there (docker compose --project-name email-gateway-smoke build), and keeps them.
+# Starts docker-compose.yml on Docker, or on Podman with Docker Compose as its compose provider, with its own project name,
+# ports and volumes: sends an email and a mailing, stops the programs in the middle of it, restarts everything but the
+# simulator, and compares the accepted emails with the simulator's ledger, which must have each email once. Everything is
+# removed at the end. --no-build uses existing images of this project (docker compose --project-name email-gateway-smoke
+# build), and keeps them.
 set -euo pipefail
 
-readonly rows=5000 patience=180 # patience: seconds for each wait; a first start makes the database
+readonly rows=5000 timeout=180 # timeout of each wait in seconds; the first start creates the database
 readonly project=email-gateway-smoke
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -22,7 +23,7 @@ find_engine() {
 	elif podman compose version 2>/dev/null | grep -q 'Docker Compose' && podman info >/dev/null 2>&1; then
 		engine=podman compose=(podman compose)
 	else
-		die "no container engine answers here: start Docker (with Compose 2.24 or newer) or Podman (with Docker Compose as its compose provider), and run this again"
+		die "no container engine responds: start Docker (with Compose 2.24 or newer) or Podman (with Docker Compose as its compose provider), and run this again"
 	fi
 }
 
@@ -38,12 +39,12 @@ finish() {
 	exit "$status"
 }
 
-# remove removes the containers, the volumes, and the images that were built here.
+# remove removes the containers, the volumes, and the images built by this script.
 remove() {
 	local images=()
 	[[ $build == --no-build ]] || images=(--rmi local)
 	run --profile tools down --volumes --timeout 10 "${images[@]}" || return
-	# This one has a name of its own, so Compose may keep it.
+	# This image has its own name, so Compose may keep it.
 	[[ $build == --no-build ]] || ! "$engine" image inspect "$project-api" || "$engine" image rm "$project-api"
 }
 
@@ -52,12 +53,12 @@ run() { "${compose[@]}" --project-name "$project" --project-directory "$copy" --
 # ctl COMMAND...: gatewayctl in a container, as operators and tenants run it.
 ctl() { run run --rm -T -e API_KEY="${api_key:-}" gatewayctl "$@"; }
 
-# address SERVICE PORT: where the engine has published it.
+# address SERVICE PORT: the published address.
 address() { run port "$1" "$2" | tail -n 1; }
 
-# await WHAT COMMAND...: until it succeeds, for $limit seconds at most.
+# await WHAT COMMAND...: waits until it succeeds, for $limit seconds at most.
 await() {
-	local what=$1 limit=${limit:-$patience} deadline
+	local what=$1 limit=${limit:-$timeout} deadline
 	deadline=$((SECONDS + limit))
 	shift
 	until "$@" >/dev/null 2>&1; do
@@ -73,7 +74,7 @@ count() { curl -fsS "http://$(address ses-sim 8005)/sim/ledger/summary" | grep -
 
 accepted_at_least() { (($(count accepted) >= $1)); }
 
-# send SUBJECT: over the published port; prints the email's id.
+# send SUBJECT: sends an email through the published port and prints its id.
 send() {
 	curl -fsS "http://$(address api 8080)/v1/email/send" -H "Authorization: Bearer $api_key" -H 'Content-Type: application/json' \
 		-d "{\"to\": \"maria@cliente.example\", \"subject\": \"$1\", \"html\": \"<p>Olá</p>\", \"recipient\": {\"externalId\": \"C-1\", \"email\": \"maria@cliente.example\"}}" |
@@ -83,18 +84,18 @@ send() {
 is_sent() { ctl email show --json "$1" | grep -qE '"status": ?"SENT"'; }
 is_completed() { ctl mailing show --json "$1" | grep -qE '"status": ?"COMPLETED"'; }
 
-# database_roles: with which the programs are connected to Postgres. Its healthcheck connects too.
+# database_roles: the roles with which programs are connected to Postgres. Its healthcheck connects too.
 database_roles() {
 	run exec -T postgres psql --username=gateway --dbname=gateway --no-psqlrc --tuples-only --no-align --command="SELECT DISTINCT usename FROM pg_stat_activity
 		WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> 'pg_isready' ORDER BY 1"
 }
 
-# drained NAME: the program ended by itself, and was not killed at the end of its grace period.
+# drained NAME: the program exited before the end of its grace period, and was not killed.
 drained() {
 	local id code
 	for id in $(run ps --all --quiet "$1"); do
 		code=$("$engine" inspect --format '{{.State.ExitCode}}' "$id")
-		((code == 0)) || die "$1 ended with $code when it was stopped"
+		((code == 0)) || die "$1 exited with $code when it was stopped"
 	done
 }
 
@@ -105,8 +106,8 @@ find_engine
 trap finish EXIT
 trap 'exit 1' INT TERM
 
-# The checkout without .env: no setting of a developer's may lead to real services. Settings in the environment count more
-# than compose's defaults, so those are taken away too.
+# Use the checkout without .env: a developer's settings must not lead to real services. Settings in the environment take
+# precedence over compose's defaults, so they are removed too.
 git ls-files -z --cached --others --exclude-standard ':!.env' | tar --create --null --files-from - --ignore-failed-read | tar --extract --directory "$copy"
 mapfile -t settings < <(grep -oE '[$][{][A-Z0-9_]+' docker-compose.yml | cut -c 3- | grep -v '^USER$' | sort -u)
 unset "${settings[@]}"
@@ -140,18 +141,18 @@ mailing=$({
 await "the mailing has begun" accepted_at_least 200
 run stop api dispatcher worker
 for name in api dispatcher worker; do drained "$name"; done
-(($(count accepted) < rows)) || die "the mailing had ended before the stop"
+(($(count accepted) < rows)) || die "the mailing had finished before the stop"
 
 say "restarting Postgres, Redis and RabbitMQ, and starting the programs again, several of each"
 run restart postgres redis rabbitmq
 run up --detach --no-build --scale api=2 --scale dispatcher=2 --scale worker=3
 await "api and worker are ready" ready
 curl -fsS -X PUT "http://$(address ses-sim 8005)/sim/settings" -d '{"latencyMs": 0}' >/dev/null
-limit=600 await "the mailing is COMPLETED" is_completed "$mailing" # a job that was lost is found within five minutes
+limit=600 await "the mailing is COMPLETED" is_completed "$mailing" # a lost job is found within five minutes
 await "the second email is SENT" is_sent "$(send after)"
 
 readonly expected=$((rows + 2))
 emails=$(count acceptedOutboxIds) requests=$(count accepted) duplicates=$(count duplicateCount)
 ((emails == expected && requests == expected && duplicates == 0)) ||
-	die "$expected emails were accepted; the simulator took $requests of $emails emails, $duplicates of them more than once"
+	die "$expected emails were accepted; the simulator got $requests requests for $emails emails, $duplicates of them more than once"
 say "$expected emails were accepted, and the simulator took each of them once"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Usage: scripts/dev.sh [--once] [--keep]
 #
-# Starts the whole system on this machine, sends one demo email through it, says how to use it and stays until Ctrl-C,
-# which ends all of it. With --once it ends after the demo email; exit code 0 means that it was SENT. When a program ends by
-# itself, so does everything; with --keep the others stay, to rehearse what happens without it.
-# DATABASE_URL, REDIS_URL, RABBITMQ_URL, STORAGE_URL and SES_ENDPOINT name real services instead of private ones;
-# API_ADDR, METRICS_ADDR, DISPATCHER_ADDR, WORKER_ADDR and SES_SIM_ADDR the addresses to listen on. .env.example has them all.
+# Starts the whole system on this machine, sends one demo email through it, prints how to use it and runs until Ctrl-C,
+# which stops all of it. With --once it exits after the demo email; exit code 0 means that it was SENT. When a program
+# exits, everything is stopped; with --keep the others keep running, to try out the system without it. DATABASE_URL,
+# REDIS_URL, RABBITMQ_URL, STORAGE_URL and SES_ENDPOINT select real services instead of private ones; API_ADDR,
+# METRICS_ADDR, DISPATCHER_ADDR, WORKER_ADDR and SES_SIM_ADDR the listen addresses. .env.example has them all.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -35,10 +35,10 @@ export WORKER_ADDR=${WORKER_ADDR:-127.0.0.1:9092} SES_SIM_ADDR=${SES_SIM_ADDR:-1
 export AWS_REGION=${AWS_REGION:-us-east-1} MONITORING_USER=${MONITORING_USER:-admin}
 API_URL=http://$(local_address "$API_ADDR")
 export API_URL PUBLIC_URL=${PUBLIC_URL:-$API_URL} STORAGE_URL=${STORAGE_URL:-file://$LOCAL_DIR/storage}
-export MX_RESOLVER=${MX_RESOLVER-off} # addresses to play with end in .example, where no mail server is
+export MX_RESOLVER=${MX_RESOLVER-off} # demo addresses end in .example, which has no mail servers
 
 mkdir -p "$bin" "$log"
-exec 8>"$LOCAL_DIR/dev.lock" # no program may inherit it: it would go on holding the lock
+exec 8>"$LOCAL_DIR/dev.lock" # no program may inherit it: it would keep the lock
 flock --nonblock 8 || die "dev.sh is already running under $LOCAL_DIR"
 
 finish() {
@@ -53,7 +53,8 @@ finish() {
 	exit "$status"
 }
 
-# secret NAME BYTES [PREFIX]: taken from the environment, else made once and kept, so that a restart can still decrypt.
+# secret NAME BYTES [PREFIX]: uses the environment, else generates it once and stores it, so that a restart can still
+# decrypt.
 secret() {
 	[[ -z ${!1:-} ]] || return 0
 	if ! grep -qs "^$1=" "$secrets"; then
@@ -62,10 +63,10 @@ secret() {
 	export "$(grep "^$1=" "$secrets")"
 }
 
-# kept NAME: what an earlier run wrote down.
+# kept NAME: a value stored by an earlier run.
 kept() { sed -n "s/^export $1='\(.*\)'$/\1/p" "$LOCAL_DIR/dev.env" 2>/dev/null || true; }
 
-# demo_key: the key of an earlier run when the api still takes it, else that of a new company.
+# demo_key: the key of an earlier run if the api still accepts it, else that of a new company.
 demo_key() {
 	API_KEY=$(kept API_KEY) COMPANY_ID=$(kept COMPANY_ID)
 	export API_KEY
@@ -79,7 +80,7 @@ demo_key() {
 
 write_env() {
 	local name
-	umask 077 # it holds a key and a password
+	umask 077 # it contains a key and a password
 	for name in API_URL API_KEY COMPANY_ID INBOX_URL MONITORING_URL MONITORING_USER MONITORING_PASSWORD \
 		DATABASE_URL REDIS_URL RABBITMQ_URL STORAGE_URL SES_ENDPOINT DEV_DIR; do
 		echo "export $name='${!name}'"
@@ -107,7 +108,7 @@ eval "$urls"
 
 "$bin/migrate" up >"$log/migrate.log" 2>&1 || { cat "$log/migrate.log" >&2 && die "migrate failed"; }
 if [[ -z ${SES_ENDPOINT:-} ]]; then
-	# The simulator tells the api what became of the emails, and the api believes it.
+	# The simulator reports the emails' outcomes to the api, which trusts its signing certificate.
 	SES_ENDPOINT=http://$(local_address "$SES_SIM_ADDR")
 	export SES_EVENTS_TOPICS=arn:aws:sns:us-east-1:123456789012:ses-events SES_EVENTS_TRUSTED_URL=$SES_ENDPOINT
 	export SES_SIM_EVENTS_URL=$API_URL/v1/ses/events SES_SIM_EVENTS_TOPIC=$SES_EVENTS_TOPICS SES_SIM_EVENTS_BASE_URL=$SES_ENDPOINT
@@ -145,11 +146,11 @@ ready
   curl -i $API_URL/v1/email/send -H 'Authorization: Bearer $API_KEY' -H 'Content-Type: application/json' \\
     -d '{"to":"maria@cliente.example","subject":"Olá, Maria","html":"<p>Tudo pronto.</p>","recipient":{"externalId":"42","email":"maria@cliente.example"}}'
 
-Ctrl-C ends everything.
+Ctrl-C stops everything.
 READY
 while ((${#pid_of[@]})); do
 	await_end
 	[[ -n $keep ]] || break
-	say "dev: the others go on (--keep): ${!pid_of[*]}; Ctrl-C ends them"
+	say "dev: the others continue (--keep): ${!pid_of[*]}; Ctrl-C stops them"
 done
 false

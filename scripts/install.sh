@@ -8,7 +8,7 @@ readonly policy=/usr/sbin/policy-rc.d saved=/usr/sbin/policy-rc.d.before-email-g
 
 as_root() { if ((EUID)); then sudo "$@"; else "$@"; fi; }
 
-# While policy-rc.d answers 101 (do nothing), no package starts its server. A policy of the machine's own is put aside.
+# While policy-rc.d returns 101 (do nothing), no package starts its server. An existing policy of the machine is set aside.
 forbid_starting() {
 	if [[ -e $policy ]] && ! grep -q email-gateway "$policy"; then as_root mv "$policy" "$saved"; fi
 	printf '#!/bin/sh\n# email-gateway: only while its packages are being installed\nexit 101\n' | as_root tee "$policy"
@@ -43,6 +43,6 @@ forbid_starting
 as_root apt-get update
 as_root env DEBIAN_FRONTEND=noninteractive \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "${packages[@]}"
-# The next boot shall not start the servers either.
+# The servers must not start at the next boot either.
 mapfile -t new_units < <(comm -13 <(echo "$units_before") <(enabled_units))
 [[ ${#new_units[@]} -eq 0 ]] || ! command -v systemctl || as_root systemctl disable "${new_units[@]}"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Usage: scripts/openapi.sh lint | scripts/openapi.sh client go|typescript FOLDER
 #
-# Reads api/openapi.yaml as its users' tools do. "lint" is redocly and spectral; "client" builds, in FOLDER, a program that sends
-# one email with the client that oapi-codegen or openapi-typescript makes with its default flags, and prints the command that
-# runs it. The tools are installed under .local in the versions of scripts/openapi/package.json and of this file.
+# Processes api/openapi.yaml with common tools. "lint" runs redocly and spectral; "client" builds, in FOLDER, a program that
+# sends one email with the client that oapi-codegen or openapi-typescript generates with its default flags, and prints the
+# command that runs it. The tools are installed under .local in the versions of scripts/openapi/package.json and of this
+# file.
 set -euo pipefail
 
 readonly codegen_version=v2.8.2

@@ -2,13 +2,12 @@
 # Usage: scripts/services.sh start|stop|restart|kill|status|env|destroy [postgres] [redis] [rabbitmq] [s3]
 #        scripts/services.sh rabbitmqctl ARGUMENTS...      e.g. list_queues name type messages arguments
 #
-# Private instances of the services under $LOCAL_DIR (default .local), listening on loopback only. Without a name all
-# but s3 are meant: files need no server outside the tests. stop and destroy leave none running.
-# POSTGRES_PORT, REDIS_PORT, RABBITMQ_PORT and S3_PORT name their ports; a port that is not named is chosen once and remembered.
-# DATABASE_URL, REDIS_URL, RABBITMQ_URL or S3_URL pointing elsewhere name a real service: it is shown by env and otherwise
-# left alone.
-# TLS_DIR, a folder with ca.pem, server.pem and server.key, makes postgres, redis and rabbitmq speak TLS.
-# kill is SIGKILL, for tests of what a crash does; stop keeps the data, destroy removes it.
+# Private instances of the services under $LOCAL_DIR (default .local), listening on loopback only. Without a name the
+# command applies to all but s3: files need no server outside the tests. stop and destroy also stop s3. POSTGRES_PORT,
+# REDIS_PORT, RABBITMQ_PORT and S3_PORT set their ports; a port that is not set is chosen once and remembered. A
+# DATABASE_URL, REDIS_URL, RABBITMQ_URL or S3_URL of another server is shown by env, and that server is otherwise not
+# touched. TLS_DIR, a folder with ca.pem, server.pem and server.key, makes postgres, redis and rabbitmq use TLS. kill is
+# SIGKILL, for crash tests; stop keeps the data, destroy removes it.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -19,7 +18,7 @@ readonly root LOCAL_DIR
 say() { printf '%s\n' "$*" >&2; }
 die() { say "services: $*"; exit 1; }
 
-# Each of these files tells the same few things of its service: packages, account, URL, how it runs, when it is ready.
+# Each of these files defines the same functions for its service: packages, account, URL, start, readiness.
 for part in ports home tls process lifecycle postgres redis rabbitmq s3; do
 	# shellcheck source=/dev/null
 	source "$root/scripts/services.d/$part.sh"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Usage: scripts/test.sh [--long] [go test arguments]      e.g. scripts/test.sh ./worker/internal/pipeline/ -run Retry
 #
-# Runs the tests of every module but those of long-tests.txt, or with --long only those, one package at a time. Where packages
-# are named, all their tests are run, and with -run all those that match. All run with the race detector and real services of
-# their own (not dev.sh's) under $LOCAL_DIR/test. KEEP_SERVICES=1 leaves the services running. Ends with go's own output and exit code.
+# Runs the tests of every module but those of long-tests.txt, or with --long only those, one package at a time. With
+# packages as arguments it runs all their tests, and with -run all those that match. All run with the race detector and
+# separate real services (not dev.sh's) under $LOCAL_DIR/test. KEEP_SERVICES=1 leaves the services running. The output and
+# the exit code are those of go test.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -33,7 +34,7 @@ names_tests() {
 	return 1
 }
 
-# The last run that uses the services stops them: every run holds a shared lock, and only the last can make it exclusive.
+# The last run that uses the services stops them: every run holds a shared lock, which only the last one can make exclusive.
 finish() {
 	[[ -z ${KEEP_SERVICES:-} ]] || return 0
 	flock --nonblock 8 || return 0
@@ -45,17 +46,17 @@ exec 8>"$LOCAL_DIR/in-use"
 flock --shared 8
 trap finish EXIT
 
-command -v gcc >/dev/null || ./scripts/install.sh gcc libc6-dev # the race detector is linked by a C compiler
-command -v curl >/dev/null || ./scripts/install.sh curl # README.md's commands are run
-# The unsubscribe page is looked at in a browser.
+command -v gcc >/dev/null || ./scripts/install.sh gcc libc6-dev # the race detector needs a C compiler
+command -v curl >/dev/null || ./scripts/install.sh curl # for README.md's commands
+# The unsubscribe page is tested in a browser.
 command -v chromium chromium-browser google-chrome >/dev/null || ./scripts/install.sh chromium
-PATH=$PATH:/usr/sbin command -v haproxy >/dev/null || ./scripts/install.sh haproxy # apis are restarted behind it
+PATH=$PATH:/usr/sbin command -v haproxy >/dev/null || ./scripts/install.sh haproxy # for restarts of apis behind it
 readonly services=(postgres redis rabbitmq s3)
 ./scripts/services.sh start "${services[@]}" 8>&-
 urls=$(./scripts/services.sh env "${services[@]}")
 eval "$urls"
 
-# Most tests wait for something: more of them at a time fill two cores better than two.
+# Most tests mostly wait: more than two at a time use two cores better.
 run() { CGO_ENABLED=1 go test -race -count=1 -timeout 45m "$@" 8>&-; }
 
 long_tests=$(awk '!/^#/ {printf "%s^%s$", separator, $2; separator = "|"}' scripts/long-tests.txt)
@@ -66,8 +67,8 @@ if [[ $long ]]; then
 elif names_a_package "$@"; then
 	run -p 2 -parallel 6 "$@"
 else
-	# The two that take minutes come first. The tests of the whole system start many programs, so they come last and
-	# alone: beside them the others would miss what they promise in seconds.
+	# The two that take minutes run first. The system tests start many programs, so they run last and alone: otherwise other
+	# tests would miss their limits in seconds.
 	mapfile -t packages < <(go list ./shared/store/ ./api/internal/httpapi/ work | awk '!/scripts\/e2e$/ && !seen[$1]++')
 	status=0 skip=(-skip "$long_tests")
 	! names_tests "$@" || skip=()

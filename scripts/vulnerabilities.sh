@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/vulnerabilities.sh
 #
-# Asks govulncheck, for each module, which known vulnerabilities its programs can reach; fails when there is one. It needs
-# https://vuln.go.dev, so it is no part of check.sh, which runs without a network: CI runs it on every change and every week.
+# Runs govulncheck for each module, and fails if its programs can reach a known vulnerability. It needs https://vuln.go.dev,
+# so it is not part of check.sh, which runs without a network: CI runs it on every change and every week.
 set -euo pipefail
 
 readonly version=v1.8.0

@@ -1,5 +1,5 @@
-// Package pgurl reads postgres:// URLs, those with several hosts too, which net/url and the
-// driver do not read. All programs connect by it.
+// Package pgurl parses postgres:// URLs, also with several hosts, which net/url and the driver do
+// not support. All programs use it to connect.
 package pgurl
 
 import (
@@ -14,8 +14,9 @@ var errMalformed = errors.New("DATABASE_URL must be postgres://user:password@hos
 
 const defaultPort = "5432"
 
-// Parse reads a URL. Several hosts, as in postgres://a:5432,b:5432/db?target_session_attrs=read-write,
-// become its parameters host and port, where the driver expects them.
+// Parse parses a URL. Several hosts, as in
+// postgres://a:5432,b:5432/db?target_session_attrs=read-write, become its parameters host and port,
+// where the driver expects them.
 func Parse(raw string) (*url.URL, error) {
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found || scheme != "postgres" && scheme != "postgresql" {
@@ -53,7 +54,7 @@ func Parse(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// Hosts are the names or addresses of the servers that a URL from Parse leads to, without ports.
+// Hosts returns the names or addresses of the servers in a URL from Parse, without ports.
 func Hosts(u *url.URL) []string {
 	if q := u.Query(); q.Has("host") {
 		return strings.Split(q.Get("host"), ",")

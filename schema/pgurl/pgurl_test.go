@@ -11,7 +11,7 @@ import (
 	"email-gateway/schema/pgurl"
 )
 
-// What Parse returns leads the driver to every host of the URL.
+// With the result of Parse the driver uses every host of the URL.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

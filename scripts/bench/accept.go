@@ -12,27 +12,27 @@ import (
 )
 
 func accept() Section {
-	return Section{Name: "accept", What: "POST /v1/email/send at 64 and 256 connections, beside a naive handler and pgbench", Run: runAccept}
+	return Section{Name: "accept", What: "POST /v1/email/send at 64 and 256 connections, compared with a naive handler and pgbench", Run: runAccept}
 }
 
-// accepting is the two servers and what they are asked.
+// accepting holds the two servers and their load.
 type accepting struct {
-	rig       *Rig
-	table     *Table
-	ours      *System
-	twin      *System // the reference's database
-	api       *Program
-	naive     *Program
-	letter    letter
-	serial    atomic.Int64
-	statement string // pgbench's script
-	warm      time.Duration
-	length    time.Duration
+	environment     *Environment
+	table           *Table
+	ours            *System
+	referenceSystem *System // the reference's database
+	api             *Program
+	naive           *Program
+	emailTemplate   emailTemplate
+	serial          atomic.Int64
+	statement       string // pgbench's script
+	warm            time.Duration
+	length          time.Duration
 }
 
-func runAccept(ctx context.Context, r *Rig, t *Table) (err error) {
+func runAccept(ctx context.Context, r *Environment, t *Table) (err error) {
 	a := &accepting{
-		rig: r, table: t,
+		environment: r, table: t,
 		warm: scale(r, time.Second, 300*time.Millisecond), length: scale(r, 4*time.Second, time.Second),
 	}
 	defer func() { err = errors.Join(err, a.close(context.WithoutCancel(ctx))) }()
@@ -53,38 +53,38 @@ func runAccept(ctx context.Context, r *Rig, t *Table) (err error) {
 }
 
 func (a *accepting) open(ctx context.Context) (err error) {
-	if a.letter, err = newLetter(); err != nil {
+	if a.emailTemplate, err = newEmailTemplate(); err != nil {
 		return err
 	}
-	if a.ours, err = a.rig.NewSystem(ctx, nil); err != nil {
+	if a.ours, err = a.environment.NewSystem(ctx, nil); err != nil {
 		return err
 	}
 	if a.api, err = a.ours.Start(ctx, "api", nil); err != nil {
 		return err
 	}
-	if a.twin, err = a.rig.NewSystem(ctx, nil); err != nil {
+	if a.referenceSystem, err = a.environment.NewSystem(ctx, nil); err != nil {
 		return err
 	}
-	if a.naive, err = a.twin.Start(ctx, "naive", nil); err != nil {
+	if a.naive, err = a.referenceSystem.Start(ctx, "naive", nil); err != nil {
 		return err
 	}
-	// pgbench inserts the row that the api made of a letter.
-	if err := a.ours.Send(ctx, a.api, a.letter, a.serial.Add(1)); err != nil {
+	// pgbench inserts the same row as the api.
+	if err := a.ours.Send(ctx, a.api, a.emailTemplate, a.serial.Add(1)); err != nil {
 		return err
 	}
 	var row string
 	if err := a.ours.Database.QueryRowContext(ctx, insertText).Scan(&row); err != nil {
-		return fmt.Errorf("read the row of a letter: %w", err)
+		return fmt.Errorf("read the row of an email: %w", err)
 	}
-	a.statement = filepath.Join(a.rig.cfg.Dir, "insert.sql")
+	a.statement = filepath.Join(a.environment.cfg.Dir, "insert.sql")
 	if err := os.WriteFile(a.statement, []byte(row), 0o600); err != nil {
 		return fmt.Errorf("write pgbench's script: %w", err)
 	}
 	return nil
 }
 
-// insertText makes pgbench's script: it inserts a row like the one there is, with an id in
-// the shape of UUIDv7, as the others do.
+// insertText returns pgbench's script: it inserts a copy of the existing row, with an id in the
+// format of UUIDv7, as the others do.
 const insertText = `
 SELECT E'\\set tail random(0, 4611686018427387904)\n' ||
     format('INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at) '
@@ -93,54 +93,54 @@ SELECT E'\\set tail random(0, 4611686018427387904)\n' ||
     company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version)
 FROM email_outbox LIMIT 1`
 
-// subject is the api's rate at so many connections.
+// subject measures the api's rate with that number of connections.
 func (a *accepting) subject(connections int) Measure {
 	return func(ctx context.Context) (float64, error) {
 		prefix := fmt.Sprintf("%d connections: ", connections)
-		m := newMeter(a.rig, []*Program{a.api}, a.rig.Postgres)
-		p, err := a.pound(ctx, a.ours, a.api, connections, m)
+		m := newMeter(a.environment, []*Program{a.api}, a.environment.Postgres)
+		p, err := a.runLoad(ctx, a.ours, a.api, connections, m)
 		if err != nil {
 			return 0, err
 		}
 		a.table.Record(Quantity{Name: prefix + "answer after, p50", Unit: "ms"}, milliseconds(p.p50))
 		a.table.Record(Quantity{Name: prefix + "answer after, p99", Unit: "ms"}, milliseconds(p.p99))
-		m.record(a.table, prefix, "email", float64(p.answers))
+		m.record(a.table, prefix, "email", float64(p.responses))
 		return p.rate, nil
 	}
 }
 
 func (a *accepting) reference(connections int) Measure {
 	return func(ctx context.Context) (float64, error) {
-		p, err := a.pound(ctx, a.twin, a.naive, connections, nil)
+		p, err := a.runLoad(ctx, a.referenceSystem, a.naive, connections, nil)
 		return p.rate, err
 	}
 }
 
 func (a *accepting) pgbench(ctx context.Context) (float64, error) {
-	if err := a.empty(ctx, a.twin); err != nil {
+	if err := a.empty(ctx, a.referenceSystem); err != nil {
 		return 0, err
 	}
-	return pgbench(ctx, a.twin.DatabaseURL, a.statement, 64, max(1, int(a.length.Seconds())))
+	return pgbench(ctx, a.referenceSystem.DatabaseURL, a.statement, 64, max(1, int(a.length.Seconds())))
 }
 
-// pound lets the load run and checks that every answer stood for a row.
-func (a *accepting) pound(ctx context.Context, s *System, p *Program, connections int, m *meter) (pounding, error) {
+// runLoad runs the load generator and checks that every response has a row.
+func (a *accepting) runLoad(ctx context.Context, s *System, p *Program, connections int, m *meter) (loadResult, error) {
 	if err := a.empty(ctx, s); err != nil {
-		return pounding{}, err
+		return loadResult{}, err
 	}
-	h := hammer{addr: p.Addr, connections: connections, status: http.StatusAccepted, request: a.letter.request(s.Key), serial: &a.serial}
+	h := loadGenerator{addr: p.Addr, connections: connections, status: http.StatusAccepted, request: a.emailTemplate.request(s.Key), serial: &a.serial}
 	seen, err := h.run(ctx, a.warm, a.length, m)
 	if err != nil {
-		return pounding{}, err
+		return loadResult{}, err
 	}
 	rows, err := s.Count(ctx, "SELECT count(*) FROM email_outbox")
-	if err == nil && rows < int64(seen.answers) {
-		err = fmt.Errorf("%s answered %d times, but there are %d rows", p.Kind, seen.answers, rows)
+	if err == nil && rows < int64(seen.responses) {
+		err = fmt.Errorf("%s accepted %d emails, but there are %d rows", p.Kind, seen.responses, rows)
 	}
 	return seen, err
 }
 
-// empty makes every measurement begin with the same tables.
+// empty truncates the tables, so that every measurement begins in the same state.
 func (a *accepting) empty(ctx context.Context, s *System) error {
 	if _, err := s.Database.ExecContext(ctx, "TRUNCATE email_outbox, idempotency_keys"); err != nil {
 		return fmt.Errorf("empty the outbox: %w", err)
@@ -149,8 +149,8 @@ func (a *accepting) empty(ctx context.Context, s *System) error {
 }
 
 func (a *accepting) close(ctx context.Context) error {
-	errs := []error{a.rig.stopPrograms(ctx)}
-	for _, s := range []*System{a.ours, a.twin} {
+	errs := []error{a.environment.stopPrograms(ctx)}
+	for _, s := range []*System{a.ours, a.referenceSystem} {
 		if s != nil {
 			errs = append(errs, s.Close(ctx))
 		}

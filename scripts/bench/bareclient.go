@@ -14,18 +14,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// bareClient sends letters with nothing around the SDK's own call.
+// bareClient sends emails with the SDK's call only.
 type bareClient struct {
 	ses         *sesv2.Client
 	concurrency int
 }
 
-// newBareClient keeps as many connections as it has calls at once: with Go's default of
-// two it would spend its time on making new ones.
+// newBareClient keeps as many idle connections as concurrent calls: with Go's default of two it
+// would spend its time on new connections.
 func newBareClient(endpoint string, concurrency int) (*bareClient, error) {
 	transport, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
-		return nil, errors.New("make an SES client: the default transport is somebody else's")
+		return nil, errors.New("make an SES client: the default transport is not an *http.Transport")
 	}
 	transport = transport.Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = concurrency, concurrency
@@ -35,18 +35,18 @@ func newBareClient(endpoint string, concurrency int) (*bareClient, error) {
 	})}, nil
 }
 
-// loop sends so many letters and returns how many per second.
-func (b *bareClient) loop(ctx context.Context, letters int) (float64, error) {
-	return share(b.concurrency, letters, func(serial int64) error { return b.send(ctx, serial) })
+// loop sends that number of emails and returns the rate per second.
+func (b *bareClient) loop(ctx context.Context, emails int) (float64, error) {
+	return measureRate(b.concurrency, emails, func(serial int64) error { return b.send(ctx, serial) })
 }
 
-// send makes the call that the worker makes for a letter.
+// send makes the same call as the worker for one email.
 func (b *bareClient) send(ctx context.Context, serial int64) error {
 	number := string(appendSerial(nil, serial))
-	return b.deliver(ctx, address(number), "Sua fatura está disponível", strings.ReplaceAll(letterHTML, placeholder, number), nil)
+	return b.deliver(ctx, address(number), "Sua fatura está disponível", strings.ReplaceAll(emailHTML, placeholder, number), nil)
 }
 
-// deliver makes the call that the worker makes for any email.
+// deliver makes the same call as the worker for any email.
 func (b *bareClient) deliver(ctx context.Context, to, subject, html string, headers map[string]string) error {
 	var list []types.MessageHeader
 	for name, value := range headers {

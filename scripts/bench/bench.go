@@ -1,7 +1,7 @@
-// Package bench measures how fast the gateway is, each path beside the reference that it
-// is compared with, in the same run on the same servers: the two take turns (A B A B), so
-// that what the machine does to one it does to the other. The gateway is always its real
-// programs with everything on. It is used by the program bench and its tests.
+// Package bench is the benchmark of the gateway. It measures each path and its reference in the
+// same run on the same servers, alternately (A B A B), so that disturbances of the machine affect
+// both. It always uses the gateway's real programs with all features on. It is used by the program
+// bench and its tests.
 package bench
 
 import (
@@ -14,38 +14,38 @@ import (
 	"time"
 )
 
-// Config says what to run.
+// Config describes a run.
 type Config struct {
 	// Sections are run in this order; at least one.
 	Sections []Section
-	// Rounds is how often each measurement is made.
+	// Rounds is the number of repetitions of each measurement.
 	Rounds int
-	// Quick makes everything smaller and shorter, for trying: its figures mean little.
+	// Quick makes everything smaller and shorter, for a trial: its figures are not meaningful.
 	Quick bool
 	// Root is the checkout, Dir a directory for data, programs and logs.
 	Root, Dir string
-	// Profiles is a directory into which the programs write profiles of their processor
-	// time, of each measurement that tells processor times; "" = they write none.
+	// Profiles is a directory into which the programs write CPU profiles of each measurement of CPU
+	// time; "" = no profiles.
 	Profiles string
-	// Out is told what happens while it happens.
+	// Out receives progress messages.
 	Out io.Writer
 }
 
 // Section measures one path.
 type Section struct {
 	Name string
-	What string // in a few words, for --list
-	Run  func(ctx context.Context, r *Rig, t *Table) error
+	What string // description for --list
+	Run  func(ctx context.Context, r *Environment, t *Table) error
 }
 
-// Sections are all there are, in the order in which they are run.
+// Sections returns all sections in the order of a run.
 func Sections() []Section {
 	return slices.Concat([]Section{accept(), dispatch(), send(), ingest(), whole(), mailing(), latency(), quiet(), scaleOut(), quota()},
 		tenants(), []Section{growth(), memory()})
 }
 
-// Only picks sections by their names, separated by commas; "" means all. The part of a name before a colon picks all sections
-// that share it.
+// Only returns sections by name, separated by commas; "" means all. The part of a name before a
+// colon selects all sections with that prefix.
 func Only(names string) ([]Section, error) {
 	all := Sections()
 	if names == "" {
@@ -67,29 +67,28 @@ func Only(names string) ([]Section, error) {
 	return picked, nil
 }
 
-// Run runs the sections on a rig of its own. An error means that something could not be
-// measured; what was measured until then is in the report. A budget that is missed is no
-// error: see Report.Missed.
+// Run runs the sections in a new environment. An error means that something could not be measured;
+// the report contains the measurements up to then. A missed budget is no error: see Report.Missed.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if len(cfg.Sections) == 0 {
 		return Report{}, errors.New("there is no section to run")
 	}
 	report.Quick, report.Rounds = cfg.Quick, cfg.Rounds
-	rig, err := openRig(ctx, cfg)
+	environment, err := openEnvironment(ctx, cfg)
 	if err != nil {
 		return report, err
 	}
-	defer func() { err = errors.Join(err, rig.close()) }()
-	if report.Durability, err = rig.durability(ctx); err != nil {
+	defer func() { err = errors.Join(err, environment.close()) }()
+	if report.Durability, err = environment.durability(ctx); err != nil {
 		return report, err
 	}
 	fmt.Fprintln(cfg.Out, report.Durability)
 	for _, section := range cfg.Sections {
 		begun := time.Now()
 		table := &Table{section: section.Name, rounds: cfg.Rounds, out: cfg.Out}
-		running := section.Run(ctx, rig, table)
+		running := section.Run(ctx, environment, table)
 		report.Rows = append(report.Rows, table.finished()...)
-		running = errors.Join(running, rig.stopPrograms(context.WithoutCancel(ctx)))
+		running = errors.Join(running, environment.stopPrograms(context.WithoutCancel(ctx)))
 		if running != nil {
 			return report, fmt.Errorf("section %s: %w", section.Name, running)
 		}

@@ -6,21 +6,23 @@ import (
 	"time"
 )
 
-// companies are added to a system with emails that nobody has accepted.
+// companies describes companies with emails that are inserted directly into a system's database.
 type companies struct {
-	name  string // of each, with a number
+	name  string // of each, followed by a number
 	count int
-	// mailings is how many each one has, with a lane for each; 0 = one lane without a mailing.
+	// mailings is the number of mailings of each company, with a lane for each; 0 = one lane
+	// without a mailing.
 	mailings int
-	// each is the number of emails in each lane, which are due after some time.
+	// each is the number of emails in each lane, which are due after the time due.
 	each int
 	due  time.Duration
 }
 
 func (c companies) emails() int { return c.count * max(c.mailings, 1) * c.each }
 
-// AddCompanies adds the companies, their lanes and their emails, which are copies of the system's first one. The order of
-// the ids is the one in which emails of many tenants arrive: one of each lane, then the second of each.
+// AddCompanies inserts the companies, their lanes and their emails, which are copies of the
+// system's first one. The ids are in the order in which emails of many tenants arrive: one of each
+// lane, then the second of each.
 func (s *System) AddCompanies(ctx context.Context, c companies) error {
 	if err := s.Seed(ctx, 0); err != nil {
 		return err
@@ -31,7 +33,8 @@ func (s *System) AddCompanies(ctx context.Context, c companies) error {
 	return nil
 }
 
-// addCompanies makes ids as copyEmails does. The emails are put in order before they get their payload, which is long.
+// addCompanies generates ids as copyEmails does. The emails are sorted before the payload is added,
+// which is long.
 const addCompanies = `
 WITH company AS (
     INSERT INTO companies (id, name, default_from)

@@ -15,34 +15,34 @@ import (
 )
 
 func dispatch() Section {
-	return Section{Name: "dispatch", What: "1 M due emails from the outbox onto Redis, beside asynq's own Enqueue and a poller", Run: runDispatch}
+	return Section{Name: "dispatch", What: "1 M due emails from the outbox to Redis, compared with asynq's own Enqueue and a poller", Run: runDispatch}
 }
 
 // pendingKey is the list on Redis in which asynq keeps the ids of waiting tasks.
 const pendingKey = "asynq:{" + email.QueueNormal + "}:pending"
 
-// dispatching is a backlog and who moves it.
+// dispatching holds a backlog and the programs that dispatch it.
 type dispatching struct {
-	rig     *Rig
-	table   *Table
-	system  *System
-	redis   *redis.Client
-	asynq   *asynq.Client
-	portion int64  // how many emails one round moves; some more stand in the table
-	lane    int64  // in which all emails stand
-	payload []byte // of a task
+	environment *Environment
+	table       *Table
+	system      *System
+	redis       *redis.Client
+	asynq       *asynq.Client
+	portion     int64  // number of emails dispatched per round; the table has some more
+	lane        int64  // of all emails
+	payload     []byte // of a task
 }
 
-func runDispatch(ctx context.Context, r *Rig, t *Table) (err error) {
+func runDispatch(ctx context.Context, r *Environment, t *Table) (err error) {
 	backlog := scale(r, 1_000_000, 20_000)
-	d := &dispatching{rig: r, table: t, portion: scale[int64](r, 120_000, 6_000)}
+	d := &dispatching{environment: r, table: t, portion: scale[int64](r, 120_000, 6_000)}
 	if d.redis, err = r.RedisClient(); err != nil {
 		return err
 	}
 	d.asynq = asynq.NewClient(asynq.RedisClientOpt{Addr: r.Redis.Addr})
 	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
-	// A send rate that nobody reaches opens the window; what was taken off Redis between the
-	// rounds must not be rescued.
+	// An unreachable send rate makes the window unlimited; emails whose tasks are removed from
+	// Redis between rounds must not be rescued.
 	d.system, err = r.NewSystem(ctx, map[string]string{"SES_MAX_SEND_RATE": "100000000", "RESCUE_AFTER": "1h"})
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func runDispatch(ctx context.Context, r *Rig, t *Table) (err error) {
 	)
 }
 
-// subject is the rate at which the dispatcher moves the portion, once it is at work.
+// subject measures the rate at which the dispatcher dispatches the portion, after its start-up.
 func (d *dispatching) subject(ctx context.Context) (rate float64, err error) {
 	if err := d.prepare(ctx); err != nil {
 		return 0, err
@@ -82,7 +82,7 @@ func (d *dispatching) subject(ctx context.Context) (rate float64, err error) {
 	if _, err := d.await(ctx, d.portion/8); err != nil {
 		return 0, err
 	}
-	m := newMeter(d.rig, []*Program{p}, d.rig.Postgres, d.rig.Redis)
+	m := newMeter(d.environment, []*Program{p}, d.environment.Postgres, d.environment.Redis)
 	if err := m.start(); err != nil {
 		return 0, err
 	}
@@ -102,28 +102,28 @@ func (d *dispatching) subject(ctx context.Context) (rate float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// A round that was cut off by the stop leaves its tasks on Redis and its rows due.
+	// A batch that was interrupted by the stop leaves its tasks on Redis and its rows due.
 	if moved := after - before; moved < last-2000 {
 		return 0, fmt.Errorf("there were %d tasks on redis, but only %d rows became ENQUEUED", last, moved)
 	}
 	return float64(last-first) / m.Length.Seconds(), nil
 }
 
-// prepare empties Redis and calms Postgres.
+// prepare empties Redis and makes a checkpoint in Postgres.
 func (d *dispatching) prepare(ctx context.Context) error {
-	return errors.Join(d.rig.EmptyRedis(ctx), d.system.Checkpoint(ctx))
+	return errors.Join(d.environment.EmptyRedis(ctx), d.system.Checkpoint(ctx))
 }
 
 func (d *dispatching) enqueued(ctx context.Context) (int64, error) {
 	return d.system.Count(ctx, "SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED'")
 }
 
-// await returns when so many tasks wait on Redis, and how many do then.
+// await waits until that number of tasks is on Redis, and returns the actual number.
 func (d *dispatching) await(ctx context.Context, tasks int64) (n int64, err error) {
 	return awaitTasks(ctx, d.redis, tasks)
 }
 
-// awaitTasks returns when so many tasks wait on Redis, and how many do then.
+// awaitTasks waits until that number of tasks is on Redis, and returns the actual number.
 func awaitTasks(ctx context.Context, client *redis.Client, tasks int64) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -132,18 +132,18 @@ func awaitTasks(ctx context.Context, client *redis.Client, tasks int64) (n int64
 			return n, err
 		}
 		if err := service.Pause(ctx, 10*time.Millisecond); err != nil {
-			return 0, fmt.Errorf("wait for %d tasks on redis, %d are there: %w", tasks, n, err)
+			return 0, fmt.Errorf("wait for %d tasks on redis, there are %d: %w", tasks, n, err)
 		}
 	}
 }
 
-// enqueue is asynq's own rate with tasks of the same size.
+// enqueue measures asynq's own rate with tasks of the same size.
 func (d *dispatching) enqueue(ctx context.Context) (float64, error) {
 	if err := d.prepare(ctx); err != nil {
 		return 0, err
 	}
 	const goroutines = 64
-	return share(goroutines, int(d.portion), func(int64) error { return d.publish(ctx, uuid.Must(uuid.NewV7()).String()) })
+	return measureRate(goroutines, int(d.portion), func(int64) error { return d.publish(ctx, uuid.Must(uuid.NewV7()).String()) })
 }
 
 func (d *dispatching) publish(ctx context.Context, id string) error {
@@ -156,7 +156,7 @@ func (d *dispatching) publish(ctx context.Context, id string) error {
 }
 
 func (d *dispatching) close(ctx context.Context) error {
-	errs := []error{d.rig.stopPrograms(ctx), d.asynq.Close(), d.rig.EmptyRedis(ctx), d.redis.Close()}
+	errs := []error{d.environment.stopPrograms(ctx), d.asynq.Close(), d.environment.EmptyRedis(ctx), d.redis.Close()}
 	if d.system != nil {
 		errs = append(errs, d.system.Close(ctx))
 	}

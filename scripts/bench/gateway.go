@@ -15,38 +15,38 @@ import (
 	"email-gateway/shared/service"
 )
 
-// gatewayOptions say how a gateway differs from one with every setting at its default.
+// gatewayOptions are the differences from the default settings.
 type gatewayOptions struct {
 	// env is for all programs.
 	env map[string]string
-	// rate is what SES takes per second; 0 is more than anyone reaches.
+	// rate is SES's limit per second; 0 is unlimited.
 	rate float64
-	// onSend is told of every email that SES gets.
+	// onSend is called for every email that SES receives.
 	onSend func(body []byte)
-	// ses, if not nil, is the server that the emails go to, which the caller closes.
+	// ses, if not nil, is the SES server to use, which the caller closes.
 	ses *SES
 }
 
-// gateway is one of each program on a system of its own, and a SES behind it.
+// gateway is one of each program with a system and a SES of their own.
 type gateway struct {
-	rig    *Rig
-	system *System
-	ses    *SES
-	shared bool   // ses is the caller's
-	key    string // of the tenant whose emails are posted
-	letter letter
-	serial atomic.Int64 // of the last email
+	environment   *Environment
+	system        *System
+	ses           *SES
+	shared        bool   // ses is the caller's
+	key           string // of the sending tenant
+	emailTemplate emailTemplate
+	serial        atomic.Int64 // of the last email
 
 	api, dispatcher, worker *Program // nil while they are stopped
 	tenant                  *tenant  // while there is an api
 }
 
-func (r *Rig) openGateway(ctx context.Context, o gatewayOptions) (*gateway, error) {
-	text, err := newLetter()
+func (r *Environment) openGateway(ctx context.Context, o gatewayOptions) (*gateway, error) {
+	text, err := newEmailTemplate()
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{rig: r, letter: text, ses: o.ses, shared: o.ses != nil}
+	g := &gateway{environment: r, emailTemplate: text, ses: o.ses, shared: o.ses != nil}
 	if !g.shared {
 		if g.ses, err = NewSES(ctx, o.rate, o.onSend); err != nil {
 			return nil, err
@@ -64,8 +64,7 @@ func (r *Rig) openGateway(ctx context.Context, o gatewayOptions) (*gateway, erro
 	return g, nil
 }
 
-// start starts the programs that are to run (by default api, dispatcher and worker) and
-// do not yet.
+// start starts those of the programs (by default api, dispatcher and worker) that are not running.
 func (g *gateway) start(ctx context.Context, kinds ...string) (err error) {
 	if len(kinds) == 0 {
 		kinds = []string{"api", "dispatcher", "worker"}
@@ -80,7 +79,7 @@ func (g *gateway) start(ctx context.Context, kinds ...string) (err error) {
 		}
 		if kind == "api" {
 			g.tenant = &tenant{
-				addr: (*p).Addr, key: g.key, letter: g.letter, serial: &g.serial,
+				addr: (*p).Addr, key: g.key, emailTemplate: g.emailTemplate, serial: &g.serial,
 				client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 			}
 		}
@@ -88,7 +87,7 @@ func (g *gateway) start(ctx context.Context, kinds ...string) (err error) {
 	return nil
 }
 
-// stop ends programs (by default all) in good order: who takes in first.
+// stop stops programs (by default all) gracefully, the api first.
 func (g *gateway) stop(ctx context.Context, kinds ...string) error {
 	if len(kinds) == 0 {
 		kinds = []string{"api", "dispatcher", "worker"}
@@ -115,7 +114,7 @@ func (g *gateway) program(kind string) **Program {
 	return &g.worker
 }
 
-// close ends everything and drops the database.
+// close stops everything and drops the database.
 func (g *gateway) close(ctx context.Context) error {
 	return errors.Join(g.stop(ctx), g.system.Close(ctx), g.closeSES())
 }
@@ -128,20 +127,19 @@ func (g *gateway) closeSES() error {
 }
 
 const (
-	// warmUpEmails are enough for every connection to be made and every statement to be
-	// prepared once.
+	// warmUpEmails are enough to open every connection and to prepare every statement once.
 	warmUpEmails = 300
-	// sendPatience is how long a batch may take that the machine should send in seconds.
-	sendPatience = 3 * time.Minute
+	// sendTimeout is the timeout of a batch, which normally takes seconds.
+	sendTimeout = 3 * time.Minute
 )
 
-// warmUp sends some emails, so that what follows meets programs that have been at work.
+// warmUp sends some emails before a measurement.
 func (g *gateway) warmUp(ctx context.Context) error {
 	_, err := g.sendBatch(ctx, warmUpEmails)
 	return err
 }
 
-// batch is how emails went that were posted as fast as they were taken.
+// batch is the result of emails that were posted as fast as they were accepted.
 type batch struct {
 	emails   int
 	accepted time.Duration // from the first POST to the last 202
@@ -160,18 +158,18 @@ func (g *gateway) sendBatch(ctx context.Context, n int) (b batch, err error) {
 	return b, err
 }
 
-// awaitSent waits for n emails that were accepted since begun, before which SES had taken
-// some. Postgres is asked only when SES has them all.
+// awaitSent waits until n emails that were accepted since begun are SENT; taken is the number of
+// emails at SES before. It queries Postgres only when SES has received all of them.
 func (g *gateway) awaitSent(ctx context.Context, taken int64, begun time.Time, n int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, sendPatience, fmt.Errorf("the batch of %d was not sent within %s", n, sendPatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, sendTimeout, fmt.Errorf("the batch of %d was not sent within %s", n, sendTimeout))
 	defer cancel()
 	for g.ses.Taken() < taken+int64(n) {
 		if err := service.Pause(ctx, 2*time.Millisecond); err != nil {
-			return fmt.Errorf("SES took %d: %w", g.ses.Taken()-taken, err)
+			return fmt.Errorf("SES received %d: %w", g.ses.Taken()-taken, err)
 		}
 	}
 	for {
-		sent, open, err := g.standing(ctx, begun)
+		sent, open, err := g.countSent(ctx, begun)
 		if err != nil {
 			return err
 		}
@@ -184,9 +182,9 @@ func (g *gateway) awaitSent(ctx context.Context, taken int64, begun time.Time, n
 	}
 }
 
-// standing counts the emails accepted since begun that were sent, and those that have not
-// come to an end, along the primary key: ids begin with their time.
-func (g *gateway) standing(ctx context.Context, begun time.Time) (sent, open int, err error) {
+// countSent counts the emails accepted since begun that are SENT, and those without a final state,
+// by the primary key: ids begin with their time.
+func (g *gateway) countSent(ctx context.Context, begun time.Time) (sent, open int, err error) {
 	var from uuid.UUID
 	binary.BigEndian.PutUint64(from[:8], uint64(begun.UnixMilli())<<16)
 	err = g.system.Database.QueryRowContext(ctx, `

@@ -12,12 +12,12 @@ import (
 )
 
 func growth() Section {
-	return Section{Name: "growth", What: "every step with 1 M and 10 M emails in the tables, beside the same with 10 k", Run: runGrowth}
+	return Section{Name: "growth", What: "every step with 1 M and 10 M emails in the tables, compared with 10 k", Run: runGrowth}
 }
 
-// runGrowth measures every step with some emails in the tables, many, and very many, in turns:
-// each size is a system of its own.
-func runGrowth(ctx context.Context, r *Rig, t *Table) (err error) {
+// runGrowth measures every step with three numbers of emails in the tables, alternately: each size
+// has a system of its own.
+func runGrowth(ctx context.Context, r *Environment, t *Table) (err error) {
 	few := scale(r, 10_000, 1_000)
 	sizes := scale(r, []int{1_000_000, 10_000_000}, []int{10_000, 100_000})
 	n := scale(r, 20_000, 4_000)
@@ -39,12 +39,12 @@ func runGrowth(ctx context.Context, r *Rig, t *Table) (err error) {
 		}
 	}
 	for range t.Rounds() {
-		small, err := r.smallLap(ctx, t, few, n)
+		small, err := r.smallRound(ctx, t, few, n)
 		if err != nil {
 			return err
 		}
 		for i, g := range grown {
-			large, err := g.lap(ctx, n)
+			large, err := g.round(ctx, n)
 			if err != nil {
 				return err
 			}
@@ -54,9 +54,9 @@ func runGrowth(ctx context.Context, r *Rig, t *Table) (err error) {
 	return nil
 }
 
-// smallLap is a lap on a system that is made anew for it: the emails of another lap would
-// soon be most of its rows.
-func (r *Rig) smallLap(ctx context.Context, t *Table, size, n int) (result rates, err error) {
+// smallRound runs a round on a new system: the emails of earlier rounds would soon be most of its
+// rows.
+func (r *Environment) smallRound(ctx context.Context, t *Table, size, n int) (result rates, err error) {
 	g, err := r.openGateway(ctx, gatewayOptions{env: throughput()})
 	if err != nil {
 		return result, err
@@ -65,7 +65,7 @@ func (r *Rig) smallLap(ctx context.Context, t *Table, size, n int) (result rates
 	if err := g.grow(ctx, t, size); err != nil {
 		return result, err
 	}
-	return g.lap(ctx, n)
+	return g.round(ctx, n)
 }
 
 func (t *Table) recordGrowth(size, few int, large, small rates) {
@@ -87,11 +87,11 @@ func (t *Table) recordGrowth(size, few int, large, small rates) {
 	}
 }
 
-// grow fills the tables with sent emails, one of which really was, and tells how large they
-// have become.
+// grow fills the tables with sent emails, copies of one that was really sent, and prints their
+// size.
 func (g *gateway) grow(ctx context.Context, t *Table, size int) error {
 	begun := time.Now()
-	if err := g.rig.EmptyRedis(ctx); err != nil {
+	if err := g.environment.EmptyRedis(ctx); err != nil {
 		return err
 	}
 	if err := g.start(ctx); err != nil {
@@ -108,7 +108,7 @@ func (g *gateway) grow(ctx context.Context, t *Table, size int) error {
 	if err := g.shorten(ctx, model); err != nil {
 		return err
 	}
-	if err := g.rig.withoutAutovacuum(ctx, func() error {
+	if err := g.environment.withoutAutovacuum(ctx, func() error {
 		if err := history.Add(ctx, g.system.Database, model, size); err != nil {
 			return err
 		}
@@ -120,13 +120,13 @@ func (g *gateway) grow(ctx context.Context, t *Table, size int) error {
 	if err != nil {
 		return err
 	}
-	t.Say("%d emails stand in the tables, %.1f GB with their indexes, after %s", size, float64(bytes)/1e9, time.Since(begun).Round(time.Second))
+	t.Say("%d emails in the tables, %.1f GB with their indexes, after %s", size, float64(bytes)/1e9, time.Since(begun).Round(time.Second))
 	return nil
 }
 
-// withoutAutovacuum keeps autovacuum from going over tables again and again while they are
-// filled; work ends with a vacuum of its own.
-func (r *Rig) withoutAutovacuum(ctx context.Context, work func() error) error {
+// withoutAutovacuum turns off autovacuum, which would repeatedly process the tables while they are
+// filled; work ends with a vacuum.
+func (r *Environment) withoutAutovacuum(ctx context.Context, work func() error) error {
 	set := func(ctx context.Context, statement string) error {
 		for _, s := range []string{statement, "SELECT pg_reload_conf()"} {
 			if _, err := r.server.ExecContext(ctx, s); err != nil {
@@ -141,9 +141,9 @@ func (r *Rig) withoutAutovacuum(ctx context.Context, work func() error) error {
 	return errors.Join(work(), set(context.WithoutCancel(ctx), "ALTER SYSTEM RESET autovacuum"))
 }
 
-// shorten leaves the model a body of 200 bytes, so that ten million of them find room on
-// a disk of some dozen gigabytes. The rows stay wide enough: about 1.1 KB in the outbox,
-// 400 bytes in the log, 600 in four events.
+// shorten truncates the model's body to 200 bytes, so that ten million copies fit on a disk of some
+// dozen gigabytes. The rows stay large enough: about 1.1 KB in the outbox, 400 bytes in the log,
+// 600 in four events.
 func (g *gateway) shorten(ctx context.Context, model uuid.UUID) error {
 	return g.system.exec(ctx, `UPDATE email_outbox SET html = left(html, 200) WHERE id = $1`, model)
 }

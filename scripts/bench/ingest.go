@@ -11,24 +11,24 @@ import (
 )
 
 func ingest() Section {
-	return Section{Name: "ingest", What: "a CSV of 1 M rows over HTTP, beside psql's \\copy of the same rows", Run: runIngest}
+	return Section{Name: "ingest", What: "a CSV of 1 M rows over HTTP, compared with psql's \\copy of the same rows", Run: runIngest}
 }
 
-// ingesting is a spreadsheet and the two ways into mailing_entries.
+// ingesting holds a CSV and the two ways to import it into mailing_entries.
 type ingesting struct {
-	rig   *Rig
-	table *Table
-	rows  int
-	sheet string  // the CSV
-	ready string  // the rows of mailing_entries, as \copy reads them
-	ours  *System // takes the CSV in
-	twin  *System // takes the rows in
-	api   *Program
+	environment     *Environment
+	table           *Table
+	rows            int
+	sheet           string  // the CSV
+	ready           string  // the rows of mailing_entries, as \copy reads them
+	ours            *System // imports the CSV
+	referenceSystem *System // imports the rows
+	api             *Program
 }
 
-func runIngest(ctx context.Context, r *Rig, t *Table) (err error) {
+func runIngest(ctx context.Context, r *Environment, t *Table) (err error) {
 	in := &ingesting{
-		rig: r, table: t, rows: scale(r, 1_000_000, 20_000),
+		environment: r, table: t, rows: scale(r, 1_000_000, 20_000),
 		sheet: filepath.Join(r.cfg.Dir, "sheet.csv"), ready: filepath.Join(r.cfg.Dir, "entries.copy"),
 	}
 	defer func() { err = errors.Join(err, in.close(context.WithoutCancel(ctx))) }()
@@ -38,7 +38,7 @@ func runIngest(ctx context.Context, r *Rig, t *Table) (err error) {
 	if in.ours, err = r.NewSystem(ctx, nil); err != nil {
 		return err
 	}
-	if in.twin, err = r.NewSystem(ctx, nil); err != nil {
+	if in.referenceSystem, err = r.NewSystem(ctx, nil); err != nil {
 		return err
 	}
 	if in.api, err = in.ours.Start(ctx, "api", nil); err != nil {
@@ -77,13 +77,13 @@ func writeSheet(name string, rows int) error {
 	return nil
 }
 
-// subject is the rate from the first byte of the upload to the answer, which comes after
-// the commit.
+// subject measures the rate from the first byte of the upload to the response, which follows the
+// commit.
 func (in *ingesting) subject(ctx context.Context) (float64, error) {
 	if err := in.empty(ctx, in.ours); err != nil {
 		return 0, err
 	}
-	m := newMeter(in.rig, []*Program{in.api}, in.rig.Postgres)
+	m := newMeter(in.environment, []*Program{in.api}, in.environment.Postgres)
 	if err := m.start(); err != nil {
 		return 0, err
 	}
@@ -105,7 +105,7 @@ func (in *ingesting) subject(ctx context.Context) (float64, error) {
 	return float64(in.rows) / m.Length.Seconds(), nil
 }
 
-// dump makes what the reference reads, of the rows that the first upload made.
+// dump writes the reference's input from the rows of the first upload.
 func (in *ingesting) dump(ctx context.Context) error {
 	if _, err := os.Stat(in.ready); err == nil {
 		return nil
@@ -115,23 +115,23 @@ func (in *ingesting) dump(ctx context.Context) error {
 }
 
 func (in *ingesting) reference(ctx context.Context) (float64, error) {
-	if err := in.empty(ctx, in.twin); err != nil {
+	if err := in.empty(ctx, in.referenceSystem); err != nil {
 		return 0, err
 	}
 	begun := time.Now()
-	if _, err := postgresRun(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", in.twin.DatabaseURL,
+	if _, err := postgresRun(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", in.referenceSystem.DatabaseURL,
 		"-c", `\copy mailing_entries FROM '`+in.ready+`'`); err != nil {
 		return 0, err
 	}
 	length := time.Since(begun)
-	n, err := in.twin.Count(ctx, "SELECT count(*) FROM mailing_entries")
+	n, err := in.referenceSystem.Count(ctx, "SELECT count(*) FROM mailing_entries")
 	if err == nil && n != int64(in.rows) {
 		err = fmt.Errorf("psql read %d rows of %d", n, in.rows)
 	}
 	return float64(in.rows) / length.Seconds(), err
 }
 
-// empty removes what was read before.
+// empty removes the rows of earlier measurements.
 func (in *ingesting) empty(ctx context.Context, s *System) error {
 	if _, err := s.Database.ExecContext(ctx, "TRUNCATE mailings, mailing_entries, mailing_rejects CASCADE"); err != nil {
 		return fmt.Errorf("empty the mailings: %w", err)
@@ -139,7 +139,7 @@ func (in *ingesting) empty(ctx context.Context, s *System) error {
 	return s.Checkpoint(ctx)
 }
 
-// upload sends the CSV as a mailing that is held, so that nothing follows from it.
+// upload uploads the CSV as a paused mailing, which is not sent.
 func (in *ingesting) upload(ctx context.Context) error {
 	_, err := upload{sheet: in.sheet, rows: in.rows, fields: map[string]string{
 		"subject": "Olá, {{nome}}", "start": "false",
@@ -149,8 +149,8 @@ func (in *ingesting) upload(ctx context.Context) error {
 }
 
 func (in *ingesting) close(ctx context.Context) error {
-	errs := []error{in.rig.stopPrograms(ctx)}
-	for _, s := range []*System{in.ours, in.twin} {
+	errs := []error{in.environment.stopPrograms(ctx)}
+	for _, s := range []*System{in.ours, in.referenceSystem} {
 		if s != nil {
 			errs = append(errs, s.Close(ctx))
 		}

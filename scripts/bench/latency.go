@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// latencyRate is how many emails are offered per second: a busy hour of a quiet company.
+// latencyRate is the number of emails submitted per second: a busy hour of a small company.
 const latencyRate = 50
 
 func latency() Section {
-	return Section{Name: "latency", What: "POST to SES at 50/s, with everything at its defaults", Run: runLatency}
+	return Section{Name: "latency", What: "POST to SES at 50/s, with default settings", Run: runLatency}
 }
 
-// runLatency measures how long an email takes from the moment its POST is written to that at
-// which SES gets it, with everything at its defaults, when there is nothing to wait for.
-func runLatency(ctx context.Context, r *Rig, t *Table) (err error) {
-	watch := newStopwatch()
-	g, err := r.openGateway(ctx, gatewayOptions{onSend: watch.arrive})
+// runLatency measures the time from writing an email's POST until SES receives the email, with
+// default settings and without a backlog.
+func runLatency(ctx context.Context, r *Environment, t *Table) (err error) {
+	timer := newStopwatch()
+	g, err := r.openGateway(ctx, gatewayOptions{onSend: timer.arrive})
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func runLatency(ctx context.Context, r *Rig, t *Table) (err error) {
 		return err
 	}
 	for range t.Rounds() {
-		times, err := g.watched(ctx, watch, p)
+		times, err := g.measureTimes(ctx, timer, p)
 		if err != nil {
 			return err
 		}
@@ -42,17 +42,17 @@ func runLatency(ctx context.Context, r *Rig, t *Table) (err error) {
 	return nil
 }
 
-// watched offers emails of the first tenant at the pace and returns how long each took to SES,
-// the shortest first.
-func (g *gateway) watched(ctx context.Context, watch *stopwatch, p pace) ([]time.Duration, error) {
+// measureTimes submits emails of the first tenant at the pace and returns their times to SES in
+// ascending order.
+func (g *gateway) measureTimes(ctx context.Context, timer *stopwatch, p pace) ([]time.Duration, error) {
 	err := p.run(ctx, func(int) error {
 		serial := g.serial.Add(1)
-		watch.leave(address(string(appendSerial(nil, serial))))
+		timer.leave(address(string(appendSerial(nil, serial))))
 		_, err := g.tenant.post(ctx, serial)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return watch.all(ctx)
+	return timer.all(ctx)
 }

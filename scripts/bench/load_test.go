@@ -18,16 +18,16 @@ import (
 	"email-gateway/shared/htmlcheck"
 )
 
-// Each copy is a whole request of the same length with its own key, whose body is JSON of
-// about 2 KB that differs in whom it goes to.
-func TestLetter(t *testing.T) {
+// Each copy is a whole request of the same length with its own key, whose body is JSON of about 2
+// KB with its own recipient.
+func TestEmailTemplate(t *testing.T) {
 	t.Parallel()
-	l, err := newLetter()
+	l, err := newEmailTemplate()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := l.length(); n < 1800 || n > 2400 {
-		t.Errorf("a letter has %d bytes", n)
+		t.Errorf("a request body has %d bytes", n)
 	}
 	write := l.request("gw_test_key")
 	seen := make(map[string]bool)
@@ -49,7 +49,7 @@ func TestLetter(t *testing.T) {
 		}
 		key := request.Header.Get("Idempotency-Key")
 		if seen[key] || seen[body.To] || body.Recipient.Email != body.To || key == "" {
-			t.Errorf("the key %q or the address %q is there twice, or its recipient is %q", key, body.To, body.Recipient.Email)
+			t.Errorf("the key %q or the address %q is not unique, or the recipient is %q", key, body.To, body.Recipient.Email)
 		}
 		seen[key], seen[body.To] = true, true
 		if err := htmlcheck.Check(body.HTML); err != nil {
@@ -58,9 +58,9 @@ func TestLetter(t *testing.T) {
 	}
 }
 
-// The hammer makes a different request each time over kept connections, and counts what
-// was answered while it measured.
-func TestHammer(t *testing.T) {
+// The load generator sends a different request each time over kept connections, and counts the responses
+// during the measurement.
+func TestLoadGenerator(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	bodies, callers := make(map[string]int), make(map[string]bool)
@@ -74,7 +74,7 @@ func TestHammer(t *testing.T) {
 		_, _ = io.WriteString(w, "stored")
 	}))
 	defer server.Close()
-	h := newTestHammer(server.Listener.Addr().String())
+	h := newTestLoadGenerator(server.Listener.Addr().String())
 	p, err := h.run(t.Context(), 20*time.Millisecond, 200*time.Millisecond, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -84,8 +84,8 @@ func TestHammer(t *testing.T) {
 	if len(callers) != 4 {
 		t.Errorf("there were %d connections", len(callers))
 	}
-	if p.answers == 0 || p.answers > len(bodies) || p.rate <= 0 || p.p50 <= 0 || p.p99 < p.p50 {
-		t.Errorf("it saw %+v of %d", p, len(bodies))
+	if p.responses == 0 || p.responses > len(bodies) || p.rate <= 0 || p.p50 <= 0 || p.p99 < p.p50 {
+		t.Errorf("result %+v of %d requests", p, len(bodies))
 	}
 	for body, n := range bodies {
 		if n != 1 {
@@ -94,8 +94,8 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-func newTestHammer(addr string) hammer {
-	return hammer{
+func newTestLoadGenerator(addr string) loadGenerator {
+	return loadGenerator{
 		addr: addr, connections: 4, status: http.StatusAccepted, serial: new(atomic.Int64),
 		request: func(dst []byte, serial int64) []byte {
 			return appendSerial(append(dst, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n\r\n"...), serial)
@@ -103,17 +103,17 @@ func newTestHammer(addr string) hammer {
 	}
 }
 
-func TestHammerTellsOfOtherAnswers(t *testing.T) {
+func TestLoadGenerator_UnexpectedResponses(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]http.HandlerFunc{
+	for name, response := range map[string]http.HandlerFunc{
 		"429": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "slowly", http.StatusTooManyRequests) },
 		"202": func(w http.ResponseWriter, _ *http.Request) { // in pieces
 			w.WriteHeader(http.StatusAccepted)
 			_ = http.NewResponseController(w).Flush()
 		},
 	} {
-		server := httptest.NewServer(answer)
-		_, err := newTestHammer(server.Listener.Addr().String()).run(t.Context(), time.Second, 10*time.Second, nil)
+		server := httptest.NewServer(response)
+		_, err := newTestLoadGenerator(server.Listener.Addr().String()).run(t.Context(), time.Second, 10*time.Second, nil)
 		if err == nil || name == "429" && !strings.Contains(err.Error(), "429 slowly") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
@@ -121,7 +121,7 @@ func TestHammerTellsOfOtherAnswers(t *testing.T) {
 	}
 }
 
-// A process's time includes that of its children, running and ended.
+// A process's time includes that of its children, running and exited.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	busy := `n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done`
@@ -152,7 +152,7 @@ func TestUsage(t *testing.T) {
 	}
 	_ = cmd.Wait() // read fails at the end of its input
 	if _, err := usageOf(cmd.Process.Pid); err == nil {
-		t.Error("a process that has ended has a usage")
+		t.Error("an exited process has a usage")
 	}
 }
 

@@ -14,30 +14,33 @@ import (
 )
 
 func mailing() Section {
-	return Section{Name: "mailing", What: "a CSV of 50,000 rows, first byte to COMPLETED, beside a loop that renders and calls SendEmail", Run: runMailing}
+	return Section{Name: "mailing", What: "a CSV of 50,000 rows, first byte to COMPLETED, compared with a loop that renders and calls SendEmail", Run: runMailing}
 }
 
 const (
-	// mailingConcurrency is that of the worker and of the loop; fewConcurrency is what the worker is also measured with.
+	// mailingConcurrency is the concurrency of the worker and of the loop; the worker is also
+	// measured with fewConcurrency.
 	mailingConcurrency = 256
 	fewConcurrency     = 64
-	// mailingCPU is the budget of processor time per email, in µs, of all programs and servers together.
+	// mailingCPU is the budget of CPU time per email, in µs, of all programs and servers together.
 	mailingCPU = 450
 )
 
-// mailingRun is a CSV, the programs that send it and the loop that they are compared with.
+// mailingRun holds a CSV, the environment of the programs that send it and the loop as their
+// reference.
 type mailingRun struct {
-	rig    *Rig
-	table  *Table
-	upload upload
-	ses    *SES // of the programs and of the loop
-	loop   *mailingLoop
+	environment *Environment
+	table       *Table
+	upload      upload
+	ses         *SES // of the programs and of the loop
+	loop        *mailingLoop
 }
 
-// runMailing measures a mailing from the first byte of its upload until Postgres holds it as COMPLETED. Each turn has new
-// databases, so that recipients are inserted in each of them, and stops its programs before the loop begins.
-func runMailing(ctx context.Context, r *Rig, t *Table) (err error) {
-	m := &mailingRun{rig: r, table: t, upload: upload{
+// runMailing measures a mailing from the first byte of its upload until Postgres has it as
+// COMPLETED. Each measurement has a new database, so that it inserts all recipients, and stops its
+// programs before the loop begins.
+func runMailing(ctx context.Context, r *Environment, t *Table) (err error) {
+	m := &mailingRun{environment: r, table: t, upload: upload{
 		rows: scale(r, 50_000, 5_000), sheet: filepath.Join(r.cfg.Dir, "mailing.csv"),
 		fields: map[string]string{"subject": mailingSubject, "html": mailingHTML()},
 	}}
@@ -74,11 +77,11 @@ func runMailing(ctx context.Context, r *Rig, t *Table) (err error) {
 	return nil
 }
 
-// turn sends the mailing by a system of its own and returns the emails per second.
+// turn sends the mailing with a new system and returns the emails per second.
 func (m *mailingRun) turn(ctx context.Context, concurrency int) (rate float64, err error) {
 	env := throughput()
 	env["WORKER_CONCURRENCY"] = strconv.Itoa(concurrency)
-	g, err := m.rig.openGateway(ctx, gatewayOptions{env: env, ses: m.ses})
+	g, err := m.environment.openGateway(ctx, gatewayOptions{env: env, ses: m.ses})
 	if err != nil {
 		return 0, err
 	}
@@ -96,7 +99,7 @@ func (m *mailingRun) turn(ctx context.Context, concurrency int) (rate float64, e
 	if err != nil {
 		return 0, err
 	}
-	w := newMeter(m.rig, []*Program{g.api, g.dispatcher, g.worker}, m.rig.Postgres, m.rig.Redis, m.rig.RabbitMQ)
+	w := newMeter(m.environment, []*Program{g.api, g.dispatcher, g.worker}, m.environment.Postgres, m.environment.Redis, m.environment.RabbitMQ)
 	if err := w.start(); err != nil {
 		return 0, err
 	}
@@ -124,7 +127,8 @@ func (m *mailingRun) turn(ctx context.Context, concurrency int) (rate float64, e
 	return perSecond(m.upload.rows, times.completed), nil
 }
 
-// work is what Postgres has done: bytes of WAL since it was made, and transactions in the system's database.
+// work are Postgres's counters: bytes of WAL since its creation, and transactions in the system's
+// database.
 type work struct{ written, transactions int64 }
 
 // work reads the counters. Those of other sessions are up to a second old.
@@ -136,13 +140,13 @@ func (s *System) work(ctx context.Context) (w work, err error) {
 	return w, err
 }
 
-// mailingTimes are the steps of a mailing, from the first byte of its upload on.
+// mailingTimes are the times of a mailing's steps, from the first byte of its upload.
 type mailingTimes struct{ answered, sent, completed time.Duration }
 
-// send uploads the CSV and waits until the mailing is COMPLETED and each of its rows SENT. Postgres is queried only when
-// SES has all emails.
+// send uploads the CSV and waits until the mailing is COMPLETED and all its rows are SENT. It
+// queries Postgres only when SES has received all emails.
 func (m *mailingRun) send(ctx context.Context, g *gateway) (t mailingTimes, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, sendPatience, fmt.Errorf("the mailing of %d rows did not end within %s", m.upload.rows, sendPatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, sendTimeout, fmt.Errorf("the mailing of %d rows did not end within %s", m.upload.rows, sendTimeout))
 	defer cancel()
 	taken, begun := g.ses.Taken(), time.Now()
 	id, err := m.upload.send(ctx, g.api.Addr, g.key)
@@ -173,7 +177,7 @@ func (m *mailingRun) send(ctx context.Context, g *gateway) (t mailingTimes, err 
 	}
 }
 
-// mailing reads a mailing's status and how many of its emails were counted as sent.
+// mailing reads a mailing's status and its count of sent emails.
 func (g *gateway) mailing(ctx context.Context, id uuid.UUID) (status string, sent int, err error) {
 	err = g.system.Database.QueryRowContext(ctx, "SELECT status, sent FROM mailings WHERE id = $1", id).Scan(&status, &sent)
 	if err != nil {

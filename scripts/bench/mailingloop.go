@@ -11,18 +11,19 @@ import (
 	"email-gateway/shared/unsubscribe"
 )
 
-// mailingSubject and mailingHTML are the templates of the mailing that is measured. Their fields are columns of writeSheet.
+// mailingSubject and mailingHTML are the templates of the measured mailing. Their fields are
+// columns of writeSheet.
 const mailingSubject = "Olá, {{nome}}: sua fatura saiu"
 
 func mailingHTML() string {
 	return strings.NewReplacer(
 		"João Assunção", "{{nome}}", placeholder, "{{fatura}}",
 		"</body>", `<p>{{cidade}}</p><p><a href="{{unsubscribe_url}}">Sair da lista</a></p></body>`,
-	).Replace(letterHTML)
+	).Replace(emailHTML)
 }
 
-// mailingLoop sends the emails of a mailing without a gateway: it renders the templates for each row, makes the row's
-// unsubscribe link and calls SendEmail.
+// mailingLoop sends the emails of a mailing without a gateway: it renders the templates for each
+// row, creates the row's unsubscribe link and calls SendEmail.
 type mailingLoop struct {
 	ses              *bareClient
 	subject, html    *mailmerge.Bound
@@ -60,9 +61,9 @@ func newMailingLoop(endpoint string, concurrency int) (*mailingLoop, error) {
 	return l, nil
 }
 
-// run sends so many rows and returns how many per second.
+// run sends that number of rows and returns the rate per second.
 func (l *mailingLoop) run(ctx context.Context, rows int) (float64, error) {
-	return share(l.ses.concurrency, rows, func(row int64) error { return l.send(ctx, row) })
+	return measureRate(l.ses.concurrency, rows, func(row int64) error { return l.send(ctx, row) })
 }
 
 // send sends the email of one row of writeSheet.

@@ -9,7 +9,7 @@ import (
 	"email-gateway/shared/htmlcheck"
 )
 
-// The loop sends each row to its own address, rendered from the templates, with a link of its own.
+// The loop sends each row to its own address, rendered from the templates, with its own link.
 func TestMailingLoop(t *testing.T) {
 	t.Parallel()
 	type email struct {
@@ -51,30 +51,30 @@ func TestMailingLoop(t *testing.T) {
 	for _, e := range emails {
 		simple := e.Content.Simple
 		if len(e.Destination.ToAddresses) != 1 || len(simple.Headers) != 2 {
-			t.Fatalf("it goes to %v with headers %v", e.Destination.ToAddresses, simple.Headers)
+			t.Fatalf("recipients %v, headers %v", e.Destination.ToAddresses, simple.Headers)
 		}
 		to, html := e.Destination.ToAddresses[0], simple.Body.HTML.Data
 		if !strings.HasPrefix(to, "cliente0") || simple.Subject.Data != "Olá, "+sheetName+": sua fatura saiu" {
-			t.Errorf("it goes to %q about %q", to, simple.Subject.Data)
+			t.Errorf("recipient %q, subject %q", to, simple.Subject.Data)
 		}
 		for _, value := range []string{sheetName, sheetCity, "fatura-" + strings.TrimPrefix(strings.TrimSuffix(to, "@cliente.example"), "cliente"), "/u/"} {
 			if !strings.Contains(html, value) {
-				t.Errorf("the html does not hold %q", value)
+				t.Errorf("the html does not contain %q", value)
 			}
 		}
 		if strings.Contains(html, "{{") || strings.Contains(html, placeholder) {
-			t.Error("the html holds a field that was not rendered")
+			t.Error("the html contains a field that was not rendered")
 		}
 		if err := htmlcheck.Check(html); err != nil {
 			t.Errorf("the html is refused: %v", err)
 		}
 		link := simple.Headers[0].Value + simple.Headers[1].Value
 		if seen[to] || seen[link] {
-			t.Errorf("%q or its link is there twice", to)
+			t.Errorf("%q or its link is not unique", to)
 		}
 		seen[to], seen[link] = true, true
 	}
 	if len(emails) != rows {
-		t.Errorf("SES took %d emails, want %d", len(emails), rows)
+		t.Errorf("SES received %d emails, want %d", len(emails), rows)
 	}
 }

@@ -8,26 +8,26 @@ import (
 )
 
 func memory() Section {
-	return Section{Name: "memory", What: "the most memory of each process at full load, and of the api with a CSV of 1 M rows", Run: runMemory}
+	return Section{Name: "memory", What: "peak memory of each process at full load, and of the api with a CSV of 1 M rows", Run: runMemory}
 }
 
-// megabyte is what budgets count in; processes are bounded by settings in the other unit.
+// megabyte is the unit of budgets; settings limit processes in the other unit.
 const (
 	megabyte = 1e6
 	mebibyte = 1 << 20
 )
 
-// runMemory measures the most resident memory that each process has had once a batch has
-// gone the whole way as fast as it could, and the most that the api has had after a large
-// CSV, beside a small one. Each value is of processes that were started for it.
-func runMemory(ctx context.Context, r *Rig, t *Table) error {
+// runMemory measures the peak resident memory of each process after a batch at full speed, and the
+// peak of the api after a large CSV, compared with a small one. Each measurement starts its own
+// processes.
+func runMemory(ctx context.Context, r *Environment, t *Table) error {
 	if err := loadMemory(ctx, r, t); err != nil {
 		return err
 	}
 	return sheetMemory(ctx, r, t)
 }
 
-func loadMemory(ctx context.Context, r *Rig, t *Table) (err error) {
+func loadMemory(ctx context.Context, r *Environment, t *Table) (err error) {
 	g, err := r.openGateway(ctx, gatewayOptions{env: throughput()})
 	if err != nil {
 		return err
@@ -51,8 +51,8 @@ func loadMemory(ctx context.Context, r *Rig, t *Table) (err error) {
 	return nil
 }
 
-// recordPeaks adds a value to the row of each process. Redis was not started for it: its
-// peak is the greatest since the bench began.
+// recordPeaks adds a value to the row of each process. Redis was not started for it: its peak is
+// that since the start of the benchmark.
 func (g *gateway) recordPeaks(t *Table, n int) error {
 	for _, p := range []struct {
 		*Program
@@ -67,7 +67,7 @@ func (g *gateway) recordPeaks(t *Table, n int) error {
 			Name: fmt.Sprintf("%s, after a batch of %d", p.Kind, n), Unit: "MB", Budget: p.budget, Moonshot: p.moonshot,
 		}, float64(usage.Peak)/megabyte)
 	}
-	usage, err := g.rig.ServerUsage(g.rig.Redis)
+	usage, err := g.environment.ServerUsage(g.environment.Redis)
 	if err != nil {
 		return err
 	}
@@ -75,9 +75,9 @@ func (g *gateway) recordPeaks(t *Table, n int) error {
 	return nil
 }
 
-// sheetMemory uploads a small CSV and a large one, each to an api of its own. It makes one
-// round: the peaks of a process that does nothing else hardly differ.
-func sheetMemory(ctx context.Context, r *Rig, t *Table) (err error) {
+// sheetMemory uploads a small CSV and a large one, each to a new api. It makes one round: the peaks
+// of a process without other work hardly differ.
+func sheetMemory(ctx context.Context, r *Environment, t *Table) (err error) {
 	const few = 1000
 	many := scale(r, 1_000_000, 50_000)
 	small, err := sheetPeak(ctx, r, few)
@@ -95,9 +95,9 @@ func sheetMemory(ctx context.Context, r *Rig, t *Table) (err error) {
 	return nil
 }
 
-// sheetPeak is the most memory of an api that took in one CSV, in MiB.
-func sheetPeak(ctx context.Context, r *Rig, rows int) (peak float64, err error) {
-	in := &ingesting{rig: r, rows: rows, sheet: filepath.Join(r.cfg.Dir, fmt.Sprintf("sheet-%d.csv", rows))}
+// sheetPeak returns the peak memory of an api after one CSV, in MiB.
+func sheetPeak(ctx context.Context, r *Environment, rows int) (peak float64, err error) {
+	in := &ingesting{environment: r, rows: rows, sheet: filepath.Join(r.cfg.Dir, fmt.Sprintf("sheet-%d.csv", rows))}
 	defer func() { err = errors.Join(err, in.close(context.WithoutCancel(ctx))) }()
 	if err := writeSheet(in.sheet, rows); err != nil {
 		return 0, err

@@ -8,19 +8,19 @@ import (
 	"email-gateway/scripts/local"
 )
 
-// meter tells what processes took of the processors during a measurement.
+// meter measures the CPU time of processes during a measurement.
 type meter struct {
 	programs []*Program
 	names    []string
 	read     []func() (Usage, error)
 	begun    []time.Duration
-	Spent    []time.Duration // by each, once stopped
+	Spent    []time.Duration // by each process, after stop
 	before   time.Time
 	Length   time.Duration
 }
 
-// newMeter watches the programs and servers given.
-func newMeter(r *Rig, programs []*Program, servers ...*local.Service) *meter {
+// newMeter returns a meter for the programs and servers.
+func newMeter(r *Environment, programs []*Program, servers ...*local.Service) *meter {
 	m := &meter{programs: programs}
 	for _, p := range programs {
 		m.names, m.read = append(m.names, p.Kind), append(m.read, p.Usage)
@@ -78,8 +78,7 @@ func (m *meter) times() ([]time.Duration, error) {
 	return times, errors.Join(errs...)
 }
 
-// record adds a row for each process: its processor time per one of so many pieces of
-// work, in µs.
+// record adds a row for each process: its CPU time per piece of work, in µs.
 func (m *meter) record(t *Table, prefix, piece string, pieces float64) {
 	for i, spent := range m.Spent {
 		t.Record(Quantity{Name: prefix + "cpu per " + piece + ", " + m.names[i], Unit: "µs"}, float64(spent.Microseconds())/pieces)

@@ -9,20 +9,20 @@ import (
 	"email-gateway/shared/service"
 )
 
-// pace offers work at its own times whatever becomes of it (an open loop): a gateway that
-// falls behind finds no mercy, and its delay is in the figures.
+// pace starts work at fixed times without waiting for earlier work (an open loop): delays of a
+// gateway that falls behind are part of the figures.
 type pace struct {
 	n int
-	// every is the mean time between two. With jitter each one comes at a random moment
-	// of its own interval, so that it keeps no step with anything that ticks.
+	// every is the mean interval. With jitter each one starts at a random time of its interval, so
+	// that it does not synchronize with periodic tasks.
 	every  time.Duration
 	jitter bool
 }
 
-// run calls do n times, each in a goroutine of its own, and returns when all have ended.
+// run calls do n times, each in a goroutine of its own, and returns when all have returned.
 func (p pace) run(ctx context.Context, do func(n int) error) error {
-	// Always the same moments, so that two runs differ in what they meet only.
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it decides when an email is offered
+	// A fixed seed: the times are the same in all runs.
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it only determines when an email is submitted
 	begun := time.Now()
 	var doing sync.WaitGroup
 	errs := make(chan error, p.n)
@@ -43,5 +43,5 @@ func (p pace) run(ctx context.Context, do func(n int) error) error {
 	}
 	doing.Wait()
 	close(errs)
-	return <-errs // the first; nil if there is none
+	return <-errs // the first error, or nil
 }

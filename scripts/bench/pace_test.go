@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Nobody is waited for: all are offered although the first never ends before the last.
-func TestPaceIsOpen(t *testing.T) {
+// The loop is open: all calls start although the first one returns only after the last has started.
+func TestPace_OpenLoop(t *testing.T) {
 	t.Parallel()
 	const n = 20
 	all := make(chan struct{})
@@ -26,12 +26,12 @@ func TestPaceIsOpen(t *testing.T) {
 		}
 	})
 	if err != nil || offered.Load() != n {
-		t.Errorf("%d offered, %v", offered.Load(), err)
+		t.Errorf("%d started, %v", offered.Load(), err)
 	}
 }
 
-// No interval is left out, and with jitter none has two.
-func TestPaceKeepsItsIntervals(t *testing.T) {
+// Every interval has exactly one call, with jitter too.
+func TestPace_Intervals(t *testing.T) {
 	t.Parallel()
 	for _, jitter := range []bool{false, true} {
 		const n, every = 10, 20 * time.Millisecond
@@ -45,13 +45,13 @@ func TestPaceKeepsItsIntervals(t *testing.T) {
 		}
 		for i, offset := range at {
 			if offset < time.Duration(i)*every {
-				t.Errorf("jitter %v: number %d was offered after %s, before its interval", jitter, i, offset)
+				t.Errorf("jitter %v: call %d started after %s, before its interval", jitter, i, offset)
 			}
 		}
 	}
 }
 
-func TestPaceTellsOfFailure(t *testing.T) {
+func TestPace_Errors(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("refused")
 	if err := (pace{n: 3, every: time.Millisecond}).run(t.Context(), func(i int) error {

@@ -2,9 +2,9 @@ package bench
 
 import "slices"
 
-// RecordPair adds one value of the subject and one of its reference to their row, for a
-// measurement that yields several pairs at once. The row is made with its first pair. The
-// measures of both are not used.
+// RecordPair adds one value of the subject and one of its reference to their row, for a measurement
+// that yields several pairs at once. The first pair creates the row. It does not call the Measure
+// functions.
 func (t *Table) RecordPair(s Subject, r Reference, value, reference float64) {
 	i := slices.IndexFunc(t.rows, func(row *Row) bool { return row.Name == s.Name && row.Against == r.Name })
 	if i < 0 {

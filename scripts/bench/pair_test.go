@@ -22,6 +22,6 @@ func TestRecordPair(t *testing.T) {
 		}
 	}
 	if met, judged := rows[0].Met(); met || !judged {
-		t.Error("a missed budget was not seen")
+		t.Error("a missed budget was not reported")
 	}
 }

@@ -13,20 +13,20 @@ const (
 	pollPause = time.Second
 )
 
-// duePage is the next emails in their order, by the same index as the dispatcher's.
+// duePage selects the next emails in order, by the same index as the dispatcher.
 const duePage = `
 SELECT id FROM email_outbox
 WHERE status = 'PENDING' AND lane_id = $1 AND next_at <= now()
 ORDER BY next_at, id LIMIT $2`
 
-// poll is the rate of the poller that outboxes are usually drawn with: it reads a page of
-// rows, publishes each, updates each, and sleeps. It counts whole turns.
+// poll measures the rate of a typical outbox poller: it reads a page of rows, publishes each,
+// updates each, and sleeps. It counts whole iterations.
 func (d *dispatching) poll(ctx context.Context) (float64, error) {
 	if err := d.prepare(ctx); err != nil {
 		return 0, err
 	}
 	begun, moved := time.Now(), 0
-	for range scale(d.rig, 4, 2) {
+	for range scale(d.environment, 4, 2) {
 		ids, err := d.page(ctx)
 		if err != nil {
 			return 0, err

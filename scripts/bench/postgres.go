@@ -11,9 +11,8 @@ import (
 	"strconv"
 )
 
-// postgresTool finds a program that comes with the Postgres server. Debian keeps those of
-// each major version in a folder of its own, outside PATH; the newest is the one that
-// scripts/services.sh runs.
+// postgresTool finds a program of the Postgres server. Debian installs those of each major version
+// in a separate folder, outside PATH; scripts/services.sh runs the newest version.
 func postgresTool(name string) (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
 	if err != nil {
@@ -29,9 +28,9 @@ func postgresTool(name string) (string, error) {
 	return path, nil
 }
 
-// majorVersion is the 15 of /usr/lib/postgresql/15/bin/psql.
+// majorVersion returns the 15 of /usr/lib/postgresql/15/bin/psql.
 func majorVersion(path string) int {
-	version, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 0 comes last
+	version, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 0 sorts last
 	return version
 }
 
@@ -55,12 +54,12 @@ func postgresRun(ctx context.Context, name string, args ...string) (string, erro
 
 var tps = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
 
-// longest is how many seconds pgbench may be given, at last.
+// longest is the maximum duration of pgbench in seconds.
 const longest = 32
 
-// pgbench runs the transaction in the script file from so many clients at once and returns
-// how many were committed per second. One that came to none, which happens within a second
-// on a machine that is busy with other things, gets twice the time.
+// pgbench runs the transaction in the script file with that number of concurrent clients and
+// returns the commits per second. If there was none, which happens within a second on a busy
+// machine, it repeats the run with twice the time.
 func pgbench(ctx context.Context, databaseURL, script string, clients, seconds int) (float64, error) {
 	out, err := postgresRun(ctx, "pgbench", "-n", "-M", "prepared", "-c", strconv.Itoa(clients), "-j", "2",
 		"-T", strconv.Itoa(seconds), "-f", script, databaseURL)

@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// profiler is a file that makes a program write a profile of its processor time from one
-// signal to the next. No program has it by itself: it is put over the checkout while it
-// is built, when profiles are asked for.
+// profiler is a source file that makes a program write a CPU profile between two signals. It is
+// added by go build -overlay when profiles are requested.
 //
 //go:embed profiler.go.txt
 var profiler []byte
@@ -21,7 +20,7 @@ const (
 	endProfile   = syscall.SIGUSR2
 )
 
-// writeOverlay writes what go build's -overlay reads, and returns the name of that file.
+// writeOverlay writes the file for go build's -overlay, and returns its name.
 func writeOverlay(root, dir string) (string, error) {
 	source, overlay := filepath.Join(dir, "profiler.go"), filepath.Join(dir, "overlay.json")
 	replace := make(map[string]string)
@@ -40,9 +39,9 @@ func writeOverlay(root, dir string) (string, error) {
 	return overlay, nil
 }
 
-// profile tells the program to begin or to end its profile, if profiles are asked for.
+// profile signals the program to begin or end its profile, if profiles are requested.
 func (p *Program) profile(signal syscall.Signal) error {
-	if p.rig.cfg.Profiles == "" || p.Kind == "naive" {
+	if p.environment.cfg.Profiles == "" || p.Kind == "naive" {
 		return nil
 	}
 	if err := p.cmd.Process.Signal(signal); err != nil {

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// quietRate is what SES takes per second here: slow enough that the other tenant's
-	// emails last for the whole measurement, as they would for hours in production.
+	// quietRate is SES's limit per second here: low enough that the other tenant's backlog lasts
+	// for the whole measurement, as it would for hours in production.
 	quietRate = 200
 	// quietEvery is the mean time between two emails of the quiet tenant.
 	quietEvery = 150 * time.Millisecond
 )
 
 func quiet() Section {
-	return Section{Name: "quiet", What: "POST to SES for a quiet tenant while another has 1 M emails queued, beside the same with nothing queued", Run: runQuiet}
+	return Section{Name: "quiet", What: "POST to SES for a quiet tenant while another has 1 M emails queued, compared with an empty queue", Run: runQuiet}
 }
 
-// runQuiet measures what another tenant's backlog adds to the way of a quiet tenant's email.
-func runQuiet(ctx context.Context, r *Rig, t *Table) error {
+// runQuiet measures how much another tenant's backlog delays a quiet tenant's email.
+func runQuiet(ctx context.Context, r *Environment, t *Table) error {
 	backlog := scale(r, 1_000_000, 20_000)
 	return r.compareQuiet(ctx, t, quietCase{
 		seed: func(s *System) error { return s.Seed(ctx, backlog) },
@@ -29,22 +29,23 @@ func runQuiet(ctx context.Context, r *Rig, t *Table) error {
 	})
 }
 
-// quietCase is what a quiet tenant is beside.
+// quietCase describes the load of other tenants.
 type quietCase struct {
-	seed              func(*System) error // makes the emails of others
+	seed              func(*System) error // inserts the emails of others
 	idle, busy, added string              // names of the rows
-	budget, moonshot  float64             // of what is added to p99, in ms
+	budget, moonshot  float64             // of the increase of p99, in ms
 }
 
-// compareQuiet measures in turns two systems with the same two tenants, one of which has nothing else to do.
-func (r *Rig) compareQuiet(ctx context.Context, t *Table, c quietCase) (err error) {
-	watch := newStopwatch()
-	idle, err := r.openQuiet(ctx, watch)
+// compareQuiet alternately measures two systems with the same two tenants, one of which has no
+// other load.
+func (r *Environment) compareQuiet(ctx context.Context, t *Table, c quietCase) (err error) {
+	timer := newStopwatch()
+	idle, err := r.openQuiet(ctx, timer)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, idle.close(context.WithoutCancel(ctx))) }()
-	busy, err := r.openQuiet(ctx, watch)
+	busy, err := r.openQuiet(ctx, timer)
 	if err != nil {
 		return err
 	}
@@ -57,14 +58,14 @@ func (r *Rig) compareQuiet(ctx context.Context, t *Table, c quietCase) (err erro
 	if err := busy.system.Settle(ctx); err != nil {
 		return err
 	}
-	t.Say("%s after %s; SES takes %d/s", c.busy, time.Since(begun).Round(time.Second), quietRate)
+	t.Say("%s after %s; SES accepts %d/s", c.busy, time.Since(begun).Round(time.Second), quietRate)
 	p := pace{n: scale(r, 100, 30), every: quietEvery, jitter: true}
 	for range t.Rounds() {
-		alone, err := idle.quietTurn(ctx, watch, p)
+		alone, err := idle.quietTurn(ctx, timer, p)
 		if err != nil {
 			return err
 		}
-		beside, err := busy.quietTurn(ctx, watch, p)
+		beside, err := busy.quietTurn(ctx, timer, p)
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func (r *Rig) compareQuiet(ctx context.Context, t *Table, c quietCase) (err erro
 			budget, moonshot float64
 		}{{name: "p50", percent: 50}, {name: "p99", percent: 99, budget: c.budget, moonshot: c.moonshot}} {
 			with, without := percentile(beside, q.percent), percentile(alone, q.percent)
-			t.Say("%s: %s ms, %s ms beside the others", q.name, figure(without), figure(with))
+			t.Say("%s: %s ms, %s ms with the load of others", q.name, figure(without), figure(with))
 			t.Record(Quantity{Name: "POST to SES, " + q.name + ", " + c.idle, Unit: "ms"}, without)
 			t.Record(Quantity{Name: "POST to SES, " + q.name + ", " + c.busy, Unit: "ms"}, with)
 			t.Record(Quantity{Name: c.added + ", " + q.name, Unit: "ms", Budget: q.budget, Moonshot: q.moonshot}, with-without)
@@ -83,9 +84,9 @@ func (r *Rig) compareQuiet(ctx context.Context, t *Table, c quietCase) (err erro
 	return nil
 }
 
-// openQuiet makes a system with a quiet tenant beside the first one.
-func (r *Rig) openQuiet(ctx context.Context, watch *stopwatch) (*gateway, error) {
-	g, err := r.openGateway(ctx, gatewayOptions{rate: quietRate, onSend: watch.arrive})
+// openQuiet returns a system with a quiet tenant in addition to the first one.
+func (r *Environment) openQuiet(ctx context.Context, timer *stopwatch) (*gateway, error) {
+	g, err := r.openGateway(ctx, gatewayOptions{rate: quietRate, onSend: timer.arrive})
 	if err != nil {
 		return nil, err
 	}
@@ -96,17 +97,17 @@ func (r *Rig) openQuiet(ctx context.Context, watch *stopwatch) (*gateway, error)
 }
 
 // quietTurn starts the system, waits until it works at its full rate, and measures.
-func (g *gateway) quietTurn(ctx context.Context, watch *stopwatch, p pace) ([]time.Duration, error) {
-	if err := g.rig.EmptyRedis(ctx); err != nil {
+func (g *gateway) quietTurn(ctx context.Context, timer *stopwatch, p pace) ([]time.Duration, error) {
+	if err := g.environment.EmptyRedis(ctx); err != nil {
 		return nil, err
 	}
 	if err := g.start(ctx); err != nil {
 		return nil, err
 	}
-	// The first ones wait for connections and for the backlog to fill the window.
-	if _, err := g.watched(ctx, watch, pace{n: 20, every: p.every}); err != nil {
+	// The first emails wait until connections are open and the backlog fills the window.
+	if _, err := g.measureTimes(ctx, timer, pace{n: 20, every: p.every}); err != nil {
 		return nil, err
 	}
-	times, err := g.watched(ctx, watch, p)
+	times, err := g.measureTimes(ctx, timer, p)
 	return times, errors.Join(err, g.stop(ctx))
 }

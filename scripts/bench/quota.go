@@ -16,11 +16,11 @@ func quota() Section {
 	return Section{Name: "rate", What: "the account's rate with default settings: one and three workers, SES answering after 100 ms", Run: runQuota}
 }
 
-// account is an SES account with a rate, whose SES takes a while to answer, and the workers
-// that send through it.
+// account is an SES account with a rate and a response time, and the number of workers that send
+// through it.
 type account struct {
 	perSecond int
-	answer    time.Duration
+	response  time.Duration
 	workers   int
 }
 
@@ -29,12 +29,12 @@ func (a account) String() string {
 	if a.workers > 1 {
 		workers = fmt.Sprintf("%d workers", a.workers)
 	}
-	return fmt.Sprintf("%d/s, SES answering after %s, %s", a.perSecond, a.answer, workers)
+	return fmt.Sprintf("%d/s, SES answering after %s, %s", a.perSecond, a.response, workers)
 }
 
-// runQuota measures how much of the account's rate the gateway uses while emails wait, with
-// everything at its defaults, and how many of its calls a provider with that rate would refuse.
-func runQuota(ctx context.Context, r *Rig, t *Table) error {
+// runQuota measures how much of the account's rate the gateway uses while emails wait, with default
+// settings, and how many of its calls a provider with that rate would refuse.
+func runQuota(ctx context.Context, r *Environment, t *Table) error {
 	accounts := []account{{500, 100 * time.Millisecond, 1}, {500, 100 * time.Millisecond, 3}, {14, 50 * time.Millisecond, 1}}
 	for range t.Rounds() {
 		for _, a := range accounts {
@@ -46,26 +46,26 @@ func runQuota(ctx context.Context, r *Rig, t *Table) error {
 	return nil
 }
 
-// idleTime is how long the workers are watched while there is nothing to send.
+// idleTime is the duration of the measurement of idle workers.
 const idleTime = 10 * time.Second
 
-// measure records one round. The workers find their limits in the first seconds, which do not count.
-func (a account) measure(ctx context.Context, r *Rig, t *Table) (err error) {
+// measure records one round. It excludes the first seconds, in which the workers find their limits.
+func (a account) measure(ctx context.Context, r *Environment, t *Table) (err error) {
 	warmUp, seconds := scale(r, 10, 5), scale(r, 20, 6)
-	// The provider counts over about a second: its bucket holds so much.
+	// The provider's token bucket holds about one second of the rate.
 	allowed := rate.NewLimiter(rate.Limit(a.perSecond), a.perSecond)
 	var over atomic.Int64
 	ses, err := NewSES(ctx, float64(a.perSecond), func([]byte) {
 		if !allowed.Allow() {
 			over.Add(1)
 		}
-		<-time.After(a.answer)
+		<-time.After(a.response)
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ses.Close()) }()
-	s := &sending{rig: r, table: t, ses: ses}
+	s := &sending{environment: r, table: t, ses: ses}
 	if s.system, err = r.NewSystem(ctx, map[string]string{"SES_ENDPOINT": ses.URL}); err != nil {
 		return err
 	}
@@ -107,10 +107,10 @@ func (a account) measure(ctx context.Context, r *Rig, t *Table) (err error) {
 	return nil
 }
 
-// idle records the processor time of workers that have nothing to send.
+// idle records the CPU time of idle workers.
 func (a account) idle(ctx context.Context, t *Table, workers []*Program) error {
-	m := newMeter(workers[0].rig, workers[:1])
-	if err := service.Pause(ctx, time.Second); err != nil { // they have just begun
+	m := newMeter(workers[0].environment, workers[:1])
+	if err := service.Pause(ctx, time.Second); err != nil { // after their startup
 		return err
 	}
 	if err := m.start(); err != nil {

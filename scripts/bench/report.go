@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// Report is what a run measured.
+// Report is the result of a run.
 type Report struct {
 	Durability string
 	Rounds     int
@@ -17,7 +17,7 @@ type Report struct {
 	Rows       []Row
 }
 
-// Missed are the rows whose budget was not kept.
+// Missed returns the rows that missed their budget.
 func (r *Report) Missed() []Row {
 	var missed []Row
 	for _, row := range r.Rows {
@@ -28,23 +28,23 @@ func (r *Report) Missed() []Row {
 	return missed
 }
 
-// Print writes the table for people.
+// Print writes the table as text.
 func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "\n%s\nmedian of %d rounds; ratio of the medians\n", r.Durability, r.Rounds)
 	if r.Quick {
-		fmt.Fprintln(out, "quick: everything is smaller and shorter than it should be, these figures mean little")
+		fmt.Fprintln(out, "quick: everything is smaller and shorter than in a real run, these figures are not meaningful")
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "section\tname\tunit\tmin\tmedian\tmax\treference\tratio\tbudget\tmet\tmoonshot")
 	for _, row := range r.Rows {
 		row.print(w)
 	}
-	_ = w.Flush() // to a terminal, whose reader may be gone
+	_ = w.Flush() // output to a terminal, which may be closed
 }
 
 func (r Row) print(w io.Writer) {
 	v := r.Values()
-	reference, ratio, budget, verdict, moonshot := "", "", "", "", ""
+	reference, ratio, budget, result, moonshot := "", "", "", "", ""
 	if s, ok := r.Reference(); ok {
 		reference = figure(s.Median)
 	}
@@ -52,13 +52,13 @@ func (r Row) print(w io.Writer) {
 		ratio = figure(x)
 	}
 	if met, judged := r.Met(); judged {
-		budget, verdict = r.bound()+" "+figure(r.Budget), map[bool]string{true: "yes", false: "MISSED"}[met]
+		budget, result = r.bound()+" "+figure(r.Budget), map[bool]string{true: "yes", false: "MISSED"}[met]
 	}
 	if r.Moonshot != 0 {
 		moonshot = r.bound() + " " + figure(r.Moonshot)
 	}
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Section, r.title(), r.Unit,
-		figure(v.Min), figure(v.Median), figure(v.Max), reference, ratio, budget, verdict, moonshot)
+		figure(v.Min), figure(v.Median), figure(v.Max), reference, ratio, budget, result, moonshot)
 }
 
 func (r Row) bound() string {
@@ -68,7 +68,7 @@ func (r Row) bound() string {
 	return "≥"
 }
 
-// figure shows three digits, or all before the point.
+// figure formats three significant digits, or all digits before the decimal point.
 func figure(x float64) string {
 	digits := 2 - int(math.Floor(math.Log10(math.Abs(x))))
 	if x == 0 {
@@ -77,7 +77,7 @@ func figure(x float64) string {
 	return strconv.FormatFloat(x, 'f', min(max(digits, 0), 6), 64)
 }
 
-// MarshalJSON is the list of the rows.
+// MarshalJSON returns the list of the rows.
 func (r Report) MarshalJSON() ([]byte, error) {
 	return json.Marshal(append([]Row{}, r.Rows...)) // [] if there are none
 }

@@ -5,32 +5,32 @@ import (
 	"slices"
 )
 
-// Row is one line of the result: a quantity, by itself or against a reference.
+// Row is one line of the result: a quantity, alone or with a reference.
 type Row struct {
 	Section, Name, Unit string
-	Against             string // the reference's name; "" = there is none
+	Against             string // the reference's name; "" = none
 	Budget              float64
-	AtMost              bool // the budget is the most, not the least
+	AtMost              bool // the budget is a maximum, not a minimum
 	Moonshot            float64
 
-	values, references []float64 // one for each round
+	values, references []float64 // one per round
 }
 
-// Spread is the least, the middle and the greatest of some values.
+// Spread is the minimum, median and maximum of some values.
 type Spread struct{ Min, Median, Max float64 }
 
-// spreadOf needs at least one value. Of an even number the median is the mean of the two
-// in the middle.
+// spreadOf needs at least one value. The median of an even number of values is the mean of the two
+// middle ones.
 func spreadOf(values []float64) Spread {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	return Spread{Min: sorted[0], Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Max: sorted[n-1]}
 }
 
-// Values is the spread of the quantity over the rounds.
+// Values returns the spread of the quantity over the rounds.
 func (r Row) Values() Spread { return spreadOf(r.values) }
 
-// Reference is the spread of the reference; false if the row has none.
+// Reference returns the spread of the reference; false if the row has none.
 func (r Row) Reference() (s Spread, ok bool) {
 	if r.Against == "" {
 		return Spread{}, false
@@ -38,8 +38,8 @@ func (r Row) Reference() (s Spread, ok bool) {
 	return spreadOf(r.references), true
 }
 
-// Ratio is the quantity's median over the reference's; false if the row has no reference,
-// or one of nothing.
+// Ratio returns the quantity's median divided by the reference's; false if the row has no
+// reference, or its median is 0.
 func (r Row) Ratio() (ratio float64, ok bool) {
 	reference, ok := r.Reference()
 	if !ok || reference.Median == 0 {
@@ -48,7 +48,7 @@ func (r Row) Ratio() (ratio float64, ok bool) {
 	return r.Values().Median / reference.Median, true
 }
 
-// Met says whether the budget is kept; judged is false if there is no budget.
+// Met reports whether the budget is met; judged is false if there is no budget.
 func (r Row) Met() (met, judged bool) {
 	if r.Budget == 0 {
 		return false, false
@@ -67,8 +67,8 @@ func (r Row) Met() (met, judged bool) {
 	return value >= r.Budget, true
 }
 
-// MarshalJSON writes what other programs read of a row; what a row does not have is null.
-// reference is the median of the reference.
+// MarshalJSON returns the row for other programs; missing values are null. reference is the median
+// of the reference.
 func (r Row) MarshalJSON() ([]byte, error) {
 	line := struct {
 		Section   string   `json:"section"`
@@ -92,7 +92,7 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	return json.Marshal(line)
 }
 
-// title tells rows of one subject with several references apart.
+// title distinguishes rows of one subject with several references.
 func (r Row) title() string {
 	if r.Against == "" {
 		return r.Name

@@ -26,7 +26,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// Half of the values are at most the median, half at least, whatever their order.
+// Half of the values are at most the median, half at least, in any order.
 func TestSpreadProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -42,14 +42,14 @@ func TestSpreadProperty(t *testing.T) {
 				above++
 			}
 			if v < s.Min || v > s.Max {
-				t.Fatalf("%v lies outside of %+v", v, s)
+				t.Fatalf("%v is outside of %+v", v, s)
 			}
 		}
 		if 2*below < len(values) || 2*above < len(values) {
 			t.Fatalf("%+v is not the middle of %v", s, values)
 		}
 		if !cmp.Equal(values, before) {
-			t.Fatal("the values were moved")
+			t.Fatal("the input was modified")
 		}
 	})
 }
@@ -79,7 +79,7 @@ func TestMet(t *testing.T) {
 	}
 }
 
-// The list's items have exactly these members, null where there is nothing.
+// The list's items have exactly these members; missing values are null.
 func TestRowJSON(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -8,17 +8,17 @@ import (
 )
 
 func scaleOut() Section {
-	return Section{Name: "scale", What: "two and four workers beside one, SES answering after 100 ms", Run: runScale}
+	return Section{Name: "scale", What: "two and four workers compared with one, SES answering after 100 ms", Run: runScale}
 }
 
-// answerTime is how long SES takes to answer here, as over a network.
+// answerTime is SES's response time here, as over a network.
 const answerTime = 100 * time.Millisecond
 
-// runScale measures how the sending rate grows with the workers where their hands are what
-// limits it: each waits for SES most of the time. Where the processors are the limit, which
-// they are on one machine whose SES answers at once, workers on it share what there is.
-func runScale(ctx context.Context, r *Rig, t *Table) (err error) {
-	s := &sending{rig: r, table: t, concurrency: 25, portion: scale[int64](r, 3_000, 600)}
+// runScale measures how the sending rate grows with the number of workers if their concurrency is
+// the limit: each call mostly waits for SES. Where the CPU is the limit, as on one machine with a
+// SES that responds immediately, more workers only share the CPU.
+func runScale(ctx context.Context, r *Environment, t *Table) (err error) {
+	s := &sending{environment: r, table: t, concurrency: 25, portion: scale[int64](r, 3_000, 600)}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	more := []int{2, 4}
 	if err := s.open(ctx, (t.Rounds()+1)*(1+len(more)), func([]byte) { <-time.After(answerTime) }); err != nil {
@@ -44,7 +44,7 @@ func runScale(ctx context.Context, r *Rig, t *Table) (err error) {
 	return nil
 }
 
-// rateOf is the rate of so many workers together.
+// rateOf measures the total rate of that number of workers.
 func (s *sending) rateOf(ctx context.Context, workers int) (rate float64, err error) {
 	err = s.with(ctx, workers, func([]*Program) error {
 		begun := time.Now()

@@ -11,33 +11,33 @@ import (
 	"time"
 )
 
-// Send hands one copy of the letter over to an api of the system.
-func (s *System) Send(ctx context.Context, api *Program, l letter, serial int64) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// Send submits one copy of the template to an api of the system.
+func (s *System) Send(ctx context.Context, api *Program, l emailTemplate, serial int64) error {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+api.Addr+"/v1/email/send", bytes.NewReader(l.append(nil, serial)))
 	if err != nil {
-		return fmt.Errorf("send a letter: %w", err)
+		return fmt.Errorf("send an email: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+s.Key)
 	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("send a letter: %w", err)
+		return fmt.Errorf("send an email: %w", err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("send a letter: read answer: %w", err)
+		return fmt.Errorf("send an email: read response: %w", err)
 	}
-	if answer.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("send a letter: the answer is %d %.300s", answer.StatusCode, text)
+	if response.StatusCode != http.StatusAccepted {
+		return fmt.Errorf("send an email: the response is %d %.300s", response.StatusCode, text)
 	}
 	return nil
 }
 
-// Seed puts so many emails into the outbox, due now, each to somebody else. The first one
-// is accepted by an api, the others are copies of its row that Postgres makes itself.
+// Seed inserts that number of emails into the outbox, due now, each with its own recipient. An api
+// accepts the first one, the others are copies of its row made in Postgres.
 func (s *System) Seed(ctx context.Context, emails int) error {
 	var model string
 	err := s.Database.QueryRowContext(ctx, "SELECT id FROM email_outbox ORDER BY id LIMIT 1").Scan(&model)
@@ -55,7 +55,7 @@ func (s *System) Seed(ctx context.Context, emails int) error {
 }
 
 func (s *System) firstEmail(ctx context.Context) (id string, err error) {
-	l, err := newLetter()
+	l, err := newEmailTemplate()
 	if err != nil {
 		return "", err
 	}
@@ -71,7 +71,7 @@ func (s *System) firstEmail(ctx context.Context) (id string, err error) {
 	return id, err
 }
 
-// copyEmails makes ids in the shape of UUIDv7, whose order is that of the copies.
+// copyEmails generates ids in the format of UUIDv7, in the order of the copies.
 const copyEmails = `
 INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version,
                           priority, delivery, created_at, next_at, expires_at)

@@ -13,23 +13,23 @@ import (
 )
 
 func send() Section {
-	return Section{Name: "send", What: "the worker, SES answering at once, beside a bare loop of the SDK's SendEmail", Run: runSend}
+	return Section{Name: "send", What: "the worker, SES answering at once, compared with a bare loop of the SDK's SendEmail", Run: runSend}
 }
 
-// sending is tasks on Redis and who takes them.
+// sending holds tasks on Redis and the environment of the workers that take them.
 type sending struct {
-	rig         *Rig
+	environment *Environment
 	table       *Table
 	system      *System
 	redis       *redis.Client
 	ses         *SES
 	concurrency int   // of each worker
-	portion     int64 // how many tasks stand on Redis before a round
-	end         int64 // what SES has taken when a tenth of the portion is left
+	portion     int64 // number of tasks on Redis before a round
+	end         int64 // number of emails at SES when a tenth of the portion is left
 }
 
-func runSend(ctx context.Context, r *Rig, t *Table) (err error) {
-	s := &sending{rig: r, table: t, concurrency: 256, portion: scale[int64](r, 50_000, 4_000)}
+func runSend(ctx context.Context, r *Environment, t *Table) (err error) {
+	s := &sending{environment: r, table: t, concurrency: 256, portion: scale[int64](r, 50_000, 4_000)}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx, t.Rounds()+1, nil); err != nil {
 		return err
@@ -47,17 +47,17 @@ func runSend(ctx context.Context, r *Rig, t *Table) (err error) {
 	)
 }
 
-// open makes the system and SES, and seeds so many portions.
+// open creates the system and SES, and seeds that number of portions.
 func (s *sending) open(ctx context.Context, portions int, onSend func([]byte)) (err error) {
-	if s.redis, err = s.rig.RedisClient(); err != nil {
+	if s.redis, err = s.environment.RedisClient(); err != nil {
 		return err
 	}
 	if s.ses, err = NewSES(ctx, 0, onSend); err != nil {
 		return err
 	}
-	s.system, err = s.rig.NewSystem(ctx, map[string]string{
+	s.system, err = s.environment.NewSystem(ctx, map[string]string{
 		"SES_ENDPOINT": s.ses.URL, "WORKER_CONCURRENCY": strconv.Itoa(s.concurrency),
-		"SES_MAX_SEND_RATE": strconv.FormatInt(s.portion, 10), // the window holds a second of it: the portion
+		"SES_MAX_SEND_RATE": strconv.FormatInt(s.portion, 10), // the window is one second of it: the portion
 	})
 	if err != nil {
 		return err
@@ -70,10 +70,10 @@ func (s *sending) open(ctx context.Context, portions int, onSend func([]byte)) (
 	return s.system.Settle(ctx)
 }
 
-// subject is the rate of one worker, with what it takes of the machine.
+// subject measures the rate and the resource usage of one worker.
 func (s *sending) subject(ctx context.Context) (rate float64, err error) {
 	err = s.with(ctx, 1, func(workers []*Program) error {
-		m := newMeter(s.rig, workers, s.rig.Postgres, s.rig.Redis)
+		m := newMeter(s.environment, workers, s.environment.Postgres, s.environment.Redis)
 		if err := m.start(); err != nil {
 			return err
 		}
@@ -93,8 +93,8 @@ func (s *sending) subject(ctx context.Context) (rate float64, err error) {
 	return rate, err
 }
 
-// with puts a portion on Redis, starts workers for it, and calls measure when they are at
-// work. Afterwards each email that SES took must be SENT.
+// with puts a portion on Redis, starts workers for it, and calls measure when they are sending.
+// Afterwards each email at SES must be SENT.
 func (s *sending) with(ctx context.Context, workers int, measure func([]*Program) error) error {
 	if err := s.enqueue(ctx); err != nil {
 		return err
@@ -129,19 +129,19 @@ func (s *sending) with(ctx context.Context, workers int, measure func([]*Program
 		return err
 	}
 	if n := s.ses.Taken() - taken; now-before != n {
-		return fmt.Errorf("SES took %d emails, but %d rows are SENT", n, now-before)
+		return fmt.Errorf("SES received %d emails, but %d rows are SENT", n, now-before)
 	}
 	return nil
 }
 
-// finish returns when a tenth of the portion is left, and how many were sent meanwhile.
+// finish waits until a tenth of the portion is left, and returns how many were sent meanwhile.
 func (s *sending) finish(ctx context.Context) (emails int64, err error) {
 	first := s.ses.Taken()
 	last, err := s.await(ctx, s.end)
 	return last - first, err
 }
 
-// enqueue lets a dispatcher put the portion on Redis, and stops it again.
+// enqueue runs a dispatcher until the portion is on Redis.
 func (s *sending) enqueue(ctx context.Context) error {
 	p, err := s.system.Start(ctx, "dispatcher", nil)
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *sending) sent(ctx context.Context) (int64, error) {
 	return s.system.Count(ctx, "SELECT count(*) FROM email_outbox WHERE status = 'SENT'")
 }
 
-// await returns when SES has taken so many emails, and how many it has then.
+// await waits until SES has received that number of emails, and returns the actual number.
 func (s *sending) await(ctx context.Context, emails int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -165,13 +165,13 @@ func (s *sending) await(ctx context.Context, emails int64) (int64, error) {
 			return taken, nil
 		}
 		if err := service.Pause(ctx, 5*time.Millisecond); err != nil {
-			return 0, fmt.Errorf("wait for %d emails at SES, it has taken %d: %w", emails, taken, err)
+			return 0, fmt.Errorf("wait for %d emails at SES, it has received %d: %w", emails, taken, err)
 		}
 	}
 }
 
 func (s *sending) close(ctx context.Context) error {
-	errs := []error{s.rig.stopPrograms(ctx), s.rig.EmptyRedis(ctx)}
+	errs := []error{s.environment.stopPrograms(ctx), s.environment.EmptyRedis(ctx)}
 	if s.redis != nil {
 		errs = append(errs, s.redis.Close())
 	}

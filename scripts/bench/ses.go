@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// SES is a server in the shape of SES v2 that takes every email at once and remembers
-// nothing: what is measured is the gateway. It runs in this process, and is the same for a
-// subject and for its reference.
+// SES is a server with the API of SES v2 that accepts every email immediately and stores nothing,
+// because the gateway is measured. It runs in this process, and is the same for a subject and its
+// reference.
 type SES struct {
 	URL string
 
@@ -23,13 +23,13 @@ type SES struct {
 	onSend func(body []byte)
 }
 
-// sendRate is what the account answers that it may send per second: more than anyone can,
-// so that neither the token bucket nor the window on Redis limits what is measured.
+// sendRate is the account's send rate: unreachable, so that neither the token bucket nor the window
+// on Redis limits the measurement.
 const sendRate = 1_000_000
 
-// NewSES starts one. onSend, if not nil, is called with the JSON of each SendEmail, from
-// many goroutines at once, before it is answered; it must not keep body. rate is the send
-// rate that the account tells; 0 stands for one that nobody reaches.
+// NewSES starts a server. onSend, if not nil, is called concurrently with the JSON of each
+// SendEmail, before the response; it must not keep body. rate is the account's send rate; 0 means
+// unreachable.
 func NewSES(ctx context.Context, rate float64, onSend func(body []byte)) (*SES, error) {
 	if rate == 0 {
 		rate = sendRate
@@ -45,7 +45,7 @@ func NewSES(ctx context.Context, rate float64, onSend func(body []byte)) (*SES, 
 	mux.HandleFunc("POST /v2/email/outbound-emails", s.send)
 	mux.HandleFunc("GET /v2/email/account", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, account) // the caller may be gone
+		_, _ = io.WriteString(w, account) // the caller may have disconnected
 	})
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = s.server.Serve(listener) }() // ends with Close
@@ -58,7 +58,7 @@ func (s *SES) send(w http.ResponseWriter, r *http.Request) {
 	} else {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // cut off: it was not taken
+			return // interrupted: the email was not accepted
 		}
 		s.onSend(body)
 	}
@@ -66,10 +66,10 @@ func (s *SES) send(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(fmt.Appendf(nil, `{"MessageId":"0100-bench-%012d"}`, s.taken.Add(1)))
 }
 
-// Taken counts the emails so far.
+// Taken returns the number of emails so far.
 func (s *SES) Taken() int64 { return s.taken.Load() }
 
-// Close ends it, with the calls under way.
+// Close stops the server and aborts calls in flight.
 func (s *SES) Close() error {
 	if err := s.server.Close(); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("stop SES: %w", err)

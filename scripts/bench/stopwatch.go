@@ -12,9 +12,8 @@ import (
 	"email-gateway/shared/service"
 )
 
-// stopwatch takes the time from the moment at which an email is offered to that at which
-// SES gets it. Emails are told apart by their
-// address.
+// stopwatch measures the time from the submission of an email until SES receives it. It identifies
+// emails by their address.
 type stopwatch struct {
 	mu   sync.Mutex
 	left map[string]time.Time
@@ -23,14 +22,14 @@ type stopwatch struct {
 
 func newStopwatch() *stopwatch { return &stopwatch{left: make(map[string]time.Time)} }
 
-// leave notes that the email to this address is being offered now.
+// leave records the submission of the email to this address.
 func (s *stopwatch) leave(to string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left[to] = time.Now()
 }
 
-// arrive takes the body of a SendEmail. Emails that were not offered are let by.
+// arrive records the body of a SendEmail. It ignores other emails.
 func (s *stopwatch) arrive(body []byte) {
 	at := time.Now()
 	var request struct {
@@ -48,13 +47,13 @@ func (s *stopwatch) arrive(body []byte) {
 	}
 }
 
-// arrivalPatience is how long the last emails may take after they were offered.
-const arrivalPatience = time.Minute
+// arrivalTimeout is the timeout for the last emails.
+const arrivalTimeout = time.Minute
 
-// all waits until every email that left has arrived, and returns their times, the
-// shortest first. The watch begins anew.
+// all waits until every submitted email has arrived, returns their times in ascending order, and
+// resets the stopwatch.
 func (s *stopwatch) all(ctx context.Context) ([]time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, arrivalPatience)
+	ctx, cancel := context.WithTimeout(ctx, arrivalTimeout)
 	defer cancel()
 	for {
 		s.mu.Lock()
@@ -68,13 +67,13 @@ func (s *stopwatch) all(ctx context.Context) ([]time.Duration, error) {
 			return took, nil
 		}
 		if service.Pause(ctx, 5*time.Millisecond) != nil {
-			return nil, fmt.Errorf("%d emails of %d did not come to SES within %s", missing, missing+len(took), arrivalPatience)
+			return nil, fmt.Errorf("%d emails of %d did not reach SES within %s", missing, missing+len(took), arrivalTimeout)
 		}
 	}
 }
 
-// percentile of sorted times, by nearest rank: the smallest one that p per cent of all do
-// not exceed. In milliseconds.
+// percentile of sorted times, by nearest rank: the smallest one that p per cent of all do not
+// exceed. In milliseconds.
 func percentile(sorted []time.Duration, p float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()

@@ -26,7 +26,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// Each email that left counts once, whatever else arrives and however often.
+// Each submitted email counts once, whatever other bodies arrive.
 func TestStopwatch(t *testing.T) {
 	t.Parallel()
 	body := func(to string) []byte {
@@ -44,13 +44,13 @@ func TestStopwatch(t *testing.T) {
 		t.Errorf("times %v, %v; want two in their order", times, err)
 	}
 	if times, err := s.all(t.Context()); err != nil || len(times) != 0 {
-		t.Errorf("the watch did not begin anew: %v, %v", times, err)
+		t.Errorf("the stopwatch was not reset: %v, %v", times, err)
 	}
 
 	s.leave("lost@x.example")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := s.all(ctx); err == nil {
-		t.Error("an email that did not arrive was not missed")
+		t.Error("no error although an email did not arrive")
 	}
 }

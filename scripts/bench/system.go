@@ -14,25 +14,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// System is one gateway: a migrated database of its own with one tenant in it, an emptied
-// Redis, and the programs that are started in it. Only one system works at a time: Redis
-// and RabbitMQ are the rig's.
+// System is one gateway: a migrated database of its own with one tenant, an empty Redis, and the
+// programs started in it. Only one system may work at a time: Redis and RabbitMQ are shared.
 type System struct {
 	DatabaseURL string
-	Database    *sql.DB // for seeding and looking
-	// Key is the tenant's. It may do everything and has no rate limit.
+	Database    *sql.DB // for seeding and queries
+	// Key is the tenant's key, with all scopes and no rate limit.
 	Key string
 
-	rig  *Rig
-	name string
-	env  map[string]string
+	environment *Environment
+	name        string
+	env         map[string]string
 }
 
-// NewSystem makes a system. env is for all its programs, on top of the defaults, which are
-// those of production but for what a machine without an internet connection cannot have.
-func (r *Rig) NewSystem(ctx context.Context, env map[string]string) (*System, error) {
+// NewSystem creates a system. env is for all its programs, in addition to the defaults, which are
+// those of production except for settings that need an internet connection.
+func (r *Environment) NewSystem(ctx context.Context, env map[string]string) (*System, error) {
 	r.made++
-	s := &System{Key: r.key, rig: r, name: fmt.Sprintf("bench_%d", r.made)}
+	s := &System{Key: r.key, environment: r, name: fmt.Sprintf("bench_%d", r.made)}
 	if _, err := r.server.ExecContext(ctx, "CREATE DATABASE "+s.name+" TEMPLATE "+template); err != nil {
 		return nil, fmt.Errorf("create database: %w", err)
 	}
@@ -50,7 +49,7 @@ func (r *Rig) NewSystem(ctx context.Context, env map[string]string) (*System, er
 		"CPF_CNPJ_KEYS": "bench:" + secret(), "UNSUBSCRIBE_KEY": secret(), "PUBLIC_URL": "https://mail.bancada.example",
 		"STORAGE_URL": "file://" + filepath.Join(r.cfg.Dir, "storage"),
 		"MX_RESOLVER": "off",
-		// Quotas are counted and checked as ever, and never met.
+		// Quotas are counted and checked, but never reached.
 		"QUOTA_SCHEDULED_EMAILS": outOfReach, "QUOTA_EMAILS_PER_DAY": outOfReach, "QUOTA_STORED_BODY_BYTES": outOfReach, "QUOTA_RECIPIENTS": outOfReach,
 		"QUOTA_STORED_FILE_BYTES": outOfReach, "QUOTA_RUNNING_MAILINGS": outOfReach, "QUOTA_MAILING_ROWS_PER_DAY": outOfReach,
 	}
@@ -61,16 +60,16 @@ func (r *Rig) NewSystem(ctx context.Context, env map[string]string) (*System, er
 	return s, nil
 }
 
-// outOfReach is a limit that no measurement comes near.
+// outOfReach is a limit that no measurement reaches.
 const outOfReach = "1000000000000000"
 
-// Tenant makes another company in the system and returns a key of it.
+// Tenant creates another company in the system and returns its key.
 func (s *System) Tenant(ctx context.Context, name, from string) (key string, err error) {
-	return s.rig.tenant(ctx, s.DatabaseURL, name, from)
+	return s.environment.tenant(ctx, s.DatabaseURL, name, from)
 }
 
-// Settle does at once what autovacuum would do during the measurements, and brings the
-// planner's numbers up to date.
+// Settle runs VACUUM, which autovacuum would run during the measurements, and updates the planner's
+// statistics.
 func (s *System) Settle(ctx context.Context) error {
 	if _, err := s.Database.ExecContext(ctx, "VACUUM (ANALYZE)"); err != nil {
 		return fmt.Errorf("vacuum: %w", err)
@@ -78,8 +77,8 @@ func (s *System) Settle(ctx context.Context) error {
 	return s.Checkpoint(ctx)
 }
 
-// Checkpoint writes to disk what Postgres holds back, so that what went before does not
-// cost the measurement that comes next.
+// Checkpoint makes Postgres write its dirty pages, so that earlier work does not slow down the next
+// measurement.
 func (s *System) Checkpoint(ctx context.Context) error {
 	if _, err := s.Database.ExecContext(ctx, "CHECKPOINT"); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
@@ -98,14 +97,14 @@ func (s *System) Count(ctx context.Context, statement string, args ...any) (n in
 // Close drops the system's database. Its programs must have been stopped.
 func (s *System) Close(ctx context.Context) error {
 	err := s.Database.Close()
-	if _, dropping := s.rig.server.ExecContext(ctx, "DROP DATABASE "+s.name+" WITH (FORCE)"); dropping != nil {
+	if _, dropping := s.environment.server.ExecContext(ctx, "DROP DATABASE "+s.name+" WITH (FORCE)"); dropping != nil {
 		err = errors.Join(err, fmt.Errorf("drop database: %w", dropping))
 	}
 	return err
 }
 
 // EmptyRedis removes every key.
-func (r *Rig) EmptyRedis(ctx context.Context) (err error) {
+func (r *Environment) EmptyRedis(ctx context.Context) (err error) {
 	client, err := r.RedisClient()
 	if err != nil {
 		return err
@@ -117,8 +116,8 @@ func (r *Rig) EmptyRedis(ctx context.Context) (err error) {
 	return nil
 }
 
-// RedisClient connects to the rig's Redis.
-func (r *Rig) RedisClient() (*redis.Client, error) {
+// RedisClient connects to the environment's Redis.
+func (r *Environment) RedisClient() (*redis.Client, error) {
 	o, err := redis.ParseURL(r.Redis.URL)
 	if err != nil {
 		return nil, fmt.Errorf("read the URL of redis: %w", err)
@@ -132,7 +131,7 @@ func secret() string {
 	return base64.StdEncoding.EncodeToString(key)
 }
 
-// environ is what a program is started with: nothing of the caller's own gateway.
+// environ returns the environment of a program, without the caller's own settings.
 func environ(all map[string]string) []string {
 	list := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 	for name, value := range all {

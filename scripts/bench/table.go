@@ -11,34 +11,34 @@ import (
 type Table struct {
 	section string
 	rounds  int
-	out     io.Writer // is told each value as it comes
+	out     io.Writer // receives each value
 	rows    []*Row
 }
 
 // Measure makes one measurement and returns its value in the row's unit.
 type Measure func(ctx context.Context) (float64, error)
 
-// Subject is what a comparison is about.
+// Subject is the measured side of a comparison.
 type Subject struct {
 	Name, Unit string
 	Measure    Measure
 }
 
-// Reference is what a subject is compared with.
+// Reference is the other side of a comparison.
 type Reference struct {
 	Name string
-	// Budget bounds the ratio of the subject's median to the reference's: at least that
-	// much, or with AtMost no more. 0: the row informs only.
+	// Budget limits the ratio of the subject's median to the reference's: a minimum, or with AtMost
+	// a maximum. 0: no budget.
 	Budget float64
 	AtMost bool
-	// Moonshot is the ratio that one would like to see. Nothing fails for it.
+	// Moonshot is the desired ratio. Missing it is no failure.
 	Moonshot float64
 
 	Measure Measure
 }
 
-// Compare measures the subject and its references in turns, in as many rounds as were
-// asked for, and adds one row for each reference. The ratio is that of the medians.
+// Compare alternately measures the subject and its references in the configured number of rounds,
+// and adds one row per reference. The ratio is that of the medians.
 func (t *Table) Compare(ctx context.Context, s Subject, references ...Reference) error {
 	rows := make([]*Row, len(references))
 	for i, r := range references {
@@ -66,15 +66,14 @@ func (t *Table) Compare(ctx context.Context, s Subject, references ...Reference)
 // Quantity is a row without a reference.
 type Quantity struct {
 	Name, Unit string
-	// Budget bounds the median: no more than that, or with AtLeast no less. 0: the row
-	// informs only.
+	// Budget limits the median: a maximum, or with AtLeast a minimum. 0: no budget.
 	Budget  float64
 	AtLeast bool
-	// Moonshot is the value that one would like to see. Nothing fails for it.
+	// Moonshot is the desired value. Missing it is no failure.
 	Moonshot float64
 }
 
-// Limit measures a quantity in as many rounds as were asked for.
+// Limit measures a quantity in the configured number of rounds.
 func (t *Table) Limit(ctx context.Context, q Quantity, measure Measure) error {
 	for range t.rounds {
 		value, err := t.measure(ctx, q.Name, q.Unit, measure)
@@ -86,8 +85,8 @@ func (t *Table) Limit(ctx context.Context, q Quantity, measure Measure) error {
 	return nil
 }
 
-// Record adds one value to the quantity's row, for a measurement that yields several
-// quantities at once. The row is made with its first value.
+// Record adds one value to the quantity's row, for a measurement that yields several quantities at
+// once. The first value creates the row.
 func (t *Table) Record(q Quantity, value float64) {
 	i := slices.IndexFunc(t.rows, func(r *Row) bool { return r.Name == q.Name && r.Against == "" })
 	if i < 0 {
@@ -100,11 +99,10 @@ func (t *Table) Record(q Quantity, value float64) {
 	t.rows[i].values = append(t.rows[i].values, value)
 }
 
-// Rounds is how often each measurement is to be made, for a section that goes its own
-// way through them with Record.
+// Rounds returns the configured number of rounds, for a section that uses Record.
 func (t *Table) Rounds() int { return t.rounds }
 
-// Say tells whoever is watching.
+// Say writes a progress message.
 func (t *Table) Say(format string, args ...any) {
 	fmt.Fprintf(t.out, "  "+t.section+": "+format+"\n", args...)
 }
@@ -126,7 +124,7 @@ func (t *Table) add(r *Row) *Row {
 	return r
 }
 
-// finished are the rows that hold values.
+// finished returns the rows that have values.
 func (t *Table) finished() []Row {
 	var rows []Row
 	for _, r := range t.rows {

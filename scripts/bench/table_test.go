@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// counted is a measurement that returns 10, 20, 30 … times scale, and notes its turns.
+// counted returns a measurement that yields 10, 20, 30 … times scale, and records its calls.
 func counted(turns *[]string, name string, scale float64) Measure {
 	n := 0.0
 	return func(context.Context) (float64, error) {
@@ -22,7 +22,7 @@ func counted(turns *[]string, name string, scale float64) Measure {
 	}
 }
 
-func TestCompareTakesTurns(t *testing.T) {
+func TestCompare_Alternates(t *testing.T) {
 	t.Parallel()
 	var turns []string
 	table := &Table{section: "s", rounds: 3, out: io.Discard}
@@ -49,7 +49,7 @@ func TestCompareTakesTurns(t *testing.T) {
 	}
 }
 
-func TestCompareStopsAtAnError(t *testing.T) {
+func TestCompare_Error(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("out of order")
 	var turns []string
@@ -64,7 +64,7 @@ func TestCompareStopsAtAnError(t *testing.T) {
 	}
 }
 
-func TestRecordGathers(t *testing.T) {
+func TestRecord(t *testing.T) {
 	t.Parallel()
 	table := &Table{section: "s", rounds: 2, out: io.Discard}
 	for _, v := range []float64{3, 1, 2} {
@@ -130,7 +130,7 @@ func TestOnly(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, s := range Sections() {
 		if seen[s.Name] || s.What == "" || s.Run == nil {
-			t.Errorf("section %q is there twice, or lacks something", s.Name)
+			t.Errorf("section %q is not unique or incomplete", s.Name)
 		}
 		seen[s.Name] = true
 	}

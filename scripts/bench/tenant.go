@@ -14,53 +14,52 @@ import (
 	"github.com/google/uuid"
 )
 
-// tenant is a program that sends emails: an api and the key to it.
+// tenant is a client that sends emails: the address of an api and a key.
 type tenant struct {
-	addr, key string
-	letter    letter
-	serial    *atomic.Int64 // of the last email; numbers are never used twice
-	client    *http.Client
+	addr, key     string
+	emailTemplate emailTemplate
+	serial        *atomic.Int64 // of the last email; serials are unique
+	client        *http.Client
 }
 
-// post sends one email and returns its id. It keeps its connections, and makes as many as
-// it needs.
+// post sends one email and returns its id. It keeps its connections, and opens as many as it needs.
 func (t *tenant) post(ctx context.Context, serial int64) (uuid.UUID, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+t.addr+"/v1/email/send",
-		bytes.NewReader(t.letter.append(nil, serial)))
+		bytes.NewReader(t.emailTemplate.append(nil, serial)))
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("post email: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+t.key)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Idempotency-Key", fmt.Sprintf("fatura-%d", serial))
-	answer, err := t.client.Do(request)
+	response, err := t.client.Do(request)
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("post email: %w", err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("post email: %w", err)
 	}
 	var accepted struct{ OutboxID uuid.UUID }
-	if err := json.Unmarshal(text, &accepted); err != nil || answer.StatusCode != http.StatusAccepted {
-		return uuid.Nil, fmt.Errorf("post email: the answer is %s %s", answer.Status, text)
+	if err := json.Unmarshal(text, &accepted); err != nil || response.StatusCode != http.StatusAccepted {
+		return uuid.Nil, fmt.Errorf("post email: the response is %s %s", response.Status, text)
 	}
 	return accepted.OutboxID, nil
 }
 
-// batchConnections is how many connections a batch is posted over.
+// batchConnections is the number of connections that post a batch.
 const batchConnections = 64
 
-// postBatch posts n emails as fast as they are taken, and a few more that other connections
-// begin with before the last one is answered. It returns how many.
+// postBatch posts n emails as fast as they are accepted, plus a few more that other connections
+// start before the last response. It returns the number.
 func (t *tenant) postBatch(ctx context.Context, n int) (posted int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var over, never atomic.Bool
 	first := t.serial.Load()
-	request := t.letter.request(t.key)
-	h := hammer{
+	request := t.emailTemplate.request(t.key)
+	h := loadGenerator{
 		addr: t.addr, connections: batchConnections, status: http.StatusAccepted, serial: t.serial,
 		request: func(dst []byte, serial int64) []byte {
 			if serial >= first+int64(n) {
@@ -69,11 +68,11 @@ func (t *tenant) postBatch(ctx context.Context, n int) (posted int, err error) {
 			return request(dst, serial)
 		},
 	}
-	var waits []time.Duration // stays empty: nobody measures single answers
+	var waits []time.Duration // stays empty: single responses are not measured
 	var posting sync.WaitGroup
 	for range h.connections {
 		posting.Go(func() {
-			if err := h.pound(ctx, &never, &over, &waits); err != nil {
+			if err := h.connect(ctx, &never, &over, &waits); err != nil {
 				cancel(err)
 			}
 		})

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// Whatever the connections overshoot is counted: a batch that was waited for too short
-// would look faster than it was.
-func TestPostBatchCounts(t *testing.T) {
+// Emails that the connections post beyond n are counted: otherwise the batch would look faster than
+// it was.
+func TestPostBatch_Count(t *testing.T) {
 	t.Parallel()
 	var taken atomic.Int64
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -22,11 +22,11 @@ func TestPostBatchCounts(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	defer api.Close()
-	text, err := newLetter()
+	text, err := newEmailTemplate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant := &tenant{addr: strings.TrimPrefix(api.URL, "http://"), key: "k", letter: text, serial: new(atomic.Int64)}
+	tenant := &tenant{addr: strings.TrimPrefix(api.URL, "http://"), key: "k", emailTemplate: text, serial: new(atomic.Int64)}
 	for _, n := range []int{1, 500} {
 		taken.Store(0)
 		posted, err := tenant.postBatch(t.Context(), n)
@@ -34,20 +34,20 @@ func TestPostBatchCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if posted != int(taken.Load()) || posted < n || posted >= n+batchConnections {
-			t.Errorf("asked for %d: said %d, posted %d", n, posted, taken.Load())
+			t.Errorf("requested %d: returned %d, posted %d", n, posted, taken.Load())
 		}
 	}
 }
 
-func TestPostBatchTellsOfRefusal(t *testing.T) {
+func TestPostBatch_Refused(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.NotFoundHandler())
 	defer api.Close()
-	text, err := newLetter()
+	text, err := newEmailTemplate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant := &tenant{addr: strings.TrimPrefix(api.URL, "http://"), letter: text, serial: new(atomic.Int64)}
+	tenant := &tenant{addr: strings.TrimPrefix(api.URL, "http://"), emailTemplate: text, serial: new(atomic.Int64)}
 	if _, err := tenant.postBatch(t.Context(), 1000); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("got %v", err)
 	}

@@ -10,26 +10,26 @@ import (
 	"email-gateway/shared/service"
 )
 
-// tenants measures what many companies, their lanes and old snapshots cost. Each part is a section: together they take more
-// than ten minutes.
+// tenants measures the cost of many companies, their lanes and old snapshots. Each part is a
+// section: together they take more than ten minutes.
 func tenants() []Section {
 	return []Section{
-		{Name: "tenants:dispatch", What: "10,000 companies with 50 due emails each beside 10,000 lanes with later ones; the same number of emails with one company", Run: runTenantsDispatch},
-		{Name: "tenants:quiet", What: "POST to SES for a quiet tenant while 10,000 lanes are busy, beside the same with nothing queued", Run: runTenantsQuiet},
-		{Name: "tenants:turns", What: "emails dispatched of a company with 100 mailings, beside one with one mailing", Run: runTenantsTurns},
-		{Name: "tenants:idle", What: "processor time of a dispatcher before 10,000 lanes with later emails", Run: runTenantsIdle},
-		{Name: "tenants:snapshot", What: "200,000 emails sent while a REPEATABLE READ transaction is open, beside the same without it", Run: runTenantsSnapshot},
+		{Name: "tenants:dispatch", What: "10,000 companies with 50 due emails each and 10,000 lanes with later ones, compared with the same number of emails of one company", Run: runTenantsDispatch},
+		{Name: "tenants:quiet", What: "POST to SES for a quiet tenant while 10,000 lanes are busy, compared with empty queues", Run: runTenantsQuiet},
+		{Name: "tenants:turns", What: "emails dispatched of a company with 100 mailings, compared with one with one mailing", Run: runTenantsTurns},
+		{Name: "tenants:idle", What: "CPU time of a dispatcher with 10,000 lanes of later emails", Run: runTenantsIdle},
+		{Name: "tenants:snapshot", What: "200,000 emails sent while a REPEATABLE READ transaction is open, compared with sending without it", Run: runTenantsSnapshot},
 	}
 }
 
-// later is when the emails are due that no measurement is to reach.
+// later is the delay of emails that must not become due during a measurement.
 const later = 12 * time.Hour
 
-func manyCompanies(r *Rig) int { return scale(r, 10_000, 200) }
+func manyCompanies(r *Environment) int { return scale(r, 10_000, 200) }
 
-// runTenantsDispatch compares the rate of the dispatcher before many companies with that before one. Each turn has a new
-// database.
-func runTenantsDispatch(ctx context.Context, r *Rig, t *Table) error {
+// runTenantsDispatch compares the dispatcher's rate for many companies with that for one. Each
+// measurement has a new database.
+func runTenantsDispatch(ctx context.Context, r *Environment, t *Table) error {
 	many := companies{name: "Empresa", count: manyCompanies(r), each: 50}
 	idle := companies{name: "Futura", count: many.count, each: 1, due: later}
 	return t.Compare(ctx,
@@ -50,9 +50,9 @@ func runTenantsDispatch(ctx context.Context, r *Rig, t *Table) error {
 	)
 }
 
-// dispatchRate is the rate at which a dispatcher moves the emails that seed makes, from the first eighth until a sixteenth is
-// left.
-func (r *Rig) dispatchRate(ctx context.Context, t *Table, prefix string, emails int, seed func(*System) error) (rate float64, err error) {
+// dispatchRate measures the rate at which a dispatcher dispatches the emails that seed inserts,
+// from the first eighth until a sixteenth is left.
+func (r *Environment) dispatchRate(ctx context.Context, t *Table, prefix string, emails int, seed func(*System) error) (rate float64, err error) {
 	err = r.withDispatcher(ctx, seed, func(_ *System, p *Program, await func(tasks int) (int64, error)) error {
 		if _, err := await(emails / 8); err != nil {
 			return err
@@ -76,9 +76,9 @@ func (r *Rig) dispatchRate(ctx context.Context, t *Table, prefix string, emails 
 	return rate, err
 }
 
-// withDispatcher makes a system with the emails that seed makes, starts a dispatcher whose window nothing fills, and calls
-// measure.
-func (r *Rig) withDispatcher(
+// withDispatcher creates a system with the emails that seed inserts, starts a dispatcher with an
+// unlimited window, and calls measure.
+func (r *Environment) withDispatcher(
 	ctx context.Context, seed func(*System) error, measure func(s *System, p *Program, await func(tasks int) (int64, error)) error,
 ) (err error) {
 	s, err := r.NewSystem(ctx, map[string]string{"SES_MAX_SEND_RATE": "100000000", "RESCUE_AFTER": "1h"})
@@ -105,8 +105,8 @@ func (r *Rig) withDispatcher(
 	return measure(s, p, func(tasks int) (int64, error) { return awaitTasks(ctx, client, int64(tasks)) })
 }
 
-// runTenantsQuiet measures what many busy lanes add to the way of a quiet tenant's email.
-func runTenantsQuiet(ctx context.Context, r *Rig, t *Table) error {
+// runTenantsQuiet measures how much many busy lanes delay a quiet tenant's email.
+func runTenantsQuiet(ctx context.Context, r *Environment, t *Table) error {
 	busy := companies{name: "Empresa", count: manyCompanies(r), each: 5}
 	lanes := fmt.Sprintf("%d lanes busy", busy.count)
 	return r.compareQuiet(ctx, t, quietCase{
@@ -115,8 +115,9 @@ func runTenantsQuiet(ctx context.Context, r *Rig, t *Table) error {
 	})
 }
 
-// runTenantsTurns measures how the dispatcher divides its turns. Both companies have emails left when it ends.
-func runTenantsTurns(ctx context.Context, r *Rig, t *Table) error {
+// runTenantsTurns measures how the dispatcher divides its turns between companies. Both companies
+// have emails left when it ends.
+func runTenantsTurns(ctx context.Context, r *Environment, t *Table) error {
 	each := scale(r, 500, 100)
 	several := companies{name: "Varias", count: 1, mailings: 100, each: each}
 	single := companies{name: "Uma", count: 1, mailings: 1, each: several.emails()}
@@ -151,14 +152,14 @@ func runTenantsTurns(ctx context.Context, r *Rig, t *Table) error {
 	return nil
 }
 
-// runTenantsIdle measures a dispatcher that has nothing to do. It lists all lanes every 30 s, hence the length.
-func runTenantsIdle(ctx context.Context, r *Rig, t *Table) error {
+// runTenantsIdle measures an idle dispatcher, for 30 s because it lists all lanes that often.
+func runTenantsIdle(ctx context.Context, r *Environment, t *Table) error {
 	idle := companies{name: "Futura", count: manyCompanies(r), each: 1, due: later}
 	watched := scale(r, 30*time.Second, 3*time.Second)
 	for range t.Rounds() {
 		err := r.withDispatcher(ctx, func(s *System) error { return s.AddCompanies(ctx, idle) },
 			func(_ *System, p *Program, await func(tasks int) (int64, error)) error {
-				if _, err := await(1); err != nil { // the copied email: the first listing is over
+				if _, err := await(1); err != nil { // the copied email: the first listing is complete
 					return err
 				}
 				if err := service.Pause(ctx, 2*time.Second); err != nil {
@@ -187,13 +188,13 @@ func runTenantsIdle(ctx context.Context, r *Rig, t *Table) error {
 	return nil
 }
 
-// snapshotRate is the account's send rate, and with it the window of the dispatcher: more than the worker sends, and so little
-// that emails are taken until the end.
+// snapshotRate is the account's send rate, and thus the dispatcher's window: more than the worker
+// sends, and low enough that the dispatcher takes emails until the end.
 const snapshotRate = 5000
 
-// runTenantsSnapshot compares sending with and without a transaction that keeps Postgres from removing index entries of emails
-// that were taken. Each turn has a new database.
-func runTenantsSnapshot(ctx context.Context, r *Rig, t *Table) error {
+// runTenantsSnapshot compares sending with and without a transaction that prevents Postgres from
+// removing index entries of taken emails. Each measurement has a new database.
+func runTenantsSnapshot(ctx context.Context, r *Environment, t *Table) error {
 	n := scale(r, 200_000, 4_000)
 	measure := func(held bool) Measure {
 		return func(ctx context.Context) (float64, error) { return r.snapshotTurn(ctx, n, held) }
@@ -202,8 +203,9 @@ func runTenantsSnapshot(ctx context.Context, r *Rig, t *Table) error {
 		Reference{Name: "none is held", Budget: 0.8, Moonshot: 0.95, Measure: measure(false)})
 }
 
-// snapshotTurn is the rate from the first eighth at SES until Postgres holds the last email as SENT.
-func (r *Rig) snapshotTurn(ctx context.Context, n int, held bool) (rate float64, err error) {
+// snapshotTurn measures the rate from the first eighth at SES until Postgres has the last email as
+// SENT.
+func (r *Environment) snapshotTurn(ctx context.Context, n int, held bool) (rate float64, err error) {
 	g, err := r.openGateway(ctx, gatewayOptions{rate: snapshotRate, env: map[string]string{"WORKER_CONCURRENCY": wholeConcurrency}})
 	if err != nil {
 		return 0, err
@@ -236,7 +238,8 @@ func (r *Rig) snapshotTurn(ctx context.Context, n int, held bool) (rate float64,
 	return perSecond(n-int(first), time.Since(from)), err
 }
 
-// hold opens a transaction with a snapshot of now, as a dump does, and returns what ends it.
+// hold opens a transaction with a current snapshot, as a dump does, and returns a function that
+// ends it.
 func (s *System) hold(ctx context.Context) (release func() error, err error) {
 	tx, err := s.Database.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// upload is a CSV and what is sent with it.
+// upload is a CSV with its form fields.
 type upload struct {
 	sheet  string            // the file
-	rows   int               // how many it has, all of them valid
+	rows   int               // number of rows, all valid
 	fields map[string]string // of the form
 }
 
-// send uploads the CSV as a mailing, with an Idempotency-Key of its own, and returns the mailing's id. It returns
-// when the api has answered, which is after its commit.
+// send uploads the CSV as a mailing, with its own Idempotency-Key, and returns the mailing's id. It
+// returns after the api's response, which follows the commit.
 func (u upload) send(ctx context.Context, addr, key string) (mailing uuid.UUID, err error) {
 	file, err := os.Open(u.sheet)
 	if err != nil {
@@ -47,27 +47,27 @@ func (u upload) send(ctx context.Context, addr, key string) (mailing uuid.UUID, 
 	request.Header.Set("Authorization", "Bearer "+key)
 	request.Header.Set("Content-Type", contentType)
 	request.Header.Set("Idempotency-Key", fmt.Sprintf("planilha-%d", time.Now().UnixNano()))
-	answer, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("upload: %w", err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return uuid.Nil, fmt.Errorf("upload: read answer: %w", err)
+		return uuid.Nil, fmt.Errorf("upload: read response: %w", err)
 	}
 	var accepted struct {
 		MailingID uuid.UUID
 		Accepted  int
 	}
-	if err := json.Unmarshal(text, &accepted); err != nil || answer.StatusCode/100 != 2 || accepted.Accepted != u.rows {
-		return uuid.Nil, fmt.Errorf("upload: the answer is %d %.300s, want %d rows accepted", answer.StatusCode, text, u.rows)
+	if err := json.Unmarshal(text, &accepted); err != nil || response.StatusCode/100 != 2 || accepted.Accepted != u.rows {
+		return uuid.Nil, fmt.Errorf("upload: the response is %d %.300s, want %d rows accepted", response.StatusCode, text, u.rows)
 	}
 	return accepted.MailingID, nil
 }
 
-// form is a multipart form whose last part is the file: what comes before its content, and
-// what comes behind it.
+// form returns the parts of a multipart form before and after the content of the file, which is its
+// last part.
 func form(fields map[string]string, filename string) (head, tail []byte, contentType string, err error) {
 	var text bytes.Buffer
 	writer := multipart.NewWriter(&text)

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Usage is what a process and its children have taken of the machine.
+// Usage is the resource usage of a process and its children.
 type Usage struct {
-	// CPU is user and system time since the start, of children that have ended too.
+	// CPU is user and system time since the start, including that of exited children.
 	CPU time.Duration
-	// Resident is the process's own memory now, Peak the most it ever was, in bytes. What
-	// it shares with others (Postgres's buffers) is in it.
+	// Resident is the process's current memory, Peak its maximum, in bytes. Both include shared
+	// memory (Postgres's buffers).
 	Resident, Peak int64
 }
 
 // tick is the unit of times in /proc: USER_HZ, which is 100 on every Linux.
 const tick = 10 * time.Millisecond
 
-// usageOf reads the usage of a process by its number.
+// usageOf reads the usage of a process by its id.
 func usageOf(pid int) (Usage, error) {
 	var u Usage
 	children := make(map[int][]int)
@@ -35,7 +35,7 @@ func usageOf(pid int) (Usage, error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // it has exited meanwhile
 		}
 		id, parent, spent, err := readStat(text)
 		if err != nil {
@@ -45,7 +45,7 @@ func usageOf(pid int) (Usage, error) {
 		times[id] = spent
 	}
 	if _, ok := times[pid]; !ok {
-		return u, fmt.Errorf("read the usage of process %d: it has ended", pid)
+		return u, fmt.Errorf("read the usage of process %d: it has exited", pid)
 	}
 	for family := []int{pid}; len(family) > 0; family = family[1:] {
 		u.CPU += times[family[0]]
@@ -59,9 +59,8 @@ func usageOf(pid int) (Usage, error) {
 	return u, nil
 }
 
-// readStat reads a line of /proc/PID/stat. The second field is the program's name in
-// parentheses, which may hold anything; times are those of the process and of its
-// children that have ended.
+// readStat parses a line of /proc/PID/stat. The second field is the program's name in parentheses,
+// which may contain any character; times are those of the process and of its exited children.
 func readStat(line []byte) (pid, parent int, spent time.Duration, err error) {
 	open, shut := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
 	if open < 0 || shut < 0 {
@@ -87,8 +86,8 @@ func readStat(line []byte) (pid, parent int, spent time.Duration, err error) {
 	return pid, parent, spent, nil
 }
 
-// statusBytes reads a line like "VmRSS:    1234 kB" of /proc/PID/status; 0 if there is
-// none, as in a process that is about to end.
+// statusBytes parses a line like "VmRSS: 1234 kB" of /proc/PID/status; 0 if there is none, as in a
+// process that is about to exit.
 func statusBytes(status []byte, name string) int64 {
 	for line := range bytes.Lines(status) {
 		value, ok := bytes.CutPrefix(line, []byte(name+":"))

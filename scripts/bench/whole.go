@@ -10,18 +10,18 @@ import (
 	"email-gateway/scripts/bench/peer"
 )
 
-// wholeConcurrency is how many emails the worker has in hand at once here: with more of them
-// the groups in which it writes are larger, and the time for each email shorter.
+// wholeConcurrency is the worker's concurrency here: more emails in flight make the groups of its
+// writes larger, and the time per email shorter.
 const wholeConcurrency = "256"
 
 func whole() Section {
-	return Section{Name: "whole", What: "POST to SENT as a closed batch, beside River: insert to completed", Run: runWhole}
+	return Section{Name: "whole", What: "POST to SENT as a closed batch, compared with River: insert to completed", Run: runWhole}
 }
 
-// runWhole measures the way of an email from its POST to SENT, as a closed batch, beside
-// River: as many jobs of the same bytes, each inserted in a transaction of its own and
-// completed without anything done for it. Both have the machine to themselves.
-func runWhole(ctx context.Context, r *Rig, t *Table) (err error) {
+// runWhole measures emails end to end from POST to SENT, as a closed batch, compared with River: as
+// many jobs of the same size, each inserted in a transaction of its own and completed by a no-op
+// worker. They do not run at the same time.
+func runWhole(ctx context.Context, r *Environment, t *Table) (err error) {
 	g, err := r.openGateway(ctx, gatewayOptions{env: throughput()})
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func runWhole(ctx context.Context, r *Rig, t *Table) (err error) {
 		}})
 }
 
-// wholeTurn starts the programs, sends n emails and stops them again.
+// wholeTurn starts the programs, sends n emails and stops the programs.
 func (g *gateway) wholeTurn(ctx context.Context, t *Table, n int) (rate float64, err error) {
 	if err := g.start(ctx); err != nil {
 		return 0, err
@@ -55,7 +55,7 @@ func (g *gateway) wholeTurn(ctx context.Context, t *Table, n int) (rate float64,
 	if err := g.system.Settle(ctx); err != nil {
 		return 0, err
 	}
-	m := newMeter(g.rig, []*Program{g.api, g.dispatcher, g.worker}, g.rig.Postgres, g.rig.Redis)
+	m := newMeter(g.environment, []*Program{g.api, g.dispatcher, g.worker}, g.environment.Postgres, g.environment.Redis)
 	if err := m.start(); err != nil {
 		return 0, err
 	}
@@ -68,7 +68,7 @@ func (g *gateway) wholeTurn(ctx context.Context, t *Table, n int) (rate float64,
 	return perSecond(b.emails, b.sent), nil
 }
 
-// each is the share of one in n of all these times, in microseconds.
+// each returns the sum of these times divided by n, in microseconds.
 func each(spent []time.Duration, n int) float64 {
 	var sum time.Duration
 	for _, s := range spent {
@@ -77,15 +77,15 @@ func each(spent []time.Duration, n int) float64 {
 	return float64(sum.Microseconds()) / float64(n)
 }
 
-// riverPeer is a River on a database of its own beside the systems', in this process.
+// riverPeer is a River in this process, with a database of its own.
 type riverPeer struct {
 	*peer.River
-	rig *Rig
+	environment *Environment
 }
 
 const riverDatabase = "bench_river"
 
-func (r *Rig) openRiver(ctx context.Context) (*riverPeer, error) {
+func (r *Environment) openRiver(ctx context.Context) (*riverPeer, error) {
 	if _, err := r.server.ExecContext(ctx, "CREATE DATABASE "+riverDatabase); err != nil {
 		return nil, fmt.Errorf("create database: %w", err)
 	}
@@ -93,20 +93,20 @@ func (r *Rig) openRiver(ctx context.Context) (*riverPeer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &riverPeer{River: opened, rig: r}, nil
+	return &riverPeer{River: opened, environment: r}, nil
 }
 
 func (p *riverPeer) close(ctx context.Context) error {
 	p.Close()
-	if _, err := p.rig.server.ExecContext(ctx, "DROP DATABASE "+riverDatabase+" WITH (FORCE)"); err != nil {
+	if _, err := p.environment.server.ExecContext(ctx, "DROP DATABASE "+riverDatabase+" WITH (FORCE)"); err != nil {
 		return fmt.Errorf("drop database: %w", err)
 	}
 	return nil
 }
 
-// turn has River work off n jobs, whose bytes are those of letters.
+// turn runs n jobs with the bodies of emails through River.
 func (p *riverPeer) turn(ctx context.Context, t *Table, n int) (rate float64, err error) {
-	text, err := newLetter()
+	text, err := newEmailTemplate()
 	if err != nil {
 		return 0, err
 	}
@@ -114,11 +114,11 @@ func (p *riverPeer) turn(ctx context.Context, t *Table, n int) (rate float64, er
 	for i := range jobs {
 		jobs[i].RawMessage = text.append(nil, int64(i))
 	}
-	if _, err := p.rig.server.ExecContext(ctx, "CHECKPOINT"); err != nil {
+	if _, err := p.environment.server.ExecContext(ctx, "CHECKPOINT"); err != nil {
 		return 0, fmt.Errorf("checkpoint: %w", err)
 	}
-	// River works in this process, and so does who inserts.
-	m := newMeter(p.rig, nil, p.rig.Postgres)
+	// River and the inserters run in this process.
+	m := newMeter(p.environment, nil, p.environment.Postgres)
 	m.names, m.read = append(m.names, "river"), append(m.read, func() (Usage, error) { return usageOf(os.Getpid()) })
 	if err := m.start(); err != nil {
 		return 0, err

@@ -1,8 +1,8 @@
-// Package chaos breaks a whole gateway on purpose and checks that it keeps its promises:
-// it starts one of its own, lets tenants hand over emails, recipients and mailings, has
-// everything killed, frozen, cut and filled by a plan that is drawn from a seed, lets
-// things settle and compares every row with what SES got. It is used by the program
-// chaos and its tests.
+// Package chaos injects faults into a whole gateway and checks that it keeps its promises: it
+// starts a gateway of its own, submits emails, recipients and mailings as tenants do, kills,
+// freezes, disconnects and fills components by a plan generated from a seed, waits until the
+// gateway is idle and compares every row with what SES received. It is used by the program chaos
+// and its tests.
 package chaos
 
 import (
@@ -13,42 +13,41 @@ import (
 	"path/filepath"
 	"time"
 
+	"email-gateway/scripts/chaos/checker"
+	"email-gateway/scripts/chaos/cluster"
 	"email-gateway/scripts/chaos/fault"
-	"email-gateway/scripts/chaos/judge"
 	"email-gateway/scripts/chaos/load"
-	"email-gateway/scripts/chaos/stage"
-	"email-gateway/scripts/chaos/watch"
+	"email-gateway/scripts/chaos/monitor"
 	"email-gateway/scripts/local"
 )
 
-// Config says what to run.
+// Config describes a run.
 type Config struct {
 	// Duration is how long faults are injected, after a calibration without faults.
 	Duration time.Duration
-	// Settle is how long after Duration every email must have come to its end.
+	// Settle is how long after Duration every email must have a final state.
 	Settle time.Duration
-	// Quiet is how much longer the queue may deliver what is done: the tasks of a worker
-	// that was killed come again fault.QueueLeftover later, and must find the fence.
+	// Quiet is how much longer the queue may deliver tasks of finished emails: the tasks of a
+	// killed worker are delivered again after fault.QueueLeftover, and the fence must reject them.
 	Quiet time.Duration
-	// Seed decides the plan, and what is sent.
+	// Seed determines the plan of faults and the emails.
 	Seed uint64
-	// Only names kinds of faults, separated by commas; "" means all.
+	// Only lists kinds of faults, separated by commas; "" means all.
 	Only string
 	// Rate is how many emails are offered per second.
 	Rate float64
-	// Overlay is for go build when it builds the programs: files that take the place of others.
+	// Overlay is passed to go build -overlay for the programs: it replaces source files.
 	Overlay string
 	// Root is the checkout, Dir a directory for data, programs and logs.
 	Root, Dir string
-	// Out is told what happens while it happens.
+	// Out receives progress messages.
 	Out io.Writer
 }
 
-// settleTime is what the plan leaves for the traces of its last faults to disappear.
+// settleTime is the time that the plan leaves for recovery from its last faults.
 const settleTime = time.Minute
 
-// Run runs it. An error means that nothing was found out; a broken promise stands in the
-// report.
+// Run executes a run. An error means that there is no result; broken promises are in the report.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	kinds, err := fault.Only(cfg.Only)
 	if err != nil {
@@ -65,88 +64,88 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	fmt.Fprintf(cfg.Out, "seed %d, %s, %d faults planned\n", cfg.Seed, cfg.Duration, len(plan))
 
-	s, err := stage.Open(ctx, stage.Config{Root: cfg.Root, Dir: cfg.Dir, Overlay: cfg.Overlay})
+	c, err := cluster.Open(ctx, cluster.Config{Root: cfg.Root, Dir: cfg.Dir, Overlay: cfg.Overlay})
 	if err != nil {
 		return report, err
 	}
 	defer func() {
-		if closing := s.Close(); err == nil {
+		if closing := c.Close(); err == nil {
 			err = closing
 		}
 	}()
-	if report.Durability, err = local.Durability(ctx, s.Database, s.Redis.URL); err != nil {
+	if report.Durability, err = local.Durability(ctx, c.Database, c.Redis.URL); err != nil {
 		return report, err
 	}
 	fmt.Fprintln(cfg.Out, report.Durability)
-	return play(ctx, cfg, s, plan, report)
+	return execute(ctx, cfg, c, plan, report)
 }
 
-// play lets load and faults run, waits for rest, and judges.
-func play(ctx context.Context, cfg Config, s *stage.Stage, plan []fault.Step, report Report) (Report, error) {
+// execute generates load and injects faults, waits until the gateway is idle, and checks consistency.
+func execute(ctx context.Context, cfg Config, gateway *cluster.Cluster, plan []fault.Step, report Report) (Report, error) {
 	var keys []string
-	for i, company := range stage.Companies() {
-		key, err := s.Key(ctx, company, fmt.Sprintf("Caos <aviso@caos%d.example>", i+1))
+	for i, company := range cluster.Companies() {
+		key, err := gateway.Key(ctx, company, fmt.Sprintf("Caos <aviso@caos%d.example>", i+1))
 		if err != nil {
 			return report, err
 		}
 		keys = append(keys, key)
 	}
-	quiet, err := s.Key(ctx, stage.QuietCompany, "Quieta <aviso@quieta.example>")
+	quiet, err := gateway.Key(ctx, cluster.QuietCompany, "Quieta <aviso@quieta.example>")
 	if err != nil {
 		return report, err
 	}
 	l := load.New(load.Params{
-		APIs: s.APIs(), Keys: keys, QuietKey: quiet, Seed: cfg.Seed, Rate: cfg.Rate, Lead: calibration, Duration: calibration + cfg.Duration, Patience: cfg.Settle,
-		Sent: s.Mail.Taken,
+		APIs: gateway.APIs(), Keys: keys, QuietKey: quiet, Seed: cfg.Seed, Rate: cfg.Rate, Lead: calibration, Duration: calibration + cfg.Duration, RetryTimeout: cfg.Settle,
+		Sent: gateway.Mail.Accepted,
 		Erase: func(ctx context.Context, tenant int, address string) error {
-			return s.Erase(ctx, stage.Companies()[tenant], address)
+			return gateway.Erase(ctx, cluster.Companies()[tenant], address)
 		},
 		Mailings: report.Minimum.Mailings,
 	})
-	w, err := watch.Start(ctx, s, l.Book, cfg.Out)
+	m, err := monitor.Start(ctx, gateway, l.Ledger, cfg.Out)
 	if err != nil {
 		return report, err
 	}
-	defer w.Stop()
-	played := make(chan fault.Done, 1)
+	defer m.Stop()
+	injected := make(chan fault.Result, 1)
 	go func() {
-		rate, _ := calibrate(ctx, s, l.Book) // its error is the end of ctx
+		rate, _ := calibrate(ctx, gateway, l.Ledger) // its error is the end of ctx
 		fmt.Fprintf(cfg.Out, "calibrated %.0f emails/s\n", rate)
 		report.Calibrated = rate
 		l.Pace(rate)
-		played <- fault.NewPlayer(s, cfg.Out).Play(ctx, plan)
+		injected <- fault.NewRunner(gateway, cfg.Out).Run(ctx, plan)
 	}()
 	begun := time.Now().Add(calibration) // of the faults
 	l.Run(ctx)
-	done := <-played
+	result := <-injected
 	if ctx.Err() != nil {
 		return report, ctx.Err()
 	}
-	notes := l.Book.Notes()
+	records := l.Ledger.Records()
 	end := begun.Add(cfg.Duration)
-	outage := fault.Outage(done.Played, begun, end)
+	outage := fault.Outage(result.Injected, begun, end)
 	report.Outage = outage.Seconds()
 	report.Minimum = report.Minimum.onMachine(report.Calibrated, calibration+cfg.Duration, outage)
-	late := max(0, done.Healed-cfg.Duration-settleTime)
-	rest := newRest(s, l, notes, end, cfg.Out)
-	settled := rest.settle(ctx, cfg.Settle+late)
-	emptied := rest.quiet(ctx, cfg.Settle+late+cfg.Quiet)
-	w.Stop()
+	late := max(0, result.Healed-cfg.Duration-settleTime)
+	settler := newSettler(gateway, l, records, end, cfg.Out)
+	settled := settler.settle(ctx, cfg.Settle+late)
+	emptied := settler.quiet(ctx, cfg.Settle+late+cfg.Quiet)
+	m.Stop()
 
-	j := judge.New(s, notes, done.Played)
-	rest.tell(j, settled, emptied)
-	w.Tell(j)
-	findings, err := j.Try(ctx)
+	c := checker.New(gateway, records, result.Injected)
+	settler.addFindings(c, settled, emptied)
+	m.Report(c)
+	findings, err := c.Check(ctx)
 	if err != nil {
 		return report, err
 	}
-	report.fill(s, notes, done, j.Counts, findings)
+	report.fill(gateway, records, result, c.Counts, findings)
 	report.Late = late.Seconds()
-	report.Settled, report.Quiet, report.Seen = settled.Seconds(), emptied.Seconds(), w.Seen
-	report.Below = w.Below(len(notes.Mailings))
-	report.judge(done)
+	report.Settled, report.Quiet, report.Seen = settled.Seconds(), emptied.Seconds(), m.Seen
+	report.Below = m.Below(len(records.Mailings))
+	report.compareWithMinimum(result)
 	if cfg.Duration >= longRun && !report.Seen.Window.Spare() {
-		report.Below = append(report.Below, "less than 10 % of the window's limit was to spare")
+		report.Below = append(report.Below, "more than 90 % of the window's limit was used")
 	}
 	return report, nil
 }

@@ -6,17 +6,17 @@ import (
 	"email-gateway/scripts/chaos/fault"
 )
 
-// Minimum is what a run must have done for its result to count.
+// Minimum is the amount of work and faults that a run needs for its result to count.
 type Minimum struct {
 	Emails   int `json:"emails"`   // accepted one by one, or as rows of mailings
 	Mailings int `json:"mailings"` // accepted
-	Faults   int `json:"faults"`   // carried out
+	Faults   int `json:"faults"`   // injected
 	Kinds    int `json:"kinds"`    // among them
 	Kills    int `json:"kills"`    // of each program and service
 }
 
-// The two runs that are asked for. What lies between them is interpolated, and a run
-// that is shorter than the first has its share of it.
+// The two standard durations. Minimums of durations between them are interpolated, those of shorter
+// runs are proportional to the short one.
 const (
 	shortRun = time.Minute
 	longRun  = 20 * time.Minute
@@ -27,8 +27,8 @@ var (
 	longMinimum  = Minimum{Emails: 200_000, Mailings: 20, Faults: 200, Kinds: 12, Kills: 10}
 )
 
-// minimumOf is the minimum of a run that long with only those kinds of faults. Its number of
-// emails is what a fast machine must reach: see onMachine.
+// minimumOf returns the minimum of a run of the duration with only those kinds of faults. Its
+// number of emails is for a fast machine: see onMachine.
 func minimumOf(duration time.Duration, kinds []fault.Kind) Minimum {
 	from, to, share := Minimum{}, shortMinimum, float64(duration)/float64(shortRun)
 	if duration > shortRun {
@@ -49,15 +49,16 @@ func minimumOf(duration time.Duration, kinds []fault.Kind) Minimum {
 }
 
 const (
-	// workingShare is how much of the calibrated rate a run must reach while no outage stops
-	// all sending: retries and the recovery from each fault take the rest.
+	// workingShare is the part of the calibrated rate that a run must reach while no outage stops
+	// all sending: retries and the recovery from faults use the rest.
 	workingShare = 0.7
-	// leastRate is a system that hardly works, in emails per second, on any machine.
+	// leastRate is the minimum in emails per second on any machine: below it the system hardly
+	// works.
 	leastRate = 10
 )
 
-// onMachine lowers the number of emails to what this machine can do: rate is what it reached
-// in the fault-free phase of the same run, outage how long faults stopped all sending.
+// onMachine reduces the number of emails to the throughput of this machine: rate is the throughput
+// of the fault-free phase of the same run, outage how long faults stopped all sending.
 func (m Minimum) onMachine(rate float64, duration, outage time.Duration) Minimum {
 	reachable := workingShare * rate * (duration - outage).Seconds()
 	least := leastRate * duration.Seconds()

@@ -32,8 +32,8 @@ func TestMinimumOf(t *testing.T) {
 	}
 }
 
-// A slow machine needs fewer emails, a fast one no more than the target, and a system that
-// hardly works is never enough.
+// A slow machine needs fewer emails, a fast one no more than the target, and a system that hardly
+// works always fails.
 func TestMinimum_OnMachine(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -42,12 +42,12 @@ func TestMinimum_OnMachine(t *testing.T) {
 		duration, outage time.Duration
 		want             int
 	}{
-		"fast":                      {5000, 500, time.Minute, 0, 5000},
-		"slow":                      {5000, 100, time.Minute, 0, 4200},
-		"slow, with an outage":      {5000, 100, time.Minute, 20 * time.Second, 2800},
-		"hardly works":              {5000, 1, time.Minute, 0, 600},
-		"nothing but outages":       {5000, 190, time.Minute, time.Minute, 600},
-		"12 minutes that were slow": {117_894, 190, 12 * time.Minute, 100 * time.Second, 82_460},
+		"fast":                 {5000, 500, time.Minute, 0, 5000},
+		"slow":                 {5000, 100, time.Minute, 0, 4200},
+		"slow, with an outage": {5000, 100, time.Minute, 20 * time.Second, 2800},
+		"hardly works":         {5000, 1, time.Minute, 0, 600},
+		"only outages":         {5000, 190, time.Minute, time.Minute, 600},
+		"12 slow minutes":      {117_894, 190, 12 * time.Minute, 100 * time.Second, 82_460},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

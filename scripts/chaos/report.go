@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"email-gateway/scripts/chaos/checker"
+	"email-gateway/scripts/chaos/cluster"
 	"email-gateway/scripts/chaos/fault"
-	"email-gateway/scripts/chaos/judge"
 	"email-gateway/scripts/chaos/load"
-	"email-gateway/scripts/chaos/stage"
-	"email-gateway/scripts/chaos/watch"
+	"email-gateway/scripts/chaos/monitor"
 )
 
-// Report is what a run found out.
+// Report is the result of a run.
 type Report struct {
 	Seed       uint64  `json:"seed"`
 	Duration   float64 `json:"durationSeconds"`
@@ -25,37 +25,37 @@ type Report struct {
 
 	Emails     int            `json:"emails"` // accepted one by one
 	Mailings   int            `json:"mailings"`
-	Rows       int            `json:"mailingRows"`       // of these
-	Cancelled  int            `json:"cancelledMailings"` // beside these
-	Steps      map[string]int `json:"steps"`             // what tenants did with what was accepted
+	Rows       int            `json:"mailingRows"`       // rows of these mailings
+	Cancelled  int            `json:"cancelledMailings"` // in addition to these mailings
+	Steps      map[string]int `json:"steps"`             // further requests of tenants about accepted data
 	Recipients int            `json:"recipients"`
-	Answers    map[int]int    `json:"answers"`  // by HTTP status; 0 = none came
-	Resolved   int            `json:"resolved"` // answers that were not known and were asked for again
-	Replayed   int            `json:"replayed"` // of those, accepted the first time
+	Responses  map[int]int    `json:"answers"`  // by HTTP status; 0 = no response
+	Resolved   int            `json:"resolved"` // requests without a response that were repeated
+	Replayed   int            `json:"replayed"` // of those, accepted by the first request
 	Faults     int            `json:"faults"`
 	Kinds      map[string]int `json:"kinds"`
 	Kills      map[string]int `json:"kills"`
-	Restarts   map[string]int `json:"restarts"` // by the supervisor: the program had ended by itself
+	Restarts   map[string]int `json:"restarts"` // by the supervisor, after a program had exited unexpectedly
 	Settled    float64        `json:"settledSeconds"`
 	Quiet      float64        `json:"quietSeconds"`
-	Late       float64        `json:"lateSeconds"` // the faults were put right so much later than the plan leaves room for
-	Seen       watch.Seen     `json:"seen"`
+	Late       float64        `json:"lateSeconds"` // how much later than planned the faults were reverted
+	Seen       monitor.Seen   `json:"seen"`
 
 	Calibrated float64 `json:"calibratedRate"` // emails per second in the fault-free phase
-	Outage     float64 `json:"outageSeconds"`  // in which faults stopped all sending
+	Outage     float64 `json:"outageSeconds"`  // time in which faults stopped all sending
 
-	Counts   judge.Counts    `json:"counts"`
-	Minimum  Minimum         `json:"minimum"`
-	Below    []string        `json:"below"`  // minimums that were not reached
-	Failed   []string        `json:"failed"` // faults that could not be carried out
-	Findings []judge.Finding `json:"findings"`
+	Counts   checker.Counts    `json:"counts"`
+	Minimum  Minimum           `json:"minimum"`
+	Below    []string          `json:"below"`  // minimums that were not reached
+	Failed   []string          `json:"failed"` // faults that could not be injected
+	Findings []checker.Finding `json:"findings"`
 }
 
-// OK says that every promise was kept and that enough was tried to say so.
+// OK reports whether every promise was kept in a run that reached its minimums.
 func (r *Report) OK() bool { return len(r.Below)+len(r.Failed)+len(r.Findings) == 0 }
 
-// Found counts the findings of one promise.
-func (r *Report) Found(promise string) int {
+// FindingCount returns the number of findings of one promise.
+func (r *Report) FindingCount(promise string) int {
 	for _, f := range r.Findings {
 		if f.Promise == promise {
 			return f.Count
@@ -64,27 +64,27 @@ func (r *Report) Found(promise string) int {
 	return 0
 }
 
-func (r *Report) fill(s *stage.Stage, notes load.Notes, done fault.Done, counts judge.Counts, findings []judge.Finding) {
-	r.Emails, r.Cancelled, r.Recipients, r.Steps = len(notes.Emails), len(notes.Stopped), counts.Recipients, notes.Steps
-	for _, m := range notes.Mailings {
-		if !m.Doomed {
+func (r *Report) fill(c *cluster.Cluster, records load.Records, done fault.Result, counts checker.Counts, findings []checker.Finding) {
+	r.Emails, r.Cancelled, r.Recipients, r.Steps = len(records.Emails), len(records.Stopped), counts.Recipients, records.Steps
+	for _, m := range records.Mailings {
+		if !m.CancelPlanned {
 			r.Mailings++
 			r.Rows += len(m.People)
 		}
 	}
-	r.Answers, r.Resolved, r.Replayed = notes.Statuses, notes.Resolved, notes.Replayed
+	r.Responses, r.Resolved, r.Replayed = records.Statuses, records.Resolved, records.Replayed
 	r.Faults, r.Kinds, r.Kills = done.Faults, done.Kinds, done.Kills
 	r.Counts, r.Findings = counts, findings
 	r.Restarts = make(map[string]int)
-	for _, p := range s.Programs {
-		if n := len(p.Endings()); n > 0 {
+	for _, p := range c.Programs {
+		if n := len(p.UnexpectedExits()); n > 0 {
 			r.Restarts[p.Name] = n
 		}
 	}
 }
 
-// judge compares with the minimum.
-func (r *Report) judge(done fault.Done) {
+// compareWithMinimum compares the run with its minimum.
+func (r *Report) compareWithMinimum(done fault.Result) {
 	r.Failed = done.Failed
 	for _, m := range []struct {
 		what      string
@@ -96,20 +96,20 @@ func (r *Report) judge(done fault.Done) {
 		{"kinds of faults", len(r.Kinds), r.Minimum.Kinds},
 	} {
 		if m.got < m.want {
-			r.Below = append(r.Below, fmt.Sprintf("%d %s, at least %d are needed", m.got, m.what, m.want))
+			r.Below = append(r.Below, fmt.Sprintf("%d %s, want at least %d", m.got, m.what, m.want))
 		}
 	}
 	if q := r.Counts.Quiet; !q.Enough() {
-		r.Below = append(r.Below, fmt.Sprintf("the latency of %d emails of the quiet tenant was measured, which is not enough", q.Measured))
+		r.Below = append(r.Below, fmt.Sprintf("the latency of only %d emails of the quiet tenant was measured", q.Measured))
 	}
-	for _, part := range append(stage.ProgramNames(""), stage.Postgres, stage.Redis, stage.RabbitMQ) {
-		if got := r.Kills[part]; got < r.Minimum.Kills {
-			r.Below = append(r.Below, fmt.Sprintf("%s was killed %d times, at least %d are needed", part, got, r.Minimum.Kills))
+	for _, component := range append(cluster.ProgramNames(""), cluster.Postgres, cluster.Redis, cluster.RabbitMQ) {
+		if got := r.Kills[component]; got < r.Minimum.Kills {
+			r.Below = append(r.Below, fmt.Sprintf("%s was killed %d times, want at least %d", component, got, r.Minimum.Kills))
 		}
 	}
 }
 
-// Print writes the report for people.
+// Print writes the report as text.
 func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "\n%s\n", r.Durability)
 	fmt.Fprintf(out, "faults      %d of %d kinds: %s\n", r.Faults, len(r.Kinds), list(r.Kinds))
@@ -117,33 +117,33 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "restarts    %s (by the supervisor)\n", list(r.Restarts))
 	fmt.Fprintf(out, "accepted    %d emails, %d mailings and %d that were cancelled (%d rows), %d statements about %d recipients\n",
 		r.Emails, r.Mailings, r.Cancelled, r.Counts.Entries, r.Counts.Statements, r.Recipients)
-	fmt.Fprintf(out, "calibrated  %.0f emails/s without faults; %.0f s of outages; at least %d emails are needed\n", r.Calibrated, r.Outage, r.Minimum.Emails)
+	fmt.Fprintf(out, "calibrated  %.0f emails/s without faults; %.0f s of outages; at least %d emails required\n", r.Calibrated, r.Outage, r.Minimum.Emails)
 	fmt.Fprintf(out, "tenants     %s\n", list(r.Steps))
-	fmt.Fprintf(out, "answers     %v; %d were not known and asked for again, %d of them had been accepted\n", r.Answers, r.Resolved, r.Replayed)
-	fmt.Fprintf(out, "emails      %s; %d with an outcome that is not known\n", list(r.Counts.Rows), r.Counts.Unknown)
+	fmt.Fprintf(out, "responses   %v; %d requests without a response were repeated, %d of them had been accepted\n", r.Responses, r.Resolved, r.Replayed)
+	fmt.Fprintf(out, "emails      %s; %d with an unknown outcome\n", list(r.Counts.Rows), r.Counts.Unknown)
 	fmt.Fprintf(out, "failed      %s\n", failures(r.Counts.Failed))
-	fmt.Fprintf(out, "unknown     %d attempts ended so; SES got no request for %d of them\n", r.Counts.Doubts, r.Counts.NeverAsked)
-	fmt.Fprintf(out, "feedback    %d events were applied; they ended %d unknown outcomes before the email was sent again\n", r.Counts.News, r.Counts.Told)
-	fmt.Fprintf(out, "SES         %d requests, %d accepted, %d emails more than once; %d rows say that they may be\n",
+	fmt.Fprintf(out, "unknown     %d attempts have an unknown outcome; SES received no request for %d of them\n", r.Counts.UnknownOutcomes, r.Counts.NoRequest)
+	fmt.Fprintf(out, "feedback    %d events were applied; they resolved %d unknown outcomes before the email was sent again\n", r.Counts.Notifications, r.Counts.ResolvedByFeedback)
+	fmt.Fprintf(out, "SES         %d requests, %d accepted, %d emails more than once; %d rows are flagged\n",
 		r.Counts.Requests, r.Counts.Accepted, r.Counts.Duplicates, r.Counts.Flagged)
 	fmt.Fprintf(out, "events      %d\n", r.Counts.Events)
 	q := r.Counts.Quiet
-	fmt.Fprintf(out, "quiet       %d of %d emails of a quiet tenant measured: p50 %.0f ms, p99 %.0f ms, at the send rate %.0f ms, at most %.0f ms\n",
+	fmt.Fprintf(out, "quiet       %d of %d emails of the quiet tenant measured: p50 %.0f ms, p99 %.0f ms, at the send rate %.0f ms, at most %.0f ms\n",
 		q.Measured, q.Accepted, 1000*q.P50, 1000*q.P99, 1000*q.AtRate, 1000*q.Bound)
-	fmt.Fprintf(out, "settled     %.1f s, queues empty %.1f s after the run, whose faults were put right %.1f s too late\n", r.Settled, r.Quiet, r.Late)
+	fmt.Fprintf(out, "settled     %.1f s, queues empty %.1f s after the run; faults were reverted %.1f s late\n", r.Settled, r.Quiet, r.Late)
 	fmt.Fprintf(out, "window      %s\n", window(r.Seen.Window))
 	fmt.Fprintf(out, "at most     %d tasks waiting for a retry on a queue, %d archived; Redis %d MiB; %s\n",
 		r.Seen.Retries, r.Seen.Archived, r.Seen.Redis>>20, mebibytes(r.Seen.RSS))
 	fmt.Fprintf(out, "searched    %d keys of Redis, %d KiB of RabbitMQ with %d jobs, %d pages of metrics\n",
 		r.Seen.Keys, r.Seen.Broker>>10, r.Seen.Messages, r.Seen.Metrics)
-	fmt.Fprintf(out, "announced   %d of %d emails came more than once, %.2f %%\n", r.Counts.Duplicates, r.Counts.Taken, 100*r.Counts.DuplicateShare())
-	fmt.Fprintf(out, "lost        %d\n", r.Found(judge.Lost))
-	fmt.Fprintf(out, "duplicates  %d not announced by their row\n", r.Found(judge.Duplicate))
+	fmt.Fprintf(out, "duplicates  %d of %d emails were sent more than once, %.2f %%\n", r.Counts.Duplicates, r.Counts.Taken, 100*r.Counts.DuplicateShare())
+	fmt.Fprintf(out, "lost        %d\n", r.FindingCount(checker.Lost))
+	fmt.Fprintf(out, "unflagged   %d duplicates without a flag in their row\n", r.FindingCount(checker.Duplicate))
 	for _, f := range r.Findings {
 		fmt.Fprintf(out, "\nBROKEN: %s: %d\n  %s\n", f.Promise, f.Count, strings.Join(f.Examples, "\n  "))
 	}
 	for _, text := range r.Failed {
-		fmt.Fprintln(out, "\nCOULD NOT BE DONE:", text)
+		fmt.Fprintln(out, "\nNOT INJECTED:", text)
 	}
 	for _, text := range r.Below {
 		fmt.Fprintln(out, "\nTOO LITTLE:", text)
@@ -155,18 +155,18 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "\nseed %d: %s\n", r.Seed, verdict)
 }
 
-// window says how much of the limit was used.
-func window(seen watch.Window) string {
-	return fmt.Sprintf("%d tasks in four states on %s, of at most %d (%.0f %%)", seen.Tasks, seen.Queue, seen.Limit, 100*seen.Share())
+// window describes how much of the limit was used.
+func window(seen monitor.Window) string {
+	return fmt.Sprintf("%d tasks in four states on %s, limit %d (%.0f %%)", seen.Tasks, seen.Queue, seen.Limit, 100*seen.Share())
 }
 
-func failures(by map[string]judge.Failures) string {
+func failures(by map[string]checker.Failures) string {
 	if len(by) == 0 {
 		return "none"
 	}
 	var items []string
 	for _, code := range slices.Sorted(maps.Keys(by)) {
-		items = append(items, fmt.Sprintf("%s %d (SES never asked: %d)", code, by[code].Count, by[code].NeverAsked))
+		items = append(items, fmt.Sprintf("%s %d (without a request to SES: %d)", code, by[code].Count, by[code].NoRequest))
 	}
 	return strings.Join(items, ", ")
 }

@@ -1,6 +1,8 @@
 # shellcheck shell=bash
-# PgBouncer in transaction mode before one Postgres. The pool is smaller than the programs' own, so that server connections
-# change hands all the time. PgBouncer ignores no startup parameter: a program that sends a setting of its own is refused.
+#
+# PgBouncer in transaction mode in front of one Postgres. Its pool is smaller than the programs'
+# pools, so that server connections switch clients all the time. PgBouncer ignores no startup parameter: it refuses a
+# program that sends a setting.
 
 wave postgres-1
 wave pgbouncer-1

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# RabbitMQ: three nodes. The first is a broker of its own, and the others join it. They find each other by an Erlang port
-# mapper that none of them takes along when it is killed or frozen, as if each had a machine of its own.
+#
+# RabbitMQ: three nodes. The first starts alone, and the others join it. They find each other through
+# a separate Erlang port mapper, which keeps running when a node is killed or frozen, as if each node had its own machine.
 
 wave epmd-1
 wave rabbitmq-1
@@ -10,8 +11,8 @@ rabbitmq_port_names() { echo RABBITMQ_PORT RABBITMQ_DIST_PORT; }
 rabbitmq_epmd_port() { port_of epmd-1 EPMD_PORT; }
 # shellcheck disable=SC2154 # node: clusters.sh sets it
 rabbitmq_node() { echo "gateway-${node#*-}@localhost"; }
-# net_ticktime: a node that is silent for this long (±25 %) is declared down; until then its queues are unavailable.
-# One scheduler: the nodes share the processors with the tests.
+# net_ticktime: a node that does not respond for this long (±25 %) is declared down; until then its queues are unavailable.
+# One scheduler: the nodes share the CPU with the tests.
 rabbitmq_erl_args() { echo '-kernel net_ticktime 10 +S 1:1'; }
 
 epmd_package() { rabbitmq_package; }
@@ -25,7 +26,7 @@ epmd_installed() { rabbitmq_installed; }
 epmd_ready() { epmd -port "$EPMD_PORT" -names >/dev/null 2>&1; }
 epmd_run() { exec "$@" epmd -address 127.0.0.1 -port "$EPMD_PORT"; }
 
-# pause_minority: a node that does not reach a majority of the cluster stops serving, so that a cut never makes two clusters.
+# pause_minority: a node that does not reach a majority of the cluster stops serving, against split brain.
 configure() {
 	local cookie=$LOCAL_CLUSTER/cookie home=$LOCAL_DIR/rabbitmq
 	if [[ $1 == epmd-1 ]]; then
@@ -41,7 +42,7 @@ cluster_formation.peer_discovery_backend = classic_config
 cluster_formation.classic_config.nodes.1 = gateway-1@localhost"
 }
 
-# All nodes run, as the first sees it.
+# All nodes are running, according to the first one.
 complete() { [[ $(on rabbitmq-1 rabbitmq_ctl eval 'length(rabbit_mnesia:cluster_nodes(running)).') == 3 ]]; }
 
 form() { await 30 complete; }

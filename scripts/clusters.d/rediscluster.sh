@@ -5,8 +5,8 @@ wave redis-{1..6}
 
 redis_port_names() { echo REDIS_PORT REDIS_BUS_PORT; }
 
-# cluster-require-full-coverage no: when one master is lost, the slots of the others go on. The first replica waits for a second
-# one for 5 s by default, and without the data it is not elected.
+# cluster-require-full-coverage no: when one master is lost, the slots of the others stay available. By default the
+# synchronization of a replica is delayed by 5 s for further ones, and a replica without the data is not elected.
 configure() {
 	own_file redis "$LOCAL_DIR/redis/redis.conf" "cluster-enabled yes
 cluster-port $(port_of "$1" REDIS_BUS_PORT)
@@ -15,7 +15,7 @@ cluster-require-full-coverage no
 repl-diskless-sync-delay 0"
 }
 
-# Every node sees every slot served, and three masters have a replica with their data.
+# Every node has all slots assigned, and three masters have a replica with their data.
 complete() {
 	local name known roles=
 	for name in "$@"; do

@@ -4,15 +4,15 @@
 wave redis-1 redis-2
 wave sentinel-1 sentinel-2 sentinel-3
 
-# The servers rewrite these files when a role changes, so what is there stays.
+# The servers rewrite these files when a role changes, so existing files are kept.
 configure() {
-	local home=$LOCAL_DIR/${1%-*} quick='repl-diskless-sync-delay 0' # by default a replica waits 5 s for another one
+	local home=$LOCAL_DIR/${1%-*} quick='repl-diskless-sync-delay 0' # by default synchronization is delayed by 5 s for another replica
 	case $1 in
 	redis-1) own_file redis "$home/redis.conf" "$quick" ;;
 	redis-2) own_file redis "$home/redis.conf" "replicaof 127.0.0.1 $(port_of redis-1 REDIS_PORT)
 $quick" ;;
 	sentinel-*)
-		# failover-timeout: sentinels try a failover again after twice this time.
+		# failover-timeout: sentinels retry a failover after twice this time.
 		own_file sentinel "$home/sentinel.conf" "sentinel monitor gateway 127.0.0.1 $(port_of redis-1 REDIS_PORT) 2
 sentinel down-after-milliseconds gateway 2000
 sentinel failover-timeout gateway 5000"
@@ -20,7 +20,7 @@ sentinel failover-timeout gateway 5000"
 	esac
 }
 
-# What a failover needs: every sentinel knows the other two and the replica, and the replica has the master's data.
+# The requirements of a failover: every sentinel knows the other two and the replica, and the replica has the master's data.
 complete() {
 	local name answer
 	for name in sentinel-1 sentinel-2 sentinel-3; do

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Postgres: a primary and a standby that streams from it. Each can take either part, see promote. STANDBY_SYNC=on (the default)
-# makes commits of the primary wait for the standby, off does not.
+#
+# Postgres: a primary and a streaming standby. Each can have either role, see promote. STANDBY_SYNC=on
+# (the default) makes commits of the primary wait for the standby, off does not.
 
 wave postgres-1
 wave postgres-2
@@ -9,7 +10,7 @@ synchronous() { [[ ${STANDBY_SYNC:-on} == on ]]; }
 
 postgres_url() { echo "postgres://gateway@127.0.0.1:$POSTGRES_PORT/gateway?sslmode=disable"; }
 
-# The standby is copied from the primary; a primary that comes back is left as it is.
+# The standby is a copy of the primary; a primary that is started again is not changed.
 configure() {
 	local home=$LOCAL_DIR/postgres as
 	as_account postgres
@@ -31,14 +32,14 @@ form() {
 	[[ $(query postgres-1 'SELECT pg_is_in_recovery()') == f && $(query postgres-2 'SELECT pg_is_in_recovery()') == t ]] || return 0
 	await 30 streams
 	if synchronous; then
-		# The setting is the primary's alone: a promoted standby waits for nobody.
+		# Only the primary has the setting: a promoted standby does not wait for a standby.
 		query postgres-1 "ALTER SYSTEM SET synchronous_standby_names = 'standby'" >/dev/null
 		query postgres-1 'SELECT pg_reload_conf()' >/dev/null
 		await 30 confirms
 	fi
 }
 
-# promote NODE: makes a standby take writes.
+# promote NODE: makes a standby accept writes.
 promote() { [[ $(query "$1" 'SELECT pg_promote(true, 30)') == t ]] || die "$1 was not promoted"; }
 
 cluster_env() {

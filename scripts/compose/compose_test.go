@@ -1,5 +1,5 @@
-// Package compose_test holds docker-compose.yml to rules that need no engine;
-// scripts/compose-smoke.sh tries it on one.
+// Package compose_test checks docker-compose.yml without a container engine;
+// scripts/compose-smoke.sh tests it on one.
 package compose_test
 
 import (
@@ -49,7 +49,7 @@ func services(t *testing.T) map[string]service {
 	return compose.Services
 }
 
-// No container holds a capability or can gain one, and no log grows without end.
+// No container has a capability or can gain one, and every log is limited.
 func TestCompose_Hardened(t *testing.T) {
 	t.Parallel()
 	for name, s := range services(t) {
@@ -60,10 +60,10 @@ func TestCompose_Hardened(t *testing.T) {
 			t.Errorf("%s may gain privileges", name)
 		}
 		if s.Logging.Options["max-size"] == "" || s.Logging.Options["max-file"] == "" {
-			t.Errorf("the log of %s has no limit", name)
+			t.Errorf("the log of %s is unlimited", name)
 		}
 	}
-	// Their entrypoints change the owner of files as root, unless they start as somebody else.
+	// Their entrypoints change the owner of files as root, unless they start as another user.
 	for name, user := range map[string]string{"postgres": "postgres", "redis": "redis", "rabbitmq": "rabbitmq"} {
 		if got := services(t)[name].User; got != user {
 			t.Errorf("%s starts as %q, want %q", name, got, user)
@@ -71,8 +71,8 @@ func TestCompose_Hardened(t *testing.T) {
 	}
 }
 
-// Two builds of one tag fail in a containerd image store. An image that is not built where
-// it is used, and is in no registry, is never pulled.
+// Two builds of one tag fail in a containerd image store. A service that uses an image of another
+// service's build must not try to pull it.
 func TestCompose_EachTagIsBuiltOnce(t *testing.T) {
 	t.Parallel()
 	all := services(t)
@@ -93,8 +93,8 @@ func TestCompose_EachTagIsBuiltOnce(t *testing.T) {
 	}
 }
 
-// A program that is asked to stop ends by itself before the engine kills it, also with the longest
-// DRAIN_DELAY that docker-compose.yml allows without a longer stop_grace_period.
+// After SIGTERM a program exits before the engine kills it, even with the longest DRAIN_DELAY that
+// docker-compose.yml allows without a longer stop_grace_period.
 func TestCompose_StopGrace(t *testing.T) {
 	t.Parallel()
 	const longestDrain = 10 * time.Second
@@ -121,7 +121,7 @@ func TestCompose_StopGrace(t *testing.T) {
 	}
 }
 
-// Only loopback of the machine reaches a port, and programs that are scaled need not share one.
+// Ports are published on loopback only, and scaled programs need no common port.
 func TestCompose_Ports(t *testing.T) {
 	t.Parallel()
 	all := services(t)
@@ -132,7 +132,8 @@ func TestCompose_Ports(t *testing.T) {
 			}
 		}
 	}
-	// The api has a port that users know, which API_PORT=0 leaves to the engine; that of others is the engine's choice by default.
+	// The api has a fixed port, which the engine chooses with API_PORT=0; the engine chooses those
+	// of others by default.
 	for name, scalable := range map[string]*regexp.Regexp{
 		"api":        regexp.MustCompile(`^127\.0\.0\.1:\$\{API_PORT:-\d+\}:\d+$`),
 		"dispatcher": regexp.MustCompile(`^127\.0\.0\.1:\$\{DISPATCHER_PORT:-0\}:\d+$`),
@@ -151,7 +152,7 @@ func TestCompose_RabbitMQIsCheckedSeldom(t *testing.T) {
 	t.Parallel()
 	interval := services(t)["rabbitmq"].Healthcheck.Interval
 	if d, err := time.ParseDuration(interval); err != nil || d < 30*time.Second {
-		t.Errorf("it is checked every %s, want 30s or more (%v)", interval, err)
+		t.Errorf("the health check runs every %s, want 30s or more (%v)", interval, err)
 	}
 }
 
@@ -170,7 +171,7 @@ func TestCompose_GrafanaKeepsItsProvisioning(t *testing.T) {
 	}
 }
 
-// ENVIRONMENT=production docker compose up reaches every program, also without a .env.
+// ENVIRONMENT=production docker compose up applies to every program, also without a .env.
 func TestCompose_Environment(t *testing.T) {
 	t.Parallel()
 	all := services(t)
@@ -181,7 +182,7 @@ func TestCompose_Environment(t *testing.T) {
 	}
 }
 
-// Programs connect as roles, and know no password but their own.
+// Programs connect as their roles, and get only their own password.
 func TestCompose_Roles(t *testing.T) {
 	t.Parallel()
 	all := services(t)

@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# How dev.sh starts, watches and ends the project's own programs. Sourced by dev.sh.
+#
+# Functions of dev.sh that start, monitor and stop the project's programs.
 
 readonly bin=$LOCAL_DIR/bin log=$LOCAL_DIR/log
 declare -A pid_of=()
 building=
 
-# local_address ADDRESS: what a client on this machine dials: ":8080" and "0.0.0.0:8080" listen on every interface.
+# local_address ADDRESS: the address for clients on this machine: ":8080" and "0.0.0.0:8080" listen on every interface.
 local_address() {
 	case ${1%:*} in
 	'' | 0.0.0.0) echo "127.0.0.1:${1##*:}" ;;
@@ -13,18 +14,18 @@ local_address() {
 	esac
 }
 
-# require_free VARIABLE...: nothing listens yet on the addresses that the variables name.
+# require_free VARIABLE...: fails if a program already listens on the addresses in the variables.
 require_free() {
 	local name address
 	for name in "$@"; do
 		address=$(local_address "${!name}")
 		if (exec 7<>"/dev/tcp/${address%:*}/${address##*:}") 2>/dev/null; then
-			die "$address is taken: name another address with $name"
+			die "$address is in use: set another address in $name"
 		fi
 	done
 }
 
-# http_ok ADDRESS PATH: a GET is answered with 200. A bare machine has no curl.
+# http_ok ADDRESS PATH: whether a GET returns 200, without curl, which may not be installed.
 http_ok() (
 	exec 7<>"/dev/tcp/${1%:*}/${1##*:}" || exit
 	printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' "$2" "$1" >&7
@@ -32,7 +33,8 @@ http_ok() (
 	[[ $status == 200 ]]
 ) 2>/dev/null
 
-# end_leftovers NAME...: programs of an earlier run whose dev.sh was killed. Only what runs our own binary is ended.
+# end_leftovers NAME...: stops programs of an earlier run whose dev.sh was killed. It only stops processes of our own
+# binaries.
 end_leftovers() {
 	local name pid
 	for name in "$@"; do
@@ -44,14 +46,14 @@ end_leftovers() {
 	done
 }
 
-# launch NAME: in a session of its own, so that a Ctrl-C reaches dev.sh only, which ends all in order.
+# launch NAME: starts it in its own session, so that Ctrl-C reaches only dev.sh, which stops all programs in order.
 launch() {
 	setsid "$bin/$1" >"$log/$1.log" 2>&1 8>&- &
 	pid_of[$1]=$!
 	echo $! >"$log/$1.pid"
 }
 
-# build PACKAGE...: the first time takes minutes on a small machine, so it says that it is still at it.
+# build PACKAGE...: the first build takes minutes on a small machine, so it prints its progress.
 build() {
 	local began=$SECONDS next=$((SECONDS + 10)) status=0
 	go build -o "$bin/" "$@" 8>&- &
@@ -66,7 +68,7 @@ build() {
 	say "built in $((SECONDS - began)) s"
 }
 
-# await_end: waits until a program ends, says which one and why, and forgets it.
+# await_end: waits until a program exits, prints its name and the reason, and removes it from the list.
 await_end() {
 	local ended name status=0
 	wait -n -p ended "${pid_of[@]}" || status=$?
@@ -85,13 +87,14 @@ await() {
 	until http_ok "$(local_address "$2")" "$3"; do
 		if [[ ! -d /proc/${pid_of[$1]} ]] || ((SECONDS > deadline)); then
 			tail -n 20 "$log/$1.log" >&2
-			die "$1 did not get ready at $2$3"
+			die "$1 is not ready at $2$3"
 		fi
 		sleep 0.05
 	done
 }
 
-# end NAME...: asks all, then waits for all. A program ends what it has begun: the worker may need its 40 seconds.
+# end NAME...: signals all programs, then waits for them. Programs finish their work in progress: the worker may need its 40
+# seconds.
 end() {
 	local name
 	for name in "$@"; do

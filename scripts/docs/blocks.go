@@ -1,5 +1,4 @@
-// Package docs reads the project's Markdown files as far as tests hold them to the
-// truth: the commands in them, and where their links lead.
+// Package docs reads the commands and the links of the project's Markdown files, which tests check.
 package docs
 
 import (
@@ -13,21 +12,20 @@ type Block struct {
 	Line    int    // of the opening fence, from 1
 	Section string // the heading above it
 	Text    string
-	NotRun  string // why no test runs it, "" where one does
-	Stays   bool   // it goes on until Ctrl-C
+	NotRun  string // why no test runs it, "" if one does
+	Stays   bool   // it runs until Ctrl-C
 }
 
 var (
 	fence   = regexp.MustCompile("^ *(```+|~~~+) *([^ `]*)")
 	heading = regexp.MustCompile(`^#{1,6} +(.*?) *#*$`)
-	// A comment in the line before the fence, which readers of the source see, and a reader of
-	// the page does not need: what is said there stands in the text as well.
+	// A comment in the line before the fence, which is not rendered.
 	notRun = regexp.MustCompile(`^ *<!-- not run: *(.*?) *-->$`)
 	stays  = regexp.MustCompile(`^ *<!-- stays until Ctrl-C -->$`)
 )
 
-// Blocks are those marked `sh`, in their order. A mark without a reason is an error, and
-// so is one that stands before something else.
+// Blocks returns the blocks marked `sh` in order. A mark without a reason is an error, and so is a
+// mark without a block.
 func Blocks(markdown string) ([]Block, error) {
 	var found []Block
 	var open *Block
@@ -46,7 +44,7 @@ func Blocks(markdown string) ([]Block, error) {
 		}
 		opening := fence.FindStringSubmatch(line)
 		if mark != "" && (opening == nil || opening[2] != "sh") {
-			return nil, fmt.Errorf("line %d: %s stands before no block of sh", i, mark)
+			return nil, fmt.Errorf("line %d: %s is not followed by a block of sh", i, mark)
 		}
 		switch {
 		case opening != nil:
@@ -66,12 +64,12 @@ func Blocks(markdown string) ([]Block, error) {
 		}
 	}
 	if closing != "" {
-		return nil, fmt.Errorf("a block has no end: %s", closing)
+		return nil, fmt.Errorf("unterminated block: %s", closing)
 	}
 	return found, nil
 }
 
-// shortest is a reason in words: "slow" is none.
+// shortest is the minimum length of a reason: "slow" is too short.
 const shortest = 15
 
 func (b *Block) marked(mark string) error {

@@ -36,11 +36,11 @@ func TestLinks_LeadSomewhere(t *testing.T) {
 	}
 }
 
-// The translation has the same commands, word for word, and the same marks.
+// The translation has exactly the same commands and marks.
 func TestTranslation_HasTheSameCommands(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(commands(t, "README.md"), commands(t, "README.pt-BR.md")); diff != "" {
-		t.Errorf("README.pt-BR.md is not README.md (-want +got)\n%s", diff)
+		t.Errorf("README.pt-BR.md differs from README.md (-want +got)\n%s", diff)
 	}
 }
 

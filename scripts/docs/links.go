@@ -17,7 +17,7 @@ var (
 	labels = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// Files are the Markdown files of the checkout below root, as paths from there.
+// Files returns the Markdown files of the checkout below root, as relative paths.
 func Files(root string) ([]string, error) {
 	var found []string
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
@@ -37,8 +37,8 @@ func Files(root string) ([]string, error) {
 	return found, err
 }
 
-// BrokenLinks says which links of a file below root lead nowhere: to a file that is not
-// there, or to a heading that the file does not have. Links to other hosts are not followed.
+// BrokenLinks returns the links of a file below root to missing files or headings. It does not
+// follow links to other hosts.
 func BrokenLinks(root, file string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
@@ -62,7 +62,7 @@ func BrokenLinks(root, file string) ([]string, error) {
 	return broken, nil
 }
 
-// blank keeps a link whose label is code: only what is within the backquotes goes.
+// blank keeps a link whose label is code: it replaces only the text within the backquotes.
 func blank(code string) string { return strings.Repeat("x", len(code)) }
 
 func leads(root, from string, to *url.URL) error {
@@ -94,7 +94,7 @@ func leads(root, from string, to *url.URL) error {
 	return nil
 }
 
-// Anchors are the names by which a page's headings are reached, made as GitHub makes them.
+// Anchors returns the anchors of a page's headings, as GitHub generates them.
 func Anchors(markdown string) []string {
 	var all []string
 	times := map[string]int{}
@@ -122,7 +122,7 @@ func Anchors(markdown string) []string {
 	return all
 }
 
-// outsideFences are the lines of a page, those of fenced blocks empty.
+// outsideFences returns the lines of a page, with fenced blocks replaced by empty lines.
 func outsideFences(markdown string) []string {
 	lines := strings.Split(markdown, "\n")
 	closing := ""

@@ -107,13 +107,13 @@ func TestCluster_PgBouncerRoles(t *testing.T) {
 	}
 	c.script("ctl", "pgbouncer-1", "RECONNECT")
 	env["DATABASE_URL"], env["DATABASE_LISTEN_URL"] = as(t, env["DATABASE_URL"], "gateway_operator"), as(t, env["DATABASE_LISTEN_URL"], "gateway_dispatcher")
-	s.poolerLine(env, "ok", "their roles have the settings")
+	s.poolerLine(env, "ok", "their roles have the required settings")
 	settings("gateway_api", "10s")
 	settings("gateway_dispatcher", "30s")
 	settings("gateway_worker", "30s")
 	past := env["DATABASE_LISTEN_URL"]
 	env["DATABASE_LISTEN_URL"] = env["DATABASE_URL"]
-	s.poolerLine(env, "FAILURE", "DATABASE_LISTEN_URL leads to a pooler too")
+	s.poolerLine(env, "FAILURE", "DATABASE_LISTEN_URL leads to a pooler")
 	env["DATABASE_LISTEN_URL"] = past
 
 	for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
@@ -139,7 +139,7 @@ func TestCluster_PgBouncerRoles(t *testing.T) {
 	}
 	// Many installations have PgBouncer ignore what it does not pass on.
 	c.script("ctl", "pgbouncer-1", "SET ignore_startup_parameters = 'statement_timeout,idle_in_transaction_session_timeout,enable_seqscan,jit,client_min_messages'")
-	s.poolerLine(env, "FAILURE", "Without DATABASE_POOLED the programs prepare statements")
+	s.poolerLine(env, "FAILURE", "Without DATABASE_POOLED the programs use prepared statements")
 }
 
 // PgBouncer killed under load: nothing that was accepted is lost.

@@ -96,7 +96,7 @@ func TestCluster_StandbyGone(t *testing.T) {
 		t.Errorf("/health: %d %s %v", status, answer, err)
 	}
 	out := s.doctor(map[string]string{"DATABASE_URL": c.Env["DATABASE_URL"], "API_URL": "http://" + s.api.addr})
-	for _, line := range []string{"Commits wait for a synchronous standby", "no synchronous standby confirms what its database commits"} {
+	for _, line := range []string{"Commits wait for a synchronous standby", "no synchronous standby confirms its commits"} {
 		if !strings.Contains(out, line) {
 			t.Errorf("doctor does not say %q:\n%s", line, out)
 		}

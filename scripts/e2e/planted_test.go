@@ -47,6 +47,7 @@ func TestPlanted(t *testing.T) {
 	p.system = startSystem(t, env)
 	p.hearFeedback()
 	p.plant()
+	board := p.board() // before the waits of the retries end
 
 	names := append(slices.Clone(plantedNumbers), "plantad")
 	for _, number := range plantedNumbers {
@@ -67,7 +68,6 @@ func TestPlanted(t *testing.T) {
 	if len(p.collector.Text()) < 10_000 {
 		t.Errorf("only %d bytes of traces", len(p.collector.Text()))
 	}
-	board := p.board()
 	p.mustNotTell("the dashboard", board, names)
 	if !strings.Contains(board, "***@p***.example") {
 		t.Error("the dashboard does not tell of planted people, masked")

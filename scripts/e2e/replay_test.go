@@ -109,7 +109,7 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 			t.Errorf("%s: %d, want %d (%v)", query, got, want, err)
 		}
 	}
-	if out := s.gatewayctl("dlq", "list"); strings.TrimSpace(out) != "There are none." {
+	if out := s.gatewayctl("dlq", "list"); strings.TrimSpace(out) != "No dead letters found." {
 		t.Errorf("gatewayctl dlq list: %s", out)
 	}
 }

@@ -1,6 +1,6 @@
-// Package interviews is an example: a recruiting system that shares the gateway's database
-// and writes an interview's reminders in the transaction that writes the interview. What
-// it does with the gateway is package outbox and nothing else; its own table is its own.
+// Package interviews is an example: a recruiting system that shares the gateway's database and
+// writes an interview's reminders in the transaction that writes the interview. It uses the gateway
+// only through package outbox, and has its own table.
 package interviews
 
 import (
@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/outbox"
 )
 
-// Interview is a row of the system's own.
+// Interview is a row of the system's own table.
 type Interview struct {
 	ID        int64
 	Candidate string // an address
@@ -28,8 +28,8 @@ type Agenda struct {
 	Reminders *outbox.Outbox
 }
 
-// The one interviewer has one interview at a time. That is looked at when the transaction
-// commits, so that everything else has been written by then.
+// The only interviewer has one interview at a time. The constraint is deferred, so that everything
+// else is written before it is checked.
 const prepareSQL = `
 CREATE SCHEMA IF NOT EXISTS interviewops;
 CREATE TABLE IF NOT EXISTS interviewops.interviews (
@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS interviewops.interviews (
     UNIQUE (at) DEFERRABLE INITIALLY DEFERRED
 )`
 
-// Prepare makes the system's own table.
+// Prepare creates the system's own table.
 func (a *Agenda) Prepare(ctx context.Context) error {
 	if _, err := a.DB.ExecContext(ctx, prepareSQL); err != nil {
 		return fmt.Errorf("prepare interviews: %w", err)
@@ -47,7 +47,7 @@ func (a *Agenda) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Book writes an interview and its reminders, or neither.
+// Book writes an interview and its reminders in one transaction.
 func (a *Agenda) Book(ctx context.Context, candidate string, at time.Time) (i Interview, written []Reminder, err error) {
 	i = Interview{Candidate: candidate, At: at}
 	err = a.inTx(ctx, func(tx *sql.Tx) error {
@@ -57,7 +57,7 @@ func (a *Agenda) Book(ctx context.Context, candidate string, at time.Time) (i In
 		}
 		for _, r := range i.reminders() {
 			if r.At.Before(time.Now()) {
-				continue // an interview of today has no reminder of the day before
+				continue // an interview of today has no reminder on the day before
 			}
 			done, err := a.Reminders.Enqueue(ctx, tx, i.about(r.EventType), i.email(r))
 			if err != nil {
@@ -71,8 +71,8 @@ func (a *Agenda) Book(ctx context.Context, candidate string, at time.Time) (i In
 	return i, written, err
 }
 
-// Move gives an interview another time, and its reminders theirs. Those that it comes
-// too late for are told by their status.
+// Move changes the time of an interview and of its reminders. It returns the status of reminders
+// for which it is too late.
 func (a *Agenda) Move(ctx context.Context, id int64, at time.Time) (moved []Reminder, err error) {
 	err = a.inTx(ctx, func(tx *sql.Tx) error {
 		const update = `UPDATE interviewops.interviews SET at = $2 WHERE id = $1 RETURNING candidate`
@@ -92,12 +92,12 @@ func (a *Agenda) Move(ctx context.Context, id int64, at time.Time) (moved []Remi
 	return moved, err
 }
 
-// late is how long past its time a reminder is still true.
+// late is how long after its time a reminder is still correct.
 const late = 5 * time.Minute
 
-// remind gives a reminder of a moved interview its new time. One whose time has passed is
-// withdrawn: sent now, "tomorrow" would be wrong. One that was withdrawn by an earlier
-// move, or never written because it was too late, is written.
+// remind changes the time of a moved interview's reminder. One whose time has passed is withdrawn:
+// "tomorrow" would be wrong now. One that was withdrawn by an earlier move, or not written because
+// it was too late, is written.
 func (a *Agenda) remind(ctx context.Context, tx *sql.Tx, i Interview, r Reminder) ([]Reminder, error) {
 	about := i.about(r.EventType)
 	if time.Since(r.At) > late {
@@ -156,7 +156,7 @@ func (a *Agenda) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return nil
 }
 
-// about says which email is meant: it is enough to find it again.
+// about identifies the email.
 func (i Interview) about(eventType string) outbox.Aggregate {
 	return outbox.Aggregate{Type: aggregateType, ID: strconv.FormatInt(i.ID, 10), EventType: eventType}
 }

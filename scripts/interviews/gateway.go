@@ -13,11 +13,11 @@ import (
 	"email-gateway/shared/email"
 )
 
-// Gateway is the gateway's api, which tells what has become of the reminders: the
-// database does not show its tables to other programs.
+// Gateway is a client of the gateway's api, which reports the status of the reminders: other
+// programs have no access to the gateway's tables.
 type Gateway struct{ URL, Key string }
 
-// Sent is an email about an interview, as GET /v1/emails tells of it.
+// Sent is an email about an interview, as returned by GET /v1/emails.
 type Sent struct {
 	ID        string       `json:"outboxId"`
 	Status    email.Status `json:"status"`
@@ -26,7 +26,7 @@ type Sent struct {
 	} `json:"aggregate"`
 }
 
-// About asks for all emails about an interview, the newest first.
+// About returns all emails about an interview, the newest first.
 func (g Gateway) About(ctx context.Context, id int64) ([]Sent, error) {
 	query := url.Values{"aggregateType": {aggregateType}, "aggregateId": {strconv.FormatInt(id, 10)}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.URL+"/v1/emails?"+query.Encode(), nil)
@@ -41,7 +41,7 @@ func (g Gateway) About(ctx context.Context, id int64) ([]Sent, error) {
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, fmt.Errorf("read response: %w", err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		return nil, errors.New(answer.Status + ": " + string(text))
@@ -50,7 +50,7 @@ func (g Gateway) About(ctx context.Context, id int64) ([]Sent, error) {
 		Emails []Sent `json:"emails"`
 	}
 	if err := json.Unmarshal(text, &page); err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, fmt.Errorf("read response: %w", err)
 	}
 	return page.Emails, nil
 }

@@ -16,10 +16,10 @@ type Reminder struct {
 	EventType string
 	At        time.Time
 	Status    email.Status
-	TooLate   bool // to move or withdraw it
+	TooLate   bool // to reschedule or withdraw it
 }
 
-// reminders are the two that an interview has.
+// reminders returns the two reminders of an interview.
 func (i Interview) reminders() []Reminder {
 	return []Reminder{
 		{EventType: "REMINDER_24H", At: i.At.Add(-24 * time.Hour)},
@@ -27,8 +27,8 @@ func (i Interview) reminders() []Reminder {
 	}
 }
 
-// email is a reminder as it is written once: a move changes when it is sent, and not what
-// it says. So it does not tell the hour. A text that does is withdrawn and written anew.
+// email returns the email of a reminder. A move changes its time, but not its text, so the text
+// does not contain the hour. An email whose text does would have to be withdrawn and written again.
 func (i Interview) email(r Reminder) outbox.Email {
 	in := "amanhã"
 	if r.EventType == "REMINDER_1H" {

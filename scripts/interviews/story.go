@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Story tells, and does, all that happens to interviews: one is booked, moved and held,
-// one cannot be booked and one is called off. It takes some seconds of a running gateway,
-// since the last reminder is really sent.
+// Story demonstrates all operations and prints them: one interview is booked, moved and held, one
+// cannot be booked and one is cancelled. It needs a running gateway for some seconds, because the
+// last reminder is really sent.
 func (a *Agenda) Story(ctx context.Context, out io.Writer, gateway Gateway) error {
 	at := time.Now().AddDate(0, 0, 3).Truncate(time.Second)
 	first, reminders, err := a.Book(ctx, "ana@candidata.example", at)
@@ -21,11 +21,11 @@ func (a *Agenda) Story(ctx context.Context, out io.Writer, gateway Gateway) erro
 
 	second, written, err := a.Book(ctx, "eva@candidata.example", at)
 	if err == nil {
-		return fmt.Errorf("interview %d is at the time of another", second.ID)
+		return fmt.Errorf("interview %d is at the same time as another", second.ID)
 	}
 	fmt.Fprintf(out, "\ninterview %d was written with %d reminders, then refused (%v)\n", second.ID, len(written), err)
 	if left, err := gateway.About(ctx, second.ID); err != nil || len(left) > 0 {
-		return fmt.Errorf("%d reminders are left of it: %w", len(left), err)
+		return fmt.Errorf("%d of its reminders are left: %w", len(left), err)
 	}
 	fmt.Fprintln(out, "  nothing is left of it, and no reminder")
 
@@ -50,7 +50,7 @@ func (a *Agenda) Story(ctx context.Context, out io.Writer, gateway Gateway) erro
 	return gateway.Follow(ctx, out, first.ID, 1)
 }
 
-// Follow prints what becomes of an interview's emails until so many of them have ended.
+// Follow prints the status of an interview's emails until that number of them have a final state.
 func (g Gateway) Follow(ctx context.Context, out io.Writer, id int64, ends int) error {
 	told := map[string]Sent{}
 	again := time.NewTicker(200 * time.Millisecond)
@@ -58,7 +58,7 @@ func (g Gateway) Follow(ctx context.Context, out io.Writer, id int64, ends int) 
 	for {
 		emails, err := g.About(ctx, id)
 		if err != nil {
-			return fmt.Errorf("ask for the reminders of interview %d: %w", id, err)
+			return fmt.Errorf("read the reminders of interview %d: %w", id, err)
 		}
 		ended := 0
 		for _, e := range emails {

@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// FreeAddress finds a port below those that the kernel hands out to clients, which could
-// take it while its owner is down.
+// FreeAddress returns a free port below the kernel's ephemeral range: an ephemeral port could be
+// used by a client while its owner is down.
 func FreeAddress() (string, error) {
 	for range 200 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 )
 
-// Build compiles the gateway's programs, api, dispatcher, worker, migrate and gatewayctl,
-// from the checkout root into the directory bin, as for release: without the race detector,
-// which would be most of what a run measures. more are further flags of go build, and behind
-// them packages of other programs to be built too.
+// Build compiles the gateway's programs, api, dispatcher, worker, migrate and gatewayctl, from the
+// checkout root into the directory bin, as for a release: without the race detector, which would
+// distort measurements. more are further flags of go build, followed by packages of other programs
+// to build.
 func Build(ctx context.Context, root, bin string, more ...string) error {
 	args := append([]string{"build", "-o", bin + "/"}, more...)
 	args = append(args, "./api/cmd/api", "./api/cmd/gatewayctl", "./worker/cmd/dispatcher", "./worker/cmd/worker", "./schema/cmd/migrate")

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Durability asks both servers for the settings that decide what a power cut takes, and
+// Durability reads the settings of both servers that determine the loss in a power failure, and
 // returns them in one line.
 func Durability(ctx context.Context, postgres *sql.DB, redisURL string) (text string, err error) {
 	var fsync, commit string

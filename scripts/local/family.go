@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// SignalAll signals the service's process and all that it started: Postgres is a process
-// for each connection beside the one that takes them. SIGSTOP reaches the parent first, so
-// that it starts no other one unseen; SIGCONT reaches it last.
+// SignalAll signals the service's process and all its descendants: Postgres has one process per
+// connection. SIGSTOP is sent to the parent first, so that it starts no further children; SIGCONT
+// is sent to it last.
 func (s *Service) SignalAll(signal syscall.Signal) error {
 	pid, err := s.PID()
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Service) SignalAll(signal syscall.Signal) error {
 	return nil
 }
 
-// signalEach leaves out those that have ended.
+// signalEach ignores exited processes.
 func signalEach(pids []int, signal syscall.Signal) error {
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -52,9 +52,9 @@ func descendants(pid int) ([]int, error) {
 	for _, stat := range stats {
 		text, err := os.ReadFile(stat)
 		if err != nil {
-			continue // it has ended since
+			continue // it has exited meanwhile
 		}
-		// "pid (name) state parent …", and a name may hold anything.
+		// "pid (name) state parent …"; the name may contain any character.
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if len(fields) < 2 {
 			continue

@@ -1,6 +1,6 @@
-// Package local is what a run on this machine stands on: private Postgres, Redis and
-// RabbitMQ servers as scripts/services.sh runs them, and the gateway's programs, built
-// from the checkout. The chaos run and the benchmark use it.
+// Package local provides the servers and programs of a run on this machine: private Postgres, Redis
+// and RabbitMQ servers of scripts/services.sh, and the gateway's programs, built from the checkout.
+// The chaos run and the benchmark use it.
 package local
 
 import (
@@ -20,7 +20,7 @@ import (
 	"syscall"
 )
 
-// Service is a private Postgres, Redis or RabbitMQ. Its port outlives its restarts.
+// Service is a private Postgres, Redis or RabbitMQ. It keeps its port across restarts.
 type Service struct {
 	Name string
 	URL  string // as services.sh env prints it
@@ -31,22 +31,22 @@ type Service struct {
 	kills     atomic.Int64
 }
 
-// The names that a Service may have.
+// The names of services.
 const (
 	Postgres = "postgres"
 	Redis    = "redis"
 	RabbitMQ = "rabbitmq"
 )
 
-// NewService makes the service of that name from the checkout root. Its data and log are
-// kept in a directory of its own below dir. It is not started yet.
+// NewService returns the service of that name of the checkout root, not started yet. Its data and
+// log are in a directory of its own below dir.
 func NewService(root, dir, name string) *Service {
 	return &Service{Name: name, root: root, dir: filepath.Join(dir, name)}
 }
 
 var exported = regexp.MustCompile(`_URL='?([^'\n]*)'?\n`)
 
-// Open starts it for the first time and learns its URL.
+// Open starts the service for the first time and reads its URL.
 func (s *Service) Open(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return err
@@ -67,32 +67,32 @@ func (s *Service) Open(ctx context.Context) error {
 	return nil
 }
 
-// Through is the service's URL with another address.
+// Through returns the service's URL with another address.
 func (s *Service) Through(addr string) string { return strings.Replace(s.URL, s.Addr, addr, 1) }
 
-// Start, Stop and Kill return when it is done. Kill leaves it as a power cut leaves a
-// process: what it wrote is in the system's hands, what it held is gone.
+// Start, Stop and Kill return when they are done. After Kill, data that the process wrote are kept
+// by the operating system, buffered data are lost.
 func (s *Service) Start(ctx context.Context) error { return s.command(ctx, "start") }
 
-// Stop ends it in good order.
+// Stop stops the service gracefully.
 func (s *Service) Stop(ctx context.Context) error { return s.command(ctx, "stop") }
 
-// Kill ends it at once.
+// Kill kills the service with SIGKILL.
 func (s *Service) Kill(ctx context.Context) error {
 	s.kills.Add(1)
 	return s.command(ctx, "kill")
 }
 
-// Kills counts how often it was killed.
+// Kills returns how often it was killed.
 func (s *Service) Kills() int { return int(s.kills.Load()) }
 
-// Destroy removes it with its data, which need not be brought into order for that.
+// Destroy kills the service and removes its data.
 func (s *Service) Destroy(ctx context.Context) error {
 	_ = s.command(ctx, "kill") // it may be down already
 	return s.command(ctx, "destroy")
 }
 
-// Signal sends a signal to the service's process: SIGSTOP freezes it, SIGCONT goes on.
+// Signal sends a signal to the service's process: SIGSTOP freezes it, SIGCONT resumes it.
 func (s *Service) Signal(signal syscall.Signal) error {
 	pid, err := s.PID()
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Service) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// PID is the number of the service's process; Postgres has children beside it.
+// PID returns the id of the service's main process.
 func (s *Service) PID() (int, error) {
 	text, err := os.ReadFile(filepath.Join(s.dir, s.Name, "pid"))
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Service) script(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.root, "scripts/services.sh"), args...)
 	cmd.Env = os.Environ()
 	for _, name := range []string{"POSTGRES_PORT", "REDIS_PORT", "RABBITMQ_PORT", "DATABASE_URL", "REDIS_URL", "RABBITMQ_URL"} {
-		cmd.Env = append(cmd.Env, name+"=") // those of the caller's own services are not meant
+		cmd.Env = append(cmd.Env, name+"=") // ignore the ports of the caller's own services
 	}
 	cmd.Env = append(cmd.Env, "LOCAL_DIR="+s.dir)
 	var out, complaint bytes.Buffer
@@ -143,11 +143,11 @@ func (s *Service) script(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// Home is the directory of the service's data and log.
+// Home returns the directory of the service's data and log.
 func (s *Service) Home() string { return filepath.Join(s.dir, s.Name) }
 
-// Newest is the file of the service that matches the pattern, below its directory, and
-// comes last by name.
+// Newest returns the service's file that matches the pattern below its directory and sorts last by
+// name.
 func (s *Service) Newest(pattern string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(s.dir, s.Name, pattern))
 	if err != nil {

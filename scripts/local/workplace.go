@@ -7,14 +7,14 @@ import (
 	"os"
 )
 
-// Workplace is where a program works that starts a gateway of its own, and where it leaves its
-// report. Such programs share the flags root, dir and json.
+// Workplace holds the directories and the report file of a program that starts its own gateway.
+// Such programs share the flags root, dir and json.
 type Workplace struct {
 	Root string // the checkout
 	Dir  string // for data and logs
 
 	report string // a file; "" = none
-	own    bool   // Open made Dir
+	own    bool   // Open created Dir
 }
 
 // Flags adds the flags that fill w.
@@ -24,7 +24,7 @@ func (w *Workplace) Flags(flags *flag.FlagSet) {
 	flags.StringVar(&w.report, "json", "", "write the report there too")
 }
 
-// Open finds the checkout and makes the directory, where flags have not named them.
+// Open finds the checkout and creates the directory, unless flags set them.
 func (w *Workplace) Open(program string) (err error) {
 	if w.Root == "" {
 		if w.Root, err = Checkout(); err != nil {
@@ -34,13 +34,13 @@ func (w *Workplace) Open(program string) (err error) {
 	if w.Dir == "" {
 		w.own = true
 		if w.Dir, err = os.MkdirTemp("", "email-gateway-"+program+"-"); err != nil {
-			return fmt.Errorf("make a directory: %w", err)
+			return fmt.Errorf("create a directory: %w", err)
 		}
 	}
 	return nil
 }
 
-// Remove deletes the directory that Open made.
+// Remove deletes the directory that Open created.
 func (w *Workplace) Remove() error {
 	if !w.own {
 		return nil
@@ -51,7 +51,7 @@ func (w *Workplace) Remove() error {
 	return nil
 }
 
-// Write writes the report as JSON into the file that a flag has named.
+// Write writes the report as JSON to the file set by a flag.
 func (w *Workplace) Write(report any) error {
 	if w.report == "" {
 		return nil

@@ -17,21 +17,24 @@ import (
 // holdTime is how long a program holds its transaction open.
 const holdTime = 12 * time.Second
 
-// aggregates are locks of one company's rows, which requests, dispatcher and worker meet.
+// aggregates are locks of one company's rows, for which requests, dispatcher and worker may have to
+// wait.
 func aggregates() []resource {
 	return []resource{
 		{
 			name: "program-transactions", what: "a program holds 10 aggregates open for 12 s while 40 threads send, move and cancel them and 8 send other emails",
-			misuse: func(ctx context.Context, s *scene) error {
+			misuse: func(ctx context.Context, s *scenario) error {
 				var misusing sync.WaitGroup
 				defer misusing.Wait()
 				errs := make(chan error, 10)
 				for i := range 10 {
 					misusing.Go(func() { errs <- s.holdAggregate(ctx, fmt.Sprint(i)) })
 				}
-				misusing.Go(func() { s.hammer(ctx, 40, 0, func(n int) request { return s.aggregateRequest(n, fmt.Sprint(n%10)) }) })
 				misusing.Go(func() {
-					s.hammer(ctx, 8, 0, func(n int) request { return s.mail(n, map[string]any{"sendAt": tomorrow()}) })
+					s.generateLoad(ctx, 40, 0, func(n int) request { return s.aggregateRequest(n, fmt.Sprint(n%10)) })
+				})
+				misusing.Go(func() {
+					s.generateLoad(ctx, 8, 0, func(n int) request { return s.mail(n, map[string]any{"sendAt": tomorrow()}) })
 				})
 				for range 10 {
 					if err := <-errs; err != nil {
@@ -44,16 +47,16 @@ func aggregates() []resource {
 		uncommitted(),
 		{
 			name: "own-aggregate", what: "64 threads send, move and cancel one aggregate at the same time",
-			misuse: func(ctx context.Context, s *scene) error {
-				s.hammer(ctx, 64, 0, func(n int) request { return s.aggregateRequest(n, "1") })
+			misuse: func(ctx context.Context, s *scenario) error {
+				s.generateLoad(ctx, 64, 0, func(n int) request { return s.aggregateRequest(n, "1") })
 				return nil
 			},
 		},
 		{
 			name: "own-idempotency-key", what: "64 threads send under 4 Idempotency-Keys that change every 500 requests",
-			misuse: func(ctx context.Context, s *scene) error {
-				due := tomorrow() // the bodies of a key are the same
-				s.hammer(ctx, 64, 0, func(n int) request {
+			misuse: func(ctx context.Context, s *scenario) error {
+				due := tomorrow() // requests with one key must have the same body
+				s.generateLoad(ctx, 64, 0, func(n int) request {
 					r := s.mail(n%4, map[string]any{"sendAt": due})
 					r.idempotency = fmt.Sprintf("chave-%d-%d", n/500, n%4)
 					return r
@@ -63,15 +66,16 @@ func aggregates() []resource {
 		},
 		{
 			name: "locked-rows", what: "a session locks 2,000 emails and their recipients for 12 s while 40 threads read, move and cancel them", short: true,
-			prepare: func(ctx context.Context, s *scene) error { return s.sendSome(ctx, s.scale(2000, 400)) },
-			misuse: func(ctx context.Context, s *scene) error {
+			prepare: func(ctx context.Context, s *scenario) error { return s.sendSome(ctx, s.scale(2000, 400)) },
+			misuse: func(ctx context.Context, s *scenario) error {
 				var misusing sync.WaitGroup
 				defer misusing.Wait()
 				misusing.Go(func() {
-					s.hammer(ctx, 40, 0, func(n int) request { return emailRequest(n, s.ids[n%len(s.ids)]) })
+					s.generateLoad(ctx, 40, 0, func(n int) request { return emailRequest(n, s.ids[n%len(s.ids)]) })
 				})
-				// New emails of the same people: the worker meets their recipients' locks.
-				misusing.Go(func() { s.hammer(ctx, 4, 0, func(n int) request { return s.mail(n%len(s.ids), nil) }) })
+				// New emails to the same recipients, whose rows are locked when the worker claims
+				// them.
+				misusing.Go(func() { s.generateLoad(ctx, 4, 0, func(n int) request { return s.mail(n%len(s.ids), nil) }) })
 				for ctx.Err() == nil {
 					if err := s.lockRows(ctx); err != nil {
 						return err
@@ -83,17 +87,17 @@ func aggregates() []resource {
 	}
 }
 
-// aggregateRequest sends, moves or cancels what is about one thing.
-func (s *scene) aggregateRequest(n int, thing string) request {
+// aggregateRequest sends, reschedules or cancels emails about one aggregate.
+func (s *scenario) aggregateRequest(n int, aggregateID string) request {
 	if n%4 == 0 {
-		return request{method: http.MethodPost, path: "/v1/aggregates/pedido/" + thing + "/cancel"}
+		return request{method: http.MethodPost, path: "/v1/aggregates/pedido/" + aggregateID + "/cancel"}
 	}
 	return s.mail(n, map[string]any{
-		"aggregate": map[string]any{"type": "pedido", "id": thing, "eventType": "AVISO"}, "sendAt": tomorrow(),
+		"aggregate": map[string]any{"type": "pedido", "id": aggregateID, "eventType": "AVISO"}, "sendAt": tomorrow(),
 	})
 }
 
-// emailRequest reads, moves or cancels an email.
+// emailRequest reads, reschedules or cancels an email.
 func emailRequest(n int, id uuid.UUID) request {
 	path := "/v1/email/" + id.String()
 	switch n % 4 {
@@ -105,14 +109,14 @@ func emailRequest(n int, id uuid.UUID) request {
 	return request{method: http.MethodPatch, path: path, body: encode(map[string]any{"sendAt": tomorrow()})}
 }
 
-// holdAggregate enqueues about one thing again and again, as a program that shares the database
-// does, and takes 12 s until it rolls back.
-func (s *scene) holdAggregate(ctx context.Context, thing string) error {
+// holdAggregate repeatedly enqueues an email about one aggregate, as a program that shares the
+// database does, and rolls back after 12 s.
+func (s *scenario) holdAggregate(ctx context.Context, aggregateID string) error {
 	program, err := outbox.New(outbox.Params{CompanyID: s.company})
 	if err != nil {
 		return err
 	}
-	about := outbox.Aggregate{Type: "pedido", ID: thing, EventType: "AVISO"}
+	about := outbox.Aggregate{Type: "pedido", ID: aggregateID, EventType: "AVISO"}
 	to := "programa@" + s.domain
 	mail := outbox.Email{
 		To: to, Subject: "Aviso", HTML: "<p>Aviso</p>", Recipient: outbox.Recipient{ExternalID: "programa", Email: to},
@@ -123,7 +127,7 @@ func (s *scene) holdAggregate(ctx context.Context, thing string) error {
 			if _, err := program.Enqueue(ctx, tx, about, mail); err != nil {
 				return err
 			}
-			s.note("transactions", 1)
+			s.count("transactions", 1)
 			_ = service.Pause(ctx, holdTime)
 			return nil
 		})
@@ -135,7 +139,7 @@ func (s *scene) holdAggregate(ctx context.Context, thing string) error {
 }
 
 // lockRows locks the company's emails and recipients for 12 s.
-func (s *scene) lockRows(ctx context.Context) error {
+func (s *scenario) lockRows(ctx context.Context) error {
 	err := s.inTransaction(ctx, func(tx *sql.Tx) error {
 		for _, statement := range []string{
 			`SELECT FROM email_outbox WHERE company_id = $1 FOR UPDATE`, `SELECT FROM recipients WHERE company_id = $1 FOR UPDATE`,
@@ -144,8 +148,8 @@ func (s *scene) lockRows(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("lock rows: %w", err)
 			}
-			n, _ := done.RowsAffected() // the driver always knows
-			s.note("rows locked", int(n))
+			n, _ := done.RowsAffected() // the driver supports it
+			s.count("rows locked", int(n))
 		}
 		_ = service.Pause(ctx, holdTime)
 		return nil
@@ -156,9 +160,9 @@ func (s *scene) lockRows(ctx context.Context) error {
 	return err
 }
 
-// inTransaction rolls back what it did.
-func (s *scene) inTransaction(ctx context.Context, do func(tx *sql.Tx) error) error {
-	tx, err := s.stage.Database.BeginTx(ctx, nil)
+// inTransaction calls do in a transaction and rolls it back.
+func (s *scenario) inTransaction(ctx context.Context, do func(tx *sql.Tx) error) error {
+	tx, err := s.cluster.Database.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
@@ -166,8 +170,8 @@ func (s *scene) inTransaction(ctx context.Context, do func(tx *sql.Tx) error) er
 	return do(tx)
 }
 
-// sendSome accepts n emails, every other one due tomorrow, and notes their ids.
-func (s *scene) sendSome(ctx context.Context, n int) error {
+// sendSome submits n emails, every other one due tomorrow, and records their ids.
+func (s *scenario) sendSome(ctx context.Context, n int) error {
 	var more map[string]any
 	for i := range n {
 		if more = nil; i%2 == 0 {

@@ -15,17 +15,17 @@ func backlogs() []resource {
 	return []resource{
 		{
 			name: "scheduled-rows", what: "a million scheduled emails, 200,000 of which become due at the same time",
-			prepare: func(ctx context.Context, s *scene) error {
+			prepare: func(ctx context.Context, s *scenario) error {
 				return s.seedScheduled(ctx, s.scale(1_000_000, 20_000), s.scale(200_000, 5000))
 			},
-			misuse: func(ctx context.Context, s *scene) error {
-				s.hammer(ctx, 8, 0, s.searchRequest)
+			misuse: func(ctx context.Context, s *scenario) error {
+				s.generateLoad(ctx, 8, 0, s.searchRequest)
 				return nil
 			},
 		},
 		{
 			name: "cancelled-mailings", what: "4 mailings of 250,000 rows, one of which is being sent, are cancelled",
-			prepare: func(ctx context.Context, s *scene) (err error) {
+			prepare: func(ctx context.Context, s *scenario) (err error) {
 				s.ids, err = s.uploadAll(ctx, 3, s.scale(250_000, 5000), map[string]string{"start": "false"})
 				if err != nil {
 					return err
@@ -34,11 +34,11 @@ func backlogs() []resource {
 				s.ids = append(s.ids, started...)
 				return err
 			},
-			misuse: func(ctx context.Context, s *scene) error {
+			misuse: func(ctx context.Context, s *scenario) error {
 				for _, id := range s.ids {
 					s.ask(ctx, request{method: http.MethodPost, path: "/mailings/" + id.String() + "/cancel"})
 				}
-				s.hammer(ctx, 4, 0, func(n int) request {
+				s.generateLoad(ctx, 4, 0, func(n int) request {
 					return request{method: http.MethodGet, path: "/mailings/" + s.ids[n%len(s.ids)].String() + "/entries?status=CANCELLED&limit=100"}
 				})
 				return nil
@@ -47,14 +47,14 @@ func backlogs() []resource {
 	}
 }
 
-func mailingID(a answer) (uuid.UUID, error) {
+func mailingID(a response) (uuid.UUID, error) {
 	var accepted struct{ MailingID uuid.UUID }
 	if err := json.Unmarshal(a.body, &accepted); err != nil {
-		return uuid.Nil, fmt.Errorf("read answer %.200q: %w", a.body, err)
+		return uuid.Nil, fmt.Errorf("read response %.200q: %w", a.body, err)
 	}
 	return accepted.MailingID, nil
 }
 
-// dueAfter is how long after the seeding the emails of seedScheduled become due: within the
+// dueAfter is the time from seedScheduled's return until its emails become due, within the
 // measurement.
 const dueAfter = 4 * time.Second

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// client makes a company's requests.
+// client sends a company's requests.
 type client struct {
 	url, key string
 	http     *http.Client
@@ -25,7 +25,7 @@ func newClient(url, key string) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// request is what a client sends. A body without a content type is JSON.
+// request is an HTTP request. A body without a content type is JSON.
 type request struct {
 	method, path string
 	key          string // in place of the client's
@@ -34,18 +34,18 @@ type request struct {
 	body         []byte
 }
 
-type answer struct {
+type response struct {
 	status int
 	body   []byte
 }
 
-// do waits for the answer, but not longer than patience.
-func (c *client) do(ctx context.Context, r request) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// do sends a request and waits for the response, with a timeout.
+func (c *client) do(ctx context.Context, r request) (response, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	out, err := http.NewRequestWithContext(ctx, r.method, c.url+r.path, bytes.NewReader(r.body))
 	if err != nil {
-		return answer{}, fmt.Errorf("make request: %w", err)
+		return response{}, fmt.Errorf("make request: %w", err)
 	}
 	key := c.key
 	if r.key != "" {
@@ -63,17 +63,17 @@ func (c *client) do(ctx context.Context, r request) (answer, error) {
 	}
 	in, err := c.http.Do(out)
 	if err != nil {
-		return answer{}, fmt.Errorf("%s %s: %w", r.method, r.path, err)
+		return response{}, fmt.Errorf("%s %s: %w", r.method, r.path, err)
 	}
 	defer in.Body.Close()
 	body, err := io.ReadAll(in.Body)
 	if err != nil {
-		return answer{status: in.StatusCode}, fmt.Errorf("read answer: %w", err)
+		return response{status: in.StatusCode}, fmt.Errorf("read response: %w", err)
 	}
-	return answer{status: in.StatusCode, body: body}, nil
+	return response{status: in.StatusCode, body: body}, nil
 }
 
-// mailingRequest is the upload of a mailing. fields are set on top of the templates.
+// mailingRequest returns the upload of a mailing. fields are added to the templates.
 func mailingRequest(name string, file []byte, fields map[string]string) (request, error) {
 	var text bytes.Buffer
 	form := multipart.NewWriter(&text)
@@ -101,7 +101,7 @@ func mailingRequest(name string, file []byte, fields map[string]string) (request
 	return request{method: http.MethodPost, path: "/mailings", contentType: form.FormDataContentType(), body: text.Bytes()}, nil
 }
 
-// rows are a mailing's file: n addresses of the domain, from that number on.
+// rows returns a mailing's file: n addresses of the domain, numbered from that number on.
 func rows(domain string, from, n int) []byte {
 	var text strings.Builder
 	text.WriteString("nome;email\r\n")

@@ -7,21 +7,21 @@ import (
 	"net/url"
 )
 
-// commands are requests that cost the database much, or wait there for each other.
+// commands are requests that are expensive for the database, or wait there for each other.
 func commands() []resource {
 	return []resource{
 		{
 			name: "searches", what: "64 connections search and list a million emails without a pause",
-			prepare: func(ctx context.Context, s *scene) error { return s.seedLogs(ctx, s.scale(1_000_000, 20_000)) },
-			misuse: func(ctx context.Context, s *scene) error {
-				s.hammer(ctx, 64, 0, s.searchRequest)
+			prepare: func(ctx context.Context, s *scenario) error { return s.seedLogs(ctx, s.scale(1_000_000, 20_000)) },
+			misuse: func(ctx context.Context, s *scenario) error {
+				s.generateLoad(ctx, 64, 0, s.searchRequest)
 				return nil
 			},
 		},
 		{
 			name: "suppressions", what: "64 connections suppress, list and free addresses, the same ones at the same time",
-			misuse: func(ctx context.Context, s *scene) error {
-				s.hammer(ctx, 64, 0, func(n int) request {
+			misuse: func(ctx context.Context, s *scenario) error {
+				s.generateLoad(ctx, 64, 0, func(n int) request {
 					address := fmt.Sprintf("saiu%d@%s", n/3%50, s.domain)
 					switch n % 3 {
 					case 0:
@@ -37,8 +37,8 @@ func commands() []resource {
 	}
 }
 
-// searchRequest is a search that finds little among much, or a page from the middle.
-func (s *scene) searchRequest(n int) request {
+// searchRequest returns a search with few matches among many rows, or a page from the middle.
+func (s *scenario) searchRequest(n int) request {
 	queries := []string{
 		"limit=100", "tag=nenhuma&limit=100", "status=FAILED&limit=100", "status=PENDING&limit=100", "status=SENT&tag=oferta&limit=100",
 		"recipient=ninguem@" + s.domain, "externalId=ninguem", "requestId=nenhum",

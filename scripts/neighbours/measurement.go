@@ -17,28 +17,28 @@ type Figures struct {
 	P90   float64 `json:"p90Ms"`
 	P99   float64 `json:"p99Ms"`
 	Max   float64 `json:"maxMs"`
-	// Refused counts the requests that were not answered with success within the client's
-	// timeout, by their status; 0 = no answer.
+	// Refused counts the requests without a successful response within the client's timeout, by
+	// status; 0 = no response.
 	Refused map[int]int `json:"refused,omitempty"`
 }
 
-// Measurement is what the quiet company saw.
+// Measurement are the results of the quiet company.
 type Measurement struct {
-	// Requests are the times from request to answer, by kind.
+	// Requests are the response times by kind of request.
 	Requests map[string]Figures `json:"requests"`
 	// Sending is the time from the acceptance of an email to the request for it at SES.
 	Sending Figures `json:"sending"`
-	// Rate is how many emails of all companies SES took per second.
+	// Rate is the number of emails per second of all companies at SES.
 	Rate float64 `json:"emailsPerSecond"`
 }
 
-// figures sums up times. A refused request counts as one that took as long as the client waits.
+// figures summarizes times. A refused request counts with the client's timeout.
 func figures(times []time.Duration, refused map[int]int) Figures {
 	f := Figures{Refused: refused}
 	times = slices.Clone(times)
 	for _, n := range refused {
 		for range n {
-			times = append(times, patience)
+			times = append(times, requestTimeout)
 		}
 	}
 	slices.Sort(times)
@@ -55,7 +55,7 @@ func percentile(sorted []time.Duration, p float64) float64 {
 	return float64(sorted[max(rank, 1)-1].Microseconds()) / 1000
 }
 
-// worst is the kind of request with the greatest percentile above the idle one.
+// worst returns the kind of request with the largest increase of the percentile above idle.
 func (m Measurement) worst(idle Measurement, p percent) (kind string, above float64) {
 	above = math.Inf(-1)
 	for _, name := range slices.Sorted(maps.Keys(m.Requests)) {

@@ -16,8 +16,8 @@ func TestFigures(t *testing.T) {
 	if f.Count != 200 || f.P50 != 100 || f.P90 != 180 || f.P99 != 198 || f.Max != 200 {
 		t.Errorf("%+v", f)
 	}
-	// What was refused took as long as a client waits.
-	if f := figures(times, map[int]int{503: 3}); f.Count != 203 || f.P99 != milliseconds(patience) {
+	// Refused requests count with the client's timeout.
+	if f := figures(times, map[int]int{503: 3}); f.Count != 203 || f.P99 != milliseconds(requestTimeout) {
 		t.Errorf("%+v", f)
 	}
 	if f := figures(nil, nil); f.Count != 0 {
@@ -25,7 +25,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestRow_Judge(t *testing.T) {
+func TestRow_Evaluate(t *testing.T) {
 	t.Parallel()
 	idle := Measurement{Requests: map[string]Figures{"send": {P99: 20}, "list": {P99: 30}}, Sending: Figures{P99: 40}}
 	for name, tt := range map[string]struct {
@@ -41,10 +41,10 @@ func TestRow_Judge(t *testing.T) {
 		"a refused request": {Measurement{Requests: map[string]Figures{"send": {P99: 20, Refused: map[int]int{503: 1}}}, Sending: Figures{P99: 40}}, 1, map[string]int{"202": 1}, "1 × 503", false},
 		"a slow email":      {Measurement{Requests: map[string]Figures{"send": {P99: 20}}, Sending: Figures{P99: 1501}}, 1, map[string]int{"202": 1}, "accept→SES", false},
 		"two windows":       {Measurement{Requests: map[string]Figures{"send": {P99: 20}}, Sending: Figures{P99: 2500}}, 2, map[string]int{"202": 1}, "", false},
-		"nothing was done":  {Measurement{Requests: map[string]Figures{"send": {P99: 20}}, Sending: Figures{P99: 40}}, 1, nil, "nothing", false},
+		"no misuse":         {Measurement{Requests: map[string]Figures{"send": {P99: 20}}, Sending: Figures{P99: 40}}, 1, nil, "nothing", false},
 	} {
 		row := Row{Seen: tt.seen, Windows: tt.windows, Misuse: tt.misuse}
-		row.judge(idle, Config{}.percent())
+		row.evaluate(idle, Config{}.percent())
 		complaint := strings.Join(row.Missed, "; ")
 		if (complaint == "") != (tt.missed == "") || !strings.Contains(complaint, tt.missed) || len(row.Missed) > 1 || row.Moonshot != tt.moonshot {
 			t.Errorf("%s: %q, moonshot %v", name, complaint, row.Moonshot)
@@ -52,8 +52,8 @@ func TestRow_Judge(t *testing.T) {
 	}
 }
 
-// The short run's limits are for the 90th percentile, and what emails take anyway is added.
-func TestRow_JudgeShort(t *testing.T) {
+// The short run's limits are for the 90th percentile, plus the time of emails when idle.
+func TestRow_EvaluateShort(t *testing.T) {
 	t.Parallel()
 	idle := Measurement{Requests: map[string]Figures{"send": {P90: 20}}, Sending: Figures{P90: 300}}
 	for sending, ok := range map[float64]bool{1800: true, 1801: false} {
@@ -61,13 +61,13 @@ func TestRow_JudgeShort(t *testing.T) {
 			Seen:    Measurement{Requests: map[string]Figures{"send": {P90: 520, P99: 5000}}, Sending: Figures{P90: sending, P99: 5000}},
 			Windows: 1, Misuse: map[string]int{"202": 1},
 		}
-		if row.judge(idle, Config{Short: true}.percent()); row.OK() != ok {
+		if row.evaluate(idle, Config{Short: true}.percent()); row.OK() != ok {
 			t.Errorf("%g ms: %v", sending, row.Missed)
 		}
 	}
 }
 
-// Names are what --only takes, and each resource can be explained in a line.
+// Resources have unique names, which --only accepts, and a description.
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)

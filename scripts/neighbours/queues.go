@@ -9,7 +9,8 @@ import (
 	"email-gateway/scripts/sessim"
 )
 
-// queues are the way from the outbox to SES: windows, the worker's concurrency, the send rate.
+// queues are the resources between outbox and SES: windows, the worker's concurrency, the send
+// rate.
 func queues() []resource {
 	return []resource{
 		{
@@ -28,28 +29,29 @@ func queues() []resource {
 		},
 		{
 			name: "throttled-storm", what: "10,000 emails while SES throttles above half of the rate that it states",
-			// An email that SES throttles comes again after the first wait of the backoff.
+			// A throttled email is sent again after the first wait of the backoff.
 			windows: 2, backoff: 1250 * time.Millisecond,
-			misuse: func(ctx context.Context, s *scene) error {
+			misuse: func(ctx context.Context, s *scenario) error {
 				err := s.account(func(st *sessim.Settings) { st.MaxSendRate, st.EnforceRate = sendRate/2, true })
 				if err != nil {
 					return err
 				}
 				return flood(10_000, func(int) map[string]any { return nil })(ctx, s)
 			},
-			restore: func(ctx context.Context, s *scene) error {
+			restore: func(ctx context.Context, s *scenario) error {
 				if err := s.account(func(st *sessim.Settings) { st.MaxSendRate, st.EnforceRate = sendRate, false }); err != nil {
 					return err
 				}
-				// The worker reads the account every minute, and takes a minute to come back to its rate.
+				// The worker reads the account every minute, and needs a minute to return to its
+				// rate.
 				return s.await(ctx, 3*time.Minute, `
 					SELECT max((details ->> 'sendRate')::float) >= $1 FROM process_status WHERE service = 'worker' AND now() - updated_at < interval '15 s'`, sendRate)
 			},
 		},
 		{
 			name: "failing-emails", what: "10,000 emails that SES refuses, and their dead letters sent again",
-			misuse: func(ctx context.Context, s *scene) error {
-				s.hammer(ctx, 32, s.scale(10_000, 500), func(n int) request {
+			misuse: func(ctx context.Context, s *scenario) error {
+				s.generateLoad(ctx, 32, s.scale(10_000, 500), func(n int) request {
 					if n%500 == 499 {
 						return request{method: http.MethodPost, path: "/v1/dead-letters/retry", body: encode(map[string]any{"target": "email:send", "rate": 1000, "note": "de novo"})}
 					}
@@ -63,10 +65,10 @@ func queues() []resource {
 	}
 }
 
-// flood sends n emails as fast as they are accepted, with what change sets.
-func flood(n int, change func(n int) map[string]any) func(ctx context.Context, s *scene) error {
-	return func(ctx context.Context, s *scene) error {
-		s.hammer(ctx, 64, s.scale(n, n/5), func(n int) request { return s.mail(n, change(n)) })
+// flood submits n emails as fast as they are accepted, with the fields that change returns.
+func flood(n int, change func(n int) map[string]any) func(ctx context.Context, s *scenario) error {
+	return func(ctx context.Context, s *scenario) error {
+		s.generateLoad(ctx, 64, s.scale(n, n/5), func(n int) request { return s.mail(n, change(n)) })
 		<-ctx.Done()
 		return nil
 	}
@@ -80,9 +82,9 @@ func copies(name string, n int) []string {
 	return all
 }
 
-// account changes what SES's account may do.
-func (s *scene) account(change func(*sessim.Settings)) error {
-	settings := s.stage.Mail.Simulator.Settings()
+// account changes the settings of SES's account.
+func (s *scenario) account(change func(*sessim.Settings)) error {
+	settings := s.cluster.Mail.Simulator.Settings()
 	change(&settings)
-	return s.stage.Mail.Simulator.SetSettings(settings)
+	return s.cluster.Mail.Simulator.SetSettings(settings)
 }

@@ -11,20 +11,20 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/scripts/chaos/stage"
+	"email-gateway/scripts/chaos/cluster"
 	"email-gateway/shared/service"
 )
 
 const (
-	// patience is how long the quiet company waits for an answer, and then for SES to be asked
-	// for the last of its emails.
-	patience = 15 * time.Second
-	// firstPatience is how long the first email may take to SES.
-	firstPatience = time.Minute
-	// quietName is the company that does nothing but a few requests per second.
+	// requestTimeout is the timeout of the quiet company's requests, and of the wait for its last emails
+	// at SES.
+	requestTimeout = 15 * time.Second
+	// firstTimeout is the timeout of the first email to SES.
+	firstTimeout = time.Minute
+	// quietName is the company that makes only a few requests per second.
 	quietName = "Vizinha"
-	// shortest is a measurement with which the intervals below give each kind 100 requests; in
-	// a shorter one they come at shorter intervals.
+	// shortest is the duration in which the intervals below yield 100 requests of each kind;
+	// shorter measurements use shorter intervals.
 	shortest = 20 * time.Second
 )
 
@@ -32,16 +32,16 @@ const (
 type probe struct {
 	kind  string
 	every time.Duration
-	// fixed keeps the interval in short measurements too: more emails per second would be more
-	// than a company's part of the send rate beside another one's flood.
+	// fixed keeps the interval in short measurements too: more emails per second would exceed the
+	// company's share of the send rate during another one's flood.
 	fixed bool
-	// request makes the n-th one.
+	// request returns the n-th one.
 	request func(q *quiet, n int) request
-	uploads bool // measured only where uploads are
+	uploads bool // measured only for resources with uploads
 }
 
-// probes are what another company does. With 100 requests or more the 99th percentile is not
-// the slowest of all.
+// probes are the requests of the quiet company. With 100 requests or more the 99th percentile is
+// not the slowest one.
 func probes() []probe {
 	return []probe{
 		{kind: "send", every: 100 * time.Millisecond, fixed: true, request: (*quiet).send},
@@ -56,24 +56,24 @@ func probes() []probe {
 
 // quiet is the company that is measured.
 type quiet struct {
-	stage  *stage.Stage
-	client *client
-	run    string // distinguishes the names of this run
+	cluster *cluster.Cluster
+	client  *client
+	run     string // distinguishes names between runs
 
 	mu       sync.Mutex
 	serial   int
-	first    uuid.UUID // an email that was sent long ago
+	first    uuid.UUID // an email that was sent before the measurements
 	times    map[string][]time.Duration
 	refused  map[string]map[int]int
 	accepted []uuid.UUID // of the kind "send"
 }
 
-func newQuiet(ctx context.Context, s *stage.Stage) (*quiet, error) {
+func newQuiet(ctx context.Context, s *cluster.Cluster) (*quiet, error) {
 	key, err := s.Key(ctx, quietName, "Vizinha <aviso@vizinha.example>")
 	if err != nil {
 		return nil, err
 	}
-	q := &quiet{stage: s, client: newClient(s.APIs()[0], key), run: uuid.NewString()[:8]}
+	q := &quiet{cluster: s, client: newClient(s.APIs()[0], key), run: uuid.NewString()[:8]}
 	got, err := q.client.do(ctx, q.send(0))
 	if err != nil || got.status != http.StatusAccepted {
 		return nil, fmt.Errorf("the first email: %d %s: %w", got.status, got.body, err)
@@ -81,8 +81,8 @@ func newQuiet(ctx context.Context, s *stage.Stage) (*quiet, error) {
 	if q.first, err = outboxID(got); err != nil {
 		return nil, err
 	}
-	// From then on all programs are at work.
-	waiting, cancel := context.WithTimeout(ctx, firstPatience)
+	// After the first email at SES all programs are running.
+	waiting, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()
 	for len(s.Mail.Simulator.Requests(q.first.String())) == 0 {
 		if err := service.Pause(waiting, 20*time.Millisecond); err != nil {
@@ -94,15 +94,15 @@ func newQuiet(ctx context.Context, s *stage.Stage) (*quiet, error) {
 
 func (q *quiet) close() { q.client.close() }
 
-// measure makes requests at fixed intervals, whether the ones before are answered or not, and
-// waits until SES was asked for every email.
+// measure sends requests at fixed intervals without waiting for earlier responses, and waits until
+// SES has received a request for every email.
 func (q *quiet) measure(ctx context.Context, length time.Duration, uploads bool) (Measurement, error) {
 	q.mu.Lock()
 	q.times, q.refused, q.accepted = make(map[string][]time.Duration), make(map[string]map[int]int), nil
 	q.mu.Unlock()
 	measuring, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	begun, before := time.Now(), q.stage.Mail.Simulator.Summary().Requests
+	begun, before := time.Now(), q.cluster.Mail.Simulator.Summary().Requests
 	var asking sync.WaitGroup
 	for _, p := range probes() {
 		if p.uploads && !uploads {
@@ -111,7 +111,7 @@ func (q *quiet) measure(ctx context.Context, length time.Duration, uploads bool)
 		asking.Go(func() { q.repeat(ctx, measuring, p, length) })
 	}
 	asking.Wait()
-	rate := float64(q.stage.Mail.Simulator.Summary().Requests-before) / time.Since(begun).Seconds()
+	rate := float64(q.cluster.Mail.Simulator.Summary().Requests-before) / time.Since(begun).Seconds()
 	sent, err := q.awaitSES(ctx)
 	if err != nil {
 		return Measurement{}, err
@@ -127,7 +127,7 @@ func (q *quiet) measure(ctx context.Context, length time.Duration, uploads bool)
 	return m, ctx.Err()
 }
 
-// repeat makes one kind of request until measuring ends, and waits for the answers.
+// repeat sends one kind of request until measuring ends, and waits for the responses.
 func (q *quiet) repeat(ctx, measuring context.Context, p probe, length time.Duration) {
 	every := p.every
 	if length < shortest && !p.fixed {
@@ -145,7 +145,7 @@ func (q *quiet) repeat(ctx, measuring context.Context, p probe, length time.Dura
 	}
 }
 
-// ask makes one request and notes its time.
+// ask sends one request and records its time.
 func (q *quiet) ask(ctx context.Context, kind string, r request) {
 	begun := time.Now()
 	got, err := q.client.do(ctx, r)
@@ -168,17 +168,17 @@ func (q *quiet) ask(ctx context.Context, kind string, r request) {
 	}
 }
 
-// awaitSES waits until SES was asked for every email, and returns how long each had waited. One
-// that SES was not asked for counts as refused.
+// awaitSES waits until SES has received a request for every email, and returns their latencies. An
+// email without a request counts as refused.
 func (q *quiet) awaitSES(ctx context.Context) (Figures, error) {
 	q.mu.Lock()
 	ids := q.accepted
 	q.mu.Unlock()
 	waits := make([]time.Duration, 0, len(ids))
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for len(ids) > 0 {
-		requests := q.stage.Mail.Simulator.Requests(ids[0].String())
+		requests := q.cluster.Mail.Simulator.Requests(ids[0].String())
 		if len(requests) == 0 {
 			if service.Pause(waiting, 20*time.Millisecond) != nil {
 				break
@@ -193,7 +193,7 @@ func (q *quiet) awaitSES(ctx context.Context) (Figures, error) {
 	}
 	missing := map[int]int(nil)
 	for _, id := range ids {
-		if requests := q.stage.Mail.Simulator.Requests(id.String()); len(requests) > 0 {
+		if requests := q.cluster.Mail.Simulator.Requests(id.String()); len(requests) > 0 {
 			waits = append(waits, requests[0].Time.Sub(acceptedAt(id)))
 			continue
 		}
@@ -205,7 +205,7 @@ func (q *quiet) awaitSES(ctx context.Context) (Figures, error) {
 	return figures(waits, missing), nil
 }
 
-// acceptedAt is when the api took the request: the commit is part of the time.
+// acceptedAt is when the api received the request: the latency includes the commit.
 func acceptedAt(id uuid.UUID) time.Time {
 	sec, nsec := id.Time().UnixTime()
 	return time.Unix(sec, nsec)
@@ -225,7 +225,7 @@ func (q *quiet) mail(n int, more map[string]any) request {
 
 func (q *quiet) send(n int) request { return q.mail(n, nil) }
 
-// sendLarge is due tomorrow, so that large emails are not what is sent.
+// sendLarge is due tomorrow, so that no large emails are sent.
 func (q *quiet) sendLarge(n int) request {
 	return q.mail(n, map[string]any{"html": "<p>" + strings.Repeat("fatura ", 100<<10/7) + "</p>", "sendAt": tomorrow()})
 }
@@ -242,22 +242,22 @@ func (q *quiet) search(int) request {
 	return request{method: http.MethodGet, path: fmt.Sprintf("/v1/emails?recipient=cliente0@vizinha-%s.example", q.run)}
 }
 
-// suppress is a write that waits for nothing.
+// suppress is a write that waits for no other resource.
 func (q *quiet) suppress(n int) request {
 	address := fmt.Sprintf("saiu%d@vizinha-%s.example", n, q.run)
 	return request{method: http.MethodPost, path: "/v1/suppressions", body: encode(map[string]any{"address": address, "reason": "MANUAL"})}
 }
 
-// upload is a mailing that only checks its three rows.
+// upload is a dry run of a mailing with three rows.
 func (q *quiet) upload(n int) request {
 	r, err := mailingRequest(fmt.Sprintf("lista-%s-%d.csv", q.run, n), rows("vizinha.example", n*3, 3), map[string]string{"dryRun": "true"})
 	if err != nil {
-		return request{method: http.MethodPost, path: "/mailings"} // refused, and seen as such
+		return request{method: http.MethodPost, path: "/mailings"} // is refused, which the measurement shows
 	}
 	return r
 }
 
-func outboxID(a answer) (uuid.UUID, error) {
+func outboxID(a response) (uuid.UUID, error) {
 	var accepted struct{ OutboxID uuid.UUID }
 	if err := json.Unmarshal(a.body, &accepted); err != nil {
 		return uuid.Nil, fmt.Errorf("read answer %.200q: %w", a.body, err)

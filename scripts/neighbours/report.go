@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// margin is what the misuse of a resource may add.
+	// margin is the maximum increase by the misuse of a resource.
 	margin = 500 * time.Millisecond
-	// moonshot is what it should add at most.
+	// moonshot is the desired maximum increase.
 	moonshot = 200 * time.Millisecond
 )
 
-// percent is the percentile that limits are for.
+// percent is the percentile to which limits apply.
 type percent int
 
 // percent is 99, or 90 in the short run: of fewer than a hundred requests the 99th percentile is
-// the slowest, which on a machine that does other work says more about that work.
+// the slowest one, which on a machine with other load depends mostly on that load.
 func (c Config) percent() percent {
 	if c.Short {
 		return 90
@@ -38,36 +38,37 @@ func (p percent) of(f Figures) float64 {
 type Row struct {
 	Resource string `json:"resource"`
 	What     string `json:"what"`
-	// Misuse counts what the misusing company did.
+	// Misuse counts the actions of the misusing company.
 	Misuse map[string]int `json:"misuse"`
-	// Windows is how many windows an email may have waited.
+	// Windows is the number of windows that an email may wait.
 	Windows int `json:"windows"`
-	// Backoff is how long, in milliseconds, an email may have waited besides for another try.
+	// Backoff is how long, in milliseconds, an email may additionally wait for a retry.
 	Backoff float64     `json:"backoffMs"`
 	Seen    Measurement `json:"seen"`
-	// Worst is the kind of request that became slowest, Added its percentile less the idle one,
-	// in milliseconds.
+	// Worst is the kind of request with the largest increase, Added that increase of its percentile
+	// above idle, in milliseconds.
 	Worst string  `json:"worst"`
 	Added float64 `json:"addedMs"`
-	// Waited is the percentile from accept to SES less what others may add, in milliseconds.
+	// Waited is the percentile from accept to SES minus the allowed wait because of others, in
+	// milliseconds.
 	Waited   float64  `json:"aboveWindowMs"`
 	Moonshot bool     `json:"moonshot"`
 	Missed   []string `json:"missed"` // limits
 }
 
-// Report is what a run found.
+// Report is the result of a run.
 type Report struct {
 	Durability string      `json:"durability"`
 	Window     float64     `json:"windowSeconds"`
-	Percent    percent     `json:"percentile"` // that limits are for
+	Percent    percent     `json:"percentile"` // to which limits apply
 	Idle       Measurement `json:"idle"`
 	Rows       []Row       `json:"rows"`
 }
 
-// OK says that the resource met its limits.
+// OK reports whether the resource met its limits.
 func (r *Row) OK() bool { return len(r.Missed) == 0 }
 
-// Missed names the resources that missed a limit.
+// Missed returns the resources that missed a limit.
 func (r *Report) Missed() []string {
 	var names []string
 	for _, row := range r.Rows {
@@ -78,25 +79,25 @@ func (r *Report) Missed() []string {
 	return names
 }
 
-// judge compares what was seen with the limits.
-func (r *Row) judge(idle Measurement, p percent) {
+// evaluate compares the measurement with the limits.
+func (r *Row) evaluate(idle Measurement, p percent) {
 	r.Worst, r.Added = r.Seen.worst(idle, p)
 	most, allowed := milliseconds(margin), float64(r.Windows)*milliseconds(window())+r.Backoff
-	if p < 99 { // the machine does other work, which an email that waits for nobody meets too
+	if p < 99 { // other load on the machine delays idle emails too
 		allowed += p.of(idle.Sending)
 	}
 	r.Waited = p.of(r.Seen.Sending) - allowed
 	for _, kind := range slices.Sorted(maps.Keys(r.Seen.Requests)) {
 		f, before := r.Seen.Requests[kind], p.of(idle.Requests[kind])
 		if p.of(f) > before+most {
-			r.miss("%s: p%d %.0f ms, at most %.0f (idle %.0f + %.0f)", kind, p, p.of(f), before+most, before, most)
+			r.miss("%s: p%d %.0f ms, limit %.0f (idle %.0f + %.0f)", kind, p, p.of(f), before+most, before, most)
 		}
 		if len(f.Refused) > 0 {
 			r.miss("%s: %s", kind, f.refusals())
 		}
 	}
 	if r.Waited > most {
-		r.miss("accept→SES: p%d %.0f ms, at most %.0f (%.0f + %.0f)", p, p.of(r.Seen.Sending), allowed+most, allowed, most)
+		r.miss("accept→SES: p%d %.0f ms, limit %.0f (%.0f + %.0f)", p, p.of(r.Seen.Sending), allowed+most, allowed, most)
 	}
 	if len(r.Misuse) == 0 {
 		r.miss("nothing was misused")
@@ -108,7 +109,7 @@ func (r *Row) miss(format string, args ...any) {
 	r.Missed = append(r.Missed, fmt.Sprintf(format, args...))
 }
 
-func (r *Row) verdict() string {
+func (r *Row) result() string {
 	switch {
 	case !r.OK():
 		return "MISSED"
@@ -120,13 +121,13 @@ func (r *Row) verdict() string {
 
 func (r *Row) print(out io.Writer) {
 	r.Seen.print(out, r.Resource)
-	fmt.Fprintf(out, "%-20s %s; misuse: %v\n", "", r.verdict(), r.Misuse)
+	fmt.Fprintf(out, "%-20s %s; misuse: %v\n", "", r.result(), r.Misuse)
 	for _, what := range r.Missed {
 		fmt.Fprintf(out, "%-20s missed: %s\n", "", what)
 	}
 }
 
-// Print writes the table that SECURITY.md holds.
+// Print writes the table for SECURITY.md.
 func (r *Report) Print(out io.Writer) {
 	p, slowest := r.Percent, 0.0
 	for _, f := range r.Idle.Requests {
@@ -137,7 +138,7 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintln(out, "|---|---|---|---|---|---|")
 	for _, row := range r.Rows {
 		fmt.Fprintf(out, "| %s | %s | %s %.0f ms | %+.0f ms | %.0f ms | %s |\n", row.Resource, row.What,
-			row.Worst, p.of(row.Seen.Requests[row.Worst]), row.Added, p.of(row.Seen.Sending), row.verdict())
+			row.Worst, p.of(row.Seen.Requests[row.Worst]), row.Added, p.of(row.Seen.Sending), row.result())
 	}
 	if missed := r.Missed(); len(missed) > 0 {
 		fmt.Fprintf(out, "\nmissed: %v\n", missed)

@@ -8,36 +8,36 @@ import (
 	"time"
 )
 
-// resource is something that all companies share, and how one of them misuses it.
+// resource is a shared resource and its misuse by one company.
 type resource struct {
 	name string
-	what string // how it is misused
-	// short puts it into the short run.
+	what string // description of the misuse
+	// short includes it in the short run.
 	short bool
-	// windows is how many windows an email may wait; 0 = 1. It is 2 where SES takes half of the
-	// rate by which the window was filled.
+	// windows is the number of windows that an email may wait; 0 = 1. It is 2 if SES accepts half
+	// of the rate for which the window was filled.
 	windows int
-	// backoff is the wait for another try that emails of the quiet company meet too.
+	// backoff is the wait before a retry, which emails of the quiet company may need too.
 	backoff time.Duration
-	// uploads measures the other company's uploads of mailings too.
+	// uploads also measures the quiet company's uploads of mailings.
 	uploads bool
-	// prepare makes what the misuse needs, before the measurement; nil = nothing.
-	prepare func(ctx context.Context, s *scene) error
-	// misuse goes on until ctx ends.
-	misuse func(ctx context.Context, s *scene) error
-	// restore undoes what would disturb the next measurement; nil = nothing.
-	restore func(ctx context.Context, s *scene) error
+	// prepare sets up the misuse before the measurement; nil = nothing.
+	prepare func(ctx context.Context, s *scenario) error
+	// misuse runs until ctx ends.
+	misuse func(ctx context.Context, s *scenario) error
+	// restore reverts effects that would disturb the next measurement; nil = nothing.
+	restore func(ctx context.Context, s *scenario) error
 }
 
-// resources are all there are, in the order in which they are run: those that leave millions of
-// rows behind come last.
+// resources returns all resources in the order of the run: those that leave millions of rows come
+// last.
 func resources() []resource {
 	return slices.Concat(
-		bodies(), strangers(), aggregates(), queues(), commands(), intakes(), backlogs(),
+		bodies(), anonymousRoutes(), aggregates(), queues(), commands(), imports(), backlogs(),
 	)
 }
 
-// Names are the resources' names.
+// Names returns the resources' names.
 func Names() []string {
 	var names []string
 	for _, r := range resources() {
@@ -46,7 +46,7 @@ func Names() []string {
 	return names
 }
 
-// choose picks resources by their names, separated by commas.
+// choose returns resources by name, separated by commas.
 func choose(names string, short bool) ([]resource, error) {
 	all := resources()
 	if names == "" {

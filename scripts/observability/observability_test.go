@@ -18,8 +18,7 @@ import (
 
 const root = "../.."
 
-// Every alert is complete, and has its page in OPERATIONS.md; every page there has its
-// alert.
+// Every alert is complete, and has a section in OPERATIONS.md; every section there has an alert.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	alerts, err := observability.Alerts(".")
@@ -49,7 +48,7 @@ func TestAlerts(t *testing.T) {
 		if err := a.Check(); err != nil {
 			t.Error(err)
 		}
-		// GitHub makes anchors of headings in lower case.
+		// GitHub's anchors are in lower case.
 		if want := "OPERATIONS.md#" + strings.ToLower(a.Alert); a.Annotations["runbook"] != want {
 			t.Errorf("%s: its runbook is %q, want %q", a.Alert, a.Annotations["runbook"], want)
 		}
@@ -58,14 +57,14 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(names, pages); diff != "" {
-		t.Errorf("alerts (-) and pages of OPERATIONS.md (+), in their order:\n%s", diff)
+		t.Errorf("alerts (-) and sections of OPERATIONS.md (+), in order:\n%s", diff)
 	}
 	for _, link := range regexp.MustCompile(`\]\(#(\w+)\)`).FindAllStringSubmatch(section, -1) {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.ToLower(name) == link[1] }) {
-			t.Errorf("OPERATIONS.md leads to #%s, which is no alert", link[1])
+			t.Errorf("OPERATIONS.md links to #%s, which is no alert", link[1])
 		}
 	}
-	// What the customer's operators asked to be called for.
+	// The required alerts.
 	for _, name := range []string{"EmailsFailing", "RetriesHigh", "EmailsDueTooLong", "DeadLettersGrow", "MailingJobsDead", "QuotaNearlySpent", "ProviderGateShut", "WorkerAbsent"} {
 		if !slices.Contains(names, name) {
 			t.Errorf("there is no alert %s", name)
@@ -73,8 +72,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// Alerts and panels ask for metrics and labels that the programs have, and every metric
-// of the first eight that operators have always had is shown.
+// Alerts and panels use existing metrics and labels, and each of the first eight metrics is shown.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	described, err := observability.Described(root)
@@ -141,7 +139,7 @@ func TestSelectors(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	// MetricsQL allows more than PromQL, as rate(a): promtool reads the alerts in check.sh.
+	// MetricsQL allows more than PromQL, such as rate(a): promtool checks the alerts in check.sh.
 	for _, wrong := range []string{
 		``, `1`, `a b`, `sum(a`, `sum(a))`, `sum by queue (a)`, `a{b}`, `a{b="c}`, `a{b=c}`, `a{b=~"("}`,
 		`a[5m`, `ratio(a)`, `a > `, `a offset b`, `max by (a b) (c)`, `a and on b`,
@@ -169,8 +167,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// Compose starts Prometheus, Grafana and Jaeger only when asked, mounts what is here, and
-// Prometheus scrapes the ports that the programs listen on.
+// Compose starts Prometheus, Grafana and Jaeger only with the profile, mounts the files of this
+// folder, and Prometheus scrapes the programs' ports.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	var compose struct {
@@ -245,7 +243,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Grafana finds Prometheus under the name that the panels ask.
+// Grafana has Prometheus under the name that the panels use.
 func TestProvisioning(t *testing.T) {
 	t.Parallel()
 	var sources struct {

@@ -1,6 +1,6 @@
-// Package observability reads the alert rules and the dashboard that stand beside it, so
-// that tests can hold them to what the programs show and to what OPERATIONS.md says.
-// scripts/check.sh runs the rules' own tests with promtool.
+// Package observability reads the alert rules and the dashboard of this folder, so that tests can
+// compare them with the programs' metrics and with OPERATIONS.md. scripts/check.sh runs the rules'
+// own tests with promtool.
 package observability
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/VictoriaMetrics/metricsql"
 )
 
-// Query is one PromQL expression, and where it stands.
+// Query is one PromQL expression and its location.
 type Query struct {
 	Where string // such as "alert EmailsFailing" or "panel Requests"
 	Expr  string
 }
 
-// Selector is a metric as a query asks for it.
+// Selector is a metric selector of a query.
 type Selector struct {
-	// Metric is the name of the family: that of a histogram has no _bucket.
+	// Metric is the name of the metric family: without _bucket for a histogram.
 	Metric   string
 	Matchers []Matcher
-	// Grouped are the labels that the query groups the metric's series by.
+	// Grouped are the labels by which the query groups the metric's series.
 	Grouped []string
 }
 
@@ -33,7 +33,7 @@ type Matcher struct {
 	Label, Operator, Value string
 }
 
-// Matches says whether a label's value meets the condition.
+// Matches reports whether a label's value meets the condition.
 func (m Matcher) Matches(value string) bool {
 	switch m.Operator {
 	case "=":
@@ -45,8 +45,8 @@ func (m Matcher) Matches(value string) bool {
 	return err == nil && met == (m.Operator == "=~")
 }
 
-// Selectors are the metrics that the query asks for, from left to right. Its error says what
-// is wrong with the expression.
+// Selectors returns the metric selectors of the query, from left to right, or an error if the
+// expression is invalid.
 func (q Query) Selectors() ([]Selector, error) {
 	// Grafana fills in its variables before Prometheus sees them.
 	expression, err := metricsql.Parse(strings.NewReplacer("$__rate_interval", "1m", "$__interval", "1m").Replace(q.Expr))
@@ -55,7 +55,7 @@ func (q Query) Selectors() ([]Selector, error) {
 	}
 	found, err := selectors(expression, nil)
 	if err == nil && len(found) == 0 {
-		err = errors.New("it asks for no metric")
+		err = errors.New("it has no metric")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: read %q: %w", q.Where, q.Expr, err)
@@ -63,7 +63,7 @@ func (q Query) Selectors() ([]Selector, error) {
 	return found, nil
 }
 
-// selectors are those of an expression that the labels group.
+// selectors returns the selectors of an expression grouped by the labels.
 func selectors(expression metricsql.Expr, grouped []string) ([]Selector, error) {
 	var operands []metricsql.Expr
 	switch e := expression.(type) {
@@ -78,7 +78,7 @@ func selectors(expression metricsql.Expr, grouped []string) ([]Selector, error) 
 		operands = []metricsql.Expr{e.Left, e.Right}
 	case *metricsql.AggrFuncExpr:
 		operands = e.Args
-		// le belongs to every histogram, and is left out.
+		// le is a label of every histogram, and is ignored.
 		grouped = slices.DeleteFunc(slices.Concat(grouped, e.Modifier.Args), func(label string) bool { return label == "le" })
 	}
 	var all []Selector
@@ -94,7 +94,7 @@ func selectors(expression metricsql.Expr, grouped []string) ([]Selector, error) 
 
 func selector(e *metricsql.MetricExpr, grouped []string) (Selector, error) {
 	if len(e.LabelFilterss) != 1 {
-		return Selector{}, fmt.Errorf("%s has alternatives, which Prometheus does not know", e.AppendString(nil))
+		return Selector{}, fmt.Errorf("%s has alternatives, which Prometheus does not support", e.AppendString(nil))
 	}
 	s := Selector{Grouped: grouped}
 	for _, f := range e.LabelFilterss[0] {
@@ -116,7 +116,7 @@ func selector(e *metricsql.MetricExpr, grouped []string) (Selector, error) {
 	return s, nil
 }
 
-// family is the name under which a metric is declared.
+// family returns the name under which a metric is declared.
 func family(series string) string {
 	for _, suffix := range []string{"_bucket", "_sum"} {
 		if name, is := strings.CutSuffix(series, suffix); is {

@@ -20,10 +20,10 @@ type Alert struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// Query is the alert's expression.
+// Query returns the alert's expression.
 func (a Alert) Query() Query { return Query{"alert " + a.Alert, a.Expr} }
 
-// Check says everything that is wrong with the alert by itself.
+// Check returns all errors of the alert itself.
 func (a Alert) Check() error {
 	var faults []error
 	must := func(ok bool, rule string) {
@@ -44,8 +44,8 @@ func (a Alert) Check() error {
 	return errors.Join(append(faults, err)...)
 }
 
-// Alerts reads prometheus/rules.yml in dir, this package's folder. A field that
-// Prometheus does not know is an error, as it is there.
+// Alerts reads prometheus/rules.yml in dir, this package's folder. An unknown field is an error, as
+// in Prometheus.
 func Alerts(dir string) ([]Alert, error) {
 	var file struct {
 		Groups []struct {
@@ -70,7 +70,7 @@ func Alerts(dir string) ([]Alert, error) {
 	return all, nil
 }
 
-// Panels are the queries of grafana/dashboards/email-gateway.json in dir.
+// Panels returns the queries of grafana/dashboards/email-gateway.json in dir.
 func Panels(dir string) ([]Query, error) {
 	var board struct {
 		Panels []struct {
@@ -98,7 +98,7 @@ func Panels(dir string) ([]Query, error) {
 		}
 		for _, target := range p.Targets {
 			if target.Datasource.UID != DatasourceUID {
-				return nil, fmt.Errorf("read dashboard: panel %q asks the data source %q", p.Title, target.Datasource.UID)
+				return nil, fmt.Errorf("read dashboard: panel %q uses the data source %q", p.Title, target.Datasource.UID)
 			}
 			all = append(all, Query{"panel " + p.Title, target.Expr})
 		}
@@ -106,5 +106,5 @@ func Panels(dir string) ([]Query, error) {
 	return all, nil
 }
 
-// DatasourceUID is what Grafana knows Prometheus by.
+// DatasourceUID is the id of Prometheus in Grafana.
 const DatasourceUID = "email-gateway"

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Metric is one as a README's table describes it.
+// Metric is a metric of a README's table.
 type Metric struct {
 	Labels   []string // sorted
 	Programs []string // sorted: api, dispatcher, worker
@@ -20,7 +20,7 @@ var (
 	quoted = regexp.MustCompile("`([a-z_]+)`")
 )
 
-// Described are the metrics of the tables in the READMEs of api and worker, below root.
+// Described returns the metrics of the tables in the READMEs of api and worker, below root.
 func Described(root string) (map[string]Metric, error) {
 	all := map[string]Metric{}
 	for _, file := range []string{"api/README.md", "worker/README.md"} {
@@ -30,7 +30,7 @@ func Described(root string) (map[string]Metric, error) {
 		}
 		rows := row.FindAllStringSubmatch(string(text), -1)
 		if len(rows) == 0 {
-			return nil, fmt.Errorf("read the table of metrics: %s has none", file)
+			return nil, fmt.Errorf("read the table of metrics: %s has no table", file)
 		}
 		for _, r := range rows {
 			m := Metric{Programs: strings.Split(r[3], ", ")}
@@ -39,7 +39,7 @@ func Described(root string) (map[string]Metric, error) {
 			}
 			slices.Sort(m.Labels)
 			if _, twice := all[r[1]]; twice {
-				return nil, fmt.Errorf("read the table of metrics: %s stands there twice", r[1])
+				return nil, fmt.Errorf("read the table of metrics: %s is not unique", r[1])
 			}
 			all[r[1]] = m
 		}
@@ -47,8 +47,8 @@ func Described(root string) (map[string]Metric, error) {
 	return all, nil
 }
 
-// Known says what is wrong with a selector: a metric or a label that the tables do not
-// have. job and instance are Prometheus's own.
+// Known returns an error if a selector has a metric or a label that is not in the tables. job and
+// instance are Prometheus's own.
 func Known(described map[string]Metric, s Selector) error {
 	labels := []string{"job", "instance"}
 	m, ours := described[s.Metric]

@@ -1,24 +1,25 @@
 # shellcheck shell=bash
-# Where a service lives and as whom it runs.
+#
+# The directory and the account of a service.
 
-# as_account SERVICE: fills the array `as` with what runs a command as the account of the service. Root runs each server
-# as the user that its package made (Postgres refuses root); anyone else runs it as himself.
+# as_account SERVICE: sets the array `as` to the prefix that runs a command as the service's account. Root runs each server
+# as the user created by its package (Postgres refuses root); other users run it as themselves.
 as_account() {
 	as=()
 	((EUID)) || as=(setpriv "--reuid=$("$1_account")" "--regid=$("$1_account")" --clear-groups)
 }
 
-# The name of the directory below /tmp that stands in for $LOCAL_DIR, see make_home.
+# The name of the directory below /tmp that replaces $LOCAL_DIR, see make_home.
 stand_in() { printf 'email-gateway-%s' "$(printf '%s' "$LOCAL_DIR" | sha256sum | cut -c1-12)"; }
 
-# drop_stale_link SERVICE: a link whose target is gone, or that came along with a copied checkout, is not ours.
+# drop_stale_link SERVICE: removes a link whose target is missing, or that belongs to another checkout.
 drop_stale_link() {
 	local home=$LOCAL_DIR/$1
 	if [[ -L $home && (! -d $home || $(readlink "$home") != */"$(stand_in)/$1") ]]; then rm "$home"; fi
 }
 
-# make_home SERVICE: $LOCAL_DIR/SERVICE, or a link to a private directory below /tmp where the account cannot
-# get through to $LOCAL_DIR (a checkout below /root, say).
+# make_home SERVICE: $LOCAL_DIR/SERVICE, or a link to a private directory below /tmp if the account cannot access $LOCAL_DIR
+# (such as a checkout below /root).
 make_home() {
 	local home=$LOCAL_DIR/$1 as base private
 	[[ ! -d $home ]] || return 0
@@ -44,7 +45,7 @@ own_directory() {
 	((EUID)) || chown "$("$1_account"):" "$2"
 }
 
-# own_file SERVICE PATH TEXT: makes the file, writable for the service's account, unless it is there.
+# own_file SERVICE PATH TEXT: creates the file, writable for the service's account, unless it exists.
 own_file() {
 	[[ ! -f $2 ]] || return 0
 	printf '%s\n' "$3" >"$2"

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# What services.sh and clusters.sh do with a service. While `node` is set, the service is that node of a cluster, and messages
-# name the node.
+#
+# The operations of services.sh and clusters.sh on a service. While `node` is set, the service is that
+# node of a cluster, and messages contain the node.
 
-# foreign SERVICE: true when its URL names a service that is not ours.
+# foreign SERVICE: true if its URL is that of a service that is not ours.
 foreign() {
 	local name url
 	name=$("$1_url_name")
@@ -73,5 +74,5 @@ install_missing() {
 	[[ ${#packages[@]} -gt 0 ]] || return 0
 	# shellcheck disable=SC2154 # root: services.sh sets it
 	"$root/scripts/install.sh" "${packages[@]}" ||
-		die "run the system with 'docker compose up', or name services by DATABASE_URL, REDIS_URL, RABBITMQ_URL"
+		die "run the system with 'docker compose up', or set DATABASE_URL, REDIS_URL and RABBITMQ_URL to existing services"
 }

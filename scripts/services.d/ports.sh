@@ -1,15 +1,17 @@
 # shellcheck shell=bash
-# Ports: named by the environment, else remembered in $LOCAL_DIR/ports, else chosen free. Two checkouts run side by side.
+#
+# Ports: set by the environment, else remembered in $LOCAL_DIR/ports, else a free one. Several
+# checkouts can run at the same time.
 
 port_names=(POSTGRES_PORT REDIS_PORT RABBITMQ_PORT RABBITMQ_DIST_PORT RABBITMQ_EPMD_PORT S3_PORT)
-declare -A named=() # the names that the environment has set
+declare -A named=() # the variables set by the environment
 
-# port_free PORT: nothing listens on it (state 0A), by the kernel's own tables.
+# port_free PORT: no process listens on it (state 0A in the kernel's tables).
 port_free() {
 	! grep -qiE "^ *[0-9]+: [0-9A-F]+:$(printf '%04X' "$1") [0-9A-F]+:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
-# reserve_port PORT: for two minutes no other checkout chooses it, while nothing listens on it yet.
+# reserve_port PORT: prevents other checkouts from choosing it for two minutes, until a server listens on it.
 reserve_port() {
 	local all=${TMPDIR:-/tmp}/email-gateway-ports
 	[[ -d $all ]] || mkdir -m 1777 "$all"
@@ -17,7 +19,7 @@ reserve_port() {
 	mkdir "$all/$1"
 } 2>/dev/null
 
-# choose_port: a free port below the range from which the kernel hands out ports to clients, which could take it first.
+# choose_port: a free port below the kernel's ephemeral range, whose ports clients could take first.
 choose_port() {
 	local low port
 	read -r low _ </proc/sys/net/ipv4/ip_local_port_range
@@ -59,14 +61,15 @@ load_ports() {
 	exec 7>&-
 }
 
-# settle_ports SERVICE...: a remembered port that someone else has taken since is chosen anew; a named one is an error.
+# settle_ports SERVICE...: replaces remembered ports that are in use by others; for a port set by the environment that is an
+# error.
 settle_ports() {
 	local service name
 	for service in "$@"; do
 		! running "$service" || continue
 		for name in $("${service}_port_names"); do
 			port_free "${!name}" && continue
-			[[ -z ${named[$name]:-} ]] || die "port ${!name} is taken: set $name to another one"
+			[[ -z ${named[$name]:-} ]] || die "port ${!name} is in use: set $name to another one"
 			remember_port "$name" "$(choose_port)"
 		done
 	done

@@ -13,7 +13,7 @@ postgres_url() {
 }
 postgres_stop_signal() { echo INT; } # "fast": ends the sessions instead of waiting for them
 
-# Debian keeps the programs of each major version in a folder of its own, outside PATH.
+# Debian installs the programs of each major version in a separate folder, outside PATH.
 postgres_bin() {
 	local newest
 	newest=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
@@ -24,7 +24,7 @@ postgres_installed() { [[ -x $(postgres_bin)/postgres ]]; }
 
 postgres_ready() { "$(postgres_bin)/pg_isready" -q -h 127.0.0.1 -p "$POSTGRES_PORT"; }
 
-# No unix socket: its path is limited to 107 bytes and a checkout may lie deeper.
+# No unix socket: its path is limited to 107 bytes, which a checkout's path may exceed.
 postgres_run() {
 	local tls=()
 	[[ -d data ]] || postgres_create "${@:2}"
@@ -33,15 +33,15 @@ postgres_run() {
 		chmod 644 tls/pg_hba.conf
 		tls=(-c ssl=on -c ssl_cert_file="$PWD/tls/server.pem" -c ssl_key_file="$PWD/tls/server.key" -c hba_file="$PWD/tls/pg_hba.conf")
 	fi
-	# Twelve tests at a time have up to 20 connections each: beyond max_connections they would see an outage.
+	# Twelve concurrent tests have up to 20 connections each: beyond max_connections they would fail.
 	exec "$@" "$(postgres_bin)/postgres" -D data \
 		-c listen_addresses=127.0.0.1 -c port="$POSTGRES_PORT" -c unix_socket_directories= \
 		-c fsync=on -c synchronous_commit=on \
 		-c max_connections=500 -c shared_buffers=256MB -c max_wal_size=4GB "${tls[@]}"
 }
 
-# postgres_create: under another name until it is complete, so that an interrupted one is begun again. The database has the
-# setting that schema/roles.sql gives the programs' roles: here they log in as the superuser.
+# postgres_create: uses a temporary name until it is complete, so that an interrupted creation starts again. The database
+# has the setting that schema/roles.sql gives the programs' roles, because here they log in as the superuser.
 postgres_create() {
 	rm -rf data.new
 	"$@" "$(postgres_bin)/initdb" -D data.new -U gateway --auth=trust --encoding=UTF8 --locale=C.UTF-8 --no-sync

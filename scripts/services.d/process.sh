@@ -1,15 +1,16 @@
 # shellcheck shell=bash
-# How the processes of a service start and end. A process is ours when a pid file of ours names it and it works in the
-# service's own directory, so that a number that was reused meanwhile is never signalled.
+#
+# Starting and stopping a service's processes. A process is ours if its id is in our pid file and its
+# working directory is the service's, so that a reused process id is never signalled.
 
-# launch SERVICE: in its own session, so that a Ctrl-C in the terminal ends what the user looks at and not the database.
+# launch SERVICE: starts it in its own session, so that Ctrl-C in the terminal does not stop the database.
 launch() {
 	local as home
 	as_account "$1"
 	home=$(readlink -f "$LOCAL_DIR/$1")
 	[[ ! -f $home/log ]] || mv "$home/log" "$home/log.1"
 	(
-		cd "$home" || exit # before the process is made: it is ours from its first moment on, see alive
+		cd "$home" || exit # before the process starts, so that alive recognizes it immediately
 		(
 			exec 9>&- >>"$home/log" 2>&1 </dev/null
 			"$1_run" setsid "${as[@]}" env HOME="$home"
@@ -18,7 +19,7 @@ launch() {
 	)
 }
 
-# alive SERVICE PIDFILE: the process that the file names exists and is the service's.
+# alive SERVICE PIDFILE: the process in the file exists and belongs to the service.
 alive() {
 	local pid
 	pid=$(cat "$LOCAL_DIR/$1/$2" 2>/dev/null) || return
@@ -27,7 +28,8 @@ alive() {
 
 running() { alive "$1" pid; }
 
-# await_ready SERVICE: three minutes, since a RabbitMQ takes 10 s of CPU to start, and others may be starting beside it.
+# await_ready SERVICE: the timeout is three minutes, because RabbitMQ needs 10 s of CPU to start, and others may start at
+# the same time.
 await_ready() {
 	local deadline=$((SECONDS + 180))
 	until "$1_ready"; do
@@ -40,9 +42,9 @@ await_ready() {
 	done
 }
 
-# signal_and_wait SERVICE SIGNAL: returns when the process is gone. KILL takes its children too: a machine that loses power
-# keeps none of them. The process is stopped before they are listed, else one that it makes meanwhile would be left: such a
-# child of Postgres may wait for a lock of one that was killed, for ever, and then Postgres does not start again.
+# signal_and_wait SERVICE SIGNAL: returns when the process has exited. KILL is also sent to its children, as in a power
+# failure. The process is frozen before they are listed, otherwise a child started meanwhile would survive: such a child of
+# Postgres may wait forever for a lock of a killed one, and then Postgres does not start again.
 signal_and_wait() {
 	local file pid pids deadline=$((SECONDS + 30))
 	for file in pid epmd.pid; do
@@ -61,8 +63,8 @@ signal_and_wait() {
 	done
 }
 
-# signal_family SERVICE SIGNAL: the process and its children, without waiting. STOP reaches the parent first, so that it makes
-# no child unseen; CONT reaches it last.
+# signal_family SERVICE SIGNAL: signals the process and its children without waiting. STOP is sent to the parent first, so
+# that it starts no further child; CONT is sent to it last.
 signal_family() {
 	local file pid pids
 	for file in pid epmd.pid; do
@@ -76,20 +78,20 @@ signal_family() {
 
 children() { grep -lsE "^PPid:\s$1\$" /proc/[0-9]*/status | cut -d/ -f3 || true; }
 
-# gone PID DEADLINE: a process that has ended but was not yet collected by its parent (Z) still holds its number, which a
-# restarting Postgres would take for a rival; a container's first process may never collect it, so only two seconds' worth.
+# gone PID DEADLINE: a zombie (Z) still has its process id, which a restarting Postgres would treat as another server; a
+# container's first process may never reap it, so this waits for two seconds only.
 gone() {
 	[[ -d /proc/$1 ]] || return 0
 	if grep -qs '^State:\s[ZX]' "/proc/$1/status"; then
 		((SECONDS > $2 - 28))
 	else
-		((SECONDS <= $2)) || die "process $1 does not end"
+		((SECONDS <= $2)) || die "process $1 does not exit"
 		return 1
 	fi
 }
 
-# each ACTION SERVICE...: runs the action for every service at the same time, each under its own lock,
-# and fails when one fails. Descriptor 9 is the lock; no server may inherit it.
+# each ACTION SERVICE...: runs the action for all services concurrently, each under its own lock, and fails if one fails.
+# Descriptor 9 is the lock; no server may inherit it.
 each() {
 	local action=$1 service pids=() failed=0
 	shift

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# RabbitMQ: a node with its own Erlang port mapper, cookie and data, so that another broker on the machine is untouched.
-# clusters.d/rabbitmq.sh redefines the first three functions: the nodes of a cluster share a port mapper.
+#
+# RabbitMQ: a node with its own Erlang port mapper, cookie and data, separate from other brokers on
+# the machine. clusters.d/rabbitmq.sh redefines the first three functions: the nodes of a cluster share a port mapper.
 
 rabbitmq_node() { echo gateway@localhost; }
 rabbitmq_epmd_port() { echo "$RABBITMQ_EPMD_PORT"; }
@@ -20,8 +21,8 @@ rabbitmq_url() {
 rabbitmq_stop_signal() { echo TERM; }
 rabbitmq_installed() { [[ -x $rabbitmq_server ]]; }
 
-# rabbitmq_ready: the broker answers AMQP's greeting with a method frame (type 1). It listens last of all it does. Under
-# TLS, that it listens has to do.
+# rabbitmq_ready: the broker answers AMQP's protocol header with a method frame (type 1). Listening is the last step of its
+# startup, so under TLS an open port is enough.
 rabbitmq_ready() (
 	exec 8<>"/dev/tcp/127.0.0.1/$RABBITMQ_PORT" || exit
 	! speaks_tls rabbitmq || exit 0
@@ -55,8 +56,8 @@ rabbitmq_run() {
 		"$@" epmd -address 127.0.0.1 -port "$RABBITMQ_EPMD_PORT" &
 		echo $! >epmd.pid
 	fi
-	# RUNNING_UNDER_SYSTEMD makes the start script become the Erlang VM instead of waiting for it: its pid is the one
-	# that was recorded. +sbwt none: idle schedulers sleep instead of spinning on a core that the tests need.
+	# RUNNING_UNDER_SYSTEMD makes the start script exec the Erlang VM instead of waiting for it, so that the recorded pid is
+	# the VM's. +sbwt none: idle schedulers sleep instead of spinning on a core that the tests need.
 	exec "$@" \
 		RUNNING_UNDER_SYSTEMD=true \
 		ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT="$(rabbitmq_epmd_port)" \
@@ -69,7 +70,7 @@ rabbitmq_run() {
 		"$rabbitmq_server"
 }
 
-# rabbitmq_ctl ARGUMENTS...: the broker's own tool, on our node.
+# rabbitmq_ctl ARGUMENTS...: rabbitmqctl for our node.
 rabbitmq_ctl() {
 	local as home
 	running rabbitmq || die "rabbitmq is not running"

@@ -1,5 +1,7 @@
 # shellcheck shell=bash
-# Redis: appends every write to its log, syncs once a second, never evicts a key (a queue must not forget).
+#
+# Redis: appends every write to its log, syncs once a second, never evicts a key (a queue must not
+# lose tasks).
 
 redis_package() { echo redis-server; }
 redis_account() { echo redis; }

@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# An S3 server: versitygw over a folder, whose subfolders are the buckets. No distribution packages it, so it is built from
-# its Go module, once per checkout: the private instances of tests use the same program.
+#
+# An S3 server: versitygw over a folder, whose subfolders are the buckets. No distribution packages
+# it, so it is built from its Go module, once per checkout: the private instances of tests use the same binary.
 
 # shellcheck disable=SC2154 # root: services.sh sets it
 readonly s3_version=v1.8.0 s3_program=$root/.local/bin/versitygw
-readonly s3_access_key=gateway s3_secret_key=gateway-secret # the region and these stand in docker-compose.yml too
+readonly s3_access_key=gateway s3_secret_key=gateway-secret # the region and these are in docker-compose.yml too
 
-s3_account() { id -un; } # it needs no user of its own, and one could not reach the program in a checkout below /root
+s3_account() { id -un; } # it needs no separate user, who could not access the binary in a checkout below /root
 s3_port() { echo "$S3_PORT"; }
 s3_port_names() { echo S3_PORT; }
 s3_url_name() { echo S3_URL; }
@@ -15,7 +16,7 @@ s3_stop_signal() { echo TERM; }
 
 s3_installed() { [[ $(go version -m "$s3_program" 2>/dev/null) == *$'/versitygw\t'"$s3_version"$'\t'* ]]; }
 
-# s3_install: under a lock, because the tests of several packages may come upon its absence at once.
+# s3_install: under a lock, because the tests of several packages may start the installation concurrently.
 s3_install() {
 	mkdir -p "${s3_program%/*}"
 	(
@@ -26,7 +27,7 @@ s3_install() {
 	) 9>"$s3_program.lock"
 }
 
-# s3_credentials: what the AWS SDK looks for first; a URL carries none.
+# s3_credentials: the AWS SDK's variables; the URL contains no credentials.
 s3_credentials() {
 	echo "export AWS_ACCESS_KEY_ID=${s3_access_key@Q}"
 	echo "export AWS_SECRET_ACCESS_KEY=${s3_secret_key@Q}"
@@ -39,7 +40,7 @@ s3_ready() (
 	[[ $status == 200 ]]
 ) 2>/dev/null
 
-# Attributes go into a folder beside the data: not every file system that a checkout may lie on has extended ones.
+# Attributes are stored in a separate folder: not every file system supports extended attributes.
 s3_run() {
 	"$@" mkdir -p data/email-gateway attributes
 	exec "$@" ROOT_ACCESS_KEY="$s3_access_key" ROOT_SECRET_KEY="$s3_secret_key" \

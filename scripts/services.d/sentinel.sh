@@ -1,5 +1,7 @@
 # shellcheck shell=bash
-# Redis Sentinel: watches a Redis server and its replicas, and promotes a replica when the server does not answer.
+#
+# Redis Sentinel: monitors a Redis server and its replicas, and promotes a replica when the server
+# does not respond.
 
 sentinel_package() { echo redis-server; } # the same program
 sentinel_account() { echo redis; }
@@ -11,5 +13,5 @@ sentinel_stop_signal() { echo TERM; }
 sentinel_installed() { command -v redis-server >/dev/null; }
 sentinel_ready() { [[ $(redis-cli -p "$SENTINEL_PORT" ping 2>/dev/null) == PONG ]]; }
 
-# It keeps what it has learned in sentinel.conf, which must be there when it starts.
+# It stores its state in sentinel.conf, which must exist when it starts.
 sentinel_run() { exec "$@" redis-server sentinel.conf --sentinel --port "$SENTINEL_PORT" --bind 127.0.0.1 --daemonize no; }

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# TLS: a service that is started while TLS_DIR names a folder with ca.pem, server.pem and server.key speaks TLS and nothing
-# else, until it is destroyed. The certificate must be good for 127.0.0.1.
+#
+# TLS: a service that is started with TLS_DIR set to a folder with ca.pem, server.pem and server.key
+# accepts only TLS, until it is destroyed. The certificate must be valid for 127.0.0.1.
 
-# take_tls_files SERVICE: copies of its own, because servers refuse a key that others may read.
+# take_tls_files SERVICE: copies the files, because servers refuse a key that others may read.
 take_tls_files() {
 	local home file
 	[[ -n ${TLS_DIR:-} ]] || return 0

@@ -2,7 +2,7 @@ package sessim
 
 import "net/http"
 
-// getAccountOutput is GetAccount's answer, as far as a sender reads it.
+// getAccountOutput is GetAccount's response, with the fields that a sender reads.
 type getAccountOutput struct {
 	DedicatedIpAutoWarmupEnabled bool
 	EnforcementStatus            string
@@ -46,7 +46,7 @@ func account(st Settings, sent int) getAccountOutput {
 		SendingEnabled:          !st.Paused && !st.Suspended,
 	}
 	if st.DailyQuota == 0 {
-		out.SendQuota.Max24HourSend = -1 // SES's word for unlimited
+		out.SendQuota.Max24HourSend = -1 // SES's value for unlimited
 	}
 	if st.Suspended {
 		out.EnforcementStatus = "SHUTDOWN"

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// The lengths that RFC 5321 gives the two sides of an address.
+// The maximum lengths of the two parts of an address by RFC 5321.
 const (
 	maxLocalPart = 64
 	maxDomain    = 255
 )
 
-// invalidAddress returns what SES says about an address it does not take. SES has no
-// SMTPUTF8: local parts are ASCII, domains punycode, display names encoded words.
+// invalidAddress returns SES's message for an address that it refuses. SES has no SMTPUTF8: local
+// parts are ASCII, domains punycode, display names encoded words.
 func invalidAddress(address string) string {
 	if strings.ContainsFunc(address, isControl) {
 		return "Local address contains control or whitespace"
@@ -67,7 +67,7 @@ func notDotAtom(r rune) bool {
 	return !isAlphanumeric(r) && !strings.ContainsRune(".!#$%&'*+-/=?^_`{|}~", r)
 }
 
-// matchesAddress reports whether want, an address or "@domain", means the recipient.
+// matchesAddress reports whether want, an address or "@domain", matches the recipient.
 func matchesAddress(recipient, want string) bool {
 	recipient = bareAddress(recipient)
 	if strings.HasPrefix(want, "@") && len(recipient) > len(want) {
@@ -76,7 +76,7 @@ func matchesAddress(recipient, want string) bool {
 	return strings.EqualFold(recipient, want)
 }
 
-// bareAddress takes the display name off a valid address.
+// bareAddress removes the display name from a valid address.
 func bareAddress(address string) string {
 	if !strings.HasSuffix(address, ">") {
 		return address

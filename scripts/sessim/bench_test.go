@@ -10,8 +10,8 @@ import (
 	"email-gateway/scripts/sessim"
 )
 
-// BenchmarkSend measures the simulator without a network: what a benchmark of the
-// worker pays for each call beside net/http.
+// BenchmarkSend measures the simulator without a network: its overhead per call in a benchmark of
+// the worker, in addition to net/http.
 func BenchmarkSend(b *testing.B) {
 	for _, size := range []int{200, 5000} {
 		b.Run(fmt.Sprintf("html=%d", size), func(b *testing.B) {

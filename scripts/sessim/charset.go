@@ -5,8 +5,7 @@ import (
 	"unicode"
 )
 
-// The charsets in which SES may be asked to encode a text. The last character of each
-// decides what survives.
+// The charsets that SES accepts for a text, with the last character that each can encode.
 func lastRune(charset string) (last rune, known bool) {
 	switch strings.ToUpper(charset) {
 	case "UTF-8", "UTF8":
@@ -19,8 +18,8 @@ func lastRune(charset string) (last rune, known bool) {
 	return 0, false
 }
 
-// asSent returns the text as a reader would see it. SES encodes a text without a
-// charset in 7-bit ASCII, so each other character arrives as a question mark.
+// asSent returns the text as a reader sees it. SES encodes a text without a charset in 7-bit ASCII,
+// so other characters arrive as question marks.
 func (c *content) asSent() string {
 	if c == nil || c.Data == nil {
 		return ""

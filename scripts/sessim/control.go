@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// maxControlBody is far more than any rule or setting needs.
+// maxControlBody is larger than any rule or setting.
 const maxControlBody = 64 << 10
 
 func (s *Server) postFault(w http.ResponseWriter, r *http.Request) {
@@ -27,7 +27,7 @@ func (s *Server) postFault(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusCreated, rule)
 }
 
-// faultList is the answer of GET /sim/faults: what is injected, and what could be.
+// faultList is the response of GET /sim/faults: the rules, and the table of all faults.
 type faultList struct {
 	Rules []Rule  `json:"rules"`
 	Table []Fault `json:"table"`
@@ -42,7 +42,7 @@ func (s *Server) deleteFaults(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// putSettings changes the settings named in the body and leaves the others.
+// putSettings changes the settings in the body and keeps the others.
 func (s *Server) putSettings(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxControlBody))
 	if err == nil {
@@ -64,8 +64,8 @@ func (s *Server) postReset(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// showLedger writes one entry a line: with 200,000 of them the answer must not be
-// built in memory first.
+// showLedger writes one entry per line: a response with 200,000 entries must not be built in memory
+// first.
 func (s *Server) showLedger(w http.ResponseWriter, r *http.Request) {
 	params := r.URL.Query()
 	since, err := parseSince(params)
@@ -81,7 +81,7 @@ func (s *Server) showLedger(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, ",")
 		}
 		if enc.Encode(rec.entry()) != nil {
-			return // the client is gone
+			return // the client has disconnected
 		}
 	}
 	_, _ = io.WriteString(w, "]\n")
@@ -91,7 +91,7 @@ func (s *Server) showSummary(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, s.Summary())
 }
 
-// decodeControl refuses unknown fields: a misspelt one would inject nothing unnoticed.
+// decodeControl refuses unknown fields: a misspelt one would silently have no effect.
 func decodeControl(body io.Reader, into any) error {
 	dec := json.NewDecoder(body)
 	dec.DisallowUnknownFields()

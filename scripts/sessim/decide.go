@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// verdict is what happens to one request.
-type verdict struct {
+// decision is the decision about one request.
+type decision struct {
 	Fault
-	latency    time.Duration // before anything is written, whatever the fault
+	latency    time.Duration // before the response, for any fault
 	delay      time.Duration // the fault's own
 	afterBytes int
 
-	// events are told of the mail, about these recipients, if it is accepted.
+	// events are published about the mail and these recipients, if it is accepted.
 	events EventRule
 	about  []string
 
-	// record is the request's place in ledger, which a Reset may since have replaced.
+	// record is the request's entry in ledger, which a Reset may have replaced since.
 	record *record
 	ledger *ledger
 }
 
-// decide judges a request, and keeps the mail if it is accepted. From here on the
-// ledger knows of it, before a byte of the answer is written.
-func (s *Server) decide(sub *submission) verdict {
+// decide decides about a request, and stores the mail if it is accepted. It records the request in
+// the ledger before any byte of the response is written.
+func (s *Server) decide(sub *submission) decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.choose(sub)
@@ -43,10 +43,10 @@ func (s *Server) decide(sub *submission) verdict {
 	return v
 }
 
-// choose asks in the order in which SES would: the front door, the account, the
-// request, the quotas, and at last what the test wants. A refusal on the way does not
-// use up an injected fault. s.mu is held.
-func (s *Server) choose(sub *submission) verdict {
+// choose checks in the order of SES: availability and signature, the account, the request, the
+// quotas, and finally the test's rules. An earlier refusal does not use up an injected fault. s.mu
+// is held.
+func (s *Server) choose(sub *submission) decision {
 	switch st := &s.settings; {
 	case st.Unavailable:
 		return s.plain(faultUnavailable)
@@ -57,7 +57,7 @@ func (s *Server) choose(sub *submission) verdict {
 	case st.Paused:
 		return s.plain(faultSendingPaused)
 	case sub.problem != "":
-		return verdict{Fault: Fault{Status: http.StatusBadRequest, ErrorType: "BadRequestException", Message: sub.problem}}
+		return decision{Fault: Fault{Status: http.StatusBadRequest, ErrorType: "BadRequestException", Message: sub.problem}}
 	case st.DailyQuota > 0 && s.quota.sum(sub.received)+sub.recipientCount() > st.DailyQuota:
 		return s.plain(faultDailyQuota)
 	case st.EnforceRate && !s.rate.take(sub.received, st.MaxSendRate, float64(sub.recipientCount())):
@@ -65,17 +65,17 @@ func (s *Server) choose(sub *submission) verdict {
 	}
 	if rule, ok := s.applyRule(&sub.Mail); ok {
 		f := s.faults[rule.Fault]
-		return verdict{Fault: f, delay: rule.delay(f), afterBytes: rule.AfterBytes}
+		return decision{Fault: f, delay: rule.delay(f), afterBytes: rule.AfterBytes}
 	}
 	if a := sub.asked; a.address != "" && (a.times == 0 || s.tally.next(a.address) <= a.times) {
-		return verdict{Fault: a.fault, delay: a.fault.delay}
+		return decision{Fault: a.fault, delay: a.fault.delay}
 	}
-	return verdict{Fault: Fault{Status: http.StatusOK, Accepted: true}}
+	return decision{Fault: Fault{Status: http.StatusOK, Accepted: true}}
 }
 
-func (s *Server) plain(name string) verdict { return verdict{Fault: s.faults[name]} }
+func (s *Server) plain(name string) decision { return decision{Fault: s.faults[name]} }
 
-// expand fills the placeholders of a message of the table.
+// expand replaces the placeholders in a message of the table.
 func expand(message string, sub *submission) string {
 	if !strings.Contains(message, "{") || sub.problem != "" {
 		return message

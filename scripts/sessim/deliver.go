@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// skew is more than the four minutes from which SDKs take a wrong date for the cause.
+// skew is more than the four minutes from which SDKs treat a wrong date as the cause.
 const skew = time.Hour
 
-// deliver carries out the verdict and notes in the ledger whether the answer went out
-// whole.
-func (s *Server) deliver(w http.ResponseWriter, r *http.Request, v verdict) {
+// deliver executes the verdict and records in the ledger whether the whole response was sent.
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, v decision) {
 	s.wait(r, v.latency)
 	switch v.manner {
 	case held:
@@ -39,8 +38,8 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, v verdict) {
 	}
 }
 
-// answer writes through net/http.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, v verdict) {
+// answer writes the response through net/http.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, v decision) {
 	contentType, body := v.body(v.record.MessageID, v.Message)
 	promised := len(body)
 	if v.form == formHalf || v.manner == cutInBody {
@@ -60,11 +59,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, v verdict) {
 
 	out := http.NewResponseController(w)
 	if v.manner == slowBody {
-		// The headers wait too: clients that get them within microseconds of their
-		// last byte may take that for a broken connection, the AWS SDK among them.
+		// Headers are delayed too: clients that receive them within microseconds of their last
+		// byte, such as the AWS SDK, may treat that as a broken connection.
 		s.wait(r, v.delay/2)
 		w.WriteHeader(v.Status)
-		_ = out.Flush() // a failure shows again at the last flush
+		_ = out.Flush() // an error recurs at the last flush
 		s.wait(r, v.delay-v.delay/2)
 	} else {
 		s.wait(r, v.delay)
@@ -73,7 +72,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, v verdict) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
-	// Noted first, so that whoever has the answer finds the note.
+	// Recorded first, so that a client that has the response finds the record.
 	whole := v.manner != cutInBody
 	v.ledger.setAnswered(v.record, whole)
 	_, err := w.Write(body)
@@ -88,15 +87,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, v verdict) {
 	}
 }
 
-// answerSlowly writes the status line, and the rest after the delay. net/http writes
-// headers in one piece, so this goes past it.
-func answerSlowly(w http.ResponseWriter, v verdict) {
+// answerSlowly writes the status line, and the rest after the delay. It bypasses net/http, which
+// writes all headers at once.
+func answerSlowly(w http.ResponseWriter, v decision) {
 	conn := takeOver(w)
 	defer conn.Close()
 	fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\n", v.Status, http.StatusText(v.Status))
 
-	// net/http no longer watches a detached connection. A client that stays is one
-	// from which nothing, not even the end, can be read until the deadline.
+	// net/http no longer monitors a detached connection. The client is connected if a read, even of
+	// EOF, times out.
 	_ = conn.SetReadDeadline(time.Now().Add(v.delay))
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		return
@@ -109,8 +108,8 @@ func answerSlowly(w http.ResponseWriter, v verdict) {
 	}
 }
 
-// wait lets d pass. It ends the request without an answer when the client leaves or
-// the server closes meanwhile.
+// wait waits for d. It aborts the request without a response if the client disconnects or the
+// server closes meanwhile.
 func (s *Server) wait(r *http.Request, d time.Duration) {
 	if d <= 0 {
 		return
@@ -128,12 +127,12 @@ func (s *Server) wait(r *http.Request, d time.Duration) {
 
 func cutAt(afterBytes, size int) int {
 	if afterBytes > 0 {
-		return min(afterBytes, size-1) // it must never be whole
+		return min(afterBytes, size-1) // the body must never be complete
 	}
 	return size / 2
 }
 
-// hangUp ends the connection without an answer, by RST if abruptly.
+// hangUp closes the connection without a response, by RST if abruptly.
 func hangUp(w http.ResponseWriter, abruptly bool) {
 	conn := takeOver(w)
 	defer conn.Close()
@@ -144,18 +143,18 @@ func hangUp(w http.ResponseWriter, abruptly bool) {
 		conn = t.NetConn()
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // fails only on a connection that is gone already
+		_ = tcp.SetLinger(0) // fails only on a closed connection
 	}
 }
 
 func writeRaw(w http.ResponseWriter, text string) {
 	conn := takeOver(w)
 	defer conn.Close()
-	_, _ = conn.Write([]byte(text)) // whether the client still listens is its affair
+	_, _ = conn.Write([]byte(text)) // the client may have disconnected
 }
 
-// takeOver detaches the connection from net/http. Where that cannot be done, as in
-// HTTP/2, the request just ends without an answer.
+// takeOver detaches the connection from net/http. If that is impossible, as in HTTP/2, the request
+// is aborted without a response.
 func takeOver(w http.ResponseWriter) net.Conn {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

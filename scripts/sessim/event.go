@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// stamp is a time as SES writes it.
+// stamp formats a time as SES does.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// event is the JSON that SES publishes of a mail. kind is a name of eventKinds; about
-// are the recipients whom it concerns.
+// event returns the JSON that SES publishes about a mail. kind is a name of eventKinds; about are
+// the recipients concerned.
 func event(m *Mail, kind string, about []string, now time.Time) (string, error) {
 	name, detail, _ := strings.Cut(kind, ":")
 	e := map[string]any{"eventType": name, "mail": mailObject(m)}
@@ -83,7 +83,7 @@ func bounceObject(detail string, people []map[string]any, at string) map[string]
 	}
 }
 
-// mailObject is what every event says of its mail. Tags are lists.
+// mailObject returns the mail's fields of every event. Tags are lists.
 func mailObject(m *Mail) map[string]any {
 	tags := map[string][]string{"ses:operation": {"SendEmail"}, "ses:configuration-set": {m.ConfigurationSet}, "ses:caller-identity": {"sim"}}
 	for _, tag := range m.Tags {

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// EventRule says what is published of a mail. The first rule that matches an accepted
-// mail is applied; without one a recipient's address decides, and else it is Send and
+// EventRule determines the events of a mail. The first rule that matches an accepted mail is
+// applied; without one a recipient's address decides, and otherwise the events are Send and
 // Delivery, once, in this order.
 type EventRule struct {
 	// Events are names of EventKinds, in the order in which they are published; an empty
 	// list publishes none, nil the usual two.
 	Events []string `json:"events"`
 
-	// Match chooses the mails; empty means every one. With an address in Match.To the
-	// events concern that recipient, else all of them.
+	// Match selects the mails; empty matches all. With an address in Match.To the events concern
+	// that recipient, otherwise all of them.
 	Match Match `json:"match"`
 
-	// Times is how often the rule is applied before it is spent; 0 means always.
+	// Times is how often the rule is applied; 0 means always.
 	Times int `json:"times,omitempty"`
 
 	// Rate is the share of the matching mails to which the rule is applied, 0 < Rate ≤ 1; 0
@@ -31,19 +31,18 @@ type EventRule struct {
 	// Reverse publishes them from the last to the first.
 	Reverse bool `json:"reverse,omitempty"`
 
-	// DelayMS passes before the first one.
+	// DelayMS is the delay of the first one.
 	DelayMS int64 `json:"delayMs,omitempty"`
 
-	// Early publishes them before the request is answered, and the answer waits until
-	// the endpoint has taken them.
+	// Early publishes them before the response to the request, which waits until the endpoint has
+	// accepted them.
 	Early bool `json:"early,omitempty"`
 
 	// Hits counts how often the rule was applied. The server writes it.
 	Hits int `json:"hits"`
 }
 
-// EventKinds lists what can be published: SES's own kinds, some with a sort behind a
-// colon.
+// EventKinds lists the kinds of events: SES's own, some with a subtype after a colon.
 func EventKinds() []string {
 	return []string{
 		"Send", "Delivery", "DeliveryDelay", "Bounce", "Bounce:Transient", "Bounce:OnAccountSuppressionList", "Complaint", "Complaint:not-spam",
@@ -51,8 +50,8 @@ func EventKinds() []string {
 	}
 }
 
-// scenario is what a recipient such as ana+sim-bounce@example.com, or one of SES's own
-// mailbox simulator, asks for.
+// scenario returns the events for a recipient such as ana+sim-bounce@example.com, or for one of
+// SES's own mailbox simulator.
 func scenario(name string) (EventRule, bool) {
 	switch name {
 	case "bounce":
@@ -91,7 +90,7 @@ func scenario(name string) (EventRule, bool) {
 	return EventRule{}, false
 }
 
-// scenarioOf finds what an address asks for.
+// scenarioOf returns the events that an address requests.
 func scenarioOf(address string) (EventRule, bool) {
 	if name, found := faultInAddress(address); found {
 		return scenario(name)
@@ -110,7 +109,7 @@ func scenarioOf(address string) (EventRule, bool) {
 	return EventRule{}, false
 }
 
-// InjectEvents adds a rule after those already there.
+// InjectEvents adds a rule after the existing ones.
 func (s *Server) InjectEvents(rule EventRule) error {
 	for _, kind := range rule.Events {
 		if !slices.Contains(EventKinds(), kind) {
@@ -140,8 +139,7 @@ func (s *Server) ClearEventRules() {
 	s.eventRules = nil
 }
 
-// eventsOf finds what is published of an accepted mail, and whom it is about. s.mu is
-// held.
+// eventsOf returns the events of an accepted mail, and the recipients concerned. s.mu is held.
 func (s *Server) eventsOf(m *Mail) (rule EventRule, about []string) {
 	rule, about = s.chooseEvents(m)
 	if rule.Events == nil {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Fault is one way in which a SendEmail call can go wrong.
+// Fault is one way in which a SendEmail call can fail.
 type Fault struct {
 	Name string `json:"name"`
 
-	// Status is the HTTP status of the answer; 0 when none is ever complete.
+	// Status is the HTTP status of the response; 0 if there is never a complete one.
 	Status int `json:"status"`
 
 	// ErrorType goes into the header x-amzn-ErrorType, Message into the body.
 	ErrorType string `json:"errorType,omitempty"`
 	Message   string `json:"message,omitempty"`
 
-	// Accepted tells whether the mail is taken all the same: it is then in the
-	// inbox, counts against the quota, and another attempt makes a duplicate.
+	// Accepted says that the mail is accepted nevertheless: it is in the inbox, counts toward the
+	// quota, and another attempt makes a duplicate.
 	Accepted bool `json:"accepted"`
 
 	form   form
@@ -27,7 +27,7 @@ type Fault struct {
 	delay  time.Duration // unless the rule says otherwise
 }
 
-// form is what an answer's body looks like.
+// form is the format of a response body.
 type form int
 
 const (
@@ -36,30 +36,30 @@ const (
 	formText                    // a line of text
 	formEmpty                   // no body at all
 	formEmptyObject             // {}
-	formHalf                    // JSON that ends in the middle
+	formHalf                    // truncated JSON
 )
 
-// manner is how an answer travels.
+// manner is how a response is sent.
 type manner int
 
 const (
-	atOnce       manner = iota // the whole answer, after the delay
-	closed                     // FIN instead of an answer
-	reset                      // RST instead of an answer
-	held                       // nothing until the client leaves
+	atOnce       manner = iota // the whole response, after the delay
+	closed                     // FIN instead of a response
+	reset                      // RST instead of a response
+	held                       // no response until the client disconnects
 	cutInHead                  // the connection ends within the headers
 	cutInBody                  // the connection ends within the promised body
 	slowHead                   // status line, the delay, then the rest
 	slowBody                   // half the delay, headers, the other half, the body
-	skewedClock                // the whole answer, dated an hour ahead
+	skewedClock                // the whole response, dated an hour ahead
 	malformed                  // bytes that are not HTTP
-	redirectAway               // the whole answer, with a Location
+	redirectAway               // the whole response, with a Location
 )
 
-// slowDefault outlasts the usual 30 s that a client gives a call.
+// slowDefault exceeds the usual client timeout of 30 s.
 const slowDefault = 35 * time.Second
 
-// The rows that settings and checks of the simulator itself answer with.
+// The rows for settings and checks of the simulator itself.
 const (
 	faultAccountSuspended = "account-suspended"
 	faultSendingPaused    = "sending-paused"
@@ -71,10 +71,9 @@ const (
 	faultNotFoundHTML     = "not-found-html"
 )
 
-// Faults returns the table of all faults. {from}, {to} and {set} in a message stand
-// for the mail's sender, first recipient and configuration set. Where a client cannot
-// know whether the mail was taken, most have two rows, one for each truth: the name of
-// the accepting one ends in "-after".
+// Faults returns the table of all faults. {from}, {to} and {set} in a message are replaced by the
+// mail's sender, first recipient and configuration set. If a client cannot know whether the mail
+// was accepted, most faults have two rows: the name of the accepting one ends in "-after".
 func Faults() []Fault {
 	return []Fault{
 		// Refusals of this mail.
@@ -102,7 +101,7 @@ func Faults() []Fault {
 		{Name: "limit-exceeded", Status: 400, ErrorType: "LimitExceededException", Message: "There are too many instances of the specified resource type."},
 		{Name: "plain-429", Status: 429, Message: "Too Many Requests", form: formText},
 
-		// The service is unwell.
+		// Errors of the service.
 		{Name: faultUnavailable, Status: 503, ErrorType: "ServiceUnavailable", Message: "Service is unavailable."},
 		{Name: "unavailable-html", Status: 503, form: formHTML},
 		{Name: "unavailable-empty", Status: 503, form: formEmpty},
@@ -131,13 +130,13 @@ func Faults() []Fault {
 		{Name: "forbidden-html", Status: 403, form: formHTML},
 		{Name: "unauthorized", Status: 401, Message: "Unauthorized", form: formText},
 
-		// Something that is not SES answers.
+		// Responses of a server other than SES.
 		{Name: "redirect", Status: 301, form: formHTML, manner: redirectAway},
 		{Name: faultNotFoundHTML, Status: 404, form: formHTML},
 		{Name: "method-not-allowed-html", Status: 405, form: formHTML},
 		{Name: "html-200", Status: 200, form: formHTML},
 
-		// Accepted, with an answer that cannot be read.
+		// Accepted, with an unreadable response.
 		{Name: "empty-object", Status: 200, Accepted: true, form: formEmptyObject},
 		{Name: "empty-body", Status: 200, Accepted: true, form: formEmpty},
 		{Name: "truncated", Status: 200, Accepted: true, form: formHalf},
@@ -151,7 +150,7 @@ func Faults() []Fault {
 		{Name: "cut-in-headers", Accepted: true, manner: cutInHead},
 		{Name: "malformed", manner: malformed},
 
-		// Time passes. The delay is the rule's delayMs, else 35 s; hang has no end.
+		// Delays. The delay is the rule's delayMs, else 35 s; hang never responds.
 		{Name: "slow", Status: 200, Accepted: true, delay: slowDefault},
 		{Name: "slow-headers", Status: 200, Accepted: true, manner: slowHead, delay: slowDefault},
 		{Name: "slow-body", Status: 200, Accepted: true, manner: slowBody, delay: slowDefault},
@@ -160,7 +159,7 @@ func Faults() []Fault {
 	}
 }
 
-// body returns the answer's content type and bytes, whole.
+// body returns the content type and the whole body of the response.
 func (f Fault) body(messageID, message string) (contentType string, body []byte) {
 	switch f.form {
 	case formHTML:
@@ -176,6 +175,6 @@ func (f Fault) body(messageID, message string) (contentType string, body []byte)
 	if f.Status == http.StatusOK {
 		return "application/json", []byte(`{"MessageId":"` + messageID + `"}`)
 	}
-	quoted, _ := json.Marshal(message) // a string always encodes
+	quoted, _ := json.Marshal(message) // a string can always be encoded
 	return "application/json", []byte(`{"message":` + string(quoted) + `}`)
 }

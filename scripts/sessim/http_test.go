@@ -26,8 +26,8 @@ func body(to string) request {
 	}
 }
 
-// with returns the request with the value at a path such as "Content.Simple.Subject";
-// nil takes the member away.
+// with returns the request with the value at a path such as "Content.Simple.Subject"; nil removes
+// the member.
 func (r request) with(path string, value any) request {
 	at := map[string]any(r)
 	names := strings.Split(path, ".")
@@ -45,7 +45,7 @@ func (r request) tagged(outboxID string) request {
 	return r.with("EmailTags", []map[string]string{{"Name": "outbox_id", "Value": outboxID}})
 }
 
-// do calls the handler without a network. It cannot carry faults that cut.
+// do calls the handler without a network. It does not support faults that break the connection.
 func do(t testing.TB, sim http.Handler, method, target, text string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(text))
@@ -64,7 +64,7 @@ func send(t testing.TB, sim http.Handler, r request) *httptest.ResponseRecorder 
 	return do(t, sim, http.MethodPost, "/v2/email/outbound-emails", string(text))
 }
 
-// message returns the error message of an answer.
+// message returns the error message of a response.
 func message(t testing.TB, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	var answer struct{ Message string }
@@ -103,7 +103,7 @@ func TestValidation(t *testing.T) {
 	for name, c := range map[string]struct {
 		path  string
 		value any
-		want  string // part of the message; empty: the mail is taken
+		want  string // part of the message; empty: the mail is accepted
 	}{
 		"as it is":                 {"TenantName", "acme", ""},
 		"no from":                  {"FromEmailAddress", nil, "'From'"},
@@ -245,7 +245,7 @@ func TestUnknownOperation(t *testing.T) {
 	}
 }
 
-// A request whose body never ends is not a request for SES, but it is counted.
+// A request with an incomplete body is not in the ledger, but it is counted.
 func TestBrokenRequest(t *testing.T) {
 	t.Parallel()
 	sim := sessim.New(sessim.Config{})
@@ -258,7 +258,7 @@ func TestBrokenRequest(t *testing.T) {
 	}
 	if response, err := server.Client().Do(r); err == nil {
 		response.Body.Close()
-		t.Fatal("the client got an answer")
+		t.Fatal("the client got a response")
 	}
 	waitFor(t, func() bool { return sim.Summary().Broken == 1 })
 	if n := len(sim.Ledger()); n != 0 {
@@ -270,7 +270,7 @@ type failingReader struct{}
 
 func (failingReader) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// errorType is the header as SES spells it, which is not how Go does.
+// errorType returns the header in SES's spelling, which differs from Go's.
 func errorType(h http.Header) string {
 	for name, values := range h {
 		if name == "x-amzn-ErrorType" {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// newMessageID returns an id of the shape SES gives in us-east-1: region and
-// milliseconds, a UUID, a constant. 122 random bits make it unique for all runs.
+// newMessageID returns an id in the format of SES in us-east-1: region and milliseconds, a UUID, a
+// constant. 122 random bits make it unique.
 func newMessageID(now time.Time) string {
 	return fmt.Sprintf("0100%012x-%s-000000", now.UnixMilli(), newRequestID())
 }

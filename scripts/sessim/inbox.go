@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// inbox keeps the last accepted mails whole. Server.mu guards it; a Mail in it is
-// never changed.
+// inbox stores the last accepted mails. Server.mu guards it; a Mail in it is never changed.
 type inbox struct {
 	maxMails int
 	maxBytes int64
@@ -23,7 +22,7 @@ func (b *inbox) add(m *Mail) {
 	b.mails.push(m)
 	b.byID[m.MessageID] = m
 	b.bytes += m.size()
-	// The newest stays however large it is: whoever sent it wants to see it.
+	// The newest one is kept at any size, so that its sender can see it.
 	for b.mails.len() > 1 && (b.mails.len() > b.maxMails || b.bytes > b.maxBytes) {
 		oldest := b.mails.pop()
 		delete(b.byID, oldest.MessageID)
@@ -31,14 +30,14 @@ func (b *inbox) add(m *Mail) {
 	}
 }
 
-// inboxQuery chooses mails; empty fields choose all.
+// inboxQuery selects mails; empty fields match all.
 type inboxQuery struct {
 	outboxID, to string
 	since        time.Time
 	limit        int
 }
 
-// search returns the mails chosen, newest first.
+// search returns the selected mails, newest first.
 func (s *Server) search(q inboxQuery) []*Mail {
 	s.mu.Lock()
 	mails := append([]*Mail{}, s.inbox.mails.all()...) // not nil: it becomes a JSON list
@@ -61,7 +60,7 @@ func (s *Server) mail(messageID string) *Mail {
 	return s.inbox.byID[messageID]
 }
 
-// Inbox returns the accepted mails that are still kept, newest first.
+// Inbox returns the stored accepted mails, newest first.
 func (s *Server) Inbox() []Mail {
 	mails := s.search(inboxQuery{})
 	list := make([]Mail, len(mails))

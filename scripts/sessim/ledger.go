@@ -18,16 +18,15 @@ type Entry struct {
 	BCC       []string  `json:"bcc,omitempty"`
 	Subject   string    `json:"subject"`
 
-	// Fault names the row of the table that decided the answer, be it injected or
-	// caused by the settings. It is empty for a success and for a mail that is invalid
-	// by itself; Error then holds the message.
+	// Fault is the name of the table row that determined the response, injected or caused by the
+	// settings. It is empty for a success and for an invalid mail; for the latter Error has the
+	// message.
 	Fault  string `json:"fault,omitempty"`
-	Status int    `json:"status"` // 0: no answer was to be given
+	Status int    `json:"status"` // 0: no response
 	Error  string `json:"error,omitempty"`
 
-	// Accepted: the mail was taken. Answered: the whole answer was handed to the
-	// network while the client was there. Accepted without Answered is what the
-	// client cannot know.
+	// Accepted: the mail was accepted. Answered: the whole response was written while the client
+	// was connected. For Accepted without Answered the client cannot know the outcome.
 	Accepted  bool   `json:"accepted"`
 	Answered  bool   `json:"answered"`
 	MessageID string `json:"messageId,omitempty"`
@@ -35,7 +34,7 @@ type Entry struct {
 	RemoteAddr string `json:"remoteAddr"`
 }
 
-// record is an Entry in the ledger. All but the two fields below it is final.
+// record is an Entry in the ledger. Only the two fields below the Entry change.
 type record struct {
 	Entry
 	answered atomic.Bool
@@ -48,14 +47,13 @@ func (r *record) entry() Entry {
 	return e
 }
 
-// chain is what is remembered about one outbox id.
+// chain are the records of one outbox id.
 type chain struct {
 	oldest, newest *record
 	accepted       int
 }
 
-// ledger remembers the last requests and counts all. Server.mu guards it, except
-// setAnswered.
+// ledger stores the last requests and counts all requests. Server.mu guards it, except setAnswered.
 type ledger struct {
 	limit    int
 	records  queue[*record]
@@ -137,7 +135,7 @@ func (l *ledger) link(r *record) {
 	}
 }
 
-// forget takes the oldest record of all, so the oldest of its chain, out of the index.
+// forget removes the oldest record, which is the oldest of its chain, from the index.
 func (l *ledger) forget(r *record) {
 	if r.OutboxID == "" {
 		return
@@ -165,14 +163,14 @@ func (l *ledger) setAnswered(r *record, answered bool) {
 	}
 }
 
-// ledgerQuery chooses entries; empty fields choose all.
+// ledgerQuery selects entries; empty fields match all.
 type ledgerQuery struct {
 	outboxID, to string
 	since        time.Time
 }
 
-// find returns the records chosen, oldest first. The scan by recipient and time runs
-// outside the lock, on a copy of the list.
+// find returns the selected records, oldest first. The scan by recipient and time runs outside the
+// lock, on a copy of the list.
 func (s *Server) find(q ledgerQuery) []*record {
 	s.mu.Lock()
 	var candidates []*record
@@ -202,10 +200,10 @@ func entries(records []*record) []Entry {
 	return list
 }
 
-// Ledger returns the requests remembered, oldest first.
+// Ledger returns the stored requests, oldest first.
 func (s *Server) Ledger() []Entry { return entries(s.find(ledgerQuery{})) }
 
-// Requests returns the requests that carried the tag outbox_id with that value.
+// Requests returns the requests with that value of the tag outbox_id.
 func (s *Server) Requests(outboxID string) []Entry {
 	if outboxID == "" {
 		return nil
@@ -213,8 +211,8 @@ func (s *Server) Requests(outboxID string) []Entry {
 	return entries(s.find(ledgerQuery{outboxID: outboxID}))
 }
 
-// Accepted returns the accepted requests with that recipient in to, cc or bcc;
-// "@domain" means anyone there.
+// Accepted returns the accepted requests with that recipient in to, cc or bcc; "@domain" matches
+// the whole domain.
 func (s *Server) Accepted(recipient string) []Entry {
 	return slices.DeleteFunc(entries(s.find(ledgerQuery{to: recipient})), func(e Entry) bool { return !e.Accepted })
 }

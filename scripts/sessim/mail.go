@@ -44,8 +44,8 @@ func (m *Mail) recipients(yield func(string) bool) {
 
 func (m *Mail) recipientCount() int { return len(m.To) + len(m.CC) + len(m.BCC) }
 
-// hasRecipient reports whether the mail goes to address, or to anyone of a domain
-// when it is written as "@domain".
+// hasRecipient reports whether the mail has the recipient address, or one of a domain if it is
+// "@domain".
 func (m *Mail) hasRecipient(address string) bool {
 	for r := range m.recipients {
 		if matchesAddress(r, address) {
@@ -55,7 +55,7 @@ func (m *Mail) hasRecipient(address string) bool {
 	return false
 }
 
-// size is what the mail costs in memory, roughly: its texts and 1 KiB for the rest.
+// size estimates the memory of the mail: its texts plus 1 KiB.
 func (m *Mail) size() int64 {
 	return int64(len(m.Subject)+len(m.Text)+len(m.HTML)) + 1<<10
 }

@@ -9,25 +9,23 @@ import (
 	"strings"
 )
 
-// inboxLimit is how many mails the inbox shows unless asked for another number.
+// inboxLimit is the default number of mails that the inbox shows.
 const inboxLimit = 100
 
 //go:embed pages/*.html
 var pageFiles embed.FS
 
-// pagePolicy keeps a hostile mail from running or fetching anything, beside the
+// pagePolicy prevents a hostile mail from running scripts or fetching resources, in addition to the
 // sandbox of its frame.
 const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-src 'self'; form-action 'self'; base-uri 'none'"
 
-// newPages parses the templates, which are part of the program: a mistake in them
-// shows at the first start.
+// newPages parses the embedded templates: an error in them shows at the first start.
 func newPages() *template.Template {
 	functions := template.FuncMap{"decoded": decoded}
 	return template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html"))
 }
 
-// decoded shows a header as a mail reader does: display names travel as RFC 2047
-// encoded words.
+// decoded decodes a header as a mail reader does: display names are RFC 2047 encoded words.
 func decoded(header string) string {
 	if text, err := new(mime.WordDecoder).DecodeHeader(header); err == nil {
 		return text
@@ -35,7 +33,7 @@ func decoded(header string) string {
 	return header
 }
 
-// inboxView is what pages/inbox.html shows.
+// inboxView is the data of pages/inbox.html.
 type inboxView struct {
 	Query   inboxQueryText
 	Mails   []*Mail
@@ -87,7 +85,7 @@ func (s *Server) messagePage(w http.ResponseWriter, r *http.Request) {
 	m := s.mail(id)
 	switch {
 	case m == nil:
-		writeJSON(w, http.StatusNotFound, map[string]string{"message": "no mail of that id is kept"})
+		writeJSON(w, http.StatusNotFound, map[string]string{"message": "no mail with that id is stored"})
 	case asJSON:
 		writeJSON(w, http.StatusOK, m)
 	default:
@@ -103,5 +101,5 @@ func (s *Server) writePage(w http.ResponseWriter, name string, view any) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", pagePolicy)
-	_, _ = w.Write(page.Bytes()) // whether the client still listens is its affair
+	_, _ = w.Write(page.Bytes()) // the client may have disconnected
 }

@@ -197,7 +197,7 @@ func TestControl(t *testing.T) {
 
 var kebab = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// The README's table is for people; this keeps it true.
+// The README's table lists all faults.
 func TestFaultTable(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -207,7 +207,7 @@ func TestFaultTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range sessim.Faults() {
 		if !kebab.MatchString(f.Name) || seen[f.Name] {
-			t.Errorf("%q is not a name of its own in kebab-case", f.Name)
+			t.Errorf("%q is not a unique name in kebab-case", f.Name)
 		}
 		seen[f.Name] = true
 		if !strings.Contains(string(readme), "`"+f.Name+"`") {

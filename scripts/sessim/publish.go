@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Publication says to whom the events of accepted mails are told, over a simulated SNS.
+// Publication configures the endpoint of the events of accepted mails, through a simulated SNS.
 type Publication struct {
 	// URL is the subscribed endpoint; empty publishes nothing.
 	URL string `json:"url"`
 	// TopicARN is arn:aws:sns:us-east-1:123456789012:ses-events if it is empty.
 	TopicARN string `json:"topicArn"`
-	// BaseURL is how the endpoint reaches the simulator: the certificate and the
-	// confirmation's address stand below it.
+	// BaseURL is the simulator's URL as seen by the endpoint: the prefix of the URLs of the
+	// certificate and of the confirmation.
 	BaseURL string `json:"baseUrl"`
 	// SignatureVersion is "1" or "2"; 2 if it is empty.
 	SignatureVersion string `json:"signatureVersion"`
@@ -52,9 +52,9 @@ func (p Publication) withDefaults() (Publication, error) {
 	return p, nil
 }
 
-// Publish begins to tell the endpoint of every mail accepted from now on; first it is
-// asked to confirm the subscription, and until it does, events wait. It replaces the
-// endpoint before it, whose events are forgotten. Close ends it.
+// Publish starts to send events of all mails accepted from now on to the endpoint. It first
+// requests a confirmation of the subscription; events wait for it. It replaces the previous
+// endpoint, whose undelivered events are dropped. Close stops it.
 func (s *Server) Publish(p Publication) error {
 	var next *publisher
 	if p.URL != "" {
@@ -72,12 +72,12 @@ func (s *Server) Publish(p Publication) error {
 		before.stop()
 	}
 	if next != nil {
-		next.start() // now that the endpoint can ask for the certificate
+		next.start() // after the certificate can be fetched
 	}
 	return nil
 }
 
-// Events says how publishing goes.
+// Events returns the counts of publishing.
 func (s *Server) Events() EventCounts {
 	if p := s.currentPublisher(); p != nil {
 		return p.snapshot()
@@ -91,9 +91,9 @@ func (s *Server) currentPublisher() *publisher {
 	return s.publisher
 }
 
-// tellOf queues the events of a mail that was accepted, and waits for them if they are
-// to come before the answer.
-func (s *Server) tellOf(r *http.Request, m *Mail, rule EventRule, about []string) {
+// publishEventsOf queues the events of an accepted mail, and waits for their delivery if they precede the
+// response.
+func (s *Server) publishEventsOf(r *http.Request, m *Mail, rule EventRule, about []string) {
 	p := s.currentPublisher()
 	if p == nil || len(rule.Events) == 0 {
 		return
@@ -117,7 +117,7 @@ func (s *Server) tellOf(r *http.Request, m *Mail, rule EventRule, about []string
 	}
 }
 
-// eventList is the answer of GET /sim/events.
+// eventList is the response of GET /sim/events.
 type eventList struct {
 	Publication Publication `json:"publication"`
 	Counts      EventCounts `json:"counts"`
@@ -167,7 +167,7 @@ func (s *Server) deleteEventRules(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// showCertificate and confirmSubscription are what SNS's own hosts would answer.
+// showCertificate and confirmSubscription respond like SNS's own hosts.
 func (s *Server) showCertificate(w http.ResponseWriter, r *http.Request) {
 	p := s.currentPublisher()
 	if p == nil {

@@ -25,8 +25,8 @@ import (
 	"email-gateway/scripts/sessim"
 )
 
-// endpoint is subscribed to the simulator's topic. It confirms, checks every signature
-// and hands the notifications over.
+// endpoint is a subscriber of the simulator's topic. It confirms the subscription, checks every
+// signature and passes on the notifications.
 type endpoint struct {
 	sim      *sessim.Server
 	url      string
@@ -34,7 +34,7 @@ type endpoint struct {
 	answer   func(a arrival) int // nil = 200
 }
 
-// arrival is one notification as it came.
+// arrival is one received notification.
 type arrival struct {
 	MessageId, Type, Message, SignatureVersion, TopicArn string
 
@@ -103,7 +103,7 @@ func (e *endpoint) take(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	e.arrivals <- a
 }
 
-// checkSignature does what the receiver of an SNS message must do.
+// checkSignature verifies the signature as a receiver of an SNS message must.
 func checkSignature(t *testing.T, fields map[string]string) {
 	t.Helper()
 	response, err := http.Get(fields["SigningCertURL"])
@@ -144,7 +144,7 @@ func checkSignature(t *testing.T, fields map[string]string) {
 	}
 }
 
-// mail hands a mail to the simulator and returns the answer's status.
+// mail sends a mail to the simulator and returns the response's status.
 func (e *endpoint) mail(t *testing.T, to ...string) int {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{
@@ -168,7 +168,7 @@ func (e *endpoint) mail(t *testing.T, to ...string) int {
 	return response.StatusCode
 }
 
-// next waits for so many notifications.
+// next waits for n notifications.
 func (e *endpoint) next(t *testing.T, n int) []arrival {
 	t.Helper()
 	var got []arrival
@@ -177,7 +177,7 @@ func (e *endpoint) next(t *testing.T, n int) []arrival {
 		case a := <-e.arrivals:
 			got = append(got, a)
 		case <-time.After(3 * time.Minute):
-			t.Fatalf("%d of %d came: %v, counts %+v", len(got), n, kindsOf(got), e.sim.Events())
+			t.Fatalf("%d of %d notifications: %v, counts %+v", len(got), n, kindsOf(got), e.sim.Events())
 		}
 	}
 	return got
@@ -230,19 +230,19 @@ func TestPublish_ByAddress(t *testing.T) {
 			}
 		}
 		if strings.Contains(to, "twice") && (got[0].MessageId != got[1].MessageId || got[0].MessageId == got[2].MessageId) {
-			t.Error("copies must have their notification's id, and no other")
+			t.Error("copies must have the same id as their notification")
 		}
 	}
 	if status := e.mail(t, "sim-bounced@example.com"); status != http.StatusBadRequest {
-		t.Errorf("a misspelt scenario is answered with %d", status)
+		t.Errorf("status %d for a misspelt scenario", status)
 	}
-	waitFor(t, func() bool { return e.sim.Events().Pending == 0 }) // the endpoint has the last one before its answer is read
+	waitFor(t, func() bool { return e.sim.Events().Pending == 0 }) // the endpoint has the last one before its response is read
 	if counts := e.sim.Events(); counts.Refused != 0 || !counts.Confirmed {
 		t.Errorf("%+v", counts)
 	}
 }
 
-func TestPublish_WhomItConcerns(t *testing.T) {
+func TestPublish_RecipientsConcerned(t *testing.T) {
 	t.Parallel()
 	e := startEndpoint(t, sessim.Publication{}, nil)
 	bounced := func() []any {
@@ -264,7 +264,7 @@ func TestPublish_WhomItConcerns(t *testing.T) {
 		}
 	}
 	if e.mail(t, "ana@example.com"); strings.Join(kindsOf(e.next(t, 2)), " ") != "Send Delivery" {
-		t.Error("a spent rule was applied")
+		t.Error("a used-up rule was applied")
 	}
 }
 
@@ -277,29 +277,29 @@ func TestPublish_Version1AndTopic(t *testing.T) {
 	}
 }
 
-// Events of mails whose answer was cut come too, and none of those that were refused.
+// Mails with an interrupted response have events, refused ones have none.
 func TestPublish_WithFaults(t *testing.T) {
 	t.Parallel()
 	e := startEndpoint(t, sessim.Publication{}, nil)
 	e.mail(t, "sim-throttle@example.com")
 	e.mail(t, "sim-events-none@example.com")
 	if status := e.mail(t, "sim-cut-after@example.com"); status != 0 {
-		t.Errorf("status %d of a cut answer", status)
+		t.Errorf("status %d of an interrupted response", status)
 	}
 	if got := e.next(t, 2); got[0].MessageID != e.sim.Accepted("sim-cut-after@example.com")[0].MessageID {
 		t.Errorf("%+v", got)
 	}
 }
 
-// As SNS does, it tries again after a 5xx, with the same message, and not after a 4xx.
-func TestPublish_TriesAgain(t *testing.T) {
+// Like SNS, it retries the same message after a 5xx, and not after a 4xx.
+func TestPublish_Retries(t *testing.T) {
 	t.Parallel()
-	tries := map[string]int{} // one notification at a time is on its way
+	tries := map[string]int{} // one notification at a time is in flight
 	ids := map[string]string{}
 	e := startEndpoint(t, sessim.Publication{}, func(a arrival) int {
 		tries[a.Kind]++
 		if id := ids[a.Kind]; id != "" && id != a.MessageId {
-			t.Errorf("%s has another id the next time", a.Kind)
+			t.Errorf("%s has another id in a retry", a.Kind)
 		}
 		ids[a.Kind] = a.MessageId
 		switch {
@@ -319,7 +319,7 @@ func TestPublish_TriesAgain(t *testing.T) {
 	}
 }
 
-// The answer waits for events that come early.
+// The response waits for early events.
 func TestPublish_Early(t *testing.T) {
 	t.Parallel()
 	var answered, told context.Context
@@ -328,14 +328,14 @@ func TestPublish_Early(t *testing.T) {
 	e := startEndpoint(t, sessim.Publication{}, func(arrival) int {
 		tell()
 		if answered.Err() != nil {
-			t.Error("the mail was answered before its events were taken")
+			t.Error("the response came before the events were accepted")
 		}
 		return http.StatusOK
 	})
 	e.mail(t, "sim-events-early@example.com")
 	answer()
 	if told.Err() == nil {
-		t.Error("the mail was answered before its first event came")
+		t.Error("the response came before the first event")
 	}
 }
 
@@ -375,7 +375,7 @@ func TestPublish_Control(t *testing.T) {
 		t.Errorf("the rule is not listed: %s", text)
 	}
 	if status, _ := do(http.MethodGet, "/sim/sns/confirm?Action=ConfirmSubscription&Token=made-up", ""); status != http.StatusBadRequest {
-		t.Errorf("a made-up token: %d", status)
+		t.Errorf("an invalid token: %d", status)
 	}
 	if status, _ := do(http.MethodDelete, "/sim/events/rules", ""); status != http.StatusNoContent {
 		t.Errorf("delete: %d", status)

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// publishers is how many notifications are on their way at once.
+	// publishers is the number of concurrent deliveries.
 	publishers = 16
-	// maxPending bounds those that wait for an endpoint that is away.
+	// maxPending limits the notifications that wait for an unavailable endpoint.
 	maxPending = 200_000
-	// deliveryTime is how long SNS waits for an endpoint's answer.
+	// deliveryTime is SNS's timeout of a delivery.
 	deliveryTime = 15 * time.Second
-	// giveUpAfter is SNS's whole budget for one notification.
+	// giveUpAfter is SNS's total retry time for one notification.
 	giveUpAfter = time.Hour
 	// usualRetryPause is SNS's default pause between two deliveries to an HTTP endpoint.
 	usualRetryPause = 20 * time.Second
@@ -25,34 +25,34 @@ const (
 	askAgain = time.Second
 )
 
-// retryDelay is the pause behind try n, from 1 on: it grows up to the longest.
+// retryDelay returns the pause after attempt n, from 1 on: it grows up to longest.
 func retryDelay(n int, longest time.Duration) time.Duration {
 	delays := [...]time.Duration{100, 200, 500, 1000, 2000, 5000, 10_000, 20_000}
 	return min(delays[min(n, len(delays))-1]*time.Millisecond, longest)
 }
 
-// notification is one event of one mail, on its way to the endpoint.
+// notification is one event of one mail to be delivered to the endpoint.
 type notification struct {
 	mail   *Mail // without its bodies
 	kind   string
 	about  []string
 	copies int // still to be delivered
 	then   *notification
-	done   chan struct{} // closed behind the last of its mail's
+	done   chan struct{} // closed after the last one of its mail
 
 	at, begun time.Time
 	tries     int
-	body      []byte // once it is signed
+	body      []byte // set when it is signed
 }
 
-// EventCounts say how publishing goes.
+// EventCounts are the counts of publishing.
 type EventCounts struct {
-	Confirmed bool  `json:"confirmed"` // the endpoint wants them
-	Pending   int   `json:"pending"`   // mails with events that wait or are on their way
+	Confirmed bool  `json:"confirmed"` // the endpoint confirmed the subscription
+	Pending   int   `json:"pending"`   // mails with undelivered events
 	Delivered int64 `json:"delivered"` // copies counted
 	Retried   int64 `json:"retried"`
 	Refused   int64 `json:"refused"` // 4xx, or given up
-	Dropped   int64 `json:"dropped"` // mails whose events found no room
+	Dropped   int64 `json:"dropped"` // mails whose events exceeded maxPending
 }
 
 // publisher delivers notifications to one endpoint, in their order for each mail.
@@ -65,7 +65,7 @@ type publisher struct {
 
 	mu      sync.Mutex
 	pending dueHeap
-	working int // taken from pending, and not delivered yet
+	working int // removed from pending, but not delivered yet
 	counts  EventCounts
 	cancel  context.CancelFunc // nil until it was started
 }
@@ -77,7 +77,7 @@ func newPublisher(t *topic, clock func() time.Time) *publisher {
 	}
 }
 
-// start begins to deliver.
+// start starts delivery.
 func (p *publisher) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.mu.Lock()
@@ -90,7 +90,7 @@ func (p *publisher) start() {
 	}
 }
 
-// stop ends it, and forgets what was not delivered.
+// stop stops delivery, and drops undelivered notifications.
 func (p *publisher) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *publisher) stop() {
 	}
 }
 
-// add takes the first notification of a mail, behind which the others hang.
+// add adds the first notification of a mail, to which the others are linked.
 func (p *publisher) add(n *notification) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *publisher) snapshot() EventCounts {
 	return c
 }
 
-// confirm is what the endpoint's visit to the SubscribeURL does.
+// confirm is called when the endpoint requests the SubscribeURL.
 func (p *publisher) confirm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,13 +135,13 @@ func (p *publisher) confirm() {
 	p.poke()
 }
 
-// subscribe asks until the endpoint has confirmed.
+// subscribe requests the confirmation until the endpoint has confirmed.
 func (p *publisher) subscribe(ctx context.Context) {
 	ticker := time.NewTicker(askAgain)
 	defer ticker.Stop()
 	for !p.snapshot().Confirmed {
 		if body, err := p.topic.confirmation(p.clock()); err == nil {
-			_, _ = p.post(ctx, "SubscriptionConfirmation", body) // asked again if it was in vain
+			_, _ = p.post(ctx, "SubscriptionConfirmation", body) // repeated on failure
 		}
 		select {
 		case <-ctx.Done():
@@ -151,7 +151,7 @@ func (p *publisher) subscribe(ctx context.Context) {
 	}
 }
 
-// schedule hands out what is due.
+// schedule starts due deliveries.
 func (p *publisher) schedule(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -200,8 +200,8 @@ func (p *publisher) publish(ctx context.Context) {
 	}
 }
 
-// deliver tries once, and queues what follows: another try, another copy, the mail's
-// next event.
+// deliver makes one attempt, and queues the next step: a retry, another copy, or the mail's next
+// event.
 func (p *publisher) deliver(ctx context.Context, n *notification) {
 	if n.tries == 0 {
 		n.begun = time.Now()
@@ -242,7 +242,7 @@ func (p *publisher) deliver(ctx context.Context, n *notification) {
 	p.poke()
 }
 
-// prepare signs the notification, the same for all its tries and copies.
+// prepare signs the notification once for all its attempts and copies.
 func (n *notification) prepare(t *topic, now time.Time) error {
 	if n.body != nil {
 		return nil
@@ -270,11 +270,11 @@ func (p *publisher) post(ctx context.Context, kind string, body []byte) (status 
 		return 0, err
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be reused
 	return response.StatusCode, nil
 }
 
-// dueHeap has the one that is due next at its top.
+// dueHeap is a heap by due time.
 type dueHeap []*notification
 
 func (h dueHeap) Len() int           { return len(h) }
@@ -282,7 +282,7 @@ func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *dueHeap) Push(n any)        { *h = append(*h, n.(*notification)) } //nolint:forcetypeassert // heap.Interface knows no types
 
-// Pop takes the last one off.
+// Pop removes the last element.
 func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	n := (*h)[last]

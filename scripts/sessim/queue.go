@@ -1,7 +1,7 @@
 package sessim
 
-// queue is a first-in-first-out list. Its memory follows its length, so that a server
-// allowed many entries costs nothing before they come.
+// queue is a first-in-first-out list. Its memory grows with its length, so that a large limit costs
+// nothing while the queue is short.
 type queue[T any] struct {
 	items []T
 	head  int

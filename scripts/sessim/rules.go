@@ -14,36 +14,35 @@ type Rule struct {
 	// Fault is a name of the table Faults.
 	Fault string `json:"fault"`
 
-	// Match chooses the requests; empty means every one.
+	// Match selects the requests; empty matches all.
 	Match Match `json:"match"`
 
-	// Times is how often the rule is applied before it is spent; 0 means always.
+	// Times is how often the rule is applied; 0 means always.
 	Times int `json:"times,omitempty"`
 
 	// Rate is the share of the matching requests that fails, 0 < Rate ≤ 1; 0 means all.
 	Rate float64 `json:"rate,omitempty"`
 
-	// AfterBytes is how much of the answer's body a truncating fault lets through;
-	// 0 means half.
+	// AfterBytes is how much of the response body a truncating fault sends; 0 means half.
 	AfterBytes int `json:"afterBytes,omitempty"`
 
-	// DelayMS holds the answer, or the cut, back; 0 means the fault's own delay.
+	// DelayMS delays the response, or the end of the connection; 0 means the fault's own delay.
 	DelayMS int64 `json:"delayMs,omitempty"`
 
 	// Hits counts how often the rule was applied. The server writes it.
 	Hits int `json:"hits"`
 }
 
-// Match chooses requests. Its fields must all agree; empty ones always do.
+// Match selects requests. All fields must match; empty ones always do.
 type Match struct {
 	To       string `json:"to,omitempty"` // a recipient, or "@domain"
 	OutboxID string `json:"outboxId,omitempty"`
 }
 
-// maxRules bounds what each request is compared with.
+// maxRules limits the number of rules to compare with each request.
 const maxRules = 1000
 
-// Inject adds a rule after those already there.
+// Inject adds a rule after the existing ones.
 func (s *Server) Inject(rule Rule) error {
 	switch _, known := s.faults[rule.Fault]; {
 	case !known:
@@ -70,7 +69,7 @@ func (s *Server) ClearFaults() {
 	s.rules = nil
 }
 
-// Rules returns the rules in the order in which they are tried, spent ones included.
+// Rules returns the rules in their order, including used-up ones.
 func (s *Server) Rules() []Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,17 +101,17 @@ func (r Rule) delay(f Fault) time.Duration {
 	return f.delay
 }
 
-// addressFault is what a recipient such as ana+sim-throttle-x7@example.com asks for.
+// addressFault is the fault requested by a recipient such as ana+sim-throttle-x7@example.com.
 type addressFault struct {
 	fault   Fault
 	address string
-	times   int // only the first so many requests; 0 means all
+	times   int // number of first requests that fail; 0 means all
 }
 
 var timesSuffix = regexp.MustCompile(`-x([0-9]{1,9})$`)
 
-// faultByAddress looks for the first recipient that asks for a fault. A name that does
-// not exist is a problem of the request, lest a misspelt test passes.
+// faultByAddress returns the fault of the first recipient that requests one. An unknown name is an
+// error of the request, so that a misspelt test fails.
 func (s *Server) faultByAddress(m *Mail) (asked addressFault, problem string) {
 	for recipient := range m.recipients {
 		name, found := faultInAddress(recipient)
@@ -120,7 +119,7 @@ func (s *Server) faultByAddress(m *Mail) (asked addressFault, problem string) {
 			continue
 		}
 		if _, isScenario := scenario(name); isScenario {
-			continue // it asks for events, and the mail is accepted
+			continue // it requests events, and the mail is accepted
 		}
 		asked.address = strings.ToLower(bareAddress(recipient))
 		if suffix := timesSuffix.FindStringSubmatch(name); suffix != nil {
@@ -148,15 +147,15 @@ func faultInAddress(address string) (name string, found bool) {
 	return strings.ToLower(name), found
 }
 
-// tally counts requests by address, for faults with a limited number of times. It
-// forgets the older half when it has grown to twice tallyHalf addresses.
+// tally counts requests by address, for faults with a limited number of times. It drops the older
+// half at twice tallyHalf addresses.
 type tally struct {
 	recent, older map[string]int
 }
 
 const tallyHalf = 100_000
 
-// next counts one more request for the address and returns how many there were.
+// next counts a request for the address and returns the number so far.
 func (t *tally) next(address string) int {
 	n, ok := t.recent[address]
 	if !ok {

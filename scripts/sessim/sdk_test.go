@@ -20,7 +20,7 @@ import (
 	"email-gateway/scripts/sessim"
 )
 
-// start runs a simulator and a client of the real SDK, which tries each call once.
+// start runs a simulator and a client of the real SDK without retries.
 func start(t *testing.T, cfg sessim.Config) (*sessim.Server, *sesv2.Client) {
 	t.Helper()
 	sim := sessim.New(cfg)
@@ -94,8 +94,7 @@ func TestSDK_SendEmail(t *testing.T) {
 	}
 }
 
-// Each row of the table, seen through the SDK: what it calls the error, and whether the
-// ledger tells the truth about the mail.
+// Each row of the table through the SDK: the SDK's error, and the ledger's entry.
 func TestSDK_EveryFault(t *testing.T) {
 	t.Parallel()
 	for _, fault := range sessim.Faults() {
@@ -131,7 +130,8 @@ func TestSDK_EveryFault(t *testing.T) {
 				t.Errorf("in the inbox: %t, message id %q", kept, entry.MessageID)
 			}
 
-			// The rule is spent: the same mail now passes, on whatever is left of the pool.
+			// The rule is used up: the same mail is accepted now, on any connection left in the
+			// pool.
 			if _, err := client.SendEmail(t.Context(), input("ana@example.com", "o1")); err != nil {
 				t.Fatalf("second call: %v", err)
 			}
@@ -157,7 +157,7 @@ func untilArrival(t *testing.T, sim *sessim.Server, outboxID string) context.Con
 	return ctx
 }
 
-// checkSeen compares what the SDK made of an answer with the row it came from.
+// checkSeen compares the SDK's result with the row of the response.
 func checkSeen(t *testing.T, fault sessim.Fault, out *sesv2.SendEmailOutput, err error) {
 	t.Helper()
 	var response *smithyhttp.ResponseError
@@ -213,10 +213,10 @@ func TestSDK_FaultByAddress(t *testing.T) {
 		}
 	}
 	if got := send("Ana+SIM-throttle-x2@example.com"); got != fine {
-		t.Errorf("same recipient in other letters: %s, want the same count", got)
+		t.Errorf("same recipient in other mails: %s, want the same count", got)
 	}
 	if got := send("bia+sim-throttle-x2@example.com"); got != throttled {
-		t.Errorf("other recipient: %s, want a count of its own", got)
+		t.Errorf("other recipient: %s, want a separate count", got)
 	}
 	if got := send("sim-cut-after@example.com"); got != "transport" || len(sim.Accepted("sim-cut-after@example.com")) != 1 {
 		t.Errorf("cut-after: %s", got)
@@ -240,8 +240,8 @@ func TestSDK_MessagePlaceholders(t *testing.T) {
 	}
 }
 
-// A call that has an injected clock skew makes the SDK shift its signing time; the
-// header it learnt from must be far from the truth.
+// An injected clock skew makes the SDK shift its signing time; the Date header must differ by far
+// from the real time.
 func TestSDK_ClockSkewDate(t *testing.T) {
 	t.Parallel()
 	_, client := start(t, sessim.Config{})

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// maxMessage is the largest message SES v2 takes. The simulator measures the request
-// body, which differs from the MIME message by a few per cent.
+// maxMessage is the maximum message size of SES v2. The simulator measures the request body, which
+// differs from the MIME message by a few per cent.
 const maxMessage = 40 << 20
 
-// sendEmailInput is the body of SendEmail, as far as the simulator reads it.
+// sendEmailInput is the body of SendEmail, with the fields that the simulator reads.
 type sendEmailInput struct {
 	FromEmailAddress string
 	Destination      struct {
@@ -46,15 +46,14 @@ type content struct {
 	Charset string
 }
 
-// submission is one SendEmail request, read and judged by everything that needs no
-// state of the server.
+// submission is one SendEmail request after all checks that need no state of the server.
 type submission struct {
 	Mail
 	received time.Time
 	remote   string
 	signed   bool
-	problem  string       // why SES answers BadRequestException; empty if it does not
-	asked    addressFault // what its recipients ask for
+	problem  string       // the message of a BadRequestException; empty if there is none
+	asked    addressFault // fault requested by its recipients
 }
 
 func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +64,7 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) {
 	}
 	problem, err := s.read(sub, w, r)
 	if err != nil {
-		// Half a request: SES would not know of it either. Nobody is left to answer.
+		// An incomplete request, which SES would ignore too. The client has disconnected.
 		s.countBroken()
 		panic(http.ErrAbortHandler)
 	}
@@ -74,26 +73,26 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) {
 		sub.asked, sub.problem = s.faultByAddress(&sub.Mail)
 	}
 	v := s.decide(sub)
-	s.tellOf(r, &sub.Mail, v.events, v.about)
+	s.publishEventsOf(r, &sub.Mail, v.events, v.about)
 	s.deliver(w, r, v)
 }
 
-// read takes the request's body and fills sub. It returns what is wrong with the
-// request, or an error when it did not arrive in full.
+// read reads the request's body into sub. It returns a problem of the request, or an error if it is
+// incomplete.
 func (s *Server) read(sub *submission, w http.ResponseWriter, r *http.Request) (problem string, err error) {
 	buf, _ := s.bodies.Get().(*bytes.Buffer)
 	if buf == nil {
 		buf = new(bytes.Buffer)
 	}
 	defer func() {
-		if buf.Cap() <= 1<<20 { // one large mail must not stay in the pool for ever
+		if buf.Cap() <= 1<<20 { // a large buffer must not stay in the pool for ever
 			buf.Reset()
 			s.bodies.Put(buf)
 		}
 	}()
 
-	// Twice the limit is still read, so that the refusal reaches a client that
-	// writes its whole body before it reads.
+	// Up to twice the limit is read, so that the refusal reaches a client that writes its whole
+	// body before it reads.
 	_, err = buf.ReadFrom(http.MaxBytesReader(w, r.Body, 2*maxMessage))
 	if tooLarge := (*http.MaxBytesError)(nil); err != nil && !errors.As(err, &tooLarge) {
 		return "", err
@@ -110,8 +109,7 @@ func (s *Server) read(sub *submission, w http.ResponseWriter, r *http.Request) (
 	return in.problem(), nil
 }
 
-// fill copies into m what the request says, checked or not: the ledger shows refused
-// mails too.
+// fill copies the request's fields into m, valid or not: the ledger shows refused mails too.
 func (in *sendEmailInput) fill(m *Mail) {
 	m.From = in.FromEmailAddress
 	if m.To = in.Destination.ToAddresses; m.To == nil {

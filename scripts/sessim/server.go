@@ -1,9 +1,9 @@
-// Package sessim is a stand-in for Amazon SES v2. It speaks the wire format of
-// SendEmail and GetAccount, keeps what it received, and fails on demand in every
-// way in which SES, or a machine on the way to it, can fail.
+// Package sessim simulates Amazon SES v2. It implements the wire format of SendEmail and
+// GetAccount, stores the mails that it received, and can inject all failures of SES and of proxies
+// in front of it.
 //
-// Its ledger has one entry for each request that arrived, also for those whose
-// answer was cut, so that a test can count duplicates the client knows nothing of.
+// Its ledger has one entry for each complete request, also for those with an interrupted response,
+// so that a test can count duplicates that the client cannot detect.
 //
 // It is used by the program ses-sim and, in-process through httptest, by the tests
 // of the worker and the end-to-end tests.
@@ -16,23 +16,22 @@ import (
 	"time"
 )
 
-// Config holds what is fixed for the life of a Server. Zero fields take the
-// defaults named beside them.
+// Config is the configuration of a Server. Zero fields have the defaults in their comments.
 type Config struct {
-	// MaxSendRate is what GetAccount reports until SetSettings says otherwise,
-	// in emails per second: 10,000. It is enforced only with EnforceRate.
+	// MaxSendRate is the rate that GetAccount reports until SetSettings changes it, in emails per
+	// second: 10,000. It is enforced only with EnforceRate.
 	MaxSendRate float64
 
-	// LedgerEntries is how many requests are remembered: 200,000. One costs
-	// about 700 bytes. Totals in the summary go on counting beyond it.
+	// LedgerEntries is the maximum number of stored requests: 200,000. Each uses about 700 bytes.
+	// Totals in the summary count all requests.
 	LedgerEntries int
 
-	// InboxMails and InboxBytes bound the full mails kept: 10,000 and 256 MiB,
-	// whichever is reached first.
+	// InboxMails and InboxBytes limit the stored mails: 10,000 and 256 MiB, whichever is reached
+	// first.
 	InboxMails int
 	InboxBytes int64
 
-	// Clock tells the time written into entries and used by quota and rate.
+	// Clock returns the time for entries, quota and rate.
 	Clock func() time.Time
 }
 
@@ -67,12 +66,12 @@ type Server struct {
 	closing   chan struct{}
 	closeOnce sync.Once
 
-	// mu guards everything below. It is never held while decoding, waiting or
-	// writing, so a slow client delays nobody.
+	// mu guards everything below. It is never held while decoding, waiting or writing, so a slow
+	// client does not delay others.
 	mu       sync.Mutex
 	settings Settings
 	rules    []Rule
-	// eventRules say what publisher, nil without an endpoint, tells of a mail.
+	// eventRules determine the events that publisher, nil without an endpoint, publishes.
 	eventRules []EventRule
 	publisher  *publisher
 	tally      tally
@@ -82,7 +81,7 @@ type Server struct {
 	inbox      *inbox
 }
 
-// New returns a Server that accepts every valid mail at once.
+// New returns a Server that accepts every valid mail immediately.
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg:     cfg.withDefaults(),
@@ -128,13 +127,13 @@ func (s *Server) newRoutes() *http.ServeMux {
 	return m
 }
 
-// ServeHTTP answers the SES operations, the control endpoints and the pages.
+// ServeHTTP serves the SES operations, the control endpoints and the pages.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.routes.ServeHTTP(w, r)
 }
 
-// Reset forgets ledger, inbox, totals and rules, and takes the settings back to those
-// of New. Requests that are being held stay held, and whom events are told to stays.
+// Reset clears ledger, inbox, totals and rules, and restores the settings of New. Held requests
+// stay held, and the endpoint of events stays.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +146,8 @@ func (s *Server) Reset() {
 	s.inbox = newInbox(s.cfg.InboxMails, s.cfg.InboxBytes)
 }
 
-// Close cuts every request that a fault or a latency is holding back, so that
-// closing the surrounding HTTP server need not wait for them, and ends publishing.
+// Close aborts every request that a fault or a latency is delaying, so that closing the HTTP server
+// need not wait for them, and stops publishing.
 func (s *Server) Close() {
 	s.closeOnce.Do(func() { close(s.closing) })
 	if p := s.currentPublisher(); p != nil {

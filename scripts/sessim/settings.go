@@ -8,25 +8,24 @@ import (
 
 // Settings is the state of the simulated account.
 type Settings struct {
-	// MaxSendRate is what GetAccount reports, in recipients per second. EnforceRate
-	// refuses what goes beyond it; a burst of one second's worth passes.
+	// MaxSendRate is the rate that GetAccount reports, in recipients per second. With EnforceRate
+	// requests beyond it are refused, with a burst of one second.
 	MaxSendRate float64 `json:"maxSendRate"`
 	EnforceRate bool    `json:"enforceRate"`
 
-	// DailyQuota is how many recipients may be written to within 24 hours; 0 means
-	// any number.
+	// DailyQuota is the maximum number of recipients within 24 hours; 0 means unlimited.
 	DailyQuota int `json:"dailyQuota"`
 
-	// LatencyMS passes between the decision about a request and its answer.
+	// LatencyMS is the time between the decision about a request and its response.
 	LatencyMS int64 `json:"latencyMs"`
 
-	// Paused and Suspended refuse all mail as SES does for the whole account.
-	// Unavailable answers every call of SES with a 503.
+	// Paused and Suspended refuse all mail as SES does for the whole account. Unavailable makes
+	// every call return a 503.
 	Paused      bool `json:"paused"`
 	Suspended   bool `json:"suspended"`
 	Unavailable bool `json:"unavailable"`
 
-	// GetAccount is how that operation answers: "ok" (or empty), "404" or "403".
+	// GetAccount is that operation's response: "ok" (or empty), "404" or "403".
 	GetAccount string `json:"getAccount"`
 }
 
@@ -63,7 +62,7 @@ func (s *Server) SetSettings(st Settings) error {
 	})
 }
 
-// changeSettings lets change work on a copy, which replaces the settings if it is valid.
+// changeSettings calls change with a copy, which replaces the settings if it is valid.
 func (s *Server) changeSettings(change func(*Settings) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,9 +86,9 @@ type rateLimit struct {
 	filled time.Time
 }
 
-// take reports whether n more recipients may be sent to now.
+// take reports whether the rate allows n more recipients now.
 func (l *rateLimit) take(now time.Time, perSecond, n float64) bool {
-	size := math.Max(perSecond, 1) // below 1/s one mail must still fit
+	size := math.Max(perSecond, 1) // below 1/s one mail must still be allowed
 	if l.filled.IsZero() {
 		l.tokens = size
 	} else if elapsed := now.Sub(l.filled).Seconds(); elapsed > 0 {

@@ -25,13 +25,13 @@ func waitFor(t *testing.T, condition func() bool) {
 	for !condition() {
 		select {
 		case <-deadline:
-			t.Fatal("the condition did not come true")
+			t.Fatal("the condition was not met")
 		case <-tick.C:
 		}
 	}
 }
 
-// clock is a time that tests move.
+// clock is a clock controlled by tests.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -100,7 +100,7 @@ func TestDailyQuota(t *testing.T) {
 	set(t, sim, sessim.Settings{DailyQuota: 3})
 	inject(t, sim, sessim.Rule{Fault: "throttle", Times: 1})
 	var codes []int
-	for range 5 { // the first is refused and costs no quota
+	for range 5 { // the first one is refused and uses no quota
 		codes = append(codes, send(t, sim, body("ana@example.com")).Code)
 		c.advance(time.Hour)
 	}
@@ -190,12 +190,12 @@ func TestInject_Refuses(t *testing.T) {
 	sim := sessim.New(sessim.Config{})
 	for _, r := range []sessim.Rule{{}, {Fault: "no-such"}, {Fault: "throttle", Rate: 1.5}, {Fault: "throttle", Times: -1}, {Fault: "slow", DelayMS: -1}} {
 		if sim.Inject(r) == nil {
-			t.Errorf("%+v was taken", r)
+			t.Errorf("%+v was accepted", r)
 		}
 	}
 }
 
-// The ledger's counts against a plain list of what was sent, while it forgets.
+// The ledger's counts equal those of a list of all requests, while it drops old entries.
 func TestLedger_CountsExactlyWithinItsMemory(t *testing.T) {
 	t.Parallel()
 	const memory = 40
@@ -266,7 +266,7 @@ func TestInbox_Bounds(t *testing.T) {
 	}
 	send(t, sim, html(200_000))
 	if mails := sim.Inbox(); len(mails) != 1 || len(mails[0].HTML) != 200_000 {
-		t.Errorf("%d mails kept, want the one that is too large by itself", len(mails))
+		t.Errorf("%d mails kept, want the one that exceeds the limit alone", len(mails))
 	}
 }
 
@@ -279,7 +279,7 @@ func TestReset(t *testing.T) {
 	send(t, sim, body("ana+sim-throttle-x1@example.com").tagged("o1"))
 	sim.Reset()
 	if len(sim.Ledger())+len(sim.Inbox())+len(sim.Rules())+len(sim.Requests("o1")) != 0 {
-		t.Error("something is left")
+		t.Error("state is left after Reset")
 	}
 	if diff := cmp.Diff(sessim.Settings{MaxSendRate: 7, GetAccount: "ok"}, sim.Settings()); diff != "" {
 		t.Error(diff)
@@ -293,7 +293,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// Each mail is accepted once and each answer counted, whatever runs beside.
+// Each mail is accepted once and each response counted, under concurrency.
 func TestConcurrency(t *testing.T) {
 	t.Parallel()
 	sim := sessim.New(sessim.Config{LedgerEntries: 500, InboxMails: 50})
@@ -336,7 +336,7 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// The client that gives up is told nothing; the ledger knows that it was not.
+// A client that gives up gets no response, which the ledger records.
 func TestLatency_ClientLeaves(t *testing.T) {
 	t.Parallel()
 	sim, client := start(t, sessim.Config{})

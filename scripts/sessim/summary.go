@@ -6,39 +6,38 @@ import (
 	"strings"
 )
 
-// Summary is the ledger in numbers. All but the last three fields count since the last
-// reset.
+// Summary are the counts of the ledger. All but the last three fields count since the last reset.
 type Summary struct {
 	Requests int64 `json:"requests"` // SendEmail, arrived in full
 	Accepted int64 `json:"accepted"`
 	Answered int64 `json:"answered"`
 
-	// AcceptedOutboxIDs counts different outbox ids accepted, those without one not.
+	// AcceptedOutboxIDs counts the distinct outbox ids of accepted requests.
 	AcceptedOutboxIDs int64 `json:"acceptedOutboxIds"`
 
-	Broken       int64 `json:"broken"`       // SendEmail whose body never came to an end
+	Broken       int64 `json:"broken"`       // SendEmail with an incomplete body
 	AccountCalls int64 `json:"accountCalls"` // GetAccount
 
 	ByStatus map[int]int64    `json:"byStatus"`
 	ByFault  map[string]int64 `json:"byFault"`
 
-	// Remembered entries are in the ledger. DuplicateCount is how many outbox ids have
-	// more than one accepted request among them, Duplicates names up to 1,000 of them.
+	// Remembered is the number of entries in the ledger. DuplicateCount is the number of outbox ids
+	// with more than one accepted request among them, Duplicates lists up to 1,000 of them.
 	Remembered     int         `json:"remembered"`
 	DuplicateCount int         `json:"duplicateCount"`
 	Duplicates     []Duplicate `json:"duplicates"`
 }
 
-// maxDuplicates keeps the summary readable when everything was sent twice.
+// maxDuplicates limits the length of the summary.
 const maxDuplicates = 1000
 
-// Duplicate is an outbox id of which SES would have sent several mails.
+// Duplicate is an outbox id for which SES would have sent several mails.
 type Duplicate struct {
 	OutboxID string `json:"outboxId"`
 	Accepted int    `json:"accepted"`
 }
 
-// Summary returns the ledger in numbers.
+// Summary returns the counts of the ledger.
 func (s *Server) Summary() Summary {
 	s.mu.Lock()
 	defer s.mu.Unlock()

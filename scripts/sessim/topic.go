@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// topic signs messages as SNS does, with a key and a certificate of its own.
+// topic signs messages as SNS does, with its own key and certificate.
 type topic struct {
 	Publication
 	key   *rsa.PrivateKey
@@ -26,7 +26,7 @@ type topic struct {
 	token string // of the subscription
 }
 
-// Where the endpoint finds what SNS would show it, below the base URL.
+// Paths of SNS's resources below the base URL.
 const (
 	certificatePath = "/sim/sns/SimpleNotificationService-simulator.pem"
 	confirmPath     = "/sim/sns/confirm"
@@ -55,8 +55,8 @@ func newTopic(p Publication, now time.Time) (*topic, error) {
 	}, nil
 }
 
-// envelope is an SNS message of the type, signed. Names and values of extra are signed
-// with the others.
+// envelope returns a signed SNS message of the type. The signature includes the names and values of
+// extra.
 func (t *topic) envelope(kind, message string, now time.Time, extra map[string]string) ([]byte, error) {
 	fields := map[string]string{
 		"Type": kind, "MessageId": newRequestID(), "TopicArn": t.TopicARN, "Message": message,
@@ -100,7 +100,7 @@ func (t *topic) sign(text string) (string, error) {
 	return base64.StdEncoding.EncodeToString(signature), nil
 }
 
-// confirmation asks the endpoint whether it wants the topic's messages.
+// confirmation returns the message that requests the confirmation of the subscription.
 func (t *topic) confirmation(now time.Time) ([]byte, error) {
 	return t.envelope("SubscriptionConfirmation",
 		"You have chosen to subscribe to the topic "+t.TopicARN+". To confirm the subscription, visit the SubscribeURL included in this message.",

@@ -16,8 +16,7 @@ const (
 	maxSetName     = 64
 )
 
-// problem returns the message of the BadRequestException that SES would answer with,
-// or "" for a mail it takes.
+// problem returns the message of SES's BadRequestException, or "" for a valid mail.
 func (in *sendEmailInput) problem() string {
 	for _, check := range [...]func(*sendEmailInput) string{
 		(*sendEmailInput).addressProblem,
@@ -99,7 +98,7 @@ func (in *sendEmailInput) headerProblem() string {
 			return fmt.Sprintf("Invalid value of header '%s'.", h.Name)
 		case len(h.Name)+len(h.Value) > maxHeaderLine:
 			return fmt.Sprintf("Header '%s' is longer than %d characters.", h.Name, maxHeaderLine)
-		case setElsewhere(h.Name), standsOnce(h.Name) && hasHeader(headers[:i], h.Name):
+		case setElsewhere(h.Name), allowedOnce(h.Name) && hasHeader(headers[:i], h.Name):
 			return fmt.Sprintf("Duplicate header '%s'.", h.Name)
 		}
 	}
@@ -128,8 +127,8 @@ func setElsewhere(name string) bool {
 	return false
 }
 
-// standsOnce reports whether SES refuses a second header of that name.
-func standsOnce(name string) bool {
+// allowedOnce reports whether SES refuses a second header of that name.
+func allowedOnce(name string) bool {
 	switch strings.ToLower(name) {
 	case "accept-language", "auto-submitted", "date", "errors-to", "importance", "in-reply-to",
 		"keywords", "list-archive", "list-help", "list-id", "list-owner", "list-post", "list-subscribe",
@@ -145,7 +144,7 @@ func (in *sendEmailInput) tagProblem() string {
 		return "Invalid configuration set name: '" + name + "'."
 	}
 	for _, tag := range in.EmailTags {
-		// SES reads two tags itself whose names its own rule forbids.
+		// SES accepts two tags whose names its own rule forbids.
 		name := strings.TrimPrefix(tag.Name, "ses:feedback-id-")
 		if !isTagText(name) || !isTagText(tag.Value) {
 			return fmt.Sprintf("Invalid tag '%s': name and value take 1 to %d characters of A-Z, a-z, 0-9, '_' and '-'.", tag.Name, maxTagText)

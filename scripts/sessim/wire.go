@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// isSigned reports whether the request carries a signature. Which, is not checked.
+// isSigned reports whether the request has a signature. It does not verify it.
 func isSigned(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256")
 }
 
-// setHead sets the headers of SES's answers. They are assigned directly because Set
-// would change the spelling that SES uses.
+// setHead sets the headers of SES's responses. It assigns them directly because Set would change
+// SES's spelling.
 func setHead(w http.ResponseWriter, f Fault, contentType string, length int) http.Header {
 	h := w.Header()
 	h["x-amzn-RequestId"] = []string{newRequestID()}
@@ -27,17 +27,17 @@ func setHead(w http.ResponseWriter, f Fault, contentType string, length int) htt
 	return h
 }
 
-// writeFault answers an operation other than SendEmail.
+// writeFault writes the error response of an operation other than SendEmail.
 func writeFault(w http.ResponseWriter, f Fault) {
 	contentType, body := f.body("", f.Message)
 	setHead(w, f, contentType, len(body))
 	w.WriteHeader(f.Status)
-	_, _ = w.Write(body) // whether the client still listens is its affair
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// writeJSON answers in the simulator's own name, and GetAccount.
+// writeJSON writes responses of the simulator's own endpoints and of GetAccount.
 func writeJSON(w http.ResponseWriter, status int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // our own types always encode; the client may be gone
+	_ = json.NewEncoder(w).Encode(answer) // own types can always be encoded; the client may have disconnected
 }

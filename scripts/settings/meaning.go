@@ -8,13 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// meaningOf turns a field's comment, "Addr is where requests are answered.", into what
-// is said of its variable, "Where requests are answered.", with the names of variables
-// in place of those of fields.
+// meaningOf turns a field's comment, "Addr is the address of the api.", into the description of its
+// variable, "The address of the api.", and replaces names of fields by names of variables.
 func meaningOf(f field, all []field) (string, error) {
 	rest, ok := strings.CutPrefix(f.comment, f.name)
 	if !ok || rest == "" {
-		return "", fmt.Errorf("the comment of %s (%s) must begin with its name: it is what README.md says of it", f.name, f.variable)
+		return "", fmt.Errorf("the comment of %s (%s) must begin with its name: it is the description in CONFIGURATION.md", f.name, f.variable)
 	}
 	for _, opening := range []string{": ", " is ", " are ", " "} {
 		if after, found := strings.CutPrefix(rest, opening); found {

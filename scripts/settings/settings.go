@@ -1,6 +1,6 @@
-// Package settings reads the source of the structs that the programs read their
-// environment into, and makes CONFIGURATION.md's table of it: a setting's name
-// and default stand in its tag, its meaning in its comment, and nowhere else.
+// Package settings generates CONFIGURATION.md's table from the source of the structs into which the
+// programs read their environment: a setting's name and default are in its tag, its description is
+// in its comment.
 package settings
 
 import (
@@ -15,21 +15,21 @@ import (
 	"strings"
 )
 
-// Setting is one variable as one program reads it.
+// Setting is one variable of one program.
 type Setting struct {
 	Name     string
 	Default  string // "" = none
 	Required bool
-	Meaning  string // sentences; other settings stand in it by their names
+	Meaning  string // sentences; they refer to other settings by name
 }
 
-// Program is one that reads its environment into a struct.
+// Program is a program that reads its environment into a struct.
 type Program struct {
 	Name     string
 	Settings []Setting // in the order of the source
 }
 
-// programs are those that are deployed, each with its struct.
+// programs are the deployed programs with their structs.
 var programs = []struct{ name, dir, root string }{
 	{"api", "api/internal/config", "Config"},
 	{"dispatcher", "worker/internal/config", "Dispatcher"},
@@ -57,13 +57,13 @@ func Programs(root string) ([]Program, error) {
 	return all, nil
 }
 
-// field is one of a struct, with a tag for the environment.
+// field is a struct field with a tag for the environment.
 type field struct {
 	name, variable, fallback, comment string
 	required                          bool
 }
 
-// folder is a package's types by name, with the imports of the file of each.
+// folder are a package's types by name, each with the imports of its file.
 type folder map[string]declaration
 
 type declaration struct {
@@ -109,7 +109,7 @@ func (r *reader) embedded(dir string, kind ast.Expr, imports map[string]string) 
 			return r.structure(imports[from.Name], t.Sel.Name)
 		}
 	}
-	return fmt.Errorf("%s embeds something that is no struct of this project", dir)
+	return fmt.Errorf("%s embeds a type that is no struct of this project", dir)
 }
 
 func (r *reader) named(dir, structure string, f *ast.Field) error {

@@ -40,19 +40,19 @@ func TestTable_StandsInReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, text); diff != "" {
-		t.Errorf("CONFIGURATION.md is not what the source says: go run ./scripts/cmd/settings (-want +got)\n%s", diff)
+		t.Errorf("CONFIGURATION.md is out of date: go run ./scripts/cmd/settings (-want +got)\n%s", diff)
 	}
 }
 
-// .env.example has every setting of the programs, with its default, and nothing else but
-// what gatewayctl, compose and the scripts read.
+// .env.example has every setting of the programs with its default, and otherwise only variables of
+// gatewayctl, compose and the scripts.
 func TestExample_HasTheSettings(t *testing.T) {
 	t.Parallel()
 	text := read(t, ".env.example")
 	shown := map[string]string{}
 	for _, line := range regexp.MustCompile(`(?m)^#?([A-Z][A-Z0-9_]*)=(.*)$`).FindAllStringSubmatch(text, -1) {
 		if _, twice := shown[line[1]]; twice {
-			t.Errorf("%s stands twice in .env.example", line[1])
+			t.Errorf("%s is in .env.example twice", line[1])
 		}
 		shown[line[1]] = line[2]
 	}
@@ -60,7 +60,7 @@ func TestExample_HasTheSettings(t *testing.T) {
 	for _, p := range all {
 		for _, s := range p.Settings {
 			value, there := shown[s.Name]
-			// What is required, and what has no default, may be shown by an example.
+			// Required settings, and those without a default, may have an example value.
 			if !there || s.Default != "" && value != s.Default {
 				t.Errorf(".env.example has %s=%s (there: %v), %s's default is %q", s.Name, value, there, p.Name, s.Default)
 			}
@@ -82,20 +82,20 @@ func TestExample_HasTheSettings(t *testing.T) {
 	}
 }
 
-// notSettings are what the system sets, or a test's own: nobody configures the gateway by them.
+// notSettings are variables of the system or of tests, which do not configure the gateway.
 var notSettings = map[string]bool{
 	"HOME": true, "PATH": true, "USER": true, "SUDO_USER": true, "TERM": true, "TMPDIR": true, "GOFLAGS": true, "GOGC": true, "GOMEMLIMIT": true,
 	"AWS_ACCESS_KEY_ID": true, "AWS_SECRET_ACCESS_KEY": true, // the AWS SDK's own
 	"COMPOSE_PROJECT_NAME": true, // Docker Compose's own
 	"PGPASSWORD":           true, // the database driver's own
 	"CRASH_AT":             true, "CRASH_WITH": true, "NAIVE_ADDR": true,
-	"DISPATCHER_FROZEN": true, "LOCK_HOLD": true, "MAILING_ROWS": true, "REPLAY_EMAILS": true, "SEARCH_MILLION": true, // the READMEs show the commands that they are part of
+	"DISPATCHER_FROZEN": true, "LOCK_HOLD": true, "MAILING_ROWS": true, "REPLAY_EMAILS": true, "SEARCH_MILLION": true, // the READMEs show commands with them
 	"TLS_DIR": true, "RABBITMQ_EPMD_PORT": true, "CLUSTERS": true, "STANDBY_SYNC": true, // services.sh, clusters.sh and test-clusters.sh, for tests
 }
 
 var inGo = regexp.MustCompile(`(?:[gG]etenv|LookupEnv)\("([A-Z][A-Z0-9_]+)"\)`)
 
-// elsewhere are the variables that are read one by one: in Go, or in shell and compose.
+// elsewhere returns the variables that are read individually: in Go, or in shell and compose.
 func elsewhere(t *testing.T, inGo, inShell *regexp.Regexp) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
@@ -142,7 +142,7 @@ func TestPrograms_WantAComment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := settings.Programs(dir); err == nil || !strings.Contains(err.Error(), "API_ADDR") {
-		t.Errorf("a setting that nobody explains: %v", err)
+		t.Errorf("a setting without a comment: %v", err)
 	}
 }
 

@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// Begin and End stand around the table in CONFIGURATION.md.
+// Begin and End enclose the table in CONFIGURATION.md.
 const (
 	Begin = "<!-- settings: made of the source by: go run ./scripts/cmd/settings -->\n"
 	End   = "<!-- settings: end -->\n"
 )
 
-// Insert returns the text with the table in its place.
+// Insert returns the text with the table between the marks.
 func Insert(text, table string) (string, error) {
 	before, rest, begun := strings.Cut(text, Begin)
 	_, after, ended := strings.Cut(rest, End)
 	if !begun || !ended {
-		return "", errors.New("the marks of the table are not there")
+		return "", errors.New("the marks of the table are missing")
 	}
 	return before + Begin + "\n" + table + "\n" + End + after, nil
 }
 
-// Table is all settings in Markdown, by name. Where a variable means something else to
-// another program, both meanings stand there.
+// Table returns all settings in Markdown, by name. A variable with different descriptions in
+// several programs has all of them.
 func Table(all []Program) string {
 	var out strings.Builder
 	out.WriteString("| variable | read by | default | meaning |\n|---|---|---|---|\n")
@@ -37,7 +37,7 @@ func Table(all []Program) string {
 	return out.String()
 }
 
-// Names are those of all settings, sorted.
+// Names returns the names of all settings, sorted.
 func Names(all []Program) []string {
 	var names []string
 	for _, p := range all {
@@ -77,8 +77,8 @@ func readers(all []Program, name string) []string {
 	return found
 }
 
-// each is what say makes of the uses: once where it is the same for all, else with the
-// programs that it holds for.
+// each returns the result of say for the uses: once if it is the same for all, otherwise with the
+// programs to which it applies.
 func each(uses []use, say func(Setting) string) []string {
 	var said []string
 	heard := map[string][]string{}
@@ -108,8 +108,7 @@ func fallback(s Setting) string {
 	return "`" + s.Default + "`"
 }
 
-// literal is what would be taken for something else outside of code: URLs, which
-// become links, and paths.
+// literal matches text that must be formatted as code: URLs, which would become links, and paths.
 var literal = regexp.MustCompile(`[a-z0-9-]+://[^\s,;)]*(?:,[^\s,;)]+)*|(^|\s)/[a-z0-9/-]+|\b[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\b`)
 
 func meaning(s Setting) string {

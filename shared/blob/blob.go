@@ -1,9 +1,9 @@
-// Package blob stores whole files under keys: the uploaded CSV files of mailings, in
-// a folder or on any S3 server. Which one is decided by a URL (see CheckURL). What is
-// kept should be encrypted already: this package stores the bytes as they come.
+// Package blob stores files under keys: the uploaded CSV files of mailings, in a folder or on any
+// S3 server. A URL selects the storage (see CheckURL). Content should be encrypted already: this
+// package stores the bytes unchanged.
 //
-// A Bucket opens no connection before it is used, so a storage that is down fails
-// what needs it and nothing else.
+// A Bucket does not connect before its first use, so a storage outage affects only operations on
+// it.
 package blob
 
 import (
@@ -21,41 +21,41 @@ import (
 var (
 	// ErrNotFound: no file is stored under the key.
 	ErrNotFound = errors.New("not found in the storage")
-	// ErrUnavailable: the storage cannot be reached, refuses us, or is full. Trying
-	// again later may help.
+	// ErrUnavailable: the storage cannot be reached, denies access, or is full. Retrying later may
+	// help.
 	ErrUnavailable = errors.New("storage unavailable")
 )
 
-// contentType of everything: what is stored is not for browsers.
+// contentType is the content type of all files: they are not for browsers.
 const contentType = "application/octet-stream"
 
-// Bucket is a storage. Any number of goroutines may use it.
+// Bucket is a storage. It is safe for concurrent use.
 type Bucket struct {
 	storage
 	base string // URL of the key ""
-	page int    // objects that a listing asks for at a time
+	page int    // objects per list request
 }
 
 // Object is one stored file.
 type Object struct {
 	Key     string
 	Size    int64     // bytes
-	ModTime time.Time // by the clock of the storage; on S3 when the upload began
+	ModTime time.Time // by the storage's clock; on S3 the start of the upload
 }
 
-// storage is what a folder and an S3 server do in different ways.
+// storage has the operations that differ between a folder and an S3 server.
 type storage interface {
 	bucket() (*blob.Bucket, error)
 	put(ctx context.Context, key string, r io.Reader) error
 	ping(ctx context.Context) error
 	dropUnfinished(ctx context.Context, prefix string, before time.Time) (int, error)
-	// missing tells "nothing under this key" from "no storage here".
+	// missing distinguishes "no such key" from "no such storage".
 	missing(err error) bool
 	close() error
 }
 
-// Open makes a Bucket of a URL that CheckURL accepts. It touches neither network nor
-// disk, except that the AWS SDK reads its own configuration.
+// Open makes a Bucket for a URL that CheckURL accepts. It uses neither network nor disk, except
+// that the AWS SDK reads its configuration.
 func Open(ctx context.Context, url string) (*Bucket, error) {
 	at, err := parse(url)
 	if err != nil {
@@ -71,13 +71,13 @@ func Open(ctx context.Context, url string) (*Bucket, error) {
 	return &Bucket{storage: server, base: at.base(), page: serverPage}, nil
 }
 
-// Put stores all that r yields under the key, in the place of what was there. Until
-// it is whole it cannot be seen, and when r fails or ctx ends it never will be. After
-// ErrUnavailable from S3 the whole file may stand there all the same: the answer was
-// lost. An error of r is returned as it is; r must not outlast ctx.
+// Put stores all data of r under the key, replacing an existing file. The file becomes visible only
+// when it is complete; if r fails or ctx ends it never does. After ErrUnavailable from S3 the
+// complete file may exist nevertheless: the answer was lost. An error of r is returned unchanged; r
+// must not block after ctx has ended.
 //
-// A Put holds up to 25 MiB of memory for S3 and 1 MiB for a folder, whatever the size.
-// The largest file on S3 has 48 GiB.
+// A Put uses up to 25 MiB of memory for S3 and 1 MiB for a folder, whatever the size. The maximum
+// size on S3 is 48 GiB.
 func (b *Bucket) Put(ctx context.Context, key string, r io.Reader) error {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("put: %w", err)
@@ -88,13 +88,13 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader) error {
 	case err == nil:
 		return nil
 	case from.err != nil:
-		return fmt.Errorf("put %s: read what is to be stored: %w", key, from.err)
+		return fmt.Errorf("put %s: read the content: %w", key, from.err)
 	}
 	return failure(ctx, "put "+key, err)
 }
 
-// Get opens the file for reading; the caller closes it. Its Read returns
-// ErrUnavailable when the storage fails in the middle.
+// Get opens the file for reading; the caller closes it. Its Read returns ErrUnavailable if the
+// storage fails meanwhile.
 func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := checkKey(key); err != nil {
 		return nil, fmt.Errorf("get: %w", err)
@@ -113,7 +113,7 @@ func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return nil, failure(ctx, "get "+key, err)
 }
 
-// Delete takes the file away. It is no error when there is none.
+// Delete deletes the file. A missing file is not an error.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("delete: %w", err)
@@ -128,8 +128,8 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	return failure(ctx, "delete "+key, err)
 }
 
-// List yields the files whose keys begin with the prefix, in the order of their keys.
-// After an error it ends. Files that come or go meanwhile may be missed or seen.
+// List yields the files whose keys begin with the prefix, in key order. It ends after an error.
+// Files created or deleted meanwhile may or may not be included.
 func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		if err := checkPrefix(prefix); err != nil {
@@ -155,9 +155,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, erro
 	}
 }
 
-// DropUnfinished frees the space of uploads below the prefix that a killed process
-// left in the middle and that nobody went on with since before, and says how many.
-// S3 counts from the beginning of the upload.
+// DropUnfinished deletes uploads below the prefix that a killed process left incomplete and that
+// have not changed since before, and returns their number. On S3 the start of the upload counts.
 func (b *Bucket) DropUnfinished(ctx context.Context, prefix string, before time.Time) (int, error) {
 	if err := checkPrefix(prefix); err != nil {
 		return 0, fmt.Errorf("drop unfinished uploads: %w", err)
@@ -166,21 +165,19 @@ func (b *Bucket) DropUnfinished(ctx context.Context, prefix string, before time.
 	return n, failure(ctx, "drop unfinished uploads", err)
 }
 
-// Ping asks whether the storage answers and lets us in; of a folder also whether it
-// can be written to.
+// Ping checks that the storage responds and grants access; for a folder also that it is writable.
 func (b *Bucket) Ping(ctx context.Context) error {
 	return failure(ctx, "ping", b.ping(ctx))
 }
 
-// URL names the file for people and other programs. It says nothing of how to reach
-// the storage: no endpoint, no credentials.
+// URL identifies the file for people and other programs, without endpoint and credentials.
 func (b *Bucket) URL(key string) string { return b.base + key }
 
-// Close makes further use fail. What is under way goes on.
+// Close makes further operations fail. Running ones continue.
 func (b *Bucket) Close() error { return b.close() }
 
-// failure says of an error of the storage that it is one; a caller who gave up gets
-// his own error back. nil stays nil.
+// failure wraps an error of the storage with ErrUnavailable; if the caller's ctx has ended it
+// returns that error. nil stays nil.
 func failure(ctx context.Context, operation string, err error) error {
 	switch {
 	case err == nil:

@@ -23,8 +23,8 @@ import (
 
 const mib = 1 << 20
 
-// storages runs the test on a folder and on the shared S3 server. prefix, which ends
-// with a slash, is the test's own.
+// storages runs the test with a folder and with the shared S3 server. prefix ends with a slash and
+// is unique to the test.
 func storages(t *testing.T, test func(t *testing.T, b *blob.Bucket, prefix string)) {
 	t.Helper()
 	for name, url := range map[string]string{"folder": "file://" + t.TempDir() + "/files", "s3": blobtest.Shared(t)} {
@@ -42,7 +42,7 @@ func TestPutAndGet(t *testing.T) {
 	storages(t, func(t *testing.T, b *blob.Bucket, prefix string) {
 		begun := time.Now()
 		key := prefix + "file.csv"
-		for _, size := range []int{0, 1, 5*mib - 1, 5 * mib, 5*mib + 1, 12 * mib} { // each in the place of the last
+		for _, size := range []int{0, 1, 5*mib - 1, 5 * mib, 5*mib + 1, 12 * mib} { // each replaces the previous one
 			content := randomBytes(size)
 			if err := b.Put(t.Context(), key, bytes.NewReader(content)); err != nil {
 				t.Fatalf("%d bytes: %v", size, err)
@@ -140,7 +140,7 @@ func TestList(t *testing.T) {
 		if n := len(list(t, b, prefix+"c")); n != 0 {
 			t.Errorf("%d files begin with c", n)
 		}
-		for object, err := range b.List(t.Context(), prefix) { // a caller may stop listening
+		for object, err := range b.List(t.Context(), prefix) { // a caller may stop iterating
 			if err != nil || object.Key == want[0] {
 				break
 			}
@@ -174,7 +174,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// 100 MB go through a bounded buffer. Not parallel: it looks at the memory of all.
+// 100 MB pass through a bounded buffer. Not parallel: it measures the memory of the process.
 func TestPut_Memory(t *testing.T) {
 	for name, tt := range map[string]struct {
 		url   string
@@ -214,7 +214,7 @@ func TestPut_Memory(t *testing.T) {
 	}
 }
 
-// --- what the tests are made of
+// --- helpers
 
 func open(t *testing.T, url string) *blob.Bucket {
 	t.Helper()
@@ -258,7 +258,7 @@ func keys(objects []blob.Object) (keys []string) {
 	return keys
 }
 
-// nothingElse fails when anything but the keys lies below the prefix, also what List
+// nothingElse fails if there is anything but the keys below the prefix, including files that List
 // does not show.
 func nothingElse(t *testing.T, b *blob.Bucket, prefix string, want ...string) {
 	t.Helper()

@@ -1,4 +1,4 @@
 package blob
 
-// SetPage makes a listing ask for so many objects at a time.
+// SetPage sets the number of objects per list request.
 func (b *Bucket) SetPage(n int) { b.page = n }

@@ -17,11 +17,11 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// folderPage is large because each page walks the whole folder again.
+// folderPage is large because each page lists the whole folder again.
 const folderPage = 10_000
 
-// folder keeps each file under its key's path. A file is written beside its place,
-// synced and renamed into it, so that what a Put has answered survives a power cut.
+// folder stores each file under its key's path. A file is written next to its final path, synced
+// and renamed, so that a completed Put survives a power failure.
 type folder struct {
 	path string
 
@@ -29,15 +29,14 @@ type folder struct {
 	opened *blob.Bucket
 }
 
-// bucket makes the folder when it is first needed: until then a disk that is not there
-// harms nobody.
+// bucket opens the folder at its first use: until then a missing disk has no effect.
 func (f *folder) bucket() (*blob.Bucket, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.opened == nil {
 		opened, err := fileblob.OpenBucket(f.path, &fileblob.Options{
 			CreateDir: true, DirFileMode: 0o700,
-			NoTempDir: true, // a rename does not reach from another file system
+			NoTempDir: true, // a rename does not work across file systems
 			Metadata:  fileblob.MetadataDontWrite,
 		})
 		if err != nil {
@@ -73,7 +72,7 @@ func (f *folder) put(ctx context.Context, key string, r io.Reader) error {
 		err = file.Sync()
 	}
 	if err != nil {
-		cancel() // Close then removes what was written instead of putting it into place
+		cancel() // makes Close delete the written data instead of renaming it
 		_ = w.Close()
 		return err
 	}
@@ -83,7 +82,7 @@ func (f *folder) put(ctx context.Context, key string, r io.Reader) error {
 	return f.syncAbove(key)
 }
 
-// syncAbove makes the names durable, of the file and of each folder around it.
+// syncAbove syncs the directory entries of the file and of each folder above it.
 func (f *folder) syncAbove(key string) error {
 	for dir := filepath.Dir(filepath.Join(f.path, key)); len(dir) >= len(f.path); dir = filepath.Dir(dir) {
 		if err := syncFolder(dir); err != nil {
@@ -102,8 +101,8 @@ func syncFolder(path string) error {
 	return opened.Sync()
 }
 
-// ping makes a file that List does not show: a folder that cannot be written to is no
-// storage, even when it can be read.
+// ping creates a file that List does not show: a folder that is not writable is not usable as a
+// storage.
 func (f *folder) ping(context.Context) error {
 	if _, err := f.bucket(); err != nil {
 		return err
@@ -129,7 +128,7 @@ func (f *folder) dropUnfinished(ctx context.Context, prefix string, before time.
 				n++
 			}
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // its own process ended it
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // its own process has deleted it
 			return fmt.Errorf("drop %s: %w", entry.Name(), err)
 		}
 		return nil

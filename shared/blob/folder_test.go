@@ -48,7 +48,7 @@ func TestFolder_OnDisk(t *testing.T) {
 	}
 }
 
-// What a process that was killed left behind is not shown, and goes when it is old.
+// Files left by a killed process are not shown, and are deleted when they are old.
 func TestFolder_Unfinished(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -56,7 +56,7 @@ func TestFolder_Unfinished(t *testing.T) {
 	if err := b.Put(t.Context(), "mailings/whole.csv", strings.NewReader("x")); err != nil {
 		t.Fatal(err)
 	}
-	// The name is taken from an upload under way, so that the test holds the two together.
+	// The name is taken from a running upload, so that the test also checks its format.
 	var left string
 	look := func() error {
 		names, err := filepath.Glob(filepath.Join(root, "mailings", "half.csv*"))
@@ -99,7 +99,7 @@ func TestFolder_Unfinished(t *testing.T) {
 func TestFolder_Unavailable(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "files")
-	if err := os.WriteFile(root, nil, 0o600); err != nil { // a file where the folder should be
+	if err := os.WriteFile(root, nil, 0o600); err != nil { // a file in place of the folder
 		t.Fatal(err)
 	}
 	b := open(t, "file://"+root)
@@ -112,7 +112,7 @@ func TestFolder_Unavailable(t *testing.T) {
 		}
 	}
 
-	// A folder that was there and is gone: its files are not known to be missing.
+	// A folder that existed and is gone: its files are not reported as missing.
 	root = filepath.Join(t.TempDir(), "files")
 	b = open(t, "file://"+root)
 	if _, err := b.Get(t.Context(), "a.csv"); !errors.Is(err, blob.ErrNotFound) {

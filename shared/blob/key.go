@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// maxKeyBytes leaves room below the 1024 bytes of S3 and the paths of file systems.
+// maxKeyBytes is below the 1024 bytes of S3 and the path limits of file systems.
 const maxKeyBytes = 512
 
 var (
-	// A part of a key is a file name everywhere, also with unfinishedSuffix behind it.
+	// A part of a key is a valid file name everywhere, also with unfinishedSuffix appended.
 	partPattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$`)
-	// unfinished is what the folder calls a file until it is whole.
+	// unfinished matches the folder's name of an incomplete file.
 	unfinished = regexp.MustCompile(`\.[0-9a-f]+\.tmp$`)
 )
 
 func isUnfinished(key string) bool { return unfinished.MatchString(key) }
 
-// checkKey accepts parts of letters, digits, dot, dash and underscore, none of which
-// begins with a dot, with one slash between them.
+// checkKey accepts parts of letters, digits, dot, dash and underscore that do not begin with a dot,
+// separated by single slashes.
 func checkKey(key string) error {
 	if len(key) > maxKeyBytes {
 		return fmt.Errorf("key of %d bytes, at most %d are possible", len(key), maxKeyBytes)
@@ -29,13 +29,13 @@ func checkKey(key string) error {
 			return fmt.Errorf("key %.100q: every part must be 1 to 200 of A-Z a-z 0-9 . _ - and not begin with a dot", key)
 		}
 	}
-	if isUnfinished(key) || strings.HasSuffix(key, ".attrs") { // the second is what gocloud calls files of its own
-		return fmt.Errorf("key %.100q: no file may be called so", key)
+	if isUnfinished(key) || strings.HasSuffix(key, ".attrs") { // .attrs is the suffix of gocloud's own files
+		return fmt.Errorf("key %.100q: the name is reserved", key)
 	}
 	return nil
 }
 
-// checkPrefix accepts the beginning of a key, "" too.
+// checkPrefix accepts the beginning of a key, including "".
 func checkPrefix(prefix string) error {
 	if prefix == "" || checkKey(strings.TrimSuffix(prefix, "/")) == nil {
 		return nil

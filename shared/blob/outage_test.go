@@ -14,8 +14,8 @@ import (
 	"email-gateway/shared/blob/blobtest"
 )
 
-// A server that dies in the middle of an upload: nothing is stored, everything says
-// that the storage is away, and it works again when the server is back.
+// A server crashes during an upload: nothing is stored, all operations return ErrUnavailable, and
+// they work again when the server is back.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := blobtest.Start(t)
@@ -46,7 +46,7 @@ func TestServerKilled(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	open(t, server.URL) // which needs nobody at the other end
+	open(t, server.URL) // which does not need the server
 
 	server.Start()
 	if got := keys(list(t, b, "")); !slices.Equal(got, []string{"mailings/whole.csv"}) {
@@ -71,7 +71,7 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// A server that hangs costs the caller his own patience and no more.
+// With a hanging server, calls end at the caller's timeout.
 func TestServerFrozen(t *testing.T) {
 	t.Parallel()
 	server := blobtest.Start(t)
@@ -96,12 +96,12 @@ func TestServerFrozen(t *testing.T) {
 	asking.Wait()
 }
 
-// A bucket that is not there is no missing file: who looks for one must not give up.
+// A missing bucket is not a missing file: a caller that looks for one must not give up.
 func TestServerWithoutBucket(t *testing.T) {
 	t.Parallel()
 	b := open(t, strings.Replace(blobtest.Shared(t), "s3://email-gateway?", "s3://never-created?", 1))
 	for name, ask := range operations(b) {
-		if name == "delete" { // S3 does not tell the two apart when asked about a file
+		if name == "delete" { // S3 does not distinguish the two for a single file
 			continue
 		}
 		if err := ask(t.Context()); !errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrNotFound) {
@@ -110,7 +110,7 @@ func TestServerWithoutBucket(t *testing.T) {
 	}
 }
 
-// operations are one of each, on keys that do not exist.
+// operations has one of each, on keys that do not exist.
 func operations(b *blob.Bucket) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"ping":   b.Ping,

@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	// A file up to partBytes is one request, a larger one is uploaded in parts of that
-	// size (S3 takes no smaller ones), so many at a time: enough to fill a line to the
-	// next data centre. One more part is being read meanwhile.
+	// A file up to partBytes is one request; a larger one is uploaded in parts of that size (the
+	// minimum of S3), this many concurrently: enough to fill a connection to the next data centre.
+	// One more part is read meanwhile.
 	partBytes     = 5 << 20
 	partsInFlight = 2
-	// dialTimeout and attemptTimeout find a server that does not answer: a part of
-	// 5 MiB takes so long at 90 kB/s. A file that is read has no limit but its context.
+	// dialTimeout and attemptTimeout detect an unresponsive server: uploading a part of 5 MiB takes
+	// that long at 90 kB/s. Reading a file is limited by its context only.
 	dialTimeout    = 5 * time.Second
 	attemptTimeout = time.Minute
-	// maxBackoff keeps the three attempts together: somebody waits for the upload.
+	// maxBackoff keeps the three attempts close together, because a client waits for the upload.
 	maxBackoff = time.Second
-	// abortTimeout is for taking back an upload whose own context has ended.
+	// abortTimeout is for aborting an upload whose context has ended.
 	abortTimeout = 3 * time.Second
 
-	serverPage = 1000 // S3 gives no more
+	serverPage = 1000 // the maximum of S3
 )
 
 // server is a bucket on an S3 server.
@@ -57,7 +57,7 @@ func newServer(ctx context.Context, at location) (*server, error) {
 	if !plain.As(&s.client) {
 		return nil, errors.New("no S3 client behind the bucket")
 	}
-	// The same client with our own limits.
+	// The same client with our timeouts.
 	s.client = s3.New(s.client.Options(), setLimits)
 	if s.client.Options().Region == "" {
 		return nil, errors.New("no region: add ?region=… to the storage's URL or set AWS_REGION")
@@ -75,7 +75,7 @@ func newServer(ctx context.Context, at location) (*server, error) {
 }
 
 func setLimits(o *s3.Options) {
-	o.DisableLogOutputChecksumValidationSkipped = true // files in parts have no checksum of the whole
+	o.DisableLogOutputChecksumValidationSkipped = true // files uploaded in parts have no checksum of the whole file
 	if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 		o.HTTPClient = client.WithDialerOptions(func(d *net.Dialer) { d.Timeout = dialTimeout })
 	}
@@ -85,7 +85,7 @@ func setLimits(o *s3.Options) {
 	})
 }
 
-// limitAttempt stands behind the retries, so that each attempt has a time of its own.
+// limitAttempt runs inside the retries, so that each attempt has its own timeout.
 func limitAttempt(
 	ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
 ) (middleware.FinalizeOutput, middleware.Metadata, error) {
@@ -118,7 +118,7 @@ func (s *server) ping(ctx context.Context) error {
 	return err
 }
 
-// dropUnfinished needs the right s3:ListBucketMultipartUploads.
+// dropUnfinished needs the permission s3:ListBucketMultipartUploads.
 func (s *server) dropUnfinished(ctx context.Context, prefix string, before time.Time) (n int, err error) {
 	pages := s3.NewListMultipartUploadsPaginator(s.client, &s3.ListMultipartUploadsInput{Bucket: &s.name, Prefix: &prefix})
 	for pages.HasMorePages() {
@@ -142,7 +142,7 @@ func (s *server) dropUnfinished(ctx context.Context, prefix string, before time.
 	return n, nil
 }
 
-// missing: gocloud takes a bucket that is not there for a file that is not there.
+// missing: gocloud reports a missing bucket like a missing file.
 func (s *server) missing(err error) bool {
 	var refused smithy.APIError
 	if errors.As(err, &refused) && refused.ErrorCode() != "NotFound" {

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// source is what a Put stores. It remembers its own failure, to tell it from one of
-// the storage, and ends with ctx.
+// source is the content of a Put. It remembers its own error, to distinguish it from one of the
+// storage, and ends with ctx.
 type source struct {
 	ctx context.Context
 	r   io.Reader
@@ -25,7 +25,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader is a file that is being read.
+// reader is an open file.
 type reader struct {
 	io.ReadCloser
 	ctx context.Context

@@ -11,15 +11,14 @@ import (
 	"strings"
 )
 
-// location is a storage URL, taken apart: a folder has a path, S3 a bucket.
+// location is a parsed storage URL: a folder has a path, S3 a bucket.
 type location struct {
 	path   string
 	bucket string
 	url    *url.URL
 }
 
-// The parameters of an s3 URL: what gocloud takes, those that must be true or false
-// apart.
+// The parameters of an s3 URL supported by gocloud, booleans separately.
 var (
 	textParameters = []string{
 		"region", "endpoint", "profile", "role", "ssetype", "kmskeyid", "rate_limiter_capacity",
@@ -31,14 +30,14 @@ var (
 	bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 )
 
-// CheckURL says what is wrong with a storage URL. These are right:
+// CheckURL reports what is wrong with a storage URL. Valid URLs are:
 //
 //	file:///an/absolute/path
 //	s3://bucket?region=sa-east-1
 //	s3://bucket?region=us-east-1&endpoint=http://127.0.0.1:7070&s3ForcePathStyle=true
 //
-// Credentials for S3 come from the usual places of the AWS SDK. An error never quotes
-// the URL, which might hold some.
+// Credentials for S3 come from the AWS SDK's default sources. Errors never quote the URL, which
+// might contain some.
 func CheckURL(text string) error {
 	_, err := parse(text)
 	return err
@@ -99,7 +98,7 @@ func parseS3(u *url.URL) (location, error) {
 
 func checkParameter(name string, values []string) error {
 	if len(values) > 1 {
-		return fmt.Errorf("parameter %s stands twice", name)
+		return fmt.Errorf("parameter %s is set twice", name)
 	}
 	switch {
 	case name == "endpoint":
@@ -120,7 +119,7 @@ func checkParameter(name string, values []string) error {
 	return nil
 }
 
-// base is the URL of what is stored, without its key.
+// base is the URL of the storage's files without their key.
 func (l location) base() string {
 	if l.path != "" {
 		return (&url.URL{Scheme: "file", Path: l.path + "/"}).String()

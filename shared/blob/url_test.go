@@ -10,7 +10,7 @@ import (
 func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
-	for text, want := range map[string]string{ // "" is right
+	for text, want := range map[string]string{ // "" is valid
 		"file:///var/lib/email-gateway":        "",
 		"file:///var/lib/caixa%20postal/":      "",
 		"s3://email-gateway":                   "",

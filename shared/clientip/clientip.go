@@ -1,5 +1,5 @@
-// Package clientip finds out from which address a request came, and limits what an
-// address may get wrong. The api uses it for keys, the worker for its dashboard.
+// Package clientip determines the client address of a request, and limits failed attempts per
+// address. The api uses it for keys, the worker for its dashboard.
 package clientip
 
 import (
@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Proxies are the networks whose X-Forwarded-For is believed. The zero value believes
-// nobody: the client is whoever opened the connection.
+// Proxies are the networks whose X-Forwarded-For is trusted. The zero value trusts none: the client
+// is the peer of the connection.
 type Proxies []netip.Prefix
 
-// UnmarshalText reads networks and addresses with commas between them.
+// UnmarshalText parses networks and addresses separated by commas.
 func (p *Proxies) UnmarshalText(text []byte) error {
 	networks, err := ParseNetworks(string(text))
 	*p = networks
 	return err
 }
 
-// ParseNetworks reads CIDRs (10.0.0.0/8, 2001:db8::/32) and single addresses with commas
-// between them. Bits behind the prefix must be 0: 10.1.2.3/8 is a mistake more often than not.
+// ParseNetworks parses CIDRs (10.0.0.0/8, 2001:db8::/32) and single addresses separated by commas.
+// Bits after the prefix must be 0: 10.1.2.3/8 is usually a mistake.
 func ParseNetworks(text string) ([]netip.Prefix, error) {
 	var networks []netip.Prefix
 	for part := range strings.SplitSeq(text, ",") {
@@ -52,12 +52,12 @@ func parseNetwork(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("%q is neither a network such as 10.0.0.0/8 nor an address", text)
 	}
 	if network.Masked() != network {
-		return netip.Prefix{}, fmt.Errorf("%q has bits behind its prefix; the network is %s", text, network.Masked())
+		return netip.Prefix{}, fmt.Errorf("%q has bits set after its prefix; the network is %s", text, network.Masked())
 	}
 	return network, nil
 }
 
-// Contains says whether one of the networks has the address.
+// Contains reports whether one of the networks contains the address.
 func Contains(networks []netip.Prefix, address netip.Addr) bool {
 	for _, network := range networks {
 		if network.Contains(address) {
@@ -67,10 +67,10 @@ func Contains(networks []netip.Prefix, address netip.Addr) bool {
 	return false
 }
 
-// Of is the address a request came from: that of the connection, unless it is a trusted
-// proxy's; then the right-most entry of X-Forwarded-For that is no trusted proxy's. What
-// stands further left was written by the client. An entry that is no address ends the
-// search at the proxy that wrote it. The zero Addr: the connection has none.
+// Of is the client address of a request: the peer's, unless it is a trusted proxy; then the
+// right-most entry of X-Forwarded-For that is not a trusted proxy. Entries further left may be
+// forged by the client. An invalid entry ends the search at the proxy that wrote it. The zero Addr
+// means that the connection has none.
 func (p Proxies) Of(r *http.Request) netip.Addr {
 	found := parseAddress(r.RemoteAddr)
 	if len(p) == 0 || !Contains(p, found) {
@@ -90,7 +90,7 @@ func (p Proxies) Of(r *http.Request) netip.Addr {
 	return found
 }
 
-// parseAddress reads an address with or without a port, and [address] as proxies write it.
+// parseAddress parses an address with or without a port, and [address] as proxies write it.
 func parseAddress(text string) netip.Addr {
 	if at, err := netip.ParseAddrPort(text); err == nil {
 		return at.Addr().Unmap().WithZone("")

@@ -89,7 +89,7 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// Whoever has many addresses costs no more memory, and what is not quiet is remembered.
+// Many addresses do not increase the memory, and recently active ones are kept.
 func TestGuard_Bounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

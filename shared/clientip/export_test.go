@@ -1,6 +1,6 @@
 package clientip
 
-// Watched is how many networks are remembered.
+// Watched is the number of stored networks.
 func (g *Guard) Watched() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

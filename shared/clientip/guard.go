@@ -7,41 +7,41 @@ import (
 )
 
 const (
-	// mistakes are what an address may get wrong at once: a program that was given a wrong
-	// key tries a few times, and a person mistypes a password.
+	// mistakes is the burst of failures per address: a program with a wrong key retries a few
+	// times, and a person mistypes a password.
 	mistakes = 20
-	// forgiveEvery is how long until it may get one more wrong.
+	// forgiveEvery is the interval after which one more failure is allowed.
 	forgiveEvery = 3 * time.Second
-	// watched bounds the memory: some 2 MB.
+	// watched bounds the memory to some 2 MB.
 	watched = 10_000
-	// sample is how many addresses are looked at to find one to forget.
+	// sample is how many entries are compared to choose one to evict.
 	sample = 64
 )
 
-// Guard limits wrong keys and passwords per address, IPv6 per /64, which is what one
-// customer of a provider has. It is asked only about requests that were wrong: a right key
-// is never refused because of what others behind the same address do.
+// Guard limits wrong keys and passwords per address, IPv6 per /64, which is usually one customer.
+// Only failed requests are checked: a right key is never rejected because of other clients behind
+// the same address.
 type Guard struct {
 	mu      sync.Mutex
 	buckets map[netip.Prefix]bucket
 }
 
-// bucket is how many mistakes were left at a time.
+// bucket is the number of failures left at a time.
 type bucket struct {
 	left float64
 	at   time.Time
 }
 
-// leftAt is how many are left by now.
+// leftAt is the number of failures left now.
 func (b bucket) leftAt(now time.Time) float64 {
 	return min(mistakes, b.left+float64(now.Sub(b.at))/float64(forgiveEvery))
 }
 
-// NewGuard makes a Guard that has seen nobody.
+// NewGuard makes an empty Guard.
 func NewGuard() *Guard { return &Guard{buckets: make(map[netip.Prefix]bucket)} }
 
-// Wrong notes a mistake. A retry greater than 0 says that there were too many: the client
-// may try again after it.
+// Wrong records a failure. A retry greater than 0 means that there were too many: the client may
+// try again after it.
 func (g *Guard) Wrong(client netip.Addr) (retry time.Duration) {
 	of, now := network(client), time.Now()
 	g.mu.Lock()
@@ -60,7 +60,7 @@ func (g *Guard) Wrong(client netip.Addr) (retry time.Duration) {
 	return 0
 }
 
-// Over says whether the address has made too many mistakes, and notes none.
+// Over reports whether the address has had too many failures, without recording one.
 func (g *Guard) Over(client netip.Addr) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,7 +68,7 @@ func (g *Guard) Over(client netip.Addr) bool {
 	return ok && b.leftAt(time.Now()) < 1
 }
 
-// forget makes room. A full bucket is like a new one, so the fullest of a few loses least.
+// forget evicts an entry. A full bucket is like a new one, so it evicts the fullest of a sample.
 func (g *Guard) forget(now time.Time) {
 	var victim netip.Prefix
 	most, seen := -1.0, 0
@@ -83,14 +83,14 @@ func (g *Guard) forget(now time.Time) {
 	delete(g.buckets, victim)
 }
 
-// network is what counts as one client.
+// network is the unit that counts as one client.
 func network(client netip.Addr) netip.Prefix {
 	bits := client.BitLen()
 	if client.Is6() {
 		bits = 64
 	}
 	of, err := client.Prefix(bits)
-	if err != nil { // no address: all of them are one client
+	if err != nil { // no address: all such clients count as one
 		return netip.Prefix{}
 	}
 	return of

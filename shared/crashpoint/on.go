@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// armed is the one place where this process ends, from its environment.
+// armed is the place at which this process crashes, from its environment.
 var armed = arm(os.Getenv("CRASH_AT"), os.Getenv("CRASH_WITH"))
 
 type trap struct {
@@ -23,8 +23,8 @@ type trap struct {
 	stop  bool
 }
 
-// At ends or freezes the process if this is the place. It says so on standard error
-// first, so that a test can tell this death from others.
+// At kills or freezes the process if this is the place. It prints that to standard error first, so
+// that a test can distinguish this crash from others.
 func At(p Point) {
 	if p != armed.point || armed.left.Add(-1) != 0 {
 		return
@@ -32,7 +32,7 @@ func At(p Point) {
 	fmt.Fprintln(os.Stderr, "crash point reached:", p)
 	if !armed.stop {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // not one instruction more
+		select {} // execute nothing more
 	}
 	goOn := make(chan os.Signal, 1)
 	signal.Notify(goOn, syscall.SIGCONT)
@@ -41,13 +41,13 @@ func At(p Point) {
 	signal.Stop(goOn)
 }
 
-// arm reads the environment. A place that does not exist would never be reached, and
-// what was to be tried there would seem to have gone well: it ends the process at once.
+// arm parses the environment. An unknown place would never be reached, and the test would appear to
+// pass: it ends the process at once.
 func arm(at, with string) *trap {
 	t, err := parse(at, with)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "crashpoint:", err)
-		os.Exit(2) //nolint:forbidigo // no such program is ever released
+		os.Exit(2) //nolint:forbidigo // this build is never released
 	}
 	return t
 }

@@ -9,9 +9,8 @@ import (
 	"email-gateway/shared/mailbox"
 )
 
-// dropBlank takes blank texts for texts that were not given, so that the rules look at what
-// is left. Elements of lists stay, as "", until the rules have named the others by their
-// place; compact removes them.
+// dropBlank treats blank texts as not given, before the rules are applied. List elements stay, as
+// "", until the rules have reported the others by index; compact removes them.
 func (e *Email) dropBlank() {
 	for _, text := range []*string{&e.To, &e.Subject, &e.HTML, &e.Text} {
 		dropBlank(text)
@@ -36,7 +35,7 @@ func (e *Email) dropBlank() {
 			dropBlank(text)
 		}
 	}
-	// A file saved with a byte order mark and put into a field begins with one.
+	// A file saved with a byte order mark and copied into a field begins with one.
 	for _, text := range []*string{&e.Subject, &e.HTML, &e.Text} {
 		*text = strings.TrimLeft(*text, "\ufeff")
 	}
@@ -54,15 +53,16 @@ func dropBlankPointer(text **string) {
 	}
 }
 
-// comparedCopies is how many different texts of one email are brought into the IDNA form to compare
-// them: that of a long address takes a millisecond, and a body has room for thousands of addresses. An
-// email may have ten copies.
+// comparedCopies is how many different addresses of one email are converted to the IDNA form for
+// comparison: a long address takes a millisecond, and a body has room for thousands of addresses.
+// An email may have ten copies.
 const comparedCopies = 100
 
-// dropRepeated replaces by "" each address of cc and bcc that to, cc or bcc has earlier, in this
-// order. Letter case and the form of an international domain do not matter. It runs before the
-// rules, so that a repeated address does not count toward the limit of a list. SQL's
-// email_gateway_present compares without the IDNA form: to it, one address in both forms is two.
+// dropRepeated replaces by "" each address of cc and bcc that occurs earlier in to, cc or bcc, in
+// this order. Letter case and the form of an international domain do not matter. It runs before the
+// rules, so that a repeated address does not count toward a list's limit. SQL's
+// email_gateway_present compares without the IDNA form: there, one address in both forms counts
+// twice.
 func (e *Email) dropRepeated() {
 	forms, seen := map[string]string{}, map[string]bool{}
 	again := func(address string) bool {
@@ -91,7 +91,7 @@ func (e *Email) dropRepeated() {
 	}
 }
 
-// crowded says that a list has more addresses than are worth a look at each.
+// crowded reports whether a list has too many addresses to compare.
 func crowded(list []string) bool {
 	n := 0
 	for _, address := range list {

@@ -1,7 +1,6 @@
-// Package draft checks emails that somebody wants sent, by the rules of the contract:
-// fields one by one, and as they stand to each other. What it lets pass, the worker
-// takes. The api uses it for POST /v1/email/send, package outbox for programs that
-// write into the outbox themselves.
+// Package draft validates emails by the rules of the contract: single fields, and their
+// combinations. The worker accepts every email that passes. The api uses it for POST
+// /v1/email/send, package outbox for programs that write to the outbox themselves.
 package draft
 
 import (
@@ -18,21 +17,21 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// CodeShowsNothing: a reader of the email would see an empty page.
+// CodeShowsNothing: the email would be displayed as an empty page.
 const CodeShowsNothing = "SHOWS_NOTHING"
 
-// Draft is an email on its way: what is wrong with it so far, and what was worked out.
+// Draft is an email being validated: its faults so far, and derived values.
 type Draft struct {
-	Email  *Email // its addresses in stored form where they are right
+	Email  *Email // valid addresses in stored form
 	Faults rules.Faults
 
-	Sender string    // From, as it is stored; CheckSender finds it
+	Sender string    // From, as it is stored; set by CheckSender
 	SendAt time.Time // zero = now
 	TaxID  string    // a bare CPF or CNPJ; "" = none
 }
 
-// New checks all that can be said about an email without knowing whose it is. known
-// are faults that were found before, such as fields of the wrong type.
+// New validates everything that does not depend on the company. known are faults found before, such
+// as fields of the wrong type.
 func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
 	e.dropBlank()
 	e.dropRepeated()
@@ -47,7 +46,7 @@ func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
 	return d
 }
 
-// normalize brings the addresses into stored form. The rules have looked at them.
+// normalize converts the addresses to stored form, after the rules were applied.
 func (d *Draft) normalize() {
 	ascii := func(address *string) {
 		if normal, err := mailbox.ASCII(*address); err == nil {
@@ -75,7 +74,7 @@ func (d *Draft) normalize() {
 	}
 }
 
-// checkRecipient: the fields of the recipient as they stand to each other.
+// checkRecipient validates the combination of the recipient's fields.
 func (d *Draft) checkRecipient() {
 	r := d.Email.Recipient
 	if r == nil || d.Faults.Has("recipient") {
@@ -90,8 +89,8 @@ func (d *Draft) checkRecipient() {
 	d.TaxID = TaxID(r.CPFCNPJ, r.CPFCNPJHash, "recipient.", &d.Faults)
 }
 
-// checkHeaders: JSON tells x-foo from X-Foo, mail does not. Name and value have a limit of
-// their own each, and one for both.
+// checkHeaders: JSON distinguishes x-foo from X-Foo, email does not. Name and value have separate
+// limits, and a common one.
 func (d *Draft) checkHeaders() {
 	seen := make(map[string]bool, len(d.Email.Headers))
 	for _, name := range slices.Sorted(maps.Keys(d.Email.Headers)) {
@@ -106,8 +105,8 @@ func (d *Draft) checkHeaders() {
 	}
 }
 
-// CheckSender finds From: what the email names if the company may send from it, else
-// usual, the company's default sender.
+// CheckSender sets From: the email's own if the company may use it, else usual, the company's
+// default sender.
 func (d *Draft) CheckSender(usual string, domains []string) {
 	d.Sender = usual
 	if d.Email.From != nil && !d.Faults.Has("from") {
@@ -115,8 +114,8 @@ func (d *Draft) CheckSender(usual string, domains []string) {
 	}
 }
 
-// CheckHTML looks for what must not stand in the body. The error is no verdict on it:
-// ctx ended before a large body's turn came.
+// CheckHTML checks the body for forbidden content. An error is not a result of the check: ctx ended
+// while a large body waited for a slot.
 func (d *Draft) CheckHTML(ctx context.Context, checker *htmlcheck.Checker) error {
 	if d.Faults.Has("html") {
 		return nil
@@ -124,10 +123,10 @@ func (d *Draft) CheckHTML(ctx context.Context, checker *htmlcheck.Checker) error
 	return CheckHTML(ctx, checker, d.Email.HTML, &d.Faults)
 }
 
-// maxViolations is how many violations of one body are told.
+// maxViolations is how many violations of one body are reported.
 const maxViolations = 20
 
-// CheckHTML is the method for a field html that stands alone.
+// CheckHTML checks a field html without an email.
 func CheckHTML(ctx context.Context, checker *htmlcheck.Checker, html string, f *rules.Faults) error {
 	found, err := checker.CheckAll(ctx, html, maxViolations)
 	for i, v := range found {

@@ -1,8 +1,7 @@
 package draft
 
-// Email is what POST /v1/email/send takes, field for field. A blank text counts as left
-// out. The tags name rules of package rules; what they
-// cannot say (that recipient.email is to, for one) is checked by New.
+// Email has the fields of POST /v1/email/send. A blank text counts as omitted. The tags name rules
+// of package rules; New checks the rest, such as recipient.email being equal to to.
 type Email struct {
 	To        string            `json:"to" validate:"required,address" hint:"one recipient per email; cc and bcc take up to 5 more, POST /mailings a file of recipients"`
 	CC        []string          `json:"cc,omitempty" validate:"entries=5,dive,omitempty,address"`
@@ -21,8 +20,7 @@ type Email struct {
 	Aggregate *Aggregate        `json:"aggregate,omitempty" validate:"omitnil"`
 }
 
-// Recipient is the person at to. At least one of the first four names the
-// person.
+// Recipient is the person at to, identified by at least one of the first four fields.
 type Recipient struct {
 	RecipientID *string `json:"recipientId,omitempty" validate:"omitnil,id"`
 	ExternalID  *string `json:"externalId,omitempty" validate:"omitnil,min=1,max=200,line"`
@@ -30,17 +28,17 @@ type Recipient struct {
 	CPFCNPJHash *string `json:"cpfCnpjHash,omitempty" validate:"omitnil,taxidhash"`
 	RazaoSocial string  `json:"razaoSocial,omitempty" validate:"max=200,line"`
 	Nome        string  `json:"nome,omitempty" validate:"max=200,line"`
-	Email       string  `json:"email,omitempty" validate:"omitempty,address"` // to, if it is left out
+	Email       string  `json:"email,omitempty" validate:"omitempty,address"` // default: to
 }
 
-// Identified says whether the person is named by anything but an address.
+// Identified reports whether the person is identified by anything but an address.
 func (r *Recipient) Identified() bool {
 	return r.RecipientID != nil || r.ExternalID != nil || r.CPFCNPJ != nil || r.CPFCNPJHash != nil
 }
 
-// Aggregate is what the email is about in its sender's own words, and which of the
-// emails about it this is: an interview, its number, its reminder of the day before.
-// A company's email about one thing of one kind is made once.
+// Aggregate is what the email is about in its sender's own terms, and which of the emails about it
+// this is: an interview, its number, its reminder of the day before. A company has one email per
+// aggregate and event type.
 type Aggregate struct {
 	Type      string `json:"type" validate:"required,max=64,name"`
 	ID        string `json:"id" validate:"required,max=200,name"`

@@ -11,12 +11,11 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// CodeSenderNotAllowed: the company must not send from this address.
+// CodeSenderNotAllowed: the company must not use this sender address.
 const CodeSenderNotAllowed = "SENDER_NOT_ALLOWED"
 
-// Sender is From as it is stored, made from the field from: usual, which is the
-// company's default sender, or an address of one of its domains. "" with a fault if it
-// is neither.
+// Sender returns From in stored form for the field from: usual, which is the company's default
+// sender, or an address of one of its domains. Otherwise it returns "" and adds a fault.
 func Sender(usual string, domains []string, text string, f *rules.Faults) string {
 	from, err := mailbox.Parse(text)
 	if err != nil {
@@ -39,8 +38,7 @@ func Sender(usual string, domains []string, text string, f *rules.Faults) string
 	return header
 }
 
-// SendAt reads the field sendAt: within a year; a time that has passed means now,
-// which is the zero time.
+// SendAt parses the field sendAt: within a year; a past time means now, which is the zero time.
 func SendAt(text string, now time.Time, f *rules.Faults) time.Time {
 	at, err := rules.ParseTime(text)
 	if err != nil {
@@ -50,7 +48,7 @@ func SendAt(text string, now time.Time, f *rules.Faults) time.Time {
 	return Due(at, now, f)
 }
 
-// Due is SendAt for a time that is one already. The zero time is now.
+// Due is SendAt for a parsed time. The zero time means now.
 func Due(at, now time.Time, f *rules.Faults) time.Time {
 	switch {
 	case at.After(now.AddDate(1, 0, 0)):
@@ -61,8 +59,8 @@ func Due(at, now time.Time, f *rules.Faults) time.Time {
 	return time.Time{}
 }
 
-// TaxID reads the fields cpfCnpj and cpfCnpjHash of the object whose fields begin with
-// path. It returns the bare number; "" = none, or faults that it has added.
+// TaxID parses the fields cpfCnpj and cpfCnpjHash of the object whose fields begin with path. It
+// returns the bare number; "" means none, or that it has added faults.
 func TaxID(number, hash *string, path string, f *rules.Faults) string {
 	if number == nil || f.Has(path+"cpfCnpj") {
 		return ""

@@ -8,7 +8,7 @@ import (
 // Limits of RFC 5321, 4.5.3.1.
 const (
 	maxLocalPart = 64
-	maxDomain    = 253 // 255 octets on the wire, two of them its length bytes
+	maxDomain    = 253 // 255 octets on the wire, including two length bytes
 	maxAddress   = 254
 )
 
@@ -18,10 +18,10 @@ var (
 	ErrAddressASCII   = errors.New("must be ASCII before the @: the provider has no SMTPUTF8")
 )
 
-// CheckAddress tells whether a bare address (no display name, domain in its ASCII
-// form) can be mailed. It is the dot-atom form of RFC 5321 with a domain of at
-// least two labels: quoted local parts and address literals are legal there and
-// refused here, because providers refuse them too.
+// CheckAddress reports whether mail can be sent to a bare address (no display name, domain in ASCII
+// form). It accepts the dot-atom form of RFC 5321 with a domain of at least two labels; quoted
+// local parts and address literals are valid there but rejected here, because providers reject them
+// too.
 func CheckAddress(address string) error {
 	at := strings.LastIndexByte(address, '@')
 	if at < 1 || at == len(address)-1 {
@@ -42,13 +42,13 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// SameAddress compares two addresses: the domain in any case, the part before the
-// @ as it is, which RFC 5321, 2.4 leaves to the receiving host.
+// SameAddress compares two addresses: the domain case-insensitively, the local part exactly,
+// because RFC 5321, 2.4 leaves its meaning to the receiving host.
 func SameAddress(a, b string) bool {
 	return NormalAddress(a) == NormalAddress(b)
 }
 
-// NormalAddress is the address with its domain in lower case.
+// NormalAddress returns the address with its domain in lower case.
 func NormalAddress(address string) string {
 	at := strings.LastIndexByte(address, '@')
 	if at < 0 {
@@ -57,7 +57,7 @@ func NormalAddress(address string) string {
 	return address[:at] + strings.ToLower(address[at:])
 }
 
-// DomainOf is what follows the @, in lower case.
+// DomainOf returns the domain in lower case.
 func DomainOf(address string) string {
 	return strings.ToLower(address[strings.LastIndexByte(address, '@')+1:])
 }
@@ -93,8 +93,8 @@ func isLetterOrDigit(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
-// HasControl reports a character that could end a header line or hide in one: C0,
-// DEL, and the Unicode line ends U+0085, U+2028 and U+2029.
+// HasControl reports whether s has a character that could end a header line or be invisible in one:
+// C0, DEL, and the Unicode line ends U+0085, U+2028 and U+2029.
 func HasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		return r < 0x20 || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029

@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/email"
 )
 
-func TestDefaultBackoff_IsTheContractsTable(t *testing.T) {
+func TestDefaultBackoff_ContractTable(t *testing.T) {
 	t.Parallel()
 	want := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute}
 	for i, wait := range want {
@@ -23,8 +23,8 @@ func TestDefaultBackoff_IsTheContractsTable(t *testing.T) {
 	}
 }
 
-// Ten thousand draws per try lie within a quarter of the table's value, spread over
-// the whole of it, and their mean is the value.
+// Ten thousand draws per try are within a quarter of the table's value, spread over the whole
+// range, and their mean is the value.
 func TestBackoff_JitterOfTenThousandDraws(t *testing.T) {
 	t.Parallel()
 	const draws = 10_000
@@ -62,7 +62,7 @@ func TestBackoff_AnyTableAnyTry(t *testing.T) {
 
 		base := float64(table[min(max(n, 1), len(table))-1])
 		wait := float64(backoff.Delay(n, u))
-		// The nanosecond is what truncation may take.
+		// Truncation may cost a nanosecond.
 		if wait < base*0.75-1 || wait > base*1.25 {
 			t.Fatalf("Delay(%d, %v) = %v leaves %v ±25 %%", n, u, wait, base)
 		}
@@ -99,7 +99,7 @@ func TestBackoff_UnmarshalText(t *testing.T) {
 			}
 			want := tt.want
 			if tt.err {
-				want = before // a refused text leaves the table as it was
+				want = before // a rejected text leaves the table unchanged
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

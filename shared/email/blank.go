@@ -5,9 +5,8 @@ import (
 	"unicode"
 )
 
-// IsInvisible says whether a character shows nothing wherever it stands: white space of
-// any kind, and the zero-width characters, fillers and direction marks that come along when
-// text is copied from a page.
+// IsInvisible reports whether a character is never visible: white space of any kind, and the
+// zero-width characters, fillers and direction marks that are copied from web pages.
 func IsInvisible(r rune) bool {
 	switch {
 	case r < 0x80:
@@ -22,9 +21,9 @@ func IsInvisible(r rune) bool {
 	return false
 }
 
-// IsBlank says whether a text shows nothing. In a request such a field counts as left out:
-// "   " is no externalId, and two people who have it are not one. Variation selectors and
-// tags change the character before them and show nothing alone.
+// IsBlank reports whether a text has no visible character. In a request such a field counts as
+// omitted: "   " is not an externalId that two people could share. Variation selectors and tags
+// modify the character before them and are invisible alone.
 func IsBlank(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool {
 		return !IsInvisible(r) && (r < 0xfe00 || r > 0xfe0f) && (r < 0xe0000 || r > 0xe01ef)

@@ -1,8 +1,7 @@
 package email
 
-// Codes of what can be wrong with an email before it reaches a provider, and of
-// the ends that are no provider's fault. They stand in email_logs.error_code and
-// in the api's answers.
+// Error codes of emails that do not reach a provider, and of ends that are not the provider's
+// fault. They are stored in email_logs.error_code and returned by the api.
 const (
 	CodeInvalidPayload    = "INVALID_PAYLOAD"
 	CodeOutboxNotFound    = "OUTBOX_NOT_FOUND"
@@ -12,12 +11,12 @@ const (
 	CodeOutcomeUnknown    = "OUTCOME_UNKNOWN"
 	CodeExpired           = "EXPIRED"
 	CodeSuppressed        = "SUPPRESSED"
-	// CodeAttemptAbandoned is the original code of an attempt whose worker died, or lost its
-	// lease, before it recorded an answer.
+	// CodeAttemptAbandoned is the original code of an attempt whose worker died or lost its lease
+	// before it recorded a result.
 	CodeAttemptAbandoned = "ATTEMPT_ABANDONED"
 )
 
-// Validation names one of the four checks an email passes before it is sent.
+// Validation is one of the four checks before an email is sent.
 type Validation string
 
 const (

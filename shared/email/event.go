@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// EventType names a step in an email's timeline.
+// EventType is a step in an email's timeline.
 type EventType string
 
 const (
@@ -22,17 +22,17 @@ const (
 	EventCancelled        EventType = "CANCELLED"
 	EventExpired          EventType = "EXPIRED"
 	EventSuppressed       EventType = "SUPPRESSED"
-	// EventRescheduled: moved to another time, while no worker had it.
+	// EventRescheduled: moved to another time while no worker had claimed it.
 	EventRescheduled EventType = "RESCHEDULED"
 )
 
-// What the provider tells of an email after it has accepted it.
+// Feedback events, reported by the provider after it has accepted an email.
 const (
 	EventDelivered           EventType = "DELIVERED"
 	EventDeliveryDelayed     EventType = "DELIVERY_DELAYED"
 	EventBounced             EventType = "BOUNCED"
 	EventComplained          EventType = "COMPLAINED"
-	EventRejected            EventType = "REJECTED" // accepted, then found to hold a virus
+	EventRejected            EventType = "REJECTED" // accepted, then found to contain a virus
 	EventRenderingFailed     EventType = "RENDERING_FAILED"
 	EventOpened              EventType = "OPENED"
 	EventClicked             EventType = "CLICKED"
@@ -41,7 +41,7 @@ const (
 	EventDuplicateConfirmed EventType = "DUPLICATE_CONFIRMED"
 )
 
-// feedback lists them.
+// feedback lists the feedback events.
 func feedback() []EventType {
 	return []EventType{
 		EventDelivered, EventDeliveryDelayed, EventBounced, EventComplained, EventRejected, EventRenderingFailed,
@@ -49,23 +49,21 @@ func feedback() []EventType {
 	}
 }
 
-// IsFeedback says that the type is the provider's news of an email that it accepted.
+// IsFeedback reports whether the type is a feedback event.
 func (t EventType) IsFeedback() bool { return slices.Contains(feedback(), t) }
 
-// Event is one step, with what there is to know about it.
+// Event is one step of a timeline.
 type Event struct {
 	Type     EventType      `json:"type"`
 	At       time.Time      `json:"at"`
 	Metadata map[string]any `json:"metadata"`
 }
 
-// followers is the timeline's state diagram: which events may come after which.
-// The database holds the same table as a CHECK on email_events, and a test holds
-// the two together. "" stands for the beginning.
+// followers is the timeline's state diagram: the allowed next events. "" is the start. A CHECK on
+// email_events has the same table, and a test compares the two.
 //
-// SENT may follow every resting place: a provider's late "accepted" is a fact,
-// whatever was decided about the email in the meantime. Behind SENT the provider
-// speaks, in any order: its news may overtake each other.
+// SENT may follow every waiting or final state: a provider's late acceptance is a fact, whatever
+// was decided meanwhile. After SENT there is only feedback, in any order.
 var followers = map[EventType][]EventType{
 	"":                    {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed},
 	EventReceived:         {EventValidated, EventValidationFailed, EventSuppressed},
@@ -95,8 +93,8 @@ var followers = map[EventType][]EventType{
 	EventDuplicateConfirmed:  feedback(),
 }
 
-// MayFollow says whether next may stand behind previous in a timeline; previous is
-// "" for the first event.
+// MayFollow reports whether next may follow previous in a timeline; previous is "" for the first
+// event.
 func MayFollow(previous, next EventType) bool {
 	return slices.Contains(followers[previous], next)
 }

@@ -77,8 +77,8 @@ func TestEventTypes_SortedAndComplete(t *testing.T) {
 	}
 }
 
-// However long a timeline grows, behind SENT there is nothing but the provider's news,
-// which stands nowhere else, and no attempt goes without its validation.
+// In random timelines only feedback follows SENT and occurs nowhere else, and no attempt occurs
+// without a validation.
 func TestMayFollow_RandomWalks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -103,7 +103,7 @@ func TestMayFollow_RandomWalks(t *testing.T) {
 	})
 }
 
-// Wherever an email stands, an end is at most four steps away.
+// From every state a final event is at most four steps away.
 func TestMayFollow_NoDeadEnds(t *testing.T) {
 	t.Parallel()
 	ends := []email.EventType{email.EventSent, email.EventFailed, email.EventExpired, email.EventCancelled, email.EventSuppressed}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of an email, all of the contract.
+// Limits of an email, defined by the contract.
 const (
 	MaxSubject  = 150       // characters, not bytes
 	MaxHTML     = 512 << 10 // bytes of UTF-8
@@ -22,9 +22,8 @@ const (
 	MaxFieldLen = 200 // characters of externalId, nome, razaoSocial
 )
 
-// SendJob is the task's payload, field for field the customer's EmailSendJobData.
-// It names the body (HTMLRef) instead of carrying it, and knows a CPF or CNPJ only
-// as a hash.
+// SendJob is the task's payload, with the fields of the customer's EmailSendJobData. It refers to
+// the body (HTMLRef) instead of containing it, and has a CPF or CNPJ only as a hash.
 type SendJob struct {
 	OutboxID  string `json:"outboxId"`
 	CompanyID string `json:"companyId"`
@@ -35,7 +34,7 @@ type SendJob struct {
 	BCC []string `json:"bcc,omitempty"`
 
 	Subject string `json:"subject"`
-	HTMLRef string `json:"htmlRef"` // the outbox id, or "mailing:" and the mailing's
+	HTMLRef string `json:"htmlRef"` // the outbox id, or "mailing:" and the mailing's id
 
 	ReplyTo string            `json:"replyTo,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -43,19 +42,18 @@ type SendJob struct {
 
 	Recipient JobRecipient `json:"recipient"`
 
-	// Attempt is which of the five tries this is. Tries that ended in a provider's
-	// quota are not counted, so it may repeat. Both are the dispatcher's to fill in: what
-	// stands in the outbox, and in a dead letter, has neither.
+	// Attempt is the number of this try, 1 to 5. Tries refused because of a provider quota do not
+	// count, so it may repeat. The dispatcher sets both fields: payloads in the outbox and in dead
+	// letters have neither.
 	Attempt    int       `json:"attempt,omitzero"`
 	EnqueuedAt time.Time `json:"enqueuedAt,omitzero"`
 
-	// Traceparent is the trace that the email belongs to, in W3C's form. It stands in the
-	// outbox only, and only where tracing is on: the dispatcher moves it from there into
-	// the task's header.
+	// Traceparent is the W3C traceparent of the email's trace. It is only in the outbox, and only
+	// if tracing is on: the dispatcher moves it to the task's header.
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
-// JobRecipient is the person behind the address.
+// JobRecipient is the person at the address.
 type JobRecipient struct {
 	RecipientID string `json:"recipientId,omitempty"`
 	ExternalID  string `json:"externalId,omitempty"`
@@ -65,8 +63,8 @@ type JobRecipient struct {
 	Email       string `json:"email"`
 }
 
-// DecodeSendJob reads a task's payload. An unknown field is an error: it would be
-// dropped silently otherwise.
+// DecodeSendJob decodes a task's payload. An unknown field is an error: otherwise it would be
+// dropped silently.
 func DecodeSendJob(payload []byte) (SendJob, error) {
 	var job SendJob
 	decoder := json.NewDecoder(bytes.NewReader(payload))
@@ -80,10 +78,10 @@ func DecodeSendJob(payload []byte) (SendJob, error) {
 	return job, nil
 }
 
-// mailingRef begins the HTMLRef of a mailing's email. The mailing's id follows.
+// mailingRef is the prefix of HTMLRef of a mailing's email, followed by the mailing's id.
 const mailingRef = "mailing:"
 
-// Mailing is the id of the mailing that the email belongs to, if it belongs to one.
+// Mailing returns the id of the email's mailing, if it belongs to one.
 func (j *SendJob) Mailing() (id string, ok bool) {
 	id, ok = strings.CutPrefix(j.HTMLRef, mailingRef)
 	if !ok || !uuidPattern.MatchString(id) {
@@ -97,11 +95,11 @@ var (
 	sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// IsSHA256 says whether s is 64 lower-case hex digits.
+// IsSHA256 reports whether s is 64 lower-case hex digits.
 func IsSHA256(s string) bool { return sha256Pattern.MatchString(s) }
 
-// Validate is the INTEGRITY check: all that can be said about a payload without
-// asking the database. maxAttempts bounds Attempt. Every fault is in the error.
+// Validate is the INTEGRITY check: everything that can be validated without the database.
+// maxAttempts bounds Attempt. The error lists all faults.
 func (j *SendJob) Validate(maxAttempts int) error {
 	var faults []error
 	check := func(ok bool, field, rule string) {

@@ -134,8 +134,8 @@ func TestDecodeSendJob_RoundTrip(t *testing.T) {
 	}
 }
 
-// The names are the customer's; a renamed field would break tasks that wait in a
-// queue while the programs are updated.
+// The names are the customer's; a renamed field would break queued tasks during an update of the
+// programs.
 func TestSendJob_FieldNames(t *testing.T) {
 	t.Parallel()
 	payload, err := json.Marshal(validJob())
@@ -163,8 +163,8 @@ func TestSendJob_FieldNames(t *testing.T) {
 	}
 }
 
-// What is not known yet is not said: a dead letter shows the job as it stands in the outbox.
-func TestSendJob_LeavesOutWhatTheDispatcherFillsIn(t *testing.T) {
+// Unset fields are omitted: a dead letter shows the job as in the outbox.
+func TestSendJob_OmitsDispatcherFields(t *testing.T) {
 	t.Parallel()
 	job := validJob()
 	job.Attempt, job.EnqueuedAt = 0, time.Time{}
@@ -202,8 +202,8 @@ func TestDecodeSendJob_Refuses(t *testing.T) {
 	}
 }
 
-// Whatever comes from a queue, decoding and validating it end in a job or an error,
-// and a job that was read once is read again as the same.
+// Decoding and validating any input yields a job or an error, and a decoded job is decoded again to
+// the same.
 func FuzzDecodeSendJob(f *testing.F) {
 	valid, err := json.Marshal(validJob())
 	if err != nil {

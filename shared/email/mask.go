@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// MaskAddress shortens an address for a log: user@example.com → u***@e***.com.
-// Whatever is not an address becomes "***".
+// MaskAddress shortens an address for a log: user@example.com → u***@e***.com. Anything else
+// becomes "***".
 func MaskAddress(address string) string {
 	local, domain, ok := strings.Cut(address, "@")
 	if !ok || local == "" || domain == "" {
@@ -27,17 +27,17 @@ func MaskHash(hash string) string {
 	return hash[:8] + "..."
 }
 
-// The pattern takes more than a valid address on purpose: in a log, too much
-// masked is a nuisance, too little is a leak.
+// The pattern matches more than valid addresses on purpose: in a log, masking too much is better
+// than leaking an address.
 var addressInText = regexp.MustCompile(`[^\s<>"'(),:;\[\]\\]+@[^\s<>"'(),:;\[\]\\]+`)
 
-// What a CPF or a CNPJ may look like, with any dash or slash; ParseTaxID has the last word.
+// Candidates for a CPF or CNPJ, with any dash or slash; ParseTaxID validates them.
 var taxIDInText = regexp.MustCompile(strings.ReplaceAll(
 	`\b(?:[0-9A-Za-z]{2}P[0-9A-Za-z]{3}P[0-9A-Za-z]{3}P[0-9A-Za-z]{4}|[0-9]{3}P[0-9]{3}P[0-9]{3})P[0-9]{2}\b`,
 	"P", `[.\-/\p{Pd}\x{ad}\x{b7}\x{200b}-\x{200d}\x{2024}\x{2044}\x{2060}\x{2212}\x{2215}\x{feff}\x{ff0e}\x{ff0f}]?`))
 
-// MaskText masks every address inside a text, such as a provider's error message, and
-// every valid CPF and CNPJ.
+// MaskText masks every address and every valid CPF and CNPJ in a text, such as a provider's error
+// message.
 func MaskText(text string) string {
 	text = taxIDInText.ReplaceAllStringFunc(text, func(found string) string {
 		if _, err := ParseTaxID(found); err != nil {
@@ -58,7 +58,7 @@ func firstRune(s string) string {
 	return ""
 }
 
-// MaskHashes masks, in a decoded JSON value, what stands under the name cpfCnpjHash.
+// MaskHashes masks the values named cpfCnpjHash in a decoded JSON value.
 func MaskHashes(value any) {
 	switch v := value.(type) {
 	case []any:

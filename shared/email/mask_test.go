@@ -66,7 +66,7 @@ func TestMaskText(t *testing.T) {
 	}
 }
 
-// Whatever stands around an address, its parts do not survive in a masked text.
+// Whatever surrounds an address, its parts do not remain in a masked text.
 func TestMaskText_HidesEveryAddress(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,31 +1,29 @@
 package email
 
-// The queues of single emails. There are three because the queue engine knows no
-// priorities: a worker takes from them in the ratio 6 : 3 : 1.
+// The queues of single emails. There are three because the queue engine has no priorities: a worker
+// takes from them in the ratio 6 : 3 : 1.
 const (
 	QueueHigh   = "email:send:high" // priority 1 to 3
 	QueueNormal = "email:send"      // priority 4 to 7
 	QueueLow    = "email:send:low"  // priority 8 to 10
 )
 
-// DefaultPriority is that of an email that names none. Priorities go from 1, the
-// most urgent, to 10.
+// DefaultPriority is the default. Priorities range from 1, the most urgent, to 10.
 const DefaultPriority = 5
 
-// UrgentPriority goes before everything else.
+// UrgentPriority is the highest priority.
 const UrgentPriority = 1
 
-// MailingPriority is that of a mailing's emails: behind what somebody waits for.
+// MailingPriority is the priority of a mailing's emails: below that of single emails.
 const MailingPriority = 8
 
-// The queues of bulk work, which RabbitMQ carries: one job per mailing, and one
-// message per recipient taken in.
+// The queues of bulk jobs in RabbitMQ: one job per mailing, and one message per imported recipient.
 const (
 	QueueMailings   = "mailing.jobs.process"
 	QueueRecipients = "recipients_queue"
 )
 
-// Targets of outbox rows: what a row is.
+// Targets of outbox rows.
 const (
 	TargetSend       = "email:send"
 	TargetMailing    = "mailing.process"
@@ -35,11 +33,10 @@ const (
 // Queues lists the queues of single emails, the most urgent first.
 func Queues() []string { return []string{QueueHigh, QueueNormal, QueueLow} }
 
-// BulkQueues lists the queues of bulk work.
+// BulkQueues lists the queues of bulk jobs.
 func BulkQueues() []string { return []string{QueueMailings, QueueRecipients} }
 
-// QueueWeight is how many tasks a worker takes from the queue per ten it takes; 0
-// for a queue that is not ours.
+// QueueWeight is how many of ten tasks a worker takes from the queue; 0 for any other queue.
 func QueueWeight(queue string) int {
 	switch queue {
 	case QueueHigh:
@@ -65,11 +62,11 @@ func QueueFor(priority int) string {
 	}
 }
 
-// Delivery is what to do with an email whose outcome is not known.
+// Delivery is the policy for an email whose outcome is unknown.
 type Delivery string
 
 const (
-	// AtLeastOnce sends again and says that it may be a duplicate.
+	// AtLeastOnce sends again and flags a possible duplicate.
 	AtLeastOnce Delivery = "at_least_once"
 	// AtMostOnce never sends again.
 	AtMostOnce Delivery = "at_most_once"

@@ -1,37 +1,36 @@
-// Package email holds the nouns of the gateway and the rules that need no database:
-// what an email is, which states it may take, when it is tried again, how it is
-// named in a log. It imports the standard library only, so that the api, the
-// worker and the store can all build on it.
+// Package email has the types of the gateway and the rules that need no database: what an email is,
+// its states, when it is retried, how it is masked in a log. It imports only the standard library,
+// so that the api, the worker and the store can all use it.
 package email
 
 import "slices"
 
-// Status is where an email stands: the column email_outbox.status, the api's
-// "status" and email_logs.status are all this one value.
+// Status is the state of an email: the column email_outbox.status, the api's "status" and
+// email_logs.status.
 type Status string
 
 const (
-	// Pending: the dispatcher must act. Set by the api on acceptance, and by the
-	// worker when it gives an email back before calling the provider.
+	// Pending: the dispatcher must act. Set by the api on acceptance, and by the worker when it
+	// releases an email without a provider call.
 	Pending Status = "PENDING"
-	// Enqueued: the dispatcher put a task for it on the queue.
+	// Enqueued: the dispatcher has enqueued a task for it.
 	Enqueued Status = "ENQUEUED"
-	// Processing: a worker won the fence and holds a lease; it may be at the provider.
+	// Processing: a worker has claimed it with a lease; it may be calling the provider.
 	Processing Status = "PROCESSING"
-	// RetryScheduled: refused for now; a task waits on the queue until it is due.
+	// RetryScheduled: a retry is scheduled; it waits on the queue or in the outbox until it is due.
 	RetryScheduled Status = "RETRY_SCHEDULED"
-	// OutcomeUnknown: the request left and no usable answer came back.
+	// OutcomeUnknown: the request was sent and no usable answer was received.
 	OutcomeUnknown Status = "OUTCOME_UNKNOWN"
 
 	// Sent: the provider accepted it.
 	Sent Status = "SENT"
-	// Failed: refused for good, invalid, or out of tries. It has a dead letter.
+	// Failed: refused permanently, invalid, or out of tries. It has a dead letter.
 	Failed Status = "FAILED"
-	// Expired: its deadline passed before the provider took it.
+	// Expired: its deadline passed before the provider accepted it.
 	Expired Status = "EXPIRED"
-	// Cancelled: its tenant withdrew it in time.
+	// Cancelled: its tenant cancelled it in time.
 	Cancelled Status = "CANCELLED"
-	// Suppressed: its address must not be mailed.
+	// Suppressed: its address is suppressed.
 	Suppressed Status = "SUPPRESSED"
 )
 
@@ -43,19 +42,19 @@ func Statuses() []Status {
 	}
 }
 
-// Final says that nothing of ours will move the email again. Only an operator's
-// replay and news from the provider still can.
+// Final reports whether the gateway will not change the email any more. Only an operator's replay
+// and feedback from the provider still can.
 func (s Status) Final() bool {
 	return slices.Contains([]Status{Sent, Failed, Expired, Cancelled, Suppressed}, s)
 }
 
-// Claimable says that a worker may start an attempt, and that a cancel, an expiry
-// or a suppression may still stop the email.
+// Claimable reports whether a worker may start an attempt, and whether a cancel, an expiry or a
+// suppression may still stop the email.
 func (s Status) Claimable() bool {
 	return s == Pending || s == Enqueued || s == RetryScheduled
 }
 
-// Replayable says that a person may ask for the email to be sent again.
+// Replayable reports whether a person may request that the email is sent again.
 func (s Status) Replayable() bool {
 	return s == Failed || s == Expired || s == Cancelled
 }

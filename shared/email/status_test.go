@@ -6,7 +6,7 @@ import (
 	"email-gateway/shared/email"
 )
 
-func TestStatus_WhatMayStillHappen(t *testing.T) {
+func TestStatus_Predicates(t *testing.T) {
 	t.Parallel()
 	type may struct{ final, claimable, replayable bool }
 	want := map[email.Status]may{

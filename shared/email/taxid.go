@@ -9,14 +9,13 @@ import (
 	"unicode"
 )
 
-// ErrTaxID is what ParseTaxID says of anything that is neither a CPF nor a CNPJ.
+// ErrTaxID is returned by ParseTaxID for anything that is neither a CPF nor a CNPJ.
 var ErrTaxID = errors.New("is neither a valid CPF nor a valid CNPJ")
 
-// ParseTaxID reads a CPF (11 digits) or a CNPJ (14 characters, the first twelve of
-// them letters or digits since 2026), with or without punctuation, checks its two
-// check digits and returns it bare and in upper case. Punctuation may be what a word
-// processor makes of it: a dash of any length, a no-break space. Leading zeros are never
-// added: a number that lost them is refused, not guessed.
+// ParseTaxID parses a CPF (11 digits) or a CNPJ (14 characters, the first twelve of them letters or
+// digits since 2026), with or without punctuation, verifies its check digits and returns it without
+// punctuation in upper case. Punctuation may be typographic: a dash of any length, a no-break
+// space. Leading zeros are never added: a number that lost them is rejected.
 func ParseTaxID(text string) (string, error) {
 	bare := strings.Map(func(r rune) rune {
 		switch {
@@ -28,7 +27,7 @@ func ParseTaxID(text string) (string, error) {
 		return r
 	}, text)
 	if strings.Count(bare, bare[:min(1, len(bare))]) == len(bare) {
-		return "", ErrTaxID // empty, or one character over and over: passes the sums, is never issued
+		return "", ErrTaxID // empty, or one repeated character: valid check digits, but never issued
 	}
 	switch {
 	case len(bare) == 11 && isCPF(bare), len(bare) == 14 && isCNPJ(bare):
@@ -48,16 +47,16 @@ func isTaxIDPunctuation(r rune) bool {
 	return unicode.Is(unicode.Pd, r) || IsInvisible(r) && r != '\u0085' && r != '\u2028' && r != '\u2029'
 }
 
-// HashTaxID is the only form in which a CPF or CNPJ leaves the api: SHA-256 of the
-// bare number, so that a tenant's own hash meets ours. With a key it is
-// HMAC-SHA-256(key, SHA-256), against which a list of all CPFs cannot be run.
+// HashTaxID returns the only form in which a CPF or CNPJ leaves the api: the SHA-256 of the bare
+// number, which equals a tenant's own hash. With a key it is HMAC-SHA-256(key, SHA-256), which
+// cannot be reversed with a list of all CPFs.
 func HashTaxID(bare string, key []byte) string {
 	sum := sha256.Sum256([]byte(bare))
 	return KeyTaxIDHash(hex.EncodeToString(sum[:]), key)
 }
 
-// KeyTaxIDHash turns a plain SHA-256 (64 hex digits, as a tenant sends it) into
-// the stored form. Without a key it is returned as it is.
+// KeyTaxIDHash converts a plain SHA-256 (64 hex digits, as sent by a tenant) to the stored form.
+// Without a key it is returned unchanged.
 func KeyTaxIDHash(hash string, key []byte) string {
 	if len(key) == 0 {
 		return hash
@@ -78,8 +77,8 @@ func isCPF(s string) bool {
 	return s[9] == cpfDigit(s[:9]) && s[10] == cpfDigit(s[:10])
 }
 
-// cpfDigit weighs the digits from len+1 down to 2; the remainder of ten times the
-// sum by eleven is the digit, ten standing for zero.
+// cpfDigit weights the digits from len+1 down to 2; the digit is the remainder of ten times the sum
+// by eleven, with ten as zero.
 func cpfDigit(s string) byte {
 	sum := 0
 	for i := range len(s) {
@@ -97,8 +96,8 @@ func isCNPJ(s string) bool {
 	return s[12] == cnpjDigit(s[:12]) && s[13] == cnpjDigit(s[:13])
 }
 
-// cnpjDigit weighs each character, valued as its ASCII code less 48 (so A is 17),
-// from the right by 2 to 9 over and over (IN RFB 2.229/2024).
+// cnpjDigit weights each character, with the value of its ASCII code less 48 (so A is 17), from the
+// right by 2 to 9 repeatedly (IN RFB 2.229/2024).
 func cnpjDigit(s string) byte {
 	sum, weight := 0, 2
 	for i := len(s) - 1; i >= 0; i-- {

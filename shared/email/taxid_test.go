@@ -74,8 +74,8 @@ func TestParseTaxID_Invalid(t *testing.T) {
 	}
 }
 
-// One wrong digit anywhere in a CPF is always found: its weights are all different
-// from zero modulo 11.
+// One wrong digit anywhere in a CPF is always detected: its weights are all different from zero
+// modulo 11.
 func TestParseTaxID_OneWrongDigit(t *testing.T) {
 	t.Parallel()
 	for _, valid := range []string{"52998224725", "00000000191", "11222333000181"} {
@@ -150,7 +150,7 @@ func FuzzParseTaxID(f *testing.F) {
 	})
 }
 
-// Numbers as word processors and web pages write them.
+// Numbers as written by word processors and web pages.
 func TestParseTaxID_TypographicPunctuation(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -2,20 +2,21 @@ package email
 
 import "fmt"
 
-// Tries says how many tries an email has had, the same everywhere: those that count, of
-// those that it may have, and beside them those that a provider's quota or outage ended.
+// Tries is an email's number of tries: those that count, the maximum, and those refused by a
+// provider's quota or made during an outage.
 type Tries struct {
 	Spent     int `json:"spent"`
 	Allowed   int `json:"allowed"`
 	Throttled int `json:"throttled"`
 }
 
-// TriesOf are the tries of an email with these attempts, throttles of which were refused by a quota or met an outage.
+// TriesOf returns the tries of an email with these attempts, of which throttles were refused by a
+// quota or made during an outage.
 func TriesOf(attempts, throttles, allowed int) Tries {
 	return Tries{Spent: attempts - throttles, Allowed: allowed, Throttled: throttles}
 }
 
-// String is "2 of 5", or "2 of 5, and 1 throttled".
+// String returns "2 of 5", or "2 of 5, and 1 throttled".
 func (t Tries) String() string {
 	text := fmt.Sprintf("%d of %d", t.Spent, t.Allowed)
 	if t.Throttled > 0 {

@@ -1,6 +1,5 @@
-// Package environment reads a program's environment into a struct and says all that
-// is wrong with it at once, each mistake with the name of its variable. The config
-// packages of the api and of the worker are built on it.
+// Package environment reads a program's environment into a struct and reports all errors at once,
+// each with the name of its variable. The config packages of api and worker use it.
 package environment
 
 import (
@@ -17,8 +16,8 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Read fills settings, a pointer to a struct whose fields hold the defaults that
-// its tags do not, from "NAME=value" lines. A variable set to nothing counts as not set.
+// Read sets settings, a pointer to a struct whose fields have the defaults that its tags do not,
+// from "NAME=value" lines. An empty variable counts as not set.
 func Read(environ []string, settings any) Faults {
 	err := env.ParseWithOptions(settings, env.Options{Environment: env.ToMap(environ)})
 	var all env.AggregateError
@@ -35,8 +34,7 @@ func Read(environ []string, settings any) Faults {
 	return f
 }
 
-// named turns an error of the library, which may speak of a field, into one that
-// speaks of the variable.
+// named converts an error of the library, which may name a field, to one that names the variable.
 func named(err error, settings reflect.Type) error {
 	var (
 		unset  env.VarIsNotSetError
@@ -58,8 +56,7 @@ func named(err error, settings reflect.Type) error {
 	return err
 }
 
-// kind says in words what a variable of this type holds; "" for a type that says so
-// itself.
+// kind describes the values of this type; "" for a type whose errors do so.
 func kind(t reflect.Type) string {
 	switch t.String() {
 	case "int":
@@ -74,7 +71,7 @@ func kind(t reflect.Type) string {
 	return ""
 }
 
-// bare takes the parser's own name out of its error.
+// bare removes the parser's name from its error.
 func bare(err error) error {
 	var number *strconv.NumError
 	if errors.As(err, &number) {
@@ -83,12 +80,12 @@ func bare(err error) error {
 	return err
 }
 
-// Faults collects what is wrong with an environment. Its methods add to it; none of
-// them repeats a URL, which may hold a password.
+// Faults collects the errors of an environment. Its methods add to it; none of them includes a URL,
+// which may contain a password.
 type Faults []error
 
-// Must notes that the variable breaks its rule, unless ok. A variable has one fault at
-// most: one that could not be read is at its default, which breaks no rule of its own.
+// Must adds a fault of the variable, unless ok. A variable has at most one fault: one that could
+// not be parsed has its default, which is valid.
 func (f *Faults) Must(ok bool, name, rule string) {
 	if !ok && !f.has(name) {
 		*f = append(*f, fmt.Errorf("%s: %s", name, rule))
@@ -99,8 +96,8 @@ func (f *Faults) has(name string) bool {
 	return slices.ContainsFunc(*f, func(err error) bool { return strings.HasPrefix(err.Error(), name+":") })
 }
 
-// URL checks scheme and host and leaves the rest to the library that will connect.
-// Several hosts may stand in it, which net/url does not read.
+// URL checks scheme and host and leaves the rest to the library that connects. It accepts several
+// hosts, which net/url does not.
 func (f *Faults) URL(name, value string, schemes ...string) {
 	if value == "" {
 		return
@@ -110,12 +107,12 @@ func (f *Faults) URL(name, value string, schemes ...string) {
 		"must be a URL beginning with "+strings.Join(schemes, "://, ")+"://")
 }
 
-// LogLevel wants one of slog's four levels.
+// LogLevel requires one of slog's four levels.
 func (f *Faults) LogLevel(name, value string) {
 	f.Must(slices.Contains([]string{"debug", "info", "warn", "error"}, value), name, "must be debug, info, warn or error")
 }
 
-// Address wants host:port, the host perhaps empty.
+// Address requires host:port, with an optional host.
 func (f *Faults) Address(name, value string) {
 	_, port, err := net.SplitHostPort(value)
 	if err == nil {
@@ -124,18 +121,18 @@ func (f *Faults) Address(name, value string) {
 	f.Must(err == nil, name, "must be host:port, such as 127.0.0.1:8080")
 }
 
-// DrainDelay wants a duration that fits into the time that orchestrators give a program to end.
+// DrainDelay requires a duration within an orchestrator's usual stop timeout.
 func (f *Faults) DrainDelay(delay time.Duration) {
 	f.Must(delay >= 0 && delay <= time.Minute, "DRAIN_DELAY", "must be 0s to 1m")
 }
 
-// HTTPURL wants an http or https URL.
+// HTTPURL requires an http or https URL.
 func (f *Faults) HTTPURL(name, value string) {
 	u, err := url.Parse(value)
 	f.Must(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", name, "must be an http:// or https:// URL")
 }
 
-// Err is all faults as one error, or nil.
+// Err returns all faults as one error, or nil.
 func (f Faults) Err() error {
 	if len(f) == 0 {
 		return nil

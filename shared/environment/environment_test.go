@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestRead_NamesEveryMistake(t *testing.T) {
+func TestRead_AllErrors(t *testing.T) {
 	t.Parallel()
 	var s settings
 	f := environment.Read([]string{"DATABASE_URL=", "WORKERS=many", "RATE=fast", "LOUD=very", "POLL=soon", "COLOR=red"}, &s)

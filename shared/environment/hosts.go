@@ -2,9 +2,9 @@ package environment
 
 import "strings"
 
-// SplitHosts returns one URL per host of a URL that lists several, as servers of one
-// cluster are named (scheme://user:password@a:1,b:2/path): net/url and most libraries
-// read one host only. Everything but the host is the same in each.
+// SplitHosts returns one URL per host of a URL with several hosts, as used for clusters
+// (scheme://user:password@a:1,b:2/path): net/url and most libraries parse one host only. All other
+// parts are the same in each.
 func SplitHosts(raw string) []string {
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {

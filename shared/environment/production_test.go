@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/environment"
 )
 
-// refused are the variables that RefusePublicSecrets complains about.
+// refused returns the variables that RefusePublicSecrets reports.
 func refused(environ ...string) []string {
 	var f environment.Faults
 	f.RefusePublicSecrets(environ)
@@ -24,8 +24,7 @@ func refused(environ ...string) []string {
 	return names
 }
 
-// Every secret that docker-compose.yml has a default for is refused in production, and
-// nowhere else.
+// Every secret with a default in docker-compose.yml is rejected in production, and nowhere else.
 func TestRefusePublicSecrets_Compose(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docker-compose.yml")
@@ -37,10 +36,10 @@ func TestRefusePublicSecrets_Compose(t *testing.T) {
 	for _, found := range secret.FindAllStringSubmatch(string(text), -1) {
 		name, value := found[1], found[2]
 		if strings.HasPrefix(name, "GATEWAY_") || name == "POSTGRES_PASSWORD" {
-			continue // what migrate and Postgres set is refused as the PGPASSWORD of who uses it
+			continue // settings of migrate and Postgres are rejected as the PGPASSWORD of their users
 		}
 		if slices.Contains([]string{"STORAGE_URL", "PUBLIC_URL", "API_URL", "REDIS_URL", "SES_EVENTS_TRUSTED_URL", "GF_SECURITY_ADMIN_PASSWORD", "ROOT_SECRET_KEY", "ROOT_ACCESS_KEY"}, name) || slices.Contains(want, name) {
-			continue // no secret, or none of ours
+			continue // no secret, or not ours
 		}
 		environ, want = append(environ, name+"="+value), append(want, name)
 	}

@@ -42,7 +42,7 @@ func eachCSSScript(css string, found func(finding) (stop bool)) (stop bool) {
 	return false
 }
 
-// mayBegin rules out most places by two bytes. A word may go on with an escape,
+// mayBegin rules out most places by two bytes. A word may continue with an escape,
 // a comment or a letter that only looks like ASCII.
 func mayBegin(text string) bool {
 	var second byte
@@ -77,10 +77,10 @@ func mayBegin(text string) bool {
 // cssScanner is the state of one scan.
 type cssScanner struct {
 	text     string
-	closings []int // where each "*/" stands; filled when a word meets a comment
+	closings []int // offsets of "*/"; filled when a word contains a comment
 	counted  bool  // closings is filled
 	behavior bool  // inside the declaration of a behavior
-	images   bool  // inside a rule with addresses that stand without url()
+	images   bool  // inside a rule with addresses without url()
 	obscured bool  // a word was broken up beyond maxSkips
 }
 
@@ -89,11 +89,11 @@ var (
 	foundBinding    = finding{RuleCSSBinding, "CSS bindings, behaviors and links run script and are not sent"}
 )
 
-// at judges what begins at i.
+// at checks what begins at i.
 func (s *cssScanner) at(i int) finding {
 	if c := s.text[i]; c == ';' || c == '}' {
 		s.behavior = false
-		s.images = s.images && c == ';' // one may stand in a data: address
+		s.images = s.images && c == ';' // a data: address may contain one
 		return finding{}
 	}
 	var f finding
@@ -151,8 +151,8 @@ func (s *cssScanner) url(i int) finding {
 	return s.judge(inside)
 }
 
-// judge judges the address at i, with escapes resolved and, as Outlook leaves
-// backslashes alone, as it stands there.
+// judge checks the address at i, with escapes resolved and also unresolved, because Outlook leaves
+// backslashes unchanged.
 func (s *cssScanner) judge(i int) finding {
 	var buf [maxPrefix]byte
 	if f := judgeURL(s.address(buf[:0], i)); f.rule != "" {
@@ -166,7 +166,7 @@ func (s *cssScanner) judge(i int) finding {
 }
 
 // startsImages reports whether image-set( or AlphaImageLoader( begins at i: their
-// addresses stand in quotes without url(, those of image-set several in a row.
+// addresses are quoted without url(, those of image-set several in a row.
 func (s *cssScanner) startsImages(i int) bool {
 	for _, name := range []string{"image-set", "alphaimageloader"} {
 		if end, ok := s.word(i, name); ok && s.opensParenthesis(end) {
@@ -205,12 +205,12 @@ func (s *cssScanner) opensParenthesis(i int) bool {
 	return c == '('
 }
 
-// maxSkips is how many comments, white spaces and the like may stand in a row
+// maxSkips is how many comments, white spaces and the like may be consecutive
 // where a word continues. People write a few; without a bound, a scan that
 // starts at every letter would be quadratic.
 const maxSkips = 128
 
-// word reports whether a lower-case word stands at i, and where it ends.
+// word reports whether a lower-case word begins at i, and where it ends.
 func (s *cssScanner) word(i int, word string) (end int, ok bool) {
 	for j := range len(word) {
 		if j > 0 {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// nothing is what an escaped line break, and the end of the text, stand for.
+// nothing represents an escaped line break and the end of the text.
 const nothing rune = -1
 
 // fullwidthLead is the first byte of the fullwidth forms of ASCII.

@@ -2,12 +2,12 @@ package htmlcheck
 
 import "strings"
 
-// inspector judges one body, or the document inside a srcdoc attribute.
+// inspector checks one body, or the document inside a srcdoc attribute.
 type inspector struct {
 	thorough bool // make every reading, needed or not
 	nested   bool // this is the inside of a srcdoc
 	found    *list
-	seen     map[string][]*Violation // verdict per srcdoc, which several readings meet
+	seen     map[string][]*Violation // result per srcdoc, which several readings reach
 }
 
 // maxOpen is the parser's limit of 512 open elements less the few it opens by
@@ -73,7 +73,7 @@ func (in *inspector) trees(html string, seen survey, found emit) (stop bool) {
 	return false
 }
 
-// srcdoc checks a document that stands in an attribute. One inside another is
+// srcdoc checks a document in an attribute. One inside another is
 // refused unread: each level could repeat all the work of the one above.
 func (in *inspector) srcdoc(html string) []*Violation {
 	if !hasTag(html) {

@@ -29,7 +29,7 @@ func (in *inspector) element(tag string, attrs []html.Attribute, found emit) (st
 	return false
 }
 
-// inside judges the document in a srcdoc.
+// inside checks the document in a srcdoc.
 func (in *inspector) inside(tag string, a html.Attribute, found emit) (stop bool) {
 	for _, v := range in.srcdoc(a.Val) {
 		if found(v.within(printable(tag) + "/" + printable(a.Key))) {
@@ -39,7 +39,7 @@ func (in *inspector) inside(tag string, a html.Attribute, found emit) (stop bool
 	return false
 }
 
-// otherRules judges a style attribute on, behind its first finding.
+// otherRules checks a style attribute after its first finding.
 func otherRules(tag string, a html.Attribute, first string, found emit) (stop bool) {
 	if first == RuleEventHandler || roleOf(tag, localName(a.Key)) != roleCSS {
 		return false
@@ -47,7 +47,7 @@ func otherRules(tag string, a html.Attribute, first string, found emit) (stop bo
 	return eachCSSScript(a.Val, func(f finding) bool { return f.rule != first && found(f.at(tag, a.Key)) })
 }
 
-// attribute judges an attribute, but not the document in a srcdoc.
+// attribute checks an attribute, but not the document in a srcdoc.
 func attribute(tag, name, value string) *Violation {
 	local := localName(name)
 	if isHandler(name) || isHandler(local) {
@@ -84,7 +84,7 @@ func localName(name string) string {
 	return name[strings.LastIndexByte(name, ':')+1:]
 }
 
-// animatedScript judges what an svg animation (or its ancestor in old Outlook,
+// animatedScript checks the values that an svg animation (or its ancestor in old Outlook,
 // HTML+TIME) sets: a handler or markup would become live without being markup.
 func animatedScript(value string) finding {
 	name := localName(strings.ToLower(strings.TrimSpace(value)))
@@ -94,8 +94,8 @@ func animatedScript(value string) finding {
 	return finding{}
 }
 
-// metaScript judges the address of a refresh ("0; url='address'", where old
-// clients take the last of several) and of a link header ("<address>").
+// metaScript checks the address of a refresh ("0; url='address'", where old clients use the last of
+// several) and of a link header ("<address>").
 func metaScript(attrs []html.Attribute) *Violation {
 	equiv, content := metaHeader(attrs)
 	if equiv != "refresh" && equiv != "link" {

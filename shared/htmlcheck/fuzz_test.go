@@ -10,7 +10,7 @@ import (
 	"email-gateway/shared/htmlcheck"
 )
 
-// FuzzCheck holds the verdict of Check, which leaves out what it can, to that
+// FuzzCheck compares the result of Check, which leaves out what it can, to that
 // of every reading made.
 func FuzzCheck(f *testing.F) {
 	for _, dir := range []string{"refused", "accepted"} {

@@ -4,8 +4,8 @@
 // see through. A script element that holds JSON-LD (Gmail markup) may be sent: it runs
 // nowhere.
 //
-// The api asks before it stores an email and keeps the verdict with the body's
-// hash and Version; the worker asks again only when one of the two changed.
+// The api checks a body before it stores an email and stores the result with the body's hash and
+// Version; the worker checks again only if one of the two changed.
 //
 // A body is read up to four times, because mail clients differ and each reading
 // sees what another one misses:
@@ -27,8 +27,8 @@ import (
 	"unicode/utf8"
 )
 
-// Version identifies the rules. It is stored beside each verdict; raise it with
-// every change that could turn a verdict, so that stored ones are renewed.
+// Version identifies the rules. It is stored with each result; raise it with every change that
+// could change a result, so that stored ones are checked again.
 const Version int16 = 2
 
 // MaxBytes is the largest body in bytes of UTF-8: 512 KiB.
@@ -39,8 +39,8 @@ func Check(html string) error {
 	return check(html, false)
 }
 
-// check is Check; thorough makes every reading, needed or not, so that a test
-// can compare the verdicts.
+// check implements Check; thorough makes every reading, needed or not, so that a test can compare
+// the results.
 func check(html string, thorough bool) error {
 	if v := checkText(html); v != nil {
 		return v
@@ -54,8 +54,8 @@ func check(html string, thorough bool) error {
 	return nil
 }
 
-// CheckAll returns all violations, at most most of them (two or more), with their lines where
-// a reading of tokens meets them; nil when Check has nothing against html.
+// CheckAll returns all violations, at most most of them (two or more), with their lines if a
+// reading of tokens finds them; nil if Check accepts html.
 func CheckAll(html string, most int) []*Violation {
 	if v := checkText(html); v != nil {
 		return []*Violation{v}
@@ -66,7 +66,7 @@ func CheckAll(html string, most int) []*Violation {
 	return found.all
 }
 
-// checkText holds what can be said before any markup is read.
+// checkText checks what does not require reading markup.
 func checkText(html string) *Violation {
 	switch {
 	case len(html) > MaxBytes:

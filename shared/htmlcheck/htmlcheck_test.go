@@ -78,7 +78,7 @@ func TestOrdinary(t *testing.T) {
 	}
 }
 
-func TestWholeBody(t *testing.T) {
+func TestBodyAsAWhole(t *testing.T) {
 	t.Parallel()
 	fill := func(n int) string { return "<p>" + strings.Repeat("é", n/2-2) + "." }
 	for _, tt := range []struct {

@@ -12,7 +12,7 @@ func scriptElement(tag string) *Violation {
 }
 
 // isDataBlock reports whether a script element with these attributes holds JSON-LD,
-// which mail clients read and none runs. Only attributes that do nothing may stand
+// which mail clients read and none runs. Only attributes without effect may be
 // beside its one type.
 func isDataBlock(attrs []html.Attribute) bool {
 	types := 0

@@ -2,28 +2,28 @@ package htmlcheck
 
 import "strings"
 
-// emit takes a violation and says whether the reading is to stop.
+// emit receives a violation and returns whether the reading must stop.
 type emit func(*Violation) (stop bool)
 
-// within is an emit for what stands inside of something else.
+// within is an emit for violations inside of something else.
 func (e emit) within(place string) emit {
 	return func(v *Violation) bool { return e(v.within(place)) }
 }
 
-// list collects violations. Several readings meet the same one, so each counts how often it
-// has met one of its kind, and adds only those beyond what a reading before it has met.
+// list collects violations. Several readings find the same one, so each counts those of the same
+// kind, and adds only those beyond the number found by an earlier reading.
 type list struct {
 	most  int
-	lines bool // readings of tokens say the line
+	lines bool // readings of tokens report the line
 	all   []*Violation
 	met   map[Violation]int // in this reading
 	known map[Violation]int // in any reading
 }
 
-// nextReading begins to count anew.
+// nextReading resets the counts.
 func (l *list) nextReading() { l.met = nil }
 
-// add keeps a violation that no reading has met before.
+// add stores a violation that no reading has found before.
 func (l *list) add(v *Violation) (stop bool) {
 	if l.most > 1 && !l.isNew(*v) {
 		return false
@@ -32,7 +32,8 @@ func (l *list) add(v *Violation) (stop bool) {
 	return len(l.all) >= l.most
 }
 
-// isNew: a tree knows no lines and no namespaces, so it adds only what stands nowhere else.
+// isNew: a tree has no lines and no namespaces, so it only adds violations that were not found
+// elsewhere.
 func (l *list) isNew(v Violation) bool {
 	if l.met == nil {
 		l.met = make(map[Violation]int)

@@ -5,11 +5,10 @@ import "strings"
 // ordinaryReader reads the markup that nearly every email consists of, several
 // times faster than the tokenizer and without allocating.
 //
-// It only ever says yes. It knows the part of HTML on which all parsers agree:
-// complete tags with lower-case names and values whose ends are plain, complete
-// comments, and style and title as the only elements that hold raw text. There
-// it sees the tokens the tokenizer would see and asks the same rules; at the
-// first other character, or the first finding, it gives up and the real readings
+// It can only accept. It knows the part of HTML on which all parsers agree: complete tags with
+// lower-case names and values with plain ends, complete comments, and style and title as the only
+// elements with raw text. For those it sees the same tokens as the tokenizer and applies the same
+// rules; at the first other character, or the first finding, it gives up and the full readings
 // decide.
 type ordinaryReader struct {
 	text      string // what is left
@@ -51,7 +50,7 @@ func (r *ordinaryReader) read() bool {
 	}
 }
 
-// endTag accepts </name> and nothing cleverer.
+// endTag accepts </name> only.
 func (r *ordinaryReader) endTag() bool {
 	r.text = r.text[1:]
 	if r.name() == "" {

@@ -30,7 +30,7 @@ var attributes = rapid.Custom(func(t *rapid.T) string {
 	}).Draw(t, "attribute")
 })
 
-// fragments are well-meant markup, nested up to a few levels, in the habits of
+// fragments are benign markup, nested up to a few levels, in the habits of
 // hand-written and generated email.
 func fragments(depth int) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
@@ -62,8 +62,8 @@ func fragments(depth int) *rapid.Generator[string] {
 	})
 }
 
-// TestBenign sends random well-meant documents through both paths.
-func TestBenign(t *testing.T) {
+// TestBenignDocuments sends random benign documents through both paths.
+func TestBenignDocuments(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		body := "<!DOCTYPE html><html><head><title>" + html.EscapeString(texts.Draw(t, "title")) +
@@ -78,9 +78,9 @@ func TestBenign(t *testing.T) {
 	})
 }
 
-// TestPlanted puts one piece of script at a random place of such a document,
+// TestInsertedScript inserts one piece of script at a random place of such a document,
 // where it must be found.
-func TestPlanted(t *testing.T) {
+func TestInsertedScript(t *testing.T) {
 	t.Parallel()
 	planted := rapid.SampledFrom([]string{
 		"<script>x</script>", "<SCRIPT SRC=//x>", "<img src=x onerror=x>", "<a href=javascript:x>", "<a href='\tJava\nScript:x'>",
@@ -96,7 +96,7 @@ func TestPlanted(t *testing.T) {
 	})
 }
 
-// TestShortcuts compares the verdicts with and without shortcuts on scraps of
+// TestShortcuts compares the results with and without shortcuts on scraps of
 // markup strung together, where parsers are most likely to lose their way.
 func TestShortcuts(t *testing.T) {
 	t.Parallel()

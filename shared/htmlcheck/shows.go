@@ -9,16 +9,16 @@ import (
 	"email-gateway/shared/email"
 )
 
-// Shows says whether a reader of the body would see anything: a text that is more than
-// white space and zero-width characters, or an element that shows something by itself.
-// Comments, empty elements, title and style show nothing.
+// Shows reports whether a reader of the body would see anything: a text with more than white space
+// and zero-width characters, or an element that is visible by itself. Comments, empty elements,
+// title and style are not visible.
 func Shows(body string) bool {
 	z := html.NewTokenizer(strings.NewReader(body))
 	hidden := "" // the element whose text is not shown
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
-			return z.Err() != io.EOF //nolint:errorlint // the tokenizer returns it bare; a text that it cannot read is for the checker to judge
+			return z.Err() != io.EOF //nolint:errorlint // the tokenizer returns it bare; a text that it cannot read is for the checker
 		case html.TextToken:
 			if hidden == "" && !email.IsBlank(html.UnescapeString(string(z.Raw()))) {
 				return true
@@ -39,7 +39,7 @@ func Shows(body string) bool {
 	}
 }
 
-// showsItself tells the elements that need no text. Those of VML have a colon.
+// showsItself reports whether an element is visible without text. Those of VML have a colon.
 func showsItself(element string) bool {
 	switch element {
 	case "img", "image", "svg", "picture", "video", "audio", "canvas", "object", "embed", "iframe", "hr", "input", "select", "button", "textarea", "meter", "progress", "math":
@@ -48,8 +48,8 @@ func showsItself(element string) bool {
 	return strings.HasPrefix(element, "v:")
 }
 
-// hides tells the elements whose text no reader sees. head is none of them: what has a text
-// is not in it any more, whether it was closed or not.
+// hides reports whether an element's text is invisible. head is not included: an element with text
+// is no longer in it, whether it was closed or not.
 func hides(element string) bool {
 	switch element {
 	case "title", "style", "script", "template":

@@ -22,7 +22,7 @@ type tokenReading struct {
 	attrs []html.Attribute
 }
 
-// survey is what the first reading learns about the need for others.
+// survey is what the first reading finds out about the need for others.
 type survey struct {
 	starts   int  // start tags of elements that stay open
 	tables   int  // tables and templates, above which elements are implied

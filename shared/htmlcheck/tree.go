@@ -70,8 +70,8 @@ func following(node *html.Node) *html.Node {
 	return node.NextSibling
 }
 
-// parseError tells the parser's depth limit, which has no error value of its
-// own, from its internal errors. Both refuse: what cannot be read is not sent.
+// parseError distinguishes the parser's depth limit, which has no error value, from its internal
+// errors. Both reject the body: what cannot be read is not sent.
 func parseError(err error) *Violation {
 	if strings.Contains(err.Error(), "open stack of elements exceeds") {
 		return ErrTooDeep

@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// maxPrefix is how much of an address is judged. The longest scheme and media
-// type that decide fit twice; what is longer is neither refused nor allowed data.
+// maxPrefix is how much of an address is checked. The longest relevant scheme and media type fit
+// twice; a longer one is neither rejected nor allowed data.
 const maxPrefix = 64
 
-// maxDropped is how many characters that browsers skip may stand in that part.
+// maxDropped is how many characters that browsers skip that part may have.
 // Indentation by a template fits; the bound keeps long lists linear.
 const maxDropped = 1024
 
 var foundObscured = finding{RuleObscured, "words and addresses must not be broken up by comments, white space or control characters"}
 
-// urlScript judges the address in an attribute.
+// urlScript checks the address in an attribute.
 func urlScript(value string) finding {
 	var buf [maxPrefix]byte
 	prefix, ok := urlPrefix(buf[:0], value)
@@ -26,9 +26,9 @@ func urlScript(value string) finding {
 	return judgeURL(prefix)
 }
 
-// urlListScript judges addresses separated by white space (ping), commas
-// (srcset) or semicolons (values). Each is judged beyond its own end, so that a
-// line break inside a scheme does not end it.
+// urlListScript checks addresses separated by white space (ping), commas (srcset) or semicolons
+// (values). Each is checked beyond its own end, so that a line break inside a scheme does not end
+// it.
 func urlListScript(value string) finding {
 	between := true
 	for i := range len(value) {
@@ -51,7 +51,7 @@ func urlListScript(value string) finding {
 // urlPrefix appends the beginning of an address in lower case, as the most
 // forgiving client sees it: without leading white space, and without control
 // characters, invisible characters and white space beyond ASCII anywhere. The
-// replacement character goes too, for it stands where the source had a NUL, which
+// replacement character goes too, because it replaces a NUL of the source, which
 // old clients skipped.
 func urlPrefix(dst []byte, value string) (prefix []byte, ok bool) {
 	dropped := 0
@@ -90,7 +90,7 @@ var (
 	foundLocal  = finding{RuleLocalURL, "addresses that open files or programs of the reader's computer, or a file server, are not sent"}
 )
 
-// judgeURL names the rule that an address with this beginning breaks.
+// judgeURL returns the rule that an address with this beginning violates.
 func judgeURL(prefix []byte) finding {
 	for {
 		if isShare(prefix) {
@@ -130,7 +130,7 @@ func isShare(address []byte) bool {
 	for n < len(address) && (address[n] == '/' || address[n] == '\\') {
 		n++
 	}
-	// Behind a quote it is the rest of an escape that somebody doubled.
+	// After a quote it is the rest of a doubled escape.
 	named := n < len(address) && address[n] != '"' && address[n] != '\''
 	return n >= 2 && named && bytes.IndexByte(address[:n], '\\') >= 0
 }
@@ -146,9 +146,8 @@ const (
 	schemeWrapper            // is followed by the address that counts
 )
 
-// kindOf names the kind of a scheme in lower case. Schemes of programs are refused
-// that take a file's name or a command, as attacks have used each of them; those of
-// chats, shops and calls are not.
+// kindOf returns the kind of a scheme in lower case. Schemes of programs that take a file name or a
+// command are rejected, as attacks have used each of them; those of chats, shops and calls are not.
 func kindOf(scheme string) schemeKind {
 	switch scheme {
 	case "javascript", "vbscript", "jscript", "livescript", "mocha", "mhtml",

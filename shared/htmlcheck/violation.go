@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Codes of the rules a body can break. They are stored and shown to tenants:
-// add new ones, never rename.
+// Codes of the rules for a body. They are stored and shown to tenants: add new ones, never rename.
 const (
 	RuleScriptElement     = "SCRIPT_ELEMENT"
 	RuleEventHandler      = "EVENT_HANDLER"
@@ -21,7 +20,7 @@ const (
 	RuleUnparsable        = "UNPARSABLE"
 )
 
-// Refusals that concern the body as a whole. Compare with errors.Is.
+// Violations of the body as a whole. Compare with errors.Is.
 var (
 	ErrEmpty      = &Violation{Rule: "HTML_EMPTY", Detail: "the body is empty"}
 	ErrTooLarge   = &Violation{Rule: "HTML_TOO_LARGE", Detail: "the body is larger than 524288 bytes of UTF-8"}
@@ -31,13 +30,13 @@ var (
 	ErrNUL        = &Violation{Rule: "HTML_NUL", Detail: "the body contains a NUL character"}
 )
 
-// Violation says which rule a body breaks and at which element. It never
-// quotes the body beyond names of elements and attributes, so it may be logged.
+// Violation is a violated rule with its element. It never quotes the body beyond names of elements
+// and attributes, so it may be logged.
 type Violation struct {
 	Rule   string // stable code
-	Where  string // "td/onclick"; empty when the body as a whole is meant
-	Detail string // one sentence for people
-	Line   int    // of the body, from 1; 0 = not known. Only CheckAll says it
+	Where  string // "td/onclick"; empty for the body as a whole
+	Detail string // one sentence for the user
+	Line   int    // of the body, from 1; 0 = unknown. Only set by CheckAll
 }
 
 // Error joins rule, place and detail.
@@ -58,14 +57,14 @@ func (v *Violation) Is(target error) bool {
 	return ok && t.Rule == v.Rule
 }
 
-// within returns a copy that names the enclosing place too.
+// within returns a copy with the enclosing place.
 func (v *Violation) within(place string) *Violation {
 	inner := *v
 	inner.Where = strings.TrimSuffix(place+" > "+v.Where, " > ")
 	return &inner
 }
 
-// inLine returns a copy with a line, unless it has one that is closer.
+// inLine returns a copy with a line, unless it has a more precise one.
 func (v *Violation) inLine(line int) *Violation {
 	if v.Line > 0 {
 		return v
@@ -75,7 +74,7 @@ func (v *Violation) inLine(line int) *Violation {
 	return &numbered
 }
 
-// finding is a broken rule before its place is known.
+// finding is a violated rule before its place is known.
 type finding struct{ rule, detail string }
 
 func (f finding) at(tag, attribute string) *Violation {
@@ -86,10 +85,10 @@ func (f finding) at(tag, attribute string) *Violation {
 	return &Violation{Rule: f.rule, Where: where, Detail: f.detail}
 }
 
-// maxName keeps a name made up by the sender from filling a log line.
+// maxName keeps a long name in the body from filling a log line.
 const maxName = 40
 
-// printable cuts a name of the body to what may stand in logs and answers.
+// printable shortens a name from the body for logs and responses.
 func printable(name string) string {
 	if len(name) > maxName {
 		name = name[:maxName]

@@ -7,15 +7,15 @@ import (
 	"email-gateway/shared/email"
 )
 
-// What people write instead of a bare address. A caller that knows where the name, or the
-// other addresses, belong compares with errors.Is and says so.
+// Common mistakes in place of a bare address. A caller that has a field for the name, or for other
+// addresses, compares with errors.Is and names it.
 var (
 	ErrNamed   = errors.New("must be a bare address such as ana@example.com, without a name and angle brackets")
 	ErrSeveral = errors.New("must be one address, not several")
 )
 
-// Diagnose says why ASCII refuses an address, so that a person can correct it. It returns
-// nil for an address that ASCII takes, and never quotes it.
+// Diagnose returns why ASCII rejects an address, so that a person can correct it. It returns nil
+// for a valid address, and never quotes it.
 func Diagnose(address string) error {
 	_, err := ASCII(address)
 	if err == nil {
@@ -34,7 +34,7 @@ func Diagnose(address string) error {
 	return diagnoseDomain(address[at+1:])
 }
 
-// diagnoseShape recognizes what is not one bare address at all.
+// diagnoseShape detects values that are not one bare address.
 func diagnoseShape(address string) error {
 	at := strings.Count(address, "@")
 	switch {

@@ -1,6 +1,6 @@
-// Package mailbox reads addresses as people write them and brings them into the form
-// in which they are stored and sent. The handlers of package httpapi use it for the
-// fields of a request, package mailing for the rows of a CSV file.
+// Package mailbox parses addresses as people write them and converts them to the form in which they
+// are stored and sent. Package httpapi uses it for the fields of a request, package mailing for the
+// rows of a CSV file.
 package mailbox
 
 import (
@@ -13,13 +13,14 @@ import (
 	"email-gateway/shared/email"
 )
 
-// maxWritten is the longest address, in bytes, that is converted to ASCII. The time of the
-// conversion grows with the square of the length. The longest valid address has 254 characters in
-// ASCII, and about 1,000 bytes before: a label of 63 characters encodes at most 58 letters, of up
-// to 4 bytes each.
+// maxWritten is the maximum length, in bytes, of an address that is converted to ASCII. The time of
+// the conversion grows with the square of the length. The longest valid address has 254 characters
+// in ASCII, and about 1,000 bytes before: a label of 63 characters encodes at most 58 letters, of
+// up to 4 bytes each.
 const maxWritten = 1024
 
-// ASCII is a bare address as it is stored and sent: with its domain in ASCII.
+// ASCII returns a bare address in the form in which it is stored and sent: with its domain in
+// ASCII.
 func ASCII(address string) (string, error) {
 	if len(address) > maxWritten {
 		return "", email.ErrAddressTooLong
@@ -33,7 +34,7 @@ func ASCII(address string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if domain != written { // a row of a CSV pays for no copy
+	if domain != written { // avoids a copy for each row of a CSV
 		address = local + "@" + domain
 	}
 	if err := email.CheckAddress(address); err != nil {
@@ -42,8 +43,8 @@ func ASCII(address string) (string, error) {
 	return address, nil
 }
 
-// Domain is a domain in ASCII. One that is in ASCII already is returned as it is: IDNA's own rules
-// for hyphens do not apply to it.
+// Domain returns a domain in ASCII. One that is ASCII already is unchanged: IDNA's rules for
+// hyphens do not apply to it.
 func Domain(domain string) (string, error) {
 	if !needsIDNA(domain) {
 		return domain, nil
@@ -58,7 +59,7 @@ func Domain(domain string) (string, error) {
 	return ascii, nil
 }
 
-// needsIDNA: a letter beyond ASCII, or a label that claims to stand for some.
+// needsIDNA reports whether a domain has a non-ASCII letter or a punycode label.
 func needsIDNA(domain string) bool {
 	for i := range len(domain) {
 		if domain[i] >= 0x80 {
@@ -73,11 +74,11 @@ var (
 	errLine    = errors.New("must not hold control characters or line ends")
 )
 
-// maxDisplayName is that of the other names in a request.
+// maxDisplayName is the same as for other names in a request.
 const maxDisplayName = email.MaxFieldLen
 
-// Parse reads one RFC 5322 mailbox; its address is in stored form. The name may come
-// encoded (RFC 2047), so it is looked at after decoding, too.
+// Parse parses one RFC 5322 mailbox; its address is in stored form. The name may be encoded (RFC
+// 2047), so it is checked after decoding, too.
 func Parse(text string) (mail.Address, error) {
 	if email.HasControl(text) {
 		return mail.Address{}, errLine
@@ -96,7 +97,7 @@ func Parse(text string) (mail.Address, error) {
 	return mail.Address{Name: parsed.Name, Address: address}, err
 }
 
-// Header is the mailbox as a header holds it: a name beyond ASCII is encoded.
+// Header formats the mailbox for a header: a non-ASCII name is encoded.
 func Header(m mail.Address) string {
 	if m.Name == "" {
 		return m.Address

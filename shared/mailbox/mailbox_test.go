@@ -23,7 +23,7 @@ func TestASCII(t *testing.T) {
 	}
 }
 
-// The conversion of a domain as long as a request's body would take minutes.
+// Converting a domain as long as a request's body would take minutes.
 func TestASCII_LongDomain(t *testing.T) {
 	t.Parallel()
 	var domain strings.Builder

@@ -6,22 +6,22 @@ import (
 	"golang.org/x/net/html"
 )
 
-// addressReader follows an address, or a list of them, through the literals and
-// fields of an attribute, to know in which part of it a field stands.
+// addressReader reads an address, or a list of them, through the literals and fields of an
+// attribute, to determine in which part of it a field is.
 type addressReader struct {
 	list bool
 	part part
-	// text is what the address begins with while part is partBegin, and the host
-	// with hostField for each field while it is partHost.
+	// text is the beginning of the address while part is partBegin, and the host, with hostField
+	// for each field, while it is partHost.
 	text string
 }
 
-// part is where in an address the reader is.
+// part is the part of the address being read.
 type part int
 
 const (
 	partBegin   part = iota // the scheme is not known yet
-	partUnknown             // behind a field with which the address begins
+	partUnknown             // after a field at the beginning of the address
 	partHost
 	partPath
 	partQuery // or fragment
@@ -29,13 +29,13 @@ const (
 	partPhone
 )
 
-// hostField stands for a field in the text of a host.
+// hostField represents a field in the text of a host.
 const hostField = "\x00"
 
-// maxHost is the longest host name in characters.
+// maxHost is the maximum length of a host name in characters.
 const maxHost = 253
 
-// What can be wrong with a field in an address, for people.
+// Messages for fields in an address.
 const (
 	detailBegin = "an address with a field must begin with https://, http://, mailto:, tel: or #, or with the field itself"
 	detailNext  = "the field that begins an address must be followed by / ? or # before the next field"
@@ -43,7 +43,7 @@ const (
 	detailCode  = "a field must not follow an unfinished % code; write %25 for the character itself"
 )
 
-// address places the fields of an attribute that holds an address.
+// address places the fields of an attribute with an address.
 func (m *markup) address(start, end int, list bool) *Fault {
 	reader := addressReader{list: list}
 	for done := start; ; {
@@ -78,8 +78,8 @@ func (m *markup) address(start, end int, list bool) *Fault {
 	}
 }
 
-// literal reads what the template writes between fields. The detail returned is
-// empty or says what is wrong with the fields before.
+// literal reads the template's text between fields. The detail returned is empty or says what is
+// wrong with the fields before it.
 func (r *addressReader) literal(text string) (detail string) {
 	if i := strings.IndexFunc(text, isSeparator); r.list && i >= 0 {
 		if detail = r.advance(skipped(text[:i])); detail == "" {
@@ -120,7 +120,7 @@ func (r *addressReader) advance(text string) (detail string) {
 	return detail
 }
 
-// field tells the place of a field that stands here.
+// field returns the place of a field at the current position.
 func (r *addressReader) field() (p place, detail string) {
 	if r.part == partBegin {
 		text := strings.TrimLeft(r.text, " ")
@@ -177,9 +177,8 @@ func (r *addressReader) begin(text string) (rest string, ok bool) {
 	return rest, ok
 }
 
-// finish checks the host, when that is what was read last. A literal must follow
-// the fields in it, so that no value decides whose host it is, unless all of the
-// host is the value.
+// finish checks the host, if that was read last. A literal must follow the fields in it, so that no
+// value determines the registered domain, unless the value is the whole host.
 func (r *addressReader) finish() (detail string) {
 	last := strings.LastIndex(r.text, hostField)
 	if r.part != partHost || last < 0 {
@@ -199,8 +198,8 @@ func (r *addressReader) finish() (detail string) {
 	return ""
 }
 
-// cutScheme cuts one of the schemes that fields may be used with. Browsers skip
-// more slashes than two, so what follows them could be the host: that is refused.
+// cutScheme cuts one of the schemes that may be used with fields. Browsers skip more slashes than
+// two, so what follows them could be the host: that is rejected.
 func cutScheme(address string) (scheme, rest string, ok bool) {
 	for _, scheme := range []string{"https://", "http://", "mailto:", "tel:"} {
 		if len(address) >= len(scheme) && strings.EqualFold(address[:len(scheme)], scheme) {
@@ -213,7 +212,7 @@ func cutScheme(address string) (scheme, rest string, ok bool) {
 
 func isSeparator(r rune) bool { return r < 0x80 && separates(byte(r)) }
 
-// skipped drops what some client skips inside an address.
+// skipped removes the characters that some client ignores inside an address.
 func skipped(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7F || r == '\uFFFD' {
@@ -223,8 +222,8 @@ func skipped(text string) string {
 	}, text)
 }
 
-// endsInCode reports whether text ends with % or with % and one hexadecimal digit,
-// which a value would make a code of.
+// endsInCode reports whether text ends with % or with % and one hexadecimal digit, which a value
+// would complete to a percent-encoded byte.
 func endsInCode(text string) bool {
 	if strings.HasSuffix(text, "%") {
 		return true
@@ -240,7 +239,7 @@ func decodeAttribute(raw string) string {
 	}
 	quote := `"`
 	if strings.Contains(raw, quote) {
-		quote = "'" // the part was cut out of such quotes
+		quote = "'" // the part was quoted like this
 	}
 	z := html.NewTokenizer(strings.NewReader("<a b=" + quote + raw + quote + ">"))
 	z.Next()

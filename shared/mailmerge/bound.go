@@ -8,18 +8,17 @@ import (
 	"email-gateway/shared/email"
 )
 
-// Bound is a template whose fields are bound to columns. It is immutable and may
-// be used by many goroutines.
+// Bound is a template whose fields are bound to columns. It is immutable and safe for concurrent
+// use.
 type Bound struct {
 	template *Template
 	segments []segment // with the index of the value instead of the name's
-	width    int       // how many values there must be
+	width    int       // number of values
 	literals int       // bytes outside of fields
 }
 
-// Bind looks each field up once, by its Key. index returns which element of the values
-// passed to AppendTo holds the field; the keys it does not know are returned in
-// missing, and then there is no Bound.
+// Bind looks up each field once, by its Key. index returns the index of the field's value in the
+// values passed to AppendTo; unknown keys are returned in missing, and then there is no Bound.
 func (t *Template) Bind(index func(name string) (int, bool)) (b *Bound, missing []string) {
 	columns := make([]int, len(t.fields))
 	b = &Bound{template: t, segments: slices.Clone(t.segments), literals: len(t.tail)}
@@ -43,9 +42,9 @@ func (t *Template) Bind(index func(name string) (int, bool)) (b *Bound, missing 
 	return b, nil
 }
 
-// AppendTo renders the template with one recipient's values and appends the
-// result to dst. On an error dst is returned as it was: a *ValueFault when a
-// value cannot stand in its place or a subject has not 1 to 150 characters.
+// AppendTo renders the template with one recipient's values and appends the result to dst. On an
+// error dst is returned unchanged: a *ValueFault if a value is invalid in its place or a subject
+// does not have 1 to 150 characters.
 func (b *Bound) AppendTo(dst []byte, values []string) ([]byte, error) {
 	if len(values) < b.width {
 		return dst, fmt.Errorf("render: %d values for a template that needs %d", len(values), b.width)
@@ -77,9 +76,8 @@ func (b *Bound) AppendTo(dst []byte, values []string) ([]byte, error) {
 	return dst, nil
 }
 
-// Size is how many bytes AppendTo appends for these values, if it accepts them.
-// It costs one pass over the values and allocates nothing. Values that are
-// missing count as empty.
+// Size is how many bytes AppendTo appends for these values, if it accepts them. It makes one pass
+// over the values and allocates nothing. Missing values count as empty.
 func (b *Bound) Size(values []string) int {
 	n := b.literals
 	for i := range b.segments {

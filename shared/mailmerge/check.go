@@ -2,9 +2,8 @@ package mailmerge
 
 import "fmt"
 
-// Check says whether AppendTo accepts the values, at the price of a look at each of
-// them: nothing is rendered. Its error is a *ValueFault when a value cannot stand in its
-// place. The length of a subject is not looked at.
+// Check reports whether AppendTo accepts the values, without rendering. Its error is a *ValueFault
+// if a value is invalid in its place. The length of a subject is not checked.
 func (b *Bound) Check(values []string) error {
 	if len(values) < b.width {
 		return fmt.Errorf("check: %d values for a template that needs %d", len(values), b.width)

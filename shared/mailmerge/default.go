@@ -6,13 +6,12 @@ import (
 	"email-gateway/shared/email"
 )
 
-// Field is what stands between two braces: {{nome}}, or {{nome|cliente}} with what stands in
-// for an empty value. Each default makes a field of its own, whose value the caller of
-// AppendTo provides.
+// Field is the content of double braces: {{nome}}, or {{nome|cliente}} with a default for an empty
+// value. Each default makes a separate field, whose value the caller of AppendTo provides.
 type Field struct {
 	Name       string // as written
 	Default    string // without the space around it
-	HasDefault bool   // {{nome|}} has an empty one: nothing is a fine value
+	HasDefault bool   // {{nome|}} has an empty default
 }
 
 // Key names the field for Bind: nome, or nome|cliente.
@@ -23,12 +22,12 @@ func (f Field) Key() string {
 	return f.Name
 }
 
-// maxDefault is the longest default in characters.
+// maxDefault is the maximum length of a default in characters.
 const maxDefault = 200
 
 const noBraces = "a default holds no braces, and two of them close the field"
 
-// withDefault is a field with what stands behind its bar. Values of the gateway's own are
+// withDefault is a field with the text after its bar. Values of the gateway's own are
 // never empty, so that a default changes nothing.
 func withDefault(name, text string) (field Field, detail string) {
 	text = strings.TrimFunc(text, email.IsInvisible)
@@ -53,13 +52,13 @@ func withDefault(name, text string) (field Field, detail string) {
 	return Field{Name: name, Default: text, HasDefault: true}, ""
 }
 
-// isQuoted tells a default in the quotes of a programming language.
+// isQuoted reports whether a default has the quotes of a programming language.
 func isQuoted(text string) bool {
 	return len(text) > 1 && (text[0] == '"' || text[0] == '\'') && text[len(text)-1] == text[0]
 }
 
-// Plain is the template without defaults: in place of each field that has one stands a field
-// with the name that rename gives it. Programs that know no defaults can read it.
+// Plain is the template without defaults: each field that has one is replaced by a field with the
+// name that rename returns. Programs without support for defaults can read it.
 func (t *Template) Plain(rename func(f Field) string) string {
 	var b strings.Builder
 	done := 0
@@ -80,7 +79,7 @@ func (t *Template) Plain(rename func(f Field) string) string {
 	return b.String()
 }
 
-// Literals is what the template shows whatever the values are.
+// Literals is the template's text without the fields.
 func (t *Template) Literals() string {
 	var b strings.Builder
 	for _, s := range t.segments {

@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff([]string{"nome", "cidade", "email", "x", "link"}, template.Fields()); diff != "" || !template.Has("nome") || template.Has("y") {
 		t.Error(diff)
 	}
-	// Whoever fills the template gives each field its value, or its default.
+	// The caller provides each field's value, or its default.
 	var values []string
 	bound, missing := template.Bind(func(key string) (int, bool) {
 		_, text, _ := strings.Cut(key, "|")

@@ -2,11 +2,10 @@ package mailmerge
 
 import "strings"
 
-// reference is the character reference for a byte, or nothing where the byte may
-// stand as it is. The same set serves text and attributes, so that a value is
-// inert whatever a client takes its place for. The backtick quotes attributes in
-// old Internet Explorers; a line break written as such could melt into one of
-// the template's.
+// reference is the character reference for a byte, or nothing for a byte that needs none. The same
+// set serves text and attributes, so that a value is inert wherever a client places it. The
+// backtick quotes attributes in old Internet Explorers; a literal line break could merge with one
+// of the template's.
 func reference(c byte) string {
 	switch c {
 	case '&':
@@ -51,8 +50,8 @@ func sizeMarkup(value string) int {
 	return n
 }
 
-// separates reports whether a byte ends an address in some list of addresses:
-// srcset and archive take commas, values semicolons, ping white space.
+// separates reports whether a byte ends an address in some list of addresses: srcset and archive
+// use commas, values semicolons, ping white space.
 func separates(c byte) bool { return c <= ' ' || c == ',' || c == ';' }
 
 // appendListed writes an address of a list, in which separators are
@@ -81,8 +80,8 @@ func sizeListed(address string) int {
 	return n
 }
 
-// appendComponent percent-encodes all but unreserved characters and those kept.
-// What it writes needs no character references.
+// appendComponent percent-encodes all but unreserved characters and those in kept. Its output needs
+// no character references.
 func appendComponent(dst []byte, value, kept string) []byte {
 	for i := range len(value) {
 		if c := value[i]; isUnreserved(c) || strings.IndexByte(kept, c) >= 0 {
@@ -118,14 +117,13 @@ func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
 }
 
-// trimAddress drops what browsers skip around an address.
+// trimAddress removes what browsers ignore around an address.
 func trimAddress(value string) string {
 	return strings.TrimFunc(value, func(r rune) bool { return r <= ' ' })
 }
 
-// isAddress accepts an absolute address of a scheme that only opens a page, a
-// message or a call. Browsers drop line breaks and tabs even inside the scheme,
-// so none may be left in the value.
+// isAddress accepts an absolute address of a scheme that only opens a page, a message or a call.
+// Browsers drop line breaks and tabs even inside the scheme, so the value must not have any.
 func isAddress(value string) bool {
 	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7F }) {
 		return false

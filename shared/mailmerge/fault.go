@@ -5,8 +5,7 @@ import (
 	"strconv"
 )
 
-// Codes of what can be wrong with a template. They are shown to tenants: add new
-// ones, never rename.
+// Codes of template faults. They are shown to tenants: add new ones, never rename.
 const (
 	CodeNotText        = "TEMPLATE_NOT_TEXT"
 	CodeUnclosed       = "FIELD_UNCLOSED"
@@ -33,12 +32,12 @@ const (
 	CodeSubjectLength  = "SUBJECT_LENGTH"
 )
 
-// Fault says what is wrong with a template and where.
+// Fault is an error of a template with its position.
 type Fault struct {
 	Code   string // stable code
 	Line   int    // from 1
 	Column int    // from 1, in characters
-	Detail string // one sentence for people
+	Detail string // one sentence for the user
 }
 
 // Error joins code, position and detail.
@@ -46,7 +45,7 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s at line %d, column %d: %s", f.Code, f.Line, f.Column, f.Detail)
 }
 
-// Codes of what can be wrong with a value.
+// Codes of value faults.
 const (
 	CodeValueNotText = "VALUE_NOT_TEXT"
 	CodeValueControl = "VALUE_CONTROL"
@@ -55,11 +54,11 @@ const (
 	CodeValuePath    = "VALUE_PATH"
 )
 
-// ValueFault says which field's value cannot be rendered. It never quotes the
-// value, so it may be logged.
+// ValueFault names the field whose value cannot be rendered. It never quotes the value, so it may
+// be logged.
 type ValueFault struct {
 	Code   string // stable code; CodeSubjectLength too
-	Field  string // as written in the template; empty when the result as a whole is meant
+	Field  string // as written in the template; empty for the result as a whole
 	Detail string // continues "the value"
 }
 

@@ -152,7 +152,7 @@ func TestParseHTML_PlaceFaults(t *testing.T) {
 	}
 }
 
-// TestParseHTML_WithoutFields accepts what htmlcheck is there to judge.
+// TestParseHTML_WithoutFields accepts what only htmlcheck rejects.
 func TestParseHTML_WithoutFields(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"", "<script>", `<a title="`, "<![CDATA[ <svg>", `<!-- \{{x}} -->`} {

@@ -8,12 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxName is the longest name of a field in characters.
+// maxName is the maximum length of a field's name in characters.
 const maxName = 100
 
-// probe stands for a value while a template is read. It is a letter because a
-// letter can do most: it begins a tag behind "<" and goes on with a reference
-// behind "&".
+// probe replaces a value while a template is parsed. It is a letter because a letter has the most
+// effects: it begins a tag after "<" and continues a reference after "&".
 const probe = 'x'
 
 // source is a template split into document and fields.
@@ -24,18 +23,18 @@ type source struct {
 	anchor []anchor
 }
 
-// spot is a place in doc where a value will stand.
+// spot is the position of a value in doc.
 type spot struct {
 	at         int // offset of the probe
 	field      Field
 	start, end int // the field in text, with its braces
 }
 
-// anchor says that doc continues with what stands at a place in text.
+// anchor maps a position in doc to one in text.
 type anchor struct{ doc, text int }
 
-// lex finds the fields and resolves the escapes. plain makes plain text of a default as it
-// stands in the document.
+// lex finds the fields and resolves the escapes. plain converts a default as written in the
+// document to plain text.
 func lex(text string, plain func(string) string) (*source, *Fault) {
 	src := &source{text: text, anchor: []anchor{{0, 0}}}
 	if i := notText(text); i >= 0 {
@@ -73,7 +72,7 @@ func lex(text string, plain func(string) string) (*source, *Fault) {
 	return src, nil
 }
 
-// readField reads the field whose braces open at i and returns where it ends.
+// readField parses the field whose braces open at i and returns where it ends.
 func readField(text string, i int, plain func(string) string) (field Field, end int, fault *Fault) {
 	inside := text[i+len("{{"):]
 	trimmed := strings.TrimLeft(inside, " \t\r\n")
@@ -120,13 +119,12 @@ func badName(r rune) string {
 	return fmt.Sprintf("a field's name may hold letters, digits, spaces and _ - . / but not %q; write \\{{ for two literal braces", r)
 }
 
-// isNameRune accepts marks too: they are part of letters in many scripts, and of
-// é as some systems write it.
+// isNameRune accepts marks too: they are part of letters in many scripts, and of a decomposed é.
 func isNameRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || strings.ContainsRune(" _-./", r)
 }
 
-// notText returns where text stops being UTF-8 without NUL, or -1.
+// notText returns the first position that is not UTF-8 or is NUL, or -1.
 func notText(text string) int {
 	nul := strings.IndexByte(text, 0)
 	if utf8.ValidString(text) {
@@ -161,8 +159,8 @@ func position(text string, at int, code, detail string) *Fault {
 	}
 }
 
-// template joins the document's literals with the places of the fields, in which their
-// defaults must be able to stand.
+// template joins the document's literals with the places of the fields, and checks that their
+// defaults are valid there.
 func (s *source) template(places []place) (*Template, *Fault) {
 	for i, spot := range s.spots {
 		if spot.field.Default == "" {

@@ -39,7 +39,7 @@ func FuzzHTML(f *testing.F) {
 			}
 		}
 		if _, err := render(template, calm); err != nil {
-			return // a field of another name stands where an address begins
+			return // a field of another name is at the beginning of an address
 		}
 		holds(t, template, calm, wild)
 	})

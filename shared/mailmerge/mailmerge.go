@@ -8,7 +8,7 @@
 // {{name|text}} has a text for the case that the value is empty, of up to 200
 // characters; it is escaped and checked as a value is.
 //
-// In HTML a field may stand in text, in the title and in a quoted attribute. A
+// In HTML a field may be in text, in the title and in a quoted attribute. A
 // value is escaped for its place, so it can never become markup:
 //
 //   - In text, the title and ordinary attributes its characters stay as they
@@ -49,21 +49,20 @@ type Template struct {
 	source   *source
 	fields   []Field   // distinct, in order of first use
 	segments []segment // in order of appearance
-	tail     string    // what stands behind the last field
+	tail     string    // text after the last field
 	subject  bool      // the result is a header
 }
 
-// segment is a literal and the field behind it.
+// segment is a literal and the field after it.
 type segment struct {
 	literal string
 	field   int // index in fields; in a Bound, index in the values
 	place   place
 }
 
-// ParseHTML reads an HTML body. It returns a *Fault when a field is malformed or
-// stands where it must not. Whether the document itself may be sent is for
-// htmlcheck to say: no value changes its verdict on the template. A default may hold
-// references, as editors write them: &amp; is &.
+// ParseHTML parses an HTML body. It returns a *Fault if a field is malformed or in a place that is
+// not allowed. Package htmlcheck decides whether the document itself may be sent: values do not
+// change that result. A default may contain references, as editors write them: &amp; is &.
 func ParseHTML(text string) (*Template, error) {
 	src, fault := lex(text, html.UnescapeString)
 	if fault != nil {
@@ -76,7 +75,7 @@ func ParseHTML(text string) (*Template, error) {
 	return made(src.template(places))
 }
 
-// made keeps a nil *Fault from being an error.
+// made prevents a nil *Fault from becoming a non-nil error.
 func made(t *Template, fault *Fault) (*Template, error) {
 	if fault != nil {
 		return nil, fault
@@ -86,8 +85,8 @@ func made(t *Template, fault *Fault) (*Template, error) {
 
 func asWritten(text string) string { return text }
 
-// ParseText reads a plain text body, whose values are put in as they are. It
-// returns a *Fault when a field is malformed.
+// ParseText parses a plain text body, in which values are inserted unchanged. It returns a *Fault
+// if a field is malformed.
 func ParseText(text string) (*Template, error) {
 	src, fault := lex(text, asWritten)
 	if fault != nil {
@@ -100,9 +99,8 @@ func ParseText(text string) (*Template, error) {
 	return made(src.template(places))
 }
 
-// ParseSubject reads a subject, whose rendered form has 1 to 150 characters and
-// no control characters. It returns a *Fault when the template alone breaks that
-// or a field is malformed.
+// ParseSubject parses a subject, whose rendered form has 1 to 150 characters and no control
+// characters. It returns a *Fault if the template alone violates that or a field is malformed.
 func ParseSubject(text string) (*Template, error) {
 	src, fault := lex(text, asWritten)
 	if fault != nil {
@@ -139,13 +137,13 @@ func (t *Template) Fields() []string {
 	return names
 }
 
-// Slots returns the distinct fields in order of first use: a name with another default is
-// another one.
+// Slots returns the distinct fields in order of first use: a name with another default is a
+// separate field.
 func (t *Template) Slots() []Field {
 	return append([]Field(nil), t.fields...)
 }
 
-// Has says whether the template has a field of this name.
+// Has reports whether the template has a field of this name.
 func (t *Template) Has(name string) bool {
 	return slices.ContainsFunc(t.fields, func(f Field) bool { return f.Name == name })
 }

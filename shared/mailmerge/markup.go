@@ -75,8 +75,8 @@ func (m *markup) refuse(end int, code, detail string) *Fault {
 	return m.fault(m.next().at, code, detail)
 }
 
-// text places the fields of a text. content is the element that holds it when
-// that is no markup, before the start tag right before it.
+// text places the fields of a text. content is the enclosing element if its content is not markup;
+// before is the start tag right before it.
 func (m *markup) text(start, end int, content, before string) *Fault {
 	if content != "" {
 		return m.rawText(start, end, content)
@@ -114,8 +114,8 @@ func (m *markup) rawText(start, end int, element string) *Fault {
 	return m.refuse(end, CodeInRawText, "a field must not stand in "+element)
 }
 
-// reference refuses a field right behind an unfinished character reference, which
-// the value would finish: &{{x}}, &#{{x}}, &not{{x}}.
+// reference rejects a field right after an unfinished character reference, which the value would
+// complete: &{{x}}, &#{{x}}, &not{{x}}.
 func (m *markup) reference(start int) *Fault {
 	at := m.next().at
 	if n := len(m.places); n > 0 {
@@ -141,8 +141,8 @@ func (m *markup) comment(start, end int) *Fault {
 	return nil
 }
 
-// sections refuses CDATA beside svg and math: inside of them, and only there, it
-// hides markup up to "]]>" instead of up to ">".
+// sections rejects CDATA together with svg and math: only inside of them it hides markup up to
+// "]]>" instead of up to ">".
 func (m *markup) sections() *Fault {
 	i := strings.Index(m.doc, "<![CDATA[")
 	if i < 0 {

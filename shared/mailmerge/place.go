@@ -23,7 +23,7 @@ const (
 	placePhone                  // in the number of tel:
 )
 
-// check returns a code and a detail when a value must not stand in the place.
+// check returns a code and a detail if a value is not allowed in the place.
 func (p place) check(value string) (code, detail string) {
 	if notText(value) >= 0 {
 		return CodeValueNotText, "is not valid UTF-8 or holds a NUL character"
@@ -71,7 +71,7 @@ func (p place) append(dst []byte, value string) []byte {
 	return append(dst, value...)
 }
 
-// size is how many bytes append writes.
+// size is the number of bytes written by append.
 func (p place) size(value string) int {
 	switch p {
 	case placeMarkup:

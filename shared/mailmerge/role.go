@@ -11,9 +11,8 @@ const (
 	roleAddresses             // may follow each of several
 )
 
-// roleOf names the role of an attribute or says why no field may stand in it.
-// The lists are htmlcheck's, which judges the same attributes, with those added
-// that decide what the element does.
+// roleOf returns the role of an attribute or why no field is allowed in it. The lists are those of
+// htmlcheck, which checks the same attributes, plus those that determine what the element does.
 func roleOf(t *tag, name string) (role, *Fault) {
 	switch localName(t.name) {
 	case "script":

@@ -10,7 +10,7 @@ import (
 )
 
 // TestParseHTML_RolesAgree holds that an attribute in which htmlcheck looks for
-// script takes no value that it would refuse, whatever element it stands on.
+// script takes no value that it would refuse, whatever element it is on.
 func TestParseHTML_RolesAgree(t *testing.T) {
 	t.Parallel()
 	const attributes = `abbr about accept accept-charset action align alink allow alt althref altimg archive as async attributename attributionsrc attributetype

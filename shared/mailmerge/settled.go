@@ -6,9 +6,9 @@ import (
 	"golang.org/x/net/html"
 )
 
-// isRaw reports whether a browser reads the content of an element as text and
-// not as markup. Others may differ: mail clients run no script, so noscript is
-// markup to them, and inside svg style and title are.
+// isRaw reports whether a browser reads the content of an element as text and not as markup. Other
+// clients may differ: mail clients run no script, so noscript is markup to them, and inside svg
+// style and title are.
 func isRaw(element string) bool {
 	switch element {
 	case "iframe", "noembed", "noframes", "noscript", "plaintext", "script", "style", "textarea", "title", "xmp":
@@ -17,14 +17,13 @@ func isRaw(element string) bool {
 	return false
 }
 
-// settled reports whether a client that reads content as markup is, behind it,
-// where a client is that reads it as text: outside of tags, comments and
-// elements of raw text. Otherwise a quote that opens in the content could close
-// behind a field that seems to stand in an attribute.
+// settled reports whether a client that reads content as markup is in the same state after it as a
+// client that reads it as text: outside of tags, comments and elements of raw text. Otherwise a
+// quote opened in the content could close after a field that appears to be in an attribute.
 //
-// Elements of raw text inside the content must be settled themselves. They nest
-// no deeper than there are such elements, for the content of one cannot hold its
-// own end tag, and one that is not closed is not settled.
+// Elements of raw text inside the content must be settled themselves. Their nesting is bounded by
+// the number of such elements, because the content of one cannot contain its own end tag, and one
+// that is not closed is not settled.
 func settled(content string) bool {
 	if strings.IndexByte(content, '<') < 0 {
 		return true

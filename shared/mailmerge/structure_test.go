@@ -14,7 +14,7 @@ import (
 )
 
 // harmless are values of the fields that the tests below use: url can begin an
-// address, host can stand in a host name, x anywhere else.
+// address, host can be part of a host name, x anywhere else.
 var harmless = map[string]string{"url": "https://h/", "host": "h", "x": "h"}
 
 // hostile are values that would do harm if they were not escaped. Texts begin

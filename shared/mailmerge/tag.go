@@ -33,8 +33,8 @@ func (m *markup) startTag(z *html.Tokenizer, start, end int) (string, *Fault) {
 	return element, nil
 }
 
-// tagField places the next field, and with it all that stand in the same
-// attribute. start is where the tag begins.
+// tagField places the next field and all others in the same attribute. start is where the tag
+// begins.
 func (m *markup) tagField(t *tag, start int) *Fault {
 	at := m.next().at
 	i := slices.IndexFunc(t.attributes, func(a attribute) bool { return at < start+a.end })
@@ -64,13 +64,13 @@ func (m *markup) tagField(t *tag, start int) *Fault {
 	return nil
 }
 
-// tag is a start tag of the plain kind on which all parsers agree.
+// tag is a start tag in the plain form on which all parsers agree.
 type tag struct {
 	name       string
 	attributes []attribute
 }
 
-// attribute says where a value stands in the tag, without its quotes.
+// attribute is the position of a value in the tag, without its quotes.
 type attribute struct {
 	name       string
 	start, end int

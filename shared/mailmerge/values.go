@@ -2,7 +2,7 @@ package mailmerge
 
 import "slices"
 
-// Fields that every recipient of a mailing has, whatever columns its file has.
+// Fields of every recipient of a mailing, whatever columns its file has.
 const (
 	FieldEmail          = "email"
 	FieldToken          = "token"
@@ -10,8 +10,7 @@ const (
 	FieldUnsubscribeURL = "unsubscribe_url"
 )
 
-// The order of the values that AppendTo is given: these four, then those of the
-// mailing's own fields.
+// The order of the values for AppendTo: these four, then those of the mailing's own fields.
 const (
 	ValueEmail = iota
 	ValueToken
@@ -20,8 +19,8 @@ const (
 	OwnValues
 )
 
-// Place returns, for Bind, where the value of a field stands when the mailing's own
-// fields are these, named as its templates write them.
+// Place returns the index function for Bind, for the mailing's own fields with the names used in
+// its templates.
 func Place(fields []string) func(name string) (int, bool) {
 	return func(name string) (int, bool) {
 		switch name {
@@ -39,7 +38,7 @@ func Place(fields []string) func(name string) (int, bool) {
 	}
 }
 
-// Values puts a recipient's values into their order.
+// Values returns a recipient's values in this order.
 func Values(address, token, nome, unsubscribeURL string, own []string) []string {
 	values := make([]string, OwnValues, OwnValues+len(own))
 	values[ValueEmail], values[ValueToken], values[ValueNome], values[ValueUnsubscribeURL] = address, token, nome, unsubscribeURL

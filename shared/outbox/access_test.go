@@ -54,8 +54,8 @@ func forbidden(err error) bool {
 	return errors.As(err, &refused) && refused.Code == pqerror.InsufficientPrivilege
 }
 
-// A tenant's program writes its own company's emails, when the tables' owner has said so,
-// and can do nothing else.
+// A tenant's program can write its own company's emails if the tables' owner has permitted it, and
+// nothing else.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
@@ -131,7 +131,7 @@ func TestAccess(t *testing.T) {
 			t.Errorf("%s: %v", statement, err)
 		}
 	}
-	// A table of its own by a name of ours must not stand in front of ours.
+	// A table with the same name in the role's own schema must not hide ours.
 	if _, err := db.ExecContext(t.Context(), `CREATE TEMPORARY TABLE outbox_programs AS SELECT $1::text AS role_name, $2::uuid AS company_id`, role, uuid.New()); err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +140,9 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// A role that can make functions beside the gateway's tables could have them run by the
-// gateway's own programs: it is told so at its first email.
-func TestAccess_NotBesideTheTables(t *testing.T) {
+// A role that can create functions in the gateway's schema could have them run by the gateway's
+// programs: its first email fails with that explanation.
+func TestAccess_SchemaCreateIsRefused(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
 	if err := schema.Roles(t.Context(), a.SQL); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // A transaction writes at most 10,000 emails of a company, since dispatchers read its rows until
 // it ends.
-func TestEnqueue_BoundOfATransaction(t *testing.T) {
+func TestEnqueue_TransactionLimit(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
 	a.enqueue(t, interview("moved", "REMINDER"), reminder())
@@ -43,7 +43,7 @@ func TestEnqueue_BoundOfATransaction(t *testing.T) {
 	const before = 9995 // written by statements that the test leaves out
 	run(`INSERT INTO quota_deltas (company_id, transaction_writes) VALUES ($1, $2)`, a.company, before)
 	must(enqueue("1"))
-	must(enqueue("1")) // is there already, and not counted
+	must(enqueue("1")) // exists already, and is not counted
 	must(enqueue("2"))
 	must(reschedule("moved"))
 	must(cancel("moved"))

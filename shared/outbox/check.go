@@ -14,8 +14,7 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// check returns the email as the database takes it, and when it is due, or an
-// *InvalidError.
+// check returns the email in stored form and when it is due, or an *InvalidError.
 func (o *Outbox) check(ctx context.Context, about Aggregate, e Email) (body []byte, sendAt time.Time, err error) {
 	now := time.Now()
 	request := e.draft(about)
@@ -40,14 +39,14 @@ func (o *Outbox) check(ctx context.Context, about Aggregate, e Email) (body []by
 	if hash := request.Recipient.CPFCNPJHash; hash != nil {
 		request.Recipient.CPFCNPJHash = given(email.KeyTaxIDHash(*hash, o.hashKey))
 	}
-	request.Aggregate = nil // it goes beside the body
+	request.Aggregate = nil // passed separately
 	if body, err = json.Marshal(request); err != nil {
 		return nil, time.Time{}, fmt.Errorf("encode email: %w", err)
 	}
 	return body, sendAt, nil
 }
 
-// checkMove is check for what a Reschedule says.
+// checkMove is check for a Reschedule.
 func (o *Outbox) checkMove(about Aggregate, sendAt time.Time) (time.Time, error) {
 	faults := o.checkNames(about)
 	due := draft.Due(sendAt, time.Now(), &faults)
@@ -57,7 +56,7 @@ func (o *Outbox) checkMove(about Aggregate, sendAt time.Time) (time.Time, error)
 	return due, nil
 }
 
-// checkCancel is check for what a Cancel says.
+// checkCancel is check for a Cancel.
 func (o *Outbox) checkCancel(about Aggregate) error {
 	if about.EventType == "" {
 		about.EventType = "any"
@@ -68,7 +67,7 @@ func (o *Outbox) checkCancel(about Aggregate) error {
 	return nil
 }
 
-// names are an Aggregate where there is no email around it; faults name its fields alike.
+// names wraps an Aggregate without an email; faults use the same field names.
 type names struct {
 	Aggregate draft.Aggregate `json:"aggregate"`
 }
@@ -77,8 +76,8 @@ func (o *Outbox) checkNames(about Aggregate) rules.Faults {
 	return o.rules.Check(&names{draft.Aggregate{Type: about.Type, ID: about.ID, EventType: about.EventType}}, nil)
 }
 
-// encodingFaults are the texts that no JSON can carry as they are: what is not UTF-8
-// would be replaced without a word, and U+0000 is nothing that Postgres can hold.
+// encodingFaults reports texts that JSON cannot carry unchanged: invalid UTF-8 would be replaced
+// silently, and Postgres cannot store U+0000.
 func encodingFaults(e *draft.Email) (faults rules.Faults) {
 	look := func(field string, texts ...string) {
 		for _, text := range texts {

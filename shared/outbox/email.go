@@ -9,17 +9,17 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// Aggregate is what an email is about, in the program's own words, and which of the
-// emails about it this is. Each part begins with a letter or digit and holds letters,
-// digits and . _ : = ~ - only; Type and EventType have at most 64 characters, ID 200.
+// Aggregate identifies what an email is about, in the program's own terms, and which of the emails
+// about it this is. Each part starts with a letter or digit and contains letters, digits and . _ :
+// = ~ - only; Type and EventType have at most 64 characters, ID 200.
 type Aggregate struct {
 	Type      string // "interview"
 	ID        string // the interview's
 	EventType string // "REMINDER_24H"
 }
 
-// Email is what POST /v1/email/send takes, by the same rules. A blank text, 0, nil and the
-// zero time are "not given".
+// Email has the fields of POST /v1/email/send, with the same rules. A blank text, 0, nil and the
+// zero time mean "not given".
 type Email struct {
 	To      string
 	CC, BCC []string // at most 5 each
@@ -30,18 +30,18 @@ type Email struct {
 	From    string // the company's default sender if it is not given
 	Headers map[string]string
 	Tags    []string
-	// Recipient is the person at To, named by at least one of its first three fields.
+	// Recipient is the person at To, identified by at least one of its first three fields.
 	Recipient Recipient
 	Priority  int // 1, the most urgent, to 10; 5 if it is not given
 	Delivery  email.Delivery
-	SendAt    time.Time // within a year; one that has passed is now
-	// RequestID is found again in logs and lists; that of the transaction if it is not
-	// given, the same for all that is written in it.
+	SendAt    time.Time // within a year; a past time means now
+	// RequestID appears in logs and lists; the default is an id of the transaction, the same for
+	// all emails written in it.
 	RequestID string
 }
 
-// Recipient is the person behind the address, whose Email is To if it is not given. The
-// number of a CPF or CNPJ itself is for the HTTP API, which has the key to encrypt it.
+// Recipient is the person at the address; Email defaults to To. A CPF or CNPJ itself is only
+// accepted by the HTTP API, which has the key to encrypt it.
 type Recipient struct {
 	RecipientID string // a UUID
 	ExternalID  string
@@ -51,8 +51,7 @@ type Recipient struct {
 	Email       string
 }
 
-// InvalidError says everything that is wrong with an email. Nothing was asked of the
-// database yet.
+// InvalidError lists all faults of an email. The database was not used yet.
 type InvalidError struct {
 	Faults []rules.Fault
 }
@@ -65,8 +64,8 @@ func (e *InvalidError) Error() string {
 	return "the email is not valid: " + strings.Join(said, "; ")
 }
 
-// draft is the email in the form in which it is checked. It shares nothing with e: the
-// check brings addresses into stored form.
+// draft is the email in the form for validation. It shares no memory with e, since validation
+// normalizes addresses.
 func (e Email) draft(about Aggregate) *draft.Email {
 	d := &draft.Email{
 		To: e.To, CC: append([]string(nil), e.CC...), BCC: append([]string(nil), e.BCC...), Subject: e.Subject, HTML: e.HTML, Text: e.Text,
@@ -83,7 +82,7 @@ func (e Email) draft(about Aggregate) *draft.Email {
 	return d
 }
 
-// given is nil for a text that was not.
+// given returns nil for a blank text.
 func given(text string) *string {
 	if email.IsBlank(text) {
 		return nil

@@ -23,7 +23,7 @@ func (i Interview) about(eventType string) outbox.Aggregate {
 	return outbox.Aggregate{Type: "interview", ID: i.ID, EventType: eventType}
 }
 
-// The interview and its reminder are there, or neither is.
+// The interview and its reminder are both committed, or neither is.
 func ExampleOutbox_Enqueue() {
 	book := func(ctx context.Context, db *sql.DB, i Interview) error {
 		tx, err := db.BeginTx(ctx, nil)
@@ -47,7 +47,7 @@ func ExampleOutbox_Enqueue() {
 	_ = book
 }
 
-// Where it is too late, the answer says so, and the program decides.
+// If it is too late, the result says so, and the program decides.
 func ExampleOutbox_Reschedule() {
 	move := func(ctx context.Context, tx *sql.Tx, i Interview) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE interviews SET at = $2 WHERE id = $1`, i.ID, i.At); err != nil {
@@ -65,7 +65,7 @@ func ExampleOutbox_Reschedule() {
 	_ = move
 }
 
-// Without an event type all emails about the interview are withdrawn.
+// Without an event type all emails about the interview are cancelled.
 func ExampleOutbox_Cancel() {
 	callOff := func(ctx context.Context, tx *sql.Tx, i Interview) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM interviews WHERE id = $1`, i.ID); err != nil {

@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// agenda is a program that shares the gateway's database: a table of interviews and the
-// outbox for their reminders.
+// agenda is a program that shares the gateway's database: a table of interviews and the outbox for
+// their reminders.
 type agenda struct {
 	storetest.Database
 	company   uuid.UUID
@@ -38,7 +38,7 @@ func (a *agenda) exec(t *testing.T, statement string, args ...any) {
 	}
 }
 
-// begin is a transaction that falls with the test, unless it is committed.
+// begin starts a transaction that is rolled back at the end of the test, unless it is committed.
 func (a *agenda) begin(t *testing.T) *sql.Tx {
 	t.Helper()
 	tx, err := a.SQL.BeginTx(t.Context(), nil)
@@ -56,7 +56,7 @@ func commit(t *testing.T, tx *sql.Tx) {
 	}
 }
 
-// inTx does one thing in a transaction of its own.
+// inTx runs a function in its own transaction.
 func inTx[T any](t *testing.T, a *agenda, do func(tx *sql.Tx) (T, error)) T {
 	t.Helper()
 	tx := a.begin(t)
@@ -85,7 +85,7 @@ func (a *agenda) cancel(t *testing.T, about outbox.Aggregate) []outbox.Cancelled
 	return inTx(t, a, func(tx *sql.Tx) ([]outbox.Cancelled, error) { return a.reminders.Cancel(t.Context(), tx, about) })
 }
 
-// row is what the tests look at of an outbox row.
+// row has the columns of an outbox row that the tests check.
 type row struct {
 	Status  string
 	Next    time.Time

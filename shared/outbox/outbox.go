@@ -1,29 +1,28 @@
-// Package outbox is for programs that share the gateway's database: it writes an email in
-// the transaction that writes what the email is about. Both are there or neither is,
-// whatever happens to the program, and no request has to be repeated.
+// Package outbox is for programs that share the gateway's database: it inserts an email in the
+// transaction that writes what the email is about. Both are committed or neither is, and no request
+// has to be repeated.
 //
 //	tx, err := db.BeginTx(ctx, nil)
 //	…insert the interview…
 //	_, err = reminders.Enqueue(ctx, tx, outbox.Aggregate{Type: "interview", ID: id, EventType: "REMINDER_24H"}, outbox.Email{…})
 //	err = tx.Commit()
 //
-// An email is checked by the rules of POST /v1/email/send before the transaction is
-// touched; what only the database knows (may the company send from there, is the
-// recipient known) is checked by the functions that this package calls, and their refusal
-// ends the transaction as any failed statement does. Programs in other languages call
-// them directly: schema/README.md.
+// An email is validated by the rules of POST /v1/email/send before the transaction is used. What
+// only the database knows (may the company use this sender, is the recipient known) is checked by
+// the functions that this package calls; their error aborts the transaction like any failed
+// statement. Programs in other languages call them directly: schema/README.md.
 //
-// Nothing is announced: NOTIFY inside of a transaction would make all commits of the
-// database queue up behind one lock. A dispatcher looks for new rows every 250 ms by itself
-// (OUTBOX_POLL_INTERVAL), so that is how late an email is that is due at once. It finds the
-// emails of a transaction that took more than 2 s within 30 s of the commit.
+// There is no NOTIFY: inside a transaction it would serialize all commits of the database behind
+// one lock. A dispatcher polls for new rows every 250 ms (OUTBOX_POLL_INTERVAL), which is the
+// maximum delay of an email that is due at once. It finds the emails of a transaction longer than 2
+// s within 30 s of the commit.
 //
-// Keep the transaction short. From Reschedule or Cancel until its end no worker touches
-// the emails; from Enqueue on, another transaction that enqueues the same waits. A
-// transaction writes at most 10,000 emails of a company: ErrTransactionFull.
+// Keep the transaction short. From Reschedule or Cancel until its end no worker claims the emails;
+// after Enqueue, another transaction that enqueues the same aggregate and event type waits. A
+// transaction changes at most 10,000 emails of a company: ErrTransactionFull.
 //
-// Programs that do not share the database send an Idempotency-Key with their request, or
-// name the aggregate in it.
+// Programs that do not share the database send an Idempotency-Key with their request, or the
+// aggregate.
 package outbox
 
 import (
@@ -43,36 +42,36 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Tx is a transaction that is under way. *sql.Tx is one, with any driver, and so is what
+// Tx is a running transaction. *sql.Tx implements it, with any driver, and so does any type that
 // embeds it.
 type Tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// ErrNotFound: the company never had an email of this aggregate and event type.
+// ErrNotFound: the company has had no email of this aggregate and event type.
 var ErrNotFound = store.ErrNotFound
 
-// ErrTransactionFull: the transaction has enqueued, moved or withdrawn 10,000 emails of the
-// company already, and can do no more of them. It is ended as by any failed statement: commit
-// before that, and go on in another transaction. Known with the driver lib/pq; others return
-// their error with SQLSTATE EG413.
+// ErrTransactionFull: the transaction has already enqueued, rescheduled or cancelled 10,000 emails
+// of the company. It is aborted like by any failed statement: commit earlier, and continue in
+// another transaction. The driver lib/pq returns this error; others return their own with SQLSTATE
+// EG413.
 var ErrTransactionFull = store.ErrTransactionFull
 
-// Params make an Outbox.
+// Params configure an Outbox.
 type Params struct {
-	// CompanyID is whose emails they are. The program's database role must be allowed to
-	// write them: gatewayctl program allow.
+	// CompanyID is the emails' company. The program's database role needs the permission to write
+	// them: gatewayctl program allow.
 	CompanyID uuid.UUID
-	// EmailTTL is the time an email has to reach the provider, from its commit or its
-	// SendAt: 1 minute to 720 hours, 0 = 24 hours.
+	// EmailTTL is how long an email may take to reach the provider, from its commit or its SendAt:
+	// 1 minute to 720 hours, 0 = 24 hours.
 	EmailTTL time.Duration
-	// HashKey is the installation's CPF_CNPJ_HASH_KEY, nil if it has none. Without it the
-	// person behind a cpfCnpjHash is not the one that the api knows by the same.
+	// HashKey is the installation's CPF_CNPJ_HASH_KEY, nil if it has none. Without it a cpfCnpjHash
+	// does not match the person that the api stored under the same hash.
 	HashKey []byte
 }
 
-// Outbox writes, moves and withdraws one company's emails. It may be used by many
-// goroutines, each with a transaction of its own.
+// Outbox enqueues, reschedules and cancels one company's emails. It is safe for concurrent use with
+// separate transactions.
 type Outbox struct {
 	company uuid.UUID
 	ttl     time.Duration
@@ -81,14 +80,14 @@ type Outbox struct {
 	html    *htmlcheck.Checker
 }
 
-// The bounds of EmailTTL, which are those of the variable EMAIL_TTL.
+// Bounds of EmailTTL, the same as those of the variable EMAIL_TTL.
 const (
 	defaultTTL  = 24 * time.Hour
 	shortestTTL = time.Minute
 	longestTTL  = 720 * time.Hour
 )
 
-// New makes an Outbox. Its error is a mistake in the Params.
+// New makes an Outbox. It fails if Params are invalid.
 func New(p Params) (*Outbox, error) {
 	ttl := cmp.Or(p.EmailTTL, defaultTTL)
 	if p.CompanyID == uuid.Nil {
@@ -104,18 +103,18 @@ func New(p Params) (*Outbox, error) {
 	return &Outbox{company: p.CompanyID, ttl: ttl, hashKey: p.HashKey, rules: checks, html: htmlcheck.New(runtime.GOMAXPROCS(0))}, nil
 }
 
-// Enqueued is an email that stands in the outbox when the transaction commits.
+// Enqueued is the result of Enqueue, valid once the transaction commits.
 type Enqueued struct {
 	ID uuid.UUID
-	// Created is false when an email of this aggregate and event type was there already:
-	// it is left as it is, whatever the new one says.
+	// Created is false if an email of this aggregate and event type existed already: it stays
+	// unchanged, whatever the new one says.
 	Created bool
 	Status  email.Status
 }
 
-// Enqueue writes an email about something, once per aggregate and event type: the first
-// one stands, until it is cancelled. What is wrong with the email is an *InvalidError, and
-// the transaction is as it was; other errors are the database's, and end it.
+// Enqueue inserts an email, once per aggregate and event type: the first one stays, until it is
+// cancelled. A validation failure is an *InvalidError and leaves the transaction usable; other
+// errors are the database's and abort it.
 func (o *Outbox) Enqueue(ctx context.Context, tx Tx, about Aggregate, e Email) (Enqueued, error) {
 	if email.IsBlank(e.RequestID) {
 		e.RequestID = ""
@@ -130,18 +129,18 @@ func (o *Outbox) Enqueue(ctx context.Context, tx Tx, about Aggregate, e Email) (
 	return Enqueued{ID: done.ID, Created: done.Done, Status: done.Status}, err
 }
 
-// Rescheduled is an email as it stands when the transaction commits.
+// Rescheduled is the result of Reschedule, valid once the transaction commits.
 type Rescheduled struct {
 	ID uuid.UUID
-	// Moved is false when it is too late: Status says whether it is being sent, was sent,
-	// or came to another end.
+	// Moved is false if it is too late: Status says whether it is being sent, was sent, or has
+	// another final status.
 	Moved  bool
 	Status email.Status
 }
 
-// Reschedule moves an email to another time; the zero time, and one that has passed, is
-// now. If it was moved and the transaction commits, it is not sent earlier and not twice,
-// whatever of it stands on a queue. ErrNotFound if there is no such email.
+// Reschedule moves an email to another time; the zero time and a past time mean now. If Moved is
+// true and the transaction commits, the email is not sent earlier and not twice, whatever task of
+// it is queued. ErrNotFound if there is no such email.
 func (o *Outbox) Reschedule(ctx context.Context, tx Tx, about Aggregate, sendAt time.Time) (Rescheduled, error) {
 	sendAt, err := o.checkMove(about, sendAt)
 	if err != nil {
@@ -151,18 +150,17 @@ func (o *Outbox) Reschedule(ctx context.Context, tx Tx, about Aggregate, sendAt 
 	return Rescheduled{ID: done.ID, Moved: done.Done, Status: done.Status}, err
 }
 
-// Cancelled is an email as it stands when the transaction commits.
+// Cancelled is the result of Cancel for one email, valid once the transaction commits.
 type Cancelled struct {
 	ID        uuid.UUID
 	EventType string
-	// Cancelled is false when it is too late: Status says why.
+	// Cancelled is false if it is too late: Status says why.
 	Cancelled bool
 	Status    email.Status
 }
 
-// Cancel withdraws all emails about something, or with an EventType that one. Those that
-// are cancelled already stay so; none is no error. A cancelled email's event type may be
-// enqueued again.
+// Cancel cancels all emails about something, or with an EventType that one. Already cancelled ones
+// stay cancelled; no email is not an error. A cancelled email's event type may be enqueued again.
 func (o *Outbox) Cancel(ctx context.Context, tx Tx, about Aggregate) ([]Cancelled, error) {
 	if err := o.checkCancel(about); err != nil {
 		return nil, err

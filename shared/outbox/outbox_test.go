@@ -15,8 +15,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// The interview and its reminders are there or they are not.
-func TestEnqueue_StandsAndFallsWithItsTransaction(t *testing.T) {
+// The interview and its reminders are all committed or none is.
+func TestEnqueue_CommittedWithItsTransaction(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
 	at := time.Now().Add(72 * time.Hour).Truncate(time.Second)
@@ -66,12 +66,11 @@ func TestEnqueue_StandsAndFallsWithItsTransaction(t *testing.T) {
 			}
 		}
 	})
-	book("41", nil, func([]uuid.UUID) {}) // what was rolled back has taken no key
+	book("41", nil, func([]uuid.UUID) {}) // a rollback has taken no key
 }
 
-// A program that dies with everything written and nothing committed has written nothing,
-// and holds up nobody.
-func TestEnqueue_TheProgramDies(t *testing.T) {
+// A program that dies before its commit has written nothing and blocks nothing.
+func TestEnqueue_ProgramCrash(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
 	about := interview("42", "REMINDER_24H")
@@ -92,7 +91,7 @@ func TestEnqueue_TheProgramDies(t *testing.T) {
 	}
 }
 
-// However often and from wherever, there is one email, until it is cancelled.
+// Repeated enqueues, from wherever, make one email, until it is cancelled.
 func TestEnqueue_Once(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
@@ -136,8 +135,8 @@ func TestEnqueue_Once(t *testing.T) {
 	}
 }
 
-// What waits is moved, and the dispatcher acts on it then; what a worker has, or has
-// come to its end, is left.
+// A waiting email is moved, and the dispatcher acts on it then; a claimed or final one is
+// unchanged.
 func TestReschedule(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
@@ -221,7 +220,7 @@ func TestCancel(t *testing.T) {
 	if r := a.row(t, hour); r.Status != "PENDING" {
 		t.Errorf("the other event type's is %+v", r)
 	}
-	for range 2 { // cancelling twice is cancelling once
+	for range 2 { // cancelling twice has no further effect
 		got := a.cancel(t, outbox.Aggregate{Type: "interview", ID: "42"})
 		slices.SortFunc(got, func(x, y outbox.Cancelled) int { return slices.Compare(x.ID[:], y.ID[:]) })
 		if diff := cmp.Diff(all, got); diff != "" {
@@ -243,8 +242,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// An end that is no cancel keeps its key, also when only the log is left; when nothing
-// is kept, the key is free.
+// An email with another end than a cancel keeps its key, also when only the log is left; when
+// everything is purged, the key is free.
 func TestEnqueue_AfterTheEnd(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What the schema's README says to other languages runs as it stands there.
+// The examples for other languages in the schema's README run unchanged.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../schema/README.md")

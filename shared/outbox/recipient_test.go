@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// An email whose recipient has no address of his own is stored with that of to, by the package
-// and by the function: the worker, and programs of the release before, read it there.
+// An email whose recipient has no address is stored with that of to, by the package and by the
+// function: the worker, and programs of the previous release, read it there.
 func TestEnqueue_RecipientWithoutAddress(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)

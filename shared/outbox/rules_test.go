@@ -19,7 +19,7 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// faulty says that the error names these fields and no other.
+// faulty checks that the error names these fields and no other.
 func faulty(err error, fields ...string) bool {
 	var invalid *outbox.InvalidError
 	if !errors.As(err, &invalid) {
@@ -53,7 +53,7 @@ func sorted(faults []rules.Fault) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(said))), ", ")
 }
 
-// refusal is what the database says of a body that a program hands to the function.
+// refusal is the database's error for a body that a program passes to the function.
 func (a *agenda) refusal(t *testing.T, body map[string]any, about outbox.Aggregate) string {
 	t.Helper()
 	return a.refusalUnder(t, "on", body, about)
@@ -88,8 +88,8 @@ func (a *agenda) refusalUnder(t *testing.T, conforming string, body map[string]a
 	return sorted(faults)
 }
 
-// Package and function refuse the same, with the same words for it, and a refusal by the
-// package leaves the transaction as it was.
+// Package and function reject the same emails with the same messages, and a rejection by the
+// package leaves the transaction usable.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
@@ -121,7 +121,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The functions refuse the same in a session that reads backslashes in literals.
+// The functions reject the same in a session that interprets backslashes in literals.
 func TestFunction_BackslashesInLiterals(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
@@ -133,7 +133,7 @@ func TestFunction_BackslashesInLiterals(t *testing.T) {
 	}
 }
 
-// What only a document can have: wrong types, unknown fields, nulls.
+// Faults possible only in a document: wrong types, unknown fields, nulls.
 func TestFunction_Shape(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
@@ -170,8 +170,8 @@ func TestFunction_Shape(t *testing.T) {
 	}
 }
 
-// What only the database knows ends the transaction, as any statement's error does.
-func TestRules_OfTheDatabase(t *testing.T) {
+// Faults that only the database detects abort the transaction, like any statement's error.
+func TestRules_Database(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
 	for field, change := range map[string]func(*outbox.Email){
@@ -192,8 +192,8 @@ func TestRules_OfTheDatabase(t *testing.T) {
 	}
 }
 
-// What the package alone can see.
-func TestRules_OfThePackage(t *testing.T) {
+// Faults that only the package detects.
+func TestRules_Package(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
 	for want, change := range map[string]func(*outbox.Email){
@@ -218,8 +218,8 @@ func TestRules_OfThePackage(t *testing.T) {
 	}
 }
 
-// The package keeps its hands off what it was given.
-func TestEnqueue_ChangesNothingOfItsEmail(t *testing.T) {
+// The package does not change its arguments.
+func TestEnqueue_DoesNotChangeArguments(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
 	given := func() outbox.Email {
@@ -243,8 +243,8 @@ func TestEnqueue_ChangesNothingOfItsEmail(t *testing.T) {
 	}
 }
 
-// What the package and the function store of an email with blank fields, and with addresses
-// that stand in it twice, is the same.
+// The package and the function store the same for an email with blank fields, and with repeated
+// addresses.
 func TestEnqueue_BlankAndTwice(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)

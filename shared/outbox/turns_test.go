@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// An email that was cancelled, and whose place another one has taken, is not sent again:
-// there would be two of them, and a cancel would find the newer one alone.
+// A cancelled email whose key another one has taken is not sent again: there would be two of them,
+// and a cancel would find only the newer one.
 func TestReplay_OfAnEmailWithASuccessor(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
@@ -42,7 +42,7 @@ func TestReplay_OfAnEmailWithASuccessor(t *testing.T) {
 	}
 }
 
-// A write whose answer was lost is made again. By then the email may have been cancelled.
+// A write whose answer was lost is repeated. By then the email may have been cancelled.
 func TestTakeKey_Again(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)

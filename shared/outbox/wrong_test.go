@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// body is a valid email as a program in another language hands it over.
+// body is a valid email as passed by a program in another language.
 func body(change func(map[string]any)) map[string]any {
 	e := map[string]any{
 		"to": "ana@example.com", "subject": "Sua entrevista", "html": "<p>Olá!</p>",
@@ -30,10 +30,10 @@ func field(path string, value any) func(map[string]any) {
 
 func without(path string) func(map[string]any) { return func(e map[string]any) { delete(e, path) } }
 
-// letters are n of them.
+// letters returns n letters.
 func letters(n int) string { return strings.Repeat("á", n) }
 
-// wrongEmails are bodies, each with what is wrong with it; "" is right.
+// wrongEmails are bodies with their expected faults; "" is valid.
 func wrongEmails() map[string]struct {
 	change func(map[string]any)
 	want   string

@@ -2,19 +2,19 @@ package rules
 
 import "slices"
 
-// Fault is one thing that is wrong with a request. Field is its path: "subject",
-// "cc[2]", "recipient.cpfCnpj", "headers.X-Foo".
+// Fault is one error of a request. Field is its path: "subject", "cc[2]", "recipient.cpfCnpj",
+// "headers.X-Foo".
 type Fault struct {
 	Field   string `json:"field"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// MaxFaults is where explaining stops: a body of 2 MiB has room for a hundred
-// thousand mistakes, and nobody reads past the first few.
+// MaxFaults is the maximum number of reported faults: a body of 2 MiB has room for a hundred
+// thousand.
 const MaxFaults = 100
 
-// Codes that more than one rule ends in.
+// Codes used by more than one rule.
 const (
 	CodeRequired       = "REQUIRED"
 	CodeTooLong        = "TOO_LONG"
@@ -29,25 +29,24 @@ const (
 	codeTooMany        = "TOO_MANY"
 )
 
-// Faults collects what is wrong with a request: one fault per field, but for those that were
-// added by AddEach.
+// Faults collects the errors of a request: one per field, except for those added by AddEach.
 type Faults []Fault
 
-// Add notes a fault, unless the field has one already or there are MaxFaults.
+// Add adds a fault, unless the field has one already or there are MaxFaults.
 func (f *Faults) Add(field, code, message string) {
 	if !f.Has(field) && len(*f) < MaxFaults {
 		*f = append(*f, Fault{Field: field, Code: code, Message: message})
 	}
 }
 
-// AddEach notes one of several faults of a field, unless there are MaxFaults.
+// AddEach adds one of several faults of a field, unless there are MaxFaults.
 func (f *Faults) AddEach(field, code, message string) {
 	if len(*f) < MaxFaults {
 		*f = append(*f, Fault{Field: field, Code: code, Message: message})
 	}
 }
 
-// Has says whether one of the fields has a fault.
+// Has reports whether one of the fields has a fault.
 func (f Faults) Has(fields ...string) bool {
 	return slices.ContainsFunc(f, func(fault Fault) bool { return slices.Contains(fields, fault.Field) })
 }

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// The limits of SES. What is counted is what is sent: only ASCII is, one byte a character.
+// The limits of SES. They apply to the sent form, which is ASCII only, one byte per character.
 const (
 	maxHeaderName  = 126
 	maxHeaderValue = 995
-	// MaxHeader is the most characters that name and value may have together.
+	// MaxHeader is the maximum total length of name and value in characters.
 	MaxHeader = 996
 )
 
@@ -29,8 +29,8 @@ func checkHeaderValue(value string) error {
 	return nil
 }
 
-// checkUnreserved keeps a tenant from setting what the gateway, the provider or a server
-// on the way sets. email_gateway_is_reserved in the database holds the same list.
+// checkUnreserved rejects headers that the gateway, the provider or a mail server sets.
+// email_gateway_is_reserved in the database has the same list.
 func checkUnreserved(name string) error {
 	switch lower := strings.ToLower(name); {
 	case strings.HasPrefix(lower, "list-unsubscribe"):

@@ -1,9 +1,8 @@
-// Package rules holds what can be said about the fields of a request one by one, and
-// the faults that it is told in. The api's handlers use it for what comes over HTTP,
-// package draft for emails whoever wants them sent.
+// Package rules validates single fields of a request and formats the faults. The api's handlers use
+// it for HTTP requests, package draft for all emails.
 //
-// The tags on a struct name its rules: those of go-playground/validator, and the ones
-// in text.go, header.go and this file.
+// The tags on a struct name its rules: those of go-playground/validator, and the ones in text.go,
+// header.go and this file.
 package rules
 
 import (
@@ -19,19 +18,19 @@ import (
 	"email-gateway/shared/mailbox"
 )
 
-// Rule is a tag for texts: what it refuses and how that is told.
+// Rule is a tag for texts: what it rejects and the error code.
 type Rule struct {
 	Code  string
-	Check func(value string) error // nil = fine
+	Check func(value string) error // nil = valid
 }
 
-// Rules checks structs by their tags. It may be used by many goroutines.
+// Rules validates structs by their tags. It is safe for concurrent use.
 type Rules struct {
 	validate *validator.Validate
 	own      map[string]Rule
 }
 
-// ownRules are the tags that the validator does not bring itself.
+// ownRules are the tags that the validator does not have.
 func ownRules() map[string]Rule {
 	return map[string]Rule{
 		"address":     {email.CodeInvalidEmail, mailbox.Diagnose},
@@ -50,8 +49,7 @@ func ownRules() map[string]Rule {
 	}
 }
 
-// New makes Rules that know more tags besides; nil for none. Its error is a tag that
-// the validator does not take.
+// New makes Rules with additional tags; nil for none. It fails if the validator rejects a tag.
 func New(more map[string]Rule) (*Rules, error) {
 	r := &Rules{validate: validator.New(validator.WithRequiredStructEnabled()), own: ownRules()}
 	maps.Copy(r.own, more)
@@ -69,7 +67,7 @@ func New(more map[string]Rule) (*Rules, error) {
 		most, err := strconv.Atoi(f.Param())
 		return err == nil && f.Field().Len() <= most
 	}))
-	// An element "" counts as left out.
+	// An element "" counts as omitted.
 	errs = append(errs, r.validate.RegisterValidation("entries", func(f validator.FieldLevel) bool {
 		most, err := strconv.Atoi(f.Param())
 		n := 0
@@ -83,9 +81,8 @@ func New(more map[string]Rule) (*Rules, error) {
 	return r, errors.Join(errs...)
 }
 
-// Check adds what is wrong with request, a pointer to a struct, to what is known
-// already. A field has one fault at most: what a wrong type left empty is not
-// missing as well.
+// Check adds the faults of request, a pointer to a struct, to the known ones. A field has at most
+// one fault: a field left empty because of a wrong type is not reported as missing too.
 func (r *Rules) Check(request any, known Faults) Faults {
 	err := r.validate.Struct(request)
 	var found validator.ValidationErrors
@@ -99,7 +96,7 @@ func (r *Rules) Check(request any, known Faults) Faults {
 	return known
 }
 
-// CheckOne checks a value that stands alone; the code is "" if it is fine.
+// CheckOne validates a single value; the code is "" if it is valid.
 func (r *Rules) CheckOne(value, tags string) (code, message string) {
 	var found validator.ValidationErrors
 	if errors.As(r.validate.Var(value, tags), &found) {
@@ -108,8 +105,8 @@ func (r *Rules) CheckOne(value, tags string) (code, message string) {
 	return "", ""
 }
 
-// fieldPath turns the validator's "Email.headers[X-Foo]" into "headers.X-Foo" and
-// leaves "cc[2]" and "recipients[3].email" as they are.
+// fieldPath turns the validator's "Email.headers[X-Foo]" into "headers.X-Foo" and leaves "cc[2]"
+// and "recipients[3].email" unchanged.
 func fieldPath(namespace string) string {
 	_, path, _ := strings.Cut(namespace, ".")
 	before, key, found := strings.Cut(path, "[")
@@ -120,7 +117,7 @@ func fieldPath(namespace string) string {
 	return before + "." + key
 }
 
-// explain tells what a fault is called and what would be right.
+// explain returns the code of a fault and a message that says what would be valid.
 func (r *Rules) explain(f validator.FieldError) (code, message string) {
 	if own, ok := r.own[f.Tag()]; ok {
 		text, _ := f.Value().(string)
@@ -143,8 +140,8 @@ func (r *Rules) explain(f validator.FieldError) (code, message string) {
 	return "INVALID", "does not satisfy " + f.Tag()
 }
 
-// placeOf says where the rest of what was sent belongs, when an address has a name, or
-// others, beside it.
+// placeOf names the field for the rest of the value, if an address comes with a name or with other
+// addresses.
 func placeOf(err error, f validator.FieldError) string {
 	path := fieldPath(f.Namespace())
 	parent, last := "", path

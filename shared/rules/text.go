@@ -26,9 +26,9 @@ func checkPrintable(value string) error {
 	return nil
 }
 
-// namePattern is what can stand in a path as it is, less the @: an address is nobody's
-// name here. The first character keeps "." and ".." out, which clients take for
-// directions. The database holds the same pattern as CHECKs on outbox_aggregates.
+// namePattern allows what needs no escaping in a path, except the @: an address is not a name here.
+// The first character excludes "." and "..", which clients resolve. CHECKs on outbox_aggregates
+// have the same pattern.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:=~-]*$`)
 
 func checkName(value string) error {
@@ -38,9 +38,8 @@ func checkName(value string) error {
 	return nil
 }
 
-// CheckRequestID looks at the id that a sender gives a request: 1 to 128 printable ASCII
-// characters without spaces, and no @. The id stands in every log line, where an address
-// must not.
+// CheckRequestID validates the id that a sender gives a request: 1 to 128 printable ASCII
+// characters without spaces and @. The id is in every log line, which must not have addresses.
 func CheckRequestID(id string) error {
 	if len(id) < 1 || len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '@' }) {
 		return errors.New("must have 1 to 128 printable ASCII characters without space and @")
@@ -55,7 +54,7 @@ func checkTaxIDHash(value string) error {
 	return nil
 }
 
-// ParseID reads a UUID in its one usual form; uuid.Parse knows others.
+// ParseID parses a UUID in its usual form; uuid.Parse accepts others.
 func ParseID(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil || len(text) != 36 {
@@ -64,7 +63,7 @@ func ParseID(text string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// ParseTime reads RFC 3339, which always has a zone.
+// ParseTime parses RFC 3339, which always has a zone.
 func ParseTime(value string) (time.Time, error) {
 	var t time.Time
 	if err := t.UnmarshalText([]byte(value)); err != nil {

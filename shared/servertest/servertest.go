@@ -1,6 +1,6 @@
-// Package servertest gives a test a server of its own, one that it may stop, kill and
-// freeze: a postgres, redis, rabbitmq or s3 as scripts/services.sh runs it, with the
-// settings that the gateway runs on. Tests use it; no program does.
+// Package servertest starts a private server for a test, which it may stop, kill and freeze: a
+// postgres, redis, rabbitmq or s3 as run by scripts/services.sh, with the settings that the gateway
+// requires. Only tests use it.
 package servertest
 
 import (
@@ -19,9 +19,9 @@ import (
 	"time"
 )
 
-// Server listens on a port of loopback that outlives its restarts, as its data does.
+// Server listens on a loopback port that stays the same across restarts, as its data does.
 type Server struct {
-	URL string // as services.sh env prints it
+	URL string // as printed by services.sh env
 	Dir string // LOCAL_DIR of services.sh
 
 	tb       testing.TB
@@ -29,14 +29,14 @@ type Server struct {
 	settings []string
 }
 
-// Start starts a server on a free port, and destroys it with its data when the test
-// ends. settings are variables of services.sh ("NAME=value").
+// Start starts a server on a free port, and destroys it with its data when the test ends. settings
+// are variables of services.sh ("NAME=value").
 func Start(tb testing.TB, name string, settings ...string) *Server {
 	tb.Helper()
 	return StartIn(tb, tb.TempDir(), name, settings...)
 }
 
-// StartIn is Start with the data in a directory of the caller's.
+// StartIn is Start with the data in the caller's directory.
 func StartIn(tb testing.TB, dir, name string, settings ...string) *Server {
 	tb.Helper()
 	s := &Server{Dir: dir, tb: tb, name: name, settings: settings}
@@ -51,20 +51,20 @@ func StartIn(tb testing.TB, dir, name string, settings ...string) *Server {
 // Start starts the server again.
 func (s *Server) Start() { s.tb.Helper(); s.boot("start") }
 
-// Stop ends the server in good order.
+// Stop stops the server cleanly.
 func (s *Server) Stop() { s.tb.Helper(); s.script("stop", s.name) }
 
-// Restart ends the server in good order and starts it again.
+// Restart stops the server cleanly and starts it again.
 func (s *Server) Restart() { s.tb.Helper(); s.boot("restart") }
 
-// Kill ends the server as a crash would.
+// Kill kills the server like a crash.
 func (s *Server) Kill() { s.tb.Helper(); s.script("kill", s.name) }
 
 // Crash kills the server and starts it again.
 func (s *Server) Crash() { s.tb.Helper(); s.Kill(); s.Start() }
 
-// Freeze stops the server's process: connections stay open and nothing answers. Threads on other
-// processors go on for a moment after the signal, so it waits until all have stopped.
+// Freeze stops the server's process: connections stay open and nothing responds. Threads on other
+// processors continue for a moment after the signal, so it waits until all have stopped.
 func (s *Server) Freeze() {
 	s.tb.Helper()
 	pid := s.signal(syscall.SIGSTOP)
@@ -76,7 +76,7 @@ func (s *Server) Freeze() {
 	}
 }
 
-// stopped reads the states of a process's threads (proc(5)): T is a stopped one.
+// stopped reads the states of a process's threads (proc(5)): T means stopped.
 func stopped(tb testing.TB, pid int) bool {
 	tb.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
@@ -96,17 +96,17 @@ func stopped(tb testing.TB, pid int) bool {
 	return true
 }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (s *Server) Thaw() { s.tb.Helper(); s.signal(syscall.SIGCONT) }
 
-// RabbitMQCtl runs the broker's own tool and returns what it printed.
+// RabbitMQCtl runs the broker's own tool and returns its output.
 func (s *Server) RabbitMQCtl(arguments ...string) string {
 	s.tb.Helper()
 	return s.script(append([]string{"rabbitmqctl"}, arguments...)...)
 }
 
-// brokers lets one RabbitMQ start at a time: each takes 10 s of CPU until it answers, and several at once would keep the
-// other tests waiting for minutes.
+// brokers lets one RabbitMQ start at a time: each takes 10 s of CPU until it responds, and several
+// at once would delay the other tests for minutes.
 var brokers sync.Mutex
 
 func (s *Server) boot(command string) {
@@ -135,7 +135,7 @@ func (s *Server) signal(signal syscall.Signal) (pid int) {
 	return pid
 }
 
-// script runs services.sh and returns what it printed.
+// script runs services.sh and returns its output.
 func (s *Server) script(arguments ...string) string {
 	s.tb.Helper()
 	// The test's context may have ended: clean-up runs after it.
@@ -150,14 +150,13 @@ func (s *Server) script(arguments ...string) string {
 	return out.String()
 }
 
-// namesAServer: a URL or port in the environment is that of the servers which all
-// tests share.
+// namesAServer reports whether the variable is a URL or port of the servers shared by all tests.
 func namesAServer(setting string) bool {
 	name, _, _ := strings.Cut(setting, "=")
 	return strings.HasSuffix(name, "_URL") || strings.HasSuffix(name, "_PORT")
 }
 
-// servicesScript finds services.sh from wherever the test runs.
+// servicesScript finds services.sh from the test's directory.
 func servicesScript(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.Getwd()

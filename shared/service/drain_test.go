@@ -13,8 +13,8 @@ import (
 	"email-gateway/shared/service"
 )
 
-// A program that was asked to stop says so at /readyz and goes on serving for the delay; its
-// listener closes only then.
+// A stopping program reports that at /readyz and serves for the delay; its listener closes only
+// then.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Healthcheck asks the program that listens on addr, as its own configuration names
-// it, whether it lives. It stands behind the -healthcheck flag of the programs, for
-// containers that hold no other program to ask with.
+// Healthcheck checks that the program listening on addr is alive. It implements the programs'
+// -healthcheck flag, for containers without an HTTP client.
 func Healthcheck(ctx context.Context, addr string) error {
 	address, err := LocalAddress(addr)
 	if err != nil {
@@ -20,27 +19,27 @@ func Healthcheck(ctx context.Context, addr string) error {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/livez", http.NoBody)
 	if err != nil {
-		return fmt.Errorf("ask for a sign of life: %w", err)
+		return fmt.Errorf("check health: %w", err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("ask for a sign of life: %w", err)
+		return fmt.Errorf("check health: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("ask for a sign of life: %s", response.Status)
+		return fmt.Errorf("check health: %s", response.Status)
 	}
 	return nil
 }
 
-// LocalAddress is where a program of this machine is reached that listens on addr.
+// LocalAddress is the address at which a local program that listens on addr can be reached.
 func LocalAddress(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", fmt.Errorf("read address: %w", err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // it listens everywhere
+		host = "127.0.0.1" // it listens on all interfaces
 	}
 	return net.JoinHostPort(host, port), nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// HTTP is a service that answers HTTP requests on one address.
+// HTTP is a service that serves HTTP on one address.
 type HTTP struct {
 	log      *slog.Logger
 	addr     string
@@ -18,8 +18,8 @@ type HTTP struct {
 	listener net.Listener
 }
 
-// Slow clients are cut off: 5 s for the headers, a minute for a request as a whole
-// (2 MiB at 35 KiB/s), a minute for the answer.
+// Timeouts for slow clients: 5 s for the headers, a minute for the whole request (2 MiB at 35
+// KiB/s), a minute for the response.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = time.Minute
@@ -40,7 +40,7 @@ func NewHTTP(log *slog.Logger, addr string, handler http.Handler) *HTTP {
 	}}
 }
 
-// Start listens; requests are answered in the background.
+// Start listens; requests are served in the background.
 func (h *HTTP) Start(ctx context.Context, failed func(error)) error {
 	var config net.ListenConfig
 	var err error
@@ -56,10 +56,10 @@ func (h *HTTP) Start(ctx context.Context, failed func(error)) error {
 	return nil
 }
 
-// Addr is the address it listens on, once started.
+// Addr is the address it listens on. Call it after Start.
 func (h *HTTP) Addr() string { return h.listener.Addr().String() }
 
-// Stop takes no new requests and waits for those under way.
+// Stop accepts no new requests and waits for running ones.
 func (h *HTTP) Stop(ctx context.Context) error {
 	if err := h.server.Shutdown(ctx); err != nil {
 		return fmt.Errorf("drain: %w", errors.Join(err, h.server.Close()))

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The limits that SECURITY.md promises.
+// The limits documented in SECURITY.md.
 func TestNewHTTP_HasLimits(t *testing.T) {
 	t.Parallel()
 	s := NewHTTP(slog.New(slog.DiscardHandler), "127.0.0.1:0", nil).server
@@ -21,8 +21,8 @@ func TestNewHTTP_HasLimits(t *testing.T) {
 	}
 }
 
-// The same limits at two hundredths of their size: whatever a client is slow with, its
-// connection and its handler come to an end.
+// The same limits scaled to two hundredths: whatever a client is slow with, its connection and its
+// handler end.
 func TestHTTP_SlowClients(t *testing.T) {
 	t.Parallel()
 	read, wrote := make(chan error, 1), make(chan error, 1)
@@ -58,7 +58,7 @@ func TestHTTP_SlowClients(t *testing.T) {
 		if _, err := io.WriteString(conn, begin); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.Copy(io.Discard, conn); err != nil { // until the server hangs up
+		if _, err := io.Copy(io.Discard, conn); err != nil { // until the server closes the connection
 			t.Errorf("%s: %v", name, err)
 		}
 		if strings.HasPrefix(begin, "POST") {
@@ -73,12 +73,12 @@ func TestHTTP_SlowClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case err := <-wrote: // nobody reads the answer
+	case err := <-wrote: // nothing reads the response
 		if err == nil {
 			t.Error("an answer without end was written")
 		}
 	case <-time.After(3 * time.Minute):
-		t.Error("the handler writes to somebody who does not read")
+		t.Error("the handler is still writing to a client that does not read")
 	}
 }
 

@@ -21,7 +21,7 @@ func startHTTP(t *testing.T, handler http.HandlerFunc) *service.HTTP {
 	return h
 }
 
-// get asks once on a connection of its own and returns the answer's body.
+// get makes one request on its own connection and returns the response's body.
 func get(ctx context.Context, h *service.HTTP) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.Addr()+"/", nil)
 	if err != nil {
@@ -61,8 +61,7 @@ func TestHTTP_PortTaken(t *testing.T) {
 	}
 }
 
-// A request under way is answered in full; one that comes after Stop began is not
-// taken.
+// A running request is answered in full; one that arrives after Stop began is not accepted.
 func TestHTTP_StopDrains(t *testing.T) {
 	t.Parallel()
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -105,8 +104,8 @@ func TestHTTP_StopDrains(t *testing.T) {
 	}
 }
 
-// A request that never ends is cut off when the grace does.
-func TestHTTP_StopCutsOffWhatDoesNotEnd(t *testing.T) {
+// A request that never ends is aborted when the grace period ends.
+func TestHTTP_StopAbortsEndlessRequest(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{})
 	h := startHTTP(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -129,7 +128,7 @@ func TestHTTP_StopCutsOffWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// waitUntil asks every 5 ms for at most 30 s.
+// waitUntil polls every 5 ms for at most 30 s.
 func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)

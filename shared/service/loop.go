@@ -11,25 +11,25 @@ import (
 	"email-gateway/shared/email"
 )
 
-// Loop is a service that does one thing over and over: at once when woken, else
-// every interval.
+// Loop is a service that runs a function repeatedly: at once when woken, otherwise at every
+// interval.
 type Loop struct {
 	params LoopParams
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// LoopParams make a Loop.
+// LoopParams configure a Loop.
 type LoopParams struct {
 	Log      *slog.Logger
 	Interval time.Duration
-	// Wake brings the next round forward; nil if nothing does.
+	// Wake triggers the next round at once. Optional.
 	Wake <-chan struct{}
-	// RunOnce is one round. It returns true when there is more to do right now. Its
-	// error is logged, of many in a row one every 30 s; the loop goes on after ErrorDelay.
+	// RunOnce is one round. It returns true if there is more to do at once. Its error is logged, at
+	// most every 30 s for consecutive errors; the loop continues after ErrorDelay.
 	RunOnce func(ctx context.Context) (more bool, err error)
-	// ErrorDelay is the pause after an error (0 means 1 s), so that a broken
-	// dependency is asked again without being hammered.
+	// ErrorDelay is the pause after an error (0 means 1 s), to limit the load on a failing
+	// dependency.
 	ErrorDelay time.Duration
 }
 
@@ -48,7 +48,7 @@ func (l *Loop) Start(ctx context.Context, _ func(error)) error {
 	return nil
 }
 
-// Stop ends the loop between two rounds, or cancels the round it is in.
+// Stop ends the loop between two rounds, or cancels the running round.
 func (l *Loop) Stop(ctx context.Context) error {
 	l.cancel()
 	select {
@@ -73,7 +73,7 @@ func (l *Loop) run(ctx context.Context) {
 			return
 		case err != nil:
 			failures.more(err)
-			wait, wake = l.params.ErrorDelay, nil // whoever wakes us does not know that it is broken
+			wait, wake = l.params.ErrorDelay, nil // a wake-up must not shorten the pause
 		default:
 			failures.end()
 			if more {
@@ -89,8 +89,7 @@ func (l *Loop) run(ctx context.Context) {
 	}
 }
 
-// round keeps a panic in one round from ending the process that many other emails
-// depend on.
+// round recovers a panic, so that one failing round does not end the process.
 func (l *Loop) round(ctx context.Context) (more bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,8 +14,8 @@ import (
 	"email-gateway/shared/service"
 )
 
-// startLoop starts a loop and stops it with the test. It must run inside a bubble
-// of synctest, where an hour takes no time and Wait returns when all is at rest.
+// startLoop starts a loop and stops it with the test. It must run inside a synctest bubble, where
+// an hour takes no time and Wait returns when all goroutines are blocked.
 func startLoop(t *testing.T, p service.LoopParams) {
 	t.Helper()
 	if p.Log == nil {
@@ -50,7 +50,7 @@ func TestLoop_AtOnceThenEveryInterval(t *testing.T) {
 	})
 }
 
-func TestLoop_GoesOnWhileThereIsMore(t *testing.T) {
+func TestLoop_ContinuesWhileThereIsMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rounds, begun := 0, time.Now()
@@ -65,7 +65,7 @@ func TestLoop_GoesOnWhileThereIsMore(t *testing.T) {
 	})
 }
 
-func TestLoop_WakeBringsTheNextRoundForward(t *testing.T) {
+func TestLoop_WakeStartsTheNextRound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wake := make(chan struct{}, 1)
@@ -85,8 +85,7 @@ func TestLoop_WakeBringsTheNextRoundForward(t *testing.T) {
 	})
 }
 
-// A wake during a round is not lost: what it tells of may have come after the round
-// looked.
+// A wake-up during a round is not lost: its cause may be newer than what the round has read.
 func TestLoop_WakeDuringARound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +104,7 @@ func TestLoop_WakeDuringARound(t *testing.T) {
 	})
 }
 
-func TestLoop_AnErrorIsLoggedAndWaitedFor(t *testing.T) {
+func TestLoop_ErrorIsLoggedAndDelaysNextRound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -127,7 +126,7 @@ func TestLoop_AnErrorIsLoggedAndWaitedFor(t *testing.T) {
 		})
 		<-time.After(time.Minute)
 		synctest.Wait()
-		// The wake of round 1 is kept for when the dependency is well.
+		// The wake-up of round 1 is kept until the dependency has recovered.
 		want := []time.Duration{0, 5 * time.Second, 10 * time.Second, 10 * time.Second}
 		if len(times) != len(want) {
 			t.Fatalf("rounds at %v, want %v", times, want)
@@ -158,7 +157,7 @@ func TestLoop_WithoutErrorDelayASecond(t *testing.T) {
 	})
 }
 
-func TestLoop_APanicEndsOneRound(t *testing.T) {
+func TestLoop_PanicEndsOneRound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -201,7 +200,7 @@ func TestLoop_StopCancelsTheRoundAndWaits(t *testing.T) {
 		if err := loop.Start(ctx, nil); err != nil {
 			t.Fatal(err)
 		}
-		end() // the program's context: only Stop ends a loop, in its turn
+		end() // the program's context: only Stop ends a loop
 		<-time.After(time.Minute)
 		if err := loop.Stop(t.Context()); err != nil || !cleaned {
 			t.Errorf("Stop returned %v, round ended: %v", err, cleaned)
@@ -233,8 +232,8 @@ func TestLoop_StopGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-// A database that is away for minutes makes a few lines, and one that says when it was over.
-func TestLoop_TellsOfTroubleNowAndThen(t *testing.T) {
+// A database outage of minutes logs a few lines, and one at its end.
+func TestLoop_LogsFailuresAtIntervals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -254,8 +253,8 @@ func TestLoop_TellsOfTroubleNowAndThen(t *testing.T) {
 		if n := strings.Count(text, `msg="round failed" error="database away"`); n != 4 { // at 0, 30, 60 and 90 s
 			t.Errorf("100 failures made %d lines, want 4:\n%s", n, text)
 		}
-		if !strings.Contains(text, `msg="rounds go on" interrupted=1m40s rounds=100 error="database away"`) {
-			t.Errorf("the end is not told:\n%s", text)
+		if !strings.Contains(text, `msg="rounds succeed again" interrupted=1m40s rounds=100 error="database away"`) {
+			t.Errorf("the recovery is not logged:\n%s", text)
 		}
 	})
 }

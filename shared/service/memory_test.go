@@ -10,7 +10,7 @@ import (
 func TestTradeMemory(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
-	for gogc, want := range map[string]int{"200": 100, "off": 100, "": 300} { // what GOGC says, the runtime has done
+	for gogc, want := range map[string]int{"200": 100, "off": 100, "": 300} { // the runtime has already applied GOGC
 		t.Setenv("GOGC", gogc)
 		service.TradeMemory()
 		if got := debug.SetGCPercent(100); got != want {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pause waits for d, or for the end of ctx, whose cause it then returns.
+// Pause waits for d, or until ctx ends and then returns its cause.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,6 +1,6 @@
-// Package service is how every long-running part of the gateway's programs lives
-// and dies: started in order, stopped in reverse, each stop waited for. The api,
-// the dispatcher and the worker are each a list of services given to Run.
+// Package service runs the parts of a long-running program: it starts them in order and stops them
+// in reverse order, waiting for each. The api, the dispatcher and the worker are each a list of
+// services passed to Run.
 package service
 
 import (
@@ -13,23 +13,23 @@ import (
 
 // Service is one part of a program.
 type Service interface {
-	// Start returns when the part works, or says why it cannot. What goes wrong
-	// later and cannot be mended is sent to failed, which never blocks.
+	// Start returns when the part works, or with the error that prevents it. A later fatal error is
+	// passed to failed, which never blocks.
 	Start(ctx context.Context, failed func(error)) error
-	// Stop ends the part and waits until it has ended or ctx has. It is called once,
-	// and only after a successful Start.
+	// Stop ends the part and waits until it has ended or ctx ends. It is called once, and only
+	// after a successful Start.
 	Stop(ctx context.Context) error
 }
 
-// Named gives a service the name that its errors and logs carry.
+// Named is a service with its name for errors and logs.
 type Named struct {
 	Name string
 	Service
 }
 
-// Run tells the log which version this is, starts the services in order, waits until ctx
-// ends or one of them fails, and stops those that were started in reverse order within
-// grace. List first what others rely on: a consumer stops before the sender it feeds.
+// Run logs the version, starts the services in order, waits until ctx ends or one of them fails,
+// and stops the started ones in reverse order within grace. List dependencies first: a consumer
+// then stops before the sender it uses.
 func Run(ctx context.Context, log *slog.Logger, grace time.Duration, services ...Named) (err error) {
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -46,7 +46,7 @@ func Run(ctx context.Context, log *slog.Logger, grace time.Duration, services ..
 			started = append(started, s)
 		}
 		if running.Err() != nil {
-			break // asked to stop, or an earlier part failed: err is at most an echo of that
+			break // a stop was requested, or an earlier part failed: err is at most a consequence
 		}
 		if err != nil {
 			return fmt.Errorf("start %s: %w", s.Name, err)
@@ -54,13 +54,13 @@ func Run(ctx context.Context, log *slog.Logger, grace time.Duration, services ..
 	}
 	<-running.Done()
 	if ctx.Err() != nil {
-		return nil // asked to stop
+		return nil // a stop was requested
 	}
 	return context.Cause(running)
 }
 
 func stopAll(log *slog.Logger, grace time.Duration, started []Named) error {
-	// The context that ended the program must not end its clean-up.
+	// ctx has ended; the clean-up needs its own context.
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	var errs []error

@@ -18,7 +18,7 @@ import (
 // the other from one goroutine.
 type diary []string
 
-// part is a service that writes into the diary.
+// part is a service that records its calls in the diary.
 type part struct {
 	diary    *diary
 	name     string
@@ -54,7 +54,7 @@ func named(parts ...part) []service.Named {
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func TestRun_SaysItsVersion(t *testing.T) {
+func TestRun_LogsVersion(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -85,7 +85,7 @@ func TestRun_StartsInOrderStopsInReverse(t *testing.T) {
 	}
 }
 
-func TestRun_APartThatCannotStart(t *testing.T) {
+func TestRun_PartCannotStart(t *testing.T) {
 	t.Parallel()
 	var d diary
 	refused := errors.New("connection refused")
@@ -102,7 +102,7 @@ func TestRun_APartThatCannotStart(t *testing.T) {
 	}
 }
 
-func TestRun_APartThatFailsLater(t *testing.T) {
+func TestRun_PartFailsLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
@@ -125,9 +125,9 @@ func TestRun_APartThatFailsLater(t *testing.T) {
 	})
 }
 
-// When one part fails while another is still starting, that one's complaint about
-// its cancelled context must not hide the reason.
-func TestRun_APartThatFailsDuringStart(t *testing.T) {
+// If one part fails while another is still starting, the latter's error about its cancelled context
+// must not hide the reason.
+func TestRun_PartFailsDuringStart(t *testing.T) {
 	t.Parallel()
 	for _, succeeds := range []bool{true, false} {
 		var d diary
@@ -156,7 +156,7 @@ func TestRun_APartThatFailsDuringStart(t *testing.T) {
 	}
 }
 
-func TestRun_AskedToStopWhileStarting(t *testing.T) {
+func TestRun_StopWhileStarting(t *testing.T) {
 	t.Parallel()
 	var d diary
 	ctx, stop := context.WithCancel(t.Context())
@@ -172,7 +172,7 @@ func TestRun_AskedToStopWhileStarting(t *testing.T) {
 	}
 }
 
-func TestRun_EveryStopIsCalledAndEveryErrorTold(t *testing.T) {
+func TestRun_AllStopsAndErrors(t *testing.T) {
 	t.Parallel()
 	var d diary
 	lost, stuck, dirty := errors.New("lost"), errors.New("stuck"), errors.New("dirty")
@@ -194,9 +194,9 @@ func TestRun_EveryStopIsCalledAndEveryErrorTold(t *testing.T) {
 	}
 }
 
-// The grace bounds all stops together, and its context is alive although the
-// program's has ended.
-func TestRun_StopHasItsOwnTime(t *testing.T) {
+// The grace period bounds all stops together, and its context is alive although the program's has
+// ended.
+func TestRun_StopHasItsOwnContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const grace = 40 * time.Second

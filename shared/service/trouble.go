@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// troubleInterval is how often a loop says that it still fails. A dozen loops that each
-// fail once a second while Postgres is away would drown the line that says why.
+// troubleInterval is how often a loop logs that it still fails. During a database outage a dozen
+// loops that each log once a second would hide the relevant line.
 const troubleInterval = 30 * time.Second
 
-// trouble is a loop's failures in a row, told when they begin, now and then while they
-// last, and when they end.
+// trouble logs a loop's consecutive failures: the first, one per troubleInterval, and the recovery.
 type trouble struct {
 	log    *slog.Logger
-	since  time.Time // of the first of them
+	since  time.Time // of the first failure
 	told   time.Time
-	rounds int // how many there were; 0 = all is well
+	rounds int // consecutive failures; 0 = none
 	last   error
 }
 
@@ -35,7 +34,7 @@ func (t *trouble) more(err error) {
 
 func (t *trouble) end() {
 	if t.rounds > 0 {
-		t.log.Info("rounds go on", "interrupted", time.Since(t.since).Round(time.Millisecond).String(), "rounds", t.rounds, "error", t.last)
+		t.log.Info("rounds succeed again", "interrupted", time.Since(t.since).Round(time.Millisecond).String(), "rounds", t.rounds, "error", t.last)
 		t.rounds = 0
 	}
 }

@@ -5,14 +5,12 @@ import (
 	"runtime/debug"
 )
 
-// release is the version that whoever builds the programs outside a repository gives
-// them, as the Dockerfiles do; the linker writes it and nobody else.
+// release is the version set by the linker when the programs are built outside a repository, as in
+// the Dockerfiles.
 var release string
 
-// Version says which release this program is of: the one that it was given when it was
-// built, else its module's version, else the commit it was built from, with +dirty where
-// the files had been changed since. It is "unknown" where the program was built without
-// any of them.
+// Version returns the release set at build time, else the module's version, else the commit, with
+// +dirty if files had changed since; "unknown" if there is none of them.
 func Version() string {
 	info, _ := debug.ReadBuildInfo() // nil where there is none
 	return cmp.Or(release, versionOf(info), "unknown")
@@ -29,7 +27,7 @@ func versionOf(info *debug.BuildInfo) string {
 	for _, s := range info.Settings {
 		switch {
 		case s.Key == "vcs.revision":
-			revision = s.Value[:min(len(s.Value), 12)] // as Go's own versions name commits
+			revision = s.Value[:min(len(s.Value), 12)] // the length in Go's pseudo-versions
 		case s.Key == "vcs.modified" && s.Value == "true":
 			changed = "+dirty"
 		}

@@ -11,11 +11,13 @@ import (
 	"github.com/lib/pq"
 )
 
-// Each finds by primary key, but for the second: it reads all of person_erasures, which holds
+// Each finds by primary key, but for openErasuresSQL: it reads all of person_erasures, which holds
 // what was not completed.
 const (
 	beginErasureSQL  = `INSERT INTO person_erasures (id, company_id, person) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING`
 	openErasuresSQL  = `SELECT id, person FROM person_erasures WHERE company_id = $1 ORDER BY id`
+	saveReceiptSQL   = `UPDATE person_erasures SET receipt = $2 WHERE id = $1`
+	receiptsSQL      = `SELECT receipt FROM person_erasures WHERE id = ANY ($1::uuid[]) AND receipt IS NOT NULL ORDER BY id`
 	finishErasureSQL = `DELETE FROM person_erasures WHERE id = ANY ($1::uuid[])`
 	// forgetTasksSQL finds by erased_tasks_erasure, and reads what an erasure has left that
 	// ended without a dispatcher.
@@ -59,6 +61,20 @@ func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (eras
 	}
 	_, err = s.exec(ctx, beginErasureSQL, id, p.CompanyID, string(withoutEscapedNUL(encoded)))
 	return erasures, wrap("begin erasure", err)
+}
+
+// SaveReceipt stores what an erasure has changed so far, until FinishErasure.
+func (s *Store) SaveReceipt(ctx context.Context, erasure uuid.UUID, receipt []byte) error {
+	_, err := s.exec(ctx, saveReceiptSQL, erasure, string(withoutEscapedNUL(receipt)))
+	return wrap("save receipt of erasure", err)
+}
+
+// Receipts returns what SaveReceipt stored for those of the erasures that are not finished, oldest first.
+func (s *Store) Receipts(ctx context.Context, erasures []uuid.UUID) (receipts [][]byte, err error) {
+	if err := s.db.SelectContext(ctx, &receipts, receiptsSQL, uuidArray(erasures)); err != nil {
+		return nil, fmt.Errorf("load receipts of erasures: %w", translate(err))
+	}
+	return receipts, nil
 }
 
 // oldestErasureSQL reads all of person_erasures, which holds what was not completed, and locks

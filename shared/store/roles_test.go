@@ -51,7 +51,7 @@ var callers = map[string][]string{
 	},
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
 		"FindCompany", "FindPerson", "TaxSample", "PersonRows", "PersonEntriesOf", "PersonMailings", "PersonSuppressions", "PersonAnswers", "PersonNotices", "RecordPerson",
-		"BeginErasure", "FinishErasure", "CountErasedTasks", "Writers", "EraseMailingSenders", "EraseOtherNotes",
+		"BeginErasure", "SaveReceipt", "Receipts", "FinishErasure", "CountErasedTasks", "Writers", "EraseMailingSenders", "EraseOtherNotes",
 		"EraseEmails", "EraseCopies", "EraseLetterCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "MarkFilesDeleted",
 		"SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
 	},

@@ -6,12 +6,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Dependencies is the metric gateway_dependency_up, which all programs show: whether what
-// they depend on answers them. It is a collector, to be registered once.
+// Dependencies is the metric gateway_dependency_up of all programs: whether their dependencies
+// respond. It is a collector, to be registered once.
 type Dependencies struct{ *prometheus.GaugeVec }
 
-// NewDependencies shows those that are named as not known yet (NaN). Their names are those of
-// /health: database, redis, rabbitmq, ses, storage; and replication, which SetDatabase sets.
+// NewDependencies sets the named dependencies to unknown (NaN). The names are those of /health:
+// database, redis, rabbitmq, ses, storage; and replication, which SetDatabase sets.
 func NewDependencies(names ...string) Dependencies {
 	d := Dependencies{prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gateway_dependency_up", Help: "1 while what this process depends on answers it, 0 while it does not, NaN while not known.",
@@ -22,7 +22,7 @@ func NewDependencies(names ...string) Dependencies {
 	return d
 }
 
-// Set says whether one of them answers.
+// Set sets whether a dependency responds.
 func (d Dependencies) Set(name string, up bool) {
 	value := 0.0
 	if up {
@@ -31,8 +31,8 @@ func (d Dependencies) Set(name string, up bool) {
 	d.WithLabelValues(name).Set(value)
 }
 
-// SetDatabase shows what a write to Postgres ended with. unreplicated says that Postgres answers, and no synchronous
-// standby confirms what it commits: then the dependency replication is down, and database is not.
+// SetDatabase sets the result of a write to Postgres. unreplicated means that Postgres responds but
+// no synchronous standby confirms its commits: then replication is down, and database is not.
 func (d Dependencies) SetDatabase(err error, unreplicated bool) {
 	d.Set("database", err == nil || unreplicated)
 	if err == nil || unreplicated {

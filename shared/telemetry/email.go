@@ -11,23 +11,23 @@ import (
 	"email-gateway/shared/email"
 )
 
-// Email is what a log line about an email names. A field that is not known is left out.
+// Email has the fields of a log line about an email. Unknown fields are omitted.
 type Email struct {
 	OutboxID, RequestID, CompanyID, MailingID string
-	Attempt                                   int // of EMAIL_MAX_ATTEMPTS; 0 before the first
-	// State is where the email is when a line is written. A line may name another one.
+	Attempt                                   int // as EMAIL_MAX_ATTEMPTS counts; 0 before the first
+	// State returns the email's state when a line is written. A line may set another one.
 	State func() string
-	// Since is when the work on the email began, from which durationMs counts.
+	// Since is the start of the work on the email, from which durationMs is measured.
 	Since time.Time
-	// Recipient is logged masked; the zero value is no recipient.
+	// Recipient is logged masked; the zero value means no recipient.
 	Recipient email.JobRecipient
 }
 
-// EmailOf is the email of a task, as far as its payload can be read: it may be a broken one.
-// What is not of the form that it must have may be anything, and is left out.
+// EmailOf returns the email of a task, as far as its payload can be parsed. Fields without their
+// required format are omitted, because they may contain anything.
 func EmailOf(taskID string, payload []byte) Email {
 	var job email.SendJob
-	_ = json.Unmarshal(payload, &job) // it fills in the fields that it can read
+	_ = json.Unmarshal(payload, &job) // sets the fields that it can parse
 	e := Email{OutboxID: taskID, RequestID: email.MaskText(job.RequestID), Attempt: job.Attempt, Recipient: job.Recipient}
 	e.MailingID, _ = job.Mailing()
 	if _, err := uuid.Parse(job.CompanyID); err == nil {
@@ -42,10 +42,10 @@ func EmailOf(taskID string, payload []byte) Email {
 	return e
 }
 
-// In returns the state as a constant, for Email.State.
+// In returns a constant state, for Email.State.
 func In[S ~string](state S) func() string { return func() string { return string(state) } }
 
-// ID is an id as text, "" for none.
+// ID formats an id, "" for none.
 func ID(id uuid.UUID) string {
 	if id == uuid.Nil {
 		return ""
@@ -56,8 +56,7 @@ func ID(id uuid.UUID) string {
 // maxIDs bounds a line about many tasks, which mostly have one cause.
 const maxIDs = 100
 
-// IDs is the value of outboxId in a line about n tasks: the id of one, or a list of at most
-// 100.
+// IDs is the value of outboxId in a line about n tasks: one id, or a list of at most 100.
 func IDs(n int, id func(i int) string) any {
 	if n == 1 {
 		return id(0)
@@ -69,9 +68,9 @@ func IDs(n int, id func(i int) string) any {
 	return ids
 }
 
-// EmailLogger makes the logger of an email: each of its lines carries outboxId, requestId,
-// companyId, attempt, state and durationMs, for an email of a mailing mailingId, and the
-// recipient's masked address and hash where the recipient is known.
+// EmailLogger returns the logger of an email: each line has outboxId, requestId, companyId,
+// attempt, state and durationMs, for an email of a mailing mailingId, and the recipient's masked
+// address and hash if the recipient is known.
 func EmailLogger(log *slog.Logger, e Email) *slog.Logger {
 	attrs := make([]any, 0, 6)
 	for _, field := range [...]struct{ name, value string }{
@@ -92,7 +91,7 @@ func EmailLogger(log *slog.Logger, e Email) *slog.Logger {
 	return slog.New(emailHandler{Handler: log.Handler(), state: e.State, since: e.Since}).With(attrs...)
 }
 
-// emailHandler adds to a line what changes from line to line, unless the line has it.
+// emailHandler adds the variable fields to a line, unless the line has them.
 type emailHandler struct {
 	slog.Handler
 	state func() string

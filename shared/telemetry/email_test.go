@@ -34,7 +34,7 @@ func contextOf(t *testing.T, log *bytes.Buffer) map[string]any {
 	return line.Context
 }
 
-// Each line about an email names it in full, masked, with the state that it is in then.
+// Each line about an email has its fields, masked, with its state at that time.
 func TestEmailLogger(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -61,7 +61,7 @@ func TestEmailLogger(t *testing.T) {
 	}
 }
 
-// Of a broken payload the line says what can be read, and nothing that could be anything.
+// For a broken payload the line has the parsable fields, and nothing that could contain anything.
 func TestEmailOf_Broken(t *testing.T) {
 	t.Parallel()
 	id, company := uuid.NewString(), uuid.NewString()

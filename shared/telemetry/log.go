@@ -1,6 +1,5 @@
-// Package telemetry is what all programs share of logs, metrics and traces: the shape of
-// a log line, the names of its fields, the registry that /metrics shows, and the spans
-// that a collector gets.
+// Package telemetry has the logs, metrics and traces of all programs: the format of a log line, the
+// names of its fields, the registry for /metrics, and the spans sent to a collector.
 package telemetry
 
 import (
@@ -9,8 +8,8 @@ import (
 	"strings"
 )
 
-// Fields of a log line's context. Addresses and hashes go in masked (email.MaskAddress,
-// email.MaskHash, email.MaskText), bodies and CPF or CNPJ not at all.
+// Fields of a log line's context. Addresses and hashes are logged masked (email.MaskAddress,
+// email.MaskHash, email.MaskText), bodies and CPF or CNPJ never.
 const (
 	OutboxID   = "outboxId"
 	RequestID  = "requestId"
@@ -19,7 +18,7 @@ const (
 	Attempt    = "attempt"
 	State      = "state"
 	DurationMS = "durationMs"
-	// TraceID leads from a line to its trace; only where tracing is on.
+	// TraceID is the id of the line's trace; only if tracing is on.
 	TraceID = "traceId"
 )
 

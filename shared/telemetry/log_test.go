@@ -52,8 +52,7 @@ func TestNewLogger_ShapeOfALine(t *testing.T) {
 	}
 }
 
-// What a caller names "level", "time" or "message" is context and changes nothing
-// outside of it.
+// An attribute named "level", "time" or "message" is context and changes nothing outside of it.
 func TestNewLogger_ContextKeepsItsNames(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

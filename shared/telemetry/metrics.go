@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// NewRegistry is an empty registry with the process's and the Go runtime's own
-// metrics. No metric of ours carries a tenant or an address as a label.
+// NewRegistry returns a registry with the metrics of the process and the Go runtime. Our metrics
+// never have a tenant or an address as a label.
 func NewRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -19,7 +19,7 @@ func NewRegistry() *prometheus.Registry {
 	return registry
 }
 
-// MetricsHandler shows the registry in Prometheus's text format.
+// MetricsHandler serves the registry in Prometheus's text format.
 func MetricsHandler(registry *prometheus.Registry) http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 }

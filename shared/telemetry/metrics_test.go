@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-func TestMetricsHandler_ShowsOursAndTheProcess(t *testing.T) {
+func TestMetricsHandler_OwnAndProcessMetrics(t *testing.T) {
 	t.Parallel()
 	registry := telemetry.NewRegistry()
 	sent := prometheus.NewCounter(prometheus.CounterOpts{Name: "test_sent_total", Help: "For this test."})
@@ -32,8 +32,8 @@ func TestMetricsHandler_ShowsOursAndTheProcess(t *testing.T) {
 	}
 }
 
-// Two programs, or two tests, in one process do not share their metrics.
-func TestNewRegistry_IsItsOwn(t *testing.T) {
+// Two programs, or two tests, in one process do not share metrics.
+func TestNewRegistry_Separate(t *testing.T) {
 	t.Parallel()
 	for range 2 {
 		telemetry.NewRegistry().MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "test_once_total"}))

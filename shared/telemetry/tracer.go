@@ -11,22 +11,22 @@ import (
 	"email-gateway/shared/email"
 )
 
-// Tracer makes the spans of traces. The zero Tracer makes none, and costs nothing.
+// Tracer creates spans. The zero Tracer creates none, at no cost.
 type Tracer struct{ tracer trace.Tracer }
 
-// On says whether spans are made.
+// On reports whether tracing is on.
 func (t Tracer) On() bool { return t.tracer != nil }
 
-// SpanKind says which side of an exchange a span is.
+// SpanKind is the role of a span.
 type SpanKind int
 
 const (
 	// Internal is a step within a program.
 	Internal SpanKind = iota
-	// Server answers a request, Client waits for the answer to one.
+	// Server handles a request, Client waits for a response.
 	Server
 	Client
-	// Producer leaves a message for somebody, Consumer works on one.
+	// Producer publishes a message, Consumer processes one.
 	Producer
 	Consumer
 )
@@ -46,8 +46,8 @@ func (k SpanKind) otel() trace.SpanKind {
 	return trace.SpanKindInternal
 }
 
-// Start begins a span below the one that ctx carries, if it does. The name is one of
-// few: what varies is an attribute. Every span is ended.
+// Start starts a span, as a child of ctx's span if there is one. The name is one of a few; variable
+// data are attributes. Every span must be ended.
 func (t Tracer) Start(ctx context.Context, name string, kind SpanKind) (context.Context, Span) {
 	if t.tracer == nil {
 		return ctx, Span{}
@@ -56,15 +56,13 @@ func (t Tracer) Start(ctx context.Context, name string, kind SpanKind) (context.
 	return ctx, Span{span}
 }
 
-// Span is a step of a trace, from Start to End. The zero Span takes everything and
-// keeps nothing.
+// Span is a step of a trace, from Start to End. The zero Span discards everything.
 //
-// Traces leave the installation: an attribute is an id of ours, a name that we chose, or
-// a number. Tenants and their people are none of these; what looks like an address is
-// masked all the same.
+// Traces leave the installation: an attribute is one of our ids, a name that we chose, or a number,
+// never data of tenants or persons; addresses are masked as a precaution.
 type Span struct{ span trace.Span }
 
-// On says whether tracing is on, whether or not this trace is kept.
+// On reports whether tracing is on, whether or not this trace is sampled.
 func (s Span) On() bool { return s.span != nil }
 
 // Text adds an attribute.
@@ -81,8 +79,8 @@ func (s Span) Number(name string, value int64) {
 	}
 }
 
-// Fail marks the span as failed, with a code of ours or a name for what went wrong. It
-// is not given an error's text, which may quote anything.
+// Fail marks the span as failed, with one of our codes or a name for the failure. Never pass an
+// error's text, which may quote anything.
 func (s Span) Fail(code string) {
 	if s.span != nil && s.span.IsRecording() {
 		s.span.SetStatus(codes.Error, code)
@@ -97,9 +95,9 @@ func (s Span) End() {
 	}
 }
 
-// Traceparent names the span that ctx carries in W3C's form, for a row, a task or a
-// message to carry on; "" if there is none. A trace that is not sampled is named too, so
-// that nobody begins another one further down.
+// Traceparent returns the W3C traceparent of ctx's span, to store in a row, a task or a message; ""
+// if there is none. It is also returned for a trace that is not sampled, so that no other one is
+// started later.
 func Traceparent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -109,9 +107,9 @@ func Traceparent(ctx context.Context) string {
 	return carrier[traceparentField]
 }
 
-// WithTraceparent is a context whose spans belong to the trace that traceparent names.
-// What is no traceparent begins none. W3C's other fields (tracestate, baggage) are not
-// taken over: they are whatever a caller likes to put in.
+// WithTraceparent returns a context whose spans belong to the trace of traceparent. An invalid
+// traceparent is ignored. W3C's other fields (tracestate, baggage) are not used, because a caller
+// can put anything into them.
 func WithTraceparent(ctx context.Context, traceparent string) context.Context {
 	if traceparent == "" {
 		return ctx
@@ -119,7 +117,7 @@ func WithTraceparent(ctx context.Context, traceparent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparentField: traceparent})
 }
 
-// TraceIDOf is the id of the trace that ctx belongs to, for log lines; "" if there is none.
+// TraceIDOf is the id of ctx's trace, for log lines; "" if there is none.
 func TraceIDOf(ctx context.Context) string {
 	if c := trace.SpanContextFromContext(ctx); c.IsValid() {
 		return c.TraceID().String()

@@ -9,29 +9,29 @@ import (
 	"email-gateway/shared/environment"
 )
 
-// TraceSettings are OpenTelemetry's own variables as far as they are decided here. Its
-// exporter reads others by itself: OTEL_EXPORTER_OTLP_TIMEOUT, _CERTIFICATE, _COMPRESSION,
-// OTEL_BSP_*, OTEL_RESOURCE_ATTRIBUTES.
+// TraceSettings are the OpenTelemetry variables that the programs read themselves. The exporter
+// reads others: OTEL_EXPORTER_OTLP_TIMEOUT, _CERTIFICATE, _COMPRESSION, OTEL_BSP_*,
+// OTEL_RESOURCE_ATTRIBUTES.
 type TraceSettings struct {
-	// OTLPEndpoint is the collector that spans are sent to over HTTP, at its path
-	// /v1/traces. Without it and TracesEndpoint, tracing is off.
+	// OTLPEndpoint is the collector that receives spans over HTTP, at its path /v1/traces. Without
+	// it and TracesEndpoint, tracing is off.
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
-	// TracesEndpoint is the whole URL that spans are sent to, in place of OTLPEndpoint.
+	// TracesEndpoint is the complete URL that receives spans, instead of OTLPEndpoint.
 	TracesEndpoint string `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`
-	// OTLPHeaders are sent along with every delivery, as name=value,name=value: keys, mostly.
+	// OTLPHeaders are headers sent with every export, as name=value,name=value: usually keys.
 	OTLPHeaders string `env:"OTEL_EXPORTER_OTLP_HEADERS"`
-	// TracesHeaders are the same for spans alone, in place of OTLPHeaders.
+	// TracesHeaders are headers sent with spans only, instead of OTLPHeaders.
 	TracesHeaders string `env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS"`
-	// Sampler decides which requests are traced: always_on, always_off or traceidratio,
-	// each also behind parentbased_, which follows the header traceparent of a caller with a valid key.
+	// Sampler selects the traced requests: always_on, always_off or traceidratio, each also with
+	// the prefix parentbased_, which follows the header traceparent of a caller with a valid key.
 	Sampler string `env:"OTEL_TRACES_SAMPLER" envDefault:"parentbased_always_on"`
-	// SamplerArg is the share of requests that traceidratio traces, 0 to 1.
+	// SamplerArg is the ratio of requests that traceidratio traces, 0 to 1.
 	SamplerArg float64 `env:"OTEL_TRACES_SAMPLER_ARG" envDefault:"1"`
-	// Disabled turns tracing off whatever the others say.
+	// Disabled turns tracing off regardless of the other settings.
 	Disabled bool `env:"OTEL_SDK_DISABLED" envDefault:"false"`
 }
 
-// CheckTraces adds to f what is wrong.
+// CheckTraces adds the faults of the settings to f.
 func (s *TraceSettings) CheckTraces(f *environment.Faults) {
 	for name, value := range map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": s.OTLPEndpoint, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": s.TracesEndpoint,
@@ -43,7 +43,7 @@ func (s *TraceSettings) CheckTraces(f *environment.Faults) {
 	for name, value := range map[string]string{
 		"OTEL_EXPORTER_OTLP_HEADERS": s.OTLPHeaders, "OTEL_EXPORTER_OTLP_TRACES_HEADERS": s.TracesHeaders,
 	} {
-		// The library would quote what it cannot read, and it may be a key.
+		// The library's error would quote an unreadable value, which may be a key.
 		f.Must(areHeaders(value), name, "must be name=value, with commas between them and special characters escaped as in URLs")
 	}
 	f.Must(s.sampler() != nil, "OTEL_TRACES_SAMPLER",
@@ -65,15 +65,15 @@ func areHeaders(text string) bool {
 	return true
 }
 
-// tokenCharacters are those of a header's name.
+// tokenCharacters are the characters allowed in a header name.
 const tokenCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~"
 
-// On says whether anything is traced.
+// On reports whether tracing is on.
 func (s *TraceSettings) On() bool {
 	return !s.Disabled && (s.OTLPEndpoint != "" || s.TracesEndpoint != "")
 }
 
-// url is where spans are sent to.
+// url receives the spans.
 func (s *TraceSettings) url() string {
 	if s.TracesEndpoint != "" {
 		return s.TracesEndpoint
@@ -81,9 +81,8 @@ func (s *TraceSettings) url() string {
 	return strings.TrimRight(s.OTLPEndpoint, "/") + "/v1/traces"
 }
 
-// sampler is nil for a name that is none. The parent of a span is a caller's, or the
-// span that the row or the message carries: with parentbased_ a trace is whole or not
-// there at all.
+// sampler is nil for an unknown name. A span's parent is a caller's span, or the one stored in the
+// row or message: with parentbased_ a trace is sampled completely or not at all.
 func (s *TraceSettings) sampler() trace.Sampler {
 	name, based := strings.CutPrefix(s.Sampler, "parentbased_")
 	var root trace.Sampler

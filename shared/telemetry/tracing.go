@@ -20,31 +20,30 @@ import (
 )
 
 const (
-	// flushTime bounds the last delivery of spans: a program that ends must not wait for
-	// a collector that is away.
+	// flushTime bounds the last export: a stopping program must not wait for an unreachable
+	// collector.
 	flushTime = 5 * time.Second
-	// complainEvery bounds what is logged of a collector that does not take spans.
+	// complainEvery limits the log lines about a failing collector.
 	complainEvery = time.Minute
 )
 
-// Tracing sends a program's spans to a collector. It is a service.Service that stands
-// first in a program's list, so that it ends last and delivers the others' spans.
-// Spans go out in the background; those that a collector does not take are dropped, and
-// nothing else is affected.
+// Tracing exports a program's spans to a collector. It is a service.Service that must be first in a
+// program's list, so that it stops last and exports the others' spans. Spans are sent in the
+// background; those that a collector does not accept are dropped without other effects.
 type Tracing struct {
 	log      *slog.Logger
 	provider *trace.TracerProvider // nil = off
 }
 
-// NewTracing makes a Tracing, which connects to nothing yet. name and environment are
-// NewLogger's service and environment.
+// NewTracing makes a Tracing, which does not connect yet. name and environment are NewLogger's
+// service and environment.
 func NewTracing(ctx context.Context, log *slog.Logger, name, environment string, s TraceSettings) (*Tracing, error) {
 	t := &Tracing{log: log}
 	if !s.On() {
 		return t, nil
 	}
 	t.speak()
-	// The exporter reads the rest of its variables by itself: headers, timeout, certificates.
+	// The exporter reads its other variables itself: headers, timeout, certificates.
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(s.url()))
 	if err != nil {
 		return nil, fmt.Errorf("make trace exporter: %w", err)
@@ -62,8 +61,7 @@ func NewTracing(ctx context.Context, log *slog.Logger, name, environment string,
 	return t, nil
 }
 
-// speak gives the library's complaints the shape of our log. It has one place for them
-// in each process.
+// speak redirects the library's errors to our log. The setting is global to the process.
 func (t *Tracing) speak() {
 	otel.SetLogger(logr.FromSlogHandler(t.log.Handler()))
 	var next atomic.Int64
@@ -72,11 +70,11 @@ func (t *Tracing) speak() {
 		if due := next.Load(); now.UnixNano() < due || !next.CompareAndSwap(due, now.Add(complainEvery).UnixNano()) {
 			return
 		}
-		t.log.Warn("spans are lost: the trace collector does not take them", "error", email.MaskText(err.Error()))
+		t.log.Warn("spans lost: the trace collector does not accept them", "error", email.MaskText(err.Error()))
 	}))
 }
 
-// Tracer makes spans that are sent.
+// Tracer creates the spans that are exported.
 func (t *Tracing) Tracer() Tracer {
 	if t.provider == nil {
 		return Tracer{}
@@ -84,11 +82,11 @@ func (t *Tracing) Tracer() Tracer {
 	return Tracer{t.provider.Tracer("email-gateway")}
 }
 
-// Start does nothing: spans are sent from the first one on.
+// Start does nothing: spans are exported from the first one on.
 func (t *Tracing) Start(context.Context, func(error)) error { return nil }
 
-// Stop sends what is left, for 5 s at most. A collector that is away is no fault of the
-// program's, so it is logged and no error.
+// Stop exports the remaining spans, for 5 s at most. An unreachable collector is logged and not an
+// error of the program.
 func (t *Tracing) Stop(ctx context.Context) error {
 	if t.provider == nil {
 		return nil
@@ -96,7 +94,7 @@ func (t *Tracing) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Warn("last spans not sent", "error", email.MaskText(err.Error()))
+		t.log.Warn("cannot export the last spans", "error", email.MaskText(err.Error()))
 	}
 	return nil
 }

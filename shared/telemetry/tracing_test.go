@@ -39,8 +39,8 @@ func settings(t *testing.T, environ ...string) telemetry.TraceSettings {
 	return s
 }
 
-// A trace that begins with a caller's header goes on through a row or a task, and the
-// collector gets it whole: three spans, one below the other.
+// A trace that begins with a caller's header continues through a row or a task, and the collector
+// receives three nested spans.
 func TestTracing_OneTraceAcrossPrograms(t *testing.T) {
 	t.Parallel()
 	r := telemetrytest.Start(t)
@@ -82,7 +82,7 @@ func TestTracing_OneTraceAcrossPrograms(t *testing.T) {
 	}
 }
 
-// Off, nothing is made and nothing is carried on; a caller's header means nothing then.
+// With tracing off nothing is created and nothing is passed on; a caller's header has no effect.
 func TestTracing_Off(t *testing.T) {
 	// It counts allocations, so it runs alone.
 	for _, environ := range [][]string{nil, {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_SDK_DISABLED=true"}} {
@@ -111,8 +111,8 @@ func TestTracing_Off(t *testing.T) {
 	}
 }
 
-// What is not sampled is not sent, and says so further down: nobody begins the trace
-// anew.
+// A trace that is not sampled is not sent, and is passed on as such, so that no new trace is
+// started.
 func TestTracing_NotSampled(t *testing.T) {
 	t.Parallel()
 	r := telemetrytest.Start(t)
@@ -137,7 +137,7 @@ func TestTracing_NotSampled(t *testing.T) {
 	}
 }
 
-func TestWithTraceparent_TakesNothingElse(t *testing.T) {
+func TestWithTraceparent_IgnoresOtherFields(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "x", "00-00000000000000000000000000000000-b7ad6b7169203331-01", "ana@example.com", strings.Repeat("0", 5000)} {
 		if got := telemetry.Traceparent(telemetry.WithTraceparent(t.Context(), text)); got != "" {
@@ -150,8 +150,7 @@ func TestWithTraceparent_TakesNothingElse(t *testing.T) {
 	}
 }
 
-// A collector that is away costs a line in the log, in the log's own shape, and ends
-// nothing.
+// An unreachable collector is logged in the log's format and has no other effect.
 func TestTracing_NoCollector(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -179,7 +178,7 @@ func TestTracing_NoCollector(t *testing.T) {
 	}
 }
 
-func TestTraceSettings_Mistakes(t *testing.T) {
+func TestTraceSettings_Invalid(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ variable, says string }{
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4318", "OTEL_EXPORTER_OTLP_ENDPOINT: must be an http:// or https:// URL"},

@@ -11,27 +11,27 @@ import (
 	"strings"
 )
 
-// minSecret is the shortest secret in bytes: as many as the keys made from it.
+// minSecret is the minimum length of a secret in bytes, the length of the keys derived from it.
 const minSecret = 32
 
-// Keys are the secrets of an installation. The first one seals and all of them
-// open, so a key is replaced by putting a new one in front; links sent before open
-// as long as theirs stands behind it. The zero Keys seal and open nothing.
+// Keys are the secrets of an installation. The first one encrypts and all of them decrypt, so a key
+// is replaced by inserting a new one at the front; earlier links stay valid as long as their key is
+// in the list. The zero Keys encrypt and decrypt nothing.
 type Keys struct {
 	keys []key
 }
 
-// key holds functions instead of secrets, so that Keys that are printed show none.
+// key has functions instead of secrets, so that printed Keys show none.
 type key struct {
 	aead  cipher.AEAD
 	nonce func(plain []byte) []byte
 }
 
-// Empty says that there is no key.
+// Empty reports whether there is no key.
 func (k Keys) Empty() bool { return len(k.keys) == 0 }
 
-// UnmarshalText reads base64 of at least 32 bytes, or several of them with commas
-// between. No error quotes a key.
+// UnmarshalText parses base64 of at least 32 bytes, or several of them separated by commas. Errors
+// never quote a key.
 func (k *Keys) UnmarshalText(text []byte) error {
 	var keys []key
 	for encoded := range strings.SplitSeq(string(text), ",") {
@@ -49,8 +49,7 @@ func (k *Keys) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// newKey derives one key for encryption and one for nonces, so that neither says
-// anything about the other.
+// newKey derives separate keys for encryption and for nonces.
 func newKey(secret []byte) (key, error) {
 	encryption, err := hkdf.Key(sha256.New, secret, nil, "unsubscribe link: encryption", 32)
 	if err != nil {

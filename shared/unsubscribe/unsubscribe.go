@@ -1,11 +1,9 @@
-// Package unsubscribe makes the links with which a recipient leaves a tenant's
-// mailings, and the headers that let a mail client do it with one click
-// (RFC 8058).
+// Package unsubscribe makes the links with which a recipient unsubscribes from a tenant's mailings,
+// and the headers for one-click unsubscribe (RFC 8058).
 //
-// A link carries all that is needed to honour it, encrypted, so it works for as
-// long as its key is kept, however long ago the rows of the mailing were purged.
-// The same recipient of the same mailing always gets the same link: a retry sends
-// the same bytes.
+// A link contains all data needed to process it, encrypted, so it works as long as its key is kept,
+// even after the rows of the mailing were purged. The same recipient of the same mailing always
+// gets the same link: a retry sends the same bytes.
 package unsubscribe
 
 import (
@@ -24,38 +22,37 @@ import (
 //
 //	version (1) | nonce (12) | company (16) | mailing (16) | address | tag (16)
 //
-// of which all behind the nonce is AES-256-GCM and the version is authenticated.
-// The nonce is the beginning of an HMAC over the plaintext: equal links give equal
-// tokens, others meet in a nonce once in 2^48 links or so, and then only the two
-// of them.
+// where everything after the nonce is AES-256-GCM and the version is authenticated. The nonce is
+// the beginning of an HMAC of the plaintext: equal links give equal tokens; different links share a
+// nonce about once in 2^48 links, which affects only these two.
 const (
 	version      = 1
 	nonceBytes   = 12
 	tagBytes     = 16
 	idBytes      = 16
-	addressBytes = 254 // the longest address that can be mailed
+	addressBytes = 254 // maximum length of an address
 	minSealed    = 1 + nonceBytes + 2*idBytes + 1 + tagBytes
 	maxSealed    = minSealed - 1 + addressBytes
 )
 
-// MaxToken is the length of the longest token in characters.
+// MaxToken is the maximum length of a token in characters.
 const MaxToken = (maxSealed*8 + 5) / 6
 
-// ErrInvalid is all that Open says about a token that Seal did not make with one of
-// the keys: why it does not open helps nobody but a forger.
+// ErrInvalid is returned by Open for a token that Seal did not make with one of the keys. The
+// reason is omitted, because it would only help a forger.
 var ErrInvalid = errors.New("not a valid unsubscribe link")
 
-// Link says who leaves which mailings. The mailing is the one whose email carried
-// the link; the wish is meant for all of the company's.
+// Link says who unsubscribes. The mailing is the one whose email contained the link; the
+// unsubscription applies to all mailings of the company.
 type Link struct {
 	Company uuid.UUID
 	Mailing uuid.UUID
 	Address string
 }
 
-// Seal turns a link into a token of letters, digits, - and _, at most MaxToken of
-// them. The address, which must be one that email.CheckAddress accepts, is sealed in
-// its normal form. Without a key the token is empty.
+// Seal encrypts a link as a token of letters, digits, - and _, of at most MaxToken characters. The
+// address must be accepted by email.CheckAddress; it is normalized. Without a key the token is
+// empty.
 func (k Keys) Seal(link Link) string {
 	if len(k.keys) == 0 {
 		return ""
@@ -72,8 +69,8 @@ func (k Keys) Seal(link Link) string {
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// Open reads a token. It returns ErrInvalid for whatever Seal did not make,
-// character for character, with one of the keys.
+// Open decrypts a token. It returns ErrInvalid for anything but the exact result of Seal with one
+// of the keys.
 func (k Keys) Open(token string) (Link, error) {
 	if len(token) > MaxToken {
 		return Link{}, ErrInvalid
@@ -97,7 +94,7 @@ func (k Keys) Open(token string) (Link, error) {
 	return Link{}, ErrInvalid
 }
 
-// synthesize makes nonces out of plaintexts.
+// synthesize derives nonces from plaintexts.
 func synthesize(secret []byte) func(plain []byte) []byte {
 	return func(plain []byte) []byte {
 		mac := hmac.New(sha256.New, secret)
@@ -106,14 +103,13 @@ func synthesize(secret []byte) func(plain []byte) []byte {
 	}
 }
 
-// URL is where a token is redeemed. publicURL is the api's address as recipients
-// reach it, with or without a slash at the end.
+// URL is the address at which a token is used. publicURL is the api's address for recipients, with
+// or without a trailing slash.
 func URL(publicURL, token string) string {
 	return strings.TrimRight(publicURL, "/") + "/u/" + token
 }
 
-// Headers are the two that RFC 8058 asks for. Mail clients honour them only when
-// url begins with https://.
+// Headers are the two headers of RFC 8058. Mail clients use them only if url begins with https://.
 func Headers(url string) map[string]string {
 	return map[string]string{
 		"List-Unsubscribe":      "<" + url + ">",

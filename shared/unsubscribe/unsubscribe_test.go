@@ -205,8 +205,8 @@ func TestKeys_UnmarshalText(t *testing.T) {
 	}
 }
 
-// TestKeys_Printed prints Keys as a careless log line would. All it may show are
-// addresses in memory: the round keys of a cipher would be hundreds of digits.
+// TestKeys_Printed prints Keys like a careless log line. Only memory addresses may appear: the
+// round keys of a cipher would be hundreds of digits.
 func TestKeys_Printed(t *testing.T) {
 	t.Parallel()
 	k := keys(t, secret(1))
@@ -280,7 +280,7 @@ func TestHeaders(t *testing.T) {
 	if diff := cmp.Diff(want, unsubscribe.Headers("https://a/u/b")); diff != "" {
 		t.Error(diff)
 	}
-	// The provider takes header values of up to 870 characters.
+	// The provider accepts header values of up to 870 characters.
 	k := keys(t, secret(1))
 	far := "https://" + strings.Repeat("a", 253)
 	if n := len(unsubscribe.Headers(unsubscribe.URL(far, k.Seal(unsubscribe.Link{Address: longest})))["List-Unsubscribe"]); n > 870 {

@@ -18,8 +18,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// TestKill: an api that is killed in the middle of its work has kept every promise
-// it gave, and left nothing that is half done.
+// TestKill: an api that is killed under load has stored every accepted email completely.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	const kills, clients = 20, 24
@@ -53,8 +52,8 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// loadAndKill runs the api under load, kills it after a moment that is different
-// each time, and returns the ids it answered 202 for.
+// loadAndKill runs the api under load, kills it after a random time, and returns the ids of its
+// 202 responses.
 func loadAndKill(t *testing.T, binary, databaseURL, key string, clients int) []string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,7 +103,7 @@ func loadAndKill(t *testing.T, binary, databaseURL, key string, clients int) []s
 	return ids
 }
 
-// postKeyed returns the id of the 202. Any other status means that the api broke.
+// postKeyed returns the id of the 202. Any other status is a failure.
 func postKeyed(ctx context.Context, addr, key, idempotencyKey string) (string, error) {
 	status, body, err := postWith(ctx, addr, key, idempotencyKey)
 	if err != nil {
@@ -118,7 +117,7 @@ func postKeyed(ctx context.Context, addr, key, idempotencyKey string) (string, e
 	return answer.OutboxID, err
 }
 
-// storedEmails reads every row and checks that it is whole.
+// storedEmails reads every row and checks that it is complete.
 func storedEmails(t *testing.T, db *sql.DB) map[string]bool {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `SELECT o.id, o.status, o.html, o.html_sha256, o.payload ->> 'outboxId', o.payload ->> 'to',

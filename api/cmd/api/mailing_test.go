@@ -17,9 +17,9 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// The whole program takes in a mailing, with a storage and no RabbitMQ in sight: it is
-// enough that one is named.
-func TestRun_TakesInMailings(t *testing.T) {
+// The program accepts a mailing without connecting to RabbitMQ: it is enough that RABBITMQ_URL is
+// set.
+func TestRun_AcceptsMailings(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	_, key := newKey(t, d)

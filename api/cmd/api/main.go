@@ -1,11 +1,11 @@
-// The api answers the gateway's HTTP requests. It needs Postgres and, for mailings, a
-// storage for their files.
+// The api serves the gateway's HTTP API. It needs Postgres and, for mailings, a storage for
+// their files.
 //
-//	api               serves until SIGINT or SIGTERM, then finishes what it has begun
-//	api -healthcheck  asks the api on API_ADDR for a sign of life; exit code 0 or 1
-//	api -version      says which release it is
+//	api               serves until SIGINT or SIGTERM, then finishes requests in progress
+//	api -healthcheck  checks the api on API_ADDR; exit code 0 or 1
+//	api -version      prints the version
 //
-// README.md beside the module lists the environment.
+// The README of the module lists the environment.
 package main
 
 import (
@@ -26,15 +26,15 @@ import (
 )
 
 const (
-	// statementTimeout bounds a request's statements, all of which take milliseconds:
-	// a client should hear that Postgres does not answer before it gives up itself.
+	// statementTimeout limits a request's statements, which normally take milliseconds: a client
+	// should get an error before it times out itself.
 	statementTimeout = 10 * time.Second
-	// connections are for 8 statements about companies' rows at once, 6 look-ups, 12 that wait for locks, 4
-	// uploads that are written, and 2 groups of new emails: none of these takes those of another. Statements about one
-	// row that are not among them (keys and quotas that are not cached, unconfirmed commits) use idle ones.
+	// connections are for 8 concurrent statements about companies' rows, 6 lookups, 12 statements
+	// that wait for locks, 4 uploads being written, and 2 groups of new emails. Other single-row
+	// statements (uncached keys and quotas, unconfirmed commits) use idle ones.
 	connections = 32
-	// grace is how long a stop waits for requests under way: for a statement, its
-	// answer, and the look-up of a commit that was not confirmed.
+	// grace limits how long a shutdown waits for requests in progress: for a statement, its
+	// response, and the lookup of an unconfirmed commit.
 	grace = 30 * time.Second
 )
 
@@ -50,8 +50,8 @@ func main() {
 
 func run(ctx context.Context, args, environ []string, out io.Writer) error {
 	flags := flag.NewFlagSet("api", flag.ContinueOnError)
-	healthcheck := flags.Bool("healthcheck", false, "ask the api on API_ADDR for a sign of life and exit")
-	version := flags.Bool("version", false, "say which release this is and exit")
+	healthcheck := flags.Bool("healthcheck", false, "check the api on API_ADDR and exit")
+	version := flags.Bool("version", false, "print the version and exit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return nil

@@ -32,7 +32,7 @@ func environ(databaseURL string, more ...string) []string {
 	}, more...)
 }
 
-// newKey makes a company with a key that has no rate limit.
+// newKey creates a company with a key without rate limit.
 func newKey(tb testing.TB, d storetest.Database) (uuid.UUID, string) {
 	tb.Helper()
 	key, err := apikey.New("test")
@@ -50,8 +50,7 @@ func newKey(tb testing.TB, d storetest.Database) (uuid.UUID, string) {
 	return company, key.String()
 }
 
-// listening reads a log until the listener's line and returns its address. What
-// follows is drained.
+// listening reads a log until the listener's line and returns its address. It discards the rest.
 func listening(tb testing.TB, log io.Reader, listener string) string {
 	tb.Helper()
 	lines := bufio.NewScanner(log)
@@ -70,7 +69,7 @@ func listening(tb testing.TB, log io.Reader, listener string) string {
 	return ""
 }
 
-// running starts the whole program in this process.
+// running starts the program in this process.
 func running(tb testing.TB, environ []string) (addr string, stop func() error) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -141,7 +140,7 @@ func TestRun_AcceptsAndWakes(t *testing.T) {
 	}
 }
 
-func TestRun_MetricsOnAListenerOfTheirOwn(t *testing.T) {
+func TestRun_SeparateMetricsListener(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -162,9 +161,9 @@ func TestRun_MetricsOnAListenerOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestRun_FinishesWhatItHasBegun: a request whose commit is held up when the stop
-// comes is answered before the program ends.
-func TestRun_FinishesWhatItHasBegun(t *testing.T) {
+// TestRun_FinishesRequestsInProgress: a request whose commit is delayed during the shutdown is
+// answered before the program ends.
+func TestRun_FinishesRequestsInProgress(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	_, key := newKey(t, d)
@@ -227,8 +226,8 @@ func waitFor(tb testing.TB, condition func() bool) {
 	}
 }
 
-// An api that starts while Postgres is away listens, says why it is not ready, accepts nothing,
-// and works as soon as Postgres is there.
+// An api that starts while Postgres is unreachable listens, reports why it is not ready, accepts
+// nothing, and works once Postgres is available.
 func TestRun_StartsWithoutPostgres(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -18,8 +18,7 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// serve runs until ctx ends. The listeners stop first, and with them the requests
-// that the other parts serve.
+// serve runs until ctx ends. The listeners stop first, because requests need the other parts.
 func serve(
 	ctx context.Context, log *slog.Logger, settings config.Config, traces *telemetry.Tracing,
 	db *store.Store, accepter *store.Accepter,
@@ -38,7 +37,7 @@ func serve(
 	if len(settings.SESEventsTopics) > 0 {
 		trusted := settings.SESEventsTrustedURL.URL
 		if trusted != nil {
-			log.Warn("events of SES are believed from a simulator", "host", trusted.Host)
+			log.Warn("SES events signed by a simulator are trusted", "host", trusted.Host)
 		}
 		params.Events = sns.New(sns.Params{Topics: settings.SESEventsTopics, Trusted: trusted, SHA256Only: settings.SESEventsSHA256Only})
 	}
@@ -65,9 +64,9 @@ func serve(
 	return service.Run(ctx, log, grace+settings.DrainDelay, parts...)
 }
 
-// quotaDefaults writes the limits of this installation into the database, where all programs
-// read them: once, as soon as Postgres answers. An api that is about to be replaced must not
-// write its own again.
+// quotaDefaults writes the installation's limits to the database once Postgres answers; all
+// programs read them there. It runs only once, so that an api that is about to be replaced does
+// not overwrite the limits of its successor.
 func quotaDefaults(log *slog.Logger, settings config.Config, db *store.Store) service.Service {
 	return service.NewLoop(service.LoopParams{
 		Log: log, Interval: never, RunOnce: func(ctx context.Context) (more bool, err error) {

@@ -1,11 +1,10 @@
-// Command gatewayctl is for the people around the gateway. Operators make companies and
-// keys with it, are told where an email is and why, hold back what waits, send again what
-// was given up, and look after the whole (gatewayctl doctor); tenants send with it.
+// Command gatewayctl is the command-line tool for operators and tenants. Operators create
+// companies and keys, diagnose and pause emails, retry dead letters and check the installation
+// (gatewayctl doctor); tenants send emails and mailings.
 //
-// Operators' commands use the database named by DATABASE_URL, tenants' the HTTP API at
-// API_URL with API_KEY. gatewayctl --help lists them all; api/README.md does too. It exits
-// with 0 when the command did what it says, with 1 when it could not or what it looked at
-// is not well, and with 2 when it was not understood.
+// Operator commands use the database named by DATABASE_URL, tenant commands the HTTP API at
+// API_URL with API_KEY. gatewayctl --help and api/README.md list all commands. The exit code is
+// 0 on success, 1 on failure or if a check failed, and 2 on invalid usage.
 package main
 
 import (
@@ -28,7 +27,7 @@ func main() {
 	os.Exit(code)
 }
 
-// login is who is typing: behind sudo, who was it before.
+// login returns the login name of the user, behind sudo that of the original user.
 func login() string {
 	var name string
 	if u, err := user.Current(); err == nil {

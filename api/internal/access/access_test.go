@@ -17,8 +17,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// keys is the database of these tests: a map, because what is tested is how seldom
-// and how carefully it is asked.
+// keys is the database of these tests: a map that records how often it is queried.
 type keys struct {
 	mu      sync.Mutex
 	callers map[string]store.Caller
@@ -224,8 +223,7 @@ func TestLimiter_KeepsTheBusyOnes(t *testing.T) {
 	})
 }
 
-// Invented ids share two look-ups at a time, so that they do not delay a valid key that was
-// never looked up.
+// Invented ids share two lookups at a time, so that they do not delay the first lookup of a valid key.
 func TestAuthenticate_InventedIDs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// cache remembers a bounded number of values for a fixed time.
+// cache holds a bounded number of values for a fixed time.
 type cache[T any] struct {
 	max  int
 	keep time.Duration
@@ -34,8 +34,7 @@ func (c *cache[T]) get(key string) (T, bool) {
 	return entry.value, true
 }
 
-// put makes room, when there is none, by dropping whichever entry comes first: all
-// of them are worth one query.
+// put evicts an arbitrary entry if the cache is full: each one only costs one query.
 func (c *cache[T]) put(key string, value T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package access decides who is calling and how often they may: the keys with their
-// companies, and a token bucket per key. The middlewares of package httpapi ask it
-// before anything of a request is read.
+// Package access authenticates callers and limits their rates: it caches API keys with their
+// companies and keeps a token bucket per key. The middlewares of package httpapi use it before
+// anything of a request is read.
 package access
 
 import (
@@ -15,40 +15,40 @@ import (
 	"email-gateway/shared/store"
 )
 
-// ErrUnknownKey: not a key, unknown, revoked, or the secret does not fit. The caller
-// is not told which.
+// ErrUnknownKey: malformed, unknown, revoked, or with a wrong secret. The response does not say
+// which.
 var ErrUnknownKey = errors.New("unknown API key")
 
-// What can be said of a refusal without a look at the keys that there are, as the form of a
-// key is public, or to whoever has the secret. All are an ErrUnknownKey.
+// Errors that reveal nothing about which keys exist: they depend on the request's form only, or
+// are returned only with the correct secret. All wrap ErrUnknownKey.
 var (
 	ErrNoKey        = fmt.Errorf("%w: none was sent", ErrUnknownKey)
 	ErrExpiredKey   = fmt.Errorf("%w: it has expired", ErrUnknownKey)
 	ErrMalformedKey = fmt.Errorf("%w: not of the form of a key", ErrUnknownKey)
 )
 
-// Finder looks keys up. *store.Store is one.
+// Finder looks up keys; see *store.Store.
 type Finder interface {
 	// FindCallers returns those of the keys that exist, by id.
 	FindCallers(ctx context.Context, keyIDs []string) (map[string]*store.Caller, error)
 }
 
 const (
-	// keep is how long an answer of the database is believed: a revoked key or a
-	// suspended company may go on for as long.
+	// keep is how long a result of the database is cached: a revoked key or a suspended company
+	// may be accepted for this long.
 	keep = 5 * time.Second
-	// cached bounds the memory for keys, and separately for ids that are no keys, so
-	// that guessing does not push the known ones out.
+	// cached limits the number of cached keys, and separately of ids that do not exist, so that
+	// guessed ids do not evict existing ones.
 	cached = 10_000
-	// findTimeout is not the request's: other requests wait for the same answer.
+	// findTimeout is independent of the request's context: other requests share the lookup.
 	findTimeout = 5 * time.Second
-	// lookUpsAtOnce bounds the connections that look-ups use. Ids that arrive while all are in
-	// use share the next one: a flood of invented keys makes look-ups larger, and a valid key
-	// waits for at most two of them.
+	// lookUpsAtOnce limits the connections used by lookups. Ids that arrive meanwhile share the
+	// next lookup: a flood of invented keys makes lookups larger, and a valid key waits for at
+	// most two of them.
 	lookUpsAtOnce = 2
 )
 
-// Directory knows the keys, for a few seconds at a time.
+// Directory looks up keys and caches them for a few seconds.
 type Directory struct {
 	finder  Finder
 	known   *cache[*store.Caller]
@@ -56,11 +56,11 @@ type Directory struct {
 	running chan struct{}
 
 	mu      sync.Mutex
-	lookUps map[string]*lookUp // by the ids that are being looked up
-	next    *lookUp            // has not begun; nil = none
+	lookUps map[string]*lookUp // pending lookups by id
+	next    *lookUp            // not started yet; nil = none
 }
 
-// lookUp is one query for all ids that were asked for while it waited to begin.
+// lookUp is one query for all ids requested before it started.
 type lookUp struct {
 	ids   []string
 	done  chan struct{} // closed when found and err are set
@@ -68,7 +68,7 @@ type lookUp struct {
 	err   error
 }
 
-// NewDirectory makes a Directory in front of finder.
+// NewDirectory creates a Directory that uses finder.
 func NewDirectory(finder Finder) *Directory {
 	return &Directory{
 		finder:  finder,
@@ -79,10 +79,9 @@ func NewDirectory(finder Finder) *Directory {
 	}
 }
 
-// Authenticate returns whom the key belongs to. The caller's company may be
-// suspended and its scopes may not suffice: that is for the caller of Authenticate
-// to see. Errors: ErrUnknownKey, of which ErrNoKey and ErrMalformedKey are two, and those of the
-// database.
+// Authenticate returns the owner of the key. It checks neither whether the company is suspended
+// nor the scopes: the caller must. Errors: ErrUnknownKey, which ErrNoKey, ErrMalformedKey and
+// ErrExpiredKey wrap, and those of the database.
 func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Caller, error) {
 	if text == "" {
 		return nil, ErrNoKey
@@ -95,8 +94,8 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Calle
 	if err != nil {
 		return nil, err
 	}
-	// An id that does not exist is compared too, with a hash that nothing has: how
-	// long the refusal takes does not tell which ids exist.
+	// Compare also if the id does not exist, with a hash that no secret has, so that timing
+	// does not reveal which ids exist.
 	stored := make([]byte, 32)
 	if caller != nil {
 		stored = caller.SecretSHA256
@@ -105,13 +104,13 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Calle
 	if !fits || caller == nil || caller.Revoked(time.Now()) || caller.Environment != key.Environment {
 		return nil, ErrUnknownKey
 	}
-	if caller.Expired(time.Now()) { // by the clock, not by the cache
+	if caller.Expired(time.Now()) { // checked at each call, since the cache may be older
 		return nil, ErrExpiredKey
 	}
 	return caller, nil
 }
 
-// find returns nil when there is no such key.
+// find returns nil if there is no such key.
 func (d *Directory) find(id string) (*store.Caller, error) {
 	if caller, ok := d.known.get(id); ok {
 		return caller, nil
@@ -124,7 +123,7 @@ func (d *Directory) find(id string) (*store.Caller, error) {
 	return l.found[id], l.err
 }
 
-// join adds the id to the look-up that begins next, unless one has it already.
+// join adds the id to the next lookup, unless one for it is pending.
 func (d *Directory) join(id string) *lookUp {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,12 +139,12 @@ func (d *Directory) join(id string) *lookUp {
 	return d.next
 }
 
-// run waits until fewer than lookUpsAtOnce are running and looks the ids up.
+// run waits for one of lookUpsAtOnce slots and looks up the ids.
 func (d *Directory) run(l *lookUp) {
 	d.running <- struct{}{}
 	defer func() { <-d.running }()
 	d.mu.Lock()
-	d.next = nil // later ids need another
+	d.next = nil // later ids start another lookup
 	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), findTimeout)
 	defer cancel()
@@ -160,7 +159,7 @@ func (d *Directory) run(l *lookUp) {
 	close(l.done)
 }
 
-// remember keeps the answers, so that they are found from before the look-up ends.
+// remember caches the results before the lookup ends.
 func (d *Directory) remember(l *lookUp) {
 	for _, id := range l.ids {
 		if caller, ok := l.found[id]; ok {

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Quota is what a key has left after a request.
+// Quota is the rate limit state of a key after a request.
 type Quota struct {
 	Allowed bool
-	// Limit is how many requests fit into a burst, Remaining how many of them are
-	// left, Reset how long until all are there again.
+	// Limit is the size of a burst, Remaining how many requests of it are left, Reset how long
+	// until all are available again.
 	Limit     int
 	Remaining int
 	Reset     time.Duration
@@ -20,8 +20,7 @@ type Quota struct {
 	RetryAfter time.Duration
 }
 
-// Limiter counts the requests of each key in a token bucket. Each api process counts
-// for itself.
+// Limiter counts the requests of each key in a token bucket, separately in each api process.
 type Limiter struct {
 	max int
 
@@ -29,13 +28,13 @@ type Limiter struct {
 	buckets map[string]*rate.Limiter
 }
 
-// NewLimiter makes a Limiter that remembers as many keys as a Directory.
+// NewLimiter creates a Limiter for as many keys as a Directory caches.
 func NewLimiter() *Limiter {
 	return &Limiter{max: cached, buckets: make(map[string]*rate.Limiter)}
 }
 
-// Take asks for one request of a key that may make perSecond of them, burst at once.
-// perSecond 0 is no limit: Quota.Limit is then 0.
+// Take counts one request of a key that may make perSecond requests, burst at once. perSecond 0
+// is no limit; Quota.Limit is then 0.
 func (l *Limiter) Take(key string, perSecond, burst int) Quota {
 	if perSecond <= 0 {
 		return Quota{Allowed: true}
@@ -56,7 +55,7 @@ func wait(tokens float64, perSecond int) time.Duration {
 	return time.Duration(tokens / float64(perSecond) * float64(time.Second))
 }
 
-// bucket finds or makes the key's bucket and gives it the limit of today.
+// bucket finds or creates the key's bucket and applies the current limit.
 func (l *Limiter) bucket(key string, limit rate.Limit, burst int, now time.Time) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,12 +76,12 @@ func (l *Limiter) bucket(key string, limit rate.Limit, burst int, now time.Time)
 	return b
 }
 
-// sample is how many buckets makeRoom looks at: enough to find one that is nearly
-// full, few enough to do it for every request of a ten thousand and first key.
+// sample is how many buckets makeRoom examines: enough to find one that is nearly full, few
+// enough to do it for each request with a new key.
 const sample = 64
 
-// makeRoom forgets a bucket. A full one is like a new one, so the fullest of a few
-// loses least by starting anew.
+// makeRoom removes a bucket. A full one equals a new one, so it removes the fullest of a
+// sample.
 func (l *Limiter) makeRoom(now time.Time) {
 	var fullest string
 	least, seen := math.Inf(1), 0

@@ -11,9 +11,8 @@ import (
 	"email-gateway/api/internal/apikey"
 )
 
-// How long a refusal takes tells nothing: whatever is wrong with a key of the right
-// form, the way through Authenticate is one look-up and one comparison in constant
-// time. This holds the code to that; a stopwatch would prove nothing on a busy machine.
+// Timing of a rejection must reveal nothing: for every well-formed wrong key, Authenticate does one lookup and one
+// constant-time comparison. The test checks the code, because measured times would prove nothing on a busy machine.
 func TestAuthenticate_OneWayForAllRefusals(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "directory.go", nil, 0)
@@ -51,7 +50,7 @@ func TestAuthenticate_OneWayForAllRefusals(t *testing.T) {
 	if !looked.IsValid() || compared < looked {
 		t.Fatal("what is looked up is not compared with subtle.ConstantTimeCompare")
 	}
-	// Between the two only a database that does not answer may end it.
+	// Between the two, only an unreachable database may end it.
 	returns, words := 0, 0
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -85,8 +84,8 @@ func called(call *ast.CallExpr) string {
 	return selector.Sel.Name
 }
 
-// The database is asked as often for an id that nobody has as for a wrong secret: once,
-// and then not for five seconds.
+// The database is queried equally often for an unknown id and for a wrong secret: once, and then not for five
+// seconds.
 func TestAuthenticate_SameQuestionsForAllRefusals(t *testing.T) {
 	t.Parallel()
 	stranger, err := apikey.New("dev")

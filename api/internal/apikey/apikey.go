@@ -1,5 +1,5 @@
-// Package apikey is the shape of the keys that tenants' programs show: how one is
-// made, written and read. The api reads them from requests; gatewayctl makes them.
+// Package apikey defines the format of API keys. The api parses them from requests; gatewayctl
+// creates them.
 package apikey
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Scopes are what a key may be allowed to do.
+// Scopes are the permissions of a key.
 const (
 	EmailsSend        = "emails:send"
 	EmailsRead        = "emails:read"
@@ -23,7 +23,7 @@ const (
 	DeadLettersWrite  = "deadletters:write"
 )
 
-// Scopes lists every scope there is.
+// Scopes lists all scopes.
 func Scopes() []string {
 	return []string{
 		EmailsSend, EmailsRead, MailingsWrite, MailingsRead,
@@ -31,23 +31,23 @@ func Scopes() []string {
 	}
 }
 
-// ErrSyntax is what Parse says of anything that is not a key.
+// ErrSyntax is returned by Parse for text that is not a key.
 var ErrSyntax = errors.New("is not an API key")
 
-// Key is a key in clear. It is shown to its owner once, when it is made; what is
-// kept of it is ID and SecretSHA256.
+// Key is a key in plain text. It is shown to its owner once; only ID and SecretSHA256 are
+// stored.
 type Key struct {
-	Environment string // says at a glance which system the key is for: production, staging, dev
-	ID          string // public: it stands in logs and in gatewayctl's lists
+	Environment string // visible in the key: live, test or dev
+	ID          string // public: shown in logs and by gatewayctl
 	Secret      string
 }
 
-const idLength = 16 // 80 bits of base32: no two keys are ever given the same
+const idLength = 16 // 80 bits of base32: collisions are practically impossible
 
 var environmentPattern = regexp.MustCompile(`^[a-z0-9]{1,16}$`)
 
-// New makes a key of 260 random bits. Because nobody can guess such a secret, a
-// plain SHA-256 of it is enough to store, and cheap enough to compare per request.
+// New creates a key of 260 random bits. Such a secret cannot be guessed, so storing its plain
+// SHA-256 is enough, and comparing it per request is cheap.
 func New(environment string) (Key, error) {
 	if !environmentPattern.MatchString(environment) {
 		return Key{}, fmt.Errorf("environment %q must be 1 to 16 of a-z and 0-9", environment)
@@ -59,11 +59,10 @@ func New(environment string) (Key, error) {
 	}, nil
 }
 
-// maxLength bounds what Parse looks at; New makes at most 88 characters.
+// maxLength limits the input of Parse; New creates at most 88 characters.
 const maxLength = 256
 
-// Parse reads "gw_<environment>_<id>_<secret>". Whether there is such a key is the
-// database's to say.
+// Parse parses "gw_<environment>_<id>_<secret>". It does not check whether the key exists.
 func Parse(text string) (Key, error) {
 	parts := strings.Split(text[:min(len(text), maxLength+1)], "_")
 	if len(text) > maxLength || len(parts) != 4 || parts[0] != "gw" {
@@ -77,18 +76,18 @@ func Parse(text string) (Key, error) {
 	return Key{Environment: parts[1], ID: parts[2], Secret: parts[3]}, nil
 }
 
-// String is the key as it is shown to its owner and sent with requests.
+// String returns the key as shown to its owner and sent with requests.
 func (k Key) String() string {
 	return "gw_" + k.Environment + "_" + k.ID + "_" + k.Secret
 }
 
-// SecretSHA256 is the form in which the secret is stored.
+// SecretSHA256 is the stored form of the secret.
 func (k Key) SecretSHA256() []byte {
 	sum := sha256.Sum256([]byte(k.Secret))
 	return sum[:]
 }
 
-// LogValue keeps the secret out of a log that a key is given to.
+// LogValue keeps the secret out of logs.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.ID) }
 
 func isNotLowerOrDigit(r rune) bool {

@@ -1,6 +1,6 @@
-// Package client speaks the gateway's HTTP API on behalf of one company. gatewayctl
-// uses it for what tenants may do; it knows routes and answers only as bytes, so that
-// what is printed is what the contract says.
+// Package client calls the gateway's HTTP API for one company. gatewayctl uses it for tenant
+// commands. It decodes responses only into the caller's types, so that the output follows the
+// API.
 package client
 
 import (
@@ -19,30 +19,30 @@ import (
 )
 
 const (
-	// answerTime is how long an answer may take: the api waits up to a minute for a turn,
-	// and ends a request after that. An upload has no such limit, because the api itself
-	// reads the file once more before it answers.
+	// answerTime limits a response: the api waits up to a minute for a slot and ends a request
+	// after that. Uploads have no such limit, because the api reads the file again before it
+	// answers.
 	answerTime = 2 * time.Minute
-	// healthTime is longer than the api itself waits for a dependency.
+	// healthTime is longer than the api's own timeouts for its dependencies.
 	healthTime = 10 * time.Second
-	// maxAnswer is more than any answer but a list of verdicts holds (bytes).
+	// maxAnswer limits a response other than a download (bytes).
 	maxAnswer = 64 << 20
-	// patience is how long a request that was told to come back later does so by itself.
-	patience = time.Minute
+	// retryTimeout limits how long a request is retried automatically.
+	retryTimeout = time.Minute
 )
 
-// Client makes requests to one api with one key.
+// Client calls one api with one key.
 type Client struct {
 	base *url.URL
 	key  string
 	http *http.Client
 }
 
-// New makes a client of the api at address, an http:// or https:// URL.
+// New creates a client for the api at address, an http:// or https:// URL.
 func New(address, key string) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(address, "/"))
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" {
-		return nil, errors.New("must be an http:// or https:// URL without a password and a query, such as https://mail.acme.example")
+		return nil, errors.New("must be an http:// or https:// URL without credentials and query, such as https://mail.acme.example")
 	}
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -50,26 +50,26 @@ func New(address, key string) (*Client, error) {
 		TLSHandshakeTimeout: 5 * time.Second,
 		ForceAttemptHTTP2:   true,
 		IdleConnTimeout:     30 * time.Second,
-		// A key that is not valid is told before half a gigabyte is on its way.
+		// An invalid key is rejected before half a gigabyte is sent.
 		ExpectContinueTimeout: 2 * time.Second,
 	}
 	return &Client{base: base, key: key, http: &http.Client{
 		Transport: transport,
-		// A redirect would carry the key to wherever it leads.
+		// A redirect would send the key to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// Close ends the connections.
+// Close closes the idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Get asks for a path, which begins with a slash, and reads the answer into out.
+// Get requests a path, which begins with a slash, and decodes the response into out.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, out any) error {
 	return c.call(ctx, request{method: http.MethodGet, path: path, query: query, repeatable: true}, out)
 }
 
-// Health asks the api how it is, and reads that into out: it answers 503 when it is not
-// well. It needs no key.
+// Health requests /health and decodes the response into out, also if the api is unhealthy and
+// answers 503. It needs no key.
 func (c *Client) Health(ctx context.Context, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
@@ -88,15 +88,15 @@ func (c *Client) Health(ctx context.Context, out any) error {
 	return read(answer, out)
 }
 
-// Post sends in as JSON, or nothing if it is nil, and reads the answer into out. once is
-// an Idempotency-Key, or "": with one, the request is repeated by itself when it was not
-// answered.
+// Post sends in as JSON, or no body if it is nil, and decodes the response into out. once is an
+// Idempotency-Key, or ""; with one, the request is retried automatically if there is no
+// response.
 func (c *Client) Post(ctx context.Context, path string, in, out any, once string) error {
 	return c.post(ctx, request{path: path, once: once, repeatable: once != ""}, in, out)
 }
 
-// PostAgain is Post for what does no harm when it is done twice: it is repeated by itself
-// when it was not answered.
+// PostAgain is Post for idempotent requests: it is retried automatically if there is no
+// response.
 func (c *Client) PostAgain(ctx context.Context, path string, in, out any) error {
 	return c.post(ctx, request{path: path, repeatable: true}, in, out)
 }
@@ -113,8 +113,8 @@ func (c *Client) post(ctx context.Context, r request, in, out any) error {
 	return c.call(ctx, r, out)
 }
 
-// Patch changes what the path names to what in says, as JSON, and reads the answer into out. It
-// is repeated by itself when it was not answered.
+// Patch sends in as JSON and decodes the response into out. It is retried automatically if
+// there is no response.
 func (c *Client) Patch(ctx context.Context, path string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -123,29 +123,28 @@ func (c *Client) Patch(ctx context.Context, path string, in, out any) error {
 	return c.call(ctx, request{method: http.MethodPatch, path: path, body: body, repeatable: true}, out)
 }
 
-// Delete takes away what path and query name.
+// Delete sends a DELETE request.
 func (c *Client) Delete(ctx context.Context, path string, query url.Values) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: path, query: query}, nil)
 }
 
-// request is one whose body is small enough to be sent again.
+// request is a request whose body is small enough to be sent again.
 type request struct {
 	method, path string
 	query        url.Values
 	body         []byte // JSON; nil = none
 	once         string
-	repeatable   bool // however often it is carried out, it is carried out once
+	repeatable   bool // idempotent
 }
 
-// call makes the request until it is answered. One that the api turned away unheard
-// (429, or 503 with Retry-After) is made again when it said, for up to a minute; not one
-// that exceeds a quota.
+// call sends the request until there is a response. It retries after 429 and 503 with
+// Retry-After, for up to a minute, but not if a quota is exceeded.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	began := time.Now()
 	for {
 		err := c.try(ctx, r, out)
 		pause, again := r.pause(err)
-		if !again || time.Since(began)+pause > patience {
+		if !again || time.Since(began)+pause > retryTimeout {
 			return err
 		}
 		select {
@@ -156,7 +155,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 	}
 }
 
-// pause says whether the request may be made again after the error, and when.
+// pause returns whether and when the request may be retried after the error.
 func (r request) pause(err error) (time.Duration, bool) {
 	var refused *Problem
 	var silent *UnreachableError
@@ -190,7 +189,7 @@ func (c *Client) try(ctx context.Context, r request, out any) error {
 	return read(answer, out)
 }
 
-// send makes one request and returns an answer that is not a problem.
+// send sends one request and returns a response that is not a problem.
 func (c *Client) send(
 	ctx context.Context, method, path string, query url.Values, header http.Header, body io.Reader, length int64,
 ) (*http.Response, error) {
@@ -226,12 +225,12 @@ func read(answer *http.Response, out any) error {
 		return nil
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("%s answered what is not the gateway's: is API_URL right? %w", answer.Request.URL.Redacted(), err)
+		return fmt.Errorf("%s sent a response that is not the gateway's: is API_URL right? %w", answer.Request.URL.Redacted(), err)
 	}
 	return nil
 }
 
-// retryAfter is the header's seconds, 0 without one.
+// retryAfter returns the seconds of the Retry-After header, 0 without one.
 func retryAfter(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {

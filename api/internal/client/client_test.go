@@ -17,7 +17,7 @@ import (
 	"email-gateway/api/internal/client"
 )
 
-// answering is a client of a server that answers so.
+// answering returns a client of a server with this handler.
 func answering(t *testing.T, answer http.HandlerFunc) *client.Client {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -50,7 +50,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// What the api turned away unheard is asked again when it said.
+// Rejected requests are retried after Retry-After.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -78,7 +78,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// Without an Idempotency-Key nothing is done twice.
+// Without an Idempotency-Key no request is repeated that may have been processed.
 func TestRepeats_NotWhatMayHaveBeenDone(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -117,8 +117,8 @@ func TestProblem(t *testing.T) {
 			"X: to is required",
 		},
 		{http.StatusInternalServerError, `{"status":500,"detail":"failed","code":"INTERNAL","requestId":"req-7"}`, "INTERNAL: failed [request req-7]"},
-		{http.StatusBadGateway, `<html>nginx</html>`, "the answer is HTTP status 502, and not the gateway's: is API_URL right?"},
-		{http.StatusNotFound, `{"error":"not found"}`, "the answer is HTTP status 404, and not the gateway's: is API_URL right?"},
+		{http.StatusBadGateway, `<html>nginx</html>`, "the response has HTTP status 502 and is not the gateway's: is API_URL right?"},
+		{http.StatusNotFound, `{"error":"not found"}`, "the response has HTTP status 404 and is not the gateway's: is API_URL right?"},
 	} {
 		c := answering(t, func(w http.ResponseWriter, _ *http.Request) { refuse(w, tt.status, "", tt.answer) })
 		err := c.Get(t.Context(), "/", nil, nil)
@@ -129,7 +129,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// A redirect is not followed: it would carry the key with it.
+// Redirects are not followed, because they would send the key to another host.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +143,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// endless is a file of n bytes that nobody holds.
+// endless is a generated file of n bytes.
 type endless struct{ left int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -158,7 +158,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A file is streamed: what is held of it does not depend on how long it is.
+// A file is streamed: memory use does not depend on its size.
 func TestUpload_HoldsNothing(t *testing.T) {
 	t.Parallel()
 	const size = 96 << 20
@@ -214,7 +214,7 @@ func TestUpload_HoldsNothing(t *testing.T) {
 	}
 }
 
-// What is wrong is told before the file is on its way.
+// Errors are received before the file is sent.
 func TestUpload_RefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -232,7 +232,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("input/output error") }
 
-// A file that cannot be read is no fault of the api's.
+// An unreadable file is not reported as an error of the api.
 func TestUpload_BrokenFile(t *testing.T) {
 	t.Parallel()
 	c := answering(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
@@ -244,7 +244,7 @@ func TestUpload_BrokenFile(t *testing.T) {
 	}
 }
 
-// A list that breaks off is no whole list.
+// An interrupted download is an error.
 func TestDownload(t *testing.T) {
 	t.Parallel()
 	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
@@ -258,7 +258,7 @@ func TestDownload(t *testing.T) {
 	if err := c.Download(t.Context(), "/whole", nil, &whole); err != nil || whole.String() != "line,column,code\n" {
 		t.Errorf("%q, %v", whole.String(), err)
 	}
-	if err := c.Download(t.Context(), "/broken", nil, &part); err == nil || !strings.Contains(err.Error(), "the list broke off") {
+	if err := c.Download(t.Context(), "/broken", nil, &part); err == nil || !strings.Contains(err.Error(), "the download was interrupted") {
 		t.Errorf("%q, %v", part.String(), err)
 	}
 }

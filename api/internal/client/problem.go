@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// Problem is an answer that refuses, as the contract writes it (RFC 9457). It is
-// returned as an error.
+// Problem is an error response (RFC 9457), returned as an error.
 type Problem struct {
 	Status     int           `json:"status"`
-	Code       string        `json:"code"` // "" when it was not the gateway that answered
+	Code       string        `json:"code"` // "" if the response is not from the gateway
 	Detail     string        `json:"detail"`
 	RequestID  string        `json:"requestId"`
 	Faults     []Fault       `json:"errors"`
@@ -29,17 +28,17 @@ type Problem struct {
 	Reset *time.Time `json:"reset"`
 }
 
-// Fault is one wrong field of a request.
+// Fault is one invalid field of a request.
 type Fault struct {
 	Field   string `json:"field"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// Error is all that the api said, a wrong field per line.
+// Error formats the problem with one line per invalid field.
 func (p *Problem) Error() string {
 	if p.Code == "" {
-		return fmt.Sprintf("the answer is HTTP status %d, and not the gateway's: is API_URL right?", p.Status)
+		return fmt.Sprintf("the response has HTTP status %d and is not the gateway's: is API_URL right?", p.Status)
 	}
 	text := p.Code + ": " + p.Detail
 	if len(p.Faults) > 1 || len(p.Faults) == 1 && !strings.Contains(p.Detail, p.Faults[0].Message) {
@@ -48,7 +47,7 @@ func (p *Problem) Error() string {
 		}
 	}
 	if p.Status >= http.StatusInternalServerError {
-		text += " [request " + p.RequestID + "]" // its log knows more
+		text += " [request " + p.RequestID + "]" // to find it in the log
 	}
 	return text
 }
@@ -66,10 +65,10 @@ func readProblem(answer *http.Response) error {
 	return &p
 }
 
-// UnreachableError says that a request was not answered.
+// UnreachableError is returned if there was no response.
 type UnreachableError struct {
 	Address string
-	// Began says that the api may have got the request, so that it may have been done.
+	// Began reports that the api may have received the request, so it may have been processed.
 	Began bool
 	cause error
 }
@@ -84,7 +83,7 @@ func unreachable(address string, err error) error {
 	var op *net.OpError
 	var in *url.Error
 	if errors.As(err, &in) {
-		err = in.Err // it would say method and URL once more
+		err = in.Err // without method and URL
 	}
 	began := !errors.As(err, &op) || op.Op != "dial"
 	return &UnreachableError{Address: address, Began: began, cause: err}

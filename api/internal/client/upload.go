@@ -10,28 +10,27 @@ import (
 	"sync/atomic"
 )
 
-// Part is a part of a form that is not its file.
+// Part is a part of a form other than its file.
 type Part struct{ Name, Value string }
 
-// Upload is a form with a file, which is read once and never held as a whole.
+// Upload is a form with a file, which is streamed.
 type Upload struct {
 	Path     string
 	Parts    []Part
 	FileName string
 	File     io.Reader
-	FileSize int64 // bytes; -1 = not known, and sent in chunks
+	FileSize int64 // bytes; -1 = unknown: sent in chunks
 	Once     string
 }
 
-// Upload sends the form and reads the answer into out. It takes as long as the file and
-// the api's own work need. replayed says that the answer is an earlier one: the same form
-// was taken in before, and nothing was begun.
+// Upload sends the form and decodes the response into out. It takes as long as the file and the
+// api need. replayed reports that the same form was accepted before and the response is the
+// earlier one.
 //
-// The parts go first: then the api knows them all when the file begins, whose end is the
-// end of the body.
+// The other parts are sent first, so that the api knows them when the file begins.
 func (c *Client) Upload(ctx context.Context, u Upload, out any) (replayed bool, err error) {
 	reader, writer := io.Pipe()
-	defer func() { _ = reader.Close() }() // the writer must not wait for a request that has ended
+	defer func() { _ = reader.Close() }() // unblocks the writer if the request has ended
 	form := multipart.NewWriter(writer)
 	length := int64(-1)
 	if u.FileSize >= 0 {
@@ -43,7 +42,7 @@ func (c *Client) Upload(ctx context.Context, u Upload, out any) (replayed bool, 
 	}
 	file := &source{reader: u.File}
 	u.File = file
-	go func() { _ = writer.CloseWithError(u.write(form)) }() // which is always nil
+	go func() { _ = writer.CloseWithError(u.write(form)) }() // always nil
 	header := http.Header{}
 	header.Set("Content-Type", form.FormDataContentType())
 	header.Set("Expect", "100-continue")
@@ -52,7 +51,7 @@ func (c *Client) Upload(ctx context.Context, u Upload, out any) (replayed bool, 
 	}
 	answer, err := c.send(ctx, http.MethodPost, u.Path, nil, header, reader, length)
 	if err != nil {
-		if cause := file.err.Load(); cause != nil { // what the connection said then is its effect
+		if cause := file.err.Load(); cause != nil { // the connection error is only its effect
 			return false, fmt.Errorf("read the file: %w", *cause)
 		}
 		return false, err
@@ -61,7 +60,7 @@ func (c *Client) Upload(ctx context.Context, u Upload, out any) (replayed bool, 
 	return answer.Header.Get("Idempotent-Replayed") == "true", read(answer, out)
 }
 
-// source remembers the error that a file ended with.
+// source keeps the error that reading a file ended with.
 type source struct {
 	reader io.Reader
 	err    atomic.Pointer[error]
@@ -91,7 +90,7 @@ func (u Upload) write(form *multipart.Writer) error {
 	return form.Close()
 }
 
-// frame is how many bytes the form is without the content of its file.
+// frame returns the size of the form without the content of its file (bytes).
 func (u Upload) frame(boundary string) (int64, error) {
 	var n counter
 	form := multipart.NewWriter(&n)
@@ -114,7 +113,7 @@ type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
-// Download writes the answer's body to w as it comes, however long it is.
+// Download streams the response body to w.
 func (c *Client) Download(ctx context.Context, path string, query url.Values, w io.Writer) error {
 	answer, err := c.send(ctx, http.MethodGet, path, query, http.Header{}, nil, -1)
 	if err != nil {
@@ -122,7 +121,7 @@ func (c *Client) Download(ctx context.Context, path string, query url.Values, w 
 	}
 	defer answer.Body.Close()
 	if _, err := io.Copy(w, answer.Body); err != nil {
-		return fmt.Errorf("the list broke off: %w", err)
+		return fmt.Errorf("the download was interrupted: %w", err)
 	}
 	return nil
 }

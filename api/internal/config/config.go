@@ -1,8 +1,8 @@
-// Package config reads the api's environment into one struct. The main function
-// uses it; every other package is given the values it needs.
+// Package config parses the api's environment. Only the main function uses it; other packages
+// get the values that they need.
 //
-// All mistakes are reported together, each with the name of its variable, and no
-// message repeats a URL or a key.
+// All mistakes are reported together, each with the name of its variable. No message contains
+// a URL or a key.
 package config
 
 import (
@@ -24,16 +24,16 @@ import (
 	"email-gateway/shared/unsubscribe"
 )
 
-// Config is what the api is told by its environment.
+// Config holds the api's settings.
 type Config struct {
-	// Addr is where requests are answered.
+	// Addr is the address on which the api serves requests.
 	Addr string `env:"API_ADDR" envDefault:"127.0.0.1:8080"`
-	// MetricsAddr is where /metrics is answered, and nowhere else. It has no password: keep it
-	// on a network that Prometheus alone reaches. Two apis on one machine need an address each.
+	// MetricsAddr is the only address that serves /metrics. It has no password: keep it on a
+	// network that only Prometheus reaches. Two apis on one machine need an address each.
 	MetricsAddr string `env:"METRICS_ADDR" envDefault:"127.0.0.1:9094"`
-	// TrustedProxies are the networks, with commas between them, of proxies whose X-Forwarded-For
-	// is trusted: the client is the right-most address in it that is none of theirs.
-	// Without any, the client is whoever opened the connection.
+	// TrustedProxies are the comma-separated networks of proxies whose X-Forwarded-For is trusted:
+	// the client is the right-most address in it that is not in these networks. Without any, the
+	// client is the peer of the connection.
 	TrustedProxies clientip.Proxies `env:"TRUSTED_PROXIES"`
 
 	// DrainDelay is how long a stopping program continues to serve while /readyz answers 503, 0s
@@ -46,48 +46,47 @@ type Config struct {
 	// Pooled must be true if DATABASE_URL leads to PgBouncer in transaction mode: the program then
 	// prepares no statements and sends no session settings. `migrate roles` stores those on the roles.
 	Pooled bool `env:"DATABASE_POOLED" envDefault:"false"`
-	// RabbitMQURL is never connected to by the api. Empty means that RabbitMQ is not used:
-	// /health reports it as disabled, and bulk routes answer 503.
+	// RabbitMQURL tells the api whether RabbitMQ is used; the api does not connect to it. Empty
+	// means that it is not used: /health reports it as disabled, and bulk routes answer 503.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
-	// StorageURL is where the files of mailings are kept, encrypted: file:///an/absolute/path
-	// of a disk that api and dispatcher share, or s3://bucket?region=…
+	// StorageURL is the location of the files of mailings, which are encrypted:
+	// file:///an/absolute/path of a disk that api and dispatcher share, or s3://bucket?region=…
 	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
-	// SpoolDir is a directory of a disk for bodies of requests over 1 MiB while they arrive: encrypted, without a
-	// name, gone with the process. Not set, it is the system's for temporary files. Several apis
-	// may share it, and it may hold other files.
+	// SpoolDir is a directory on a disk for request bodies over 1 MiB while they arrive: encrypted,
+	// without a directory entry, deleted when the process exits. Not set: the system's directory
+	// for temporary files. Several apis may share it, and it may contain other files.
 	SpoolDir string `env:"SPOOL_DIR"`
-	// PublicURL is how readers of mail reach the api; unsubscribe links begin with it.
-	// Not set, it is Addr's, which is of use on one machine only.
+	// PublicURL is the URL at which readers of mail reach the api; unsubscribe links begin with it.
+	// Not set: derived from Addr, which is reachable from the same machine only.
 	PublicURL string `env:"PUBLIC_URL"`
-	// UnsubscribeKeys are what seals unsubscribe links: base64 of at least 32 bytes, the same for api
-	// and worker; several with commas between them, of which the first seals and all open.
-	// Required where RABBITMQ_URL is set.
+	// UnsubscribeKeys are the keys that encrypt unsubscribe links: base64 of at least 32 bytes, the
+	// same for api and worker, comma-separated. The first one encrypts, all of them decrypt.
+	// Required if RABBITMQ_URL is set.
 	UnsubscribeKeys unsubscribe.Keys `env:"UNSUBSCRIBE_KEY"`
 
-	// SESEventsTopics are the ARNs, with commas between them, of the SNS topics whose events
-	// of SES are taken at /v1/ses/events. Without any, none are.
+	// SESEventsTopics are the comma-separated ARNs of the SNS topics whose SES events are accepted
+	// at /v1/ses/events. Without any, none are accepted.
 	SESEventsTopics []string `env:"SES_EVENTS_TOPICS"`
-	// SESEventsSHA256Only refuses SNS's signature version 1.
+	// SESEventsSHA256Only rejects SNS's signature version 1, which uses SHA-1.
 	SESEventsSHA256Only bool `env:"SES_EVENTS_SHA256_ONLY" envDefault:"false"`
-	// SESEventsTrustedURL is where a simulator of SNS is. Whoever answers there can make
-	// up events, so it is never set beside real ones, and refused where ENVIRONMENT is
-	// production.
+	// SESEventsTrustedURL is the URL of a simulator of SNS. A server at this URL can forge events,
+	// so never set it together with real topics; it is refused if ENVIRONMENT is production.
 	SESEventsTrustedURL TrustedURL `env:"SES_EVENTS_TRUSTED_URL"`
 
-	// EmailTTL is how long an email may be tried, from its acceptance or its sendAt. What is
-	// left after it is EXPIRED.
+	// EmailTTL is the deadline of an email, from its acceptance or its sendAt. An email that was
+	// not sent by then is EXPIRED.
 	EmailTTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
-	// MaxAttempts is how many tries an email has; a try that ended in a provider's
-	// quota is not counted.
+	// MaxAttempts is the maximum number of attempts per email; an attempt that ended in a
+	// provider's quota is not counted.
 	MaxAttempts int `env:"EMAIL_MAX_ATTEMPTS" envDefault:"5"`
 
-	// CPFCNPJKeys are what encrypts CPFs and CNPJs: id:base64-of-32-bytes[,id2:…]. The first
-	// one encrypts, all of them decrypt.
+	// CPFCNPJKeys are the keys that encrypt CPFs and CNPJs: id:base64-of-32-bytes[,id2:…]. The
+	// first one encrypts, all of them decrypt.
 	CPFCNPJKeys keyring.Ring `env:"CPF_CNPJ_KEYS,required,notEmpty"`
-	// CPFCNPJHashKey makes the stored hashes useless to whoever has a list of all CPFs:
-	// base64 of at least 32 bytes. Changing it makes a known person a new one. Required where
-	// ENVIRONMENT is production.
+	// CPFCNPJHashKey is the HMAC key of stored hashes of CPFs and CNPJs, without which they cannot
+	// be reversed with a list of all CPFs: base64 of at least 32 bytes. Changing it makes a known
+	// person a new one. Required if ENVIRONMENT is production.
 	CPFCNPJHashKey HashKey `env:"CPF_CNPJ_HASH_KEY"`
 
 	// Quotas bound what each company may use; `gatewayctl company quota` sets others for one
@@ -97,17 +96,16 @@ type Config struct {
 	// Environment is a field of every log line. The value production makes all programs
 	// refuse keys and passwords that are published in this project's files.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
-	// LogLevel is the lowest level that is logged: debug, info, warn or error.
+	// LogLevel is the minimum log level: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
 	// TraceSettings say where spans are sent to.
 	telemetry.TraceSettings
 }
 
-// HashKey is the key of an HMAC-SHA-256, written in base64.
+// HashKey is the key of an HMAC-SHA-256, in base64.
 type HashKey []byte
 
-// UnmarshalText reads base64 of at least 32 bytes: a shorter key would be the
-// weakest part of the hash.
+// UnmarshalText decodes base64 of at least 32 bytes: a shorter key would weaken the hash.
 func (k *HashKey) UnmarshalText(text []byte) error {
 	key, err := base64.StdEncoding.DecodeString(string(text))
 	if err != nil || len(key) < 32 {
@@ -120,25 +118,24 @@ func (k *HashKey) UnmarshalText(text []byte) error {
 // TrustedURL is an http or https URL, or none.
 type TrustedURL struct{ *url.URL }
 
-// UnmarshalText reads the URL.
+// UnmarshalText parses the URL.
 func (t *TrustedURL) UnmarshalText(text []byte) error {
 	u, err := url.Parse(string(text))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return errors.New("must be an http:// or https:// URL, without a password and a query")
+		return errors.New("must be an http:// or https:// URL, without credentials and query")
 	}
 	t.URL = u
 	return nil
 }
 
-// Bounds of EMAIL_TTL: below a minute the retries have no room, above thirty days
-// the outbox is no outbox any more.
+// Limits of EMAIL_TTL: a shorter one leaves no time for retries, a longer one keeps rows in the
+// outbox for too long.
 const (
 	minTTL = time.Minute
 	maxTTL = 30 * 24 * time.Hour
 )
 
-// Read takes the settings from "NAME=value" lines. A variable set to nothing counts
-// as not set.
+// Read parses "NAME=value" lines. An empty variable counts as not set.
 func Read(environ []string) (Config, error) {
 	var c Config
 	f := environment.Read(environ, &c)
@@ -153,7 +150,7 @@ func Read(environ []string) (Config, error) {
 	return c, nil
 }
 
-// ReadAddr takes API_ADDR alone, for a caller that only wants to know where the api is.
+// ReadAddr reads only API_ADDR.
 func ReadAddr(environ []string) (string, error) {
 	var c struct {
 		Addr string `env:"API_ADDR" envDefault:"127.0.0.1:8080"`
@@ -162,7 +159,7 @@ func ReadAddr(environ []string) (string, error) {
 	return c.Addr, err
 }
 
-// reachable is an address of this machine at which a listener on addr answers.
+// reachable returns a local address at which a listener on addr answers.
 func reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
@@ -188,7 +185,7 @@ func (c *Config) check(f *environment.Faults) {
 	f.Must(!environment.IsProduction(c.Environment) || len(c.CPFCNPJHashKey) > 0, "CPF_CNPJ_HASH_KEY",
 		"is required where ENVIRONMENT is production: without it the hash of a CPF can be looked up in a list of all CPFs (openssl rand -base64 32)")
 	f.Must(!environment.IsProduction(c.Environment) || c.SESEventsTrustedURL.URL == nil, "SES_EVENTS_TRUSTED_URL",
-		"must not be set where ENVIRONMENT is production: whoever answers there can make up bounces and complaints")
+		"must not be set where ENVIRONMENT is production: the server at that URL can forge bounces and complaints")
 	for _, topic := range c.SESEventsTopics {
 		f.Must(sns.IsTopic(topic), "SES_EVENTS_TOPICS", "must be ARNs of SNS topics, with commas between them: arn:aws:sns:us-east-1:123456789012:name")
 	}

@@ -5,21 +5,22 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Quotas are the limits of companies that have none of their own; 0 is unlimited. All apis
-// must have the same: what the last one that started has, counts.
+// Quotas are the limits of companies without limits of their own; 0 is unlimited. All apis must
+// have the same settings: those of the api that started last apply.
 type Quotas struct {
-	// ScheduledEmails: emails of a company whose sendAt is still to come; 0 is unlimited, as in
-	// all quotas.
+	// ScheduledEmails: emails of a company whose sendAt is in the future; 0 is unlimited, as in all
+	// quotas.
 	ScheduledEmails int64 `env:"QUOTA_SCHEDULED_EMAILS" envDefault:"100000"`
-	// EmailsPerDay: emails that the api accepts from a company in a UTC day, those of mailings included.
+	// EmailsPerDay: emails that the api accepts from a company in a UTC day, including those of mailings.
 	EmailsPerDay int64 `env:"QUOTA_EMAILS_PER_DAY" envDefault:"1000000"`
-	// StoredBodyBytes: html and text that are kept of a company's emails and mailings.
+	// StoredBodyBytes: bytes of html and text stored for a company's emails and mailings.
 	StoredBodyBytes int64 `env:"QUOTA_STORED_BODY_BYTES" envDefault:"10737418240"`
-	// Recipients: recipients of a company that are not deleted.
+	// Recipients: recipients of a company, except deleted ones.
 	Recipients int64 `env:"QUOTA_RECIPIENTS" envDefault:"10000000"`
-	// Suppressions: suppressed addresses of a company, one for each reason.
+	// Suppressions: suppressed addresses of a company, counted once for each reason.
 	Suppressions int64 `env:"QUOTA_SUPPRESSIONS" envDefault:"10000000"`
-	// StoredFileBytes: uploaded files of a company that are kept, and as much for the entries of its dry runs.
+	// StoredFileBytes: bytes of a company's uploaded files that are stored, and of the entries of
+	// its dry runs, which count as much as their files.
 	StoredFileBytes int64 `env:"QUOTA_STORED_FILE_BYTES" envDefault:"10737418240"`
 	// RunningMailings: mailings of a company that are queued or being sent.
 	RunningMailings int64 `env:"QUOTA_RUNNING_MAILINGS" envDefault:"20"`
@@ -27,7 +28,7 @@ type Quotas struct {
 	MailingRowsPerDay int64 `env:"QUOTA_MAILING_ROWS_PER_DAY" envDefault:"10000000"`
 }
 
-// Limits are the quotas as the database knows them.
+// Limits returns the quotas by their names in the database.
 func (q *Quotas) Limits() map[store.Quota]int64 {
 	return map[store.Quota]int64{
 		store.QuotaScheduledEmails: q.ScheduledEmails, store.QuotaEmailsPerDay: q.EmailsPerDay, store.QuotaStoredBodyBytes: q.StoredBodyBytes,
@@ -50,6 +51,6 @@ func (q *Quotas) check(f *environment.Faults) {
 		{"QUOTA_RUNNING_MAILINGS", q.RunningMailings},
 		{"QUOTA_MAILING_ROWS_PER_DAY", q.MailingRowsPerDay},
 	} {
-		f.Must(given.limit >= 0, given.name, "must be 0, which is unlimited, or more")
+		f.Must(given.limit >= 0, given.name, "must be 0 (unlimited) or more")
 	}
 }

@@ -8,17 +8,16 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// What people call the columns that have a meaning, as Normalize leaves it. The first
-// is the meaning's own name; where a file has several, the one further in front is
-// taken.
+// Common names of the columns with a meaning, in the form of Normalize. The first one is the
+// canonical name; if a file has several, the earlier one in the list is used.
 var (
 	emailNames = []string{
 		"email", "emails", "mail", "emailaddress", "enderecodeemail", "enderecoemail", "enderecoeletronico",
 		"correioeletronico", "correioelectronico", "correio", "emaildocliente", "emailcliente", "emaildecontato",
 		"emailcontato", "emailprincipal", "customeremail", "contactemail", "useremail", "primaryemail",
 	}
-	// numberedEmailNames are what Google Contacts and Outlook call a person's first address.
-	// They count where no column has a name of emailNames.
+	// numberedEmailNames are the names of a person's first address in Google Contacts and Outlook.
+	// They are used if no column has a name of emailNames.
 	numberedEmailNames = []string{"email1value", "email1valor", "email1address", "email1"}
 	nomeNames          = []string{
 		"nome", "nomecompleto", "name", "fullname", "nomedocliente", "nomecliente", "customername", "nomedocontato",
@@ -44,10 +43,9 @@ var (
 	}
 )
 
-// Normalize is what remains of a column's name when what people do not mean by it
-// is left out: capitals, accents, spaces of any kind, dashes, underscores, invisible
-// characters, and the colon or the asterisk of a form at its end. "Razão Social",
-// "razao_social" and "RAZÃO-SOCIAL:" are all razaosocial.
+// Normalize removes insignificant differences from a column name: case, accents, spaces of any
+// kind, dashes, underscores, invisible characters, and a trailing colon or asterisk. "Razão
+// Social", "razao_social" and "RAZÃO-SOCIAL:" all become razaosocial.
 func Normalize(name string) string {
 	bare := strings.Map(func(r rune) rune {
 		switch {

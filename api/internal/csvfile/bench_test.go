@@ -13,7 +13,7 @@ import (
 	"email-gateway/api/internal/csvfile"
 )
 
-// list is a mailing as most are: about 100 bytes a row.
+// list is a typical mailing: about 100 bytes per row.
 func list(rows int, format string) string {
 	var file strings.Builder
 	file.WriteString("nome;email;cpf;razão social;cidade;cupom;vencimento\n")
@@ -28,7 +28,7 @@ const (
 	quotedRow = "\"João Conceição da Silva %d\";\"joao.silva.%d@exemplo.com.br\";\"529.982.247-25\";\"Silva \"\"Bom\"\" Ltda\";\"São Paulo\";\"PROMO%d\";\"31/12/2026\"\n"
 )
 
-// readThrough touches every field, as the intake does.
+// readThrough accesses every field, as the ingestion does.
 func readThrough(tb testing.TB, r *csvfile.Reader) (rows int) {
 	tb.Helper()
 	for {
@@ -75,8 +75,8 @@ func BenchmarkReader(b *testing.B) {
 	}
 }
 
-// BenchmarkReader_Broken is a file in which every row is an error, each in the way
-// that takes the longest to be sure of: its speed must not depend on the limit.
+// BenchmarkReader_Broken reads a file in which every row is invalid in the most expensive way: its speed must
+// not depend on the limit.
 func BenchmarkReader_Broken(b *testing.B) {
 	for name, row := range map[string]string{
 		"closed on the next line": "\"João Conceição da Silva;joao.silva@exemplo.com.br;São Paulo\n",
@@ -112,7 +112,7 @@ func BenchmarkInspector(b *testing.B) {
 	}
 }
 
-// repeated is a file of a size that is never in memory.
+// repeated is a generated file of the given size.
 type repeated struct {
 	header, row string
 	rows        int
@@ -132,7 +132,7 @@ func (f *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// What a file of 15 MB needs is what one of a few rows needs.
+// A file of 15 MB needs as much memory as one of a few rows.
 func TestReader_Memory(t *testing.T) {
 	const rows, most = 150_000, 1 << 20
 	file := func() *repeated {
@@ -165,7 +165,7 @@ func TestReader_Memory(t *testing.T) {
 	}
 }
 
-// Rows cost nothing but the time to read them; errors cost themselves.
+// Reading rows allocates nothing; only errors allocate.
 func TestReader_Allocations(t *testing.T) {
 	for name, tt := range map[string]struct {
 		row  string

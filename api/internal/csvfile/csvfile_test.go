@@ -15,7 +15,7 @@ import (
 	"email-gateway/api/internal/csvfile"
 )
 
-// inspect is what the upload of a file does.
+// inspect simulates the upload of a file.
 func inspect(tb testing.TB, file string) csvfile.Inspection {
 	tb.Helper()
 	in := csvfile.NewInspector()
@@ -30,8 +30,7 @@ func open(tb testing.TB, file string, options csvfile.Options) (*csvfile.Reader,
 	return csvfile.Open(strings.NewReader(file), inspect(tb, file), options)
 }
 
-// readAll is a file as lines "2: field|field" and "3: CODE column"; what ends it
-// stands last.
+// readAll formats a file as lines "2: field|field" and "3: CODE column", followed by the error that ended it.
 func readAll(r *csvfile.Reader) []string {
 	var lines []string
 	for {
@@ -58,7 +57,7 @@ func readAll(r *csvfile.Reader) []string {
 	}
 }
 
-// ending is a file's error as "CODE", "line 3: CODE".
+// ending formats a file's error as "CODE" or "line 3: CODE".
 func ending(err error) string {
 	var fault *csvfile.FileError
 	switch {
@@ -295,8 +294,8 @@ func slice(n int, f func(int) string) []string {
 	return s
 }
 
-// A file of many windows comes out as one of one: rows that a window's end cuts, in
-// the middle of a character, of a CRLF or of a pair of quotes.
+// The result does not depend on the window size: windows end within rows, in the middle of a character, of a
+// CRLF or of a pair of quotes.
 func TestReader_Windows(t *testing.T) {
 	t.Parallel()
 	const rows = 5_000
@@ -330,7 +329,7 @@ func TestReader_Windows(t *testing.T) {
 	}
 }
 
-// A window ends at each place there is within a row.
+// A window ends at each position within a row.
 func TestReader_WindowEnds(t *testing.T) {
 	t.Parallel()
 	const rows = 100
@@ -349,7 +348,7 @@ func TestReader_WindowEnds(t *testing.T) {
 	}
 }
 
-// What storage answers after a part of the file must not look like the file's end.
+// An error of the storage must not be taken for the end of the file.
 func TestReader_FailingSource(t *testing.T) {
 	t.Parallel()
 	file := "email;nome\na@b.co;A\nb@b.co;B\n"
@@ -368,7 +367,7 @@ func TestReader_FailingSource(t *testing.T) {
 	}
 }
 
-// A file that is not the inspected one must not bring invalid UTF-8 to the database.
+// A file that differs from the inspected one must not bring invalid UTF-8 to the database.
 func TestReader_ChangedFile(t *testing.T) {
 	t.Parallel()
 	r, err := csvfile.Open(strings.NewReader("email\na@b.co\n\xe3@b.co\n"), inspect(t, "email\na@b.co\n"), csvfile.Options{})

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Delimiters are the characters that may stand between two fields. Where two of them
-// explain a file equally well, the one further in front is taken.
+// Delimiters are the supported field separators. If two of them fit a file equally well, the
+// earlier one is used.
 const Delimiters = ";,\t|"
 
-// ParseDelimiter reads a delimiter as a user names it: one of ; , | or a tab, as the
-// character, the word tab or \t. Empty is 0: to be found out.
+// ParseDelimiter parses a delimiter given by the user: one of ; , | or a tab, as the character,
+// the word tab or \t. An empty text returns 0: detect the delimiter.
 func ParseDelimiter(text string) (byte, error) {
 	switch strings.ToLower(text) {
 	case "":
@@ -22,11 +22,10 @@ func ParseDelimiter(text string) (byte, error) {
 	if len(text) == 1 && strings.Contains(Delimiters, text) {
 		return text[0], nil
 	}
-	return 0, fmt.Errorf(`%.40q is none of ";", ",", "|" and "tab"`, text)
+	return 0, fmt.Errorf(`%.40q must be one of ";", ",", "|" and "tab"`, text)
 }
 
-// delimiterLine reads a first line such as sep=; with which a file tells Excel its
-// delimiter.
+// delimiterLine parses a first line such as sep=; by which a file tells Excel its delimiter.
 func delimiterLine(line []byte) (byte, bool) {
 	line = bytes.Trim(line, " \"")
 	const prefix = "sep="
@@ -35,20 +34,20 @@ func delimiterLine(line []byte) (byte, bool) {
 	}
 	rest := line[len(prefix):]
 	for _, b := range rest {
-		if b != rest[0] && b != '"' && b != ' ' { // sep=;;;; is what Excel saves of it
+		if b != rest[0] && b != '"' && b != ' ' { // Excel saves it as sep=;;;;
 			return 0, false
 		}
 	}
 	return rest[0], strings.IndexByte(Delimiters, rest[0]) >= 0
 }
 
-// probes is how many rows are looked at to find the delimiter, within sampleBytes.
+// probes is how many rows are examined to find the delimiter, within sampleBytes.
 const probes = 100
 
-// guessed is how well a delimiter explains the beginning of a file.
+// guessed measures how well a delimiter fits the beginning of a file.
 type guessed struct {
-	email  bool    // one of the columns it makes is an email column
-	steady float64 // share of the rows that have as many fields as the header
+	email  bool    // one of the columns is an email column
+	steady float64 // fraction of the rows with as many fields as the header
 	fields int     // of the header
 }
 
@@ -62,9 +61,9 @@ func (g guessed) better(than guessed) bool {
 	return g.fields > than.fields
 }
 
-// sniff finds the delimiter of the rows from the window's position on: one that
-// divides the header and, the same number of times, the rows after it. Delimiters in
-// quotes do not count. A file of one column has none, and any will do.
+// sniff detects the delimiter of the rows from the window's position on: the one that divides the
+// header and the following rows into the same number of fields. Delimiters in quotes are ignored.
+// A file of one column has none, so any will do.
 func sniff(t tokenizer) byte {
 	if t.end-t.pos > sampleBytes {
 		t.end, t.eof = t.pos+sampleBytes, false

@@ -1,41 +1,39 @@
-// Package csvfile reads the CSV files that people upload for mailings: what Excel in
-// Portuguese saves (semicolons, Windows-1252), "Unicode text" (UTF-16 with tabs), files
-// with a byte order mark, with a sep=; line, with quotes that nobody closed. It is
-// read as a stream: memory does not depend on the file's size. The encoding is decided
-// when all of the file was seen, and a file with text in two encodings is refused: the
-// names of one of them would be garbled.
+// Package csvfile reads CSV files that people upload for mailings: as saved by the Portuguese Excel
+// (semicolons, Windows-1252), as "Unicode text" (UTF-16 with tabs), with a byte order mark, with a
+// sep=; line, with unclosed quotes. Files are streamed: memory use does not depend on their size.
+// The encoding is decided after the whole file was seen, and a file with text in two encodings is
+// rejected, because some of its names would be garbled.
 //
-// An upload is read twice. An Inspector looks at it while it goes to storage and says
-// what kind of file it is; a Reader then takes it apart row by row:
+// An upload is read twice. An Inspector examines it on its way to storage and detects its format; a
+// Reader then parses it row by row:
 //
 //	inspector := csvfile.NewInspector()
 //	io.Copy(storage, io.TeeReader(upload, inspector))
 //	reader, err := csvfile.Open(stored, inspector.Inspection(), csvfile.Options{})
 //	for {
 //		row, err := reader.Next()
-//		…                             // io.EOF; *RowError: this row only; *FileError: the file
+//		…                             // io.EOF; *RowError: only this row; *FileError: the file
 //		row.Field(reader.Header().Email)
 //	}
 //
-// What counts as what:
+// Rules:
 //
-//   - A line ends with LF, CRLF or CR. Line numbers are those an editor shows: the
-//     sep= line, the header and the lines inside of a quoted field count.
-//   - A row whose fields are all empty ("", spaces, ";;;") is blank: it is skipped and
-//     counts neither as a row nor as an error. Excel leaves such rows behind.
-//   - Fields come without the white space around them (NBSP and zero-width characters
-//     too). Line ends inside of a quoted field come as LF. Of the formula ="text" the text
-//     comes.
-//   - A quote opens a field only at its beginning: João "Zé" Silva stands as it is.
-//     What follows a closing quote on the same line is taken literally ("Zé" Silva);
-//     where the field also ends with a quote, the outer pair alone is dropped, as
-//     exporters that forget to double quotes mean it ("Loja "X" Ltda" is Loja "X" Ltda).
-//   - A row may be shorter than the header, because Excel leaves out trailing empty
-//     cells: what is missing is empty, as long as the row reaches the email column. It
-//     may be longer by empty fields. Anything else is WRONG_FIELD_COUNT.
-//   - A quote that is not closed within the row limit, or whose closing quote stands
-//     on another line and is followed by text (so that it opens a field there), is
-//     UNCLOSED_QUOTE: the line it begins on is lost, reading goes on with the next.
+//   - A line ends with LF, CRLF or CR. Line numbers are those of an editor: the sep= line, the header
+//     and the lines within a quoted field count.
+//   - A row with only empty fields ("", spaces, ";;;") is blank: it is skipped and counts neither as
+//     row nor as error. Excel leaves such rows behind.
+//   - White space around fields is removed (NBSP and zero-width characters too). Line breaks within a
+//     quoted field become LF. The formula ="text" becomes its text.
+//   - A quote opens a field only at its beginning: João "Zé" Silva is unchanged. Text after a closing
+//     quote on the same line is taken literally ("Zé" Silva); if the field also ends with a quote, only
+//     the outer pair is removed, as exporters that do not double quotes mean it ("Loja "X" Ltda" is
+//     Loja "X" Ltda).
+//   - A row may be shorter than the header, because Excel omits trailing empty cells: missing fields
+//     are empty, as long as the row reaches the email column. It may have additional empty fields.
+//     Otherwise it is a WRONG_FIELD_COUNT.
+//   - A quote that is not closed within the row limit, or whose closing quote is on another line and
+//     followed by text (so that it opens a field there), is an UNCLOSED_QUOTE: the line with the opening
+//     quote is rejected, and reading continues with the next.
 //
 // Package mailing uses it.
 package csvfile

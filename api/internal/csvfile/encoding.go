@@ -11,12 +11,11 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// Encoding is how a file writes its characters.
+// Encoding is a character encoding.
 type Encoding string
 
-// The encodings that spreadsheets save. Detect leaves the decision to
-// Inspection.Encoding, which never chooses CP850 or Macintosh: those are read when the
-// uploader names them.
+// The supported encodings. With Detect, Inspection.Encoding decides; it never chooses CP850 or
+// Macintosh, which must be given by the uploader.
 const (
 	Detect      Encoding = ""
 	UTF8        Encoding = "utf-8"
@@ -27,14 +26,14 @@ const (
 	Macintosh   Encoding = "macintosh" // Excel's "CSV (Macintosh)"
 )
 
-// Encodings are the names that an uploader may give, for messages and completion.
+// Encodings returns the names that an uploader may give, for messages and completion.
 func Encodings() []string {
 	return []string{string(UTF8), string(Windows1252), string(UTF16LE), string(UTF16BE), string(CP850), string(Macintosh)}
 }
 
-// ParseEncoding reads the name of an encoding in any of its usual spellings; the
-// empty one is Detect. ISO-8859-1 is read as Windows-1252, its superset: nobody's file
-// has C1 control characters, many have curly quotes.
+// ParseEncoding parses the name of an encoding in its usual spellings; an empty name is Detect.
+// ISO-8859-1 is read as its superset Windows-1252: files do not contain C1 control characters, but
+// often contain curly quotes.
 func ParseEncoding(name string) (Encoding, error) {
 	switch strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(name)) {
 	case "":
@@ -52,14 +51,13 @@ func ParseEncoding(name string) (Encoding, error) {
 	case "macintosh", "mac", "macroman", "xmacroman":
 		return Macintosh, nil
 	}
-	return Detect, fmt.Errorf("%.40q is none of %s", name, strings.Join(Encodings(), ", "))
+	return Detect, fmt.Errorf("%.40q must be one of %s", name, strings.Join(Encodings(), ", "))
 }
 
 func (e Encoding) wide() bool { return e == UTF16LE || e == UTF16BE }
 
-// decode turns r into UTF-8. UTF-8 itself passes through uncopied and is checked row
-// by row. A byte order mark stays in front. What the encoding does not define is
-// refused by Inspection.Encoding before the file is read.
+// decode converts r to UTF-8. UTF-8 itself is passed through and validated row by row. A byte order
+// mark is kept. Undefined bytes are rejected by Inspection.Encoding before the file is read.
 func (e Encoding) decode(r io.Reader) (io.Reader, error) {
 	switch e {
 	case UTF8:
@@ -80,7 +78,7 @@ func (e Encoding) decode(r io.Reader) (io.Reader, error) {
 
 var utf8Mark = []byte("\xEF\xBB\xBF")
 
-// markOf is the encoding that a byte order mark at the beginning of a file names.
+// markOf returns the encoding of a byte order mark at the beginning of a file.
 func markOf(sample []byte) Encoding {
 	switch {
 	case bytes.HasPrefix(sample, utf8Mark):
@@ -93,8 +91,8 @@ func markOf(sample []byte) Encoding {
 	return Detect
 }
 
-// unmarkedWide recognises UTF-16 without a mark: of Latin text every other byte is
-// NUL and none of those between them.
+// unmarkedWide recognizes UTF-16 without a byte order mark: in Latin text every other byte is NUL, and
+// no other byte is.
 func unmarkedWide(sample []byte) Encoding {
 	nuls := nulsIn(sample)
 	enough := len(sample)/2*9/10 + 1
@@ -107,7 +105,7 @@ func unmarkedWide(sample []byte) Encoding {
 	return Detect
 }
 
-// nulsIn counts the NULs at even and at odd places.
+// nulsIn counts the NULs at even and at odd positions.
 func nulsIn(sample []byte) (nuls [2]int) {
 	for i, b := range sample {
 		if b == 0 {

@@ -23,9 +23,8 @@ func encoded(table *charmap.Charmap, text string) string {
 	return out
 }
 
-// A file is decided on as a whole, whatever stands in its first 64 KiB and whatever pieces
-// it comes in: with text in two encodings it is refused, and the line named is one of the
-// fewer.
+// The encoding is decided for the whole file, whatever its first 64 KiB contain and however it is divided: text
+// in two encodings is rejected, and the reported line is one of the minority.
 func TestInspection_MixedEncodings(t *testing.T) {
 	t.Parallel()
 	const header = "nome;email\n"
@@ -77,7 +76,7 @@ func TestInspection_MixedEncodings(t *testing.T) {
 	}
 }
 
-// Text in Windows-1252 holds bytes that happen to be UTF-8, and signs of every kind.
+// Windows-1252 text contains bytes that could be UTF-8, and signs of every kind.
 func TestInspection_Windows1252(t *testing.T) {
 	t.Parallel()
 	var every []byte
@@ -108,7 +107,7 @@ func TestInspection_Windows1252(t *testing.T) {
 	}
 }
 
-// A file that is UTF-8 throughout stays UTF-8, whatever its script.
+// Valid UTF-8 stays UTF-8 in every script.
 func TestInspection_UTF8(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
@@ -120,7 +119,7 @@ func TestInspection_UTF8(t *testing.T) {
 	}
 }
 
-// An encoding that is given is held to the bytes too.
+// A given encoding is validated too.
 func TestInspection_GivenEncoding(t *testing.T) {
 	t.Parallel()
 	const text = "Razão Social;E-mail\r\nJosé & João “Ítalo” Conceição;a@b.co\r\n"
@@ -165,8 +164,8 @@ func TestInspection_GivenEncoding(t *testing.T) {
 	}
 }
 
-// Whatever lines of whatever encodings stand in a file, it is read without a character
-// that no line has, or refused with a line that has one of the encodings.
+// A file of lines in any encodings is either read without wrong characters, or rejected with a line in one of the
+// encodings.
 func TestInspection_AnyMix(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -6,46 +6,46 @@ import (
 	"unicode/utf8"
 )
 
-// sighting is how often something was seen, and the line on which it was first.
+// sighting counts occurrences and the line of the first one.
 type sighting struct {
 	count int
-	line  int // physical line, 1-based; 0 where count is 0
+	line  int // physical line, 1-based; 0 if count is 0
 }
 
-// evidence is what the bytes of a file, read as 8-bit text, say about its encoding. It is
-// collected over the whole file, because one name near its end can decide.
+// evidence counts what the bytes of a file, read as 8-bit text, say about its encoding. It covers the
+// whole file, because a single name near its end can decide.
 type evidence struct {
 	ends int // line ends so far
 
-	// wellFormed are characters of several bytes in UTF-8 that Windows-1252 would hardly
-	// have: João is "JoÃ£o" there.
+	// wellFormed are multi-byte UTF-8 characters that are implausible in Windows-1252: João would be
+	// "JoÃ£o" there.
 	wellFormed sighting
-	// coincidence are characters of UTF-8 that Windows-1252 may have too: “IRMÃ” ends with
-	// the two bytes of an Ô in UTF-8.
+	// coincidence are UTF-8 characters that are also plausible in Windows-1252: “IRMÃ” ends with the
+	// two bytes of an Ô in UTF-8.
 	coincidence sighting
-	// betrayed are characters of UTF-8 that no text has at their place, while Windows-1252 has
-	// a letter and one or two signs there: “METRÔ” ends with U+0514 otherwise, “café…” with a
-	// Chinese character behind "caf".
+	// betrayed are UTF-8 characters that are implausible at their place, while Windows-1252 has a letter
+	// and one or two signs there: in UTF-8, “METRÔ” would end with U+0514, and “café…” would have a
+	// Chinese character after "caf".
 	betrayed sighting
-	// malformed are bytes that are no part of a character of UTF-8.
+	// malformed are bytes that are not part of a UTF-8 character.
 	malformed sighting
-	// surrogates are halves of a surrogate pair, each in the three bytes that UTF-8 would have
-	// for it (CESU-8): no text in Windows-1252 has them.
+	// surrogates are halves of a surrogate pair, encoded with three bytes each (CESU-8), which never
+	// occur in Windows-1252.
 	surrogates sighting
-	// undefined are bytes that Windows-1252 has no character for.
+	// undefined are bytes that Windows-1252 does not define.
 	undefined sighting
-	// unlikely are bytes that no text in Windows-1252 has at their place ("Jos‚", "RazÆo"),
-	// while CP850 and Macintosh have letters there; likely are its accented letters.
+	// unlikely are bytes that are implausible in Windows-1252 at their place ("Jos‚", "RazÆo"), while
+	// CP850 and Macintosh have letters there; likely are accented letters of Windows-1252.
 	unlikely, likely sighting
 }
 
-// lookAhead is how many bytes behind a byte decide what it is: the rest of its
-// character and the one after that.
+// lookAhead is how many bytes after a byte decide what it is: the rest of its character and the next
+// one.
 const lookAhead = utf8.UTFMax
 
-// take reads data from an index on and returns how far it came: to the end of the file if
-// it is final, else up to where a character could go on in the next piece. The byte
-// before the index, if there is one, was taken before.
+// take processes data from an index on and returns the index it reached: the end of data if it is final,
+// else the position where a character could continue in the next piece. The byte before the index, if
+// any, was processed before.
 func (e *evidence) take(data []byte, from int, final bool) int {
 	end := len(data)
 	if !final {
@@ -62,8 +62,8 @@ func (e *evidence) take(data []byte, from int, final bool) int {
 	return i
 }
 
-// character looks at the bytes from i on, the first of which is not ASCII, and returns how
-// many belong together. The line ends before index base are counted already.
+// character classifies the bytes at i, the first of which is not ASCII, and returns how many belong
+// together. The line ends before index base are already counted.
 func (e *evidence) character(data []byte, i, base int) int {
 	_, size := utf8.DecodeRune(data[i:])
 	at := func(s *sighting) {
@@ -104,7 +104,7 @@ func (e *evidence) character(data []byte, i, base int) int {
 	return size
 }
 
-// skipASCII is the index of the next byte that is not ASCII, or end.
+// skipASCII returns the index of the next non-ASCII byte, or end.
 func skipASCII(data []byte, i, end int) int {
 	for ; i+8 <= end; i += 8 {
 		if binary.LittleEndian.Uint64(data[i:])&0x8080808080808080 != 0 {
@@ -117,8 +117,8 @@ func skipASCII(data []byte, i, end int) int {
 	return i
 }
 
-// lineEnds counts the line ends in data[from:to]: LF, CR and CRLF, which counts with its
-// CR. The byte before from may be the CR of a LF at from.
+// lineEnds counts the line ends in data[from:to]: LF, CR and CRLF, which counts with its CR. The byte
+// before from may be the CR of a LF at from.
 func lineEnds(data []byte, from, to int) int {
 	part := data[from:to]
 	n := bytes.Count(part, []byte{'\n'})
@@ -131,7 +131,7 @@ func lineEnds(data []byte, from, to int) int {
 	return n
 }
 
-// byteAt is 0 outside of the data.
+// byteAt returns 0 outside of the data.
 func byteAt(data []byte, i int) byte {
 	if i < 0 || i >= len(data) {
 		return 0
@@ -139,7 +139,7 @@ func byteAt(data []byte, i int) byte {
 	return data[i]
 }
 
-// isUndefined tells the five bytes that Windows-1252 has no character for.
+// isUndefined reports whether Windows-1252 does not define the byte.
 func isUndefined(b byte) bool {
 	switch b {
 	case 0x81, 0x8D, 0x8F, 0x90, 0x9D:
@@ -148,14 +148,14 @@ func isUndefined(b byte) bool {
 	return false
 }
 
-// isSurrogate tells the three bytes of a surrogate. An í with two signs behind it, such as a
+// isSurrogate reports whether three bytes encode a surrogate. An í followed by two signs, such as a
 // no-break space and a dash, is text.
 func isSurrogate(lead, second, third byte) bool {
 	return lead == 0xED && second >= 0xA0 && second <= 0xBF && third >= 0x80 && third <= 0xBF && (!isSign(second) || !isSign(third))
 }
 
-// isUnlikely tells a byte that is, in Windows-1252, a sign that never stands in a word or at
-// its end, or a capital between small letters. It is a letter of MS-DOS or of a Mac.
+// isUnlikely reports whether a byte is, in Windows-1252, a sign that never occurs within or at the end
+// of a word, or a capital between small letters. It is a letter of MS-DOS or the Mac.
 func isUnlikely(before, b, after byte) bool {
 	if !isWordByte(before) {
 		return false
@@ -179,12 +179,12 @@ func isUnlikely(before, b, after byte) bool {
 // isSmall tells the small letters of Windows-1252, but ÿ and ž: D’Ávila has none before its Á.
 func isSmall(b byte) bool { return b >= 'a' && b <= 'z' || b >= 0xDF }
 
-// isWordByte tells the letters of a word, those with an accent in any encoding too.
+// isWordByte reports whether a byte is a letter, including accented ones in any encoding.
 func isWordByte(b byte) bool { return isLetterByte(b) || b >= 0x80 }
 
-// isCoincidence tells two bytes that are a character of UTF-8 and, just as well, the end of
-// a word in capitals with a sign behind it: Ã”, É…, Õ and a no-break space. No such word
-// ends with Â, the first byte of º and ª.
+// isCoincidence reports whether two bytes are a UTF-8 character and, equally plausible, the end of a word
+// in capitals followed by a sign: Ã”, É…, Õ and a no-break space. No such word ends with Â, the first
+// byte of º and ª.
 func isCoincidence(before, lead, trail, after byte) bool {
 	if lead == 0xC2 || isLetterByte(after) || before >= 'a' && before <= 'z' {
 		return false
@@ -192,8 +192,8 @@ func isCoincidence(before, lead, trail, after byte) bool {
 	return isSign(trail)
 }
 
-// isForeign tells a coincidence that is, in UTF-8, no letter of the word before it: a rare
-// Latin one (É…, but not the ș of Romanian), or one of another script behind a Latin capital (Ô”).
+// isForeign reports whether a coincidence is, in UTF-8, implausible as a letter of the word before it: a
+// rare Latin one (É…, but not the ș of Romanian), or one of another script after a Latin capital (Ô”).
 func isForeign(before, lead, trail byte) bool {
 	switch {
 	case lead == 0xC8 && trail == 0x99:
@@ -204,7 +204,7 @@ func isForeign(before, lead, trail byte) bool {
 	return lead > 0xCD && isLetterByte(before)
 }
 
-// isSign tells the signs of Windows-1252 that stand behind a word.
+// isSign reports whether a byte is a sign of Windows-1252 that occurs after a word.
 func isSign(b byte) bool {
 	switch b {
 	case 0x85, 0x91, 0x92, 0x93, 0x94, 0x95, 0x96, 0x97, 0x99, 0xA0, 0xAB, 0xAE, 0xB4, 0xBB: // … ‘ ’ “ ” • – — ™ NBSP « ® ´ »

@@ -1,7 +1,7 @@
 package csvfile
 
-// NextLine is the physical line on which the next row begins at the earliest.
+// NextLine is the earliest physical line of the next row.
 func (r *Reader) NextLine() int { return r.line }
 
-// Physical is the number of fields in the header's row.
+// Physical is the number of fields of the header row.
 func (r *Reader) Physical() int { return r.physical }

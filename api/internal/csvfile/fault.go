@@ -25,12 +25,11 @@ const (
 	CodeUnclosedQuote   = "UNCLOSED_QUOTE"
 )
 
-// FileError says why a file cannot be read, or not further. Its message is meant for
-// the person who uploaded it; the only content of the file that it quotes are names
-// of columns.
+// FileError says why a file cannot be read, or not further. Its message is for the person who uploaded
+// the file; the only file content it contains are column names.
 type FileError struct {
 	Code    string
-	Line    int // physical line, 1-based; 0 where no line is to blame
+	Line    int // physical line, 1-based; 0 if it is not about a line
 	Message string
 }
 
@@ -41,14 +40,14 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("line %d: %s", e.Line, e.Message)
 }
 
-// RowError is one row that cannot be read. The rows after it can.
+// RowError is an unreadable row. The rows after it can be read.
 type RowError struct {
-	Line     int    // where the row begins: physical line, 1-based
-	LastLine int    // where it ends; of an UNCLOSED_QUOTE only the first line is lost
-	Column   string // the header's name of the column to blame; empty where there is none
+	Line     int    // first physical line of the row, 1-based
+	LastLine int    // last line of the row; for an UNCLOSED_QUOTE only the first line is rejected
+	Column   string // name of the invalid column; empty if there is none
 	Code     string
-	Fields   int // how many fields the row has, WRONG_FIELD_COUNT only
-	Want     int // how many the header has, WRONG_FIELD_COUNT only
+	Fields   int // fields of the row, for WRONG_FIELD_COUNT
+	Want     int // fields of the header, for WRONG_FIELD_COUNT
 }
 
 func (e *RowError) Error() string {
@@ -58,7 +57,7 @@ func (e *RowError) Error() string {
 	return fmt.Sprintf("line %d: the row has %d fields, the header has %d", e.Line, e.Fields, e.Want)
 }
 
-// quoted shows the name of a column in a message. A "name" that long is no name.
+// quoted formats a column name for a message, truncated to 40 characters.
 func quoted(name string) string {
 	const longest = 40
 	if utf8.RuneCountInString(name) > longest {
@@ -67,7 +66,7 @@ func quoted(name string) string {
 	return `"` + name + `"`
 }
 
-// listed shows the first few of them.
+// listed formats the first ten names.
 func listed(names []string) string {
 	const most = 10
 	var shown []string

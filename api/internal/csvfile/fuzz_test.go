@@ -16,10 +16,9 @@ import (
 	"email-gateway/shared/email"
 )
 
-// FuzzReader holds the reader to what must be true of any file: it ends, every line
-// that is not blank belongs to exactly one row or error, no row has text that its
-// lines do not have or lacks what they have, and how the bytes arrive does not matter.
-// A second copy of the file, taken apart in the simplest way, is what it is held to.
+// FuzzReader checks properties of any file: reading ends, every line that is not blank belongs to exactly one row
+// or error, rows contain exactly the text of their lines, and the division into reads does not matter. The file is
+// compared with a simple second parser.
 func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
 		"email;nome\na@b.co;Zé\n",
@@ -68,10 +67,10 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// limits of a line that make windows of 64 bytes, of 1 KiB and of 256 KiB.
+// Line limits that result in windows of 64 bytes, 1 KiB and 256 KiB.
 var limits = []int{16, 256, 64 << 10}
 
-// follow reads the file beside its lines.
+// follow compares the rows with the lines of the file.
 func follow(t *testing.T, r *csvfile.Reader, lines []string, lineBytes int) {
 	t.Helper()
 	next := r.NextLine() // the first line that no row has claimed
@@ -147,11 +146,10 @@ func checkRow(t *testing.T, r *csvfile.Reader, row csvfile.Row, raw string, line
 	}
 }
 
-// hasNameless tells that the header goes on beyond its last name: text below is
-// nobody's.
+// hasNameless reports whether the header has unnamed columns after the last named one, whose text is ignored.
 func hasNameless(r *csvfile.Reader) bool { return r.Physical() > len(r.Header().Columns()) }
 
-// bare is what remains of a text without what may be taken for punctuation.
+// bare removes everything that could be punctuation from a text.
 func bare(text string, delimiter byte) string {
 	return strings.Map(func(r rune) rune {
 		if email.IsInvisible(r) || r == '"' || r == '=' || r == rune(delimiter) || r == 0x1a {
@@ -161,7 +159,7 @@ func bare(text string, delimiter byte) string {
 	}, text)
 }
 
-// physicalLines is the file as an editor shows it, one more than it has line ends.
+// physicalLines returns the lines as an editor shows them, one more than there are line ends.
 func physicalLines(t *testing.T, file []byte, encoding csvfile.Encoding) []string {
 	t.Helper()
 	var err error

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Header is the first row of a file: what its columns are called and what they mean.
-// Columns are found by index, so that one nobody knows shifts no other.
+// Header is the first row of a file: the names of the columns and their meanings. Columns are found by
+// index, so an unknown column does not shift others.
 type Header struct {
-	// The columns with a meaning of their own. Email is always there, the others are
-	// -1 where the file has none.
+	// The columns with a meaning. Email always exists, the others are -1 if the file has none.
 	Email       int
 	Nome        int
 	CPF         int
@@ -19,21 +18,21 @@ type Header struct {
 	RazaoSocial int
 	ExternalID  int
 
-	names []string       // as the user wrote them, "" of a column without a name
-	index map[string]int // by Normalize
+	names []string       // as written, "" for a column without a name
+	index map[string]int // by normalized name
 }
 
-// newHeader gives the columns their meaning. Its error is a *FileError without a line.
+// newHeader assigns the meanings of the columns. Its error is a *FileError without a line.
 func newHeader(names []string) (*Header, error) {
 	h := &Header{names: names, index: make(map[string]int, len(names))}
 	for i, name := range names {
 		key := Normalize(name)
 		if key == "" {
-			continue // pandas' row numbers, a column inserted and never used
+			continue // row numbers of pandas, or an unused column
 		}
 		if first, twice := h.index[key]; twice {
 			return nil, &FileError{Code: CodeDuplicateColumn, Message: fmt.Sprintf(
-				"columns %d (%s) and %d (%s) have the same name: capitals, accents, spaces and dashes make no difference",
+				"columns %d (%s) and %d (%s) have the same name: case, accents, spaces and dashes are ignored",
 				first+1, quoted(names[first]), i+1, quoted(name))}
 		}
 		h.index[key] = i
@@ -52,8 +51,8 @@ func newHeader(names []string) (*Header, error) {
 	return h, nil
 }
 
-// emailColumn insists on knowing where to send: of two columns that may be meant, the
-// one called email is.
+// emailColumn returns the email column. If several columns are candidates, one of them must be named
+// email.
 func (h *Header) emailColumn() (int, error) {
 	if exact, ok := h.index[emailNames[0]]; ok {
 		return exact, nil
@@ -72,16 +71,16 @@ func (h *Header) emailColumn() (int, error) {
 		return numbered, nil
 	case len(candidates) > 1:
 		return 0, &FileError{Code: CodeDuplicateColumn, Message: fmt.Sprintf(
-			"more than one column can be the email address: %s; call the right one email", listed(candidates))}
+			"several columns may contain the email address: %s; rename the right one to email", listed(candidates))}
 	case h.looksLikeData():
-		return 0, &FileError{Code: CodeNoHeader, Message: "the first row must hold the names of the columns, among them email; it holds data"}
+		return 0, &FileError{Code: CodeNoHeader, Message: "the first row must contain the column names, one of them email; it contains data"}
 	}
 	return 0, &FileError{Code: CodeNoEmailColumn, Message: fmt.Sprintf(
-		"no column is called email (or e-mail, email address, endereço de e-mail); the columns are %s", listed(h.names))}
+		"no column is named email (or e-mail, email address, endereço de e-mail); the columns are %s", listed(h.names))}
 }
 
-// looksLikeData tells a recipient's row from names of columns, none of which has an
-// address or only digits.
+// looksLikeData reports whether the first row is a recipient's: column names contain neither an address
+// nor only digits.
 func (h *Header) looksLikeData() bool {
 	named := false
 	for _, name := range h.names {
@@ -93,8 +92,8 @@ func (h *Header) looksLikeData() bool {
 	return !named
 }
 
-// first is the column with the name that stands first in a list of aliases, so that
-// the best known wins where a file has two of them; the other stays an ordinary column.
+// first returns the column with the earliest name of a list of aliases; other matching columns stay
+// ordinary columns.
 func (h *Header) first(aliases []string) int {
 	for _, key := range aliases {
 		if i, ok := h.index[key]; ok {
@@ -104,13 +103,12 @@ func (h *Header) first(aliases []string) int {
 	return -1
 }
 
-// Columns are the names as the user wrote them, by index. Those without a name are "".
+// Columns returns the names as written, by index; "" for columns without a name.
 func (h *Header) Columns() []string { return slices.Clone(h.names) }
 
-// Index finds the column that a template means by a name: {{razão social}} and
-// {{Razao_Social}} are the same. A name that no column has, but that is another word
-// for what one means ({{nome}} where the column is "Full name"), finds that one. It is
-// -1 where there is none. Ask IsTaxID before using the column in a text.
+// Index returns the column that a template name refers to: {{razão social}} and {{Razao_Social}} are the
+// same. If no column has the name, an alias of a meaning finds its column ({{nome}} finds "Full name").
+// It is -1 if there is none. Check IsTaxID before using the column in a text.
 func (h *Header) Index(name string) int {
 	key := Normalize(name)
 	if i, ok := h.index[key]; ok {
@@ -136,9 +134,8 @@ func (h *Header) Index(name string) int {
 	return -1
 }
 
-// IsTaxID tells that a column holds CPFs or CNPJs: one with that meaning, or one with
-// either word in its name ("CPF do titular"). They are stored encrypted and must not
-// be merged into an email.
+// IsTaxID reports whether a column contains CPFs or CNPJs: one with that meaning, or with either word in
+// its name ("CPF do titular"). They are stored encrypted and must not be merged into an email.
 func (h *Header) IsTaxID(column int) bool {
 	if column < 0 || column >= len(h.names) {
 		return false

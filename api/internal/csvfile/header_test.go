@@ -103,7 +103,7 @@ func TestHeader_Refused(t *testing.T) {
 		"only a sep line":     {"sep=;\n", "EMPTY_FILE", nil},
 		"no email":            {"\nnome;telefone\nZé;81\n", "line 2: NO_EMAIL_COLUMN", []string{`"nome"`, `"telefone"`}},
 		"another delimiter":   {"nome:email\n", "line 1: NO_EMAIL_COLUMN", []string{`"nome:email"`}},
-		"data in place":       {"Zé;ze@exemplo.com.br\nBia;bia@exemplo.com.br\n", "line 1: NO_HEADER", []string{"names of the columns"}},
+		"data in place":       {"Zé;ze@exemplo.com.br\nBia;bia@exemplo.com.br\n", "line 1: NO_HEADER", []string{"column names"}},
 		"numbers in place":    {"52998224725;1\n", "line 1: NO_HEADER", nil},
 		"quote in the header": {"sep=;\n\"nome;email\nZé;a@b.co\n", "line 2: NO_HEADER", []string{"quote"}},
 		"same name twice":     {"email;Cidade;cidade\n", "line 1: DUPLICATE_COLUMN", []string{`2 ("Cidade")`, `3 ("cidade")`}},
@@ -138,8 +138,7 @@ func TestHeader_Refused(t *testing.T) {
 	}
 }
 
-// Excel fills rows up to a width nobody asked for; columns without a name are no
-// columns.
+// Excel pads rows with empty cells; columns without a name are ignored.
 func TestHeader_EmptyToTheRight(t *testing.T) {
 	t.Parallel()
 	r, err := open(t, "email;nome"+strings.Repeat(";", 1000)+"\na@b.co;Zé"+strings.Repeat(";", 1000)+"\n", csvfile.Options{})

@@ -6,22 +6,21 @@ import (
 	"fmt"
 )
 
-// Inspection is what an Inspector saw of a file.
+// Inspection is the result of an Inspector.
 type Inspection struct {
 	Size   int64 // bytes
 	SHA256 [sha256.Size]byte
 
-	sample []byte // the file's beginning
-	nul    bool   // a NUL byte somewhere
+	sample []byte // the beginning of the file
+	nul    bool   // the file contains a NUL byte
 	narrow evidence
-	lone   map[Encoding]int // of the byte orders that it could have: line of the first half of a surrogate pair, 0 = none
+	lone   map[Encoding]int // for each possible byte order: line of the first lone surrogate, 0 = none
 }
 
-// Encoding decides how the file is to be decoded. given is what the uploader says, or
-// Detect. A byte order mark decides; without one, a file that is valid UTF-8 is UTF-8, one
-// whose every other byte is NUL is UTF-16, and any other is Windows-1252, which Excel in
-// Portuguese saves. Whatever is decided or given is held to all bytes of the file. Its
-// error is a *FileError: EMPTY_FILE, BINARY_FILE or INVALID_ENCODING.
+// Encoding decides the encoding of the file. given is the uploader's choice, or Detect. A byte order mark
+// decides; without one, valid UTF-8 is UTF-8, a file in which every other byte is NUL is UTF-16, and
+// everything else is Windows-1252, as saved by the Portuguese Excel. The whole file must be valid in the
+// encoding. Its error is a *FileError: EMPTY_FILE, BINARY_FILE or INVALID_ENCODING.
 func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 	if i.Size == 0 {
 		return "", &FileError{Code: CodeEmptyFile, Message: "the file is empty"}
@@ -55,33 +54,33 @@ func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 	case given == Detect:
 		return i.decide()
 	case given == UTF8 && e.malformed.count > 0:
-		return "", invalid(e.malformed.line, "this line is not UTF-8: save the file again as CSV UTF-8, leave the encoding out, or give the one that it has (%s)", otherEncodings)
+		return "", invalid(e.malformed.line, "this line is not UTF-8: save the file again as CSV UTF-8, leave the encoding out, or give the right one (%s)", otherEncodings)
 	case given == Windows1252 && e.undefined.count > 0:
-		return "", invalid(e.undefined.line, "this line has a byte that %s does not define: give the encoding that the file has (%s)", Windows1252, otherEncodings)
+		return "", invalid(e.undefined.line, "this line has a byte that %s does not define: give the right encoding (%s)", Windows1252, otherEncodings)
 	}
 	return given, nil // CP850 and Macintosh define every byte
 }
 
-// otherEncodings are what a file that is neither UTF-8 nor Windows-1252 mostly is.
+// otherEncodings lists the usual encodings of files that are neither UTF-8 nor Windows-1252.
 const otherEncodings = "windows-1252, or cp850 if it was saved as CSV (MS-DOS), macintosh if as CSV (Macintosh)"
 
-// holdsWide looks for what UTF-16 cannot have.
+// holdsWide checks a file for errors in UTF-16.
 func (i Inspection) holdsWide(e Encoding) error {
 	nuls := nulsIn(i.sample)
 	line, possible := i.lone[e]
 	switch {
 	case i.Size%2 != 0:
-		return invalid(0, "the file is %s, but ends within a character: it was cut or is damaged", e)
+		return invalid(0, "the file is %s, but ends within a character: it is truncated or damaged", e)
 	case !possible, markOf(i.sample) == Detect && (e == UTF16LE && nuls[0] > nuls[1] || e == UTF16BE && nuls[1] > nuls[0]):
-		return invalid(0, "the file is not %s: leave the encoding out, or give the one that it has", e)
+		return invalid(0, "the file is not %s: leave the encoding out, or give the right one", e)
 	case line > 0:
 		return invalid(line, "this line has one half of a character (a surrogate of UTF-16 without the other): correct it, or save the file again as CSV UTF-8")
 	}
 	return nil
 }
 
-// decide chooses between UTF-8 and Windows-1252. A file with text in both is neither: one
-// of the two kinds of lines would be mailed as JoÃ£o, or as a replacement character.
+// decide chooses between UTF-8 and Windows-1252. A file with text in both is rejected: one kind of lines
+// would be garbled (JoÃ£o) or contain replacement characters.
 func (i Inspection) decide() (Encoding, error) {
 	e := i.narrow
 	inUTF8 := e.wellFormed
@@ -112,19 +111,19 @@ func (i Inspection) decide() (Encoding, error) {
 	return Windows1252, nil
 }
 
-// coincidenceShare is how many accented letters of Windows-1252 there must be for each
-// pair of its characters that could be one of UTF-8.
+// coincidenceShare is the minimum number of accented Windows-1252 letters for each pair of its characters
+// that could be one UTF-8 character.
 const coincidenceShare = 10
 
-// unlikelyShare is how many accented letters of Windows-1252 there must be for each byte that
-// is unlikely in it. Files that were put together from Windows-1252 and CP850 have fewer.
+// unlikelyShare is the minimum number of accented Windows-1252 letters for each unlikely byte. Files that
+// mix Windows-1252 and CP850 have fewer.
 const unlikelyShare = 10
 
 func invalid(line int, format string, args ...any) error {
 	return &FileError{Code: CodeInvalidEncoding, Line: line, Message: fmt.Sprintf(format, args...)}
 }
 
-// foreign recognises what people upload in place of a CSV file and says what to do.
+// foreign recognizes other file formats that people upload and says what to do.
 func foreign(sample []byte) string {
 	begins := func(magic string) bool { return bytes.HasPrefix(sample, []byte(magic)) }
 	text := bytes.ToLower(bytes.TrimSpace(bytes.TrimPrefix(sample[:min(len(sample), 512)], utf8Mark)))
@@ -152,8 +151,8 @@ func foreign(sample []byte) string {
 	return ""
 }
 
-// manyControls tells content that is no text even though it has no NUL: one control
-// character in twenty. Text has none but the few that move the cursor, and U+001A.
+// manyControls recognizes binary content without NULs: at least one control character in twenty. Text
+// contains only whitespace controls and U+001A.
 func manyControls(sample []byte) bool {
 	controls := 0
 	for _, b := range sample {

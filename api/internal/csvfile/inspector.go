@@ -7,35 +7,33 @@ import (
 )
 
 const (
-	// sampleBytes is how much of a file's beginning is kept to tell what it is: a few
-	// hundred rows.
+	// sampleBytes is how much of the beginning of a file is kept to detect its format: a few hundred rows.
 	sampleBytes = 64 << 10
-	// blockBytes is how much is looked at at once.
+	// blockBytes is how much is examined at a time.
 	blockBytes = 32 << 10
 )
 
-// Inspector is an io.Writer that a whole upload is written through while it goes to
-// storage. Its Write never fails. It keeps 96 KiB, whatever the upload's size, and sees
-// the file as one, whatever pieces it comes in.
+// Inspector is an io.Writer that examines an upload on its way to storage. Write never fails. It uses 96
+// KiB, whatever the upload's size; how the upload is divided into writes does not matter.
 type Inspector struct {
 	size   int64
 	digest hash.Hash
 	sample []byte
 	nul    bool
 
-	// block[done:] has not been looked at yet; what is before it is one byte at most.
+	// block[done:] is not examined yet; at most one byte before it is kept.
 	block  []byte
 	done   int
 	narrow evidence
 	wide   map[Encoding]*wideText // once the sample is full
 }
 
-// NewInspector has seen nothing yet.
+// NewInspector returns an empty Inspector.
 func NewInspector() *Inspector {
 	return &Inspector{digest: sha256.New()}
 }
 
-// Write takes the next piece of the upload.
+// Write processes the next piece of the upload.
 func (in *Inspector) Write(p []byte) (int, error) {
 	in.size += int64(len(p))
 	in.digest.Write(p)
@@ -54,8 +52,8 @@ func (in *Inspector) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// takeBlock makes room in the block. The byte before the next one to look at stays, as it
-// belongs to what decides about that.
+// takeBlock examines the block and makes room. The byte before the next one is kept, because it is
+// context for it.
 func (in *Inspector) takeBlock() {
 	in.done = in.narrow.take(in.block, in.done, false)
 	keep := max(in.done-1, 0)
@@ -63,8 +61,8 @@ func (in *Inspector) takeBlock() {
 	in.done -= keep
 }
 
-// takeWide fills the sample, which decides whether the file could be UTF-16, and follows
-// what could be.
+// takeWide fills the sample, which decides whether the file could be UTF-16, and checks the possible byte
+// orders.
 func (in *Inspector) takeWide(p []byte) {
 	if room := sampleBytes - len(in.sample); room > 0 {
 		n := min(room, len(p))
@@ -86,7 +84,7 @@ func (in *Inspector) followSample() map[Encoding]*wideText {
 	return wide
 }
 
-// Inspection is what has been seen so far; after the last Write, the file.
+// Inspection returns the result so far; after the last Write, that of the whole file.
 func (in *Inspector) Inspection() Inspection {
 	i := Inspection{Size: in.size, sample: in.sample, nul: in.nul, narrow: in.narrow, lone: map[Encoding]int{}}
 	in.digest.Sum(i.SHA256[:0])

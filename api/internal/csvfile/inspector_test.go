@@ -12,7 +12,7 @@ import (
 	"email-gateway/api/internal/csvfile"
 )
 
-// Whatever pieces an upload arrives in, the inspection is that of the whole.
+// The inspection does not depend on how the upload is divided into writes.
 func TestInspector_Pieces(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -91,7 +91,7 @@ func TestInspection_Encoding(t *testing.T) {
 		"1252 given, UTF-8 mark":     {file: "\ufeff" + excel, given: csvfile.Windows1252, fault: "INVALID_ENCODING|mark of utf-8"},
 		"UTF-8 mark, then damage":    {file: "\ufeffemail\nJo\xe3o\n", fault: "line 2: INVALID_ENCODING|CSV UTF-8"},
 		"UTF-8 with a damaged line":  {file: "nome\nJoão\nConceição\n" + farther + "Jo\xe3o\n", fault: "line 10004: INVALID_ENCODING|this line is not UTF-8"},
-		"UTF-16 of odd length":       {file: wide[:len(wide)-1], fault: "INVALID_ENCODING|cut"},
+		"UTF-16 of odd length":       {file: wide[:len(wide)-1], fault: "INVALID_ENCODING|ends within a character"},
 		"Excel workbook":             {file: "PK\x03\x04\x14\x00\x06\x00[Content_Types].xml", fault: "BINARY_FILE|Excel workbook (.xlsx)"},
 		"Excel workbook as 1252":     {file: "PK\x03\x04\x14\x00\x06\x00xl/workbook.xml", given: csvfile.Windows1252, fault: "BINARY_FILE|CSV UTF-8"},
 		"LibreOffice":                {file: "PK\x03\x04mimetypeapplication/vnd.oasis.opendocument.spreadsheet", fault: "BINARY_FILE|LibreOffice"},

@@ -12,8 +12,8 @@ import (
 	"email-gateway/api/internal/csvfile"
 )
 
-// A well-formed file is read as the standard library reads it, but for the white
-// space around fields and for rows without any content. A field as ="…", which spreadsheets write, is not among them.
+// A well-formed file is read as by the standard library, except for white space around fields, rows without
+// content, and fields of the form ="…", which are not generated.
 func TestReader_AgreesWithStandardLibrary(t *testing.T) {
 	t.Parallel()
 	field := rapid.OneOf(

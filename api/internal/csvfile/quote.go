@@ -2,20 +2,19 @@ package csvfile
 
 import "bytes"
 
-// scanQuoted looks for a record whose first line has a quote in it, byte by byte: it
-// may end on another line. t.next is the line after its first until it is found.
+// scanQuoted parses a record whose first line contains a quote byte by byte, because it may end on another
+// line. Until it is found, t.next is the line after its first.
 //
-// A broken record costs what lies between its opening quote and the next one that
-// is not doubled. That one ends the search, so a file full of broken records is still
-// read in a time that grows with its size only.
-func (t *tokenizer) scanQuoted() verdict {
-	horizon := min(t.end, t.pos+t.limit+1) // the byte after the longest record: its line end
+// A malformed record costs what lies between its opening quote and the next undoubled one, where the search
+// ends, so that a file of malformed records is still read in linear time.
+func (t *tokenizer) scanQuoted() outcome {
+	horizon := min(t.end, t.pos+t.limit+1) // the byte after the longest possible record: its line end
 	for i := t.pos; ; {
 		open := i
 		for open < horizon && t.blank(open) {
-			open++ // name, "Silva, João": by hand
+			open++ // name, "Silva, João": written by hand
 		}
-		var v verdict
+		var v outcome
 		if open < horizon && t.buf[open] == '"' {
 			i, v = t.quotedField(open, horizon)
 		} else {
@@ -33,7 +32,7 @@ func (t *tokenizer) scanQuoted() verdict {
 }
 
 // finish ends the record at i: a line end or the end of the file.
-func (t *tokenizer) finish(i int) verdict {
+func (t *tokenizer) finish(i int) outcome {
 	if i < t.end && t.buf[i] == '\r' && i+1 == t.end && !t.eof {
 		return short // a LF may follow
 	}
@@ -45,9 +44,8 @@ func (t *tokenizer) finish(i int) verdict {
 	return found
 }
 
-// plainField takes what stands from start to the next delimiter or line end, quotes
-// included.
-func (t *tokenizer) plainField(start, horizon int) (int, verdict) {
+// plainField reads from start to the next delimiter or line end, including quotes.
+func (t *tokenizer) plainField(start, horizon int) (int, outcome) {
 	i := t.skipPlain(start, horizon)
 	if v := t.within(i, horizon); v != found {
 		return i, v
@@ -56,8 +54,8 @@ func (t *tokenizer) plainField(start, horizon int) (int, verdict) {
 	return i, found
 }
 
-// quotedField takes the field whose opening quote stands at open.
-func (t *tokenizer) quotedField(open, horizon int) (int, verdict) {
+// quotedField reads the field whose opening quote is at open.
+func (t *tokenizer) quotedField(open, horizon int) (int, outcome) {
 	closing, escaped, v := t.closingQuote(open, horizon)
 	if v != found {
 		return closing, v
@@ -73,7 +71,7 @@ func (t *tokenizer) quotedField(open, horizon int) (int, verdict) {
 	}
 	if i < horizon && !t.ends(t.buf[i]) {
 		if crossing {
-			return i, unclosed // this quote opens a field of its own line
+			return i, unclosed // this quote opens a field on its own line
 		}
 		return t.literalField(open, i, horizon)
 	}
@@ -84,9 +82,9 @@ func (t *tokenizer) quotedField(open, horizon int) (int, verdict) {
 	return i, found
 }
 
-// literalField takes a field with text after its closing quote, from its opening
-// quote to the next delimiter or line end; i is where that text begins.
-func (t *tokenizer) literalField(open, i, horizon int) (int, verdict) {
+// literalField reads a field with text after its closing quote, from its opening quote to the next
+// delimiter or line end; i is the start of that text.
+func (t *tokenizer) literalField(open, i, horizon int) (int, outcome) {
 	i = t.skipPlain(i, horizon)
 	if v := t.within(i, horizon); v != found {
 		return i, v
@@ -100,9 +98,9 @@ func (t *tokenizer) literalField(open, i, horizon int) (int, verdict) {
 	return i, found
 }
 
-// closingQuote finds the first quote after open that is not doubled. At the end of the
-// window it may yet turn out to be: what looks for the field's end there finds none.
-func (t *tokenizer) closingQuote(open, horizon int) (at int, escaped bool, v verdict) {
+// closingQuote finds the first undoubled quote after open. At the end of the window it may still turn out
+// to be doubled: the following search for the field's end then fails.
+func (t *tokenizer) closingQuote(open, horizon int) (at int, escaped bool, v outcome) {
 	for i := open + 1; ; i += 2 {
 		if i > horizon {
 			i = horizon
@@ -129,9 +127,9 @@ func (t *tokenizer) skipPlain(i, horizon int) int {
 	return i
 }
 
-// within tells whether a field that ends at i may be taken: a record that goes on
-// beyond the limit can do so only because of a quote.
-func (t *tokenizer) within(i, horizon int) verdict {
+// within reports whether a field that ends at i is acceptable: only a quote can make a record exceed the
+// limit.
+func (t *tokenizer) within(i, horizon int) outcome {
 	switch {
 	case i < horizon, i == t.end && t.eof && i-t.pos <= t.limit:
 		return found
@@ -141,12 +139,12 @@ func (t *tokenizer) within(i, horizon int) verdict {
 	return unclosed
 }
 
-// ends tells whether b ends a field that is not quoted.
+// ends reports whether b ends an unquoted field.
 func (t *tokenizer) ends(b byte) bool {
 	return b == t.delimiter || b == '\n' || b == '\r'
 }
 
-// blank tells whether a space that is no delimiter stands at i.
+// blank reports whether there is a space at i that is not the delimiter.
 func (t *tokenizer) blank(i int) bool {
 	return t.buf[i] == ' ' || t.buf[i] == '\t' && t.delimiter != '\t'
 }

@@ -10,10 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Limits keep one file from taking what belongs to all. Zero stands for the value
-// that the field names.
+// Limits limit the resources of one file. Zero means the default given for the field.
 type Limits struct {
-	Rows      int // 2,000,000 rows, header not counted, rows with an error counted
+	Rows      int // 2,000,000 rows, without the header, including invalid rows
 	Columns   int // 200 columns
 	LineBytes int // 65,536 bytes of UTF-8 in a physical line, and in a row of several lines
 }
@@ -30,33 +29,32 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// Options are what the uploader says about the file. The zero value leaves everything
-// to be found out.
+// Options are given by the uploader. The zero value detects everything.
 type Options struct {
 	Delimiter byte // one of Delimiters
 	Encoding  Encoding
 	Limits    Limits
 }
 
-// windows is how many of the longest lines are in memory at once: one that is being
-// read, and enough after it that what the next read moves to the front is little.
+// windows is how many of the longest lines are in memory at once: the line being read, and enough after it
+// to keep moving data rare.
 const windows = 4
 
-// Reader takes a file apart. It holds four times Limits.LineBytes (256 KiB) of it. It is for
-// one goroutine.
+// Reader parses a file. It keeps four times Limits.LineBytes (256 KiB) of it in memory. It is for one
+// goroutine.
 type Reader struct {
 	t        tokenizer
 	limits   Limits
 	encoding Encoding
 	header   *Header
-	physical int // fields of the header row, with the nameless ones at its end
-	line     int // where the row at the window's position begins
+	physical int // fields of the header row, including unnamed ones at its end
+	line     int // line of the row at the window's position
 	rows     int
 	err      error
 }
 
-// Open reads a file up to its header. r is the file from its first byte, which the
-// Inspection has seen to its last. Its error is a *FileError, or a wrapped one of r.
+// Open reads a file up to its header. r must be the whole file that the Inspection is about. Its error is a
+// *FileError, or a wrapped one of r.
 func Open(r io.Reader, seen Inspection, options Options) (*Reader, error) {
 	if options.Delimiter != 0 && strings.IndexByte(Delimiters, options.Delimiter) < 0 {
 		return nil, fmt.Errorf("open CSV: delimiter %q is none of %q", options.Delimiter, Delimiters)
@@ -81,8 +79,8 @@ func Open(r io.Reader, seen Inspection, options Options) (*Reader, error) {
 	return reader, nil
 }
 
-// Decode reads a file as UTF-8 without its byte order mark, for one that is no CSV. Its
-// error is a *FileError, or a wrapped one of r.
+// Decode reads a file that is not CSV as UTF-8 without its byte order mark. Its error is a *FileError, or a
+// wrapped one of r.
 func Decode(r io.Reader, seen Inspection, given Encoding) (io.Reader, error) {
 	encoding, err := seen.Encoding(given)
 	if err != nil {
@@ -107,7 +105,7 @@ func Decode(r io.Reader, seen Inspection, given Encoding) (io.Reader, error) {
 	}
 }
 
-// begin reads what stands before the first row.
+// begin reads what precedes the first row.
 func (r *Reader) begin(delimiter byte) error {
 	if err := r.t.fill(); err != nil {
 		return fmt.Errorf("read CSV: %w", err)
@@ -138,10 +136,10 @@ func (r *Reader) readHeader() error {
 	case err != nil:
 		return err
 	case v == unclosed:
-		return &FileError{Code: CodeNoHeader, Line: line, Message: "the first row must hold the names of the columns; a quote in it is not closed"}
+		return &FileError{Code: CodeNoHeader, Line: line, Message: "the first row must contain the column names, but a quote in it is not closed"}
 	case r.t.filled > r.limits.Columns:
 		return &FileError{Code: CodeTooManyColumns, Line: line, Message: fmt.Sprintf(
-			"the file has %d columns, at most %d are possible", r.t.filled, r.limits.Columns)}
+			"the file has %d columns, at most %d are allowed", r.t.filled, r.limits.Columns)}
 	}
 	names := make([]string, r.t.filled)
 	for i := range names {
@@ -155,23 +153,23 @@ func (r *Reader) readHeader() error {
 	return err
 }
 
-// Header tells what the columns are called and mean.
+// Header returns the names and meanings of the columns.
 func (r *Reader) Header() *Header { return r.header }
 
-// Delimiter is the one that was given, told by the file or found.
+// Delimiter returns the given or detected delimiter.
 func (r *Reader) Delimiter() byte { return r.t.delimiter }
 
-// Encoding is the one that was given or found.
+// Encoding returns the given or detected encoding.
 func (r *Reader) Encoding() Encoding { return r.encoding }
 
 // Next reads the next row that is not blank. Its error is
 //
 //   - io.EOF after the last row,
-//   - a *RowError for a row that cannot be read: call Next again for the one after it,
-//   - a *FileError for a file that cannot be read further, or a wrapped error of
-//     the reader underneath: both come again with every further call.
+//   - a *RowError for an unreadable row: call Next again for the next one,
+//   - a *FileError if the file cannot be read further, or a wrapped error of the reader: further calls
+//     return it again.
 //
-// It allocates for errors only.
+// It allocates only for errors.
 func (r *Reader) Next() (Row, error) {
 	if r.err != nil {
 		return Row{}, r.err
@@ -180,7 +178,7 @@ func (r *Reader) Next() (Row, error) {
 	if err == nil {
 		if r.rows++; r.rows > r.limits.Rows {
 			err = &FileError{Code: CodeTooManyRows, Line: line, Message: fmt.Sprintf(
-				"the file has more than %d rows: divide it", r.limits.Rows)}
+				"the file has more than %d rows: split it", r.limits.Rows)}
 		}
 	}
 	if err != nil {
@@ -209,9 +207,8 @@ func (r *Reader) columnName(i int) string {
 	return ""
 }
 
-// record moves on to the next record that is not blank and tells the line on which it
-// begins. What is in it stands in r.t.
-func (r *Reader) record() (line int, v verdict, err error) {
+// record advances to the next record that is not blank and returns its first line. Its content is in r.t.
+func (r *Reader) record() (line int, v outcome, err error) {
 	for {
 		if r.t.pos == r.t.end && r.t.eof {
 			return r.line, found, io.EOF
@@ -231,7 +228,7 @@ func (r *Reader) record() (line int, v verdict, err error) {
 		if bytes.IndexByte(text, 0) >= 0 {
 			return line, v, &FileError{Code: CodeBinaryFile, Line: line, Message: "the line has a NUL character: the file is not text"}
 		}
-		if r.encoding == UTF8 && !utf8.Valid(text) { // Postgres takes nothing else, and r may not be what was inspected
+		if r.encoding == UTF8 && !utf8.Valid(text) { // Postgres accepts nothing else, and r may differ from what was inspected
 			return line, v, &FileError{Code: CodeInvalidEncoding, Line: line, Message: "this line is not UTF-8: the file changed after its upload"}
 		}
 		r.t.pos, r.line = r.t.next, line+r.t.lines

@@ -2,46 +2,44 @@ package csvfile
 
 import "bytes"
 
-// span is a field's place in the window, without its quotes and the white space
-// around it.
+// span is the position of a field in the window, without quotes and surrounding white space.
 type span struct {
 	start, end int
-	escaped    bool // it holds doubled quotes or a CR and must be rewritten before it is read
+	escaped    bool // contains doubled quotes or a CR and must be rewritten before it is read
 }
 
-// record is one row as it stands in the window.
+// record is one row in the window.
 type record struct {
-	fields []span // the first keep of them
-	count  int    // all of them
-	filled int    // number of the last one that is not empty; 0 of a blank row
-	stop   int    // where its text ends
-	next   int    // where the next record begins
-	lines  int    // physical lines it stands on
+	fields []span // the first keep fields
+	count  int    // number of all fields
+	filled int    // number of the last non-empty field; 0 for a blank row
+	stop   int    // end of its text
+	next   int    // start of the next record
+	lines  int    // number of physical lines
 }
 
-// verdict is how looking for a record ended.
-type verdict int
+// outcome is the result of a search for a record.
+type outcome int
 
 const (
-	found    verdict = iota
-	short            // the window ends before the record does
-	unclosed         // a quote is not closed; next is the line after the one that the record begins on
+	found    outcome = iota
+	short            // the window ends before the record
+	unclosed         // a quote is not closed; next is the second line of the record
 	overlong         // the physical line is longer than the limit
 )
 
-// tokenizer finds records. It changes nothing in the window, so that a record that
-// turns out to be broken can be read again from its second line on.
+// tokenizer finds records. It does not change the window, so that a malformed record can be read again from
+// its second line on.
 type tokenizer struct {
 	window
 	record
 	delimiter byte
-	keep      int // fields beyond it are only counted
+	keep      int // further fields are only counted
 	limit     int // bytes of a physical line and of a record, line end not counted
 }
 
-// scan looks for the record at pos. A quote decides which way it goes: the lines
-// without one, nearly all, are split where they lie.
-func (t *tokenizer) scan() verdict {
+// scan parses the record at pos. Lines without a quote, nearly all, are split in place.
+func (t *tokenizer) scan() outcome {
 	t.fields, t.count, t.filled, t.lines = t.fields[:0], 0, 0, 1
 	stop, next, ok := t.line()
 	t.stop, t.next = stop, next
@@ -66,7 +64,7 @@ func (t *tokenizer) scan() verdict {
 	return found
 }
 
-// field notes the next field of the record.
+// field appends the next field of the record.
 func (t *tokenizer) field(start, end int, escaped bool) {
 	start, end = t.trimmed(start, end)
 	if start < end && t.buf[start] == '=' {
@@ -88,8 +86,8 @@ func (t *tokenizer) trimmed(start, end int) (int, int) {
 	return start, end
 }
 
-// literal takes the formula ="text", with which exporters keep Excel from reading a text as
-// a number, for the text in it. In a quoted field its quotes are doubled.
+// literal returns the text of the formula ="text", with which exporters prevent Excel from reading a text as
+// a number. In a quoted field its quotes are doubled.
 func literal(buf []byte, start, end int, escaped bool) (int, int) {
 	quote := `"`
 	if escaped {
@@ -103,8 +101,8 @@ func literal(buf []byte, start, end int, escaped bool) (int, int) {
 	return start + 1 + len(quote), end - len(quote)
 }
 
-// text is a field as people mean it. The first call for a field that was quoted with
-// doubled quotes or line ends in it rewrites it in the window.
+// text returns the content of a field. The first call for a field with doubled quotes or line breaks rewrites
+// it in the window.
 func (t *tokenizer) text(n int) []byte {
 	f := &t.fields[n]
 	if f.escaped {
@@ -114,8 +112,7 @@ func (t *tokenizer) text(n int) []byte {
 	return t.buf[f.start:f.end:f.end]
 }
 
-// unescape makes "" one quote and CR and CRLF a LF, in place, and returns the length of
-// what remains.
+// unescape replaces "" by one quote, and CR and CRLF by LF, in place, and returns the new length.
 func unescape(text []byte) int {
 	n := 0
 	for i := 0; i < len(text); i++ {

@@ -2,18 +2,18 @@ package csvfile
 
 import "email-gateway/shared/email"
 
-// Row is one row of a file. It is a view into the Reader's window: it and the fields
-// taken from it are valid until the next call of Next.
+// Row is one row of a file. It and its fields point into the Reader's window and are valid until the next
+// call of Next.
 type Row struct {
-	Line     int // where it begins: physical line, 1-based, header and sep= line counted
-	LastLine int // where it ends; another line only if a quoted field has line ends in it
+	Line     int // first physical line, 1-based, counting header and sep= line
+	LastLine int // last line; differs only if a quoted field contains line breaks
 
 	t *tokenizer
 }
 
-// Field is the text of a column, without white space around it; empty where the row is
-// shorter than the header, and where the text shows nothing, as in JSON (email.IsBlank). It is valid UTF-8. The bytes may be read, not changed, until
-// the next call of Next; string(row.Field(i)) outlives it.
+// Field returns the text of a column without surrounding white space; empty if the row is shorter than the
+// header, or if the text is blank as in JSON (email.IsBlank). It is valid UTF-8. The bytes must not be
+// changed and are valid until the next call of Next; string(row.Field(i)) outlives it.
 func (r Row) Field(column int) []byte {
 	if column < 0 || column >= len(r.t.fields) {
 		return nil

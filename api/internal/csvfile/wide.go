@@ -2,17 +2,17 @@ package csvfile
 
 import "bytes"
 
-// wideText follows a file as UTF-16 of one byte order, to find half a surrogate pair: it
-// is no character, and proves that the file is damaged or something else.
+// wideText reads a file as UTF-16 of one byte order to find lone surrogates, which prove that the file is
+// damaged or has another encoding.
 type wideText struct {
-	high int // index in a pair of bytes of the one that counts more: 1 of little endian
+	high int // index of the more significant byte of a pair: 1 for little endian
 
-	pair    [2]byte // the bytes of the unit at hand
+	pair    [2]byte // the bytes of the current unit
 	filled  int
 	ends    int  // line ends so far
 	afterCR bool // the last unit was a CR
 	open    bool // the last unit was the first half of a pair
-	broken  int  // line of the first lone half; 0 = none
+	broken  int  // line of the first lone surrogate; 0 = none
 }
 
 func newWideText(e Encoding) *wideText {
@@ -49,7 +49,7 @@ func (w *wideText) unit(high, low byte) {
 	w.afterCR = cr
 }
 
-// lone is the line of the first lone half, counted as if the file ended here.
+// lone returns the line of the first lone surrogate, as if the file ended here.
 func (w *wideText) lone() int {
 	if w.broken == 0 && w.open {
 		return 1 + w.ends
@@ -57,8 +57,8 @@ func (w *wideText) lone() int {
 	return w.broken
 }
 
-// wideTexts are the byte orders that a file beginning with sample could have. Text in
-// UTF-16 without any NUL has neither a line end nor a delimiter.
+// wideTexts returns the byte orders that are possible for a file beginning with sample. UTF-16 text without
+// any NUL has neither a line end nor a delimiter.
 func wideTexts(sample []byte) map[Encoding]*wideText {
 	switch marked := markOf(sample); {
 	case marked.wide():

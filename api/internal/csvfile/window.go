@@ -6,20 +6,19 @@ import (
 	"io"
 )
 
-// window is the piece of a file, already UTF-8, that is in memory: buf[pos:end] is what
-// has not been read yet. It is larger than a row may be, and no larger piece is
-// ever held.
+// window is the part of a file, already UTF-8, that is in memory: buf[pos:end] is unread. It is larger than
+// the longest row.
 type window struct {
 	from     io.Reader
 	buf      []byte
 	pos, end int
-	err      error // what from ended with
-	eof      bool  // and that it is its end, not a failure to read
-	lf       int   // no LF stands in buf[pos:lf]: a file without any is not searched again for each row
+	err      error // error of from
+	eof      bool  // err is the end of the file
+	lf       int   // buf[pos:lf] contains no LF: avoids searching it again for each row
 }
 
-// fill makes room and reads on until the window is full or the file ends. The rows
-// read so far are overwritten. It is an error to call it when neither is possible.
+// fill makes room and reads until the window is full or the file ends. It overwrites the rows read so far. It
+// fails if neither is possible.
 func (w *window) fill() error {
 	if w.err != nil {
 		return w.err
@@ -37,16 +36,15 @@ func (w *window) fill() error {
 		if idle++; n > 0 {
 			idle = 0
 		}
-		if idle == 100 && err == nil { // as bufio: a reader that gives nothing a hundred times never will
+		if idle == 100 && err == nil { // like bufio: give up after a hundred empty reads
 			w.err = io.ErrNoProgress
 		}
 	}
 	return nil
 }
 
-// line finds the end of the physical line at pos: buf[pos:stop] is the line, next is
-// where the one after it begins. ok is false when the window ends before that is
-// known and the file does not.
+// line finds the end of the physical line at pos: buf[pos:stop] is the line, next is the start of the next
+// one. ok is false if the window ends before that is known, but the file does not.
 func (w *window) line() (stop, next int, ok bool) {
 	from := max(w.lf, w.pos)
 	if i := bytes.IndexByte(w.buf[from:w.end], '\n'); i >= 0 {
@@ -65,7 +63,7 @@ func (w *window) line() (stop, next int, ok bool) {
 	return w.end, w.end, w.eof
 }
 
-// after is the beginning of the line that follows the line end at i.
+// after returns the start of the line after the line end at i.
 func (w *window) after(i int) int {
 	if w.buf[i] == '\r' && i+1 < w.end && w.buf[i+1] == '\n' {
 		return i + 2

@@ -17,12 +17,13 @@ import (
 )
 
 func (c *control) audit() *cobra.Command {
-	cmd := group("audit", "Tell what operators did, when and why",
-		`Every change that an operator makes is written down in the commit of the change: who, by
-his own word and by the database's, what, when and why; so is looking at addresses in full
-(--reveal). What changed nothing, as pausing what is paused for that reason, is not. It is
-kept for two years. What programs and tenants do stands elsewhere: in the emails' timelines,
-and in the dead letters.`,
+	cmd := group("audit", "Show what operators changed, when and why",
+		`Every change that an operator makes writes an audit entry in the same transaction: the
+operator (as given by --operator, and the database role), the action, the time and the
+reason. Showing addresses in full (--reveal) writes one too. A command that changes nothing,
+such as pausing a lane that is already paused for the same reason, writes none. Entries are
+kept for two years. Actions of programs and tenants are not audited here: see the emails'
+timelines and the dead letters.`,
 		"  gatewayctl audit list --since 24h")
 	cmd.AddCommand(c.auditList())
 	return cmd
@@ -37,17 +38,17 @@ func (c *control) auditList() *cobra.Command {
 	var company, since, until string
 	var f store.AuditFilter
 	cmd := &cobra.Command{
-		Use: "list", Short: "List what operators did, newest first",
+		Use: "list", Short: "List audit entries, newest first",
 		Example: `  gatewayctl audit list --since 24h
   gatewayctl audit list --company Acme --action company --json
   gatewayctl audit list --by ana --action key.revoke`,
-		Args: needs(),
+		Args: exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			if err := checkLimit(f.Limit); err != nil {
 				return nil, err
 			}
 			if c.operator != "" {
-				return nil, usagef("--operator says who you are; --by chooses what one operator did")
+				return nil, usagef("--operator names the person running this command; use --by to filter by operator")
 			}
 			now := time.Now()
 			for flag, given := range map[string]struct {
@@ -71,17 +72,17 @@ func (c *control) auditList() *cobra.Command {
 				f.Company = found.ID
 			}
 			limit := f.Limit
-			f.Limit++ // one more tells whether there is one
+			f.Limit++ // one more, to learn whether the list goes on
 			found, err := s.Audit(ctx, f)
 			return auditList{Entries: found[:min(limit, len(found))], More: len(found) > limit}, err
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&company, "company", "", "only what is about one `COMPANY`, by id or exact name")
-	flags.StringVar(&f.Operator, "by", "", "only what one `OPERATOR` did")
-	flags.StringVar(&f.Action, "action", "", "only one `ACTION`, such as key.revoke, or all about one thing, such as key")
-	flags.StringVar(&since, "since", "", "only since a `TIME`: 90m or 36h ago, or as in 2026-03-01T10:00:00-03:00")
-	flags.StringVar(&until, "until", "", "only before a `TIME`")
+	flags.StringVar(&company, "company", "", "only entries about this `COMPANY` (id or exact name)")
+	flags.StringVar(&f.Operator, "by", "", "only entries of this `OPERATOR`")
+	flags.StringVar(&f.Action, "action", "", "only this `ACTION`, such as key.revoke, or all actions of a group, such as key")
+	flags.StringVar(&since, "since", "", "only entries since this `TIME`: 90m or 36h ago, or 2026-03-01T10:00:00-03:00")
+	flags.StringVar(&until, "until", "", "only entries before this `TIME`")
 	complete(cmd, "action", []string{
 		"company", "company.create", "company.suspend", "company.resume", "key", "key.create", "key.rotate", "key.revoke", "domain", "domain.add", "domain.remove",
 		"program", "program.allow", "program.revoke",
@@ -91,12 +92,12 @@ func (c *control) auditList() *cobra.Command {
 		"person", "person.export", "person.erase", "person.erased", "encryption", "encryption.rotate",
 	})
 	c.completeCompanyFlag(cmd)
-	return limited(cmd, &f.Limit)
+	return limitFlag(cmd, &f.Limit)
 }
 
 func (v auditList) text(w io.Writer) {
 	if len(v.Entries) == 0 {
-		fmt.Fprintln(w, "There is nothing.")
+		fmt.Fprintln(w, "No audit entries.")
 		return
 	}
 	rows := [][]string{{"AT", "OPERATOR", "AS", "ACTION", "COMPANY", "WHY", "WHAT"}}
@@ -106,7 +107,7 @@ func (v auditList) text(w io.Writer) {
 		})
 	}
 	table(w, "", rows)
-	tellMore(w, v.More)
+	printMore(w, v.More)
 }
 
 func companyOf(e store.AuditEntry) string {
@@ -119,7 +120,7 @@ func companyOf(e store.AuditEntry) string {
 	return "-"
 }
 
-// extras are the details, in the order of their names.
+// extras formats the details as name=value pairs, sorted by name.
 func extras(raw json.RawMessage) string {
 	var details map[string]json.RawMessage
 	if json.Unmarshal(raw, &details) != nil {

@@ -19,14 +19,14 @@ import (
 
 func (c *control) company() *cobra.Command {
 	cmd := group("company", "Create, list, suspend and resume companies (tenants)",
-		"A company is a tenant: it has API keys, domains it may send from, and emails.",
+		"A company is a tenant: it has API keys, sender domains and emails.",
 		`  gatewayctl company create --name Acme --default-from 'Acme <billing@acme.example>'
   gatewayctl company suspend Acme --reason 'unpaid since October'`)
 	cmd.AddCommand(c.companyCreate(), c.companyList(), c.companyShow(), c.companySuspend(), c.companyResume(), c.companyRetention(), c.companyQuota())
 	return cmd
 }
 
-// companyView is a company as show and create tell it.
+// companyView is a company as show and create print it.
 type companyView struct {
 	store.Company
 	Domains []string       `json:"domains"`
@@ -53,27 +53,27 @@ func (c *control) companyCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --name NAME --default-from MAILBOX",
 		Short: "Create a company",
-		Long: `Creates a company. Its emails are sent from the default sender unless a request names
-another address of one of its sender domains. The domain of the default sender is
-registered as a sender domain right away; --domain registers more.
+		Long: `Creates a company. Its emails use the default sender unless a request names another
+address of one of the company's sender domains. The domain of the default sender is
+registered as a sender domain automatically; --domain registers more.
 
-The provider must know the domains too: SES refuses identities it has not verified.`,
+The provider must know the domains too: SES rejects identities that it has not verified.`,
 		Example: `  gatewayctl company create --name Acme --default-from billing@acme.example
   gatewayctl company create --name 'Acme Ltda' --default-from 'Acme <billing@acme.example>' \
       --domain mail.acme.example --domain acme.com.br`,
-		Args: needs(),
+		Args: exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			company, err := newCompany(name, defaultFrom, domains)
 			if err != nil {
 				return nil, err
 			}
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
 			err = s.CreateCompany(ctx, by, company)
 			if errors.Is(err, store.ErrExists) {
-				return nil, fmt.Errorf("there is a company %q already: choose another name, or look with `gatewayctl company show %s`",
+				return nil, fmt.Errorf("a company named %q already exists: choose another name, or run `gatewayctl company show %s`",
 					company.Name, shellWord(company.Name))
 			}
 			if err != nil {
@@ -88,17 +88,17 @@ The provider must know the domains too: SES refuses identities it has not verifi
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&name, "name", "", "its unique `NAME`, by which operators call it")
-	flags.StringVar(&defaultFrom, "default-from", "", "its default sender, a `MAILBOX`: an address, or 'Name <address>'")
-	flags.StringSliceVar(&domains, "domain", nil, "another `DOMAIN` it may send from (repeatable)")
-	return required(because(cmd, &reason, false), "name", "default-from")
+	flags.StringVar(&name, "name", "", "the company's unique `NAME`")
+	flags.StringVar(&defaultFrom, "default-from", "", "the default sender, a `MAILBOX`: an address, or 'Name <address>'")
+	flags.StringSliceVar(&domains, "domain", nil, "an additional sender `DOMAIN` (repeatable)")
+	return required(auditReasonFlag(cmd, &reason, false), "name", "default-from")
 }
 
-// newCompany checks what an operator typed.
+// newCompany validates the flags of company create.
 func newCompany(name, defaultFrom string, domains []string) (store.NewCompany, error) {
 	name = strings.TrimSpace(name)
 	if name == "" || email.HasControl(name) {
-		return store.NewCompany{}, usagef("--name must be a line of text, such as Acme")
+		return store.NewCompany{}, usagef("--name must be one line of text without control characters, such as Acme")
 	}
 	sender, domain, err := parseSender(defaultFrom)
 	if err != nil {
@@ -121,14 +121,14 @@ func newCompany(name, defaultFrom string, domains []string) (store.NewCompany, e
 	return store.NewCompany{ID: id, Name: name, DefaultFrom: sender, SenderDomains: all}, nil
 }
 
-// parseSender reads a mailbox of RFC 5322 and returns it as it is stored, with its
-// domain in ASCII and lower case.
+// parseSender parses an RFC 5322 mailbox and returns it as stored: domain in ASCII,
+// lower case.
 func parseSender(text string) (sender, domain string, err error) {
 	parsed, err := mail.ParseAddress(text)
 	switch {
 	case err != nil, strings.HasSuffix(strings.TrimSpace(text), ";"), // a group
 		email.HasControl(text), email.HasControl(parsed.Name), utf8.RuneCountInString(parsed.Name) > email.MaxFieldLen:
-		return "", "", usagef("--default-from %q is not a sender: give an address, or 'Name <address>'", text)
+		return "", "", usagef("--default-from %q is not a mailbox: give an address, or 'Name <address>'", text)
 	}
 	at := strings.LastIndexByte(parsed.Address, '@')
 	if domain, err = asciiDomain(parsed.Address[at+1:]); err != nil {
@@ -141,7 +141,7 @@ func parseSender(text string) (sender, domain string, err error) {
 	if parsed.Name == "" {
 		return address, domain, nil
 	}
-	// A name is kept readable where it needs no quotes or encoding.
+	// Keep the name readable if it needs neither quotes nor encoding.
 	plain := parsed.Name + " <" + address + ">"
 	if again, err := mail.ParseAddress(plain); err == nil && again.Name == parsed.Name && again.Address == address {
 		return plain, domain, nil
@@ -150,13 +150,13 @@ func parseSender(text string) (sender, domain string, err error) {
 }
 
 func (v companyCreated) text(w io.Writer) {
-	fmt.Fprintf(w, "%s is created.\n\n", v.Name)
+	fmt.Fprintf(w, "Created %s.\n\n", v.Name)
 	table(w, "  ", [][]string{
 		{"id", v.ID.String()},
 		{"default sender", v.DefaultFrom},
-		{"may send from", strings.Join(v.Domains, ", ")},
+		{"sender domains", strings.Join(v.Domains, ", ")},
 	})
-	fmt.Fprintf(w, "\nThe default sender's domain was registered with it. Next, a key for its programs:\n\n  gatewayctl key create --company %s\n",
+	fmt.Fprintf(w, "\nThe domain of the default sender was registered as a sender domain. Next, create an API key:\n\n  gatewayctl key create --company %s\n",
 		shellWord(v.Name))
 }
 
@@ -168,7 +168,7 @@ func (c *control) companyList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List all companies",
 		Example: "  gatewayctl company list\n  gatewayctl company list --json | jq -r '.companies[].name'",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			all, err := s.Companies(ctx)
 			return companyList{append([]store.Company{}, all...)}, err
@@ -178,7 +178,7 @@ func (c *control) companyList() *cobra.Command {
 
 func (v companyList) text(w io.Writer) {
 	if len(v.Companies) == 0 {
-		fmt.Fprintln(w, "There is no company yet: `gatewayctl company create --help` tells how to make one.")
+		fmt.Fprintln(w, "No companies yet: see `gatewayctl company create --help`.")
 		return
 	}
 	rows := [][]string{{"NAME", "ID", "DEFAULT SENDER", "CREATED", "STATE"}}
@@ -192,7 +192,7 @@ func (c *control) companyShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show COMPANY", Short: "Show one company with its domains and keys",
 		Example: "  gatewayctl company show Acme",
-		Args:    needs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			company, err := findCompany(ctx, s, args[0])
 			if err != nil {
@@ -210,7 +210,7 @@ func (v companyView) text(w io.Writer) {
 		{"id", v.ID.String()},
 		{"state", companyState(v.Company)},
 		{"default sender", v.DefaultFrom},
-		{"may send from", strings.Join(v.Domains, ", ")},
+		{"sender domains", strings.Join(v.Domains, ", ")},
 		{"created", stamp(v.CreatedAt)},
 	})
 	fmt.Fprintln(w)

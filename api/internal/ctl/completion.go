@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// completionTime is how long somebody waits who has pressed Tab; after that nothing is
+	// completionTimeout limits how long a shell completion may take; then nothing is
 	// offered.
-	completionTime = 2 * time.Second
-	// offered is how many ids are offered: those of the newest.
+	completionTimeout = 2 * time.Second
+	// offered is how many ids are offered, newest first.
 	offered = 20
 )
 
-// completion asks a source for words that begin with what is typed. A word may have a
-// description behind a tab.
+// completion returns words that begin with what is typed. A word may have a
+// description after a tab.
 type completion func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
-// offer is a completion for the first argument or for a flag. What goes wrong is not told:
-// there is nowhere to tell it.
+// offer completes the first argument or a flag. Errors are dropped: a shell completion
+// has no place to report them.
 func offer(flag bool, words func(ctx context.Context, cmd *cobra.Command) []string) completion {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 && !flag {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		var fit []string
 		for _, word := range words(ctx, cmd) {
@@ -45,19 +45,19 @@ func offer(flag bool, words func(ctx context.Context, cmd *cobra.Command) []stri
 	}
 }
 
-// fromStore asks the database, where there is one.
+// fromStore queries the database if DATABASE_URL is set.
 func (c *control) fromStore(ctx context.Context, ask func(s *store.Store) []string) []string {
 	address := c.Getenv("DATABASE_URL")
 	if address == "" {
 		return nil
 	}
 	o := c.storeOptions(1)
-	o.StatementTimeout = completionTime
+	o.StatementTimeout = completionTimeout
 	s, err := store.Open(ctx, address, o)
 	if err != nil {
 		return nil
 	}
-	defer s.Close() //nolint:errcheck // nothing was changed
+	defer s.Close() //nolint:errcheck // read only
 	return ask(s)
 }
 
@@ -134,7 +134,7 @@ func (c *control) completePrograms(cmd *cobra.Command, args []string, typed stri
 	})(cmd, args, typed)
 }
 
-func (c *control) completeLetters(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *control) completeDeadLetters(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
 		return c.fromStore(ctx, func(s *store.Store) (ids []string) {
 			page, err := s.ListAllDeadLetters(ctx, store.LetterQuery{Resolved: new(bool), Limit: offered})
@@ -149,7 +149,7 @@ func (c *control) completeLetters(cmd *cobra.Command, args []string, typed strin
 	})(cmd, args, typed)
 }
 
-// fromAPI asks for the newest of one of the tenant's lists, where there is a key.
+// fromAPI returns the newest entries of a tenant's list if API_KEY is set.
 func fromAPI[T any](ctx context.Context, c *control, path, field string, word func(T) string) []string {
 	if c.Getenv("API_KEY") == "" {
 		return nil
@@ -178,8 +178,8 @@ func (c *control) completeMailings(cmd *cobra.Command, args []string, typed stri
 	})(cmd, args, typed)
 }
 
-// completeEmails offers the newest emails of the tenant; an operator has them of too many
-// companies.
+// completeEmails offers the tenant's newest emails. It offers none to operators, whose
+// list would span all companies.
 func (c *control) completeEmails(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
 		return fromAPI(ctx, c, emailPath+"s", "emails", func(e emailSummary) string {

@@ -7,7 +7,7 @@ import (
 	"email-gateway/api/internal/ctl"
 )
 
-// offered is what the shell offers for the last of the words.
+// offered returns the completions of the last word.
 func (o operator) offered(t *testing.T, words ...string) []string {
 	t.Helper()
 	got := o.run(t, append([]string{"__completeNoDesc"}, words...)...)
@@ -15,10 +15,10 @@ func (o operator) offered(t *testing.T, words ...string) []string {
 		t.Fatalf("%q: %+v", words, got)
 	}
 	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
-	return lines[:len(lines)-1] // the last is for the shell
+	return lines[:len(lines)-1] // the last line is the directive
 }
 
-// The shell completes commands, the values of flags that have few, and what is there.
+// Commands, flags with few values, companies and ids are completed.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	tenant, by, d := newTenant(t)
@@ -50,11 +50,11 @@ func TestCompletion(t *testing.T) {
 		{by, "company show ", []string{"Acme", "Beta Ltda"}},
 		{by, "company suspend B", []string{"Beta Ltda"}},
 		{by, "lane pause --company A", []string{"Acme"}},
-		{by, "key revoke ", []string{"--reason", keys[0].KeyID}}, // the flag that has to be given, too
+		{by, "key revoke ", []string{"--reason", keys[0].KeyID}}, // required flags are offered too
 		{by, "dlq discard ", []string{"--reason", letter}},
 		{tenant, "mailing pause ", []string{mailing}},
 		{tenant, "email cancel " + email[:28], []string{email}},
-		// What is not there, or not to be asked, is not offered, and nothing else happens.
+		// If nothing matches or the source is unreachable, nothing is offered.
 		{by, "company show Acme ", nil},
 		{operator{}, "company show ", nil},
 		{operator{}, "mailing show ", nil},

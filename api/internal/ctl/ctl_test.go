@@ -18,14 +18,14 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
-// operator runs gatewayctl in this process. The name of whoever types is ana.
+// operator runs gatewayctl in this process. The login name is ana.
 type operator struct {
 	databaseURL string
-	env         map[string]string // beside DATABASE_URL
+	env         map[string]string // in addition to DATABASE_URL
 	stdin       string
 }
 
-// newOperator has a database of its own.
+// newOperator creates a separate database.
 func newOperator(t *testing.T) (operator, storetest.Database) {
 	t.Helper()
 	d := storetest.New(t)
@@ -48,7 +48,7 @@ func (o operator) run(t *testing.T, args ...string) outcome {
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-// must is run for a command that has to succeed; it returns what it printed.
+// must runs a command that has to succeed and returns its output.
 func (o operator) must(t *testing.T, args ...string) string {
 	t.Helper()
 	got := o.run(t, args...)
@@ -58,8 +58,8 @@ func (o operator) must(t *testing.T, args ...string) string {
 	return got.stdout
 }
 
-// decode runs a command with --json and reads its answer, which must not hold a
-// field that into does not know.
+// decode runs a command with --json and decodes its output, which must not contain
+// unknown fields.
 func (o operator) decode(t *testing.T, into any, args ...string) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(o.must(t, append(args, "--json")...)))
@@ -94,7 +94,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// stable replaces what differs from run to run by something as long.
+// stable replaces values that differ between runs with constants of the same length.
 func stable(text string) string {
 	for _, replace := range []struct{ pattern, by string }{
 		{`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`, "00000000-0000-0000-0000-000000000000"},

@@ -17,30 +17,30 @@ import (
 )
 
 func (c *control) deadLetter() *cobra.Command {
-	cmd := group("dlq", "Look at what was given up, send it again or discard it",
-		`A dead letter is written whenever something is given up: an email that FAILED, the news of
-a recipient that the database refused, a mailing whose job failed, a task that nobody can
-read. It is kept for 7 days, that of a mailing or a recipient for 30, and open until it is
-sent again or discarded.`,
+	cmd := group("dlq", "List, show, retry and discard dead letters",
+		`A dead letter is written when processing is given up: an email that FAILED, a recipient
+update that the database rejected, a mailing whose job failed, or a task that could not be
+decoded. Dead letters of emails are kept for 7 days, those of mailings and recipients for 30.
+A dead letter is open until it is retried or discarded.`,
 		`  gatewayctl dlq list --company Acme --since 2h
   gatewayctl dlq retry --code SES_MESSAGE_REJECTED --since 2h --yes`)
 	cmd.AddCommand(c.deadLetterList(), c.deadLetterShow(), c.deadLetterRetry(), c.deadLetterDiscard())
 	return cmd
 }
 
-// letterChoice is which dead letters an operator means.
-type letterChoice struct {
+// deadLetterChoice selects dead letters by flags.
+type deadLetterChoice struct {
 	company, code, target, mailing, recipient, since string
 }
 
-func (c *control) letterFlags(cmd *cobra.Command, l *letterChoice) {
+func (c *control) deadLetterFlags(cmd *cobra.Command, l *deadLetterChoice) {
 	flags := cmd.Flags()
-	flags.StringVar(&l.company, "company", "", "those of one `COMPANY`, by id or exact name; without it, of all")
-	flags.StringVar(&l.code, "code", "", "those with this `CODE`, such as SES_MESSAGE_REJECTED")
-	flags.StringVar(&l.target, "target", "", "those of a `TARGET`: email:send, mailing.process or recipients.upsert")
-	flags.StringVar(&l.mailing, "mailing", "", "a mailing's, by its `ID`, and those of its emails")
-	flags.StringVar(&l.recipient, "recipient", "", "those to one `ADDRESS`")
-	flags.StringVar(&l.since, "since", "", "those given up since a `TIME`: 90m or 36h ago, or as in 2026-03-01T10:00:00-03:00")
+	flags.StringVar(&l.company, "company", "", "only those of this `COMPANY` (id or exact name); default: all companies")
+	flags.StringVar(&l.code, "code", "", "only those with this error `CODE`, such as SES_MESSAGE_REJECTED")
+	flags.StringVar(&l.target, "target", "", "only those of this `TARGET`: email:send, mailing.process or recipients.upsert")
+	flags.StringVar(&l.mailing, "mailing", "", "only those of the mailing with this `ID` and of its emails")
+	flags.StringVar(&l.recipient, "recipient", "", "only those of this recipient `ADDRESS`")
+	flags.StringVar(&l.since, "since", "", "only those written since this `TIME`: 90m or 36h ago, or 2026-03-01T10:00:00-03:00")
 	complete(cmd, "target", targets())
 	c.completeCompanyFlag(cmd)
 }
@@ -49,8 +49,8 @@ func targets() []string {
 	return []string{email.TargetSend, email.TargetMailing, email.TargetRecipients}
 }
 
-// filter is what the flags say; company is nil for all.
-func (l *letterChoice) filter(ctx context.Context, s *store.Store) (company *uuid.UUID, f store.LetterFilter, err error) {
+// filter resolves the flags; company is nil for all companies.
+func (l *deadLetterChoice) filter(ctx context.Context, s *store.Store) (company *uuid.UUID, f store.LetterFilter, err error) {
 	f = store.LetterFilter{Reason: l.code, Target: l.target, Recipient: l.recipient}
 	if l.target != "" && !slices.Contains(targets(), l.target) {
 		return nil, f, usagef("--target %q must be %s", l.target, strings.Join(targets(), ", "))
@@ -58,7 +58,7 @@ func (l *letterChoice) filter(ctx context.Context, s *store.Store) (company *uui
 	if l.mailing != "" {
 		id, err := uuid.Parse(l.mailing)
 		if err != nil {
-			return nil, f, usagef("--mailing %q is not a mailing's id: give the mailingId of its 202 answer", l.mailing)
+			return nil, f, usagef("--mailing %q is not a mailing id: give the mailingId of the 202 response", l.mailing)
 		}
 		f.MailingID = &id
 	}
@@ -76,10 +76,10 @@ func (l *letterChoice) filter(ctx context.Context, s *store.Store) (company *uui
 	return &found.ID, f, err
 }
 
-// chosen says that some flag narrows the choice.
-func (l *letterChoice) chosen() bool { return *l != letterChoice{} }
+// chosen reports whether any flag narrows the selection.
+func (l *deadLetterChoice) chosen() bool { return *l != deadLetterChoice{} }
 
-// parseTime reads a flag's time, or how long ago it was.
+// parseTime parses a timestamp or a duration before now.
 func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
 		return now.Add(-ago), nil
@@ -87,11 +87,11 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
 	}
-	return time.Time{}, usagef("--%s %q must be a time ago, such as 90m or 36h, or a time with its zone, such as 2026-03-01T10:00:00-03:00", flag, text)
+	return time.Time{}, usagef("--%s %q must be a duration ago, such as 90m or 36h, or a timestamp with its zone, such as 2026-03-01T10:00:00-03:00", flag, text)
 }
 
-// letterView is a dead letter. The names are those of the HTTP API.
-type letterView struct {
+// deadLetterView is a dead letter as printed. Its JSON names are those of the HTTP API.
+type deadLetterView struct {
 	ID         uuid.UUID         `json:"id"`
 	CompanyID  *uuid.UUID        `json:"companyId,omitempty"`
 	Company    string            `json:"company,omitempty"`
@@ -101,7 +101,7 @@ type letterView struct {
 	Attempts   int               `json:"attempts"`
 	OutboxID   *uuid.UUID        `json:"outboxId,omitempty"`
 	MailingID  *uuid.UUID        `json:"mailingId,omitempty"`
-	Recipient  string            `json:"recipient,omitempty"` // masked unless asked otherwise
+	Recipient  string            `json:"recipient,omitempty"` // masked unless --reveal
 	CreatedAt  time.Time         `json:"createdAt"`
 	ResolvedAt *time.Time        `json:"resolvedAt,omitempty"`
 	Resolution *store.Resolution `json:"resolution,omitempty"`
@@ -110,8 +110,8 @@ type letterView struct {
 	ReplayID   *uuid.UUID        `json:"replayId,omitempty"`
 }
 
-func viewLetter(l store.DeadLetter, names map[uuid.UUID]string, masked bool) letterView {
-	v := letterView{
+func viewDeadLetter(l store.DeadLetter, names map[uuid.UUID]string, masked bool) deadLetterView {
+	v := deadLetterView{
 		ID: l.ID, CompanyID: l.CompanyID, Target: l.Target, Reason: l.Reason, Detail: text(l.Detail), Attempts: l.Attempts,
 		OutboxID: l.OutboxID, MailingID: l.MailingID, Recipient: text(l.Recipient), CreatedAt: l.CreatedAt.UTC(), ResolvedAt: inUTC(l.ResolvedAt),
 		Resolution: l.Resolution, ResolvedBy: text(l.ResolvedBy), Note: text(l.Note), ReplayID: l.ReplayID,
@@ -128,8 +128,8 @@ func viewLetter(l store.DeadLetter, names map[uuid.UUID]string, masked bool) let
 	return v
 }
 
-// state is what has become of it, in a word or two.
-func (v letterView) state() string {
+// state describes the resolution in one word.
+func (v deadLetterView) state() string {
 	switch {
 	case v.ResolvedAt == nil:
 		return "open"
@@ -139,7 +139,7 @@ func (v letterView) state() string {
 	return string(*v.Resolution)
 }
 
-// companyNames are those of all companies, by their ids.
+// companyNames maps the ids of all companies to their names.
 func companyNames(ctx context.Context, s *store.Store) (map[uuid.UUID]string, error) {
 	all, err := s.Companies(ctx)
 	names := make(map[uuid.UUID]string, len(all))
@@ -149,22 +149,22 @@ func companyNames(ctx context.Context, s *store.Store) (map[uuid.UUID]string, er
 	return names, err
 }
 
-type letterList struct {
-	Letters []letterView `json:"deadLetters"`
-	More    bool         `json:"more"`
+type deadLetterList struct {
+	Letters []deadLetterView `json:"deadLetters"`
+	More    bool             `json:"more"`
 }
 
 func (c *control) deadLetterList() *cobra.Command {
-	var choice letterChoice
+	var choice deadLetterChoice
 	var all, reveal bool
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List dead letters, newest first",
-		Long: `Lists open dead letters, the newest first; --all lists those that are resolved too.
-Addresses are masked; --reveal shows them, and is written down.`,
+		Long: `Lists open dead letters, newest first; --all includes resolved ones. Addresses are masked;
+--reveal shows them and writes an audit entry.`,
 		Example: `  gatewayctl dlq list
   gatewayctl dlq list --company Acme --code SES_MESSAGE_REJECTED --since 2h --limit 500 --json`,
-		Args: needs(),
+		Args: exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			if err := checkLimit(limit); err != nil {
 				return nil, err
@@ -172,17 +172,17 @@ Addresses are masked; --reveal shows them, and is written down.`,
 			if err := c.revealed(ctx, s, reveal, "dlq", uuid.Nil, ""); err != nil {
 				return nil, err
 			}
-			return listLetters(ctx, s, &choice, all, limit, !reveal)
+			return listDeadLetters(ctx, s, &choice, all, limit, !reveal)
 		}),
 	}
-	c.letterFlags(cmd, &choice)
-	cmd.Flags().BoolVar(&all, "all", false, "those that are resolved too")
-	limited(cmd, &limit)
-	cmd.Flags().BoolVar(&reveal, "reveal", false, "show addresses in full")
+	c.deadLetterFlags(cmd, &choice)
+	cmd.Flags().BoolVar(&all, "all", false, "include resolved dead letters")
+	limitFlag(cmd, &limit)
+	cmd.Flags().BoolVar(&reveal, "reveal", false, "show addresses in full; writes an audit entry")
 	return cmd
 }
 
-func listLetters(ctx context.Context, s *store.Store, choice *letterChoice, all bool, limit int, masked bool) (answer, error) {
+func listDeadLetters(ctx context.Context, s *store.Store, choice *deadLetterChoice, all bool, limit int, masked bool) (answer, error) {
 	company, filter, err := choice.filter(ctx, s)
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func listLetters(ctx context.Context, s *store.Store, choice *letterChoice, all 
 	if !all {
 		q.Resolved = new(bool)
 	}
-	list := letterList{Letters: []letterView{}}
+	list := deadLetterList{Letters: []deadLetterView{}}
 	for {
 		q.Limit = limit - len(list.Letters)
 		var page store.LetterPage
@@ -208,7 +208,7 @@ func listLetters(ctx context.Context, s *store.Store, choice *letterChoice, all 
 			return nil, err
 		}
 		for _, l := range page.Letters {
-			list.Letters = append(list.Letters, viewLetter(l, names, masked))
+			list.Letters = append(list.Letters, viewDeadLetter(l, names, masked))
 		}
 		q.Cursor = page.Next
 		list.More = page.Next != (store.LetterCursor{})
@@ -218,32 +218,32 @@ func listLetters(ctx context.Context, s *store.Store, choice *letterChoice, all 
 	}
 }
 
-func (v letterList) text(w io.Writer) {
+func (v deadLetterList) text(w io.Writer) {
 	if len(v.Letters) == 0 {
-		fmt.Fprintln(w, "There are none.")
+		fmt.Fprintln(w, "No dead letters found.")
 		return
 	}
-	rows := [][]string{{"ID", "GIVEN UP AT", "COMPANY", "TARGET", "REASON", "TRIES", "RECIPIENT", "STATE"}}
+	rows := [][]string{{"ID", "CREATED", "COMPANY", "TARGET", "REASON", "TRIES", "RECIPIENT", "STATE"}}
 	for _, l := range v.Letters {
 		rows = append(rows, []string{l.ID.String(), stamp(l.CreatedAt), l.Company, l.Target, l.Reason, fmt.Sprint(l.Attempts), l.Recipient, l.state()})
 	}
 	table(w, "", rows)
-	tellMore(w, v.More)
+	printMore(w, v.More)
 }
 
-// findLetter finds the dead letter that an operator means.
-func findLetter(ctx context.Context, s *store.Store, given string) (store.DeadLetter, error) {
+// findDeadLetter finds the dead letter with the given id.
+func findDeadLetter(ctx context.Context, s *store.Store, given string) (store.DeadLetter, error) {
 	id, err := uuid.Parse(given)
 	if err != nil {
-		return store.DeadLetter{}, usagef("%q is not a dead letter's id: `gatewayctl dlq list` shows them", given)
+		return store.DeadLetter{}, usagef("%q is not a dead letter id: run `gatewayctl dlq list` to see them", given)
 	}
 	found, err := s.FindAnyDeadLetter(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.DeadLetter{}, noSuchLetter(id)
+		return store.DeadLetter{}, noSuchDeadLetter(id)
 	}
 	return found, err
 }
 
-func noSuchLetter(id uuid.UUID) error {
-	return fmt.Errorf("there is no dead letter %s: they are kept for 7 days, those of mailings and recipients for 30, and `gatewayctl dlq list` shows them", id)
+func noSuchDeadLetter(id uuid.UUID) error {
+	return fmt.Errorf("dead letter %s not found: those of emails are kept for 7 days, those of mailings and recipients for 30; run `gatewayctl dlq list` to see them", id)
 }

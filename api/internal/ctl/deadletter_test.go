@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// giveUp makes an email of the company that SES refused, and returns the id of its dead
+// giveUp creates an email of the company that SES rejected, and returns the id of its dead
 // letter.
 func giveUp(t *testing.T, d storetest.Database, company uuid.UUID) string {
 	t.Helper()
@@ -45,7 +45,7 @@ func event(name email.EventType, metadata map[string]any) email.Event {
 	return email.Event{Type: name, At: time.Now().UTC(), Metadata: metadata}
 }
 
-// dispatch works replays off until the test ends.
+// dispatch processes replays until the test ends.
 func dispatch(t *testing.T, d storetest.Database) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -99,7 +99,7 @@ type shownReplay struct {
 	Limit, Rate, Matched, Done, Skipped, Failed                                   int
 }
 
-// timeless replaces how long something took, and the width of the column it stands in.
+// timeless replaces durations, including the width of their column.
 func timeless(text string) string {
 	text = regexp.MustCompile(`([(+])[0-9.]+ m?s`).ReplaceAllString(text, "${1}0 ms")
 	return regexp.MustCompile(`(Z|AFTER|\+0 ms) {2,}`).ReplaceAllString(text, "$1  ")
@@ -137,7 +137,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 			t.Errorf("%s is not in\n%s", want, text)
 		}
 	}
-	if text := o.must(t, "dlq", "list", "--target", "mailing.process"); text != "There are none.\n" {
+	if text := o.must(t, "dlq", "list", "--target", "mailing.process"); text != "No dead letters found.\n" {
 		t.Error(text)
 	}
 
@@ -158,7 +158,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 		t.Error(text)
 	}
 	got := o.run(t, "dlq", "retry", nobodys.DeadLetters[0].ID)
-	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "cannot be sent again: the task names nothing that is there") {
+	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "cannot be retried: the task names nothing that is there") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -175,7 +175,7 @@ func TestDeadLetters_One(t *testing.T) {
 	if n := count(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'PENDING' AND expires_at BETWEEN now() + interval '23 h' AND now() + interval '25 h'`); n != 1 {
 		t.Errorf("%d emails wait", n)
 	}
-	for verb, want := range map[string]string{"retry": "cannot be sent again: the dead letter is resolved already", "discard": "is resolved already: `gatewayctl dlq show"} {
+	for verb, want := range map[string]string{"retry": "cannot be retried: the dead letter is resolved already", "discard": "is already resolved: run `gatewayctl dlq show"} {
 		if got := o.run(t, "dlq", verb, letter, "--reason", "x"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: %+v", verb, got)
 		}
@@ -185,7 +185,7 @@ func TestDeadLetters_One(t *testing.T) {
 	}
 }
 
-// Many are counted first, and done when somebody says so.
+// A selection is only counted without --yes.
 func TestDeadLetters_Many(t *testing.T) {
 	t.Parallel()
 	o, d := newOperator(t)
@@ -195,7 +195,7 @@ func TestDeadLetters_Many(t *testing.T) {
 	}
 	giveUp(t, d, d.Company(t))
 	got := o.run(t, "dlq", "retry", "--company", company.String(), "--limit", "4")
-	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "4 dead letters would be sent again, and nothing was done yet: add --yes") {
+	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "4 dead letters would be retried; nothing was changed: repeat the command with --yes") {
 		t.Errorf("%+v", got)
 	}
 	if n := count(t, d, `SELECT count(*) FROM dead_letter_replays`); n != 0 {
@@ -204,7 +204,7 @@ func TestDeadLetters_Many(t *testing.T) {
 
 	dispatch(t, d)
 	got = o.run(t, "dlq", "retry", "--company", company.String(), "--limit", "4", "--rate", "4", "--yes", "--reason", "mended")
-	if got.code != ctl.ExitOK || !strings.HasPrefix(got.stdout, "4 dead letters were sent again in ") || !strings.Contains(got.stderr, "4 of 4, 0 skipped, 0 failed") {
+	if got.code != ctl.ExitOK || !strings.HasPrefix(got.stdout, "4 dead letters were retried in ") || !strings.Contains(got.stderr, "4 of 4, 0 skipped, 0 failed") {
 		t.Errorf("%+v", got)
 	}
 	if n := count(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'PENDING'`); n != 4 {
@@ -215,12 +215,12 @@ func TestDeadLetters_Many(t *testing.T) {
 	if all.Action != "discard" || all.Status != "COMPLETED" || all.Done != 2 || all.Matched != 2 || all.RequestedBy != "gatewayctl:ana" || all.CompanyID != "" {
 		t.Errorf("%+v", all)
 	}
-	if text := o.must(t, "dlq", "discard", "--all", "--yes", "--reason", "x"); text != "No open dead letter matches. Nothing was to be done.\n" {
+	if text := o.must(t, "dlq", "discard", "--all", "--yes", "--reason", "x"); text != "No open dead letter matches.\n" {
 		t.Error(text)
 	}
 }
 
-// Whoever does not wait can look later.
+// With --detach, dlq show shows the result later.
 func TestDeadLetters_Detached(t *testing.T) {
 	t.Parallel()
 	o, d := newOperator(t)
@@ -234,7 +234,7 @@ func TestDeadLetters_Detached(t *testing.T) {
 	if shown.ReplayID != made.ReplayID || shown.Status != "RUNNING" {
 		t.Errorf("%+v", shown)
 	}
-	if text := o.must(t, "dlq", "show", made.ReplayID); !strings.HasPrefix(text, "0 of 1 dead letters are sent again so far") {
+	if text := o.must(t, "dlq", "show", made.ReplayID); !strings.HasPrefix(text, "0 of 1 dead letters are retried so far") {
 		t.Error(text)
 	}
 }

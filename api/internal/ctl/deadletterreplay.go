@@ -15,9 +15,9 @@ import (
 	"email-gateway/shared/store"
 )
 
-// replayOrder is what an operator asks for about dead letters.
-type replayOrder struct {
-	letterChoice
+// replayOptions holds the flags of dlq retry and dlq discard.
+type replayOptions struct {
+	deadLetterChoice
 	action           store.ReplayAction
 	limit, rate      int
 	reason           string
@@ -25,17 +25,17 @@ type replayOrder struct {
 }
 
 func (c *control) deadLetterRetry() *cobra.Command {
-	order := replayOrder{action: store.ReplayRetry}
+	order := replayOptions{action: store.ReplayRetry}
 	return c.replayCommand(&order, &cobra.Command{
-		Use: "retry [ID]", Short: "Send again what dead letters tell of",
-		Long: `Sends again what one dead letter tells of, or, without an ID, all open ones that the flags
-choose: emails with all their tries and a new deadline, news of recipients, failed mailings.
+		Use: "retry [ID]", Short: "Retry dead letters",
+		Long: `Retries one dead letter or, without an ID, all open ones that the flags select: emails with
+all their tries and a new deadline, recipient updates, failed mailings.
 
-Many are worked off by a dispatcher, the oldest first and at most --rate a second. Those
-that are written while it runs are left alone, so what fails again is not sent for ever.
-The command shows how far it has come; it goes on when the command is interrupted.
+The dispatcher processes a selection oldest first, at most --rate per second. Dead letters
+that are written meanwhile are not included, so an email that fails again is not retried
+forever. The command shows the progress; interrupting it does not stop the replay.
 
-A single email's new deadline is EMAIL_TTL away, which is 24h if it is not set here.`,
+The new deadline of a single email is EMAIL_TTL from now (24h if it is not set here).`,
 		Example: `  gatewayctl dlq retry 7d1e5a64-0b56-4a3e-8f0d-2f6a8f2f4c11
   gatewayctl dlq retry --company Acme --code SES_MESSAGE_REJECTED --since 2h --rate 200 --yes
   gatewayctl dlq retry --all --yes`,
@@ -43,19 +43,19 @@ A single email's new deadline is EMAIL_TTL away, which is 24h if it is not set h
 }
 
 func (c *control) deadLetterDiscard() *cobra.Command {
-	order := replayOrder{action: store.ReplayDiscard}
+	order := replayOptions{action: store.ReplayDiscard}
 	return c.replayCommand(&order, &cobra.Command{
-		Use: "discard [ID]", Short: "Resolve dead letters and do nothing about them",
-		Long: `Resolves one dead letter or, without an ID, all open ones that the flags choose. Nothing
-is sent; their emails stay FAILED.
+		Use: "discard [ID]", Short: "Resolve dead letters without retrying them",
+		Long: `Resolves one dead letter or, without an ID, all open ones that the flags select. Nothing is
+sent; the emails stay FAILED.
 
-Many are worked off by a dispatcher, the oldest first and at most --rate a second.`,
+The dispatcher processes a selection oldest first, at most --rate per second.`,
 		Example: `  gatewayctl dlq discard 7d1e5a64-0b56-4a3e-8f0d-2f6a8f2f4c11 --reason 'typo in the address'
   gatewayctl dlq discard --mailing 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --reason 'list was bought' --yes`,
 	})
 }
 
-func (c *control) replayCommand(order *replayOrder, cmd *cobra.Command) *cobra.Command {
+func (c *control) replayCommand(order *replayOptions, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
 			return fmt.Errorf("%s too many", plural(len(args)-1, "argument", "arguments"))
@@ -66,11 +66,11 @@ func (c *control) replayCommand(order *replayOrder, cmd *cobra.Command) *cobra.C
 		if err := order.check(args); err != nil {
 			return nil, err
 		}
-		who := c.who
+		identity := c.operatorIdentity
 		if order.action == store.ReplayDiscard {
-			who = c.whoAndWhy
+			identity = c.operatorWithReason
 		}
-		by, err := who(order.reason)
+		by, err := identity(order.reason)
 		switch {
 		case err != nil:
 			return nil, err
@@ -79,64 +79,64 @@ func (c *control) replayCommand(order *replayOrder, cmd *cobra.Command) *cobra.C
 		}
 		return c.replayMany(ctx, s, by, order)
 	})
-	c.letterFlags(cmd, &order.letterChoice)
+	c.deadLetterFlags(cmd, &order.deadLetterChoice)
 	flags := cmd.Flags()
-	flags.BoolVar(&order.all, "all", false, "all open ones, when no other flag chooses")
-	flags.IntVar(&order.limit, "limit", 0, "at most `N`, the oldest of them; 0 = all that were chosen")
-	flags.IntVar(&order.rate, "rate", 100, "`N` per second, 1 to 1000")
-	flags.BoolVar(&order.yes, "yes", false, "do it; without it, many are only counted")
-	flags.BoolVar(&order.detach, "detach", false, "do not wait for the end of many")
-	cmd.ValidArgsFunction = c.completeLetters
-	return because(cmd, &order.reason, order.action == store.ReplayDiscard)
+	flags.BoolVar(&order.all, "all", false, "select all open dead letters if no other flag selects any")
+	flags.IntVar(&order.limit, "limit", 0, "process at most `N`, oldest first; 0 = all selected")
+	flags.IntVar(&order.rate, "rate", 100, "process at most `N` per second, 1 to 1000")
+	flags.BoolVar(&order.yes, "yes", false, "confirm; without it, a selection is only counted")
+	flags.BoolVar(&order.detach, "detach", false, "do not wait until a selection is processed")
+	cmd.ValidArgsFunction = c.completeDeadLetters
+	return auditReasonFlag(cmd, &order.reason, order.action == store.ReplayDiscard)
 }
 
-func (o *replayOrder) check(args []string) error {
+func (o *replayOptions) check(args []string) error {
 	switch {
 	case len(args) == 1 && (o.chosen() || o.all):
-		return usagef("give an ID, or flags that choose many, not both")
+		return usagef("give either an ID or flags that select dead letters, not both")
 	case len(args) == 0 && !o.chosen() && !o.all:
-		return usagef("give an ID, flags that choose, or --all")
+		return usagef("give an ID, flags that select dead letters, or --all")
 	case o.rate < 1 || o.rate > store.MaxReplayRate:
 		return usagef("--rate must be 1 to %d", store.MaxReplayRate)
 	case o.limit < 0:
 		return usagef("--limit must be 0 (all) or more")
 	case o.code == "" && codeLike.MatchString(o.reason):
-		// It would do more than was meant.
-		return usagef("--reason %s is a code, which --code chooses by; --reason says why you do it", o.reason)
+		// Probably meant as --code; without that filter, more would be selected than intended.
+		return usagef("--reason %s looks like an error code: select by code with --code; --reason is for the audit entry", o.reason)
 	}
 	return nil
 }
 
-// codeLike is what the codes of dead letters look like, and nobody's words.
+// codeLike matches the error codes of dead letters.
 var codeLike = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$`)
 
-// done is what a replay's action has made of a dead letter.
-func (o *replayOrder) done() string {
+// done describes the replay's action in the past tense.
+func (o *replayOptions) done() string {
 	if o.action == store.ReplayDiscard {
 		return "discarded"
 	}
-	return "sent again"
+	return "retried"
 }
 
-// letterDone is a single dead letter after it was resolved.
-type letterDone struct{ letterView }
+// resolvedDeadLetter is one dead letter after it was resolved.
+type resolvedDeadLetter struct{ deadLetterView }
 
-func (v letterDone) text(w io.Writer) {
+func (v resolvedDeadLetter) text(w io.Writer) {
 	fmt.Fprintf(w, "Dead letter %s is %s.\n", v.ID, v.state())
 	if v.OutboxID != nil && *v.Resolution == store.Retried {
-		fmt.Fprintf(w, "To see what becomes of its email: gatewayctl email show %s\n", v.OutboxID)
+		fmt.Fprintf(w, "To see its email: gatewayctl email show %s\n", v.OutboxID)
 	}
 }
 
-func (c *control) replayOne(ctx context.Context, s *store.Store, by store.Operator, o *replayOrder, given string) (answer, error) {
-	found, err := findLetter(ctx, s, given)
+func (c *control) replayOne(ctx context.Context, s *store.Store, by store.Operator, o *replayOptions, given string) (answer, error) {
+	found, err := findDeadLetter(ctx, s, given)
 	if err != nil {
 		return nil, err
 	}
 	if o.action == store.ReplayDiscard {
 		did, err := s.DiscardDeadLetterAs(ctx, by, found)
 		if err == nil && !did {
-			err = fmt.Errorf("dead letter %s is resolved already: `gatewayctl dlq show %s` tells how", found.ID, found.ID)
+			err = fmt.Errorf("dead letter %s is already resolved: run `gatewayctl dlq show %s` for details", found.ID, found.ID)
 		}
 		if err != nil {
 			return nil, err
@@ -149,7 +149,7 @@ func (c *control) replayOne(ctx context.Context, s *store.Store, by store.Operat
 		err = s.RetryDeadLetterAs(ctx, by, found, ttl)
 		var nothing *store.NotReplayableError
 		if errors.As(err, &nothing) {
-			return nil, fmt.Errorf("dead letter %s cannot be sent again: %s", found.ID, nothing.Reason)
+			return nil, fmt.Errorf("dead letter %s cannot be retried: %s", found.ID, nothing.Reason)
 		}
 		if err != nil {
 			return nil, err
@@ -162,10 +162,10 @@ func (c *control) replayOne(ctx context.Context, s *store.Store, by store.Operat
 	if err != nil {
 		return nil, err
 	}
-	return letterDone{viewLetter(after, nil, true)}, nil
+	return resolvedDeadLetter{viewDeadLetter(after, nil, true)}, nil
 }
 
-func (c *control) replayMany(ctx context.Context, s *store.Store, by store.Operator, o *replayOrder) (answer, error) {
+func (c *control) replayMany(ctx context.Context, s *store.Store, by store.Operator, o *replayOptions) (answer, error) {
 	company, filter, err := o.filter(ctx, s)
 	if err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (c *control) replayMany(ctx context.Context, s *store.Store, by store.Opera
 	case n == 0:
 		return replayView{Action: o.action, Status: store.ReplayCompleted, Filter: filter, Rate: o.rate}, nil
 	case !o.yes:
-		return nil, fmt.Errorf("%s would be %s, and nothing was done yet: add --yes",
+		return nil, fmt.Errorf("%s would be %s; nothing was changed: repeat the command with --yes",
 			plural(atMost(n, o.limit), "dead letter", "dead letters"), o.done())
 	}
 	id, err := uuid.NewV7()
@@ -194,11 +194,11 @@ func (c *control) replayMany(ctx context.Context, s *store.Store, by store.Opera
 	return viewReplay(ended), err
 }
 
-// ttl is the deadline of an email that is sent again.
+// ttl returns the deadline (from now) of a retried email.
 func (c *control) ttl() (time.Duration, error) {
 	ttl, err := time.ParseDuration(cmp.Or(c.Getenv("EMAIL_TTL"), "24h"))
 	if err != nil || ttl < time.Minute || ttl > 720*time.Hour {
-		return 0, usagef("EMAIL_TTL must be 1m to 720h, as it is for the api")
+		return 0, usagef("EMAIL_TTL must be 1m to 720h, as for the api")
 	}
 	return ttl, nil
 }

@@ -16,20 +16,20 @@ import (
 	"email-gateway/shared/store"
 )
 
-// lastEvents is how much of its email's timeline a dead letter shows: two attempts.
+// lastEvents is how many timeline events a dead letter shows: those of about two attempts.
 const lastEvents = 10
 
 func (c *control) deadLetterShow() *cobra.Command {
 	var reveal bool
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show a dead letter, or a replay and how far it has come",
-		Long: `Shows a dead letter with what its task held, where its email stands now, and the last steps
-of that. Given the id of a replay (dlq retry and discard tell it), shows how far that has
-come. Addresses are masked; --reveal shows them, and is written down.`,
+		Use: "show ID", Short: "Show a dead letter, or the progress of a replay",
+		Long: `Shows a dead letter with its task's payload, the current status of its email and the last
+events of that email. With the id of a replay (printed by dlq retry and dlq discard), shows
+the replay's progress. Addresses are masked; --reveal shows them and writes an audit entry.`,
 		Example: "  gatewayctl dlq show 7d1e5a64-0b56-4a3e-8f0d-2f6a8f2f4c11",
-		Args:    needs("ID"), ValidArgsFunction: c.completeLetters,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeDeadLetters,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
-			found, err := findLetter(ctx, s, args[0])
+			found, err := findDeadLetter(ctx, s, args[0])
 			if id, bad := uuid.Parse(args[0]); err != nil && bad == nil {
 				replay, missing := s.FindAnyReplay(ctx, id)
 				switch {
@@ -49,35 +49,35 @@ come. Addresses are masked; --reveal shows them, and is written down.`,
 			if err := c.revealed(ctx, s, reveal, "dlq", company, found.ID.String()); err != nil {
 				return nil, err
 			}
-			return viewLetterDetails(ctx, s, found, !reveal)
+			return viewDeadLetterDetails(ctx, s, found, !reveal)
 		}),
 	}
-	cmd.Flags().BoolVar(&reveal, "reveal", false, "show addresses in full")
+	cmd.Flags().BoolVar(&reveal, "reveal", false, "show addresses in full; writes an audit entry")
 	return cmd
 }
 
-// letterDetails is a dead letter by itself.
-type letterDetails struct {
-	letterView
+// deadLetterDetails is a dead letter as show prints it.
+type deadLetterDetails struct {
+	deadLetterView
 	Payload     any          `json:"payload"`
-	EmailStatus email.Status `json:"emailStatus,omitempty"` // none if the email is not kept any more
-	Events      []eventView  `json:"events,omitempty"`      // the last of its timeline
+	EmailStatus email.Status `json:"emailStatus,omitempty"` // empty if the email was purged
+	Events      []eventView  `json:"events,omitempty"`      // the last lastEvents of the timeline
 
 	now      time.Time
 	accepted time.Time
 	masked   bool
 }
 
-func viewLetterDetails(ctx context.Context, s *store.Store, l store.DeadLetter, masked bool) (letterDetails, error) {
+func viewDeadLetterDetails(ctx context.Context, s *store.Store, l store.DeadLetter, masked bool) (deadLetterDetails, error) {
 	names, err := companyNames(ctx, s)
 	if err != nil {
-		return letterDetails{}, err
+		return deadLetterDetails{}, err
 	}
-	v := letterDetails{letterView: viewLetter(l, names, masked), now: time.Now(), masked: masked}
+	v := deadLetterDetails{deadLetterView: viewDeadLetter(l, names, masked), now: time.Now(), masked: masked}
 	decoder := json.NewDecoder(bytes.NewReader(l.Payload))
 	decoder.UseNumber()
 	if err := decoder.Decode(&v.Payload); err != nil {
-		return letterDetails{}, fmt.Errorf("read payload: %w", err)
+		return deadLetterDetails{}, fmt.Errorf("read payload: %w", err)
 	}
 	email.MaskHashes(v.Payload)
 	if masked {
@@ -91,18 +91,18 @@ func viewLetterDetails(ctx context.Context, s *store.Store, l store.DeadLetter, 
 	case errors.Is(err, store.ErrNotFound):
 		return v, nil
 	case err != nil:
-		return letterDetails{}, err
+		return deadLetterDetails{}, err
 	}
 	events, err := s.Timeline(ctx, *l.OutboxID)
 	if err != nil {
-		return letterDetails{}, err
+		return deadLetterDetails{}, err
 	}
 	v.EmailStatus, v.accepted, v.now = found.Status, found.CreatedAt.UTC(), found.AskedAt
 	v.Events, err = viewTimeline(events[max(0, len(events)-lastEvents):], masked)
 	return v, err
 }
 
-func (v letterDetails) text(w io.Writer) {
+func (v deadLetterDetails) text(w io.Writer) {
 	fmt.Fprintf(w, "Dead letter %s is %s\n\n", v.ID, v.state())
 	var rows [][]string
 	add := func(name, value string) {
@@ -115,8 +115,8 @@ func (v letterDetails) text(w io.Writer) {
 	}
 	add("target", v.Target)
 	add("recipient", v.Recipient)
-	add("given up", moment(v.CreatedAt, v.now))
-	add("because", failure(v.Reason, v.Detail))
+	add("created", moment(v.CreatedAt, v.now))
+	add("reason", failure(v.Reason, v.Detail))
 	add("tries", fmt.Sprint(v.Attempts))
 	if v.ResolvedAt != nil {
 		add("resolved", moment(*v.ResolvedAt, v.now))
@@ -135,7 +135,7 @@ func (v letterDetails) text(w io.Writer) {
 	add("email now", string(v.EmailStatus))
 	table(w, "  ", rows)
 	if payload, err := json.MarshalIndent(v.Payload, "  ", "  "); err == nil { // it came from JSON
-		fmt.Fprintf(w, "\nIts task held\n\n  %s\n", payload)
+		fmt.Fprintf(w, "\nTask payload\n\n  %s\n", payload)
 	}
 	if len(v.Events) > 0 {
 		fmt.Fprintln(w)

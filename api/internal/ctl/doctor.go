@@ -19,43 +19,42 @@ import (
 	"email-gateway/shared/store"
 )
 
-// doctorTime is how long the whole examination may take: a dependency that hangs is as
-// bad as one that is away.
-const doctorTime = 30 * time.Second
+// doctorTimeout limits the whole run: a dependency that hangs counts as unreachable.
+const doctorTimeout = 30 * time.Second
 
 func (c *control) doctor() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Look at everything, and say what is not well and what to do",
-		Long: `Looks at the database and its shape, at roles, clocks and settings, at who is running and
-what they say of Redis, RabbitMQ, SES and the storage, at the gate before the provider, at
-what waits and at what was given up, and says of each what to do about it. It changes
-nothing.
+		Use: "doctor", Short: "Check the installation and advise how to fix problems",
+		Long: `Checks the database and its schema, roles, clocks and settings; which processes run and the
+state they report of Redis, RabbitMQ, SES and the storage; the circuit breaker of the
+provider; the backlog and the dead letters. For each problem it prints what to do. It
+changes nothing.
 
-It needs DATABASE_URL, and looks at more where more is set: the api's settings where
-CPF_CNPJ_KEYS is, the api at API_URL, or on this machine where only API_ADDR is, the
-storage at STORAGE_URL.
+It needs DATABASE_URL and checks more if more is set: the api's settings if CPF_CNPJ_KEYS
+is set, the api itself at API_URL (or on this machine if only API_ADDR is set), the storage
+at STORAGE_URL.
 
-Of dispatcher and worker it knows what they say, and not what they are set to: that stands
-in their environment. They read it as a whole when they start, and one that is wrong ends
-them, with a line that names it. What has to be the same for several programs
-(UNSUBSCRIBE_KEY, PUBLIC_URL, STORAGE_URL) is compared by nobody.
+Of dispatcher and worker it sees only what they report, not their settings. They validate
+their environment when they start, and exit with a message that names an invalid variable.
+Settings that several programs must share (UNSUBSCRIBE_KEY, PUBLIC_URL, STORAGE_URL) are
+not compared.
 
-It ends with 1 when something does not work; a warning is no failure.`,
+The exit code is 1 if a check fails; warnings do not change it.`,
 		Example: "  gatewayctl doctor\n  docker compose run --rm gatewayctl doctor\n  gatewayctl doctor --json | jq '.findings[] | select(.status != \"ok\")'",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.began = true
+			c.parsed = true
 			databaseURL := c.Getenv("DATABASE_URL")
 			if databaseURL == "" {
 				return noDatabase()
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), doctorTime)
+			ctx, cancel := context.WithTimeout(cmd.Context(), doctorTimeout)
 			defer cancel()
 			found, err := c.examine(ctx, databaseURL)
 			if err != nil {
 				return err
 			}
-			return c.print(examined{found})
+			return c.print(doctorReport{found})
 		},
 	}
 }
@@ -65,13 +64,13 @@ func (c *control) examine(ctx context.Context, databaseURL string) (report docto
 	if err != nil {
 		return report, err
 	}
-	p := doctor.Patient{Environ: c.Environ, Newest: newest}
-	o := c.storeOptions(2) // two tell whether a pooler is in between
-	o.StatementTimeout = doctorTime / 3
+	p := doctor.Inputs{Environ: c.Environ, Newest: newest}
+	o := c.storeOptions(2) // two connections are needed to detect a pooler
+	o.StatementTimeout = doctorTimeout / 3
 	if s, err := store.Open(ctx, databaseURL, o); err != nil {
 		p.StoreErr = err
 	} else {
-		defer s.Close() //nolint:errcheck // nothing was changed
+		defer s.Close() //nolint:errcheck // read only
 		p.Store = s
 	}
 	if address := c.Getenv("DATABASE_LISTEN_URL"); address != "" {
@@ -110,8 +109,8 @@ func (c *control) examine(ctx context.Context, databaseURL string) (report docto
 	return doctor.Examine(ctx, p), nil
 }
 
-// apiAddress is where the api is: API_URL, or what the api's own settings say of the machine
-// that it shares with this program.
+// apiAddress is API_URL, or the local address that follows from API_ADDR if the api runs
+// on the same machine.
 func (c *control) apiAddress() string {
 	if address := c.Getenv("API_URL"); address != "" {
 		return address
@@ -123,12 +122,12 @@ func (c *control) apiAddress() string {
 	return "http://" + address
 }
 
-// isThere looks for the folder of a file:// URL: a ping would make it, and a doctor
-// changes nothing.
+// isThere checks the folder of a file:// URL without pinging it: a ping would create the
+// folder, and doctor must not change anything.
 func isThere(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "file" {
-		return nil // blob.Open says what is wrong with it
+		return nil // blob.Open reports what is wrong with it
 	}
 	if _, err := os.Stat(u.Path); err != nil {
 		return fmt.Errorf("on this machine: %w", err)
@@ -136,17 +135,17 @@ func isThere(address string) error {
 	return nil
 }
 
-// examined is what the doctor has found.
-type examined struct{ doctor.Report }
+// doctorReport is the report of doctor.
+type doctorReport struct{ doctor.Report }
 
-func (v examined) failure() error {
+func (v doctorReport) failure() error {
 	if n := v.count(doctor.Failure); n > 0 {
-		return fmt.Errorf("%s not work", plural(n, "thing does", "things do"))
+		return fmt.Errorf("%s", plural(n, "check failed", "checks failed"))
 	}
 	return nil
 }
 
-func (v examined) count(s doctor.Status) (n int) {
+func (v doctorReport) count(s doctor.Status) (n int) {
 	for _, f := range v.Findings {
 		if f.Status == s {
 			n++
@@ -155,7 +154,7 @@ func (v examined) count(s doctor.Status) (n int) {
 	return n
 }
 
-func (v examined) text(w io.Writer) {
+func (v doctorReport) text(w io.Writer) {
 	words := map[doctor.Status]string{doctor.OK: "ok", doctor.Skipped: "skipped", doctor.Warning: "WARNING", doctor.Failure: "FAILURE"}
 	for _, f := range v.Findings {
 		fmt.Fprintf(w, "%-8s  %-12s %s\n", words[f.Status], f.Check, printable(f.Text))

@@ -30,7 +30,7 @@ func (e examinedView) of(check string) (status, text string) {
 	return "", ""
 }
 
-// The doctor tells the worst with his exit code, and does not need a database to speak.
+// The exit code reflects the worst finding, also if the database is not reachable.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	tenant, by, d := newTenant(t)
@@ -58,7 +58,7 @@ func TestDoctor(t *testing.T) {
 	if v.Status != "failure" || v.CheckedAt == "" {
 		t.Errorf("%+v", v)
 	}
-	// Beside the api, with its settings, nobody needs to say where it is.
+	// With the api's settings on the same machine, API_URL is not needed.
 	_, port, _ := strings.Cut(strings.TrimPrefix(tenant.env["API_URL"], "http://"), ":")
 	beside := by
 	beside.env = map[string]string{"API_ADDR": "0.0.0.0:" + port}
@@ -84,7 +84,7 @@ func TestDoctor(t *testing.T) {
 	if status, text := examine(nobody, ctl.ExitFailed).of("database"); status != "failure" || strings.Contains(text, "hunter2") || !strings.Contains(text, "connection refused") {
 		t.Error(text)
 	}
-	if got := nobody.run(t, "doctor"); got.code != ctl.ExitFailed || !strings.HasPrefix(got.stdout, "skipped   settings") || !strings.Contains(got.stderr, "does not work") {
+	if got := nobody.run(t, "doctor"); got.code != ctl.ExitFailed || !strings.HasPrefix(got.stdout, "skipped   settings") || !strings.Contains(got.stderr, "check failed") {
 		t.Errorf("%+v", got)
 	}
 	if got := (operator{}).run(t, "doctor"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "DATABASE_URL is not set") {
@@ -101,7 +101,7 @@ func TestDoctor(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(away.Close)
 	by.env["API_URL"] = away.URL
-	if status, text := examine(by, ctl.ExitFailed).of("api"); status != "failure" || !strings.Contains(text, "HTTP status 404, and not the gateway's") {
+	if status, text := examine(by, ctl.ExitFailed).of("api"); status != "failure" || !strings.Contains(text, "HTTP status 404 and is not the gateway's") {
 		t.Error(status, text)
 	}
 }

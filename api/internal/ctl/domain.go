@@ -18,16 +18,16 @@ import (
 )
 
 func (c *control) domain() *cobra.Command {
-	cmd := group("domain", "Say which domains a company may send from",
-		`A request may name a sender of its own: an address of one of the company's sender
-domains. A domain does not stand for its subdomains.`,
+	cmd := group("domain", "Manage the domains that a company may send from",
+		`A request may name its own sender: an address of one of the company's sender domains.
+Subdomains of a sender domain are not included.`,
 		`  gatewayctl domain add --company Acme mail.acme.example
   gatewayctl domain list --company Acme`)
 	cmd.AddCommand(c.domainAdd(), c.domainRemove(), c.domainList())
 	return cmd
 }
 
-// domainsView is what a company may send from, after what was done.
+// domainsView lists a company's sender domains, or describes a change to them.
 type domainsView struct {
 	CompanyID uuid.UUID `json:"companyId"`
 	Company   string    `json:"company"`
@@ -46,7 +46,7 @@ func (v domainsView) text(w io.Writer) {
 		return
 	}
 	if len(v.Domains) == 0 {
-		fmt.Fprintf(w, "%s has no sender domain: it sends from its default sender only.\n", printable(v.Company))
+		fmt.Fprintf(w, "%s has no sender domain: it can only use its default sender.\n", printable(v.Company))
 		return
 	}
 	for _, domain := range v.Domains {
@@ -58,19 +58,19 @@ func (c *control) domainAdd() *cobra.Command {
 	var given, reason string
 	cmd := &cobra.Command{
 		Use:   "add --company COMPANY DOMAIN",
-		Short: "Let a company send from a domain",
-		Long: `Lets the company send from addresses of the domain. A domain beyond ASCII is kept in its
-ASCII form. Adding one that is there already changes nothing.
+		Short: "Allow a company to send from a domain",
+		Long: `Allows the company to send from addresses of the domain. An internationalized domain is
+stored in its ASCII form. Adding a domain that is already registered changes nothing.
 
-The provider must know the domain too: SES refuses identities it has not verified.`,
+The provider must know the domain too: SES rejects identities that it has not verified.`,
 		Example: "  gatewayctl domain add --company Acme mail.acme.example",
-		Args:    needs("DOMAIN"),
+		Args:    exactArgs("DOMAIN"),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			domain, err := asciiDomain(args[0])
 			if err != nil {
 				return nil, err
 			}
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -81,10 +81,10 @@ The provider must know the domain too: SES refuses identities it has not verifie
 			if err := s.AddSenderDomain(ctx, by, company.ID, domain); err != nil {
 				return nil, err
 			}
-			return viewDomains(ctx, s, company, fmt.Sprintf("%s may send from %s.", printable(company.Name), readableDomain(domain)))
+			return viewDomains(ctx, s, company, fmt.Sprintf("%s may now send from %s.", printable(company.Name), readableDomain(domain)))
 		}),
 	}
-	return c.ofCompany(because(cmd, &reason, false), &given)
+	return c.ofCompany(auditReasonFlag(cmd, &reason, false), &given)
 }
 
 func (c *control) domainRemove() *cobra.Command {
@@ -92,16 +92,16 @@ func (c *control) domainRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove --company COMPANY DOMAIN --reason WHY",
 		Short: "Stop a company from sending from a domain",
-		Long: `Refuses further requests that name a sender of the domain. Emails that were accepted
-already keep their sender, and the company's default sender stays allowed.`,
+		Long: `Requests that name a sender of the domain are rejected from now on. Emails that were already
+accepted keep their sender, and the company's default sender stays allowed.`,
 		Example: "  gatewayctl domain remove --company Acme mail.acme.example --reason 'sold'",
-		Args:    needs("DOMAIN"),
+		Args:    exactArgs("DOMAIN"),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			domain, err := asciiDomain(args[0])
 			if err != nil {
 				return nil, err
 			}
-			by, err := c.whoAndWhy(reason)
+			by, err := c.operatorWithReason(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -111,7 +111,7 @@ already keep their sender, and the company's default sender stays allowed.`,
 			}
 			err = s.RemoveSenderDomain(ctx, by, company.ID, domain)
 			if errors.Is(err, store.ErrNotFound) {
-				return nil, fmt.Errorf("%s has no sender domain %s: `gatewayctl domain list --company %s` shows those it has",
+				return nil, fmt.Errorf("%s has no sender domain %s: run `gatewayctl domain list --company %s` to see its domains",
 					company.Name, domain, shellWord(company.Name))
 			}
 			if err != nil {
@@ -124,7 +124,7 @@ already keep their sender, and the company's default sender stays allowed.`,
 			return viewDomains(ctx, s, company, done)
 		}),
 	}
-	return c.ofCompany(because(cmd, &reason, true), &given)
+	return c.ofCompany(auditReasonFlag(cmd, &reason, true), &given)
 }
 
 func (c *control) domainList() *cobra.Command {
@@ -132,7 +132,7 @@ func (c *control) domainList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list --company COMPANY", Short: "List the domains a company may send from",
 		Example: "  gatewayctl domain list --company Acme",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			company, err := findCompany(ctx, s, given)
 			if err != nil {
@@ -144,17 +144,17 @@ func (c *control) domainList() *cobra.Command {
 	return c.ofCompany(cmd, &given)
 }
 
-// asciiDomain is the domain in the form in which the gateway keeps and compares
-// it: IDNA's, in lower case.
+// asciiDomain returns the domain as stored and compared: its IDNA ASCII form in lower
+// case.
 func asciiDomain(text string) (string, error) {
 	domain, err := mailbox.Domain(strings.ToLower(text))
 	if err != nil || email.CheckAddress("a@"+domain) != nil {
-		return "", usagef("%q is not a domain that mail can be sent from: give it as in acme.example", text)
+		return "", usagef("%q is not a valid sender domain: give it as in acme.example", text)
 	}
 	return domain, nil
 }
 
-// readableDomain adds what an IDNA domain looks like to people.
+// readableDomain appends the Unicode form of an IDNA domain.
 func readableDomain(ascii string) string {
 	if readable, err := idna.Lookup.ToUnicode(ascii); err == nil && readable != ascii {
 		return ascii + " (" + readable + ")"
@@ -162,7 +162,7 @@ func readableDomain(ascii string) string {
 	return ascii
 }
 
-// ofCompany gives a command the flag that says whose things it is about.
+// ofCompany adds the required flag --company.
 func (c *control) ofCompany(cmd *cobra.Command, given *string) *cobra.Command {
 	cmd.Flags().StringVar(given, "company", "", "the `COMPANY`, by id or exact name")
 	c.completeCompanyFlag(cmd)

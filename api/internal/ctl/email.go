@@ -19,9 +19,9 @@ import (
 )
 
 func (c *control) email() *cobra.Command {
-	cmd := group("email", "Send an email, look one up, and be told why it is not sent yet",
-		`An email is named by the outboxId of its 202 answer. An operator looks up those of any
-company, a tenant his own.`,
+	cmd := group("email", "Send, find and manage emails, and explain why one is not sent yet",
+		`An email is identified by the outboxId of its 202 response. An operator can look up emails of
+any company, a tenant its own.`,
 		`  gatewayctl email send --to maria@cliente.example --external-id CUST-42 --subject 'Olá' --html-file ola.html
   gatewayctl email show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b
   gatewayctl email explain 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b`)
@@ -29,19 +29,19 @@ company, a tenant his own.`,
 	return cmd
 }
 
-// emailPath is where the api keeps emails.
+// emailPath is the api's route of emails.
 const emailPath = "/v1/email"
 
-// parseEmail reads the id of an email.
+// parseEmail parses the id of an email.
 func parseEmail(given string) (uuid.UUID, error) {
 	id, err := uuid.Parse(given)
 	if err != nil {
-		return uuid.Nil, usagef("%q is not an email's id: give the outboxId of its 202 answer", given)
+		return uuid.Nil, usagef("%q is not an email id: give the outboxId of the 202 response", given)
 	}
 	return id, nil
 }
 
-// findEmail reads the email that an operator means.
+// findEmail finds any company's email by its id.
 func findEmail(ctx context.Context, s *store.Store, given string) (store.Situation, error) {
 	id, err := parseEmail(given)
 	if err != nil {
@@ -49,7 +49,7 @@ func findEmail(ctx context.Context, s *store.Store, given string) (store.Situati
 	}
 	found, err := s.FindSituation(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.Situation{}, fmt.Errorf("there is no email %s: is it the outboxId of a 202 answer, and DATABASE_URL the right database?", id)
+		return store.Situation{}, fmt.Errorf("email %s not found: check that it is the outboxId of a 202 response and that DATABASE_URL is the right database", id)
 	}
 	return found, err
 }
@@ -58,14 +58,14 @@ func (c *control) emailShow() *cobra.Command {
 	var reveal bool
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show an email and its timeline",
-		Long: `Shows where an email stands, and every step it has taken. An operator sees addresses masked,
-those in the provider's messages too; --reveal shows them, and is written down.
-` + whoLong,
+		Long: `Shows an email's status and its timeline. An operator sees addresses masked, including those
+in the provider's messages; --reveal shows them and writes an audit entry.
+` + accessHelp,
 		Example: "  gatewayctl email show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    needs("ID"), ValidArgsFunction: c.completeEmails,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails,
 	}
-	cmd.Flags().BoolVar(&reveal, "reveal", false, "an operator's choice: show addresses in full, which is written down")
-	return c.either(cmd, either{
+	cmd.Flags().BoolVar(&reveal, "reveal", false, "operators only: show addresses in full; writes an audit entry")
+	return c.operatorOrTenant(cmd, operatorOrTenant{
 		operator: func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			found, err := findEmail(ctx, s, args[0])
 			if err != nil {
@@ -94,32 +94,32 @@ those in the provider's messages too; --reveal shows them, and is written down.
 	})
 }
 
-// revealed writes down that somebody looks at addresses in full, if he does.
+// revealed writes an audit entry if addresses are to be shown in full.
 func (c *control) revealed(ctx context.Context, s *store.Store, reveal bool, what string, company uuid.UUID, subject string) error {
 	if !reveal {
 		return nil
 	}
-	by, err := c.who("")
+	by, err := c.operatorIdentity("")
 	if err != nil {
 		return err
 	}
 	return s.RecordReveal(ctx, by, what, company, subject)
 }
 
-// fetchEmail reads one of the tenant's own, in full.
+// fetchEmail reads one of the tenant's own emails over the HTTP API.
 func fetchEmail(ctx context.Context, api *client.Client, id uuid.UUID) (emailView, error) {
 	v := emailView{now: time.Now()}
 	err := api.Get(ctx, emailPath+"/"+id.String(), nil, &v)
 	return v, err
 }
 
-// emailSummary is an email as list tells it. The names are those of the HTTP API.
+// emailSummary is an email as list prints it. Its JSON names are those of the HTTP API.
 type emailSummary struct {
 	ID                uuid.UUID    `json:"outboxId"`
-	CompanyID         *uuid.UUID   `json:"companyId,omitempty"` // for operators, who see those of all
+	CompanyID         *uuid.UUID   `json:"companyId,omitempty"` // operators only
 	Company           string       `json:"company,omitempty"`
 	Status            email.Status `json:"status"`
-	To                string       `json:"to"` // for operators masked, unless asked otherwise
+	To                string       `json:"to"` // masked for operators unless --reveal
 	RecipientID       *uuid.UUID   `json:"recipientId,omitempty"`
 	ExternalID        string       `json:"externalId,omitempty"`
 	Subject           string       `json:"subject"`
@@ -136,7 +136,7 @@ type emailSummary struct {
 	DurationMS        *int         `json:"durationMs,omitempty"`
 	CreatedAt         time.Time    `json:"createdAt"`
 	ExpiresAt         time.Time    `json:"expiresAt"`
-	NextAt            *time.Time   `json:"nextAttemptAt,omitempty"` // only while it waits
+	NextAt            *time.Time   `json:"nextAttemptAt,omitempty"` // only while it is waiting
 	SentAt            *time.Time   `json:"sentAt,omitempty"`
 	FailedAt          *time.Time   `json:"failedAt,omitempty"`
 }
@@ -187,7 +187,7 @@ func summarize(e store.Email, allowed int, masked bool) emailSummary {
 	}
 	if masked {
 		v.To, v.ErrorReason = email.MaskAddress(v.To), email.MaskText(v.ErrorReason)
-		// Tenants' own words may be addresses: many know their customers by them.
+		// Tenants' own fields may contain addresses: many use them as customer ids.
 		v.ExternalID, v.Subject = email.MaskText(v.ExternalID), email.MaskText(v.Subject)
 		for i := range v.Tags {
 			v.Tags[i] = email.MaskText(v.Tags[i])
@@ -236,10 +236,10 @@ func (v emailView) text(w io.Writer) {
 	add("SES id", v.SESMessageID)
 	add("last error", failure(v.ErrorCode, v.ErrorReason))
 	if v.PossibleDuplicate {
-		add("duplicate", "possible: the outcome of an earlier try was never known")
+		add("duplicate", "possible: the outcome of an earlier try is unknown")
 	}
 	if v.OutcomeUnknown && !v.PossibleDuplicate {
-		add("outcome", "unknown: the provider may have taken it")
+		add("outcome", "unknown: the provider may have accepted it")
 	}
 	table(w, "  ", rows)
 	fmt.Fprintln(w)
@@ -249,7 +249,7 @@ func (v emailView) text(w io.Writer) {
 	}
 }
 
-// attempts is how many tries an email may have: EMAIL_MAX_ATTEMPTS, as for the programs.
+// attempts returns EMAIL_MAX_ATTEMPTS, with the default of the api and worker.
 func (c *control) attempts() (int, error) {
 	allowed, err := strconv.Atoi(cmp.Or(c.Getenv("EMAIL_MAX_ATTEMPTS"), strconv.Itoa(email.MaxAttempts)))
 	if err != nil {
@@ -258,7 +258,7 @@ func (c *control) attempts() (int, error) {
 	return allowed, nil
 }
 
-// failure is a code with the reason behind it, to end a sentence or a cell with.
+// failure joins a code and its reason.
 func failure(code, reason string) string {
 	reason = strings.TrimRight(reason, ". ")
 	if code == "" || reason == "" {
@@ -275,7 +275,7 @@ func inUTC(t *time.Time) *time.Time {
 	return &utc
 }
 
-// text is what a column that may be NULL holds.
+// text returns the value of a nullable column.
 func text(s *string) string {
 	if s == nil {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"email-gateway/api/internal/ctl"
 )
 
-// accepted sends an email with some more flags, and returns its id.
+// accepted sends an email with additional flags and returns its id.
 func (o operator) accepted(t *testing.T, flags ...string) string {
 	t.Helper()
 	made := o.object(t, append([]string{
@@ -53,8 +53,8 @@ func TestEmailSend_EveryFlag(t *testing.T) {
 	}
 }
 
-// A request as it stands in a file, once under one key.
-func TestEmailSend_BodyOnce(t *testing.T) {
+// A complete request from a file is sent once per idempotency key.
+func TestEmailSend_BodyIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	tenant, _, d := newTenant(t)
 	body := `{"to": "ana@example.com", "subject": "s", "html": "<p>x", "recipient": {"externalId": "1", "email": "ana@example.com"}}`
@@ -65,7 +65,7 @@ func TestEmailSend_BodyOnce(t *testing.T) {
 	if diff := cmp.Diff(first, again); diff != "" || other["outboxId"] == first["outboxId"] || count(t, d, `SELECT count(*) FROM email_outbox`) != 2 {
 		t.Errorf("%v, again %v, other %v", first, again, other)
 	}
-	if text := tenant.must(t, "email", "send", "--body", file(t, "r.json", body), "--idempotency-key", "invoice-1"); !strings.HasPrefix(text, "Email "+first["outboxId"].(string)+" is accepted, and PENDING.\n") {
+	if text := tenant.must(t, "email", "send", "--body", file(t, "r.json", body), "--idempotency-key", "invoice-1"); !strings.HasPrefix(text, "Email "+first["outboxId"].(string)+" is accepted with status PENDING.\n") {
 		t.Error(text)
 	}
 }
@@ -81,7 +81,7 @@ func TestEmailSend_Refused(t *testing.T) {
 		{"", ctl.ExitUsage, "--to or --body is missing"},
 		{"--to a@b.example", ctl.ExitUsage, "--subject is missing"},
 		{"--to a@b.example --subject s", ctl.ExitUsage, "--html or --html-file is missing"},
-		{"--to a@b.example --subject s --html x", ctl.ExitUsage, "--external-id is missing: the company's own name for the person"},
+		{"--to a@b.example --subject s --html x", ctl.ExitUsage, "--external-id is missing: give the company's own id of the recipient"},
 		{"--to a@b.example --subject s --html x --external-id 1 --header X", ctl.ExitUsage, `--header "X" must be a name and a value`},
 		{"--body x.json --to a@b.example", ctl.ExitUsage, "give only one of --body and --to"},
 		{"--body /nowhere", ctl.ExitUsage, "--body: open /nowhere"},
@@ -96,7 +96,7 @@ func TestEmailSend_Refused(t *testing.T) {
 	}
 }
 
-// Watching ends with the email, and says with its exit code whether it was sent.
+// --watch ends when the email is final; the exit code says whether it was sent.
 func TestEmailSend_Watch(t *testing.T) {
 	t.Parallel()
 	tenant, by, d := newTenant(t)
@@ -117,22 +117,22 @@ func TestEmailSend_Watch(t *testing.T) {
 	}
 }
 
-// The same commands by both: an operator for every company, with a row in the audit, a
-// tenant for his own.
-func TestEmail_ByEither(t *testing.T) {
+// The same commands as operator (any company, with an audit entry) and as tenant (its own
+// emails).
+func TestEmail_OperatorAndTenant(t *testing.T) {
 	t.Parallel()
 	tenant, by, d := newTenant(t)
 	both := operator{databaseURL: by.databaseURL, env: tenant.env}
 	other := d.Accept(t, d.Company(t), nil).String()
 	id := tenant.accepted(t, "--tag", "boleto")
 
-	// What the api tells, gatewayctl tells.
+	// The output has the same fields as the api's response.
 	answered := get(t, tenant, "/v1/email/"+id)
-	delete(answered, "jobId") // which is the id again
+	delete(answered, "jobId") // the same as the id
 	if diff := cmp.Diff(answered, tenant.object(t, "email", "show", id)); diff != "" {
 		t.Errorf("show (-api +gatewayctl):\n%s", diff)
 	}
-	for _, name := range []string{"events", "from"} { // of one email alone
+	for _, name := range []string{"events", "from"} { // only of a single email
 		delete(answered, name)
 	}
 	if diff := cmp.Diff(map[string]any{"emails": []any{answered}, "more": false}, tenant.object(t, "email", "list", "--tag", "boleto")); diff != "" {
@@ -150,15 +150,15 @@ func TestEmail_ByEither(t *testing.T) {
 		t.Error(shown)
 	}
 	for _, args := range []string{"show", "cancel", "retry"} {
-		if got := tenant.run(t, "email", args, other); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "NOT_FOUND: there is no such email\nOnly what belongs to the company of API_KEY") {
+		if got := tenant.run(t, "email", args, other); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "NOT_FOUND: there is no such email\nOnly objects of the company that owns API_KEY") {
 			t.Errorf("%s of another company: %+v", args, got)
 		}
 	}
-	if got := (operator{}).run(t, "email", "show", id); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "neither DATABASE_URL is set, which an operator needs, nor API_KEY") {
+	if got := (operator{}).run(t, "email", "show", id); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "set DATABASE_URL to run as an operator, or API_KEY") {
 		t.Errorf("%+v", got)
 	}
 
-	// A tenant needs no reason, an operator does.
+	// Operators must give a reason, tenants need not.
 	if after := tenant.object(t, "email", "cancel", id); after["status"] != "CANCELLED" {
 		t.Error(after)
 	}
@@ -168,7 +168,7 @@ func TestEmail_ByEither(t *testing.T) {
 	if after := by.object(t, "email", "retry", id, "--reason", "they want it after all", "--operator", "eva"); after["status"] != "PENDING" || after["to"] != "m***@c***.example" {
 		t.Error(after)
 	}
-	if got := by.run(t, "email", "retry", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "cannot be sent again: it is PENDING") {
+	if got := by.run(t, "email", "retry", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "cannot be retried: it is PENDING") {
 		t.Errorf("%+v", got)
 	}
 	if after := by.object(t, "email", "cancel", id, "--reason", "or not"); after["status"] != "CANCELLED" {
@@ -179,22 +179,22 @@ func TestEmail_ByEither(t *testing.T) {
 		t.Error(after)
 	}
 	exec(t, d, `UPDATE email_outbox SET status = 'SENT', processed_at = now() WHERE id = $1`, id)
-	if got := by.run(t, "email", "cancel", id, "--reason", "x"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "it is too late: the email is SENT") {
+	if got := by.run(t, "email", "cancel", id, "--reason", "x"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "the email cannot be cancelled: it is SENT") {
 		t.Errorf("%+v", got)
 	}
 	if got := tenant.run(t, "email", "cancel", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "CANCEL_TOO_LATE") {
 		t.Errorf("%+v", got)
 	}
 	exec(t, d, `UPDATE email_outbox SET status = 'FAILED', body_erased_at = now() WHERE id = $1`, id)
-	if got := by.run(t, "email", "retry", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "what it said is not kept any more") {
+	if got := by.run(t, "email", "retry", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "its content has been deleted") {
 		t.Errorf("%+v", got)
 	}
 	exec(t, d, `DELETE FROM email_outbox WHERE id = $1`, id)
-	if got := by.run(t, "email", "retry", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "what it said is not kept any more") {
+	if got := by.run(t, "email", "retry", id); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "its content has been deleted") {
 		t.Errorf("%+v", got)
 	}
 
-	// What an operator did stands in the audit and, without his reasons, in the timeline.
+	// An operator's action is in the audit log and, without the reason, in the timeline.
 	var audit struct {
 		Entries []struct{ Operator, Action, Subject, Reason, Company string }
 		More    bool
@@ -251,7 +251,7 @@ func TestEmailList_OfACompany(t *testing.T) {
 	if text := by.must(t, "audit", "list"); !strings.Contains(text, "email.reveal") {
 		t.Error(text)
 	}
-	if got := tenant.run(t, "email", "list", "--company", "Acme"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "--company and --reveal are an operator's") {
+	if got := tenant.run(t, "email", "list", "--company", "Acme"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "--company and --reveal are for operators") {
 		t.Errorf("%+v", got)
 	}
 }

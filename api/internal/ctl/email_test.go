@@ -14,7 +14,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// timeline is what the worker writes, at the times given as seconds after acceptance.
+// timeline returns events as the worker writes them; times are seconds after acceptance.
 func timeline(events ...any) []store.TimelineEvent {
 	var all []store.TimelineEvent
 	for i := 0; i < len(events); i += 3 {
@@ -156,7 +156,7 @@ func (e explained) codes() string {
 	return strings.Join(codes, " ")
 }
 
-// An email that fails, from its acceptance to its end, as an operator sees it.
+// A failing email from acceptance to its final status, as an operator sees it.
 func TestEmail_FromTheDatabase(t *testing.T) {
 	t.Parallel()
 	o, d := newOperator(t)
@@ -246,7 +246,7 @@ func TestEmail_FromTheDatabase(t *testing.T) {
 		t.Errorf("shown in text:\n%s", text)
 	}
 
-	// The row goes one day, the log stays.
+	// The outbox row is purged, the log stays.
 	if _, err := d.SQL.ExecContext(t.Context(), `DELETE FROM email_outbox`); err != nil {
 		t.Fatal(err)
 	}

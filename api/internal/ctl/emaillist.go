@@ -17,7 +17,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// emailChoice is which emails are meant.
+// emailChoice holds the flags of email list.
 type emailChoice struct {
 	company, status, recipient, tag, externalID, requestID, since, until string
 	limit                                                                int
@@ -33,15 +33,15 @@ func (c *control) emailList() *cobra.Command {
 	var choice emailChoice
 	cmd := &cobra.Command{
 		Use: "list", Short: "List emails, newest first",
-		Long: `Lists emails, the newest first, those that fit all the flags. An operator says of which
-company, and sees addresses masked unless he asks to --reveal them; a tenant sees his own.
-` + whoLong,
+		Long: `Lists the emails that match all flags, newest first. An operator names the company and sees
+addresses masked unless --reveal is given; a tenant sees its own emails.
+` + accessHelp,
 		Example: `  gatewayctl email list --company Acme --status FAILED --since 2h
   gatewayctl email list --as tenant --recipient maria@cliente.example`,
-		Args: needs(),
+		Args: exactArgs(),
 	}
 	c.emailFlags(cmd, &choice)
-	return c.either(cmd, either{
+	return c.operatorOrTenant(cmd, operatorOrTenant{
 		operator: func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			return c.listEmailsOf(ctx, s, &choice)
 		},
@@ -58,16 +58,16 @@ company, and sees addresses masked unless he asks to --reveal them; a tenant see
 
 func (c *control) emailFlags(cmd *cobra.Command, e *emailChoice) {
 	flags := cmd.Flags()
-	flags.StringVar(&e.company, "company", "", "an operator's choice: the `COMPANY`, by id or exact name")
-	flags.StringVar(&e.status, "status", "", "only those of a `STATUS`, such as FAILED")
-	flags.StringVar(&e.recipient, "recipient", "", "only those to one `ADDRESS`")
-	flags.StringVar(&e.tag, "tag", "", "only those with a `TAG`")
-	flags.StringVar(&e.externalID, "external-id", "", "only those to the person of this `ID`")
-	flags.StringVar(&e.requestID, "request-id", "", "only those of one `REQUEST`")
-	flags.StringVar(&e.since, "since", "", "only those since a `TIME`: 90m or 36h ago, or as in 2026-03-01T10:00:00-03:00")
-	flags.StringVar(&e.until, "until", "", "only those before a `TIME`")
-	flags.BoolVar(&e.reveal, "reveal", false, "an operator's choice: show addresses in full, which is written down")
-	limited(cmd, &e.limit)
+	flags.StringVar(&e.company, "company", "", "operators only: the `COMPANY` (id or exact name)")
+	flags.StringVar(&e.status, "status", "", "only emails with this `STATUS`, such as FAILED")
+	flags.StringVar(&e.recipient, "recipient", "", "only emails to this `ADDRESS`")
+	flags.StringVar(&e.tag, "tag", "", "only emails with this `TAG`")
+	flags.StringVar(&e.externalID, "external-id", "", "only emails whose recipient has this external `ID`")
+	flags.StringVar(&e.requestID, "request-id", "", "only emails of the request with this `ID`")
+	flags.StringVar(&e.since, "since", "", "only emails since this `TIME`: 90m or 36h ago, or 2026-03-01T10:00:00-03:00")
+	flags.StringVar(&e.until, "until", "", "only emails before this `TIME`")
+	flags.BoolVar(&e.reveal, "reveal", false, "operators only: show addresses in full; writes an audit entry")
+	limitFlag(cmd, &e.limit)
 	complete(cmd, "status", statuses())
 	c.completeCompanyFlag(cmd)
 }
@@ -80,7 +80,7 @@ func statuses() []string {
 	return names
 }
 
-// check reads what can be understood by itself: the times, zero where none is given.
+// check validates the flags and parses the times, which are zero if not given.
 func (e *emailChoice) check(now time.Time) (since, until time.Time, err error) {
 	if err := checkLimit(e.limit); err != nil {
 		return since, until, err
@@ -99,10 +99,10 @@ func (e *emailChoice) check(now time.Time) (since, until time.Time, err error) {
 	return since, until, err
 }
 
-// query is what the flags say, for the api.
+// query builds the query of the HTTP API.
 func (e *emailChoice) query(now time.Time) (url.Values, error) {
 	if e.company != "" || e.reveal {
-		return nil, usagef("--company and --reveal are an operator's: a tenant sees the emails of his own company")
+		return nil, usagef("--company and --reveal are for operators: a tenant sees only its own emails, in full")
 	}
 	since, until, err := e.check(now)
 	if err != nil {
@@ -128,7 +128,7 @@ func (e *emailChoice) query(now time.Time) (url.Values, error) {
 	return query, nil
 }
 
-// filter is the same for the database.
+// filter builds the filter of the database query.
 func (e *emailChoice) filter(now time.Time) (store.EmailFilter, error) {
 	since, until, err := e.check(now)
 	return store.EmailFilter{
@@ -137,8 +137,8 @@ func (e *emailChoice) filter(now time.Time) (store.EmailFilter, error) {
 	}, err
 }
 
-// firstID is the smallest id of the millisecond at or after a time, since ids begin with
-// theirs; the zero id for the zero time.
+// firstID returns the smallest UUIDv7 of the first whole millisecond at or after t, or the
+// zero id for the zero time.
 func firstID(t time.Time) (id uuid.UUID) {
 	if t.IsZero() {
 		return id
@@ -150,10 +150,10 @@ func firstID(t time.Time) (id uuid.UUID) {
 	return id
 }
 
-// listEmailsOf lists a company's emails for an operator.
+// listEmailsOf lists one company's emails for an operator.
 func (c *control) listEmailsOf(ctx context.Context, s *store.Store, choice *emailChoice) (answer, error) {
 	if choice.company == "" {
-		return nil, usagef("--company is missing: of which company? `gatewayctl company list` shows all")
+		return nil, usagef("--company is required: run `gatewayctl company list` to see all companies")
 	}
 	filter, err := choice.filter(time.Now())
 	if err != nil {
@@ -189,7 +189,7 @@ func (c *control) listEmailsOf(ctx context.Context, s *store.Store, choice *emai
 
 func (v emailList) text(w io.Writer) {
 	if len(v.Emails) == 0 {
-		fmt.Fprintln(w, "There are none.")
+		fmt.Fprintln(w, "No emails found.")
 		return
 	}
 	rows := [][]string{{"ID", "ACCEPTED", "STATUS", "TO", "SUBJECT", "TRIES", "LAST ERROR"}}
@@ -197,5 +197,5 @@ func (v emailList) text(w io.Writer) {
 		rows = append(rows, []string{e.ID.String(), stamp(e.CreatedAt), string(e.Status), e.To, e.Subject, e.Tries.String(), e.ErrorCode})
 	}
 	table(w, "", rows)
-	tellMore(w, v.More)
+	printMore(w, v.More)
 }

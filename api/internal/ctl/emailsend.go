@@ -17,8 +17,8 @@ import (
 	"email-gateway/shared/email"
 )
 
-// letter is what email send is told. Its fields are those of the request.
-type letter struct {
+// emailRequest is the request body that the flags of email send build.
+type emailRequest struct {
 	To        string            `json:"to"`
 	CC        []string          `json:"cc,omitempty"`
 	BCC       []string          `json:"bcc,omitempty"`
@@ -43,32 +43,32 @@ type person struct {
 	Email       string `json:"email"`
 }
 
-// sendOrder is the letter and how it is handed over.
-type sendOrder struct {
-	letter
+// sendOptions is the request and how to send it.
+type sendOptions struct {
+	emailRequest
 	htmlFile, textFile, body, once string
 	headers                        []string
 	watch                          bool
 }
 
 func (c *control) emailSend() *cobra.Command {
-	var o sendOrder
+	var o sendOptions
 	cmd := &cobra.Command{
 		Use:   "send (--to ADDRESS --subject TEXT --html-file FILE --external-id ID | --body FILE)",
 		Short: "Send one email",
-		Long: `Hands one email over to the HTTP API, for the company whose key API_KEY is; the key needs
-the scope emails:send. --external-id is the company's own name for the person: the same
-person has the same one in every email. --body sends a request as it stands in a file, for
-all that the flags cannot say.
+		Long: `Sends one email over the HTTP API as the tenant whose key API_KEY is; the key needs the scope
+emails:send. --external-id is the company's own id of the recipient: the same person has the
+same id in every email. --body sends a complete request from a file, for fields that have no
+flag.
 
-Each run has an Idempotency-Key of its own, with which it is repeated when the api does not
-answer; --idempotency-key makes two runs one. --watch stays until the email has ended, and
-ends with 1 unless it was SENT; it needs emails:read too.`,
+Each run generates an Idempotency-Key and reuses it when it retries because the api does not
+answer; with --idempotency-key, several runs count as one. --watch waits until the email has
+reached a final status; the exit code is 1 unless that is SENT. It needs emails:read too.`,
 		Example: `  gatewayctl email send --to maria@cliente.example --external-id CUST-42 --subject 'Olá' --html '<p>Olá</p>'
   gatewayctl email send --to ana@example.com --external-id 42 --subject 'Olá' --html-file ola.html --watch
   gatewayctl email send --body request.json --idempotency-key invoice-2026-0042
   jq -n '{…}' | gatewayctl email send --body -`,
-		Args: needs(),
+		Args: exactArgs(),
 	}
 	cmd.RunE = c.call(func(ctx context.Context, api *client.Client, _ []string) (answer, error) {
 		return c.sendEmail(ctx, api, &o)
@@ -77,30 +77,30 @@ ends with 1 unless it was SENT; it needs emails:read too.`,
 	return cmd
 }
 
-func (o *sendOrder) flags(cmd *cobra.Command) {
+func (o *sendOptions) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.body, "body", "", "a `FILE` with the whole request as JSON; - is standard input")
+	flags.StringVar(&o.body, "body", "", "read the complete request (JSON) from `FILE`; - is standard input")
 	flags.StringVar(&o.To, "to", "", "the recipient's `ADDRESS`")
-	flags.StringSliceVar(&o.CC, "cc", nil, "an `ADDRESS` that gets a copy (repeatable, at most 5)")
-	flags.StringSliceVar(&o.BCC, "bcc", nil, "an `ADDRESS` that gets a copy unseen (repeatable, at most 5)")
-	flags.StringVar(&o.Subject, "subject", "", "the subject, 1 to 150 characters of `TEXT`")
-	flags.StringVar(&o.HTML, "html", "", "the body, `HTML`")
-	flags.StringVar(&o.htmlFile, "html-file", "", "the `FILE` with the body; - is standard input")
-	flags.StringVar(&o.Text, "text", "", "the body without markup, `TEXT`")
-	flags.StringVar(&o.textFile, "text-file", "", "read the plain text from `FILE`")
-	flags.StringVar(&o.From, "from", "", "another sender than the company's, a `MAILBOX`")
-	flags.StringVar(&o.ReplyTo, "reply-to", "", "where answers go, an `ADDRESS`")
-	flags.StringArrayVar(&o.headers, "header", nil, "another header, as in 'X-Invoice: 42' (repeatable, at most 10 `HEADERS`)")
-	flags.StringSliceVar(&o.Tags, "tag", nil, "a `TAG` to find it by (repeatable, at most 5)")
-	flags.StringVar(&o.Recipient.ExternalID, "external-id", "", "the company's own `ID` of the person")
-	flags.StringVar(&o.Recipient.RecipientID, "recipient-id", "", "the gateway's `ID` of the person")
-	flags.StringVar(&o.Recipient.Nome, "name", "", "the person's `NAME`")
-	flags.StringVar(&o.Recipient.RazaoSocial, "company-name", "", "the `NAME` of a person that is a company")
-	flags.IntVar(&o.Priority, "priority", 0, "`N` from 1, first, to 10 (5 if it is not said)")
-	flags.StringVar(&o.SendAt, "send-at", "", "not before this `TIME`, as in 2026-03-01T09:00:00-03:00")
-	flags.StringVar(&o.Delivery, "delivery", "", "`HOW`: at_least_once, or at_most_once, when nobody knows whether it was taken")
-	flags.StringVar(&o.once, "idempotency-key", "", "a `KEY` of your own: the same email under the same key is sent once")
-	flags.BoolVar(&o.watch, "watch", false, "stay until it has ended, and show its steps")
+	flags.StringSliceVar(&o.CC, "cc", nil, "a Cc `ADDRESS` (repeatable, at most 5)")
+	flags.StringSliceVar(&o.BCC, "bcc", nil, "a Bcc `ADDRESS` (repeatable, at most 5)")
+	flags.StringVar(&o.Subject, "subject", "", "the subject, a `TEXT` of 1 to 150 characters")
+	flags.StringVar(&o.HTML, "html", "", "the body as `HTML`")
+	flags.StringVar(&o.htmlFile, "html-file", "", "read the HTML body from `FILE`; - is standard input")
+	flags.StringVar(&o.Text, "text", "", "the plain-text body, a `TEXT`")
+	flags.StringVar(&o.textFile, "text-file", "", "read the plain-text body from `FILE`; - is standard input")
+	flags.StringVar(&o.From, "from", "", "a sender other than the company's default, a `MAILBOX`")
+	flags.StringVar(&o.ReplyTo, "reply-to", "", "the Reply-To `ADDRESS`")
+	flags.StringArrayVar(&o.headers, "header", nil, "an additional header, as in 'X-Invoice: 42' (repeatable, at most 10 `HEADERS`)")
+	flags.StringSliceVar(&o.Tags, "tag", nil, "a `TAG` to search by (repeatable, at most 5)")
+	flags.StringVar(&o.Recipient.ExternalID, "external-id", "", "the company's own `ID` of the recipient")
+	flags.StringVar(&o.Recipient.RecipientID, "recipient-id", "", "the gateway's `ID` of the recipient")
+	flags.StringVar(&o.Recipient.Nome, "name", "", "the recipient's `NAME`")
+	flags.StringVar(&o.Recipient.RazaoSocial, "company-name", "", "the `NAME` of a recipient that is a company")
+	flags.IntVar(&o.Priority, "priority", 0, "the priority, `N` from 1 (highest) to 10; default 5")
+	flags.StringVar(&o.SendAt, "send-at", "", "do not send before this `TIME`, as in 2026-03-01T09:00:00-03:00")
+	flags.StringVar(&o.Delivery, "delivery", "", "`MODE` if the outcome is unknown: at_least_once (send again) or at_most_once")
+	flags.StringVar(&o.once, "idempotency-key", "", "your own `KEY`: requests with the same key are sent once")
+	flags.BoolVar(&o.watch, "watch", false, "wait for the final status, and show the progress")
 	complete(cmd, "delivery", []string{"at_least_once", "at_most_once"})
 	_ = cmd.MarkFlagFilename("html-file", "html", "htm")
 	_ = cmd.MarkFlagFilename("body", "json")
@@ -115,8 +115,8 @@ func (o *sendOrder) flags(cmd *cobra.Command) {
 	}
 }
 
-// request is the body: what a file holds, or what the flags say.
-func (o *sendOrder) request(stdin io.Reader) (any, error) {
+// request returns the body: the content of --body, or what the other flags say.
+func (o *sendOptions) request(stdin io.Reader) (any, error) {
 	if o.body != "" {
 		return readBody(o.body, stdin)
 	}
@@ -133,7 +133,7 @@ func (o *sendOrder) request(stdin io.Reader) (any, error) {
 	case o.HTML == "":
 		return nil, usagef("--html or --html-file is missing")
 	case o.Recipient.ExternalID == "" && o.Recipient.RecipientID == "":
-		return nil, usagef("--external-id is missing: the company's own name for the person, such as a customer's number (or --recipient-id)")
+		return nil, usagef("--external-id is missing: give the company's own id of the recipient, such as a customer number (or --recipient-id)")
 	}
 	for _, header := range o.headers {
 		name, value, found := strings.Cut(header, ":")
@@ -146,13 +146,13 @@ func (o *sendOrder) request(stdin io.Reader) (any, error) {
 		o.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
 	}
 	o.Recipient.Email = o.To
-	return o.letter, nil
+	return o.emailRequest, nil
 }
 
-// maxRequest is what the api takes of a request (bytes).
+// maxRequest is the api's limit of a request body (bytes).
 const maxRequest = 2 << 20
 
-// readBody reads a request as it stands in a file.
+// readBody reads a complete request from a file.
 func readBody(path string, stdin io.Reader) (json.RawMessage, error) {
 	file := stdin
 	if path != "-" {
@@ -175,8 +175,8 @@ func readBody(path string, stdin io.Reader) (json.RawMessage, error) {
 	return text, nil
 }
 
-// handedOver is what the api answers to an email. The names are the HTTP API's.
-type handedOver struct {
+// acceptedEmail is the 202 response of the api.
+type acceptedEmail struct {
 	OutboxID  uuid.UUID    `json:"outboxId"`
 	JobID     string       `json:"jobId"`
 	RequestID string       `json:"requestId"`
@@ -184,11 +184,11 @@ type handedOver struct {
 	CreatedAt time.Time    `json:"createdAt"`
 }
 
-func (v handedOver) text(w io.Writer) {
-	fmt.Fprintf(w, "Email %s is accepted, and %s.\nTo see what becomes of it: gatewayctl email show %s\n", v.OutboxID, v.Status, v.OutboxID)
+func (v acceptedEmail) text(w io.Writer) {
+	fmt.Fprintf(w, "Email %s is accepted with status %s.\nTo follow it: gatewayctl email show %s\n", v.OutboxID, v.Status, v.OutboxID)
 }
 
-func (c *control) sendEmail(ctx context.Context, api *client.Client, o *sendOrder) (answer, error) {
+func (c *control) sendEmail(ctx context.Context, api *client.Client, o *sendOptions) (answer, error) {
 	request, err := o.request(c.Stdin)
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (c *control) sendEmail(ctx context.Context, api *client.Client, o *sendOrde
 	if once == "" {
 		once = "gatewayctl-" + rand.Text()
 	}
-	var sent handedOver
+	var sent acceptedEmail
 	if err := api.Post(ctx, emailPath+"/send", request, &sent, once); err != nil {
 		return nil, err
 	}
@@ -209,34 +209,34 @@ func (c *control) sendEmail(ctx context.Context, api *client.Client, o *sendOrde
 	return watchEmail(ctx, api, sent.OutboxID, p)
 }
 
-// sentOrNot is an email that has ended, as email send --watch tells of it.
-type sentOrNot struct{ emailView }
+// sendResult is the result of email send --watch.
+type sendResult struct{ emailView }
 
-// failure makes an email that was not sent the command's own failure.
-func (v sentOrNot) failure() error {
+// failure makes the command fail unless the email was sent.
+func (v sendResult) failure() error {
 	if v.Status == email.Sent {
 		return nil
 	}
 	return fmt.Errorf("the email is %s", v.Status)
 }
 
-// watchEmail looks at the email until it has ended. What it tells is not the answer.
+// watchEmail polls the email until its status is final. It reports progress to p.
 func watchEmail(ctx context.Context, api *client.Client, id uuid.UUID, p *progress) (answer, error) {
 	tick := time.NewTicker(redrawEvery)
 	defer tick.Stop()
-	heard := time.Now()
+	lastAnswer := time.Now()
 	for {
 		v, err := fetchEmail(ctx, api, id)
 		switch {
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("interrupted, and the email goes on: `gatewayctl email show %s` looks again", id)
+			return nil, fmt.Errorf("interrupted; the email is still being processed: run `gatewayctl email show %s` to check it", id)
 		case err == nil && v.Status.Final():
 			p.end()
-			return sentOrNot{v}, nil
+			return sendResult{v}, nil
 		case err == nil:
-			heard = time.Now()
-			p.tell(step{what: string(v.Status), text: "since it was accepted " + span(time.Since(v.CreatedAt))})
-		case !passing(err) || time.Since(heard) > watchPatience:
+			lastAnswer = time.Now()
+			p.update(step{what: string(v.Status), text: "since it was accepted " + span(time.Since(v.CreatedAt))})
+		case !transient(err) || time.Since(lastAnswer) > watchTimeout:
 			return nil, err
 		}
 		select {

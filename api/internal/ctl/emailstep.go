@@ -15,18 +15,17 @@ import (
 func (c *control) emailCancel() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "cancel ID", Short: "Withdraw an email that no worker has taken up",
-		Long: `Withdraws an email as long as no worker has taken it up (PENDING, ENQUEUED,
-RETRY_SCHEDULED). Cancelling a cancelled one changes nothing. An operator has to give a
---reason.
-` + whoLong,
+		Use: "cancel ID", Short: "Cancel an email that no worker is processing",
+		Long: `Cancels an email that no worker is processing yet (PENDING, ENQUEUED, RETRY_SCHEDULED).
+Cancelling a cancelled email changes nothing. Operators must give a --reason.
+` + accessHelp,
 		Example: "  gatewayctl email cancel 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --reason 'wrong amount'",
-		Args:    needs("ID"), ValidArgsFunction: c.completeEmails,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails,
 	}
-	because(cmd, &reason, false)
-	return c.either(cmd, either{
+	auditReasonFlag(cmd, &reason, false)
+	return c.operatorOrTenant(cmd, operatorOrTenant{
 		operator: func(ctx context.Context, s *store.Store, args []string) (answer, error) {
-			by, err := c.whoAndWhy(reason)
+			by, err := c.operatorWithReason(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -36,13 +35,13 @@ RETRY_SCHEDULED). Cancelling a cancelled one changes nothing. An operator has to
 			}
 			moved, err := s.CancelEmail(ctx, by, found.CompanyID, found.ID)
 			if moved.Status == "" {
-				moved.Status = found.Status // its row is purged
+				moved.Status = found.Status // the outbox row is purged
 			}
 			switch {
 			case err != nil:
 				return nil, err
 			case !moved.Applied && moved.Status != email.Cancelled:
-				return nil, fmt.Errorf("it is too late: the email is %s, and `gatewayctl email explain %s` tells why", moved.Status, found.ID)
+				return nil, fmt.Errorf("the email cannot be cancelled: it is %s; run `gatewayctl email explain %s` for details", moved.Status, found.ID)
 			}
 			return showMoved(ctx, s, found, "cancelled")
 		},
@@ -55,18 +54,18 @@ RETRY_SCHEDULED). Cancelling a cancelled one changes nothing. An operator has to
 func (c *control) emailRetry() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "retry ID", Short: "Send an email again that was given up",
-		Long: `Gives an email that FAILED, EXPIRED or was CANCELLED all its tries again, and a new
-deadline: for an operator EMAIL_TTL away, which is 24h if it is not set here. If the outcome
-of an earlier try is not known, the email says possibleDuplicate from then on.
-` + whoLong,
+		Use: "retry ID", Short: "Retry an email that FAILED, EXPIRED or was CANCELLED",
+		Long: `Gives an email that FAILED, EXPIRED or was CANCELLED all its tries again and a new deadline:
+for operators EMAIL_TTL from now (24h if it is not set here). If the outcome of an earlier
+try is unknown, the email is marked possibleDuplicate from then on.
+` + accessHelp,
 		Example: "  gatewayctl email retry 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --reason 'identity is verified now'",
-		Args:    needs("ID"), ValidArgsFunction: c.completeEmails,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails,
 	}
-	because(cmd, &reason, false)
-	return c.either(cmd, either{
+	auditReasonFlag(cmd, &reason, false)
+	return c.operatorOrTenant(cmd, operatorOrTenant{
 		operator: func(ctx context.Context, s *store.Store, args []string) (answer, error) {
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -83,25 +82,25 @@ of an earlier try is not known, the email says possibleDuplicate from then on.
 			case err != nil:
 				return nil, err
 			case !moved.Applied && (moved.Status == "" || moved.Erased):
-				return nil, fmt.Errorf("email %s cannot be sent again: what it said is not kept any more", found.ID)
+				return nil, fmt.Errorf("email %s cannot be retried: its content has been deleted", found.ID)
 			case !moved.Applied && moved.Replaced:
-				return nil, fmt.Errorf("email %s cannot be sent again: another one of its aggregate and event type has taken its place", found.ID)
+				return nil, fmt.Errorf("email %s cannot be retried: another email of the same aggregate and event type replaced it", found.ID)
 			case !moved.Applied:
-				return nil, fmt.Errorf("email %s cannot be sent again: it is %s, and only FAILED, EXPIRED and CANCELLED ones can, "+
+				return nil, fmt.Errorf("email %s cannot be retried: it is %s; only FAILED, EXPIRED and CANCELLED emails can be, "+
 					"unless their whole mailing was cancelled", found.ID, moved.Status)
 			}
 			if err := s.Wake(ctx); err != nil {
 				return nil, err
 			}
-			return showMoved(ctx, s, found, "set going again")
+			return showMoved(ctx, s, found, "scheduled again")
 		},
 		tenant: func(ctx context.Context, api *client.Client, args []string) (answer, error) {
-			return stepEmail(ctx, api, args[0], "retry", "set going again")
+			return stepEmail(ctx, api, args[0], "retry", "scheduled again")
 		},
 	})
 }
 
-// movedEmail is an email after a step.
+// movedEmail is an email after it was cancelled or retried.
 type movedEmail struct {
 	emailView
 	done string
@@ -110,7 +109,7 @@ type movedEmail struct {
 func (v movedEmail) text(w io.Writer) {
 	fmt.Fprintf(w, "Email %s was %s and is %s now.\n", v.ID, v.done, v.Status)
 	if !v.Status.Final() {
-		fmt.Fprintf(w, "To see what becomes of it: gatewayctl email show %s\n", v.ID)
+		fmt.Fprintf(w, "To follow it: gatewayctl email show %s\n", v.ID)
 	}
 }
 

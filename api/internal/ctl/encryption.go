@@ -15,10 +15,10 @@ import (
 )
 
 func (c *control) encryption() *cobra.Command {
-	cmd := group("encryption", "Change the keys that CPFs, CNPJs and files are encrypted with",
-		`The first key of CPF_CNPJ_KEYS encrypts, all of them decrypt. To change it: put a new one in
-front, restart every api, rotate here with the same CPF_CNPJ_KEYS and STORAGE_URL, and take
-the old one out when status says that it may go. Use the database as gateway_privacy
+	cmd := group("encryption", "Rotate the keys that encrypt CPFs, CNPJs and files",
+		`The first key of CPF_CNPJ_KEYS encrypts; every key decrypts. To replace it: put a new key in
+front, restart every api, run rotate with the same CPF_CNPJ_KEYS and STORAGE_URL, and remove
+the old key once status reports it as removable. Connect to the database as gateway_privacy
 (`+"`migrate roles`"+`).`,
 		`  gatewayctl encryption status
   gatewayctl encryption rotate --reason 'yearly'`)
@@ -26,31 +26,31 @@ the old one out when status says that it may go. Use the database as gateway_pri
 	return cmd
 }
 
-// encryptionView is what each key has sealed.
+// encryptionView counts the values that each key has encrypted.
 type encryptionView struct {
-	Newest   string          `json:"newest"` // encrypts
-	Keys     []encryptionKey `json:"keys"`
-	Places   rotation.Census `json:"places"`
-	Resealed int             `json:"resealed"`
+	Newest   string            `json:"newest"` // encrypts
+	Keys     []encryptionKey   `json:"keys"`
+	Places   rotation.KeyUsage `json:"places"`
+	Resealed int               `json:"resealed"`
 	rotated  bool
 }
 
 type encryptionKey struct {
 	ID        string `json:"id"`
-	InRing    bool   `json:"inRing"` // CPF_CNPJ_KEYS holds it
+	InRing    bool   `json:"inRing"` // listed in CPF_CNPJ_KEYS
 	Sealed    int    `json:"sealed"`
-	Removable bool   `json:"removable"` // it may be taken out of CPF_CNPJ_KEYS
+	Removable bool   `json:"removable"` // may be removed from CPF_CNPJ_KEYS
 }
 
 func (c *control) rotation(ctx context.Context, s *store.Store) (*rotation.Rotation, func(), error) {
-	settings, bucket, err := c.unseal(ctx)
+	settings, bucket, err := c.openEncrypted(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	p := c.progress()
 	r := &rotation.Rotation{Store: s, Bucket: bucket, Ring: settings.Ring}
 	r.Progress = func(what string, found, resealed int) {
-		p.tell(step{what: "Going through", text: what + ", " + plurals(found, "value", "values") + ", " + thousands(resealed) + " sealed anew"})
+		p.update(step{what: "Scanning", text: what + ", " + plurals(found, "value", "values") + ", " + thousands(resealed) + " re-encrypted"})
 	}
 	done := func() {
 		p.end()
@@ -59,16 +59,16 @@ func (c *control) rotation(ctx context.Context, s *store.Store) (*rotation.Rotat
 	return r, done, nil
 }
 
-func viewEncryption(r *rotation.Rotation, census rotation.Census) encryptionView {
-	v := encryptionView{Newest: r.Ring.Newest(), Keys: []encryptionKey{}, Places: census}
+func viewEncryption(r *rotation.Rotation, usage rotation.KeyUsage) encryptionView {
+	v := encryptionView{Newest: r.Ring.Newest(), Keys: []encryptionKey{}, Places: usage}
 	ids := r.Ring.IDs()
 	for _, id := range ids {
-		n := census.Of(id)
+		n := usage.Of(id)
 		v.Keys = append(v.Keys, encryptionKey{ID: id, InRing: true, Sealed: n, Removable: n == 0 && id != v.Newest})
 	}
-	for _, id := range census.Keys() {
+	for _, id := range usage.Keys() {
 		if !slices.Contains(ids, id) {
-			v.Keys = append(v.Keys, encryptionKey{ID: id, Sealed: census.Of(id)})
+			v.Keys = append(v.Keys, encryptionKey{ID: id, Sealed: usage.Of(id)})
 		}
 	}
 	return v
@@ -76,20 +76,20 @@ func viewEncryption(r *rotation.Rotation, census rotation.Census) encryptionView
 
 func (c *control) encryptionStatus() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Count what each key has encrypted, and say which may go",
+		Use: "status", Short: "Count the values that each key has encrypted, and show which keys are removable",
 		Example: "  gatewayctl encryption status --json",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			r, done, err := c.rotation(ctx, s)
 			if err != nil {
 				return nil, err
 			}
 			defer done()
-			census, err := r.Count(ctx)
+			usage, err := r.Count(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return viewEncryption(r, census), nil
+			return viewEncryption(r, usage), nil
 		}),
 	}
 }
@@ -97,15 +97,15 @@ func (c *control) encryptionStatus() *cobra.Command {
 func (c *control) encryptionRotate() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "rotate --reason WHY", Short: "Encrypt everything anew with the newest key",
-		Long: `Encrypts anew, with the first key of CPF_CNPJ_KEYS, what the others have encrypted: numbers
-in the tables, 500 in a commit, and uploaded files. Everything goes on meanwhile. When it is
-interrupted, run it again: it does what is left. What is damaged is passed by, and named at
-the end. Then it counts, as status does.`,
+		Use: "rotate --reason WHY", Short: "Re-encrypt everything with the newest key",
+		Long: `Re-encrypts everything that older keys have encrypted with the first key of CPF_CNPJ_KEYS:
+numbers in the tables (500 per transaction) and uploaded files. The gateway keeps running
+meanwhile. If it is interrupted, run it again: it continues with what is left. Values that
+cannot be decrypted are skipped and listed at the end. Finally it counts, as status does.`,
 		Example: "  gatewayctl encryption rotate --reason 'yearly'",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
-			by, err := c.whoAndWhy(reason)
+			by, err := c.operatorWithReason(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -115,40 +115,40 @@ the end. Then it counts, as status does.`,
 			}
 			defer done()
 			resealed, err := r.Run(ctx)
-			if resealed > 0 { // what was done is written down even if it was broken off
+			if resealed > 0 { // audit a partial rotation too
 				recorded := s.RecordRotation(context.WithoutCancel(ctx), by, map[string]any{"newest": r.Ring.Newest(), "resealed": resealed, "whole": err == nil})
 				err = errors.Join(err, recorded)
 			}
 			if err != nil {
 				return nil, err
 			}
-			census, err := r.Count(ctx)
+			usage, err := r.Count(ctx)
 			if err != nil {
 				return nil, err
 			}
-			v := viewEncryption(r, census)
+			v := viewEncryption(r, usage)
 			v.Resealed, v.rotated = resealed, true
 			return v, nil
 		}),
 	}
-	return because(cmd, &reason, true)
+	return auditReasonFlag(cmd, &reason, true)
 }
 
 func (v encryptionView) text(w io.Writer) {
 	if v.rotated {
-		fmt.Fprintf(w, "%s sealed anew with key %s.\n\n", plurals(v.Resealed, "value was", "values were"), v.Newest)
+		fmt.Fprintf(w, "%s re-encrypted with key %s.\n\n", plurals(v.Resealed, "value was", "values were"), v.Newest)
 	}
-	rows := [][]string{{"KEY", "SEALED", "STATE"}}
+	rows := [][]string{{"KEY", "ENCRYPTED", "STATE"}}
 	var removable []string
 	for _, k := range v.Keys {
 		state := "old"
 		switch {
 		case !k.InRing:
-			state = "not in CPF_CNPJ_KEYS: what it sealed cannot be read"
+			state = "not in CPF_CNPJ_KEYS: its values cannot be decrypted"
 		case k.ID == v.Newest:
-			state = "encrypts"
+			state = "current"
 		case k.Removable:
-			state = "may go"
+			state = "removable"
 			removable = append(removable, k.ID)
 		}
 		rows = append(rows, []string{k.ID, thousands(k.Sealed), state})
@@ -156,26 +156,26 @@ func (v encryptionView) text(w io.Writer) {
 	table(w, "", rows)
 	if len(removable) > 0 {
 		fmt.Fprintf(w, `
-Nothing is sealed with %s any more. Once every api has been restarted with %s in front, and
-this says so again, take it out of CPF_CNPJ_KEYS. Keep it as long as there are backups from before.
+Nothing is encrypted with %s any more. Restart every api with %s in front, run this again to
+confirm, and then remove the old key from CPF_CNPJ_KEYS. Keep it as long as older backups exist.
 `, strings.Join(removable, ", "), v.Newest)
 	}
 }
 
-// failure: what a missing key has sealed is lost until the key is back.
+// failure reports values that cannot be decrypted because their key is missing.
 func (v encryptionView) failure() error {
 	for _, k := range v.Keys {
 		if !k.InRing {
-			return fmt.Errorf("%s sealed with key %s, which CPF_CNPJ_KEYS does not hold", plurals(k.Sealed, "value is", "values are"), k.ID)
+			return fmt.Errorf("%s encrypted with key %s, which is not in CPF_CNPJ_KEYS", plurals(k.Sealed, "value is", "values are"), k.ID)
 		}
 	}
 	if old := v.left(); v.rotated && old > 0 {
-		return fmt.Errorf("%s sealed with an old key meanwhile: restart every api with %s in front, and run this again", plurals(old, "value was", "values were"), v.Newest)
+		return fmt.Errorf("%s encrypted with an old key meanwhile: restart every api with %s in front, and run this again", plurals(old, "value was", "values were"), v.Newest)
 	}
 	return nil
 }
 
-// left is what old keys of the ring still seal.
+// left counts the values that are still encrypted with an old key of the ring.
 func (v encryptionView) left() (n int) {
 	for _, k := range v.Keys {
 		if k.InRing && k.ID != v.Newest {

@@ -15,12 +15,12 @@ import (
 
 func (c *control) emailExplain() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain ID", Short: "Say why an email is where it is, and what happens next",
-		Long: `Says in plain sentences why an email is not sent yet, what happens next and when, and what
-a person can do. It looks at the email, its lane, its company, and at what dispatcher
-and worker last reported of themselves.`,
+		Use: "explain ID", Short: "Explain an email's status and what happens next",
+		Long: `Explains why an email is not sent yet, what happens next and when, and what can be done. It
+looks at the email, its lane and company, and at the state that dispatcher and worker last
+reported.`,
 		Example: "  gatewayctl email explain 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    needs("ID"), ValidArgsFunction: c.completeEmails,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			found, err := findEmail(ctx, s, args[0])
 			if err != nil {
@@ -36,7 +36,7 @@ and worker last reported of themselves.`,
 	}
 }
 
-// explanation is what there is to say about an email.
+// explanation lists the findings about an email.
 type explanation struct {
 	ID       uuid.UUID    `json:"outboxId"`
 	Company  string       `json:"company"`
@@ -49,18 +49,18 @@ type explanation struct {
 	processes []store.ProcessStatus
 }
 
-// finding is one sentence, with a code that programs can rely on.
+// finding is a sentence with a stable code for programs.
 type finding struct {
 	Code string `json:"code"`
 	Text string `json:"text"`
 }
 
-// tries are stated as email show and email list state them.
+// tries formats the tries as email show and email list do.
 func (x *explanation) tries() string {
 	return email.TriesOf(x.at.Attempts, x.at.Throttles, x.allowed).String()
 }
 
-func (x *explanation) say(code, format string, args ...any) {
+func (x *explanation) add(code, format string, args ...any) {
 	x.Findings = append(x.Findings, finding{code, printable(fmt.Sprintf(format, args...))})
 }
 
@@ -71,7 +71,7 @@ func (x explanation) text(w io.Writer) {
 	}
 }
 
-// explain knows every status and everything that can stand in its way.
+// explain diagnoses every status and everything that can block an email.
 func explain(at store.Situation, processes []store.ProcessStatus, allowed int) explanation {
 	x := explanation{
 		ID: at.ID, Company: at.CompanyName, Status: at.Status, AskedAt: at.AskedAt.UTC(),
@@ -107,15 +107,15 @@ func (x *explanation) pending() {
 	}
 	switch wait := x.at.NextAt.Sub(x.at.AskedAt); {
 	case wait > 0 && last == email.EventReleased:
-		x.say("RELEASED", "It was given back without spending a try, and is due again at %s.", x.moment(*x.at.NextAt))
+		x.add("RELEASED", "It was released without using a try and is due again at %s.", x.moment(*x.at.NextAt))
 	case wait > 0 && last == email.EventRescheduled:
-		x.say("RESCHEDULED", "It was moved to another time: it is due at %s.", x.moment(*x.at.NextAt))
+		x.add("RESCHEDULED", "It was rescheduled and is due at %s.", x.moment(*x.at.NextAt))
 	case wait > 0:
-		x.say("SCHEDULED", "It is scheduled: it is due at %s.", x.moment(*x.at.NextAt))
+		x.add("SCHEDULED", "It is scheduled and due at %s.", x.moment(*x.at.NextAt))
 	case free:
-		x.say("DUE", "It has been due for %s: the dispatcher queues it within a second, as soon as the queue's window has room.", x.since(*x.at.NextAt))
+		x.add("DUE", "It has been due for %s: the dispatcher queues it within a second once the queue's window has room.", x.since(*x.at.NextAt))
 	default:
-		x.say("DUE", "It has been due for %s, and goes on as soon as nothing holds it any more.", x.since(*x.at.NextAt))
+		x.add("DUE", "It has been due for %s and is queued once nothing blocks it any more.", x.since(*x.at.NextAt))
 	}
 	x.deadline()
 }
@@ -125,19 +125,19 @@ func (x *explanation) enqueued() {
 	if x.at.EnqueuedAt != nil {
 		waited = x.at.AskedAt.Sub(*x.at.EnqueuedAt)
 	}
-	x.say("ENQUEUED", "A task for it has been on the queue %s for %s.", text(x.at.Queue), span(waited))
+	x.add("ENQUEUED", "A task for it has been on the queue %s for %s.", text(x.at.Queue), span(waited))
 	if x.overdue() {
 		return
 	}
 	held := x.held()
 	if held {
-		x.say("WILL_BE_RETURNED", "The worker that takes the task gives the email back to the dispatcher, to wait there until nothing holds it any more.")
+		x.add("WILL_BE_RETURNED", "The worker that takes the task will release the email to the dispatcher, where it waits until nothing blocks it any more.")
 	}
 	if able := x.worker(); able && !held {
 		if waited > longInQueue {
-			x.say("LONG_IN_QUEUE", "That is long. Either many tasks are queued before it, or Redis has lost its task: /monitoring on a worker's address shows the queue.")
+			x.add("LONG_IN_QUEUE", "That is unusually long. Either many tasks are queued before it or Redis has lost its task: see the queue at /monitoring on a worker's address.")
 		} else {
-			x.say("NEXT_WORKER", "A worker takes it in its turn.")
+			x.add("NEXT_WORKER", "A worker will take it when its turn comes.")
 		}
 	}
 	x.deadline()
@@ -153,21 +153,21 @@ func (x *explanation) retryScheduled() {
 	late := x.at.AskedAt.Sub(*x.at.NextAt)
 	switch {
 	case late <= 0 && x.at.NextAt.After(x.at.ExpiresAt):
-		x.say("EXPIRES_FIRST", "Try %d of %d would be due at %s, but that is after its deadline: it will end as EXPIRED.", next, x.allowed, x.moment(*x.at.NextAt))
+		x.add("EXPIRES_FIRST", "Try %d of %d would be due at %s, but that is after its deadline: it will become EXPIRED.", next, x.allowed, x.moment(*x.at.NextAt))
 	case late <= 0:
-		x.say("NEXT_TRY", "Try %d of %d is due at %s.", next, x.allowed, x.moment(*x.at.NextAt))
+		x.add("NEXT_TRY", "Try %d of %d is due at %s.", next, x.allowed, x.moment(*x.at.NextAt))
 	case late <= retryLost || held:
-		x.say("NEXT_TRY", "Try %d of %d has been due for %s.", next, x.allowed, span(late))
+		x.add("NEXT_TRY", "Try %d of %d has been due for %s.", next, x.allowed, span(late))
 	case x.at.EnqueuedAt == nil:
-		x.say("NEXT_TRY", "Try %d of %d has been due for %s and waits for the dispatcher.", next, x.allowed, span(late))
+		x.add("NEXT_TRY", "Try %d of %d has been due for %s and waits for the dispatcher.", next, x.allowed, span(late))
 		x.dispatcher()
 	default:
-		x.say("RETRY_LOST", "Try %d of %d has been due for %s and no worker came: its task counts as lost, and the dispatcher queues it again.",
+		x.add("RETRY_LOST", "Try %d of %d has been due for %s but no worker took it: its task is considered lost, and the dispatcher queues it again.",
 			next, x.allowed, span(late))
 		x.dispatcher()
 	}
 	if x.at.Throttles > 0 {
-		x.say("THROTTLES", "Tries: %s. Those that a quota refused or an outage ended do not count: only the deadline ends an email that the provider cannot take.",
+		x.add("THROTTLES", "Tries: %s. Tries that failed because of a quota or an outage do not count towards the limit: such an email is retried until its deadline.",
 			x.tries())
 	}
 	x.worker()
@@ -177,20 +177,20 @@ func (x *explanation) retryScheduled() {
 func (x *explanation) processing() {
 	left := x.at.LeaseUntil.Sub(x.at.AskedAt)
 	if left > 0 {
-		x.say("IN_WORK", "A worker has it and asks the provider, for 30 s at most. Its lease runs until %s.", x.moment(*x.at.LeaseUntil))
+		x.add("IN_WORK", "A worker is sending it; the provider call times out after 30 s. The worker's lease runs until %s.", x.moment(*x.at.LeaseUntil))
 		return
 	}
-	x.say("LEASE_ENDED", "The lease of the worker that had it ended %s ago, and no answer of the provider was written down: that worker has ended, or cannot reach the database.",
+	x.add("LEASE_ENDED", "The lease of the worker that was sending it expired %s ago without a recorded result: the worker has stopped or cannot reach the database.",
 		span(-left))
-	x.say("MAY_HAVE_BEEN_SENT", "The provider may have taken it, so no program sends it again by itself. The attemptId of its last SENT_ATTEMPT in `gatewayctl email show %s` is the tag attempt_id in SES's event history.", x.ID)
+	x.add("MAY_HAVE_BEEN_SENT", "The provider may have accepted it, so it is not sent again automatically. The attemptId of its last SENT_ATTEMPT in `gatewayctl email show %s` is the tag attempt_id in SES's event history.", x.ID)
 }
 
 func (x *explanation) outcomeUnknown() {
-	x.say("OUTCOME_UNKNOWN", "The request left for the provider and no usable answer came back: it may have been taken.")
+	x.add("OUTCOME_UNKNOWN", "The request was sent to the provider, but no usable response came back: the provider may have accepted it.")
 	if x.at.Delivery != nil && *x.at.Delivery == email.AtMostOnce {
-		x.say("AT_MOST_ONCE", "Its delivery is at_most_once: unless the provider reports it as sent, it ends as FAILED.")
+		x.add("AT_MOST_ONCE", "Its delivery is at_most_once: unless the provider reports it as sent, it becomes FAILED.")
 	} else {
-		x.say("AT_LEAST_ONCE", "Its delivery is at_least_once: unless the provider reports it as sent, it is tried again, marked as a possible duplicate.")
+		x.add("AT_LEAST_ONCE", "Its delivery is at_least_once: unless the provider reports it as sent, it is sent again, marked as a possible duplicate.")
 	}
 	x.lastError()
 }
@@ -200,19 +200,19 @@ func (x *explanation) final() {
 	case email.Sent:
 		x.sent()
 	case email.Failed:
-		x.say("FAILED", "It failed %swith %s. Tries: %s.", x.ended(x.at.FailedAt), x.failure(), x.tries())
+		x.add("FAILED", "It failed %swith %s. Tries: %s.", x.ended(x.at.FailedAt), x.failure(), x.tries())
 	case email.Expired:
-		x.say("EXPIRED", "Its deadline, %s, passed before the provider took it.", x.moment(x.at.ExpiresAt))
+		x.add("EXPIRED", "Its deadline, %s, passed before the provider accepted it.", x.moment(x.at.ExpiresAt))
 		if reason := failure("", email.MaskText(text(x.at.ErrorReason))); reason != "" {
-			x.say("LAST_ERROR", "Before that, a try had ended in: %s.", reason)
+			x.add("LAST_ERROR", "An earlier try failed with: %s.", reason)
 		}
 	case email.Cancelled:
-		x.say("CANCELLED", "It was withdrawn %swhile it waited.", x.ended(x.at.ProcessedAt))
+		x.add("CANCELLED", "It was cancelled %sbefore it was sent.", x.ended(x.at.ProcessedAt))
 	case email.Suppressed:
-		x.say("SUPPRESSED", "It was stopped %sbecause its address must not be mailed. It cannot be sent again.", x.ended(x.at.ProcessedAt))
+		x.add("SUPPRESSED", "It was stopped %sbecause its address is suppressed. It cannot be retried.", x.ended(x.at.ProcessedAt))
 	}
 	if x.at.Status != email.Sent && x.at.OutcomeUnknown {
-		x.say("MAY_HAVE_BEEN_SENT", "The provider may have taken it all the same: sending it again may deliver it twice.")
+		x.add("MAY_HAVE_BEEN_SENT", "The provider may still have accepted it: retrying it may deliver it twice.")
 	}
 	if x.at.Status.Replayable() {
 		x.retry()
@@ -222,20 +222,20 @@ func (x *explanation) final() {
 func (x *explanation) sent() {
 	took := ""
 	if x.at.SentAt != nil {
-		took = fmt.Sprintf(" at %s, %s after it was accepted here", x.moment(*x.at.SentAt), span(x.at.SentAt.Sub(x.at.CreatedAt)))
+		took = fmt.Sprintf(" at %s, %s after the gateway accepted it", x.moment(*x.at.SentAt), span(x.at.SentAt.Sub(x.at.CreatedAt)))
 	}
-	x.say("SENT", "The provider took it%s; its id there is %s. Tries: %s. Nothing is left to do.", took, text(x.at.SESMessageID), x.tries())
+	x.add("SENT", "The provider accepted it%s; the provider's message id is %s. Tries: %s. No further action is needed.", took, text(x.at.SESMessageID), x.tries())
 	if x.at.PossibleDuplicate {
-		x.say("POSSIBLE_DUPLICATE", "It may have been delivered twice: the outcome of an earlier try was never known.")
+		x.add("POSSIBLE_DUPLICATE", "It may have been delivered twice: the outcome of an earlier try is unknown.")
 	}
 }
 
-// retry says what a person can do about an email that was given up.
+// retry reports whether and how a final email can be retried.
 func (x *explanation) retry() {
 	if x.at.Queue == nil || x.at.ErasedAt != nil {
-		x.say("PURGED", "Its body has been purged since, so it cannot be sent again from here: its sender must send it anew.")
+		x.add("PURGED", "Its body has been deleted, so it cannot be retried: the sender must submit it again.")
 		return
 	}
-	x.say("RETRY_POSSIBLE", "To send it again with new tries and a new deadline: gatewayctl email retry %s", x.ID)
+	x.add("RETRY_POSSIBLE", "To retry it with new tries and a new deadline: gatewayctl email retry %s", x.ID)
 	x.held()
 }

@@ -14,14 +14,14 @@ import (
 	"email-gateway/shared/store"
 )
 
-// asked is the moment at which all emails of this file are asked after.
+// asked is the time of all queries in this file.
 var asked = time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) *time.Time { return in(-d) }
 func in(d time.Duration) *time.Time  { t := asked.Add(d); return &t }
 func to[T any](v T) *T               { return &v }
 
-// situation is an email of a status with nothing in its way.
+// situation returns an unblocked email with the status.
 func situation(status email.Status) store.Situation {
 	s := store.Situation{
 		Email: store.Email{
@@ -59,7 +59,7 @@ func process(service string, age time.Duration, details string) store.ProcessSta
 	return store.ProcessStatus{Service: service, Instance: service + "-1", Age: age, Details: []byte(details)}
 }
 
-// well is a dispatcher and a worker as they report when all is well.
+// well returns a healthy dispatcher and worker.
 func well() []store.ProcessStatus {
 	return []store.ProcessStatus{
 		process("dispatcher", 2*time.Second, `{"redis":{"status":"connected"}}`),
@@ -67,8 +67,8 @@ func well() []store.ProcessStatus {
 	}
 }
 
-// case of an email, and the codes of what is said of it. The sentences themselves
-// stand in testdata/explain.golden.
+// case of an email with the codes of its findings. The texts are in
+// testdata/explain.golden.
 type explainCase struct {
 	name   string
 	status email.Status
@@ -205,12 +205,12 @@ func explainCases() []explainCase {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	var sentences strings.Builder
-	told := map[email.Status]bool{}
+	covered := map[email.Status]bool{}
 	for _, tt := range explainCases() {
 		at, processes := situation(tt.status), well()
 		tt.change(&at, &processes)
 		got := ctl.Explain(at, processes, email.MaxAttempts)
-		told[tt.status] = true
+		covered[tt.status] = true
 
 		var codes []string
 		for _, f := range got.Findings {
@@ -226,14 +226,14 @@ func TestExplain(t *testing.T) {
 		sentences.WriteString("## " + string(tt.status) + ", " + tt.name + "\n" + findings + "\n")
 	}
 	for _, status := range email.Statuses() {
-		if !told[status] {
-			t.Errorf("nothing is said of %s", status)
+		if !covered[status] {
+			t.Errorf("no case covers %s", status)
 		}
 	}
 	golden(t, "explain", sentences.String())
 }
 
-// Whatever stands in the way of an email that waits is named, and so is its deadline.
+// Everything that blocks a waiting email is reported, and so is its deadline.
 func TestExplain_EveryStatusTimesEveryObstacle(t *testing.T) {
 	t.Parallel()
 	obstacles := []struct {
@@ -279,14 +279,14 @@ func TestExplain_EveryStatusTimesEveryObstacle(t *testing.T) {
 				t.Errorf("%s × %s: named %v, want %v", status, o.code, said[o.code], blocks)
 			}
 			if status.Claimable() && !said["DEADLINE"] && !said["OVERDUE"] {
-				t.Errorf("%s × %s: no word of its deadline", status, o.code)
+				t.Errorf("%s × %s: the deadline is not reported", status, o.code)
 			}
 		}
 	}
 }
 
-// A provider's message cannot forge a line of the answer.
-func TestExplain_IsPlain(t *testing.T) {
+// A provider's message cannot forge a line of the output.
+func TestExplain_EscapesControlCharacters(t *testing.T) {
 	t.Parallel()
 	at := situation(email.Failed)
 	at.ErrorReason = to("no\n- It was sent.\x1b[2J")

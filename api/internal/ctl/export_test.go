@@ -9,7 +9,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// What is small enough to be tested by itself.
+// Functions that are tested directly.
 var (
 	Explain   = explain
 	Moment    = moment
@@ -18,8 +18,8 @@ var (
 	Table     = table
 )
 
-// Commands are all that do something, as they are typed behind gatewayctl, without those
-// that cobra brings.
+// Commands lists all runnable commands as typed after gatewayctl, without those that cobra
+// adds.
 func Commands() []string {
 	var all []string
 	var walk func(cmd *cobra.Command)
@@ -35,14 +35,14 @@ func Commands() []string {
 	return all
 }
 
-// Text is the answer for people.
+// Text returns the text output.
 func (x explanation) Text() string {
 	var page strings.Builder
 	x.text(&page)
 	return page.String()
 }
 
-// ShowEmail is what email show prints.
+// ShowEmail returns the output of email show.
 func ShowEmail(s store.Situation, events []store.TimelineEvent, reveal bool) (string, error) {
 	view, err := viewEmail(s, events, email.MaxAttempts, reveal)
 	if err != nil {
@@ -53,7 +53,7 @@ func ShowEmail(s store.Situation, events []store.TimelineEvent, reveal bool) (st
 	return page.String(), nil
 }
 
-// ErasureFailure is what an erasure that is complete but for some tasks in Redis ends with.
+// ErasureFailure returns the error of an erasure that is complete except for tasks in Redis.
 func ErasureFailure(openTasks int) error {
 	v := erased{}
 	v.Receipt.Tasks.Open = openTasks

@@ -12,17 +12,18 @@ import (
 )
 
 func (c *control) gate() *cobra.Command {
-	cmd := group("gate", "Show the brake before the provider",
-		`All workers share one gate. They shut it when the provider takes no email any more,
-whichever comes next: a paused account, wrong credentials, a spent daily quota, an
-outage. Then one email every 5 s asks, and opens it again. Operators hold it with
-gatewayctl lane pause --all; no probe opens that.`,
+	cmd := group("gate", "Show the circuit breaker of the email provider",
+		`All workers share one circuit breaker (the gate). They open it when the provider accepts no
+email at all: the account is paused, the credentials are wrong, the daily quota is used up,
+or there is an outage. Then one probe email is sent every 5 s; when one succeeds, the circuit
+breaker closes. Operators stop all sending with gatewayctl lane pause --all; probes do not
+undo that.`,
 		"  gatewayctl gate show")
 	cmd.AddCommand(c.gateShow())
 	return cmd
 }
 
-// gateView is the gate, after what was done.
+// gateView is the state of the circuit breaker, after a change if done is set.
 type gateView struct {
 	store.Gate
 	done string // a sentence
@@ -30,9 +31,9 @@ type gateView struct {
 
 func (c *control) gateShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show", Short: "Show whether emails pass to the provider, and why not",
+		Use: "show", Short: "Show whether emails are sent to the provider, and if not, why",
 		Example: "  gatewayctl gate show",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			return changeGate(ctx, s, "", func() error { return nil })
 		}),
@@ -53,9 +54,13 @@ func (v gateView) text(w io.Writer) {
 	}
 	fmt.Fprintln(w, gateState(v.Gate))
 	fmt.Fprintln(w)
-	rows := [][]string{{"state", string(v.State) + " since " + stamp(v.Since)}}
+	state := "closed"
+	if v.State == store.GateShut {
+		state = "open"
+	}
+	rows := [][]string{{"state", state + " since " + stamp(v.Since)}}
 	if v.HeldAt != nil {
-		rows = append(rows, []string{"held since", stamp(*v.HeldAt) + ": " + text(v.HeldReason)})
+		rows = append(rows, []string{"paused since", stamp(*v.HeldAt) + ": " + text(v.HeldReason)})
 	}
 	if v.ProbeAt != nil && v.ProbeID != nil {
 		rows = append(rows, []string{"last probe", stamp(*v.ProbeAt) + ", email " + v.ProbeID.String()})
@@ -63,16 +68,16 @@ func (v gateView) text(w io.Writer) {
 	if v.ChangedBy != nil {
 		rows = append(rows, []string{"by", *v.ChangedBy})
 	}
-	table(w, "  ", append(rows, []string{"shut so far", strconv.FormatInt(v.Shuts, 10)}))
+	table(w, "  ", append(rows, []string{"times opened", strconv.FormatInt(v.Shuts, 10)}))
 }
 
-// gateState is one sentence.
+// gateState summarizes the state in one sentence.
 func gateState(g store.Gate) string {
 	switch {
 	case g.HeldAt != nil:
-		return "No email passes: an operator holds all of them back since " + stamp(*g.HeldAt) + ": " + printable(text(g.HeldReason)) + "."
+		return "No email is sent: an operator has paused all sending since " + stamp(*g.HeldAt) + ": " + printable(text(g.HeldReason)) + "."
 	case g.State == store.GateShut:
-		return "The provider takes no email since " + stamp(g.Since) + ": " + text(g.Reason) + ". A probe every 5 s asks whether it does again."
+		return "The circuit breaker has been open since " + stamp(g.Since) + ": " + text(g.Reason) + ". One probe email is sent every 5 s; when one succeeds, it closes."
 	}
-	return "Emails pass to the provider."
+	return "The circuit breaker is closed: emails are sent."
 }

@@ -25,8 +25,8 @@ import (
 	"email-gateway/shared/unsubscribe"
 )
 
-// newTenant is a tenant at an api of the test's own: a company, Acme, and a key that may
-// do everything. It has no DATABASE_URL; the operator beside it has.
+// newTenant starts an api and returns a tenant of it: the company Acme with a key that has
+// all scopes. Only the operator, by, has DATABASE_URL.
 func newTenant(t *testing.T) (tenant, by operator, d storetest.Database) {
 	t.Helper()
 	by, d = newOperator(t)
@@ -75,7 +75,7 @@ func serveAPI(t *testing.T, d storetest.Database) string {
 	return server.URL
 }
 
-// file writes a file of the test's own and returns its path.
+// file writes a temporary file and returns its path.
 func file(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -85,7 +85,7 @@ func file(t *testing.T, name, content string) string {
 	return path
 }
 
-// object runs a command with --json and reads its answer whatever its fields are.
+// object runs a command with --json and decodes its output.
 func (o operator) object(t *testing.T, args ...string) map[string]any {
 	t.Helper()
 	var fields map[string]any

@@ -19,15 +19,15 @@ import (
 
 func (c *control) key() *cobra.Command {
 	cmd := group("key", "Create, list and revoke API keys",
-		`An API key lets a company's program use the HTTP API. It is shown once, when it is made:
-the gateway keeps only the SHA-256 of its secret.`,
+		`An API key authenticates a company's programs to the HTTP API. It is shown only once, when it
+is created: the gateway stores only the SHA-256 of its secret.`,
 		`  gatewayctl key create --company Acme --scopes emails:send
-  gatewayctl key revoke 7qkz3w5hj2xn6b4c --reason 'stood in a public repository'`)
+  gatewayctl key revoke 7qkz3w5hj2xn6b4c --reason 'leaked in a public repository'`)
 	cmd.AddCommand(c.keyCreate(), c.keyList(), c.keyRotate(), c.keyRevoke())
 	return cmd
 }
 
-// keyCreated is the one place where a whole key is shown.
+// keyCreated holds the complete key; no other output does.
 type keyCreated struct {
 	Key string `json:"key"`
 	store.APIKey
@@ -40,8 +40,8 @@ func (c *control) keyCreate() *cobra.Command {
 	var scopes, networks []string
 	cmd := &cobra.Command{
 		Use:   "create --company COMPANY",
-		Short: "Create an API key and show it, once",
-		Long: fmt.Sprintf(`Creates an API key and shows it, this once. Programs send it with their requests as
+		Short: "Create an API key and show it once",
+		Long: fmt.Sprintf(`Creates an API key and shows it once. Programs send it with each request as
 "Authorization: Bearer KEY" or "X-API-Key: KEY".
 
 Scopes:
@@ -50,7 +50,7 @@ Scopes:
   gatewayctl key create --company Acme --name invoicing --env test --scopes emails:send --rate 50 --burst 100
   gatewayctl key create --company Acme --expires 90d --networks 203.0.113.0/24,2001:db8::/32
   API_KEY=$(gatewayctl key create --company Acme --json | jq -r .key)`,
-		Args: needs(),
+		Args: exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			if err := checkKey(&key, environment, scopes); err != nil {
 				return nil, err
@@ -58,7 +58,7 @@ Scopes:
 			if err := limitKey(&key, expires, networks, time.Now()); err != nil {
 				return nil, err
 			}
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -80,21 +80,21 @@ Scopes:
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&key.Name, "name", "default", "a `NAME` for the key, such as the program that uses it")
-	flags.StringVar(&environment, "env", "live", "the `ENVIRONMENT` that stands in the key: live, test or dev")
-	flags.StringSliceVar(&scopes, "scopes", []string{apikey.EmailsSend, apikey.EmailsRead}, "what it may do: `SCOPES`, with commas")
+	flags.StringVar(&environment, "env", "live", "the `ENVIRONMENT` that is part of the key: live, test or dev")
+	flags.StringSliceVar(&scopes, "scopes", []string{apikey.EmailsSend, apikey.EmailsRead}, "the `SCOPES` of the key, comma-separated")
 	flags.IntVar(&key.RatePerSecond, "rate", 200, "at most `N` requests per second; 0 = no limit")
-	flags.IntVar(&key.Burst, "burst", 400, "up to `N` requests at once, before the rate holds")
-	flags.StringVar(&expires, "expires", "", "when it ends by itself: `TIME`, such as 90d, 12h or 2027-01-31")
-	flags.StringSliceVar(&networks, "networks", nil, "from where alone it may be used: `NETWORKS`, with commas")
+	flags.IntVar(&key.Burst, "burst", 400, "allow bursts of up to `N` requests")
+	flags.StringVar(&expires, "expires", "", "when the key expires: a `TIME` such as 90d, 12h or 2027-01-31")
+	flags.StringSliceVar(&networks, "networks", nil, "the only `NETWORKS` it may be used from, comma-separated")
 	complete(cmd, "env", environments())
 	_ = cmd.RegisterFlagCompletionFunc("scopes", completeScopes)
-	return c.ofCompany(because(cmd, &reason, false), &given)
+	return c.ofCompany(auditReasonFlag(cmd, &reason, false), &given)
 }
 
 func environments() []string { return []string{"live", "test", "dev"} }
 
-// completeScopes offers the scopes that are not in the list yet, each behind what stands
-// there already: a shell replaces the whole word.
+// completeScopes offers the scopes that are not in the list yet, each with the list typed
+// so far as prefix: a shell replaces the whole word.
 func completeScopes(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	given := strings.Split(typed, ",")
 	before := strings.Join(append(given[:len(given)-1:len(given)-1], ""), ",")
@@ -107,40 +107,40 @@ func completeScopes(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
-// checkKey checks what an operator typed and completes the key with it.
+// checkKey validates the flags and copies them into the key.
 func checkKey(key *store.APIKey, environment string, scopes []string) error {
 	if !slices.Contains(environments(), environment) {
 		return usagef("--env %q must be %s", environment, strings.Join(environments(), ", "))
 	}
 	if key.Name = strings.TrimSpace(printable(key.Name)); key.Name == "" {
-		return usagef("--name must say what the key is for")
+		return usagef("--name must not be empty: say what the key is for")
 	}
 	if len(scopes) == 0 {
 		return usagef("--scopes must name at least one of %s", strings.Join(apikey.Scopes(), ", "))
 	}
 	for _, scope := range scopes {
 		if !slices.Contains(apikey.Scopes(), scope) {
-			return usagef("--scopes: there is no scope %q, only %s", scope, strings.Join(apikey.Scopes(), ", "))
+			return usagef("--scopes: unknown scope %q; the scopes are %s", scope, strings.Join(apikey.Scopes(), ", "))
 		}
 	}
 	if key.RatePerSecond < 0 || key.Burst < 0 || (key.RatePerSecond > 0 && key.Burst == 0) {
-		return usagef("--rate must be 0 (no limit) or more, and --burst at least 1 beside a rate: no request would ever pass")
+		return usagef("--rate must be 0 (no limit) or more, and --burst at least 1 if --rate is set")
 	}
 	key.Environment = environment
 	key.Scopes = slices.Compact(slices.Sorted(slices.Values(scopes)))
 	return nil
 }
 
-// limitKey reads until when and whence a key may be used.
+// limitKey parses the expiry and the networks of a key.
 func limitKey(key *store.APIKey, expires string, networks []string, now time.Time) error {
 	key.ExpiresAt, key.Networks = nil, nil
 	if expires != "" {
 		at, ok := momentOf(expires, now)
 		if !ok {
-			return usagef("--expires %q must be a time from now, such as 90d or 12h, a day or a time with its zone: 2027-01-31, 2027-01-31T12:00:00Z", expires)
+			return usagef("--expires %q must be a duration from now, such as 90d or 12h, a day (2027-01-31) or a timestamp with its zone (2027-01-31T12:00:00Z)", expires)
 		}
 		if !at.After(now) {
-			return usagef("--expires %q has passed: the key would never work", expires)
+			return usagef("--expires %q is in the past: the key would never be valid", expires)
 		}
 		key.ExpiresAt = &at
 	}
@@ -157,7 +157,7 @@ func limitKey(key *store.APIKey, expires string, networks []string, now time.Tim
 	return nil
 }
 
-// momentOf reads days or a duration from now, a day (its beginning in UTC), or a time.
+// momentOf parses days or a duration from now, a day (midnight UTC) or a timestamp.
 func momentOf(text string, now time.Time) (time.Time, bool) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.Atoi(days); err == nil && n > 0 && n <= 36500 {
@@ -176,8 +176,8 @@ func momentOf(text string, now time.Time) (time.Time, bool) {
 }
 
 func (v keyCreated) text(w io.Writer) {
-	fmt.Fprintf(w, "A key for %s:\n\n    %s\n\n", printable(v.company), v.Key)
-	fmt.Fprint(w, "It is not shown again: the gateway keeps only a hash of it. Store it now.\n\n")
+	fmt.Fprintf(w, "API key for %s:\n\n    %s\n\n", printable(v.company), v.Key)
+	fmt.Fprint(w, "Store it now: it is not shown again. The gateway stores only a hash.\n\n")
 	table(w, "  ", [][]string{
 		{"key id", v.KeyID},
 		{"name", v.Name},
@@ -196,9 +196,9 @@ type keyList struct {
 func (c *control) keyList() *cobra.Command {
 	var given string
 	cmd := &cobra.Command{
-		Use: "list --company COMPANY", Short: "List a company's keys, the revoked ones too",
+		Use: "list --company COMPANY", Short: "List a company's keys, including revoked ones",
 		Example: "  gatewayctl key list --company Acme",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			company, err := findCompany(ctx, s, given)
 			if err != nil {
@@ -213,7 +213,7 @@ func (c *control) keyList() *cobra.Command {
 
 func (v keyList) text(w io.Writer) {
 	if len(v.Keys) == 0 {
-		fmt.Fprintln(w, "It has no key yet: `gatewayctl key create --help` tells how to make one.")
+		fmt.Fprintln(w, "No API keys yet: see `gatewayctl key create --help`.")
 		return
 	}
 	rows := [][]string{{"KEY ID", "NAME", "ENV", "SCOPES", "RATE", "NETWORKS", "CREATED", "STATE"}}
@@ -231,21 +231,21 @@ func (c *control) keyRevoke() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "revoke KEYID --reason WHY",
-		Short: "Shut a key out, for good",
-		Long: `Shuts a key out, for good. Programs that still use it get 401 within 5 s. Emails that were
-accepted with it are sent.`,
-		Example: "  gatewayctl key revoke 7qkz3w5hj2xn6b4c --reason 'stood in a public repository'",
-		Args:    needs("KEYID"), ValidArgsFunction: c.completeKeys,
+		Short: "Revoke a key permanently",
+		Long: `Revokes a key permanently. Programs that still use it get 401 within 5 s. Emails that were
+accepted with it are still sent.`,
+		Example: "  gatewayctl key revoke 7qkz3w5hj2xn6b4c --reason 'leaked in a public repository'",
+		Args:    exactArgs("KEYID"), ValidArgsFunction: c.completeKeys,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
-			by, err := c.whoAndWhy(reason)
+			by, err := c.operatorWithReason(reason)
 			if err != nil {
 				return nil, err
 			}
 			id := keyID(args[0])
 			err = s.RevokeAPIKey(ctx, by, id)
 			if errors.Is(err, store.ErrNotFound) {
-				// What was typed is not repeated: it may be a secret.
-				return nil, errors.New("there is no key of this id: `gatewayctl key list --company COMPANY` shows those of a company")
+				// Do not repeat the argument: it may contain a secret.
+				return nil, errors.New("no key has this id: run `gatewayctl key list --company COMPANY` to see a company's keys")
 			}
 			if err != nil {
 				return nil, err
@@ -254,10 +254,10 @@ accepted with it are sent.`,
 			return keyRevoked{revoked.APIKey}, err
 		}),
 	}
-	return because(cmd, &reason, true)
+	return auditReasonFlag(cmd, &reason, true)
 }
 
-// keyID is the public part of what was given: people paste whole keys.
+// keyID returns the public part of the argument: people paste whole keys.
 func keyID(given string) string {
 	if key, err := apikey.Parse(given); err == nil {
 		return key.ID
@@ -267,10 +267,10 @@ func keyID(given string) string {
 
 func (v keyRevoked) text(w io.Writer) {
 	if v.RevokedAt == nil {
-		fmt.Fprintf(w, "Key %s (%s) had expired at %s.\n", v.KeyID, printable(v.Name), stamp(v.Ends()))
+		fmt.Fprintf(w, "Key %s (%s) expired at %s.\n", v.KeyID, printable(v.Name), stamp(v.Ends()))
 		return
 	}
-	fmt.Fprintf(w, "Key %s (%s) was revoked at %s. A request may pass for 5 s more.\n", v.KeyID, printable(v.Name), stamp(*v.RevokedAt))
+	fmt.Fprintf(w, "Key %s (%s) was revoked at %s. Requests may still be accepted for up to 5 s.\n", v.KeyID, printable(v.Name), stamp(*v.RevokedAt))
 }
 
 func keyRate(k store.APIKey) string {
@@ -308,7 +308,7 @@ func keyState(k store.APIKey) string {
 	return "revoked " + stamp(*k.RevokedAt)
 }
 
-// complete offers the values of a flag to the shell's completion.
+// complete registers the values of a flag for shell completion.
 func complete(cmd *cobra.Command, flag string, values []string) {
 	offer := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return values, cobra.ShellCompDirectiveNoFileComp

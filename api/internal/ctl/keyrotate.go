@@ -13,32 +13,31 @@ import (
 	"email-gateway/shared/store"
 )
 
-// keyRotated is a key with its successor, which is shown this once.
+// keyRotated is a key's successor, which is shown only once.
 type keyRotated struct {
 	keyCreated
 	Replaces string    `json:"replaces"`
 	Until    time.Time `json:"replacedUntil"`
 }
 
-// maxGrace is the longest that two keys work beside each other: who needs longer has two
-// keys.
+// maxGrace limits how long both keys are valid. For longer periods, create a second key.
 const maxGrace = 90 * 24 * time.Hour
 
 func (c *control) keyRotate() *cobra.Command {
 	var reason string
 	var grace time.Duration
 	cmd := &cobra.Command{
-		Use: "rotate KEYID", Short: "Make a key's successor, and shut the old one out after a while",
-		Long: `Makes a key that may do what the old one may, and shows it, this once. Until the grace is
-over both work, so that programs can change at their own time; then the old one is shut
-out by itself. Revoke it to end that sooner.`,
+		Use: "rotate KEYID", Short: "Create a key's successor and revoke the old key after a grace period",
+		Long: `Creates a key with the same permissions and shows it once. Both keys are valid during the
+grace period, so that programs can switch over; then the old key expires automatically.
+Revoke it to end the grace period early.`,
 		Example: "  gatewayctl key rotate 7qkz3w5hj2xn6b4c --grace 72h --reason 'yearly'",
-		Args:    needs("KEYID"), ValidArgsFunction: c.completeKeys,
+		Args:    exactArgs("KEYID"), ValidArgsFunction: c.completeKeys,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			if grace < 0 || grace > maxGrace {
 				return nil, usagef("--grace must be 0s to %s", maxGrace)
 			}
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -55,7 +54,7 @@ out by itself. Revoke it to end that sooner.`,
 				err = s.RotateAPIKey(ctx, by, id, made.ID, made.SecretSHA256(), grace)
 			}
 			if errors.Is(err, store.ErrNotFound) {
-				return nil, errors.New("there is no key of this id that works: `gatewayctl key list --company COMPANY` shows those of a company")
+				return nil, errors.New("no active key has this id: run `gatewayctl key list --company COMPANY` to see a company's keys")
 			}
 			if err != nil {
 				return nil, err
@@ -72,11 +71,11 @@ out by itself. Revoke it to end that sooner.`,
 			}, nil
 		}),
 	}
-	cmd.Flags().DurationVar(&grace, "grace", 24*time.Hour, "how long the old one works still: `DURATION`, such as 72h")
-	return because(cmd, &reason, false)
+	cmd.Flags().DurationVar(&grace, "grace", 24*time.Hour, "how long the old key stays valid: a `DURATION` such as 72h")
+	return auditReasonFlag(cmd, &reason, false)
 }
 
 func (v keyRotated) text(w io.Writer) {
 	v.keyCreated.text(w)
-	fmt.Fprintf(w, "\nKey %s works until %s.\n", v.Replaces, stamp(v.Until))
+	fmt.Fprintf(w, "\nKey %s is valid until %s.\n", v.Replaces, stamp(v.Until))
 }

@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Both keys work during the grace, and only the new one after it.
+// Both keys are valid during the grace period, only the new one after it.
 func TestKeyRotate(t *testing.T) {
 	t.Parallel()
 	tenant, by, d := newTenant(t)
@@ -36,7 +36,7 @@ func TestKeyRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(3 * time.Minute)
-	for works(old) { // an answer of the database is believed for five seconds
+	for works(old) { // the api caches keys for 5 s
 		if time.Now().After(deadline) {
 			t.Fatal("the old key works after its grace")
 		}
@@ -49,7 +49,7 @@ func TestKeyRotate(t *testing.T) {
 	if got := by.run(t, "key", "rotate", "x", "--grace", "-1h"); got.code != ctl.ExitUsage {
 		t.Errorf("%+v", got)
 	}
-	// Revoking ends a grace.
+	// Revoking ends the grace period.
 	long := by.object(t, "key", "create", "--company", "Acme")
 	by.must(t, "key", "rotate", long["keyId"].(string), "--grace", "72h")
 	by.must(t, "key", "revoke", long["keyId"].(string), "--reason", "found in a log")
@@ -66,7 +66,7 @@ func TestEncryption(t *testing.T) {
 		return id + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
 	}
 	by.env = map[string]string{"CPF_CNPJ_KEYS": key("k2", 2) + "," + key("k1", 1), "STORAGE_URL": "file://" + t.TempDir()}
-	if said := by.must(t, "encryption", "status"); !strings.Contains(said, "k1   0       may go") {
+	if said := by.must(t, "encryption", "status"); !strings.Contains(said, "k1   0          removable") {
 		t.Errorf("%s", said)
 	}
 	if got := by.run(t, "encryption", "rotate"); got.code != ctl.ExitUsage {
@@ -96,7 +96,7 @@ func TestEncryption(t *testing.T) {
 	}
 }
 
-// Keys that end by themselves and are bound to networks, from their making to their successor.
+// Keys with an expiry and networks, from creation to rotation.
 func TestKeyLimits(t *testing.T) {
 	t.Parallel()
 	_, by, d := newTenant(t)
@@ -112,7 +112,7 @@ func TestKeyLimits(t *testing.T) {
 	if audit := by.must(t, "audit", "list", "--json"); !strings.Contains(audit, "203.0.113.0/24") || !strings.Contains(audit, "expiresAt") {
 		t.Errorf("%s", audit)
 	}
-	// A program of the release before reads revoked_at alone.
+	// The previous release reads only revoked_at.
 	var known bool
 	if err := d.SQL.QueryRowContext(t.Context(), `SELECT revoked_at = expires_at FROM api_keys WHERE key_id = $1`, id).Scan(&known); err != nil || !known {
 		t.Errorf("older programs: %v, %v", known, err)

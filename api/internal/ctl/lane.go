@@ -15,14 +15,14 @@ import (
 	"email-gateway/shared/store"
 )
 
-// laneLimit bounds what one list shows: every mailing ever uploaded has a lane.
+// laneLimit bounds one list: every mailing ever uploaded has a lane.
 const laneLimit = 1000
 
 func (c *control) lane() *cobra.Command {
-	cmd := group("lane", "Hold back what waits, or let it go on",
-		`A lane is a line in which one company's emails wait for one queue; each of its mailings
-has a lane of its own. A lane that an operator paused stays so until an operator
-resumes it: the tenant's own pause and resume of a mailing stand beside that.`,
+	cmd := group("lane", "Pause, resume and list lanes (queues of one company)",
+		`A lane holds the emails of one company that wait for one queue; each mailing has its own
+lane. A lane that an operator paused stays paused until an operator resumes it, independent
+of the tenant's own pause and resume of a mailing.`,
 		`  gatewayctl lane pause --company Acme --reason 'complaints above 0.1 %'
   gatewayctl lane pause --all --reason 'SES asked us to stop'
   gatewayctl lane resume --all`)
@@ -30,7 +30,7 @@ resumes it: the tenant's own pause and resume of a mailing stand beside that.`,
 	return cmd
 }
 
-// laneChoice is which lanes an operator means.
+// laneChoice selects lanes by flags.
 type laneChoice struct {
 	company, mailing, queue string
 	all                     bool
@@ -38,7 +38,7 @@ type laneChoice struct {
 
 func (c *control) laneFlags(cmd *cobra.Command, l *laneChoice) *cobra.Command {
 	flags := cmd.Flags()
-	flags.StringVar(&l.company, "company", "", "the lanes of this `COMPANY`, by id or name")
+	flags.StringVar(&l.company, "company", "", "the lanes of this `COMPANY` (id or exact name)")
 	flags.StringVar(&l.mailing, "mailing", "", "only the lane of the mailing with this `ID`")
 	flags.StringVar(&l.queue, "queue", "", "only the lanes of this `QUEUE`")
 	complete(cmd, "queue", queues())
@@ -47,13 +47,13 @@ func (c *control) laneFlags(cmd *cobra.Command, l *laneChoice) *cobra.Command {
 }
 
 func (l *laneChoice) allFlag(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVar(&l.all, "all", false, "every email of every company, those of companies and mailings to come too")
+	cmd.Flags().BoolVar(&l.all, "all", false, "all emails of all companies, including future companies and mailings")
 	return cmd
 }
 
 func queues() []string { return slices.Concat(email.Queues(), email.BulkQueues()) }
 
-// check reads what can be understood without the database.
+// check validates the flags that need no database.
 func (l *laneChoice) check() (store.LaneFilter, error) {
 	f := store.LaneFilter{Queue: l.queue}
 	if l.queue != "" && !slices.Contains(queues(), l.queue) {
@@ -62,20 +62,20 @@ func (l *laneChoice) check() (store.LaneFilter, error) {
 	if l.mailing != "" {
 		id, err := uuid.Parse(l.mailing)
 		if err != nil {
-			return f, usagef("--mailing %q is not a mailing's id", l.mailing)
+			return f, usagef("--mailing %q is not a mailing id", l.mailing)
 		}
 		f.Mailing = uuid.NullUUID{UUID: id, Valid: true}
 	}
 	return f, nil
 }
 
-// only is check for a command that changes lanes: it must be told which.
+// only is check for a command that changes lanes: the selection must be explicit.
 func (l *laneChoice) only() (store.LaneFilter, error) {
 	switch narrowed := l.company != "" || l.mailing != "" || l.queue != ""; {
 	case l.all && narrowed:
-		return store.LaneFilter{}, usagef("--all is every lane: it does not go with --company, --mailing or --queue")
+		return store.LaneFilter{}, usagef("--all selects every lane: it cannot be combined with --company, --mailing or --queue")
 	case !l.all && l.company == "":
-		return store.LaneFilter{}, usagef("say which lanes: --company COMPANY, or --all")
+		return store.LaneFilter{}, usagef("give --company COMPANY or --all")
 	}
 	return l.check()
 }
@@ -85,21 +85,21 @@ func (c *control) lanePause() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "pause (--company COMPANY [--mailing ID] [--queue QUEUE] | --all) --reason REASON",
-		Short: "Hold back what waits in some lanes, or in all",
-		Long: `Holds back what waits in the lanes. What a worker has in its hands already is still
-sent. Nothing is lost: it goes on when the lanes are resumed, unless its deadline has
-passed by then.
+		Short: "Pause some or all lanes",
+		Long: `Pauses the lanes: their waiting emails are not sent. Emails that a worker is already
+processing are still sent. No email is lost: the lanes continue when they are resumed, except
+for emails whose deadline has passed by then.
 
-With --company it pauses the lanes that the company has now: a mailing that is uploaded
-later runs (gatewayctl company suspend holds back everything of a company). With --all
-it holds the gate before the provider, so that no email of anybody passes.
+With --company, it pauses the lanes that the company has now; a mailing uploaded later is
+sent (gatewayctl company suspend stops everything of a company). With --all, it stops all
+sending at the provider's circuit breaker, for every company.
 
-Pausing what is paused changes the reason and keeps the time.`,
+Pausing a paused lane changes the reason and keeps the time.`,
 		Example: `  gatewayctl lane pause --company Acme --queue email:send:low --reason 'too many bounces'
   gatewayctl lane pause --all --reason 'SES asked us to stop'`,
-		Args: needs(),
+		Args: exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
-			by, err := c.whoAndWhy(reason)
+			by, err := c.operatorWithReason(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -108,7 +108,7 @@ Pausing what is paused changes the reason and keeps the time.`,
 				return nil, err
 			}
 			if chosen.all {
-				return changeGate(ctx, s, "Every email is held back: "+printable(by.Reason)+".\nTo take that back: gatewayctl lane resume --all",
+				return changeGate(ctx, s, "All sending is paused: "+printable(by.Reason)+".\nTo resume it: gatewayctl lane resume --all",
 					func() error { return s.HoldGate(ctx, by) })
 			}
 			return changeLanes(ctx, s, chosen.company, f, "paused", func(company store.Company) (int, error) {
@@ -116,7 +116,7 @@ Pausing what is paused changes the reason and keeps the time.`,
 			})
 		}),
 	}
-	return because(chosen.allFlag(c.laneFlags(cmd, &chosen)), &reason, true)
+	return auditReasonFlag(chosen.allFlag(c.laneFlags(cmd, &chosen)), &reason, true)
 }
 
 func (c *control) laneResume() *cobra.Command {
@@ -124,14 +124,14 @@ func (c *control) laneResume() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "resume (--company COMPANY [--mailing ID] [--queue QUEUE] | --all)",
-		Short: "Let what was paused go on",
-		Long: `Takes back what gatewayctl lane pause did. A mailing that its tenant paused stays paused,
-and so does a lane of a suspended company. --all takes back --all: lanes that were
-paused by themselves stay so.`,
+		Short: "Resume paused lanes",
+		Long: `Undoes gatewayctl lane pause. A mailing that its tenant paused stays paused, and so does a
+lane of a suspended company. --all undoes only lane pause --all: lanes that were paused
+individually stay paused.`,
 		Example: "  gatewayctl lane resume --company Acme\n  gatewayctl lane resume --all",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -140,21 +140,21 @@ paused by themselves stay so.`,
 				return nil, err
 			}
 			if chosen.all {
-				return changeGate(ctx, s, "No operator holds back all emails any more.", func() error { return s.ReleaseGate(ctx, by) })
+				return changeGate(ctx, s, "Sending is no longer paused.", func() error { return s.ReleaseGate(ctx, by) })
 			}
 			return changeLanes(ctx, s, chosen.company, f, "resumed", func(company store.Company) (int, error) {
 				return s.ReleaseLanes(ctx, by, company.ID, f)
 			})
 		}),
 	}
-	return because(chosen.allFlag(c.laneFlags(cmd, &chosen)), &reason, false)
+	return auditReasonFlag(chosen.allFlag(c.laneFlags(cmd, &chosen)), &reason, false)
 }
 
-// lanesChanged is what became of some lanes of a company.
+// lanesChanged is the result of pausing or resuming lanes.
 type lanesChanged struct {
 	Company string       `json:"company"`
 	Changed int          `json:"changed"`
-	Lanes   []store.Lane `json:"lanes"` // those that were meant
+	Lanes   []store.Lane `json:"lanes"` // all selected lanes
 	done    string
 }
 
@@ -175,43 +175,43 @@ func changeLanes(
 	case err != nil:
 		return nil, err
 	case len(lanes) == 0:
-		return nil, errors.New("there is no such lane: `gatewayctl lane list --company " + shellWord(company.Name) + "` shows the company's")
+		return nil, errors.New("no lane matches: run `gatewayctl lane list --company " + shellWord(company.Name) + "` to see the company's lanes")
 	}
 	return lanesChanged{Company: company.Name, Changed: n, Lanes: lanes, done: done}, nil
 }
 
 func (v lanesChanged) text(w io.Writer) {
 	if v.Changed == 0 {
-		fmt.Fprintf(w, "It was so before: no lane of %s had to be %s.\n\n", printable(v.Company), v.done)
+		fmt.Fprintf(w, "Nothing changed: the lanes of %s were already %s.\n\n", printable(v.Company), v.done)
 	} else {
 		fmt.Fprintf(w, "%s of %s %s.\n\n", plural(v.Changed, "lane", "lanes"), printable(v.Company), v.done)
 	}
-	laneTable(w, v.Lanes[:min(len(v.Lanes), lanesTold)])
-	if more := len(v.Lanes) - lanesTold; more > 0 {
+	laneTable(w, v.Lanes[:min(len(v.Lanes), lanesShown)])
+	if more := len(v.Lanes) - lanesShown; more > 0 {
 		fmt.Fprintf(w, "\nand %d more: gatewayctl lane list --company %s\n", more, shellWord(v.Company))
 	}
 }
 
-// lanesTold is how many lanes are told of that were changed: every mailing has one, and
-// the five of single emails and jobs come first.
-const lanesTold = 20
+// lanesShown is how many of the changed lanes are printed: every mailing has one; the five
+// lanes of single emails and jobs come first.
+const lanesShown = 20
 
-// laneList is some lanes, and the gate behind all of them.
+// laneList is a list of lanes with the state of the circuit breaker.
 type laneList struct {
 	Gate  store.Gate   `json:"gate"`
 	Lanes []store.Lane `json:"lanes"`
-	all   bool         // and not only those that something holds back
+	all   bool         // not only blocked lanes
 }
 
 func (c *control) laneList() *cobra.Command {
 	var chosen laneChoice
 	cmd := &cobra.Command{
 		Use:   "list [--company COMPANY] [--mailing ID] [--queue QUEUE]",
-		Short: "List the lanes of a company, or all that something holds back",
-		Long: fmt.Sprintf(`With --company or --mailing it lists all lanes that are meant, else those of anybody that
-something holds back. It shows %d lanes at most.`, laneLimit),
+		Short: "List the lanes of a company, or all blocked lanes",
+		Long: fmt.Sprintf(`With --company or --mailing, lists all matching lanes; otherwise lists the blocked lanes of
+all companies. It shows at most %d lanes.`, laneLimit),
 		Example: "  gatewayctl lane list\n  gatewayctl lane list --company Acme",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			f, err := chosen.check()
 			if err != nil {
@@ -244,9 +244,9 @@ func (v laneList) text(w io.Writer) {
 	case len(v.Lanes) > 0:
 		laneTable(w, v.Lanes)
 	case v.all:
-		fmt.Fprintln(w, "There is no such lane.")
+		fmt.Fprintln(w, "No lane matches.")
 	default:
-		fmt.Fprintln(w, "No lane is held back.")
+		fmt.Fprintln(w, "No lane is blocked.")
 	}
 }
 
@@ -274,7 +274,7 @@ func laneState(l store.Lane) string {
 		states = append(states, "parked until "+stamp(*l.ParkedUntil))
 	}
 	if len(states) == 0 {
-		return "open"
+		return "active"
 	}
 	return strings.Join(states, "; ")
 }

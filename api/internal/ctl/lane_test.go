@@ -7,7 +7,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// An evening on which sending had to stop, as it looks in a terminal.
+// A session that pauses and resumes sending, as printed.
 func TestLane_InText(t *testing.T) {
 	t.Parallel()
 	o, d := newOperator(t)

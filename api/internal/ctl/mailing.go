@@ -15,14 +15,14 @@ import (
 	"email-gateway/shared/store"
 )
 
-// mailingPath is where the api keeps mailings.
+// mailingPath is the api's route of mailings.
 const mailingPath = "/v1/mailings"
 
 func (c *control) mailing() *cobra.Command {
-	cmd := group("mailing", "Send an email to everybody in a CSV file, and steer it",
-		`A mailing is one email to everybody in a CSV file. These commands speak to the HTTP API
-for the company whose key API_KEY is; the key needs the scopes mailings:write and
-mailings:read. An operator holds a mailing of any company with gatewayctl lane pause.`,
+	cmd := group("mailing", "Send an email to every address in a CSV file, and control the mailing",
+		`A mailing sends one email to every address in a CSV file. These commands call the HTTP API as
+the tenant whose key API_KEY is; the key needs the scopes mailings:write and mailings:read.
+Operators pause a mailing of any company with gatewayctl lane pause.`,
 		`  gatewayctl mailing create --file clientes.csv --subject 'Olá, {{nome}}' --html-file natal.html --watch
   gatewayctl mailing show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b
   gatewayctl mailing pause 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b`)
@@ -31,7 +31,7 @@ mailings:read. An operator holds a mailing of any company with gatewayctl lane p
 	return cmd
 }
 
-// mailingView is a mailing. The names are those of the HTTP API.
+// mailingView is a mailing. Its JSON names are those of the HTTP API.
 type mailingView struct {
 	ID           uuid.UUID           `json:"mailingId"`
 	RequestID    string              `json:"requestId"`
@@ -77,11 +77,11 @@ type mailingView struct {
 	now time.Time
 }
 
-// parseMailing reads the id of a mailing.
+// parseMailing parses the id of a mailing.
 func parseMailing(given string) (uuid.UUID, error) {
 	id, err := uuid.Parse(given)
 	if err != nil {
-		return uuid.Nil, usagef("%q is not a mailing's id: give the mailingId of its 202 answer, or look with `gatewayctl mailing list`", given)
+		return uuid.Nil, usagef("%q is not a mailing id: give the mailingId of the 202 response, or run `gatewayctl mailing list`", given)
 	}
 	return id, nil
 }
@@ -94,10 +94,10 @@ func findMailing(ctx context.Context, api *client.Client, id uuid.UUID) (mailing
 
 func (c *control) mailingShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show how far a mailing is",
-		Long:    "Shows what was uploaded, how far its emails are, and what can be done about it.",
+		Use: "show ID", Short: "Show a mailing and its progress",
+		Long:    "Shows a mailing's upload, the progress of its emails, and possible next commands.",
 		Example: "  gatewayctl mailing show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    needs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {
@@ -112,7 +112,7 @@ func (c *control) mailingShow() *cobra.Command {
 	}
 }
 
-// state is the status, and that of a dry run never means that something was sent.
+// state is the status, marked if it is that of a dry run, which sends nothing.
 func (v mailingView) state() string {
 	if v.DryRun {
 		return string(v.Status) + " (dry run)"
@@ -123,12 +123,12 @@ func (v mailingView) state() string {
 	return string(v.Status)
 }
 
-// ended is how many of the accepted lines have come to their end.
+// ended counts the accepted lines whose email is in a final status.
 func (v mailingView) ended() int {
 	return v.Sent + v.Failed + v.Suppressed + v.Expired + v.Cancelled + v.Unknown + v.InvalidLater
 }
 
-// over says that nothing more happens by itself, and the numbers are final.
+// over reports whether the mailing is finished and its numbers are final.
 func (v mailingView) over() bool {
 	switch v.Status {
 	case store.MailingCompleted, store.MailingFailed:
@@ -156,13 +156,13 @@ func (v mailingView) text(w io.Writer) {
 	}
 	add("lines", v.lines())
 	if !v.DryRun {
-		add("ended", v.outcome())
+		add("finished", v.outcome())
 		if !v.over() {
-			add("made", fmt.Sprintf("%s of %s are emails; %s on their way", thousands(v.Expanded), thousands(v.Accepted), thousands(v.Queued)))
+			add("created", fmt.Sprintf("%s of %s emails; %s queued", thousands(v.Expanded), thousands(v.Accepted), thousands(v.Queued)))
 		}
 	}
 	if v.Rate > 0 && !v.over() {
-		add("pace", thousands(int(v.Rate))+" a second")
+		add("rate", thousands(int(v.Rate))+" per second")
 	}
 	if v.EstimatedEnd != nil {
 		add("end expected", moment(*v.EstimatedEnd, v.now))
@@ -178,7 +178,7 @@ func (v mailingView) text(w io.Writer) {
 	}
 }
 
-// lines is what became of the file's lines at the upload.
+// lines summarizes the validation of the file's lines.
 func (v mailingView) lines() string {
 	line := fmt.Sprintf("%s: %s accepted", thousands(v.Total), thousands(v.Accepted))
 	if v.Invalid > 0 {
@@ -198,7 +198,7 @@ func (v mailingView) lines() string {
 	return line
 }
 
-// outcome is what became of the emails so far.
+// outcome summarizes the final statuses so far.
 func (v mailingView) outcome() string {
 	line := fmt.Sprintf("%s of %s: %s sent", thousands(v.ended()), thousands(v.Accepted), thousands(v.Sent))
 	if rest := v.troubles(); rest != "" {
@@ -207,7 +207,7 @@ func (v mailingView) outcome() string {
 	return line
 }
 
-// troubles are the ends that are not SENT.
+// troubles lists the final statuses other than SENT.
 func (v mailingView) troubles() string {
 	var parts []string
 	for _, part := range []struct {
@@ -228,7 +228,7 @@ func (v mailingView) troubles() string {
 	return strings.Join(parts, ", ")
 }
 
-// next is what a person can do about it, as a line to paste.
+// next suggests the next command, as a line to paste.
 func (v mailingView) next() string {
 	to := func(what, command string) string {
 		command, flags, _ := strings.Cut(command, " ")
@@ -236,20 +236,20 @@ func (v mailingView) next() string {
 	}
 	switch {
 	case v.Settling != "":
-		return "It is being carried out: " + v.Settling + "."
+		return "In progress: " + v.Settling + "."
 	case v.Status == store.MailingPaused:
-		return to("let it go on", "resume")
+		return to("resume it", "resume")
 	case v.Status == store.MailingFailed:
-		return to("try its job again, once what is wrong is mended", "resume")
+		return to("retry its job after fixing the cause", "resume")
 	case v.Failed+v.Expired > 0 && (v.Status == store.MailingCompleted || v.Status == store.MailingSending):
-		return to("send again what failed or expired", "retry-failed") + "\n" + to("see which these are, and why", "rows --status FAILED")
+		return to("retry failed and expired emails", "retry-failed") + "\n" + to("see which these are and why", "rows --status FAILED")
 	case v.Invalid > 0 && (v.DryRun || v.Status == store.MailingCompleted):
 		return to("see which lines are invalid", "verdicts")
 	}
 	return ""
 }
 
-// plurals is plural for numbers that may be large.
+// plurals is plural with thousands separators.
 func plurals(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -257,7 +257,7 @@ func plurals(n int, one, many string) string {
 	return thousands(n) + " " + many
 }
 
-// thousands is a number as people read it.
+// thousands formats n with thousands separators.
 func thousands(n int) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {

@@ -15,10 +15,10 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// people is a file as Excel in Portuguese saves it.
+// people is a file as the Portuguese Excel saves it.
 const people = "E-mail;Nome;Cidade\r\nmaria@example.com;Maria;Bras\xedlia\r\nana@example.com;Ana;\r\nMARIA@example.com;Maria outra vez;\r\n;Ningu\xe9m;\r\n"
 
-// upload makes a mailing with some more flags, and returns its id.
+// upload creates a mailing with additional flags and returns its id.
 func (o operator) upload(t *testing.T, flags ...string) string {
 	t.Helper()
 	made := o.object(t, append([]string{
@@ -35,7 +35,7 @@ func exec(t *testing.T, d storetest.Database, statement string, args ...any) {
 	}
 }
 
-// A mailing from its upload to its end, as it looks in a terminal.
+// A mailing from upload to completion, as printed.
 func TestMailing_InText(t *testing.T) {
 	t.Parallel()
 	tenant, _, d := newTenant(t)
@@ -74,7 +74,7 @@ func TestMailing_JSON(t *testing.T) {
 		"--name", "natal", "--text", "{{nome}}", "--from", "ola@acme.example", "--reply-to", "resposta@acme.example",
 		"--send-at", "2099-01-01T00:00:00Z", "--tag", "a,b", "--delivery", "at_most_once", "--test", "eu@acme.example",
 	}
-	// A year ahead is the most.
+	// The start time is at most a year ahead.
 	if got := tenant.run(t, append([]string{"mailing", "create", "--file", file(t, "c.csv", people), "--subject", "s", "--html", "<p>x"}, flags...)...); got.code != ctl.ExitFailed ||
 		!strings.Contains(got.stderr, "VALIDATION_FAILED") || !strings.Contains(got.stderr, "sendAt") {
 		t.Errorf("%+v", got)
@@ -92,7 +92,7 @@ func TestMailing_JSON(t *testing.T) {
 		}
 	}
 
-	// The commands tell what the api tells, no field less.
+	// The output has every field of the api's response.
 	answered := get(t, tenant, "/v1/mailings/"+id)
 	if diff := cmp.Diff(answered, shown); diff != "" {
 		t.Errorf("show (-api +gatewayctl):\n%s", diff)
@@ -141,7 +141,7 @@ func TestMailing_JSON(t *testing.T) {
 	}
 }
 
-// get asks the api itself.
+// get queries the api directly.
 func get(t *testing.T, o operator, path string) (fields map[string]any) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, o.env["API_URL"]+path, nil)
@@ -160,8 +160,8 @@ func get(t *testing.T, o operator, path string) (fields map[string]any) {
 	return fields
 }
 
-// The same upload is one mailing; another one of the name is told how to be another.
-func TestMailingCreate_Again(t *testing.T) {
+// Repeating an upload creates no second mailing; a different one of the same name is rejected.
+func TestMailingCreate_SameUpload(t *testing.T) {
 	t.Parallel()
 	tenant, _, d := newTenant(t)
 	path := file(t, "clientes.csv", people)
@@ -178,7 +178,7 @@ func TestMailingCreate_Again(t *testing.T) {
 	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "FILENAME_EXISTS") || !strings.Contains(got.stderr, "Give it another name with --name") {
 		t.Errorf("%+v", got)
 	}
-	// From standard input, under a name.
+	// From standard input, with --name.
 	tenant.stdin = people
 	made := tenant.object(t, "mailing", "create", "--file", "-", "--name", "stdin.csv", "--subject", "Olá", "--html", "<p>x", "--dry-run")
 	if made["status"] != "COMPLETED" || made["accepted"] != 2.0 {
@@ -186,7 +186,7 @@ func TestMailingCreate_Again(t *testing.T) {
 	}
 }
 
-// What is wrong is told with all its fields, and what to do about it.
+// Errors list all invalid fields and say what to do.
 func TestMailing_Refused(t *testing.T) {
 	t.Parallel()
 	tenant, by, _ := newTenant(t)
@@ -209,12 +209,12 @@ func TestMailing_Refused(t *testing.T) {
 		code int
 		want string
 	}{
-		{operator{}, create(""), ctl.ExitUsage, "API_KEY is not set: it is a key of the company that this is for"},
+		{operator{}, create(""), ctl.ExitUsage, "API_KEY is not set: give an API key of the company"},
 		{operator{env: map[string]string{"API_KEY": "x", "API_URL": "127.0.0.1:8080"}}, create(""), ctl.ExitUsage, "API_URL must be an http:// or https:// URL"},
-		{away, create(""), ctl.ExitFailed, "does not answer: dial tcp 127.0.0.1:1: connect: connection refused (is the api running, and API_URL right?"},
-		{elsewhere, []string{"mailing", "list"}, ctl.ExitFailed, "answered what is not the gateway's: is API_URL right?"},
-		{stranger, create(""), ctl.ExitFailed, "UNAUTHORIZED: the API key is not valid: it is unknown here, revoked, or its secret is another; check which installation it belongs to\nIs API_KEY of this installation"},
-		{weak, create(""), ctl.ExitFailed, "SCOPE_MISSING: the API key lacks the scope mailings:write: ask the operator of the gateway for a key that has it\n`gatewayctl key create"},
+		{away, create(""), ctl.ExitFailed, "does not answer: dial tcp 127.0.0.1:1: connect: connection refused (is the api running, and is API_URL right?"},
+		{elsewhere, []string{"mailing", "list"}, ctl.ExitFailed, "sent a response that is not the gateway's: is API_URL right?"},
+		{stranger, create(""), ctl.ExitFailed, "UNAUTHORIZED: the API key is not valid: it is unknown, revoked, or its secret is wrong; check which installation it belongs to\nCheck that API_KEY belongs to this installation"},
+		{weak, create(""), ctl.ExitFailed, "SCOPE_MISSING: the API key lacks the scope mailings:write: ask the operator of the gateway for a key with this scope\n`gatewayctl key create"},
 		{tenant, create("--from x@other.example --reply-to x"), ctl.ExitFailed, "VALIDATION_FAILED: 2 fields are not valid\n  replyTo is not an email address: it has no @ (INVALID_EMAIL)\n  from "},
 		{tenant, create("--text {{cidad}}"), ctl.ExitFailed, "UNKNOWN_MERGE_FIELD"},
 		{tenant, create("--watch --hold"), ctl.ExitUsage, "give only one of --hold and --watch"},
@@ -225,8 +225,8 @@ func TestMailing_Refused(t *testing.T) {
 		{tenant, []string{"mailing", "create", "--file", "/", "--subject", "x", "--html", "x"}, ctl.ExitUsage, "--file: / is a folder"},
 		{tenant, []string{"mailing", "create", "--file", "-", "--subject", "x", "--html", "x"}, ctl.ExitUsage, "--file - needs --name"},
 		{tenant, []string{"mailing", "move", "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}, ctl.ExitUsage, "--send-at is missing"},
-		{tenant, []string{"mailing", "show", "7"}, ctl.ExitUsage, `"7" is not a mailing's id`},
-		{tenant, []string{"mailing", "show", nobody}, ctl.ExitFailed, "NOT_FOUND: there is no such mailing\nOnly what belongs to the company of API_KEY is found."},
+		{tenant, []string{"mailing", "show", "7"}, ctl.ExitUsage, `"7" is not a mailing id`},
+		{tenant, []string{"mailing", "show", nobody}, ctl.ExitFailed, "NOT_FOUND: there is no such mailing\nOnly objects of the company that owns API_KEY are found."},
 		{tenant, []string{"mailing", "pause", nobody}, ctl.ExitFailed, "NOT_FOUND"},
 		{tenant, []string{"mailing", "verdicts", nobody}, ctl.ExitFailed, "NOT_FOUND"},
 		{tenant, []string{"mailing", "verdicts", nobody, "--json"}, ctl.ExitFailed, "NOT_FOUND"},
@@ -243,7 +243,7 @@ func TestMailing_Refused(t *testing.T) {
 	by.must(t, "company", "suspend", "Acme", "--reason", "unpaid")
 }
 
-// Watching ends with the mailing; how that ended is the exit code.
+// watch ends when the mailing is finished; the exit code reflects its status.
 func TestMailingWatch(t *testing.T) {
 	t.Parallel()
 	tenant, _, d := newTenant(t)
@@ -253,7 +253,7 @@ func TestMailingWatch(t *testing.T) {
 	}{
 		"COMPLETED": {ctl.ExitOK, ""},
 		"CANCELLED": {ctl.ExitFailed, "gatewayctl: the mailing was cancelled\n"},
-		"FAILED":    {ctl.ExitFailed, "gatewayctl: the mailing has FAILED: its job was tried three times\n"},
+		"FAILED":    {ctl.ExitFailed, "gatewayctl: the mailing has FAILED: its job failed three times\n"},
 	} {
 		id := tenant.upload(t, "--name", status)
 		ended := make(chan outcome, 1)
@@ -265,7 +265,7 @@ func TestMailingWatch(t *testing.T) {
 			t.Errorf("%s: %+v, %v", status, got, err)
 		}
 	}
-	// Without a terminal there is a line now and then, and the answer is where answers are.
+	// Without a terminal, progress is written as lines to standard error.
 	exec(t, d, `UPDATE mailings SET status = 'PAUSED'`)
 	id := tenant.upload(t, "--name", "paused", "--hold")
 	ended := make(chan outcome, 1)

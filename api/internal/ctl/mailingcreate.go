@@ -15,14 +15,14 @@ import (
 	"email-gateway/api/internal/mailing"
 )
 
-// maxTemplate is what the api takes of a template (bytes).
+// maxTemplate is the api's limit of a template (bytes).
 const maxTemplate = 512 << 10
 
-// encodingUsage is the help text of every --encoding.
-var encodingUsage = "the file's, a `NAME`: " + strings.Join(csvfile.Encodings(), ", ")
+// encodingUsage is the help text of --encoding.
+var encodingUsage = "the encoding `NAME`: " + strings.Join(csvfile.Encodings(), ", ")
 
-// mailingOrder is what mailing create is told.
-type mailingOrder struct {
+// mailingOptions holds the flags of mailing create.
+type mailingOptions struct {
 	file, name, subject, html, htmlFile, text, textFile  string
 	from, replyTo, sendAt, delivery, encoding, delimiter string
 	emptyFields                                          string
@@ -32,30 +32,31 @@ type mailingOrder struct {
 }
 
 func (c *control) mailingCreate() *cobra.Command {
-	var o mailingOrder
+	var o mailingOptions
 	cmd := &cobra.Command{
 		Use:   "create --file FILE --subject TEMPLATE (--html TEMPLATE | --html-file FILE)",
-		Short: "Upload a CSV file and send an email to everybody in it",
-		Long: `Uploads a CSV file with templates. The file is read as it is: Windows-1252, UTF-8 or UTF-16,
-semicolons or commas, headers in Portuguese or English; it is streamed, so that a million
-rows take no more memory than one. A bad line costs itself and gets a verdict. Templates
-name columns: {{nome}}, or {{nome|cliente}} for lines without one; {{email}}, {{token}} and
-{{unsubscribe_url}} are the gateway's own. --dry-run shows the first emails and sends none.
+		Short: "Upload a CSV file and send an email to every address in it",
+		Long: `Uploads a CSV file with templates. Windows-1252, UTF-8 and UTF-16, semicolons and commas, and
+Portuguese and English headers are detected. The file is streamed: memory use does not depend
+on its size. An invalid line is skipped and gets a validation result; the other lines are
+sent. Templates refer to columns: {{nome}}, or {{nome|cliente}} with a default for empty
+fields; {{email}}, {{token}} and {{unsubscribe_url}} are provided by the gateway. --dry-run
+shows the first emails and sends none.
 
-The same upload again is answered with the first answer, so a command that was interrupted
-can simply be repeated. Another one needs another name, unless the mailing was CANCELLED or
-has FAILED.
+Repeating the same upload returns the first response, so an interrupted command can simply be
+repeated. A different upload needs a different name, unless the mailing was CANCELLED or has
+FAILED.
 
---watch stays until the mailing has ended, and shows how far it is on standard error: with
-a bar on a terminal, else in lines. Interrupting it does not stop the mailing. It ends
-with 1 if the mailing was cancelled or has failed.`,
+--watch waits until the mailing is finished and shows the progress on standard error: a bar
+on a terminal, else lines. Interrupting it does not stop the mailing. The exit code is 1 if
+the mailing was cancelled or has failed.`,
 		Example: `  gatewayctl mailing create --file clientes.csv --subject 'Olá, {{nome}}' --html-file natal.html --watch
   gatewayctl mailing create --file clientes.csv --subject 'Olá' --html '<p>{{nome}}</p>' --dry-run
   gatewayctl mailing create --file clientes.csv --subject 'Olá' --html-file natal.html \
       --hold --test eu@acme.example
   psql -c 'COPY (…) TO STDOUT CSV HEADER' |
       gatewayctl mailing create --file - --name clientes-03.csv --subject 'Olá' --html-file natal.html`,
-		Args: needs(),
+		Args: exactArgs(),
 	}
 	cmd.RunE = c.call(func(ctx context.Context, api *client.Client, _ []string) (answer, error) {
 		return c.createMailing(ctx, api, &o)
@@ -64,28 +65,28 @@ with 1 if the mailing was cancelled or has failed.`,
 	return required(cmd, "file", "subject")
 }
 
-func (o *mailingOrder) flags(cmd *cobra.Command) {
+func (o *mailingOptions) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.file, "file", "", "the CSV `FILE`; - is standard input, and needs --name")
-	flags.StringVar(&o.name, "name", "", "a `NAME` in place of the file's: one name is one mailing")
-	flags.StringVar(&o.subject, "subject", "", "the subject's `TEMPLATE`")
-	flags.StringVar(&o.html, "html", "", "the body's `TEMPLATE`")
-	flags.StringVar(&o.htmlFile, "html-file", "", "the `FILE` with the body's template")
-	flags.StringVar(&o.text, "text", "", "the `TEMPLATE` of the body without markup")
-	flags.StringVar(&o.textFile, "text-file", "", "read the plain text from `FILE`")
-	flags.StringVar(&o.from, "from", "", "another sender than the company's, a `MAILBOX`")
-	flags.StringVar(&o.replyTo, "reply-to", "", "where answers go, an `ADDRESS`")
-	flags.StringVar(&o.sendAt, "send-at", "", "not before this `TIME`, as in 2026-03-01T09:00:00-03:00")
-	flags.StringSliceVar(&o.tags, "tag", nil, "a `TAG` to find it by (repeatable, at most 5)")
-	flags.StringVar(&o.delivery, "delivery", "", "`HOW`: at_least_once, or at_most_once, when nobody knows whether it was taken")
-	flags.StringSliceVar(&o.tests, "test", nil, "an `ADDRESS` that gets the first row's email at once (repeatable, at most 10)")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "judge every line and send nothing")
-	flags.BoolVar(&o.hold, "hold", false, "wait for gatewayctl mailing start")
+	flags.StringVar(&o.file, "file", "", "the CSV `FILE`; - is standard input and needs --name")
+	flags.StringVar(&o.name, "name", "", "a `NAME` instead of the file's; the name identifies the mailing")
+	flags.StringVar(&o.subject, "subject", "", "the `TEMPLATE` of the subject")
+	flags.StringVar(&o.html, "html", "", "the `TEMPLATE` of the HTML body")
+	flags.StringVar(&o.htmlFile, "html-file", "", "read the template of the HTML body from `FILE`")
+	flags.StringVar(&o.text, "text", "", "the `TEMPLATE` of the plain-text body")
+	flags.StringVar(&o.textFile, "text-file", "", "read the template of the plain-text body from `FILE`")
+	flags.StringVar(&o.from, "from", "", "a sender other than the company's default, a `MAILBOX`")
+	flags.StringVar(&o.replyTo, "reply-to", "", "the Reply-To `ADDRESS`")
+	flags.StringVar(&o.sendAt, "send-at", "", "do not send before this `TIME`, as in 2026-03-01T09:00:00-03:00")
+	flags.StringSliceVar(&o.tags, "tag", nil, "a `TAG` to search by (repeatable, at most 5)")
+	flags.StringVar(&o.delivery, "delivery", "", "`MODE` if the outcome is unknown: at_least_once (send again) or at_most_once")
+	flags.StringSliceVar(&o.tests, "test", nil, "an `ADDRESS` that gets the first row's email immediately (repeatable, at most 10)")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "validate every line and send nothing")
+	flags.BoolVar(&o.hold, "hold", false, "do not start before gatewayctl mailing start")
 	flags.StringVar(&o.encoding, "encoding", "", encodingUsage)
 	flags.StringVar(&o.delimiter, "delimiter", "", "`CHARACTER` between fields: ; , | or tab (default: detected)")
-	flags.StringVar(&o.emptyFields, "empty-fields", "", "`WHAT` becomes of a line with an empty field: send (and report it), or reject")
-	flags.StringVar(&o.once, "idempotency-key", "", "a `KEY` of your own, beside the file's name")
-	flags.BoolVar(&o.watch, "watch", false, "stay until it has ended, and show how far it is")
+	flags.StringVar(&o.emptyFields, "empty-fields", "", "`MODE` for a line with an empty field: send (and report it) or reject")
+	flags.StringVar(&o.once, "idempotency-key", "", "your own idempotency `KEY`, in addition to the file's name")
+	flags.BoolVar(&o.watch, "watch", false, "wait until the mailing is finished, and show the progress")
 	complete(cmd, "delivery", []string{"at_least_once", "at_most_once"})
 	complete(cmd, "empty-fields", []string{"send", "reject"})
 	complete(cmd, "encoding", csvfile.Encodings())
@@ -97,8 +98,8 @@ func (o *mailingOrder) flags(cmd *cobra.Command) {
 	cmd.MarkFlagsOneRequired("html", "html-file")
 }
 
-// parts are the form's, without the file.
-func (o *mailingOrder) parts(stdin io.Reader) ([]client.Part, error) {
+// parts returns the form's parts without the file.
+func (o *mailingOptions) parts(stdin io.Reader) ([]client.Part, error) {
 	html, err := inlineOrFile(o.html, o.htmlFile, "--html-file", stdin)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func (o *mailingOrder) parts(stdin io.Reader) ([]client.Part, error) {
 	return parts, nil
 }
 
-// inlineOrFile is a template as it was typed, or as its file holds it.
+// inlineOrFile returns a template from its flag or from a file.
 func inlineOrFile(inline, path, flag string, stdin io.Reader) (string, error) {
 	if path == "" {
 		return inline, nil

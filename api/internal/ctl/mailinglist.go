@@ -16,17 +16,17 @@ import (
 	"email-gateway/api/internal/client"
 )
 
-// most is how many things one list shows at most, and perPage what the api gives at a time.
-const most, perPage = 10_000, 100
+// maxList limits --limit; perPage is the api's page size.
+const maxList, perPage = 10_000, 100
 
-// page is a page of one of the api's lists, whose rows stand under a name of their own.
+// page is one page of a list of the api.
 type page[T any] struct {
 	Rows []T
 	Next string
 }
 
-// pages reads page after page of a list until there are limit rows or no more. more says
-// that there may be.
+// pages reads pages until there are limit rows or no more. more reports whether there may
+// be further rows.
 func pages[T any](ctx context.Context, api *client.Client, path, field string, query url.Values, limit int) (rows []T, more bool, err error) {
 	rows = []T{}
 	for {
@@ -52,15 +52,15 @@ func pages[T any](ctx context.Context, api *client.Client, path, field string, q
 	}
 }
 
-// limited gives a list the flag that bounds it.
-func limited(cmd *cobra.Command, limit *int) *cobra.Command {
-	cmd.Flags().IntVar(limit, "limit", 50, "at most `N` of them")
+// limitFlag adds the flag --limit to a list command.
+func limitFlag(cmd *cobra.Command, limit *int) *cobra.Command {
+	cmd.Flags().IntVar(limit, "limit", 50, "show at most `N`")
 	return cmd
 }
 
 func checkLimit(limit int) error {
-	if limit < 1 || limit > most {
-		return usagef("--limit must be 1 to %d", most)
+	if limit < 1 || limit > maxList {
+		return usagef("--limit must be 1 to %d", maxList)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (c *control) mailingList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List mailings, newest first",
 		Example: "  gatewayctl mailing list\n  gatewayctl mailing list --limit 500 --json",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.call(func(ctx context.Context, api *client.Client, _ []string) (answer, error) {
 			if err := checkLimit(limit); err != nil {
 				return nil, err
@@ -84,15 +84,15 @@ func (c *control) mailingList() *cobra.Command {
 			return mailingList{found, more}, err
 		}),
 	}
-	return limited(cmd, &limit)
+	return limitFlag(cmd, &limit)
 }
 
 func (v mailingList) text(w io.Writer) {
 	if len(v.Mailings) == 0 {
-		fmt.Fprintln(w, "There is no mailing yet: `gatewayctl mailing create --help` tells how to make one.")
+		fmt.Fprintln(w, "No mailings yet: see `gatewayctl mailing create --help`.")
 		return
 	}
-	rows := [][]string{{"ID", "UPLOADED", "FILE", "STATUS", "ENDED", "SENT", "FAILED"}}
+	rows := [][]string{{"ID", "UPLOADED", "FILE", "STATUS", "FINISHED", "SENT", "FAILED"}}
 	for _, m := range v.Mailings {
 		rows = append(rows, []string{
 			m.ID.String(), stamp(m.CreatedAt), m.Filename, m.state(), thousands(m.ended()) + " of " + thousands(m.Accepted),
@@ -100,16 +100,16 @@ func (v mailingList) text(w io.Writer) {
 		})
 	}
 	table(w, "", rows)
-	tellMore(w, v.More)
+	printMore(w, v.More)
 }
 
-func tellMore(w io.Writer, more bool) {
+func printMore(w io.Writer, more bool) {
 	if more {
-		fmt.Fprintln(w, "\nThere may be more: --limit shows them.")
+		fmt.Fprintln(w, "\nThere may be more: raise --limit.")
 	}
 }
 
-// entryView is an address of a mailing. The names are those of the HTTP API.
+// entryView is an address of a mailing. Its JSON names are those of the HTTP API.
 type entryView struct {
 	OutboxID          uuid.UUID  `json:"outboxId"`
 	Line              int        `json:"line"`
@@ -138,10 +138,10 @@ func (c *control) mailingEntries() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "entries ID", Short: "List a mailing's addresses, in the order of the file",
-		Long: `Lists the addresses of a mailing and what became of each. An address's id is that of the
-email made from it: gatewayctl email show tells its story.`,
+		Long: `Lists the addresses of a mailing with their status. The id of an entry is that of its email:
+pass it to gatewayctl email show.`,
 		Example: "  gatewayctl mailing entries 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --status FAILED --limit 500",
-		Args:    needs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {
@@ -158,14 +158,14 @@ email made from it: gatewayctl email show tells its story.`,
 			return entryList{found, more}, err
 		}),
 	}
-	cmd.Flags().StringVar(&status, "status", "", "only those of a `STATUS`, such as FAILED")
+	cmd.Flags().StringVar(&status, "status", "", "only addresses with this `STATUS`, such as FAILED")
 	complete(cmd, "status", []string{"PENDING", "INVALID", "QUEUED", "SENT", "FAILED", "EXPIRED", "CANCELLED", "SUPPRESSED"})
-	return limited(cmd, &limit)
+	return limitFlag(cmd, &limit)
 }
 
 func (v entryList) text(w io.Writer) {
 	if len(v.Entries) == 0 {
-		fmt.Fprintln(w, "There are none.")
+		fmt.Fprintln(w, "No addresses found.")
 		return
 	}
 	rows := [][]string{{"LINE", "ADDRESS", "STATUS", "TRIES", "EMAIL"}}
@@ -180,5 +180,5 @@ func (v entryList) text(w io.Writer) {
 		rows = append(rows, []string{strconv.Itoa(e.Line), e.Email, status, strconv.Itoa(e.Attempts), e.OutboxID.String()})
 	}
 	table(w, "", rows)
-	tellMore(w, v.More)
+	printMore(w, v.More)
 }

@@ -18,12 +18,12 @@ import (
 func (c *control) mailingRows() *cobra.Command {
 	var status string
 	cmd := &cobra.Command{
-		Use: "rows ID", Short: "Download every row of a mailing's file and what became of it, as CSV",
-		Long: `Writes CSV to standard output, a line for each row of the file in its order: the line's
-number, address and status, and why it is not sent, as a code and in words. The list is
-written as it comes, however long it is; one that breaks off ends with 1.`,
+		Use: "rows ID", Short: "Download the status of every row of a mailing's file, as CSV",
+		Long: `Writes CSV to standard output, one line for each row of the file, in its order: the line
+number, the address and status, and why it is not sent, as a code and a text. The output is
+streamed; if it breaks off, the exit code is 1.`,
 		Example: "  gatewayctl mailing rows 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --status FAILED > failed.csv",
-		Args:    needs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {
@@ -40,12 +40,12 @@ written as it comes, however long it is; one that breaks off ends with 1.`,
 			return nil, api.Download(ctx, path, query, c.Stdout)
 		}),
 	}
-	cmd.Flags().StringVar(&status, "status", "", "only those of a `STATUS`, such as FAILED")
+	cmd.Flags().StringVar(&status, "status", "", "only rows with this `STATUS`, such as FAILED")
 	complete(cmd, "status", []string{"PENDING", "INVALID", "QUEUED", "SENT", "FAILED", "EXPIRED", "CANCELLED", "SUPPRESSED", "DUPLICATE"})
 	return cmd
 }
 
-// writeRows writes {"rows": […]}, one page after the other.
+// writeRows writes {"rows": […]}, page by page.
 func writeRows(ctx context.Context, api *client.Client, path string, query url.Values, to io.Writer) error {
 	w := bufio.NewWriter(to)
 	query.Set("limit", strconv.Itoa(perPage))
@@ -56,7 +56,7 @@ func writeRows(ctx context.Context, api *client.Client, path string, query url.V
 			NextCursor string            `json:"nextCursor"`
 		}
 		if err := api.Get(ctx, path, query, &p); err != nil {
-			_ = w.Flush() // what was read is not lost; the error says that it is not all
+			_ = w.Flush() // keep the rows read so far; the error says that the list is incomplete
 			return err
 		}
 		for _, row := range p.Rows {

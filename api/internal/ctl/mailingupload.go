@@ -17,24 +17,24 @@ import (
 	"email-gateway/shared/store"
 )
 
-// accepted is what the api answers to an upload.
+// accepted is the api's response to an upload.
 type accepted struct {
 	ID         uuid.UUID           `json:"mailingId"`
 	Status     store.MailingStatus `json:"status"`
 	Accepted   int                 `json:"accepted"`
 	Invalid    int                 `json:"invalid"`
 	Duplicates int                 `json:"duplicates"`
-	// EmptyFields is how many of the accepted lines leave a field empty.
+	// EmptyFields counts the accepted lines with an empty field that a template uses.
 	EmptyFields int `json:"emptyFields"`
-	// Warnings are about what is missing from the templates.
+	// Warnings report problems of the templates.
 	Warnings []struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	} `json:"warnings,omitempty"`
-	// Preview is the first emails of a dry run.
+	// Preview holds the first emails of a dry run.
 	Preview []mailing.Preview `json:"preview,omitempty"`
-	// Replayed is true when this very upload was taken in before: the rest is what was
-	// answered then.
+	// Replayed reports that the same upload was accepted before; the other fields are those
+	// of the first response.
 	Replayed bool `json:"replayed"`
 }
 
@@ -44,33 +44,33 @@ func (v accepted) counts() string {
 
 func (v accepted) text(w io.Writer) {
 	if v.Replayed {
-		fmt.Fprintf(w, "The same was uploaded before, as mailing %s (%s): nothing is sent again.\n", v.ID, v.counts())
-		fmt.Fprintf(w, "To see what became of it: gatewayctl mailing show %s\n", v.ID)
-		fmt.Fprintln(w, "To send it to everybody once more: give it another name with --name.")
+		fmt.Fprintf(w, "This upload was already accepted as mailing %s (%s): nothing is sent again.\n", v.ID, v.counts())
+		fmt.Fprintf(w, "To see it: gatewayctl mailing show %s\n", v.ID)
+		fmt.Fprintln(w, "To send it again to everybody, give it another name with --name.")
 		return
 	}
 	fmt.Fprintf(w, "Mailing %s is %s: %s.\n", v.ID, v.Status, v.counts())
 	if v.EmptyFields > 0 {
-		fmt.Fprintf(w, "%s a field empty that a template uses; {{nome|cliente}} gives it a default.\n", plurals(v.EmptyFields, "accepted line leaves", "accepted lines leave"))
+		fmt.Fprintf(w, "%s a field empty that a template uses; set a default with {{nome|cliente}}.\n", plurals(v.EmptyFields, "accepted line leaves", "accepted lines leave"))
 	}
 	for _, warning := range v.Warnings {
 		fmt.Fprintf(w, "Warning %s: %s.\n", warning.Code, printable(warning.Message))
 	}
 	for _, p := range v.Preview {
-		fmt.Fprintf(w, "Line %d would go to %s: %s\n", p.Line, printable(p.Email), printable(p.Subject))
+		fmt.Fprintf(w, "Line %d would be sent to %s: %s\n", p.Line, printable(p.Email), printable(p.Subject))
 	}
 	if v.Invalid+v.Duplicates+v.EmptyFields > 0 {
-		fmt.Fprintf(w, "To see which lines these are: gatewayctl mailing verdicts %s\n", v.ID)
+		fmt.Fprintf(w, "To see these lines: gatewayctl mailing verdicts %s\n", v.ID)
 	}
 	switch v.Status {
 	case store.MailingPaused:
-		fmt.Fprintf(w, "It waits. To start it: gatewayctl mailing start %s\n", v.ID)
+		fmt.Fprintf(w, "It has not started. To start it: gatewayctl mailing start %s\n", v.ID)
 	case store.MailingQueued:
-		fmt.Fprintf(w, "To see how far it is: gatewayctl mailing watch %s\n", v.ID)
+		fmt.Fprintf(w, "To see its progress: gatewayctl mailing watch %s\n", v.ID)
 	}
 }
 
-func (c *control) createMailing(ctx context.Context, api *client.Client, o *mailingOrder) (answer, error) {
+func (c *control) createMailing(ctx context.Context, api *client.Client, o *mailingOptions) (answer, error) {
 	parts, err := o.parts(c.Stdin)
 	if err != nil {
 		return nil, err
@@ -95,19 +95,19 @@ func (c *control) createMailing(ctx context.Context, api *client.Client, o *mail
 		return made, nil
 	}
 	if made.Replayed {
-		p.say("The same was uploaded before, as mailing %s: nothing is sent again.", made.ID)
+		p.note("This upload was already accepted as mailing %s: nothing is sent again.", made.ID)
 	} else {
-		p.say("Mailing %s is taken in: %s.", made.ID, made.counts())
+		p.note("Mailing %s is accepted: %s.", made.ID, made.counts())
 	}
 	return watchMailing(ctx, api, made.ID, p)
 }
 
-// openCSV opens the file and says how many bytes it is, -1 if nobody knows.
-func (c *control) openCSV(o *mailingOrder) (io.ReadCloser, int64, error) {
+// openCSV opens the file and returns its size in bytes, -1 if unknown.
+func (c *control) openCSV(o *mailingOptions) (io.ReadCloser, int64, error) {
 	if o.file == "-" {
 		switch {
 		case o.name == "":
-			return nil, 0, usagef("--file - needs --name, which stands in for the file's name")
+			return nil, 0, usagef("--file - needs --name, which is used as the file's name")
 		case o.htmlFile == "-" || o.textFile == "-":
 			return nil, 0, usagef("only one of --file, --html-file and --text-file can be standard input")
 		}
@@ -126,12 +126,12 @@ func (c *control) openCSV(o *mailingOrder) (io.ReadCloser, int64, error) {
 	case !about.Mode().IsRegular(): // a pipe
 		return file, -1, nil
 	case about.Size() > mailing.MaxFile:
-		return nil, 0, errors.Join(usagef("--file: %s is larger than 512 MiB: divide it", o.file), file.Close())
+		return nil, 0, errors.Join(usagef("--file: %s is larger than 512 MiB: split it", o.file), file.Close())
 	}
 	return file, about.Size(), nil
 }
 
-// uploadFile sends the form and shows how far that is.
+// uploadFile sends the form and shows the progress.
 func uploadFile(ctx context.Context, api *client.Client, form client.Upload, file io.Reader, p *progress) (accepted, error) {
 	type end struct {
 		made accepted
@@ -153,12 +153,12 @@ func uploadFile(ctx context.Context, api *client.Client, form client.Upload, fil
 		case e := <-ended:
 			return e.made, e.err
 		case now := <-tick.C:
-			p.tell(show(now, sent.Load()))
+			p.update(show(now, sent.Load()))
 		}
 	}
 }
 
-// uploadSteps says how far an upload of so many bytes is; -1 is one whose end nobody knows.
+// uploadSteps returns a function that describes an upload's progress; size is -1 if unknown.
 func uploadSteps(size int64) func(now time.Time, sent int64) step {
 	var going pace
 	var whole time.Time
@@ -167,7 +167,7 @@ func uploadSteps(size int64) func(now time.Time, sent int64) step {
 			if whole.IsZero() {
 				whole = now
 			}
-			return step{what: "Uploaded " + mebibytes(size) + "; the gateway reads every line", text: span(now.Sub(whole)) + " so far"}
+			return step{what: "Uploaded " + mebibytes(size) + "; the gateway is reading the lines", text: span(now.Sub(whole)) + " so far"}
 		}
 		going.add(now, sent)
 		s := step{what: "Uploading", done: sent, total: max(size, 0), text: mebibytes(sent)}
@@ -184,7 +184,7 @@ func uploadSteps(size int64) func(now time.Time, sent int64) step {
 	}
 }
 
-// counting counts what is read.
+// counting counts the bytes read.
 type counting struct {
 	io.Reader
 	n *atomic.Int64
@@ -198,14 +198,14 @@ func (c counting) Read(p []byte) (int, error) {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// uploadAdvice says of an upload that was cut off what the api promises about it.
+// uploadAdvice adds what to do after an interrupted upload or a name conflict.
 func uploadAdvice(err error) error {
-	var silent *client.UnreachableError
+	var unreachable *client.UnreachableError
 	var refused *client.Problem
 	switch {
-	case errors.As(err, &silent) && silent.Began && !errors.Is(err, context.Canceled),
+	case errors.As(err, &unreachable) && unreachable.Began && !errors.Is(err, context.Canceled),
 		errors.As(err, &refused) && refused.Code == "ACCEPT_UNKNOWN":
-		return fmt.Errorf("%w\nRun the same command again: if the mailing was taken in, it is answered with that and not sent twice", err)
+		return fmt.Errorf("%w\nRun the same command again: if the mailing was accepted, the same response is returned and nothing is sent twice", err)
 	case errors.As(err, &refused) && refused.Code == "FILENAME_EXISTS":
 		return fmt.Errorf("%w\nGive it another name with --name", err)
 	}

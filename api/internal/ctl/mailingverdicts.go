@@ -17,12 +17,12 @@ import (
 
 func (c *control) mailingVerdicts() *cobra.Command {
 	return &cobra.Command{
-		Use: "verdicts ID", Short: "Download the lines that are not sent to, and why, as CSV",
-		Long: `Writes CSV to standard output, with the columns line, column and code, in the order of the
-file: lines that cannot be read, duplicates and invalid addresses. It holds no value of the
-file. The list is written as it comes, however long it is; one that breaks off ends with 1.`,
+		Use: "verdicts ID", Short: "Download the validation results of rejected lines, as CSV",
+		Long: `Writes CSV to standard output with the columns line, column and code, in the order of the
+file: unreadable lines, duplicates and invalid addresses. It contains no values of the file.
+The output is streamed; if it breaks off, the exit code is 1.`,
 		Example: "  gatewayctl mailing verdicts 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b > verdicts.csv",
-		Args:    needs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {
@@ -33,21 +33,21 @@ file. The list is written as it comes, however long it is; one that breaks off e
 				return nil, api.Download(ctx, path, nil, c.Stdout)
 			}
 			csv, download := io.Pipe()
-			go func() { _ = download.CloseWithError(api.Download(ctx, path, nil, download)) }() // which is always nil
+			go func() { _ = download.CloseWithError(api.Download(ctx, path, nil, download)) }() // always nil
 			defer func() { _ = csv.Close() }()
 			return nil, writeVerdicts(c.Stdout, csv)
 		}),
 	}
 }
 
-// verdict is a line that is not sent to.
+// verdict is the validation result of a rejected line.
 type verdict struct {
 	Line   int    `json:"line"`
-	Column string `json:"column,omitempty"` // none where the line as a whole is at fault
+	Column string `json:"column,omitempty"` // empty if the whole line is invalid
 	Code   string `json:"code"`
 }
 
-// writeVerdicts turns the CSV into {"verdicts": […]}, one line at a time.
+// writeVerdicts converts the CSV to {"verdicts": […]}, line by line.
 func writeVerdicts(to io.Writer, list io.Reader) error {
 	w := bufio.NewWriter(to)
 	reader := csv.NewReader(list)

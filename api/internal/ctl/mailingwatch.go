@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// watchInterval is how often a mailing is looked at: the gateway counts about as often.
+	// watchInterval is how often a mailing is polled; the gateway counts about as often.
 	watchInterval = time.Second
-	// watchPatience is how long the api may be away: longer than a restart takes.
-	watchPatience = 5 * time.Minute
+	// watchTimeout is how long the api may be unreachable: longer than a restart takes.
+	watchTimeout = 5 * time.Minute
 )
 
 func (c *control) mailingWatch() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch ID", Short: "Show how far a mailing is until it has ended",
-		Long: `Shows how far the mailing is, on standard error: with a bar on a terminal, else in lines.
-It stays until the mailing has ended, also while that is paused, and goes on when the api
-was away for less than five minutes. Interrupting it does not stop the mailing.
+		Use: "watch ID", Short: "Show a mailing's progress until it is finished",
+		Long: `Shows the mailing's progress on standard error: a bar on a terminal, else lines. It waits until
+the mailing is finished, also while it is paused, and continues if the api is unreachable for
+less than five minutes. Interrupting it does not stop the mailing.
 
-It ends with 1 if the mailing was cancelled or has failed.`,
+The exit code is 1 if the mailing was cancelled or has failed.`,
 		Example: "  gatewayctl mailing watch 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    needs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {
@@ -43,45 +43,45 @@ It ends with 1 if the mailing was cancelled or has failed.`,
 	}
 }
 
-// watched is a mailing that has ended, as mailing watch tells of it.
-type watched struct{ mailingView }
+// watchResult is the result of mailing watch.
+type watchResult struct{ mailingView }
 
-// failure makes a mailing that was not carried out the command's own failure.
-func (v watched) failure() error {
+// failure makes the command fail unless the mailing was completed.
+func (v watchResult) failure() error {
 	switch v.Status {
 	case store.MailingCancelled:
 		return errors.New("the mailing was cancelled")
 	case store.MailingFailed:
-		return errors.New("the mailing has FAILED: its job was tried three times")
+		return errors.New("the mailing has FAILED: its job failed three times")
 	}
 	return nil
 }
 
-// watchMailing looks at the mailing until it has ended. What it tells is not the answer.
+// watchMailing polls the mailing until it is finished. It reports progress to p.
 func watchMailing(ctx context.Context, api *client.Client, id uuid.UUID, p *progress) (answer, error) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	var status store.MailingStatus
-	heard := time.Now()
+	lastAnswer := time.Now()
 	for {
 		v, err := findMailing(ctx, api, id)
 		switch {
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("interrupted, and the mailing goes on: `gatewayctl mailing watch %s` looks again", id)
+			return nil, fmt.Errorf("interrupted; the mailing continues: run `gatewayctl mailing watch %s` to follow it", id)
 		case err == nil && v.over():
 			p.end()
-			return watched{v}, nil
+			return watchResult{v}, nil
 		case err == nil:
-			heard = time.Now()
+			lastAnswer = time.Now()
 			if v.Status != status && v.Status == store.MailingPaused {
-				p.say("The mailing is paused. To let it go on: gatewayctl mailing resume %s", id)
+				p.note("The mailing is paused. To resume it: gatewayctl mailing resume %s", id)
 			}
 			status = v.Status
-			p.tell(v.step())
-		case !passing(err) || time.Since(heard) > watchPatience:
+			p.update(v.step())
+		case !transient(err) || time.Since(lastAnswer) > watchTimeout:
 			return nil, err
 		default:
-			p.tell(step{what: "The api does not answer", text: "asked again for " + span(watchPatience-time.Since(heard))})
+			p.update(step{what: "The api does not answer", text: "retrying for another " + span(watchTimeout-time.Since(lastAnswer))})
 		}
 		select {
 		case <-ctx.Done():
@@ -90,15 +90,15 @@ func watchMailing(ctx context.Context, api *client.Client, id uuid.UUID, p *prog
 	}
 }
 
-// passing says that the api may answer another time.
-func passing(err error) bool {
-	var silent *client.UnreachableError
+// transient reports whether the error may be transient.
+func transient(err error) bool {
+	var unreachable *client.UnreachableError
 	var refused *client.Problem
-	return errors.As(err, &silent) || errors.As(err, &refused) &&
+	return errors.As(err, &unreachable) || errors.As(err, &refused) &&
 		(refused.Status == http.StatusTooManyRequests || refused.Status >= http.StatusInternalServerError)
 }
 
-// step is how far the mailing is.
+// step describes the mailing's progress.
 func (v mailingView) step() step {
 	s := step{what: "Sending", done: int64(v.ended()), total: int64(v.Accepted)}
 	s.text = thousands(v.ended()) + " of " + thousands(v.Accepted)
@@ -125,7 +125,7 @@ func (v mailingView) step() step {
 	return s
 }
 
-// left is how long something takes yet. It is a guess, so seconds will do.
+// left formats the remaining time, rounded to seconds: it is an estimate.
 func left(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%d s left", max(int(d.Seconds()), 1))

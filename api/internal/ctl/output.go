@@ -11,20 +11,20 @@ import (
 	"unicode"
 )
 
-// answer is what a command found or did: --json prints its exported fields, people
-// are given its text.
+// answer is the result of a command: --json prints its exported fields, otherwise text
+// prints it.
 type answer interface {
 	text(w io.Writer)
 }
 
-// failing is an answer that can be bad news, which is then the command's own failure: it
-// is printed like any other, and the command ends with 1.
+// failing is an answer that may report a failure: it is printed like any other, and the exit
+// code is 1.
 type failing interface {
 	failure() error
 }
 
-// print writes the whole answer at once, so that a pipe that breaks is noticed. nil is
-// that of a command that has written for itself.
+// print writes the whole answer with one call, so that a broken pipe is detected. nil means
+// that the command has written its output itself.
 func (c *control) print(a answer) error {
 	if a == nil {
 		return nil
@@ -65,8 +65,8 @@ func table(w io.Writer, indent string, rows [][]string) {
 	}
 }
 
-// printable keeps what others wrote (subjects, providers' messages) from moving
-// the cursor or breaking a table.
+// printable replaces control characters in foreign text (subjects, provider messages) that
+// would move the cursor or break a table.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -76,7 +76,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// shellWord is s as one word of a shell command, so that what is printed can be pasted.
+// shellWord quotes s as one word of a shell command, so that printed commands can be pasted.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-@:/", r)
@@ -87,12 +87,12 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// stamp is a moment, to the second; stampMS to the millisecond. Both are UTC, as
-// in the logs.
+// stamp formats a time to the second, stampMS to the millisecond. Both are UTC, as in the
+// logs.
 func stamp(t time.Time) string   { return t.UTC().Format("2006-01-02 15:04:05Z") }
 func stampMS(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000Z") }
 
-// moment is a stamp and how far it is from now.
+// moment formats a time with its distance from now.
 func moment(t, now time.Time) string {
 	if d := t.Sub(now); d > 0 {
 		return stamp(t) + " (in " + span(d) + ")"
@@ -100,7 +100,7 @@ func moment(t, now time.Time) string {
 	return stamp(t) + " (" + span(now.Sub(t)) + " ago)"
 }
 
-// span is a duration as people say it: two units at most.
+// span formats a duration with at most two units.
 func span(d time.Duration) string {
 	units := func(big int, bigName string, small int, smallName string) string {
 		if small == 0 {

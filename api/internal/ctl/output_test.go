@@ -52,7 +52,7 @@ func TestMoment(t *testing.T) {
 	}
 }
 
-// What is printed for pasting means the same to a shell.
+// A printed command can be pasted into a shell.
 func TestShellWord(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
@@ -72,8 +72,8 @@ func TestShellWord(t *testing.T) {
 	}
 }
 
-// Nothing that others wrote can move the cursor, colour the terminal or forge a row.
-func TestTable_IsPlain(t *testing.T) {
+// Foreign text cannot move the cursor, colour the terminal or forge a row.
+func TestTable_EscapesControlCharacters(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	ctl.Table(&out, "  ", [][]string{{"name", "value"}, {"Zé", "a\x1b[31mred\nb\tc\u202e"}, {"longer than", ""}})

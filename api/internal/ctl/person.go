@@ -23,12 +23,12 @@ import (
 
 func (c *control) person() *cobra.Command {
 	cmd := group("person", "Export or erase what a company holds about a person",
-		`Looks for a person in all of a company's tables and uploaded files: by an address, or by a
-CPF or CNPJ. Either leads to the person's other ids and addresses, those of the past too, as
-far as a row says that they belong together. An address that names other people as well is
-reported and not followed. It needs what the api has, because
-numbers and files are encrypted: CPF_CNPJ_KEYS, CPF_CNPJ_HASH_KEY if it is set there, and
-STORAGE_URL. Use the database as gateway_privacy (`+"`migrate roles`"+`): gateway_operator may not.
+		`Searches all of a company's tables and uploaded files for a person, by address or by CPF or
+CNPJ. From there it follows the rows to the person's other ids and addresses, including former
+ones. An address that other people share is reported and not followed. It needs settings of
+the api, because numbers and files are encrypted: CPF_CNPJ_KEYS, CPF_CNPJ_HASH_KEY if the api
+sets it, and STORAGE_URL. Connect to the database as gateway_privacy (`+"`migrate roles`"+`):
+gateway_operator lacks the permissions.
 
 The text of emails to others is not searched.`,
 		`  gatewayctl person export --company Acme --cpf-cnpj 529.982.247-25 --out maria.json
@@ -37,7 +37,7 @@ The text of emails to others is not searched.`,
 	return cmd
 }
 
-// personFlags say who is meant.
+// personFlags identify the person.
 type personFlags struct{ company, taxID, address string }
 
 func (c *control) personFlags(cmd *cobra.Command, f *personFlags) *cobra.Command {
@@ -46,10 +46,10 @@ func (c *control) personFlags(cmd *cobra.Command, f *personFlags) *cobra.Command
 	return c.ofCompany(cmd, &f.company)
 }
 
-// query is what the flags mean, checked. A shell remembers what is typed: - keeps it out.
+// query validates the flags. With -, the value does not appear in the shell's history.
 func (f *personFlags) query(stdin io.Reader) (privacy.Query, error) {
 	if (f.taxID == "") == (f.address == "") {
-		return privacy.Query{}, usagef("give --cpf-cnpj or --email, one of the two")
+		return privacy.Query{}, usagef("give exactly one of --cpf-cnpj and --email")
 	}
 	given := &f.taxID
 	if f.address != "" {
@@ -74,19 +74,19 @@ func (f *personFlags) query(stdin io.Reader) (privacy.Query, error) {
 	return privacy.Query{TaxID: bare}, nil
 }
 
-// sealed is what opens what the api has encrypted.
-type sealed struct {
+// encryptionSettings holds the settings that decrypt what the api has encrypted.
+type encryptionSettings struct {
 	Ring       keyring.Ring   `env:"CPF_CNPJ_KEYS,required,notEmpty"`
 	HashKey    config.HashKey `env:"CPF_CNPJ_HASH_KEY"`
-	StorageURL string         `env:"STORAGE_URL,required,notEmpty"` // without a default: in a wrong folder there is nobody
+	StorageURL string         `env:"STORAGE_URL,required,notEmpty"` // no default: in a wrong folder nobody would be found
 }
 
-// unseal reads the settings, and opens the storage; the caller closes it.
-func (c *control) unseal(ctx context.Context) (sealed, *blob.Bucket, error) {
-	var s sealed
+// openEncrypted reads the settings and opens the storage; the caller closes it.
+func (c *control) openEncrypted(ctx context.Context) (encryptionSettings, *blob.Bucket, error) {
+	var s encryptionSettings
 	f := environment.Read(c.Environ, &s)
 	if err := f.Err(); err != nil {
-		return s, nil, usagef("this needs settings of the api's: %v", err)
+		return s, nil, usagef("this command needs the api's settings: %v", err)
 	}
 	bucket, err := blob.Open(ctx, s.StorageURL)
 	if err != nil {
@@ -98,26 +98,26 @@ func (c *control) unseal(ctx context.Context) (sealed, *blob.Bucket, error) {
 	return s, bucket, nil
 }
 
-// archive is where people of a company, which is put into q, are looked for; the caller
-// calls done.
+// archive sets q's company and returns where its people are searched; the caller calls
+// done.
 func (c *control) archive(ctx context.Context, s *store.Store, name string, q *privacy.Query) (a *privacy.Archive, done func(), err error) {
 	company, err := findCompany(ctx, s, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	q.CompanyID = company.ID
-	settings, bucket, err := c.unseal(ctx)
+	settings, bucket, err := c.openEncrypted(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	p := c.progress()
 	a = &privacy.Archive{Store: s, Bucket: bucket, Ring: settings.Ring, HashKey: settings.HashKey}
 	a.Progress = func(what string, found int) {
-		p.tell(step{what: "Looking through", text: what + ", " + plurals(found, "row", "rows") + " so far"})
+		p.update(step{what: "Searching", text: what + ", " + plurals(found, "row", "rows") + " so far"})
 	}
 	done = func() {
 		p.end()
-		_ = bucket.Close() // nothing is being written
+		_ = bucket.Close() // read only
 	}
 	return a, done, nil
 }
@@ -126,23 +126,23 @@ func (c *control) personExport() *cobra.Command {
 	var f personFlags
 	var reason, out string
 	cmd := &cobra.Command{
-		Use: "export --company COMPANY (--cpf-cnpj NUMBER | --email ADDRESS)", Short: "Write down all that is held about a person, for them",
-		Long: `Writes one JSON object with every row about the person: recipients, emails with what they
-said, logs with their timelines, entries of mailings, dead letters, suppressions, stored
-answers, and the lines of uploaded files that name him. Numbers are in clear. That it was
-done is written down, without who it was about.`,
+		Use: "export --company COMPANY (--cpf-cnpj NUMBER | --email ADDRESS)", Short: "Export everything stored about a person",
+		Long: `Writes one JSON object with every row about the person: recipients, emails with their
+content, logs with their timelines, mailing entries, dead letters, suppressions, stored
+responses, and the lines of uploaded files that name the person. Numbers are in plain text.
+The audit entry does not name the person.`,
 		Example: `  gatewayctl person export --company Acme --cpf-cnpj 529.982.247-25 --out maria.json
   echo maria@cliente.example | gatewayctl person export --company Acme --email - --json`,
-		Args: needs(),
+		Args: exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			q, err := f.query(c.Stdin)
 			if err != nil {
 				return nil, err
 			}
 			if out == "" && !c.json {
-				return nil, usagef("say where to: --out FILE, or --json for standard output")
+				return nil, usagef("give --out FILE, or --json for standard output")
 			}
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -162,10 +162,10 @@ done is written down, without who it was about.`,
 		}),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write to a new `FILE` that only you can read")
-	return c.personFlags(because(cmd, &reason, false), &f)
+	return c.personFlags(auditReasonFlag(cmd, &reason, false), &f)
 }
 
-// writeOwn writes a file that nobody else can read, and overwrites none.
+// writeOwn writes a new file that only its owner can read.
 func writeOwn(path string, value any) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -180,20 +180,20 @@ func writeOwn(path string, value any) error {
 	return nil
 }
 
-// adviseKeys says what to do about keys that are not the api's.
+// adviseKeys explains what to do if the keys are not those of the api.
 func adviseKeys(err error) error {
 	if errors.Is(err, privacy.ErrForeignKeys) {
-		return fmt.Errorf("%w: set them as they are set for the api; nothing was changed", err)
+		return fmt.Errorf("%w: use the api's keys; nothing was changed", err)
 	}
 	return err
 }
 
-// erasePatience is how long emails that are being sent are waited for: longer than a
-// worker's lease of 60 s.
-const erasePatience = 90 * time.Second
+// eraseTimeout limits the wait for emails that are being sent: longer than a worker's lease
+// of 60 s.
+const eraseTimeout = 90 * time.Second
 
-// taskPatience is how long a dispatcher has to remove tasks from Redis. It looks every second.
-const taskPatience = 15 * time.Second
+// taskTimeout limits the wait for a dispatcher, which looks every second, to remove tasks from Redis.
+const taskTimeout = 15 * time.Second
 
 func (c *control) personErase() *cobra.Command {
 	var f personFlags
@@ -201,29 +201,29 @@ func (c *control) personErase() *cobra.Command {
 	o := privacy.Order{}
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "erase --company COMPANY (--cpf-cnpj NUMBER | --email ADDRESS) --reason WHY", Short: "Take a person out of all of a company's tables and files",
-		Long: `Takes a person out of everything that the company holds: recipients and dead letters,
-emails, logs, timelines and entries of mailings, where it stays that there was one and
-what became of it, so that a mailing's numbers stay true. Emails that have not been sent
-end as CANCELLED. An uploaded file that names him is deleted. Suppressions of his
-addresses stay, because they are what keeps him from being written to again;
---forget-suppressions deletes them too.
+		Use: "erase --company COMPANY (--cpf-cnpj NUMBER | --email ADDRESS) --reason WHY", Short: "Erase a person from a company's tables and files",
+		Long: `Erases a person from everything that the company stores. Recipients and dead letters are
+erased. Emails, logs, timelines and mailing entries keep their status but no personal data, so
+that a mailing's numbers stay correct. Unsent emails become CANCELLED. Uploaded files that
+name the person are deleted. Suppressions of the person's addresses are kept, because they
+prevent further emails; --forget-suppressions deletes them too.
 
-It prints a receipt: each address of the person, each table, and how many rows there were.
-The addresses are stored until the erasure is complete, and nowhere after that.
+It prints a receipt with the number of rows by address and table. The addresses are stored
+until the erasure is complete, and not afterwards.
 
-It works in small commits. When it is interrupted, run it again: it does what is left.
-Emails that a worker is sending are waited for up to 90 s; if some are left, it ends with
-1 and is to be run again. It also ends with 1 if no dispatcher has looked for the emails'
-tasks in Redis within 15 s. There is no way back.`,
+It commits in small steps. If it is interrupted, run it again: it erases what is left, and the
+receipt has the rows of both runs. The numbers above the receipt are those of the last run.
+It waits up to 90 s for emails that a worker is sending; if some are left, the exit code is 1
+and it must be run again. The exit code is also 1 if no dispatcher has checked Redis for the
+emails' tasks within 15 s. An erasure cannot be undone.`,
 		Example: "  gatewayctl person erase --company Acme --cpf-cnpj 529.982.247-25 --reason 'request of 2 March' --yes",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			q, err := f.query(c.Stdin)
 			if err != nil {
 				return nil, err
 			}
-			if o.By, err = c.whoAndWhy(reason); err != nil {
+			if o.By, err = c.operatorWithReason(reason); err != nil {
 				return nil, err
 			}
 			a, done, err := c.archive(ctx, s, f.company, &q)
@@ -231,7 +231,7 @@ tasks in Redis within 15 s. There is no way back.`,
 				return nil, err
 			}
 			defer done()
-			o.Query, o.Patience, o.TaskPatience = q, erasePatience, taskPatience
+			o.Query, o.Timeout, o.TaskTimeout = q, eraseTimeout, taskTimeout
 			if !yes {
 				counts, people, err := a.Count(ctx, q)
 				if err != nil {
@@ -239,15 +239,15 @@ tasks in Redis within 15 s. There is no way back.`,
 				}
 				whose := ""
 				if people > 1 {
-					whose = fmt.Sprintf(" of %d people, who share the address (--cpf-cnpj means one of them),", people)
+					whose = fmt.Sprintf(" of %d people who share the address (select one with --cpf-cnpj)", people)
 				}
-				return nil, fmt.Errorf("%s%s would be erased, and nothing was done yet: add --yes", plurals(counts, "row and file", "rows and files"), whose)
+				return nil, fmt.Errorf("%s%s would be erased; nothing was changed: repeat the command with --yes", plurals(counts, "row and file", "rows and files"), whose)
 			}
 			did, err := a.Erase(ctx, o)
 			return erased{did}, adviseKeys(err)
 		}),
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it; without it, rows are only counted")
-	cmd.Flags().BoolVar(&o.Forget, "forget-suppressions", false, "delete the suppressions of his addresses too: he may be written to again")
-	return c.personFlags(because(cmd, &reason, true), &f)
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm; without it, rows are only counted")
+	cmd.Flags().BoolVar(&o.Forget, "forget-suppressions", false, "also delete suppressions of the person's addresses: they can be emailed again")
+	return c.personFlags(auditReasonFlag(cmd, &reason, true), &f)
 }

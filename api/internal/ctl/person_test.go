@@ -61,7 +61,7 @@ func TestPerson(t *testing.T) {
 	if got := by.run(t, erase...); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "1 row and file would be erased") {
 		t.Errorf("without --yes: %+v", got)
 	}
-	// As if a dispatcher looked at once.
+	// Simulate a dispatcher that checks immediately.
 	if _, err := d.SQL.ExecContext(t.Context(), `ALTER TABLE erased_tasks ALTER done_at SET DEFAULT now()`); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestPerson(t *testing.T) {
 	}
 }
 
-// An erasure is not done while Redis may hold a task with the person's address.
+// An erasure is incomplete while Redis may hold a task with the person's address.
 func TestPersonErase_OpenTask(t *testing.T) {
 	t.Parallel()
 	if err := ctl.ErasureFailure(1); err == nil || !strings.Contains(err.Error(), "1 task may still be in Redis") {

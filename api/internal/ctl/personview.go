@@ -23,7 +23,7 @@ func (v exported) text(io.Writer) {}
 
 func (v exported) failure() error { return errors.Join(unread(v.Unread), unopened(v.Unopened)) }
 
-// unread tells of files that cannot be opened. No program needs them any more.
+// unread reports files that cannot be decrypted. No program needs them any more.
 func unread(mailings []uuid.UUID) error {
 	if len(mailings) == 0 {
 		return nil
@@ -32,24 +32,24 @@ func unread(mailings []uuid.UUID) error {
 	for i, id := range mailings {
 		names[i] = id.String()
 	}
-	return fmt.Errorf("%s cannot be opened, of mailing %s, and may name the person: is a key missing in CPF_CNPJ_KEYS? "+
-		"One that is damaged can be deleted from the storage, since no program reads it any more. Then run this again",
+	return fmt.Errorf("%s cannot be decrypted, of mailing %s, and may name the person: is a key missing in CPF_CNPJ_KEYS? "+
+		"A damaged file can be deleted from the storage, since no program reads it any more. Then run this again",
 		plurals(len(mailings), "file", "files"), strings.Join(names, ", "))
 }
 
-// unopened tells of rows whose number cannot be opened.
+// unopened reports rows whose number cannot be decrypted.
 func unopened(rows []uuid.UUID) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the CPF or CNPJ of %s cannot be opened (unreadNumbers says which), and was exported as it is stored: "+
-		"is a key missing in CPF_CNPJ_KEYS? Set it and run this again; one that is damaged nobody can open", plurals(len(rows), "row", "rows"))
+	return fmt.Errorf("the CPF or CNPJ of %s cannot be decrypted (see unreadNumbers) and was exported as stored: "+
+		"is a key missing in CPF_CNPJ_KEYS? Add it and run this again; a damaged value cannot be recovered", plurals(len(rows), "row", "rows"))
 }
 
-// exportedTo is an export that stands in a file.
+// exportedTo summarizes an export to a file.
 type exportedTo struct {
 	Out    string         `json:"out"`
-	People int            `json:"people"` // whom it is about, by their numbers
+	People int            `json:"people"` // distinct CPFs and CNPJs
 	Counts map[string]int `json:"counts"`
 	Unread []uuid.UUID    `json:"unreadFiles"`
 
@@ -66,7 +66,7 @@ func (v exportedTo) text(w io.Writer) {
 	}
 	table(w, "  ", rows)
 	if v.People > 1 {
-		fmt.Fprintf(w, "\nIt is about %d people, who share the address: not to be handed to one of them. --cpf-cnpj means one.\n", v.People)
+		fmt.Fprintf(w, "\nIt contains data of %d people who share the address: do not give it to one of them. Select one with --cpf-cnpj.\n", v.People)
 	}
 }
 
@@ -92,30 +92,30 @@ func (v erased) text(w io.Writer) {
 	table(w, "  ", rows)
 	for _, address := range v.Receipt.Addresses {
 		if !slices.ContainsFunc(v.Receipt.Rows, func(r privacy.ReceiptRows) bool { return r.Address == address }) {
-			fmt.Fprintf(w, "  %s is an address of the person that no row names any more\n", printable(address))
+			fmt.Fprintf(w, "  %s is an address of the person that no row contains any more\n", printable(address))
 		}
 	}
 	for _, address := range v.Receipt.SharedAddresses {
-		fmt.Fprintf(w, "\n%s is other people's too: rows with nothing else of this person stay, and its suppressions.\n", printable(address))
+		fmt.Fprintf(w, "\n%s is shared with other people: its suppressions are kept, and rows that contain nothing else of this person.\n", printable(address))
 	}
 	for _, address := range slices.Sorted(maps.Keys(v.Receipt.Suppressions)) {
-		fmt.Fprintf(w, "\n%s stays suppressed, without a note (--forget-suppressions deletes that too).\n", printable(address))
+		fmt.Fprintf(w, "\n%s stays suppressed, without a note (--forget-suppressions deletes the suppression).\n", printable(address))
 	}
 	fmt.Fprintf(w, "\n%s removed from Redis.\n", plurals(v.Receipt.Tasks.Removed, "task was", "tasks were"))
 	if n := v.Receipt.Tasks.Open; n > 0 {
-		fmt.Fprintf(w, "%s left to the dispatcher: none has looked yet. It removes what is there when it runs.\n", plurals(n, "possible task is", "possible tasks are"))
+		fmt.Fprintf(w, "%s left: no dispatcher has checked Redis yet. It removes them when it runs.\n", plurals(n, "possible task is", "possible tasks are"))
 	}
 }
 
 func (v erased) failure() error {
 	switch {
 	case v.Busy > 0:
-		return fmt.Errorf("%s still being sent, or locked by another transaction, or SES's word on it is waited for: run this again in some minutes", plurals(v.Busy, "email is", "emails are"))
+		return fmt.Errorf("%s still being sent, locked by another transaction, or waiting for SES's delivery event: run this again in a few minutes", plurals(v.Busy, "email is", "emails are"))
 	case v.Writing > 0:
-		return fmt.Errorf("%s that began before the person was erased still open (a large upload?): run this again when it has ended", plurals(v.Writing, "transaction is", "transactions are"))
+		return fmt.Errorf("%s that started before the erasure still open (a large upload?): run this again when it has finished", plurals(v.Writing, "transaction is", "transactions are"))
 	}
 	if n := v.Receipt.Tasks.Open; n > 0 && len(v.Unread) == 0 {
-		return fmt.Errorf("%s may still be in Redis, as no dispatcher has looked yet: start one, which removes what is there. Nothing else is left", plurals(n, "task", "tasks"))
+		return fmt.Errorf("%s may still be in Redis, because no dispatcher has checked yet: start one to remove them. Everything else is done", plurals(n, "task", "tasks"))
 	}
 	return unread(v.Unread)
 }

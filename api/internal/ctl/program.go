@@ -16,19 +16,19 @@ import (
 const allPrograms = "gateway_program"
 
 func (c *control) program() *cobra.Command {
-	cmd := group("program", "Say which programs may write a company's emails in the database",
-		`A program that keeps its own tables in the gateway's database can write an email in the
-transaction that writes what the email is about, with functions or with the Go package
-shared/outbox (schema/README.md). Its database role has to be a member of gateway_program,
-and to be allowed for each company whose emails it writes. What it may do is looked up at
-each call, so that a change counts at once.`,
+	cmd := group("program", "Manage which programs may write a company's emails in the database",
+		`A program that keeps its own tables in the gateway's database can write an email in the same
+transaction as its own rows, with SQL functions or with the Go package shared/outbox
+(schema/README.md). Its database role must be a member of gateway_program, and must be allowed
+for each company whose emails it writes. Permissions are checked at each call, so a change
+takes effect immediately.`,
 		`  gatewayctl program allow recruiting --company Acme
   gatewayctl program list`)
 	cmd.AddCommand(c.programList(), c.programAllow(), c.programRevoke())
 	return cmd
 }
 
-// programView is a leave with what keeps it from being of use.
+// programView is a grant, with the problem that prevents its use, if any.
 type programView struct {
 	store.Program
 	Problem string `json:"problem,omitempty"`
@@ -38,11 +38,11 @@ func viewProgram(p store.Program) programView {
 	v := programView{Program: p}
 	switch {
 	case !p.Exists:
-		v.Problem = "there is no such role"
+		v.Problem = "the role does not exist"
 	case p.Creates:
-		v.Problem = "it is refused: REVOKE CREATE ON SCHEMA public FROM " + p.Role + ", or from PUBLIC"
+		v.Problem = "its calls are rejected: REVOKE CREATE ON SCHEMA public FROM " + p.Role + ", or from PUBLIC"
 	case !p.Granted:
-		v.Problem = "it may not call the functions: GRANT " + allPrograms + " TO " + p.Role
+		v.Problem = "it cannot call the functions: GRANT " + allPrograms + " TO " + p.Role
 	}
 	return v
 }
@@ -55,11 +55,11 @@ func (c *control) programList() *cobra.Command {
 	var given string
 	cmd := &cobra.Command{
 		Use: "list [--company COMPANY]", Short: "List the programs that may write emails in the database",
-		Long: `Lists who may write which company's emails, and says of each what Postgres would refuse it
-for. The tables' owner, and who is a member of that role, may write everybody's without
-being here.`,
+		Long: `Lists which program may write which company's emails, and what would make Postgres reject its
+calls. The owner of the tables and members of that role may write every company's emails
+without being listed.`,
 		Example: "  gatewayctl program list\n  gatewayctl program list --company Acme --json",
-		Args:    needs(),
+		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			company := uuid.Nil
 			if given != "" {
@@ -77,19 +77,19 @@ being here.`,
 			return list, err
 		}),
 	}
-	cmd.Flags().StringVar(&given, "company", "", "only those of one `COMPANY`, by id or exact name")
+	cmd.Flags().StringVar(&given, "company", "", "only programs of this `COMPANY` (id or exact name)")
 	c.completeCompanyFlag(cmd)
 	return cmd
 }
 
 func (v programList) text(w io.Writer) {
 	if len(v.Programs) == 0 {
-		fmt.Fprintln(w, "No program writes emails in the database, but for the tables' owner.")
+		fmt.Fprintln(w, "No program may write emails in the database, except the owner of the tables.")
 		return
 	}
 	rows := [][]string{{"ROLE", "COMPANY", "ALLOWED AT", "STATE"}}
 	for _, p := range v.Programs {
-		state := "works"
+		state := "ok"
 		if p.Problem != "" {
 			state = p.Problem
 		}
@@ -98,25 +98,25 @@ func (v programList) text(w io.Writer) {
 	table(w, "", rows)
 }
 
-// programAllowed is a leave that was given.
+// programAllowed is a new grant.
 type programAllowed struct{ programView }
 
 func (c *control) programAllow() *cobra.Command {
 	var given, reason string
 	cmd := &cobra.Command{
-		Use: "allow ROLE --company COMPANY", Short: "Let a database role write a company's emails",
-		Long: `Lets the role, and those who are members of it, write, move and withdraw the company's
-emails in their own transactions. The role is there already: whoever administers Postgres
-makes it, with CREATE ROLE … LOGIN IN ROLE gateway_program. It is given as Postgres writes
-it, in lower case unless it was quoted. Allowing what is allowed changes nothing.`,
+		Use: "allow ROLE --company COMPANY", Short: "Allow a database role to write a company's emails",
+		Long: `Allows the role and its members to write, reschedule and cancel the company's emails in their
+own transactions. The role must exist: the administrator of Postgres creates it with CREATE
+ROLE … LOGIN IN ROLE gateway_program. Give its name as Postgres stores it: in lower case
+unless it was quoted. Allowing an allowed role changes nothing.`,
 		Example: "  gatewayctl program allow recruiting --company Acme --reason 'reminders of interviews'",
-		Args:    needs("ROLE"), ValidArgsFunction: c.completeProgramRoles,
+		Args:    exactArgs("ROLE"), ValidArgsFunction: c.completeProgramRoles,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			role := args[0]
 			if role == allPrograms {
-				return nil, usagef("%s is every program: name the role of one", allPrograms)
+				return nil, usagef("%s stands for all programs: name the role of one program", allPrograms)
 			}
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -126,14 +126,14 @@ it, in lower case unless it was quoted. Allowing what is allowed changes nothing
 			}
 			err = s.AllowProgram(ctx, by, company.ID, role)
 			if errors.Is(err, store.ErrNotFound) {
-				return nil, fmt.Errorf("there is no database role %q: whoever administers Postgres makes it, with CREATE ROLE … LOGIN IN ROLE %s", role, allPrograms)
+				return nil, fmt.Errorf("database role %q does not exist: the administrator of Postgres creates it with CREATE ROLE … LOGIN IN ROLE %s", role, allPrograms)
 			}
 			if err != nil {
 				return nil, err
 			}
 			stands, err := s.Programs(ctx, company.ID, role)
 			if err == nil && len(stands) == 0 {
-				err = errors.New("it was revoked in this very moment")
+				err = errors.New("it was revoked concurrently")
 			}
 			if err != nil {
 				return nil, err
@@ -141,17 +141,17 @@ it, in lower case unless it was quoted. Allowing what is allowed changes nothing
 			return programAllowed{viewProgram(stands[0])}, nil
 		}),
 	}
-	return c.ofCompany(because(cmd, &reason, false), &given)
+	return c.ofCompany(auditReasonFlag(cmd, &reason, false), &given)
 }
 
 func (v programAllowed) text(w io.Writer) {
 	fmt.Fprintf(w, "%s may write emails of %s.\n", printable(v.Role), printable(v.Company))
 	if v.Problem != "" {
-		fmt.Fprintf(w, "One thing is in the way: %s\n", printable(v.Problem))
+		fmt.Fprintf(w, "Problem: %s\n", printable(v.Problem))
 	}
 }
 
-// programRevoked is a leave that was taken back.
+// programRevoked is a revoked grant.
 type programRevoked struct {
 	Role      string    `json:"role"`
 	CompanyID uuid.UUID `json:"companyId"`
@@ -162,12 +162,12 @@ func (c *control) programRevoke() *cobra.Command {
 	var given, reason string
 	cmd := &cobra.Command{
 		Use: "revoke ROLE --company COMPANY --reason WHY", Short: "Stop a database role from writing a company's emails",
-		Long: `Refuses the role's further calls for the company. What it has committed is sent; to stop
-that too, cancel its emails.`,
+		Long: `Rejects further calls of the role for the company. Emails that it has committed are still
+sent; cancel them to stop that too.`,
 		Example: "  gatewayctl program revoke recruiting --company Acme --reason 'the program is switched off'",
-		Args:    needs("ROLE"), ValidArgsFunction: c.completePrograms,
+		Args:    exactArgs("ROLE"), ValidArgsFunction: c.completePrograms,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
-			by, err := c.whoAndWhy(reason)
+			by, err := c.operatorWithReason(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -177,15 +177,15 @@ that too, cancel its emails.`,
 			}
 			err = s.RevokeProgram(ctx, by, company.ID, args[0])
 			if errors.Is(err, store.ErrNotFound) {
-				return nil, fmt.Errorf("no role %q may write emails of %s: `gatewayctl program list --company %s` shows those that may",
+				return nil, fmt.Errorf("role %q may not write emails of %s: run `gatewayctl program list --company %s` to see which may",
 					args[0], company.Name, shellWord(company.Name))
 			}
 			return programRevoked{Role: args[0], CompanyID: company.ID, Company: company.Name}, err
 		}),
 	}
-	return c.ofCompany(because(cmd, &reason, true), &given)
+	return c.ofCompany(auditReasonFlag(cmd, &reason, true), &given)
 }
 
 func (v programRevoked) text(w io.Writer) {
-	fmt.Fprintf(w, "%s may no longer write emails of %s. What it has committed is sent.\n", printable(v.Role), printable(v.Company))
+	fmt.Fprintf(w, "%s may no longer write emails of %s. Emails that it has committed are still sent.\n", printable(v.Role), printable(v.Company))
 }

@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// newRole makes a database role, with the attributes, until the test ends. Roles are of a
-// whole server, so each has a name of its own that begins with the one given.
+// newRole creates a database role with the attributes until the test ends. Roles are global
+// to the server, so the name gets a unique suffix.
 func newRole(t *testing.T, d storetest.Database, name, attributes string) string {
 	t.Helper()
 	role := name + "_" + uuid.NewString()[:8]
@@ -30,7 +30,7 @@ func newRole(t *testing.T, d storetest.Database, name, attributes string) string
 	return role
 }
 
-// A program is let in, looked at, and shut out again, as it looks in a terminal.
+// A session that allows, lists and revokes a program, as printed.
 func TestProgram_InText(t *testing.T) {
 	t.Parallel()
 	o, d := newOperator(t)
@@ -94,8 +94,8 @@ func TestProgram_JSON(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		`there is no database role "nobody_at_all"`:         {"program", "allow", "nobody_at_all", "--company", "Acme"},
-		"no role \"" + role + "\" may write emails of Beta": {"program", "revoke", role, "--company", "Beta", "--reason", "x"},
+		`database role "nobody_at_all" does not exist`:       {"program", "allow", "nobody_at_all", "--company", "Acme"},
+		"role \"" + role + "\" may not write emails of Beta": {"program", "revoke", role, "--company", "Beta", "--reason", "x"},
 	} {
 		if got := o.run(t, args...); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, want) {
 			t.Errorf("%q: %+v", args, got)

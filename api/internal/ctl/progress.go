@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// redrawEvery is how often a bar is drawn at most, lineEvery how often a line is
-	// written where there is no terminal: a log of an hour has 720 of them.
+	// redrawEvery limits how often a bar is drawn, lineEvery how often a line is written without
+	// a terminal: 720 lines an hour.
 	redrawEvery = 100 * time.Millisecond
 	lineEvery   = 5 * time.Second
-	// widestBar is long enough to see one percent move (columns).
+	// widestBar is the bar's maximum width (columns): one percent is visible.
 	widestBar = 50
 )
 
-// progress tells people how far something has come: one line that is drawn again and
-// again on a terminal, else a line now and then. It is nobody's answer, so it goes to
-// where errors go. It is used by one goroutine.
+// progress shows the progress of a command: one line that is redrawn on a terminal, else a
+// line every lineEvery. It writes to standard error, because it is not the command's output.
+// It is not safe for concurrent use.
 type progress struct {
 	w     io.Writer
 	width int // of the terminal; 0 = none
 	quiet bool
 	now   func() time.Time
 
-	told  time.Time
-	last  string // that was written
-	drawn bool   // the cursor stands on a drawn line
+	shownAt time.Time
+	last    string // last line written
+	drawn   bool   // the cursor is on a drawn line
 }
 
 func (c *control) progress() *progress {
@@ -38,28 +38,28 @@ func (c *control) progress() *progress {
 	}
 	p := &progress{w: c.Stderr, width: width, quiet: c.json, now: time.Now}
 	if width == 0 {
-		p.told = p.now() // what is over sooner needs no line
+		p.shownAt = p.now() // a command that ends sooner writes no line
 	}
 	return p
 }
 
-// step is how far something has come.
+// step describes the progress of a command.
 type step struct {
 	what        string // Uploading
-	done, total int64  // total 0 = nobody knows
+	done, total int64  // total 0 = unknown
 	text        string // behind the percentage
 }
 
-// tell shows the step, unless another one was shown just before.
-func (p *progress) tell(s step) {
+// update shows the step, unless another one was shown just before.
+func (p *progress) update(s step) {
 	pause := lineEvery
 	if p.width > 0 {
 		pause = redrawEvery
 	}
-	if p.quiet || p.now().Sub(p.told) < pause {
+	if p.quiet || p.now().Sub(p.shownAt) < pause {
 		return
 	}
-	p.told = p.now()
+	p.shownAt = p.now()
 	if p.width > 0 {
 		fmt.Fprint(p.w, "\r", fit(s, p.width-1), "\x1b[K")
 		p.drawn = true
@@ -71,8 +71,8 @@ func (p *progress) tell(s step) {
 	}
 }
 
-// say writes a line of its own, at once.
-func (p *progress) say(format string, args ...any) {
+// note writes a separate line immediately.
+func (p *progress) note(format string, args ...any) {
 	if p.quiet {
 		return
 	}
@@ -80,15 +80,15 @@ func (p *progress) say(format string, args ...any) {
 	fmt.Fprintf(p.w, format+"\n", args...)
 }
 
-// end takes the drawn line away: what comes next stands in its place.
+// end erases the drawn line.
 func (p *progress) end() {
 	if p.drawn {
 		fmt.Fprint(p.w, "\r\x1b[K")
-		p.drawn, p.told = false, time.Time{}
+		p.drawn, p.shownAt = false, time.Time{}
 	}
 }
 
-// words are the step without its bar.
+// words returns the step's text without its bar.
 func (s step) words() []string {
 	words := []string{s.what}
 	if s.total > 0 {
@@ -100,10 +100,10 @@ func (s step) words() []string {
 	return words
 }
 
-// percent is rounded down: what is not over is not at 100.
+// percent is rounded down, so that only a finished step is at 100.
 func (s step) percent() int64 { return min(max(s.done, 0), s.total) * 100 / s.total }
 
-// fit is the step in so many columns, with a bar if there is room for one.
+// fit formats the step for the given number of columns, with a bar if there is room.
 func fit(s step, columns int) string {
 	line := strings.Join(s.words(), "  ")
 	room := min(columns-utf8.RuneCountInString(line)-len("  []"), widestBar)
@@ -121,15 +121,15 @@ func fit(s step, columns int) string {
 	return line
 }
 
-// pace is how fast something goes, as it went lately.
+// pace estimates the current rate.
 type pace struct {
 	at     time.Time
 	done   int64
 	perSec float64
 }
 
-// add takes what is done by now. Of the rate so far it keeps what is not older than
-// some seconds, so that a pause is seen and a hiccup is not.
+// add records what is done by now. The rate is a moving average over about five seconds, so
+// that it shows a pause but not a single delay.
 func (p *pace) add(now time.Time, done int64) {
 	if p.at.IsZero() {
 		p.at, p.done = now, done
@@ -148,7 +148,7 @@ func (p *pace) add(now time.Time, done int64) {
 	p.at, p.done = now, done
 }
 
-// left is how long the rest takes at that pace; 0 = nobody can tell.
+// left estimates the remaining time; 0 = unknown.
 func (p *pace) left(done, total int64) time.Duration {
 	if p.perSec <= 0 || total <= done {
 		return 0

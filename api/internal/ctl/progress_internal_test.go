@@ -10,8 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A bar on a terminal is one line, drawn again and again; without one there are lines,
-// now and then.
+// On a terminal the bar is one line that is redrawn; otherwise a line is written every 5 s.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
@@ -19,12 +18,12 @@ func TestProgress(t *testing.T) {
 	p := &progress{w: &out, width: 60, now: func() time.Time { return now }}
 	at := func(after time.Duration, done int64) {
 		now = now.Add(after)
-		p.tell(step{what: "Sending", done: done, total: 1000, text: "9,800/s"})
+		p.update(step{what: "Sending", done: done, total: 1000, text: "9,800/s"})
 	}
 	at(0, 410)
 	at(50*time.Millisecond, 420) // too soon
 	at(50*time.Millisecond, 999)
-	p.say("Paused.")
+	p.note("Paused.")
 	at(time.Second, 1000)
 	p.end()
 	want := "\rSending  41 %  [=============>                   ]  9,800/s\x1b[K" +
@@ -40,7 +39,7 @@ func TestProgress(t *testing.T) {
 	at(0, 410)
 	at(time.Second, 420)
 	at(4*time.Second, 430)
-	at(5*time.Second, 430) // nothing new
+	at(5*time.Second, 430) // unchanged
 	p.end()
 	if want := "Sending  41 %, 9,800/s\nSending  43 %, 9,800/s\n"; out.String() != want {
 		t.Errorf("wrote %q, want %q", out.String(), want)
@@ -49,15 +48,15 @@ func TestProgress(t *testing.T) {
 	out.Reset()
 	p = &progress{w: &out, width: 60, quiet: true, now: func() time.Time { return now }}
 	at(time.Second, 1)
-	p.say("x")
+	p.note("x")
 	p.end()
 	if out.Len() > 0 {
 		t.Errorf("%q beside --json", out.String())
 	}
 }
 
-// Whatever is told fits into one line of the terminal, or the next one would not
-// overwrite it.
+// A step always fits into one line of the terminal; otherwise the next would not overwrite
+// it.
 func TestProgress_Fits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -86,8 +85,8 @@ func TestUploadSteps(t *testing.T) {
 		{time.Second, 16 << 20, "Uploading  25 %|16.0 MiB of 64.0 MiB, 16.0 MiB/s, 3.0 s left"},
 		{time.Second, 32 << 20, "Uploading  50 %|32.0 MiB of 64.0 MiB, 16.0 MiB/s, 2.0 s left"},
 		{5 * time.Second, 32 << 20, "Uploading  50 %|32.0 MiB of 64.0 MiB"}, // stalled
-		{time.Second, size, "Uploaded 64.0 MiB; the gateway reads every line|0 ms so far"},
-		{2 * time.Second, size, "Uploaded 64.0 MiB; the gateway reads every line|2.0 s so far"},
+		{time.Second, size, "Uploaded 64.0 MiB; the gateway is reading the lines|0 ms so far"},
+		{2 * time.Second, size, "Uploaded 64.0 MiB; the gateway is reading the lines|2.0 s so far"},
 	} {
 		now = now.Add(s.after)
 		if got := strings.Join(show(now, s.sent).words(), "|"); got != s.want {

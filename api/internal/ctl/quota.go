@@ -16,11 +16,11 @@ import (
 )
 
 func (c *control) companyQuota() *cobra.Command {
-	cmd := group("quota", "Show and set how much a company may use",
-		`Quotas bound what one company may take of what all share. The api answers a request that
-would exceed one with 429 QUOTA_EXCEEDED, and writes nothing of it. A mailing that has used
-up the emails of the day goes on after midnight (UTC). The api's QUOTA_ settings are the limits of
-companies that have none of their own; 0 is unlimited.`,
+	cmd := group("quota", "Show and set a company's quotas",
+		`Quotas limit a company's use of shared resources. The api rejects a request that would exceed
+one with 429 QUOTA_EXCEEDED and stores nothing of it. A mailing that has used up the emails of
+the day continues after midnight (UTC). The api's QUOTA_ settings apply to companies without
+limits of their own; 0 is unlimited.`,
 		`  gatewayctl company quota show Acme
   gatewayctl company quota set Acme emails_per_day=50000 --reason 'their contract'`)
 	cmd.AddCommand(c.quotaShow(), c.quotaSet())
@@ -29,9 +29,9 @@ companies that have none of their own; 0 is unlimited.`,
 
 func (c *control) quotaShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show COMPANY", Short: "Show a company's quotas and what it uses",
+		Use: "show COMPANY", Short: "Show a company's quotas and current use",
 		Example: "  gatewayctl company quota show Acme",
-		Args:    needs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			company, err := findCompany(ctx, s, args[0])
 			if err != nil {
@@ -45,12 +45,13 @@ func (c *control) quotaShow() *cobra.Command {
 func (c *control) quotaSet() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "set COMPANY QUOTA=LIMIT...", Short: "Give a company limits of its own",
-		Long: `Sets limits of the company; others stay as they are. A limit is a whole number; 0 is unlimited,
-and default takes back what was set: the api's QUOTA_ setting is in force again. A limit
-below what is in use takes nothing away: the company can add nothing until it uses less.
+		Use: "set COMPANY QUOTA=LIMIT...", Short: "Set limits for one company",
+		Long: `Sets limits of the company; the others stay unchanged. A limit is a whole number; 0 is
+unlimited, and default removes the company's own limit, so that the api's QUOTA_ setting
+applies again. A limit below the current use removes nothing: the company can add nothing
+until its use is below the limit. The programs apply a change within 5 s, mailings that wait
+for a quota within a minute.
 
-The programs act on it within 5 s, mailings that wait for a quota within a minute.
 
 Quotas:
   ` + strings.ReplaceAll(quotaNames(), ", ", "\n  "),
@@ -73,7 +74,7 @@ Quotas:
 			if err != nil {
 				return nil, err
 			}
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -83,7 +84,7 @@ Quotas:
 			return viewQuotas(ctx, s, company)
 		}),
 	}
-	return because(cmd, &reason, false)
+	return auditReasonFlag(cmd, &reason, false)
 }
 
 func quotaNames() string {
@@ -94,7 +95,7 @@ func quotaNames() string {
 	return strings.Join(names, ", ")
 }
 
-// parseLimits reads QUOTA=LIMIT; nil is the installation's limit.
+// parseLimits parses QUOTA=LIMIT arguments; nil stands for the installation's limit.
 func parseLimits(given []string) (map[store.Quota]*int64, error) {
 	limits := make(map[store.Quota]*int64, len(given))
 	for _, word := range given {
@@ -104,7 +105,7 @@ func parseLimits(given []string) (map[store.Quota]*int64, error) {
 		case !found:
 			return nil, usagef("%q is not QUOTA=LIMIT, such as emails_per_day=50000", word)
 		case !slices.Contains(store.Quotas(), quota):
-			return nil, usagef("there is no quota %q: the quotas are %s", name, quotaNames())
+			return nil, usagef("unknown quota %q: the quotas are %s", name, quotaNames())
 		case twice:
 			return nil, usagef("%s is given twice", name)
 		}
@@ -113,7 +114,7 @@ func parseLimits(given []string) (map[store.Quota]*int64, error) {
 		case text == "default":
 			limits[quota] = nil
 		case err != nil || limit < 0 || text[0] == '+':
-			return nil, usagef("%s=%s: the limit must be a whole number from 0, which is unlimited, to %d, or default", name, text, int64(math.MaxInt64))
+			return nil, usagef("%s=%s: the limit must be a whole number from 0 (unlimited) to %d, or default", name, text, int64(math.MaxInt64))
 		default:
 			limits[quota] = &limit
 		}
@@ -134,7 +135,7 @@ func viewQuotas(ctx context.Context, s *store.Store, company store.Company) (ans
 
 func (v quotaView) text(w io.Writer) {
 	fmt.Fprintf(w, "%s\n\n", printable(v.Company))
-	rows := [][]string{{"QUOTA", "LIMIT", "IN USE", "SET BY", "COUNTED ANEW"}}
+	rows := [][]string{{"QUOTA", "LIMIT", "IN USE", "SET BY", "RESET AT"}}
 	for _, q := range v.Quotas {
 		limit, by, reset := "unlimited", "installation", ""
 		if q.Limit > 0 {

@@ -12,7 +12,7 @@ import (
 	"email-gateway/api/internal/ctl"
 )
 
-// api/README.md tells of every command, once, and of none that there is not.
+// api/README.md lists every command exactly once, and no others.
 func TestReadme_ListsEveryCommand(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../README.md")

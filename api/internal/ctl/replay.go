@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// followInterval is how often a replay is looked at, silence how long nothing may
-	// happen until it is said that somebody must be running to do it.
+	// followInterval is how often a replay is polled; after silence without progress, the user
+	// is asked to check the dispatcher.
 	followInterval = 500 * time.Millisecond
 	silence        = 10 * time.Second
 )
 
-// follow tells people how far the replay has come, until it has ended. What it tells is
-// not the answer, so it does not go where the answer goes.
+// follow shows a replay's progress on standard error until it is completed, because progress
+// is not the command's output.
 func (c *control) follow(ctx context.Context, s *store.Store, r store.Replay) (store.Replay, error) {
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
@@ -32,7 +32,7 @@ func (c *control) follow(ctx context.Context, s *store.Store, r store.Replay) (s
 	for {
 		select {
 		case <-ctx.Done():
-			return r, fmt.Errorf("interrupted, and it goes on: `gatewayctl dlq show %s` tells how far it has come", r.ID)
+			return r, fmt.Errorf("interrupted; the replay continues: run `gatewayctl dlq show %s` to see its progress", r.ID)
 		case <-tick.C:
 		}
 		now, err := s.FindAnyReplay(ctx, r.ID)
@@ -40,14 +40,14 @@ func (c *control) follow(ctx context.Context, s *store.Store, r store.Replay) (s
 			if ctx.Err() != nil {
 				continue
 			}
-			return r, fmt.Errorf("%w (the replay %s goes on)", err, r.ID)
+			return r, fmt.Errorf("%w (the replay %s continues)", err, r.ID)
 		}
 		if now.ReplayCounts != r.ReplayCounts {
 			moved = time.Now()
 			tell("%d of %d, %d skipped, %d failed", now.Done, now.Matched, now.Skipped, now.Failed)
 		} else if time.Since(moved) > silence {
 			moved = time.Now()
-			tell("nothing has happened for %s: is a dispatcher running?", span(silence))
+			tell("no progress for %s: is a dispatcher running?", span(silence))
 		}
 		if r = now; r.Status == store.ReplayCompleted {
 			return r, nil
@@ -55,9 +55,9 @@ func (c *control) follow(ctx context.Context, s *store.Store, r store.Replay) (s
 	}
 }
 
-// replayView is a replay. The names are those of the HTTP API.
+// replayView is a replay. Its JSON names are those of the HTTP API.
 type replayView struct {
-	ReplayID   *uuid.UUID         `json:"replayId,omitempty"` // none: there was nothing to do
+	ReplayID   *uuid.UUID         `json:"replayId,omitempty"` // nil if nothing matched
 	CompanyID  *uuid.UUID         `json:"companyId,omitempty"`
 	Action     store.ReplayAction `json:"action"`
 	Status     store.ReplayStatus `json:"status"`
@@ -84,20 +84,20 @@ func viewReplay(r store.Replay) replayView {
 
 func (v replayView) text(w io.Writer) {
 	if v.ReplayID == nil {
-		fmt.Fprintln(w, "No open dead letter matches. Nothing was to be done.")
+		fmt.Fprintln(w, "No open dead letter matches.")
 		return
 	}
-	done := (&replayOrder{action: v.Action}).done()
+	done := (&replayOptions{action: v.Action}).done()
 	if v.Status == store.ReplayCompleted {
 		fmt.Fprintf(w, "%s %s in %s.\n", plural(v.Done, "dead letter was", "dead letters were"), done, span(v.FinishedAt.Sub(*v.CreatedAt)))
 	} else {
-		fmt.Fprintf(w, "%d of %d dead letters are %s so far, at most %d a second.\n", v.Done, v.Matched, done, v.Rate)
+		fmt.Fprintf(w, "%d of %d dead letters are %s so far, at most %d per second.\n", v.Done, v.Matched, done, v.Rate)
 	}
 	if v.Skipped > 0 {
-		fmt.Fprintf(w, "%s nothing left that could be sent again, and stay open.\n", plural(v.Skipped, "has", "have"))
+		fmt.Fprintf(w, "%s nothing left to retry and stay open.\n", plural(v.Skipped, "has", "have"))
 	}
 	if v.Failed > 0 {
-		fmt.Fprintf(w, "%s refused by the database, and stay open: the dispatcher's log tells why.\n", plural(v.Failed, "was", "were"))
+		fmt.Fprintf(w, "%s rejected by the database and stay open: see the dispatcher's log.\n", plural(v.Failed, "was", "were"))
 	}
-	fmt.Fprintf(w, "To look at it again: gatewayctl dlq show %s\n", v.ReplayID)
+	fmt.Fprintf(w, "To see it again: gatewayctl dlq show %s\n", v.ReplayID)
 }

@@ -20,28 +20,30 @@ func (c *control) companyRetention() *cobra.Command {
 		given      string
 		of         func(*store.Retention) **int
 	}{
-		{"bodies", "how long what an email said is kept after its end: `AGE`, such as 7d, or default", "", func(r *store.Retention) **int { return &r.Bodies }},
-		{"files", "how long an uploaded file is kept after its mailing's end: `AGE`, or default", "", func(r *store.Retention) **int { return &r.Files }},
-		{"logs", "how long logs, timelines and mailing entries are kept: `AGE`, or default", "", func(r *store.Retention) **int { return &r.Logs }},
-		{"hashes", "how long a CPF or CNPJ is kept, as a hash and encrypted: `AGE`, or default", "", func(r *store.Retention) **int { return &r.Hashes }},
+		{"bodies", "how long email content is kept after the final status: an `AGE` such as 7d, or default", "", func(r *store.Retention) **int { return &r.Bodies }},
+		{"files", "how long an uploaded file is kept after its mailing's end: an `AGE`, or default", "", func(r *store.Retention) **int { return &r.Files }},
+		{"logs", "how long logs, timelines and mailing entries are kept: an `AGE`, or default", "", func(r *store.Retention) **int { return &r.Logs }},
+		{"hashes", "how long a CPF or CNPJ (hash and encrypted value) is kept: an `AGE`, or default", "", func(r *store.Retention) **int { return &r.Hashes }},
 	}
 	cmd := &cobra.Command{
 		Use:   "retention COMPANY",
-		Short: "Show or change how long what belongs to a company is kept",
-		Long: `Without a flag, shows for how long. A flag changes one age, in days; default takes back
-what was set, and the dispatcher's RETENTION_ settings are in force again.
+		Short: "Show or change how long a company's data is kept",
+		Long: `Without a flag, shows the retention periods. A flag changes one period, in days; default
+removes the company's own period, so that the dispatcher's RETENTION_ setting applies again.
 
-What is past a shorter age is deleted within an hour, and does not come back. Bodies go
-with their emails' rows at the latest, whatever is set here. A company that keeps its logs
-longer than the others holds back the partitions of all: what others have in them is
-deleted row by row. Hashes are the CPF or CNPJ, as a hash and encrypted: of a recipient
-about whom nothing was written since, of mailing entries and emails after their end. By
-default they stay as long as what they stand on. By a number that is gone, person finds
-only who was known by nothing else; whoever sends with it again brings it back.`,
+Data that is older than a shortened period is deleted within an hour and cannot be restored.
+Bodies are deleted with their emails' rows at the latest, whatever is set here. A company that
+keeps its logs longer than the others delays dropping the partitions that all companies share;
+the rows of the others are then deleted one by one.
+
+--hashes applies to the CPF or CNPJ, as a hash and encrypted: of recipients since their last
+update, of mailing entries and emails since their final status. By default they are kept as
+long as their rows. Once a number is deleted, gatewayctl person no longer finds by it a person
+who is known by nothing else. Sending with the number again stores it again.`,
 		Example: `  gatewayctl company retention Acme
   gatewayctl company retention Acme --bodies 7d --logs 90d --reason 'their contract'
   gatewayctl company retention Acme --logs default`,
-		Args: needs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args: exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
 	}
 	cmd.RunE = c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 		company, err := findCompany(ctx, s, args[0])
@@ -63,7 +65,7 @@ only who was known by nothing else; whoever sends with it again brings it back.`
 			}
 		}
 		if changed {
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -76,12 +78,12 @@ only who was known by nothing else; whoever sends with it again brings it back.`
 	for i := range ages {
 		cmd.Flags().StringVar(&ages[i].given, ages[i].flag, "", ages[i].help)
 	}
-	return because(cmd, &reason, false)
+	return auditReasonFlag(cmd, &reason, false)
 }
 
 var errDays = errors.New("not an age")
 
-// parseDays reads 7d, or default, which is nil.
+// parseDays parses an age such as 7d, or default, which is nil.
 func parseDays(flag, text string) (*int, error) {
 	if text == "default" {
 		return nil, nil //nolint:nilnil // no age of its own
@@ -110,14 +112,14 @@ func (v companyRetention) text(w io.Writer) {
 	fmt.Fprintf(w, "%s %s:\n\n", printable(v.Company), keeps)
 	age := func(days *int) string {
 		if days == nil {
-			return "as long as the installation does"
+			return "installation default"
 		}
 		return plural(*days, "day", "days")
 	}
 	table(w, "  ", [][]string{
-		{"bodies of emails", age(v.Bodies), "after their end"},
+		{"bodies of emails", age(v.Bodies), "after their final status"},
 		{"uploaded files", age(v.Files), "after their mailing's end"},
 		{"logs and timelines", age(v.Logs), "after acceptance; entries of mailings after the mailing's end"},
-		{"CPF and CNPJ", age(v.Hashes), "after the last news of the recipient; of entries and emails after their end"},
+		{"CPF and CNPJ", age(v.Hashes), "after the recipient's last update; of entries and emails after their final status"},
 	})
 }

@@ -52,10 +52,10 @@ func TestCompanyRetention(t *testing.T) {
 	text := o.must(t, "company", "retention", "Acme")
 	want := `Acme keeps:
 
-  bodies of emails    as long as the installation does  after their end
-  uploaded files      3650 days                         after their mailing's end
-  logs and timelines  1 day                             after acceptance; entries of mailings after the mailing's end
-  CPF and CNPJ        as long as the installation does  after the last news of the recipient; of entries and emails after their end
+  bodies of emails    installation default  after their final status
+  uploaded files      3650 days             after their mailing's end
+  logs and timelines  1 day                 after acceptance; entries of mailings after the mailing's end
+  CPF and CNPJ        installation default  after the recipient's last update; of entries and emails after their final status
 `
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -1,7 +1,7 @@
-// Package ctl is gatewayctl, the command for people: one file per noun (company, domain,
-// key, email, mailing, lane, gate), or per command of one that has many. What operators do
-// reads and changes rows through shared/store and never touches a queue; what tenants do
-// goes through the HTTP API. api/cmd/gatewayctl runs it.
+// Package ctl implements gatewayctl, the command-line tool for operators and tenants: one file
+// per noun (company, domain, key, email, mailing, lane, gate), or per command of a noun with
+// many. Operator commands read and change rows through shared/store and never touch a queue;
+// tenant commands call the HTTP API. api/cmd/gatewayctl runs it.
 package ctl
 
 import (
@@ -20,25 +20,25 @@ import (
 	"email-gateway/shared/store"
 )
 
-// What a run ends with.
+// Exit codes.
 const (
-	ExitOK     = 0 // the command did what it says
-	ExitFailed = 1 // it could not, or what it looked at is not well
-	ExitUsage  = 2 // it was not understood: nothing was read or changed
+	ExitOK     = 0 // success
+	ExitFailed = 1 // the command failed, or reports a failure
+	ExitUsage  = 2 // invalid usage: nothing was read or changed
 )
 
-// Program is gatewayctl in its surroundings.
+// Program is gatewayctl with its environment.
 type Program struct {
 	Environ []string // "NAME=value" lines
-	Login   string   // who the operating system says is typing; "" = it does not know
+	Login   string   // login name of the user; "" = unknown
 	Stdin   io.Reader
 	Stdout  io.Writer
 	Stderr  io.Writer
 }
 
-// Getenv is the value of a variable, "" if it is not set.
+// Getenv returns the value of a variable, "" if it is not set.
 func (p Program) Getenv(name string) string {
-	for _, line := range slices.Backward(p.Environ) { // the last one counts
+	for _, line := range slices.Backward(p.Environ) { // the last one wins
 		if value, found := strings.CutPrefix(line, name+"="); found {
 			return value
 		}
@@ -58,49 +58,49 @@ func (p Program) Run(ctx context.Context, args []string) int {
 	if err == nil {
 		return ExitOK
 	}
-	fmt.Fprintf(p.Stderr, "gatewayctl: %s\n", plainly(strings.TrimSpace(err.Error())))
+	fmt.Fprintf(p.Stderr, "gatewayctl: %s\n", rewriteFlagError(strings.TrimSpace(err.Error())))
 	var misused *usageError
-	if c.began && !errors.As(err, &misused) {
+	if c.parsed && !errors.As(err, &misused) {
 		return ExitFailed
 	}
 	fmt.Fprintf(p.Stderr, "See %s --help.\n", executed.CommandPath())
 	return ExitUsage
 }
 
-// control is what all commands of one run share.
+// control is shared by all commands of one run.
 type control struct {
 	Program
 	json     bool
 	operator string // --operator
-	began    bool   // cobra has understood the command line; errors from here on are the command's own
+	parsed   bool   // cobra has parsed the command line; later errors are the command's own
 }
 
 func (c *control) root() *cobra.Command {
-	root := group("gatewayctl", "Operate the email gateway, and send with it", `gatewayctl is for the people around the gateway.
+	root := group("gatewayctl", "Operate the email gateway, and send with it", `gatewayctl is the command-line tool for operators and tenants of the gateway.
 
-Operators use the database named by DATABASE_URL: companies, their sender domains and API
-keys, where an email is and why, what is held back, what was given up. It changes rows
-only, so what it changes takes effect within seconds, without restarting anything. Every
-change is written down with who (--operator, GATEWAY_OPERATOR, or the login), what, when
-and why (--reason): gatewayctl audit list.
+Operators use the database named by DATABASE_URL: companies, sender domains, API keys, the
+status of emails, paused lanes, dead letters. Commands change only rows, so changes take
+effect within seconds, without a restart. Every change writes an audit entry with the operator
+(--operator, GATEWAY_OPERATOR, or the login), the action, the time and the --reason: see
+gatewayctl audit list.
 
-Tenants use the HTTP API at API_URL (`+defaultAPI+`, if it is not set) with API_KEY:
-mailings, single emails, suppressions.
+Tenants use the HTTP API at API_URL (default `+defaultAPI+`) with API_KEY: mailings,
+single emails, suppressions.
 
-Companies are given by their id or their exact name. With --json every command prints one
-JSON object instead of text.
+Companies are given by id or exact name. With --json, every command prints one JSON object
+instead of text.
 
-Exit codes: 0 done, 1 could not, or what was looked at is not well, 2 not understood.`,
+Exit codes: 0 success, 1 failure (or a check that failed), 2 invalid usage.`,
 		`  gatewayctl doctor
   gatewayctl company create --name Acme --default-from 'Acme <billing@acme.example>'
   gatewayctl key create --company Acme --scopes emails:send,emails:read
   gatewayctl mailing create --file clientes.csv --subject 'Olá, {{nome}}' --html-file natal.html --watch
   gatewayctl email explain 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b`)
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON object, for programs")
-	root.PersistentFlags().StringVar(&c.operator, "operator", "", "`WHO` you are, for the audit; else GATEWAY_OPERATOR, else your login")
+	root.PersistentFlags().StringVar(&c.operator, "operator", "", "your `NAME` for the audit log; default: GATEWAY_OPERATOR, else your login")
 	root.Version = service.Version()
-	root.SetVersionTemplate("gatewayctl {{.Version}}\n") // as the other programs say it
-	root.Flags().Bool("version", false, "say which release this is")
+	root.SetVersionTemplate("gatewayctl {{.Version}}\n") // the same format as the other programs
+	root.Flags().Bool("version", false, "print the version")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetUsageTemplate(usageTemplate)
 	root.AddCommand(
@@ -110,8 +110,8 @@ Exit codes: 0 done, 1 could not, or what was looked at is not well, 2 not unders
 	return root
 }
 
-// refuseUnknownShells makes cobra's own command completion a group like ours. It writes to
-// what root's output is by now.
+// refuseUnknownShells makes cobra's completion command reject unknown shells, as the groups
+// here do. It uses root's current output.
 func refuseUnknownShells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	like := group("completion", "", "", "")
@@ -122,8 +122,8 @@ func refuseUnknownShells(root *cobra.Command) {
 	}
 }
 
-// group makes a command that only holds others. Left to itself, cobra would answer
-// an unknown one among them with the help text and success.
+// group returns a command that only holds others. Cobra's default for an unknown subcommand
+// is the help text and exit code 0.
 func group(name, short, long, example string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Long: long, Example: example,
@@ -145,11 +145,11 @@ func group(name, short, long, example string) *cobra.Command {
 	}
 }
 
-// run makes the body of a command: do is given an open store, and its answer is
+// run returns the RunE of an operator's command: do gets an open store, and its answer is
 // printed.
 func (c *control) run(do func(ctx context.Context, s *store.Store, args []string) (answer, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
-		c.began = true
+		c.parsed = true
 		databaseURL := c.Getenv("DATABASE_URL")
 		if databaseURL == "" {
 			return noDatabase()
@@ -159,7 +159,7 @@ func (c *control) run(do func(ctx context.Context, s *store.Store, args []string
 		if err := f.Err(); err != nil {
 			return usagef("%v", err)
 		}
-		// One command, one question after the other.
+		// A command runs its queries one after the other, so one connection is enough.
 		s, err := store.Open(cmd.Context(), databaseURL, c.storeOptions(1))
 		if err != nil {
 			return fmt.Errorf("cannot use the database that DATABASE_URL names: %w", advise(err))
@@ -173,17 +173,17 @@ func (c *control) run(do func(ctx context.Context, s *store.Store, args []string
 	}
 }
 
-// storeOptions are those of a store with so many connections.
+// storeOptions returns the options of a store with conns connections.
 func (p Program) storeOptions(conns int) store.Options {
 	pooled, _ := strconv.ParseBool(p.Getenv("DATABASE_POOLED"))
 	return store.Options{MaxConns: conns, Pooled: pooled}
 }
 
 func noDatabase() error {
-	return usagef("DATABASE_URL is not set: it names the gateway's database, as in postgres://gateway@127.0.0.1:5432/gateway")
+	return usagef("DATABASE_URL is not set: give the gateway's database, as in postgres://gateway@127.0.0.1:5432/gateway")
 }
 
-// advise adds to the store's errors what an operator can do about them.
+// advise appends to the store's errors what an operator can do.
 func advise(err error) error {
 	switch text := strings.ReplaceAll(err.Error(), "\n", ": "); {
 	case errors.Is(err, store.ErrNotMigrated):
@@ -191,12 +191,12 @@ func advise(err error) error {
 	case errors.Is(err, store.ErrUnavailable):
 		return fmt.Errorf("%s (is Postgres running? nothing was changed)", text)
 	case errors.Is(err, store.ErrUnknownOutcome):
-		return fmt.Errorf("%s (look before you try again: it may have been done)", text)
+		return fmt.Errorf("%s (check before retrying: the change may have been committed)", text)
 	}
 	return err
 }
 
-// usageError is a command line that was not understood, found out by the command itself.
+// usageError is an invalid command line that the command itself detected.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
@@ -205,8 +205,8 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
 }
 
-// needs asks for exactly the named arguments.
-func needs(names ...string) cobra.PositionalArgs {
+// exactArgs requires exactly the named arguments.
+func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
@@ -218,16 +218,16 @@ func needs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// findCompany finds the company that an operator means.
+// findCompany finds a company by id or exact name.
 func findCompany(ctx context.Context, s *store.Store, idOrName string) (store.Company, error) {
 	found, err := s.FindCompany(ctx, idOrName)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.Company{}, fmt.Errorf("there is no company %q: `gatewayctl company list` shows all names and ids", idOrName)
+		return store.Company{}, fmt.Errorf("company %q not found: run `gatewayctl company list` to see all names and ids", idOrName)
 	}
 	return found, err
 }
 
-// usageTemplate is cobra's, without the line that calls a group a command.
+// usageTemplate is cobra's, without the line that presents a group as a runnable command.
 const usageTemplate = `Usage:{{if .HasAvailableSubCommands}}
   {{.CommandPath}} COMMAND{{else}}
   {{.UseLine}}{{end}}{{if .HasExample}}
@@ -244,5 +244,5 @@ Flags:
 Flags of every command:
 {{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
 
-{{.CommandPath}} COMMAND --help tells more about one.{{end}}
+Run {{.CommandPath}} COMMAND --help for details of a command.{{end}}
 `

@@ -10,10 +10,10 @@ import (
 	"email-gateway/shared/service"
 )
 
-// nobody is the id of nothing.
+// nobody is an id that does not exist.
 const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 
-// commands are all there are.
+// commands lists all commands.
 func commands() []string {
 	return []string{
 		"", "company", "company create", "company list", "company show", "company suspend", "company resume", "company retention",
@@ -32,7 +32,7 @@ func commands() []string {
 	}
 }
 
-// Help needs no database, and is read by people: a change to it is looked at.
+// Help needs no database. The golden file makes every change of a help text visible.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	var all strings.Builder
@@ -62,7 +62,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Every command that stands in a help text is in the list above.
+// Every command in a help text is in the list above.
 func TestHelp_ListsEveryCommand(t *testing.T) {
 	t.Parallel()
 	for _, parent := range commands() {
@@ -89,8 +89,8 @@ func contains(all []string, one string) bool {
 	return false
 }
 
-// What is not understood ends with 2, says what is wrong and where to read on, and
-// prints nothing that a program could take for an answer.
+// Invalid usage exits with 2, reports the mistake, refers to --help and prints nothing on
+// standard output.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	o, _ := newOperator(t)
@@ -104,74 +104,74 @@ func TestUsage(t *testing.T) {
 		{"company list --jsn", "unknown flag: --jsn"},
 		{"company list extra", "1 argument too many"},
 		{"company create", "--default-from and --name are missing"},
-		{"company create --name Acme --default-from nobody", `--default-from "nobody" is not a sender: give an address, or 'Name <address>'`},
-		{"company create --name Beta --default-from a@localhost", `"localhost" is not a domain that mail can be sent from: give it as in acme.example`},
+		{"company create --name Acme --default-from nobody", `--default-from "nobody" is not a mailbox: give an address, or 'Name <address>'`},
+		{"company create --name Beta --default-from a@localhost", `"localhost" is not a valid sender domain: give it as in acme.example`},
 		{"company create --name Beta --default-from josé@beta.example", "--default-from: josé@beta.example must be ASCII before the @"},
-		{"company create --name Beta --default-from a@beta.example --domain x", `"x" is not a domain`},
+		{"company create --name Beta --default-from a@beta.example --domain x", `"x" is not a valid sender domain`},
 		{"company show", "COMPANY is missing"},
 		{"company suspend Acme", "--reason is missing"},
-		{"company suspend Acme --reason=", "--reason must say why"},
+		{"company suspend Acme --reason=", "--reason must not be empty"},
 		{"domain add --company Acme", "DOMAIN is missing"},
 		{"domain add acme.example", "--company is missing"},
 		{"domain remove --company Acme acme.example", "--reason is missing"},
-		{"domain add --company Acme *.acme.example", `"*.acme.example" is not a domain`},
-		{"domain add --company Acme -- -acme.example", `"-acme.example" is not a domain`},
-		{"domain add --company Acme acme.example.", `"acme.example." is not a domain`},
-		{"domain add --company Acme https://acme.example", `"https://acme.example" is not a domain`},
-		{"domain add --company Acme 127.0.0.1", `"127.0.0.1" is not a domain`},
+		{"domain add --company Acme *.acme.example", `"*.acme.example" is not a valid sender domain`},
+		{"domain add --company Acme -- -acme.example", `"-acme.example" is not a valid sender domain`},
+		{"domain add --company Acme acme.example.", `"acme.example." is not a valid sender domain`},
+		{"domain add --company Acme https://acme.example", `"https://acme.example" is not a valid sender domain`},
+		{"domain add --company Acme 127.0.0.1", `"127.0.0.1" is not a valid sender domain`},
 		{"program allow --company Acme", "ROLE is missing"},
 		{"program allow recruiting", "--company is missing"},
-		{"program allow gateway_program --company Acme", "gateway_program is every program"},
+		{"program allow gateway_program --company Acme", "gateway_program stands for all programs"},
 		{"program revoke recruiting --company Acme", "--reason is missing"},
 		{"key create", "--company is missing"},
 		{"key create --company Acme --env production", `--env "production" must be live, test, dev`},
-		{"key create --company Acme --scopes emails:delete", `--scopes: there is no scope "emails:delete", only emails:send, emails:read,`},
+		{"key create --company Acme --scopes emails:delete", `--scopes: unknown scope "emails:delete"; the scopes are emails:send, emails:read,`},
 		{"key create --company Acme --scopes=", "--scopes must name at least one of emails:send"},
 		{"key create --company Acme --rate -1", "--rate must be 0 (no limit) or more"},
-		{"key create --company Acme --burst 0", "no request would ever pass"},
+		{"key create --company Acme --burst 0", "--burst at least 1 if --rate is set"},
 		{"key create --company Acme --rate many", `invalid argument "many" for "--rate" flag`},
-		{"key create --company Acme --name=", "--name must say what the key is for"},
+		{"key create --company Acme --name=", "--name must not be empty"},
 		{"key revoke", "KEYID is missing"},
 		{"key revoke x", "--reason is missing"},
-		{"key revoke x --reason=", "--reason must say why"},
+		{"key revoke x --reason=", "--reason must not be empty"},
 		{"email show", "ID is missing"},
-		{"email show 42", `"42" is not an email's id: give the outboxId of its 202 answer`},
+		{"email show 42", `"42" is not an email id: give the outboxId of the 202 response`},
 		{"lane pause --company Acme", "--reason is missing"},
-		{"lane pause --all --reason=", "--reason must say why"},
-		{"lane pause --reason x", "say which lanes: --company COMPANY, or --all"},
-		{"lane pause --all --company Acme --reason x", "--all is every lane"},
-		{"lane resume", "say which lanes"},
+		{"lane pause --all --reason=", "--reason must not be empty"},
+		{"lane pause --reason x", "give --company COMPANY or --all"},
+		{"lane pause --all --company Acme --reason x", "--all selects every lane"},
+		{"lane resume", "give --company COMPANY or --all"},
 		{"lane resume --company Acme --queue email", `--queue "email" must be one of email:send:high, email:send,`},
-		{"lane resume --company Acme --mailing 7", `--mailing "7" is not a mailing's id`},
+		{"lane resume --company Acme --mailing 7", `--mailing "7" is not a mailing id`},
 		{"lane list --queue email", `--queue "email" must be one of`},
-		{"email explain 42", `"42" is not an email's id`},
+		{"email explain 42", `"42" is not an email id`},
 		{"dlq", "gatewayctl dlq needs a command"},
 		{"dlq list --limit 0", "--limit must be 1 to 10000"},
-		{"dlq list --since yesterday", `--since "yesterday" must be a time ago, such as 90m or 36h`},
+		{"dlq list --since yesterday", `--since "yesterday" must be a duration ago, such as 90m or 36h`},
 		{"dlq list --since -1h", `--since "-1h" must be`},
 		{"dlq list --target email", `--target "email" must be email:send, mailing.process, recipients.upsert`},
-		{"dlq list --mailing 42", `--mailing "42" is not a mailing's id`},
-		{"dlq retry --reason SES_MESSAGE_REJECTED --since 2h --yes", "--reason SES_MESSAGE_REJECTED is a code, which --code chooses by"},
+		{"dlq list --mailing 42", `--mailing "42" is not a mailing id`},
+		{"dlq retry --reason SES_MESSAGE_REJECTED --since 2h --yes", "--reason SES_MESSAGE_REJECTED looks like an error code: select by code with --code"},
 		{"dlq show", "ID is missing"},
-		{"audit list --operator ana", "--operator says who you are; --by chooses"},
-		{"dlq show 42", `"42" is not a dead letter's id: ` + "`gatewayctl dlq list` shows them"},
-		{"dlq retry 42", `"42" is not a dead letter's id`},
-		{"dlq retry", "give an ID, flags that choose, or --all"},
-		{"dlq discard --yes --reason x", "give an ID, flags that choose, or --all"},
+		{"audit list --operator ana", "--operator names the person running this command; use --by"},
+		{"dlq show 42", `"42" is not a dead letter id: run ` + "`gatewayctl dlq list` to see them"},
+		{"dlq retry 42", `"42" is not a dead letter id`},
+		{"dlq retry", "give an ID, flags that select dead letters, or --all"},
+		{"dlq discard --yes --reason x", "give an ID, flags that select dead letters, or --all"},
 		{"dlq discard 42", "--reason is missing"},
-		{"email cancel " + nobody, "--reason must say why"},
-		{"email cancel 42 --reason x", `"42" is not an email's id`},
+		{"email cancel " + nobody, "--reason must not be empty"},
+		{"email cancel 42 --reason x", `"42" is not an email id`},
 		{"email cancel 42 --as god", `--as "god" must be operator or tenant`},
 		{"email cancel 42 --as tenant", "API_KEY is not set"},
-		{"email list", "--company is missing: of which company?"},
+		{"email list", "--company is required: run"},
 		{"email list --company Acme --status sent", `--status "sent" must be one of PENDING,`},
-		{"email list --company Acme --since yesterday", `--since "yesterday" must be a time ago`},
+		{"email list --company Acme --since yesterday", `--since "yesterday" must be a duration ago`},
 		{"email list --company Acme --limit 10001", "--limit must be 1 to 10000"},
-		{"company resume Acme --operator= --reason " + strings.Repeat("x", 501), "--reason must be a line of at most 500 characters"},
-		{"company resume Acme --operator " + strings.Repeat("x", 201), "--operator must be a line of at most 200 characters"},
-		{"audit list --since x", `--since "x" must be a time ago`},
+		{"company resume Acme --operator= --reason " + strings.Repeat("x", 501), "--reason must be one line of at most 500 characters"},
+		{"company resume Acme --operator " + strings.Repeat("x", 201), "--operator must be one line of at most 200 characters"},
+		{"audit list --since x", `--since "x" must be a duration ago`},
 		{"audit list --limit 0", "--limit must be"},
-		{"dlq retry 42 --all", "give an ID, or flags that choose many, not both"},
+		{"dlq retry 42 --all", "give either an ID or flags that select dead letters, not both"},
 		{"dlq retry 42 43", "1 argument too many"},
 		{"dlq retry --all --rate 1001", "--rate must be 1 to 1000"},
 		{"dlq retry --all --limit -1", "--limit must be 0 (all) or more"},
@@ -186,13 +186,13 @@ func TestUsage(t *testing.T) {
 				t.Errorf("it said\n%swant %s", got.stderr, tt.want)
 			}
 			if !strings.Contains(got.stderr, "--help.\n") {
-				t.Errorf("it does not say where to read on:\n%s", got.stderr)
+				t.Errorf("it does not refer to --help:\n%s", got.stderr)
 			}
 		})
 	}
 }
 
-// What was understood and cannot be done ends with 1 and says what to do.
+// A failure exits with 1 and says what to do.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	o, _ := newOperator(t)
@@ -203,31 +203,31 @@ func TestFailures(t *testing.T) {
 	}{
 		{
 			[]string{"company", "create", "--name", "Acme Ltda", "--default-from", "a@b.example"},
-			`there is a company "Acme Ltda" already: choose another name, or look with ` + "`gatewayctl company show 'Acme Ltda'`",
+			`a company named "Acme Ltda" already exists: choose another name, or run ` + "`gatewayctl company show 'Acme Ltda'`",
 		},
-		{[]string{"company", "show", "Acme"}, `there is no company "Acme": ` + "`gatewayctl company list` shows all names and ids"},
-		{[]string{"company", "suspend", nobody, "--reason", "x"}, `there is no company "` + nobody},
-		{[]string{"company", "resume", "acme ltda"}, `there is no company "acme ltda"`},
-		{[]string{"domain", "list", "--company", "x"}, `there is no company "x"`},
-		{[]string{"domain", "add", "--company", "x", "acme.example"}, `there is no company "x"`},
+		{[]string{"company", "show", "Acme"}, `company "Acme" not found: run ` + "`gatewayctl company list` to see all names and ids"},
+		{[]string{"company", "suspend", nobody, "--reason", "x"}, `company "` + nobody},
+		{[]string{"company", "resume", "acme ltda"}, `company "acme ltda" not found`},
+		{[]string{"domain", "list", "--company", "x"}, `company "x" not found`},
+		{[]string{"domain", "add", "--company", "x", "acme.example"}, `company "x" not found`},
 		{
 			[]string{"domain", "remove", "--company", "Acme Ltda", "other.example", "--reason", "x"},
-			"Acme Ltda has no sender domain other.example: `gatewayctl domain list --company 'Acme Ltda'` shows those it has",
+			"Acme Ltda has no sender domain other.example: run `gatewayctl domain list --company 'Acme Ltda'` to see its domains",
 		},
-		{[]string{"key", "create", "--company", "x"}, `there is no company "x"`},
-		{[]string{"key", "list", "--company", "x"}, `there is no company "x"`},
-		{[]string{"key", "revoke", "nokey", "--reason", "x"}, "there is no key of this id: `gatewayctl key list --company COMPANY` shows those of a company"},
-		{[]string{"lane", "list", "--company", "x"}, `there is no company "x"`},
-		{[]string{"lane", "resume", "--company", "x"}, `there is no company "x"`},
+		{[]string{"key", "create", "--company", "x"}, `company "x" not found`},
+		{[]string{"key", "list", "--company", "x"}, `company "x" not found`},
+		{[]string{"key", "revoke", "nokey", "--reason", "x"}, "no key has this id: run `gatewayctl key list --company COMPANY` to see a company's keys"},
+		{[]string{"lane", "list", "--company", "x"}, `company "x" not found`},
+		{[]string{"lane", "resume", "--company", "x"}, `company "x" not found`},
 		{
 			[]string{"lane", "pause", "--company", "Acme Ltda", "--mailing", nobody, "--reason", "x"},
-			"there is no such lane: `gatewayctl lane list --company 'Acme Ltda'` shows the company's",
+			"no lane matches: run `gatewayctl lane list --company 'Acme Ltda'` to see the company's lanes",
 		},
-		{[]string{"email", "show", nobody}, "there is no email " + nobody + ": is it the outboxId of a 202 answer, and DATABASE_URL the right database?"},
-		{[]string{"email", "explain", nobody}, "there is no email " + nobody},
-		{[]string{"dlq", "list", "--company", "x"}, `there is no company "x"`},
-		{[]string{"dlq", "show", nobody}, "there is no dead letter " + nobody + ": they are kept for 7 days"},
-		{[]string{"dlq", "discard", nobody, "--reason", "x"}, "there is no dead letter " + nobody},
+		{[]string{"email", "show", nobody}, "email " + nobody + " not found: check that it is the outboxId of a 202 response and that DATABASE_URL is the right database"},
+		{[]string{"email", "explain", nobody}, "email " + nobody + " not found"},
+		{[]string{"dlq", "list", "--company", "x"}, `company "x" not found`},
+		{[]string{"dlq", "show", nobody}, "dead letter " + nobody + " not found: those of emails are kept for 7 days"},
+		{[]string{"dlq", "discard", nobody, "--reason", "x"}, "dead letter " + nobody + " not found"},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func TestDatabase_MissingOrNotInShape(t *testing.T) {
+func TestDatabase_MissingOrNotMigrated(t *testing.T) {
 	t.Parallel()
 	if got := (operator{}).run(t, "company", "list"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "DATABASE_URL is not set") {
 		t.Errorf("without DATABASE_URL: exit code %d, %s", got.code, got.stderr)
@@ -270,12 +270,12 @@ func TestDatabase_MissingOrNotInShape(t *testing.T) {
 	}
 }
 
-// brokenPipe is what is left of a reader that went away.
+// brokenPipe fails every write.
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-func TestOutput_ReaderGone(t *testing.T) {
+func TestOutput_BrokenPipe(t *testing.T) {
 	t.Parallel()
 	o, _ := newOperator(t)
 	var stderr strings.Builder

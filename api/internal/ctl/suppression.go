@@ -16,22 +16,22 @@ import (
 	"email-gateway/shared/store"
 )
 
-// suppressionPath is where the api keeps suppressions.
+// suppressionPath is the api's route of suppressions.
 const suppressionPath = "/v1/suppressions"
 
 func (c *control) suppression() *cobra.Command {
-	cmd := group("suppression", "Say which addresses a company must not write to",
-		`An address that is suppressed gets no email of the company any more: those that wait end
-as SUPPRESSED. UNSUBSCRIBE concerns mailings only. Bounces, complaints and unsubscribe links
-suppress by themselves. A tenant's key needs the scope suppressions:write; import is a
-tenant's alone.`,
-		`  gatewayctl suppression add maria@cliente.example --note 'asked on the phone'
+	cmd := group("suppression", "Manage the addresses that a company must not email",
+		`A suppressed address gets no further email of the company: waiting emails become SUPPRESSED.
+The reason UNSUBSCRIBE applies to mailings only. Bounces, complaints and unsubscribe links add
+suppressions automatically. A tenant's key needs the scope suppressions:write; import is for
+tenants only.`,
+		`  gatewayctl suppression add maria@cliente.example --note 'requested by phone'
   gatewayctl suppression import unsubscribed.csv --reason UNSUBSCRIBE`)
 	cmd.AddCommand(c.suppressionList(), c.suppressionAdd(), c.suppressionRemove(), c.suppressionImport())
 	return cmd
 }
 
-// suppressionView is a suppressed address. The names are those of the HTTP API.
+// suppressionView is a suppressed address. Its JSON names are those of the HTTP API.
 type suppressionView struct {
 	Address   string     `json:"address"`
 	Reason    string     `json:"reason"`
@@ -48,8 +48,8 @@ func reasons() []string {
 	return names
 }
 
-// reasonFlag gives a command the flag that says which suppression is meant.
-func reasonFlag(cmd *cobra.Command, reason *string, usual, what string) *cobra.Command {
+// suppressionReasonFlag adds the flag --reason, which selects a suppression's reason.
+func suppressionReasonFlag(cmd *cobra.Command, reason *string, usual, what string) *cobra.Command {
 	cmd.Flags().StringVar(reason, "reason", usual, "`REASON`, "+what+": "+strings.Join(reasons(), ", "))
 	complete(cmd, "reason", reasons())
 	return cmd
@@ -70,18 +70,18 @@ type suppressionList struct {
 func (c *control) suppressionList() *cobra.Command {
 	var o suppressionChoice
 	cmd := &cobra.Command{
-		Use: "list", Short: "List suppressed addresses, in their order",
-		Long: `Lists suppressed addresses. An operator says of which company, and sees addresses masked
-unless he names one or asks to --reveal them; a tenant sees his own.
-` + whoLong,
+		Use: "list", Short: "List suppressed addresses in alphabetical order",
+		Long: `Lists suppressed addresses. An operator names the company and sees addresses masked unless
+--address or --reveal is given; a tenant sees its own.
+` + accessHelp,
 		Example: "  gatewayctl suppression list --reason COMPLAINT\n  gatewayctl suppression list --company Acme --address maria@cliente.example",
-		Args:    needs(),
+		Args:    exactArgs(),
 	}
-	cmd.Flags().StringVar(&o.address, "address", "", "only those of one `ADDRESS`")
-	cmd.Flags().BoolVar(&o.reveal, "reveal", false, "an operator's choice: show addresses in full, which is written down")
+	cmd.Flags().StringVar(&o.address, "address", "", "only suppressions of this `ADDRESS`")
+	cmd.Flags().BoolVar(&o.reveal, "reveal", false, "operators only: show addresses in full; writes an audit entry")
 	c.companyFlag(cmd, &o.company)
-	limited(reasonFlag(cmd, &o.reason, "", "only those for one reason"), &o.limit)
-	return c.either(cmd, either{
+	limitFlag(suppressionReasonFlag(cmd, &o.reason, "", "only suppressions with this reason"), &o.limit)
+	return c.operatorOrTenant(cmd, operatorOrTenant{
 		operator: func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			return c.listSuppressionsOf(ctx, s, &o)
 		},
@@ -107,7 +107,7 @@ unless he names one or asks to --reveal them; a tenant sees his own.
 
 func (v suppressionList) text(w io.Writer) {
 	if len(v.Suppressions) == 0 {
-		fmt.Fprintln(w, "There are none.")
+		fmt.Fprintln(w, "No suppressions found.")
 		return
 	}
 	rows := [][]string{{"ADDRESS", "REASON", "SINCE", "MAILING", "NOTE"}}
@@ -119,10 +119,10 @@ func (v suppressionList) text(w io.Writer) {
 		rows = append(rows, []string{s.Address, s.Reason, stamp(s.CreatedAt), mailing, s.Note})
 	}
 	table(w, "", rows)
-	tellMore(w, v.More)
+	printMore(w, v.More)
 }
 
-// suppressRequest is what the api is told.
+// suppressRequest is the request body of the api.
 type suppressRequest struct {
 	Address string `json:"address"`
 	Reason  string `json:"reason,omitempty"`
@@ -131,23 +131,23 @@ type suppressRequest struct {
 
 type suppressed struct {
 	suppressionView
-	company string // an operator's; "" = the tenant's own
+	company string // set for operators; "" = the tenant's own company
 }
 
 func (c *control) suppressionAdd() *cobra.Command {
 	var o suppressionChoice
 	cmd := &cobra.Command{
-		Use: "add ADDRESS", Short: "Keep emails from an address",
-		Long: `Keeps the company's emails from an address from now on. Doing it again changes the note
-only. An operator says of which company; the note stands in the audit too.
-` + whoLong,
-		Example: "  gatewayctl suppression add maria@cliente.example --note 'asked on the phone'",
-		Args:    needs("ADDRESS"),
+		Use: "add ADDRESS", Short: "Suppress an address",
+		Long: `Suppresses an address: it gets no further email of the company. Suppressing it again only
+changes the note. An operator names the company; the note is also recorded in the audit log.
+` + accessHelp,
+		Example: "  gatewayctl suppression add maria@cliente.example --note 'requested by phone'",
+		Args:    exactArgs("ADDRESS"),
 	}
-	cmd.Flags().StringVar(&o.note, "note", "", "in your own words, a `TEXT` of at most 200 characters")
+	cmd.Flags().StringVar(&o.note, "note", "", "a note, a `TEXT` of at most 200 characters")
 	c.companyFlag(cmd, &o.company)
-	reasonFlag(cmd, &o.reason, string(store.Manual), "why")
-	return c.either(cmd, either{
+	suppressionReasonFlag(cmd, &o.reason, string(store.Manual), "the reason")
+	return c.operatorOrTenant(cmd, operatorOrTenant{
 		operator: func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			return c.suppressFor(ctx, s, &o, args[0])
 		},
@@ -163,44 +163,44 @@ only. An operator says of which company; the note stands in the audit too.
 }
 
 func (v suppressed) text(w io.Writer) {
-	fmt.Fprintf(w, "%s gets no %s any more: %s since %s.\n", printable(v.Address), kept(v.Reason), v.Reason, stamp(v.CreatedAt))
+	fmt.Fprintf(w, "%s gets no %s: suppressed (%s) since %s.\n", printable(v.Address), blocked(v.Reason), v.Reason, stamp(v.CreatedAt))
 	back := "gatewayctl suppression remove " + shellWord(v.Address) + " --reason " + v.Reason
 	if v.company != "" {
 		back += " --company " + shellWord(v.company) + " --note …"
 	}
-	fmt.Fprintf(w, "To take that back: %s\n", back)
+	fmt.Fprintf(w, "To undo: %s\n", back)
 }
 
-// kept is what a suppression keeps from an address.
-func kept(reason string) string {
+// blocked returns what a suppression with the reason blocks.
+func blocked(reason string) string {
 	if reason == string(store.Unsubscribed) {
 		return "mailings"
 	}
 	return "emails"
 }
 
-// unsuppressed is what was taken back.
+// unsuppressed is a removed suppression.
 type unsuppressed struct {
 	Address string `json:"address"`
-	Reason  string `json:"reason,omitempty"` // none: every one of the address
+	Reason  string `json:"reason,omitempty"` // empty: all reasons
 }
 
 func (c *control) suppressionRemove() *cobra.Command {
 	var o suppressionChoice
 	cmd := &cobra.Command{
-		Use: "remove ADDRESS", Short: "Let emails through to an address again",
-		Long: `Takes back the suppressions of an address, or the one for a reason. Whoever complained or
-does not exist should not be written to again: SES counts both against the sender. An
-operator says of which company and, with --note, why.
-` + whoLong,
+		Use: "remove ADDRESS", Short: "Remove a suppression",
+		Long: `Removes the suppressions of an address, or only the one with the given reason. Do not email
+again an address that complained or does not exist: SES counts both against the sender. An
+operator names the company and gives the reason with --note.
+` + accessHelp,
 		Example: `  gatewayctl suppression remove maria@cliente.example --reason UNSUBSCRIBE
-  gatewayctl suppression remove maria@cliente.example --company Acme --note 'mailbox was mended'`,
-		Args: needs("ADDRESS"),
+  gatewayctl suppression remove maria@cliente.example --company Acme --note 'mailbox works again'`,
+		Args: exactArgs("ADDRESS"),
 	}
-	cmd.Flags().StringVar(&o.note, "note", "", "an operator's: in your own words, a `TEXT` for the audit")
+	cmd.Flags().StringVar(&o.note, "note", "", "operators only: a `TEXT` for the audit log")
 	c.companyFlag(cmd, &o.company)
-	reasonFlag(cmd, &o.reason, "", "only the one for one reason")
-	return c.either(cmd, either{
+	suppressionReasonFlag(cmd, &o.reason, "", "only this reason")
+	return c.operatorOrTenant(cmd, operatorOrTenant{
 		operator: func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			return c.unsuppressFor(ctx, s, &o, args[0])
 		},
@@ -219,8 +219,8 @@ operator says of which company and, with --note, why.
 
 func (v unsuppressed) text(w io.Writer) {
 	if v.Reason == "" {
-		fmt.Fprintf(w, "%s is suppressed no more.\n", printable(v.Address))
+		fmt.Fprintf(w, "%s is no longer suppressed.\n", printable(v.Address))
 		return
 	}
-	fmt.Fprintf(w, "%s is suppressed no more for %s.\n", printable(v.Address), v.Reason)
+	fmt.Fprintf(w, "%s is no longer suppressed for %s.\n", printable(v.Address), v.Reason)
 }

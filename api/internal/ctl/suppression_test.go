@@ -49,7 +49,7 @@ func TestSuppression_JSON(t *testing.T) {
 		"suppression import /nowhere":                                         "open /nowhere",
 		"suppression import x --reason SPAM":                                  `--reason "SPAM" must be`,
 		"suppression import " + file(t, "e.csv", ""):                          "the file is empty",
-		"suppression import " + file(t, "n.csv", "nome;cidade\nAna;Recife\n"): "no column is called email",
+		"suppression import " + file(t, "n.csv", "nome;cidade\nAna;Recife\n"): "no column is named email",
 	} {
 		if got := tenant.run(t, strings.Fields(args)...); got.code == ctl.ExitOK || got.stdout != "" || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: %+v", args, got)
@@ -57,7 +57,7 @@ func TestSuppression_JSON(t *testing.T) {
 	}
 }
 
-// An operator does the same for any company, and it is written down without the address.
+// An operator can do the same for any company; the audit entry does not contain the address.
 func TestSuppression_AsOperator(t *testing.T) {
 	t.Parallel()
 	tenant, by, _ := newTenant(t)
@@ -75,23 +75,23 @@ func TestSuppression_AsOperator(t *testing.T) {
 	if text := by.must(t, append(list, "--address", "ana@example.com")...); !strings.Contains(text, "ana@example.com") {
 		t.Error(text)
 	}
-	if text := by.must(t, append(list, "--address", "eva@example.com")...); text != "There are none.\n" {
+	if text := by.must(t, append(list, "--address", "eva@example.com")...); text != "No suppressions found.\n" {
 		t.Error(text)
 	}
 	for args, want := range map[string]string{
-		"suppression list":                                                              "--company is missing",
-		"suppression add a@b.example --company Beta":                                    `there is no company "Beta"`,
+		"suppression list":                                                              "--company is required",
+		"suppression add a@b.example --company Beta":                                    `company "Beta" not found`,
 		"suppression add x --company Acme":                                              `"x" is not an email address`,
 		"suppression add a@b.example --company Acme --reason SPAM":                      `--reason "SPAM" must be one of`,
-		"suppression remove ana@example.com --company Acme":                             "--note must say why",
-		"suppression remove eva@example.com --company Acme --note x":                    "the address is not suppressed for that reason: `gatewayctl suppression list --company Acme",
+		"suppression remove ana@example.com --company Acme":                             "--note is required",
+		"suppression remove eva@example.com --company Acme --note x":                    "the address is not suppressed for that reason: run `gatewayctl suppression list --company Acme",
 		"suppression add a@b.example --company Acme --note " + strings.Repeat("x", 201): "--note must have at most 200 characters",
 	} {
 		if got := by.run(t, strings.Fields(args)...); got.code == ctl.ExitOK || got.stdout != "" || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: %+v", args, got)
 		}
 	}
-	if got := tenant.run(t, append(list, "--reveal")...); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "--company and --reveal are an operator's") {
+	if got := tenant.run(t, append(list, "--reveal")...); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "--company and --reveal are for operators") {
 		t.Errorf("%+v", got)
 	}
 	by.must(t, "suppression", "remove", "ana@example.com", "--company", "Acme", "--note", "changed her mind")
@@ -114,7 +114,7 @@ type importedView struct {
 	}
 }
 
-// Files as other systems write them; a bad line costs itself.
+// Files as other systems export them; an invalid line does not affect the others.
 func TestSuppressionImport(t *testing.T) {
 	t.Parallel()
 	tenant, _, d := newTenant(t)
@@ -128,7 +128,7 @@ func TestSuppressionImport(t *testing.T) {
 	}
 	v, got := importing(tenant, file(t, "b.txt", "\ufeffa@example.com\r\n\r\n# a comment\n  b@example.com \nnobody\n"), "--reason", "BOUNCE")
 	if v.Lines != 3 || v.Suppressed != 2 || v.Refused != 1 || len(v.Faults) != 1 || v.Faults[0].Line != 5 || v.Faults[0].Code != "INVALID_EMAIL" ||
-		got.code != ctl.ExitFailed || got.stderr != "gatewayctl: 1 line was not taken\n" {
+		got.code != ctl.ExitFailed || got.stderr != "gatewayctl: 1 line was rejected\n" {
 		t.Errorf("%+v %+v", v, got)
 	}
 	v, got = importing(tenant, file(t, "u.csv", "Nome;E-mail;Reason;Note\nJo\xe3o;c@example.com;complaint;spam\nAna;d@example.com;;\n;\"e@example.com\n"), "--note", "old system")
@@ -171,10 +171,10 @@ func TestSuppressionImport(t *testing.T) {
 	if !strings.HasPrefix(text, "250 of 500 lines are suppressed.\nline ") || !strings.HasSuffix(text, "and 150 more\n") {
 		t.Error(text)
 	}
-	// What stops all stops at once, and says how far it came.
+	// A fatal error stops the import and reports how many lines were imported.
 	tenant.env["API_KEY"] = "gw_live_abc_def"
 	if got := tenant.run(t, "suppression", "import", "-"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "UNAUTHORIZED") ||
-		!strings.Contains(got.stderr, "0 addresses were suppressed by then; importing the file again does the rest") {
+		!strings.Contains(got.stderr, "0 addresses were suppressed before that; import the file again for the rest") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// importers is how many addresses are on their way at once: enough for the rate of a
-	// usual key, 200 a second, over a line of 40 ms.
+	// importers is the number of concurrent requests: enough for 200 a second, the default rate
+	// of a key, at 40 ms per request.
 	importers = 8
-	// maxRefused is how many refused lines are told one by one; the rest is counted.
+	// maxRefused is how many rejected lines are listed; the rest is only counted.
 	maxRefused = 100
 )
 
@@ -32,17 +32,17 @@ func (c *control) suppressionImport() *cobra.Command {
 	var r suppressRequest
 	var encodingName string
 	cmd := &cobra.Command{
-		Use: "import FILE", Short: "Keep emails from every address in a file",
-		Long: `Suppresses every address in a file: one per line, or a CSV file with a column of addresses,
-as another provider exports it; the columns reason and note count where there are some.
-- is standard input, one address per line.
+		Use: "import FILE", Short: "Suppress every address in a file",
+		Long: `Suppresses every address in a file: one per line, or a CSV file with a column of addresses, as
+exported by other providers; the columns reason and note are used if present. - is standard
+input, one address per line.
 
-A line that is refused costs itself: it is told, the others are done, and the command ends
-with 1. Importing the same file again changes nothing. A file of any length takes the same
-memory, and as long as the key's rate makes it: 200 a second, unless it was made otherwise.`,
+A rejected line is reported, the others are imported, and the exit code is 1. Importing the
+same file again changes nothing. Memory use does not depend on the file's size. The import
+runs at the key's rate limit: 200 lines per second by default.`,
 		Example: `  gatewayctl suppression import bounced.txt --reason BOUNCE
   gatewayctl suppression import unsubscribed.csv --reason UNSUBSCRIBE --note 'from the old system'`,
-		Args: needs("FILE"),
+		Args: exactArgs("FILE"),
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			if err := checkReason(&r.Reason); err != nil {
 				return nil, err
@@ -59,38 +59,38 @@ memory, and as long as the key's rate makes it: 200 a second, unless it was made
 			return c.importAddresses(ctx, api, lines, r)
 		}),
 	}
-	cmd.Flags().StringVar(&r.Note, "note", "", "in your own words, a `TEXT` of at most 200 characters, where the file has none")
+	cmd.Flags().StringVar(&r.Note, "note", "", "a note for lines without one, a `TEXT` of at most 200 characters")
 	cmd.Flags().StringVar(&encodingName, "encoding", "", encodingUsage)
 	complete(cmd, "encoding", csvfile.Encodings())
-	return reasonFlag(cmd, &r.Reason, string(store.Manual), "where none is told")
+	return suppressionReasonFlag(cmd, &r.Reason, string(store.Manual), "if a line has none")
 }
 
-// addressLine is a line of the file.
+// addressLine is one address of the file.
 type addressLine struct {
 	line                  int
 	address, reason, note string
 }
 
-// refusedLine is one that was not taken.
+// refusedLine is a rejected line.
 type refusedLine struct {
 	Line    int    `json:"line"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// imported is what became of a file.
+// imported is the result of an import.
 type imported struct {
 	Lines      int           `json:"lines"`
 	Suppressed int           `json:"suppressed"`
 	Refused    int           `json:"refused"`
-	Faults     []refusedLine `json:"faults"` // the first of the refused
+	Faults     []refusedLine `json:"faults"` // the first maxRefused rejected lines
 }
 
 func (v imported) failure() error {
 	if v.Refused == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s not taken", plurals(v.Refused, "line was", "lines were"))
+	return fmt.Errorf("%s rejected", plurals(v.Refused, "line was", "lines were"))
 }
 
 func (v imported) text(w io.Writer) {
@@ -103,7 +103,7 @@ func (v imported) text(w io.Writer) {
 	}
 }
 
-// openAddresses opens the file and finds out what it is.
+// openAddresses opens the file and detects its format.
 func (c *control) openAddresses(path string, encoding csvfile.Encoding) (lines iter.Seq2[addressLine, error], done func(), err error) {
 	if path == "-" {
 		return addressesIn(c.Stdin), func() {}, nil
@@ -120,7 +120,7 @@ func (c *control) openAddresses(path string, encoding csvfile.Encoding) (lines i
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		done()
-		return nil, nil, usagef("%s cannot be read twice: give it as standard input, with one address per line", path)
+		return nil, nil, usagef("%s cannot be read twice: pass it on standard input, one address per line", path)
 	}
 	seen := inspector.Inspection()
 	reader, err := csvfile.Open(file, seen, csvfile.Options{Encoding: encoding})
@@ -128,7 +128,7 @@ func (c *control) openAddresses(path string, encoding csvfile.Encoding) (lines i
 	switch {
 	case err == nil:
 		return rowsIn(reader), done, nil
-	case errors.As(err, &wrong) && wrong.Code == csvfile.CodeNoHeader: // it begins with an address
+	case errors.As(err, &wrong) && wrong.Code == csvfile.CodeNoHeader: // the first line is an address
 		var list io.Reader
 		if _, err = file.Seek(0, io.SeekStart); err == nil {
 			list, err = csvfile.Decode(file, seen, encoding)
@@ -187,7 +187,7 @@ func rowsIn(reader *csvfile.Reader) iter.Seq2[addressLine, error] {
 	}
 }
 
-// importAddresses hands the lines over, several at once.
+// importAddresses sends the lines with concurrent requests.
 func (c *control) importAddresses(ctx context.Context, api *client.Client, lines iter.Seq2[addressLine, error], usual suppressRequest) (answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -209,7 +209,7 @@ func (c *control) importAddresses(ctx context.Context, api *client.Client, lines
 				case errors.As(err, &problem) && len(problem.Faults) > 0:
 					refused <- refusedLine{l.line, problem.Faults[0].Code, problem.Faults[0].Field + " " + problem.Faults[0].Message}
 				default:
-					cancel(err) // the next line would fare no better
+					cancel(err) // the error would repeat for every line
 				}
 			}
 		})
@@ -245,13 +245,12 @@ func (c *control) importAddresses(ctx context.Context, api *client.Client, lines
 	v := c.collect(refused, &taken)
 	v.Lines, v.Suppressed = <-read, int(taken.Load())
 	if err := context.Cause(ctx); err != nil {
-		return nil, fmt.Errorf("%w\n%s by then; importing the file again does the rest", err, plurals(v.Suppressed, "address was suppressed", "addresses were suppressed"))
+		return nil, fmt.Errorf("%w\n%s before that; import the file again for the rest", err, plurals(v.Suppressed, "address was suppressed", "addresses were suppressed"))
 	}
 	return v, nil
 }
 
-// collect takes what is refused, until nothing is on its way any more, and shows how far
-// it is.
+// collect gathers rejected lines until all requests are done, and shows the progress.
 func (c *control) collect(refused <-chan refusedLine, taken *atomic.Int64) imported {
 	v := imported{Faults: []refusedLine{}}
 	p := c.progress()
@@ -268,7 +267,7 @@ func (c *control) collect(refused <-chan refusedLine, taken *atomic.Int64) impor
 				v.Faults = append(v.Faults, f)
 			}
 		case <-tick.C:
-			p.tell(step{what: "Importing", text: thousands(int(taken.Load())) + " suppressed, " + thousands(v.Refused) + " refused"})
+			p.update(step{what: "Importing", text: thousands(int(taken.Load())) + " suppressed, " + thousands(v.Refused) + " rejected"})
 		}
 	}
 }

@@ -13,42 +13,42 @@ import (
 	"email-gateway/shared/store"
 )
 
-// suppressionChoice is which suppressions are meant, and whose.
+// suppressionChoice holds the flags of the suppression commands.
 type suppressionChoice struct {
 	company, address, reason, note string
 	limit                          int
 	reveal                         bool
 }
 
-// companyFlag is for an operator: a tenant has but one.
+// companyFlag adds the flag --company for operators.
 func (c *control) companyFlag(cmd *cobra.Command, company *string) {
-	cmd.Flags().StringVar(company, "company", "", "an operator's choice: the `COMPANY`, by id or exact name")
+	cmd.Flags().StringVar(company, "company", "", "operators only: the `COMPANY` (id or exact name)")
 	c.completeCompanyFlag(cmd)
 }
 
-// check reads what operators and tenants give alike.
+// check validates the flags that operators and tenants share.
 func (o *suppressionChoice) check() error { return checkReason(&o.reason) }
 
-// ofTenant refuses what only an operator can ask for.
+// ofTenant rejects flags for operators.
 func (o *suppressionChoice) ofTenant() error {
 	if o.company != "" || o.reveal {
-		return usagef("--company and --reveal are an operator's: a tenant has his own company's suppressions")
+		return usagef("--company and --reveal are for operators: a tenant sees only its own suppressions, in full")
 	}
 	return o.check()
 }
 
-// ofCompany finds the company that an operator means.
+// ofCompany finds the company that an operator names.
 func (o *suppressionChoice) ofCompany(ctx context.Context, s *store.Store) (store.Company, error) {
 	if err := o.check(); err != nil {
 		return store.Company{}, err
 	}
 	if o.company == "" {
-		return store.Company{}, usagef("--company is missing: of which company? `gatewayctl company list` shows all")
+		return store.Company{}, usagef("--company is required: run `gatewayctl company list` to see all companies")
 	}
 	return findCompany(ctx, s, o.company)
 }
 
-// plainAddress is an address as it is stored.
+// plainAddress returns the address as stored.
 func plainAddress(given string) (string, error) {
 	m, err := mailbox.Parse(given)
 	if err != nil || m.Name != "" {
@@ -57,7 +57,7 @@ func plainAddress(given string) (string, error) {
 	return m.Address, nil
 }
 
-// viewSuppression shows a row; masked hides whom it is about.
+// viewSuppression converts a row; masked hides the address.
 func viewSuppression(s store.Suppression, masked bool) suppressionView {
 	v := suppressionView{Address: s.Address, Reason: string(s.Reason), MailingID: s.MailingID, Note: text(s.Note), CreatedAt: s.CreatedAt.UTC()}
 	if masked {
@@ -91,9 +91,9 @@ func (c *control) listSuppressionsOf(ctx context.Context, s *store.Store, o *sup
 	return list, err
 }
 
-// suppressFor keeps a company's emails from an address, on an operator's word.
+// suppressFor suppresses an address for a company, as an operator.
 func (c *control) suppressFor(ctx context.Context, s *store.Store, o *suppressionChoice, given string) (answer, error) {
-	by, err := c.who(o.note)
+	by, err := c.operatorIdentity(o.note)
 	switch {
 	case err != nil:
 		return nil, err
@@ -117,7 +117,7 @@ func (c *control) suppressFor(ctx context.Context, s *store.Store, o *suppressio
 	}
 	stands, err := s.Suppressions(ctx, company.ID, store.SuppressionFilter{Address: address, Reason: n.Reason, Limit: 1})
 	if err == nil && len(stands) == 0 {
-		err = errors.New("it was taken back in this very moment")
+		err = errors.New("it was removed concurrently")
 	}
 	if err != nil {
 		return nil, err
@@ -125,12 +125,12 @@ func (c *control) suppressFor(ctx context.Context, s *store.Store, o *suppressio
 	return suppressed{viewSuppression(stands[0], false), company.Name}, nil
 }
 
-// unsuppressFor takes a suppression back, on an operator's word.
+// unsuppressFor removes a suppression, as an operator.
 func (c *control) unsuppressFor(ctx context.Context, s *store.Store, o *suppressionChoice, given string) (answer, error) {
 	if o.note == "" {
-		return nil, usagef("--note must say why: whoever looks at it later will want to know")
+		return nil, usagef("--note is required: it is recorded in the audit log")
 	}
-	by, err := c.who(o.note)
+	by, err := c.operatorIdentity(o.note)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (c *control) unsuppressFor(ctx context.Context, s *store.Store, o *suppress
 	}
 	err = s.UnsuppressAs(ctx, by, company.ID, address, store.SuppressionReason(o.reason))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("the address is not suppressed for that reason: `gatewayctl suppression list --company %s --address %s` shows for which it is",
+		return nil, fmt.Errorf("the address is not suppressed for that reason: run `gatewayctl suppression list --company %s --address %s` to see its suppressions",
 			shellWord(company.Name), shellWord(address))
 	}
 	return unsuppressed{address, o.reason}, err

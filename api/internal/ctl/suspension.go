@@ -14,16 +14,16 @@ func (c *control) companySuspend() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "suspend COMPANY --reason REASON",
-		Short: "Refuse a company's requests and hold back its emails",
-		Long: `Refuses the company's requests and holds back its emails from now on. An email that a
-worker has in its hands already is still sent. Nothing is lost: what waits goes on
-when the company is resumed, unless its deadline has passed by then.
+		Short: "Reject a company's requests and pause its emails",
+		Long: `Rejects the company's requests and pauses its emails. Emails that a worker is already
+processing are still sent. No email is lost: waiting emails are sent when the company is
+resumed, except for those whose deadline has passed by then.
 
 Suspending a suspended company changes the reason and keeps the time.`,
 		Example: "  gatewayctl company suspend Acme --reason 'complaints above 0.1 %'",
-		Args:    needs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
-			by, err := c.whoAndWhy(reason)
+			by, err := c.operatorWithReason(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -32,19 +32,19 @@ Suspending a suspended company changes the reason and keeps the time.`,
 			})
 		}),
 	}
-	return because(cmd, &reason, true)
+	return auditReasonFlag(cmd, &reason, true)
 }
 
 func (c *control) companyResume() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:     "resume COMPANY",
-		Short:   "Take a suspension back",
-		Long:    "Takes the company's requests again and lets its waiting emails go on.",
+		Short:   "Resume a suspended company",
+		Long:    "Accepts the company's requests again and sends its waiting emails.",
 		Example: "  gatewayctl company resume Acme",
-		Args:    needs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
-			by, err := c.who(reason)
+			by, err := c.operatorIdentity(reason)
 			if err != nil {
 				return nil, err
 			}
@@ -53,7 +53,7 @@ func (c *control) companyResume() *cobra.Command {
 			})
 		}),
 	}
-	return because(cmd, &reason, false)
+	return auditReasonFlag(cmd, &reason, false)
 }
 
 type suspension struct {
@@ -81,13 +81,13 @@ func (v suspension) text(w io.Writer) {
 		switch {
 		case v.before.SuspendedAt == nil:
 		case text(v.before.SuspendedReason) == text(v.SuspendedReason):
-			fmt.Fprintf(w, "It was so before, since %s.\n", stamp(*v.SuspendedAt))
+			fmt.Fprintf(w, "It was already suspended, since %s.\n", stamp(*v.SuspendedAt))
 		default:
-			fmt.Fprintf(w, "It was so before, since %s; the reason is new.\n", stamp(*v.SuspendedAt))
+			fmt.Fprintf(w, "It was already suspended, since %s; the reason was changed.\n", stamp(*v.SuspendedAt))
 		}
-		fmt.Fprintf(w, "Its requests are refused and its emails wait. To take that back: gatewayctl company resume %s\n", shellWord(v.Name))
+		fmt.Fprintf(w, "Its requests are rejected and its emails wait. To resume it: gatewayctl company resume %s\n", shellWord(v.Name))
 	case v.before.SuspendedAt != nil:
-		fmt.Fprintf(w, "%s is active again. It had been %s.\nA request may be refused for 5 s more.\n", name, printable(companyState(v.before)))
+		fmt.Fprintf(w, "%s is active again. It had been %s.\nRequests may still be rejected for up to 5 s.\n", name, printable(companyState(v.before)))
 	default:
 		fmt.Fprintf(w, "%s is active. It was not suspended.\n", name)
 	}

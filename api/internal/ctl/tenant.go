@@ -11,11 +11,11 @@ import (
 	"email-gateway/api/internal/client"
 )
 
-// call makes the body of a tenant's command: do is given a client of the HTTP API, and
-// its answer is printed.
+// call returns the RunE of a tenant's command: do gets a client of the HTTP API, and its
+// answer is printed.
 func (c *control) call(do func(ctx context.Context, api *client.Client, args []string) (answer, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c.began = true
+		c.parsed = true
 		api, err := c.api()
 		if err != nil {
 			return err
@@ -29,14 +29,14 @@ func (c *control) call(do func(ctx context.Context, api *client.Client, args []s
 	}
 }
 
-// defaultAPI is where an api listens that was told nothing else.
+// defaultAPI is the default value of API_URL.
 const defaultAPI = "http://127.0.0.1:8080"
 
-// api is a client of the api that the environment names.
+// api returns a client for API_URL and API_KEY.
 func (c *control) api() (*client.Client, error) {
 	key := c.Getenv("API_KEY")
 	if key == "" {
-		return nil, usagef("API_KEY is not set: it is a key of the company that this is for, and `gatewayctl key create` makes one")
+		return nil, usagef("API_KEY is not set: give an API key of the company; `gatewayctl key create` creates one")
 	}
 	api, err := client.New(cmp.Or(c.Getenv("API_URL"), defaultAPI), key)
 	if err != nil {
@@ -45,17 +45,17 @@ func (c *control) api() (*client.Client, error) {
 	return api, nil
 }
 
-// adviseTenant adds to the api's errors what a person can do about them.
+// adviseTenant appends to the api's errors what a user can do.
 func adviseTenant(err error) error {
 	var refused *client.Problem
-	var silent *client.UnreachableError
+	var unreachable *client.UnreachableError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted: %w", err)
-	case errors.As(err, &silent) && !silent.Began:
-		return fmt.Errorf("%w (is the api running, and API_URL right? nothing was changed)", err)
-	case errors.As(err, &silent):
-		return fmt.Errorf("%w (look before you try again: it may have been done)", err)
+	case errors.As(err, &unreachable) && !unreachable.Began:
+		return fmt.Errorf("%w (is the api running, and is API_URL right? nothing was changed)", err)
+	case errors.As(err, &unreachable):
+		return fmt.Errorf("%w (check before retrying: the request may have been processed)", err)
 	case errors.As(err, &refused):
 		if advice := adviceOn(refused.Code); advice != "" {
 			return fmt.Errorf("%w\n%s", err, advice)
@@ -64,25 +64,25 @@ func adviseTenant(err error) error {
 	return err
 }
 
-// adviceOn is a sentence; "" where the api has said it all.
+// adviceOn returns advice for an error code; "" if the api's message is enough.
 func adviceOn(code string) string {
 	switch code {
 	case "UNAUTHORIZED":
-		return "Is API_KEY of this installation, and not revoked? `gatewayctl key list --company COMPANY` shows, `gatewayctl key create` makes one."
+		return "Check that API_KEY belongs to this installation and is not revoked (`gatewayctl key list --company COMPANY`); `gatewayctl key create` creates one."
 	case "SCOPE_MISSING":
-		return "`gatewayctl key create --company COMPANY --scopes …` makes a key with it."
+		return "`gatewayctl key create --company COMPANY --scopes …` creates a key with this scope."
 	case "COMPANY_SUSPENDED":
-		return "An operator did that: `gatewayctl company show COMPANY` tells why, `gatewayctl company resume COMPANY` takes it back."
+		return "An operator suspended it: `gatewayctl company show COMPANY` shows why, `gatewayctl company resume COMPANY` resumes it."
 	case "TOO_MANY_BODIES", "TOO_MANY_UPLOADS":
-		return "Other requests of the company are on their way: try again when they have ended."
+		return "Other requests of the company are in progress: retry when they have finished."
 	case "RATE_LIMITED":
-		return "It was tried for a minute. Other programs use the same key: make one for yourself, or with another --rate."
+		return "The request was retried for a minute. Other programs use the same key: create a separate key, or one with a higher --rate."
 	case "NOT_FOUND":
-		return "Only what belongs to the company of API_KEY is found."
+		return "Only objects of the company that owns API_KEY are found."
 	case "DATABASE_UNAVAILABLE", "STORAGE_UNAVAILABLE", "BUSY":
-		return "Nothing was changed: try again in a moment. `gatewayctl doctor` tells what is wrong."
+		return "Nothing was changed: retry in a moment. `gatewayctl doctor` shows what is wrong."
 	case "BULK_DISABLED":
-		return "Single emails are sent all the same: gatewayctl email send."
+		return "Single emails are still sent: gatewayctl email send."
 	}
 	return ""
 }

@@ -11,7 +11,7 @@ import (
 	"email-gateway/api/internal/ctl"
 )
 
-// An afternoon of an operator, as it looks in a terminal.
+// A session of an operator, as printed.
 func TestTenant_InText(t *testing.T) {
 	t.Parallel()
 	o, _ := newOperator(t)
@@ -126,7 +126,7 @@ func TestCompanyCreate_Senders(t *testing.T) {
 		{"Demonstração <demo@demo.example>", "Demonstração <demo@demo.example>", "demo.example"},
 		{"=?utf-8?q?Demonstra=C3=A7=C3=A3o?= <demo@demo.example>", "Demonstração <demo@demo.example>", "demo.example"},
 		{"Bücher <kontakt@bücher.example>", "Bücher <kontakt@xn--bcher-kva.example>", "xn--bcher-kva.example"},
-		{"a@r3---sn.example", "a@r3---sn.example", "r3---sn.example"}, // hyphens that IDNA would refuse
+		{"a@r3---sn.example", "a@r3---sn.example", "r3---sn.example"}, // hyphens that IDNA rejects
 	}
 	for _, tt := range tests {
 		var made company
@@ -175,7 +175,7 @@ func TestDomain_JSON(t *testing.T) {
 			t.Errorf("domain %v (-want +got):\n%s", step.args, diff)
 		}
 	}
-	if text := o.must(t, "domain", "list", "--company", "Acme"); text != "Acme has no sender domain: it sends from its default sender only.\n" {
+	if text := o.must(t, "domain", "list", "--company", "Acme"); text != "Acme has no sender domain: it can only use its default sender.\n" {
 		t.Error(text)
 	}
 }
@@ -199,7 +199,7 @@ func TestKey_JSON(t *testing.T) {
 	if diff := cmp.Diff(want, made); diff != "" || made.CreatedAt.IsZero() {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
-	// What was shown opens the door.
+	// The printed key authenticates.
 	caller, err := d.Store.FindCaller(t.Context(), parsed.ID)
 	if err != nil || string(caller.SecretSHA256) != string(parsed.SecretSHA256()) || caller.CompanyID.String() != acme.ID {
 		t.Errorf("stored %+v, %v", caller, err)
@@ -224,8 +224,8 @@ func TestKey_JSON(t *testing.T) {
 	}
 }
 
-// A secret is shown once, by the command that makes it, and never again: not by
-// another command, not in an error, and not in the database.
+// A secret is shown only by the command that creates it: no other command, no error and no
+// row contains it.
 func TestKey_SecretIsShownOnce(t *testing.T) {
 	t.Parallel()
 	o, d := newOperator(t)

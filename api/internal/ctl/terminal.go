@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalWidth is how many columns the terminal has that w writes to; 0 if it is none.
+// terminalWidth returns the columns of the terminal that w writes to; 0 if it is no terminal.
 func terminalWidth(w io.Writer) int {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -19,7 +19,7 @@ func terminalWidth(w io.Writer) int {
 	if err != nil {
 		return 0
 	}
-	if size.Col == 0 { // a terminal that does not tell
+	if size.Col == 0 { // unknown width
 		return 80
 	}
 	return int(size.Col)

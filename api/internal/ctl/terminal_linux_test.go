@@ -14,8 +14,8 @@ import (
 	"email-gateway/api/internal/ctl"
 )
 
-// terminal is a pseudo-terminal of so many columns: what is written to the file can be
-// read once it is closed.
+// terminal opens a pseudo-terminal with the given columns; shown returns what was written
+// once tty is closed.
 func terminal(t *testing.T, columns uint16) (tty *os.File, shown func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -42,7 +42,7 @@ func terminal(t *testing.T, columns uint16) (tty *os.File, shown func() string) 
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		_, _ = io.Copy(&all, master) // ends with an error when the other side is closed
+		_, _ = io.Copy(&all, master) // fails when the other side is closed
 	}()
 	return tty, func() string {
 		_ = tty.Close()
@@ -51,8 +51,8 @@ func terminal(t *testing.T, columns uint16) (tty *os.File, shown func() string) 
 	}
 }
 
-// On a terminal the mailing's way is one line that is drawn again and again, and gone when
-// the answer is printed.
+// On a terminal the progress is one line that is redrawn, and erased before the output is
+// printed.
 func TestMailingCreate_OnATerminal(t *testing.T) {
 	t.Parallel()
 	tenant, _, d := newTenant(t)
@@ -70,13 +70,13 @@ func TestMailingCreate_OnATerminal(t *testing.T) {
 	}()
 	eventually(t, d, `SELECT count(*) = 1 FROM mailings`)
 	exec(t, d, `UPDATE mailings SET status = 'SENDING', sent = 1, rate = 7, processed_lines = 2, counted_at = now()`)
-	exec(t, d, `SELECT pg_sleep(2.5)`) // two looks at it
+	exec(t, d, `SELECT pg_sleep(2.5)`) // two polls
 	exec(t, d, `UPDATE mailings SET status = 'COMPLETED', sent = 2, completed_at = now()`)
 	code, text := <-ended, shown()
 	if code != ctl.ExitOK || !strings.HasPrefix(stdout.String(), "Mailing ") || !strings.Contains(stdout.String(), " is COMPLETED\n") {
 		t.Errorf("exit code %d, %s", code, stdout.String())
 	}
-	if !strings.Contains(text, " is taken in: 2 lines accepted, 1 invalid, 1 duplicate.") ||
+	if !strings.Contains(text, " is accepted: 2 lines accepted, 1 invalid, 1 duplicate.") ||
 		!regexp.MustCompile(`\rSending  50 %  \[=+> +\]  1 of 2, 7/s`).MatchString(text) || !strings.HasSuffix(text, "\r\x1b[K") {
 		t.Errorf("drew %q", text)
 	}

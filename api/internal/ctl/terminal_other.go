@@ -4,5 +4,5 @@ package ctl
 
 import "io"
 
-// terminalWidth is 0: lines are readable everywhere.
+// terminalWidth is 0: progress is written as lines.
 func terminalWidth(io.Writer) int { return 0 }

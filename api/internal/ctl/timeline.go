@@ -16,7 +16,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// eventView is one step of an email's timeline.
+// eventView is one event of an email's timeline.
 type eventView struct {
 	Seq      int             `json:"seq"`
 	Type     email.EventType `json:"type"`
@@ -59,7 +59,7 @@ func mask(value any) any {
 	return value
 }
 
-// writeTimeline begins with the acceptance, which is the row itself and no event.
+// writeTimeline starts with the acceptance, which is the row itself and not an event.
 func writeTimeline(w io.Writer, accepted time.Time, events []eventView, allowed int) {
 	rows := [][]string{{"#", "AT", "AFTER", "EVENT", "DETAILS"}, {"0", stampMS(accepted), "", "accepted", ""}}
 	before := accepted
@@ -72,8 +72,8 @@ func writeTimeline(w io.Writer, accepted time.Time, events []eventView, allowed 
 	table(w, "", rows)
 }
 
-// details says what an event's metadata hold: the error first, then what people
-// look for, then whatever else there is.
+// details formats an event's metadata: the error first, then the commonly used fields, then
+// the rest.
 func details(metadata map[string]any, allowed int) string {
 	rest := maps.Clone(metadata)
 	take := func(name string) string {
@@ -114,7 +114,7 @@ func details(metadata map[string]any, allowed int) string {
 	add("to %s", take("newSendAt"))
 	add("SES id %s", take("sesMessageId"))
 	add("took %s", milliseconds(take("durationMs")))
-	// These repeat what the row or the event's name says already.
+	// The row or the event type already says these.
 	for _, name := range []string{"validations", "jobId", "willRetry", "outcomeUnknown"} {
 		delete(rest, name)
 	}
@@ -124,7 +124,7 @@ func details(metadata map[string]any, allowed int) string {
 	return strings.Join(parts, "; ")
 }
 
-// milliseconds is the span that a number of them makes; "" for anything else.
+// milliseconds formats a number of milliseconds; "" for anything else.
 func milliseconds(text string) string {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

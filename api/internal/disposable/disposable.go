@@ -1,14 +1,13 @@
-// Package disposable knows the domains of throw-away mailboxes (mailinator.com and
-// its like), which read their mail for minutes and never again. The CSV intake makes
-// entries with such addresses INVALID.
+// Package disposable lists the domains of disposable mailboxes (such as mailinator.com). The
+// ingestion of mailings makes entries with such addresses INVALID.
 //
 // list.txt is disposable_email_blocklist.conf of the project
-// github.com/disposable-email-domains/disposable-email-domains, as it is: one domain
+// github.com/disposable-email-domains/disposable-email-domains, unmodified: one domain
 // per line, in the public domain (CC0 1.0). To refresh it, in this folder:
 //
 //	curl -fo list.txt https://raw.githubusercontent.com/disposable-email-domains/disposable-email-domains/main/disposable_email_blocklist.conf
 //
-// and run the package's tests, which hold it to what Domain expects of it.
+// and run the package's tests, which check the assumptions of Domain.
 package disposable
 
 import (
@@ -20,8 +19,8 @@ import (
 //go:embed list.txt
 var list string
 
-// domains is built by the first question: programs that never ask do not pay for it
-// (about 1 ms and 500 KiB). Its keys are pieces of list.
+// domains is built on first use: programs that never call Domain save about 1 ms and 500 KiB.
+// Its keys are substrings of list.
 var domains = sync.OnceValue(func() map[string]struct{} {
 	set := make(map[string]struct{}, strings.Count(list, "\n"))
 	for line := range strings.Lines(list) {
@@ -30,13 +29,13 @@ var domains = sync.OnceValue(func() map[string]struct{} {
 	return set
 })
 
-// Domain tells whether a domain, or one that it is a part of, is on the list:
-// mailinator.com and any.sub.mailinator.com are, xmailinator.com is not. The domain
-// is in its ASCII form, in any case; a dot at its end does not matter.
+// Domain reports whether a domain or one of its parent domains is on the list: mailinator.com
+// and any.sub.mailinator.com are, xmailinator.com is not. The domain must be ASCII; case and a
+// trailing dot do not matter.
 func Domain(domain string) bool {
 	known := domains()
 	rest := strings.ToLower(strings.TrimSuffix(domain, "."))
-	for strings.Contains(rest, ".") { // a top-level domain is nobody's mailbox
+	for strings.Contains(rest, ".") { // top-level domains are not on the list
 		if _, found := known[rest]; found {
 			return true
 		}

@@ -44,8 +44,7 @@ func TestDomain(t *testing.T) {
 	}
 }
 
-// A refreshed list must be what the lookup takes it for: a page of HTML or another
-// project's format would answer false to everything.
+// A refreshed list must have the expected format: an HTML page or another format would match nothing.
 func TestList(t *testing.T) {
 	t.Parallel()
 	seen := 0

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// oldestPostgres is the first version that has all that the statements use.
+	// oldestPostgres is the first version that supports all the statements.
 	oldestPostgres = 150000
-	// A clock that is off by skewSeen makes timelines hard to read, one that is off by
-	// skewBad breaks what programs compute from the database's answers: a lease lasts 60 s.
+	// From skewSeen on, timelines are hard to read; from skewBad on, values that programs
+	// compute from database times are wrong: a lease lasts 60 s.
 	skewSeen, skewBad = time.Second, 10 * time.Second
-	// crowded is the share of the connections above which a restart of the programs may find
-	// none (percent).
+	// crowded is the share of used connections (percent) above which restarting programs may
+	// find none free.
 	crowded = 80
 )
 
-// database looks at Postgres itself, and says whether it answers.
+// database checks Postgres itself and reports whether it answers.
 func (x *examination) database(ctx context.Context) bool {
 	const check = "database"
 	if x.Store == nil {
-		x.add(check, Failure, databaseAdvice(x.StoreErr), "The database cannot be used: %v", x.StoreErr)
+		x.add(check, Failure, databaseAdvice(x.StoreErr), "The database is not usable: %v", x.StoreErr)
 		return false
 	}
 	asked := time.Now()
@@ -43,24 +43,24 @@ func (x *examination) database(ctx context.Context) bool {
 		x.add(check, Failure, "Upgrade it to 15 or newer.", "%s is too old.", version)
 	}
 	if server.Standby {
-		x.add(check, Failure, "Let DATABASE_URL name the primary.", "%s is a standby: it takes no writes.", version)
+		x.add(check, Failure, "Point DATABASE_URL to the primary.", "%s is a standby: it accepts no writes.", version)
 	}
 	if !server.Durable {
 		x.add(check, Failure, "Set fsync, full_page_writes and synchronous_commit to on: a 202 promises that the email is not lost.",
-			"What %s commits may be lost when the power fails.", version)
+			"Commits of %s may be lost in a power failure.", version)
 	}
 	if server.Connections*100 > server.MaxConnections*crowded {
-		x.add(check, Warning, "Raise max_connections, or put a PgBouncer in between.", "%d of %d connections are taken.", server.Connections, server.MaxConnections)
+		x.add(check, Warning, "Raise max_connections, or use PgBouncer.", "%d of %d connections are in use.", server.Connections, server.MaxConnections)
 	}
 	if !server.EndsIdle {
-		x.add(check, Warning, "Run `migrate roles`, and let each program log in as its own role; a login of your own needs ALTER ROLE … SET idle_in_transaction_session_timeout = '5s'.",
-			"Postgres does not end idle transactions of %s: a program that is frozen, or cut off, keeps its locks.", server.Role)
+		x.add(check, Warning, "Run `migrate roles`, and let each program log in as its own role; other login roles need ALTER ROLE … SET idle_in_transaction_session_timeout = '5s'.",
+			"Postgres does not terminate idle transactions of %s: a frozen or disconnected program keeps its locks.", server.Role)
 	}
 	if !server.TLS && x.remote() {
 		x.add(check, Warning, "Add sslmode=verify-full to DATABASE_URL.", "The connection to the database is not encrypted.")
 	}
 	if len(x.report.Findings) == before {
-		x.add(check, OK, "", "%s answers within %s, and keeps what it commits; %d of %d connections are taken.",
+		x.add(check, OK, "", "%s answers within %s with durable commits; %d of %d connections are in use.",
 			version, took.Round(100*time.Microsecond), server.Connections, server.MaxConnections)
 	}
 	x.replication(ctx, server)
@@ -70,20 +70,20 @@ func (x *examination) database(ctx context.Context) bool {
 	return true
 }
 
-// databaseAdvice is what to do about a database that cannot be used.
+// databaseAdvice returns advice for a database that cannot be used.
 func databaseAdvice(err error) string {
 	switch {
 	case err != nil && strings.Contains(err.Error(), "unsupported startup parameter"): // PgBouncer
-		return "Set DATABASE_POOLED=true for api, dispatcher, worker and gatewayctl: a pooler takes no settings from the programs."
+		return "Set DATABASE_POOLED=true for api, dispatcher, worker and gatewayctl: a pooler does not accept connection settings from programs."
 	case errors.Is(err, store.ErrUnavailable):
-		return "Is Postgres running, and does DATABASE_URL name it?"
+		return "Check that Postgres is running and that DATABASE_URL points to it."
 	case err != nil && strings.Contains(err.Error(), "password authentication failed"):
-		return "Mend the user or the password in DATABASE_URL."
+		return "Correct the user or the password in DATABASE_URL."
 	}
-	return "Mend DATABASE_URL: postgres://user:password@host:port/database."
+	return "Correct DATABASE_URL: postgres://user:password@host:port/database."
 }
 
-// remote says that the database is on another machine, as far as its URL tells.
+// remote reports whether the database is on another machine, according to its URL.
 func (x *examination) remote() bool {
 	u, err := pgurl.Parse(x.value("DATABASE_URL"))
 	if err != nil {
@@ -96,31 +96,31 @@ func (x *examination) remote() bool {
 }
 
 func (x *examination) roles(server store.Server) {
-	const check, advice = "roles", "Run `migrate roles` as the tables' owner, after every `migrate up`."
+	const check, advice = "roles", "Run `migrate roles` as the owner of the tables after every `migrate up`."
 	switch {
 	case len(server.Roles) < 4, !server.Granted:
 		x.add(check, Warning, advice+" Then give each role a password, and each program its own.",
-			"The programs have no roles of their own in the database: each may do everything.")
+			"The programs have no separate database roles: each has all permissions.")
 	case len(server.Ungranted) > 0:
-		x.add(check, Failure, advice, "No program may touch %s: the grants are older than the tables.", some(server.Ungranted))
+		x.add(check, Failure, advice, "No program has permissions on %s: the grants are older than the tables.", some(server.Ungranted))
 	case server.Superuser:
-		x.add(check, Warning, "Let DATABASE_URL log in as gateway_operator: the audit is worth as much as its reader's rights.",
+		x.add(check, Warning, "Let DATABASE_URL log in as gateway_operator: a superuser can change the audit log.",
 			"gatewayctl has logged in as %s, a superuser.", server.Role)
 	default:
-		x.add(check, OK, "", "Each program has a role of its own, and gatewayctl has logged in as %s.", server.Role)
+		x.add(check, OK, "", "Each program has its own role; gatewayctl has logged in as %s.", server.Role)
 	}
 }
 
-// clock compares this machine's clock with Postgres's, which alone decides what is due.
+// clock compares this machine's clock with that of Postgres, which decides what is due.
 func (x *examination) clock(server store.Server, asked time.Time, took time.Duration) {
 	const check = "clock"
-	skew := server.Now.Sub(asked.Add(took / 2)) // ± half of what the question took
+	skew := server.Now.Sub(asked.Add(took / 2)) // ± half the duration of the query
 	off := max(skew.Abs()-took/2, 0)
 	direction := "behind"
 	if skew < 0 {
 		direction = "ahead of"
 	}
-	const advice = "Have both machines set by the same NTP servers (timedatectl shows whether they are)."
+	const advice = "Synchronize both machines with the same NTP servers (timedatectl shows the state)."
 	switch {
 	case off >= skewBad:
 		x.add(check, Failure, advice, "This machine is %s %s Postgres.", off.Round(100*time.Millisecond), direction)
@@ -144,7 +144,7 @@ func (x *examination) migrations(ctx context.Context) {
 		x.add(check, Failure, "Run `migrate up`, then `migrate roles`, with the owner's DATABASE_URL.",
 			"The database is at migration %d, this release needs %d.", version, x.Newest)
 	case version > x.Newest:
-		x.add(check, Warning, "Use the gatewayctl of that release; its programs are to be replaced next.",
+		x.add(check, Warning, "Use the gatewayctl of that release, and upgrade the other programs to it.",
 			"The database is at migration %d, newer than this release, which knows %d.", version, x.Newest)
 	default:
 		x.add(check, OK, "", "The database is at migration %d, the newest.", version)
@@ -152,15 +152,15 @@ func (x *examination) migrations(ctx context.Context) {
 	server, err := x.Store.Server(ctx)
 	if err == nil && len(server.Broken) > 0 {
 		x.add(check, Failure, "If no migration is running: DROP INDEX CONCURRENTLY each, and run its CREATE INDEX from schema/migrations again.",
-			"What an interrupted migration has left is of no use: %s.", strings.Join(server.Broken, ", "))
+			"An interrupted migration left invalid indexes: %s.", strings.Join(server.Broken, ", "))
 	}
 }
 
-// partitions looks for those of this month and the next, which dispatchers make months ahead.
+// partitions looks for those of this and the next month; dispatchers create them months ahead.
 func (x *examination) partitions(ctx context.Context) {
 	const check = "partitions"
 	if version, err := x.Store.SchemaVersion(ctx); err != nil || version < x.Newest {
-		return // migrations has said it
+		return // reported by migrations
 	}
 	missing, err := x.Store.MissingLogPartitions(ctx)
 	if x.couldNot(check, err) {
@@ -172,8 +172,8 @@ func (x *examination) partitions(ctx context.Context) {
 			continue
 		}
 		found = true
-		x.add(check, Warning, "Is a dispatcher running? Its log says why it makes none: somebody holds a lock on the table for hours, or its role lacks make_log_partition (`migrate roles`).",
-			"%s lacks a partition for this month or the next: retention cannot drop what is accepted then.", m.Log)
+		x.add(check, Warning, "Check that a dispatcher is running, and see its log: another session has held a lock on the table for hours, or the role lacks make_log_partition (`migrate roles`).",
+			"%s lacks a partition for this month or the next: retention cannot drop rows that are written then.", m.Log)
 	}
 	if !found {
 		x.add(check, OK, "", "The logs have partitions for this month and the next.")

@@ -7,8 +7,7 @@ import (
 	"email-gateway/api/internal/doctor"
 )
 
-// Under dev.sh the advice names what starts and stops the programs there, and nothing of
-// production.
+// With dev.sh the advice refers to its scripts and not to production.
 func TestExamine_UnderDevScript(t *testing.T) {
 	t.Parallel()
 	d, p := healthy(t)

@@ -1,10 +1,10 @@
-// Package doctor looks at a gateway as a whole and says what is not well and what to do
-// about it: Postgres and its shape, the settings, the api, what dispatcher and worker say
-// of the parts they talk to, and what waits or was given up. gatewayctl doctor prints it.
+// Package doctor checks a gateway installation and advises how to fix problems: Postgres and
+// its schema, the settings, the api, the components as reported by dispatcher and worker, the
+// backlog and the dead letters. gatewayctl doctor prints the report.
 //
-// It changes nothing, and knows of Redis, RabbitMQ and SES only what those say who use
-// them. Of settings it knows the api's, where they are set; those of dispatcher and worker
-// are theirs to check, which they do when they start.
+// It changes nothing. It knows the state of Redis, RabbitMQ and SES only from the processes
+// that use them. It checks the api's settings if they are set here; dispatcher and worker
+// validate their own when they start.
 package doctor
 
 import (
@@ -18,20 +18,20 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Status is how something is.
+// Status is the result of a check.
 type Status string
 
-// What a thing can be, the worse the later. What could not be looked at is Skipped: it may
-// be either.
+// The statuses, from best to worst. A check that could not run is Skipped: its result is
+// unknown.
 const (
 	OK      Status = "ok"
 	Skipped Status = "skipped"
-	Warning Status = "warning" // it works, and somebody should look at it
+	Warning Status = "warning" // it works but needs attention
 	Failure Status = "failure" // it does not work
 )
 
-// Finding is what was found about one thing. Check names it, for programs; there can be
-// several about the same.
+// Finding is the result of one check. Check is its stable name; a check can have several
+// findings.
 type Finding struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
@@ -39,14 +39,14 @@ type Finding struct {
 	Advice string `json:"advice,omitempty"` // what to do
 }
 
-// Report is all of them. Its status is that of the worst.
+// Report holds all findings. Its status is the worst of theirs.
 type Report struct {
 	Status    Status    `json:"status"` // ok, warning or failure
 	CheckedAt time.Time `json:"checkedAt"`
 	Findings  []Finding `json:"findings"`
 }
 
-// Store is what the doctor asks of the database. *store.Store is one.
+// Store is the part of *store.Store that the checks use.
 type Store interface {
 	Server(ctx context.Context) (store.Server, error)
 	Confirm(ctx context.Context) error
@@ -63,23 +63,23 @@ type Store interface {
 	OldestDue(ctx context.Context) ([]store.LaneAge, error)
 }
 
-// Patient is what is looked at.
-type Patient struct {
+// Inputs holds what the checks examine.
+type Inputs struct {
 	Environ []string // "NAME=value" lines
-	Store   Store    // nil: the database cannot be used, and StoreErr says why
-	// StoreErr is what opening the database ended with.
+	Store   Store    // nil if the database is not usable; see StoreErr
+	// StoreErr is the error of opening the database.
 	StoreErr error
-	// Newest is the number of the newest migration that this release brings.
+	// Newest is the newest migration of this release.
 	Newest int64
-	// ListenPooled says whether DATABASE_LISTEN_URL leads to a pooler; nil where it is not set.
+	// ListenPooled reports whether DATABASE_LISTEN_URL leads to a pooler; nil if it is not set.
 	ListenPooled func(ctx context.Context) (bool, error)
-	// Health asks the api how it is, and Ping the storage for a sign of life; nil where
-	// nobody has said where they are.
+	// Health queries the api's /health, and Ping the storage; nil if their addresses are not
+	// set.
 	Health func(ctx context.Context) (Health, error)
 	Ping   func(ctx context.Context) error
 }
 
-// Health is what the api answers at /health, as far as it is of interest here.
+// Health is the part of the api's /health response that the checks use.
 type Health struct {
 	Status   string `json:"status"`
 	Database struct {
@@ -90,18 +90,18 @@ type Health struct {
 	} `json:"storage"`
 }
 
-// examination is one under way.
+// examination is a run of all checks.
 type examination struct {
-	Patient
+	Inputs
 	report Report
-	bulk   bool // there is a RabbitMQ, as far as this environment or a process says
+	bulk   bool // RabbitMQ is used, according to this environment or a process
 	alive  []process
 }
 
-// Examine looks at everything and reports all it has found, in an order in which a person
-// would go about it. It takes some seconds at most when nothing answers.
-func Examine(ctx context.Context, p Patient) Report {
-	x := &examination{Patient: p, report: Report{CheckedAt: time.Now().UTC(), Findings: []Finding{}}}
+// Examine runs all checks and reports their findings, in the order in which to work through
+// them. If nothing answers, it takes a few seconds.
+func Examine(ctx context.Context, p Inputs) Report {
+	x := &examination{Inputs: p, report: Report{CheckedAt: time.Now().UTC(), Findings: []Finding{}}}
 	x.settings()
 	if x.database(ctx) {
 		x.migrations(ctx)
@@ -135,11 +135,11 @@ func (x *examination) add(check string, s Status, advice, format string, args ..
 	x.report.Findings = append(x.report.Findings, Finding{Check: check, Status: s, Text: text, Advice: advice})
 }
 
-// couldNot reports a question that the database did not answer, and says whether it is one.
+// couldNot reports a failed query, and whether there was an error.
 func (x *examination) couldNot(check string, err error) bool {
 	if err == nil {
 		return false
 	}
-	x.add(check, Failure, "Look at Postgres's log; `migrate roles` gives this role what it needs.", "It could not be looked at: %v", err)
+	x.add(check, Failure, "Look at Postgres's log; `migrate roles` grants this role its permissions.", "The check failed: %v", err)
 	return true
 }

@@ -20,8 +20,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// healthy is a gateway with everything that it needs. change may be nil.
-func healthy(t *testing.T) (d storetest.Database, p doctor.Patient) {
+// healthy sets up a gateway without problems.
+func healthy(t *testing.T) (d storetest.Database, p doctor.Inputs) {
 	t.Helper()
 	d = storetest.New(t)
 	if err := schema.Roles(t.Context(), d.SQL); err != nil {
@@ -39,7 +39,7 @@ func healthy(t *testing.T) (d storetest.Database, p doctor.Patient) {
 		t.Fatal(err)
 	}
 	secret := base64.StdEncoding.EncodeToString(make([]byte, 32))
-	return d, doctor.Patient{
+	return d, doctor.Inputs{
 		Environ: []string{
 			"DATABASE_URL=" + d.URL, "CPF_CNPJ_KEYS=a:" + secret, "CPF_CNPJ_HASH_KEY=" + secret, "RABBITMQ_URL=amqp://127.0.0.1",
 			"UNSUBSCRIBE_KEY=" + secret, "PUBLIC_URL=https://mail.acme.example", "SES_EVENTS_TOPICS=arn:aws:sns:us-east-1:123456789012:events",
@@ -62,7 +62,7 @@ func giveKey(t *testing.T, d storetest.Database, company uuid.UUID) {
 	}
 }
 
-// report is the word of a process that has been running for an hour.
+// report stores the status of a process that has been running for an hour.
 func report(t *testing.T, d storetest.Database, service, instance, details string) {
 	t.Helper()
 	reportAfter(t, d, time.Hour, service, instance, details)
@@ -82,7 +82,7 @@ func exec(t *testing.T, d storetest.Database, statement string) {
 	}
 }
 
-// lines are the findings as one line each; those that are well are left out.
+// lines formats the findings other than OK, one line each.
 func lines(r doctor.Report) []string {
 	var all []string
 	for _, f := range r.Findings {
@@ -93,8 +93,8 @@ func lines(r doctor.Report) []string {
 	return all
 }
 
-// wants fails the test unless exactly these lines, each known by its beginning, are found
-// beside the role's, which is a superuser's in tests.
+// wants fails the test unless the findings are exactly these, each given by its beginning,
+// apart from the warning about the superuser role of the tests.
 func wants(t *testing.T, what string, r doctor.Report, want ...string) {
 	t.Helper()
 	got := slices.DeleteFunc(lines(r), func(line string) bool { return strings.Contains(line, ", a superuser.") })
@@ -107,12 +107,12 @@ func wants(t *testing.T, what string, r doctor.Report, want ...string) {
 	}
 	for _, f := range r.Findings {
 		if (f.Status == doctor.Failure || f.Status == doctor.Warning) && f.Advice == "" {
-			t.Errorf("%s: nothing is advised about: %s", what, f.Text)
+			t.Errorf("%s: no advice for: %s", what, f.Text)
 		}
 	}
 }
 
-func TestExamine_WhatIsWell(t *testing.T) {
+func TestExamine_Healthy(t *testing.T) {
 	t.Parallel()
 	_, p := healthy(t)
 	r := doctor.Examine(t.Context(), p)
@@ -122,8 +122,8 @@ func TestExamine_WhatIsWell(t *testing.T) {
 		checks = append(checks, f.Check)
 	}
 	want := "settings database roles clock migrations partitions companies domains dispatcher worker redis rabbitmq ses gate lanes waiting deadLetters api storage"
-	if r.Findings[0].Text != "The api would start with the settings that are set here. Those of dispatcher and worker are not looked at: they check them when they start." {
-		t.Errorf("whose settings were looked at? %s", r.Findings[0].Text)
+	if r.Findings[0].Text != "The api's settings are valid. The settings of dispatcher and worker are not checked here: they validate them when they start." {
+		t.Errorf("the text does not say whose settings were checked: %s", r.Findings[0].Text)
 	}
 	if got := strings.Join(checks, " "); got != want || r.Status != doctor.Warning {
 		t.Errorf("%s: %s, want %s", r.Status, got, want)
@@ -147,13 +147,13 @@ func TestExamine_Database(t *testing.T) {
 		wants(t, off.String(), doctor.Examine(t.Context(), skewed), want)
 	}
 	for want, change := range map[string]func(*store.Server){
-		"failure database: Postgres 14.9 is too old.":                   func(s *store.Server) { s.Version = 140009 },
-		"failure database: Postgres 17.2 is a standby":                  func(s *store.Server) { s.Version, s.Standby = 170002, true },
-		"warning database: 90 of 100 connections are taken.":            func(s *store.Server) { s.Connections, s.MaxConnections = 90, 100 },
-		"warning roles: The programs have no roles of their own":        func(s *store.Server) { s.Roles = nil },
-		"warning roles: The programs have no roles of their own in":     func(s *store.Server) { s.Granted, s.Ungranted = false, []string{"companies", "mailings"} },
-		"warning database: Postgres does not end idle transactions of":  func(s *store.Server) { s.EndsIdle = false },
-		"failure database: What Postgres 15.0 commits may be lost when": func(s *store.Server) { s.Version, s.Durable = 150000, false },
+		"failure database: Postgres 14.9 is too old.":                        func(s *store.Server) { s.Version = 140009 },
+		"failure database: Postgres 17.2 is a standby":                       func(s *store.Server) { s.Version, s.Standby = 170002, true },
+		"warning database: 90 of 100 connections are in use.":                func(s *store.Server) { s.Connections, s.MaxConnections = 90, 100 },
+		"warning roles: The programs have no separate":                       func(s *store.Server) { s.Roles = nil },
+		"warning roles: The programs have no separate database roles":        func(s *store.Server) { s.Granted, s.Ungranted = false, []string{"companies", "mailings"} },
+		"warning database: Postgres does not terminate idle transactions of": func(s *store.Server) { s.EndsIdle = false },
+		"failure database: Commits of Postgres 15.0 may be lost":             func(s *store.Server) { s.Version, s.Durable = 150000, false },
 	} {
 		other := p
 		other.Store = otherServer{d.Store, change}
@@ -172,8 +172,8 @@ func TestExamine_Database(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = again.Close() })
 	p.Store = again
-	wants(t, "a neglected database", doctor.Examine(t.Context(), p), "failure database: What Postgres", "failure roles: No program may touch newcomer:",
-		"failure migrations: What an interrupted migration has left is of no use: operator_audit_age.")
+	wants(t, "a neglected database", doctor.Examine(t.Context(), p), "failure database: Commits of Postgres", "failure roles: No program has permissions on newcomer:",
+		"failure migrations: An interrupted migration left invalid indexes: operator_audit_age.")
 	exec(t, d, "DROP TABLE email_logs_"+time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).AddDate(0, 1, 0).Format("2006_01"))
 	wants(t, "no partition for the next month", doctor.Examine(t.Context(), p), "failure database:", "failure roles:", "failure migrations:",
 		"warning partitions: email_logs lacks a partition for this month or the next")
@@ -181,10 +181,10 @@ func TestExamine_Database(t *testing.T) {
 	wants(t, "no migration", doctor.Examine(t.Context(), p), "failure database:", "failure roles:", "failure migrations: The database has no tables yet.")
 
 	p.Store, p.StoreErr = nil, errors.Join(store.ErrUnavailable, errors.New("connection refused"))
-	wants(t, "no database", doctor.Examine(t.Context(), p), "failure database: The database cannot be used: database unavailable: connection refused")
+	wants(t, "no database", doctor.Examine(t.Context(), p), "failure database: The database is not usable: database unavailable: connection refused")
 }
 
-// otherServer is a database on another server.
+// otherServer replaces the properties of the database server.
 type otherServer struct {
 	*store.Store
 	change func(*store.Server)
@@ -214,7 +214,7 @@ func TestExamine_Traffic(t *testing.T) {
 	if err := s.BuryTask(ctx, store.DeadTask{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("{")}); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "held", doctor.Examine(ctx, p), "warning gate: An operator has held back every email since ", "warning lanes: ", "warning deadLetters: 1 dead letter is open")
+	wants(t, "held", doctor.Examine(ctx, p), "warning gate: An operator has paused all sending since ", "warning lanes: ", "warning deadLetters: 1 dead letter is open")
 	if err := s.ReleaseGate(ctx, by); err != nil {
 		t.Fatal(err)
 	}
@@ -227,14 +227,14 @@ func TestExamine_Traffic(t *testing.T) {
 	exec(t, d, "UPDATE provider_gate SET state = 'open', reason = NULL")
 	wants(t, "just due", doctor.Examine(ctx, p))
 	exec(t, d, "UPDATE email_outbox SET next_at = now() - interval '31 s'")
-	wants(t, "due for long", doctor.Examine(ctx, p), "warning waiting: On email:send something has been due for 3") // 31s, more on a busy machine
+	wants(t, "due for long", doctor.Examine(ctx, p), "warning waiting: Emails on email:send have been due for 3") // 31s, more on a busy machine
 	exec(t, d, "UPDATE email_outbox SET next_at = now() - interval '301 s'")
-	wants(t, "due for too long", doctor.Examine(ctx, p), "failure waiting: On email:send something has been due for 5m")
+	wants(t, "due for too long", doctor.Examine(ctx, p), "failure waiting: Emails on email:send have been due for 5m")
 	exec(t, d, "UPDATE email_outbox SET status = 'OUTCOME_UNKNOWN', claim_token = gen_random_uuid() WHERE id = '"+waiting.String()+"'")
-	wants(t, "unknown", doctor.Examine(ctx, p), "warning outcomes: Of 1 email nobody knows yet")
+	wants(t, "unknown", doctor.Examine(ctx, p), "warning outcomes: The outcome of 1 email is unknown")
 	exec(t, d, "UPDATE email_outbox SET status = 'SENT', processed_at = now(), claim_token = NULL")
 	exec(t, d, "UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', since = '2026-01-02 03:04:05Z'")
-	wants(t, "shut", doctor.Examine(ctx, p), "failure gate: The provider takes no email since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
+	wants(t, "shut", doctor.Examine(ctx, p), "failure gate: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
 }
 
 func TestExamine_Tenants(t *testing.T) {
@@ -244,30 +244,30 @@ func TestExamine_Tenants(t *testing.T) {
 	if err := d.Store.SuspendCompany(t.Context(), store.Operator{Name: "ana", Reason: "unpaid"}, suspended); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "odd companies", doctor.Examine(t.Context(), p), "warning companies: Suspended: Acme ", "warning companies: Without a key that works: Acme ",
-		"warning domains: The default sender is not of a registered domain of the company: Acme ")
+	wants(t, "odd companies", doctor.Examine(t.Context(), p), "warning companies: Suspended: Acme ", "warning companies: Without an active API key: Acme ",
+		"warning domains: The default sender's domain is not registered for the company: Acme ")
 	giveKey(t, d, foreign)
 	exec(t, d, "UPDATE api_keys SET revoked_at = now()")
-	if got := lines(doctor.Examine(t.Context(), p)); !strings.Contains(strings.Join(got, "\n"), "Without a key that works") {
+	if got := lines(doctor.Examine(t.Context(), p)); !strings.Contains(strings.Join(got, "\n"), "Without an active API key") {
 		t.Error(got)
 	}
 	exec(t, d, "TRUNCATE companies CASCADE")
-	wants(t, "nobody", doctor.Examine(t.Context(), p), "warning companies: There is no company yet: nobody can send.")
+	wants(t, "nobody", doctor.Examine(t.Context(), p), "warning companies: There are no companies: no emails can be sent.")
 }
 
-func TestExamine_Surroundings(t *testing.T) {
+func TestExamine_Environment(t *testing.T) {
 	t.Parallel()
 	_, p := healthy(t)
 	secret := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	for want, change := range map[string]string{
-		"skipped settings: The api's settings are not set here (CPF_CNPJ_KEYS is missing), and those of dispatcher and worker are never looked at.": "CPF_CNPJ_KEYS=",
-		"failure settings: The api would not start: UNSUBSCRIBE_KEY: is required":                                                                   "UNSUBSCRIBE_KEY=",
-		"failure settings: The api would not start: LOG_LEVEL: must be":                                                                             "LOG_LEVEL=loud",
-		"warning settings: Without CPF_CNPJ_HASH_KEY":                                                                                               "CPF_CNPJ_HASH_KEY=",
-		"warning settings: Unsubscribe links lead to http://127.0.0.1:8080, which nobody":                                                           "PUBLIC_URL=",
-		"warning settings: Unsubscribe links begin with http://mail.acme.example.":                                                                  "PUBLIC_URL=http://mail.acme.example",
-		"warning settings: Nobody tells the gateway of bounces and complaints":                                                                      "SES_EVENTS_TOPICS=",
-		"warning settings: Events are believed that http://127.0.0.1:8005 signs, which is for":                                                      "SES_EVENTS_TRUSTED_URL=http://127.0.0.1:8005",
+		"skipped settings: The api's settings are not set here (CPF_CNPJ_KEYS is missing); those of dispatcher and worker are never checked here.": "CPF_CNPJ_KEYS=",
+		"failure settings: The api would not start: UNSUBSCRIBE_KEY: is required":                                                                  "UNSUBSCRIBE_KEY=",
+		"failure settings: The api would not start: LOG_LEVEL: must be":                                                                            "LOG_LEVEL=loud",
+		"warning settings: Without CPF_CNPJ_HASH_KEY":                                                                                              "CPF_CNPJ_HASH_KEY=",
+		"warning settings: Unsubscribe links lead to http://127.0.0.1:8080, which other machines":                                                  "PUBLIC_URL=",
+		"warning settings: Unsubscribe links begin with http://mail.acme.example.":                                                                 "PUBLIC_URL=http://mail.acme.example",
+		"warning settings: The gateway gets no notifications of bounces and complaints":                                                            "SES_EVENTS_TOPICS=",
+		"warning settings: Events signed by http://127.0.0.1:8005 are trusted, which is for":                                                       "SES_EVENTS_TRUSTED_URL=http://127.0.0.1:8005",
 	} {
 		other := p
 		other.Environ = append(slices.Clone(p.Environ), change)
@@ -280,12 +280,12 @@ func TestExamine_Surroundings(t *testing.T) {
 	away := p
 	away.Health = func(context.Context) (doctor.Health, error) { return doctor.Health{}, errors.New("connection refused") }
 	away.Ping = func(context.Context) error { return errors.New("no such bucket") }
-	wants(t, "away", doctor.Examine(t.Context(), away), "failure api: It does not answer: connection refused", "failure storage: It is not reached from here: no such bucket")
+	wants(t, "away", doctor.Examine(t.Context(), away), "failure api: The api does not answer: connection refused", "failure storage: Not reachable from here: no such bucket")
 	away.Health, away.Ping = nil, nil
 	wants(t, "not told", doctor.Examine(t.Context(), away), "skipped api: The address of the api is not known")
 	for status, want := range map[string]string{
-		"connected": "warning api: It answers, and calls the whole degraded", "disconnected": "failure api: It answers, and does not reach the database",
-		"unreplicated": "failure api: It answers, and no synchronous standby confirms", "not_migrated": "failure api: It answers, and its database has no tables",
+		"connected": "warning api: The api answers but reports degraded", "disconnected": "failure api: The api answers but cannot reach the database",
+		"unreplicated": "failure api: The api answers but no synchronous standby confirms", "not_migrated": "failure api: The api answers but its database has no tables",
 	} {
 		p.Health = func(context.Context) (h doctor.Health, err error) {
 			h.Status, h.Database.Status = "degraded", status

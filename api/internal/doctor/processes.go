@@ -11,46 +11,46 @@ import (
 	"email-gateway/shared/store"
 )
 
-// saidByProcess is what a dispatcher or worker reports of the parts it talks to. A part
-// that it does not talk to is nil.
-type saidByProcess struct {
-	Redis     *saidOfPart `json:"redis"`
-	RabbitMQ  *saidOfPart `json:"rabbitmq"`
-	Storage   *saidOfPart `json:"storage"`
-	SES       *saidOfPart `json:"ses"`
-	Consumers *int        `json:"consumers"` // of RabbitMQ's queues, taking messages
-	Keeps     *redisKeeps `json:"redisKeeps"`
+// processDetails is the status that a dispatcher or worker reports of its components. A
+// component that it does not use is nil.
+type processDetails struct {
+	Redis      *componentStatus `json:"redis"`
+	RabbitMQ   *componentStatus `json:"rabbitmq"`
+	Storage    *componentStatus `json:"storage"`
+	SES        *componentStatus `json:"ses"`
+	Consumers  *int             `json:"consumers"` // consumers of RabbitMQ queues
+	Durability *redisDurability `json:"redisKeeps"`
 }
 
-// redisKeeps is how Redis keeps what stands on its queues, as far as it tells.
-type redisKeeps struct {
+// redisDurability holds Redis's eviction and persistence settings, as far as they are readable.
+type redisDurability struct {
 	Policy     string `json:"policy"`
 	AppendOnly bool   `json:"appendOnly"`
 }
 
-type saidOfPart struct {
+type componentStatus struct {
 	Status string `json:"status"`
 }
 
-func (s *saidOfPart) reached() bool {
+func (s *componentStatus) reached() bool {
 	return s != nil && slices.Contains([]string{"connected", "accessible", "ok"}, s.Status)
 }
 
-// process is one that reported lately.
+// process is a live process.
 type process struct {
 	name string // dispatcher here-1
-	// starting: its last report is from its first moments, before it had made its connections.
+	// starting: its last report dates from before it had made its connections.
 	starting bool
-	saidByProcess
+	processDetails
 }
 
 const (
-	// firstMoments is how long a program may take to make its connections; it reports every 5 s.
-	firstMoments = 3 * time.Second
-	lookAgain    = "Look again in 10 seconds."
+	// startupTime is how long a program may take to connect; it reports every 5 s.
+	startupTime = 3 * time.Second
+	runAgain    = "Run doctor again in 10 seconds."
 )
 
-// processes looks at who is running, and at what they say of the parts.
+// processes reports which processes run and the components that they reach.
 func (x *examination) processes(ctx context.Context) {
 	all, err := x.Store.ProcessStatuses(ctx)
 	if x.couldNot("dispatcher", err) {
@@ -67,19 +67,19 @@ func (x *examination) processes(ctx context.Context) {
 		return
 	}
 	x.part(alive, part{
-		check: "redis", of: func(p process) *saidOfPart { return p.Redis },
-		advice: "Is Redis running, and REDIS_URL right where they run? Emails wait in Postgres until it is back.",
+		check: "redis", of: func(p process) *componentStatus { return p.Redis },
+		advice: "Check that Redis is running and that REDIS_URL is right for these processes. Emails wait in Postgres until it is back.",
 	})
-	x.redisKeeps(alive)
+	x.redisDurability(alive)
 	x.rabbitMQ(alive)
 	x.part(alive, part{
-		check: "ses", of: func(p process) *saidOfPart { return p.SES },
-		advice: "Is SES_ENDPOINT right, do the credentials allow ses:GetAccount, and is the network open? Emails wait meanwhile.",
+		check: "ses", of: func(p process) *componentStatus { return p.SES },
+		advice: "Check SES_ENDPOINT, the network, and that the credentials allow ses:GetAccount. Emails wait meanwhile.",
 	})
-	x.alive = alive // storage asks them too
+	x.alive = alive // also used by storage
 }
 
-// service says who of a service is running, and returns them.
+// service reports which processes of a service run, and returns them.
 func (x *examination) service(name string, all []store.ProcessStatus) (alive []process) {
 	var silent []string
 	for _, s := range all {
@@ -90,37 +90,37 @@ func (x *examination) service(name string, all []store.ProcessStatus) (alive []p
 			silent = append(silent, fmt.Sprintf("%s for %s", s.Instance, s.Age.Round(time.Second)))
 			continue
 		}
-		p := process{name: name + " " + s.Instance, starting: x.report.CheckedAt.Sub(s.StartedAt)-s.Age < firstMoments}
-		if err := json.Unmarshal(s.Details, &p.saidByProcess); err != nil {
-			x.add(name, Warning, "Is it of another release?", "What %s reports cannot be read: %v", s.Instance, err)
+		p := process{name: name + " " + s.Instance, starting: x.report.CheckedAt.Sub(s.StartedAt)-s.Age < startupTime}
+		if err := json.Unmarshal(s.Details, &p.processDetails); err != nil {
+			x.add(name, Warning, "Check whether it runs another release.", "The status reported by %s cannot be read: %v", s.Instance, err)
 		}
 		alive = append(alive, p)
 	}
 	switch {
 	case len(alive) == 0 && len(silent) == 0:
-		x.add(name, Failure, "Start one; nothing else is needed, what waits then goes on.", "No %s is running: none has reported within an hour.", name)
+		x.add(name, Failure, "Start one; waiting emails are then processed.", "No %s is running: none has sent a heartbeat within the last hour.", name)
 	case len(alive) == 0:
-		x.add(name, Failure, "Start one, and look at the log of the last: nothing else is needed, what waits then goes on.",
-			"No %s is running. Silent: %s.", name, strings.Join(silent, ", "))
+		x.add(name, Failure, "Start one, and see the log of the last one; waiting emails are then processed.",
+			"No %s is running. Without heartbeat: %s.", name, strings.Join(silent, ", "))
 	default:
 		x.add(name, OK, "", "%d running: %s.", len(alive), names(alive))
 	}
 	if len(alive) > 0 && len(silent) > 0 {
-		x.add(name, Warning, "If it was not stopped on purpose, look at its log: it did not shut down cleanly, or cannot reach Postgres.",
-			"Silent: %s.", strings.Join(silent, ", "))
+		x.add(name, Warning, "If it was not stopped on purpose, see its log: it did not shut down cleanly or cannot reach Postgres.",
+			"Without heartbeat: %s.", strings.Join(silent, ", "))
 	}
 	return alive
 }
 
-// part is something that processes talk to.
+// part is a component that processes connect to.
 type part struct {
 	check, advice string
-	of            func(process) *saidOfPart
+	of            func(process) *componentStatus
 }
 
-// heard is who reaches a part, and who does not; starting may not have tried yet. Who does
-// not talk to it is in none of them.
-func heard(alive []process, of func(process) *saidOfPart) (reach, miss, starting []process) {
+// groupByReach groups the processes by whether they reach a component; starting ones may not have
+// connected yet. Processes that do not use it are in no group.
+func groupByReach(alive []process, of func(process) *componentStatus) (reach, miss, starting []process) {
 	for _, one := range alive {
 		switch said := of(one); {
 		case said == nil:
@@ -135,69 +135,69 @@ func heard(alive []process, of func(process) *saidOfPart) (reach, miss, starting
 	return reach, miss, starting
 }
 
-// part says who reaches it and who does not, and whether anybody talks to it at all.
+// part reports which processes reach a component, and whether any process uses it.
 func (x *examination) part(alive []process, p part) (spoken bool) {
-	reach, miss, starting := heard(alive, p.of)
+	reach, miss, starting := groupByReach(alive, p.of)
 	if len(starting) > 0 {
-		x.add(p.check, Warning, lookAgain, "It was not reached yet when %s had just started.", names(starting))
+		x.add(p.check, Warning, runAgain, "Not reached yet when %s had just started.", names(starting))
 	}
 	switch {
 	case len(reach) == 0 && len(miss) == 0:
 		return len(starting) > 0
 	case len(miss) == 0:
-		x.add(p.check, OK, "", "It is reached by %s.", names(reach))
+		x.add(p.check, OK, "", "Reachable from %s.", names(reach))
 	case len(reach) == 0:
-		x.add(p.check, Failure, p.advice, "It is not reached by %s.", names(miss))
+		x.add(p.check, Failure, p.advice, "Not reachable from %s.", names(miss))
 	default:
-		x.add(p.check, Warning, p.advice, "It is reached by %s, and not by %s.", names(reach), names(miss))
+		x.add(p.check, Warning, p.advice, "Reachable from %s, but not from %s.", names(reach), names(miss))
 	}
 	return true
 }
 
-// redisKeeps looks at the settings of Redis that decide whether it forgets. All dispatchers
-// talk to the same one.
-func (x *examination) redisKeeps(alive []process) {
-	const check, late = "redis", " Emails that it forgets are put back from Postgres, but late."
-	i := slices.IndexFunc(alive, func(p process) bool { return p.Keeps != nil })
+// redisDurability checks the settings of Redis that decide whether it loses tasks. All dispatchers
+// use the same Redis.
+func (x *examination) redisDurability(alive []process) {
+	const check, late = "redis", " Lost tasks are restored from Postgres, but late."
+	i := slices.IndexFunc(alive, func(p process) bool { return p.Durability != nil })
 	if i < 0 {
 		return
 	}
-	keeps := alive[i].Keeps
-	if keeps.Policy != "" && keeps.Policy != "noeviction" {
-		x.add(check, Warning, "Set maxmemory-policy to noeviction."+late, "It may throw tasks away when its memory is full: its maxmemory-policy is %s.", keeps.Policy)
+	durability := alive[i].Durability
+	if durability.Policy != "" && durability.Policy != "noeviction" {
+		x.add(check, Warning, "Set maxmemory-policy to noeviction."+late, "Redis may evict tasks when its memory is full: maxmemory-policy is %s.", durability.Policy)
 	}
-	if !keeps.AppendOnly {
-		x.add(check, Warning, "Set appendonly to yes, unless a replica takes over."+late, "It forgets its queues when it restarts: appendonly is off.")
+	if !durability.AppendOnly {
+		x.add(check, Warning, "Set appendonly to yes, unless a replica takes over."+late, "Redis loses its queues when it restarts: appendonly is off.")
 	}
 }
 
 func (x *examination) rabbitMQ(alive []process) {
 	const check = "rabbitmq"
 	if !x.part(alive, part{
-		check: check, of: func(p process) *saidOfPart { return p.RabbitMQ },
-		advice: "Is RabbitMQ running, and RABBITMQ_URL right where they run? Mailings and recipients wait; single emails do not need it.",
+		check: check, of: func(p process) *componentStatus { return p.RabbitMQ },
+		advice: "Check that RabbitMQ is running and that RABBITMQ_URL is right for these processes. Mailings and recipients wait; single emails do not need it.",
 	}) {
 		if x.bulk {
 			x.add(check, Failure, "Set RABBITMQ_URL for dispatcher and worker too, and restart them.",
-				"The api has a RABBITMQ_URL, and neither dispatcher nor worker has: mailings are taken in that nobody sends.")
+				"RABBITMQ_URL is set for the api, but neither for dispatcher nor worker: mailings are accepted but not sent.")
 			return
 		}
-		x.add(check, OK, "", "There is none: mailings and recipients are off, single emails are not.")
+		x.add(check, OK, "", "Not used: mailings and recipients are disabled, single emails are enabled.")
 		return
 	}
 	x.bulk = true
-	consumers, told, starting := 0, false, false
+	consumers, reported, starting := 0, false, false
 	for _, p := range alive {
 		if p.Consumers != nil {
-			consumers, told, starting = consumers+*p.Consumers, true, starting || p.starting
+			consumers, reported, starting = consumers+*p.Consumers, true, starting || p.starting
 		}
 	}
 	switch {
-	case !slices.ContainsFunc(alive, func(p process) bool { return p.RabbitMQ.reached() }): // which has been told
-	case told && consumers == 0 && starting:
-		x.add(check, Warning, lookAgain, "Nobody took messages from its queues yet when the worker had just started.")
-	case told && consumers == 0:
-		x.add(check, Failure, "Is a worker running that has RABBITMQ_URL? Its log tells why it does not take messages.", "Nobody takes messages from its queues.")
+	case !slices.ContainsFunc(alive, func(p process) bool { return p.RabbitMQ.reached() }): // reported by part
+	case reported && consumers == 0 && starting:
+		x.add(check, Warning, runAgain, "No worker consumed its queues yet when the worker had just started.")
+	case reported && consumers == 0:
+		x.add(check, Failure, "Check that a worker with RABBITMQ_URL is running; its log says why it does not consume.", "No worker consumes its queues.")
 	}
 }
 

@@ -16,54 +16,54 @@ func TestExamine_Processes(t *testing.T) {
 	d, p := healthy(t)
 	report(t, d, "worker", "here-3", `{"redis":{"status":"disconnected"},"ses":{"status":"connected"}}`)
 	wants(t, "one of two", doctor.Examine(t.Context(), p),
-		"warning redis: It is reached by dispatcher here-1, worker here-2, and not by worker here-3.")
+		"warning redis: Reachable from dispatcher here-1, worker here-2, but not from worker here-3.")
 	report(t, d, "worker", "here-3", `[]`)
-	wants(t, "another release", doctor.Examine(t.Context(), p), "warning worker: What here-3 reports cannot be read")
+	wants(t, "another release", doctor.Examine(t.Context(), p), "warning worker: The status reported by here-3 cannot be read")
 	exec(t, d, "DELETE FROM process_status WHERE instance = 'here-3'")
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"disconnected"},"rabbitmq":{"status":"connected"},"consumers":0}`)
 	wants(t, "all of one", doctor.Examine(t.Context(), p),
-		"failure rabbitmq: Nobody takes messages from its queues.", "failure ses: It is not reached by worker here-2.")
+		"failure rabbitmq: No worker consumes its queues.", "failure ses: Not reachable from worker here-2.")
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4}`)
 	const dispatcher = `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"},"redisKeeps":`
 	report(t, d, "dispatcher", "here-1", dispatcher+`{"policy":"noeviction","appendOnly":true}}`)
-	wants(t, "a Redis that keeps", doctor.Examine(t.Context(), p))
+	wants(t, "durable Redis", doctor.Examine(t.Context(), p))
 	report(t, d, "dispatcher", "here-1", dispatcher+`{"policy":"volatile-lru","appendOnly":false}}`)
-	wants(t, "a Redis that forgets", doctor.Examine(t.Context(), p),
-		"warning redis: It may throw tasks away when its memory is full: its maxmemory-policy is volatile-lru.", "warning redis: It forgets its queues when it restarts")
+	wants(t, "non-durable Redis", doctor.Examine(t.Context(), p),
+		"warning redis: Redis may evict tasks when its memory is full: maxmemory-policy is volatile-lru.", "warning redis: Redis loses its queues when it restarts")
 	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"}}`)
-	// What has just started has made no connections yet, and says so for as long as 5 s.
+	// A process that has just started has not connected yet, and its report is up to 5 s old.
 	exec(t, d, "DELETE FROM process_status WHERE service = 'worker'")
 	const early = `{"redis":{"status":"connected"},"ses":{"status":"disconnected"},"rabbitmq":{"status":"disconnected"},"consumers":0}`
 	reportAfter(t, d, time.Second, "worker", "here-5", early)
 	exec(t, d, "UPDATE process_status SET updated_at = now() - interval '4 s', started_at = now() - interval '5 s' WHERE service = 'worker'")
-	wants(t, "a beginner", doctor.Examine(t.Context(), p), "warning rabbitmq: It was not reached yet when worker here-5 had just started.",
-		"warning rabbitmq: Nobody took messages from its queues yet", "warning ses: It was not reached yet")
+	wants(t, "a starting worker", doctor.Examine(t.Context(), p), "warning rabbitmq: Not reached yet when worker here-5 had just started.",
+		"warning rabbitmq: No worker consumed its queues yet", "warning ses: Not reached yet")
 	exec(t, d, "DELETE FROM process_status WHERE service = 'dispatcher'")
-	wants(t, "a beginner alone", doctor.Examine(t.Context(), p), "failure dispatcher:", "warning rabbitmq: It was not reached yet", "warning ses:")
+	wants(t, "only a starting worker", doctor.Examine(t.Context(), p), "failure dispatcher:", "warning rabbitmq: Not reached yet", "warning ses:")
 	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"}}`)
 	reportAfter(t, d, 6*time.Second, "worker", "here-5", early)
-	wants(t, "no beginner any more", doctor.Examine(t.Context(), p), "warning rabbitmq: It is reached by dispatcher here-1, and not by worker here-5.",
-		"failure rabbitmq: Nobody takes messages", "failure ses: It is not reached by worker here-5.")
+	wants(t, "a worker after its start", doctor.Examine(t.Context(), p), "warning rabbitmq: Reachable from dispatcher here-1, but not from worker here-5.",
+		"failure rabbitmq: No worker consumes", "failure ses: Not reachable from worker here-5.")
 	exec(t, d, "DELETE FROM process_status WHERE service = 'worker'")
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4}`)
 
 	exec(t, d, "UPDATE process_status SET updated_at = now() - interval '1 min' WHERE service = 'worker'")
-	wants(t, "silence", doctor.Examine(t.Context(), p), "failure worker: No worker is running. Silent: here-2 for 1m")
+	wants(t, "no heartbeat", doctor.Examine(t.Context(), p), "failure worker: No worker is running. Without heartbeat: here-2 for 1m")
 	report(t, d, "worker", "here-4", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":1}`)
-	wants(t, "a successor", doctor.Examine(t.Context(), p), "warning worker: Silent: here-2 for 1m")
+	wants(t, "a successor", doctor.Examine(t.Context(), p), "warning worker: Without heartbeat: here-2 for 1m")
 	exec(t, d, "DELETE FROM process_status")
-	wants(t, "nobody", doctor.Examine(t.Context(), p), "failure dispatcher: No dispatcher is running: none has reported within an hour.",
+	wants(t, "nobody", doctor.Examine(t.Context(), p), "failure dispatcher: No dispatcher is running: none has sent a heartbeat within the last hour.",
 		"failure worker: No worker is running", "skipped redis:", "skipped rabbitmq:", "skipped ses:")
 
-	// Without RabbitMQ there are no mailings, and that is well; unless the api takes some in.
+	// Without RabbitMQ, mailings are disabled; that is only a failure if the api accepts some.
 	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"}}`)
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"consumers":0}`)
-	wants(t, "half a RabbitMQ", doctor.Examine(t.Context(), p), "failure rabbitmq: The api has a RABBITMQ_URL, and neither dispatcher nor worker has")
+	wants(t, "RabbitMQ only for the api", doctor.Examine(t.Context(), p), "failure rabbitmq: RABBITMQ_URL is set for the api, but neither for dispatcher nor worker")
 	p.Environ = append(p.Environ, "RABBITMQ_URL=", "PUBLIC_URL=http://127.0.0.1:8080")
 	wants(t, "no RabbitMQ", doctor.Examine(t.Context(), p))
 }
 
-// Whoever is asked about the storage, it is told of once.
+// The storage has one finding, whether dispatchers, gatewayctl or both check it.
 func TestExamine_Storage(t *testing.T) {
 	t.Parallel()
 	d, p := healthy(t)
@@ -75,12 +75,12 @@ func TestExamine_Storage(t *testing.T) {
 		ping             func(context.Context) error
 		want             string
 	}{
-		{"all reach it", up, there, "ok storage: It is reached by dispatcher here-1 and gatewayctl from here."},
-		{"nobody is asked here", up, nil, "ok storage: It is reached by dispatcher here-1."},
-		{"not from here", up, gone, "failure storage: It is not reached from here: no such bucket. It is reached by dispatcher here-1."},
-		{"not there", down, there, "warning storage: It is reached by gatewayctl from here, and not by dispatcher here-1."},
-		{"not there, and nobody is asked here", down, nil, "failure storage: It is not reached by dispatcher here-1."},
-		{"by nobody", down, gone, "failure storage: It is not reached from here: no such bucket. It is not reached by dispatcher here-1 either."},
+		{"all reach it", up, there, "ok storage: Reachable from dispatcher here-1 and gatewayctl."},
+		{"not checked here", up, nil, "ok storage: Reachable from dispatcher here-1."},
+		{"not from here", up, gone, "failure storage: Not reachable from here: no such bucket. Reachable from dispatcher here-1."},
+		{"not there", down, there, "warning storage: Reachable from gatewayctl, but not from dispatcher here-1."},
+		{"not there, and not checked here", down, nil, "failure storage: Not reachable from dispatcher here-1."},
+		{"from nowhere", down, gone, "failure storage: Not reachable from here: no such bucket. Not reachable from dispatcher here-1 either."},
 	} {
 		report(t, d, "dispatcher", "here-1", tt.dispatcher)
 		p.Ping = tt.ping

@@ -2,41 +2,41 @@ package doctor
 
 import "context"
 
-// storage says who reaches the place of uploaded files: the dispatchers, by their own word,
-// and this program, where somebody has said where it is.
+// storage reports which processes reach the storage of uploaded files: the dispatchers, as
+// they report, and this program if STORAGE_URL is set.
 func (x *examination) storage(ctx context.Context) {
 	const (
 		check  = "storage"
-		theirs = "Is STORAGE_URL right where they run, and the same for api and dispatcher? Mailings wait meanwhile."
-		ours   = "Is STORAGE_URL right, and do the credentials allow what .env.example names? Where the api has the same, no mailing is taken in meanwhile."
+		theirs = "Check that STORAGE_URL is right for these processes, and the same for api and dispatcher. Mailings wait meanwhile."
+		ours   = "Check STORAGE_URL, and that the credentials have the permissions listed in .env.example. If the api has the same problem, it accepts no mailing."
 	)
-	reach, miss, starting := heard(x.alive, func(p process) *saidOfPart { return p.Storage })
+	reach, miss, starting := groupByReach(x.alive, func(p process) *componentStatus { return p.Storage })
 	by := names(reach)
 	if x.Ping != nil {
 		if err := x.Ping(ctx); err != nil {
 			others := ""
 			if by != "" {
-				others = " It is reached by " + by + "."
+				others = " Reachable from " + by + "."
 			}
 			if len(miss) > 0 {
-				others += " It is not reached by " + names(miss) + " either."
+				others += " Not reachable from " + names(miss) + " either."
 			}
-			x.add(check, Failure, ours, "It is not reached from here: %v.%s", err, others)
+			x.add(check, Failure, ours, "Not reachable from here: %v.%s", err, others)
 			return
 		}
 		if by != "" {
 			by += " and "
 		}
-		by += "gatewayctl from here"
+		by += "gatewayctl"
 	}
 	switch {
 	case len(miss) > 0 && by == "":
-		x.add(check, Failure, theirs, "It is not reached by %s.", names(miss))
+		x.add(check, Failure, theirs, "Not reachable from %s.", names(miss))
 	case len(miss) > 0:
-		x.add(check, Warning, theirs, "It is reached by %s, and not by %s.", by, names(miss))
+		x.add(check, Warning, theirs, "Reachable from %s, but not from %s.", by, names(miss))
 	case len(starting) > 0:
-		x.add(check, Warning, lookAgain, "It was not reached yet when %s had just started.", names(starting))
+		x.add(check, Warning, runAgain, "Not reached yet when %s had just started.", names(starting))
 	case by != "":
-		x.add(check, OK, "", "It is reached by %s.", by)
+		x.add(check, OK, "", "Reachable from %s.", by)
 	}
 }

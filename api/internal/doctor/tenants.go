@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// tenants looks at the companies: who can send, and from where.
+// tenants checks which companies can send, and from which domains.
 func (x *examination) tenants(ctx context.Context) {
 	const check = "companies"
 	companies, err := x.Store.Companies(ctx)
@@ -19,7 +19,7 @@ func (x *examination) tenants(ctx context.Context) {
 		return
 	}
 	if len(companies) == 0 {
-		x.add(check, Warning, "gatewayctl company create makes one, gatewayctl key create a key for its programs.", "There is no company yet: nobody can send.")
+		x.add(check, Warning, "Run gatewayctl company create, then gatewayctl key create.", "There are no companies: no emails can be sent.")
 		return
 	}
 	var suspended, keyless, foreign, domains []string
@@ -45,22 +45,22 @@ func (x *examination) tenants(ctx context.Context) {
 		}
 	}
 	if len(suspended) > 0 {
-		x.add(check, Warning, "If that is over: gatewayctl company resume …", "Suspended: %s.", some(suspended))
+		x.add(check, Warning, "If the reason no longer applies: gatewayctl company resume …", "Suspended: %s.", some(suspended))
 	}
 	if len(keyless) > 0 {
-		x.add(check, Warning, "gatewayctl key create --company … makes one.", "Without a key that works: %s.", some(keyless))
+		x.add(check, Warning, "Create one: gatewayctl key create --company …", "Without an active API key: %s.", some(keyless))
 	}
 	if len(suspended)+len(keyless) == 0 {
-		x.add(check, OK, "", "%d can send.", len(companies))
+		x.add(check, OK, "", "%d companies can send.", len(companies))
 	}
 	slices.Sort(domains)
 	domains = slices.Compact(domains)
 	if len(foreign) > 0 {
-		x.add("domains", Warning, "If that is not on purpose: gatewayctl domain add --company … DOMAIN",
-			"The default sender is not of a registered domain of the company: %s.", some(foreign))
+		x.add("domains", Warning, "If this is not intended: gatewayctl domain add --company … DOMAIN",
+			"The default sender's domain is not registered for the company: %s.", some(foreign))
 	}
 	if len(domains) > 0 {
-		x.add("domains", OK, "", "Mail is sent from %s. Whether SES has verified them only SES knows: aws sesv2 get-email-identity --email-identity DOMAIN.", some(domains))
+		x.add("domains", OK, "", "Sender domains: %s. To see whether SES has verified them: aws sesv2 get-email-identity --email-identity DOMAIN.", some(domains))
 	}
 }
 

@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	// heldLimit is how many lanes are looked at, backlogLimit how far is counted.
+	// heldLimit limits how many lanes are read, backlogLimit how far rows are counted.
 	heldLimit, backlogLimit = 1000, 100_000
-	// An email waits about 2 s at most because of others. Those of mailings wait for each
+	// Other emails delay a single email by at most about 2 s. Emails of mailings wait for each
 	// other, which may take hours.
 	waitsLong, waitsTooLong = 30 * time.Second, 5 * time.Minute
 )
 
-// gate looks at the brake before the provider.
+// gate checks the circuit breaker of the provider.
 func (x *examination) gate(ctx context.Context) {
 	const check = "gate"
 	g, err := x.Store.Gate(ctx)
 	switch {
 	case x.couldNot(check, err):
 	case g.HeldAt != nil:
-		x.add(check, Warning, "If that is over: gatewayctl lane resume --all", "An operator has held back every email since %s: %s.", when(*g.HeldAt), text(g.HeldReason))
+		x.add(check, Warning, "If the reason no longer applies: gatewayctl lane resume --all", "An operator has paused all sending since %s: %s.", when(*g.HeldAt), text(g.HeldReason))
 	case g.State == store.GateShut:
-		x.add(check, Failure, "Look at SES's account, credentials and quota; sending goes on by itself once SES takes a probe, which is tried every 5 s.",
-			"The provider takes no email since %s: %s.", when(g.Since), text(g.Reason))
+		x.add(check, Failure, "Check SES's account, credentials and quota. A probe email is sent every 5 s; sending resumes when SES accepts one.",
+			"The circuit breaker of the provider has been open since %s: %s.", when(g.Since), text(g.Reason))
 	default:
-		x.add(check, OK, "", "Emails pass to the provider; it was shut %d times so far.", g.Shuts)
+		x.add(check, OK, "", "The circuit breaker of the provider is closed; it has opened %d times.", g.Shuts)
 	}
 }
 
-// lanes looks for what operators have held back and may have forgotten.
+// lanes looks for lanes that operators paused and may have forgotten.
 func (x *examination) lanes(ctx context.Context) {
 	const check = "lanes"
 	lanes, err := x.Store.Lanes(ctx, store.LaneFilter{NotOpen: true}, heldLimit)
@@ -51,14 +51,14 @@ func (x *examination) lanes(ctx context.Context) {
 		}
 	}
 	if oldest == nil {
-		x.add(check, OK, "", "No lane is held back by an operator.")
+		x.add(check, OK, "", "No lane is paused by an operator.")
 		return
 	}
-	x.add(check, Warning, "If that is over: gatewayctl lane resume --company …; gatewayctl lane list shows them.",
-		"%s held back by operators, the first of them %s's since %s: %s.", counted(held, "lane is", "lanes are"), oldest.Company, when(*oldest.HeldAt), text(oldest.HeldReason))
+	x.add(check, Warning, "See gatewayctl lane list. If the reason no longer applies: gatewayctl lane resume --company …",
+		"%s paused by operators, the first one of %s since %s: %s.", counted(held, "lane is", "lanes are"), oldest.Company, when(*oldest.HeldAt), text(oldest.HeldReason))
 }
 
-// waiting looks for what is due and nobody takes.
+// waiting looks for emails that are due but not processed.
 func (x *examination) waiting(ctx context.Context) {
 	const check = "waiting"
 	ages, err := x.Store.OldestDue(ctx)
@@ -75,20 +75,20 @@ func (x *examination) waiting(ctx context.Context) {
 			*oldest = a
 		}
 	}
-	const advice = "gatewayctl email explain tells of one why. Is a dispatcher running, are the workers enough (WORKER_CONCURRENCY), is SES's rate?"
+	const advice = "See gatewayctl email explain. Check that a dispatcher is running and that the workers (WORKER_CONCURRENCY) and SES's rate are sufficient."
 	switch age := alone.Age(); {
 	case age >= waitsTooLong:
-		x.add(check, Failure, advice, "On %s something has been due for %s, and nothing holds it back.", alone.Queue, age.Round(time.Second))
+		x.add(check, Failure, advice, "Emails on %s have been due for %s, and nothing blocks them.", alone.Queue, age.Round(time.Second))
 	case age >= waitsLong:
-		x.add(check, Warning, advice, "On %s something has been due for %s, and nothing holds it back.", alone.Queue, age.Round(time.Second))
+		x.add(check, Warning, advice, "Emails on %s have been due for %s, and nothing blocks them.", alone.Queue, age.Round(time.Second))
 	case mailings.Seconds > 0:
-		x.add(check, OK, "", "Nothing waits for long but emails of mailings, for each other: the first of them for %s.", mailings.Age().Round(time.Second))
+		x.add(check, OK, "", "Only emails of mailings wait, for each other: the oldest for %s.", mailings.Age().Round(time.Second))
 	default:
-		x.add(check, OK, "", "Nothing waits for long.")
+		x.add(check, OK, "", "No email has been due for long.")
 	}
 }
 
-// backlog counts what somebody should look at.
+// backlog counts dead letters and unknown outcomes.
 func (x *examination) backlog(ctx context.Context) {
 	const check = "deadLetters"
 	b, err := x.Store.CountBacklog(ctx, backlogLimit)
@@ -96,18 +96,18 @@ func (x *examination) backlog(ctx context.Context) {
 		return
 	}
 	if b.DeadLetters > 0 {
-		x.add(check, Warning, "gatewayctl dlq list tells why; gatewayctl dlq retry sends again, gatewayctl dlq discard does not. They are kept for 7 days, those of mailings and recipients for 30.",
-			"%s open: what was given up, and nobody has looked at.", counted(b.DeadLetters, "dead letter is", "dead letters are"))
+		x.add(check, Warning, "See gatewayctl dlq list, then gatewayctl dlq retry or gatewayctl dlq discard. Dead letters are kept for 7 days, those of mailings and recipients for 30.",
+			"%s open.", counted(b.DeadLetters, "dead letter is", "dead letters are"))
 	} else {
 		x.add(check, OK, "", "No dead letter is open.")
 	}
 	if b.Unknown > 0 {
-		x.add("outcomes", Warning, "Nothing: SES's feedback, or the email's delivery, decides by itself. Many of them mean that connections to SES are cut.",
-			"Of %s nobody knows yet whether SES took them.", counted(b.Unknown, "email", "emails"))
+		x.add("outcomes", Warning, "No action needed: SES's delivery events or the email's delivery mode resolve them. A high number means that connections to SES are being cut.",
+			"The outcome of %s is unknown: SES may have accepted them.", counted(b.Unknown, "email", "emails"))
 	}
 }
 
-// counted is a number that stops at backlogLimit, with its noun.
+// counted formats a number, capped at backlogLimit, with its noun.
 func counted(n int, one, many string) string {
 	switch {
 	case n >= backlogLimit:
@@ -118,7 +118,7 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// api asks it how it is.
+// api queries the api's health.
 func (x *examination) api(ctx context.Context) {
 	const check = "api"
 	if x.Health == nil {
@@ -128,17 +128,17 @@ func (x *examination) api(ctx context.Context) {
 	h, err := x.Health(ctx)
 	switch {
 	case err != nil:
-		x.add(check, Failure, "Is it running, and API_URL right? Nothing is accepted without it; what was accepted is sent all the same.", "It does not answer: %v", err)
+		x.add(check, Failure, "Check that the api is running and that API_URL is right. Without it no email is accepted; accepted emails are still sent.", "The api does not answer: %v", err)
 	case h.Status == "ok":
-		x.add(check, OK, "", "It answers, and finds nothing missing.")
+		x.add(check, OK, "", "The api is healthy.")
 	case h.Database.Status == "unreplicated":
-		x.add(check, Failure, "See replication above.", "It answers, and no synchronous standby confirms what its database commits: nothing is accepted.")
+		x.add(check, Failure, "See replication above.", "The api answers but no synchronous standby confirms its commits: no email is accepted.")
 	case h.Database.Status == "not_migrated":
-		x.add(check, Failure, "Run `migrate up`, then `migrate roles`; is DATABASE_URL right where the api runs?", "It answers, and its database has no tables: nothing is accepted.")
+		x.add(check, Failure, "Run `migrate up`, then `migrate roles`; check the api's DATABASE_URL.", "The api answers but its database has no tables: no email is accepted.")
 	case h.Database.Status != "connected":
-		x.add(check, Failure, "Is DATABASE_URL right where the api runs?", "It answers, and does not reach the database: nothing is accepted.")
+		x.add(check, Failure, "Check the api's DATABASE_URL.", "The api answers but cannot reach the database: no email is accepted.")
 	default:
-		x.add(check, Warning, "The other lines tell what is missing.", "It answers, and calls the whole %s: mail is accepted, and sent when what is missing is back.", h.Status)
+		x.add(check, Warning, "See the other findings.", "The api answers but reports %s: emails are accepted, and sent once the missing component is back.", h.Status)
 	}
 }
 
@@ -151,7 +151,7 @@ func text(s *string) string {
 	return *s
 }
 
-// some are the first few of many names.
+// some lists the first five of many names.
 func some(names []string) string {
 	const few = 5
 	if len(names) <= few {

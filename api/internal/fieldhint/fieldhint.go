@@ -1,7 +1,6 @@
-// Package fieldhint explains names that a request does not have: a misspelled field, one
-// that belongs elsewhere in the contract, or one that other email APIs know. Package
-// strictjson uses it for JSON bodies, package mailing for the parts of a form, package httpapi
-// for query parameters.
+// Package fieldhint explains unknown field names in a request: misspelled fields, fields of
+// another part of the API, and fields of other email APIs. Package strictjson uses it for JSON
+// bodies, package mailing for form parts, package httpapi for query parameters.
 package fieldhint
 
 import (
@@ -10,14 +9,14 @@ import (
 	"unicode"
 )
 
-// Request is what a request has instead.
+// Request describes the fields that a request has.
 type Request struct {
 	Noun  string   // "field", "part" or "parameter"
 	Known []string // the paths of all fields: "to", "recipient.nome", "recipients[].email"
 }
 
-// Unknown is what to say of a name that the object at the path in does not have; in is ""
-// for the outermost one. It begins behind the name, and repeats nothing of it.
+// Unknown returns a message about an unknown name in the object at the path in ("" for the
+// outermost object). The message continues after the name and does not repeat it.
 func (r Request) Unknown(in, name string) string {
 	plain := normal(name)
 	found := r.find(in, plain)
@@ -54,7 +53,7 @@ func (r Request) Unknown(in, name string) string {
 	return "is not a " + r.Noun + " of this request, which has " + strings.Join(r.siblings(in), ", ")
 }
 
-// instead names the field that is meant.
+// instead refers to the field that is probably meant.
 func (r Request) instead(in, path string) string {
 	if parentOf(path) == in {
 		return "is not a " + r.Noun + "; " + path + " is"
@@ -62,7 +61,7 @@ func (r Request) instead(in, path string) string {
 	return "is not a " + r.Noun + " here; " + path + " is"
 }
 
-// find is the path of the field with this name, one of the same object first.
+// find returns the path of the field with this name, preferring the same object.
 func (r Request) find(in, plain string) string {
 	found := ""
 	for _, path := range r.Known {
@@ -86,12 +85,12 @@ func parentOf(path string) string {
 	return ""
 }
 
-// isEmail: what other APIs know of emails is not said of other requests.
+// isEmail reports whether hints about fields of other email APIs apply.
 func (r Request) isEmail() bool {
 	return slices.Contains(r.Known, "html") && slices.Contains(r.Known, "subject")
 }
 
-// siblings are the fields of the object.
+// siblings returns the fields of the object.
 func (r Request) siblings(in string) []string {
 	var names []string
 	for _, path := range r.Known {
@@ -102,7 +101,7 @@ func (r Request) siblings(in string) []string {
 	return names
 }
 
-// closest is the field of the object that a typing error or two away has this name.
+// closest returns the object's field within two typing errors of the name.
 func (r Request) closest(in, plain string) string {
 	best, nearest := "", 3
 	for _, path := range r.siblings(in) {
@@ -114,10 +113,10 @@ func (r Request) closest(in, plain string) string {
 	return best
 }
 
-// longest is as long as a name that is worth comparing.
+// longest limits the names that are compared.
 const longest = 40
 
-// distance counts the letters to insert, delete or replace (Levenshtein).
+// distance is the Levenshtein distance.
 func distance(a, b string) int {
 	if len(a) > longest || len(b) > longest {
 		return longest
@@ -140,7 +139,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// normal is a name without what people write differently: capitals, _ and -.
+// normal removes differences in case, _ and - from a name.
 func normal(name string) string {
 	return strings.Map(func(c rune) rune {
 		switch {

@@ -24,7 +24,7 @@ func TestUnknown(t *testing.T) {
 		in, name string
 		want     string
 	}{
-		// Spelled otherwise.
+		// Other spellings.
 		{send(), "", "reply_to", "is not a field; replyTo is"},
 		{send(), "", "Reply-To", "is not a field; replyTo is"},
 		{send(), "", "SENDAT", "is not a field; sendAt is"},
@@ -32,11 +32,11 @@ func TestUnknown(t *testing.T) {
 		{send(), "", "recipient_email", "is not a field here; recipient.email is"},
 		{send(), "", "subjet", "is not a field; do you mean subject?"},
 		{send(), "", "prioritty", "is not a field; do you mean priority?"},
-		// In another place of the request.
+		// Another place in the request.
 		{send(), "", "nome", "is not a field here; recipient.nome is"},
 		{send(), "recipient", "to", "is not a field here; to is"},
 		{many, "recipients[]", "name", "is not a field; recipients[].nome is"},
-		// What other APIs call it.
+		// Names in other APIs.
 		{send(), "", "body", "is not a field; html is"},
 		{send(), "", "email", "is not a field; to is, which takes one bare address"},
 		{send(), "", "from_name", `is not a field; from is, which takes name and address in one: "Acme <billing@acme.example>"`},
@@ -49,7 +49,7 @@ func TestUnknown(t *testing.T) {
 		{send(), "", "customer", "is not a field; recipient is"},
 		{list, "", "page_size", "is not a parameter; limit is"},
 		{list, "", "since", "is not a parameter; createdAfter is"},
-		// What there is not.
+		// Unsupported features.
 		{send(), "", "template", "is not supported: send the finished html"},
 		{send(), "", "template_id", "is not supported: send the finished html"},
 		{send(), "", "dynamic_template_data", "is not supported: send the finished html"},
@@ -57,13 +57,13 @@ func TestUnknown(t *testing.T) {
 		{send(), "", "o:tracking", "is not supported: tracking"},
 		{send(), "", "ConfigurationSetName", "is not supported: tracking"},
 		{send(), "", "ip_pool_name", "is not supported: leave it out"},
-		// Elsewhere in the contract.
+		// Elsewhere in the API.
 		{send(), "", "idempotencyKey", "is not a field here: it is the header Idempotency-Key"},
 		{send(), "", "requestId", "is not a field here: it is the header X-Request-Id"},
 		{send(), "", "dryRun", "is not a field here: it is a part of POST /mailings"},
-		{send(), "", "companyId", "is not a field here: the API key says"},
-		{send(), "", "status", "is not a field here: the gateway decides it"},
-		// Nothing like it.
+		{send(), "", "companyId", "is not a field here: the API key identifies"},
+		{send(), "", "status", "is not a field here: leave it out: the gateway sets it"},
+		// Nothing similar.
 		{send(), "aggregate", "zzz", "is not a field of this request, which has aggregate.type, aggregate.id, aggregate.eventType"},
 		{list, "", "attachments", "is not a parameter of this request, which has cursor, limit"},
 		{send(), "", "", "is not a field of this request"},
@@ -75,8 +75,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// The fields that SES, SendGrid, Mailgun, Postmark and Resend have for one email all get an
-// answer that says more than that they are unknown.
+// Each field that SES, SendGrid, Mailgun, Postmark and Resend have for one email gets a specific hint.
 func TestUnknown_OtherAPIs(t *testing.T) {
 	t.Parallel()
 	for _, name := range strings.Fields(`

@@ -2,8 +2,8 @@ package fieldhint
 
 import "strings"
 
-// aliases lead from names of other APIs (SES, SendGrid, Mailgun, Postmark, Resend) and from
-// Portuguese ones to fields of ours, the likeliest first.
+// aliases maps names of other APIs (SES, SendGrid, Mailgun, Postmark, Resend) and Portuguese
+// names to our fields, the most likely first.
 var aliases = invert([][2]string{
 	{"html", "body bodyhtml htmlbody htmlcontent htmlpart content message messagehtml corpo mensagem conteudo"},
 	{"text", "plain plaintext textbody bodytext textcontent textpart texto"},
@@ -45,51 +45,51 @@ var aliases = invert([][2]string{
 	{"tag", "tags category label"},
 })
 
-// remarks follow where the name of a field does not say how to write it.
+// remarks are appended if the name of a field does not show its format.
 var remarks = map[string]string{
 	"from": `, which takes name and address in one: "Acme <billing@acme.example>"`,
 	"to":   ", which takes one bare address",
 }
 
-// finishedHTML is about templates, of which a mailing has its own.
+// finishedHTML and ownTemplate explain templates, which only mailings have.
 const (
 	finishedHTML = "send the finished html; POST /mailings fills in {{column}} from a CSV file"
 	ownTemplate  = "html, text and subject are the template, in which {{column}} is a column of the file"
 )
 
-// unsupported says what to do without what other APIs have.
+// unsupported explains what to do instead of features of other APIs.
 var unsupported = spread(map[string]string{
 	finishedHTML: "sections template templateid templatename templatealias templatemodel templatedata templatearn templatevariables " +
 		"defaulttemplatedata dynamictemplatedata personalizations substitutions mergevars mergefields globalmergevars recipientvariables variables params placeholders ttemplate ttext tversion tvariables hxmailgunvariables",
 	"an email has no attachments; put a link into html": "attachment attachments file files anexo anexos inline inlineattachments inlineimages images",
-	"tracking of opens and clicks is what the operator's SES configuration set says": "tracking trackopens trackclicks tracklinks trackingsettings otracking otrackingopens otrackingclicks " +
+	"tracking of opens and clicks is set by the operator's SES configuration set": "tracking trackopens trackclicks tracklinks trackingsettings otracking otrackingopens otrackingclicks " +
 		"opentracking clicktracking configurationset configurationsetname googleanalytics",
-	"tags (up to 5) and aggregate are what is stored with an email": "metadata customargs customvariables uniqueargs data context extra properties attributes",
-	"GET /v1/email/{id} says what became of an email":               "webhook webhookurl callback callbackurl notifyurl feedbackforwardingemailaddress",
-	"leave it out: the account of the operator decides about that": "ippool ippoolname pool subaccount messagestream stream asm mailsettings sandbox sandboxmode testmode otestmode dkim odkim " +
+	"use tags (up to 5) or aggregate to store data with an email": "metadata customargs customvariables uniqueargs data context extra properties attributes",
+	"GET /v1/email/{id} shows the status of an email":             "webhook webhookurl callback callbackurl notifyurl feedbackforwardingemailaddress",
+	"leave it out: it is set by the operator's SES account": "ippool ippoolname pool subaccount messagestream stream asm mailsettings sandbox sandboxmode testmode otestmode dkim odkim " +
 		"domain sendingdomain sourcearn fromarn fromemailaddressidentityarn returnpath returnpatharn bouncedomain bounceaddress endpointid async batchid requiretls orequiretls",
 	"send html and text":                                         "amp amphtml mjml markdown raw mime rawmessage",
 	"leave it out: bodies are UTF-8":                             "charset encoding locale language lang",
-	"sendAt takes a time with its zone":                          "timezone tz delay delayseconds sendafter",
+	"sendAt is a timestamp with its zone":                        "timezone tz delay delayseconds sendafter",
 	"an email that was not sent 24 hours after sendAt expires":   "ttl expiresat expiresin expiration deadline validity",
 	"mailings have an unsubscribe link, single emails have none": "unsubscribe unsubscribeurl unsubscribegroup listunsubscribe listmanagementoptions",
 })
 
-// elsewhere is where other names of the contract belong.
+// elsewhere says where other names of the API belong.
 var elsewhere = spread(map[string]string{
-	"it is the header Idempotency-Key":                                    "idempotencykey",
-	"it is the header X-Request-Id":                                       "requestid xrequestid correlationid traceid",
-	"the API key says which company it is":                                "companyid tenant tenantid account accountid",
-	"send the API key as Authorization: Bearer or X-API-Key":              "apikey key token accesstoken authorization",
-	"it is a part of POST /mailings":                                      "dryrun test start file delimiter encoding",
-	"it belongs to POST /v1/suppressions":                                 "reason",
-	"it is for GET /v1/emails":                                            "limit cursor createdafter createdbefore",
-	"an email about something has aggregate, with type, id and eventType": "aggregatetype aggregateid eventtype",
-	"the gateway decides it; leave it out": "id outboxid jobid mailingid messageid sesmessageid createdat updatedat sentat processedat deliveredat expiresat attempts " +
+	"it is the header Idempotency-Key":                       "idempotencykey",
+	"it is the header X-Request-Id":                          "requestid xrequestid correlationid traceid",
+	"the API key identifies the company":                     "companyid tenant tenantid account accountid",
+	"send the API key as Authorization: Bearer or X-API-Key": "apikey key token accesstoken authorization",
+	"it is a part of POST /mailings":                         "dryrun test start file delimiter encoding",
+	"it belongs to POST /v1/suppressions":                    "reason",
+	"it is for GET /v1/emails":                               "limit cursor createdafter createdbefore",
+	"use aggregate, with type, id and eventType":             "aggregatetype aggregateid eventtype",
+	"leave it out: the gateway sets it": "id outboxid jobid mailingid messageid sesmessageid createdat updatedat sentat processedat deliveredat expiresat attempts " +
 		"throttles events lasterror possibleduplicate outcomeunknown status code title detail errors",
 })
 
-// invert makes a list of fields for each name, in the order of the table.
+// invert returns the fields for each name, in the order of the table.
 func invert(table [][2]string) map[string][]string {
 	all := make(map[string][]string)
 	for _, line := range table {
@@ -100,7 +100,7 @@ func invert(table [][2]string) map[string][]string {
 	return all
 }
 
-// spread makes one text for each name.
+// spread returns the text for each name.
 func spread(table map[string]string) map[string]string {
 	all := make(map[string]string)
 	for text, names := range table {

@@ -9,7 +9,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// aggregateAnswer tells of all emails about one thing.
+// aggregateAnswer lists the emails of an aggregate.
 type aggregateAnswer struct {
 	Type   string           `json:"type"`
 	ID     string           `json:"id"`
@@ -24,13 +24,12 @@ type aggregateEmail struct {
 	Cancelled bool         `json:"cancelled"`
 }
 
-// cancelAggregate withdraws, in one commit, the emails about one thing that no worker has
-// taken up. Those that it comes too late for are told by their status; cancelling twice is
-// cancelling once.
+// cancelAggregate cancels, in one transaction, the emails of an aggregate that no worker is
+// processing. The response shows the status of the others. It is idempotent.
 func (a *API) cancelAggregate(c *gin.Context) error {
 	ctx, v := c.Request.Context(), visitOf(c)
 	answer := aggregateAnswer{Type: c.Param("type"), ID: c.Param("id")}
-	// What can be nobody's name needs not be looked for.
+	// Skip the query for values that cannot be stored.
 	if !a.isName(answer.Type) || !a.isName(answer.ID) {
 		return nothingAbout
 	}

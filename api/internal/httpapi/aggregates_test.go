@@ -10,13 +10,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// about makes an email one about an interview.
+// about adds an aggregate, an interview, to an email.
 func about(id, eventType string) func(fields) {
 	return with("aggregate", fields{"type": "interview", "id": id, "eventType": eventType})
 }
 
-// The second email about the same is the first one, whatever it says; another event type,
-// another interview and another company's are others.
+// A second email of the same aggregate and event type returns the first one, whatever it contains.
+// Other event types, aggregates and companies are independent.
 func TestAggregate_IsAcceptedOnce(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -51,7 +51,7 @@ func TestAggregate_IsAcceptedOnce(t *testing.T) {
 	}
 }
 
-// Many at once make one, and each gets its id.
+// Concurrent requests create one email, and each gets its id.
 func TestAggregate_AtTheSameTime(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -77,8 +77,8 @@ func TestAggregate_AtTheSameTime(t *testing.T) {
 	}
 }
 
-// What is about to be written in a program's open transaction is not waited for without
-// end, and holds up nobody else's emails.
+// A request waits only for a limited time for an open transaction of a program that writes the
+// same email, and other emails are not delayed.
 func TestAggregate_InAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -104,7 +104,7 @@ func TestAggregate_InAnOpenTransaction(t *testing.T) {
 	g.accept(t, emailBody(about("42", "REMINDER_24H")))
 }
 
-// Nor is what such a transaction moves or withdraws.
+// The same applies to an email that such a transaction reschedules or cancels.
 func TestAggregate_HeldByAProgram(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -145,7 +145,7 @@ func TestAggregate_HeldByAProgram(t *testing.T) {
 	}
 }
 
-// A cancelled email is not sent again when another one has its place.
+// A cancelled email cannot be retried after another one replaced it.
 func TestAggregate_RetryOfTheReplaced(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -161,8 +161,8 @@ func TestAggregate_RetryOfTheReplaced(t *testing.T) {
 	}
 }
 
-// An Idempotency-Key keeps its promise beside an aggregate: the same request gets the
-// same answer, also when the email was cancelled and made room for another.
+// With an Idempotency-Key and an aggregate, the same request gets the same response, also after the
+// email was cancelled and replaced.
 func TestAggregate_BesideAnIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -188,7 +188,7 @@ func TestAggregate_BesideAnIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A cancelled email makes room; one that came to any other end does not.
+// A cancelled email can be replaced; one in any other final status cannot.
 func TestAggregate_AfterTheEnd(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -256,7 +256,7 @@ func TestAggregate_Lists(t *testing.T) {
 	}
 }
 
-// What a worker has taken up is told and left alone; the rest is withdrawn, once.
+// Emails that a worker is processing are reported and not changed; the others are cancelled once.
 func TestAggregate_Cancel(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -1,10 +1,11 @@
-// Package httpapi is the gateway's HTTP interface: it turns requests into rows and
-// rows into answers. The api's main function serves it; openapi.yaml describes it,
-// and a test holds the two together.
+// Package httpapi is the gateway's HTTP interface: it turns requests into rows and rows into
+// responses. The api's main function serves it; openapi.yaml describes it, and a test compares
+// the two.
 //
-// A request passes, in this order: visit (its id), trace (its span), observe (log and
-// metrics), rescue (panics), authenticate (key, rate limit, company), a scope, and its
-// handler. A handler returns an error; problem.go, and the problems of single routes beside it, say which status it is.
+// A request passes these middlewares in order: startRequest (request id), trace (span), observe (log
+// and metrics), rescue (panics), authenticate (key, rate limit, company), scope, handler. A
+// handler returns an error; problem.go, and the problem files of single routes, map it to a
+// status.
 package httpapi
 
 import (
@@ -35,7 +36,7 @@ import (
 	"email-gateway/shared/unsubscribe"
 )
 
-// Store is the database as far as requests go. *store.Store is one.
+// Store is the part of *store.Store that requests use.
 type Store interface {
 	access.Finder
 	MailingStore
@@ -67,44 +68,44 @@ type Accepter interface {
 	Accept(ctx context.Context, e store.NewEmail) error
 }
 
-// Params are what an API is made from. All of them are needed but HashKey, Tracer and SpoolDir.
+// Params are the dependencies of an API. All are required except HashKey, Tracer and SpoolDir.
 type Params struct {
 	Log      *slog.Logger
 	Store    Store
 	Accepter Accepter
-	// Wake tells the dispatchers, soon and without waiting, that there is work in these lanes.
+	// Wake notifies the dispatchers asynchronously that these lanes have work.
 	Wake     func(lanes ...store.Lanes)
 	Registry *prometheus.Registry
-	// Tracer makes a span of each request; the zero one makes none.
+	// Tracer creates a span for each request; the zero value creates none.
 	Tracer telemetry.Tracer
 	// Ring encrypts CPFs and CNPJs, HashKey keys their hashes.
 	Ring    keyring.Ring
 	HashKey []byte
-	// SpoolDir is where large bodies are kept while they arrive; "" = the system's directory
-	// for temporary files.
+	// SpoolDir is the directory for large bodies while they are received; "" = the system's
+	// temporary directory.
 	SpoolDir string
-	// EmailTTL is the time an email has to reach the provider.
+	// EmailTTL is the time after acceptance within which an email must reach the provider.
 	EmailTTL time.Duration
-	// MaxAttempts is how many tries an email has; 0 = the usual number.
+	// MaxAttempts is how many tries an email has; 0 = the default.
 	MaxAttempts int
-	// HasRabbitMQ is false where the installation has none. Mailings are then not taken
-	// in, and Bucket and Tokens not needed.
+	// HasRabbitMQ is false if the installation has no RabbitMQ. Mailings are then rejected, and
+	// Bucket and Tokens are not needed.
 	HasRabbitMQ bool
 	Bucket      Bucket
 	Tokens      Tokens
-	// PublicURL is how readers of mail reach this api, UnsubscribeKeys seal the links
-	// that begin with it.
+	// PublicURL is the address at which recipients reach this api; UnsubscribeKeys encrypt the
+	// links that begin with it.
 	PublicURL       string
 	UnsubscribeKeys unsubscribe.Keys
-	// Events tells SNS's messages from others; nil = no events of SES are taken.
+	// Events verifies messages of SNS; nil = SES events are not accepted.
 	Events *sns.Verifier
-	// Proxies are believed when they say where a request came from.
+	// Proxies are the proxies whose X-Forwarded-For is trusted.
 	Proxies clientip.Proxies
 	// OpenAPI is the document served as /openapi.yaml.
 	OpenAPI string
 }
 
-// API answers requests.
+// API handles requests.
 type API struct {
 	log             *slog.Logger
 	store           fairStore
@@ -113,7 +114,7 @@ type API struct {
 	directory       *access.Directory
 	limiter         *access.Limiter
 	proxies         clientip.Proxies
-	guard           *clientip.Guard // of wrong keys
+	guard           *clientip.Guard // limits attempts with wrong keys
 	bodies          *bodies
 	rules           *rules.Rules
 	composer        *composer
@@ -122,7 +123,7 @@ type API struct {
 	reschedules     *strictjson.Reader[rescheduleRequest]
 	discards        *strictjson.Reader[discardRequest]
 	replays         *strictjson.Reader[replayRequest]
-	mailings        *mailingIntake
+	mailings        *mailingService
 	unsubscribeKeys unsubscribe.Keys
 	ttl             time.Duration
 	maxAttempts     int
@@ -134,7 +135,7 @@ type API struct {
 	literals        map[string]string // methods of the paths without a parameter
 }
 
-// New makes an API. Its error is a mistake in this package or two APIs on one registry.
+// New creates an API. It fails on a mistake in this package or with a second API on the same registry.
 func New(p Params) (*API, error) {
 	fair := newFairStore(p.Store)
 	p.Store = fair
@@ -184,7 +185,7 @@ func New(p Params) (*API, error) {
 		limiter:   access.NewLimiter(),
 		proxies:   p.Proxies,
 		guard:     clientip.NewGuard(),
-		bodies:    &bodies{memory: newBodyMemory(tenantBodies), spool: disk, pace: leastPace, most: maxBody, tooLarge: bodyTooLarge},
+		bodies:    &bodies{memory: newBodyMemory(tenantBodies), spool: disk, pace: minPace, most: maxBody, tooLarge: bodyTooLarge},
 		rules:     checks,
 		composer: &composer{
 			rules: checks, reader: reader, recipients: p.Store, html: checker, turns: turns,
@@ -198,7 +199,7 @@ func New(p Params) (*API, error) {
 		hasRabbitMQ:     p.HasRabbitMQ,
 		ttl:             p.EmailTTL,
 		maxAttempts:     cmp.Or(p.MaxAttempts, email.MaxAttempts),
-		mailings:        newMailingIntake(p),
+		mailings:        newMailingService(p),
 		unsubscribeKeys: p.UnsubscribeKeys,
 		health:          newHealthCheck(p),
 		measure:         measure,
@@ -215,10 +216,10 @@ func New(p Params) (*API, error) {
 	return a, nil
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP handles one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
 
-// Routes lists what is answered, for the test that compares it with openapi.yaml.
+// Routes lists the routes, for the test that compares them with openapi.yaml.
 func (a *API) Routes() gin.RoutesInfo { return a.router.Routes() }
 
 func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
@@ -226,10 +227,10 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	r := gin.New()
 	r.RedirectTrailingSlash = false
 	r.HandleMethodNotAllowed = true
-	r.Use(a.visit, a.trace, a.observe, a.rescue, a.refuseMethod)
+	r.Use(a.startRequest, a.trace, a.observe, a.rescue, a.refuseMethod)
 	r.NoRoute(a.answer(func(*gin.Context) error { return noSuchRoute }))
 	r.NoMethod(a.answer(func(c *gin.Context) error {
-		// gin also names the methods of a path with a parameter that this one would fit.
+		// gin adds the methods of parameterized paths that also match this one.
 		if allowed := a.literals[c.Request.URL.Path]; allowed != "" {
 			c.Header("Allow", allowed)
 		}
@@ -276,15 +277,15 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	r.GET(unsubscribePath, a.answer(a.askToUnsubscribe))
 	r.POST(unsubscribePath, a.answer(a.unsubscribe))
 
-	notifications := &bodies{memory: newBodyMemory(anonymousBodies), pace: leastPace, most: maxNotification, tooLarge: notificationTooLarge}
-	r.POST("/v1/ses/events", a.answer(notifications.limit), a.answer(events.take))
+	notifications := &bodies{memory: newBodyMemory(anonymousBodies), pace: minPace, most: maxNotification, tooLarge: notificationTooLarge}
+	r.POST("/v1/ses/events", a.answer(notifications.limit), a.answer(events.receive))
 	a.routeMailings(r, p)
 	a.rememberLiterals(r.Routes())
 	a.measure.expect(r.Routes())
 	return r
 }
 
-// answer makes a step of a handler that may end in an error.
+// answer makes a handler of a function that may return an error.
 func (a *API) answer(step func(*gin.Context) error) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if err := step(c); err != nil {

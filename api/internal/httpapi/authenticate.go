@@ -17,8 +17,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// authenticate lets a request in, or not: a valid key, within its rate, of a company
-// that is not suspended.
+// authenticate accepts a request with a valid key within its rate limit, of a company that is
+// not suspended.
 func (a *API) authenticate(c *gin.Context) error {
 	v := visitOf(c)
 	found := a.identify(c)
@@ -36,7 +36,7 @@ func (a *API) authenticate(c *gin.Context) error {
 		return otherNetwork(v.client.String())
 	}
 	quota := a.limiter.Take(caller.KeyID, caller.RatePerSecond, caller.Burst)
-	tellQuota(c.Writer.Header(), quota)
+	setRateLimitHeaders(c.Writer.Header(), quota)
 	if !quota.Allowed {
 		return rateLimited(quota)
 	}
@@ -46,8 +46,8 @@ func (a *API) authenticate(c *gin.Context) error {
 	return nil
 }
 
-// mayCallFrom says whether the key may be used from the address. Networks that cannot be read
-// contain no address.
+// mayCallFrom reports whether the key may be used from the address. Networks that cannot be
+// parsed contain no address.
 func mayCallFrom(caller *store.Caller, client netip.Addr) bool {
 	if len(caller.Networks) == 0 {
 		return true
@@ -56,17 +56,16 @@ func mayCallFrom(caller *store.Caller, client netip.Addr) bool {
 	return err == nil && clientip.Contains(networks, client)
 }
 
-// identity is whose key a request has, or why it has none. retry > 0: the client's address
-// has shown too many wrong ones.
+// identity is the result of checking a request's key. retry > 0: the client's address has
+// sent too many wrong keys.
 type identity struct {
 	caller *store.Caller
 	err    error
 	retry  time.Duration
 }
 
-// identify looks at the request's key, once, and counts a wrong one against the client's
-// address. Keys are looked at first: a valid one passes whatever others behind the same
-// address do.
+// identify checks the request's key, once, and counts a wrong one against the client's
+// address. A valid key is accepted regardless of other requests from the same address.
 func (a *API) identify(c *gin.Context) *identity {
 	v := visitOf(c)
 	if v.identity == nil {
@@ -79,8 +78,8 @@ func (a *API) identify(c *gin.Context) *identity {
 	return v.identity
 }
 
-// credential is the key as it was sent. A bearer token wins over X-API-Key; another
-// scheme may be a proxy's own and is passed over.
+// credential returns the key as sent. A bearer token takes precedence over X-API-Key; other
+// schemes are ignored, since they may be meant for a proxy.
 func credential(h http.Header) string {
 	scheme, token, _ := strings.Cut(h.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
@@ -89,9 +88,9 @@ func credential(h http.Header) string {
 	return h.Get("X-API-Key")
 }
 
-// tellQuota sets the three headers of the IETF's RateLimit draft. They are set
-// without canonical form, which would make them Ratelimit-Limit.
-func tellQuota(h http.Header, q access.Quota) {
+// setRateLimitHeaders sets the three headers of the IETF RateLimit draft. They are set without
+// canonicalization, which would produce Ratelimit-Limit.
+func setRateLimitHeaders(h http.Header, q access.Quota) {
 	if q.Limit == 0 {
 		return
 	}
@@ -100,10 +99,10 @@ func tellQuota(h http.Header, q access.Quota) {
 	h["RateLimit-Reset"] = []string{strconv.Itoa(seconds(q.Reset))}
 }
 
-// seconds rounds up, so that nobody comes back too early.
+// seconds rounds up, so that clients do not retry too early.
 func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// scope lets only keys with the scope pass.
+// scope accepts only keys with the scope.
 func scope(name string) func(*gin.Context) error {
 	return func(c *gin.Context) error {
 		if !slices.Contains(visitOf(c).caller.Scopes, name) {

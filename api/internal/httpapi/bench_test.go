@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// BenchmarkSend accepts emails from 64 clients at once over HTTP, with everything
-// on: key, validation, html check, Idempotency-Key, commit. Clients and Postgres
-// share the machine with the api.
+// BenchmarkSend accepts emails from 64 concurrent clients over HTTP, with all features enabled: key,
+// validation, HTML check, Idempotency-Key, commit. Clients and Postgres run on the same machine.
 func BenchmarkSend(b *testing.B) {
 	g := start(b, nil)
 	body := emailBody(with("html", `<html><body>`+strings.Repeat(`<p style="color:#333">Olá <b>Ana</b>, sua fatura chegou.</p>`, 25)+`</body></html>`))

@@ -8,64 +8,66 @@ import (
 	"github.com/google/uuid"
 )
 
-// bodyLimits bound what bodies take while they arrive and are worked on.
+// bodyLimits limit the memory and disk space of request bodies.
 type bodyLimits struct {
-	// ownMemory and allMemory are bytes of one company's bodies and of all. Bodies that
-	// arrive take at most ownArriving and allArriving of it, so that slow ones leave room
-	// for one that has arrived and is worked on.
+	// ownMemory and allMemory are bytes of the bodies of one company and of all companies.
+	// Bodies being received use at most ownArriving and allArriving of them, so that slow bodies
+	// leave room for a complete body that is being processed.
 	ownMemory, allMemory, ownArriving, allArriving int64
-	// ownDisk and allDisk are bytes of those that arrive.
+	// ownDisk and allDisk are bytes of bodies being received.
 	ownDisk, allDisk int64
-	// ownBodies is how many of a company may arrive at once: each has freeMemory besides.
+	// ownBodies limits how many bodies of a company are received at once: each has freeMemory
+	// in addition.
 	ownBodies int
-	// evict: when there is no room for a body, the oldest ones that still arrive are cut off.
+	// evict: when there is no room for a body, the oldest bodies being received are cut off.
 	evict bool
-	wait  time.Duration // for memory, of one that has arrived
+	wait  time.Duration // for memory of a complete body
 }
 
-// freeMemory is what each body has without asking: as much as its connection has anyway.
+// freeMemory is what each body may use without accounting, comparable to its connection's buffers (bytes).
 const freeMemory = 4 << 10
 
-// tenantBodies leave the largest body room in the 8 MiB of its company, and four of them in
-// all memory. 512 bodies with 4 KiB each are the 2 MiB that bodies that arrive may not take.
+// tenantBodies leave room for the largest body within the 8 MiB of its company, and for four
+// of them in total. 512 bodies with 4 KiB each are the 2 MiB that bodies being received may not
+// use.
 var tenantBodies = bodyLimits{
 	ownMemory: 8 << 20, allMemory: 32 << 20, ownArriving: 6 << 20, allArriving: 24 << 20,
 	ownDisk: 64 << 20, allDisk: 1 << 30, ownBodies: 512, wait: 5 * time.Second,
 }
 
-// anonymousBodies are SNS's, and those of anybody else who sends to its route. They take
-// nothing from the tenants. SNS sends a body within milliseconds, so slow bodies are cut off
-// to make room for newer ones.
+// anonymousBodies are bodies sent to the SNS route, by SNS or by anybody else. They use a
+// separate budget. SNS sends a body within milliseconds, so slow bodies are cut off to make
+// room for newer ones.
 var anonymousBodies = bodyLimits{
 	ownMemory: 8 << 20, allMemory: 8 << 20, ownArriving: 4 << 20, allArriving: 4 << 20,
 	ownBodies: 512, evict: true, wait: 5 * time.Second,
 }
 
-// bodyMemory counts what bodies take.
+// bodyMemory accounts for the memory and disk space of bodies.
 type bodyMemory struct {
 	limits bodyLimits
 
 	mu     sync.Mutex
 	all    bodyUse
-	owners map[uuid.UUID]*bodyOwner // that have any
+	owners map[uuid.UUID]*bodyOwner // owners with at least one body
 	freed  chan struct{}            // closed and replaced when there is more room
 }
 
-// bodyUse is what bodies take. arriving is a part of memory.
+// bodyUse is what bodies use. arriving is a part of memory.
 type bodyUse struct{ memory, arriving, disk int64 }
 
-// bodyOwner is a company, or uuid.Nil for everybody without a key.
+// bodyOwner is a company, or uuid.Nil for requests without a key.
 type bodyOwner struct {
 	use    bodyUse
-	bodies []*inbound // that arrive, oldest first
-	users  int        // bodies that arrive or are worked on
+	bodies []*inbound // being received, oldest first
+	users  int        // bodies being received or processed
 }
 
 func newBodyMemory(l bodyLimits) *bodyMemory {
 	return &bodyMemory{limits: l, owners: map[uuid.UUID]*bodyOwner{}, freed: make(chan struct{})}
 }
 
-// enter counts a body that begins to arrive.
+// enter registers a body that begins to arrive.
 func (m *bodyMemory) enter(b *inbound) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +89,7 @@ func (m *bodyMemory) enter(b *inbound) error {
 	return nil
 }
 
-// grow takes memory for a body that arrives, or says that there is none.
+// grow reserves memory for a body being received, and reports whether there was enough.
 func (m *bodyMemory) grow(b *inbound, n int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,8 +103,8 @@ func (m *bodyMemory) grow(b *inbound, n int64) bool {
 	return true
 }
 
-// evictOldest cuts off the oldest other body that has memory. What it has counts as free at
-// once: it is, as soon as its handler notices. m.mu is held.
+// evictOldest cuts off the oldest other body that uses memory. Its memory counts as free
+// immediately: its handler releases it as soon as it notices. m.mu must be held.
 func (m *bodyMemory) evictOldest(but *inbound) bool {
 	for _, other := range but.owner.bodies {
 		if other != but && other.use.arriving > 0 {
@@ -114,7 +116,7 @@ func (m *bodyMemory) evictOldest(but *inbound) bool {
 	return false
 }
 
-// spill takes room on the disk for a body that arrives.
+// spill reserves disk space for a body being received.
 func (m *bodyMemory) spill(b *inbound, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +130,7 @@ func (m *bodyMemory) spill(b *inbound, n int64) error {
 	return nil
 }
 
-// load waits for memory for a body that has arrived on the disk.
+// load waits for memory for a body that was received to disk.
 func (m *bodyMemory) load(ctx context.Context, b *inbound, n int64) error {
 	late := time.NewTimer(m.limits.wait)
 	defer late.Stop()
@@ -155,7 +157,7 @@ func (m *bodyMemory) load(ctx context.Context, b *inbound, n int64) error {
 	}
 }
 
-// take counts what a body takes, or gives back. m.mu is held.
+// take adds n, which may be negative, to the use of a body. m.mu must be held.
 func (m *bodyMemory) take(b *inbound, n bodyUse) {
 	for _, use := range []*bodyUse{&m.all, &b.owner.use, &b.use} {
 		use.memory += n.memory
@@ -168,7 +170,7 @@ func (m *bodyMemory) take(b *inbound, n bodyUse) {
 	}
 }
 
-// shrink gives memory back that a body has written to the disk, down to so much.
+// shrink releases the memory of a body that was written to disk, down to the given size.
 func (m *bodyMemory) shrink(b *inbound, to int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +179,7 @@ func (m *bodyMemory) shrink(b *inbound, to int64) {
 	}
 }
 
-// arrived says that a body has arrived: what it still has, it is worked on with.
+// arrived marks a body as complete: the memory it still has is used for processing.
 func (m *bodyMemory) arrived(b *inbound) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,8 +187,8 @@ func (m *bodyMemory) arrived(b *inbound) {
 	m.forget(b)
 }
 
-// leave gives everything back.
-func (m *bodyMemory) leave(b *inbound) {
+// release releases everything that a body uses.
+func (m *bodyMemory) release(b *inbound) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget(b)
@@ -196,7 +198,7 @@ func (m *bodyMemory) leave(b *inbound) {
 	}
 }
 
-// forget takes a body out of those that arrive. m.mu is held.
+// forget removes a body from those being received. m.mu must be held.
 func (m *bodyMemory) forget(b *inbound) {
 	for i, other := range b.owner.bodies {
 		if other == b {

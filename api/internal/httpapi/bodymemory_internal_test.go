@@ -19,7 +19,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// receiver is a server that receives bodies of the companies that X-Company names.
+// receiver is a server that receives bodies for the company in X-Company.
 type receiver struct {
 	*bodies
 	url     string
@@ -45,11 +45,11 @@ func newReceiver(t *testing.T, l bodyLimits, p pace, disk bool) *receiver {
 		}
 	}
 	router.Use(func(c *gin.Context) {
-		v := &visit{}
+		v := &requestState{}
 		if id, err := uuid.Parse(c.GetHeader("X-Company")); err == nil {
 			v.caller = &store.Caller{APIKey: store.APIKey{CompanyID: id}}
 		}
-		c.Set(visitKey, v)
+		c.Set(stateKey, v)
 		c.Next()
 		v.leaveBody(c)
 	})
@@ -70,7 +70,7 @@ func newReceiver(t *testing.T, l bodyLimits, p pace, disk bool) *receiver {
 	return r
 }
 
-// post returns the answer's text.
+// post returns the text of the response.
 func (r *receiver) post(ctx context.Context, company uuid.UUID, body io.Reader) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, body)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *receiver) post(ctx context.Context, company uuid.UUID, body io.Reader) 
 	return string(text)
 }
 
-// settled waits until what is taken is as it should be.
+// settled waits until the memory in use has the expected value.
 func (r *receiver) settled(t *testing.T, what string, is func(all bodyUse, owners int) bool) {
 	t.Helper()
 	end := time.Now().Add(3 * time.Minute)
@@ -112,20 +112,20 @@ func (r *receiver) settled(t *testing.T, what string, is func(all bodyUse, owner
 
 func nothing(all bodyUse, owners int) bool { return all == bodyUse{} && owners == 0 }
 
-// begun is a body that sends so many bytes and goes on when it is told.
+// begun starts a body that sends n bytes and continues on demand.
 func begun(size int) (body io.Reader, end func()) {
 	read, write := io.Pipe()
 	go func() { _, _ = io.WriteString(write, strings.Repeat("x", size)) }()
 	return read, func() { _ = write.Close() }
 }
 
-// Memory is taken as bytes arrive, no more of it than a company may have, and all of it is
-// given back, whatever becomes of the body.
+// Memory is reserved as bytes arrive, within the limit of the company, and released completely,
+// whatever happens to the body.
 func TestBodyMemory(t *testing.T) {
 	t.Parallel()
 	limits := tenantBodies
 	limits.ownArriving, limits.ownMemory = 256<<10, 4<<20
-	r := newReceiver(t, limits, leastPace, true)
+	r := newReceiver(t, limits, minPace, true)
 	company := uuid.New()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -163,13 +163,13 @@ func (r *receiver) arriving(company uuid.UUID) int {
 	return 0
 }
 
-// A company whose bodies are worked on has its others wait, then told so; another company's
-// do not wait.
+// While a company's bodies are processed, its other bodies wait and are then rejected; bodies of other
+// companies do not wait.
 func TestBodyMemory_OfOneCompany(t *testing.T) {
 	t.Parallel()
 	limits := tenantBodies
 	limits.wait, limits.ownBodies = 300*time.Millisecond, 4
-	r := newReceiver(t, limits, leastPace, true)
+	r := newReceiver(t, limits, minPace, true)
 	company, other := uuid.New(), uuid.New()
 	large := "wait" + strings.Repeat("x", 2<<20-4)
 	var senders sync.WaitGroup
@@ -201,12 +201,12 @@ func TestBodyMemory_OfOneCompany(t *testing.T) {
 	senders.Wait()
 }
 
-// Bodies without a key make room for newer ones: those that are slow are cut off first.
+// Bodies without a key are cut off, slowest first, to make room for newer ones.
 func TestBodyMemory_OfStrangers(t *testing.T) {
 	t.Parallel()
 	limits := anonymousBodies
 	limits.ownArriving, limits.allArriving, limits.ownBodies = 256<<10, 256<<10, 8
-	r := newReceiver(t, limits, leastPace, false)
+	r := newReceiver(t, limits, minPace, false)
 	answers := make(chan string, 64)
 	for range 30 {
 		body, _ := begun(100 << 10)
@@ -224,7 +224,7 @@ func TestBodyMemory_OfStrangers(t *testing.T) {
 	}
 }
 
-// A body that comes too slowly, or slows down, is ended; one that keeps the pace is not.
+// A body below the minimum rate is aborted; one that keeps the rate is not.
 func TestBodies_Pace(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, tenantBodies, pace{bytes: 400, each: time.Second}, true)

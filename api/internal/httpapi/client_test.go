@@ -16,13 +16,13 @@ import (
 	"email-gateway/shared/store"
 )
 
-// loopback is trusted as a proxy, so that a test says where its requests come from.
+// loopback is a trusted proxy, so that tests can set the address of a request.
 func loopback(p *httpapi.Params) {
 	p.Proxies = clientip.Proxies{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 }
 
-// Wrong keys are limited per address, and neither a valid key behind the same address nor
-// another address pays for it.
+// Wrong keys are limited per address; valid keys from the same address and other addresses are not
+// affected.
 func TestWrongKeys(t *testing.T) {
 	t.Parallel()
 	g := start(t, loopback)
@@ -52,7 +52,7 @@ func TestWrongKeys(t *testing.T) {
 			t.Fatalf("a valid key behind the same address: %d %s", r.Status, r.Body)
 		}
 	}
-	// One more is forgiven every 3 s, and 20 are of an address that was not seen yet.
+	// One more is allowed every 3 s, and a burst of 20 for each new address.
 	limited := func(from, key string) bool {
 		for range 10 {
 			if ask(from, key).Status == http.StatusTooManyRequests {
@@ -67,13 +67,13 @@ func TestWrongKeys(t *testing.T) {
 	if r := ask("2001:db8:0:1::1", stranger.String()); r.Status != http.StatusUnauthorized {
 		t.Errorf("another network: %d", r.Status)
 	}
-	// What the client writes into the header itself does not change who it is.
+	// A client cannot change its address with the header.
 	if !limited("203.0.113.1, 2001:db8::1", stranger.String()) {
 		t.Error("a forged header makes another client")
 	}
 }
 
-// The log names whom a request came from, except where a reader of an email follows a link.
+// The log contains the client's address, except for unsubscribe links.
 func TestLog_Client(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -92,7 +92,7 @@ func TestLog_Client(t *testing.T) {
 	}
 }
 
-// The line of a request about an email of a mailing names the mailing.
+// The log line of a request about an email of a mailing contains the mailing's id.
 func TestLog_EmailOfAMailing(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -104,7 +104,7 @@ func TestLog_EmailOfAMailing(t *testing.T) {
 	}
 }
 
-// A key works from its networks alone, and until it expires, whatever was remembered of it.
+// A key is valid only from its networks and until it expires, also if it is cached.
 func TestKeys_Limits(t *testing.T) {
 	t.Parallel()
 	g := start(t, loopback)

@@ -19,30 +19,30 @@ import (
 	"email-gateway/shared/store"
 )
 
-// recipientFinder knows the recipients. *store.Store is one.
+// recipientFinder is the part of *store.Store that checks recipients.
 type recipientFinder interface {
 	RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error)
 }
 
-// composer makes an email of a send request, or says everything that is wrong with it.
+// composer builds an email from a send request, or reports all its faults.
 type composer struct {
 	rules      *rules.Rules
 	reader     *strictjson.Reader[draft.Email]
 	recipients recipientFinder
 	html       *htmlcheck.Checker
-	turns      *mailing.Gate // of checks: a company's own leave one to the others
+	turns      *mailing.Limiter // limits HTML checks so that one company leaves a slot for others
 	taxIDs
 	ttl time.Duration
 }
 
-// newTurns lets as many large bodies be checked at once as there are processors, and one of
-// another company beside those of the first.
-func newTurns(processors int) (*htmlcheck.Checker, *mailing.Gate) {
-	return htmlcheck.New(processors + 1), mailing.NewGate(int64(processors)+1, int64(processors))
+// newTurns allows as many concurrent checks of large bodies as there are processors, and one
+// more for another company.
+func newTurns(processors int) (*htmlcheck.Checker, *mailing.Limiter) {
+	return htmlcheck.New(processors + 1), mailing.NewLimiter(int64(processors)+1, int64(processors))
 }
 
-// compose returns an email that is ready to be accepted. A request that is wrong is
-// a problem; other errors are the database's.
+// compose returns an email that is ready to be accepted. An invalid request is a problem;
+// other errors come from the database.
 func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID string, document strictjson.Document) (store.NewEmail, error) {
 	request, found := c.reader.Read(document)
 	d := draft.New(c.rules, &request, found, time.Now())
@@ -59,26 +59,26 @@ func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID 
 	return c.build(caller, requestID, d)
 }
 
-// htmlWait is how long a large body may wait for its turn to be checked.
+// htmlWait limits how long a large body waits to be checked.
 const htmlWait = 10 * time.Second
 
-// checkHTML gives a check its time. The large bodies of one company wait for each other: one of
-// 512 KiB can take a quarter of a second.
+// checkHTML runs a check within htmlWait. Large bodies of one company are checked one after
+// the other: one of 512 KiB can take a quarter of a second.
 func (c *composer) checkHTML(ctx context.Context, company uuid.UUID, html string, check func(context.Context) error) error {
 	client := ctx
 	ctx, cancel := context.WithTimeout(ctx, htmlWait)
 	defer cancel()
 	if htmlcheck.Waits(html) {
-		leave, err := c.turns.Enter(ctx, company)
+		release, err := c.turns.Enter(ctx, company)
 		switch {
 		case err != nil && client.Err() != nil:
-			return client.Err() // the client left
+			return client.Err() // the client disconnected
 		case errors.Is(err, mailing.ErrOwnLimit):
-			return errOwnPlaces
+			return errCompanyBusy
 		case err != nil:
 			return busy
 		}
-		defer leave()
+		defer release()
 	}
 	err := check(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -87,12 +87,12 @@ func (c *composer) checkHTML(ctx context.Context, company uuid.UUID, html string
 	return err
 }
 
-// checkTemplate checks the field html of a mailing; the error is no verdict on it.
+// checkTemplate checks the field html of a mailing. Faults are added to f; the error is not about the template.
 func (c *composer) checkTemplate(ctx context.Context, company uuid.UUID, html string, f *rules.Faults) error {
 	return c.checkHTML(ctx, company, html, func(ctx context.Context) error { return draft.CheckHTML(ctx, c.html, html, f) })
 }
 
-// findRecipient asks whether a recipientId is the company's and lives at the address.
+// findRecipient checks that a recipientId belongs to the company and has the address.
 func (c *composer) findRecipient(ctx context.Context, company uuid.UUID, d *draft.Draft) error {
 	const field = "recipient.recipientId"
 	if d.Email.Recipient == nil || d.Email.Recipient.RecipientID == nil || d.Faults.Has(field, "to") {
@@ -112,7 +112,7 @@ func (c *composer) findRecipient(ctx context.Context, company uuid.UUID, d *draf
 	return nil
 }
 
-// build assumes a request without faults.
+// build requires a request without faults.
 func (c *composer) build(caller *store.Caller, requestID string, d *draft.Draft) (store.NewEmail, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -152,8 +152,8 @@ func (c *composer) build(caller *store.Caller, requestID string, d *draft.Draft)
 	return e, err
 }
 
-// timeOf is the millisecond that a UUIDv7 begins with: what created_at says, the id
-// says too, and a list by date can go by ids.
+// timeOf returns the millisecond that a UUIDv7 begins with: created_at equals it, so lists can
+// be filtered by date with ids.
 func timeOf(id uuid.UUID) time.Time {
 	return time.Unix(id.Time().UnixTime()).UTC()
 }

@@ -55,8 +55,8 @@ func described(f func(method, path string, o *openapi3.Operation)) {
 	}
 }
 
-// holdToContract fails the test when an answer is not one that openapi.yaml
-// describes: status, headers, media type and every field of the body.
+// holdToContract fails the test if openapi.yaml does not describe the response: status, headers, media
+// type and every field of the body.
 func holdToContract(tb testing.TB, method, path string, r reply) {
 	tb.Helper()
 	if r.Header.Get("X-Request-Id") == "" {
@@ -82,7 +82,7 @@ func holdToContract(tb testing.TB, method, path string, r reply) {
 	}
 }
 
-// unrouted is an operation whose answers are those to a request for which there is none.
+// unrouted describes the responses to requests without a route.
 func unrouted(path string) *openapi3.Operation {
 	name := "NotFound"
 	if strings.HasPrefix(path, "/u/") {
@@ -103,7 +103,7 @@ func TestContract_HasEveryRouteAndNoOther(t *testing.T) {
 	}
 }
 
-// Generators make a type of each name, and a function of each operation: no two may share one.
+// Generators create a type for each name and a function for each operation, so names must be unique.
 func TestContract_NamesAreDistinct(t *testing.T) {
 	t.Parallel()
 	used := map[string]string{}
@@ -135,7 +135,7 @@ func TestContract_NamesAreDistinct(t *testing.T) {
 	}
 }
 
-// References lead somewhere, and examples fit their schemas.
+// References resolve, and examples match their schemas.
 func TestContract_IsWhole(t *testing.T) {
 	t.Parallel()
 	if err := document().Validate(t.Context()); err != nil {
@@ -148,7 +148,7 @@ func TestContract_IsWhole(t *testing.T) {
 	})
 }
 
-// Names that a caller makes up are kept as they are sent, and a caller has to know that.
+// The document must say which values chosen by the caller are stored in plain text.
 func TestContract_SaysWhatIsKeptInClear(t *testing.T) {
 	t.Parallel()
 	d := document()
@@ -158,7 +158,7 @@ func TestContract_SaysWhatIsKeptInClear(t *testing.T) {
 		"Recipient":    d.Components.Schemas["Recipient"].Value.Properties["externalId"].Value.Description,
 		"NewRecipient": d.Components.Schemas["NewRecipient"].Value.Properties["externalId"].Value.Description,
 	} {
-		if !strings.Contains(description, "in clear") || !strings.Contains(strings.Join(strings.Fields(description), " "), "put no CPF") {
+		if !strings.Contains(description, "in plain text") || !strings.Contains(strings.Join(strings.Fields(description), " "), "do not put a CPF") {
 			t.Errorf("%s does not tell callers to keep numbers out of it: %s", place, description)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// replayRequest is the body of POST /v1/dead-letters/retry and /discard: which dead
-// letters, how many at most, and how fast.
+// replayRequest is the body of POST /v1/dead-letters/retry and /discard: the filter, the
+// limit and the rate.
 type replayRequest struct {
 	Reason        *string `json:"reason" validate:"omitnil,min=1,max=64,printable" blank:"refused"`
 	Target        *string `json:"target" validate:"omitnil,oneof=email:send mailing.process recipients.upsert" blank:"refused"`
@@ -29,11 +29,11 @@ type replayRequest struct {
 	Note          *string `json:"note" validate:"omitnil,min=1,max=200,line"`
 }
 
-// defaultReplayRate is that of a request that names none: emails per second as the
-// provider takes them from an account that was not asked about.
+// defaultReplayRate is used if a request has none (emails per second): a rate that a provider
+// account usually allows.
 const defaultReplayRate = 100
 
-// replayPath is where they are looked up.
+// replayPath is the path of replays.
 const replayPath = "/v1/dead-letter-replays/"
 
 type replayAnswer struct {
@@ -53,16 +53,16 @@ type replayAnswer struct {
 }
 
 func (a *API) retryDeadLetters(c *gin.Context) error {
-	return a.replayLetters(c, store.ReplayRetry)
+	return a.replayDeadLetters(c, store.ReplayRetry)
 }
 
 func (a *API) discardDeadLetters(c *gin.Context) error {
-	return a.replayLetters(c, store.ReplayDiscard)
+	return a.replayDeadLetters(c, store.ReplayDiscard)
 }
 
-// replayLetters writes down what is to be done to all open dead letters that match; the
-// dispatcher works it off.
-func (a *API) replayLetters(c *gin.Context, action store.ReplayAction) error {
+// replayDeadLetters stores a request to retry or discard all matching open dead letters; the
+// dispatcher processes it.
+func (a *API) replayDeadLetters(c *gin.Context, action store.ReplayAction) error {
 	document, err := readJSON(c)
 	if err != nil {
 		return err
@@ -96,8 +96,7 @@ func (a *API) replayLetters(c *gin.Context, action store.ReplayAction) error {
 	return nil
 }
 
-// filterOf assumes that the rules have looked at the request; what they found wrong is
-// left out.
+// filterOf builds the filter of a validated request; invalid fields are left out.
 func filterOf(r replayRequest, wrong *rules.Faults) store.LetterFilter {
 	f := store.LetterFilter{Reason: value(r.Reason, ""), Target: value(r.Target, "")}
 	if r.MailingID != nil {

@@ -17,7 +17,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// DeadLetterStore is the database as far as dead letters go. *store.Store is one.
+// DeadLetterStore is the part of *store.Store that dead letters use.
 type DeadLetterStore interface {
 	ListDeadLetters(ctx context.Context, company uuid.UUID, q store.LetterQuery) (store.LetterPage, error)
 	FindDeadLetter(ctx context.Context, company, id uuid.UUID) (store.DeadLetter, error)
@@ -27,7 +27,7 @@ type DeadLetterStore interface {
 	FindReplay(ctx context.Context, company, id uuid.UUID) (store.Replay, error)
 }
 
-// deadLetter is a dead letter as a list shows it.
+// deadLetter is a dead letter in a list.
 type deadLetter struct {
 	ID         string            `json:"id"`
 	Target     string            `json:"target"`
@@ -45,7 +45,7 @@ type deadLetter struct {
 	ReplayID   *uuid.UUID        `json:"replayId,omitempty"`
 }
 
-// deadLetterDetails is one by itself, with what became of its email.
+// deadLetterDetails is a single dead letter with its email.
 type deadLetterDetails struct {
 	deadLetter
 	Payload any           `json:"payload"`
@@ -57,13 +57,13 @@ type deadLetterPage struct {
 	NextCursor  string       `json:"nextCursor,omitempty"`
 }
 
-// lastEvents is how much of its email's timeline a dead letter shows: two attempts.
+// lastEvents is how many timeline events a dead letter shows: those of about two attempts.
 const lastEvents = 10
 
 const targetRule = "oneof=email:send mailing.process recipients.upsert"
 
 func (a *API) listDeadLetters(c *gin.Context) error {
-	wanted, err := readLetterQuery(c.Request.URL.RawQuery, a.rules)
+	wanted, err := readDeadLetterQuery(c.Request.URL.RawQuery, a.rules)
 	if err != nil {
 		return err
 	}
@@ -73,10 +73,10 @@ func (a *API) listDeadLetters(c *gin.Context) error {
 	}
 	page := deadLetterPage{DeadLetters: make([]deadLetter, len(found.Letters))}
 	for i, l := range found.Letters {
-		page.DeadLetters[i] = letterOf(l)
+		page.DeadLetters[i] = deadLetterOf(l)
 	}
 	if found.Next != (store.LetterCursor{}) {
-		if page.NextCursor, err = encodeCursor(letterCursor{found.Next.At.UTC(), found.Next.ID}); err != nil {
+		if page.NextCursor, err = encodeCursor(deadLetterCursor{found.Next.At.UTC(), found.Next.ID}); err != nil {
 			return err
 		}
 	}
@@ -84,13 +84,13 @@ func (a *API) listDeadLetters(c *gin.Context) error {
 	return nil
 }
 
-// letterCursor is the last row that a page looked at.
-type letterCursor struct {
+// deadLetterCursor is the last row of a page.
+type deadLetterCursor struct {
 	At time.Time `json:"t"`
 	ID uuid.UUID `json:"i"`
 }
 
-func readLetterQuery(raw string, checks *rules.Rules) (store.LetterQuery, error) {
+func readDeadLetterQuery(raw string, checks *rules.Rules) (store.LetterQuery, error) {
 	q, err := openQuery(raw, checks)
 	if err != nil {
 		return store.LetterQuery{}, err
@@ -110,7 +110,7 @@ func readLetterQuery(raw string, checks *rules.Rules) (store.LetterQuery, error)
 		wanted.Resolved = &yes
 	}
 	if text, given := q.get("cursor"); given {
-		var last letterCursor
+		var last deadLetterCursor
 		if json.Unmarshal(decodeCursor(text), &last) != nil || !withinReason(last.At) {
 			q.faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
 		}
@@ -119,7 +119,7 @@ func readLetterQuery(raw string, checks *rules.Rules) (store.LetterQuery, error)
 	return wanted, q.close()
 }
 
-func letterOf(l store.DeadLetter) deadLetter {
+func deadLetterOf(l store.DeadLetter) deadLetter {
 	return deadLetter{
 		ID: l.ID.String(), Target: l.Target, Reason: l.Reason, Detail: l.Detail, Attempts: l.Attempts, OutboxID: l.OutboxID,
 		MailingID: l.MailingID, Recipient: l.Recipient, CreatedAt: l.CreatedAt.UTC(), ResolvedAt: inUTC(l.ResolvedAt),
@@ -135,7 +135,7 @@ func (a *API) showDeadLetter(c *gin.Context) error {
 	return a.answerDeadLetter(c, http.StatusOK, found)
 }
 
-// retryDeadLetter sends again what one dead letter tells of.
+// retryDeadLetter retries one dead letter.
 func (a *API) retryDeadLetter(c *gin.Context) error {
 	found, err := a.findDeadLetter(c)
 	switch {
@@ -149,21 +149,20 @@ func (a *API) retryDeadLetter(c *gin.Context) error {
 	var nothing *store.NotReplayableError
 	switch {
 	case errors.As(err, &nothing):
-		return letterNotReplayable(nothing.Reason)
+		return deadLetterNotReplayable(nothing.Reason)
 	case err != nil:
 		return err
 	}
 	a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID})
-	return a.answerDeadLetterAnew(c, http.StatusAccepted)
+	return a.answerCurrentDeadLetter(c, http.StatusAccepted)
 }
 
-// discardRequest is the body of a discard, which may be left out.
+// discardRequest is the optional body of a discard.
 type discardRequest struct {
 	Note *string `json:"note" validate:"omitnil,min=1,max=200,line"`
 }
 
-// discardDeadLetter resolves one dead letter and does nothing else. Doing it twice is
-// doing it once.
+// discardDeadLetter resolves one dead letter without retrying it. It is idempotent.
 func (a *API) discardDeadLetter(c *gin.Context) error {
 	found, err := a.findDeadLetter(c)
 	if err != nil {
@@ -194,22 +193,22 @@ func (a *API) discardDeadLetter(c *gin.Context) error {
 			return alreadyResolved
 		}
 	}
-	return a.answerDeadLetterAnew(c, http.StatusOK)
+	return a.answerCurrentDeadLetter(c, http.StatusOK)
 }
 
-func actorOf(v *visit) store.Actor { return store.Actor{By: store.ByAPI, Name: v.caller.KeyID} }
+func actorOf(v *requestState) store.Actor { return store.Actor{By: store.ByAPI, Name: v.caller.KeyID} }
 
-// findDeadLetter finds the dead letter that the path names.
+// findDeadLetter finds the dead letter with the id in the path.
 func (a *API) findDeadLetter(c *gin.Context) (store.DeadLetter, error) {
 	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {
-		return store.DeadLetter{}, noSuchLetter
+		return store.DeadLetter{}, noSuchDeadLetter
 	}
 	v := visitOf(c)
 	found, err := a.store.FindDeadLetter(c.Request.Context(), v.caller.CompanyID, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return store.DeadLetter{}, noSuchLetter
+		return store.DeadLetter{}, noSuchDeadLetter
 	case err != nil:
 		return store.DeadLetter{}, err
 	}
@@ -219,7 +218,7 @@ func (a *API) findDeadLetter(c *gin.Context) (store.DeadLetter, error) {
 	return found, nil
 }
 
-func (a *API) answerDeadLetterAnew(c *gin.Context, status int) error {
+func (a *API) answerCurrentDeadLetter(c *gin.Context, status int) error {
 	found, err := a.findDeadLetter(c)
 	if err != nil {
 		return err
@@ -228,7 +227,7 @@ func (a *API) answerDeadLetterAnew(c *gin.Context, status int) error {
 }
 
 func (a *API) answerDeadLetter(c *gin.Context, status int, l store.DeadLetter) error {
-	details := deadLetterDetails{deadLetter: letterOf(l)}
+	details := deadLetterDetails{deadLetter: deadLetterOf(l)}
 	decoder := json.NewDecoder(bytes.NewReader(l.Payload))
 	decoder.UseNumber()
 	if err := decoder.Decode(&details.Payload); err != nil {
@@ -238,7 +237,7 @@ func (a *API) answerDeadLetter(c *gin.Context, status int, l store.DeadLetter) e
 	if l.Target == email.TargetSend && l.OutboxID != nil {
 		found, err := a.readEmail(c, *l.OutboxID)
 		switch {
-		case errors.Is(err, store.ErrNotFound): // not kept any more
+		case errors.Is(err, store.ErrNotFound): // purged
 		case err != nil:
 			return err
 		default:

@@ -13,8 +13,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// bury makes n emails of the gateway's company that SES refused, and returns their ids
-// and those of their dead letters, oldest first.
+// bury creates n emails of the gateway's company that SES rejected, and returns their ids and those of
+// their dead letters, oldest first.
 func (g *gateway) bury(tb testing.TB, n int) (emails, letters []string) {
 	tb.Helper()
 	for i := range n {
@@ -37,7 +37,7 @@ func (g *gateway) post(tb testing.TB, path, body string) reply {
 	return g.do(tb, call{Method: http.MethodPost, Path: path, Body: body})
 }
 
-// pick is a value deep in an answer.
+// pick returns a nested value of a response.
 func pick(tb testing.TB, r reply, names ...string) any {
 	tb.Helper()
 	var at any = r.json(tb)
@@ -97,7 +97,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 	if events, _ := pick(t, r, "email", "events").([]any); len(events) != 4 {
 		t.Errorf("%v", events)
 	}
-	// Its email is not kept any more.
+	// Its email is purged.
 	g.exec(t, `WITH o AS (DELETE FROM email_outbox WHERE id = $1) DELETE FROM email_logs WHERE outbox_id = $1`, emails[0])
 	if r := g.do(t, call{Path: "/v1/dead-letters/" + letters[0]}); r.Status != http.StatusOK || pick(t, r, "email") != nil {
 		t.Errorf("%d %s", r.Status, r.Body)
@@ -146,7 +146,7 @@ func TestDeadLetters_Discard(t *testing.T) {
 	}
 }
 
-// Without RabbitMQ an email can be sent again, and nothing else.
+// Without RabbitMQ, only emails can be retried.
 func TestDeadLetters_WithoutRabbitMQ(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) { p.HasRabbitMQ = false })
@@ -189,7 +189,7 @@ func TestDeadLetters_Replay(t *testing.T) {
 	}
 }
 
-// A company has ten replays running at most.
+// A company can have at most ten running replays.
 func TestDeadLetters_TooManyReplays(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -205,7 +205,7 @@ func TestDeadLetters_TooManyReplays(t *testing.T) {
 	}
 }
 
-// Another company's are not there, a key needs the scope, and a query is read strictly.
+// Dead letters of another company are not found, the scope is required, and queries are validated.
 func TestDeadLetters_Refused(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

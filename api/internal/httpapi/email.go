@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// emailSummary is an email as a list shows it.
+// emailSummary is an email in a list.
 type emailSummary struct {
 	OutboxID          string       `json:"outboxId"`
 	JobID             string       `json:"jobId"`
@@ -41,7 +41,7 @@ type emailSummary struct {
 	FailedAt          *time.Time   `json:"failedAt,omitempty"`
 }
 
-// aggregate is what an email is about.
+// aggregate is the aggregate that an email belongs to.
 type aggregate struct {
 	Type      string `json:"type"`
 	ID        string `json:"id"`
@@ -104,8 +104,8 @@ func (a *API) showEmail(c *gin.Context) error {
 	return a.answerEmail(c, http.StatusOK, found)
 }
 
-// findEmail finds the email that the path names. Another company's is as unknown as
-// one that does not exist, and so is a word that is no id.
+// findEmail finds the email with the id in the path. An email of another company and a
+// malformed id are reported as not found.
 func (a *API) findEmail(c *gin.Context) (store.Email, error) {
 	v := visitOf(c)
 	id, err := rules.ParseID(c.Param("id"))
@@ -120,7 +120,7 @@ func (a *API) readEmail(c *gin.Context, id uuid.UUID) (store.Email, error) {
 	v := visitOf(c)
 	found, err := a.store.FindEmail(c.Request.Context(), v.caller.CompanyID, id)
 	if err == nil {
-		v.saw(found)
+		v.setEmail(found)
 	}
 	return found, err
 }

@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// advance moves an email as a worker would.
+// advance changes an email as a worker would.
 func (g *gateway) advance(tb testing.TB, id string, t store.Transition) {
 	tb.Helper()
 	t.ID = uuid.MustParse(id)
@@ -31,7 +31,7 @@ func events(types ...email.EventType) []email.Event {
 	return list
 }
 
-// claim and fail are a try that ends badly.
+// claim and fail simulate a failed try.
 func (g *gateway) claim(tb testing.TB, id string) uuid.UUID {
 	tb.Helper()
 	token := uuid.New()
@@ -64,7 +64,7 @@ func (g *gateway) step(tb testing.TB, id, step string) reply {
 	return g.do(tb, call{Method: http.MethodPost, Path: "/v1/email/" + id + "/" + step})
 }
 
-// types are the events of an email as it is shown.
+// types are the event types of an email in a response.
 func types(details map[string]any) []string {
 	list, _ := details["events"].([]any)
 	var names []string
@@ -123,7 +123,7 @@ func TestShow_Failed(t *testing.T) {
 	}
 }
 
-// TestIsolation: whatever belongs to another company does not exist.
+// TestIsolation: objects of another company are not found.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -245,7 +245,7 @@ func TestRetry(t *testing.T) {
 	}
 	g.giveUp(t, id)
 	g.exec(t, `UPDATE email_outbox SET html = '', body_erased_at = now()`)
-	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Detail != "the email's content is not kept any more: send a new email" {
+	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Detail != "the email's content has been deleted: send a new email" {
 		t.Errorf("without its body: %d %s", r.Status, r.Body)
 	}
 	g.exec(t, `DELETE FROM email_outbox`)
@@ -257,8 +257,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// An email is shown with what was asked for, and its tries in one statement that the list
-// shares.
+// The sender, copies and tries of an email are shown; the tries come from one statement that the list
+// also uses.
 func TestShow_WhatWasAskedFor(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -280,7 +280,7 @@ func TestShow_WhatWasAskedFor(t *testing.T) {
 	if from, _ := got["from"].(string); !strings.Contains(from, "@") {
 		t.Errorf("from = %v", got["from"])
 	}
-	// The deadline does not say it: a program has a TTL of its own.
+	// The time is not derived from the deadline: a program may use another TTL.
 	g.exec(t, `UPDATE email_outbox SET expires_at = expires_at - interval '23 h' WHERE id = $1`, id)
 	if got := g.show(t, id)["sendAt"]; got != sendAt.Format(time.RFC3339) {
 		t.Errorf("with another TTL, sendAt = %v", got)

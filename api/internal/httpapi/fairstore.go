@@ -13,71 +13,71 @@ import (
 )
 
 const (
-	// placesAtOnce are the connections that statements about companies' rows may use at once,
-	// and placesOfEach those of one company. A company with 50 requests per second needs four
-	// when Postgres is so busy that each takes 80 ms.
-	placesAtOnce, placesOfEach = 8, 4
-	// lookUpsAtOnce and lookUpsOfEach are the same for the look-ups by key that accepting an
-	// email needs. A company's slow searches do not delay its emails.
-	lookUpsAtOnce, lookUpsOfEach = 6, 4
-	// placeWait is how long a request waits for others.
-	placeWait = 5 * time.Second
+	// statementSlots limits concurrent statements about companies' rows, statementSlotsPerCompany those of one
+	// company. A company with 50 requests per second needs four when Postgres is so busy that
+	// each statement takes 80 ms.
+	statementSlots, statementSlotsPerCompany = 8, 4
+	// lookUpSlots and lookUpSlotsPerCompany are the same for the lookups by key that accepting an email
+	// needs. A company's slow searches do not delay its emails.
+	lookUpSlots, lookUpSlotsPerCompany = 6, 4
+	// slotWait limits how long a request waits for a slot.
+	slotWait = 5 * time.Second
 )
 
-// The others took longer than placeWait: those of the company, or those of all.
+// A slot did not become free within slotWait, because of the company's own requests or of others.
 var (
-	errOwnPlaces = errors.New("too many requests of the company at once")
-	errPlaces    = errors.New("too many requests of all companies at once")
+	errCompanyBusy = errors.New("too many requests of the company at once")
+	errAllBusy     = errors.New("too many requests of all companies at once")
 )
 
-// fairStore is the store with a place for each statement about a company's rows, so that a
-// company with many or slow ones makes its own wait. Transitions are not among them: they wait
-// for locks, and the store bounds those itself. A slow client holds no place.
+// fairStore is the store with a concurrency limit per company, so that a company with many or
+// slow statements delays only itself. Transitions are not limited here: they wait for locks,
+// which the store limits itself. A slow client holds no slot.
 type fairStore struct {
 	Store
-	places, lookUps *mailing.Gate
-	wait            time.Duration
+	slots, lookUps *mailing.Limiter
+	wait           time.Duration
 }
 
 func newFairStore(s Store) fairStore {
 	return fairStore{
-		Store: s, wait: placeWait,
-		places: mailing.NewGate(placesAtOnce, placesOfEach), lookUps: mailing.NewGate(lookUpsAtOnce, lookUpsOfEach),
+		Store: s, wait: slotWait,
+		slots: mailing.NewLimiter(statementSlots, statementSlotsPerCompany), lookUps: mailing.NewLimiter(lookUpSlots, lookUpSlotsPerCompany),
 	}
 }
 
-// forLookUp is the store with the places of look-ups.
+// forLookUp returns the store with the slots of lookups.
 func (f fairStore) forLookUp() fairStore {
-	f.places = f.lookUps
+	f.slots = f.lookUps
 	return f
 }
 
-// enter waits for a place of the company.
-func (f fairStore) enter(ctx context.Context, company uuid.UUID) (leave func(), err error) {
+// enter waits for a slot of the company.
+func (f fairStore) enter(ctx context.Context, company uuid.UUID) (release func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
-	leave, err = f.places.Enter(waiting, company)
+	release, err = f.slots.Enter(waiting, company)
 	switch {
 	case err == nil || ctx.Err() != nil:
-		return leave, err
+		return release, err
 	case errors.Is(err, mailing.ErrOwnLimit):
-		return nil, errOwnPlaces
+		return nil, errCompanyBusy
 	}
-	return nil, errPlaces
+	return nil, errAllBusy
 }
 
-// inPlace runs a statement that returns something.
+// inPlace runs a statement that returns a value.
 func inPlace[R any](ctx context.Context, f fairStore, company uuid.UUID, do func() (R, error)) (R, error) {
-	leave, err := f.enter(ctx, company)
+	release, err := f.enter(ctx, company)
 	if err != nil {
 		var none R
 		return none, err
 	}
-	defer leave()
+	defer release()
 	return do()
 }
 
-// doInPlace runs a statement that returns an error alone.
+// doInPlace runs a statement that returns only an error.
 func (f fairStore) doInPlace(ctx context.Context, company uuid.UUID, do func() error) error {
 	_, err := inPlace(ctx, f, company, func() (struct{}, error) { return struct{}{}, do() })
 	return err
@@ -95,7 +95,7 @@ func (f fairStore) FindEmail(ctx context.Context, company, id uuid.UUID) (store.
 	return inPlace(ctx, f, company, func() (store.Email, error) { return f.Store.FindEmail(ctx, company, id) })
 }
 
-// timelineOf is Timeline for an email of the company, in one of its places.
+// timelineOf is Timeline with a slot of the company.
 func (f fairStore) timelineOf(ctx context.Context, company, id uuid.UUID) ([]store.TimelineEvent, error) {
 	return inPlace(ctx, f, company, func() ([]store.TimelineEvent, error) { return f.Timeline(ctx, id) })
 }
@@ -188,10 +188,10 @@ func (f fairStore) FindReplay(ctx context.Context, company, id uuid.UUID) (store
 	return inPlace(ctx, f, company, func() (store.Replay, error) { return f.Store.FindReplay(ctx, company, id) })
 }
 
-// MailingVerdicts takes a place for each line, so that a slow reader of a download holds none.
+// MailingVerdicts acquires a slot for each line, so that a slow download holds none.
 func (f fairStore) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[store.RejectedLine, error] {
 	return func(yield func(store.RejectedLine, error) bool) {
-		leave, err := f.enter(ctx, company)
+		release, err := f.enter(ctx, company)
 		if err != nil {
 			yield(store.RejectedLine{}, err)
 			return
@@ -200,11 +200,11 @@ func (f fairStore) MailingVerdicts(ctx context.Context, company, id uuid.UUID) i
 		defer stop()
 		for {
 			line, failed, more := next()
-			leave()
+			release()
 			if !more || !yield(line, failed) {
 				return
 			}
-			if leave, err = f.enter(ctx, company); err != nil {
+			if release, err = f.enter(ctx, company); err != nil {
 				yield(store.RejectedLine{}, err)
 				return
 			}

@@ -16,18 +16,18 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Every statement about a company's rows waits for a place of the company. The store behind is
-// none: a method that asks it ends the test.
+// Every statement about a company's rows waits for a slot of the company. The store behind it is nil: a
+// method that calls it fails the test.
 func TestFairStore_HasEveryMethod(t *testing.T) {
 	t.Parallel()
 	company := uuid.New()
 	f := newFairStore(nil)
-	for range placesOfEach {
+	for range statementSlotsPerCompany {
 		if _, err := f.enter(t.Context(), company); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range lookUpsOfEach {
+	for range lookUpSlotsPerCompany {
 		if _, err := f.forLookUp().enter(t.Context(), company); err != nil {
 			t.Fatal(err)
 		}
@@ -60,18 +60,18 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 					last = err
 				}
 			}
-			if err, is := last.(error); !is || !errors.Is(err, errOwnPlaces) {
+			if err, is := last.(error); !is || !errors.Is(err, errCompanyBusy) {
 				t.Errorf("got %v", last)
 			}
 		})
 	}
-	if _, err := f.timelineOf(t.Context(), company, uuid.New()); !errors.Is(err, errOwnPlaces) {
+	if _, err := f.timelineOf(t.Context(), company, uuid.New()); !errors.Is(err, errCompanyBusy) {
 		t.Errorf("timeline: %v", err)
 	}
 	if asked < 20 {
 		t.Errorf("%d methods were asked", asked)
 	}
-	f.wait = placeWait
+	f.wait = slotWait
 	if leave, err := f.enter(t.Context(), uuid.New()); err != nil {
 		t.Errorf("another company: %v", err)
 	} else {
@@ -79,11 +79,11 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 	}
 }
 
-// A company whose few requests find no place is not told that they are too many.
+// A company with few requests that finds no slot is not told that it has too many.
 func TestFairStore_PlacesOfAll(t *testing.T) {
 	t.Parallel()
 	f := newFairStore(nil)
-	for i := range placesAtOnce {
+	for i := range statementSlots {
 		if _, err := f.enter(t.Context(), uuid.UUID{byte(i)}); err != nil {
 			t.Fatal(err)
 		}
@@ -95,10 +95,10 @@ func TestFairStore_PlacesOfAll(t *testing.T) {
 	}
 }
 
-// withoutCompany are methods whose first id is not a company's: they read or change one row.
+// withoutCompany are methods whose first id is not a company's: they access a single row.
 var withoutCompany = []string{"Exists", "MailingExists", "Timeline", "DiscardDeadLetter"}
 
-// A company whose large bodies are being checked leaves a turn to others.
+// A company whose large bodies are being checked leaves a slot to others.
 func TestTurns_OfHTMLChecks(t *testing.T) {
 	t.Parallel()
 	const processors = 2
@@ -137,7 +137,7 @@ func TestTurns_OfHTMLChecks(t *testing.T) {
 	}
 }
 
-// A client that leaves while its body waits to be checked is no sign of a busy gateway.
+// A client that disconnects while its body waits for the check does not count as overload.
 func TestTurns_ClientGone(t *testing.T) {
 	t.Parallel()
 	checker, turns := newTurns(1)
@@ -148,8 +148,8 @@ func TestTurns_ClientGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer leave()
-	ctx, hangUp := context.WithCancel(t.Context())
-	hangUp()
+	ctx, closeAfterResponse := context.WithCancel(t.Context())
+	closeAfterResponse()
 	err = c.checkHTML(ctx, company, "<p>"+strings.Repeat("a", 64<<10), func(context.Context) error { return nil })
 	if p := problemOf(err); p.status != statusClientGone {
 		t.Errorf("%v: %+v", err, p)

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// A company whose searches take all their time does not take the connections of the others:
-// here each of its 40 waits for a lock, as a slow one would for the disk.
+// A company with slow searches does not use the connections of others: each of its 40 searches waits for a
+// lock, as a slow one would for the disk.
 func TestSearches_OfOneCompany(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

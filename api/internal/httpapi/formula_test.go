@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The names of columns are the file's author's, and stand in a list that somebody else
-// opens in a spreadsheet.
+// Column names are chosen by the author of the file, and shown in a list that somebody else opens in a
+// spreadsheet.
 func TestMailing_ColumnsAreNoFormulas(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

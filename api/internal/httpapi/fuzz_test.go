@@ -13,8 +13,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// FuzzSend: whatever the body, the answer is a 202 with an email that the worker
-// takes, or a 4xx that is in the contract.
+// FuzzSend: for any body, the response is a 202 with an email that the worker accepts, or a 4xx of the
+// contract.
 func FuzzSend(f *testing.F) {
 	f.Add(emailBody(nil))
 	for _, r := range refusals("0199d0a8-5f6e-7c3a-9b1e-2f4a6c8e0d12", "x", "") {

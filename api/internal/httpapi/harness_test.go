@@ -31,8 +31,8 @@ import (
 	"email-gateway/shared/unsubscribe"
 )
 
-// gateway is an api of a test's own: a database, a company with a key that may do
-// everything, and a server on a free port.
+// gateway is an api for one test: a database, a company with a key with all scopes, and a server on a free
+// port.
 type gateway struct {
 	storetest.Database
 	URL     string
@@ -47,8 +47,7 @@ type gateway struct {
 	Routes  []string // "GET /v1/email/{id}"
 }
 
-// start makes a gateway. change may replace parts of it before it serves; nil leaves
-// it as it is.
+// start creates a gateway. change may modify its parameters before it serves; it may be nil.
 func start(tb testing.TB, change func(*httpapi.Params)) *gateway {
 	tb.Helper()
 	return startOn(tb, storetest.New(tb), change)
@@ -89,7 +88,7 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 	return g
 }
 
-// metrics is what the listener of METRICS_ADDR answers.
+// metrics returns the response of the metrics listener.
 func (g *gateway) metrics(tb testing.TB) string {
 	tb.Helper()
 	answer := httptest.NewRecorder()
@@ -97,7 +96,7 @@ func (g *gateway) metrics(tb testing.TB) string {
 	return answer.Body.String()
 }
 
-// bucket is a storage of the test's own.
+// bucket is a temporary storage.
 func (g *gateway) bucket(tb testing.TB) *blob.Bucket {
 	tb.Helper()
 	g.Storage = filepath.Join(tb.TempDir(), "storage")
@@ -118,7 +117,7 @@ func unsubscribeKeys(tb testing.TB) unsubscribe.Keys {
 	return keys
 }
 
-// newKey makes a key with every scope and no rate limit. change may be nil.
+// newKey creates a key with all scopes and no rate limit. change may be nil.
 func (g *gateway) newKey(tb testing.TB, company uuid.UUID, change func(*store.APIKey)) apikey.Key {
 	tb.Helper()
 	key, err := apikey.New("test")
@@ -138,14 +137,14 @@ func (g *gateway) newKey(tb testing.TB, company uuid.UUID, change func(*store.AP
 	return key
 }
 
-// reply is an answer, read.
+// reply is a response.
 type reply struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// problem is what a reply says went wrong.
+// problem is the problem in a reply.
 type problem struct {
 	Type, Title, Detail, Code, RequestID string
 	Status                               int
@@ -170,7 +169,7 @@ func (r reply) json(tb testing.TB) map[string]any {
 	return values
 }
 
-// call is a request; the zero value of each field means the usual.
+// call is a request; zero values are defaults.
 type call struct {
 	Method  string // GET
 	Path    string
@@ -182,7 +181,7 @@ type call struct {
 	Context context.Context
 }
 
-// do sends a request and holds its answer to the contract.
+// do sends a request and checks its response against the contract.
 func (g *gateway) do(tb testing.TB, c call) reply {
 	tb.Helper()
 	r, err := g.try(tb, c)
@@ -256,10 +255,10 @@ func (g *gateway) accept(tb testing.TB, body string) string {
 	return id
 }
 
-// fields are a request's body before it is written.
+// fields are the fields of a request body.
 type fields map[string]any
 
-// email is the body of a valid request. change may be nil.
+// email returns a valid request body. change may be nil.
 func emailBody(change func(f fields)) string {
 	f := fields{
 		"to": "ana@example.com", "subject": "Sua fatura", "html": "<p>Olá, Ana.</p>",
@@ -275,10 +274,10 @@ func emailBody(change func(f fields)) string {
 	return string(text)
 }
 
-// with is a change of one field.
+// with changes one field.
 func with(name string, value any) func(fields) { return func(f fields) { f[name] = value } }
 
-// person is a change of one field of the recipient.
+// person changes one field of the recipient.
 func person(name string, value any) func(fields) {
 	return func(f fields) {
 		recipient, _ := f["recipient"].(fields)
@@ -286,7 +285,7 @@ func person(name string, value any) func(fields) {
 	}
 }
 
-// rows counts all that a request may have left.
+// rows counts all rows that a request may have left.
 func (g *gateway) rows(tb testing.TB) int {
 	tb.Helper()
 	var n int
@@ -299,7 +298,7 @@ func (g *gateway) rows(tb testing.TB) int {
 	return n
 }
 
-// exec changes rows on purpose.
+// exec executes a statement.
 func (g *gateway) exec(tb testing.TB, statement string, args ...any) {
 	tb.Helper()
 	if _, err := g.SQL.ExecContext(tb.Context(), statement, args...); err != nil {

@@ -13,11 +13,10 @@ import (
 	"email-gateway/shared/store"
 )
 
-// healthTimeout is how long Postgres may take for one small query before it counts
-// as gone.
+// healthTimeout limits one small query to Postgres in health checks.
 const healthTimeout = 2 * time.Second
 
-// health is the answer of GET /health.
+// health is the response of GET /health.
 type health struct {
 	Status       string         `json:"status"` // ok, degraded or unavailable
 	Timestamp    time.Time      `json:"timestamp"`
@@ -40,7 +39,7 @@ type partHealth struct {
 	Status string `json:"status"`
 }
 
-// sesHealth tells, while nothing is sent, why (a code) and since when.
+// sesHealth says why (a code) and since when nothing is sent.
 type sesHealth struct {
 	partHealth
 	Reason string     `json:"reason,omitempty"`
@@ -62,48 +61,48 @@ type processHealth struct {
 	Instances int    `json:"instances"`
 }
 
-// What a part can be; the storage's good and bad words are its own. The other processes may know more words; those that are not
-// in good make the whole degraded.
+// Statuses of components; the storage has its own words. Other processes may report further
+// words; words that are not in good make the overall status degraded.
 const (
 	connected    = "connected"
 	disconnected = "disconnected"
-	unreplicated = "unreplicated" // no synchronous standby confirms what Postgres commits
+	unreplicated = "unreplicated" // no synchronous standby confirms commits
 	notMigrated  = "not_migrated" // the table process_status does not exist
 	disabled     = "disabled"
 	running      = "running"
 	accessible   = "accessible"
 	inaccessible = "inaccessible"
 	unknown      = "unknown"
-	parked       = "parked" // the provider takes no mail: one email every few seconds asks whether it does again
-	paused       = "paused" // an operator holds everything back
+	parked       = "parked" // the circuit breaker is open: one probe email every few seconds
+	paused       = "paused" // an operator has paused all sending
 )
 
-// heldByOperator is the reason shown for an operator's hold. His own words are not for
-// everybody who can ask for /health.
+// heldByOperator is shown as the reason of an operator's pause. The operator's own text is not
+// public.
 const heldByOperator = "HELD_BY_OPERATOR"
 
 func good() []string {
 	return []string{connected, disabled, running, accessible, "ok", "initialized"}
 }
 
-// report is what a dispatcher or worker says about the parts it talks to.
+// report is the status that a dispatcher or worker reports of its components.
 type report struct {
 	Redis     partHealth `json:"redis"`
 	RabbitMQ  partHealth `json:"rabbitmq"`
 	SES       partHealth `json:"ses"`
 	Storage   partHealth `json:"storage"`
-	Consumers int        `json:"consumers"` // of RabbitMQ's queues, taking messages
+	Consumers int        `json:"consumers"` // consumers of RabbitMQ queues
 }
 
-// healthCheck puts together what the processes say. The api itself talks to Postgres
-// and, for mailings, to the blob store.
+// healthCheck combines the statuses of all processes. The api itself checks Postgres and, for
+// mailings, the blob store.
 type healthCheck struct {
-	confirm     func(context.Context) (struct{}, error) // that commits go through
+	confirm     func(context.Context) (struct{}, error) // checks that commits go through
 	statuses    func(context.Context) ([]store.ProcessStatus, error)
 	gate        func(context.Context) (store.Gate, error)
 	hasRabbitMQ bool
-	storage     *storageCheck // nil where there are no mailings
-	tokens      func() int    // the same
+	storage     *storageCheck // nil without mailings
+	tokens      func() int    // nil without mailings
 }
 
 func (a *API) showHealth(c *gin.Context) {
@@ -116,33 +115,33 @@ func (a *API) showHealth(c *gin.Context) {
 	c.JSON(status, h)
 }
 
-// readiness is the answer of GET /readyz. While the process drains, service.Drain answers in its place.
+// readiness is the response of GET /readyz. While the process drains, service.Drain answers instead.
 type readiness struct {
 	Status   string     `json:"status"` // ok or unavailable
 	Database partHealth `json:"database"`
 }
 
-// liveness is the answer of GET /livez, in the words of the dispatcher and the worker, so
-// that one check fits all three.
+// liveness is the response of GET /livez, in the format of the dispatcher and the worker, so
+// that one check works for all three.
 type liveness struct {
 	Status string `json:"status"`
 }
 
-// showLive says that the process answers, whatever it depends on.
+// showLive reports that the process responds, independent of its dependencies.
 func showLive(c *gin.Context) {
 	c.Header("Cache-Control", "no-store")
 	c.JSON(http.StatusOK, liveness{Status: "ok"})
 }
 
-// showReady says whether requests should come here: the api needs Postgres, and commits that go through, for all of
-// them, and nothing else for any.
+// showReady reports whether the api can handle requests: it needs Postgres and commits that go
+// through, and nothing else.
 func (a *API) showReady(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), healthTimeout)
 	defer cancel()
 	status, answer := http.StatusOK, readiness{Status: "ok", Database: partHealth{connected}}
-	_, err := within(ctx, a.health.confirm)
+	_, err := withDeadline(ctx, a.health.confirm)
 	if err == nil {
-		_, err = within(ctx, a.health.statuses) // it reads a table, which may not be there yet
+		_, err = withDeadline(ctx, a.health.statuses) // reads a table that may not exist yet
 	}
 	if err != nil {
 		status, answer = http.StatusServiceUnavailable, readiness{Status: "unavailable", Database: databasePart(err)}
@@ -151,8 +150,8 @@ func (a *API) showReady(c *gin.Context) {
 	c.JSON(status, answer)
 }
 
-// databasePart is a Postgres that cannot be used. The error itself, which may hold addresses of
-// machines, is in the log.
+// databasePart returns the status of an unusable Postgres. The error, which may contain host
+// addresses, is only logged.
 func databasePart(err error) partHealth {
 	switch {
 	case errors.Is(err, store.ErrUnreplicated):
@@ -187,10 +186,10 @@ func (hc *healthCheck) check(ctx context.Context) health {
 	storage, confirmed := make(chan string, 1), make(chan error, 1)
 	go func() { storage <- hc.storage.status(ctx) }()
 	go func() {
-		_, err := within(ctx, hc.confirm)
+		_, err := withDeadline(ctx, hc.confirm)
 		confirmed <- err
 	}()
-	statuses, err := within(ctx, hc.statuses)
+	statuses, err := withDeadline(ctx, hc.statuses)
 	h.Database.ResponseTime = time.Since(began).Milliseconds()
 	h.Storage.Status = <-storage
 	if err = errors.Join(<-confirmed, err); err != nil {
@@ -202,14 +201,14 @@ func (hc *healthCheck) check(ctx context.Context) health {
 			h.add(s, hc.hasRabbitMQ)
 		}
 	}
-	if gate, err := within(ctx, hc.gate); err == nil {
+	if gate, err := withDeadline(ctx, hc.gate); err == nil {
 		h.SES.stop(gate)
 	}
-	h.Status = h.verdict()
+	h.Status = h.overall()
 	return h
 }
 
-// add takes one process's word. Where two differ the worse one counts.
+// add merges the status of one process. If two differ, the worse one counts.
 func (h *health) add(s store.ProcessStatus, hasRabbitMQ bool) {
 	var r report
 	if json.Unmarshal(s.Details, &r) != nil {
@@ -230,7 +229,7 @@ func (h *health) add(s store.ProcessStatus, hasRabbitMQ bool) {
 	}
 }
 
-// storageWord is what /health says of a storage where other parts are connected or not.
+// storageWord translates connected and disconnected to the words of the storage.
 func storageWord(said string) string {
 	switch said {
 	case connected:
@@ -241,7 +240,7 @@ func storageWord(said string) string {
 	return said
 }
 
-// stop takes the gate's word: what a worker can reach is not what it may send to.
+// stop applies the circuit breaker: SES may be reachable while nothing is sent.
 func (s *sesHealth) stop(g store.Gate) {
 	switch {
 	case g.HeldAt != nil:
@@ -255,7 +254,7 @@ func (s *sesHealth) stop(g store.Gate) {
 	s.Since = &at
 }
 
-// worse joins two words about one part; unknown yields to any other.
+// worse merges two statuses of a component; unknown yields to any other.
 func worse(so, said string) string {
 	switch {
 	case said == "" || said == unknown:
@@ -266,7 +265,7 @@ func worse(so, said string) string {
 	return so
 }
 
-func (h *health) verdict() string {
+func (h *health) overall() string {
 	for _, status := range []string{
 		h.Database.Status, h.Redis.Status, h.RabbitMQ.Status, h.Storage.Status, h.SES.Status, h.TokenManager.Status,
 		h.Dispatcher.Status, h.Worker.Status,

@@ -8,7 +8,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// /health says that nothing can be accepted, and why: Postgres may answer a query and confirm no commit.
+// /health reports why nothing can be accepted: Postgres may answer queries without confirming commits.
 func TestHealth_DatabaseThatAcceptsNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ import (
 	"email-gateway/api/internal/apikey"
 )
 
-// hold has a foreign session run a statement, and returns what ends its transaction.
+// hold runs a statement in another session and returns a function that ends its transaction.
 func (g *gateway) hold(tb testing.TB, statement string, args ...any) (release func()) {
 	tb.Helper()
 	tx, err := g.SQL.BeginTx(context.WithoutCancel(tb.Context()), nil)
@@ -30,7 +30,7 @@ func (g *gateway) hold(tb testing.TB, statement string, args ...any) (release fu
 	return release
 }
 
-// sendTimes are how long another company's plain sends take, one after the other, sorted.
+// sendTimes measures sends of another company, one after the other, and returns the sorted durations.
 func (g *gateway) sendTimes(tb testing.TB, key apikey.Key, n int) []time.Duration {
 	tb.Helper()
 	times := make([]time.Duration, n)
@@ -46,7 +46,7 @@ func (g *gateway) sendTimes(tb testing.TB, key apikey.Key, n int) []time.Duratio
 	return times
 }
 
-// codeCount counts codes of answers, from many goroutines.
+// codeCount counts response codes from many goroutines.
 type codeCount struct {
 	mu    sync.Mutex
 	codes map[string]int
@@ -75,8 +75,8 @@ func (f *codeCount) count(code string) int {
 	return f.codes[code]
 }
 
-// A program holds an aggregate open while 40 goroutines send it. Two of them wait, and another
-// company's emails are accepted as fast as before.
+// A program holds an aggregate open while 40 goroutines send it. Two of them wait, and another company's
+// emails are accepted as fast as before.
 func TestHeldRows_AnAggregateAndAnotherCompany(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -107,7 +107,7 @@ func TestHeldRows_AnAggregateAndAnotherCompany(t *testing.T) {
 	g.accept(t, emailBody(about("42", "REMINDER_24H")))
 }
 
-// waitingSQL counts the connections that wait for a lock of another one.
+// waitingSQL counts the connections that wait for a lock.
 const waitingSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
 
 func (g *gateway) await(tb testing.TB, what string, done func() bool) {
@@ -125,8 +125,8 @@ func (g *gateway) await(tb testing.TB, what string, done func() bool) {
 	}
 }
 
-// Whatever row a foreign session holds, and however many requests of one company need it:
-// few of them wait, the others are told to come back, and other companies notice nothing.
+// Whatever row another session locks, and however many requests of one company need it: few of them wait,
+// the others are rejected, and other companies are not affected.
 func TestHeldRows(t *testing.T) {
 	t.Parallel()
 	post := func(path, body string, header map[string]string) call {

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// maxIdempotencyKey is the longest key a client may choose.
+	// maxIdempotencyKey is the maximum length of an Idempotency-Key.
 	maxIdempotencyKey = 255
 	// keepAnswers is how long a request may be repeated: over a long weekend.
 	keepAnswers = 72 * time.Hour
 )
 
-// onceGuard is a request's Idempotency-Key with what it stands for. nil means that
-// the client sent none.
+// onceGuard is a request's Idempotency-Key with the hash of its body. nil means that the
+// client sent none.
 type onceGuard struct {
 	route string
 	key   string
-	sum   []byte // of the body; nil = no body that could be accepted has this form
+	sum   []byte // SHA-256 of the body; nil = the body has no canonical form and cannot be accepted
 }
 
-// guardOf reads the key and hashes the body, which may hold a CPF: hashKey, when there
-// is one, keys the hash.
+// guardOf reads the key and hashes the body, which may contain a CPF: the hash is keyed with
+// hashKey if there is one.
 func guardOf(h http.Header, route string, d strictjson.Document, hashKey []byte) (*onceGuard, error) {
 	guard, err := keyOf(h, route)
 	if err != nil || guard == nil {
@@ -44,7 +44,7 @@ func guardOf(h http.Header, route string, d strictjson.Document, hashKey []byte)
 	return guard, nil
 }
 
-// keyOf reads the key alone. route separates the keys of different operations.
+// keyOf reads only the key. route separates the keys of different operations.
 func keyOf(h http.Header, route string) (*onceGuard, error) {
 	values, sent := h["Idempotency-Key"]
 	if !sent {
@@ -58,8 +58,8 @@ func keyOf(h http.Header, route string) (*onceGuard, error) {
 	return &onceGuard{route: route, key: key}, nil
 }
 
-// keyed is the hash, or HMAC(key, hash) where there is a key: from a plain hash of a
-// short text, a CPF in it could be found again.
+// keyed returns the hash, or HMAC(key, hash) if there is a key: a CPF in a short text could be
+// recovered from a plain hash.
 func keyed(sum, hashKey []byte) []byte {
 	if len(hashKey) == 0 {
 		return sum
@@ -69,7 +69,7 @@ func keyed(sum, hashKey []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// record is the key as it is stored with the row it protects.
+// record returns the key as stored with the row that it protects.
 func (g *onceGuard) record(answer []byte) *store.IdempotencyKey {
 	if g == nil {
 		return nil
@@ -79,10 +79,9 @@ func (g *onceGuard) record(answer []byte) *store.IdempotencyKey {
 	}
 }
 
-// replayInstead answers a request that is refused today (refusal) and was accepted
-// the first time: the sender's domain may be gone since, the html rules stricter, a quota
-// of the company used up.
-// Only a refused request asks, so an accepted one costs no query.
+// replayInstead returns the stored response of a request that is rejected now (refusal) but was
+// accepted the first time: since then the sender's domain may have been removed, the HTML
+// rules tightened, or a quota used up. Only rejected requests cause the query.
 func (a *API) replayInstead(c *gin.Context, g *onceGuard, refusal error) error {
 	if g == nil || g.sum == nil {
 		return refusal
@@ -100,7 +99,7 @@ func (a *API) replayInstead(c *gin.Context, g *onceGuard, refusal error) error {
 	return a.replay(c, g, stored)
 }
 
-// replay gives a stored answer once more. A 202 must not be given for a row that only the primary has.
+// replay returns a stored response. It must not return a 202 for a row that only the primary has.
 func (a *API) replay(c *gin.Context, g *onceGuard, stored store.StoredAnswer) error {
 	if !bytes.Equal(stored.BodySHA256, g.sum) {
 		return keyReused
@@ -114,9 +113,8 @@ func (a *API) replay(c *gin.Context, g *onceGuard, stored store.StoredAnswer) er
 	return nil
 }
 
-// note reads back from a stored answer what it is about, and where that can be looked
-// up.
-func (v *visit) note(answer []byte) {
+// note reads from a stored response which object it is about and where to look it up.
+func (v *requestState) note(answer []byte) {
 	var made struct {
 		OutboxID    string `json:"outboxId"`
 		RecipientID string `json:"id"`

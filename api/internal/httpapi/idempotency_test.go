@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// keyed posts an email under an Idempotency-Key.
+// keyed posts an email with an Idempotency-Key.
 func (g *gateway) keyed(tb testing.TB, key, body string) reply {
 	tb.Helper()
 	return g.do(tb, call{Method: http.MethodPost, Path: "/v1/email/send", Body: body, Header: map[string]string{"Idempotency-Key": key}})
@@ -86,8 +86,8 @@ func TestIdempotency_KeysBelongToTheCompany(t *testing.T) {
 	}
 }
 
-// A refused request leaves its key free; an accepted one is replayed even when it
-// would be refused by now.
+// A rejected request does not use up its key; an accepted one is replayed even if it would be rejected
+// now.
 func TestIdempotency_AndRefusals(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -130,7 +130,7 @@ func TestIdempotency_KeyIsFreeAfterItsTime(t *testing.T) {
 	}
 }
 
-// A twin in another process holds the key: wait for it, but not forever.
+// A concurrent request in another process holds the key: wait for it, but not forever.
 func TestIdempotency_Twin(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -154,7 +154,7 @@ func TestIdempotency_Twin(t *testing.T) {
 	if err := twin.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	// The insert went on waiting and is through now; the repetition gets its answer.
+	// The insert continued to wait and has succeeded; the repetition gets its response.
 	again := g.keyed(t, "k", emailBody(nil))
 	if again.Status != http.StatusAccepted {
 		t.Errorf("%d %s", again.Status, again.Body)
@@ -164,7 +164,7 @@ func TestIdempotency_Twin(t *testing.T) {
 	}
 }
 
-// accepterFunc stands for a database in a state that is hard to bring about.
+// accepterFunc simulates database states that are hard to provoke.
 type accepterFunc func(context.Context, store.NewEmail) error
 
 func (f accepterFunc) Accept(ctx context.Context, e store.NewEmail) error { return f(ctx, e) }

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// memoryBody is the largest body that arrives in memory.
+	// memoryBody is the largest body that is received in memory (bytes).
 	memoryBody = 1 << 20
-	// spoolPiece is what a larger one keeps in memory on its way to the disk.
+	// spoolPiece is the buffer of a body that is received to disk (bytes).
 	spoolPiece = 32 << 10
-	// bodyTime is for a body as a whole, as the server's own limit: 2 MiB at 35 KiB/s.
+	// bodyTime limits receiving a body, like the server's own limit: 2 MiB at 35 KiB/s.
 	bodyTime = time.Minute
 )
 
-// bodies receives the bodies of requests: as bytes arrive, memory is counted against their
-// company; what is over memoryBody, or finds no memory, goes to the disk.
+// bodies receives request bodies: memory is accounted to the company as bytes arrive. Bodies
+// above memoryBody, or without memory, go to disk.
 type bodies struct {
 	memory   *bodyMemory
-	spool    *spool.Dir // nil = there is no disk
+	spool    *spool.Dir // nil = no disk
 	pace     pace
-	most     int64 // of one body
+	most     int64 // bytes of one body
 	tooLarge problem
 }
 
-// inbound is one body on its way.
+// inbound is a body being received.
 type inbound struct {
 	bodies  *bodies
 	company uuid.UUID
@@ -43,8 +43,8 @@ type inbound struct {
 	file    *spool.File
 }
 
-// limit is the step before a handler that reads a body with readBody. It refuses a body that
-// says it is too large, and gives back what the body has taken when the handler has ended.
+// limit runs before a handler that reads a body with readBody. It rejects a body whose
+// Content-Length is too large, and releases the body's memory after the handler.
 func (bs *bodies) limit(c *gin.Context) error {
 	if c.Request.ContentLength > bs.most {
 		return bs.tooLarge
@@ -60,10 +60,10 @@ func (bs *bodies) limit(c *gin.Context) error {
 	return nil
 }
 
-// release gives back what the body has.
+// release releases what the body uses.
 func (b *inbound) release() {
 	if b.owner != nil {
-		b.bodies.memory.leave(b)
+		b.bodies.memory.release(b)
 		b.owner = nil
 	}
 	b.closeFile()
@@ -71,23 +71,23 @@ func (b *inbound) release() {
 
 func (b *inbound) closeFile() {
 	if b.file != nil {
-		_ = b.file.Close() // it has no name: nothing is left of it
+		_ = b.file.Close() // unlinked: closing it frees the space
 		b.file = nil
 	}
 }
 
-// cut ends a body that arrives, from another goroutine.
+// cut aborts receiving a body; it may be called from another goroutine.
 func (b *inbound) cut() { b.body.cut() }
 
-// readBody reads the request's body to its end.
+// readBody reads the whole request body.
 func readBody(c *gin.Context) ([]byte, error) {
 	v := visitOf(c)
 	b := v.body
 	v.bodyRead = true
-	if err := takeTime(c); err != nil {
+	if err := liftWriteDeadline(c); err != nil {
 		return nil, err
 	}
-	defer allowAnswer(c)
+	defer extendWriteDeadline(c)
 	b.body = newSlowBody(c, b.bodies.most, b.bodies.pace, bodyTime)
 	if err := b.bodies.memory.enter(b); err != nil {
 		v.bodyRead = false
@@ -101,7 +101,7 @@ func readBody(c *gin.Context) ([]byte, error) {
 	b.body.end()
 	if err != nil {
 		v.bodyRead = false
-		hangUp(c)
+		closeAfterResponse(c)
 		return nil, b.problem(err)
 	}
 	if b.file == nil {
@@ -119,7 +119,7 @@ func readBody(c *gin.Context) ([]byte, error) {
 
 // receive reads the body into memory, or into b.file.
 func (b *inbound) receive(length int64) (text []byte, size int64, err error) {
-	room := int64(memoryBody + 1) // one byte more tells a body of this size from a larger one
+	room := int64(memoryBody + 1) // one byte more, to detect a larger body
 	switch {
 	case length > memoryBody && b.bodies.spool != nil:
 		room = spoolPiece
@@ -148,7 +148,7 @@ func (b *inbound) receive(length int64) (text []byte, size int64, err error) {
 	}
 }
 
-// makeRoom makes a full piece a larger one, or writes it to the disk.
+// makeRoom enlarges a full buffer, or writes it to disk.
 func (b *inbound) makeRoom(text []byte, room int64) ([]byte, error) {
 	have := int64(cap(text))
 	if next := min(2*have, room); b.file == nil && next > have && b.bodies.memory.grow(b, next-have) {
@@ -186,7 +186,7 @@ func (b *inbound) write(text []byte) error {
 	return nil
 }
 
-// problem says why a body did not arrive.
+// problem maps the error of a body that was not received.
 func (b *inbound) problem(err error) error {
 	var tooLarge *http.MaxBytesError
 	var known problem

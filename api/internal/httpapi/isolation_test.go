@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// holdings are what a tenant has, as its own ids and words.
+// holdings are the ids and values of a tenant.
 type holdings struct {
 	email, failed, mailing, recipient, letter, replay string
 	aggregate                                         string            // an id of the type "interview"
@@ -30,7 +30,7 @@ func heldEmail(f fields) {
 	f["recipient"] = fields{"externalId": heldExternal, "email": heldAddress}
 }
 
-// settle gives the gateway's own company something of everything.
+// settle creates one object of every kind for the gateway's own company.
 func (g *gateway) settle(tb testing.TB) holdings {
 	tb.Helper()
 	var h holdings
@@ -89,14 +89,14 @@ func (g *gateway) settle(tb testing.TB) holdings {
 	return h
 }
 
-// approach is how a stranger tries an operation on what the first tenant has.
+// approach is how another tenant's key tries an operation on the first tenant's objects.
 type approach struct {
-	// id is the one of the first tenant's that goes into the path: the answer must then
-	// be 404, and that of an id which nobody has.
+	// id is an id of the first tenant for the path: the response must be 404, the same as for an id that does
+	// not exist.
 	id func(holdings) string
-	// queries are tried one after the other; "" is none.
+	// queries are tried one after the other; "" is no query.
 	queries func(holdings) []string
-	// want is the status where there is no id. An answer of 200 to a GET lists nothing.
+	// want is the status if there is no id. A 200 to a GET must list nothing.
 	want int
 	make func(*testing.T, holdings) call // for what is not a plain request
 	body string
@@ -118,8 +118,8 @@ func listed(id string, queries ...string) approach {
 	}}
 }
 
-// approaches knows how to try each operation that needs a key. One that is missing
-// fails the test: whoever adds a route says here how a stranger would come.
+// approaches defines an attempt for each operation that needs a key. A missing one fails the test: whoever
+// adds a route must add it here.
 func approaches() map[string]approach {
 	return map[string]approach{
 		"showEmail": {id: emailID}, "cancelEmail": {id: emailID}, "retryEmail": {id: failedID},
@@ -142,7 +142,7 @@ func approaches() map[string]approach {
 		"moveMailing":   {id: mailingID, body: `{"sendAt": "2020-01-01T00:00:00Z"}`},
 		"cancelMailing": {id: mailingID}, "retryFailedEntries": {id: mailingID},
 
-		// What a stranger makes with the first tenant's words is the stranger's own.
+		// Objects that another tenant creates with the first tenant's values belong to that tenant.
 		"addRecipients":  {want: http.StatusAccepted, body: `{"externalId": "` + heldExternal + `", "email": "` + heldAddress + `"}`},
 		"addSuppression": {want: http.StatusOK, body: `{"address": "` + heldAddress + `"}`},
 		"retryDeadLetters": {want: http.StatusAccepted, make: func(_ *testing.T, h holdings) call {
@@ -160,8 +160,8 @@ func approaches() map[string]approach {
 	}
 }
 
-// Another tenant's key with the first tenant's ids, words and cursors: on no route
-// does it read, change or learn of anything.
+// Another tenant's key with the first tenant's ids, values and cursors cannot read, change or learn
+// anything, on any route.
 func TestIsolation_EveryOperation(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -237,7 +237,7 @@ func (g *gateway) strangerSees(t *testing.T, r reply, o operation, want int, h h
 	}
 }
 
-// A recipient of another tenant is nobody an email may name.
+// An email cannot refer to a recipient of another tenant.
 func TestIsolation_RecipientOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

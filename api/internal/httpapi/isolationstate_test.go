@@ -8,13 +8,13 @@ import (
 	"email-gateway/shared/store"
 )
 
-// scopes is a change of a key.
+// scopes sets the scopes of a key.
 func scopes(names ...string) func(*store.APIKey) {
 	return func(k *store.APIKey) { k.Scopes = names }
 }
 
-// owner says which rows of a table are a company's ($1), where the table does not say
-// so in a column company_id. "" is a table that is nobody's.
+// owner is the condition for rows of a company ($1), for tables without a column company_id. "" is a table
+// without owner.
 var owner = map[string]string{
 	"companies":       "id = $1",
 	"email_events":    "email_log_id IN (SELECT outbox_id FROM email_logs WHERE company_id = $1)",
@@ -24,8 +24,7 @@ var owner = map[string]string{
 	"ses_events": "", "provider_gate": "", "process_status": "", "dispatch_batches": "", "dropped_tasks": "", "mailing_marks": "", "goose_db_version": "", "goose_migration_lock": "", "owner_locks": "", "quota_defaults": "",
 }
 
-// state is a fingerprint of every row that the gateway's own company has, one line per
-// table.
+// state is a fingerprint of every row of the gateway's own company, one line per table.
 func (g *gateway) state(tb testing.TB) string {
 	tb.Helper()
 	rows, err := g.SQL.QueryContext(tb.Context(), `

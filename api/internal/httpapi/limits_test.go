@@ -18,7 +18,7 @@ import (
 	"email-gateway/shared/service"
 )
 
-// listen serves the gateway as the program does, with its real limits.
+// listen serves the gateway like the program, with its real limits.
 func (g *gateway) listen(tb testing.TB) (addr string) {
 	tb.Helper()
 	server := service.NewHTTP(slog.New(slog.DiscardHandler), "127.0.0.1:0", g.Handler)
@@ -29,8 +29,8 @@ func (g *gateway) listen(tb testing.TB) (addr string) {
 	return server.Addr()
 }
 
-// raw writes to a connection of its own and returns the first line of the answer, or ""
-// when the server hangs up without one, and how long that took.
+// raw sends bytes over a separate connection and returns the first line of the response, or "" if the server
+// closes the connection, and the duration.
 func raw(tb testing.TB, addr string, pieces ...string) (string, time.Duration) {
 	tb.Helper()
 	began := time.Now()
@@ -54,7 +54,7 @@ func raw(tb testing.TB, addr string, pieces ...string) (string, time.Duration) {
 	return strings.TrimSpace(line), time.Since(began)
 }
 
-// A client that does not finish its headers is gone after 5 s, whatever it drips.
+// A client that does not finish its headers is disconnected after 5 s, however slowly it sends.
 func TestLimits_Headers(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -91,8 +91,7 @@ func TestLimits_Headers(t *testing.T) {
 	}
 }
 
-// Bodies that are small on the wire and large when they are read, or that cost more
-// to look at than they are worth.
+// Bodies that are small when sent but large when decoded, or expensive to process.
 func TestLimits_Bodies(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -134,7 +133,7 @@ func TestLimits_Bodies(t *testing.T) {
 	}
 }
 
-// Forms with more parts, or more of a part's headers, than anybody needs.
+// Forms with excessively many parts or part headers.
 func TestLimits_Forms(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

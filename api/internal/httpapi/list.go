@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// emailPage is the answer of GET /v1/emails. A page may be short, or empty, and still
-// have a NextCursor: the end is where there is none.
+// emailPage is the response of GET /v1/emails. A page may be short or empty and still have a
+// NextCursor; the list ends where there is none.
 type emailPage struct {
 	Emails     []emailSummary `json:"emails"`
 	NextCursor string         `json:"nextCursor,omitempty"`
@@ -38,7 +38,7 @@ func (a *API) listEmails(c *gin.Context) error {
 	return nil
 }
 
-// readFilter reads the query string of a search.
+// readFilter parses the query string of a search.
 func readFilter(raw string, checks *rules.Rules) (store.EmailFilter, error) {
 	q, err := openQuery(raw, checks)
 	if err != nil {
@@ -58,7 +58,7 @@ func readFilter(raw string, checks *rules.Rules) (store.EmailFilter, error) {
 		EventType:  q.text("eventType", "max=64,name"),
 		Limit:      q.limit("limit"),
 	}
-	// An id is one within its type, an event type one of what happens to one thing.
+	// An aggregate id is unique within its type, an event type within its aggregate.
 	q.needs("aggregateType", "aggregateId")
 	q.needs("aggregateId", "aggregateType")
 	q.needs("eventType", "aggregateId")

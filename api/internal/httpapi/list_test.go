@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// page is a page of a list: the ids and what comes next.
+// page is one page of a list: the ids and the cursor.
 func (g *gateway) page(tb testing.TB, query string) (ids []string, next string) {
 	tb.Helper()
 	r := g.do(tb, call{Path: "/v1/emails?" + query})
@@ -139,7 +139,7 @@ func TestList_Refuses(t *testing.T) {
 	}
 }
 
-// TestList_GoesOnBehindAShortPage: a rare status is looked for in steps.
+// TestList_GoesOnBehindAShortPage: a rare status is searched in steps.
 func TestList_GoesOnBehindAShortPage(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -157,7 +157,7 @@ func TestList_GoesOnBehindAShortPage(t *testing.T) {
 	}
 }
 
-// Scheduled emails are found behind any number of newer ones that wait.
+// Scheduled emails are found among any number of newer waiting ones.
 func TestList_FindsScheduledEmails(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

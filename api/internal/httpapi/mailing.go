@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// mailingDetails is a mailing as it is shown.
+// mailingDetails is a mailing in a response.
 type mailingDetails struct {
 	MailingID    string              `json:"mailingId"`
 	RequestID    string              `json:"requestId"`
@@ -104,8 +104,7 @@ func (a *API) showMailing(c *gin.Context) error {
 	return nil
 }
 
-// mailingID is the id in the path. A word that is no id is as unknown as an id that
-// does not exist.
+// mailingID parses the id in the path. A malformed id is reported as not found.
 func mailingID(c *gin.Context) (uuid.UUID, error) {
 	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {
@@ -115,7 +114,7 @@ func mailingID(c *gin.Context) (uuid.UUID, error) {
 	return id, nil
 }
 
-// mailingPage is the answer of GET /mailings.
+// mailingPage is the response of GET /mailings.
 type mailingPage struct {
 	Mailings   []mailingDetails `json:"mailings"`
 	NextCursor string           `json:"nextCursor,omitempty"`
@@ -145,8 +144,7 @@ func (a *API) listMailings(c *gin.Context) error {
 	return nil
 }
 
-// controlMailing is a step that the tenant takes with a mailing; the answer is the
-// mailing after it.
+// controlMailing handles an action on a mailing; the response is the mailing afterwards.
 func (a *API) controlMailing(step func(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)) gin.HandlerFunc {
 	return a.answer(func(c *gin.Context) error {
 		id, err := mailingID(c)
@@ -163,8 +161,7 @@ func (a *API) controlMailing(step func(ctx context.Context, company, id uuid.UUI
 	})
 }
 
-// moveMailing has a mailing start at another time, as long as it has not begun. Moving it
-// twice to the same time is moving it once.
+// moveMailing changes the start time of a mailing that has not started. It is idempotent.
 func (a *API) moveMailing(c *gin.Context) error {
 	sendAt, err := a.readSendAt(c)
 	if err != nil {
@@ -183,7 +180,7 @@ func (a *API) moveMailing(c *gin.Context) error {
 	return nil
 }
 
-// mailingProblem says it of a mailing, where problemOf would speak of an email.
+// mailingProblem maps errors of a mailing; problemOf would map them to those of an email.
 func mailingProblem(err error) error {
 	var state *store.MailingStateError
 	switch {

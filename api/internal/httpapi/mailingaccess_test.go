@@ -98,7 +98,7 @@ func TestMailing_Scopes(t *testing.T) {
 	}
 }
 
-// A body that says that it is too large is refused before it is sent.
+// A body with a too large Content-Length is rejected before it is sent.
 func TestMailing_TooLarge(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -10,8 +10,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// mailingEntry is one address of a mailing. Its id is that of the email made from it,
-// once it is one.
+// mailingEntry is one address of a mailing. Its id is also that of the email created from it.
 type mailingEntry struct {
 	OutboxID          string     `json:"outboxId"`
 	Line              int        `json:"line"`

@@ -15,10 +15,10 @@ import (
 	"email-gateway/shared/blob"
 )
 
-// part is one part of a form. One with a filename is a file.
+// part is a part of a form. A part with a filename is a file.
 type part struct{ name, filename, value string }
 
-// people is a file as Excel in Portuguese saves it: Windows-1252 with semicolons.
+// people is a file as saved by the Portuguese Excel: Windows-1252 with semicolons.
 const people = "E-mail;Nome;Cidade;CPF\r\n" +
 	"jo\xe3o@example.com;Jo\xe3o;S\xe3o Paulo;\r\n" + // an address with ã: syntax
 	"maria@example.com;Maria;Bras\xedlia;529.982.247-25\r\n" +
@@ -36,7 +36,7 @@ func mailingForm() []part {
 	}
 }
 
-// given is the form with some parts changed or added; an empty value takes one out.
+// given changes or adds parts of the form; an empty value removes a part.
 func given(changed ...part) []part {
 	form := mailingForm()
 	for _, c := range changed {
@@ -99,7 +99,7 @@ func writePart(tb testing.TB, w *multipart.Writer, p part) io.Writer {
 	return to
 }
 
-// mail uploads a form that must be accepted, and returns the mailing's id.
+// mail uploads a valid form and returns the mailing's id.
 func (g *gateway) mail(tb testing.TB, form []part) string {
 	tb.Helper()
 	r := g.upload(tb, form, nil)
@@ -110,7 +110,7 @@ func (g *gateway) mail(tb testing.TB, form []part) string {
 	return id
 }
 
-// files are the names of what is in the storage.
+// files lists the names in the storage.
 func (g *gateway) files(tb testing.TB) []string {
 	tb.Helper()
 	var found []string
@@ -126,7 +126,7 @@ func (g *gateway) files(tb testing.TB) []string {
 	return found
 }
 
-// mailingRows counts all that an upload may have left.
+// mailingRows counts all rows that an upload may have left.
 func (g *gateway) mailingRows(tb testing.TB) int {
 	tb.Helper()
 	return g.rows(tb) + g.count(tb, `SELECT (SELECT count(*) FROM mailings) + (SELECT count(*) FROM mailing_entries)
@@ -142,7 +142,7 @@ func (g *gateway) count(tb testing.TB, query string, args ...any) int {
 	return n
 }
 
-// leavesNothing fails the test when an upload has left a row or a file.
+// leavesNothing fails the test if an upload left a row or a file.
 func (g *gateway) leavesNothing(tb testing.TB, what string) {
 	tb.Helper()
 	if n, files := g.mailingRows(tb), g.files(tb); n > 0 || len(files) > 0 {
@@ -150,7 +150,7 @@ func (g *gateway) leavesNothing(tb testing.TB, what string) {
 	}
 }
 
-// brokenBucket is a storage that cannot be reached.
+// brokenBucket is an unreachable storage.
 type brokenBucket struct{ httpapi.Bucket }
 
 func (brokenBucket) Put(_ context.Context, _ string, r io.Reader) error {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// rowsFile is a file of n rows that is never in memory.
+// rowsFile is a generated file of n rows.
 type rowsFile struct{ n, at int }
 
 func (f *rowsFile) Read(p []byte) (int, error) {
@@ -29,7 +29,7 @@ func (f *rowsFile) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// uploadRows sends a generated file, and returns the mailing and the most heap that was in use.
+// uploadRows uploads a generated file, and returns the mailing and the peak heap.
 func (g *gateway) uploadRows(t *testing.T, n int) (id string, peak uint64) {
 	t.Helper()
 	body, pipe := io.Pipe()
@@ -53,8 +53,8 @@ func (g *gateway) uploadRows(t *testing.T, n int) (id string, peak uint64) {
 	return id, peak
 }
 
-// downloadRows reads all rows of a mailing as CSV, and returns the most heap that was in use and
-// how long the first byte and all of them took.
+// downloadRows downloads all rows of a mailing as CSV, and returns the peak heap and the times to the first and
+// last byte.
 func (g *gateway) downloadRows(t *testing.T, id string, n int) (peak uint64, first, all time.Duration) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL+"/mailings/"+id+"/rows?format=csv", nil)
@@ -88,7 +88,7 @@ func (g *gateway) downloadRows(t *testing.T, id string, n int) (peak uint64, fir
 	return peak, first, all
 }
 
-// peakHeap is the most heap that was in use while do ran.
+// peakHeap returns the maximum heap in use while do runs.
 func peakHeap(do func()) uint64 {
 	done := make(chan struct{})
 	measured := make(chan uint64)
@@ -115,9 +115,8 @@ func peakHeap(do func()) uint64 {
 
 const rowsOfMemoryTest = 100_000
 
-// Memory grows neither with the rows of an upload nor with those of a download, which begins
-// long before its last row is read. It runs alone: the others' memory is in the same
-// process.
+// Memory use does not depend on the number of rows of an upload or download, and a download starts long before
+// its last row is read. The test runs alone, because other tests share the heap.
 func TestMailing_Memory(t *testing.T) { //nolint:paralleltest // see above
 	g := start(t, nil)
 	runtime.GC()

@@ -13,8 +13,8 @@ func (g *gateway) moveMailing(tb testing.TB, id, body string) reply {
 	return g.do(tb, call{Method: http.MethodPatch, Path: "/mailings/" + id, Body: body})
 }
 
-// A mailing shows the time that it was moved to, its job is due then, and the upload is still
-// answered as before when it is repeated.
+// A rescheduled mailing shows its new time, its job is due then, and repeating the upload still returns its
+// response.
 func TestMailing_Move(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -49,7 +49,7 @@ func TestMailing_Move(t *testing.T) {
 	}
 }
 
-// One that is held, or was paused before it began, is moved too and stays where it is.
+// A mailing that is held, or was paused before it started, is rescheduled and stays so.
 func TestMailing_MoveHeld(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -20,7 +20,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// slowForm is a form whose file comes when the test writes it.
+// slowForm is a form whose file the test writes on demand.
 type slowForm struct {
 	file  io.Writer
 	end   func()
@@ -119,7 +119,7 @@ func TestMailing_WithoutPostgres(t *testing.T) {
 	if p := r.problem(t); r.Status != http.StatusServiceUnavailable || p.Code != "DATABASE_UNAVAILABLE" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	w.mend()
+	w.restore()
 	if files := g.files(t); len(files) > 0 {
 		t.Errorf("files %q", files)
 	}
@@ -136,8 +136,8 @@ func (i ingester) IngestMailing(ctx context.Context, m store.NewMailing, lines i
 	return i.ingest(ctx, m, lines)
 }
 
-// The answer to the COMMIT is lost: what is there is answered 202, and of what may be
-// there the file stays.
+// The response to the COMMIT is lost: if the mailing is stored, the answer is 202; if that is unknown, the file
+// is kept.
 func TestMailing_UnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -169,7 +169,7 @@ func TestMailing_UnknownOutcome(t *testing.T) {
 	}
 }
 
-// A twin waits for the first, and is then told the same.
+// A concurrent request with the same key waits for the first and gets the same response.
 func TestMailing_AtOnce(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

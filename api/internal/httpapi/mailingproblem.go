@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// What only mailings are answered.
+// Problems of mailings.
 var (
 	noSuchMailing      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such mailing"}
 	storageUnavailable = problem{
@@ -20,7 +20,7 @@ var (
 	}
 	tooManyMailings = problem{
 		status: http.StatusServiceUnavailable, code: "BUSY", retryAfter: 10 * time.Second,
-		detail: "too many mailings are being taken in at once: repeat the request after Retry-After",
+		detail: "too many mailings are being uploaded at once: repeat the request after Retry-After",
 	}
 	tooManyUploads = problem{
 		status: http.StatusTooManyRequests, code: "TOO_MANY_UPLOADS", retryAfter: 10 * time.Second,
@@ -28,18 +28,18 @@ var (
 	}
 	uploadGaveWay = problem{
 		status: http.StatusRequestTimeout, code: "BODY_TOO_SLOW", retryAfter: 10 * time.Second,
-		detail: fmt.Sprintf("other uploads waited, and less than %.0f KiB of this one came per second: repeat the request over a faster connection, or when fewer uploads are in progress", busyRate/1024),
+		detail: fmt.Sprintf("the upload was aborted because others were waiting and it was slower than %.0f KiB/s: repeat the request over a faster connection, or when fewer uploads are in progress", busyRate/1024),
 	}
 	fileTooLarge = problem{
 		status: http.StatusRequestEntityTooLarge, code: "FILE_TOO_LARGE",
-		detail: fmt.Sprintf("the file is larger than %d bytes: divide it", mailing.MaxFile),
+		detail: fmt.Sprintf("the file is larger than %d bytes: split it", mailing.MaxFile),
 	}
 	notForm       = problem{status: http.StatusUnsupportedMediaType, code: "UNSUPPORTED_MEDIA_TYPE", detail: "send multipart/form-data with a boundary, not compressed"}
 	malformedForm = problem{status: http.StatusBadRequest, code: "MALFORMED_FORM", detail: "the body " + mailing.ErrMalformed.Error()}
 
-	mailingUnderWay = problem{
+	mailingInProgress = problem{
 		status: http.StatusConflict, code: "MAILING_IN_PROGRESS", retryAfter: 5 * time.Second,
-		detail: "a mailing with this filename is being taken in at this moment: repeat the request after Retry-After",
+		detail: "a mailing with this filename is being uploaded: repeat the request after Retry-After",
 	}
 	mailingBusy = problem{
 		status: http.StatusConflict, code: "MAILING_BUSY", retryAfter: 2 * time.Second,
@@ -47,21 +47,21 @@ var (
 	}
 	filenameTaken = problem{
 		status: http.StatusConflict, code: "FILENAME_EXISTS",
-		detail: "another mailing has the filename by now; cancel that one first",
+		detail: "another mailing uses the filename meanwhile; cancel that one first",
 	}
 )
 
 func filenameExists(id, filename string) problem {
 	return problem{status: http.StatusConflict, code: "FILENAME_EXISTS", detail: fmt.Sprintf(
-		"mailing %s has the filename %q and was made by another request; give this one another name in the field name, which stands in for the filename", id, filename)}
+		"mailing %s has the filename %q and was created by a different request; set another name in the field name, which replaces the filename", id, filename)}
 }
 
 func mailingState(refused *store.MailingStateError) problem {
 	return problem{status: http.StatusConflict, code: "MAILING_STATE", detail: refused.Error()}
 }
 
-// invalidMailing is invalid, and where the file is all that is wrong, or the fields of
-// the templates are, the problem has their code.
+// invalidMailing is like invalid, but if all faults have the same code about the file or the
+// template fields, it becomes the code of the problem.
 func invalidMailing(found []rules.Fault) problem {
 	p := invalid(found)
 	first := found[0].Code

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// workbook begins as every .xlsx does.
+// workbook is the beginning of an .xlsx file.
 func workbook(tb testing.TB) string {
 	tb.Helper()
 	var file bytes.Buffer
@@ -24,7 +24,7 @@ func workbook(tb testing.TB) string {
 	return file.String()
 }
 
-// Whatever is wrong: a clear answer, no row and no file.
+// An invalid upload gets a clear error and leaves no row and no file.
 func TestMailing_Refused(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

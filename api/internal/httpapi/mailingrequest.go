@@ -17,8 +17,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// mailingRequest is what the form of POST /mailings says besides its file. The rules
-// are those of the send request wherever the fields are.
+// mailingRequest holds the form fields of POST /mailings without the file. Fields that the
+// send request has too follow the same rules.
 type mailingRequest struct {
 	Subject  string   `json:"subject" validate:"required,line"`
 	HTML     string   `json:"html" validate:"required"`
@@ -33,9 +33,9 @@ type mailingRequest struct {
 	Test     []string `json:"test" validate:"max=10,dive,address"`
 	Start    string   `json:"start" validate:"omitempty,oneof=true false"`
 	Encoding string   `json:"encoding" validate:"encoding"`
-	// Delimiter stands between the fields of a row, where finding out has failed.
+	// Delimiter separates the fields of a row, if detection fails.
 	Delimiter string `json:"delimiter" validate:"delimiter"`
-	// EmptyFields is what becomes of a row that leaves a field of a template empty.
+	// EmptyFields says what to do with a row that leaves a template field empty.
 	EmptyFields string `json:"emptyFields" validate:"omitempty,oneof=send reject"`
 }
 
@@ -56,7 +56,7 @@ func requestOf(f mailing.Form) mailingRequest {
 	}
 }
 
-// mailingDraft is a mailing on its way to its row.
+// mailingDraft is a mailing being validated.
 type mailingDraft struct {
 	request mailingRequest
 	faults  rules.Faults
@@ -65,11 +65,11 @@ type mailingDraft struct {
 	reading  csvfile.Options
 	sender   string
 	sendAt   time.Time         // zero = now
-	tests    []string          // addresses in stored form, each once
+	tests    []string          // distinct addresses in stored form
 	preview  []mailing.Preview // of a dry run
 }
 
-// draftMailing checks the fields of the form one by one.
+// draftMailing validates the form fields.
 func draftMailing(checks *rules.Rules, caller *store.Caller, form mailing.Form, now time.Time) *mailingDraft {
 	d := &mailingDraft{request: requestOf(form), sender: caller.DefaultFrom}
 	d.faults = checks.Check(&d.request, form.Faults)
@@ -89,12 +89,12 @@ func draftMailing(checks *rules.Rules, caller *store.Caller, form mailing.Form, 
 	return d
 }
 
-// checkFile: the file has a name, or there is one to stand in for it.
+// checkFile requires a file with a name, or a name field.
 func (d *mailingDraft) checkFile(form mailing.Form) {
 	if !form.HasFile {
 		d.faults.Add(mailing.PartFile, "REQUIRED", "is required: the CSV file")
 	}
-	d.reading.Encoding, _ = csvfile.ParseEncoding(d.request.Encoding) // the rules have looked at both
+	d.reading.Encoding, _ = csvfile.ParseEncoding(d.request.Encoding) // both were validated by the rules
 	d.reading.Delimiter, _ = csvfile.ParseDelimiter(d.request.Delimiter)
 	d.filename = d.request.Name
 	if d.filename != "" || d.faults.Has(mailing.PartName) || !form.HasFile {
@@ -106,11 +106,11 @@ func (d *mailingDraft) checkFile(form mailing.Form) {
 		d.faults.Add(mailing.PartName, "REQUIRED", "is required when the file part gives no filename")
 	case email.HasControl(d.filename), len([]rune(d.filename)) > mailing.MaxName, !utf8.ValidString(d.filename):
 		d.faults.Add(mailing.PartFile, "INVALID_FILENAME",
-			fmt.Sprintf("must have a filename of 1 to %d characters of UTF-8 without control characters; a name part may stand in for it", mailing.MaxName))
+			fmt.Sprintf("must have a filename of 1 to %d characters of UTF-8 without control characters; a name part can replace it", mailing.MaxName))
 	}
 }
 
-// checkTests: each address gets one email, however often it is named.
+// checkTests removes duplicate test addresses.
 func (d *mailingDraft) checkTests() {
 	seen := map[string]bool{}
 	for _, address := range d.request.Test {
@@ -132,16 +132,16 @@ func (d *mailingDraft) rejectsEmpty() bool { return d.request.EmptyFields == "re
 
 func (d *mailingDraft) held() bool { return d.request.Start == "false" && !d.dryRun() }
 
-// sum is the SHA-256 of all that the request says, in one form whatever the order of
-// its parts. What is left out and what is given with its default are the same. hashKey
-// keys it, as the file may hold CPFs.
+// sum is the SHA-256 of the request in canonical form, independent of the order of its parts.
+// A field that is left out equals one with its default. It is keyed with hashKey, since the
+// file may contain CPFs.
 func (d *mailingDraft) sum(file [sha256.Size]byte, hashKey []byte) ([]byte, error) {
 	r := d.request
 	all := []any{
 		file[:], d.filename, string(d.reading.Encoding), string(d.reading.Delimiter), r.Subject, r.HTML, r.Text, value(r.From, ""), value(r.ReplyTo, ""),
 		value(r.SendAt, ""), r.Tags, d.delivery(), d.dryRun(), d.held(), d.tests,
 	}
-	if d.rejectsEmpty() { // requests of earlier releases keep their sum
+	if d.rejectsEmpty() { // keeps the sum of requests of earlier releases
 		all = append(all, "reject")
 	}
 	text, err := json.Marshal(all)

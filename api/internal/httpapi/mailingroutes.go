@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// MailingStore is the database as far as mailings go. *store.Store is one.
+// MailingStore is the part of *store.Store that mailings use.
 type MailingStore interface {
 	IngestMailing(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error)
 	MailingExists(ctx context.Context, id uuid.UUID) (bool, error)
@@ -30,27 +30,27 @@ type MailingStore interface {
 	RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
 }
 
-// Bucket is where the files of mailings are kept. *blob.Bucket is one.
+// Bucket stores the files of mailings; see *blob.Bucket.
 type Bucket interface {
 	mailing.Bucket
 	Ping(ctx context.Context) error
 }
 
-// Tokens are verification tokens, made ahead. *mailing.Tokens are some.
+// Tokens are pregenerated verification tokens; see *mailing.Tokens.
 type Tokens interface {
 	mailing.TokenSource
 	Available() int
 }
 
-// newMailingIntake gives uploads their limits.
-func newMailingIntake(p Params) *mailingIntake {
-	i := &mailingIntake{
-		vault:  mailing.Vault{Bucket: p.Bucket, Ring: p.Ring},
+// newMailingService creates the limits of uploads.
+func newMailingService(p Params) *mailingService {
+	i := &mailingService{
+		files:  mailing.FileStore{Bucket: p.Bucket, Ring: p.Ring},
 		tokens: p.Tokens, links: p.UnsubscribeKeys, publicURL: p.PublicURL,
-		forms:   mailing.NewGate(formsAtOnce, formsOfEach),
-		uploads: mailing.NewGate(uploadsAtOnce, uploadsOfEach),
-		ingests: mailing.NewGate(ingestsAtOnce, ingestsOfEach),
-		pace:    leastPace,
+		forms:   mailing.NewLimiter(formsAtOnce, formsOfEach),
+		uploads: mailing.NewLimiter(uploadsAtOnce, uploadsOfEach),
+		ingests: mailing.NewLimiter(ingestsAtOnce, ingestsOfEach),
+		pace:    minPace,
 		open:    newOpenUploads(),
 	}
 	i.forms.MakeRoom(i.open.waitLimit, i.open.cutSlowest)
@@ -58,7 +58,7 @@ func newMailingIntake(p Params) *mailingIntake {
 	return i
 }
 
-// newHealthCheck looks at storage and tokens only where mailings are taken in.
+// newHealthCheck checks storage and tokens only if mailings are accepted.
 func newHealthCheck(p Params) *healthCheck {
 	hc := &healthCheck{confirm: shared(confirming(p.Store)), statuses: shared(p.Store.ProcessStatuses), gate: shared(p.Store.Gate), hasRabbitMQ: p.HasRabbitMQ}
 	if p.HasRabbitMQ {
@@ -68,9 +68,9 @@ func newHealthCheck(p Params) *healthCheck {
 	return hc
 }
 
-// routeMailings answers under both prefixes: /mailings is what its callers know, /v1
-// where everything else is. Without RabbitMQ no mailing is set going, but those that
-// are there can be looked at and stopped.
+// routeMailings registers the routes under both prefixes: /mailings for existing clients, /v1
+// like all other routes. Without RabbitMQ, mailings cannot be started, but existing ones can be
+// read and stopped.
 func (a *API) routeMailings(r *gin.Engine, p Params) {
 	for _, prefix := range []string{"", "/v1"} {
 		read := r.Group(prefix+"/mailings", a.answer(a.authenticate), a.answer(scope(apikey.MailingsRead)))

@@ -19,8 +19,8 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// mailingRow is a row of a mailing's file and what became of it. A row that is no entry has
-// neither address nor outboxId.
+// mailingRow is a row of a mailing's file with its result. A rejected row has neither address
+// nor outboxId.
 type mailingRow struct {
 	Line           int        `json:"line"`
 	Email          string     `json:"email,omitempty"`
@@ -51,11 +51,11 @@ type rowCursor struct {
 const (
 	rowStatusRule = entryStatusRule + " " + store.RowDuplicate
 	typeCSV       = "text/csv"
-	// rowsPerFetch is how many rows of a download are read at once.
+	// rowsPerFetch is how many rows a download reads per query.
 	rowsPerFetch = 1000
 )
 
-// listRows answers every row of a mailing's file: a page as JSON, or all of them as CSV.
+// listRows returns the rows of a mailing's file: a page as JSON, or all as CSV.
 func (a *API) listRows(c *gin.Context) error {
 	id, err := mailingID(c)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *API) listRows(c *gin.Context) error {
 	if asCSV {
 		for _, name := range []string{"cursor", "limit"} {
 			if _, given := q.get(name); given {
-				q.faults.Add(name, "NOT_ALLOWED", "belongs to pages of JSON: CSV has all rows")
+				q.faults.Add(name, "NOT_ALLOWED", "is only for JSON pages: CSV contains all rows")
 			}
 		}
 		if err := q.close(); err != nil {
@@ -108,14 +108,14 @@ func (a *API) listRows(c *gin.Context) error {
 	return nil
 }
 
-// downloadRows streams all rows. A list that breaks off in the middle ends with the connection,
-// so that nobody takes it for the whole one.
+// downloadRows streams all rows. On an error the connection is closed, so that a client does
+// not take an incomplete list for complete.
 func (a *API) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFilter) error {
 	filter.Limit = rowsPerFetch
 	company := visitOf(c).caller.CompanyID
 	page, err := a.store.MailingRows(c.Request.Context(), company, id, filter)
 	if err != nil {
-		return mailingProblem(err) // a problem like any other: nothing was written yet
+		return mailingProblem(err) // nothing was written yet
 	}
 	c.Header("Content-Type", typeCSV+"; charset=utf-8; header=present")
 	c.Header("Content-Disposition", `attachment; filename="mailing-`+id.String()+`-rows.csv"`)
@@ -124,12 +124,12 @@ func (a *API) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFilter)
 	out.UseCRLF = true // RFC 4180
 	_ = out.Write(rowColumns)
 	for {
-		allowAnswer(c)
+		extendWriteDeadline(c)
 		for _, r := range page.Rows {
 			_ = out.Write(rowCells(rowOf(r)))
 		}
 		out.Flush()
-		if err = out.Error(); err != nil || !page.More { // Write's errors too
+		if err = out.Error(); err != nil || !page.More { // includes errors of Write
 			break
 		}
 		filter.After = page.End
@@ -138,13 +138,13 @@ func (a *API) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFilter)
 		}
 	}
 	if err != nil {
-		a.log.Warn("download of rows broke off", telemetry.RequestID, visitOf(c).requestID, "error", fmt.Sprint(err))
+		a.log.Warn("download of rows aborted", telemetry.RequestID, visitOf(c).requestID, "error", fmt.Sprint(err))
 		panic(http.ErrAbortHandler)
 	}
 	return nil
 }
 
-// rowColumns are the names of rowCells. A column that is added goes to the end.
+// rowColumns are the column names of rowCells. Add new columns at the end.
 var rowColumns = []string{
 	"line", "email", "status", "errorCode", "errorReason", "column", "emptyFields", "outboxId", "attempts", "lastAttemptAt", "sesMessageId", "externalId",
 	"outcomeUnknown",
@@ -176,33 +176,33 @@ func rowOf(r store.MailingRow) mailingRow {
 	return shown
 }
 
-// rowReason is what is stored in words, and otherwise what the code of a verdict means.
+// rowReason returns the stored reason, or the meaning of the validation code.
 func rowReason(r store.MailingRow) string {
 	if r.Reason != "" {
 		return r.Reason
 	}
-	return verdictMeanings[r.Code]
+	return codeMeanings[r.Code]
 }
 
-// verdictMeanings says for people what the codes of verdicts mean.
-var verdictMeanings = map[string]string{
+// codeMeanings describes the codes of validation results.
+var codeMeanings = map[string]string{
 	mailing.CodeMissingEmail:    "the row has no address",
-	mailing.CodeInvalidEmail:    "what the row has for an address has no @",
-	"SYNTAX":                    "the address cannot be mailed",
-	"DISPOSABLE":                "the address is a throw-away one",
-	"MX":                        "the address's domain takes no mail",
+	mailing.CodeInvalidEmail:    "the row's address has no @",
+	"SYNTAX":                    "the address is not a valid email address",
+	"DISPOSABLE":                "the address is a disposable one",
+	"MX":                        "the domain of the address accepts no mail",
 	store.CodeDuplicate:         "an earlier row has the address",
 	mailing.CodeInvalidTaxID:    "the column has no valid CPF or CNPJ",
 	mailing.CodeTooLong:         "the column has a value that is too long",
 	mailing.CodeBadCharacter:    "the column has a control character",
-	mailing.CodeInvalidLink:     "the column has a value that cannot be a link, where the template needs one",
-	mailing.CodeSubjectLength:   "the subject would have no character, or more than 150",
+	mailing.CodeInvalidLink:     "the template uses the column as a link, but its value is not a valid link",
+	mailing.CodeSubjectLength:   "the subject would be empty or longer than 150 characters",
 	mailing.CodeBodyTooLarge:    "the body would be larger than 512 KiB",
-	mailing.CodeEmptyBody:       "the body would show nothing",
+	mailing.CodeEmptyBody:       "the body would be empty",
 	store.CodeEmptyField:        "the column is empty, the template gives it no default, and emptyFields is reject",
 	csvfile.CodeWrongFieldCount: "the row has more cells than the header, or ends before the address",
 	csvfile.CodeUnclosedQuote:   "a quote in the row is not closed",
 	email.CodeSuppressed:        "the address is suppressed",
-	email.CodeExpired:           "its time to be sent was over",
-	email.CodeOutcomeUnknown:    "the provider may have taken it",
+	email.CodeExpired:           "its deadline passed before it was sent",
+	email.CodeOutcomeUnknown:    "the provider may have accepted it",
 }

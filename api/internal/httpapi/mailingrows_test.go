@@ -11,8 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every row of the file is there, in its order, as pages of JSON and as CSV, with what became
-// of it.
+// Every row of the file is listed in order, as JSON pages and as CSV, with its result.
 func TestMailing_Rows(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -95,7 +94,7 @@ func TestMailing_Rows(t *testing.T) {
 	}
 }
 
-// A download reads page after page, and no cell of it is a formula.
+// A download reads several pages, and none of its cells is a formula.
 func TestMailing_RowsOfManyPages(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -22,37 +22,37 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// mailingRoute names the operation in idempotency_keys, whatever prefix it was called
-// with. It must never change: keys of earlier releases stand under it.
+// mailingRoute identifies the operation in idempotency_keys, for both prefixes. It must never
+// change: keys of earlier releases are stored with it.
 const mailingRoute = "POST /mailings"
 
-// mailingPath is where mailings are looked up.
+// mailingPath is the path of mailings.
 const mailingPath = "/v1/mailings/"
 
-// ingestTime is the most that writing a mailing into Postgres may take: two million
-// rows at a fiftieth of the usual speed.
+// ingestTime limits writing a mailing to Postgres: two million rows at a fiftieth of the usual
+// speed.
 const ingestTime = 15 * time.Minute
 
-// mailingAccepted is the answer 202. Whoever has it can rely on the mailing.
+// mailingAccepted is the 202 response: the mailing is durably stored.
 type mailingAccepted struct {
 	MailingID  string              `json:"mailingId"`
 	Status     store.MailingStatus `json:"status"`
 	Accepted   int                 `json:"accepted"`
 	Invalid    int                 `json:"invalid"`
 	Duplicates int                 `json:"duplicates"`
-	// EmptyFields is how many of the accepted lines leave a field empty that has no default.
+	// EmptyFields counts the accepted lines with an empty field that has no default.
 	EmptyFields int              `json:"emptyFields"`
 	Warnings    []mailingWarning `json:"warnings,omitempty"`
 }
 
-// dryAnswer is that of a dry run: with the first emails as they would be sent. They hold what
-// the file says of people, so they are in this answer alone, and not in the stored one.
+// dryAnswer is the response of a dry run, with the first emails as they would be sent. They
+// contain personal data of the file, so the stored response does not include them.
 type dryAnswer struct {
 	mailingAccepted
 	Preview []mailing.Preview `json:"preview"`
 }
 
-// shown is the answer as this request gets it.
+// shown returns the response for this request.
 func (d *mailingDraft) shown(answer []byte) ([]byte, error) {
 	if !d.dryRun() {
 		return answer, nil
@@ -69,44 +69,43 @@ func (d *mailingDraft) shown(answer []byte) ([]byte, error) {
 	return shown, nil
 }
 
-// mailingWarning is what the tenant may want to change, though the mailing is taken.
+// mailingWarning is a possible problem of a mailing that was accepted.
 type mailingWarning struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// warningsOf says what is missing from a mailing's templates, of html and text each: a reader
-// sees one of them. The header List-Unsubscribe has
-// the link in any case, but many readers never see it.
-func warningsOf(letter mailing.Letter) []mailingWarning {
+// warningsOf reports what is missing from a mailing's templates, for html and text separately:
+// a mail client shows one of them. The List-Unsubscribe header always has the link, but many
+// mail clients do not show it.
+func warningsOf(templates mailing.Templates) []mailingWarning {
 	var warnings []mailingWarning
-	for _, part := range letter.Without(mailmerge.FieldUnsubscribeURL) {
-		warnings = append(warnings, mailingWarning{"NO_UNSUBSCRIBE_URL", part + " has no {{unsubscribe_url}}: who reads it sees no link to unsubscribe with"})
+	for _, part := range templates.Without(mailmerge.FieldUnsubscribeURL) {
+		warnings = append(warnings, mailingWarning{"NO_UNSUBSCRIBE_URL", part + " has no {{unsubscribe_url}}: recipients see no unsubscribe link"})
 	}
 	return warnings
 }
 
-// sendMailing takes in a mailing: first the whole form, its file into the storage, then
-// everything about it in one transaction. A slow client is at no time one that holds a
-// transaction.
+// sendMailing accepts a mailing: it receives the whole form and stores its file, then writes
+// everything in one transaction. A slow client never holds a transaction open.
 func (a *API) sendMailing(c *gin.Context) error {
-	if err := takeTime(c); err != nil {
+	if err := liftWriteDeadline(c); err != nil {
 		return err
 	}
-	defer allowAnswer(c)
+	defer extendWriteDeadline(c)
 	guard, err := keyOf(c.Request.Header, mailingRoute)
 	if err != nil {
 		return err
 	}
-	leave, err := enter(c.Request.Context(), a.mailings.forms, visitOf(c).caller.CompanyID)
+	release, err := enter(c.Request.Context(), a.mailings.forms, visitOf(c).caller.CompanyID)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer release()
 	up, err := a.readUpload(c)
-	stays := false
+	keepFile := false
 	defer func() {
-		if !stays {
+		if !keepFile {
 			a.dropFile(c, up.file)
 		}
 	}()
@@ -121,12 +120,12 @@ func (a *API) sendMailing(c *gin.Context) error {
 	if guard != nil {
 		guard.sum = sum
 	}
-	m, judge, err := a.composeMailing(c, d, up)
+	m, validator, err := a.composeMailing(c, d, up)
 	if err != nil {
 		return a.replayInstead(c, guard, err)
 	}
 	m.RequestSHA256, m.Key = sum, guard.record(nil)
-	answer, err := a.ingest(c, d, up.file, m, judge)
+	answer, err := a.ingest(c, d, up.file, m, validator)
 	var used *store.KeyUsedError
 	var taken *store.FilenameUsedError
 	switch {
@@ -140,12 +139,12 @@ func (a *API) sendMailing(c *gin.Context) error {
 	case errors.As(err, &taken):
 		return filenameExists(taken.MailingID.String(), d.filename)
 	case errors.Is(err, store.ErrUnknownOutcome):
-		stays = true
+		keepFile = true
 		return acceptUnknown("mailing", up.id.String())
 	case err != nil:
 		return a.replayInstead(c, guard, err)
 	}
-	stays = !d.dryRun() // its lines are known, and nothing else will be asked of the file
+	keepFile = !d.dryRun() // a dry run needs the file only for this response
 	a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID, Queue: email.QueueMailings})
 	visitOf(c).note(answer)
 	if answer, err = d.shown(answer); err != nil {
@@ -155,29 +154,29 @@ func (a *API) sendMailing(c *gin.Context) error {
 	return nil
 }
 
-// ingest writes the mailing with all its lines. nil means that it is there, whatever
-// the way to know that was; a client that left meanwhile changes nothing.
-func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store.NewMailing, judge *mailing.Judge) ([]byte, error) {
-	leave, err := enter(c.Request.Context(), a.mailings.ingests, m.CompanyID)
+// ingest writes the mailing with all its lines. A nil error means that it is stored. It
+// continues if the client disconnects.
+func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store.NewMailing, validator *mailing.Validator) ([]byte, error) {
+	release, err := enter(c.Request.Context(), a.mailings.ingests, m.CompanyID)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { leave() }()
+	defer func() { release() }()
 	m.Yield = func(wait func() error) (err error) {
-		leave()
-		leave = func() {}
+		release()
+		release = func() {}
 		if err := wait(); err != nil {
 			return err
 		}
 		again, err := enter(c.Request.Context(), a.mailings.ingests, m.CompanyID)
 		if err == nil {
-			leave = again
+			release = again
 		}
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), ingestTime)
 	defer cancel()
-	reading, err := a.mailings.vault.Open(ctx, file, d.reading)
+	reading, err := a.mailings.files.Open(ctx, file, d.reading)
 	if err != nil {
 		return nil, fileProblem(err)
 	}
@@ -189,7 +188,7 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 	for i := range m.Tests {
 		m.Tests[i].Job.Traceparent = m.Traceparent
 	}
-	_, answer, err := a.store.IngestMailing(ctx, m, mailing.Lines(reading, judge))
+	_, answer, err := a.store.IngestMailing(ctx, m, mailing.Lines(reading, validator))
 	crashpoint.At(crashpoint.UploadCommitted)
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):
@@ -198,15 +197,14 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 		}
 		return nil, err
 	case errors.Is(err, store.ErrInProgress) && m.Key != nil:
-		return nil, a.underWay(ctx, twinUnderWay)
+		return nil, a.inProgress(ctx, sameKeyInProgress)
 	case errors.Is(err, store.ErrInProgress):
-		return nil, a.underWay(ctx, mailingUnderWay)
+		return nil, a.inProgress(ctx, mailingInProgress)
 	}
 	return answer, fileProblem(err)
 }
 
-// fileProblem tells the faults of a file, which are the caller's, and the storage's
-// failures from other errors.
+// fileProblem maps faults of the file, which are the caller's, and failures of the storage.
 func fileProblem(err error) error {
 	if wrong, ok := errors.AsType[*csvfile.FileError](err); ok {
 		var f rules.Faults
@@ -219,7 +217,7 @@ func fileProblem(err error) error {
 	return err
 }
 
-// answerOf is the 202 of a mailing with these lines.
+// answerOf returns the function that builds the 202 response from the counts.
 func answerOf(m *store.NewMailing, warnings []mailingWarning) func(store.MailingCounts) ([]byte, error) {
 	id, held, dry := m.ID.String(), m.Held, m.DryRun
 	return func(n store.MailingCounts) ([]byte, error) {

@@ -107,7 +107,7 @@ func TestMailing_Entries(t *testing.T) {
 	}
 }
 
-// The parts may come in any order, under both prefixes.
+// Parts are accepted in any order, under both prefixes.
 func TestMailing_AnyOrder(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -154,8 +154,8 @@ func TestMailing_DryRun(t *testing.T) {
 	g.mail(t, mailingForm())
 }
 
-// A dry run counts the rows that leave a field empty and shows the first emails; what it shows
-// is stored nowhere. With emptyFields=reject such rows are not sent.
+// A dry run counts the rows with empty fields and shows the first emails, which are not stored. With
+// emptyFields=reject such rows are rejected.
 func TestMailing_EmptyFields(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -204,7 +204,7 @@ func TestMailing_EmptyFields(t *testing.T) {
 	if got := verdicts(id); got != "line,column,code 2,email,MISSING_EMAIL 4,email,DUPLICATE 5,cidade,EMPTY_FIELD 6,cidade,EMPTY_FIELD " {
 		t.Error(got)
 	}
-	// What the worker reads has no defaults any more.
+	// The stored templates have no defaults.
 	if n := g.count(t, `SELECT count(*) FROM mailings m JOIN mailing_entries e ON e.mailing_id = m.id
 		WHERE m.id = '`+id+`' AND m.subject = 'Olá, {{d1}}!' AND m.fields = '{d1,cidade,d2}' AND e.fields IN ('{Ana,Recife,Ana}', '{cliente,"",""}', '{Caio,"",Caio}', '{D,Natal,D}')`); n != 4 {
 		t.Errorf("%d of 4 entries", n)
@@ -272,14 +272,14 @@ func TestMailing_IdempotencyKey(t *testing.T) {
 	if r := g.upload(t, mailingForm(), map[string]string{"Idempotency-Key": "ç"}); r.Status != http.StatusBadRequest {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	// A dry run takes no filename, so it is the key alone that makes it once.
+	// A dry run does not reserve the filename, so only the key makes it idempotent.
 	dry := given(part{name: "dryRun", value: "true"})
 	one := g.upload(t, dry, map[string]string{"Idempotency-Key": "ensaio"})
 	two := g.upload(t, dry, map[string]string{"Idempotency-Key": "ensaio"})
 	if one.Body != two.Body || two.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("%s, then %s", one.Body, two.Body)
 	}
-	// What was accepted is answered although it would be refused today.
+	// An accepted request is replayed although it would be rejected now.
 	g.exec(t, `UPDATE idempotency_keys SET key = 'gone' WHERE key = 'natal-2026'`)
 	if r := g.upload(t, mailingForm(), key); r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("by its filename: %d %s", r.Status, r.Body)
@@ -318,17 +318,17 @@ func TestMailing_Tests(t *testing.T) {
 	if diff := cmp.Diff([]string{"chefe@acme.example", "eu@acme.example"}, to); rows.Err() != nil || diff != "" {
 		t.Error(diff)
 	}
-	// The token of a test is nobody's.
+	// The token of a test email belongs to no entry.
 	if n := g.count(t, `SELECT count(*) FROM email_outbox o JOIN mailing_entries e ON strpos(o.html, e.token) > 0`); n > 0 {
 		t.Errorf("%d tests hold a recipient's token", n)
 	}
-	// They have a head start of the rest.
+	// Test emails are due before the others.
 	if n := g.count(t, `SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND next_at > created_at + interval '3 s'`); n != 1 {
 		t.Error("the rest does not wait for the tests")
 	}
 }
 
-// Nobody will ever take a CPF from the entry of a dry run.
+// The CPF of an entry of a dry run is not stored, because nothing would use it.
 func TestMailing_DryRunKeepsNoTaxID(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -338,7 +338,7 @@ func TestMailing_DryRunKeepsNoTaxID(t *testing.T) {
 	}
 }
 
-// A file without a good row tells so, and its name may be used again.
+// A file without a valid row is completed at once, and its name can be reused.
 func TestMailing_NothingToSend(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -349,7 +349,7 @@ func TestMailing_NothingToSend(t *testing.T) {
 	g.mail(t, given(file("e-mail;nome;cidade\nana@example.com;x;y\n")))
 }
 
-// A delimiter that is given is not looked for.
+// A given delimiter disables detection.
 func TestMailing_Delimiter(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -360,8 +360,7 @@ func TestMailing_Delimiter(t *testing.T) {
 	g.mail(t, given(file("e-mail|nome|cidade\nana@example.com|A;B;C|x,y\n"), part{name: "delimiter", value: "|"}))
 }
 
-// Mailings that have been received and wait to be written have their templates in memory: a
-// company has four at a time.
+// Received mailings that wait for their ingestion keep their templates in memory: at most four per company.
 func TestMailings_FormsInMemory(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -20,43 +20,43 @@ import (
 )
 
 const (
-	// maxForm is the file at its limit with room for all other parts at theirs.
+	// maxForm is the largest file with room for all other parts (bytes).
 	maxForm = mailing.MaxFile + 4<<20
-	// turnWait is how long a mailing waits for its turn before it is told to come back.
+	// turnWait limits how long a mailing waits for a slot before it is rejected.
 	turnWait = time.Minute
-	// formsAtOnce bounds the templates in memory, 4 MiB each, from the beginning of the upload
-	// to the answer: some wait for the ingests of others.
+	// formsAtOnce limits the templates in memory, 4 MiB each, from the start of the upload to the
+	// response: some wait for the ingestion of others.
 	formsAtOnce, formsOfEach = 16, 4
-	// uploadsAtOnce bounds what uploads take of the process's memory, 25 MiB each where
-	// the storage is S3, and what one company takes of them with slow connections.
+	// uploadsAtOnce limits the memory of uploads, 25 MiB each with S3; uploadsOfEach limits what
+	// one company takes of it with slow connections.
 	uploadsAtOnce, uploadsOfEach = 8, 2
-	// ingestsAtOnce bounds the connections and the work that Postgres has of mailings.
+	// ingestsAtOnce limits the connections and the load of mailings on Postgres.
 	ingestsAtOnce, ingestsOfEach = 4, 2
-	// dropTime is for taking back a file, whose request may have ended long before.
+	// dropTime limits deleting a file, for which the request's context may have ended.
 	dropTime = 10 * time.Second
 )
 
-// upload is a form, read, and its file, stored.
+// upload is a received form with its stored file.
 type upload struct {
 	id   uuid.UUID
 	form mailing.Form
 	file mailing.File
 }
 
-// readUpload reads the form. What it has stored must be dropped if nothing comes of
-// it, after an error too.
+// readUpload receives the form. If the mailing is not accepted, the caller must drop the stored
+// file, also after an error.
 func (a *API) readUpload(c *gin.Context) (upload, error) {
 	boundary, err := formBoundary(c.Request)
 	if err != nil {
 		return upload{}, err
 	}
-	leave, err := enter(c.Request.Context(), a.mailings.uploads, visitOf(c).caller.CompanyID)
+	release, err := enter(c.Request.Context(), a.mailings.uploads, visitOf(c).caller.CompanyID)
 	if err != nil {
 		return upload{}, err
 	}
 	u := upload{}
 	if u.id, err = uuid.NewV7(); err != nil {
-		leave()
+		release()
 		return upload{}, fmt.Errorf("make mailing id: %w", err)
 	}
 	ctx, cancel := context.WithCancel(c.Request.Context())
@@ -65,13 +65,13 @@ func (a *API) readUpload(c *gin.Context) (upload, error) {
 	defer func() {
 		body.finish()
 		if visitOf(c).bodyRead = errors.Is(body.err, io.EOF); !visitOf(c).bodyRead {
-			hangUp(c)
+			closeAfterResponse(c)
 		}
 	}()
-	defer leave() // before what is left of a refused form is read, for which nobody waits
+	defer release() // before the rest of a rejected form is discarded, which needs no slot
 	defer a.mailings.open.add(visitOf(c).caller.CompanyID, body)()
 	u.form, err = mailing.ReadForm(multipart.NewReader(body, boundary), func(content io.Reader) (err error) {
-		u.file, err = a.mailings.vault.Keep(ctx, visitOf(c).caller.CompanyID, u.id, content)
+		u.file, err = a.mailings.files.Keep(ctx, visitOf(c).caller.CompanyID, u.id, content)
 		return err
 	})
 	if body.wasCut() && errors.Is(body.err, os.ErrDeadlineExceeded) {
@@ -80,8 +80,8 @@ func (a *API) readUpload(c *gin.Context) (upload, error) {
 	return u, uploadProblem(err, body.err)
 }
 
-// uploadProblem tells what went wrong while a form was read: cause is the body's own
-// error, which is what counts where there is one.
+// uploadProblem maps an error of receiving a form. cause is the error of the body, which takes
+// precedence.
 func uploadProblem(err, cause error) error {
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -101,7 +101,7 @@ func uploadProblem(err, cause error) error {
 	return err
 }
 
-// formBoundary is the word between the form's parts.
+// formBoundary returns the boundary of the form's parts.
 func formBoundary(r *http.Request) (string, error) {
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -113,14 +113,14 @@ func formBoundary(r *http.Request) (string, error) {
 	return parameters["boundary"], nil
 }
 
-// enter waits for its turn.
-func enter(ctx context.Context, g *mailing.Gate, company uuid.UUID) (leave func(), err error) {
+// enter waits for a slot.
+func enter(ctx context.Context, g *mailing.Limiter, company uuid.UUID) (release func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, turnWait)
 	defer cancel()
-	leave, err = g.Enter(waiting, company)
+	release, err = g.Enter(waiting, company)
 	switch {
 	case err == nil:
-		return leave, nil
+		return release, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, mailing.ErrOwnLimit):
@@ -129,12 +129,12 @@ func enter(ctx context.Context, g *mailing.Gate, company uuid.UUID) (leave func(
 	return nil, tooManyMailings
 }
 
-// dropFile takes back the file of a mailing that was not accepted. One that stays for
-// all that harms nobody: it is encrypted, and no row names it.
+// dropFile deletes the file of a mailing that was not accepted. If that fails, the file does no
+// harm: it is encrypted, and no row refers to it.
 func (a *API) dropFile(c *gin.Context, f mailing.File) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), dropTime)
 	defer cancel()
-	if err := a.mailings.vault.Drop(ctx, f); err != nil {
-		a.log.Warn("file of a refused mailing stays", telemetry.RequestID, visitOf(c).requestID, "key", f.Key, "error", err)
+	if err := a.mailings.files.Drop(ctx, f); err != nil {
+		a.log.Warn("cannot delete the file of a rejected mailing", telemetry.RequestID, visitOf(c).requestID, "key", f.Key, "error", err)
 	}
 }

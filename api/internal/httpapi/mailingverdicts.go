@@ -14,13 +14,12 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// allowEvery is after how many lines of a download the client gets new time for the
-// next ones.
+// allowEvery is after how many lines of a download the write deadline is extended.
 const allowEvery = 1000
 
-// downloadVerdicts writes every line that is not sent to, and why, as CSV. It never
-// holds a value of the file: a verdict can be passed on. It is streamed: a list that
-// breaks off in the middle ends with the connection, so that nobody takes it for whole.
+// downloadVerdicts streams the validation results of rejected lines as CSV. It contains no
+// values of the file, so it can be passed on. On an error the connection is closed, so that a
+// client does not take an incomplete list for complete.
 func (a *API) downloadVerdicts(c *gin.Context) error {
 	id, err := mailingID(c)
 	if err != nil {
@@ -28,7 +27,7 @@ func (a *API) downloadVerdicts(c *gin.Context) error {
 	}
 	next, stop := iter.Pull2(a.store.MailingVerdicts(c.Request.Context(), visitOf(c).caller.CompanyID, id))
 	defer stop()
-	line, err, more := next() // what is wrong from the beginning is a problem like any other
+	line, err, more := next() // an error before the first line is returned as a problem
 	if err != nil {
 		return mailingProblem(err)
 	}
@@ -37,12 +36,12 @@ func (a *API) downloadVerdicts(c *gin.Context) error {
 	c.Status(http.StatusOK)
 	out := csv.NewWriter(c.Writer)
 	out.UseCRLF = true                                // RFC 4180
-	_ = out.Write([]string{"line", "column", "code"}) // Flush's error tells
+	_ = out.Write([]string{"line", "column", "code"}) // Flush reports the error
 	for n := 1; more && err == nil; n++ {
 		if n%allowEvery == 1 {
-			allowAnswer(c)
+			extendWriteDeadline(c)
 		}
-		if err = out.Write(verdictRow(line)); err == nil {
+		if err = out.Write(rejectedLineCells(line)); err == nil {
 			line, err, more = next()
 		}
 	}
@@ -51,23 +50,23 @@ func (a *API) downloadVerdicts(c *gin.Context) error {
 		err = out.Error()
 	}
 	if err != nil {
-		a.log.Warn("download of verdicts broke off", telemetry.RequestID, visitOf(c).requestID, "error", fmt.Sprint(err))
+		a.log.Warn("download of validation results aborted", telemetry.RequestID, visitOf(c).requestID, "error", fmt.Sprint(err))
 		panic(http.ErrAbortHandler)
 	}
 	return nil
 }
 
-func verdictRow(l store.RejectedLine) []string {
+func rejectedLineCells(l store.RejectedLine) []string {
 	return []string{strconv.Itoa(l.Line), harmless(l.Column), l.Code}
 }
 
-// formulaSigns are what a formula begins with, as they are and in full width.
+// formulaSigns are the first characters of formulas, also in full width.
 const formulaSigns = "=+-@＝＋－＠"
 
-// harmless keeps a spreadsheet from taking the name of a column, which the file's
-// author made up, for a formula.
+// harmless prevents a spreadsheet from evaluating text of the file, such as the name of a
+// column, as a formula.
 func harmless(text string) string {
-	begin := strings.TrimSpace(text) // some programs pass over space before a formula
+	begin := strings.TrimSpace(text) // some programs ignore leading space
 	if strings.IndexAny(begin, formulaSigns) == 0 || strings.IndexAny(text, "\t\r\n") == 0 {
 		return "'" + text
 	}

@@ -10,7 +10,7 @@ import (
 	"email-gateway/api/internal/apikey"
 )
 
-// said is the message of the one fault that a reply has, or all of them.
+// said returns the message of the only fault of a reply, or all messages.
 func said(tb testing.TB, r reply) string {
 	tb.Helper()
 	var all []string
@@ -20,7 +20,7 @@ func said(tb testing.TB, r reply) string {
 	return strings.Join(all, "; ")
 }
 
-// A message says what to do, in words that name the field to use.
+// Messages say what to do and name the field to use.
 func TestSend_SaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -35,7 +35,7 @@ func TestSend_SaysWhatToDo(t *testing.T) {
 		"two in cc":                {with("cc", []string{"a@b.example,c@d.example"}), "cc[0] must be one address, not several: make each an entry of the array"},
 		"a list in to":             {with("to", []string{}), "to must be a string, not an array: one recipient per email; cc and bcc take up to 5 more, POST /mailings a file of recipients"},
 		"an object in from":        {with("from", fields{"email": "a@b.example"}), `from must be a string, not an object: name and address in one, such as "Acme <billing@acme.example>"`},
-		"no list in cc":            {with("cc", "a@b.example"), "cc must be an array, not a string: put it into brackets, even if it is alone"},
+		"no list in cc":            {with("cc", "a@b.example"), "cc must be an array, not a string: put it into brackets, even a single value"},
 		"a priority in text":       {with("priority", "5"), "priority must be a number, not a string: write it without quotes"},
 		"a number for a CPF":       {person("cpfCnpj", 52998224725), "recipient.cpfCnpj must be a string, not a number: put it into quotes"},
 		"null":                     {with("text", nil), "text must be a string, not null: leave the field out"},
@@ -85,7 +85,7 @@ func TestSend_RecipientWithoutAddress(t *testing.T) {
 	}
 }
 
-// All of what is wrong with a body is told at once, up to a bound, of mailings too.
+// All faults of a body are reported at once, up to a limit, also for mailings.
 func TestSend_AllViolations(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -109,13 +109,13 @@ func TestSend_AllViolations(t *testing.T) {
 	if len(many.Errors) != 20 || !strings.HasSuffix(many.Errors[19].Message, "; there may be more") {
 		t.Errorf("%d faults: %v", len(many.Errors), many.Errors)
 	}
-	// A field where none can stand hides nothing else.
+	// A field in the wrong place does not hide other faults.
 	if got := said(t, g.upload(t, given(part{name: "html", value: "<p onclick='{{nome}}'><script>x</script>"}), nil)); !strings.Contains(got, "SCRIPT_ELEMENT at script") {
 		t.Error(got)
 	}
 }
 
-// A missing key, a malformed one and a wrong one differ; whether a key exists is not told.
+// Missing, malformed and wrong keys have different messages; none reveals whether a key exists.
 func TestAuthenticate_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// rememberLiterals notes the methods of the paths that have no parameter.
+// rememberLiterals stores the methods of the paths without a parameter.
 func (a *API) rememberLiterals(routes gin.RoutesInfo) {
 	methods := map[string][]string{}
 	for _, route := range routes {
@@ -22,8 +22,8 @@ func (a *API) rememberLiterals(routes gin.RoutesInfo) {
 	}
 }
 
-// refuseMethod answers 405 where gin would take a literal path for one with a parameter,
-// since only that has the method: GET /v1/email/send is no email with the id "send".
+// refuseMethod answers 405 if gin matches a literal path with a parameterized one because only
+// that has the method: GET /v1/email/send is not an email with the id "send".
 func (a *API) refuseMethod(c *gin.Context) {
 	if !strings.Contains(c.FullPath(), ":") {
 		return

@@ -36,7 +36,7 @@ func newMeasure(registry *prometheus.Registry) (*measure, error) {
 		}, []string{"method", "path"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quota_refusals_total",
-			Help: "Requests refused because they would exceed a quota of their company, by quota.",
+			Help: "Requests rejected because they would exceed a quota of their company, by quota.",
 		}, []string{"quota"}),
 	}
 	for _, quota := range store.Quotas() {
@@ -48,8 +48,8 @@ func newMeasure(registry *prometheus.Registry) (*measure, error) {
 	return m, nil
 }
 
-// expect shows the counters of each route's server errors from the start: an increase does
-// not see the value that a counter appears with.
+// expect creates the counters of each route's server errors at the start: Prometheus's increase
+// ignores the first value of a counter.
 func (m *measure) expect(routes gin.RoutesInfo) {
 	for _, route := range routes {
 		for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
@@ -58,8 +58,8 @@ func (m *measure) expect(routes gin.RoutesInfo) {
 	}
 }
 
-// observe writes one log line and counts one request. The path is the route's
-// template: a path as it came may hold anything, and so may a query string.
+// observe writes one log line and counts one request. The path is the route's template: actual
+// paths and query strings may contain anything.
 func (a *API) observe(c *gin.Context) {
 	began := time.Now()
 	c.Next()
@@ -83,31 +83,31 @@ func (a *API) observe(c *gin.Context) {
 		slog.Int("bytes", c.Writer.Size()),
 		slog.Float64(telemetry.DurationMS, float64(took.Microseconds())/1000),
 	)
-	// Who follows a link in an email is a person, and no caller.
+	// People follow unsubscribe links: their addresses are not logged.
 	if v.client.IsValid() && path != unsubscribePath {
 		attributes = append(attributes, slog.String("client", v.client.String()))
 	}
 	if v.caller != nil {
 		attributes = append(attributes, slog.String("key", v.caller.KeyID))
 	}
-	attributes = append(attributes, v.names()...)
+	attributes = append(attributes, v.logAttributes()...)
 	if trace := telemetry.TraceIDOf(c.Request.Context()); trace != "" {
 		attributes = append(attributes, slog.String(telemetry.TraceID, trace))
 	}
 	a.log.LogAttrs(c.Request.Context(), slog.LevelInfo, "request", attributes...)
 }
 
-// unsubscribePath is the route of the links in mailings, unsubscribePrefix their beginning.
+// unsubscribePath is the route of unsubscribe links, unsubscribePrefix its prefix.
 const (
 	unsubscribePrefix = "/u/"
 	unsubscribePath   = unsubscribePrefix + ":token"
 )
 
-// unmatched stands for every path that is none of ours.
+// unmatched is logged for paths without a route.
 const unmatched = "unmatched"
 
-// knownMethod is the request's method, or OTHER: the client chooses the word, and a label
-// must not grow with it.
+// knownMethod returns the request's method, or OTHER: clients choose the method, and the values
+// of a label must be bounded.
 func knownMethod(method string) string {
 	if slices.Contains(methods, method) {
 		return method

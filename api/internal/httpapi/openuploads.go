@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// uploadWaitLimit is how long an upload waits for the places of other companies until one
-	// that is too slow is ended for it. An upload is not judged by less time either.
+	// uploadWaitLimit is how long an upload waits for a slot before the slowest upload of other
+	// companies is aborted. The rate of an upload is measured over at least this time.
 	uploadWaitLimit = 5 * time.Second
-	// busyRate is the least rate in bytes per second that a company's only upload needs while
-	// others wait: with it the largest form takes uploadTime.
+	// busyRate is the minimum rate (bytes per second) of a company's only upload while others
+	// wait: the largest form then takes uploadTime.
 	busyRate = float64(maxForm) / float64(uploadTime/time.Second)
 )
 
-// openUploads are the uploads that arrive. Without it four companies could keep all places with
-// uploads that are only as fast as leastPace asks.
+// openUploads are the uploads being received. Without it, four companies could occupy all slots
+// with uploads at minPace.
 type openUploads struct {
 	waitLimit time.Duration
 
 	mu     sync.Mutex
-	bodies map[*slowBody]uuid.UUID // whose they are
-	cutAt  time.Time               // when the last one was ended
+	bodies map[*slowBody]uuid.UUID // the company of each
+	cutAt  time.Time               // when the last one was aborted
 }
 
 func newOpenUploads() *openUploads {
 	return &openUploads{waitLimit: uploadWaitLimit, bodies: map[*slowBody]uuid.UUID{}}
 }
 
-// add counts an upload of the company until remove is called.
+// add registers an upload of the company until remove is called.
 func (o *openUploads) add(company uuid.UUID, b *slowBody) (remove func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,11 +43,11 @@ func (o *openUploads) add(company uuid.UUID, b *slowBody) (remove func()) {
 	}
 }
 
-// cutSlowest ends one upload. Of a company that receives two it is the slower one, however fast
-// it is: of several such companies that with the slowest. Where no company has two, it is the
-// slowest of those that are slower than busyRate. However many callers wait, it ends one in each
-// waitLimit: each caller that waits calls it once in that time. A tenth less is enough, because
-// the calls of one caller may be a little less than waitLimit apart.
+// cutSlowest aborts one upload. If companies have several uploads, it aborts the slowest of
+// theirs, whatever its rate. Otherwise it aborts the slowest upload below busyRate. It aborts at
+// most one upload per waitLimit, however many callers wait: each calls it once in that time. A
+// tenth less is enough, because the calls of one caller may be slightly less than waitLimit
+// apart.
 func (o *openUploads) cutSlowest() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,7 +61,7 @@ func (o *openUploads) cutSlowest() {
 	}
 }
 
-// slowest is the upload that cutSlowest ends, or nil. o.mu is held.
+// slowest returns the upload that cutSlowest aborts, or nil. o.mu must be held.
 func (o *openUploads) slowest(now time.Time) (slowest *slowBody) {
 	companies, several := o.byCompany()
 	least := busyRate
@@ -79,7 +79,7 @@ func (o *openUploads) slowest(now time.Time) (slowest *slowBody) {
 	return slowest
 }
 
-// byCompany is what arrives of each company, and whether one of them has several.
+// byCompany groups the uploads by company, and reports whether a company has several.
 func (o *openUploads) byCompany() (companies map[uuid.UUID][]*slowBody, several bool) {
 	companies = map[uuid.UUID][]*slowBody{}
 	for b, company := range o.bodies {
@@ -91,7 +91,7 @@ func (o *openUploads) byCompany() (companies map[uuid.UUID][]*slowBody, several 
 	return companies, several
 }
 
-// slower is the slowest of a company's uploads, or nil as long as one of them is too young.
+// slower returns the slowest of a company's uploads, or nil if one is too new to be measured.
 func (o *openUploads) slower(bodies []*slowBody, now time.Time) (slowest *slowBody, least float64) {
 	for _, b := range bodies {
 		bytes, waited := b.progress(now)

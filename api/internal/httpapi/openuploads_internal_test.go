@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// received is a body of which so many bytes arrived, in pieces of a second, in so much time.
+// received simulates a body of which n bytes arrived within the given time, in pieces per second.
 func received(bytesPerSecond float64, waited time.Duration) *slowBody {
-	b := &slowBody{control: http.NewResponseController(httptest.NewRecorder()), pace: leastPace}
+	b := &slowBody{control: http.NewResponseController(httptest.NewRecorder()), pace: minPace}
 	b.receive(bytesPerSecond, waited)
 	return b
 }
@@ -24,8 +24,8 @@ func (b *slowBody) receive(bytesPerSecond float64, waited time.Duration) {
 	}
 }
 
-// While uploads wait, those that are too slow end one by one, the slowest first. One that is fast
-// enough goes on, and so does one that has only begun.
+// While uploads wait, too slow ones are aborted one by one, slowest first. Fast uploads and new ones
+// continue.
 func TestOpenUploads_CutSlowest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testCutSlowest)
@@ -60,8 +60,8 @@ func testCutSlowest(t *testing.T) {
 	}
 }
 
-// The slower of two uploads of one company ends before the only upload of another, however fast
-// the two and however slow the other.
+// The slower of two uploads of one company is aborted before the only upload of another company, whatever
+// their rates.
 func TestOpenUploads_CutTheSlowerOfTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testCutTheSlowerOfTwo)
@@ -111,12 +111,12 @@ func testCutTheSlowerOfTwo(t *testing.T) {
 	}
 }
 
-// An upload that was fast and then is slow is judged by its last interval of the pace.
+// The rate of an upload is measured over its last interval of the pace.
 func TestSlowBody_ProgressForgets(t *testing.T) {
 	t.Parallel()
 	rate := func(b *slowBody) float64 {
 		bytes, waited := b.progress(time.Now())
-		if waited < leastPace.each/2 {
+		if waited < minPace.each/2 {
 			t.Errorf("judged by %s", waited)
 		}
 		return float64(bytes) / waited.Seconds()
@@ -129,7 +129,7 @@ func TestSlowBody_ProgressForgets(t *testing.T) {
 	if got := rate(b); got > 3001 {
 		t.Errorf("%.0f bytes/s, want 3000", got)
 	}
-	b.receive(2*busyRate, leastPace.each)
+	b.receive(2*busyRate, minPace.each)
 	if got := rate(b); got < busyRate {
 		t.Errorf("%.0f bytes/s after it became fast again", got)
 	}

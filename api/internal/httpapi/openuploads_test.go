@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// crawl uploads a mailing just fast enough for the minimum rate, again and again until ctx ends.
-// It reports each upload that the api begins to read.
+// crawl uploads mailings at just the minimum rate until ctx ends. It reports each upload that the api begins to
+// read.
 func (g *gateway) crawl(ctx context.Context, key string, began chan<- struct{}) {
 	for ctx.Err() == nil {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(g.URL, "http://"))
@@ -33,7 +33,7 @@ func (g *gateway) crawlOver(conn net.Conn, key string, began chan<- struct{}) {
 	if err != nil {
 		return
 	}
-	// The api asks for the body when the upload has a place.
+	// The api requests the body when the upload has a slot.
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || !strings.Contains(line, "100 Continue") {
 		return
@@ -51,8 +51,7 @@ func (g *gateway) crawlOver(conn net.Conn, key string, began chan<- struct{}) {
 	}
 }
 
-// Companies that keep all places for uploads with as little as the minimum rate asks for make
-// room for one that waits.
+// Companies that occupy all slots with uploads at the minimum rate have uploads aborted for one that waits.
 func TestUploads_SlowOnesMakeRoom(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -80,7 +79,7 @@ func TestUploads_SlowOnesMakeRoom(t *testing.T) {
 		}
 	}
 	t.Logf("two uploads beside the slow ones: %s", time.Since(begun))
-	// Ten seconds each: one place among the forms, one among the uploads.
+	// Ten seconds each: for a slot among the forms, and for one among the uploads.
 	if took := time.Since(begun); took > 3*time.Minute {
 		t.Errorf("two uploads took %s", took)
 	}

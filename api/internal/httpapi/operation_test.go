@@ -70,7 +70,7 @@ func TestHealth(t *testing.T) {
 	expect(map[string]string{"status": "degraded", "ses": "parked", "dispatcher": "unknown"})
 }
 
-// Requests may come as long as Postgres answers, whatever else is down.
+// The api is ready while Postgres answers, whatever else is down.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -81,7 +81,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// What stands before SES counts for more than whether it can be reached.
+// The state of the circuit breaker takes precedence over the reachability of SES.
 func TestHealth_AtTheGate(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -157,7 +157,7 @@ func TestUnknownRoutes(t *testing.T) {
 		r := g.do(t, c)
 		allowed := r.Header.Get("Allow")
 		if p := r.problem(t); r.Status != http.StatusMethodNotAllowed || p.Code != "METHOD_NOT_ALLOWED" || allowed == "" ||
-			p.Detail != fmt.Sprintf("the path does not take %s, only %s", c.Method, allowed) {
+			p.Detail != fmt.Sprintf("the path does not support %s, only %s", c.Method, allowed) {
 			t.Errorf("%s %s: %d %v %s", c.Method, c.Path, r.Status, r.Header, r.Body)
 		}
 		if strings.HasSuffix(c.Path, "/send") && allowed != http.MethodPost {
@@ -194,7 +194,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Metrics are no part of the listener that tenants reach, whoever asks.
+// Metrics are not served by the tenants' listener.
 func TestMetrics_Elsewhere(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -209,7 +209,7 @@ func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	var r reply
-	// Each second gives a request back: only what was asked within one shows the whole limit.
+	// Each second adds a request: only requests within one second show the whole limit.
 	g.await(t, "four requests within a second", func() bool {
 		begun := time.Now()
 		slow := g.newKey(t, g.Company, func(k *store.APIKey) { k.RatePerSecond, k.Burst = 1, 3 }).String()
@@ -264,8 +264,8 @@ func TestWaker(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Wake() // after the end: no block, no effect
-		// At the start, at the first of a thousand, perhaps once more for those that came
-		// while it was being told, and at the last.
+		// One notification at the start, one at the first of a thousand wakes, perhaps one for wakes during that
+		// notification, and one at the last.
 		at = slices.Compact(at)
 		if len(at) < 3 || len(at) > 4 || at[1] != time.Second || at[len(at)-1] != 2*time.Second {
 			t.Errorf("told at %v", at)
@@ -278,7 +278,7 @@ func TestWaker(t *testing.T) {
 	})
 }
 
-// The more there was to tell, the longer dispatchers are left alone.
+// The pause grows with the number of wakes.
 func TestWaker_Spacing(t *testing.T) {
 	t.Parallel()
 	for wakes, want := range map[int]time.Duration{1: 6 * time.Millisecond, 3: 8 * time.Millisecond, 1000: 25 * time.Millisecond} {

@@ -15,11 +15,11 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// startBehind makes a gateway that reaches its database through a wire.
-func startBehind(t *testing.T) (*gateway, *wire) {
+// startBehind creates a gateway that reaches its database through a proxy.
+func startBehind(t *testing.T) (*gateway, *faultProxy) {
 	t.Helper()
 	d := storetest.New(t)
-	w := newWire(t, d.URL)
+	w := newFaultProxy(t, d.URL)
 	through, err := store.Open(t.Context(), w.URL, store.Options{StatementTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	if r := g.do(t, call{Path: "/livez", NoKey: true}); r.Status != http.StatusOK || r.Body != `{"status":"ok"}` {
 		t.Errorf("livez: %d %s", r.Status, r.Body)
 	}
-	w.mend()
+	w.restore()
 	g.accept(t, emailBody(nil))
 	if !strings.Contains(g.metrics(t), `gateway_dependency_up{dependency="database"} 1`) {
 		t.Errorf("metrics do not tell that the database is back")
@@ -76,7 +76,7 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	}
 }
 
-// Postgres is there and says nothing, as one does whose machine hangs.
+// Postgres accepts connections but does not answer, like a hanging machine.
 func TestOutage_Frozen(t *testing.T) {
 	t.Parallel()
 	g, w := startBehind(t)
@@ -107,7 +107,7 @@ func TestOutage_Frozen(t *testing.T) {
 	g.accept(t, emailBody(nil))
 }
 
-// The answer to a COMMIT is lost; the driver may or may not run the statement again.
+// The response to a COMMIT is lost; the driver may run the statement again.
 func TestOutage_LostAnswers(t *testing.T) {
 	t.Parallel()
 	g, w := startBehind(t)
@@ -115,14 +115,14 @@ func TestOutage_LostAnswers(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		for _, times := range []int{1, 2, 3, 8} {
 			before := g.rows(t)
-			w.loseAnswers("lost on the wire", times)
+			w.dropResponses("lost on the wire", times)
 			header := map[string]string{}
 			if key != "" {
 				header["Idempotency-Key"] = key + strings.Repeat("x", times)
 			}
 			c := call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(with("subject", "lost on the wire")), Header: header}
 			r := g.do(t, c)
-			if w.loseAnswers("", 0) == times {
+			if w.dropResponses("", 0) == times {
 				t.Error("no answer was lost")
 			}
 			t.Logf("key %q, %d lost: %d", key, times, r.Status)
@@ -164,7 +164,7 @@ func (g *gateway) exists(tb testing.TB, id string) bool {
 	return found
 }
 
-// Under load the wire is cut and mended; every 202 has its row.
+// The connection is interrupted and restored under load; every 202 has its row.
 func TestOutage_CutUnderLoad(t *testing.T) {
 	t.Parallel()
 	g, w := startBehind(t)
@@ -184,7 +184,7 @@ func TestOutage_CutUnderLoad(t *testing.T) {
 				}
 				if n := statuses[http.StatusAccepted]; r.Status == http.StatusAccepted && n%40 == 20 {
 					w.cut()
-					go w.mend()
+					go w.restore()
 				}
 				mu.Unlock()
 			}
@@ -203,7 +203,7 @@ func TestOutage_CutUnderLoad(t *testing.T) {
 	}
 }
 
-// A commit that is not confirmed is looked up for two seconds.
+// An unconfirmed commit is looked up for two seconds.
 func TestOutage_UnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

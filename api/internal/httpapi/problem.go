@@ -21,28 +21,27 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// problem is an answer that is not what the caller asked for. Handlers return one,
-// or an error that problemOf knows.
+// problem is an error response. Handlers return one, or an error that problemOf maps.
 type problem struct {
 	status     int
 	code       string
 	detail     string
 	faults     []rules.Fault
 	retryAfter time.Duration
-	quota      *quotaProblem // of QUOTA_EXCEEDED
+	quota      *quotaProblem // for QUOTA_EXCEEDED
 }
 
-// quotaProblem says which quota of the company is used up.
+// quotaProblem describes the quota that is used up.
 type quotaProblem struct {
 	Quota store.Quota `json:"quota"`
 	Limit int64       `json:"limit"`
 	Use   int64       `json:"use"`
-	Reset *time.Time  `json:"reset"` // null = when something is deleted, or ends
+	Reset *time.Time  `json:"reset"` // null = when objects are deleted or finish
 }
 
 func (p problem) Error() string { return p.code + ": " + p.detail }
 
-// Codes that more than one place speaks of.
+// Codes used in several places.
 const (
 	codeValidationFailed  = "VALIDATION_FAILED"
 	codeSenderNotAllowed  = draft.CodeSenderNotAllowed
@@ -51,23 +50,23 @@ const (
 	codeQuotaExceeded     = "QUOTA_EXCEEDED"
 )
 
-// What handlers and middlewares decide themselves.
+// Problems that handlers and middlewares return.
 var (
-	noSuchRoute       = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "the API has no such path: GET /openapi.yaml lists all"}
+	noSuchRoute       = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "the API has no such path: see GET /openapi.yaml"}
 	noSuchRecipient   = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such recipient"}
 	noSuchSuppression = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "the address is not suppressed for that reason"}
 	noSuchEmail       = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such email"}
-	noSuchLetter      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such dead letter"}
+	noSuchDeadLetter  = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such dead letter"}
 	noSuchReplay      = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such replay"}
 
 	nothingAbout  = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no email about this aggregate"}
-	aggregateBusy = problem{status: http.StatusConflict, code: "AGGREGATE_IN_PROGRESS", detail: "an email of this aggregate and event type is being written, moved or cancelled: repeat the request after Retry-After", retryAfter: time.Second}
+	aggregateBusy = problem{status: http.StatusConflict, code: "AGGREGATE_IN_PROGRESS", detail: "an email of this aggregate and event type is being created, rescheduled or cancelled: repeat the request after Retry-After", retryAfter: time.Second}
 
-	rowsBusy = problem{status: http.StatusConflict, code: "AGGREGATE_BUSY", detail: "other transactions hold what requests of the company have to change, and too many requests wait for such transactions already: repeat the request after Retry-After", retryAfter: 2 * time.Second}
+	rowsBusy = problem{status: http.StatusConflict, code: "AGGREGATE_BUSY", detail: "other transactions have locked rows that this request changes, and too many requests of the company already wait for such locks: repeat the request after Retry-After", retryAfter: 2 * time.Second}
 
-	tooManyReplays = problem{status: http.StatusTooManyRequests, code: "TOO_MANY_REPLAYS", detail: fmt.Sprintf("%d requests of the company to retry or discard dead letters are running: repeat this one when one of them has ended", store.MaxRunningReplays), retryAfter: 10 * time.Second}
+	tooManyReplays = problem{status: http.StatusTooManyRequests, code: "TOO_MANY_REPLAYS", detail: fmt.Sprintf("%d requests of the company to retry or discard dead letters are running: repeat this one when one of them has finished", store.MaxRunningReplays), retryAfter: 10 * time.Second}
 
-	alreadyResolved = problem{status: http.StatusConflict, code: "ALREADY_RESOLVED", detail: "the dead letter was resolved in another way; GET shows how"}
+	alreadyResolved = problem{status: http.StatusConflict, code: "ALREADY_RESOLVED", detail: "the dead letter has already been resolved differently; use GET to see how"}
 
 	suspended = problem{status: http.StatusForbidden, code: "COMPANY_SUSPENDED", detail: "the company is suspended: ask the operator of the gateway"}
 
@@ -75,64 +74,64 @@ var (
 	notJSON      = problem{status: http.StatusUnsupportedMediaType, code: "UNSUPPORTED_MEDIA_TYPE", detail: "set the header Content-Type: application/json and send UTF-8, not compressed"}
 	unreadable   = problem{status: http.StatusBadRequest, code: "UNREADABLE_BODY", detail: "the body ended early: repeat the request"}
 	busy         = problem{status: http.StatusServiceUnavailable, code: "BUSY", detail: "too many large bodies at once: repeat the request after Retry-After", retryAfter: time.Second}
-	bodyTooSlow  = problem{status: http.StatusRequestTimeout, code: "BODY_TOO_SLOW", detail: fmt.Sprintf("less than %d bytes of the body came within %.0f seconds, or all of it took too long: repeat the request over a faster connection", leastPace.bytes, leastPace.each.Seconds())}
-	// tooManyBodies is for what the company has done itself.
+	bodyTooSlow  = problem{status: http.StatusRequestTimeout, code: "BODY_TOO_SLOW", detail: fmt.Sprintf("less than %d bytes of the body arrived within %.0f seconds, or the whole body took too long: repeat the request over a faster connection", minPace.bytes, minPace.each.Seconds())}
+	// tooManyBodies is for limits of the company itself.
 	tooManyBodies = problem{status: http.StatusTooManyRequests, code: "TOO_MANY_BODIES", detail: "the company sends too many large bodies at once: repeat the request after Retry-After", retryAfter: time.Second}
 
-	// Without RabbitMQ nothing would ever carry what comes in bulk.
+	// Without RabbitMQ, mailings and recipients would never be processed.
 	bulkDisabled = problem{status: http.StatusServiceUnavailable, code: "BULK_DISABLED", detail: "this installation has no RabbitMQ, which carries mailings and recipients: RABBITMQ_URL must be set"}
 
 	badIdempotencyKey = problem{status: http.StatusBadRequest, code: "INVALID_IDEMPOTENCY_KEY", detail: "Idempotency-Key must be one value of 1 to 255 printable ASCII characters"}
-	keyReused         = problem{status: http.StatusUnprocessableEntity, code: "IDEMPOTENCY_KEY_REUSED", detail: "this Idempotency-Key was used with another body in the last 72 hours: take a new key for another request"}
-	twinUnderWay      = problem{status: http.StatusConflict, code: "IDEMPOTENCY_IN_PROGRESS", detail: "a request with this Idempotency-Key is under way: repeat this one after Retry-After", retryAfter: time.Second}
+	keyReused         = problem{status: http.StatusUnprocessableEntity, code: "IDEMPOTENCY_KEY_REUSED", detail: "this Idempotency-Key was used with a different body in the last 72 hours: use a new key for a new request"}
+	sameKeyInProgress = problem{status: http.StatusConflict, code: "IDEMPOTENCY_IN_PROGRESS", detail: "a request with this Idempotency-Key is in progress: repeat this one after Retry-After", retryAfter: time.Second}
 )
 
-// Three ways of not showing a valid key. They have one code, and none says whether a key
+// The problems of a missing or invalid key. They share one code, and none reveals whether a key
 // with this id exists.
 var (
 	noKey        = problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "the request has no API key: send it as Authorization: Bearer, or as X-API-Key"}
 	notBearer    = problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: `the Authorization header has no Bearer token: write "Bearer", a space and the API key, or send the key alone as X-API-Key`}
-	malformedKey = problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "the API key is malformed: copy all of gw_<environment>_<id>_<secret>, without quotes"}
-	wrongKey     = problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "the API key is not valid: it is unknown here, revoked, or its secret is another; check which installation it belongs to"}
+	malformedKey = problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "the API key is malformed: it must be gw_<environment>_<id>_<secret>, without quotes"}
+	wrongKey     = problem{status: http.StatusUnauthorized, code: "UNAUTHORIZED", detail: "the API key is not valid: it is unknown, revoked, or its secret is wrong; check which installation it belongs to"}
 )
 
-// wrongMethod names the methods that the path has.
+// wrongMethod lists the methods of the path.
 func wrongMethod(method, allowed string) problem {
-	return problem{status: http.StatusMethodNotAllowed, code: "METHOD_NOT_ALLOWED", detail: fmt.Sprintf("the path does not take %s, only %s", printableName(method), allowed)}
+	return problem{status: http.StatusMethodNotAllowed, code: "METHOD_NOT_ALLOWED", detail: fmt.Sprintf("the path does not support %s, only %s", printableName(method), allowed)}
 }
 
 func missingScope(scope string) problem {
-	return problem{status: http.StatusForbidden, code: "SCOPE_MISSING", detail: "the API key lacks the scope " + scope + ": ask the operator of the gateway for a key that has it"}
+	return problem{status: http.StatusForbidden, code: "SCOPE_MISSING", detail: "the API key lacks the scope " + scope + ": ask the operator of the gateway for a key with this scope"}
 }
 
 func rateLimited(q access.Quota) problem {
 	return problem{status: http.StatusTooManyRequests, code: "RATE_LIMITED", detail: "the API key has made too many requests: repeat this one after Retry-After", retryAfter: q.RetryAfter}
 }
 
-// canBeHeld says which emails no worker has.
-const canBeHeld = "only PENDING, ENQUEUED and RETRY_SCHEDULED ones can be cancelled or moved"
+// canBeHeld lists the statuses in which an email can be changed.
+const canBeHeld = "only PENDING, ENQUEUED and RETRY_SCHEDULED emails can be cancelled or rescheduled"
 
-var expiredKey = problem{status: http.StatusUnauthorized, code: "KEY_EXPIRED", detail: "the API key has expired: ask whoever runs the gateway for another one"}
+var expiredKey = problem{status: http.StatusUnauthorized, code: "KEY_EXPIRED", detail: "the API key has expired: ask the operator of the gateway for a new one"}
 
 func otherNetwork(client string) problem {
-	return problem{status: http.StatusForbidden, code: "NETWORK_NOT_ALLOWED", detail: "the API key is bound to networks, and " + client + " is in none of them"}
+	return problem{status: http.StatusForbidden, code: "NETWORK_NOT_ALLOWED", detail: "the API key is restricted to networks that do not include " + client + ""}
 }
 
 func tooManyWrongKeys(retry time.Duration) problem {
-	return problem{status: http.StatusTooManyRequests, code: "TOO_MANY_WRONG_KEYS", detail: "too many requests from this address had no valid API key; those with a valid one pass", retryAfter: retry}
+	return problem{status: http.StatusTooManyRequests, code: "TOO_MANY_WRONG_KEYS", detail: "too many requests from this address had an invalid API key; requests with a valid key are still accepted", retryAfter: retry}
 }
 
-// tooManyAtOnce is an answer to a company whose other requests take all its places.
+// tooManyAtOnce: the company's own requests use all its slots.
 var tooManyAtOnce = problem{
-	status: http.StatusTooManyRequests, code: "RATE_LIMITED", detail: "the company has too many requests under way: repeat this one after Retry-After", retryAfter: time.Second,
+	status: http.StatusTooManyRequests, code: "RATE_LIMITED", detail: "the company has too many requests in progress: repeat this one after Retry-After", retryAfter: time.Second,
 }
 
-// crowded is an answer where the requests of others take all places.
-var crowded = problem{
-	status: http.StatusServiceUnavailable, code: "BUSY", detail: "too many requests of others at once: repeat the request after Retry-After", retryAfter: time.Second,
+// allBusy: requests of other companies use all slots.
+var allBusy = problem{
+	status: http.StatusServiceUnavailable, code: "BUSY", detail: "too many requests of other companies at once: repeat the request after Retry-After", retryAfter: time.Second,
 }
 
-// quotaExceeded: a quota of a day tells when to come back.
+// quotaExceeded sets Retry-After to the reset of a daily quota.
 func quotaExceeded(e *store.QuotaError) problem {
 	p := problem{
 		status: http.StatusTooManyRequests, code: codeQuotaExceeded,
@@ -141,7 +140,7 @@ func quotaExceeded(e *store.QuotaError) problem {
 		quota:      &quotaProblem{Quota: e.Quota, Limit: e.Limit, Use: e.Use, Reset: e.Reset},
 	}
 	if e.Reset != nil {
-		p.detail += "; it is counted anew from " + e.Reset.Format(time.RFC3339) + " on"
+		p.detail += "; it resets at " + e.Reset.Format(time.RFC3339)
 		p.retryAfter = max(time.Until(*e.Reset), time.Second)
 	}
 	return p
@@ -156,41 +155,40 @@ func rescheduleTooLate(s email.Status) problem {
 }
 
 func notReplayable(s email.Status) problem {
-	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: fmt.Sprintf("the email is %s; only FAILED, EXPIRED and CANCELLED ones can be sent again", s)}
+	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: fmt.Sprintf("the email is %s; only FAILED, EXPIRED and CANCELLED emails can be retried", s)}
 }
 
 func contentGone() problem {
-	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: "the email's content is not kept any more: send a new email"}
+	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: "the email's content has been deleted: send a new email"}
 }
 
 func replaced() problem {
-	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: "another email of its aggregate and event type has taken its place"}
+	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: "another email of the same aggregate and event type replaced it"}
 }
 
-func letterNotReplayable(reason string) problem {
+func deadLetterNotReplayable(reason string) problem {
 	return problem{status: http.StatusConflict, code: "NOT_REPLAYABLE", detail: reason}
 }
 
-// acceptUnknown names the id: the caller can look the email up when the database is
-// back, and an Idempotency-Key makes it safe to send again.
+// acceptUnknown returns the id, so that the caller can look the email up once the database is
+// back. With an Idempotency-Key it is safe to repeat the request.
 func acceptUnknown(what, id string) problem {
 	return problem{
 		status: http.StatusServiceUnavailable, code: "ACCEPT_UNKNOWN", retryAfter: 5 * time.Second,
-		detail: "the database did not confirm; whether the " + what + " was accepted can be looked up as " + id,
+		detail: "the database did not confirm the commit; look up whether the " + what + " was accepted: its id is " + id,
 	}
 }
 
-// recipientsUnknown: what is not certain may be handed in again, since the same person
-// is written down once.
+// recipientsUnknown: it is safe to repeat the request, because the same person is stored once.
 func recipientsUnknown() problem {
 	return problem{
 		status: http.StatusServiceUnavailable, code: "ACCEPT_UNKNOWN", retryAfter: 5 * time.Second,
-		detail: "the database did not confirm; hand the recipients in again, the same person is written down once",
+		detail: "the database did not confirm the commit; repeat the request: the same person is stored only once",
 	}
 }
 
-// invalid is a request that was understood and is wrong in some fields. Faults that
-// all have one of the codes a caller may want to act on make it the problem's own.
+// invalid is a well-formed request with invalid fields. If all faults have the same code of
+// those that clients act on, it becomes the code of the problem.
 func invalid(faults []rules.Fault) problem {
 	p := problem{status: http.StatusUnprocessableEntity, code: codeValidationFailed, faults: faults}
 	switch first := faults[0].Code; first {
@@ -206,7 +204,7 @@ func invalid(faults []rules.Fault) problem {
 	return p
 }
 
-// summary counts the fields, and where all faults are one field's, those.
+// summary counts the invalid fields, or the faults if all are about one field.
 func summary(faults []rules.Fault) string {
 	fields := map[string]bool{}
 	for _, f := range faults {
@@ -223,8 +221,8 @@ func summary(faults []rules.Fault) string {
 	return fmt.Sprintf("%d fields are not valid", len(fields))
 }
 
-// sentence is a fault in words: a message begins where the field's name ends, unless it
-// names the field itself.
+// sentence formats a fault: the message continues after the field's name, unless it contains
+// the name itself.
 func sentence(f rules.Fault) string {
 	if strings.HasPrefix(f.Message, "the "+f.Field+" ") {
 		return f.Message
@@ -232,10 +230,10 @@ func sentence(f rules.Fault) string {
 	return f.Field + " " + f.Message
 }
 
-// statusClientGone is what nginx logs for a client that left before its answer.
+// statusClientGone is the status that nginx logs if the client disconnects before the response.
 const statusClientGone = 499
 
-// problemOf maps every error to its answer.
+// problemOf maps every error to a problem.
 func problemOf(err error) problem {
 	var known problem
 	var syntax *strictjson.SyntaxError
@@ -252,7 +250,7 @@ func problemOf(err error) problem {
 	case errors.Is(err, store.ErrAggregateBusy):
 		return aggregateBusy
 	case errors.Is(err, store.ErrInProgress):
-		return twinUnderWay
+		return sameKeyInProgress
 	case errors.Is(err, store.ErrBusy):
 		return rowsBusy
 	case errors.Is(err, access.ErrNoKey):
@@ -263,22 +261,22 @@ func problemOf(err error) problem {
 		return malformedKey
 	case errors.Is(err, access.ErrUnknownKey):
 		return wrongKey
-	case errors.Is(err, errOwnPlaces), errors.Is(err, store.ErrTriesOfCompany):
+	case errors.Is(err, errCompanyBusy), errors.Is(err, store.ErrTriesOfCompany):
 		return tooManyAtOnce
-	case errors.Is(err, errPlaces), errors.Is(err, store.ErrTries):
-		return crowded
+	case errors.Is(err, errAllBusy), errors.Is(err, store.ErrTries):
+		return allBusy
 	case errors.Is(err, store.ErrUnreplicated):
-		return problem{status: http.StatusServiceUnavailable, code: "DATABASE_UNAVAILABLE", detail: "no standby confirms what the database commits: repeat the request after Retry-After", retryAfter: 5 * time.Second}
+		return problem{status: http.StatusServiceUnavailable, code: "DATABASE_UNAVAILABLE", detail: "no standby confirms commits of the database: repeat the request after Retry-After", retryAfter: 5 * time.Second}
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome),
 		errors.Is(err, store.ErrNotMigrated), errors.Is(err, context.DeadlineExceeded):
 		return problem{status: http.StatusServiceUnavailable, code: "DATABASE_UNAVAILABLE", detail: "the database cannot be reached: repeat the request after Retry-After", retryAfter: 5 * time.Second}
 	case errors.Is(err, context.Canceled):
-		return problem{status: statusClientGone, code: "CLIENT_GONE", detail: "the client left"}
+		return problem{status: statusClientGone, code: "CLIENT_GONE", detail: "the client disconnected"}
 	}
 	return problem{status: http.StatusInternalServerError, code: "INTERNAL", detail: "the request failed: give the operator of the gateway its requestId, which is in the log"}
 }
 
-// body is a problem on the wire (RFC 9457).
+// body is a problem as sent (RFC 9457).
 type body struct {
 	Type      string        `json:"type"`
 	Title     string        `json:"title"`
@@ -290,8 +288,8 @@ type body struct {
 	*quotaProblem
 }
 
-// levelOf is the level at which a failed request is logged. It is no error when the client
-// left, or the stop of the api cut the request off, and the database gave no answer for that.
+// levelOf is the log level of a failed request. It is only a warning if the client disconnected,
+// or the shutdown of the api interrupted the request.
 func levelOf(ctx context.Context, err error) slog.Level {
 	if errors.Is(ctx.Err(), context.Canceled) && (errors.Is(err, context.Canceled) || store.IsOutage(err)) {
 		return slog.LevelWarn
@@ -299,23 +297,23 @@ func levelOf(ctx context.Context, err error) slog.Level {
 	return slog.LevelError
 }
 
-// fail answers with the error's problem and ends the request.
+// fail responds with the error's problem and ends the request.
 func (a *API) fail(c *gin.Context, err error) {
 	p := problemOf(err)
 	v := visitOf(c)
 	if isUnsubscribe(c) && p.retryAfter > 0 {
-		p.status = http.StatusServiceUnavailable // mail programs that click once repeat what a 503 refused
+		p.status = http.StatusServiceUnavailable // mail clients repeat a one-click unsubscribe after a 503
 	}
 	if p.quota != nil {
 		a.measure.refusals.WithLabelValues(string(p.quota.Quota)).Inc()
 	}
 	if p.status >= http.StatusInternalServerError && !errors.Is(err, errPanic) {
-		a.log.LogAttrs(c.Request.Context(), levelOf(c.Request.Context(), err), "request failed", append(v.names(),
+		a.log.LogAttrs(c.Request.Context(), levelOf(c.Request.Context(), err), "request failed", append(v.logAttributes(),
 			slog.String(telemetry.RequestID, v.requestID), slog.Int64(telemetry.DurationMS, time.Since(v.began).Milliseconds()),
 			slog.String("path", c.FullPath()), slog.String("error", email.MaskText(err.Error())))...)
 	}
 	if c.Writer.Written() {
-		c.Abort() // too late to say anything else
+		c.Abort() // the response has started
 		return
 	}
 	if p.status == http.StatusUnauthorized {

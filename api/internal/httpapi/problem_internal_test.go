@@ -10,7 +10,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Only what the end of the request itself caused is no error.
+// Only errors caused by the end of the request itself are logged as warnings.
 func TestLevelOf(t *testing.T) {
 	t.Parallel()
 	live := t.Context()

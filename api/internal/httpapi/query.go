@@ -24,12 +24,12 @@ const (
 	largestPage = 100
 )
 
-// query is a query string on its way to a filter. Each method reads one parameter;
-// close names every one that is wrong, and every one that nobody asked for.
+// query parses a query string. Each method reads one parameter; close reports all invalid and
+// unknown parameters.
 type query struct {
 	rules  *rules.Rules
 	values url.Values
-	read   []string // the names asked for so far
+	read   []string // the names read so far
 	faults rules.Faults
 }
 
@@ -53,8 +53,8 @@ func (q *query) close() error {
 	return nil
 }
 
-// get is the parameter's one value, "" if there is none. A blank one counts as left out, as a
-// blank field does.
+// get returns the parameter's only value, "" if there is none. A blank one counts as missing,
+// like a blank field.
 func (q *query) get(name string) (string, bool) {
 	q.read = append(q.read, name)
 	values, given := q.values[name]
@@ -85,14 +85,14 @@ func (q *query) text(name, rule string) string {
 	return value
 }
 
-// needs is a parameter that says nothing without another.
+// needs requires other if name is given.
 func (q *query) needs(name, other string) {
 	if !email.IsBlank(q.values.Get(name)) && email.IsBlank(q.values.Get(other)) {
-		q.faults.Add(other, rules.CodeRequired, "is required beside "+name)
+		q.faults.Add(other, rules.CodeRequired, "is required with "+name)
 	}
 }
 
-// address is a text in the form in which addresses are stored.
+// address reads an address in stored form.
 func (q *query) address(name string) string {
 	value := q.text(name, "address")
 	if ascii, err := mailbox.ASCII(value); err == nil {
@@ -126,8 +126,8 @@ func (q *query) cursor(name string) uuid.UUID {
 	return id
 }
 
-// bound is the smallest id of the millisecond at or after a time: ids begin with
-// theirs, so a range of time is a range of ids.
+// bound returns the smallest UUIDv7 of the first whole millisecond at or after a time: UUIDv7
+// ids sort by creation time, so a range of time is a range of ids.
 func (q *query) bound(name string) uuid.UUID {
 	value, given := q.get(name)
 	if !given {
@@ -150,7 +150,7 @@ func (q *query) bound(name string) uuid.UUID {
 	return id
 }
 
-// moment is a time that a column can be compared with.
+// moment reads a time to compare a column with.
 func (q *query) moment(name string) *time.Time {
 	value, given := q.get(name)
 	if !given {
@@ -168,13 +168,13 @@ func (q *query) moment(name string) *time.Time {
 
 const reasonableTimes = "must be between 1970 and 9999"
 
-// withinReason: a time that all of us can write down.
+// withinReason reports whether the year is within reasonableTimes.
 func withinReason(t time.Time) bool { return t.UTC().Year() >= 1970 && t.UTC().Year() <= 9999 }
 
-// cursorTo is the cursor of the page that begins behind id.
+// cursorTo is the cursor of the page that begins after id.
 func cursorTo(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// encodeCursor is the cursor of a list that has no id to go by.
+// encodeCursor encodes the cursor of a list that is not sorted by id.
 func encodeCursor(last any) (string, error) {
 	text, err := json.Marshal(last)
 	if err != nil {
@@ -183,7 +183,7 @@ func encodeCursor(last any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(text), nil
 }
 
-// decodeCursor undoes that; nil is no cursor of ours.
+// decodeCursor undoes that; nil is an invalid cursor.
 func decodeCursor(text string) []byte {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -192,7 +192,7 @@ func decodeCursor(text string) []byte {
 	return raw
 }
 
-// printableName keeps a made-up name short in the answer.
+// printableName truncates a name chosen by the client.
 func printableName(name string) string {
 	const longest = 128
 	if len(name) > longest {

@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// limit gives the company a limit of its own.
+// limit sets a limit of the company.
 func (g *gateway) limit(tb testing.TB, q store.Quota, most int64) {
 	tb.Helper()
 	if err := g.Store.SetQuotas(tb.Context(), storetest.Operator(), g.Company, map[store.Quota]*int64{q: &most}); err != nil {
@@ -20,7 +20,7 @@ func (g *gateway) limit(tb testing.TB, q store.Quota, most int64) {
 	}
 }
 
-// overQuota fails unless the reply tells of the quota.
+// overQuota fails unless the reply reports the quota.
 func overQuota(tb testing.TB, r reply, q store.Quota, most, use float64) {
 	tb.Helper()
 	told := r.json(tb)
@@ -103,7 +103,7 @@ func TestQuota_Requests(t *testing.T) {
 	overQuota(t, g.suppress(t, `{"address": "b@example.com"}`), store.QuotaSuppressions, 1, 1)
 }
 
-// What uploads leave behind ends at a quota too where nothing is sent.
+// Uploads that send nothing are limited by a quota too.
 func TestQuota_HeldAndDryRuns(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -153,7 +153,7 @@ func TestQuota_Uploads(t *testing.T) {
 	g.limit(t, store.QuotaStoredFileBytes, int64(2*size))
 	overQuota(t, g.upload(t, given(part{name: "name", value: "terceira"}), nil), store.QuotaStoredFileBytes, float64(2*size), float64(2*size))
 
-	// What waits for a quota is told.
+	// A mailing that waits for a quota shows it.
 	g.exec(t, `UPDATE mailings SET waiting_for = 'emails_per_day', waiting_until = now() + interval '1 hour' WHERE id = $1`, held)
 	shown := g.do(t, call{Path: "/mailings/" + held}).json(t)
 	list, _ := g.do(t, call{Path: "/mailings?limit=1"}).json(t)["mailings"].([]any)

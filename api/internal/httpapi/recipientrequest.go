@@ -13,13 +13,13 @@ import (
 	"email-gateway/shared/store"
 )
 
-// recipientsRequest is the body of POST /v1/recipients for many.
+// recipientsRequest is the body of POST /v1/recipients for several recipients.
 type recipientsRequest struct {
 	Recipients []newRecipientRequest `json:"recipients" validate:"min=1,max=1000,dive"`
 }
 
-// newRecipientRequest is the body for one. It is the recipient of a send request but for
-// recipientId, which is what the gateway makes of the other fields.
+// newRecipientRequest is the body for one recipient. It is the recipient of a send request
+// without recipientId, which the gateway derives from the other fields.
 type newRecipientRequest struct {
 	ExternalID  *string `json:"externalId" validate:"omitnil,min=1,max=200,line"`
 	CPFCNPJ     *string `json:"cpfCnpj" validate:"omitnil,cpfcnpj"`
@@ -29,8 +29,7 @@ type newRecipientRequest struct {
 	Email       string  `json:"email" validate:"required,address"`
 }
 
-// recipientReader makes recipients of a request, or says everything that is wrong with
-// it.
+// recipientReader builds recipients from a request, or reports all its faults.
 type recipientReader struct {
 	rules *rules.Rules
 	taxIDs
@@ -50,11 +49,10 @@ func newRecipientReader(checks *rules.Rules, ids taxIDs) (*recipientReader, erro
 	return &recipientReader{rules: checks, taxIDs: ids, one: one, many: many}, nil
 }
 
-// listField makes a body one of many recipients.
+// listField is present in a body with several recipients.
 const listField = "recipients"
 
-// read returns the recipients in the order of the request. A request that is wrong is a
-// problem.
+// read returns the recipients in the order of the request. An invalid request is a problem.
 func (rr *recipientReader) read(company uuid.UUID, document strictjson.Document) ([]store.NewRecipient, error) {
 	var (
 		requests []newRecipientRequest
@@ -86,7 +84,7 @@ func (rr *recipientReader) read(company uuid.UUID, document strictjson.Document)
 	return people, nil
 }
 
-// person assumes a request without faults.
+// person requires a request without faults.
 func (rr *recipientReader) person(company uuid.UUID, r newRecipientRequest, taxID string) (store.NewRecipient, error) {
 	outboxID, err := uuid.NewV7()
 	if err != nil {

@@ -18,22 +18,21 @@ import (
 )
 
 const (
-	// recipientsRoute names the operation in idempotency_keys. It must never change: keys
-	// of earlier releases stand under it.
+	// recipientsRoute identifies the operation in idempotency_keys. It must never change: keys
+	// of earlier releases are stored with it.
 	recipientsRoute = "POST /v1/recipients"
-	// recipientPath is where recipients are looked up.
+	// recipientPath is the path of recipients.
 	recipientPath = "/v1/recipients/"
 )
 
-// recipientsAccepted is the answer 202. The ids can be used in emails at once.
+// recipientsAccepted is the 202 response. The ids can be used in emails immediately.
 type recipientsAccepted struct {
-	ID        string   `json:"id,omitempty"`  // of a request for one
-	IDs       []string `json:"ids,omitempty"` // of one for many, in its order
+	ID        string   `json:"id,omitempty"`  // for one recipient
+	IDs       []string `json:"ids,omitempty"` // for several, in the order of the request
 	RequestID string   `json:"requestId"`
 }
 
-// recipientDetails is a recipient as it is shown. Of a CPF or CNPJ it tells no more
-// than a log may.
+// recipientDetails is a recipient in a response. A CPF or CNPJ is masked as in logs.
 type recipientDetails struct {
 	ID          string    `json:"id"`
 	ExternalID  string    `json:"externalId,omitempty"`
@@ -46,7 +45,7 @@ type recipientDetails struct {
 	UpdatedAt   time.Time `json:"updatedAt"`
 }
 
-// needsRabbitMQ lets requests pass whose rows RabbitMQ will carry.
+// needsRabbitMQ rejects requests that need RabbitMQ if there is none.
 func needsRabbitMQ(there bool) func(*gin.Context) error {
 	return func(*gin.Context) error {
 		if !there {
@@ -56,7 +55,7 @@ func needsRabbitMQ(there bool) func(*gin.Context) error {
 	}
 }
 
-// addRecipients takes in one recipient, or up to a thousand.
+// addRecipients accepts one recipient, or up to a thousand.
 func (a *API) addRecipients(c *gin.Context) error {
 	document, err := readJSON(c)
 	if err != nil {
@@ -96,7 +95,7 @@ func (a *API) addRecipients(c *gin.Context) error {
 	var used *store.KeyUsedError
 	switch {
 	case errors.As(err, &used):
-		v.location = "" // that of the stored answer
+		v.location = "" // use that of the stored response
 		return a.replay(c, guard, used.Answer)
 	case err != nil:
 		v.location = ""
@@ -127,7 +126,7 @@ func (a *API) showRecipient(c *gin.Context) error {
 	return nil
 }
 
-// deleteRecipient deletes a recipient. Doing it twice is doing it once.
+// deleteRecipient deletes a recipient. It is idempotent.
 func (a *API) deleteRecipient(c *gin.Context) error {
 	id, err := recipientIn(c)
 	if err != nil {
@@ -144,8 +143,7 @@ func (a *API) deleteRecipient(c *gin.Context) error {
 	return nil
 }
 
-// recipientIn is the id that the path names. A word that is no id is as unknown as
-// another company's.
+// recipientIn parses the id in the path. A malformed id is reported as not found.
 func recipientIn(c *gin.Context) (uuid.UUID, error) {
 	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {

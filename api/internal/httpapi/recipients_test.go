@@ -27,8 +27,7 @@ func (g *gateway) hand(tb testing.TB, body string, header ...string) reply {
 	return g.do(tb, c)
 }
 
-// intakes are the ids of the rows that wait for RabbitMQ, in the order in which they
-// were accepted.
+// intakes returns the ids of the rows that wait for RabbitMQ, in order of acceptance.
 func (g *gateway) intakes(tb testing.TB) []uuid.UUID {
 	tb.Helper()
 	rows, err := g.SQL.QueryContext(tb.Context(), `SELECT o.id FROM email_outbox o JOIN recipient_intakes i ON i.outbox_id = o.id WHERE o.target = 'recipients.upsert' ORDER BY o.id`)
@@ -50,7 +49,7 @@ func (g *gateway) intakes(tb testing.TB) []uuid.UUID {
 	return ids
 }
 
-// writeDown does what the worker would do.
+// writeDown simulates the worker.
 func (g *gateway) writeDown(tb testing.TB) {
 	tb.Helper()
 	for _, err := range g.Store.UpsertRecipients(tb.Context(), g.intakes(tb)) {
@@ -142,7 +141,7 @@ func TestRecipients_Many(t *testing.T) {
 	}
 }
 
-// All faults at once, each with its place; nobody is taken in.
+// All faults are reported with their path, and nothing is accepted.
 func TestRecipients_Refused(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -235,14 +234,14 @@ func TestRecipients_Idempotency(t *testing.T) {
 			t.Errorf("%s: %d accepted", name, n)
 		}
 	}
-	// Emails have keys of their own.
+	// Emails have separate keys.
 	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil), Header: map[string]string{"Idempotency-Key": "one"}})
 	if r.Status != http.StatusAccepted || !regexp.MustCompile(`^/v1/email/`).MatchString(r.Header.Get("Location")) {
 		t.Errorf("%d %v", r.Status, r.Header)
 	}
 }
 
-// An email may name a recipient from the 202 on, and not any more when it is deleted.
+// An email can refer to a recipient from the 202 until the recipient is deleted.
 func TestRecipients_AndEmails(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -262,7 +261,7 @@ func TestRecipients_AndEmails(t *testing.T) {
 	send("ana@EXAMPLE.com", "")
 	send("bia@example.com", "RECIPIENT_NOT_FOUND")
 
-	// News wait: both addresses will do until they are written.
+	// While an update is pending, both addresses are accepted.
 	g.hand(t, `{"externalId": "1", "email": "bia@example.com"}`)
 	send("ana@example.com", "")
 	send("bia@example.com", "")

@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// unsure is a database whose answer to an intake gets lost.
+// unsure is a database whose response to a recipient import is lost.
 type unsure struct {
 	httpapi.Store
 	err   error
@@ -49,7 +49,7 @@ func TestRecipients_AnswerLost(t *testing.T) {
 	}
 }
 
-// Without RabbitMQ nothing comes in; what is there can be seen and deleted.
+// Without RabbitMQ nothing is accepted; existing recipients can be read and deleted.
 func TestRecipients_WithoutRabbitMQ(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) { p.HasRabbitMQ = false })

@@ -15,8 +15,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// TestSend_Refuses: whatever is wrong with a request, the answer is a 4xx that names
-// the field, and nothing is left behind.
+// TestSend_Refuses: an invalid request gets a 4xx that names the field, and leaves nothing behind.
 func TestSend_Refuses(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -63,7 +62,7 @@ func (g *gateway) recipient(tb testing.TB, company uuid.UUID, address string) st
 	return id.String()
 }
 
-// refusal is a request with what is wrong with it.
+// refusal is an invalid request with its expected faults.
 type refusal struct {
 	body   string
 	status int
@@ -283,7 +282,7 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	return all
 }
 
-// blanks show nothing.
+// blanks are invisible texts.
 func blanks() []string {
 	return []string{"", "   ", "\t", "\r\n", "\u00a0", "\u200b", "\ufeff", "\u2060 \u00ad", "\u3000"}
 }
@@ -300,7 +299,7 @@ func scripted() []string {
 	}
 }
 
-// TestSend_AcceptsWhatLooksLikeScript: words are no script.
+// TestSend_AcceptsWhatLooksLikeScript: mere words are not script.
 func TestSend_AcceptsWhatLooksLikeScript(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -316,7 +315,7 @@ func TestSend_AcceptsWhatLooksLikeScript(t *testing.T) {
 	}
 }
 
-// TestSend_Envelope: what is refused before or beside the body.
+// TestSend_Envelope: requests rejected because of their headers.
 func TestSend_Envelope(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

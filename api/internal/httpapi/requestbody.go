@@ -10,7 +10,7 @@ import (
 	"email-gateway/api/internal/strictjson"
 )
 
-// maxBody is the largest body: html and text at their limits, escaped, with room.
+// maxBody is the largest body (bytes): html and text at their limits, escaped, with some margin.
 const maxBody = 2 << 20
 
 // readJSON reads the request's body, which must be one JSON object.

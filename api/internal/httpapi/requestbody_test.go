@@ -19,7 +19,7 @@ import (
 	"email-gateway/api/internal/httpapi"
 )
 
-// stall begins requests whose bodies stop after so many bytes, until the test ends.
+// stall starts requests whose bodies stop after n bytes, until the test ends.
 func stall(tb testing.TB, addr string, n, size int, headers string) {
 	tb.Helper()
 	piece := `{"to":"` + strings.Repeat("a", size)
@@ -40,7 +40,7 @@ func jsonTo(path string, key apikey.Key) string {
 	return path + " HTTP/1.1\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key.String()
 }
 
-// acceptSoon sends emails of several sizes of another company, which must not wait for anybody.
+// acceptSoon sends emails of several sizes for another company, which must not be delayed.
 func (g *gateway) acceptSoon(tb testing.TB, key apikey.Key) {
 	tb.Helper()
 	for _, size := range []int{100, 100 << 10, 500 << 10, 900 << 10, 1500 << 10} {
@@ -57,8 +57,7 @@ func (g *gateway) acceptSoon(tb testing.TB, key apikey.Key) {
 	}
 }
 
-// Slow senders of bodies, whatever their size and however many keys of their company they use,
-// delay no other company.
+// Slow bodies, whatever their size and number of keys, do not delay other companies.
 func TestBodies_OfACompanyThatIsSlow(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ companies, keys, sockets, size int }{
@@ -84,7 +83,7 @@ func TestBodies_OfACompanyThatIsSlow(t *testing.T) {
 	}
 }
 
-// A company that sends too much at once is told so, and told apart from a gateway that is busy.
+// A company that sends too much at once gets a different error than for an overloaded gateway.
 func TestBodies_TooManyOfACompany(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -106,8 +105,7 @@ func TestBodies_TooManyOfACompany(t *testing.T) {
 	g.accept(t, emailBody(nil)) // nor does it lock itself out
 }
 
-// Anybody may begin to send a notification of SNS. It takes nothing from the tenants, and SNS
-// itself is heard.
+// Unauthenticated bodies on the SNS route neither delay the tenants nor SNS.
 func TestBodies_OfStrangers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ sockets, size int }{
@@ -126,8 +124,8 @@ func TestBodies_OfStrangers(t *testing.T) {
 	}
 }
 
-// Two uploads of a company are received at a time, so that slow ones of two companies leave
-// room for a third.
+// At most two uploads of a company are received at a time, so that slow uploads of two companies leave a
+// slot for a third.
 func TestUploads_OfCompaniesThatAreSlow(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -143,7 +141,7 @@ func TestUploads_OfCompaniesThatAreSlow(t *testing.T) {
 	}
 }
 
-// exchange writes requests to one connection and reads all that comes back.
+// exchange writes requests to one connection and reads all responses.
 func exchange(tb testing.TB, addr string, within time.Duration, requests ...string) (answers []reply, took time.Duration) {
 	tb.Helper()
 	begun := time.Now()
@@ -178,7 +176,7 @@ func statuses(answers []reply) string {
 	return strings.Join(list, " ")
 }
 
-// Who has no right to an answer but a refusal gets it before the body is there.
+// An unauthorized request gets its response before its body arrives.
 func TestBodies_AreReadAfterTheKey(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -197,8 +195,7 @@ func TestBodies_AreReadAfterTheKey(t *testing.T) {
 	}
 }
 
-// Bodies that say something else about themselves than they are, and several at once on one
-// connection.
+// Bodies with a wrong Content-Length, and several requests on one connection.
 func TestBodies_Lengths(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -229,7 +226,7 @@ func TestBodies_Lengths(t *testing.T) {
 	}
 }
 
-// A body has to come at 64 KiB in 30 seconds.
+// The minimum rate of a body is 64 KiB in 30 seconds.
 func TestBodies_TooSlow(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -262,8 +259,7 @@ func TestBodies_TooSlow(t *testing.T) {
 	}
 }
 
-// Bodies just within and just over each limit, with their length and in chunks. What was on
-// the disk is gone.
+// Bodies just below and above each limit, with Content-Length and chunked. Spooled bodies are removed.
 func TestBodies_Sizes(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "spool")
@@ -281,8 +277,7 @@ func TestBodies_Sizes(t *testing.T) {
 			}
 		}
 	}
-	// Many at once, more than the memory of the company. On a busy machine some wait for longer than
-	// the api lets them, and are asked to come again.
+	// More concurrent bodies than the company's memory allows. On a busy machine some time out and are retried.
 	var senders sync.WaitGroup
 	large := text + strings.Repeat(" ", 2<<20-len(text))
 	for range 6 {

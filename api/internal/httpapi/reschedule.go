@@ -17,8 +17,7 @@ type rescheduleRequest struct {
 	SendAt string `json:"sendAt" validate:"required,timestamp"`
 }
 
-// rescheduleEmail moves an email to another time while no worker has it. Moving it twice
-// to the same time is moving it once.
+// rescheduleEmail changes the time of an email that no worker is processing. It is idempotent.
 func (a *API) rescheduleEmail(c *gin.Context) error {
 	sendAt, err := a.readSendAt(c)
 	if err != nil {
@@ -33,7 +32,7 @@ func (a *API) rescheduleEmail(c *gin.Context) error {
 		CompanyID: visitOf(c).caller.CompanyID, ID: found.ID, SendAt: sendAt, TTL: a.ttl, At: event.At, By: event.Metadata,
 	})
 	switch {
-	case errors.Is(err, store.ErrNotFound): // all that is left is its log
+	case errors.Is(err, store.ErrNotFound): // only its log is left
 		return rescheduleTooLate(found.Status)
 	case err != nil:
 		return err
@@ -41,10 +40,10 @@ func (a *API) rescheduleEmail(c *gin.Context) error {
 		return rescheduleTooLate(moved.Status)
 	}
 	a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID})
-	return a.answerAnew(c, http.StatusOK, found)
+	return a.answerCurrent(c, http.StatusOK, found)
 }
 
-// readSendAt is the time that the body asks for; the zero time is now.
+// readSendAt reads the requested time; the zero time means now.
 func (a *API) readSendAt(c *gin.Context) (time.Time, error) {
 	document, err := readJSON(c)
 	if err != nil {

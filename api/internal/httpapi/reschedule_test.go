@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// reschedule moves an email.
+// reschedule changes the time of an email.
 func (g *gateway) reschedule(tb testing.TB, id, body string) reply {
 	tb.Helper()
 	return g.do(tb, call{Method: http.MethodPatch, Path: "/v1/email/" + id, Body: body})
@@ -61,8 +61,8 @@ func TestReschedule(t *testing.T) {
 	}
 }
 
-// Whatever waits can be moved, and the dispatcher acts on it then; whatever a worker has,
-// or has come to its end, cannot.
+// A waiting email can be rescheduled, and the dispatcher follows the new time; one that is being processed or is
+// final cannot.
 func TestReschedule_ByStatus(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -14,7 +14,7 @@ import (
 
 var errPanic = errors.New("panic")
 
-// rescue turns a panic into a 500 and a log line with its stack.
+// rescue turns a panic into a 500 and logs its stack.
 func (a *API) rescue(c *gin.Context) {
 	defer func() {
 		cause := recover()

@@ -9,7 +9,7 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// newRules are the rules of every request's fields, with those that only HTTP has.
+// newRules returns the rules of request fields, including those that only HTTP has.
 func newRules() (*rules.Rules, error) {
 	return rules.New(map[string]rules.Rule{
 		"encoding":  {Code: rules.CodeNotAllowed, Check: func(v string) error { _, err := csvfile.ParseEncoding(v); return err }},
@@ -29,7 +29,7 @@ func checkStatus(value string) error {
 	return errors.New("must be one of: " + strings.Join(names, ", "))
 }
 
-// value is what p points to, or other.
+// value returns what p points to, or other.
 func value[T any](p *T, other T) T {
 	if p == nil {
 		return other

@@ -17,24 +17,24 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// sendRoute names the operation in idempotency_keys. It must never change: keys of
-// earlier releases stand under it.
+// sendRoute identifies the operation in idempotency_keys. It must never change: keys of
+// earlier releases are stored with it.
 const sendRoute = "POST /v1/email/send"
 
 const (
-	// twinWait is how long a request waits for another with its Idempotency-Key.
-	twinWait = 5 * time.Second
-	// acceptWait is how long any request waits: longer than a statement may take, since a commit that waits for a synchronous
-	// standby is cancelled two seconds after that.
+	// sameKeyWait limits how long a request waits for a concurrent request with the same Idempotency-Key.
+	sameKeyWait = 5 * time.Second
+	// acceptWait limits how long any other request waits: longer than a statement may take, since
+	// a commit that waits for a synchronous standby is cancelled two seconds after that.
 	acceptWait = 15 * time.Second
-	// unknownWait is how long a commit that was not confirmed is looked for.
+	// unknownWait limits the lookup after a commit that was not confirmed.
 	unknownWait = 2 * time.Second
 )
 
-// emailPath is where emails are looked up.
+// emailPath is the path of emails.
 const emailPath = "/v1/email/"
 
-// accepted is the answer 202. Whoever has it can rely on the row.
+// accepted is the 202 response: the row is durably stored.
 type accepted struct {
 	OutboxID  string       `json:"outboxId"`
 	JobID     string       `json:"jobId"`
@@ -43,9 +43,9 @@ type accepted struct {
 	CreatedAt time.Time    `json:"createdAt"`
 }
 
-// sendEmail is POST /v1/email/send. It reads the body, makes an email of it (compose) and
-// the answer, and commits both, with the Idempotency-Key, at once (accept): only then is
-// the answer 202. A request that came before gets the answer of that one.
+// sendEmail handles POST /v1/email/send. It reads the body, composes the email and the response,
+// and commits both with the Idempotency-Key in one transaction (accept); then it answers 202. A
+// repeated request gets the first response.
 func (a *API) sendEmail(c *gin.Context) error {
 	document, err := readJSON(c)
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *API) sendEmail(c *gin.Context) error {
 	return nil
 }
 
-// answerEarlier answers with the email that was accepted before and is about the same.
+// answerEarlier responds with the email of the same aggregate and event type that was accepted before.
 func (a *API) answerEarlier(c *gin.Context, id uuid.UUID) error {
 	if err := a.store.Confirm(c.Request.Context()); err != nil {
 		return err
@@ -121,14 +121,14 @@ func (a *API) answerAccepted(c *gin.Context, status int, answer []byte) {
 	c.Data(status, "application/json", answer)
 }
 
-// accept commits a request's rows by insert; id is that of one of them. nil means that
-// they are there, whatever the way to know that was, and unknown that nobody can tell;
-// a client that left meanwhile changes nothing.
+// accept commits a request's rows with insert; id is the id of one of them. A nil error means
+// that they are stored; unknown is returned if that cannot be determined. It continues if the
+// client disconnects.
 func (a *API) accept(ctx context.Context, id uuid.UUID, guard *onceGuard, unknown problem, insert func(context.Context) error) error {
 	ctx = context.WithoutCancel(ctx)
 	wait := acceptWait
 	if guard != nil {
-		wait = twinWait // for another insert with the same key
+		wait = sameKeyWait // for a concurrent insert with the same key
 	}
 	inTime, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -142,32 +142,32 @@ func (a *API) accept(ctx context.Context, id uuid.UUID, guard *onceGuard, unknow
 		switch {
 		case found:
 			return nil
-		case late && answers && guard != nil: // Postgres works, so it is the twin that holds the insert up
-			return twinUnderWay
+		case late && answers && guard != nil: // Postgres responds, so a concurrent request with the same key blocks the insert
+			return sameKeyInProgress
 		}
 		return unknown
-	case late && guard != nil: // it was not written: it waited for its turn, or for Postgres
-		return a.underWay(ctx, twinUnderWay)
+	case late && guard != nil: // not written: it waited for a slot, or for Postgres
+		return a.inProgress(ctx, sameKeyInProgress)
 	case late:
 		return errors.Join(store.ErrUnavailable, err)
 	case errors.Is(err, store.ErrInProgress), errors.Is(err, store.ErrAggregateBusy):
-		return a.underWay(ctx, err)
+		return a.inProgress(ctx, err)
 	}
 	return err
 }
 
-// underWay returns conflict, the 409 for a request that another one blocks, or ErrUnreplicated: while Postgres confirms
-// no commits, the other request cannot finish.
-func (a *API) underWay(ctx context.Context, conflict error) error {
+// inProgress returns conflict, the 409 for a request that a concurrent one blocks, or
+// ErrUnreplicated: while Postgres confirms no commits, the other request cannot finish.
+func (a *API) inProgress(ctx context.Context, conflict error) error {
 	if err := a.store.Confirm(ctx); err != nil {
 		return err
 	}
 	return conflict
 }
 
-// lookUp finds out whether a write whose answer was lost went through, and whether
-// Postgres answered at all. Not finding the row proves nothing: Postgres may still be
-// busy writing it, and is asked again, unless one answer is enough.
+// lookUp checks whether a write with an unknown outcome was committed, and whether Postgres
+// answered at all. A missing row proves nothing, because Postgres may still be committing it;
+// the query is repeated unless once is set.
 func (a *API) lookUp(
 	ctx context.Context, exists func(context.Context, uuid.UUID) (bool, error), id uuid.UUID, once bool,
 ) (found, answers bool) {
@@ -176,7 +176,7 @@ func (a *API) lookUp(
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		there, err := within(ctx, func(ctx context.Context) (bool, error) { return exists(ctx, id) })
+		there, err := withDeadline(ctx, func(ctx context.Context) (bool, error) { return exists(ctx, id) })
 		if there {
 			return true, true
 		}

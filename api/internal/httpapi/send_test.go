@@ -132,7 +132,7 @@ func TestSend_Defaults(t *testing.T) {
 	}
 }
 
-// TestSend_Accepts: values at the edge of what is allowed.
+// TestSend_Accepts: values at the limits.
 func TestSend_Accepts(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -221,8 +221,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// Blank fields count as left out, an address gets one copy, and a header may have what SES
-// takes.
+// Blank fields count as missing, an address gets one copy, and headers may contain what SES accepts.
 func TestSend_BlankAndTwice(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -250,7 +249,7 @@ func TestSend_BlankAndTwice(t *testing.T) {
 			t.Errorf("%q: %+v\n%s", blank, s, diff)
 		}
 	}
-	// An address is one however often it is repeated; thousands that differ are not looked at one by one.
+	// A repeated address counts once; thousands of different addresses are not processed one by one.
 	repeated, different := slices.Repeat([]string{"eva@example.com"}, 2000), make([]string, 2000)
 	for i := range different {
 		different[i] = fmt.Sprintf("eva%d@example.com", i)
@@ -260,7 +259,7 @@ func TestSend_BlankAndTwice(t *testing.T) {
 			t.Errorf("%d copies: %d %s", len(copies), r.Status, r.Body)
 		}
 	}
-	// Two people without an id are two.
+	// Two people without an id are distinct.
 	people := `{"recipients":[{"externalId":"   ","email":"a@example.com"},{"externalId":"\u200b","email":"b@example.com"}]}`
 	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/recipients", Body: people})
 	if ids, _ := r.json(t)["ids"].([]any); r.Status != http.StatusAccepted || len(ids) != 2 || ids[0] == ids[1] {

@@ -8,15 +8,15 @@ import (
 	"email-gateway/api/internal/sns"
 )
 
-// What only SNS, or who claims to be it, is answered.
+// Problems of the SNS route.
 var (
 	eventsDisabled = problem{
 		status: http.StatusServiceUnavailable, code: "SES_EVENTS_DISABLED", retryAfter: time.Minute,
-		detail: "this installation takes no events of SES: SES_EVENTS_TOPICS must name their topics",
+		detail: "this installation accepts no SES events: SES_EVENTS_TOPICS is not set",
 	}
 	rawDelivery = problem{
 		status: http.StatusBadRequest, code: "SNS_RAW_DELIVERY",
-		detail: "raw message delivery leaves out the signature: switch it off for this subscription",
+		detail: "raw message delivery omits the signature: disable it for this subscription",
 	}
 	notSNS = problem{
 		status: http.StatusUnsupportedMediaType, code: "UNSUPPORTED_MEDIA_TYPE",
@@ -36,7 +36,7 @@ var (
 	}
 	snsUnreachable = problem{
 		status: http.StatusServiceUnavailable, code: "SNS_UNREACHABLE", retryAfter: 5 * time.Second,
-		detail: "SNS, which was asked about the message, cannot be reached",
+		detail: "SNS cannot be reached to verify the message",
 	}
 )
 

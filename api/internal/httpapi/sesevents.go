@@ -20,61 +20,61 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// maxNotification is twice what SNS carries: the message in it is JSON within JSON.
+// maxNotification is twice the maximum size of an SNS message, which is JSON within JSON (bytes).
 const maxNotification = 512 << 10
 
-// FeedbackStore is the database as far as the provider's events go.
+// FeedbackStore is the part of *store.Store that records the provider's events.
 type FeedbackStore interface {
 	RecordFeedback(ctx context.Context, f store.Feedback) (store.FeedbackResult, error)
 }
 
-// sesEvents takes SES's events, which come over SNS. There is no API key: the
-// signature says who sends them. SNS tries again after a 5xx and never after a 4xx, so
-// what may pass another time is a 503, and what is done or never to be done a 200.
+// sesEvents receives SES events over SNS. There is no API key: messages are authenticated by
+// their signature. SNS retries after a 5xx and never after a 4xx, so transient errors are a 503,
+// and messages that are done or ignored a 200.
 type sesEvents struct {
 	log        *slog.Logger
 	store      FeedbackStore
-	verifier   *sns.Verifier // nil = there is no topic
-	taken      *prometheus.CounterVec
+	verifier   *sns.Verifier // nil = no topic
+	received   *prometheus.CounterVec
 	duplicates prometheus.Counter
 }
 
 func newSESEvents(p Params) (*sesEvents, error) {
 	e := &sesEvents{
 		log: p.Log, store: p.Store, verifier: p.Events,
-		taken: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ses_events_total", Help: "Events of SES taken in, by kind and what became of them.",
+		received: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ses_events_total", Help: "SES events received, by kind and result.",
 		}, []string{"kind", "result"}),
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "duplicates_confirmed_total", Help: "Acceptances that SES confirmed of emails it had accepted already.",
+			Name: "duplicates_confirmed_total", Help: "Emails that SES confirmed to have accepted more than once.",
 		}),
 	}
 	for _, kind := range sesevent.Kinds() {
-		e.taken.WithLabelValues(kind, eventApplied)
+		e.received.WithLabelValues(kind, eventApplied)
 	}
-	if err := errors.Join(p.Registry.Register(e.taken), p.Registry.Register(e.duplicates)); err != nil {
+	if err := errors.Join(p.Registry.Register(e.received), p.Registry.Register(e.duplicates)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return e, nil
 }
 
-// eventAnswer is what SNS is told; it reads no more than the status.
+// eventAnswer is the response to SNS, which reads only the status.
 type eventAnswer struct {
 	Result string `json:"result"`
 }
 
-// What becomes of a notification.
+// Results of a notification.
 const (
 	eventApplied      = "applied"
-	eventRepeated     = "repeated"     // it was taken in before
-	eventUnmatched    = "unmatched"    // about no attempt of this installation
-	eventIgnored      = "ignored"      // no event of SES
-	eventConfirmed    = "confirmed"    // the subscription
-	eventUnsubscribed = "unsubscribed" // noted
+	eventRepeated     = "repeated"     // received before
+	eventUnmatched    = "unmatched"    // not about an attempt of this installation
+	eventIgnored      = "ignored"      // not an SES event
+	eventConfirmed    = "confirmed"    // subscription confirmed
+	eventUnsubscribed = "unsubscribed" // subscription ended
 )
 
-// take answers POST /v1/ses/events.
-func (e *sesEvents) take(c *gin.Context) error {
+// receive handles POST /v1/ses/events.
+func (e *sesEvents) receive(c *gin.Context) error {
 	if e.verifier == nil {
 		return eventsDisabled
 	}
@@ -106,10 +106,10 @@ func (e *sesEvents) take(c *gin.Context) error {
 	return nil
 }
 
-// readNotification reads SNS's envelope.
+// readNotification reads the SNS envelope.
 func readNotification(c *gin.Context) (sns.Message, error) {
 	r := c.Request
-	// Raw delivery takes the envelope away, and with it the signature.
+	// Raw delivery omits the envelope, and with it the signature.
 	if r.Header.Get("X-Amz-Sns-Rawdelivery") == "true" {
 		return sns.Message{}, rawDelivery
 	}
@@ -129,12 +129,12 @@ func readNotification(c *gin.Context) (sns.Message, error) {
 	return m, nil
 }
 
-// refuse says why a message is not SNS's, and writes it into the log: a wrong topic or
-// a certificate that cannot be fetched is somebody's setting.
+// refuse maps the error of a message that cannot be verified, and logs it: a wrong topic or an
+// unreachable certificate may be a configuration mistake.
 func (e *sesEvents) refuse(m sns.Message, err error) error {
-	e.taken.WithLabelValues("other", "refused").Inc()
-	// The topic may be anybody's text.
-	e.log.Warn("message refused that claims to be from SNS", "type", m.Type, "reason", email.MaskText(err.Error()))
+	e.received.WithLabelValues("other", "refused").Inc()
+	// The topic may contain arbitrary text.
+	e.log.Warn("SNS message rejected", "type", m.Type, "reason", email.MaskText(err.Error()))
 	switch {
 	case errors.Is(err, sns.ErrUnreachable):
 		return errors.Join(snsUnreachable, err)
@@ -146,12 +146,12 @@ func (e *sesEvents) refuse(m sns.Message, err error) error {
 	return forgedNotification(err)
 }
 
-// apply records what SES tells.
+// apply records an SES event.
 func (e *sesEvents) apply(c *gin.Context, m sns.Message) (string, error) {
 	f, err := sesevent.Parse(m.MessageID, m.Message)
 	if err != nil {
-		e.taken.WithLabelValues("other", eventIgnored).Inc()
-		e.log.Info("message that is no event of SES", "messageId", m.MessageID, "topic", m.TopicARN)
+		e.received.WithLabelValues("other", eventIgnored).Inc()
+		e.log.Info("SNS message is not an SES event", "messageId", m.MessageID, "topic", m.TopicARN)
 		return eventIgnored, nil
 	}
 	if f.OutboxID != uuid.Nil {
@@ -170,17 +170,17 @@ func (e *sesEvents) apply(c *gin.Context, m sns.Message) (string, error) {
 	}
 	kind := f.Kind
 	if !slices.Contains(sesevent.Kinds(), kind) {
-		kind = "other" // a label must not grow with what others invent
+		kind = "other" // the values of a label must be bounded
 	}
-	e.taken.WithLabelValues(kind, result).Inc()
+	e.received.WithLabelValues(kind, result).Inc()
 	if result == eventApplied {
-		e.tell(visitOf(c), f, done)
+		e.logFeedback(visitOf(c), f, done)
 	}
 	return result, nil
 }
 
-// tell logs what somebody may want to know of.
-func (e *sesEvents) tell(v *visit, f store.Feedback, done store.FeedbackResult) {
+// logFeedback logs the effects of an event.
+func (e *sesEvents) logFeedback(v *requestState, f store.Feedback, done store.FeedbackResult) {
 	log := telemetry.EmailLogger(e.log, telemetry.Email{
 		OutboxID: f.OutboxID.String(), RequestID: done.RequestID, CompanyID: f.CompanyID.String(), MailingID: telemetry.ID(done.MailingID.UUID),
 		Attempt: done.Attempt, State: telemetry.In(email.Sent), Since: v.began,
@@ -190,7 +190,7 @@ func (e *sesEvents) tell(v *visit, f store.Feedback, done store.FeedbackResult) 
 		log.Warn("SES accepted the email more than once", "attemptId", f.AttemptID)
 	}
 	if done.Was != email.Sent {
-		log.Info("SES confirms that it accepted the email", "was", done.Was, "attemptId", f.AttemptID)
+		log.Info("SES confirmed that it accepted the email", "was", done.Was, "attemptId", f.AttemptID)
 	}
 	if done.Suppressed > 0 {
 		log.Info("addresses suppressed", "count", done.Suppressed, "suppression", f.Suppress)

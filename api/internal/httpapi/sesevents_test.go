@@ -126,7 +126,7 @@ func TestSESEvents_Suppress(t *testing.T) {
 	}
 }
 
-// Sent twice after an unknown outcome, and both were accepted.
+// Sent again after an unknown outcome, and SES accepted both.
 func TestSESEvents_Duplicate(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t, nil)
@@ -148,7 +148,7 @@ func TestSESEvents_Duplicate(t *testing.T) {
 	}
 }
 
-// flaky has no database for the first words.
+// flaky fails the first calls.
 type flaky struct {
 	httpapi.Store
 	left atomic.Int64
@@ -238,7 +238,7 @@ func TestSESEvents_NoTopics(t *testing.T) {
 	}
 }
 
-// What SNS carries that is no event of an email of ours is taken and changes nothing.
+// SNS messages that are not events about our emails are accepted and change nothing.
 func TestSESEvents_NotOurs(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t, nil)

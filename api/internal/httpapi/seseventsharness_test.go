@@ -22,7 +22,7 @@ import (
 
 const eventsTopic = "arn:aws:sns:us-east-1:123456789012:ses-events"
 
-// provider is a gateway with the simulator, which tells it of the mails it accepted.
+// provider is a gateway with a simulator that sends it events of accepted emails.
 type provider struct {
 	*gateway
 	sim   *sessim.Server
@@ -52,7 +52,7 @@ func startProvider(t *testing.T, change func(*httpapi.Params)) *provider {
 	return p
 }
 
-// attempt accepts an email over the api and claims it, as a worker does.
+// attempt accepts an email over the api and claims it like a worker.
 func (p *provider) attempt(t *testing.T, to string, change func(fields)) (id, token uuid.UUID) {
 	t.Helper()
 	id, token = uuid.MustParse(p.accept(t, emailBody(func(f fields) {
@@ -86,7 +86,7 @@ func (p *provider) advance(t *testing.T, want bool, tr store.Transition) store.A
 	return done
 }
 
-// conclude is advance for an answer that the provider's own word may overtake.
+// conclude is advance for a result that may be overtaken by SES's event.
 func (p *provider) conclude(t *testing.T, tr store.Transition) {
 	t.Helper()
 	if done, err := p.Store.Advance(t.Context(), tr); err != nil || !done.Applied && !done.SameToken {
@@ -94,7 +94,7 @@ func (p *provider) conclude(t *testing.T, tr store.Transition) {
 	}
 }
 
-// sent is the worker's own write of an acceptance.
+// sent records an acceptance like the worker.
 func sent(id, token uuid.UUID, message string) store.Transition {
 	return store.Transition{
 		ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Sent, SESMessageID: message,
@@ -102,7 +102,7 @@ func sent(id, token uuid.UUID, message string) store.Transition {
 	}
 }
 
-// lost is the worker's own write of an outcome that nobody knows.
+// lost records an unknown outcome like the worker.
 func lost(id, token uuid.UUID, to email.Status, kind email.EventType) store.Transition {
 	now := time.Now().UTC()
 	return store.Transition{
@@ -112,7 +112,7 @@ func lost(id, token uuid.UUID, to email.Status, kind email.EventType) store.Tran
 	}
 }
 
-// call sends the mail to the simulator, as a worker does, and returns the message's id.
+// call sends the email to the simulator like a worker, and returns the message id.
 func (p *provider) call(t *testing.T, id, token uuid.UUID, to ...string) string {
 	t.Helper()
 	text := map[string]string{"Data": "Olá", "Charset": "UTF-8"}
@@ -143,7 +143,7 @@ func (p *provider) call(t *testing.T, id, token uuid.UUID, to ...string) string 
 	return answer.MessageId
 }
 
-// timeline waits until the email's timeline ends with the steps, and returns the email.
+// timeline waits until the email's timeline ends with the events, and returns the email.
 func (p *provider) timeline(t *testing.T, id uuid.UUID, ends string) map[string]any {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)
@@ -170,7 +170,7 @@ func steps(shown map[string]any) string {
 	return strings.Join(types, " ")
 }
 
-// settled waits until the simulator has delivered so many notifications.
+// settled waits until the simulator has delivered n notifications.
 func (p *provider) settled(t *testing.T, delivered int64) {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)

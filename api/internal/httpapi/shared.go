@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// shared makes a question of those who ask at the same time one question: /health and /readyz
-// need no key, and each of their callers would hold a connection. The question outlives a caller
-// who leaves, and ends after healthTimeout.
+// shared merges concurrent calls into one: /health and /readyz need no key, and each request
+// would otherwise use a connection. The call continues if a caller disconnects, and ends after
+// healthTimeout.
 func shared[R any](ask func(context.Context) (R, error)) func(context.Context) (R, error) {
 	var asking singleflight.Group
 	return func(ctx context.Context) (R, error) {

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// Those who ask at the same time share one question, and the next one is asked anew.
+// Concurrent callers share one call; the next caller starts another.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

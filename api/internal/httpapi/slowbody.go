@@ -15,63 +15,60 @@ import (
 )
 
 const (
-	// answerTime is how long a client may take nothing of a long answer.
+	// answerTime is the write timeout for each piece of a long response.
 	answerTime = 30 * time.Second
-	// uploadTime is the most an upload may take, however slow: 512 MiB at 2.4 Mbit/s. With
-	// the ingest after it, it stays well below the hour after which a file that no
-	// mailing names is deleted.
+	// uploadTime limits an upload: 512 MiB at 2.4 Mbit/s. Together with the ingestion it is well
+	// below the hour after which a file without a mailing is deleted.
 	uploadTime = 30 * time.Minute
 )
 
-// pace is the minimum rate of a body: the client sends this many bytes, or the rest, in each interval.
-// The time in which the gateway itself does not read does not count.
+// pace is the minimum rate of a body: the client must send this many bytes, or the rest, in each
+// interval. Time in which the gateway does not read does not count.
 type pace struct {
 	bytes int64
 	each  time.Duration
 }
 
-var leastPace = pace{bytes: 64 << 10, each: 30 * time.Second}
+var minPace = pace{bytes: 64 << 10, each: 30 * time.Second}
 
-// slowBody is a request's body whose client has to keep the pace, and so much time for all of
-// it. It remembers the error it ended with, because the parsers above it wrap it in words that
-// quote the body.
+// slowBody is a request body whose client must keep the pace and a total time limit. It keeps
+// the error it ended with, because the parsers above wrap it in messages that quote the body.
 type slowBody struct {
 	body    io.Reader
 	control *http.ResponseController
 	pace    pace
-	until   time.Time     // of the whole
-	due     time.Time     // the deadline that is set
-	waited  time.Duration // for the bytes of this period
-	got     int64         // of them
+	until   time.Time     // deadline of the whole body
+	due     time.Time     // the deadline currently set
+	waited  time.Duration // for the bytes of this interval
+	got     int64         // bytes of this interval
 	err     error
 	isCut   atomic.Bool
-	recent  recentRate // for progress, which other goroutines call
+	recent  recentRate // for progress, which is called by other goroutines
 }
 
-// recentRate is what has arrived of a body in the last half to whole window of the time in which
-// the gateway waited for it.
+// recentRate measures what arrived of a body in the last half to whole window of waiting time.
 type recentRate struct {
 	mu    sync.Mutex
-	since time.Time // when the present wait began; zero = the gateway does not wait
+	since time.Time // start of the current wait; zero = not waiting
 	total arrival
-	// The totals at the last two ends of half a window. The older one is where the measurement begins.
+	// The totals at the last two half-window boundaries. The measurement starts at the older one.
 	half, begin arrival
 }
 
-// arrival is how many bytes arrived, and how long the gateway waited for them.
+// arrival is how many bytes arrived and how long the gateway waited for them.
 type arrival struct {
 	bytes  int64
 	waited time.Duration
 }
 
-// wait notes that a wait begins.
+// wait records the start of a wait.
 func (r *recentRate) wait(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.since = now
 }
 
-// arrived notes that the wait ended after took, with n bytes.
+// arrived records the end of a wait of the given duration, with n bytes.
 func (r *recentRate) arrived(n int64, took, window time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +78,7 @@ func (r *recentRate) arrived(n int64, took, window time.Duration) {
 	r.move(r.total, window)
 }
 
-// measure is the arrival since the window began, with the wait that goes on.
+// measure returns the arrival since the start of the window, including the current wait.
 func (r *recentRate) measure(now time.Time, window time.Duration) arrival {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +90,7 @@ func (r *recentRate) measure(now time.Time, window time.Duration) arrival {
 	return arrival{total.bytes - r.begin.bytes, total.waited - r.begin.waited}
 }
 
-// move lets the window begin later once half of it has passed.
+// move advances the window once half of it has passed.
 func (r *recentRate) move(total arrival, window time.Duration) {
 	if total.waited-r.half.waited >= window/2 {
 		r.begin, r.half = r.half, total
@@ -111,7 +108,7 @@ func newSlowBody(c *gin.Context, limit int64, p pace, most time.Duration) *slowB
 
 func (b *slowBody) Read(p []byte) (int, error) {
 	begun := time.Now()
-	if err := b.prolong(begun); err != nil {
+	if err := b.extendDeadline(begun); err != nil {
 		b.err = err
 		return 0, err
 	}
@@ -129,8 +126,8 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// prolong moves the deadline; not for each read, of which there may be a million.
-func (b *slowBody) prolong(now time.Time) error {
+// extendDeadline extends the deadline; not for each read, of which there may be a million.
+func (b *slowBody) extendDeadline(now time.Time) error {
 	due := now.Add(b.pace.each - b.waited)
 	if due.After(b.until) {
 		due = b.until
@@ -146,32 +143,32 @@ func (b *slowBody) prolong(now time.Time) error {
 	return err
 }
 
-// progress is how many bytes have arrived in the last interval of the pace, and how long the
-// gateway waited for them. Bytes that arrived fast before do not count.
+// progress returns the bytes that arrived in the last interval of the pace and how long the
+// gateway waited for them. Earlier bytes do not count.
 func (b *slowBody) progress(now time.Time) (bytes int64, waited time.Duration) {
 	latest := b.recent.measure(now, b.pace.each)
 	return latest.bytes, latest.waited
 }
 
-// cut ends the body, from another goroutine.
+// cut aborts the body; it may be called from another goroutine.
 func (b *slowBody) cut() {
 	b.isCut.Store(true)
-	// A connection whose deadline cannot be set ends by the one that it has.
+	// If the deadline cannot be set, the connection ends by its current one.
 	_ = b.control.SetReadDeadline(time.Unix(1, 0))
 }
 
 func (b *slowBody) wasCut() bool { return b.isCut.Load() }
 
-// end lifts the deadline of a body that is read: it would look as if the client had left.
+// end removes the deadline of a complete body; an expired one would look like a disconnected client.
 func (b *slowBody) end() {
 	if !b.due.IsZero() && b.err != nil && errors.Is(b.err, io.EOF) {
-		_ = b.control.SetReadDeadline(time.Time{}) // the connection is of no more use if that fails
+		_ = b.control.SetReadDeadline(time.Time{}) // if this fails, the connection is unusable
 	}
 }
 
-// finish reads what is left, for a client that does not look for an answer before it
-// has sent everything: cut off in the middle, it would never see why it was refused.
-// From then on the client may be silent: a deadline would look as if it had left.
+// finish reads the rest of the body, for clients that read the response only after sending
+// everything: aborted in the middle, they would never see why the request was rejected. Then it
+// removes the deadline; an expired one would look like a disconnected client.
 func (b *slowBody) finish() {
 	if soon := time.Now().Add(b.pace.each); b.until.After(soon) {
 		b.until = soon
@@ -179,14 +176,14 @@ func (b *slowBody) finish() {
 	if b.err == nil {
 		_, _ = io.Copy(io.Discard, b)
 	}
-	_ = b.control.SetReadDeadline(time.Time{}) // the connection is of no more use if that fails
+	_ = b.control.SetReadDeadline(time.Time{}) // if this fails, the connection is unusable
 }
 
-// hangUp ends the connection behind the answer of a request whose body has not come to its
-// end. A client that is still sending would not see the answer if the connection were closed
-// at once. net/http waits for half a second, but only behind a body that is too large, so it is
-// told that this one is.
-func hangUp(c *gin.Context) {
+// closeAfterResponse closes the connection after the response to a request whose body was not fully read. If
+// the connection were closed immediately, a client that is still sending would not see the
+// response. net/http delays the close by half a second only for bodies that are too large, so
+// this marks the body as too large.
+func closeAfterResponse(c *gin.Context) {
 	w := http.ResponseWriter(c.Writer)
 	if wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
 		w = wrapped.Unwrap()
@@ -194,18 +191,18 @@ func hangUp(c *gin.Context) {
 	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1)) // always too large
 }
 
-// takeTime lifts the server's limit on the time until the answer; allowAnswer gives
-// the answer, or its next piece, a limit of its own.
-func takeTime(c *gin.Context) error {
+// liftWriteDeadline removes the server's write deadline; extendWriteDeadline sets one for the response or its
+// next piece.
+func liftWriteDeadline(c *gin.Context) error {
 	return ifSupported(http.NewResponseController(c.Writer).SetWriteDeadline(time.Time{}))
 }
 
-func allowAnswer(c *gin.Context) {
-	// A connection whose deadline cannot be set is one whose answer goes nowhere.
+func extendWriteDeadline(c *gin.Context) {
+	// If the deadline cannot be set, the connection is broken.
 	_ = http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(answerTime))
 }
 
-// ifSupported passes over a server that knows no deadlines, as in a benchmark.
+// ifSupported ignores servers without deadlines, as in benchmarks.
 func ifSupported(err error) error {
 	if err == nil || errors.Is(err, http.ErrNotSupported) {
 		return nil

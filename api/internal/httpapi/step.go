@@ -11,8 +11,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// cancelEmail withdraws an email that no worker has taken up. Cancelling twice is
-// cancelling once.
+// cancelEmail cancels an email that no worker is processing. It is idempotent.
 func (a *API) cancelEmail(c *gin.Context) error {
 	found, err := a.findEmail(c)
 	if err != nil {
@@ -28,11 +27,10 @@ func (a *API) cancelEmail(c *gin.Context) error {
 	if now := statusNow(moved[0], found.Status); !moved[0].Applied && now != email.Cancelled {
 		return cancelTooLate(now)
 	}
-	return a.answerAnew(c, http.StatusOK, found)
+	return a.answerCurrent(c, http.StatusOK, found)
 }
 
-// retryEmail gives an email that was given up a new budget of tries and a new
-// deadline.
+// retryEmail gives a final email all its tries again and a new deadline.
 func (a *API) retryEmail(c *gin.Context) error {
 	found, err := a.findEmail(c)
 	if err != nil {
@@ -46,7 +44,7 @@ func (a *API) retryEmail(c *gin.Context) error {
 		return err
 	}
 	switch moved := all[0]; {
-	case moved.Applied, moved.SameToken: // the latter: by a run of the statement whose answer was lost
+	case moved.Applied, moved.SameToken: // the latter: an earlier run of the statement committed, but its response was lost
 	case moved.Status == "", moved.Erased:
 		return contentGone()
 	case moved.Replaced:
@@ -55,11 +53,11 @@ func (a *API) retryEmail(c *gin.Context) error {
 		return notReplayable(moved.Status)
 	}
 	a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID})
-	return a.answerAnew(c, http.StatusAccepted, found)
+	return a.answerCurrent(c, http.StatusAccepted, found)
 }
 
-// statusNow is what the row said when the step was tried; once it is purged, what
-// the log says.
+// statusNow returns the status of the row at the time of the step, or that of the log if the
+// row is purged.
 func statusNow(moved store.Advanced, found email.Status) email.Status {
 	if moved.Status == "" {
 		return found
@@ -67,15 +65,15 @@ func statusNow(moved store.Advanced, found email.Status) email.Status {
 	return moved.Status
 }
 
-// eventBy tells the timeline who asked for the step.
-func eventBy(v *visit, eventType email.EventType) email.Event {
+// eventBy creates a timeline event with the caller of the step.
+func eventBy(v *requestState, eventType email.EventType) email.Event {
 	return email.Event{Type: eventType, At: time.Now().UTC(), Metadata: map[string]any{
 		"by": "api", "keyId": v.caller.KeyID, "requestId": v.requestID,
 	}}
 }
 
-// answerAnew shows the email as it is after the step.
-func (a *API) answerAnew(c *gin.Context, status int, before store.Email) error {
+// answerCurrent responds with the email after the step.
+func (a *API) answerCurrent(c *gin.Context, status int, before store.Email) error {
 	after, err := a.readEmail(c, before.ID)
 	if err != nil {
 		return err

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// storageFresh is how long the blob store's last answer stands: /health may be asked
-// by many, and each question is a request to a server or a file on a disk.
+// storageFresh is how long the last result is reused: /health may be called often, and each
+// check is a request to a server or a file on disk.
 const storageFresh = 5 * time.Second
 
-// storageCheck knows whether the blob store can be used.
+// storageCheck checks whether the blob store is usable.
 type storageCheck struct {
 	ping func(context.Context) error
 
-	mu    sync.Mutex // held while the store is asked
+	mu    sync.Mutex // held during a check
 	asked time.Time
 	said  string
 }
 
-// status asks the store, or repeats what it said a moment ago. It takes healthTimeout
-// at most, and a client who leaves does not make the store look bad. nil knows of no
-// store.
+// status checks the store, or returns the last result while it is fresh. It takes at most
+// healthTimeout; a client that disconnects does not affect the result. nil means that there is
+// no store.
 func (s *storageCheck) status(ctx context.Context) string {
 	if s == nil {
 		return disabled
@@ -33,7 +33,7 @@ func (s *storageCheck) status(ctx context.Context) string {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTimeout)
 	defer cancel()
-	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.ping(ctx) })
+	_, err := withDeadline(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.ping(ctx) })
 	s.asked, s.said = time.Now(), accessible
 	if err != nil {
 		s.said = inaccessible

@@ -34,8 +34,7 @@ type suppressionPage struct {
 	NextCursor   string              `json:"nextCursor,omitempty"`
 }
 
-// addSuppression keeps the company's emails from an address. Doing it twice is doing
-// it once.
+// addSuppression suppresses an address for the company. It is idempotent.
 func (a *API) addSuppression(c *gin.Context) error {
 	document, err := readJSON(c)
 	if err != nil {
@@ -59,13 +58,13 @@ func (a *API) addSuppression(c *gin.Context) error {
 	case err != nil:
 		return err
 	case len(stands) == 0:
-		return noSuchSuppression // taken back in this very moment
+		return noSuchSuppression // removed concurrently
 	}
 	c.JSON(http.StatusOK, suppressionOf(stands[0]))
 	return nil
 }
 
-// removeSuppression lets emails through again. Without a reason, all of them go.
+// removeSuppression removes the suppressions of an address, or the one with the given reason.
 func (a *API) removeSuppression(c *gin.Context) error {
 	q, err := openQuery(c.Request.URL.RawQuery, a.rules)
 	if err != nil {

@@ -111,7 +111,7 @@ func TestSuppressions_Refused(t *testing.T) {
 			t.Errorf("%s: %d", query, r.Status)
 		}
 	}
-	// Another company's are not seen, and cannot be taken back.
+	// Suppressions of another company are not visible and cannot be removed.
 	other := g.newKey(t, g.Database.Company(t), nil)
 	g.suppress(t, `{"address": "ana@example.com"}`)
 	if r := g.do(t, call{Path: suppressionsPath, Key: other.String()}); strings.Contains(r.Body, "ana@") {
@@ -122,7 +122,7 @@ func TestSuppressions_Refused(t *testing.T) {
 	}
 }
 
-// The page asks, the click does it, and a link that was made up does nothing.
+// The page asks for confirmation, the click unsubscribes, and an invalid link does nothing.
 func TestUnsubscribe(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -177,8 +177,8 @@ func TestUnsubscribe_WithoutDatabase(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong behind an unsubscribe link is shown as a page, in the reader's language; a
-// program that asks for JSON gets the problem.
+// Errors of an unsubscribe link are shown as a page in the reader's language; a client that asks for JSON gets
+// the problem.
 func TestUnsubscribe_ProblemsArePages(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -209,8 +209,8 @@ func TestUnsubscribe_ProblemsArePages(t *testing.T) {
 	}
 }
 
-// A reader whose suppression another transaction is writing is told to try again, on a page and
-// not in JSON: mail programs that click once repeat what a 503 refused.
+// A reader whose suppression is locked by another transaction is asked to retry, with a page and status 503:
+// mail clients repeat a one-click unsubscribe after a 503.
 func TestUnsubscribe_RowIsHeld(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

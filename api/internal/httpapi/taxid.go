@@ -9,15 +9,13 @@ import (
 	"email-gateway/shared/email"
 )
 
-// taxIDs turns CPFs and CNPJs into the two forms in which they are stored. hashKey may
-// be nil.
+// taxIDs converts CPFs and CNPJs into their two stored forms. hashKey may be nil.
 type taxIDs struct {
 	ring    keyring.Ring
 	hashKey []byte
 }
 
-// protect takes a bare number, or the hash that was given instead of one; both may be
-// missing.
+// protect takes a bare number, or a hash given instead of it; both may be missing.
 func (t taxIDs) protect(company uuid.UUID, bare string, given *string) (hash string, sealed []byte, err error) {
 	switch {
 	case bare != "":

@@ -8,10 +8,10 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// trace makes the request a span, below the caller's own if it names one in the header
-// traceparent and has a valid key, of a company that is not suspended and from a network of the key: the flag in it decides whether a trace is kept, and with
-// traceidratio its id does, so that anybody could have all of theirs kept, or none. Like the
-// log it knows the path as its template only.
+// trace creates the request's span. The caller's traceparent becomes its parent only if the key
+// is valid, its company not suspended and the client in a network of the key: the header decides
+// whether a trace is kept (by its flag or, with traceidratio, by its id), so otherwise anybody
+// could force or prevent that. Like the log, the span contains the path only as its template.
 func (a *API) trace(c *gin.Context) {
 	path := c.FullPath()
 	if !a.tracer.On() || isProbe(path) {
@@ -47,8 +47,7 @@ func (a *API) trace(c *gin.Context) {
 	}
 }
 
-// isProbe finds the paths that machines ask for all day long, about which a trace tells
-// nothing.
+// isProbe reports whether the path is polled by machines; tracing it is useless.
 func isProbe(path string) bool {
 	switch path {
 	case "/livez", "/readyz", "/health", "/openapi.yaml":

@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/telemetry/telemetrytest"
 )
 
-// The header traceparent decides about a trace only when its sender has a valid key, uses it
-// from one of its networks and is of a company that is not suspended.
+// The header traceparent is used only if the key is valid, from one of its networks, and of a company that is not
+// suspended.
 func TestTrace_AnonymousCallers(t *testing.T) {
 	t.Parallel()
 	const trace = "0af7651916cd43dd8448eb211c80319c"
@@ -59,7 +59,7 @@ func TestTrace_AnonymousCallers(t *testing.T) {
 	}
 }
 
-// A wrong key that is looked at for a trace alone counts against its sender's address.
+// A wrong key that is checked only for tracing counts against the client's address.
 func TestTrace_CountsWrongKeys(t *testing.T) {
 	t.Parallel()
 	stranger, err := apikey.New("test")

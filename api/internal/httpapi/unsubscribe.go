@@ -15,8 +15,8 @@ import (
 	"email-gateway/shared/unsubscribe"
 )
 
-// askToUnsubscribe shows the page behind the link. It changes nothing: scanners and
-// previews follow links as well.
+// askToUnsubscribe shows the page of the link. It changes nothing: scanners and previews follow
+// links too.
 func (a *API) askToUnsubscribe(c *gin.Context) error {
 	link, err := a.unsubscribeKeys.Open(c.Param("token"))
 	if err != nil {
@@ -25,8 +25,8 @@ func (a *API) askToUnsubscribe(c *gin.Context) error {
 	return answerUnsubscribe(c, http.StatusOK, a.viewOf(c, unsubscribeAsk, link))
 }
 
-// unsubscribe is the one click of RFC 8058. The token is all that is asked for: mail
-// programs have neither cookies nor a key. The body says nothing that counts.
+// unsubscribe handles the one-click POST of RFC 8058. It requires only the token: mail clients
+// have neither cookies nor a key. The body is ignored.
 func (a *API) unsubscribe(c *gin.Context) error {
 	link, err := a.unsubscribeKeys.Open(c.Param("token"))
 	if errors.Is(err, unsubscribe.ErrInvalid) {
@@ -42,31 +42,31 @@ func (a *API) unsubscribe(c *gin.Context) error {
 	return answerUnsubscribe(c, http.StatusOK, a.viewOf(c, unsubscribeDone, link))
 }
 
-// senderWait is how long the page waits for the sender's name, which it can do without. It is
-// longer than a busy database takes to find one row, and a reader waits no longer than this.
+// senderWait limits how long the page waits for the sender's name, which is optional. It is
+// longer than a busy database needs to find one row.
 const senderWait = 2 * time.Second
 
-// viewOf names whose mailings the link is about. A mailing is kept for good; one that is not
-// found, or a database that does not answer, leaves the name out.
+// viewOf adds the sender's name to the page. Mailings are kept forever; if the mailing is not
+// found or the database does not answer, the name is left out.
 func (a *API) viewOf(c *gin.Context, what string, link unsubscribe.Link) unsubscribeView {
 	view := unsubscribeView{What: what, Address: email.MaskAddress(link.Address)}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), senderWait)
 	defer cancel()
-	mailing, err := within(ctx, func(ctx context.Context) (store.Mailing, error) {
+	mailing, err := withDeadline(ctx, func(ctx context.Context) (store.Mailing, error) {
 		return a.store.FindMailing(ctx, link.Company, link.Mailing)
 	})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return view
 	case err != nil:
-		a.log.WarnContext(c.Request.Context(), "the unsubscribe page does not name the sender", telemetry.RequestID, visitOf(c).requestID, "error", email.MaskText(err.Error()))
+		a.log.WarnContext(c.Request.Context(), "cannot show the sender on the unsubscribe page", telemetry.RequestID, visitOf(c).requestID, "error", email.MaskText(err.Error()))
 		return view
 	}
 	view.Sender = senderName(mailing.Sender)
 	return view
 }
 
-// senderName is what a mail program shows of From: the name, or else the address.
+// senderName returns the name in From, or the address if there is none.
 func senderName(from string) string {
 	parsed, err := mail.ParseAddress(from)
 	switch {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/language"
 )
 
-// What an unsubscribe link may lead to.
+// Pages of an unsubscribe link.
 const (
 	unsubscribeAsk     = "ask"
 	unsubscribeDone    = "done"
@@ -21,7 +21,7 @@ const (
 	unsubscribeFailed  = "failed"
 )
 
-// unsubscribeStyle is all of the page's CSS. The policy names its hash, so no other applies.
+// unsubscribeStyle is the page's CSS. The Content-Security-Policy allows only its hash.
 const unsubscribeStyle = `:root{color-scheme:light dark}
 body{margin:0;background:#f3f4f6;color:#111827;font:1rem/1.5 system-ui,sans-serif}
 main{box-sizing:border-box;max-width:32rem;margin:12vh auto 2rem;padding:2rem;background:#fff;border-radius:.75rem;box-shadow:0 1px 4px rgba(0,0,0,.2)}
@@ -31,21 +31,21 @@ button{padding:.75rem 1.5rem;border:0;border-radius:.5rem;background:#b91c1c;col
 button:focus-visible{outline:3px solid #2563eb;outline-offset:2px}
 @media (prefers-color-scheme:dark){body{background:#111827;color:#f3f4f6}main{background:#1f2937}}`
 
-// unsubscribePolicy lets the page's style apply and its form be sent, and nothing else.
+// unsubscribePolicy allows the page's style and sending its form, nothing else.
 var unsubscribePolicy = func() string {
 	sum := sha256.Sum256([]byte(unsubscribeStyle))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 }()
 
-// unsubscribeView is what the page shows. Sender and Address are "" where they are not known.
+// unsubscribeView holds the values of the page. Sender and Address are "" if unknown.
 type unsubscribeView struct {
 	What    string
 	Lang    string
-	Sender  string // as the reader saw it in From
+	Sender  string // as shown in From
 	Address string // masked: the link may have been forwarded
 }
 
-// unsubscribePage is plain HTML with a form: it needs neither CSS nor JavaScript.
+// unsubscribePage is plain HTML with a form; it works without CSS and JavaScript.
 var unsubscribePage = template.Must(template.New("unsubscribe").Parse(`<!DOCTYPE html>
 <html lang="{{.Lang}}">
 <head>
@@ -98,17 +98,16 @@ var unsubscribePage = template.Must(template.New("unsubscribe").Parse(`<!DOCTYPE
 <p>Open the whole link in the email again, or reply to the email and ask to be taken off the list.</p>
 {{- end}}{{end}}`))
 
-// unsubscribeLanguages begins with the one for everybody else: the companies are Brazilian.
+// unsubscribeLanguages begins with the default: the companies are Brazilian.
 var (
 	unsubscribeLanguages = []string{"pt-BR", "en"}
 	unsubscribeMatcher   = language.NewMatcher([]language.Tag{language.BrazilianPortuguese, language.English})
 )
 
-// longestAcceptLanguage is more than any browser sends.
+// longestAcceptLanguage is longer than what browsers send (bytes).
 const longestAcceptLanguage = 1000
 
-// unsubscribeLanguage is the reader's favourite of the two, by the quality values of
-// Accept-Language.
+// unsubscribeLanguage chooses one of the two languages by Accept-Language.
 func unsubscribeLanguage(header string) string {
 	if len(header) > longestAcceptLanguage {
 		header = ""
@@ -124,13 +123,13 @@ func unsubscribeLanguage(header string) string {
 // typeProblem is the media type of RFC 9457.
 const typeProblem = "application/problem+json"
 
-// isUnsubscribe says whether the request has the path of an unsubscribe link, even of a broken one.
+// isUnsubscribe reports whether the path is that of an unsubscribe link, valid or not.
 func isUnsubscribe(c *gin.Context) bool {
 	return strings.HasPrefix(c.Request.URL.Path, unsubscribePrefix)
 }
 
-// showUnsubscribeProblem answers with a page, since people open the links in a browser. It
-// returns false for a program that asks for JSON.
+// showUnsubscribeProblem responds with a page, since people open the links in a browser. It
+// returns false if the client asks for JSON.
 func showUnsubscribeProblem(c *gin.Context, p problem) bool {
 	if c.NegotiateFormat(gin.MIMEHTML, typeProblem, gin.MIMEJSON) != gin.MIMEHTML {
 		return false
@@ -145,7 +144,7 @@ func showUnsubscribeProblem(c *gin.Context, p problem) bool {
 	return answerUnsubscribe(c, p.status, view) == nil
 }
 
-// answerUnsubscribe shows a page that nobody keeps, frames or learns the link from.
+// answerUnsubscribe sends a page that is not cached, framed or passed on as referrer.
 func answerUnsubscribe(c *gin.Context, status int, v unsubscribeView) error {
 	v.Lang = unsubscribeLanguage(c.GetHeader("Accept-Language"))
 	var page bytes.Buffer

@@ -11,15 +11,15 @@ import (
 	"email-gateway/shared/unsubscribe"
 )
 
-// leaving is a mailing of Café & Cia, and the path of the link for one of its readers.
+// leaving creates a mailing of Café & Cia and returns the path of a recipient's link.
 func (g *gateway) leaving(t *testing.T, address string) string {
 	t.Helper()
 	id := g.mail(t, given(part{name: "from", value: "Café & Cia <billing@acme.example>"}))
 	return "/u/" + unsubscribeKeys(t).Seal(unsubscribe.Link{Company: g.Company, Mailing: uuid.MustParse(id), Address: address})
 }
 
-// The page names the sender and the masked address in the reader's language, with nothing but
-// HTML, and its policy lets only its own style apply.
+// The page shows the sender and the masked address in the reader's language, in plain HTML, and its policy
+// allows only its own style.
 func TestUnsubscribe_Page(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -44,15 +44,15 @@ func TestUnsubscribe_Page(t *testing.T) {
 			t.Error("a style stands outside of the sheet, where the policy forbids it")
 		}
 	}
-	// A mailing that is not there leaves the name out.
+	// If the mailing does not exist, the name is left out.
 	token := unsubscribeKeys(t).Seal(unsubscribe.Link{Company: g.Company, Mailing: uuid.New(), Address: "ana@example.com"})
 	if page := g.do(t, call{Path: "/u/" + token, NoKey: true}); page.Status != http.StatusOK || !strings.Contains(page.Body, "O remetente não enviará") {
 		t.Errorf("%d %s", page.Status, page.Body)
 	}
 }
 
-// In a browser that runs no JavaScript the style applies, and a click on the button unsubscribes,
-// with the style and without it.
+// In a browser without JavaScript the style applies, and a click on the button unsubscribes, with and without
+// the style.
 func TestUnsubscribe_InABrowser(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

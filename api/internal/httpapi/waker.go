@@ -12,20 +12,18 @@ import (
 	"email-gateway/shared/store"
 )
 
-// wakePause is the least time between two NOTIFYs, and perWake is added for each wake since
-// the last one, up to maxWakePause. Dispatchers that are awake find the next emails by
-// themselves, and under load look no more often than that; a NOTIFY is a commit, and rouses
-// every feeder of every dispatcher.
+// wakePause is the minimum time between two NOTIFYs; perWake is added for each wake since the
+// last one, up to maxWakePause. Under load, dispatchers poll at least that often anyway, and a
+// NOTIFY is a commit that wakes every feeder of every dispatcher.
 const (
 	wakePause    = 5 * time.Millisecond
 	perWake      = time.Millisecond
 	maxWakePause = 25 * time.Millisecond
 )
 
-// Waker tells the dispatchers that there are new emails: at once, and then at most
-// once per pause however many there are. It is a part of the api's main function.
-// After a wake that was lost, dispatchers find new rows within their poll interval, and rows that
-// were moved or resumed by their next full listing.
+// Waker notifies the dispatchers of new emails: immediately, and then at most once per pause.
+// It is started by the api's main function. If a notification is lost, dispatchers find new rows
+// within their poll interval, and rescheduled or resumed rows with their next full listing.
 type Waker struct {
 	*service.Loop
 	pending chan struct{}
@@ -33,12 +31,12 @@ type Waker struct {
 	mu    sync.Mutex
 	wakes int // since the last NOTIFY
 	named map[store.Lanes]struct{}
-	all   bool // one named none
+	all   bool // a wake named no lane
 }
 
-// NewWaker makes a Waker that wakes by notify, which gets no lanes when it is to wake for all.
+// NewWaker creates a Waker that calls notify, without lanes if it is to wake all.
 func NewWaker(log *slog.Logger, notify func(context.Context, []store.Lanes) error) *Waker {
-	// What a process before this one accepted last may have had no wake-up.
+	// Emails that an earlier process accepted last may not have been notified.
 	w := &Waker{pending: make(chan struct{}, 1), named: make(map[store.Lanes]struct{}), all: true}
 	w.Loop = service.NewLoop(service.LoopParams{
 		Log:      log,
@@ -46,22 +44,22 @@ func NewWaker(log *slog.Logger, notify func(context.Context, []store.Lanes) erro
 		Wake:     w.pending,
 		RunOnce: func(ctx context.Context) (bool, error) {
 			lanes, wakes, some := w.take()
-			if !some { // they were taken with the last ones
+			if !some { // already included in the last notification
 				return false, nil
 			}
 			err := notify(ctx, lanes)
 			if err != nil {
 				w.Wake()
 			}
-			_ = service.Pause(ctx, min(wakePause+time.Duration(wakes)*perWake, maxWakePause)) // the loop sees the end of ctx itself
+			_ = service.Pause(ctx, min(wakePause+time.Duration(wakes)*perWake, maxWakePause)) // the loop checks ctx itself
 			return false, err
 		},
 	})
 	return w
 }
 
-// take returns what has come since it was last called: the lanes, none of them for any lane, and the
-// number of wakes; some is false if nothing has.
+// take returns and resets the wakes since the last call: the lanes (none = all) and the number of
+// wakes; some is false if there were none.
 func (w *Waker) take() (lanes []store.Lanes, wakes int, some bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,7 +72,7 @@ func (w *Waker) take() (lanes []store.Lanes, wakes int, some bool) {
 	return lanes, wakes, some
 }
 
-// Wake names the lanes in which there is work, or none of them for any lane. It returns at once.
+// Wake wakes the dispatchers for the lanes, or for all if none is given. It does not block.
 func (w *Waker) Wake(lanes ...store.Lanes) {
 	w.mu.Lock()
 	w.wakes++

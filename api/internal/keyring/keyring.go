@@ -1,10 +1,9 @@
-// Package keyring encrypts what must not be stored in clear: CPFs and CNPJs, and the
-// CSV files that hold them. The api seals what comes in with requests and uploads,
-// and opens a file again to take it in. Opening a number is for an operator's tools.
+// Package keyring encrypts data that must not be stored in plain text: CPFs and CNPJs, and the
+// CSV files that contain them. The api encrypts data from requests and uploads, and decrypts a
+// file again to ingest it. Only operator tools decrypt numbers.
 //
-// The first key of the ring encrypts and every key decrypts, so a key is replaced
-// by putting a new one in front and keeping the old one behind it. A sealed value
-// carries the id of its key.
+// The first key of the ring encrypts and every key decrypts, so a key is replaced by adding a new
+// one in front and keeping the old one behind it. An encrypted value contains the id of its key.
 package keyring
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Ring is a set of AES-256-GCM keys. The zero Ring has none and seals nothing.
+// Ring is a set of AES-256-GCM keys. The zero Ring has none and cannot encrypt.
 type Ring struct {
 	keys []key // the first one encrypts
 }
@@ -30,25 +29,25 @@ type Ring struct {
 type key struct {
 	id   string
 	aead cipher.AEAD
-	// derive makes the key of one file. It is a function so that a Ring that is printed
-	// shows no secret.
+	// derive derives the key of one file. It is a function so that printing a Ring shows no
+	// secret.
 	derive func(salt []byte, info string) ([]byte, error)
 }
 
 const keyBytes = 32
 
-// version is the first byte of a sealed value: version, length of the key's id,
-// the id, nonce, ciphertext with tag.
+// version is the first byte of an encrypted value: version, length of the key id, key id,
+// nonce, ciphertext with tag.
 const version = 1
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 
 var (
-	ErrNoKey  = errors.New("no key with this id in the ring")
-	ErrSealed = errors.New("not a sealed value, or not this company's")
+	ErrNoKey         = errors.New("no key with this id in the ring")
+	ErrUndecryptable = errors.New("not an encrypted value, or not of this company")
 )
 
-// Parse reads "id:base64-of-32-bytes[,id2:…]". No error quotes a key.
+// Parse parses "id:base64-of-32-bytes[,id2:…]". Errors contain no key.
 func Parse(text string) (Ring, error) {
 	var ring Ring
 	for entry := range strings.SplitSeq(text, ",") {
@@ -57,7 +56,7 @@ func Parse(text string) (Ring, error) {
 			return Ring{}, errors.New("every key must be written id:base64, the id in letters, digits, dot, dash and underscore")
 		}
 		if _, ok := ring.find(id); ok {
-			return Ring{}, fmt.Errorf("key id %q stands twice", id)
+			return Ring{}, fmt.Errorf("key id %q is listed twice", id)
 		}
 		secret, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil || len(secret) != keyBytes {
@@ -75,14 +74,14 @@ func Parse(text string) (Ring, error) {
 	return ring, nil
 }
 
-// UnmarshalText is Parse, for reading the ring from the environment.
+// UnmarshalText is Parse, for parsing the environment.
 func (r *Ring) UnmarshalText(text []byte) (err error) {
 	*r, err = Parse(string(text))
 	return err
 }
 
-// Seal encrypts a bare CPF or CNPJ. The company is part of what is authenticated:
-// a value copied into another company's row cannot be opened there.
+// Seal encrypts a bare CPF or CNPJ. The company is authenticated: a value copied to another
+// company's row cannot be decrypted.
 func (r Ring) Seal(company uuid.UUID, bare string) ([]byte, error) {
 	if len(r.keys) == 0 {
 		return nil, ErrNoKey
@@ -98,11 +97,11 @@ func (r Ring) Seal(company uuid.UUID, bare string) ([]byte, error) {
 	return k.aead.Seal(sealed, nonce, []byte(bare), authenticated(company, sealed[:header])), nil
 }
 
-// Open decrypts what Seal made for the company. ErrNoKey: its key was taken out of
-// the ring; ErrSealed: damaged, or sealed for another company.
+// Open decrypts a value of Seal for the company. ErrNoKey: its key is not in the ring;
+// ErrUndecryptable: damaged, or encrypted for another company.
 func (r Ring) Open(company uuid.UUID, sealed []byte) (string, error) {
 	if len(sealed) < 2 || sealed[0] != version || len(sealed) < 2+int(sealed[1]) {
-		return "", ErrSealed
+		return "", ErrUndecryptable
 	}
 	header := 2 + int(sealed[1])
 	k, ok := r.find(string(sealed[2:header]))
@@ -110,17 +109,17 @@ func (r Ring) Open(company uuid.UUID, sealed []byte) (string, error) {
 		return "", ErrNoKey
 	}
 	if len(sealed) < header+k.aead.NonceSize() {
-		return "", ErrSealed
+		return "", ErrUndecryptable
 	}
 	nonce, box := sealed[header:header+k.aead.NonceSize()], sealed[header+k.aead.NonceSize():]
 	bare, err := k.aead.Open(nil, nonce, box, authenticated(company, sealed[:header]))
 	if err != nil {
-		return "", ErrSealed
+		return "", ErrUndecryptable
 	}
 	return string(bare), nil
 }
 
-// Newest is the id of the key that encrypts; "" if the ring is empty.
+// Newest returns the id of the key that encrypts; "" if the ring is empty.
 func (r Ring) Newest() string {
 	if len(r.keys) == 0 {
 		return ""
@@ -128,7 +127,7 @@ func (r Ring) Newest() string {
 	return r.keys[0].id
 }
 
-// IDs are those of all keys, the newest first.
+// IDs returns the ids of all keys, newest first.
 func (r Ring) IDs() []string {
 	ids := make([]string, len(r.keys))
 	for i, k := range r.keys {
@@ -137,11 +136,11 @@ func (r Ring) IDs() []string {
 	return ids
 }
 
-// KeyOf is the id of the key that a value was sealed with, in the ring or not; ErrSealed:
-// it is none.
+// KeyOf returns the id of the key of an encrypted value, in the ring or not. ErrUndecryptable: it is
+// not an encrypted value.
 func KeyOf(sealed []byte) (string, error) {
 	if len(sealed) < 2 || sealed[0] != version || len(sealed) < 2+int(sealed[1]) {
-		return "", ErrSealed
+		return "", ErrUndecryptable
 	}
 	return string(sealed[2 : 2+int(sealed[1])]), nil
 }

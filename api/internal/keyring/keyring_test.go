@@ -65,7 +65,7 @@ func TestOpen_Refuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ring.Open(uuid.New(), sealed); !errors.Is(err, keyring.ErrSealed) {
+	if _, err := ring.Open(uuid.New(), sealed); !errors.Is(err, keyring.ErrUndecryptable) {
 		t.Errorf("opened for another company: %v", err)
 	}
 	for n := range sealed {

@@ -16,12 +16,12 @@ import (
 //	header: streamVersion, length of the key's id, the id, salt (32 bytes), nonce prefix (7 bytes)
 //	chunk:  AES-256-GCM of chunkBytes, the last one of what is left, each with its tag (16 bytes)
 //
-// Each file has a key of its own, made from the ring's by HKDF-SHA-256 with the salt,
-// the header and the binding. A chunk's nonce is the prefix, the chunk's number (4
-// bytes) and whether it is the last (1 byte): so a chunk that is changed, missing,
-// doubled, moved or appended is found, and so is a file without its end.
+// Each file has its own key, derived from the ring's with HKDF-SHA-256 from the salt, the header
+// and the binding. A chunk's nonce is the prefix, the chunk number (4 bytes) and whether it is
+// the last (1 byte): so changed, missing, repeated, reordered or appended chunks and truncated
+// files are detected.
 const (
-	streamVersion = 2 // no value that Seal makes begins with it
+	streamVersion = 2 // differs from version, so values of Seal never begin with it
 	chunkBytes    = 64 << 10
 	tagBytes      = 16
 	saltBytes     = 32
@@ -29,12 +29,12 @@ const (
 	nonceBytes    = 12
 )
 
-// errTooLong: 256 TiB.
+// errTooLong: the limit is 256 TiB.
 var errTooLong = errors.New("more chunks than a file can have")
 
-// EncryptReader returns a reader of r encrypted with the first key. The binding is
-// what the file belongs to, its company and its id say: only who names the same can
-// decrypt it. It holds 128 KiB of memory. ErrNoKey: the ring is empty.
+// EncryptReader returns a reader of from, encrypted with the first key. The binding identifies
+// the owner, such as company and id; decryption requires the same binding. It uses 128 KiB of
+// memory. ErrNoKey: the ring is empty.
 func (r Ring) EncryptReader(from io.Reader, binding []byte) (io.Reader, error) {
 	if len(r.keys) == 0 {
 		return nil, ErrNoKey
@@ -55,19 +55,18 @@ func (r Ring) EncryptReader(from io.Reader, binding []byte) (io.Reader, error) {
 	}, nil
 }
 
-// DecryptReader returns a reader of what EncryptReader made of a file with the same
-// binding; it reads the header at once. What it yields is authentic, but only io.EOF
-// tells that it was all: until then keep nothing for good.
+// DecryptReader decrypts a file of EncryptReader with the same binding; it reads the header
+// immediately. The output is authentic, but complete only at io.EOF: do not commit to it before.
 //
-// ErrNoKey: its key was taken out of the ring; ErrSealed, here or from Read: damaged,
-// cut off, or bound to something else. An error of r comes as it is.
+// ErrNoKey: the key is not in the ring; ErrUndecryptable, also from Read: damaged, truncated, or with
+// another binding. Errors of from are returned unchanged.
 func (r Ring) DecryptReader(from io.Reader, binding []byte) (io.Reader, error) {
 	header := make([]byte, 2, 2+math.MaxUint8+saltBytes+prefixBytes)
 	if err := readHeader(from, header); err != nil {
 		return nil, err
 	}
 	if header[0] != streamVersion {
-		return nil, ErrSealed
+		return nil, ErrUndecryptable
 	}
 	begin := 2 + int(header[1])
 	header = header[:begin+saltBytes+prefixBytes]
@@ -88,15 +87,15 @@ func (r Ring) DecryptReader(from io.Reader, binding []byte) (io.Reader, error) {
 	}, nil
 }
 
-// KeyOfStream reads no more of an encrypted file than tells the id of its key, in the ring
-// or not. ErrSealed: it is none.
+// KeyOfStream returns the id of the key of an encrypted file, in the ring or not, and reads only
+// the beginning of its header. ErrUndecryptable: it is not an encrypted file.
 func KeyOfStream(from io.Reader) (string, error) {
 	begin := make([]byte, 2, 2+math.MaxUint8)
 	if err := readHeader(from, begin); err != nil {
 		return "", err
 	}
 	if begin[0] != streamVersion {
-		return "", ErrSealed
+		return "", ErrUndecryptable
 	}
 	begin = begin[:2+int(begin[1])]
 	if err := readHeader(from, begin[2:]); err != nil {
@@ -108,14 +107,14 @@ func KeyOfStream(from io.Reader) (string, error) {
 func readHeader(from io.Reader, header []byte) error {
 	_, end, err := read(from, header)
 	if end {
-		return ErrSealed
+		return ErrUndecryptable
 	}
 	return err
 }
 
-// read fills p, unless from ends before. io.ReadFull will not do: it does not tell an
-// end in the middle of p from an io.ErrUnexpectedEOF of from itself, which is how an
-// upload that breaks off ends, and that must not be taken for a whole file.
+// read fills p unless from ends first. io.ReadFull cannot distinguish an end in the middle of p
+// from an io.ErrUnexpectedEOF of from itself, which an interrupted upload returns and which must
+// not be taken for the end of the file.
 func read(from io.Reader, p []byte) (n int, end bool, err error) {
 	for n < len(p) && err == nil {
 		var more int
@@ -131,7 +130,7 @@ func read(from io.Reader, p []byte) (n int, end bool, err error) {
 	return n, false, err
 }
 
-// chunks seals or opens one chunk after the other.
+// chunks encrypts or decrypts chunks in sequence.
 type chunks struct {
 	aead  cipher.AEAD
 	nonce [nonceBytes]byte
@@ -140,8 +139,8 @@ type chunks struct {
 
 func newChunks(k key, header, binding []byte) (*chunks, error) {
 	salt, prefix := header[len(header)-prefixBytes-saltBytes:len(header)-prefixBytes], header[len(header)-prefixBytes:]
-	// The header's length is known from its second byte: no two pairs of header and
-	// binding make the same text.
+	// The second byte determines the header's length, so the concatenation of header and binding
+	// is unambiguous.
 	secret, err := k.derive(salt, "email-gateway file\x00"+string(header)+string(binding))
 	if err != nil {
 		return nil, err
@@ -165,12 +164,12 @@ func (c *chunks) open(out, chunk []byte, last bool) ([]byte, error) {
 	}
 	opened, err := c.aead.Open(out, c.nonce[:], chunk, nil)
 	if err != nil {
-		return nil, ErrSealed
+		return nil, ErrUndecryptable
 	}
 	return opened, nil
 }
 
-// next makes the nonce of the next chunk.
+// next sets the nonce of the next chunk.
 func (c *chunks) next(last bool) error {
 	if c.count > math.MaxUint32 {
 		return errTooLong
@@ -183,17 +182,17 @@ func (c *chunks) next(last bool) error {
 	return nil
 }
 
-// stream reads from, chunk by chunk, and yields them converted.
+// stream converts from chunk by chunk.
 type stream struct {
 	from    io.Reader
 	chunks  *chunks
 	convert func(out, chunk []byte, last bool) ([]byte, error)
 
-	in    []byte // a chunk and the first byte of the next, by which it is known not to be the last
-	ahead int    // how much of in has been read already: 0 or 1
-	out   []byte // converted and not yet yielded
-	begin int    // of what is left of out
-	err   error  // what follows out
+	in    []byte // a chunk and the first byte of the next, which shows that it is not the last
+	ahead int    // bytes of in already read: 0 or 1
+	out   []byte // converted output
+	begin int    // start of the unread part of out
+	err   error  // error after out
 }
 
 func (s *stream) Read(p []byte) (int, error) {

@@ -14,7 +14,7 @@ import (
 	"email-gateway/api/internal/keyring"
 )
 
-// The layout of an encrypted file whose key's id has four letters.
+// The layout of an encrypted file whose key id has four letters.
 const (
 	headerBytes = 2 + 4 + 32 + 7
 	plainBytes  = 64 << 10
@@ -71,7 +71,7 @@ func TestStream_Rotation(t *testing.T) {
 		t.Errorf("the old ring opened what the new key sealed: %v", err)
 	}
 	impostor := mustParse(t, entry("2025", 9))
-	if _, err := decrypt(impostor, bytes.NewReader(encrypt(t, old, plain)), binding); !errors.Is(err, keyring.ErrSealed) {
+	if _, err := decrypt(impostor, bytes.NewReader(encrypt(t, old, plain)), binding); !errors.Is(err, keyring.ErrUndecryptable) {
 		t.Errorf("another key of the same name: %v", err)
 	}
 	if _, err := (keyring.Ring{}).EncryptReader(bytes.NewReader(plain), binding); !errors.Is(err, keyring.ErrNoKey) {
@@ -79,8 +79,7 @@ func TestStream_Rotation(t *testing.T) {
 	}
 }
 
-// Whatever is done to the file is noticed, at the latest at its end, and nothing comes
-// out that was not in it.
+// Any change of the file is detected at its end at the latest, and no altered content is returned.
 func TestStream_Damage(t *testing.T) {
 	t.Parallel()
 	ring := mustParse(t, entry("2026", 2))
@@ -123,7 +122,7 @@ func TestStream_Damage(t *testing.T) {
 	}
 	for what, sealed := range damaged {
 		opened, err := decrypt(ring, bytes.NewReader(sealed), binding)
-		if !errors.Is(err, keyring.ErrSealed) && !errors.Is(err, keyring.ErrNoKey) {
+		if !errors.Is(err, keyring.ErrUndecryptable) && !errors.Is(err, keyring.ErrNoKey) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if !bytes.HasPrefix(plain, opened) {
@@ -131,28 +130,27 @@ func TestStream_Damage(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"", "company/mailinh", "company/mailing/", "company/mailin"} {
-		if opened, err := decrypt(ring, bytes.NewReader(sealed), []byte(wrong)); !errors.Is(err, keyring.ErrSealed) || len(opened) > 0 {
+		if opened, err := decrypt(ring, bytes.NewReader(sealed), []byte(wrong)); !errors.Is(err, keyring.ErrUndecryptable) || len(opened) > 0 {
 			t.Errorf("bound to %q: %d bytes, %v", wrong, len(opened), err)
 		}
 	}
-	// Two names of one key: the file is bound to the one it was made with.
+	// Two ids of the same key: the file is bound to the id it was encrypted with.
 	renamed := bytes.Clone(sealed)
 	renamed[5] ^= 1 // 2026 → 2027
 	twins := mustParse(t, entry("2026", 2)+","+entry("2027", 2))
-	if _, err := decrypt(twins, bytes.NewReader(renamed), binding); !errors.Is(err, keyring.ErrSealed) {
+	if _, err := decrypt(twins, bytes.NewReader(renamed), binding); !errors.Is(err, keyring.ErrUndecryptable) {
 		t.Errorf("the key's id changed to that of its twin: %v", err)
 	}
 	value, err := ring.Seal([16]byte{}, cpf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := decrypt(ring, bytes.NewReader(append(value, make([]byte, 100)...)), binding); !errors.Is(err, keyring.ErrSealed) {
+	if _, err := decrypt(ring, bytes.NewReader(append(value, make([]byte, 100)...)), binding); !errors.Is(err, keyring.ErrUndecryptable) {
 		t.Errorf("a sealed value taken for a file: %v", err)
 	}
 }
 
-// A reader that fails is no file that ends: an upload that breaks off says
-// io.ErrUnexpectedEOF.
+// A failing reader is not the end of the file: an interrupted upload returns io.ErrUnexpectedEOF.
 func TestStream_ReaderFails(t *testing.T) {
 	t.Parallel()
 	ring := mustParse(t, entry("2026", 2))
@@ -176,7 +174,7 @@ func TestStream_ReaderFails(t *testing.T) {
 	}
 }
 
-// Not parallel: it counts the allocations of all.
+// Not parallel: it counts the allocations of the whole process.
 func TestStream_Memory(t *testing.T) {
 	ring := mustParse(t, entry("2026", 2))
 	used := func(size int64) uint64 {
@@ -273,7 +271,7 @@ func random(n int) []byte {
 	return b
 }
 
-// zeros has no end.
+// zeros is an endless reader.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -15,14 +15,14 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// perRow is what a row may allocate on its whole way, from the bytes of the stored file
-// through decryption, CSV, judge and store to the COPY: its texts, its token and its id.
-// A CPF or CNPJ costs ten more, a domain beyond ASCII four.
+// perRow is the number of allocations of a row from the stored file through decryption, CSV
+// parsing, validation and store to the COPY: its texts, its token and its id. A CPF or CNPJ
+// costs ten more, an internationalized domain four.
 const perRow = 3
 
-// The rest of the way costs a few objects for each piece of the file and of the COPY:
-// 0.006 a row, of which this is the bound. With a million rows it is 0.07, since the
-// filter then takes more of them for duplicates.
+// Each chunk of the file and of the COPY costs a few more: 0.006 per row, which this bounds.
+// With a million rows it is 0.07, since the filter then has more false positives for
+// duplicates.
 const perPiece = 0.1
 
 // underRace: the race detector keeps one more object of a token on the heap.
@@ -31,10 +31,9 @@ func underRace() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// A row costs the time to read it and three allocations, whatever its width: a file of a
-// million rows must not make the garbage collector the api's main work. The rows are as
-// most are, with an address, a name and two fields of a template. Not parallel: it counts
-// the allocations of all.
+// A row costs three allocations, whatever its width, so that a file of a million rows does not
+// keep the garbage collector busy. The rows are typical: an address, a name and two template
+// fields. Not parallel: it counts the allocations of the whole process.
 func TestLines_Allocations(t *testing.T) {
 	const warm, rows = 1000, 10_000
 	var file strings.Builder
@@ -42,7 +41,7 @@ func TestLines_Allocations(t *testing.T) {
 	for n := range warm + rows + 1 {
 		fmt.Fprintf(&file, "João Conceição da Silva %d;joao.silva.%d@exemplo.com.br;São Paulo;PROMO%d;\n", n, n, n)
 	}
-	l := letter{
+	l := templateSet{
 		subject: "Oi {{nome}}", html: `<p>{{nome}} de {{cidade}}: {{cupom}}</p><a href="{{unsubscribe_url}}">sair</a>`,
 		text: "{{cidade}}: {{cupom}} {{token}}",
 	}
@@ -51,7 +50,7 @@ func TestLines_Allocations(t *testing.T) {
 		most++
 	}
 
-	// counted are the allocations of a row, measured where it is asked for.
+	// counted is the number of allocations per row, set by the measurement.
 	counted := func(pass func(row func())) float64 {
 		var before, after runtime.MemStats
 		n := 0
@@ -79,9 +78,9 @@ func TestLines_Allocations(t *testing.T) {
 			}
 		}
 	})
-	reading, judge := opened(t, l, file.String())
+	reading, validator := opened(t, l, file.String())
 	judging := counted(func(row func()) {
-		for _, err := range mailing.Lines(reading, judge) {
+		for _, err := range mailing.Lines(reading, validator) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,11 +88,11 @@ func TestLines_Allocations(t *testing.T) {
 		}
 	})
 	d := storetest.New(t)
-	reading, judge = opened(t, l, file.String())
-	m := storetest.NewMailing(d.Company(t), func(m *store.NewMailing) { m.Fields = judge.Fields() })
+	reading, validator = opened(t, l, file.String())
+	m := storetest.NewMailing(d.Company(t), func(m *store.NewMailing) { m.Fields = validator.Fields() })
 	whole := counted(func(row func()) {
 		lines := func(yield func(store.MailingLine, error) bool) {
-			for line, err := range mailing.Lines(reading, judge) {
+			for line, err := range mailing.Lines(reading, validator) {
 				if row(); !yield(line, err) {
 					return
 				}
@@ -109,8 +108,8 @@ func TestLines_Allocations(t *testing.T) {
 	}
 }
 
-func opened(t *testing.T, l letter, file string) (*mailing.Reading, *mailing.Judge) {
+func opened(t *testing.T, l templateSet, file string) (*mailing.Reading, *mailing.Validator) {
 	t.Helper()
-	reading, judge, _, _ := judgedWith(t, mailing.NewTokens(nil), l, file) // the pool is empty: all its tokens are made on the way
-	return reading, judge
+	reading, validator, _, _ := openedWith(t, mailing.NewTokens(nil), l, file) // the pool is empty: all tokens are generated on demand
+	return reading, validator
 }

@@ -35,14 +35,14 @@ const (
 	PartEmpty     = "emptyFields"
 )
 
-// part is what there is to know about a part before its value is looked at.
+// part describes how a form part is read.
 type part struct {
 	maxBytes int
 	list     bool // may be repeated, and holds several values with commas between them
 	verbatim bool // space around the value is part of it
 }
 
-// partOf knows every part but the file.
+// partOf returns the description of a part other than the file.
 func partOf(name string) (part, bool) {
 	switch name {
 	case PartHTML, PartText:
@@ -59,32 +59,31 @@ func partOf(name string) (part, bool) {
 	return part{}, false
 }
 
-// formParts is what there is, for messages about what there is not.
+// formParts lists the parts for messages about unknown ones.
 var formParts = fieldhint.Request{Noun: "part", Known: []string{
 	PartFile, PartSubject, PartHTML, PartText, PartName, PartFrom, PartReplyTo, PartSendAt, PartTags, PartDelivery, PartDryRun, PartTest, PartStart,
 	PartEncoding, PartDelimiter, PartEmpty,
 }}
 
-// maxParts is more than a form of ours has, with every list written one by one.
+// maxParts is more than any valid form has, with every list written as single parts.
 const maxParts = 64
 
 // ErrMalformed: the body is not a multipart form, or has more than 64 parts.
 var ErrMalformed = errors.New("is not a multipart/form-data body, or has too many parts")
 
-// Form is what a form says. A part that is blank counts as not sent.
+// Form holds the values of a form. A blank part counts as missing.
 type Form struct {
 	Values   map[string]string
 	Lists    map[string][]string
 	HasFile  bool
-	Filename string // of the file part; "" = it gave none
+	Filename string // of the file part; "" = none
 	Faults   []rules.Fault
 
-	seen map[string]bool // parts that were there, the empty ones too
+	seen map[string]bool // parts present, including empty ones
 }
 
-// ReadForm reads all parts in the order in which they come. It hands the file's
-// content to takeFile, which reads it to its end. The error is ErrMalformed, or what takeFile
-// returned.
+// ReadForm reads all parts in order. It passes the file's content to takeFile, which must read it
+// to its end. The error is ErrMalformed, or that of takeFile.
 func ReadForm(parts *multipart.Reader, takeFile func(content io.Reader) error) (Form, error) {
 	f := Form{Values: map[string]string{}, Lists: map[string][]string{}, seen: map[string]bool{}}
 	for n := 0; ; n++ {
@@ -111,7 +110,7 @@ func ReadForm(parts *multipart.Reader, takeFile func(content io.Reader) error) (
 func (f *Form) readFile(p *multipart.Part, takeFile func(io.Reader) error) error {
 	if f.HasFile {
 		f.fault(PartFile, rules.CodeDuplicateField, "appears twice")
-		return nil // NextPart passes over what is not read
+		return nil // NextPart skips the unread content
 	}
 	f.HasFile = true
 	if f.Filename = trimmed(lastPart(p.FileName())); email.IsBlank(f.Filename) {
@@ -120,7 +119,7 @@ func (f *Form) readFile(p *multipart.Part, takeFile func(io.Reader) error) error
 	return takeFile(unbroken{p})
 }
 
-// unbroken reads a part; one that never ends makes the form a malformed one.
+// unbroken reads a part; a truncated part makes the form malformed.
 type unbroken struct{ part io.Reader }
 
 func (u unbroken) Read(p []byte) (int, error) {
@@ -131,7 +130,7 @@ func (u unbroken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lastPart leaves out the folders that some programs on Windows put before a name.
+// lastPart removes the folders that some Windows programs put before a file name.
 func lastPart(name string) string { return name[strings.LastIndexByte(name, '\\')+1:] }
 
 func (f *Form) readValue(name string, p *multipart.Part) error {
@@ -144,7 +143,7 @@ func (f *Form) readValue(name string, p *multipart.Part) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	value := strings.TrimLeft(string(text), "\ufeff") // of a file that was given as the part's value
+	value := strings.TrimLeft(string(text), "\ufeff") // byte order mark of a file used as value
 	if !known.verbatim {
 		value = trimmed(value)
 	}
@@ -172,7 +171,7 @@ func (f *Form) readValue(name string, p *multipart.Part) error {
 	return nil
 }
 
-// trimmed is a value without what shows nothing around it.
+// trimmed removes invisible characters around a value.
 func trimmed(value string) string { return strings.TrimFunc(value, email.IsInvisible) }
 
 func (f *Form) fault(field, code, message string) {
@@ -182,7 +181,7 @@ func (f *Form) fault(field, code, message string) {
 	}
 }
 
-// shortName keeps a made-up name short and plain in the answer.
+// shortName limits a name chosen by the client in messages.
 func shortName(name string) string {
 	const longest = 64
 	if name == "" || len(name) > longest || !utf8.ValidString(name) || email.HasControl(name) {

@@ -90,7 +90,7 @@ func TestReadForm_Faults(t *testing.T) {
 		if strings.ContainsAny(name, "\r\n") || len(name) > 100 {
 			t.Errorf("an answer would repeat %q", name)
 		}
-		if strings.HasPrefix(name, "evil") { // which characters of it arrive is the multipart library's business
+		if strings.HasPrefix(name, "evil") { // depends on the multipart library
 			delete(got, name)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"email-gateway/shared/store"
 )
 
-// CodeNoRows: there is nothing below the header.
+// CodeNoRows: the file has only a header.
 const CodeNoRows = "NO_ROWS"
 
-// Lines judges the rest of a file row by row. A row that cannot be read is a verdict
-// like any other; an error that ends the iteration is a *csvfile.FileError, the
-// storage's, or a fault of the gateway. A line is valid until the next one.
-func Lines(r *Reading, j *Judge) iter.Seq2[store.MailingLine, error] {
+// Lines validates the remaining rows of a file. An unreadable row yields a validation result. An
+// error ends the iteration; it is a *csvfile.FileError, an error of the storage, or an internal
+// fault. A line is valid until the next one.
+func Lines(r *Reading, j *Validator) iter.Seq2[store.MailingLine, error] {
 	return func(yield func(store.MailingLine, error) bool) {
 		for n := 0; ; n++ {
 			line, err := next(r, j)
@@ -33,7 +33,7 @@ func Lines(r *Reading, j *Judge) iter.Seq2[store.MailingLine, error] {
 	}
 }
 
-func next(r *Reading, j *Judge) (store.MailingLine, error) {
+func next(r *Reading, j *Validator) (store.MailingLine, error) {
 	row, err := r.Next()
 	if bad, ok := errors.AsType[*csvfile.RowError](err); ok {
 		j.reject = store.RejectedLine{Line: bad.Line, Column: shortColumn(bad.Column), Code: bad.Code}
@@ -42,21 +42,21 @@ func next(r *Reading, j *Judge) (store.MailingLine, error) {
 	if err != nil {
 		return store.MailingLine{}, err
 	}
-	return j.Judge(row)
+	return j.Validate(row)
 }
 
-// ErrNoGoodRow: no row of the file can be sent to.
-var ErrNoGoodRow = errors.New("no row of the file can be sent to")
+// ErrNoValidRow: the file has no valid row.
+var ErrNoValidRow = errors.New("the file has no valid row")
 
-// Rendered is the letter of one row, ready to be sent.
+// Rendered is the rendered email of one row.
 type Rendered struct {
 	Subject, HTML, Text string
 }
 
-// FirstGood reads on to the first row that can be sent to, and returns what renders
-// it: with a token and an unsubscribe link that are not the recipient's own, for
-// others to look at. It may be called until the next row is judged.
-func FirstGood(r *Reading, j *Judge) (func(token, link string) (Rendered, error), error) {
+// FirstValid reads up to the first valid row and returns a function that renders it with another
+// token and unsubscribe link, for test emails. The function is valid until the next row is
+// validated.
+func FirstValid(r *Reading, j *Validator) (func(token, link string) (Rendered, error), error) {
 	for line, err := range Lines(r, j) {
 		switch {
 		case err != nil:
@@ -65,24 +65,24 @@ func FirstGood(r *Reading, j *Judge) (func(token, link string) (Rendered, error)
 			return j.renderAgain, nil
 		}
 	}
-	return nil, ErrNoGoodRow
+	return nil, ErrNoValidRow
 }
 
-func (j *Judge) renderAgain(token, link string) (Rendered, error) {
+func (j *Validator) renderAgain(token, link string) (Rendered, error) {
 	before := j.values[mailmerge.ValueUnsubscribeURL]
 	j.values[mailmerge.ValueToken], j.values[mailmerge.ValueUnsubscribeURL] = token, link
 	defer func() { j.values[mailmerge.ValueUnsubscribeURL] = before }()
-	subject, err := j.letter.subject.AppendTo(nil, j.values)
+	subject, err := j.templates.subject.AppendTo(nil, j.values)
 	if err != nil {
 		return Rendered{}, err
 	}
-	html, err := j.letter.html.AppendTo(nil, j.values)
+	html, err := j.templates.html.AppendTo(nil, j.values)
 	if err != nil {
 		return Rendered{}, err
 	}
 	var text []byte
-	if j.letter.text != nil {
-		if text, err = j.letter.text.AppendTo(nil, j.values); err != nil {
+	if j.templates.text != nil {
+		if text, err = j.templates.text.AppendTo(nil, j.values); err != nil {
 			return Rendered{}, err
 		}
 	}

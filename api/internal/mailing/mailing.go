@@ -1,13 +1,12 @@
-// Package mailing takes in mailings: it reads the multipart form, streams the CSV file
-// into the blob store, judges its rows one by one and renders the emails of a test.
-// Package httpapi asks it to, decides what the fields of the form have to be, and has
-// shared/store commit the outcome.
+// Package mailing ingests mailings: it reads the multipart form, streams the CSV file into the
+// blob store, validates its rows and renders test emails. Package httpapi uses it, validates the
+// form fields, and commits the result with shared/store.
 //
-// A file passes twice. While it is uploaded it is inspected, hashed, encrypted and
-// stored, and no transaction is open, however slow the client is. When everything about
-// the request is right it is read back, and each row becomes an entry or a verdict
-// inside the one transaction that accepts the mailing. Neither pass holds more of the
-// file than a row, and a row costs three allocations: its texts, its token and its id.
+// A file is read twice. During the upload it is inspected, hashed, encrypted and stored, without
+// an open transaction, however slow the client is. If the request is valid, the file is read
+// back, and each row becomes an entry or a validation result within the transaction that accepts
+// the mailing. Neither pass holds more than one row in memory, and a row costs three allocations:
+// its texts, its token and its id.
 package mailing
 
 import "email-gateway/shared/email"
@@ -15,14 +14,14 @@ import "email-gateway/shared/email"
 // Limits of a mailing.
 const (
 	MaxFile    = 512 << 20 // bytes of the CSV file
-	MaxTests   = 10        // addresses that get the first row's email at once
-	MaxName    = 255       // characters of the file's name, or of the name instead of it
-	maxSubject = 4 << 10   // bytes of the subject's template
+	MaxTests   = 10        // test addresses
+	MaxName    = 255       // characters of the file name or of the name field
+	maxSubject = 4 << 10   // bytes of the subject template
 	maxBody    = email.MaxHTML
 )
 
-// Codes of what can be wrong with a row. They stand in mailing_rejects and in the
-// verdicts that a tenant downloads: add new ones, never rename.
+// Codes of validation results of rows. They are stored in mailing_rejects and returned to
+// tenants: add new ones, never rename.
 const (
 	CodeMissingEmail  = "MISSING_EMAIL"
 	CodeInvalidEmail  = email.CodeInvalidEmail
@@ -35,8 +34,8 @@ const (
 	CodeEmptyBody     = "EMPTY_BODY"
 )
 
-// Reasons for which an entry is INVALID. It is an entry nevertheless: it has an
-// address, and the mailing's list of entries shows it.
+// Reasons for which an entry is INVALID. Such a row is still an entry: it has an address, and the
+// mailing's list of entries shows it.
 const (
 	invalidSyntax     = "syntax"
 	invalidDisposable = "disposable"

@@ -2,11 +2,11 @@ package mailing
 
 import "strings"
 
-// MaxPreview is how many rows a dry run shows as they would be sent.
+// MaxPreview is how many rows a dry run shows as rendered emails.
 const MaxPreview = 3
 
-// Preview is the email of one row. It holds what the row says: it is for the answer to the
-// upload and is not stored.
+// Preview is the email of one row. It contains personal data of the file: it is only for the
+// response to the upload and is not stored.
 type Preview struct {
 	Line    int    `json:"line"`
 	Email   string `json:"email"`
@@ -15,12 +15,12 @@ type Preview struct {
 	Text    string `json:"text,omitempty"`
 }
 
-// previewLines is how many lines are looked at for them.
+// previewLines limits how many lines are searched for them.
 const previewLines = 10_000
 
-// FirstEmails renders the first rows that would be sent, with a placeholder token and
-// unsubscribe link. The same file makes the same emails. The error is what Lines yields.
-func FirstEmails(r *Reading, j *Judge, link string) ([]Preview, error) {
+// FirstEmails renders the first valid rows, with a placeholder token and unsubscribe link, so that
+// the result depends only on the file. The error is that of Lines.
+func FirstEmails(r *Reading, j *Validator, link string) ([]Preview, error) {
 	emails := []Preview{}
 	seen := map[string]bool{}
 	n := 0
@@ -30,11 +30,11 @@ func FirstEmails(r *Reading, j *Judge, link string) ([]Preview, error) {
 		}
 		if e := line.Entry; e != nil && e.InvalidReason == "" && !seen[strings.ToLower(e.Email)] {
 			seen[strings.ToLower(e.Email)] = true
-			letter, err := j.renderAgain(tokenLike, link)
+			rendered, err := j.renderAgain(tokenLike, link)
 			if err != nil {
 				return nil, err
 			}
-			emails = append(emails, Preview{Line: e.Line, Email: e.Email, Subject: letter.Subject, HTML: letter.HTML, Text: letter.Text})
+			emails = append(emails, Preview{Line: e.Line, Email: e.Email, Subject: rendered.Subject, HTML: rendered.HTML, Text: rendered.Text})
 		}
 		if n++; n == previewLines || len(emails) == MaxPreview {
 			break

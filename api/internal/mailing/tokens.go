@@ -9,28 +9,26 @@ import (
 	"email-gateway/shared/service"
 )
 
-// readyTokens is how many verification tokens are kept ready.
+// readyTokens is the size of the pool.
 const readyTokens = 1000
 
-// Tokens is the pool of verification tokens: the value of {{token}}, one per entry. It
-// is a part of the api's main function, which fills it in the background. Taking one
-// never waits: a large mailing empties the pool faster than it is filled and makes the
-// rest of its tokens itself.
+// Tokens is a pool of verification tokens: the value of {{token}}, one per entry. The api's main
+// function runs it to fill the pool in the background. Take never blocks: a large mailing empties
+// the pool faster than it is filled, and the remaining tokens are generated on demand.
 type Tokens struct {
 	*service.Loop
 	ready chan string
 	taken chan struct{} // woken by Take
 }
 
-// NewTokens makes an empty pool, which fills up once it is started.
+// NewTokens creates an empty pool, which fills once it is started.
 func NewTokens(log *slog.Logger) *Tokens {
 	t := &Tokens{ready: make(chan string, readyTokens), taken: make(chan struct{}, 1)}
 	t.Loop = service.NewLoop(service.LoopParams{Log: log, Interval: time.Second, Wake: t.taken, RunOnce: t.fill})
 	return t
 }
 
-// Take returns a token that nobody else has: 26 letters and digits, at least 128 random
-// bits, safe in a URL.
+// Take returns a unique token: 26 letters and digits, at least 128 random bits, URL-safe.
 func (t *Tokens) Take() string {
 	if len(t.ready) <= readyTokens/2 {
 		t.wake()
@@ -43,7 +41,7 @@ func (t *Tokens) Take() string {
 	}
 }
 
-// Available is how many tokens are ready.
+// Available returns the number of tokens in the pool.
 func (t *Tokens) Available() int { return len(t.ready) }
 
 func (t *Tokens) wake() {

@@ -12,7 +12,7 @@ import (
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	tokens := mailing.NewTokens(slog.New(slog.DiscardHandler))
-	before := tokens.Take() // an empty pool makes nobody wait
+	before := tokens.Take() // an empty pool does not block
 	if err := tokens.Start(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -28,14 +28,14 @@ func (w *world) open(t *testing.T, statement string, args ...any) *sql.Tx {
 	return tx
 }
 
-// newImport is the outbox row of an import of Joana.
+// newImport returns the outbox row of an import of Joana.
 const newImport = `
 INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, expires_at)
 SELECT $1, $2::uuid, l.id, 'recipients.upsert', 'r', jsonb_build_object('id', $3::text, 'cpfCnpjHash', $4::text, 'nome', 'Joana', 'email', $5::text), 'infinity'
 FROM dispatch_lanes l WHERE l.company_id = $2 AND l.queue = 'recipients_queue'`
 
-// An import that was accepted before the recipient went, and is committed after all tables
-// were searched, is void; what it said of her goes too.
+// An import accepted before the recipient was deleted, and committed after all tables were scanned, is void, and
+// its data is erased too.
 func TestConcurrent_Import(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -58,7 +58,7 @@ func TestConcurrent_Import(t *testing.T) {
 			}()
 		})
 	}
-	done := h.eraseJoana(t, func(o *privacy.Order) { o.Patience = 30 * time.Second })
+	done := h.eraseJoana(t, func(o *privacy.Order) { o.Timeout = 30 * time.Second })
 	if !done.Complete() {
 		t.Errorf("%+v", done)
 	}
@@ -71,7 +71,7 @@ func TestConcurrent_Import(t *testing.T) {
 	h.mustNotName(t, joana...)
 }
 
-// Who is imported after the erasure is a new person.
+// A person who is imported after the erasure is a new person.
 func TestConcurrent_ImportedAgain(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -98,8 +98,7 @@ func TestConcurrent_ImportedAgain(t *testing.T) {
 	}
 }
 
-// What an open transaction will write is not known: the erasure says that it is to be run
-// again.
+// The rows of an open transaction are unknown: the erasure reports that it must be run again.
 func TestConcurrent_TransactionStaysOpen(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -117,8 +116,7 @@ func TestConcurrent_TransactionStaysOpen(t *testing.T) {
 	h.mustNotName(t, joana...)
 }
 
-// A program that holds one email in an open transaction keeps no other from being erased,
-// and the erasure ends.
+// A program that locks one email in an open transaction does not block the erasure of others.
 func TestConcurrent_LockedEmail(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -139,8 +137,7 @@ func TestConcurrent_LockedEmail(t *testing.T) {
 	h.mustNotName(t, joana...)
 }
 
-// While an erasure goes on, other tenants' emails are accepted as before: none waits for a
-// lock of it.
+// During an erasure, emails of other tenants are accepted without waiting for its locks.
 func TestConcurrent_AcceptsGoOn(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)

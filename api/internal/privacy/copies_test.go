@@ -18,7 +18,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// toAna sends Ana an email with a copy to Maria, which ends as status says.
+// toAna sends Ana an email with a copy to Maria; its final status is status.
 func (w *world) toAna(t *testing.T, status email.Status) (id, token uuid.UUID) {
 	t.Helper()
 	id = w.Accept(t, w.company, func(e *store.NewEmail) {
@@ -41,7 +41,7 @@ func (w *world) toAna(t *testing.T, status email.Status) (id, token uuid.UUID) {
 	return id, token
 }
 
-// delivered is SES's word that the email to Ana arrived, at both.
+// delivered is SES's delivery event of the email to Ana, for both addresses.
 func (w *world) delivered(t *testing.T, id, token uuid.UUID) {
 	t.Helper()
 	r, err := w.Store.RecordFeedback(t.Context(), store.Feedback{
@@ -71,7 +71,7 @@ func (w *world) eraseWhole(t *testing.T) privacy.Erased {
 	return done
 }
 
-// Somebody else's dead letter is theirs, though she was to get a copy.
+// The dead letter of an email to somebody else is kept, although Maria was to get a copy.
 func TestCopies_DeadLetter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,7 +95,7 @@ func TestCopies_DeadLetter(t *testing.T) {
 	w.mustKnowNothing(t, "afterwards")
 }
 
-// Timelines outlive the rows that say who was to get a copy, and SES speaks late.
+// Timelines outlive the rows with the recipients of copies, and SES events arrive late.
 func TestCopies_Timeline(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -134,8 +134,8 @@ func TestCopies_Timeline(t *testing.T) {
 	}
 }
 
-// The dead letter of a task without an outbox row has its company in the payload alone. The
-// person may be its recipient, or be named by the copies and the Reply-To of another's email.
+// The dead letter of a task without an outbox row has its company only in the payload. The person may be its
+// recipient, or be named in the copies or the Reply-To of an email to somebody else.
 func TestErase_DeadTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -169,7 +169,7 @@ func TestErase_DeadTask(t *testing.T) {
 	}
 }
 
-// A line may name her by no more than the company's own id for her. Its file goes too.
+// A line may name her only by the company's own id. Its file is deleted too.
 func TestErase_FileOfEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -191,7 +191,7 @@ func TestErase_FileOfEntry(t *testing.T) {
 	}
 }
 
-// What an email that is being sent is made from stays until that has ended.
+// The entry of an email that is being sent is kept until the email is final.
 func TestErase_BusyEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -224,7 +224,7 @@ func TestErase_BusyEntry(t *testing.T) {
 	w.mustKnowNothing(t, "afterwards")
 }
 
-// A request to send dead letters again may have been about her, an operator's as well.
+// A replay of dead letters may contain her address, also one of an operator.
 func TestErase_Replays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -2,6 +2,7 @@ package privacy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,63 +12,66 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Erased is what an erasure has changed.
+// Erased is the result of an erasure. The counts are those of this run; the receipt includes those of the
+// unfinished runs that it continues.
 type Erased struct {
-	Run          uuid.UUID `json:"run"`       // by which the audit knows it
-	Cancelled    int       `json:"cancelled"` // emails and entries that had not been sent
+	Run          uuid.UUID `json:"run"`       // id of the run in the audit log
+	Cancelled    int       `json:"cancelled"` // unsent emails and entries
 	Emails       int       `json:"emails"`
-	Copies       int       `json:"copies"` // emails to others, that the person's address was taken out of
+	Copies       int       `json:"copies"` // emails to others from which the person's address was removed
 	EmailLogs    int       `json:"emailLogs"`
 	Entries      int       `json:"mailingEntries"`
 	DeadLetters  int       `json:"deadLetters"`
-	Recipients   int       `json:"recipients"` // with news of them that waited
+	Recipients   int       `json:"recipients"` // including pending updates
 	Suppressions int       `json:"suppressions"`
-	Files        int       `json:"files"` // deleted whole
-	// Busy emails are being sent, or wait for SES to say whether it took them, or another
-	// transaction has them locked.
+	Files        int       `json:"files"` // deleted files
+	// Busy emails are being sent, wait for SES's delivery event, or are locked by another
+	// transaction.
 	Busy int `json:"busy"`
-	// Writing is how many transactions that began before the person was erased have not
-	// ended, such as an upload: what they write is not visible yet.
+	// Writing is the number of open transactions that started before the erasure, such as an
+	// upload: their rows are not visible yet.
 	Writing int `json:"writing"`
-	// Unread are mailings whose files cannot be opened: nobody knows whether they name the
-	// person. Until they are gone, or their key is there, the recipients stay.
+	// Unread are mailings whose files cannot be decrypted, so that they may name the person. Until
+	// the files are deleted or their key is available, the recipients are kept.
 	Unread []uuid.UUID `json:"unreadFiles"`
-	// Shared are addresses that others have too. Rows that name the person by such a one
-	// alone are theirs as well, and stay.
+	// Shared is the number of addresses that other people share. Rows that name the person only by
+	// such an address are kept.
 	Shared  int     `json:"sharedAddresses"`
 	Receipt Receipt `json:"receipt"`
 }
 
-// Complete says that nothing is left to be erased by another run.
+// Complete reports whether the erasure needs no further run.
 func (e *Erased) Complete() bool { return e.Busy == 0 && e.Writing == 0 && len(e.Unread) == 0 }
 
-// Order is what is to be erased, by whom, and how.
+// Order holds the parameters of an erasure.
 type Order struct {
 	Query
 	By store.Operator
-	// Forget deletes the suppressions of the person's addresses too.
+	// Forget also deletes the suppressions of the person's addresses.
 	Forget bool
-	// Patience is how long emails that are being sent are waited for, and then transactions
-	// that began before the person was erased.
-	Patience time.Duration
-	// TaskPatience is how long a dispatcher has to remove tasks from Redis. What is not
-	// removed by then is removed later.
-	TaskPatience time.Duration
+	// Timeout limits the wait for emails being sent, and then for transactions that started before
+	// the erasure.
+	Timeout time.Duration
+	// TaskTimeout limits the wait for a dispatcher to remove tasks from Redis. Remaining tasks are
+	// removed later.
+	TaskTimeout time.Duration
 }
 
 const (
-	// eraseBatch rows go in one commit: some 100 ms, when each has to be cancelled first.
+	// eraseBatch is the number of rows per transaction: about 100 ms, if each must be cancelled first.
 	eraseBatch = 100
-	// maxRounds is how often everything is looked through. The second round finds what a
-	// program was writing during the first, and usually nothing.
+	// maxRounds limits how often all tables are scanned. The second round finds what a program wrote
+	// during the first, usually nothing.
 	maxRounds = 10
 	askEvery  = time.Second
-	// writerPatience is enough for every transaction but that of an upload, or one of a program
-	// that shares the database.
-	writerPatience = 2 * time.Second
-	// maxRest bounds the pause after a batch, which is as long as the batch took: an erasure
-	// of 100,000 emails uses half of one connection, and leaves the disk to others.
+	// writerTimeout is enough for every transaction except uploads and those of programs that share
+	// the database.
+	writerTimeout = 2 * time.Second
+	// maxRest limits the pause after a batch, which is as long as the batch took: an erasure of
+	// 100,000 emails uses half of one connection and leaves I/O capacity to others.
 	maxRest = time.Second
+	// saveTime limits the statement that saves the receipt of an interrupted run.
+	saveTime = 5 * time.Second
 )
 
 // erasure is one run.
@@ -77,17 +81,17 @@ type erasure struct {
 	person  subject
 	done    Erased
 	ledger  ledger
-	copied  map[string]bool // emails to others that name the person
-	busy    map[string]bool // by id, in this round
-	held    map[string]bool // emails that were locked or being sent in some round
+	copied  map[string]bool // emails to others that contain the person's address
+	busy    map[string]bool // ids of busy emails in this round
+	held    map[string]bool // emails that were busy in any round
 	scan    store.PersonScan
-	erasing []uuid.UUID // this run, and those that it continues
+	saved   int         // changed, when the ledger was last saved
+	erasing []uuid.UUID // this run, and then the runs that it continues
 }
 
-// Erase takes the person that the query means out of all tables and files. It ends when a
-// whole round finds nothing more, or not Complete: then it is to be run again later. It
-// may be broken off anywhere and run again: what the person is known by is stored until it
-// is complete.
+// Erase erases the person from all tables and files. It ends when a whole round finds nothing
+// more, or incomplete: then it must be run again later. It can be interrupted and run again at
+// any point, because the identifiers of the person are stored until the erasure is complete.
 func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 	run, err := uuid.NewV7()
 	if err != nil {
@@ -100,7 +104,7 @@ func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 	if e.person, err = a.find(ctx, o.Query); err != nil {
 		return e.done, err
 	}
-	// That it was begun is known even if it never ends.
+	// Audit the start too, in case the run never ends.
 	if err := a.Store.RecordPerson(ctx, o.By, "person.erase", o.CompanyID, run, map[string]any{"by": o.by(), "forgetSuppressions": o.Forget}); err != nil {
 		return e.done, err
 	}
@@ -110,7 +114,10 @@ func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 	e.person = a.subject(e.person.Person, o.Query)
 	e.done.Shared = len(e.person.Shared)
 	if err := e.run(ctx); err != nil {
-		return e.done, err
+		// A run that a signal interrupted is saved too.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+		defer cancel()
+		return e.done, errors.Join(err, e.save(ctx))
 	}
 	if err := e.finish(ctx); err != nil {
 		return e.done, err
@@ -119,15 +126,15 @@ func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 	return e.done, a.Store.RecordPerson(ctx, o.By, "person.erased", o.CompanyID, run, map[string]any{
 		"cancelled": d.Cancelled, "emails": d.Emails, "copies": d.Copies, "emailLogs": d.EmailLogs, "mailingEntries": d.Entries,
 		"deadLetters": d.DeadLetters, "recipients": d.Recipients, "suppressions": d.Suppressions, "files": d.Files, "busy": d.Busy, "unreadFiles": len(d.Unread),
-		"addresses": len(e.person.Addresses), "sharedAddresses": d.Shared, "tables": e.ledger.tables,
+		"addresses": len(e.person.Addresses), "sharedAddresses": d.Shared, "tables": d.Receipt.Tables,
 	})
 }
 
-// run erases until nothing more is found. Recipients come last: a statement about one that
-// was accepted before the row went is void. What such a statement still holds, an import
-// that was accepted meanwhile say, is erased by the rounds after that.
+// run erases until nothing more is found. Recipients come last: updates accepted before their
+// deletion are void. What such updates still contain, for example a recipient import accepted
+// meanwhile, is erased by the following rounds.
 func (e *erasure) run(ctx context.Context) error {
-	if err := e.rounds(ctx, time.Now().Add(e.order.Patience)); err != nil || e.done.Busy > 0 || len(e.done.Unread) > 0 {
+	if err := e.rounds(ctx, time.Now().Add(e.order.Timeout)); err != nil || e.done.Busy > 0 || len(e.done.Unread) > 0 {
 		return err
 	}
 	deletion, err := uuid.NewV7()
@@ -137,17 +144,17 @@ func (e *erasure) run(ctx context.Context) error {
 	if err := e.eraseRecipients(ctx, deletion, true); err != nil {
 		return err
 	}
-	if err := e.awaitWriters(ctx, time.Now().Add(max(e.order.Patience, writerPatience))); err != nil {
+	if err := e.awaitWriters(ctx, time.Now().Add(max(e.order.Timeout, writerTimeout))); err != nil {
 		return err
 	}
-	e.scan.Until = deletion // later emails are about whom the company has got to know again
-	if err := e.rounds(ctx, time.Now().Add(e.order.Patience)); err != nil || e.done.Busy > 0 {
+	e.scan.Until = deletion // later emails belong to a person who was stored again after the erasure
+	if err := e.rounds(ctx, time.Now().Add(e.order.Timeout)); err != nil || e.done.Busy > 0 {
 		return err
 	}
 	return e.eraseRecipients(ctx, deletion, false)
 }
 
-// rounds goes through all tables until a whole round changes nothing.
+// rounds scans all tables until a whole round changes nothing.
 func (e *erasure) rounds(ctx context.Context, deadline time.Time) error {
 	for round := 1; ; round++ {
 		before := e.changed()
@@ -177,8 +184,8 @@ func (e *erasure) changed() int {
 	return n
 }
 
-// awaitWriters waits until the transactions that are writing now have ended. Only then are
-// all rows visible that were written before the recipients went.
+// awaitWriters waits until the currently open write transactions have ended. Only then are all
+// rows visible that were written before the recipients were deleted.
 func (e *erasure) awaitWriters(ctx context.Context, deadline time.Time) error {
 	open, err := e.Store.Writers(ctx)
 	for {
@@ -195,11 +202,11 @@ func (e *erasure) awaitWriters(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-// finish waits for the dispatchers and makes the receipt.
+// finish waits for the dispatchers and creates the receipt.
 func (e *erasure) finish(ctx context.Context) error {
 	tasks, err := e.Store.CountErasedTasks(ctx, e.erasing)
-	for deadline := time.Now().Add(e.order.TaskPatience); err == nil && tasks.Open > 0 && time.Now().Before(deadline); {
-		e.tell("tasks in Redis", e.changed())
+	for deadline := time.Now().Add(e.order.TaskTimeout); err == nil && tasks.Open > 0 && time.Now().Before(deadline); {
+		e.report("tasks in Redis", e.changed())
 		if err := pause(ctx, askEvery/4); err != nil {
 			return err
 		}
@@ -212,6 +219,17 @@ func (e *erasure) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.save(ctx); err != nil {
+		return err
+	}
+	// A concurrent run for the same person may have finished this one, so its own rows are not read back.
+	continued, err := e.Store.Receipts(ctx, e.erasing[1:])
+	if err != nil {
+		return err
+	}
+	if err := e.ledger.addSaved(continued); err != nil {
+		return err
+	}
 	e.done.Receipt = e.ledger.receipt(e.person.Person, kept, tasks)
 	if !e.done.Complete() {
 		return nil
@@ -219,8 +237,8 @@ func (e *erasure) finish(ctx context.Context) error {
 	return e.Store.FinishErasure(ctx, e.erasing)
 }
 
-// emails calls do with some of the emails at a time, and with those that were busy before one
-// by one: a locked one makes all of its batch wait. What is busy in this round is left alone.
+// emails calls do with batches of the emails. Emails that were busy before are processed one by
+// one, because a locked one delays its whole batch. Emails that are busy in this round are skipped.
 func (e *erasure) emails(ctx context.Context, ids []uuid.UUID, do func([]uuid.UUID) (busy []string, err error)) error {
 	try := func(some []uuid.UUID) error {
 		busy, err := do(some)
@@ -241,14 +259,17 @@ func (e *erasure) emails(ctx context.Context, ids []uuid.UUID, do func([]uuid.UU
 			}
 		}
 	}
-	return batches(ctx, free, try)
+	return e.batches(ctx, free, try)
 }
 
-// batches calls do with some of the ids at a time, and rests after each.
-func batches(ctx context.Context, ids []uuid.UUID, do func([]uuid.UUID) error) error {
+// batches calls do with batches of the ids, saves the ledger and pauses after each.
+func (e *erasure) batches(ctx context.Context, ids []uuid.UUID, do func([]uuid.UUID) error) error {
 	for some := range slices.Chunk(ids, eraseBatch) {
 		begun := time.Now()
 		if err := do(some); err != nil {
+			return err
+		}
+		if err := e.save(ctx); err != nil {
 			return err
 		}
 		if len(some) == eraseBatch {

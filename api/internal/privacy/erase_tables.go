@@ -11,13 +11,13 @@ import (
 	"email-gateway/shared/store"
 )
 
-// once goes through everything but the recipients.
+// once scans everything except the recipients.
 func (e *erasure) once(ctx context.Context) error {
 	if err := e.eraseMailings(ctx); err != nil {
 		return err
 	}
 	for _, table := range []store.PersonTable{store.PersonEmails, store.PersonLogs} {
-		e.tell(string(table), e.changed())
+		e.report(string(table), e.changed())
 		if err := e.each(ctx, e.person, table, e.scan, func(rows []store.PersonRow) error {
 			named := addressesOf(rows)
 			if err := e.eraseEmails(ctx, ids(rows, false), named); err != nil {
@@ -28,7 +28,7 @@ func (e *erasure) once(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.eraseLetters(ctx); err != nil {
+	if err := e.eraseDeadLetters(ctx); err != nil {
 		return err
 	}
 	return e.eraseByAddress(ctx)
@@ -69,11 +69,11 @@ func (e *erasure) eraseCopies(ctx context.Context, ids []uuid.UUID, named addres
 	})
 }
 
-func (e *erasure) eraseLetters(ctx context.Context) error {
-	e.tell(string(store.PersonDeadLetters), e.changed())
+func (e *erasure) eraseDeadLetters(ctx context.Context) error {
+	e.report(string(store.PersonDeadLetters), e.changed())
 	return e.each(ctx, e.person, store.PersonDeadLetters, e.scan, func(rows []store.PersonRow) error {
 		named := addressesOf(rows)
-		if err := batches(ctx, ids(rows, false), func(some []uuid.UUID) error {
+		if err := e.batches(ctx, ids(rows, false), func(some []uuid.UUID) error {
 			did, err := e.Store.EraseDeadLetters(ctx, e.order.By, e.order.CompanyID, e.done.Run, some)
 			e.done.DeadLetters += len(did)
 			e.ledger.addIDs(tableLetters, did, named)
@@ -81,7 +81,7 @@ func (e *erasure) eraseLetters(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		return batches(ctx, ids(rows, true), func(some []uuid.UUID) error {
+		return e.batches(ctx, ids(rows, true), func(some []uuid.UUID) error {
 			did, err := e.Store.EraseLetterCopies(ctx, e.person.Person, some)
 			e.done.Copies += len(did)
 			e.ledger.addIDs(tableLetters, did, named)
@@ -90,7 +90,7 @@ func (e *erasure) eraseLetters(ctx context.Context) error {
 	})
 }
 
-// eraseByAddress erases what is found by an address alone.
+// eraseByAddress erases rows that are found only by an address.
 func (e *erasure) eraseByAddress(ctx context.Context) error {
 	p := e.person.Person
 	suppressed, err := e.Store.EraseSuppressions(ctx, p, e.order.Forget)
@@ -120,21 +120,21 @@ func (e *erasure) eraseByAddress(ctx context.Context) error {
 		}
 		e.ledger.addIDs(rows.table, did, nil)
 	}
-	return nil
+	return e.save(ctx)
 }
 
-// eraseMailings takes the person out of the company's mailings. A file that names him is
-// deleted as a whole: no program reads it again once the upload has taken it in, and what
-// it said of others stands in the entries. One that an entry of his came from names him,
-// perhaps by something that is not looked for in files, such as an id of the company's: it
-// goes before the entry, which alone tells that.
+// eraseMailings erases the person from the company's mailings. A file that names the person is
+// deleted as a whole: no program reads it after the ingestion, and the data of other people is in
+// the entries. A file from which one of the person's entries was created also names the person,
+// perhaps by something that is not searched for in files, such as an id of the company; it is
+// deleted before the entry, which is the only evidence.
 func (e *erasure) eraseMailings(ctx context.Context) error {
 	mailings, err := e.Store.PersonMailings(ctx, e.order.CompanyID)
 	if err != nil {
 		return err
 	}
 	for _, m := range mailings {
-		e.tell("mailing "+m.ID.String(), e.changed())
+		e.report("mailing "+m.ID.String(), e.changed())
 		if err := e.eraseEntries(ctx, &m); err != nil {
 			return err
 		}
@@ -166,12 +166,12 @@ func (e *erasure) eraseEntries(ctx context.Context, m *store.PersonMailing) erro
 			}
 		}
 		named := addressesOf(rows)
-		return batches(ctx, ids(rows, false), func(some []uuid.UUID) error {
-			// First their emails, which are known by the same ids, and perhaps by nothing else any more.
+		return e.batches(ctx, ids(rows, false), func(some []uuid.UUID) error {
+			// First their emails, which have the same ids and may have no other identifier left.
 			if err := e.eraseEmails(ctx, some, named); err != nil {
 				return err
 			}
-			// What is being sent may have to be made from its entry once more.
+			// An email being sent may have to be created from its entry again.
 			ended := slices.DeleteFunc(slices.Clone(some), func(id uuid.UUID) bool { return e.busy[id.String()] })
 			did, cancelled, err := e.Store.EraseEntries(ctx, m.ID, ended)
 			e.done.Entries += len(did)
@@ -192,15 +192,18 @@ func (e *erasure) deleteFile(ctx context.Context, m *store.PersonMailing) error 
 		e.ledger.add(uploadedFiles)
 	}
 	m.HasFile = false
-	return err
+	if err != nil {
+		return err
+	}
+	return e.save(ctx)
 }
 
-// eraseRecipients leaves a row of each recipient that says when it was erased. With all
-// false, one that somebody has written again since then stays.
+// eraseRecipients replaces each recipient by a tombstone with the time of the erasure. If all is
+// false, recipients that were written again since then are kept.
 func (e *erasure) eraseRecipients(ctx context.Context, deletion uuid.UUID, all bool) error {
-	e.tell(string(store.PersonRecipients), e.changed())
+	e.report(string(store.PersonRecipients), e.changed())
 	return e.each(ctx, e.person, store.PersonRecipients, e.scan, func(rows []store.PersonRow) error {
-		return batches(ctx, ids(rows, false), func(some []uuid.UUID) error {
+		return e.batches(ctx, ids(rows, false), func(some []uuid.UUID) error {
 			did, err := e.Store.EraseRecipients(ctx, e.order.CompanyID, deletion, some, all)
 			e.done.Recipients += len(did)
 			e.ledger.addIDs(tableRecipients, did, addressesOf(rows))
@@ -209,7 +212,7 @@ func (e *erasure) eraseRecipients(ctx context.Context, deletion uuid.UUID, all b
 	})
 }
 
-// ids are those of the rows that are the person's own, or copies.
+// ids returns the ids of the person's own rows, or of copies.
 func ids(rows []store.PersonRow, copies bool) []uuid.UUID {
 	var some []uuid.UUID
 	for _, r := range rows {

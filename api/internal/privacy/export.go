@@ -15,41 +15,39 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Export is all that is held about a person. Rows are those of the tables, column by
-// column; numbers are in clear. Of others it tells no more than the person has been told:
-// an email's cc, and not its bcc.
+// Export holds everything stored about a person. Rows are those of the tables, column by column;
+// numbers are decrypted. About other people it contains only what the person already received:
+// an email's cc, but not its bcc.
 type Export struct {
 	CompanyID    uuid.UUID         `json:"companyId"`
 	ExportedAt   time.Time         `json:"exportedAt"`
 	KnownBy      KnownBy           `json:"knownBy"`
 	Recipients   []json.RawMessage `json:"recipients"`
-	Emails       []json.RawMessage `json:"emails"`    // of the outbox, with news of recipients that wait there
-	Copies       []json.RawMessage `json:"copies"`    // emails to others, with the person in cc, bcc or replyTo; nothing of the others
+	Emails       []json.RawMessage `json:"emails"`    // outbox rows, including pending recipient updates
+	Copies       []json.RawMessage `json:"copies"`    // emails to others with the person in cc, bcc or replyTo, without data of the others
 	EmailLogs    []json.RawMessage `json:"emailLogs"` // each with its timeline
 	Entries      []json.RawMessage `json:"mailingEntries"`
 	DeadLetters  []json.RawMessage `json:"deadLetters"`
 	Suppressions []SuppressionRow  `json:"suppressions"`
 	Answers      []json.RawMessage `json:"idempotencyAnswers"`
-	Notices      []json.RawMessage `json:"sesEvents"` // what SES told, masked as it is stored
+	Notices      []json.RawMessage `json:"sesEvents"` // SES events, masked as stored
 	Files        []FileLines       `json:"files"`
-	// Unread are mailings whose files cannot be opened: nobody knows whether they name the
-	// person.
+	// Unread are mailings whose files cannot be decrypted, so that they may name the person.
 	Unread []uuid.UUID `json:"unreadFiles"`
-	// Unopened are rows above whose number cannot be opened: it stands in them as it is
-	// stored.
+	// Unopened are rows above whose number cannot be decrypted: it is exported as stored.
 	Unopened []uuid.UUID    `json:"unreadNumbers"`
 	Counts   map[string]int `json:"counts"`
 }
 
-// KnownBy says what the rows were found by.
+// KnownBy lists the identifiers by which the rows were found.
 type KnownBy struct {
 	Addresses       []string    `json:"addresses"`
-	SharedAddresses []string    `json:"sharedAddresses"` // also other people's: not searched for
+	SharedAddresses []string    `json:"sharedAddresses"` // shared with other people: not searched for
 	RecipientIDs    []uuid.UUID `json:"recipientIds"`
 	ExternalIDs     []string    `json:"externalIds"`
 	TaxIDHashes     []string    `json:"cpfCnpjHashes"`
-	// People is how many CPFs and CNPJs his recipients have: with more than one this is
-	// about all whom the address is for, and not to be handed to one of them.
+	// People is the number of distinct CPFs and CNPJs of the recipients: with more than one, the
+	// export contains data of several people and must not be given to one of them.
 	People int `json:"people"`
 }
 
@@ -62,8 +60,7 @@ type SuppressionRow struct {
 	CreatedAt time.Time  `json:"createdAt"`
 }
 
-// Export collects everything about the person that the query means, and writes down that
-// it did.
+// Export collects everything about the person and writes an audit entry.
 func (a *Archive) Export(ctx context.Context, by store.Operator, q Query) (Export, error) {
 	p, err := a.find(ctx, q)
 	if err != nil {
@@ -79,7 +76,7 @@ func (a *Archive) Export(ctx context.Context, by store.Operator, q Query) (Expor
 	return a.collect(ctx, p)
 }
 
-// Count says how many rows and files name the person, and how many CPFs and CNPJs his
+// Count returns how many rows and files name the person, and how many distinct CPFs and CNPJs the
 // recipients have.
 func (a *Archive) Count(ctx context.Context, q Query) (rows, people int, err error) {
 	p, err := a.find(ctx, q)
@@ -94,7 +91,7 @@ func (a *Archive) Count(ctx context.Context, q Query) (rows, people int, err err
 	return n - len(x.Answers) - len(x.Notices), p.Numbers, err
 }
 
-// everything is all rows with all columns.
+// everything scans all rows with all columns.
 var everything = store.PersonScan{Until: uuid.Max, Whole: true}
 
 func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
@@ -106,7 +103,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{}, Unread: []uuid.UUID{}, Unopened: []uuid.UUID{},
 	}
 	var outboxIDs []uuid.UUID
-	copies := map[uuid.UUID]bool{} // an email's row, its log and its dead letter tell of one
+	copies := map[uuid.UUID]bool{} // deduplicates an email's row, log and dead letter
 	collect := func(into *[]json.RawMessage, ids bool) func([]store.PersonRow) error {
 		return func(rows []store.PersonRow) error {
 			for _, r := range rows {
@@ -140,7 +137,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	}{
 		{store.PersonEmails, &x.Emails}, {store.PersonLogs, &x.EmailLogs}, {store.PersonDeadLetters, &x.DeadLetters}, {store.PersonRecipients, &x.Recipients},
 	} {
-		a.tell(string(place.table), len(*place.into))
+		a.report(string(place.table), len(*place.into))
 		if err := a.each(ctx, p, place.table, everything, collect(place.into, place.table == store.PersonEmails || place.table == store.PersonLogs)); err != nil {
 			return Export{}, err
 		}
@@ -174,8 +171,8 @@ func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, col
 		return err
 	}
 	for _, m := range mailings {
-		a.tell("mailing "+m.ID.String(), len(x.Entries))
-		var named []int // lines of his entries, whatever they are known by
+		a.report("mailing "+m.ID.String(), len(x.Entries))
+		var named []int // lines of the person's entries
 		err := pages(everything, func(scan store.PersonScan) (store.PersonPage, error) {
 			return a.Store.PersonEntriesOf(ctx, p.Person, m, scan)
 		}, func(rows []store.PersonRow) error {
@@ -215,8 +212,8 @@ func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, col
 	return nil
 }
 
-// opened is a row with its number in clear, and without others who got the same email. Not
-// whole: the number is damaged, or its key is not in the ring, and stays as it is stored.
+// opened returns a row with its number decrypted and without other recipients of the email. whole
+// is false if the number is damaged or its key is not in the ring: it then stays as stored.
 func (a *Archive) opened(p subject, row json.RawMessage) (opened json.RawMessage, whole bool, err error) {
 	var columns map[string]json.RawMessage
 	if err := json.Unmarshal(row, &columns); err != nil {
@@ -227,20 +224,20 @@ func (a *Archive) opened(p subject, row json.RawMessage) (opened json.RawMessage
 	}
 	var sealed *string
 	if err := json.Unmarshal(orNull(columns["cpf_cnpj_enc"]), &sealed); err != nil {
-		return nil, false, fmt.Errorf("read a sealed number: %w", err)
+		return nil, false, fmt.Errorf("read an encrypted number: %w", err)
 	}
 	whole = true
 	if sealed != nil {
 		raw, err := hex.DecodeString(strings.TrimPrefix(*sealed, `\x`))
 		if err != nil {
-			return nil, false, fmt.Errorf("read a sealed number: %w", err)
+			return nil, false, fmt.Errorf("read an encrypted number: %w", err)
 		}
 		bare, err := a.Ring.Open(p.CompanyID, raw)
 		switch {
 		case unreadable(err):
 			whole = false
 		case err != nil:
-			return nil, false, fmt.Errorf("open a sealed number: %w", err)
+			return nil, false, fmt.Errorf("decrypt a number: %w", err)
 		default:
 			delete(columns, "cpf_cnpj_enc")
 			columns["cpf_cnpj"], _ = json.Marshal(bare) // a string
@@ -257,8 +254,8 @@ func orNull(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// copyOf is what the row, log or dead letter of an email to somebody else tells of the
-// person who got a copy: when, and its subject. Whom else it was for is none of his business.
+// copyOf returns what the row, log or dead letter of an email to somebody else says to a person
+// who got a copy: the time and the subject, but no other recipients.
 func copyOf(row json.RawMessage) (uuid.UUID, json.RawMessage, error) {
 	var o struct {
 		ID        uuid.UUID `json:"id"`
@@ -280,5 +277,5 @@ func copyOf(row json.RawMessage) (uuid.UUID, json.RawMessage, error) {
 	return o.ID, copied, err
 }
 
-// list is never null in JSON.
+// list returns a slice that is never null in JSON.
 func list[T any](values []T) []T { return append([]T{}, values...) }

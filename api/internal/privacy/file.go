@@ -17,15 +17,15 @@ import (
 	"email-gateway/shared/store"
 )
 
-// FileLines are the lines of an uploaded file that name the person.
+// FileLines lists the lines of an uploaded file that name the person.
 type FileLines struct {
 	MailingID uuid.UUID `json:"mailingId"`
 	Filename  string    `json:"filename"`
 	Lines     []int     `json:"lines"`
 }
 
-// linesOf reads a mailing's file to its end; without an error it is never nil unless the
-// file is not there, which names nobody.
+// linesOf scans a mailing's file. Without an error, the result is nil only if the file does not
+// exist.
 func (a *Archive) linesOf(ctx context.Context, p subject, m store.PersonMailing) (lines []int, err error) {
 	stored, err := a.Bucket.Get(ctx, mailing.FileKey(p.CompanyID, m.ID))
 	switch {
@@ -46,23 +46,23 @@ func (a *Archive) linesOf(ctx context.Context, p subject, m store.PersonMailing)
 	return lines, nil
 }
 
-// unreadable says that a file or a number is damaged, or its key not in the ring: one such
-// must not keep everything else.
+// unreadable reports that a file or a number is damaged or its key is not in the ring: such a value
+// must not block the rest.
 func unreadable(err error) bool {
-	return errors.Is(err, keyring.ErrSealed) || errors.Is(err, keyring.ErrNoKey)
+	return errors.Is(err, keyring.ErrUndecryptable) || errors.Is(err, keyring.ErrNoKey)
 }
 
-// maxLine is the longest line that is looked at whole (bytes). A file may be one line; what
-// is longer is looked at in parts that overlap.
+// maxLine limits the lines that are examined as a whole (bytes). A file may be one long line;
+// longer lines are examined in overlapping parts.
 const maxLine, overlap = 1 << 20, 1 << 10
 
-// linesIn finds the lines, counted from 1, in which an address or the number of the person
-// stands, in whatever column and however it is punctuated. It does not read columns: lines
-// that the upload could not read hold people too. The NULs of UTF-16 are passed over.
+// linesIn finds the lines, counted from 1, that contain an address or the number of the person, in
+// any column and punctuation. It does not parse columns, because unreadable lines contain
+// personal data too. The NULs of UTF-16 are ignored.
 func (p *subject) linesIn(r io.Reader) ([]int, error) {
 	found := []int{}
 	reader := bufio.NewReaderSize(r, maxLine)
-	last := 0 // of found
+	last := 0 // last line found
 	var tail []byte
 	for n := 1; ; {
 		part, err := reader.ReadSlice('\n')
@@ -82,7 +82,7 @@ func (p *subject) linesIn(r io.Reader) ([]int, error) {
 	}
 }
 
-// names says whether a line names the person.
+// names reports whether a line contains an identifier of the person.
 func (p *subject) names(line []byte) bool {
 	text := strings.ToLower(string(line))
 	for _, address := range p.spelled {
@@ -96,8 +96,8 @@ func (p *subject) names(line []byte) bool {
 	return holdsNumber(text, strings.ToLower(p.taxID))
 }
 
-// holdsNumber says whether a number stands in text, its digits and letters beside each
-// other or with punctuation between them, and no further digit or letter next to it.
+// holdsNumber reports whether text contains the number, with or without punctuation, and without
+// further digits or letters next to it.
 func holdsNumber(text, number string) bool {
 	sign := func(i int) bool {
 		return i >= 0 && i < len(text) && (text[i] >= '0' && text[i] <= '9' || text[i] >= 'a' && text[i] <= 'z')
@@ -122,14 +122,14 @@ func holdsNumber(text, number string) bool {
 	return false
 }
 
-// punctuates tells the bytes that may stand within a number: those of ASCII, and those of the
-// dashes and spaces of word processors in any encoding, of UTF-16 without its NULs.
+// punctuates reports whether a byte may occur within a number: ASCII punctuation, and the dashes and
+// spaces of word processors in any encoding, including UTF-16 without its NULs.
 func punctuates(b byte) bool {
 	return b >= 0x80 || b >= 0x10 && b <= 0x15 || strings.IndexByte(".-/ ", b) >= 0
 }
 
-// standsAlone says whether word stands in text without one of the letters beside it. A dot
-// behind it may end a sentence.
+// standsAlone reports whether text contains word without one of the letters next to it. A dot after
+// it may end a sentence.
 func standsAlone(text, word, letters string) bool {
 	letter := func(i int) bool { return i >= 0 && i < len(text) && strings.IndexByte(letters, text[i]) >= 0 }
 	for from := 0; ; {

@@ -24,11 +24,11 @@ const (
 	joanaCPF      = "11144477735"
 )
 
-// joana names somebody whose address has changed.
+// joana matches rows that name a person whose address has changed.
 var joana = []string{"joana.antiga@", "joana.nova@", joanaCPF, email.HashTaxID(joanaCPF, nil)}
 
-// history is a company that wrote to Joana at her former address, and to others about her,
-// before it imported her with another one.
+// history is a company that emailed Joana at her former address, and others about her, before importing her with a
+// new address.
 type history struct {
 	*world
 	sent, copied uuid.UUID
@@ -80,7 +80,7 @@ func (w *world) toJoana(t *testing.T, to string, change func(*email.JobRecipient
 	})
 }
 
-// claimed has a worker begin to send an email, which writes its recipient down.
+// claimed simulates a worker that starts to send an email, which stores its recipient.
 func (w *world) claimed(t *testing.T, id uuid.UUID) (token uuid.UUID) {
 	t.Helper()
 	var payload []byte
@@ -103,7 +103,7 @@ func (w *world) claimed(t *testing.T, id uuid.UUID) (token uuid.UUID) {
 	return token
 }
 
-// importJoana imports her, known by her number alone.
+// importJoana imports her with her number only.
 func (w *world) importJoana(t *testing.T, address string) {
 	t.Helper()
 	hash := email.HashTaxID(joanaCPF, nil)
@@ -135,7 +135,7 @@ func (w *world) eraseJoana(t *testing.T, change func(*privacy.Order)) privacy.Er
 	return done
 }
 
-// mustNotName fails where a row of the company names somebody, but for a suppression's address.
+// mustNotName fails if a row of the company names the person, except for the address of a suppression.
 func (w *world) mustNotName(t *testing.T, words ...string) {
 	t.Helper()
 	for table, rows := range w.rows(t) {
@@ -149,7 +149,7 @@ func (w *world) mustNotName(t *testing.T, words ...string) {
 	}
 }
 
-// byTable are the receipt's rows for an address.
+// byTable returns the receipt's rows for an address.
 func byTable(r privacy.Receipt, address string) map[string]int {
 	rows := map[string]int{}
 	for _, line := range r.Rows {
@@ -183,7 +183,7 @@ func TestFormer_Export(t *testing.T) {
 	}
 }
 
-// Everything that a former address stands in is erased, and the receipt says what.
+// Everything with a former address is erased and listed in the receipt.
 func TestFormer_Erase(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -222,7 +222,7 @@ func TestFormer_Erase(t *testing.T) {
 	}
 }
 
-// An address is followed wherever it stands beside the number or an id of the person.
+// An address is followed if it is in the same row as the number or an id of the person.
 func TestFormer_EveryTable(t *testing.T) {
 	t.Parallel()
 	hash := email.HashTaxID(joanaCPF, nil)
@@ -286,8 +286,8 @@ func TestFormer_EveryTable(t *testing.T) {
 	}
 }
 
-// An address that names somebody else too, today or in the past, is theirs: the receipt says
-// so, and what names Joana by a number or an id goes.
+// An address that also belongs to somebody else, now or in the past, is listed as shared; rows that name Joana by a
+// number or an id are erased.
 func TestFormer_Shared(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]func(*email.JobRecipient){
@@ -316,7 +316,7 @@ func TestFormer_Shared(t *testing.T) {
 	}
 }
 
-// A list that names an address and no person shares it with nobody.
+// A list that contains an address without a person does not make it shared.
 func TestFormer_NamelessIsNobodyElse(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -328,7 +328,7 @@ func TestFormer_NamelessIsNobodyElse(t *testing.T) {
 	}
 }
 
-// An id that has become another person's leads to that person, and not to Joana.
+// An id that now belongs to another person is not followed for Joana.
 func TestFormer_IDOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -349,9 +349,8 @@ func TestFormer_IDOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// Wherever it is broken off, the next run knows the former addresses that the rows do not
-// tell any more.
-func TestFormer_BrokenOff(t *testing.T) {
+// After an interruption, the next run knows the former addresses that are no longer in the rows.
+func TestFormer_Interrupted(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	for steps := 0; ; steps++ {

@@ -10,9 +10,9 @@ import (
 	"email-gateway/shared/email"
 )
 
-// withoutOthers takes out of an email's row, log or dead letter, column by column, whom
-// else it went to without the person being told: those in bcc, and whomever its timeline
-// and its errors name. Who stands in cc the person has seen.
+// withoutOthers removes the recipients that the person was not shown from an email's row, log or
+// dead letter: those in bcc, and those in the timeline and the errors. The recipients in cc are
+// kept.
 func (p *subject) withoutOthers(columns map[string]json.RawMessage) error {
 	var payload map[string]json.RawMessage
 	if err := json.Unmarshal(orNull(columns["payload"]), &payload); err != nil {
@@ -33,7 +33,7 @@ func (p *subject) withoutOthers(columns map[string]json.RawMessage) error {
 		return fmt.Errorf("read bcc: %w", err)
 	}
 	if bcc != nil {
-		// What is marshalled here and below was JSON, or is made of strings.
+		// Marshalling cannot fail here and below: the values were JSON or consist of strings.
 		payload["bcc"], _ = json.Marshal(slices.DeleteFunc(bcc, func(a string) bool { return !slices.Contains(own, strings.ToLower(a)) }))
 		columns["payload"], _ = json.Marshal(payload)
 	}
@@ -52,8 +52,8 @@ func (p *subject) withoutOthers(columns map[string]json.RawMessage) error {
 	return nil
 }
 
-// maskOthers masks the addresses in a decoded JSON value; one that is own stays, unless it
-// stands in a sentence.
+// maskOthers masks the addresses in a decoded JSON value. A string that equals an own address is
+// kept; within a sentence it is masked too.
 func maskOthers(value any, own []string) any {
 	switch v := value.(type) {
 	case string:

@@ -14,8 +14,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// Who got a blind copy of an email to Maria is not told to her: not by its row, its
-// timeline, its errors or its dead letter.
+// The export to Maria does not contain the Bcc recipients of an email to her: neither in its row, timeline, errors
+// nor dead letter.
 func TestExport_TellsNothingOfBlindCopies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

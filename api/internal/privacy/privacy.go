@@ -1,7 +1,6 @@
-// Package privacy exports and erases what a company's tables and files hold about one
-// person. gatewayctl uses it. It works in small batches, each a commit of its own, and
-// an interrupted run is repeated and does what is left: person_erasures remembers whom an
-// erasure follows until it is complete.
+// Package privacy exports and erases what a company's tables and files contain about a person.
+// gatewayctl uses it. It commits in small batches, and an interrupted run can be repeated and
+// continues: person_erasures stores the identifiers of an erasure until it is complete.
 package privacy
 
 import (
@@ -20,31 +19,31 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Bucket is where uploaded files are. *blob.Bucket is one.
+// Bucket stores uploaded files; see *blob.Bucket.
 type Bucket interface {
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
 	Delete(ctx context.Context, key string) error
 }
 
-// Archive is everything in which people are looked for.
+// Archive is where people are searched for.
 type Archive struct {
 	Store  *store.Store
 	Bucket Bucket
-	// Ring and HashKey are the api's: with others a number is not found.
+	// Ring and HashKey must be the api's; with others, numbers are not found.
 	Ring    keyring.Ring
 	HashKey []byte
-	// Progress is told what is being looked at, and how many rows were found so far.
+	// Progress is called with what is being scanned and how many rows were found so far.
 	Progress func(what string, found int)
 }
 
-// Query says who is meant: a CPF or CNPJ, bare, or an address.
+// Query identifies the person: by a bare CPF or CNPJ, or by an address.
 type Query struct {
 	CompanyID uuid.UUID
 	TaxID     string
 	Address   string
 }
 
-// by is what the person is looked for by, without who it is.
+// by returns the kind of the identifier, without its value.
 func (q Query) by() string {
 	if q.TaxID != "" {
 		return "cpfCnpj"
@@ -52,19 +51,19 @@ func (q Query) by() string {
 	return "address"
 }
 
-// subject is who is meant, as rows and as files know him.
+// subject is the person with the spellings to search for.
 type subject struct {
 	store.Person
 	taxID string
-	// spelled are his addresses as a file may spell them: their domains with the letters
-	// that IDNA has for them too.
+	// spelled are the addresses as a file may spell them, including the Unicode forms of their
+	// domains.
 	spelled []string
 }
 
-// ErrForeignKeys: the hash key, or the ring, is not the one that the api works with.
+// ErrForeignKeys: the hash key or the ring is not the api's.
 var ErrForeignKeys = errors.New("CPF_CNPJ_KEYS and CPF_CNPJ_HASH_KEY are not those that stored numbers were written with")
 
-// find says whom the query means.
+// find resolves the query to a person.
 func (a *Archive) find(ctx context.Context, q Query) (subject, error) {
 	var hashes []string
 	if q.TaxID != "" {
@@ -79,7 +78,7 @@ func (a *Archive) find(ctx context.Context, q Query) (subject, error) {
 	return a.subject(found, q), err
 }
 
-// subject is the person with the ways in which addresses and number are written.
+// subject adds the spellings of the addresses and the number to the person.
 func (a *Archive) subject(found store.Person, q Query) subject {
 	p := subject{Person: found, taxID: q.TaxID, spelled: slices.Clone(found.Addresses)}
 	for _, address := range found.Addresses {
@@ -91,8 +90,8 @@ func (a *Archive) subject(found store.Person, q Query) subject {
 	return p
 }
 
-// spellings are the ways in which a bare CPF or CNPJ is written. A tenant that hashes a
-// number by itself may have hashed any of them; the first one is ours.
+// spellings returns the ways in which a bare CPF or CNPJ is written. A tenant that hashes numbers
+// itself may have hashed any of them; the first one is ours.
 func spellings(taxID string) []string {
 	punctuated := taxID
 	switch len(taxID) {
@@ -106,9 +105,9 @@ func spellings(taxID string) []string {
 	return slices.Compact(all)
 }
 
-// checkKeys holds the keys to numbers that are stored both ways: with a wrong one nobody
-// would be found, and it would look as if there were nobody. One that fits is enough:
-// another may be damaged.
+// checkKeys tests the keys with stored numbers that have both a hash and an encrypted value: with
+// wrong keys nothing would be found, and the result would look like no data. One match is enough,
+// since other values may be damaged.
 func (a *Archive) checkKeys(ctx context.Context) error {
 	samples, err := a.Store.TaxSample(ctx)
 	if err != nil || len(samples) == 0 {
@@ -127,7 +126,7 @@ func (a *Archive) checkKeys(ctx context.Context) error {
 	return refused
 }
 
-// each calls do with the rows of a table that name the person, a page at a time.
+// each calls do with the rows of a table that name the person, page by page.
 func (a *Archive) each(ctx context.Context, p subject, table store.PersonTable, scan store.PersonScan, do func([]store.PersonRow) error) error {
 	return pages(scan, func(scan store.PersonScan) (store.PersonPage, error) {
 		return a.Store.PersonRows(ctx, p.Person, table, scan)
@@ -152,7 +151,7 @@ func pages(scan store.PersonScan, next func(store.PersonScan) (store.PersonPage,
 	}
 }
 
-func (a *Archive) tell(what string, found int) {
+func (a *Archive) report(what string, found int) {
 	if a.Progress != nil {
 		a.Progress(what, found)
 	}

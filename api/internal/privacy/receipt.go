@@ -1,36 +1,40 @@
 package privacy
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
 	"email-gateway/shared/store"
 )
 
-// Receipt says what an erasure has changed: every address, in which table, how many rows.
+// Receipt lists the number of rows that an erasure changed, by address and table. It includes the rows that
+// the unfinished erasures changed that this one continues.
 type Receipt struct {
-	// Addresses are the person's, those too that no row named.
+	// Addresses are those of the person, including those without rows.
 	Addresses []string `json:"addresses"`
-	// SharedAddresses name other people too. Rows that name the person by such a one alone
-	// are theirs as well: they stay, and so do its suppressions.
+	// SharedAddresses are shared with other people. Rows that name the person only by such an
+	// address are kept, and so are its suppressions.
 	SharedAddresses []string      `json:"sharedAddresses"`
 	Rows            []ReceiptRows `json:"rows"`
-	// Tables counts each row once, whatever number of addresses it has.
+	// Tables counts each row once, regardless of its number of addresses.
 	Tables map[string]int `json:"tables"`
-	// Suppressions are those that stay, without a note, by address.
+	// Suppressions counts the kept suppressions, which have no note, by address.
 	Suppressions map[string]int         `json:"suppressionsKept"`
-	Tasks        store.ErasedTaskCounts `json:"tasks"` // of Redis
+	Tasks        store.ErasedTaskCounts `json:"tasks"` // tasks in Redis
 }
 
-// ReceiptRows is the number of rows of a table that named the person by an address. A row
-// with two of the addresses stands at both.
+// ReceiptRows is the number of rows of a table that contained an address of the person. A row with
+// two addresses counts for both.
 type ReceiptRows struct {
-	Address string `json:"address"` // "": by a CPF, a CNPJ or an id alone
+	Address string `json:"address"` // "" = found only by a CPF, CNPJ or id
 	Table   string `json:"table"`
 	Rows    int    `json:"rows"`
 }
 
-// The names in a receipt: those of the tables, and what is none.
+// Names in a receipt: tables, and uploaded files.
 const (
 	tableOutbox       = "email_outbox"
 	tableIntakes      = "recipient_intakes"
@@ -49,7 +53,7 @@ const (
 // place is an address in a table.
 type place struct{ address, table string }
 
-// ledger counts rows while they are erased.
+// ledger counts rows as they are erased.
 type ledger struct {
 	places map[place]int
 	tables map[string]int
@@ -57,7 +61,7 @@ type ledger struct {
 
 func newLedger() ledger { return ledger{places: map[place]int{}, tables: map[string]int{}} }
 
-// add counts one row; without an address it was found by a number or an id.
+// add counts one row; without an address, it was found by a number or an id.
 func (l *ledger) add(table string, addresses ...string) {
 	l.tables[table]++
 	if len(addresses) == 0 {
@@ -68,15 +72,15 @@ func (l *ledger) add(table string, addresses ...string) {
 	}
 }
 
-// addIDs counts the rows of these ids.
+// addIDs counts the rows with these ids.
 func (l *ledger) addIDs(table string, ids []string, named addressesByID) {
 	for _, id := range ids {
 		l.add(table, named[id]...)
 	}
 }
 
-// addressesByID says by which addresses a row, or all that is about an email, names the
-// person.
+// addressesByID maps row ids to the addresses by which the row, or the rows about an email, name
+// the person.
 type addressesByID map[string][]string
 
 func addressesOf(rows []store.PersonRow) addressesByID {
@@ -85,6 +89,54 @@ func addressesOf(rows []store.PersonRow) addressesByID {
 		named[r.ID.String()] = r.Addresses
 	}
 	return named
+}
+
+// savedLedger is how a ledger is stored with its erasure.
+type savedLedger struct {
+	Rows   []ReceiptRows  `json:"rows"`
+	Tables map[string]int `json:"tables"`
+}
+
+func (l *ledger) encode() ([]byte, error) {
+	encoded, err := json.Marshal(savedLedger{l.rows(), l.tables})
+	if err != nil {
+		return nil, fmt.Errorf("encode receipt: %w", err)
+	}
+	return encoded, nil
+}
+
+// save stores the ledger if it has changed. Only what the last batch changed before a crash is missing in the receipt of the
+// run that continues this one.
+func (e *erasure) save(ctx context.Context) error {
+	if e.changed() == e.saved {
+		return nil
+	}
+	encoded, err := e.ledger.encode()
+	if err != nil {
+		return err
+	}
+	if err := e.Store.SaveReceipt(ctx, e.done.Run, encoded); err != nil {
+		return err
+	}
+	e.saved = e.changed()
+	return nil
+}
+
+// addSaved adds the rows that other erasures saved. No two erasures change the same row.
+func (l *ledger) addSaved(encoded [][]byte) error {
+	for _, one := range encoded {
+		var saved savedLedger
+		if err := json.Unmarshal(one, &saved); err != nil {
+			return fmt.Errorf("decode receipt: %w", err)
+		}
+		for _, r := range saved.Rows {
+			l.places[place{r.Address, r.Table}] += r.Rows
+		}
+		for table, rows := range saved.Tables {
+			l.tables[table] += rows
+		}
+	}
+	return nil
 }
 
 func (l *ledger) rows() []ReceiptRows {
@@ -98,7 +150,7 @@ func (l *ledger) rows() []ReceiptRows {
 	return rows
 }
 
-// receipt is what has been done about the person.
+// receipt creates the receipt of the erasure.
 func (l *ledger) receipt(p store.Person, kept []store.Suppression, tasks store.ErasedTaskCounts) Receipt {
 	r := Receipt{
 		Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), Rows: l.rows(), Tables: maps.Clone(l.tables), Suppressions: map[string]int{}, Tasks: tasks,

@@ -29,8 +29,7 @@ func TestUnreadable_Number(t *testing.T) {
 	}
 }
 
-// A damaged number of the person's own keeps nothing else from them: its row is named, and
-// holds it as it is stored.
+// A damaged number does not block the export of other data: its row is listed and contains the number as stored.
 func TestUnreadable_OwnNumber(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -65,8 +64,8 @@ func TestUnreadable_OwnNumber(t *testing.T) {
 	}
 }
 
-// One damaged file keeps nobody's rows: it is told, by export and erasure, and what leads
-// to the person stays until it is gone.
+// A damaged file does not block other data: export and erasure report it, and the recipient is kept until the file
+// is deleted.
 func TestUnreadable_File(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,7 +1,6 @@
-// Package rotation seals anew, with the newest key, what older ones have sealed: CPFs and
-// CNPJs in the tables, and uploaded files. gatewayctl uses it. It works in small batches
-// and remembers nothing: what the newest key has sealed is passed by, so a run that was
-// broken off is repeated, and does what is left.
+// Package rotation re-encrypts values of older keys with the newest key: CPFs and CNPJs in the
+// tables, and uploaded files. gatewayctl uses it. It works in small batches and keeps no state:
+// values of the newest key are skipped, so an interrupted run can be repeated and continues.
 package rotation
 
 import (
@@ -19,39 +18,39 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Bucket is where uploaded files are. *blob.Bucket is one.
+// Bucket stores uploaded files; see *blob.Bucket.
 type Bucket interface {
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
 	Put(ctx context.Context, key string, r io.Reader) error
 	Delete(ctx context.Context, key string) error
 }
 
-// Rotation is everything that holds sealed values.
+// Rotation holds the dependencies of a rotation.
 type Rotation struct {
 	Store  *store.Store
 	Bucket Bucket
 	Ring   keyring.Ring
-	// Progress is told what is being looked at, how many values were found and how many of
-	// them were sealed anew so far.
+	// Progress is called with what is being scanned, how many values were found and how many were
+	// re-encrypted so far.
 	Progress func(what string, found, resealed int)
 }
 
-// Files stands beside the tables' names in a Census.
+// Files is the name of uploaded files in a KeyUsage, next to the table names.
 const Files = "files"
 
-// Census says how many values each key has sealed: by place, and then by the key's id.
-type Census map[string]map[string]int
+// KeyUsage counts encrypted values by place and key id.
+type KeyUsage map[string]map[string]int
 
-// Of is how many values a key has sealed, in all places.
-func (c Census) Of(key string) (n int) {
+// Of returns how many values a key has encrypted in all places.
+func (c KeyUsage) Of(key string) (n int) {
 	for _, keys := range c {
 		n += keys[key]
 	}
 	return n
 }
 
-// Keys are the ids of all keys that have sealed something.
-func (c Census) Keys() []string {
+// Keys returns the ids of all keys that have encrypted values.
+func (c KeyUsage) Keys() []string {
 	var all []string
 	for _, keys := range c {
 		for key := range keys {
@@ -63,45 +62,44 @@ func (c Census) Keys() []string {
 }
 
 const (
-	// batch numbers go in one commit: some 10 ms.
+	// batch is the number of values per transaction: about 10 ms.
 	batch = 500
-	// filePage is how many mailings one look lists.
+	// filePage is the number of mailings per query.
 	filePage = 500
 )
 
-// Count counts what each key has sealed. It changes nothing.
-func (r *Rotation) Count(ctx context.Context) (Census, error) {
-	census, _, err := r.walk(ctx, false)
-	return census, err
+// Count counts the values of each key. It changes nothing.
+func (r *Rotation) Count(ctx context.Context) (KeyUsage, error) {
+	usage, _, err := r.scan(ctx, false)
+	return usage, err
 }
 
-// Run seals anew what keys of the ring other than the newest have sealed, and says how many
-// values that were. What a key has sealed that the ring does not hold stays as it is. So does
-// what is damaged, or was sealed with another key of the same id: the rest is done, and the
-// error, keyring.ErrSealed, names some of it.
+// Run re-encrypts the values of older keys of the ring and returns their number. Values whose key is
+// not in the ring are kept. Values that are damaged, or encrypted with another key of the same id,
+// are kept too; the error, keyring.ErrUndecryptable, then lists some of them.
 func (r *Rotation) Run(ctx context.Context) (resealed int, err error) {
 	if r.Ring.Newest() == "" {
 		return 0, keyring.ErrNoKey
 	}
-	_, resealed, err = r.walk(ctx, true)
+	_, resealed, err = r.scan(ctx, true)
 	return resealed, err
 }
 
-// walk goes through everything, once.
-func (r *Rotation) walk(ctx context.Context, change bool) (Census, int, error) {
-	census := Census{}
-	var damaged damage
+// scan scans all tables and files once.
+func (r *Rotation) scan(ctx context.Context, change bool) (KeyUsage, int, error) {
+	usage := KeyUsage{}
+	var damaged undecryptable
 	found, resealed := 0, 0
 	count := func(place, key string) {
-		if census[place] == nil {
-			census[place] = map[string]int{}
+		if usage[place] == nil {
+			usage[place] = map[string]int{}
 		}
-		census[place][key]++
+		usage[place][key]++
 		found++
 	}
 	for _, table := range store.SealedTables() {
 		for after := uuid.Nil; ; {
-			r.tell(string(table), found, resealed)
+			r.report(string(table), found, resealed)
 			page, err := r.Store.SealedValues(ctx, table, after)
 			if err != nil {
 				return nil, resealed, err
@@ -110,7 +108,7 @@ func (r *Rotation) walk(ctx context.Context, change bool) (Census, int, error) {
 			for _, v := range page.Values {
 				key, err := keyring.KeyOf(v.Sealed)
 				if err != nil {
-					damaged.passes(wrapped(table, v, err))
+					damaged.skip(wrapped(table, v, err))
 					continue
 				}
 				count(string(table), key)
@@ -134,10 +132,10 @@ func (r *Rotation) walk(ctx context.Context, change bool) (Census, int, error) {
 			return nil, resealed, err
 		}
 		for _, f := range files {
-			r.tell(Files, found, resealed)
+			r.report(Files, found, resealed)
 			key, err := r.keyOf(ctx, f)
 			switch {
-			case errors.Is(err, blob.ErrNotFound), damaged.passes(err):
+			case errors.Is(err, blob.ErrNotFound), damaged.skip(err):
 				continue
 			case err != nil:
 				return nil, resealed, err
@@ -147,36 +145,36 @@ func (r *Rotation) walk(ctx context.Context, change bool) (Census, int, error) {
 				switch err := r.resealFile(ctx, f); {
 				case err == nil:
 					resealed++
-				case !damaged.passes(err):
+				case !damaged.skip(err):
 					return nil, resealed, err
 				}
 			}
 		}
 		if len(files) < filePage {
-			return census, resealed, damaged.err()
+			return usage, resealed, damaged.err()
 		}
 		after = files[len(files)-1].MailingID
 	}
 }
 
-// old says whether the key is one of the ring that is not the newest.
+// old reports whether the key is in the ring but not the newest.
 func (r *Rotation) old(key string) bool {
 	return key != r.Ring.Newest() && slices.Contains(r.Ring.IDs(), key)
 }
 
-func (r *Rotation) reseal(ctx context.Context, table store.SealedTable, values []store.SealedValue, damaged *damage) (resealed int, err error) {
+func (r *Rotation) reseal(ctx context.Context, table store.SealedTable, values []store.SealedValue, damaged *undecryptable) (resealed int, err error) {
 	for some := range slices.Chunk(values, batch) {
 		var was []store.SealedValue
 		var now [][]byte
 		for _, v := range some {
-			anew, err := r.anew(v)
+			reencrypted, err := r.reencrypt(v)
 			if err != nil {
-				if err = wrapped(table, v, err); damaged.passes(err) {
+				if err = wrapped(table, v, err); damaged.skip(err) {
 					continue
 				}
 				return resealed, err
 			}
-			was, now = append(was, v), append(now, anew)
+			was, now = append(was, v), append(now, reencrypted)
 		}
 		n, err := r.Store.Reseal(ctx, table, was, now)
 		if resealed += n; err != nil {
@@ -186,7 +184,7 @@ func (r *Rotation) reseal(ctx context.Context, table store.SealedTable, values [
 	return resealed, nil
 }
 
-func (r *Rotation) anew(v store.SealedValue) ([]byte, error) {
+func (r *Rotation) reencrypt(v store.SealedValue) ([]byte, error) {
 	bare, err := r.Ring.Open(v.CompanyID, v.Sealed)
 	if err != nil {
 		return nil, err
@@ -210,8 +208,8 @@ func (r *Rotation) keyOf(ctx context.Context, f store.MailingFile) (key string, 
 	return key, nil
 }
 
-// resealFile writes a file anew in its own place. Until the new one is whole the old one
-// stands there, and one that is damaged is never taken for whole: its end is authenticated.
+// resealFile re-encrypts a file in place. The old file is replaced only when the new one is
+// complete; a damaged one is never taken for complete, because its end is authenticated.
 func (r *Rotation) resealFile(ctx context.Context, f store.MailingFile) (err error) {
 	key, binding := mailing.FileKey(f.CompanyID, f.MailingID), mailing.FileBinding(f.CompanyID, f.MailingID)
 	defer func() {
@@ -228,14 +226,14 @@ func (r *Rotation) resealFile(ctx context.Context, f store.MailingFile) (err err
 	if err != nil {
 		return err
 	}
-	anew, err := r.Ring.EncryptReader(plain, binding)
+	reencrypted, err := r.Ring.EncryptReader(plain, binding)
 	if err != nil {
 		return err
 	}
-	if err := r.Bucket.Put(ctx, key, anew); err != nil {
+	if err := r.Bucket.Put(ctx, key, reencrypted); err != nil {
 		return err
 	}
-	// Its time may have come meanwhile: then it must not stand there again.
+	// If retention deleted the file meanwhile, it must not reappear.
 	kept, err := r.Store.FileKept(ctx, f.MailingID)
 	if err == nil && !kept {
 		err = r.Bucket.Delete(ctx, key)
@@ -243,7 +241,7 @@ func (r *Rotation) resealFile(ctx context.Context, f store.MailingFile) (err err
 	return err
 }
 
-func (r *Rotation) tell(what string, found, resealed int) {
+func (r *Rotation) report(what string, found, resealed int) {
 	if r.Progress != nil {
 		r.Progress(what, found, resealed)
 	}

@@ -36,8 +36,8 @@ func ring(t *testing.T, text string) keyring.Ring {
 	return r
 }
 
-// world has values that the key k1 has sealed in every place: 700 recipients, which are
-// two batches, an email, an entry and a file.
+// world has values encrypted with the key k1 in every place: 700 recipients (two batches), an email, an entry and a
+// file.
 type world struct {
 	storetest.Database
 	bucket  *blob.Bucket
@@ -103,17 +103,17 @@ func (w *world) rotation(r keyring.Ring) *rotation.Rotation {
 	return &rotation.Rotation{Store: w.Store, Bucket: w.bucket, Ring: r}
 }
 
-func (w *world) count(t *testing.T, r keyring.Ring) rotation.Census {
+func (w *world) count(t *testing.T, r keyring.Ring) rotation.KeyUsage {
 	t.Helper()
-	census, err := w.rotation(r).Count(t.Context())
+	usage, err := w.rotation(r).Count(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return census
+	return usage
 }
 
-// Broken off again and again, it comes to an end all the same; then the old key may go.
-func TestRun_BrokenOff(t *testing.T) {
+// After repeated interruptions the rotation completes, and the old key is removable.
+func TestRun_Interrupted(t *testing.T) {
 	t.Parallel()
 	old, both, fresh := ring(t, entry("k1", 1)), ring(t, entry("k2", 2)+","+entry("k1", 1)), ring(t, entry("k2", 2))
 	w := newWorld(t, old)
@@ -141,11 +141,11 @@ func TestRun_BrokenOff(t *testing.T) {
 		}
 	}
 	if total != all || rounds < 3 {
-		t.Errorf("%d values sealed anew in %d rounds, want %d", total, rounds, all)
+		t.Errorf("%d values sealed reencrypted in %d rounds, want %d", total, rounds, all)
 	}
-	census := w.count(t, both)
-	if census.Of("k1") != 0 || census.Of("k2") != all {
-		t.Errorf("%v", census)
+	usage := w.count(t, both)
+	if usage.Of("k1") != 0 || usage.Of("k2") != all {
+		t.Errorf("%v", usage)
 	}
 	if n, err := w.rotation(fresh).Run(t.Context()); n != 0 || err != nil {
 		t.Errorf("once more: %d, %v", n, err)
@@ -175,7 +175,7 @@ func TestRun_BrokenOff(t *testing.T) {
 	}
 }
 
-// What is sealed with a key that nobody has any more is told, and left alone.
+// Values encrypted with a missing key are reported and kept.
 func TestCount_ForeignKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, ring(t, entry("k1", 1)))
@@ -183,18 +183,18 @@ func TestCount_ForeignKey(t *testing.T) {
 	if n, err := w.rotation(fresh).Run(t.Context()); n != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	if census := w.count(t, fresh); census.Of("k1") != 703 || census.Of("k2") != 0 {
-		t.Errorf("%v", census)
+	if usage := w.count(t, fresh); usage.Of("k1") != 703 || usage.Of("k2") != 0 {
+		t.Errorf("%v", usage)
 	}
 	if _, err := w.rotation(ring(t, entry("k1", 9))).Run(t.Context()); err != nil {
 		t.Errorf("nothing was to be done: %v", err)
 	}
-	if _, err := w.rotation(ring(t, entry("k2", 2)+","+entry("k1", 9))).Run(t.Context()); !errors.Is(err, keyring.ErrSealed) {
+	if _, err := w.rotation(ring(t, entry("k2", 2)+","+entry("k1", 9))).Run(t.Context()); !errors.Is(err, keyring.ErrUndecryptable) {
 		t.Errorf("another key of the same name: %v", err)
 	}
 }
 
-// What cannot be opened does not keep the rest with the old key.
+// Values that cannot be decrypted do not block the others.
 func TestRun_Damaged(t *testing.T) {
 	t.Parallel()
 	old, both := ring(t, entry("k1", 1)), ring(t, entry("k2", 2)+","+entry("k1", 1))
@@ -208,15 +208,15 @@ func TestRun_Damaged(t *testing.T) {
 		}
 	}
 	n, err := w.rotation(both).Run(t.Context())
-	if n != 701 || !errors.Is(err, keyring.ErrSealed) || !strings.Contains(err.Error(), "2 in all") || !strings.Contains(err.Error(), "mailingEntries ") {
+	if n != 701 || !errors.Is(err, keyring.ErrUndecryptable) || !strings.Contains(err.Error(), "skipped 2 values") || !strings.Contains(err.Error(), "mailingEntries ") {
 		t.Errorf("%d, %v", n, err)
 	}
-	if _, err := w.rotation(both).Count(t.Context()); !errors.Is(err, keyring.ErrSealed) {
+	if _, err := w.rotation(both).Count(t.Context()); !errors.Is(err, keyring.ErrUndecryptable) {
 		t.Errorf("that a value is none is not told: %v", err)
 	}
 }
 
-// A row that changes between reading and writing keeps what it has.
+// A row that changes between reading and writing is not overwritten.
 func TestReseal_OnlyWhatWasRead(t *testing.T) {
 	t.Parallel()
 	old := ring(t, entry("k1", 1))

@@ -1,5 +1,5 @@
-// Package sesevent reads what SES publishes about an email and says what it means for
-// the gateway. The handler of /v1/ses/events uses it, and package store does what it says.
+// Package sesevent parses SES events and translates them to feedback for package store. The handler
+// of /v1/ses/events uses it.
 package sesevent
 
 import (
@@ -14,7 +14,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// The kinds that SES knows, in its own words.
+// Kinds of SES events.
 const (
 	Send             = "Send"
 	Delivery         = "Delivery"
@@ -28,23 +28,22 @@ const (
 	Subscription     = "Subscription"
 )
 
-// Kinds lists them.
+// Kinds lists all known kinds.
 func Kinds() []string {
 	return []string{Send, Delivery, DeliveryDelay, Bounce, Complaint, Reject, RenderingFailure, Open, Click, Subscription}
 }
 
-// kindName is that of any kind, also of those to come.
+// kindName matches the name of any kind, including future ones.
 var kindName = regexp.MustCompile(`^[A-Za-z][A-Za-z _-]{0,49}$`)
 
-// ErrNoEvent: the message tells of no email. SES sends such a one when an event
-// destination is made.
-var ErrNoEvent = errors.New("no event of SES")
+// ErrNoEvent: the message is not about an email. SES sends such a message when an event destination
+// is created.
+var ErrNoEvent = errors.New("not an SES event")
 
-// event is what is read of a message. The object that belongs to the kind is there,
-// the others are not.
+// event is the part of a message that is read. Only the object of its kind is present.
 type event struct {
 	EventType        string `json:"eventType"`
-	NotificationType string `json:"notificationType"` // instead, where an identity and not a configuration set publishes
+	NotificationType string `json:"notificationType"` // set instead if an identity publishes, not a configuration set
 	Mail             struct {
 		Timestamp string              `json:"timestamp"`
 		MessageID string              `json:"messageId"`
@@ -61,12 +60,12 @@ type event struct {
 	Subscription subscription `json:"subscription"`
 }
 
-// Parse reads the message of a notification. A kind that SES has invented since is
-// taken too: it says, if no more, that the email was accepted.
+// Parse parses the message of a notification. Unknown kinds are accepted too: they still show that
+// SES accepted the email.
 func Parse(notificationID, message string) (store.Feedback, error) {
 	var e event
-	// A detail that is not what it used to be is left out, as encoding/json does, and costs
-	// no more than itself: which attempt was accepted is worth more than all of them.
+	// A detail of an unexpected type is left out, as encoding/json does: knowing which attempt was
+	// accepted is worth more than any detail.
 	var odd *json.UnmarshalTypeError
 	if err := json.Unmarshal([]byte(message), &e); err != nil && !errors.As(err, &odd) {
 		return store.Feedback{}, ErrNoEvent
@@ -82,20 +81,20 @@ func Parse(notificationID, message string) (store.Feedback, error) {
 		NotificationID: notificationID, Kind: kind, SESMessageID: cut(e.Mail.MessageID, 200),
 		OutboxID: e.tag("outbox_id"), AttemptID: e.tag("attempt_id"), CompanyID: e.tag("company_id"),
 	}
-	told := e.tell(kind)
-	f.OccurredAt = firstTime(told.at, e.Mail.Timestamp)
-	f.Event, f.Suppress, f.Note = told.event, told.suppress, cut(told.note, maxText)
+	found := e.content(kind)
+	f.OccurredAt = firstTime(found.at, e.Mail.Timestamp)
+	f.Event, f.Suppress, f.Note = found.event, found.suppress, cut(found.note, maxText)
 	if f.Event == "" {
 		return f, nil
 	}
-	for _, r := range told.recipients {
+	for _, r := range found.recipients {
 		f.Addresses = append(f.Addresses, r.Address)
 	}
-	f.Metadata, f.Masked = told.metadata(f, false), told.metadata(f, true)
+	f.Metadata, f.Masked = found.metadata(f, false), found.metadata(f, true)
 	return f, nil
 }
 
-// tag is the id in a tag; uuid.Nil if there is none.
+// tag returns the id in a tag, uuid.Nil if there is none.
 func (e *event) tag(name string) uuid.UUID {
 	values := e.Mail.Tags[name]
 	if len(values) == 0 {
@@ -108,8 +107,8 @@ func (e *event) tag(name string) uuid.UUID {
 	return id
 }
 
-// news is what a kind's object tells.
-type news struct {
+// content is the content of an event.
+type content struct {
 	event      email.EventType
 	at         string
 	recipients []recipient
@@ -118,33 +117,33 @@ type news struct {
 	note       string
 }
 
-func (e *event) tell(kind string) news {
+func (e *event) content(kind string) content {
 	switch kind {
 	case Delivery:
-		return e.Delivery.news()
+		return e.Delivery.content()
 	case DeliveryDelay:
-		return e.Delay.news()
+		return e.Delay.content()
 	case Bounce:
-		return e.Bounce.news()
+		return e.Bounce.content()
 	case Complaint:
-		return e.Complaint.news()
+		return e.Complaint.content()
 	case Reject:
-		return news{event: email.EventRejected, details: map[string]any{"reason": e.Reject.Reason}}
+		return content{event: email.EventRejected, details: map[string]any{"reason": e.Reject.Reason}}
 	case RenderingFailure:
-		return e.Failure.news()
+		return e.Failure.content()
 	case Open:
-		return news{event: email.EventOpened, at: e.Open.Timestamp}
+		return content{event: email.EventOpened, at: e.Open.Timestamp}
 	case Click:
-		return e.Click.news()
+		return e.Click.content()
 	case Subscription:
-		return e.Subscription.news()
+		return e.Subscription.content()
 	}
-	return news{}
+	return content{}
 }
 
-// metadata is what the timeline tells of the news: never whence and with what program
-// somebody read an email. masked is what the inbox keeps of it.
-func (n *news) metadata(f store.Feedback, masked bool) map[string]any {
+// metadata returns the timeline metadata of the event, without where and with which program an email
+// was read. masked is the form stored with the notification.
+func (n *content) metadata(f store.Feedback, masked bool) map[string]any {
 	text := func(s string) string { return cut(s, maxText) }
 	if masked {
 		text = func(s string) string { return email.MaskText(cut(s, maxText)) }
@@ -180,7 +179,7 @@ func (n *news) metadata(f store.Feedback, masked bool) map[string]any {
 	return m
 }
 
-// firstTime is the first text that is a time.
+// firstTime returns the first text that is a timestamp.
 func firstTime(texts ...string) time.Time {
 	for _, text := range texts {
 		if at, err := time.Parse(time.RFC3339, text); err == nil {

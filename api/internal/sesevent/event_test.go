@@ -21,7 +21,7 @@ const (
 	companyID = "01990000-0000-7000-8000-000000000002"
 )
 
-// message is an event in SES's form; object is what follows its mail.
+// message is an event in SES's format; object is the part after mail.
 func message(kind, object string) string {
 	return fmt.Sprintf(`{"eventType":%q,"mail":{"timestamp":"2026-11-21T10:00:00.000Z","messageId":"0100-1","source":"a@acme.example",
 		"destination":["ana@example.com"],"headersTruncated":"false","headers":[{"name":"From","value":"a@acme.example"}],
@@ -97,7 +97,7 @@ func TestParse_Kinds(t *testing.T) {
 			"Subscription", `,"subscription":{` + at + `,"contactList":"c","source":"UnsubscribeHeader","newTopicPreferences":{"unsubscribeAll":true}}`,
 			email.EventSubscriptionChanged, "", nil, `{"contactList":"c","source":"UnsubscribeHeader","unsubscribeAll":true}`,
 		},
-		// A detail of another type than SES gives it is left out; the news stay.
+		// A detail of an unexpected type is left out; the other details are kept.
 		"an odd detail":  {"Open", `,"open":{` + at + `,"ipAddress":7},"delivery":["new"],"bounce":"none"`, email.EventOpened, "", nil, `{}`},
 		"a kind to come": {"Teleported", `,"teleported":{}`, "", "", nil, `null`},
 	} {
@@ -156,7 +156,7 @@ func TestParse_NoEvent(t *testing.T) {
 	}
 }
 
-// An identity's own notifications carry no tags, and their kind by another name.
+// Notifications of an identity have no tags, and another field for the kind.
 func TestParse_WithoutTags(t *testing.T) {
 	t.Parallel()
 	f, err := sesevent.Parse("sns-1", `{"notificationType":"Bounce","mail":{"messageId":"0100-1","timestamp":"x","tags":{"outbox_id":["no id"],"attempt_id":[]}},"bounce":{"bounceType":"Permanent"}}`)

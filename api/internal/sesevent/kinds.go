@@ -10,10 +10,10 @@ import (
 	"email-gateway/shared/store"
 )
 
-// maxText bounds each text of an event, in bytes. Servers are talkative.
+// maxText limits each text of an event (bytes).
 const maxText = 1000
 
-// recipient is one of those whom the event is about.
+// recipient is a recipient in an event.
 type recipient struct {
 	Address   string `json:"emailAddress"`
 	Action    string `json:"action"`
@@ -21,8 +21,7 @@ type recipient struct {
 	Diagnosis string `json:"diagnosticCode"`
 }
 
-// bare are the recipients without the names that may stand before their addresses, 50
-// at most, which is what SES sends one email to.
+// bare removes display names from the recipients, and limits them to 50, SES's maximum per email.
 func bare(list []recipient) []recipient {
 	list = list[:min(len(list), 50)]
 	for i, r := range list {
@@ -41,7 +40,7 @@ type delivery struct {
 	Milliseconds int64    `json:"processingTimeMillis"`
 }
 
-func (d *delivery) news() news {
+func (d *delivery) content() content {
 	list := make([]recipient, len(d.Recipients))
 	for i, address := range d.Recipients {
 		list[i].Address = address
@@ -50,7 +49,7 @@ func (d *delivery) news() news {
 	if d.Milliseconds > 0 {
 		details["processingTimeMs"] = d.Milliseconds
 	}
-	return news{event: email.EventDelivered, at: d.Timestamp, recipients: bare(list), details: details}
+	return content{event: email.EventDelivered, at: d.Timestamp, recipients: bare(list), details: details}
 }
 
 type delay struct {
@@ -60,8 +59,8 @@ type delay struct {
 	Recipients []recipient `json:"delayedRecipients"`
 }
 
-func (d *delay) news() news {
-	return news{
+func (d *delay) content() content {
+	return content{
 		event: email.EventDeliveryDelayed, at: d.Timestamp, recipients: bare(d.Recipients),
 		details: map[string]any{"delayType": d.Type, "expirationTime": d.Expiration},
 	}
@@ -75,10 +74,10 @@ type bounce struct {
 	FeedbackID string      `json:"feedbackId"`
 }
 
-// news: a mailbox that will never take mail is not written to again. With Transient
-// SES has given up on this email, not on the mailbox.
-func (b *bounce) news() news {
-	n := news{
+// content suppresses addresses that bounce permanently. A Transient bounce concerns only this email,
+// not the mailbox.
+func (b *bounce) content() content {
+	n := content{
 		event: email.EventBounced, at: b.Timestamp, recipients: bare(b.Recipients), note: "SES: " + b.Type + "/" + b.SubType,
 		details: map[string]any{"bounceType": b.Type, "bounceSubType": b.SubType, "feedbackId": b.FeedbackID},
 	}
@@ -96,11 +95,11 @@ type complaint struct {
 	FeedbackID string      `json:"feedbackId"`
 }
 
-// news: with not-spam somebody took the email out of the junk folder. Of several
-// recipients at one provider SES names all, since it does not know who complained;
-// none of them is written to again.
-func (c *complaint) news() news {
-	n := news{
+// content suppresses the addresses of a complaint, except not-spam, which means that somebody moved the
+// email out of the junk folder. If SES does not know which of several recipients at a provider
+// complained, it lists all; all are suppressed.
+func (c *complaint) content() content {
+	n := content{
 		event: email.EventComplained, at: c.Timestamp, recipients: bare(c.Recipients), note: "SES: complaint",
 		details: map[string]any{"complaintFeedbackType": c.Type, "complaintSubType": c.SubType, "feedbackId": c.FeedbackID},
 	}
@@ -122,8 +121,8 @@ type failure struct {
 	Template string `json:"templateName"`
 }
 
-func (f *failure) news() news {
-	return news{event: email.EventRenderingFailed, details: map[string]any{"errorMessage": f.Message, "templateName": f.Template}}
+func (f *failure) content() content {
+	return content{event: email.EventRenderingFailed, details: map[string]any{"errorMessage": f.Message, "templateName": f.Template}}
 }
 
 type open struct {
@@ -135,9 +134,9 @@ type click struct {
 	Link      string `json:"link"`
 }
 
-// news: what follows the ? of a link is often a secret of the reader's.
-func (c *click) news() news {
-	n := news{event: email.EventClicked, at: c.Timestamp}
+// content removes the query of the link, which often contains a secret.
+func (c *click) content() content {
+	n := content{event: email.EventClicked, at: c.Timestamp}
 	if u, err := url.Parse(c.Link); err == nil && u.Opaque == "" {
 		u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
 		n.details = map[string]any{"link": u.String()}
@@ -154,13 +153,13 @@ type subscription struct {
 	} `json:"newTopicPreferences"`
 }
 
-func (s *subscription) news() news {
-	return news{event: email.EventSubscriptionChanged, at: s.Timestamp, details: map[string]any{
+func (s *subscription) content() content {
+	return content{event: email.EventSubscriptionChanged, at: s.Timestamp, details: map[string]any{
 		"contactList": s.ContactList, "source": s.Source, "unsubscribeAll": s.New.UnsubscribeAll,
 	}}
 }
 
-// cut is the text's first n bytes, or a character's less.
+// cut truncates text to at most n bytes, at a character boundary.
 func cut(text string, n int) string {
 	if len(text) <= n {
 		return text

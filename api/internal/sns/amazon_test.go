@@ -27,7 +27,7 @@ const (
 	certPath = "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-0123abcd.pem"
 )
 
-// amazon signs messages, and is the network that certificates are fetched over.
+// amazon signs messages and simulates the network that serves certificates.
 type amazon struct {
 	key *rsa.PrivateKey
 	pem []byte
@@ -68,7 +68,7 @@ func certificateOf(tb testing.TB, signer crypto.Signer, public any, change func(
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// RoundTrip counts what is asked for and answers it.
+// RoundTrip counts and answers requests.
 func (a *amazon) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	a.asked = append(a.asked, r.URL.String())
@@ -97,7 +97,7 @@ func reply(status int, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body))}
 }
 
-// verifier takes the topic's messages over this network. change may be nil.
+// verifier creates a Verifier for the topic on this network. change may be nil.
 func (a *amazon) verifier(change func(*sns.Params)) *sns.Verifier {
 	p := sns.Params{Topics: []string{"arn:aws:sns:us-east-1:123456789012:other", topic}}
 	if change != nil {
@@ -106,7 +106,7 @@ func (a *amazon) verifier(change func(*sns.Params)) *sns.Verifier {
 	return sns.NewVerifier(p, a)
 }
 
-// notification is a good one before it is signed.
+// notification is a valid notification before it is signed.
 func notification() sns.Message {
 	return sns.Message{
 		Type: sns.Notification, MessageID: "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324", TopicARN: topic, Message: `{"eventType":"Send"}`,
@@ -121,7 +121,7 @@ func confirmation() sns.Message {
 	return m
 }
 
-// sign signs what the message says now.
+// sign signs the message.
 func (a *amazon) sign(tb testing.TB, m sns.Message) sns.Message {
 	tb.Helper()
 	text, hash := []byte(sns.Canonical(m)), crypto.SHA256
@@ -138,7 +138,7 @@ func (a *amazon) sign(tb testing.TB, m sns.Message) sns.Message {
 	return m
 }
 
-// body is the message as it travels. change may be nil.
+// body encodes the message. change may be nil.
 func body(tb testing.TB, m sns.Message, change func(map[string]any)) []byte {
 	tb.Helper()
 	fields := map[string]any{

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// fetchTime bounds a fetch; SNS gives an endpoint 15 s for its answer.
+	// fetchTime limits a fetch; SNS waits 15 s for the response.
 	fetchTime = 5 * time.Second
-	// maxCertificate is a dozen times the size of a certificate.
+	// maxCertificate is about a dozen times the size of a certificate (bytes).
 	maxCertificate = 64 << 10
-	// maxCached is more than there are regions.
+	// maxCached is more than the number of regions.
 	maxCached = 64
-	// minKeyBits keeps out keys that can be computed from their certificate.
+	// minKeyBits rejects keys that are too weak.
 	minKeyBits = 2048
 )
 
-// certificates keeps the keys that were fetched. It is safe for concurrent use.
+// certificates fetches and caches public keys. It is safe for concurrent use.
 type certificates struct {
-	client  *http.Client
-	flights singleflight.Group
-	limiter *fetchLimiter // nil = none, in tests
+	client   *http.Client
+	inFlight singleflight.Group
+	limiter  *fetchLimiter // nil = none, in tests
 
 	mu   sync.Mutex
 	keys map[string]*cachedKey
@@ -54,16 +54,16 @@ func newCertificates(client *http.Client) *certificates {
 	return &certificates{client: client, limiter: newFetchLimiter(), keys: map[string]*cachedKey{}}
 }
 
-// key is that of the certificate at a place that was checked, fetched when it is not
-// known, or has expired. A fetch counts against the message's sender.
+// key returns the key of the certificate at a validated URL, from the cache or fetched. A fetch counts
+// against the message's sender.
 func (c *certificates) key(ctx context.Context, place string, sender netip.Addr, now time.Time) (*rsa.PublicKey, error) {
 	if key := c.cached(place, now); key != nil {
 		return key, nil
 	}
-	// The fetch is for everybody who waits for it: the first one's leaving does not end it.
-	flight := c.flights.DoChan(place, func() (any, error) { return c.fetch(context.WithoutCancel(ctx), place, sender, now) })
+	// The fetch is shared by all waiters and continues if the first one leaves.
+	result := c.inFlight.DoChan(place, func() (any, error) { return c.fetch(context.WithoutCancel(ctx), place, sender, now) })
 	select {
-	case done := <-flight:
+	case done := <-result:
 		if done.Err != nil {
 			return nil, done.Err
 		}
@@ -84,8 +84,7 @@ func (c *certificates) cached(place string, now time.Time) *rsa.PublicKey {
 	return found.key
 }
 
-// keep remembers a key, and forgets the one that was used longest ago when there are
-// too many.
+// keep caches a key, and evicts the least recently used one if there are too many.
 func (c *certificates) keep(place string, now time.Time, fetched any) (*rsa.PublicKey, error) {
 	found, ok := fetched.(*cachedKey)
 	if !ok {
@@ -113,7 +112,7 @@ func (c *certificates) fetch(ctx context.Context, place string, sender netip.Add
 		return nil, fmt.Errorf("%w: %w", ErrForged, err)
 	}
 	if c.limiter != nil && !c.limiter.allow(request.URL.Host, sender) {
-		return nil, fmt.Errorf("%w: too many certificates were asked for", ErrUnreachable)
+		return nil, fmt.Errorf("%w: too many certificate requests", ErrUnreachable)
 	}
 	response, err := c.client.Do(request)
 	if err != nil {
@@ -124,7 +123,7 @@ func (c *certificates) fetch(ctx context.Context, place string, sender netip.Add
 	case response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests:
 		return nil, fmt.Errorf("%w: fetch certificate: %s", ErrUnreachable, response.Status)
 	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%w: there is no certificate: %s", ErrForged, response.Status)
+		return nil, fmt.Errorf("%w: no certificate at this URL: %s", ErrForged, response.Status)
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxCertificate+1))
 	switch {
@@ -140,7 +139,7 @@ func (c *certificates) fetch(ctx context.Context, place string, sender netip.Add
 	return found, nil
 }
 
-// withoutURL is the cause of a failed request alone: a confirmation's URL holds a token.
+// withoutURL returns the cause of a failed request: the URL of a confirmation contains a token.
 func withoutURL(err error) error {
 	var failed *url.Error
 	if errors.As(err, &failed) {
@@ -149,8 +148,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// readCertificate takes the key from a PEM file. SNS shows the leaf alone, which does
-// not chain up to the system's roots: the trust rests on the host that showed it.
+// readCertificate reads the key from a PEM file. SNS serves only the leaf certificate, without a chain
+// to the system roots: the trust is based on the host that serves it.
 func readCertificate(text []byte, now time.Time) (*cachedKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE" {

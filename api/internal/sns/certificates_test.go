@@ -80,7 +80,7 @@ func TestVerify_BadCertificates(t *testing.T) {
 	}
 }
 
-// A key is kept as long as its certificate is valid; then another is fetched.
+// A key is cached until its certificate expires; then a certificate is fetched again.
 func TestVerify_FetchesAgainWhenItHasRunOut(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)
@@ -99,7 +99,7 @@ func TestVerify_FetchesAgainWhenItHasRunOut(t *testing.T) {
 	}
 }
 
-// Many messages at once cost one fetch, and one of them leaving takes it from nobody.
+// Concurrent messages share one fetch, which continues if one of them is cancelled.
 func TestVerify_SingleFlight(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)
@@ -129,7 +129,7 @@ func TestVerify_SingleFlight(t *testing.T) {
 	}
 }
 
-// Names that somebody makes up cost neither memory nor more than a few fetches.
+// Invented certificate names use neither memory nor more than a few fetches.
 func TestVerify_MadeUpPlaces(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)
@@ -151,8 +151,7 @@ func TestVerify_MadeUpPlaces(t *testing.T) {
 	}
 }
 
-// A sender of invented certificate names uses up its own fetches, not those of others and not
-// those of another host.
+// A sender of invented certificate names uses up its own fetches, but not those of other senders or hosts.
 func TestVerify_FetchesOfEachSender(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)
@@ -183,7 +182,7 @@ func TestVerify_FetchesOfEachSender(t *testing.T) {
 	}
 }
 
-// Senders that use up the fetches of one host leave those of the other hosts.
+// Senders that use up the fetches of one host do not affect other hosts.
 func TestVerify_FetchesOfEachHost(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)

@@ -7,9 +7,9 @@ import (
 	"net/http"
 )
 
-// Confirm says yes to a SubscriptionConfirmation that was verified: it asks once for
-// the message's SubscribeURL, under the same rule as for certificates. ErrForged: that
-// URL is not SNS's. ErrUnreachable: SNS did not take the confirmation; it will ask again.
+// Confirm confirms a verified SubscriptionConfirmation by requesting its SubscribeURL, with the same
+// host rules as for certificates. ErrForged: the URL is not SNS's. ErrUnreachable: SNS did not accept
+// the confirmation; it will send it again.
 func (v *Verifier) Confirm(ctx context.Context, m Message) error {
 	place, err := v.places.confirmation(m.SubscribeURL, m.TopicARN, m.Token)
 	if err != nil {
@@ -24,8 +24,7 @@ func (v *Verifier) Confirm(ctx context.Context, m Message) error {
 		return fmt.Errorf("%w: confirm subscription: %w", ErrUnreachable, withoutURL(err))
 	}
 	defer response.Body.Close()
-	// Read to the end, so that the connection can be used again; the answer says nothing
-	// that its status does not.
+	// Read to the end, so that the connection can be reused; the content is irrelevant.
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxCertificate))
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%w: confirm subscription: %s", ErrUnreachable, response.Status)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What the tests look at from outside.
+// Internals that the tests access.
 var NewVerifier = newVerifier
 
 // At sets the verifier's clock.
@@ -14,35 +14,35 @@ func (v *Verifier) At(now time.Time) *Verifier {
 	return v
 }
 
-// Cached is how many keys are kept.
+// Cached returns the number of cached keys.
 func (v *Verifier) Cached() int {
 	v.certificates.mu.Lock()
 	defer v.certificates.mu.Unlock()
 	return len(v.certificates.keys)
 }
 
-// Unpaced lets it fetch as often as it likes.
+// Unpaced removes the fetch limits.
 func (v *Verifier) Unpaced() *Verifier {
 	v.certificates.limiter = nil
 	return v
 }
 
-// Canonical is the text that is signed.
+// Canonical returns the signed text.
 func Canonical(m Message) string { return string(m.canonical()) }
 
-// CertificatePlace checks a SigningCertURL by the rule for Amazon.
+// CertificatePlace validates a SigningCertURL for Amazon.
 func CertificatePlace(raw, topic string) error {
 	_, err := places{}.certificate(raw, topic)
 	return err
 }
 
-// ConfirmationPlace checks a SubscribeURL by the rule for Amazon.
+// ConfirmationPlace validates a SubscribeURL for Amazon.
 func ConfirmationPlace(raw, topic, token string) error {
 	_, err := places{}.confirmation(raw, topic, token)
 	return err
 }
 
-// RoundTrip is a transport made of a function.
+// RoundTrip is a transport implemented by a function.
 type RoundTrip func(*http.Request) (*http.Response, error)
 
 // RoundTrip answers the request.

@@ -8,8 +8,8 @@ import (
 	"email-gateway/api/internal/sns"
 )
 
-// Whatever comes: nothing breaks, no message of a key other than Amazon's passes, and
-// nothing is fetched but what the rule allows. The seeds are signed, by somebody else.
+// For any input: no panic, no message signed with another key than Amazon's is accepted, and nothing is fetched
+// that the rules do not allow. The seeds are signed with another key.
 func FuzzVerify(f *testing.F) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

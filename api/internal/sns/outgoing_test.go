@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// Nothing else in the api asks for a URL, so what places.go lets pass is all that
-// somebody outside can make it fetch. The storage's address is a setting. The client is
-// gatewayctl's side, and no part of the api.
+// No other code of the api requests URLs from outside, so place.go determines everything that an outsider can make
+// it fetch. The storage's address is a setting, and package client belongs to gatewayctl.
 func TestOutgoing_OnlyThisPackage(t *testing.T) {
 	t.Parallel()
 	asking := map[string]bool{

@@ -8,31 +8,30 @@ import (
 	"strings"
 )
 
-// places are where something may be fetched from.
+// places validates the URLs that may be fetched.
 type places struct {
 	trusted *url.URL // nil = Amazon's hosts
 }
 
 var (
-	// topicARN has the region of the topic, which is that of its host. It has no FIFO topics,
-	// which deliver to queues only.
+	// topicARN contains the region of the topic, which determines its host. FIFO topics do not match:
+	// they deliver to queues only.
 	topicARN = regexp.MustCompile(`^arn:(aws|aws-us-gov|aws-cn):sns:([a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}):[0-9]{12}:[A-Za-z0-9_-]{1,256}$`)
-	// certificateFile is the only kind of file that SNS signs with.
+	// certificateFile matches the names of SNS's certificates.
 	certificateFile = regexp.MustCompile(`^/SimpleNotificationService-[0-9a-f]{1,128}\.pem$`)
 )
 
-// IsTopic says whether the messages of a topic with this ARN can be verified.
+// IsTopic reports whether messages of a topic with this ARN can be verified.
 func IsTopic(arn string) bool { return topicARN.MatchString(arn) }
 
-// maxURL is longer than a SubscribeURL, whose token has some 300 characters.
+// maxURL is longer than a SubscribeURL, whose token has about 300 characters.
 const maxURL = 2048
 
-// certificate checks where the signing certificate of a topic's message is said to be.
+// certificate validates the URL of the signing certificate of a topic's message.
 //
-// The text is compared as it is written, and not as a parsed URL: a port, a user, upper
-// case, a query and an encoded character are all no part of what SNS writes. The host is
-// that of the topic's region: other names below amazonaws.com, such as
-// sns.s3-us-west-2.amazonaws.com, are those of a customer's bucket.
+// The URL is compared as text, not parsed: ports, users, upper case, queries and encoded characters
+// are never part of what SNS writes. The host must be that of the topic's region: other names below
+// amazonaws.com, such as sns.s3-us-west-2.amazonaws.com, belong to customers' buckets.
 func (p places) certificate(raw, topic string) (string, error) {
 	if p.trusted != nil {
 		return p.trustedCertificate(raw)
@@ -51,8 +50,8 @@ func (p places) certificate(raw, topic string) (string, error) {
 	return raw, nil
 }
 
-// confirmation checks where a topic's subscription is said to be confirmed: the one
-// request of SNS's API that confirms this token for this topic.
+// confirmation validates the URL that confirms a topic's subscription: it must be the SNS API request
+// that confirms this token for this topic.
 func (p places) confirmation(raw, topic, token string) (string, error) {
 	if p.trusted != nil {
 		u, err := p.below(raw)
@@ -78,11 +77,11 @@ func (p places) confirmation(raw, topic, token string) (string, error) {
 			return "", errors.New("confirms something else than this subscription")
 		}
 	}
-	// Written anew, so that nothing is asked for that was not compared.
+	// Encode the validated values again, so that nothing unchecked is requested.
 	return base + "/?" + values.Encode(), nil
 }
 
-// endpoint is the beginning of every URL of SNS for a topic.
+// endpoint returns the prefix of every SNS URL for a topic.
 func endpoint(topic string) (string, error) {
 	found := topicARN.FindStringSubmatch(topic)
 	if found == nil {
@@ -113,14 +112,14 @@ func (p places) trustedCertificate(raw string) (string, error) {
 	return u.String(), nil
 }
 
-// below: the simulator's host and port, in or under its path.
+// below accepts URLs with the simulator's host and port, in or under its path.
 func (p places) below(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || len(raw) > maxURL || u.Opaque != "":
 		return nil, errors.New("is not a URL")
 	case u.User != nil || u.Fragment != "":
-		return nil, errors.New("has parts that none of SNS's has")
+		return nil, errors.New("has parts that SNS URLs never have")
 	}
 	base := strings.TrimSuffix(p.trusted.Path, "/") + "/"
 	if u.Scheme != p.trusted.Scheme || u.Host != p.trusted.Host ||

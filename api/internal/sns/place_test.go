@@ -156,7 +156,7 @@ func TestParse_Refuses(t *testing.T) {
 		"no JSON":         {[]byte("eventType=Send"), "JSON"},
 		"a list":          {[]byte("[]"), "JSON"},
 		"an SES event":    {[]byte(`{"eventType":"Send","mail":{}}`), "Type"},
-		"two messages":    {append(body(t, good, nil), "{}"...), "follows"},
+		"two messages":    {append(body(t, good, nil), "{}"...), "data after the SNS message"},
 		"no type":         {body(t, good, drop("Type")), "Type"},
 		"unknown type":    {body(t, good, set("Type", "Notification2")), "Type"},
 		"no id":           {body(t, good, drop("MessageId")), "MessageId"},

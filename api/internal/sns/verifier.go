@@ -1,10 +1,10 @@
-// Package sns takes messages of Amazon SNS that come over HTTP: it reads their
-// envelope, checks who sent them, and confirms subscriptions. The handler of
-// /v1/ses/events uses it; what the messages say is package sesevent's business.
+// Package sns receives Amazon SNS messages over HTTP: it parses the envelope, verifies the signature
+// and confirms subscriptions. The handler of /v1/ses/events uses it; package sesevent parses the
+// messages.
 //
-// Anybody can post to that path. So nothing is fetched for a topic that is not on the
-// list, nothing at all from a host that is not Amazon's, and a message counts only
-// under a signature of the key that Amazon shows there.
+// Anybody can post to that path. So nothing is fetched for a topic that is not configured or from a
+// host that is not Amazon's, and a message is accepted only if it is signed with the key that Amazon
+// serves there.
 package sns
 
 import (
@@ -24,34 +24,33 @@ import (
 )
 
 var (
-	// ErrTopic: the message is of a topic that is not on the list.
+	// ErrTopic: the topic is not configured.
 	ErrTopic = errors.New("topic is not on the list")
-	// ErrForged: the message was not signed by SNS, or cannot be shown to have been.
+	// ErrForged: the message is not signed by SNS, or the signature cannot be verified.
 	ErrForged = errors.New("not signed by SNS")
-	// ErrStale: the signature is good and the message so old that it must have been
-	// kept by somebody.
+	// ErrStale: the signature is valid, but the message is so old that it must be a replay.
 	ErrStale = errors.New("older than SNS delivers")
-	// ErrUnreachable: Amazon did not answer. The message may be good.
+	// ErrUnreachable: Amazon did not answer. The message may be valid.
 	ErrUnreachable = errors.New("SNS cannot be reached")
 )
 
-// MaxAge is how old a message may be. SNS tries for an hour, and a dead letter queue
-// keeps what it could not deliver for 14 days. Messages are remembered for longer
-// than this, so that an old one that somebody recorded does nothing twice.
+// MaxAge is the maximum age of a message. SNS retries for an hour, and a dead-letter queue keeps
+// undelivered messages for 14 days. Processed messages are remembered for longer than this, so that
+// a replayed one has no effect.
 const MaxAge = 21 * 24 * time.Hour
 
-// Params are what a Verifier is made from.
+// Params are the parameters of a Verifier.
 type Params struct {
-	// Topics are the ARNs whose messages are taken.
+	// Topics are the ARNs whose messages are accepted.
 	Topics []string
-	// Trusted is where a simulator is, instead of Amazon: certificates and confirmations
-	// are then fetched below this URL and from nowhere else. nil is the rule for Amazon.
+	// Trusted is the URL of a simulator that replaces Amazon: certificates and confirmations are then
+	// fetched only below it. nil means Amazon.
 	Trusted *url.URL
-	// SHA256Only refuses signatures of version 1, which are made with SHA-1.
+	// SHA256Only rejects signatures of version 1, which use SHA-1.
 	SHA256Only bool
 }
 
-// Verifier tells SNS's messages from others. It is safe for concurrent use.
+// Verifier verifies SNS messages. It is safe for concurrent use.
 type Verifier struct {
 	topics       []string
 	places       places
@@ -61,10 +60,10 @@ type Verifier struct {
 	now          func() time.Time
 }
 
-// New makes a Verifier.
+// New creates a Verifier.
 func New(p Params) *Verifier { return newVerifier(p, nil) }
 
-// newVerifier takes the transport from a test; nil is the usual one.
+// newVerifier takes the transport from a test; nil is the default.
 func newVerifier(p Params, transport http.RoundTripper) *Verifier {
 	client := newClient(transport)
 	return &Verifier{
@@ -73,7 +72,7 @@ func newVerifier(p Params, transport http.RoundTripper) *Verifier {
 	}
 }
 
-// Verify says whether the message is SNS's: nil, or an error that is one of the four.
+// Verify returns nil if SNS signed the message, or one of the four errors above.
 func (v *Verifier) Verify(ctx context.Context, m Message) error {
 	if !slices.Contains(v.topics, m.TopicARN) {
 		return ErrTopic
@@ -103,7 +102,7 @@ func (v *Verifier) Verify(ctx context.Context, m Message) error {
 	return nil
 }
 
-// hash is that of a signature version.
+// hash returns the hash of a signature version.
 func (v *Verifier) hash(version string) (crypto.Hash, error) {
 	switch {
 	case version == "2":
@@ -111,9 +110,9 @@ func (v *Verifier) hash(version string) (crypto.Hash, error) {
 	case version != "1":
 		return 0, fmt.Errorf("%w: SignatureVersion is neither 1 nor 2", ErrForged)
 	case v.sha256Only:
-		return 0, fmt.Errorf("%w: SignatureVersion 1 is not taken here; set the topic's attribute SignatureVersion to 2", ErrForged)
+		return 0, fmt.Errorf("%w: SignatureVersion 1 is not accepted here; set the topic's attribute SignatureVersion to 2", ErrForged)
 	case fips140.Enforced():
-		return 0, fmt.Errorf("%w: SignatureVersion 1 uses SHA-1, which this process may not; set the topic's attribute SignatureVersion to 2", ErrForged)
+		return 0, fmt.Errorf("%w: SignatureVersion 1 uses SHA-1, which this process must not use; set the topic's attribute SignatureVersion to 2", ErrForged)
 	}
 	return crypto.SHA1, nil
 }
@@ -128,7 +127,7 @@ func check(key *rsa.PublicKey, hash crypto.Hash, text, signature []byte) error {
 		digest = sum[:]
 	}
 	if err := rsa.VerifyPKCS1v15(key, hash, digest, signature); err != nil {
-		return fmt.Errorf("%w: the signature is not of this message", ErrForged)
+		return fmt.Errorf("%w: the signature does not match the message", ErrForged)
 	}
 	return nil
 }

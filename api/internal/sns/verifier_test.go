@@ -14,7 +14,7 @@ import (
 	"email-gateway/api/internal/sns"
 )
 
-// verify parses a body and verifies it.
+// verify parses and verifies a body.
 func verify(ctx context.Context, v *sns.Verifier, body []byte) error {
 	m, err := sns.Parse(body)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestVerify_Good(t *testing.T) {
 	}
 }
 
-// Whatever is changed behind the signature, it is not SNS's any more.
+// Any change after signing invalidates the message.
 func TestVerify_Changed(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)
@@ -89,7 +89,7 @@ func TestVerify_Changed(t *testing.T) {
 	}
 }
 
-// Nothing is fetched for a topic that is not on the list, nor from another host.
+// Nothing is fetched for a topic that is not configured, or from another host.
 func TestVerify_AsksNobodyElse(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)
@@ -153,7 +153,7 @@ func TestVerify_Stale(t *testing.T) {
 	}
 }
 
-// With a trusted URL everything comes from below it, and nothing from Amazon.
+// With a trusted URL everything is fetched below it, and nothing from Amazon.
 func TestVerify_Trusted(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)

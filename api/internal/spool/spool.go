@@ -1,9 +1,9 @@
-// Package spool keeps bodies of requests on disk while they arrive. Package httpapi uses it
-// for what is too large, or comes too slowly, to be kept in memory.
+// Package spool stores request bodies on disk while they are received. Package httpapi uses it for
+// bodies that are too large, or arrive too slowly, to be kept in memory.
 //
-// A file has no name: it is unlinked as soon as it is made, so that it is gone when it is
-// closed, and when the process is killed. It is encrypted with a key that nothing but the
-// process's memory holds, since bodies may name CPFs in clear.
+// A file has no name: it is unlinked as soon as it is created, so that it disappears when it is closed
+// or the process is killed. It is encrypted with a key that exists only in the process's memory,
+// since bodies may contain CPFs.
 package spool
 
 import (
@@ -19,15 +19,15 @@ import (
 	"slices"
 )
 
-// pattern is how files are named for the moment that they have a name.
+// pattern is the name of a file before it is unlinked.
 const pattern = "email-gateway-body-*"
 
-// Dir is where files are made.
+// Dir is a directory for files.
 type Dir struct{ path string }
 
-// Open makes the directory if it is not there, removes what a process left that was killed
-// between making a file and unlinking it, and tries whether files can be written. "" is the
-// system's directory for temporary files.
+// Open creates the directory if necessary, removes files of a process that was killed between
+// creating and unlinking them, and checks that files can be written. "" is the system's temporary
+// directory.
 func Open(path string) (*Dir, error) {
 	if path == "" {
 		path = os.TempDir()
@@ -41,7 +41,7 @@ func Open(path string) (*Dir, error) {
 		return nil, fmt.Errorf("list spool directory: %w", err)
 	}
 	for _, name := range left {
-		// Another process may have made it just now, and does not need the name.
+		// Another process may have just created it, and does not need the name.
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("clean spool directory: %w", err)
 		}
@@ -54,7 +54,7 @@ func Open(path string) (*Dir, error) {
 	return d, errors.Join(err, f.Close())
 }
 
-// File is what is known of a body so far.
+// File is a body being received.
 type File struct {
 	file  *os.File
 	block cipher.Block
@@ -63,7 +63,7 @@ type File struct {
 	buf   []byte
 }
 
-// Create makes an empty file.
+// Create creates an empty file.
 func (d *Dir) Create() (*File, error) {
 	var key [32]byte
 	if _, err := rand.Read(key[:]); err != nil {
@@ -83,14 +83,13 @@ func (d *Dir) Create() (*File, error) {
 	return &File{file: file, block: block, in: stream(block)}, nil
 }
 
-// stream begins at the file's first byte. No two files have the same key, so the first
-// counter can be 0.
+// stream starts at the first byte of the file. No two files have the same key, so the counter can
+// start at 0.
 func stream(block cipher.Block) cipher.Stream {
 	return cipher.NewCTR(block, make([]byte, aes.BlockSize))
 }
 
-// pieceSize is how much is encrypted at a time: the file keeps a buffer of that size, however
-// large what is written at once.
+// pieceSize is how much is encrypted at a time, which limits the buffer of a file (bytes).
 const pieceSize = 32 << 10
 
 // Write appends to the file.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is written is read back, and neither its name nor its text can be found on the disk.
+// Written data is read back, and neither a name nor the text is found on disk.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "made")
@@ -45,7 +45,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// What a process left that was killed is removed, and nothing else.
+// Files left by a killed process are removed, and no others.
 func TestOpen_Cleans(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -11,15 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is deeper than any request goes. A document beyond it is refused for its
-// fields anyway.
+// maxDepth is deeper than any valid request. A deeper document is rejected for its fields anyway.
 const maxDepth = 16
 
 var errTooDeep = errors.New("nested too deep")
 
-// SHA256 is the same for documents that say the same thing: the order of keys, the
-// space between values and the way a character is escaped do not matter (RFC 8785).
-// Numbers count as they are written: 5 and 5.0 differ.
+// SHA256 is equal for equivalent documents: the order of keys, whitespace and escapes do not matter
+// (RFC 8785). Numbers are compared as written: 5 and 5.0 differ.
 func (d Document) SHA256() ([sha256.Size]byte, error) {
 	canonical, err := appendCanonical(make([]byte, 0, len(d.text)), d.text, 0)
 	if err != nil {
@@ -81,8 +79,8 @@ func appendObject(to []byte, object string, depth int) ([]byte, error) {
 	return append(to, '}'), nil
 }
 
-// appendString copies a string literal and writes each of its escapes in the one way
-// that is canonical. What is not escaped needs no escape.
+// appendString copies a string literal with its escapes in canonical form. Unescaped characters need
+// no escape.
 func appendString(to []byte, literal string) ([]byte, error) {
 	text := literal[1 : len(literal)-1]
 	to = append(to, '"')

@@ -1,11 +1,10 @@
-// Package strictjson reads the JSON bodies of requests and explains everything that
-// is wrong with one at once: unknown fields, doubled ones, values of the wrong type,
-// each by its path. The handlers of package httpapi use it.
+// Package strictjson decodes the JSON bodies of requests and reports all faults at once: unknown and
+// duplicate fields and values of the wrong type, each with its path. The handlers of package httpapi
+// use it.
 //
-// Package jsontext decides what is JSON and what is not, three times as fast as
-// encoding/json, which finds the words for what is not. The walk over the fields is done
-// here, because encoding/json stops at the first wrong type, takes "TO" for "to", lets the
-// last of two equal keys win and replaces broken Unicode without a word.
+// Package jsontext validates the JSON, three times as fast as encoding/json, which is used only for the
+// error message. The fields are decoded here, because encoding/json stops at the first wrong type,
+// accepts "TO" for "to", uses the last of duplicate keys and silently replaces invalid Unicode.
 package strictjson
 
 import (
@@ -19,21 +18,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Document is one JSON object in UTF-8, not yet looked into.
+// Document is a valid JSON object in UTF-8.
 type Document struct {
 	text string // valid JSON without space around it
 }
 
-// SyntaxError says why a body is not one JSON object.
+// SyntaxError says why a body is not a JSON object.
 type SyntaxError struct {
 	reason string
 }
 
 func (e *SyntaxError) Error() string { return e.reason }
 
-// Parse takes a body for what it must be: exactly one JSON object. A byte order mark in front
-// of it is passed over, which RFC 8259 allows: Windows programs write one. Its error is a
-// *SyntaxError.
+// Parse accepts exactly one JSON object. It skips a byte order mark, as RFC 8259 allows: Windows
+// programs write one. Its error is a *SyntaxError.
 func Parse(body []byte) (Document, error) {
 	if bytes.HasPrefix(body, []byte("\xFF\xFE")) || bytes.HasPrefix(body, []byte("\xFE\xFF")) {
 		return Document{}, &SyntaxError{reason: "the body is UTF-16: send UTF-8"}
@@ -42,7 +40,7 @@ func Parse(body []byte) (Document, error) {
 	if !utf8.Valid(body) {
 		return Document{}, &SyntaxError{reason: "the body is not valid UTF-8"}
 	}
-	// Doubled names and halves of surrogate pairs are told by their path, when the fields are read.
+	// Duplicate names and lone surrogates are reported with their path when the fields are read.
 	if !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
 		return Document{}, &SyntaxError{reason: whyInvalid(body)}
 	}
@@ -53,7 +51,7 @@ func Parse(body []byte) (Document, error) {
 	return Document{text: text}, nil
 }
 
-// Has says whether the object has a field of this name.
+// Has reports whether the object has a field with this name.
 func (d Document) Has(name string) bool {
 	for literal := range members(d.text) {
 		if found, err := unquote(literal); err == nil && found == name {
@@ -63,7 +61,7 @@ func (d Document) Has(name string) bool {
 	return false
 }
 
-// whyInvalid asks encoding/json again, this time for the place.
+// whyInvalid uses encoding/json to find the position of the error.
 func whyInvalid(body []byte) string {
 	if strings.Trim(string(body), space) == "" {
 		return "the body is empty"

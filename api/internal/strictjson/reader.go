@@ -10,23 +10,21 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// Codes of what a Reader finds; doubled fields and bad characters have those of package
+// Codes of faults found by a Reader; duplicate fields and invalid characters have codes of package
 // rules.
 const (
 	CodeUnknownField = "UNKNOWN_FIELD"
 	CodeWrongType    = "WRONG_TYPE"
 )
 
-// Reader fills values of one struct type from documents. It may be used by many
-// goroutines.
+// Reader decodes documents into one struct type. It is safe for concurrent use.
 type Reader[T any] struct {
 	shape   *shape
 	request fieldhint.Request
 }
 
-// NewReader prepares for T: a struct whose fields, all with a json name, are
-// strings, ints, bools, slices, maps with string keys, structs of that kind or
-// pointers to those. Any other type is an error.
+// NewReader prepares decoding into T: a struct whose fields, all with a json name, are strings, ints,
+// bools, slices, maps with string keys, such structs, or pointers to those. Other types are an error.
 func NewReader[T any]() (*Reader[T], error) {
 	s, err := shapeOf(reflect.TypeFor[T]())
 	if err != nil {
@@ -35,27 +33,26 @@ func NewReader[T any]() (*Reader[T], error) {
 	return &Reader[T]{shape: s, request: fieldhint.Request{Noun: "field", Known: s.paths("")}}, nil
 }
 
-// Read returns the document's fields. Fields with a fault are left at zero, and so are texts
-// that are blank: nothing visible is nothing said. A blank value in a map is left out with its
-// name, one in a list is "", so that the others keep their places. Where a blank text must not
-// pass for none, the field has the tag blank:"refused".
+// Read returns the document's fields. Fields with a fault stay zero, and so do blank texts: they count
+// as missing. A blank value in a map is removed with its key; in a list it becomes "", so that the
+// indexes of the others do not change. Fields for which blank is invalid have the tag blank:"refused".
 func (r *Reader[T]) Read(d Document) (T, []rules.Fault) {
 	var value T
-	w := walk{request: &r.request}
+	w := decoder{request: &r.request}
 	w.value(r.shape, d.text, reflect.ValueOf(&value).Elem())
 	return value, w.faults
 }
 
-// walk is one pass over a document.
-type walk struct {
+// decoder is one pass over a document.
+type decoder struct {
 	request *fieldhint.Request
-	hint    string   // what the field that is being read should be
-	instead string   // of null, what to do with it
-	trail   []string // the path so far, in pieces
+	hint    string   // expected value of the current field
+	instead string   // what to do instead of null
+	trail   []string // current path
 	faults  []rules.Fault
 }
 
-func (w *walk) value(s *shape, text string, into reflect.Value) {
+func (w *decoder) value(s *shape, text string, into reflect.Value) {
 	if found := kindOf(text); found != s.wants {
 		w.fault(CodeWrongType, explainType(s.wants, found, w.hint, w.instead))
 		return
@@ -92,7 +89,7 @@ func (w *walk) value(s *shape, text string, into reflect.Value) {
 	}
 }
 
-func (w *walk) list(s *shape, text string, into reflect.Value) {
+func (w *decoder) list(s *shape, text string, into reflect.Value) {
 	list := reflect.MakeSlice(s.goType, 0, 4)
 	w.hint = ""
 	for n, value := range elements(text) {
@@ -107,7 +104,7 @@ func (w *walk) list(s *shape, text string, into reflect.Value) {
 	into.Set(list)
 }
 
-func (w *walk) dictionary(s *shape, text string, into reflect.Value) {
+func (w *decoder) dictionary(s *shape, text string, into reflect.Value) {
 	entries := reflect.MakeMap(s.goType)
 	w.hint = ""
 	for literal, value := range members(text) {
@@ -132,7 +129,7 @@ func (w *walk) dictionary(s *shape, text string, into reflect.Value) {
 	into.Set(entries)
 }
 
-func (w *walk) object(s *shape, text string, into reflect.Value) {
+func (w *decoder) object(s *shape, text string, into reflect.Value) {
 	var seen uint64 // a bit per field
 	for literal, value := range members(text) {
 		if len(w.faults) >= rules.MaxFaults {
@@ -162,8 +159,8 @@ func (w *walk) object(s *shape, text string, into reflect.Value) {
 	}
 }
 
-// text decodes a string. U+0000 is refused in every field: Postgres cannot hold it.
-func (w *walk) text(literal string) string {
+// text decodes a string. U+0000 is rejected in every field, because Postgres cannot store it.
+func (w *decoder) text(literal string) string {
 	decoded, err := unquote(literal)
 	switch {
 	case err != nil:
@@ -176,14 +173,14 @@ func (w *walk) text(literal string) string {
 	return ""
 }
 
-func (w *walk) within(piece string, step func()) {
+func (w *decoder) within(piece string, step func()) {
 	w.trail = append(w.trail, piece)
 	step()
 	w.trail = w.trail[:len(w.trail)-1]
 }
 
-// parent is the path of the object whose field is being read, as fieldhint.Request names it.
-func (w *walk) parent() string {
+// parent returns the path of the current object in the format of fieldhint.Request.
+func (w *decoder) parent() string {
 	var path strings.Builder
 	for _, piece := range w.trail[:len(w.trail)-1] {
 		if strings.HasPrefix(piece, "[") {
@@ -194,15 +191,15 @@ func (w *walk) parent() string {
 	return strings.TrimPrefix(path.String(), ".")
 }
 
-// explainType says what a value should be and, unless the field has a hint of its own, how
-// to write it. instead is what to do with null.
+// explainType says what a value must be and, unless the field has its own hint, how to write it.
+// instead is the hint for null.
 func explainType(wants, found, hint, instead string) string {
 	switch {
 	case found == "null":
 		hint = instead
 	case hint != "":
 	case wants == "an array":
-		hint = "put it into brackets, even if it is alone"
+		hint = "put it into brackets, even a single value"
 	case wants == "a string" && (found == "a number" || found == "a boolean"):
 		hint = "put it into quotes"
 	case found == "a string" && (wants == "a number" || wants == "a boolean"):
@@ -214,10 +211,10 @@ func explainType(wants, found, hint, instead string) string {
 	return "must be " + wants + ", not " + found + hint
 }
 
-// maxPiece bounds how much of a sender's own name comes back in a path.
+// maxPiece limits how much of a name chosen by the client is repeated in a path.
 const maxPiece = 128
 
-func (w *walk) fault(code, message string) {
+func (w *decoder) fault(code, message string) {
 	if len(w.faults) >= rules.MaxFaults {
 		return
 	}

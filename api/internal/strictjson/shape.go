@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// shape is what is known about a Go type before a document is there.
+// shape describes a Go type for decoding.
 type shape struct {
 	goType  reflect.Type
 	kind    reflect.Kind
-	wants   string // the kind of JSON value, as kindOf names it
+	wants   string // expected kind of JSON value, as returned by kindOf
 	element *shape // of a slice, map or pointer
 	fields  map[string]structField
-	names   []string // of the fields, in their order
+	names   []string // field names, in order
 }
 
 type structField struct {
@@ -22,7 +22,7 @@ type structField struct {
 	shape        *shape
 	refusesBlank bool
 	required     bool
-	hint         string // the tag hint: what a value of the wrong type should be
+	hint         string // tag hint: shown for a value of the wrong type
 }
 
 func shapeOf(t reflect.Type) (*shape, error) {
@@ -49,14 +49,14 @@ func shapeOf(t reflect.Type) (*shape, error) {
 			s.wants = s.element.wants
 		}
 	default:
-		err = fmt.Errorf("no field of a request can be a %s", t)
+		err = fmt.Errorf("type %s is not supported in a request", t)
 	}
 	return s, err
 }
 
 func fieldsOf(t reflect.Type) (map[string]structField, []string, error) {
 	if t.NumField() > 64 {
-		return nil, nil, fmt.Errorf("%s has more fields than a word has bits", t)
+		return nil, nil, fmt.Errorf("%s has more than 64 fields", t)
 	}
 	fields := make(map[string]structField, t.NumField())
 	names := make([]string, 0, t.NumField())
@@ -79,7 +79,7 @@ func fieldsOf(t reflect.Type) (map[string]structField, []string, error) {
 	return fields, names, nil
 }
 
-// paths lists all fields below, as faults name them, with [] for any index.
+// paths lists all fields below in the format of faults, with [] for any index.
 func (s *shape) paths(prefix string) []string {
 	switch s.kind {
 	case reflect.Pointer:

@@ -203,9 +203,8 @@ func TestNewReader_RefusesTypes(t *testing.T) {
 	}
 }
 
-// FuzzRead holds Read to encoding/json: what both take, both read alike.
-// sameHoweverWritten: a body has the same sum with other white space, and with its
-// characters escaped.
+// FuzzRead compares Read with encoding/json: documents accepted by both have the same result. sameHoweverWritten:
+// the sum of a body does not depend on white space and escapes.
 func sameHoweverWritten(t *testing.T, document strictjson.Document, body []byte) {
 	t.Helper()
 	sum, err := document.SHA256()
@@ -267,7 +266,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// blankIsAbsent is what Read does beside decoding.
+// blankIsAbsent applies Read's rule for blank texts.
 func blankIsAbsent(o *order) {
 	blank := func(text *string) {
 		if email.IsBlank(*text) {
@@ -284,7 +283,7 @@ func blankIsAbsent(o *order) {
 	maps.DeleteFunc(o.Headers, func(_, value string) bool { return email.IsBlank(value) })
 }
 
-// Nothing visible is nothing said, in every field.
+// Blank texts count as missing in every field.
 func TestRead_Blank(t *testing.T) {
 	t.Parallel()
 	type request struct {

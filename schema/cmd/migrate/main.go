@@ -1,13 +1,13 @@
-// Command migrate changes the shape of the database named by DATABASE_URL.
+// Command migrate changes the schema of the database at DATABASE_URL.
 //
-//	migrate up      apply every migration that is missing
-//	migrate down    take back the newest one, with its data
+//	migrate up      apply all missing migrations
+//	migrate down    revert the newest one, with its data
 //	migrate status  list them
-//	migrate roles   make a role for each program, with what it needs: see roles.sql
+//	migrate roles   create a role for each program, with the grants it needs: see roles.sql
 //
-// Several commands run in the order given: migrate up roles. roles gives a role the
-// password in the variable that is named after it, such as GATEWAY_API_PASSWORD for
-// gateway_api; a role without such a variable keeps its password.
+// Several commands run in the order given: migrate up roles. roles gives a role the password in the
+// variable named after it, such as GATEWAY_API_PASSWORD for gateway_api; a role without such a
+// variable keeps its password.
 //
 // With ENVIRONMENT=production it refuses passwords that are published in this project's files.
 package main
@@ -38,14 +38,14 @@ func main() {
 	}
 }
 
-// usage names the commands.
+// usage lists the commands.
 const usage = "usage: migrate up|down|status|roles, one or several"
 
 func run(ctx context.Context, commands []string, getenv func(string) string, out io.Writer) (err error) {
 	if len(commands) == 0 {
 		return errors.New(usage)
 	}
-	for _, command := range commands { // before the first of them changes something
+	for _, command := range commands { // before the first of them changes anything
 		if !slices.Contains([]string{"up", "down", "status", "roles"}, command) {
 			return fmt.Errorf("unknown command %q; %s", command, usage)
 		}
@@ -61,7 +61,8 @@ func run(ctx context.Context, commands []string, getenv func(string) string, out
 	if err := refusePublicPasswords(getenv, u); err != nil {
 		return err
 	}
-	// One round trip for a statement with its parameters: a pooler may run the next one on another connection.
+	// A statement with its parameters takes one round trip: a pooler may run the next one on
+	// another connection.
 	q := u.Query()
 	q.Set("binary_parameters", "yes")
 	u.RawQuery = q.Encode()

@@ -32,7 +32,7 @@ func TestRun_UpStatusDown(t *testing.T) {
 	}
 }
 
-// Roles can be granted, again, and taken for a database that has them already.
+// Roles can be granted repeatedly, and on a server that already has them.
 func TestRun_Roles(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
@@ -59,8 +59,8 @@ func TestRun_Roles(t *testing.T) {
 	}
 }
 
-// Several commands run one after the other, and a role gets the password in the variable
-// that is named after it.
+// Several commands run one after the other, and a role gets the password in the variable named
+// after it.
 func TestRun_UpAndRolesWithAPassword(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
@@ -96,7 +96,7 @@ func TestRun_UpAndRolesWithAPassword(t *testing.T) {
 	}
 }
 
-// only is an environment with one variable.
+// only returns an environment with one variable.
 func only(name, value string) func(string) string {
 	return func(asked string) string {
 		if asked == name {
@@ -106,8 +106,8 @@ func only(name, value string) func(string) string {
 	}
 }
 
-// Each password that docker-compose.yml gives this program is refused in production, before a
-// connection is made, and nowhere else.
+// Each password that docker-compose.yml gives this program is refused before it connects, in
+// production only.
 func TestRun_PublicPasswords(t *testing.T) {
 	t.Parallel()
 	compose, err := os.ReadFile("../../../docker-compose.yml")
@@ -128,7 +128,7 @@ func TestRun_PublicPasswords(t *testing.T) {
 	published = append(published, map[string]string{"DATABASE_URL": "postgres://u:s3cret@" + nobody, "PGPASSWORD": "s3cret"})
 	for i, env := range published {
 		for environment, want := range map[string]string{"production": "is published", "Production ": "is published", "staging": "connection refused", "": "connection refused"} {
-			if i == len(published)-1 { // passwords of one's own
+			if i == len(published)-1 { // own passwords
 				want = "connection refused"
 			}
 			getenv := func(name string) string {
@@ -170,7 +170,7 @@ func TestRun_Refuses(t *testing.T) {
 				t.Fatalf("got %v, want %q", err, tt.want)
 			}
 			if strings.Contains(err.Error(), "secret") || out.Len() > 0 {
-				t.Errorf("it says too much: %v, %s", err, out.String())
+				t.Errorf("the password is in the output: %v, %s", err, out.String())
 			}
 		})
 	}

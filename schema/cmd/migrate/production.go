@@ -10,17 +10,17 @@ import (
 	"email-gateway/schema"
 )
 
-// publicPasswords are those of docker-compose.yml. Package environment of the module shared has
-// the same list for the other programs; this module depends on none of the others.
+// publicPasswords are the passwords of docker-compose.yml. Package environment of the module shared
+// has the same list for the other programs; this module depends on no other module.
 var publicPasswords = []string{"gateway", "gateway-secret"}
 
-// refusePublicPasswords is an error if ENVIRONMENT is production and a password of the database, or
-// one that roles would set, can be read in this project's files.
+// refusePublicPasswords returns an error if ENVIRONMENT is production and a password of the
+// database, or one that roles would set, is published in this project's files.
 func refusePublicPasswords(getenv func(string) string, database *url.URL) error {
 	if !strings.EqualFold(strings.TrimSpace(getenv("ENVIRONMENT")), "production") {
 		return nil
 	}
-	// Before the host, and as the parameter that the driver prefers.
+	// In the user info, and as the parameter that the driver prefers.
 	ofURL := database.Query()["password"]
 	if password, has := database.User.Password(); has {
 		ofURL = append(ofURL, password)

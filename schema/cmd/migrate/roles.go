@@ -8,7 +8,8 @@ import (
 	"email-gateway/schema"
 )
 
-// makeRoles makes a role for each program. A role gets the password of its variable if there is one.
+// makeRoles creates a role for each program. A role gets the password of its variable if there is
+// one.
 func makeRoles(ctx context.Context, db *sql.DB, getenv func(string) string) error {
 	if err := schema.Roles(ctx, db); err != nil {
 		return err
@@ -23,5 +24,5 @@ func makeRoles(ctx context.Context, db *sql.DB, getenv func(string) string) erro
 	return nil
 }
 
-// passwordVariable is the variable with the password that roles gives a role.
+// passwordVariable returns the name of the variable with a role's password.
 func passwordVariable(role string) string { return strings.ToUpper(role) + "_PASSWORD" }

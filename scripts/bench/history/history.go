@@ -1,6 +1,5 @@
-// Package history fills a gateway's tables with emails that look as if they had come
-// through it during the last weeks: it clones a real one, in Postgres. It is used by the
-// bench only.
+// Package history fills a gateway's tables with emails as if they had been sent during the last
+// weeks: it copies a real one in Postgres. Only the benchmark uses it.
 package history
 
 import (
@@ -16,33 +15,32 @@ import (
 )
 
 const (
-	// chunk is how many emails one statement makes: enough that its own cost is nothing,
-	// and few enough that it ends within seconds.
+	// chunk is the number of emails per statement: enough to make its overhead negligible, and few
+	// enough for a duration of seconds.
 	chunk = 50_000
-	// past is the time over which sent emails are spread, up to pastEnd ago. What is older
+	// past is the period over which sent emails are distributed, up to pastEnd ago. Older ones
 	// would be purged.
 	past    = 20 * 24 * time.Hour
 	pastEnd = time.Hour
-	// sentWithin is what a clone took from its acceptance to SENT, as its rows tell.
+	// sentWithin is the time of a copy from acceptance to SENT in its rows.
 	sentWithin = 40 * time.Millisecond
 )
 
-// clone is what one statement makes emails of.
+// clone are the parameters of the copies.
 type clone struct {
 	model  uuid.UUID
 	n      int
 	salt   string
-	oldest time.Time     // when the email with the number 0 was accepted
+	oldest time.Time     // time of acceptance of email 0
 	step   time.Duration // between two emails
-	people int           // how many different recipients there are
+	people int           // number of different recipients
 }
 
-// Add adds n emails that were sent, with their logs and events, each a copy of the model
-// with ids, request id, address, external id and times of its own; the model must be SENT.
-// Their ids are UUIDv7 of the last weeks, so they stand before the ids of new emails, and
-// each person gets ten of them. Indexes that are not of a constraint are dropped on the way
-// and built again at the end, so no program may run. The tables are neither vacuumed nor
-// analysed.
+// Add adds n sent emails with their logs and events, each a copy of the model with its own ids,
+// request id, address, external id and times; the model must be SENT. Their ids are UUIDv7 of the
+// last weeks, so they sort before the ids of new emails, and each person gets ten of them. Indexes
+// without a constraint are dropped first and built again at the end, so no program may run. The
+// tables are neither vacuumed nor analysed.
 func Add(ctx context.Context, db *sql.DB, model uuid.UUID, n int) error {
 	if err := mustBeSent(ctx, db, model); err != nil || n < 1 {
 		return err
@@ -66,7 +64,7 @@ func mustBeSent(ctx context.Context, db *sql.DB, model uuid.UUID) error {
 	return nil
 }
 
-// each fills each table on a connection of its own, at the same time.
+// each fills all tables concurrently, each on its own connection.
 func (c clone) each(ctx context.Context, db *sql.DB, tables ...table) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, t := range tables {
@@ -107,9 +105,9 @@ func (c clone) fill(ctx context.Context, db *sql.DB, t table) (err error) {
 	return rebuild(ctx)
 }
 
-// settings of a connection that fills: nobody waits for its commits, since what a crash
-// takes is made again; and an index of ten million rows is sorted in memory.
+// settings of the connections that fill tables: commits are asynchronous, because the rows can be
+// generated again after a crash; and an index of ten million rows is sorted in memory.
 var settings = []string{`SET synchronous_commit = off`, `SET maintenance_work_mem = '512MB'`}
 
-// quote makes a list of columns for a statement.
+// quote returns a list of columns for a statement.
 func quote(columns []string) string { return `"` + strings.Join(columns, `", "`) + `"` }

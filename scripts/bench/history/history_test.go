@@ -17,35 +17,35 @@ import (
 
 const emails = 1000
 
-// An email of the history is one that the api can tell everything about.
+// The store returns complete data about the emails of a history.
 func TestAdd(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
 	model := sent(t, d, company)
 	const indexes = `SELECT string_agg(indexdef, ';' ORDER BY indexname) FROM pg_indexes WHERE schemaname = 'public'
-		AND tablename NOT IN (SELECT relname FROM pg_class WHERE relispartition)` // months of the past are new
+		AND tablename NOT IN (SELECT relname FROM pg_class WHERE relispartition)` // partitions of past months are new
 	before := read[string](t, d.SQL, indexes)
 	if err := history.Add(t.Context(), d.SQL, model, emails); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, read[string](t, d.SQL, indexes)); diff != "" {
-		t.Errorf("the indexes are others (-before +after):\n%s", diff)
+		t.Errorf("the indexes differ (-before +after):\n%s", diff)
 	}
 
 	if n := read[int](t, d.SQL, `SELECT count(*) FROM email_outbox o JOIN email_logs l ON l.outbox_id = o.id WHERE o.status = 'SENT' AND l.status = 'SENT'
 		AND o.payload ->> 'outboxId' = o.id::text AND o.request_id = l.request_id AND o.payload ->> 'to' = l.recipient`); n != emails+1 {
 		t.Errorf("%d emails, with the model's, have a log that fits; want %d", n, emails+1)
 	}
-	// Today's month may have begun after the history, whose months get partitions too.
+	// The history may begin in earlier months, which get partitions too.
 	if n := read[int](t, d.SQL, `SELECT (SELECT count(*) FROM email_logs_default) + (SELECT count(*) FROM email_events_default)`); n != 0 {
-		t.Errorf("%d rows have no month", n)
+		t.Errorf("%d rows are in a default partition", n)
 	}
 	if n := read[int](t, d.SQL, `SELECT count(DISTINCT recipient) FROM email_logs`); n != emails/10+1 {
 		t.Errorf("%d people, with the model's; want %d", n, emails/10+1)
 	}
 	if n := read[int](t, d.SQL, `SELECT count(*) FROM email_outbox WHERE id < $1`, model); n != emails {
-		t.Errorf("%d ids stand before that of the model, want all %d", n, emails)
+		t.Errorf("%d ids sort before that of the model, want all %d", n, emails)
 	}
 
 	page, err := d.Store.ListEmails(t.Context(), company, store.EmailFilter{Recipient: "pessoa.7@cliente.example", Limit: 50})
@@ -73,8 +73,8 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// Clones of an email that was not sent would be no history.
-func TestModelMustFit(t *testing.T) {
+// The model must be an email that was sent.
+func TestAdd_ModelNotSent(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -87,7 +87,7 @@ func TestModelMustFit(t *testing.T) {
 	}
 }
 
-// sent takes an email the whole way and returns its id.
+// sent returns the id of an email that was sent.
 func sent(t *testing.T, d storetest.Database, company uuid.UUID) uuid.UUID {
 	t.Helper()
 	id, token := d.Accept(t, company, nil), uuid.New()

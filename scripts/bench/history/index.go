@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// indexesSQL lists the indexes of a table that hold no constraint, as they are made. A
-// partitioned table's says ONLY, which would leave out its partitions.
+// indexesSQL lists the definitions of a table's indexes without a constraint. Those of a
+// partitioned table contain ONLY, which would exclude its partitions.
 const indexesSQL = `
 SELECT i.indexrelid::regclass::text, replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') FROM pg_index i
 WHERE i.indrelid = $1::regclass AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conindid = i.indexrelid)
 ORDER BY 1`
 
-// dropIndexes drops them: ten million rows in the order of their ids find their places in
-// an index by another order one by one, which takes ten times as long as sorting them.
+// dropIndexes drops them: inserting ten million rows one by one into an index with another order
+// takes ten times as long as sorting them.
 func (t table) dropIndexes(ctx context.Context, conn *sql.Conn) (rebuild func(context.Context) error, err error) {
 	rows, err := conn.QueryContext(ctx, indexesSQL, t.name)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// monthsSQL lists the months since $2 for which the table has no partition, and how full
-// the pages of its partitions are made; nothing if it has no partitions.
+// monthsSQL lists the months since $2 for which the table has no partition, with the fillfactor of
+// its partitions; nothing if the table is not partitioned.
 const monthsSQL = `
 SELECT $1 || to_char(m, '"_"YYYY_MM'), first_id_at(m AT TIME ZONE 'UTC')::text, first_id_at((m + interval '1 month') AT TIME ZONE 'UTC')::text,
        coalesce((SELECT substring(o FROM '^fillfactor=(\d+)$') FROM pg_class c, unnest(c.reloptions) o
@@ -19,8 +19,8 @@ WHERE EXISTS (SELECT FROM pg_partitioned_table WHERE partrelid = $1::regclass)
                   AND coalesce(p.first_id <= first_id_at(m AT TIME ZONE 'UTC'), true))
 ORDER BY m`
 
-// makeMonths gives the past its partitions, as a gateway that ran then has them. Else all
-// of it would stand in the default partition, which is no place for millions of rows.
+// makeMonths creates the partitions of past months, which a gateway that ran then would have.
+// Otherwise all rows would be in the default partition, which is not intended for millions of rows.
 func (t table) makeMonths(ctx context.Context, conn *sql.Conn, since time.Time) error {
 	rows, err := conn.QueryContext(ctx, monthsSQL, t.name, since)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// Each month since then gets a partition, once, with the indexes and the room on its
-// pages that the others have.
+// Each month since then gets one partition, with the indexes and the fillfactor of the others.
 func TestMakeMonths(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -32,7 +31,7 @@ func TestMakeMonths(t *testing.T) {
 			}
 		}
 		if table.name == outbox.name {
-			continue // in one piece
+			continue // not partitioned
 		}
 		if err := conn.QueryRowContext(t.Context(), shape, table.name).Scan(&after); err != nil || after != before+2 {
 			t.Errorf("%s: %d months before, %d after, %v", table.name, before, after, err)

@@ -8,15 +8,15 @@ import (
 	"slices"
 )
 
-// table says how a row of a clone differs from its model's. Columns that are not named
-// are copied, so that a column which a migration brings is filled as the programs fill it.
+// table describes how a copy differs from the model's row. Other columns are copied, so that
+// columns of later migrations have the values that programs write.
 type table struct {
 	name, key string            // key is the column that holds the email's id
 	columns   map[string]string // SQL in terms of n (the clone) and m (the model's row)
 }
 
-// The parts of a clone, as SQL in terms of n: its number i, its hash h, the time t at
-// which it was accepted, its id.
+// The values of a copy, as SQL in terms of n: its number i, its hash h, the time t of acceptance,
+// its id.
 const (
 	requestID  = `'req-' || substr(n.h, 1, 24)`
 	address    = `'pessoa.' || n.person || '@cliente.example'`
@@ -42,13 +42,12 @@ var events = table{name: "email_events", key: "email_log_id", columns: map[strin
 	"created_at": ended,
 }}
 
-// statement inserts the clones $2 to $3 (not included) of the model $1. $4 makes their
-// hashes differ from those of another time; $5 is the time of the first one in
-// microseconds since 1970, $6 the step in nanoseconds; $7 is the number of people, $8 how
-// long sending took in microseconds.
+// statement inserts the copies $2 to $3 (exclusive) of the model $1. $4 is a salt of their hashes;
+// $5 is the time of the first one in microseconds since 1970, $6 the step in nanoseconds; $7 is the
+// number of people, $8 how long sending took in microseconds.
 //
-// The id is a UUIDv7: the milliseconds, then digits of the hash. Every table makes the same
-// one of the same number.
+// The id is a UUIDv7: the milliseconds, then digits of the hash. It is the same in every table for
+// the same number.
 func (t table) statement(ctx context.Context, conn *sql.Conn) (string, error) {
 	columns, err := t.all(ctx, conn)
 	if err != nil {
@@ -87,7 +86,7 @@ WHERE m."` + t.key + `" = $1::uuid
 ORDER BY n.i`, nil
 }
 
-// all are the columns that are stored.
+// all returns the stored columns.
 func (t table) all(ctx context.Context, conn *sql.Conn) ([]string, error) {
 	rows, err := conn.QueryContext(ctx, `
 SELECT attname FROM pg_attribute
@@ -110,7 +109,7 @@ ORDER BY attnum`, t.name)
 	}
 	for column := range maps.Keys(t.columns) {
 		if !slices.Contains(columns, column) {
-			return nil, fmt.Errorf("fill %s: it has no column %q any more", t.name, column)
+			return nil, fmt.Errorf("fill %s: it no longer has a column %q", t.name, column)
 		}
 	}
 	return columns, nil

@@ -1,5 +1,5 @@
-// Package peer runs what the gateway is compared with, the way its own users run it:
-// River, a queue of jobs in Postgres, with its pgx driver. It is used by the bench only.
+// Package peer runs a reference for the gateway in its usual configuration: River, a job queue in
+// Postgres, with its pgx driver. Only the benchmark uses it.
 package peer
 
 import (
@@ -21,27 +21,27 @@ import (
 	"email-gateway/shared/service"
 )
 
-// What River was found to be fastest with on two cores; its defaults (100 workers, a
-// fetch each 100 ms) end 1,000 jobs per second.
+// The fastest settings of River found on two cores; its defaults (100 workers, a fetch every 100
+// ms) complete 1,000 jobs per second.
 const (
 	maxWorkers    = 1000
 	fetchCooldown = 10 * time.Millisecond
 )
 
-// Inserters are how many jobs are inserted at once, each in a transaction of its own.
+// Inserters is the number of concurrent inserts, each in a transaction of its own.
 const Inserters = 64
 
-// otherConns is what River itself needs beside the inserters: its listener, its leader,
-// fetches and completions.
+// otherConns are the connections that River itself needs: its listener, its leader, fetches and
+// completions.
 const otherConns = 16
 
-// River is a River in a database of its own.
+// River is a River installation in a database of its own.
 type River struct {
 	pool *pgxpool.Pool
 }
 
-// Open migrates the database at the postgres:// URL to River's newest shape. Nothing else
-// may live in that database.
+// Open migrates the database at the postgres:// URL to River's newest schema. Nothing else may use
+// that database.
 func Open(ctx context.Context, url string) (*River, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -63,30 +63,30 @@ func Open(ctx context.Context, url string) (*River, error) {
 	return &River{pool: pool}, nil
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (r *River) Close() { r.pool.Close() }
 
-// Email is a job's arguments: what the gateway gets as a request's body.
+// Email are a job's arguments: the body of a request to the gateway.
 type Email struct{ json.RawMessage }
 
 // Kind is River's name for the job.
 func (Email) Kind() string { return "email" }
 
-// noop does a job's work: none.
+// noop is a worker that does nothing.
 type noop struct {
 	river.WorkerDefaults[Email]
 	worked *atomic.Int64
 }
 
-// Work counts the job, so that the database is not asked while there is work left.
+// Work counts the job, so that the database is not queried while jobs are left.
 func (n *noop) Work(context.Context, *river.Job[Email]) error {
 	n.worked.Add(1)
 	return nil
 }
 
-// Run inserts the jobs, Inserters at a time, while a client works them off, and returns
-// how long it took from the first insert until Postgres says that all are completed.
-// Jobs of an earlier run are dropped first.
+// Run inserts the jobs, Inserters at a time, while a client processes them, and returns the time
+// from the first insert until Postgres has all of them as completed. It first removes the jobs of
+// an earlier run.
 func (r *River) Run(ctx context.Context, jobs []Email) (time.Duration, error) {
 	if _, err := r.pool.Exec(ctx, `TRUNCATE river_job`); err != nil {
 		return 0, fmt.Errorf("empty river: %w", err)
@@ -117,7 +117,7 @@ func (r *River) Run(ctx context.Context, jobs []Email) (time.Duration, error) {
 	return took, err
 }
 
-// insert gives each job a transaction of its own.
+// insert inserts each job in a transaction of its own.
 func (r *River) insert(ctx context.Context, client *river.Client[pgx.Tx], jobs []Email) error {
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
@@ -141,11 +141,10 @@ func (r *River) insert(ctx context.Context, client *river.Client[pgx.Tx], jobs [
 	return group.Wait()
 }
 
-// completionPoll is how often the end is looked for: a fraction of a per cent of a run.
+// completionPoll is the polling interval for the end: a fraction of a per cent of a run.
 const completionPoll = 5 * time.Millisecond
 
-// awaitCompleted waits until no job is left, by the index of River's own fetch, and then
-// counts.
+// awaitCompleted waits until no job is left, by the index of River's own fetch.
 func (r *River) awaitCompleted(ctx context.Context, worked *atomic.Int64, jobs int) error {
 	for worked.Load() < int64(jobs) {
 		if err := service.Pause(ctx, completionPoll); err != nil {
@@ -155,7 +154,7 @@ func (r *River) awaitCompleted(ctx context.Context, worked *atomic.Int64, jobs i
 	for open := true; open; {
 		err := r.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM river_job WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled'))`).Scan(&open)
 		if err != nil {
-			return fmt.Errorf("look for jobs that are left: %w", err)
+			return fmt.Errorf("query unfinished jobs: %w", err)
 		}
 		if open {
 			if err := service.Pause(ctx, completionPoll); err != nil {
@@ -166,7 +165,7 @@ func (r *River) awaitCompleted(ctx context.Context, worked *atomic.Int64, jobs i
 	return nil
 }
 
-// Completed counts the jobs of the last run that River holds as completed.
+// Completed returns the number of completed jobs of the last run.
 func (r *River) Completed(ctx context.Context) (int, error) {
 	var n int
 	if err := r.pool.QueryRow(ctx, `SELECT count(*) FROM river_job WHERE state = 'completed'`).Scan(&n); err != nil {

@@ -9,7 +9,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// A run ends when River holds every job as completed, and the next one begins anew.
+// A run ends when River has completed every job, and the next one starts with no jobs.
 func TestRiver(t *testing.T) {
 	t.Parallel()
 	river, err := peer.Open(t.Context(), storetest.New(t).URL)
@@ -36,7 +36,7 @@ func TestRiver(t *testing.T) {
 	}
 }
 
-// A database that already has River's tables is opened as it is.
+// A database that already has River's tables can be opened.
 func TestRiver_OpensTwice(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL

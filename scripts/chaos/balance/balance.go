@@ -1,5 +1,5 @@
-// Package balance chooses an api for each request, as a load balancer does. The tenants of the
-// chaos run use it, and the SNS of its simulator.
+// Package balance chooses an api for each request, as a load balancer does. The load generator of
+// the chaos run uses it, and the SNS of its simulator.
 package balance
 
 import (
@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// Patience is how long a request waits for its answer.
-	Patience = 5 * time.Second
-	// avoidance is how long an api gets no requests after Note reported that it failed. A
-	// frozen api would otherwise soon hold all the clients. Then a single request tries it.
+	// Timeout is the timeout of a request.
+	Timeout = 5 * time.Second
+	// avoidance is how long an api gets no requests after Note reported a failure. A frozen api
+	// would otherwise soon block all clients. After that a single request probes it.
 	avoidance = 3 * time.Second
 )
 
@@ -25,12 +25,12 @@ type Balancer struct {
 	avoid  map[string]time.Time // apis that failed, and until when they are avoided
 }
 
-// New makes a Balancer over the apis' URLs.
+// New returns a Balancer for the apis' URLs.
 func New(apis []string, seed uint64) *Balancer {
 	return &Balancer{apis: apis, random: rand.New(rand.NewPCG(seed, 2)), avoid: make(map[string]time.Time)}
 }
 
-// Pick draws an api that is not avoided; when all are, any.
+// Pick chooses a random api that is not avoided, or any if all are.
 func (b *Balancer) Pick() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,8 +40,8 @@ func (b *Balancer) Pick() string {
 		if avoided && now.Before(until) {
 			continue
 		}
-		if avoided { // this request tries it, and the others wait for its result
-			b.avoid[b.apis[i]] = now.Add(Patience + avoidance)
+		if avoided { // this request probes it, the others avoid it until the result
+			b.avoid[b.apis[i]] = now.Add(Timeout + avoidance)
 		}
 		return b.apis[i]
 	}

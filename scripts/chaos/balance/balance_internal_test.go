@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An api that failed gets none for a while, then a single one, and
-// all again when that was answered.
+// A failed api gets no requests for a while, then a single one, and its share of all after a
+// success.
 func TestBalancer(t *testing.T) {
 	t.Parallel()
 	b := New([]string{"a", "b"}, 1)

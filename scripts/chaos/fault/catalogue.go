@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"email-gateway/scripts/chaos/stage"
+	"email-gateway/scripts/chaos/cluster"
 )
 
-// Kinds is the catalogue.
+// Kinds returns all kinds of faults.
 func Kinds() []Kind {
 	return slices.Concat(programKinds(), serviceKinds(), linkKinds(), mailKinds(), operatorKinds())
 }
@@ -31,7 +31,7 @@ func Only(names string) ([]Kind, error) {
 	return some, nil
 }
 
-// Names are the kinds' names.
+// Names returns the kinds' names.
 func Names(kinds []Kind) []string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -40,13 +40,13 @@ func Names(kinds []Kind) []string {
 	return names
 }
 
-// everyLink stands for all links to a dependency at once.
+// everyLink is the prefix of a subject that means all links to a dependency.
 const everyLink = "every:"
 
-// parts are the single parts that a subject means.
-func parts(subject string) []string {
+// components returns the components of a subject.
+func components(subject string) []string {
 	if dependency, every := strings.CutPrefix(subject, everyLink); every {
-		return stage.LinkNames(dependency)
+		return cluster.LinkNames(dependency)
 	}
 	return []string{subject}
 }

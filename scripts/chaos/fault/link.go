@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"email-gateway/scripts/chaos/stage"
+	"email-gateway/scripts/chaos/cluster"
 )
 
-// linkKinds: what befalls the ways between the parts. "client" is the way from the
+// linkKinds returns the faults of the links between components. "client" is the link from the
 // tenants to the apis.
 func linkKinds() []Kind {
 	var kinds []Kind
@@ -18,13 +18,13 @@ func linkKinds() []Kind {
 		name, dependency string
 		heal             time.Duration
 	}{
-		{"client", stage.API, healNews},
-		{"postgres", stage.Postgres, healSoon},
-		{"redis", stage.Redis, healTask},
-		{"rabbitmq", stage.RabbitMQ, healJob},
-		{"ses", stage.SES, healCall},
+		{"client", cluster.API, healEvent},
+		{"postgres", cluster.Postgres, healSoon},
+		{"redis", cluster.Redis, healTask},
+		{"rabbitmq", cluster.RabbitMQ, healJob},
+		{"ses", cluster.SES, healCall},
 	} {
-		subjects := append(stage.LinkNames(way.dependency), everyLink+way.dependency)
+		subjects := append(cluster.LinkNames(way.dependency), everyLink+way.dependency)
 		for _, k := range []Kind{
 			{Name: "delay", Weight: 2, Shortest: seconds(1), Longest: seconds(10), make: newDelay},
 			{Name: "cut", Weight: 2, Shortest: seconds(0.1), Longest: seconds(8), make: newCut},
@@ -39,17 +39,17 @@ func linkKinds() []Kind {
 	return kinds
 }
 
-// links are those that a subject means.
-func links(s *stage.Stage, subject string) []*stage.Link {
-	var some []*stage.Link
-	for _, name := range parts(subject) {
-		some = append(some, s.Link(name))
+// links returns the links of a subject.
+func links(c *cluster.Cluster, subject string) []*cluster.Link {
+	var some []*cluster.Link
+	for _, name := range components(subject) {
+		some = append(some, c.Link(name))
 	}
 	return some
 }
 
-// each works on all links at once.
-func each(links []*stage.Link, work func(*stage.Link) error) error {
+// each calls work for all links concurrently.
+func each(links []*cluster.Link, work func(*cluster.Link) error) error {
 	errs := make([]error, len(links))
 	var working sync.WaitGroup
 	for i, l := range links {
@@ -59,56 +59,55 @@ func each(links []*stage.Link, work func(*stage.Link) error) error {
 	return errors.Join(errs...)
 }
 
-func poisoned(s *stage.Stage, subject string, toxics ...stage.Toxic) Fault {
-	some := links(s, subject)
+func withToxics(c *cluster.Cluster, subject string, toxics ...cluster.Toxic) Fault {
+	some := links(c, subject)
 	return hooks{
 		begin: func(ctx context.Context) error {
-			return each(some, func(l *stage.Link) error { return l.Poison(ctx, toxics...) })
+			return each(some, func(l *cluster.Link) error { return l.AddToxics(ctx, toxics...) })
 		},
 		end: func(ctx context.Context) error {
-			return each(some, func(l *stage.Link) error { return l.Cure(ctx) })
+			return each(some, func(l *cluster.Link) error { return l.RemoveToxics(ctx) })
 		},
 	}
 }
 
-// newCut refuses and ends connections.
-func newCut(s *stage.Stage, subject string, _ *rand.Rand) Fault {
-	some := links(s, subject)
+// newCut closes connections and refuses new ones.
+func newCut(c *cluster.Cluster, subject string, _ *rand.Rand) Fault {
+	some := links(c, subject)
 	return hooks{
 		begin: func(ctx context.Context) error {
-			return each(some, func(l *stage.Link) error { return l.Cut(ctx) })
+			return each(some, func(l *cluster.Link) error { return l.Cut(ctx) })
 		},
 		end: func(ctx context.Context) error {
-			return each(some, func(l *stage.Link) error { return l.Join(ctx) })
+			return each(some, func(l *cluster.Link) error { return l.Restore(ctx) })
 		},
 	}
 }
 
-// newDelay makes answers late.
-func newDelay(s *stage.Stage, subject string, dice *rand.Rand) Fault {
-	latency := 20 + dice.IntN(400)
-	return poisoned(s, subject, stage.Toxic{
+// newDelay delays responses.
+func newDelay(c *cluster.Cluster, subject string, random *rand.Rand) Fault {
+	latency := 20 + random.IntN(400)
+	return withToxics(c, subject, cluster.Toxic{
 		Type: "latency", Stream: "downstream", Attributes: map[string]any{"latency": latency, "jitter": latency / 2},
 	})
 }
 
-// newHang leaves connections open and lets nothing through: what is sent meanwhile is
-// lost, and each side finds out by itself.
-func newHang(s *stage.Stage, subject string, dice *rand.Rand) Fault {
-	// With only the answers lost the request is carried out.
-	answers := stage.Toxic{Type: "timeout", Stream: "downstream", Attributes: map[string]any{"timeout": 0}}
-	if dice.IntN(2) == 0 {
-		return poisoned(s, subject, answers)
+// newHang keeps connections open and drops all data, so that each side must detect it by a timeout.
+func newHang(c *cluster.Cluster, subject string, random *rand.Rand) Fault {
+	// If only responses are dropped, the request is executed.
+	answers := cluster.Toxic{Type: "timeout", Stream: "downstream", Attributes: map[string]any{"timeout": 0}}
+	if random.IntN(2) == 0 {
+		return withToxics(c, subject, answers)
 	}
-	return poisoned(s, subject, answers, stage.Toxic{Type: "timeout", Stream: "upstream", Attributes: map[string]any{"timeout": 0}})
+	return withToxics(c, subject, answers, cluster.Toxic{Type: "timeout", Stream: "upstream", Attributes: map[string]any{"timeout": 0}})
 }
 
-// newTrickle lets a few kilobytes through in a second.
-func newTrickle(s *stage.Stage, subject string, dice *rand.Rand) Fault {
-	return poisoned(s, subject, stage.Toxic{Type: "bandwidth", Stream: "downstream", Attributes: map[string]any{"rate": 2 + dice.IntN(30)}})
+// newTrickle limits the bandwidth to a few kilobytes per second.
+func newTrickle(c *cluster.Cluster, subject string, random *rand.Rand) Fault {
+	return withToxics(c, subject, cluster.Toxic{Type: "bandwidth", Stream: "downstream", Attributes: map[string]any{"rate": 2 + random.IntN(30)}})
 }
 
-// newSnap ends each connection after so many bytes, in the middle of an answer.
-func newSnap(s *stage.Stage, subject string, dice *rand.Rand) Fault {
-	return poisoned(s, subject, stage.Toxic{Type: "limit_data", Stream: "downstream", Attributes: map[string]any{"bytes": 100 + dice.IntN(6000)}})
+// newSnap closes each connection after a number of bytes, in the middle of a response.
+func newSnap(c *cluster.Cluster, subject string, random *rand.Rand) Fault {
+	return withToxics(c, subject, cluster.Toxic{Type: "limit_data", Stream: "downstream", Attributes: map[string]any{"bytes": 100 + random.IntN(6000)}})
 }

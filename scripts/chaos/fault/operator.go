@@ -5,40 +5,40 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"email-gateway/scripts/chaos/stage"
+	"email-gateway/scripts/chaos/cluster"
 	"email-gateway/shared/service"
 )
 
-// gate is the subject of what befalls all emails.
+// gate is the subject of a pause of all emails.
 const gate = "gate"
 
-// operatorKinds: what an operator holds back with gatewayctl, and lets go on.
+// operatorKinds returns the pauses by an operator with gatewayctl.
 func operatorKinds() []Kind {
 	return []Kind{
-		{Name: "operator-lanes", Weight: 2, Shortest: seconds(1), Longest: seconds(6), Heal: healSoon, Subjects: stage.Companies(), make: hold},
+		{Name: "operator-lanes", Weight: 2, Shortest: seconds(1), Longest: seconds(6), Heal: healSoon, Subjects: cluster.Companies(), make: hold},
 		{Name: "operator-gate", Weight: 1, Shortest: seconds(1), Longest: seconds(4), Heal: healSoon, Subjects: []string{gate}, make: hold},
 	}
 }
 
-// holdPatience is how long the operator tries: Postgres may be down just then.
-const holdPatience = 30 * time.Second
+// holdTimeout is the timeout of the operator's command: Postgres may be down at that time.
+const holdTimeout = 30 * time.Second
 
-func hold(s *stage.Stage, subject string, _ *rand.Rand) Fault {
+func hold(c *cluster.Cluster, subject string, _ *rand.Rand) Fault {
 	company := subject
 	if subject == gate {
 		company = ""
 	}
 	return hooks{
 		begin: func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, holdPatience)
+			ctx, cancel := context.WithTimeout(ctx, holdTimeout)
 			defer cancel()
 			for {
-				err := s.Hold(ctx, company)
+				err := c.PauseSending(ctx, company)
 				if err == nil || service.Pause(ctx, time.Second) != nil {
 					return err
 				}
 			}
 		},
-		end: func(ctx context.Context) error { return s.Release(ctx, company) },
+		end: func(ctx context.Context) error { return c.ResumeSending(ctx, company) },
 	}
 }

@@ -12,40 +12,41 @@ type Step struct {
 	At, Length time.Duration // from the beginning of the run
 	Kind       Kind
 	Subject    string
-	Seed       uint64 // of what the fault decides by itself
+	Seed       uint64 // of the fault's own random choices
 }
 
-// Scope is what a plan has to fit into.
+// Scope are the constraints of a plan.
 type Scope struct {
 	Seed     uint64
 	Duration time.Duration
-	// Settle is how long after the duration the traces of the last faults may stay.
+	// Settle is how long after the duration the system may need to recover from the last faults.
 	Settle time.Duration
-	// Faults is how many are wanted, Kills how often at least each part is killed that
-	// can be.
+	// Faults is the wanted number of faults, Kills the minimum number of kills of each component
+	// that can be killed.
 	Faults, Kills int
 }
 
 const (
-	// settleIn: nothing breaks before the programs have had something to do.
+	// settleIn is the time at the beginning without faults, in which the programs start their work.
 	settleIn = 2 * time.Second
-	// atOnce is how many parts may be broken at the same time: with more, nothing would
-	// ever work, and nothing would be tested.
-	atOnce = 4
-	// longEnough is a run in which each kind of program is frozen for freezeTime.
-	longEnough = 5 * time.Minute
-	// draws is how often another place is tried for a fault that does not fit.
-	draws = 400
+	// maxConcurrent is the maximum number of concurrent faults: with more, the system would never work and
+	// the run would test nothing.
+	maxConcurrent = 4
+	// freezeMinDuration is the minimum duration for a run in which each kind of program is frozen for
+	// freezeTime.
+	freezeMinDuration = 5 * time.Minute
+	// maxPlacements is the maximum number of attempts to place a fault.
+	maxPlacements = 400
 )
 
-// Plan draws a plan. The same seed, scope and kinds give the same plan. What does not
-// fit is left out.
+// Plan generates a plan. The same seed, scope and kinds give the same plan. Faults that do not fit
+// are left out.
 func Plan(scope Scope, kinds []Kind) []Step {
-	dice := rand.New(rand.NewPCG(scope.Seed, 0))
+	random := rand.New(rand.NewPCG(scope.Seed, 0))
 	var plan []Step
-	for _, wanted := range wishes(scope, kinds, dice) {
-		for range draws {
-			if step, ok := place(scope, wanted, dice); ok && fits(plan, step) {
+	for _, wanted := range candidates(scope, kinds, random) {
+		for range maxPlacements {
+			if step, ok := place(scope, wanted, random); ok && fits(plan, step) {
 				plan = append(plan, step)
 				break
 			}
@@ -55,21 +56,21 @@ func Plan(scope Scope, kinds []Kind) []Step {
 	return plan
 }
 
-// wish is a kind with the parts that it may befall.
-type wish struct {
+// candidate is a kind with the components that it may affect.
+type candidate struct {
 	kind     Kind
 	subjects []string
 }
 
-// wishes lists what is wanted, the most demanding first: the long ones, then the kills
-// that must be, then one of each kind, then whatever the weights say.
-func wishes(scope Scope, kinds []Kind, dice *rand.Rand) []wish {
-	var list []wish
+// candidates lists the wanted faults, the hardest to place first: the long ones, then the required
+// kills, then one of each kind, then random ones by weight.
+func candidates(scope Scope, kinds []Kind, random *rand.Rand) []candidate {
+	var list []candidate
 	shuffled := slices.Clone(kinds)
-	dice.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	for _, k := range shuffled { // all of them if there is room for one after the other
-		if k.Shortest >= freezeTime && (len(list) == 0 || scope.Duration > longEnough) {
-			list = append(list, wish{k, k.Subjects})
+	random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	for _, k := range shuffled { // all of them if they fit one after the other
+		if k.Shortest >= freezeTime && (len(list) == 0 || scope.Duration > freezeMinDuration) {
+			list = append(list, candidate{k, k.Subjects})
 		}
 	}
 	for _, k := range shuffled {
@@ -78,32 +79,32 @@ func wishes(scope Scope, kinds []Kind, dice *rand.Rand) []wish {
 				break
 			}
 			for range scope.Kills {
-				list = append(list, wish{k, []string{subject}})
+				list = append(list, candidate{k, []string{subject}})
 			}
 		}
 	}
-	for range 4 * len(kinds) { // kinds that are drawn late may not come to their turn in a short run
+	for range 4 * len(kinds) { // in a short run kinds that come late may be left out
 		if len(list) >= scope.Faults || len(shuffled) == 0 {
 			break
 		}
-		i := draw(shuffled, dice)
-		list = append(list, wish{shuffled[i], shuffled[i].Subjects})
+		i := draw(shuffled, random)
+		list = append(list, candidate{shuffled[i], shuffled[i].Subjects})
 		shuffled = slices.Delete(shuffled, i, i+1)
 	}
 	for len(list) < scope.Faults {
-		k := kinds[draw(kinds, dice)]
-		list = append(list, wish{k, k.Subjects})
+		k := kinds[draw(kinds, random)]
+		list = append(list, candidate{k, k.Subjects})
 	}
 	return list
 }
 
-// draw returns the index of a kind, each as likely as it weighs.
-func draw(kinds []Kind, dice *rand.Rand) int {
+// draw returns the index of a random kind, with probabilities by weight.
+func draw(kinds []Kind, random *rand.Rand) int {
 	sum := 0
 	for _, k := range kinds {
 		sum += k.Weight
 	}
-	left := dice.IntN(sum)
+	left := random.IntN(sum)
 	for i, k := range kinds {
 		if left -= k.Weight; left < 0 {
 			return i
@@ -112,13 +113,13 @@ func draw(kinds []Kind, dice *rand.Rand) int {
 	return len(kinds) - 1
 }
 
-// place draws when, for how long and whom. A fault ends with the run at the latest, or so
-// much earlier that its traces are gone in time; a freeze may end behind it.
-func place(scope Scope, w wish, dice *rand.Rand) (Step, bool) {
+// place chooses a random time, duration and subject. A fault ends before the end of the run, and
+// early enough for the recovery; a freeze may end after the run.
+func place(scope Scope, w candidate, random *rand.Rand) (Step, bool) {
 	k := w.kind
 	length := k.Shortest
 	if k.Longest > k.Shortest {
-		length += time.Duration(dice.Int64N(int64(k.Longest - k.Shortest)))
+		length += time.Duration(random.Int64N(int64(k.Longest - k.Shortest)))
 	}
 	end := min(scope.Duration, scope.Duration+scope.Settle-k.Heal)
 	if k.Shortest >= freezeTime {
@@ -129,23 +130,24 @@ func place(scope Scope, w wish, dice *rand.Rand) (Step, bool) {
 		return Step{}, false
 	}
 	return Step{
-		At: settleIn + time.Duration(dice.Int64N(int64(latest-settleIn))), Length: length, Kind: k,
-		Subject: w.subjects[dice.IntN(len(w.subjects))], Seed: dice.Uint64(),
+		At: settleIn + time.Duration(random.Int64N(int64(latest-settleIn))), Length: length, Kind: k,
+		Subject: w.subjects[random.IntN(len(w.subjects))], Seed: random.Uint64(),
 	}, true
 }
 
-// recovery is what a part is given after a fault before the next one befalls it.
+// recovery is the minimum time between two faults of a component.
 const recovery = 2 * time.Second
 
-// fits says that the step meets no other one on its parts, and not too many elsewhere.
+// fits reports whether the step overlaps no other one on its components, and not too many on
+// others.
 func fits(plan []Step, step Step) bool {
 	meanwhile := 0
 	for _, other := range plan {
 		if step.At >= other.At+other.Length+recovery || other.At >= step.At+step.Length+recovery {
 			continue
 		}
-		for _, part := range parts(step.Subject) {
-			if slices.Contains(parts(other.Subject), part) {
+		for _, component := range components(step.Subject) {
+			if slices.Contains(components(other.Subject), component) {
 				return false
 			}
 		}
@@ -153,5 +155,5 @@ func fits(plan []Step, step Step) bool {
 			meanwhile++
 		}
 	}
-	return meanwhile < atOnce
+	return meanwhile < maxConcurrent
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"email-gateway/scripts/chaos/cluster"
 	"email-gateway/scripts/chaos/fault"
-	"email-gateway/scripts/chaos/stage"
 )
 
-// step is what can be compared of a fault.Step.
+// step has the comparable fields of a fault.Step.
 type step struct {
 	At, Length time.Duration
 	Kind       string
@@ -42,8 +42,8 @@ func TestPlan_SameSeedSamePlan(t *testing.T) {
 	}
 }
 
-// Whatever the seed: enough faults of enough kinds, each part with one at a time, and
-// the traces of each gone in time.
+// For any seed: enough faults of enough kinds, one at a time per component, and enough time for the
+// recovery from each.
 func TestPlan_Fits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -57,7 +57,7 @@ func TestPlan_Fits(t *testing.T) {
 			}
 			for _, other := range plan[i+1:] {
 				if s.Subject == other.Subject && other.At < s.At+s.Length {
-					t.Fatalf("%s meets %s at %s on %s", s.Kind.Name, other.Kind.Name, other.At, s.Subject)
+					t.Fatalf("%s overlaps %s at %s on %s", s.Kind.Name, other.Kind.Name, other.At, s.Subject)
 				}
 			}
 		}
@@ -76,9 +76,9 @@ func TestPlan_KillsEverything(t *testing.T) {
 			kills[s.Subject]++
 		}
 	}
-	for _, part := range append(stage.ProgramNames(""), stage.Postgres, stage.Redis, stage.RabbitMQ) {
-		if kills[part] < 12 {
-			t.Errorf("%s is killed %d times", part, kills[part])
+	for _, component := range append(cluster.ProgramNames(""), cluster.Postgres, cluster.Redis, cluster.RabbitMQ) {
+		if kills[component] < 12 {
+			t.Errorf("%s is killed %d times", component, kills[component])
 		}
 	}
 	if len(plan) < 250 {
@@ -100,7 +100,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// Each kind is complete, and is found by its name.
+// Each kind is complete and has a unique name.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)

@@ -8,34 +8,33 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"email-gateway/scripts/chaos/stage"
+	"email-gateway/scripts/chaos/cluster"
 	"email-gateway/shared/service"
 )
 
-// disconnect ends every session of the database at once, wherever it is.
-func disconnect(s *stage.Stage, _ string, _ *rand.Rand) Fault {
+// disconnect terminates all sessions of the database.
+func disconnect(c *cluster.Cluster, _ string, _ *rand.Rand) Fault {
 	return hooks{begin: func(ctx context.Context) error {
 		const statement = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
-		if _, err := s.Database.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("disconnect everybody: %w", err)
+		if _, err := c.Database.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("terminate sessions: %w", err)
 		}
 		return nil
 	}}
 }
 
-// A migration by hand waits for its lock for a moment and tries again later: a statement
-// that waits for ACCESS EXCLUSIVE holds up all that come after it. A transaction of a
-// program that is frozen, or cut off, keeps its own lock until Postgres ends it, which is
-// after 60 s.
+// A manual migration waits for its lock for a short time and retries later: a statement that waits
+// for ACCESS EXCLUSIVE blocks all later ones. A transaction of a frozen or disconnected program
+// keeps its lock until Postgres aborts it after 60 s.
 const (
-	lockPatience = 90 * time.Second
-	lockPause    = time.Second
-	lockLeast    = time.Second // it is held, however late it was had
+	lockTimeout = 90 * time.Second
+	lockPause   = time.Second
+	lockMinimum = time.Second // minimum time that the lock is held
 )
 
-// takeLock returns the transaction that holds the outbox.
-func takeLock(ctx context.Context, s *stage.Stage) (*sql.Tx, error) {
-	tx, err := s.Database.BeginTx(context.WithoutCancel(ctx), nil)
+// takeLock returns a transaction that has locked the outbox.
+func takeLock(ctx context.Context, c *cluster.Cluster) (*sql.Tx, error) {
+	tx, err := c.Database.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -45,16 +44,16 @@ func takeLock(ctx context.Context, s *stage.Stage) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// lockTable is a migration that somebody runs by hand in the middle of the day.
-func lockTable(s *stage.Stage, _ string, _ *rand.Rand) Fault {
+// lockTable acts like a manual migration during operation.
+func lockTable(c *cluster.Cluster, _ string, _ *rand.Rand) Fault {
 	var tx *sql.Tx
 	return hooks{
 		begin: func(ctx context.Context) (err error) {
-			trying, cancel := context.WithTimeout(ctx, lockPatience)
+			trying, cancel := context.WithTimeout(ctx, lockTimeout)
 			defer cancel()
 			for {
-				if tx, err = takeLock(trying, s); err == nil {
-					return service.Pause(ctx, lockLeast)
+				if tx, err = takeLock(trying, c); err == nil {
+					return service.Pause(ctx, lockMinimum)
 				}
 				if service.Pause(trying, lockPause) != nil {
 					return fmt.Errorf("lock the outbox: %w", err)
@@ -73,12 +72,12 @@ func lockTable(s *stage.Stage, _ string, _ *rand.Rand) Fault {
 	}
 }
 
-// readOnly is a failover in which the programs talk to a standby for a while.
-func readOnly(s *stage.Stage, _ string, _ *rand.Rand) Fault {
+// readOnly acts like a failover in which the programs are connected to a standby for a while.
+func readOnly(c *cluster.Cluster, _ string, _ *rand.Rand) Fault {
 	set := func(value string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			for _, statement := range []string{"ALTER SYSTEM SET default_transaction_read_only = " + value, "SELECT pg_reload_conf()"} {
-				if _, err := s.Database.ExecContext(ctx, statement); err != nil {
+				if _, err := c.Database.ExecContext(ctx, statement); err != nil {
 					return fmt.Errorf("make the database read-only %s: %w", value, err)
 				}
 			}

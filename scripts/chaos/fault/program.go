@@ -6,18 +6,18 @@ import (
 	"syscall"
 	"time"
 
-	"email-gateway/scripts/chaos/stage"
+	"email-gateway/scripts/chaos/cluster"
 )
 
-// programKinds: each program is killed, restarted in good order, held up for a moment
-// and frozen for longer than any lease.
+// programKinds returns the faults of programs: each is killed, restarted gracefully, paused for
+// seconds and frozen for longer than any lease.
 func programKinds() []Kind {
 	var kinds []Kind
 	for _, program := range []struct {
 		kind string
 		heal time.Duration
-	}{{stage.API, healNews}, {"dispatcher", healSoon}, {"worker", healLease}} {
-		names := stage.ProgramNames(program.kind)
+	}{{cluster.API, healEvent}, {"dispatcher", healSoon}, {"worker", healLease}} {
+		names := cluster.ProgramNames(program.kind)
 		kinds = append(kinds,
 			Kind{
 				Name: program.kind + "-kill", Weight: 6, Shortest: seconds(0.1), Longest: seconds(4), Heal: program.heal, Kills: true,
@@ -41,26 +41,26 @@ func programKinds() []Kind {
 }
 
 const (
-	// freezeTime is longer than the lease of a claim (60 s), of a task (30 s) and than
-	// Postgres keeps an idle transaction (60 s).
+	// freezeTime is longer than the lease of a claim (60 s), the lease of a task (30 s) and
+	// Postgres's timeout of an idle transaction (60 s).
 	freezeTime = 70 * time.Second
-	// healFreeze: its leases ended before it did. An email that was in its hands waits for
-	// feedback, its backoff and its turn.
-	healFreeze = stage.FeedbackWindow + 20*time.Second
+	// healFreeze: the program's leases expired during the freeze. Its emails wait for feedback,
+	// their backoff and their turn.
+	healFreeze = cluster.FeedbackWindow + 20*time.Second
 )
 
-func newKill(s *stage.Stage, subject string, _ *rand.Rand) Fault {
-	p := s.Program(subject)
+func newKill(c *cluster.Cluster, subject string, _ *rand.Rand) Fault {
+	p := c.Program(subject)
 	return hooks{begin: p.Kill, end: p.Start}
 }
 
-func newRestart(s *stage.Stage, subject string, _ *rand.Rand) Fault {
-	p := s.Program(subject)
+func newRestart(c *cluster.Cluster, subject string, _ *rand.Rand) Fault {
+	p := c.Program(subject)
 	return hooks{begin: p.Stop, end: p.Start}
 }
 
-func newFreeze(s *stage.Stage, subject string, _ *rand.Rand) Fault {
-	p := s.Program(subject)
+func newFreeze(c *cluster.Cluster, subject string, _ *rand.Rand) Fault {
+	p := c.Program(subject)
 	return hooks{
 		begin: func(context.Context) error { return p.Signal(syscall.SIGSTOP) },
 		end:   func(context.Context) error { return p.Signal(syscall.SIGCONT) },

@@ -7,7 +7,7 @@ import (
 	"email-gateway/scripts/chaos/fault"
 )
 
-// Every kind is in one class, and each class has some.
+// Every kind is in one class, and no class is empty.
 func TestReach(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -29,7 +29,7 @@ func TestReach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := (fault.Played{Kind: tt.kind, Subject: tt.subject}).Reach(); got != tt.want {
+			if got := (fault.Injected{Kind: tt.kind, Subject: tt.subject}).Reach(); got != tt.want {
 				t.Errorf("%d, want %d", got, tt.want)
 			}
 		})
@@ -37,7 +37,7 @@ func TestReach(t *testing.T) {
 	seen := make(map[fault.Reach]bool)
 	for _, k := range fault.Kinds() {
 		for _, subject := range k.Subjects {
-			seen[fault.Played{Kind: k.Name, Subject: subject}.Reach()] = true
+			seen[fault.Injected{Kind: k.Name, Subject: subject}.Reach()] = true
 		}
 	}
 	if len(seen) != 3 {
@@ -45,18 +45,18 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// Times that overlap count once, and none outside of the run.
+// Overlapping times count once, times outside the run do not count.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
-	at := func(kind, subject string, from, to int) fault.Played {
-		return fault.Played{Kind: kind, Subject: subject, From: begun.Add(time.Duration(from) * time.Second), To: begun.Add(time.Duration(to) * time.Second)}
+	at := func(kind, subject string, from, to int) fault.Injected {
+		return fault.Injected{Kind: kind, Subject: subject, From: begun.Add(time.Duration(from) * time.Second), To: begun.Add(time.Duration(to) * time.Second)}
 	}
-	played := []fault.Played{
+	injected := []fault.Injected{
 		at("redis-kill", "redis", 30, 35), at("postgres-kill", "postgres", -5, 2), at("postgres-pause", "postgres", 1, 6),
 		at("ses-down", "ses", 32, 33), at("worker-freeze", "worker-1", 10, 80), at("ses-drop", "ses", 58, 70),
 	}
-	if got := fault.Outage(played, begun, begun.Add(time.Minute)); got != 13*time.Second {
+	if got := fault.Outage(injected, begun, begun.Add(time.Minute)); got != 13*time.Second {
 		t.Errorf("%s, want 13s", got)
 	}
 }

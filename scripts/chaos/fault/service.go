@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 	"syscall"
 
-	"email-gateway/scripts/chaos/stage"
+	"email-gateway/scripts/chaos/cluster"
 )
 
-// serviceKinds: what befalls Postgres, Redis and RabbitMQ themselves.
+// serviceKinds returns the faults of Postgres, Redis and RabbitMQ.
 func serviceKinds() []Kind {
 	kinds := []Kind{
 		{Name: "postgres-kill", Weight: 3, Shortest: 0, Longest: seconds(2), Heal: healSoon, Kills: true, make: killService},
@@ -31,7 +31,7 @@ func serviceKinds() []Kind {
 		{Name: "rabbitmq-pause", Weight: 2, Shortest: seconds(1), Longest: seconds(15), Heal: healJob, make: pauseService},
 	}
 	for i := range kinds {
-		for _, name := range []string{stage.Postgres, stage.Redis, stage.RabbitMQ} {
+		for _, name := range []string{cluster.Postgres, cluster.Redis, cluster.RabbitMQ} {
 			if len(kinds[i].Name) > len(name) && kinds[i].Name[:len(name)] == name {
 				kinds[i].Subjects = []string{name}
 			}
@@ -40,39 +40,39 @@ func serviceKinds() []Kind {
 	return kinds
 }
 
-func killService(s *stage.Stage, subject string, _ *rand.Rand) Fault {
-	service := s.Service(subject)
+func killService(c *cluster.Cluster, subject string, _ *rand.Rand) Fault {
+	service := c.Service(subject)
 	return hooks{begin: service.Kill, end: service.Start}
 }
 
-func restartService(s *stage.Stage, subject string, _ *rand.Rand) Fault {
-	service := s.Service(subject)
+func restartService(c *cluster.Cluster, subject string, _ *rand.Rand) Fault {
+	service := c.Service(subject)
 	return hooks{begin: service.Stop, end: service.Start}
 }
 
-// pauseService freezes the process: connections stay, nothing is answered.
-func pauseService(s *stage.Stage, subject string, _ *rand.Rand) Fault {
-	service := s.Service(subject)
+// pauseService freezes the process: connections stay open without responses.
+func pauseService(c *cluster.Cluster, subject string, _ *rand.Rand) Fault {
+	service := c.Service(subject)
 	return hooks{
 		begin: func(context.Context) error { return service.Signal(syscall.SIGSTOP) },
 		end:   func(context.Context) error { return service.Signal(syscall.SIGCONT) },
 	}
 }
 
-// pausePostgres freezes it with all its sessions: those that are there do not answer, and
-// no new one begins.
-func pausePostgres(s *stage.Stage, _ string, _ *rand.Rand) Fault {
+// pausePostgres freezes Postgres with all its sessions: existing sessions do not respond, and no
+// new one starts.
+func pausePostgres(c *cluster.Cluster, _ string, _ *rand.Rand) Fault {
 	return hooks{
-		begin: func(context.Context) error { return s.Postgres.SignalAll(syscall.SIGSTOP) },
-		end:   func(context.Context) error { return s.Postgres.SignalAll(syscall.SIGCONT) },
+		begin: func(context.Context) error { return c.Postgres.SignalAll(syscall.SIGSTOP) },
+		end:   func(context.Context) error { return c.Postgres.SignalAll(syscall.SIGCONT) },
 	}
 }
 
-// alarm makes the broker believe that it is out of memory: it blocks publishers.
-func alarm(s *stage.Stage, _ string, _ *rand.Rand) Fault {
+// alarm raises RabbitMQ's memory alarm, which blocks publishers.
+func alarm(c *cluster.Cluster, _ string, _ *rand.Rand) Fault {
 	level := func(share string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return s.RabbitMQ.Control(ctx, "set_vm_memory_high_watermark", share)
+			return c.RabbitMQ.Control(ctx, "set_vm_memory_high_watermark", share)
 		}
 	}
 	return hooks{begin: level("0.00001"), end: level("0.4")}

@@ -13,7 +13,7 @@ import (
 	"email-gateway/scripts/chaos/balance"
 )
 
-// client makes requests to any of the apis.
+// client sends requests to the apis.
 type client struct {
 	apis *balance.Balancer
 	http *http.Client
@@ -22,30 +22,30 @@ type client struct {
 func newClient(apis []string, seed uint64) *client {
 	return &client{
 		apis: balance.New(apis, seed),
-		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: senders, IdleConnTimeout: 30 * time.Second}},
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: senders + maxPersons + maxQuiet, IdleConnTimeout: 30 * time.Second}},
 	}
 }
 
-// request is what the client sends.
+// request is an HTTP request of a tenant.
 type request struct {
 	method, path string
 	key          string // the tenant's
 	idempotency  string
 	contentType  string
 	body         []byte
-	patience     time.Duration // 0: balance.Patience
+	timeout      time.Duration // 0: balance.Timeout
 }
 
-// answer is what came back.
-type answer struct {
+// response is the response to a request.
+type response struct {
 	status   int
 	body     []byte
 	replayed bool
 }
 
-// do makes one request. An error means that nobody knows what came of it.
-func (c *client) do(ctx context.Context, r request) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(r.patience, balance.Patience))
+// do sends one request. An error means that its outcome is unknown.
+func (c *client) do(ctx context.Context, r request) (response, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(r.timeout, balance.Timeout))
 	defer cancel()
 	api := c.apis.Pick()
 	got, err := c.ask(ctx, api, r)
@@ -53,43 +53,43 @@ func (c *client) do(ctx context.Context, r request) (answer, error) {
 	return got, err
 }
 
-func (c *client) ask(ctx context.Context, api string, r request) (answer, error) {
+func (c *client) ask(ctx context.Context, api string, r request) (response, error) {
 	out, err := http.NewRequestWithContext(ctx, r.method, api+r.path, bytes.NewReader(r.body))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	out.Header.Set("Authorization", "Bearer "+r.key)
 	if r.contentType != "" {
 		out.Header.Set("Content-Type", r.contentType)
 	}
-	// net/http repeats a request with this header by itself when a connection turns out
-	// to be dead, which is what a tenant's client does too.
+	// net/http retries a request with this header when a connection turns out to be dead, as a
+	// tenant's client does.
 	if r.idempotency != "" {
 		out.Header.Set("Idempotency-Key", r.idempotency)
 	}
 	in, err := c.http.Do(out)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer in.Body.Close()
 	body, err := io.ReadAll(in.Body)
 	if err != nil {
-		return answer{}, fmt.Errorf("read answer: %w", err)
+		return response{}, fmt.Errorf("read response: %w", err)
 	}
-	return answer{status: in.StatusCode, body: body, replayed: in.Header.Get("Idempotent-Replayed") == "true"}, nil
+	return response{status: in.StatusCode, body: body, replayed: in.Header.Get("Idempotent-Replayed") == "true"}, nil
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// repeatable says that the same request may be accepted later.
-func repeatable(status int) bool {
+// retryable reports whether the same request may be accepted later.
+func retryable(status int) bool {
 	return status == http.StatusConflict || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
 }
 
-func read[T any](a answer) (T, error) {
+func read[T any](a response) (T, error) {
 	var out T
 	if err := json.Unmarshal(a.body, &out); err != nil {
-		return out, fmt.Errorf("read answer %.200q: %w", a.body, err)
+		return out, fmt.Errorf("read response %.200q: %w", a.body, err)
 	}
 	return out, nil
 }

@@ -1,7 +1,6 @@
-// Package load is the tenants of the chaos run: they hand over emails, recipients and
-// mailings without a pause, write down every answer, and repeat what was not answered
-// under the same Idempotency-Key, as a careful program does. It is used by the chaos run
-// only.
+// Package load is the load generator of the chaos run: it acts as tenants that submit emails,
+// recipients and mailings without a pause, records every response, and repeats requests without a
+// response under the same Idempotency-Key, as a careful program does. Only the chaos run uses it.
 package load
 
 import (
@@ -15,36 +14,35 @@ import (
 	"email-gateway/shared/service"
 )
 
-// Params make a Load.
+// Params configure a Load.
 type Params struct {
-	APIs []string // URLs; each request goes to any of them
+	APIs []string // URLs; each request goes to one of them
 	Keys []string // one per tenant
-	// QuietKey is the key of a tenant that sends an email now and then; "" = there is none.
+	// QuietKey is the key of a tenant that sends few emails; "" = there is none.
 	QuietKey string
 	Seed     uint64
-	// Erase takes a person out of everything that the tenant of that number holds, as an
-	// operator does.
+	// Erase erases a person from the data of the tenant with that number, as an operator does.
 	Erase func(ctx context.Context, tenant int, address string) error
-	// Rate is how many emails are offered per second. What an outage held up is made up
-	// for afterwards.
+	// Rate is the number of emails submitted per second. Emails delayed by an outage are submitted
+	// afterwards.
 	Rate     float64
 	Duration time.Duration
 	// Lead is the part at the beginning of Duration in which no mailing is uploaded.
 	Lead time.Duration
-	// Sent counts the emails that SES has taken so far, mailings' ones too. When more than
-	// the backlog of Pace are on their way nothing new is offered: what is held against the
-	// gateway is what it loses, not how fast the machine is that it shares with everything else.
+	// Sent returns the number of emails that SES has accepted so far, those of mailings too. While
+	// more emails than the backlog of Pace are unsent, no new ones are submitted: the run checks
+	// for lost emails, not for the speed of a shared machine.
 	Sent func() int
-	// Mailings are uploaded at even distances, and for every ten one more that is cancelled
-	// while it is sent. Pace says how many rows each has.
+	// Mailings is the number of mailings, uploaded at equal intervals; for every ten there is one
+	// more that is cancelled while it is being sent. Pace sets their number of rows.
 	Mailings int
-	// Patience is how long after the end what is still unanswered is repeated.
-	Patience time.Duration
+	// RetryTimeout is how long after the end requests without a response are repeated.
+	RetryTimeout time.Duration
 }
 
-// Load offers, and remembers what came of it.
+// Load generates requests and records the responses.
 type Load struct {
-	Book *Book
+	Ledger *Ledger
 
 	params  Params
 	client  *client
@@ -52,76 +50,77 @@ type Load struct {
 	rows    atomic.Int64 // of a mailing
 }
 
-// New makes a load that has not begun.
+// New returns a Load that has not started.
 func New(p Params) *Load {
-	l := &Load{Book: newBook(), params: p, client: newClient(p.APIs, p.Seed)}
+	l := &Load{Ledger: newLedger(), params: p, client: newClient(p.APIs, p.Seed)}
 	l.backlog.Store(maxBacklog)
 	l.rows.Store(leastRows)
 	return l
 }
 
-// Pace takes the emails per second that this machine can send. They bound the backlog, which must be
-// sent within the minute after the run, and the rows of the mailings that are uploaded from now on.
+// Pace sets the emails per second that this machine can send. This limits the backlog, which must
+// be sent within the minute after the run, and the rows of later mailings.
 func (l *Load) Pace(rate float64) {
 	l.backlog.Store(int64(min(max(rate*backlogTime.Seconds(), leastBacklog), maxBacklog)))
 	l.rows.Store(int64(min(max(rate*mailingTime.Seconds(), leastRows), maxRows)))
 }
 
 const (
-	// backlogTime is how long the machine may need for the backlog, and the rest of the minute
-	// is for retries.
+	// backlogTime is how long the machine may need for the backlog; the rest of the minute is for
+	// retries.
 	backlogTime = 25 * time.Second
-	// leastBacklog and maxBacklog bound it on any machine.
+	// leastBacklog and maxBacklog limit it on any machine.
 	leastBacklog, maxBacklog = 500, 6000
 	// mailingTime is how long the machine needs for a mailing: a fifth of the time between two
 	// uploads in a run of 20 minutes, since faults stop all sending for up to two thirds of it.
 	mailingTime = 10 * time.Second
-	// leastRows and maxRows bound a mailing on any machine. It must be on its way for long enough to
-	// be paused or cancelled: leastRows take 5 s at 40 emails/s.
+	// leastRows and maxRows limit a mailing on any machine. Sending it must take long enough for a
+	// pause or a cancellation: leastRows take 5 s at 40 emails/s.
 	leastRows, maxRows = 200, 2000
-	// senders are the emails that may be under way to the apis at once.
+	// senders is the maximum number of concurrent submissions.
 	senders = 48
-	// backlogEvery is after how many letters the backlog is looked at, backlogPause how long
-	// it is given to shrink.
+	// backlogEvery is the number of emails between two checks of the backlog, backlogPause the
+	// pause while it is too large.
 	backlogEvery, backlogPause = 50, 200 * time.Millisecond
-	// recipientPause lies between two intakes of recipients.
+	// recipientPause is the pause between two imports of recipients.
 	recipientPause = time.Second
-	// uploadFrom and uploadTo are the part of the run in which mailings are uploaded:
-	// from its beginning, and with time left to be sent.
+	// uploadFrom and uploadTo are the part of the run in which mailings are uploaded: after its
+	// beginning, and with enough time left for sending.
 	uploadFrom, uploadTo = 0.02, 0.6
 )
 
-// Run offers until the duration is over and every answer is known, or patience ends.
+// Run generates load until the duration is over and every request has a response, or until the
+// timeout.
 func (l *Load) Run(ctx context.Context) {
 	offering, stop := context.WithTimeout(ctx, l.params.Duration)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, l.params.Duration+l.params.Patience)
+	ctx, cancel := context.WithTimeout(ctx, l.params.Duration+l.params.RetryTimeout)
 	defer cancel()
 
-	letters := make(chan letter)
+	emails := make(chan email)
 	var working sync.WaitGroup
-	working.Go(func() { l.write(offering, letters) })
+	working.Go(func() { l.generate(offering, emails) })
 	for range senders {
 		working.Go(func() {
-			for next := range letters {
+			for next := range emails {
 				l.send(ctx, next)
 			}
 		})
 	}
-	working.Go(func() { l.introduce(ctx, offering) })
-	working.Go(func() { l.tend(ctx, offering) })
+	working.Go(func() { l.importRecipients(ctx, offering) })
+	working.Go(func() { l.manage(ctx, offering) })
 	working.Go(func() { l.sendQuietly(ctx, offering) })
-	working.Go(func() { l.describe(ctx, offering) })
-	for n := range withDoomed(l.params.Mailings) {
-		working.Go(func() { l.mail(ctx, offering, n) })
+	working.Go(func() { l.describePersons(ctx, offering) })
+	for n := range withCancelled(l.params.Mailings) {
+		working.Go(func() { l.uploadMailing(ctx, offering, n) })
 	}
 	working.Wait()
 	l.client.close()
 }
 
-// write makes letters at the rate, and closes the channel at the end.
-func (l *Load) write(offering context.Context, letters chan<- letter) {
-	defer close(letters)
+// generate generates emails at the rate, and closes the channel at the end.
+func (l *Load) generate(offering context.Context, emails chan<- email) {
+	defer close(emails)
 	random := rand.New(rand.NewPCG(l.params.Seed, 1))
 	begun := time.Now()
 	for serial := 0; ; serial++ {
@@ -129,23 +128,23 @@ func (l *Load) write(offering context.Context, letters chan<- letter) {
 		if wait := time.Until(due); wait > 0 && service.Pause(offering, wait) != nil {
 			return
 		}
-		for serial%backlogEvery == 0 && int64(l.Book.Expected()-l.params.Sent()) > l.backlog.Load() {
+		for serial%backlogEvery == 0 && int64(l.Ledger.Expected()-l.params.Sent()) > l.backlog.Load() {
 			if service.Pause(offering, backlogPause) != nil {
 				return
 			}
 		}
-		next := newLetter(random, serial, l.params.Keys[serial%len(l.params.Keys)], begun.Add(l.params.Duration))
+		next := newEmail(random, serial, l.params.Keys[serial%len(l.params.Keys)], begun.Add(l.params.Duration))
 		select {
-		case letters <- next:
+		case emails <- next:
 		case <-offering.Done():
 			return
 		}
 	}
 }
 
-// uploadAt is when a mailing is due.
+// uploadAt returns when a mailing is uploaded, from the beginning of the run.
 func (l *Load) uploadAt(n int) time.Duration {
-	all := float64(withDoomed(l.params.Mailings))
+	all := float64(withCancelled(l.params.Mailings))
 	share := uploadFrom + (uploadTo-uploadFrom)*float64(n)/max(1, all-1)
 	if l.params.Duration > 5*time.Minute { // then there is always time left
 		share = float64(n) / all * 0.95
@@ -153,11 +152,11 @@ func (l *Load) uploadAt(n int) time.Duration {
 	return l.params.Lead + time.Duration(share*float64(l.params.Duration-l.params.Lead))
 }
 
-// again pauses before a request is repeated, a little longer each time.
-func again(ctx context.Context, try int) error {
+// backoff pauses before a request is repeated, with a linear backoff.
+func backoff(ctx context.Context, try int) error {
 	return service.Pause(ctx, min(time.Duration(try)*50*time.Millisecond, time.Second))
 }
 
-func unexpected(status int, answer []byte) string {
-	return fmt.Sprintf("%d %.300s", status, answer)
+func unexpectedResponse(status int, response []byte) string {
+	return fmt.Sprintf("%d %.300s", status, response)
 }

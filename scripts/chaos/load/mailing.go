@@ -14,11 +14,11 @@ import (
 	"email-gateway/shared/service"
 )
 
-// uploadPatience is how long the answer to an upload is waited for.
-const uploadPatience = 20 * time.Second
+// uploadTimeout is the timeout of an upload.
+const uploadTimeout = 20 * time.Second
 
-// mail uploads the n-th mailing when its time has come.
-func (l *Load) mail(ctx, offering context.Context, n int) {
+// uploadMailing uploads the n-th mailing at its time.
+func (l *Load) uploadMailing(ctx, offering context.Context, n int) {
 	if service.Pause(offering, l.uploadAt(n)) != nil {
 		return
 	}
@@ -26,7 +26,7 @@ func (l *Load) mail(ctx, offering context.Context, n int) {
 	m, file := newSpreadsheet(n, rows)
 	m.Key = l.params.Keys[n%len(l.params.Keys)]
 	name := fmt.Sprintf("caos-%d.csv", n)
-	if !doomed(n) { // of a mailing that is cancelled some rows never become emails
+	if !isCancelled(n) { // some rows of a cancelled mailing never become emails
 		importing := l.importListed(ctx, m.Key, n, rows)
 		if n%2 == 0 { // else at the same time
 			importing.Wait()
@@ -35,12 +35,12 @@ func (l *Load) mail(ctx, offering context.Context, n int) {
 	}
 	body, contentType, err := form(name, file)
 	if err != nil {
-		l.Book.refuse(fmt.Sprintf("%s: %v", name, err))
+		l.Ledger.addRefusal(fmt.Sprintf("%s: %v", name, err))
 		return
 	}
-	got, ok := l.insist(ctx, request{
+	got, ok := l.retryUntilAccepted(ctx, request{
 		method: http.MethodPost, path: "/mailings", key: m.Key, contentType: contentType,
-		idempotency: name, body: body, patience: uploadPatience,
+		idempotency: name, body: body, timeout: uploadTimeout,
 	}, name)
 	if !ok {
 		return
@@ -50,47 +50,47 @@ func (l *Load) mail(ctx, offering context.Context, n int) {
 		Accepted, Invalid, Duplicates int
 	}](got)
 	if err != nil || accepted.Accepted != len(m.People) || accepted.Invalid != m.Invalid || accepted.Duplicates != m.Repeats {
-		l.Book.refuse(fmt.Sprintf("%s: %.300q, want %d accepted, %d invalid, %d duplicates", name, got.body, len(m.People), m.Invalid, m.Repeats))
+		l.Ledger.addRefusal(fmt.Sprintf("%s: %.300q, want %d accepted, %d invalid, %d duplicates", name, got.body, len(m.People), m.Invalid, m.Repeats))
 		return
 	}
-	m.ID, m.Doomed = accepted.MailingID, doomed(n)
-	l.Book.mailing(m)
-	if m.Doomed {
-		l.stop(ctx, m, n)
+	m.ID, m.CancelPlanned = accepted.MailingID, isCancelled(n)
+	l.Ledger.addMailing(m)
+	if m.CancelPlanned {
+		l.cancelMailing(ctx, m, n)
 		return
 	}
-	for i := 0; i < rows; i += listedEvery {
-		l.Book.state(Statement{How: Listed, Facts: Facts{Nome: listedName(i), Email: listed(n, i)}, Mailing: m.ID})
+	for i := 0; i < rows; i += importedEvery {
+		l.Ledger.addStatement(Statement{How: Listed, Fields: Fields{Nome: mailingName(i), Email: mailingAddress(n, i)}, Mailing: m.ID})
 	}
 }
 
-// listedEvery: of so many rows of a mailing one is about a person who is imported too.
-const listedEvery = 50
+// importedEvery: one row of so many is about a person who is also imported.
+const importedEvery = 50
 
-func listed(n, i int) string  { return fmt.Sprintf("mala%d-%d@%s", n, i, Domain) }
-func listedName(i int) string { return fmt.Sprintf("João Conceição %d", i) }
+func mailingAddress(n, i int) string { return fmt.Sprintf("mala%d-%d@%s", n, i, Domain) }
+func mailingName(i int) string       { return fmt.Sprintf("João Conceição %d", i) }
 
-// importListed begins to import persons whom the n-th mailing lists, with another name and a
-// field that the list does not have. They have no externalId: their address names them.
+// importListed starts to import persons of the n-th mailing, with another name and a field that the
+// file does not have. They have no externalId: their address identifies them.
 func (l *Load) importListed(ctx context.Context, key string, n, rows int) *sync.WaitGroup {
-	var people []Facts
-	for i := 0; i < rows; i += listedEvery {
-		people = append(people, Facts{RazaoSocial: fmt.Sprintf("Lista %d Ltda", i), Nome: fmt.Sprintf("Joana %d", i), Email: listed(n, i)})
+	var people []Fields
+	for i := 0; i < rows; i += importedEvery {
+		people = append(people, Fields{RazaoSocial: fmt.Sprintf("Lista %d Ltda", i), Nome: fmt.Sprintf("Joana %d", i), Email: mailingAddress(n, i)})
 	}
 	var importing sync.WaitGroup
 	importing.Go(func() { l.importAll(ctx, key, fmt.Sprintf("lista-%d", n), people) })
 	return &importing
 }
 
-// newSpreadsheet makes a file with as many good rows as asked for, and a bad one and a
-// repeated one for every hundred of them.
+// newSpreadsheet returns a file with the number of valid rows, plus an invalid one and a duplicate
+// for every hundred of them.
 func newSpreadsheet(n, rows int) (Mailing, []byte) {
 	m := Mailing{People: make(map[string]bool, rows)}
 	var text bytes.Buffer
 	text.WriteString("Nome;E-mail;Cidade\r\n")
 	for i := range rows {
-		m.People[listed(n, i)] = true
-		fmt.Fprintf(&text, "%s;%s;São Luís\r\n", listedName(i), listed(n, i))
+		m.People[mailingAddress(n, i)] = true
+		fmt.Fprintf(&text, "%s;%s;São Luís\r\n", mailingName(i), mailingAddress(n, i))
 		switch i % 100 {
 		case 13:
 			m.Invalid++
@@ -103,7 +103,7 @@ func newSpreadsheet(n, rows int) (Mailing, []byte) {
 	return m, text.Bytes()
 }
 
-// form is the upload as a browser makes it.
+// form returns the upload as a browser encodes it.
 func form(name string, file []byte) (body []byte, contentType string, err error) {
 	var text bytes.Buffer
 	writer := multipart.NewWriter(&text)
@@ -116,11 +116,11 @@ func form(name string, file []byte) (body []byte, contentType string, err error)
 			return nil, "", fmt.Errorf("write form: %w", err)
 		}
 	}
-	part, err := writer.CreateFormFile("file", name)
+	component, err := writer.CreateFormFile("file", name)
 	if err != nil {
 		return nil, "", fmt.Errorf("write form: %w", err)
 	}
-	if _, err := part.Write(file); err != nil {
+	if _, err := component.Write(file); err != nil {
 		return nil, "", fmt.Errorf("write form: %w", err)
 	}
 	if err := writer.Close(); err != nil {
@@ -129,15 +129,15 @@ func form(name string, file []byte) (body []byte, contentType string, err error)
 	return text.Bytes(), writer.FormDataContentType(), nil
 }
 
-// Resume lets a mailing go on that gave up after three tries, as its tenant does who
-// sees it FAILED.
+// Resume resumes a mailing whose job failed after three tries, as its tenant does when it is
+// FAILED.
 func (l *Load) Resume(ctx context.Context, m Mailing) error {
 	got, err := l.client.do(ctx, request{method: http.MethodPost, path: "/mailings/" + m.ID.String() + "/resume", key: m.Key})
 	if err != nil {
 		return fmt.Errorf("resume mailing: %w", err)
 	}
 	if got.status >= http.StatusBadRequest && got.status != http.StatusConflict {
-		return fmt.Errorf("resume mailing: %s", unexpected(got.status, got.body))
+		return fmt.Errorf("resume mailing: %s", unexpectedResponse(got.status, got.body))
 	}
 	return nil
 }

@@ -17,104 +17,115 @@ import (
 const (
 	// personSerials is the first serial of the statements about persons.
 	personSerials = 10_000_000
-	// statementsEach is how many serials one person may use.
+	// statementsEach is the number of serials reserved for one person.
 	statementsEach = 10
-	// eraseEvery: of so many persons one is erased. An erasure goes through all tables.
+	// eraseEvery: one person of so many is erased. An erasure reads all tables.
 	eraseEvery = 75
-	// personPause lies between two persons.
+	// personPause is the pause between two persons.
 	personPause = 200 * time.Millisecond
+	// maxPersons limits the persons with open requests. Without a limit the requests that an outage delays are
+	// repeated faster than a slow machine answers them, and nothing is accepted any more.
+	maxPersons = 32
 )
 
-// person is somebody about whom a tenant makes several statements, by his externalId.
+// person is a recipient about whom a tenant makes several statements, identified by externalId.
 type person struct {
 	load   *Load
-	id     uuid.UUID // known from the first import on
+	id     uuid.UUID // set by the first import
 	serial int
 	tenant int
 	phase  int
 }
 
-// describe makes statements about persons until offering ends.
-func (l *Load) describe(ctx, offering context.Context) {
+// describePersons makes statements about persons until offering ends.
+func (l *Load) describePersons(ctx, offering context.Context) {
 	random := rand.New(rand.NewPCG(l.params.Seed, 4))
 	var describing sync.WaitGroup
 	defer describing.Wait()
+	slots := make(chan struct{}, maxPersons)
 	for n := 0; service.Pause(offering, personPause) == nil; n++ {
-		p := &person{load: l, serial: personSerials + n*statementsEach, tenant: n % len(l.params.Keys)}
-		act, dice := acts[n%len(acts)], rand.New(rand.NewPCG(random.Uint64(), 0))
-		if n%eraseEvery == eraseEvery/2 {
-			act = eraseAndReturn
+		select {
+		case slots <- struct{}{}:
+		case <-offering.Done():
+			return
 		}
-		describing.Go(func() { act(ctx, p, dice) })
+		p := &person{load: l, serial: personSerials + n*statementsEach, tenant: n % len(l.params.Keys)}
+		scenario, random := scenarios[n%len(scenarios)], rand.New(rand.NewPCG(random.Uint64(), 0))
+		if n%eraseEvery == eraseEvery/2 {
+			scenario = eraseAndReturn
+		}
+		describing.Go(func() {
+			defer func() { <-slots }()
+			scenario(ctx, p, random)
+		})
 	}
 }
 
-// acts are sequences of statements about one person.
-var acts = []func(ctx context.Context, p *person, dice *rand.Rand){
-	// The import with every field, and at once an email that names the person alone.
+// scenarios are sequences of statements about one person.
+var scenarios = []func(ctx context.Context, p *person, random *rand.Rand){
+	// An import with all fields, immediately followed by an email with the externalId only.
 	func(ctx context.Context, p *person, _ *rand.Rand) {
-		_ = p.bring(ctx, 0, all(p.serial)) && p.name(ctx, 1, Facts{})
+		_ = p.importWith(ctx, 0, allFields(p.serial)) && p.emailWith(ctx, 1, Fields{})
 	},
-	// The other order.
+	// The reverse order.
 	func(ctx context.Context, p *person, _ *rand.Rand) {
-		_ = p.name(ctx, 0, Facts{}) && p.bring(ctx, 1, all(p.serial))
+		_ = p.emailWith(ctx, 0, Fields{}) && p.importWith(ctx, 1, allFields(p.serial))
 	},
-	// Both at the same time.
+	// Both concurrently.
 	func(ctx context.Context, p *person, _ *rand.Rand) {
 		var both sync.WaitGroup
-		both.Go(func() { p.name(ctx, 0, Facts{Nome: fmt.Sprintf("Rosa %d", p.serial)}) })
-		p.bring(ctx, 1, all(p.serial))
+		both.Go(func() { p.emailWith(ctx, 0, Fields{Nome: fmt.Sprintf("Rosa %d", p.serial)}) })
+		p.importWith(ctx, 1, allFields(p.serial))
 		both.Wait()
 	},
 	// Changes of single fields, by imports and emails.
-	func(ctx context.Context, p *person, dice *rand.Rand) {
-		if !p.bring(ctx, 0, all(p.serial)) {
+	func(ctx context.Context, p *person, random *rand.Rand) {
+		if !p.importWith(ctx, 0, allFields(p.serial)) {
 			return
 		}
 		for n := 1; n <= 3; n++ {
-			change := single(p.serial + n)[dice.IntN(4)]
-			if dice.IntN(2) == 0 && !p.bring(ctx, n, change) || !p.name(ctx, n+4, change) {
+			change := singleField(p.serial + n)[random.IntN(4)]
+			if random.IntN(2) == 0 && !p.importWith(ctx, n, change) || !p.emailWith(ctx, n+4, change) {
 				return
 			}
 		}
 	},
-	// Deleted, with an email on its way.
+	// Deleted, with an email in flight.
 	func(ctx context.Context, p *person, _ *rand.Rand) {
-		_ = p.bring(ctx, 0, all(p.serial)) && p.name(ctx, 1, Facts{}) && p.remove(ctx)
+		_ = p.importWith(ctx, 0, allFields(p.serial)) && p.emailWith(ctx, 1, Fields{}) && p.remove(ctx)
 	},
-	// Deleted and imported again, with less.
-	func(ctx context.Context, p *person, dice *rand.Rand) {
-		_ = p.bring(ctx, 0, all(p.serial)) && p.remove(ctx) && p.bring(ctx, 1, single(p.serial + 1)[dice.IntN(3)])
+	// Deleted and imported again, with fewer fields.
+	func(ctx context.Context, p *person, random *rand.Rand) {
+		_ = p.importWith(ctx, 0, allFields(p.serial)) && p.remove(ctx) && p.importWith(ctx, 1, singleField(p.serial + 1)[random.IntN(3)])
 	},
-	// Deleted, and brought back by an email.
+	// Deleted, and created again by an email.
 	func(ctx context.Context, p *person, _ *rand.Rand) {
-		_ = p.bring(ctx, 0, all(p.serial)) && p.name(ctx, 1, Facts{Nome: fmt.Sprintf("Rita %d", p.serial)}) && p.remove(ctx) && p.name(ctx, 2, Facts{})
+		_ = p.importWith(ctx, 0, allFields(p.serial)) && p.emailWith(ctx, 1, Fields{Nome: fmt.Sprintf("Rita %d", p.serial)}) && p.remove(ctx) && p.emailWith(ctx, 2, Fields{})
 	},
 }
 
-// eraseAndReturn imports a person, who is erased, perhaps before the import was applied, and
-// imported again, with less.
-func eraseAndReturn(ctx context.Context, p *person, dice *rand.Rand) {
-	_ = p.bring(ctx, 0, all(p.serial)) && p.erase(ctx) && dice.IntN(2) == 0 && p.bring(ctx, 1, single(p.serial + 1)[dice.IntN(3)])
+// eraseAndReturn imports a person, erases the person, possibly before the import is applied, and
+// imports the person again, with fewer fields.
+func eraseAndReturn(ctx context.Context, p *person, random *rand.Rand) {
+	_ = p.importWith(ctx, 0, allFields(p.serial)) && p.erase(ctx) && random.IntN(2) == 0 && p.importWith(ctx, 1, singleField(p.serial + 1)[random.IntN(3)])
 }
 
 // key is the tenant's.
 func (p *person) key() string { return p.load.params.Keys[p.tenant] }
 
-// about completes the person's n-th statement: each has an address of its own, by which its
-// row is found.
-func (p *person) about(n int, f Facts) (int, Facts) {
+// complete completes the person's n-th statement: each has its own address, by which its row is found.
+func (p *person) complete(n int, f Fields) (int, Fields) {
 	serial := p.serial + n
 	f.ExternalID, f.Email = fmt.Sprintf("ficha-%d", p.serial), Address(serial)
 	return serial, f
 }
 
-// bring makes the person's n-th statement by an import, and says whether it was accepted.
-func (p *person) bring(ctx context.Context, n int, f Facts) bool {
-	serial, f := p.about(n, f)
+// importWith makes the person's n-th statement by an import, and reports whether it was accepted.
+func (p *person) importWith(ctx context.Context, n int, f Fields) bool {
+	serial, f := p.complete(n, f)
 	body, _ := json.Marshal(f.json()) // maps of strings always can
 	name := fmt.Sprintf("ficha-%d", serial)
-	got, ok := p.load.insist(ctx, request{
+	got, ok := p.load.retryUntilAccepted(ctx, request{
 		method: http.MethodPost, path: "/v1/recipients", key: p.key(), contentType: "application/json", idempotency: name, body: body,
 	}, name)
 	if !ok {
@@ -122,71 +133,71 @@ func (p *person) bring(ctx context.Context, n int, f Facts) bool {
 	}
 	accepted, err := read[struct{ ID uuid.UUID }](got)
 	if err != nil || accepted.ID == uuid.Nil {
-		p.load.Book.refuse(fmt.Sprintf("%s: %.200q names no recipient", name, got.body))
+		p.load.Ledger.addRefusal(fmt.Sprintf("%s: %.200q contains no recipient id", name, got.body))
 		return false
 	}
 	p.id = accepted.ID
-	p.load.Book.state(Statement{Person: p.id, Phase: p.phase, How: Imported, Facts: f})
+	p.load.Ledger.addStatement(Statement{Person: p.id, Phase: p.phase, How: Imported, Fields: f})
 	return true
 }
 
-// name makes the person's n-th statement by an email, and says whether it was accepted.
-func (p *person) name(ctx context.Context, n int, f Facts) bool {
-	serial, f := p.about(n, f)
+// emailWith makes the person's n-th statement by an email, and reports whether it was accepted.
+func (p *person) emailWith(ctx context.Context, n int, f Fields) bool {
+	serial, f := p.complete(n, f)
 	request := map[string]any{
 		"to": f.Email, "subject": "Sua ficha", "html": fmt.Sprintf("<p>%d</p>", serial), "recipient": f.json(),
 	}
 	body, _ := json.Marshal(request) // maps of strings always can
-	row := p.load.handOver(ctx, letter{serial: serial, key: p.key(), body: body})
+	row := p.load.submit(ctx, email{serial: serial, key: p.key(), body: body})
 	if row == uuid.Nil {
 		return false
 	}
-	p.load.Book.state(Statement{Phase: p.phase, How: Named, Facts: f, Row: row})
+	p.load.Ledger.addStatement(Statement{Phase: p.phase, How: Named, Fields: f, Row: row})
 	return true
 }
 
-// remove deletes the person, and says whether another statement may follow: after an answer
-// that was lost an api may still carry out the request later.
+// remove deletes the person, and reports whether another statement may follow: after a lost
+// response an api may still execute the request later.
 func (p *person) remove(ctx context.Context) bool {
 	sure := true
 	for try := 1; ; try++ {
 		got, err := p.load.client.do(ctx, request{method: http.MethodDelete, path: "/v1/recipients/" + p.id.String(), key: p.key()})
-		p.load.Book.answer(got.status)
+		p.load.Ledger.countResponse(got.status)
 		switch {
 		case err != nil:
 			sure = false
 		case got.status == http.StatusNoContent:
-			p.end(Deleted, stepDelete)
+			p.recordEnd(Deleted, stepDelete)
 			return sure
-		case !repeatable(got.status):
-			p.load.Book.refuse(fmt.Sprintf("delete recipient %s: %s", p.id, unexpected(got.status, got.body)))
+		case !retryable(got.status):
+			p.load.Ledger.addRefusal(fmt.Sprintf("delete recipient %s: %s", p.id, unexpectedResponse(got.status, got.body)))
 			return false
 		}
-		if again(ctx, try) != nil {
-			p.load.Book.leave("delete of recipient " + p.id.String())
+		if backoff(ctx, try) != nil {
+			p.load.Ledger.addUnanswered("delete of recipient " + p.id.String())
 			return false
 		}
 	}
 }
 
-// erase has the person erased, and says whether another statement may follow. An erasure that
-// failed is repeated: it does what is left.
+// erase erases the person, and reports whether another statement may follow. It repeats a failed
+// erasure, which then completes.
 func (p *person) erase(ctx context.Context) bool {
 	for try := 1; ; try++ {
 		if p.load.params.Erase(ctx, p.tenant, Address(p.serial)) == nil {
-			p.end(Erased, stepErase)
-			return try == 1 // a statement of one that failed may still run
+			p.recordEnd(Erased, stepErase)
+			return try == 1 // a SQL statement of a failed one may still run
 		}
-		if again(ctx, try) != nil {
-			p.load.Book.leave("erasure of recipient " + p.id.String())
+		if backoff(ctx, try) != nil {
+			p.load.Ledger.addUnanswered("erasure of recipient " + p.id.String())
 			return false
 		}
 	}
 }
 
-// end notes the deletion or erasure of the person, with which a phase begins.
-func (p *person) end(how, step string) {
+// recordEnd records the deletion or erasure of the person, which begins a phase.
+func (p *person) recordEnd(how, step string) {
 	p.phase++
-	p.load.Book.state(Statement{Person: p.id, Phase: p.phase, How: how, Facts: Facts{ExternalID: fmt.Sprintf("ficha-%d", p.serial)}})
-	p.load.Book.step(step)
+	p.load.Ledger.addStatement(Statement{Person: p.id, Phase: p.phase, How: how, Fields: Fields{ExternalID: fmt.Sprintf("ficha-%d", p.serial)}})
+	p.load.Ledger.countStep(step)
 }

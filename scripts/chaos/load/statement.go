@@ -8,18 +8,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// Facts are what one statement says about a person. A field that is empty says nothing.
-type Facts struct {
+// Fields are the fields of one statement about a person. An empty field is left out.
+type Fields struct {
 	ExternalID  string
 	TaxIDHash   string
-	TaxID       bool // the CPF itself too, which the gateway encrypts
-	Number      int  // of that CPF
+	TaxID       bool // with the CPF itself, which the gateway encrypts
+	Number      int  // index of that CPF
 	RazaoSocial string
 	Nome        string
 	Email       string
 }
 
-// The ways in which a tenant makes a statement about a person.
+// The kinds of statements about a person.
 const (
 	Imported = "import"  // POST /v1/recipients
 	Named    = "email"   // the recipient of an email
@@ -28,22 +28,22 @@ const (
 	Erased   = "erase"   // gatewayctl person erase
 )
 
-// Statement is what an api accepted about a person. Statements of one Phase are in the order
-// of their rows' ids. A deletion or an erasure begins a phase: what was accepted before it was
-// answered before it was requested.
+// Statement is an accepted request with data of a person. Statements of one Phase are ordered by
+// their rows' ids. A deletion or an erasure begins a phase: all earlier statements got their
+// response before it was requested.
 type Statement struct {
 	Person uuid.UUID
 	Phase  int
 	How    string
-	Facts
+	Fields
 	// Row is the outbox row of an email; the others' rows are found by their address.
 	Row uuid.UUID
-	// Mailing is the one that the row was uploaded with.
+	// Mailing is the mailing of the row.
 	Mailing uuid.UUID
 }
 
-// withTaxID adds the n-th CPF, whose hash is the gateway's without a key of its own.
-func (f Facts) withTaxID(n int) Facts {
+// withTaxID adds the n-th CPF, with the hash that the gateway computes without a hash key.
+func (f Fields) withTaxID(n int) Fields {
 	f.TaxIDHash, f.TaxID, f.Number = hashOf(TaxID(n)), true, n
 	return f
 }
@@ -53,8 +53,8 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// json is the recipient of a request that makes the statement.
-func (f Facts) json() map[string]any {
+// json returns the recipient of a request that makes the statement.
+func (f Fields) json() map[string]any {
 	all := map[string]any{"email": f.Email}
 	for name, value := range map[string]string{"externalId": f.ExternalID, "razaoSocial": f.RazaoSocial, "nome": f.Nome} {
 		if value != "" {
@@ -70,15 +70,15 @@ func (f Facts) json() map[string]any {
 	return all
 }
 
-// all is a statement about every field, different each time.
-func all(n int) Facts {
-	facts := Facts{RazaoSocial: fmt.Sprintf("Empresa %d Ltda", n), Nome: fmt.Sprintf("Maria %d", n)}
-	return facts.withTaxID(personTaxIDs + (n-personSerials)/statementsEach)
+// allFields returns a statement with all fields, which depend on n.
+func allFields(n int) Fields {
+	fields := Fields{RazaoSocial: fmt.Sprintf("Empresa %d Ltda", n), Nome: fmt.Sprintf("Maria %d", n)}
+	return fields.withTaxID(personTaxIDs + (n-personSerials)/statementsEach)
 }
 
-// single are statements about one field besides the address, or none.
-func single(n int) []Facts {
-	return []Facts{
+// singleField returns statements with one field besides the address, or none.
+func singleField(n int) []Fields {
+	return []Fields{
 		{},
 		{Nome: fmt.Sprintf("Ana %d", n)},
 		{RazaoSocial: fmt.Sprintf("Comércio %d S.A.", n)},

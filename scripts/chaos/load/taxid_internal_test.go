@@ -16,7 +16,7 @@ func TestFindTaxID(t *testing.T) {
 		`{"cpf":"52998224725"}`:   true,
 		"de 529.982.247-25, e":    true,
 		"52998224724 52998224725": true,
-		"52998224724":             false, // another check digit
+		"52998224724":             false, // wrong check digit
 		"1052998224725":           false, // within a longer number
 		"152.998.224-72":          false,
 	} {

@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/service"
 )
 
-// What the tenants do beside handing over, as Notes.Steps counts it.
+// The tenants' further requests, as Records.Steps counts them.
 const (
 	stepReplay   = "dead letters sent again"
 	stepPause    = "mailings paused"
@@ -21,90 +21,91 @@ const (
 	stepErase    = "persons erased"
 )
 
-// doomedEvery: of so many mailings one, the second to begin with, is cancelled.
-const doomedEvery = 11
+// cancelEvery: one mailing of so many, the second of each, is cancelled.
+const cancelEvery = 11
 
-func doomed(n int) bool { return n%doomedEvery == 1 }
+func isCancelled(n int) bool { return n%cancelEvery == 1 }
 
-// withDoomed adds the doomed ones to as many as are to be sent.
-func withDoomed(mailings int) int { return mailings + (mailings+doomedEvery-2)/(doomedEvery-1) }
+// withCancelled returns the number of uploads for this number of mailings that are not cancelled.
+func withCancelled(mailings int) int { return mailings + (mailings+cancelEvery-2)/(cancelEvery-1) }
 
-// tendPause lies between two of the things that tend does.
-const tendPause = 2 * time.Second
+// managePause is the pause between two requests of tend.
+const managePause = 2 * time.Second
 
-// tend does what tenants do with what they have handed over: they send again what failed,
-// and stop a mailing for a moment.
-func (l *Load) tend(ctx, offering context.Context) {
+// manage acts on submitted emails and mailings as tenants do: it sends failed emails again, and
+// pauses a mailing for some seconds.
+func (l *Load) manage(ctx, offering context.Context) {
 	random := rand.New(rand.NewPCG(l.params.Seed, 3))
-	for n := 0; service.Pause(offering, tendPause) == nil; n++ {
+	for n := 0; service.Pause(offering, managePause) == nil; n++ {
 		if n%2 == 0 {
 			l.replay(ctx, l.params.Keys[random.IntN(len(l.params.Keys))])
 			continue
 		}
 		pick, length := random.Uint64(), time.Duration(1000+random.IntN(3000))*time.Millisecond
-		if all := l.Book.mailings(); len(all) > 0 {
-			l.interrupt(ctx, all[pick%uint64(len(all))], length)
+		if all := l.Ledger.mailings(); len(all) > 0 {
+			l.pauseAndResume(ctx, all[pick%uint64(len(all))], length)
 		}
 	}
 }
 
-// replay sends again what failed so far. It is not repeated: the next one is soon.
+// replay sends failed emails again. It is not repeated on failure, because the next call follows
+// soon.
 func (l *Load) replay(ctx context.Context, key string) {
 	body, _ := json.Marshal(map[string]any{"target": "email:send", "rate": 1000, "note": "caos"}) // maps of strings and numbers always can
 	got, err := l.client.do(ctx, request{
 		method: http.MethodPost, path: "/v1/dead-letters/retry", key: key, contentType: "application/json", body: body,
 	})
 	switch {
-	case err != nil || repeatable(got.status):
+	case err != nil || retryable(got.status):
 	case got.status == http.StatusAccepted:
-		l.Book.step(stepReplay)
+		l.Ledger.countStep(stepReplay)
 	default:
-		l.Book.refuse("replay: " + unexpected(got.status, got.body))
+		l.Ledger.addRefusal("replay: " + unexpectedResponse(got.status, got.body))
 	}
 }
 
-// interrupt pauses a mailing, if it is on its way, and resumes it.
-func (l *Load) interrupt(ctx context.Context, m Mailing, length time.Duration) {
+// pauseAndResume pauses a mailing that is being sent, and resumes it.
+func (l *Load) pauseAndResume(ctx context.Context, m Mailing, length time.Duration) {
 	got, err := l.client.do(ctx, l.control(m, "pause"))
 	switch {
 	case err == nil && got.status == http.StatusConflict: // it has ended
 		return
 	case err == nil && got.status == http.StatusOK:
-		l.Book.step(stepPause)
-		_ = service.Pause(ctx, length) // cut short is resumed all the same
+		l.Ledger.countStep(stepPause)
+		_ = service.Pause(ctx, length) // resume even if ctx ends
 	}
-	for try := 1; ; try++ { // also after an answer that was lost
+	for try := 1; ; try++ { // also after a lost response
 		err := l.Resume(ctx, m)
 		if err == nil {
-			l.Book.step(stepResume)
+			l.Ledger.countStep(stepResume)
 			return
 		}
-		if again(ctx, try) != nil {
-			return // rest resumes it
+		if backoff(ctx, try) != nil {
+			return // resumeStuck resumes it
 		}
 	}
 }
 
-// stopWithin is how long after its upload a doomed mailing is cancelled, at most.
-const stopWithin = 4 * time.Second
+// maxCancelDelay is the maximum time from the upload of a mailing to its cancellation.
+const maxCancelDelay = 4 * time.Second
 
-// stop cancels a mailing that is being sent.
-func (l *Load) stop(ctx context.Context, m Mailing, n int) {
+// cancelMailing cancels a mailing that is being sent.
+func (l *Load) cancelMailing(ctx context.Context, m Mailing, n int) {
 	random := rand.New(rand.NewPCG(l.params.Seed, uint64(4+n)))
-	_ = service.Pause(ctx, time.Duration(random.Int64N(int64(stopWithin))))
+	_ = service.Pause(ctx, time.Duration(random.Int64N(int64(maxCancelDelay))))
 	for try := 1; ; try++ {
 		got, err := l.client.do(ctx, l.control(m, "cancel"))
 		switch {
 		case err == nil && got.status == http.StatusOK:
-			l.Book.stop(m.ID)
+			l.Ledger.addStopped(m.ID)
 			return
-		case err == nil && got.status == http.StatusConflict: // it is done, or a cancellation before this one was taken
+		case err == nil && got.status == http.StatusConflict: // it is complete, or an earlier request cancelled it
 			return
-		case err == nil && !repeatable(got.status):
-			l.Book.refuse(fmt.Sprintf("cancel mailing %s: %s", m.ID, unexpected(got.status, got.body)))
+		case err == nil && !retryable(got.status):
+			l.Ledger.addRefusal(fmt.Sprintf("cancel mailing %s: %s", m.ID, unexpectedResponse(got.status, got.body)))
 			return
 		}
-		if again(ctx, try) != nil {
+		if backoff(ctx, try) != nil {
 			return
 		}
 	}
@@ -114,22 +115,21 @@ func (l *Load) control(m Mailing, what string) request {
 	return request{method: http.MethodPost, path: "/mailings/" + m.ID.String() + "/" + what, key: m.Key}
 }
 
-// suppress keeps the tenant's emails from the letter's address, and says whether it is
-// sure of that.
-func (l *Load) suppress(ctx context.Context, next letter) bool {
+// suppress suppresses the email's address, and reports whether the response confirmed it.
+func (l *Load) suppress(ctx context.Context, next email) bool {
 	body, _ := json.Marshal(map[string]any{"address": Address(next.serial), "reason": "MANUAL"}) // maps of strings always can
 	r := request{method: http.MethodPost, path: "/v1/suppressions", key: next.key, contentType: "application/json", body: body}
 	for try := 1; ; try++ {
 		got, err := l.client.do(ctx, r)
 		switch {
 		case err == nil && got.status == http.StatusOK:
-			l.Book.step(stepSuppress)
+			l.Ledger.countStep(stepSuppress)
 			return true
-		case err == nil && !repeatable(got.status):
-			l.Book.refuse(fmt.Sprintf("suppress letter %d: %s", next.serial, unexpected(got.status, got.body)))
+		case err == nil && !retryable(got.status):
+			l.Ledger.addRefusal(fmt.Sprintf("suppress address of email %d: %s", next.serial, unexpectedResponse(got.status, got.body)))
 			return false
 		}
-		if again(ctx, try) != nil {
+		if backoff(ctx, try) != nil {
 			return false
 		}
 	}

@@ -2,12 +2,12 @@ package load
 
 import "testing"
 
-func TestWithDoomed(t *testing.T) {
+func TestWithCancelled(t *testing.T) {
 	t.Parallel()
 	for mailings := range 100 {
-		all, left := withDoomed(mailings), 0
+		all, left := withCancelled(mailings), 0
 		for n := range all {
-			if !doomed(n) {
+			if !isCancelled(n) {
 				left++
 			}
 		}

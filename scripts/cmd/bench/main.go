@@ -1,5 +1,5 @@
-// Command bench measures how fast the gateway is, each path beside its reference in the
-// same run: see package bench. It exits with 0 only if every budget is kept.
+// Command bench measures the speed of the gateway, each path together with its reference in the
+// same run: see package bench. It exits with 0 only if every budget is met.
 //
 //	bench
 //	bench --section accept,ingest --json bench.json
@@ -33,15 +33,15 @@ func main() {
 	}
 }
 
-// run returns whether every budget was kept.
+// run returns whether every budget was met.
 func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error) {
 	cfg := bench.Config{Out: out}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	sections := flags.String("section", "", "sections to run, separated by commas; by default all")
-	list := flags.Bool("list", false, "list the sections and end")
-	flags.IntVar(&cfg.Rounds, "rounds", 5, "how often each measurement is made")
-	flags.BoolVar(&cfg.Quick, "quick", false, "smaller and shorter, for trying: the figures mean little")
-	flags.StringVar(&cfg.Profiles, "profiles", "", "a directory for profiles of the programs' processor time, which go tool pprof reads")
+	list := flags.Bool("list", false, "list the sections and exit")
+	flags.IntVar(&cfg.Rounds, "rounds", 5, "number of repetitions of each measurement")
+	flags.BoolVar(&cfg.Quick, "quick", false, "smaller and shorter, for a trial: the figures are not meaningful")
+	flags.StringVar(&cfg.Profiles, "profiles", "", "a directory for CPU profiles of the programs, which go tool pprof reads")
 	var place local.Workplace
 	place.Flags(flags)
 	if err := flags.Parse(args); err != nil {
@@ -67,7 +67,7 @@ func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error)
 		return false, err
 	}
 	report, err := bench.Run(ctx, cfg)
-	report.Print(out) // what was measured before something failed is worth seeing, and keeping
+	report.Print(out) // also after an error: the measurements up to then are useful
 	if err != nil {
 		err = fmt.Errorf("%w; data and logs are in %s", err, cfg.Dir)
 	}
@@ -82,18 +82,18 @@ func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error)
 	return len(missed) == 0 && err == nil, err
 }
 
-// directory makes it, if one is named, and returns where it is for programs that work
-// elsewhere.
+// directory creates the directory, unless its name is empty, and returns its absolute path for
+// programs with another working directory.
 func directory(name string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
 	name, err := filepath.Abs(name)
 	if err != nil {
-		return "", fmt.Errorf("make a directory: %w", err)
+		return "", fmt.Errorf("create a directory: %w", err)
 	}
 	if err := os.MkdirAll(name, 0o700); err != nil {
-		return "", fmt.Errorf("make a directory: %w", err)
+		return "", fmt.Errorf("create a directory: %w", err)
 	}
 	return name, nil
 }

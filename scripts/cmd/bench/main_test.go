@@ -34,8 +34,8 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// The program measures a real gateway, writes the rows, and ends with 0 exactly if every
-// budget was kept. Nothing that it started is left.
+// The program measures a real gateway, writes the rows, and exits with 0 if and only if every
+// budget was met. It leaves no running processes.
 func TestAccept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -49,7 +49,7 @@ func TestAccept(t *testing.T) {
 	t.Logf("%s", out)
 	text, reading := os.ReadFile(file)
 	if reading != nil {
-		t.Fatalf("there are no rows: %v", err)
+		t.Fatalf("no rows: %v", err)
 	}
 	var rows []struct {
 		Section, Unit            string
@@ -76,12 +76,12 @@ func TestAccept(t *testing.T) {
 		t.Errorf("%d comparisons, want two at each number of connections:\n%s", compared, text)
 	}
 	if (err == nil) != (missed == 0) {
-		t.Errorf("%d budgets were missed, the program ended with %v", missed, err)
+		t.Errorf("%d budgets were missed, the program exited with %v", missed, err)
 	}
 	if !bytes.Contains(out, []byte("fsync on, synchronous_commit on; redis appendonly yes, appendfsync everysec")) {
-		t.Error("the settings that make it durable are not told, or are off")
+		t.Error("the settings for durability are not printed, or are off")
 	}
-	// One for each time that the api was measured, compressed as pprof reads it.
+	// One per measurement of the api, compressed in pprof's format.
 	written, err := filepath.Glob(filepath.Join(profiles, "api-*.pprof"))
 	if err != nil || len(written) != 2 {
 		t.Errorf("profiles: %v %v", written, err)
@@ -92,6 +92,6 @@ func TestAccept(t *testing.T) {
 		}
 	}
 	if left, err := filepath.Glob(filepath.Join(work, "services", "*", "pid")); err != nil || len(left) > 0 {
-		t.Errorf("servers are left: %v %v", left, err)
+		t.Errorf("servers still running: %v %v", left, err)
 	}
 }

@@ -1,7 +1,7 @@
-// Command chaos starts a gateway of its own, breaks every part of it at random while
-// emails and mailings run through it, and checks row by row that nothing was lost and
-// that every duplicate was announced. It exits with 0 only if that is so and if enough
-// was tried: see package chaos.
+// Command chaos starts a gateway of its own, injects random faults into every component while
+// emails and mailings are sent, and checks row by row that nothing was lost and that every
+// duplicate was flagged. It exits with 0 only if that holds and the run reached its minimums: see
+// package chaos.
 //
 //	chaos --duration 60s
 //	chaos --duration 20m --seed 4711 --json chaos.json
@@ -40,13 +40,13 @@ func main() {
 func run(ctx context.Context, args []string) (ok bool, err error) {
 	cfg := chaos.Config{Out: os.Stdout}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	flags.DurationVar(&cfg.Duration, "duration", time.Minute, "how long things break")
-	flags.DurationVar(&cfg.Settle, "settle", time.Minute, "how long after that every email must have come to its end")
-	flags.DurationVar(&cfg.Quiet, "quiet", 2*time.Minute, "how much longer the queue may deliver what is done")
-	flags.Uint64Var(&cfg.Seed, "seed", 0, "what is drawn from; 0 takes one and tells it")
+	flags.DurationVar(&cfg.Duration, "duration", time.Minute, "how long faults are injected")
+	flags.DurationVar(&cfg.Settle, "settle", time.Minute, "time after that in which every email must reach its final state")
+	flags.DurationVar(&cfg.Quiet, "quiet", 2*time.Minute, "further time in which the queue may deliver tasks of finished emails")
+	flags.Uint64Var(&cfg.Seed, "seed", 0, "random seed; 0 chooses one and prints it")
 	flags.StringVar(&cfg.Only, "only", "", "kinds of faults, separated by commas: "+strings.Join(fault.Names(fault.Kinds()), ", "))
 	flags.Float64Var(&cfg.Rate, "rate", 190, "emails offered per second")
-	flags.StringVar(&cfg.Overlay, "overlay", "", "what go build -overlay reads, from the checkout's root; scripts/chaos/nofence.json plants a fault that must be found")
+	flags.StringVar(&cfg.Overlay, "overlay", "", "overlay file for go build, relative to the checkout's root; scripts/chaos/nofence.json contains a bug that must be found")
 	var place local.Workplace
 	place.Flags(flags)
 	if err := flags.Parse(args); err != nil {

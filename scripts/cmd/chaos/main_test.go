@@ -9,11 +9,10 @@ import (
 	"testing"
 
 	"email-gateway/scripts/chaos"
-	"email-gateway/scripts/chaos/judge"
+	"email-gateway/scripts/chaos/checker"
 )
 
-// seed makes the tests break the same things at the same times; CHAOS_SEED names
-// another one.
+// seed makes the tests inject the same faults at the same times; CHAOS_SEED sets another one.
 func seed() string {
 	if text := os.Getenv("CHAOS_SEED"); text != "" {
 		return text
@@ -21,8 +20,8 @@ func seed() string {
 	return "1"
 }
 
-// run builds the program, without the race detector, which would be most of what it
-// measures, and returns its report and whether it was content.
+// run builds the program, without the race detector, which would distort its measurements, and
+// returns its report and whether it passed.
 func run(t *testing.T, args ...string) (chaos.Report, bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,21 +36,21 @@ func run(t *testing.T, args ...string) (chaos.Report, bool) {
 	t.Logf("%s", out.Bytes())
 	text, reading := os.ReadFile(file)
 	if reading != nil {
-		t.Fatalf("there is no report: %v", err)
+		t.Fatalf("no report: %v", err)
 	}
 	var report chaos.Report
 	if err := json.Unmarshal(text, &report); err != nil {
 		t.Fatal(err)
 	}
 	if report.OK() != (err == nil) {
-		t.Errorf("the report is good: %v; the program ended with %v", report.OK(), err)
+		t.Errorf("report OK: %v; the program exited with %v", report.OK(), err)
 	}
 	return report, err == nil
 }
 
-// The program's own minimums make this a minute in which enough was broken. It ends when all is
-// settled: how long that takes says how busy the machine is, so the limit is
-// beyond that, and below EMAIL_TTL (5 min), after which emails expire.
+// The program's own minimums ensure enough faults in a minute. It ends when the gateway is idle:
+// how long that takes depends on the load of the machine, so the limit is longer, but below
+// EMAIL_TTL (5 min), after which emails expire.
 func TestMinute(t *testing.T) {
 	report, ok := run(t, "-duration", "60s", "-settle", "3m", "-seed", seed())
 	if !ok {
@@ -59,11 +58,11 @@ func TestMinute(t *testing.T) {
 	}
 }
 
-// A gateway that sends whatever the queue delivers is found out: a Redis that loses its
-// last second delivers what is done again.
+// The checker detects a gateway that sends every delivered task: a Redis that lost its last second
+// of writes delivers finished tasks again.
 func TestMissingFence(t *testing.T) {
 	report, ok := run(t, "-duration", "15s", "-settle", "10s", "-quiet", "0s", "-seed", seed(), "-overlay", "scripts/chaos/nofence.json", "-only", "redis-powercut")
-	if ok || report.Found(judge.Duplicate) == 0 {
-		t.Errorf("nothing was found: content %v, findings %+v", ok, report.Findings)
+	if ok || report.FindingCount(checker.Duplicate) == 0 {
+		t.Errorf("no duplicate was found: ok %v, findings %+v", ok, report.Findings)
 	}
 }

@@ -1,7 +1,6 @@
-// Command demo is a tenant in one page: it sends one email through the api named by
-// API_URL with the key API_KEY, waits until it has ended and prints its timeline.
-// It exits with 0 only when the email was SENT. dev.sh runs it; -check only asks
-// whether the api takes the key.
+// Command demo is a minimal tenant: it sends one email through the api at API_URL with the key
+// API_KEY, waits for its final state and prints its timeline. It exits with 0 only if the email was
+// SENT. dev.sh runs it; -check only tests whether the api accepts the key.
 package main
 
 import (
@@ -15,15 +14,15 @@ import (
 	"time"
 )
 
-// patience is how long the email may take: some retries, but not an outage.
-const patience = 30 * time.Second
+// timeout is the timeout of the email: enough for some retries, but not for an outage.
+const timeout = 30 * time.Second
 
 func main() {
 	check := flag.Bool("check", false, "only ask whether the api takes the key")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
 	t := tenant{url: os.Getenv("API_URL"), key: os.Getenv("API_KEY")}

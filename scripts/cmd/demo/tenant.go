@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// email is what the demo reads of GET /v1/email/{id}.
+// email has the fields of GET /v1/email/{id} that the demo uses.
 type email struct {
 	Status    string    `json:"status"`
 	CreatedAt time.Time `json:"createdAt"`
@@ -22,7 +22,7 @@ type email struct {
 	} `json:"events"`
 }
 
-// await asks until the email has come to an end.
+// await polls until the email has a final state.
 func (t tenant) await(ctx context.Context, id string) (e email, err error) {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
@@ -42,10 +42,10 @@ func (t tenant) await(ctx context.Context, id string) (e email, err error) {
 	}
 }
 
-// tenant is an api and the key to it.
+// tenant is the address of an api and a key.
 type tenant struct{ url, key string }
 
-// call sends in, when there is one, and reads the answer into out.
+// call sends in, if not nil, and reads the response into out.
 func (t tenant) call(ctx context.Context, method, path string, in, out any) error {
 	var body bytes.Buffer
 	if in != nil {
@@ -69,7 +69,7 @@ func (t tenant) call(ctx context.Context, method, path string, in, out any) erro
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return fmt.Errorf("read answer: %w", err)
+		return fmt.Errorf("read response: %w", err)
 	}
 	if answer.StatusCode >= http.StatusBadRequest {
 		return errors.New(answer.Status + ": " + string(text))

@@ -10,7 +10,7 @@ import (
 	"email-gateway/scripts/interviews"
 )
 
-// book takes an address, a time and perhaps the word follow.
+// book takes an address, a time and optionally the word follow.
 func book(ctx context.Context, a *interviews.Agenda, gateway interviews.Gateway, args []string) error {
 	follow := len(args) == 3 && args[2] == "follow"
 	if len(args) > 2 && !follow {
@@ -42,7 +42,7 @@ func move(ctx context.Context, a *interviews.Agenda, id int64, when string) erro
 	return err
 }
 
-// moment is a time in RFC 3339, or how long from now.
+// moment parses a time in RFC 3339, or a duration from now.
 func moment(when string) (time.Time, error) {
 	if ahead, ok := strings.CutPrefix(when, "+"); ok {
 		d, err := time.ParseDuration(ahead)

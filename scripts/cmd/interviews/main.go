@@ -1,6 +1,6 @@
-// Command interviews is an example of a program that shares the gateway's database: an
-// interview and its two reminders are committed or rolled back together, moved and
-// withdrawn. Beside a running ./scripts/dev.sh:
+// Command interviews is an example of a program that shares the gateway's database: an interview
+// and its two reminders are committed or rolled back together, rescheduled and withdrawn. While
+// ./scripts/dev.sh runs:
 //
 //	source .local/dev.env
 //	go run ./scripts/cmd/interviews                        # the whole story
@@ -9,8 +9,8 @@
 //	go run ./scripts/cmd/interviews cancel 1
 //	go run ./scripts/cmd/interviews follow 1               # until both reminders have ended
 //
-// DATABASE_URL is the shared database, COMPANY_ID whose emails they are; API_URL and
-// API_KEY are for story and follow, which ask the gateway what became of them.
+// DATABASE_URL is the shared database, COMPANY_ID the sending company; API_URL and API_KEY are for
+// story and follow, which read the status of the emails from the gateway.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 
 var errUsage = errors.New("usage: interviews [story | book ADDRESS TIME [follow] | move ID TIME | cancel ID | follow ID]")
 
-// storyTime is how long the whole story may take: its last reminder is due in seconds.
+// storyTime is the timeout of the whole story: its last reminder is due in seconds.
 const storyTime = time.Minute
 
 func run(ctx context.Context, args []string) error {

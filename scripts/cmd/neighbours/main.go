@@ -1,6 +1,6 @@
 // Command neighbours starts a gateway of its own, lets one company misuse each resource that all
 // companies share, and measures the requests and emails of another company meanwhile. It exits
-// with 0 only if every limit was met, and names the resources that missed one: see package
+// with 0 only if every limit was met, and prints the resources that missed one: see package
 // neighbours.
 //
 //	neighbours
@@ -39,8 +39,8 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	flags := flag.NewFlagSet("neighbours", flag.ContinueOnError)
 	flags.StringVar(&cfg.Only, "only", "", "resources, separated by commas: "+strings.Join(neighbours.Names(), ", "))
 	flags.BoolVar(&cfg.Short, "short", false, "three resources, smaller counts, 5 s for each, and limits for the 90th percentile")
-	flags.DurationVar(&cfg.Measure, "measure", 0, "how long each resource is measured; by default 20s, with -short 5s")
-	flags.IntVar(&cfg.Tries, "tries", 1, "how often a resource is measured that misses a limit, on a machine that does other work")
+	flags.DurationVar(&cfg.Measure, "measure", 0, "duration of each measurement; by default 20s, with -short 5s")
+	flags.IntVar(&cfg.Tries, "tries", 1, "maximum number of measurements of a resource that misses a limit, for machines with other load")
 	var place local.Workplace
 	place.Flags(flags)
 	if err := flags.Parse(args); err != nil {

@@ -11,12 +11,12 @@ import (
 	"email-gateway/scripts/neighbours"
 )
 
-// The short run meets every limit. Other tests run on the same processors, so a resource that
-// misses a limit is measured again: a company that really delays another does so each time.
+// The short run meets every limit. Other tests use the same CPU, so a resource that misses a limit
+// is measured again: a real delay occurs each time.
 func TestShort(t *testing.T) {
 	dir := t.TempDir()
 	program, file := filepath.Join(dir, "neighbours"), filepath.Join(dir, "report.json")
-	// Without the race detector, which would be most of what it measures.
+	// Without the race detector, which would distort the measurement.
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
@@ -27,14 +27,14 @@ func TestShort(t *testing.T) {
 	t.Logf("%s", out.Bytes())
 	text, reading := os.ReadFile(file)
 	if reading != nil {
-		t.Fatalf("there is no report: %v", err)
+		t.Fatalf("no report: %v", err)
 	}
 	var report neighbours.Report
 	if err := json.Unmarshal(text, &report); err != nil {
 		t.Fatal(err)
 	}
 	if missed := report.Missed(); len(missed) > 0 || err != nil {
-		t.Errorf("missed %v, and the program ended with %v", missed, err)
+		t.Errorf("missed %v, the program exited with %v", missed, err)
 	}
 	if len(report.Rows) < 3 {
 		t.Errorf("%d resources were measured", len(report.Rows))

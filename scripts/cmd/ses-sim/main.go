@@ -1,12 +1,11 @@
-// Command ses-sim runs the SES simulator of package sessim: point SES_ENDPOINT at it
-// and look at its inbox. It is started by dev.sh, the end-to-end tests and the
-// benchmarks.
+// Command ses-sim runs the SES simulator of package sessim: set SES_ENDPOINT to its URL, and open
+// its inbox in a browser. It is started by dev.sh, the end-to-end tests and the benchmarks.
 //
-// SES_SIM_ADDR (127.0.0.1:8005; port 0 takes a free one) is where it listens,
-// SES_SIM_MAX_SEND_RATE (10000) what GetAccount reports. SES_SIM_EVENTS_URL is whom it
-// tells of the mails it accepted, over an SNS of its own (nobody), SES_SIM_EVENTS_TOPIC
-// the topic's ARN, SES_SIM_EVENTS_BASE_URL how that endpoint reaches the simulator
-// (http:// and the address it listens on), SES_SIM_EVENTS_SIGNATURE 1 or 2.
+// SES_SIM_ADDR (127.0.0.1:8005; port 0 selects a free one) is its listen address,
+// SES_SIM_MAX_SEND_RATE (10000) the send rate that GetAccount reports. SES_SIM_EVENTS_URL is the
+// endpoint for events of accepted mails, through a simulated SNS (default: none),
+// SES_SIM_EVENTS_TOPIC the topic's ARN, SES_SIM_EVENTS_BASE_URL the simulator's URL as seen by that
+// endpoint (default: http:// and the listen address), SES_SIM_EVENTS_SIGNATURE 1 or 2.
 package main
 
 import (
@@ -26,8 +25,8 @@ import (
 	"email-gateway/shared/service"
 )
 
-// grace is how long calls in flight may go on after the signal to stop. Those that a
-// fault holds back longer are cut.
+// grace is how long calls in flight may continue after the signal to stop. Calls that a fault holds
+// for longer are aborted.
 const grace = 3 * time.Second
 
 func main() {

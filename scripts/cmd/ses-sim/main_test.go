@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// addrHandler is a log that passes on the address of its only line.
+// addrHandler is a log handler that passes on the address in its only line.
 type addrHandler struct{ lines chan string }
 
 func (addrHandler) Enabled(context.Context, slog.Level) bool { return true }
@@ -28,7 +28,7 @@ func (h addrHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// startProgram runs the program on a free port. stop ends it and returns run's error.
+// startProgram runs the program on a free port. stop stops it and returns run's error.
 func startProgram(t *testing.T, env map[string]string) (url string, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -78,8 +78,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A request that a fault holds for ever must not keep the program from ending.
-func TestRun_StopsDespiteHeldRequests(t *testing.T) {
+// A request that a fault holds for ever must not prevent the program from exiting.
+func TestRun_StopsWithHeldRequests(t *testing.T) {
 	t.Parallel()
 	url, stop := startProgram(t, map[string]string{})
 	body := `{"FromEmailAddress":"a@example.com","Destination":{"ToAddresses":["sim-hang@example.com"]},"Content":{"Simple":{"Subject":{"Data":"x"},"Body":{"Text":{"Data":"x"}}}}}`
@@ -134,7 +134,7 @@ func TestConfigure_Refuses(t *testing.T) {
 	none := func(string) string { return "" }
 	for _, args := range [][]string{{"-ledger-entries", "0"}, {"-inbox-mails", "-1"}, {"-unknown"}} {
 		if _, _, _, err := configure(args, none); err == nil {
-			t.Errorf("%q was taken", args)
+			t.Errorf("%q was accepted", args)
 		}
 	}
 	cfg, addr, _, err := configure(nil, none)

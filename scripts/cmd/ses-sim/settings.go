@@ -34,7 +34,7 @@ func configure(args []string, getenv func(string) string) (cfg sessim.Config, ad
 	return cfg, addr, healthcheck, nil
 }
 
-// publication is whom the environment says to tell of events.
+// publication returns the configuration of events from the environment.
 func publication(getenv func(string) string, addr string) sessim.Publication {
 	p := sessim.Publication{
 		URL: getenv("SES_SIM_EVENTS_URL"), TopicARN: getenv("SES_SIM_EVENTS_TOPIC"),

@@ -1,8 +1,8 @@
-// Command settings writes the table of CONFIGURATION.md, which is made of the
-// structs that the programs read their environment into:
+// Command settings generates the table of CONFIGURATION.md from the structs into which the programs
+// read their environment:
 //
 //	go run ./scripts/cmd/settings           in the checkout's folder
-//	go run ./scripts/cmd/settings -check    says whether it is as it should be, and writes nothing
+//	go run ./scripts/cmd/settings -check    checks whether it is up to date, and writes nothing
 package main
 
 import (
@@ -48,7 +48,7 @@ func run(args []string) error {
 		return nil
 	}
 	if *check {
-		return fmt.Errorf("%s: the configuration table is not what the source says: go run ./scripts/cmd/settings", path)
+		return fmt.Errorf("%s: the configuration table is out of date: go run ./scripts/cmd/settings", path)
 	}
 	return os.WriteFile(path, []byte(made), 0o644)
 }

@@ -21,7 +21,7 @@ func Shared(tb testing.TB) string {
 }
 
 // Start starts an S3 server of the test's own. Its credentials are those of the shared
-// one, which stand in the environment; its URL is a storage URL.
+// one, which are in the environment; its URL is a storage URL.
 func Start(tb testing.TB) *servertest.Server {
 	tb.Helper()
 	Shared(tb)

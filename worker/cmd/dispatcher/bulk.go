@@ -15,14 +15,14 @@ import (
 	"email-gateway/worker/internal/queue/rabbitmq"
 )
 
-// bulk is what only bulk work needs: RabbitMQ, and the files of mailings.
+// bulk has the resources for bulk jobs only: RabbitMQ, and the files of mailings.
 type bulk struct {
-	publisher *rabbitmq.Publisher
-	census    *rabbitmq.Census
-	bucket    *blob.Bucket
+	publisher    *rabbitmq.Publisher
+	queueMetrics *rabbitmq.QueueMetrics
+	bucket       *blob.Bucket
 }
 
-// openBulk connects to nothing yet.
+// openBulk does not connect yet.
 func openBulk(ctx context.Context, c config.Dispatcher, log *slog.Logger, registry prometheus.Registerer) (*bulk, error) {
 	conn, err := rabbitmq.ParseURL(c.RabbitMQURL)
 	if err != nil {
@@ -37,17 +37,17 @@ func openBulk(ctx context.Context, c config.Dispatcher, log *slog.Logger, regist
 	return &bulk{
 		bucket:    bucket,
 		publisher: publisher,
-		census: rabbitmq.NewCensus(rabbitmq.CensusParams{
+		queueMetrics: rabbitmq.NewQueueMetrics(rabbitmq.QueueMetricsParams{
 			Log: log, Publisher: publisher, Registry: registry,
-			Pipelines: []rabbitmq.Counted{{Name: "mailing", Topology: mailings}, {Name: "recipients", Topology: people}},
+			Pipelines: []rabbitmq.MeasuredPipeline{{Name: "mailing", Topology: mailings}, {Name: "recipients", Topology: people}},
 		}),
 	}, nil
 }
 
 func (b *bulk) close() error { return errors.Join(b.publisher.Close(), b.bucket.Close()) }
 
-// mailingParts are the loops that look after mailings. They go on where RabbitMQ was
-// taken away: what has become emails is still sent, counted and cancelled.
+// mailingParts are the loops for mailings. They also run without RabbitMQ: emails of existing
+// mailings are still sent, counted and cancelled.
 func (p program) mailingParts(advancer mailing.Advancer) []service.Named {
 	c := p.config
 	parts := []service.Named{
@@ -60,7 +60,7 @@ func (p program) mailingParts(advancer mailing.Advancer) []service.Named {
 		{Name: "mailing counter", Service: mailing.NewCounter(mailing.CounterParams{Log: p.log, Store: p.db, Registry: p.registry})},
 	}
 	if p.bulk != nil {
-		parts = append(parts, service.Named{Name: "census", Service: p.bulk.census}, service.Named{Name: "orphan sweeper", Service: maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
+		parts = append(parts, service.Named{Name: "queue metrics", Service: p.bulk.queueMetrics}, service.Named{Name: "orphan sweeper", Service: maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
 			Log: p.log, Blobs: p.bulk.bucket, Mailings: p.db, Registry: p.registry,
 		})})
 	}

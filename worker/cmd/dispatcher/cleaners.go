@@ -6,7 +6,7 @@ import (
 	"email-gateway/worker/internal/maintenance"
 )
 
-// cleaners are what deletes things past their time.
+// cleaners configures the cleaners.
 func (p program) cleaners(actions *maintenance.Actions) maintenance.CleanersParams {
 	c := p.config
 	params := maintenance.CleanersParams{

@@ -1,7 +1,6 @@
-// Command dispatcher moves what is due from Postgres to the queues, and keeps the
-// tables true: it ends what is overdue, brings back what a crash left behind, counts
-// mailings and deletes what is past its time. Any number may run. Its environment is
-// described in package config.
+// Command dispatcher moves due rows from Postgres to the queues, and maintains the tables: it
+// expires overdue emails, recovers from crashes, counts mailings and deletes expired data. Any
+// number may run. Package config describes its environment.
 package main
 
 import (
@@ -22,12 +21,12 @@ import (
 	"email-gateway/worker/internal/queue/asynqueue"
 )
 
-// grace is how long the parts have to end. A round is cancelled, and rolls back.
+// grace is how long the parts may take to stop. A running round is cancelled and rolled back.
 const grace = 15 * time.Second
 
 func main() {
-	healthcheck := flag.Bool("healthcheck", false, "ask the dispatcher at DISPATCHER_ADDR whether it lives")
-	version := flag.Bool("version", false, "say which release this is and exit")
+	healthcheck := flag.Bool("healthcheck", false, "check that the dispatcher at DISPATCHER_ADDR is alive, and exit")
+	version := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
 	if *version {
 		fmt.Fprintln(os.Stdout, "dispatcher", service.Version())

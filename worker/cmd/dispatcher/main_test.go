@@ -17,8 +17,8 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-// patience is how long a test waits for something that should happen soon.
-const patience = 3 * time.Minute
+// timeout is how long a test waits for something that should happen soon.
+const timeout = 3 * time.Minute
 
 func TestRun(t *testing.T) {
 	t.Parallel()
@@ -81,15 +81,15 @@ func TestRun(t *testing.T) {
 		if err != nil {
 			t.Errorf("run: %v", err)
 		}
-	case <-time.After(grace + patience):
+	case <-time.After(grace + timeout):
 		t.Fatal("did not stop")
 	}
 	if n := processes(t, d); n != 0 {
-		t.Errorf("%d rows about the process were left behind", n)
+		t.Errorf("%d status rows of the process remain", n)
 	}
 }
 
-func TestRun_Mistakes(t *testing.T) {
+func TestRun_InvalidSettings(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, url, want string }{
 		{"REDIS_URL", "redis://127.0.0.1:6379/zero", "read Redis URL"},
@@ -132,11 +132,11 @@ func get(t *testing.T, addr, path string) (code int, body string) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for !holds() {
 		select {
 		case <-deadline:
-			t.Fatalf("never seen: %s", what)
+			t.Fatalf("timeout: %s", what)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -154,7 +154,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.all.Write(p)
 }
 
-// find returns what the pattern's first group matches.
+// find returns the match of the pattern's first group.
 func (l *lines) find(pattern string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"email-gateway/worker/internal/steps"
 )
 
-// program is what the parts are made from.
+// program has the resources of the parts.
 type program struct {
 	config    config.Dispatcher
 	log       *slog.Logger
@@ -27,11 +27,10 @@ type program struct {
 	db        *store.Store
 	publisher *asynqueue.Publisher
 	listener  *store.Listener
-	bulk      *bulk // nil where there is no RabbitMQ
+	bulk      *bulk // nil without RabbitMQ
 }
 
-// parts lists the program's parts in the order in which they start; they stop the
-// other way round.
+// parts lists the program's parts in their start order; they stop in reverse order.
 func (p program) parts() []service.Named {
 	c, advancer := p.config, steps.New(p.registry).Watch(p.db.NewAdvancer(), p.log)
 	outcomes := maintenance.Outcomes{
@@ -77,7 +76,7 @@ func (p program) parts() []service.Named {
 		})},
 	}
 	if p.bulk != nil {
-		parts = append(parts, service.Named{Name: "intake rescuer", Service: maintenance.NewIntakeRescuer(maintenance.IntakeRescuerParams{
+		parts = append(parts, service.Named{Name: "recipient rescuer", Service: maintenance.NewRecipientRescuer(maintenance.RecipientRescuerParams{
 			Log: p.log, Store: p.db, Actions: actions,
 		})})
 	}
@@ -86,11 +85,11 @@ func (p program) parts() []service.Named {
 	return append(parts, service.Named{Name: "drain", Service: drain})
 }
 
-// facts are what gatewayctl doctor wants to know of Redis, which it never opens itself.
+// facts are Redis's settings for gatewayctl doctor, which does not connect to Redis.
 func (p program) facts(ctx context.Context) map[string]any {
-	keeps, err := p.publisher.Keeps(ctx)
+	keeps, err := p.publisher.Persistence(ctx)
 	if err != nil {
-		return nil // the probe tells that Redis is away
+		return nil // the probe reports the outage
 	}
 	return map[string]any{"redisKeeps": keeps}
 }

@@ -15,10 +15,10 @@ import (
 	"email-gateway/worker/internal/recipient"
 )
 
-// consumers take from RabbitMQ's queues.
+// consumers are the RabbitMQ consumers.
 type consumers []*rabbitmq.Consumer
 
-// ping says whether all of them do.
+// ping reports whether all of them are consuming.
 func (all consumers) ping(ctx context.Context) error {
 	var errs []error
 	for _, one := range all {
@@ -27,7 +27,7 @@ func (all consumers) ping(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// working counts those that do.
+// working counts those that are consuming.
 func (all consumers) working() (n int) {
 	for _, one := range all {
 		if one.Ping(context.Background()) == nil {
@@ -37,7 +37,7 @@ func (all consumers) working() (n int) {
 	return n
 }
 
-// bulkParts take mailing jobs and recipients from RabbitMQ.
+// bulkParts makes the consumers of mailing jobs and recipients.
 func (p program) bulkParts() (parts []service.Named, all consumers, err error) {
 	c := p.config
 	conn, err := rabbitmq.ParseURL(c.RabbitMQURL)
@@ -55,7 +55,7 @@ func (p program) bulkParts() (parts []service.Named, all consumers, err error) {
 			return unsubscribe.URL(c.PublicURL, c.UnsubscribeKeys.Seal(link))
 		},
 	})
-	intake := recipient.New(recipient.Params{
+	upserter := recipient.New(recipient.Params{
 		Log: p.log, Store: p.db, Metrics: recipient.NewMetrics(p.registry), Concurrency: c.ProcConcurrency, RetryDelay: c.RetryTTL(),
 	})
 	people := rabbitmq.Recipients(c.RetryTTL(), c.MaxRetries)
@@ -63,16 +63,16 @@ func (p program) bulkParts() (parts []service.Named, all consumers, err error) {
 		name   string
 		config rabbitmq.ConsumerConfig
 	}{
-		// One mailing at a time: the others may be another worker's.
+		// One mailing at a time: other workers may take the others.
 		{"mailing jobs", rabbitmq.ConsumerConfig{
 			Topology: rabbitmq.Mailing(), Queue: rabbitmq.MailingJobs, Handler: jobs.Handle, Concurrency: 1, BatchSize: 1, Prefetch: 1,
 		}},
 		{"recipients", rabbitmq.ConsumerConfig{
-			Topology: people, Queue: rabbitmq.RecipientsQueue, Handler: intake.Handle,
+			Topology: people, Queue: rabbitmq.RecipientsQueue, Handler: upserter.Handle,
 			Concurrency: c.BatchConcurrency, BatchSize: c.BatchSize, BatchWait: c.BatchTimeout(), Prefetch: c.Prefetch(),
 		}},
 		{"recipients' dead letters", rabbitmq.ConsumerConfig{
-			Topology: people, Queue: rabbitmq.RecipientsDLQ, Handler: intake.HandleDead,
+			Topology: people, Queue: rabbitmq.RecipientsDLQ, Handler: upserter.HandleDead,
 			Concurrency: 1, BatchSize: c.BatchSize, BatchWait: c.BatchTimeout(), Prefetch: c.BatchSize,
 		}},
 	} {

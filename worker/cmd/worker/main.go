@@ -1,7 +1,6 @@
-// Command worker takes tasks from the email queues and sends them: asynq servers,
-// the pipeline, AWS SES, and an HTTP listener for its health, metrics and the queue
-// dashboard. Where there is a RabbitMQ it also makes emails of mailings, and takes in
-// recipients. Its environment is described in package config.
+// Command worker takes tasks from the email queues and sends them: asynq servers, the pipeline, AWS
+// SES, and an HTTP listener for health, metrics and the queue dashboard. With RabbitMQ it also
+// expands mailings and imports recipients. Package config describes its environment.
 package main
 
 import (
@@ -23,13 +22,13 @@ import (
 	"email-gateway/worker/internal/queue/asynqueue"
 )
 
-// grace is how long the parts have to end: the consumer's 40 s for a call under way
-// and the writes behind it. Whoever stops the process must wait for longer.
+// grace is how long the parts may take to stop: the consumer's 40 s for a running call and the
+// writes after it. The stop timeout of an orchestrator must be longer.
 const grace = 50 * time.Second
 
 func main() {
-	healthcheck := flag.Bool("healthcheck", false, "ask the worker at WORKER_ADDR whether it lives")
-	version := flag.Bool("version", false, "say which release this is and exit")
+	healthcheck := flag.Bool("healthcheck", false, "check that the worker at WORKER_ADDR is alive, and exit")
+	version := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
 	if *version {
 		fmt.Fprintln(os.Stdout, "worker", service.Version())

@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/config"
-	"email-gateway/worker/internal/gate"
 	"email-gateway/worker/internal/inflight"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/pace"
@@ -23,7 +23,7 @@ import (
 	"email-gateway/worker/internal/status"
 )
 
-// program is what the parts are made from.
+// program has the resources of the parts.
 type program struct {
 	config   config.Worker
 	log      *slog.Logger
@@ -32,18 +32,17 @@ type program struct {
 	db       *store.Store
 	conn     asynqueue.Conn
 	sender   *ses.Sender
-	bucket   redis.UniversalClient // of send tokens
+	bucket   redis.UniversalClient // for send tokens
 	monitor  *asynqueue.Monitor
 }
 
-// parts lists the program's parts in the order in which they start. They stop the
-// other way round: first no more tasks are taken and those in hand are finished,
-// last of all the process stops answering for its health.
+// parts lists the program's parts in their start order. They stop in reverse order: first the
+// consumer stops taking tasks and finishes the active ones, last the HTTP listener stops.
 func (p program) parts() ([]service.Named, error) {
 	c := p.config
 	tracer := p.traces.Tracer()
 	pacer := pace.New(p.bucket, c.SendRate)
-	brake := gate.New(gate.Params{
+	providerBreaker := breaker.New(breaker.Params{
 		Log: p.log, Store: p.db, Instance: status.Instance(), Registry: p.registry, Codes: ses.BreakerCodes(), Reach: p.sender.Reach,
 	})
 	loader, advancer := p.db.NewLoader(), p.db.NewAdvancer()
@@ -55,7 +54,7 @@ func (p program) parts() ([]service.Named, error) {
 		},
 	})
 	line := pipeline.New(pipeline.Params{
-		Log: p.log, Loader: loader, Advancer: advancer, Outbox: p.db, Pacer: pacer, Sender: p.sender, Gate: brake,
+		Log: p.log, Loader: loader, Advancer: advancer, Outbox: p.db, Pacer: pacer, Sender: p.sender, Breaker: providerBreaker,
 		RetryRoom: asynqueue.NewRetryRoom(p.conn, p.bucket),
 		Templates: p.db, Links: pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
 		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
@@ -66,7 +65,7 @@ func (p program) parts() ([]service.Named, error) {
 	})
 	probes := map[string]status.Probe{
 		"redis": consumer.Ping,
-		// AWS answers one such question per second for the whole account.
+		// AWS allows one such call per second for the whole account.
 		"ses": status.Seldom(time.Minute, p.sender.Reach),
 	}
 	var bulk []service.Named
@@ -95,9 +94,9 @@ func (p program) parts() ([]service.Named, error) {
 			},
 		})},
 		{Name: "quota", Service: pace.NewQuota(pace.QuotaParams{
-			Log: p.log, Pacer: pacer, Account: limits{p.sender}, Breaker: brake, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
+			Log: p.log, Pacer: pacer, Account: limits{p.sender}, Breaker: providerBreaker, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
 		})},
-		{Name: "gate", Service: brake.Watch()},
+		{Name: "gate", Service: providerBreaker.Watch()},
 		{Name: "results", Service: line},
 		{Name: "concurrency", Service: limit},
 		{Name: "consumer", Service: consumer},
@@ -105,12 +104,12 @@ func (p program) parts() ([]service.Named, error) {
 	return append(parts, service.Named{Name: "drain", Service: drain}), nil
 }
 
-// peers counts the workers that are alive.
+// peers counts the live workers.
 func peers(db *store.Store) pace.Peers {
 	return func(ctx context.Context) (int, error) { return db.LiveProcesses(ctx, "worker") }
 }
 
-// limits are the account's, as package pace asks for them.
+// limits adapts the account to package pace.
 type limits struct{ sender *ses.Sender }
 
 func (l limits) Limits(ctx context.Context) (pace.Limits, error) {

@@ -25,13 +25,12 @@ type Process struct {
 	// Pooled must be true if DATABASE_URL leads to PgBouncer in transaction mode: the program then
 	// prepares no statements and sends no session settings. `migrate roles` stores those on the roles.
 	Pooled bool `env:"DATABASE_POOLED" envDefault:"false"`
-	// RedisURL names the Redis that carries the queues: redis://, rediss:// (TLS),
+	// RedisURL is the URL of the Redis that holds the queues: redis://, rediss:// (TLS),
 	// redis-sentinel://host1,host2/0?master=name or redis-cluster://host1,host2.
 	RedisURL string `env:"REDIS_URL,required,notEmpty"`
-	// RabbitMQURL names the RabbitMQ that carries mailings and recipients: amqp:// or
-	// amqps://, with the nodes of a cluster separated by commas
-	// (amqp://user:password@a:5672,b:5672,c/vhost). It may be empty: single emails do not
-	// need one.
+	// RabbitMQURL is the URL of the RabbitMQ for mailings and recipients: amqp:// or amqps://, with
+	// the nodes of a cluster separated by commas (amqp://user:password@a:5672,b:5672,c/vhost). It
+	// may be empty: single emails do not need RabbitMQ.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
 	// DrainDelay is how long a stopping program continues to serve while /readyz answers 503, 0s
@@ -41,34 +40,33 @@ type Process struct {
 	// Environment is a field of every log line. The value production makes all programs
 	// refuse keys and passwords that are published in this project's files.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
-	// LogLevel is the lowest level that is logged: debug, info, warn or error.
+	// LogLevel is the minimum log level: debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
 	// TraceSettings say where spans are sent to.
 	telemetry.TraceSettings
 
-	// Concurrency is how many emails one worker has in flight at most, 1 to 1024. Empty or 0: as many
-	// as the account's send rate needs at the latency that the worker measures, 10 to 512. The
-	// dispatcher keeps twice that many tasks on each queue; it reads the variable for the time in
-	// which no worker has reported.
+	// Concurrency is the maximum number of emails that one worker has in flight, 1 to 1024. Empty
+	// or 0: as many as the account's send rate needs at the latency that the worker measures, 10 to
+	// 512. The dispatcher keeps twice that many tasks on each queue; it uses this variable while no
+	// worker has reported.
 	Concurrency int `env:"WORKER_CONCURRENCY"`
-	// SendRate is recipients per second, where the provider does not tell. The dispatcher
-	// keeps a second's worth on each queue.
+	// SendRate is the limit of recipients per second if the provider does not report its own. The
+	// dispatcher keeps a second's worth on each queue.
 	SendRate float64 `env:"SES_MAX_SEND_RATE" envDefault:"100"`
-	// MaxAttempts is how many tries an email has; a try that ended in a provider's
-	// quota is not counted.
+	// MaxAttempts is the maximum number of attempts per email; an attempt that ended in a
+	// provider's quota is not counted.
 	MaxAttempts int `env:"EMAIL_MAX_ATTEMPTS" envDefault:"5"`
-	// ConfigurationSet is SES's configuration set that emails are sent through, which
-	// publishes what became of them.
+	// ConfigurationSet is SES's configuration set for sent emails, which publishes their events.
 	ConfigurationSet string `env:"SES_CONFIGURATION_SET"`
-	// FeedbackWindow is how long the provider's feedback is waited for when it is not known
-	// whether it took an email. Not set: 2 minutes with a configuration set, and not at
-	// all without one, since no feedback would come. The dispatcher, which decides for a
-	// worker that died, goes by what the workers tell, and by its own where none did.
+	// FeedbackWindow is how long an email of unknown outcome waits for the provider's feedback. Not
+	// set: 2 minutes with a configuration set, and 0 without one, because no feedback would arrive.
+	// The dispatcher, which decides for a worker that died, uses the value that the workers report,
+	// or its own if none did.
 	FeedbackWindow *time.Duration `env:"SES_FEEDBACK_WINDOW"`
-	// Backoff is the wait after each try, ±25 %; the last one stands for all that follow.
+	// Backoff is the wait after each attempt, ±25 %; the last one applies to all further attempts.
 	Backoff email.Backoff `env:"EMAIL_BACKOFF" envDefault:"1s,5s,30s,2m,10m"`
-	// TTL is how long an email may be tried, from its first attempt if it belongs to a
-	// mailing, or from its replay.
+	// TTL is the deadline of an email, from its first attempt if it belongs to a mailing, or from
+	// its replay.
 	TTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
 }
 

@@ -15,22 +15,22 @@ type Dispatcher struct {
 	Recovery
 	Retention
 
-	// Addr is where /livez, /readyz and /metrics are answered.
+	// Addr is the address that serves /livez, /readyz and /metrics.
 	Addr string `env:"DISPATCHER_ADDR" envDefault:"127.0.0.1:9091"`
 	// ListenURL is the Postgres URL for LISTEN, which needs a session of its own. Required if
 	// DATABASE_POOLED is true: it must then name Postgres itself, not PgBouncer. Not set, it is
 	// DatabaseURL.
 	ListenURL string `env:"DATABASE_LISTEN_URL"`
-	// PollInterval is how long a new email waits at most when its wake-up was lost. Rows that were committed
-	// more than 2 s after their id was made wait up to 30 s.
+	// PollInterval is how long a new email waits at most if its notification was lost. Rows that
+	// were committed more than 2 s after their id was generated wait up to 30 s.
 	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"250ms"`
-	// RescueAfter is how long an email is off its queue at most when its task was lost.
+	// RescueAfter is how long an email is missing from its queue at most after its task was lost.
 	RescueAfter time.Duration `env:"RESCUE_AFTER" envDefault:"10s"`
 
-	// StorageURL is where the api keeps uploaded files. Those under mailings/ that belong to
-	// no mailing are deleted after an hour.
+	// StorageURL is the location where the api stores uploaded files. Those under mailings/ that
+	// belong to no mailing are deleted after an hour.
 	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
-	// RecoveryInterval is how often mailings are looked for whose expander is gone.
+	// RecoveryInterval is how often the dispatcher looks for mailings whose expander died.
 	RecoveryInterval time.Duration `env:"MAILING_RECOVERY_INTERVAL" envDefault:"5m"`
 }
 

@@ -11,17 +11,17 @@ import (
 // Mailings is what the worker is told about mailings. It counts only where there is a
 // RabbitMQ.
 type Mailings struct {
-	// PublicURL is how readers of mail reach the api; unsubscribe links begin with it.
+	// PublicURL is the URL at which readers of mail reach the api; unsubscribe links begin with it.
 	PublicURL string `env:"PUBLIC_URL" envDefault:"http://127.0.0.1:8080"`
-	// UnsubscribeKeys are what seals unsubscribe links: base64 of at least 32 bytes, the same for api
-	// and worker; several with commas between them, of which the first seals and all open.
-	// Required where RABBITMQ_URL is set.
+	// UnsubscribeKeys are the keys that encrypt unsubscribe links: base64 of at least 32 bytes, the
+	// same for api and worker, comma-separated. The first one encrypts, all of them decrypt.
+	// Required if RABBITMQ_URL is set.
 	UnsubscribeKeys unsubscribe.Keys `env:"UNSUBSCRIBE_KEY"`
-	// Lead is how many emails of one mailing wait in the outbox at most; the rest waits
-	// in the mailing, where no deadline runs.
+	// Lead is how many emails of one mailing wait in the outbox at most; the rest waits in the
+	// mailing, without a deadline.
 	Lead int `env:"MAILING_LEAD" envDefault:"50000"`
-	// MXResolver is who is asked whether the domains of a mailing take mail: host:port of a
-	// DNS server, or off for nobody. Not set: the system's resolver.
+	// MXResolver is the DNS server that is queried for the MX records of a mailing's domains:
+	// host:port, or off for no check. Not set: the system's resolver.
 	MXResolver string `env:"MX_RESOLVER"`
 }
 
@@ -37,8 +37,8 @@ func (m *Mailings) check(f *environment.Faults) {
 
 // Recovery says when a mailing's expander is taken to be gone.
 type Recovery struct {
-	// StaleAfter is how long a mailing's job may be silent before it counts as dead. It tells
-	// of itself every 5 s.
+	// StaleAfter is how long a mailing's job may go without a heartbeat before it counts as dead.
+	// It sends one every 5 s.
 	StaleAfter time.Duration `env:"MAILING_STALE_AFTER" envDefault:"30s"`
 }
 

@@ -8,17 +8,17 @@ import (
 
 // Recipients is the environment of the intake of recipients over RabbitMQ.
 type Recipients struct {
-	// RetryTTLMS is how long a recipient's message waits before it is tried again, in
-	// milliseconds. A new value needs the retry queue to be deleted.
+	// RetryTTLMS is how long a recipient's message waits before a retry, in milliseconds. To change
+	// it, delete the retry queue.
 	RetryTTLMS int `env:"RECIPIENTS_RETRY_TTL_MS" envDefault:"10000"`
-	// MaxRetries is how often a recipient's message is tried again before it goes to the DLQ.
+	// MaxRetries is how often a recipient's message is retried before it goes to the DLQ.
 	MaxRetries int `env:"RECIPIENTS_MAX_RETRIES" envDefault:"3"`
-	// BatchSize is how many recipients are written in one statement.
+	// BatchSize is the number of recipients written in one statement.
 	BatchSize int `env:"RECIPIENTS_BATCH_SIZE" envDefault:"1000"`
 	// BatchTimeoutMS is how long the first recipient of a batch waits for the others, in milliseconds.
 	BatchTimeoutMS int `env:"RECIPIENTS_BATCH_TIMEOUT_MS" envDefault:"1000"`
-	// ProcConcurrency is how many messages of a batch that cannot be written are looked
-	// after at the same time, one by one.
+	// ProcConcurrency is how many messages of a failed batch are processed individually at the same
+	// time.
 	ProcConcurrency int `env:"RECIPIENTS_PROC_CONCURRENCY" envDefault:"8"`
 	// BatchConcurrency is how many batches of recipients are written at the same time.
 	BatchConcurrency int `env:"RECIPIENTS_BATCH_CONCURRENCY" envDefault:"2"`

@@ -39,16 +39,16 @@ func (a *Age) UnmarshalText(text []byte) error {
 // Retention is how long what has ended is kept. A company may have ages of its own in
 // the database.
 type Retention struct {
-	// Outbox: rows of the outbox after their end, in days or hours (30d, 36h); 0 is for
-	// ever. GET answers from the log after that.
+	// Outbox: rows of the outbox after their final state, in days or hours (30d, 36h); 0 is for
+	// ever. After that GET reads the log.
 	Outbox Age `env:"RETENTION_OUTBOX" envDefault:"30d"`
-	// Bodies: what an email said, after its end; it cannot be sent again then. Not set: as
-	// long as Outbox.
+	// Bodies: html and text of an email, after its final state; it cannot be sent again then. Not
+	// set: as long as Outbox.
 	Bodies *Age `env:"RETENTION_BODIES"`
 	// Files: uploaded files, after their mailing's end.
 	Files Age `env:"RETENTION_FILES" envDefault:"30d"`
-	// Unstarted: a mailing that was uploaded with start=false and never started is cancelled
-	// then, and its file deleted. 0 is never.
+	// Unstarted: mailings that were uploaded with start=false and never started, until they are
+	// cancelled and their files deleted. 0 is never.
 	Unstarted Age `env:"RETENTION_UNSTARTED" envDefault:"30d"`
 	// Entries: entries and rejected lines of a mailing, after its end.
 	Entries Age `env:"RETENTION_ENTRIES" envDefault:"365d"`
@@ -56,14 +56,13 @@ type Retention struct {
 	Logs Age `env:"RETENTION_LOGS" envDefault:"365d"`
 	// Events: timelines of emails. Not set: as long as Logs.
 	Events *Age `env:"RETENTION_EVENTS"`
-	// Hashes: CPF and CNPJ, as a hash and encrypted: of a recipient about whom nothing was
-	// written since, of a mailing's entry and of an email after their end. Not set, or 0: as
-	// long as what they stand on.
+	// Hashes: CPF and CNPJ, as a hash and encrypted: of a recipient since the last write, of a
+	// mailing's entry and of an email since their final state. Not set, or 0: as long as the row
+	// that has them.
 	Hashes Age `env:"RETENTION_HASHES"`
-	// DeletedRecipients: rows of recipients, after they were deleted. At least 367d: an email
-	// that was accepted before must not bring the person back, and may be scheduled a year
-	// ahead. One that is older still (moved on, sent again, of a mailing that was
-	// paused) is sent, and makes no recipient.
+	// DeletedRecipients: rows of recipients, after they were deleted. At least 367d: an email that
+	// was accepted before must not bring the person back, and may be scheduled a year ahead. An
+	// even older one (rescheduled, retried, of a paused mailing) is sent, but creates no recipient.
 	DeletedRecipients Age `env:"RETENTION_DELETED_RECIPIENTS" envDefault:"400d"`
 }
 

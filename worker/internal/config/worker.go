@@ -16,23 +16,23 @@ type Worker struct {
 	Recipients
 	Recovery
 
-	// Addr is where /livez, /readyz, /metrics and /monitoring are answered.
+	// Addr is the address that serves /livez, /readyz, /metrics and /monitoring.
 	Addr string `env:"WORKER_ADDR" envDefault:"127.0.0.1:9092"`
 
-	// Endpoint is where SES is reached in place of the region's own address: a VPC endpoint,
-	// or a simulator. Where ENVIRONMENT is production it must be https.
+	// Endpoint is the address of SES in place of the region's own: a VPC endpoint, or a simulator.
+	// It must be https if ENVIRONMENT is production.
 	Endpoint string `env:"SES_ENDPOINT"`
 	// Region is the AWS region whose SES sends.
 	Region string `env:"AWS_REGION" envDefault:"us-east-1"`
-	// MonitoringUser is who may look at the queues at /monitoring, with MonitoringPassword;
-	// without both it stays shut.
+	// MonitoringUser is the user name for /monitoring, with MonitoringPassword; without both it is
+	// disabled.
 	MonitoringUser string `env:"MONITORING_USER"`
 	// MonitoringPassword is the password of MonitoringUser.
 	MonitoringPassword string `env:"MONITORING_PASSWORD"`
 	// MonitoringWritable lets MonitoringUser delete, run and pause tasks as well.
 	MonitoringWritable bool `env:"MONITORING_WRITABLE" envDefault:"false"`
-	// TrustedProxies are the networks, with commas between them, of proxies before /monitoring
-	// whose X-Forwarded-For is trusted when wrong passwords are counted per address.
+	// TrustedProxies are the comma-separated networks of proxies in front of /monitoring whose
+	// X-Forwarded-For is trusted when wrong passwords are counted per address.
 	TrustedProxies clientip.Proxies `env:"TRUSTED_PROXIES"`
 }
 

@@ -12,15 +12,16 @@ import (
 
 const (
 	backlogInterval = 10 * time.Second
-	// countShare is how many times as long as a count took the next one waits: counting
-	// millions of rows takes seconds, and 5 % of a connection's time at most.
+	// countShare bounds the load of counting: the next count starts after countShare times the
+	// duration of the last one, since counting millions of rows takes seconds. That is 5 % of a
+	// connection's time.
 	countShare = 20
 	// expiringWithin is how long before its deletion an open dead letter is reported.
 	expiringWithin = 24 * time.Hour
 )
 
-// backlog measures what waits. Several dispatchers measure the same: the greatest of
-// their values counts, not the sum.
+// backlog measures waiting rows and dead letters. Several dispatchers measure the same values: use
+// the maximum, not the sum.
 type backlog struct {
 	outbox Outbox
 	ages   Ages
@@ -33,7 +34,7 @@ type backlog struct {
 	oldestTask                               *prometheus.GaugeVec
 }
 
-// Kinds of lanes, as the metrics name them.
+// Kinds of lanes in the metrics.
 const (
 	kindSingle  = "single"
 	kindMailing = "mailing"
@@ -42,23 +43,23 @@ const (
 func newBacklog(p Params) *backlog {
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-		g.Set(math.NaN()) // until it was measured: 0 would be good news
+		g.Set(math.NaN()) // until the first measurement: 0 would look healthy
 		return g
 	}
 	b := &backlog{
 		outbox: p.Outbox, ages: p.Ages,
-		pending:       gauge("mailing_outbox_pending_count", "Outbox rows that wait for the dispatcher."),
-		unknown:       gauge("outbox_outcome_unknown_count", "Emails of which nobody knows yet whether the provider took them."),
-		letters:       gauge("dead_letters_open_count", "Dead letters that nobody has resolved."),
-		oldestErasure: gauge("person_erasures_oldest_seconds", "How long ago the oldest erasure of a person began that is not complete; 0 if all are."),
+		pending:       gauge("mailing_outbox_pending_count", "Outbox rows waiting for the dispatcher."),
+		unknown:       gauge("outbox_outcome_unknown_count", "Emails whose provider outcome is unknown."),
+		letters:       gauge("dead_letters_open_count", "Unresolved dead letters."),
+		oldestErasure: gauge("person_erasures_oldest_seconds", "Age of the oldest incomplete erasure of a person; 0 if there is none."),
 		expiring: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dead_letters_expiring_count", Help: "Dead letters that nobody has resolved and that are deleted within a day.",
+			Name: "dead_letters_expiring_count", Help: "Unresolved dead letters that will be deleted within a day.",
 		}, []string{"kind"}),
 		oldestDue: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "outbox_oldest_due_seconds", Help: "How long the row has been due that was not dispatched for longest, in lanes that nobody holds; 0 if none is due.",
+			Name: "outbox_oldest_due_seconds", Help: "How long the oldest due row has waited for dispatch, in open lanes; 0 if none is due.",
 		}, []string{"queue", "kind"}),
 		oldestTask: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "queue_oldest_task_seconds", Help: "How long the oldest task has stood on the queue without being taken.",
+			Name: "queue_oldest_task_seconds", Help: "Age of the oldest task that is ready on the queue.",
 		}, []string{"queue"}),
 	}
 	p.Registry.MustRegister(b.pending, b.unknown, b.letters, b.oldestErasure, b.expiring, b.oldestDue)
@@ -68,8 +69,8 @@ func newBacklog(p Params) *backlog {
 	return b
 }
 
-// measure does not log what does not answer: the feeders report the outage. What cannot
-// be measured is NaN, since the last value would hide the outage.
+// measure does not log errors: the feeders report the outage. A value that cannot be measured
+// becomes NaN, since the last value would hide the outage.
 func (b *backlog) measure(ctx context.Context) (more bool, err error) {
 	ages, err := b.outbox.OldestDue(ctx)
 	b.count(ctx, err != nil)
@@ -94,8 +95,8 @@ func (b *backlog) measure(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// count counts, unless the last count took so long that the next one has to wait. The last
-// value is forgotten when the database does not answer.
+// count counts, unless the pause after the last count is not over. During a database outage it runs
+// each time and sets the values to NaN.
 func (b *backlog) count(ctx context.Context, away bool) {
 	begun := time.Now()
 	if begun.Before(b.counted) && !away {
@@ -113,7 +114,7 @@ func (b *backlog) count(ctx context.Context, away bool) {
 	b.counted = begun.Add(countShare * time.Since(begun))
 }
 
-// known is a value as a metric, NaN if err kept it from being measured.
+// known converts a value to a metric: NaN if err is not nil.
 func known[T int | float64](value T, err error) float64 {
 	if err != nil {
 		return math.NaN()
@@ -121,8 +122,8 @@ func known[T int | float64](value T, err error) float64 {
 	return float64(value)
 }
 
-// everyKind gives each kind of lane there is the same age: one in which nothing is due
-// any more must not keep its last value.
+// everyKind returns the same age for every queue and kind, so that a kind without due rows does not
+// keep its last value.
 func everyKind(seconds float64) map[[2]string]float64 {
 	oldest := make(map[[2]string]float64)
 	for _, name := range email.Queues() {

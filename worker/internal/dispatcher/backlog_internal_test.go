@@ -9,9 +9,9 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// What cannot be measured any more is not known: the last good news would be shown for as
-// long as Postgres is away.
-func TestBacklog_ForgetsWhatItCannotMeasure(t *testing.T) {
+// A value that cannot be measured becomes NaN: otherwise the last value would be shown as long as
+// Postgres is down.
+func TestBacklog_UnmeasuredValuesAreNaN(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	registry := prometheus.NewRegistry()
@@ -30,7 +30,7 @@ func TestBacklog_ForgetsWhatItCannotMeasure(t *testing.T) {
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				if got := m.GetGauge().GetValue(); math.IsNaN(got) == known {
-					t.Errorf("%s %v is %g while its being known is %t", f.GetName(), m.GetLabel(), got, known)
+					t.Errorf("%s %v is %g want a number: %t", f.GetName(), m.GetLabel(), got, known)
 				}
 			}
 		}

@@ -16,7 +16,7 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// carrier is a broker for bulk work that keeps what it is given, or is away.
+// carrier is a broker for bulk jobs that keeps what is published, or is down.
 type carrier struct {
 	away  bool
 	tasks chan queue.Task
@@ -36,7 +36,7 @@ func (c carrier) Reserve(_ context.Context, _ string, window, most int) (queue.R
 
 func (c carrier) Release(context.Context, string) error { return nil }
 
-// job writes a bulk job of the company.
+// job inserts a bulk job of the company.
 func (b *bench) job(t *testing.T, company uuid.UUID, target, lane, payload string) uuid.UUID {
 	t.Helper()
 	id := uuid.New()
@@ -78,9 +78,8 @@ func TestDispatch_BulkJobs(t *testing.T) {
 	}
 }
 
-// Bulk jobs wait in Postgres while their broker is away, or where there is none, and
-// emails are none the slower.
-func TestDispatch_BrokerAway(t *testing.T) {
+// Bulk jobs wait in Postgres while their broker is down or not configured, and do not delay emails.
+func TestDispatch_BrokerOutage(t *testing.T) {
 	t.Parallel()
 	for name, broker := range map[string]queue.Publisher{"away": carrier{away: true}, "none": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +94,7 @@ func TestDispatch_BrokerAway(t *testing.T) {
 			for range 20 {
 				b.expectStatus(t, b.Accept(t, company, nil), email.Enqueued)
 			}
-			if took := time.Since(begun); took > patience/2 {
+			if took := time.Since(begun); took > timeout/2 {
 				t.Errorf("20 emails took %s", took)
 			}
 			if got := b.status(t, job); got != email.Pending {
@@ -105,7 +104,7 @@ func TestDispatch_BrokerAway(t *testing.T) {
 	}
 }
 
-// mute is a broker that takes bulk work and does not confirm it in time.
+// mute is a broker that accepts bulk jobs and does not confirm them in time.
 type mute struct{ carrier }
 
 func (m mute) Publish(ctx context.Context, task queue.Task) (queue.Placed, error) {
@@ -114,7 +113,7 @@ func (m mute) Publish(ctx context.Context, task queue.Task) (queue.Placed, error
 	return 0, context.Cause(ctx)
 }
 
-// A job whose confirm is late may be on its queue: it is not published again before its lease ends.
+// A job whose confirm is late may be queued: it is not published again before its lease ends.
 func TestDispatch_LateConfirm(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -150,7 +149,8 @@ func (m halfMute) Publish(ctx context.Context, task queue.Task) (queue.Placed, e
 	return m.mute.Publish(ctx, task)
 }
 
-// A stop releases the jobs that were certainly not published. One that may be on its queue keeps its lease.
+// A stop releases the jobs that were certainly not published. One that may be queued keeps its
+// lease.
 func TestDispatch_StopReleasesUnsentJobs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -171,20 +171,20 @@ func TestDispatch_StopReleasesUnsentJobs(t *testing.T) {
 	}
 	defer found.Close()
 	for found.Next() {
-		var doubtful, released bool
-		if err := found.Scan(&doubtful, &released); err != nil {
+		var unconfirmed, released bool
+		if err := found.Scan(&unconfirmed, &released); err != nil {
 			t.Fatal(err)
 		}
-		rows[doubtful] = released
+		rows[unconfirmed] = released
 	}
 	if diff := cmp.Diff(map[bool]bool{true: false, false: true}, rows); diff != "" || found.Err() != nil {
 		t.Errorf("released by whether it is in doubt: %s, %v", diff, found.Err())
 	}
 }
 
-// A company with many mailings does not make another one's wait for all of their jobs: few
-// stand on the queue, and companies take turns at it.
-func TestDispatch_MailingsTakeTurns(t *testing.T) {
+// A company with many mailings does not delay another company's mailing by all of its jobs: few are
+// on the queue, and companies take turns.
+func TestDispatch_MailingsRoundRobin(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	many, one := b.Company(t), b.Company(t)
@@ -206,12 +206,12 @@ func TestDispatch_MailingsTakeTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if job.MailingID == "one" {
-			t.Logf("it was the %d. job", n)
+			t.Logf("it was job number %d", n)
 			return
 		}
 		if n == 200 {
 			t.Fatal("another company's mailing waits for 200 jobs")
 		}
-		<-time.After(10 * time.Millisecond) // a job takes its time
+		<-time.After(10 * time.Millisecond) // a job takes a moment
 	}
 }

@@ -1,15 +1,14 @@
-// Package dispatcher moves the rows that are due from the outbox to their queues:
-// emails to the queue engine, bulk jobs to the message broker.
-// The program of the same name runs it, any number of times at once: rows that one of them
-// takes are not due for the others, and a queue has at most one task of an id.
+// Package dispatcher moves due rows from the outbox to their queues: emails to the queue engine,
+// bulk jobs to the message broker. Any number of dispatcher processes may run: each row is taken by
+// one of them, and a queue holds at most one task per id.
 //
 // A batch is committed first and published afterwards, so no transaction is open while the
-// dispatcher waits for a broker. What a crash in between leaves behind is found by the
-// rescuer (emails) or when its lease ends (jobs).
+// dispatcher waits for a broker. Rows that a crash leaves between the two are found by the rescuer
+// (emails) or when their lease ends (jobs).
 //
-// A queue holds no more than a window of tasks, and lanes (a tenant's emails, or a
-// mailing's) take turns at it. So one tenant's million emails neither delay
-// another's single one by more than the window, nor fill the broker.
+// A queue holds at most a window of tasks, and lanes (a tenant's emails, or a mailing's) share it
+// round-robin. One tenant's million emails therefore delay another tenant's single email by at most
+// the window, and do not fill the broker.
 package dispatcher
 
 import (
@@ -28,7 +27,7 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// Outbox is what the dispatcher asks of the database.
+// Outbox has the database operations of the dispatcher.
 type Outbox interface {
 	WaitingLanes(ctx context.Context) (store.WaitingLanes, error)
 	ProbeLanes(ctx context.Context, lanes []store.LaneProbe, made store.NewRows) (store.WaitingLanes, error)
@@ -37,7 +36,7 @@ type Outbox interface {
 	LeaseJobs(ctx context.Context, turns []store.LaneTurn) (store.Batch, error)
 	MarkPublished(ctx context.Context, ids []uuid.UUID) error
 	Release(ctx context.Context, takenAt time.Time, rows []store.Release) (left int, err error)
-	// StillTaken counts emails of a batch that no worker has finished with.
+	// StillTaken counts the emails of a batch that are not finished.
 	StillTaken(ctx context.Context, takenAt time.Time, ids []uuid.UUID) (int, error)
 	// Wake makes all dispatchers list all lanes.
 	Wake(ctx context.Context) error
@@ -51,44 +50,43 @@ type Outbox interface {
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 }
 
-// Ages is how long the oldest task has stood on a queue without being taken, 0 if none
-// stands there.
+// Ages returns the age of the oldest ready task of a queue, 0 if there is none.
 type Ages interface {
 	Oldest(ctx context.Context, queue string) (time.Duration, error)
 }
 
-// Params make a Dispatcher.
+// Params configure a Dispatcher.
 type Params struct {
 	Log    *slog.Logger
 	Outbox Outbox
-	Queue  queue.Publisher // of emails
-	Bulk   queue.Publisher // of mailing jobs and recipients; nil = this installation has no broker for them
-	// Ages tells how old the tasks on the queues of emails are; nil = nobody does.
+	Queue  queue.Publisher // for emails
+	Bulk   queue.Publisher // for mailing jobs and recipients; nil = no broker is configured
+	// Ages measures the age of the tasks on the email queues; nil = not measured.
 	Ages     Ages
 	Registry prometheus.Registerer
 
-	// Wakes bring the next round forward; nil if nothing does.
+	// Wakes trigger a round at once; nil = polling only.
 	Wakes Wakes
-	// PollInterval is how often an idle dispatcher looks by itself.
+	// PollInterval is how often an idle dispatcher polls.
 	PollInterval time.Duration
 	// ListInterval is how often all lanes are listed; 0 = every 30 s.
 	ListInterval time.Duration
-	// Concurrency and SendRate size the window while no worker tells its own.
+	// Concurrency and SendRate size the window until a worker reports its own values.
 	Concurrency int
 	SendRate    float64
-	// MaxAttempts bounds the attempt that a payload names.
+	// MaxAttempts is the highest attempt number in a payload.
 	MaxAttempts int
-	// Tracer makes a span of each task's way to its queue.
+	// Tracer creates a span for each publish.
 	Tracer telemetry.Tracer
 }
 
-// Dispatcher is a service.Service: a feeder for each queue, two loops that measure what
-// the feeders go by, one that lists all lanes, and one that sends probes through a shut gate. Each feeder is a loop of its own, so that a broker
-// that is away delays nothing but its own queues.
+// Dispatcher is a service.Service. It runs a feeder for each queue, two loops that measure, one
+// that lists all lanes, and one that sends probes while the circuit breaker is open. Each feeder is
+// a separate loop, so that a broker outage delays only that broker's queues.
 type Dispatcher struct {
 	parts   []service.Service
 	feeders []*feeder
-	wakes   []chan struct{} // one for each feeder
+	wakes   []chan struct{} // one per feeder
 	lanes   *lanes
 	cancel  context.CancelFunc
 }
@@ -134,7 +132,7 @@ func New(p Params) *Dispatcher {
 	return d
 }
 
-// feed adds a feeder's loop.
+// feed adds a feeder and its loop.
 func (d *Dispatcher) feed(p Params, f *feeder) {
 	f.lanes, f.log, f.tracer = d.lanes, p.Log, p.Tracer
 	d.feeders = append(d.feeders, f)
@@ -145,7 +143,7 @@ func (d *Dispatcher) feed(p Params, f *feeder) {
 	}))
 }
 
-// Start begins to dispatch.
+// Start starts all loops.
 func (d *Dispatcher) Start(ctx context.Context, failed func(error)) error {
 	for _, part := range d.parts {
 		if err := part.Start(ctx, failed); err != nil {
@@ -153,11 +151,11 @@ func (d *Dispatcher) Start(ctx context.Context, failed func(error)) error {
 		}
 	}
 	ctx, d.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	go d.passOn(ctx)
+	go d.forwardWakes(ctx)
 	return nil
 }
 
-// Stop ends the rounds under way: what they had not published is released.
+// Stop ends the running rounds and releases the rows they have not published.
 func (d *Dispatcher) Stop(ctx context.Context) error {
 	d.cancel()
 	var errs []error
@@ -170,8 +168,8 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// passOn wakes every feeder, since a wake-up does not say which queue it is about.
-func (d *Dispatcher) passOn(ctx context.Context) {
+// forwardWakes wakes every feeder, since a wake-up does not name a queue.
+func (d *Dispatcher) forwardWakes(ctx context.Context) {
 	var woken <-chan struct{}
 	if d.lanes.wakes != nil {
 		woken = d.lanes.wakes.Woken()
@@ -185,7 +183,7 @@ func (d *Dispatcher) passOn(ctx context.Context) {
 			for _, wake := range d.wakes {
 				select {
 				case wake <- struct{}{}:
-				default: // it is awake, or about to be
+				default: // it is running or has a wake-up pending
 				}
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-func TestDispatch_EveryQueue(t *testing.T) {
+func TestDispatch_AllQueues(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
@@ -46,13 +46,13 @@ func TestDispatch_EveryQueue(t *testing.T) {
 				t.Errorf("payload of %s: %+v", task.ID, job)
 			}
 			b.expectStatus(t, id, email.Enqueued)
-		case <-time.After(patience):
-			t.Fatal("a task never came")
+		case <-time.After(timeout):
+			t.Fatal("a task was not received")
 		}
 	}
 }
 
-func TestDispatch_NotBeforeItsTime(t *testing.T) {
+func TestDispatch_DueTimes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
@@ -64,11 +64,11 @@ func TestDispatch_NotBeforeItsTime(t *testing.T) {
 	retryLost := b.Accept(t, company, nil)
 	b.set(t, retryLost, `status = 'RETRY_SCHEDULED', attempts = 1, enqueued_at = now(), next_at = now() - interval '6 s'`)
 
-	// It waits in the outbox alone: it is due like any other.
+	// Its retry waits in the outbox only: it is due like any other row.
 	retryDue := b.Accept(t, company, nil)
 	b.set(t, retryDue, `status = 'RETRY_SCHEDULED', attempts = 1, next_at = now() - interval '10 s'`)
 
-	// The workers are busy: its task has come back and stands there, lost is nothing.
+	// The workers are busy: its task is ready on the queue, so nothing is lost.
 	retryStands := b.Accept(t, company, nil)
 	b.set(t, retryStands, `status = 'RETRY_SCHEDULED', attempts = 1, enqueued_at = now(), next_at = now() - interval '6 s'`)
 	if _, err := b.publisher.Publish(t.Context(), queue.Task{ID: retryStands.String(), Queue: email.QueueNormal, Payload: []byte("{}")}); err != nil {
@@ -86,7 +86,7 @@ func TestDispatch_NotBeforeItsTime(t *testing.T) {
 	b.expectStays(t, later, email.Pending)
 	b.expectStays(t, expired, email.Pending)
 	if got := b.status(t, retryWaits); got != email.RetryScheduled {
-		t.Errorf("a retry whose task may still come: %s", got)
+		t.Errorf("a retry whose task is still queued: %s", got)
 	}
 	b.set(t, later, `next_at = now()`)
 	b.expectStatus(t, later, email.Enqueued)
@@ -124,8 +124,8 @@ func (b *bench) change(t *testing.T, statement string, parameters ...any) {
 	}
 }
 
-// An email that is sent again by a person finds its archived task in the way.
-func TestDispatch_ReplacesTheArchivedTask(t *testing.T) {
+// An email that a person sends again has an archived task on the queue.
+func TestDispatch_ReplacesArchivedTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.Accept(t, b.Company(t), nil)
@@ -147,8 +147,8 @@ func TestDispatch_ReplacesTheArchivedTask(t *testing.T) {
 	expect(t, attempts, 3)
 }
 
-// An email may be due again while its last task is still in work.
-func TestDispatch_WaitsForTheTaskInWork(t *testing.T) {
+// An email may be due again while its last task is active.
+func TestDispatch_WaitsForActiveTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.Accept(t, b.Company(t), nil)
@@ -168,7 +168,7 @@ func TestDispatch_WaitsForTheTaskInWork(t *testing.T) {
 	}
 	select {
 	case <-working:
-		t.Error("the task is in work twice")
+		t.Error("the task is active twice")
 	default:
 	}
 	close(release)
@@ -183,14 +183,13 @@ func expect(t *testing.T, values <-chan int, want int) {
 		if got != want {
 			t.Errorf("got %d, want %d", got, want)
 		}
-	case <-time.After(patience):
-		t.Fatalf("%d never came", want)
+	case <-time.After(timeout):
+		t.Fatalf("%d was not received", want)
 	}
 }
 
-// Neither a payload that is no job nor a task that the broker will not have may hold
-// up the emails behind it.
-func TestDispatch_BrokenRowsBlockNothing(t *testing.T) {
+// Neither an invalid payload nor a task that the broker refuses blocks the emails behind it.
+func TestDispatch_InvalidRowsDoNotBlock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
@@ -217,7 +216,7 @@ func TestDispatch_BrokenRowsBlockNothing(t *testing.T) {
 	b.expectStatus(t, sound, email.Enqueued)
 	b.expectStatus(t, noJob, email.Enqueued)
 	if got := <-payloads; got != `["no job"]` {
-		t.Errorf("payload %s, want it as it stands in the row", got)
+		t.Errorf("payload %s, want it unchanged", got)
 	}
 	eventually(t, "the refused one is tried again and released", func() bool {
 		return refusals.Load() > 2 && b.status(t, refused) == email.Pending
@@ -253,13 +252,13 @@ func TestDispatch_WakesUp(t *testing.T) {
 	}
 }
 
-// The task of a late retry runs between the take and the publishing: the retry is not lost, whatever the worker did. One
-// without a task is, also if a worker has begun with its new one.
-func TestDispatch_LateRetryThatRunsMeanwhile(t *testing.T) {
+// The task of a late retry runs between take and publish: the retry is not lost, whatever the
+// worker did. A retry without a task is lost, also if a worker has begun with its new one.
+func TestDispatch_LateRetryRunsMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
-	late := map[string]string{ // what becomes of the row until its task is published
+	late := map[string]string{ // changes of the row until its task is published
 		"sent":    `status = 'SENT', processed_at = now()`,
 		"dropped": `status = 'PENDING', enqueued_at = NULL, next_at = now() + interval '1 min'`,
 		"again":   `status = 'RETRY_SCHEDULED', enqueued_at = now(), next_at = now() + interval '20 s'`,

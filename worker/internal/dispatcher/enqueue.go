@@ -18,40 +18,39 @@ import (
 )
 
 const (
-	// publishers put tasks on the queue at the same time. The adapter sends what comes
-	// at the same time together: 64 take half the processor time of 16.
+	// publishers is the number of concurrent publishes of a batch. The adapter sends concurrent
+	// commands in one pipeline: 64 take half the CPU time of 16.
 	publishers = 64
-	// publishTime bounds a batch's stay at the broker. What is on its way to a frozen Redis
-	// by then is waited for as long as one pipeline may take.
+	// publishTime bounds the publishing of a batch. Commands that were sent to a frozen Redis by
+	// then are waited for as long as one pipeline may take.
 	publishTime = 2 * time.Second
-	// batchTime bounds a batch from the reservation of its room on. The reservation lasts longer,
-	// and the rescuer leaves the emails alone for as long, so a dispatcher that was frozen
-	// or waited for Postgres after the reservation publishes nothing when it goes on.
+	// batchTime bounds a batch from the reservation on. The reservation lasts longer, and the
+	// rescuer ignores the emails for as long, so a dispatcher that was frozen or waited for
+	// Postgres after the reservation publishes nothing when it resumes.
 	batchTime = 4 * time.Second
 )
 
-// result is the outcome of one row of a batch.
+// result is the result of one row of a batch.
 type result int
 
 const (
-	untouched result = iota // the time was over before anything was sent to the broker
-	doubtful                // the time was over before the broker answered: the task may be there
+	notSent     result = iota // the time was over before anything was sent to the broker
+	unconfirmed               // the time was over before the broker answered: the task may be queued
 	enqueued
-	replaced // in place of a task that no worker would have been given
-	standing // it was enqueued before
+	replaced      // replaced a task that no worker would have received
+	alreadyQueued // already queued
 	busy
 	refused
 )
 
-// publishBatch puts the tasks of a batch on the queue and records the outcome. A row that is
-// refused while others are taken is postponed: it must not stop its lane. When none is taken
-// it is the broker that fails, and with it the round. Of the batch the first fit rows are
-// published. It returns how many rows were released.
+// publishBatch publishes the first fit rows of a batch and records the results. It returns how many
+// rows were released. A row that the broker refuses while it accepts others is postponed, so that
+// it does not block its lane. If it accepts none, the broker is failing and so does the round.
 func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch, fit int, reserved time.Time) (int, error) {
 	crashpoint.At(crashpoint.DispatchTaken)
 	publishing, cancel := context.WithTimeout(ctx, min(publishTime, time.Until(reserved.Add(batchTime))))
 	results, failure := f.publishAll(publishing, taken.Rows[:fit])
-	results = append(results, make([]result, len(taken.Rows)-fit)...) // untouched
+	results = append(results, make([]result, len(taken.Rows)-fit)...) // notSent
 	cancel()
 	crashpoint.At(crashpoint.DispatchPublished)
 	var (
@@ -62,7 +61,7 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	)
 	for i, row := range taken.Rows {
 		switch results[i] {
-		case enqueued, replaced, standing:
+		case enqueued, replaced, alreadyQueued:
 			published = append(published, row.ID)
 			if row.HadTask && results[i] == enqueued {
 				taskless = append(taskless, row.ID)
@@ -72,15 +71,15 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 		case refused:
 			postponed = append(postponed, row.ID.String())
 			released = append(released, store.Release{ID: row.ID, Delay: busyPause, NextAt: row.NextAt})
-		case doubtful:
+		case unconfirmed:
 			if !from.leased() {
 				released = append(released, store.Release{ID: row.ID, NextAt: row.NextAt})
 			}
-		case untouched:
+		case notSent:
 			released = append(released, store.Release{ID: row.ID, NextAt: row.NextAt})
 		}
 	}
-	if len(published) == 0 && len(taken.Rows) > 1 { // it is not for the rows that they are refused
+	if len(published) == 0 && len(taken.Rows) > 1 { // all rows failed: the broker is failing, not the rows
 		for i := range released {
 			released[i].Delay = 0
 		}
@@ -91,12 +90,12 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	}
 	crashpoint.At(crashpoint.DispatchRecorded)
 	f.metrics.done(len(published), len(released))
-	// Other dispatchers may have seen these lanes empty, and this one is stopping, or does not reach the
-	// broker. The rows keep their next_at, which may lie before the bound from which another dispatcher
-	// reads a lane, so the wake-up asks for a full listing.
+	// Other dispatchers may have seen these lanes empty, and this one is stopping or has lost its
+	// broker. The rows keep their next_at, which may be before the bound from which another
+	// dispatcher reads a lane, so the wake-up asks for a full listing.
 	if len(released) > 0 && failure != nil && (len(published) == 0 || ctx.Err() != nil) {
 		if err := f.lanes.outbox.Wake(committing); err != nil {
-			f.log.Debug("dispatchers not woken: their next listing finds the rows", "error", err)
+			f.log.Debug("cannot wake the dispatchers: their next listing finds the rows", "error", err)
 		}
 	}
 	if len(published) == 0 && failure != nil {
@@ -109,25 +108,25 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	return len(released), nil
 }
 
-// countLost reports retries whose task did not exist any more. The task of a retry that is
-// late for another reason still exists, and is replaced; or it ran between the take and the
-// publishing, and a worker has finished with the email.
+// countLost reports retries whose task no longer existed. A retry that is late for another reason
+// still has its task, which is replaced; or the task ran between take and publish, and a worker has
+// finished the email.
 func (f *feeder) countLost(ctx context.Context, takenAt time.Time, taskless []uuid.UUID) {
 	if len(taskless) == 0 {
 		return
 	}
 	n, err := f.lanes.outbox.StillTaken(ctx, takenAt, taskless)
 	if err != nil {
-		f.log.Warn("lost tasks not counted", "queue", f.name, "count", len(taskless), "error", err)
+		f.log.Warn("cannot count lost tasks", "queue", f.name, "count", len(taskless), "error", err)
 		return
 	}
 	if n > 0 {
 		f.metrics.lost.Add(float64(n))
-		f.log.Warn("retries whose task was lost are on the queue again", "queue", f.name, "count", n)
+		f.log.Warn("retries whose task was lost were enqueued again", "queue", f.name, "count", n)
 	}
 }
 
-// publishAll returns the rows' results and one of the errors, if there were any.
+// publishAll returns the rows' results and one of the errors, if any.
 func (f *feeder) publishAll(ctx context.Context, due []store.DueRow) ([]result, error) {
 	results := make([]result, len(due))
 	failure := atomic.Pointer[error]{}
@@ -156,7 +155,7 @@ func (f *feeder) publishAll(ctx context.Context, due []store.DueRow) ([]result, 
 
 func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) {
 	if ctx.Err() != nil {
-		return untouched, context.Cause(ctx)
+		return notSent, context.Cause(ctx)
 	}
 	begun := time.Now()
 	job, trace := f.payload(row, begun)
@@ -168,28 +167,28 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 	crashpoint.At(crashpoint.DispatchQueued)
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(err, queue.ErrNotPublished):
-		return untouched, err
+		return notSent, err
 	case err != nil && ctx.Err() != nil:
-		return doubtful, err
+		return unconfirmed, err
 	case err != nil:
 		span.Fail("REFUSED")
 		return refused, err
 	case placed == queue.Busy:
 		return busy, nil
-	case placed == queue.Standing:
-		return standing, nil
+	case placed == queue.AlreadyQueued:
+		return alreadyQueued, nil
 	case placed == queue.Replaced:
 		return replaced, nil
 	}
 	return enqueued, nil
 }
 
-// span is the task's way to its queue, which the task then names as its origin. An email
-// that belongs to no trace, such as one of a mailing, begins one here.
+// span starts the publish span and makes it the parent of the task's spans. An email without a
+// trace, such as one of a mailing, starts a new trace here.
 func (f *feeder) span(ctx context.Context, task *queue.Task) (context.Context, telemetry.Span) {
 	ctx, span := f.tracer.Start(telemetry.WithTraceparent(ctx, task.Traceparent), "publish "+f.name, telemetry.Producer)
 	if !span.On() {
-		return ctx, span // what the row says goes on as it is
+		return ctx, span // the row's trace is passed on unchanged
 	}
 	task.Traceparent = telemetry.Traceparent(ctx)
 	span.Text("messaging.destination.name", f.name)

@@ -16,30 +16,31 @@ import (
 )
 
 const (
-	// batch bounds what one round takes. Some rounds of this size per second use the
-	// database well, and each ends within a tenth of a second.
+	// batch is the maximum number of rows per batch. A few batches of this size per second use the
+	// database well, and each ends within 0.1 s.
 	batch = 1000
-	// overlap is how many batches are on their way at once if there is room for them: while
-	// one waits for the broker, Postgres finds or marks the next.
+	// overlap is how many batches run concurrently if there is room for them: while one waits for
+	// the broker, Postgres takes or marks the next.
 	overlap = 2
-	// trial is how much is taken after a failure: the broker may answer and still take no
-	// task. With so many of them some tasks that are refused do not stop their lane, and taking
-	// and releasing them costs Postgres little.
+	// trial is the batch size after a failure: the broker may answer and still refuse tasks. With
+	// this many, a few refused tasks do not block their lane, and taking and releasing them costs
+	// Postgres little.
 	trial = 100
-	// fullPause is how soon a full queue is measured again: at 1,000 emails per second
-	// 15 of them have gone by then, which is next to nothing of a window of 1,000.
+	// fullPause is the delay before a full queue is measured again: at 1,000 emails per second, 15
+	// of a window of 1,000 have left by then.
 	fullPause = 15 * time.Millisecond
-	// busyPause is when an email is looked at again whose last task is still in work.
+	// busyPause delays an email whose last task is still being processed.
 	busyPause = 200 * time.Millisecond
-	// stopTime bounds the statements of a round that a stop meets: what was taken is released.
+	// stopTime bounds the statements of a round during a stop, in which the taken rows are
+	// released.
 	stopTime = 5 * time.Second
 	// releaseTime bounds the release of a reservation, which expires after 5 s.
 	releaseTime = time.Second
-	// lookTime is how old a reservation may be when rows are taken for it. A look at the lanes that
-	// takes longer, behind a slow Postgres, is followed by a new reservation: the rest of batchTime is
-	// what the take and the publishing need.
-	lookTime = time.Second
-	// idleAfter is when an idle feeder confirms its last batch. Under load the next batch does.
+	// pollTime is the maximum age of a reservation when rows are taken for it. After a slower poll
+	// (Postgres is slow) the feeder reserves again: take and publish need the rest of batchTime.
+	pollTime = time.Second
+	// idleAfter is when an idle feeder confirms its last batch. Under load the next batch does
+	// that.
 	idleAfter = time.Second
 )
 
@@ -50,23 +51,23 @@ type feeder struct {
 	queue     queue.Publisher
 	payload   payload
 	window    func() int // how many tasks the queue should hold
-	load      *load      // of recipients; nil = a task is a task
+	load      *load      // recipients per email; nil = not counted
 	saw       func(tasks int)
-	step      func(tasks int) int // how many tasks a round adds to so many; nil = as many as there is room for
+	step      func(tasks int) int // most tasks a round adds at this depth; nil = no limit
 	lanes     *lanes
-	live      []liveLane // those of them that may still hold due emails
+	live      []liveLane // lanes that may still have due rows
 	liveUntil time.Time
 	turns     turns
 	outage    *outage
-	failures  int       // rounds in a row
+	failures  int       // consecutive failed rounds
 	taken     time.Time // when a batch was last taken that idle has not confirmed
 	metrics   queueMetrics
 	tracer    telemetry.Tracer
 	log       *slog.Logger
 }
 
-// runOnce is a round with its failures dealt with: they are told once by the outage,
-// not once per round by the loop.
+// runOnce runs a round and handles its error: outage logs it once per outage, where the loop would
+// log it once per round.
 func (f *feeder) runOnce(ctx context.Context) (more bool, err error) {
 	more, err = f.round(ctx)
 	switch {
@@ -81,8 +82,8 @@ func (f *feeder) runOnce(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// round moves a batch, or some at once. It asks the broker before the database: a full
-// window then costs the database nothing, and while the broker is away no row is taken.
+// round moves one or more batches. It measures the queue before it reads the database: a full
+// window costs the database nothing, and no row is taken during a broker outage.
 func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	window, most := f.window(), overlap*batch
 	if f.failures > 0 {
@@ -91,7 +92,7 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	reserved := time.Now()
 	room, err := f.queue.Reserve(ctx, f.name, window, most)
 	if err != nil {
-		f.metrics.unknownDepth() // the last value would be taken for what is true now
+		f.metrics.unknownDepth() // the last value would look current
 		return false, err
 	}
 	f.metrics.depth(room.Depth, window)
@@ -114,7 +115,7 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	return more, errors.Join(err, f.queue.Release(releasing, f.name))
 }
 
-// fill takes what is due in the live lanes, room rows at most, which were reserved at that time.
+// fill takes up to room due rows of the live lanes. reserved is the time of the reservation.
 func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more bool, err error) {
 	if len(f.live) == 0 || time.Now().After(f.liveUntil) {
 		f.live, f.liveUntil, err = f.lanes.of(ctx, f.name)
@@ -125,16 +126,16 @@ func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more b
 			return false, f.idle(ctx)
 		}
 	}
-	if time.Since(reserved) > lookTime {
+	if time.Since(reserved) > pollTime {
 		return true, nil
 	}
 	f.taken = time.Now()
 	if err := f.takeAll(ctx, room, reserved); err != nil {
-		f.live = nil // a lane may hold again what had been taken of it
+		f.live = nil // a lane may hold the taken rows again
 		return false, err
 	}
-	// What came into the others since they were listed has a wake-up of its own. None left
-	// although none was taken: another dispatcher has them.
+	// Rows added to the other lanes since they were listed come with a wake-up. If no row was taken
+	// and no lane is left, another dispatcher has the rows.
 	return len(f.live) > 0, nil
 }
 
@@ -155,43 +156,43 @@ func (f *feeder) confirm(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// takeAll moves at most room rows, in overlap batches, and takes the lanes that gave fewer rows
-// than they might off the list.
+// takeAll moves at most room rows in up to overlap concurrent batches, and removes lanes that
+// returned fewer rows than asked for from the live list.
 func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) error {
-	flights := min(max(room/batch, 1), overlap)
-	dry := make([]map[int64]bool, flights)
-	brought := make([]map[uuid.UUID]int, flights)
-	errs := make([]error, flights)
-	var flying sync.WaitGroup
-	for i := range flights {
+	concurrent := min(max(room/batch, 1), overlap)
+	drained := make([]map[int64]bool, concurrent)
+	perCompany := make([]map[uuid.UUID]int, concurrent)
+	errs := make([]error, concurrent)
+	var moving sync.WaitGroup
+	for i := range concurrent {
 		chosen := f.turns.share(f.live, min(room, batch))
-		flying.Go(func() {
-			dry[i], brought[i], errs[i] = f.move(ctx, f.sources[i], chosen, reserved)
+		moving.Go(func() {
+			drained[i], perCompany[i], errs[i] = f.move(ctx, f.sources[i], chosen, reserved)
 			if errs[i] != nil {
-				f.lanes.agenda.doubt(f.name, chosen)
+				f.lanes.schedule.distrust(f.name, chosen)
 			}
 		})
 	}
-	flying.Wait()
-	for _, recipients := range brought {
+	moving.Wait()
+	for _, recipients := range perCompany {
 		f.turns.charge(f.load != nil && f.load.several(), recipients)
 	}
-	for _, unused := range f.sources[flights:] {
+	for _, unused := range f.sources[concurrent:] {
 		errs = append(errs, unused.idle(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	f.live = slices.DeleteFunc(f.live, func(l liveLane) bool {
-		return slices.ContainsFunc(dry, func(lanes map[int64]bool) bool { return lanes[l.id] })
+		return slices.ContainsFunc(drained, func(lanes map[int64]bool) bool { return lanes[l.id] })
 	})
 	return nil
 }
 
-// move takes due rows of these lanes and publishes them, and says which lanes gave fewer than
-// they might, and how many recipients the emails of each company had. A stop does not interrupt the
-// statements, only the publishing.
-func (f *feeder) move(ctx context.Context, from source, chosen []visit, reserved time.Time) (dry map[int64]bool, brought map[uuid.UUID]int, err error) {
+// move takes due rows of these lanes and publishes them. It returns the lanes that returned fewer
+// rows than asked for, and the number of recipients per company. A stop interrupts the publishing,
+// but not the statements.
+func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, reserved time.Time) (drained map[int64]bool, perCompany map[uuid.UUID]int, err error) {
 	committing, end := outlast(ctx, stopTime)
 	defer end()
 	begun := time.Now()
@@ -215,37 +216,37 @@ func (f *feeder) move(ctx context.Context, from source, chosen []visit, reserved
 		f.metrics.round(len(taken.Rows), time.Since(begun))
 		f.lanes.taken.Add(int64(len(taken.Rows)))
 	}
-	brought = make(map[uuid.UUID]int)
+	perCompany = make(map[uuid.UUID]int)
 	for _, row := range taken.Rows[:fit] {
-		brought[companies[row.LaneID]] += recipients(row.Payload)
+		perCompany[companies[row.LaneID]] += recipients(row.Payload)
 	}
-	if released > 0 { // what was released may be a lane's only row
-		f.lanes.agenda.doubt(f.name, chosen)
-		return nil, brought, nil
+	if released > 0 { // a released row may be its lane's only one
+		f.lanes.schedule.distrust(f.name, chosen)
+		return nil, perCompany, nil
 	}
 	count := make(map[int64]int, len(chosen))
 	for _, row := range taken.Rows {
 		count[row.LaneID]++
 	}
-	f.lanes.agenda.took(f.name, chosen, count)
-	dry = make(map[int64]bool)
+	f.lanes.schedule.took(f.name, chosen, count)
+	drained = make(map[int64]bool)
 	for _, v := range chosen {
 		if count[v.id] < v.most {
-			dry[v.id] = true
+			drained[v.id] = true
 		}
 	}
-	return dry, brought, nil
+	return drained, perCompany, nil
 }
 
-// outlast makes a context that ends a time after ctx.
+// outlast returns a context that ends by after ctx ends.
 func outlast(ctx context.Context, by time.Duration) (context.Context, func()) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
 	return longer, func() { stop(); cancel() }
 }
 
-// backoff is 50 ms after the first failure in a row, doubled with each further one, at most 500 ms:
-// the queue is filled again at most that long after the broker is back.
+// backoff is 50 ms after the first consecutive failure and doubles up to 500 ms, the longest delay
+// after the broker is back.
 func (f *feeder) backoff() time.Duration {
 	f.failures++
 	return min(25*time.Millisecond<<min(f.failures, 5), 500*time.Millisecond)

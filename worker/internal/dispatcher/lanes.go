@@ -11,74 +11,73 @@ import (
 )
 
 const (
-	// relist is how long the result of a look at the lanes is good for, at least. It is kept
-	// ten times as long as the look took, but no longer than maxRelist: a tenant that was quiet
-	// must be seen well within the window.
+	// relist is the minimum validity of a poll's result. It is valid for ten times the poll's
+	// duration, at most maxRelist: an idle tenant's new email must be seen well within the window.
 	relist    = 100 * time.Millisecond
 	maxRelist = time.Second
-	// apart is the least time from one look to the next, and apartPerEmail is added for each
-	// email that was taken since the last one, up to maxApart. Under load each api
-	// wakes up to forty times a second, and a look and a round for a few dozen emails cost
-	// Postgres more than the emails themselves; a single email never waits.
+	// apart is the minimum time between two polls. Each email taken since the last poll adds
+	// apartPerEmail, up to maxApart. Under load each api process sends up to forty wake-ups per
+	// second, and a poll and a round for a few dozen emails cost Postgres more than the emails; a
+	// single email never waits.
 	apart         = 5 * time.Millisecond
 	apartPerEmail = time.Millisecond
 	maxApart      = 50 * time.Millisecond
-	// newEvery is how often new rows are looked for that no wake-up named, such as those of
-	// programs, and those that come before a listener notices that its connection is dead.
-	// lateIDs is how much older than the row's commit its id may be, by Postgres's clock.
+	// newEvery is how often the poll also looks for new rows that no wake-up named, such as those
+	// inserted by programs, and those that arrive before the listener notices a dead connection.
+	// lateIDs is the maximum age of a row's id at its commit, by Postgres's clock.
 	newEvery = 200 * time.Millisecond
 	lateIDs  = 2 * time.Second
-	// listInterval is how often all lanes are listed. A part of it is how often the time of the last
-	// listing is looked at: a look may have made one in between.
+	// listInterval is how often all lanes are listed. The loop checks listParts times per interval
+	// whether a poll has made a listing in between.
 	listInterval = 30 * time.Second
 	listParts    = 6
-	// maxAge bounds the look for new rows.
+	// maxAge bounds the search for new rows.
 	maxAge = time.Minute
 )
 
-// Wakes are what brings a look at the lanes forward. *store.Listener is one.
+// Wakes trigger polls of the lanes. *store.Listener implements it.
 type Wakes interface {
 	Woken() <-chan struct{}
-	// Named returns the lanes named since it was last called; all = any lane.
+	// Named returns the lanes named since the last call; all = any lane.
 	Named() (lanes []int64, all bool)
-	// Listening reports whether wake-ups arrive. While they do not, each look lists all lanes.
+	// Listening reports whether wake-ups arrive. While they do not, each poll lists all lanes.
 	Listening() bool
 }
 
-// lanes knows the lanes of all queues, for all feeders: a wake-up starts a round of each,
-// and one look answers them all. A look probes the lanes that are due, that were named, or
-// that hold new rows, so its cost does not grow with the lanes that only hold later rows.
+// lanes caches the lanes of all queues for all feeders: a wake-up starts a round of each, and one
+// poll serves them all. A poll probes the lanes that are due, that were named, or that have new
+// rows, so its cost does not grow with the number of lanes that only have later rows.
 type lanes struct {
 	outbox   Outbox
 	wakes    Wakes // nil = none
 	interval time.Duration
-	agenda   *agenda
-	outdated atomic.Pointer[time.Time] // a look begun before then lacks what has been accepted since
-	taken    atomic.Int64              // emails, since the last look began
-	turn     chan struct{}             // held by the feeder that uses or updates what follows
+	schedule *schedule
+	outdated atomic.Pointer[time.Time] // a poll begun before then is outdated
+	taken    atomic.Int64              // emails taken since the last poll began
+	turn     chan struct{}             // mutex of the fields below
 
-	open   bool // the provider's gate
+	open   bool // the circuit breaker lets emails pass
 	begun  time.Time
 	until  time.Time
-	newest time.Time // when new rows were last looked for
+	newest time.Time // last search for new rows
 	listed time.Time // when the last full listing began
-	lost   time.Time // a listing begun before then may lack rows that no later look finds
+	lost   time.Time // a listing begun before then may lack rows that no later poll finds
 }
 
 func newLanes(outbox Outbox, wakes Wakes, interval time.Duration) *lanes {
 	if interval == 0 {
 		interval = listInterval
 	}
-	return &lanes{outbox: outbox, wakes: wakes, interval: interval, agenda: newAgenda(), turn: make(chan struct{}, 1)}
+	return &lanes{outbox: outbox, wakes: wakes, interval: interval, schedule: newSchedule(), turn: make(chan struct{}, 1)}
 }
 
-// outdate makes the next feeder look again.
+// outdate makes the next feeder poll again.
 func (l *lanes) outdate() {
 	now := time.Now()
 	l.outdated.Store(&now)
 }
 
-// of returns a queue's live lanes, by company, and until when they need no new look.
+// of returns a queue's live lanes, ordered by company, and until when they are valid.
 func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until time.Time, err error) {
 	if err := l.begin(ctx); err != nil {
 		return nil, time.Time{}, err
@@ -92,7 +91,7 @@ func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until ti
 	if !l.open && email.QueueWeight(queue) > 0 {
 		return nil, l.until, nil
 	}
-	return l.agenda.of(queue), l.until, nil
+	return l.schedule.of(queue), l.until, nil
 }
 
 func (l *lanes) begin(ctx context.Context) error {
@@ -111,7 +110,7 @@ func (l *lanes) fresh() bool {
 	return time.Now().Before(l.until) && (outdated == nil || l.begun.After(*outdated))
 }
 
-// look brings the agenda up to date.
+// look polls the lanes and updates the schedule.
 func (l *lanes) look(ctx context.Context) error {
 	spacing := min(apart+time.Duration(l.taken.Swap(0))*apartPerEmail, maxApart)
 	if early := spacing - time.Since(l.begun); early > 0 {
@@ -121,7 +120,7 @@ func (l *lanes) look(ctx context.Context) error {
 	}
 	begun := time.Now()
 	if err := l.update(ctx, begun); err != nil {
-		l.lost = time.Now() // the lanes that were named are forgotten
+		l.lost = time.Now() // the named lanes are lost with the failed poll
 		return err
 	}
 	l.begun = begun
@@ -146,25 +145,25 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 	}
 	var made store.NewRows
 	if age := begun.Sub(l.newest); age >= newEvery {
-		made = store.NewRows{Within: min(age, maxAge) + lateIDs, Bounds: l.agenda.bounds()}
+		made = store.NewRows{Within: min(age, maxAge) + lateIDs, Bounds: l.schedule.bounds()}
 	}
-	probes := l.agenda.due(begun, named)
+	probes := l.schedule.due(begun, named)
 	found, err := l.outbox.ProbeLanes(ctx, probes, made)
 	if err != nil {
 		return err
 	}
 	if found.Open && !l.open {
-		l.lost = time.Now() // workers returned rows while the gate was shut
+		l.lost = time.Now() // workers returned rows while the circuit breaker was open
 	}
 	l.open = found.Open
-	l.agenda.apply(probes, found.Lanes, begun)
+	l.schedule.apply(probes, found.Lanes, begun)
 	if made.Within > 0 {
 		l.newest = begun
 	}
 	return nil
 }
 
-// replace takes a full listing. What looks begun after it have found stays.
+// replace stores a full listing. Results of polls that began later are kept.
 func (l *lanes) replace(found store.WaitingLanes, begun time.Time) {
 	if !l.begun.After(begun) {
 		l.open = found.Open
@@ -175,11 +174,11 @@ func (l *lanes) replace(found store.WaitingLanes, begun time.Time) {
 	if l.newest.Before(begun) {
 		l.newest = begun
 	}
-	l.agenda.replace(found.Lanes, begun)
+	l.schedule.replace(found.Lanes, begun)
 }
 
-// list is the full listing that finds what no look has: rows that were committed late, and
-// those of lanes that opened without a wake-up. Feeders go on meanwhile.
+// list makes the full listing, which finds rows that no poll finds: those committed late, and those
+// of lanes that opened without a wake-up. Feeders run meanwhile.
 func (l *lanes) list(ctx context.Context) (more bool, err error) {
 	if err := l.begin(ctx); err != nil {
 		return false, nil

@@ -15,13 +15,13 @@ import (
 	"email-gateway/shared/store"
 )
 
-// listing answers WaitingLanes and ProbeLanes, and counts how often each was asked.
+// listing answers WaitingLanes and ProbeLanes and counts the calls.
 type listing struct {
 	Outbox
 	found  store.WaitingLanes
 	err    error
 	listed int
-	during func()  // runs while a listing does
+	during func()  // runs during a listing
 	probed []int64 // by the last probe
 	since  []store.Position
 	looks  int
@@ -52,7 +52,7 @@ func (l *listing) ProbeLanes(_ context.Context, lanes []store.LaneProbe, _ store
 	return found, l.err
 }
 
-// heard is what a listener that always listens has heard.
+// heard simulates a listener and the wake-ups it received.
 type heard struct {
 	named []int64
 	all   bool
@@ -81,7 +81,7 @@ func ids(live []liveLane) (ids []int64) {
 	return ids
 }
 
-func TestLanes_OneListForAllFeeders(t *testing.T) {
+func TestLanes_OnePollForAllFeeders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		outbox := &listing{found: store.WaitingLanes{Open: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(2, "a", -1), waiting(3, "b", 0), waiting(4, "b", 9)}}}
@@ -101,15 +101,15 @@ func TestLanes_OneListForAllFeeders(t *testing.T) {
 		expect("at first", 1)
 		expect("soon after", 1)
 		l.outdate()
-		<-time.After(time.Millisecond) // of the bubble's own clock
+		<-time.After(time.Millisecond) // the test bubble's clock
 		expect("after a wake-up", 2)
 		<-time.After(relist)
 		expect("when it is old", 3)
 	})
 }
 
-// A look probes the lanes that were named and those whose time has come, and no others.
-func TestLanes_ProbesWhatIsDue(t *testing.T) {
+// A poll probes the lanes that were named and those that are due, and no others.
+func TestLanes_ProbesDueLanes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wakes := &heard{}
@@ -133,7 +133,7 @@ func TestLanes_ProbesWhatIsDue(t *testing.T) {
 		outbox.found.Lanes[2].Wait = 0
 		<-time.After(relist)
 		want("when others were named", []int64{3, 7}, []int64{1, 3})
-		l.agenda.took("a", []visit{{liveLane{id: 1}, 5}, {liveLane{id: 3}, 5}}, map[int64]int{1: 5, 3: 2})
+		l.schedule.took("a", []laneShare{{liveLane{id: 1}, 5}, {liveLane{id: 3}, 5}}, map[int64]int{1: 5, 3: 2})
 		outbox.found.Lanes[2].Wait = 3600
 		<-time.After(relist)
 		want("when one gave less", []int64{3}, []int64{1})
@@ -155,8 +155,8 @@ func TestLanes_ProbesWhatIsDue(t *testing.T) {
 	})
 }
 
-// While the gate is shut no email is taken, and the lanes are live as soon as it is open.
-func TestLanes_Gate(t *testing.T) {
+// While the circuit breaker is open no email is taken; the lanes are live as soon as it closes.
+func TestLanes_CircuitBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		outbox := &listing{found: store.WaitingLanes{Lanes: []store.WaitingLane{waiting(1, email.QueueNormal, 0), waiting(2, email.QueueMailings, 0)}}}
@@ -173,7 +173,7 @@ func TestLanes_Gate(t *testing.T) {
 	})
 }
 
-// The full listing finds what no look has, and leaves what a later look has found.
+// The full listing finds what no poll has found, and keeps the results of later polls.
 func TestLanes_FullListing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -199,36 +199,36 @@ func TestLanes_FullListing(t *testing.T) {
 		}
 		begun := time.Now()
 		<-time.After(time.Second)
-		_ = live() // looks again
-		l.agenda.replace(nil, begun)
+		_ = live() // polls again
+		l.schedule.replace(nil, begun)
 		if got := live(); !slices.Equal(got, []int64{5}) {
-			t.Errorf("an old listing took away %v", got)
+			t.Errorf("an old listing left %v", got)
 		}
-		l.agenda.replace(nil, time.Now().Add(time.Second))
+		l.schedule.replace(nil, time.Now().Add(time.Second))
 		if got := live(); len(got) > 0 {
-			t.Errorf("a new one left %v", got)
+			t.Errorf("a new listing left %v", got)
 		}
 	})
 }
 
-// A listing that fails is reported, since no look may fail beside it.
-func TestLanes_ListingFails(t *testing.T) {
+// A failed listing is reported, since no poll may be failing at the time.
+func TestLanes_FailedListing(t *testing.T) {
 	t.Parallel()
-	outbox := &listing{err: errors.New("away")}
+	outbox := &listing{err: errors.New("connection refused")}
 	if _, err := newLanes(outbox, nil, 0).list(t.Context()); !errors.Is(err, outbox.err) {
 		t.Errorf("the error is %v", err)
 	}
 }
 
-// A listing leaves alone what looks have found since it began: that the provider's gate was opened or closed, and
-// that lanes which were named are forgotten.
-func TestLanes_LooksDuringAListing(t *testing.T) {
+// A listing keeps the results of polls made since it began: the circuit breaker's state, and that
+// named lanes were lost.
+func TestLanes_PollsDuringListing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		outbox, wakes := &listing{found: store.WaitingLanes{Open: true}}, &heard{}
 		l := newLanes(outbox, wakes, 10*time.Second)
 		look := func() {
-			<-time.After(relist + time.Millisecond) // of the bubble's own clock
+			<-time.After(relist + time.Millisecond) // the test bubble's clock
 			_, _, _ = l.of(t.Context(), "a")
 		}
 		look()
@@ -238,11 +238,11 @@ func TestLanes_LooksDuringAListing(t *testing.T) {
 			look()
 		}
 		if _, err := l.list(t.Context()); err != nil || l.open {
-			t.Errorf("open as the listing had it, %v", err)
+			t.Errorf("open is the listing's value, %v", err)
 		}
 		<-time.After(10 * time.Second)
 		outbox.during = func() {
-			outbox.during, outbox.err, wakes.named = nil, errors.New("away"), []int64{1}
+			outbox.during, outbox.err, wakes.named = nil, errors.New("connection refused"), []int64{1}
 			look()
 		}
 		if _, err := l.list(t.Context()); err != nil {
@@ -252,16 +252,16 @@ func TestLanes_LooksDuringAListing(t *testing.T) {
 		listed := outbox.listed
 		look()
 		if outbox.listed != listed+1 {
-			t.Error("no listing follows a failure that forgot a named lane")
+			t.Error("no listing follows a failure that lost a named lane")
 		}
 	})
 }
 
-// However many live lanes are to be rechecked, those whose time has come are looked at, and the other way round.
-func TestAgenda_RechecksAndDueLanes(t *testing.T) {
+// Due lanes are polled however many live lanes must be rechecked, and the other way round.
+func TestSchedule_RechecksAndDueLanes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ live, due int }{"many live": {5 * maxProbes, 10}, "many due": {10, 5 * maxProbes}} {
-		a, begun := newAgenda(), time.Now()
+		a, begun := newSchedule(), time.Now()
 		var found []store.WaitingLane
 		for id := range tt.live {
 			found = append(found, store.WaitingLane{ID: int64(id), Queue: "a"})
@@ -279,39 +279,38 @@ func TestAgenda_RechecksAndDueLanes(t *testing.T) {
 			}
 		}
 		if live < min(tt.live, minRechecks) || due < min(tt.due, maxProbes) || live+due > maxProbes+minRechecks {
-			t.Errorf("%s: %d live lanes and %d others are looked at", name, live, due)
+			t.Errorf("%s: %d live lanes and %d others are polled", name, live, due)
 		}
 	}
 }
 
-// A look that comes while rows are published finds their lane empty. What is released then
-// is looked for.
-func TestAgenda_ReleasedAfterALook(t *testing.T) {
+// A poll during publishing finds the lane empty. Rows released afterwards are found.
+func TestSchedule_ReleasedAfterPoll(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(a *agenda, asked []visit){
-		"released": func(a *agenda, asked []visit) { a.doubt("a", asked) },
-		"taken":    func(a *agenda, asked []visit) { a.took("a", asked, map[int64]int{1: 1}) },
+	for name, end := range map[string]func(a *schedule, asked []laneShare){
+		"released": func(a *schedule, asked []laneShare) { a.distrust("a", asked) },
+		"taken":    func(a *schedule, asked []laneShare) { a.took("a", asked, map[int64]int{1: 1}) },
 	} {
-		a := newAgenda()
+		a := newSchedule()
 		a.apply(nil, []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a"}}, time.Now())
 		a.apply([]store.LaneProbe{{ID: 1}}, nil, time.Now().Add(time.Millisecond))
 		if len(a.lanes) != 0 {
-			t.Fatalf("%s: %d lanes after an empty look", name, len(a.lanes))
+			t.Fatalf("%s: %d lanes after an empty poll", name, len(a.lanes))
 		}
-		end(a, []visit{{liveLane{id: 1, company: companyA}, 5}})
+		end(a, []laneShare{{liveLane{id: 1, company: companyA}, 5}})
 		if probes := a.due(time.Now(), nil); len(probes) != 1 || probes[0].ID != 1 {
-			t.Errorf("%s: %v are looked at", name, probes)
+			t.Errorf("%s: %v are polled", name, probes)
 		}
 	}
 }
 
-// A lane is looked at for a while after a take, and less and less often.
-func TestAgenda_Active(t *testing.T) {
+// A lane is polled for a while after a take, with growing intervals.
+func TestSchedule_ActiveLane(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := newAgenda()
+		a := newSchedule()
 		a.apply(nil, []store.WaitingLane{{ID: 1, Queue: "a"}}, time.Now())
-		a.took("a", []visit{{liveLane{id: 1}, 5}}, map[int64]int{1: 1})
+		a.took("a", []laneShare{{liveLane{id: 1}, 5}}, map[int64]int{1: 1})
 		looks, gap, last := 0, time.Duration(0), time.Now()
 		for range 10 * 60 * 2 {
 			<-time.After(100 * time.Millisecond)
@@ -322,13 +321,12 @@ func TestAgenda_Active(t *testing.T) {
 			}
 		}
 		if looks < 10 || looks > 60 || gap > activeFor/activePart+time.Second || len(a.lanes)+len(a.times)+len(a.rechecks) > 0 {
-			t.Errorf("%d looks, %s between two; %d lanes are left", looks, gap, len(a.lanes))
+			t.Errorf("%d polls, %s between two; %d lanes are left", looks, gap, len(a.lanes))
 		}
 	})
 }
 
-// A look follows the one before sooner the fewer emails there are: one by itself does not
-// wait, and many are worth a round.
+// The fewer emails there are, the sooner a poll follows the last one: a single email does not wait.
 func TestLanes_Spacing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -358,9 +356,9 @@ func TestLanes_Spacing(t *testing.T) {
 				if waited := look(); waited != tt.want {
 					t.Errorf("waited %s, want %s", waited, tt.want)
 				}
-				<-time.After(tt.want) // of the bubble's own clock
+				<-time.After(tt.want) // the test bubble's clock
 				if waited := look(); waited != 0 {
-					t.Errorf("an email that came by itself waited %s", waited)
+					t.Errorf("a single email waited %s", waited)
 				}
 			})
 		})
@@ -370,7 +368,7 @@ func TestLanes_Spacing(t *testing.T) {
 func TestLanes_Failure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		wakes, outbox := &heard{}, &listing{err: errors.New("away")}
+		wakes, outbox := &heard{}, &listing{err: errors.New("connection refused")}
 		l := newLanes(outbox, wakes, 0)
 		for listed := 1; listed <= 2; listed++ {
 			if _, _, err := l.of(t.Context(), "a"); !errors.Is(err, outbox.err) || outbox.listed != listed {
@@ -379,7 +377,7 @@ func TestLanes_Failure(t *testing.T) {
 		}
 		outbox.err = nil
 		_, _, _ = l.of(t.Context(), "a")
-		outbox.err = errors.New("away")
+		outbox.err = errors.New("connection refused")
 		wakes.named = []int64{1}
 		<-time.After(relist)
 		if _, _, err := l.of(t.Context(), "a"); !errors.Is(err, outbox.err) || outbox.looks != 1 {
@@ -387,9 +385,9 @@ func TestLanes_Failure(t *testing.T) {
 		}
 		outbox.err, outbox.found.Lanes = nil, []store.WaitingLane{waiting(1, "a", 0)}
 		if got, _, err := l.of(t.Context(), "a"); err != nil || len(got) != 1 || outbox.listed != 4 {
-			t.Errorf("after a failure that forgot a named lane: %v, %v", got, err)
+			t.Errorf("after a failure that lost a named lane: %v, %v", got, err)
 		}
-		l.turn <- struct{}{} // another feeder's look takes long
+		l.turn <- struct{}{} // another feeder's poll takes long
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, _, err := l.of(ctx, "a"); !errors.Is(err, context.Canceled) {

@@ -9,8 +9,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// metrics are the dispatcher's own. The two that begin with mailing_ have the names
-// that the gateway's dashboards have always used.
+// metrics are the dispatcher's metrics. The two with the prefix mailing_ keep the names that
+// existing dashboards use.
 type metrics struct {
 	publish   prometheus.Histogram
 	due       *prometheus.CounterVec
@@ -27,40 +27,40 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	queues := []string{"queue"}
 	m := &metrics{
 		publish: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "mailing_outbox_publish_duration_seconds", Help: "How long it takes to put one task on its queue.",
+			Name: "mailing_outbox_publish_duration_seconds", Help: "Duration of publishing one task.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8), // 0.1 ms to 1.6 s
 		}),
 		due: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_due_total", Help: "Rows taken from the outbox because they were due.",
+			Name: "outbox_due_total", Help: "Due rows taken from the outbox.",
 		}, queues),
 		enqueued: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_enqueued_total", Help: "Rows whose task was put on the queue, or stood there.",
+			Name: "outbox_enqueued_total", Help: "Rows whose task was enqueued or was already queued.",
 		}, queues),
 		postponed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_postponed_total", Help: "Rows released: their last task was in work, the broker refused the new one, or its answer did not come in time.",
+			Name: "outbox_postponed_total", Help: "Rows released because their last task was being processed, the broker refused the new one, or it did not answer in time.",
 		}, queues),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_lost_retries_total", Help: "Retries put on the queue once more because their task was 5 s late and did not exist any more.",
+			Name: "outbox_lost_retries_total", Help: "Retries enqueued again because their task was 5 s late and no longer existed.",
 		}, queues),
 		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "outbox_round_duration_seconds", Help: "From taking a batch to the record of its outcome.",
+			Name: "outbox_round_duration_seconds", Help: "Time from taking a batch to recording its results.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12), // 1 ms to 2 s
 		}, queues),
 		tasks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "queue_tasks", Help: "Tasks on a queue, ready, in work or waiting for their time: how much of its window is used.",
+			Name: "queue_tasks", Help: "Tasks on a queue (ready, active, scheduled or retry), which is the used part of its window.",
 		}, queues),
 		window: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "queue_window_tasks", Help: "How many tasks a queue is filled up to.",
+			Name: "queue_window_tasks", Help: "Maximum number of tasks on a queue.",
 		}, queues),
 		processes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "gateway_processes", Help: "Dispatchers and workers that have reported within 15 s.",
+			Name: "gateway_processes", Help: "Dispatchers and workers that reported within 15 s.",
 		}, []string{"service"}),
 	}
 	registry.MustRegister(m.publish, m.due, m.enqueued, m.postponed, m.lost, m.rounds, m.tasks, m.window, m.processes)
 	return m
 }
 
-// queueMetrics are those of one queue.
+// queueMetrics are the metrics of one queue.
 type queueMetrics struct {
 	due, enqueued, postponed, lost prometheus.Counter
 	rounds, publish                prometheus.Observer
@@ -89,16 +89,16 @@ func (q queueMetrics) done(enqueued, postponed int) {
 
 func (q queueMetrics) published(took time.Duration) { q.publish.Observe(took.Seconds()) }
 
-// depth shows how full a queue is.
+// depth sets the queue's depth and window.
 func (q queueMetrics) depth(tasks, window int) {
 	q.tasks.Set(float64(tasks))
 	q.window.Set(float64(window))
 }
 
-// unknownDepth shows that the queue could not be measured.
+// unknownDepth marks the depth as not measured.
 func (q queueMetrics) unknownDepth() { q.tasks.Set(math.NaN()) }
 
-// alive shows how many processes there are of each service.
+// alive sets the number of live processes per service.
 func (m *metrics) alive(statuses []store.ProcessStatus) {
 	count := map[string]int{"dispatcher": 0, "worker": 0}
 	for _, s := range statuses {

@@ -9,7 +9,7 @@ import (
 	"email-gateway/shared/email"
 )
 
-// What waits, how old it is, how full its queue is and who works is all told.
+// The metrics show the backlog, its age, the queues' depth and the live processes.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -34,7 +34,7 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The backlog is measured once at the start: it must see what is left over then.
+	// The backlog is measured once at the start, so the rows must be there by then.
 	first := b.params()
 	stop := b.dispatch(t, first)
 	eventually(t, "a full window", func() bool { return b.count(t, email.Enqueued) == 201 })
@@ -56,7 +56,7 @@ func TestMetrics(t *testing.T) {
 		{"person_erasures_oldest_seconds", "", "", 7200, 7300},
 		{"outbox_oldest_due_seconds", "queue", email.QueueNormal, 3600, 3700},
 		{"outbox_oldest_due_seconds", "queue", email.QueueHigh, 0, 0},
-		{"outbox_oldest_due_seconds", "queue", email.QueueLow, 0, 0}, // somebody holds it
+		{"outbox_oldest_due_seconds", "queue", email.QueueLow, 0, 0}, // its lane is paused
 		{"queue_tasks", "queue", email.QueueNormal, 200, 200},
 		{"queue_window_tasks", "queue", email.QueueNormal, 200, 200},
 		{"queue_oldest_task_seconds", "queue", email.QueueNormal, 0.001, 60},
@@ -72,8 +72,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// gauge is a metric's value, or that of a counter; -1 if there is none with the label.
-// Of several the greatest counts.
+// gauge is the value of a gauge or counter, the maximum of those with the label; -1 if there is
+// none.
 func gauge(t *testing.T, registry prometheus.Registerer, name, label, value string) float64 {
 	t.Helper()
 	families, err := registry.(*prometheus.Registry).Gather()

@@ -8,8 +8,7 @@ import (
 	"email-gateway/shared/email"
 )
 
-// outage tells of a failing database or broker when it begins and when it ends, once
-// for all queues.
+// outage logs the begin and the end of a database or broker outage once for all queues.
 type outage struct {
 	log *slog.Logger
 

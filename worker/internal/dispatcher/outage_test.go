@@ -9,7 +9,7 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-func TestOutage_OfRedis(t *testing.T) {
+func TestOutage_Redis(t *testing.T) {
 	t.Parallel()
 	for name, breakIt := range map[string]func(*servertest.Server) (mend func()){
 		"stopped": func(s *servertest.Server) func() { s.Stop(); return s.Start },
@@ -43,14 +43,14 @@ func TestOutage_OfRedis(t *testing.T) {
 			eventually(t, "the end of the outage in the log", func() bool { return b.log.count("dispatching goes on") > 0 })
 			eventually(t, "a task for each", func() bool { return b.depth(t, email.QueueNormal) == 3_001 })
 			if begun, ended := b.log.count("dispatching interrupted"), b.log.count("dispatching goes on"); begun > 2 || ended > 2 {
-				t.Errorf("one outage was told %d times, its end %d times:\n%s", begun, ended, b.log)
+				t.Errorf("one outage was logged %d times, its end %d times:\n%s", begun, ended, b.log)
 			}
 		})
 	}
 }
 
-// Postgres ends every session: what was not committed stays due.
-func TestOutage_OfSessions(t *testing.T) {
+// Postgres ends all sessions: uncommitted rows stay due.
+func TestOutage_SessionsTerminated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	like := b.Accept(t, b.Company(t), nil)

@@ -25,17 +25,17 @@ func TestPayload(t *testing.T) {
 		want                string
 	}{
 		{"first try", `{"to": "a@b.c", "attempt": 0, "enqueuedAt": "0001-01-01T00:00:00Z", "new": {"b": [1, 2]}}`, 0, 0, `{"to": "a@b.c","new": {"b": [1, 2]},` + fmt.Sprintf(filled, 1)},
-		{"a quota is no try", `{"attempt":1,"to":"a@b.c"}`, 5, 3, `{"to":"a@b.c",` + fmt.Sprintf(filled, 3)},
-		{"never beyond the last", `{"a":1}`, 9, 0, `{"a":1,` + fmt.Sprintf(filled, 5)},
-		{"never before the first", `{"a":1}`, 0, 9, `{"a":1,` + fmt.Sprintf(filled, 1)},
+		{"throttled tries do not count", `{"attempt":1,"to":"a@b.c"}`, 5, 3, `{"to":"a@b.c",` + fmt.Sprintf(filled, 3)},
+		{"at most the last", `{"a":1}`, 9, 0, `{"a":1,` + fmt.Sprintf(filled, 5)},
+		{"at least the first", `{"a":1}`, 0, 9, `{"a":1,` + fmt.Sprintf(filled, 1)},
 		{"an empty object", `{}`, 0, 0, `{` + fmt.Sprintf(filled, 1)},
 		{"only what is replaced", `{"enqueuedAt": null, "attempt": {"a": 1}}`, 0, 0, `{` + fmt.Sprintf(filled, 1)},
-		{"the names further down", `{"headers": {"attempt": "1", "x": "}"}, "attempts": 2}`, 0, 0, `{"headers": {"attempt": "1", "x": "}"},"attempts": 2,` + fmt.Sprintf(filled, 1)},
+		{"the names nested", `{"headers": {"attempt": "1", "x": "}"}, "attempts": 2}`, 0, 0, `{"headers": {"attempt": "1", "x": "}"},"attempts": 2,` + fmt.Sprintf(filled, 1)},
 		{"the names in a text", `{"subject": "\\\", \"attempt\": 1, {", "attempt": 0}`, 0, 0, `{"subject": "\\\", \"attempt\": 1, {",` + fmt.Sprintf(filled, 1)},
 		{"an array", `[1]`, 0, 0, `[1]`},
 		{"a text", `"text"`, 0, 0, `"text"`},
 		{"null", `null`, 0, 0, `null`},
-		{"cut off", `{"to": "a@b.c`, 0, 0, `{"to": "a@b.c`},
+		{"truncated", `{"to": "a@b.c`, 0, 0, `{"to": "a@b.c`},
 		{"nothing", ``, 0, 0, ``},
 	} {
 		row := store.DueRow{Payload: json.RawMessage(test.payload), Attempts: test.attempts, Throttles: test.throttles}
@@ -46,7 +46,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// The trace leaves the payload, whatever stands there in its place.
+// The trace is removed from the payload, whatever its value.
 func TestPayload_Trace(t *testing.T) {
 	t.Parallel()
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -107,8 +107,8 @@ func TestWindowSize(t *testing.T) {
 	}
 }
 
-// Whatever stands in a job, all of it is there afterwards.
-func TestPayload_KeepsTheRest(t *testing.T) {
+// All other members of a job are kept.
+func TestPayload_KeepsOtherMembers(t *testing.T) {
 	t.Parallel()
 	value := rapid.OneOf(
 		rapid.Map(rapid.String(), func(s string) any { return s }),

@@ -11,13 +11,13 @@ import (
 	"email-gateway/shared/store"
 )
 
-// payload is what a row's task carries, and the trace that the row belongs to, "" if it
-// belongs to none. The trace stands in the row's payload under the name traceparent, and
-// goes into the task's header: what a task carries is a contract, and has no such field.
+// payload builds a row's task payload, and returns the row's traceparent, "" if it has none. The
+// row's payload holds it as the member traceparent; the task carries it in a header, because the
+// task payload's schema has no such field.
 type payload func(row store.DueRow, now time.Time) (job []byte, trace string)
 
-// bulkJob is the payload of a queue of bulk work: a mailing's job as it stands in the
-// row, a recipient as the row's id alone. Personal data stays in Postgres.
+// bulkJob builds the payloads of a bulk queue: a mailing's job as stored in the row, a recipient as
+// the row's id alone, so that personal data stays in Postgres.
 func bulkJob(queue string) payload {
 	return func(row store.DueRow, _ time.Time) ([]byte, string) {
 		job, trace := takeTrace(row.Payload)
@@ -28,7 +28,7 @@ func bulkJob(queue string) payload {
 	}
 }
 
-// takeTrace takes the trace out of a JSON object's text.
+// takeTrace removes the traceparent member from a JSON object's text.
 func takeTrace(text []byte) (rest []byte, trace string) {
 	if !bytes.Contains(text, []byte(traceMember)) { // nearly always
 		return text, ""
@@ -40,15 +40,14 @@ func takeTrace(text []byte) (rest []byte, trace string) {
 	return append(bytes.TrimSuffix(open, []byte(",")), '}'), trace
 }
 
-// sendJob is the payload of an email whose tries are bounded by maxAttempts.
+// sendJob builds the payloads of emails; maxAttempts is the highest attempt number.
 func sendJob(maxAttempts int) payload {
 	return func(row store.DueRow, now time.Time) ([]byte, string) { return fillIn(row, maxAttempts, now) }
 }
 
-// fillIn is the row's job with the two fields that are the dispatcher's to fill in:
-// which try this is, and when. What else stands in it, fields that this program does
-// not know included, is left as it is. A payload that is no object goes out
-// untouched, so that the worker fails the email where its tenant can see it.
+// fillIn returns the row's payload with the fields attempt and enqueuedAt set. All other members,
+// unknown ones included, are left unchanged. A payload that is not an object is published
+// unchanged, so that the worker fails the email with an error the tenant can see.
 func fillIn(row store.DueRow, maxAttempts int, now time.Time) (job []byte, trace string) {
 	attempt := min(max(row.Attempts-row.Throttles+1, 1), maxAttempts)
 	open, isObject := without(row.Payload, func(member []byte) bool {
@@ -63,11 +62,11 @@ func fillIn(row store.DueRow, maxAttempts int, now time.Time) (job []byte, trace
 
 const traceMember = `"traceparent"`
 
-// isTrace says whether the member is the trace, and puts it there if it is one.
+// isTrace reports whether the member is the traceparent, and stores its value in trace.
 func isTrace(member []byte, trace *string) bool {
 	value, is := bytes.CutPrefix(member, []byte(traceMember))
 	if is {
-		// It is of hex digits and hyphens: nothing in it is escaped.
+		// A traceparent has only hex digits and hyphens: nothing in it is escaped.
 		value = bytes.Trim(value, `: "`)
 		if traceparent.Match(value) {
 			*trace = string(value)
@@ -76,21 +75,20 @@ func isTrace(member []byte, trace *string) bool {
 	return is
 }
 
-// traceparent is W3C's form. Nothing else gets into a header, which brokers show to
-// everybody who may look.
+// traceparent is the W3C format. Nothing else is put into a header, which brokers show to everyone
+// with access to them.
 var traceparent = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// without copies a JSON object's text but for the members that drop finds, and for the
-// closing brace: behind each member that stays there is a comma. The text comes from a
-// jsonb column, hence its syntax needs no checking; reading it with encoding/json takes
-// ten times as long.
+// without copies a JSON object's text without the members that drop selects and without the closing
+// brace; each copied member is followed by a comma. The text comes from a jsonb column, so its
+// syntax needs no check; encoding/json takes ten times as long.
 func without(text []byte, drop func(member []byte) bool) (open []byte, isObject bool) {
 	open = append(make([]byte, 0, len(text)+80), '{')
 	rest, isObject := bytes.CutPrefix(text, []byte("{"))
 	for isObject {
 		member, separator, behind := cutMember(rest)
 		if separator != ',' && separator != '}' {
-			return nil, false // it ended in the middle
+			return nil, false // truncated
 		}
 		if len(member) > 0 && !drop(member) {
 			open = append(append(open, member...), ',')
@@ -103,8 +101,8 @@ func without(text []byte, drop func(member []byte) bool) (open []byte, isObject 
 	return nil, false
 }
 
-// cutMember cuts a JSON object's text behind its first member and returns the
-// character that ends it: a comma or the closing brace, or 0 if there is neither.
+// cutMember splits a JSON object's text after its first member. The separator is a comma or the
+// closing brace, or 0 if there is neither.
 func cutMember(text []byte) (member []byte, separator byte, rest []byte) {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {

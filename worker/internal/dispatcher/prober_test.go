@@ -27,7 +27,7 @@ func (b *bench) shutGate(t *testing.T) {
 	}
 }
 
-// probeDue lets the pause between two probes be over.
+// probeDue moves the last probe into the past, so that the next one is due.
 func (b *bench) probeDue(t *testing.T) {
 	t.Helper()
 	if _, err := b.SQL.ExecContext(t.Context(), `UPDATE provider_gate SET probe_at = now() - interval '1 min'`); err != nil {
@@ -35,8 +35,8 @@ func (b *bench) probeDue(t *testing.T) {
 	}
 }
 
-// Two dispatchers at a shut gate bring one email at a time to the queues, the oldest
-// first, whatever its queue; and all of them when it opens.
+// While the breaker is open two dispatchers enqueue one email at a time, the oldest first in
+// whichever queue; and all of them when it closes.
 func TestProber(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -70,8 +70,8 @@ func TestProber(t *testing.T) {
 	b.expectStatus(t, uuid.MustParse(ids[4]), email.Enqueued)
 }
 
-// A probe that the queue refuses steps aside for the next one.
-func TestProber_RefusedStepsAside(t *testing.T) {
+// A probe that the queue refuses is skipped for the next one.
+func TestProber_RefusedProbeIsSkipped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
@@ -95,7 +95,7 @@ func TestProber_RefusedStepsAside(t *testing.T) {
 	}
 }
 
-// A foreign session holds the oldest row: the next one is the probe.
+// Another session locks the oldest row: the next one is the probe.
 func TestProber_LockedRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -119,8 +119,8 @@ func TestProber_LockedRow(t *testing.T) {
 	}
 }
 
-// Jobs for the broker do not pass the provider, and are not held back.
-func TestProber_LeavesBulkAlone(t *testing.T) {
+// Bulk jobs do not use the provider and are not held back.
+func TestProber_BulkJobsPass(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
@@ -141,7 +141,7 @@ func TestProber_LeavesBulkAlone(t *testing.T) {
 	}
 }
 
-// probeCounter counts how often a dispatcher looks for a probe.
+// probeCounter counts how often a dispatcher searches retries for a probe.
 type probeCounter struct {
 	dispatcher.Outbox
 	rounds, early atomic.Int64
@@ -155,8 +155,8 @@ func (c *probeCounter) PickProbe(ctx context.Context, pause time.Duration, early
 	return c.Outbox.PickProbe(ctx, pause, early)
 }
 
-// While there is no candidate, the retries of all lanes are not read in each round.
-func TestProber_LooksAtRetriesOncePerPause(t *testing.T) {
+// Without a candidate, the retries of all lanes are not searched in each round.
+func TestProber_SearchesRetriesOncePerPause(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.shutGate(t)
@@ -167,6 +167,6 @@ func TestProber_LooksAtRetriesOncePerPause(t *testing.T) {
 	b.dispatch(t, p)
 	eventually(t, "five rounds", func() bool { return counted.rounds.Load() >= 5 })
 	if n, most := counted.early.Load(), 1+int64(time.Since(begun)/(5*time.Second)); n < 1 || n > most {
-		t.Errorf("looked at retries %d times in %s, want 1 to %d", n, time.Since(begun), most)
+		t.Errorf("searched retries %d times in %s, want 1 to %d", n, time.Since(begun), most)
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"email-gateway/worker/internal/queue/asynqueue"
 )
 
-// slowLooks is an outbox that does not answer looks at the lanes for a while.
-type slowLooks struct {
+// slowPolls is an outbox that answers polls of the lanes slowly for a while.
+type slowPolls struct {
 	dispatcher.Outbox
 	over <-chan struct{}
 }
 
-func (s slowLooks) WaitingLanes(ctx context.Context) (store.WaitingLanes, error) {
+func (s slowPolls) WaitingLanes(ctx context.Context) (store.WaitingLanes, error) {
 	select {
 	case <-s.over:
 	case <-ctx.Done():
@@ -27,7 +27,7 @@ func (s slowLooks) WaitingLanes(ctx context.Context) (store.WaitingLanes, error)
 	return s.Outbox.WaitingLanes(ctx)
 }
 
-// reservations counts those of one queue, and how many of them were granted room.
+// reservations counts the reservations of one queue, and those that were granted room.
 type reservations struct {
 	queue.Publisher
 	asked, granted atomic.Int64
@@ -44,13 +44,13 @@ func (r *reservations) Reserve(ctx context.Context, name string, window, most in
 	return room, err
 }
 
-// A dispatcher that waited for Postgres for longer than its reservation lasts reserves anew: another
-// one has filled the queue in the meantime.
-func TestDispatch_ReservesAgainAfterASlowLook(t *testing.T) {
+// A dispatcher that waited for Postgres longer than its reservation lasts reserves again: another
+// one may have filled the queue.
+func TestDispatch_ReservesAgainAfterSlowPoll(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.acceptMany(t, b.Accept(t, b.Company(t), nil), 1000)
-	publisher := func() queue.Publisher { // each has reservations of its own
+	publisher := func() queue.Publisher { // each has its own reservations
 		p := asynqueue.NewPublisher(b.conn)
 		t.Cleanup(func() { _ = p.Close() })
 		return p
@@ -58,7 +58,7 @@ func TestDispatch_ReservesAgainAfterASlowLook(t *testing.T) {
 	over, end := context.WithTimeout(t.Context(), 6*time.Second)
 	defer end()
 	slow, queued := b.params(), &reservations{Publisher: publisher()}
-	slow.Outbox, slow.Queue = slowLooks{b.Store, over.Done()}, queued
+	slow.Outbox, slow.Queue = slowPolls{b.Store, over.Done()}, queued
 	b.dispatch(t, slow)
 	eventually(t, "the slow dispatcher has reserved room", func() bool { return queued.granted.Load() == 1 })
 

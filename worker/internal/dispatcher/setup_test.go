@@ -22,10 +22,10 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-// patience is how long a test waits for something that should happen soon.
-const patience = 3 * time.Minute
+// timeout is how long a test waits for something that should happen soon.
+const timeout = 3 * time.Minute
 
-// bench is a database, queues and a publisher of the test's own.
+// bench is the test's own database, queues and publisher.
 type bench struct {
 	storetest.Database
 	conn      asynqueue.Conn
@@ -51,7 +51,7 @@ func newBenchOn(t testing.TB, redisURL, prefix string) *bench {
 	return b
 }
 
-// params are a dispatcher's with a window of 200 tasks.
+// params configure a dispatcher with a window of 200 tasks.
 func (b *bench) params() dispatcher.Params {
 	return dispatcher.Params{
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Outbox: b.Store, Queue: b.publisher, Registry: prometheus.NewRegistry(),
@@ -67,7 +67,7 @@ func (b *bench) dispatch(t testing.TB, p dispatcher.Params) (stop func()) {
 		t.Fatal(err)
 	}
 	stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := d.Stop(ctx); err != nil {
 			t.Errorf("stop dispatcher: %v", err)
@@ -77,7 +77,7 @@ func (b *bench) dispatch(t testing.TB, p dispatcher.Params) (stop func()) {
 	return stop
 }
 
-// consume hands the tasks to handler until the test ends.
+// consume runs a consumer with this handler until the test ends.
 func (b *bench) consume(t *testing.T, concurrency int, handler queue.Handler) {
 	t.Helper()
 	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
@@ -87,7 +87,7 @@ func (b *bench) consume(t *testing.T, concurrency int, handler queue.Handler) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := consumer.Stop(ctx); err != nil {
 			t.Errorf("stop consumer: %v", err)
@@ -95,8 +95,7 @@ func (b *bench) consume(t *testing.T, concurrency int, handler queue.Handler) {
 	})
 }
 
-// acceptMany writes n more emails like one that is there, with ids that follow each
-// other as those of the api do.
+// acceptMany inserts n copies of an email, with consecutive ids like the api's.
 func (b *bench) acceptMany(t testing.TB, like uuid.UUID, n int) {
 	t.Helper()
 	_, err := b.SQL.ExecContext(t.Context(), `
@@ -111,7 +110,7 @@ func (b *bench) acceptMany(t testing.TB, like uuid.UUID, n int) {
 	}
 }
 
-// set changes an email's row as nothing of ours would.
+// set changes columns of an email's row directly.
 func (b *bench) set(t *testing.T, id uuid.UUID, assignments string) {
 	t.Helper()
 	if _, err := b.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET `+assignments+` WHERE id = $1`, id); err != nil {
@@ -151,7 +150,7 @@ func (b *bench) expectStatus(t *testing.T, id uuid.UUID, want email.Status) {
 	eventually(t, "status "+string(want), func() bool { return b.status(t, id) == want })
 }
 
-// expectStays makes sure that a few polls change nothing.
+// expectStays checks that the status does not change within a few polls.
 func (b *bench) expectStays(t *testing.T, id uuid.UUID, want email.Status) {
 	t.Helper()
 	deadline := time.After(500 * time.Millisecond)
@@ -169,17 +168,17 @@ func (b *bench) expectStays(t *testing.T, id uuid.UUID, want email.Status) {
 
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for !holds() {
 		select {
 		case <-deadline:
-			t.Fatalf("never seen: %s", what)
+			t.Fatalf("timeout: %s", what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
 
-// recorder remembers what was published, in order, on its way to the real queue.
+// recorder records what was published, in order, before it reaches the real queue.
 type recorder struct {
 	queue.Publisher
 	refuse func(id string) error // may be nil

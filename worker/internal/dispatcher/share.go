@@ -10,15 +10,15 @@ import (
 	"email-gateway/shared/store"
 )
 
-// sharedFor is how long a queue counts as full after it was last seen so.
+// sharedFor is how long a queue counts as full after the last time it was.
 const sharedFor = 2 * time.Second
 
-// shares divides the window among the queues that are full, as workers take from them: with
-// every queue full, three tenths of what is sent come from the one of priority 4 to 7. A
-// full window there would be more than three seconds' worth.
+// shares divides the window among the full queues in proportion to their weights, as workers take
+// from them. If all are full, three tenths of what is sent come from the queue of priority 4 to 7;
+// a full window there would be more than three seconds' worth.
 //
-// A queue with an email now and then takes nothing worth counting from the others: if it made
-// their windows small, workers would wait for tasks.
+// A queue with an occasional email does not count: it takes almost nothing from the others, and
+// with smaller windows their workers would wait for tasks.
 type shares struct {
 	mu   sync.Mutex
 	seen map[string]time.Time // when a queue was last full
@@ -26,7 +26,7 @@ type shares struct {
 
 func newShares() *shares { return &shares{seen: make(map[string]time.Time)} }
 
-// saw notes how many tasks are on a queue. It is full with half of what it has when all are.
+// saw records the depth of a queue. It counts as full at half of its share of the window.
 func (s *shares) saw(queue string, tasks, window int) {
 	if 2*allWeights()*tasks < window*email.QueueWeight(queue) {
 		return
@@ -36,7 +36,7 @@ func (s *shares) saw(queue string, tasks, window int) {
 	s.seen[queue] = time.Now()
 }
 
-// of is a queue's part of the window, at least 1.
+// of returns a queue's part of the window, at least 1.
 func (s *shares) of(queue string, window int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,10 +50,10 @@ func (s *shares) of(queue string, window int) int {
 	return max(1, (window*own+all-1)/all)
 }
 
-// step is how many tasks a round adds at most to a queue that holds so many: its part of the
-// window when every queue is full, or as many as it holds. So a queue fills up within a few
-// rounds, milliseconds each, and when several become full at once they see each other before one
-// of them holds the whole window.
+// step is the maximum number of tasks a round adds to a queue of this depth: the queue's share if
+// all queues are full, or the depth. A queue then fills up within a few rounds of some
+// milliseconds, and queues that fill up at the same time see each other before one of them has the
+// whole window.
 func (s *shares) step(queue string, tasks, window int) int {
 	return max(1, tasks, window*email.QueueWeight(queue)/allWeights())
 }
@@ -65,15 +65,15 @@ func allWeights() (all int) {
 	return all
 }
 
-// loadMemory is after how many emails the average of their recipients follows a change.
+// loadMemory is the number of emails after which the average of their recipients follows a change.
 const loadMemory = 20
 
-// load is the average number of recipients of the emails that were last put on a queue. The
-// provider counts recipients, and so does the window: 500 emails with 11 recipients each would
-// take a rate of 500 eleven seconds.
+// load is the average number of recipients of the emails enqueued last. The provider counts
+// recipients, and so does the window: 500 emails with 11 recipients each would take eleven seconds
+// at a rate of 500 per second.
 type load struct {
 	mu      sync.Mutex
-	average float64 // 0 = none was seen: 1
+	average float64 // 0 = no email yet: counts as 1
 }
 
 // per is the average, at least 1.
@@ -83,16 +83,16 @@ func (l *load) per() float64 {
 	return max(1, l.average)
 }
 
-// several says that emails have more than one recipient.
+// several reports whether emails have more than one recipient.
 func (l *load) several() bool { return l.per() > 1.1 }
 
-// room turns a number of recipients into a number of emails, at least 1.
+// room converts a number of recipients to a number of emails, at least 1.
 func (l *load) room(recipients int) int {
 	return max(1, int(math.Ceil(float64(recipients)/l.per())))
 }
 
-// fit says how many of a batch's emails, in their order, have no more recipients together than
-// as many emails had on average; at least one. It remembers how many all of them have.
+// fit returns how many of a batch's emails, in their order, fit into the recipients that as many
+// emails had on average; at least one. It updates the average with all of them.
 func (l *load) fit(rows []store.DueRow, emails int) (n int) {
 	before := l.per()
 	budget, sum := before*float64(emails), 0
@@ -108,7 +108,7 @@ func (l *load) fit(rows []store.DueRow, emails int) (n int) {
 	return n
 }
 
-// recipients is how many an email has: each address of cc and bcc has an @.
+// recipients counts an email's recipients: each address of cc and bcc has one @.
 func recipients(payload []byte) int {
 	n := 1
 	if !bytes.Contains(payload, []byte(`cc"`)) { // nearly always

@@ -17,8 +17,8 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// Each queue's part of the window lasts as long as the whole would on a queue that is alone,
-// and a queue that is alone has all of it.
+// With several full queues, each one's part lasts as long as the whole window would on the only
+// full queue; that one gets the whole window.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestShares(t *testing.T) {
 		want(200)
 		s.saw(email.QueueNormal, 50, 200)
 		s.saw(email.QueueHigh, 0, 200)
-		s.saw(email.QueueHigh, 59, 200) // a queue with an email now and then
+		s.saw(email.QueueHigh, 59, 200) // a queue with an occasional email
 		want(200)
 		s.saw(email.QueueHigh, 60, 200)
 		want(67) // 3 of 9
@@ -41,12 +41,12 @@ func TestShares(t *testing.T) {
 		if got := s.of(email.QueueLow, 5); got != 1 {
 			t.Errorf("%d, want 1", got)
 		}
-		<-time.After(sharedFor) // of the bubble's own clock
+		<-time.After(sharedFor) // the test bubble's clock
 		want(200)
 	})
 }
 
-// A queue that becomes full grows by steps, in which it sees whether others do.
+// A queue that becomes full grows by steps, so that it sees other queues becoming full.
 func TestShares_Step(t *testing.T) {
 	t.Parallel()
 	s := newShares()
@@ -60,7 +60,7 @@ func TestShares_Step(t *testing.T) {
 	}
 }
 
-// A round adds no more than a step, however much room there is.
+// A round adds at most a step, however much room there is.
 func TestFeeder_FillsInSteps(t *testing.T) {
 	t.Parallel()
 	f := &feeder{
@@ -86,7 +86,7 @@ func (roomy) Reserve(context.Context, string, int, int) (queue.Room, error) {
 
 func (roomy) Release(context.Context, string) error { return nil }
 
-// askedFor is a source without emails that remembers how many were asked for.
+// askedFor is a source without emails that records how many were asked for.
 type askedFor struct {
 	source
 	most int
@@ -109,7 +109,7 @@ func mailsTo(recipients, n int) (rows []store.DueRow) {
 			job.BCC = append(job.BCC, address)
 		}
 	}
-	payload, _ := json.Marshal(job) // it always can
+	payload, _ := json.Marshal(job) // never fails
 	return slices.Repeat([]store.DueRow{{Payload: payload}}, n)
 }
 
@@ -127,8 +127,8 @@ func TestRecipients(t *testing.T) {
 	}
 }
 
-// A window of 200 recipients never holds many more: the first batch of emails with 11 each is
-// cut, and from then on fewer are taken.
+// A window of 200 recipients is hardly exceeded: the first batch of emails with 11 recipients each
+// is cut, and later batches are smaller.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	const window = 200

@@ -9,17 +9,17 @@ import (
 	"email-gateway/shared/store"
 )
 
-// source takes rows of one target from the outbox, one batch at a time, and records what
-// became of each batch.
+// source takes rows of one target from the outbox, one batch at a time, and records each batch's
+// results.
 type source interface {
-	// take commits what it takes: the rows are then this dispatcher's to publish.
+	// take commits the take: the rows are then this dispatcher's to publish.
 	take(ctx context.Context, turns []store.LaneTurn) (store.Batch, error)
-	// record ends a batch. published have a task on their queue; released go back.
+	// record ends a batch. published rows have a task on their queue; released rows are due again.
 	record(ctx context.Context, taken store.Batch, published []uuid.UUID, released []store.Release) error
-	// leased says that rows are due again when their lease ends. A task in doubt is then published again; until
-	// then its answer may only be late.
+	// leased reports whether unrecorded rows become due when their lease ends. A task in doubt is
+	// then published again; until then its answer may only be late.
 	leased() bool
-	// idle ends what take would have ended with the next batch.
+	// idle does what the next take would have done for the last batch.
 	idle(ctx context.Context) error
 }
 
@@ -42,8 +42,8 @@ func (e *emails) takeProbe(ctx context.Context, id uuid.UUID) (store.Batch, erro
 	return e.taken(e.outbox.TakeProbe(ctx, e.slot, id))
 }
 
-// taken notes that the slot's last batch has left dispatch_batches. After an error a batch
-// may have been committed that is never published: a new slot lets its row stay.
+// taken records that the take has deleted the slot's last batch from dispatch_batches. After an
+// error a batch may be committed that is never published: a new slot keeps its row for the rescuer.
 func (e *emails) taken(batch store.Batch, err error) (store.Batch, error) {
 	if err != nil {
 		if !e.slot.Published.IsZero() {
@@ -56,8 +56,8 @@ func (e *emails) taken(batch store.Batch, err error) (store.Batch, error) {
 	return batch, nil
 }
 
-// record implements source. The batch counts as published when none of its emails is left
-// without a task; otherwise the rescuer finds those, and the batch's row says why.
+// record implements source. The batch counts as published if none of its emails is left without a
+// task; otherwise the rescuer finds those by the batch's row.
 func (e *emails) record(ctx context.Context, taken store.Batch, _ []uuid.UUID, released []store.Release) error {
 	if len(released) > 0 {
 		left, err := e.outbox.Release(ctx, taken.TakenAt, released)
@@ -70,7 +70,7 @@ func (e *emails) record(ctx context.Context, taken store.Batch, _ []uuid.UUID, r
 	return nil
 }
 
-// leased implements source: an email is released, since the queue knows whether it has its task.
+// leased implements source: an email is released, since the queue knows whether it has the task.
 func (e *emails) leased() bool { return false }
 
 func (e *emails) idle(ctx context.Context) error {
@@ -89,7 +89,7 @@ func (e *emails) idle(ctx context.Context) error {
 	return err
 }
 
-// jobs of bulk work are leased by the take, and PUBLISHED only after the broker's confirm.
+// jobs are bulk jobs: leased by the take, and PUBLISHED only after the broker's confirm.
 type jobs struct{ outbox Outbox }
 
 func (j *jobs) take(ctx context.Context, turns []store.LaneTurn) (store.Batch, error) {
@@ -109,7 +109,7 @@ func (j *jobs) record(ctx context.Context, taken store.Batch, published []uuid.U
 	return err
 }
 
-// leased implements source: the broker would take a second copy of a job.
+// leased implements source: the broker would accept a second copy of a job.
 func (j *jobs) leased() bool { return true }
 
 func (j *jobs) idle(context.Context) error { return nil }

@@ -9,19 +9,19 @@ import (
 	"email-gateway/shared/store"
 )
 
-// turns shares the room on a queue among companies, and each company's among its lanes, and
-// remembers who had a turn when there are more of them than room.
+// turns shares the room on a queue among companies, and each company's part among its lanes,
+// round-robin. It remembers the last turns if there are more of them than room.
 type turns struct {
-	turn      int64               // the last one
-	companies map[uuid.UUID]int64 // the last turn of each
-	lanes     map[int64]int64     // and of each lane of companies with several
-	// used is how many recipients each company has put on the queue, while emails have
-	// several: companies then take turns by recipients, which are what the provider counts.
+	turn      int64               // the last turn
+	companies map[uuid.UUID]int64 // last turn by company
+	lanes     map[int64]int64     // last turn by lane, for companies with several
+	// used is the number of recipients each company has enqueued, while emails have several.
+	// Companies then take turns by recipients, which are what the provider counts.
 	used map[uuid.UUID]int
 }
 
-// visit is a lane's part in a round.
-type visit struct {
+// laneShare is a lane's part of a round.
+type laneShare struct {
 	liveLane
 	most int // rows
 }
@@ -29,17 +29,16 @@ type visit struct {
 // group is the lanes of a company.
 type group struct {
 	company uuid.UUID
-	lanes   []liveLane // a part of those that share got
-	order   int        // among all groups
+	lanes   []liveLane // a subset of the slice passed to share
+	order   int        // index among all groups
 	last    int64
 	used    int
 }
 
-// share says which of the lanes (at least one, those of a company beside each other) take part
-// in a round with room for that many emails (at least one), and how many each may bring. A company
-// that had no lane in the last round goes first. The room that lanes with fewer emails leave
-// is shared in the next round.
-func (t *turns) share(live []liveLane, room int) (chosen []visit) {
+// share selects lanes for a round with room for that many emails, and how many each may add. Both
+// live and room must be at least one, and lanes of a company must be adjacent. A company without a
+// lane in the last round goes first. Room that lanes do not use is shared in the next round.
+func (t *turns) share(live []liveLane, room int) (chosen []laneShare) {
 	groups := t.groups(live)
 	slices.SortFunc(groups, func(a, b group) int {
 		return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.last, b.last), cmp.Compare(a.order, b.order))
@@ -58,17 +57,17 @@ func (t *turns) share(live []liveLane, room int) (chosen []visit) {
 			}
 		}
 		for _, l := range g.lanes {
-			chosen = append(chosen, visit{liveLane: l, most: part / len(g.lanes)})
+			chosen = append(chosen, laneShare{liveLane: l, most: part / len(g.lanes)})
 		}
 	}
 	return chosen
 }
 
-// remembered is how many companies, and lanes, that are not live keep their last turn. Without it a
-// company whose lanes are empty now and then would have its turn before others that still wait.
+// remembered is how many companies and lanes that are not live keep their last turn. Otherwise a
+// company whose lanes are empty at times would go before others that still wait.
 const remembered = 10_000
 
-// groups returns the lanes by company.
+// groups groups the lanes by company.
 func (t *turns) groups(live []liveLane) (groups []group) {
 	for begin := 0; begin < len(live); {
 		end := begin + 1
@@ -100,7 +99,7 @@ func (t *turns) groups(live []liveLane) (groups []group) {
 	return groups
 }
 
-// admit has a company that was away begin with the recipients of the one that has used least.
+// admit gives a returning company the recipient count of the one that has used least.
 func (t *turns) admit(groups []group) {
 	least, found := 0, false
 	for _, g := range groups {
@@ -119,8 +118,8 @@ func (t *turns) admit(groups []group) {
 	t.used = used
 }
 
-// charge notes the recipients that companies have put on the queue. While emails have one
-// recipient each, turns are enough.
+// charge adds the recipients that companies have enqueued. While emails have one recipient each,
+// turns are enough.
 func (t *turns) charge(several bool, recipients map[uuid.UUID]int) {
 	if !several {
 		t.used = nil
@@ -134,8 +133,8 @@ func (t *turns) charge(several bool, recipients map[uuid.UUID]int) {
 	}
 }
 
-// laneTurns is what the outbox is asked for.
-func laneTurns(chosen []visit) []store.LaneTurn {
+// laneTurns converts the shares for the outbox.
+func laneTurns(chosen []laneShare) []store.LaneTurn {
 	turns := make([]store.LaneTurn, len(chosen))
 	for i, v := range chosen {
 		turns[i] = store.LaneTurn{LaneProbe: store.LaneProbe{ID: v.id, Since: v.since}, Most: v.most}

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lanesOf are lanes of companies, as an agenda returns them: of each as many as it says.
+// lanesOf returns lanes as a schedule does: counts[i] lanes for company i.
 func lanesOf(counts ...int) (live []liveLane) {
 	for i, n := range counts {
 		for range n {
@@ -19,9 +19,9 @@ func lanesOf(counts ...int) (live []liveLane) {
 	return live
 }
 
-// Whatever the room in each round, no company is two turns ahead of another, no lane two ahead
-// of another of its company, and no round takes more than there is room for.
-func TestTurns_NobodyStarves(t *testing.T) {
+// Whatever the room in each round, no company gets two turns ahead of another, no lane two ahead of
+// another lane of its company, and no round takes more than its room.
+func TestTurns_NoStarvation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		live := lanesOf(rapid.SliceOfN(rapid.IntRange(1, 9), 1, 40).Draw(t, "companies")...)
@@ -29,9 +29,9 @@ func TestTurns_NobodyStarves(t *testing.T) {
 		var turn turns
 		companies := make(map[uuid.UUID]int)
 		for _, room := range rooms {
-			brought, most := make(map[uuid.UUID]bool), 0
+			counts, most := make(map[uuid.UUID]bool), 0
 			for _, v := range turn.share(live, room) {
-				brought[v.company] = true
+				counts[v.company] = true
 				if most += v.most; v.most < 1 {
 					t.Fatalf("a lane takes part without a row")
 				}
@@ -39,7 +39,7 @@ func TestTurns_NobodyStarves(t *testing.T) {
 			if most > room {
 				t.Fatalf("%d rows where there is room for %d", most, room)
 			}
-			for company := range brought {
+			for company := range counts {
 				companies[company]++
 			}
 			least, greatest := len(rooms), 0
@@ -53,8 +53,8 @@ func TestTurns_NobodyStarves(t *testing.T) {
 	})
 }
 
-// A company with 100 mailings brings no more than one with one, and each of its mailings has
-// its turn.
+// A company with 100 mailings adds no more than one with a single mailing, and each of its mailings
+// gets a turn.
 func TestTurns_ByCompany(t *testing.T) {
 	t.Parallel()
 	for _, room := range []int{1, 2, 7, 60, 1000} {
@@ -70,7 +70,7 @@ func TestTurns_ByCompany(t *testing.T) {
 			}
 			many, one := rows[live[0].company], rows[live[100].company]
 			if many > one || 4*many < one {
-				t.Errorf("the company with 100 mailings has brought %d, that with one %d", many, one)
+				t.Errorf("the company with 100 mailings added %d, the one with a single mailing %d", many, one)
 			}
 			for _, l := range live {
 				if visits[l.id] == 0 {
@@ -82,7 +82,7 @@ func TestTurns_ByCompany(t *testing.T) {
 }
 
 // A company whose lanes were empty goes before thousands that wait, however many lanes they have.
-func TestTurns_QuietCompanyGoesFirst(t *testing.T) {
+func TestTurns_IdleCompanyGoesFirst(t *testing.T) {
 	t.Parallel()
 	counts := make([]int, 5000)
 	for i := range counts {
@@ -105,8 +105,8 @@ func TestTurns_QuietCompanyGoesFirst(t *testing.T) {
 	}
 }
 
-// While emails have several recipients, companies take turns by recipients: one with one each
-// brings eleven emails for each one of a company with eleven.
+// While emails have several recipients, companies take turns by recipients: a company with one each
+// adds eleven emails for each one of a company with eleven.
 func TestTurns_ByRecipients(t *testing.T) {
 	t.Parallel()
 	var turn turns
@@ -131,8 +131,8 @@ func TestTurns_ByRecipients(t *testing.T) {
 	}
 }
 
-// Companies that are served at once and come back do not have a turn before those that wait.
-func TestTurns_ReturningDoNotOvertake(t *testing.T) {
+// Companies that are served and return with new rows do not go before those that wait.
+func TestTurns_ReturningCompaniesDoNotOvertake(t *testing.T) {
 	t.Parallel()
 	const companies, room = 30, 10
 	var all turns
@@ -150,7 +150,7 @@ func TestTurns_ReturningDoNotOvertake(t *testing.T) {
 			live = append(live, liveLane{id: id, company: uuid.UUID{byte(id)}})
 		}
 		live = serve(live, room-1)
-		serve(live, 1) // those that were served have none until the next list
+		serve(live, 1) // those that were served have none until the next listing
 	}
 	for id := range int64(companies) {
 		if served[id] == 0 {

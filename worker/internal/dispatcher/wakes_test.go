@@ -13,7 +13,7 @@ import (
 	"email-gateway/worker/internal/dispatcher"
 )
 
-// listen is parameters of a dispatcher that hears wake-ups, and lists all lanes only that often.
+// listen configures a dispatcher that receives wake-ups and lists all lanes at this interval.
 func (b *bench) listen(t *testing.T, every time.Duration) dispatcher.Params {
 	t.Helper()
 	listener, err := store.NewListener(b.URL, slog.New(slog.DiscardHandler))
@@ -30,14 +30,14 @@ func (b *bench) listen(t *testing.T, every time.Duration) dispatcher.Params {
 	return p
 }
 
-// begun waits until a dispatcher has made its first listing: an email goes through it.
+// begun waits until a dispatcher has made its first listing, by sending an email through it.
 func (b *bench) begun(t *testing.T, company uuid.UUID) {
 	t.Helper()
 	b.expectStatus(t, b.Accept(t, company, nil), email.Enqueued)
 }
 
 // Rows that no wake-up names are found soon: new ones, and those of lanes that were opened.
-func TestDispatch_FindsWhatOpens(t *testing.T) {
+func TestDispatch_FindsRowsOfOpenedLanes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.dispatch(t, b.listen(t, time.Hour))
@@ -74,7 +74,7 @@ func TestDispatch_FindsWhatOpens(t *testing.T) {
 }
 
 // A row that is moved to an earlier time is found by the wake-up that follows.
-func TestDispatch_FindsWhatIsMoved(t *testing.T) {
+func TestDispatch_FindsMovedRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
@@ -90,9 +90,8 @@ func TestDispatch_FindsWhatIsMoved(t *testing.T) {
 	b.expectStatus(t, id, email.Enqueued)
 }
 
-// A row with an old id and an old time, of a transaction that was open for long, is found by the
-// next listing.
-func TestDispatch_FindsWhatIsCommittedLate(t *testing.T) {
+// A row with an old id and an old time, from a long transaction, is found by the next listing.
+func TestDispatch_FindsLateCommits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company, other := b.Company(t), b.Company(t)
@@ -112,7 +111,7 @@ func TestDispatch_FindsWhatIsCommittedLate(t *testing.T) {
 		FROM email_outbox e, dispatch_lanes l WHERE e.id = $1 AND l.company_id = $2 AND l.queue = 'email:send' RETURNING id`, like, company).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // rows that are newer go first
+	for range 3 { // newer rows go first
 		b.begun(t, company)
 	}
 	if err := tx.Commit(); err != nil {
@@ -121,8 +120,8 @@ func TestDispatch_FindsWhatIsCommittedLate(t *testing.T) {
 	b.expectStatus(t, id, email.Enqueued)
 }
 
-// A program that moves an email to an earlier time names its lane itself.
-func TestDispatch_FindsWhatAProgramMoves(t *testing.T) {
+// A program that moves an email to an earlier time names its lane in the wake-up.
+func TestDispatch_FindsRowsMovedByProgram(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)

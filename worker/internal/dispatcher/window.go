@@ -13,24 +13,23 @@ import (
 
 const (
 	windowInterval = 2 * time.Second
-	// windowSeconds of the send rate stand on a queue: it is how long a quiet tenant's
-	// email waits at most because of others, and how long a dispatcher may be away before a
-	// worker runs dry.
+	// windowSeconds is the window in seconds of the send rate: the longest delay of an idle
+	// tenant's email because of others, and how long workers have tasks if all dispatchers are
+	// down.
 	windowSeconds = 1
 )
 
 const (
-	// recipientsWindow is how many messages their queue holds: ten of the consumer's batches,
-	// so that it never waits, and little for a broker to keep.
+	// recipientsWindow is the window of the recipients queue: ten of the consumer's batches, so
+	// that the consumer never waits, and little data for a broker.
 	recipientsWindow = 10_000
-	// mailingsWindow is how many jobs of mailings are ready on their queue for each
-	// dispatcher. A job takes up to 3 s, and lanes take turns here, not on the queue: the
-	// mailing of a company waits for these and for those in work, however many another company
-	// has.
+	// mailingsWindow is how many mailing jobs each dispatcher keeps ready on their queue. A job
+	// takes up to 3 s, and lanes are served round-robin here, not on the queue: a company's mailing
+	// waits only for these jobs and the active ones, however many another company has.
 	mailingsWindow = 4
 )
 
-// bulkWindow is how many messages a queue of bulk work holds.
+// bulkWindow is the window of a bulk queue.
 func bulkWindow(queue string) int {
 	if queue == email.QueueMailings {
 		return mailingsWindow
@@ -38,13 +37,13 @@ func bulkWindow(queue string) int {
 	return recipientsWindow
 }
 
-// window is how many tasks a queue should hold, whatever their state. All dispatchers fill
-// it together: each reserves what it is about to publish.
+// window is how many tasks a queue should hold, in all states. All dispatchers share it: each
+// reserves what it is about to publish.
 type window struct {
 	outbox      Outbox
 	concurrency int
 	sendRate    float64
-	alive       func([]store.ProcessStatus) // is told who there is
+	alive       func([]store.ProcessStatus) // receives the process statuses
 	size        atomic.Int64
 }
 
@@ -54,11 +53,11 @@ func newWindow(outbox Outbox, concurrency int, sendRate float64, alive func([]st
 	return w
 }
 
-// Size is the window now.
+// Size returns the current window.
 func (w *window) Size() int { return int(w.size.Load()) }
 
-// measure asks what the workers last said of themselves. When the database does not
-// answer the window stays as it is; the feeders report the outage.
+// measure reads what the workers reported last. During a database outage the window stays as it is;
+// the feeders report the outage.
 func (w *window) measure(ctx context.Context) (more bool, err error) {
 	statuses, err := w.outbox.ProcessStatuses(ctx)
 	if err != nil {
@@ -76,8 +75,8 @@ func (w *window) measure(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// capacity is what the live workers can do together: their concurrency adds up, the
-// send rate is their account's, which they share.
+// capacity returns the live workers' total concurrency, and the send rate, which is their account's
+// and shared.
 func capacity(statuses []store.ProcessStatus) (concurrency int, sendRate float64) {
 	for _, s := range statuses {
 		var said struct {
@@ -93,8 +92,8 @@ func capacity(statuses []store.ProcessStatus) (concurrency int, sendRate float64
 	return concurrency, sendRate
 }
 
-// windowSize lets every worker find a task whenever it ends one, and the provider's
-// rate be used in full.
+// windowSize lets each worker find a task whenever it ends one, and lets the full send rate be
+// used.
 func windowSize(concurrency int, sendRate float64) int64 {
 	return max(2*int64(concurrency), int64(math.Ceil(windowSeconds*sendRate)), 1)
 }

@@ -20,7 +20,7 @@ func TestWindow_BoundsTheQueue(t *testing.T) {
 	b.dispatch(t, b.params())
 	eventually(t, "a full window", func() bool { return b.count(t, email.Enqueued) == 200 })
 	eventually(t, "200 tasks", func() bool { return b.depth(t, email.QueueNormal) == 200 })
-	// Two workers report more than what was assumed: 2 s at 200 per second.
+	// Two workers report more than the configured values: 2 s at 200 per second.
 	for _, instance := range []string{"a", "b"} {
 		details := map[string]any{"concurrency": 150, "sendRate": 200.0}
 		if err := b.Store.ReportStatus(t.Context(), "worker", instance, time.Now(), details); err != nil {
@@ -31,7 +31,7 @@ func TestWindow_BoundsTheQueue(t *testing.T) {
 	eventually(t, "600 tasks", func() bool { return b.depth(t, email.QueueNormal) == 600 })
 }
 
-// The last batch of a burst is confirmed as published soon after it.
+// The last batch of a burst is confirmed as published soon.
 func TestBatches_Confirmed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -46,8 +46,8 @@ func TestBatches_Confirmed(t *testing.T) {
 	})
 }
 
-// A tenant's many emails delay another's single one by the window and no more.
-func TestWindow_QuietTenant(t *testing.T) {
+// A tenant's many emails delay another tenant's single email by the window and no more.
+func TestWindow_DelayOfOtherTenants(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	loud, quiet := b.Company(t), b.Company(t)
@@ -55,7 +55,7 @@ func TestWindow_QuietTenant(t *testing.T) {
 
 	var mu sync.Mutex
 	var handled []string
-	pace := time.NewTicker(5 * time.Millisecond) // a provider that takes 200 per second
+	pace := time.NewTicker(5 * time.Millisecond) // a provider that accepts 200 per second
 	t.Cleanup(pace.Stop)
 	b.consume(t, 4, func(_ context.Context, task queue.Task) error {
 		<-pace.C
@@ -77,7 +77,7 @@ func TestWindow_QuietTenant(t *testing.T) {
 	id := b.Accept(t, quiet, nil).String()
 	before := place("")
 	eventually(t, "the quiet tenant's email", func() bool { return place(id) >= 0 })
-	// A window of 200 stood on the queue, and the quiet lane is noticed within a second.
+	// A window of 200 was queued, and the quiet lane is noticed within a second.
 	if ahead := place(id) - before; ahead > 2*200 {
 		t.Errorf("%d emails of the loud tenant went first", ahead)
 	}
@@ -86,7 +86,7 @@ func TestWindow_QuietTenant(t *testing.T) {
 	}
 }
 
-// With more lanes than room on the queue each gets its turn.
+// With more lanes than room on the queue each lane gets its turn.
 func TestWindow_MoreLanesThanRoom(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -107,7 +107,7 @@ func TestWindow_MoreLanesThanRoom(t *testing.T) {
 	had := make(map[uuid.UUID]int)
 	for n, id := range r.published() {
 		had[laneOf[id]]++
-		// Within a round, the publishers overtake each other.
+		// Within a round the publishers may reorder rows.
 		if lead := had[laneOf[id]] - 1 - n/lanes; lead > 1 {
 			t.Errorf("email %d: its lane is %d turns ahead", n, lead)
 		}

@@ -12,12 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// load is a limiter under load: tokens come at a rate, tasks wait, and each email takes some time.
+// load is a limiter under load: tokens arrive at a rate, tasks are ready, and each email takes some
+// time.
 type load struct {
 	limiter  *Limiter
 	pacer    *pacer
 	latency  atomic.Int64 // nanoseconds
-	inFlight atomic.Int64 // as the limiter reports it
+	inFlight atomic.Int64 // as reported by the limiter
 	sent     atomic.Int64
 }
 
@@ -46,7 +47,7 @@ func newLoad(t *testing.T, rate float64, latency time.Duration) *load {
 	return l
 }
 
-// run makes tokens at the rate.
+// run produces tokens at the rate.
 func (p *pacer) run(ctx context.Context) {
 	for {
 		select {
@@ -62,7 +63,7 @@ func (p *pacer) run(ctx context.Context) {
 	}
 }
 
-// work takes and ends emails as one Server does.
+// work takes and ends emails like one Server.
 func (l *load) work(ctx context.Context) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
@@ -83,7 +84,7 @@ func (l *load) work(ctx context.Context) {
 	}
 }
 
-// throughput is how many emails are sent per second from now on.
+// throughput measures the emails sent per second from now on.
 func (l *load) throughput(length time.Duration) float64 {
 	before := l.sent.Load()
 	<-time.After(length)
@@ -124,9 +125,9 @@ func TestLimiter_Follows(t *testing.T) {
 	}
 }
 
-// Calls that hang do not raise the limit: what the provider has not accepted says nothing about its
-// latency, and the window follows the limit.
-func TestLimiter_CallsThatHang(t *testing.T) {
+// Hanging calls do not raise the limit: calls that are not accepted say nothing about the
+// provider's latency, and the window follows the limit.
+func TestLimiter_HangingCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoad(t, 14, 50*time.Millisecond)
@@ -139,8 +140,8 @@ func TestLimiter_CallsThatHang(t *testing.T) {
 	})
 }
 
-// A step up is not taken back before the emails that it let in have ended.
-func TestLimiter_StepsUpAtALongLatency(t *testing.T) {
+// A step up is not reverted before the emails it admitted have ended.
+func TestLimiter_StepsUpAtLongLatency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoad(t, 1, 25*time.Second)

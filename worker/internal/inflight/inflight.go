@@ -1,7 +1,7 @@
-// Package inflight limits how many emails a worker has in flight, and admits each before its
-// task is taken from the queue: a task is active on the queue only while a worker works on it.
-// The limit is a fixed number, or follows the rate and the measured latency. It is used by the
-// worker's main.
+// Package inflight limits how many emails a worker has in flight, and admits each before its task
+// is taken from the queue, so that a task is active on the queue only while a worker processes it.
+// The limit is fixed, or follows the rate and the measured latency. Only the worker's main package
+// uses it.
 package inflight
 
 import (
@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// round is how often the limit is looked at, unless two latencies are longer: emails that began
-	// together end together, and a shorter round would see all of them or none.
+	// round is how often the limit is adjusted, unless two latencies are longer: emails that
+	// started together end together, and a shorter round would see all of them or none.
 	round = 250 * time.Millisecond
-	// longestRound bounds a round where the latency is that of calls that time out.
+	// longestRound bounds a round when calls time out.
 	longestRound = 10 * time.Second
-	// longestCall is how long an email that the provider accepts is in flight at most: its call ends
-	// after 30 s. One whose result the database does not take for longer says nothing about the provider.
+	// longestCall is the maximum time an accepted email is in flight: its call ends after 30 s. If
+	// recording its result takes longer, that is not the provider's latency.
 	longestCall = 32 * time.Second
-	// beginTime is how long a taken task may need to come to its handler, which is a matter of
-	// microseconds. One that takes longer counts as lost.
+	// beginTime is how long a taken task may take to reach its handler, usually microseconds. After
+	// it the task counts as lost.
 	beginTime = 30 * time.Second
 	// smoothing is the weight of a round's latency.
 	smoothing = 0.5
 )
 
-// Pacer lets through as many recipients per second as the provider allows.
+// Pacer limits the recipients per second to the provider's send rate.
 type Pacer interface {
 	Wait(ctx context.Context, recipients int) error
 	Return(recipients int)
@@ -39,33 +39,33 @@ type Pacer interface {
 	OwnRate() float64
 }
 
-// Params make a Limiter.
+// Params configure a Limiter.
 type Params struct {
 	Log   *slog.Logger
 	Pacer Pacer
-	// Fixed is the limit; 0 = it follows the rate, from Least to Most.
+	// Fixed is the limit; 0 = the limit follows the rate, between Least and Most.
 	Fixed       int
 	Least, Most int
-	// InFlight is called once per round of the loop with the mean number of emails in flight.
+	// InFlight is called once per round with the mean number of emails in flight.
 	InFlight func(emails int)
 	Registry prometheus.Registerer
 }
 
-// Limiter is the limit. Its loop adjusts it. It is safe for concurrent use.
+// Limiter limits the emails in flight. Its loop adjusts the limit. It is safe for concurrent use.
 type Limiter struct {
 	*service.Loop
 	params Params
 	slots  *slots
 	now    func() time.Time
 
-	mu   sync.Mutex // of what follows
+	mu   sync.Mutex // guards the next two fields
 	sent int
-	took time.Duration // of all those together
+	took time.Duration // total of those emails
 
-	// The loop alone uses what follows.
+	// The fields below are used by the loop only.
 	rule     rule
-	begun    time.Time // the round
-	settling bool      // a step up has not come into effect yet
+	begun    time.Time // of the round
+	settling bool      // a step up has not taken effect yet
 	latency  time.Duration
 }
 
@@ -80,10 +80,10 @@ func New(p Params) *Limiter {
 	l.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: round, RunOnce: l.runOnce})
 	p.Registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "worker_concurrency_limit", Help: "How many emails this worker may have in flight: WORKER_CONCURRENCY, or what the rate needs at the measured latency.",
+			Name: "worker_concurrency_limit", Help: "Maximum number of emails in flight in this worker: WORKER_CONCURRENCY, or what the rate needs at the measured latency.",
 		}, func() float64 { return float64(l.Limit()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "worker_emails_in_flight", Help: "How many emails this worker has in flight, with the task that it is waiting for.",
+			Name: "worker_emails_in_flight", Help: "Emails in flight in this worker, including the task it is waiting for.",
 		}, func() float64 {
 			_, taken := l.slots.current()
 			return float64(taken)
@@ -92,47 +92,47 @@ func New(p Params) *Limiter {
 	return l
 }
 
-// Limit is the present limit.
+// Limit is the current limit.
 func (l *Limiter) Limit() int {
 	limit, _ := l.slots.current()
 	return limit
 }
 
-// Admit returns when a task may be taken: a slot is free and the rate allows one recipient more.
-// Exactly one of Unused and Used must follow. others is the sum of the concurrency of the Servers
-// before the caller's: see joins.
+// Admit returns when a task may be taken: a slot is free and the rate allows one more recipient. It
+// must be followed by exactly one call of Unused or Used. others is the total concurrency of the
+// Servers before the caller's: see joins.
 func (l *Limiter) Admit(ctx context.Context, others int) (admitted time.Time, err error) {
 	if err := l.slots.acquire(ctx, others); err != nil {
 		return time.Time{}, err
 	}
 	if err := l.params.Pacer.Wait(ctx, 1); err != nil {
 		l.slots.release()
-		<-ctx.Done() // the pacer may know before that it cannot admit it in time
+		<-ctx.Done() // the pacer may know earlier that it cannot admit the task in time
 		return time.Time{}, err
 	}
 	return l.now(), nil
 }
 
-// Unused gives an admission back: there was no task.
+// Unused returns an admission: there was no task.
 func (l *Limiter) Unused() {
 	l.params.Pacer.Return(1)
 	l.slots.unused()
 }
 
-// Used notes that a task was taken. Begin and End of its handler follow.
+// Used records that a task was taken. Begin and End of its handler follow.
 func (l *Limiter) Used(admitted time.Time) { l.slots.use(admitted) }
 
-// Begin notes that a task's handler begins, and returns when the task was admitted; zero if that is
-// not known.
+// Begin records that a task's handler starts, and returns when the task was admitted; zero if
+// unknown.
 func (l *Limiter) Begin() (admitted time.Time) { return l.slots.begin() }
 
-// End notes that a task's handler has ended.
+// End records that a task's handler has ended.
 func (l *Limiter) End() { l.slots.release() }
 
-// Sent notes an email that the provider accepted, and how long it took from its take to its
-// recorded result. Others say nothing about the latency: they end early, or time out. A call that
-// hangs counts when it is accepted at last: during an outage more emails in flight would only be more
-// emails whose outcome is unknown, and a window that delays other tenants afterwards.
+// Sent records the time from an accepted email's take to its recorded result. Other emails say
+// nothing about the latency: they end early or time out. A hanging call counts only once it is
+// accepted: during an outage more emails in flight would only mean more unknown outcomes, and a
+// window that delays other tenants afterwards.
 func (l *Limiter) Sent(took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +143,7 @@ func (l *Limiter) Sent(took time.Duration) {
 func (l *Limiter) runOnce(context.Context) (bool, error) {
 	now := l.now()
 	if n := l.slots.forget(now.Add(-beginTime)); n > 0 {
-		l.params.Log.Warn("tasks were taken and never handled, the queue delivers them again", "tasks", n)
+		l.params.Log.Warn("tasks were taken but never handled, the queue will redeliver them", "tasks", n)
 	}
 	l.params.InFlight(l.slots.mean())
 	if l.params.Fixed > 0 {
@@ -151,9 +151,9 @@ func (l *Limiter) runOnce(context.Context) (bool, error) {
 	}
 	length := now.Sub(l.begun)
 	if l.settling {
-		// What the new emails in flight gain shows when the first of them have ended.
+		// The effect of additional emails in flight shows when the first of them have ended.
 		if length > min(l.latency, longestCall) {
-			l.measured(length) // what was sent meanwhile says nothing about the new limit
+			l.measured(length) // the emails sent meanwhile say nothing about the new limit
 			l.begun, l.settling = now, false
 		}
 		return false, nil
@@ -178,7 +178,7 @@ func (l *Limiter) mean() time.Duration {
 	return l.took / time.Duration(max(l.sent, 1))
 }
 
-// measured is what happened in the round that ends now.
+// measured returns the measurements of the round that ends now.
 func (l *Limiter) measured(length time.Duration) sample {
 	l.mu.Lock()
 	sent, took := l.sent, l.took

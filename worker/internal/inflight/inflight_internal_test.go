@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// pacer lets everything through unless it is told how much.
+// pacer admits everything unless let is set.
 type pacer struct {
 	let      chan struct{} // nil = everything
 	mu       sync.Mutex
@@ -57,7 +57,7 @@ func newLimiter(p *pacer, fixed int) *Limiter {
 	})
 }
 
-// A fixed number is obeyed: an email is admitted when another one has ended.
+// With a fixed limit, an email is admitted when another one has ended.
 func TestLimiter_Fixed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestLimiter_Fixed(t *testing.T) {
 			}
 			l.Used(at)
 			if begun := l.Begin(); !begun.Equal(at) {
-				t.Errorf("admitted at %s, told %s", at, begun)
+				t.Errorf("admitted at %s, Begin returned %s", at, begun)
 			}
 		}
 		third := false
@@ -91,8 +91,8 @@ func TestLimiter_Fixed(t *testing.T) {
 	})
 }
 
-// What was not used is given back, and a wait that is broken off takes nothing.
-func TestLimiter_GivesBack(t *testing.T) {
+// An unused admission is returned, and a cancelled wait takes nothing.
+func TestLimiter_ReturnsUnused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacer{rate: 1000, let: make(chan struct{}, 1)}
@@ -125,7 +125,8 @@ func TestLimiter_GivesBack(t *testing.T) {
 	})
 }
 
-// A Server joins when those before it are busy enough, and only if the limit is beyond what they hold.
+// A Server joins when those before it are busy enough, and only if the limit exceeds their
+// concurrency.
 func TestLimiter_ServersJoin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,8 +159,8 @@ func TestLimiter_ServersJoin(t *testing.T) {
 	})
 }
 
-// A Server joins while the queues give task after task, however few are in flight: the one before it
-// does not take them as fast as they are sent.
+// A Server joins while the queues return task after task, however few are in flight: the one before
+// it takes them more slowly than they are sent.
 func TestLimiter_ServersJoinWhileTasksWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,8 +194,8 @@ func TestLimiter_ServersJoinWhileTasksWait(t *testing.T) {
 	})
 }
 
-// The slot of a task that never comes to its handler is free again after a while.
-func TestLimiter_ForgetsLostTasks(t *testing.T) {
+// The slot of a task that never reaches its handler is freed after a while.
+func TestLimiter_FreesLostTasks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(&pacer{rate: 1000}, 1)
@@ -213,7 +214,7 @@ func TestLimiter_ForgetsLostTasks(t *testing.T) {
 			t.Errorf("free after %s", waited)
 		}
 		if late := l.Begin(); !late.IsZero() {
-			t.Errorf("a task that was given up was admitted at %s", late)
+			t.Errorf("a lost task was admitted at %s", late)
 		}
 		if _, taken := l.slots.current(); taken != 2 {
 			t.Errorf("%d slots taken, want 2", taken)

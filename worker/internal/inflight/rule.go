@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// The rule for the limit follows Little's law: rate × latency emails are in flight at the rate.
+// The limit follows Little's law: sending at the rate needs rate × latency emails in flight.
 const (
-	// headroom and spare are for latencies that vary, and for other workers that send less than
+	// headroom and spare allow for varying latencies, and for other workers that send less than
 	// their part of the rate.
 	headroom = 1.5
 	spare    = 4
-	// growth bounds one step up. The next step is measured before it is kept, so a step must be
-	// large enough to show in the throughput.
+	// growth bounds one step up. A step is measured before it is kept, so it must be large enough
+	// to show in the throughput.
 	growth = 4
-	// leastGain is how much of a step up must show in the throughput: four times as many emails
-	// in flight must send 1.3 times as many per second. Otherwise the machine is the limit, not
-	// the provider's latency, and more emails in flight only wait for each other.
+	// leastGain is the required gain of a step up: four times as many emails in flight must send
+	// 1.3 times as many per second. Otherwise the machine is the bottleneck, not the provider's
+	// latency, and more emails in flight only wait for each other.
 	leastGain = 0.1
-	// changed is how many times more than the limit the latency must have grown during a trial for
-	// the trial to say nothing. A machine that sends less the more it does at a time seldom sends half.
+	// changed is the growth of the latency during a trial, relative to the limit's, from which on
+	// the trial is inconclusive. An overloaded machine rarely sends less than half as much.
 	changed = 2
-	// restRounds is how long no step is tried after one that gained nothing: 10 s or longer.
+	// restRounds is the pause after a step without gain: 10 s or longer.
 	restRounds = 40
-	// shrink is the part of the limit by which one round lowers it: half of it in 11 s.
+	// shrink is the part of the limit by which one round lowers it: by half in 11 s.
 	shrink = 64
 )
 
-// sample is what a worker measured in one round.
+// sample is a worker's measurement of one round.
 type sample struct {
 	rate    float64       // emails per second that this worker may send
 	latency time.Duration // mean time from an email's take to its recorded result; 0 = none was sent
@@ -40,10 +40,10 @@ type rule struct {
 	least, most int
 	limit       int
 
-	from   int           // the limit before the last step up, while that is on trial; 0 = none is
-	before float64       // the throughput before it
-	lasted time.Duration // the latency before it
-	rest   int           // rounds until the next step up may be tried
+	from   int           // the limit before the step up on trial; 0 = no trial
+	before float64       // throughput before the step
+	lasted time.Duration // latency before the step
+	rest   int           // rounds until the next step up
 }
 
 // next is the rule's state after a round.
@@ -52,8 +52,8 @@ func (r rule) next(s sample) rule {
 		from, least := r.from, r.before*(1+leastGain*(float64(r.limit)/float64(r.from)-1))
 		r.from = 0
 		if s.full && s.sent < least {
-			// Where the step gained nothing, the latency has grown like the limit. Where it has grown
-			// far more, the provider has become slower meanwhile, and the step is tried anew.
+			// If the step gained nothing, the latency has grown like the limit. If it has grown far
+			// more, the provider has become slower meanwhile, and the step is tried again.
 			if s.latency <= changed*r.lasted*time.Duration(r.limit)/time.Duration(from) {
 				r.rest = restRounds
 			}

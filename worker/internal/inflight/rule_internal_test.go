@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// world is what stands behind a limit: a provider that takes some time, and a machine that sends
-// no more than so many emails per second.
+// world simulates a provider with a latency, and a machine with a maximum throughput.
 type world struct {
 	rate     float64
 	latency  time.Duration
 	capacity float64 // 0 = unbounded
 }
 
-// at is what a worker measures while tasks wait.
+// at is what a worker measures while tasks are ready.
 func (w world) at(limit int) sample {
 	sent := float64(limit) / w.latency.Seconds()
 	if w.capacity > 0 {
@@ -59,7 +58,7 @@ func TestRule_ReachesTheRate(t *testing.T) {
 			if r.limit < tt.least || r.limit > tt.most {
 				t.Errorf("limit %d after 8 rounds, want %d to %d", r.limit, tt.least, tt.most)
 			}
-			// It stays there, but for a trial now and then.
+			// It stays there, except for occasional trials.
 			most := 0
 			r.after(10*restRounds, func(limit int) sample { most = max(most, limit); return tt.world.at(limit) })
 			if most > growth*tt.most {
@@ -69,8 +68,8 @@ func TestRule_ReachesTheRate(t *testing.T) {
 	}
 }
 
-// A step up that sends no more is taken back, and not tried again at once.
-func TestRule_TakesBackAStepInVain(t *testing.T) {
+// A step up without gain is reverted, and not tried again at once.
+func TestRule_RevertsStepWithoutGain(t *testing.T) {
 	t.Parallel()
 	slow := world{1e6, 50 * time.Millisecond, 200} // ten in flight are enough
 	r := start(10).next(slow.at(10))
@@ -89,8 +88,8 @@ func TestRule_TakesBackAStepInVain(t *testing.T) {
 	}
 }
 
-// A provider that becomes slower during a trial is no reason to rest.
-func TestRule_TriesAgainWhenTheProviderHasChanged(t *testing.T) {
+// A provider that becomes slower during a trial does not cause a pause.
+func TestRule_RetriesWhenProviderChanged(t *testing.T) {
 	t.Parallel()
 	fast, slow := world{1000, 100 * time.Millisecond, 0}, world{1000, 10 * time.Second, 0}
 	r := start(10).next(fast.at(10))
@@ -102,8 +101,8 @@ func TestRule_TriesAgainWhenTheProviderHasChanged(t *testing.T) {
 	}
 }
 
-// Without tasks enough for a step up, nothing is known about it, and it stays.
-func TestRule_KeepsAStepThatIsNotUsed(t *testing.T) {
+// Without enough tasks a step up is inconclusive, and is kept.
+func TestRule_KeepsUnusedStep(t *testing.T) {
 	t.Parallel()
 	r := start(10).next(sample{rate: 500, latency: 100 * time.Millisecond, sent: 100, full: true})
 	r = r.next(sample{rate: 500, latency: 100 * time.Millisecond, sent: 60})
@@ -124,7 +123,7 @@ func TestRule_Shrinks(t *testing.T) {
 		"the rate fell":     {79, sample{rate: 14, latency: 100 * time.Millisecond, sent: 14}, 78, 10},
 		"nothing was sent":  {79, sample{rate: 500}, 79, 79},
 		"all calls hang":    {79, sample{rate: 500, full: true}, 79, 79},
-		"all is as it was":  {79, sample{rate: 500, latency: 100 * time.Millisecond, sent: 500}, 79, 79},
+		"nothing changed":   {79, sample{rate: 500, latency: 100 * time.Millisecond, sent: 500}, 79, 79},
 		"an absurd rate":    {10, sample{rate: math.MaxFloat64, latency: time.Hour}, 10, 10},
 		"full, but enough":  {79, sample{rate: 500, latency: 100 * time.Millisecond, sent: 500, full: true}, 79, 79},
 		"slow and not full": {79, sample{rate: 500, latency: 30 * time.Second, sent: 2}, 79, 79},

@@ -8,34 +8,35 @@ import (
 	"time"
 )
 
-// A Server takes one task after the other, so one does not keep up with the rate where the machine
-// is busy or Redis is far away. The next Server takes tasks too while a quarter of what those before
-// it hold is in flight, or while the last answers were tasks.
+// joins: a Server takes one task after the other, so a single one is too slow for the rate if the
+// machine is busy or Redis is far away. The next Server takes tasks too while a quarter of the
+// concurrency of those before it is in flight, or while the last answers were tasks.
 const (
 	joins = 4
-	// inRow is how many tasks show that more wait, and dry is how many empty answers in a row show
-	// that none does: each of eight Servers asks up to three queues for its next task.
+	// inRow is the number of tasks after which more are assumed to be ready, and dry the number of
+	// consecutive empty answers after which none are: each of eight Servers asks up to three queues
+	// for its next task.
 	inRow = 16
 	dry   = 24
 )
 
-// slots counts the emails in flight and holds back those that want to be while the limit is
-// reached. An email is in flight from before its task is asked for until its handler has ended.
+// slots counts the emails in flight and blocks further ones at the limit. An email is in flight
+// from the request for its task until its handler has ended.
 type slots struct {
 	mu      sync.Mutex
 	limit   int
 	taken   int
 	waiting []*waiter
-	// expected has the admissions whose tasks were taken and whose handlers have not begun, the
+	// expected has the admissions whose tasks were taken and whose handlers have not started,
 	// oldest first.
 	expected []admission
 
-	tasks int // taken since the queues were last dry
-	empty int // answers in a row
+	tasks int // taken since the queues were last empty
+	empty int // consecutive empty answers
 
-	since time.Time     // of the last change of taken or limit
-	full  time.Duration // for how long the limit was reached
-	spent time.Duration // by all emails in flight together
+	since time.Time     // last change of taken or limit
+	full  time.Duration // how long the limit was reached
+	spent time.Duration // total time of all emails in flight
 	asked time.Time     // when mean was last called
 }
 
@@ -45,7 +46,7 @@ type waiter struct {
 	granted chan struct{}
 }
 
-// admission is one that was used.
+// admission is a used admission.
 type admission struct{ admitted, taken time.Time }
 
 func newSlots(limit int) *slots {
@@ -69,7 +70,7 @@ func (s *slots) acquire(ctx context.Context, others int) error {
 	defer s.mu.Unlock()
 	i := slices.Index(s.waiting, w)
 	if i < 0 {
-		return nil // it was granted at the same time
+		return nil // granted at the same time
 	}
 	s.waiting = slices.Delete(s.waiting, i, i+1)
 	return context.Cause(ctx)
@@ -92,7 +93,7 @@ func (s *slots) unused() {
 	s.change(-1)
 }
 
-// use notes that an admission has become a task, whose handler begins soon.
+// use records that an admission has become a task, whose handler starts soon.
 func (s *slots) use(admitted time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,9 +102,9 @@ func (s *slots) use(admitted time.Time) {
 	s.grant()
 }
 
-// begin returns when the beginning task was admitted; zero if that is not known any more, and
-// then the task takes a slot beyond the limit. Tasks that are taken at the same time may begin in another
-// order: their times differ by less than matters.
+// begin returns when the starting task was admitted; zero if unknown, in which case the task takes
+// a slot beyond the limit. Tasks taken at the same time may start in another order: the difference
+// between their times is negligible.
 func (s *slots) begin() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,14 +112,14 @@ func (s *slots) begin() time.Time {
 		s.change(+1)
 		return time.Time{}
 	}
-	// The newest: one whose handler never begins stays the oldest, and is forgotten.
+	// The newest: one whose handler never starts stays the oldest, and is removed by forget.
 	last := s.expected[len(s.expected)-1]
 	s.expected = s.expected[:len(s.expected)-1]
 	return last.admitted
 }
 
-// forget frees the slots of tasks whose handlers have not begun since then: the queue's client
-// has dropped them.
+// forget frees the slots of tasks that were taken before then and whose handlers have not started:
+// the queue's client has dropped them.
 func (s *slots) forget(then time.Time) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +131,7 @@ func (s *slots) forget(then time.Time) (n int) {
 	return n
 }
 
-// setLimit changes the limit. Emails beyond it end as they would.
+// setLimit changes the limit. Emails beyond a lower limit end normally.
 func (s *slots) setLimit(limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,19 +140,19 @@ func (s *slots) setLimit(limit int) {
 	s.grant()
 }
 
-// change adds n emails in flight. s.mu is held.
+// change adds n emails in flight. s.mu must be held.
 func (s *slots) change(n int) {
 	s.measure()
 	s.taken += n
 	s.grant()
 }
 
-// grant admits those who wait, in their order. Whoever is admitted may make others busy enough for
-// a waiter before him. s.mu is held.
+// grant admits waiters in their order. An admission may enable an earlier waiter. s.mu must be
+// held.
 func (s *slots) grant() {
 	for i := 0; i < len(s.waiting) && s.taken < s.limit; i++ {
 		w := s.waiting[i]
-		// The others are given tasks first.
+		// The Servers before it get tasks first.
 		if s.tasks < inRow && (s.limit <= w.others || s.taken < w.others/joins) {
 			continue
 		}
@@ -163,7 +164,7 @@ func (s *slots) grant() {
 	}
 }
 
-// measure counts the time until now. s.mu is held.
+// measure adds the time since the last change. s.mu must be held.
 func (s *slots) measure() {
 	now := time.Now()
 	length := now.Sub(s.since)
@@ -174,7 +175,7 @@ func (s *slots) measure() {
 	s.since = now
 }
 
-// fullTime is how long the limit was reached since it was last asked for.
+// fullTime is how long the limit was reached since the last call.
 func (s *slots) fullTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +185,7 @@ func (s *slots) fullTime() time.Duration {
 	return full
 }
 
-// mean is the mean number of emails in flight since it was last asked for.
+// mean is the mean number of emails in flight since the last call.
 func (s *slots) mean() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// A worker that is killed between any two steps, or right behind one whose answer it
-// never saw, leaves a mailing that another one brings to the same end.
-func TestProcessor_KilledAnywhere(t *testing.T) {
+// A worker that is killed between any two steps, or right after a step whose answer it did not
+// receive, leaves a mailing that another worker completes with the same result.
+func TestProcessor_CrashAtEachStep(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	killed := fmt.Errorf("%w: the process is gone", store.ErrUnavailable)
@@ -50,7 +50,7 @@ func TestProcessor_KilledAnywhere(t *testing.T) {
 			if dead && err != nil {
 				wantUncounted(t, err)
 			}
-			// The message comes again at once, and once more when the silence has lasted.
+			// The message is redelivered at once, and again when the silence has lasted.
 			for _, silence := range []string{"1 s", "15 s", "31 s"} {
 				b.exec(t, `UPDATE mailings SET last_attempt = now() - $1::interval WHERE status = 'PROCESSING'`, silence)
 				if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
@@ -77,7 +77,7 @@ func TestProcessor_Errors(t *testing.T) {
 			return nil
 		}
 		if batches++; batches > 1 {
-			return errors.New("no sense in entry of ana@example.com")
+			return errors.New("invalid entry of ana@example.com")
 		}
 		return nil
 	}}
@@ -97,10 +97,10 @@ func TestProcessor_Errors(t *testing.T) {
 		if try == 3 {
 			status = "FAILED"
 		}
-		b.want(t, status+" true no sense in entry of a***@e***.com", `SELECT status || ' ' || (last_attempt IS NULL) || ' ' || error_message FROM mailings`)
+		b.want(t, status+" true invalid entry of a***@e***.com", `SELECT status || ' ' || (last_attempt IS NULL) || ' ' || error_message FROM mailings`)
 		b.want(t, fmt.Sprint(try), `SELECT attempts::text FROM mailings`)
 		b.want(t, fmt.Sprint(try/3), `SELECT count(*)::text FROM dead_letters WHERE mailing_id = $1 AND company_id = $2 AND reason = 'MAILING_JOB_FAILED'
-			AND target = 'mailing.process' AND attempts = 3 AND last_error LIKE 'no sense%' AND payload ->> 'mailingId' = $1::text`, id, b.company)
+			AND target = 'mailing.process' AND attempts = 3 AND last_error LIKE 'invalid entry%' AND payload ->> 'mailingId' = $1::text`, id, b.company)
 	}
 	b.want(t, "3 true", `SELECT processed_lines || ' ' || (counted_at IS NULL) FROM mailings`)
 	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
@@ -108,7 +108,7 @@ func TestProcessor_Errors(t *testing.T) {
 	}
 	b.want(t, "FAILED", `SELECT status FROM mailings`)
 
-	// Resumed, it goes on where it stood, and what it came to is forgotten.
+	// Resumed, it continues where it stopped, and the job's failures no longer count.
 	b.exec(t, `UPDATE mailings SET status = 'QUEUED', generation = 2`)
 	if err := handle(t.Context(), b.params(), taskOf(id, 2)); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestProcessor_Errors(t *testing.T) {
 	b.want(t, "0 true", `SELECT attempts || ' ' || (error_message IS NULL) FROM mailings`)
 }
 
-// While Postgres cannot be asked no try is spent, not even the last one.
+// During a database outage no try is counted, not even the last one.
 func TestProcessor_Outage(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"LockMailing", "CountLane", "NextEntries", "Expand"} {

@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	// countInterval is how old a mailing's numbers are at least when they are renewed.
+	// countInterval is the minimum age of a mailing's numbers at which they are counted again.
 	countInterval = time.Second
-	// lastInterval is the shortest time between two counts of a mailing that is about to end: pacer makes
-	// it longer for a mailing whose count takes long.
+	// lastInterval is the minimum time between two counts of a mailing that is about to end; pacer
+	// makes it longer if the counts are slow.
 	lastInterval = 50 * time.Millisecond
-	// idleLimit is the longest pause between two counts of a small mailing whose numbers do
-	// not change, for example because its lane is held.
+	// idleLimit is the longest pause between two counts of a small mailing whose numbers do not
+	// change, for example because its lane is paused.
 	idleLimit = 10 * time.Second
 )
 
-// CountStore is what the counter asks of the database.
+// CountStore has the database operations of the counter.
 type CountStore interface {
 	OpenMailings(ctx context.Context) ([]store.OpenMailing, error)
 	CountMailing(ctx context.Context, id uuid.UUID) (store.MailingTally, error)
 }
 
-// CounterParams make a Counter.
+// CounterParams configure a Counter.
 type CounterParams struct {
 	Log      *slog.Logger
 	Store    CountStore
 	Registry prometheus.Registerer
 }
 
-// Counter keeps the numbers of mailings, which are counted from their entries, and
-// completes those whose entries have all ended.
+// Counter updates the numbers of mailings, which are counted from their entries, and completes
+// mailings whose entries have all ended.
 type Counter struct {
 	*service.Loop
 	params    CounterParams
@@ -47,24 +47,24 @@ type Counter struct {
 	rest      pacer
 	last      map[uuid.UUID]counted
 	wake      chan struct{}
-	timer     *time.Timer // of the next wake; nil = none yet
+	timer     *time.Timer // for the next wake-up; nil = none yet
 }
 
-// counted is a mailing's last count by this process, and how often it came out the same.
+// counted is this process's last count of a mailing, and the number of equal counts in a row.
 type counted struct {
 	tally store.MailingTally
 	at    time.Time
 	idle  int
-	until time.Time // when it is worth another look, if nobody says that it is out of date
-	// ends is when all entries will have ended at the rate between the last two counts; zero = not
-	// within countInterval.
+	until time.Time // when it is counted again, unless its numbers become out of date
+	// ends is when all entries will have ended at the rate between the last two counts; zero =
+	// later than countInterval.
 	ends time.Time
 }
 
 // NewCounter makes a counter that is not running yet.
 func NewCounter(p CounterParams) *Counter {
 	c := &Counter{params: p, rest: make(pacer), last: make(map[uuid.UUID]counted), wake: make(chan struct{}, 1), completed: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "mailing_completed_total", Help: "Mailings all of whose entries have ended.",
+		Name: "mailing_completed_total", Help: "Mailings whose entries have all ended.",
 	})}
 	p.Registry.MustRegister(c.completed)
 	c.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: countInterval, Wake: c.wake, RunOnce: c.runOnce})
@@ -106,7 +106,7 @@ func (c *Counter) runOnce(ctx context.Context) (more bool, err error) {
 	return false, errors.Join(errs...)
 }
 
-// sleep begins the time from a count of a mailing, begun then, to the next one.
+// sleep schedules the next count of a mailing. begun is when its last count began.
 func (c *Counter) sleep(id uuid.UUID, begun time.Time) {
 	if ends := c.last[id].ends; ends.IsZero() {
 		c.rest.wait(id, begun, countInterval)
@@ -115,7 +115,7 @@ func (c *Counter) sleep(id uuid.UUID, begun time.Time) {
 	}
 }
 
-// wakeForEnds brings the next round forward to the first count of a mailing that is about to end.
+// wakeForEnds schedules the next round for the first count of a mailing that is about to end.
 func (c *Counter) wakeForEnds() {
 	var first time.Time
 	for id, counted := range c.last {
@@ -137,8 +137,8 @@ func (c *Counter) wakeForEnds() {
 	})
 }
 
-// fresh: another process has counted it just now, or nothing has moved for a while. A mailing that is about to
-// end is not fresh.
+// fresh reports whether another process has just counted the mailing, or its numbers have not
+// changed for a while. A mailing that is about to end is not fresh.
 func (c *Counter) fresh(m store.OpenMailing, now time.Time) bool {
 	if !c.last[m.ID].ends.IsZero() {
 		return false
@@ -146,7 +146,7 @@ func (c *Counter) fresh(m store.OpenMailing, now time.Time) bool {
 	return m.Age() < countInterval-countInterval/10 || now.Before(c.last[m.ID].until)
 }
 
-// note remembers a count. Each time nothing has moved the mailing rests for longer.
+// note stores a count. Each equal count in a row lengthens the pause.
 func (c *Counter) note(id uuid.UUID, tally store.MailingTally) {
 	before, known := c.last[id]
 	now := counted{tally: tally, at: time.Now()}
@@ -160,8 +160,8 @@ func (c *Counter) note(id uuid.UUID, tally store.MailingTally) {
 	c.last[id] = now
 }
 
-// expectedEnd is when the entries that are left will have ended, if they go on as since the count before; zero if that is
-// later than the next regular count, or if none are left.
+// expectedEnd is when the remaining entries will have ended at the rate since the previous count;
+// zero if that is later than the next regular count, or if none remain.
 func (now counted) expectedEnd(before counted) time.Time {
 	left := now.tally.Pending + now.tally.Queued
 	ended := before.tally.Pending + before.tally.Queued - left
@@ -175,7 +175,7 @@ func (now counted) expectedEnd(before counted) time.Time {
 	return now.at.Add(time.Duration(wait))
 }
 
-// keep forgets all mailings but these.
+// keep removes all mailings but these.
 func (c *Counter) keep(ids []uuid.UUID) {
 	c.rest.keep(ids)
 	for id := range c.last {

@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// oneMailing is a store with one mailing that was counted a moment ago.
+// oneMailing is a store with one mailing that has just been counted.
 type oneMailing struct {
 	id    uuid.UUID
 	tally store.MailingTally
@@ -29,8 +29,8 @@ func (o *oneMailing) CountMailing(context.Context, uuid.UUID) (store.MailingTall
 	return o.tally, nil
 }
 
-// A mailing whose entries will all have ended before the next regular count is counted then, although it was
-// counted a moment ago.
+// A mailing whose entries will all have ended before the next regular count is counted at that
+// time, although it has just been counted.
 func TestCounter_AboutToEnd(t *testing.T) {
 	t.Parallel()
 	mailings := &oneMailing{id: uuid.New(), tally: store.MailingTally{Queued: 10}}
@@ -49,7 +49,7 @@ func TestCounter_AboutToEnd(t *testing.T) {
 		t.Fatalf("it was counted %d times, %v", mailings.count, err)
 	}
 	if ends := c.last[mailings.id].ends; !ends.IsZero() {
-		t.Errorf("it still ends at %s", ends)
+		t.Errorf("its end is still expected at %s", ends)
 	}
 }
 
@@ -61,18 +61,18 @@ func TestCounter_ExpectedEnd(t *testing.T) {
 		ago          time.Duration
 		want         time.Duration // 0 = no end is expected
 	}{
-		"half a second":            {before: 3000, left: 1000, ago: time.Second, want: 500 * time.Millisecond},
-		"as long as the interval":  {before: 2000, left: 1000, ago: time.Second},
-		"nothing ended":            {before: 1000, left: 1000, ago: time.Second},
-		"more are left than were":  {before: 1000, left: 1200, ago: time.Second},
-		"none are left":            {before: 1000, left: 0, ago: time.Second},
-		"the last count is a year": {before: 1_000_001, left: 1_000_000, ago: 365 * 24 * time.Hour},
+		"half a second":                {before: 3000, left: 1000, ago: time.Second, want: 500 * time.Millisecond},
+		"as long as the interval":      {before: 2000, left: 1000, ago: time.Second},
+		"nothing ended":                {before: 1000, left: 1000, ago: time.Second},
+		"more are left than before":    {before: 1000, left: 1200, ago: time.Second},
+		"none are left":                {before: 1000, left: 0, ago: time.Second},
+		"the last count is a year old": {before: 1_000_001, left: 1_000_000, ago: 365 * 24 * time.Hour},
 	} {
 		before := counted{tally: store.MailingTally{Pending: tt.before - 5, Queued: 5}, at: now.Add(-tt.ago)}
 		after := counted{tally: store.MailingTally{Queued: tt.left}, at: now}
 		got := after.expectedEnd(before)
 		if tt.want == 0 && !got.IsZero() || tt.want != 0 && !got.Equal(now.Add(tt.want)) {
-			t.Errorf("%s: it ends at %s, want %s after %s", name, got, tt.want, now)
+			t.Errorf("%s: end expected at %s, want %s after %s", name, got, tt.want, now)
 		}
 	}
 }

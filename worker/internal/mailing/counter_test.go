@@ -25,8 +25,8 @@ func (b bench) count(t *testing.T, id uuid.UUID) store.MailingTally {
 	return tally
 }
 
-// A mailing is complete when its last entry has ended, and neither before nor when an
-// entry has left its end again.
+// A mailing is complete when its last entry has ended, not before, and not when an ended entry is
+// open again.
 func TestCountMailing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -66,7 +66,7 @@ func TestCountMailing(t *testing.T) {
 	b.want(t, "COMPLETED queued 0 sent 3 failed 1 unknown 1 suppressed 1 expired 1 cancelled 1 invalid 1", numbers, id)
 	b.want(t, "0 true true", `SELECT rate || ' ' || (completed_at IS NOT NULL) || ' ' || (counted_at IS NOT NULL) FROM mailings`)
 
-	// Late news: SES took one of those that failed after all.
+	// Late feedback: SES accepted one of the failed emails.
 	b.end(t, ids[2], b.lastToken(t, ids[2]), email.Sent, email.EventSent)
 	b.want(t, "true", `SELECT (counted_at IS NULL)::text FROM mailings`)
 	b.count(t, id)
@@ -82,8 +82,7 @@ func (b bench) lastToken(t *testing.T, id uuid.UUID) uuid.UUID {
 	return ask[uuid.UUID](t, b, `SELECT claim_token FROM email_outbox WHERE id = $1`, id)
 }
 
-// A replay that is being written while the last count is made: whichever comes first,
-// the mailing is not complete.
+// A replay is being written during the last count: whichever is first, the mailing is not complete.
 func TestCountMailing_ReplayedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -94,7 +93,7 @@ func TestCountMailing_ReplayedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	// What a replay does, held open.
+	// The statements of a replay, in an open transaction.
 	for _, statement := range []string{
 		`UPDATE mailing_entries SET status = 'QUEUED'`,
 		`UPDATE mailings SET counted_at = NULL`,
@@ -113,14 +112,14 @@ func TestCountMailing_ReplayedMeanwhile(t *testing.T) {
 	b.want(t, "SENDING", `SELECT status FROM mailings`)
 }
 
-// A mailing that is being settled is not complete, one that will not be settled any more
-// is counted to its end.
+// A mailing that is being settled is not complete; one that has been settled is counted until its
+// numbers are final.
 func TestCountMailing_NotSending(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change        string
 		status        string
-		completed, to bool // counted to the end: the numbers are no longer out of date
+		completed, to bool // counted until final: the numbers are up to date
 	}{
 		"sending":                {`status = 'SENDING'`, "COMPLETED", true, true},
 		"being settled":          {`status = 'SENDING', settling = 'retry-failed'`, "SENDING", false, true},
@@ -135,7 +134,7 @@ func TestCountMailing_NotSending(t *testing.T) {
 			id, ids := b.expanded(t, 2)
 			b.end(t, ids[0], b.claim(t, ids[0]), email.Sent, email.EventSent)
 			b.exec(t, `UPDATE mailings SET counted_at = NULL, `+tt.change)
-			b.count(t, id) // one is not at its end
+			b.count(t, id) // one entry has not ended
 			if got := ask[bool](t, b, `SELECT counted_at IS NOT NULL FROM mailings`); got != (tt.status != "CANCELLED" && tt.status != "FAILED") {
 				t.Errorf("up to date: %v", got)
 			}
@@ -169,8 +168,8 @@ func TestCounter(t *testing.T) {
 	b.want(t, "true", `SELECT (counted_at IS NULL)::text FROM mailings WHERE id = $1`, dry)
 }
 
-// A paused mailing is counted only after a change: an email in flight at the pause, one
-// that expires, one that is cancelled. When its numbers are up to date it is not listed.
+// A paused mailing is counted only after a change: an email in flight at the pause, one that
+// expires, one that is cancelled. When its numbers are up to date it is not listed.
 func TestCounter_Paused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -189,7 +188,7 @@ func TestCounter_Paused(t *testing.T) {
 	}
 	b.count(t, id)
 	if !listed() {
-		t.Error("not listed right after the pause, when an email may end that did not see it")
+		t.Error("not listed right after the pause, although an email that was in flight may end")
 	}
 	b.exec(t, `UPDATE mailings SET updated_at = updated_at - interval '1 h'`)
 	if listed() {
@@ -229,8 +228,8 @@ func TestCounter_Paused(t *testing.T) {
 	}
 }
 
-// The counter itself leaves an unchanged paused mailing alone while it counts another one.
-func TestCounter_LeavesPausedAlone(t *testing.T) {
+// The counter does not recount an unchanged paused mailing while it counts another one.
+func TestCounter_SkipsUnchangedPausedMailing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	paused, _ := b.expanded(t, 2)

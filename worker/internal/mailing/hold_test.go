@@ -12,7 +12,7 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-func TestProcessor_TwoAtOnce(t *testing.T) {
+func TestProcessor_ConcurrentJobs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, ids := b.mailing(t, many(60)...)
@@ -30,8 +30,8 @@ func TestProcessor_TwoAtOnce(t *testing.T) {
 	b.expandedOnce(t, id, len(ids))
 }
 
-// Two that both believe to hold the mailing: the one that was silent too long, and the
-// one that took over. Only one of them gets a batch through, and the other stops.
+// Two jobs both consider themselves the holder: one that was silent too long, and the one that took
+// over. Only one of them can commit a batch, and the other stops.
 func TestProcessor_TakenOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -53,13 +53,13 @@ func TestProcessor_TakenOver(t *testing.T) {
 	wantUncounted(t, handle(t.Context(), first, taskOf(id, 1)))
 	b.expandedOnce(t, id, len(ids))
 	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
-		t.Errorf("when it comes again: %v", err)
+		t.Errorf("on redelivery: %v", err)
 	}
 }
 
-// One that was silent for too long has no say any more: neither its heartbeat nor its
-// last failure reaches the mailing that another one holds.
-func TestProcessor_SilentOneFails(t *testing.T) {
+// A job that was silent too long has lost the mailing: neither its heartbeat nor its last failure
+// affects it.
+func TestProcessor_SilentJobFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, ids := b.mailing(t, many(3)...)
@@ -77,9 +77,9 @@ func TestProcessor_SilentOneFails(t *testing.T) {
 		}
 		old := store.MailingJob{ID: id, Generation: 1, Heartbeat: time.Now().Add(-31 * time.Second)}
 		if held, err := b.Store.HoldMailing(t.Context(), &old); err != nil || held {
-			t.Errorf("the silent one holds it: %v, %v", held, err)
+			t.Errorf("the silent job holds it: %v, %v", held, err)
 		}
-		return errors.New("it fails")
+		return errors.New("failed")
 	}}
 	wantUncounted(t, handle(t.Context(), p, task))
 	b.want(t, "PROCESSING 0 0", `SELECT status || ' ' || attempts || ' ' || (SELECT count(*) FROM dead_letters) FROM mailings`)
@@ -90,8 +90,8 @@ func TestProcessor_SilentOneFails(t *testing.T) {
 	b.expandedOnce(t, id, len(ids))
 }
 
-// What is done to the mailing while a job is at it holds from the next batch on.
-func TestProcessor_PausedOrCancelledInTheMiddle(t *testing.T) {
+// A pause or cancel during a job applies from the next batch on.
+func TestProcessor_PausedOrCancelledMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, status := range []string{"PAUSED", "CANCELLED"} {
 		t.Run(status, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestProcessor_PausedOrCancelledInTheMiddle(t *testing.T) {
 			b.want(t, status+" 4 1", `SELECT status || ' ' || processed_lines || ' ' || generation FROM mailings`)
 			b.want(t, "4", `SELECT count(*)::text FROM email_outbox`)
 			if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
-				t.Errorf("when it comes again: %v", err)
+				t.Errorf("on redelivery: %v", err)
 			}
 			if status == "PAUSED" { // resumed
 				b.exec(t, `UPDATE mailings SET status = 'QUEUED', generation = 2`)
@@ -126,19 +126,19 @@ func TestProcessor_PausedOrCancelledInTheMiddle(t *testing.T) {
 	}
 }
 
-func TestProcessor_WhoHoldsTheMailing(t *testing.T) {
+func TestProcessor_MailingHolder(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change    string
 		expanded  bool
 		uncounted bool
 	}{
-		"nobody":                        {`status = 'QUEUED'`, true, false},
+		"no job":                        {`status = 'QUEUED'`, true, false},
 		"recovered":                     {`status = 'PENDING'`, true, false},
 		"a live job":                    {`status = 'PROCESSING', last_attempt = now() - interval '5 s'`, false, false},
 		"a silent job":                  {`status = 'PROCESSING', last_attempt = now() - interval '15 s'`, false, true},
 		"a dead job":                    {`status = 'PROCESSING', last_attempt = now() - interval '31 s'`, true, false},
-		"a job that never gave a sign":  {`status = 'PROCESSING', last_attempt = NULL`, true, false},
+		"a job without a heartbeat":     {`status = 'PROCESSING', last_attempt = NULL`, true, false},
 		"a newer generation":            {`generation = 2`, false, false},
 		"a newer generation's dead job": {`generation = 2, status = 'PROCESSING', last_attempt = NULL`, false, false},
 		"paused":                        {`status = 'PAUSED'`, false, false},
@@ -164,7 +164,7 @@ func TestProcessor_WhoHoldsTheMailing(t *testing.T) {
 	}
 }
 
-// DNS may take longer than a holder may be silent.
+// DNS may take longer than a job may be silent.
 func TestProcessor_HeartbeatsWhileDNSIsSlow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -187,7 +187,7 @@ func TestProcessor_HeartbeatsWhileDNSIsSlow(t *testing.T) {
 	}
 	b.expandedOnce(t, id, len(ids))
 
-	// One that loses the mailing meanwhile leaves DNS alone.
+	// A job that loses the mailing meanwhile cancels its DNS queries.
 	id, _ = b.mailing(t, many(3)...)
 	p.Domains = endlessDomains{}
 	p.Store = &steppedStore{Store: b.Store, before: func(step string) error {
@@ -199,26 +199,26 @@ func TestProcessor_HeartbeatsWhileDNSIsSlow(t *testing.T) {
 	wantUncounted(t, handle(t.Context(), p, taskOf(id, 1)))
 }
 
-// slowDomains takes its time with the first question.
+// slowDomains runs a function in the first check.
 type slowDomains func()
 
-func (s slowDomains) Check(context.Context, string) (mx.Verdict, error) {
+func (s slowDomains) Check(context.Context, string) (mx.Result, error) {
 	s()
-	return mx.Verdict{Valid: true}, nil
+	return mx.Result{Valid: true}, nil
 }
 
 // endlessDomains never answers.
 type endlessDomains struct{}
 
-func (endlessDomains) Check(ctx context.Context, _ string) (mx.Verdict, error) {
+func (endlessDomains) Check(ctx context.Context, _ string) (mx.Result, error) {
 	<-ctx.Done()
-	return mx.Verdict{}, ctx.Err()
+	return mx.Result{}, ctx.Err()
 }
 
 func wantUncounted(t *testing.T, err error) {
 	t.Helper()
 	var later *queue.RetryLater
 	if !errors.As(err, &later) || !later.Uncounted {
-		t.Errorf("got %v, want another try that does not count", err)
+		t.Errorf("got %v, want a retry that does not count", err)
 	}
 }

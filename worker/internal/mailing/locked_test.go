@@ -16,13 +16,13 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// A foreign session has locked a recipient, or is inserting one. The mailing is expanded
-// meanwhile, and what its entry says about that recipient is written by the email's claim.
+// Another session has locked a recipient, or is inserting one. The mailing is expanded meanwhile,
+// and the claim of the email stores what its entry says about that recipient.
 func TestProcessor_LockedRecipient(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare, lock string
-		others        bool // are written at once
+		others        bool // are stored at once
 	}{
 		"locked":         {`INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'old@example.com')`, `SELECT $2::uuid FROM recipients WHERE id = $1 FOR UPDATE`, true},
 		"being inserted": {``, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'old@example.com')`, false},
@@ -33,7 +33,7 @@ func TestProcessor_LockedRecipient(t *testing.T) {
 			hash := strings.Repeat("0a", 32)
 			entries := many(40)
 			entries[17] = entry{email: "ana@example.com", nome: "Ana", cidade: "Recife", externalID: "C-x", hash: hash, enc: []byte("sealed")}
-			entries[18] = entry{email: "bia@example.com", nome: "Ana"} // named by the id of its address alone
+			entries[18] = entry{email: "bia@example.com", nome: "Ana"} // identified by the id of its address alone
 			id, ids := b.mailing(t, entries...)
 			person, byAddress := store.RecipientID(b.company, "C-x", hash, "ana@example.com"), store.RecipientID(b.company, "", "", "bia@example.com")
 			tx, err := b.SQL.BeginTx(t.Context(), nil)
@@ -49,7 +49,7 @@ func TestProcessor_LockedRecipient(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			known := store.RecipientID(b.company, "C-16", "", "user16@example.com") // of the same batch, and free
+			known := store.RecipientID(b.company, "C-16", "", "user16@example.com") // of the same batch, and not locked
 			b.exec(t, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'old@example.com')`, known, b.company)
 			p := b.params()
 			p.BatchSize = 10
@@ -58,7 +58,7 @@ func TestProcessor_LockedRecipient(t *testing.T) {
 			}
 			b.expandedOnce(t, id, len(ids))
 			if n := ask[int](t, b, `SELECT count(*) FROM recipients WHERE nome = 'Ana' AND NOT id = ANY (ARRAY[$1::uuid, $2::uuid])`, person, byAddress); n < 10 || c.others && n != 38 {
-				t.Errorf("%d other recipients are written", n)
+				t.Errorf("%d other recipients are stored", n)
 			}
 			b.want(t, "C-16 Ana user16@example.com", `SELECT concat_ws(' ', external_id, nome, email) FROM recipients WHERE id = $1`, known)
 			b.want(t, "", `SELECT coalesce(string_agg(id::text, ' '), '') FROM mailing_entries WHERE recipient_id IS NULL OR cpf_cnpj_enc IS NOT NULL`)
@@ -85,7 +85,7 @@ func TestProcessor_LockedRecipient(t *testing.T) {
 	}
 }
 
-// A foreign session has locked the mailing itself. The job gives its place to others, and comes again.
+// Another session has locked the mailing. The job makes room for others and is retried.
 func TestProcessor_LockedMailing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -117,8 +117,8 @@ func TestProcessor_LockedMailing(t *testing.T) {
 	b.expandedOnce(t, id, len(ids))
 }
 
-// A foreign session keeps a mailing locked before its job begins. The only worker gives the job
-// back at once and expands another mailing, and the locked one when its row is free again.
+// Another session has locked a mailing before its job begins. The only worker releases the job at
+// once and expands another mailing, and the locked one when its row is free.
 func TestProcessor_LockedMailingDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -136,7 +136,7 @@ func TestProcessor_LockedMailingDelaysNoOther(t *testing.T) {
 	begun := time.Now()
 	results := p.Handle(t.Context(), []queue.Task{taskOf(held, 1), taskOf(other, 1)})
 	if took := time.Since(begun); took > 25*time.Second {
-		t.Errorf("the locked mailing held the worker for %v", took)
+		t.Errorf("the locked mailing blocked the worker for %v", took)
 	}
 	wantUncounted(t, results[0])
 	if results[1] != nil {
@@ -153,8 +153,8 @@ func TestProcessor_LockedMailingDelaysNoOther(t *testing.T) {
 	b.want(t, "6 SENDING", `SELECT (SELECT count(*) FROM email_outbox WHERE target = 'email:send') || ' ' || status FROM mailings WHERE id = $1`, held)
 }
 
-// A foreign session locks the mailing while its job works. A heartbeat and the record of a
-// failure are refused after a bounded wait.
+// Another session locks the mailing while its job runs. A heartbeat and the record of a failure
+// fail after a bounded wait.
 func TestProcessor_MailingLockedAtWork(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]bool{"heartbeat": false, "failure": true} {

@@ -2,7 +2,7 @@ package mailing
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics counts what the jobs of mailings do. No label carries a tenant.
+// Metrics counts the results of mailing jobs. No label carries a tenant.
 type Metrics struct {
 	jobs    *prometheus.CounterVec
 	entries *prometheus.CounterVec
@@ -13,10 +13,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_jobs_total",
-			Help: "Jobs of mailings by how they ended: finished, continued by another, waiting for a quota, obsolete, held by another, silent, lost, failed, dead, buried.",
+			Help: "Mailing jobs by outcome: finished, continued by another job, waiting for a quota, obsolete, held by another job, silent holder, lost, failed, dead, or dead-lettered as invalid (buried).",
 		}, []string{"outcome"}),
 		entries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mailing_expanded_entries_total", Help: "Entries of mailings that became emails (queued) or were found to be invalid (syntax, mx).",
+			Name: "mailing_expanded_entries_total", Help: "Mailing entries that became emails (queued) or are invalid (syntax, mx).",
 		}, []string{"verdict"}),
 	}
 	for _, outcome := range []string{"finished", "continued", "quota", "obsolete", "held", "silent", "lost", "failed", "dead", "buried"} {

@@ -7,13 +7,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// pacer keeps a loop from spending more than a twentieth of its time on one mailing: a
-// look at a million entries is followed by a longer rest than one at a thousand.
+// pacer limits a loop to a twentieth of its time per mailing: counting a million entries is
+// followed by a longer pause than counting a thousand.
 type pacer map[uuid.UUID]time.Time
 
-// restPerWork is how many times as long as the work the rest is. longestRest is how old
-// a mailing's numbers may become: a look may have been slow because the machine was.
-// shortRestPerWork is for the last looks at a mailing, of which there are few.
+// restPerWork is the pause as a multiple of the work's duration. longestRest limits the age of a
+// mailing's numbers: a count may be slow because the machine is. shortRestPerWork applies to the
+// last counts of a mailing, of which there are few.
 const (
 	restPerWork      = 20
 	shortRestPerWork = 4
@@ -22,12 +22,12 @@ const (
 
 func (p pacer) due(id uuid.UUID, now time.Time) bool { return !now.Before(p[id]) }
 
-// wait begins the rest after work that began then; least is its shortest length.
+// wait schedules the next work after work that began then; least is the minimum pause.
 func (p pacer) wait(id uuid.UUID, begun time.Time, least time.Duration) {
 	p.waitFor(id, begun, least, restPerWork)
 }
 
-// waitShortly is wait with a shorter rest.
+// waitShortly is wait with a shorter pause.
 func (p pacer) waitShortly(id uuid.UUID, begun time.Time, least time.Duration) {
 	p.waitFor(id, begun, least, shortRestPerWork)
 }
@@ -37,7 +37,7 @@ func (p pacer) waitFor(id uuid.UUID, begun time.Time, least time.Duration, perWo
 	p[id] = now.Add(max(least, min(time.Duration(perWork)*now.Sub(begun), longestRest)))
 }
 
-// keep forgets all mailings but these.
+// keep removes all mailings but these.
 func (p pacer) keep(ids []uuid.UUID) {
 	for id := range p {
 		if !slices.Contains(ids, id) {

@@ -1,9 +1,9 @@
-// Package mailing turns mailings into emails and brings them to their end. The worker
-// hangs a Processor on the queue of mailing jobs; the dispatcher runs the three loops:
-// Recovery, Settler and Counter. Any number of each may run at once.
+// Package mailing expands mailings into emails and tracks them until they complete. The worker
+// registers a Processor as the handler of mailing jobs; the dispatcher runs three loops: Recovery,
+// Settler and Counter. Any number of each may run at once.
 //
-// A job's message says which mailing and which generation of its jobs. What is done
-// and what is left stands in Postgres, so a message may come twice, late or not at all.
+// A job's message names a mailing and the generation of its jobs. All state is in Postgres, so a
+// message may be delivered twice, late or not at all.
 package mailing
 
 import (
@@ -24,26 +24,25 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// CodeJobFailed is the reason of the dead letter of a job that failed as often as it
-// was tried.
+// CodeJobFailed is the reason of the dead letter of a job whose tries are used up.
 const CodeJobFailed = "MAILING_JOB_FAILED"
 
 const (
-	// jobTime is how long a job works before it leaves the rest to another one: mailings
-	// take turns, and a stop of the worker need not wait. A worker does one job at a time, so
-	// another company's mailing waits for those that stand before it on the queue. The change
-	// from one job to the next takes some 50 ms.
+	// jobTime is how long a job runs before it leaves the rest to another one, so that mailings
+	// take turns and a stop of the worker need not wait. A worker runs one job at a time: another
+	// company's mailing waits for the jobs before it on the queue. Changing from one job to the
+	// next takes some 50 ms.
 	jobTime = 3 * time.Second
-	// leadDelay is how long a mailing waits when as many of its emails wait as may.
+	// leadDelay is how long a mailing waits while the maximum number of its emails are queued.
 	leadDelay = 5 * time.Second
-	// quotaDelay is how long a mailing waits at most before it looks at its company's quota
-	// again: an operator may have raised it before the day is over.
+	// quotaDelay is how often a mailing checks its company's quota again: an operator may raise it
+	// before the day is over.
 	quotaDelay = time.Minute
-	// batchSize entries make one commit, of some 100 ms.
+	// batchSize is the number of entries per commit, which takes some 100 ms.
 	batchSize = 1000
 )
 
-// Store is what a job asks of the database. *store.Store is one.
+// Store has the database operations of a job. *store.Store implements it.
 type Store interface {
 	LockMailing(ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration) (store.MailingJob, store.MailingLock, error)
 	HoldMailing(ctx context.Context, job *store.MailingJob) (bool, error)
@@ -56,22 +55,22 @@ type Store interface {
 	WakeLanes(ctx context.Context, lanes []store.Lanes) error
 }
 
-// Domains says whether a domain takes mail; it fails only when ctx ends.
+// Domains checks whether a domain accepts mail; it fails only when ctx ends.
 type Domains interface {
-	Check(ctx context.Context, domain string) (mx.Verdict, error)
+	Check(ctx context.Context, domain string) (mx.Result, error)
 }
 
-// Params make a Processor. All are needed but the last two.
+// Params configure a Processor. All but the last two are required.
 type Params struct {
 	Log     *slog.Logger
 	Store   Store
 	Domains Domains
 	Metrics *Metrics
-	// UnsubscribeURL makes the link of one recipient, for a subject that holds it.
+	// UnsubscribeURL returns a recipient's link, for a subject that contains it.
 	UnsubscribeURL func(company, mailing uuid.UUID, address string) string
-	// Lead is how many emails of a mailing may wait to be sent.
+	// Lead is how many emails of a mailing may be queued.
 	Lead int
-	// StaleAfter is how long a job may be silent before another takes its place.
+	// StaleAfter is how long a job may be silent before another one takes over.
 	StaleAfter time.Duration
 
 	JobTime   time.Duration // 0 = 3 s
@@ -94,11 +93,11 @@ func New(p Params) *Processor {
 	return &Processor{p}
 }
 
-// live is how young a heartbeat is when its job is surely alive; stale is how old when
-// it surely is not. What lies between is looked at again.
+// live is the age of a heartbeat up to which its job is certainly alive; from StaleAfter on it is
+// certainly dead. In between, the check is repeated.
 func (p *Processor) live() time.Duration { return p.StaleAfter / 3 }
 
-// heartbeat leaves room for one that is late.
+// heartbeat is half of live, so that one may be late.
 func (p *Processor) heartbeat() time.Duration { return p.live() / 2 }
 
 // Handle is the handler of mailing.jobs.process.
@@ -110,7 +109,7 @@ func (p *Processor) Handle(ctx context.Context, tasks []queue.Task) []error {
 	return answers
 }
 
-// message is a job as the queue carries it.
+// message is a job's message on the queue.
 type message struct {
 	MailingID  uuid.UUID `json:"mailingId"`
 	StorageURL string    `json:"storageUrl"`
@@ -131,11 +130,11 @@ func decode(payload []byte) (message, error) {
 }
 
 func (p *Processor) handle(stop context.Context, task queue.Task) error {
-	// A write that was begun is finished: a stop is looked for between the steps.
+	// A write that has begun is finished: a stop is checked between the steps.
 	ctx := context.WithoutCancel(stop)
 	m, err := decode(task.Payload)
 	if err != nil {
-		return p.bury(ctx, task, email.CodeInvalidPayload, err)
+		return p.deadLetter(ctx, task, email.CodeInvalidPayload, err)
 	}
 	log := p.Log.With(telemetry.OutboxID, task.ID, telemetry.MailingID, m.MailingID)
 	held, lock, err := p.Store.LockMailing(ctx, m.MailingID, *m.Generation, p.StaleAfter, p.live())
@@ -149,17 +148,17 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 	case store.MailingLocked:
 		crashpoint.At(crashpoint.ExpandLocked)
 	case store.MailingUnknown:
-		return p.bury(ctx, task, email.CodeOutboxNotFound, errors.New("there is no such mailing"))
+		return p.deadLetter(ctx, task, email.CodeOutboxNotFound, errors.New("the mailing does not exist"))
 	case store.MailingSilent:
 		p.Metrics.job("silent")
-		return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "the mailing's job has not been heard of for a while"}
+		return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "the mailing's job has sent no heartbeat recently"}
 	case store.MailingHeld:
 		p.Metrics.job("held")
-		log.Info("another job is at the mailing")
+		log.Info("another job is processing the mailing")
 		return nil
 	default:
 		p.Metrics.job("obsolete")
-		log.Debug("the job is obsolete", "generation", *m.Generation)
+		log.Debug("mailing job is obsolete", "generation", *m.Generation)
 		return nil
 	}
 	log = log.With(telemetry.CompanyID, held.CompanyID, telemetry.RequestID, held.RequestID)
@@ -168,19 +167,18 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 	case errors.Is(err, store.ErrLocked):
 		return p.locked(log, err)
 	case errors.Is(err, errLost):
-		// It was paused, cancelled or taken over, or the answer to a write of ours was lost:
-		// then nobody is at it. The next look tells.
+		// The mailing was paused, cancelled or taken over, or the answer to a write was lost, in
+		// which case no job holds it. The retry finds out.
 		p.Metrics.job("lost")
-		log.Info("the mailing is no longer in this job's hands")
-		return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "the mailing is no longer in this job's hands"}
+		log.Info("the job no longer holds the mailing")
+		return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "the job no longer holds the mailing"}
 	case err != nil:
 		return p.fail(ctx, log, &held, task, err)
 	}
 	return nil
 }
 
-// fail lets go of the mailing. An outage of Postgres is not the job's fault: the tries
-// are kept for what is.
+// fail releases the mailing. A database outage does not count as a try.
 func (p *Processor) fail(ctx context.Context, log *slog.Logger, job *store.MailingJob, task queue.Task, cause error) error {
 	reason := email.MaskText(cause.Error())
 	last := task.LastTry && !store.IsOutage(cause)
@@ -194,40 +192,40 @@ func (p *Processor) fail(ctx context.Context, log *slog.Logger, job *store.Maili
 		return p.unwritten(log, errors.Join(cause, err))
 	case !applied:
 		p.Metrics.job("lost")
-		log.Warn("the mailing's job failed and has lost the mailing", "error", reason)
+		log.Warn("the mailing's job failed and no longer holds the mailing", "error", reason)
 		return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: reason}
 	case last:
 		p.Metrics.job("dead")
-		log.Error("the mailing failed", "error", reason)
+		log.Error("mailing failed", "error", reason)
 		return &queue.Dead{Reason: reason}
 	}
 	p.Metrics.job("failed")
-	log.Error("the mailing's job failed", "error", reason)
+	log.Error("mailing job failed", "error", reason)
 	return &queue.RetryLater{Reason: reason, Uncounted: store.IsOutage(cause)}
 }
 
-// locked answers when another transaction keeps the mailing's row locked: this job makes room
-// for other mailings.
+// locked is the result when another transaction has locked the mailing's row: the job is retried
+// later, so that other mailings can run.
 func (p *Processor) locked(log *slog.Logger, err error) error {
 	p.Metrics.job("lost")
-	log.Warn("another transaction has locked the mailing, its job comes again", "error", email.MaskText(err.Error()))
+	log.Warn("another transaction has locked the mailing, retrying its job", "error", email.MaskText(err.Error()))
 	return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "another transaction has locked the mailing"}
 }
 
-// unwritten answers when nothing could be written. The mailing keeps its heartbeat, and
-// is taken over when that is old enough.
+// unwritten is the result when nothing could be written. The mailing keeps its heartbeat and is
+// taken over once that is stale.
 func (p *Processor) unwritten(log *slog.Logger, err error) error {
 	p.Metrics.job("failed")
 	if !store.IsOutage(err) {
 		return err
 	}
 	reason := email.MaskText(err.Error())
-	log.Error("the mailing's job cannot be written down", "error", reason)
+	log.Error("cannot record the mailing job's result", "error", reason)
 	return &queue.RetryLater{Reason: reason, Uncounted: true}
 }
 
-// bury writes the dead letter of a message that names no job.
-func (p *Processor) bury(ctx context.Context, task queue.Task, code string, cause error) error {
+// deadLetter stores a dead letter for a message that does not name a job.
+func (p *Processor) deadLetter(ctx context.Context, task queue.Task, code string, cause error) error {
 	err := p.Store.BuryTask(ctx, store.DeadTask{
 		Target: email.TargetMailing, Reason: code, Detail: cause.Error(), Payload: task.Payload, TaskID: task.ID,
 	})
@@ -235,6 +233,6 @@ func (p *Processor) bury(ctx context.Context, task queue.Task, code string, caus
 		return p.unwritten(p.Log.With(telemetry.OutboxID, task.ID), err)
 	}
 	p.Metrics.job("buried")
-	p.Log.Error("task buried", telemetry.OutboxID, task.ID, "code", code, "cause", email.MaskText(cause.Error()))
+	p.Log.Error("task dead-lettered", telemetry.OutboxID, task.ID, "code", code, "cause", email.MaskText(cause.Error()))
 	return nil
 }

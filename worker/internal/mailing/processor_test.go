@@ -62,10 +62,10 @@ func TestProcessor_Expands(t *testing.T) {
 	}
 	bia := store.RecipientID(b.company, "", "", "bia@example.com")
 	if got := job(ids[2]); got.Recipient.RecipientID != bia.String() || got.To != "bia@Example.com" {
-		t.Errorf("who has no identifier is not named by the address: %+v", got.Recipient)
+		t.Errorf("a recipient without an identifier is not identified by the address: %+v", got.Recipient)
 	}
 
-	// The recipients are there, and the number stands with them only.
+	// The recipients are stored, and the CPF only with them.
 	if known, err := b.Store.RecipientMatches(t.Context(), b.company, bia, "bia@example.com"); err != nil || !known {
 		t.Errorf("bia is not known: %v", err)
 	}
@@ -86,7 +86,7 @@ func TestProcessor_NothingToExpand(t *testing.T) {
 	b.want(t, "SENDING", `SELECT status FROM mailings WHERE expanded_at IS NOT NULL`)
 }
 
-// A list neither brings a deleted person back nor writes to them.
+// A list neither restores a deleted person nor sends to them.
 func TestProcessor_DeletedRecipient(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -104,7 +104,7 @@ func TestProcessor_DeletedRecipient(t *testing.T) {
 	b.want(t, "QUEUED", `SELECT status FROM mailing_entries WHERE cpf_cnpj_enc IS NULL`)
 }
 
-// Nor does it bring back one who is deleted at this very moment.
+// Nor does it restore one who is deleted at the same moment.
 func TestProcessor_RecipientDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -131,14 +131,14 @@ func TestProcessor_RecipientDeletedMeanwhile(t *testing.T) {
 	b.want(t, "old@example.com true", `SELECT email || ' ' || (deleted_at IS NOT NULL) FROM recipients`)
 }
 
-// Once the row of somebody deleted is purged nothing says that he was: a list from before
-// that brings nobody back, and is sent all the same to those who are not known as deleted.
+// Once the row of a deleted person is purged nothing records the deletion: an older list restores
+// no one, and is still sent to those who are not known as deleted.
 func TestProcessor_ListOlderThanDeletedRecipients(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		age            time.Duration
-		written        string // who is a recipient then
-		named, refused string // whose email names a recipientId, and one that the worker refuses
+		written        string // the recipients afterwards
+		named, refused string // whose email has a recipientId, and whose email the worker refuses
 	}{
 		"older":   {store.DeletedKept + time.Hour, "eva", "eva gone", "gone"},
 		"younger": {store.DeletedKept - time.Hour, "ana bia eva", "ana eva gone", "gone"},
@@ -150,7 +150,7 @@ func TestProcessor_ListOlderThanDeletedRecipients(t *testing.T) {
 				store.RecipientID(b.company, "C-2", "", ""), b.company, store.RecipientID(b.company, "", "", "eva@example.com"))
 			id, _ := b.mailing(t, entry{email: "ana@example.com"}, entry{email: "bia@example.com", externalID: "C-1"},
 				entry{email: "eva@example.com"}, entry{email: "gone@example.com", externalID: "C-2"})
-			b.exec(t, `UPDATE mailing_entries SET id = (left(first_id_at($1)::text, 13) || right(id::text, 23))::uuid`, time.Now().Add(-tt.age)) // an id tells when it was made
+			b.exec(t, `UPDATE mailing_entries SET id = (left(first_id_at($1)::text, 13) || right(id::text, 23))::uuid`, time.Now().Add(-tt.age)) // the id contains its creation time
 			b.exec(t, `UPDATE mailings SET first_entry = e.ids[1], last_entry = e.ids[4] FROM (SELECT array_agg(id ORDER BY id) AS ids FROM mailing_entries) e`)
 			if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
 				t.Fatal(err)
@@ -164,10 +164,9 @@ func TestProcessor_ListOlderThanDeletedRecipients(t *testing.T) {
 	}
 }
 
-// What a list says is as new as its upload, also where it repeats what is known: an import
-// that was accepted between two lists and arrives after both changes none of it, and fills
-// what they do not say.
-func TestProcessor_AListIsAsNewAsItsUpload(t *testing.T) {
+// A list's data is as new as its upload, also where it repeats known data: an import that was
+// accepted between two lists and is stored after both changes none of it, and fills in the rest.
+func TestProcessor_ListDataDatesFromUpload(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	expand := func() {
@@ -199,8 +198,7 @@ func TestProcessor_AListIsAsNewAsItsUpload(t *testing.T) {
 	b.want(t, known+"|Outra Ltda", `SELECT concat_ws('|', external_id, nome, email, razao_social) FROM recipients`)
 }
 
-// After an erasure a list from before it brings nobody back, and one from after it makes a
-// new person.
+// After an erasure an older list restores no one, and a newer one creates a new person.
 func TestProcessor_ErasedRecipient(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -247,7 +245,7 @@ func TestProcessor_LeadAndContinuation(t *testing.T) {
 		}
 	}
 	b.want(t, "5 3", `SELECT (SELECT count(*) FROM email_outbox WHERE target = 'email:send') || ' ' || generation FROM mailings`)
-	// The first job's message once more: its place is taken.
+	// The first job's message again: it is obsolete.
 	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +260,7 @@ func TestProcessor_LeadAndContinuation(t *testing.T) {
 	b.expandedOnce(t, id, len(ids))
 }
 
-func TestProcessor_TimeOver(t *testing.T) {
+func TestProcessor_JobTimeOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, ids := b.mailing(t, many(10)...)
@@ -277,7 +275,7 @@ func TestProcessor_TimeOver(t *testing.T) {
 	b.want(t, "3", `SELECT generation::text FROM mailings`)
 }
 
-// A stop of the worker ends the job behind the batch it is at.
+// A stop of the worker ends the job after the current batch.
 func TestProcessor_Stopped(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]string{"while a batch is read": "NextEntries", "while it is written": "Expand", "before anything": "LockMailing"} {
@@ -298,7 +296,7 @@ func TestProcessor_Stopped(t *testing.T) {
 			if err := handle(ctx, p, taskOf(id, 1)); err != nil {
 				t.Fatal(err)
 			}
-			if at == "Expand" { // the batch under way was written, then the next one was not begun
+			if at == "Expand" { // the current batch was written, and no other one started
 				b.want(t, "4", `SELECT processed_lines::text FROM mailings`)
 			} else {
 				b.want(t, "0", `SELECT processed_lines::text FROM mailings`)
@@ -311,7 +309,7 @@ func TestProcessor_Stopped(t *testing.T) {
 	}
 }
 
-func TestProcessor_BuriesWhatIsNoJob(t *testing.T) {
+func TestProcessor_DeadLettersInvalidMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for payload, reason := range map[string]string{
@@ -328,8 +326,8 @@ func TestProcessor_BuriesWhatIsNoJob(t *testing.T) {
 	}
 }
 
-// What was told about somebody after the list was uploaded stands, however late the list
-// is worked off.
+// Data about a person stored after the upload of the list is kept, however late the list is
+// processed.
 func TestProcessor_NewerThanTheList(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -8,9 +8,9 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// A mailing takes what is left of the day, waits with nothing failed, tells why and until
-// when, and goes on when the day is over.
-func TestProcessor_WaitsForTheDaysQuota(t *testing.T) {
+// A mailing uses the rest of the day's quota, waits without failures, shows why and until when, and
+// continues on the next day.
+func TestProcessor_WaitsForDailyQuota(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, _ := b.mailing(t, many(5)...)
@@ -39,13 +39,13 @@ func TestProcessor_WaitsForTheDaysQuota(t *testing.T) {
 	}
 	b.want(t, "true", `SELECT (next_at > now() + interval '1 s' AND next_at <= now() + interval '1 min')::text FROM email_outbox WHERE target = 'mailing.process'`)
 
-	// It looks again, and still waits.
+	// It checks again, and still waits.
 	if err := handle(t.Context(), p, taskOf(id, 2)); err != nil {
 		t.Fatal(err)
 	}
 	b.want(t, "3", `SELECT count(*)::text FROM email_outbox WHERE target = 'email:send'`)
 
-	// The day is over.
+	// The next day.
 	b.exec(t, `UPDATE quota_deltas SET day = day - 1`)
 	if err := handle(t.Context(), p, taskOf(id, 3)); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestProcessor_WaitsForTheDaysQuota(t *testing.T) {
 	b.exec(t, `DELETE FROM email_outbox WHERE target = 'email:send'`)
 }
 
-// Where a company has as many recipients as it may, its mailings are sent and make none.
+// With the maximum number of recipients, a company's mailings are sent and create none.
 func TestProcessor_NoRoomForRecipients(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

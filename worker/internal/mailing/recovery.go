@@ -11,27 +11,27 @@ import (
 	"email-gateway/shared/store"
 )
 
-// retryTimes is how long a job's message may be under way between its tries: 10 s, 30 s.
+// retryTimes is how long the retries of a job's message take: 10 s, 30 s.
 const retryTimes = 40 * time.Second
 
-// RecoveryStore is what the recovery asks of the database.
+// RecoveryStore has the database operations of the recovery.
 type RecoveryStore interface {
 	RecoverMailings(ctx context.Context, stale, lost time.Duration) (recovered []store.RecoveredMailing, more bool, err error)
 	Wake(ctx context.Context) error
 }
 
-// RecoveryParams make a Recovery.
+// RecoveryParams configure a Recovery.
 type RecoveryParams struct {
 	Log        *slog.Logger
 	Store      RecoveryStore
 	Registry   prometheus.Registerer
 	Interval   time.Duration
-	StaleAfter time.Duration // as the Processor's
+	StaleAfter time.Duration // same as the Processor's
 }
 
-// Recovery gives a new job to mailings whose own has died, or was lost with RabbitMQ's
-// data. A message that only waits in a long queue is as good as the one that is added
-// to it: whichever comes second finds nothing to do.
+// Recovery creates a new job for mailings whose job has died, or whose message was lost with
+// RabbitMQ's data. A message may only be delayed in a long queue; the second of the two then finds
+// nothing to do.
 type Recovery struct {
 	*service.Loop
 	params    RecoveryParams
@@ -41,7 +41,7 @@ type Recovery struct {
 // NewRecovery makes a recovery that is not running yet.
 func NewRecovery(p RecoveryParams) *Recovery {
 	r := &Recovery{params: p, recovered: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mailing_recoveries_total", Help: "Mailings given a new job because theirs was silent (stale) or its message lost (lost).",
+		Name: "mailing_recoveries_total", Help: "Mailings that got a new job because theirs was silent (stale) or its message was lost (lost).",
 	}, []string{"cause"})}
 	for _, cause := range []string{"stale", "lost"} {
 		r.recovered.WithLabelValues(cause)

@@ -35,7 +35,7 @@ func TestRecovery_Stale(t *testing.T) {
 		(SELECT generation FROM mailings WHERE id = $3 AND status = 'PROCESSING')`, dead, mute, live)
 	b.want(t, "2", `SELECT count(*)::text FROM email_outbox o JOIN mailings m ON m.id::text = o.payload ->> 'mailingId'
 		WHERE (o.payload ->> 'generation')::int = m.generation AND o.next_at <= now() AND o.status = 'PENDING'`)
-	// The old job's message is nothing any more, the new one goes on.
+	// The old job's message is obsolete, the new job continues.
 	if err := handle(t.Context(), b.params(), taskOf(dead, 4)); err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +44,8 @@ func TestRecovery_Stale(t *testing.T) {
 	b.want(t, "SENDING 5", `SELECT status || ' ' || processed_lines FROM mailings WHERE id = $1 AND last_entry = $2`, dead, ids[4])
 }
 
-// A message that RabbitMQ has lost is sent once more, but not one that has not left the
-// outbox yet, nor one that may still wait its turn.
+// A message that RabbitMQ has lost is published again, but not one that is still in the outbox, or
+// may still be queued.
 func TestRecovery_Lost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -53,19 +53,19 @@ func TestRecovery_Lost(t *testing.T) {
 		change string
 		lost   bool
 	}{
-		"long ago":                      {`updated_at = now() - interval '5 min'`, true},
-		"long ago, after a recovery":    {`status = 'PENDING', updated_at = now() - interval '5 min'`, true},
-		"just now":                      {`updated_at = now() - interval '90 s'`, false},
-		"scheduled":                     {`updated_at = now() - interval '5 min', send_at = now() + interval '1 h'`, false},
-		"scheduled for a while ago":     {`updated_at = now() - interval '5 h', send_at = now() - interval '1 h'`, true},
-		"paused":                        {`status = 'PAUSED', updated_at = now() - interval '5 min'`, false},
-		"all its emails are on its way": {`status = 'SENDING', updated_at = now() - interval '5 min'`, false},
-		"failed":                        {`status = 'FAILED', updated_at = now() - interval '5 min'`, false},
+		"long ago":                   {`updated_at = now() - interval '5 min'`, true},
+		"long ago, after a recovery": {`status = 'PENDING', updated_at = now() - interval '5 min'`, true},
+		"just now":                   {`updated_at = now() - interval '90 s'`, false},
+		"scheduled":                  {`updated_at = now() - interval '5 min', send_at = now() + interval '1 h'`, false},
+		"scheduled for a while ago":  {`updated_at = now() - interval '5 h', send_at = now() - interval '1 h'`, true},
+		"paused":                     {`status = 'PAUSED', updated_at = now() - interval '5 min'`, false},
+		"all its emails are queued":  {`status = 'SENDING', updated_at = now() - interval '5 min'`, false},
+		"failed":                     {`status = 'FAILED', updated_at = now() - interval '5 min'`, false},
 	} {
 		id, _ := b.mailing(t, many(1)...)
 		b.exec(t, `UPDATE mailings SET filename = $2, fields = CASE WHEN $3 THEN '{lost}' ELSE fields END, `+tt.change+` WHERE id = $1`, id, name, tt.lost)
 	}
-	// Each had a job that was published.
+	// Each had a published job.
 	b.exec(t, `INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, status, processed_at, expires_at)
 		SELECT gen_random_uuid(), m.company_id, l.id, 'mailing.process', 'r', jsonb_build_object('mailingId', m.id), 'PUBLISHED', now(), 'infinity'
 		FROM mailings m JOIN dispatch_lanes l ON l.queue = 'mailing.jobs.process'`)
@@ -76,7 +76,7 @@ func TestRecovery_Lost(t *testing.T) {
 		FROM dispatch_lanes WHERE queue = 'mailing.jobs.process'`, waiting.String())
 	b.recover(t, 2)
 	b.waitFor(t, `SELECT count(*) = 3 FROM mailings WHERE status = 'PENDING' AND fields = '{lost}' AND updated_at > now() - interval '1 min'`)
-	// Whoever has been given a job is not given another one; give the loops time to err.
+	// A mailing that has a new job does not get another one; give the loops time to fail.
 	b.exec(t, `SELECT pg_sleep(0.2)`)
 	b.want(t, "4", `SELECT count(*)::text FROM email_outbox WHERE status = 'PENDING'`)
 	b.want(t, "3", `SELECT count(*)::text FROM email_outbox o JOIN mailings m ON m.id::text = o.payload ->> 'mailingId'

@@ -17,29 +17,29 @@ import (
 )
 
 var (
-	// errLost: the mailing is not this job's any more.
-	errLost = errors.New("the hold on the mailing is lost")
-	// errStopped: the worker is told to stop.
-	errStopped = errors.New("the worker stops")
+	// errLost means that this job no longer holds the mailing.
+	errLost = errors.New("the job no longer holds the mailing")
+	// errStopped means that the worker is stopping.
+	errStopped = errors.New("worker is stopping")
 )
 
-// domainChecks are made at the same time for one batch.
+// domainChecks is the number of concurrent domain checks of a batch.
 const domainChecks = 16
 
-// run is one job at work.
+// run is one running job.
 type run struct {
 	*Processor
 	log   *slog.Logger
 	job   *store.MailingJob
 	begun time.Time
-	room  int // how many more emails the lane takes, as far as we know
+	room  int // how many more emails fit into the lane, as last counted
 	made  int
 }
 
-// expand takes batch after batch until the mailing is expanded or its time is over. ctx
-// outlives stop, which is looked at before each batch is written.
+// expand processes batches until the mailing is expanded or the job's time is over. ctx is not
+// cancelled by a stop; stop is checked before each batch is written.
 func (r *run) expand(stop, ctx context.Context) error {
-	letter, err := newLetter(r.job, r.UnsubscribeURL)
+	builder, err := newBuilder(r.job, r.UnsubscribeURL)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (r *run) expand(stop, ctx context.Context) error {
 			return err
 		}
 		crashpoint.At(crashpoint.ExpandRead)
-		verdicts, err := r.checkDomains(stop, ctx, entries)
+		domains, err := r.checkDomains(stop, ctx, entries)
 		switch {
 		case errors.Is(err, errStopped):
 			return r.leave(ctx, 0)
@@ -75,10 +75,10 @@ func (r *run) expand(stop, ctx context.Context) error {
 			return err
 		}
 		x := store.Expansion{Finished: len(entries) < limit}
-		if x.Entries, err = letter.emails(entries, verdicts); err != nil {
+		if x.Entries, err = builder.emails(entries, domains); err != nil {
 			return err
 		}
-		x.Lines = len(x.Entries) // those that the upload found invalid are not among the accepted ones
+		x.Lines = len(x.Entries) // entries that the upload found invalid do not count as accepted
 		if len(entries) > 0 {
 			x.To = entries[len(entries)-1].ID
 			x.Finished = x.Finished || x.To == r.job.LastEntry
@@ -87,15 +87,15 @@ func (r *run) expand(stop, ctx context.Context) error {
 		x.NoNewPeople = quota.Recipients != store.Unlimited && quota.Recipients < int64(len(entries))
 		var over *store.QuotaError
 		switch done, err := r.step(ctx, x); {
-		case errors.As(err, &over): // others have used what there was
+		case errors.As(err, &over): // other requests have used up the quota
 		case done, err != nil:
 			return err
 		}
 	}
 }
 
-// step commits a batch. When the job is to end behind it, its continuation is in the
-// same commit, so that the rest is neither lost nor done twice.
+// step commits a batch. If the job ends after it, its continuation is in the same commit, so that
+// the rest is neither lost nor done twice.
 func (r *run) step(ctx context.Context, x store.Expansion) (done bool, err error) {
 	if !x.Finished {
 		full, err := r.full(ctx, len(x.Entries))
@@ -114,10 +114,11 @@ func (r *run) step(ctx context.Context, x store.Expansion) (done bool, err error
 	return x.Finished || x.Continue != nil, r.commit(ctx, x)
 }
 
-// nearQuota is how many batches of room are so few that a batch is checked in its commit.
+// nearQuota is the number of batches of remaining quota below which each batch checks the quota in
+// its commit.
 const nearQuota = 32
 
-// wait ends the job without a batch, until the company's emails of the day are counted anew.
+// wait ends the job without a batch until the company's daily quota is renewed.
 func (r *run) wait(ctx context.Context, until time.Time) error {
 	x := store.Expansion{Waiting: store.Waiting{For: store.QuotaEmailsPerDay, Until: until}}
 	if err := r.continueAfter(&x, min(max(time.Until(until), time.Second), quotaDelay)); err != nil {
@@ -127,7 +128,7 @@ func (r *run) wait(ctx context.Context, until time.Time) error {
 		return err
 	}
 	r.Metrics.job("quota")
-	r.log.Info("mailing waits for a quota", "quota", store.QuotaEmailsPerDay, "until", until)
+	r.log.Info("mailing waits for its company's quota", "quota", store.QuotaEmailsPerDay, "until", until)
 	return nil
 }
 
@@ -164,7 +165,7 @@ func (r *run) commit(ctx context.Context, x store.Expansion) error {
 	r.count(x, queued)
 	if lanes := r.written(x, queued); len(lanes) > 0 {
 		if err := r.Store.WakeLanes(ctx, lanes); err != nil {
-			r.log.Debug("dispatchers not woken: they look by themselves", "error", err)
+			r.log.Debug("cannot wake the dispatchers: their next listing finds the rows", "error", err)
 		}
 	}
 	switch {
@@ -178,12 +179,12 @@ func (r *run) commit(ctx context.Context, x store.Expansion) error {
 			return nil
 		}
 		r.Metrics.job("continued")
-		r.log.Info("mailing goes on in another job", "emails", r.made, "delay", x.Continue.Delay)
+		r.log.Info("mailing continues in another job", "emails", r.made, "delay", x.Continue.Delay)
 	}
 	return nil
 }
 
-// written returns the lanes in which a batch has put rows that are due.
+// written returns the lanes in which a batch has inserted due rows.
 func (r *run) written(x store.Expansion, queued int) (lanes []store.Lanes) {
 	if queued > 0 {
 		lanes = append(lanes, store.Lanes{Company: r.job.CompanyID, Queue: email.QueueFor(email.MailingPriority), Mailing: r.job.ID})
@@ -203,8 +204,8 @@ func (r *run) count(x store.Expansion, queued int) {
 	}
 }
 
-// full says whether so many more emails leave no room in the lane. It asks the database
-// only when what it knows says so: the lane empties while we work.
+// full reports whether the lane has no room for so many more emails. It reads the database only if
+// the last count says so, since the lane drains meanwhile.
 func (r *run) full(ctx context.Context, more int) (bool, error) {
 	if r.room > more {
 		return false, nil
@@ -217,13 +218,13 @@ func (r *run) full(ctx context.Context, more int) (bool, error) {
 	return r.room <= more, nil
 }
 
-// checkDomains asks for the verdict on each domain of the entries, once. Meanwhile it
-// keeps the mailing: DNS may take its time.
-func (r *run) checkDomains(stop, ctx context.Context, entries []store.ExpandableEntry) (map[string]mx.Verdict, error) {
-	verdicts := make(map[string]mx.Verdict)
+// checkDomains checks each domain of the entries once. It sends heartbeats meanwhile, because DNS
+// may be slow.
+func (r *run) checkDomains(stop, ctx context.Context, entries []store.ExpandableEntry) (map[string]mx.Result, error) {
+	domains := make(map[string]mx.Result)
 	for _, e := range entries {
 		if e.Pending {
-			verdicts[email.DomainOf(e.Email)] = mx.Verdict{}
+			domains[email.DomainOf(e.Email)] = mx.Result{}
 		}
 	}
 	asking, cancel := context.WithCancel(stop)
@@ -232,7 +233,7 @@ func (r *run) checkDomains(stop, ctx context.Context, entries []store.Expandable
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		failed = r.ask(asking, verdicts)
+		failed = r.ask(asking, domains)
 	}()
 	beat := time.NewTicker(r.heartbeat())
 	defer beat.Stop()
@@ -242,7 +243,7 @@ func (r *run) checkDomains(stop, ctx context.Context, entries []store.Expandable
 			if stop.Err() != nil {
 				return nil, errStopped
 			}
-			return verdicts, failed
+			return domains, failed
 		case <-beat.C:
 			held, err := r.Store.HoldMailing(ctx, r.job)
 			if err == nil && !held {
@@ -257,20 +258,20 @@ func (r *run) checkDomains(stop, ctx context.Context, entries []store.Expandable
 	}
 }
 
-// ask fills in the verdicts.
-func (r *run) ask(ctx context.Context, verdicts map[string]mx.Verdict) error {
+// ask sets the result of each domain.
+func (r *run) ask(ctx context.Context, domains map[string]mx.Result) error {
 	type answer struct {
-		domain  string
-		verdict mx.Verdict
+		domain string
+		result mx.Result
 	}
-	answers := make(chan answer, len(verdicts))
+	answers := make(chan answer, len(domains))
 	asking, ctx := errgroup.WithContext(ctx)
 	asking.SetLimit(domainChecks)
-	for domain := range verdicts {
+	for domain := range domains {
 		asking.Go(func() error {
-			verdict, err := r.Domains.Check(ctx, domain)
+			result, err := r.Domains.Check(ctx, domain)
 			if err == nil {
-				answers <- answer{domain, verdict}
+				answers <- answer{domain, result}
 			}
 			return err
 		})
@@ -278,7 +279,7 @@ func (r *run) ask(ctx context.Context, verdicts map[string]mx.Verdict) error {
 	err := asking.Wait()
 	close(answers)
 	for a := range answers {
-		verdicts[a.domain] = a.verdict
+		domains[a.domain] = a.result
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// A batch wakes the lanes that it has written to, and no other of the company.
+// A batch wakes the lanes that it has written to, and no other lane of the company.
 func TestRun_Written(t *testing.T) {
 	t.Parallel()
 	r := &run{job: &store.MailingJob{ID: uuid.New(), CompanyID: uuid.New()}}

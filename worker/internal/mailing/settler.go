@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// settleInterval is how late a cancel is seen at most. The lane is shut from the
-	// beginning; this is about the entries.
+	// settleInterval is how late a cancel reaches the entries at most. The lane itself is closed at
+	// once.
 	settleInterval = time.Second
-	// settleBatch is one round's, settlers how many of it are moved at a time: the
-	// Advancer makes one commit of those.
+	// settleBatch bounds a round; settlers is how many transitions run concurrently: the Advancer
+	// groups those into one commit.
 	settleBatch = 1000
 	settlers    = 128
 )
 
-// SettleStore is what the settler asks of the database.
+// SettleStore has the database operations of the settler.
 type SettleStore interface {
 	SettlingMailings(ctx context.Context) ([]uuid.UUID, error)
 	SettleMailing(ctx context.Context, id uuid.UUID, limit int,
@@ -35,23 +35,23 @@ type SettleStore interface {
 	Wake(ctx context.Context) error
 }
 
-// Advancer moves an email to another status.
+// Advancer changes an email's status.
 type Advancer interface {
 	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
 }
 
-// SettlerParams make a Settler.
+// SettlerParams configure a Settler.
 type SettlerParams struct {
 	Log      *slog.Logger
 	Store    SettleStore
 	Advancer Advancer
 	Registry prometheus.Registerer
-	// TTL is the new deadline of an email that is sent once more, from then on.
+	// TTL is the time to the new deadline of an email that is sent again.
 	TTL time.Duration
 }
 
-// Settler does to the entries of a mailing what was done to the mailing: it ends those
-// of a cancelled one, and sends those that failed once more.
+// Settler applies a mailing's cancel or retry-failed to its entries: it cancels those that have not
+// ended, or sends the failed ones again.
 type Settler struct {
 	*service.Loop
 	params  SettlerParams
@@ -62,7 +62,7 @@ type Settler struct {
 // NewSettler makes a settler that is not running yet.
 func NewSettler(p SettlerParams) *Settler {
 	s := &Settler{params: p, rest: make(pacer), settled: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mailing_settled_entries_total", Help: "Entries of mailings ended by a cancel (cancel) or sent once more (retry-failed).",
+		Name: "mailing_settled_entries_total", Help: "Mailing entries that were cancelled (cancel) or sent again (retry-failed).",
 	}, []string{"kind"})}
 	for _, kind := range []store.SettleKind{store.SettleCancel, store.SettleRetryFailed} {
 		s.settled.WithLabelValues(string(kind))
@@ -105,7 +105,7 @@ func (s *Settler) runOnce(ctx context.Context) (more bool, err error) {
 		case done.Left:
 			s.rest.wait(id, begun, settleInterval)
 		case done.Kind != "":
-			s.params.Log.Info("mailing settled", "mailingId", id, "kind", done.Kind)
+			s.params.Log.Info("cancel or retry-failed applied to all entries of the mailing", "mailingId", id, "kind", done.Kind)
 		}
 		if done.Kind == store.SettleRetryFailed && moved.Load() > 0 {
 			errs = append(errs, s.params.Store.Wake(ctx))
@@ -114,13 +114,13 @@ func (s *Settler) runOnce(ctx context.Context) (more bool, err error) {
 	return more, errors.Join(errs...)
 }
 
-// move moves the emails and says how many it did, and which are locked. One that cannot be
-// written must not hold up those behind it.
+// move changes the emails' status, and returns how many changed and which are locked. One that
+// cannot be written must not block the others.
 func (s *Settler) move(ctx context.Context, mailing uuid.UUID, kind store.SettleKind, emails []uuid.UUID) (int, []uuid.UUID, error) {
 	held := make([]bool, len(emails))
 	var moved atomic.Int64
 	var failed atomic.Int64
-	var passing atomic.Bool // another time it will go through: the round is not done
+	var passing atomic.Bool // a temporary error: the round is incomplete
 	var moving errgroup.Group
 	moving.SetLimit(settlers)
 	for i, id := range emails {
@@ -141,7 +141,7 @@ func (s *Settler) move(ctx context.Context, mailing uuid.UUID, kind store.Settle
 	}
 	err := moving.Wait()
 	if err != nil && !passing.Load() && int(failed.Load()) < len(emails) && ctx.Err() == nil {
-		s.params.Log.Error("not every email of a mailing settled", "mailingId", mailing, "count", failed.Load(), "error", email.MaskText(err.Error()))
+		s.params.Log.Error("cannot update some emails of the mailing", "mailingId", mailing, "count", failed.Load(), "error", email.MaskText(err.Error()))
 		err = nil
 	}
 	var locked []uuid.UUID

@@ -36,7 +36,7 @@ func (b bench) expanded(t *testing.T, n int) (uuid.UUID, []uuid.UUID) {
 	return id, ids
 }
 
-// claim puts an email into a worker's hands and returns the claim's token.
+// claim claims an email and returns the token.
 func (b bench) claim(t *testing.T, id uuid.UUID) uuid.UUID {
 	t.Helper()
 	token := uuid.New()
@@ -102,7 +102,7 @@ func TestSettler_Cancel(t *testing.T) {
 	b.want(t, "cancel", `SELECT settling FROM mailings`)
 	b.want(t, "0", `SELECT count(*)::text FROM mailing_entries WHERE cpf_cnpj_enc IS NOT NULL`)
 
-	// What was in a worker's hands ends by itself, or comes back and is ended.
+	// Claimed emails end normally, or are retried and cancelled.
 	b.end(t, ids[4], later, email.RetryScheduled, email.EventRetryScheduled)
 	b.end(t, ids[5], worked, email.Sent, email.EventSent)
 	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
@@ -155,14 +155,14 @@ func TestSettler_RoundsAndErrors(t *testing.T) {
 	b.settle(t, broken)
 	b.waitFor(t, `SELECT count(*) = 1399 FROM mailing_entries WHERE status = 'CANCELLED'`)
 	b.want(t, "cancel", `SELECT settling FROM mailings`)
-	broken.mend()
+	broken.repair()
 	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
 	b.want(t, "1400 1400", `SELECT count(*) || ' ' || (SELECT count(*) FROM email_events WHERE type = 'CANCELLED') FROM mailing_entries WHERE status = 'CANCELLED'`)
 }
 
-// Some emails are locked while the failed ones are sent once more: those behind them are sent
-// meanwhile, more than a round of them, and these when the lock is gone.
-func TestSettler_RetryFailedPassesByLockedEmails(t *testing.T) {
+// Some emails are locked while the failed ones are sent again: the others, more than a round of
+// them, are sent meanwhile, and these after the lock is gone.
+func TestSettler_RetryFailedSkipsLockedEmails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const n = 1300
@@ -202,9 +202,9 @@ func TestSettler_RetryFailedPassesByLockedEmails(t *testing.T) {
 	b.want(t, "1300 1300", `SELECT count(*) || ' ' || (SELECT count(*) FROM email_events WHERE type = 'REPLAYED') FROM mailing_entries WHERE status = 'QUEUED'`)
 }
 
-// A round belongs to one process, a crash in it undoes nothing, and the next round takes
-// the same entries.
-func TestSettleMailing_OneAtATime(t *testing.T) {
+// A round belongs to one process, a crash in it loses nothing, and the next round takes the same
+// entries.
+func TestSettleMailing_OneProcessPerRound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, ids := b.expanded(t, 5)
@@ -236,14 +236,14 @@ func TestSettleMailing_OneAtATime(t *testing.T) {
 	}
 }
 
-// brokenAdvancer cannot write one email until it is mended.
+// brokenAdvancer cannot write one email until it is repaired.
 type brokenAdvancer struct {
 	mailing.Advancer
 	mu sync.Mutex
 	id uuid.UUID
 }
 
-func (a *brokenAdvancer) mend() {
+func (a *brokenAdvancer) repair() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.id = uuid.Nil
@@ -254,7 +254,7 @@ func (a *brokenAdvancer) Advance(ctx context.Context, t store.Transition) (store
 	broken := t.ID == a.id
 	a.mu.Unlock()
 	if broken {
-		return store.Advanced{}, errors.New("it cannot be written")
+		return store.Advanced{}, errors.New("cannot be written")
 	}
 	return a.Advancer.Advance(ctx, t)
 }

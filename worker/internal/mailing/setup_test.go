@@ -19,8 +19,8 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// patience is how long a test waits for something that should happen soon.
-const patience = 3 * time.Minute
+// timeout is how long a test waits for something that should happen soon.
+const timeout = 3 * time.Minute
 
 // bench is a database with one company.
 type bench struct {
@@ -34,7 +34,7 @@ func newBench(t *testing.T) bench {
 	return bench{d, d.Company(t)}
 }
 
-// exec runs a statement of the test's own.
+// exec runs a statement.
 func (b bench) exec(t testing.TB, statement string, args ...any) {
 	t.Helper()
 	if _, err := b.SQL.ExecContext(context.WithoutCancel(t.Context()), statement, args...); err != nil {
@@ -42,7 +42,7 @@ func (b bench) exec(t testing.TB, statement string, args ...any) {
 	}
 }
 
-// ask returns the one value that a query of the test's own yields.
+// ask returns the single value of a query.
 func ask[V any](t testing.TB, b bench, query string, args ...any) V {
 	t.Helper()
 	var value V
@@ -52,7 +52,7 @@ func ask[V any](t testing.TB, b bench, query string, args ...any) V {
 	return value
 }
 
-// want fails the test if the query yields another text.
+// want fails the test if the query returns another text.
 func (b bench) want(t testing.TB, want, query string, args ...any) {
 	t.Helper()
 	if got := ask[string](t, b, query, args...); got != want {
@@ -68,8 +68,8 @@ type entry struct {
 	invalid                       string
 }
 
-// mailing writes a mailing that waits for its first job, and returns its id and those
-// of its entries.
+// mailing inserts a mailing that waits for its first job, and returns its id and those of its
+// entries.
 func (b bench) mailing(t *testing.T, entries ...entry) (uuid.UUID, []uuid.UUID) {
 	t.Helper()
 	id, ids := uuid.Must(uuid.NewV7()), make([]uuid.UUID, len(entries))
@@ -97,7 +97,7 @@ func (b bench) mailing(t *testing.T, entries ...entry) (uuid.UUID, []uuid.UUID) 
 	return id, ids
 }
 
-// many makes n plain entries.
+// many returns n plain entries.
 func many(n int) []entry {
 	entries := make([]entry, n)
 	for i := range entries {
@@ -106,14 +106,14 @@ func many(n int) []entry {
 	return entries
 }
 
-// domains gives verdicts; what it does not know is valid.
-type domains map[string]mx.Verdict
+// domains are the results of domain checks; unknown domains are valid.
+type domains map[string]mx.Result
 
-func (d domains) Check(ctx context.Context, domain string) (mx.Verdict, error) {
+func (d domains) Check(ctx context.Context, domain string) (mx.Result, error) {
 	if v, ok := d[domain]; ok {
 		return v, nil
 	}
-	return mx.Verdict{Valid: true}, ctx.Err()
+	return mx.Result{Valid: true}, ctx.Err()
 }
 
 func (b bench) params() mailing.Params {
@@ -136,7 +136,7 @@ func handle(ctx context.Context, p mailing.Params, task queue.Task) error {
 	return mailing.New(p).Handle(ctx, []queue.Task{task})[0]
 }
 
-// published takes the jobs out of the outbox, as the dispatcher does.
+// published takes the jobs from the outbox, as the dispatcher does.
 func (b bench) published(t testing.TB) []queue.Task {
 	t.Helper()
 	rows, err := b.SQL.QueryContext(t.Context(), `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()
@@ -184,14 +184,14 @@ func (b bench) expandedOnce(t testing.TB, id uuid.UUID, n int) {
 	b.want(t, "0", `SELECT count(*)::text FROM email_outbox WHERE target = 'mailing.process' AND status = 'PENDING'`)
 }
 
-// run runs a loop until the test ends.
+// start runs a loop until the test ends.
 func start(t *testing.T, s service.Service) {
 	t.Helper()
 	if err := s.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := s.Stop(ctx); err != nil {
 			t.Errorf("stop: %v", err)
@@ -199,15 +199,14 @@ func start(t *testing.T, s service.Service) {
 	})
 }
 
-// waitFor asks until the query yields true. The pause between two askings is spent in
-// Postgres.
+// waitFor polls until the query returns true. The pause between two polls is spent in Postgres.
 func (b bench) waitFor(t *testing.T, query string, args ...any) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
 		if ask[bool](t, b, query, args...) {
 			return
 		}
 		b.exec(t, `SELECT pg_sleep(0.02)`)
 	}
-	t.Fatalf("never came true: %s", query)
+	t.Fatalf("timeout: %s", query)
 }

@@ -10,8 +10,8 @@ import (
 	"email-gateway/worker/internal/mailing"
 )
 
-// steppedStore tells of each step before it is taken, and of each that was; an error
-// stands in for the step, or for its answer.
+// steppedStore calls a hook before and after each step; an error of the hook replaces the step, or
+// its answer.
 type steppedStore struct {
 	mailing.Store
 	before, after func(step string) error
@@ -64,7 +64,7 @@ type expansion struct {
 }
 
 func (s *steppedStore) Expand(ctx context.Context, job *store.MailingJob, x store.Expansion) (int, bool, error) {
-	before := *job // an answer that is lost tells nothing
+	before := *job // a lost answer returns nothing
 	e, err := step(s, "Expand", func() (expansion, error) {
 		queued, held, err := s.Store.Expand(ctx, job, x)
 		return expansion{queued, held}, err

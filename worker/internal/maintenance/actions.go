@@ -2,14 +2,13 @@ package maintenance
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Actions counts what the loops that look after tables and queues did, in one metric,
-// whose series are as many as there are kinds of action.
+// Actions counts the actions of the maintenance loops in one metric, one series per kind of action.
 type Actions struct{ done *prometheus.CounterVec }
 
-// intakeReturned: a recipient whose message RabbitMQ has lost was put on its queue again.
-const intakeReturned = "intake_returned"
+// recipientReturned: a recipient whose message RabbitMQ has lost was enqueued again.
+const recipientReturned = "intake_returned"
 
-// What cleaners delete when it is past its time.
+// Actions of the cleaners: what was deleted or erased after its retention.
 const (
 	keyExpired        = "idempotency_key_expired"
 	noticeExpired     = "notification_expired"
@@ -31,22 +30,22 @@ const (
 	mailingCancelled  = "unstarted_mailing_cancelled"
 )
 
-// What became of a month's partition. It is postponed when somebody uses the table, or
-// when many of its emails are still in the outbox.
+// Actions on a month's partition. It is postponed while another transaction uses the table, or
+// while many of its emails are still in the outbox.
 const (
 	partitionMade      = "partition_made"
 	partitionDropped   = "partition_dropped"
 	partitionPostponed = "partition_postponed"
 )
 
-// NewActions makes the counter. There is one for a process. others are the actions that
-// only the queue knows by name. All are shown from the start, with 0: of a series that
-// begins with its first event nobody sees that event.
+// NewActions registers the counter, once per process. others are the actions that only the queue
+// names. All series start with 0: the first event of a series that starts with it would be
+// invisible.
 func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "maintenance_actions_total", Help: "Rows and tasks that were put right or cleared away, by what was done.",
+		Name: "maintenance_actions_total", Help: "Rows and tasks that were repaired, deleted or erased, by action.",
 	}, []string{"action"})}
-	for _, action := range append(others, intakeReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
+	for _, action := range append(others, recipientReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
 		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, templateExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}
@@ -54,7 +53,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	return a
 }
 
-// Count adds n of an action. Whoever did it logs it, a round at a time.
+// Count adds n of an action. The caller logs it, once per round.
 func (a *Actions) Count(action string, n int) {
 	if n > 0 {
 		a.done.WithLabelValues(action).Add(float64(n))

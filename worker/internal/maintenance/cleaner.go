@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// cleanInterval may be long: what is kept for days may stay an hour longer.
+	// cleanInterval may be long: data kept for days may stay an hour longer.
 	cleanInterval = time.Hour
-	// cleanBatch keeps one deletion to some tens of milliseconds.
+	// cleanBatch keeps a deletion to some tens of milliseconds.
 	cleanBatch = 1000
-	// cleanRest is how many times as long as a batch took the cleaner rests after it: a
-	// backlog of deletions takes a quarter of a connection's time, and leaves the tables'
-	// vacuum the time to keep up.
+	// cleanRest is the pause after a batch, as a multiple of the batch's duration: a backlog of
+	// deletions takes a quarter of a connection's time, and vacuum keeps up. maxCleanRest limits
+	// the pause.
 	cleanRest    = 3
 	maxCleanRest = time.Second
 )
 
-// batch deletes some of what is past its time.
+// batch deletes some expired data.
 type batch func(ctx context.Context) (store.Cleaned, error)
 
-// limited is a batch of a method that says how many it deleted of at most cleanBatch.
+// limited makes a batch of a method that returns how many of at most cleanBatch it deleted.
 func limited(clean func(ctx context.Context, limit int) (int, error)) batch {
 	return func(ctx context.Context) (store.Cleaned, error) {
 		n, err := clean(ctx, cleanBatch)
@@ -34,30 +34,30 @@ func limited(clean func(ctx context.Context, limit int) (int, error)) batch {
 	}
 }
 
-// older is limited for a method that takes an age.
+// older is limited for a method with an age.
 func older(age time.Duration, clean func(ctx context.Context, age time.Duration, limit int) (int, error)) batch {
 	return limited(func(ctx context.Context, limit int) (int, error) { return clean(ctx, age, limit) })
 }
 
-// aged is a batch of a method that says itself whether there is more.
+// aged makes a batch of a method that reports whether there is more.
 func aged(age time.Duration, clean func(context.Context, time.Duration, int) (store.Cleaned, error)) batch {
 	return func(ctx context.Context) (store.Cleaned, error) { return clean(ctx, age, cleanBatch) }
 }
 
-// kind of things that are deleted.
+// kind is a kind of data with a retention.
 type kind struct {
 	name    string // in the log
 	action  string // in the metric
 	batches func(ctx context.Context) ([]batch, error)
 }
 
-// always is for a kind whose batches are the same each round.
+// always returns the same batches each round.
 func always(batches ...batch) func(context.Context) ([]batch, error) {
 	return func(context.Context) ([]batch, error) { return batches, nil }
 }
 
-// Cleaner deletes what is past its time of one kind, batch after batch. Any number may
-// run at once: rows that one is at are left to it by the others.
+// Cleaner deletes expired data of one kind in batches. Any number may run at once: each skips the
+// rows that another one has locked.
 type Cleaner struct {
 	*service.Loop
 	log     *slog.Logger
@@ -65,8 +65,7 @@ type Cleaner struct {
 	kind    kind
 }
 
-// newCleaner makes a cleaner that is not running yet. Its batches are asked for anew each
-// round.
+// newCleaner makes a cleaner that is not running yet. It calls k.batches each round.
 func newCleaner(log *slog.Logger, actions *Actions, k kind) *Cleaner {
 	c := &Cleaner{log: log, actions: actions, kind: k}
 	c.Loop = service.NewLoop(service.LoopParams{
@@ -75,8 +74,7 @@ func newCleaner(log *slog.Logger, actions *Actions, k kind) *Cleaner {
 	return c
 }
 
-// runOnce goes on with each batch until there is no more. One that fails does not keep
-// the others.
+// runOnce runs each batch until nothing is left. An error of one does not stop the others.
 func (c *Cleaner) runOnce(ctx context.Context) (more bool, err error) {
 	batches, err := c.kind.batches(ctx)
 	total := 0
@@ -86,7 +84,7 @@ func (c *Cleaner) runOnce(ctx context.Context) (more bool, err error) {
 		err = errors.Join(err, failed)
 	}
 	if total > 0 {
-		c.log.Info("past its time, deleted", "kind", c.kind.name, "count", total)
+		c.log.Info("expired data deleted", "kind", c.kind.name, "count", total)
 	}
 	if err != nil {
 		return false, fmt.Errorf("clean %s: %w", c.kind.name, err)

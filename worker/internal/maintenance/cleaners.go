@@ -12,15 +12,14 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Ages are how long what has ended is kept; 0 = for ever. The log is kept as long as the
-// outbox row at least.
+// Ages are the retention times; 0 = unlimited. Logs are kept at least as long as outbox rows.
 type Ages struct {
 	Outbox, Bodies, Files, Entries, Logs, Events, Hashes, DeletedRecipients time.Duration
-	// Unstarted: a mailing that is never started is cancelled then.
+	// Unstarted is the age at which a mailing that was never started is cancelled.
 	Unstarted time.Duration
 }
 
-// CleanStore is what the cleaners ask of the database.
+// CleanStore has the database operations of the cleaners.
 type CleanStore interface {
 	KeyStore
 	FeedbackStore
@@ -51,12 +50,12 @@ type CleanersParams struct {
 	Log     *slog.Logger
 	Store   CleanStore
 	Archive Archive
-	Files   Files // nil: there is no storage, and no file to delete
+	Files   Files // nil: there is no file storage
 	Actions *Actions
 	Ages    Ages
 }
 
-// NewCleaners makes a cleaner for each kind of thing that is kept for a time only.
+// NewCleaners makes a cleaner for each kind of data with a retention.
 func NewCleaners(p CleanersParams) []service.Named {
 	kinds := []kind{
 		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), archivedTasks(p.Archive), auditRows(p.Store),
@@ -90,8 +89,8 @@ func NewCleaners(p CleanersParams) []service.Named {
 	return cleaners
 }
 
-// bodies: one walk for everybody, unless their rows go at the same time anyway, and one
-// for each company with an age of its own.
+// bodies returns a scan of all companies, unless the outbox rows expire at the same time, and one
+// for each company with its own retention.
 func (p CleanersParams) bodies(ctx context.Context) (batches []batch, err error) {
 	shorter := func(age time.Duration) bool { return age > 0 && (p.Ages.Outbox == 0 || age < p.Ages.Outbox) }
 	if shorter(p.Ages.Bodies) {
@@ -103,8 +102,8 @@ func (p CleanersParams) bodies(ctx context.Context) (batches []batch, err error)
 	})
 }
 
-// logs: one walk through what no month's partition takes along, and one for each company
-// with an age of its own.
+// logs returns a scan of what dropping a month's partition leaves, and one for each company with
+// its own retention.
 func (p CleanersParams) logs(ctx context.Context) (batches []batch, err error) {
 	if p.Ages.Logs > 0 {
 		batches = append(batches, aged(p.Ages.Logs, p.Store.PurgeLogs))
@@ -115,8 +114,8 @@ func (p CleanersParams) logs(ctx context.Context) (batches []batch, err error) {
 	})
 }
 
-// hashes: a walk through each table that holds some, for everybody with his own age; none
-// where nobody has one. Of the outbox only if they do not go with the rows anyway.
+// hashes returns a scan of each table with hashes, which applies each company's own retention; none
+// if no retention is set. The outbox is scanned only if its rows live longer than the hashes.
 func (p CleanersParams) hashes(ctx context.Context) ([]batch, error) {
 	all, err := p.Store.Retentions(ctx)
 	if err != nil {
@@ -154,7 +153,7 @@ func (p CleanersParams) perCompany(
 	return batches, err
 }
 
-// days of a company's own age; 0 = it has none.
+// days converts a company's own retention; 0 = it has none.
 func days(n *int) time.Duration {
 	if n == nil {
 		return 0
@@ -167,11 +166,11 @@ type Files interface {
 	Delete(ctx context.Context, key string) error
 }
 
-// fileBatch is how many files are deleted before that is written down. One that is
-// deleted twice does no harm.
+// fileBatch is how many files are deleted per commit that records it. Deleting a file twice does no
+// harm.
 const fileBatch = 100
 
-// files goes on behind a file that cannot be deleted: it must not keep the others.
+// files continues after a file that cannot be deleted.
 func (p CleanersParams) files(ctx context.Context) (store.Cleaned, error) {
 	due, err := p.Store.DueFiles(ctx, p.Ages.Files, fileBatch)
 	if err != nil || len(due) == 0 {

@@ -27,7 +27,7 @@ var usualAges = maintenance.Ages{
 	Outbox: 30 * day, Bodies: 30 * day, Files: 30 * day, Entries: 365 * day, Logs: 365 * day, Events: 365 * day, DeletedRecipients: 400 * day, Hashes: 90 * day,
 }
 
-// cleaners runs all of them until the test ends; change may be nil.
+// cleaners runs all cleaners until the test ends; change may be nil.
 func cleaners(t *testing.T, d storetest.Database, change func(*maintenance.CleanersParams)) (*prometheus.Registry, *lines) {
 	t.Helper()
 	registry, log := prometheus.NewRegistry(), &lines{}
@@ -43,7 +43,7 @@ func cleaners(t *testing.T, d storetest.Database, change func(*maintenance.Clean
 	return registry, log
 }
 
-// done is what the metric says of an action.
+// done returns the metric's value for an action.
 func done(t *testing.T, action string, from ...*prometheus.Registry) int {
 	t.Helper()
 	return counted(t, from, "maintenance_actions_total", action)
@@ -56,7 +56,7 @@ func execute(t *testing.T, d storetest.Database, statement string, args ...any) 
 	}
 }
 
-// Of each kind what is past its time goes, in several batches, and what is not stays.
+// Expired data of each kind is deleted in several batches; other data stays.
 func TestCleaners(t *testing.T) {
 	t.Parallel()
 	for action, tt := range map[string]struct {
@@ -171,14 +171,14 @@ func TestCleaners(t *testing.T) {
 			d := storetest.New(t)
 			execute(t, d, tt.fill, d.Company(t))
 			first, _ := cleaners(t, d, nil)
-			second, _ := cleaners(t, d, nil) // as another dispatcher has them
+			second, _ := cleaners(t, d, nil) // a second dispatcher's cleaners
 			eventually(t, "only what is in time is left", func() bool { return number(t, d, tt.left) == tt.want })
 			eventually(t, "each is counted once", func() bool { return done(t, action, first, second) == tt.gone })
 		})
 	}
 }
 
-// What a company wants gone sooner goes sooner; for ever is for ever.
+// A company's shorter retention applies to it; unlimited retention keeps everything.
 func TestCleaners_Companies(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -210,7 +210,7 @@ func TestCleaners_Companies(t *testing.T) {
 		return number(t, d, fmt.Sprintf(`SELECT count(*) FROM retention_walks WHERE kind = 'logs' AND reached = '%s'`, ids["company"])) == 1
 	})
 	if n := number(t, d, `SELECT count(*) FROM email_logs`); n != 2 {
-		t.Errorf("%d logs beside the rows", n)
+		t.Errorf("%d logs are left", n)
 	}
 	execute(t, d, `DELETE FROM email_outbox`)
 	execute(t, d, `DELETE FROM retention_walks`)
@@ -221,8 +221,8 @@ func TestCleaners_Companies(t *testing.T) {
 	}
 }
 
-// One company alone may want numbers gone, and nobody else's go. Where nobody does, no
-// table is gone through.
+// If a single company has a retention of hashes, only its hashes are erased. Without any, no table
+// is scanned.
 func TestCleaners_HashesOfOneCompany(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -236,7 +236,7 @@ func TestCleaners_HashesOfOneCompany(t *testing.T) {
 		return number(t, d, `SELECT count(*) FROM retention_walks WHERE kind = 'aggregates'`) == 1
 	})
 	if n := number(t, d, `SELECT count(*) FROM retention_walks WHERE kind LIKE '%Hashes'`); n != 0 {
-		t.Errorf("%d tables are gone through for nobody", n)
+		t.Errorf("%d tables are scanned without a retention", n)
 	}
 	seven := 7
 	if err := d.Store.SetRetention(t.Context(), store.Operator{Name: "ana"}, store.Retention{CompanyID: company, Hashes: &seven}); err != nil {
@@ -260,8 +260,8 @@ func text(t *testing.T, d storetest.Database, query string, args ...any) (s stri
 	return s
 }
 
-// Uploaded files go when their mailing ended long ago; one that cannot be deleted keeps
-// no other, and is tried again.
+// Uploaded files are deleted long after their mailing ended; one that cannot be deleted blocks no
+// other and is retried.
 func TestCleaners_Files(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -295,7 +295,7 @@ func TestCleaners_Files(t *testing.T) {
 	}
 
 	registry, log := cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = stubbornFiles{Bucket: files, key: stubborn} })
-	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "not this one") })
+	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "delete: access denied") })
 	eventually(t, "all but one are marked", func() bool {
 		return number(t, d, `SELECT count(*) FROM mailings WHERE file_deleted_at IS NOT NULL`) >= 99
 	})
@@ -308,7 +308,7 @@ func TestCleaners_Files(t *testing.T) {
 		t.Errorf("counted %v", n)
 	}
 	if number(t, d, fmt.Sprintf(`SELECT count(*) FROM mailings WHERE id = '%s' AND file_deleted_at IS NULL`, id)) != 1 {
-		t.Error("the one that stands is marked as deleted")
+		t.Error("the file that still exists is marked as deleted")
 	}
 	cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = files })
 	eventually(t, "all are gone", func() bool {
@@ -321,7 +321,7 @@ func TestCleaners_Files(t *testing.T) {
 	})
 }
 
-// partitions is a database that answers as a test wants.
+// partitions is a database whose answers the test sets.
 type partitions struct {
 	make    func(store.Log) (string, error)
 	drop    func(store.Log, time.Duration) (store.DroppedPartition, error)
@@ -358,7 +358,7 @@ func TestPartitioner(t *testing.T) {
 		execute(t, d, `CREATE TABLE `+log+`_old PARTITION OF `+log+` FOR VALUES FROM ('01000000-0000-0000-0000-000000000000') TO ('01800000-0000-0000-0000-000000000000')`)
 	}
 	registries := []*prometheus.Registry{prometheus.NewRegistry(), prometheus.NewRegistry()}
-	for _, registry := range registries { // as two dispatchers do
+	for _, registry := range registries { // two dispatchers
 		run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
 			Log: slog.New(slog.DiscardHandler), Store: d.Store, Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: registry, Logs: 365 * day,
 		}))
@@ -376,7 +376,7 @@ func TestPartitioner(t *testing.T) {
 	}
 }
 
-// partitionGauge is a metric of one log, missing or overdue.
+// partitionGauge is the value of a metric of one log.
 func partitionGauge(t *testing.T, registry *prometheus.Registry, name, log string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -394,8 +394,8 @@ func partitionGauge(t *testing.T, registry *prometheus.Registry, name, log strin
 	return 0
 }
 
-// Partitions that are missing although the loop runs show in the metric, which the alert
-// LogPartitionsMissing looks at.
+// Partitions that are missing although the loop runs show in the metric that the alert
+// LogPartitionsMissing uses.
 func TestPartitioner_Missing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -415,8 +415,8 @@ func TestPartitioner_Missing(t *testing.T) {
 	})
 }
 
-// Partitions past their time that could not be dropped show in the metric, which the alert
-// LogPartitionsOverdue looks at.
+// Expired partitions that could not be dropped show in the metric that the alert
+// LogPartitionsOverdue uses.
 func TestPartitioner_Overdue(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -437,7 +437,7 @@ func TestPartitioner_Overdue(t *testing.T) {
 	eventually(t, "one of the logs is overdue, and the events are kept for ever", func() bool {
 		return partitionGauge(t, registry, "overdue", "email_logs") == 1 && partitionGauge(t, registry, "overdue", "email_events") == 0
 	})
-	// The longest age of a company counts too.
+	// The longest retention of a company counts too.
 	company := d.Company(t)
 	execute(t, d, `INSERT INTO company_retention (company_id, logs_days) VALUES ('`+company.String()+`', 3650)`)
 	if n, err := d.Store.OverdueLogPartitions(t.Context(), store.EmailLogs, 365*day); n != 0 || err != nil {
@@ -445,7 +445,7 @@ func TestPartitioner_Overdue(t *testing.T) {
 	}
 }
 
-// A table in use is no fault, and the other log has its turn.
+// A table in use is not an error, and the other log is still processed.
 func TestPartitioner_Postponed(t *testing.T) {
 	t.Parallel()
 	registry, log := prometheus.NewRegistry(), &lines{}

@@ -1,6 +1,5 @@
-// Package maintenance holds the small loops that keep the tables true and small:
-// what time does to an email or a row when nobody else touches it. The dispatcher's
-// main function runs them; any number may run at once.
+// Package maintenance has the background loops that enforce deadlines and retention and repair what
+// crashes leave behind. The dispatcher's main function runs them; any number may run at once.
 package maintenance
 
 import (
@@ -18,28 +17,27 @@ import (
 )
 
 const (
-	// sweepInterval is how late an expiry is seen at most. Looking costs one short
-	// index scan.
+	// sweepInterval is how late an expiry is noticed at most. A round costs one short index scan.
 	sweepInterval = time.Second
-	// sweepBatch bounds one round, sweepers how many of it are written at a time: the
-	// Advancer makes one commit of those.
+	// sweepBatch bounds a round; sweepers is how many transitions run concurrently: the Advancer
+	// groups those into one commit.
 	sweepBatch = 500
 	sweepers   = 64
 )
 
-// OverdueStore is what the sweeper asks of the database.
+// OverdueStore has the database operations of the sweeper.
 type OverdueStore interface {
 	Overdue(ctx context.Context, limit int) ([]store.OverdueEmail, error)
 }
 
-// Advancer moves an email to another status.
+// Advancer changes an email's status.
 type Advancer interface {
 	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
 }
 
-// ExpirySweeper ends emails whose deadline passed while they waited. A worker does
-// the same for those whose task it meets; the sweeper is for all the others: paused,
-// parked, scheduled for a retry, or waiting for workers that are not there.
+// ExpirySweeper expires emails whose deadline passed while they waited. A worker does the same for
+// the tasks it receives; the sweeper handles all other emails: paused, parked, scheduled for a
+// retry, or waiting while no workers run.
 type ExpirySweeper struct {
 	*service.Loop
 	log      *slog.Logger
@@ -48,7 +46,7 @@ type ExpirySweeper struct {
 	expired  prometheus.Counter
 }
 
-// SweeperParams make an ExpirySweeper.
+// SweeperParams configure an ExpirySweeper.
 type SweeperParams struct {
 	Log      *slog.Logger
 	Store    OverdueStore
@@ -61,7 +59,7 @@ func NewExpirySweeper(p SweeperParams) *ExpirySweeper {
 	s := &ExpirySweeper{
 		log: p.Log, store: p.Store, advancer: p.Advancer,
 		expired: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "outbox_expired_total", Help: "Emails ended by the sweeper because their deadline had passed.",
+			Name: "outbox_expired_total", Help: "Emails expired by the sweeper because their deadline had passed.",
 		}),
 	}
 	p.Registry.MustRegister(s.expired)
@@ -95,14 +93,14 @@ func (s *ExpirySweeper) runOnce(ctx context.Context) (more bool, err error) {
 		s.expired.Add(float64(n))
 		s.log.Info("emails expired", "count", n)
 	}
-	if err != nil && ctx.Err() == nil { // one that cannot be written must not hold up those behind it
-		s.log.Error("not every email expired", "error", email.MaskText(err.Error()))
+	if err != nil && ctx.Err() == nil { // one that cannot be written must not block the others
+		s.log.Error("some emails could not be expired", "error", email.MaskText(err.Error()))
 	}
 	return n > 0 && len(overdue) == sweepBatch, nil
 }
 
-// expiry is guarded by the deadline itself: an email that was given a new one since
-// it was listed, or that a worker has claimed, stays as it is.
+// expiry is guarded by the deadline: an email that got a new deadline or was claimed since it was
+// listed stays unchanged.
 func expiry(e store.OverdueEmail) store.Transition {
 	return store.Transition{
 		ID: e.ID, Guard: store.GuardOverdue, GiveWay: e.About, Status: email.Expired, ErrorCode: email.CodeExpired,

@@ -8,34 +8,33 @@ import (
 	"email-gateway/shared/store"
 )
 
-// WindowFact is the entry of a worker's status row that says, in milliseconds, how long it
-// has the provider's feedback waited for.
+// WindowFact is the field of a worker's status row with its feedback window in milliseconds.
 const WindowFact = "feedbackWindowMs"
 
-// Processes tells what dispatchers and workers last said of themselves.
+// Processes reads the statuses that dispatchers and workers reported.
 type Processes interface {
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 }
 
-// feedbackWindow is the longest that any worker told of within the hour for which its word
-// is kept, dead ones too: it is their emails that are decided about. own is for the time in
-// which none has. A dispatcher sends nothing, and may not know of the configuration set
-// that emails are sent through.
+// feedbackWindow returns the longest window that any worker has reported in the last hour, for
+// which statuses are kept. Dead workers are included, because their emails are resolved here.
+// Without a report it returns own. A dispatcher sends nothing, and may not know the configuration
+// set that emails are sent with.
 func feedbackWindow(ctx context.Context, processes Processes, own time.Duration) (time.Duration, error) {
 	all, err := processes.ProcessStatuses(ctx)
 	if err != nil {
 		return 0, err
 	}
-	longest, told := time.Duration(0), false
+	longest, reported := time.Duration(0), false
 	for _, p := range all {
 		var facts map[string]json.RawMessage
 		var millis int64
 		if p.Service != "worker" || json.Unmarshal(p.Details, &facts) != nil || json.Unmarshal(facts[WindowFact], &millis) != nil {
-			continue // of an older release, at most
+			continue // from an older release at most
 		}
-		longest, told = max(longest, time.Duration(millis)*time.Millisecond), true
+		longest, reported = max(longest, time.Duration(millis)*time.Millisecond), true
 	}
-	if !told {
+	if !reported {
 		return own, nil
 	}
 	return longest, nil

@@ -8,27 +8,26 @@ import (
 	"email-gateway/shared/store"
 )
 
-// The kinds whose age no setting changes.
+// Retention times that are not configurable.
 const (
-	// feedbackKept is how long a notification of the provider is remembered: longer than the
-	// api takes old ones, so that none does its work twice. What they told stays in the
-	// timelines.
+	// feedbackKept is how long a provider notification is remembered: longer than the api accepts
+	// old ones, so that none is processed twice. Its effects stay in the timelines.
 	feedbackKept = 30 * 24 * time.Hour
-	// replaysKept is how long one can look up what came of a request about many of them.
+	// replaysKept is how long the result of a bulk request for dead letters can be looked up.
 	replaysKept = 30 * 24 * time.Hour
 )
 
-// KeyStore is what is asked of the database about idempotency keys.
+// KeyStore has the database operations for idempotency keys.
 type KeyStore interface {
 	CleanIdempotencyKeys(ctx context.Context, limit int) (int, error)
 }
 
-// idempotencyKeys say themselves when their time is over.
+// idempotencyKeys deletes keys whose own expiry has passed.
 func idempotencyKeys(store KeyStore) kind {
 	return kind{"idempotency keys", keyExpired, always(limited(store.CleanIdempotencyKeys))}
 }
 
-// FeedbackStore is what is asked of the database about notifications.
+// FeedbackStore has the database operations for provider notifications.
 type FeedbackStore interface {
 	CleanFeedback(ctx context.Context, age time.Duration, limit int) (int, error)
 }
@@ -37,19 +36,19 @@ func notifications(store FeedbackStore) kind {
 	return kind{"notifications", noticeExpired, always(older(feedbackKept, store.CleanFeedback))}
 }
 
-// DeadLetterStore is what is asked of the database about dead letters.
+// DeadLetterStore has the database operations for dead letters.
 type DeadLetterStore interface {
 	CleanEmailLetters(ctx context.Context, limit int) (int, error)
 	CleanBulkLetters(ctx context.Context, limit int) (int, error)
 	CleanReplays(ctx context.Context, age time.Duration, limit int) (int, error)
 }
 
-// Archive is the queue's own view of what gave up.
+// Archive is the queue's archived tasks.
 type Archive interface {
 	CleanArchive(ctx context.Context, queue string, age time.Duration) (int, error)
 }
 
-// deadLetters are kept as long as package store says: those of emails for a shorter time.
+// deadLetters are kept as long as package store defines: those of emails for a shorter time.
 func deadLetters(store DeadLetterStore) kind {
 	return kind{"dead letters", deadLetterExpired, always(limited(store.CleanEmailLetters), limited(store.CleanBulkLetters))}
 }
@@ -58,8 +57,8 @@ func replays(store DeadLetterStore) kind {
 	return kind{"dead letter replays", replayExpired, always(older(replaysKept, store.CleanReplays))}
 }
 
-// archivedTasks go with their dead letters. A queue takes away some at a time and does
-// not say whether there are more.
+// archivedTasks deletes archived tasks with their dead letters. The queue deletes some per call and
+// does not report whether there are more.
 func archivedTasks(archive Archive) kind {
 	var batches []batch
 	for _, queue := range email.Queues() {
@@ -71,14 +70,13 @@ func archivedTasks(archive Archive) kind {
 	return kind{"archived tasks", archiveExpired, always(batches...)}
 }
 
-// AuditStore is what is asked of the database about what operators did. It alone says how
-// long that is kept.
+// AuditStore has the database operations for audit rows. It defines their retention.
 type AuditStore interface {
 	CleanAudit(ctx context.Context, limit int) (int, error)
 }
 
-// auditRows cannot be locked by who only deletes them: two dispatchers find the same, and
-// share them. So some, not all of a batch, means that there may be more.
+// auditRows repeats until nothing is deleted: a program that may only delete the rows cannot lock
+// them, so two dispatchers find the same rows and share them, and a partial batch may leave more.
 func auditRows(audit AuditStore) kind {
 	return kind{"audit rows", auditExpired, always(func(ctx context.Context) (store.Cleaned, error) {
 		n, err := audit.CleanAudit(ctx, cleanBatch)

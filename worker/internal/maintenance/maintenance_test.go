@@ -17,8 +17,8 @@ import (
 	"email-gateway/worker/internal/maintenance"
 )
 
-// patience is how long a test waits for something that should happen soon.
-const patience = 3 * time.Minute
+// timeout is how long a test waits for something that should happen soon.
+const timeout = 3 * time.Minute
 
 func TestExpirySweeper(t *testing.T) {
 	t.Parallel()
@@ -34,7 +34,7 @@ func TestExpirySweeper(t *testing.T) {
 	set(t, d, working, `status = 'PROCESSING', claim_token = gen_random_uuid(), lease_until = now() + interval '1 min',
 		expires_at = now() - interval '1 s'`)
 
-	// Two at once, as two dispatchers would: each email ends once.
+	// Two sweepers as in two dispatchers: each email expires once.
 	for range 2 {
 		run(t, maintenance.NewExpirySweeper(maintenance.SweeperParams{
 			Log: slog.New(slog.DiscardHandler), Store: d.Store, Advancer: d.Store.NewAdvancer(), Registry: prometheus.NewRegistry(),
@@ -47,7 +47,7 @@ func TestExpirySweeper(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(events) != 1 || events[0].Type != email.EventExpired || !strings.Contains(string(events[0].Metadata), "expiresAt") {
-			t.Errorf("%s: timeline %+v, want one EXPIRED that tells the deadline", was, events)
+			t.Errorf("%s: timeline %+v, want one EXPIRED with the deadline", was, events)
 		}
 		shown, err := d.Store.FindEmail(t.Context(), company, id)
 		if err != nil {
@@ -57,21 +57,21 @@ func TestExpirySweeper(t *testing.T) {
 			t.Errorf("%s: shown as %+v, want the code %s", was, shown, email.CodeExpired)
 		}
 	}
-	// One that becomes overdue while the sweeper runs.
+	// An email that becomes overdue while the sweeper runs.
 	late := d.Accept(t, company, nil)
 	set(t, d, late, `expires_at = now()`)
 	eventually(t, "the late one expired", func() bool { return status(t, d, late) == email.Expired })
 	if got := status(t, d, inTime); got != email.Pending {
-		t.Errorf("an email in time: %s", got)
+		t.Errorf("an email before its deadline: %s", got)
 	}
 	if got := status(t, d, working); got != email.Processing {
-		t.Errorf("an email in a worker's hands: %s", got)
+		t.Errorf("a claimed email: %s", got)
 	}
 	t.Logf("took %s", time.Since(begun).Round(time.Millisecond))
 }
 
-// More than one batch, one of whose emails cannot be written.
-func TestExpirySweeper_ManyAndOneBroken(t *testing.T) {
+// More than one batch, with one email that cannot be written.
+func TestExpirySweeper_OneUnwritableEmail(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -82,7 +82,7 @@ func TestExpirySweeper_ManyAndOneBroken(t *testing.T) {
 		FROM email_outbox, generate_series(1, 1200) WHERE id = $1`, like); err != nil {
 		t.Fatal(err)
 	}
-	// Its log cannot be written without a subject.
+	// Without a subject its log cannot be written.
 	set(t, d, broken, `payload = payload - 'subject'`)
 	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET expires_at = now()`); err != nil {
 		t.Fatal(err)
@@ -94,13 +94,13 @@ func TestExpirySweeper_ManyAndOneBroken(t *testing.T) {
 		return number(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'EXPIRED'`) == 1201
 	})
 	if got := status(t, d, broken); got != email.Pending {
-		t.Errorf("the broken one: %s", got)
+		t.Errorf("the email that cannot be written: %s", got)
 	}
 }
 
-// A foreign session has locked more overdue emails than a round lists. The others expire
-// meanwhile, and the locked ones when it has let go.
-func TestExpirySweeper_PassesByLockedEmails(t *testing.T) {
+// Another session has locked more overdue emails than a round lists. The others expire meanwhile,
+// and the locked ones after the lock is gone.
+func TestExpirySweeper_SkipsLockedEmails(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -135,14 +135,14 @@ func TestExpirySweeper_PassesByLockedEmails(t *testing.T) {
 	})
 }
 
-// run lives until the test ends.
+// run runs the service until the test ends.
 func run(t *testing.T, s service.Service) {
 	t.Helper()
 	if err := s.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := s.Stop(ctx); err != nil {
 			t.Errorf("stop: %v", err)
@@ -175,11 +175,11 @@ func number(t *testing.T, d storetest.Database, query string) (n int) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for !holds() {
 		select {
 		case <-deadline:
-			t.Fatalf("never seen: %s", what)
+			t.Fatalf("timeout: %s", what)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -17,45 +17,44 @@ import (
 )
 
 const (
-	// orphanInterval may be long: an orphan costs a little space and nothing else.
+	// orphanInterval may be long: an orphan only costs some storage.
 	orphanInterval = 10 * time.Minute
-	// orphanAge is longer than any upload may take: its file is stored before the
-	// mailing is committed.
+	// orphanAge is longer than any upload may take: its file is stored before the mailing is
+	// committed.
 	orphanAge = time.Hour
-	// unfinishedAge is longer still, because S3 counts from the beginning of an upload
-	// that may be under way.
+	// unfinishedAge is longer, because S3 reports the start time of an upload that may still be
+	// running.
 	unfinishedAge = 24 * time.Hour
-	// orphanBatch is how many files one statement asks about.
+	// orphanBatch is how many files one statement checks.
 	orphanBatch = 500
 
 	mailingFiles = "mailings/"
 )
 
-// fileOf is the key of a mailing's file; mailingFile reads it.
+// fileOf returns the key of a mailing's file; mailingFile parses it.
 func fileOf(company, mailing uuid.UUID) string {
 	return mailingFiles + company.String() + "/" + mailing.String() + ".csv"
 }
 
-// mailingFile is the key of an uploaded file: company and mailing.
+// mailingFile matches the key of an uploaded file: company and mailing.
 var mailingFile = regexp.MustCompile(`^mailings/[0-9a-f-]{36}/([0-9a-f-]{36})\.csv$`)
 
-// BlobStore is what the sweeper asks of the storage.
+// BlobStore has the storage operations of the sweeper.
 type BlobStore interface {
 	List(ctx context.Context, prefix string) iter.Seq2[blob.Object, error]
 	Delete(ctx context.Context, key string) error
 	DropUnfinished(ctx context.Context, prefix string, before time.Time) (int, error)
 }
 
-// MailingStore is what the sweeper asks of the database.
+// MailingStore has the database operations of the sweeper.
 type MailingStore interface {
 	MailingsExist(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error)
 	SizeFiles(ctx context.Context, mailings []uuid.UUID, bytes []int64) error
 }
 
-// OrphanSweeper writes down the size of files whose mailing does not know it, as one of the
-// release before does not, and deletes uploaded files that no mailing names: of requests that failed
-// after the file was stored, and of an api that was killed there. Files under other
-// names are not ours to delete.
+// OrphanSweeper deletes uploaded files that no mailing refers to: those of requests that failed or
+// were killed after the file was stored. It never deletes files under other names. It also records
+// the size of files whose mailing row lacks it, such as those of the previous release.
 type OrphanSweeper struct {
 	*service.Loop
 	log      *slog.Logger
@@ -64,7 +63,7 @@ type OrphanSweeper struct {
 	deleted  prometheus.Counter
 }
 
-// OrphanSweeperParams make an OrphanSweeper.
+// OrphanSweeperParams configure an OrphanSweeper.
 type OrphanSweeperParams struct {
 	Log      *slog.Logger
 	Blobs    BlobStore
@@ -77,7 +76,7 @@ func NewOrphanSweeper(p OrphanSweeperParams) *OrphanSweeper {
 	s := &OrphanSweeper{
 		log: p.Log, blobs: p.Blobs, mailings: p.Mailings,
 		deleted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "storage_orphans_deleted_total", Help: "Uploaded files deleted because no mailing names them, and uploads that were broken off.",
+			Name: "storage_orphans_deleted_total", Help: "Uploaded files deleted because no mailing refers to them, and aborted multipart uploads.",
 		}),
 	}
 	p.Registry.MustRegister(s.deleted)
@@ -87,7 +86,7 @@ func NewOrphanSweeper(p OrphanSweeperParams) *OrphanSweeper {
 	return s
 }
 
-// swept is what one round has done.
+// swept is the result of one round.
 type swept struct {
 	files, unfinished int
 	bytes             int64
@@ -110,7 +109,7 @@ func (s *OrphanSweeper) runOnce(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// sweepFiles holds one batch in memory, whatever the storage holds.
+// sweepFiles holds one batch in memory, whatever the size of the storage.
 func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept) error {
 	old := time.Now().Add(-orphanAge)
 	batch := make(map[uuid.UUID]blob.Object, orphanBatch)
@@ -133,7 +132,7 @@ func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept) error {
 	return s.sweepBatch(ctx, batch, round)
 }
 
-// sweepBatch goes on behind a file that cannot be deleted: it must not keep the others.
+// sweepBatch continues after a file that cannot be deleted.
 func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob.Object, round *swept) error {
 	if len(batch) == 0 {
 		return nil

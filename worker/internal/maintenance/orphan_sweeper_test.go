@@ -21,7 +21,7 @@ import (
 	"email-gateway/worker/internal/maintenance"
 )
 
-// stubbornFiles is a storage that does not delete one key.
+// stubbornFiles is a storage that fails to delete one key.
 type stubbornFiles struct {
 	*blob.Bucket
 	key string
@@ -29,7 +29,7 @@ type stubbornFiles struct {
 
 func (s stubbornFiles) Delete(ctx context.Context, key string) error {
 	if key == s.key {
-		return errors.New("delete: not this one")
+		return errors.New("delete: access denied")
 	}
 	return s.Bucket.Delete(ctx, key)
 }
@@ -67,13 +67,13 @@ func TestOrphanSweeper(t *testing.T) {
 		put(fmt.Sprintf("mailings/%s/%s.csv.bak", company, uuid.New()), old),
 		put(fmt.Sprintf("elsewhere/%s/%s.csv", company, uuid.New()), old),
 		put(fmt.Sprintf("mailings/%s/%s.csv.18a.tmp", company, uuid.New()), old),
-		put(file(company, uuid.New()), old), // the stubborn one
+		put(file(company, uuid.New()), old), // cannot be deleted
 	}
 	gone := []string{put(fmt.Sprintf("mailings/%s/%s.csv.18a.tmp", company, uuid.New()), 25*time.Hour)}
 	for range 1100 { // more than two batches
 		gone = append(gone, put(file(company, uuid.New()), old))
 	}
-	twice := uuid.New() // under two companies, which no api does
+	twice := uuid.New() // under two companies, which the api never does
 	gone = append(gone, put(file(company, twice), old), put(file(uuid.New(), twice), old))
 
 	registry, log := prometheus.NewRegistry(), &lines{}
@@ -94,7 +94,7 @@ func TestOrphanSweeper(t *testing.T) {
 		}
 	}
 	if text := log.String(); strings.Count(text, "\n") != 2 ||
-		!strings.Contains(text, `msg="orphaned files deleted" count=1102 bytes=11020 unfinished=1`) || !strings.Contains(text, "not this one") {
+		!strings.Contains(text, `msg="orphaned files deleted" count=1102 bytes=11020 unfinished=1`) || !strings.Contains(text, "delete: access denied") {
 		t.Errorf("logged: %s", text)
 	}
 	if got := counter(t, registry, "storage_orphans_deleted_total"); got != 1103 {
@@ -102,7 +102,7 @@ func TestOrphanSweeper(t *testing.T) {
 	}
 }
 
-// While Postgres or the storage is away nothing is deleted, and nothing counted.
+// During an outage of Postgres or the storage nothing is deleted and nothing counted.
 func TestOrphanSweeper_Outage(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -127,7 +127,7 @@ func TestOrphanSweeper_Outage(t *testing.T) {
 	}))
 	eventually(t, "the round failed", func() bool { return strings.Contains(log.String(), "look for mailings") })
 	if !there(root, key) {
-		t.Error("a file was deleted although nobody knows whether a mailing names it")
+		t.Error("a file was deleted although it is unknown whether a mailing refers to it")
 	}
 	if strings.Contains(log.String(), "deleted") {
 		t.Errorf("logged: %s", log)

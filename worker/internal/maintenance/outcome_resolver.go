@@ -12,22 +12,21 @@ import (
 	"email-gateway/shared/store"
 )
 
-// UnresolvedStore is what the resolver asks of the database.
+// UnresolvedStore has the database operations of the resolver.
 type UnresolvedStore interface {
 	UnresolvedOutcomes(ctx context.Context, after store.UnresolvedPlace, limit int) (due []store.UnknownOutcome, next store.UnresolvedPlace, err error)
 }
 
-// unresolvedPage bounds a round. Two minutes of unusable answers at 200 emails per second
-// leave 24,000 emails, which take 25 s to read while none is due. After a page with an email
-// that is due, the next page is read at once.
+// unresolvedPage bounds a round. Two minutes of unreadable answers at 200 emails per second leave
+// 24,000 emails, which take 25 s to read while none is due. After a page with a due email, the next
+// page is read at once.
 const unresolvedPage = 5000
 
-// resolveInterval is how late the end of a wait is noticed at most.
+// resolveInterval is how late the end of a feedback window is noticed at most.
 const resolveInterval = 5 * time.Second
 
-// OutcomeResolver ends the wait for the provider's feedback on emails in
-// OUTCOME_UNKNOWN: no feedback proves nothing, so their delivery decides. Feedback that
-// comes first makes them SENT, and they are not found here any more.
+// OutcomeResolver resolves emails in OUTCOME_UNKNOWN whose feedback window has ended: the delivery
+// policy decides. An email that gets feedback earlier becomes SENT and is not found here.
 type OutcomeResolver struct {
 	*service.Loop
 	params   ResolverParams
@@ -35,13 +34,13 @@ type OutcomeResolver struct {
 	place    store.UnresolvedPlace
 }
 
-// ResolverParams make an OutcomeResolver.
+// ResolverParams configure an OutcomeResolver.
 type ResolverParams struct {
 	Log      *slog.Logger
 	Store    UnresolvedStore
 	Outcomes Outcomes
 	Registry prometheus.Registerer
-	// Page is how many emails a round looks at; 0 is the usual number.
+	// Page is how many emails a round reads; 0 = unresolvedPage.
 	Page int
 }
 
@@ -49,7 +48,7 @@ type ResolverParams struct {
 func NewOutcomeResolver(p ResolverParams) *OutcomeResolver {
 	p.Page = cmp.Or(p.Page, unresolvedPage)
 	r := &OutcomeResolver{params: p, resolved: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "outbox_unresolved_outcomes_total", Help: "Emails whose outcome no feedback told in time.",
+		Name: "outbox_unresolved_outcomes_total", Help: "Emails without feedback about their outcome within the window.",
 	})}
 	p.Registry.MustRegister(r.resolved)
 	r.Loop = service.NewLoop(service.LoopParams{
@@ -70,7 +69,7 @@ func (r *OutcomeResolver) runOnce(ctx context.Context) (more bool, err error) {
 	n, err := r.params.Outcomes.end(ctx, due, store.GuardUnresolved)
 	if n > 0 {
 		r.resolved.Add(float64(n))
-		r.params.Log.Warn("no feedback came for emails of unknown outcome", "count", n)
+		r.params.Log.Warn("no feedback for emails of unknown outcome", "count", n)
 	}
 	return err == nil && next != (store.UnresolvedPlace{}), err
 }

@@ -15,32 +15,32 @@ import (
 	"email-gateway/worker/internal/provider"
 )
 
-// Outcomes decides about emails of whose last attempt nobody knows how it ended.
+// Outcomes resolves emails whose last attempt has an unknown outcome.
 type Outcomes struct {
 	Advancer    Advancer
 	MaxAttempts int
 	Backoff     email.Backoff
-	// Window is how long the provider's feedback is waited for before the email's
-	// delivery decides, while no worker has told its own; 0 = it decides at once.
+	// Window is the feedback window until a worker has reported its own; 0 = the delivery policy
+	// decides at once.
 	Window    time.Duration
 	Processes Processes
 	Breaker   Breaker // nil = sending is never parked
-	// Wake makes dispatchers look at all lanes: one of them may have seen a lane empty a moment ago.
+	// Wake makes all dispatchers list all lanes: one may just have seen a lane empty.
 	Wake func(ctx context.Context) error
 }
 
-// Breaker is the circuit breaker before the provider.
+// Breaker is the provider's circuit breaker.
 type Breaker interface {
 	Gate(ctx context.Context) (store.Gate, error)
 }
 
-const unknownReason = "nobody told how the attempt ended"
+const unknownReason = "the attempt's outcome is unknown"
 
-// end moves the emails on, as many at a time as make one commit, and says how many
-// there were. Those that have moved on by themselves are left alone.
+// end advances the emails, as many concurrently as make one commit, and returns how many were
+// changed. Emails that have changed since they were listed are skipped.
 func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard store.Guard) (int, error) {
 	var err error
-	if guard == store.GuardAbandoned { // the others have waited
+	if guard == store.GuardAbandoned { // the others have already waited
 		if o.Window, err = feedbackWindow(ctx, o.Processes, o.Window); err != nil {
 			return 0, err
 		}
@@ -69,17 +69,17 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 	return n, err
 }
 
-// next is where the email goes: from a claim that was abandoned to the wait for
-// feedback, if there is any, and then to what its delivery asks for. While sending is
-// parked an email does not fail for want of tries: the last one does not count, since the
-// outage and not the email may be the reason that nobody knows its outcome.
+// next returns the transition of an email: from an abandoned claim to the wait for feedback, if
+// there is any, and then to what its delivery policy says. While sending is parked an email does
+// not fail because its tries are used up: the last one does not count, since the outage may be the
+// reason for the unknown outcome.
 func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) store.Transition {
 	t := store.Transition{
 		ID: u.ID, Guard: guard, Token: u.Token, OutcomeUnknown: true,
 		ErrorCode: email.CodeOutcomeUnknown, ErrorReason: unknownReason,
 	}
-	// The events carry the same fields as those of the worker. An event of a release before
-	// has no category: it was written for an abandoned claim.
+	// The events have the same fields as the worker's. An event of an older release has no
+	// category: it was written for an abandoned claim.
 	cause := map[string]any{
 		"errorCode": t.ErrorCode, "errorMessage": t.ErrorReason,
 		"errorCategory": cmp.Or(u.Category, string(provider.TransientError)),
@@ -102,7 +102,7 @@ func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) s
 	}
 	t.Status, t.PossibleDuplicate = email.RetryScheduled, true
 	t.Delay = o.Backoff.Delay(u.Attempts, rand.Float64())
-	if parked || u.InOutage { // which may have ended since
+	if parked || u.InOutage { // the outage may have ended since
 		t.Delay = o.Backoff.OutageDelay(u.Attempts, rand.Float64())
 	}
 	if last {

@@ -42,16 +42,16 @@ func TestRescuer_WaitsForFeedback(t *testing.T) {
 	}
 }
 
-func TestRescuer_WaitsAsLongAsTheWorkersWould(t *testing.T) {
+func TestRescuer_UsesTheWorkersFeedbackWindow(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		own  time.Duration
 		told map[string]any
 		want email.Status
 	}{
-		"the dispatcher knows of none": {0, map[string]any{maintenance.WindowFact: 900_000}, email.OutcomeUnknown},
-		"the workers have none":        {time.Hour, map[string]any{maintenance.WindowFact: 0}, email.RetryScheduled},
-		"the workers do not tell":      {time.Hour, map[string]any{"concurrency": 10}, email.OutcomeUnknown},
+		"the dispatcher has none": {0, map[string]any{maintenance.WindowFact: 900_000}, email.OutcomeUnknown},
+		"the workers have none":   {time.Hour, map[string]any{maintenance.WindowFact: 0}, email.RetryScheduled},
+		"the workers report none": {time.Hour, map[string]any{"concurrency": 10}, email.OutcomeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,8 +68,8 @@ func TestRescuer_WaitsAsLongAsTheWorkersWould(t *testing.T) {
 	}
 }
 
-// What the dispatcher writes of an unknown outcome carries the same cause as what the worker
-// writes, and is counted under the same names.
+// The dispatcher's events of an unknown outcome have the same cause fields and metrics as the
+// worker's.
 func TestOutcomes_Cause(t *testing.T) {
 	t.Parallel()
 	timeout := map[string]any{"errorCode": "SES_TIMEOUT", "errorCategory": provider.TimeoutError, "errorMessage": "no answer", "originalCode": ""}
@@ -82,23 +82,23 @@ func TestOutcomes_Cause(t *testing.T) {
 		code     string
 		metrics  string
 	}{
-		"a timeout, again": {
+		"a timeout, retried": {
 			email.AtLeastOnce, timeout, email.EventRetryScheduled, provider.TimeoutError, "SES_TIMEOUT",
 			`pipeline_retry_total{category="TIMEOUT_ERROR"} 1`,
 		},
-		"a provider's code, never": {
+		"a provider's code, not retried": {
 			email.AtMostOnce, cut, email.EventFailed, provider.TransientError, "InternalFailure",
 			`pipeline_final_state_total{state="FAILED"} 1`,
 		},
-		"abandoned, again": {
+		"abandoned, retried": {
 			email.AtLeastOnce, nil, email.EventRetryScheduled, provider.TransientError, email.CodeAttemptAbandoned,
 			`pipeline_retry_total{category="TRANSIENT_ERROR"} 1`,
 		},
-		"abandoned, never": {
+		"abandoned, not retried": {
 			email.AtMostOnce, nil, email.EventFailed, provider.TransientError, email.CodeAttemptAbandoned,
 			`pipeline_final_state_total{state="FAILED"} 1`,
 		},
-		"of a release before": {
+		"of an older release": {
 			email.AtLeastOnce,
 			map[string]any{"errorCode": email.CodeOutcomeUnknown},
 			email.EventRetryScheduled,
@@ -157,14 +157,14 @@ func TestOutcomes_Cause(t *testing.T) {
 				}
 			}
 			if last := timeline[len(timeline)-1].Type; last != tt.want {
-				t.Errorf("it ended in %s, want %s", last, tt.want)
+				t.Errorf("the last event is %s, want %s", last, tt.want)
 			}
 			eventually(t, tt.metrics, func() bool { return strings.Contains(exposition(t, registry), "\n"+tt.metrics+"\n") })
 		})
 	}
 }
 
-// exposition is what /metrics would answer.
+// exposition is the response of /metrics.
 func exposition(t *testing.T, registry *prometheus.Registry) string {
 	t.Helper()
 	recorder := httptest.NewRecorder()
@@ -172,7 +172,7 @@ func exposition(t *testing.T, registry *prometheus.Registry) string {
 	return recorder.Body.String()
 }
 
-func TestOutcomeResolver_PageByPage(t *testing.T) {
+func TestOutcomeResolver_Pages(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -194,22 +194,23 @@ func TestOutcomeResolver_PageByPage(t *testing.T) {
 	}
 	for _, waits := range []uuid.UUID{ids[0], ids[2], ids[3]} {
 		if got := status(t, d, waits); got != email.OutcomeUnknown {
-			t.Errorf("one that waits: %s", got)
+			t.Errorf("one that is not due: %s", got)
 		}
 	}
 }
 
-// The wait for feedback ends while sending is parked: the last try is given back. After a call that met
-// an outage the next one comes in time to notice its end; a throttled email waits as its tries say.
-func TestOutcomeResolver_FailsNoEmailWhileSendingIsParked(t *testing.T) {
+// The feedback window ends while sending is parked: the last try does not count. After a call
+// during an outage the next try comes in time to notice its end; a throttled email waits according
+// to its tries.
+func TestOutcomeResolver_ParkedSendingFailsNoEmail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		parked   bool
-		outage   bool // its call met one
+		outage   bool // the call was made during an outage
 		delivery email.Delivery
 		want     email.Status
 		counters string
-		attempts int // that count
+		attempts int // tries that count
 		late     bool
 	}{
 		"parked":          {true, false, email.AtLeastOnce, email.RetryScheduled, "attempts = 5", email.MaxAttempts - 1, false},
@@ -247,7 +248,7 @@ func TestOutcomeResolver_FailsNoEmailWhileSendingIsParked(t *testing.T) {
 			eventually(t, string(c.want), func() bool { return status(t, d, id) == c.want })
 			var (
 				attempts int
-				late     bool // later than the fourth wait of the table
+				late     bool // later than the fourth delay of the table
 			)
 			if err := d.SQL.QueryRowContext(t.Context(), "SELECT attempts - throttles, next_at > now() + interval '150 s' FROM email_outbox WHERE id = $1", id).Scan(&attempts, &late); err != nil || attempts != c.attempts {
 				t.Errorf("%d attempts, %v, want %d", attempts, err, c.attempts)

@@ -16,12 +16,12 @@ import (
 const (
 	// partitionInterval may be long: partitions are needed months later.
 	partitionInterval = time.Hour
-	// monthsAhead is how long no dispatcher may run before logs of a month stand in the
-	// default partition.
+	// monthsAhead is how many months of partitions exist in advance. If no dispatcher runs for
+	// longer, logs go into the default partition.
 	monthsAhead = 3
 )
 
-// PartitionStore is what the partitioner asks of the database.
+// PartitionStore has the database operations of the partitioner.
 type PartitionStore interface {
 	MakeLogPartition(ctx context.Context, log store.Log, monthsAhead int) (string, error)
 	DropLogPartition(ctx context.Context, log store.Log, age time.Duration) (store.DroppedPartition, error)
@@ -29,35 +29,35 @@ type PartitionStore interface {
 	OverdueLogPartitions(ctx context.Context, log store.Log, age time.Duration) (int, error)
 }
 
-// Partitioner makes the coming months' partitions of logs and events, and drops those
-// past their time. It gives up whenever it would have to wait: writes that queue up
-// behind its lock wait 200 ms at most.
+// Partitioner creates the coming months' partitions of logs and events, and drops expired ones. It
+// gives up instead of waiting for a lock: writes that queue behind its lock request wait 200 ms at
+// most.
 type Partitioner struct {
 	*service.Loop
 	params           PartitionerParams
 	missing, overdue *prometheus.GaugeVec
 }
 
-// PartitionerParams make a Partitioner.
+// PartitionerParams configure a Partitioner.
 type PartitionerParams struct {
 	Log          *slog.Logger
 	Store        PartitionStore
 	Actions      *Actions
 	Registry     prometheus.Registerer
-	Logs, Events time.Duration // 0 = for ever
+	Logs, Events time.Duration // 0 = unlimited
 }
 
 // NewPartitioner makes a partitioner that is not running yet.
 func NewPartitioner(p PartitionerParams) *Partitioner {
 	r := &Partitioner{params: p, missing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "log_partitions_missing", Help: "Of this month and the next, how many have no partition.",
+		Name: "log_partitions_missing", Help: "How many of this month and the next have no partition.",
 	}, []string{"log"}), overdue: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "log_partitions_overdue", Help: "Partitions that are past their retention and still exist.",
+		Name: "log_partitions_overdue", Help: "Partitions past their retention that still exist.",
 	}, []string{"log"})}
-	notYet := errors.New("not looked at yet")
-	r.tell(nil, notYet)
-	r.tellOverdue(store.EmailLogs, 0, notYet)
-	r.tellOverdue(store.EmailEvents, 0, notYet)
+	notYet := errors.New("not measured yet")
+	r.setMissing(nil, notYet)
+	r.setOverdue(store.EmailLogs, 0, notYet)
+	r.setOverdue(store.EmailEvents, 0, notYet)
 	p.Registry.MustRegister(r.missing, r.overdue)
 	r.Loop = service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: partitionInterval, RunOnce: r.runOnce, ErrorDelay: time.Minute,
@@ -74,16 +74,16 @@ func (r *Partitioner) runOnce(ctx context.Context) (more bool, err error) {
 		if kept.age > 0 {
 			err = errors.Join(err, r.orLater(r.drop(ctx, kept.log, kept.age)))
 		}
-		err = errors.Join(err, r.lookForOverdue(ctx, kept.log, kept.age))
+		err = errors.Join(err, r.countOverdue(ctx, kept.log, kept.age))
 	}
-	// Also when another dispatcher, or a stranger's lock, kept this one from making any.
+	// Also measured if another dispatcher or a foreign lock kept this one from creating any.
 	missing, lookErr := r.params.Store.MissingLogPartitions(ctx)
-	r.tell(missing, lookErr)
+	r.setMissing(missing, lookErr)
 	return false, errors.Join(err, lookErr)
 }
 
-// tell sets the metric, to NaN if err kept it from being measured.
-func (r *Partitioner) tell(missing []store.MissingPartitions, err error) {
+// setMissing sets the metric: NaN if err is not nil.
+func (r *Partitioner) setMissing(missing []store.MissingPartitions, err error) {
 	for _, log := range []store.Log{store.EmailLogs, store.EmailEvents} {
 		months := 0.0
 		if err != nil {
@@ -98,17 +98,17 @@ func (r *Partitioner) tell(missing []store.MissingPartitions, err error) {
 	}
 }
 
-// lookForOverdue counts what drop has left, whatever the reason.
-func (r *Partitioner) lookForOverdue(ctx context.Context, log store.Log, age time.Duration) (err error) {
+// countOverdue counts the expired partitions that drop has left, for whatever reason.
+func (r *Partitioner) countOverdue(ctx context.Context, log store.Log, age time.Duration) (err error) {
 	overdue := 0
 	if age > 0 {
 		overdue, err = r.params.Store.OverdueLogPartitions(ctx, log, age)
 	}
-	r.tellOverdue(log, overdue, err)
+	r.setOverdue(log, overdue, err)
 	return err
 }
 
-func (r *Partitioner) tellOverdue(log store.Log, overdue int, err error) {
+func (r *Partitioner) setOverdue(log store.Log, overdue int, err error) {
 	value := float64(overdue)
 	if err != nil {
 		value = math.NaN()
@@ -123,7 +123,7 @@ func (r *Partitioner) make(ctx context.Context, log store.Log) error {
 			return err
 		}
 		r.params.Actions.Count(partitionMade, 1)
-		r.params.Log.Info("partition made", "partition", name)
+		r.params.Log.Info("partition created", "partition", name)
 	}
 }
 
@@ -143,7 +143,7 @@ func (r *Partitioner) drop(ctx context.Context, log store.Log, age time.Duration
 	}
 }
 
-// orLater: somebody uses the table, a backup perhaps. Next hour will do.
+// orLater ignores ErrInUse: the table is in use, perhaps by a backup, and the next round retries.
 func (r *Partitioner) orLater(err error) error {
 	if !errors.Is(err, store.ErrInUse) {
 		return err

@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// foldInterval keeps the rows that a request close to a quota reads to those of some
+	// foldInterval keeps the number of rows that a request close to a quota reads to those of a few
 	// seconds.
 	foldInterval = 2 * time.Second
-	// foldBatch is how many companies are folded by one statement.
+	// foldBatch is how many companies one statement folds.
 	foldBatch = 1000
 )
 
-// FoldStore is what the folder asks of the database.
+// FoldStore has the database operation of the folder.
 type FoldStore interface {
 	FoldQuotas(ctx context.Context, limit int) (int, error)
 }
 
-// QuotaFolderParams make a QuotaFolder.
+// QuotaFolderParams configure a QuotaFolder.
 type QuotaFolderParams struct {
 	Log   *slog.Logger
 	Store FoldStore
 }
 
-// QuotaFolder adds what each commit has counted to the totals of its company. Until then
-// both are summed up, so that the use of a quota is right at any time.
+// QuotaFolder adds the counts of single commits to the totals of their company. Readers add up
+// both, so that a quota's use is exact at any time.
 type QuotaFolder struct {
 	*service.Loop
 }

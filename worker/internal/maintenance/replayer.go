@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// replayInterval is how late a replay begins at most. Its rate holds all the same: what
-	// a second has left over is made up for.
+	// replayInterval is how late a replay begins at most. It does not affect the replay's rate:
+	// unused capacity of a second is carried over.
 	replayInterval = time.Second
-	// replayBatch bounds one round, replayers how many of it are sent again at a time: the
-	// Advancer makes one commit of those. A round must be over well before the minute that
-	// a transaction may last.
+	// replayBatch bounds a round; replayers is how many letters are retried concurrently: the
+	// Advancer groups those into one commit. A round must end well before the one-minute limit of a
+	// transaction.
 	replayBatch = 500
 	replayers   = 64
 	roundTime   = 30 * time.Second
 )
 
-// ReplayStore is what the replayer asks of the database.
+// ReplayStore has the database operations of the replayer.
 type ReplayStore interface {
 	DueReplays(ctx context.Context) ([]uuid.UUID, error)
 	WorkReplay(ctx context.Context, id uuid.UUID, limit int,
@@ -38,18 +38,17 @@ type ReplayStore interface {
 	Wake(ctx context.Context) error
 }
 
-// ReplayerParams make a Replayer.
+// ReplayerParams configure a Replayer.
 type ReplayerParams struct {
 	Log      *slog.Logger
 	Store    ReplayStore
 	Advancer Advancer
 	Registry prometheus.Registerer
-	// TTL is the new deadline of an email that is sent again, from then on.
+	// TTL is the time to the new deadline of an email that is sent again.
 	TTL time.Duration
 }
 
-// Replayer works off what people asked for about many dead letters: to send again what
-// they tell of, or to discard them.
+// Replayer processes bulk requests for dead letters: retry or discard.
 type Replayer struct {
 	*service.Loop
 	params  ReplayerParams
@@ -60,7 +59,7 @@ type Replayer struct {
 func NewReplayer(p ReplayerParams) *Replayer {
 	r := &Replayer{params: p, letters: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dead_letters_replayed_total",
-		Help: "Dead letters of bulk requests by what was asked for (retry, discard) and what came of it (done, skipped, failed).",
+		Help: "Dead letters of bulk requests by action (retry, discard) and result (done, skipped, failed).",
 	}, []string{"action", "outcome"})}
 	for _, action := range []store.ReplayAction{store.ReplayRetry, store.ReplayDiscard} {
 		for _, outcome := range []string{"done", "skipped", "failed"} {
@@ -108,9 +107,8 @@ func (r *Replayer) work(ctx context.Context, id uuid.UUID) (more bool, err error
 	return round.More, err
 }
 
-// retry sends dead letters again and counts what came of it. One that cannot be written
-// must not hold up those behind it; a database that cannot be asked ends the round, which
-// is then begun anew.
+// retry retries dead letters and counts the results. A letter that cannot be written must not block
+// the others; a database outage ends the round, which then starts again.
 func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []store.DeadLetter) (store.ReplayCounts, error) {
 	how := replay.Retry()
 	how.TTL, how.Advance = r.params.TTL, r.params.Advancer.Advance
@@ -121,7 +119,7 @@ func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []sto
 		sending.Go(func() error {
 			err := r.params.Store.RetryDeadLetter(ctx, l, how)
 			var nothing *store.NotReplayableError
-			var over *store.QuotaError // a mailing, where as many run as may
+			var over *store.QuotaError // a mailing, while the maximum number of mailings is running
 			switch {
 			case err == nil:
 				done.Add(1)
@@ -131,7 +129,7 @@ func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []sto
 				return err
 			default:
 				failed.Add(1)
-				r.params.Log.Error("dead letter not sent again", "deadLetterId", l.ID, telemetry.OutboxID, l.OutboxID, "replayId", replay.ID, "error", email.MaskText(err.Error()))
+				r.params.Log.Error("cannot retry the dead letter", "deadLetterId", l.ID, telemetry.OutboxID, l.OutboxID, "replayId", replay.ID, "error", email.MaskText(err.Error()))
 			}
 			return nil
 		})
@@ -140,7 +138,7 @@ func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []sto
 	return store.ReplayCounts{Done: int(done.Load()), Skipped: int(skipped.Load()), Failed: int(failed.Load())}, err
 }
 
-// isPassing: it says nothing about the dead letter, and another time it may work.
+// isPassing reports whether the error is temporary and says nothing about the dead letter.
 func isPassing(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || store.IsOutage(err) || errors.Is(err, store.ErrNotMigrated)
 }

@@ -19,7 +19,7 @@ import (
 	"email-gateway/worker/internal/maintenance"
 )
 
-// flaky is a store that cannot be reached for the first retries.
+// flaky is a store that is unavailable for the first retries.
 type flaky struct {
 	*store.Store
 	failures atomic.Int64
@@ -70,7 +70,7 @@ func ended(t *testing.T, d storetest.Database, id uuid.UUID) (r store.Replay) {
 	return r
 }
 
-// giveUp makes n emails of the company that failed for good, with their dead letters.
+// giveUp inserts n failed emails of the company with their dead letters.
 func giveUp(t *testing.T, d storetest.Database, company uuid.UUID, n int) {
 	t.Helper()
 	for _, statement := range []string{
@@ -91,8 +91,8 @@ func giveUp(t *testing.T, d storetest.Database, company uuid.UUID, n int) {
 	}
 }
 
-// Two at once, as two dispatchers would, one of which cannot reach the database at
-// first: each email is sent again once, and all of them are.
+// Two replayers as in two dispatchers, one of which cannot reach the database at first: all emails
+// are sent again, each once.
 func TestReplayer(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -129,8 +129,8 @@ func (refusing) RetryDeadLetter(context.Context, store.DeadLetter, store.LetterR
 	return errors.New("refused")
 }
 
-// A dead letter that cannot be sent again is logged with the email's id.
-func TestReplayer_LogsTheEmail(t *testing.T) {
+// A dead letter that cannot be retried is logged with the email's id.
+func TestReplayer_LogsEmailID(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -151,7 +151,7 @@ func TestReplayer_LogsTheEmail(t *testing.T) {
 	}
 }
 
-// The rate holds, and what is to be discarded is discarded.
+// The rate is kept, and discarded letters are discarded.
 func TestReplayer_Rate(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -161,7 +161,7 @@ func TestReplayer_Rate(t *testing.T) {
 	replayOn(t, d, d.Store)
 	begun := time.Now()
 	slow := ask(t, d, company, func(r *store.NewReplay) { r.Rate, r.Most = 10, 20 })
-	if r := ended(t, d, slow.ID); r.Done != 20 || time.Since(begun) < 1400*time.Millisecond { // five at once, then 10 a second
+	if r := ended(t, d, slow.ID); r.Done != 20 || time.Since(begun) < 1400*time.Millisecond { // five at once, then 10 per second
 		t.Errorf("%d after %s", r.Done, time.Since(begun))
 	}
 	rest := ask(t, d, company, func(r *store.NewReplay) { r.Action = store.ReplayDiscard })

@@ -19,61 +19,61 @@ import (
 )
 
 const (
-	// rescueLooks is how often the rescuer looks for lost tasks within RESCUE_AFTER. It asks
-	// the queue about emails that have been ENQUEUED for half of that time, so that an email
-	// without a task is back on its queue after 0.7 of it, and a dispatcher's round.
+	// rescueLooks is how often the rescuer looks for lost tasks within RESCUE_AFTER. It asks the
+	// queue about emails that have been ENQUEUED for half of that time, so that an email without a
+	// task is enqueued again after 0.7 of it and a dispatcher's round.
 	rescueLooks = 5
 	// maxRescueInterval is how late an ended lease is noticed at most.
 	maxRescueInterval = 5 * time.Second
-	// leaseGrace lets a worker whose answer is just being written down finish.
+	// leaseGrace gives a worker that is just recording its result time to finish.
 	leaseGrace = 5 * time.Second
-	// rescueBatch bounds a round of ended leases, rescuers how many are worked on at a time.
+	// rescueBatch bounds a round of ended leases; rescuers is the concurrency.
 	rescueBatch = 500
-	// rescuePage is how many ENQUEUED emails are read at once: most windows in one page.
+	// rescuePage is how many ENQUEUED emails are read at once: one page holds most windows.
 	rescuePage = 5000
 	rescuers   = 64
-	// strayInterval is how often the queues' lists are gone through: what is found there
-	// makes a window narrower by one, which is no hurry.
+	// strayInterval is how often the queues' lists are checked for strays. A stray only makes the
+	// window smaller by one.
 	strayInterval = 30 * time.Second
-	// batchAge is how long a batch that was never confirmed as published is kept, and a note about
-	// a dropped task. Their emails were rescued long before.
+	// batchAge is how long unconfirmed batches and notes about dropped tasks are kept. Their emails
+	// are rescued long before.
 	batchAge = 24 * time.Hour
 )
 
-// RescueStore is what the rescuer asks of the database.
+// RescueStore has the database operations of the rescuer.
 type RescueStore interface {
 	AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]store.UnknownOutcome, error)
 	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]store.LongEnqueued, error)
 	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error)
 	CleanBatches(ctx context.Context, age time.Duration) error
-	// Wake makes dispatchers look at all lanes: one of them may have seen a lane empty a moment ago.
+	// Wake makes all dispatchers list all lanes: one may just have seen a lane empty.
 	Wake(ctx context.Context) error
 }
 
-// Tasks is what the rescuer asks of the queue.
+// Tasks has the queue operations of the rescuer.
 type Tasks interface {
-	// Ready lists the ids that wait for a worker.
+	// Ready lists the ids of the tasks that wait for a worker.
 	Ready(ctx context.Context, queue string) ([]string, error)
-	// Evict looks for the task of an id, and removes it if it will never be given to a worker.
+	// Evict looks up the task of an id, and removes it if no worker will ever receive it.
 	Evict(ctx context.Context, queueName, id string) (queue.Found, error)
-	// RemoveStrays clears away what takes up room on the queue and no worker can run.
+	// RemoveStrays removes entries that take room on the queue and that no worker can run.
 	RemoveStrays(ctx context.Context, queue string) (int, error)
-	// Repairs says what was put right since it was asked last, here and elsewhere.
+	// Repairs returns the number of repairs by action since the last call.
 	Repairs() map[string]int
 }
 
-// Rescuer brings back emails that a crash left behind: those in the hands of a worker
-// that is gone, and those whose task the queue has lost. The other way round, it clears
-// the queue of what no worker will ever take. It looks at emails that are on their way
-// only, and at the queue's window, so what it costs does not grow with what was sent.
+// Rescuer recovers emails after crashes: those claimed by a worker that is gone, and those whose
+// task the queue has lost. It also removes queue entries that no worker will ever take. It reads
+// only emails in flight and the queue's window, so its cost does not grow with the number of sent
+// emails.
 type Rescuer struct {
 	*service.Loop
 	params  RescuerParams
 	rescued *prometheus.CounterVec
-	strays  time.Time // when they are looked for again
+	strays  time.Time // when strays are removed next
 }
 
-// RescuerParams make a Rescuer.
+// RescuerParams configure a Rescuer.
 type RescuerParams struct {
 	Log      *slog.Logger
 	Store    RescueStore
@@ -81,23 +81,23 @@ type RescuerParams struct {
 	Queue    Tasks
 	Registry prometheus.Registerer
 	Actions  *Actions
-	// After is how long an email is without its task at most.
+	// After is the maximum time that an email is without its task.
 	After time.Duration
 }
 
-// Why an email was brought back.
+// Reasons for a rescue.
 const (
-	reasonLease       = "lease_ended" // its worker died, or did not answer
+	reasonLease       = "lease_ended" // its worker died or hangs
 	reasonLeftover    = "leftover"    // a worker that died had its task
 	reasonLost        = "lost"        // the queue lost its task
-	reasonUnpublished = "unpublished" // its dispatcher died before it published the task
-	reasonDropped     = "dropped"     // a worker dropped its task, as another transaction had locked the email
+	reasonUnpublished = "unpublished" // its dispatcher died before publishing
+	reasonDropped     = "dropped"     // a worker dropped its task because another transaction had locked the email
 )
 
 // NewRescuer makes a rescuer that is not running yet.
 func NewRescuer(p RescuerParams) *Rescuer {
 	r := &Rescuer{params: p, rescued: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "outbox_rescued_total", Help: "Emails brought back that had lost their worker or their task, by the status they were left in and the reason.",
+		Name: "outbox_rescued_total", Help: "Emails recovered after they lost their worker or their task, by the status they were in and the reason.",
 	}, []string{"status", "reason"})}
 	for reason, status := range rescuedFrom {
 		r.rescued.WithLabelValues(string(status), reason)
@@ -108,7 +108,7 @@ func NewRescuer(p RescuerParams) *Rescuer {
 	return r
 }
 
-// rescuedFrom is the status in which each kind of rescued email was left.
+// rescuedFrom is the status in which each kind of rescued email was found.
 var rescuedFrom = map[string]email.Status{
 	reasonLease: email.Processing, reasonLeftover: email.Enqueued, reasonLost: email.Enqueued, reasonUnpublished: email.Enqueued, reasonDropped: email.Enqueued,
 }
@@ -116,11 +116,11 @@ var rescuedFrom = map[string]email.Status{
 func (r *Rescuer) runOnce(ctx context.Context) (more bool, err error) {
 	more, claims := r.rescueClaims(ctx)
 	err = errors.Join(claims, r.removeStrays(ctx), r.rescueTasks(ctx))
-	r.tellRepairs(ctx)
+	r.logRepairs(ctx)
 	return more, err
 }
 
-// removeStrays clears the queues' lists and old batches, when it is time.
+// removeStrays removes strays from the queues and old batches, every strayInterval.
 func (r *Rescuer) removeStrays(ctx context.Context) error {
 	if time.Now().Before(r.strays) {
 		return nil
@@ -128,14 +128,14 @@ func (r *Rescuer) removeStrays(ctx context.Context) error {
 	r.strays = time.Now().Add(strayInterval)
 	errs := []error{r.params.Store.CleanBatches(ctx, batchAge)}
 	for _, name := range email.Queues() {
-		_, err := r.params.Queue.RemoveStrays(ctx, name) // Repairs tells of them
+		_, err := r.params.Queue.RemoveStrays(ctx, name) // reported by Repairs
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// tellRepairs counts and logs what was put right on the queues since the last round.
-func (r *Rescuer) tellRepairs(ctx context.Context) {
+// logRepairs counts and logs the repairs of the queues since the last round.
+func (r *Rescuer) logRepairs(ctx context.Context) {
 	repairs := r.params.Queue.Repairs()
 	if len(repairs) == 0 {
 		return
@@ -145,10 +145,10 @@ func (r *Rescuer) tellRepairs(ctx context.Context) {
 		r.params.Actions.Count(action, repairs[action])
 		attrs = append(attrs, slog.Int(action, repairs[action]))
 	}
-	r.params.Log.LogAttrs(ctx, slog.LevelWarn, "queues put right", slog.Any("actions", slog.GroupValue(attrs...)))
+	r.params.Log.LogAttrs(ctx, slog.LevelWarn, "queues repaired", slog.Any("actions", slog.GroupValue(attrs...)))
 }
 
-// rescueClaims ends attempts whose worker has not told how they ended.
+// rescueClaims ends attempts whose worker has not recorded a result.
 func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 	abandoned, err := r.params.Store.AbandonedClaims(ctx, leaseGrace, rescueBatch)
 	if err != nil || len(abandoned) == 0 {
@@ -159,9 +159,9 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 	return err == nil && n > 0 && len(abandoned) == rescueBatch, err
 }
 
-// rescueTasks asks the queue about every email that has stood on it for long. Those
-// whose task is gone go back to the dispatcher. An email that is put on the queue once
-// too often meets the fence, so a mistake here costs a task and no email.
+// rescueTasks asks the queue about every email that has been ENQUEUED for long. Emails without a
+// task return to the dispatcher. A second task of an email is stopped by the fence, so a mistake
+// here costs a task and no duplicate email.
 func (r *Rescuer) rescueTasks(ctx context.Context) error {
 	returned, err := r.returnTasks(ctx)
 	if returned > 0 {
@@ -170,7 +170,7 @@ func (r *Rescuer) rescueTasks(ctx context.Context) error {
 	return err
 }
 
-// returnTasks returns the emails without a task, and how many there were.
+// returnTasks returns emails without a task to the dispatcher, and returns their number.
 func (r *Rescuer) returnTasks(ctx context.Context) (returned int, err error) {
 	after, ready, age := uuid.Nil, make(readyTasks), r.params.After/2
 	var unanswered error
@@ -204,13 +204,13 @@ func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Dura
 	return r.params.Store.ReturnLost(ctx, ids, age)
 }
 
-// readyTasks are the ids that wait for a worker, by queue, as they were in this round. When
-// workers are away that is nearly all that stands on the queues, and the queue would look
-// through its whole list for each. A queue that did not answer has a nil map.
+// readyTasks are the ids that wait for a worker, by queue, as read in this round. If workers are
+// down these are nearly all tasks, and looking each one up would scan the queue's whole list. A
+// queue that did not answer has a nil map.
 type readyTasks map[string]map[string]bool
 
-// without leaves out the emails whose task waits for a worker, and those of a queue that does
-// not answer: in a cluster the others may. What has changed since the round began is found by the next.
+// without removes the emails whose task is ready, and those of a queue that does not answer: in a
+// cluster other nodes may. The next round finds later changes.
 func (t readyTasks) without(ctx context.Context, tasks Tasks, long []store.LongEnqueued) (rest []store.LongEnqueued, err error) {
 	rest = make([]store.LongEnqueued, 0, len(long))
 	for _, e := range long {

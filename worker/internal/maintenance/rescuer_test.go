@@ -22,7 +22,7 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-// rescue runs two rescuers at once, as two dispatchers would.
+// rescue runs two rescuers, as in two dispatchers.
 func rescue(t *testing.T, d storetest.Database, q maintenance.Tasks, window time.Duration) (registries []*prometheus.Registry) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -54,7 +54,7 @@ func newQueue(t *testing.T) *asynqueue.Publisher {
 	return publisher
 }
 
-// listen returns a condition that holds once the dispatchers have been woken since.
+// listen returns a condition that holds once the dispatchers have been woken.
 func listen(t *testing.T, d storetest.Database) (woken func() bool) {
 	t.Helper()
 	listener, err := store.NewListener(d.URL, slog.New(slog.DiscardHandler))
@@ -77,7 +77,7 @@ func listen(t *testing.T, d storetest.Database) (woken func() bool) {
 	return woken
 }
 
-// claim is an email in a worker's hands, whose lease ends at now() plus or minus lease.
+// claim returns a claimed email whose lease ends at now() plus or minus lease.
 func claim(t *testing.T, d storetest.Database, company uuid.UUID, lease string, change func(*store.NewEmail)) uuid.UUID {
 	t.Helper()
 	id := d.Accept(t, company, change)
@@ -92,10 +92,7 @@ func claim(t *testing.T, d storetest.Database, company uuid.UUID, lease string, 
 	return id
 }
 
-// Where there is feedback it is waited for, and only then the delivery decides.
-// The longest window that a worker tells of counts, whatever the dispatcher's own.
-// One that is due is found behind more of them that are not than a round looks at.
-// An email whose worker is gone goes on as its delivery says, once.
+// An email whose worker is gone is resolved once, according to its delivery policy.
 func TestRescuer_AbandonedClaims(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -148,12 +145,12 @@ func TestRescuer_AbandonedClaims(t *testing.T) {
 		return counted(t, metrics, "outbox_rescued_total", "lease_ended") == 4
 	})
 	if got := status(t, d, alive); got != email.Processing {
-		t.Errorf("one whose lease holds: %s", got)
+		t.Errorf("one whose lease has not ended: %s", got)
 	}
 }
 
-// An email whose task the queue has lost goes back to the dispatcher, and so does one whose task
-// a worker dropped; one whose task stands there waits, however long.
+// An email whose task the queue has lost, or a worker has dropped, returns to the dispatcher; one
+// whose task is queued waits, however long.
 func TestRescuer_LostTasks(t *testing.T) {
 	t.Parallel()
 	d, q := storetest.New(t), newQueue(t)
@@ -186,12 +183,12 @@ func TestRescuer_LostTasks(t *testing.T) {
 	}
 	for name, id := range map[string]uuid.UUID{"fresh": fresh, "waiting": waiting} {
 		if got := status(t, d, id); got != email.Enqueued {
-			t.Errorf("the one that is %s: %s", name, got)
+			t.Errorf("the %s one: %s", name, got)
 		}
 	}
 }
 
-// counted is what a counter says whose series has the label, over all processes.
+// counted is the sum of a counter's series with the label over all processes.
 func counted(t *testing.T, from []*prometheus.Registry, name, label string) (n int) {
 	t.Helper()
 	for _, registry := range from {
@@ -212,9 +209,9 @@ func counted(t *testing.T, from []*prometheus.Registry, name, label string) (n i
 	return n
 }
 
-// An id that stands on a list and that no worker can run is taken off it, whatever its row
-// says, and so is the leftover of a task whose row waits for it; both are counted.
-func TestRescuer_PutsTheQueuesRight(t *testing.T) {
+// A list entry that no worker can run is removed, whatever its row says, and so is the leftover of
+// a task whose row waits for it; both are counted.
+func TestRescuer_RepairsQueues(t *testing.T) {
 	t.Parallel()
 	url, prefix := redistest.Shared(t)
 	conn, err := asynqueue.ParseURL(url)
@@ -246,7 +243,7 @@ func TestRescuer_PutsTheQueuesRight(t *testing.T) {
 	}
 }
 
-// counting counts how often the queue is asked about a single task.
+// counting counts the queue calls for single tasks.
 type counting struct {
 	*asynqueue.Publisher
 	asked, listed atomic.Int64
@@ -262,8 +259,8 @@ func (c *counting) Ready(ctx context.Context, queue string) ([]string, error) {
 	return c.Publisher.Ready(ctx, queue)
 }
 
-// While workers are away the queue's list is read once for all that stand on it.
-func TestRescuer_AsksOnceForManyTasks(t *testing.T) {
+// While workers are down the queue's list is read once for all tasks on it.
+func TestRescuer_ListsQueueOnce(t *testing.T) {
 	t.Parallel()
 	d, q := storetest.New(t), &counting{Publisher: newQueue(t)}
 	company := d.Company(t)
@@ -279,11 +276,11 @@ func TestRescuer_AsksOnceForManyTasks(t *testing.T) {
 	rescue(t, d, q, 0)
 	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
 	if asked, listed := q.asked.Load(), q.listed.Load(); asked > 2 || listed > 4 {
-		t.Errorf("asked %d times about one task, listed %d times", asked, listed)
+		t.Errorf("looked up single tasks %d times, listed %d times", asked, listed)
 	}
 }
 
-// silent is a cluster whose node of one queue does not answer.
+// silent is a cluster in which one queue's node does not answer.
 type silent struct{ *asynqueue.Publisher }
 
 func (s silent) Ready(ctx context.Context, queue string) ([]string, error) {
@@ -293,8 +290,9 @@ func (s silent) Ready(ctx context.Context, queue string) ([]string, error) {
 	return s.Publisher.Ready(ctx, queue)
 }
 
-// A queue that does not answer keeps its emails as they are, and delays no rescue on the others.
-func TestRescuer_OneQueueSilent(t *testing.T) {
+// The emails of a queue that does not answer stay unchanged, and those on other queues are rescued
+// without delay.
+func TestRescuer_UnresponsiveQueue(t *testing.T) {
 	t.Parallel()
 	d, q := storetest.New(t), silent{newQueue(t)}
 	company := d.Company(t)

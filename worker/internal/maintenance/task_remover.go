@@ -19,27 +19,27 @@ const (
 	removeBatch = 200
 )
 
-// TaskStore is what the TaskRemover asks of the database.
+// TaskStore has the database operations of the TaskRemover.
 type TaskStore interface {
 	ErasedTasks(ctx context.Context, limit int) ([]store.ErasedTask, error)
 	TasksRemoved(ctx context.Context, ids, found []uuid.UUID) error
 }
 
-// TaskQueue removes tasks from a queue. It returns for each id whether there was one, and
-// whether it is still there.
+// TaskQueue removes tasks from a queue. For each id it returns whether there was a task and whether
+// it is still there.
 type TaskQueue interface {
 	RemoveTasks(ctx context.Context, queue string, ids []string, all bool) (removed, kept []bool, err error)
 }
 
-// TaskRemover removes from the queue what it still holds of emails whose recipient was erased
-// (gatewayctl person erase, which opens no queue). It asks each queue for each id: the
-// priority of an erased email is not known any more where its row is purged.
+// TaskRemover removes the queued tasks of emails whose recipient was erased (gatewayctl person
+// erase has no access to the queue). It asks each queue for each id: the priority of an erased
+// email is unknown once its row is purged.
 type TaskRemover struct {
 	*service.Loop
 	params TaskRemoverParams
 }
 
-// TaskRemoverParams make a TaskRemover.
+// TaskRemoverParams configure a TaskRemover.
 type TaskRemoverParams struct {
 	Log   *slog.Logger
 	Store TaskStore
@@ -53,7 +53,7 @@ func NewTaskRemover(p TaskRemoverParams) *TaskRemover {
 	return r
 }
 
-// runOnce takes the next tasks. No transaction is open while Redis is asked: two dispatchers
+// runOnce removes the next tasks. No transaction is open during the Redis calls: two dispatchers
 // may do the same work.
 func (r *TaskRemover) runOnce(ctx context.Context) (more bool, err error) {
 	tasks, err := r.params.Store.ErasedTasks(ctx, removeBatch)
@@ -82,8 +82,8 @@ func (r *TaskRemover) runOnce(ctx context.Context) (more bool, err error) {
 			}
 		}
 		for _, id := range ids {
-			// A worker has the task, or will get it. Unless the email is sent again, it
-			// has ended: the task is gone or archived in a moment.
+			// A worker has the task or will receive it. Unless the email is sent again, it has
+			// ended: the task is gone or archived in a moment.
 			if kept[id] {
 				continue
 			}

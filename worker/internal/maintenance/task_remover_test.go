@@ -13,7 +13,7 @@ import (
 	"email-gateway/worker/internal/maintenance"
 )
 
-// taskQueue has a task that a worker holds when it is first asked for, and that is archived then.
+// taskQueue has a task that is active at the first call and archived afterwards.
 type taskQueue struct{ asked atomic.Int64 }
 
 func (q *taskQueue) RemoveTasks(_ context.Context, queue string, ids []string, _ bool) (removed, kept []bool, err error) {
@@ -25,7 +25,8 @@ func (q *taskQueue) RemoveTasks(_ context.Context, queue string, ids []string, _
 	return removed, kept, nil
 }
 
-// A task is done with when the queue no longer has it, also of an email to somebody else.
+// A task counts as removed once the queue no longer has it, also if the email has another
+// recipient.
 func TestTaskRemover_Waits(t *testing.T) {
 	t.Parallel()
 	d, queue := storetest.New(t), &taskQueue{}
@@ -33,6 +34,6 @@ func TestTaskRemover_Waits(t *testing.T) {
 	run(t, maintenance.NewTaskRemover(maintenance.TaskRemoverParams{Log: slog.New(slog.DiscardHandler), Store: d.Store, Queue: queue}))
 	eventually(t, "the task is done with", func() bool { return number(t, d, `SELECT count(*) FROM erased_tasks WHERE done_at IS NOT NULL`) == 1 })
 	if number(t, d, `SELECT count(*) FROM erased_tasks WHERE found`) != 1 {
-		t.Error("it is done with while a worker has the task")
+		t.Error("it counts as removed while a worker has the task")
 	}
 }

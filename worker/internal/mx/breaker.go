@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// breakAfter so many failures in a row it is DNS that is ill, and not a domain: a file
-	// of a million lines must not wait 2 s for each of its domains.
+	// breakAfter is the number of consecutive failures after which DNS, not the domains, is
+	// considered broken: a file of a million lines must not wait 2 s per domain.
 	breakAfter = inFlight
-	// breakFor is how long DNS is then left alone.
+	// breakFor is how long no lookups are made then.
 	breakFor = 30 * time.Second
 )
 
-// breaker counts failures in a row.
+// breaker counts consecutive failures.
 type breaker struct {
 	mu       sync.Mutex
 	failures int
@@ -26,8 +26,8 @@ func (b *breaker) open(now time.Time) bool {
 	return now.Before(b.until)
 }
 
-// tell counts an answer. After a break the first failure begins the next one.
-func (b *breaker) tell(answered bool, now time.Time) {
+// record counts a result. After a break the first failure starts the next one.
+func (b *breaker) record(answered bool, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if answered {

@@ -5,45 +5,44 @@ import (
 	"time"
 )
 
-// How long a verdict is believed. A mailbox provider's MX changes hardly ever; a domain
-// that was mistyped by its owner's registrar may be mended within minutes.
+// How long a result is cached. A mailbox provider's MX rarely changes; a registrar's mistake in a
+// domain may be fixed within minutes.
 const (
 	validFor   = time.Hour
 	invalidFor = 15 * time.Minute
 	unknownFor = time.Minute
-	// cacheSize bounds the memory: some 10 MB.
+	// cacheSize bounds the memory to some 10 MB.
 	cacheSize = 50_000
 )
 
-// cache keeps verdicts until their time has passed.
+// cache keeps results until they expire.
 type cache struct {
-	mu       sync.Mutex
-	verdicts map[string]remembered
+	mu      sync.Mutex
+	results map[string]cached
 }
 
-type remembered struct {
-	verdict Verdict
-	until   time.Time
+type cached struct {
+	result Result
+	until  time.Time
 }
 
-func (c *cache) get(domain string, now time.Time) (Verdict, bool) {
+func (c *cache) get(domain string, now time.Time) (Result, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, ok := c.verdicts[domain]
+	r, ok := c.results[domain]
 	if !ok || !now.Before(r.until) {
-		delete(c.verdicts, domain)
-		return Verdict{}, false
+		delete(c.results, domain)
+		return Result{}, false
 	}
-	return r.verdict, true
+	return r.result, true
 }
 
-// put makes room, when there is none, by forgetting everything: asking again is cheap,
-// and a file with so many domains is rare.
-func (c *cache) put(domain string, v Verdict, until time.Time) {
+// put clears a full cache: lookups are cheap, and a file with that many domains is rare.
+func (c *cache) put(domain string, v Result, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.verdicts == nil || len(c.verdicts) >= cacheSize {
-		c.verdicts = make(map[string]remembered)
+	if c.results == nil || len(c.results) >= cacheSize {
+		c.results = make(map[string]cached)
 	}
-	c.verdicts[domain] = remembered{v, until}
+	c.results[domain] = cached{v, until}
 }

@@ -1,6 +1,6 @@
-// Package mx asks DNS whether a domain takes mail. Only a clear no counts: whenever
-// there is a doubt the address stays valid, and the provider has the last word. The
-// expander of mailings uses it, once for each domain of a file.
+// Package mx looks up in DNS whether a domain accepts mail. Only a definite no makes an address
+// invalid; in doubt it stays valid and the provider decides. The expander of mailings calls it once
+// for each domain of a batch.
 package mx
 
 import (
@@ -16,24 +16,23 @@ import (
 )
 
 const (
-	// lookupTime bounds one verdict: the question for MX and, if there is none, those for
-	// A and AAAA.
+	// lookupTime bounds one check: the MX lookup and, if there are no MX records, those of A and
+	// AAAA.
 	lookupTime = 2 * time.Second
-	// inFlight bounds the verdicts that are being asked for: resolvers drop what comes in
-	// a flood.
+	// inFlight bounds the concurrent checks: resolvers drop queries that exceed their rate limit.
 	inFlight = 16
 )
 
-// Verdict says whether a domain takes mail.
-type Verdict struct {
+// Result says whether a domain accepts mail.
+type Result struct {
 	Valid  bool
 	Detail string // why it does not
 }
 
-// Off is the setting that leaves DNS alone.
+// Off is the setting that disables DNS lookups.
 const Off = "off"
 
-// Checker asks, and remembers the answers. It is safe for concurrent use.
+// Checker checks domains and caches the results. It is safe for concurrent use.
 type Checker struct {
 	off      bool
 	resolver *net.Resolver
@@ -44,21 +43,21 @@ type Checker struct {
 	lookups  *prometheus.CounterVec
 }
 
-// Params make a Checker.
+// Params configure a Checker.
 type Params struct {
-	// Resolver is "" for the system's resolver, "off" for none (every domain is valid then),
-	// or the host:port of a DNS server.
+	// Resolver is "" for the system's resolver, "off" for no lookups (every domain is valid), or
+	// the host:port of a DNS server.
 	Resolver string
 	Registry prometheus.Registerer
 }
 
-// New makes a Checker. Its error names what is wrong with Resolver.
+// New makes a Checker. It fails if Resolver is invalid.
 func New(p Params) (*Checker, error) {
 	c := &Checker{
 		off: p.Resolver == Off, resolver: &net.Resolver{PreferGo: true},
 		slots: make(chan struct{}, inFlight),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mailing_mx_lookups_total", Help: "Domains looked up in DNS: valid, invalid, or unknown because DNS did not answer.",
+			Name: "mailing_mx_lookups_total", Help: "Domains looked up in DNS, by result: valid, invalid, or unknown because DNS did not answer.",
 		}, []string{"verdict"}),
 	}
 	if !c.off && p.Resolver != "" {
@@ -71,26 +70,26 @@ func New(p Params) (*Checker, error) {
 			return dialer.DialContext(ctx, network, p.Resolver)
 		}
 	}
-	for _, verdict := range []string{"valid", "invalid", "unknown"} {
-		c.lookups.WithLabelValues(verdict)
+	for _, result := range []string{"valid", "invalid", "unknown"} {
+		c.lookups.WithLabelValues(result)
 	}
 	p.Registry.MustRegister(c.lookups)
 	return c, nil
 }
 
-// Check gives the verdict on a domain in its ASCII form. It fails only when ctx ends.
-func (c *Checker) Check(ctx context.Context, domain string) (Verdict, error) {
+// Check returns the result for a domain in ASCII form. It fails only when ctx ends.
+func (c *Checker) Check(ctx context.Context, domain string) (Result, error) {
 	if c.off {
-		return Verdict{Valid: true}, nil
+		return Result{Valid: true}, nil
 	}
 	if v, ok := c.cache.get(domain, time.Now()); ok {
 		return v, nil
 	}
 	if c.breaker.open(time.Now()) {
-		return Verdict{Valid: true}, nil
+		return Result{Valid: true}, nil
 	}
-	// Callers with the same domain wait for one answer, also when the first of them gives up. One
-	// that missed the cache just before the answer came finds it there now.
+	// Callers with the same domain share one lookup, also if the first of them is cancelled. A
+	// caller that missed the cache just before the lookup ended finds the result there.
 	answer := c.same.DoChan(domain, func() (any, error) {
 		if v, ok := c.cache.get(domain, time.Now()); ok {
 			return v, nil
@@ -99,10 +98,10 @@ func (c *Checker) Check(ctx context.Context, domain string) (Verdict, error) {
 	})
 	select {
 	case a := <-answer:
-		v, ok := a.Val.(Verdict)
+		v, ok := a.Val.(Result)
 		return v, errors.Join(a.Err, mismatch(ok))
 	case <-ctx.Done():
-		return Verdict{}, context.Cause(ctx)
+		return Result{}, context.Cause(ctx)
 	}
 }
 
@@ -110,24 +109,24 @@ func mismatch(ok bool) error {
 	if ok {
 		return nil
 	}
-	return errors.New("no verdict")
+	return errors.New("no result")
 }
 
-// ask looks a domain up when its turn has come.
-func (c *Checker) ask(domain string) Verdict {
+// ask looks up a domain when a slot is free.
+func (c *Checker) ask(domain string) Result {
 	c.slots <- struct{}{}
 	defer func() { <-c.slots }()
-	if c.breaker.open(time.Now()) { // it was shut while this one waited
-		return Verdict{Valid: true}
+	if c.breaker.open(time.Now()) { // it was opened while this one waited
+		return Result{Valid: true}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
 	defer cancel()
-	v, err := c.lookUp(ctx, domain+".") // the dot keeps search domains out
-	c.breaker.tell(err == nil, time.Now())
+	v, err := c.lookUp(ctx, domain+".") // the dot excludes search domains
+	c.breaker.record(err == nil, time.Now())
 	switch {
 	case err != nil:
 		c.lookups.WithLabelValues("unknown").Inc()
-		v = Verdict{Valid: true}
+		v = Result{Valid: true}
 		c.cache.put(domain, v, time.Now().Add(unknownFor))
 	case v.Valid:
 		c.lookups.WithLabelValues("valid").Inc()
@@ -139,32 +138,32 @@ func (c *Checker) ask(domain string) Verdict {
 	return v
 }
 
-// lookUp decides as RFC 5321, 5.1 and RFC 7505 say: MX records, else an address of the
-// domain itself; a null MX is a no. An error means that DNS did not say.
-func (c *Checker) lookUp(ctx context.Context, name string) (Verdict, error) {
+// lookUp follows RFC 5321, 5.1 and RFC 7505: MX records, else the domain's own addresses; a null MX
+// means no mail. An error means that DNS gave no answer.
+func (c *Checker) lookUp(ctx context.Context, name string) (Result, error) {
 	records, err := c.resolver.LookupMX(ctx, name)
 	switch {
 	case len(records) == 1 && records[0].Host == ".":
-		return Verdict{Detail: "the domain says that it takes no mail (null MX)"}, nil
+		return Result{Detail: "the domain accepts no mail (null MX)"}, nil
 	case len(records) > 0: // some of them may be unusable, which is an error as well
-		return Verdict{Valid: true}, nil
+		return Result{Valid: true}, nil
 	case err == nil:
-		return Verdict{}, errors.New("an answer without records")
+		return Result{}, errors.New("response has no records")
 	case !isNotFound(err):
-		return Verdict{}, fmt.Errorf("look up MX: %w", err)
+		return Result{}, fmt.Errorf("look up MX: %w", err)
 	}
 	addresses, err := c.resolver.LookupNetIP(ctx, "ip", name)
 	switch {
 	case len(addresses) > 0:
-		return Verdict{Valid: true}, nil
+		return Result{Valid: true}, nil
 	case err != nil && !isNotFound(err):
-		return Verdict{}, fmt.Errorf("look up addresses: %w", err)
+		return Result{}, fmt.Errorf("look up addresses: %w", err)
 	}
-	return Verdict{Detail: "the domain has neither MX nor address records"}, nil
+	return Result{Detail: "the domain has neither MX nor address records"}, nil
 }
 
-// isNotFound: the name does not exist, or has no such record. A server that fails or
-// refuses, or that is not heard of, says neither.
+// isNotFound reports whether the name does not exist or has no such record. A server that fails,
+// refuses or times out reports neither.
 func isNotFound(err error) bool {
 	var failed *net.DNSError
 	return errors.As(err, &failed) && failed.IsNotFound && !failed.IsTemporary && !failed.IsTimeout

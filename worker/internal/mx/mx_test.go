@@ -23,7 +23,7 @@ func newChecker(t *testing.T, resolver string) *mx.Checker {
 	return c
 }
 
-func check(t *testing.T, c *mx.Checker, domain string) mx.Verdict {
+func check(t *testing.T, c *mx.Checker, domain string) mx.Result {
 	t.Helper()
 	v, err := c.Check(t.Context(), domain)
 	if err != nil {
@@ -35,14 +35,14 @@ func check(t *testing.T, c *mx.Checker, domain string) mx.Verdict {
 	return v
 }
 
-// waitFor waits until ok yields true.
+// waitFor waits until ok returns true.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(3 * time.Minute); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Error("it never came true")
+			t.Error("timeout")
 			return
 		}
 	}
@@ -66,7 +66,7 @@ func TestCheck(t *testing.T) {
 	for domain, valid := range map[string]bool{
 		"mx.example":        true,
 		"two.example":       true,
-		"strange.example":   true, // an unusable MX is somebody's mistake, but not a no
+		"strange.example":   true, // an unusable MX record is a misconfiguration, but not a definite no
 		"null.example":      false,
 		"address.example":   true,
 		"empty.example":     false,
@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 			if got := check(t, c, domain); got.Valid != valid {
 				t.Errorf("%+v", got)
 			}
-			// Every verdict is remembered for a while.
+			// Every result is cached for a while.
 			asked := s.count("MX " + domain)
 			if again := check(t, c, domain); again.Valid != valid || s.count("MX "+domain) != asked || asked == 0 {
 				t.Errorf("asked %d times, then again: %+v", asked, again)
@@ -90,9 +90,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A question for a domain's address that is not answered is a doubt, whatever is said of
-// its MX.
-func TestCheck_DoubtAboutTheAddress(t *testing.T) {
+// If the address lookup gets no answer the domain stays valid, whatever the MX lookup says.
+func TestCheck_AddressLookupFails(t *testing.T) {
 	t.Parallel()
 	answered := make(chan struct{})
 	s := newServer(t, map[string]answer{"slow.example": {}})
@@ -108,12 +107,12 @@ func TestCheck_DoubtAboutTheAddress(t *testing.T) {
 	}
 }
 
-func TestCheck_OnceForAll(t *testing.T) {
+func TestCheck_SharedLookup(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	s := newServer(t, map[string]answer{"mx.example": {mx: []string{"mail.example."}, hold: hold}})
 	c := newChecker(t, s.address)
-	// Who does not wait for the answer does not keep the others from it.
+	// A caller that is cancelled does not affect the others.
 	gone, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
@@ -157,13 +156,13 @@ func TestCheck_BoundedInFlight(t *testing.T) {
 	close(hold)
 	asking.Wait()
 	if got := s.mostAtOnce(); got != 16 {
-		t.Errorf("%d questions at once", got)
+		t.Errorf("%d concurrent queries", got)
 	}
 }
 
-// When DNS is ill it is left alone, so that a file of many domains does not wait for
+// If DNS fails no lookups are made for a while, so that a file of many domains does not wait for
 // each of them.
-func TestCheck_LeavesAnIllDNSAlone(t *testing.T) {
+func TestCheck_DNSOutage(t *testing.T) {
 	t.Parallel()
 	zone := make(map[string]answer)
 	for i := range 200 {
@@ -178,7 +177,7 @@ func TestCheck_LeavesAnIllDNSAlone(t *testing.T) {
 		}
 	}
 	if got := s.total(); got < 16 || got > 100 {
-		t.Errorf("%d questions in %s", got, time.Since(begun))
+		t.Errorf("%d queries in %s", got, time.Since(begun))
 	}
 	// A domain that would be invalid is valid meanwhile.
 	if got := check(t, c, "missing.example"); !got.Valid {

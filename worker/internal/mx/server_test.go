@@ -9,24 +9,24 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// answer is what the server says to a question; nil to the same name is silence.
+// answer is the server's response to a query; silent means none.
 type answer struct {
 	code    dnsmessage.RCode
 	mx      []string
 	address string // of an A record
 	silent  bool
-	hold    <-chan struct{} // answer when it is closed
+	hold    <-chan struct{} // respond when it is closed
 }
 
-// server is a DNS server of the test's own.
+// server is a DNS server under the test's control.
 type server struct {
 	address string
 
 	mu      sync.Mutex
-	zone    map[string]answer // by name without the last dot; a name that is not there does not exist
+	zone    map[string]answer // by name without the last dot; other names do not exist
 	asked   map[string]int    // by "TYPE name"
 	working int
-	most    int // questions that were waiting for an answer at once
+	most    int // maximum number of concurrent queries
 }
 
 func newServer(t *testing.T, zone map[string]answer) *server {
@@ -64,7 +64,7 @@ func (s *server) set(name string, a answer) {
 	s.zone[name] = a
 }
 
-// count is how often a question was asked.
+// count returns how often a query was received.
 func (s *server) count(question string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *server) mostAtOnce() int {
 func (s *server) reply(t *testing.T, packet []byte) []byte {
 	var query dnsmessage.Message
 	if err := query.Unpack(packet); err != nil || len(query.Questions) != 1 {
-		t.Errorf("not a question: %v", err)
+		t.Errorf("not a query: %v", err)
 		return nil
 	}
 	question := query.Questions[0]

@@ -9,35 +9,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The rate after a throttling answer. It is halved at once, returns to where it was cut
-// within regainTime, ever more slowly, and from there to the full rate within recovery,
-// ever faster: so it spends most of the time a little below the rate that the provider
-// really accepts, and finds out soon when there is more.
+// The rate after a throttling answer. It is halved at once and returns to the previous rate within
+// regainTime, ever more slowly, and from there to the full rate within recovery, ever faster. So it
+// stays a little below the rate that the provider really accepts for most of the time, and soon
+// detects a higher one.
 const (
 	cutFactor  = 0.5
 	regainTime = 30 * time.Second
 	recovery   = time.Minute
-	// doubling bounds how fast the rate returns after cuts in a row, when it is far below from: a
-	// provider that refuses every call is asked ever less often, and one that accepts them again is
-	// at half of its rate 10 s later if it refused for 5 s.
+	// doubling bounds how fast the rate returns after consecutive cuts, when it is far below from:
+	// a provider that refuses all calls is called ever less often, and one that accepts them again
+	// is at half of its rate 10 s later if it refused for 5 s.
 	doubling = 2 * time.Second
-	// cutPause is the least time between two cuts. Providers measure the rate over about a
-	// second: until it is over they go on refusing because of what came before the cut.
+	// cutPause is the minimum time between two cuts. Providers measure the rate over about a
+	// second: until it is over they keep refusing because of the calls before the cut.
 	cutPause = time.Second
-	// leastRate is where cutting ends: the provider must be asked to find out that it
-	// accepts more.
+	// leastRate is the minimum rate after cuts: without calls a higher accepted rate cannot be
+	// detected.
 	leastRate = 1
 )
 
-// cut is the last time that the provider throttled.
+// cut is the last throttling.
 type cut struct {
-	at time.Time // on this process's clock; zero = never
-	// from is the rate that is reached again within regainTime. low is the rate right after the cut.
+	at time.Time // by this process's clock; zero = never
+	// from is the rate reached again within regainTime. low is the rate right after the cut.
 	from, low float64
-	stamp     string // at, on Redis's clock, as Redis keeps it; "" = Redis does not know of it
+	stamp     string // at, by Redis's clock, as stored in Redis; "" = not in Redis
 }
 
-// rate is the rate to send at now, if the account allows full.
+// rate is the current send rate, if the account allows full.
 func (c cut) rate(full float64, now time.Time) float64 {
 	since := now.Sub(c.at)
 	if c.at.IsZero() || since >= recovery {
@@ -54,10 +54,10 @@ func (c cut) rate(full float64, now time.Time) float64 {
 	return ceiling + (full-ceiling)*beyond*beyond*beyond
 }
 
-// next is the cut that follows on c. The rate is halved. Where the provider has accepted calls since
-// c, it accepts less than the present rate, and that is where the rate returns to. Where it has
-// accepted none, it refuses calls at any rate: that says nothing about the rate to return to, and
-// each further second of it would halve that too.
+// next returns the cut that follows c. The rate is halved. If the provider has accepted calls since
+// c, it accepts less than the current rate, and the rate returns to that. If it has accepted none,
+// it refuses calls at any rate: that says nothing about the rate to return to, which each further
+// second would otherwise halve too.
 func (c cut) next(full float64, now time.Time, accepted bool) cut {
 	rate := c.rate(full, now)
 	next := cut{at: now, from: rate, low: rate * cutFactor}
@@ -67,13 +67,13 @@ func (c cut) next(full float64, now time.Time, accepted bool) cut {
 	return next
 }
 
-// cutRate notes that the rate is cut now and empties the bucket, if ARGV[1] is when it was
-// last cut and that is ARGV[5] microseconds ago: a process that does not know of the last
-// cut does not know the rate either. It returns when the rate was last cut, how many
-// milliseconds ago that was, and the two rates of that cut.
+// cutRate cuts the rate now and empties the bucket, if ARGV[1] is the time of the last cut and that
+// was at least ARGV[5] microseconds ago: a process that does not know the last cut does not know
+// the rate either. It returns the time of the last cut, its age in milliseconds and its two rates.
 //
-//	KEYS[1] bucket, ARGV[1] the last cut, ARGV[2] and ARGV[3] the rate to return to if the provider has
-//	accepted a call since the last cut, and if it has not, ARGV[4] the rate now, ARGV[5] the least pause
+// KEYS[1] bucket, ARGV[1] the last cut, ARGV[2] and ARGV[3] the rate to return to if the provider
+// has accepted a call since the last cut and if it has not, ARGV[4] the new rate, ARGV[5] the
+// minimum pause
 var cutRate = redis.NewScript(`
 local now = redis.call('TIME')
 local at = now[1] * 1000000 + now[2]
@@ -87,9 +87,8 @@ if last == ARGV[1] and at - (tonumber(last) or 0) >= tonumber(ARGV[5]) then
 end
 return {last, math.floor((at - (tonumber(last) or at)) / 1000), from, low}`)
 
-// Throttled halves the rate for all processes, because the provider refused a call that
-// began then. Calls from before the last cut say nothing about the rate after it, nor does
-// anything within a second of it.
+// Throttled halves the rate for all processes, because the provider refused a call that began then.
+// It ignores calls that began before the last cut, and everything within cutPause of it.
 func (p *Pacer) Throttled(begun time.Time) {
 	p.cutting.Lock()
 	defer p.cutting.Unlock()
@@ -102,8 +101,8 @@ func (p *Pacer) Throttled(begun time.Time) {
 	}
 }
 
-// Accepted notes that the provider accepted a call that began then. The other processes know it when
-// this one has taken its next tokens.
+// Accepted records that the provider accepted a call that began then. Other processes learn it when
+// this one takes its next tokens.
 func (p *Pacer) Accepted(begun time.Time) {
 	at := begun.UnixNano()
 	for {
@@ -114,14 +113,14 @@ func (p *Pacer) Accepted(begun time.Time) {
 	}
 }
 
-// nextCut is the cut that a throttling answer makes now.
+// nextCut returns the cut that a throttling answer makes now.
 func (p *Pacer) nextCut() cut {
 	last := p.last.Load()
 	return last.next(p.FullRate(), p.now(), p.accepted.Load() >= last.at.UnixNano())
 }
 
-// cutShared cuts the rate in Redis because of a call that began then, or adopts the cut of
-// another process. It returns false if Redis does not answer.
+// cutShared cuts the rate in Redis because of a call that began then, or adopts another process's
+// cut. It returns false if Redis does not answer.
 func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
 	if p.redis == nil {
 		return false
@@ -129,14 +128,14 @@ func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), redisTimeout)
 	defer cancel()
 	stamp := last.stamp
-	for range 2 { // the first round reads the last cut, if this process does not know it
+	for range 2 { // the first round reads the last cut if this process does not know it
 		next := p.nextCut()
 		answer, err := cutRate.Run(ctx, p.redis, []string{key}, stamp, text(p.Rate()), text(next.from), text(next.low), cutPause.Microseconds()).Slice()
 		if err != nil {
 			return false
 		}
 		if len(answer) > 0 && answer[0] == "" && stamp != "" {
-			stamp = "" // Redis has lost the cut that this process knows: the key expired or was deleted
+			stamp = "" // Redis has lost the known cut: the key expired or was deleted
 			continue
 		}
 		now, known := p.cutOf(answer)
@@ -154,7 +153,8 @@ func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
 	return true
 }
 
-// cutOf reads what a script says of the last cut: its stamp, its age in milliseconds and its rates.
+// cutOf parses a script's result about the last cut: its stamp, its age in milliseconds and its
+// rates.
 func (p *Pacer) cutOf(answer []any) (last cut, known bool) {
 	if len(answer) != 4 {
 		return cut{}, false
@@ -165,23 +165,23 @@ func (p *Pacer) cutOf(answer []any) (last cut, known bool) {
 	if stamp == "" || from <= 0 {
 		return cut{}, false
 	}
-	if low <= 0 || low > from { // a process of an older release made the cut, and knows from alone
+	if low <= 0 || low > from { // made by a process of an older release, which only stores from
 		low = from * cutFactor
 	}
 	return cut{at: p.now().Add(-time.Duration(age) * time.Millisecond), from: from, low: low, stamp: stamp}, true
 }
 
-// text is a rate as Redis keeps it.
+// text formats a rate for Redis.
 func text(rate float64) string { return strconv.FormatFloat(rate, 'f', -1, 64) }
 
-// number is a number that Redis keeps as a text, 0 if it is none.
+// number parses a number stored as text; 0 if it is invalid.
 func number(value any) float64 {
 	digits, _ := value.(string)
 	n, _ := strconv.ParseFloat(digits, 64)
 	return n
 }
 
-// adopt goes by c from now on. p.cutting is held.
+// adopt makes c the current cut. p.cutting must be held.
 func (p *Pacer) adopt(c cut) {
 	p.last.Store(&c)
 	select {
@@ -190,7 +190,7 @@ func (p *Pacer) adopt(c cut) {
 	}
 }
 
-// learn adopts what another process has told Redis of the last cut.
+// learn adopts another process's cut from a script's result.
 func (p *Pacer) learn(answer []any) {
 	c, known := p.cutOf(answer)
 	if !known || c.stamp == p.last.Load().stamp {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clock is a time that the test moves.
+// clock is a time that the test sets.
 type clock struct{ t time.Time }
 
 func (c *clock) now() time.Time { return c.t }
@@ -29,8 +29,8 @@ func (p *Pacer) expect(t *testing.T, when string, least, most float64) {
 	}
 }
 
-// A throttling answer halves the rate; it is back within a minute, and never falls on the way.
-func TestThrottled_HalvesAndRecoversWithinAMinute(t *testing.T) {
+// A throttling answer halves the rate; it is back within a minute and never falls meanwhile.
+func TestThrottled_HalvesAndRecovers(t *testing.T) {
 	t.Parallel()
 	p, c := newPacer(nil, 100)
 	p.Throttled(c.t)
@@ -38,7 +38,7 @@ func TestThrottled_HalvesAndRecoversWithinAMinute(t *testing.T) {
 	select {
 	case <-p.Changed():
 	default:
-		t.Error("nobody is told")
+		t.Error("the change is not announced")
 	}
 	last := p.Rate()
 	for range 59 {
@@ -52,8 +52,8 @@ func TestThrottled_HalvesAndRecoversWithinAMinute(t *testing.T) {
 	p.expect(t, "a minute later", 100, 100)
 }
 
-// The answers of one burst halve the rate once, and so do those to calls from before.
-func TestThrottled_OnceForABurst(t *testing.T) {
+// The answers of one burst halve the rate once, as do those to calls that began before.
+func TestThrottled_OncePerBurst(t *testing.T) {
 	t.Parallel()
 	p, c := newPacer(nil, 100)
 	begun := c.t.Add(-time.Millisecond)
@@ -73,8 +73,8 @@ func TestThrottled_OnceForABurst(t *testing.T) {
 }
 
 // Five seconds in which every call is refused say nothing about the rate that the provider accepts
-// after them. While they last, ever fewer calls are made.
-func TestThrottled_ReturnsSoonAfterAllWasRefused(t *testing.T) {
+// afterwards. Meanwhile ever fewer calls are made.
+func TestThrottled_RecoversAfterAllRefused(t *testing.T) {
 	t.Parallel()
 	p, c := newPacer(nil, 500)
 	p.Accepted(c.t.Add(-time.Millisecond))
@@ -92,8 +92,8 @@ func TestThrottled_ReturnsSoonAfterAllWasRefused(t *testing.T) {
 	p.expect(t, "after a minute", leastRate, 2)
 }
 
-// A refusal after calls that were accepted since the last cut is about the rate.
-func TestThrottled_ReturnsToTheRateThatWasRefused(t *testing.T) {
+// A refusal after accepted calls since the last cut concerns the rate.
+func TestThrottled_ReturnsToRefusedRate(t *testing.T) {
 	t.Parallel()
 	p, c := newPacer(nil, 500)
 	for range 5 {
@@ -114,9 +114,9 @@ func TestThrottled_BelowOnePerSecond(t *testing.T) {
 	p.expect(t, "nor after it allows less", 0.25, 0.25)
 }
 
-// The provider accepts 20/s while its account says 100/s: the pace finds the 20, uses them
-// and does not swing back to 100.
-func TestThrottled_FindsTheRateThatTheProviderAccepts(t *testing.T) {
+// The provider accepts 20/s while its account reports 100/s: the pacer finds and uses the 20, and
+// does not return to 100.
+func TestThrottled_FindsAcceptedRate(t *testing.T) {
 	t.Parallel()
 	const accepts, step = 20.0, 10 * time.Millisecond
 	p, c := newPacer(nil, 100)
@@ -152,8 +152,8 @@ func TestThrottled_FindsTheRateThatTheProviderAccepts(t *testing.T) {
 	}
 }
 
-// sharedRedis is the test server without the bucket's key. The key is fixed, so the tests
-// that use it do not run in parallel.
+// sharedRedis is the test server without the bucket's key. The key is fixed, so tests that use it
+// do not run in parallel.
 func sharedRedis(t *testing.T) (client *redis.Client, forget func()) {
 	t.Helper()
 	o, err := redis.ParseURL(os.Getenv("REDIS_URL"))
@@ -172,7 +172,7 @@ func sharedRedis(t *testing.T) (client *redis.Client, forget func()) {
 	return client, forget
 }
 
-// age makes the last cut in Redis so much older.
+// age moves the last cut in Redis into the past.
 func age(t *testing.T, client *redis.Client, by time.Duration) {
 	t.Helper()
 	at, err := client.HGet(t.Context(), key, "cut_at").Int64()
@@ -184,13 +184,13 @@ func age(t *testing.T, client *redis.Client, by time.Duration) {
 	}
 }
 
-// What one process is refused slows all of them down, once for all.
-func TestThrottled_IsSharedThroughRedis(t *testing.T) {
+// A refusal of one process's call slows all of them down, once.
+func TestThrottled_SharedThroughRedis(t *testing.T) {
 	client, _ := sharedRedis(t)
 	one, other := New(client, 100), New(client, 100)
 	one.Throttled(time.Now())
 	one.expect(t, "the one that was refused", 50, 55)
-	other.Throttled(time.Now()) // of the same burst, before it knows
+	other.Throttled(time.Now()) // of the same burst, before it knows the cut
 	other.expect(t, "another that was refused", 50, 55)
 	third := New(client, 100)
 	if err := third.Wait(t.Context(), 1); err != nil {
@@ -205,7 +205,7 @@ func TestThrottled_IsSharedThroughRedis(t *testing.T) {
 	if low := fresh.last.Load().low; low < 25 || low > 35 {
 		t.Errorf("cut again to %.2f/s, want 25 to 35", low)
 	}
-	for third.last.Load().stamp != fresh.last.Load().stamp { // one that sends
+	for third.last.Load().stamp != fresh.last.Load().stamp { // the one that sends
 		if err := third.Wait(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestThrottled_IsSharedThroughRedis(t *testing.T) {
 }
 
 // A process that cut the rate before Redis lost the key shares its next cut with the others.
-func TestThrottled_IsSharedAfterRedisForgotTheLastCut(t *testing.T) {
+func TestThrottled_SharedAfterRedisLostCut(t *testing.T) {
 	client, forget := sharedRedis(t)
 	one, c := newPacer(client, 100)
 	other := New(client, 100)
@@ -235,7 +235,7 @@ func TestThrottled_IsSharedAfterRedisForgotTheLastCut(t *testing.T) {
 }
 
 // A slow call that began before another process's cut does not cut the rate again.
-func TestThrottled_SlowCallFromBeforeAnotherProcessesCut(t *testing.T) {
+func TestThrottled_CallBeforeOtherProcessCut(t *testing.T) {
 	client, _ := sharedRedis(t)
 	begun := time.Now().Add(-10 * time.Second)
 	one, slow := New(client, 100), New(client, 100)
@@ -250,7 +250,7 @@ func TestThrottled_SlowCallFromBeforeAnotherProcessesCut(t *testing.T) {
 	third.expect(t, "another process", 70, 80)
 }
 
-// Without Redis each process takes its share of the rate in force.
+// Without Redis each process uses its share of the current rate.
 func TestThrottled_WithoutRedis(t *testing.T) {
 	t.Parallel()
 	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: 50 * time.Millisecond})
@@ -266,7 +266,7 @@ func TestThrottled_WithoutRedis(t *testing.T) {
 	}
 }
 
-// Tokens that an idle process keeps and those that the bucket makes meanwhile are no more than a burst.
+// Tokens of an idle process and those produced meanwhile are at most a burst.
 func TestWait_ReturnsOldTokens(t *testing.T) {
 	client, _ := sharedRedis(t)
 	p := New(client, 1)
@@ -274,7 +274,7 @@ func TestWait_ReturnsOldTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Return(1)
-	// 0.9 s pass in which it is not used.
+	// 0.9 s pass without use.
 	p.fresh = p.fresh.Add(-900 * time.Millisecond)
 	at, err := client.HGet(t.Context(), key, "at").Int64()
 	if err != nil {
@@ -295,7 +295,7 @@ func TestWait_ReturnsOldTokens(t *testing.T) {
 	}
 }
 
-// A call that another process's provider accepted says that the refusal is about the rate.
+// An accepted call of another process means that the refusal concerns the rate.
 func TestThrottled_AcceptedByAnotherProcess(t *testing.T) {
 	client, _ := sharedRedis(t)
 	one, other := New(client, 100), New(client, 100)
@@ -308,6 +308,6 @@ func TestThrottled_AcceptedByAnotherProcess(t *testing.T) {
 	refused := New(client, 100)
 	refused.Throttled(time.Now())
 	if from := refused.last.Load().from; from > 85 { // 71 after 5 s
-		t.Errorf("the rate returns to %.2f/s, want what was refused", from)
+		t.Errorf("the rate returns to %.2f/s, want the refused rate", from)
 	}
 }

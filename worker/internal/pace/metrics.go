@@ -6,8 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics show what the account may send. Every worker shows the same account: the least
-// of their values counts.
+// metrics show the account's limits. All workers report the same account: use the minimum.
 type metrics struct {
 	rate, limit, left prometheus.Gauge
 }
@@ -17,18 +16,18 @@ func newMetrics(registry prometheus.Registerer, current func() float64) *metrics
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		rate:  gauge("provider_send_rate_limit", "Recipients per second that all workers together send to: the account's, or SES_MAX_SEND_RATE where that is not known."),
-		limit: gauge("provider_quota_limit", "Recipients that the account may send to in any 24 hours; +Inf without a limit, NaN while not known."),
-		left:  gauge("provider_quota_left", "How many of provider_quota_limit are left; +Inf without a limit, NaN while not known."),
+		rate:  gauge("provider_send_rate_limit", "Send rate limit of all workers together, in recipients per second: the account's, or SES_MAX_SEND_RATE if that is unknown."),
+		limit: gauge("provider_quota_limit", "Recipients that the account may send to per 24 hours; +Inf without a limit, NaN if unknown."),
+		left:  gauge("provider_quota_left", "Remaining part of provider_quota_limit; +Inf without a limit, NaN if unknown."),
 	}
 	m.forget()
 	registry.MustRegister(m.rate, m.limit, m.left, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "provider_send_rate", Help: "Recipients per second that all workers together send to at the moment: less than provider_send_rate_limit for a minute after the provider throttled.",
+		Name: "provider_send_rate", Help: "Current send rate of all workers together, in recipients per second: below provider_send_rate_limit for a minute after the provider throttled.",
 	}, current))
 	return m
 }
 
-// forget is for an account that does not answer: no number is better than an old one.
+// forget sets the quota to NaN while the account cannot be read: an old value would look current.
 func (m *metrics) forget() {
 	m.limit.Set(math.NaN())
 	m.left.Set(math.NaN())

@@ -1,7 +1,6 @@
-// Package pace keeps all workers together below the rate that the provider accepts: the
-// account's, and less for a minute after the provider throttled. One token bucket in Redis
-// is shared by every process; when Redis does not answer, each process takes its share of
-// the rate by itself. Only the worker uses it.
+// Package pace limits the send rate of all workers together: the account's rate, and less for a
+// minute after the provider throttled. All processes share one token bucket in Redis; if Redis does
+// not answer, each process uses its share of the rate. Only the worker uses it.
 package pace
 
 import (
@@ -22,31 +21,31 @@ import (
 const key = "email-gateway:pace"
 
 const (
-	// burst is how much of a second's rate may go out at once: providers measure
-	// the rate over about a second, so a tenth stays inside it.
+	// burst is the part of a second's rate that may be sent at once: providers measure the rate
+	// over about a second, so a tenth stays within it.
 	burst = 0.1
-	// grant is how much of a second's rate one visit to Redis fetches. At 1,000
-	// emails/s that is one visit per 50 emails; below 20/s every email visits.
+	// grant is the part of a second's rate fetched per Redis call. At 1,000 emails/s that is one
+	// call per 50 emails; below 20/s it is one per email.
 	grant = 0.05
-	// grantLife is how long fetched tokens may be used: the time in which the rate makes a
-	// grant. Older ones go back to the bucket, which keeps no more than a burst: tokens that
-	// an idle process kept, and those that the bucket made meanwhile, would be a burst too many.
+	// grantLife is how long fetched tokens are valid: the time in which the rate produces a grant.
+	// Older ones are returned to the bucket, which holds at most a burst: otherwise the tokens of
+	// an idle process and those produced meanwhile would be one burst too many.
 	grantLife = time.Duration(grant * float64(time.Second))
-	// redisTimeout is how long an email waits for the bucket before the process
-	// falls back to its own share.
+	// redisTimeout is how long an email waits for the bucket before the process falls back to its
+	// own share.
 	redisTimeout = 500 * time.Millisecond
-	// fallbackFor is how long it then leaves Redis alone.
+	// fallbackFor is how long the process then does not call Redis.
 	fallbackFor = 2 * time.Second
 )
 
-// take refills the bucket by Redis's own clock and with ARGV[4] tokens that were not used,
-// takes up to ARGV[3] tokens and returns how many it took and, if none, how many milliseconds
-// until there is one; then what cutRate returns of the last cut. ARGV[5] is how many microseconds
-// ago a call began that the provider accepted.
+// take refills the bucket by Redis's clock and with ARGV[4] unused tokens, and takes up to ARGV[3]
+// tokens. It returns the number taken and, if none, the milliseconds until there is one; then
+// cutRate's result for the last cut. ARGV[5] is how many microseconds ago a call began that the
+// provider accepted.
 //
 //	KEYS[1] bucket (hash: tokens, cut_from, cut_low; in microseconds at, cut_at, accepted_at)
 //	ARGV[1] tokens per second, ARGV[2] capacity, ARGV[3] tokens wanted, ARGV[4] tokens returned,
-//	ARGV[5] an acceptance's age, '' if there is none to note
+//	ARGV[5] the age of the last acceptance, '' if there is no new one
 var take = redis.NewScript(`
 local now = redis.call('TIME')
 local at = now[1] * 1000000 + now[2]
@@ -68,31 +67,31 @@ if taken == 0 then wait = math.ceil((1 - tokens) * 1000 / per_second) end
 local cut_at = bucket[3] or ''
 return {taken, wait, cut_at, math.floor((at - (tonumber(cut_at) or at)) / 1000), bucket[4] or '0', bucket[5] or '0'}`)
 
-// errAvoided: Redis did not answer a moment ago and is not asked again yet.
-var errAvoided = errors.New("redis left alone after an error")
+// errAvoided: Redis failed a moment ago and is not called yet.
+var errAvoided = errors.New("not calling redis after an error")
 
-// Pacer hands out the right to send.
+// Pacer limits the send rate.
 type Pacer struct {
 	redis redis.Scripter
 	now   func() time.Time
 	full  atomic.Uint64 // the account's recipients per second, as float64 bits
-	share atomic.Uint64 // of the rate that is ours when Redis is away, as float64 bits
+	share atomic.Uint64 // this process's share of the rate during a Redis outage, as float64 bits
 	last  atomic.Pointer[cut]
-	// accepted is when the newest call began that the provider accepted, in Unix nanoseconds.
+	// accepted is the start of the newest call that the provider accepted, in Unix nanoseconds.
 	accepted atomic.Int64
 
-	changed  chan struct{} // holds an item when the rate was cut
-	balance  atomic.Int64  // tokens returned minus tokens owed since the last Wait looked
-	returned chan struct{} // holds an item when tokens were returned
-	cutting  sync.Mutex    // held while a cut is made or learnt
+	changed  chan struct{} // receives when the rate was cut
+	balance  atomic.Int64  // tokens returned minus tokens owed since the last Wait read it
+	returned chan struct{} // receives when tokens were returned
+	cutting  sync.Mutex    // held while a cut is made or adopted
 
-	turn   chan struct{} // holds one item: whoever has it may touch what follows
-	debt   int           // tokens that were used before they were taken
+	turn   chan struct{} // mutex of the fields below; holds one item
+	debt   int           // tokens used before they were taken
 	tokens int
 	fresh  time.Time // when tokens were fetched
 	own    *rate.Limiter
-	avoid  time.Time // until then Redis is left alone
-	noted  int64     // the value of accepted that Redis knows
+	avoid  time.Time // no Redis calls until then
+	noted  int64     // the value of accepted stored in Redis
 }
 
 // New makes a Pacer for a rate in recipients per second.
@@ -114,23 +113,23 @@ func (p *Pacer) SetRate(perSecond float64) { p.full.Store(math.Float64bits(perSe
 // FullRate is the account's rate, in recipients per second.
 func (p *Pacer) FullRate() float64 { return math.Float64frombits(p.full.Load()) }
 
-// Rate is the rate in force, in recipients per second: less than FullRate for a minute
-// after the provider throttled.
+// Rate is the current rate, in recipients per second: below FullRate for a minute after the
+// provider throttled.
 func (p *Pacer) Rate() float64 { return p.last.Load().rate(p.FullRate(), p.now()) }
 
-// Changed receives when the rate was cut, by this process or another.
+// Changed receives when this process or another one has cut the rate.
 func (p *Pacer) Changed() <-chan struct{} { return p.changed }
 
-// SetProcesses says among how many the rate is divided while Redis is away.
+// SetProcesses sets the number of processes that share the rate during a Redis outage.
 func (p *Pacer) SetProcesses(n int) {
 	p.share.Store(math.Float64bits(1 / float64(max(n, 1))))
 }
 
-// OwnRate is the part of Rate that falls to this process if all processes send equally.
+// OwnRate is this process's part of Rate if all processes send equally.
 func (p *Pacer) OwnRate() float64 { return p.Rate() * math.Float64frombits(p.share.Load()) }
 
-// Wait returns when an email to so many recipients may be sent, or when ctx ends. What is owed
-// is paid first. Providers count recipients, not messages.
+// Wait returns when an email to this many recipients may be sent, or when ctx ends. Owed tokens are
+// paid first. Providers count recipients, not messages.
 func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 	select {
 	case <-p.turn:
@@ -151,8 +150,8 @@ func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 	}
 }
 
-// use takes up to wanted of the tokens that are here, after the debt is paid, and returns how many.
-// Tokens that are too old are left for fetch to return.
+// use takes up to wanted of the available tokens, after the debt is paid, and returns their number.
+// Expired tokens are left for fetch to return.
 func (p *Pacer) use(wanted int) int {
 	select {
 	case <-p.returned: // what it announces is in the balance
@@ -176,7 +175,7 @@ func (p *Pacer) use(wanted int) int {
 	return used
 }
 
-// gain gets at least one token, or waits for one for a while; it returns early when tokens are
+// gain fetches at least one token, or waits for one for a while; it returns early when tokens are
 // returned meanwhile.
 func (p *Pacer) gain(ctx context.Context) error {
 	wait, err := p.fetch(ctx)
@@ -207,7 +206,7 @@ func (p *Pacer) pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// Return gives back the tokens of an email that was not sent, for the next one. It does not wait.
+// Return returns the tokens of an email that was not sent, for the next one. It does not block.
 func (p *Pacer) Return(recipients int) {
 	if recipients <= 0 {
 		return
@@ -219,17 +218,19 @@ func (p *Pacer) Return(recipients int) {
 	}
 }
 
-// Owe notes recipients of an email that Wait did not know of when it let the email through: the
-// next emails wait for them. It does not wait.
+// Owe records recipients that Wait did not include when it admitted the email: the next emails wait
+// for them. It does not block.
 //
-// So an email is sent before the tokens of its other recipients are there. The provider counts them
-// all at the time of the call either way. What goes out at once is a burst of emails, and a grant of
-// each process that was idle: with 11 recipients each, as many as an email may have, that is 1.1 times
-// a second's rate and 0.55 times more for each of these processes, after which this process waits for as long as the rate needs for them. At a
-// rate below 11/s such an email exceeds a second's rate whenever it is sent.
+// So an email is sent before the tokens of its other recipients exist. The provider counts them all
+// at the time of the call anyway. The maximum sent at once is a burst of emails, and a grant of
+// each process that was idle: with 11 recipients each, the maximum of an email, that is 1.1 times a
+// second's rate, and 0.55 times more for each of these processes, after which this process waits as
+// long as the rate requires. At a rate below 11/s such an email exceeds a second's rate whenever it
+// is sent.
 func (p *Pacer) Owe(recipients int) { p.balance.Add(-int64(recipients)) }
 
-// fetch exchanges what tokens there are for new ones from Redis, or says how long to wait for one.
+// fetch exchanges the remaining tokens for new ones from Redis, or returns how long to wait for
+// one.
 func (p *Pacer) fetch(ctx context.Context) (time.Duration, error) {
 	if time.Now().Before(p.avoid) {
 		return 0, errAvoided
@@ -261,7 +262,7 @@ func (p *Pacer) fetch(ctx context.Context) (time.Duration, error) {
 func (p *Pacer) ownShare(ctx context.Context) error {
 	p.own.SetLimit(rate.Limit(p.OwnRate()))
 	if err := p.own.Wait(ctx); err != nil {
-		// The limiter does not wait for a turn that would come after ctx's end.
+		// The limiter fails at once if the token would come after ctx's end.
 		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	p.tokens, p.fresh = 1, time.Now()

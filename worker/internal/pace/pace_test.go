@@ -18,8 +18,8 @@ import (
 	"email-gateway/worker/internal/pace"
 )
 
-// newRedis is the test server, emptied of the bucket. The bucket's key is fixed, so
-// the tests of this package that use it do not run beside each other.
+// newRedis is the test server without the bucket. The bucket's key is fixed, so the tests of this
+// package that use it do not run in parallel.
 func newRedis(t *testing.T) *redis.Client {
 	t.Helper()
 	o, err := redis.ParseURL(os.Getenv("REDIS_URL"))
@@ -34,7 +34,7 @@ func newRedis(t *testing.T) *redis.Client {
 	return client
 }
 
-func TestPacer_AllProcessesShareOneRate(t *testing.T) {
+func TestPacer_SharedRate(t *testing.T) {
 	const perSecond, processes, emails = 200, 4, 400
 	measure := func(processes int) (rate float64) {
 		client := newRedis(t)
@@ -57,13 +57,13 @@ func TestPacer_AllProcessesShareOneRate(t *testing.T) {
 		}
 		group.Wait()
 		took := time.Since(begun).Seconds()
-		// A tenth of a second's rate may go out at once at the start.
+		// A tenth of a second's rate may be sent at once at the start.
 		if limit := perSecond * (took + 0.1); float64(let.Load()) > limit+1 {
 			t.Errorf("%d processes: %d emails in %.2f s, want at most %.0f", processes, let.Load(), took, limit)
 		}
 		return float64(let.Load()) / took
 	}
-	// Other work on the machine may slow down one try; processes that lose tokens are slow in each.
+	// Other load may slow down one try; processes that lose tokens are slow in each.
 	for try := 1; ; try++ {
 		one, all := measure(1), measure(processes)
 		t.Logf("%.0f emails/s by one process, %.0f by %d", one, all, processes)
@@ -88,7 +88,7 @@ func TestPacer_CountsRecipients(t *testing.T) {
 	}
 }
 
-func TestPacer_TakesItsShareWithoutRedis(t *testing.T) {
+func TestPacer_OwnShareWithoutRedis(t *testing.T) {
 	t.Parallel()
 	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: 50 * time.Millisecond})
 	t.Cleanup(func() { _ = nobody.Close() })
@@ -108,7 +108,7 @@ func TestPacer_TakesItsShareWithoutRedis(t *testing.T) {
 	}
 }
 
-func TestPacer_WaitEndsWithItsContext(t *testing.T) {
+func TestPacer_WaitContext(t *testing.T) {
 	client := newRedis(t)
 	pacer := pace.New(client, 0.01)
 	if err := pacer.Wait(t.Context(), 1); err != nil { // the bucket starts with one token
@@ -131,7 +131,7 @@ func (a account) Limits(context.Context) (pace.Limits, error) {
 	return pace.Limits{PerSecond: a.rate, PerDay: a.perDay, SentToday: a.sent, Refusal: a.refusal}, a.err
 }
 
-// breaker keeps what it is told.
+// breaker records the reports.
 type breaker struct {
 	mu   sync.Mutex
 	told []string
@@ -143,17 +143,17 @@ func (b *breaker) Account(_ context.Context, refusal string) {
 	b.told = append(b.told, refusal)
 }
 
-// What the account says is known when Start returns, before the first email is taken.
-func TestQuota_TellsTheBreakerBeforeItStarts(t *testing.T) {
+// The account's state is known when Start returns, before the first email is taken.
+func TestQuota_ReportsRefusalAtStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		account account
 		want    []string
 	}{
-		"it sends":               {account{rate: 14, perDay: 200}, []string{""}},
-		"it may not":             {account{rate: 14, perDay: 200, refusal: "SES_ACCOUNT_SENDING_PAUSED"}, []string{"SES_ACCOUNT_SENDING_PAUSED"}},
-		"it cannot be asked":     {account{err: errors.New("404")}, nil},
-		"it may not, at no rate": {account{refusal: "SES_ACCOUNT_SENDING_PAUSED"}, []string{"SES_ACCOUNT_SENDING_PAUSED"}},
+		"sending":                 {account{rate: 14, perDay: 200}, []string{""}},
+		"refused":                 {account{rate: 14, perDay: 200, refusal: "SES_ACCOUNT_SENDING_PAUSED"}, []string{"SES_ACCOUNT_SENDING_PAUSED"}},
+		"not available":           {account{err: errors.New("404")}, nil},
+		"refused, without a rate": {account{refusal: "SES_ACCOUNT_SENDING_PAUSED"}, []string{"SES_ACCOUNT_SENDING_PAUSED"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +173,7 @@ func TestQuota_TellsTheBreakerBeforeItStarts(t *testing.T) {
 			told.mu.Lock()
 			defer told.mu.Unlock()
 			if !slices.Equal(told.told, c.want) {
-				t.Errorf("told %q, want %q", told.told, c.want)
+				t.Errorf("reported %q, want %q", told.told, c.want)
 			}
 		})
 	}
@@ -181,18 +181,18 @@ func TestQuota_TellsTheBreakerBeforeItStarts(t *testing.T) {
 
 func alone(context.Context) (int, error) { return 1, nil }
 
-func TestQuota_FollowsTheAccountAndFallsBack(t *testing.T) {
+func TestQuota_RateAndFallback(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		account account
 		want    float64
-		quota   string // limit and what is left of it
+		quota   string // limit and remaining quota
 	}{
 		"the account's rate":     {account{rate: 14, perDay: 50_000, sent: 49_000.4}, 14, "50000 999.5999999999985"},
 		"more sent than allowed": {account{rate: 14, perDay: 200, sent: 201}, 14, "200 0"},
-		"as many as one likes":   {account{rate: 14, perDay: -1, sent: 7}, 14, "+Inf +Inf"},
-		"an account that hides":  {account{err: errors.New("404")}, 100, "NaN NaN"},
-		"nonsense":               {account{rate: 0, perDay: 200}, 100, "NaN NaN"},
+		"unlimited":              {account{rate: 14, perDay: -1, sent: 7}, 14, "+Inf +Inf"},
+		"not available":          {account{err: errors.New("404")}, 100, "NaN NaN"},
+		"invalid":                {account{rate: 0, perDay: 200}, 100, "NaN NaN"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -238,7 +238,7 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// What an email that was not sent has taken goes to the next one.
+// The tokens of an email that was not sent are used by the next one.
 func TestPacer_Return(t *testing.T) {
 	pacer := pace.New(newRedis(t), 0.05) // a burst of one, and the next after 20 s
 	if err := pacer.Wait(t.Context(), 1); err != nil {
@@ -251,7 +251,7 @@ func TestPacer_Return(t *testing.T) {
 	}
 }
 
-// What an email owes delays the emails after it, whatever the order of Owe and Return.
+// Owed tokens delay the next emails, whatever the order of Owe and Return.
 func TestPacer_Owe(t *testing.T) {
 	pacer := pace.New(newRedis(t), 20) // a bucket of two tokens
 	if err := pacer.Wait(t.Context(), 1); err != nil {
@@ -263,14 +263,14 @@ func TestPacer_Owe(t *testing.T) {
 	if err := pacer.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	// Six tokens are owed and one is taken, of which the bucket may have two.
+	// Six tokens are owed and one is taken; the bucket may have two.
 	if took := time.Since(begun); took < 200*time.Millisecond {
 		t.Errorf("the next email after %s, want 250 to 300 ms at 20/s", took)
 	}
 }
 
-// A debt outlasts a wait that is broken off.
-func TestPacer_OweAfterABrokenWait(t *testing.T) {
+// A debt outlasts a cancelled wait.
+func TestPacer_OweAfterCancelledWait(t *testing.T) {
 	pacer := pace.New(newRedis(t), 20)
 	pacer.Owe(8)
 	begun := time.Now()
@@ -288,7 +288,7 @@ func TestPacer_OweAfterABrokenWait(t *testing.T) {
 	}
 }
 
-// Who waits for a token takes one that is returned meanwhile.
+// A waiting caller takes a token that is returned meanwhile.
 func TestPacer_ReturnEndsAWait(t *testing.T) {
 	pacer := pace.New(newRedis(t), 0.01)
 	if err := pacer.Wait(t.Context(), 1); err != nil { // the bucket starts with one token

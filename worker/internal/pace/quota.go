@@ -10,42 +10,40 @@ import (
 	"email-gateway/shared/service"
 )
 
-// Peers counts the processes among which the rate is divided while Redis is away,
-// this one included.
+// Peers counts the processes that share the rate during a Redis outage, including this one.
 type Peers func(ctx context.Context) (int, error)
 
-// quotaInterval is how often the account is asked: its answers change rarely, and
-// the provider allows one such question per second for the whole account.
+// quotaInterval is how often the account is read: it changes rarely, and the provider allows one
+// such call per second for the whole account.
 const quotaInterval = time.Minute
 
-// quotaRetry is how soon it is asked again after it did not answer.
+// quotaRetry is the interval after a failed call.
 const quotaRetry = 10 * time.Second
 
-// startTime bounds the first question, for whose answer the program's start waits: an
-// account that may not send is known before the first email is taken.
+// startTime bounds the first call, for which the program's start waits: an account that may not
+// send is detected before the first email is taken.
 const startTime = 5 * time.Second
 
-// Limits are what the provider account may send.
+// Limits are the limits of the provider account.
 type Limits struct {
 	PerSecond float64 // recipients
-	PerDay    float64 // in any 24 hours; negative = as many as one likes
+	PerDay    float64 // per 24 hours; negative = unlimited
 	SentToday float64 // in the last 24 hours
-	// Refusal is the code of why the account accepts no email at all at the moment; "" if
-	// it does.
+	// Refusal is the code with which the account refuses all email; "" if it accepts email.
 	Refusal string
 }
 
-// Breaker is told what the account says of sending at all, before any email finds out.
+// Breaker receives whether the account accepts email, before any email is sent.
 type Breaker interface {
 	Account(ctx context.Context, refusal string)
 }
 
-// Account tells its limits.
+// Account reads the account's limits.
 type Account interface {
 	Limits(ctx context.Context) (Limits, error)
 }
 
-// QuotaParams make the loop that keeps a pacer at the account's own rate.
+// QuotaParams configure a Quota.
 type QuotaParams struct {
 	Log      *slog.Logger
 	Pacer    *Pacer
@@ -53,29 +51,29 @@ type QuotaParams struct {
 	Breaker  Breaker
 	Peers    Peers
 	Registry prometheus.Registerer
-	// Fallback is the rate to go by while the account cannot be asked: an emulator may
-	// not know the question.
+	// Fallback is the rate used while the account cannot be read: an emulator may not support the
+	// call.
 	Fallback float64
 }
 
-// NewQuota makes the loop.
+// NewQuota makes a Quota.
 func NewQuota(p QuotaParams) *Quota {
 	q := &Quota{params: p, metrics: newMetrics(p.Registry, p.Pacer.Rate), now: time.Now}
 	q.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: quotaRetry, RunOnce: q.runOnce})
 	return q
 }
 
-// Quota is the loop that asks the account.
+// Quota is the loop that reads the account and sets the pacer's rate.
 type Quota struct {
 	*service.Loop
 	params  QuotaParams
 	metrics *metrics
 	now     func() time.Time
-	unknown bool      // the account did not answer the last time
-	asked   time.Time // when it was last asked
+	unknown bool      // the last call failed
+	asked   time.Time // when it was last read
 }
 
-// Start asks the account before it returns, and then every minute.
+// Start reads the account before it returns, and then every minute.
 func (q *Quota) Start(ctx context.Context, failed func(error)) error {
 	first, cancel := context.WithTimeout(ctx, startTime)
 	q.ask(first)
@@ -90,7 +88,7 @@ func (q *Quota) runOnce(ctx context.Context) (bool, error) {
 	if q.unknown {
 		wait = quotaRetry
 	}
-	if q.now().Sub(q.asked) > wait-quotaRetry/2 { // the loop's rounds do not fall on the second
+	if q.now().Sub(q.asked) > wait-quotaRetry/2 { // the loop's rounds are not exact
 		q.ask(ctx)
 	}
 	n, err := q.params.Peers(ctx)
@@ -112,11 +110,11 @@ func (q *Quota) ask(ctx context.Context) {
 	q.metrics.rate.Set(rate)
 }
 
-// rate is the rate to go by. It is logged when it is another than before.
+// rate returns the rate to use, and logs changes.
 func (q *Quota) rate(limits Limits, err error) float64 {
 	if err != nil || limits.PerSecond <= 0 {
 		if !q.unknown {
-			q.params.Log.Warn("send rate of the account unknown, using SES_MAX_SEND_RATE", "rate", q.params.Fallback, "error", err)
+			q.params.Log.Warn("cannot read the account's send rate, using SES_MAX_SEND_RATE", "rate", q.params.Fallback, "error", err)
 		}
 		q.unknown = true
 		q.metrics.forget()

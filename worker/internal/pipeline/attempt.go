@@ -12,31 +12,31 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
-	"email-gateway/worker/internal/gate"
+	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/provider"
 )
 
 // attempt is one try of one email, from the moment its task was received.
 type attempt struct {
-	id       uuid.UUID // the claim token; travels to the provider as a tag
+	id       uuid.UUID // the claim token; sent to the provider as a tag
 	row      *store.LoadedEmail
-	task     email.SendJob // what the queue brought: checked, not trusted
-	job      email.SendJob // what the outbox holds: sent
-	queue    string        // that the task came from
+	task     email.SendJob // the queue's payload: checked, not trusted
+	job      email.SendJob // the outbox row's payload: sent
+	queue    string        // the queue the task came from
 	received time.Time
-	// unreadable is why job is not complete, unrenderable why an email of a mailing
-	// has no body, if so.
+	// unreadable is the error that kept job from being decoded. unrenderable is the error that kept
+	// a mailing's email from being rendered. Both are nil otherwise.
 	unreadable, unrenderable error
 	html, text               string
 	unsubscribe              map[string]string // headers of a mailing's email
-	// tries and throttles count this attempt too once it is won.
+	// tries and throttles include this attempt once its claim has succeeded.
 	tries, throttles int
-	pass             store.GatePass // how the claim met the provider's gate
-	called           time.Time      // when the provider was asked; zero = not yet
+	pass             store.GatePass // the circuit breaker's state at the claim
+	called           time.Time      // when the provider call began; zero = no call yet
 	state            email.EventType
-	reached          []reached // the states so far, which count when the claim or the refusal is committed
-	unspent          bool      // the try is given back: no call was made, or none that counts
-	excused          bool      // the call was made in an outage: the try counts like a throttled one
+	reached          []reached // the states so far; counted when the claim or the refusal is committed
+	unspent          bool      // the try is not counted: there was no call, or none that counts
+	excused          bool      // the call was made during an outage: the try counts like a throttled one
 }
 
 func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, received time.Time) *attempt {
@@ -46,12 +46,11 @@ func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, receiv
 	}
 	a.reach(email.EventReceived)
 	a.unreadable = json.Unmarshal(row.Payload, &a.job)
-	a.job.CC, a.job.BCC = leaveOut(a.job.CC, row.SuppressedCopies), leaveOut(a.job.BCC, row.SuppressedCopies)
+	a.job.CC, a.job.BCC = withoutSuppressed(a.job.CC, row.SuppressedCopies), withoutSuppressed(a.job.BCC, row.SuppressedCopies)
 	return a
 }
 
-// number is which try this is of those that EMAIL_MAX_ATTEMPTS counts: throttled ones
-// are not among them.
+// number is the number of this try as EMAIL_MAX_ATTEMPTS counts it: throttled tries are excluded.
 func (a *attempt) number() int { return a.tries - a.throttles }
 
 func (a *attempt) won(claim store.Advanced) {
@@ -69,7 +68,7 @@ func (a *attempt) logger(ctx context.Context, log *slog.Logger) *slog.Logger {
 	})
 }
 
-// reached is a state of the pipeline and how long after the task's receipt the attempt came to it.
+// reached is a pipeline state and the time from the task's receipt until the attempt reached it.
 type reached struct {
 	state email.EventType
 	after time.Duration
@@ -80,17 +79,18 @@ func (a *attempt) reach(state email.EventType) {
 	a.reached = append(a.reached, reached{state, time.Since(a.received)})
 }
 
-// transition is one from a resting place. There a program may be changing the email.
+// transition returns a transition out of a status in which an API call may be changing the email at
+// the same time.
 func (a *attempt) transition(guard store.Guard, to email.Status) store.Transition {
 	return store.Transition{ID: a.row.ID, Guard: guard, GiveWay: a.row.About, Status: to}
 }
 
-// call is this attempt for the circuit breaker.
-func (a *attempt) call(maxAttempts int) gate.Call {
-	return gate.Call{Email: a.row.ID, Attempt: a.id, Pass: a.pass, Last: a.number() >= maxAttempts}
+// call describes this attempt to the circuit breaker.
+func (a *attempt) call(maxAttempts int) breaker.Call {
+	return breaker.Call{Email: a.row.ID, Attempt: a.id, Pass: a.pass, Last: a.number() >= maxAttempts}
 }
 
-// end is a transition out of PROCESSING, under this attempt's claim.
+// end returns a transition out of PROCESSING, guarded by this attempt's claim token.
 func (a *attempt) end(to email.Status) store.Transition {
 	t := store.Transition{ID: a.row.ID, Guard: store.GuardAttempt, Status: to, Token: a.id}
 	t.Duration = max(time.Since(a.received), time.Millisecond)
@@ -100,8 +100,8 @@ func (a *attempt) end(to email.Status) store.Transition {
 	return t
 }
 
-// claim is the transition that wins the fence. It carries the three events that
-// precede the call and the recipient to write down.
+// claim returns the transition to PROCESSING. It carries the three events that precede the call and
+// the recipient to store.
 func (a *attempt) claim(now time.Time) store.Transition {
 	t := a.transition(store.GuardClaim, email.Processing)
 	t.Token, t.AddAttempts, t.Company = a.id, 1, a.row.CompanyID
@@ -118,10 +118,10 @@ func (a *attempt) claim(now time.Time) store.Transition {
 	return t
 }
 
-// recipient is what the email says about its recipient, under the id that it names or
-// else the one derived from its identifiers. An email that names an id states no address
-// (the api has compared it), and may have nothing to say at all: nil. So has an email of a mailing that
-// names an id: the step that made it has written what its entry says.
+// recipient returns the recipient data of the email, under the recipientId in the payload or else
+// the id derived from its identifiers. With a recipientId there is no address in the result (the
+// api has compared it). The result is nil if a recipientId comes without other data, or if the
+// email belongs to a mailing: the mailing step has stored the entry's data already.
 func (a *attempt) recipient() *store.Recipient {
 	r := a.job.Recipient
 	said := store.Recipient{ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, RazaoSocial: r.RazaoSocial, Nome: r.Nome}
@@ -140,7 +140,7 @@ func (a *attempt) receivedEvent() email.Event {
 	return event(email.EventReceived, a.received, map[string]any{"attempt": a.number(), "jobId": a.row.ID})
 }
 
-// message is what goes to the provider, from the outbox row.
+// message builds the provider message from the outbox row.
 func (a *attempt) message() provider.Message {
 	headers := a.job.Headers
 	if len(a.unsubscribe) > 0 {

@@ -15,21 +15,19 @@ import (
 	"email-gateway/shared/unsubscribe"
 )
 
-// Templates brings what the emails of a mailing are made from; store.ErrNotFound if
-// there is no such mailing.
+// Templates loads a mailing's templates; store.ErrNotFound if there is no such mailing.
 type Templates interface {
 	MailingTemplates(ctx context.Context, mailing uuid.UUID) (store.MailingTemplates, error)
 }
 
-// Links makes unsubscribe links.
+// Links builds unsubscribe links.
 type Links struct {
 	Keys      unsubscribe.Keys
 	PublicURL string
 }
 
-// bodiesKept is how many mailings' templates are held ready. Each may be a mebibyte;
-// more than a handful at once come from different tenants, and a template is read in a
-// millisecond.
+// bodiesKept is the size of the template cache. A template may be 1 MiB; more than a few at a time
+// come from different tenants, and a template is read in about a millisecond.
 const bodiesKept = 16
 
 // bodies renders the emails of mailings. It is safe for concurrent use.
@@ -39,13 +37,13 @@ type bodies struct {
 
 	mu    sync.Mutex
 	ready map[uuid.UUID]*body
-	order []uuid.UUID // the one used last at the end
+	order []uuid.UUID // least recently used first
 }
 
-// body is one mailing's templates, bound to the order in which values come.
+// body is one mailing's parsed templates, bound to the order of its columns.
 type body struct {
 	html, text *mailmerge.Bound // text may be nil
-	// unusable is why nothing can be made of them, if so.
+	// unusable is the error that keeps the templates from being used, or nil.
 	unusable error
 }
 
@@ -53,14 +51,14 @@ func newBodies(templates Templates, links Links) *bodies {
 	return &bodies{templates: templates, links: links, ready: make(map[uuid.UUID]*body)}
 }
 
-// render fills in the attempt's body and headers. Its error is the database's; a
-// mailing's email that cannot be made is the attempt's unrenderable.
+// render sets the attempt's body and headers. It returns database errors; an email that cannot be
+// rendered gets the reason in a.unrenderable.
 func (b *bodies) render(ctx context.Context, a *attempt) error {
 	mailing := a.row.MailingID.UUID
 	made, err := b.of(ctx, mailing)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		a.unrenderable = errors.New("the mailing's templates are not kept any more")
+		a.unrenderable = errors.New("the mailing's templates have been deleted")
 		return nil
 	case err != nil:
 		return err
@@ -90,7 +88,8 @@ func (b *bodies) render(ctx context.Context, a *attempt) error {
 	return nil
 }
 
-// of returns the mailing's body. Two that miss it at once both read it.
+// of returns the mailing's body, from the cache or the database. Two concurrent misses both read
+// it.
 func (b *bodies) of(ctx context.Context, mailing uuid.UUID) (*body, error) {
 	if found := b.use(mailing); found != nil {
 		return found, nil
@@ -124,9 +123,8 @@ func (b *bodies) use(mailing uuid.UUID) *body {
 	return found
 }
 
-// bind parses templates that the api has parsed before. No value changes what the
-// HTML check says of a template, so it is asked once per mailing, and only when the
-// checker is another than the api's was.
+// bind parses templates that the api has parsed before. Values cannot change the result of the HTML
+// check, so it runs once per mailing, and only if the checker's version differs from the api's.
 func bind(t store.MailingTemplates) *body {
 	place := mailmerge.Place(t.Fields)
 	if t.CheckerVersion != int(htmlcheck.Version) {

@@ -12,9 +12,9 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// claim wins the fence for this attempt, or finds that it is not to be won. When
-// Postgres breaks off in the middle it asks again until there is an answer, because
-// the claim may stand, and nobody else could ever touch the email.
+// claim tries to claim the email for this attempt. If the database's answer is lost it repeats the
+// statement until there is an answer: the claim may be committed, and then no other worker could
+// ever change the email.
 func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error) {
 	ctx, span := p.Tracer.Start(ctx, "claim", telemetry.Internal)
 	defer span.End()
@@ -25,12 +25,12 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	begun := time.Now()
 	won, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
-		t.GiveWay = false // it may be ours already, and then nobody else can end it
+		t.GiveWay = false // it may be ours already, and then no other program can end it
 		won, err = p.insist(ctx, t)
 	}
-	// Nobody else has this token: the claim was won by a try whose answer was lost. Ours
-	// was not the only one, since database/sql repeats by itself what a broken connection
-	// cut off.
+	// Only this attempt has the token: an earlier execution of this statement won the claim and its
+	// answer was lost. That may have been one by database/sql, which repeats a statement after a
+	// broken connection.
 	if err == nil && !won.Applied && won.SameToken && won.Status == email.Processing {
 		won.Applied = true
 		won.LeaseUntil = won.LeaseUntil.Add(-time.Since(begun))
@@ -45,8 +45,8 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	return won, err
 }
 
-// insist repeats a write that Postgres did not answer, or that another transaction's lock
-// kept from being made, until it is answered. Between two tries it holds no connection.
+// insist repeats a write that failed in an outage or on another transaction's lock until the
+// database answers. It holds no connection between two tries.
 func (p *Pipeline) insist(ctx context.Context, t store.Transition) (store.Advanced, error) {
 	delay := repeatDelay
 	for {

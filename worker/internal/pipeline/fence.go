@@ -5,12 +5,12 @@ import (
 	"email-gateway/shared/store"
 )
 
-// The two halves of the fence: a task of an email that is done or in other hands leaves
-// at once, and only the task that Postgres lets win goes on to the provider. They have a file
-// of their own, for which a test builds another one and shows that the chaos run finds it out.
+// The two halves of the fence: a task whose email is done or claimed by another worker ends at
+// once, and only a task whose claim succeeds calls the provider. They are a separate file because a
+// test replaces it by one without the fence and proves that the chaos run detects that.
 
-// mayClaim says that the email is there for a worker to take.
+// mayClaim reports whether a worker may claim an email in this status.
 func mayClaim(s email.Status) bool { return s.Claimable() }
 
-// isMine says that the claim was won.
+// isMine reports whether the claim succeeded.
 func isMine(claim store.Advanced) bool { return claim.Applied }

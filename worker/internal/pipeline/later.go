@@ -10,13 +10,12 @@ import (
 	"email-gateway/shared/store"
 )
 
-// laterResults bounds the results that wait for other transactions' locks without holding a
-// task; more of them hold theirs.
+// laterResults bounds the results that wait for other transactions' locks in the background.
+// Further ones wait in their task.
 const laterResults = 256
 
-// later are the attempts whose result another transaction's lock keeps from being recorded.
-// Their tasks have ended, or a company whose rows are locked would take all the workers of
-// others.
+// later holds the attempts whose result cannot be recorded because another transaction has locked
+// the row. Their tasks have ended; otherwise one company's locked rows would occupy all workers.
 type later struct {
 	slots   chan struct{}
 	running sync.WaitGroup
@@ -24,8 +23,8 @@ type later struct {
 
 func newLater() *later { return &later{slots: make(chan struct{}, laterResults)} }
 
-// recordLater goes on recording in the background, if there is room. If the worker dies
-// meanwhile, the rescuer finds the email when its lease is over.
+// recordLater repeats the write in the background and reports whether there was a slot for it. If
+// the worker dies meanwhile, the rescuer finds the email when its lease ends.
 func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition) bool {
 	select {
 	case p.later.slots <- struct{}{}:
@@ -43,7 +42,7 @@ func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition)
 		case applied && t.Status.Final():
 			p.ended(log, a, t.Status)
 		case applied:
-			p.returned(context.Background(), a, t.Delay)
+			p.wakeLane(context.Background(), a, t.Delay)
 			p.observe(log, a, t.Status, slog.LevelWarn)
 		}
 	})
@@ -53,8 +52,8 @@ func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition)
 // Start implements service.Service: there is nothing to start.
 func (p *Pipeline) Start(context.Context, func(error)) error { return nil }
 
-// Stop waits for the results that are recorded in the background. It comes after the end of the
-// consumer.
+// Stop waits for the results that are being recorded in the background. Call it after the consumer
+// has stopped.
 func (p *Pipeline) Stop(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -65,6 +64,6 @@ func (p *Pipeline) Stop(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return errors.New("results of locked emails were not recorded: the rescuer finds them")
+		return errors.New("results of locked emails were not recorded: the rescuer handles them when their leases end")
 	}
 }

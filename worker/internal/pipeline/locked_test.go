@@ -18,9 +18,9 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// A foreign session has locked the email's row. Its task comes again within two seconds and
-// the row is as it was, whatever was to be done to it.
-func TestHandle_LeavesALockedEmailAlone(t *testing.T) {
+// Another session has locked the email's row. Its task is retried within two seconds and the row is
+// unchanged, whatever the task was going to do.
+func TestHandle_LockedEmailIsRetried(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare string
@@ -40,7 +40,7 @@ func TestHandle_LeavesALockedEmailAlone(t *testing.T) {
 			locked := b.lock(t, id)
 			var later *queue.RetryLater
 			if err := b.pipeline.Handle(t.Context(), b.task(t, id)); !errors.As(err, &later) || later.Delay > 2*time.Second {
-				t.Fatalf("handle = %v, want that the task comes again soon", err)
+				t.Fatalf("handle = %v, want the task to be retried soon", err)
 			}
 			if now := b.row(t, id); now != before {
 				t.Errorf("the row changed from %s to %s", before, now)
@@ -48,7 +48,7 @@ func TestHandle_LeavesALockedEmailAlone(t *testing.T) {
 			if err := locked.Rollback(); err != nil {
 				t.Fatal(err)
 			}
-			_ = b.pipeline.Handle(t.Context(), b.task(t, id)) // what the queue is told is another test's
+			_ = b.pipeline.Handle(t.Context(), b.task(t, id)) // the returned error is another test's
 			if got := b.find(t, id).Status; got != c.end {
 				t.Errorf("status = %s, want %s", got, c.end)
 			}
@@ -56,12 +56,13 @@ func TestHandle_LeavesALockedEmailAlone(t *testing.T) {
 	}
 }
 
-// unblocked is a limit for what must not wait for a lock: such a wait ends with statement_timeout, after 30 s.
+// unblocked is the limit for a step that must not wait for a lock: such a wait ends with
+// statement_timeout, after 30 s.
 const unblocked = 25 * time.Second
 
-// A foreign session locks an email while the provider has it. Its task ends without waiting,
-// and its result is written when the lock is gone; until then other emails are sent.
-func TestHandle_RecordsTheResultOfALockedEmail(t *testing.T) {
+// Another session locks an email during the provider call. Its task ends without waiting and its
+// result is written when the lock is gone; other emails are sent meanwhile.
+func TestHandle_LockedEmailResultRecordedLater(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{
 		"row":  `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`,
@@ -114,7 +115,7 @@ func TestHandle_RecordsTheResultOfALockedEmail(t *testing.T) {
 				t.Error(err)
 			}
 			if got := b.find(t, id).Status; got != email.Sent {
-				t.Errorf("status = %s, want that the result is recorded", got)
+				t.Errorf("status = %s, want the result to be recorded", got)
 			}
 			lines := linesOf(t, &log)
 			if last := lines[len(lines)-1]; last["outboxId"] != id.String() || last["sesMessageId"] != "ses-1" {
@@ -124,9 +125,9 @@ func TestHandle_RecordsTheResultOfALockedEmail(t *testing.T) {
 	}
 }
 
-// A claim's answer is lost, and the row is locked when it is asked for again. The claim may
-// be ours, so it is asked for until the lock is gone.
-func TestHandle_ALostClaimThatIsLocked(t *testing.T) {
+// A claim's answer is lost, and the row is locked at the retry. The claim may be committed, so it
+// is retried until the lock is gone.
+func TestHandle_LostClaimAnswerThenLock(t *testing.T) {
 	t.Parallel()
 	var b *bench
 	var locked *sql.Tx
@@ -158,7 +159,7 @@ func TestHandle_ALostClaimThatIsLocked(t *testing.T) {
 	}
 }
 
-// lock has a foreign session lock an email's row.
+// lock locks an email's row in another session.
 func (b *bench) lock(t *testing.T, id uuid.UUID) *sql.Tx {
 	t.Helper()
 	tx, err := b.SQL.BeginTx(t.Context(), nil)
@@ -180,7 +181,7 @@ func (b *bench) row(t *testing.T, id uuid.UUID) (text string) {
 	return text
 }
 
-// callingSender tells when the first email is being sent, and answers when it may.
+// callingSender signals the first call and blocks it until it is released.
 type callingSender struct {
 	other  provider.Sender
 	first  uuid.UUID
@@ -196,15 +197,15 @@ func (s *callingSender) Send(ctx context.Context, m provider.Message) (provider.
 	return s.other.Send(ctx, m)
 }
 
-// Without room for retries the task of a locked email is dropped, with a note for the rescuer: it
-// is not lost.
-func TestHandle_NotesDroppedTasksOfLockedEmails(t *testing.T) {
+// Without room for retries the task of a locked email is dropped with a note for the rescuer, so it
+// does not count as lost.
+func TestHandle_DroppedTaskOfLockedEmailIsNoted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(p *pipeline.Params) { p.RetryRoom = retryRoom(false) })
 	id := b.Accept(t, b.company, nil)
 	b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()`)
 	b.lock(t, id)
-	for range 2 { // a task may come twice
+	for range 2 { // a task may be delivered twice
 		if err := b.pipeline.Handle(t.Context(), b.task(t, id)); err != nil {
 			t.Errorf("handle = %v, want the task acknowledged", err)
 		}

@@ -20,7 +20,7 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// linesOf are the log's lines, each with message and level beside its context.
+// linesOf returns the log's lines that have the email's context, with message and level.
 func linesOf(t *testing.T, log *bytes.Buffer) []map[string]any {
 	t.Helper()
 	var lines []map[string]any
@@ -53,9 +53,8 @@ func logged(t *testing.T) (*bench, *bytes.Buffer, *prometheus.Registry) {
 	return b, &log, registry
 }
 
-// Whatever happens to an email, each line about it carries what spec 004 asks for, and the
-// masked recipient of spec 002.
-func TestLog_NamesTheEmail(t *testing.T) {
+// Each log line about an email has the fields of spec 004 and the masked recipient of spec 002.
+func TestLog_EmailFields(t *testing.T) {
 	t.Parallel()
 	b, log, _ := logged(t)
 	hash := strings.Repeat("0a", 32)
@@ -64,10 +63,10 @@ func TestLog_NamesTheEmail(t *testing.T) {
 	}
 	sent, failed, retried, refused := accept(), accept(), accept(), accept()
 	_ = b.handle(t, sent)
-	_ = b.handle(t, sent) // is ALREADY_SENT
-	b.sender.fail(1, provider.Failure{Verdict: provider.Failed, Code: "X", Category: provider.PermanentError})
+	_ = b.handle(t, sent) // logs ALREADY_SENT
+	b.sender.fail(1, provider.Failure{Outcome: provider.Failed, Code: "X", Category: provider.PermanentError})
 	_ = b.handle(t, failed)
-	b.sender.fail(1, provider.Failure{Verdict: provider.Retry, Code: "X", Category: provider.TransientError})
+	b.sender.fail(1, provider.Failure{Outcome: provider.Retry, Code: "X", Category: provider.TransientError})
 	_ = b.handle(t, retried)
 	b.exec(t, `UPDATE email_outbox SET html = '' WHERE id = $1`, refused)
 	_ = b.handle(t, refused)
@@ -94,18 +93,18 @@ func TestLog_NamesTheEmail(t *testing.T) {
 		}
 	}
 	if again := lines[1]; again["status"] != "ALREADY_SENT" || again["sesMessageId"] != "ses-1" {
-		t.Errorf("a sent email met again: %v", again)
+		t.Errorf("a second task of a sent email: %v", again)
 	}
 }
 
-// noIDs is a loader that reads emails and not their logs.
+// noIDs is a loader that cannot read the provider's message ids.
 type noIDs struct{ pipeline.Loader }
 
 func (noIDs) SESMessageID(context.Context, uuid.UUID) (string, error) {
 	return "", store.ErrUnavailable
 }
 
-// A sent email met again is acknowledged and logged also when its log cannot be read.
+// A second task of a sent email is acknowledged and logged also if the message id cannot be read.
 func TestLog_AlreadySentWithoutID(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -123,8 +122,8 @@ func TestLog_AlreadySentWithoutID(t *testing.T) {
 	}
 }
 
-// A task without an email is logged under the id that it has.
-func TestLog_BuriedTask(t *testing.T) {
+// A task without an email is logged with the task's id.
+func TestLog_DeadLetteredTask(t *testing.T) {
 	t.Parallel()
 	b, log, _ := logged(t)
 	id := uuid.NewString()
@@ -137,8 +136,8 @@ func TestLog_BuriedTask(t *testing.T) {
 	}
 }
 
-// attempt is held to EMAIL_MAX_ATTEMPTS.
-func TestHandle_RefusesAnAttemptBeyondTheLast(t *testing.T) {
+// The payload's attempt must not exceed EMAIL_MAX_ATTEMPTS.
+func TestHandle_AttemptNumberLimit(t *testing.T) {
 	t.Parallel()
 	for attempt, want := range map[int]email.Status{5: email.Sent, 6: email.Failed, 100: email.Failed, 0: email.Failed} {
 		b := newBench(t, nil)
@@ -157,8 +156,8 @@ func TestHandle_RefusesAnAttemptBeyondTheLast(t *testing.T) {
 	}
 }
 
-// Each state that an email came to is timed, and none that it did not.
-func TestMetrics_EachStateIsTimed(t *testing.T) {
+// Each state that an email reached is timed, and no other.
+func TestMetrics_StateDurations(t *testing.T) {
 	t.Parallel()
 	b, _, registry := logged(t)
 	_ = b.handle(t, b.Accept(t, b.company, nil))

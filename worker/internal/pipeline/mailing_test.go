@@ -16,7 +16,7 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// links are made with a key of the test's own.
+// links returns Links with a key of the test's own.
 func links(t *testing.T) pipeline.Links {
 	t.Helper()
 	var keys unsubscribe.Keys
@@ -45,7 +45,7 @@ func newMailingBench(t *testing.T, html, text string, checker int) *mailingBench
 	return m
 }
 
-// entry is an email of the mailing to ana@example.com.
+// entry adds an email of the mailing to ana@example.com.
 func (m *mailingBench) entry(t *testing.T, cidade, link string) uuid.UUID {
 	t.Helper()
 	id := m.Accept(t, m.company, func(e *store.NewEmail) { e.Job.HTMLRef = "mailing:" + m.mailing.String() })
@@ -56,7 +56,7 @@ func (m *mailingBench) entry(t *testing.T, cidade, link string) uuid.UUID {
 	return id
 }
 
-func TestMailing_IsRenderedWhenSent(t *testing.T) {
+func TestMailing_RenderedAtSend(t *testing.T) {
 	t.Parallel()
 	m := newMailingBench(t, `<p title="{{cidade}}">{{nome}}, {{email}}: {{token}} <a href="{{link}}">ver</a> <a href="{{unsubscribe_url}}">sair</a></p>`,
 		"{{nome}} de {{cidade}}", int(htmlcheck.Version))
@@ -65,7 +65,7 @@ func TestMailing_IsRenderedWhenSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := m.find(t, id).Status; got != email.Sent {
-		t.Fatalf("it is %s", got)
+		t.Fatalf("status %s", got)
 	}
 	sent := m.sender.sent[0]
 	link := unsubscribe.URL(m.links.PublicURL, m.links.Keys.Seal(unsubscribe.Link{Company: m.company, Mailing: m.mailing, Address: "ana@example.com"}))
@@ -82,8 +82,8 @@ func TestMailing_IsRenderedWhenSent(t *testing.T) {
 	}
 }
 
-// The step of the mailing that made an email has written its recipient: the claim does not write or lock it again. Its log
-// names it.
+// The mailing step has stored the recipient of its email: the claim does not write or lock it
+// again. The email's log names it.
 func TestMailing_RecipientIsNotWrittenAgain(t *testing.T) {
 	t.Parallel()
 	m := newMailingBench(t, `<p>{{cidade}}</p>`, "", int(htmlcheck.Version))
@@ -96,7 +96,7 @@ func TestMailing_RecipientIsNotWrittenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := m.find(t, id).Status; got != email.Sent {
-		t.Fatalf("it is %s", got)
+		t.Fatalf("status %s", got)
 	}
 	var untouched, logged bool
 	err := m.SQL.QueryRowContext(t.Context(), `
@@ -113,11 +113,11 @@ func TestMailing_CannotBeRendered(t *testing.T) {
 		checker    int
 		change     string
 	}{
-		"a value that is no address":  {html: `<a href="{{link}}">x</a>`, link: "javascript:alert(1)", checker: int(htmlcheck.Version)},
+		"a value that is not a URL":   {html: `<a href="{{link}}">x</a>`, link: "javascript:alert(1)", checker: int(htmlcheck.Version)},
 		"a field without a column":    {html: `<p>{{estado}}</p>`, checker: int(htmlcheck.Version)},
-		"a checker that thinks again": {html: `<script>1</script>`, checker: int(htmlcheck.Version) + 1},
-		"its mailing is gone":         {html: `<p>x</p>`, checker: int(htmlcheck.Version), change: `DELETE FROM mailings`},
-		"larger than may be sent":     {html: `<p>` + strings.Repeat("{{cidade}}", 100) + `</p>`, checker: int(htmlcheck.Version), link: "big"},
+		"rejected by a newer checker": {html: `<script>1</script>`, checker: int(htmlcheck.Version) + 1},
+		"the mailing is deleted":      {html: `<p>x</p>`, checker: int(htmlcheck.Version), change: `DELETE FROM mailings`},
+		"larger than the limit":       {html: `<p>` + strings.Repeat("{{cidade}}", 100) + `</p>`, checker: int(htmlcheck.Version), link: "big"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,8 +142,8 @@ func TestMailing_CannotBeRendered(t *testing.T) {
 	}
 }
 
-// More mailings at once than templates are held ready for.
-func TestMailing_ManyAtOnce(t *testing.T) {
+// More mailings at once than the template cache holds.
+func TestMailing_MoreThanTheCacheHolds(t *testing.T) {
 	t.Parallel()
 	m := newMailingBench(t, `<p>{{cidade}}</p>`, "", int(htmlcheck.Version))
 	first := m.mailing
@@ -201,9 +201,9 @@ func TestSuppressedCopies(t *testing.T) {
 	}
 }
 
-// An email that names a recipient whose import is under way is sent at once, and says
-// nothing about the person: the import does, when it arrives.
-func TestRecipientOnItsWay(t *testing.T) {
+// An email that names a recipient whose import is still queued is sent at once and stores nothing
+// about the person: the import does.
+func TestRecipientNotYetImported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	person := uuid.New()
@@ -223,8 +223,8 @@ func TestRecipientOnItsWay(t *testing.T) {
 	}
 }
 
-// An email that names a recipientId changes what it says and nothing else: not the address,
-// which is compared and not stated.
+// An email with a recipientId updates the recipient's data, but not the address, which is only
+// compared.
 func TestRecipientByID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

@@ -27,16 +27,16 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		steps: steps.New(registry),
 		validation: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_validation_failures_total", Help: "Emails and tasks that did not pass a validation.",
+			Name: "pipeline_validation_failures_total", Help: "Emails and tasks that failed a validation.",
 		}, []string{"validation"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "pipeline_processing_duration_seconds", Help: "From receiving a task to the state that its email came to.", Buckets: buckets,
+			Name: "pipeline_processing_duration_seconds", Help: "Time from receiving a task to each state its email reached.", Buckets: buckets,
 		}, []string{"state"}),
 		processing: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "mailing_processing_duration_seconds", Help: "From receiving a task to the end of its attempt.", Buckets: buckets,
+			Name: "mailing_processing_duration_seconds", Help: "Time from receiving a task to the end of its attempt.", Buckets: buckets,
 		}),
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "provider_call_duration_seconds", Help: "How long the provider took for one email, by its verdict.", Buckets: buckets,
+			Name: "provider_call_duration_seconds", Help: "Duration of a provider call, by outcome.", Buckets: buckets,
 		}, []string{"verdict"}),
 	}
 	for _, state := range []email.EventType{email.EventReceived, email.EventValidated, email.EventValidationFailed, email.EventSentAttempt} {
@@ -58,7 +58,7 @@ func (m *Metrics) took(status email.Status, d time.Duration) {
 	m.processing.Observe(d.Seconds())
 }
 
-// reached times the states that an attempt came to before its outcome.
+// reached observes the states an attempt reached before its outcome.
 func (m *Metrics) reached(states []reached) {
 	for _, r := range states {
 		m.duration.WithLabelValues(string(r.state)).Observe(r.after.Seconds())
@@ -67,12 +67,12 @@ func (m *Metrics) reached(states []reached) {
 
 func (m *Metrics) final(status email.Status) { m.steps.Ended(status) }
 
-// called times a call by its verdict, SENT if there was no failure.
+// called observes a call's duration by outcome; SENT if there was no failure.
 func (m *Metrics) called(d time.Duration, err error) {
 	verdict := string(email.Sent)
 	var f *provider.Failure
 	if errors.As(err, &f) {
-		verdict = string(f.Verdict)
+		verdict = string(f.Outcome)
 	} else if err != nil {
 		verdict = string(provider.Unknown) // as asFailure reads it
 	}

@@ -13,35 +13,34 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// open finds the email that the task is about. A nil row without an error means
-// that the task was buried: nothing can be done for it, now or later. job and decodeErr are what
-// came of its payload.
+// open loads the email of a task. A nil row without an error means that the task was dead-lettered
+// because no retry can help. job and decodeErr are the decoded payload and the decoding error.
 func (p *Pipeline) open(
 	ctx context.Context, task queue.Task, job email.SendJob, decodeErr error, received time.Time,
 ) (*store.LoadedEmail, error) {
 	id, err := uuid.Parse(job.OutboxID)
 	if decodeErr != nil || err != nil {
-		// The task's own id is the outbox id too: the email behind a broken payload
-		// can still be told what happened.
+		// The task id is the outbox id too: the error of an undecodable payload can still be
+		// recorded on its email.
 		if id, err = uuid.Parse(task.ID); err != nil {
-			return nil, p.bury(ctx, task, received, email.CodeInvalidPayload, errors.Join(decodeErr, err))
+			return nil, p.deadLetterTask(ctx, task, received, email.CodeInvalidPayload, errors.Join(decodeErr, err))
 		}
 	}
 	row, err := p.Loader.Load(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, p.bury(ctx, task, received, email.CodeOutboxNotFound, err)
+		return nil, p.deadLetterTask(ctx, task, received, email.CodeOutboxNotFound, err)
 	case err != nil:
 		return nil, err
 	case decodeErr == nil && job.CompanyID != "" && job.CompanyID != row.CompanyID.String():
-		// Not this company's email. It must not be touched by somebody else's task.
-		return nil, p.bury(ctx, task, received, email.CodeOutboxNotFound, errors.New("companyId is not the email's"))
+		// The email belongs to another company: a task of this one must not change it.
+		return nil, p.deadLetterTask(ctx, task, received, email.CodeOutboxNotFound, errors.New("companyId differs from the email's"))
 	}
 	return row, nil
 }
 
-// bury writes the dead letter of a task that has no email to write it on.
-func (p *Pipeline) bury(ctx context.Context, task queue.Task, received time.Time, code string, cause error) error {
+// deadLetterTask stores a dead letter for a task that has no email.
+func (p *Pipeline) deadLetterTask(ctx context.Context, task queue.Task, received time.Time, code string, cause error) error {
 	err := p.Outbox.BuryTask(ctx, store.DeadTask{
 		Target: task.Queue, Reason: code, Detail: cause.Error(), Payload: task.Payload, TaskID: task.ID,
 	})
@@ -54,7 +53,7 @@ func (p *Pipeline) bury(ctx context.Context, task queue.Task, received time.Time
 	}
 	p.Metrics.validationFailed(validation)
 	log := telemetry.EmailLogger(p.Log, telemetry.EmailOf(task.ID, task.Payload))
-	log.Error("task buried", telemetry.State, email.Failed, telemetry.DurationMS, time.Since(received).Milliseconds(),
+	log.Error("task dead-lettered", telemetry.State, email.Failed, telemetry.DurationMS, time.Since(received).Milliseconds(),
 		"code", code, "cause", email.MaskText(cause.Error()))
 	return nil
 }

@@ -37,10 +37,10 @@ func (b *bench) number(t *testing.T, query string) (n int) {
 	return n
 }
 
-// Twenty minutes of 500s, which are 240 probes: no email fails, whether there are many of
-// them or few, and each whose outcome is not known says so. The first probe after the end
-// opens the breaker.
-func TestOutage_OfUnknownOutcomesFailsNoEmail(t *testing.T) {
+// After twenty minutes of HTTP 500, which are 240 probes, no email has failed, with many emails or
+// few, and each with an unknown outcome is flagged. The first probe after the outage closes the
+// breaker.
+func TestOutage_UnknownOutcomesFailNoEmail(t *testing.T) {
 	t.Parallel()
 	for name, emails := range map[string]int{"many": 40, "few": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestOutage_OfUnknownOutcomesFailsNoEmail(t *testing.T) {
 			for range emails {
 				ids = append(ids, b.Accept(t, b.company, nil))
 			}
-			for range 2 * email.MaxAttempts { // until 20 calls have failed: with three emails that is more than their tries
+			for range 2 * email.MaxAttempts { // until 20 calls have failed: three emails need more than their tries for that
 				for _, id := range ids {
 					if b.gate(t).State == store.GateOpen {
 						_ = b.handle(t, id)
@@ -59,9 +59,9 @@ func TestOutage_OfUnknownOutcomesFailsNoEmail(t *testing.T) {
 				}
 			}
 			if g := b.gate(t); g.State != store.GateShut || *g.Reason != broken.Code {
-				t.Fatalf("gate = %+v after %d calls", g, len(b.sender.sent))
+				t.Fatalf("breaker = %+v after %d calls", g, len(b.sender.sent))
 			}
-			// What waits longer than a pause by its backoff is not waited for here.
+			// The test does not wait for backoffs longer than a pause.
 			b.exec(t, "UPDATE email_outbox SET next_at = now() WHERE status = 'RETRY_SCHEDULED'")
 			probed := make(map[uuid.UUID]int)
 			for range 240 {
@@ -74,7 +74,7 @@ func TestOutage_OfUnknownOutcomesFailsNoEmail(t *testing.T) {
 			}
 			for id, n := range probed {
 				if n > 20 { // four short waits, and then one of 2 min -25 % after the other
-					t.Errorf("%s was a probe %d times: its reader may have got it as often", id, n)
+					t.Errorf("%s was a probe %d times: it may have been delivered as often", id, n)
 				}
 			}
 			if n := b.number(t, "SELECT count(*) FROM email_outbox WHERE status NOT IN ('PENDING', 'RETRY_SCHEDULED')"); n > 0 {
@@ -85,12 +85,12 @@ func TestOutage_OfUnknownOutcomesFailsNoEmail(t *testing.T) {
 			}
 			b.sender.fail(0, broken)
 			tries := 0
-			for b.gate(t).State != store.GateOpen && tries < 30 { // with few emails the longest wait goes by
+			for b.gate(t).State != store.GateOpen && tries < 30 { // with few emails the longest wait has to pass
 				b.probeOnce(t)
 				tries++
 			}
 			if b.gate(t).State != store.GateOpen || name == "many" && tries > 2 {
-				t.Fatalf("the outage is over: gate %s after %d pauses between probes", b.gate(t).State, tries)
+				t.Fatalf("the outage is over: breaker %s after %d pauses between probes", b.gate(t).State, tries)
 			}
 			for _, id := range ids {
 				if b.find(t, id).Status != email.Sent {
@@ -104,7 +104,7 @@ func TestOutage_OfUnknownOutcomesFailsNoEmail(t *testing.T) {
 	}
 }
 
-// With feedback, an unknown outcome waits for it first, and the try does not count all the same.
+// With feedback, an email of unknown outcome waits for it first; the try does not count either.
 func TestOutage_WaitsForFeedback(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(p *pipeline.Params) { p.FeedbackWindow = time.Minute })
@@ -125,7 +125,7 @@ func TestOutage_WaitsForFeedback(t *testing.T) {
 	}
 }
 
-// At most once: an unknown outcome ends the email, whatever caused it.
+// With at_most_once an unknown outcome ends the email, whatever caused it.
 func TestOutage_AtMostOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -137,12 +137,12 @@ func TestOutage_AtMostOnce(t *testing.T) {
 	b.expect(t, id, email.Failed, 1, 0)
 }
 
-// An email whose connection is always cut fails after its five tries and opens nothing.
-func TestOutage_OneBadEmailIsNone(t *testing.T) {
+// An email whose connection always breaks fails after its five tries and does not open the breaker.
+func TestOutage_OneFailingEmailDoesNotOpen(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, nil)
-	b.sender.fail(email.MaxAttempts, provider.Failure{Verdict: provider.Unknown, Code: "NETWORK_ERROR", Category: provider.TransientError, Outage: true})
+	b.sender.fail(email.MaxAttempts, provider.Failure{Outcome: provider.Unknown, Code: "NETWORK_ERROR", Category: provider.TransientError, Outage: true})
 	for range email.MaxAttempts {
 		_ = b.handle(t, id)
 	}
@@ -152,7 +152,7 @@ func TestOutage_OneBadEmailIsNone(t *testing.T) {
 	}
 }
 
-// The breaker opens while a call is under way: its unknown outcome stays one, and costs no try.
+// The breaker opens during a call: its unknown outcome stays unknown and does not count as a try.
 func TestOutage_UnknownInFlight(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -174,7 +174,7 @@ func TestOutage_UnknownInFlight(t *testing.T) {
 	}
 }
 
-// recorder is a pacer that is told of throttling.
+// recorder is a pacer that records reported throttling.
 type recorder struct {
 	unpaced
 	mu        sync.Mutex
@@ -189,14 +189,14 @@ func (r *recorder) Throttled(begun time.Time) {
 	r.throttled = append(r.throttled, begun)
 }
 
-// A throttling answer slows the workers down. A spent daily quota is not about the rate.
-func TestHandle_ThrottlingSlowsDown(t *testing.T) {
+// A throttling answer slows the workers down; an exhausted daily quota does not concern the rate.
+func TestHandle_ThrottlingReportedToPacer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		failure provider.Failure
 		want    int
 	}{
-		"throttled":   {provider.Failure{Verdict: provider.Throttled, Code: "SES_THROTTLING", Category: provider.QuotaError}, 1},
+		"throttled":   {provider.Failure{Outcome: provider.Throttled, Code: "SES_THROTTLING", Category: provider.QuotaError}, 1},
 		"daily quota": {quota, 0},
 		"unavailable": {away, 0},
 	} {

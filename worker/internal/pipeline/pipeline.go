@@ -1,9 +1,7 @@
-// Package pipeline takes one email from its task to its next resting place:
-// RECEIVED → VALIDATED → SENT_ATTEMPT → SENT, FAILED or RETRY_SCHEDULED. Read
-// Handle from top to bottom and you have read what a worker does.
+// Package pipeline processes one email task: RECEIVED → VALIDATED → SENT_ATTEMPT → SENT, FAILED or
+// RETRY_SCHEDULED. Handle is the entry point and lists all steps in order.
 //
-// It knows no broker and no provider, only their contracts, and is used by the
-// worker's main.
+// The package depends only on the contracts of queue and provider, not on a broker or on SES.
 package pipeline
 
 import (
@@ -20,7 +18,7 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
-	"email-gateway/worker/internal/gate"
+	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
 )
@@ -28,46 +26,47 @@ import (
 // Loader reads an email; store.ErrNotFound if there is none.
 type Loader interface {
 	Load(ctx context.Context, id uuid.UUID) (*store.LoadedEmail, error)
-	// SESMessageID is the provider's id of a sent email, "" if it is not known.
+	// SESMessageID returns the provider's id of a sent email, "" if it is not known.
 	SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
 }
 
-// Advancer moves an email to a status, with its log and events, if its guard holds.
+// Advancer changes an email's status, log and events in one commit, if the transition's guard
+// holds.
 type Advancer interface {
 	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
 }
 
-// Outbox takes what is not a step of an email's life.
+// Outbox has the operations that are not status transitions.
 type Outbox interface {
 	DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error)
 	NoteDroppedTask(ctx context.Context, id uuid.UUID) error
 	BuryTask(ctx context.Context, t store.DeadTask) error
-	// WakeLanes makes dispatchers look at lanes in which emails are due again.
+	// WakeLanes makes the dispatchers read the lanes again because emails in them are due.
 	WakeLanes(ctx context.Context, lanes []store.Lanes) error
 }
 
-// Pacer lets through as many recipients per second as the provider allows.
+// Pacer limits the recipients per second to the provider's send rate.
 type Pacer interface {
 	Wait(ctx context.Context, recipients int) error
-	// Owe notes recipients that are sent to and were not waited for: the next emails wait for them.
+	// Owe records recipients that are sent to without a wait: later emails wait for them.
 	Owe(recipients int)
-	// Return gives back what was let through for an email that then was not sent.
+	// Return gives tokens back for an email that was not sent.
 	Return(recipients int)
-	// Throttled: the provider refused a call that began then, for there were too many.
+	// Throttled reports that the provider throttled a call that began then.
 	Throttled(begun time.Time)
-	// Accepted: it accepted one.
+	// Accepted reports that the provider accepted a call that began then.
 	Accepted(begun time.Time)
 }
 
-// Gate is the circuit breaker before the provider that all workers share. It is told how
-// every call ended; package gate keeps it.
-type Gate interface {
-	// Answered: the provider took the email.
-	Answered(c gate.Call)
-	// Failed: it did not. unspent asks for the email to be given back with its try,
-	// whatever its verdict.
-	Failed(c gate.Call, f *provider.Failure) (unspent bool)
-	// Skipped: the probe of this id came to no call.
+// Breaker is the provider's circuit breaker, shared by all workers. The result of every call is
+// reported to it.
+type Breaker interface {
+	// Answered reports that the provider accepted the email.
+	Answered(c breaker.Call)
+	// Failed reports that it did not. If unspent is true the email must be released without
+	// counting the try, whatever its outcome.
+	Failed(c breaker.Call, f *provider.Failure) (unspent bool)
+	// Skipped reports that the probe with this id ended without a call.
 	Skipped(id uuid.UUID)
 }
 
@@ -76,7 +75,7 @@ type RetryRoom interface {
 	Free(ctx context.Context, queue string) bool
 }
 
-// Params make a Pipeline.
+// Params configure a Pipeline.
 type Params struct {
 	Log         *slog.Logger
 	Loader      Loader
@@ -84,23 +83,23 @@ type Params struct {
 	Outbox      Outbox
 	Pacer       Pacer
 	Sender      provider.Sender
-	Gate        Gate
+	Breaker     Breaker
 	RetryRoom   RetryRoom
 	Templates   Templates
 	Links       Links
 	Metrics     *Metrics
 	MaxAttempts int
 	Backoff     email.Backoff
-	// TTL is the time that an email of a mailing has from its first attempt on; until
-	// then no deadline runs for it. A single email brings its own.
+	// TTL is how long an email of a mailing may take from its first attempt on; before that no
+	// deadline applies. A single email has its own deadline.
 	TTL time.Duration
-	// FeedbackWindow is how long feedback is waited for when the provider's answer is not
-	// known; 0 = none will come.
+	// FeedbackWindow is how long the pipeline waits for feedback if the outcome of a call is
+	// unknown; 0 = there is no feedback.
 	FeedbackWindow time.Duration
-	// Sent is told how long each email took that the provider accepted, from its task's receipt
-	// to its recorded result; nil if nobody wants to know.
+	// Sent is called for each accepted email with the time from its task's receipt to its recorded
+	// result. Optional.
 	Sent func(took time.Duration)
-	// Tracer makes spans of an attempt's steps.
+	// Tracer creates the spans of an attempt's steps.
 	Tracer telemetry.Tracer
 }
 
@@ -119,42 +118,42 @@ func New(p Params) *Pipeline {
 const (
 	// callTimeout bounds the provider call.
 	callTimeout = 30 * time.Second
-	// turnPatience bounds the wait for the send rate of a task that has no token. It leaves room
-	// for the call before the queue believes that the handler is lost.
-	turnPatience = 45 * time.Second
-	// leaseNeeded must be left of the claim right before the call, so that the call
-	// cannot outlive it: its 30 s and one to write the answer down.
+	// rateLimitWait bounds the wait for the send rate of a task without a token. It leaves time for
+	// the call before the queue considers the handler lost.
+	rateLimitWait = 45 * time.Second
+	// leaseNeeded is the minimum lease right before the call, so that the call ends within the
+	// lease: 30 s for the call and one to record its result.
 	leaseNeeded = callTimeout + time.Second
-	// queueWait is the longest wait of a retry on the queue, where operators see it with its
-	// reason. Longer ones wait in the outbox and leave the queue's room to others.
+	// queueWait is the longest retry delay that is spent on the queue, where operators see it with
+	// its reason. Longer ones wait in the outbox and leave room in the queue's window.
 	queueWait = 30 * time.Second
-	// lockedDelay is when the task of an email comes again that another transaction has
-	// locked, such as that of a program that is moving or cancelling it.
+	// lockedDelay is the retry delay for an email that another transaction has locked, such as one
+	// that reschedules or cancels it.
 	lockedDelay = time.Second
-	// repeatDelay is the pause between two tries of a write that Postgres did not answer.
+	// repeatDelay is the pause between two tries of a write during a database outage.
 	repeatDelay = 250 * time.Millisecond
-	// releaseDelay is how long an email that was given back waits in the outbox.
+	// releaseDelay is how long a released email waits in the outbox.
 	releaseDelay = 5 * time.Second
-	// outagePause and outageDelay are for a database that does not answer: how long a hand
-	// rests, and when its task comes again.
+	// outagePause and outageDelay apply while the database is unavailable: the pause of a worker
+	// goroutine, and the delay of its task.
 	outagePause = time.Second
 	outageDelay = 4 * time.Second
-	// faultDelay is how long an email rests whose task met a fault of ours more than once.
+	// faultDelay is how long an email waits in the outbox after its task failed more than once with
+	// an internal error.
 	faultDelay = 30 * time.Second
-	// longAgo is how long ago an email was taken whose return needs a wake-up: dispatchers look at
-	// a lane again and again for a minute after they took from it, and their clock may differ from ours.
-	// Emails that are due after foundAfter need none, since all lanes are listed that often.
+	// longAgo is the age of a task from which on a returned email needs a wake-up: dispatchers poll
+	// a lane for a minute after they took from it, and their clock may differ from ours. Emails due
+	// after foundAfter need none: all lanes are listed that often.
 	longAgo    = 45 * time.Second
 	foundAfter = 30 * time.Second
-	// keyDelay is how long a mailing's email waits for an operator to set the key that
-	// its unsubscribe link needs: a mailing without a way out is not sent.
+	// keyDelay is how long a mailing's email waits for an operator to set UNSUBSCRIBE_KEY: a
+	// mailing is not sent without an unsubscribe link.
 	keyDelay = time.Minute
 )
 
-// Handle is the queue's handler for one email task. It returns nil when the task
-// has done its work, which includes finding out that there is none left to do. The end of
-// ctx is a stop of the worker: a read or write that it cuts off is no fault, and the task
-// goes back to the queue.
+// Handle is the queue's handler for one email task. It returns nil when the task is done, including
+// when there is nothing left to do. If ctx ends, the worker is stopping: a read or write that this
+// interrupts is not an error, and the task returns to the queue.
 func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	begun := time.Now()
 	err := p.handle(ctx, task)
@@ -167,8 +166,8 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
 	return err
 }
 
-// faultAgain lets an email rest in the outbox whose task met a fault of ours more than once.
-// On the queue the tasks of such emails would take the window's room from other tenants.
+// faultAgain postpones an email in the outbox whose task failed more than once with an internal
+// error. On the queue such tasks would take other tenants' room in the window.
 func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, begun time.Time, err error) error {
 	var (
 		later *queue.RetryLater
@@ -181,25 +180,25 @@ func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, begun time.T
 	if locked, dropping := p.Outbox.DropTask(ctx, id, faultDelay); dropping != nil || locked {
 		return err
 	}
-	telemetry.EmailLogger(p.Log, telemetry.EmailOf(task.ID, task.Payload)).Error("task failed again, the email rests", telemetry.State, email.EventReceived,
+	telemetry.EmailLogger(p.Log, telemetry.EmailOf(task.ID, task.Payload)).Error("task failed again, email postponed", telemetry.State, email.EventReceived,
 		telemetry.DurationMS, time.Since(begun).Milliseconds(), "delay", faultDelay.String(), "error", email.MaskText(err.Error()))
 	return nil
 }
 
-func stopped() error { return &queue.RetryLater{Reason: "the worker stops"} }
+func stopped() error { return &queue.RetryLater{Reason: "worker is stopping"} }
 
 func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	received := time.Now()
 	opening, opened := p.Tracer.Start(ctx, "load", telemetry.Internal)
 	job, decoding := email.DecodeSendJob(task.Payload)
-	turn := p.admitted(task, job)
-	defer turn.giveBack()
+	permit := p.admitted(task, job)
+	defer permit.release()
 	row, err := p.open(opening, task, job, decoding, received)
 	opened.End()
 	switch {
 	case store.IsOutage(err):
-		turn.giveBack()
-		return p.sitOut(ctx)
+		permit.release()
+		return p.waitForDatabase(ctx)
 	case row == nil || err != nil:
 		return err
 	}
@@ -214,7 +213,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	case row.Status == email.Sent && !mayClaim(row.Status):
 		p.alreadySent(ctx, log, a)
 		return nil
-	case !mayClaim(row.Status): // stopped, or in another worker's hands
+	case !mayClaim(row.Status): // in a final status, or claimed by another worker
 		log.Debug("nothing to do", "status", row.Status)
 		return nil
 	case row.Expired:
@@ -226,8 +225,8 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	}
 	if row.MailingID.Valid {
 		if p.Links.Keys.Empty() {
-			log.Warn("UNSUBSCRIBE_KEY is not set, and an email of a mailing needs it", "delay", keyDelay.String())
-			return p.rest(ctx, a, keyDelay)
+			log.Warn("UNSUBSCRIBE_KEY is not set: emails of mailings wait for it", "delay", keyDelay.String())
+			return p.postpone(ctx, a, keyDelay)
 		}
 		if err := p.bodies.render(ctx, a); err != nil {
 			return err
@@ -238,19 +237,19 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 		return p.refuse(ctx, log, a, failed)
 	}
 	a.reach(email.EventValidated)
-	if err := p.awaitTurn(ctx, turn, a.recipients()); err != nil {
+	if err := p.awaitPermit(ctx, permit, a.recipients()); err != nil {
 		return err
 	}
 	crashpoint.At(crashpoint.SendTurn)
-	// From here on neither a stop nor the queue may interrupt: a claim that is left
-	// half-way is an email that nobody may touch.
+	// From here on neither a stop nor the queue may interrupt: an abandoned claim blocks its email
+	// until the lease ends.
 	ctx = context.WithoutCancel(ctx)
 	claim, err := p.claim(ctx, a)
 	switch {
 	case err != nil:
 		return err
 	case claim.Locked:
-		return p.rest(ctx, a, lockedDelay)
+		return p.postpone(ctx, a, lockedDelay)
 	case claim.Status == email.Sent && !isMine(claim):
 		p.alreadySent(ctx, log, a)
 		return nil
@@ -260,17 +259,17 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 		return p.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
 	}
 
-	turn.use()
+	permit.use()
 	receipt, err := p.call(ctx, a)
 	_, recorded := p.Tracer.Start(ctx, "record", telemetry.Internal)
 	defer recorded.End()
 	if err != nil {
-		return p.settle(log, a, asFailure(err))
+		return p.recordFailure(log, a, asFailure(err))
 	}
 	return p.sent(log, a, receipt)
 }
 
-// call asks the provider, once.
+// call makes one provider call.
 func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -281,14 +280,14 @@ func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, erro
 	return receipt, err
 }
 
-// sitOut gives a task back while the database does not answer, not faster than one per
-// second and worker goroutine: else the queue would deliver its tasks again and again for nothing.
-func (p *Pipeline) sitOut(ctx context.Context) error {
-	_ = service.Pause(ctx, outagePause) // a stop ends it, which is fine too
-	return &queue.RetryLater{Delay: outageDelay, Reason: "the database does not answer"}
+// waitForDatabase returns a task to the queue during a database outage, at most one per second and
+// worker goroutine. Without the pause the queue would deliver its tasks in a tight loop.
+func (p *Pipeline) waitForDatabase(ctx context.Context) error {
+	_ = service.Pause(ctx, outagePause) // ends early at a stop
+	return &queue.RetryLater{Delay: outageDelay, Reason: "database unavailable"}
 }
 
-// expire ends an email whose deadline passed while it waited.
+// expire ends an email whose deadline passed while it was queued.
 func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) error {
 	t := a.transition(store.GuardOverdue, email.Expired)
 	t.ErrorCode = email.CodeExpired
@@ -307,18 +306,18 @@ func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) err
 	return nil
 }
 
-// skipped makes room for another probe if this one came to no call.
+// skipped lets the circuit breaker choose another probe if this one ended without a call.
 func (p *Pipeline) skipped(a *attempt) {
 	if a.called.IsZero() {
-		p.Gate.Skipped(a.row.ID)
+		p.Breaker.Skipped(a.row.ID)
 	}
 }
 
-// resultAlreadySent is the result of a task whose email was sent before.
+// resultAlreadySent is the status logged for a task whose email was sent before.
 const resultAlreadySent = "ALREADY_SENT"
 
-// alreadySent acknowledges the task of an email that was sent before. Completed tasks are
-// not kept, so the log line is the task's result, also where the provider's id cannot be read.
+// alreadySent acknowledges the task of an email that was sent before. Completed tasks are not
+// retained, so the log line is the only result, also if the provider's id cannot be read.
 func (p *Pipeline) alreadySent(ctx context.Context, log *slog.Logger, a *attempt) {
 	id, err := p.Loader.SESMessageID(ctx, a.row.ID)
 	if err != nil {
@@ -327,19 +326,19 @@ func (p *Pipeline) alreadySent(ctx context.Context, log *slog.Logger, a *attempt
 	log.Info("email already sent", telemetry.State, email.Sent, "status", resultAlreadySent, "sesMessageId", id)
 }
 
-// dropTask acknowledges a task whose email cannot be sent now: it came too early, its lane is
-// closed, or the provider's gate is shut. The dispatcher acts when the email is due again. A
-// PENDING email is the dispatcher's already.
+// dropTask acknowledges a task whose email cannot be sent now: it is not due, its lane is closed,
+// or the circuit breaker is open. The dispatcher enqueues the email when it is due again. A PENDING
+// email is the dispatcher's already.
 func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, status email.Status) error {
-	log.Debug("not now", "status", status)
+	log.Debug("email cannot be sent now", "status", status)
 	if status != email.Enqueued && status != email.RetryScheduled {
 		return nil
 	}
-	return p.rest(ctx, a, 0)
+	return p.postpone(ctx, a, 0)
 }
 
-// rest acknowledges the task and leaves the email to the dispatcher, for some time at least.
-func (p *Pipeline) rest(ctx context.Context, a *attempt, delay time.Duration) error {
+// postpone acknowledges the task and leaves the email to the dispatcher, for at least the delay.
+func (p *Pipeline) postpone(ctx context.Context, a *attempt, delay time.Duration) error {
 	locked, err := p.Outbox.DropTask(ctx, a.row.ID, delay)
 	switch {
 	case locked:
@@ -347,44 +346,43 @@ func (p *Pipeline) rest(ctx context.Context, a *attempt, delay time.Duration) er
 	case err != nil:
 		return err
 	}
-	p.returned(ctx, a, delay)
+	p.wakeLane(ctx, a, delay)
 	return nil
 }
 
-// returned wakes the dispatchers for an email that is theirs again and due after a delay, if they
-// would not look at its lane in time.
-func (p *Pipeline) returned(ctx context.Context, a *attempt, delay time.Duration) {
+// wakeLane wakes the dispatchers for an email that is PENDING again and due after delay, if they
+// would not read its lane in time.
+func (p *Pipeline) wakeLane(ctx context.Context, a *attempt, delay time.Duration) {
 	if time.Since(a.task.EnqueuedAt) < longAgo || delay > foundAfter {
 		return
 	}
 	lanes := []store.Lanes{{Company: a.row.CompanyID, Queue: a.queue, Mailing: a.row.MailingID.UUID}}
 	if err := p.Outbox.WakeLanes(ctx, lanes); err != nil {
-		p.Log.Debug("dispatchers not woken: they look by themselves", "error", err)
+		p.Log.Debug("cannot wake the dispatchers: their next listing finds the email", "error", err)
 	}
 }
 
-// rowLocked looks at an email that another transaction has locked again when that one has
-// had time to commit. The tasks of locked emails take no more of the window than other retries:
-// one that finds no room is dropped, and the rescuer brings its email back. The note is committed
-// before the task leaves the queue, so that the task is not counted as lost.
+// rowLocked retries an email that another transaction has locked, after a delay in which that one
+// can commit. Such tasks take no more of the window than other retries: without room the task is
+// dropped, and the rescuer enqueues the email again. The note is committed before the task leaves
+// the queue, so that the task is not counted as lost.
 func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
 	if !p.RetryRoom.Free(ctx, a.queue) {
 		return p.Outbox.NoteDroppedTask(ctx, a.row.ID)
 	}
-	return &queue.RetryLater{Delay: lockedDelay, Reason: "its row is locked"}
+	return &queue.RetryLater{Delay: lockedDelay, Reason: "the email's row is locked"}
 }
 
-// asFailure turns an error that breaks the provider's contract into the one
-// verdict that is safe without knowing more.
+// asFailure maps an error that is not a provider.Failure to Unknown, the only safe outcome.
 func asFailure(err error) *provider.Failure {
 	var f *provider.Failure
 	if errors.As(err, &f) {
 		return f
 	}
 	return &provider.Failure{
-		Verdict: provider.Unknown, Code: "PROVIDER_ERROR", Category: provider.TransientError, Reason: err.Error(), Err: err,
+		Outcome: provider.Unknown, Code: "PROVIDER_ERROR", Category: provider.TransientError, Reason: err.Error(), Err: err,
 	}
 }
 
-// jitter places a wait within the backoff's tolerance.
+// jitter returns a random factor in [0, 1) for the backoff.
 func jitter() float64 { return rand.Float64() }

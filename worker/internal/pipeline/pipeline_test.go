@@ -17,14 +17,13 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
-	"email-gateway/worker/internal/gate"
+	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
 )
 
-// bench is a pipeline on a database of its own, with a provider that answers what
-// the test says.
+// bench is a pipeline on its own database, with a provider whose answers the test sets.
 type bench struct {
 	storetest.Database
 	company  uuid.UUID
@@ -37,7 +36,7 @@ func newBench(t *testing.T, change func(*pipeline.Params)) *bench {
 	return newBenchOn(t, func(d storetest.Database) *store.Store { return d.Store }, change)
 }
 
-// newBenchOn is newBench with a store of its own for the emails' transitions.
+// newBenchOn is newBench with a separate store for the emails' transitions.
 func newBenchOn(t *testing.T, advance func(storetest.Database) *store.Store, change func(*pipeline.Params)) *bench {
 	t.Helper()
 	d := storetest.New(t)
@@ -47,7 +46,7 @@ func newBenchOn(t *testing.T, advance func(storetest.Database) *store.Store, cha
 	t.Cleanup(advancer.Close)
 	p := pipeline.Params{
 		Log: slog.New(slog.DiscardHandler), Loader: loader, Advancer: advancer, Outbox: d.Store,
-		Pacer: unpaced{}, Sender: b.sender, Gate: newGate(d), Templates: d.Store, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()),
+		Pacer: unpaced{}, Sender: b.sender, Breaker: newBreaker(d), Templates: d.Store, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()),
 		RetryRoom:   retryRoom(true),
 		MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
 	}
@@ -58,12 +57,12 @@ func newBenchOn(t *testing.T, advance func(storetest.Database) *store.Store, cha
 	return b
 }
 
-// retryRoom says whether queues have room for retries.
+// retryRoom reports whether queues have room for retries.
 type retryRoom bool
 
 func (r retryRoom) Free(context.Context, string) bool { return bool(r) }
 
-// task is what the dispatcher would put on the queue for an email.
+// task returns the task that the dispatcher would enqueue for an email.
 func (b *bench) task(t *testing.T, id uuid.UUID) queue.Task {
 	t.Helper()
 	var payload []byte
@@ -133,7 +132,7 @@ type scriptedSender struct {
 	mu       sync.Mutex
 	failures []*provider.Failure
 	sent     []provider.Message
-	during   func() // runs while the call is under way
+	during   func() // runs during the call
 }
 
 func (s *scriptedSender) Send(_ context.Context, m provider.Message) (provider.Receipt, error) {
@@ -178,7 +177,7 @@ func timeline(parts ...any) []email.EventType {
 	return all
 }
 
-func TestHandle_SendsOnceAndTellsTheStory(t *testing.T) {
+func TestHandle_SendsOnceWithEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, func(e *store.NewEmail) {
@@ -219,11 +218,11 @@ func TestHandle_SendsOnceAndTellsTheStory(t *testing.T) {
 	}
 }
 
-func TestHandle_DoesWhatTheVerdictSays(t *testing.T) {
+func TestHandle_ProviderOutcomes(t *testing.T) {
 	t.Parallel()
 	unknown := timeline(firstTry, email.EventOutcomeUnknown)
 	for name, c := range map[string]struct {
-		verdict   provider.Verdict
+		outcome   provider.Outcome
 		delivery  email.Delivery
 		status    email.Status
 		code      string
@@ -236,35 +235,35 @@ func TestHandle_DoesWhatTheVerdictSays(t *testing.T) {
 		retried   bool
 	}{
 		"failed": {
-			verdict: provider.Failed, status: email.Failed, code: "X", attempts: 1,
+			outcome: provider.Failed, status: email.Failed, code: "X", attempts: 1,
 			events: timeline(firstTry, email.EventFailed), dead: true,
 		},
 		"throttled": {
-			verdict: provider.Throttled, status: email.RetryScheduled, code: "X", attempts: 1, throttles: 1,
+			outcome: provider.Throttled, status: email.RetryScheduled, code: "X", attempts: 1, throttles: 1,
 			events: timeline(firstTry, email.EventRetryScheduled), retried: true,
 		},
 		"retry": {
-			verdict: provider.Retry, status: email.RetryScheduled, code: "X", attempts: 1,
+			outcome: provider.Retry, status: email.RetryScheduled, code: "X", attempts: 1,
 			events: timeline(firstTry, email.EventRetryScheduled), retried: true,
 		},
 		"unknown, at least once": {
-			verdict: provider.Unknown, status: email.RetryScheduled, code: "X", attempts: 1,
+			outcome: provider.Unknown, status: email.RetryScheduled, code: "X", attempts: 1,
 			events: timeline(unknown, email.EventRetryScheduled), retried: true, unknown: true, duplicate: true,
 		},
 		"unknown, at most once": {
-			verdict: provider.Unknown, delivery: email.AtMostOnce, status: email.Failed, code: "OUTCOME_UNKNOWN", attempts: 1,
+			outcome: provider.Unknown, delivery: email.AtMostOnce, status: email.Failed, code: "OUTCOME_UNKNOWN", attempts: 1,
 			events: timeline(unknown, email.EventFailed), dead: true, unknown: true,
 		},
 		"unreadable": {
-			verdict: provider.Unreadable, status: email.Failed, code: "X", attempts: 1,
+			outcome: provider.Unreadable, status: email.Failed, code: "X", attempts: 1,
 			events: timeline(firstTry, email.EventFailed), dead: true, unknown: true,
 		},
 		"park": {
-			verdict: provider.Park, status: email.Pending, code: "X",
+			outcome: provider.Park, status: email.Pending, code: "X",
 			events: timeline(firstTry, email.EventReleased),
 		},
 		"unspent": {
-			verdict: provider.Unspent, status: email.Pending, code: "X",
+			outcome: provider.Unspent, status: email.Pending, code: "X",
 			events: timeline(firstTry, email.EventReleased),
 		},
 	} {
@@ -276,7 +275,7 @@ func TestHandle_DoesWhatTheVerdictSays(t *testing.T) {
 					e.Delivery = c.delivery
 				}
 			})
-			b.sender.fail(1, provider.Failure{Verdict: c.verdict, Code: "X", Category: provider.TransientError, Reason: "no"})
+			b.sender.fail(1, provider.Failure{Outcome: c.outcome, Code: "X", Category: provider.TransientError, Reason: "no"})
 			err := b.handle(t, id)
 
 			var later *queue.RetryLater
@@ -285,7 +284,7 @@ func TestHandle_DoesWhatTheVerdictSays(t *testing.T) {
 				t.Errorf("asked for a retry: %v, want %v (%v)", got, c.retried, err)
 			}
 			if got := b.hasTask(t, id); c.status != email.Failed && got != c.retried {
-				t.Errorf("the row says that it has a task: %v, want %v", got, c.retried)
+				t.Errorf("the row counts on a queued task: %v, want %v", got, c.retried)
 			}
 			if got := errors.As(err, &dead); got != c.dead {
 				t.Errorf("asked for a dead letter: %v, want %v (%v)", got, c.dead, err)
@@ -308,7 +307,7 @@ func TestHandle_DoesWhatTheVerdictSays(t *testing.T) {
 	}
 }
 
-// hasTask says whether the email's row counts on a task on the queue.
+// hasTask reports whether the email's row counts on a task on the queue.
 func (b *bench) hasTask(t *testing.T, id uuid.UUID) (has bool) {
 	t.Helper()
 	if err := b.SQL.QueryRowContext(t.Context(), "SELECT enqueued_at IS NOT NULL FROM email_outbox WHERE id = $1", id).Scan(&has); err != nil {
@@ -332,7 +331,7 @@ func TestHandle_GivesUpAfterFiveTries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, nil)
-	b.sender.fail(9, provider.Failure{Verdict: provider.Retry, Code: "NETWORK_ERROR", Category: provider.TransientError})
+	b.sender.fail(9, provider.Failure{Outcome: provider.Retry, Code: "NETWORK_ERROR", Category: provider.TransientError})
 
 	var waits []time.Duration
 	for range email.MaxAttempts - 1 {
@@ -361,13 +360,13 @@ func TestHandle_GivesUpAfterFiveTries(t *testing.T) {
 	}
 }
 
-// A queue without room for retries gets none: they wait in the outbox, without a task.
+// Without room for retries on the queue, they wait in the outbox without a task.
 func TestHandle_RetriesWaitInTheOutbox(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(p *pipeline.Params) { p.RetryRoom = retryRoom(false) })
 	id := b.Accept(t, b.company, nil)
 	b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()`)
-	b.sender.fail(1, provider.Failure{Verdict: provider.Throttled, Code: "SES_THROTTLING", Category: provider.QuotaError})
+	b.sender.fail(1, provider.Failure{Outcome: provider.Throttled, Code: "SES_THROTTLING", Category: provider.QuotaError})
 	if err := b.handle(t, id); err != nil {
 		t.Errorf("handle = %v, want the task acknowledged", err)
 	}
@@ -376,11 +375,11 @@ func TestHandle_RetriesWaitInTheOutbox(t *testing.T) {
 	}
 }
 
-func TestHandle_AQuotaNeverEndsAnEmail(t *testing.T) {
+func TestHandle_QuotaErrorsNeverFailAnEmail(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, nil)
-	b.sender.fail(7, provider.Failure{Verdict: provider.Throttled, Code: "SES_THROTTLING", Category: provider.QuotaError})
+	b.sender.fail(7, provider.Failure{Outcome: provider.Throttled, Code: "SES_THROTTLING", Category: provider.QuotaError})
 	for range 7 {
 		var later *queue.RetryLater
 		if err := b.handle(t, id); err != nil && !errors.As(err, &later) || b.find(t, id).Status != email.RetryScheduled {
@@ -395,7 +394,7 @@ func TestHandle_AQuotaNeverEndsAnEmail(t *testing.T) {
 	}
 }
 
-func TestHandle_OneOfManyTasksSends(t *testing.T) {
+func TestHandle_ConcurrentTasksSendOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, nil)
@@ -407,7 +406,7 @@ func TestHandle_OneOfManyTasksSends(t *testing.T) {
 			<-gate
 			err := b.pipeline.Handle(t.Context(), task)
 			var later *queue.RetryLater
-			for errors.As(err, &later) { // while the one that wins has the row locked
+			for errors.As(err, &later) { // while the winner has the row locked
 				err = b.pipeline.Handle(t.Context(), task)
 			}
 			if err != nil {
@@ -420,7 +419,7 @@ func TestHandle_OneOfManyTasksSends(t *testing.T) {
 	if len(b.sender.sent) != 1 {
 		t.Errorf("%d calls, want 1", len(b.sender.sent))
 	}
-	// A result that met another task's lock of the row is written again behind its call.
+	// A result that ran into another task's row lock is written after its call.
 	e := b.find(t, id)
 	for deadline := time.Now().Add(3 * time.Minute); e.Status == email.Processing && time.Now().Before(deadline); e = b.find(t, id) {
 		<-time.After(5 * time.Millisecond)
@@ -430,8 +429,8 @@ func TestHandle_OneOfManyTasksSends(t *testing.T) {
 	}
 }
 
-func newGate(d storetest.Database) *gate.Gate {
-	return gate.New(gate.Params{
+func newBreaker(d storetest.Database) *breaker.Breaker {
+	return breaker.New(breaker.Params{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Instance: "worker-1", Registry: prometheus.NewRegistry(),
 	})
 }

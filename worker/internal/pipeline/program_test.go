@@ -13,15 +13,15 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// Its task comes while a program's transaction is moving or cancelling an email. The task
-// waits, and then does what the row says.
-func TestHandle_LeavesAloneWhatAProgramIsChanging(t *testing.T) {
+// The task is delivered while a transaction of the api reschedules or cancels the email. The task
+// is retried and then follows the row.
+func TestHandle_EmailBeingChangedByTheAPI(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change   func(t *testing.T, b *bench, tx *sql.Tx, about store.Aggregate) error
 		prepare  string
 		rollback bool
-		status   email.Status // when the task comes again
+		status   email.Status // when the task is retried
 	}{
 		"moved":             {change: move, status: email.Pending},
 		"cancelled":         {change: cancel, status: email.Cancelled},
@@ -49,7 +49,7 @@ func TestHandle_LeavesAloneWhatAProgramIsChanging(t *testing.T) {
 			}
 			var later *queue.RetryLater
 			if err := b.pipeline.Handle(t.Context(), b.task(t, id)); !errors.As(err, &later) || later.Delay > 2*time.Second {
-				t.Fatalf("handle = %v, want that the task comes again soon", err)
+				t.Fatalf("handle = %v, want the task to be retried soon", err)
 			}
 			end := tx.Commit
 			if c.rollback {
@@ -84,9 +84,9 @@ func cancel(t *testing.T, b *bench, tx *sql.Tx, about store.Aggregate) error {
 	return err
 }
 
-// A program's email goes the whole way, and what the api would have seen in its html is
-// seen here.
-func TestHandle_AProgramsEmail(t *testing.T) {
+// An email inserted by a program is sent, and its html is checked here because the api did not
+// check it.
+func TestHandle_ProgramEmail(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	enqueue := func(event, html string) uuid.UUID {
@@ -103,7 +103,7 @@ func TestHandle_AProgramsEmail(t *testing.T) {
 	if err := b.handle(t, good); err != nil {
 		t.Fatal(err)
 	}
-	_ = b.handle(t, bad) // what the queue is told of it is another test's
+	_ = b.handle(t, bad) // the returned error is another test's
 	if e := b.find(t, good); e.Status != email.Sent || b.sender.sent[0].HTML != "<p>Olá!</p>" || b.sender.sent[0].From != "Acme <billing@acme.example>" {
 		t.Errorf("%+v, sent %+v", e, b.sender.sent[0])
 	}

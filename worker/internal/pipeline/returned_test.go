@@ -17,7 +17,7 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// wakeLog remembers the wake-ups on their way to the database.
+// wakeLog records the wake-ups on their way to the database.
 type wakeLog struct {
 	pipeline.Outbox
 	mu    sync.Mutex
@@ -39,7 +39,7 @@ func (w *wakeLog) named() []store.Lanes {
 	return named
 }
 
-// taken is the email's task as it was put on the queue some time ago.
+// taken returns the email's task as if it had been enqueued some time ago.
 func (b *bench) taken(t *testing.T, id uuid.UUID, ago time.Duration) queue.Task {
 	t.Helper()
 	task := b.task(t, id)
@@ -54,9 +54,9 @@ func (b *bench) taken(t *testing.T, id uuid.UUID, ago time.Duration) queue.Task 
 	return task
 }
 
-// An email that returns to the outbox long after it was taken wakes the dispatchers, which do not look at its
-// lane any more.
-func TestHandle_LateReturnsWakeTheirLane(t *testing.T) {
+// An email that returns to the outbox long after it was taken wakes the dispatchers, which no
+// longer poll its lane.
+func TestHandle_LateReleaseWakesLane(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		spoil  func(t *testing.T, b *bench, id uuid.UUID)
@@ -67,8 +67,8 @@ func TestHandle_LateReturnsWakeTheirLane(t *testing.T) {
 			b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, id)
 			b.exec(t, `UPDATE dispatch_lanes SET paused_at = now()`)
 		}},
-		"a retry":   {answer: &provider.Failure{Verdict: provider.Retry, Code: "X", Category: provider.TransientError}},
-		"a release": {answer: &provider.Failure{Verdict: provider.Unspent, Code: "X", Category: provider.TransientError}},
+		"a retry":   {answer: &provider.Failure{Outcome: provider.Retry, Code: "X", Category: provider.TransientError}},
+		"a release": {answer: &provider.Failure{Outcome: provider.Unspent, Code: "X", Category: provider.TransientError}},
 	} {
 		for late, ago := range map[bool]time.Duration{false: time.Second, true: 2 * time.Minute} {
 			wakes := &wakeLog{}

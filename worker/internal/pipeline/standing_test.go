@@ -18,8 +18,8 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// A task says nothing about whether its email may be sent now: the row does.
-func TestHandle_LeavesAloneWhatIsNotToBeSent(t *testing.T) {
+// The row decides whether an email may be sent now, not the task.
+func TestHandle_EmailsThatMustNotBeSent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare string // run on the row
@@ -27,7 +27,7 @@ func TestHandle_LeavesAloneWhatIsNotToBeSent(t *testing.T) {
 		events  []email.EventType
 	}{
 		"cancelled": {"UPDATE email_outbox SET status = 'CANCELLED', processed_at = now()", email.Cancelled, nil},
-		"in another worker's hands": {
+		"claimed by another worker": {
 			"UPDATE email_outbox SET status = 'PROCESSING', claim_token = gen_random_uuid(), lease_until = now() + interval '1 min'",
 			email.Processing, nil,
 		},
@@ -60,8 +60,8 @@ func TestHandle_LeavesAloneWhatIsNotToBeSent(t *testing.T) {
 	}
 }
 
-// A task that is acknowledged without having done anything is no task any more: the row says
-// so, and the dispatcher acts when the email is due.
+// A task that is acknowledged without effect is cleared from the row, so that the dispatcher
+// enqueues the email when it is due.
 func TestHandle_DropsTheTask(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[email.Status]email.Status{
@@ -84,8 +84,8 @@ func TestHandle_DropsTheTask(t *testing.T) {
 	}
 }
 
-// A task whose email cannot be sent now meets a row that somebody has locked: it comes again.
-func TestHandle_DropsNoTaskOfALockedRow(t *testing.T) {
+// A task whose email cannot be sent now finds the row locked: it is retried.
+func TestHandle_KeepsTaskOfLockedRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, nil)
@@ -102,11 +102,11 @@ func TestHandle_DropsNoTaskOfALockedRow(t *testing.T) {
 	}
 	var later *queue.RetryLater
 	if err := b.pipeline.Handle(t.Context(), task); !errors.As(err, &later) || later.Delay > 2*time.Second {
-		t.Errorf("handle = %v, want the task once more", err)
+		t.Errorf("handle = %v, want the task to be retried", err)
 	}
 }
 
-func TestHandle_RefusesWhatDoesNotPassValidation(t *testing.T) {
+func TestHandle_ValidationFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*store.NewEmail)
@@ -119,7 +119,7 @@ func TestHandle_RefusesWhatDoesNotPassValidation(t *testing.T) {
 		"unknown recipient": {
 			func(e *store.NewEmail) { e.Job.Recipient.RecipientID = uuid.NewString() }, email.CodeRecipientNotFound,
 		},
-		"script, with the verdict of an older checker": {
+		"script, checked by an older checker": {
 			func(e *store.NewEmail) { e.HTML, e.CheckerVersion = "<p onclick=x()>", 0 }, email.CodeInvalidTemplate,
 		},
 		"script, with the hash of another body": {
@@ -153,7 +153,7 @@ func TestHandle_RefusesWhatDoesNotPassValidation(t *testing.T) {
 	}
 }
 
-func TestHandle_BuriesTasksWithoutAnEmail(t *testing.T) {
+func TestHandle_TasksWithoutEmailAreDeadLettered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, nil)
@@ -190,8 +190,7 @@ func TestHandle_BuriesTasksWithoutAnEmail(t *testing.T) {
 	}
 }
 
-// interrupted is Postgres answering badly: some advances fail before or after they
-// were applied.
+// interrupted simulates database outages: some advances fail before or after they were applied.
 type interrupted struct {
 	pipeline.Advancer
 	lost func(store.Transition) (before, after bool)
@@ -209,14 +208,14 @@ func (i *interrupted) Advance(ctx context.Context, t store.Transition) (store.Ad
 	return done, err
 }
 
-func TestHandle_WritesTheAnswerUntilPostgresTakesIt(t *testing.T) {
+func TestHandle_RecordsThroughOutages(t *testing.T) {
 	t.Parallel()
 	calls := map[store.Guard]int{}
 	b := newBench(t, func(p *pipeline.Params) {
 		p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
 			calls[tr.Guard]++
 			switch tr.Guard {
-			case store.GuardClaim: // the claim's answer is lost, then Postgres is away for a moment
+			case store.GuardClaim: // the claim's answer is lost, then the database is down for a moment
 				return calls[tr.Guard] == 2, calls[tr.Guard] == 1
 			case store.GuardAttempt: // down twice, then the answer is lost
 				return calls[tr.Guard] <= 2, calls[tr.Guard] == 3
@@ -239,9 +238,9 @@ func TestHandle_WritesTheAnswerUntilPostgresTakesIt(t *testing.T) {
 	}
 }
 
-// A connection that breaks after the claim's commit makes database/sql run the claim once
-// more, which cannot win it again. The email is this attempt's all the same.
-func TestHandle_TheAnswerOfAClaimIsLost(t *testing.T) {
+// A connection that breaks after the claim's commit makes database/sql repeat the claim, which
+// cannot succeed twice. The email still belongs to this attempt.
+func TestHandle_LostClaimAnswer(t *testing.T) {
 	t.Parallel()
 	var wire *storetest.Proxy
 	b := newBenchOn(t, func(d storetest.Database) *store.Store {
@@ -253,7 +252,7 @@ func TestHandle_TheAnswerOfAClaimIsLost(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}, nil)
-	// The first one prepares the statement, so that the next answer is that of the claim.
+	// The first email prepares the statement, so that the next answer is the claim's.
 	if err := b.handle(t, b.Accept(t, b.company, nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -267,8 +266,8 @@ func TestHandle_TheAnswerOfAClaimIsLost(t *testing.T) {
 	}
 }
 
-// An acceptance counts whatever happened to the email meanwhile.
-func TestHandle_ALateAcceptanceCounts(t *testing.T) {
+// An acceptance is recorded whatever happened to the email meanwhile.
+func TestHandle_LateAcceptanceIsRecorded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, nil)
@@ -283,7 +282,7 @@ func TestHandle_ALateAcceptanceCounts(t *testing.T) {
 	}
 }
 
-// never is a send rate at which nobody's turn comes. It tells that somebody waits.
+// never is a pacer that never grants a token. It signals that a task waits.
 type never struct{ waiting func() }
 
 func (never) Throttled(time.Time) {}
@@ -298,8 +297,8 @@ func (n never) Wait(ctx context.Context, _ int) error {
 	return context.Cause(ctx)
 }
 
-// A stop, or a rate that is far too low, must find the email untouched.
-func TestHandle_ClaimsNothingWhileItWaitsForItsTurn(t *testing.T) {
+// A stop, or a rate that is far too low, leaves the email untouched.
+func TestHandle_NoClaimWhileRateLimited(t *testing.T) {
 	t.Parallel()
 	stopping, stop := context.WithCancel(t.Context())
 	b := newBench(t, func(p *pipeline.Params) { p.Pacer = never{waiting: stop} })
@@ -313,8 +312,8 @@ func TestHandle_ClaimsNothingWhileItWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// A known recipient's CPF moves to where it is kept, like everybody's.
-func TestHandle_MovesTheTaxIDOfAKnownRecipient(t *testing.T) {
+// A known recipient's CPF moves to the recipients table too.
+func TestHandle_MovesTaxIDOfKnownRecipient(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	if err := b.handle(t, b.Accept(t, b.company, nil)); err != nil {
@@ -339,13 +338,13 @@ func TestHandle_MovesTheTaxIDOfAKnownRecipient(t *testing.T) {
 	}
 }
 
-// Where there is feedback, an email of unknown outcome waits for it in OUTCOME_UNKNOWN.
+// With feedback, an email of unknown outcome waits for it in OUTCOME_UNKNOWN.
 func TestUnknown_WaitsForFeedback(t *testing.T) {
 	t.Parallel()
 	for _, delivery := range []email.Delivery{email.AtLeastOnce, email.AtMostOnce} {
 		b := newBench(t, func(p *pipeline.Params) { p.FeedbackWindow = time.Hour })
 		id := b.Accept(t, b.company, func(e *store.NewEmail) { e.Delivery = delivery })
-		b.sender.fail(1, provider.Failure{Verdict: provider.Unknown, Code: "SES_TIMEOUT", Category: provider.TimeoutError, Reason: "no answer"})
+		b.sender.fail(1, provider.Failure{Outcome: provider.Unknown, Code: "SES_TIMEOUT", Category: provider.TimeoutError, Reason: "no answer"})
 		if err := b.handle(t, id); err != nil {
 			t.Fatal(err)
 		}
@@ -358,20 +357,20 @@ func TestUnknown_WaitsForFeedback(t *testing.T) {
 		}
 		var due bool
 		if err := b.SQL.QueryRowContext(t.Context(), `SELECT next_at BETWEEN now() + interval '59 min' AND now() + interval '61 min' FROM email_outbox`).Scan(&due); err != nil || !due {
-			t.Errorf("%s: it is not due in an hour, %v", delivery, err)
+			t.Errorf("%s: not due in an hour, %v", delivery, err)
 		}
 	}
 }
 
-// A stop that cuts off a read returns the task to the queue, and is not reported as a fault
-// of the task.
+// A stop that interrupts a read returns the task to the queue and is not reported as the task's
+// error.
 func TestHandle_Stopped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	task := b.task(t, b.Accept(t, b.company, nil))
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	for range 100 { // the read of some is under way when it is cut off, that of others has not begun
+	for range 100 { // the read of some is in flight when it is interrupted, that of others has not begun
 		err := b.pipeline.Handle(ctx, task)
 		if later := (&queue.RetryLater{}); !errors.As(err, &later) {
 			t.Fatalf("%v, want a RetryLater", err)

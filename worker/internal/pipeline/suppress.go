@@ -10,8 +10,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// suppress ends an email whose reader must not be written to. The provider never hears
-// of it.
+// suppress ends an email to a suppressed address without a provider call.
 func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt) error {
 	t := a.transition(store.GuardOpen, email.Suppressed)
 	t.ErrorCode, t.ErrorReason = email.CodeSuppressed, a.row.Suppressed
@@ -30,7 +29,7 @@ func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt) e
 	return nil
 }
 
-// leaveOut drops the copies that must not be sent.
-func leaveOut(copies, suppressed []string) []string {
+// withoutSuppressed removes the suppressed copies.
+func withoutSuppressed(copies, suppressed []string) []string {
 	return slices.DeleteFunc(copies, func(address string) bool { return slices.Contains(suppressed, address) })
 }

@@ -15,15 +15,15 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// refusal is a validation that an email did not pass. It is permanent.
+// refusal is a failed validation. It is permanent.
 type refusal struct {
 	validation email.Validation
 	code       string
 	reason     string
 }
 
-// validations names the four checks, in the order they are made. OUTBOX is made by
-// open: an email that does not pass it does not get as far as having an attempt.
+// validations lists the four checks in order. OUTBOX is made by open: an email that fails it never
+// has an attempt.
 func validations() []email.Validation {
 	return []email.Validation{
 		email.ValidationIntegrity, email.ValidationOutbox, email.ValidationRecipient, email.ValidationTemplate,
@@ -43,7 +43,7 @@ func validate(a *attempt, maxAttempts int) *refusal {
 	return nil
 }
 
-// checkIntegrity looks at what the queue brought and at what the outbox holds.
+// checkIntegrity validates the payloads of the task and of the outbox row.
 func checkIntegrity(a *attempt, maxAttempts int) error {
 	if err := a.task.Validate(maxAttempts); err != nil {
 		return err
@@ -67,8 +67,8 @@ func checkRecipient(a *attempt) (code string, err error) {
 	return "", nil
 }
 
-// checkTemplate looks at the body as it will be sent. It trusts the verdict given on acceptance as long as body and checker
-// are still the same; otherwise the body is checked again.
+// checkTemplate validates the body that will be sent. The result stored on acceptance stays valid
+// while body and checker version are unchanged; otherwise the body is checked again.
 func checkTemplate(a *attempt) error {
 	subject := utf8.RuneCountInString(a.job.Subject)
 	switch {
@@ -82,7 +82,7 @@ func checkTemplate(a *attempt) error {
 		return errors.New("text is larger than 512 KiB")
 	case subject == 0 || subject > email.MaxSubject:
 		return errors.New("subject must have 1 to 150 characters")
-	case a.row.MailingID.Valid: // its template was checked
+	case a.row.MailingID.Valid: // its template has been checked
 		return nil
 	}
 	sum := sha256.Sum256([]byte(a.row.HTML))
@@ -92,8 +92,8 @@ func checkTemplate(a *attempt) error {
 	return htmlcheck.Check(a.row.HTML)
 }
 
-// refuse fails an email that did not pass a validation, with its whole story in
-// one commit: RECEIVED, VALIDATION_FAILED, FAILED.
+// refuse fails an email that did not pass a validation. RECEIVED, VALIDATION_FAILED and FAILED are
+// written in one commit.
 func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *refusal) error {
 	now := time.Now()
 	t := a.transition(store.GuardClaim, email.Failed)

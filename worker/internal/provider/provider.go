@@ -1,10 +1,9 @@
-// Package provider is the seam between the pipeline and whoever carries mail to
-// its reader. The pipeline knows only Sender, Message and Failure; an adapter
-// (package ses) turns its provider's answers into them, and every adapter passes
-// the suite in package providertest.
+// Package provider defines the contract between the pipeline and an email provider. The pipeline
+// depends only on Sender, Message and Failure; an adapter (package ses) maps its provider's answers
+// to them, and every adapter must pass the tests in package providertest.
 //
-// A provider is called once per attempt. It never retries by itself: who retries
-// without writing it down sends twice.
+// The pipeline calls a Sender once per attempt. A Sender must not retry: a retry that is not
+// recorded sends the email twice.
 package provider
 
 import (
@@ -12,17 +11,16 @@ import (
 	"fmt"
 )
 
-// Sender hands one message to a provider.
+// Sender sends a message through a provider.
 //
-// Send returns a Receipt when the provider said it accepted the message. Every
-// other outcome is a *Failure whose Verdict tells what may be done next; no other
-// error type comes out of Send. The context's deadline bounds the whole call.
+// Send returns a Receipt if the provider accepted the message. Every other outcome is a *Failure
+// whose Outcome says what may be done next; Send returns no other error type. The context's
+// deadline bounds the whole call.
 type Sender interface {
 	Send(ctx context.Context, m Message) (Receipt, error)
 }
 
-// Message is one email, checked and complete. Addresses are bare except From,
-// which may carry a display name.
+// Message is one validated email. Addresses are bare except From, which may have a display name.
 type Message struct {
 	From    string
 	To      string
@@ -34,41 +32,40 @@ type Message struct {
 	Text    string
 	Headers map[string]string
 
-	// The three ids travel to the provider as tags, so that its feedback can be
-	// led back to this very attempt even when its answer never reached us.
+	// The three ids are sent to the provider as tags, so that its feedback can be matched to this
+	// attempt even if its answer was lost.
 	OutboxID  string
 	AttemptID string
 	CompanyID string
 }
 
-// Receipt proves that the provider took the message.
+// Receipt is the provider's confirmation that it accepted the message.
 type Receipt struct {
-	// MessageID is the provider's id. It is not assumed to be unique: emulators
-	// are known to repeat theirs.
+	// MessageID is the provider's id. It may not be unique: some emulators repeat theirs.
 	MessageID string
 }
 
-// Verdict is what a failed call means for the email.
-type Verdict string
+// Outcome classifies a failed call.
+type Outcome string
 
 const (
-	// Failed: refused for good. Trying again would be refused again.
-	Failed Verdict = "FAILED"
-	// Throttled: refused for now because of a quota. Costs a throttle, not one of
-	// the five tries, so a quota alone never ends an email.
-	Throttled Verdict = "THROTTLED"
-	// Retry: the provider certainly did not take it, and may the next time.
-	Retry Verdict = "RETRY"
-	// Unknown: the request left, no usable answer came. It may have been taken.
-	Unknown Verdict = "UNKNOWN"
-	// Unreadable: the provider answered 2xx but not with a receipt. It was most
-	// likely taken, so it is never sent again by itself.
-	Unreadable Verdict = "UNREADABLE"
-	// Park: nothing is wrong with the email, everything is wrong with the account,
-	// the credentials or the endpoint. Gives the try back.
-	Park Verdict = "PARK"
-	// Unspent: our side gave up before a connection was there. Gives the try back.
-	Unspent Verdict = "UNSPENT"
+	// Failed: refused permanently. A retry would be refused too.
+	Failed Outcome = "FAILED"
+	// Throttled: refused for now because of a quota. It counts as a throttle, not as one of the
+	// five tries, so a quota alone never fails an email.
+	Throttled Outcome = "THROTTLED"
+	// Retry: the provider certainly did not accept it; a retry may succeed.
+	Retry Outcome = "RETRY"
+	// Unknown: the request was sent without a usable answer. It may have been accepted.
+	Unknown Outcome = "UNKNOWN"
+	// Unreadable: the provider answered 2xx without a valid receipt. It was most likely accepted,
+	// so it is never retried automatically.
+	Unreadable Outcome = "UNREADABLE"
+	// Park: the email is fine, but the account, the credentials or the endpoint is not. The try
+	// does not count.
+	Park Outcome = "PARK"
+	// Unspent: the call ended on our side before there was a connection. The try does not count.
+	Unspent Outcome = "UNSPENT"
 )
 
 // Category groups codes for metrics and for the FAILED event's metadata.
@@ -85,27 +82,25 @@ const (
 
 // Failure is the only error a Sender returns.
 type Failure struct {
-	Verdict  Verdict
-	Code     string   // ours, stable: SES_THROTTLING, NETWORK_ERROR, …
+	Outcome  Outcome
+	Code     string   // stable, e.g. SES_THROTTLING, NETWORK_ERROR
 	Category Category // of Code
-	// OriginalCode is the provider's own name for it, "" when it had none.
+	// OriginalCode is the provider's error code, "" if it had none.
 	OriginalCode string
-	// Reason is the provider's text as it came: it may quote addresses, so mask it
-	// before it reaches a log.
+	// Reason is the provider's text. It may contain addresses: mask it before logging.
 	Reason string
-	// AccountWide says that the next email will meet the same answer (a paused
-	// account, a spent daily quota): a brake for all workers, not for one email. Park
-	// means that by itself and does not set it.
+	// AccountWide means that the next email would get the same answer (a paused account, an
+	// exhausted daily quota), which opens the circuit breaker. Park implies it and does not set it.
 	AccountWide bool
-	// Outage says that the provider does not work at the moment: it is unavailable, fails
-	// with a 5xx, or there is no connection, a cut one or no answer in time. One such
-	// failure may be the email's own; several emails in a row open the circuit breaker.
+	// Outage means that the provider does not work: it is unavailable, answers 5xx, cannot be
+	// reached, breaks the connection or does not answer in time. A single such failure may be
+	// caused by the email; failures of several emails in a row open the circuit breaker.
 	Outage bool
 	Err    error // the cause, for errors.Is and errors.As
 }
 
 func (f *Failure) Error() string {
-	return fmt.Sprintf("%s (%s): %s", f.Code, f.Verdict, f.Reason)
+	return fmt.Sprintf("%s (%s): %s", f.Code, f.Outcome, f.Reason)
 }
 
 func (f *Failure) Unwrap() error { return f.Err }

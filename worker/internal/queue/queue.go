@@ -1,8 +1,8 @@
-// Package queue is the seam between the engine (dispatcher, pipeline, mailing, recipient)
-// and a queue broker. Two adapters hang from it: asynqueue carries emails and passes the
-// suite in package queuetest; rabbitmq carries bulk work, and has no ids, so that a task
-// may stand on a queue twice. A queue only carries: what is true stands in Postgres, and every part
-// of this contract may happen twice or, when a broker loses its data, not at all.
+// Package queue defines the contract between the programs (dispatcher, pipeline, mailing,
+// recipient) and a queue broker. There are two adapters: asynqueue carries emails and passes the
+// suite in package queuetest; rabbitmq carries bulk jobs and has no task ids, so a task may be
+// queued twice. A queue only transports: Postgres holds the state, and every delivery may happen
+// twice or, if a broker loses its data, not at all.
 package queue
 
 import (
@@ -12,112 +12,110 @@ import (
 	"time"
 )
 
-// Task is one piece of work on a queue.
+// Task is one unit of work on a queue.
 type Task struct {
 	ID      string // the outbox id: a queue holds at most one task per id
 	Queue   string
 	Payload []byte
-	// Traceparent names the span that the task came from, in W3C's form; "" = none. It
-	// stands beside the payload, in the broker's own headers.
+	// Traceparent is the W3C traceparent of the span that published the task; "" = none. It is sent
+	// in the broker's headers, not in the payload.
 	Traceparent string
-	// Retried counts how often the broker delivered it before. The count of an email's
-	// tries stands in Postgres; on a broker that counts by itself (rabbitmq) it is what
-	// decides.
+	// Retried is how often the broker delivered the task before. Postgres counts an email's tries;
+	// on a broker that counts them itself (rabbitmq) Retried is the count.
 	Retried int
-	// Admitted is when the send rate let the task through, for one recipient, before it was taken;
-	// zero if the consumer admits tasks without regard to the rate.
+	// Admitted is when the send rate admitted the task, for one recipient, before it was taken;
+	// zero if the consumer admits tasks regardless of the rate.
 	Admitted time.Time
-	// LastTry is set by a broker that counts by itself: RetryLater and errors end this
-	// task, as Dead would.
+	// LastTry is set by a broker that counts tries: RetryLater and errors then end the task like
+	// Dead.
 	LastTry bool
 }
 
-// Placed is what became of a task that was to be put on a queue.
+// Placed is the result of a publish.
 type Placed int
 
 const (
-	// Queued: it stands on the queue, ready to be taken.
+	// Queued: the task is ready on the queue.
 	Queued Placed = iota
-	// Standing: so it did before, as far as the queue can tell, and was left alone.
-	Standing
-	// Busy: a worker has a task of this id in its hands right now. Come back later.
+	// AlreadyQueued: a task of this id was ready on the queue already and is unchanged.
+	AlreadyQueued
+	// Busy: a worker is processing a task of this id. Publish again later.
 	Busy
-	// Replaced: it is ready to be taken, in place of one of the same id that waited for its
-	// time or that no worker would have taken.
+	// Replaced: the task is ready, in place of one of the same id that was delayed or that no
+	// worker would have taken.
 	Replaced
 )
 
-// Found is how a search for an email's task ended.
+// Found is the result of a search for an email's task.
 type Found int
 
 const (
-	// Kept: a worker has the task, or will be given it.
+	// Kept: a worker has the task or will receive it.
 	Kept Found = iota
-	// Leftover: no worker would have been given it, since the one that had it is gone. It
-	// was removed.
+	// Leftover: no worker would have received it, since the one that had it is gone. It was
+	// removed.
 	Leftover
 	// Missing: there is no task of this id.
 	Missing
 )
 
-// Room is how full a queue is, and how much of it is reserved.
+// Room is how full a queue is, and how much of it the caller may fill.
 type Room struct {
-	// Depth is how many tasks are ready, in work, or waiting for their time.
+	// Depth is the number of tasks: ready, active, scheduled or waiting for a retry.
 	Depth int
 	// Granted is how many more the caller may publish.
 	Granted int
 }
 
-// ErrNotPublished is in the errors of Publisher.Publish after which the task is certainly not on
-// its queue, if the publisher can tell: nothing was sent to the broker.
+// ErrNotPublished is wrapped by an error of Publisher.Publish if nothing was sent to the broker, so
+// that the task is certainly not on its queue. Not every publisher can tell.
 var ErrNotPublished = errors.New("not published")
 
 // Publisher puts tasks on queues.
 type Publisher interface {
-	// Publish makes sure that the task stands on its queue. A leftover of the same
-	// id that nobody would ever take (waiting for its retry, archived, completed) is
-	// replaced. An error means that it may or may not stand there, unless it is
-	// ErrNotPublished.
+	// Publish puts the task on its queue unless it is there already. A leftover of the same id that
+	// no worker would take (delayed, archived, completed) is replaced. After an error the task may
+	// or may not be queued, unless it wraps ErrNotPublished.
 	Publish(ctx context.Context, task Task) (Placed, error)
-	// Reserve grants room for at most most tasks on a queue that is to hold at most window,
-	// among all publishers: the publisher's share of what is free. A grant replaces the
-	// publisher's last one for the queue and lasts until Release, or for 5 s.
+	// Reserve grants the publisher its share, at most most tasks, of the free room in a window that
+	// all publishers share. A grant replaces the publisher's last one for the queue and lasts until
+	// Release, or for 5 s.
 	Reserve(ctx context.Context, queue string, window, most int) (Room, error)
-	// Release ends the publisher's grant for the queue: what was published counts by itself.
+	// Release ends the publisher's grant for the queue; published tasks count by themselves.
 	Release(ctx context.Context, queue string) error
 }
 
-// Handler works on one task. nil acknowledges it, *RetryLater and *Dead tell what
-// else to do; any other error is a fault of ours and is retried by the broker.
+// Handler processes one task. nil acknowledges it, *RetryLater and *Dead say what else to do; any
+// other error is an internal error, and the broker retries the task.
 //
-// ctx carries no deadline of the broker's: a handler bounds its own steps. It ends
-// when the consumer is told to stop: what has begun is then finished, and nothing is
-// begun that could not be left.
+// ctx has no deadline of the broker's: a handler bounds its own steps. ctx ends when the consumer
+// stops: the handler then finishes what it has begun and starts nothing that could not be
+// interrupted.
 type Handler func(ctx context.Context, task Task) error
 
-// BatchHandler works on several tasks of one queue together, with the same context as
-// a Handler. It returns one verdict per task, in their order, each to be read as a
-// Handler's answer; a verdict that is missing is an error.
+// BatchHandler processes several tasks of one queue together, with the same context as a Handler.
+// It returns one result per task, in their order, with the meaning of a Handler's; a missing result
+// counts as an error.
 type BatchHandler func(ctx context.Context, tasks []Task) []error
 
-// RetryLater asks for the same task again after Delay.
+// RetryLater requests the same task again after Delay.
 type RetryLater struct {
-	// Delay is a wish: a broker whose waits are fixed (rabbitmq) keeps its own.
+	// Delay is a request: a broker with fixed delays (rabbitmq) ignores it.
 	Delay  time.Duration
 	Reason string // shown to operators: masked
-	// Uncounted leaves the tries that a counting broker grants as they are: the task
-	// waited for somebody else, and did not fail.
+	// Uncounted means that the try does not count on a broker that counts tries: the task waited
+	// for something else and did not fail.
 	Uncounted bool
 }
 
 func (r *RetryLater) Error() string {
-	return fmt.Sprintf("again in %s: %s", r.Delay.Round(time.Millisecond), r.Reason)
+	return fmt.Sprintf("retry in %s: %s", r.Delay.Round(time.Millisecond), r.Reason)
 }
 
-// Dead says that the task gave up for good. The record stands in Postgres; the
-// broker may keep the task for operators to look at.
+// Dead means that the task has failed permanently. Postgres has the record; the broker may keep the
+// task for operators.
 type Dead struct {
 	Reason string // shown to operators: masked
 }
 
-func (d *Dead) Error() string { return "gave up: " + d.Reason }
+func (d *Dead) Error() string { return "failed permanently: " + d.Reason }

@@ -7,8 +7,8 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// Traced is a handler whose work on a task is a span, below the one that the task came
-// from. With the zero Tracer it is the handler itself.
+// Traced returns a handler that makes a span per task, as a child of the span that published it.
+// With the zero Tracer it returns the handler itself.
 func Traced(tracer telemetry.Tracer, handle Handler) Handler {
 	if !tracer.On() {
 		return handle
@@ -17,14 +17,13 @@ func Traced(tracer telemetry.Tracer, handle Handler) Handler {
 		ctx, span := begin(ctx, tracer, task)
 		defer span.End()
 		err := handle(ctx, task)
-		tell(span, err)
+		finish(span, err)
 		return err
 	}
 }
 
-// TracedBatch is Traced for a handler of several tasks: each has its span, as long as the
-// work on all of them. What the handler itself begins belongs to the task's trace only if
-// there is one task.
+// TracedBatch is Traced for a batch handler: each task has a span that lasts as long as the batch.
+// Spans made by the handler are children of the task's span only if the batch has one task.
 func TracedBatch(tracer telemetry.Tracer, handle BatchHandler) BatchHandler {
 	if !tracer.On() {
 		return handle
@@ -40,10 +39,10 @@ func TracedBatch(tracer telemetry.Tracer, handle BatchHandler) BatchHandler {
 			}
 		}
 		var answers []error
-		defer func() { // a panic is the caller's to catch; the spans end all the same
+		defer func() { // ends the spans also if the handler panics
 			for i, span := range spans {
 				if i < len(answers) {
-					tell(span, answers[i])
+					finish(span, answers[i])
 				}
 				span.End()
 			}
@@ -61,9 +60,9 @@ func begin(ctx context.Context, tracer telemetry.Tracer, task Task) (context.Con
 	return ctx, span
 }
 
-// tell marks the span by what the handler asked for. Its words stay out: they may quote
+// finish sets the span's status from the handler's result. The error text is omitted: it may quote
 // a provider.
-func tell(span telemetry.Span, err error) {
+func finish(span telemetry.Span, err error) {
 	var (
 		later *RetryLater
 		dead  *Dead

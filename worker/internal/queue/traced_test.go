@@ -15,7 +15,7 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// traced runs do with a tracer and returns the spans that it made.
+// traced runs do with a tracer and returns the spans.
 func traced(t *testing.T, do func(telemetry.Tracer)) []telemetrytest.Span {
 	t.Helper()
 	c := telemetrytest.Start(t)
@@ -31,8 +31,8 @@ func traced(t *testing.T, do func(telemetry.Tracer)) []telemetrytest.Span {
 	return c.Spans()
 }
 
-// The handler works below the span that the task came from, and what it asks for is
-// told without its words.
+// The handler runs in a child span of the publishing span, and its result is recorded without its
+// text.
 func TestTraced(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Metrics counts what becomes of intakes. No label carries a tenant.
+// Metrics counts the results of recipient imports. No label carries a tenant.
 type Metrics struct {
 	upserted prometheus.Counter
 	retried  *prometheus.CounterVec
@@ -19,21 +19,21 @@ type Metrics struct {
 	duration prometheus.Histogram
 }
 
-// NewMetrics registers the metrics of the intake of recipients.
+// NewMetrics registers the metrics of recipient imports.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		upserted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "recipients_upserted_total", Help: "Intakes written down, or found to be written already.",
+			Name: "recipients_upserted_total", Help: "Recipient imports stored, or found to be stored already.",
 		}),
 		retried: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "recipients_retried_total", Help: "Intakes that failed and were put back for another try, by reason.",
+			Name: "recipients_retried_total", Help: "Failed recipient imports that will be retried, by reason.",
 		}, []string{"reason"}),
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "recipients_buried_total", Help: "Messages that ended as dead letters, by reason.",
+			Name: "recipients_buried_total", Help: "Recipient messages that became dead letters, by reason.",
 		}, []string{"reason"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "recipients_processing_duration_seconds", Help: "From receiving an intake to the end of its try.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}, // 30 s is all that a batch has
+			Name: "recipients_processing_duration_seconds", Help: "Time from receiving a recipient message to the end of its try.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}, // a batch is limited to 30 s
 		}),
 	}
 	for _, reason := range []string{retryUnavailable, retryUnknown, retryTimeout, retryLocked, CodeRefused, retryOther} {
@@ -46,7 +46,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Reasons of another try, besides CodeRefused.
+// Reasons for a retry, besides CodeRefused.
 const (
 	retryUnavailable = "DATABASE_UNAVAILABLE"
 	retryUnknown     = "OUTCOME_UNKNOWN"
@@ -55,7 +55,7 @@ const (
 	retryOther       = "OTHER"
 )
 
-// reasonOf is the label of what kept an intake from being written.
+// reasonOf is the metric label of an error.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -72,7 +72,7 @@ func reasonOf(err error) string {
 	return retryOther
 }
 
-// took times each intake of a batch, which end together.
+// took observes the duration for each message of a batch, which end together.
 func (m *Metrics) took(d time.Duration, intakes int) {
 	for range intakes {
 		m.duration.Observe(d.Seconds())

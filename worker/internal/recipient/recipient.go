@@ -1,9 +1,8 @@
-// Package recipient takes in recipients: it writes down, in batches, those that the
-// api has accepted and RabbitMQ has carried. The worker's main function hangs its two
-// handlers on the queue and on its DLQ.
+// Package recipient stores the recipients that the api has accepted and published to RabbitMQ, in
+// batches. The worker registers its two handlers for the queue and for the queue's DLQ.
 //
-// A message only names a row of the outbox. So it may come twice, late or in any
-// order: the row decides, and doing it again changes nothing.
+// A message only names an outbox row, so it may be delivered twice, late or in any order: the row
+// is the truth, and storing it again changes nothing.
 package recipient
 
 import (
@@ -25,90 +24,89 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// CodeRefused is the reason of a dead letter whose recipient the database refused,
-// as often as it was tried.
+// CodeRefused is the reason of a dead letter whose recipient the database has refused on every try.
 const CodeRefused = "RECIPIENT_REFUSED"
 
-// batchTime bounds the work on one batch, the search for its bad rows included. It is
-// less than what the worker has for stopping.
+// batchTime bounds the work on one batch, including the search for its bad rows. It is shorter than
+// the worker's shutdown timeout.
 const batchTime = 30 * time.Second
 
-// Store is what the intake asks of the database. *store.Store is one.
+// Store has the database operations of the Upserter. *store.Store implements it.
 type Store interface {
 	UpsertRecipients(ctx context.Context, outboxIDs []uuid.UUID) []error
 	BuryIntake(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error
 	BuryTask(ctx context.Context, t store.DeadTask) error
 }
 
-// Params make an Intake. All are needed.
+// Params configure an Upserter. All are required.
 type Params struct {
 	Log     *slog.Logger
 	Store   Store
 	Metrics *Metrics
-	// Concurrency is how many messages of a batch are buried at once.
+	// Concurrency is how many messages of a batch are dead-lettered concurrently.
 	Concurrency int
 	// RetryDelay is how long a message waits before its next try.
 	RetryDelay time.Duration
 }
 
-// Intake writes recipients down.
-type Intake struct {
+// Upserter stores recipients.
+type Upserter struct {
 	log     *slog.Logger
 	store   Store
 	metrics *Metrics
 	p       Params
 }
 
-// New makes an Intake.
-func New(p Params) *Intake {
-	return &Intake{log: p.Log, store: p.Store, metrics: p.Metrics, p: p}
+// New makes an Upserter.
+func New(p Params) *Upserter {
+	return &Upserter{log: p.Log, store: p.Store, metrics: p.Metrics, p: p}
 }
 
-// Handle is the handler of recipients_queue. What cannot be written down is to be
-// tried again; after its tries the queue moves it to the DLQ.
-func (in *Intake) Handle(ctx context.Context, tasks []queue.Task) []error {
+// Handle is the handler of recipients_queue. Failed messages are retried; when their tries are used
+// up the queue moves them to the DLQ.
+func (in *Upserter) Handle(ctx context.Context, tasks []queue.Task) []error {
 	return in.work(ctx, tasks, func(ctx context.Context, task queue.Task, _ uuid.UUID, err error) error {
 		return in.later(err)
 	})
 }
 
-// HandleDead is the handler of the DLQ. It tries once more. A recipient that the
-// database refuses even now becomes a dead letter; while the database is away, or not
-// fit for us, everything stays where it is.
-func (in *Intake) HandleDead(ctx context.Context, tasks []queue.Task) []error {
+// HandleDead is the handler of the DLQ. It tries once more. A recipient that the database still
+// refuses becomes a dead letter; while the database is down or not migrated, messages stay in the
+// DLQ.
+func (in *Upserter) HandleDead(ctx context.Context, tasks []queue.Task) []error {
 	return in.work(ctx, tasks, func(ctx context.Context, task queue.Task, id uuid.UUID, err error) error {
 		if !errors.Is(err, store.ErrRefused) {
 			return in.later(err)
 		}
-		// The first try, those after it, and the one that was just made.
+		// The first try, the retries, and the one just made.
 		attempts := task.Retried + 2
-		if burial := in.store.BuryIntake(ctx, id, CodeRefused, explain(err), attempts); burial != nil {
-			return in.later(burial)
+		if failed := in.store.BuryIntake(ctx, id, CodeRefused, explain(err), attempts); failed != nil {
+			return in.later(failed)
 		}
-		in.buried(task, CodeRefused, err)
+		in.deadLettered(task, CodeRefused, err)
 		return nil
 	})
 }
 
-// work upserts what the tasks name. A task that names nothing is buried, and one that
-// failed is left to the caller.
-func (in *Intake) work(
+// work upserts the named recipients. A task that names none is dead-lettered, and one that failed
+// is passed to failed.
+func (in *Upserter) work(
 	ctx context.Context, tasks []queue.Task, failed func(ctx context.Context, task queue.Task, id uuid.UUID, err error) error,
 ) []error {
 	begun := time.Now()
-	// A batch that was begun is finished: a stop waits for it.
+	// A batch that has begun is finished: a stop waits for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
 	defer cancel()
 
 	results := make([]error, len(tasks))
 	ids, places := make([]uuid.UUID, 0, len(tasks)), make([]int, 0, len(tasks))
-	var burials errgroup.Group
-	burials.SetLimit(max(in.p.Concurrency, 1))
+	var deadLetters errgroup.Group
+	deadLetters.SetLimit(max(in.p.Concurrency, 1))
 	for i, task := range tasks {
 		id, err := outboxID(task.Payload)
 		if err != nil {
-			burials.Go(func() error {
-				results[i] = in.bury(ctx, task, email.CodeInvalidPayload, err)
+			deadLetters.Go(func() error {
+				results[i] = in.deadLetter(ctx, task, email.CodeInvalidPayload, err)
 				return nil
 			})
 			continue
@@ -124,24 +122,24 @@ func (in *Intake) work(
 			upserted++
 			continue
 		}
-		burials.Go(func() error {
+		deadLetters.Go(func() error {
 			if errors.Is(err, store.ErrNotFound) {
-				results[i] = in.bury(ctx, tasks[i], email.CodeOutboxNotFound, err)
+				results[i] = in.deadLetter(ctx, tasks[i], email.CodeOutboxNotFound, err)
 			} else {
 				results[i] = failed(ctx, tasks[i], ids[n], err)
 			}
 			return nil
 		})
 	}
-	// The verdicts stand in results: no burial returns an error of its own.
-	_ = burials.Wait()
+	// The results are in results: these functions return no error.
+	_ = deadLetters.Wait()
 	in.metrics.upserted.Add(float64(upserted))
 	in.metrics.took(time.Since(begun), len(tasks))
-	in.tell(tasks, results)
+	in.logRetries(tasks, results)
 	return results
 }
 
-// outboxID reads a message: {"outboxId": "…"}.
+// outboxID parses a message: {"outboxId": "…"}.
 func outboxID(payload []byte) (uuid.UUID, error) {
 	var message struct {
 		OutboxID string `json:"outboxId"`
@@ -151,36 +149,37 @@ func outboxID(payload []byte) (uuid.UUID, error) {
 	}
 	id, err := uuid.Parse(message.OutboxID)
 	if err != nil || id == uuid.Nil {
-		return uuid.Nil, errors.New("decode message: outboxId is not the id of a row")
+		return uuid.Nil, errors.New("decode message: outboxId is not a UUID")
 	}
 	return id, nil
 }
 
-// bury writes the dead letter of a message that has no row to write it on.
-func (in *Intake) bury(ctx context.Context, task queue.Task, code string, cause error) error {
+// deadLetter stores a dead letter for a message without an outbox row.
+func (in *Upserter) deadLetter(ctx context.Context, task queue.Task, code string, cause error) error {
 	err := in.store.BuryTask(ctx, store.DeadTask{
 		Target: email.TargetRecipients, Reason: code, Detail: explain(cause), Payload: task.Payload, TaskID: task.ID,
 	})
 	if err != nil {
 		return in.later(err)
 	}
-	in.buried(task, code, cause)
+	in.deadLettered(task, code, cause)
 	return nil
 }
 
-func (in *Intake) buried(task queue.Task, code string, cause error) {
+func (in *Upserter) deadLettered(task queue.Task, code string, cause error) {
 	in.metrics.buried.WithLabelValues(code).Inc()
-	in.log.Error("recipient buried", telemetry.OutboxID, task.ID, "code", code, "cause", explain(cause))
+	in.log.Error("recipient dead-lettered", telemetry.OutboxID, task.ID, "code", code, "cause", explain(cause))
 }
 
-// later asks for the same task again.
-func (in *Intake) later(err error) error {
+// later returns the error that makes the queue retry the task.
+func (in *Upserter) later(err error) error {
 	in.metrics.retried.WithLabelValues(reasonOf(err)).Inc()
 	return &queue.RetryLater{Delay: in.p.RetryDelay, Reason: "db_error: " + explain(err)}
 }
 
-// tell logs, in one line, that tasks have to come again: they mostly have one cause.
-func (in *Intake) tell(tasks []queue.Task, results []error) {
+// logRetries logs, in one line, the tasks that will be retried: they mostly fail for the same
+// reason.
+func (in *Upserter) logRetries(tasks []queue.Task, results []error) {
 	var failed []string
 	reason := ""
 	for i, err := range results {
@@ -191,16 +190,15 @@ func (in *Intake) tell(tasks []queue.Task, results []error) {
 		}
 	}
 	if len(failed) > 0 {
-		in.log.Warn("recipients not written down; to be tried again", "count", len(failed), "total", len(results),
+		in.log.Warn("recipients not stored, retrying", "count", len(failed), "total", len(results),
 			telemetry.OutboxID, telemetry.IDs(len(failed), func(i int) string { return failed[i] }), "reason", reason)
 	}
 }
 
-// maxReason is what a message's header, a dead letter and an operator's patience
-// hold of a reason, in bytes.
+// maxReason limits a reason to what fits into a message header and a dead letter, in bytes.
 const maxReason = 500
 
-// explain is an error in one line that may be shown to operators: masked.
+// explain returns an error as one line with addresses masked.
 func explain(err error) string {
 	switch {
 	case errors.Is(err, store.ErrLocked):

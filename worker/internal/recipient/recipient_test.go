@@ -22,11 +22,11 @@ import (
 	"email-gateway/worker/internal/recipient"
 )
 
-// bench is an intake on a database of its own.
+// bench is an Upserter on its own database.
 type bench struct {
 	storetest.Database
 	company  uuid.UUID
-	intake   *recipient.Intake
+	upserter *recipient.Upserter
 	registry *prometheus.Registry
 	log      *bytes.Buffer
 }
@@ -42,11 +42,11 @@ func newBench(t *testing.T, change func(*recipient.Params)) *bench {
 	if change != nil {
 		change(&p)
 	}
-	b.intake = recipient.New(p)
+	b.upserter = recipient.New(p)
 	return b
 }
 
-// accept takes in people and returns their tasks, as the dispatcher would publish them.
+// accept accepts people and returns their tasks, as the dispatcher would publish them.
 func (b *bench) accept(t *testing.T, names ...string) []queue.Task {
 	t.Helper()
 	n := store.NewRecipients{CompanyID: b.company, RequestID: "req-1", CreatedAt: time.Now()}
@@ -76,7 +76,7 @@ func (b *bench) exec(t *testing.T, statement string) {
 	}
 }
 
-// state is recipients, waiting intakes and dead letters, in numbers.
+// state counts recipients, open imports and dead letters.
 func (b *bench) state(t *testing.T) string {
 	t.Helper()
 	var text string
@@ -88,7 +88,7 @@ func (b *bench) state(t *testing.T) string {
 	return text
 }
 
-// counts holds the counters to what they should say.
+// counts checks the counters.
 func (b *bench) counts(t *testing.T, want string) {
 	t.Helper()
 	var text strings.Builder
@@ -113,7 +113,7 @@ func (b *bench) counts(t *testing.T, want string) {
 	}
 }
 
-// timed: each intake that was upserted or retried is timed, and a retry has a reason.
+// timed checks that each stored or retried message is timed, and that a retry has a reason.
 func (b *bench) timed(t *testing.T) {
 	t.Helper()
 	families, err := b.registry.Gather()
@@ -134,11 +134,11 @@ func (b *bench) timed(t *testing.T) {
 		}
 	}
 	if timed == 0 {
-		t.Error("no intake was timed")
+		t.Error("no message was timed")
 	}
 }
 
-// retried says which tasks are to come again, with the reason of the last one.
+// retried returns the indexes of the tasks to be retried, with the reason of the last one.
 func retried(t *testing.T, verdicts []error) (places []int, reason string) {
 	t.Helper()
 	for i, err := range verdicts {
@@ -147,7 +147,7 @@ func retried(t *testing.T, verdicts []error) (places []int, reason string) {
 		case errors.As(err, &later):
 			places, reason = append(places, i), later.Reason
 			if later.Delay != 10*time.Second {
-				t.Errorf("again in %s", later.Delay)
+				t.Errorf("retried in %s", later.Delay)
 			}
 		case err != nil:
 			t.Errorf("%d: %v", i, err)
@@ -156,9 +156,9 @@ func retried(t *testing.T, verdicts []error) (places []int, reason string) {
 	return places, reason
 }
 
-// From the first delivery to the dead letter: the guilty alone come again, and end in
-// the DLQ with the reason.
-func TestGuiltyRecipients(t *testing.T) {
+// From the first delivery to the dead letter: only the failing messages are retried, and end in the
+// DLQ with the reason.
+func TestRefusedRecipients(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	b.exec(t, `CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -168,7 +168,7 @@ func TestGuiltyRecipients(t *testing.T) {
 	names[17], names[18], names[99] = "poison", "poison", "poison"
 	tasks := b.accept(t, names...)
 
-	places, reason := retried(t, b.intake.Handle(t.Context(), tasks))
+	places, reason := retried(t, b.upserter.Handle(t.Context(), tasks))
 	if diff := cmp.Diff([]int{17, 18, 99}, places); diff != "" {
 		t.Error(diff)
 	}
@@ -186,7 +186,7 @@ func TestGuiltyRecipients(t *testing.T) {
 		tasks[i].Retried = 3
 		dead = append(dead, tasks[i])
 	}
-	if places, reason := retried(t, b.intake.HandleDead(t.Context(), dead)); len(places) > 0 {
+	if places, reason := retried(t, b.upserter.HandleDead(t.Context(), dead)); len(places) > 0 {
 		t.Errorf("%v come again: %s", places, reason)
 	}
 	if got := b.state(t); got != "97 written, 0 waiting, 3 dead" {
@@ -207,17 +207,17 @@ func TestGuiltyRecipients(t *testing.T) {
 	}
 }
 
-// What the DLQ is for: the cause is mended, and nothing is lost.
-func TestDLQ_MendedMeanwhile(t *testing.T) {
+// The purpose of the DLQ: the cause is fixed, and nothing is lost.
+func TestDLQ_CauseFixedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	tasks := b.accept(t, "Ana", "Bia")
 	b.exec(t, `ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'Ana')`)
-	if places, _ := retried(t, b.intake.Handle(t.Context(), tasks)); !cmp.Equal(places, []int{0}) {
+	if places, _ := retried(t, b.upserter.Handle(t.Context(), tasks)); !cmp.Equal(places, []int{0}) {
 		t.Errorf("%v come again", places)
 	}
 	b.exec(t, `ALTER TABLE recipients DROP CONSTRAINT poison`)
-	if places, reason := retried(t, b.intake.HandleDead(t.Context(), tasks)); len(places) > 0 {
+	if places, reason := retried(t, b.upserter.HandleDead(t.Context(), tasks)); len(places) > 0 {
 		t.Errorf("%v come again: %s", places, reason)
 	}
 	if got := b.state(t); got != "2 written, 0 waiting, 0 dead" {
@@ -225,12 +225,12 @@ func TestDLQ_MendedMeanwhile(t *testing.T) {
 	}
 }
 
-// Messages that name no row of ours become dead letters; their neighbours go through.
-func TestMessagesThatNameNothing(t *testing.T) {
+// Messages that name no row become dead letters; the others of the batch are stored.
+func TestMessagesWithoutRow(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]func(*bench) queue.BatchHandler{
-		"queue": func(b *bench) queue.BatchHandler { return b.intake.Handle },
-		"DLQ":   func(b *bench) queue.BatchHandler { return b.intake.HandleDead },
+		"queue": func(b *bench) queue.BatchHandler { return b.upserter.Handle },
+		"DLQ":   func(b *bench) queue.BatchHandler { return b.upserter.HandleDead },
 	} {
 		b := newBench(t, nil)
 		tasks := []queue.Task{
@@ -257,14 +257,14 @@ func TestMessagesThatNameNothing(t *testing.T) {
 	}
 }
 
-// Neither a database that is away nor one that was not migrated costs a recipient.
-func TestDatabaseNotFit(t *testing.T) {
+// Neither a database outage nor a missing migration loses a recipient.
+func TestDatabaseUnavailable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	tasks := append(b.accept(t, "Ana", "Bia"), queue.Task{Payload: []byte("nonsense")})
 	b.exec(t, `ALTER TABLE recipients RENAME TO people`)
 	b.exec(t, `ALTER TABLE dead_letters RENAME TO letters`)
-	for name, handle := range map[string]queue.BatchHandler{"queue": b.intake.Handle, "DLQ": b.intake.HandleDead} {
+	for name, handle := range map[string]queue.BatchHandler{"queue": b.upserter.Handle, "DLQ": b.upserter.HandleDead} {
 		if places, _ := retried(t, handle(t.Context(), tasks)); len(places) != 3 {
 			t.Errorf("%s: %v come again", name, places)
 		}
@@ -290,14 +290,14 @@ func TestDatabaseNotFit(t *testing.T) {
 	}
 }
 
-// A stop does not interrupt a batch that was begun.
+// A stop does not interrupt a running batch.
 func TestStopFinishesTheBatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	tasks := b.accept(t, "Ana", "Bia")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if places, reason := retried(t, b.intake.Handle(ctx, tasks)); len(places) > 0 {
+	if places, reason := retried(t, b.upserter.Handle(ctx, tasks)); len(places) > 0 {
 		t.Errorf("%v come again: %s", places, reason)
 	}
 	if got := b.state(t); got != "2 written, 0 waiting, 0 dead" {
@@ -305,13 +305,13 @@ func TestStopFinishesTheBatch(t *testing.T) {
 	}
 }
 
-// A message that waited for its retry must not undo what came after it.
-func TestOlderRetryLoses(t *testing.T) {
+// A message that waited for its retry must not overwrite newer data.
+func TestOlderRetryDoesNotOverwrite(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	older, newer := b.accept(t, "Ana"), b.accept(t, "Ana Maria")
 	for _, tasks := range [][]queue.Task{newer, older, newer, older} {
-		if places, reason := retried(t, b.intake.Handle(t.Context(), tasks)); len(places) > 0 {
+		if places, reason := retried(t, b.upserter.Handle(t.Context(), tasks)); len(places) > 0 {
 			t.Errorf("%v come again: %s", places, reason)
 		}
 	}

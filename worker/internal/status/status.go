@@ -1,6 +1,6 @@
-// Package status is what a dispatcher or worker tells about itself: to an
-// orchestrator at /livez and /readyz, and to the api's /health and to operators
-// through its row in process_status. The two main functions use it.
+// Package status reports the health of a dispatcher or worker: at /livez and /readyz for
+// orchestrators, and in its process_status row for the api's /health and for operators. The two
+// main packages use it.
 package status
 
 import (
@@ -24,20 +24,18 @@ import (
 )
 
 const (
-	// interval is how often the row is written. Readers take a row older than three
-	// of these for a process that is gone.
+	// interval is how often the row is written. Readers consider a process dead when its row is
+	// older than three intervals.
 	interval = 5 * time.Second
-	// probeTimeout bounds one look at one dependency, so that all of them fit into
-	// the interval.
+	// probeTimeout bounds one probe, so that all of them fit into the interval.
 	probeTimeout = 2 * time.Second
 )
 
-// Probe looks at one dependency; nil means that it answers.
+// Probe checks one dependency; nil means that it responds.
 type Probe func(ctx context.Context) error
 
-// Seldom is a probe that really looks only once per period, or per sixth of it while
-// the dependency does not answer, and otherwise repeats what it saw: for one that
-// must not be asked often.
+// Seldom limits a probe to one call per period, or per sixth of it while it fails; other calls
+// return the last result. It is for dependencies with a low rate limit.
 func Seldom(period time.Duration, probe Probe) Probe {
 	var (
 		mu   sync.Mutex
@@ -58,13 +56,13 @@ func Seldom(period time.Duration, probe Probe) Probe {
 	}
 }
 
-// Store keeps the rows.
+// Store stores the status rows.
 type Store interface {
 	ReportStatus(ctx context.Context, service, instance string, startedAt time.Time, details any) error
 	WithdrawStatus(ctx context.Context, service, instance string) error
 }
 
-// Instance names this process among those of its service.
+// Instance names this process uniquely within its service.
 func Instance() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -73,25 +71,22 @@ func Instance() string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// Params make a Reporter.
+// Params configure a Reporter.
 type Params struct {
 	Log      *slog.Logger
 	Store    Store
 	Service  string // dispatcher or worker
 	Instance string // unique among the processes of the service
-	// Probes are the dependencies by the name that /health gives them.
+	// Probes are the dependencies by their names in /health.
 	Probes map[string]Probe
-	// Facts are further entries of the row, asked for each time, within 2 s; nil if there
-	// are none.
+	// Facts returns further fields of the row, within 2 s. Optional.
 	Facts func(ctx context.Context) map[string]any
-	// Wake has the row written at once, when a fact has changed that others go by; nil if
-	// none does.
+	// Wake triggers a write at once, when a fact has changed that others rely on. Optional.
 	Wake     <-chan struct{}
 	Registry prometheus.Registerer
 }
 
-// Reporter is the service that keeps the process's row up to date, and takes it
-// away when the process ends in good order.
+// Reporter is the service that updates the process's status row, and deletes it on a clean stop.
 type Reporter struct {
 	*service.Loop
 	params Params
@@ -99,7 +94,7 @@ type Reporter struct {
 	up     telemetry.Dependencies
 }
 
-// database is where the row is written, and what that finds out about it.
+// database is the dependency whose state is the result of writing the row.
 const database = "database"
 
 // NewReporter makes a Reporter.
@@ -113,14 +108,14 @@ func NewReporter(p Params) *Reporter {
 	return r
 }
 
-// Stop ends the loop and withdraws the row.
+// Stop ends the loop and deletes the row.
 func (r *Reporter) Stop(ctx context.Context) error {
 	if err := r.Loop.Stop(ctx); err != nil {
 		return err
 	}
-	// A row that stays is no harm: it grows old and is cleared away.
+	// A remaining row is harmless: it expires and is deleted later.
 	if err := r.params.Store.WithdrawStatus(ctx, r.params.Service, r.params.Instance); err != nil {
-		r.params.Log.Warn("status row left behind", "error", err)
+		r.params.Log.Warn("cannot delete the status row", "error", err)
 	}
 	return nil
 }
@@ -136,7 +131,8 @@ func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 		details[name] = part(err)
 		r.up.Set(name, err == nil)
 	}
-	// A commit may wait for a standby that is gone: the gauge must say so before the alert's time is over.
+	// A commit may wait for a lost standby: the gauge must show that before the alert's time has
+	// passed.
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := r.params.Store.ReportStatus(ctx, r.params.Service, r.params.Instance, r.began, details)
@@ -144,8 +140,8 @@ func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// part is how a dependency stands in the row and in /readyz. Why it does not answer
-// stays in the log: the text may hold addresses of machines.
+// part is a dependency's state in the row and in /readyz. The reason is only logged: it may contain
+// host addresses.
 func part(err error) map[string]string {
 	if errors.Is(err, store.ErrUnreplicated) {
 		return map[string]string{"status": "unreplicated"}
@@ -156,7 +152,7 @@ func part(err error) map[string]string {
 	return map[string]string{"status": "connected"}
 }
 
-// probeAll looks at all dependencies side by side: one that hangs delays no other.
+// probeAll runs all probes concurrently: a hanging one delays no other.
 func probeAll(ctx context.Context, probes map[string]Probe) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -185,8 +181,8 @@ func probeAll(ctx context.Context, probes map[string]Probe) map[string]error {
 	return found
 }
 
-// Handler answers /livez (200 as long as the process runs, whatever it depends on),
-// /readyz (503 while a dependency of ready does not answer) and /metrics.
+// Handler serves /livez (200 as long as the process runs), /readyz (503 while a dependency in ready
+// fails) and /metrics.
 func Handler(registry *prometheus.Registry, ready map[string]Probe) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -209,5 +205,5 @@ func Handler(registry *prometheus.Registry, ready map[string]Probe) *http.ServeM
 func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the reader may be gone
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }

@@ -29,7 +29,7 @@ func hanging(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func TestReporter_WritesItsRowAndTakesItAway(t *testing.T) {
+func TestReporter_WritesAndDeletesRow(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	registry := telemetry.NewRegistry()
@@ -62,7 +62,7 @@ func TestReporter_WritesItsRowAndTakesItAway(t *testing.T) {
 	waitForRows(t, d.Store, 0)
 }
 
-// away is a database that does not answer.
+// away is a database that is down.
 type away struct{}
 
 func (away) ReportStatus(context.Context, string, string, time.Time, any) error {
@@ -70,7 +70,7 @@ func (away) ReportStatus(context.Context, string, string, time.Time, any) error 
 }
 func (away) WithdrawStatus(context.Context, string, string) error { return store.ErrUnavailable }
 
-func TestReporter_TellsOfItsDatabase(t *testing.T) {
+func TestReporter_DatabaseState(t *testing.T) {
 	t.Parallel()
 	registry := telemetry.NewRegistry()
 	reporter := status.NewReporter(status.Params{
@@ -156,7 +156,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-func TestSeldom_LooksOncePerPeriod(t *testing.T) {
+func TestSeldom_OncePerPeriod(t *testing.T) {
 	t.Parallel()
 	looks := 0
 	probe := status.Seldom(time.Hour, func(context.Context) error {
@@ -165,15 +165,15 @@ func TestSeldom_LooksOncePerPeriod(t *testing.T) {
 	})
 	for range 3 {
 		if err := probe(t.Context()); err == nil {
-			t.Error("err = nil, want what was seen")
+			t.Error("err = nil, want the last result")
 		}
 	}
 	if looks != 1 {
-		t.Errorf("looked %d times, want 1", looks)
+		t.Errorf("probed %d times, want 1", looks)
 	}
 }
 
-// A fact that others go by is reported when it changes, not five seconds later.
+// A fact that others rely on is reported when it changes, not five seconds later.
 func TestReporter_Wake(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -208,8 +208,8 @@ func TestReporter_Wake(t *testing.T) {
 		}
 		took = append(took, time.Since(begun))
 	}
-	// Other work on the machine may delay one report, and a report that nothing wakes may
-	// come early: the median of five is neither.
+	// Other load may delay a report, and an unwoken report may come early: the median of five is
+	// neither.
 	if slices.Sort(took); took[2] > 4*time.Second {
 		t.Errorf("changes are reported after %v", took)
 	}

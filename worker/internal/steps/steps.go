@@ -1,6 +1,6 @@
-// Package steps counts the steps that emails take: in the worker those of an attempt, in
-// the dispatcher those of an email that expires, is brought back or is cancelled with its
-// mailing. Both count under the same names, so that a sum over both programs is right.
+// Package steps counts email transitions: in the worker those of an attempt, in the dispatcher
+// those of emails that expire, are recovered or are cancelled with their mailing. Both use the same
+// metric names, so a sum over both programs is correct.
 package steps
 
 import (
@@ -17,8 +17,8 @@ import (
 	"email-gateway/worker/internal/provider"
 )
 
-// Counter counts one process's steps. Its label values are the states, which are known,
-// and each of them is shown from the start: a rate sees the first of its kind.
+// Counter counts one process's transitions. All label values are initialized, so that a rate sees
+// the first event.
 type Counter struct {
 	transitions *prometheus.CounterVec
 	finals      *prometheus.CounterVec
@@ -30,20 +30,20 @@ type Counter struct {
 func New(registry prometheus.Registerer) *Counter {
 	c := &Counter{
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_state_transitions_total", Help: "Events of emails written by worker and dispatcher, by type.",
+			Name: "pipeline_state_transitions_total", Help: "Email events written by worker and dispatcher, by type.",
 		}, []string{"state"}),
 		finals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_final_state_total", Help: "Emails ended by worker and dispatcher, by final status.",
+			Name: "pipeline_final_state_total", Help: "Emails that reached a final status in worker and dispatcher, by status.",
 		}, []string{"state"}),
 		emails: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_emails_total", Help: "Emails sent and failed.",
 		}, []string{"status"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_retry_total", Help: "Attempts that led to another, by the error's category.",
+			Name: "pipeline_retry_total", Help: "Attempts followed by a retry, by error category.",
 		}, []string{"category"}),
 	}
 	for _, t := range email.EventTypes() {
-		if !t.IsFeedback() && t != email.EventRescheduled { // those are for the api to write
+		if !t.IsFeedback() && t != email.EventRescheduled { // written by the api
 			c.transitions.WithLabelValues(string(t))
 		}
 	}
@@ -67,7 +67,7 @@ const (
 	failed = "failed"
 )
 
-// Took counts events that were written, and a RETRY_SCHEDULED by its errorCategory too.
+// Took counts written events, and RETRY_SCHEDULED events by errorCategory too.
 func (c *Counter) Took(events []email.Event) {
 	for _, e := range events {
 		c.transitions.WithLabelValues(string(e.Type)).Inc()
@@ -88,12 +88,12 @@ func (c *Counter) Ended(status email.Status) {
 	}
 }
 
-// Advancer moves emails. *store.Advancer is one.
+// Advancer changes an email's status. *store.Advancer implements it.
 type Advancer interface {
 	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
 }
 
-// Watch is an Advancer whose moves are counted and logged.
+// Watch returns an Advancer that counts and logs transitions.
 func (c *Counter) Watch(a Advancer, log *slog.Logger) Advancer { return watched{a, c, log} }
 
 type watched struct {
@@ -115,7 +115,7 @@ func (w watched) Advance(ctx context.Context, t store.Transition) (store.Advance
 	return done, err
 }
 
-// moved writes the line that the worker writes of its own moves.
+// moved logs a transition in the worker's format.
 func (w watched) moved(ctx context.Context, t store.Transition, done store.Advanced, begun time.Time) {
 	level := levelOf(t.Status)
 	if !w.log.Enabled(ctx, level) {
@@ -131,8 +131,8 @@ func (w watched) moved(ctx context.Context, t store.Transition, done store.Advan
 	log.Log(ctx, level, "email moved")
 }
 
-// levelOf is debug for what one person's request does to many emails: its own line says how
-// many.
+// levelOf is debug for transitions that one request causes for many emails: that request logs their
+// number.
 func levelOf(status email.Status) slog.Level {
 	switch status {
 	case email.Failed:

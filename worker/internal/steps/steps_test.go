@@ -19,7 +19,7 @@ import (
 	"email-gateway/worker/internal/steps"
 )
 
-// answers is an Advancer that answers as it is told.
+// answers is an Advancer with a fixed result.
 type answers struct {
 	done store.Advanced
 	err  error
@@ -29,7 +29,7 @@ func (a answers) Advance(context.Context, store.Transition) (store.Advanced, err
 	return a.done, a.err
 }
 
-// Only what was written is counted, and only an end as an end.
+// Only applied transitions are counted, and only final ones as final.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -57,14 +57,14 @@ func TestWatch(t *testing.T) {
 # TYPE mailing_emails_total counter
 mailing_emails_total{status="failed"} 1
 mailing_emails_total{status="sent"} 0
-# HELP pipeline_final_state_total Emails ended by worker and dispatcher, by final status.
+# HELP pipeline_final_state_total Emails that reached a final status in worker and dispatcher, by status.
 # TYPE pipeline_final_state_total counter
 pipeline_final_state_total{state="CANCELLED"} 0
 pipeline_final_state_total{state="EXPIRED"} 1
 pipeline_final_state_total{state="FAILED"} 1
 pipeline_final_state_total{state="SENT"} 0
 pipeline_final_state_total{state="SUPPRESSED"} 0
-# HELP pipeline_state_transitions_total Events of emails written by worker and dispatcher, by type.
+# HELP pipeline_state_transitions_total Email events written by worker and dispatcher, by type.
 # TYPE pipeline_state_transitions_total counter
 pipeline_state_transitions_total{state="CANCELLED"} 0
 pipeline_state_transitions_total{state="EXPIRED"} 1
@@ -79,7 +79,7 @@ pipeline_state_transitions_total{state="SENT_ATTEMPT"} 0
 pipeline_state_transitions_total{state="SUPPRESSED"} 0
 pipeline_state_transitions_total{state="VALIDATED"} 0
 pipeline_state_transitions_total{state="VALIDATION_FAILED"} 0
-# HELP pipeline_retry_total Attempts that led to another, by the error's category.
+# HELP pipeline_retry_total Attempts followed by a retry, by error category.
 # TYPE pipeline_retry_total counter
 pipeline_retry_total{category="QUOTA_ERROR"} 0
 pipeline_retry_total{category="TIMEOUT_ERROR"} 1
@@ -90,7 +90,7 @@ pipeline_retry_total{category="TRANSIENT_ERROR"} 0
 	}
 }
 
-// A dead-lettered email is named in the log of the dispatcher too.
+// The dispatcher's log has the id of a dead-lettered email too.
 func TestWatch_Logs(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

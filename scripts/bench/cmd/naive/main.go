@@ -1,6 +1,6 @@
-// Command naive is what the api is compared with: the handler that anyone would write
-// first. It decodes the request, lets gin validate it, and inserts one row with one
-// statement. It knows no keys, checks no HTML, and forgets that it has seen a request.
+// Command naive is the reference of the api: a straightforward handler. It decodes the request,
+// validates it with gin, and inserts one row with one statement. It has no keys, no HTML check and
+// no idempotency.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	_ "github.com/lib/pq" // the driver
 )
 
-// request is what is read of the body.
+// request has the fields that are read from the body.
 type request struct {
 	To        string   `json:"to" binding:"required,email,max=255"`
 	Subject   string   `json:"subject" binding:"required,max=150"`
@@ -34,7 +34,7 @@ type request struct {
 	} `json:"recipient"`
 }
 
-// connections to the database: as many as the load has that is measured most.
+// connections to the database: as many as the smaller load has.
 const connections = 64
 
 func main() {
@@ -65,7 +65,7 @@ func serve(ctx context.Context) error {
 	router.GET("/health", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
 	router.POST("/v1/email/send", func(c *gin.Context) { send(c, db, company, lane) })
 	server := &http.Server{Addr: os.Getenv("NAIVE_ADDR"), Handler: router, ReadHeaderTimeout: 10 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() }) // Serve tells
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // Serve returns the error
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

@@ -37,7 +37,7 @@ func runMessages(t *testing.T, start Start) {
 			}
 			receives(t, b, 1)
 			if d := diff(m, b.Received()[0]); d != "" {
-				t.Errorf("message changed on its way (-sent +arrived):\n%s", d)
+				t.Errorf("message changed in transit (-sent +arrived):\n%s", d)
 			}
 			if d := diff(m, given); d != "" {
 				t.Errorf("Send changed its argument (-before +after):\n%s", d)
@@ -66,16 +66,16 @@ func runMessages(t *testing.T, start Start) {
 	})
 }
 
-func runVerdicts(t *testing.T, start Start) {
+func runOutcomes(t *testing.T, start Start) {
 	for name, c := range map[string]struct {
 		does Behaviour
-		want provider.Verdict
+		want provider.Outcome
 	}{
-		"refused":              {Refuse, provider.Failed},
-		"throttled":            {Throttle, provider.Throttled},
-		"access denied":        {DenyAccess, provider.Park},
-		"taken, answer broken": {Garble, provider.Unreadable},
-		"taken, answer cut":    {Cut, provider.Unknown},
+		"refused":                    {Refuse, provider.Failed},
+		"throttled":                  {Throttle, provider.Throttled},
+		"access denied":              {DenyAccess, provider.Park},
+		"accepted, response invalid": {Garble, provider.Unreadable},
+		"accepted, response cut off": {Cut, provider.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,14 +84,14 @@ func runVerdicts(t *testing.T, start Start) {
 			fails(t.Context(), t, s, full(), c.want)
 			receives(t, b, 1)
 
-			// A failure leaves nothing behind.
+			// A failure has no effect on later calls.
 			b.Behave(Accept)
 			if _, err := s.Send(t.Context(), full()); err != nil {
 				t.Errorf("Send after the failure: %v", err)
 			}
 			receives(t, b, 2)
 
-			// Nor does a connection that was used before change what is known.
+			// Nor does it matter if the connection was used before.
 			b.Behave(c.does)
 			fails(t.Context(), t, s, full(), c.want)
 			receives(t, b, 3)
@@ -110,8 +110,8 @@ func runVerdicts(t *testing.T, start Start) {
 func runContexts(t *testing.T, start Start) {
 	t.Run("a deadline without an answer leaves it unknown", func(t *testing.T) {
 		t.Parallel()
-		// On a loaded machine a short deadline may pass before the request is sent, so
-		// it grows until one got through.
+		// On a loaded machine a short deadline may pass before the request is sent, so it grows
+		// until one gets through.
 		for limit := 100 * time.Millisecond; ; limit *= 2 {
 			s, b := start(t)
 			b.Behave(Hang)
@@ -119,11 +119,11 @@ func runContexts(t *testing.T, start Start) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			receipt, err := s.Send(ctx, full())
 			cancel()
-			if len(b.Received()) == 0 && limit < patience {
+			if len(b.Received()) == 0 && limit < timeout {
 				continue
 			}
 			refused(t, receipt, err, provider.Unknown)
-			if took := time.Since(began); took > limit+patience {
+			if took := time.Since(began); took > limit+timeout {
 				t.Errorf("Send took %v with a deadline of %v", took, limit)
 			}
 			receives(t, b, 1)
@@ -145,7 +145,7 @@ func runContexts(t *testing.T, start Start) {
 		receives(t, b, 1)
 	})
 
-	t.Run("cancelled before it began is unspent", func(t *testing.T) {
+	t.Run("cancelled before the call is unspent", func(t *testing.T) {
 		t.Parallel()
 		s, b := start(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func runContexts(t *testing.T, start Start) {
 		receives(t, b, 0)
 	})
 
-	t.Run("late before it began is tried again", func(t *testing.T) {
+	t.Run("deadline passed before the call is a retry", func(t *testing.T) {
 		t.Parallel()
 		s, b := start(t)
 		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
@@ -195,7 +195,7 @@ func runParallel(t *testing.T, start Start) {
 	}
 }
 
-// clone keeps the slices and the map of m out of Send's reach.
+// clone copies m's slices and map, so that Send cannot change the original.
 func clone(m provider.Message) provider.Message {
 	m.CC, m.BCC, m.Headers = slices.Clone(m.CC), slices.Clone(m.BCC), maps.Clone(m.Headers)
 	return m

@@ -1,12 +1,11 @@
-// Package providertest is the suite every provider.Sender must pass. An adapter's
-// own test calls Run with its Sender in front of a Backend that speaks the
-// provider's protocol on loopback:
+// Package providertest is the test suite for implementations of provider.Sender. An adapter's test
+// calls Run with its Sender and a Backend that speaks the provider's protocol on loopback:
 //
 //	providertest.Run(t, func(t *testing.T) (provider.Sender, providertest.Backend) { … })
 //
-// What the suite holds an adapter to is what the pipeline builds on: one request per
-// Send, the message unchanged on the other side, and a verdict that never says "not
-// sent" of a message the provider may have taken.
+// The suite checks what the pipeline relies on: one request per Send, an unchanged message at the
+// provider, and an outcome that never says "not sent" of a message that the provider may have
+// accepted.
 package providertest
 
 import (
@@ -22,53 +21,53 @@ import (
 	"email-gateway/worker/internal/provider"
 )
 
-// Behaviour is what a Backend does with the requests that reach it.
+// Behaviour is how a Backend responds to requests.
 type Behaviour int
 
 const (
-	// Accept takes the message and answers with an id that is not empty.
+	// Accept accepts the message and answers with a non-empty id.
 	Accept Behaviour = iota
-	// Refuse answers that this message will never be taken.
+	// Refuse rejects the message permanently.
 	Refuse
-	// Throttle answers that it is too much for now.
+	// Throttle rejects the message because of a rate limit.
 	Throttle
-	// DenyAccess answers that the credentials are not good.
+	// DenyAccess rejects the credentials.
 	DenyAccess
-	// Garble takes the message, and its answer says so but cannot be read as a receipt.
+	// Garble accepts the message with a success response that has no valid receipt.
 	Garble
-	// Cut takes the message and closes the connection instead of answering.
+	// Cut accepts the message and closes the connection without a response.
 	Cut
-	// Hang takes the message and never answers.
+	// Hang accepts the message and never responds.
 	Hang
 )
 
-// Backend is the provider under the suite's control. A fresh one accepts.
+// Backend is the provider under the suite's control. Initially it accepts.
 type Backend interface {
-	// Behave decides about the requests from now on.
+	// Behave sets the response to all further requests.
 	Behave(Behaviour)
-	// Received returns the messages of all requests that arrived whole, in order and
-	// whatever was answered. They are as the provider would deliver them: decoded.
+	// Received returns the decoded messages of all completely received requests, in order, whatever
+	// the response was.
 	Received() []provider.Message
-	// Disappear closes the port: connections are refused from now on.
+	// Disappear closes the port: further connections are refused.
 	Disappear()
 }
 
-// Start makes a Sender and the Backend it sends to, and leaves the cleanup to t. Calls
-// through the Sender must be free to last as long as their context.
+// Start creates a Sender and the Backend it sends to, and registers the cleanup with t. The Sender
+// must not limit calls beyond their context.
 type Start func(t *testing.T) (provider.Sender, Backend)
 
-// Run holds an adapter to the contract.
+// Run tests an adapter.
 func Run(t *testing.T, start Start) {
 	t.Run("message", func(t *testing.T) { t.Parallel(); runMessages(t, start) })
-	t.Run("verdict", func(t *testing.T) { t.Parallel(); runVerdicts(t, start) })
+	t.Run("outcome", func(t *testing.T) { t.Parallel(); runOutcomes(t, start) })
 	t.Run("context", func(t *testing.T) { t.Parallel(); runContexts(t, start) })
 	t.Run("parallel", func(t *testing.T) { t.Parallel(); runParallel(t, start) })
 }
 
-// patience is how long the suite waits for something that should happen at once.
-const patience = 3 * time.Minute
+// timeout is how long the suite waits for something that should happen at once.
+const timeout = 3 * time.Minute
 
-// full is a message that uses everything a message may have.
+// full returns a message that uses all fields.
 func full() provider.Message {
 	return provider.Message{
 		From:    `"Loja São João, Ltda." <pedidos@loja.example>`,
@@ -90,7 +89,7 @@ func full() provider.Message {
 	}
 }
 
-// bare is a message that uses nothing it may leave out.
+// bare returns a message with the required fields only.
 func bare() provider.Message {
 	m := full()
 	return provider.Message{
@@ -99,8 +98,8 @@ func bare() provider.Message {
 	}
 }
 
-// diff compares what was sent with what arrived. From is compared as an address,
-// because a display name has more than one correct spelling.
+// diff compares the sent message with the received one. From is compared as an address, because a
+// display name has more than one valid encoding.
 func diff(sent, arrived provider.Message) string {
 	from := cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "From" }, cmp.Comparer(sameAddress))
 	return cmp.Diff(sent, arrived, from, cmpopts.EquateEmpty())
@@ -115,18 +114,18 @@ func sameAddress(a, b string) bool {
 	return err == nil && *left == *right
 }
 
-// fails sends m and wants it refused.
-func fails(ctx context.Context, t *testing.T, s provider.Sender, m provider.Message, want provider.Verdict) {
+// fails sends m and checks that the call fails with this outcome.
+func fails(ctx context.Context, t *testing.T, s provider.Sender, m provider.Message, want provider.Outcome) {
 	t.Helper()
 	receipt, err := s.Send(ctx, m)
 	refused(t, receipt, err, want)
 }
 
-// refused checks the verdict, and what every failure owes its reader.
-func refused(t *testing.T, receipt provider.Receipt, err error, want provider.Verdict) {
+// refused checks the outcome and the required fields of a failure.
+func refused(t *testing.T, receipt provider.Receipt, err error, want provider.Outcome) {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("Send = %+v, want verdict %s", receipt, want)
+		t.Fatalf("Send = %+v, want outcome %s", receipt, want)
 	}
 	if receipt != (provider.Receipt{}) {
 		t.Errorf("Send returned both %+v and an error", receipt)
@@ -135,8 +134,8 @@ func refused(t *testing.T, receipt provider.Receipt, err error, want provider.Ve
 	if !ok {
 		t.Fatalf("Send error is a %T, want a *provider.Failure itself: %v", err, err)
 	}
-	if f.Verdict != want {
-		t.Errorf("verdict = %s (%v), want %s", f.Verdict, f, want)
+	if f.Outcome != want {
+		t.Errorf("outcome = %s (%v), want %s", f.Outcome, f, want)
 	}
 	if f.Code == "" || f.Category == "" || f.Reason == "" || f.Err == nil {
 		t.Errorf("failure leaves a field empty: %+v", f)
@@ -146,7 +145,7 @@ func refused(t *testing.T, receipt provider.Receipt, err error, want provider.Ve
 	}
 }
 
-// receives wants exactly n requests to have arrived.
+// receives checks that exactly n requests were received.
 func receives(t *testing.T, b Backend, n int) {
 	t.Helper()
 	if got := len(b.Received()); got != n {
@@ -154,17 +153,17 @@ func receives(t *testing.T, b Backend, n int) {
 	}
 }
 
-// arrives waits for the first request, and complains when none comes.
+// arrives waits for the first request.
 func arrives(t *testing.T, b Backend) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for len(b.Received()) == 0 {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Errorf("the backend received nothing within %v", patience)
+			t.Errorf("the backend received nothing within %v", timeout)
 			return
 		}
 	}

@@ -10,21 +10,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sesv2"
 )
 
-// Account is what SES allows this account at the moment.
+// Account is the state and the limits of the SES account.
 type Account struct {
 	// MaxSendRate is in recipients per second.
 	MaxSendRate float64
-	// Max24HourSend is the quota of any 24 hours, -1 when there is none.
+	// Max24HourSend is the quota per 24 hours, -1 if there is none.
 	Max24HourSend   float64
 	SentLast24Hours float64
 	// SendingEnabled is false while sending is paused for the whole account.
 	SendingEnabled bool
-	// ProductionAccess is false in the sandbox, where only verified recipients get mail.
+	// ProductionAccess is false in the sandbox, where SES only sends to verified recipients.
 	ProductionAccess bool
 }
 
-// Refusal is the code of why the account accepts no email at all, "" if it does: the code
-// of the answer that an email would get.
+// Refusal returns the error code with which the account refuses every email, "" if it accepts
+// email.
 func (a Account) Refusal() string {
 	switch {
 	case !a.SendingEnabled:
@@ -35,10 +35,10 @@ func (a Account) Refusal() string {
 	return ""
 }
 
-var errNoQuota = errors.New("get ses account: answer without a send quota")
+var errNoQuota = errors.New("get ses account: response has no send quota")
 
-// Account asks SES for the account's limits. AWS answers about one such question a
-// second for the whole account, so ask once a minute and keep the answer.
+// Account reads the account's limits from SES. AWS allows about one such call per second for the
+// whole account: call it once a minute and cache the result.
 func (s *Sender) Account(ctx context.Context) (Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.callTimeout)
 	defer cancel()
@@ -60,9 +60,8 @@ func (s *Sender) Account(ctx context.Context) (Account, error) {
 	}, nil
 }
 
-// Reach says whether SES works, as far as a question that sends no email can tell. An account that
-// may not be asked for its limits, or an emulator that does not know the question (501 too), is
-// reached.
+// Reach reports whether SES works, by a call that sends no email. SES counts as reachable also if
+// the account may not read its limits, or if an emulator does not support the call (501 included).
 func (s *Sender) Reach(ctx context.Context) error {
 	_, err := s.Account(ctx)
 	var answered *awshttp.ResponseError

@@ -35,9 +35,9 @@ func TestAccount(t *testing.T) {
 func TestAccountErrors(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]func(*testing.T) endpoint{
-		"refused":      refuses(403, "AccessDeniedException", "no"),
-		"without rate": says(200, `{"SendingEnabled":true}`),
-		"nobody there": closed,
+		"refused":            refuses(403, "AccessDeniedException", "no"),
+		"without rate":       says(200, `{"SendingEnabled":true}`),
+		"connection refused": closed,
 	} {
 		_, err := newSender(t, ses.Config{Endpoint: at(t).url}).Account(t.Context())
 		if err == nil || !strings.HasPrefix(err.Error(), "get ses account: ") {
@@ -46,7 +46,7 @@ func TestAccountErrors(t *testing.T) {
 	}
 }
 
-// What answers anything but a fault of its own is reached.
+// Every response except a server error counts as reachable.
 func TestReach(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -56,10 +56,10 @@ func TestReach(t *testing.T) {
 		"refused":                       {refuses(403, "AccessDeniedException", "no"), true},
 		"throttled":                     {refuses(429, "TooManyRequestsException", "slow down"), true},
 		"an emulator without a quota":   {says(200, `{"SendingEnabled":true}`), true},
-		"an emulator that knows it not": {says(501, `{}`), true},
+		"an emulator without this call": {says(501, `{}`), true},
 		"broken":                        {refuses(500, "InternalFailure", "sorry"), false},
 		"unavailable":                   {says(503, ``), false},
-		"nobody there":                  {closed, false},
+		"connection refused":            {closed, false},
 	} {
 		if err := newSender(t, ses.Config{Endpoint: c.at(t).url}).Reach(t.Context()); (err == nil) != c.reached {
 			t.Errorf("%s: %v", name, err)
@@ -73,10 +73,10 @@ func TestAccount_Refusal(t *testing.T) {
 		account ses.Account
 		want    string
 	}{
-		"it sends":           {ses.Account{SendingEnabled: true, Max24HourSend: 200, SentLast24Hours: 199}, ""},
-		"without a quota":    {ses.Account{SendingEnabled: true, Max24HourSend: -1, SentLast24Hours: 1e6}, ""},
-		"sending disabled":   {ses.Account{Max24HourSend: 200}, "SES_ACCOUNT_SENDING_PAUSED"},
-		"the quota is spent": {ses.Account{SendingEnabled: true, Max24HourSend: 200, SentLast24Hours: 200}, "SES_DAILY_QUOTA_EXCEEDED"},
+		"sending":                {ses.Account{SendingEnabled: true, Max24HourSend: 200, SentLast24Hours: 199}, ""},
+		"without a quota":        {ses.Account{SendingEnabled: true, Max24HourSend: -1, SentLast24Hours: 1e6}, ""},
+		"sending disabled":       {ses.Account{Max24HourSend: 200}, "SES_ACCOUNT_SENDING_PAUSED"},
+		"the quota is exhausted": {ses.Account{SendingEnabled: true, Max24HourSend: 200, SentLast24Hours: 200}, "SES_DAILY_QUOTA_EXCEEDED"},
 	} {
 		if got := c.account.Refusal(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

@@ -12,17 +12,17 @@ import (
 	"email-gateway/worker/internal/provider"
 )
 
-// answer is an HTTP answer other than a receipt. It came from SES or from something
-// in front of it: only SES names its errors.
+// answer is an HTTP response other than a receipt. It may come from SES or from a proxy; only SES
+// names its errors.
 type answer struct {
 	status  int
 	code    string // the error's name, "" when the answer has none
 	message string
-	skewed  bool // the SDK found its clock and the answer's Date minutes apart
+	skewed  bool // the SDK found a clock skew of minutes
 	err     error
 }
 
-// answerOf finds the answer in the error of a call, if there was one.
+// answerOf extracts the response from the error of a call, if there was one.
 func answerOf(err error) (answer, bool) {
 	var response *smithyhttp.ResponseError
 	// The SDK wraps transport errors as responses too: those have status 0.
@@ -31,13 +31,13 @@ func answerOf(err error) (answer, bool) {
 	}
 	a := answer{status: response.HTTPStatusCode(), err: err}
 
-	// The interface, not GenericAPIError: the errors SES declares have types of their own.
+	// Use the interface, not GenericAPIError: errors declared by SES have their own types.
 	var named smithy.APIError
 	if errors.As(err, &named) {
 		a.code, a.message = named.ErrorCode(), named.ErrorMessage()
 	} else {
-		// The body was cut or is a proxy's page, and so read as no error at all. The
-		// header may still tell: a name, sometimes followed by ":" and an address.
+		// The body was truncated or is a proxy's page. The header may still have the error name,
+		// sometimes followed by ":" and an address.
 		a.code, _, _ = strings.Cut(response.Response.Header.Get("X-Amzn-ErrorType"), ":")
 	}
 	if a.code == unnamed {
@@ -52,7 +52,7 @@ func answerOf(err error) (answer, bool) {
 	return a, true
 }
 
-// unnamed is what the SDK puts where an answer says nothing.
+// unnamed is the SDK's placeholder for a missing code or message.
 const unnamed = "UnknownError"
 
 func (a answer) classify() *provider.Failure {
@@ -68,7 +68,7 @@ func (a answer) classify() *provider.Failure {
 
 func (a answer) judge() *provider.Failure {
 	if a.status/100 == 2 {
-		// Whatever the body was meant to say, SES accepts with 2xx and refuses otherwise.
+		// Whatever the body was, SES accepts with 2xx and refuses with other codes.
 		return unreadable(a.err)
 	}
 	if f := a.byName(); f != nil {
@@ -77,13 +77,12 @@ func (a answer) judge() *provider.Failure {
 	return a.byStatus()
 }
 
-// byName knows the errors that SES and AWS's front door name, and nil for others. Most
-// names come with and without "Exception", depending on who in AWS says them. A few
-// are those of SES's first API, which emulators still use.
+// byName classifies the errors named by SES and by AWS's front end; nil for other names. Most names
+// occur with and without "Exception". Some are those of the SES v1 API, which emulators still use.
 func (a answer) byName() *provider.Failure {
 	switch strings.TrimSuffix(a.code, "Exception") {
 	case "MessageRejected":
-		// In the sandbox this is said of unverified recipients too.
+		// In the sandbox SES also returns this for unverified recipients.
 		if a.says("not verified") {
 			return a.failure(provider.Failed, codeIdentityNotVerified, provider.ConfigurationError)
 		}
@@ -117,7 +116,7 @@ func (a answer) byName() *provider.Failure {
 	case "InternalFailure", "InternalServiceError", "InternalServerError", "InternalError":
 		return outage(a.failure(provider.Unknown, codeInternalError, provider.TransientError))
 	case "RequestTimeout":
-		// SES waited for the request, not for itself: it never had it.
+		// SES timed out while reading the request, so it did not process it.
 		return a.failure(provider.Retry, codeTimeout, provider.TimeoutError)
 
 	case "ExpiredToken", "RequestExpired":
@@ -126,9 +125,9 @@ func (a answer) byName() *provider.Failure {
 		"SignatureDoesNotMatch", "InvalidSignature", "AuthFailure", "RequestTimeTooSkewed":
 		return a.failure(provider.Park, codeAuthFailed, provider.ConfigurationError)
 	case "AccessDenied":
-		// A clock that is wrong by minutes reads as denied. The SDK has noted the
-		// difference by now and signs the next call with it, so parking, which gives
-		// the try back and probes, is all it takes.
+		// A clock skew of minutes is reported as AccessDenied. The SDK has recorded the offset and
+		// signs the next call correctly, so parking is sufficient: the try does not count, and a
+		// probe follows.
 		if a.skewed {
 			return a.failure(provider.Park, codeAuthFailed, provider.ConfigurationError)
 		}
@@ -137,7 +136,7 @@ func (a answer) byName() *provider.Failure {
 	return nil
 }
 
-// byStatus is for answers without a name, or with one that says nothing here.
+// byStatus classifies responses without a known error name.
 func (a answer) byStatus() *provider.Failure {
 	switch a.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -155,18 +154,18 @@ func (a answer) byStatus() *provider.Failure {
 	}
 	switch {
 	case a.status >= 500:
-		// It broke while it had the email: before or after taking it, nobody says.
+		// It is unknown whether the failure was before or after accepting the email.
 		return outage(a.failure(provider.Unknown, codeInternalError, provider.TransientError))
 	case a.status >= 400 && (a.code != "" || a.message != ""):
 		return a.failure(provider.Failed, codeBadRequest, provider.PermanentError)
 	default:
-		// A redirect, or a refusal in words that are not SES's: the endpoint leads
-		// somewhere else, and every email would go the same way.
+		// A redirect, or an error that is not in SES's format: the endpoint is wrong, and every
+		// email would get the same response.
 		return a.failure(provider.Park, codeUnexpectedResponse, provider.ConfigurationError)
 	}
 }
 
-// throttled tells the quotas apart by their text, for the types overlap.
+// throttled distinguishes the quotas by the message text, since the error types overlap.
 func (a answer) throttled() *provider.Failure {
 	switch {
 	case a.code == "DailyQuotaExceeded" || a.says("daily message quota"):
@@ -177,8 +176,8 @@ func (a answer) throttled() *provider.Failure {
 	return a.failure(provider.Throttled, codeThrottling, provider.QuotaError)
 }
 
-// missesConfigurationSet matters because a deleted default set is a bad request, and
-// one named in the request is not found.
+// missesConfigurationSet detects a missing configuration set. A deleted default set is a
+// BadRequest, and a set named in the request a NotFound.
 func (a answer) missesConfigurationSet() bool {
 	return a.says("configuration set") && a.says("exist")
 }
@@ -187,7 +186,7 @@ func (a answer) says(fragment string) bool {
 	return strings.Contains(strings.ToLower(a.message), fragment)
 }
 
-func (a answer) failure(v provider.Verdict, code string, c provider.Category) *provider.Failure {
+func (a answer) failure(v provider.Outcome, code string, c provider.Category) *provider.Failure {
 	return failure(v, code, c, a.err)
 }
 

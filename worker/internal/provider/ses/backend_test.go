@@ -15,7 +15,7 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 )
 
-// TestContract holds the Sender to what the pipeline expects of any provider.
+// TestContract runs the suite for providers.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	providertest.Run(t, func(t *testing.T) (provider.Sender, providertest.Backend) {
@@ -24,8 +24,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// request is SES's own spelling of an email, written down here a second time on
-// purpose: the SDK's types would agree with themselves.
+// request is SES's JSON of an email, declared independently of the SDK, whose types would only
+// agree with themselves.
 type request struct {
 	ConfigurationSetName string
 	FromEmailAddress     string
@@ -51,7 +51,7 @@ func (c *content) text() string {
 		return ""
 	}
 	if c.Charset != "UTF-8" {
-		return "charset " + c.Charset // SES would have read it as ASCII
+		return "charset " + c.Charset // SES would read it as ASCII
 	}
 	return c.Data
 }
@@ -78,7 +78,7 @@ func (r request) message() provider.Message {
 	return m
 }
 
-// backend is an SES that does as the suite says.
+// backend is an SES under the suite's control.
 type backend struct {
 	server *httptest.Server
 
@@ -121,7 +121,7 @@ func (b *backend) last() (request, http.Header) {
 }
 
 func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// To the end: only then does the server notice that its client has gone.
+	// Read to the end: only then does the server notice that its client has gone.
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -154,13 +154,13 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case providertest.Garble:
 		io.WriteString(w, `{"MessageId":"0100`)
 	case providertest.Cut:
-		panic(http.ErrAbortHandler) // the server's way to close without an answer
+		panic(http.ErrAbortHandler) // the server's way to close without a response
 	case providertest.Hang:
 		<-r.Context().Done()
 	}
 }
 
-// keys are the header's names that match.
+// keys returns the header's matching names.
 func keys(h http.Header, match func(string) bool) []string {
 	var list []string
 	for name := range h {

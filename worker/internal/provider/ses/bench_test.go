@@ -15,7 +15,7 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 )
 
-// benchmarkConcurrency is one connection for each goroutine, as the worker has it.
+// benchmarkConcurrency is one connection per goroutine, as in the worker.
 const benchmarkConcurrency = 32
 
 func instant(b *testing.B) string {
@@ -29,7 +29,7 @@ func instant(b *testing.B) string {
 
 var benchmarkHTML = "<p>" + strings.Repeat("Sua fatura está disponível. ", 180) + "</p>" // 5 KB
 
-// BenchmarkSend is the whole adapter against a server that answers at once.
+// BenchmarkSend measures the whole adapter against a server that answers at once.
 func BenchmarkSend(b *testing.B) {
 	s, err := ses.New(b.Context(), ses.Config{Region: "us-east-1", Endpoint: instant(b), Concurrency: benchmarkConcurrency})
 	if err != nil {
@@ -48,8 +48,7 @@ func BenchmarkSend(b *testing.B) {
 	})
 }
 
-// BenchmarkBareClient is the SDK alone, with nothing but the email: what Send is
-// measured against.
+// BenchmarkBareClient measures the SDK alone, as the baseline for Send.
 func BenchmarkBareClient(b *testing.B) {
 	client := sesv2.New(sesv2.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(instant(b)), Retryer: aws.NopRetryer{},

@@ -12,8 +12,8 @@ import (
 	"email-gateway/worker/internal/provider"
 )
 
-// The codes under which the rest of the system knows SES's refusals. They are stored
-// with emails and counted in metrics, so they keep their spelling.
+// Error codes for SES failures. They are stored with emails and counted in metrics, so they must
+// not change.
 const (
 	codeAccountPaused       = "SES_ACCOUNT_SENDING_PAUSED"
 	codeAccountSuspended    = "SES_ACCOUNT_SUSPENDED"
@@ -43,8 +43,8 @@ const (
 	codeUnexpectedResponse  = "SES_UNEXPECTED_RESPONSE"
 )
 
-// BreakerCodes are the codes that may open the circuit breaker: of refusals, silences and
-// answers that are not about one email.
+// BreakerCodes are the codes of failures that may open the circuit breaker, because they do not
+// concern a single email.
 func BreakerCodes() []string {
 	return []string{
 		codeAccountPaused, codeAccountSuspended, codeAccessDenied, codeAuthFailed, codeCredentialsExpired, codeCredentialsMissing,
@@ -53,13 +53,12 @@ func BreakerCodes() []string {
 	}
 }
 
-// classify says what the error of one SendEmail means for the email. connected tells
-// whether the call had got a connection.
+// classify maps the error of one SendEmail call to a Failure. connected reports whether the call
+// had a connection.
 //
-// The order of the questions is what makes the answer right. The SDK wraps one error
-// in another, and the outer ones mislead: a failure to fetch credentials carries
-// another service's status, a transport error comes as a response with status 0, and
-// an answer that cannot be read still has a status that says most of it.
+// The order of the checks matters. The SDK wraps one error in another, and the outer ones mislead:
+// a failure to fetch credentials has the HTTP status of another service, a transport error is a
+// response with status 0, and an unreadable response still has a usable status.
 func classify(err error, connected bool) *provider.Failure {
 	if refusedByClient(err) {
 		return invalid(err)
@@ -73,8 +72,8 @@ func classify(err error, connected bool) *provider.Failure {
 	return classifySilence(err, connected)
 }
 
-// classifySilence is for calls that got no answer at all. What decides is whether a
-// connection was there: before, nothing was sent; after, nobody here can know.
+// classifySilence classifies calls without a response. Without a connection nothing was sent; with
+// one the outcome is unknown.
 func classifySilence(err error, connected bool) *provider.Failure {
 	var certificate *tls.CertificateVerificationError
 	var noTLS tls.RecordHeaderError
@@ -95,14 +94,14 @@ func classifySilence(err error, connected bool) *provider.Failure {
 	case errors.As(err, &transport) && !errors.As(err, &noTLS):
 		return outage(failure(provider.Retry, codeNetworkError, provider.TransientError, err))
 	default:
-		// The SDK gave up by itself before it reached for the network: no region, an
-		// address that is none, nothing to sign with. Or the endpoint says https and
-		// does not speak TLS. No email is at fault, and each would meet the same.
+		// The SDK failed before using the network: no region, an invalid address, nothing to sign
+		// with. Or the endpoint is https and does not speak TLS. Every email would fail in the same
+		// way.
 		return failure(provider.Park, codeEndpointInvalid, provider.ConfigurationError, err)
 	}
 }
 
-// refusedByClient finds requests the SDK would not even write down.
+// refusedByClient reports whether the SDK could not serialize the request.
 func refusedByClient(err error) bool {
 	var missing smithy.InvalidParamsError
 	var unwritable *smithy.SerializationError
@@ -131,16 +130,16 @@ func unreadable(err error) *provider.Failure {
 	return failure(provider.Unreadable, codeResponseUnreadable, provider.TransientError, err)
 }
 
-// failure gives the cause as the reason; an answer with words of its own replaces it.
-func failure(v provider.Verdict, code string, c provider.Category, err error) *provider.Failure {
-	return &provider.Failure{Verdict: v, Code: code, Category: c, Reason: cause(err).Error(), Err: err}
+// failure uses the cause as the reason; a response's own message replaces it.
+func failure(v provider.Outcome, code string, c provider.Category, err error) *provider.Failure {
+	return &provider.Failure{Outcome: v, Code: code, Category: c, Reason: cause(err).Error(), Err: err}
 }
 
-// cause drops the SDK's outer layers, which name the operation and a status of 0. Only
-// the outer ones: further in, the same types belong to whoever had the credentials.
+// cause removes the SDK's outer layers, which name the operation and a status of 0. Inner layers of
+// the same types belong to the credentials provider and are kept.
 func cause(err error) error {
 	for {
-		switch layer := err.(type) { //nolint:errorlint // one layer at a time is the point
+		switch layer := err.(type) { //nolint:errorlint // one layer at a time
 		case *smithy.OperationError:
 			err = layer.Err
 		case *awshttp.ResponseError:

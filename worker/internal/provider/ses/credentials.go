@@ -11,14 +11,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 )
 
-// emulatorCredentials returns made-up credentials when the endpoint is an emulator
-// and the environment names none, else nil: then the SDK's own chain decides.
+// emulatorCredentials returns dummy credentials if the endpoint is an emulator and the environment
+// has none; nil means the SDK's default chain.
 //
-// AWS serves SES over TLS only, so plain http is an emulator, and so is anything on
-// this machine. An emulator wants a signature but cannot check it, while the chain
-// would end at the metadata address of a cloud machine: a wait on a developer's
-// laptop, and on a cloud machine real credentials where none are needed. A VPC
-// endpoint speaks TLS and keeps the chain.
+// AWS serves SES over TLS only, so a plain http endpoint is an emulator, and so is a loopback
+// address. An emulator requires a signature but cannot verify it, while the default chain would
+// query the instance metadata service: a delay on a developer's laptop, and on a cloud machine real
+// credentials where none are needed. A VPC endpoint uses TLS and keeps the default chain.
 func emulatorCredentials(endpoint string) (aws.CredentialsProvider, error) {
 	if !isEmulator(endpoint) {
 		return nil, nil
@@ -44,10 +43,9 @@ func isEmulator(endpoint string) bool {
 	return u.Scheme == "http" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// markedCredentials marks the errors of the provider it wraps. Fetching credentials
-// may be an HTTP call of its own (STS, a metadata service) whose error carries a
-// status and a code; without the mark, "AccessDenied" from STS would read as SES's
-// answer to the email.
+// markedCredentials marks the errors of the wrapped credentials provider. Fetching credentials may
+// be an HTTP call (STS, metadata service) whose error has a status and a code; without the mark,
+// "AccessDenied" from STS would be read as SES's response to the email.
 type markedCredentials struct{ aws.CredentialsProvider }
 
 func (m markedCredentials) Retrieve(ctx context.Context) (aws.Credentials, error) {

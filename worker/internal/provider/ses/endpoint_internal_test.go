@@ -9,24 +9,24 @@ import (
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
 )
 
-// rules counts how often they were gone through, and fail at first.
+// rules counts its calls, and fails at first.
 type rules struct{ asked int }
 
 func (r *rules) ResolveEndpoint(context.Context, sesv2.EndpointParameters) (smithyendpoints.Endpoint, error) {
 	if r.asked++; r.asked == 1 {
-		return smithyendpoints.Endpoint{}, errors.New("not this way")
+		return smithyendpoints.Endpoint{}, errors.New("no endpoint")
 	}
 	var found smithyendpoints.Endpoint
 	found.URI.Host = "email.sa-east-1.amazonaws.com"
 	return found, nil
 }
 
-func TestEndpoint_FoundOnce(t *testing.T) {
+func TestEndpoint_ResolvedOnce(t *testing.T) {
 	t.Parallel()
 	r := &rules{}
 	e := &endpoint{rules: r}
 	if _, err := e.ResolveEndpoint(t.Context(), sesv2.EndpointParameters{}); err == nil {
-		t.Error("a failure was hidden")
+		t.Error("the error was not returned")
 	}
 	for range 3 {
 		found, err := e.ResolveEndpoint(t.Context(), sesv2.EndpointParameters{})
@@ -35,6 +35,6 @@ func TestEndpoint_FoundOnce(t *testing.T) {
 		}
 	}
 	if r.asked != 2 {
-		t.Errorf("the rules were gone through %d times, want 2", r.asked)
+		t.Errorf("the rules were evaluated %d times, want 2", r.asked)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 )
 
-// TestMain takes away what the shell has set for AWS, so that only the tests decide.
+// TestMain removes the shell's AWS settings.
 func TestMain(m *testing.M) {
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "AWS_") {
@@ -40,7 +40,7 @@ func set(name, value string) {
 	}
 }
 
-// The environment of a shell or a pod is full of settings for other AWS clients.
+// A shell's or a pod's environment may have many settings for other AWS clients.
 func TestEnvironment(t *testing.T) {
 	t.Run("cannot redirect mail", func(t *testing.T) {
 		other := says(200, `{"MessageId":"other"}`)(t)
@@ -51,7 +51,7 @@ func TestEnvironment(t *testing.T) {
 		var asked string
 		s := newSender(t, ses.Config{Region: "sa-east-1"}.WithDialer(func(_ context.Context, _, address string) (net.Conn, error) {
 			asked = address
-			return nil, errors.New("not from a test")
+			return nil, errors.New("no network in tests")
 		}))
 		if _, err := s.Send(t.Context(), message()); err == nil || asked != "email.sa-east-1.amazonaws.com:443" {
 			t.Errorf("Send dialled %q: %v", asked, err)
@@ -96,7 +96,7 @@ func TestEnvironment(t *testing.T) {
 			}
 			io.WriteString(w, `{"MessageId":"0100-a"}`)
 		}))
-		server.EnableHTTP2 = true // offered, and not to be taken
+		server.EnableHTTP2 = true // offered, and must not be used
 		server.StartTLS()
 		t.Cleanup(server.Close)
 		bundle := filepath.Join(t.TempDir(), "ca.pem")
@@ -118,45 +118,45 @@ func TestEnvironment(t *testing.T) {
 		}
 	})
 
-	t.Run("contradictions end New", func(t *testing.T) {
+	t.Run("conflicting settings fail New", func(t *testing.T) {
 		t.Setenv("AWS_USE_FIPS_ENDPOINT", "true")
 		if _, err := ses.New(t.Context(), ses.Config{Region: "us-east-1", Endpoint: "http://127.0.0.1:1"}); err == nil {
-			t.Error("New accepts FIPS with an endpoint of one's own")
+			t.Error("New accepts FIPS with a custom endpoint")
 		}
 	})
 }
 
-// Without credentials nothing is sent, and another service's refusal is not SES's.
+// Without credentials nothing is sent, and another service's refusal is not classified as SES's.
 func TestCredentialsUnavailable(t *testing.T) {
 	fails := func(t *testing.T, ctx context.Context, c ses.Config, want provider.Failure) *provider.Failure {
 		t.Helper()
 		_, err := newSender(t, c).Send(ctx, message())
 		var f *provider.Failure
-		if !errors.As(err, &f) || f.Verdict != want.Verdict || f.Code != want.Code || f.OriginalCode != "" {
-			t.Fatalf("Send: %+v, want %s %s", f, want.Verdict, want.Code)
+		if !errors.As(err, &f) || f.Outcome != want.Outcome || f.Code != want.Code || f.OriginalCode != "" {
+			t.Fatalf("Send: %+v, want %s %s", f, want.Outcome, want.Code)
 		}
 		return f
 	}
-	unavailable := provider.Failure{Verdict: provider.Park, Code: "SES_CREDENTIALS_UNAVAILABLE"}
+	unavailable := provider.Failure{Outcome: provider.Park, Code: "SES_CREDENTIALS_UNAVAILABLE"}
 
-	t.Run("none anywhere", func(t *testing.T) {
-		unreachable := provider.Failure{Verdict: provider.Retry, Code: "NETWORK_ERROR"}
+	t.Run("no source", func(t *testing.T) {
+		unreachable := provider.Failure{Outcome: provider.Retry, Code: "NETWORK_ERROR"}
 		for endpoint, want := range map[string]provider.Failure{
 			"": unavailable,
 			"https://vpce-1.email.us-east-1.vpce.amazonaws.com": unavailable,
-			// Emulators get made-up credentials, and so the call comes as far as the dialer.
+			// Emulators get dummy credentials, so the call reaches the dialer.
 			"http://ses-sim:8005":    unreachable,
 			"https://localhost:8005": unreachable,
 			"https://[::1]:8005":     unreachable,
 		} {
 			c := ses.Config{Endpoint: endpoint}.WithDialer(func(context.Context, string, string) (net.Conn, error) {
-				return nil, errors.New("not from a test")
+				return nil, errors.New("no network in tests")
 			})
 			_ = fails(t, t.Context(), c, want)
 		}
 	})
 
-	t.Run("refused by who keeps them", func(t *testing.T) {
+	t.Run("refused by the credentials service", func(t *testing.T) {
 		keeper := serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(403)
 			io.WriteString(w, `<ErrorResponse><Error><Code>AccessDenied</Code><Message>not this pod</Message></Error></ErrorResponse>`)
@@ -183,13 +183,13 @@ func TestCredentialsUnavailable(t *testing.T) {
 	})
 
 	t.Run("cancelled while they are fetched", func(t *testing.T) {
-		// The SDK goes on fetching for the next caller, so the server has to let go.
+		// The SDK continues to fetch for the next caller, so the server must be released.
 		release := make(chan struct{})
 		keeper := serve(func(http.ResponseWriter, *http.Request) { <-release })(t)
 		t.Cleanup(func() { close(release) })
 		t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", keeper.url)
 		ctx := cancelWhen(t, func() bool { return keeper.seen.Load() > 0 })
 		b := newBackend(t)
-		_ = fails(t, ctx, ses.Config{Endpoint: b.server.URL}, provider.Failure{Verdict: provider.Unspent, Code: "SEND_CANCELLED"})
+		_ = fails(t, ctx, ses.Config{Endpoint: b.server.URL}, provider.Failure{Outcome: provider.Unspent, Code: "SEND_CANCELLED"})
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"email-gateway/worker/internal/provider"
 )
 
-// input is the message as SES wants it.
+// input converts the message to an SES request.
 func (s *Sender) input(m provider.Message) (*sesv2.SendEmailInput, error) {
 	from, err := sender(m.From)
 	if err != nil {
@@ -64,12 +64,12 @@ func (s *Sender) input(m provider.Message) (*sesv2.SendEmailInput, error) {
 	return input, nil
 }
 
-// text names its charset, because SES reads text without one as 7-bit ASCII.
+// text sets the charset, because SES reads text without one as 7-bit ASCII.
 func text(s string) *types.Content {
 	return &types.Content{Data: aws.String(s), Charset: aws.String("UTF-8")}
 }
 
-// headers are sorted, so that the same message is the same request.
+// headers are sorted, so that equal messages are equal requests.
 func headers(h map[string]string) []types.MessageHeader {
 	var list []types.MessageHeader
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -78,8 +78,8 @@ func headers(h map[string]string) []types.MessageHeader {
 	return list
 }
 
-// tags come back in every event SES publishes about the email. An id that is not
-// there is left out: SES refuses empty tags, and the email with them.
+// tags returns the tags that SES includes in every event about the email. Empty ids are omitted,
+// because SES rejects an email with an empty tag.
 func tags(m provider.Message) []types.MessageTag {
 	var list []types.MessageTag
 	for _, tag := range [...]struct{ name, value string }{
@@ -94,7 +94,7 @@ func tags(m provider.Message) []types.MessageTag {
 	return list
 }
 
-// sender encodes a display name as RFC 2047 asks; SES sends a raw one as it is.
+// sender encodes a display name as in RFC 2047; SES sends an unencoded one unchanged.
 func sender(s string) (string, error) {
 	parsed, err := mail.ParseAddress(s)
 	if err != nil {
@@ -121,9 +121,9 @@ func addresses(list ...string) ([]string, error) {
 	return out, nil
 }
 
-// address spells an international domain in punycode, the only form SES takes. An
-// ASCII domain stays untouched: the stricter rules of IDNA would refuse names that
-// mail is delivered to, such as one with an underscore.
+// address converts an international domain to punycode, the only form SES accepts. An ASCII domain
+// is unchanged: IDNA's stricter rules would reject domains that receive mail, such as one with an
+// underscore.
 func address(s string) (string, error) {
 	at := strings.LastIndexByte(s, '@')
 	if at <= 0 || at == len(s)-1 {

@@ -13,9 +13,9 @@ import (
 
 const page = "<html><body><h1>Something is in between</h1></body></html>"
 
-// accepted: everything with a 2xx was taken, whether or not the receipt is readable.
+// accepted: every 2xx means accepted, whether or not the receipt is valid.
 func accepted() []outcome {
-	unreadable := &provider.Failure{Verdict: provider.Unreadable, Code: "SES_RESPONSE_UNREADABLE", Category: provider.TransientError}
+	unreadable := &provider.Failure{Outcome: provider.Unreadable, Code: "SES_RESPONSE_UNREADABLE", Category: provider.TransientError}
 	stalls := func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{"MessageId":"01`)
 		w.(http.Flusher).Flush()
@@ -25,7 +25,7 @@ func accepted() []outcome {
 		w.Header().Set("Content-Length", "1000")
 		io.WriteString(w, `{"MessageId":"01`)
 	}
-	brief := func(c *ses.Config) { c.CallTimeout = time.Second } // enough for the 200 to arrive
+	brief := func(c *ses.Config) { c.CallTimeout = time.Second } // enough for the 200 to be received
 	return []outcome{
 		{name: "receipt", at: says(200, `{"MessageId":"0100-a"}`), requests: 1},
 		{name: "200 without an id", at: says(200, `{}`), want: unreadable, requests: 1},
@@ -34,12 +34,12 @@ func accepted() []outcome {
 		{name: "202 without an id", at: says(202, `{}`), want: unreadable, requests: 1},
 		{name: "200 with a page", at: says(200, page), want: unreadable, requests: 1},
 		{name: "200 truncated", at: says(200, `{"MessageId":"0100`), want: unreadable, requests: 1},
-		{name: "200 cut", at: serve(cuts), want: unreadable, requests: 1},
+		{name: "200 cut off", at: serve(cuts), want: unreadable, requests: 1},
 		{name: "200 that never ends", at: serve(stalls), config: brief, want: unreadable, requests: 1},
 	}
 }
 
-// refused: SES has read the email and will not take it.
+// refused: SES refuses the email.
 func refused() []outcome {
 	const (
 		sandbox = "Email address is not verified. The following identities failed the check in region US-EAST-1: maria@cliente.example"
@@ -67,7 +67,7 @@ func refused() []outcome {
 			want: named("BadRequestException", failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", provider.ConfigurationError)),
 		},
 		{
-			name: "configuration set missing, in the words of v1", at: refuses(400, "ConfigurationSetDoesNotExistException", "news"), requests: 1,
+			name: "configuration set missing, as in v1", at: refuses(400, "ConfigurationSetDoesNotExistException", "news"), requests: 1,
 			want: named("ConfigurationSetDoesNotExistException", failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", provider.ConfigurationError)),
 		},
 		{
@@ -78,7 +78,7 @@ func refused() []outcome {
 			name: "bad request", at: refuses(400, "BadRequestException", "Illegal address"), requests: 1,
 			want: named("BadRequestException", failed("SES_BAD_REQUEST", provider.PermanentError)),
 		},
-		{name: "bad request, its text a number", at: serve(func(w http.ResponseWriter, _ *http.Request) {
+		{name: "bad request, its message a number", at: serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Amzn-ErrorType", "BadRequestException:http://internal.amazon.com/")
 			w.WriteHeader(400)
 			io.WriteString(w, `{"message":5}`)
@@ -92,7 +92,7 @@ func refused() []outcome {
 			want: failed("SES_BAD_REQUEST", provider.PermanentError),
 		},
 		{
-			name: "a name never heard of", at: refuses(409, "ConflictException", "try to agree"), requests: 1,
+			name: "unknown name", at: refuses(409, "ConflictException", "try to agree"), requests: 1,
 			want: named("ConflictException", failed("SES_BAD_REQUEST", provider.PermanentError)),
 		},
 		{
@@ -110,7 +110,7 @@ func refused() []outcome {
 	}
 }
 
-// throttled: the text, not the type, says which quota it was.
+// throttled: the message, not the error type, says which quota it was.
 func throttled() []outcome {
 	var all []outcome
 	for _, name := range []string{"LimitExceededException", "TooManyRequestsException", "ThrottlingException", "Throttling"} {
@@ -132,11 +132,11 @@ func throttled() []outcome {
 	}
 	return append(all,
 		outcome{
-			name: "daily quota, in the words of v1", at: refuses(400, "DailyQuotaExceeded", "enough"), requests: 1,
+			name: "daily quota, as in v1", at: refuses(400, "DailyQuotaExceeded", "enough"), requests: 1,
 			want: accountWide(named("DailyQuotaExceeded", throttles("SES_DAILY_QUOTA_EXCEEDED"))),
 		},
 		outcome{
-			name: "send rate, in the words of v1", at: refuses(400, "MaxSendRateExceeded", "slower"), requests: 1,
+			name: "send rate, as in v1", at: refuses(400, "MaxSendRateExceeded", "slower"), requests: 1,
 			want: named("MaxSendRateExceeded", throttles("SES_MAX_SEND_RATE_EXCEEDED")),
 		},
 		outcome{name: "429 without a name", at: says(429, ``), requests: 1, want: throttles("SES_THROTTLING")},
@@ -144,7 +144,7 @@ func throttled() []outcome {
 	)
 }
 
-// broken: the other side is in trouble. Only a refusal at the door is certain.
+// broken: server failures. Only some of them mean that the email was certainly not accepted.
 func broken() []outcome {
 	unavailable := outage(retries("SES_SERVICE_UNAVAILABLE", provider.TransientError))
 	internal := unknown("SES_INTERNAL_ERROR", provider.TransientError)
@@ -177,7 +177,7 @@ func broken() []outcome {
 	}
 }
 
-// denied: nothing is wrong with the email, everything with who sends it.
+// denied: the email is fine, but the sender's credentials or permissions are not.
 func denied() []outcome {
 	var all []outcome
 	for name, code := range map[string]string{
@@ -205,7 +205,7 @@ func denied() []outcome {
 			want: named("InvalidSignatureException", parks("SES_AUTH_FAILED")),
 		},
 		outcome{
-			name: "clock skew that reads as denied", at: late("AccessDeniedException"), requests: 1,
+			name: "clock skew reported as denied", at: late("AccessDeniedException"), requests: 1,
 			want: named("AccessDeniedException", parks("SES_AUTH_FAILED")),
 		},
 		outcome{name: "403 with a page", at: says(403, page), requests: 1, want: parks("SES_ACCESS_DENIED")},
@@ -213,7 +213,7 @@ func denied() []outcome {
 	)
 }
 
-// misled: whoever answers is not SES.
+// misled: the response is not from SES.
 func misled() []outcome {
 	elsewhere := func(status int, location string) func(*testing.T) endpoint {
 		return serve(func(w http.ResponseWriter, _ *http.Request) {
@@ -227,7 +227,7 @@ func misled() []outcome {
 	return []outcome{
 		{name: "301 without an address", at: elsewhere(301, ""), requests: 1, want: unexpected},
 		{name: "302", at: elsewhere(302, "/login"), requests: 1, want: unexpected},
-		{name: "302 to no address at all", at: elsewhere(302, "http://%zz"), requests: 1, want: unexpected},
+		{name: "302 to an invalid address", at: elsewhere(302, "http://%zz"), requests: 1, want: unexpected},
 		{name: "307, which asks for the POST again", at: elsewhere(307, "/v2/email/outbound-emails"), requests: 1, want: unexpected},
 		{name: "308, which asks for the POST again", at: elsewhere(308, "/v2/email/outbound-emails"), requests: 1, want: unexpected},
 		{name: "404 with a page", at: says(404, page), requests: 1, want: unexpected},

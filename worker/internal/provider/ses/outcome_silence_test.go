@@ -14,7 +14,7 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 )
 
-// silent: no answer came. Before a connection was there nothing was sent.
+// silent: no response. Without a connection nothing was sent.
 func silent() []outcome {
 	network := outage(retries("NETWORK_ERROR", provider.TransientError))
 	late := outage(retries("SES_TIMEOUT", provider.TimeoutError))
@@ -29,7 +29,7 @@ func silent() []outcome {
 		{name: "connection refused", at: closed, want: network},
 		{name: "dial timeout", at: closed, want: late, config: func(c *ses.Config) { c.ConnectTimeout = time.Nanosecond }},
 		{name: "TLS handshake timeout", at: mute, want: late, config: func(c *ses.Config) { c.ConnectTimeout = 50 * time.Millisecond }},
-		{name: "TLS handshake cut", want: network, at: func(t *testing.T) endpoint {
+		{name: "TLS handshake cut off", want: network, at: func(t *testing.T) endpoint {
 			e := closed(t)
 			e.url = "https://" + listen(t, func(net.Conn) {})
 			return e
@@ -60,7 +60,7 @@ func silent() []outcome {
 			},
 		},
 		{
-			name: "call over before the connection", at: mute, want: late,
+			name: "call timeout before the connection", at: mute, want: late,
 			config: func(c *ses.Config) { c.CallTimeout = 50 * time.Millisecond },
 		},
 		{
@@ -89,13 +89,13 @@ func silent() []outcome {
 					return nil, ctx.Err()
 				})
 			},
-			want: &provider.Failure{Verdict: provider.Unspent, Code: "SEND_CANCELLED", Category: provider.TransientError},
+			want: &provider.Failure{Outcome: provider.Unspent, Code: "SEND_CANCELLED", Category: provider.TransientError},
 		},
 	}
 }
 
-// local: the SDK gave up by itself. New refuses what leads to the first of these, and
-// the message is never without its required parts, so neither can be caused from here.
+// local: errors of the SDK itself. New rejects the settings that cause the first one, and a message
+// always has its required parts, so no test server can cause them.
 func local() []outcome {
 	return []outcome{
 		{name: "no region", want: parks("SES_ENDPOINT_INVALID"), err: &smithy.OperationError{
@@ -114,7 +114,7 @@ func missingContent() error {
 	return missing
 }
 
-// cancelWhen returns a context that is cancelled once the condition holds.
+// cancelWhen returns a context that is cancelled when the condition holds.
 func cancelWhen(t *testing.T, holds func() bool) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	tick := time.NewTicker(time.Millisecond)
@@ -132,7 +132,7 @@ func cancelWhen(t *testing.T, holds func() bool) context.Context {
 	return ctx
 }
 
-// lateContext makes a deadline of a cancellation, so that it can pass at a known moment.
+// lateContext turns a cancellation into a deadline, so that it can pass at a known moment.
 type lateContext struct{ context.Context }
 
 func (c lateContext) Err() error {
@@ -142,5 +142,5 @@ func (c lateContext) Err() error {
 	return nil
 }
 
-// Value hides the cancelled context from those derived from this one.
+// Value hides the cancelled context from contexts derived from this one.
 func (lateContext) Value(any) any { return nil }

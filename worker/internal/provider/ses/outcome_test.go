@@ -14,18 +14,18 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 )
 
-// outcome is one way a call can end.
+// outcome is one possible end of a call.
 type outcome struct {
 	name     string
 	at       func(*testing.T) endpoint
 	config   func(*ses.Config)
 	context  func(*testing.T, endpoint) context.Context
-	err      error             // instead of a server, for what no server can cause
-	want     *provider.Failure // nil: accepted; Reason and Err aside
-	requests int32             // that the server must have seen
+	err      error             // replaces the server, for errors that no server can cause
+	want     *provider.Failure // nil: accepted; Reason and Err are not compared
+	requests int32             // that the server must have received
 }
 
-// TestOutcomes causes everything that can happen to a call, and most of it for real.
+// TestOutcomes tests the classification of every kind of failure, most of them with a real server.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	for _, o := range slices.Concat(accepted(), refused(), throttled(), broken(), denied(), misled(), silent(), local()) {
@@ -52,12 +52,12 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// Whatever may open the circuit breaker has a series of its metric from the start.
+// Every code that may open the circuit breaker has a metric series from the start.
 func TestBreakerCodes(t *testing.T) {
 	t.Parallel()
-	want := map[string]bool{"SES_CREDENTIALS_UNAVAILABLE": true} // TestCredentialsUnavailable causes it
+	want := map[string]bool{"SES_CREDENTIALS_UNAVAILABLE": true} // see TestCredentialsUnavailable
 	for _, o := range slices.Concat(accepted(), refused(), throttled(), broken(), denied(), misled(), silent(), local()) {
-		if f := o.want; f != nil && (f.Outage || f.AccountWide || f.Verdict == provider.Park || f.Verdict == provider.Unreadable) {
+		if f := o.want; f != nil && (f.Outage || f.AccountWide || f.Outcome == provider.Park || f.Outcome == provider.Unreadable) {
 			want[f.Code] = true
 		}
 	}
@@ -66,7 +66,7 @@ func TestBreakerCodes(t *testing.T) {
 	}
 }
 
-// happen returns the error of the call, after it has counted the requests.
+// happen makes the call, checks the number of requests and returns the error.
 func (o outcome) happen(t *testing.T) error {
 	if o.err != nil {
 		return ses.Classify(o.err, false)
@@ -81,7 +81,7 @@ func (o outcome) happen(t *testing.T) error {
 		ctx = o.context(t, e)
 	}
 	_, err := newSender(t, c).Send(ctx, message())
-	// A request that the client gave up on may still be on its way into the server.
+	// A request that the client gave up on may still be in transit to the server.
 	seen := func() bool { return e.seen.Load() >= o.requests }
 	<-cancelWhen(t, seen).Done()
 	if n := e.seen.Load(); n != o.requests {
@@ -91,27 +91,28 @@ func (o outcome) happen(t *testing.T) error {
 }
 
 func failed(code string, c provider.Category) *provider.Failure {
-	return &provider.Failure{Verdict: provider.Failed, Code: code, Category: c}
+	return &provider.Failure{Outcome: provider.Failed, Code: code, Category: c}
 }
 
 func parks(code string) *provider.Failure {
-	return &provider.Failure{Verdict: provider.Park, Code: code, Category: provider.ConfigurationError}
+	return &provider.Failure{Outcome: provider.Park, Code: code, Category: provider.ConfigurationError}
 }
 
 func throttles(code string) *provider.Failure {
-	return &provider.Failure{Verdict: provider.Throttled, Code: code, Category: provider.QuotaError}
+	return &provider.Failure{Outcome: provider.Throttled, Code: code, Category: provider.QuotaError}
 }
 
 func retries(code string, c provider.Category) *provider.Failure {
-	return &provider.Failure{Verdict: provider.Retry, Code: code, Category: c}
+	return &provider.Failure{Outcome: provider.Retry, Code: code, Category: c}
 }
 
-// unknown outcomes are those of a provider that failed or went silent: an outage, if others meet it too.
+// unknown outcomes are those of a provider that failed or did not respond: an outage, if other
+// emails fail too.
 func unknown(code string, c provider.Category) *provider.Failure {
-	return outage(&provider.Failure{Verdict: provider.Unknown, Code: code, Category: c})
+	return outage(&provider.Failure{Outcome: provider.Unknown, Code: code, Category: c})
 }
 
-// named adds the name SES gave the error.
+// named adds SES's name of the error.
 func named(name string, f *provider.Failure) *provider.Failure {
 	f.OriginalCode = name
 	return f

@@ -15,13 +15,13 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 )
 
-// endpoint is one loopback server in the role of SES.
+// endpoint is a loopback server in the role of SES.
 type endpoint struct {
 	url  string
-	seen *atomic.Int32 // requests that arrived whole
+	seen *atomic.Int32 // completely received requests
 }
 
-// serve answers every request with the handler.
+// serve handles every request with h.
 func serve(h http.HandlerFunc) func(*testing.T) endpoint {
 	return func(t *testing.T) endpoint {
 		seen := new(atomic.Int32)
@@ -35,7 +35,7 @@ func serve(h http.HandlerFunc) func(*testing.T) endpoint {
 	}
 }
 
-// says answers with a status and a body, which SES would not write like this.
+// says responds with a status and a body, unlike SES.
 func says(status int, body string) func(*testing.T) endpoint {
 	return serve(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -43,7 +43,7 @@ func says(status int, body string) func(*testing.T) endpoint {
 	})
 }
 
-// refuses answers the way SES does: the error's name in a header, its text as JSON.
+// refuses responds as SES does: the error's name in a header, its message as JSON.
 func refuses(status int, name, message string) func(*testing.T) endpoint {
 	return serve(func(w http.ResponseWriter, _ *http.Request) { refuse(w, status, name, message) })
 }
@@ -55,7 +55,7 @@ func refuse(w http.ResponseWriter, status int, name, message string) {
 	json.NewEncoder(w).Encode(map[string]string{"message": message})
 }
 
-// reads takes whole requests off bare connections and hands the connection over.
+// reads reads complete requests from raw connections and passes the connection on.
 func reads(then func(net.Conn)) func(*testing.T) endpoint {
 	return func(t *testing.T) endpoint {
 		seen := new(atomic.Int32)
@@ -74,13 +74,13 @@ func reads(then func(net.Conn)) func(*testing.T) endpoint {
 	}
 }
 
-// mute accepts TLS connections at the port and never says a word on them.
+// mute accepts TLS connections at the port and never sends anything.
 func mute(t *testing.T) endpoint {
 	address := listen(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 	return endpoint{"https://" + address, new(atomic.Int32)}
 }
 
-// closed is a port nobody listens on.
+// closed is a port without a listener.
 func closed(t *testing.T) endpoint {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -90,7 +90,7 @@ func closed(t *testing.T) endpoint {
 	return endpoint{"http://" + l.Addr().String(), new(atomic.Int32)}
 }
 
-// untrusted has a certificate that nobody signed for.
+// untrusted has a self-signed certificate.
 func untrusted(t *testing.T) endpoint {
 	seen := new(atomic.Int32)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen.Add(1) }))
@@ -100,7 +100,7 @@ func untrusted(t *testing.T) endpoint {
 	return endpoint{server.URL, seen}
 }
 
-// listen serves each connection in its own goroutine and closes it afterwards.
+// listen serves each connection in a goroutine and closes it afterwards.
 func listen(t *testing.T, serve func(net.Conn)) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,12 +1,10 @@
-// Package ses hands mail to Amazon SES. It is the provider.Sender of the worker,
-// which names it only in its main function; nothing else knows which provider
-// carries the mail.
+// Package ses sends email through Amazon SES. It implements provider.Sender; only the worker's main
+// package refers to it.
 //
-// One Send is at most one request: the SDK's retries are off, redirects are not
-// followed and HTTP never replays. SES has no idempotency token, so a request sent
-// twice is an email delivered twice, and whether to risk that is the pipeline's
-// decision. What Send owes the pipeline in return is the truth about a failed call:
-// refused, certainly not sent, or unknown.
+// A Send makes at most one request: the SDK's retries are off, redirects are not followed and HTTP
+// does not replay. SES has no idempotency token, so a repeated request delivers the email twice,
+// and whether to risk that is the pipeline's decision. Send classifies every failed call: refused,
+// certainly not sent, or unknown.
 package ses
 
 import (
@@ -28,38 +26,37 @@ import (
 	"email-gateway/worker/internal/provider"
 )
 
-// Config says how to reach SES. Only Region is required; a zero field takes the
-// default named beside it.
+// Config configures the access to SES. Only Region is required; other zero fields use the default
+// in parentheses.
 type Config struct {
 	Region string
-	// Endpoint replaces AWS's own address for the region: a VPC endpoint or an
-	// emulator. The AWS_ENDPOINT_URL variables of the environment do not count: one
-	// left over from another tool must not send production mail into an emulator.
+	// Endpoint replaces the region's AWS endpoint: a VPC endpoint or an emulator. The
+	// AWS_ENDPOINT_URL variables are ignored: one left over from another tool must not redirect
+	// production mail to an emulator.
 	Endpoint string
-	// ConfigurationSet is what SES publishes the events of these emails through.
-	// Without one there is no feedback.
+	// ConfigurationSet is the configuration set through which SES publishes events. Without one
+	// there is no feedback.
 	ConfigurationSet string
-	// Concurrency is the number of Sends that run at the same time (10).
+	// Concurrency is the number of concurrent Sends (10).
 	Concurrency int
 
 	// CallTimeout bounds a call whose context allows more (30 s).
 	CallTimeout time.Duration
-	// ConnectTimeout bounds dialling, and then once more the TLS handshake (3 s). It
-	// is short on purpose: what fails before the connection stands was certainly not
-	// sent, so slowness is best met here.
+	// ConnectTimeout bounds dialing, and separately the TLS handshake (3 s). It is short because a
+	// call that fails before the connection is established was certainly not sent.
 	ConnectTimeout time.Duration
-	// ResponseTimeout bounds the wait between request and answer (25 s): a silent SES
-	// then fails as itself, before the context ends the call.
+	// ResponseTimeout bounds the wait for the response (25 s). It is shorter than the call timeout,
+	// so that an unresponsive SES fails with its own error.
 	ResponseTimeout time.Duration
-	// IdleTimeout is how long an unused connection is kept (4 s). It has to end before
-	// the other side's own limit (5 s in Node, which emulators are made of), else a
-	// request meets a connection that is being closed and its outcome is unknown.
+	// IdleTimeout is how long an unused connection is kept (4 s). It must be shorter than the
+	// server's limit (5 s in Node, on which emulators run); otherwise a request may use a
+	// connection that is being closed, and its outcome is unknown.
 	IdleTimeout time.Duration
 
-	// Tracer makes a span of each Send.
+	// Tracer creates a span per Send.
 	Tracer telemetry.Tracer
 
-	// dial stands in for the network's dialer in tests.
+	// dial replaces the network dialer in tests.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -80,9 +77,8 @@ type Sender struct {
 	tracer           telemetry.Tracer
 }
 
-// New returns a Sender, or an error when the configuration cannot lead to SES. It
-// sends nothing and does not ask for credentials: those that fail now may be there
-// a minute later, and Send parks until then.
+// New returns a Sender, or an error if the configuration is invalid. It makes no request and does
+// not fetch credentials: they may become available later, and Send returns Park until then.
 func New(ctx context.Context, c Config) (*Sender, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
@@ -90,7 +86,7 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	}
 	load := []func(*config.LoadOptions) error{
 		config.WithRegion(c.Region),
-		// The SDK's logger writes to stderr past our own.
+		// The SDK's logger writes to stderr, bypassing ours.
 		config.WithLogger(logging.Nop{}),
 	}
 	fixed, err := emulatorCredentials(c.Endpoint)
@@ -111,7 +107,7 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 		// AWS_MAX_ATTEMPTS would wrap the retryer again, so both are set.
 		o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0
 		o.EndpointResolverV2 = &endpoint{rules: o.EndpointResolverV2}
-		o.BaseEndpoint = nil // whatever AWS_ENDPOINT_URL made of it
+		o.BaseEndpoint = nil // ignores AWS_ENDPOINT_URL
 		if c.Endpoint != "" {
 			o.BaseEndpoint = aws.String(c.Endpoint)
 		}
@@ -122,7 +118,7 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	return &Sender{client: client, configurationSet: c.ConfigurationSet, callTimeout: c.CallTimeout, tracer: c.Tracer}, nil
 }
 
-// Send makes one request. See provider.Sender for what it returns.
+// Send makes one request. It implements provider.Sender.
 func (s *Sender) Send(ctx context.Context, m provider.Message) (provider.Receipt, error) {
 	ctx, span := s.tracer.Start(ctx, "ses SendEmail", telemetry.Client)
 	defer span.End()
@@ -132,7 +128,7 @@ func (s *Sender) Send(ctx context.Context, m provider.Message) (provider.Receipt
 	receipt, err := s.send(ctx, m)
 	var f *provider.Failure
 	if errors.As(err, &f) {
-		span.Text("verdict", string(f.Verdict))
+		span.Text("verdict", string(f.Outcome))
 		span.Fail(f.Code)
 	} else {
 		span.Text("ses.message_id", receipt.MessageID)
@@ -157,16 +153,16 @@ func (s *Sender) send(ctx context.Context, m provider.Message) (provider.Receipt
 	if id := aws.ToString(output.MessageId); id != "" {
 		return provider.Receipt{MessageID: id}, nil
 	}
-	return provider.Receipt{}, unreadable(errors.New("answer without a message id"))
+	return provider.Receipt{}, unreadable(errors.New("response has no message id"))
 }
 
-// check refuses what the SDK would accept now and fail on at every call.
+// check rejects settings that the SDK accepts here but fails on at every call.
 func (c Config) check() error {
 	if c.Region == "" {
-		return errors.New("no region")
+		return errors.New("region is missing")
 	}
 	if strings.Trim(c.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return fmt.Errorf("region %q is not a region's name", c.Region)
+		return fmt.Errorf("region %q is not a valid AWS region name", c.Region)
 	}
 	if c.Concurrency < 0 {
 		return fmt.Errorf("concurrency %d is negative", c.Concurrency)

@@ -14,7 +14,7 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 )
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]ses.Config{
 		"no region":               {},
@@ -80,7 +80,7 @@ func TestUnusableAddresses(t *testing.T) {
 		change(&m)
 		_, err := s.Send(t.Context(), m)
 		var f *provider.Failure
-		if !errors.As(err, &f) || f.Verdict != provider.Failed || f.Code != "SES_INVALID_REQUEST" {
+		if !errors.As(err, &f) || f.Outcome != provider.Failed || f.Code != "SES_INVALID_REQUEST" {
 			t.Errorf("unusable %s: %v", name, err)
 		} else if !strings.HasPrefix(f.Reason, name+": ") {
 			t.Errorf("unusable %s: reason %q does not name it", name, f.Reason)
@@ -91,7 +91,7 @@ func TestUnusableAddresses(t *testing.T) {
 	}
 }
 
-// What SES said is kept word by word, and without words the reason still helps.
+// SES's message is kept unchanged; without one the reason is still helpful.
 func TestReason(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -110,8 +110,8 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// A clock that is an hour late costs one parked call: the next is signed right.
-func TestClockSkewHeals(t *testing.T) {
+// A clock skew of an hour parks one call: the next one is signed correctly.
+func TestClockSkewIsCorrected(t *testing.T) {
 	t.Parallel()
 	ahead := time.Now().Add(time.Hour)
 	e := serve(func(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +126,7 @@ func TestClockSkewHeals(t *testing.T) {
 	s := newSender(t, ses.Config{Endpoint: e.url})
 	_, err := s.Send(t.Context(), message())
 	var f *provider.Failure
-	if !errors.As(err, &f) || f.Verdict != provider.Park || f.Code != "SES_AUTH_FAILED" {
+	if !errors.As(err, &f) || f.Outcome != provider.Park || f.Code != "SES_AUTH_FAILED" {
 		t.Fatalf("first Send: %v, want it parked", err)
 	}
 	if _, err := s.Send(t.Context(), message()); err != nil {

@@ -15,22 +15,21 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 )
 
-// transport is the SDK's HTTP client. Three things a usual client does are missing:
+// transport is the SDK's HTTP client. It differs from a usual client in three ways:
 //
-//   - Redirects. A client follows 307 and 308 by sending the POST again to wherever
-//     it was told; the round trip below hands the redirect to the classifier.
-//   - HTTP/2. It would put all calls on one connection, so that one reset leaves all
-//     of them unknown at once, and the pool would no longer follow the concurrency.
-//   - Replays. net/http sends a request again by itself only if the reused connection
-//     it had picked turned out dead before a single byte was written to it, and if
-//     the body can be rewound; the SDK gives it no way to rewind, so today it never
-//     does. Should that change, nothing is sent twice: what was not written did not
-//     leave. Requests that were written are replayed only when they carry an
-//     Idempotency-Key header (or a method without effects): never set that header.
+//   - No redirects. A client follows 307 and 308 by sending the POST again to the new
+//     address; the round trip below returns the redirect to the classifier.
+//   - No HTTP/2. It would use one connection for all calls, so that one reset makes all
+//     outcomes unknown, and the pool would not match the concurrency.
+//   - No replays. net/http resends a request only if the reused connection failed before
+//     a byte was written and the body can be rewound; the SDK provides no way to rewind,
+//     so it never happens. Even if it did, nothing would be sent twice, because nothing
+//     was written. Written requests are replayed only with an Idempotency-Key header (or
+//     an idempotent method): never set that header.
 type transport struct{ http *http.Transport }
 
-// newTransport builds on the client the SDK was configured with, because that one
-// trusts the certificates of AWS_CA_BUNDLE.
+// newTransport is based on the client the SDK was configured with, because that one trusts the
+// certificates of AWS_CA_BUNDLE.
 func newTransport(configured aws.HTTPClient, c Config) transport {
 	base, ok := configured.(*awshttp.BuildableClient)
 	if !ok {
@@ -42,19 +41,19 @@ func newTransport(configured aws.HTTPClient, c Config) transport {
 	if c.dial != nil {
 		t.DialContext = c.dial
 	}
-	// One connection for each Send and one for Account, which must not wait behind
-	// them. The SDK's default of 10 idle ones would dial anew for every other email.
+	// One connection per concurrent Send, and one for Account, which must not wait for them. The
+	// SDK's default of 10 idle connections would dial again for every other email.
 	t.MaxConnsPerHost = c.Concurrency + 1
 	t.MaxIdleConnsPerHost = t.MaxConnsPerHost
 	t.MaxIdleConns = t.MaxConnsPerHost
 	t.WriteBufferSize = oneWrite
-	t.TLSClientConfig.DynamicRecordSizingDisabled = true // it begins with records of 1 KiB, each written by itself
+	t.TLSClientConfig.DynamicRecordSizingDisabled = true // otherwise TLS starts with records of 1 KiB, each written separately
 	t.IdleConnTimeout = c.IdleTimeout
 	t.TLSHandshakeTimeout = c.ConnectTimeout
 	t.ResponseHeaderTimeout = c.ResponseTimeout
 
-	// The SDK's copy of the transport has HTTP/2 in its TLS offer already, whatever the
-	// protocols say: a server that takes the offer would be answered in HTTP/1.
+	// The SDK's transport already offers HTTP/2 in its TLS configuration, regardless of Protocols:
+	// a server that accepts the offer would be answered in HTTP/1.
 	t.ForceAttemptHTTP2 = false
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
@@ -62,16 +61,15 @@ func newTransport(configured aws.HTTPClient, c Config) transport {
 	return transport{t}
 }
 
-// oneWrite is how large a request may be to leave by one system call, and in one TLS record:
-// an ordinary letter with the SDK's headers is 3 to 12 KiB. Of it the headers have 2 KiB.
+// oneWrite is the maximum size of a request that is sent by one system call and in one TLS record:
+// an ordinary email with the SDK's headers is 3 to 12 KiB. 2 KiB of it are for the headers.
 const (
 	oneWrite  = 16 << 10
 	smallBody = oneWrite - 2<<10
 )
 
-// Do makes one round trip. The trace is attached here, not to the context given to
-// the SDK: that context also reaches the calls that fetch credentials, and their
-// connections say nothing about the email.
+// Do makes one round trip. The trace is attached here, not to the context given to the SDK: that
+// context is also used for the calls that fetch credentials, whose connections are irrelevant.
 func (t transport) Do(r *http.Request) (*http.Response, error) {
 	if err := inMemory(r); err != nil {
 		return nil, err
@@ -84,9 +82,9 @@ func (t transport) Do(r *http.Request) (*http.Response, error) {
 	return t.http.RoundTrip(r)
 }
 
-// inMemory puts a small body where net/http sees that nobody has to be waited for. Of any
-// other it sends the headers first, by themselves: a system call more at either end, 3 % of
-// the worker's processor time. The body still cannot be rewound.
+// inMemory buffers a small body, so that net/http sends it together with the headers. Otherwise
+// net/http sends the headers first: one more system call at either end, 3 % of the worker's CPU
+// time. The body still cannot be rewound.
 func inMemory(r *http.Request) error {
 	if r.ContentLength <= 0 || r.ContentLength > smallBody {
 		return nil
@@ -100,12 +98,11 @@ func inMemory(r *http.Request) error {
 	return nil
 }
 
-// call is what is known about one Send while it runs.
+// call is the state of one running Send.
 type call struct {
-	// connected is set when the call got a connection. Until then nothing can have
-	// been sent. From then on anything can: a server that read the whole request and
-	// one that hung up on its first byte look the same from here, and the trace's
-	// WroteRequest fires for both.
+	// connected is set when the call got a connection. Until then nothing was sent. From then on
+	// anything may have been: a server that read the whole request and one that closed at the first
+	// byte look the same, and the trace's WroteRequest fires for both.
 	connected atomic.Bool
 }
 

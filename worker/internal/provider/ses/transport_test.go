@@ -14,15 +14,15 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 )
 
-// A pooled connection that dies before a byte is written to it: whatever net/http
-// makes of that, the server sees the email once at most.
-func TestDeadConnectionIsNoSecondRequest(t *testing.T) {
+// If a pooled connection breaks before a byte is written, the server receives the email at most
+// once, whatever net/http does.
+func TestDeadConnectionSendsOnce(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	var dead atomic.Bool
 	s := newSender(t, ses.Config{Endpoint: b.server.URL}.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
-		return &mortal{c, &dead}, err
+		return &breakable{c, &dead}, err
 	}))
 	if _, err := s.Send(t.Context(), message()); err != nil {
 		t.Fatalf("first Send: %v", err)
@@ -31,20 +31,20 @@ func TestDeadConnectionIsNoSecondRequest(t *testing.T) {
 	_, err := s.Send(t.Context(), message())
 	var f *provider.Failure
 	switch n := len(b.Received()); {
-	case errors.As(err, &f) && f.Verdict == provider.Unknown && n == 1: // not replayed
+	case errors.As(err, &f) && f.Outcome == provider.Unknown && n == 1: // not replayed
 	case err == nil && n == 2: // replayed on a new connection
 	default:
 		t.Errorf("second Send: %v, and the server saw %d requests", err, n)
 	}
 }
 
-// mortal is a connection that breaks at the first write after its death, once.
-type mortal struct {
+// breakable is a connection that fails once, at the first write after it was broken.
+type breakable struct {
 	net.Conn
 	dead *atomic.Bool
 }
 
-func (m *mortal) Write(p []byte) (int, error) {
+func (m *breakable) Write(p []byte) (int, error) {
 	if m.dead.CompareAndSwap(true, false) {
 		m.Close()
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
@@ -52,7 +52,7 @@ func (m *mortal) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// counted is a connection that counts what is written to it.
+// counted is a connection that counts writes.
 type counted struct {
 	net.Conn
 	writes *atomic.Int32
@@ -70,7 +70,7 @@ func countWrites(writes *atomic.Int32) func(ctx context.Context, network, addres
 	}
 }
 
-// An ordinary email leaves whole, at once; a large one arrives all the same.
+// An ordinary email is sent by one write; a large one is sent too.
 func TestOneWrite(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
@@ -92,7 +92,7 @@ func TestOneWrite(t *testing.T) {
 	}
 }
 
-// The pool is as wide as the concurrency, so that no call dials anew.
+// The pool is as large as the concurrency, so that calls do not dial again.
 func TestConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	const senders, each = 16, 20
@@ -118,8 +118,8 @@ func TestConnectionsAreReused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// net/http drops a connection now and then on a loaded machine; a pool too narrow
-	// dials for every other call.
+	// net/http sometimes drops a connection on a loaded machine; a pool that is too small dials for
+	// every other call.
 	if n := dialled.Load(); n > 2*senders {
 		t.Errorf("%d connections for %d senders", n, senders)
 	}

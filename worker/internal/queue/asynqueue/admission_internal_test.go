@@ -24,8 +24,8 @@ func (c *counted) Used(time.Time)        {}
 func (c *counted) Begin() (at time.Time) { return at }
 func (c *counted) End()                  {}
 
-// A Redis that was restarted does not know the script that takes a task: the script is sent again as
-// a whole, under the same admission.
+// A restarted Redis does not know the script that takes a task: the script is sent again by EVAL,
+// under the same admission.
 func TestAdmitted_UnknownScript(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t).URL

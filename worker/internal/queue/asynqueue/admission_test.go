@@ -19,7 +19,7 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-// paced is a consumer that admits tasks at a rate, on a Redis of its own.
+// paced is a consumer that admits tasks at a rate, on its own Redis.
 type paced struct {
 	redis     *redis.Client
 	publisher *asynqueue.Publisher
@@ -28,7 +28,7 @@ type paced struct {
 	asked     *atomic.Int64 // how often a Server asked for an admission
 }
 
-// asking counts who asks for an admission.
+// asking counts the requests for an admission.
 type asking struct {
 	*inflight.Limiter
 	asked *atomic.Int64
@@ -63,7 +63,7 @@ func (p paced) publish(t *testing.T, name string, tasks int) {
 	}
 }
 
-// start starts the consumer, which stop stops.
+// start starts the consumer; stop stops it.
 func (p paced) start(t *testing.T) (stop func()) {
 	t.Helper()
 	if err := p.consumer.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
@@ -102,7 +102,7 @@ func reaches(t *testing.T, n *atomic.Int64, want int64) {
 	eventually(t, fmt.Sprintf("%d handled", want), func() bool { return n.Load() == want })
 }
 
-// exhaust uses the token up that the bucket begins with. At 0.001/s no other one comes in time.
+// exhaust uses the bucket's initial token. At 0.001/s no other one arrives in time.
 func (p paced) exhaust(t *testing.T) {
 	t.Helper()
 	if err := p.pacer.Wait(t.Context(), 1); err != nil {
@@ -110,7 +110,7 @@ func (p paced) exhaust(t *testing.T) {
 	}
 }
 
-func TestAdmission_NothingIsActiveWhileTheRateIsUsedUp(t *testing.T) {
+func TestAdmission_NoActiveTasksWithoutTokens(t *testing.T) {
 	t.Parallel()
 	var handled atomic.Int64
 	p := newPaced(t, 0.001, 10, func(context.Context, queue.Task) error { handled.Add(1); return nil })
@@ -128,7 +128,7 @@ func TestAdmission_NothingIsActiveWhileTheRateIsUsedUp(t *testing.T) {
 	eventually(t, "no task left", func() bool { return p.tasks(t, "active")+p.tasks(t, "pending") == 0 })
 }
 
-func TestAdmission_StopsWhileItWaits(t *testing.T) {
+func TestAdmission_StopWhileWaiting(t *testing.T) {
 	t.Parallel()
 	var handled atomic.Int64
 	p := newPaced(t, 0.001, 100, func(context.Context, queue.Task) error { handled.Add(1); return nil })
@@ -142,7 +142,7 @@ func TestAdmission_StopsWhileItWaits(t *testing.T) {
 	}
 }
 
-// As many tasks are in work as the number says, however many Servers that takes.
+// The number of active tasks is the configured one, however many Servers that takes.
 func TestAdmission_Fixed(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 3, 150} {
@@ -169,8 +169,8 @@ func TestAdmission_Fixed(t *testing.T) {
 	}
 }
 
-// A queue that stays empty takes no tokens from the others.
-func TestAdmission_AnEmptyQueueCostsNoTokens(t *testing.T) {
+// An empty queue takes no tokens from the others.
+func TestAdmission_EmptyQueueUsesNoTokens(t *testing.T) {
 	t.Parallel()
 	var handled atomic.Int64
 	p := newPaced(t, 200, 10, func(context.Context, queue.Task) error { handled.Add(1); return nil })
@@ -181,7 +181,7 @@ func TestAdmission_AnEmptyQueueCostsNoTokens(t *testing.T) {
 }
 
 // The other recipients of an email delay the emails after it.
-func TestAdmission_RecipientsObeyTheRate(t *testing.T) {
+func TestAdmission_RateCountsRecipients(t *testing.T) {
 	t.Parallel()
 	const emails, recipients, perSecond = 30, 11, 110
 	var handled atomic.Int64
@@ -195,8 +195,8 @@ func TestAdmission_RecipientsObeyTheRate(t *testing.T) {
 	begun := time.Now()
 	p.start(t)
 	reaches(t, &handled, emails)
-	// The bucket begins with 11 tokens, and up to ten emails, which are in flight together, are
-	// admitted before any of them owes something.
+	// The bucket starts with 11 tokens, and up to ten emails in flight are admitted before any of
+	// them owes tokens.
 	least := time.Duration(float64((emails-10)*recipients-11) / perSecond * float64(time.Second))
 	if took := time.Since(begun); took < least {
 		t.Errorf("%d recipients in %s, want at least %s at %d/s", emails*recipients, took, least, perSecond)

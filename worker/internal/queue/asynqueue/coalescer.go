@@ -9,30 +9,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// coalesced bounds how many commands travel together. More gain nothing, and make
-// all of them wait for the last one's answer.
-const coalesced = 128
+// maxBatch bounds the commands of one pipeline. More have no benefit and make all of them wait for
+// the last answer.
+const maxBatch = 128
 
-// boarding is how often everybody else gets the processor before a pipeline leaves. Those
-// whose commands came back with the one before have the next ready then: with 256 hands five
-// commands travel together instead of two. When nobody else wants the processor it takes no
-// time.
-const boarding = 8
+// batchYields is how often the goroutine yields before it sends a pipeline, so that callers whose
+// commands returned with the previous one can add their next: with 256 workers a pipeline has five
+// commands instead of two. On an idle machine the yields take no time.
+const batchYields = 8
 
-// coalescer is a hook for a go-redis client: script calls that are made at the same
-// time travel in one pipeline. asynq puts tasks on a queue one by one, and takes and
-// ends them one by one; this way a round trip, and the system calls at either end, serve
-// many of them: enqueuing costs half of the processor time at either side, and of 256 hands
-// each email two fifths less in Redis. Nobody waits for company that is not there yet.
+// coalescer is a hook for a go-redis client that sends concurrent script calls in one pipeline.
+// asynq enqueues, takes and ends tasks one by one; with the hook a round trip and the system calls
+// at either end serve many of them: enqueuing costs half of the CPU time at either side, and with
+// 256 workers each email two fifths less in Redis. A single command is sent immediately.
 type coalescer struct {
 	client redis.UniversalClient
 
 	mu      sync.Mutex
 	waiting []*call
-	flying  bool
+	sending bool
 }
 
-// call is one command on its way. done is closed when the command holds its answer.
+// call is one waiting command. done is closed when the command has its answer.
 type call struct {
 	ctx  context.Context
 	cmd  redis.Cmder
@@ -49,8 +47,8 @@ func (c *coalescer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	return next
 }
 
-// ProcessHook implements redis.Hook. A script that Redis does not know yet comes
-// back as an EVAL, which travels alone.
+// ProcessHook implements redis.Hook. A script that Redis does not know yet is repeated as an EVAL,
+// which is sent alone.
 func (c *coalescer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() != "evalsha" {
@@ -59,32 +57,32 @@ func (c *coalescer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		one := &call{ctx: ctx, cmd: cmd, done: make(chan struct{})}
 		c.mu.Lock()
 		c.waiting = append(c.waiting, one)
-		lead := !c.flying
-		c.flying = true
+		lead := !c.sending
+		c.sending = true
 		c.mu.Unlock()
 		if lead {
-			go c.fly()
+			go c.run()
 		}
-		// Not for ctx: the pipeline writes into cmd, and is bounded by itself.
+		// This does not wait for ctx: the pipeline writes into cmd and has its own timeout.
 		<-one.done
 		return cmd.Err()
 	}
 }
 
-// fly sends group after group until nobody waits.
-func (c *coalescer) fly() {
+// run sends batch after batch until no command waits.
+func (c *coalescer) run() {
 	for {
-		for range boarding {
+		for range batchYields {
 			runtime.Gosched()
 		}
 		c.mu.Lock()
 		if len(c.waiting) == 0 {
-			c.flying = false
+			c.sending = false
 			c.waiting = nil
 			c.mu.Unlock()
 			return
 		}
-		n := min(len(c.waiting), coalesced)
+		n := min(len(c.waiting), maxBatch)
 		group := c.waiting[:n:n]
 		c.waiting = c.waiting[n:]
 		c.mu.Unlock()
@@ -92,28 +90,28 @@ func (c *coalescer) fly() {
 	}
 }
 
-// flight bounds a pipeline, connecting included, so that a call without a deadline of
-// its own cannot hold up those that travel with it.
-const flight = 2 * ioTimeout
+// pipelineTimeout bounds a pipeline, connecting included, so that a call without a deadline cannot
+// block the others of its batch.
+const pipelineTimeout = 2 * ioTimeout
 
 func (c *coalescer) send(group []*call) {
-	ctx, cancel := context.WithTimeout(context.Background(), flight)
+	ctx, cancel := context.WithTimeout(context.Background(), pipelineTimeout)
 	defer cancel()
 	pipe := c.client.Pipeline()
-	aboard := group[:0:0]
+	sent := group[:0:0]
 	for _, one := range group {
 		if err := one.ctx.Err(); err != nil {
-			one.cmd.SetErr(err) // whoever made the call has left
+			one.cmd.SetErr(err) // the caller has left
 			close(one.done)
 			continue
 		}
-		_ = pipe.Process(ctx, one.cmd) // it is only noted down
-		aboard = append(aboard, one)
+		_ = pipe.Process(ctx, one.cmd) // only queues the command
+		sent = append(sent, one)
 	}
 	_, err := pipe.Exec(ctx)
-	// Without a connection, only the pipeline itself knows that it failed.
-	unsent := err != nil && !slices.ContainsFunc(aboard, func(one *call) bool { return one.cmd.Err() != nil })
-	for _, one := range aboard {
+	// If there is no connection, only Exec returns the error.
+	unsent := err != nil && !slices.ContainsFunc(sent, func(one *call) bool { return one.cmd.Err() != nil })
+	for _, one := range sent {
 		if unsent {
 			one.cmd.SetErr(err)
 		}

@@ -11,21 +11,21 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-// flights counts the pipelines of a client.
-type flights struct{ atomic.Int64 }
+// pipelines counts the pipelines of a client.
+type pipelines struct{ atomic.Int64 }
 
-func (f *flights) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (f *flights) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (f *flights) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (f *pipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (f *pipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (f *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		f.Add(1)
 		return next(ctx, cmds)
 	}
 }
 
-// Four that make a call each time they have the answer of the last one travel together: none
-// leaves alone because it was ready first.
-func TestCoalescer_WaitsForThoseWhoAreReady(t *testing.T) {
+// Four callers that each send the next command after an answer share their pipelines: none is sent
+// alone because it was ready first.
+func TestCoalescer_BatchesReadyCallers(t *testing.T) {
 	t.Parallel()
 	url, _ := redistest.Shared(t)
 	options, err := redis.ParseURL(url)
@@ -42,7 +42,7 @@ func TestCoalescer_WaitsForThoseWhoAreReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := redis.NewScript("return 1")
-	var counted flights
+	var counted pipelines
 	client.AddHook(&counted)
 	client.AddHook(&coalescer{client: client})
 	const callers, calls = 4, 500

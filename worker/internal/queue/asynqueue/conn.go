@@ -15,30 +15,30 @@ import (
 	"email-gateway/shared/email"
 )
 
-// ioTimeout bounds dialling, one read and one write. It is shorter than the
-// library's 5 s and 3 s because a command that met a frozen Redis is repeated three
-// times, and a shutdown waits for all of that.
+// ioTimeout bounds dialing, one read and one write. It is shorter than the library's 5 s and 3 s
+// because a command to a frozen Redis is repeated three times, and a shutdown waits for all of
+// that.
 const ioTimeout = 2 * time.Second
 
-// Conn says how to reach Redis, and under which names. The zero Conn reaches nothing:
-// make one with ParseURL.
+// Conn is the address of a Redis and the prefix of the queue names. Make one with ParseURL; the
+// zero Conn is invalid.
 type Conn struct {
 	open   func() redis.UniversalClient
 	prefix string
 }
 
-// ParseURL reads a Redis URL:
+// ParseURL parses a Redis URL:
 //
 //	redis://user:password@host:6379/0         one server; rediss:// with TLS
 //	unix:///run/redis.sock?db=0               one server, by its socket
 //	redis-sentinel://host1:26379,host2:26379/0?master=name
 //	redis-cluster://host1:6379,host2:6379
 //
-// A port that is not named is 6379. The last two exist with rediss- too. In a sentinel URL, user and
-// password are the sentinels'; those of Redis go into ?username=…&password=….
-// Pool sizes and timeouts can be set as go-redis names them (?pool_size=50).
+// The default port is 6379. The last two exist with rediss- too. In a sentinel URL, user and
+// password are the sentinels'; those of Redis are set by ?username=…&password=…. Pool sizes and
+// timeouts can be set by go-redis's option names (?pool_size=50).
 //
-// Nothing is connected yet. Errors do not repeat the URL, which holds a password.
+// ParseURL does not connect. Errors do not include the URL, which contains a password.
 func ParseURL(text string) (Conn, error) {
 	u, kind, err := parseHosts(text)
 	if err != nil {
@@ -61,25 +61,24 @@ func ParseURL(text string) (Conn, error) {
 	return Conn{open: open}, nil
 }
 
-// WithPrefix is the same Redis with other queues: the name of each begins with
-// prefix there, which must not hold braces. So several gateways, or tests, share one
-// Redis.
+// WithPrefix returns the same Redis with a prefix for all queue names, which must not contain
+// braces. It lets several gateways, or tests, share one Redis.
 func (c Conn) WithPrefix(prefix string) Conn {
 	c.prefix = prefix
 	return c
 }
 
-// MakeRedisClient opens a client of its own for asynq and asynqmon.
+// MakeRedisClient opens a separate client for asynq or asynqmon.
 func (c Conn) MakeRedisClient() any { return c.open() }
 
-// Client opens a client of its own for something else that is kept in this Redis.
+// Client opens a separate client for other data in this Redis.
 func (c Conn) Client() redis.UniversalClient { return c.open() }
 
-// queueName is what the queue is called in Redis.
+// queueName is the queue's name in Redis.
 func (c Conn) queueName(queue string) string { return c.prefix + queue }
 
-// ping asks, in a cluster, each node that holds a queue. It deletes keys that do not exist, since a
-// replica, which is no master any more or not yet, answers PING and refuses writes.
+// ping checks, in a cluster, each node that holds a queue. It deletes keys that do not exist,
+// because a replica answers PING but refuses writes.
 func (c Conn) ping(ctx context.Context, r redis.UniversalClient) error {
 	writes := r.Pipeline()
 	for _, name := range email.Queues() {
@@ -95,7 +94,7 @@ func single(u *url.URL) (func() redis.UniversalClient, error) {
 		return nil, err
 	}
 	bound(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
-	o.ContextTimeoutEnabled = true // else a context's deadline does not end a read
+	o.ContextTimeoutEnabled = true // otherwise a context's deadline does not end a read
 	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 }
 
@@ -134,9 +133,9 @@ func cluster(u *url.URL) (func() redis.UniversalClient, error) {
 	}, nil
 }
 
-// parseHosts splits scheme://host1,host2 into the URL's kind (what follows the - in
-// its scheme) and the form that go-redis reads, scheme://host1?addr=host2. The hosts
-// are taken out first: a list of them is not what net/url calls a host.
+// parseHosts splits scheme://host1,host2 into the URL's kind (the part of the scheme after the
+// hyphen) and the form that go-redis reads, scheme://host1?addr=host2. It removes the list of hosts
+// first, because net/url rejects one.
 func parseHosts(text string) (u *url.URL, kind string, err error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	scheme, kind, _ = strings.Cut(scheme, "-")
@@ -149,9 +148,9 @@ func parseHosts(text string) (u *url.URL, kind string, err error) {
 	path, _, _ := strings.Cut(rest[end:], "?")
 	u, err = url.Parse(scheme + "://" + rest[:user] + hosts[0] + rest[end:])
 	if err != nil || scheme != "unix" && strings.Contains(path, "@") {
-		// net/url's own error quotes what may be a part of the password, and go-redis would
-		// quote as its database what follows a slash in one.
-		return nil, "", errors.New("it is none; special characters in a password must be escaped")
+		// net/url's error may quote a part of the password, and go-redis quotes the part after a
+		// slash as the database.
+		return nil, "", errors.New("not a valid URL; special characters in a password must be percent-encoded")
 	}
 	q := u.Query()
 	for _, host := range hosts[1:] {
@@ -164,8 +163,8 @@ func parseHosts(text string) (u *url.URL, kind string, err error) {
 	return u, kind, nil
 }
 
-// anyServerName lets each host show a certificate for its own name: go-redis would
-// hold all of them to the first one's.
+// anyServerName lets each host present a certificate for its own name: go-redis would require the
+// first host's name of all of them.
 func anyServerName(c *tls.Config, hosts int) {
 	if c != nil && hosts > 1 {
 		c.ServerName = ""

@@ -43,7 +43,7 @@ func TestParseURL_Sentinel(t *testing.T) {
 	}
 }
 
-func TestParseURL_Mistakes(t *testing.T) {
+func TestParseURL_Invalid(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "http://:s3cret@host", "redis-ring://:s3cret@host", "redis://:s3cret@host/zero", "redis://:s3cret@host/0?pool=7",
@@ -51,15 +51,14 @@ func TestParseURL_Mistakes(t *testing.T) {
 	} {
 		_, err := asynqueue.ParseURL(text)
 		if err == nil {
-			t.Errorf("%q was taken", text)
+			t.Errorf("%q was accepted", text)
 		} else if strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: the error tells the password: %v", text, err)
+			t.Errorf("%q: the error contains the password: %v", text, err)
 		}
 	}
 }
 
-// open makes the client of the kind that the URL's scheme asks for; it connects to
-// nothing yet.
+// open makes the client of the URL's kind; it does not connect.
 func open[Client redis.UniversalClient](t *testing.T, text string) Client {
 	t.Helper()
 	client, ok := parse(t, text).MakeRedisClient().(Client)

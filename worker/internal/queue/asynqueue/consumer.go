@@ -19,38 +19,37 @@ import (
 )
 
 const (
-	// perServer is how much concurrency one asynq.Server gets. A Server fetches its
-	// tasks one after the other, 9,000 to 12,000 per second on a small machine
-	// whatever its concurrency; two in one process fetch twice as many.
+	// perServer is the concurrency of one asynq.Server. A Server takes its tasks one after the
+	// other, 9,000 to 12,000 per second on a small machine at any concurrency; two in one process
+	// take twice as many.
 	perServer = 64
-	// pickup is how often an idle Server looks for tasks: a task waits 6 ms for it on
-	// average, never more than 15. The price is three small scripts each time, 6 % of
-	// a core in this process and 2 % in Redis; a Server that has work does not pay it.
+	// pickup is how often an idle Server polls for tasks: a task waits 6 ms on average and 15 ms at
+	// most. Each poll takes three small scripts, 6 % of a core in this process and 2 % in Redis; a
+	// busy Server does not poll.
 	pickup = 10 * time.Millisecond
-	// forward is how often tasks whose delay is over are moved to pending. The first Server does
-	// this for all, and deletes expired completed tasks; each other one does both once an hour.
+	// forward is how often due delayed tasks are moved to pending. The first Server does this for
+	// all, and deletes expired completed tasks; the others do both once an hour.
 	forward = 250 * time.Millisecond
 	seldom  = time.Hour
-	// shutdownGrace lets a handler end its call to the provider (30 s) and write the
-	// result down; after it the task goes back on the queue.
+	// shutdownGrace lets a handler end its provider call (30 s) and record the result; after it the
+	// task returns to the queue.
 	shutdownGrace = 40 * time.Second
 )
 
-// ConsumerConfig makes a Consumer.
+// ConsumerConfig configures a Consumer.
 type ConsumerConfig struct {
 	Log     *slog.Logger
 	Conn    Conn
 	Handler queue.Handler
-	// Concurrency is how many tasks are in work at once, at most.
+	// Concurrency is the maximum number of active tasks.
 	Concurrency int
-	// Admission admits each task before it is taken. nil: tasks are taken whenever there are
-	// fewer in work than Concurrency.
+	// Admission admits each task before it is taken. nil: tasks are taken whenever fewer than
+	// Concurrency are active.
 	Admission Admission
 }
 
-// Consumer gives the tasks of all email queues to a handler, as often from each as
-// its weight says. It is a service.Service: it starts whether Redis is up or not,
-// and connects when it is.
+// Consumer passes the tasks of all email queues to a handler, in proportion to the queues' weights.
+// It is a service.Service: it starts also while Redis is down and connects later.
 type Consumer struct {
 	log     *slog.Logger
 	conn    Conn
@@ -58,19 +57,19 @@ type Consumer struct {
 	redis   redis.UniversalClient
 	admit   Admission // may be nil
 	servers []*asynq.Server
-	hands   *hands
+	workers *workers
 
 	stopping context.Context // ends when Stop begins
 	stop     context.CancelFunc
 }
 
-// NewConsumer makes a Consumer with connections of its own.
+// NewConsumer makes a Consumer with its own connections.
 func NewConsumer(c ConsumerConfig) *Consumer {
 	consumer := &Consumer{log: c.Log, conn: c.Conn, handler: c.Handler, admit: c.Admission, redis: c.Conn.open()}
-	// The first hook is the outer one: what it answers does not travel.
+	// The first hook is the outer one: commands that it answers are not sent.
 	consumer.redis.AddHook(sweeps{})
 	consumer.redis.AddHook(&coalescer{client: consumer.redis})
-	consumer.hands = newHands(c.Concurrency, consumer.process)
+	consumer.workers = newWorkers(c.Concurrency, consumer.process)
 	consumer.stopping, consumer.stop = context.WithCancel(context.Background())
 	queues := make(map[string]int)
 	for _, name := range email.Queues() {
@@ -96,8 +95,8 @@ func NewConsumer(c ConsumerConfig) *Consumer {
 			ShutdownTimeout:          shutdownGrace,
 			RetryDelayFunc:           retryDelay,
 			ErrorHandler:             asynq.ErrorHandlerFunc(consumer.report),
-			// Every error counts as a failure, a delay that was asked for too: this is
-			// what makes asynq count the deliveries of a task.
+			// Every error counts as a failure, including a requested delay: this makes asynq count
+			// the deliveries of a task.
 			IsFailure: func(err error) bool { return err != nil },
 			Logger:    logger,
 		}))
@@ -105,7 +104,7 @@ func NewConsumer(c ConsumerConfig) *Consumer {
 	return consumer
 }
 
-// shares splits a concurrency into parts of at most perServer, as even as can be.
+// shares splits a concurrency into parts of at most perServer, as evenly as possible.
 func shares(concurrency int) []int {
 	concurrency = max(concurrency, 1)
 	n := (concurrency + perServer - 1) / perServer
@@ -116,18 +115,18 @@ func shares(concurrency int) []int {
 	return parts
 }
 
-// Start begins to take tasks.
+// Start starts taking tasks.
 func (c *Consumer) Start(context.Context, func(error)) error {
 	for _, server := range c.servers {
-		if err := server.Start(c.hands); err != nil {
+		if err := server.Start(c.workers); err != nil {
 			return fmt.Errorf("start consumer: %w", err)
 		}
 	}
 	return nil
 }
 
-// Stop takes no more tasks, tells the handlers, waits for those in work and closes
-// the connections.
+// Stop stops taking tasks, cancels the handlers' context, waits for active tasks and closes the
+// connections.
 func (c *Consumer) Stop(ctx context.Context) error {
 	c.stop()
 	done := make(chan struct{})
@@ -138,7 +137,7 @@ func (c *Consumer) Stop(ctx context.Context) error {
 			stopping.Go(server.Shutdown)
 		}
 		stopping.Wait()
-		c.hands.stop()
+		c.workers.stop()
 	}()
 	select {
 	case <-done:
@@ -151,13 +150,12 @@ func (c *Consumer) Stop(ctx context.Context) error {
 	}
 }
 
-// Ping says whether every queue can be written to.
+// Ping reports whether every queue can be written to.
 func (c *Consumer) Ping(ctx context.Context) error { return c.conn.ping(ctx, c.redis) }
 
-// process runs the handler, whose answer verdict puts into asynq's words. asynq's
-// context is not handed on as it is: it ends with a lease that Redis may have lost, and
-// an email whose call to the provider is cut is an email of which nobody knows whether
-// it was sent.
+// process runs the handler and converts its result for asynq. The handler does not get asynq's
+// context: that ends with a lease that Redis may have lost, and an email whose provider call is
+// interrupted has an unknown outcome.
 func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
 	begun := time.Now()
 	var admitted time.Time
@@ -181,14 +179,14 @@ func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(c.stopping, cancel)()
-	return verdict(c.handler(ctx, queue.Task{
+	return asFault(c.handler(ctx, queue.Task{
 		ID: id, Queue: strings.TrimPrefix(name, c.conn.prefix), Payload: t.Payload(), Retried: retried, Traceparent: t.Headers()[headerTraceparent],
 		Admitted: admitted,
 	}))
 }
 
-// report logs what a handler, or asynq in its place, had to complain about. Delays
-// and deaths are the pipeline's own doing, and logged there.
+// report logs errors of a handler or of asynq. Delays and permanent failures are logged by the
+// pipeline.
 func (c *Consumer) report(ctx context.Context, t *asynq.Task, err error) {
 	id, _ := asynq.GetTaskID(ctx)
 	log := telemetry.EmailLogger(c.log, telemetry.EmailOf(id, t.Payload())).With(telemetry.State, email.EventReceived, "error", err)
@@ -202,7 +200,7 @@ func (c *Consumer) report(ctx context.Context, t *asynq.Task, err error) {
 	}
 	switch {
 	case errors.As(err, &later), errors.As(err, &dead):
-		log.Debug("task not done")
+		log.Debug("task not completed")
 	case errors.As(err, &f) && f.stack != nil:
 		log.Error("task panicked", "stack", string(f.stack))
 	default:

@@ -19,8 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestContract runs the suite on one private server; each of its tests has queues of
-// its own there.
+// TestContract runs the suite on one private server; each test has its own queues there.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -67,7 +66,7 @@ func parse(t *testing.T, text string) asynqueue.Conn {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// proxy stands between a client and Redis, and can lose an answer.
+// proxy is between a client and Redis, and can lose an answer.
 type proxy struct {
 	url    string
 	target string

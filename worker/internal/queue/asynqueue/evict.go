@@ -11,19 +11,19 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// clearScript removes what is left of a task that no worker would ever be given: its hash
-// stands in no list, or in an archive, or says nothing. In one step, because a worker may
-// take the task between a look and a deletion. The hash's own word about where it stands
-// is not asked: after a crash between two commands, ours or an operator's, it is wrong.
+// clearScript removes what is left of a task that no worker would ever receive: its hash is in no
+// list, is archived or has no message. It is one step, because a worker may take the task between a
+// read and a deletion. The state in the hash is ignored: it is wrong after a crash between two
+// commands.
 //
-// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed, marker; ARGV: id,
-// the time before which a lease is over, "all" to remove one that waits for its time too, and
-// the marker's expiry in seconds. A task that is active has a lease; without one, or with one
-// that was not renewed, it is a leftover of a crash. It returns a standing.
+// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed, marker; ARGV: id, the
+// time before which a lease is over, "all" to remove a delayed task too, and the marker's expiry in
+// seconds. An active task has a lease; without one, or with one that was not renewed, it is a
+// leftover of a crash. The script returns a taskState.
 //
-// The marker says for a while that a leftover was removed: a second caller that asks about the
-// same task, or asks again after a crash, gets the same answer, and does not report the task as
-// lost. SET is refused when Redis is full; the removal counts nevertheless.
+// The marker records for a while that a leftover was removed: a second caller that asks about the
+// same task, or asks again after a crash, gets the same answer and does not report the task as
+// lost. SET fails if Redis is full; the removal is reported nevertheless.
 var clearScript = redis.NewScript(`
 if redis.call("HEXISTS", KEYS[1], "msg") == 1 and redis.call("LPOS", KEYS[2], ARGV[1]) then
     return 0
@@ -48,48 +48,48 @@ if redis.call("EXISTS", KEYS[9]) == 1 then
 end
 return 4`)
 
-// standing is how clearScript found a task.
-type standing int
+// taskState is the state in which clearScript found a task.
+type taskState int
 
 const (
-	ready         standing = iota // a worker will take it
-	inWork                        // a worker has it
-	waits                         // for its time, in asynq's retry or scheduled set
-	removed                       // it stood in nobody's way but ours, and is gone
-	absent                        // there was nothing of it
-	removedBefore                 // it was a leftover that another call has just removed
+	ready         taskState = iota // a worker will take it
+	active                         // a worker has it
+	delayed                        // in asynq's retry or scheduled set
+	removed                        // no worker would have received it; removed
+	absent                         // there was no task
+	removedBefore                  // a leftover that another call has just removed
 )
 
-// evictionMarker is how long an evicted task is remembered: several rounds of the rescuer, which
-// are 5 s apart at most. A task that is published again and lost in this time counts as a leftover.
+// evictionMarker is how long an eviction is remembered: several rounds of the rescuer, which are at
+// most 5 s apart. A task that is published again and lost within this time counts as a leftover.
 const evictionMarker = 30 * time.Second
 
-// clockSkew is how far the clocks of two machines may be apart: a lease was written by a
-// worker's. asynq itself allows for 30 s, and looks once a minute; an email would wait for
-// its worker's death to be noticed for up to two minutes.
+// clockSkew is the tolerated difference between the clocks of two machines, because a worker's
+// clock set the lease. asynq allows 30 s and checks once a minute; that would delay an email of a
+// dead worker by up to two minutes.
 const clockSkew = 5 * time.Second
 
-// Evict makes sure that a task of this id, if there is one, will be given to a worker.
+// Evict looks up the task of this id and removes it if no worker will ever receive it.
 //
-// The lists are as long as the window; looking through them takes Redis microseconds.
+// The lists are as long as the window; searching them takes Redis microseconds.
 func (p *Publisher) Evict(ctx context.Context, queueName, id string) (queue.Found, error) {
-	stands, err := p.clear(ctx, queueName, id, false)
+	state, err := p.clear(ctx, queueName, id, false)
 	switch {
 	case err != nil:
 		return queue.Kept, err
-	case stands == removed:
+	case state == removed:
 		p.repairs.evicted.Add(1)
 		return queue.Leftover, nil
-	case stands == removedBefore:
+	case state == removedBefore:
 		return queue.Leftover, nil
-	case stands == absent:
+	case state == absent:
 		return queue.Missing, nil
 	}
 	return queue.Kept, nil
 }
 
-// clear runs clearScript. It says ready when Redis does not answer.
-func (p *Publisher) clear(ctx context.Context, queueName, id string, waiting bool) (standing, error) {
+// clear runs clearScript. It returns ready if Redis does not answer.
+func (p *Publisher) clear(ctx context.Context, queueName, id string, waiting bool) (taskState, error) {
 	name := p.conn.queueName(queueName)
 	base := "asynq:{" + name + "}:"
 	keys := []string{
@@ -104,19 +104,18 @@ func (p *Publisher) clear(ctx context.Context, queueName, id string, waiting boo
 	if err != nil {
 		return ready, fmt.Errorf("clear task: %w", err)
 	}
-	return standing(n), nil
+	return taskState(n), nil
 }
 
-// leaseOver is the time before which a lease is over.
+// leaseOver returns the time before which a lease is over.
 func leaseOver() int64 { return time.Now().Add(-clockSkew).Unix() }
 
-// archivePage bounds how many archived tasks are deleted in one go.
+// archivePage bounds the archived tasks deleted per call.
 const archivePage = 500
 
-// unarchiveScript deletes archived tasks, each with its hash in one step: a hash without
-// its place blocks the id for good, and one that was put on its queue again since it was
-// listed must keep its own. KEYS: archived, then a hash for each id; ARGV: ids. It returns
-// how many there were.
+// unarchiveScript deletes archived tasks, each with its hash in one step: a hash in no list blocks
+// the id forever, and a task that was enqueued again since it was listed must keep its hash. KEYS:
+// archived, then a hash per id; ARGV: ids. It returns the number of deleted tasks.
 var unarchiveScript = redis.NewScript(`
 local n = 0
 for i, id in ipairs(ARGV) do
@@ -127,9 +126,8 @@ for i, id in ipairs(ARGV) do
 end
 return n`)
 
-// CleanArchive deletes tasks that were archived longer ago than age, and says how many
-// there were, archivePage at most. asynq itself drops the oldest only beyond 10,000 of
-// them or 90 days.
+// CleanArchive deletes tasks that were archived longer ago than age and returns their number, at
+// most archivePage. asynq itself drops the oldest only beyond 10,000 tasks or 90 days.
 func (p *Publisher) CleanArchive(ctx context.Context, queueName string, age time.Duration) (int, error) {
 	name := p.conn.queueName(queueName)
 	archived := "asynq:{" + name + "}:archived"

@@ -16,8 +16,7 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-// What is left of a task after a crash or a loss of data either reaches a worker, or is
-// removed.
+// The rest of a task after a crash or a data loss either reaches a worker or is removed.
 func TestEvict(t *testing.T) {
 	t.Parallel()
 	const id = "00000000-0000-7000-8000-000000000001"
@@ -86,7 +85,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// taken puts the task into the hands of a worker with a lease until then.
+// taken makes the task active with a lease until then.
 func taken(ctx context.Context, r redis.UniversalClient, base, id string, lease time.Time) error {
 	return errors.Join(r.LMove(ctx, base+"pending", base+"active", "RIGHT", "LEFT").Err(),
 		r.HSet(ctx, base+"t:"+id, "state", "active").Err(),
@@ -126,9 +125,8 @@ func TestCleanArchive(t *testing.T) {
 	}
 }
 
-// An email whose worker was killed goes on its queue again as soon as the worker's lease
-// is over.
-func TestPublish_OverADeadWorkersTask(t *testing.T) {
+// An email whose worker was killed can be enqueued again as soon as the worker's lease is over.
+func TestPublish_ReplacesDeadWorkersTask(t *testing.T) {
 	t.Parallel()
 	const id = "00000000-0000-7000-8000-000000000002"
 	for name, tt := range map[string]struct {
@@ -158,9 +156,8 @@ func TestPublish_OverADeadWorkersTask(t *testing.T) {
 	}
 }
 
-// A hash that a crash left in no list, whatever it says of itself, does not keep its id
-// from the queue.
-func TestPublish_OverAGhost(t *testing.T) {
+// A hash that a crash left outside all lists, whatever its state field says, does not block its id.
+func TestPublish_ReplacesHashInNoList(t *testing.T) {
 	t.Parallel()
 	const id = "00000000-0000-7000-8000-000000000003"
 	for _, state := range []string{"archived", "retry", "scheduled", "completed", "pending", "active", "", "nonsense"} {
@@ -188,8 +185,8 @@ func TestPublish_OverAGhost(t *testing.T) {
 	}
 }
 
-// A task that was put on its queue again since the archive was listed is not touched.
-func TestCleanArchive_OnlyWhatIsArchived(t *testing.T) {
+// A task that was enqueued again since the archive was listed is not deleted.
+func TestCleanArchive_OnlyArchivedTasks(t *testing.T) {
 	t.Parallel()
 	const id = "00000000-0000-7000-8000-000000000004"
 	url, prefix := redistest.Shared(t)
@@ -215,7 +212,7 @@ func TestCleanArchive_OnlyWhatIsArchived(t *testing.T) {
 	receive(t, taken)
 }
 
-// listed calls itself after each list of archived tasks that a client was given.
+// listed is called after each listing of archived tasks.
 type listed func()
 
 func (l listed) DialHook(next redis.DialHook) redis.DialHook { return next }

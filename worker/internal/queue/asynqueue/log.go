@@ -14,8 +14,8 @@ import (
 	"email-gateway/shared/email"
 )
 
-// logger logs what asynq logs. While Redis is away each of its loops logs several lines per
-// second: only a few are passed on, with the number of those that were not.
+// logger receives asynq's log. During a Redis outage each of asynq's loops logs several lines per
+// second: only a few are passed on, with the number of dropped ones.
 type logger struct {
 	log     *slog.Logger
 	limit   *rate.Limiter
@@ -26,12 +26,12 @@ func newLogger(log *slog.Logger) *logger {
 	return &logger{log: log, limit: rate.NewLimiter(rate.Every(10*time.Second), 3)}
 }
 
-// Debug and Info are about asynq's own loops: they start and end.
+// Debug and Info messages of asynq concern its own loops.
 func (l *logger) Debug(...any)      {}
 func (l *logger) Info(args ...any)  { l.log.Debug("asynq", "detail", fmt.Sprint(args...)) }
 func (l *logger) Fatal(args ...any) { l.warn(fmt.Sprint(args...)) }
 
-// Error is also called when a Server was not admitted, which is no error.
+// Error is also called when a Server was not admitted, which is not an error.
 func (l *logger) Error(args ...any) {
 	text := fmt.Sprint(args...)
 	if strings.HasSuffix(text, errNotAdmitted.Error()) {
@@ -40,7 +40,7 @@ func (l *logger) Error(args ...any) {
 	l.warn(text)
 }
 
-// Warn is also called for each task that gave up, which the pipeline has logged.
+// Warn is also called for each permanently failed task, which the pipeline has logged.
 func (l *logger) Warn(args ...any) {
 	text := fmt.Sprint(args...)
 	if strings.HasPrefix(text, "Retry exhausted") {
@@ -57,8 +57,8 @@ func (l *logger) warn(text string) {
 	l.log.Warn("asynq logged", "detail", email.MaskText(text), "dropped", l.dropped.Swap(0))
 }
 
-// LogRedis sends what go-redis prints to stderr, past every logger, to log. The
-// setting is the library's and global, so main makes it, once.
+// LogRedis redirects go-redis's log from stderr to log. The setting is global to the library; main
+// calls it once.
 func LogRedis(log *slog.Logger) { redis.SetLogger(redisLogger{newLogger(log)}) }
 
 type redisLogger struct{ *logger }

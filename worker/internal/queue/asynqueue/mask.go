@@ -7,11 +7,11 @@ import (
 	"email-gateway/shared/email"
 )
 
-// hidden stands for a text that may hold anything about a person.
+// hidden replaces a text that may contain personal data.
 const hidden = "(hidden)"
 
-// maskPayload is how the dashboard shows a task: what it takes to find the email in
-// the database, and nothing to reach or name its reader by.
+// maskPayload formats a task for the dashboard: it shows what is needed to find the email in the
+// database, and no personal data.
 func maskPayload(_ string, payload []byte) string {
 	job, err := email.DecodeSendJob(payload)
 	if err != nil {
@@ -25,7 +25,7 @@ func maskPayload(_ string, payload []byte) string {
 	if n := len(job.Headers); n > 0 {
 		job.Headers = map[string]string{hidden: fmt.Sprint(n)}
 	}
-	// Tenants use CPFs as ids and names as tags, whatever the contract says.
+	// Tenants use CPFs as ids and names as tags, despite the contract.
 	job.Tags = each(job.Tags, hide)
 	r := &job.Recipient
 	r.ExternalID = hide(r.ExternalID)

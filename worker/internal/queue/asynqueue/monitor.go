@@ -15,35 +15,34 @@ import (
 	"email-gateway/shared/service"
 )
 
-// MonitorPath is where the dashboard must be mounted, with everything below it.
+// MonitorPath is the path prefix of the dashboard.
 const MonitorPath = "/monitoring"
 
-// MonitorConfig makes a Monitor.
+// MonitorConfig configures a Monitor.
 type MonitorConfig struct {
 	Conn Conn
-	// User and Password open the dashboard; while one is empty it stays shut.
+	// User and Password protect the dashboard; if one is empty the dashboard is disabled.
 	User, Password string
 	// Writable lets its users pause queues and delete or run tasks.
 	Writable bool
-	// Proxies are believed when they say where a request came from.
+	// Proxies are trusted for the client's address of a request.
 	Proxies clientip.Proxies
 }
 
-// Monitor is the queues' dashboard: asynqmon behind a password, with everything
-// about a person masked.
+// Monitor is the queue dashboard: asynqmon with basic authentication and masked personal data.
 type Monitor struct {
 	config    MonitorConfig
-	guard     *clientip.Guard // of wrong passwords
-	slots     chan struct{}   // for attempts of addresses that had too many
+	guard     *clientip.Guard // counts wrong passwords
+	slots     chan struct{}   // concurrent attempts of addresses above the limit
 	dashboard *asynqmon.HTTPHandler
 	handler   http.Handler
 }
 
-// NewMonitor makes the dashboard with connections of its own.
+// NewMonitor makes the dashboard with its own connections.
 func NewMonitor(c MonitorConfig) *Monitor {
 	m := &Monitor{config: c, guard: clientip.NewGuard(), slots: make(chan struct{}, slowAttempts)}
 	if c.User == "" || c.Password == "" {
-		m.handler = http.HandlerFunc(shut)
+		m.handler = http.HandlerFunc(disabled)
 		return m
 	}
 	m.dashboard = asynqmon.New(asynqmon.Options{
@@ -53,7 +52,7 @@ func NewMonitor(c MonitorConfig) *Monitor {
 		PayloadFormatter: asynqmon.PayloadFormatterFunc(maskPayload),
 		ResultFormatter:  asynqmon.ResultFormatterFunc(func(string, []byte) string { return "" }), // tasks have none
 	})
-	// The browser adds the password to whatever any page asks it to post here.
+	// Protects against cross-site requests: the browser sends the password with any page's POST.
 	sameOrigin := http.NewCrossOriginProtection()
 	m.handler = m.authenticated(sameOrigin.Handler(withoutArchiveAll(m.dashboard)))
 	return m
@@ -66,7 +65,7 @@ func (m *Monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.handler.ServeHTTP(w, r)
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (m *Monitor) Close() error {
 	if m.dashboard == nil {
 		return nil
@@ -74,8 +73,8 @@ func (m *Monitor) Close() error {
 	return m.dashboard.Close()
 }
 
-func shut(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, "The queue dashboard is shut. Set MONITORING_USER and MONITORING_PASSWORD to open it.", http.StatusForbidden)
+func disabled(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "The queue dashboard is disabled. Set MONITORING_USER and MONITORING_PASSWORD to enable it.", http.StatusForbidden)
 }
 
 func (m *Monitor) authenticated(next http.Handler) http.Handler {
@@ -92,9 +91,9 @@ func (m *Monitor) authenticated(next http.Handler) http.Handler {
 				return
 			}
 		}
-		// Both are compared, whatever the first says: the time taken tells nothing.
+		// Both are compared in any case, so that the response time reveals nothing.
 		if same(user, m.config.User)&same(password, m.config.Password) != 1 {
-			if slow { // its place is taken as long as this lasts
+			if slow { // occupies the slot meanwhile
 				_ = service.Pause(r.Context(), slowAnswer)
 			}
 			if given {
@@ -104,16 +103,16 @@ func (m *Monitor) authenticated(next http.Handler) http.Handler {
 				}
 			}
 			w.Header().Set("WWW-Authenticate", `Basic realm="queues", charset="UTF-8"`)
-			http.Error(w, "The queue dashboard needs a user and a password.", http.StatusUnauthorized)
+			http.Error(w, "The queue dashboard requires a user and a password.", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// An address with too many wrong passwords may try on: the right one must work for whoever
-// shares the address. But each wrong one takes a second, and no more are looked at at a time
-// than these, so that guessing stays slow.
+// An address with too many wrong passwords may continue to try: the right password must work for
+// everyone behind that address. But each wrong one takes a second, and only this many are checked
+// concurrently, so that guessing stays slow.
 const (
 	slowAttempts = 8
 	slowAnswer   = time.Second
@@ -121,21 +120,21 @@ const (
 
 func tooMany(w http.ResponseWriter, retry time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(retry.Seconds()))))
-	http.Error(w, "Too many wrong passwords came from this address.", http.StatusTooManyRequests)
+	http.Error(w, "Too many wrong passwords from this address.", http.StatusTooManyRequests)
 }
 
-// same compares without telling by its time how much, or how long, was right.
+// same compares in constant time.
 func same(given, want string) int {
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
 	return subtle.ConstantTimeCompare(a[:], b[:])
 }
 
-// withoutArchiveAll takes one button away: archiving a whole list keeps 9,999 tasks
-// and leaves what is left of the others in Redis for good, blocking their ids.
+// withoutArchiveAll disables one function: archiving a whole list keeps 9,999 tasks and leaves the
+// rest of the others in Redis forever, which blocks their ids.
 func withoutArchiveAll(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, ":archive_all") {
-			http.Error(w, "Archiving all would lose tasks. Delete them: the emails stand in the database.", http.StatusMethodNotAllowed)
+			http.Error(w, "Archiving all tasks would lose some of them. Delete them instead: the emails are in the database.", http.StatusMethodNotAllowed)
 			return
 		}
 		next.ServeHTTP(w, r)

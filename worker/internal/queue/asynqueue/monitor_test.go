@@ -19,7 +19,7 @@ import (
 
 const user, password = "ops", "correct horse"
 
-// secrets must not be seen anywhere in the dashboard.
+// secrets must not appear anywhere in the dashboard.
 var secrets = []string{
 	"ana.souza", "example.com", "copy@", "blind@", "answer@", "fatura", "Souza", "Padaria", "X-Secret", "s3cret",
 	"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
@@ -43,9 +43,8 @@ func secretTask(t *testing.T, id string) queue.Task {
 	return queue.Task{ID: id, Queue: email.QueueNormal, Payload: payload}
 }
 
-// The API behind the page is what answers with tasks, so it is asked for each state
-// a task can be in.
-func TestMonitor_ShowsNoPerson(t *testing.T) {
+// The page gets its tasks from an API, which is queried for each state of a task.
+func TestMonitor_MasksPersonalData(t *testing.T) {
 	t.Parallel()
 	url, prefix := redistest.Shared(t)
 	conn := parse(t, url).WithPrefix(prefix)
@@ -79,7 +78,7 @@ func TestMonitor_ShowsNoPerson(t *testing.T) {
 		body := eventuallyShows(t, monitor, path, `"id":`)
 		expectMasked(t, path, body)
 	}
-	// The worker's view of its own task appears with asynq's next heartbeat, in 5 s.
+	// The worker's view of its own task appears with asynq's next heartbeat, after 5 s.
 	servers := eventuallyShows(t, monitor, asynqueue.MonitorPath+"/api/servers", "a***@e***.com")
 	if strings.Contains(servers, "ana.souza") {
 		t.Errorf("servers: %s", servers)
@@ -109,7 +108,7 @@ func expectMasked(t *testing.T, path, body string) {
 	}
 }
 
-func TestMonitor_Doors(t *testing.T) {
+func TestMonitor_Access(t *testing.T) {
 	t.Parallel()
 	url, prefix := redistest.Shared(t)
 	conn := parse(t, url).WithPrefix(prefix)
@@ -156,7 +155,7 @@ func TestMonitor_Doors(t *testing.T) {
 				t.Errorf("%s %s: %d, want %d: %s", test.method, test.path, got.Code, test.want, got.Body)
 			}
 			if got.Code == http.StatusForbidden && test.monitor == shut && !strings.Contains(got.Body.String(), "MONITORING_USER") {
-				t.Errorf("no hint how to open it: %s", got.Body)
+				t.Errorf("no hint how to enable it: %s", got.Body)
 			}
 		})
 	}
@@ -169,8 +168,8 @@ func newMonitor(t *testing.T, c asynqueue.MonitorConfig) *asynqueue.Monitor {
 	return monitor
 }
 
-// eventuallyShows asks until the answer contains all of wanted (a path whose tasks
-// are on their way shows none at first), and returns it.
+// eventuallyShows polls until the response contains all of wanted (a path may show no tasks at
+// first), and returns it.
 func eventuallyShows(t *testing.T, monitor *asynqueue.Monitor, path string, wanted ...string) string {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)

@@ -12,7 +12,7 @@ import (
 	"email-gateway/worker/internal/queue/asynqueue"
 )
 
-// Wrong passwords are limited per address; the right one works for whoever shares it.
+// Wrong passwords are limited per address; the right one works for everyone behind it.
 func TestMonitor_WrongPasswords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,13 +43,13 @@ func TestMonitor_WrongPasswords(t *testing.T) {
 			t.Errorf("the right password from there: %d", answer.Code)
 		}
 		if answer := ask("203.0.113.9", ""); answer.Code != http.StatusUnauthorized {
-			t.Errorf("a browser that has not asked for it yet: %d", answer.Code)
+			t.Errorf("a browser without credentials: %d", answer.Code)
 		}
 		if answer := ask("203.0.113.10", "wrong"); answer.Code != http.StatusUnauthorized {
 			t.Errorf("another address: %d", answer.Code)
 		}
 
-		// However many try at once, few are looked at.
+		// However many try at once, only a few are checked.
 		codes := make(chan int, 100)
 		for range cap(codes) {
 			go func() { codes <- ask("203.0.113.9", "wrong").Code }()

@@ -10,30 +10,29 @@ import (
 )
 
 const (
-	// suspectAfter is how long a command may go unanswered before the node is pinged. A Redis
-	// that forks or syncs its log pauses for a tenth of a second.
+	// suspectAfter is how long a command may be unanswered before the node is pinged. A Redis that
+	// forks or syncs its log pauses for 0.1 s.
 	suspectAfter = 500 * time.Millisecond
-	// nodePing bounds a ping. Together with suspectAfter it is shorter than ioTimeout: a command
-	// that timed out finds the node marked as down and is not repeated there.
+	// nodePing bounds a ping. suspectAfter + nodePing is shorter than ioTimeout: a command that
+	// timed out finds the node marked as down and is not repeated there.
 	nodePing = time.Second
-	// nodePause is the time between pings of a node that is down. The slot map is read again
-	// as often, so a promoted replica is found this long after its election.
+	// nodePause is the time between pings of a node that is down. The slot map is reloaded as
+	// often, so a promoted replica is found this long after its election.
 	nodePause = 200 * time.Millisecond
 )
 
-// errNodeDown is the immediate error of a command whose node does not answer.
+// errNodeDown is returned immediately for a command to a node that is down.
 var errNodeDown = errors.New("the redis node of this key does not answer")
 
-// nodeGuard is a hook for the client of one node of a Redis Cluster. When the node does not
-// answer, it has the slot map read again and fails further commands immediately until a ping
-// succeeds.
+// nodeGuard is a hook for the client of one node of a Redis Cluster. If the node does not answer,
+// it reloads the slot map and fails further commands immediately until a ping succeeds.
 //
-// go-redis by itself reads the slot map every 10 s and after a MOVED. A dead master sends none,
-// and its commands would time out one after the other: a goroutine that serves several
-// queues, such as asynq's fetch loop, would spend its time on the queue that cannot be reached.
+// go-redis reloads the slot map only every 10 s and after a MOVED. A dead master sends none, and
+// its commands would time out one after the other: a goroutine that serves several queues, such as
+// asynq's fetch loop, would spend its time on the unreachable one.
 type nodeGuard struct {
 	node   *redis.Client
-	reload func() // reads the slot map in the background; a call during a reload does nothing
+	reload func() // reloads the slot map in the background; a call during a reload does nothing
 
 	down     atomic.Bool
 	watching atomic.Bool
@@ -45,11 +44,11 @@ func guardNodes(cluster *redis.ClusterClient) {
 	cluster.OnNewNode(func(node *redis.Client) { node.AddHook(&nodeGuard{node: node, reload: reload}) })
 }
 
-// guardsPing marks the context of the guard's own ping, and so of what go-redis sends first on the
+// guardsPing marks the context of the guard's own ping, and thereby of go-redis's handshake on the
 // ping's connection.
 type guardsPing struct{}
 
-// fails says whether a command fails immediately.
+// fails reports whether a command fails immediately.
 func (g *nodeGuard) fails(ctx context.Context) bool {
 	return g.down.Load() && ctx.Value(guardsPing{}) == nil
 }
@@ -91,9 +90,8 @@ func (g *nodeGuard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// note acts on a command's error: one that did not come from the server makes the node
-// suspect, and a server that cannot serve the slot may have lost it. go-redis itself follows
-// MOVED.
+// note handles a command's error: an error that is not a server reply makes the node suspect, and a
+// server that cannot serve the slot may have lost it. go-redis itself follows MOVED.
 func (g *nodeGuard) note(err error) {
 	var answered redis.Error
 	switch {
@@ -105,14 +103,14 @@ func (g *nodeGuard) note(err error) {
 	}
 }
 
-// suspect starts the pings, unless they are under way.
+// suspect starts the pings, unless they are running.
 func (g *nodeGuard) suspect() {
 	if g.watching.CompareAndSwap(false, true) {
 		go g.watch()
 	}
 }
 
-// watch pings the node until it answers, or until go-redis closes its client because it has
+// watch pings the node until it answers, or until go-redis closes its client because the node has
 // left the cluster.
 func (g *nodeGuard) watch() {
 	defer g.watching.Store(false)
@@ -127,7 +125,7 @@ func (g *nodeGuard) watch() {
 	}
 }
 
-// ping succeeds if the server answers at all, or no answer is needed any more.
+// ping succeeds if the server answers anything, or if the client is closed.
 func (g *nodeGuard) ping() error {
 	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), guardsPing{}, true), nodePing)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 )
 
 // A node that freezes costs each caller one timeout at most. Then commands and pipelines fail
-// immediately, and the slot map is read again, until the node answers.
+// immediately and the slot map is reloaded, until the node answers.
 func TestNodeGuard(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -37,7 +37,7 @@ func TestNodeGuard(t *testing.T) {
 	server.Freeze()
 	t.Cleanup(server.Thaw)
 	begun := time.Now()
-	for client.Get(t.Context(), "nothing").Err() != errNodeDown { //nolint:errorlint // it is returned as it is
+	for client.Get(t.Context(), "nothing").Err() != errNodeDown { //nolint:errorlint // returned unwrapped
 		if time.Since(begun) > time.Minute {
 			t.Fatal("a frozen node is asked again and again")
 		}
@@ -50,7 +50,7 @@ func TestNodeGuard(t *testing.T) {
 		t.Errorf("a pipeline to a node that is down: %v, its command: %v", err, cmd.Err())
 	}
 	if reloads.Load() == 0 {
-		t.Error("the slot map was not read again")
+		t.Error("the slot map was not reloaded")
 	}
 
 	server.Thaw()
@@ -83,7 +83,7 @@ func TestSweeps(t *testing.T) {
 		cmd := redis.NewCmd(t.Context(), tt.args...)
 		err := down(t.Context(), cmd)
 		if !errors.Is(err, tt.err) || !errors.Is(cmd.Err(), tt.err) {
-			t.Errorf("%s: %v, and the command says %v; want %v", name, err, cmd.Err(), tt.err)
+			t.Errorf("%s: %v, and the command's error is %v; want %v", name, err, cmd.Err(), tt.err)
 		}
 		if diff := cmp.Diff(tt.want, cmd.Val()); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)

@@ -13,7 +13,7 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-// The oldest task that nobody has taken tells the queue's age; one in work does not.
+// Oldest is the age of the oldest pending task; active tasks do not count.
 func TestOldest(t *testing.T) {
 	t.Parallel()
 	url, prefix := redistest.Shared(t)
@@ -51,7 +51,7 @@ func TestOldest(t *testing.T) {
 		<-taken
 	}
 	if got := age(); got != 0 {
-		t.Errorf("with both tasks in work it is %s old", got)
+		t.Errorf("with both tasks active its age is %s", got)
 	}
 	close(done)
 	if err := stop(context.Background()); err != nil {

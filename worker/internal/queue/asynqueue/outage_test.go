@@ -20,7 +20,7 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-func TestConsumer_StartsWithoutRedis(t *testing.T) {
+func TestConsumer_StartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.Stop()
@@ -55,8 +55,7 @@ func TestConsumer_StartsWithoutRedis(t *testing.T) {
 	}
 }
 
-// A frozen Redis answers nothing and refuses nothing. Whoever waits for it must be
-// able to stop waiting.
+// A frozen Redis neither answers nor refuses. Callers must be able to time out.
 func TestFrozenRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -93,8 +92,8 @@ func TestFrozenRedis(t *testing.T) {
 	}
 }
 
-// After a flush, asynq's client believes that the queue is still registered, and
-// nobody finds it in the dashboard.
+// After a flush, asynq's client still considers the queue registered, and the dashboard does not
+// show it.
 func TestFlushedRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -111,7 +110,7 @@ func TestFlushedRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Twice, so that the second finds the task but not the queue's name.
+	// Twice, so that the second publish finds the task but not the queue's name.
 	for range 2 {
 		if placed, err := publisher.Publish(t.Context(), task); err != nil || placed == queue.Busy {
 			t.Fatalf("publish after the flush: placed %d, error %v", placed, err)
@@ -128,7 +127,7 @@ func TestFlushedRedis(t *testing.T) {
 	}
 }
 
-// A full Redis takes no task, and still says how many it has.
+// A full Redis accepts no task, and still reports its depth.
 func TestFullRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -146,8 +145,8 @@ func TestFullRedis(t *testing.T) {
 	}
 }
 
-// A queue with an id whose task is gone makes asynq's own statistics fail.
-func TestDepth_CountsDanglingIDs(t *testing.T) {
+// A queue with an id without a task makes asynq's own statistics fail.
+func TestDepth_CountsIDsWithoutTask(t *testing.T) {
 	t.Parallel()
 	url, prefix := redistest.Shared(t)
 	publisher := asynqueue.NewPublisher(parse(t, url).WithPrefix(prefix))
@@ -170,9 +169,8 @@ func publish(t *testing.T, publisher *asynqueue.Publisher, id string) {
 	}
 }
 
-// Calls that travel together each get their own answer, and fail together when there
-// is nobody to answer.
-func TestPublish_ManyAtOnce(t *testing.T) {
+// Calls in one pipeline each get their own answer, and fail together if Redis is down.
+func TestPublish_Concurrent(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	publisher := asynqueue.NewPublisher(parse(t, server.URL))
@@ -202,7 +200,7 @@ func TestPublish_ManyAtOnce(t *testing.T) {
 	if failed := publishAll(); failed != 500 {
 		t.Errorf("without Redis, %d of 500 failed", failed)
 	}
-	server.Start() // it knows no scripts: they must be loaded anew
+	server.Start() // it knows no scripts: they must be loaded again
 	deadline := time.Now().Add(3 * time.Minute)
 	for failed := publishAll(); failed != 0; failed = publishAll() {
 		if time.Now().After(deadline) { // go-redis dials again once a second

@@ -1,9 +1,9 @@
-// Package asynqueue is the queue on Redis, through hibiken/asynq. It implements the
-// contract of package queue and passes its suite (queuetest); the main functions of
-// dispatcher and worker are the only ones that name it.
+// Package asynqueue is the queue adapter for Redis, through hibiken/asynq. It implements the
+// contract of package queue and passes its suite (queuetest); only the main packages of dispatcher
+// and worker refer to it.
 //
-// asynq's own retries, deadlines and archive decide nothing here: Postgres counts
-// the tries, knows the deadline and keeps the dead letters.
+// asynq's own retries, deadlines and archive are not used for decisions: Postgres counts the tries,
+// stores the deadline and keeps the dead letters.
 package asynqueue
 
 import (
@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// taskType is the job's name in the contract and in the dashboard.
+	// taskType is the task's type in asynq and in the dashboard.
 	taskType = "email:send"
-	// maxRetry is out of reach. A crash counts as a retry for asynq, and a task that
-	// ran out of them would be archived without anybody being told.
+	// maxRetry is never reached. asynq counts a crash as a retry, and would archive a task without
+	// retries left silently.
 	maxRetry = 1_000_000
-	// taskTimeout is when asynq stops waiting for a handler. A handler waits 45 s for
-	// the send rate and 30 s for the provider, so this one never decides.
+	// taskTimeout is when asynq stops waiting for a handler. A handler waits up to 45 s for the
+	// send rate and 30 s for the provider, so it is never reached.
 	taskTimeout = 120 * time.Second
-	// publishRounds bounds how often a task that keeps changing under our hands is
-	// looked at. Each round needs a worker or another dispatcher to have interfered.
+	// publishRounds bounds the retries of a publish whose task keeps changing. Each round means
+	// that a worker or another dispatcher has interfered.
 	publishRounds = 5
 
 	// headerTraceparent is the task's only header.
@@ -42,12 +42,12 @@ type Publisher struct {
 	redis   redis.UniversalClient
 	client  *asynq.Client
 	repairs repairs
-	holder  string // of reservations
+	holder  string // owner of the reservations
 	names   *registrar
 }
 
-// NewPublisher makes a Publisher with connections of its own. It does not connect
-// yet: Redis may come up later.
+// NewPublisher makes a Publisher with its own connections. It does not connect yet: Redis may start
+// later.
 func NewPublisher(conn Conn) *Publisher {
 	r := conn.open()
 	p := &Publisher{conn: conn, redis: r, client: asynq.NewClientFromRedisClient(r), holder: uuid.NewString()}
@@ -60,18 +60,17 @@ func NewPublisher(conn Conn) *Publisher {
 
 // Publish implements queue.Publisher.
 //
-// asynq refuses an id that exists in any state, and go-redis repeats a command
-// whose answer got lost, so a conflict may be the answer to the very first call. It
-// is neither failure nor proof: what stands there decides. A task that is ready or in a
-// worker's hands stays; any other waits for something that nobody wants any more, or is
-// what a crash left of one, and makes room.
+// asynq refuses an id that exists in any state, and go-redis repeats a command whose answer was
+// lost, so a conflict may be the answer to the very first call. It is neither failure nor proof:
+// the existing task decides. A ready or active task stays; any other one is delayed or a leftover
+// of a crash, and is replaced.
 func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed, error) {
 	name := p.conn.queueName(task.Queue)
 	var headers map[string]string
 	if task.Traceparent != "" {
 		headers = map[string]string{headerTraceparent: task.Traceparent}
 	}
-	obstacle, placed := errors.New("it keeps coming back"), queue.Queued
+	obstacle, placed := errors.New("it reappears after each removal"), queue.Queued
 	for range publishRounds {
 		_, err := p.client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, task.Payload, headers),
 			asynq.TaskID(task.ID), asynq.Queue(name), asynq.MaxRetry(maxRetry), asynq.Timeout(taskTimeout))
@@ -81,15 +80,15 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 		if !errors.Is(err, asynq.ErrTaskIDConflict) {
 			return queue.Queued, fmt.Errorf("enqueue task: %w", err)
 		}
-		stands, err := p.clear(ctx, task.Queue, task.ID, true)
+		state, err := p.clear(ctx, task.Queue, task.ID, true)
 		switch {
 		case err != nil:
-			obstacle = err // the next round tells whether it lasts
-		case stands == ready:
-			return queue.Standing, nil
-		case stands == inWork:
+			obstacle = err // the next round shows whether it persists
+		case state == ready:
+			return queue.AlreadyQueued, nil
+		case state == active:
 			return queue.Busy, nil
-		case stands == removed:
+		case state == removed:
 			placed = queue.Replaced
 			p.repairs.replaced.Add(1)
 		}
@@ -97,8 +96,8 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 	return queue.Queued, fmt.Errorf("enqueue task over another of its id: %w", obstacle)
 }
 
-// Oldest is how long the oldest pending task has waited, 0 if there is none. A task that
-// is in a worker's hands does not wait. asynq notes the time on the task itself.
+// Oldest returns the age of the oldest pending task, 0 if there is none. Active tasks do not count.
+// asynq stores the time in the task's hash.
 func (p *Publisher) Oldest(ctx context.Context, queueName string) (time.Duration, error) {
 	base := "asynq:{" + p.conn.queueName(queueName) + "}:"
 	id, err := p.redis.LIndex(ctx, base+"pending", -1).Result()
@@ -108,16 +107,16 @@ func (p *Publisher) Oldest(ctx context.Context, queueName string) (time.Duration
 			return max(time.Since(time.Unix(0, since)), 0), nil
 		}
 	}
-	if errors.Is(err, redis.Nil) { // nothing waits, or it was taken a moment ago
+	if errors.Is(err, redis.Nil) { // the queue is empty, or the task has just been taken
 		return 0, nil
 	}
-	return 0, fmt.Errorf("look at the oldest task: %w", err)
+	return 0, fmt.Errorf("read the oldest task: %w", err)
 }
 
-// Ping says whether every queue can be written to.
+// Ping reports whether every queue can be written to.
 func (p *Publisher) Ping(ctx context.Context) error { return p.conn.ping(ctx, p.redis) }
 
-// Close ends the connections.
+// Close closes the connections.
 func (p *Publisher) Close() error {
 	err := p.redis.Close()
 	p.names.adding.Wait()

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// registry is the set of queue names that asynq's Inspector and the dashboard believe in.
+	// registry is the set of queue names that asynq's Inspector and the dashboard use.
 	registry = "asynq:queues"
-	// registerInterval is how often a name is added again, because a flushed Redis lost it and
+	// registerInterval is how often a name is added again, because a flushed Redis loses it and
 	// asynq's client adds it only once per process.
 	registerInterval = time.Second
 )
 
-// registrar is a hook for the Publisher's go-redis client: it carries out what adds queue names
-// to the registry. In a cluster the registry is on one node, and a queue must not wait for
-// it: there names are added in the background. A failure is not reported then. It is
-// repeated after registerInterval, and meanwhile only the dashboard misses the name.
+// registrar is a hook for the Publisher's go-redis client that adds queue names to the registry. In
+// a cluster the registry is on one node, and a publish must not wait for it: names are added in the
+// background and failures are ignored. The next try follows after registerInterval; meanwhile only
+// the dashboard misses the name.
 type registrar struct {
 	background bool
 	repairs    *repairs
-	added      sync.Map // when each queue was last put into the registry by register
+	added      sync.Map // when register last added each queue
 	adding     sync.WaitGroup
 }
 
@@ -35,7 +35,7 @@ func (r *registrar) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	return next
 }
 
-// ProcessHook implements redis.Hook, for asynq's SADD and that of register.
+// ProcessHook implements redis.Hook, for the SADD of asynq and of register.
 func (r *registrar) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
@@ -63,8 +63,7 @@ func (r *registrar) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// register puts a queue's name where Inspector and dashboard look for it, once per
-// registerInterval.
+// register adds a queue's name to the registry, once per registerInterval.
 func (r *registrar) register(ctx context.Context, client redis.Cmdable, name string) error {
 	last, _ := r.added.Load(name)
 	if at, ok := last.(time.Time); ok && time.Since(at) < registerInterval {

@@ -13,8 +13,8 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-// A task of an erased person goes from wherever no worker has it; of an email that may still
-// be sent only what is archived or completed goes.
+// A task of an erased person is removed in any state but active; of an email that may still be sent
+// only an archived or completed task is removed.
 func TestRemoveTasks(t *testing.T) {
 	t.Parallel()
 	const id, missing = "00000000-0000-7000-8000-000000000001", "00000000-0000-7000-8000-000000000002"

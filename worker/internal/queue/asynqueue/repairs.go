@@ -5,30 +5,29 @@ import (
 	"sync/atomic"
 )
 
-// repairs counts what was put right on the queues since somebody asked.
+// repairs counts the repairs of the queues since the last call of Repairs.
 type repairs struct {
 	evicted, replaced, strays, restored atomic.Int64
-	seen                                sync.Map // names of queues that stood in asynq's registry once
+	seen                                sync.Map // queue names seen in asynq's registry
 }
 
-// The names under which Repairs tells what was done.
+// Actions reported by Repairs.
 const (
-	TaskEvicted   = "task_evicted"        // Evict removed what was left of a task
-	TaskReplaced  = "task_replaced"       // Publish took the place of one that nobody would have taken
-	StrayRemoved  = "stray_removed"       // RemoveStrays took an id off its list
-	QueueRestored = "queue_name_restored" // Reserve put a queue's name back into asynq's registry
+	TaskEvicted   = "task_evicted"        // Evict removed a leftover
+	TaskReplaced  = "task_replaced"       // Publish replaced a task that no worker would have taken
+	StrayRemoved  = "stray_removed"       // RemoveStrays removed a list entry
+	QueueRestored = "queue_name_restored" // Reserve restored a queue's name in asynq's registry
 )
 
-// named takes note that a queue's name stands in asynq's registry, just added or not. The
-// first time it is added nothing was lost.
+// named records that a queue's name is in asynq's registry, just added or not. The first addition
+// is not a repair.
 func (r *repairs) named(queue string, added bool) {
 	if _, before := r.seen.LoadOrStore(queue, true); before && added {
 		r.restored.Add(1)
 	}
 }
 
-// Repairs says what was put right since it was asked last, by the names above; what was
-// not needed is left out.
+// Repairs returns the number of repairs by action since the last call, without zeros.
 func (p *Publisher) Repairs() map[string]int {
 	done := make(map[string]int)
 	for name, n := range map[string]*atomic.Int64{

@@ -7,16 +7,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// strayScript takes ids off a list that will never leave it by themselves. A worker cannot
-// run a task that has no message, and asynq's recovery passes it over; a task in work that
-// has no lease is found by nobody, since asynq gives both in one step. The rows are not
-// asked: whatever they say, no worker will be given these tasks, and every other id on the
-// lists comes to a worker, which asks its row.
+// strayScript removes list entries that will never leave the list otherwise. A worker cannot run a
+// task without a message, and asynq's recovery ignores it; an active task without a lease is found
+// by nothing, since asynq sets both in one step. The outbox rows are irrelevant: no worker will
+// receive these tasks in any case, and every other id on the lists reaches a worker, which reads
+// its row.
 //
-// KEYS: pending, active, lease; ARGV: what a hash's key begins with, the time before which a
-// lease is over, which of the two lists, and the first and last place to look at. It
-// returns how many places there were and how many ids were removed. The hashes' keys have
-// the same tag, so that a cluster keeps them in one place.
+// KEYS: pending, active, lease; ARGV: the prefix of a hash's key, the time before which a lease is
+// over, which of the two lists, and the first and last index. It returns how many entries were read
+// and how many removed. The hashes' keys have the same hash tag, so that a cluster keeps them on
+// one node.
 var strayScript = redis.NewScript(`
 local list = KEYS[tonumber(ARGV[3])]
 local ids = redis.call("LRANGE", list, ARGV[4], ARGV[5])
@@ -39,12 +39,13 @@ return {#ids, n}`)
 // strayPage bounds one call, which takes Redis a millisecond.
 const strayPage = 500
 
-// RemoveStrays takes off a queue's lists what a crash or a loss of data left there and no
-// worker will ever take, and says how many it were. The window counts them, so each would
-// narrow the window for good. The lists are as long as the window. It looks from the end
-// that moves least; what slips by is found the next time.
+// RemoveStrays removes list entries that a crash or a data loss left and that no worker will ever
+// take, and returns their number. The window counts them, so each would make it smaller for good.
+// The lists are as long as the window. It scans from the end that changes least; entries missed by
+// one call are found by the next.
 //
-// A task in work that is removed with its message is one whose row says what becomes of it.
+// If an active task is removed together with its message, its row decides what happens to the
+// email.
 func (p *Publisher) RemoveStrays(ctx context.Context, queueName string) (removed int, err error) {
 	base := "asynq:{" + p.conn.queueName(queueName) + "}:"
 	keys := []string{base + "pending", base + "active", base + "lease"}
@@ -73,7 +74,7 @@ func (p *Publisher) removeStrays(ctx context.Context, keys []string, hash string
 	return int(answer[0]), int(answer[1]), nil
 }
 
-// Ready lists the tasks of a queue that wait for a worker: as many as the window holds.
+// Ready lists the pending tasks of a queue: as many as the window holds.
 func (p *Publisher) Ready(ctx context.Context, queueName string) ([]string, error) {
 	ids, err := p.redis.LRange(ctx, "asynq:{"+p.conn.queueName(queueName)+"}:pending", 0, -1).Result()
 	return ids, wrapped("list ready tasks", err)

@@ -15,7 +15,7 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-// What nobody will ever take goes off the lists; what somebody has, or will take, stays.
+// List entries that no worker will ever take are removed; the others stay.
 func TestRemoveStrays(t *testing.T) {
 	t.Parallel()
 	url, prefix := redistest.Shared(t)
@@ -34,8 +34,8 @@ func TestRemoveStrays(t *testing.T) {
 	setUp := []error{
 		r.LRem(ctx, base+"pending", 0, "in work").Err(), r.LRem(ctx, base+"pending", 0, "its worker just died").Err(), r.LRem(ctx, base+"pending", 0, "without a lease").Err(),
 		r.LPush(ctx, base+"active", "in work", "its worker just died", "without a lease", "twice").Err(), leased("in work", time.Minute), leased("its worker just died", -time.Minute),
-		// Without a message: nobody's, taken but a moment ago, and taken long ago.
-		r.LPush(ctx, base+"active", "nobody's", "taken", "taken long ago").Err(), leased("taken", time.Minute), leased("taken long ago", -time.Minute),
+		// Without a message: not taken, just taken, and taken long ago.
+		r.LPush(ctx, base+"active", "not taken", "taken", "taken long ago").Err(), leased("taken", time.Minute), leased("taken long ago", -time.Minute),
 		r.HSet(ctx, base+"t:taken long ago", "state", "active").Err(),
 		r.LPush(ctx, base+"pending", "lost").Err(),
 	}
@@ -71,9 +71,9 @@ func TestRemoveStrays(t *testing.T) {
 	}
 }
 
-// A flush takes the queue's name from where the dashboard looks for it; it comes back, and
-// is told of, but not the first time a queue is used.
-func TestDepth_RestoresTheQueuesName(t *testing.T) {
+// A flush deletes the queue's name from the registry; it is restored and reported, but not the
+// first time a queue is used.
+func TestDepth_RestoresQueueName(t *testing.T) {
 	t.Parallel()
 	url, prefix := redistest.Shared(t)
 	conn := parse(t, url).WithPrefix(prefix)
@@ -86,7 +86,7 @@ func TestDepth_RestoresTheQueuesName(t *testing.T) {
 		if i == 2 {
 			r.SRem(t.Context(), "asynq:queues", name)
 		}
-		eventually(t, "the queue's name", func() bool { // it is looked after once a second
+		eventually(t, "the queue's name", func() bool { // checked once a second
 			if _, err := queuetest.Depth(t.Context(), publisher, email.QueueNormal); err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	for !holds() {
 		select {
 		case <-deadline:
-			t.Fatalf("never seen: %s", what)
+			t.Fatalf("timeout: %s", what)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sweeps is a hook for the go-redis client of asynq's Servers. They fetch tasks, forward those
-// whose delay is over and look for ended leases in loops over all queues, which end at the
-// first error. The hook answers for a queue whose node is down that there is nothing in it, so
-// that a dead node of a cluster stops only its own queues.
+// sweeps is a hook for the go-redis client of asynq's Servers. They take tasks, forward due ones
+// and look for ended leases in loops over all queues, which end at the first error. For a queue
+// whose node is down the hook returns an empty result, so that a dead cluster node affects only its
+// own queues.
 type sweeps struct{}
 
 // DialHook implements redis.Hook.
@@ -44,9 +44,9 @@ func (sweeps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// takesTask says whether the command is asynq's script that takes a task.
+// takesTask reports whether the command is asynq's script that takes a task.
 func takesTask(cmd redis.Cmder) bool {
-	args := cmd.Args() // EVALSHA, script, how many keys, the keys, …
+	args := cmd.Args() // EVALSHA, script, number of keys, the keys, …
 	if len(args) < 5 || !strings.HasPrefix(cmd.Name(), "eval") {
 		return false
 	}
@@ -55,11 +55,11 @@ func takesTask(cmd redis.Cmder) bool {
 	return takes([]string{pending, paused})
 }
 
-// swept is the answer of one of asynq's scripts in a queue that has nothing for it, nil if
-// the script does not belong to a loop over all queues: forwardCmd has the keys scheduled or
-// retry, and pending; listLeaseExpiredCmd has the key lease alone, as has no other.
+// swept returns the empty result of asynq's scripts that run in loops over all queues, nil for
+// other commands: forwardCmd has the keys scheduled or retry, and pending; only listLeaseExpiredCmd
+// has the single key lease.
 func swept(cmd redis.Cmder) any {
-	args := cmd.Args() // EVALSHA, script, how many keys, the keys, …
+	args := cmd.Args() // EVALSHA, script, number of keys, the keys, …
 	if len(args) < 4 || !strings.HasPrefix(cmd.Name(), "eval") {
 		return nil
 	}

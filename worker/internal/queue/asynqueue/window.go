@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	// reservationLife ends the grant of a dispatcher that was killed. It is longer than a
-	// batch takes, which publishes nothing 4 s after its take began.
+	// reservationLife limits the grant of a dispatcher that was killed. It is longer than a batch,
+	// which publishes nothing later than 4 s after its take began.
 	reservationLife = 5 * time.Second
-	// holderLife is how long a publisher that reserved something counts as one that needs its
-	// share of the room.
+	// holderLife is how long a publisher counts as active after a reservation, and gets its share
+	// of the room.
 	holderLife = 10 * time.Second
-	// windowLife is how long workers go by the window that the dispatchers named last.
+	// windowLife is how long workers use the window last set by a dispatcher.
 	windowLife = time.Minute
-	// waitingShare of a window may wait for its time on the queue; other retries wait in
-	// Postgres, so that they leave room for what is due.
+	// waitingShare limits the delayed tasks on a queue to this part of the window; other retries
+	// wait in Postgres and leave room for due tasks.
 	waitingShare = 4
-	// roomTimeout bounds the look at a queue's room. The result of an attempt waits for it.
+	// roomTimeout bounds the read of a queue's room. The result of an attempt waits for it.
 	roomTimeout = 500 * time.Millisecond
 )
 
-// reserveScript measures a queue and reserves room on it in one step, so that dispatchers
-// that do this at the same time do not exceed the window together.
+// reserveScript measures a queue and reserves room in one step, so that concurrent dispatchers do
+// not exceed the window together.
 //
-// A publisher is granted its share of what is free, so that one that is killed before it
-// releases its grant leaves room to the others.
+// A publisher is granted its share of the free room, so that one that is killed before it releases
+// its grant leaves room to the others.
 //
 // KEYS: pending, active, scheduled, retry, reserved, window; ARGV: window, most, holder, the
-// life of a reservation and of a holder in milliseconds, the window's life in seconds.
-// reserved is a hash of holder -> "count end seen", in milliseconds of Redis's clock. It returns the depth
-// and the grant, or the depth and the error of a Redis that takes no writes.
+// lifetimes of a reservation and of a holder in milliseconds, the window's lifetime in seconds.
+// reserved is a hash of holder -> "count end seen", in milliseconds of Redis's clock. It returns
+// the depth and the grant, or the depth and the error of a Redis that refuses writes.
 var reserveScript = redis.NewScript(`
 local depth = redis.call("LLEN", KEYS[1]) + redis.call("LLEN", KEYS[2]) + redis.call("ZCARD", KEYS[3]) + redis.call("ZCARD", KEYS[4])
 local set = redis.pcall("SET", KEYS[6], ARGV[1], "EX", ARGV[6])
@@ -64,13 +64,12 @@ local grant = math.max(0, math.min(tonumber(ARGV[2]), free))
 redis.call("HSET", KEYS[5], ARGV[3], string.format("%d %.0f %.0f", grant, now + ARGV[4], now))
 return {depth, grant}`)
 
-// ownKey is a key of ours beside asynq's of the same queue. Both have the same hash tag, so
-// that a cluster keeps them in one place.
+// ownKey is a key of the gateway's for a queue. It has the same hash tag as asynq's keys, so that a
+// cluster keeps them on one node.
 func ownKey(queue, what string) string { return "email-gateway:{" + queue + "}:" + what }
 
-// Reserve implements queue.Publisher. The lists are measured themselves because asynq's
-// GetQueueInfo reads the oldest tasks too, and fails for the whole queue when one of their
-// ids dangles.
+// Reserve implements queue.Publisher. It measures the lists itself because asynq's GetQueueInfo
+// also reads the oldest tasks, and fails for the whole queue if one of them has no hash.
 func (p *Publisher) Reserve(ctx context.Context, queueName string, window, most int) (queue.Room, error) {
 	name := p.conn.queueName(queueName)
 	base := "asynq:{" + name + "}:"
@@ -91,8 +90,8 @@ func (p *Publisher) Reserve(ctx context.Context, queueName string, window, most 
 	return room, p.names.register(ctx, p.redis, name)
 }
 
-// releaseScript ends a holder's reservation and leaves the holder, for its share of the room.
-// KEYS: reserved; ARGV: holder.
+// releaseScript ends a holder's reservation and keeps the holder, for its share of the room. KEYS:
+// reserved; ARGV: holder.
 var releaseScript = redis.NewScript(`
 local time = redis.call("TIME")
 return redis.call("HSET", KEYS[1], ARGV[1], string.format("0 0 %.0f", time[1] * 1000 + math.floor(time[2] / 1000)))`)
@@ -103,19 +102,19 @@ func (p *Publisher) Release(ctx context.Context, queueName string) error {
 	return wrapped("release room on queue", err)
 }
 
-// RetryRoom is the share of each queue's window in which retries wait.
+// RetryRoom is the part of each queue's window that retries may use.
 type RetryRoom struct {
 	conn  Conn
 	redis redis.UniversalClient
 }
 
-// NewRetryRoom makes a RetryRoom that uses the client of its caller.
+// NewRetryRoom makes a RetryRoom that uses the caller's client.
 func NewRetryRoom(conn Conn, client redis.UniversalClient) *RetryRoom {
 	return &RetryRoom{conn: conn, redis: client}
 }
 
-// Free says whether one more task may wait on the queue for its time. It may not while no
-// dispatcher has named the queue's window, or Redis does not answer within 0.5 s.
+// Free reports whether one more delayed task fits on the queue. It returns false while no
+// dispatcher has set the queue's window, or if Redis does not answer within 0.5 s.
 func (r *RetryRoom) Free(ctx context.Context, queueName string) bool {
 	ctx, cancel := context.WithTimeout(ctx, roomTimeout)
 	defer cancel()

@@ -10,9 +10,9 @@ import (
 	"email-gateway/worker/internal/queue/redistest"
 )
 
-// A dispatcher that dies with its grant leaves room to the other, and both together never get
+// A dispatcher that dies with its grant leaves room to the other one, and both together never get
 // more than the window.
-func TestReserve_SharesTheWindow(t *testing.T) {
+func TestReserve_SharedWindow(t *testing.T) {
 	t.Parallel()
 	const window = 100
 	url, prefix := redistest.Shared(t)
@@ -35,7 +35,7 @@ func TestReserve_SharesTheWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dead := reserve(0) // and it is never released
+	dead := reserve(0) // never released
 	left := reserve(1)
 	if left == 0 || dead+left > window {
 		t.Errorf("one got %d and died, the other got %d of %d", dead, left, window)
@@ -43,8 +43,8 @@ func TestReserve_SharesTheWindow(t *testing.T) {
 	eventually(t, "the dead one's room", func() bool { return reserve(1) > window-dead })
 }
 
-// Retries may wait on a queue while they use less than a quarter of the window that a
-// dispatcher has named.
+// Retries may wait on a queue while they use less than a quarter of the window that a dispatcher
+// has set.
 func TestRetryRoom(t *testing.T) {
 	t.Parallel()
 	url, prefix := redistest.Shared(t)
@@ -53,7 +53,7 @@ func TestRetryRoom(t *testing.T) {
 	t.Cleanup(func() { _, _ = client.Close(), publisher.Close() })
 	room := asynqueue.NewRetryRoom(conn, client)
 	if room.Free(t.Context(), email.QueueNormal) {
-		t.Error("there is room in a window that nobody has named")
+		t.Error("there is room although no window was set")
 	}
 	if _, err := publisher.Reserve(t.Context(), email.QueueNormal, 12, 0); err != nil {
 		t.Fatal(err)

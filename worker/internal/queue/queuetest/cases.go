@@ -13,15 +13,15 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// tolerance is how far from its time a delayed task may come: brokers count in
-// whole seconds, and look at their delayed tasks now and then.
+// early and late are the tolerance of a delayed task: brokers use whole seconds, and poll their
+// delayed tasks.
 const (
 	early = 750 * time.Millisecond
 	late  = 1500 * time.Millisecond
 )
 
 func publishAndHandle(t *testing.T, b Broker) {
-	tasks := make(desk)
+	tasks := make(deliveries)
 	b.consume(t, tasks.handle)
 	for _, trace := range []string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"} {
 		task := newTask()
@@ -42,7 +42,7 @@ func oneTaskPerID(t *testing.T, b Broker) {
 	b.publish(t, task)
 	b.publish(t, task)
 	b.expectDepth(t, 1)
-	tasks := make(desk)
+	tasks := make(deliveries)
 	b.consume(t, tasks.handle)
 	tasks.next(t).answer <- nil
 	tasks.quiet(t)
@@ -71,7 +71,7 @@ func publishAtTheSameTime(t *testing.T, b Broker) {
 func depth(t *testing.T, b Broker) {
 	got, err := Depth(t.Context(), b.Publisher, email.QueueNormal)
 	if err != nil || got != 0 {
-		t.Fatalf("of a queue that is not there: %d, error %v", got, err)
+		t.Fatalf("of a queue that does not exist: %d, error %v", got, err)
 	}
 	for range 3 {
 		b.publish(t, newTask())
@@ -82,19 +82,19 @@ func depth(t *testing.T, b Broker) {
 		t.Errorf("of another queue: %d, error %v", got, err)
 	}
 
-	tasks := make(desk)
+	tasks := make(deliveries)
 	b.consume(t, tasks.handle)
 	one, other, third := tasks.next(t), tasks.next(t), tasks.next(t)
-	b.expectDepth(t, 3) // in work counts
+	b.expectDepth(t, 3) // active tasks count
 	one.answer <- nil
 	b.expectDepth(t, 2)
-	other.answer <- &queue.RetryLater{Delay: time.Hour, Reason: "not yet"} // waiting counts too
+	other.answer <- &queue.RetryLater{Delay: time.Hour, Reason: "not yet"} // delayed tasks count too
 	third.answer <- &queue.Dead{Reason: "never"}
 	b.expectDepth(t, 1)
 }
 
-// room: a grant is what the window has left, it replaces the publisher's last one, and what
-// was published counts by itself after Release.
+// room: a grant is what the window has left, it replaces the publisher's last one, and published
+// tasks count by themselves after Release.
 func room(t *testing.T, b Broker) {
 	reserve := func(window, most, want int) {
 		t.Helper()
@@ -118,14 +118,14 @@ func room(t *testing.T, b Broker) {
 }
 
 func busy(t *testing.T, b Broker) {
-	tasks := make(desk)
+	tasks := make(deliveries)
 	b.consume(t, tasks.handle)
 	task := newTask()
 	b.publish(t, task)
 	working := tasks.next(t)
 	placed, err := b.Publisher.Publish(t.Context(), task)
 	if err != nil || placed != queue.Busy {
-		t.Errorf("while it is in work: placed %d, error %v; want Busy", placed, err)
+		t.Errorf("while it is active: placed %d, error %v; want Busy", placed, err)
 	}
 	working.answer <- nil
 	eventually(t, "published again", func() bool {
@@ -136,7 +136,7 @@ func busy(t *testing.T, b Broker) {
 }
 
 func retryLater(t *testing.T, b Broker) {
-	tasks := make(desk)
+	tasks := make(deliveries)
 	b.consume(t, tasks.handle)
 	for _, delay := range []time.Duration{time.Second, 2500 * time.Millisecond} {
 		task := newTask()
@@ -147,7 +147,7 @@ func retryLater(t *testing.T, b Broker) {
 		second := tasks.next(t)
 		second.answer <- nil
 		if waited := second.at.Sub(answered); waited < delay-early || waited > delay+late {
-			t.Errorf("asked for %s, came after %s", delay, waited)
+			t.Errorf("requested %s, delivered after %s", delay, waited)
 		}
 		if first.task.Retried != 0 || second.task.Retried != 1 {
 			t.Errorf("retried %d, then %d times; want 0, then 1", first.task.Retried, second.task.Retried)
@@ -155,10 +155,9 @@ func retryLater(t *testing.T, b Broker) {
 	}
 }
 
-// retryLaterIsReplaced: whoever publishes an id whose task waits for its retry has
-// decided that it is due now.
+// retryLaterIsReplaced: publishing an id whose task waits for a retry replaces that task.
 func retryLaterIsReplaced(t *testing.T, b Broker) {
-	tasks := make(desk)
+	tasks := make(deliveries)
 	b.consume(t, tasks.handle)
 	task := newTask()
 	b.publish(t, task)
@@ -167,7 +166,7 @@ func retryLaterIsReplaced(t *testing.T, b Broker) {
 	task.Payload = []byte(`{"attempt":2}`)
 	placed, err := b.Publisher.Publish(t.Context(), task)
 	if err != nil || placed != queue.Replaced {
-		t.Errorf("published over a waiting task: placed %d, error %v; want Replaced", placed, err)
+		t.Errorf("published over a delayed task: placed %d, error %v; want Replaced", placed, err)
 	}
 	got := tasks.next(t)
 	if diff := cmp.Diff(string(task.Payload), string(got.task.Payload)); diff != "" {
@@ -178,7 +177,7 @@ func retryLaterIsReplaced(t *testing.T, b Broker) {
 }
 
 func deadMayComeAgain(t *testing.T, b Broker) {
-	tasks := make(desk)
+	tasks := make(deliveries)
 	b.consume(t, tasks.handle)
 	task := newTask()
 	b.publish(t, task)
@@ -188,39 +187,39 @@ func deadMayComeAgain(t *testing.T, b Broker) {
 	b.publish(t, task)
 	got := tasks.next(t)
 	if got.task.Retried != 0 {
-		t.Errorf("its new life began with %d retries", got.task.Retried)
+		t.Errorf("the new task began with %d retries", got.task.Retried)
 	}
 	got.answer <- nil
 }
 
 func faultAndPanicAreRetried(t *testing.T, b Broker) {
-	deliveries := make(chan int, 3)
+	calls := make(chan int, 3)
 	var n atomic.Int64
 	b.consume(t, func(context.Context, queue.Task) error {
-		deliveries <- int(n.Add(1))
+		calls <- int(n.Add(1))
 		switch n.Load() {
 		case 1:
 			return errFault
 		case 2:
-			panic("a handler that panics") //nolint:forbidigo // it is what the case is about
+			panic("a handler that panics") //nolint:forbidigo // the tested case
 		}
 		return nil
 	})
 	b.publish(t, newTask())
 	for want := 1; want <= 3; want++ {
 		select {
-		case <-deliveries:
-		case <-time.After(patience):
-			t.Fatalf("delivery %d never came", want)
+		case <-calls:
+		case <-time.After(timeout):
+			t.Fatalf("delivery %d was not received", want)
 		}
 	}
 	b.expectDepth(t, 0)
 }
 
-// stopWaits: a handler is told of the stop, so that it begins nothing new, and is
-// waited for, because nothing of the broker's may cut a call to the provider.
+// stopWaits: a stop cancels the handler's context, so that it starts nothing new, and waits for the
+// handler, because the broker must not interrupt a provider call.
 func stopWaits(t *testing.T, b Broker) {
-	tasks := make(desk)
+	tasks := make(deliveries)
 	stop := b.consume(t, tasks.handle)
 	b.publish(t, newTask())
 	working := tasks.next(t)
@@ -231,27 +230,27 @@ func stopWaits(t *testing.T, b Broker) {
 	go func() { defer close(stopped); stop() }()
 	select {
 	case <-working.ctx.Done():
-	case <-time.After(patience):
-		t.Error("the handler was not told of the stop")
+	case <-time.After(timeout):
+		t.Error("the handler's context was not cancelled")
 	}
 	select {
 	case <-stopped:
-		t.Error("stopped while a handler was at work")
+		t.Error("stopped while a handler was running")
 	case <-time.After(500 * time.Millisecond):
 	}
 	working.answer <- nil
 	select {
 	case <-stopped:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("did not stop although the handler had ended")
 	}
-	b.expectDepth(t, 0) // it was acknowledged, not put back
+	b.expectDepth(t, 0) // it was acknowledged, not requeued
 	b.publish(t, newTask())
 	tasks.quiet(t)
 }
 
 func everyQueue(t *testing.T, b Broker) {
-	tasks := make(desk)
+	tasks := make(deliveries)
 	b.consume(t, tasks.handle)
 	for _, name := range email.Queues() {
 		task := newTask()
@@ -270,7 +269,7 @@ func restart(t *testing.T, b Broker) {
 		t.Log("the adapter's broker cannot be restarted")
 		return
 	}
-	tasks := make(desk)
+	tasks := make(deliveries)
 	b.consume(t, tasks.handle)
 	waiting, published := newTask(), newTask()
 	b.publish(t, waiting)
@@ -288,16 +287,16 @@ func restart(t *testing.T, b Broker) {
 		seen[one.task.ID] = true
 	}
 	if !seen[waiting.ID] || !seen[published.ID] {
-		t.Errorf("after the restart came only %v", seen)
+		t.Errorf("after the restart only %v were delivered", seen)
 	}
 }
 
 func lostReply(t *testing.T, b Broker) {
 	if b.LoseReply == nil {
-		t.Log("the adapter's broker answers always")
+		t.Log("the adapter's broker never loses an answer")
 		return
 	}
-	b.publish(t, newTask()) // connections stand
+	b.publish(t, newTask()) // establishes the connections
 	b.LoseReply(t)
 	task := newTask()
 	if placed, err := b.Publisher.Publish(t.Context(), task); err != nil || placed == queue.Busy {

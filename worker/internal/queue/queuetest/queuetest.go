@@ -1,11 +1,11 @@
-// Package queuetest is the suite that every queue adapter must pass. An adapter's
-// own test calls Run with a broker of its own:
+// Package queuetest is the test suite for queue adapters. An adapter's test calls Run with its own
+// broker:
 //
 //	queuetest.Run(t, func(t *testing.T) queuetest.Broker { … })
 //
-// What it holds an adapter to is what dispatcher and pipeline build on: an id stands
-// on a queue at most once, a task that gave up may come again, a delay is kept
-// within a second, and nothing that was published is lost while the broker lives.
+// The suite checks what dispatcher and pipeline rely on: a queue holds an id at most once, a failed
+// task may be published again, a delay is accurate to a second, and no published task is lost while
+// the broker lives.
 package queuetest
 
 import (
@@ -22,29 +22,27 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// Broker is one adapter at the suite's disposal. Its queues are empty, and nobody
-// else uses them.
+// Broker is one adapter under test. Its queues are empty and not used by anything else.
 type Broker struct {
 	Publisher queue.Publisher
-	// Consume starts a consumer of all queues with room for several tasks at once.
-	// stop ends it as a program does that is told to stop.
+	// Consume starts a consumer of all queues with a concurrency of several tasks. stop ends it as
+	// a stopping program does.
 	Consume func(t *testing.T, handler queue.Handler) (stop func(ctx context.Context) error)
 
-	// Waiting counts the normal queue's tasks that wait for their time.
+	// Waiting counts the delayed tasks of the normal queue.
 	Waiting func(t *testing.T) int
-	// Restart ends the broker's process in good order and starts it again. It is called
-	// while no other test of the suite runs. An adapter whose broker cannot be restarted
-	// leaves it nil.
+	// Restart restarts the broker's process cleanly. It is called while no other test of the suite
+	// runs. Optional.
 	Restart func(t *testing.T)
-	// LoseReply lets the broker's next answer to the Publisher get lost on its way,
-	// after the broker did what it was asked for. May be nil too.
+	// LoseReply loses the broker's next answer to the Publisher, after the broker has executed the
+	// command. Optional.
 	LoseReply func(t *testing.T)
 }
 
-// Start makes a Broker and leaves the cleanup to t.
+// Start makes a Broker and registers the cleanup with t.
 type Start func(t *testing.T) Broker
 
-// Run holds an adapter to the contract.
+// Run tests an adapter.
 func Run(t *testing.T, start Start) {
 	for _, test := range []struct {
 		name string
@@ -72,16 +70,16 @@ func Run(t *testing.T, start Start) {
 	t.Run("restart", func(t *testing.T) { restart(t, start(t)) })
 }
 
-// patience is how long the suite waits for something that should happen soon. A
-// broker's restart is the slowest.
-const patience = 3 * time.Minute
+// timeout is how long the suite waits for something that should happen soon. A broker's restart is
+// the slowest.
+const timeout = 3 * time.Minute
 
 func newTask() queue.Task {
 	id := uuid.Must(uuid.NewV7()).String()
 	return queue.Task{ID: id, Queue: email.QueueNormal, Payload: []byte(`{"outboxId":"` + id + `"}`)}
 }
 
-// publish puts the task on its queue and expects to find it there.
+// publish publishes the task and expects it to be queued.
 func (b Broker) publish(t *testing.T, task queue.Task) {
 	t.Helper()
 	placed, err := b.Publisher.Publish(t.Context(), task)
@@ -90,12 +88,12 @@ func (b Broker) publish(t *testing.T, task queue.Task) {
 	}
 }
 
-// consume starts a consumer that is stopped with the test at the latest.
+// consume starts a consumer that is stopped at the end of the test at the latest.
 func (b Broker) consume(t *testing.T, handler queue.Handler) (stop func()) {
 	t.Helper()
 	end := b.Consume(t, handler)
 	stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := end(ctx); err != nil {
 			t.Errorf("stop consumer: %v", err)
@@ -132,48 +130,48 @@ type delivery struct {
 	answer chan error
 }
 
-// desk hands each delivery to the test and returns what the test answers.
-type desk chan delivery
+// deliveries passes each delivery to the test and returns the test's answer.
+type deliveries chan delivery
 
-func (d desk) handle(ctx context.Context, task queue.Task) error {
+func (d deliveries) handle(ctx context.Context, task queue.Task) error {
 	one := delivery{task: task, at: time.Now(), ctx: ctx, answer: make(chan error, 1)}
 	d <- one
 	return <-one.answer
 }
 
 // next waits for a delivery.
-func (d desk) next(t *testing.T) delivery {
+func (d deliveries) next(t *testing.T) delivery {
 	t.Helper()
 	select {
 	case one := <-d:
 		return one
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("no task was delivered")
 		return delivery{}
 	}
 }
 
-// quiet expects no delivery for a moment: longer than any pick-up takes.
-func (d desk) quiet(t *testing.T) {
+// quiet expects no delivery for longer than any pickup takes.
+func (d deliveries) quiet(t *testing.T) {
 	t.Helper()
 	select {
 	case one := <-d:
 		one.answer <- nil
-		t.Errorf("task %s was delivered once more", one.task.ID)
+		t.Errorf("task %s was delivered again", one.task.ID)
 	case <-time.After(1500 * time.Millisecond):
 	}
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for !holds() {
 		select {
 		case <-deadline:
-			t.Fatalf("never seen: %s", what)
+			t.Fatalf("timeout: %s", what)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
 
-var errFault = errors.New("a fault of ours")
+var errFault = errors.New("internal error")

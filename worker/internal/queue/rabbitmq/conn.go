@@ -1,10 +1,9 @@
-// Package rabbitmq carries mailing jobs and recipients over RabbitMQ. Single emails do
-// not pass through it. The main functions of dispatcher and worker are the only ones
-// that name it.
+// Package rabbitmq carries mailing jobs and recipients over RabbitMQ, but no single emails. Only
+// the main packages of dispatcher and worker refer to it.
 //
-// A message is published once Postgres holds what it stands for, and it carries ids
-// only. Every step is confirmed before the one before it is forgotten: a message may come
-// twice, and is never lost.
+// A message is published after its row is committed in Postgres, and carries ids only. Every step
+// is confirmed before the previous one is acknowledged: a message may be delivered twice, but is
+// never lost.
 package rabbitmq
 
 import (
@@ -20,15 +19,15 @@ import (
 )
 
 const (
-	// declareTime bounds declaring all topologies: some twenty round trips, and the
-	// first time each queue is founded on disk.
+	// declareTime bounds the declaration of all topologies: some twenty round trips, and at the
+	// first start each queue is created on disk.
 	declareTime = 15 * time.Second
-	// callTime bounds any other exchange of a question and an answer.
+	// callTime bounds any other synchronous call.
 	callTime = 2 * time.Second
 )
 
-// Conn is a broker or the nodes of a cluster. The zero Conn has none: make one with
-// ParseURL.
+// Conn is the address of a broker or of a cluster's nodes. Make one with ParseURL; the zero Conn
+// has no address.
 type Conn struct{ nodes []node }
 
 // node is one address of the broker.
@@ -37,20 +36,20 @@ type node struct {
 	address string // host:port, for errors and logs
 }
 
-// ParseURL reads amqp://user:password@host:5672/vhost, or amqps:// for TLS. The last
-// part is the virtual host, "/" if there is none. The nodes of a cluster are separated by
-// commas: amqp://user:password@a:5672,b:5672,c/vhost.
+// ParseURL parses amqp://user:password@host:5672/vhost, or amqps:// for TLS. The default virtual
+// host is "/". The nodes of a cluster are separated by commas:
+// amqp://user:password@a:5672,b:5672,c/vhost.
 //
-// ParseURL does not connect. Its errors do not repeat the URL, which holds a password.
+// ParseURL does not connect. Its errors do not include the URL, which contains a password.
 func ParseURL(text string) (Conn, error) {
 	urls := environment.SplitHosts(text)
 	var c Conn
 	for _, one := range urls {
 		uri, err := amqp.ParseURI(one)
 		if parsed, _ := url.Parse(one); err != nil || len(urls) > 1 && parsed.Hostname() == "" {
-			// The library's own error quotes what may be a part of the password.
-			return Conn{}, errors.New("read RabbitMQ URL: it is not amqp://user:password@host:5672/vhost, " +
-				"or several host:port with commas between them; special characters in a password must be escaped")
+			// The library's error quotes what may be a part of the password.
+			return Conn{}, errors.New("read RabbitMQ URL: want amqp://user:password@host:5672/vhost, " +
+				"or several host:port with commas between them; special characters in a password must be percent-encoded")
 		}
 		c.nodes = append(c.nodes, node{url: one, address: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))})
 	}

@@ -14,49 +14,47 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// ConsumerConfig makes a Consumer.
+// ConsumerConfig configures a Consumer.
 type ConsumerConfig struct {
 	Log      *slog.Logger
 	Conn     Conn
 	Topology Topology
-	// Queue is the name of the pipeline's main queue or of its DLQ. On the DLQ a task that
-	// is not done stays: it comes again after 1 s, then 2, up to 60 as long as nothing
-	// succeeds.
+	// Queue is the name of the pipeline's main queue or of its DLQ. On the DLQ, failed tasks stay:
+	// they are redelivered after 1 s, then 2, up to 60 while nothing succeeds.
 	Queue   string
 	Handler queue.BatchHandler
-	// Concurrency is how many batches are in work at once (at least 1).
+	// Concurrency is the number of concurrent batches (at least 1).
 	Concurrency int
-	// BatchSize is how many tasks a batch holds at most (at least 1), BatchWait how long it
-	// is waited for them, from the first one on.
+	// BatchSize is the maximum number of tasks in a batch (at least 1). BatchWait bounds the wait
+	// for them after the first one.
 	BatchSize int
 	BatchWait time.Duration
-	// Prefetch is how many tasks this consumer holds at most. Less than all its batches
-	// together makes no sense, and is raised to that; up to 65,535.
+	// Prefetch is the maximum number of unacknowledged tasks of this consumer, up to 65,535. It is
+	// raised to the size of all concurrent batches.
 	Prefetch int
 }
 
-// Consumer takes the tasks of one queue and gives them to a handler in batches. It is a
-// service.Service: it starts whether RabbitMQ is up or not, and connects when it is.
+// Consumer passes the tasks of one queue to a handler in batches. It is a service.Service: it
+// starts also while RabbitMQ is down and connects later.
 //
-// A task is acknowledged when the handler is done with it, or when the broker has
-// confirmed that it stands on the queue where it goes next. A crash in between makes it
-// come twice; none is lost.
+// A task is acknowledged when the handler has completed it, or when the broker has confirmed its
+// copy on the next queue. A crash in between delivers it twice; none is lost.
 type Consumer struct {
 	log    *slog.Logger
 	config ConsumerConfig
 	dlq    bool
-	link   *link
-	sender *sender // for what goes on to another queue
-	patience
+	conn   *reconnector
+	sender *sender // publishes tasks to other queues
+	dlqBackoff
 
 	renewal  time.Duration
-	working  atomic.Bool // a channel takes tasks
+	working  atomic.Bool // a channel is consuming
 	stopping context.Context
 	stop     context.CancelFunc
 	done     chan struct{}
 }
 
-// NewConsumer makes a Consumer with connections of its own.
+// NewConsumer makes a Consumer with its own connections.
 func NewConsumer(c ConsumerConfig) (*Consumer, error) {
 	c.Concurrency, c.BatchSize = max(c.Concurrency, 1), max(c.BatchSize, 1)
 	c.Prefetch = max(c.Prefetch, c.Concurrency*c.BatchSize)
@@ -70,71 +68,70 @@ func NewConsumer(c ConsumerConfig) (*Consumer, error) {
 	log := c.Log.With("queue", c.Queue)
 	consumer := &Consumer{
 		log: log, config: c, dlq: c.Queue == c.Topology.DLQ.Name,
-		link:    newLink(log, c.Conn, "consumer", c.Topology),
-		sender:  newSender(newLink(log, c.Conn, "retries", c.Topology)),
+		conn:    newReconnector(log, c.Conn, "consumer", c.Topology),
+		sender:  newSender(newReconnector(log, c.Conn, "retries", c.Topology)),
 		renewal: renewal, done: make(chan struct{}),
 	}
 	consumer.stopping, consumer.stop = context.WithCancel(context.Background())
 	return consumer, nil
 }
 
-// Start begins to take tasks.
+// Start starts consuming.
 func (c *Consumer) Start(context.Context, func(error)) error {
 	go c.run()
 	return nil
 }
 
-// Stop takes no more tasks, tells the handler, waits until what it has in hand is done
-// and acknowledged, and closes the connections. Tasks that were not begun go back to the
-// queue. When ctx ends first, those in work do too.
+// Stop stops consuming, cancels the handler's context, waits until running batches are completed
+// and acknowledged, and closes the connections. Other tasks return to the queue. If ctx ends first,
+// so do the running batches' connections.
 func (c *Consumer) Stop(ctx context.Context) error {
 	c.stop()
 	select {
 	case <-c.done:
 		return nil
 	case <-ctx.Done():
-		c.link.close()
-		c.sender.link.close()
+		c.conn.close()
+		c.sender.conn.close()
 		return fmt.Errorf("wait for handlers: %w", ctx.Err())
 	}
 }
 
-// Ping says whether tasks are being taken.
+// Ping reports whether tasks are being consumed.
 func (c *Consumer) Ping(context.Context) error {
 	if !c.working.Load() {
-		return errors.New("no tasks are taken from " + c.config.Queue)
+		return errors.New("not consuming from " + c.config.Queue)
 	}
 	return nil
 }
 
-// Status is how the connection for consuming stands.
-func (c *Consumer) Status() Status { return c.link.status() }
+// Status is the state of the consuming connection.
+func (c *Consumer) Status() Status { return c.conn.status() }
 
-// run takes tasks on one connection after the other.
+// run consumes on one connection after the other.
 func (c *Consumer) run() {
 	defer close(c.done)
-	defer c.sender.link.close()
-	defer c.link.close()
-	var told string // so that trouble that lasts is told once
+	defer c.sender.conn.close()
+	defer c.conn.close()
+	var logged string // avoids logging the same error repeatedly
 	for c.stopping.Err() == nil {
-		s, err := c.link.session(c.stopping)
+		s, err := c.conn.session(c.stopping)
 		if err != nil {
-			continue // the link has told, and waits before it dials again
+			continue // logged by the connection, which waits before it dials again
 		}
-		if err := c.work(s); err != nil && c.stopping.Err() == nil && err.Error() != told {
-			told = err.Error()
-			c.log.Error("tasks cannot be taken; trying on", "error", err)
+		if err := c.work(s); err != nil && c.stopping.Err() == nil && err.Error() != logged {
+			logged = err.Error()
+			c.log.Error("cannot consume, retrying", "error", err)
 		} else if err == nil {
-			told = ""
+			logged = ""
 		}
 	}
 }
 
-// work takes tasks until the connection ends, the broker takes the queue away, or the
-// consumer is told to stop.
+// work consumes until the connection ends, the broker cancels the consumer, or the consumer stops.
 func (c *Consumer) work(s *session) error {
-	// What was not acknowledged by then goes back to the queue. A queue that was deleted
-	// is declared again with the next connection.
+	// Unacknowledged tasks return to the queue. A deleted queue is declared again on the next
+	// connection.
 	defer s.close()
 	defer c.working.Store(false)
 	for {
@@ -148,8 +145,8 @@ func (c *Consumer) work(s *session) error {
 	}
 }
 
-// take takes tasks on one channel. It waits for the tasks in hand: nobody works on more
-// than was agreed because the network blinked.
+// take consumes on one channel. It waits for running batches, so that a reconnect does not exceed
+// the configured concurrency.
 func (c *Consumer) take(s *session) (renew bool, err error) {
 	channel, deliveries, err := c.consume(s)
 	if err != nil {
@@ -159,40 +156,40 @@ func (c *Consumer) take(s *session) (renew bool, err error) {
 	closes := channel.NotifyClose(make(chan *amqp.Error, 1))
 	c.working.Store(true)
 	defer context.AfterFunc(c.stopping, func() {
-		// The connection is closed soon; until then the broker gives nothing more to us.
-		_ = s.within(callTime, func() error { return channel.Cancel(consumerTag, false) })
+		// The connection is closed soon; until then the broker delivers nothing more.
+		_ = s.withTimeout(callTime, func() error { return channel.Cancel(consumerTag, false) })
 	})()
-	p := &pulse{}
+	p := &activity{}
 	watching, cancel := context.WithCancel(c.stopping)
 	defer cancel()
 	go c.watchdog(watching, s, channel, p)
 
-	tap := &tap{deliveries: deliveries, pulse: p, turn: make(chan struct{}, 1), size: c.config.BatchSize, wait: c.config.BatchWait}
+	batches := &batcher{deliveries: deliveries, activity: p, turn: make(chan struct{}, 1), size: c.config.BatchSize, wait: c.config.BatchWait}
 	var working sync.WaitGroup
 	for range c.config.Concurrency {
 		working.Go(func() {
 			for {
-				batch := tap.next(c.stopping)
+				batch := batches.next(c.stopping)
 				if len(batch) == 0 {
 					return
 				}
-				c.settle(s, batch)
+				c.process(s, batch)
 				p.end()
 			}
 		})
 	}
 	working.Wait()
-	c.tellEnd(s, cancels, closes)
+	c.logEnd(s, cancels, closes)
 	return p.renewed.Load() && s.alive() && c.stopping.Err() == nil, nil
 }
 
-// tellEnd tells of a channel that the broker ended. A connection's end is the link's to
-// tell, and our own needs no word.
-func (c *Consumer) tellEnd(s *session, cancels <-chan string, closes <-chan *amqp.Error) {
+// logEnd logs a channel that the broker has ended. The end of a connection is logged by the
+// reconnector, and our own close is not logged.
+func (c *Consumer) logEnd(s *session, cancels <-chan string, closes <-chan *amqp.Error) {
 	select {
 	case _, taken := <-cancels:
 		if taken {
-			c.log.Warn("the broker took the queue away; declaring it again")
+			c.log.Warn("the broker cancelled the consumer, declaring the queue again")
 			return
 		}
 	default:
@@ -200,17 +197,17 @@ func (c *Consumer) tellEnd(s *session, cancels <-chan string, closes <-chan *amq
 	select {
 	case err := <-closes:
 		if err != nil && !s.conn.IsClosed() {
-			c.log.Error("the broker ended the channel; tasks in hand come again", "error", err)
+			c.log.Error("the broker closed the channel, unacknowledged tasks will be redelivered", "error", err)
 		}
 	default:
 	}
 }
 
-// consumerTag names the consumer on its channel, where it is the only one.
+// consumerTag is the consumer's tag; it is the only one on its channel.
 const consumerTag = "email-gateway"
 
 func (c *Consumer) consume(s *session) (channel *amqp.Channel, deliveries <-chan amqp.Delivery, err error) {
-	err = s.within(callTime, func() error {
+	err = s.withTimeout(callTime, func() error {
 		if channel, err = s.conn.Channel(); err != nil {
 			return err
 		}

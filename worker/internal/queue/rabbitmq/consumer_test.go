@@ -17,9 +17,9 @@ import (
 
 var _ service.Service = (*rabbitmq.Consumer)(nil)
 
-var errFault = errors.New("a fault of ours, about ana@example.com")
+var errFault = errors.New("internal error, about ana@example.com")
 
-// deadly gives up every task.
+// deadly fails every task permanently.
 func deadly(_ context.Context, tasks []queue.Task) []error {
 	errs := make([]error, len(tasks))
 	for i := range errs {
@@ -31,7 +31,7 @@ func deadly(_ context.Context, tasks []queue.Task) []error {
 func TestConsume(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
-	tasks := make(desk)
+	tasks := make(deliveries)
 	c, stop := s.consume(tasks.handle)
 	task := s.publish(s.publisher())
 	got := tasks.next(t)
@@ -49,9 +49,6 @@ func TestConsume(t *testing.T) {
 	}
 }
 
-// Three tries with the pipeline's waits between them, then the DLQ.
-// Whoever waits for somebody else spends no try, also not the last.
-// Other clients write the header as they like, and add others.
 func TestBatches(t *testing.T) {
 	t.Parallel()
 	s := recipients(t)
@@ -59,10 +56,10 @@ func TestBatches(t *testing.T) {
 	for range 25 {
 		s.publish(p)
 	}
-	tasks := make(desk)
+	tasks := make(deliveries)
 	s.consume(tasks.handle, func(c *rabbitmq.ConsumerConfig) { c.BatchSize, c.BatchWait = 10, 500*time.Millisecond })
 	seen := map[string]bool{}
-	for _, want := range []int{10, 10, 5} { // the last one by time
+	for _, want := range []int{10, 10, 5} { // the last one after BatchWait
 		got := tasks.next(t)
 		if len(got.tasks) != want {
 			t.Errorf("a batch of %d, want %d", len(got.tasks), want)
@@ -78,22 +75,22 @@ func TestBatches(t *testing.T) {
 	s.expect(s.topology.Main.Name, 0)
 }
 
-// Every task of a batch has a verdict of its own.
-func TestBatches_MixedVerdicts(t *testing.T) {
+// Every task of a batch has its own result.
+func TestBatches_MixedResults(t *testing.T) {
 	t.Parallel()
 	s := recipients(t)
 	p := s.publisher()
 	for range 3 {
 		s.publish(p)
 	}
-	tasks := make(desk)
-	s.consume(tasks.handle, func(c *rabbitmq.ConsumerConfig) { c.BatchSize, c.BatchWait = 3, patience })
+	tasks := make(deliveries)
+	s.consume(tasks.handle, func(c *rabbitmq.ConsumerConfig) { c.BatchSize, c.BatchWait = 3, timeout })
 	first := tasks.next(t)
 	first.answer <- []error{nil, &queue.Dead{Reason: "malformed"}} // and none for the third
 	if got := s.get(s.topology.DLQ.Name).MessageId; got != first.tasks[1].ID {
-		t.Errorf("in the DLQ stands %s, want %s", got, first.tasks[1].ID)
+		t.Errorf("the DLQ has %s, want %s", got, first.tasks[1].ID)
 	}
-	for range 2 { // it comes alone: two more fill its batch
+	for range 2 { // it is redelivered alone: two more fill its batch
 		s.publish(p)
 	}
 	second := tasks.next(t)
@@ -102,7 +99,7 @@ func TestBatches_MixedVerdicts(t *testing.T) {
 		found = found || task.ID == first.tasks[2].ID && task.Retried == 1
 	}
 	if !found {
-		t.Errorf("the task without a verdict did not come again: %v", second.tasks)
+		t.Errorf("the task without a result was not redelivered: %v", second.tasks)
 	}
 	second.all(nil)
 }
@@ -114,8 +111,8 @@ func TestConcurrency(t *testing.T) {
 	for range 4 {
 		s.publish(p)
 	}
-	tasks := make(desk)
-	s.consume(tasks.handle, func(c *rabbitmq.ConsumerConfig) { c.Concurrency, c.BatchSize, c.BatchWait = 2, 2, patience })
+	tasks := make(deliveries)
+	s.consume(tasks.handle, func(c *rabbitmq.ConsumerConfig) { c.Concurrency, c.BatchSize, c.BatchWait = 2, 2, timeout })
 	one, other := tasks.next(t), tasks.next(t)
 	one.all(nil)
 	other.all(nil)
@@ -139,28 +136,21 @@ func TestPanic(t *testing.T) {
 		if retried != 1 {
 			t.Errorf("retried %d times", retried)
 		}
-	case <-time.After(patience):
-		t.Fatal("the task did not come again")
+	case <-time.After(timeout):
+		t.Fatal("the task was not redelivered")
 	}
 	if s.log.count("panicked") != 1 || s.log.count("ana@") != 0 {
 		t.Error("the panic was not logged, or with an address")
 	}
 }
 
-// What a consumer that died had in its hands comes again.
-// A handler is told of the stop and waited for; its batch is acknowledged, and what was
-// not begun stays.
-// The broker says when it takes a queue away, unless somebody, here the publisher, makes
-// a new one of that name at once.
-// A task that cannot be passed on stays with us until it can.
-// On the DLQ nothing is passed on: what is not done comes again, later each time.
-func TestNewConsumer_Mistakes(t *testing.T) {
+func TestNewConsumer_InvalidConfig(t *testing.T) {
 	t.Parallel()
 	for want, config := range map[string]rabbitmq.ConsumerConfig{
 		"neither": {Queue: "email:send"},
 		"65535":   {Queue: rabbitmq.MailingJobs, Concurrency: 100, BatchSize: 1000},
 	} {
-		config.Log = stage{log: &lines{}}.logger()
+		config.Log = fixture{log: &lines{}}.logger()
 		config.Topology = rabbitmq.Mailing()
 		if _, err := rabbitmq.NewConsumer(config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want something about %s", err, want)

@@ -10,26 +10,25 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// deliveryLimit is how often a message may come back from consumers that died with it
-// in their hands before the broker takes it for the reason and moves it to the DLQ.
+// deliveryLimit is how often a message may return from consumers that died, before the broker
+// assumes that it is the cause and moves it to the DLQ.
 const deliveryLimit = 20
 
-// Flaw is a part of the topology that could not be declared: it stands there with other
-// arguments, or we may not touch it. The pipeline goes on with what is there.
-type Flaw struct {
-	Part    string // such as "queue recipients_retry_10s"
-	Problem string // what the broker says is different
+// Mismatch is a part of the topology that could not be declared: it exists with other arguments, or
+// access was refused. The pipeline uses what exists.
+type Mismatch struct {
+	Part    string // e.g. queue recipients_retry_10s
+	Problem string // the broker's error
 }
 
-// part is one thing to declare.
+// part is one declaration.
 type part struct {
 	name    string
 	declare func(*amqp.Channel) error
 }
 
-// parts are in the order in which the broker wants them: exchanges, queues, bindings.
-// unlimited is how the broker wants to be told that a queue has no delivery limit; nil
-// where saying nothing means it.
+// parts returns the declarations in the required order: exchanges, queues, bindings. unlimited is
+// the argument for "no delivery limit"; nil where that is the default.
 func (t Topology) parts(unlimited any) []part {
 	var parts []part
 	for _, e := range t.Exchanges {
@@ -67,14 +66,14 @@ func (t Topology) parts(unlimited any) []part {
 	return parts
 }
 
-// quorum is a replicated queue that refuses, by a negative confirm, what it cannot take.
+// quorum is a replicated queue that refuses messages it cannot accept by a negative confirm.
 func quorum() amqp.Table {
 	return amqp.Table{"x-queue-type": "quorum", "x-overflow": "reject-publish"}
 }
 
-// deadLetters is a queue whose dead letters go to another one. At least once means that
-// the broker keeps a message until that other queue has confirmed it; by default it
-// throws it over and forgets it.
+// deadLetters is a queue whose dead letters go to another queue. With at-least-once the broker
+// keeps a message until that queue has confirmed it; by default it forwards the message without a
+// confirm.
 func deadLetters(to Queue) amqp.Table {
 	arguments := quorum()
 	arguments["x-dead-letter-exchange"] = to.Exchange
@@ -83,10 +82,10 @@ func deadLetters(to Queue) amqp.Table {
 	return arguments
 }
 
-// declare makes what is missing. A refusal ends the channel it came on, and nothing
-// else: the parts after it are declared on the next one.
-func (s *session) declare(topologies []Topology) (flaws []Flaw, err error) {
-	err = s.within(declareTime, func() error {
+// declare declares everything missing. A refusal ends only the channel it occurred on: the next
+// parts are declared on a new one.
+func (s *session) declare(topologies []Topology) (mismatches []Mismatch, err error) {
+	err = s.withTimeout(declareTime, func() error {
 		var channel *amqp.Channel
 		for _, part := range s.parts(topologies) {
 			if channel == nil {
@@ -98,7 +97,7 @@ func (s *session) declare(topologies []Topology) (flaws []Flaw, err error) {
 			switch err := part.declare(channel); {
 			case err == nil:
 			case errors.As(err, &refusal) && refusal.Server && !s.conn.IsClosed():
-				flaws = append(flaws, Flaw{Part: part.name, Problem: refusal.Reason})
+				mismatches = append(mismatches, Mismatch{Part: part.name, Problem: refusal.Reason})
 				channel = nil
 			default:
 				return fmt.Errorf("declare %s: %w", part.name, err)
@@ -109,7 +108,7 @@ func (s *session) declare(topologies []Topology) (flaws []Flaw, err error) {
 		}
 		return channel.Close()
 	})
-	return flaws, err
+	return mismatches, err
 }
 
 func (s *session) parts(topologies []Topology) []part {
@@ -120,9 +119,9 @@ func (s *session) parts(topologies []Topology) []part {
 	return all
 }
 
-// unlimited: from RabbitMQ 4.0 on, a quorum queue that says nothing has a limit of 20,
-// after which a DLQ would throw messages away, and -1 lifts it. Before, saying nothing
-// was the only way, and -1 a limit that the first return exceeds.
+// unlimited returns the delivery-limit argument for "no limit". From RabbitMQ 4.0 on, the default
+// of a quorum queue is 20, after which a DLQ would drop messages, and -1 disables it. Before, no
+// argument meant no limit, and -1 was a limit exceeded by the first return.
 func unlimited(version any) any {
 	text, _ := version.(string)
 	major, _, _ := strings.Cut(text, ".")
@@ -132,4 +131,4 @@ func unlimited(version any) any {
 	return int64(-1)
 }
 
-func sameFlaws(a, b []Flaw) bool { return slices.Equal(a, b) }
+func sameMismatches(a, b []Mismatch) bool { return slices.Equal(a, b) }

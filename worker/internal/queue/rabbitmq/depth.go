@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// depthLife is how long a queue's measured depth is good for. A round of the dispatcher
-// takes some milliseconds; ten looks per second cost neither side anything.
+// depthLife is how long a measured depth is reused. A round of the dispatcher takes some
+// milliseconds; ten measurements per second have no noticeable cost.
 const depthLife = 100 * time.Millisecond
 
-// depth is what is known about how much stands on a queue.
+// depth estimates the number of ready messages on a queue.
 type depth struct {
 	mu        sync.Mutex
-	published int // ever, by us
-	count     int // as measured
-	base      int // published when it was measured
+	published int // total published by this process
+	count     int // last measurement
+	base      int // published at that time
 	at        time.Time
 }
 
@@ -24,15 +24,15 @@ func (d *depth) added() {
 	d.published++
 }
 
-// known is the last measure plus what was published since, while it is fresh.
+// known returns the last measurement plus the messages published since, and whether it is fresh.
 func (d *depth) known() (n int, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.count + d.published - d.base, time.Since(d.at) < depthLife
 }
 
-// mark is taken before a measure: what is published while it is under way may be
-// counted twice, but not missed.
+// mark returns the number of published messages before a measurement: those published during it may
+// be counted twice, but not missed.
 func (d *depth) mark() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,36 +13,35 @@ import (
 )
 
 const (
-	// heartbeat is the interval that we ask the broker for: each side sends a frame every
-	// half of it. After one and a half of it in silence we give a connection up; after one
-	// to two the broker does, and puts unacknowledged messages back onto the queue.
-	// RabbitMQ's manual advises 5 to 20 s. ?heartbeat= in the URL overrides it.
+	// heartbeat is the requested interval: each side sends a frame every half of it. We give a
+	// connection up after 1.5 intervals of silence; the broker does after one to two, and requeues
+	// unacknowledged messages. RabbitMQ's manual recommends 5 to 20 s. ?heartbeat= in the URL
+	// overrides it.
 	heartbeat = 5 * time.Second
-	// dialTime bounds connecting to one node, the handshakes of TLS and AMQP included.
+	// dialTime bounds connecting to one node, including the TLS and AMQP handshakes.
 	dialTime = 5 * time.Second
-	// headStart is how long a node has to answer before the next one is dialed beside it:
-	// a frozen node costs a second, and a slow one still has dialTime.
+	// headStart is how long a node may take before the next one is dialed in parallel: a frozen
+	// node costs a second, and a slow one still has dialTime.
 	headStart = time.Second
-	// writeTime bounds one write to the socket. A broker that does not read would
-	// block the writer otherwise.
+	// writeTime bounds one write to the socket. Otherwise a broker that does not read would block
+	// the writer.
 	writeTime = 5 * time.Second
 )
 
-// dialer connects to one of a broker's nodes. One goroutine uses it at a time.
+// dialer connects to one of the broker's nodes. It must not be used concurrently.
 type dialer struct {
-	name  string // of the connection, as the broker lists it
-	nodes []node // the next dial begins with the first
+	name  string // of the connection, as listed by the broker
+	nodes []node // the next dial starts with the first
 }
 
-// newDialer takes the nodes in random order, so that connections spread over them.
+// newDialer shuffles the nodes, so that connections spread over them.
 func newDialer(c Conn, name string) *dialer {
 	d := &dialer{name: name, nodes: slices.Clone(c.nodes)}
 	rand.Shuffle(len(d.nodes), func(i, j int) { d.nodes[i], d.nodes[j] = d.nodes[j], d.nodes[i] })
 	return d
 }
 
-// dialed is the result of dialing one node. The socket is closed to end a call on a
-// connection that does not answer.
+// dialed is the result of dialing one node. Closing the socket ends a blocked call.
 type dialed struct {
 	node    int // its index
 	address string
@@ -51,11 +50,11 @@ type dialed struct {
 	err     error
 }
 
-// dial connects to the first node that answers. The dial after it begins with the next
-// node: a connection that was lost mostly means that its node was lost too.
+// dial connects to the first node that answers. The next dial starts with the following node: a
+// lost connection mostly means that its node was lost.
 func (d *dialer) dial(ctx context.Context) (dialed, error) {
 	if len(d.nodes) == 0 {
-		return dialed{}, errors.New("connect to rabbitmq: there is no address")
+		return dialed{}, errors.New("connect to rabbitmq: no address")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -83,7 +82,7 @@ func (d *dialer) dial(ctx context.Context) (dialed, error) {
 	return dialed{}, fmt.Errorf("connect to rabbitmq: %w", errors.Join(errs...))
 }
 
-// discard closes connections that another node was faster than.
+// discard closes connections of nodes that were slower.
 func discard(results <-chan dialed, n int) {
 	for range n {
 		if r := <-results; r.err == nil {
@@ -92,10 +91,10 @@ func discard(results <-chan dialed, n int) {
 	}
 }
 
-// dialNode connects to one node, the i-th. It may run on after dial, which then changes d.nodes.
+// dialNode connects to node i. It may still run when dial has returned and changed d.nodes.
 //
-// The library's own recovery stays off: after it has reconnected, an acknowledgement of
-// a message from before acknowledges another one, which is then lost.
+// The library's own recovery stays off: after it has reconnected, an acknowledgement of an earlier
+// message acknowledges another one, which is then lost.
 func (d *dialer) dialNode(ctx context.Context, i int, n node) dialed {
 	r := dialed{node: i, address: n.address}
 	giveUp := func() bool { return true }
@@ -109,8 +108,8 @@ func (d *dialer) dialNode(ctx context.Context, i int, n node) dialed {
 				return nil, err
 			}
 			r.socket = conn
-			giveUp = context.AfterFunc(ctx, func() { _ = conn.Close() }) // the handshake knows no context
-			// The library lifts the deadline once the handshake is over.
+			giveUp = context.AfterFunc(ctx, func() { _ = conn.Close() }) // the handshake does not support a context
+			// The library removes the deadline after the handshake.
 			return boundedWrites{conn}, conn.SetDeadline(time.Now().Add(dialTime))
 		},
 	})
@@ -126,7 +125,7 @@ func (d *dialer) dialNode(ctx context.Context, i int, n node) dialed {
 	return r
 }
 
-// boundedWrites gives each write a deadline of its own.
+// boundedWrites sets a deadline for each write.
 type boundedWrites struct{ net.Conn }
 
 func (b boundedWrites) Write(p []byte) (int, error) {

@@ -32,9 +32,8 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// Wherever in the list the broker's address is, the others delay a connection by a second
-// at most: one accepts connections and does not answer, as a frozen node does, and one
-// refuses them.
+// Wherever the broker's address is in the list, the others delay a connection by at most a second:
+// one accepts connections and does not answer, like a frozen node, and one refuses them.
 func TestDial_OtherAddresses(t *testing.T) {
 	t.Parallel()
 	broker, prefix := rabbitmqtest.Shared(t)
@@ -43,7 +42,7 @@ func TestDial_OtherAddresses(t *testing.T) {
 	mute, dead := mute(t), "127.0.0.1:1"
 	topology := rabbitmq.Recipients(time.Second, 1).WithPrefix(prefix)
 	began := time.Now()
-	alone := rabbitmq.NewInspector((stage{log: &lines{}}).logger(), parse(t, broker), topology)
+	alone := rabbitmq.NewInspector((fixture{log: &lines{}}).logger(), parse(t, broker), topology)
 	if err := alone.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +53,8 @@ func TestDial_OtherAddresses(t *testing.T) {
 		{mute, dead, address},
 	} {
 		conn := parse(t, user+"@"+strings.Join(list, ",")+"/"+vhost)
-		for range 4 { // the order in which they are dialed is random
-			inspector := rabbitmq.NewInspector((stage{log: &lines{}}).logger(), conn, topology)
+		for range 4 { // the dial order is random
+			inspector := rabbitmq.NewInspector((fixture{log: &lines{}}).logger(), conn, topology)
 			began := time.Now()
 			if err := inspector.Ping(t.Context()); err != nil || time.Since(began) > 3*time.Second+10*undisturbed {
 				t.Errorf("%v: %v after %s", list, err, time.Since(began))
@@ -65,7 +64,7 @@ func TestDial_OtherAddresses(t *testing.T) {
 	}
 }
 
-// An error names each address with its own fault, and no password.
+// An error has each address with its own failure, and no password.
 func TestDial_NoneAnswers(t *testing.T) {
 	t.Parallel()
 	url := os.Getenv("RABBITMQ_URL")
@@ -73,7 +72,7 @@ func TestDial_NoneAnswers(t *testing.T) {
 	address, _, _ := strings.Cut(rest, "/")
 	mute, dead := mute(t), "127.0.0.1:1"
 	conn := parse(t, "amqp://gateway:hunter2@"+address+","+mute+","+dead+"/")
-	inspector := rabbitmq.NewInspector((stage{log: &lines{}}).logger(), conn)
+	inspector := rabbitmq.NewInspector((fixture{log: &lines{}}).logger(), conn)
 	defer func() { _ = inspector.Close() }()
 	began := time.Now()
 	err := inspector.Ping(t.Context())
@@ -90,8 +89,7 @@ func TestDial_NoneAnswers(t *testing.T) {
 	}
 }
 
-// A broker that keeps the connection and sends nothing, as behind a cut link, is given up
-// after one and a half heartbeats, 7.5 s.
+// A connection to a broker that sends nothing is given up after 1.5 heartbeats, 7.5 s.
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
@@ -99,7 +97,7 @@ func TestSilentBroker(t *testing.T) {
 	address, vhost, _ := strings.Cut(rest, "/")
 	var silent atomic.Bool
 	s.conn = parse(t, user+"@"+silenceable(t, address, &silent)+"/"+vhost)
-	tasks := make(desk)
+	tasks := make(deliveries)
 	s.consume(tasks.handle)
 	s.publish(s.publisher())
 	tasks.next(t).all(nil)
@@ -114,8 +112,7 @@ func TestSilentBroker(t *testing.T) {
 	tasks.next(t).all(nil)
 }
 
-// silenceable is the address of a proxy that drops what the broker sends while it is to
-// be silent.
+// silenceable is the address of a proxy that drops the broker's data while silent is set.
 func silenceable(t *testing.T, broker string, silent *atomic.Bool) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

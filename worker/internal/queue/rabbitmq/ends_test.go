@@ -14,7 +14,7 @@ func TestCrashBeforeAck(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
 	task := s.publish(s.publisher())
-	tasks := make(desk)
+	tasks := make(deliveries)
 	victim, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{
 		Log: s.logger(), Conn: s.conn, Topology: s.topology, Queue: s.topology.Main.Name, Handler: tasks.handle,
 	})
@@ -26,16 +26,16 @@ func TestCrashBeforeAck(t *testing.T) {
 	}
 	inHand := tasks.next(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // no patience: its connection is cut
+	cancel() // its connection is closed immediately
 	if err := victim.Stop(ctx); err == nil {
-		t.Error("stopped although a task was in work")
+		t.Error("stopped although a task was running")
 	}
 	s.consume(tasks.handle)
 	again := tasks.next(t)
 	if again.tasks[0].ID != task.ID || again.tasks[0].Retried != 0 {
-		t.Errorf("came: %+v", again.tasks[0])
+		t.Errorf("received: %+v", again.tasks[0])
 	}
-	inHand.all(nil) // too late: it acknowledges nothing, and certainly not the other's
+	inHand.all(nil) // too late: this acknowledges nothing, least of all the other consumer's task
 	eventually(t, "the late answer", func() bool { return s.log.count("not acknowledged") == 1 })
 	again.all(nil)
 	s.expect(s.topology.Main.Name, 0)
@@ -48,8 +48,8 @@ func TestStop(t *testing.T) {
 	for range 5 {
 		s.publish(p)
 	}
-	tasks := make(desk)
-	_, stop := s.consume(tasks.handle, func(c *rabbitmq.ConsumerConfig) { c.BatchSize, c.BatchWait, c.Prefetch = 2, patience, 5 })
+	tasks := make(deliveries)
+	_, stop := s.consume(tasks.handle, func(c *rabbitmq.ConsumerConfig) { c.BatchSize, c.BatchWait, c.Prefetch = 2, timeout, 5 })
 	working := tasks.next(t)
 	if _, ok := working.ctx.Deadline(); ok {
 		t.Error("the handler's context has a deadline")
@@ -58,37 +58,37 @@ func TestStop(t *testing.T) {
 	go func() { defer close(stopped); stop() }()
 	select {
 	case <-working.ctx.Done():
-	case <-time.After(patience):
-		t.Fatal("the handler was not told of the stop")
+	case <-time.After(timeout):
+		t.Fatal("the handler's context was not cancelled")
 	}
 	select {
 	case <-stopped:
-		t.Error("stopped while a handler was at work")
+		t.Error("stopped while a handler was running")
 	case <-time.After(300 * time.Millisecond):
 	}
 	working.answer <- []error{nil, &queue.Dead{Reason: "too late for all but this"}}
 	select {
 	case <-stopped:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("did not stop although the handler had ended")
 	}
 	s.expect(s.topology.Main.Name, 3)
 	s.expect(s.topology.DLQ.Name, 1)
 }
 
-func TestQueueTakenAway(t *testing.T) {
+func TestQueueDeleted(t *testing.T) {
 	t.Parallel()
 	for name, atOnce := range map[string]bool{"told": false, "forgotten": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			queueTakenAway(t, atOnce)
+			queueDeleted(t, atOnce)
 		})
 	}
 }
 
-func queueTakenAway(t *testing.T, atOnce bool) {
+func queueDeleted(t *testing.T, atOnce bool) {
 	s := mailing(t)
-	tasks := make(desk)
+	tasks := make(deliveries)
 	s.renewal = 300 * time.Millisecond
 	s.consume(tasks.handle)
 	p := s.publisher()
@@ -98,7 +98,7 @@ func queueTakenAway(t *testing.T, atOnce bool) {
 		t.Fatal(err)
 	}
 	if !atOnce {
-		eventually(t, "the log", func() bool { return s.log.count("took the queue away") == 1 })
+		eventually(t, "the log", func() bool { return s.log.count("cancelled the consumer") == 1 })
 	}
 	eventually(t, "published", func() bool { _, err := p.Publish(t.Context(), s.task()); return err == nil })
 	tasks.next(t).all(nil)

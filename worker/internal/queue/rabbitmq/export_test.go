@@ -2,6 +2,6 @@ package rabbitmq
 
 import "time"
 
-// RenewAfter changes how long the consumer, which is not started yet, gets nothing
-// before it asks anew.
+// RenewAfter sets the idle time after which the consumer, which must not be started yet, is
+// renewed.
 func (c *Consumer) RenewAfter(d time.Duration) { c.renewal = d }

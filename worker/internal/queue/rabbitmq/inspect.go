@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// QueueState is what stands on a queue.
+// QueueState is the state of a queue.
 type QueueState struct {
-	Messages  int // ready to be taken; those in work are not counted
+	Messages  int // ready messages, without unacknowledged ones
 	Consumers int
 }
 
-// Inspector looks at the queues of some pipelines. Its connection publishes nothing, so
-// that it gets answers from a broker that takes no messages. It declares nothing.
+// Inspector measures the queues of some pipelines. Its connection does not publish, so that it also
+// works while the broker blocks publishers. It declares nothing.
 type Inspector struct {
-	link    *link
+	conn    *reconnector
 	queues  []string
 	looking singleflight.Group
 }
 
-// NewInspector makes an Inspector, which connects when it is asked.
+// NewInspector makes an Inspector, which connects at the first call.
 func NewInspector(log *slog.Logger, conn Conn, topologies ...Topology) *Inspector {
-	i := &Inspector{link: newLink(log, conn, "inspector")}
+	i := &Inspector{conn: newReconnector(log, conn, "inspector")}
 	for _, t := range topologies {
 		for _, q := range t.Queues() {
 			i.queues = append(i.queues, q.Name)
@@ -35,27 +35,26 @@ func NewInspector(log *slog.Logger, conn Conn, topologies ...Topology) *Inspecto
 	return i
 }
 
-// Inspect returns the state of every queue by its name. A queue that does not exist is
-// not in the answer.
+// Inspect returns the state of every queue by name, without queues that do not exist.
 func (i *Inspector) Inspect(ctx context.Context) (map[string]QueueState, error) {
 	return i.look(ctx, "all", i.queues)
 }
 
-// Ping asks the broker for a sign of life.
+// Ping checks that the broker responds.
 func (i *Inspector) Ping(ctx context.Context) error {
 	_, err := i.look(ctx, "none", nil)
 	return err
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (i *Inspector) Close() error {
-	i.link.close()
+	i.conn.close()
 	return nil
 }
 
-// look answers all who ask the same question at the same time with one look.
+// look shares one measurement among concurrent callers with the same question.
 func (i *Inspector) look(ctx context.Context, question string, queues []string) (map[string]QueueState, error) {
-	session, err := i.link.session(ctx)
+	session, err := i.conn.session(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look at queues: %w", err)
 	}
@@ -70,11 +69,10 @@ func (i *Inspector) look(ctx context.Context, question string, queues []string) 
 	}
 }
 
-// measure asks for each queue without creating it. The answer "there is none" ends the
-// channel.
+// measure reads each queue's state without creating it. The answer "not found" ends the channel.
 func (s *session) measure(queues []string) (states map[string]QueueState, err error) {
 	states = make(map[string]QueueState, len(queues))
-	err = s.within(callTime, func() error {
+	err = s.withTimeout(callTime, func() error {
 		channel, err := s.conn.Channel()
 		if err != nil {
 			return err

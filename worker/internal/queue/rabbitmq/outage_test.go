@@ -14,13 +14,13 @@ import (
 	"email-gateway/worker/internal/queue/rabbitmqtest"
 )
 
-// TestOutage does to one private broker, one after the other, what brokers suffer.
+// TestOutage causes one failure after the other on a private broker.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := rabbitmqtest.Start(t)
 	for _, test := range []struct {
 		name string
-		run  func(*testing.T, stage, rabbitmqtest.Server)
+		run  func(*testing.T, fixture, rabbitmqtest.Server)
 	}{
 		{"killed", killed},
 		{"memory full", memoryFull},
@@ -28,14 +28,14 @@ func TestOutage(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			topology := rabbitmq.Recipients(500*time.Millisecond, 3).WithPrefix(test.name + ".")
-			test.run(t, stage{t: t, url: server.URL, conn: parse(t, server.URL), topology: topology, log: &lines{}}, server)
+			test.run(t, fixture{t: t, url: server.URL, conn: parse(t, server.URL), topology: topology, log: &lines{}}, server)
 		})
 	}
 }
 
-// killed: the broker dies while tasks are published, consumed and retried. What was
-// confirmed is consumed in the end, and everything gets confirmed once it is back.
-func killed(t *testing.T, s stage, server rabbitmqtest.Server) {
+// killed: the broker dies while tasks are published, consumed and retried. Every confirmed task is
+// consumed, and after the restart every task is confirmed.
+func killed(t *testing.T, s fixture, server rabbitmqtest.Server) {
 	p := s.publisher()
 	var seen sync.Map
 	var handled atomic.Int64
@@ -61,7 +61,7 @@ func killed(t *testing.T, s stage, server rabbitmqtest.Server) {
 		wg.Go(func() {
 			for publishing.Err() == nil {
 				task := s.task()
-				for { // as the dispatcher does, until it is confirmed
+				for { // retry until confirmed, as the dispatcher does
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 					_, err := p.Publish(ctx, task)
 					cancel()
@@ -84,7 +84,7 @@ func killed(t *testing.T, s stage, server rabbitmqtest.Server) {
 	server.Kill()
 	eventually(t, "failures", func() bool { return failures.Load() > 0 })
 	if err := p.Ping(within(t, time.Second)); err == nil {
-		t.Error("a dead broker gives a sign of life")
+		t.Error("ping of a dead broker succeeds")
 	}
 	server.Start()
 	before := n.Load()
@@ -107,15 +107,14 @@ func killed(t *testing.T, s stage, server rabbitmqtest.Server) {
 	})
 	for _, text := range []string{"connection to rabbitmq lost", "connected to rabbitmq again"} {
 		if told := s.log.count(text); told == 0 || told > 6 {
-			t.Errorf("%q was told %d times", text, told)
+			t.Errorf("%q was logged %d times", text, told)
 		}
 	}
 }
 
-// memoryFull: the broker takes no messages, and says so after the first. Nobody waits
-// longer than he wants to, what is on the queues is consumed, and nothing that was kept
-// back arrives twice.
-func memoryFull(t *testing.T, s stage, server rabbitmqtest.Server) {
+// memoryFull: the broker accepts no messages, and reports it after the first. Callers time out as
+// requested, queued tasks are consumed, and no delayed message is published twice.
+func memoryFull(t *testing.T, s fixture, server rabbitmqtest.Server) {
 	p := s.publisher()
 	s.publish(p)
 	server.FillMemory()
@@ -123,43 +122,43 @@ func memoryFull(t *testing.T, s stage, server rabbitmqtest.Server) {
 		ctx := within(t, 500*time.Millisecond)
 		began := time.Now()
 		if _, err := p.Publish(ctx, s.task()); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("published into a full memory: %v", err)
+			t.Errorf("published while the memory alarm is active: %v", err)
 		}
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("publishing went on for %s", took)
+			t.Errorf("publish took %s", took)
 		}
 	}
 	if p.Status().Blocked == "" || p.Ping(t.Context()) == nil {
-		t.Errorf("nobody is told of the alarm: %+v", p.Status())
+		t.Errorf("the alarm is not reported: %+v", p.Status())
 	}
 	if n, err := queuetest.Depth(t.Context(), p, s.topology.Main.Name); err != nil || n != 1 {
 		t.Errorf("depth %d, error %v", n, err)
 	}
-	tasks := make(desk)
+	tasks := make(deliveries)
 	_, stop := s.consume(tasks.handle)
 	tasks.next(t).all(&queue.RetryLater{Reason: "cannot be passed on now"})
 
 	server.FreeMemory()
-	if _, err := p.Publish(within(t, patience), s.task()); err != nil {
+	if _, err := p.Publish(within(t, timeout), s.task()); err != nil {
 		t.Errorf("after the alarm: %v", err)
 	}
-	// The last one, the one that waited to be passed on, and the one that told of the
-	// alarm: it was on its way already.
+	// The last one, the one that waited to be republished, and the one that triggered the alarm
+	// report: it had already been written.
 	for range 3 {
 		tasks.next(t).all(nil)
 	}
 	s.expect(s.topology.Main.Name, 0)
 	stop()
-	if s.log.count("takes no messages") == 0 || s.log.count("takes messages again") == 0 {
-		t.Error("the log does not tell of the alarm")
+	if s.log.count("accepts no messages") == 0 || s.log.count("accepts messages again") == 0 {
+		t.Error("the alarm is not logged")
 	}
 }
 
-// frozen: the broker keeps its connections and says nothing.
-func frozen(t *testing.T, s stage, server rabbitmqtest.Server) {
+// frozen: the broker keeps its connections and does not respond.
+func frozen(t *testing.T, s fixture, server rabbitmqtest.Server) {
 	p := s.publisher()
 	s.publish(p)
-	tasks := make(desk)
+	tasks := make(deliveries)
 	_, stop := s.consume(tasks.handle)
 	inHand := tasks.next(t)
 	server.Freeze()
@@ -175,11 +174,11 @@ func frozen(t *testing.T, s stage, server rabbitmqtest.Server) {
 			t.Errorf("%s: a frozen broker answered", name)
 		}
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("%s went on for %s", name, took)
+			t.Errorf("%s took %s", name, took)
 		}
 	}
 	inHand.all(nil)
-	stop() // ends although nobody says good-bye
+	stop() // returns although there is no closing handshake
 	began := time.Now()
 	_ = p.Close()
 	if took := time.Since(began); took > time.Minute {
@@ -187,7 +186,7 @@ func frozen(t *testing.T, s stage, server rabbitmqtest.Server) {
 	}
 	thaw()
 	again := s.publisher()
-	if _, err := again.Publish(within(t, patience), s.task()); err != nil {
+	if _, err := again.Publish(within(t, timeout), s.task()); err != nil {
 		t.Errorf("after the thaw: %v", err)
 	}
 }

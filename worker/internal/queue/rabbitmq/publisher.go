@@ -14,21 +14,21 @@ import (
 
 // Headers of a task's message.
 const (
-	headerRetries = "x-retries"      // how often it came again
-	headerReason  = "x-retry-reason" // why the last time
-	headerTrace   = "traceparent"    // the span it came from, if any
+	headerRetries = "x-retries"      // how often it was retried
+	headerReason  = "x-retry-reason" // the last error
+	headerTrace   = "traceparent"    // of the publishing span, if any
 )
 
-// PublisherConfig makes a Publisher.
+// PublisherConfig configures a Publisher.
 type PublisherConfig struct {
 	Log        *slog.Logger
 	Conn       Conn
 	Topologies []Topology
 }
 
-// Publisher puts tasks on the main queues of its pipelines. It implements
-// queue.Publisher, with one difference: RabbitMQ knows no ids, so that a task which is
-// published again stands on its queue twice, and no task is ever Busy.
+// Publisher publishes tasks to the main queues of its pipelines. It implements queue.Publisher,
+// with one difference: RabbitMQ has no task ids, so that a task published again is queued twice,
+// and Publish never returns Busy.
 type Publisher struct {
 	sender    *sender
 	inspector *Inspector
@@ -36,11 +36,11 @@ type Publisher struct {
 	targets   map[string]Queue
 }
 
-// NewPublisher makes a Publisher with connections of its own. It does not connect yet:
-// RabbitMQ may come up later.
+// NewPublisher makes a Publisher with its own connections. It does not connect yet: RabbitMQ may
+// start later.
 func NewPublisher(c PublisherConfig) *Publisher {
 	p := &Publisher{
-		sender:    newSender(newLink(c.Log, c.Conn, "publisher", c.Topologies...)),
+		sender:    newSender(newReconnector(c.Log, c.Conn, "publisher", c.Topologies...)),
 		inspector: NewInspector(c.Log, c.Conn, c.Topologies...),
 		depths:    make(map[string]*depth),
 		targets:   make(map[string]Queue),
@@ -52,12 +52,12 @@ func NewPublisher(c PublisherConfig) *Publisher {
 	return p
 }
 
-// Publish implements queue.Publisher. It returns when the broker has the task on disk,
-// or when ctx ends.
+// Publish implements queue.Publisher. It returns when the broker has stored the task, or when ctx
+// ends.
 func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed, error) {
 	to, known := p.targets[task.Queue]
 	if !known {
-		return queue.Queued, fmt.Errorf("publish task: queue %q is none of ours", task.Queue)
+		return queue.Queued, fmt.Errorf("publish task: queue %q is not configured", task.Queue)
 	}
 	headers := amqp.Table{headerRetries: int32(0)}
 	if task.Traceparent != "" {
@@ -78,9 +78,9 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 	return queue.Queued, nil
 }
 
-// Reserve implements queue.Publisher, except that tasks in work are not counted and that each
-// publisher has the window to itself. The depth is measured at most every 100 ms; what was
-// published since is added.
+// Reserve implements queue.Publisher, except that unacknowledged tasks are not counted and that
+// publishers do not share the window. The depth is measured at most every 100 ms; messages
+// published since are added.
 func (p *Publisher) Reserve(ctx context.Context, name string, window, most int) (queue.Room, error) {
 	depth, err := p.depth(ctx, name)
 	if err != nil {
@@ -89,13 +89,13 @@ func (p *Publisher) Reserve(ctx context.Context, name string, window, most int) 
 	return queue.Room{Depth: depth, Granted: max(0, min(most, window-depth))}, nil
 }
 
-// Release implements queue.Publisher. Reserve holds nothing for anybody.
+// Release implements queue.Publisher. Reserve keeps no reservation.
 func (p *Publisher) Release(context.Context, string) error { return nil }
 
 func (p *Publisher) depth(ctx context.Context, name string) (int, error) {
 	d, known := p.depths[name]
 	if !known {
-		return 0, fmt.Errorf("measure queue: %q is none of ours", name)
+		return 0, fmt.Errorf("measure queue: %q is not configured", name)
 	}
 	if n, fresh := d.known(); fresh {
 		return n, nil
@@ -112,19 +112,19 @@ func (p *Publisher) depth(ctx context.Context, name string) (int, error) {
 	return d.measured(state.Messages, before), nil
 }
 
-// Ping asks the broker for a sign of life. One that takes no messages has none.
+// Ping checks that the broker responds and accepts messages.
 func (p *Publisher) Ping(ctx context.Context) error {
 	if reason := p.Status().Blocked; reason != "" {
-		return errors.New("rabbitmq takes no messages: " + reason)
+		return errors.New("rabbitmq accepts no messages: " + reason)
 	}
 	return p.inspector.Ping(ctx)
 }
 
-// Status is how the connection for publishing stands. It is made with the first task.
-func (p *Publisher) Status() Status { return p.sender.link.status() }
+// Status is the state of the publishing connection. It is made with the first task.
+func (p *Publisher) Status() Status { return p.sender.conn.status() }
 
-// Close ends the connections. What waits for its confirm gets an error.
+// Close closes the connections. Pending publishes get an error.
 func (p *Publisher) Close() error {
-	p.sender.link.close()
+	p.sender.conn.close()
 	return p.inspector.Close()
 }

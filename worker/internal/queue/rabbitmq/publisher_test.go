@@ -24,7 +24,7 @@ var _ queue.Publisher = (*rabbitmq.Publisher)(nil)
 
 func TestPublish_Message(t *testing.T) {
 	t.Parallel()
-	for _, s := range []stage{mailing(t), recipients(t)} {
+	for _, s := range []fixture{mailing(t), recipients(t)} {
 		task := s.publish(s.publisher())
 		got := s.get(s.topology.Main.Name)
 		sent := []any{got.Exchange, got.RoutingKey, got.MessageId, got.ContentType, got.DeliveryMode, string(got.Body), got.Headers["x-retries"]}
@@ -40,7 +40,7 @@ func TestPublish_Message(t *testing.T) {
 	}
 }
 
-func TestPublish_ManyAtOnce(t *testing.T) {
+func TestPublish_Concurrent(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
 	p := s.publisher()
@@ -62,12 +62,12 @@ func TestPublish_ManyAtOnce(t *testing.T) {
 	s.expect(s.topology.Main.Name, 1280)
 }
 
-// An error says when nothing was sent: without a connection, and when the time was over before.
+// The error says when nothing was sent: without a connection, and when ctx had ended before.
 func TestPublish_NothingSent(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
 	p := s.publisher()
-	s.publish(p) // queues that are deleted while they are being made would break the broker
+	s.publish(p) // queues deleted during their declaration would break the broker
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := p.Publish(over, s.task()); !errors.Is(err, queue.ErrNotPublished) {
@@ -81,9 +81,9 @@ func TestPublish_NothingSent(t *testing.T) {
 	}
 }
 
-// A message that no queue takes is confirmed all the same. It is an error, and the next
-// one finds what was missing.
-func TestPublish_HealsTopology(t *testing.T) {
+// An unroutable message is confirmed nevertheless. Publish returns an error, and declares what is
+// missing before the next one.
+func TestPublish_RedeclaresTopology(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(*amqp.Channel, rabbitmq.Topology) error{
 		"queue deleted": func(c *amqp.Channel, x rabbitmq.Topology) error {
@@ -107,20 +107,20 @@ func TestPublish_HealsTopology(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := p.Publish(t.Context(), s.task()); err == nil {
-				t.Error("published to nowhere")
+				t.Error("published an unroutable message")
 			} else {
 				t.Log(err)
 			}
 			task := s.publish(p)
 			if got := s.get(s.topology.Main.Name).MessageId; got != task.ID {
-				t.Errorf("on the queue stands %s, want %s", got, task.ID)
+				t.Errorf("the queue has %s, want %s", got, task.ID)
 			}
 		})
 	}
 }
 
-// A return belongs to the message that came back, and to no other that travels with it.
-func TestPublish_ReturnsOneOfMany(t *testing.T) {
+// A return belongs to the returned message and to no other one in flight.
+func TestPublish_ReturnedMessage(t *testing.T) {
 	t.Parallel()
 	s, other := mailing(t), recipients(t)
 	p := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{
@@ -151,10 +151,10 @@ func TestPublish_ReturnsOneOfMany(t *testing.T) {
 	}
 	wg.Wait()
 	if lost.Load() == 0 {
-		t.Error("none came back")
+		t.Error("none was returned")
 	}
 	other.expect(other.topology.Main.Name, 64)
-	// What was not reported as lost stands there, with the one from before.
+	// Messages not reported as lost are queued, with the one from before.
 	s.expect(main.Name, 1+64-int(lost.Load()))
 }
 
@@ -179,12 +179,12 @@ func TestPublish_UnknownQueue(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
 	p := s.publisher()
-	s.publish(p) // declares, so that the clean-up finds what it deletes
+	s.publish(p) // declares the queues, so that the clean-up finds them
 	if _, err := p.Publish(t.Context(), queue.Task{ID: "1", Queue: "email:send"}); err == nil || !strings.Contains(err.Error(), "email:send") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := queuetest.Depth(t.Context(), p, "email:send"); err == nil {
-		t.Error("a queue of somebody else has a depth")
+		t.Error("a queue that is not configured has a depth")
 	}
 }
 
@@ -202,7 +202,7 @@ func TestDepth(t *testing.T) {
 		return n
 	}
 	if n := depth(); n != 0 {
-		t.Errorf("a queue that is not there yet holds %d", n)
+		t.Errorf("a queue that does not exist yet has %d", n)
 	}
 	for want := 1; want <= 5; want++ {
 		s.publish(p)
@@ -217,10 +217,10 @@ func TestDepth(t *testing.T) {
 	eventually(t, "depth 0", func() bool { return depth() == 0 })
 }
 
-// Whatever stands at the other end, a publisher waits no longer than it was told to.
-func TestPublish_NobodyThere(t *testing.T) {
+// Whatever is at the other end, a publisher waits no longer than its timeout.
+func TestPublish_Timeout(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never says a word
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never responds
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestPublish_NobodyThere(t *testing.T) {
 	for name, url := range map[string]string{
 		"mute": "amqp://" + listener.Addr().String(), "closed": "amqp://" + closed.Addr().String(),
 	} {
-		s := stage{t: t, conn: parse(t, url), topology: rabbitmq.Mailing(), log: &lines{}}
+		s := fixture{t: t, conn: parse(t, url), topology: rabbitmq.Mailing(), log: &lines{}}
 		p := s.publisher()
 		for _, ask := range []func(context.Context) error{
 			func(ctx context.Context) error { _, err := p.Publish(ctx, s.task()); return err },

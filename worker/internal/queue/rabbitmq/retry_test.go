@@ -15,7 +15,7 @@ import (
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
-	tasks := make(desk)
+	tasks := make(deliveries)
 	_, stop := s.consume(tasks.handle)
 	task := s.publish(s.publisher())
 	waits := []time.Duration{0, s.topology.Retries[0].TTL, s.topology.Retries[1].TTL}
@@ -28,18 +28,18 @@ func TestRetries(t *testing.T) {
 			t.Errorf("try %d (-want +got)\n%s", try, diff)
 		}
 		if waited := got.at.Sub(answered); try > 0 && (waited < wait-20*time.Millisecond || waited > wait+5*time.Second) {
-			t.Errorf("try %d came after %s, want %s", try, waited, wait)
+			t.Errorf("try %d was delivered after %s, want %s", try, waited, wait)
 		}
 		answered = time.Now()
-		got.all(fmt.Errorf("try %d: %w", try, errFault)) // a fault is tried again as a RetryLater is
+		got.all(fmt.Errorf("try %d: %w", try, errFault)) // a fault is retried like a RetryLater
 	}
 	dead := s.get(s.topology.DLQ.Name)
 	stop()
 	s.expect(s.topology.Main.Name, 0)
-	delete(dead.Headers, "x-delivery-count") // the broker's, of this delivery
+	delete(dead.Headers, "x-delivery-count") // set by the broker for this delivery
 	got := []any{dead.MessageId, string(dead.Body), dead.ContentType, dead.DeliveryMode, dead.Headers}
 	want := []any{task.ID, string(task.Payload), "application/json", amqp.Persistent, amqp.Table{
-		"x-retries": int32(2), "x-retry-reason": "try 2: a fault of ours, about a***@e***.com",
+		"x-retries": int32(2), "x-retry-reason": "try 2: internal error, about a***@e***.com",
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("in the DLQ (-want +got)\n%s", diff)
@@ -49,7 +49,7 @@ func TestRetries(t *testing.T) {
 func TestRetries_OneQueueForAll(t *testing.T) {
 	t.Parallel()
 	s := recipients(t)
-	tasks := make(desk)
+	tasks := make(deliveries)
 	s.consume(tasks.handle)
 	s.publish(s.publisher())
 	for try := range 4 {
@@ -67,7 +67,7 @@ func TestRetries_OneQueueForAll(t *testing.T) {
 func TestRetries_Uncounted(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
-	tasks := make(desk)
+	tasks := make(deliveries)
 	s.consume(tasks.handle)
 	s.publish(s.publisher())
 	for i, want := range []int{0, 0, 1, 1, 2, 2} {
@@ -100,7 +100,7 @@ func TestDead(t *testing.T) {
 func TestForeignHeaders(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
-	tasks := make(desk)
+	tasks := make(deliveries)
 	s.consume(tasks.handle)
 	s.publish(s.publisher())
 	tasks.next(t).all(nil)
@@ -120,7 +120,7 @@ func TestForeignHeaders(t *testing.T) {
 		}
 		got.all(&queue.Dead{Reason: "seen"})
 		if dead := s.get(s.topology.DLQ.Name); dead.Headers["traceparent"] != "00-abc" {
-			t.Errorf("headers that are not ours got lost: %v", dead.Headers)
+			t.Errorf("foreign headers were lost: %v", dead.Headers)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestForeignHeaders(t *testing.T) {
 func TestRetryQueueMissing(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
-	tasks := make(desk)
+	tasks := make(deliveries)
 	s.consume(tasks.handle)
 	task := s.publish(s.publisher())
 	first := tasks.next(t)
@@ -138,7 +138,7 @@ func TestRetryQueueMissing(t *testing.T) {
 	first.all(&queue.RetryLater{Reason: "failed"})
 	second := tasks.next(t)
 	if got := second.tasks[0]; got.ID != task.ID || got.Retried != 1 {
-		t.Errorf("came %+v", got)
+		t.Errorf("received %+v", got)
 	}
 	second.all(nil)
 	s.expect(s.topology.Main.Name, 0)
@@ -151,16 +151,16 @@ func TestDLQ(t *testing.T) {
 	task := s.publish(s.publisher())
 	s.expect(s.topology.DLQ.Name, 1)
 	stop()
-	tasks := make(desk)
+	tasks := make(deliveries)
 	s.consume(tasks.handle, ofDLQ)
 	var answered time.Time
 	for i, wait := range []time.Duration{0, time.Second, 2 * time.Second} {
 		got := tasks.next(t)
 		if waited := got.at.Sub(answered); i > 0 && (waited < wait || waited > wait+5*time.Second) {
-			t.Errorf("delivery %d came after %s, want %s", i, waited, wait)
+			t.Errorf("delivery %d was after %s, want %s", i, waited, wait)
 		}
 		if got.tasks[0].ID != task.ID || got.tasks[0].Queue != s.topology.DLQ.Name || got.tasks[0].LastTry {
-			t.Errorf("came %+v", got.tasks[0])
+			t.Errorf("received %+v", got.tasks[0])
 		}
 		answered = time.Now()
 		if i == 2 {

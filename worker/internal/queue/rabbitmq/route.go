@@ -15,12 +15,12 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// maxReason bounds the header that says why a task comes again, in bytes: all headers
-// share one frame, and operators read it in a table.
+// maxReason bounds the reason header in bytes: all headers share one frame, and operators read it
+// in a table.
 const maxReason = 500
 
-// route says where an undone task of the main queue goes next, and in which form.
-func route(t Topology, v verdict) (Queue, amqp.Publishing) {
+// route returns the next queue of a failed task of the main queue, and its message.
+func route(t Topology, v result) (Queue, amqp.Publishing) {
 	var (
 		later   *queue.RetryLater
 		dead    *queue.Dead
@@ -60,15 +60,15 @@ func route(t Topology, v verdict) (Queue, amqp.Publishing) {
 	}
 }
 
-// brokersOwn are the headers in which the broker counts by itself. They belong to the
-// message that ends here, and grow with every round.
+// brokersOwn reports whether the broker itself sets the header. Such headers belong to the old
+// message and would grow with every retry.
 func brokersOwn(name string) bool {
 	return name == "x-death" || name == "x-delivery-count" || name == "x-acquired-count" ||
 		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }
 
-// retries reads how often a task came again. Clients write the number in any of AMQP's
-// widths; what is no number, or less than 0, counts as 0.
+// retries returns how often a task was retried. Clients write the number in any integer type of
+// AMQP; other values and negative numbers count as 0.
 func retries(headers amqp.Table) int {
 	v := reflect.ValueOf(headers[headerRetries])
 	switch {

@@ -35,7 +35,7 @@ func TestRoute(t *testing.T) {
 		"uncounted":       {1, &queue.RetryLater{Reason: "held", Uncounted: true}, mailingRetry1, 1, "held"},
 		"uncounted, last": {2, &queue.RetryLater{Reason: "held", Uncounted: true}, mailingRetry1, 2, "held"},
 	} {
-		to, message := route(topology, verdict{
+		to, message := route(topology, result{
 			delivery: amqp.Delivery{MessageId: "1", Headers: amqp.Table{
 				"x-death": []any{}, "x-first-death-queue": "q", "x-last-death-reason": "r", "x-delivery-count": int64(3), "traceparent": "00-abc",
 			}},
@@ -70,9 +70,9 @@ func TestUnlimited(t *testing.T) {
 	}
 }
 
-func TestPatience(t *testing.T) {
+func TestDLQBackoff(t *testing.T) {
 	t.Parallel()
-	var p patience
+	var p dlqBackoff
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		if got := p.lengthen(); got != want*time.Second {
 			t.Errorf("waits %s, want %d s", got, want)

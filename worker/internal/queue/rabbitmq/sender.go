@@ -12,23 +12,23 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// sender publishes on a connection of its own: while the memory of a broker is full it
-// does not read from connections that publish, neither questions nor acknowledgements.
+// sender publishes on its own connection: while the broker's memory is full it does not read from
+// connections that publish, neither calls nor acknowledgements.
 type sender struct {
-	link    *link
+	conn    *reconnector
 	opening singleflight.Group
 
 	mu    sync.Mutex
-	out   *outlet
-	stale bool // something of the topology was missed
+	out   *publishChannel
+	stale bool // a part of the topology was missing
 }
 
-func newSender(l *link) *sender { return &sender{link: l} }
+func newSender(l *reconnector) *sender { return &sender{conn: l} }
 
-// send publishes a message and waits until the broker has confirmed it, no longer than
-// ctx. After an error it may or may not stand on the queue, unless it is queue.ErrNotPublished.
+// send publishes a message and waits for the broker's confirm, or until ctx ends. After an error it
+// may or may not be queued, unless the error is queue.ErrNotPublished.
 func (s *sender) send(ctx context.Context, to Queue, message amqp.Publishing) error {
-	o, err := s.outlet(ctx)
+	o, err := s.channel(ctx)
 	if err == nil {
 		err = o.publish(ctx, to, message)
 	} else {
@@ -46,16 +46,16 @@ func (s *sender) send(ctx context.Context, to Queue, message amqp.Publishing) er
 // unsent marks the error of a message of which nothing was written to the connection.
 func unsent(err error) error { return fmt.Errorf("%w: %w", queue.ErrNotPublished, err) }
 
-// miss says that a part of the topology is not there: it is declared again before the
-// next message.
+// miss records that a part of the topology is missing: it is declared again before the next
+// message.
 func (s *sender) miss() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stale = true
 }
 
-func (s *sender) outlet(ctx context.Context) (*outlet, error) {
-	session, err := s.link.session(ctx)
+func (s *sender) channel(ctx context.Context) (*publishChannel, error) {
+	session, err := s.conn.session(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -70,22 +70,22 @@ func (s *sender) outlet(ctx context.Context) (*outlet, error) {
 		if r.Err != nil {
 			return nil, r.Err
 		}
-		return r.Val.(*outlet), nil
+		return r.Val.(*publishChannel), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for a channel: %w", context.Cause(ctx))
 	}
 }
 
-// open runs once at a time. A channel that ended on a connection that did not is how the
-// broker says that an exchange is missing.
-func (s *sender) open(session *session) (*outlet, error) {
+// open runs once at a time. A channel that ended while its connection lives means that an exchange
+// is missing.
+func (s *sender) open(session *session) (*publishChannel, error) {
 	s.mu.Lock()
 	o, stale := s.out, s.stale
 	s.stale = false // what is missed from here on is declared the next time
 	s.mu.Unlock()
 	ours := o != nil && o.session == session
 	if stale || ours && !o.alive() {
-		if err := s.link.redeclare(session); err != nil {
+		if err := s.conn.redeclare(session); err != nil {
 			s.miss()
 			return nil, err
 		}
@@ -93,8 +93,8 @@ func (s *sender) open(session *session) (*outlet, error) {
 	if ours && o.alive() {
 		return o, nil
 	}
-	err := session.within(callTime, func() (err error) {
-		o, err = newOutlet(session)
+	err := session.withTimeout(callTime, func() (err error) {
+		o, err = newPublishChannel(session)
 		return err
 	})
 	if err != nil {

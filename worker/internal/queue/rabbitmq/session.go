@@ -14,24 +14,23 @@ import (
 
 var (
 	errClosed   = errors.New("the connection to rabbitmq was closed")
-	errNoAnswer = errors.New("rabbitmq does not answer")
+	errNoAnswer = errors.New("no response from rabbitmq")
 )
 
-// session is one connection, from the handshake to its end. What was opened on it ends
-// with it and is never revived: an acknowledgement belongs to the channel on which the
-// message came.
+// session is one connection, from the handshake to its end. Its channels end with it and are never
+// reopened: an acknowledgement belongs to the channel that delivered the message.
 type session struct {
 	conn    *amqp.Connection
 	socket  net.Conn
 	address string // of the node
 	begun   time.Time
 
-	ctx context.Context // ends with the connection; its cause says why
+	ctx context.Context // ends with the connection; the cause is the error
 	end context.CancelCauseFunc
 
 	mu     sync.Mutex
-	reason string        // why the broker takes no messages
-	lifted chan struct{} // closed when it takes them again; nil while it does
+	reason string        // why the broker accepts no messages
+	lifted chan struct{} // closed when it accepts them again; nil while it does
 }
 
 func newSession(d dialed) *session {
@@ -42,8 +41,8 @@ func newSession(d dialed) *session {
 
 func (s *session) alive() bool { return s.ctx.Err() == nil }
 
-// watch takes what the broker says about the connection as a whole, until it ends. The
-// library waits for whoever it tells.
+// watch receives the broker's notifications about the connection until it ends. The library blocks
+// until they are received.
 func (s *session) watch(log *slog.Logger) {
 	closes := s.conn.NotifyClose(make(chan *amqp.Error, 1))
 	blocks := s.conn.NotifyBlocked(make(chan amqp.Blocking, 1))
@@ -66,32 +65,33 @@ func (s *session) watch(log *slog.Logger) {
 	}
 }
 
-// block notes that the broker takes no messages any more (its memory or disk is full),
-// or takes them again. It then does not even read from a connection that published.
+// block records that the broker accepts no messages (its memory or disk is full), or accepts them
+// again. While blocked it does not even read from a connection that has published.
 func (s *session) block(log *slog.Logger, b amqp.Blocking) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case b.Active && s.lifted == nil:
 		s.reason, s.lifted = b.Reason, make(chan struct{})
-		log.Error("rabbitmq takes no messages", "reason", b.Reason)
+		log.Error("rabbitmq accepts no messages", "reason", b.Reason)
 	case !b.Active && s.lifted != nil:
 		close(s.lifted)
 		s.reason, s.lifted = "", nil
-		log.Info("rabbitmq takes messages again")
+		log.Info("rabbitmq accepts messages again")
 	}
 }
 
-// blocked says why the broker takes no messages, "" if it does, and when that is over.
+// blocked returns why the broker accepts no messages, "" if it does, and a channel that is closed
+// when it does again.
 func (s *session) blocked() (reason string, lifted <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reason, s.lifted
 }
 
-// within runs calls that wait for the broker. They know no context, and only the end of
-// the connection ends them: so that is what happens after limit.
-func (s *session) within(limit time.Duration, calls func() error) error {
+// withTimeout runs synchronous calls to the broker. They do not support a context, so after limit
+// it closes the connection, which ends them.
+func (s *session) withTimeout(limit time.Duration, calls func() error) error {
 	timer := time.AfterFunc(limit, func() { s.kill(fmt.Errorf("%w within %s", errNoAnswer, limit)) })
 	defer timer.Stop()
 	err := calls()
@@ -101,13 +101,13 @@ func (s *session) within(limit time.Duration, calls func() error) error {
 	return err
 }
 
-// kill ends the connection without a word.
+// kill closes the socket without the closing handshake.
 func (s *session) kill(cause error) {
 	s.end(cause)
 	_ = s.socket.Close()
 }
 
-// close ends the connection in good order.
+// close closes the connection with the closing handshake.
 func (s *session) close() {
 	if err := s.conn.CloseDeadline(time.Now().Add(callTime)); err != nil {
 		s.kill(errClosed)

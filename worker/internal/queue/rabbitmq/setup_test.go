@@ -18,38 +18,38 @@ import (
 	"email-gateway/worker/internal/queue/rabbitmqtest"
 )
 
-// patience is how long a test waits for something that should happen soon.
-const patience = 3 * time.Minute
+// timeout is how long a test waits for something that should happen soon.
+const timeout = 3 * time.Minute
 
-// stage is a pipeline of a test's own on a server.
-type stage struct {
+// fixture is a pipeline of one test on a server.
+type fixture struct {
 	t        *testing.T
 	url      string
 	conn     rabbitmq.Conn
 	topology rabbitmq.Topology
 	log      *lines
-	renewal  time.Duration // of consumers, if it is not the usual one
+	renewal  time.Duration // of consumers; 0 = the default
 }
 
 // mailing is the pipeline of mailing jobs with waits of 0.3 and 0.6 s.
-func mailing(t *testing.T) stage {
+func mailing(t *testing.T) fixture {
 	t.Helper()
 	topology := rabbitmq.Mailing()
 	topology.Retries[0].TTL, topology.Retries[1].TTL = 300*time.Millisecond, 600*time.Millisecond
 	return onShared(t, topology)
 }
 
-func recipients(t *testing.T) stage {
+func recipients(t *testing.T) fixture {
 	t.Helper()
 	return onShared(t, rabbitmq.Recipients(200*time.Millisecond, 3))
 }
 
-func onShared(t *testing.T, topology rabbitmq.Topology) stage {
+func onShared(t *testing.T, topology rabbitmq.Topology) fixture {
 	t.Helper()
 	url, prefix := rabbitmqtest.Shared(t)
 	topology = topology.WithPrefix(prefix)
 	rabbitmqtest.Delete(t, url, queues(topology), exchanges(topology))
-	return stage{t: t, url: url, conn: parse(t, url), topology: topology, log: &lines{}}
+	return fixture{t: t, url: url, conn: parse(t, url), topology: topology, log: &lines{}}
 }
 
 func queues(topology rabbitmq.Topology) (names []string) {
@@ -75,9 +75,9 @@ func parse(t *testing.T, text string) rabbitmq.Conn {
 	return conn
 }
 
-func (s stage) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s.log, nil)) }
+func (s fixture) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s.log, nil)) }
 
-func (s stage) publisher() *rabbitmq.Publisher {
+func (s fixture) publisher() *rabbitmq.Publisher {
 	s.t.Helper()
 	p := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{
 		Log: s.logger(), Conn: s.conn, Topologies: []rabbitmq.Topology{s.topology},
@@ -86,9 +86,9 @@ func (s stage) publisher() *rabbitmq.Publisher {
 	return p
 }
 
-// consume starts a consumer of the main queue, one task at a time unless change says
-// otherwise. stop ends it as a program does that is told to stop.
-func (s stage) consume(handler queue.BatchHandler, change ...func(*rabbitmq.ConsumerConfig)) (c *rabbitmq.Consumer, stop func()) {
+// consume starts a consumer of the main queue, one task at a time unless change says otherwise.
+// stop ends it as a stopping program does.
+func (s fixture) consume(handler queue.BatchHandler, change ...func(*rabbitmq.ConsumerConfig)) (c *rabbitmq.Consumer, stop func()) {
 	s.t.Helper()
 	config := rabbitmq.ConsumerConfig{
 		Log: s.logger(), Conn: s.conn, Topology: s.topology, Queue: s.topology.Main.Name, Handler: handler, Prefetch: 1,
@@ -107,7 +107,7 @@ func (s stage) consume(handler queue.BatchHandler, change ...func(*rabbitmq.Cons
 		s.t.Fatal(err)
 	}
 	stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := c.Stop(ctx); err != nil {
 			s.t.Errorf("stop consumer: %v", err)
@@ -119,12 +119,12 @@ func (s stage) consume(handler queue.BatchHandler, change ...func(*rabbitmq.Cons
 
 func ofDLQ(c *rabbitmq.ConsumerConfig) { c.Queue = c.Topology.DLQ.Name }
 
-func (s stage) task() queue.Task {
+func (s fixture) task() queue.Task {
 	id := uuid.Must(uuid.NewV7()).String()
 	return queue.Task{ID: id, Queue: s.topology.Main.Name, Payload: []byte(`{"outboxId":"` + id + `"}`)}
 }
 
-func (s stage) publish(p *rabbitmq.Publisher) queue.Task {
+func (s fixture) publish(p *rabbitmq.Publisher) queue.Task {
 	s.t.Helper()
 	task := s.task()
 	if placed, err := p.Publish(s.t.Context(), task); err != nil || placed != queue.Queued {
@@ -134,7 +134,7 @@ func (s stage) publish(p *rabbitmq.Publisher) queue.Task {
 }
 
 // get waits for a message on a queue and takes it.
-func (s stage) get(name string) amqp.Delivery {
+func (s fixture) get(name string) amqp.Delivery {
 	s.t.Helper()
 	channel := rabbitmqtest.Channel(s.t, s.url)
 	var message amqp.Delivery
@@ -149,8 +149,8 @@ func (s stage) get(name string) amqp.Delivery {
 	return message
 }
 
-// expect waits until the queue holds so many messages that are ready.
-func (s stage) expect(name string, want int) {
+// expect waits until the queue holds this many ready messages.
+func (s fixture) expect(name string, want int) {
 	s.t.Helper()
 	inspector := rabbitmq.NewInspector(s.logger(), s.conn, s.topology)
 	defer func() { _ = inspector.Close() }()
@@ -175,7 +175,7 @@ type delivery struct {
 	answer chan []error
 }
 
-// all answers every task alike.
+// all answers every task with err.
 func (d delivery) all(err error) {
 	errs := make([]error, len(d.tasks))
 	for i := range errs {
@@ -184,21 +184,21 @@ func (d delivery) all(err error) {
 	d.answer <- errs
 }
 
-// desk hands each batch to the test and returns what the test answers.
-type desk chan delivery
+// deliveries passes each batch to the test and returns the test's answer.
+type deliveries chan delivery
 
-func (d desk) handle(ctx context.Context, tasks []queue.Task) []error {
+func (d deliveries) handle(ctx context.Context, tasks []queue.Task) []error {
 	one := delivery{ctx: ctx, at: time.Now(), tasks: tasks, answer: make(chan []error, 1)}
 	d <- one
 	return <-one.answer
 }
 
-func (d desk) next(t *testing.T) delivery {
+func (d deliveries) next(t *testing.T) delivery {
 	t.Helper()
 	select {
 	case one := <-d:
 		return one
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("no task was delivered")
 		return delivery{}
 	}
@@ -206,11 +206,11 @@ func (d desk) next(t *testing.T) delivery {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for !holds() {
 		select {
 		case <-deadline:
-			t.Fatalf("never seen: %s", what)
+			t.Fatalf("timeout: %s", what)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -237,7 +237,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.all.Write(p)
 }
 
-// count is how many lines hold the text.
+// count returns the number of lines with the text.
 func (l *lines) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

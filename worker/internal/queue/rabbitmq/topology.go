@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Names on the broker. Operators know them, and other programs may publish there.
+// Names on the broker. Operators use them, and other programs may publish there.
 const (
 	MailingJobs       = "mailing.jobs.process" // the queue of mailing jobs
 	MailingDLQ        = "mailing.jobs.dlq"
-	RecipientsQueue   = "recipients_queue" // the queue of recipients to take in
+	RecipientsQueue   = "recipients_queue" // the queue of recipients to import
 	RecipientsDLQ     = "recipients_dlq"
 	mailingExchange   = "mailing.exchange"
 	mailingKey        = "mailing.process"
@@ -18,27 +18,26 @@ const (
 	recipientsMain    = "recipients_exchange"
 	recipientsRetry   = "recipients_retry_exchange"
 	recipientsDLX     = "recipients_dlx"
-	recipientsRetry10 = "recipients_retry_10s" // its name says what its TTL is by default
+	recipientsRetry10 = "recipients_retry_10s" // named after the default TTL
 )
 
-// Topology is one pipeline on the broker: a main queue, the queues in which a task
-// waits for its next try, and the queue of those that gave up. Publisher and consumer
-// know nothing else about a pipeline.
+// Topology is one pipeline on the broker: a main queue, the retry queues, and the dead-letter
+// queue. Publisher and consumer know nothing else about a pipeline.
 //
-// When a wait is over the broker itself puts the task back on the main queue. The main
-// queue's own dead letters, which only a task makes that kills its consumers again and
-// again, go to the DLQ: a queue has one place for dead letters.
+// The broker itself moves a task back to the main queue when its wait is over. The main queue's own
+// dead letters, which are only tasks that repeatedly kill their consumers, go to the DLQ: a queue
+// has one target for dead letters.
 type Topology struct {
 	Exchanges []Exchange
 	Main      Queue
-	// Retries are used in this order, the last of them for all further tries.
+	// Retries are used in this order; the last one is used for all further tries.
 	Retries []Queue
 	DLQ     Queue
-	// MaxRetries is how often a task comes again before it goes to the DLQ.
+	// MaxRetries is how often a task is retried before it goes to the DLQ.
 	MaxRetries int
 }
 
-// Exchange is durable and holds nothing.
+// Exchange is durable.
 type Exchange struct {
 	Name string
 	Kind string // topic or direct
@@ -47,15 +46,14 @@ type Exchange struct {
 // Queue is durable, replicated, and reached through an exchange.
 type Queue struct {
 	Name string
-	// Exchange and Key are where a message for this queue is published to. The exchange
-	// "" is the broker's own, whose keys are the queues' names; to any other one the
-	// queue is bound.
+	// Messages for this queue are published to Exchange with Key. The exchange "" is the default
+	// exchange, whose keys are queue names; to any other one the queue is bound.
 	Exchange, Key string
 	// TTL is how long a message waits in a retry queue.
 	TTL time.Duration
 }
 
-// direct is a queue that is reached by its name.
+// direct is a queue that is addressed by its name.
 func direct(name string, ttl time.Duration) Queue {
 	return Queue{Name: name, Key: name, TTL: ttl}
 }
@@ -71,8 +69,8 @@ func Mailing() Topology {
 	}
 }
 
-// Recipients is the pipeline of recipients to take in: tried at once, then maxRetries
-// times with a wait of retryTTL (milliseconds count) before each.
+// Recipients is the pipeline of recipient imports: tried at once, then maxRetries times after a
+// wait of retryTTL (in whole milliseconds).
 func Recipients(retryTTL time.Duration, maxRetries int) Topology {
 	return Topology{
 		Exchanges: []Exchange{{recipientsMain, "direct"}, {recipientsRetry, "direct"}, {recipientsDLX, "direct"}},
@@ -85,8 +83,7 @@ func Recipients(retryTTL time.Duration, maxRetries int) Topology {
 	}
 }
 
-// WithPrefix is the same pipeline under names of its own, so that tests share one
-// virtual host.
+// WithPrefix returns the same pipeline with prefixed names, so that tests share one virtual host.
 func (t Topology) WithPrefix(prefix string) Topology {
 	t.Exchanges = slices.Clone(t.Exchanges)
 	for i := range t.Exchanges {
@@ -110,12 +107,12 @@ func (q Queue) withPrefix(prefix string) Queue {
 	return q
 }
 
-// Queues are all queues of the pipeline.
+// Queues returns all queues of the pipeline.
 func (t Topology) Queues() []Queue {
 	return slices.Concat([]Queue{t.Main}, t.Retries, []Queue{t.DLQ})
 }
 
-// retry is where a task waits that came retried times before.
+// retry returns the wait queue of a task that was retried retried times before.
 func (t Topology) retry(retried int) Queue {
 	return t.Retries[min(retried, len(t.Retries)-1)]
 }

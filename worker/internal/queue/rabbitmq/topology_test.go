@@ -12,7 +12,7 @@ import (
 	"email-gateway/worker/internal/queue/rabbitmqtest"
 )
 
-// The names are a contract with operators and with programs that publish by themselves.
+// The names are a contract with operators and with other publishing programs.
 func TestTopology_Names(t *testing.T) {
 	t.Parallel()
 	got := []rabbitmq.Topology{rabbitmq.Mailing(), rabbitmq.Recipients(5*time.Second, 3)}
@@ -46,9 +46,9 @@ func TestTopology_Names(t *testing.T) {
 	}
 }
 
-// A queue that an operator made with another TTL is used as it stands, and everything
-// else is declared beside it.
-func TestDeclare_QueueStandsOtherwise(t *testing.T) {
+// A queue that an operator created with another TTL is used unchanged, and everything else is
+// declared.
+func TestDeclare_ExistingQueueDiffers(t *testing.T) {
 	t.Parallel()
 	s := mailing(t)
 	theirs := s.topology.Retries[0].Name
@@ -58,15 +58,15 @@ func TestDeclare_QueueStandsOtherwise(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for n := 1; n <= 2; n++ { // every connection tells
+	for n := 1; n <= 2; n++ { // every connection logs it
 		p := s.publisher()
 		s.publish(p)
 		status := p.Status()
-		if len(status.Flaws) != 1 || status.Flaws[0].Part != "queue "+theirs || !strings.Contains(status.Flaws[0].Problem, "x-message-ttl") {
-			t.Errorf("flaws: %+v", status.Flaws)
+		if len(status.Mismatches) != 1 || status.Mismatches[0].Part != "queue "+theirs || !strings.Contains(status.Mismatches[0].Problem, "x-message-ttl") {
+			t.Errorf("mismatches: %+v", status.Mismatches)
 		}
 		if told := s.log.count("level=ERROR"); told != n || s.log.count("1234") != n {
-			t.Errorf("%d connections told of it in %d lines", n, told)
+			t.Errorf("%d connections logged it in %d lines", n, told)
 		}
 		_ = p.Close()
 	}
@@ -76,8 +76,8 @@ func TestDeclare_QueueStandsOtherwise(t *testing.T) {
 	if err != nil || len(states) != 4 || states[s.topology.Main.Name].Messages != 2 {
 		t.Errorf("queues: %v, error %v", states, err)
 	}
-	// The retry queue of theirs is in use.
-	tasks := make(desk)
+	// The existing retry queue is used.
+	tasks := make(deliveries)
 	s.consume(tasks.handle)
 	for range 2 {
 		tasks.next(t).all(errFault)
@@ -88,8 +88,8 @@ func TestDeclare_QueueStandsOtherwise(t *testing.T) {
 	}
 }
 
-// A DLQ has no delivery limit: nothing in it is thrown away because it comes back.
-func TestDLQ_KeepsWhatComesBack(t *testing.T) {
+// A DLQ has no delivery limit: no message is dropped because it was requeued.
+func TestDLQ_NoDeliveryLimit(t *testing.T) {
 	t.Parallel()
 	s := recipients(t)
 	s.publish(s.publisher())
@@ -112,7 +112,7 @@ func TestDLQ_KeepsWhatComesBack(t *testing.T) {
 	s.expect(s.topology.DLQ.Name, 1)
 }
 
-// A task that kills its consumers comes back twenty times and then goes to the DLQ.
+// A task that kills its consumers is redelivered twenty times and then goes to the DLQ.
 func TestDeliveryLimit(t *testing.T) {
 	t.Parallel()
 	s := recipients(t)

@@ -10,30 +10,29 @@ import (
 	"email-gateway/shared/service"
 )
 
-// renewal is how long a consumer gets nothing before it asks anew.
+// renewal is the idle time after which a consumer is renewed.
 const renewal = 30 * time.Second
 
-// pulse is what a consumer on one channel has to do.
-type pulse struct {
-	begun   atomic.Int64 // batches ever
-	inHand  atomic.Int64 // batches being filled or worked on
+// activity counts a consumer's batches on one channel.
+type activity struct {
+	begun   atomic.Int64 // total batches
+	inHand  atomic.Int64 // batches being filled or processed
 	renewed atomic.Bool
 }
 
-func (p *pulse) begin() { p.begun.Add(1); p.inHand.Add(1) }
-func (p *pulse) end()   { p.inHand.Add(-1) }
+func (p *activity) begin() { p.begun.Add(1); p.inHand.Add(1) }
+func (p *activity) end()   { p.inHand.Add(-1) }
 
-// watchdog closes the channel of a consumer that is idle for long, so that it takes
-// another one. When a replicated queue is deleted and somebody declares it again at once,
-// RabbitMQ 3.10 neither tells its consumers nor forgets them: it gives tasks to them that
-// it drops on the way, and counts them as in work until the channel ends. No question
-// that we could ask has another answer then.
-func (c *Consumer) watchdog(ctx context.Context, s *session, channel *amqp.Channel, p *pulse) {
+// watchdog closes the channel of a consumer that is idle for long, so that it is renewed. If a
+// replicated queue is deleted and declared again at once, RabbitMQ 3.10 neither cancels its
+// consumers nor forgets them: it drops the tasks it delivers to them and counts them as
+// unacknowledged until the channel ends. No query reveals this state.
+func (c *Consumer) watchdog(ctx context.Context, s *session, channel *amqp.Channel, p *activity) {
 	for before := int64(0); service.Pause(ctx, c.renewal) == nil; {
 		now := p.begun.Load()
 		if now == before && p.inHand.Load() == 0 {
 			p.renewed.Store(true)
-			_ = s.within(callTime, channel.Close)
+			_ = s.withTimeout(callTime, channel.Close)
 			return
 		}
 		before = now

@@ -1,6 +1,5 @@
-// Package rabbitmqtest gives a test its place in RabbitMQ: a prefix of its own on the
-// shared server, or a private server that it may stop, kill and fill. Tests use it; no
-// program does.
+// Package rabbitmqtest gives a test a prefix of its own on the shared RabbitMQ, or a private server
+// that it may stop, kill and fill. Only tests use it.
 package rabbitmqtest
 
 import (
@@ -13,9 +12,8 @@ import (
 	"email-gateway/shared/servertest"
 )
 
-// Shared returns the URL of the server that all tests use, and a prefix for this test's
-// queues and exchanges, which Delete removes. It needs RABBITMQ_URL; without it the test
-// fails.
+// Shared returns the URL of the shared server, and a prefix for this test's queues and exchanges,
+// which Delete removes. It needs RABBITMQ_URL; without it the test fails.
 func Shared(tb testing.TB) (url, prefix string) {
 	tb.Helper()
 	url = os.Getenv("RABBITMQ_URL")
@@ -25,7 +23,7 @@ func Shared(tb testing.TB) (url, prefix string) {
 	return url, "test-" + uuid.NewString() + "."
 }
 
-// Delete removes queues and exchanges when the test ends.
+// Delete deletes queues and exchanges when the test ends.
 func Delete(tb testing.TB, url string, queues, exchanges []string) {
 	tb.Cleanup(func() {
 		channel := Channel(tb, url)
@@ -42,8 +40,7 @@ func Delete(tb testing.TB, url string, queues, exchanges []string) {
 	})
 }
 
-// Channel opens a connection of the test's own and a channel on it, closed when the test
-// ends.
+// Channel opens a connection and a channel on it, closed when the test ends.
 func Channel(tb testing.TB, url string) *amqp.Channel {
 	tb.Helper()
 	connection, err := amqp.Dial(url)
@@ -58,17 +55,17 @@ func Channel(tb testing.TB, url string) *amqp.Channel {
 	return channel
 }
 
-// Server is a RabbitMQ of the test's own.
+// Server is a private RabbitMQ.
 type Server struct{ *servertest.Server }
 
-// Start starts a server of the test's own. It takes some seconds.
+// Start starts a private server. It takes some seconds.
 func Start(tb testing.TB) Server {
 	tb.Helper()
 	return Server{servertest.Start(tb, "rabbitmq")}
 }
 
-// FillMemory makes the server believe that its memory is full: it takes no messages.
+// FillMemory raises the server's memory alarm: it accepts no messages.
 func (s Server) FillMemory() { s.RabbitMQCtl("set_vm_memory_high_watermark", "0.00001") }
 
-// FreeMemory takes the alarm back.
+// FreeMemory clears the alarm.
 func (s Server) FreeMemory() { s.RabbitMQCtl("set_vm_memory_high_watermark", "0.9") }

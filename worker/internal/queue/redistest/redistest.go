@@ -1,6 +1,5 @@
-// Package redistest gives a test its place in Redis: a prefix of its own on the
-// shared server, or a private server that it may stop, kill and freeze. The tests
-// of the queue's adapter, of the dispatcher and of the worker use it; no program does.
+// Package redistest gives a test a prefix of its own on the shared Redis, or a private server that
+// it may stop, kill and freeze. Only tests use it.
 package redistest
 
 import (
@@ -14,9 +13,8 @@ import (
 	"email-gateway/shared/servertest"
 )
 
-// Shared returns the URL of the server that all tests use, and a prefix for this
-// test's queues, whose keys are deleted when the test ends. It needs REDIS_URL;
-// without it the test fails.
+// Shared returns the URL of the shared server, and a prefix for this test's queues, whose keys are
+// deleted when the test ends. It needs REDIS_URL; without it the test fails.
 func Shared(tb testing.TB) (url, prefix string) {
 	tb.Helper()
 	url = os.Getenv("REDIS_URL")
@@ -36,7 +34,7 @@ func clean(tb testing.TB, url, prefix string) {
 	}
 	client := redis.NewClient(o)
 	defer func() { _ = client.Close() }()
-	ctx := context.Background() // the test's own has ended
+	ctx := context.Background() // the test's context has ended
 	keys := client.Scan(ctx, 0, "asynq:{"+prefix+"*", 1000).Iterator()
 	deletions := client.Pipeline()
 	for keys.Next(ctx) {
@@ -54,7 +52,7 @@ func clean(tb testing.TB, url, prefix string) {
 	}
 }
 
-// Start starts a Redis of the test's own, with the settings that the gateway runs on.
+// Start starts a private Redis with the settings that the gateway requires.
 func Start(tb testing.TB) *servertest.Server {
 	tb.Helper()
 	return servertest.Start(tb, "redis")

@@ -1,0 +1,112 @@
+package mailing
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
+)
+
+// Limiter limits how many mailings are processed at a time, in total and per company, so that a
+// company with slow connections does not block the others.
+type Limiter struct {
+	all    *semaphore.Weighted
+	ofEach int64
+	// makeRoom is called after each waitLimit for which a caller waits for a shared slot; nil
+	// disables it.
+	waitLimit time.Duration
+	makeRoom  func()
+
+	mu  sync.Mutex
+	own map[uuid.UUID]*share // companies that hold or wait for a slot
+}
+
+type share struct {
+	slots *semaphore.Weighted
+	users int
+}
+
+// NewLimiter creates a limiter for total mailings, and at most ofEach of one company.
+func NewLimiter(total, ofEach int64) *Limiter {
+	return &Limiter{all: semaphore.NewWeighted(total), ofEach: ofEach, own: map[uuid.UUID]*share{}}
+}
+
+// MakeRoom sets a function that is called after each waitLimit for which a caller waits for a slot
+// used by other companies. It must be called before the first Enter.
+func (g *Limiter) MakeRoom(waitLimit time.Duration, makeRoom func()) {
+	g.waitLimit, g.makeRoom = waitLimit, makeRoom
+}
+
+// ErrOwnLimit: the company's own mailings use all slots that it may have.
+var ErrOwnLimit = errors.New("the company's own mailings use all its slots")
+
+// Enter waits for a slot until ctx ends. release releases it.
+func (g *Limiter) Enter(ctx context.Context, company uuid.UUID) (release func(), err error) {
+	own := g.join(company)
+	if !own.slots.TryAcquire(1) { // Acquire fails if ctx has ended, even if a slot is free
+		if err := own.slots.Acquire(ctx, 1); err != nil {
+			g.part(company, own)
+			return nil, errors.Join(ErrOwnLimit, err)
+		}
+	}
+	if err := g.acquire(ctx); err != nil {
+		own.slots.Release(1)
+		g.part(company, own)
+		return nil, err
+	}
+	return func() {
+		g.all.Release(1)
+		own.slots.Release(1)
+		g.part(company, own)
+	}, nil
+}
+
+// acquire waits for one of the shared slots.
+func (g *Limiter) acquire(ctx context.Context) error {
+	if g.all.TryAcquire(1) {
+		return nil
+	}
+	if g.makeRoom != nil {
+		done := make(chan struct{})
+		defer close(done)
+		go g.repeatMakeRoom(done)
+	}
+	return g.all.Acquire(ctx, 1)
+}
+
+// repeatMakeRoom calls makeRoom until done is closed.
+func (g *Limiter) repeatMakeRoom(done <-chan struct{}) {
+	tick := time.NewTicker(g.waitLimit)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			g.makeRoom()
+		case <-done:
+			return
+		}
+	}
+}
+
+func (g *Limiter) join(company uuid.UUID) *share {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	own, ok := g.own[company]
+	if !ok {
+		own = &share{slots: semaphore.NewWeighted(g.ofEach)}
+		g.own[company] = own
+	}
+	own.users++
+	return own
+}
+
+func (g *Limiter) part(company uuid.UUID, own *share) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if own.users--; own.users == 0 {
+		delete(g.own, company)
+	}
+}

@@ -1,0 +1,75 @@
+package mailing_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/mailing"
+)
+
+func TestLimiter(t *testing.T) {
+	t.Parallel()
+	g := mailing.NewLimiter(3, 2)
+	a, b := uuid.New(), uuid.New()
+	enter := func(company uuid.UUID) func() {
+		t.Helper()
+		release, err := g.Enter(t.Context(), company)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return release
+	}
+	shut := func(company uuid.UUID, ownLimit bool) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		release, err := g.Enter(ctx, company)
+		if err == nil {
+			release()
+		}
+		if !errors.Is(err, context.Canceled) || errors.Is(err, mailing.ErrOwnLimit) != ownLimit {
+			t.Errorf("the company's own limit %v: %v", ownLimit, err)
+		}
+	}
+	first, second := enter(a), enter(a)
+	shut(a, true) // it uses all its slots
+	third := enter(b)
+	shut(b, false) // all slots are used
+	first()
+	fourth := enter(b)
+	second()
+	third()
+	fourth()
+	for range 2 { // all slots were released
+		enter(a)()
+		enter(b)()
+	}
+}
+
+func TestLimiter_NeverExceedsItsSlots(t *testing.T) {
+	t.Parallel()
+	g := mailing.NewLimiter(4, 2)
+	companies := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
+	var inside atomic.Int64
+	var all sync.WaitGroup
+	for n := range 60 {
+		all.Go(func() {
+			release, err := g.Enter(t.Context(), companies[n%3])
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if inside.Add(1) > 4 {
+				t.Error("more than 4 inside")
+			}
+			inside.Add(-1)
+			release()
+		})
+	}
+	all.Wait()
+}

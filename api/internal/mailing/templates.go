@@ -1,0 +1,244 @@
+package mailing
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/shared/email"
+	"email-gateway/shared/mailmerge"
+	"email-gateway/shared/rules"
+)
+
+// Codes of faults of template fields.
+const (
+	CodeUnknownField   = "UNKNOWN_MERGE_FIELD"
+	CodeForbiddenField = "FORBIDDEN_MERGE_FIELD"
+	CodeReservedColumn = "RESERVED_COLUMN"
+)
+
+// Templates holds the templates of a mailing: subject, HTML and optional text.
+type Templates struct {
+	Subject, HTML, Text *mailmerge.Template // nil if missing or invalid
+}
+
+// ParseTemplates parses the templates and reports the faults of each.
+func ParseTemplates(subject, html, text string) (Templates, []rules.Fault) {
+	var l Templates
+	var faults []rules.Fault
+	parse := func(field, template string, parse func(string) (*mailmerge.Template, error)) *mailmerge.Template {
+		if template == "" {
+			return nil
+		}
+		parsed, err := parse(template)
+		if err != nil {
+			faults = append(faults, rules.Fault{Field: field, Code: email.CodeInvalidTemplate, Message: err.Error()})
+			return nil
+		}
+		return parsed
+	}
+	l.Subject = parse(PartSubject, subject, mailmerge.ParseSubject)
+	l.HTML = parse(PartHTML, html, mailmerge.ParseHTML)
+	l.Text = parse(PartText, text, mailmerge.ParseText)
+	return l, faults
+}
+
+// parts yields the existing templates with the names of their form parts.
+func (l Templates) parts(yield func(string, *mailmerge.Template) bool) {
+	for _, p := range []struct {
+		name     string
+		template *mailmerge.Template
+	}{{PartSubject, l.Subject}, {PartHTML, l.HTML}, {PartText, l.Text}} {
+		if p.template != nil && !yield(p.name, p.template) {
+			return
+		}
+	}
+}
+
+// Without returns the names of the existing bodies, html and text, that do not use the field.
+func (l Templates) Without(field string) []string {
+	var parts []string
+	for part, template := range l.parts {
+		if part != PartSubject && !slices.Contains(template.Fields(), field) {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// isOwn reports whether the gateway provides the value of the field. {{nome}} is a column.
+func isOwn(name string) bool {
+	return name == mailmerge.FieldEmail || name == mailmerge.FieldToken || name == mailmerge.FieldUnsubscribeURL
+}
+
+// CheckFields compares the fields of the templates with the columns of the file. A fault lists
+// the unknown fields and the columns.
+func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
+	var faults []rules.Fault
+	for part, template := range l.parts {
+		var unknown, forbidden []string
+		for _, name := range template.Fields() {
+			switch column := header.Index(name); {
+			case isOwn(name):
+				if name != mailmerge.FieldEmail && column >= 0 {
+					faults = addReserved(faults, name)
+				}
+			case column < 0:
+				unknown = append(unknown, name)
+			case header.IsTaxID(column):
+				forbidden = append(forbidden, name)
+			}
+		}
+		switch {
+		case len(unknown) > 0:
+			faults = append(faults, rules.Fault{Field: part, Code: CodeUnknownField, Message: fmt.Sprintf(
+				"uses %s, but the file has no such column; its columns are %s; the gateway adds {{token}} and {{unsubscribe_url}}",
+				braced(unknown), listed(header.Columns()))})
+		case len(forbidden) > 0:
+			faults = append(faults, rules.Fault{Field: part, Code: CodeForbiddenField, Message: fmt.Sprintf(
+				"uses %s: a CPF or CNPJ is never written into an email", braced(forbidden))})
+		}
+	}
+	return faults
+}
+
+func addReserved(faults []rules.Fault, name string) []rules.Fault {
+	if slices.ContainsFunc(faults, func(f rules.Fault) bool { return f.Code == CodeReservedColumn }) {
+		return faults
+	}
+	return append(faults, rules.Fault{Field: PartFile, Code: CodeReservedColumn, Message: fmt.Sprintf(
+		"has a column %s, but the gateway provides {{%s}} itself: rename the column", name, name)})
+}
+
+func braced(names []string) string {
+	return "{{" + strings.Join(names, "}}, {{") + "}}"
+}
+
+// listed joins the column names for a message, up to 2000 characters.
+func listed(columns []string) string {
+	const most = 2000 // characters
+	var all []string
+	length := 0
+	for _, name := range columns {
+		if name == "" {
+			continue
+		}
+		name = shortColumn(name)
+		if length += len(name); length > most {
+			return strings.Join(append(all, "…"), ", ")
+		}
+		all = append(all, name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// shortColumn truncates a column name, which may be a whole line of data.
+func shortColumn(name string) string {
+	const longest = 100
+	if runes := []rune(name); len(runes) > longest {
+		return string(runes[:longest]) + "…"
+	}
+	return name
+}
+
+// slots are the fields whose values an entry stores: all except those that are stored elsewhere
+// and have no default. A field with a default is stored, because an empty cell has the default
+// as value.
+func (l Templates) slots() []mailmerge.Field {
+	slots := []mailmerge.Field{}
+	for _, template := range l.parts {
+		for _, f := range template.Slots() {
+			own := !f.HasDefault && (isOwn(f.Name) || f.Name == mailmerge.FieldNome)
+			if !own && !slices.Contains(slots, f) {
+				slots = append(slots, f)
+			}
+		}
+	}
+	return slots
+}
+
+// expects returns the columns of fields without a default, each once.
+func (l Templates) expects(header *csvfile.Header) []int {
+	var columns []int
+	for _, template := range l.parts {
+		for _, f := range template.Slots() {
+			if column := header.Index(f.Name); !f.HasDefault && !isOwn(f.Name) && column >= 0 && !slices.Contains(columns, column) {
+				columns = append(columns, column)
+			}
+		}
+	}
+	slices.Sort(columns)
+	return columns
+}
+
+// Stored holds the templates as the worker reads them. They have no defaults: a field with a
+// default becomes a field with a generated short name, whose value was determined when the file
+// was read. So a worker of a release without defaults can send it too.
+type Stored struct {
+	Subject, HTML, Text string
+	Fields              []string // names of NewEntry.Fields, in order
+}
+
+// Stored requires existing templates without faults.
+func (l Templates) Stored() Stored {
+	slots := l.slots()
+	s := Stored{Fields: make([]string, len(slots))}
+	taken := map[string]bool{}
+	for _, template := range l.parts {
+		for _, name := range template.Fields() {
+			taken[name] = true
+		}
+	}
+	n := 0
+	for i, f := range slots {
+		if s.Fields[i] = f.Name; f.HasDefault {
+			for n++; taken["d"+strconv.Itoa(n)]; n++ { // skip names that the templates use for a column
+			}
+			s.Fields[i] = "d" + strconv.Itoa(n)
+		}
+	}
+	plain := func(t *mailmerge.Template) string {
+		if t == nil {
+			return ""
+		}
+		return t.Plain(func(f mailmerge.Field) string { return s.Fields[slices.Index(slots, f)] })
+	}
+	s.Subject, s.HTML, s.Text = plain(l.Subject), plain(l.HTML), plain(l.Text)
+	return s
+}
+
+// keys returns the names by which the templates bind the slots.
+func keys(slots []mailmerge.Field) []string {
+	names := make([]string, len(slots))
+	for i, f := range slots {
+		names[i] = f.Key()
+	}
+	return names
+}
+
+// bound holds templates whose fields are resolved to indexes of a row's values, in the order of
+// package mailmerge.
+type bound struct {
+	subject, html, text *mailmerge.Bound // text may be nil
+}
+
+// bind requires templates that passed CheckFields.
+func (l Templates) bind(used []string) (bound, error) {
+	place := mailmerge.Place(used)
+	var b bound
+	var missing, more []string
+	b.subject, missing = l.Subject.Bind(place)
+	b.html, more = l.HTML.Bind(place)
+	missing = append(missing, more...)
+	if l.Text != nil {
+		b.text, more = l.Text.Bind(place)
+		missing = append(missing, more...)
+	}
+	if len(missing) > 0 {
+		return bound{}, errors.New("bind templates: no value for " + braced(missing))
+	}
+	return b, nil
+}

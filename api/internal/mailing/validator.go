@@ -1,0 +1,329 @@
+package mailing
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/api/internal/disposable"
+	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/email"
+	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/mailmerge"
+	"email-gateway/shared/store"
+)
+
+// TokenSource provides verification tokens; see *Tokens.
+type TokenSource interface {
+	Take() string
+}
+
+// Validator validates rows: it converts each row to an entry or to a validation result that rejects
+// it. It is for one file and one goroutine, and reuses its memory from row to row.
+type Validator struct {
+	params    ValidatorParams
+	templates bound
+	names     []string          // of the columns, for validation results
+	slots     []mailmerge.Field // fields whose values an entry stores
+	columns   []int             // columns of the slots
+	inSubject []bool            // slots used in the subject, where line breaks are not allowed
+	expects   []int             // columns that a template uses without a default
+	kept      []int             // all columns whose text an entry stores
+	taxIDs    []int             // columns with a CPF or CNPJ; the first non-empty one is used
+	// mayShowNothing: the body consists of fields only, so that a row can make it empty.
+	mayShowNothing bool
+
+	values   []string        // in the order that bound expects
+	text     strings.Builder // text of the stored columns
+	rendered []byte
+	entry    store.NewEntry
+	reject   store.RejectedLine
+}
+
+// ValidatorParams are the parameters of a Validator.
+type ValidatorParams struct {
+	Company   uuid.UUID
+	Header    *csvfile.Header
+	Templates Templates // must have passed CheckFields
+	Ring      keyring.Ring
+	HashKey   []byte
+	Tokens    TokenSource
+	// DryRun stores no CPF or CNPJ, since nothing would use it.
+	DryRun bool
+	// RejectEmpty rejects a row with an empty field that has no default. Otherwise the row is sent
+	// and reported.
+	RejectEmpty bool
+	// Unsubscribe is a link as long as the longest one of a recipient. It replaces the real link
+	// when the size of a row's email is computed.
+	Unsubscribe string
+}
+
+// NewValidator creates the validator of one file.
+func NewValidator(p ValidatorParams) (*Validator, error) {
+	slots := p.Templates.slots()
+	templates, err := p.Templates.bind(keys(slots))
+	if err != nil {
+		return nil, err
+	}
+	j := &Validator{params: p, templates: templates, slots: slots, values: make([]string, mailmerge.OwnValues+len(slots))}
+	j.values[mailmerge.ValueUnsubscribeURL] = p.Unsubscribe
+	for _, name := range p.Header.Columns() {
+		j.names = append(j.names, shortColumn(name))
+	}
+	for _, f := range slots {
+		j.columns = append(j.columns, p.Header.Index(f.Name))
+		j.inSubject = append(j.inSubject, slices.Contains(p.Templates.Subject.Slots(), f))
+	}
+	j.expects = p.Templates.expects(p.Header)
+	j.mayShowNothing = !htmlcheck.Shows(p.Templates.HTML.Literals())
+	j.kept = slices.Concat([]int{p.Header.Email, p.Header.Nome, p.Header.RazaoSocial, p.Header.ExternalID}, j.columns)
+	for _, column := range []int{p.Header.CPFCNPJ, p.Header.CPF, p.Header.CNPJ} {
+		if column >= 0 {
+			j.taxIDs = append(j.taxIDs, column)
+		}
+	}
+	return j, nil
+}
+
+// Fields are the names of NewEntry.Fields, in order.
+func (j *Validator) Fields() []string { return j.params.Templates.Stored().Fields }
+
+// Validate validates a row. The result is valid until the next call. An error is an internal fault
+// of the gateway.
+func (j *Validator) Validate(row csvfile.Row) (store.MailingLine, error) {
+	j.entry = store.NewEntry{Line: row.Line, Fields: j.entry.Fields[:0], EmptyFields: j.entry.EmptyFields[:0]}
+	j.beginText(row)
+	if code := j.address(row.Field(j.params.Header.Email)); code != "" {
+		return j.refuse(row.Line, j.params.Header.Email, code), nil
+	}
+	if j.entry.InvalidReason == "" {
+		if line, err := j.person(row); line.Reject != nil || err != nil {
+			return line, err
+		}
+		if line := j.emptyFields(row); line.Reject != nil {
+			return line, nil
+		}
+		if line, err := j.render(row); line.Reject != nil || err != nil {
+			return line, err
+		}
+	}
+	id, err := uuid.NewV7() // ids increase, which the order of entries relies on
+	if err != nil {
+		return store.MailingLine{}, fmt.Errorf("make entry id: %w", err)
+	}
+	j.entry.ID, j.entry.Token = id, j.params.Tokens.Take()
+	return store.MailingLine{Entry: &j.entry}, nil
+}
+
+// beginText allocates the memory for all texts of a row: a row costs three allocations, of which
+// the token and the id are the others.
+func (j *Validator) beginText(row csvfile.Row) {
+	size := 0
+	for _, column := range j.kept {
+		size += len(row.Field(column))
+	}
+	j.text.Reset()
+	j.text.Grow(size)
+}
+
+// keep copies a field, so that it outlives the row.
+func (j *Validator) keep(field []byte) string {
+	begin := j.text.Len()
+	j.text.Write(field)
+	return j.text.String()[begin:]
+}
+
+// keepLine is keep for single-line text: a line break or tab becomes a space, together with the
+// invisible characters around it.
+func (j *Validator) keepLine(field []byte) string {
+	begin := j.text.Len()
+	for {
+		n := -1
+		if mayBreak(field) {
+			n = bytes.IndexFunc(field, isLineBreak)
+		}
+		if n < 0 {
+			j.text.Write(field)
+			return j.text.String()[begin:]
+		}
+		j.text.Write(bytes.TrimRightFunc(field[:n], email.IsInvisible))
+		j.text.WriteByte(' ')
+		field = bytes.TrimLeftFunc(field[n:], email.IsInvisible)
+	}
+}
+
+// mayBreak is a cheap check that avoids isLineBreak for nearly all fields.
+func mayBreak(field []byte) bool {
+	for _, b := range field {
+		if b < ' ' || b == 0xC2 || b == 0xE2 {
+			return true
+		}
+	}
+	return false
+}
+
+func isLineBreak(r rune) bool {
+	return r >= '\t' && r <= '\r' || r == '\u0085' || r == '\u2028' || r == '\u2029'
+}
+
+// refuse returns a validation result that rejects the row. column is an index, -1 for the whole
+// row.
+func (j *Validator) refuse(line, column int, code string) store.MailingLine {
+	j.reject = store.RejectedLine{Line: line, Code: code}
+	if column >= 0 && column < len(j.names) {
+		j.reject.Column = j.names[column]
+	}
+	return store.MailingLine{Reject: &j.reject}
+}
+
+// maxStored is the maximum length of an address (RFC 5321); longer values are not stored.
+const maxStored = 254
+
+// address sets the entry's address. A value that does not resemble an address is rejected; an
+// invalid address becomes an INVALID entry, so that the tenant can find and correct it.
+func (j *Validator) address(field []byte) (code string) {
+	switch {
+	case len(field) == 0:
+		return CodeMissingEmail
+	case bytes.IndexByte(field, '@') < 0, utf8.RuneCount(field) > maxStored:
+		return CodeInvalidEmail
+	}
+	text := j.keep(field)
+	ascii, err := mailbox.ASCII(text)
+	switch { // cloned, because an invalid entry must not retain the memory of the whole row
+	case err != nil:
+		j.entry.Email, j.entry.InvalidReason = strings.Clone(text), invalidSyntax
+	case disposable.Domain(email.DomainOf(ascii)):
+		j.entry.Email, j.entry.InvalidReason = strings.Clone(ascii), invalidDisposable
+	default:
+		j.entry.Email = ascii
+	}
+	return ""
+}
+
+// person reads the columns about the recipient. They have the limits of the send request's
+// recipient.
+func (j *Validator) person(row csvfile.Row) (store.MailingLine, error) {
+	h := j.params.Header
+	for _, text := range []struct {
+		column int
+		to     *string
+	}{{h.Nome, &j.entry.Nome}, {h.RazaoSocial, &j.entry.RazaoSocial}, {h.ExternalID, &j.entry.ExternalID}} {
+		field := row.Field(text.column)
+		if len(field) == 0 {
+			continue
+		}
+		*text.to = j.keepLine(field)
+		switch {
+		case utf8.RuneCount(field) > email.MaxFieldLen:
+			return j.refuse(row.Line, text.column, CodeTooLong), nil
+		case email.HasControl(*text.to):
+			return j.refuse(row.Line, text.column, CodeBadCharacter), nil
+		}
+	}
+	for _, column := range j.taxIDs {
+		field := row.Field(column)
+		if len(field) == 0 {
+			continue
+		}
+		bare, err := email.ParseTaxID(string(field))
+		if err != nil {
+			return j.refuse(row.Line, column, CodeInvalidTaxID), nil
+		}
+		if j.entry.CPFCNPJHash != "" {
+			continue
+		}
+		j.entry.CPFCNPJHash = email.HashTaxID(bare, j.params.HashKey)
+		if j.params.DryRun {
+			continue
+		}
+		if j.entry.CPFCNPJ, err = j.params.Ring.Seal(j.params.Company, bare); err != nil {
+			return store.MailingLine{}, fmt.Errorf("encrypt tax id: %w", err)
+		}
+	}
+	return store.MailingLine{}, nil
+}
+
+// emptyFields records the columns that a template uses without a default and that are empty in
+// the row.
+func (j *Validator) emptyFields(row csvfile.Row) store.MailingLine {
+	for _, column := range j.expects {
+		if len(row.Field(column)) > 0 {
+			continue
+		}
+		if j.params.RejectEmpty {
+			return j.refuse(row.Line, column, store.CodeEmptyField)
+		}
+		j.entry.EmptyFields = append(j.entry.EmptyFields, j.names[column])
+	}
+	return store.MailingLine{}
+}
+
+// render checks that the row's email can be rendered: later, when it is expanded and sent, the
+// tenant could no longer be told.
+func (j *Validator) render(row csvfile.Row) (store.MailingLine, error) {
+	for i, column := range j.columns {
+		field := row.Field(column)
+		switch value := &j.values[mailmerge.OwnValues+i]; {
+		case len(field) == 0:
+			*value = j.slots[i].Default
+		case j.inSubject[i]:
+			*value = j.keepLine(field)
+		default:
+			*value = j.keep(field)
+		}
+	}
+	j.entry.Fields = append(j.entry.Fields, j.values[mailmerge.OwnValues:]...)
+	j.values[mailmerge.ValueEmail], j.values[mailmerge.ValueNome], j.values[mailmerge.ValueToken] = j.entry.Email, j.entry.Nome, tokenLike
+
+	var err error
+	if j.rendered, err = j.templates.subject.AppendTo(j.rendered[:0], j.values); err == nil {
+		err = j.templates.html.Check(j.values)
+	}
+	if err == nil && j.templates.text != nil {
+		err = j.templates.text.Check(j.values)
+	}
+	if wrong, ok := errors.AsType[*mailmerge.ValueFault](err); ok {
+		return j.refuse(row.Line, j.params.Header.Index(wrong.Field), codeOfValue(wrong.Code)), nil
+	}
+	switch {
+	case err != nil:
+		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
+	case len(bytes.TrimLeftFunc(j.rendered, email.IsInvisible)) == 0:
+		return j.refuse(row.Line, -1, CodeSubjectLength), nil
+	case j.templates.html.Size(j.values) > email.MaxHTML, j.templates.text != nil && j.templates.text.Size(j.values) > email.MaxHTML:
+		return j.refuse(row.Line, -1, CodeBodyTooLarge), nil
+	case !j.mayShowNothing:
+		return store.MailingLine{}, nil
+	}
+	if j.rendered, err = j.templates.html.AppendTo(j.rendered[:0], j.values); err != nil {
+		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
+	}
+	if !htmlcheck.Shows(string(j.rendered)) {
+		return j.refuse(row.Line, -1, CodeEmptyBody), nil
+	}
+	return store.MailingLine{}, nil
+}
+
+// tokenLike has the length of every token.
+const tokenLike = "AAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+// codeOfValue maps a code of mailmerge to one of validation results.
+func codeOfValue(code string) string {
+	switch code {
+	case mailmerge.CodeValueAddress, mailmerge.CodeValueHost, mailmerge.CodeValuePath:
+		return CodeInvalidLink
+	case mailmerge.CodeValueControl, mailmerge.CodeValueNotText:
+		return CodeBadCharacter
+	case mailmerge.CodeSubjectLength:
+		return CodeSubjectLength
+	}
+	return code
+}

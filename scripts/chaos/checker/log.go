@@ -1,0 +1,28 @@
+package checker
+
+import (
+	"context"
+	"fmt"
+
+	"email-gateway/scripts/chaos/cluster"
+	"email-gateway/scripts/chaos/load"
+)
+
+// checkLogs checks that no program panicked, and that logs contain no addresses or CPFs.
+func (c *Checker) checkLogs(context.Context) error {
+	for _, p := range c.cluster.Programs {
+		log, err := p.Log()
+		if err != nil {
+			return fmt.Errorf("read the log of %s: %w", p.Name, err)
+		}
+		if cluster.Panicked(log) {
+			c.AddFinding(Crash, "%s panicked", p.Name)
+		}
+		for _, at := range [][]int{load.FindAddress(log), load.FindTaxID(log)} {
+			if at != nil {
+				c.AddFinding(Leak, "the log of %s has %q", p.Name, log[max(0, at[0]-60):min(len(log), at[1]+60)])
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/scripts/chaos/cluster"
+	"email-gateway/scripts/chaos/fault"
+	"email-gateway/scripts/chaos/load"
+	"email-gateway/shared/email"
+)
+
+// The checker has its own copy of the diagram: a change of the gateway's must be repeated there
+// deliberately.
+func TestFollows_EqualsTheGatewaysDiagram(t *testing.T) {
+	t.Parallel()
+	for _, previous := range append(email.EventTypes(), "") {
+		for _, next := range email.EventTypes() {
+			if got, want := follows(string(previous), string(next)), email.MayFollow(previous, next); got != want {
+				t.Errorf("%s after %q: %v, the gateway says %v", next, previous, got, want)
+			}
+		}
+	}
+	if !slices.Equal(queueNames, email.Queues()) {
+		t.Errorf("the gateway's queues are %q", email.Queues())
+	}
+}
+
+// addEmail adds an email with these events, a third of a second apart; the text after a colon is
+// "unknown" for FAILED, "feedback" for SENT, and the error code of other events.
+func addEmail(c *Checker, r row, path string, begun time.Time) *row {
+	r.id = fmt.Sprintf("email-%d", len(c.emails))
+	c.emails[r.id] = &r
+	var events []event
+	for i, word := range strings.Fields(path) {
+		kind, about, _ := strings.Cut(word, ":")
+		s := event{email: r.id, seq: i + 1, kind: kind, at: begun.Add(time.Duration(i) * time.Second / 3), unknown: about == "unknown", fromFeedback: about == "feedback"}
+		if kind == scheduled || kind == unknown {
+			s.code = cmp.Or(about, unknown)
+		}
+		if kind == attempt {
+			s.attempt = fmt.Sprintf("%s-%d", r.id, i)
+		}
+		events = append(events, s)
+	}
+	c.checkTimeline(events)
+	return &r
+}
+
+// A flag without an event that explains it is a finding, and so is an event without its flag.
+func TestCheckFlags(t *testing.T) {
+	t.Parallel()
+	const try = "RECEIVED VALIDATED SENT_ATTEMPT "
+	for name, tt := range map[string]struct {
+		row  row
+		path string
+		want []string
+	}{
+		"plain":                                   {row{status: sent}, try + "SENT", nil},
+		"flag without a reason":                   {row{status: sent, unknown: true}, try + "SENT", []string{Unexplained}},
+		"duplicate flag without a reason":         {row{status: sent, duplicate: true}, try + "SENT", []string{Unexplained}},
+		"duplicate flag after a refusal":          {row{status: sent, duplicate: true}, try + "RETRY_SCHEDULED " + try + "SENT", []string{Unexplained}},
+		"duplicate flag after an unknown outcome": {row{status: sent, unknown: true, duplicate: true}, try + "OUTCOME_UNKNOWN RETRY_SCHEDULED " + try + "SENT", nil},
+		"no duplicate flag":                       {row{status: sent, unknown: true}, try + "OUTCOME_UNKNOWN RETRY_SCHEDULED " + try + "SENT", []string{Duplicate}},
+		"unreadable response, no flag":            {row{status: sent, unknown: true}, try + "OUTCOME_UNKNOWN:SES_TIMEOUT RETRY_SCHEDULED:SES_TIMEOUT " + try + "SENT", []string{Duplicate}},
+		"late refusal":                            {row{status: sent, unknown: true}, try + "OUTCOME_UNKNOWN RETRY_SCHEDULED:SES_UNAVAILABLE " + try + "SENT", nil},
+		"unknown outcome without a flag":          {row{status: sent}, try + "OUTCOME_UNKNOWN SENT", []string{Unexplained}},
+		"unknown outcome resolved by feedback":    {row{status: sent}, try + "OUTCOME_UNKNOWN SENT:feedback DELIVERED", nil},
+		"feedback after the response":             {row{status: sent}, try + "OUTCOME_UNKNOWN SENT DELIVERED", nil},
+		"unreadable response":                     {row{status: failed, unknown: true}, try + "FAILED:unknown", nil},
+		"unreadable response, sent again":         {row{status: sent, unknown: true, duplicate: true}, try + "FAILED:unknown REPLAYED " + try + "SENT", nil},
+		"refused and sent again":                  {row{status: sent, duplicate: true}, try + "FAILED REPLAYED " + try + "SENT", []string{Unexplained}},
+		"confirmed duplicate":                     {row{status: sent, duplicate: true}, try + "SENT DELIVERED DUPLICATE_CONFIRMED", nil},
+		"released, which is no unknown outcome":   {row{status: sent, unknown: true}, try + "RELEASED " + try + "SENT", []string{Unexplained}},
+		"second attempt unknown":                  {row{status: failed, unknown: true}, try + "RETRY_SCHEDULED " + try + "OUTCOME_UNKNOWN FAILED", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := New(nil, load.Records{}, nil)
+			c.checkFlags(addEmail(c, tt.row, tt.path, time.Now()))
+			if got := promises(c); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// An attempt that ended in OUTCOME_UNKNOWN has a reason: SES's response, or a fault at that time,
+// which explains at most as many attempts as it could affect.
+func TestCheckDoubts(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	hit := func(kind, subject string, at time.Duration) fault.Injected {
+		return fault.Injected{Kind: kind, Subject: subject, From: begun.Add(at), To: begun.Add(at + time.Second)}
+	}
+	for name, tt := range map[string]struct {
+		emails      int
+		sesRequests map[string]sesRequest // by attempt; all of them are the third event of their email
+		injected    []fault.Injected
+		want        int
+	}{
+		"no fault":                   {1, nil, nil, 1},
+		"SES did not respond":        {1, map[string]sesRequest{"email-0-2": {}}, nil, 0},
+		"SES responded":              {1, map[string]sesRequest{"email-0-2": {confirmed: true}}, nil, 1},
+		"SES responded, worker died": {1, map[string]sesRequest{"email-0-2": {confirmed: true}}, []fault.Injected{hit("worker-kill", "worker-1", 0)}, 0},
+		"the worker died before":     {1, nil, []fault.Injected{hit("worker-kill", "worker-1", -time.Minute)}, 1},
+		"the worker died later":      {1, nil, []fault.Injected{hit("worker-kill", "worker-1", time.Minute)}, 1},
+		"unrelated faults":           {1, nil, []fault.Injected{hit("rabbitmq-kill", "rabbitmq", 0), hit("api-kill", "api-1", 0)}, 1},
+		"link to SES broken":         {1, nil, []fault.Injected{hit("ses-hang", "worker-1:ses", 0)}, 0},
+		"as many as the concurrency": {cluster.Concurrency, nil, []fault.Injected{hit("worker-kill", "worker-1", 0)}, 0},
+		"one more":                   {cluster.Concurrency + 1, nil, []fault.Injected{hit("worker-kill", "worker-1", 0)}, 1},
+		"one more, and Postgres too": {cluster.Concurrency + 1, nil, []fault.Injected{hit("worker-kill", "worker-1", 0), hit("postgres-kill", "postgres", 0)}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := New(nil, load.Records{}, tt.injected)
+			for range tt.emails {
+				addEmail(c, row{status: failed, unknown: true}, "RECEIVED VALIDATED SENT_ATTEMPT OUTCOME_UNKNOWN FAILED", begun)
+			}
+			for attempt, a := range tt.sesRequests {
+				c.sesRequests[attempt] = a
+			}
+			c.checkUnknownOutcomes()
+			got := 0
+			for _, f := range c.findings() {
+				got += f.Count
+			}
+			if got != tt.want {
+				t.Errorf("found %d, want %d: %+v", got, tt.want, c.findings())
+			}
+		})
+	}
+}
+
+// After the response to its cancellation no email of a mailing is sent.
+func TestCheckTimeline_Cancelled(t *testing.T) {
+	t.Parallel()
+	mailing := uuid.Must(uuid.NewV7())
+	for name, tt := range map[string]struct {
+		mailing string
+		at      time.Duration // of the attempt, after the cancellation
+		want    []string
+	}{
+		"before":          {mailing.String(), -time.Minute, nil},
+		"in flight":       {mailing.String(), -clockTolerance, nil},
+		"after":           {mailing.String(), time.Minute, []string{Promise}},
+		"another mailing": {uuid.NewString(), time.Minute, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now()
+			c := New(nil, load.Records{Stopped: map[uuid.UUID]time.Time{mailing: now}}, nil)
+			addEmail(c, row{status: sent, mailing: tt.mailing}, "RECEIVED VALIDATED SENT_ATTEMPT SENT", now.Add(tt.at))
+			if got := promises(c); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckFailure(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	cut := []fault.Injected{{Kind: "ses-hang", Subject: "worker-1:ses", From: begun, To: begun.Add(time.Second)}}
+	for name, tt := range map[string]struct {
+		requests int
+		injected []fault.Injected
+		want     []string
+	}{
+		"refused":                 {1, nil, nil},
+		"no request":              {0, nil, []string{Unexplained}},
+		"no request, link broken": {0, cut, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checker := New(nil, load.Records{}, nil)
+			r := addEmail(checker, row{status: failed, code: "SES_TIMEOUT"}, "RECEIVED VALIDATED SENT_ATTEMPT FAILED", begun)
+			checker.requests[r.id] = tt.requests
+			checker.checkFailure(r, explanations(tt.injected))
+			if got := promises(checker); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+			if c := checker.Counts.Failed["SES_TIMEOUT"]; c.Count != 1 || c.NoRequest != 1-tt.requests {
+				t.Errorf("counted %+v", c)
+			}
+		})
+	}
+}

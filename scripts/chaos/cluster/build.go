@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+func (c *Cluster) bin(name string) string { return filepath.Join(c.cfg.Dir, "bin", name) }
+
+// run runs a command-line program, with a direct connection to the database.
+func (c *Cluster) run(ctx context.Context, name string, args ...string) error {
+	_, err := c.output(ctx, name, args...)
+	return err
+}
+
+func (c *Cluster) output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, c.bin(name), args...)
+	cmd.Env = c.environ(map[string]string{"DATABASE_URL": c.Postgres.URL})
+	out, err := cmd.Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		err = fmt.Errorf("%w: %s", err, failed.Stderr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+// scopes are all scopes of a tenant's key.
+const scopes = "emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write"
+
+// Companies returns the tenants that submit the emails.
+func Companies() []string { return []string{"Caos 1", "Caos 2", "Caos 3"} }
+
+// QuietCompany is a tenant that sends few emails. Its lanes are never paused separately.
+const QuietCompany = "Quieta"
+
+// PauseSending pauses a company's lanes, or with "" all sending, as an operator does; ResumeSending resumes them.
+func (c *Cluster) PauseSending(ctx context.Context, company string) error {
+	return c.run(ctx, "gatewayctl", append([]string{"lane", "pause", "--reason", "chaos"}, lanes(company)...)...)
+}
+
+// ResumeSending reverts PauseSending.
+func (c *Cluster) ResumeSending(ctx context.Context, company string) error {
+	return c.run(ctx, "gatewayctl", append([]string{"lane", "resume"}, lanes(company)...)...)
+}
+
+// Suspend suspends a company, as an operator does.
+func (c *Cluster) Suspend(ctx context.Context, company string) error {
+	return c.run(ctx, "gatewayctl", "company", "suspend", company, "--reason", "chaos")
+}
+
+// Erase erases a person from all data of the company.
+func (c *Cluster) Erase(ctx context.Context, company, address string) error {
+	return c.run(ctx, "gatewayctl", "person", "erase", "--company", company, "--email", address, "--reason", "chaos", "--yes")
+}
+
+func lanes(company string) []string {
+	if company == "" {
+		return []string{"--all"}
+	}
+	return []string{"--company", company}
+}
+
+// Key creates a company and a key for it, as an operator does.
+func (c *Cluster) Key(ctx context.Context, company, from string) (string, error) {
+	if err := c.run(ctx, "gatewayctl", "company", "create", "--name", company, "--default-from", from, "--json"); err != nil {
+		return "", err
+	}
+	out, err := c.output(ctx, "gatewayctl", "key", "create", "--company", company, "--scopes", scopes, "--rate", "0", "--json")
+	if err != nil {
+		return "", err
+	}
+	var made struct{ Key string }
+	if err := json.Unmarshal(out, &made); err != nil || made.Key == "" {
+		return "", fmt.Errorf("gatewayctl key create printed %q", out)
+	}
+	return made.Key, nil
+}

@@ -1,0 +1,324 @@
+// Package cluster runs a whole gateway for tests. Postgres, Redis and RabbitMQ are private instances,
+// the programs are real processes, SES is the simulator, and between every two of them there is a
+// link that can be cut, delayed and disturbed. The chaos run uses it, and the neighbour suite,
+// which needs no links.
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	_ "github.com/lib/pq" // the driver of Cluster.Database
+	"github.com/redis/go-redis/v9"
+
+	"email-gateway/scripts/local"
+	"email-gateway/scripts/sessim"
+)
+
+// Config describes a gateway.
+type Config struct {
+	// Root is the checkout, Dir a directory for data, logs and programs.
+	Root, Dir string
+	// Overlay is passed to go build -overlay for the programs: it replaces source files.
+	Overlay string
+	// Single starts one program of each kind, without links to its dependencies, and publishes no
+	// events of SES.
+	Single bool
+	// SendRate is SES's limit in recipients per second; 0 = the constant of that name.
+	SendRate float64
+	// Env is set for every program, in addition to the default variables. An empty value selects
+	// the program's default.
+	Env map[string]string
+}
+
+// Cluster is a running gateway.
+type Cluster struct {
+	Postgres, Redis, RabbitMQ *local.Service
+
+	// Programs are all processes of the gateway, Links all links between components.
+	Programs []*Program
+	Links    []*Link
+	Mail     *Mail
+	Database *sql.DB // direct connection to Postgres
+
+	cfg       Config
+	balancer  *balancer
+	env       map[string]string // of all programs; each also has the addresses of its links
+	supervise context.Context
+	end       context.CancelFunc
+}
+
+// Open builds the programs and starts everything. Close stops it; after an error Open calls Close.
+func Open(ctx context.Context, cfg Config) (*Cluster, error) {
+	c := &Cluster{cfg: cfg}
+	c.supervise, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	if err := c.open(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) open(ctx context.Context) error {
+	built := make(chan error, 1)
+	go func() { built <- local.Build(ctx, c.cfg.Root, c.bin(""), "-overlay="+c.cfg.Overlay) }()
+	err := errors.Join(c.startServices(ctx), <-built)
+	if err != nil {
+		return err
+	}
+	// Faults hold locks for as long as they last; Postgres ends idle transactions of the programs.
+	if c.Database, err = sql.Open("postgres", c.Postgres.URL+"&idle_in_transaction_session_timeout=0"); err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	c.Database.SetMaxIdleConns(0) // an idle one may be dead: Postgres is killed often
+	if c.Mail, err = newMail(cmp.Or(c.cfg.SendRate, SendRate)); err != nil {
+		return err
+	}
+	if err := c.run(ctx, "migrate", "up"); err != nil {
+		return err
+	}
+	return c.startPrograms(ctx)
+}
+
+func (c *Cluster) startServices(ctx context.Context) error {
+	dir := filepath.Join(c.cfg.Dir, "services")
+	c.Postgres, c.Redis, c.RabbitMQ = local.NewService(c.cfg.Root, dir, Postgres), local.NewService(c.cfg.Root, dir, Redis),
+		local.NewService(c.cfg.Root, dir, RabbitMQ)
+	var starting sync.WaitGroup
+	errs := make([]error, 3)
+	for i, service := range []*local.Service{c.Postgres, c.Redis, c.RabbitMQ} {
+		starting.Go(func() { errs[i] = service.Open(ctx) })
+	}
+	starting.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) startPrograms(ctx context.Context) error {
+	c.env = map[string]string{
+		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "chaos", "AWS_SECRET_ACCESS_KEY": "chaos",
+		"CPF_CNPJ_KEYS": "chaos:" + secret(), "UNSUBSCRIBE_KEY": secret(),
+		"STORAGE_URL": "file://" + filepath.Join(c.cfg.Dir, "storage"), "MX_RESOLVER": "off",
+		"PUBLIC_URL": "https://mail.chaos.example", "LOG_LEVEL": "warn",
+		"QUOTA_RUNNING_MAILINGS": "10000", // a run may upload more than 20 at a time
+		"EMAIL_TTL":              "5m", "EMAIL_BACKOFF": backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
+		// Crashes are detected within seconds, so that a run of a minute covers it: this changes
+		// settings, not code.
+		"MAILING_RECOVERY_INTERVAL": "5s", "MAILING_STALE_AFTER": "10s",
+		"RECIPIENTS_RETRY_TTL_MS": "2000",
+		"SES_CONFIGURATION_SET":   "chaos", "SES_FEEDBACK_WINDOW": FeedbackWindow.String(),
+		"SES_EVENTS_TOPICS": topic, "SES_EVENTS_TRUSTED_URL": "http://" + c.Mail.Addr,
+	}
+	maps.Copy(c.env, c.cfg.Env)
+	proxies := newProxies()
+	for _, role := range roles {
+		if c.cfg.Single {
+			role.count = 1
+		}
+		for n := range role.count {
+			if err := c.addProgram(proxies, role.kind, n+1, role.dependencies); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range c.Programs {
+		if err := p.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if c.cfg.Single {
+		return nil
+	}
+	var err error
+	if c.balancer, err = newBalancer(c.APIs()); err != nil { // through links
+		return err
+	}
+	return c.Mail.publish(c.balancer.url)
+}
+
+// addProgram creates the program and its links.
+func (c *Cluster) addProgram(proxies *proxies, kind string, number int, dependencies []string) error {
+	addr, err := local.FreeAddress()
+	if err != nil {
+		return err
+	}
+	p := newProgram(c, fmt.Sprintf("%s-%d", kind, number), kind, addr)
+	if kind == API {
+		if p.Metrics, err = local.FreeAddress(); err != nil {
+			return err
+		}
+		p.env["METRICS_ADDR"] = p.Metrics
+	}
+	for _, d := range dependencies {
+		if c.cfg.Single {
+			p.env[variables[d]] = c.urlThrough(d, c.upstream(d))
+			continue
+		}
+		link, err := proxies.add(p.Name+":"+d, d, c.upstream(d))
+		if err != nil {
+			return err
+		}
+		c.Links = append(c.Links, link)
+		p.env[variables[d]] = c.urlThrough(d, link.Addr)
+	}
+	if kind == API {
+		p.env[variables[RabbitMQ]] = c.RabbitMQ.URL // says that RabbitMQ is used; the api never connects
+	}
+	if kind == API && !c.cfg.Single {
+		link, err := proxies.add("load:"+p.Name, API, addr)
+		if err != nil {
+			return err
+		}
+		c.Links = append(c.Links, link)
+	}
+	c.Programs = append(c.Programs, p)
+	return nil
+}
+
+// upstream returns the dependency's own address.
+func (c *Cluster) upstream(dependency string) string {
+	if dependency == SES {
+		return c.Mail.Addr
+	}
+	return c.Service(dependency).Addr
+}
+
+// urlThrough returns the dependency's URL with another address.
+func (c *Cluster) urlThrough(dependency, addr string) string {
+	if dependency == SES {
+		return "http://" + addr
+	}
+	return c.Service(dependency).Through(addr)
+}
+
+// Service returns Postgres, Redis or RabbitMQ by name; nil for other names.
+func (c *Cluster) Service(name string) *local.Service {
+	switch name {
+	case Postgres:
+		return c.Postgres
+	case Redis:
+		return c.Redis
+	case RabbitMQ:
+		return c.RabbitMQ
+	}
+	return nil
+}
+
+// Program returns a program by name; nil if there is none.
+func (c *Cluster) Program(name string) *Program {
+	for _, p := range c.Programs {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Link returns a link by name; nil if there is none.
+func (c *Cluster) Link(name string) *Link {
+	for _, l := range c.Links {
+		if l.Name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// APIs returns the URLs at which the load generator reaches the apis.
+func (c *Cluster) APIs() []string {
+	var urls []string
+	if c.cfg.Single {
+		return []string{"http://" + c.Program(ProgramNames(API)[0]).Addr}
+	}
+	for _, l := range c.Links {
+		if l.Dependency == API {
+			urls = append(urls, "http://"+l.Addr)
+		}
+	}
+	return urls
+}
+
+// Close stops everything and removes the services' data; logs stay.
+func (c *Cluster) Close() error {
+	var ending sync.WaitGroup
+	for _, p := range c.Programs {
+		ending.Go(p.end)
+	}
+	ending.Wait()
+	c.end()
+	for _, l := range c.Links {
+		l.close()
+	}
+	var errs []error
+	if c.Mail != nil {
+		errs = append(errs, c.Mail.close())
+	}
+	if c.balancer != nil {
+		errs = append(errs, c.balancer.close())
+	}
+	if c.Database != nil {
+		errs = append(errs, c.Database.Close())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var destroying sync.WaitGroup
+	destroyed := make([]error, 3)
+	for i, service := range []*local.Service{c.Postgres, c.Redis, c.RabbitMQ} {
+		if service != nil {
+			destroying.Go(func() { destroyed[i] = service.Destroy(ctx) })
+		}
+	}
+	destroying.Wait()
+	return errors.Join(append(errs, destroyed...)...)
+}
+
+func secret() string {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+// environ returns the environment of a program.
+func (c *Cluster) environ(own map[string]string) []string {
+	all := maps.Clone(c.env)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	maps.Copy(all, own)
+	list := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	for name, value := range all {
+		list = append(list, name+"="+value)
+	}
+	return list
+}
+
+// backoff is proportional to the default table, and lets five attempts finish within a run.
+const backoff = "300ms,700ms,1500ms,3s,5s"
+
+// Concurrency is the number of emails that each worker has in flight.
+const Concurrency = 32
+
+// OpenRedis connects directly to Redis. Commands are not retried.
+func (c *Cluster) OpenRedis() (*redis.Client, error) {
+	o, err := redis.ParseURL(c.Redis.URL)
+	if err != nil {
+		return nil, fmt.Errorf("read the URL of redis: %w", err)
+	}
+	o.MaxRetries, o.PoolSize = -1, 3
+	return redis.NewClient(o), nil
+}
+
+// SendRate is SES's limit in recipients per second: about what two cores can send while they run
+// everything else. The window of a queue on Redis is one second of it.
+const SendRate = 500
+
+// Ledger returns all requests that SES received, oldest first.
+func (c *Cluster) Ledger() []sessim.Entry { return c.Mail.Simulator.Ledger() }

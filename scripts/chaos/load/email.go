@@ -1,0 +1,83 @@
+package load
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// Domain is the domain of all addresses of the run, by which leaked addresses are found.
+const Domain = "cliente-caos.example"
+
+// FindAddress returns the start and end of the domain of an address of the run in text; nil if
+// there is none.
+func FindAddress(text []byte) []int {
+	if at := bytes.Index(text, []byte("@"+Domain)); at >= 0 {
+		return []int{at, at + len("@"+Domain)}
+	}
+	return nil
+}
+
+// email is one email to be submitted.
+type email struct {
+	serial int
+	key    string // the tenant's
+	body   []byte
+
+	atMostOnce bool
+	concurrent bool // submitted twice at the same time
+	cancel     bool // withdrawn right after its acceptance
+	suppress   bool // to an address that the tenant has suppressed
+}
+
+// Address is the recipient's address of the email with that serial.
+func Address(serial int) string  { return fmt.Sprintf("pessoa%d@%s", serial, Domain) }
+func external(serial int) string { return fmt.Sprintf("carta-%d", serial) }
+
+func newEmail(random *rand.Rand, serial int, key string, end time.Time) email {
+	l := email{serial: serial, key: key}
+	recipient := map[string]any{"externalId": external(serial), "nome": "João Assunção", "email": Address(serial)}
+	request := map[string]any{
+		"to": Address(serial), "subject": fmt.Sprintf("Sua fatura nº %d está disponível", serial),
+		"html":      "<p>Olá, <b>João</b>: a fatura já saiu.</p>" + padding(random),
+		"recipient": recipient,
+	}
+	switch pick := random.IntN(100); {
+	case pick < 10:
+		request["delivery"], l.atMostOnce = "at_most_once", true
+	case pick < 15:
+		request["cc"] = []string{fmt.Sprintf("copia%d@%s", serial, Domain)}
+	case pick < 20: // due within the run
+		request["sendAt"] = scheduled(random, end).Format(time.RFC3339Nano)
+	case pick < 22: // withdrawn long before it is due
+		request["sendAt"], l.cancel = time.Now().Add(time.Hour).Format(time.RFC3339), true
+	case pick < 24: // withdrawn while it may be in flight
+		l.cancel = true
+	case pick < 28:
+		request["priority"] = 1 + random.IntN(10)
+	case pick < 31:
+		recipient["cpfCnpj"] = written(serial)
+	case pick < 32:
+		l.suppress = true
+	}
+	l.concurrent = random.IntN(50) == 0
+	l.body, _ = json.Marshal(request) // maps of strings and numbers always can
+	return l
+}
+
+// scheduled returns a time in the next seconds, before the end of the run.
+func scheduled(random *rand.Rand, end time.Time) time.Time {
+	left := min(max(time.Until(end), time.Second), 15*time.Second)
+	return time.Now().Add(time.Duration(random.Int64N(int64(left))))
+}
+
+// padding makes one email in forty a large one.
+func padding(random *rand.Rand) string {
+	if random.IntN(40) > 0 {
+		return ""
+	}
+	return strings.Repeat("<p>Linha de detalhe da fatura, com acentuação.</p>", 1+random.IntN(600))
+}

@@ -1,0 +1,95 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"email-gateway/scripts/chaos/checker"
+	"email-gateway/scripts/chaos/cluster"
+)
+
+const (
+	// A task on Redis is its payload, without the html, and asynq's lists.
+	redisBase    = 32 << 20
+	bytesPerTask = 8 << 10
+)
+
+// rssMax is the memory limit of a program by kind, for any backlog.
+var rssMax = map[string]int64{cluster.API: 150 << 20, "dispatcher": 150 << 20, "worker": 250 << 20}
+
+var usedMemory = regexp.MustCompile(`(?m)^used_memory:(\d+)`)
+
+func (m *Monitor) measureRedis(ctx context.Context) {
+	queues, err := checker.Queues(ctx, m.redis)
+	if err != nil {
+		return
+	}
+	var all, archived int64
+	for _, q := range queues {
+		m.Seen.Retries = max(m.Seen.Retries, q.Retry)
+		all, archived = all+q.Tasks()+q.Archived, archived+q.Archived
+		if q.Completed > 0 {
+			m.addSizeFinding("%s holds %d completed tasks", q.Name, q.Completed)
+		}
+	}
+	m.Seen.Archived = max(m.Seen.Archived, archived)
+	info, err := m.redis.Info(ctx, "memory").Result()
+	if err != nil {
+		return
+	}
+	found := usedMemory.FindStringSubmatch(info)
+	if found == nil {
+		return
+	}
+	used, _ := strconv.ParseInt(found[1], 10, 64) // digits
+	m.Seen.Redis = max(m.Seen.Redis, used)
+	if most := redisBase + bytesPerTask*all; used > most {
+		m.addSizeFinding("Redis uses %d bytes with %d tasks, limit %d", used, all, most)
+	}
+}
+
+func (m *Monitor) addSizeFinding(format string, args ...any) {
+	if len(m.sizes) < maxFindings {
+		m.sizes = append(m.sizes, fmt.Sprintf(format, args...))
+	}
+}
+
+func (m *Monitor) measurePrograms() {
+	for _, p := range m.cluster.Programs {
+		pid := p.PID()
+		if pid == 0 {
+			continue
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue // it has exited meanwhile
+		}
+		for line := range strings.Lines(string(text)) {
+			// The kernel records the peak, so that one between two samples counts.
+			if value, found := strings.CutPrefix(line, "VmHWM:"); found {
+				kib, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+				m.Seen.RSS[p.Name] = max(m.Seen.RSS[p.Name], kib<<10)
+			}
+		}
+	}
+}
+
+// reportSizes adds findings for exceeded limits.
+func (m *Monitor) reportSizes(c *checker.Checker) {
+	if seen := m.Seen.Window; seen.Tasks > seen.Limit {
+		c.AddFinding(checker.Size, "%s had %d tasks; the limit by window and concurrency is %d", seen.Queue, seen.Tasks, seen.Limit)
+	}
+	for _, p := range m.cluster.Programs {
+		if m.Seen.RSS[p.Name] > rssMax[p.Kind] {
+			c.AddFinding(checker.Size, "%s used %d MiB, limit %d", p.Name, m.Seen.RSS[p.Name]>>20, rssMax[p.Kind]>>20)
+		}
+	}
+	for _, text := range m.sizes {
+		c.AddFinding(checker.Size, "%s", text)
+	}
+	c.Archived = m.Seen.Archived
+}

@@ -1,0 +1,52 @@
+package breaker
+
+import (
+	"context"
+	"time"
+)
+
+// Account handles what the provider reports about the account: the code with which it refuses all
+// email, or "" if it accepts email. A refusal opens the breaker before any email gets it; the end
+// of the refusal closes it, unless the failure of an email has opened it since: the account may be
+// fine while one of its parts refuses.
+//
+// Each process acts on a refusal once, until the refusal ends or its code changes. So if a probe
+// succeeds although the account still reports a refusal, this process keeps the breaker closed.
+// That is stored in memory only: a process that reads the refusal for the first time after the
+// probe opens the breaker again, until the next probe succeeds.
+//
+// Account is not safe for concurrent use: one loop calls it.
+func (b *Breaker) Account(ctx context.Context, refusal string) {
+	switch refusal {
+	case "":
+		b.accountAccepts(ctx)
+	case b.refused:
+	default:
+		b.accountRefuses(ctx, refusal)
+	}
+}
+
+func (b *Breaker) accountRefuses(ctx context.Context, code string) {
+	shut, err := b.store.ShutGateByAccount(ctx, code, b.instance)
+	if err != nil {
+		b.log.Log(ctx, levelOf(err), "cannot open the circuit breaker, retrying at the next account check", "code", code, "error", err)
+		return
+	}
+	b.refused = code
+	if shut {
+		b.metrics.shuts.WithLabelValues(code).Inc()
+		b.log.Error("sending parked: the provider's account accepts no email. Nothing passes but a probe every few seconds, until the account or a probe says otherwise",
+			"code", code)
+	}
+}
+
+func (b *Breaker) accountAccepts(ctx context.Context) {
+	b.refused = ""
+	was, opened, err := b.store.OpenGateByAccount(ctx, b.instance)
+	switch {
+	case err != nil:
+		b.log.Log(ctx, levelOf(err), "cannot close the circuit breaker, retrying at the next probe or account check", "error", err)
+	case opened:
+		b.log.Info("sending goes on: the provider's account accepts email again", "code", was.Reason, "parked", was.After.Round(time.Millisecond).String())
+	}
+}

@@ -1,0 +1,157 @@
+package breaker_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/breaker"
+	"email-gateway/worker/internal/provider"
+)
+
+const paused = "SES_ACCOUNT_SENDING_PAUSED"
+
+func newBreaker(d storetest.Database) *breaker.Breaker { return newBreakerWithReach(d, nil) }
+
+func newBreakerWithReach(d storetest.Database, reach func(context.Context) error) *breaker.Breaker {
+	return breaker.New(breaker.Params{
+		Log: slog.New(slog.DiscardHandler), Store: d.Store, Instance: "worker-1", Registry: prometheus.NewRegistry(), Reach: reach,
+	})
+}
+
+func expect(t *testing.T, d storetest.Database, when string, state store.GateState) store.Gate {
+	t.Helper()
+	g, err := d.Store.Gate(t.Context())
+	if err != nil || g.State != state {
+		t.Fatalf("%s: %+v, %v, want %s", when, g, err, state)
+	}
+	return g
+}
+
+// The account opens the breaker before any email is refused, and closes it.
+func TestAccount(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	g := newBreaker(d)
+	g.Account(t.Context(), "")
+	expect(t, d, "it sends", store.GateOpen)
+	g.Account(t.Context(), paused)
+	expect(t, d, "it may not", store.GateShut)
+	g.Account(t.Context(), "")
+	expect(t, d, "it may again", store.GateOpen)
+	g.Account(t.Context(), "SES_DAILY_QUOTA_EXCEEDED")
+	if now := expect(t, d, "its quota is spent", store.GateShut); *now.Reason != "SES_DAILY_QUOTA_EXCEEDED" {
+		t.Errorf("breaker = %+v", now)
+	}
+}
+
+// A probe that succeeds overrides an account that still reports a refusal, until the account's
+// report changes.
+func TestAccount_ProbeOverridesAccount(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	g := newBreaker(d)
+	g.Account(t.Context(), paused)
+	now := expect(t, d, "it may not", store.GateShut)
+	g.Answered(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.GatePass{Probe: true, Shuts: now.Shuts}})
+	expect(t, d, "a probe passed", store.GateOpen)
+	g.Account(t.Context(), paused)
+	expect(t, d, "it says so still", store.GateOpen)
+	g.Account(t.Context(), "")
+	g.Account(t.Context(), paused)
+	expect(t, d, "it says so anew", store.GateShut)
+}
+
+// The failure of an email overrides the account's report.
+func TestAccount_EmailFailureOverridesAccount(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	g := newBreaker(d)
+	unspent := g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New()}, &provider.Failure{
+		Outcome: provider.Failed, Code: paused, Category: provider.PermanentError, AccountWide: true,
+	})
+	expect(t, d, "an email was refused", store.GateShut)
+	if unspent {
+		t.Error("the try of the email that opened it does not count")
+	}
+	g.Account(t.Context(), "")
+	expect(t, d, "the account says that it sends", store.GateShut)
+}
+
+// A probe that fails in an outage after another probe has closed the breaker does not count as a
+// try.
+func TestFailed_ProbeAfterClose(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	g := newBreaker(d)
+	g.Account(t.Context(), paused)
+	pass := store.GatePass{Probe: true, Shuts: expect(t, d, "it may not", store.GateShut).Shuts}
+	g.Answered(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: pass})
+	late := &provider.Failure{Outcome: provider.Unknown, Code: "SES_TIMEOUT", Category: provider.TimeoutError, Outage: true}
+	if !g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: pass}, late) {
+		t.Error("the late probe's try counts")
+	}
+	expect(t, d, "a late probe", store.GateOpen)
+}
+
+// While an outage is only suspected, the last try of an email does not count.
+func TestFailed_LastTryInSuspectedOutage(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	g := newBreaker(d)
+	broken := &provider.Failure{Outcome: provider.Unknown, Code: "SES_INTERNAL_ERROR", Category: provider.TransientError, Outage: true}
+	for i := range 8 {
+		unspent := g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Last: i%2 == 0}, broken)
+		if want := i >= 5 && i%2 == 0; unspent != want {
+			t.Errorf("call %d: unspent %v, want %v", i+1, unspent, want)
+		}
+	}
+	expect(t, d, "eight calls", store.GateOpen)
+}
+
+// The last try of a single email does not count while the provider does not answer the account call
+// either. If it does, the email is the cause. The breaker stays closed in both cases.
+func TestFailed_LastTryOfSingleEmail(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reach   func(context.Context) error
+		unspent bool
+	}{
+		"the provider is down": {func(context.Context) error { return errors.New("connection refused") }, true},
+		"it answers":           {func(context.Context) error { return nil }, false},
+		"it cannot be asked":   {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			asked := 0
+			g := newBreakerWithReach(d, c.reach)
+			if c.reach != nil {
+				g = newBreakerWithReach(d, func(ctx context.Context) error {
+					if asked++; ctx.Err() != nil {
+						t.Error("called without a timeout")
+					}
+					return c.reach(ctx)
+				})
+			}
+			away := &provider.Failure{Outcome: provider.Retry, Code: "NETWORK_ERROR", Category: provider.TransientError, Outage: true}
+			id := uuid.New()
+			for try := range 7 {
+				last := try >= 4
+				if unspent := g.Failed(breaker.Call{Email: id, Attempt: uuid.New(), Last: last}, away); unspent != (last && c.unspent) {
+					t.Errorf("try %d: unspent %v", try+1, unspent)
+				}
+			}
+			expect(t, d, "seven tries of one email", store.GateOpen)
+			if asked > 1 {
+				t.Errorf("the provider was called %d times within a moment", asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,229 @@
+// Package breaker is the circuit breaker of the provider, shared by all workers through one row in
+// Postgres. The pipeline reports the result of each call, and the loop that reads the provider's
+// account reports whether the account accepts email. The breaker opens when no email can be sent,
+// and sending is then parked except for probes, one email at a time; it closes when a probe
+// succeeds.
+//
+// The claim in Postgres enforces the state; the dispatcher chooses the probes. The table, the
+// metrics and package store call the breaker a gate: an open breaker is a shut gate.
+package breaker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/provider"
+)
+
+const (
+	// watchInterval is the maximum age of the state in the metrics.
+	watchInterval = time.Second
+	// repeatDelay is the pause between two tries of a write during a database outage.
+	repeatDelay = 250 * time.Millisecond
+	// closeTime bounds the write that closes the breaker: the next probe would retry it.
+	closeTime = 5 * time.Second
+)
+
+// Store stores the state.
+type Store interface {
+	Gate(ctx context.Context) (store.Gate, error)
+	ShutGate(ctx context.Context, w store.Shutting) (shut bool, err error)
+	OpenGate(ctx context.Context, by string, p store.GatePass) (was store.Reopened, opened bool, err error)
+	ShutGateByAccount(ctx context.Context, reason, by string) (shut bool, err error)
+	OpenGateByAccount(ctx context.Context, by string) (was store.Reopened, opened bool, err error)
+	SkipProbe(ctx context.Context, id uuid.UUID) error
+}
+
+// Params configure a Breaker.
+type Params struct {
+	Log      *slog.Logger
+	Store    Store
+	Instance string // this process, for operators
+	Registry prometheus.Registerer
+	// Codes are the codes of failures that may open the breaker: their counters start at 0, so that
+	// rate() sees the first event.
+	Codes []string
+	// Reach makes a call to the provider that sends no email, and returns an error if the provider
+	// does not work. Optional.
+	Reach func(ctx context.Context) error
+}
+
+// Breaker is safe for concurrent use, except for Account.
+type Breaker struct {
+	log          *slog.Logger
+	store        Store
+	instance     string
+	metrics      *metrics
+	run          run
+	opening      sharedTry
+	reachability reachability
+	refused      string // code of the account's last handled refusal; only used by Account
+}
+
+// Call is one call of the provider.
+type Call struct {
+	Email, Attempt uuid.UUID
+	Pass           store.GatePass // the breaker's state at the attempt's claim
+	// Last means that the email has no try left after this one.
+	Last bool
+}
+
+// New makes a Breaker.
+func New(p Params) *Breaker {
+	return &Breaker{
+		log: p.Log, store: p.Store, instance: p.Instance, metrics: newMetrics(p.Registry, p.Codes), reachability: reachability{reach: p.Reach},
+	}
+}
+
+// Watch returns the loop that updates the gauge.
+func (b *Breaker) Watch() *service.Loop {
+	return service.NewLoop(service.LoopParams{Log: b.log, Interval: watchInterval, RunOnce: b.watch})
+}
+
+func (b *Breaker) watch(ctx context.Context) (more bool, err error) {
+	now, err := b.store.Gate(ctx)
+	if err != nil {
+		return false, nil // /readyz and the pipeline report the outage
+	}
+	b.metrics.show(now)
+	return false, nil
+}
+
+// Answered reports that the provider accepted an email. If it was the probe, the breaker closes.
+func (b *Breaker) Answered(c Call) {
+	b.run.ended(c, nil, time.Now())
+	b.close(c.Pass)
+}
+
+// Failed reports a failed call, and opens or closes the breaker accordingly. unspent means that the
+// try does not count: the email is a probe, or the breaker is open or was opened during the call,
+// so the failure is already known. In a suspected outage the last try of an email does not count
+// either: failures of a second email, and more failures than one email has tries, show that the
+// email is not the cause. The same applies if the provider does not answer the account call: a
+// single email never opens the breaker, and does not fail in an outage. That call is skipped if the
+// provider has answered another email since the previous failure: then only the account's API may
+// be down.
+//
+// Failed repeats its reads and writes until the database answers. But it does not wait for another
+// session's lock on the breaker's row: the state is then unchanged, the email's own outcome applies
+// (in a certain outage its try does not count), and the next failing call tries to open the
+// breaker.
+func (b *Breaker) Failed(c Call, f *provider.Failure) (unspent bool) {
+	belief, answers := b.run.ended(c, f, time.Now())
+	switch {
+	case f.Outcome == provider.Park, f.Outage && belief == certain:
+		b.trip(c, f)
+		return true
+	case f.AccountWide: // the email that opens the breaker is recorded by its outcome
+		return !b.trip(c, f) || c.Pass.Probe
+	case f.Outage && (c.Pass.Probe || c.Last && (belief == suspected || !answers && b.reachability.unreachable())):
+		return true
+	case f.Outage:
+		return b.openedSince(c.Pass)
+	case f.Outcome == provider.Unreadable && belief == certain:
+		b.trip(c, f)
+	case f.Outcome == provider.Failed && f.Category != provider.ValidationError:
+		// The provider refused only this email, so it would accept others. (With a ValidationError
+		// the email never reached it.)
+		b.close(c.Pass)
+	}
+	return false
+}
+
+// Skipped reports that the probe with this id ended without a call, so that the next one need not
+// wait.
+func (b *Breaker) Skipped(id uuid.UUID) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	if err := b.store.SkipProbe(ctx, id); err != nil {
+		b.log.Warn("cannot skip the probe, the next one follows after the pause", "error", err)
+	}
+}
+
+// trip reports whether this attempt opened the breaker, and not an earlier one. If the write fails,
+// the email is treated as the one that opened it.
+func (b *Breaker) trip(c Call, f *provider.Failure) (shut bool) {
+	w := store.Shutting{Reason: f.Code, By: b.instance, Attempt: c.Attempt, Pass: c.Pass}
+	shared, err := b.opening.do(func() error {
+		return insist(func(ctx context.Context) (err error) {
+			shut, err = b.store.ShutGate(ctx, w)
+			return err
+		})
+	})
+	switch {
+	case errors.Is(err, store.ErrGateLocked):
+		level := slog.LevelWarn
+		if shared {
+			level = slog.LevelDebug
+		}
+		b.log.Log(context.Background(), level, "cannot open the circuit breaker, retrying at the next failing call", "code", f.Code, "error", store.ErrGateLocked)
+		return !b.openedSince(c.Pass) // the lock may be held by an attempt whose commit takes longer
+	case err != nil:
+		b.log.Error("cannot open the circuit breaker", "code", f.Code, "error", err)
+		return true // the email's own outcome applies, as without a breaker
+	case shut:
+		b.metrics.shuts.WithLabelValues(f.Code).Inc()
+		b.log.Error("sending parked: nothing passes but a probe every few seconds, until the provider takes it",
+			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
+	}
+	return shut
+}
+
+func (b *Breaker) openedSince(pass store.GatePass) (shut bool) {
+	err := insist(func(ctx context.Context) error {
+		now, err := b.store.Gate(ctx)
+		shut = now.ShutSince(pass)
+		return err
+	})
+	if err != nil {
+		b.log.Error("cannot read the circuit breaker's state", "error", err)
+		return false
+	}
+	return shut
+}
+
+func (b *Breaker) close(pass store.GatePass) {
+	if !pass.Probe {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	was, opened, err := b.store.OpenGate(ctx, b.instance, pass)
+	switch {
+	case err != nil:
+		b.log.Log(ctx, levelOf(err), "cannot close the circuit breaker, retrying at the next probe", "error", err)
+	case opened:
+		b.log.Info("sending goes on: the provider answered the probe", "code", was.Reason, "parked", was.After.Round(time.Millisecond).String())
+	}
+}
+
+// levelOf is the log level of a failed write that will be retried later.
+func levelOf(err error) slog.Level {
+	if errors.Is(err, store.ErrGateLocked) {
+		return slog.LevelWarn
+	}
+	return slog.LevelError
+}
+
+// insist repeats an operation until the database answers, but does not wait for a locked row. The
+// call is over: neither a stop nor the queue may prevent its result from being recorded.
+func insist(do func(ctx context.Context) error) error {
+	ctx := context.Background()
+	for {
+		err := do(ctx)
+		if !store.IsOutage(err) || errors.Is(err, store.ErrGateLocked) {
+			return err
+		}
+		if err := service.Pause(ctx, repeatDelay); err != nil {
+			return err
+		}
+	}
+}

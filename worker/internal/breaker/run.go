@@ -1,0 +1,96 @@
+package breaker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/worker/internal/provider"
+)
+
+// Thresholds at which one process considers the provider down, or assumes that something else
+// answers in its place. Each process counts its own calls, which use the same network: that is
+// exact without coordination. With many processes, or few emails, the time limits decide. A single
+// email never suffices: it may itself be the cause.
+const (
+	outageCalls = 20
+	outageTime  = 5 * time.Second
+	// outageGap ends a run: two failures half an hour apart are no outage.
+	outageGap = time.Minute
+	// suspectCalls of more than one email are a suspected outage. One email has five tries.
+	suspectCalls    = 6
+	unreadableCalls = 3
+)
+
+// belief is the conclusion from a run of failures.
+type belief int
+
+const (
+	unsuspected belief = iota
+	suspected
+	certain
+)
+
+// run counts consecutive failures of the same kind since the breaker was last opened. Probes are
+// not counted.
+type run struct {
+	mu          sync.Mutex
+	turn        int64 // how often the breaker had been opened before
+	outages     int
+	first       uuid.UUID // email of the first outage failure
+	several     bool      // another email is among them
+	since, last time.Time // times of the outage failures
+	answered    bool      // a call got a response after the last outage failure
+	unreadables int
+}
+
+// ended records the result of a call (nil: accepted), and returns the conclusion from it and the
+// previous failures of its kind. answers means that the provider accepted or refused a call between
+// this outage failure and the previous one.
+func (r *run) ended(c Call, f *provider.Failure, now time.Time) (b belief, answers bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.Pass.Probe || c.Pass.Shuts < r.turn {
+		return unsuspected, false
+	}
+	if c.Pass.Shuts > r.turn {
+		r.turn, r.outages, r.unreadables, r.answered = c.Pass.Shuts, 0, 0, false
+	}
+	switch {
+	case f == nil:
+		r.outages, r.unreadables, r.answered = 0, 0, true
+	case f.Outcome == provider.Unspent:
+		// The call ended on our side: no information about the provider.
+	case f.Category == provider.ValidationError:
+		// The SDK rejected the request before sending it: no information either.
+	case f.Outage:
+		r.unreadables = 0
+		answers, r.answered = r.answered, false
+		return r.outage(c.Email, now), answers
+	case f.Outcome == provider.Unreadable:
+		r.outages = 0
+		if r.unreadables++; r.unreadables >= unreadableCalls {
+			return certain, false
+		}
+	default:
+		r.outages, r.unreadables, r.answered = 0, 0, true
+	}
+	return unsuspected, false
+}
+
+func (r *run) outage(email uuid.UUID, now time.Time) belief {
+	if r.outages == 0 || now.Sub(r.last) > outageGap {
+		r.outages, r.since, r.first, r.several = 0, now, email, false
+	}
+	r.outages++
+	r.last = now
+	r.several = r.several || email != r.first
+	switch {
+	case r.several && (r.outages >= outageCalls || now.Sub(r.since) >= outageTime):
+		return certain
+	case r.several && r.outages >= suspectCalls:
+		return suspected
+	}
+	return unsuspected
+}

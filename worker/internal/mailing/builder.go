@@ -1,0 +1,118 @@
+package mailing
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/mailmerge"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/mx"
+)
+
+// Reasons for an invalid entry.
+const (
+	invalidSyntax = "syntax"
+	invalidMX     = "mx"
+)
+
+// builder builds the emails of one mailing from its entries. Bodies are rendered when an email is
+// sent; the subject is rendered here, since it is part of the task.
+type builder struct {
+	job            *store.MailingJob
+	subject        *mailmerge.Bound
+	linked         bool // the subject contains the unsubscribe link
+	unsubscribeURL func(company, mailing uuid.UUID, address string) string
+}
+
+func newBuilder(job *store.MailingJob, unsubscribeURL func(company, mailing uuid.UUID, address string) string) (*builder, error) {
+	template, err := mailmerge.ParseSubject(job.Subject)
+	if err != nil {
+		return nil, fmt.Errorf("subject: %w", err)
+	}
+	b := &builder{job: job, unsubscribeURL: unsubscribeURL}
+	var missing []string
+	b.linked = template.Has(mailmerge.FieldUnsubscribeURL)
+	b.subject, missing = template.Bind(mailmerge.Place(job.Fields))
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("subject: no column for %q", missing)
+	}
+	return b, nil
+}
+
+// emails builds an email or a reason for each pending entry.
+func (b *builder) emails(entries []store.ExpandableEntry, domains map[string]mx.Result) ([]store.ExpandedEntry, error) {
+	expanded := make([]store.ExpandedEntry, 0, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		if !e.Pending {
+			continue
+		}
+		x, err := b.email(e, domains[email.DomainOf(e.Email)])
+		if err != nil {
+			return nil, fmt.Errorf("entry %s: %w", e.ID, err)
+		}
+		expanded = append(expanded, x)
+	}
+	return expanded, nil
+}
+
+func (b *builder) email(e *store.ExpandableEntry, domain mx.Result) (store.ExpandedEntry, error) {
+	x := store.ExpandedEntry{ID: e.ID}
+	if !domain.Valid {
+		x.InvalidReason, x.Details = invalidMX, domain.Detail
+		return x, nil
+	}
+	subject, err := b.render(e)
+	var fault *mailmerge.ValueFault
+	switch {
+	case errors.As(err, &fault):
+		x.InvalidReason, x.Details = invalidSyntax, "subject: "+fault.Error()
+		return x, nil
+	case err != nil:
+		return x, fmt.Errorf("subject: %w", err)
+	}
+	x.RecipientID = store.RecipientID(b.job.CompanyID, e.ExternalID, e.CPFCNPJHash, e.Email)
+	x.Job = b.task(e, subject, x.RecipientID)
+	if err := check(x.Job); err != nil {
+		x.InvalidReason, x.Details = invalidSyntax, strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return x, nil
+}
+
+func (b *builder) render(e *store.ExpandableEntry) (string, error) {
+	link := ""
+	if b.linked {
+		link = b.unsubscribeURL(b.job.CompanyID, b.job.ID, e.Email)
+	}
+	subject, err := b.subject.AppendTo(nil, mailmerge.Values(e.Email, e.Token, e.Nome, link, e.Fields))
+	return string(subject), err
+}
+
+// task builds the email's job. A person with a tenant identifier is identified by that, as in a
+// single email, since several addresses may belong to it; otherwise by the recipient id derived
+// from the address.
+func (b *builder) task(e *store.ExpandableEntry, subject string, recipient uuid.UUID) email.SendJob {
+	job := email.SendJob{
+		OutboxID: e.ID.String(), CompanyID: b.job.CompanyID.String(), RequestID: b.job.RequestID,
+		To: e.Email, Subject: subject, HTMLRef: "mailing:" + b.job.ID.String(),
+		ReplyTo: b.job.ReplyTo, Tags: b.job.Tags,
+		Recipient: email.JobRecipient{
+			ExternalID: e.ExternalID, CPFCNPJHash: e.CPFCNPJHash, RazaoSocial: e.RazaoSocial, Nome: e.Nome, Email: e.Email,
+		},
+	}
+	if e.ExternalID == "" && e.CPFCNPJHash == "" {
+		job.Recipient.RecipientID = recipient.String()
+	}
+	return job
+}
+
+// check makes the worker's first validation, with the values that the dispatcher will set.
+func check(job email.SendJob) error {
+	job.Attempt, job.EnqueuedAt = 1, time.Now()
+	return job.Validate(1)
+}

@@ -1,0 +1,61 @@
+package maintenance_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/maintenance"
+)
+
+func TestRecipientRescuer(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	accept := func(address string) uuid.UUID {
+		t.Helper()
+		id := uuid.Must(uuid.NewV7())
+		err := d.Store.AcceptRecipients(t.Context(), store.NewRecipients{CompanyID: company, RequestID: "req-1", CreatedAt: time.Now(), Recipients: []store.NewRecipient{
+			{OutboxID: id, Recipient: store.Recipient{ID: store.RecipientID(company, "", "", address), Email: address}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	lost, underWay := accept("ana@example.com"), accept("bia@example.com")
+	set(t, d, lost, `status = 'PUBLISHED', processed_at = now() - interval '16 min'`)
+	set(t, d, underWay, `status = 'PUBLISHED', processed_at = now() - interval '14 min'`)
+
+	registry := prometheus.NewRegistry()
+	run(t, maintenance.NewRecipientRescuer(maintenance.RecipientRescuerParams{
+		Log: slog.New(slog.DiscardHandler), Store: d.Store, Actions: maintenance.NewActions(registry),
+	}))
+	eventually(t, "the lost recipient waits for the dispatcher", func() bool { return status(t, d, lost) == email.Pending })
+	if is := status(t, d, underWay); is != "PUBLISHED" {
+		t.Errorf("the one still in flight is %s", is)
+	}
+	eventually(t, "it is counted", func() bool { return actionCount(t, registry, "intake_returned") == 1 })
+}
+
+func actionCount(t *testing.T, registry *prometheus.Registry, action string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if labels := m.GetLabel(); len(labels) == 1 && labels[0].GetValue() == action {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}

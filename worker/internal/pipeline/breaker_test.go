@@ -1,0 +1,338 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/breaker"
+	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/queue"
+)
+
+// Failures that concern the account, not the email that got them.
+var (
+	paused    = provider.Failure{Outcome: provider.Failed, Code: "SES_ACCOUNT_SENDING_PAUSED", Category: provider.PermanentError, AccountWide: true}
+	quota     = provider.Failure{Outcome: provider.Throttled, Code: "SES_DAILY_QUOTA_EXCEEDED", Category: provider.QuotaError, AccountWide: true}
+	denied    = provider.Failure{Outcome: provider.Park, Code: "SES_ACCESS_DENIED", Category: provider.ConfigurationError}
+	away      = provider.Failure{Outcome: provider.Retry, Code: "NETWORK_ERROR", Category: provider.TransientError, Outage: true}
+	broken    = provider.Failure{Outcome: provider.Unknown, Code: "SES_INTERNAL_ERROR", Category: provider.TransientError, Outage: true}
+	garbled   = provider.Failure{Outcome: provider.Unreadable, Code: "SES_RESPONSE_UNREADABLE", Category: provider.TransientError}
+	rejected  = provider.Failure{Outcome: provider.Failed, Code: "SES_MESSAGE_REJECTED", Category: provider.PermanentError}
+	unwritten = provider.Failure{Outcome: provider.Failed, Code: "SES_INVALID_REQUEST", Category: provider.ValidationError}
+)
+
+func (b *bench) gate(t *testing.T) store.Gate {
+	t.Helper()
+	g, err := b.Store.Gate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// shut opens the circuit breaker with the failures of an email of its own.
+func (b *bench) shut(t *testing.T, f provider.Failure) {
+	t.Helper()
+	b.sender.fail(1, f)
+	_ = b.handle(t, b.Accept(t, b.company, nil))
+	if b.gate(t).State != store.GateShut {
+		t.Fatalf("the breaker is still closed after %s", f.Code)
+	}
+	b.sender.sent = nil
+}
+
+// probe makes the email the current probe.
+func (b *bench) probe(t *testing.T, id uuid.UUID) {
+	t.Helper()
+	b.exec(t, "UPDATE provider_gate SET probe_id = $1, probe_at = now()", id)
+}
+
+// expect checks the status and counters of an email.
+func (b *bench) expect(t *testing.T, id uuid.UUID, status email.Status, attempts, throttles int) {
+	t.Helper()
+	if e := b.find(t, id); e.Status != status || e.Attempts != attempts || e.Throttles != throttles {
+		t.Errorf("status %s, attempts %d, throttles %d; want %s, %d, %d", e.Status, e.Attempts, e.Throttles, status, attempts, throttles)
+	}
+}
+
+// The email whose failure opens the breaker is recorded by its outcome. From then on emails are
+// dropped before the call.
+func TestBreaker_OneEmailOpensItForAll(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failure             provider.Failure
+		status              email.Status
+		attempts, throttles int
+	}{
+		"account paused":    {paused, email.Failed, 1, 0},
+		"daily quota":       {quota, email.RetryScheduled, 1, 1},
+		"wrong credentials": {denied, email.Pending, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			first, second := b.Accept(t, b.company, nil), b.Accept(t, b.company, nil)
+			b.sender.fail(1, c.failure)
+			_ = b.handle(t, first)
+			b.expect(t, first, c.status, c.attempts, c.throttles)
+			g := b.gate(t)
+			if g.State != store.GateShut || *g.Reason != c.failure.Code || *g.ChangedBy != "worker-1" {
+				t.Fatalf("gate = %+v", g)
+			}
+			b.exec(t, "UPDATE email_outbox SET status = 'ENQUEUED' WHERE id = $1", second)
+			if err := b.pipeline.Handle(t.Context(), b.task(t, second)); err != nil {
+				t.Fatal(err)
+			}
+			b.expect(t, second, email.Pending, 0, 0)
+			if got := b.events(t, second); len(got) > 0 || len(b.sender.sent) != 1 {
+				t.Errorf("%d calls, and events %v of an email without an attempt", len(b.sender.sent), got)
+			}
+		})
+	}
+}
+
+// Calls in flight when the breaker opened, and its probe, are released: the failure is already
+// known.
+func TestBreaker_InFlightAndProbeAreReleased(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]provider.Failure{"paused": paused, "quota": quota, "denied": denied, "away": away} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			inFlight := b.Accept(t, b.company, nil)
+			other := uuid.New()
+			b.sender.fail(1, f)
+			b.sender.during = func() {
+				if done, err := b.Store.ShutGate(t.Context(), store.Shutting{Reason: "FIRST", By: "worker-2", Attempt: other}); err != nil || !done {
+					t.Errorf("shut: %v, %v", done, err)
+				}
+			}
+			if err := b.handle(t, inFlight); err != nil {
+				t.Errorf("in flight: %v", err)
+			}
+			b.sender.during = nil
+			b.expect(t, inFlight, email.Pending, 0, 0)
+
+			probe := b.Accept(t, b.company, nil)
+			b.probe(t, probe)
+			b.sender.fail(1, f)
+			if err := b.handle(t, probe); err != nil {
+				t.Errorf("probe: %v", err)
+			}
+			b.expect(t, probe, email.Pending, 0, 0)
+			if got, want := b.events(t, probe), timeline(firstTry, email.EventReleased); !slices.Equal(got, want) {
+				t.Errorf("events %v, want %v", got, want)
+			}
+			if g := b.gate(t); g.State != store.GateShut || g.Shuts != 1 || *g.Reason != "FIRST" {
+				t.Errorf("gate = %+v", g)
+			}
+		})
+	}
+}
+
+// The probe's outcome decides whether the breaker closes.
+func TestBreaker_ProbeOutcomes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer *provider.Failure
+		status email.Status
+		want   store.GateState
+	}{
+		"sent":            {nil, email.Sent, store.GateOpen},
+		"rejected":        {&rejected, email.Failed, store.GateOpen},
+		"never left":      {&unwritten, email.Failed, store.GateShut},
+		"unreadable":      {&garbled, email.Failed, store.GateShut},
+		"throttled":       {&provider.Failure{Outcome: provider.Throttled, Code: "SES_THROTTLING"}, email.RetryScheduled, store.GateShut},
+		"connection lost": {&broken, email.RetryScheduled, store.GateShut},
+		"still denied":    {&denied, email.Pending, store.GateShut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			b.shut(t, denied)
+			probe, other := b.Accept(t, b.company, nil), b.Accept(t, b.company, nil)
+			b.probe(t, probe)
+			if c.answer != nil {
+				b.sender.fail(1, *c.answer)
+			}
+			_ = b.handle(t, other) // not a probe
+			_ = b.handle(t, probe)
+			if got := b.find(t, probe).Status; got != c.status || len(b.sender.sent) != 1 {
+				t.Errorf("status %s after %d calls, want %s after one", got, len(b.sender.sent), c.status)
+			}
+			if got := b.gate(t).State; got != c.want {
+				t.Errorf("gate %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A success of a call that began before the breaker opened does not close it.
+func TestBreaker_OldSuccessDoesNotCloseIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	b.sender.during = func() {
+		_, err := b.Store.ShutGate(t.Context(), store.Shutting{Reason: "X", By: "worker-2", Attempt: uuid.New()})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(t, id, email.Sent, 1, 0)
+	if got := b.gate(t).State; got != store.GateShut {
+		t.Errorf("gate %s", got)
+	}
+}
+
+// In an outage the email whose failure opens the breaker, and all later ones, keep their tries.
+func TestBreaker_OutageKeepsTries(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.sender.fail(1000, away)
+	var ids []uuid.UUID
+	for range 30 {
+		ids = append(ids, b.Accept(t, b.company, nil))
+	}
+	for _, id := range ids {
+		_ = b.handle(t, id)
+	}
+	if n := len(b.sender.sent); n != 20 {
+		t.Errorf("%d calls, want 20", n)
+	}
+	for i, id := range ids {
+		if i < 19 {
+			b.expect(t, id, email.RetryScheduled, 1, 0)
+		} else {
+			b.expect(t, id, email.Pending, 0, 0)
+		}
+	}
+}
+
+// An email whose connection always breaks uses its five tries although the account's API fails for
+// long: the provider accepts others meanwhile.
+func TestBreaker_OneFailingEmailWhileOthersPass(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.pipeline.Breaker = breaker.New(breaker.Params{
+		Log: slog.New(slog.DiscardHandler), Store: b.Store, Instance: "worker-1", Registry: prometheus.NewRegistry(),
+		Reach: func(context.Context) error { return errors.New("502") },
+	})
+	cut := b.Accept(t, b.company, nil)
+	for range 8 {
+		other := b.Accept(t, b.company, nil)
+		if err := b.handle(t, other); err != nil {
+			t.Fatal(err)
+		}
+		b.exec(t, "UPDATE email_outbox SET next_at = now() WHERE id = $1", cut)
+		b.sender.fail(1, away)
+		_ = b.handle(t, cut)
+		b.sender.fail(0, away)
+	}
+	b.expect(t, cut, email.Failed, 5, 0)
+}
+
+// A proxy that answers 200 to everything must not mark emails as sent.
+func TestBreaker_ThreeUnreadableResponses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.sender.fail(1000, garbled)
+	for i := range 5 {
+		id := b.Accept(t, b.company, nil)
+		_ = b.handle(t, id)
+		want := email.Failed
+		if i >= 3 {
+			want = email.Pending
+		}
+		if got := b.find(t, id); got.Status != want || got.OutcomeUnknown != (i < 3) {
+			t.Errorf("email %d is %s, outcomeUnknown %v", i+1, got.Status, got.OutcomeUnknown)
+		}
+	}
+	if g := b.gate(t); g.State != store.GateShut || *g.Reason != garbled.Code {
+		t.Errorf("gate = %+v", g)
+	}
+}
+
+// A probe that ends before the call makes room for the next one.
+func TestBreaker_SkippedProbe(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.shut(t, denied)
+	id := b.Accept(t, b.company, func(e *store.NewEmail) { e.HTML = "" })
+	b.probe(t, id)
+	var dead *queue.Dead
+	if err := b.handle(t, id); !errors.As(err, &dead) {
+		t.Fatalf("handle = %v", err)
+	}
+	if g := b.gate(t); g.ProbeAt != nil || g.State != store.GateShut {
+		t.Errorf("gate = %+v, want room for another probe", g)
+	}
+}
+
+// With many workers and emails, one line is logged when the breaker opens and one when it closes.
+func TestBreaker_OneLogLine(t *testing.T) {
+	t.Parallel()
+	var lines safeBuffer
+	registry := prometheus.NewRegistry()
+	log := slog.New(slog.NewTextHandler(&lines, nil))
+	b := newBench(t, func(p *pipeline.Params) { p.Log = log })
+	b.pipeline.Breaker = breaker.New(breaker.Params{Log: log, Store: b.Store, Instance: "worker-1", Registry: registry})
+	b.sender.fail(1000, denied)
+	var ids []uuid.UUID
+	for range 24 {
+		ids = append(ids, b.Accept(t, b.company, nil))
+	}
+	var group sync.WaitGroup
+	for _, id := range ids {
+		task := b.task(t, id)
+		group.Go(func() { _ = b.pipeline.Handle(t.Context(), task) })
+	}
+	group.Wait()
+	b.sender.fail(0, denied)
+	b.probe(t, ids[7])
+	if err := b.handle(t, ids[7]); err != nil {
+		t.Fatal(err)
+	}
+	text := lines.String()
+	if strings.Count(text, "sending parked") != 1 || strings.Count(text, "sending goes on") != 1 || strings.Count(text, "\n") != 3 {
+		t.Errorf("logged:\n%s", text) // the third line is about the sent email
+	}
+	counted := "# HELP provider_gate_shuts_total How often this process parked sending, by reason code.\n" +
+		"# TYPE provider_gate_shuts_total counter\nprovider_gate_shuts_total{reason=\"SES_ACCESS_DENIED\"} 1\n"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "provider_gate_shuts_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// safeBuffer collects log lines.
+type safeBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}

@@ -1,0 +1,57 @@
+package asynqueue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Persistence is how Redis keeps the tasks on its queues.
+type Persistence struct {
+	Policy     string `json:"policy"`     // maxmemory-policy: all but noeviction delete tasks when memory is full
+	AppendOnly bool   `json:"appendOnly"` // a restart loses only the last second
+}
+
+// Persistence reads Redis's settings; in a cluster, the worst of all masters'.
+func (p *Publisher) Persistence(ctx context.Context) (Persistence, error) {
+	cluster, several := p.redis.(*redis.ClusterClient)
+	if !several {
+		return persistence(ctx, p.redis)
+	}
+	var mu sync.Mutex
+	all := Persistence{Policy: noEviction, AppendOnly: true}
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		k, err := persistence(ctx, node)
+		mu.Lock()
+		defer mu.Unlock()
+		if k.Policy != noEviction {
+			all.Policy = k.Policy
+		}
+		all.AppendOnly = all.AppendOnly && k.AppendOnly
+		return err
+	})
+	return all, err
+}
+
+// noEviction is the policy that keeps all tasks.
+const noEviction = "noeviction"
+
+// persistence reads INFO, which also works where CONFIG is forbidden, as in managed Redis.
+func persistence(ctx context.Context, server redis.Cmdable) (k Persistence, err error) {
+	text, err := server.Info(ctx).Result()
+	if err != nil {
+		return k, fmt.Errorf("ask redis for its settings: %w", err)
+	}
+	for line := range strings.Lines(text) {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name {
+		case "maxmemory_policy":
+			k.Policy = value
+		case "aof_enabled":
+			k.AppendOnly = value == "1"
+		}
+	}
+	return k, nil
+}

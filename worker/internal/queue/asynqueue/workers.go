@@ -1,0 +1,90 @@
+package asynqueue
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/hibiken/asynq"
+)
+
+// errNoWorker is the result of a task that finds all workers busy when the consumer stops.
+var errNoWorker = errors.New("no free worker while the consumer stops")
+
+// workers is a pool of goroutines that run the handler, up to the maximum number of active tasks.
+// asynq starts a goroutine for each task, whose stack is copied each time it grows until the
+// provider call: 7 % of the worker's CPU time. The stacks of pooled goroutines have grown already.
+type workers struct {
+	many  int
+	run   asynq.HandlerFunc
+	tasks chan assigned
+	over  chan struct{}
+	busy  sync.WaitGroup
+
+	mu      sync.Mutex
+	started int // at most many
+	stopped bool
+}
+
+// assigned is a task for a worker. done has a buffer for the result: its receiver may be gone,
+// since asynq abandons a task whose lease is lost.
+type assigned struct {
+	ctx  context.Context
+	task *asynq.Task
+	done chan error
+}
+
+func newWorkers(many int, run asynq.HandlerFunc) *workers {
+	return &workers{many: max(many, 1), run: run, tasks: make(chan assigned), over: make(chan struct{})}
+}
+
+// grow starts one more goroutine, up to many.
+func (w *workers) grow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.started < w.many && !w.stopped {
+		w.started++
+		w.busy.Go(w.work)
+	}
+}
+
+func (w *workers) work() {
+	for {
+		select {
+		case t := <-w.tasks:
+			t.done <- w.run(t.ctx, t.task)
+		case <-w.over:
+			return
+		}
+	}
+}
+
+// ProcessTask implements asynq.Handler: it returns when a worker has finished the task. It waits
+// for ctx only until a worker has taken the task.
+func (w *workers) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	t := assigned{ctx: ctx, task: task, done: make(chan error, 1)}
+	select {
+	case w.tasks <- t:
+		return <-t.done
+	default:
+		w.grow()
+	}
+	select {
+	case w.tasks <- t:
+		return <-t.done
+	case <-ctx.Done(): // asynq has abandoned the task: another worker process will get it
+		return context.Cause(ctx)
+	case <-w.over:
+		return errNoWorker
+	}
+}
+
+// stop waits until each worker has finished its task, including tasks that asynq has abandoned: a
+// process that was frozen for longer than the lease still has to record SES's answer.
+func (w *workers) stop() {
+	w.mu.Lock()
+	w.stopped = true
+	w.mu.Unlock()
+	close(w.over)
+	w.busy.Wait()
+}

@@ -1,0 +1,69 @@
+package rabbitmq
+
+import (
+	"context"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// batcher builds batches from the deliveries of one channel, one batch at a time, so that two
+// takers do not share the tasks of one full batch.
+type batcher struct {
+	deliveries <-chan amqp.Delivery
+	activity   *activity
+	turn       chan struct{}
+	size       int
+	wait       time.Duration
+}
+
+// next waits for a first delivery, and then for more until the batch is full or the wait is over.
+// It returns nil when ctx or the channel ends; tasks taken until then return to the queue with the
+// channel.
+func (t *batcher) next(ctx context.Context) []amqp.Delivery {
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return nil
+	}
+	var batch []amqp.Delivery
+	select {
+	case d, open := <-t.deliveries:
+		if !open {
+			return nil
+		}
+		batch = append(batch, d)
+	case <-ctx.Done():
+		return nil
+	}
+	t.activity.begin()
+	batch = t.fill(ctx, batch)
+	if batch == nil {
+		t.activity.end()
+	}
+	return batch
+}
+
+// fill adds to a batch that has its first delivery.
+func (t *batcher) fill(ctx context.Context, batch []amqp.Delivery) []amqp.Delivery {
+	timer := time.NewTimer(t.wait)
+	defer timer.Stop()
+	for late := false; len(batch) < t.size && !late; {
+		select {
+		case d, open := <-t.deliveries:
+			if !open {
+				return nil
+			}
+			batch = append(batch, d)
+		case <-timer.C:
+			late = true
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return nil // too late to start it
+	}
+	return batch
+}

@@ -1,0 +1,196 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/queue"
+)
+
+const (
+	// republishers is the number of concurrent republishes.
+	republishers = 64
+	// republishTime bounds one try to republish a task.
+	republishTime = 5 * time.Second
+)
+
+// result is a delivery and its handler's result.
+type result struct {
+	delivery amqp.Delivery
+	task     queue.Task
+	err      error
+}
+
+// process runs the handler on a batch and acts on the results.
+func (c *Consumer) process(s *session, batch []amqp.Delivery) {
+	results := make([]result, len(batch))
+	tasks := make([]queue.Task, len(batch))
+	for i, d := range batch {
+		tasks[i] = c.task(d)
+		results[i] = result{delivery: d, task: tasks[i]}
+	}
+	answers := c.handle(tasks)
+	var failed []result
+	var done []amqp.Delivery
+	for i := range results {
+		results[i].err = errNoResult
+		if i < len(answers) {
+			results[i].err = answers[i]
+		}
+		if results[i].err != nil {
+			failed = append(failed, results[i])
+		} else {
+			done = append(done, batch[i])
+		}
+	}
+	c.acknowledge(done)
+	c.report(failed)
+	if c.dlq {
+		c.keep(s, failed, len(done) > 0)
+		return
+	}
+	c.moveOn(s, failed)
+}
+
+var errNoResult = errors.New("the handler returned no result")
+
+func (c *Consumer) task(d amqp.Delivery) queue.Task {
+	retried := retries(d.Headers)
+	trace, _ := d.Headers[headerTrace].(string)
+	return queue.Task{
+		ID: d.MessageId, Queue: c.config.Queue, Payload: d.Body, Retried: retried, Traceparent: trace,
+		LastTry: !c.dlq && retried >= c.config.Topology.MaxRetries,
+	}
+}
+
+// handle runs the handler. A panic fails the whole batch.
+func (c *Consumer) handle(tasks []queue.Task) (answers []error) {
+	ctx, cancel := context.WithCancel(c.stopping)
+	defer cancel()
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		text := email.MaskText(fmt.Sprintf("handler panicked: %v", p))
+		c.log.Error("tasks panicked", telemetry.OutboxID, telemetry.IDs(len(tasks), func(i int) string { return tasks[i].ID }),
+			"error", text, "stack", string(debug.Stack()))
+		answers = make([]error, len(tasks))
+		for i := range answers {
+			answers[i] = &queue.RetryLater{Reason: text}
+		}
+	}()
+	return c.config.Handler(ctx, tasks)
+}
+
+// report logs the internal errors of a batch in one line: they mostly have one cause. Delays and
+// permanent failures are logged by the handler.
+func (c *Consumer) report(failed []result) {
+	var faults []result
+	for _, v := range failed {
+		var (
+			later *queue.RetryLater
+			dead  *queue.Dead
+		)
+		cutOff := c.stopping.Err() != nil && errors.Is(v.err, context.Canceled) // by the stop
+		if !cutOff && !errors.As(v.err, &later) && !errors.As(v.err, &dead) {
+			faults = append(faults, v)
+		}
+	}
+	if len(faults) > 0 {
+		c.log.Error("tasks failed", "count", len(faults),
+			telemetry.OutboxID, telemetry.IDs(len(faults), func(i int) string { return faults[i].task.ID }), "error", email.MaskText(faults[0].err.Error()))
+	}
+}
+
+// acknowledge acknowledges tasks. If their connection has ended, they will be redelivered.
+func (c *Consumer) acknowledge(done []amqp.Delivery) {
+	for i, d := range done {
+		if err := d.Ack(false); err != nil {
+			c.log.Warn("tasks done but not acknowledged: they will come again", "count", len(done)-i, "error", err)
+			return
+		}
+	}
+}
+
+// moveOn publishes tasks to their next queues and acknowledges them here.
+func (c *Consumer) moveOn(s *session, failed []result) {
+	passed := make([]bool, len(failed))
+	var next atomic.Int64
+	var working sync.WaitGroup
+	var logOnce sync.Once
+	for range min(republishers, len(failed)) {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(failed); i = int(next.Add(1)) - 1 {
+				to, message := route(c.config.Topology, failed[i])
+				passed[i] = c.republish(s, to, message, &logOnce)
+			}
+		})
+	}
+	working.Wait()
+	var done []amqp.Delivery
+	for i, ok := range passed {
+		if ok {
+			done = append(done, failed[i].delivery)
+		}
+	}
+	if len(done) > 0 {
+		crashpoint.At(crashpoint.PassConfirmed)
+	}
+	c.acknowledge(done)
+}
+
+// republish retries until the broker has confirmed. It gives up when the connection of the delivery
+// has ended or the consumer stops: the task then returns to the queue. Returning it earlier would
+// redeliver it at once, and the delivery limit is for tasks that kill their consumers.
+func (c *Consumer) republish(s *session, to Queue, message amqp.Publishing, logOnce *sync.Once) bool {
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		ctx, cancel := context.WithTimeout(context.Background(), republishTime)
+		err := c.sender.send(ctx, to, message)
+		cancel()
+		if err == nil {
+			return true
+		}
+		logOnce.Do(func() {
+			c.log.Error("cannot republish tasks, retrying", telemetry.OutboxID, message.MessageId, "error", err)
+		})
+		if !c.pause(s, wait) {
+			return false
+		}
+	}
+}
+
+// keep requeues tasks on the DLQ after a wait.
+func (c *Consumer) keep(s *session, failed []result, success bool) {
+	if success {
+		c.reset()
+	}
+	if len(failed) == 0 || !c.pause(s, c.lengthen()) {
+		return
+	}
+	for i, v := range failed {
+		if err := v.delivery.Nack(false, true); err != nil {
+			c.log.Warn("cannot requeue tasks: they will be redelivered", "count", len(failed)-i, "error", err)
+			return
+		}
+	}
+}
+
+// pause returns false if waiting is futile: the connection has ended, or the consumer is stopping.
+func (c *Consumer) pause(s *session, d time.Duration) bool {
+	ctx, cancel := context.WithCancel(c.stopping)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	return service.Pause(ctx, d) == nil
+}

@@ -1,0 +1,245 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+var (
+	errUnroutable = errors.New("no queue is bound to the routing key")
+	errRefused    = errors.New("rabbitmq refused the message")
+	errNoConfirm  = errors.New("no confirm from rabbitmq")
+)
+
+// confirmTime is how long a channel may confirm no written message before it is closed. A channel
+// that was opened while a queue had no leader may never confirm, although its connection responds;
+// a new one finds the new leader. A broker whose memory is full reports that earlier.
+const confirmTime = 4 * time.Second
+
+// publishChannel is one channel for publishing. Many goroutines publish on it concurrently, and
+// each waits for its own confirm.
+type publishChannel struct {
+	session *session
+	channel *amqp.Channel
+
+	ctx context.Context // ends with the channel; the cause is the error
+	end context.CancelCauseFunc
+
+	requests chan *publication
+	marked   chan chan struct{} // see wasReturned
+	sorted   chan struct{}      // closed after the last return was marked
+
+	mu       sync.Mutex
+	inFlight map[string][]*publication // by message id
+	silent   time.Time                 // when the first message was written since the last confirm, or since no message was in flight
+}
+
+// publication is one message in flight.
+type publication struct {
+	to      Queue
+	message amqp.Publishing
+
+	written      chan struct{} // closed when the next two are set
+	confirmation *amqp.DeferredConfirmation
+	err          error
+
+	returned bool // returned by the broker; guarded by mu of the channel
+}
+
+// newPublishChannel opens a channel on the session.
+func newPublishChannel(s *session) (*publishChannel, error) {
+	channel, err := s.conn.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("open channel: %w", err)
+	}
+	o := &publishChannel{
+		session: s, channel: channel,
+		requests: make(chan *publication), marked: make(chan chan struct{}), sorted: make(chan struct{}),
+		inFlight: make(map[string][]*publication),
+	}
+	o.ctx, o.end = context.WithCancelCause(context.Background())
+	closes := channel.NotifyClose(make(chan *amqp.Error, 1))
+	// Unbuffered: when the library continues with the confirm, the return has been received.
+	returns := channel.NotifyReturn(make(chan amqp.Return))
+	if err := channel.Confirm(false); err != nil {
+		o.end(errClosed)
+		return nil, fmt.Errorf("ask for confirms: %w", err)
+	}
+	go o.write()
+	go o.sortReturns(returns)
+	go func() {
+		if err := <-closes; err != nil {
+			o.end(fmt.Errorf("%w: %w", errClosed, err))
+		}
+		o.end(errClosed)
+	}()
+	return o, nil
+}
+
+func (o *publishChannel) alive() bool { return o.ctx.Err() == nil }
+
+// write passes the messages to the library one after the other: a blocked socket blocks this
+// goroutine, but no publisher.
+func (o *publishChannel) write() {
+	for {
+		select {
+		case p := <-o.requests:
+			p.confirmation, p.err = o.channel.PublishWithDeferredConfirm(p.to.Exchange, p.to.Key, true, false, p.message)
+			close(p.written)
+		case <-o.ctx.Done():
+			return
+		}
+	}
+}
+
+// sortReturns marks the returned messages until the channel has ended.
+func (o *publishChannel) sortReturns(returns <-chan amqp.Return) {
+	defer close(o.sorted)
+	for {
+		select {
+		case r, open := <-returns:
+			if !open {
+				return
+			}
+			o.mu.Lock()
+			for _, p := range o.inFlight[r.MessageId] {
+				p.returned = true
+			}
+			o.mu.Unlock()
+		case done := <-o.marked:
+			close(done)
+		}
+	}
+}
+
+// wasReturned reports after a confirm whether the message was returned: an unroutable message is
+// returned and then confirmed. The return was received before the confirm, so once sortReturns
+// receives something else it has marked the message.
+func (o *publishChannel) wasReturned(p *publication) bool {
+	done := make(chan struct{})
+	select {
+	case o.marked <- done:
+		<-done
+	case <-o.sorted:
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return p.returned
+}
+
+// publish returns nil when the broker has stored the message on a queue. After an error it may be
+// stored too, unless the error is queue.ErrNotPublished.
+func (o *publishChannel) publish(ctx context.Context, to Queue, message amqp.Publishing) error {
+	if ctx.Err() != nil {
+		return unsent(o.lateness(ctx))
+	}
+	if err := o.awaitLifted(ctx); err != nil {
+		return unsent(err)
+	}
+	p := &publication{to: to, message: message, written: make(chan struct{})}
+	o.take(p)
+	defer o.forget(p)
+	select {
+	case o.requests <- p:
+	case <-o.ctx.Done():
+		return unsent(context.Cause(o.ctx))
+	case <-ctx.Done():
+		return unsent(o.lateness(ctx))
+	}
+	select {
+	case <-p.written: // a write is bounded, and ends before the channel does
+	case <-ctx.Done():
+		return o.lateness(ctx)
+	}
+	if p.err != nil {
+		return p.err
+	}
+	acked, err := p.confirmation.WaitContext(ctx)
+	if err == nil {
+		o.mu.Lock()
+		o.silent = time.Time{}
+		o.mu.Unlock()
+	}
+	switch {
+	case err != nil:
+		o.giveUp()
+		return o.lateness(ctx)
+	case !acked && o.channel.IsClosed():
+		<-o.ctx.Done() // the library's result for an unknown outcome
+		return context.Cause(o.ctx)
+	case !acked:
+		return errRefused
+	case o.wasReturned(p):
+		return errUnroutable
+	}
+	return nil
+}
+
+// giveUp closes a channel without confirms. Other messages waiting on it get an error and are
+// published again.
+func (o *publishChannel) giveUp() {
+	o.mu.Lock()
+	silent := o.silent
+	o.mu.Unlock()
+	if reason, _ := o.session.blocked(); reason != "" || silent.IsZero() || time.Since(silent) < confirmTime {
+		return
+	}
+	o.end(errNoConfirm)
+	go func() { _ = o.session.withTimeout(callTime, o.channel.Close) }()
+}
+
+// awaitLifted delays messages while the broker accepts none. A message written meanwhile would be
+// accepted after the alarm, and published twice if its caller has given up and retries.
+func (o *publishChannel) awaitLifted(ctx context.Context) error {
+	for {
+		_, lifted := o.session.blocked()
+		if lifted == nil {
+			return nil
+		}
+		select {
+		case <-lifted:
+		case <-o.ctx.Done():
+			return context.Cause(o.ctx)
+		case <-ctx.Done():
+			return o.lateness(ctx)
+		}
+	}
+}
+
+// lateness is the error of a caller that has given up.
+func (o *publishChannel) lateness(ctx context.Context) error {
+	if reason, _ := o.session.blocked(); reason != "" {
+		return fmt.Errorf("rabbitmq accepts no messages (%s): %w", reason, context.Cause(ctx))
+	}
+	return fmt.Errorf("wait for the confirm: %w", context.Cause(ctx))
+}
+
+func (o *publishChannel) take(p *publication) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.inFlight[p.message.MessageId] = append(o.inFlight[p.message.MessageId], p)
+	if o.silent.IsZero() {
+		o.silent = time.Now()
+	}
+}
+
+func (o *publishChannel) forget(p *publication) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	id := p.message.MessageId
+	left := slices.DeleteFunc(o.inFlight[id], func(other *publication) bool { return other == p })
+	if len(left) > 0 {
+		o.inFlight[id] = left
+		return
+	}
+	delete(o.inFlight, id)
+	if len(o.inFlight) == 0 {
+		o.silent = time.Time{} // a late confirm of this message is not seen
+	}
+}
