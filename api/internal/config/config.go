@@ -14,12 +14,12 @@ import (
 	"strings"
 	"time"
 
-	"email-gateway/api/internal/keyring"
 	"email-gateway/api/internal/sns"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/clientip"
 	"email-gateway/shared/email"
 	"email-gateway/shared/environment"
+	"email-gateway/shared/keyring"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"email-gateway/api/internal/ctl"
-	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 )
 

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"email-gateway/api/internal/config"
-	"email-gateway/api/internal/keyring"
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/email"
 	"email-gateway/shared/environment"
+	"email-gateway/shared/keyring"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/store"
 )

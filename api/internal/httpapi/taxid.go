@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/keyring"
 	"email-gateway/shared/email"
+	"email-gateway/shared/keyring"
 )
 
 // taxIDs converts CPFs and CNPJs into their two stored forms. hashKey may be nil.

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/csvfile"
-	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/keyring"
 )
 
 // Bucket stores files; see *blob.Bucket.

@@ -12,9 +12,9 @@ import (
 
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/disposable"
-	"email-gateway/api/internal/keyring"
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/keyring"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"

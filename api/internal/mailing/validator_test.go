@@ -18,8 +18,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/csvfile"
-	"email-gateway/api/internal/keyring"
 	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/keyring"
 )
 
 // shelf is an in-memory bucket.

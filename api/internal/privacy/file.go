@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/keyring"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
+	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/net/idna"
 
-	"email-gateway/api/internal/keyring"
 	"email-gateway/shared/email"
+	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 )
 

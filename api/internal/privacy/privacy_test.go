@@ -14,11 +14,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/keyring"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/email"
+	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )

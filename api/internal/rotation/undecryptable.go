@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/keyring"
 )
 
 // undecryptable collects values that cannot be decrypted. They must not block the others: they are skipped

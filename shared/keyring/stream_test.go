@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/keyring"
 )
 
 // The layout of an encrypted file whose key id has four letters.

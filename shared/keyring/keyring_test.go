@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/keyring"
+	"email-gateway/shared/keyring"
 )
 
 const cpf = "52998224725"
