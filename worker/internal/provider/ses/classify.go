@@ -63,7 +63,7 @@ func classify(err error, connected bool) *provider.Failure {
 	if refusedByClient(err) {
 		return invalid(err)
 	}
-	if isCredentialsError(err) && !isCancelled(err) {
+	if isCredentialsError(err) {
 		return failure(provider.Park, codeCredentialsMissing, provider.ConfigurationError, err)
 	}
 	if a, ok := answerOf(err); ok {

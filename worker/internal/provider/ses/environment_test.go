@@ -182,14 +182,29 @@ func TestCredentialsUnavailable(t *testing.T) {
 		}
 	})
 
-	t.Run("cancelled while they are fetched", func(t *testing.T) {
-		// The SDK continues to fetch for the next caller, so the server must be released.
+	// The SDK continues to fetch for the next caller, so the server must be released.
+	silentKeeper := func(t *testing.T) endpoint {
 		release := make(chan struct{})
 		keeper := serve(func(http.ResponseWriter, *http.Request) { <-release })(t)
 		t.Cleanup(func() { close(release) })
 		t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", keeper.url)
+		return keeper
+	}
+
+	t.Run("cancelled while they are fetched", func(t *testing.T) {
+		keeper := silentKeeper(t)
 		ctx := cancelWhen(t, func() bool { return keeper.seen.Load() > 0 })
 		b := newBackend(t)
 		_ = fails(t, ctx, ses.Config{Endpoint: b.server.URL}, provider.Failure{Outcome: provider.Unspent, Code: "SEND_CANCELLED"})
+	})
+
+	t.Run("the deadline passes while they are fetched", func(t *testing.T) {
+		keeper := silentKeeper(t)
+		ctx := lateContext{cancelWhen(t, func() bool { return keeper.seen.Load() > 0 })}
+		b := newBackend(t)
+		f := fails(t, ctx, ses.Config{Endpoint: b.server.URL}, provider.Failure{Outcome: provider.Retry, Code: "SES_TIMEOUT"})
+		if f.Category != provider.TimeoutError || !f.Outage || len(b.Received()) != 0 {
+			t.Errorf("%+v after %d requests", f, len(b.Received()))
+		}
 	})
 }
