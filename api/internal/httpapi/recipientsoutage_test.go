@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 
@@ -14,13 +15,16 @@ import (
 // unsure is a database whose response to a recipient import is lost.
 type unsure struct {
 	httpapi.Store
-	err   error
-	there bool // what it says when it is asked later
+	err       error
+	there     bool  // what it says when it is asked later
+	confirmed error // the result of Confirm
 }
 
 func (u unsure) AcceptRecipients(context.Context, store.NewRecipients) error { return u.err }
 
 func (u unsure) Exists(context.Context, uuid.UUID) (bool, error) { return u.there, nil }
+
+func (u unsure) Confirm(context.Context) error { return u.confirmed }
 
 func TestRecipients_AnswerLost(t *testing.T) {
 	t.Parallel()
@@ -37,13 +41,37 @@ func TestRecipients_AnswerLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := start(t, func(p *httpapi.Params) { p.Store = unsure{p.Store, tt.err, tt.there} })
+			g := start(t, func(p *httpapi.Params) { p.Store = unsure{p.Store, tt.err, tt.there, nil} })
 			r := g.hand(t, `{"email": "a@example.com"}`)
 			if code, _ := r.json(t)["code"].(string); r.Status != tt.status || code != tt.code {
 				t.Errorf("%d %s", r.Status, r.Body)
 			}
 			if retry := r.Header.Get("Retry-After"); (retry != "") != (tt.status == http.StatusServiceUnavailable) {
 				t.Errorf("Retry-After %q", retry)
+			}
+		})
+	}
+}
+
+// A request that a concurrent one with the same key blocks is a 409, however slow the database is, but not while no standby
+// confirms commits.
+func TestRecipients_BlockedByTheSameKey(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		confirmed error
+		status    int
+		code      string
+	}{
+		"the database answers": {nil, http.StatusConflict, "IDEMPOTENCY_IN_PROGRESS"},
+		"too slowly":           {store.ErrUnavailable, http.StatusConflict, "IDEMPOTENCY_IN_PROGRESS"},
+		"without a standby":    {errors.Join(store.ErrUnknownOutcome, store.ErrUnreplicated), http.StatusServiceUnavailable, "DATABASE_UNAVAILABLE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := start(t, func(p *httpapi.Params) { p.Store = unsure{p.Store, store.ErrInProgress, false, tt.confirmed} })
+			r := g.do(t, call{Method: http.MethodPost, Path: "/v1/recipients", Body: `{"email": "a@example.com"}`, Header: map[string]string{"Idempotency-Key": "k"}})
+			if r.Status != tt.status || r.problem(t).Code != tt.code || r.Header.Get("Retry-After") == "" {
+				t.Errorf("%d %s", r.Status, r.Body)
 			}
 		})
 	}

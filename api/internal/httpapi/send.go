@@ -146,20 +146,25 @@ func (a *API) accept(ctx context.Context, id uuid.UUID, guard *onceGuard, unknow
 			return sameKeyInProgress
 		}
 		return unknown
-	case late && guard != nil: // not written: it waited for a slot, or for Postgres
-		return a.inProgress(ctx, sameKeyInProgress)
-	case late:
-		return errors.Join(store.ErrUnavailable, err)
 	case errors.Is(err, store.ErrInProgress), errors.Is(err, store.ErrAggregateBusy):
 		return a.inProgress(ctx, err)
+	case late && guard != nil: // not written: it waited for a slot, or for Postgres
+		if err := a.store.Confirm(ctx); err != nil {
+			return err
+		}
+		return sameKeyInProgress
+	case late:
+		return errors.Join(store.ErrUnavailable, err)
 	}
 	return err
 }
 
 // inProgress returns conflict, the 409 for a request that a concurrent one blocks, or
-// ErrUnreplicated: while Postgres confirms no commits, the other request cannot finish.
+// ErrUnreplicated: while Postgres confirms no commits, the other request cannot finish. Any other
+// failure of the check is ignored, because Postgres has just answered that the row is locked: many
+// blocked requests at once make the check slow, which is not an outage.
 func (a *API) inProgress(ctx context.Context, conflict error) error {
-	if err := a.store.Confirm(ctx); err != nil {
+	if err := a.store.Confirm(ctx); errors.Is(err, store.ErrUnreplicated) {
 		return err
 	}
 	return conflict
