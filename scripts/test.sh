@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh [--long] [go test arguments]      e.g. scripts/test.sh ./worker/internal/pipeline/ -run Retry
+# Usage: scripts/test.sh [--long] [--rerun] [go test arguments]      e.g. scripts/test.sh ./worker/internal/pipeline/ -run Retry
 #
 # Runs the tests of every module but those of long-tests.txt, or with --long only those, one package at a time. With
 # packages as arguments it runs all their tests, and with -run all those that match. All run with the race detector and
 # separate real services (not dev.sh's) under $LOCAL_DIR/test. KEEP_SERVICES=1 leaves the services running. The output and
-# the exit code are those of go test.
+# the exit code are those of go test. With --rerun, tests that fail run once more at the end, alone, and only those that
+# fail again count (see scripts/cmd/rerun).
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,16 +13,18 @@ LOCAL_DIR=${LOCAL_DIR:-.local}
 [[ $LOCAL_DIR == /* ]] || LOCAL_DIR=$PWD/$LOCAL_DIR
 export LOCAL_DIR=$LOCAL_DIR/test
 
-long=
-if [[ ${1:-} == --long ]]; then
-	long=yes
+long='' rerun=''
+while [[ ${1:-} == --long || ${1:-} == --rerun ]]; do
+	[[ $1 == --long ]] && long=yes || rerun=yes
 	shift
-fi
+done
+
+is_package() { [[ $1 =~ ^(work$|all$|\.|/|email-gateway) ]]; }
 
 names_a_package() {
 	local argument
 	for argument in "$@"; do
-		[[ ! $argument =~ ^(work$|all$|\.|/|email-gateway) ]] || return 0
+		! is_package "$argument" || return 0
 	done
 	return 1
 }
@@ -57,7 +60,18 @@ urls=$(./scripts/services.sh env "${services[@]}")
 eval "$urls"
 
 # Most tests mostly wait: more than two at a time use two cores better.
-run() { CGO_ENABLED=1 go test -race -count=1 -timeout 45m "$@" 8>&-; }
+run() {
+	local flags=(-race -count=1 -timeout 45m) tested=() argument
+	if [[ ! $rerun ]]; then
+		CGO_ENABLED=1 go test "${flags[@]}" "$@" 8>&-
+		return
+	fi
+	for argument in "$@"; do
+		if is_package "$argument"; then tested+=("$argument"); else flags+=("$argument"); fi
+	done
+	CGO_ENABLED=1 "$LOCAL_DIR/rerun" "${flags[@]}" -- "${tested[@]}" 8>&-
+}
+[[ ! $rerun ]] || go build -o "$LOCAL_DIR/rerun" ./scripts/cmd/rerun
 
 long_tests=$(awk '!/^#/ {printf "%s^%s$", separator, $2; separator = "|"}' scripts/long-tests.txt)
 packages=()
