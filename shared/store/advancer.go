@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 const (
@@ -31,18 +33,18 @@ const (
 // however many there are. What waits for another lock is written by itself, a few at a time.
 type Advancer struct {
 	store *Store
-	group *Group[Transition, tried]
+	group *pg.Group[Transition, tried]
 	aside *aside[uuid.UUID] // ids of emails, of their recipients, and of companies
 }
 
 // NewAdvancer makes an Advancer on the store's connections.
 func (s *Store) NewAdvancer() *Advancer {
 	a := &Advancer{store: s, aside: newAside[uuid.UUID]()}
-	a.group = NewGroup(
+	a.group = pg.NewGroup(
 		func(t Transition) string { return t.ID.String() },
 		func(t Transition) int { return 512 + len(t.events) + len(t.ErrorReason) }, // ids and numbers make about half a KiB
 		func(ctx context.Context, ts []Transition) ([]tried, error) { return s.advance(ctx, ts, lockWait) },
-	).Parts(a.advancePart).For(s.hands)
+	).Parts(a.advancePart).For(s.db.Workers())
 	return a
 }
 
@@ -71,16 +73,16 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 		done, err = a.group.Do(ctx, t)
 	}
 	switch {
-	case isLockTimeout(err):
+	case pg.IsLockTimeout(err):
 		a.aside.add(append(keys, t.Company)...)
 		return Advanced{Locked: true}, nil
 	case done.Locked && done.rerun:
-		return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(ErrUnknownOutcome, errLockedByRerun))
+		return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(pg.ErrUnknownOutcome, errLockedByRerun))
 	case err == nil && done.SameToken && !done.Applied:
 		// An earlier run was applied, and its commit may be one that no standby confirmed. What follows from
 		// the transition, such as the call of the provider, must not be forgotten by a promoted standby.
 		if err := a.store.Confirm(ctx); err != nil {
-			return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(ErrUnknownOutcome, err))
+			return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(pg.ErrUnknownOutcome, err))
 		}
 	}
 	return done.Advanced, err
@@ -118,7 +120,7 @@ func (a *Advancer) alone(ctx context.Context, t Transition) (tried, error) {
 		}
 	}
 	defer a.aside.leave()
-	results, err := repeat(func() ([]tried, error) { return a.store.advance(ctx, []Transition{t}, partWait) })
+	results, err := pg.Repeat(func() ([]tried, error) { return a.store.advance(ctx, []Transition{t}, partWait) })
 	if err != nil {
 		return tried{}, err
 	}

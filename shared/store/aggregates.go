@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Aggregate is what an email is about, in its sender's words, and which of the emails
@@ -37,16 +38,12 @@ var ErrAggregateBusy = errors.New("another transaction is changing an email of t
 
 // aggregateWait is how long somebody waits who wants to write, move or cancel an email that
 // another transaction is changing: for a commit, but not for a program that sits on it.
-const aggregateWait = 4 * time.Second
+const aggregateWait = pg.LockWait
 
 // The key of an email about something: see email_gateway_take_key in the migrations. It
 // reads and inserts by outbox_aggregates_pkey, and waits for another transaction that
-// has inserted the same key, for as long as the first statement says. So do the others that
-// change an email while somebody waits for the answer.
-const (
-	boundWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
-	takeKeySQL   = `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`
-)
+// has inserted the same key, for as long as pg.BoundWaitSQL says.
+const takeKeySQL = `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`
 
 // insertAbout writes an email and takes the key that it stands under, in one
 // transaction. inserted is false when its idempotency key was used, or there is no
@@ -55,7 +52,7 @@ const (
 // waits for it must not hold the quotas.
 func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (inserted bool, err error) {
 	about := e.about()
-	row := heldRow{e.CompanyID, "aggregate\x00" + about.Type + "\x00" + about.ID + "\x00" + about.EventType}
+	row := pg.HeldRow{Company: e.CompanyID, Name: "aggregate\x00" + about.Type + "\x00" + about.ID + "\x00" + about.EventType}
 	_, err = boundedly(ctx, s, row, func(tx *sqlx.Tx, wait time.Duration) ([]struct{}, error) {
 		return nil, tryInsertAbout(ctx, tx, e, nearQuota, wait)
 	})
@@ -75,7 +72,7 @@ func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool
 	var holder uuid.UUID
 	about := e.about()
 	if err := tx.GetContext(ctx, &holder, takeKeySQL, e.CompanyID, about.Type, about.ID, about.EventType, e.ID); err != nil {
-		return translate(err)
+		return pg.Translate(err)
 	}
 	if holder != e.ID {
 		return &AggregateTakenError{ID: holder}
@@ -91,7 +88,7 @@ func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool
 	}
 	var inserted []uuid.UUID
 	if err := tx.SelectContext(ctx, &inserted, acceptStatement([]NewEmail{e}), acceptArguments([]NewEmail{e}, wait)...); err != nil {
-		return translate(err)
+		return pg.Translate(err)
 	}
 	if len(inserted) == 0 {
 		return errNotInserted
@@ -110,7 +107,7 @@ func (s *Store) answeredBefore(ctx context.Context, e NewEmail, taken *Aggregate
 	}
 	used, err := s.FindAnswer(ctx, e.CompanyID, e.Idempotency.Route, e.Idempotency.Key)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, pg.ErrNotFound):
 		return taken
 	case err != nil:
 		return err
@@ -141,7 +138,7 @@ ORDER BY newest.event_type`
 func (s *Store) AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]AggregateEmail, error) {
 	found := []AggregateEmail{}
 	if err := s.db.SelectContext(ctx, &found, aggregateEmailsSQL, company, aggregateType, aggregateID); err != nil {
-		return nil, fmt.Errorf("list emails of aggregate: %w", translate(err))
+		return nil, fmt.Errorf("list emails of aggregate: %w", pg.Translate(err))
 	}
 	return found, nil
 }

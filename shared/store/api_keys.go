@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // APIKey is what a tenant's program shows to be let in. The secret itself is never
@@ -74,7 +76,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, by Operator, k APIKey) error {
 		a.details["networks"] = k.Networks
 	}
 	_, err := s.auditedOne(ctx, by, a, insertKeySQL, k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst, k.ExpiresAt, k.Networks)
-	return wrap("create api key", err)
+	return pg.Wrap("create api key", err)
 }
 
 // revokeKeySQL locks one row by primary key, and no key that is shut out already.
@@ -84,12 +86,12 @@ const revokeKeySQL = `UPDATE api_keys SET revoked_at = now() WHERE key_id = $1 A
 // shut out stays so. ErrNotFound: there is no such key.
 func (s *Store) RevokeAPIKey(ctx context.Context, by Operator, keyID string) error {
 	_, err := s.audited(ctx, by, act{action: "key.revoke", subject: keyID}, func(tx *sqlx.Tx, a *act) error {
-		return translate(tx.GetContext(ctx, &a.company, revokeKeySQL, keyID))
+		return pg.Translate(tx.GetContext(ctx, &a.company, revokeKeySQL, keyID))
 	})
-	if errors.Is(err, ErrNotFound) { // none that works
+	if errors.Is(err, pg.ErrNotFound) { // none that works
 		_, err = s.FindCaller(ctx, keyID)
 	}
-	return wrap("revoke api key", err)
+	return pg.Wrap("revoke api key", err)
 }
 
 // rotateKeySQL locks the old key by primary key. One that is revoked already has no
@@ -108,9 +110,9 @@ SELECT $2, company_id, name, environment, $3, scopes, rate_per_second, burst, ne
 func (s *Store) RotateAPIKey(ctx context.Context, by Operator, oldID, newID string, secretSHA256 []byte, grace time.Duration) error {
 	a := act{action: "key.rotate", subject: oldID, details: map[string]any{"successor": newID, "graceSeconds": int(grace.Seconds())}}
 	_, err := s.audited(ctx, by, a, func(tx *sqlx.Tx, a *act) error {
-		return translate(tx.GetContext(ctx, &a.company, rotateKeySQL, oldID, newID, secretSHA256, grace.Milliseconds()))
+		return pg.Translate(tx.GetContext(ctx, &a.company, rotateKeySQL, oldID, newID, secretSHA256, grace.Milliseconds()))
 	})
-	return wrap("rotate api key", err)
+	return pg.Wrap("rotate api key", err)
 }
 
 // listKeysSQL reads the whole table: a company has a handful of keys.
@@ -122,7 +124,7 @@ FROM api_keys WHERE company_id = $1 ORDER BY created_at`
 func (s *Store) APIKeys(ctx context.Context, company uuid.UUID) ([]APIKey, error) {
 	var keys []APIKey
 	if err := s.db.SelectContext(ctx, &keys, listKeysSQL, company); err != nil {
-		return nil, fmt.Errorf("list api keys: %w", translate(err))
+		return nil, fmt.Errorf("list api keys: %w", pg.Translate(err))
 	}
 	for i := range keys {
 		keys[i].tell()
@@ -151,7 +153,7 @@ FROM api_keys k JOIN companies c ON c.id = k.company_id WHERE k.key_id = ANY ($1
 func (s *Store) FindCallers(ctx context.Context, keyIDs []string) (map[string]*Caller, error) {
 	var rows []*Caller
 	if err := s.db.SelectContext(ctx, &rows, findCallersSQL, pq.StringArray(keyIDs)); err != nil {
-		return nil, fmt.Errorf("find api keys: %w", translate(err))
+		return nil, fmt.Errorf("find api keys: %w", pg.Translate(err))
 	}
 	found := make(map[string]*Caller, len(rows))
 	for _, c := range rows {
@@ -170,7 +172,7 @@ func (s *Store) FindCaller(ctx context.Context, keyID string) (Caller, error) {
 	}
 	c, ok := found[keyID]
 	if !ok {
-		return Caller{}, fmt.Errorf("find api key: %w", ErrNotFound)
+		return Caller{}, fmt.Errorf("find api key: %w", pg.ErrNotFound)
 	}
 	return *c, nil
 }

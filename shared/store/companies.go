@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Company is a tenant.
@@ -46,13 +47,13 @@ func (s *Store) CreateCompany(ctx context.Context, by Operator, c NewCompany) er
 	a := act{action: "company.create", company: c.ID, details: map[string]any{"name": c.Name}}
 	_, err := s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
 		if _, err := tx.ExecContext(ctx, insertCompanySQL, c.ID, c.Name, c.DefaultFrom); err != nil {
-			return translate(err)
+			return pg.Translate(err)
 		}
 		if _, err := tx.ExecContext(ctx, insertLanesSQL, c.ID, pq.Array(slices.Concat(email.Queues(), email.BulkQueues()))); err != nil {
-			return translate(err)
+			return pg.Translate(err)
 		}
 		_, err := tx.ExecContext(ctx, insertDomainsSQL, c.ID, pq.Array(c.SenderDomains))
-		return translate(err)
+		return pg.Translate(err)
 	})
 	if err != nil {
 		return fmt.Errorf("create company: %w", err)
@@ -68,7 +69,7 @@ SELECT id, name, default_from, suspended_at, suspended_reason, created_at FROM c
 func (s *Store) Companies(ctx context.Context) ([]Company, error) {
 	var all []Company
 	if err := s.db.SelectContext(ctx, &all, listCompaniesSQL); err != nil {
-		return nil, fmt.Errorf("list companies: %w", translate(err))
+		return nil, fmt.Errorf("list companies: %w", pg.Translate(err))
 	}
 	return all, nil
 }
@@ -85,7 +86,7 @@ func (s *Store) FindCompany(ctx context.Context, idOrName string) (Company, erro
 	}
 	var c Company
 	if err := s.db.GetContext(ctx, &c, findCompanySQL, id, idOrName); err != nil {
-		return Company{}, fmt.Errorf("find company: %w", translate(err))
+		return Company{}, fmt.Errorf("find company: %w", pg.Translate(err))
 	}
 	return c, nil
 }
@@ -102,13 +103,13 @@ WHERE id = $1 AND (suspended_at IS NULL OR suspended_reason IS DISTINCT FROM $2)
 // SuspendCompany refuses the company's requests and holds back its emails, for the
 // operator's reason. Of a suspended company it changes the reason, and keeps the time.
 func (s *Store) SuspendCompany(ctx context.Context, by Operator, id uuid.UUID) error {
-	return wrap("suspend company", s.changeCompany(ctx, by, act{action: "company.suspend", company: id}, suspendCompanySQL, id, by.Reason))
+	return pg.Wrap("suspend company", s.changeCompany(ctx, by, act{action: "company.suspend", company: id}, suspendCompanySQL, id, by.Reason))
 }
 
 // ResumeCompany takes a suspension back; its waiting emails go on.
 func (s *Store) ResumeCompany(ctx context.Context, by Operator, id uuid.UUID) error {
 	if err := s.changeCompany(ctx, by, act{action: "company.resume", company: id}, resumeCompanySQL, id); err != nil {
-		return wrap("resume company", err)
+		return pg.Wrap("resume company", err)
 	}
 	_ = s.WakeLanes(ctx, []Lanes{{Company: id}}) // else they are found by the next full listing
 	return nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // MaxRetentionDays is the longest age that a company can have of its own: ten years.
@@ -58,7 +60,7 @@ func (s *Store) SetRetention(ctx context.Context, by Operator, r Retention) erro
 		action: "company.retention", company: r.CompanyID,
 		details: map[string]any{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes}, // null = the installation's
 	}
-	return wrap("set retention", s.changeCompany(ctx, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs, r.Hashes))
+	return pg.Wrap("set retention", s.changeCompany(ctx, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs, r.Hashes))
 }
 
 // findRetentionSQL finds by the primary keys of companies and company_retention.
@@ -70,7 +72,7 @@ FROM companies c LEFT JOIN company_retention r ON r.company_id = c.id WHERE c.id
 func (s *Store) FindRetention(ctx context.Context, company uuid.UUID) (Retention, error) {
 	var r Retention
 	if err := s.db.GetContext(ctx, &r, findRetentionSQL, company); err != nil {
-		return Retention{}, fmt.Errorf("find retention: %w", translate(err))
+		return Retention{}, fmt.Errorf("find retention: %w", pg.Translate(err))
 	}
 	return r, nil
 }
@@ -82,7 +84,7 @@ const listRetentionsSQL = `SELECT company_id, bodies_days, files_days, logs_days
 func (s *Store) Retentions(ctx context.Context) ([]Retention, error) {
 	var all []Retention
 	if err := s.db.SelectContext(ctx, &all, listRetentionsSQL); err != nil {
-		return nil, fmt.Errorf("list retentions: %w", translate(err))
+		return nil, fmt.Errorf("list retentions: %w", pg.Translate(err))
 	}
 	return all, nil
 }

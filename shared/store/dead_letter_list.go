@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Resolution is what became of a dead letter.
@@ -154,7 +156,7 @@ func pageOfLetters(ctx context.Context, db selecter, statement string, company *
 	limit := max(q.Limit, 1)
 	args := append([]any{company}, q.args(replay)...)
 	if err := db.SelectContext(ctx, &rows, statement, append(args, max(listScan, limit+1), limit)...); err != nil {
-		return LetterPage{}, fmt.Errorf("list dead letters: %w", translate(err))
+		return LetterPage{}, fmt.Errorf("list dead letters: %w", pg.Translate(err))
 	}
 	page := LetterPage{Letters: []DeadLetter{}}
 	for _, r := range rows {
@@ -206,7 +208,7 @@ func (s *Store) CountDeadLetters(ctx context.Context, company *uuid.UUID, f Lett
 	q := LetterQuery{LetterFilter: f, Resolved: &open}
 	var n int
 	if err := s.db.GetContext(ctx, &n, statement, append(append([]any{company}, q.args(nil)...), letterCount)...); err != nil {
-		return 0, fmt.Errorf("count dead letters: %w", translate(err))
+		return 0, fmt.Errorf("count dead letters: %w", pg.Translate(err))
 	}
 	return n, nil
 }
@@ -231,7 +233,7 @@ func (s *Store) FindAnyDeadLetter(ctx context.Context, id uuid.UUID) (DeadLetter
 func (s *Store) findLetter(ctx context.Context, statement string, args ...any) (DeadLetter, error) {
 	var found DeadLetter
 	if err := s.db.GetContext(ctx, &found, statement, args...); err != nil {
-		return DeadLetter{}, fmt.Errorf("find dead letter: %w", translate(err))
+		return DeadLetter{}, fmt.Errorf("find dead letter: %w", pg.Translate(err))
 	}
 	return found, nil
 }

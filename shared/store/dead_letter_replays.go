@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // ReplayAction is what a replay does to dead letters.
@@ -112,7 +114,7 @@ func (s *Store) CreateReplay(ctx context.Context, n NewReplay) (Replay, error) {
 		return Replay{}, err
 	}
 	if n.CompanyID == nil {
-		_, err = s.exec(ctx, insertReplaySQL, row...)
+		_, err = s.db.Exec(ctx, insertReplaySQL, row...)
 	} else {
 		err = s.insertReplay(ctx, *n.CompanyID, n.ID, row)
 	}
@@ -125,7 +127,7 @@ func (s *Store) CreateReplay(ctx context.Context, n NewReplay) (Replay, error) {
 // insertReplay inserts a replay of the company, whose quotas it locks: requests at the same time
 // count each other's replays.
 func (s *Store) insertReplay(ctx context.Context, company, id uuid.UUID, row []any) error {
-	_, err := boundedly(ctx, s, heldRow{company, "replays"}, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
+	_, err := boundedly(ctx, s, pg.HeldRow{Company: company, Name: "replays"}, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
 		if err := lockQuotas(ctx, tx, company); err != nil {
 			return nil, err
 		}
@@ -133,7 +135,7 @@ func (s *Store) insertReplay(ctx context.Context, company, id uuid.UUID, row []a
 			return nil, err
 		}
 		_, err := tx.ExecContext(ctx, insertReplaySQL, row...)
-		return nil, writeError(err)
+		return nil, pg.WriteError(err)
 	})
 	return held(err)
 }
@@ -142,7 +144,7 @@ func (s *Store) insertReplay(ctx context.Context, company, id uuid.UUID, row []a
 func mayReplay(ctx context.Context, db sqlx.QueryerContext, company, id uuid.UUID) error {
 	var running int
 	if err := sqlx.GetContext(ctx, db, &running, runningReplaysSQL, company, id); err != nil {
-		return fmt.Errorf("count running replays: %w", translate(err))
+		return fmt.Errorf("count running replays: %w", pg.Translate(err))
 	}
 	if running >= MaxRunningReplays {
 		return ErrTooManyReplays
@@ -165,8 +167,8 @@ func (s *Store) replayRow(ctx context.Context, n NewReplay) ([]any, error) {
 		return nil, fmt.Errorf("encode filter: %w", err)
 	}
 	return []any{
-		n.ID, n.CompanyID, n.Action, string(withoutEscapedNUL(filter)), n.Actor.String(), n.RequestID,
-		withoutNUL(n.Note), n.Most, n.Rate, matched,
+		n.ID, n.CompanyID, n.Action, string(pg.WithoutEscapedNUL(filter)), n.Actor.String(), n.RequestID,
+		pg.WithoutNUL(n.Note), n.Most, n.Rate, matched,
 	}, nil
 }
 
@@ -189,7 +191,7 @@ func (s *Store) FindAnyReplay(ctx context.Context, id uuid.UUID) (Replay, error)
 func findReplay(ctx context.Context, db sqlx.QueryerContext, statement string, args ...any) (Replay, error) {
 	var r Replay
 	if err := sqlx.GetContext(ctx, db, &r, statement, args...); err != nil {
-		return Replay{}, fmt.Errorf("find replay: %w", translate(err))
+		return Replay{}, fmt.Errorf("find replay: %w", pg.Translate(err))
 	}
 	if err := json.Unmarshal(r.FilterJSON, &r.Filter); err != nil {
 		return Replay{}, fmt.Errorf("read filter of replay %s: %w", r.ID, err)
@@ -207,7 +209,7 @@ ORDER BY row_number() OVER (PARTITION BY company_id ORDER BY next_at, id), id`
 func (s *Store) DueReplays(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	if err := s.db.SelectContext(ctx, &ids, dueReplaysSQL); err != nil {
-		return nil, fmt.Errorf("list replays: %w", translate(err))
+		return nil, fmt.Errorf("list replays: %w", pg.Translate(err))
 	}
 	return ids, nil
 }
@@ -250,9 +252,9 @@ type ReplayRound struct {
 func (s *Store) WorkReplay(
 	ctx context.Context, id uuid.UUID, limit int, retry func(context.Context, Replay, []DeadLetter) (ReplayCounts, error),
 ) (ReplayRound, error) {
-	rounds, err := repeat(func() ([]ReplayRound, error) {
+	rounds, err := pg.Repeat(func() ([]ReplayRound, error) {
 		var round ReplayRound
-		err := s.inTx(ctx, func(tx *sqlx.Tx) (err error) {
+		err := s.db.InTx(ctx, func(tx *sqlx.Tx) (err error) {
 			round, err = workReplay(ctx, tx, id, limit, retry)
 			return err
 		})
@@ -267,12 +269,12 @@ func (s *Store) WorkReplay(
 func workReplay(
 	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, limit int, retry func(context.Context, Replay, []DeadLetter) (ReplayCounts, error),
 ) (ReplayRound, error) {
-	if err := mayIdle(ctx, tx); err != nil {
+	if err := pg.MayIdle(ctx, tx); err != nil {
 		return ReplayRound{}, err
 	}
 	r, err := findReplay(ctx, tx, lockReplaySQL, id)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, pg.ErrNotFound):
 		return ReplayRound{}, nil
 	case err != nil:
 		return ReplayRound{}, err
@@ -306,7 +308,7 @@ func workReplay(
 		at = &page.Next.At
 	}
 	err = tx.GetContext(ctx, &round.More, saveReplaySQL, id, round.Now.Done, round.Now.Skipped, round.Now.Failed, at, optionalUUID(page.Next.ID), round.Finished)
-	return round, translate(err)
+	return round, pg.Translate(err)
 }
 
 // share is how many dead letters a round may take: half a second's worth, so that
@@ -328,7 +330,7 @@ func nextOfReplay(ctx context.Context, tx *sqlx.Tx, r Replay, limit int) (Letter
 		ID *uuid.UUID `db:"cursor_id"`
 	}
 	if err := tx.GetContext(ctx, &cursor, replayCursorSQL, r.ID); err != nil {
-		return LetterPage{}, translate(err)
+		return LetterPage{}, pg.Translate(err)
 	}
 	if cursor.At != nil && cursor.ID != nil {
 		q.Cursor = LetterCursor{At: *cursor.At, ID: *cursor.ID}
@@ -351,9 +353,9 @@ func discardLetters(ctx context.Context, tx *sqlx.Tx, r Replay, letters []DeadLe
 	for i, l := range letters {
 		ids[i] = l.ID
 	}
-	result, err := tx.ExecContext(ctx, discardLettersSQL, uuidArray(ids), r.RequestedBy, r.Note, r.ID)
+	result, err := tx.ExecContext(ctx, discardLettersSQL, pg.UUIDArray(ids), r.RequestedBy, r.Note, r.ID)
 	if err != nil {
-		return 0, translate(err)
+		return 0, pg.Translate(err)
 	}
 	n, err := result.RowsAffected()
 	return int(n), err
@@ -369,7 +371,7 @@ AND finished_at < now() - $1 * interval '1 ms'`
 // CleanReplays deletes replays that ended longer than age ago, of the limit oldest ones,
 // and says how many.
 func (s *Store) CleanReplays(ctx context.Context, age time.Duration, limit int) (int, error) {
-	result, err := s.exec(ctx, cleanReplaysSQL, age.Milliseconds(), limit)
+	result, err := s.db.Exec(ctx, cleanReplaysSQL, age.Milliseconds(), limit)
 	if err != nil {
 		return 0, fmt.Errorf("clean replays: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Actor is who asked for something that a row and a timeline tell of later.
@@ -72,7 +73,7 @@ func (s *Store) RetryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry
 	// once more, and meets what it has done itself.
 	now, findErr := s.FindAnyDeadLetter(ctx, l.ID)
 	switch {
-	case errors.Is(findErr, ErrNotFound):
+	case errors.Is(findErr, pg.ErrNotFound):
 		return err
 	case findErr != nil:
 		return fmt.Errorf("retry dead letter: look it up: %w", findErr)
@@ -198,10 +199,10 @@ func (s *Store) retryIntake(ctx context.Context, l DeadLetter, r LetterRetry) er
 	var rows []retriedIntake
 	var err error
 	if r.tx != nil {
-		err = translate(r.tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
+		err = pg.Translate(r.tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
 	} else {
-		rows, err = boundedly(ctx, s, heldRow{l.company(), l.OutboxID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []retriedIntake, err error) {
-			return rows, translate(tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
+		rows, err = boundedly(ctx, s, pg.HeldRow{Company: l.company(), Name: l.OutboxID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []retriedIntake, err error) {
+			return rows, pg.Translate(tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
 		})
 		err = held(err)
 	}
@@ -225,7 +226,7 @@ WHERE mailing_id = $1 AND target = 'mailing.process' AND resolved_at IS NULL`
 
 func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, by *string, replay *uuid.UUID) error {
 	_, err := tx.ExecContext(ctx, resolveMailingLettersSQL, mailing, by, replay)
-	return translate(err)
+	return pg.Translate(err)
 }
 
 func (s *Store) retryMailing(ctx context.Context, l DeadLetter, r LetterRetry) error {
@@ -249,9 +250,9 @@ func (s *Store) retryMailing(ctx context.Context, l DeadLetter, r LetterRetry) e
 	switch {
 	case errors.As(err, &refused):
 		return &NotReplayableError{Reason: fmt.Sprintf("the mailing is %s", refused.Status)}
-	case errors.Is(err, ErrExists):
+	case errors.Is(err, pg.ErrExists):
 		return &NotReplayableError{Reason: "another mailing has its filename by now"}
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, pg.ErrNotFound):
 		return &NotReplayableError{Reason: "there is no such mailing"}
 	}
 	return err
@@ -265,8 +266,8 @@ WHERE id IN (SELECT id FROM dead_letters WHERE id = ANY ($1::uuid[]) AND resolve
 // DiscardDeadLetter resolves an open dead letter without doing anything about it; note
 // says why. false: it was resolved already.
 func (s *Store) DiscardDeadLetter(ctx context.Context, l DeadLetter, by Actor, note string) (bool, error) {
-	discarded, err := s.changeBoundedly(ctx, heldRow{l.company(), l.ID.String()}, discardLettersSQL,
-		uuidArray([]uuid.UUID{l.ID}), by.String(), withoutNUL(note), nil)
+	discarded, err := s.changeBoundedly(ctx, pg.HeldRow{Company: l.company(), Name: l.ID.String()}, discardLettersSQL,
+		pg.UUIDArray([]uuid.UUID{l.ID}), by.String(), pg.WithoutNUL(note), nil)
 	if err != nil {
 		return false, fmt.Errorf("discard dead letter: %w", err)
 	}

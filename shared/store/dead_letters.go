@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // DeadTask is a task that gave up without an email to write it on: undecodable, or
@@ -31,8 +32,8 @@ func (s *Store) BuryTask(ctx context.Context, t DeadTask) error {
 	if id, err := uuid.Parse(t.TaskID); err == nil {
 		outboxID = &id
 	}
-	_, err := s.exec(ctx, insertDeadTaskSQL,
-		uuid.New(), t.Target, t.Reason, withoutNUL(t.Detail), asJSON(t.Payload), outboxID)
+	_, err := s.db.Exec(ctx, insertDeadTaskSQL,
+		uuid.New(), t.Target, t.Reason, pg.WithoutNUL(t.Detail), pg.JSON(t.Payload), outboxID)
 	if err != nil {
 		return fmt.Errorf("bury task: %w", err)
 	}
@@ -76,7 +77,7 @@ func (s *Store) CleanBulkLetters(ctx context.Context, limit int) (int, error) {
 }
 
 func (s *Store) cleanLetters(ctx context.Context, statement string, age time.Duration, limit int) (int, error) {
-	result, err := s.exec(ctx, statement, age.Milliseconds(), limit)
+	result, err := s.db.Exec(ctx, statement, age.Milliseconds(), limit)
 	if err != nil {
 		return 0, fmt.Errorf("clean dead letters: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Lane is a line in which rows of one company, or of one of its mailings, wait for one queue.
@@ -47,7 +49,7 @@ LIMIT $5`
 func (s *Store) Lanes(ctx context.Context, f LaneFilter, limit int) ([]Lane, error) {
 	var found []Lane
 	if err := s.db.SelectContext(ctx, &found, listLanesSQL, f.Company, f.Mailing, f.Queue, f.NotOpen, limit); err != nil {
-		return nil, fmt.Errorf("list lanes: %w", translate(err))
+		return nil, fmt.Errorf("list lanes: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -95,5 +97,5 @@ func (s *Store) changeLanes(
 		}
 		return err
 	})
-	return n, wrap(action, err)
+	return n, pg.Wrap(action, err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Email is what there is to tell about an email: from its outbox row while there
@@ -84,7 +85,7 @@ FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1 AND company_id = $2) l 
 func (s *Store) FindEmail(ctx context.Context, company, id uuid.UUID) (Email, error) {
 	var e Email
 	if err := s.db.GetContext(ctx, &e, findEmailSQL, id, company); err != nil {
-		return Email{}, fmt.Errorf("find email: %w", translate(err))
+		return Email{}, fmt.Errorf("find email: %w", pg.Translate(err))
 	}
 	return e, nil
 }
@@ -122,7 +123,7 @@ const timelineSQL = `SELECT seq, type, metadata, created_at FROM email_events WH
 func (s *Store) Timeline(ctx context.Context, id uuid.UUID) ([]TimelineEvent, error) {
 	events := []TimelineEvent{}
 	if err := s.db.SelectContext(ctx, &events, timelineSQL, id); err != nil {
-		return nil, fmt.Errorf("read timeline: %w", translate(err))
+		return nil, fmt.Errorf("read timeline: %w", pg.Translate(err))
 	}
 	return events, nil
 }
@@ -176,11 +177,11 @@ func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter
 	limit := max(f.Limit, 1)
 	ids, next, err := s.pageIDs(ctx, company, before, f, limit)
 	if err != nil {
-		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
+		return EmailPage{}, fmt.Errorf("list emails: %w", pg.Translate(err))
 	}
 	page := EmailPage{Emails: []Email{}, Next: next}
 	if err := s.db.SelectContext(ctx, &page.Emails, pageRowsSQL, pageRowsParameters(ids, f)...); err != nil {
-		return EmailPage{}, fmt.Errorf("list emails: %w", translate(err))
+		return EmailPage{}, fmt.Errorf("list emails: %w", pg.Translate(err))
 	}
 	if len(page.Emails) == limit {
 		page.Next = page.Emails[limit-1].ID
@@ -189,6 +190,6 @@ func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter
 }
 
 func pageRowsParameters(ids []uuid.UUID, f EmailFilter) []any {
-	first, last := idRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
-	return []any{uuidArray(ids), string(f.Status), f.Tag, max(f.Limit, 1), first, last, f.Recipient, f.ExternalID, f.RequestID}
+	first, last := pg.IDRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
+	return []any{pg.UUIDArray(ids), string(f.Status), f.Tag, max(f.Limit, 1), first, last, f.Recipient, f.ExternalID, f.RequestID}
 }

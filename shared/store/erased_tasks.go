@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // ErasedTask is a task that is to be removed from Redis, since its email names a person who
@@ -29,7 +31,7 @@ ORDER BY t.outbox_id LIMIT $1`
 func (s *Store) ErasedTasks(ctx context.Context, limit int) ([]ErasedTask, error) {
 	var found []ErasedTask
 	if err := s.db.SelectContext(ctx, &found, openTasksSQL, limit); err != nil {
-		return nil, fmt.Errorf("list tasks of erased emails: %w", translate(err))
+		return nil, fmt.Errorf("list tasks of erased emails: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -42,6 +44,6 @@ UPDATE erased_tasks t SET done_at = now(), found = found OR t.outbox_id = ANY ($
 // TasksRemoved records that no task of these ids is left in Redis; found are those that
 // there were.
 func (s *Store) TasksRemoved(ctx context.Context, ids, found []uuid.UUID) error {
-	_, err := s.exec(ctx, tasksRemovedSQL, uuidArray(ids), uuidArray(found))
-	return wrap("record removed tasks", err)
+	_, err := s.db.Exec(ctx, tasksRemovedSQL, pg.UUIDArray(ids), pg.UUIDArray(found))
+	return pg.Wrap("record removed tasks", err)
 }

@@ -1,136 +1,23 @@
 package store
 
-import (
-	"database/sql"
-	"database/sql/driver"
-	"errors"
-	"io"
-	"net"
+import "email-gateway/shared/store/internal/pg"
 
-	"github.com/lib/pq"
-	"github.com/lib/pq/pqerror"
-)
+// Options bound what one process asks of Postgres.
+type Options = pg.Options
 
+// What callers tell apart of a failed statement, see package pg.
 var (
-	// ErrNotFound: no such row, or one of another company.
-	ErrNotFound = errors.New("not found")
-	// ErrExists: a row with this key is already there.
-	ErrExists = errors.New("already exists")
-	// ErrUnavailable: Postgres cannot be reached or is not answering. Nothing was written.
-	ErrUnavailable = errors.New("database unavailable")
-	// ErrUnknownOutcome: Postgres was asked and did not answer, because the connection
-	// broke or the caller waited no longer. The write may have been applied.
-	ErrUnknownOutcome = errors.New("no answer from the database, outcome unknown")
-	// ErrNotMigrated: the database lacks a table or a column that a statement names.
-	ErrNotMigrated = errors.New("database is not migrated")
+	ErrNotFound       = pg.ErrNotFound
+	ErrExists         = pg.ErrExists
+	ErrUnavailable    = pg.ErrUnavailable
+	ErrUnknownOutcome = pg.ErrUnknownOutcome
+	ErrNotMigrated    = pg.ErrNotMigrated
+	ErrUnreplicated   = pg.ErrUnreplicated
+	ErrBusy           = pg.ErrBusy
+	ErrTries          = pg.ErrTries
+	ErrTriesOfCompany = pg.ErrTriesOfCompany
 )
 
 // IsOutage says that Postgres could not be asked, or did not answer whether it took a
 // write: the same write may go through another time.
-func IsOutage(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
-}
-
-// translate maps the driver's errors of a read onto the package's, keeping the cause.
-func translate(err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return ErrNotFound
-	}
-	var refused *pq.Error
-	switch {
-	case errors.Is(err, ErrUnreplicated):
-		return errors.Join(ErrUnknownOutcome, err)
-	case neverBegan(err), isCutOff(err), isLost(err), isPassing(err):
-		return errors.Join(ErrUnavailable, err)
-	case errors.As(err, &refused) && refused.Code == pqerror.UniqueViolation:
-		return errors.Join(ErrExists, err)
-	case errors.As(err, &refused) && (refused.Code == pqerror.UndefinedTable || refused.Code == pqerror.UndefinedColumn):
-		return errors.Join(ErrNotMigrated, err)
-	}
-	return err
-}
-
-// writeError says of a failed write whether Postgres refused it (err as it is),
-// never got it (ErrUnavailable), or broke off in the middle (ErrUnknownOutcome).
-func writeError(err error) error {
-	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome) {
-		return err
-	}
-	var refused *pq.Error
-	switch {
-	case isCutOff(err):
-		return errors.Join(ErrUnknownOutcome, err)
-	case neverBegan(err), errors.As(err, &refused):
-		return translate(err)
-	}
-	return errors.Join(ErrUnknownOutcome, err)
-}
-
-// neverBegan: there was no connection to run anything on.
-func neverBegan(err error) bool {
-	if errors.Is(err, errNotConnected) {
-		return true
-	}
-	var refused *pq.Error
-	if errors.As(err, &refused) {
-		return refused.Code == pqerror.CannotConnectNow || refused.Code == pqerror.TooManyConnections
-	}
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
-}
-
-// isLost: the connection broke, or every one in the pool was broken already.
-func isLost(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-}
-
-// isCutOff: the server ended the connection while it ran our statement. The commit
-// may have gone through just before.
-func isCutOff(err error) bool {
-	var refused *pq.Error
-	return errors.As(err, &refused) &&
-		(refused.Code == pqerror.AdminShutdown || refused.Code == pqerror.CrashShutdown || refused.Code.Class() == "08" && !isMismatch(refused))
-}
-
-// isPassing: Postgres refused for reasons of its own (no memory, no disk, a
-// statement that took too long, a lock that others fought over, a standby that may
-// not write). Nothing was written, and the same write will pass another time.
-func isPassing(err error) bool {
-	var refused *pq.Error
-	if !errors.As(err, &refused) {
-		return false
-	}
-	switch refused.Code.Class() {
-	case "40", "53", "57", "58":
-		return true
-	}
-	return refused.Code == pqerror.LockNotAvailable || refused.Code == pqerror.ReadOnlySQLTransaction || isMismatch(refused)
-}
-
-// isLockTimeout: the statement waited for another transaction's lock as long as it may, and
-// nothing was written.
-func isLockTimeout(err error) bool {
-	var refused *pq.Error
-	return errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable && !errors.Is(err, ErrUnknownOutcome)
-}
-
-// isRepeatable: the statement lost a race with another transaction and would pass
-// if run again at once.
-func isRepeatable(err error) bool {
-	var refused *pq.Error
-	return errors.As(err, &refused) &&
-		(refused.Code == pqerror.TRSerializationFailure || refused.Code == pqerror.TRDeadlockDetected ||
-			isEventsKey(refused.Constraint) || refused.Constraint == eventsPath)
-}
-
-// isRefusal: Postgres said no to what the statement holds (a constraint, a value),
-// so nothing was applied and one of its rows is at fault. An internal error (XX) is
-// no row's fault.
-func isRefusal(err error) bool {
-	var refused *pq.Error
-	return errors.As(err, &refused) && !isPassing(err) && !isCutOff(err) && refused.Code.Class() != "XX"
-}
+func IsOutage(err error) bool { return pg.IsOutage(err) }

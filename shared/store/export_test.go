@@ -2,11 +2,12 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // What the tests look at from outside: the statements, to ask Postgres for their
@@ -46,7 +47,7 @@ const (
 	StepIDsSQL        = stepIDsSQL
 	TaggedIDsSQL      = taggedIDsSQL
 	WaitingIDsSQL     = waitingIDsSQL
-	AnswerTime        = answerTime
+	AnswerTime        = pg.AnswerTime
 
 	CloseLaneSQL      = closeLaneSQL
 	EntriesSQL        = entriesSQL
@@ -88,13 +89,8 @@ var (
 )
 
 var (
-	AsJSON            = asJSON
-	WithoutEscapedNUL = withoutEscapedNUL
-	DataSource        = dataSource
+	DataSource = pg.DataSource
 )
-
-// DB is the store's own pool.
-func DB(s *Store) *sql.DB { return s.db.DB }
 
 // AdvanceParameters are those of AdvanceSQL for the transitions.
 func AdvanceParameters(ts []Transition) ([]any, error) { return argumentsFor(advanceParameters, ts) }
@@ -102,7 +98,7 @@ func AdvanceParameters(ts []Transition) ([]any, error) { return argumentsFor(adv
 // AdvancePlainParameters are those of AdvancePlainSQL for the transitions.
 func AdvancePlainParameters(ts []Transition) ([]any, error) { return argumentsFor(plainParameters, ts) }
 
-func argumentsFor(p parameters[advanceScalars, Transition], ts []Transition) ([]any, error) {
+func argumentsFor(p pg.Parameters[advanceScalars, Transition], ts []Transition) ([]any, error) {
 	ready := make([]Transition, len(ts))
 	for i, t := range ts {
 		var err error
@@ -114,7 +110,7 @@ func argumentsFor(p parameters[advanceScalars, Transition], ts []Transition) ([]
 }
 
 // LoadParameters are those of LoadSQL.
-func LoadParameters(ids ...uuid.UUID) []any { return loadParameters.arguments(len(ids), ids) }
+func LoadParameters(ids ...uuid.UUID) []any { return loadParameters.Arguments(len(ids), ids) }
 
 // Forget drops all prepared statements of a connection behind the driver's back.
 func (s *Store) Forget(ctx context.Context) error {
@@ -164,9 +160,9 @@ type Cell struct {
 func Columns(cells []Cell) []any {
 	id, text, n := func(c *Cell) uuid.UUID { return c.ID }, func(c *Cell) string { return c.Text }, func(c *Cell) int64 { return c.N }
 	return []any{
-		uuids(cells, id), optionalUUIDs(cells, id), texts(cells, text), optionalTexts(cells, text),
-		byteas(cells, func(c *Cell) []byte { return c.Bytes }), jsonbs(cells, func(c *Cell) []byte { return c.JSON }),
-		bigints(cells, n), optionalBigints(cells, n), bools(cells, func(c *Cell) bool { return c.Yes }), times(cells, func(c *Cell) time.Time { return c.At }),
+		pg.UUIDs(cells, id), pg.OptionalUUIDs(cells, id), pg.Texts(cells, text), pg.OptionalTexts(cells, text),
+		pg.Byteas(cells, func(c *Cell) []byte { return c.Bytes }), pg.JSONBs(cells, func(c *Cell) []byte { return c.JSON }),
+		pg.BigInts(cells, n), pg.OptionalBigInts(cells, n), pg.Bools(cells, func(c *Cell) bool { return c.Yes }), pg.Times(cells, func(c *Cell) time.Time { return c.At }),
 	}
 }
 

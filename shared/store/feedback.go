@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Feedback is one notification of the provider about an email that it accepted.
@@ -76,17 +77,17 @@ func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (FeedbackResult,
 	if err != nil {
 		return FeedbackResult{}, fmt.Errorf("record feedback: encode: %w", err)
 	}
-	f.masked = string(withoutEscapedNUL(masked))
+	f.masked = string(pg.WithoutEscapedNUL(masked))
 	if f.Masked == nil {
 		f.masked = "{}"
 	}
-	row := heldRow{f.CompanyID, "feedback\x00" + f.OutboxID.String()}
+	row := pg.HeldRow{Company: f.CompanyID, Name: "feedback\x00" + f.OutboxID.String()}
 	results, err := boundedly(ctx, s, row, func(tx *sqlx.Tx, _ time.Duration) ([]FeedbackResult, error) {
 		r, err := applyFeedback(ctx, tx, f)
 		return []FeedbackResult{r}, err
 	})
-	if errors.Is(err, ErrBusy) || errors.Is(err, ErrTries) || errors.Is(err, ErrTriesOfCompany) {
-		err = ErrUnavailable // as for a lock that lasts too long: it comes again
+	if errors.Is(err, pg.ErrBusy) || errors.Is(err, pg.ErrTries) || errors.Is(err, pg.ErrTriesOfCompany) {
+		err = pg.ErrUnavailable // as for a lock that lasts too long: it comes again
 	}
 	if err != nil {
 		return FeedbackResult{}, fmt.Errorf("record feedback: %w", err)
@@ -127,11 +128,11 @@ func suppressAll(ctx context.Context, tx *sqlx.Tx, f Feedback, addresses []strin
 		return 0, nil
 	}
 	var note *string
-	if text := withoutNUL(f.Note); text != "" {
+	if text := pg.WithoutNUL(f.Note); text != "" {
 		note = &text
 	}
-	if _, err := tx.ExecContext(ctx, suppressAllSQL, f.CompanyID, textArray(addresses), f.Suppress, note); err != nil {
-		return 0, fmt.Errorf("suppress addresses: %w", translate(err))
+	if _, err := tx.ExecContext(ctx, suppressAllSQL, f.CompanyID, pg.TextArray(addresses), f.Suppress, note); err != nil {
+		return 0, fmt.Errorf("suppress addresses: %w", pg.Translate(err))
 	}
 	return len(addresses), nil
 }

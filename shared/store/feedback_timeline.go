@@ -13,6 +13,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // subject is the email that a notification is about.
@@ -66,9 +67,9 @@ func readFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (subject, error)
 		return subject{}, fmt.Errorf("encode metadata: %w", err)
 	}
 	err = tx.SelectContext(ctx, &found, readFeedbackSQL, f.OutboxID, f.CompanyID, f.AttemptID.String(), f.Event,
-		string(withoutEscapedNUL(metadata)), withoutNUL(f.SESMessageID))
+		string(pg.WithoutEscapedNUL(metadata)), pg.WithoutNUL(f.SESMessageID))
 	if err != nil {
-		return subject{}, fmt.Errorf("read the email: %w", translate(err))
+		return subject{}, fmt.Errorf("read the email: %w", pg.Translate(err))
 	}
 	if len(found) == 0 {
 		return subject{}, nil
@@ -174,7 +175,7 @@ func appendFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, appendFeedbackSQL, f.OutboxID, string(t.events), t.SESMessageID, duplicate); err != nil {
-		return fmt.Errorf("append to the timeline: %w", translate(err))
+		return fmt.Errorf("append to the timeline: %w", pg.Translate(err))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // IdempotencyKey is a client's duplicate guard, with the answer that its request
@@ -21,8 +23,8 @@ type IdempotencyKey struct {
 }
 
 // row is what those wait for who use the key at the same time.
-func (k IdempotencyKey) row(company uuid.UUID) heldRow {
-	return heldRow{company, "key\x00" + k.Route + "\x00" + k.Key}
+func (k IdempotencyKey) row(company uuid.UUID) pg.HeldRow {
+	return pg.HeldRow{Company: company, Name: "key\x00" + k.Route + "\x00" + k.Key}
 }
 
 // StoredAnswer is what a key's first request was answered.
@@ -48,7 +50,7 @@ WHERE company_id = $1 AND route = $2 AND key = $3 AND expires_at > now()`
 func (s *Store) FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (StoredAnswer, error) {
 	var found StoredAnswer
 	if err := s.db.GetContext(ctx, &found, findKeySQL, company, route, key); err != nil {
-		return StoredAnswer{}, fmt.Errorf("find idempotency key: %w", translate(err))
+		return StoredAnswer{}, fmt.Errorf("find idempotency key: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -57,7 +59,7 @@ func (s *Store) FindAnswer(ctx context.Context, company uuid.UUID, route, key st
 // away, so that the caller's next insert succeeds.
 func (s *Store) usedKey(ctx context.Context, company uuid.UUID, k IdempotencyKey) (StoredAnswer, error) {
 	found, err := s.FindAnswer(ctx, company, k.Route, k.Key)
-	if !errors.Is(err, ErrNotFound) {
+	if !errors.Is(err, pg.ErrNotFound) {
 		return found, err
 	}
 	if err := s.dropExpiredKey(ctx, company, k); err != nil {
@@ -89,7 +91,7 @@ DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
 
 // CleanIdempotencyKeys deletes at most limit keys past their time and says how many.
 func (s *Store) CleanIdempotencyKeys(ctx context.Context, limit int) (int, error) {
-	result, err := s.exec(ctx, cleanKeysSQL, limit)
+	result, err := s.db.Exec(ctx, cleanKeysSQL, limit)
 	if err != nil {
 		return 0, fmt.Errorf("clean idempotency keys: %w", err)
 	}

@@ -32,7 +32,7 @@ func TestIngestMailing_ASlowClient(t *testing.T) {
 	if counts, _, err := s.IngestMailing(t.Context(), m, slow()); err != nil || counts.Accepted != 3 {
 		t.Errorf("%+v, %v", counts, err)
 	}
-	tx, err := store.DB(s).BeginTx(t.Context(), nil)
+	tx, err := s.DB().BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestServer_EndsIdle(t *testing.T) {
 			t.Errorf("set to %s: ends idle transactions %v, %v", value, server.EndsIdle, err)
 		}
 		var now string
-		if err := store.DB(s).QueryRowContext(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&now); err != nil || now != value {
+		if err := s.DB().QueryRowContext(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&now); err != nil || now != value {
 			t.Errorf("set to %s, a connection has %s, %v", value, now, err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // ErrInUse: somebody else uses the table, and was not waited for. Nothing was done.
@@ -19,7 +21,7 @@ func inUse(err error) error {
 	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
 		return errors.Join(ErrInUse, err)
 	}
-	return translate(err)
+	return pg.Translate(err)
 }
 
 // Log names a table that is partitioned by the month in which its emails were accepted.
@@ -67,7 +69,7 @@ type MissingPartitions struct {
 func (s *Store) MissingLogPartitions(ctx context.Context) ([]MissingPartitions, error) {
 	var missing []MissingPartitions
 	if err := s.db.SelectContext(ctx, &missing, missingPartitionsSQL); err != nil {
-		return nil, fmt.Errorf("look for missing partitions: %w", translate(err))
+		return nil, fmt.Errorf("look for missing partitions: %w", pg.Translate(err))
 	}
 	return missing, nil
 }
@@ -82,7 +84,7 @@ WHERE p.log = $1 AND p.end_id <= first_id_at(now() - greatest($2 * interval '1 m
 func (s *Store) OverdueLogPartitions(ctx context.Context, log Log, age time.Duration) (int, error) {
 	var overdue int
 	if err := s.db.GetContext(ctx, &overdue, overduePartitionsSQL, string(log), age.Milliseconds()); err != nil {
-		return 0, fmt.Errorf("look for overdue partitions of %s: %w", log, translate(err))
+		return 0, fmt.Errorf("look for overdue partitions of %s: %w", log, pg.Translate(err))
 	}
 	return overdue, nil
 }

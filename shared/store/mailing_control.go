@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // MailingStateError says that a mailing's status, or what has become of its entries,
@@ -142,7 +144,7 @@ const runs = true
 // that another transaction does not let go of is ErrBusy. A control that may set the mailing
 // going locks the company's quotas first.
 func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error, starts ...bool) (Mailing, error) {
-	changed, err := boundedly(ctx, s, heldRow{company, id.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]Mailing, error) {
+	changed, err := boundedly(ctx, s, pg.HeldRow{Company: company, Name: id.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]Mailing, error) {
 		if len(starts) > 0 {
 			if err := lockQuotas(ctx, tx, company); err != nil {
 				return nil, err
@@ -165,7 +167,7 @@ func (s *Store) control(ctx context.Context, operation string, company, id uuid.
 func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error) (Mailing, error) {
 	var m Mailing
 	if err := tx.GetContext(ctx, &m, lockForControlSQL, id, company); err != nil {
-		return m, translate(err)
+		return m, pg.Translate(err)
 	}
 	if m.EntriesDeletedAt != nil {
 		return m, &MailingStateError{Status: m.Status, Reason: "its entries are not kept any more"}
@@ -197,14 +199,14 @@ func resume(ctx context.Context, tx *sqlx.Tx, m *Mailing) error {
 func changeMailing(ctx context.Context, tx *sqlx.Tx, m *Mailing, mailingSQL, laneSQL string) error {
 	var changed Mailing
 	if err := tx.GetContext(ctx, &changed, mailingSQL, m.ID); err != nil {
-		return translate(err)
+		return pg.Translate(err)
 	}
 	*m = changed
 	if laneSQL == "" {
 		return nil
 	}
 	if _, err := tx.ExecContext(ctx, laneSQL, m.CompanyID, mailingQueue, m.ID); err != nil {
-		return translate(err)
+		return pg.Translate(err)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // copyEntriesSQL adds to both indexes of mailing_entries and locks nothing: the rows
@@ -17,32 +19,32 @@ COPY mailing_entries (id, mailing_id, line_no, email, token, status, invalid_rea
 func (w *entryWriter) copyEntry(e *NewEntry) error {
 	if w.copying == nil {
 		var err error
-		if w.copying, err = beginCopy(w.ctx, w.tx.conn, copyEntriesSQL); err != nil {
-			return fmt.Errorf("copy entries: %w", translate(err))
+		if w.copying, err = pg.BeginCopy(w.ctx, w.tx.Conn, copyEntriesSQL); err != nil {
+			return fmt.Errorf("copy entries: %w", pg.Translate(err))
 		}
 		w.begun = time.Now()
 	}
 	row := w.copying
-	row.uuid(e.ID)
-	row.uuid(w.mailing)
-	row.bigint(int64(e.Line))
-	row.text(e.Email)
-	row.text(e.Token)
-	row.text(e.status())
-	row.optionalText(e.InvalidReason)
-	row.texts(e.Fields)
-	row.optionalText(e.Nome)
-	row.optionalText(e.RazaoSocial)
-	row.optionalText(e.ExternalID)
-	row.optionalText(e.CPFCNPJHash)
-	row.optionalBytea(e.CPFCNPJ)
+	row.UUID(e.ID)
+	row.UUID(w.mailing)
+	row.BigInt(int64(e.Line))
+	row.Text(e.Email)
+	row.Text(e.Token)
+	row.Text(e.status())
+	row.OptionalText(e.InvalidReason)
+	row.Texts(e.Fields)
+	row.OptionalText(e.Nome)
+	row.OptionalText(e.RazaoSocial)
+	row.OptionalText(e.ExternalID)
+	row.OptionalText(e.CPFCNPJHash)
+	row.OptionalBytea(e.CPFCNPJ)
 	if len(e.EmptyFields) > 0 {
-		row.texts(e.EmptyFields)
+		row.Texts(e.EmptyFields)
 	} else {
-		row.null()
+		row.Null()
 	}
-	if err := row.endRow(w.ctx); err != nil {
-		return fmt.Errorf("copy entries: %w", translate(err))
+	if err := row.EndRow(w.ctx); err != nil {
+		return fmt.Errorf("copy entries: %w", pg.Translate(err))
 	}
 	if time.Since(w.begun) > w.copyTime {
 		return w.endCopy()
@@ -55,10 +57,10 @@ func (w *entryWriter) endCopy() error {
 	if w.copying == nil {
 		return nil
 	}
-	err := w.copying.end(w.ctx)
+	err := w.copying.End(w.ctx)
 	w.copying = nil
 	if err != nil {
-		return fmt.Errorf("copy entries: %w", translate(err))
+		return fmt.Errorf("copy entries: %w", pg.Translate(err))
 	}
 	return nil
 }
@@ -66,7 +68,7 @@ func (w *entryWriter) endCopy() error {
 // abandonCopy ends a COPY whose transaction is rolled back for another reason.
 func (w *entryWriter) abandonCopy() {
 	if w.copying != nil {
-		_ = w.copying.abandon()
+		_ = w.copying.Abandon()
 		w.copying = nil
 	}
 }
@@ -78,26 +80,26 @@ func (w *entryWriter) abandonCopy() {
 var insertDoubtfulSQL string
 
 // doubtfulParameters are those of insert_doubtful_entries.sql.
-var doubtfulParameters = parameters[*entryWriter, NewEntry]{
-	scalars: []scalar[*entryWriter]{
-		{"mailing_id", "uuid", func(w *entryWriter) any { return w.mailing }},
-		{"email_column", "text", func(w *entryWriter) any { return w.emailColumn }},
-		{"code", "text", func(*entryWriter) any { return CodeDuplicate }},
+var doubtfulParameters = pg.Parameters[*entryWriter, NewEntry]{
+	Scalars: []pg.Scalar[*entryWriter]{
+		pg.One("mailing_id", "uuid", func(w *entryWriter) any { return w.mailing }),
+		pg.One("email_column", "text", func(w *entryWriter) any { return w.emailColumn }),
+		pg.One("code", "text", func(*entryWriter) any { return CodeDuplicate }),
 	},
-	columns: []column[NewEntry]{
-		each("id", "uuid", uuids, func(e *NewEntry) uuid.UUID { return e.ID }),
-		each("line_no", "bigint", bigints, func(e *NewEntry) int64 { return int64(e.Line) }),
-		each("email", "text", texts, func(e *NewEntry) string { return e.Email }),
-		each("token", "text", texts, func(e *NewEntry) string { return e.Token }),
-		each("status", "text", texts, func(e *NewEntry) string { return e.status() }),
-		each("invalid_reason", "text", optionalTexts, func(e *NewEntry) string { return e.InvalidReason }),
-		each("fields", "text", texts, func(e *NewEntry) string { return e.fields() }),
-		each("nome", "text", optionalTexts, func(e *NewEntry) string { return e.Nome }),
-		each("razao_social", "text", optionalTexts, func(e *NewEntry) string { return e.RazaoSocial }),
-		each("recipient_external_id", "text", optionalTexts, func(e *NewEntry) string { return e.ExternalID }),
-		each("cpf_cnpj_hash", "text", optionalTexts, func(e *NewEntry) string { return e.CPFCNPJHash }),
-		each("cpf_cnpj_enc", "bytea", byteas, func(e *NewEntry) []byte { return e.CPFCNPJ }),
-		each("empty_fields", "text", optionalTexts, func(e *NewEntry) string { return e.emptyFields() }),
+	Columns: []pg.Column[NewEntry]{
+		pg.Each("id", "uuid", pg.UUIDs, func(e *NewEntry) uuid.UUID { return e.ID }),
+		pg.Each("line_no", "bigint", pg.BigInts, func(e *NewEntry) int64 { return int64(e.Line) }),
+		pg.Each("email", "text", pg.Texts, func(e *NewEntry) string { return e.Email }),
+		pg.Each("token", "text", pg.Texts, func(e *NewEntry) string { return e.Token }),
+		pg.Each("status", "text", pg.Texts, func(e *NewEntry) string { return e.status() }),
+		pg.Each("invalid_reason", "text", pg.OptionalTexts, func(e *NewEntry) string { return e.InvalidReason }),
+		pg.Each("fields", "text", pg.Texts, func(e *NewEntry) string { return e.fields() }),
+		pg.Each("nome", "text", pg.OptionalTexts, func(e *NewEntry) string { return e.Nome }),
+		pg.Each("razao_social", "text", pg.OptionalTexts, func(e *NewEntry) string { return e.RazaoSocial }),
+		pg.Each("recipient_external_id", "text", pg.OptionalTexts, func(e *NewEntry) string { return e.ExternalID }),
+		pg.Each("cpf_cnpj_hash", "text", pg.OptionalTexts, func(e *NewEntry) string { return e.CPFCNPJHash }),
+		pg.Each("cpf_cnpj_enc", "bytea", pg.Byteas, func(e *NewEntry) []byte { return e.CPFCNPJ }),
+		pg.Each("empty_fields", "text", pg.OptionalTexts, func(e *NewEntry) string { return e.emptyFields() }),
 	},
 }
 
@@ -107,12 +109,12 @@ var doubtfulParameters = parameters[*entryWriter, NewEntry]{
 var insertRejectsSQL string
 
 // rejectsParameters are those of insert_rejects.sql: the mailing, and its lines.
-var rejectsParameters = parameters[uuid.UUID, RejectedLine]{
-	scalars: []scalar[uuid.UUID]{{"mailing_id", "uuid", func(mailing uuid.UUID) any { return mailing }}},
-	columns: []column[RejectedLine]{
-		each("line_no", "bigint", bigints, func(r *RejectedLine) int64 { return int64(r.Line) }),
-		each("column_name", "text", texts, func(r *RejectedLine) string { return withoutNUL(r.Column) }),
-		each("code", "text", texts, func(r *RejectedLine) string { return withoutNUL(r.Code) }),
+var rejectsParameters = pg.Parameters[uuid.UUID, RejectedLine]{
+	Scalars: []pg.Scalar[uuid.UUID]{pg.One("mailing_id", "uuid", func(mailing uuid.UUID) any { return mailing })},
+	Columns: []pg.Column[RejectedLine]{
+		pg.Each("line_no", "bigint", pg.BigInts, func(r *RejectedLine) int64 { return int64(r.Line) }),
+		pg.Each("column_name", "text", pg.Texts, func(r *RejectedLine) string { return pg.WithoutNUL(r.Column) }),
+		pg.Each("code", "text", pg.Texts, func(r *RejectedLine) string { return pg.WithoutNUL(r.Code) }),
 	},
 }
 
@@ -122,12 +124,12 @@ func (w *entryWriter) flush() error {
 		return err
 	}
 	if err := w.insertDoubtful(); err != nil {
-		return fmt.Errorf("insert entries: %w", translate(err))
+		return fmt.Errorf("insert entries: %w", pg.Translate(err))
 	}
 	if rejects := w.rejects; len(rejects) > 0 {
-		_, err := w.tx.ExecContext(w.ctx, insertRejectsSQL, rejectsParameters.arguments(w.mailing, rejects)...)
+		_, err := w.tx.ExecContext(w.ctx, insertRejectsSQL, rejectsParameters.Arguments(w.mailing, rejects)...)
 		if err != nil {
-			return fmt.Errorf("insert rejected lines: %w", translate(err))
+			return fmt.Errorf("insert rejected lines: %w", pg.Translate(err))
 		}
 	}
 	clear(w.doubtful)
@@ -141,7 +143,7 @@ func (w *entryWriter) insertDoubtful() error {
 		return nil
 	}
 	var kept []uuid.UUID
-	if err := w.tx.SelectContext(w.ctx, &kept, insertDoubtfulSQL, doubtfulParameters.arguments(w, entries)...); err != nil {
+	if err := w.tx.SelectContext(w.ctx, &kept, insertDoubtfulSQL, doubtfulParameters.Arguments(w, entries)...); err != nil {
 		return err
 	}
 	stands := make(map[uuid.UUID]bool, len(kept))

@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // OpenMailing is a mailing whose entries are still moving, or whose numbers may be out of
@@ -41,7 +43,7 @@ ORDER BY id`
 func (s *Store) OpenMailings(ctx context.Context) ([]OpenMailing, error) {
 	var open []OpenMailing
 	if err := s.db.SelectContext(ctx, &open, openMailingsSQL); err != nil {
-		return nil, fmt.Errorf("list open mailings: %w", translate(err))
+		return nil, fmt.Errorf("list open mailings: %w", pg.Translate(err))
 	}
 	return open, nil
 }
@@ -147,7 +149,7 @@ func (s *Store) CountMailing(ctx context.Context, id uuid.UUID) (MailingTally, e
 // countMailing counts once. last says that the count may be the mailing's last one;
 // final asks for such a count.
 func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tally MailingTally, final bool, err error) {
-	err = s.inTx(ctx, func(tx *sqlx.Tx) error {
+	err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		state := countStateSQL
 		if last {
 			state = lockCountStateSQL
@@ -162,12 +164,12 @@ func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tall
 			Marks     pq.Int64Array `db:"marks"`
 		}
 		if err := tx.SelectContext(ctx, &states, state, id); err != nil || len(states) == 0 {
-			return translate(err)
+			return pg.Translate(err)
 		}
 		m := states[0]
 		// A statement of its own: it sees everything that was committed before the lock.
 		if err := tx.GetContext(ctx, &tally, tallySQL, id, m.First, m.Last); err != nil {
-			return translate(err)
+			return pg.Translate(err)
 		}
 		done := tally.Queued == 0 && (m.Status == MailingSending && tally.Pending == 0 || m.Status == MailingCancelled || m.Status == MailingFailed)
 		if final = m.Settling == nil && (done || m.Status == MailingCompleted); final && !last {
@@ -177,7 +179,7 @@ func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tall
 		err := tx.SelectContext(ctx, &status, writeTallySQL, id, string(m.Status), m.Settling, m.CountedAt, last, tally.Pending, tally.Queued,
 			tally.Sent, tally.Failed, tally.Unknown, tally.Suppressed, tally.Expired, tally.Cancelled, tally.InvalidLater, m.Version, m.Marks)
 		if err != nil {
-			return translate(err)
+			return pg.Translate(err)
 		}
 		tally.Applied = len(status) == 1
 		tally.Completed = tally.Applied && status[0] == MailingCompleted && m.Status != MailingCompleted

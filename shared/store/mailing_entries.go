@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // The states of an entry before its email has ended; then it has the email's.
@@ -65,7 +67,7 @@ func (s *Store) MailingEntries(ctx context.Context, company, id uuid.UUID, f Ent
 	page := []MailingEntry{}
 	err = s.db.SelectContext(ctx, &page, entriesSQL, m.FirstEntry.UUID, f.After, m.LastEntry.UUID, id, f.Status, max(f.Limit, 1))
 	if err != nil {
-		return nil, fmt.Errorf("list entries: %w", translate(err))
+		return nil, fmt.Errorf("list entries: %w", pg.Translate(err))
 	}
 	return page, nil
 }

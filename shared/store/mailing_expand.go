@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // ExpandedEntry is what becomes of an entry: an email, or INVALID.
@@ -68,22 +69,22 @@ func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queue
 		if err != nil {
 			return 0, false, fmt.Errorf("encode job: %w", err)
 		}
-		x.Entries[i].payload = withoutEscapedNUL(encoded)
+		x.Entries[i].payload = pg.WithoutEscapedNUL(encoded)
 	}
 	steps, err := s.expandPastLocks(job.CompanyID, func(people peopleMode, wait time.Duration) ([]expanded, error) {
-		args := expandParameters.arguments(expandScalars{job, &x, people, wait}, x.Entries)
+		args := expandParameters.Arguments(expandScalars{job, &x, people, wait}, x.Entries)
 		if x.NearQuota {
 			return s.expandWithinQuota(ctx, job.CompanyID, int64(x.emails()), args)
 		}
 		var steps []expanded
-		err := write(func(args []any) error {
+		err := pg.Write(func(args []any) error {
 			steps = nil
 			return s.db.SelectContext(ctx, &steps, expandSQL, args...)
 		}, args...)
 		return steps, err
 	})
 	switch {
-	case isLockTimeout(err):
+	case pg.IsLockTimeout(err):
 		return 0, false, fmt.Errorf("expand mailing: %w: %w", ErrLocked, err)
 	case err != nil:
 		return 0, false, fmt.Errorf("expand mailing: %w", err)
@@ -115,8 +116,8 @@ func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, 
 		people = leaveLockedPeople
 	}
 	for {
-		steps, err := repeat(func() ([]expanded, error) { return step(people, wait) })
-		if !isLockTimeout(err) || people == leaveNewPeople {
+		steps, err := pg.Repeat(func() ([]expanded, error) { return step(people, wait) })
+		if !pg.IsLockTimeout(err) || people == leaveNewPeople {
 			return steps, err
 		}
 		s.expanding.add(company)
@@ -133,7 +134,7 @@ func (s *Store) expandWithinQuota(ctx context.Context, company uuid.UUID, emails
 		if err := takeFrom(ctx, tx, company, demand{QuotaEmailsPerDay: emails}, false); err != nil {
 			return nil, err
 		}
-		return steps, translate(tx.SelectContext(ctx, &steps, expandSQL, args...))
+		return steps, pg.Translate(tx.SelectContext(ctx, &steps, expandSQL, args...))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // expandSQL takes one step of a mailing's expansion.
@@ -32,33 +33,33 @@ func (s expandScalars) next() Continuation {
 }
 
 // expandParameters are those of expand.sql.
-var expandParameters = parameters[expandScalars, ExpandedEntry]{
-	scalars: []scalar[expandScalars]{
-		{"lock_timeout", "text", func(s expandScalars) any { return lockTimeout(s.wait) }},
-		{"mailing_id", "uuid", func(s expandScalars) any { return s.job.ID }},
-		{"generation", "integer", func(s expandScalars) any { return s.job.Generation }},
-		{"heartbeat", "timestamptz", func(s expandScalars) any { return s.job.Heartbeat }},
-		{"expanded_to", "uuid", func(s expandScalars) any { return optionalUUID(s.job.ExpandedTo) }},
-		{"to", "uuid", func(s expandScalars) any { return optionalUUID(s.step.To) }},
-		{"lines", "integer", func(s expandScalars) any { return s.step.Lines }},
-		{"finished", "bool", func(s expandScalars) any { return s.step.Finished }},
-		{"waiting_for", "text", func(s expandScalars) any { return string(s.step.Waiting.For) }},
-		{"waiting_until", "timestamptz", func(s expandScalars) any { return optionalTime(s.step.Waiting.Until) }},
-		{"job_id", "uuid", func(s expandScalars) any { return optionalUUID(s.next().ID) }},
-		{"delay_ms", "bigint", func(s expandScalars) any { return s.next().Delay.Milliseconds() }},
-		{"count", "bigint", func(s expandScalars) any { return len(s.step.Entries) }},
-		{"people", "integer", func(s expandScalars) any { return s.people }},
-		{"people_from", "uuid", func(expandScalars) any { return peopleFrom() }},
-		{"no_new_people", "bool", func(s expandScalars) any { return s.step.NoNewPeople }},
-		{"priority", "smallint", func(expandScalars) any { return email.MailingPriority }},
-		{"no_deadline_ms", "double precision", func(expandScalars) any { return noDeadline.Milliseconds() }},
+var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
+	Scalars: []pg.Scalar[expandScalars]{
+		pg.One("lock_timeout", "text", func(s expandScalars) any { return pg.LockTimeout(s.wait) }),
+		pg.One("mailing_id", "uuid", func(s expandScalars) any { return s.job.ID }),
+		pg.One("generation", "integer", func(s expandScalars) any { return s.job.Generation }),
+		pg.One("heartbeat", "timestamptz", func(s expandScalars) any { return s.job.Heartbeat }),
+		pg.One("expanded_to", "uuid", func(s expandScalars) any { return optionalUUID(s.job.ExpandedTo) }),
+		pg.One("to", "uuid", func(s expandScalars) any { return optionalUUID(s.step.To) }),
+		pg.One("lines", "integer", func(s expandScalars) any { return s.step.Lines }),
+		pg.One("finished", "bool", func(s expandScalars) any { return s.step.Finished }),
+		pg.One("waiting_for", "text", func(s expandScalars) any { return string(s.step.Waiting.For) }),
+		pg.One("waiting_until", "timestamptz", func(s expandScalars) any { return optionalTime(s.step.Waiting.Until) }),
+		pg.One("job_id", "uuid", func(s expandScalars) any { return optionalUUID(s.next().ID) }),
+		pg.One("delay_ms", "bigint", func(s expandScalars) any { return s.next().Delay.Milliseconds() }),
+		pg.One("count", "bigint", func(s expandScalars) any { return len(s.step.Entries) }),
+		pg.One("people", "integer", func(s expandScalars) any { return s.people }),
+		pg.One("people_from", "uuid", func(expandScalars) any { return peopleFrom() }),
+		pg.One("no_new_people", "bool", func(s expandScalars) any { return s.step.NoNewPeople }),
+		pg.One("priority", "smallint", func(expandScalars) any { return email.MailingPriority }),
+		pg.One("no_deadline_ms", "double precision", func(expandScalars) any { return noDeadline.Milliseconds() }),
 	},
-	columns: []column[ExpandedEntry]{
-		each("id", "uuid", uuids, func(e *ExpandedEntry) uuid.UUID { return e.ID }),
-		each("invalid_reason", "text", optionalTexts, func(e *ExpandedEntry) string { return e.InvalidReason }),
-		each("details", "text", optionalTexts, func(e *ExpandedEntry) string { return e.Details }),
-		each("recipient_id", "uuid", uuids, func(e *ExpandedEntry) uuid.UUID { return e.RecipientID }),
-		each("payload", "jsonb", jsonbs, func(e *ExpandedEntry) []byte { return e.payload }),
+	Columns: []pg.Column[ExpandedEntry]{
+		pg.Each("id", "uuid", pg.UUIDs, func(e *ExpandedEntry) uuid.UUID { return e.ID }),
+		pg.Each("invalid_reason", "text", pg.OptionalTexts, func(e *ExpandedEntry) string { return e.InvalidReason }),
+		pg.Each("details", "text", pg.OptionalTexts, func(e *ExpandedEntry) string { return e.Details }),
+		pg.Each("recipient_id", "uuid", pg.UUIDs, func(e *ExpandedEntry) uuid.UUID { return e.RecipientID }),
+		pg.Each("payload", "jsonb", pg.JSONBs, func(e *ExpandedEntry) []byte { return e.payload }),
 	},
 }
 

@@ -1,8 +1,10 @@
 package store
 
+import "email-gateway/shared/store/internal/pg"
+
 // The statements of the mailings' loops, to ask Postgres for their plans.
 const (
-	AlongKeySQL     = alongKeySQL
+	AlongKeySQL     = pg.AlongKeySQL
 	CountLaneSQL    = countLaneSQL
 	EntryRowsSQL    = entryRowsSQL
 	MoveJobSQL      = moveJobSQL

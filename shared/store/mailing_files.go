@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // mailingsExistSQL looks up each id by mailings_pkey and locks nothing.
@@ -14,8 +16,8 @@ const mailingsExistSQL = `SELECT id FROM mailings WHERE id = ANY ($1)`
 // in whatever status.
 func (s *Store) MailingsExist(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	var found []uuid.UUID
-	if err := s.db.SelectContext(ctx, &found, mailingsExistSQL, uuidArray(ids)); err != nil {
-		return nil, fmt.Errorf("look for mailings: %w", translate(err))
+	if err := s.db.SelectContext(ctx, &found, mailingsExistSQL, pg.UUIDArray(ids)); err != nil {
+		return nil, fmt.Errorf("look for mailings: %w", pg.Translate(err))
 	}
 	exist := make(map[uuid.UUID]bool, len(found))
 	for _, id := range found {

@@ -17,6 +17,7 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // NewMailing is a mailing to accept: everything but its lines. Subject, HTML and Text
@@ -107,8 +108,8 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 	// What a claim met can be gone when it is looked up: a key past its time, a mailing
 	// just cancelled. No line has been read by then.
 	for range 3 {
-		in := ingest{mailing: m, copyTime: s.copyTime}
-		err := s.inSteadyTx(ctx, func(tx steadyTx) error { return in.run(ctx, tx, lines) })
+		in := ingest{mailing: m, copyTime: s.db.CopyTime()}
+		err := s.db.InSteadyTx(ctx, func(tx pg.SteadyTx) error { return in.run(ctx, tx, lines) })
 		if errors.Is(err, ErrInProgress) {
 			if err := s.awaitTwin(ctx, m); err != nil {
 				return MailingCounts{}, nil, fmt.Errorf("ingest mailing: %w", err)
@@ -123,14 +124,14 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 			}
 		case errors.Is(err, errFilenameTaken):
 			holder := &FilenameUsedError{}
-			if err = s.db.GetContext(ctx, holder, filenameHolderSQL, m.CompanyID, withoutNUL(m.Filename)); err == nil {
+			if err = s.db.GetContext(ctx, holder, filenameHolderSQL, m.CompanyID, pg.WithoutNUL(m.Filename)); err == nil {
 				return MailingCounts{}, nil, holder
 			}
-			err = translate(err)
+			err = pg.Translate(err)
 		default:
 			return in.counts, in.answer, err
 		}
-		if !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, pg.ErrNotFound) {
 			return MailingCounts{}, nil, fmt.Errorf("ingest mailing: %w", err)
 		}
 	}
@@ -140,7 +141,7 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 // awaitTwin waits, as long as bounded lets it, until nobody else is writing a mailing with the
 // key or the filename.
 func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
-	row := heldRow{m.CompanyID, "filename\x00" + m.Filename}
+	row := pg.HeldRow{Company: m.CompanyID, Name: "filename\x00" + m.Filename}
 	if m.Key != nil {
 		row = m.Key.row(m.CompanyID)
 	}
@@ -155,7 +156,7 @@ func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 		switch {
 		case errors.Is(err, errClaimed), errors.Is(err, errKeyTaken), errors.Is(err, errFilenameTaken):
 			return nil
-		case errors.Is(err, ErrBusy):
+		case errors.Is(err, pg.ErrBusy):
 			return errors.Join(ErrInProgress, err)
 		}
 		return err
@@ -208,18 +209,18 @@ WHERE company_id = $1 AND filename = $2 AND NOT dry_run AND NOT nothing_to_send 
 // ingestWait is how long the writing of a mailing waits for a lock.
 const ingestWait = 5 * time.Second
 
-func (in *ingest) run(ctx context.Context, tx steadyTx, lines iter.Seq2[MailingLine, error]) error {
-	if err := mayIdle(ctx, tx.Tx); err != nil {
+func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[MailingLine, error]) error {
+	if err := pg.MayIdle(ctx, tx.Tx); err != nil {
 		return fmt.Errorf("begin mailing: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, boundWaitSQL, lockTimeout(keyWait)); err != nil {
-		return fmt.Errorf("begin mailing: %w", translate(err))
+	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(keyWait)); err != nil {
+		return fmt.Errorf("begin mailing: %w", pg.Translate(err))
 	}
 	if err := in.claim(ctx, tx.Tx); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, boundWaitSQL, lockTimeout(ingestWait)); err != nil {
-		return fmt.Errorf("begin mailing: %w", translate(err))
+	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(ingestWait)); err != nil {
+		return fmt.Errorf("begin mailing: %w", pg.Translate(err))
 	}
 	crashpoint.At(crashpoint.UploadClaimed)
 	w := newEntryWriter(ctx, tx, in.mailing, in.copyTime)
@@ -259,10 +260,10 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	}
 	html, text := m.templates()
 	inserted, err := claims(tx.ExecContext(ctx, insertMailingSQL,
-		m.ID, m.CompanyID, withoutNUL(m.RequestID), withoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
-		withoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, textArray(m.Fields),
-		withoutNUL(m.Sender), withoutNUL(m.ReplyTo), textArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
-		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, withoutNUL(m.SubjectWritten)))
+		m.ID, m.CompanyID, pg.WithoutNUL(m.RequestID), pg.WithoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
+		pg.WithoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, pg.TextArray(m.Fields),
+		pg.WithoutNUL(m.Sender), pg.WithoutNUL(m.ReplyTo), pg.TextArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
+		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pg.WithoutNUL(m.SubjectWritten)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert mailing: %w", err)
@@ -279,7 +280,7 @@ func claims(result sql.Result, err error) (bool, error) {
 		return false, errors.Join(ErrInProgress, err)
 	}
 	if err != nil {
-		return false, translate(err)
+		return false, pg.Translate(err)
 	}
 	n, err := result.RowsAffected()
 	return n == 1, err
@@ -335,16 +336,16 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 	_, err = tx.ExecContext(ctx, finishMailingSQL, m.ID, string(status), uuid.NullUUID{UUID: first, Valid: found}, uuid.NullUUID{UUID: last, Valid: found},
 		n.Total, n.Accepted, n.Invalid, n.Duplicates, in.answer, string(reasons), n.EmptyFields, m.FileBytes)
 	if err != nil {
-		return fmt.Errorf("finish mailing: %w", translate(err))
+		return fmt.Errorf("finish mailing: %w", pg.Translate(err))
 	}
 	if m.Key != nil {
 		if _, err := tx.ExecContext(ctx, answerKeySQL, m.CompanyID, m.Key.Route, m.Key.Key, in.answer); err != nil {
-			return fmt.Errorf("answer idempotency key: %w", translate(err))
+			return fmt.Errorf("answer idempotency key: %w", pg.Translate(err))
 		}
 	}
 	if status != MailingCompleted {
 		if _, err := tx.ExecContext(ctx, insertMailingLaneSQL, m.CompanyID, mailingQueue, m.ID, m.Held); err != nil {
-			return fmt.Errorf("insert lane: %w", translate(err))
+			return fmt.Errorf("insert lane: %w", pg.Translate(err))
 		}
 	}
 	if status == MailingQueued {
@@ -372,7 +373,7 @@ func acceptInTx(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) error {
 	}
 	var inserted []uuid.UUID
 	if err := tx.SelectContext(ctx, &inserted, acceptStatement(emails), acceptArguments(emails, ingestWait)...); err != nil {
-		return fmt.Errorf("insert emails: %w", translate(err))
+		return fmt.Errorf("insert emails: %w", pg.Translate(err))
 	}
 	if len(inserted) != len(emails) {
 		return ErrNoLane

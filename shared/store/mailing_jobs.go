@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // MailingJob is a mailing that a job has locked: what expanding it takes, and the
@@ -78,12 +80,12 @@ func (s *Store) LockMailing(
 	ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration,
 ) (MailingJob, MailingLock, error) {
 	var jobs []MailingJob
-	err := write(func(args []any) error {
+	err := pg.Write(func(args []any) error {
 		jobs = nil
 		return s.db.SelectContext(ctx, &jobs, lockMailingSQL, args...)
-	}, id, generation, stale.Milliseconds(), lockTimeout(lockWait))
+	}, id, generation, stale.Milliseconds(), pg.LockTimeout(lockWait))
 	switch {
-	case isLockTimeout(err):
+	case pg.IsLockTimeout(err):
 		return MailingJob{}, 0, fmt.Errorf("lock mailing: %w: %w", ErrLocked, err)
 	case err != nil:
 		return MailingJob{}, 0, fmt.Errorf("lock mailing: %w", err)
@@ -95,7 +97,7 @@ func (s *Store) LockMailing(
 		Live    bool `db:"live"`
 	}
 	if err := s.db.SelectContext(ctx, &why, whyNotLockedSQL, id, generation, live.Milliseconds()); err != nil {
-		return MailingJob{}, 0, fmt.Errorf("look up mailing: %w", translate(err))
+		return MailingJob{}, 0, fmt.Errorf("look up mailing: %w", pg.Translate(err))
 	}
 	switch {
 	case len(why) == 0:
@@ -121,12 +123,12 @@ RETURNING last_attempt`
 // transaction holds the mailing's row for aggregateWait.
 func (s *Store) HoldMailing(ctx context.Context, job *MailingJob) (bool, error) {
 	var beat []time.Time
-	err := write(func(args []any) error {
+	err := pg.Write(func(args []any) error {
 		beat = nil
 		return s.db.SelectContext(ctx, &beat, holdMailingSQL, args...)
-	}, job.ID, job.Generation, job.Heartbeat, lockTimeout(aggregateWait))
+	}, job.ID, job.Generation, job.Heartbeat, pg.LockTimeout(aggregateWait))
 	switch {
-	case isLockTimeout(err):
+	case pg.IsLockTimeout(err):
 		return false, fmt.Errorf("hold mailing: %w: %w", ErrLocked, err)
 	case err != nil:
 		return false, fmt.Errorf("hold mailing: %w", err)
@@ -171,12 +173,12 @@ func (s *Store) FailJob(ctx context.Context, job *MailingJob, f FailedJob) (bool
 		taskID = &id
 	}
 	var failed []uuid.UUID
-	err := write(func(args []any) error {
+	err := pg.Write(func(args []any) error {
 		failed = nil
 		return s.db.SelectContext(ctx, &failed, failJobSQL, args...)
-	}, job.ID, job.Generation, job.Heartbeat, f.Last, withoutNUL(f.Detail), uuid.New(), taskID, f.Reason, asJSON(f.Payload), lockTimeout(aggregateWait))
+	}, job.ID, job.Generation, job.Heartbeat, f.Last, pg.WithoutNUL(f.Detail), uuid.New(), taskID, f.Reason, pg.JSON(f.Payload), pg.LockTimeout(aggregateWait))
 	switch {
-	case isLockTimeout(err):
+	case pg.IsLockTimeout(err):
 		return false, fmt.Errorf("fail mailing job: %w: %w", ErrLocked, err)
 	case err != nil:
 		return false, fmt.Errorf("fail mailing job: %w", err)

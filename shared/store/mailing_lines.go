@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // NewEntry is an address of a mailing. Of its texts U+0000 is left out, and U+FFFD
@@ -67,13 +69,13 @@ const (
 // tell, is held back, and goes in by an INSERT that leaves duplicates out.
 type entryWriter struct {
 	ctx         context.Context //nolint:containedctx // of the one call that it lives in
-	tx          steadyTx
+	tx          pg.SteadyTx
 	mailing     uuid.UUID
 	emailColumn string
 	copyTime    time.Duration
 
 	seen      *addressFilter
-	copying   *copyIn // nil = no COPY is open
+	copying   *pg.Copy // nil = no COPY is open
 	begun     time.Time
 	doubtful  []NewEntry
 	rejects   []RejectedLine
@@ -86,9 +88,9 @@ type entryWriter struct {
 	reasons     map[string]int // counts.Invalid by code
 }
 
-func newEntryWriter(ctx context.Context, tx steadyTx, m NewMailing, copyTime time.Duration) *entryWriter {
+func newEntryWriter(ctx context.Context, tx pg.SteadyTx, m NewMailing, copyTime time.Duration) *entryWriter {
 	return &entryWriter{
-		ctx: ctx, tx: tx, mailing: m.ID, emailColumn: withoutNUL(m.EmailColumn), copyTime: copyTime, seen: newAddressFilter(),
+		ctx: ctx, tx: tx, mailing: m.ID, emailColumn: pg.WithoutNUL(m.EmailColumn), copyTime: copyTime, seen: newAddressFilter(),
 		reasons: map[string]int{},
 	}
 }
@@ -129,7 +131,7 @@ func (w *entryWriter) take(line MailingLine) error {
 		w.line = r.Line
 		w.counts.Total++
 		w.counts.Invalid++
-		w.reasons[withoutNUL(r.Code)]++
+		w.reasons[pg.WithoutNUL(r.Code)]++
 		w.rejects = append(w.rejects, *r)
 		w.heldBytes += len(r.Column) + len(r.Code)
 	default:
@@ -143,7 +145,7 @@ func (w *entryWriter) take(line MailingLine) error {
 
 func (w *entryWriter) takeEntry(e NewEntry) error {
 	for _, text := range []*string{&e.Email, &e.Token, &e.Nome, &e.RazaoSocial, &e.ExternalID} {
-		*text = withoutNUL(*text)
+		*text = pg.WithoutNUL(*text)
 	}
 	if e.InvalidReason != "" && utf8.RuneCountInString(e.Email) > maxEntryAddress {
 		e.Email = string([]rune(e.Email)[:maxEntryAddress])
@@ -214,7 +216,7 @@ func arrayLiteral(values []string) string {
 	if err != nil || !ok {
 		return "{}" // not reached: strings always have a literal
 	}
-	return withoutNUL(text)
+	return pg.WithoutNUL(text)
 }
 
 func isASCII(s string) bool {

@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Each updates the row that lockForControlSQL has locked. A held or paused mailing has no job
@@ -44,10 +45,10 @@ func (s *Store) MoveMailing(ctx context.Context, company, id uuid.UUID, at time.
 		begun := m.Processed > 0 || m.ExpandedAt != nil
 		switch {
 		case m.Status == MailingPaused && !begun:
-			return translate(tx.GetContext(ctx, m, movePausedSQL, m.ID, sendAt))
+			return pg.Translate(tx.GetContext(ctx, m, movePausedSQL, m.ID, sendAt))
 		case (m.Status == MailingQueued || m.Status == MailingPending) && !begun:
 			if err := tx.GetContext(ctx, m, moveWaitingSQL, m.ID, sendAt); err != nil {
-				return translate(err)
+				return pg.Translate(err)
 			}
 			return moveJob(ctx, tx, m, sendAt)
 		default:
@@ -60,7 +61,7 @@ func (s *Store) MoveMailing(ctx context.Context, company, id uuid.UUID, at time.
 func moveJob(ctx context.Context, tx *sqlx.Tx, m *Mailing, sendAt sql.NullTime) error {
 	result, err := tx.ExecContext(ctx, moveJobSQL, m.ID, sendAt, m.Generation, m.CompanyID, email.QueueMailings)
 	if err != nil {
-		return fmt.Errorf("move mailing job: %w", translate(err))
+		return fmt.Errorf("move mailing job: %w", pg.Translate(err))
 	}
 	if n, err := result.RowsAffected(); err != nil || n > 0 {
 		return err

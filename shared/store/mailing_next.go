@@ -7,6 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // countLaneSQL counts along email_outbox_lane_claim, and stops at $2. It locks nothing.
@@ -19,7 +21,7 @@ SELECT count(*) FROM (
 func (s *Store) CountLane(ctx context.Context, lane int64, limit int) (int, error) {
 	var n int
 	if err := s.db.GetContext(ctx, &n, countLaneSQL, lane, limit); err != nil {
-		return 0, fmt.Errorf("count lane: %w", translate(err))
+		return 0, fmt.Errorf("count lane: %w", pg.Translate(err))
 	}
 	return n, nil
 }
@@ -38,13 +40,6 @@ type ExpandableEntry struct {
 	CPFCNPJHash string         `db:"cpf_cnpj_hash"`
 }
 
-// alongKeySQL keeps a transaction's statements to an index's own order. A list of the
-// next entries is wanted of a table that has just grown by a million rows, of which the
-// planner may not have heard: it would collect them all and sort them, for each batch. And
-// what belongs to the entries is looked up by its own index: a hash or merge join would read
-// all of another table.
-const alongKeySQL = `SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off`
-
 // nextEntriesSQL reads a range of the primary key of mailing_entries, in its order, and
 // locks nothing. Entries of mailings that were uploaded at the same time lie in between;
 // IS TRUE keeps the comparison from being answered by mailing_entries_address.
@@ -62,11 +57,11 @@ func (s *Store) NextEntries(ctx context.Context, job *MailingJob, limit int) ([]
 		from = job.FirstEntry
 	}
 	var entries []ExpandableEntry
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
-			return translate(err)
+	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
+			return pg.Translate(err)
 		}
-		return translate(tx.SelectContext(ctx, &entries, nextEntriesSQL, job.ID, from, job.LastEntry, job.ExpandedTo, limit))
+		return pg.Translate(tx.SelectContext(ctx, &entries, nextEntriesSQL, job.ID, from, job.LastEntry, job.ExpandedTo, limit))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list entries: %w", err)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // MailingFile is the uploaded file of a mailing.
@@ -31,7 +33,7 @@ ORDER BY coalesce(m.completed_at, m.updated_at) LIMIT $2`
 func (s *Store) DueFiles(ctx context.Context, age time.Duration, limit int) ([]MailingFile, error) {
 	var files []MailingFile
 	if err := s.db.SelectContext(ctx, &files, dueFilesSQL, milliseconds(age), limit); err != nil {
-		return nil, fmt.Errorf("list files past their time: %w", translate(err))
+		return nil, fmt.Errorf("list files past their time: %w", pg.Translate(err))
 	}
 	return files, nil
 }
@@ -51,7 +53,7 @@ const markFilesSQL = `UPDATE mailings SET file_deleted_at = now() WHERE id = ANY
 // MarkFilesDeleted writes down that the files of these mailings are no more, and says of
 // how many that was news.
 func (s *Store) MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error) {
-	result, err := s.exec(ctx, markFilesSQL, uuidArray(mailings))
+	result, err := s.db.Exec(ctx, markFilesSQL, pg.UUIDArray(mailings))
 	if err != nil {
 		return 0, fmt.Errorf("mark files deleted: %w", err)
 	}
@@ -104,29 +106,29 @@ WHERE id = $1`
 // with such a one alone.
 func (s *Store) PurgeEntries(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	var done Cleaned
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		var found []struct {
 			ID    uuid.UUID     `db:"id"`
 			First uuid.NullUUID `db:"first_entry"`
 			Last  uuid.NullUUID `db:"last_entry"`
 		}
 		if err := tx.SelectContext(ctx, &found, keptEntriesSQL, milliseconds(age)); err != nil || len(found) == 0 {
-			return translate(err)
+			return pg.Translate(err)
 		}
 		m := found[0]
-		if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
-			return translate(err)
+		if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
+			return pg.Translate(err)
 		}
 		var entries struct {
 			Done int           `db:"done"`
 			Last uuid.NullUUID `db:"last"`
 		}
 		if err := tx.GetContext(ctx, &entries, deleteEntriesSQL, m.ID, m.First, m.Last, limit); err != nil {
-			return translate(err)
+			return pg.Translate(err)
 		}
 		result, err := tx.ExecContext(ctx, deleteRejectsSQL, m.ID, limit)
 		if err != nil {
-			return translate(err)
+			return pg.Translate(err)
 		}
 		rejects, err := result.RowsAffected()
 		if err != nil {
@@ -135,7 +137,7 @@ func (s *Store) PurgeEntries(ctx context.Context, age time.Duration, limit int) 
 		done = Cleaned{Count: entries.Done + int(rejects), More: true}
 		last := entries.Done < limit && int(rejects) < limit
 		_, err = tx.ExecContext(ctx, entriesDeletedSQL, m.ID, last, entries.Last)
-		return translate(err)
+		return pg.Translate(err)
 	})
 	if err != nil {
 		return Cleaned{}, fmt.Errorf("clean entries: %w", err)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // demand is what the mailing adds, with so many lines. Its own row is counted already: see
@@ -34,7 +36,7 @@ func (m *NewMailing) templates() (html, text string) {
 	if m.DryRun {
 		return "", ""
 	}
-	return withoutNUL(m.HTML), withoutNUL(m.Text)
+	return pg.WithoutNUL(m.HTML), pg.WithoutNUL(m.Text)
 }
 
 func (m *NewMailing) templateBytes() int64 {
@@ -148,7 +150,7 @@ SELECT id FROM cancelled`
 // be held, and have never been started. Their files can be deleted at once: see DueFiles.
 func (s *Store) CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error) {
 	var cancelled []uuid.UUID
-	err := write(func(args []any) error {
+	err := pg.Write(func(args []any) error {
 		cancelled = nil
 		return s.db.SelectContext(ctx, &cancelled, cancelUnstartedSQL, args...)
 	}, age.Milliseconds(), limit)
@@ -170,10 +172,10 @@ type sizedFile struct {
 }
 
 // sizeFilesParameters are those of size_files.sql.
-var sizeFilesParameters = parameters[struct{}, sizedFile]{
-	columns: []column[sizedFile]{
-		each("id", "uuid", uuids, func(f *sizedFile) uuid.UUID { return f.mailing }),
-		each("bytes", "bigint", bigints, func(f *sizedFile) int64 { return f.bytes }),
+var sizeFilesParameters = pg.Parameters[struct{}, sizedFile]{
+	Columns: []pg.Column[sizedFile]{
+		pg.Each("id", "uuid", pg.UUIDs, func(f *sizedFile) uuid.UUID { return f.mailing }),
+		pg.Each("bytes", "bigint", pg.BigInts, func(f *sizedFile) int64 { return f.bytes }),
 	},
 }
 
@@ -186,6 +188,6 @@ func (s *Store) SizeFiles(ctx context.Context, mailings []uuid.UUID, bytes []int
 	for i := range files {
 		files[i] = sizedFile{mailings[i], bytes[i]}
 	}
-	_, err := s.exec(ctx, sizeFilesSQL, sizeFilesParameters.arguments(struct{}{}, files)...)
-	return wrap("size files", err)
+	_, err := s.db.Exec(ctx, sizeFilesSQL, sizeFilesParameters.Arguments(struct{}{}, files)...)
+	return pg.Wrap("size files", err)
 }

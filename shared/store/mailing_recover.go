@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // insertJobSQL is the tail of a statement whose CTE "next" holds mailings and, as
@@ -68,10 +70,10 @@ func (s *Store) RecoverMailings(ctx context.Context, stale, lost time.Duration) 
 			return nil, false, fmt.Errorf("make id: %w", err)
 		}
 	}
-	err = write(func(args []any) error {
+	err = pg.Write(func(args []any) error {
 		recovered = nil
 		return s.db.SelectContext(ctx, &recovered, recoverSQL, args...)
-	}, uuidArray(jobs), stale.Milliseconds(), lost.Milliseconds())
+	}, pg.UUIDArray(jobs), stale.Milliseconds(), lost.Milliseconds())
 	if err != nil {
 		return nil, false, fmt.Errorf("recover mailings: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // RowDuplicate is the status of a row whose address an earlier row has. Other rows that are no
@@ -87,12 +89,12 @@ func (s *Store) MailingRows(ctx context.Context, company, id uuid.UUID, f RowFil
 	if f.Status != RowDuplicate {
 		err := s.db.SelectContext(ctx, &rows, entryRowsSQL, m.FirstEntry.UUID, f.After.Entry, m.LastEntry.UUID, id, f.Status, limit, company)
 		if err != nil {
-			return RowPage{}, fmt.Errorf("list rows: %w", translate(err))
+			return RowPage{}, fmt.Errorf("list rows: %w", pg.Translate(err))
 		}
 	}
 	if f.Status == "" || f.Status == EntryInvalid || f.Status == RowDuplicate {
 		if err := s.db.SelectContext(ctx, &rejects, rejectRowsSQL, id, f.After.Line, f.Status, limit); err != nil {
-			return RowPage{}, fmt.Errorf("list rejected rows: %w", translate(err))
+			return RowPage{}, fmt.Errorf("list rejected rows: %w", pg.Translate(err))
 		}
 		rows = append(rows, rejects...)
 		slices.SortFunc(rows, func(a, b MailingRow) int { return a.Line - b.Line })

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // SettleKind is what remains to be done to a mailing's entries.
@@ -25,7 +27,7 @@ const settlingSQL = `SELECT id FROM mailings WHERE settling IS NOT NULL ORDER BY
 func (s *Store) SettlingMailings(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	if err := s.db.SelectContext(ctx, &ids, settlingSQL); err != nil {
-		return nil, fmt.Errorf("list mailings to settle: %w", translate(err))
+		return nil, fmt.Errorf("list mailings to settle: %w", pg.Translate(err))
 	}
 	return ids, nil
 }
@@ -89,7 +91,7 @@ func (s *Store) SettleMailing(
 	ctx context.Context, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) (locked []uuid.UUID, err error),
 ) (Settled, error) {
 	var done Settled
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		var err error
 		done, err = settle(ctx, tx, id, limit, move)
 		return err
@@ -103,12 +105,12 @@ func (s *Store) SettleMailing(
 func settle(
 	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) ([]uuid.UUID, error),
 ) (Settled, error) {
-	if err := mayIdle(ctx, tx); err != nil {
+	if err := pg.MayIdle(ctx, tx); err != nil {
 		return Settled{}, err
 	}
 	var ours bool
 	if err := tx.GetContext(ctx, &ours, settleLockSQL, id); err != nil || !ours {
-		return Settled{}, translate(err)
+		return Settled{}, pg.Translate(err)
 	}
 	var states []struct {
 		Kind SettleKind `db:"settling"`
@@ -117,22 +119,22 @@ func settle(
 		Last *uuid.UUID `db:"last_entry"`
 	}
 	if err := tx.SelectContext(ctx, &states, settleStateSQL, id); err != nil || len(states) == 0 {
-		return Settled{}, translate(err)
+		return Settled{}, pg.Translate(err)
 	}
 	state := states[0]
 	list := toCancelSQL
 	if state.Kind == SettleRetryFailed {
 		list = toRetrySQL
 	}
-	if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
-		return Settled{}, translate(err)
+	if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
+		return Settled{}, pg.Translate(err)
 	}
 	var entries []struct {
 		ID    uuid.UUID `db:"id"`
 		Email bool      `db:"email"`
 	}
 	if err := tx.SelectContext(ctx, &entries, list, id, state.From, state.Last, state.To, limit); err != nil {
-		return Settled{}, translate(err)
+		return Settled{}, pg.Translate(err)
 	}
 	var emails, waiting []uuid.UUID
 	for _, e := range entries {
@@ -150,8 +152,8 @@ func settle(
 		}
 	}
 	if len(waiting) > 0 {
-		if _, err := tx.ExecContext(ctx, cancelEntriesSQL, uuidArray(waiting)); err != nil {
-			return Settled{}, translate(err)
+		if _, err := tx.ExecContext(ctx, cancelEntriesSQL, pg.UUIDArray(waiting)); err != nil {
+			return Settled{}, pg.Translate(err)
 		}
 	}
 	done := Settled{Kind: state.Kind, Cancelled: len(waiting), More: len(entries) == limit}
@@ -159,25 +161,25 @@ func settle(
 	// one. Those behind it that were moved are not among the failed ones any more, so that it
 	// comes further than this one.
 	if state.Kind == SettleRetryFailed && len(locked) > 0 {
-		first, _ := idRange(locked, func(id *uuid.UUID) uuid.UUID { return *id })
+		first, _ := pg.IDRange(locked, func(id *uuid.UUID) uuid.UUID { return *id })
 		done.More = done.More && len(locked) < limit
 		done.Left = !done.More
-		_, err := tx.ExecContext(ctx, settledToSQL, id, string(state.Kind), idBefore(first))
-		return done, translate(err)
+		_, err := tx.ExecContext(ctx, settledToSQL, id, string(state.Kind), pg.IDBefore(first))
+		return done, pg.Translate(err)
 	}
 	if done.More {
 		_, err := tx.ExecContext(ctx, settledToSQL, id, string(state.Kind), entries[limit-1].ID)
-		return done, translate(err)
+		return done, pg.Translate(err)
 	}
 	if state.Kind == SettleCancel {
 		if err := tx.GetContext(ctx, &done.Left, unsettledSQL, id); err != nil {
-			return Settled{}, translate(err)
+			return Settled{}, pg.Translate(err)
 		}
 	}
 	if done.Left {
 		_, err := tx.ExecContext(ctx, settledToSQL, id, string(state.Kind), nil)
-		return done, translate(err)
+		return done, pg.Translate(err)
 	}
 	_, err := tx.ExecContext(ctx, settledSQL, id, string(state.Kind))
-	return done, translate(err)
+	return done, pg.Translate(err)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // MailingTemplates is what the emails of a mailing are made from. It never changes until
@@ -28,10 +30,10 @@ SELECT html, coalesce(text_body, '') AS text_body, html_sha256, checker_version,
 func (s *Store) MailingTemplates(ctx context.Context, mailing uuid.UUID) (MailingTemplates, error) {
 	var t MailingTemplates
 	if err := s.db.GetContext(ctx, &t, mailingTemplatesSQL, mailing); err != nil {
-		return MailingTemplates{}, fmt.Errorf("read mailing's templates: %w", translate(err))
+		return MailingTemplates{}, fmt.Errorf("read mailing's templates: %w", pg.Translate(err))
 	}
 	if t.HTML == "" {
-		return MailingTemplates{}, fmt.Errorf("read mailing's templates: %w", ErrNotFound)
+		return MailingTemplates{}, fmt.Errorf("read mailing's templates: %w", pg.ErrNotFound)
 	}
 	return t, nil
 }
@@ -62,7 +64,7 @@ UPDATE mailings m SET html = '', text_body = NULL FROM past WHERE m.id = past.id
 // alone.
 func (s *Store) EraseTemplates(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	limit = min(limit, templateBatch)
-	result, err := s.exec(ctx, eraseTemplatesSQL, milliseconds(age), limit)
+	result, err := s.db.Exec(ctx, eraseTemplatesSQL, milliseconds(age), limit)
 	if err != nil {
 		return Cleaned{}, fmt.Errorf("erase templates: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // verdictPage is how many verdicts of either kind are read at once. In between nothing
@@ -96,7 +98,7 @@ func (s *Store) emptyAfter(ctx context.Context, m Mailing, cursor uuid.UUID) ([]
 	}
 	err := s.db.SelectContext(ctx, &found, emptyFieldsSQL, m.FirstEntry.UUID, cursor, m.LastEntry.UUID, m.ID, verdictPage, CodeEmptyField)
 	if err != nil {
-		return nil, cursor, fmt.Errorf("list empty fields: %w", translate(err))
+		return nil, cursor, fmt.Errorf("list empty fields: %w", pg.Translate(err))
 	}
 	page := make([]RejectedLine, len(found))
 	for i, f := range found {
@@ -108,7 +110,7 @@ func (s *Store) emptyAfter(ctx context.Context, m Mailing, cursor uuid.UUID) ([]
 func (s *Store) rejectsAfter(ctx context.Context, mailing uuid.UUID, line int) ([]RejectedLine, error) {
 	var page []RejectedLine
 	if err := s.db.SelectContext(ctx, &page, rejectsSQL, mailing, line, verdictPage); err != nil {
-		return nil, fmt.Errorf("list rejected lines: %w", translate(err))
+		return nil, fmt.Errorf("list rejected lines: %w", pg.Translate(err))
 	}
 	return page, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // MailingStatus is where a mailing stands.
@@ -118,7 +119,7 @@ const findMailingSQL = `SELECT ` + mailingColumns + ` FROM mailings WHERE id = $
 func (s *Store) FindMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	var m Mailing
 	if err := s.db.GetContext(ctx, &m, findMailingSQL, id, company); err != nil {
-		return Mailing{}, fmt.Errorf("find mailing: %w", translate(err))
+		return Mailing{}, fmt.Errorf("find mailing: %w", pg.Translate(err))
 	}
 	return m, nil
 }
@@ -135,13 +136,13 @@ func (s *Store) ListMailings(ctx context.Context, company, before uuid.UUID, lim
 	}
 	found := []Mailing{}
 	if err := s.db.SelectContext(ctx, &found, listMailingsSQL, company, before, max(limit, 1)); err != nil {
-		return nil, fmt.Errorf("list mailings: %w", translate(err))
+		return nil, fmt.Errorf("list mailings: %w", pg.Translate(err))
 	}
 	return found, nil
 }
 
 // mailingExistsSQL reads one row by primary key and locks nothing.
-const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1) AS found, ` + confirmedColumn + ` IS NOT NULL AS confirmed`
+const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
 
 // MailingExists says whether a mailing was committed, as Exists does of an email, for a caller whose IngestMailing
 // ended with ErrUnknownOutcome.

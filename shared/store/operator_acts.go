@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // What an operator does with single emails and dead letters. Programs do the same by other
@@ -41,7 +42,7 @@ func (s *Store) moveEmail(ctx context.Context, by Operator, a act, t Transition)
 		}
 		return nil
 	})
-	return moved, wrap(a.action, err)
+	return moved, pg.Wrap(a.action, err)
 }
 
 // event tells an email's timeline who did it.
@@ -62,8 +63,8 @@ func (s *Store) RetryDeadLetterAs(ctx context.Context, by Operator, l DeadLetter
 // DiscardDeadLetterAs is DiscardDeadLetter by an operator, whose reason is the note. false:
 // it is not open any more.
 func (s *Store) DiscardDeadLetterAs(ctx context.Context, by Operator, l DeadLetter) (bool, error) {
-	did, err := s.auditedOne(ctx, by, l.act("dlq.discard"), discardLettersSQL, uuidArray([]uuid.UUID{l.ID}), by.actor().String(), withoutNUL(by.Reason), nil)
-	return did, wrap("discard dead letter", err)
+	did, err := s.auditedOne(ctx, by, l.act("dlq.discard"), discardLettersSQL, pg.UUIDArray([]uuid.UUID{l.ID}), by.actor().String(), pg.WithoutNUL(by.Reason), nil)
+	return did, pg.Wrap("discard dead letter", err)
 }
 
 func (l DeadLetter) act(action string) act {

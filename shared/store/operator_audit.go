@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Operator is who changes something by hand, and why. Every method that is given one
@@ -63,9 +65,9 @@ func (s *Store) audited(ctx context.Context, by Operator, a act, change func(tx 
 	if by.Name == "" {
 		return false, fmt.Errorf("%s: %w", a.action, errNoOperator)
 	}
-	_, err = repeat(func() ([]struct{}, error) {
+	_, err = pg.Repeat(func() ([]struct{}, error) {
 		done := a // a round that lost its race leaves nothing behind
-		return nil, s.inTx(ctx, func(tx *sqlx.Tx) error {
+		return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 			if err := change(tx, &done); err != nil {
 				return err
 			}
@@ -89,8 +91,8 @@ func writeAct(ctx context.Context, tx *sqlx.Tx, by Operator, a act) error {
 		details = []byte(`{}`)
 	}
 	_, err = tx.ExecContext(ctx, insertAuditSQL,
-		withoutNUL(by.Name), a.action, optionalUUID(a.company), withoutNUL(a.subject), string(withoutEscapedNUL(details)), withoutNUL(by.Reason))
-	return translate(err)
+		pg.WithoutNUL(by.Name), a.action, optionalUUID(a.company), pg.WithoutNUL(a.subject), string(pg.WithoutEscapedNUL(details)), pg.WithoutNUL(by.Reason))
+	return pg.Translate(err)
 }
 
 // auditedOne is audited for one statement, which must hit the rows that it changes and no
@@ -105,7 +107,7 @@ func (s *Store) auditedOne(ctx context.Context, by Operator, a act, statement st
 // hit is how many rows a statement has changed; errStands for none.
 func hit(result sql.Result, err error) (int, error) {
 	if err != nil {
-		return 0, translate(err)
+		return 0, pg.Translate(err)
 	}
 	n, err := result.RowsAffected()
 	if err == nil && n == 0 {
@@ -118,7 +120,7 @@ func hit(result sql.Result, err error) (int, error) {
 // looked for.
 func mustChange(changed bool, err error) error {
 	if err == nil && !changed {
-		return ErrNotFound
+		return pg.ErrNotFound
 	}
 	return err
 }
@@ -133,7 +135,7 @@ func (s *Store) record(ctx context.Context, by Operator, a act) error {
 // names the kind of thing, such as email, and subject its id.
 func (s *Store) RecordReveal(ctx context.Context, by Operator, what string, company uuid.UUID, subject string) error {
 	a := act{action: what + ".reveal", company: company, subject: subject}
-	return wrap("record reveal", s.record(ctx, by, a))
+	return pg.Wrap("record reveal", s.record(ctx, by, a))
 }
 
 // AuditFilter chooses rows of operator_audit; zero fields do not filter.
@@ -159,7 +161,7 @@ func (s *Store) Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error) 
 	entries := []AuditEntry{}
 	err := s.db.SelectContext(ctx, &entries, listAuditSQL, f.Since, f.Until, optionalUUID(f.Company), f.Operator, f.Action, f.Limit)
 	if err != nil {
-		return nil, fmt.Errorf("list audit: %w", translate(err))
+		return nil, fmt.Errorf("list audit: %w", pg.Translate(err))
 	}
 	for i := range entries {
 		entries[i].At = entries[i].At.UTC()
@@ -176,10 +178,10 @@ DELETE FROM operator_audit WHERE id IN (
 // CleanAudit deletes at most limit rows that are older than two years and says how many
 // there were.
 func (s *Store) CleanAudit(ctx context.Context, limit int) (int, error) {
-	result, err := s.exec(ctx, cleanAuditSQL, limit)
+	result, err := s.db.Exec(ctx, cleanAuditSQL, limit)
 	if err != nil {
 		return 0, fmt.Errorf("clean audit: %w", err)
 	}
 	n, err := result.RowsAffected()
-	return int(n), wrap("clean audit", err)
+	return int(n), pg.Wrap("clean audit", err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // NewEmail is one email to accept: the row the api writes before it answers 202.
@@ -43,7 +44,7 @@ var ErrNoLane = errors.New("company has no dispatch lane")
 // Accepter writes new emails, many at a time.
 type Accepter struct {
 	store *Store
-	group *Group[NewEmail, accepted]
+	group *pg.Group[NewEmail, accepted]
 	aside *aside[uuid.UUID] // companies
 	near  *nearQuotas
 }
@@ -61,7 +62,7 @@ const keyWait = 100 * time.Millisecond
 
 // NewAccepter makes an Accepter on the store's connections.
 func (s *Store) NewAccepter() *Accepter {
-	return &Accepter{store: s, aside: newAside[uuid.UUID](), near: newNearQuotas(s), group: NewGroup(
+	return &Accepter{store: s, aside: newAside[uuid.UUID](), near: newNearQuotas(s), group: pg.NewGroup(
 		func(e NewEmail) string { return e.ID.String() },
 		func(e NewEmail) int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) },
 		s.insertGroup,
@@ -99,7 +100,7 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 		stands, err := a.store.Exists(ctx, e.ID)
 		switch {
 		case err != nil:
-			return errors.Join(ErrUnknownOutcome, err)
+			return errors.Join(pg.ErrUnknownOutcome, err)
 		case stands:
 			return nil
 		}
@@ -110,7 +111,7 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 		switch {
 		case err == nil:
 			return &KeyUsedError{Answer: used}
-		case !errors.Is(err, ErrNotFound):
+		case !errors.Is(err, pg.ErrNotFound):
 			return err
 		}
 	}
@@ -137,9 +138,9 @@ func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, err
 // insertAlone inserts an email with an idempotency key by itself, and waits for the key as
 // long as bounded lets it.
 func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
-	inserted, err := bounded(ctx, a.store.waits, e.key().row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
+	inserted, err := pg.Bounded(ctx, a.store.db, e.key().row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
 		inserted, err := a.store.insertEmails(ctx, []NewEmail{e}, wait)
-		if isLockTimeout(err) {
+		if pg.IsLockTimeout(err) {
 			a.aside.add(e.CompanyID)
 		}
 		return inserted, err
@@ -153,7 +154,7 @@ func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 // heldKey says of a key that another transaction holds, for too long or while others wait for
 // it already, that its request is under way.
 func heldKey(err error) error {
-	if isRowWait(err) {
+	if pg.IsRowWait(err) {
 		return errors.Join(ErrInProgress, err)
 	}
 	return held(err)
@@ -169,9 +170,9 @@ func (s *Store) insertGroup(ctx context.Context, emails []NewEmail) ([]accepted,
 	}
 	inserted, err := s.insertEmails(ctx, emails, wait)
 	switch {
-	case isRowWait(err):
+	case pg.IsRowWait(err):
 		return s.insertUnkeyed(ctx, emails)
-	case isLockTimeout(err):
+	case pg.IsLockTimeout(err):
 		inserted, err = s.insertEmails(ctx, emails, 0)
 	}
 	if err != nil {
@@ -211,7 +212,7 @@ func (a *Accepter) Close() {
 }
 
 // existsSQL reads one row by primary key and locks nothing.
-const existsSQL = `SELECT EXISTS (SELECT FROM email_outbox WHERE id = $1) AS found, ` + confirmedColumn + ` IS NOT NULL AS confirmed`
+const existsSQL = `SELECT EXISTS (SELECT FROM email_outbox WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
 
 // Exists says whether an email was committed, on a synchronous standby too where there is one, for a caller
 // whose Accept ended with ErrUnknownOutcome.
@@ -226,5 +227,5 @@ func (s *Store) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
 func (s *Store) existsConfirmed(ctx context.Context, statement string, id uuid.UUID) (bool, error) {
 	var row struct{ Found, Confirmed bool }
 	err := s.db.GetContext(ctx, &row, statement, id)
-	return row.Found && err == nil, translate(err)
+	return row.Found && err == nil, pg.Translate(err)
 }

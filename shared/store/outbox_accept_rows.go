@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // insertEmailsSQL inserts a group of emails and their idempotency keys.
@@ -41,42 +42,42 @@ type acceptScalars struct {
 }
 
 func acceptArguments(emails []NewEmail, wait time.Duration) []any {
-	return acceptParameters.arguments(acceptScalars{len(emails), wait}, emails)
+	return acceptParameters.Arguments(acceptScalars{len(emails), wait}, emails)
 }
 
 // acceptParameters are those of accept.sql and accept_scheduled.sql.
-var acceptParameters = parameters[acceptScalars, NewEmail]{
-	scalars: []scalar[acceptScalars]{
-		{"lock_timeout", "text", func(s acceptScalars) any { return lockTimeout(s.wait) }},
-		{"count", "bigint", func(s acceptScalars) any { return s.count }},
+var acceptParameters = pg.Parameters[acceptScalars, NewEmail]{
+	Scalars: []pg.Scalar[acceptScalars]{
+		pg.One("lock_timeout", "text", func(s acceptScalars) any { return pg.LockTimeout(s.wait) }),
+		pg.One("count", "bigint", func(s acceptScalars) any { return s.count }),
 	},
-	columns: []column[NewEmail]{
-		each("id", "uuid", uuids, func(e *NewEmail) uuid.UUID { return e.ID }),
-		each("company_id", "uuid", uuids, func(e *NewEmail) uuid.UUID { return e.CompanyID }),
-		each("queue", "text", texts, func(e *NewEmail) string { return email.QueueFor(e.Priority) }),
-		each("request_id", "text", texts, func(e *NewEmail) string { return e.RequestID }),
-		each("payload", "jsonb", jsonbs, func(e *NewEmail) []byte { return e.payload }),
-		each("sender", "text", texts, func(e *NewEmail) string { return e.Sender }),
-		each("html", "text", texts, func(e *NewEmail) string { return e.HTML }),
-		each("text_body", "text", optionalTexts, func(e *NewEmail) string { return e.Text }),
-		each("html_sha256", "bytea", byteas, func(e *NewEmail) []byte { return e.HTMLSHA256 }),
-		each("checker_version", "bigint", bigints, func(e *NewEmail) int64 { return int64(e.CheckerVersion) }),
-		each("cpf_cnpj_enc", "bytea", byteas, func(e *NewEmail) []byte { return e.CPFCNPJ }),
-		each("priority", "bigint", bigints, func(e *NewEmail) int64 { return int64(e.Priority) }),
-		each("delivery", "text", texts, func(e *NewEmail) string { return string(e.Delivery) }),
-		each("send_at", "timestamptz", times, func(e *NewEmail) time.Time { return e.SendAt }),
-		each("ttl_ms", "bigint", bigints, func(e *NewEmail) int64 { return e.TTL.Milliseconds() }),
-		each("created_at", "timestamptz", times, func(e *NewEmail) time.Time { return e.CreatedAt }),
-		each("keyed", "bool", bools, func(e *NewEmail) bool { return e.Idempotency != nil }),
-		each("route", "text", texts, func(e *NewEmail) string { return e.key().Route }),
-		each("key", "text", texts, func(e *NewEmail) string { return e.key().Key }),
-		each("body_sha256", "bytea", byteas, func(e *NewEmail) []byte { return e.key().BodySHA256 }),
-		each("answer_status", "bigint", bigints, func(e *NewEmail) int64 { return int64(e.key().Status) }),
-		each("answer", "bytea", byteas, func(e *NewEmail) []byte { return e.key().Answer }),
-		each("keep_ms", "bigint", bigints, func(e *NewEmail) int64 { return e.key().Keep.Milliseconds() }),
-		each("aggregate_type", "text", optionalTexts, func(e *NewEmail) string { return e.about().Type }),
-		each("aggregate_id", "text", optionalTexts, func(e *NewEmail) string { return e.about().ID }),
-		each("event_type", "text", optionalTexts, func(e *NewEmail) string { return e.about().EventType }),
+	Columns: []pg.Column[NewEmail]{
+		pg.Each("id", "uuid", pg.UUIDs, func(e *NewEmail) uuid.UUID { return e.ID }),
+		pg.Each("company_id", "uuid", pg.UUIDs, func(e *NewEmail) uuid.UUID { return e.CompanyID }),
+		pg.Each("queue", "text", pg.Texts, func(e *NewEmail) string { return email.QueueFor(e.Priority) }),
+		pg.Each("request_id", "text", pg.Texts, func(e *NewEmail) string { return e.RequestID }),
+		pg.Each("payload", "jsonb", pg.JSONBs, func(e *NewEmail) []byte { return e.payload }),
+		pg.Each("sender", "text", pg.Texts, func(e *NewEmail) string { return e.Sender }),
+		pg.Each("html", "text", pg.Texts, func(e *NewEmail) string { return e.HTML }),
+		pg.Each("text_body", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.Text }),
+		pg.Each("html_sha256", "bytea", pg.Byteas, func(e *NewEmail) []byte { return e.HTMLSHA256 }),
+		pg.Each("checker_version", "bigint", pg.BigInts, func(e *NewEmail) int64 { return int64(e.CheckerVersion) }),
+		pg.Each("cpf_cnpj_enc", "bytea", pg.Byteas, func(e *NewEmail) []byte { return e.CPFCNPJ }),
+		pg.Each("priority", "bigint", pg.BigInts, func(e *NewEmail) int64 { return int64(e.Priority) }),
+		pg.Each("delivery", "text", pg.Texts, func(e *NewEmail) string { return string(e.Delivery) }),
+		pg.Each("send_at", "timestamptz", pg.Times, func(e *NewEmail) time.Time { return e.SendAt }),
+		pg.Each("ttl_ms", "bigint", pg.BigInts, func(e *NewEmail) int64 { return e.TTL.Milliseconds() }),
+		pg.Each("created_at", "timestamptz", pg.Times, func(e *NewEmail) time.Time { return e.CreatedAt }),
+		pg.Each("keyed", "bool", pg.Bools, func(e *NewEmail) bool { return e.Idempotency != nil }),
+		pg.Each("route", "text", pg.Texts, func(e *NewEmail) string { return e.key().Route }),
+		pg.Each("key", "text", pg.Texts, func(e *NewEmail) string { return e.key().Key }),
+		pg.Each("body_sha256", "bytea", pg.Byteas, func(e *NewEmail) []byte { return e.key().BodySHA256 }),
+		pg.Each("answer_status", "bigint", pg.BigInts, func(e *NewEmail) int64 { return int64(e.key().Status) }),
+		pg.Each("answer", "bytea", pg.Byteas, func(e *NewEmail) []byte { return e.key().Answer }),
+		pg.Each("keep_ms", "bigint", pg.BigInts, func(e *NewEmail) int64 { return e.key().Keep.Milliseconds() }),
+		pg.Each("aggregate_type", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().Type }),
+		pg.Each("aggregate_id", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().ID }),
+		pg.Each("event_type", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().EventType }),
 	},
 }
 
@@ -87,8 +88,8 @@ func (s *Store) insertEmails(ctx context.Context, emails []NewEmail, wait time.D
 		statement = s.scheduleEmail
 	}
 	var inserted []uuid.UUID
-	err := write(func(columns []any) error {
-		return statement.selectAll(ctx, &inserted, columns...)
+	err := pg.Write(func(columns []any) error {
+		return statement.Select(ctx, &inserted, columns...)
 	}, acceptArguments(emails, wait)...)
 	if err != nil {
 		return nil, fmt.Errorf("insert emails: %w", err)

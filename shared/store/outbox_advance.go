@@ -4,10 +4,11 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Advance applies one transition by itself, for callers that have no neighbours. It waits
@@ -18,15 +19,15 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	if err != nil {
 		return Advanced{}, err
 	}
-	results, err := repeat(func() ([]Advanced, error) {
+	results, err := pg.Repeat(func() ([]Advanced, error) {
 		return advanceWaiting([]Transition{t}, aggregateWait, func(rows any, columns []any) error {
-			return write(func(columns []any) error {
+			return pg.Write(func(columns []any) error {
 				return s.db.SelectContext(ctx, rows, advanceWaitingSQL, columns...)
 			}, columns...)
 		})
 	})
 	switch {
-	case isLockTimeout(err):
+	case pg.IsLockTimeout(err):
 		return Advanced{}, errors.Join(ErrAggregateBusy, err)
 	case err != nil:
 		return Advanced{}, err
@@ -53,16 +54,6 @@ var advancePlainSQL string
 //go:embed sql/advance_waiting.sql
 var advanceWaitingSQL string
 
-// The constraints that a transition meets when its view of the log is out of date:
-// the numbers of its events are taken, or they do not follow what was the last one.
-// Run again, the statement sees the log as it is now.
-const eventsPath = "email_events_path"
-
-// isEventsKey: the primary key of a partition of email_events.
-func isEventsKey(constraint string) bool {
-	return strings.HasPrefix(constraint, "email_events_") && strings.HasSuffix(constraint, "_pkey")
-}
-
 // tried is what became of a transition in a group.
 type tried struct {
 	Advanced
@@ -80,7 +71,7 @@ func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration
 	}
 	runs := 0
 	moved, err := advance(ts, advanceArguments(parameters, ts, wait), func(rows any, columns []any) (err error) {
-		runs, err = writeCounted(func(columns []any) error { return statement.selectAll(ctx, rows, columns...) }, columns...)
+		runs, err = pg.WriteCounted(func(columns []any) error { return statement.Select(ctx, rows, columns...) }, columns...)
 		return err
 	})
 	if err != nil {
@@ -110,7 +101,7 @@ func advanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error)
 // advanceAllIn is advanceIn for emails that differ.
 func advanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
 	return advanceWaiting(ts, wait, func(rows any, columns []any) error {
-		return translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))
+		return pg.Translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Backlog is how much there is of what somebody may have to look at.
@@ -51,8 +52,8 @@ const countPage = 100_000
 // wait, and what moves meanwhile may be counted twice or not at all.
 func (s *Store) CountAll(ctx context.Context) (Backlog, error) {
 	var b Backlog
-	if err := s.db.GetContext(ctx, &b, countJobsSQL, textArray(email.BulkQueues())); err != nil {
-		return Backlog{}, fmt.Errorf("count jobs: %w", translate(err))
+	if err := s.db.GetContext(ctx, &b, countJobsSQL, pg.TextArray(email.BulkQueues())); err != nil {
+		return Backlog{}, fmt.Errorf("count jobs: %w", pg.Translate(err))
 	}
 	emails, err := s.countOpen(ctx, email.Pending)
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *Store) countOpen(ctx context.Context, status email.Status) (total int, 
 	}
 	for last := (time.Time{}); ; last = page.Last.Time {
 		if err := s.db.GetContext(ctx, &page, countOpenSQL, string(status), last, countPage); err != nil {
-			return 0, fmt.Errorf("count emails in %s: %w", status, translate(err))
+			return 0, fmt.Errorf("count emails in %s: %w", status, pg.Translate(err))
 		}
 		total += page.Seen
 		if page.Seen < countPage {
@@ -97,7 +98,7 @@ func (s *Store) CountExpiring(ctx context.Context, within time.Duration) (Expiri
 	var n ExpiringLetters
 	err := s.db.GetContext(ctx, &n, countExpiringSQL, (EmailLettersKept - within).Milliseconds(), (BulkLettersKept - within).Milliseconds())
 	if err != nil {
-		return ExpiringLetters{}, fmt.Errorf("count dead letters that expire: %w", translate(err))
+		return ExpiringLetters{}, fmt.Errorf("count dead letters that expire: %w", pg.Translate(err))
 	}
 	return n, nil
 }
@@ -107,7 +108,7 @@ func (s *Store) CountExpiring(ctx context.Context, within time.Duration) (Expiri
 func (s *Store) CountBacklog(ctx context.Context, limit int) (Backlog, error) {
 	var b Backlog
 	if err := s.db.GetContext(ctx, &b, countBacklogSQL, limit); err != nil {
-		return Backlog{}, fmt.Errorf("count backlog: %w", translate(err))
+		return Backlog{}, fmt.Errorf("count backlog: %w", pg.Translate(err))
 	}
 	return b, nil
 }
@@ -155,7 +156,7 @@ GROUP BY l.queue, mailing`
 func (s *Store) OldestDue(ctx context.Context) ([]LaneAge, error) {
 	var ages []LaneAge
 	if err := s.db.SelectContext(ctx, &ages, oldestDueSQL); err != nil {
-		return nil, fmt.Errorf("look for the oldest due rows: %w", translate(err))
+		return nil, fmt.Errorf("look for the oldest due rows: %w", pg.Translate(err))
 	}
 	return ages, nil
 }

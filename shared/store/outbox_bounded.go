@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // AdvanceAll applies transitions of different emails of a company in one commit, for somebody
@@ -26,8 +27,8 @@ func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transiti
 	if len(ts) == 0 {
 		return nil, nil
 	}
-	all, err := boundedly(ctx, s, heldRow{company, ts[0].ID.String()}, func(tx *sqlx.Tx, wait time.Duration) (all []Advanced, err error) {
-		for some := range slices.Chunk(encoded, groupRows) {
+	all, err := boundedly(ctx, s, pg.HeldRow{Company: company, Name: ts[0].ID.String()}, func(tx *sqlx.Tx, wait time.Duration) (all []Advanced, err error) {
+		for some := range slices.Chunk(encoded, pg.GroupRows) {
 			done, err := advanceAllIn(ctx, tx, some, wait)
 			if err != nil {
 				return nil, err
@@ -60,11 +61,11 @@ func untilUnlocked(ctx context.Context, move func(context.Context, Transition) (
 
 // boundedly does something in one transaction that waits for the locks of other ones as long
 // as bounded lets it, and repeats it when it lost a race.
-func boundedly[R any](ctx context.Context, s *Store, row heldRow, do func(tx *sqlx.Tx, wait time.Duration) ([]R, error)) ([]R, error) {
-	return bounded(ctx, s.waits, row, func(wait time.Duration) (done []R, err error) {
-		err = s.inTx(ctx, func(tx *sqlx.Tx) error {
-			if _, err := tx.ExecContext(ctx, boundWaitSQL, lockTimeout(wait)); err != nil {
-				return translate(err)
+func boundedly[R any](ctx context.Context, s *Store, row pg.HeldRow, do func(tx *sqlx.Tx, wait time.Duration) ([]R, error)) ([]R, error) {
+	return pg.Bounded(ctx, s.db, row, func(wait time.Duration) (done []R, err error) {
+		err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+			if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(wait)); err != nil {
+				return pg.Translate(err)
 			}
 			done, err = do(tx, wait)
 			return err
@@ -75,11 +76,11 @@ func boundedly[R any](ctx context.Context, s *Store, row heldRow, do func(tx *sq
 
 // changeBoundedly runs one statement boundedly and says how many rows it changed. A row that
 // stays locked is ErrBusy.
-func (s *Store) changeBoundedly(ctx context.Context, row heldRow, statement string, args ...any) (int64, error) {
+func (s *Store) changeBoundedly(ctx context.Context, row pg.HeldRow, statement string, args ...any) (int64, error) {
 	changed, err := boundedly(ctx, s, row, func(tx *sqlx.Tx, _ time.Duration) ([]int64, error) {
 		result, err := tx.ExecContext(ctx, statement, args...)
 		if err != nil {
-			return nil, translate(err)
+			return nil, pg.Translate(err)
 		}
 		n, err := result.RowsAffected()
 		return []int64{n}, err
@@ -92,7 +93,7 @@ func (s *Store) changeBoundedly(ctx context.Context, row heldRow, statement stri
 
 // heldEmail says of a lock that lasted too long that it is an email's.
 func heldEmail(err error) error {
-	if isLockTimeout(err) && !errors.Is(err, ErrBusy) {
+	if pg.IsLockTimeout(err) && !errors.Is(err, pg.ErrBusy) {
 		return errors.Join(ErrAggregateBusy, err)
 	}
 	return err
@@ -100,11 +101,8 @@ func heldEmail(err error) error {
 
 // held says of a lock that lasted too long that it is some row's.
 func held(err error) error {
-	if isLockTimeout(err) && !errors.Is(err, ErrBusy) {
-		return errors.Join(ErrBusy, err)
+	if pg.IsLockTimeout(err) && !errors.Is(err, pg.ErrBusy) {
+		return errors.Join(pg.ErrBusy, err)
 	}
 	return err
 }
-
-// lockTimeout is a time as Postgres's setting takes it.
-func lockTimeout(wait time.Duration) string { return strconv.FormatInt(wait.Milliseconds(), 10) }

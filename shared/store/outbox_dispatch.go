@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // DueRow is an outbox row that a dispatcher has taken because it was due.
@@ -53,7 +55,7 @@ ORDER BY due.expires_at LIMIT $1`
 func (s *Store) Overdue(ctx context.Context, limit int) ([]OverdueEmail, error) {
 	var overdue []OverdueEmail
 	if err := s.db.SelectContext(ctx, &overdue, overdueSQL, limit); err != nil {
-		return nil, fmt.Errorf("list overdue emails: %w", translate(err))
+		return nil, fmt.Errorf("list overdue emails: %w", pg.Translate(err))
 	}
 	return overdue, nil
 }

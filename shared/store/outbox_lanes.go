@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // WaitingLane is an open lane in which rows wait for a dispatcher.
@@ -175,7 +176,7 @@ func probeArrays(lanes []LaneProbe) []any {
 	for i, l := range lanes {
 		id[i], nextAt[i], rowID[i] = l.ID, l.Since.nextAt(), l.Since.ID
 	}
-	return []any{pq.Array(id), pq.Array(nextAt), uuidArray(rowID)}
+	return []any{pq.Array(id), pq.Array(nextAt), pg.UUIDArray(rowID)}
 }
 
 func (s *Store) look(ctx context.Context, statement string, args ...any) (WaitingLanes, error) {
@@ -189,7 +190,7 @@ func (s *Store) look(ctx context.Context, statement string, args ...any) (Waitin
 		FirstID   uuid.NullUUID `db:"first_id"`
 	}
 	if err := s.db.SelectContext(ctx, &rows, statement, args...); err != nil {
-		return WaitingLanes{}, fmt.Errorf("look at lanes: %w", translate(err))
+		return WaitingLanes{}, fmt.Errorf("look at lanes: %w", pg.Translate(err))
 	}
 	var found WaitingLanes
 	for _, r := range rows {

@@ -10,6 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // LoadedEmail is an outbox row as a worker needs it to decide about an attempt.
@@ -53,13 +54,13 @@ type LoadedEmail struct {
 
 // Loader reads emails, many at a time.
 type Loader struct {
-	group *Group[uuid.UUID, *LoadedEmail]
+	group *pg.Group[uuid.UUID, *LoadedEmail]
 	store *Store
 }
 
 // NewLoader makes a Loader on the store's connections.
 func (s *Store) NewLoader() *Loader {
-	return &Loader{store: s, group: NewGroup(uuid.UUID.String, func(uuid.UUID) int { return 4096 }, s.loadEmails).For(s.hands)}
+	return &Loader{store: s, group: pg.NewGroup(uuid.UUID.String, func(uuid.UUID) int { return 4096 }, s.loadEmails).For(s.db.Workers())}
 }
 
 // For says how many goroutines load emails from now on, see Options.Hands.
@@ -69,7 +70,7 @@ func (l *Loader) For(hands int) { l.group.For(hands) }
 func (l *Loader) Load(ctx context.Context, id uuid.UUID) (*LoadedEmail, error) {
 	found, err := l.group.Do(ctx, id)
 	if err == nil && found == nil {
-		err = ErrNotFound
+		err = pg.ErrNotFound
 	}
 	return found, err
 }
@@ -81,7 +82,7 @@ const sentIDSQL = `SELECT coalesce(max(ses_message_id), '') FROM email_logs WHER
 func (l *Loader) SESMessageID(ctx context.Context, id uuid.UUID) (string, error) {
 	var found string
 	if err := l.store.db.GetContext(ctx, &found, sentIDSQL, id); err != nil {
-		return "", fmt.Errorf("read the id of a sent email: %w", translate(err))
+		return "", fmt.Errorf("read the id of a sent email: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -95,15 +96,15 @@ func (l *Loader) Close() { l.group.Wait() }
 var loadSQL string
 
 // loadParameters are those of load.sql: how many emails, and their ids.
-var loadParameters = parameters[int, uuid.UUID]{
-	scalars: []scalar[int]{{"count", "bigint", func(count int) any { return count }}},
-	columns: []column[uuid.UUID]{each("id", "uuid", uuids, func(id *uuid.UUID) uuid.UUID { return *id })},
+var loadParameters = pg.Parameters[int, uuid.UUID]{
+	Scalars: []pg.Scalar[int]{pg.One("count", "bigint", func(count int) any { return count })},
+	Columns: []pg.Column[uuid.UUID]{pg.Each("id", "uuid", pg.UUIDs, func(id *uuid.UUID) uuid.UUID { return *id })},
 }
 
 func (s *Store) loadEmails(ctx context.Context, ids []uuid.UUID) ([]*LoadedEmail, error) {
 	var rows []LoadedEmail
-	if err := s.loadEmail.selectAll(ctx, &rows, loadParameters.arguments(len(ids), ids)...); err != nil {
-		return nil, fmt.Errorf("load emails: %w", translate(err))
+	if err := s.loadEmail.Select(ctx, &rows, loadParameters.Arguments(len(ids), ids)...); err != nil {
+		return nil, fmt.Errorf("load emails: %w", pg.Translate(err))
 	}
 	byID := make(map[uuid.UUID]*LoadedEmail, len(rows))
 	for i := range rows {

@@ -11,6 +11,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // mailingJob is a message for the worker that turns a mailing's entries into emails.
@@ -46,10 +47,10 @@ func insertMailingJob(ctx context.Context, tx *sqlx.Tx, j mailingJob) error {
 	if err != nil {
 		return fmt.Errorf("encode mailing job: %w", err)
 	}
-	result, err := tx.ExecContext(ctx, insertMailingJobSQL, id, email.TargetMailing, withoutNUL(j.requestID), string(withoutEscapedNUL(payload)),
+	result, err := tx.ExecContext(ctx, insertMailingJobSQL, id, email.TargetMailing, pg.WithoutNUL(j.requestID), string(pg.WithoutEscapedNUL(payload)),
 		sql.NullTime{Time: j.sendAt, Valid: !j.sendAt.IsZero()}, j.company, email.QueueMailings)
 	if err != nil {
-		return fmt.Errorf("insert mailing job: %w", translate(err))
+		return fmt.Errorf("insert mailing job: %w", pg.Translate(err))
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return fmt.Errorf("insert mailing job: %w", ErrNoLane)

@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Querier is a transaction of a program that shares the database. *sql.Tx and *sqlx.Tx
@@ -85,7 +86,7 @@ func CancelIn(ctx context.Context, tx Querier, company uuid.UUID, a Aggregate) (
 
 func only(operation string, results []ProgramResult, err error) (ProgramResult, error) {
 	if err == nil && len(results) == 0 {
-		err = ErrNotFound
+		err = pg.ErrNotFound
 	}
 	if err != nil {
 		return ProgramResult{}, fmt.Errorf("%s: %w", operation, programError(err))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Program is a database role that may write a company's emails with the functions for
@@ -30,14 +32,14 @@ INSERT INTO outbox_programs (role_name, company_id) SELECT rolname::text, $2::uu
 // AllowProgram lets a database role write the company's emails, from its next call on. One
 // that may already stays. ErrNotFound: there is no such role.
 func (s *Store) AllowProgram(ctx context.Context, by Operator, company uuid.UUID, role string) error {
-	changed, err := s.auditedOne(ctx, by, act{action: "program.allow", company: company, subject: role}, allowProgramSQL, withoutNUL(role), company)
+	changed, err := s.auditedOne(ctx, by, act{action: "program.allow", company: company, subject: role}, allowProgramSQL, pg.WithoutNUL(role), company)
 	if err == nil && !changed {
 		var all []Program
 		if all, err = s.Programs(ctx, company, role); err == nil && len(all) == 0 {
-			err = ErrNotFound
+			err = pg.ErrNotFound
 		}
 	}
-	return wrap("allow program", err)
+	return pg.Wrap("allow program", err)
 }
 
 // revokeProgramSQL locks one row by primary key.
@@ -46,8 +48,8 @@ const revokeProgramSQL = `DELETE FROM outbox_programs WHERE role_name = $1 AND c
 // RevokeProgram takes that back, from the role's next call on; what it has committed is
 // sent. ErrNotFound: the role has no such leave.
 func (s *Store) RevokeProgram(ctx context.Context, by Operator, company uuid.UUID, role string) error {
-	return wrap("revoke program", mustChange(s.auditedOne(ctx, by, act{action: "program.revoke", company: company, subject: role},
-		revokeProgramSQL, withoutNUL(role), company)))
+	return pg.Wrap("revoke program", mustChange(s.auditedOne(ctx, by, act{action: "program.revoke", company: company, subject: role},
+		revokeProgramSQL, pg.WithoutNUL(role), company)))
 }
 
 // listProgramsSQL reads the whole table, which has a row per program and company, and
@@ -64,8 +66,8 @@ ORDER BY c.name, p.role_name`
 // or all for uuid.Nil; of one role, or all for "".
 func (s *Store) Programs(ctx context.Context, company uuid.UUID, role string) ([]Program, error) {
 	found := []Program{}
-	if err := s.db.SelectContext(ctx, &found, listProgramsSQL, optionalUUID(company), withoutNUL(role)); err != nil {
-		return nil, fmt.Errorf("list programs: %w", translate(err))
+	if err := s.db.SelectContext(ctx, &found, listProgramsSQL, optionalUUID(company), pg.WithoutNUL(role)); err != nil {
+		return nil, fmt.Errorf("list programs: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -79,7 +81,7 @@ WHERE g.rolname = 'gateway_program' ORDER BY 1`
 func (s *Store) ProgramRoles(ctx context.Context) ([]string, error) {
 	roles := []string{}
 	if err := s.db.SelectContext(ctx, &roles, programRolesSQL); err != nil {
-		return nil, fmt.Errorf("list roles of programs: %w", translate(err))
+		return nil, fmt.Errorf("list roles of programs: %w", pg.Translate(err))
 	}
 	return roles, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // rescheduleSQL locks one row by primary key and moves it while no worker has it. The
@@ -87,20 +88,20 @@ func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
 		Applied bool         `db:"applied"`
 		Status  email.Status `db:"status"`
 	}
-	rows, err := boundedly(ctx, s, heldRow{m.CompanyID, m.ID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []row, err error) {
+	rows, err := boundedly(ctx, s, pg.HeldRow{Company: m.CompanyID, Name: m.ID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []row, err error) {
 		if at != nil {
 			switch _, err := tx.ExecContext(ctx, scheduleSQL, m.CompanyID, m.ID, at); {
-			case isLockTimeout(err):
-				return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+			case pg.IsLockTimeout(err):
+				return nil, fmt.Errorf("%w: %w", pg.ErrBusy, err)
 			case err != nil:
-				return nil, quotaError(translate(err))
+				return nil, quotaError(pg.Translate(err))
 			}
 		}
-		err = tx.SelectContext(ctx, &rows, rescheduleSQL, m.ID, m.CompanyID, at, m.TTL.Milliseconds(), string(withoutEscapedNUL(by)), m.At)
-		return rows, translate(err)
+		err = tx.SelectContext(ctx, &rows, rescheduleSQL, m.ID, m.CompanyID, at, m.TTL.Milliseconds(), string(pg.WithoutEscapedNUL(by)), m.At)
+		return rows, pg.Translate(err)
 	})
 	if err == nil && len(rows) == 0 {
-		err = ErrNotFound
+		err = pg.ErrNotFound
 	}
 	if err != nil {
 		return Advanced{}, fmt.Errorf("reschedule email: %w", heldEmail(err))

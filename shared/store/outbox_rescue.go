@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // UnknownOutcome is an email of whose last attempt nobody knows how it ended.
@@ -39,7 +40,7 @@ LIMIT $2`
 func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]UnknownOutcome, error) {
 	var found []UnknownOutcome
 	if err := s.db.SelectContext(ctx, &found, abandonedSQL, grace.Milliseconds(), limit); err != nil {
-		return nil, fmt.Errorf("list abandoned claims: %w", translate(err))
+		return nil, fmt.Errorf("list abandoned claims: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -70,7 +71,7 @@ func (s *Store) UnresolvedOutcomes(ctx context.Context, after UnresolvedPlace, l
 		Due       bool      `db:"due"`
 	}
 	if err := s.db.SelectContext(ctx, &page, unresolvedSQL, after.ExpiresAt, after.ID, limit); err != nil {
-		return nil, after, fmt.Errorf("list unresolved outcomes: %w", translate(err))
+		return nil, after, fmt.Errorf("list unresolved outcomes: %w", pg.Translate(err))
 	}
 	for _, row := range page {
 		if row.Due {
@@ -113,7 +114,7 @@ ORDER BY w.id LIMIT $3`
 func (s *Store) LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]LongEnqueued, error) {
 	var found []LongEnqueued
 	if err := s.db.SelectContext(ctx, &found, longEnqueuedSQL, age.Milliseconds(), after, limit); err != nil {
-		return nil, fmt.Errorf("list emails long enqueued: %w", translate(err))
+		return nil, fmt.Errorf("list emails long enqueued: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -148,9 +149,9 @@ type Returned struct {
 
 // ReturnLost returns emails whose task does not exist to the dispatcher.
 func (s *Store) ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (n Returned, err error) {
-	err = write(func(args []any) error {
+	err = pg.Write(func(args []any) error {
 		return s.db.GetContext(ctx, &n, returnLostSQL, args...)
-	}, uuidArray(ids), age.Milliseconds())
+	}, pg.UUIDArray(ids), age.Milliseconds())
 	if err != nil {
 		return Returned{}, fmt.Errorf("return lost emails: %w", err)
 	}
@@ -165,7 +166,7 @@ DELETE FROM dispatch_batches WHERE taken_at < now() - $1 * interval '1 ms'`
 // CleanBatches deletes batches that their dispatcher never confirmed as published, and notes about
 // dropped tasks, when they are older than age.
 func (s *Store) CleanBatches(ctx context.Context, age time.Duration) error {
-	if _, err := s.exec(ctx, cleanBatchesSQL, age.Milliseconds()); err != nil {
+	if _, err := s.db.Exec(ctx, cleanBatchesSQL, age.Milliseconds()); err != nil {
 		return fmt.Errorf("clean batches: %w", err)
 	}
 	return nil

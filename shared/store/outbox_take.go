@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Batch is what a dispatcher took from the outbox in one commit, in the order in which the
@@ -88,7 +90,7 @@ func (s *Store) TakeProbe(ctx context.Context, slot Slot, id uuid.UUID) (Batch, 
 func (s *Store) take(ctx context.Context, statement string, args ...any) (Batch, error) {
 	var b Batch
 	if err := s.db.SelectContext(ctx, &b.Rows, statement, args...); err != nil {
-		return Batch{}, fmt.Errorf("take due rows: %w", translate(err))
+		return Batch{}, fmt.Errorf("take due rows: %w", pg.Translate(err))
 	}
 	if len(b.Rows) > 0 {
 		b.TakenAt = b.Rows[0].TakenAt
@@ -104,7 +106,7 @@ const forgetBatchSQL = `DELETE FROM dispatch_batches WHERE slot = $1 AND taken_a
 
 // ForgetBatch says that the slot's last batch was published, where no next one does so.
 func (s *Store) ForgetBatch(ctx context.Context, slot Slot) error {
-	if _, err := s.exec(ctx, forgetBatchSQL, slot.ID, slot.Published); err != nil {
+	if _, err := s.db.Exec(ctx, forgetBatchSQL, slot.ID, slot.Published); err != nil {
 		return fmt.Errorf("forget batch: %w", err)
 	}
 	return nil
@@ -131,7 +133,7 @@ WHERE id IN (SELECT id FROM email_outbox WHERE id = ANY ($1::uuid[]) AND status 
 
 // MarkPublished ends jobs that the broker has confirmed.
 func (s *Store) MarkPublished(ctx context.Context, ids []uuid.UUID) error {
-	if _, err := s.exec(ctx, markPublishedSQL, uuidArray(ids)); err != nil {
+	if _, err := s.db.Exec(ctx, markPublishedSQL, pg.UUIDArray(ids)); err != nil {
 		return fmt.Errorf("mark jobs published: %w", err)
 	}
 	return nil
@@ -152,19 +154,19 @@ type Release struct {
 var releaseSQL string
 
 // releaseParameters are those of release.sql: when the batch was taken, and its rows.
-var releaseParameters = parameters[time.Time, Release]{
-	scalars: []scalar[time.Time]{{"taken_at", "timestamptz", func(takenAt time.Time) any { return takenAt }}},
-	columns: []column[Release]{
-		each("id", "uuid", uuids, func(r *Release) uuid.UUID { return r.ID }),
-		each("delay_ms", "bigint", bigints, func(r *Release) int64 { return r.Delay.Milliseconds() }),
-		each("due_us", "bigint", bigints, func(r *Release) int64 { return r.NextAt.UnixMicro() }),
+var releaseParameters = pg.Parameters[time.Time, Release]{
+	Scalars: []pg.Scalar[time.Time]{pg.One("taken_at", "timestamptz", func(takenAt time.Time) any { return takenAt })},
+	Columns: []pg.Column[Release]{
+		pg.Each("id", "uuid", pg.UUIDs, func(r *Release) uuid.UUID { return r.ID }),
+		pg.Each("delay_ms", "bigint", pg.BigInts, func(r *Release) int64 { return r.Delay.Milliseconds() }),
+		pg.Each("due_us", "bigint", pg.BigInts, func(r *Release) int64 { return r.NextAt.UnixMicro() }),
 	},
 }
 
 // Release returns rows of a batch to the outbox. Rows that have moved on stay as they are.
 // left is how many another transaction has locked: they still count on a task.
 func (s *Store) Release(ctx context.Context, takenAt time.Time, rows []Release) (left int, err error) {
-	err = write(func(args []any) error { return s.db.GetContext(ctx, &left, releaseSQL, args...) }, releaseParameters.arguments(takenAt, rows)...)
+	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &left, releaseSQL, args...) }, releaseParameters.Arguments(takenAt, rows)...)
 	if err != nil {
 		return 0, fmt.Errorf("release rows: %w", err)
 	}
@@ -178,8 +180,8 @@ SELECT count(*) FROM email_outbox WHERE id = ANY ($1::uuid[]) AND status IN ('EN
 // StillTaken counts the emails that no worker has finished with since they were taken in a batch: they are ENQUEUED, or
 // in their attempt, and have not been dropped.
 func (s *Store) StillTaken(ctx context.Context, takenAt time.Time, ids []uuid.UUID) (n int, err error) {
-	if err := s.db.GetContext(ctx, &n, stillTakenSQL, uuidArray(ids), takenAt); err != nil {
-		return 0, fmt.Errorf("count emails still taken: %w", translate(err))
+	if err := s.db.GetContext(ctx, &n, stillTakenSQL, pg.UUIDArray(ids), takenAt); err != nil {
+		return 0, fmt.Errorf("count emails still taken: %w", pg.Translate(err))
 	}
 	return n, nil
 }
@@ -203,7 +205,7 @@ SELECT NOT EXISTS (SELECT FROM found) AND EXISTS (
 // another transaction has locked the row, which then still counts on its task: the caller keeps
 // the task, or calls NoteDroppedTask.
 func (s *Store) DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error) {
-	err = write(func(args []any) error { return s.db.GetContext(ctx, &locked, dropTaskSQL, args...) }, id, delay.Milliseconds())
+	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &locked, dropTaskSQL, args...) }, id, delay.Milliseconds())
 	if err != nil {
 		return false, fmt.Errorf("drop task: %w", err)
 	}
@@ -221,7 +223,7 @@ ON CONFLICT DO NOTHING`
 // still counts on the task. The row goes back to the dispatcher as any other without a task, and
 // no task is counted as lost.
 func (s *Store) NoteDroppedTask(ctx context.Context, id uuid.UUID) error {
-	if _, err := s.exec(ctx, noteDroppedTaskSQL, id); err != nil {
+	if _, err := s.db.Exec(ctx, noteDroppedTaskSQL, id); err != nil {
 		return fmt.Errorf("note dropped task: %w", err)
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // unknownCausesSQL reads the timelines of some emails by the leading column of the primary
@@ -34,9 +36,9 @@ func (s *Store) readCauses(ctx context.Context, unknown []UnknownOutcome) error 
 	for i, u := range unknown {
 		ids[i], at[u.ID] = u.ID, i
 	}
-	first, last := idRange(unknown, func(u *UnknownOutcome) uuid.UUID { return u.ID })
-	if err := s.db.SelectContext(ctx, &causes, unknownCausesSQL, uuidArray(ids), first, last); err != nil {
-		return fmt.Errorf("read why outcomes are unknown: %w", translate(err))
+	first, last := pg.IDRange(unknown, func(u *UnknownOutcome) uuid.UUID { return u.ID })
+	if err := s.db.SelectContext(ctx, &causes, unknownCausesSQL, pg.UUIDArray(ids), first, last); err != nil {
+		return fmt.Errorf("read why outcomes are unknown: %w", pg.Translate(err))
 	}
 	for _, c := range causes {
 		u := &unknown[at[c.ID]]

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // ErasedAddress replaces the address of an erased person. No mail can be sent to .invalid.
@@ -109,7 +111,7 @@ type TaxSample struct {
 func (s *Store) TaxSample(ctx context.Context) ([]TaxSample, error) {
 	var found []TaxSample
 	if err := s.db.SelectContext(ctx, &found, taxSampleSQL, uuid.Nil); err != nil {
-		return nil, fmt.Errorf("read sealed numbers: %w", translate(err))
+		return nil, fmt.Errorf("read sealed numbers: %w", pg.Translate(err))
 	}
 	return found, nil
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 const (
@@ -30,27 +32,27 @@ SELECT coalesce(array_agg(id), '{}') AS entries, count(*) FILTER (WHERE cancelle
 // EraseEntries takes whom they were for out of entries of a mailing. Those that are not
 // emails yet never will be: they count as cancelled, so that the mailing's numbers add up.
 func (s *Store) EraseEntries(ctx context.Context, mailing uuid.UUID, ids []uuid.UUID) (entries []string, cancelled int, err error) {
-	_, err = repeat(func() ([]struct{}, error) {
-		return nil, s.inTx(ctx, func(tx *sqlx.Tx) error {
+	_, err = pg.Repeat(func() ([]struct{}, error) {
+		return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 			if _, err := tx.ExecContext(ctx, lockErasedMailingSQL, mailing); err != nil {
-				return translate(err)
+				return pg.Translate(err)
 			}
 			var did struct {
 				Entries   pq.StringArray
 				Cancelled int
 			}
-			if err := tx.GetContext(ctx, &did, eraseEntriesSQL, mailing, uuidArray(ids)); err != nil {
-				return translate(err)
+			if err := tx.GetContext(ctx, &did, eraseEntriesSQL, mailing, pg.UUIDArray(ids)); err != nil {
+				return pg.Translate(err)
 			}
 			entries, cancelled = did.Entries, did.Cancelled
 			if did.Cancelled == 0 {
 				return nil
 			}
 			_, err := tx.ExecContext(ctx, recountSQL, mailing)
-			return translate(err)
+			return pg.Translate(err)
 		})
 	})
-	return entries, cancelled, wrap("erase entries", err)
+	return entries, cancelled, pg.Wrap("erase entries", err)
 }
 
 // eraseDeadLettersSQL locks rows by primary key. What is open is discarded. A task that gave
@@ -72,7 +74,7 @@ SELECT id FROM gone`
 
 // EraseDeadLetters takes the person out of dead letters, and discards those still open.
 func (s *Store) EraseDeadLetters(ctx context.Context, by Operator, company, erasure uuid.UUID, ids []uuid.UUID) ([]string, error) {
-	return s.erased(ctx, "erase dead letters", eraseDeadLettersSQL, company, uuidArray(ids), by.actor().String(), erasure)
+	return s.erased(ctx, "erase dead letters", eraseDeadLettersSQL, company, pg.UUIDArray(ids), by.actor().String(), erasure)
 }
 
 // eraseRecipientsSQL deletes by primary key, and the marks of imports that wait by that of
@@ -94,7 +96,7 @@ SELECT id, company_id, '` + ErasedAddress + `', deletion_id, deletion_id, deleti
 // a UUIDv7: what was accepted before it is void. What somebody has become since then stays,
 // unless all is true.
 func (s *Store) EraseRecipients(ctx context.Context, company, deletion uuid.UUID, ids []uuid.UUID, all bool) ([]string, error) {
-	return s.erased(ctx, "erase recipients", eraseRecipientsSQL, company, uuidArray(ids), deletion, madeAt(deletion), all)
+	return s.erased(ctx, "erase recipients", eraseRecipientsSQL, company, pg.UUIDArray(ids), deletion, madeAt(deletion), all)
 }
 
 // eraseReplaysSQL reads the whole table, which holds the requests of a month. A request
@@ -113,31 +115,31 @@ func (s *Store) EraseReplays(ctx context.Context, p Person) ([]string, error) {
 
 // erased runs a statement that returns what it has changed, by a text each.
 func (s *Store) erased(ctx context.Context, what, statement string, args ...any) ([]string, error) {
-	changed, err := repeat(func() (changed []string, err error) {
-		err = write(func(args []any) error {
+	changed, err := pg.Repeat(func() (changed []string, err error) {
+		err = pg.Write(func(args []any) error {
 			changed = nil
 			return s.db.SelectContext(ctx, &changed, statement, args...)
 		}, append([]any{}, args...)...)
 		return changed, err
 	})
-	return changed, wrap(what, err)
+	return changed, pg.Wrap(what, err)
 }
 
 func (s *Store) erase(ctx context.Context, what, statement string, args ...any) (int, error) {
 	var n int64
-	_, err := repeat(func() ([]struct{}, error) {
-		result, err := s.exec(ctx, statement, args...)
+	_, err := pg.Repeat(func() ([]struct{}, error) {
+		result, err := s.db.Exec(ctx, statement, args...)
 		if err == nil {
 			n, err = result.RowsAffected()
 		}
 		return nil, err
 	})
-	return int(n), wrap(what, err)
+	return int(n), pg.Wrap(what, err)
 }
 
 // RecordPerson writes down that an operator exports or erases somebody. Nothing of what is
 // written names him: run tells the rows of one go from another's.
 func (s *Store) RecordPerson(ctx context.Context, by Operator, action string, company, run uuid.UUID, details map[string]any) error {
 	a := act{action: action, company: company, subject: run.String(), details: details}
-	return wrap("record "+action, s.record(ctx, by, a))
+	return pg.Wrap("record "+action, s.record(ctx, by, a))
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // withoutPersonSQL is the payload of t without some addresses ($3): in cc, bcc and replyTo,
@@ -88,19 +90,19 @@ func (s *Store) EraseCopies(ctx context.Context, p Person, erasure uuid.UUID, id
 	erase := func(ids []uuid.UUID) (done ErasedCopies, err error) {
 		err = s.erasing(ctx, func(tx *sqlx.Tx) error {
 			done = ErasedCopies{}
-			return translate(tx.GetContext(ctx, &done, eraseCopiesSQL, p.CompanyID, uuidArray(ids), pq.StringArray(p.Addresses), p.pattern(), erasure, p.patterns()))
+			return pg.Translate(tx.GetContext(ctx, &done, eraseCopiesSQL, p.CompanyID, pg.UUIDArray(ids), pq.StringArray(p.Addresses), p.pattern(), erasure, p.patterns()))
 		})
-		return done, wrap("erase copies", err)
+		return done, pg.Wrap("erase copies", err)
 	}
 	all, err := erase(ids)
-	if !isLockTimeout(err) {
+	if !pg.IsLockTimeout(err) {
 		return all, err
 	}
 	all = ErasedCopies{}
 	for _, id := range ids {
 		one, err := erase([]uuid.UUID{id})
 		switch {
-		case isLockTimeout(err):
+		case pg.IsLockTimeout(err):
 			all.Busy = append(all.Busy, id.String())
 		case err != nil:
 			return all, err
@@ -112,7 +114,7 @@ func (s *Store) EraseCopies(ctx context.Context, p Person, erasure uuid.UUID, id
 
 // EraseLetterCopies is EraseCopies for dead letters, which stay open to be sent again.
 func (s *Store) EraseLetterCopies(ctx context.Context, p Person, ids []uuid.UUID) ([]string, error) {
-	return s.erased(ctx, "erase copies of dead letters", eraseLetterCopiesSQL, p.CompanyID, uuidArray(ids), pq.StringArray(p.Addresses), p.pattern())
+	return s.erased(ctx, "erase copies of dead letters", eraseLetterCopiesSQL, p.CompanyID, pg.UUIDArray(ids), pq.StringArray(p.Addresses), p.pattern())
 }
 
 // EraseMailingSenders takes the person's addresses out of the From and Reply-To of mailings.

@@ -10,6 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // safeMetadataSQL keeps of an event e what names no person.
@@ -23,10 +24,10 @@ const eraseWait = time.Second
 
 // erasing runs do in one transaction that waits at most eraseWait for each lock.
 func (s *Store) erasing(ctx context.Context, do func(tx *sqlx.Tx) error) error {
-	_, err := repeat(func() ([]struct{}, error) {
-		return nil, s.inTx(ctx, func(tx *sqlx.Tx) error {
-			if _, err := tx.ExecContext(ctx, boundWaitSQL, fmt.Sprint(eraseWait.Milliseconds())); err != nil {
-				return translate(err)
+	_, err := pg.Repeat(func() ([]struct{}, error) {
+		return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+			if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, fmt.Sprint(eraseWait.Milliseconds())); err != nil {
+				return pg.Translate(err)
 			}
 			return do(tx)
 		})
@@ -104,17 +105,17 @@ type ErasedEmails struct {
 // that email alone.
 func (s *Store) EraseEmails(ctx context.Context, by Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
 	done, err := s.eraseEmails(ctx, by, company, erasure, ids)
-	if !isLockTimeout(err) {
-		return done, wrap("erase emails", err)
+	if !pg.IsLockTimeout(err) {
+		return done, pg.Wrap("erase emails", err)
 	}
 	done = ErasedEmails{}
 	for _, id := range ids {
 		one, err := s.eraseEmails(ctx, by, company, erasure, []uuid.UUID{id})
 		switch {
-		case isLockTimeout(err):
+		case pg.IsLockTimeout(err):
 			done.Busy = append(done.Busy, id.String())
 		case err != nil:
-			return done, wrap("erase emails", err)
+			return done, pg.Wrap("erase emails", err)
 		}
 		done.Cancelled += one.Cancelled
 		done.Emails, done.Logs, done.Events = append(done.Emails, one.Emails...), append(done.Logs, one.Logs...), append(done.Events, one.Events...)
@@ -136,18 +137,18 @@ func (s *Store) eraseEmails(ctx context.Context, by Operator, company, erasure u
 		}
 	}
 	var done ErasedEmails
-	_, err := repeat(func() ([]struct{}, error) {
-		return nil, s.inTx(ctx, func(tx *sqlx.Tx) error {
+	_, err := pg.Repeat(func() ([]struct{}, error) {
+		return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 			// It sets the time to wait for a lock, for all of the transaction.
 			moved, err := advance(cancels, advanceArguments(advanceParameters, cancels, eraseWait), func(rows any, columns []any) error {
-				return translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))
+				return pg.Translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))
 			})
 			if err != nil {
 				return err
 			}
 			done = ErasedEmails{}
-			if err := tx.GetContext(ctx, &done, eraseEmailsSQL, company, uuidArray(ids), ErasedAddress, erasure); err != nil {
-				return translate(err)
+			if err := tx.GetContext(ctx, &done, eraseEmailsSQL, company, pg.UUIDArray(ids), ErasedAddress, erasure); err != nil {
+				return pg.Translate(err)
 			}
 			for _, m := range moved {
 				if m.Applied {

@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Each finds by primary key, but for openErasuresSQL: it reads all of person_erasures, which holds
@@ -34,7 +36,7 @@ func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (eras
 		Person []byte    `db:"person"`
 	}
 	if err := s.db.SelectContext(ctx, &open, openErasuresSQL, p.CompanyID); err != nil {
-		return nil, fmt.Errorf("list erasures: %w", translate(err))
+		return nil, fmt.Errorf("list erasures: %w", pg.Translate(err))
 	}
 	erasures = []uuid.UUID{id}
 	for grown := true; grown; {
@@ -59,20 +61,20 @@ func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (eras
 	if err != nil {
 		return nil, fmt.Errorf("encode person: %w", err)
 	}
-	_, err = s.exec(ctx, beginErasureSQL, id, p.CompanyID, string(withoutEscapedNUL(encoded)))
-	return erasures, wrap("begin erasure", err)
+	_, err = s.db.Exec(ctx, beginErasureSQL, id, p.CompanyID, string(pg.WithoutEscapedNUL(encoded)))
+	return erasures, pg.Wrap("begin erasure", err)
 }
 
 // SaveReceipt stores what an erasure has changed so far, until FinishErasure.
 func (s *Store) SaveReceipt(ctx context.Context, erasure uuid.UUID, receipt []byte) error {
-	_, err := s.exec(ctx, saveReceiptSQL, erasure, string(withoutEscapedNUL(receipt)))
-	return wrap("save receipt of erasure", err)
+	_, err := s.db.Exec(ctx, saveReceiptSQL, erasure, string(pg.WithoutEscapedNUL(receipt)))
+	return pg.Wrap("save receipt of erasure", err)
 }
 
 // Receipts returns what SaveReceipt stored for those of the erasures that are not finished, oldest first.
 func (s *Store) Receipts(ctx context.Context, erasures []uuid.UUID) (receipts [][]byte, err error) {
-	if err := s.db.SelectContext(ctx, &receipts, receiptsSQL, uuidArray(erasures)); err != nil {
-		return nil, fmt.Errorf("load receipts of erasures: %w", translate(err))
+	if err := s.db.SelectContext(ctx, &receipts, receiptsSQL, pg.UUIDArray(erasures)); err != nil {
+		return nil, fmt.Errorf("load receipts of erasures: %w", pg.Translate(err))
 	}
 	return receipts, nil
 }
@@ -85,7 +87,7 @@ const oldestErasureSQL = `SELECT coalesce(extract(epoch FROM now() - min(begun_a
 // all are complete.
 func (s *Store) OldestErasure(ctx context.Context) (seconds float64, err error) {
 	if err := s.db.GetContext(ctx, &seconds, oldestErasureSQL); err != nil {
-		return 0, fmt.Errorf("look for the oldest erasure: %w", translate(err))
+		return 0, fmt.Errorf("look for the oldest erasure: %w", pg.Translate(err))
 	}
 	return seconds, nil
 }
@@ -101,10 +103,10 @@ func disjoint[T comparable](a, b []T) bool {
 
 // FinishErasure forgets whom the erasures were about.
 func (s *Store) FinishErasure(ctx context.Context, erasures []uuid.UUID) error {
-	return wrap("finish erasure", s.inTx(ctx, func(tx *sqlx.Tx) error {
+	return pg.Wrap("finish erasure", s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		for _, statement := range []string{finishErasureSQL, forgetTasksSQL} {
-			if _, err := tx.ExecContext(ctx, statement, uuidArray(erasures)); err != nil {
-				return translate(err)
+			if _, err := tx.ExecContext(ctx, statement, pg.UUIDArray(erasures)); err != nil {
+				return pg.Translate(err)
 			}
 		}
 		return nil
@@ -123,8 +125,8 @@ type ErasedTaskCounts struct {
 
 // CountErasedTasks counts the tasks of erasures.
 func (s *Store) CountErasedTasks(ctx context.Context, erasures []uuid.UUID) (n ErasedTaskCounts, err error) {
-	if err := s.db.GetContext(ctx, &n, countTasksSQL, uuidArray(erasures)); err != nil {
-		return n, fmt.Errorf("count tasks of erased emails: %w", translate(err))
+	if err := s.db.GetContext(ctx, &n, countTasksSQL, pg.UUIDArray(erasures)); err != nil {
+		return n, fmt.Errorf("count tasks of erased emails: %w", pg.Translate(err))
 	}
 	return n, nil
 }
@@ -142,7 +144,7 @@ WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted AND pid <>
 func (s *Store) Writers(ctx context.Context) ([]string, error) {
 	var names pq.StringArray
 	if err := s.db.SelectContext(ctx, (*[]string)(&names), writersSQL); err != nil {
-		return nil, fmt.Errorf("list writers: %w", translate(err))
+		return nil, fmt.Errorf("list writers: %w", pg.Translate(err))
 	}
 	return names, nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // PersonMailing is a mailing that is looked through.
@@ -26,7 +28,7 @@ SELECT id, filename, first_entry, last_entry, file_deleted_at IS NULL AS has_fil
 func (s *Store) PersonMailings(ctx context.Context, company uuid.UUID) ([]PersonMailing, error) {
 	var all []PersonMailing
 	if err := s.db.SelectContext(ctx, &all, personMailingsSQL, company); err != nil {
-		return nil, fmt.Errorf("list mailings: %w", translate(err))
+		return nil, fmt.Errorf("list mailings: %w", pg.Translate(err))
 	}
 	return all, nil
 }
@@ -47,7 +49,7 @@ WHERE k.company_id = $1 AND k.outbox_id = ANY ($2::uuid[]) ORDER BY k.created_at
 func (s *Store) PersonSuppressions(ctx context.Context, p Person) ([]Suppression, error) {
 	found := []Suppression{}
 	if err := s.db.SelectContext(ctx, &found, personSuppressionsSQL, p.CompanyID, pq.StringArray(p.Addresses)); err != nil {
-		return nil, fmt.Errorf("list suppressions of a person: %w", translate(err))
+		return nil, fmt.Errorf("list suppressions of a person: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -55,18 +57,18 @@ func (s *Store) PersonSuppressions(ctx context.Context, p Person) ([]Suppression
 // PersonAnswers lists the stored answers to the requests that these emails, or news of
 // recipients, came with.
 func (s *Store) PersonAnswers(ctx context.Context, p Person, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
-	return s.personJSON(ctx, "list stored answers", personAnswersSQL, p.CompanyID, uuidArray(outboxIDs))
+	return s.personJSON(ctx, "list stored answers", personAnswersSQL, p.CompanyID, pg.UUIDArray(outboxIDs))
 }
 
 // PersonNotices lists what SES told about these emails.
 func (s *Store) PersonNotices(ctx context.Context, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
-	return s.personJSON(ctx, "list notifications", personNoticesSQL, uuidArray(outboxIDs))
+	return s.personJSON(ctx, "list notifications", personNoticesSQL, pg.UUIDArray(outboxIDs))
 }
 
 func (s *Store) personJSON(ctx context.Context, what, statement string, args ...any) ([]json.RawMessage, error) {
 	var found [][]byte
 	if err := s.db.SelectContext(ctx, &found, statement, args...); err != nil {
-		return nil, fmt.Errorf("%s: %w", what, translate(err))
+		return nil, fmt.Errorf("%s: %w", what, pg.Translate(err))
 	}
 	rows := make([]json.RawMessage, len(found))
 	for i := range found {

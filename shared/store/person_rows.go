@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // PersonTable is a table that rows about people stand in.
@@ -194,11 +196,11 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 		of, scan.After, personBatch, pq.StringArray(p.Addresses), pq.StringArray(p.Hashes), p.recipientTexts(), pq.StringArray(p.ExternalIDs), scan.Whole,
 		patterns, scan.Until,
 	}, more...)
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
-			return translate(err)
+	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
+			return pg.Translate(err)
 		}
-		return translate(tx.SelectContext(ctx, &rows, statement, args...))
+		return pg.Translate(tx.SelectContext(ctx, &rows, statement, args...))
 	})
 	if err != nil {
 		return PersonPage{}, fmt.Errorf("look for a person: %w", err)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // The first two find by the first columns of suppressions_pkey. The last goes along it, a
@@ -48,7 +50,7 @@ func (s *Store) EraseOtherNotes(ctx context.Context, p Person) (total int, err e
 			Address, Reason *string
 		}
 		err := s.erasing(ctx, func(tx *sqlx.Tx) error {
-			return translate(tx.GetContext(ctx, &page, eraseOtherNotesSQL, p.CompanyID, address, reason, p.pattern(), personBatch))
+			return pg.Translate(tx.GetContext(ctx, &page, eraseOtherNotesSQL, p.CompanyID, address, reason, p.pattern(), personBatch))
 		})
 		if err != nil {
 			return total, fmt.Errorf("erase notes: %w", err)

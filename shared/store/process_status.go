@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // ProcessStatus is what one dispatcher or worker last said about itself and the
@@ -39,8 +41,8 @@ func (s *Store) ReportStatus(ctx context.Context, service, instance string, star
 	if err != nil {
 		return fmt.Errorf("encode status: %w", err)
 	}
-	if _, err := s.exec(ctx, reportSQL, service, instance, startedAt, string(text)); err != nil {
-		return fmt.Errorf("report status: %w", s.connector.explained(ctx, err))
+	if _, err := s.db.Exec(ctx, reportSQL, service, instance, startedAt, string(text)); err != nil {
+		return fmt.Errorf("report status: %w", s.db.ExplainTimeout(ctx, err))
 	}
 	return nil
 }
@@ -50,7 +52,7 @@ const withdrawSQL = `DELETE FROM process_status WHERE service = $1 AND instance 
 
 // WithdrawStatus takes the instance's row away when it ends in good order.
 func (s *Store) WithdrawStatus(ctx context.Context, service, instance string) error {
-	if _, err := s.exec(ctx, withdrawSQL, service, instance); err != nil {
+	if _, err := s.db.Exec(ctx, withdrawSQL, service, instance); err != nil {
 		return fmt.Errorf("withdraw status: %w", err)
 	}
 	return nil
@@ -65,7 +67,7 @@ FROM process_status ORDER BY service, instance`
 func (s *Store) ProcessStatuses(ctx context.Context) ([]ProcessStatus, error) {
 	var all []ProcessStatus
 	if err := s.db.SelectContext(ctx, &all, listStatusSQL); err != nil {
-		return nil, fmt.Errorf("list process status: %w", translate(err))
+		return nil, fmt.Errorf("list process status: %w", pg.Translate(err))
 	}
 	for i := range all {
 		all[i].Age = time.Duration(all[i].AgeMS) * time.Millisecond
@@ -81,7 +83,7 @@ SELECT count(*) FROM process_status WHERE service = $1 AND updated_at >= now() -
 func (s *Store) LiveProcesses(ctx context.Context, service string) (int, error) {
 	var n int
 	if err := s.db.GetContext(ctx, &n, liveSQL, service, StatusLife.Milliseconds()); err != nil {
-		return 0, fmt.Errorf("count processes: %w", translate(err))
+		return 0, fmt.Errorf("count processes: %w", pg.Translate(err))
 	}
 	return n, nil
 }

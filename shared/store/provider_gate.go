@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // GateState is whether emails pass to the provider.
@@ -64,7 +66,7 @@ SELECT state, since, reason, changed_by, attempt_id, shuts, probe_id, probe_at, 
 func (s *Store) Gate(ctx context.Context) (Gate, error) {
 	var g Gate
 	if err := s.db.GetContext(ctx, &g, findGateSQL); err != nil {
-		return Gate{}, fmt.Errorf("read gate: %w", translate(err))
+		return Gate{}, fmt.Errorf("read gate: %w", pg.Translate(err))
 	}
 	return g, nil
 }
@@ -78,7 +80,7 @@ const gateWaitSQL = `(SELECT set_config('lock_timeout', '200ms', true)) IS NOT N
 
 // gateError is the error of a statement with gateWaitSQL.
 func gateError(err error) error {
-	if isLockTimeout(err) {
+	if pg.IsLockTimeout(err) {
 		return errors.Join(ErrGateLocked, err)
 	}
 	return err
@@ -107,7 +109,7 @@ SELECT EXISTS (SELECT FROM shut) OR EXISTS (SELECT FROM provider_gate WHERE id =
 // ShutGate shuts the gate. shut is false when another attempt did so since this attempt's
 // claim: then the answer has no effect. ErrGateLocked: the gate is as it was.
 func (s *Store) ShutGate(ctx context.Context, w Shutting) (shut bool, err error) {
-	err = write(func(args []any) error {
+	err = pg.Write(func(args []any) error {
 		return s.db.GetContext(ctx, &shut, shutGateSQL, args...)
 	}, w.Attempt, w.Reason, w.By, w.Pass.Shuts)
 	if err != nil {
@@ -126,12 +128,12 @@ WHERE id = 1 AND state = 'open' AND ` + gateWaitSQL
 // ShutGateByAccount shuts the gate because the provider says that the account may not send,
 // before any email meets that. shut is false when it is shut already. ErrGateLocked: it is as it was.
 func (s *Store) ShutGateByAccount(ctx context.Context, reason, by string) (shut bool, err error) {
-	done, err := s.exec(ctx, shutGateByAccountSQL, reason, by)
+	done, err := s.db.Exec(ctx, shutGateByAccountSQL, reason, by)
 	if err != nil {
 		return false, fmt.Errorf("shut gate by account: %w", gateError(err))
 	}
 	n, err := done.RowsAffected()
-	return n > 0, wrap("shut gate by account", err)
+	return n > 0, pg.Wrap("shut gate by account", err)
 }
 
 // Reopened is what the gate was before it was opened.
@@ -156,9 +158,9 @@ func (s *Store) OpenGate(ctx context.Context, by string, p GatePass) (was Reopen
 
 func (s *Store) openGate(ctx context.Context, statement string, args ...any) (was Reopened, opened bool, err error) {
 	var rows []Reopened
-	err = write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) }, args...)
+	err = pg.Write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) }, args...)
 	if err != nil || len(rows) == 0 {
-		return Reopened{}, false, wrap("open gate", gateError(err))
+		return Reopened{}, false, pg.Wrap("open gate", gateError(err))
 	}
 	rows[0].After = time.Duration(rows[0].Millis) * time.Millisecond
 	return rows[0], true, nil
@@ -190,18 +192,11 @@ WHERE id = $2 AND (held_at IS NULL OR held_reason IS DISTINCT FROM $1)`
 // reason. Holding what is held changes the reason and keeps the time.
 func (s *Store) HoldGate(ctx context.Context, by Operator) error {
 	_, err := s.auditedOne(ctx, by, act{action: "gate.hold"}, holdGateSQL, by.Reason, 1)
-	return wrap("hold gate", err)
+	return pg.Wrap("hold gate", err)
 }
 
 // ReleaseGate takes HoldGate back.
 func (s *Store) ReleaseGate(ctx context.Context, by Operator) error {
 	_, err := s.auditedOne(ctx, by, act{action: "gate.release"}, releaseGateSQL, 1)
-	return wrap("release gate", err)
-}
-
-func wrap(operation string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", operation, err)
+	return pg.Wrap("release gate", err)
 }

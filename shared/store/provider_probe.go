@@ -9,6 +9,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Probe is the email that may pass a shut gate.
@@ -112,14 +113,14 @@ func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) 
 	}
 	var rows []Probe
 	for _, statement := range statements {
-		err = write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) },
+		err = pg.Write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) },
 			pq.Array(email.Queues()), pause.Milliseconds())
 		if err != nil || len(rows) > 0 {
 			break
 		}
 	}
 	if err != nil || len(rows) == 0 {
-		return Probe{}, false, wrap("pick probe", err)
+		return Probe{}, false, pg.Wrap("pick probe", err)
 	}
 	return rows[0], true, nil
 }
@@ -129,7 +130,7 @@ const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND 
 
 // SkipProbe says that the probe never came as far as the provider. ErrGateLocked: the next one comes after the pause.
 func (s *Store) SkipProbe(ctx context.Context, id uuid.UUID) error {
-	if _, err := s.exec(ctx, skipProbeSQL, id); err != nil {
+	if _, err := s.db.Exec(ctx, skipProbeSQL, id); err != nil {
 		return fmt.Errorf("skip probe: %w", gateError(err))
 	}
 	return nil

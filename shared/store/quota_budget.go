@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // demand is what a request would add to the use of each quota.
@@ -26,11 +28,11 @@ const (
 
 func lockQuotas(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
 	if _, err := tx.ExecContext(ctx, addTotalSQL, company); err != nil {
-		return fmt.Errorf("lock quotas: %w", translate(err))
+		return fmt.Errorf("lock quotas: %w", pg.Translate(err))
 	}
 	var counted *time.Time
 	if err := tx.GetContext(ctx, &counted, lockTotalSQL, company); err != nil {
-		return fmt.Errorf("lock quotas: %w", translate(err))
+		return fmt.Errorf("lock quotas: %w", pg.Translate(err))
 	}
 	return nil
 }
@@ -63,7 +65,7 @@ func openBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted dema
 		return b, nil
 	}
 	if _, err := tx.ExecContext(ctx, recountScheduledSQL, company); err != nil {
-		return nil, fmt.Errorf("count scheduled emails: %w", translate(err))
+		return nil, fmt.Errorf("count scheduled emails: %w", pg.Translate(err))
 	}
 	b.use, err = quotaUse(ctx, tx, company, ofMailings)
 	return b, err
@@ -116,19 +118,19 @@ func takeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted demand
 // withQuotas does something in a transaction that waits for locks for quotaWait at most,
 // each (ErrBusy), and repeats it when it lost a race.
 func withQuotas[R any](ctx context.Context, s *Store, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
-	results, err := repeat(func() (done []R, err error) {
-		err = s.inTx(ctx, func(tx *sqlx.Tx) error {
-			if _, err := tx.ExecContext(ctx, boundWaitSQL, lockTimeout(quotaWait)); err != nil {
-				return translate(err)
+	results, err := pg.Repeat(func() (done []R, err error) {
+		err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+			if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(quotaWait)); err != nil {
+				return pg.Translate(err)
 			}
 			done, err = do(tx)
 			return err
 		})
 		return done, err
 	})
-	if isLockTimeout(err) {
+	if pg.IsLockTimeout(err) {
 		// Not wrapped: a group that meets a lock is written in halves, and each would wait.
-		err = fmt.Errorf("%w: %s", ErrBusy, err.Error())
+		err = fmt.Errorf("%w: %s", pg.ErrBusy, err.Error())
 	}
 	return results, err
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // demand is what the email adds to the use of its company. Somebody who is known already
@@ -35,16 +37,16 @@ func (e *NewEmail) person() uuid.UUID {
 var knownPeopleSQL string
 
 // knownPeopleParameters are those of known_people.sql: the company, and the ids.
-var knownPeopleParameters = parameters[uuid.UUID, uuid.UUID]{
-	scalars: []scalar[uuid.UUID]{{"company_id", "uuid", func(company uuid.UUID) any { return company }}},
-	columns: []column[uuid.UUID]{each("id", "uuid", uuids, func(id *uuid.UUID) uuid.UUID { return *id })},
+var knownPeopleParameters = pg.Parameters[uuid.UUID, uuid.UUID]{
+	Scalars: []pg.Scalar[uuid.UUID]{pg.One("company_id", "uuid", func(company uuid.UUID) any { return company })},
+	Columns: []pg.Column[uuid.UUID]{pg.Each("id", "uuid", pg.UUIDs, func(id *uuid.UUID) uuid.UUID { return *id })},
 }
 
 // knownPeople are those of the ids that are recipients of the company, or about to be.
 func knownPeople(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	var found []uuid.UUID
-	if err := tx.SelectContext(ctx, &found, knownPeopleSQL, knownPeopleParameters.arguments(company, ids)...); err != nil {
-		return nil, fmt.Errorf("look for recipients: %w", translate(err))
+	if err := tx.SelectContext(ctx, &found, knownPeopleSQL, knownPeopleParameters.Arguments(company, ids)...); err != nil {
+		return nil, fmt.Errorf("look for recipients: %w", pg.Translate(err))
 	}
 	known := make(map[uuid.UUID]bool, len(found))
 	for _, id := range found {
@@ -87,7 +89,7 @@ type nearQuotas struct {
 	slots chan struct{}
 
 	mu     sync.Mutex
-	groups map[uuid.UUID]*Group[NewEmail, nearResult]
+	groups map[uuid.UUID]*pg.Group[NewEmail, nearResult]
 }
 
 // nearResult is what became of one email.
@@ -97,7 +99,7 @@ type nearResult struct {
 }
 
 func newNearQuotas(s *Store) *nearQuotas {
-	return &nearQuotas{store: s, slots: make(chan struct{}, nearSlots), groups: map[uuid.UUID]*Group[NewEmail, nearResult]{}}
+	return &nearQuotas{store: s, slots: make(chan struct{}, nearSlots), groups: map[uuid.UUID]*pg.Group[NewEmail, nearResult]{}}
 }
 
 func (n *nearQuotas) insertNear(ctx context.Context, e NewEmail) (bool, error) {
@@ -108,12 +110,12 @@ func (n *nearQuotas) insertNear(ctx context.Context, e NewEmail) (bool, error) {
 	return result.inserted, err
 }
 
-func (n *nearQuotas) groupFor(company uuid.UUID) *Group[NewEmail, nearResult] {
+func (n *nearQuotas) groupFor(company uuid.UUID) *pg.Group[NewEmail, nearResult] {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	g := n.groups[company]
 	if g == nil {
-		g = NewGroup(
+		g = pg.NewGroup(
 			func(e NewEmail) string { return e.ID.String() },
 			func(e NewEmail) int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) },
 			func(ctx context.Context, emails []NewEmail) ([]nearResult, error) {
@@ -202,7 +204,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 func insertEmailsIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) (map[uuid.UUID]bool, error) {
 	var ids []uuid.UUID
 	if err := tx.SelectContext(ctx, &ids, acceptStatement(emails), acceptArguments(emails, quotaWait)...); err != nil {
-		return nil, fmt.Errorf("insert emails: %w", translate(err))
+		return nil, fmt.Errorf("insert emails: %w", pg.Translate(err))
 	}
 	inserted := make(map[uuid.UUID]bool, len(ids))
 	for _, id := range ids {

@@ -39,10 +39,10 @@ FROM sums s WHERE t.company_id = s.company_id`
 // FoldQuotas adds what was counted since the last round to the totals of at most limit
 // companies, and says of how many.
 func (s *Store) FoldQuotas(ctx context.Context, limit int) (int, error) {
-	if _, err := s.exec(ctx, addTotalsSQL, limit); err != nil {
+	if _, err := s.db.Exec(ctx, addTotalsSQL, limit); err != nil {
 		return 0, fmt.Errorf("add quota totals: %w", err)
 	}
-	result, err := s.exec(ctx, foldQuotasSQL, limit)
+	result, err := s.db.Exec(ctx, foldQuotasSQL, limit)
 	if err != nil {
 		return 0, fmt.Errorf("fold quotas: %w", err)
 	}

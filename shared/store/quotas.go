@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Quota is the name of a limit on what one company may use.
@@ -100,7 +102,7 @@ func (s *Store) SetQuotaDefaults(ctx context.Context, limits map[Quota]int64) er
 	if err != nil {
 		return fmt.Errorf("set quota defaults: %w", err)
 	}
-	if _, err := s.exec(ctx, setQuotaDefaultsSQL, string(encoded)); err != nil {
+	if _, err := s.db.Exec(ctx, setQuotaDefaultsSQL, string(encoded)); err != nil {
 		return fmt.Errorf("set quota defaults: %w", err)
 	}
 	s.quotas.clear()
@@ -155,7 +157,7 @@ func (s *Store) SetQuotas(ctx context.Context, by Operator, company uuid.UUID, l
 	}
 	err = s.changeCompany(ctx, by, act{action: "company.quota", company: company, details: details}, setQuotasSQL, company, string(changes))
 	s.quotas.forget(company)
-	return wrap("set quotas", err)
+	return pg.Wrap("set quotas", err)
 }
 
 // companyQuotasSQL reads the company's row by primary key, and what email_gateway_use and
@@ -171,9 +173,9 @@ func (s *Store) CompanyQuotas(ctx context.Context, company uuid.UUID) ([]QuotaUs
 	err := s.db.SelectContext(ctx, &all, companyQuotasSQL, company)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("find quotas: %w", translate(err))
+		return nil, fmt.Errorf("find quotas: %w", pg.Translate(err))
 	case len(all) == 0:
-		return nil, fmt.Errorf("find quotas: %w", ErrNotFound)
+		return nil, fmt.Errorf("find quotas: %w", pg.ErrNotFound)
 	}
 	return inUTC(all), nil
 }
@@ -196,7 +198,7 @@ const quotaUseSQL = `SELECT quota, own, most, used, resets_at FROM email_gateway
 func quotaUse(ctx context.Context, on sqlx.QueryerContext, company uuid.UUID, ofMailings bool) (map[Quota]QuotaUse, error) {
 	var all []QuotaUse
 	if err := sqlx.SelectContext(ctx, on, &all, quotaUseSQL, company, ofMailings); err != nil {
-		return nil, fmt.Errorf("read quotas: %w", translate(err))
+		return nil, fmt.Errorf("read quotas: %w", pg.Translate(err))
 	}
 	use := make(map[Quota]QuotaUse, len(all))
 	for _, u := range inUTC(all) {

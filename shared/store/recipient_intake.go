@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // NewRecipients are the recipients of one request, to be accepted together or not
@@ -57,7 +59,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 		stands, err := s.Exists(ctx, r.Recipients[0].OutboxID)
 		switch {
 		case err != nil:
-			return errors.Join(ErrUnknownOutcome, err)
+			return errors.Join(pg.ErrUnknownOutcome, err)
 		case stands:
 			return nil
 		}
@@ -68,7 +70,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 		switch {
 		case err == nil:
 			return &KeyUsedError{Answer: used}
-		case !errors.Is(err, ErrNotFound):
+		case !errors.Is(err, pg.ErrNotFound):
 			return err
 		}
 	}
@@ -76,12 +78,12 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 }
 
 func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intakeRow) (inserted bool, err error) {
-	row := heldRow{r.CompanyID, r.Recipients[0].OutboxID.String()} // nobody else's
+	row := pg.HeldRow{Company: r.CompanyID, Name: r.Recipients[0].OutboxID.String()} // nobody else's
 	if r.Idempotency != nil {
 		row = r.Idempotency.row(r.CompanyID)
 	}
-	written, err := bounded(ctx, s.waits, row, func(wait time.Duration) ([]int64, error) {
-		result, err := s.exec(ctx, insertIntakesSQL, intakeParameters.arguments(intakeScalars{r, wait}, rows)...)
+	written, err := pg.Bounded(ctx, s.db, row, func(wait time.Duration) ([]int64, error) {
+		result, err := s.db.Exec(ctx, insertIntakesSQL, intakeParameters.Arguments(intakeScalars{r, wait}, rows)...)
 		if err != nil {
 			return nil, err
 		}
@@ -126,9 +128,9 @@ func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, r
 		if err := b.take(wanted); err != nil {
 			return nil, err
 		}
-		result, err := tx.ExecContext(ctx, insertIntakesSQL, intakeParameters.arguments(intakeScalars{r, quotaWait}, rows)...)
+		result, err := tx.ExecContext(ctx, insertIntakesSQL, intakeParameters.Arguments(intakeScalars{r, quotaWait}, rows)...)
 		if err != nil {
-			return nil, translate(err)
+			return nil, pg.Translate(err)
 		}
 		n, err := result.RowsAffected()
 		return []bool{n > 0}, err

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // intakePayload is what the outbox row of an intake holds: everything but the number,
@@ -65,28 +66,28 @@ func (n *intakeScalars) key() IdempotencyKey {
 }
 
 // intakeParameters are those of accept_recipients.sql.
-var intakeParameters = parameters[intakeScalars, intakeRow]{
-	scalars: []scalar[intakeScalars]{
-		{"lock_timeout", "text", func(n intakeScalars) any { return lockTimeout(n.wait) }},
-		{"company_id", "uuid", func(n intakeScalars) any { return n.CompanyID }},
-		{"queue", "text", func(intakeScalars) any { return email.QueueRecipients }},
-		{"target", "text", func(intakeScalars) any { return email.TargetRecipients }},
-		{"request_id", "text", func(n intakeScalars) any { return n.RequestID }},
-		{"created_at", "timestamptz", func(n intakeScalars) any { return n.CreatedAt }},
-		{"first_id", "uuid", func(n intakeScalars) any { return n.Recipients[0].OutboxID }},
-		{"keyed", "bool", func(n intakeScalars) any { return n.Idempotency != nil }},
-		{"route", "text", func(n intakeScalars) any { return n.key().Route }},
-		{"key", "text", func(n intakeScalars) any { return n.key().Key }},
-		{"body_sha256", "bytea", func(n intakeScalars) any { return n.key().BodySHA256 }},
-		{"answer_status", "smallint", func(n intakeScalars) any { return n.key().Status }},
-		{"answer", "bytea", func(n intakeScalars) any { return n.key().Answer }},
-		{"keep_ms", "double precision", func(n intakeScalars) any { return n.key().Keep.Milliseconds() }},
+var intakeParameters = pg.Parameters[intakeScalars, intakeRow]{
+	Scalars: []pg.Scalar[intakeScalars]{
+		pg.One("lock_timeout", "text", func(n intakeScalars) any { return pg.LockTimeout(n.wait) }),
+		pg.One("company_id", "uuid", func(n intakeScalars) any { return n.CompanyID }),
+		pg.One("queue", "text", func(intakeScalars) any { return email.QueueRecipients }),
+		pg.One("target", "text", func(intakeScalars) any { return email.TargetRecipients }),
+		pg.One("request_id", "text", func(n intakeScalars) any { return n.RequestID }),
+		pg.One("created_at", "timestamptz", func(n intakeScalars) any { return n.CreatedAt }),
+		pg.One("first_id", "uuid", func(n intakeScalars) any { return n.Recipients[0].OutboxID }),
+		pg.One("keyed", "bool", func(n intakeScalars) any { return n.Idempotency != nil }),
+		pg.One("route", "text", func(n intakeScalars) any { return n.key().Route }),
+		pg.One("key", "text", func(n intakeScalars) any { return n.key().Key }),
+		pg.One("body_sha256", "bytea", func(n intakeScalars) any { return n.key().BodySHA256 }),
+		pg.One("answer_status", "smallint", func(n intakeScalars) any { return n.key().Status }),
+		pg.One("answer", "bytea", func(n intakeScalars) any { return n.key().Answer }),
+		pg.One("keep_ms", "double precision", func(n intakeScalars) any { return n.key().Keep.Milliseconds() }),
 	},
-	columns: []column[intakeRow]{
-		each("outbox_id", "uuid", uuids, func(r *intakeRow) uuid.UUID { return r.OutboxID }),
-		each("recipient_id", "uuid", uuids, func(r *intakeRow) uuid.UUID { return r.ID }),
-		each("email", "text", texts, func(r *intakeRow) string { return r.Email }),
-		each("payload", "jsonb", jsonbs, func(r *intakeRow) []byte { return r.payload }),
-		each("cpf_cnpj_enc", "bytea", byteas, func(r *intakeRow) []byte { return r.CPFCNPJ }),
+	Columns: []pg.Column[intakeRow]{
+		pg.Each("outbox_id", "uuid", pg.UUIDs, func(r *intakeRow) uuid.UUID { return r.OutboxID }),
+		pg.Each("recipient_id", "uuid", pg.UUIDs, func(r *intakeRow) uuid.UUID { return r.ID }),
+		pg.Each("email", "text", pg.Texts, func(r *intakeRow) string { return r.Email }),
+		pg.Each("payload", "jsonb", pg.JSONBs, func(r *intakeRow) []byte { return r.payload }),
+		pg.Each("cpf_cnpj_enc", "bytea", pg.Byteas, func(r *intakeRow) []byte { return r.CPFCNPJ }),
 	},
 }

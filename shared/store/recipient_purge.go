@@ -40,7 +40,7 @@ DELETE FROM recipients WHERE id = ANY (ARRAY(
 // and says how many there were. Their rows keep emails that were accepted before from
 // bringing them back, so the age must be DeletedKept or more.
 func (s *Store) CleanRecipients(ctx context.Context, age time.Duration, limit int) (int, error) {
-	result, err := s.exec(ctx, cleanRecipientsSQL, age.Milliseconds(), limit)
+	result, err := s.db.Exec(ctx, cleanRecipientsSQL, age.Milliseconds(), limit)
 	if err != nil {
 		return 0, fmt.Errorf("clean recipients: %w", err)
 	}

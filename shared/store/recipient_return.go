@@ -27,7 +27,7 @@ WHERE id = ANY (ARRAY(
 // age, and that are not written down, back to the dispatcher. It says how many there were.
 // A message that comes twice changes nothing.
 func (s *Store) ReturnIntakes(ctx context.Context, age time.Duration, limit int) (int, error) {
-	result, err := s.exec(ctx, returnIntakesSQL, age.Milliseconds(), limit)
+	result, err := s.db.Exec(ctx, returnIntakesSQL, age.Milliseconds(), limit)
 	if err != nil {
 		return 0, fmt.Errorf("return intakes: %w", err)
 	}

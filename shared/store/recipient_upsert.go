@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // ErrRefused: Postgres will not have this row, now or later. Trying again is of no use.
@@ -56,22 +58,22 @@ func (u upsertion) halves(ctx context.Context, ids []uuid.UUID, blocked bool) {
 		return
 	}
 	found, err := u.store.upsertIntakes(ctx, ids, blocked)
-	if isLockTimeout(err) && !blocked {
+	if pg.IsLockTimeout(err) && !blocked {
 		blocked = true
 		found, err = u.store.upsertIntakes(ctx, ids, blocked)
 	}
-	held := isLockTimeout(err) && time.Now().Before(u.until)
+	held := pg.IsLockTimeout(err) && time.Now().Before(u.until)
 	if (held || errors.Is(err, ErrRefused)) && len(ids) > 1 {
 		u.halves(ctx, ids[:len(ids)/2], blocked)
 		u.halves(ctx, ids[len(ids)/2:], blocked)
 		return
 	}
-	if isLockTimeout(err) {
+	if pg.IsLockTimeout(err) {
 		err = fmt.Errorf("%w: %w", ErrLocked, err)
 	}
 	for _, id := range ids {
 		if u.became[id] = err; err == nil {
-			u.became[id] = ErrNotFound
+			u.became[id] = pg.ErrNotFound
 		}
 	}
 	for _, row := range found {
@@ -103,12 +105,12 @@ type upsertScalars struct {
 }
 
 // upsertParameters are those of upsert_recipients.sql and upsert_free_recipients.sql.
-var upsertParameters = parameters[upsertScalars, uuid.UUID]{
-	scalars: []scalar[upsertScalars]{
-		{"lock_timeout", "text", func(s upsertScalars) any { return lockTimeout(s.wait) }},
-		{"count", "bigint", func(s upsertScalars) any { return s.count }},
+var upsertParameters = pg.Parameters[upsertScalars, uuid.UUID]{
+	Scalars: []pg.Scalar[upsertScalars]{
+		pg.One("lock_timeout", "text", func(s upsertScalars) any { return pg.LockTimeout(s.wait) }),
+		pg.One("count", "bigint", func(s upsertScalars) any { return s.count }),
 	},
-	columns: []column[uuid.UUID]{each("id", "uuid", uuids, func(id *uuid.UUID) uuid.UUID { return *id })},
+	Columns: []pg.Column[uuid.UUID]{pg.Each("id", "uuid", pg.UUIDs, func(id *uuid.UUID) uuid.UUID { return *id })},
 }
 
 // upserted is what became of an import: written is false when another transaction had locked it.
@@ -123,11 +125,11 @@ func (s *Store) upsertIntakes(ctx context.Context, ids []uuid.UUID, blocked bool
 	if blocked {
 		statement, wait = upsertFreeIntakesSQL, partWait
 	}
-	found, err := repeat(func() (found []upserted, err error) {
-		err = write(func(args []any) error {
+	found, err := pg.Repeat(func() (found []upserted, err error) {
+		err = pg.Write(func(args []any) error {
 			found = nil
 			return s.db.SelectContext(ctx, &found, statement, args...)
-		}, upsertParameters.arguments(upsertScalars{len(ids), wait}, ids)...)
+		}, upsertParameters.Arguments(upsertScalars{len(ids), wait}, ids)...)
 		return found, err
 	})
 	if err != nil {
@@ -140,7 +142,7 @@ func (s *Store) upsertIntakes(ctx context.Context, ids []uuid.UUID, blocked bool
 // does not understand (class 42) is our own mistake, or a migration that is missing.
 func refusal(err error) error {
 	var refused *pq.Error
-	if isRefusal(err) && errors.As(err, &refused) && refused.Code.Class() != "42" && refused.Code != pqerror.FeatureNotSupported {
+	if pg.IsRefusal(err) && errors.As(err, &refused) && refused.Code.Class() != "42" && refused.Code != pqerror.FeatureNotSupported {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return err
@@ -170,8 +172,8 @@ SELECT gen_random_uuid(), company_id, id, 'recipients.upsert', payload ->> 'emai
 // dead letter says why. reason is a code, detail is for people and holds nothing that
 // a log may not. Done twice, it leaves one dead letter.
 func (s *Store) BuryIntake(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error {
-	_, err := repeat(func() ([]struct{}, error) {
-		_, err := s.exec(ctx, buryIntakeSQL, outboxID, reason, withoutNUL(detail), attempts)
+	_, err := pg.Repeat(func() ([]struct{}, error) {
+		_, err := s.db.Exec(ctx, buryIntakeSQL, outboxID, reason, pg.WithoutNUL(detail), attempts)
 		return nil, err
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Recipient is a person a company writes to.
@@ -55,7 +56,7 @@ func (s *Store) RecipientMatches(ctx context.Context, company, recipient uuid.UU
 	var found bool
 	err := s.db.GetContext(ctx, &found, recipientMatchesSQL, recipient, company, email.NormalAddress(address))
 	if err != nil {
-		return false, fmt.Errorf("look up recipient: %w", translate(err))
+		return false, fmt.Errorf("look up recipient: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -100,7 +101,7 @@ WHERE r.id IS NOT NULL OR i.outbox_id IS NOT NULL`
 func (s *Store) FindRecipient(ctx context.Context, company, recipient uuid.UUID) (KnownRecipient, error) {
 	var found KnownRecipient
 	if err := s.db.GetContext(ctx, &found, findRecipientSQL, recipient, company); err != nil {
-		return KnownRecipient{}, fmt.Errorf("find recipient: %w", translate(err))
+		return KnownRecipient{}, fmt.Errorf("find recipient: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -143,16 +144,16 @@ func (s *Store) DeleteRecipient(ctx context.Context, company, recipient uuid.UUI
 	// A worker may be writing the person's only import: it is not seen as waiting
 	// any more, nor as a recipient yet. A second look sees the recipient.
 	err = s.deleteRecipient(ctx, company, recipient, id)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, pg.ErrNotFound) {
 		err = s.deleteRecipient(ctx, company, recipient, id)
 	}
 	return err
 }
 
 func (s *Store) deleteRecipient(ctx context.Context, company, recipient, id uuid.UUID) error {
-	n, err := s.changeBoundedly(ctx, heldRow{company, recipient.String()}, deleteRecipientSQL, recipient, company, id, madeAt(id))
+	n, err := s.changeBoundedly(ctx, pg.HeldRow{Company: company, Name: recipient.String()}, deleteRecipientSQL, recipient, company, id, madeAt(id))
 	if err == nil && n == 0 {
-		err = ErrNotFound
+		err = pg.ErrNotFound
 	}
 	if err != nil {
 		return fmt.Errorf("delete recipient: %w", err)

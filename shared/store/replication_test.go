@@ -129,7 +129,7 @@ func untilUnknown(t *testing.T, write func() error) error {
 // takeConnection takes the only connection of a store.
 func takeConnection(t *testing.T, s *store.Store) (release func()) {
 	t.Helper()
-	conn, err := store.DB(s).Conn(t.Context())
+	conn, err := s.DB().Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

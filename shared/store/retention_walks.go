@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // walkKind is what is taken away on a walk.
@@ -79,19 +81,19 @@ type Cleaned struct {
 // young end the walk.
 func (s *Store) walk(ctx context.Context, kind walkKind, company uuid.UUID, age time.Duration, limit int, statement string) (Cleaned, error) {
 	var done Cleaned
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, beginWalkSQL, string(kind), company); err != nil {
-			return translate(err)
+			return pg.Translate(err)
 		}
 		var held []struct {
 			Reached uuid.UUID `db:"reached"`
 			Old     bool      `db:"old"`
 		}
 		if err := tx.SelectContext(ctx, &held, holdWalkSQL, string(kind), company); err != nil || len(held) == 0 {
-			return translate(err)
+			return pg.Translate(err)
 		}
-		if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
-			return translate(err)
+		if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
+			return pg.Translate(err)
 		}
 		args := []any{held[0].Reached, milliseconds(age), limit}
 		if company != everybody {
@@ -99,7 +101,7 @@ func (s *Store) walk(ctx context.Context, kind walkKind, company uuid.UUID, age 
 		}
 		var did step
 		if err := tx.GetContext(ctx, &did, statement, args...); err != nil {
-			return translate(err)
+			return pg.Translate(err)
 		}
 		done = Cleaned{Count: did.Done, More: did.Seen == limit}
 		reached := held[0].Reached
@@ -114,7 +116,7 @@ func (s *Store) walk(ctx context.Context, kind walkKind, company uuid.UUID, age 
 			return nil
 		}
 		_, err := tx.ExecContext(ctx, stepWalkSQL, string(kind), company, reached, anew)
-		return translate(err)
+		return pg.Translate(err)
 	})
 	if err != nil {
 		return Cleaned{}, fmt.Errorf("clean %s: %w", kind, err)

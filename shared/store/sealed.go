@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // SealedTable is a table that holds encrypted CPFs and CNPJs.
@@ -68,11 +70,11 @@ func (s *Store) SealedValues(ctx context.Context, table SealedTable, after uuid.
 		CompanyID uuid.NullUUID `db:"company_id"`
 		Sealed    []byte        `db:"cpf_cnpj_enc"`
 	}
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, alongKeySQL); err != nil {
-			return translate(err)
+	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
+			return pg.Translate(err)
 		}
-		return translate(tx.SelectContext(ctx, &rows, statement, after, personBatch))
+		return pg.Translate(tx.SelectContext(ctx, &rows, statement, after, personBatch))
 	})
 	if err != nil {
 		return SealedPage{}, fmt.Errorf("list sealed numbers of %s: %w", table, err)
@@ -104,11 +106,11 @@ type resealed struct {
 }
 
 // resealParameters are those of the three.
-var resealParameters = parameters[struct{}, resealed]{
-	columns: []column[resealed]{
-		each("id", "uuid", uuids, func(r *resealed) uuid.UUID { return r.ID }),
-		each("was", "bytea", byteas, func(r *resealed) []byte { return r.Sealed }),
-		each("now", "bytea", byteas, func(r *resealed) []byte { return r.now }),
+var resealParameters = pg.Parameters[struct{}, resealed]{
+	Columns: []pg.Column[resealed]{
+		pg.Each("id", "uuid", pg.UUIDs, func(r *resealed) uuid.UUID { return r.ID }),
+		pg.Each("was", "bytea", pg.Byteas, func(r *resealed) []byte { return r.Sealed }),
+		pg.Each("now", "bytea", pg.Byteas, func(r *resealed) []byte { return r.now }),
 	},
 }
 
@@ -120,7 +122,7 @@ func (s *Store) Reseal(ctx context.Context, table SealedTable, was []SealedValue
 	for i := range values {
 		values[i] = resealed{was[i], now[i]}
 	}
-	return s.erase(ctx, "reseal "+string(table), statement, resealParameters.arguments(struct{}{}, values)...)
+	return s.erase(ctx, "reseal "+string(table), statement, resealParameters.Arguments(struct{}{}, values)...)
 }
 
 // keptFilesSQL goes along mailings_pkey and locks nothing.
@@ -131,7 +133,7 @@ SELECT id, company_id FROM mailings WHERE id > $1 AND file_deleted_at IS NULL OR
 func (s *Store) KeptFiles(ctx context.Context, after uuid.UUID, limit int) ([]MailingFile, error) {
 	var files []MailingFile
 	if err := s.db.SelectContext(ctx, &files, keptFilesSQL, after, limit); err != nil {
-		return nil, fmt.Errorf("list files: %w", translate(err))
+		return nil, fmt.Errorf("list files: %w", pg.Translate(err))
 	}
 	return files, nil
 }
@@ -141,10 +143,10 @@ const fileKeptSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1 AND file_
 
 // FileKept says whether a mailing's file is still to be kept.
 func (s *Store) FileKept(ctx context.Context, mailing uuid.UUID) (kept bool, err error) {
-	return kept, wrap("look for file", translate(s.db.GetContext(ctx, &kept, fileKeptSQL, mailing)))
+	return kept, pg.Wrap("look for file", pg.Translate(s.db.GetContext(ctx, &kept, fileKeptSQL, mailing)))
 }
 
 // RecordRotation writes down that an operator had everything sealed anew.
 func (s *Store) RecordRotation(ctx context.Context, by Operator, details map[string]any) error {
-	return wrap("record rotation", s.record(ctx, by, act{action: "encryption.rotate", details: details}))
+	return pg.Wrap("record rotation", s.record(ctx, by, act{action: "encryption.rotate", details: details}))
 }

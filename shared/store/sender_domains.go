@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 const addDomainSQL = `INSERT INTO sender_domains (company_id, domain) VALUES ($1, $2) ON CONFLICT DO NOTHING`
@@ -13,7 +15,7 @@ const addDomainSQL = `INSERT INTO sender_domains (company_id, domain) VALUES ($1
 // ASCII form and lower case. One that it has already stays.
 func (s *Store) AddSenderDomain(ctx context.Context, by Operator, company uuid.UUID, domain string) error {
 	_, err := s.auditedOne(ctx, by, act{action: "domain.add", company: company, subject: domain}, addDomainSQL, company, domain)
-	return wrap("add sender domain", err)
+	return pg.Wrap("add sender domain", err)
 }
 
 // removeDomainSQL locks one row by primary key.
@@ -23,7 +25,7 @@ const removeDomainSQL = `DELETE FROM sender_domains WHERE company_id = $1 AND do
 // ErrNotFound: the company has no such domain.
 func (s *Store) RemoveSenderDomain(ctx context.Context, by Operator, company uuid.UUID, domain string) error {
 	a := act{action: "domain.remove", company: company, subject: domain}
-	return wrap("remove sender domain", mustChange(s.auditedOne(ctx, by, a, removeDomainSQL, company, domain)))
+	return pg.Wrap("remove sender domain", mustChange(s.auditedOne(ctx, by, a, removeDomainSQL, company, domain)))
 }
 
 const listDomainsSQL = `SELECT domain FROM sender_domains WHERE company_id = $1 ORDER BY domain`
@@ -32,7 +34,7 @@ const listDomainsSQL = `SELECT domain FROM sender_domains WHERE company_id = $1 
 func (s *Store) SenderDomains(ctx context.Context, company uuid.UUID) ([]string, error) {
 	domains := []string{}
 	if err := s.db.SelectContext(ctx, &domains, listDomainsSQL, company); err != nil {
-		return nil, fmt.Errorf("list sender domains: %w", translate(err))
+		return nil, fmt.Errorf("list sender domains: %w", pg.Translate(err))
 	}
 	return domains, nil
 }

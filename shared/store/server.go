@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Server is what there is to know of Postgres itself, for an operator who asks whether
@@ -70,7 +72,7 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
 func (s *Store) Server(ctx context.Context) (Server, error) {
 	var found Server
 	if err := s.db.GetContext(ctx, &found, serverSQL); err != nil {
-		return Server{}, fmt.Errorf("look at the server: %w", translate(err))
+		return Server{}, fmt.Errorf("look at the server: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -83,7 +85,7 @@ const schemaVersionSQL = `SELECT coalesce(max(version_id), 0) FROM goose_db_vers
 func (s *Store) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
 	if err := s.db.GetContext(ctx, &version, schemaVersionSQL); err != nil {
-		return 0, fmt.Errorf("look for the newest migration: %w", translate(err))
+		return 0, fmt.Errorf("look for the newest migration: %w", pg.Translate(err))
 	}
 	return version, nil
 }

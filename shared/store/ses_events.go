@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // takeFeedbackSQL writes the notification down, unless it is there: then it has done
@@ -28,10 +30,10 @@ SELECT (SELECT count(*) FROM taken) AS taken, (SELECT count(*) FROM email) AS em
 // takeFeedback says whether the notification is new.
 func takeFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (bool, error) {
 	var found struct{ Taken, Emails, Logs int }
-	err := tx.GetContext(ctx, &found, takeFeedbackSQL, f.NotificationID, withoutNUL(f.Kind), withoutNUL(f.SESMessageID),
+	err := tx.GetContext(ctx, &found, takeFeedbackSQL, f.NotificationID, pg.WithoutNUL(f.Kind), pg.WithoutNUL(f.SESMessageID),
 		nullable(f.OutboxID), nullable(f.AttemptID), f.masked, nullableTime(f.OccurredAt))
 	if err != nil {
-		return false, fmt.Errorf("take notification: %w", translate(err))
+		return false, fmt.Errorf("take notification: %w", pg.Translate(err))
 	}
 	return found.Taken == 1, nil
 }
@@ -41,7 +43,7 @@ const markFeedbackSQL = `UPDATE ses_events SET applied_at = now() WHERE sns_mess
 
 func markFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) error {
 	if _, err := tx.ExecContext(ctx, markFeedbackSQL, f.NotificationID); err != nil {
-		return fmt.Errorf("mark notification: %w", translate(err))
+		return fmt.Errorf("mark notification: %w", pg.Translate(err))
 	}
 	return nil
 }
@@ -56,7 +58,7 @@ DELETE FROM ses_events WHERE sns_message_id = ANY (ARRAY(
 // CleanFeedback deletes at most limit notifications older than age and says how many
 // there were. What they told stays in the timelines.
 func (s *Store) CleanFeedback(ctx context.Context, age time.Duration, limit int) (int, error) {
-	result, err := s.exec(ctx, cleanFeedbackSQL, age.Milliseconds(), limit)
+	result, err := s.db.Exec(ctx, cleanFeedbackSQL, age.Milliseconds(), limit)
 	if err != nil {
 		return 0, fmt.Errorf("clean notifications: %w", err)
 	}

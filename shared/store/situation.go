@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Situation is an email with what decides, beside the email itself, whether and
@@ -64,7 +65,7 @@ LEFT JOIN provider_gate g ON g.id = 1`
 func (s *Store) FindSituation(ctx context.Context, id uuid.UUID) (Situation, error) {
 	var found Situation
 	if err := s.db.GetContext(ctx, &found, situationSQL, id); err != nil {
-		return Situation{}, fmt.Errorf("find email: %w", translate(err))
+		return Situation{}, fmt.Errorf("find email: %w", pg.Translate(err))
 	}
 	return found, nil
 }

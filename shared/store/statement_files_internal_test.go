@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
@@ -14,18 +13,16 @@ import (
 	"text/template"
 
 	"github.com/lib/pq/oid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 //go:generate go test -count=1 -run ^TestStatementFiles_AreGenerated$ . -update
 
 var update = flag.Bool("update", false, "write the files that are generated")
 
-// Parameter is a parameter of a statement: its name, and its Postgres type.
-type Parameter struct {
-	Name, Type string
-	// element is the type of the values that a column's function lays out.
-	element oid.Oid
-}
+// Parameter is a parameter of a statement.
+type Parameter = pg.Parameter
 
 // StatementFile is a grouped statement and its file in sql.
 type StatementFile struct {
@@ -42,24 +39,24 @@ type options map[string]any
 
 // StatementFiles are all of them.
 var StatementFiles = []StatementFile{
-	{Name: "accept", SQL: insertEmailsSQL, Parameters: acceptParameters.list(), template: "accept.sql.tmpl"},
-	{Name: "accept_recipients", SQL: insertIntakesSQL, Parameters: intakeParameters.list(), template: "accept_recipients.sql.tmpl"},
-	{Name: "accept_scheduled", SQL: insertScheduledSQL, Parameters: acceptParameters.list(), template: "accept.sql.tmpl", options: options{"Scheduled": true}},
-	{Name: "advance", SQL: advanceSQL, Parameters: advanceParameters.list(), template: "advance.sql.tmpl", options: options{"SkipLocked": true}},
-	{Name: "advance_plain", SQL: advancePlainSQL, Parameters: plainParameters.list(), template: "advance.sql.tmpl", options: options{"SkipLocked": true, "Plain": true}},
-	{Name: "advance_waiting", SQL: advanceWaitingSQL, Parameters: advanceParameters.list(), template: "advance.sql.tmpl"},
-	{Name: "expand", SQL: expandSQL, Parameters: expandParameters.list(), template: "expand.sql.tmpl"},
-	{Name: "insert_doubtful_entries", SQL: insertDoubtfulSQL, Parameters: doubtfulParameters.list(), template: "insert_doubtful_entries.sql.tmpl"},
-	{Name: "insert_rejects", SQL: insertRejectsSQL, Parameters: rejectsParameters.list(), template: "insert_rejects.sql.tmpl"},
-	{Name: "known_people", SQL: knownPeopleSQL, Parameters: knownPeopleParameters.list(), template: "known_people.sql.tmpl"},
-	{Name: "load", SQL: loadSQL, Parameters: loadParameters.list(), template: "load.sql.tmpl"},
-	{Name: "release", SQL: releaseSQL, Parameters: releaseParameters.list(), template: "release.sql.tmpl"},
-	{Name: "reseal_emails", SQL: resealEmailsSQL, Parameters: resealParameters.list(), template: "reseal.sql.tmpl", options: options{"Table": "email_outbox"}},
-	{Name: "reseal_entries", SQL: resealEntriesSQL, Parameters: resealParameters.list(), template: "reseal.sql.tmpl", options: options{"Table": "mailing_entries"}},
-	{Name: "reseal_recipients", SQL: resealRecipientsSQL, Parameters: resealParameters.list(), template: "reseal.sql.tmpl", options: options{"Table": "recipients"}},
-	{Name: "size_files", SQL: sizeFilesSQL, Parameters: sizeFilesParameters.list(), template: "size_files.sql.tmpl"},
-	{Name: "upsert_free_recipients", SQL: upsertFreeIntakesSQL, Parameters: upsertParameters.list(), template: "upsert_recipients.sql.tmpl", options: options{"SkipLocked": true}},
-	{Name: "upsert_recipients", SQL: upsertIntakesSQL, Parameters: upsertParameters.list(), template: "upsert_recipients.sql.tmpl"},
+	{Name: "accept", SQL: insertEmailsSQL, Parameters: acceptParameters.List(), template: "accept.sql.tmpl"},
+	{Name: "accept_recipients", SQL: insertIntakesSQL, Parameters: intakeParameters.List(), template: "accept_recipients.sql.tmpl"},
+	{Name: "accept_scheduled", SQL: insertScheduledSQL, Parameters: acceptParameters.List(), template: "accept.sql.tmpl", options: options{"Scheduled": true}},
+	{Name: "advance", SQL: advanceSQL, Parameters: advanceParameters.List(), template: "advance.sql.tmpl", options: options{"SkipLocked": true}},
+	{Name: "advance_plain", SQL: advancePlainSQL, Parameters: plainParameters.List(), template: "advance.sql.tmpl", options: options{"SkipLocked": true, "Plain": true}},
+	{Name: "advance_waiting", SQL: advanceWaitingSQL, Parameters: advanceParameters.List(), template: "advance.sql.tmpl"},
+	{Name: "expand", SQL: expandSQL, Parameters: expandParameters.List(), template: "expand.sql.tmpl"},
+	{Name: "insert_doubtful_entries", SQL: insertDoubtfulSQL, Parameters: doubtfulParameters.List(), template: "insert_doubtful_entries.sql.tmpl"},
+	{Name: "insert_rejects", SQL: insertRejectsSQL, Parameters: rejectsParameters.List(), template: "insert_rejects.sql.tmpl"},
+	{Name: "known_people", SQL: knownPeopleSQL, Parameters: knownPeopleParameters.List(), template: "known_people.sql.tmpl"},
+	{Name: "load", SQL: loadSQL, Parameters: loadParameters.List(), template: "load.sql.tmpl"},
+	{Name: "release", SQL: releaseSQL, Parameters: releaseParameters.List(), template: "release.sql.tmpl"},
+	{Name: "reseal_emails", SQL: resealEmailsSQL, Parameters: resealParameters.List(), template: "reseal.sql.tmpl", options: options{"Table": "email_outbox"}},
+	{Name: "reseal_entries", SQL: resealEntriesSQL, Parameters: resealParameters.List(), template: "reseal.sql.tmpl", options: options{"Table": "mailing_entries"}},
+	{Name: "reseal_recipients", SQL: resealRecipientsSQL, Parameters: resealParameters.List(), template: "reseal.sql.tmpl", options: options{"Table": "recipients"}},
+	{Name: "size_files", SQL: sizeFilesSQL, Parameters: sizeFilesParameters.List(), template: "size_files.sql.tmpl"},
+	{Name: "upsert_free_recipients", SQL: upsertFreeIntakesSQL, Parameters: upsertParameters.List(), template: "upsert_recipients.sql.tmpl", options: options{"SkipLocked": true}},
+	{Name: "upsert_recipients", SQL: upsertIntakesSQL, Parameters: upsertParameters.List(), template: "upsert_recipients.sql.tmpl"},
 }
 
 // fragments are the parts that statements share. Templates name them.
@@ -71,19 +68,6 @@ var fragments = template.FuncMap{
 	"insertJobSQL":    func() string { return insertJobSQL },
 	"intakePersonSQL": func() string { return intakePersonSQL },
 	"personSQL":       func() string { return personSQL },
-}
-
-// list is the description as the files show it.
-func (p parameters[S, T]) list() []Parameter {
-	var all []Parameter
-	for _, s := range p.scalars {
-		all = append(all, Parameter{Name: s.name, Type: s.kind})
-	}
-	for _, c := range p.columns {
-		// The third word of an array is the type of its elements.
-		all = append(all, Parameter{c.name, c.kind + "[]", oid.Oid(binary.BigEndian.Uint32(c.array(nil)[8:]))})
-	}
-	return all
 }
 
 // The files of sql are what their templates and the descriptions of the parameters say. With -update they are
@@ -125,13 +109,13 @@ func TestStatementFiles_ColumnsHaveTheirType(t *testing.T) {
 	t.Parallel()
 	for _, f := range StatementFiles {
 		for _, p := range f.Parameters {
-			if p.element == 0 {
+			if p.Element == 0 {
 				continue
 			}
 			kind := map[oid.Oid]string{
 				oid.T_uuid: "uuid[]", oid.T_text: "text[]", oid.T_bytea: "bytea[]", oid.T_jsonb: "jsonb[]", oid.T_int8: "bigint[]",
 				oid.T_bool: "bool[]", oid.T_timestamptz: "timestamptz[]",
-			}[p.element]
+			}[p.Element]
 			if kind != p.Type {
 				t.Errorf("%s: %s is described as %s and laid out as %s", f.Name, p.Name, p.Type, kind)
 			}
@@ -174,7 +158,7 @@ func (f StatementFile) generate(text string) (string, error) {
 				names = strings.Split(columns, ", ")
 			} else {
 				for _, p := range f.Parameters {
-					if p.element != 0 {
+					if p.Element != 0 {
 						names = append(names, p.Name)
 					}
 				}

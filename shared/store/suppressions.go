@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // SuppressionReason is why a company must not write to an address.
@@ -56,7 +57,7 @@ WHERE excluded.note IS NOT NULL AND excluded.note IS DISTINCT FROM s.note`
 // unsubscribes, or the provider's feedback, from it.
 func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) error {
 	address := suppressionKey(n.Address)
-	if _, err := s.changeBoundedly(ctx, heldRow{company, address}, suppressSQL, company, address, n.Reason, n.MailingID, n.Note); err != nil {
+	if _, err := s.changeBoundedly(ctx, pg.HeldRow{Company: company, Name: address}, suppressSQL, company, address, n.Reason, n.MailingID, n.Note); err != nil {
 		return fmt.Errorf("suppress address: %w", err)
 	}
 	return nil
@@ -72,7 +73,7 @@ func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppres
 	if err == nil {
 		_, err = withQuotas(ctx, s, func(tx *sqlx.Tx) ([]struct{}, error) { return nil, suppressWithinQuota(ctx, tx, company, n) })
 	}
-	return wrap("suppress address", err)
+	return pg.Wrap("suppress address", err)
 }
 
 // isSuppressedSQL finds by primary key and locks nothing.
@@ -84,7 +85,7 @@ func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n 
 	}
 	var stands bool
 	if err := tx.GetContext(ctx, &stands, isSuppressedSQL, company, suppressionKey(n.Address), n.Reason); err != nil {
-		return translate(err)
+		return pg.Translate(err)
 	}
 	if !stands {
 		b, err := openBudget(ctx, tx, company, nil, false)
@@ -96,19 +97,19 @@ func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n 
 		}
 	}
 	_, err := tx.ExecContext(ctx, suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note)
-	return translate(err)
+	return pg.Translate(err)
 }
 
 // SuppressAs is Suppress by an operator.
 func (s *Store) SuppressAs(ctx context.Context, by Operator, company uuid.UUID, n Suppression) error {
 	_, err := s.auditedOne(ctx, by, suppressionAct("suppression.add", company, n.Address, n.Reason),
 		suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note)
-	return wrap("suppress address", err)
+	return pg.Wrap("suppress address", err)
 }
 
 // UnsuppressAs is Unsuppress by an operator.
 func (s *Store) UnsuppressAs(ctx context.Context, by Operator, company uuid.UUID, address string, reason SuppressionReason) error {
-	return wrap("take suppression back", mustChange(s.auditedOne(ctx, by, suppressionAct("suppression.remove", company, address, reason),
+	return pg.Wrap("take suppression back", mustChange(s.auditedOne(ctx, by, suppressionAct("suppression.remove", company, address, reason),
 		unsuppressSQL, company, suppressionKey(address), reason)))
 }
 
@@ -138,11 +139,11 @@ DELETE FROM suppressions WHERE company_id = $1 AND address = $2 AND ($3 = '' OR 
 // ErrNotFound if there is none.
 func (s *Store) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason SuppressionReason) error {
 	address = suppressionKey(address)
-	n, err := s.changeBoundedly(ctx, heldRow{company, address}, unsuppressSQL, company, address, reason)
+	n, err := s.changeBoundedly(ctx, pg.HeldRow{Company: company, Name: address}, unsuppressSQL, company, address, reason)
 	if err == nil && n == 0 {
-		err = ErrNotFound
+		err = pg.ErrNotFound
 	}
-	return wrap("take suppression back", err)
+	return pg.Wrap("take suppression back", err)
 }
 
 // listSuppressionsSQL reads along the primary key and locks nothing.
@@ -167,7 +168,7 @@ func (s *Store) Suppressions(ctx context.Context, company uuid.UUID, f Suppressi
 	err := s.db.SelectContext(ctx, &found, listSuppressionsSQL,
 		company, f.AfterAddress, f.AfterReason, suppressionKey(f.Address), f.Reason, f.Limit)
 	if err != nil {
-		return nil, fmt.Errorf("list suppressions: %w", translate(err))
+		return nil, fmt.Errorf("list suppressions: %w", pg.Translate(err))
 	}
 	return found, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Guard says which emails a transition may move; all others stay as they are.
@@ -99,8 +100,8 @@ func (t Transition) encoded() (Transition, error) {
 	if err != nil {
 		return t, fmt.Errorf("encode events: %w", err)
 	}
-	t.events = withoutEscapedNUL(events)
-	t.ErrorCode, t.ErrorReason, t.SESMessageID = withoutNUL(t.ErrorCode), withoutNUL(t.ErrorReason), withoutNUL(t.SESMessageID)
+	t.events = pg.WithoutEscapedNUL(events)
+	t.ErrorCode, t.ErrorReason, t.SESMessageID = pg.WithoutNUL(t.ErrorCode), pg.WithoutNUL(t.ErrorReason), pg.WithoutNUL(t.SESMessageID)
 	return t, nil
 }
 
@@ -222,54 +223,54 @@ func plain(ts []Transition) bool {
 	})
 }
 
-func advanceArguments(p parameters[advanceScalars, Transition], ts []Transition, wait time.Duration) []any {
-	first, last := idRange(ts, func(t *Transition) uuid.UUID { return t.ID })
-	return p.arguments(advanceScalars{len(ts), first, last, wait}, ts)
+func advanceArguments(p pg.Parameters[advanceScalars, Transition], ts []Transition, wait time.Duration) []any {
+	first, last := pg.IDRange(ts, func(t *Transition) uuid.UUID { return t.ID })
+	return p.Arguments(advanceScalars{len(ts), first, last, wait}, ts)
 }
 
 // plainParameters are those of advance_plain.sql.
-var plainParameters = parameters[advanceScalars, Transition]{
-	scalars: []scalar[advanceScalars]{
-		{"lock_timeout", "text", func(s advanceScalars) any { return lockTimeout(s.wait) }},
-		{"count", "bigint", func(s advanceScalars) any { return s.count }},
-		{"first_id", "uuid", func(s advanceScalars) any { return s.first }},
-		{"last_id", "uuid", func(s advanceScalars) any { return s.last }},
-		{"lease_ms", "double precision", func(advanceScalars) any { return lease.Milliseconds() }},
+var plainParameters = pg.Parameters[advanceScalars, Transition]{
+	Scalars: []pg.Scalar[advanceScalars]{
+		pg.One("lock_timeout", "text", func(s advanceScalars) any { return pg.LockTimeout(s.wait) }),
+		pg.One("count", "bigint", func(s advanceScalars) any { return s.count }),
+		pg.One("first_id", "uuid", func(s advanceScalars) any { return s.first }),
+		pg.One("last_id", "uuid", func(s advanceScalars) any { return s.last }),
+		pg.One("lease_ms", "double precision", func(advanceScalars) any { return lease.Milliseconds() }),
 	},
-	columns: []column[Transition]{
-		each("id", "uuid", uuids, func(t *Transition) uuid.UUID { return t.ID }),
-		each("guard", "text", texts, func(t *Transition) string { return string(t.Guard) }),
-		each("token", "uuid", optionalUUIDs, func(t *Transition) uuid.UUID { return t.Token }),
-		each("status", "text", texts, func(t *Transition) string { return string(t.Status) }),
-		each("events", "jsonb", jsonbs, func(t *Transition) []byte { return t.events }),
-		each("add_attempts", "bigint", bigints, func(t *Transition) int64 { return int64(t.AddAttempts) }),
-		each("add_throttles", "bigint", bigints, func(t *Transition) int64 { return int64(t.AddThrottles) }),
-		each("waits", "text", texts, func(t *Transition) string { return t.waits() }),
-		each("delay_ms", "bigint", bigints, func(t *Transition) int64 { return t.Delay.Milliseconds() }),
-		each("renew_ms", "bigint", bigints, func(t *Transition) int64 { return t.Renew.Milliseconds() }),
-		each("outcome_unknown", "bool", bools, func(t *Transition) bool { return t.OutcomeUnknown }),
-		each("possible_duplicate", "bool", bools, func(t *Transition) bool { return t.PossibleDuplicate }),
-		each("error_code", "text", optionalTexts, func(t *Transition) string { return t.ErrorCode }),
-		each("error_reason", "text", optionalTexts, func(t *Transition) string { return t.ErrorReason }),
-		each("ses_message_id", "text", optionalTexts, func(t *Transition) string { return t.SESMessageID }),
-		each("duration_ms", "bigint", optionalBigints, func(t *Transition) int64 { return t.Duration.Milliseconds() }),
+	Columns: []pg.Column[Transition]{
+		pg.Each("id", "uuid", pg.UUIDs, func(t *Transition) uuid.UUID { return t.ID }),
+		pg.Each("guard", "text", pg.Texts, func(t *Transition) string { return string(t.Guard) }),
+		pg.Each("token", "uuid", pg.OptionalUUIDs, func(t *Transition) uuid.UUID { return t.Token }),
+		pg.Each("status", "text", pg.Texts, func(t *Transition) string { return string(t.Status) }),
+		pg.Each("events", "jsonb", pg.JSONBs, func(t *Transition) []byte { return t.events }),
+		pg.Each("add_attempts", "bigint", pg.BigInts, func(t *Transition) int64 { return int64(t.AddAttempts) }),
+		pg.Each("add_throttles", "bigint", pg.BigInts, func(t *Transition) int64 { return int64(t.AddThrottles) }),
+		pg.Each("waits", "text", pg.Texts, func(t *Transition) string { return t.waits() }),
+		pg.Each("delay_ms", "bigint", pg.BigInts, func(t *Transition) int64 { return t.Delay.Milliseconds() }),
+		pg.Each("renew_ms", "bigint", pg.BigInts, func(t *Transition) int64 { return t.Renew.Milliseconds() }),
+		pg.Each("outcome_unknown", "bool", pg.Bools, func(t *Transition) bool { return t.OutcomeUnknown }),
+		pg.Each("possible_duplicate", "bool", pg.Bools, func(t *Transition) bool { return t.PossibleDuplicate }),
+		pg.Each("error_code", "text", pg.OptionalTexts, func(t *Transition) string { return t.ErrorCode }),
+		pg.Each("error_reason", "text", pg.OptionalTexts, func(t *Transition) string { return t.ErrorReason }),
+		pg.Each("ses_message_id", "text", pg.OptionalTexts, func(t *Transition) string { return t.SESMessageID }),
+		pg.Each("duration_ms", "bigint", pg.OptionalBigInts, func(t *Transition) int64 { return t.Duration.Milliseconds() }),
 	},
 }
 
 // advanceParameters are those of advance.sql and advance_waiting.sql.
-var advanceParameters = parameters[advanceScalars, Transition]{
-	scalars: slices.Concat(plainParameters.scalars, []scalar[advanceScalars]{
-		{"people_from", "uuid", func(advanceScalars) any { return peopleFrom() }},
+var advanceParameters = pg.Parameters[advanceScalars, Transition]{
+	Scalars: slices.Concat(plainParameters.Scalars, []pg.Scalar[advanceScalars]{
+		pg.One("people_from", "uuid", func(advanceScalars) any { return peopleFrom() }),
 	}),
-	columns: slices.Concat(plainParameters.columns, []column[Transition]{
-		each("dead_letter", "bool", bools, func(t *Transition) bool { return t.DeadLetter }),
-		each("recipient_id", "uuid", optionalUUIDs, func(t *Transition) uuid.UUID { return t.person().ID }),
-		each("external_id", "text", optionalTexts, func(t *Transition) string { return t.person().ExternalID }),
-		each("cpf_cnpj_hash", "text", optionalTexts, func(t *Transition) string { return t.person().CPFCNPJHash }),
-		each("razao_social", "text", optionalTexts, func(t *Transition) string { return t.person().RazaoSocial }),
-		each("nome", "text", optionalTexts, func(t *Transition) string { return t.person().Nome }),
-		each("email", "text", optionalTexts, func(t *Transition) string { return t.person().Email }),
-		each("give_way", "bool", bools, func(t *Transition) bool { return t.GiveWay }),
-		each("skip_company", "uuid", optionalUUIDs, func(t *Transition) uuid.UUID { return t.skipCompany() }),
+	Columns: slices.Concat(plainParameters.Columns, []pg.Column[Transition]{
+		pg.Each("dead_letter", "bool", pg.Bools, func(t *Transition) bool { return t.DeadLetter }),
+		pg.Each("recipient_id", "uuid", pg.OptionalUUIDs, func(t *Transition) uuid.UUID { return t.person().ID }),
+		pg.Each("external_id", "text", pg.OptionalTexts, func(t *Transition) string { return t.person().ExternalID }),
+		pg.Each("cpf_cnpj_hash", "text", pg.OptionalTexts, func(t *Transition) string { return t.person().CPFCNPJHash }),
+		pg.Each("razao_social", "text", pg.OptionalTexts, func(t *Transition) string { return t.person().RazaoSocial }),
+		pg.Each("nome", "text", pg.OptionalTexts, func(t *Transition) string { return t.person().Nome }),
+		pg.Each("email", "text", pg.OptionalTexts, func(t *Transition) string { return t.person().Email }),
+		pg.Each("give_way", "bool", pg.Bools, func(t *Transition) bool { return t.GiveWay }),
+		pg.Each("skip_company", "uuid", pg.OptionalUUIDs, func(t *Transition) uuid.UUID { return t.skipCompany() }),
 	}),
 }

@@ -40,7 +40,7 @@ func readAs[T any](kind, read string, arg any, want T) typed {
 	}}
 }
 
-// typedParameters has a value of every type that a statement of this package takes, and NULL where one is passed. Arrays
+// typedParameters has a value of every type that a statement of this package or of one below takes, and NULL where one is passed. Arrays
 // are passed as lib/pq writes them, as text, and as array.go does, binary.
 func typedParameters() []typed {
 	id, at := uuid.MustParse("0190a5d0-0000-7000-8000-00000000ff5c"), time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)
@@ -140,7 +140,7 @@ func longName(kind string) string {
 }
 
 // typedParameters leaves out no type: neither one that Postgres infers for a parameter of a statement, nor one that the sources
-// of this package cast a parameter to.
+// of these packages cast a parameter to.
 func TestTypes_AreThoseOfTheStatements(t *testing.T) {
 	t.Parallel()
 	var tested []string
@@ -148,10 +148,11 @@ func TestTypes_AreThoseOfTheStatements(t *testing.T) {
 		tested = append(tested, p.kind)
 	}
 	used := map[string]string{} // where each is used
-	for _, pattern := range []string{"*.go", "sql/*.sql"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
+	for _, folder := range sourceFolders(t) {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		statements, err2 := filepath.Glob(filepath.Join(folder, "sql", "*.sql"))
+		if files = append(files, statements...); err != nil || err2 != nil || len(files) == 0 {
+			t.Fatal(files, err, err2)
 		}
 		for _, name := range files {
 			if strings.HasSuffix(name, "_test.go") {

@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"slices"
@@ -14,7 +14,7 @@ func (g *Group[T, R]) pick() (group []*groupItem[T, R]) {
 	}
 	keys, bytes, full := make(map[string]struct{}), 0, make(map[uuid.UUID]bool)
 	for _, item := range candidates {
-		if len(group) == groupRows {
+		if len(group) == GroupRows {
 			break
 		}
 		_, twin := keys[item.key]
@@ -50,13 +50,13 @@ func (g *Group[T, R]) inTurns() []*groupItem[T, R] {
 			order = append(order, item.owner)
 		}
 		// More than a group holds need not be put in order.
-		if len(queues[item.owner]) < groupRows {
+		if len(queues[item.owner]) < GroupRows {
 			queues[item.owner] = append(queues[item.owner], item)
 		}
 	}
 	from := slices.Index(order, g.first) + 1
 	order = slices.Concat(order[from:], order[:from])
-	listed := make([]*groupItem[T, R], 0, min(len(g.waiting), groupRows*len(order)))
+	listed := make([]*groupItem[T, R], 0, min(len(g.waiting), GroupRows*len(order)))
 	for i := 0; len(listed) < cap(listed); i++ {
 		before := len(listed)
 		for _, owner := range order {

@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -21,11 +21,15 @@ const lockWaits, lockWaitsOfEach = 6, 2
 // turnWait because requests of its company meet such rows. Nothing was written.
 var ErrBusy = errors.New("other transactions hold rows that the company's requests need, and too many requests wait already")
 
-// heldRow names what a request needs alone: requests with the same name wait for the same
+// LockWait is how long somebody waits at most for a row that another transaction holds. It is less than the 5 s after which
+// Postgres ends an idle transaction.
+const LockWait = 4 * time.Second
+
+// HeldRow names what a request needs alone: requests with the same name wait for the same
 // lock.
-type heldRow struct {
-	company uuid.UUID
-	name    string
+type HeldRow struct {
+	Company uuid.UUID
+	Name    string
 }
 
 // waits bounds the requests that wait for the locks of other transactions: a program that
@@ -33,12 +37,12 @@ type heldRow struct {
 // itself.
 type waits struct {
 	mu      sync.Mutex
-	trying  map[heldRow]struct{}
+	trying  map[HeldRow]struct{}
 	tries   map[uuid.UUID]int // of each company
 	turns   turns             // of requests that wait for a try
 	all     int               // requests that wait for a lock
 	waiters map[uuid.UUID]int // of each company
-	waiting map[heldRow]*heldBy
+	waiting map[HeldRow]*heldBy
 	met     map[uuid.UUID]time.Time // when a request of each company last waited for a lock in vain
 }
 
@@ -50,32 +54,32 @@ type heldBy struct {
 
 func newWaits() *waits {
 	return &waits{
-		trying: map[heldRow]struct{}{}, tries: map[uuid.UUID]int{}, turns: turns{of: map[uuid.UUID][]*turn{}},
-		waiters: map[uuid.UUID]int{}, waiting: map[heldRow]*heldBy{}, met: map[uuid.UUID]time.Time{},
+		trying: map[HeldRow]struct{}{}, tries: map[uuid.UUID]int{}, turns: turns{of: map[uuid.UUID][]*turn{}},
+		waiters: map[uuid.UUID]int{}, waiting: map[HeldRow]*heldBy{}, met: map[uuid.UUID]time.Time{},
 	}
 }
 
-// bounded runs do, which may need a row that another transaction holds and waits for it as
+// Bounded runs do, which may need a row that another transaction holds and waits for it as
 // long as its argument says. Most rows are free, so do is tried with a short wait first. A
-// request that meets a lock then waits for it until aggregateWait is over; at most
+// request that meets a lock then waits for it until LockWait is over; at most
 // lockWaitsOfEach requests of a company and lockWaits of all companies do. Further ones get
 // ErrBusy at once, joined with the error of a try. A request that gets no try in turnWait gets
 // ErrBusy if requests of its company meet locks, else ErrTriesOfCompany or ErrTries. do must write
 // nothing when it fails; it is repeated when it lost a race.
-func bounded[R any](ctx context.Context, w *waits, row heldRow, do func(wait time.Duration) ([]R, error)) ([]R, error) {
-	end := time.Now().Add(aggregateWait)
+func Bounded[R any](ctx context.Context, db *DB, row HeldRow, do func(wait time.Duration) ([]R, error)) ([]R, error) {
+	w, end := db.waits, time.Now().Add(LockWait)
 	tried, err := w.try(ctx, row)
 	if err != nil {
 		return nil, err
 	}
 	var cause error
 	if tried {
-		done, err := repeat(func() ([]R, error) { return do(tryWait) })
-		if !isLockTimeout(err) {
+		done, err := Repeat(func() ([]R, error) { return do(tryWait) })
+		if !IsLockTimeout(err) {
 			w.endTry(row)
 			return done, err
 		}
-		w.meet(row.company)
+		w.meet(row.Company)
 		cause = err
 	}
 	err = w.enter(row, cause)
@@ -87,36 +91,36 @@ func bounded[R any](ctx context.Context, w *waits, row heldRow, do func(wait tim
 	}
 	defer w.leave(row)
 	wait := max(time.Until(end), tryWait)
-	return repeat(func() ([]R, error) { return do(wait) })
+	return Repeat(func() ([]R, error) { return do(wait) })
 }
 
 // enter makes the request one that waits for the row, or refuses it.
-func (w *waits) enter(row heldRow, cause error) error {
+func (w *waits) enter(row HeldRow, cause error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	holder := w.waiting[row]
 	if holder == nil {
 		holder = &heldBy{cause: cause}
 	}
-	if w.all == lockWaits || w.waiters[row.company] == lockWaitsOfEach {
+	if w.all == lockWaits || w.waiters[row.Company] == lockWaitsOfEach {
 		return errors.Join(ErrBusy, holder.cause)
 	}
 	holder.requests++
 	w.waiting[row] = holder
 	w.all++
-	count(w.waiters, row.company, 1)
+	count(w.waiters, row.Company, 1)
 	for _, next := range w.turns.takeAll(row) {
 		next.ready <- false
 	}
 	return nil
 }
 
-func (w *waits) leave(row heldRow) {
+func (w *waits) leave(row HeldRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all--
-	count(w.waiters, row.company, -1)
-	w.forget(row.company)
+	count(w.waiters, row.Company, -1)
+	w.forget(row.Company)
 	if holder := w.waiting[row]; holder.requests == 1 {
 		delete(w.waiting, row)
 	} else {
@@ -134,9 +138,9 @@ func count(of map[uuid.UUID]int, company uuid.UUID, change int) {
 // place is how Postgres names the row that a statement waited for, in any language.
 var place = regexp.MustCompile(`\([0-9]+,[0-9]+\)`)
 
-// isRowWait: the lock was a row's or a key's, and not that of a table, for which everybody
+// IsRowWait: the lock was a row's or a key's, and not that of a table, for which everybody
 // waits.
-func isRowWait(err error) bool {
+func IsRowWait(err error) bool {
 	var refused *pq.Error
-	return isLockTimeout(err) && errors.As(err, &refused) && place.MatchString(refused.Where)
+	return IsLockTimeout(err) && errors.As(err, &refused) && place.MatchString(refused.Where)
 }

@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 // Bounds of one group. 256 rows fill a commit well on a small machine; 1 MiB keeps
 // a group of large bodies from making its small neighbours wait.
 const (
-	groupRows  = 256
+	GroupRows  = 256
 	groupBytes = 1 << 20
 	// Two groups at a time: while one waits for its commit the next one is built.
 	// More gain nothing on few cores and make the groups smaller.
@@ -219,11 +219,11 @@ func (g *Group[T, R]) settle(group []*groupItem[T, R], blocked bool) {
 		write = g.parts
 	}
 	results, err := g.attempt(group, write)
-	if isLockTimeout(err) && !blocked && g.parts != nil {
+	if IsLockTimeout(err) && !blocked && g.parts != nil {
 		blocked = true
 		results, err = g.attempt(group, g.parts)
 	}
-	if len(group) > 1 && (isRefusal(err) || isLockTimeout(err)) {
+	if len(group) > 1 && (IsRefusal(err) || IsLockTimeout(err)) {
 		g.settle(group[:len(group)/2], blocked)
 		g.settle(group[len(group)/2:], blocked)
 		return
@@ -243,15 +243,15 @@ func (g *Group[T, R]) attempt(group []*groupItem[T, R], write func(context.Conte
 	for i, item := range group {
 		values[i] = item.value
 	}
-	results, err := repeat(func() ([]R, error) { return write(ctx, values) })
+	results, err := Repeat(func() ([]R, error) { return write(ctx, values) })
 	if err == nil && len(results) != len(values) {
 		return nil, errors.New("group: one result per item expected")
 	}
 	return results, err
 }
 
-// repeat runs a write again that lost a race with another one.
-func repeat[R any](write func() ([]R, error)) ([]R, error) {
+// Repeat runs a write again that lost a race with another one.
+func Repeat[R any](write func() ([]R, error)) ([]R, error) {
 	for try := 1; ; try++ {
 		results, err := write()
 		if !isRepeatable(err) || try == maxTries {

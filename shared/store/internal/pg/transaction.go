@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// write runs a statement that commits by itself and tells whether it may have been
+// Write runs a statement that commits by itself and tells whether it may have been
 // applied. args are its parameters, at least one.
 //
 // When a connection breaks, database/sql runs the statement once more on another.
@@ -19,13 +19,13 @@ import (
 // a statement must be repeatable: run twice, it leaves what one run leaves. But only
 // the last run's error is returned: a statement cut off after its commit, and then a
 // refused connection, would look like a database that was away all along.
-func write(run func(args []any) error, args ...any) error {
-	_, err := writeCounted(run, args...)
+func Write(run func(args []any) error, args ...any) error {
+	_, err := WriteCounted(run, args...)
 	return err
 }
 
-// writeCounted is write for callers that need to know how often the statement was run.
-func writeCounted(run func(args []any) error, args ...any) (runs int, err error) {
+// WriteCounted is write for callers that need to know how often the statement was run.
+func WriteCounted(run func(args []any) error, args ...any) (runs int, err error) {
 	args[0] = counted{args[0], &runs}
 	err = run(args)
 	var refused *pq.Error
@@ -37,7 +37,7 @@ func writeCounted(run func(args []any) error, args ...any) (runs int, err error)
 	case runs > 0 && neverBegan(err), runs > 1 && isPassing(err):
 		return runs, errors.Join(ErrUnknownOutcome, err) // the outcome of an earlier run
 	}
-	return runs, writeError(err)
+	return runs, WriteError(err)
 }
 
 // counted is a parameter that counts how often its statement is run: database/sql
@@ -52,20 +52,20 @@ func (c counted) Value() (driver.Value, error) {
 	return driver.DefaultParameterConverter.ConvertValue(c.value)
 }
 
-// exec is write for a statement without rows.
-func (s *Store) exec(ctx context.Context, statement string, args ...any) (result sql.Result, err error) {
-	err = write(func(args []any) error {
-		result, err = s.db.ExecContext(ctx, statement, args...)
+// Exec is write for a statement without rows.
+func (db *DB) Exec(ctx context.Context, statement string, args ...any) (result sql.Result, err error) {
+	err = Write(func(args []any) error {
+		result, err = db.ExecContext(ctx, statement, args...)
 		return err
 	}, args...)
 	return result, err
 }
 
-// inTx runs do in one READ COMMITTED transaction and commits it if do returned
+// InTx runs do in one READ COMMITTED transaction and commits it if do returned
 // nil. COMMIT's own error is returned like any other; only that one can leave open
 // what became of the transaction.
-func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
-	tx, err := s.db.BeginTxx(ctx, nil)
+func (db *DB) InTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
+	tx, err := db.BeginTxx(ctx, nil)
 	var refused *pq.Error
 	switch {
 	case err == nil:
@@ -73,26 +73,26 @@ func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	case ctx.Err() == nil && !errors.As(err, &refused):
 		return fmt.Errorf("begin: %w", errors.Join(ErrUnavailable, err)) // nothing was sent
 	}
-	return fmt.Errorf("begin: %w", translate(err))
+	return fmt.Errorf("begin: %w", Translate(err))
 }
 
-// steadyTx is a transaction and the connection that it is on, for a COPY.
-type steadyTx struct {
+// SteadyTx is a transaction and the connection that it is on, for a COPY.
+type SteadyTx struct {
 	*sqlx.Tx
-	conn *sqlx.Conn
+	Conn *sqlx.Conn
 }
 
-// inSteadyTx is inTx for a transaction with a COPY. Once begun, the end of ctx does not
+// InSteadyTx is InTx for a transaction with a COPY. Once begun, the end of ctx does not
 // end it: database/sql would then send ROLLBACK into the middle of the COPY, from
 // another goroutine. So do looks at ctx itself, and leaves no COPY open.
-func (s *Store) inSteadyTx(ctx context.Context, do func(tx steadyTx) error) error {
+func (db *DB) InSteadyTx(ctx context.Context, do func(tx SteadyTx) error) error {
 	steady, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	unlink := context.AfterFunc(ctx, cancel)
-	tx, err := s.beginSteady(steady)
-	if tx.conn != nil {
+	tx, err := db.beginSteady(steady)
+	if tx.Conn != nil {
 		// After the end of the transaction; closed already where the connection broke.
-		defer func() { _ = tx.conn.Close() }()
+		defer func() { _ = tx.Conn.Close() }()
 	}
 	if !unlink() {
 		err = errors.Join(ctx.Err(), err)
@@ -101,7 +101,7 @@ func (s *Store) inSteadyTx(ctx context.Context, do func(tx steadyTx) error) erro
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("begin: %w", translate(err))
+		return fmt.Errorf("begin: %w", Translate(err))
 	}
 	return carryOut(tx.Tx, func(*sqlx.Tx) error { return do(tx) })
 }
@@ -110,19 +110,19 @@ func (s *Store) inSteadyTx(ctx context.Context, do func(tx steadyTx) error) erro
 // After a restart of Postgres all idle ones are dead, which each of them finds out when
 // it is used, and leaves the pool; database/sql goes on to the next only where it picks
 // the connection itself.
-func (s *Store) beginSteady(ctx context.Context) (steadyTx, error) {
-	for left := s.db.Stats().MaxOpenConnections; ; left-- {
-		conn, err := s.db.Connx(ctx)
+func (db *DB) beginSteady(ctx context.Context) (SteadyTx, error) {
+	for left := db.Stats().MaxOpenConnections; ; left-- {
+		conn, err := db.Connx(ctx)
 		if err != nil {
-			return steadyTx{}, err
+			return SteadyTx{}, err
 		}
 		tx, err := conn.BeginTxx(ctx, nil)
 		if err == nil {
-			return steadyTx{Tx: tx, conn: conn}, nil
+			return SteadyTx{Tx: tx, Conn: conn}, nil
 		}
 		_ = conn.Close()
 		if left == 0 || !errors.Is(err, driver.ErrBadConn) {
-			return steadyTx{}, err
+			return SteadyTx{}, err
 		}
 	}
 }
@@ -138,7 +138,7 @@ func carryOut(tx *sqlx.Tx, do func(tx *sqlx.Tx) error) (err error) {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", writeError(err))
+		return fmt.Errorf("commit: %w", WriteError(err))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const (
 	tryWait = 200 * time.Millisecond
 	// turnWait is how long a request waits, without a connection, for its try. With the try it
 	// is answered within 5 s.
-	turnWait = aggregateWait
+	turnWait = LockWait
 )
 
 // No try became free within turnWait, and no request of the company met a lock in that time: the
@@ -28,7 +28,7 @@ var (
 
 // turn is a request that waits for a try. ready says whether a try is of use.
 type turn struct {
-	row   heldRow
+	row   HeldRow
 	ready chan bool
 }
 
@@ -39,7 +39,7 @@ type turns struct {
 }
 
 func (t *turns) add(next *turn) {
-	company := next.row.company
+	company := next.row.Company
 	if len(t.of[company]) == 0 {
 		t.order = append(t.order, company)
 	}
@@ -48,7 +48,7 @@ func (t *turns) add(next *turn) {
 
 // remove says whether the request was still waiting.
 func (t *turns) remove(next *turn) bool {
-	company := next.row.company
+	company := next.row.Company
 	i := slices.Index(t.of[company], next)
 	if i >= 0 {
 		t.set(company, slices.Delete(t.of[company], i, i+1))
@@ -57,7 +57,7 @@ func (t *turns) remove(next *turn) bool {
 }
 
 // take removes the first request that may go, in the order of the companies, or returns nil.
-func (t *turns) take(may func(heldRow) bool) *turn {
+func (t *turns) take(may func(HeldRow) bool) *turn {
 	for at, company := range t.order {
 		i := slices.IndexFunc(t.of[company], func(next *turn) bool { return may(next.row) })
 		if i < 0 {
@@ -72,14 +72,14 @@ func (t *turns) take(may func(heldRow) bool) *turn {
 }
 
 // takeAll removes the requests that wait to try a row.
-func (t *turns) takeAll(row heldRow) (taken []*turn) {
-	left := slices.DeleteFunc(slices.Clone(t.of[row.company]), func(next *turn) bool {
+func (t *turns) takeAll(row HeldRow) (taken []*turn) {
+	left := slices.DeleteFunc(slices.Clone(t.of[row.Company]), func(next *turn) bool {
 		if next.row == row {
 			taken = append(taken, next)
 		}
 		return next.row == row
 	})
-	t.set(row.company, left)
+	t.set(row.Company, left)
 	return taken
 }
 
@@ -96,7 +96,7 @@ func (t *turns) set(company uuid.UUID, left []*turn) {
 // try waits for a try of the row. false: a request waits for the row's lock already, so that a
 // try is of no use. After turnWait the error is ErrBusy if requests of the company meet locks,
 // else ErrTriesOfCompany or ErrTries.
-func (w *waits) try(ctx context.Context, row heldRow) (bool, error) {
+func (w *waits) try(ctx context.Context, row HeldRow) (bool, error) {
 	begun := time.Now()
 	w.mu.Lock()
 	if w.waiting[row] != nil {
@@ -127,7 +127,7 @@ func (w *waits) try(ctx context.Context, row heldRow) (bool, error) {
 	if !w.turns.remove(mine) { // its turn came at the same moment
 		return <-mine.ready, nil
 	}
-	defer w.forget(row.company)
+	defer w.forget(row.Company)
 	if errors.Is(err, ErrTries) {
 		err = w.noTry(row, begun)
 	}
@@ -135,11 +135,11 @@ func (w *waits) try(ctx context.Context, row heldRow) (bool, error) {
 }
 
 // noTry says why a request that has waited since begun got no try. w.mu is held.
-func (w *waits) noTry(row heldRow, begun time.Time) error {
-	if w.waiters[row.company] > 0 || !w.met[row.company].Before(begun) {
+func (w *waits) noTry(row HeldRow, begun time.Time) error {
+	if w.waiters[row.Company] > 0 || !w.met[row.Company].Before(begun) {
 		return ErrBusy
 	}
-	if _, twin := w.trying[row]; twin || w.tries[row.company] == lockTriesOfEach {
+	if _, twin := w.trying[row]; twin || w.tries[row.Company] == lockTriesOfEach {
 		return ErrTriesOfCompany
 	}
 	return ErrTries
@@ -161,22 +161,22 @@ func (w *waits) forget(company uuid.UUID) {
 
 // mayTry takes a try if the company may have one more, and no other request of this process
 // is trying the same row: that one's transaction ends soon. w.mu is held.
-func (w *waits) mayTry(row heldRow) bool {
-	if _, twin := w.trying[row]; twin || len(w.trying) == lockTries || w.tries[row.company] == lockTriesOfEach {
+func (w *waits) mayTry(row HeldRow) bool {
+	if _, twin := w.trying[row]; twin || len(w.trying) == lockTries || w.tries[row.Company] == lockTriesOfEach {
 		return false
 	}
 	w.trying[row] = struct{}{}
-	w.tries[row.company]++
+	w.tries[row.Company]++
 	return true
 }
 
 // endTry gives the try to requests that wait for one.
-func (w *waits) endTry(row heldRow) {
+func (w *waits) endTry(row HeldRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.trying, row)
-	count(w.tries, row.company, -1)
-	w.forget(row.company)
+	count(w.tries, row.Company, -1)
+	w.forget(row.Company)
 	for next := w.turns.take(w.mayTry); next != nil; next = w.turns.take(w.mayTry) {
 		next.ready <- true
 	}

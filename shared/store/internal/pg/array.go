@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"encoding/binary"
@@ -16,15 +16,15 @@ import (
 //
 // Each function below makes the column of what at names for every row.
 
-func uuids[T any](rows []T, at func(*T) uuid.UUID) []byte {
+func UUIDs[T any](rows []T, at func(*T) uuid.UUID) []byte {
 	return encodeArray(rows, oid.T_uuid, 16*len(rows), func(b []byte, row *T) []byte {
 		id := at(row)
 		return append(b, id[:]...)
 	})
 }
 
-// optionalUUIDs is uuids with NULL for uuid.Nil.
-func optionalUUIDs[T any](rows []T, at func(*T) uuid.UUID) []byte {
+// OptionalUUIDs is uuids with NULL for uuid.Nil.
+func OptionalUUIDs[T any](rows []T, at func(*T) uuid.UUID) []byte {
 	return encodeArray(rows, oid.T_uuid, 16*len(rows), func(b []byte, row *T) []byte {
 		id := at(row)
 		if id == uuid.Nil {
@@ -34,12 +34,12 @@ func optionalUUIDs[T any](rows []T, at func(*T) uuid.UUID) []byte {
 	})
 }
 
-func texts[T any](rows []T, at func(*T) string) []byte {
+func Texts[T any](rows []T, at func(*T) string) []byte {
 	return encodeArray(rows, oid.T_text, length(rows, at), func(b []byte, row *T) []byte { return append(b, at(row)...) })
 }
 
-// optionalTexts is texts with NULL for "".
-func optionalTexts[T any](rows []T, at func(*T) string) []byte {
+// OptionalTexts is texts with NULL for "".
+func OptionalTexts[T any](rows []T, at func(*T) string) []byte {
 	return encodeArray(rows, oid.T_text, length(rows, at), func(b []byte, row *T) []byte {
 		text := at(row)
 		if text == "" {
@@ -49,8 +49,8 @@ func optionalTexts[T any](rows []T, at func(*T) string) []byte {
 	})
 }
 
-// byteas has NULL for nil.
-func byteas[T any](rows []T, at func(*T) []byte) []byte {
+// Byteas has NULL for nil.
+func Byteas[T any](rows []T, at func(*T) []byte) []byte {
 	return encodeArray(rows, oid.T_bytea, length(rows, at), func(b []byte, row *T) []byte {
 		value := at(row)
 		if value == nil {
@@ -60,21 +60,21 @@ func byteas[T any](rows []T, at func(*T) []byte) []byte {
 	})
 }
 
-// jsonbs takes encoded JSON. Its binary form is a version, 1, and the text.
-func jsonbs[T any](rows []T, at func(*T) []byte) []byte {
+// JSONBs takes encoded JSON. Its binary form is a version, 1, and the text.
+func JSONBs[T any](rows []T, at func(*T) []byte) []byte {
 	return encodeArray(rows, oid.T_jsonb, len(rows)+length(rows, at), func(b []byte, row *T) []byte {
 		return append(append(b, 1), at(row)...)
 	})
 }
 
-func bigints[T any](rows []T, at func(*T) int64) []byte {
+func BigInts[T any](rows []T, at func(*T) int64) []byte {
 	return encodeArray(rows, oid.T_int8, 8*len(rows), func(b []byte, row *T) []byte {
 		return binary.BigEndian.AppendUint64(b, uint64(at(row)))
 	})
 }
 
-// optionalBigints is bigints with NULL for 0.
-func optionalBigints[T any](rows []T, at func(*T) int64) []byte {
+// OptionalBigInts is bigints with NULL for 0.
+func OptionalBigInts[T any](rows []T, at func(*T) int64) []byte {
 	return encodeArray(rows, oid.T_int8, 8*len(rows), func(b []byte, row *T) []byte {
 		n := at(row)
 		if n == 0 {
@@ -84,7 +84,7 @@ func optionalBigints[T any](rows []T, at func(*T) int64) []byte {
 	})
 }
 
-func bools[T any](rows []T, at func(*T) bool) []byte {
+func Bools[T any](rows []T, at func(*T) bool) []byte {
 	return encodeArray(rows, oid.T_bool, len(rows), func(b []byte, row *T) []byte {
 		if at(row) {
 			return append(b, 1)
@@ -93,8 +93,8 @@ func bools[T any](rows []T, at func(*T) bool) []byte {
 	})
 }
 
-// times has NULL for the zero time. A timestamptz is the microseconds since 2000.
-func times[T any](rows []T, at func(*T) time.Time) []byte {
+// Times has NULL for the zero time. A timestamptz is the microseconds since 2000.
+func Times[T any](rows []T, at func(*T) time.Time) []byte {
 	epoch := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 	return encodeArray(rows, oid.T_timestamptz, 8*len(rows), func(b []byte, row *T) []byte {
 		t := at(row)
@@ -105,17 +105,17 @@ func times[T any](rows []T, at func(*T) time.Time) []byte {
 	})
 }
 
-// textArray is the texts as Postgres writes an array, an empty one for none.
-func textArray(values []string) pq.StringArray {
+// TextArray is the texts as Postgres writes an array, an empty one for none.
+func TextArray(values []string) pq.StringArray {
 	clean := make(pq.StringArray, len(values))
 	for i, value := range values {
-		clean[i] = withoutNUL(value)
+		clean[i] = WithoutNUL(value)
 	}
 	return clean
 }
 
-func uuidArray(ids []uuid.UUID) []byte {
-	return uuids(ids, func(id *uuid.UUID) uuid.UUID { return *id })
+func UUIDArray(ids []uuid.UUID) []byte {
+	return UUIDs(ids, func(id *uuid.UUID) uuid.UUID { return *id })
 }
 
 // encodeArray lays out an array of one dimension that begins at 1, whose values have so

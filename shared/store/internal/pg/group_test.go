@@ -1,4 +1,4 @@
-package store_test
+package pg_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // writer is a database that holds its answers back until it is told to go on, and
@@ -62,8 +62,8 @@ func (w *writer) sizes() []int {
 }
 
 // newGroup groups texts: what stands before a slash is the key, the length the size.
-func newGroup(w *writer) *store.Group[string, string] {
-	return store.NewGroup(
+func newGroup(w *writer) *pg.Group[string, string] {
+	return pg.NewGroup(
 		func(s string) string { key, _, _ := strings.Cut(s, "/"); return key },
 		func(s string) int { return len(s) },
 		w.write,
@@ -72,7 +72,7 @@ func newGroup(w *writer) *store.Group[string, string] {
 
 // all gives items to the group, each from a goroutine of its own and in this order,
 // and returns what each was told.
-func all(ctx context.Context, g *store.Group[string, string], items ...string) func() []outcome {
+func all(ctx context.Context, g *pg.Group[string, string], items ...string) func() []outcome {
 	outcomes := make([]outcome, len(items))
 	var wg sync.WaitGroup
 	for i, item := range items {
@@ -359,7 +359,7 @@ func TestGroup_ABadItemFailsAlone(t *testing.T) {
 func TestGroup_FailsAsAWholeWhenNoItemIsAtFault(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{
-		store.ErrUnavailable, store.ErrUnknownOutcome, &pq.Error{Code: pqerror.QueryCanceled}, &pq.Error{Code: pqerror.DiskFull},
+		pg.ErrUnavailable, pg.ErrUnknownOutcome, &pq.Error{Code: pqerror.QueryCanceled}, &pq.Error{Code: pqerror.DiskFull},
 		&pq.Error{Code: pqerror.InternalError}, &pq.Error{Code: pqerror.ReadOnlySQLTransaction},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -420,12 +420,12 @@ func TestGroup_ContextEnds(t *testing.T) {
 		waitPatient := all(t.Context(), g, "c")
 		cancel(gone)
 		for _, got := range waitWritten() {
-			if !errors.Is(got.err, gone) || !errors.Is(got.err, store.ErrUnknownOutcome) {
+			if !errors.Is(got.err, gone) || !errors.Is(got.err, pg.ErrUnknownOutcome) {
 				t.Errorf("under way: %v", got.err)
 			}
 		}
 		for _, got := range waitQueued() {
-			if !errors.Is(got.err, gone) || errors.Is(got.err, store.ErrUnknownOutcome) {
+			if !errors.Is(got.err, gone) || errors.Is(got.err, pg.ErrUnknownOutcome) {
 				t.Errorf("in the queue: %v", got.err)
 			}
 		}

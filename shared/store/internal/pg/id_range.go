@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"bytes"
@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// idRange is the smallest and the greatest id of the rows. A statement that is told
+// IDRange is the smallest and the greatest id of the rows. A statement that is told
 // both looks only into the partitions between them: ids hold their time, and emails
 // that are in work together were mostly accepted in the same month.
-func idRange[T any](rows []T, id func(*T) uuid.UUID) (first, last uuid.UUID) {
+func IDRange[T any](rows []T, id func(*T) uuid.UUID) (first, last uuid.UUID) {
 	for i := range rows {
 		this := id(&rows[i])
 		if i == 0 || bytes.Compare(this[:], first[:]) < 0 {
@@ -22,8 +22,8 @@ func idRange[T any](rows []T, id func(*T) uuid.UUID) (first, last uuid.UUID) {
 	return first, last
 }
 
-// idBefore is the greatest id that is less than this one.
-func idBefore(id uuid.UUID) uuid.UUID {
+// IDBefore is the greatest id that is less than this one.
+func IDBefore(id uuid.UUID) uuid.UUID {
 	for i := len(id) - 1; i >= 0; i-- {
 		id[i]--
 		if id[i] != 0xff {

@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// answerTime is what a statement's answer may take on its way, on top of the
+// AnswerTime is what a statement's answer may take on its way, on top of the
 // longest time that the statement itself may run.
-const answerTime = 5 * time.Second
+const AnswerTime = 5 * time.Second
 
 // dialer makes connections that give up on a server from which nothing has come
 // for so long: its machine or the network between is gone. TCP alone would wait a

@@ -1,4 +1,4 @@
-package store_test
+package pg_test
 
 import (
 	"encoding/json"
@@ -7,11 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/storetest"
 )
 
-func TestAsJSON(t *testing.T) {
+func TestJSON(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
 		`{"a":[1,2.5,-3,null,true,"é"]}`: `{"a":[1,2.5,-3,null,true,"é"]}`,
@@ -25,7 +25,7 @@ func TestAsJSON(t *testing.T) {
 		`1 2`:                            `"1 2"`,
 		`1e400`:                          `"1e400"`,
 	} {
-		if got := store.AsJSON([]byte(given)); got != want {
+		if got := pg.JSON([]byte(given)); got != want {
 			t.Errorf("%q: %s, want %s", given, got, want)
 		}
 	}
@@ -40,26 +40,26 @@ func hardJSON() []string {
 	}
 }
 
-// jsonb takes whatever asJSON makes.
-func TestAsJSON_AsPostgresSeesIt(t *testing.T) {
+// jsonb takes whatever JSON makes.
+func TestJSON_AsPostgresSeesIt(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	for _, given := range hardJSON() {
-		text := store.AsJSON([]byte(given))
+		text := pg.JSON([]byte(given))
 		if _, err := d.SQL.ExecContext(t.Context(), `SELECT $1::jsonb`, text); err != nil {
 			t.Errorf("%.80q became %.80q: %v", given, text, err)
 		}
 	}
 }
 
-func FuzzAsJSON(f *testing.F) {
+func FuzzJSON(f *testing.F) {
 	for _, given := range hardJSON() {
 		if len(given) < 100 { // the fuzzer is slow on long ones
 			f.Add([]byte(given))
 		}
 	}
 	f.Fuzz(func(t *testing.T, given []byte) {
-		text := store.AsJSON(given)
+		text := pg.JSON(given)
 		if !json.Valid([]byte(text)) {
 			t.Fatalf("%q became %q, which is no JSON", given, text)
 		}
@@ -94,7 +94,7 @@ func FuzzWithoutEscapedNUL(f *testing.F) {
 			t.Fatal(err)
 		}
 		var got map[string]any
-		if err := json.Unmarshal(store.WithoutEscapedNUL(encoded), &got); err != nil {
+		if err := json.Unmarshal(pg.WithoutEscapedNUL(encoded), &got); err != nil {
 			t.Fatalf("%s: %v", encoded, err)
 		}
 		var want strings.Builder

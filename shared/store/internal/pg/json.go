@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"bytes"
@@ -14,9 +14,9 @@ const (
 	plainNumber = 100 // characters
 )
 
-// asJSON is the bytes as a jsonb column takes them: themselves when they are plain
+// JSON is the bytes as a jsonb column takes them: themselves when they are plain
 // JSON, a JSON string of them otherwise. jsonb cannot hold U+0000, so it is dropped.
-func asJSON(raw []byte) string {
+func JSON(raw []byte) string {
 	text := strings.ToValidUTF8(string(raw), "\uFFFD")
 	if isPlainJSON(text) {
 		return text
@@ -62,15 +62,15 @@ func isPlainJSON(text string) bool {
 	}
 }
 
-// withoutNUL removes U+0000 from text that came from outside: text and jsonb
+// WithoutNUL removes U+0000 from text that came from outside: text and jsonb
 // columns would refuse it, and with it the news that the text is about.
-func withoutNUL(s string) string {
+func WithoutNUL(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
 }
 
-// withoutEscapedNUL does the same to encoded JSON, in which U+0000 is the escape
+// WithoutEscapedNUL does the same to encoded JSON, in which U+0000 is the escape
 // \u0000, unless its backslash is itself escaped.
-func withoutEscapedNUL(encoded []byte) []byte {
+func WithoutEscapedNUL(encoded []byte) []byte {
 	nul := []byte(`\u0000`)
 	if !bytes.Contains(encoded, nul) {
 		return encoded

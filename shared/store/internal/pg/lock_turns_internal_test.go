@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func TestWaits_CompaniesTakeTurns(t *testing.T) {
 		served := make(chan uuid.UUID, 100)
 		ask := func(company uuid.UUID, n int) {
 			for i := range n {
-				row := heldRow{company, fmt.Sprint(i)}
+				row := HeldRow{company, fmt.Sprint(i)}
 				go func() {
 					if ok, err := w.try(t.Context(), row); ok && err == nil {
 						served <- company
@@ -36,8 +36,8 @@ func TestWaits_CompaniesTakeTurns(t *testing.T) {
 		for range lockTries {
 			<-served
 		}
-		w.endTry(heldRow{many, "0"})
-		w.endTry(heldRow{many, "1"})
+		w.endTry(HeldRow{many, "0"})
+		w.endTry(HeldRow{many, "1"})
 		if first, second := <-served, <-served; first != quiet && second != quiet {
 			t.Error("the third company waits behind all requests of the others")
 		}
@@ -65,13 +65,13 @@ func TestWaits_NoTry(t *testing.T) {
 				w := newWaits()
 				for _, company := range c.companies {
 					for n := range lockTriesOfEach {
-						if ok, err := w.try(t.Context(), heldRow{company, fmt.Sprint(n)}); !ok || err != nil {
+						if ok, err := w.try(t.Context(), HeldRow{company, fmt.Sprint(n)}); !ok || err != nil {
 							t.Fatal(ok, err)
 						}
 					}
 				}
 				begun := time.Now()
-				_, err := bounded(t.Context(), w, heldRow{uuid.UUID{1}, "free"}, func(time.Duration) ([]int, error) { return nil, nil })
+				_, err := Bounded(t.Context(), &DB{waits: w}, HeldRow{uuid.UUID{1}, "free"}, func(time.Duration) ([]int, error) { return nil, nil })
 				if !errors.Is(err, c.want) || errors.Is(err, ErrBusy) {
 					t.Errorf("got %v", err)
 				}
@@ -98,12 +98,12 @@ func TestWaits_NoTryBesideLocks(t *testing.T) {
 		errs := make(chan error, requests)
 		for n := range requests {
 			go func() {
-				_, err := bounded(t.Context(), w, heldRow{company, fmt.Sprint(n)}, held)
+				_, err := Bounded(t.Context(), &DB{waits: w}, HeldRow{company, fmt.Sprint(n)}, held)
 				errs <- err
 			}()
 		}
 		for range requests {
-			if err := <-errs; !isLockTimeout(err) && !errors.Is(err, ErrBusy) {
+			if err := <-errs; !IsLockTimeout(err) && !errors.Is(err, ErrBusy) {
 				t.Errorf("got %v", err)
 			}
 		}

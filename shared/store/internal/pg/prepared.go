@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/lib/pq/pqerror"
 )
 
-// prepared is a statement that each connection parses and plans once instead of
+// Prepared is a statement that each connection parses and plans once instead of
 // each time, which is half the work of a small group.
 //
 // The plan may be made while the tables are nearly empty, where reading one whole
@@ -21,7 +21,7 @@ import (
 // is asked of email_outbox besides its id is put so that it needs the list of ids too (a
 // CASE). Without that the planner would believe that one row of the table is left, and
 // find it as cheap to begin with the table.
-type prepared struct {
+type Prepared struct {
 	db   *sqlx.DB
 	text string
 
@@ -30,17 +30,17 @@ type prepared struct {
 	off  atomic.Bool
 }
 
-// newPrepared makes a statement. Behind a pooler it is never prepared: its name could stand for another
+// Prepare makes a statement that is prepared when it is first used. Behind a pooler it never is: its name could stand for another
 // statement, of another process, on the server connection that runs it.
-func newPrepared(db *sqlx.DB, text string, pooled bool) *prepared {
-	p := &prepared{db: db, text: text}
-	p.off.Store(pooled)
+func (db *DB) Prepare(text string) *Prepared {
+	p := &Prepared{db: db.DB, text: text}
+	p.off.Store(db.options.Pooled)
 	return p
 }
 
-// selectAll runs the statement and scans its rows into dest. When the server connection does not know it, the
+// Select runs the statement and scans its rows into dest. When the server connection does not know it, the
 // statement is sent whole, this time and from now on.
-func (p *prepared) selectAll(ctx context.Context, dest any, args ...any) error {
+func (p *Prepared) Select(ctx context.Context, dest any, args ...any) error {
 	if !p.off.Load() {
 		stmt, err := p.prepare(ctx) //nolint:sqlclosecheck // it lives as long as the database handle, which closes it
 		if err == nil {
@@ -54,7 +54,7 @@ func (p *prepared) selectAll(ctx context.Context, dest any, args ...any) error {
 	return p.db.SelectContext(ctx, dest, p.text, args...)
 }
 
-func (p *prepared) prepare(ctx context.Context) (*sqlx.Stmt, error) {
+func (p *Prepared) prepare(ctx context.Context) (*sqlx.Stmt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stmt != nil {

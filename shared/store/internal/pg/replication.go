@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -20,40 +20,40 @@ const confirmTime = 1500 * time.Millisecond
 // warningTime is how much longer Confirm waits for the warning of the commit that it has cancelled.
 const warningTime = 250 * time.Millisecond
 
-// confirmedColumn is a column of a statement that answers only when a synchronous standby has all that the
+// ConfirmedColumn is a column of a statement that answers only when a synchronous standby has all that the
 // statement sees. A row whose commit no standby confirmed is visible nevertheless: its connection was cancelled or
 // ended while it waited, or Postgres was restarted. The column writes a message to the WAL, which nobody
 // reads, and so makes the statement's own commit wait; standbys confirm commits in their order. Without synchronous
 // standbys it writes nothing.
-const confirmedColumn = `CASE WHEN current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
+const ConfirmedColumn = `CASE WHEN current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
             THEN pg_logical_emit_message(true, 'email-gateway', '') END`
 
 // confirmSQL reads no table and locks nothing.
-const confirmSQL = `SELECT ` + confirmedColumn
+const confirmSQL = `SELECT ` + ConfirmedColumn
 
 // Confirm returns nil when Postgres answers, and a synchronous standby, where there is one, has all that
 // was visible before. ErrUnreplicated: no standby confirms it, or Postgres did not answer in time and no standby confirmed a
 // commit of the last 30 s. It takes less than 2 s.
-func (s *Store) Confirm(ctx context.Context) error {
+func (db *DB) Confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)
 	defer cancel()
-	err := translate(s.confirm(ctx))
+	err := Translate(db.confirm(ctx))
 	switch {
 	case err == nil:
-		s.connector.doubted.Store(0)
+		db.connector.doubted.Store(0)
 		return nil
 	case ctx.Err() != nil && !IsOutage(err):
 		err = errors.Join(ErrUnavailable, err) // Postgres did not answer at all
 	}
-	return fmt.Errorf("confirm commits: %w", s.connector.explained(ctx, err))
+	return fmt.Errorf("confirm commits: %w", db.ExplainTimeout(ctx, err))
 }
 
 // confirm runs the statement. lib/pq opens a connection to cancel a statement, and returns when Postgres has answered:
 // that may take longer than the caller waits.
-func (s *Store) confirm(ctx context.Context) error {
+func (db *DB) confirm(ctx context.Context) error {
 	confirmed := make(chan error, 1)
 	go func() {
-		_, err := s.db.ExecContext(ctx, confirmSQL) // it reads on to the warning, which a query that is cancelled does not
+		_, err := db.ExecContext(ctx, confirmSQL) // it reads on to the warning, which a query that is cancelled does not
 		confirmed <- err
 	}()
 	select {
@@ -70,7 +70,7 @@ func (s *Store) confirm(ctx context.Context) error {
 }
 
 // Unreplicated is how many commits of this process ended with ErrUnreplicated.
-func (s *Store) Unreplicated() int64 { return s.connector.unreplicated.Load() }
+func (db *DB) Unreplicated() int64 { return db.connector.unreplicated.Load() }
 
 // pooledTries is how often two connections are compared. PgBouncer hands out the most recently used
 // connection by default, so the first comparison finds it unless others use the pool.
@@ -81,16 +81,16 @@ const backendSQL = `SELECT pg_backend_pid()`
 // Pooled says whether a pooler between this program and Postgres gives a server connection to each transaction, and not
 // to each connection: two connections that are open at the same time have been seen on the same server connection,
 // or one on several. It needs MaxConns ≥ 2.
-func (s *Store) Pooled(ctx context.Context) (bool, error) {
+func (db *DB) Pooled(ctx context.Context) (bool, error) {
 	owners := map[int]int{} // backends, by the connection that was seen on them
 	var conns [2]*sqlx.Conn
-	if s.db.Stats().MaxOpenConnections < len(conns) {
+	if db.Stats().MaxOpenConnections < len(conns) {
 		return false, errors.New("look for a pooler: it takes two connections")
 	}
 	for i := range conns {
-		conn, err := s.db.Connx(ctx)
+		conn, err := db.Connx(ctx)
 		if err != nil {
-			return false, fmt.Errorf("look for a pooler: %w", translate(err))
+			return false, fmt.Errorf("look for a pooler: %w", Translate(err))
 		}
 		defer conn.Close() //nolint:errcheck // nothing was changed
 		conns[i] = conn
@@ -99,7 +99,7 @@ func (s *Store) Pooled(ctx context.Context) (bool, error) {
 		for i, conn := range conns {
 			var backend int
 			if err := conn.GetContext(ctx, &backend, backendSQL); err != nil {
-				return false, fmt.Errorf("look for a pooler: %w", translate(err))
+				return false, fmt.Errorf("look for a pooler: %w", Translate(err))
 			}
 			if owner, seen := owners[backend]; seen && owner != i {
 				return true, nil

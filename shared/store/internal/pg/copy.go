@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// copyIn is a COPY … FROM STDIN that is under way. Its rows are written here, in the
+// Copy is a COPY … FROM STDIN that is under way. Its rows are written here, in the
 // text format, and handed to lib/pq by the piece: through database/sql each value is
 // boxed, looked at and converted, 18 allocations for a row of an upload. This makes
 // none but the pieces, and takes a quarter off the api's time for a row.
 //
-// A row is its values in the order of the columns, then endRow.
-type copyIn struct {
+// A row is its values in the order of the columns, then EndRow.
+type Copy struct {
 	conn *sqlx.Conn
 	to   copyStream
 	rows []byte // not sent yet; each value ends with a tab, or a line end if it is the row's last
@@ -35,10 +35,10 @@ type copyStream interface {
 // makes one message of. It has room for another KiB then, which rows as most are fit in.
 const copyPiece = 63 << 10
 
-// beginCopy begins a COPY in the transaction that is open on the connection. Until it
+// BeginCopy begins a COPY in the transaction that is open on the connection. Until it
 // is ended or abandoned nothing else may be sent there.
-func beginCopy(ctx context.Context, conn *sqlx.Conn, statement string) (*copyIn, error) {
-	c := &copyIn{conn: conn, rows: make([]byte, 0, copyPiece+1<<10)}
+func BeginCopy(ctx context.Context, conn *sqlx.Conn, statement string) (*Copy, error) {
+	c := &Copy{conn: conn, rows: make([]byte, 0, copyPiece+1<<10)}
 	err := c.raw(func(driverConn any) error {
 		preparer, ok := driverConn.(driver.ConnPrepareContext)
 		if !ok {
@@ -61,7 +61,7 @@ func beginCopy(ctx context.Context, conn *sqlx.Conn, statement string) (*copyIn,
 
 // raw is sqlx.Conn.Raw, which waits for ever when it is to return driver.ErrBadConn: it
 // closes the connection then, and that waits for the transaction to end.
-func (c *copyIn) raw(do func(driverConn any) error) error {
+func (c *Copy) raw(do func(driverConn any) error) error {
 	var failed error
 	err := c.conn.Raw(func(driverConn any) error {
 		failed = do(driverConn)
@@ -70,51 +70,51 @@ func (c *copyIn) raw(do func(driverConn any) error) error {
 	return errors.Join(err, failed)
 }
 
-func (c *copyIn) uuid(id uuid.UUID) {
+func (c *Copy) UUID(id uuid.UUID) {
 	c.rows = append(hex.AppendEncode(c.rows, id[:]), '\t')
 }
 
-func (c *copyIn) bigint(n int64) {
+func (c *Copy) BigInt(n int64) {
 	c.rows = append(strconv.AppendInt(c.rows, n, 10), '\t')
 }
 
-func (c *copyIn) text(s string) {
+func (c *Copy) Text(s string) {
 	for i := range len(s) {
 		c.rows = appendCopied(c.rows, s[i])
 	}
 	c.rows = append(c.rows, '\t')
 }
 
-// optionalText is text with NULL for "".
-func (c *copyIn) optionalText(s string) {
+// OptionalText is text with NULL for "".
+func (c *Copy) OptionalText(s string) {
 	if s == "" {
-		c.null()
+		c.Null()
 		return
 	}
-	c.text(s)
+	c.Text(s)
 }
 
-// optionalBytea has NULL for nil.
-func (c *copyIn) optionalBytea(b []byte) {
+// OptionalBytea has NULL for nil.
+func (c *Copy) OptionalBytea(b []byte) {
 	if b == nil {
-		c.null()
+		c.Null()
 		return
 	}
 	c.rows = append(c.rows, `\\x`...)
 	c.rows = append(hex.AppendEncode(c.rows, b), '\t')
 }
 
-func (c *copyIn) null() { c.rows = append(c.rows, '\\', 'N', '\t') }
+func (c *Copy) Null() { c.rows = append(c.rows, '\\', 'N', '\t') }
 
-// texts is an array of texts, of which each is cleaned as NewEntry says.
-func (c *copyIn) texts(values []string) {
+// Texts is an array of texts, of which each is cleaned as NewEntry says.
+func (c *Copy) Texts(values []string) {
 	c.rows = append(c.rows, '{')
 	for i, value := range values {
 		if i > 0 {
 			c.rows = append(c.rows, ',')
 		}
 		c.rows = append(c.rows, '"')
-		value = withoutNUL(value)
+		value = WithoutNUL(value)
 		for j := range len(value) {
 			if value[j] == '"' || value[j] == '\\' {
 				c.rows = append(c.rows, `\\`...) // the array's own backslash
@@ -141,8 +141,8 @@ func appendCopied(rows []byte, b byte) []byte {
 	return append(rows, b)
 }
 
-// endRow may return what became of earlier rows.
-func (c *copyIn) endRow(ctx context.Context) error {
+// EndRow may return what became of earlier rows.
+func (c *Copy) EndRow(ctx context.Context) error {
 	c.rows[len(c.rows)-1] = '\n'
 	if len(c.rows) < copyPiece {
 		return nil
@@ -152,7 +152,7 @@ func (c *copyIn) endRow(ctx context.Context) error {
 
 // send hands over all rows. The end of ctx does not stop it: lib/pq would break the
 // connection off, which the caller wants to roll back on.
-func (c *copyIn) send(ctx context.Context) error {
+func (c *Copy) send(ctx context.Context) error {
 	if len(c.rows) == 0 {
 		return nil
 	}
@@ -164,9 +164,9 @@ func (c *copyIn) send(ctx context.Context) error {
 	})
 }
 
-// end sends the rest and waits until Postgres has taken all. Nothing is open any more,
+// End sends the rest and waits until Postgres has taken all. Nothing is open any more,
 // whatever it returns: after a refusal lib/pq still reads on, and only Close waits for that.
-func (c *copyIn) end(ctx context.Context) error {
+func (c *Copy) End(ctx context.Context) error {
 	err := c.send(ctx)
 	if err == nil {
 		err = c.raw(func(any) error {
@@ -175,12 +175,12 @@ func (c *copyIn) end(ctx context.Context) error {
 		})
 	}
 	if err != nil {
-		_ = c.abandon() // it says the same once more
+		_ = c.Abandon() // it says the same once more
 	}
 	return err
 }
 
-// abandon ends a COPY whose transaction is rolled back for another reason.
-func (c *copyIn) abandon() error {
+// Abandon ends a COPY whose transaction is rolled back for another reason.
+func (c *Copy) Abandon() error {
 	return c.raw(func(any) error { return c.to.Close() })
 }

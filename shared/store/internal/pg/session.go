@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -84,12 +84,12 @@ func (s *session) notice(n *pq.Error) {
 // doubtTime is how long a commit that no standby has confirmed explains statements that time out.
 const doubtTime = 30 * time.Second
 
-// explained adds ErrUnreplicated to the error of a write that had no answer in time shortly after a commit that no standby
+// ExplainTimeout adds ErrUnreplicated to the error of a write that had no answer in time shortly after a commit that no standby
 // has confirmed. The commits that wait take the connections of the pool, and a cancelled one
 // reports its warning only when another connection has brought the cancel to Postgres.
-func (c *connector) explained(ctx context.Context, err error) error {
+func (db *DB) ExplainTimeout(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, ErrUnreplicated) ||
-		time.Since(time.Unix(0, c.doubted.Load())) > doubtTime {
+		time.Since(time.Unix(0, db.connector.doubted.Load())) > doubtTime {
 		return err
 	}
 	return errors.Join(err, ErrUnreplicated)
@@ -160,7 +160,7 @@ func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt
 	if inner, ok := prepared.(pqStmt); ok {
 		return &sessionStmt{pqStmt: inner, session: s}, nil
 	}
-	return prepared, nil // a COPY: see copyIn. Its transaction commits.
+	return prepared, nil // a COPY: see Copy. Its transaction commits.
 }
 
 func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {

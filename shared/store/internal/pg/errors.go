@@ -1,0 +1,155 @@
+package pg
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+)
+
+var (
+	// ErrNotFound: no such row, or one of another company.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: a row with this key is already there.
+	ErrExists = errors.New("already exists")
+	// ErrUnavailable: Postgres cannot be reached or is not answering. Nothing was written.
+	ErrUnavailable = errors.New("database unavailable")
+	// ErrUnknownOutcome: Postgres was asked and did not answer, because the connection
+	// broke or the caller waited no longer. The write may have been applied.
+	ErrUnknownOutcome = errors.New("no answer from the database, outcome unknown")
+	// ErrNotMigrated: the database lacks a table or a column that a statement names.
+	ErrNotMigrated = errors.New("database is not migrated")
+)
+
+// IsOutage says that Postgres could not be asked, or did not answer whether it took a
+// write: the same write may go through another time.
+func IsOutage(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
+}
+
+// Translate maps the driver's errors of a read onto the package's, keeping the cause.
+func Translate(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrNotFound
+	}
+	var refused *pq.Error
+	switch {
+	case errors.Is(err, ErrUnreplicated):
+		return errors.Join(ErrUnknownOutcome, err)
+	case neverBegan(err), isCutOff(err), isLost(err), isPassing(err):
+		return errors.Join(ErrUnavailable, err)
+	case errors.As(err, &refused) && refused.Code == pqerror.UniqueViolation:
+		return errors.Join(ErrExists, err)
+	case errors.As(err, &refused) && (refused.Code == pqerror.UndefinedTable || refused.Code == pqerror.UndefinedColumn):
+		return errors.Join(ErrNotMigrated, err)
+	}
+	return err
+}
+
+// WriteError says of a failed write whether Postgres refused it (err as it is),
+// never got it (ErrUnavailable), or broke off in the middle (ErrUnknownOutcome).
+func WriteError(err error) error {
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome) {
+		return err
+	}
+	var refused *pq.Error
+	switch {
+	case isCutOff(err):
+		return errors.Join(ErrUnknownOutcome, err)
+	case neverBegan(err), errors.As(err, &refused):
+		return Translate(err)
+	}
+	return errors.Join(ErrUnknownOutcome, err)
+}
+
+// neverBegan: there was no connection to run anything on.
+func neverBegan(err error) bool {
+	if errors.Is(err, errNotConnected) {
+		return true
+	}
+	var refused *pq.Error
+	if errors.As(err, &refused) {
+		return refused.Code == pqerror.CannotConnectNow || refused.Code == pqerror.TooManyConnections
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// isLost: the connection broke, or every one in the pool was broken already.
+func isLost(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// isCutOff: the server ended the connection while it ran our statement. The commit
+// may have gone through just before.
+func isCutOff(err error) bool {
+	var refused *pq.Error
+	return errors.As(err, &refused) &&
+		(refused.Code == pqerror.AdminShutdown || refused.Code == pqerror.CrashShutdown || refused.Code.Class() == "08" && !isMismatch(refused))
+}
+
+// isPassing: Postgres refused for reasons of its own (no memory, no disk, a
+// statement that took too long, a lock that others fought over, a standby that may
+// not write). Nothing was written, and the same write will pass another time.
+func isPassing(err error) bool {
+	var refused *pq.Error
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Code.Class() {
+	case "40", "53", "57", "58":
+		return true
+	}
+	return refused.Code == pqerror.LockNotAvailable || refused.Code == pqerror.ReadOnlySQLTransaction || isMismatch(refused)
+}
+
+// IsLockTimeout: the statement waited for another transaction's lock as long as it may, and
+// nothing was written.
+func IsLockTimeout(err error) bool {
+	var refused *pq.Error
+	return errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable && !errors.Is(err, ErrUnknownOutcome)
+}
+
+// isRepeatable: the statement lost a race with another transaction and would pass
+// if run again at once.
+func isRepeatable(err error) bool {
+	var refused *pq.Error
+	return errors.As(err, &refused) &&
+		(refused.Code == pqerror.TRSerializationFailure || refused.Code == pqerror.TRDeadlockDetected ||
+			isEventsKey(refused.Constraint) || refused.Constraint == eventsPath)
+}
+
+// IsRefusal: Postgres said no to what the statement holds (a constraint, a value),
+// so nothing was applied and one of its rows is at fault. An internal error (XX) is
+// no row's fault.
+func IsRefusal(err error) bool {
+	var refused *pq.Error
+	return errors.As(err, &refused) && !isPassing(err) && !isCutOff(err) && refused.Code.Class() != "XX"
+}
+
+// The constraints that a transition meets when its view of the log is out of date:
+// the numbers of its events are taken, or they do not follow what was the last one.
+// Run again, the statement sees the log as it is now.
+const eventsPath = "email_events_path"
+
+// isEventsKey: the primary key of a partition of email_events.
+func isEventsKey(constraint string) bool {
+	return strings.HasPrefix(constraint, "email_events_") && strings.HasSuffix(constraint, "_pkey")
+}
+
+func Wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", operation, err)
+}

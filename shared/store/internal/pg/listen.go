@@ -1,0 +1,155 @@
+package pg
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/lib/pq"
+)
+
+// Bounds of a Subscription's attempts to connect again, and how often it makes sure that
+// its connection lives: a firewall drops an idle one without telling.
+const (
+	firstReconnect = 100 * time.Millisecond
+	lastReconnect  = 5 * time.Second
+	listenPing     = 10 * time.Second
+)
+
+// Channel is what a Subscription listens to.
+type Channel struct {
+	Name  string
+	About string // what notifications are about, for the log: "new emails"
+	// Received gets the payload of each notification. Missed is called where notifications may have been lost: when the
+	// connection is gone, and when there is a new one. nil = the caller needs Woken alone.
+	Received func(payload string)
+	Missed   func()
+}
+
+// Subscription listens to a channel of NOTIFY, on a connection of its own. It is a service.Service.
+//
+// What is sent while it is not connected is lost, so every new connection counts as a notification. A connection that a
+// network has silently dropped counts as one until listenPing + AnswerTime (15 s) after its last byte.
+type Subscription struct {
+	dsn     string
+	log     *slog.Logger
+	channel Channel
+	woken   chan struct{}
+
+	mu        sync.Mutex
+	listening bool
+
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// NewSubscription makes a Subscription for the database named by a postgres:// URL, which
+// must lead to Postgres itself: a pooler that hands a session on between
+// transactions loses its LISTEN.
+func NewSubscription(databaseURL string, channel Channel, log *slog.Logger) (*Subscription, error) {
+	dsn, err := DataSource(databaseURL, Options{})
+	if err != nil {
+		return nil, err
+	}
+	if channel.Received == nil {
+		channel.Received = func(string) {}
+	}
+	if channel.Missed == nil {
+		channel.Missed = func() {}
+	}
+	return &Subscription{dsn: dsn, log: log, channel: channel, woken: make(chan struct{}, 1), done: make(chan struct{})}, nil
+}
+
+// Listening reports whether a notification would be received now.
+func (s *Subscription) Listening() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listening
+}
+
+func (s *Subscription) connected(now bool) {
+	s.mu.Lock()
+	s.listening = now
+	s.mu.Unlock()
+	s.channel.Missed() // what was sent before is lost
+}
+
+// Woken yields once for any number of notifications since it last did.
+func (s *Subscription) Woken() <-chan struct{} { return s.woken }
+
+// Start connects in the background.
+func (s *Subscription) Start(ctx context.Context, _ func(error)) error {
+	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go s.run(ctx)
+	return nil
+}
+
+// Stop ends the connection.
+func (s *Subscription) Stop(ctx context.Context) error {
+	s.cancel()
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Subscription) run(ctx context.Context) {
+	defer close(s.done)
+	// A ping waits for its answer, and closing the listener waits for the ping: a server that is
+	// silent is given up, else a stop would last as long as TCP repeats its packets.
+	listener := pq.NewDialListener(dialer{silence: listenPing + AnswerTime}, s.dsn, firstReconnect, lastReconnect, s.report)
+	defer listener.Close() //nolint:errcheck // it is closed already, or goes away now
+	// Both of these wait for a connection, so neither may hold up the loop below;
+	// closing the listener ends them.
+	go func() {
+		if listener.Listen(s.channel.Name) == nil {
+			s.connected(true)
+		}
+	}()
+	go keepAlive(ctx, listener)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case n := <-listener.Notify: // nil after a new connection
+			if n == nil {
+				s.channel.Missed()
+			} else {
+				s.channel.Received(n.Extra)
+			}
+			select {
+			case s.woken <- struct{}{}:
+			default: // one is waiting already
+			}
+		}
+	}
+}
+
+func keepAlive(ctx context.Context, listener *pq.Listener) {
+	ticker := time.NewTicker(listenPing)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			_ = listener.Ping() // a failure makes the listener connect again
+		}
+	}
+}
+
+func (s *Subscription) report(event pq.ListenerEventType, err error) {
+	switch event {
+	case pq.ListenerEventDisconnected:
+		s.connected(false)
+		s.log.Warn("not listening to a channel of Postgres: polling instead", "about", s.channel.About, "error", err)
+	case pq.ListenerEventReconnected: // it listens to the same channel again
+		s.connected(true)
+		s.log.Info("listening to a channel of Postgres", "about", s.channel.About)
+	case pq.ListenerEventConnected: // and begins to listen
+		s.log.Info("listening to a channel of Postgres", "about", s.channel.About)
+	}
+}

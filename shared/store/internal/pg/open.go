@@ -1,0 +1,140 @@
+package pg
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/schema/pgurl"
+)
+
+// DB is a pool of connections. It is safe for concurrent use.
+type DB struct {
+	*sqlx.DB
+	connector *connector
+	waits     *waits // for the locks of other transactions
+	options   Options
+}
+
+// Options bound what one process asks of Postgres.
+type Options struct {
+	// MaxConns is how many connections may be open at once (0 means 16).
+	MaxConns int
+	// StatementTimeout ends a statement that runs longer (0 means 30 s).
+	StatementTimeout time.Duration
+	// Hands is how many callers at once load and advance emails, one by one. The more there
+	// are, the longer they wait for each other (0 means that they do not).
+	Hands int
+	// Pooled: a pooler gives each transaction another server connection. Then nothing is prepared, and what the
+	// connections of a program are set to must stand on its role (see schema/roles.sql).
+	Pooled bool
+	// AllowUnreachable opens also while Postgres cannot be reached: statements fail with
+	// ErrUnavailable until it can. What Postgres answers with a refusal (a password, a
+	// certificate, a missing database) is an error of Open all the same.
+	AllowUnreachable bool
+}
+
+// Open connects to the database named by a postgres:// URL and checks that it
+// answers, see Options.AllowUnreachable.
+func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
+	dsn, err := DataSource(databaseURL, o)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := newHosts(dsn, dialer{silence: o.statementTimeout() + AnswerTime})
+	if err != nil {
+		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
+	}
+	connector := &connector{Connector: inner, limit: o.statementTimeout() + cancelTime}
+	db := &DB{DB: sqlx.NewDb(sql.OpenDB(connector), "postgres"), connector: connector, waits: newWaits(), options: o}
+	conns := o.MaxConns
+	if conns == 0 {
+		conns = 16
+	}
+	// As many idle as open: a burst must not pay for new connections each time.
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	if err := db.Ping(ctx); err != nil && (!o.AllowUnreachable || !errors.Is(err, ErrUnavailable)) {
+		return nil, errors.Join(err, db.DB.Close())
+	}
+	return db, nil
+}
+
+// Select reads rows into a slice. Its errors are those of this package: so are those of Get, Exec and InTx.
+func (db *DB) Select(ctx context.Context, into any, statement string, args ...any) error {
+	return Translate(db.SelectContext(ctx, into, statement, args...))
+}
+
+// Get reads one row into a struct or a value, or returns ErrNotFound.
+func (db *DB) Get(ctx context.Context, into any, statement string, args ...any) error {
+	return Translate(db.GetContext(ctx, into, statement, args...))
+}
+
+// Workers is Options.Hands.
+func (db *DB) Workers() int { return db.options.Hands }
+
+// CopyTime is how long one COPY may go on. It is one statement: it must be over well before the connection gives
+// up on it.
+func (db *DB) CopyTime() time.Duration { return db.options.statementTimeout() / 6 }
+
+func (o Options) statementTimeout() time.Duration {
+	return cmp.Or(o.StatementTimeout, 30*time.Second)
+}
+
+// DataSource adds what the programs rely on to the URL. binary_parameters sends a statement with its parameters in one
+// round trip, so that it works behind PgBouncer, and lets columns travel as they are. A pooler takes no
+// settings for one connection, so with Pooled the roles have them.
+func DataSource(databaseURL string, o Options) (string, error) {
+	u, err := pgurl.Parse(databaseURL)
+	if err != nil {
+		return "", err
+	}
+	q := u.Query()
+	setDefault := func(key, value string) {
+		if !q.Has(key) {
+			q.Set(key, value)
+		}
+	}
+	q.Set("binary_parameters", "yes")
+	setDefault("connect_timeout", "5")
+	if !o.Pooled {
+		setDefault("statement_timeout", fmt.Sprint(o.statementTimeout().Milliseconds()))
+		for _, s := range sessionSettings {
+			setDefault(s.name, s.value)
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// sessionSettings are what every connection is set to. schema/roles.sql gives the same to the roles, and
+// idle_in_transaction_session_timeout to them alone: it has to hold behind a pooler too, and for other programs of a role.
+var sessionSettings = []struct{ name, value string }{
+	// Prepared statements and the searches of emails follow an index, whatever statistics there are: see README.md
+	// ("Planner settings") for what each reads without this.
+	{"enable_seqscan", "off"},
+	{"jit", "off"},                    // no statement here is worth compiling
+	{"client_min_messages", "notice"}, // a warning says that no standby has confirmed a commit
+}
+
+// Ping asks Postgres for a sign of life.
+func (db *DB) Ping(ctx context.Context) error {
+	if err := db.PingContext(ctx); err != nil {
+		return fmt.Errorf("ping database: %w", Translate(err))
+	}
+	return nil
+}
+
+// Close ends all connections. What is still running on them is rolled back.
+func (db *DB) Close() error {
+	if err := db.DB.Close(); err != nil {
+		return fmt.Errorf("close database: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package pg
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// mayIdleSQL gives the transaction a minute between two statements, instead of the 5 s after which Postgres ends an idle
+// transaction of the roles in schema/roles.sql, so that a program that does not run releases its locks. It is for those that lock nothing which
+// others wait for: an upload, whose lines come as fast as its client sends them, and rounds
+// that move emails on other connections meanwhile.
+const mayIdleSQL = `SET LOCAL idle_in_transaction_session_timeout = '60s'`
+
+func MayIdle(ctx context.Context, tx *sqlx.Tx) error {
+	_, err := tx.ExecContext(ctx, mayIdleSQL)
+	return Translate(err)
+}
+
+// BoundWaitSQL sets how long the statements of a transaction wait for the locks of others. Its parameter is a LockTimeout.
+const BoundWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
+
+// LockTimeout is a time as Postgres's setting takes it.
+func LockTimeout(wait time.Duration) string { return strconv.FormatInt(wait.Milliseconds(), 10) }
+
+// AlongKeySQL keeps a transaction's statements to an index's own order. A list of the
+// next entries is wanted of a table that has just grown by a million rows, of which the
+// planner may not have heard: it would collect them all and sort them, for each batch. And
+// what belongs to the entries is looked up by its own index: a hash or merge join would read
+// all of another table.
+const AlongKeySQL = `SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off`
