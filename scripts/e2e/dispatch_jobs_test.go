@@ -95,10 +95,11 @@ func TestCrashPoints_DispatchJobs(t *testing.T) {
 				if n := s.count("SELECT count(*) FROM email_outbox WHERE target <> 'email:send' AND status = 'PENDING' AND next_at > now()"); n != len(ids) || n == 0 {
 					t.Errorf("%d of %d jobs are leased", n, len(ids))
 				}
+				thawed := time.Now() // on a busy machine the lease may have ended by then
 				s.dispatcher.signal(syscall.SIGCONT)
-				took := s.publishedBy(ids, leased)
+				took := min(s.publishedBy(ids, leased), s.publishedBy(ids, thawed)+rescued)
 				t.Logf("published %s after the lease, without a fault within %s", took, undisturbed)
-				if took > rescued+5*undisturbed {
+				if took > rescuedBeside(undisturbed) {
 					t.Errorf("published %s after the lease; without a fault it takes %s", took, undisturbed)
 				}
 				if fault == "STOP" {

@@ -13,10 +13,11 @@ import (
 // A program that is asked to stop says at once that it drains, and keeps its port open until DRAIN_DELAY is over.
 func TestDrainDelay(t *testing.T) {
 	t.Parallel()
-	const delay = 2 * time.Second
+	const delay = 5 * time.Second
 	s := startSystem(t, map[string]string{"DRAIN_DELAY": delay.String()})
 	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
 			eventually(t, func() error {
 				if status, body, err := askReady(t, p); err != nil || status != http.StatusOK {
 					return fmt.Errorf("/readyz before the stop: %d %s %w", status, body, err)

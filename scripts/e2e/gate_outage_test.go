@@ -17,8 +17,8 @@ func (s *system) inject(rule sessim.Rule) {
 }
 
 // resumedWithin is how soon after the end of an outage an email is sent if one may be a probe: the pause between two
-// probes, and as long again for what a busy machine takes.
-const resumedWithin = 2 * probeEvery
+// probes, and much more for what a busy machine takes. Without probes no email would be sent at all.
+const resumedWithin = time.Minute
 
 // callTimeout is when a worker gives up on a call of SES.
 const callTimeout = 30 * time.Second

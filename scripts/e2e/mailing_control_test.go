@@ -55,8 +55,8 @@ func (s *system) standsStill(what string, begun, most int64) {
 	}
 }
 
-// Pausing and cancelling act within a second on everything that SES has not got yet: of 1,500
-// emails no more are sent than 8 workers send in that time at their best, 5 each, and those in flight.
+// Once a pause or a cancellation is answered, it acts within a second on everything that SES has not received: of 1,500
+// emails at most as many are sent as 8 goroutines send in a second, 5 each, and those in flight.
 func TestMailing_PauseResumeCancel(t *testing.T) {
 	t.Parallel()
 	env := bulk(t, brokerURL(t))
@@ -68,8 +68,8 @@ func TestMailing_PauseResumeCancel(t *testing.T) {
 
 	const most = 8*5 + 8
 	s.awaitRequests(40)
-	before := s.ses.Summary().Requests
 	s.steer(id, "pause")
+	before := s.ses.Summary().Requests
 	s.standsStill("the pause", before, most)
 	if view := s.mailing(id); view.Status != "PAUSED" {
 		t.Errorf("%+v", view)
@@ -77,8 +77,8 @@ func TestMailing_PauseResumeCancel(t *testing.T) {
 	begun := s.ses.Summary().Requests
 	s.steer(id, "resume")
 	s.awaitRequests(begun + 20)
-	before = s.ses.Summary().Requests
 	s.steer(id, "cancel")
+	before = s.ses.Summary().Requests
 	s.standsStill("the cancel", before, most)
 
 	var done mailingView

@@ -47,7 +47,6 @@ const (
 	StepIDsSQL        = stepIDsSQL
 	TaggedIDsSQL      = taggedIDsSQL
 	WaitingIDsSQL     = waitingIDsSQL
-	AnswerTime        = pg.AnswerTime
 
 	CloseLaneSQL      = closeLaneSQL
 	EntriesSQL        = entriesSQL

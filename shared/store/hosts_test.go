@@ -30,12 +30,29 @@ func TestOpen_SilentServer(t *testing.T) {
 		u.Host = strings.Join(servers, ",")
 		s := open(t, strings.Replace(u.String(), "%2C", ",", 1)+"&target_session_attrs=read-write", store.Options{AllowUnreachable: true})
 		for range 3 {
-			began := time.Now()
-			if err := s.Confirm(t.Context()); err != nil {
-				t.Errorf("%v: %v after %s", servers, err, time.Since(began))
+			// A busy machine takes the little time that there is: then Postgres alone is too slow as well.
+			err := s.Confirm(t.Context())
+			for end := time.Now().Add(3 * time.Minute); err != nil && time.Now().Before(end) && connectTime(t, d.URL) > 300*time.Millisecond; {
+				err = s.Confirm(t.Context())
+			}
+			if err != nil {
+				t.Errorf("%v: %v", servers, err)
 			}
 		}
 	}
+}
+
+// connectTime is how long a new connection and one statement take.
+func connectTime(t *testing.T, databaseURL string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	s, err := store.Open(t.Context(), databaseURL, store.Options{AllowUnreachable: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	_ = s.Confirm(t.Context())
+	return time.Since(began)
 }
 
 // While no server takes writes the database is away: a program that starts then waits for the promotion.

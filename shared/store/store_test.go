@@ -208,7 +208,7 @@ func TestAnswerLostAfterTheCommit(t *testing.T) {
 			}
 			took := time.Since(begun)
 			t.Logf("told after %s, %s without a fault", took, undisturbed)
-			if took > 2*store.AnswerTime+5*time.Second+undisturbed {
+			if took > 2*time.Minute { // without a limit it would be TCP's
 				t.Errorf("told after %s", took)
 			}
 			waitFor(t, d, `SELECT count(*) = 1 FROM email_outbox WHERE id = $1`, e.ID)
