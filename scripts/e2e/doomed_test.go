@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,11 +17,9 @@ import (
 // doomedPrograms builds the programs with crash points, once, and says where they are.
 // They are built without the race detector, to be quick.
 var doomedPrograms = sync.OnceValues(func() (dir string, err error) {
-	dir = filepath.Join(binDir, "doomed")
-	build := exec.Command("go", "build", "-tags", "crashpoints", "-o", dir+"/", "./api/cmd/api", "./worker/cmd/dispatcher", "./worker/cmd/worker")
-	build.Dir = rootDir
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the programs with crash points: %w\n%s", err, out)
+	dir = filepath.Join(filepath.Dir(binDir), "crashpoints")
+	if err := build(dir, "-tags", "crashpoints", "./api/cmd/api", "./worker/cmd/dispatcher", "./worker/cmd/worker"); err != nil {
+		return "", fmt.Errorf("build the programs with crash points: %w", err)
 	}
 	return dir, nil
 })
