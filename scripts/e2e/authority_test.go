@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// newAuthority makes an authority of its own and a certificate of it for 127.0.0.1, in
-// a folder as services.sh takes it: ca.pem, server.pem, server.key.
+// newAuthority creates a certificate authority and a certificate for 127.0.0.1 signed by it, in a directory with the
+// files that services.sh expects: ca.pem, server.pem, server.key.
 func newAuthority(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -18,8 +18,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// runbook runs the blocks of a section of OPERATIONS.md as they stand there, by an
-// operator's shell, with the programs on its path.
+// runbook runs the blocks of a section of OPERATIONS.md unchanged in a shell with the programs on its PATH.
 func (s *system) runbook(section string, env map[string]string) {
 	s.t.Helper()
 	blocks := operationsBlocks(s.t)
@@ -57,7 +56,7 @@ func operationsBlocks(t *testing.T) []docs.Block {
 	return blocks
 }
 
-// TestBackup runs every block of OPERATIONS.md, but for those that say why not.
+// Tests run every block of OPERATIONS.md except those with a reason why not.
 func TestRunbook_BlocksAreRun(t *testing.T) {
 	t.Parallel()
 	for _, block := range operationsBlocks(t) {
@@ -68,7 +67,7 @@ func TestRunbook_BlocksAreRun(t *testing.T) {
 	}
 }
 
-// ownPostgres is a server that no other test uses, and its database, empty.
+// ownPostgres starts a Postgres server for this test, with an empty database.
 func ownPostgres(t *testing.T) (storetest.Database, *servertest.Server) {
 	t.Helper()
 	server := servertest.Start(t, "postgres")
@@ -80,9 +79,9 @@ func ownPostgres(t *testing.T) (storetest.Database, *servertest.Server) {
 	return storetest.Database{URL: server.URL, SQL: db}, server
 }
 
-// A gateway under load is dumped while it works, everything that it stands on is destroyed
-// some mail later, and it comes back from the dump in the way that OPERATIONS.md tells: all
-// that was in the dump reaches its end, and what had been sent since is not sent again.
+// A gateway under load is dumped, all its services are destroyed some emails later, and it is restored from the dump
+// as OPERATIONS.md describes: everything in the dump reaches a final state, and what was sent after the dump is not
+// sent again.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	db, postgres := ownPostgres(t)
@@ -104,7 +103,7 @@ func TestBackup(t *testing.T) {
 		s.await(s.send(fmt.Sprintf("antes%d@cliente.example", i), nil), "SENT")
 	}
 	scheduled := s.send("agendado@cliente.example", func(b map[string]any) { b["sendAt"] = time.Now().Add(time.Hour).Format(time.RFC3339) })
-	person := s.intake()
+	person := s.importRecipient()
 	s.slowSES(200) // 40 a second, so that much of what follows waits
 	sheet := newSpreadsheet(t, 400)
 	mailing := s.mail("clientes.csv", sheet, nil)
@@ -124,7 +123,7 @@ func TestBackup(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folders["LOGS"], "worker-1.log"), []byte(logged), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	taken := s.takenBySES()
+	taken := s.acceptedBySES()
 
 	var again *servertest.Server
 	s.db, again = ownPostgres(t)
@@ -132,9 +131,9 @@ func TestBackup(t *testing.T) {
 	folders["STORAGE_URL"] = "file://" + t.TempDir() + "/new"
 	s.runbook("Restore", folders)
 	if s.count("SELECT count(*) FROM email_outbox WHERE id = '"+waiting+"'") != 1 || s.count("SELECT count(*) FROM email_outbox WHERE id = '"+lost+"'") != 0 {
-		t.Fatalf("the dump on %s is not of its moment: %s", again.URL, s.census())
+		t.Fatalf("the dump on %s is not consistent: %s", again.URL, s.statusCounts())
 	}
-	// Recipients are waited for longer than a test lasts.
+	// A recipient counts as lost only after a longer time than a test lasts.
 	s.exec("UPDATE email_outbox SET processed_at = now() - interval '16 min' WHERE target = 'recipients.upsert'")
 	s.env["DATABASE_URL"], s.env["REDIS_URL"], s.env["STORAGE_URL"] = s.db.URL, s.redis.URL, folders["STORAGE_URL"]
 	s.env["RABBITMQ_URL"], s.env["RECIPIENTS_BATCH_TIMEOUT_MS"] = servertest.Start(t, "rabbitmq").URL, "1000"
@@ -150,9 +149,9 @@ func TestBackup(t *testing.T) {
 
 	s.awaitMailing(mailing, "COMPLETED")
 	s.await(late, "SENT")
-	seldom(t, func() error {
+	eventuallySlow(t, func() error {
 		if open := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); open != 1 {
-			return fmt.Errorf("%d emails have no end, want the scheduled one alone: %s", open, s.census())
+			return fmt.Errorf("%d emails are not final, want only the scheduled one: %s", open, s.statusCounts())
 		}
 		return nil
 	})
@@ -164,19 +163,19 @@ func TestBackup(t *testing.T) {
 	}
 	eventually(t, func() error {
 		if s.count("SELECT count(*) FROM recipients WHERE id = '"+person+"'") != 1 {
-			return fmt.Errorf("the recipient that stood in the old RabbitMQ is not written down: %s", s.census())
+			return fmt.Errorf("the recipient in the lost RabbitMQ is not written: %s", s.statusCounts())
 		}
 		return nil
 	})
-	s.sentOnceButFor(taken, logged, 20)
+	s.checkSentOnceExcept(taken, logged, 20)
 	s.runbook("Capacity", nil)
 	if files(t, strings.TrimPrefix(folders["STORAGE_URL"], "file://")) != 1 {
-		t.Error("the mailing's file is not there again")
+		t.Error("the mailing's file is not restored")
 	}
 }
 
-// intake hands over a recipient and returns when its message stands in RabbitMQ.
-func (s *system) intake() (id string) {
+// importRecipient imports a recipient and returns when its message is in RabbitMQ.
+func (s *system) importRecipient() (id string) {
 	s.t.Helper()
 	status, answer := s.call(http.MethodPost, "/v1/recipients", map[string]any{"externalId": "C-1", "email": "ana@cliente.example"}, nil)
 	var accepted struct{ ID string }
@@ -185,15 +184,15 @@ func (s *system) intake() (id string) {
 	}
 	eventually(s.t, func() error {
 		if s.count("SELECT count(*) FROM email_outbox WHERE target = 'recipients.upsert' AND status = 'PUBLISHED'") != 1 {
-			return fmt.Errorf("the recipient is not on its queue: %s", s.census())
+			return fmt.Errorf("the recipient is not on its queue: %s", s.statusCounts())
 		}
 		return nil
 	})
 	return accepted.ID
 }
 
-// takenBySES counts what SES accepted of each email.
-func (s *system) takenBySES() map[string]int {
+// acceptedBySES counts how often SES accepted each email.
+func (s *system) acceptedBySES() map[string]int {
 	taken := map[string]int{}
 	for _, entry := range s.ses.Ledger() {
 		if entry.Accepted {
@@ -203,10 +202,10 @@ func (s *system) takenBySES() map[string]int {
 	return taken
 }
 
-// sentOnceButFor wants every email that has ended to have been taken by SES once: more
-// often only if it says so, or if it was in a worker's hands when all was lost: among
-// those that SES had taken, and in no log. At least so many were withdrawn.
-func (s *system) sentOnceButFor(before map[string]int, logged string, leastWithdrawn int) {
+// checkSentOnceExcept checks that SES accepted every final email once. More often is allowed if the email is flagged,
+// or if a worker was processing it when everything was lost: SES had accepted it before, and no log mentions it. At
+// least leastWithdrawn emails were withdrawn.
+func (s *system) checkSentOnceExcept(before map[string]int, logged string, leastWithdrawn int) {
 	s.t.Helper()
 	rows, err := s.db.SQL.QueryContext(s.t.Context(),
 		"SELECT id, status, possible_duplicate FROM email_outbox WHERE target = 'email:send' AND processed_at IS NOT NULL")
@@ -214,7 +213,7 @@ func (s *system) sentOnceButFor(before map[string]int, logged string, leastWithd
 		s.t.Fatal(err)
 	}
 	defer func() { _ = rows.Close() }()
-	taken := s.takenBySES()
+	taken := s.acceptedBySES()
 	emails, withdrawn, unannounced := 0, 0, 0
 	for rows.Next() {
 		var id, status string
@@ -228,9 +227,9 @@ func (s *system) sentOnceButFor(before map[string]int, logged string, leastWithd
 		case status == "CANCELLED" && times == 1 && before[id] == 1:
 			withdrawn++
 		case status != "SENT" || times < 1:
-			s.t.Errorf("%s is %s, and SES took it %d times (before the loss: %d)", id, status, times, before[id])
+			s.t.Errorf("%s is %s, and SES accepted it %d times (before the loss: %d)", id, status, times, before[id])
 		case times > 1 && !flagged && (before[id] == 0 || strings.Contains(logged, id)):
-			s.t.Errorf("%s was sent %d times without a word of it", id, times)
+			s.t.Errorf("%s was sent %d times and is not flagged", id, times)
 		case times > 1 && !flagged:
 			unannounced++
 		}
@@ -238,8 +237,8 @@ func (s *system) sentOnceButFor(before map[string]int, logged string, leastWithd
 	if err := rows.Err(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Logf("%d emails, %d withdrawn, %d were in a worker's hands and went twice", emails, withdrawn, unannounced)
+	s.t.Logf("%d emails, %d withdrawn, %d were being sent and were sent twice", emails, withdrawn, unannounced)
 	if withdrawn < leastWithdrawn || unannounced > 8 {
-		s.t.Errorf("%d were withdrawn, want those that were sent between dump and loss; %d went twice, want 8 at most", withdrawn, unannounced)
+		s.t.Errorf("%d were withdrawn, want those that were sent between dump and loss; %d were sent twice, want 8 at most", withdrawn, unannounced)
 	}
 }

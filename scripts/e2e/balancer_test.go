@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// balancer is HAProxy in front of apis, as an installation has one. It asks /readyz every 100 ms,
-// and leaves an api that answered 503 twice. An answer may take 2 s: the machine may be busy.
+// balancer is HAProxy in front of several apis. It checks /readyz every 100 ms and stops using an api after two 503
+// responses. A response may take 2 s, because the machine may be busy.
 type balancer struct {
 	t       *testing.T
 	addr    string // of the apis, balanced
@@ -39,7 +39,7 @@ backend apis
 	default-server check inter 100ms fall 2 rise 2
 `
 
-// startBalancer balances the apis at the addresses, which are its servers api0, api1 and so on.
+// startBalancer starts HAProxy for the apis at the addresses. Its servers are named api0, api1 and so on.
 func startBalancer(t *testing.T, apis ...string) *balancer {
 	t.Helper()
 	b := &balancer{t: t, addr: freeAddr(t), control: freeAddr(t)}
@@ -53,7 +53,7 @@ func startBalancer(t *testing.T, apis ...string) *balancer {
 	}
 	haproxy, err := exec.LookPath("haproxy")
 	if err != nil {
-		haproxy = "/usr/sbin/haproxy" // where Debian has it, which is not in everybody's PATH
+		haproxy = "/usr/sbin/haproxy" // where Debian has it, which not every PATH contains
 	}
 	cmd := exec.Command(haproxy, "-db", "-f", path)
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
@@ -71,7 +71,7 @@ func startBalancer(t *testing.T, apis ...string) *balancer {
 	return b
 }
 
-// await waits until HAProxy shows the api in a state: UP, DOWN, DRAIN.
+// await waits until HAProxy reports the api in a state: UP, DOWN, DRAIN.
 func (b *balancer) await(api int, state string) {
 	b.t.Helper()
 	eventually(b.t, func() error {
@@ -83,7 +83,7 @@ func (b *balancer) await(api int, state string) {
 	})
 }
 
-// drain makes HAProxy send no new requests to the api, and returns when it has none left.
+// drain stops new requests to the api and returns when it has none left.
 func (b *balancer) drain(api int) {
 	b.t.Helper()
 	b.command(fmt.Sprintf("set server apis/api%d state drain", api))
@@ -96,14 +96,14 @@ func (b *balancer) drain(api int) {
 	})
 }
 
-// undrain is the end of drain.
+// undrain reverses drain.
 func (b *balancer) undrain(api int) {
 	b.t.Helper()
 	b.command(fmt.Sprintf("set server apis/api%d state ready", api))
 	b.await(api, "UP")
 }
 
-// state is the api's status and its number of requests under way.
+// state returns the api's status and its number of requests in progress.
 func (b *balancer) state(api int) (status, current string, err error) {
 	text, err := b.ask("show stat")
 	if err != nil {
@@ -146,7 +146,7 @@ func (b *balancer) ask(line string) (string, error) {
 	return string(text), err
 }
 
-// freeAddr is a loopback address at which nobody listens now.
+// freeAddr returns a loopback address without a listener.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,8 +14,7 @@ import (
 	"email-gateway/shared/servertest"
 )
 
-// An installation without RabbitMQ sends single emails, and says of everything else
-// what is missing.
+// Without RabbitMQ the gateway sends single emails, and bulk requests are answered with what is missing.
 func TestBulk_Disabled(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -30,7 +29,7 @@ func TestBulk_Disabled(t *testing.T) {
 	s.await(s.send("ana@cliente.example", nil), "SENT")
 }
 
-// The broker has what the README says: names, types, arguments.
+// The queues of the broker have the names, types and arguments of the README.
 func TestBulk_Topology(t *testing.T) {
 	t.Parallel()
 	rabbitmq := servertest.Start(t, "rabbitmq")
@@ -66,7 +65,7 @@ func TestBulk_Topology(t *testing.T) {
 	}
 }
 
-// brokerQueue is a queue as rabbitmqctl shows it.
+// brokerQueue is a queue as rabbitmqctl prints it.
 type brokerQueue struct {
 	kind      string
 	arguments map[string]any
@@ -93,8 +92,8 @@ func listQueues(t *testing.T, rabbitmq *servertest.Server) map[string]brokerQueu
 	return queues
 }
 
-// A broker that takes nothing in (its memory alarm is on) delays mailings and nothing
-// else, and no job is called published before it is.
+// A broker that accepts no messages (its memory alarm is on) delays only mailings, and no job is marked PUBLISHED
+// before it is confirmed.
 func TestBulk_MemoryAlarm(t *testing.T) {
 	t.Parallel()
 	rabbitmq := servertest.Start(t, "rabbitmq")
@@ -108,7 +107,7 @@ func TestBulk_MemoryAlarm(t *testing.T) {
 	}
 	eventually(t, func() error {
 		if !strings.Contains(s.dispatcher.logged(), "dispatching interrupted") {
-			return fmt.Errorf("the dispatcher does not tell of it")
+			return fmt.Errorf("the dispatcher does not log it")
 		}
 		return nil
 	})

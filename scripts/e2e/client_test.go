@@ -15,7 +15,7 @@ import (
 	"email-gateway/scripts/sessim"
 )
 
-// emailView is what the api tells about an email.
+// emailView is the api's representation of an email.
 type emailView struct {
 	OutboxID          string
 	Status            string
@@ -119,8 +119,8 @@ func (s *system) await(id string, statuses ...string) emailView {
 	return last
 }
 
-// latency sends ten emails one after the other. It returns the median of the times until the provider
-// got them, and the time within which it got nine of them: other work on the machine may delay one.
+// latency sends ten emails one after the other. It returns the median time until the provider received them, and the
+// time in which it received nine of them: other work on the machine may delay one.
 func (s *system) latency() (median, nine time.Duration) {
 	s.t.Helper()
 	times := make([]time.Duration, 10)
@@ -129,7 +129,7 @@ func (s *system) latency() (median, nine time.Duration) {
 		id := s.send(fmt.Sprintf("um%d@cliente.example", i), nil)
 		eventually(s.t, func() error {
 			if len(s.ses.Requests(id)) == 0 {
-				return fmt.Errorf("not sent: %s", s.census())
+				return fmt.Errorf("not sent: %s", s.statusCounts())
 			}
 			return nil
 		})
@@ -139,21 +139,21 @@ func (s *system) latency() (median, nine time.Duration) {
 	return times[4], times[8]
 }
 
-// awaitAll waits until every email of the database has the status.
+// awaitAll waits until n emails of the database have the status.
 func (s *system) awaitAll(n int, status string) {
 	s.t.Helper()
 	eventually(s.t, func() error {
 		var there int
 		err := s.db.SQL.QueryRowContext(s.t.Context(), "SELECT count(*) FROM email_outbox WHERE status = $1", status).Scan(&there)
 		if err == nil && there != n {
-			err = fmt.Errorf("%d of %d emails are %s: %s", there, n, status, s.census())
+			err = fmt.Errorf("%d of %d emails are %s: %s", there, n, status, s.statusCounts())
 		}
 		return err
 	})
 }
 
-// census says how many emails have which status.
-func (s *system) census() string {
+// statusCounts lists the number of emails in each status.
+func (s *system) statusCounts() string {
 	var text string
 	err := s.db.SQL.QueryRowContext(s.t.Context(),
 		"SELECT string_agg(status || ' ' || n, ', ') FROM (SELECT status, count(*) n FROM email_outbox GROUP BY 1) x").Scan(&text)
@@ -163,8 +163,7 @@ func (s *system) census() string {
 	return text
 }
 
-// sentOnce checks in the simulator's ledger that each of n emails was accepted
-// exactly once.
+// sentOnce checks in the simulator's ledger that each of n emails was accepted exactly once.
 func (s *system) sentOnce(n int) {
 	s.t.Helper()
 	summary := s.ses.Summary()
@@ -173,25 +172,24 @@ func (s *system) sentOnce(n int) {
 	}
 }
 
-// patience is how long an answer may stay the same while a test waits for another one. The
-// slowest thing that a test waits for is a task of a killed worker: asynq delivers it again
-// after 2 minutes.
-const patience = 4 * time.Minute
+// stallLimit is how long the result of a check may stay the same before the test fails. The slowest event is a task
+// of a killed worker: asynq delivers it again after 2 minutes.
+const stallLimit = 4 * time.Minute
 
-// eventually asks until the answer is nil. It fails when the answer has not changed for so
-// long that it will not: how long the whole wait takes depends on the machine.
-func eventually(t *testing.T, ask func() error) {
+// eventually repeats the check until it returns nil. It fails when the error has not changed for stallLimit: the
+// total time depends on the machine.
+func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	every(t, 20*time.Millisecond, ask)
+	poll(t, 20*time.Millisecond, check)
 }
 
-// seldom is eventually for what takes long, or costs something to ask.
-func seldom(t *testing.T, ask func() error) {
+// eventuallySlow is eventually with a longer interval, for checks that are expensive or wait for minutes.
+func eventuallySlow(t *testing.T, check func() error) {
 	t.Helper()
-	every(t, 250*time.Millisecond, ask)
+	poll(t, 250*time.Millisecond, check)
 }
 
-func every(t *testing.T, interval time.Duration, ask func() error) {
+func poll(t *testing.T, interval time.Duration, check func() error) {
 	t.Helper()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -199,7 +197,7 @@ func every(t *testing.T, interval time.Duration, ask func() error) {
 	ends = ends.Add(-time.Minute) // so that the test reports its last answer
 	last, since := "", time.Now()
 	for {
-		err := ask()
+		err := check()
 		if err == nil {
 			return
 		}
@@ -207,7 +205,7 @@ func every(t *testing.T, interval time.Duration, ask func() error) {
 		if text := err.Error(); text != last {
 			last, since = text, now
 		}
-		if now.Sub(since) > patience || limited && now.After(ends) {
+		if now.Sub(since) > stallLimit || limited && now.After(ends) {
 			t.Fatalf("unchanged for %s: %v", now.Sub(since).Round(time.Second), err)
 		}
 		<-tick.C
@@ -218,14 +216,14 @@ type simMail = sessim.Mail
 
 func copyAll(w io.Writer, r io.Reader) (int64, error) { return io.Copy(w, r) }
 
-// slowedBy is the settings with every answer that many milliseconds later.
+// slowedBy returns the settings with every response delayed by that many milliseconds.
 func slowedBy(settings sessim.Settings, ms int64) sessim.Settings {
 	settings.LatencyMS = ms
 	return settings
 }
 
-// awaitQuietQueues waits until Redis holds no task in work or waiting, so that
-// whatever the queue would deliver again has been delivered.
+// awaitQuietQueues waits until Redis has no active or waiting task, so that everything the queue would deliver again
+// has been delivered.
 func (s *system) awaitQuietQueues() {
 	s.t.Helper()
 	o, err := redis.ParseURL(s.redis.URL)

@@ -13,8 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// load is emails that are accepted at a steady rate while a test breaks something. The api
-// must take every one of them.
+// load sends emails at a steady rate while a test breaks something. The api must accept all of them.
 type load struct {
 	s    *system
 	stop chan struct{}
@@ -25,13 +24,13 @@ type load struct {
 	refused  []string
 }
 
-// loadPause is the time between two emails: of each queue one every 60 ms.
+// loadPause is the time between two emails: one every 60 ms for each queue.
 const loadPause = 20 * time.Millisecond
 
-// queuesOf names a priority of each queue, by the word that begins its recipients' addresses.
+// queuesOf maps the prefix of the recipient addresses to a priority of each queue.
 var queuesOf = map[string]int{"high": 1, "normal": 5, "low": 9}
 
-// startLoad sends to the queues of these names, or all, until end.
+// startLoad sends to the queues with these names, or to all, until end.
 func (s *system) startLoad(queues ...string) *load {
 	if len(queues) == 0 {
 		queues = []string{"high", "normal", "low"}
@@ -80,8 +79,8 @@ func (l *load) end() int {
 	return l.accepted
 }
 
-// finish ends the load and waits until every accepted email is SENT: once, or with a flag that
-// announces the duplicate.
+// finish ends the load and waits until every accepted email is SENT, once or with a flag that announces the
+// duplicate.
 func (l *load) finish() {
 	l.s.t.Helper()
 	n := l.end()
@@ -94,8 +93,8 @@ func (l *load) finish() {
 	l.s.t.Logf("%d emails accepted, all SENT %s after the last", n, time.Since(begun).Round(100*time.Millisecond))
 }
 
-// announcedDuplicates checks in the simulator's ledger that SES accepted every email of the database
-// once, or more often if its row says so.
+// announcedDuplicates checks in the simulator's ledger that SES accepted every email of the database once, or more
+// often if its row is flagged.
 func (s *system) announcedDuplicates() {
 	s.t.Helper()
 	rows, err := s.db.SQL.QueryContext(s.t.Context(), "SELECT id, possible_duplicate FROM email_outbox WHERE target = 'email:send'")
@@ -103,7 +102,7 @@ func (s *system) announcedDuplicates() {
 		s.t.Fatal(err)
 	}
 	defer func() { _ = rows.Close() }()
-	taken, twice := s.takenBySES(), 0
+	taken, twice := s.acceptedBySES(), 0
 	for rows.Next() {
 		var id string
 		var flagged bool
@@ -123,8 +122,8 @@ func (s *system) announcedDuplicates() {
 	s.t.Logf("%d emails were sent twice and are flagged", twice)
 }
 
-// sentAgain waits for the first email to the queue that was accepted after the fault and sent. It
-// returns how long after from that was, 0 if before; it must not be later than limit.
+// sentAgain waits for the first email to the queue that was accepted after the fault and sent. It returns the time
+// between from and that email, or 0 if it was sent before from, and fails if it exceeds limit.
 func (s *system) sentAgain(queue string, fault, from time.Time, limit time.Duration) time.Duration {
 	s.t.Helper()
 	var first time.Time
@@ -135,7 +134,7 @@ func (s *system) sentAgain(queue string, fault, from time.Time, limit time.Durat
 				return nil
 			}
 		}
-		return fmt.Errorf("nothing is sent to %s: %s", queue, s.census())
+		return fmt.Errorf("nothing is sent to %s: %s", queue, s.statusCounts())
 	})
 	took := max(first.Sub(from), 0)
 	if took > limit {
@@ -144,14 +143,13 @@ func (s *system) sentAgain(queue string, fault, from time.Time, limit time.Durat
 	return took
 }
 
-// madeAfter reads the time in a UUIDv7, which begins with its milliseconds.
+// madeAfter reads the time in a UUIDv7, which begins with milliseconds.
 func madeAfter(id string, then time.Time) bool {
 	parsed, err := uuid.Parse(id)
 	return err == nil && int64(binary.BigEndian.Uint64(parsed[:8])>>16) > then.UnixMilli()
 }
 
-// startClusterSystem starts the programs on a cluster, with short waits for what a failover
-// loses.
+// startClusterSystem starts the programs on a cluster, with short waits for what a failover loses.
 func startClusterSystem(t *testing.T, c *cluster, env map[string]string) *system {
 	t.Helper()
 	all := map[string]string{"RESCUE_AFTER": "2s"}

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// pgbouncerLimit is how long after the return of PgBouncer the programs send again at the latest.
+// pgbouncerLimit is the maximum time between the return of PgBouncer and the next email.
 const pgbouncerLimit = 10 * time.Second
 
-// Behind a PgBouncer that pools transactions, with fewer server connections than the programs have, no statement meets the
-// statement of another process, though the programs are restarted under load: of single emails, a mailing, and imports of
-// recipients.
+// Behind a PgBouncer that pools transactions, with fewer server connections than the programs have, no statement
+// conflicts with a statement of another process, even if the programs are restarted under load: single emails, a
+// mailing, and imports of recipients.
 func TestCluster_PgBouncerRestarts(t *testing.T) {
 	t.Parallel()
 	needsClusters(t)
@@ -40,7 +40,7 @@ func TestCluster_PgBouncerRestarts(t *testing.T) {
 		t.Errorf("%d of %d emails of the mailing are sent", m.Sent, len(sheet.people))
 	}
 	s.awaitImports()
-	s.peopleAreWhole(0, people)
+	s.peopleAreComplete(0, people)
 	if lost := w.lost(); lost > 0 {
 		t.Errorf("%d accepted emails are lost", lost)
 	}
@@ -55,11 +55,11 @@ func TestCluster_PgBouncerRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := regexp.MustCompile(`.*(bind message supplies|prepared statement).*`).FindAll(log, -1); len(found) > 0 {
-		t.Errorf("Postgres logged %d statements that met another one, the first: %s", len(found), found[0])
+		t.Errorf("Postgres logged %d statements that conflicted, the first: %s", len(found), found[0])
 	}
 }
 
-// poolerLine is what doctor says of the pooler.
+// poolerLine is doctor's line about the pooler.
 func (s *system) poolerLine(env map[string]string, status, text string) {
 	s.t.Helper()
 	out := s.doctor(env)
@@ -79,8 +79,8 @@ func (s *system) restartAs(p **program) {
 	s.env = env
 }
 
-// Behind PgBouncer the settings of the programs are those of their roles. doctor says what is missing for that: the roles'
-// settings, DATABASE_POOLED, or a DATABASE_LISTEN_URL that goes past the pooler.
+// Behind PgBouncer the settings of the programs are those of their roles. doctor reports what is missing: the roles'
+// settings, DATABASE_POOLED, or a DATABASE_LISTEN_URL that bypasses the pooler.
 func TestCluster_PgBouncerRoles(t *testing.T) {
 	t.Parallel()
 	needsClusters(t)
@@ -137,12 +137,12 @@ func TestCluster_PgBouncerRoles(t *testing.T) {
 	if out := s.doctor(env); !regexp.MustCompile(`(?m)^FAILURE +database .*\n.*Set DATABASE_POOLED=true`).MatchString(out) {
 		t.Errorf("doctor without DATABASE_POOLED:\n%s", out)
 	}
-	// Many installations have PgBouncer ignore what it does not pass on.
+	// Many installations configure PgBouncer to ignore startup parameters that it does not forward.
 	c.script("ctl", "pgbouncer-1", "SET ignore_startup_parameters = 'statement_timeout,idle_in_transaction_session_timeout,enable_seqscan,jit,client_min_messages'")
 	s.poolerLine(env, "FAILURE", "Without DATABASE_POOLED the programs use prepared statements")
 }
 
-// PgBouncer killed under load: nothing that was accepted is lost.
+// PgBouncer is killed under load: no accepted email is lost.
 func TestCluster_PgBouncerKilled(t *testing.T) {
 	t.Parallel()
 	needsClusters(t)

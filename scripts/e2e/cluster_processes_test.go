@@ -11,23 +11,21 @@ import (
 )
 
 const (
-	// othersSend is how long after a fault an email that was accepted after it may wait for
-	// the programs that are left.
+	// othersSend is the maximum wait of an email that was accepted after a fault, for the programs that are left.
 	othersSend = 10 * time.Second
-	// othersFinish is how long they may take to send what the program held: its lease of 60 s
-	// on an email, the rescuer's round, and a wait before the retry.
+	// othersFinish is their time to send what the failed program held: its lease of 60 s on an email, one interval of
+	// the rescuer, and a wait before the retry.
 	othersFinish = 2 * time.Minute
 	// leaseOver is longer than every lease: 60 s of an email, 8 s of a mailing's job.
 	leaseOver = 65 * time.Second
-	// resumes is how long a program that was cut off may take to send again. A connection
-	// from before the cut repeats its packets less and less often: a program must
-	// not wait for it.
+	// resumes is the maximum time until a program sends again after a network cut. Connections from before the cut
+	// retransmit at growing intervals: a program must not wait for them.
 	resumes = 30 * time.Second
 )
 
-// Two dispatchers and three workers under load: one of each is killed, frozen, and (as
-// root) cut off from everything, each time until the others have sent what it held. Every accepted
-// email is sent, once or with a flag that announces the duplicate, and every import is written.
+// Two dispatchers and three workers under load: one of each is killed, frozen, and (as root) disconnected from all
+// services, each time until the others have sent what it held. Every accepted email is sent, once or with a flag that
+// announces the duplicate, and every import is written.
 func TestCluster_Processes(t *testing.T) {
 	t.Parallel()
 	needsClusters(t)
@@ -105,22 +103,21 @@ func TestCluster_Processes(t *testing.T) {
 		}
 	}
 	load.finish()
-	s.peopleAreWhole(0, imported)
-	// A stop would wait for connections from before the cut, until their packets are repeated.
+	s.peopleAreComplete(0, imported)
+	// A stop would wait for connections from before the cut, until their packets are retransmitted.
 	for _, p := range []*program{cutDispatcher, cutWorker} {
 		p.kill()
 	}
 }
 
-// awaitSentFrom waits until every email that was accepted before a fault is sent, while
-// the fault lasts.
+// awaitSentFrom waits, during the fault, until every email that was accepted before it is sent.
 func (s *system) awaitSentFrom(fault time.Time) {
 	s.t.Helper()
-	seldom(s.t, func() error {
+	eventuallySlow(s.t, func() error {
 		n := s.count(fmt.Sprintf(`SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND status <> 'SENT'
 			AND created_at < to_timestamp(%f)`, float64(fault.UnixMilli())/1000))
 		if n > 0 {
-			return fmt.Errorf("%d emails from before the fault are not sent: %s", n, s.census())
+			return fmt.Errorf("%d emails from before the fault are not sent: %s", n, s.statusCounts())
 		}
 		return nil
 	})

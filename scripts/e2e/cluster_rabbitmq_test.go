@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// How long mailing jobs and imports may rest after the leader of their queue is gone. A node
-// that is killed is noticed at once. One that is frozen is taken for down after 7.5 to 12.5 s,
-// the net_ticktime of clusters.d/rabbitmq.sh; a program that was connected to it gives its
-// connection up after 7.5 s of silence, and can declare its queues when the node is down.
+// Maximum interruption of mailing jobs and imports after the leader of their queue has failed. The failure of a
+// killed node is detected immediately. A frozen one counts as down after 7.5 to 12.5 s, the net_ticktime of
+// clusters.d/rabbitmq.sh; a program connected to it closes the connection after 7.5 s of silence, and can declare its
+// queues when the node is down.
 const (
 	afterLeaderKilled = 15 * time.Second
 	afterLeaderFrozen = 30 * time.Second
 )
 
-// nodeFault is something that befalls the node which leads a queue.
+// nodeFault is a fault of the node that leads a queue.
 type nodeFault struct {
 	c         *cluster
 	name      string
@@ -24,14 +24,14 @@ type nodeFault struct {
 	limit     time.Duration // until the queue is used again
 }
 
-// restart ends nodes that hang, as a supervisor does, and starts them again.
+// restart stops nodes that hang, like a supervisor, and starts them again.
 func (c *cluster) restart(nodes ...string) {
 	c.t.Helper()
 	c.kill(nodes...)
 	c.start(nodes...)
 }
 
-// during breaks the queue's leader. mended ends the fault; it may be called again.
+// during breaks the queue's leader. mended ends the fault and may be called again.
 func (f nodeFault) during(queue string) (mended func()) {
 	f.c.t.Helper()
 	node := f.c.leader(queue)
@@ -47,8 +47,8 @@ func (f nodeFault) during(queue string) (mended func()) {
 	}
 }
 
-// The leader of a queue is killed and frozen during an import of recipients and during a
-// mailing: every recipient is there, and every entry of the mailing is sent once.
+// The leader of a queue is killed or frozen during an import of recipients and during a mailing: every recipient is
+// written, and every entry of the mailing is sent once.
 func TestCluster_RabbitMQ(t *testing.T) {
 	t.Parallel()
 	needsClusters(t)
@@ -68,8 +68,8 @@ func TestCluster_RabbitMQ(t *testing.T) {
 	}
 }
 
-// importDuring imports people before, during and after a fault, and measures when one who was
-// accepted after its beginning is written.
+// importDuring imports people before, during and after a fault, and measures when one who was accepted after it began
+// is written.
 func (s *system) importDuring(first int, fault nodeFault) {
 	s.t.Helper()
 	next := first
@@ -91,11 +91,11 @@ func (s *system) importDuring(first int, fault nodeFault) {
 	mended()
 	load(30)
 	s.awaitImports()
-	s.peopleAreWhole(first, next)
+	s.peopleAreComplete(first, next)
 }
 
-// mailingDuring breaks the leader in the middle of a mailing, and measures when one that was
-// uploaded after the fault is expanded. It returns how many emails both are.
+// mailingDuring breaks the leader during a mailing, and measures when a mailing uploaded after the fault is expanded.
+// It returns the number of emails of both.
 func (s *system) mailingDuring(name string, fault nodeFault) (sent int) {
 	s.t.Helper()
 	large, small := newSpreadsheet(s.t, 1_500), newSpreadsheet(s.t, 20)
@@ -118,7 +118,7 @@ func (s *system) mailingDuring(name string, fault nodeFault) (sent int) {
 	return sent
 }
 
-// goesOn measures when something happens that a fault has stopped.
+// goesOn measures when an operation that a fault has stopped continues.
 func (s *system) goesOn(what string, began time.Time, limit time.Duration, happens func() bool) {
 	s.t.Helper()
 	eventually(s.t, func() error {
@@ -134,7 +134,7 @@ func (s *system) goesOn(what string, began time.Time, limit time.Duration, happe
 	}
 }
 
-// leader is the node that leads a queue.
+// leader returns the node that leads a queue.
 func (c *cluster) leader(queue string) string {
 	c.t.Helper()
 	node := c.awaitQueue(queue, "leader", 1)
@@ -142,11 +142,11 @@ func (c *cluster) leader(queue string) string {
 	return "rabbitmq-" + number
 }
 
-// awaitQueue waits until a column of rabbitmqctl list_queues names so many nodes for a queue,
-// and returns it. A node that was down does not answer the tool at once.
+// awaitQueue waits until a column of rabbitmqctl list_queues names n nodes for a queue, and returns it. A node that
+// was down does not answer rabbitmqctl at once.
 func (c *cluster) awaitQueue(queue, column string, nodes int) (value string) {
 	c.t.Helper()
-	seldom(c.t, func() error {
+	eventuallySlow(c.t, func() error {
 		out, err := c.tryScript("ctl", "rabbitmq-1", "list_queues", "name", column)
 		if err != nil {
 			return err

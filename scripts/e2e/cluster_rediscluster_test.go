@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// electionLimit is how long the election of a replica may take: the node timeout of 2 s, and
-	// the votes, which Redis repeats after 8 s if they come late.
+	// electionLimit is the maximum time of an election: the node timeout of 2 s, and the votes, which Redis repeats
+	// after 8 s if they are late.
 	electionLimit = time.Minute
-	// clusterLimit is how long after the election the programs send again at the latest.
+	// clusterLimit is the maximum time between the election and the next email.
 	clusterLimit = 2 * time.Second
 	// commandTimeout is how long one command waits for a node that does not answer.
 	commandTimeout = 2 * time.Second
@@ -43,7 +43,7 @@ func (c *cluster) node(name string) *redis.Client {
 	return client
 }
 
-// owner asks a node who is the master of the key's slot, and returns the master's id and name.
+// owner returns the id and name of the master of the key's slot, as this node reports it.
 func (c *cluster) owner(asked *redis.Client, key string) (id, name string) {
 	c.t.Helper()
 	slot := int(asked.ClusterKeySlot(c.t.Context(), key).Val())
@@ -60,7 +60,7 @@ func (c *cluster) owner(asked *redis.Client, key string) (id, name string) {
 	return "", ""
 }
 
-// another is a node that is not that one.
+// another returns a node that is not that one.
 func another(node string) string {
 	if node == redisNodes[0] {
 		return redisNodes[1]
@@ -68,7 +68,7 @@ func another(node string) string {
 	return redisNodes[0]
 }
 
-// awaitElection waits until the asked node says that another master has the key's slot.
+// awaitElection waits until this node reports another master for the key's slot.
 func (c *cluster) awaitElection(asked *redis.Client, key, former string) time.Time {
 	c.t.Helper()
 	begun := time.Now()
@@ -88,7 +88,7 @@ func (c *cluster) awaitElection(asked *redis.Client, key, former string) time.Ti
 	return time.Now()
 }
 
-// The master of the normal queue's slot is killed five times, and comes back as a replica.
+// The master of the normal queue's slot is killed five times and returns as a replica.
 func TestCluster_RedisFailovers(t *testing.T) {
 	t.Parallel()
 	needsClusters(t)
@@ -112,7 +112,7 @@ func TestCluster_RedisFailovers(t *testing.T) {
 	load.finish()
 }
 
-// One master of three may evict keys: every report of the dispatcher says so, which doctor reads.
+// One master of three may evict keys: every report of the dispatcher says so, and doctor prints it.
 func TestCluster_RedisEveryMasterIsAsked(t *testing.T) {
 	t.Parallel()
 	needsClusters(t)
@@ -123,7 +123,7 @@ func TestCluster_RedisEveryMasterIsAsked(t *testing.T) {
 	}
 	s := startClusterSystem(t, c, nil)
 	reports := make(map[time.Time]string)
-	seldom(t, func() error {
+	eventuallySlow(t, func() error {
 		var at time.Time
 		var policy string
 		if err := s.db.SQL.QueryRowContext(t.Context(), `
@@ -142,7 +142,7 @@ func TestCluster_RedisEveryMasterIsAsked(t *testing.T) {
 	}
 }
 
-// moveSlot gives the slot of a key to another master, while no key is in it.
+// moveSlot moves the slot of a key, which must be empty, to another master.
 func (c *cluster) moveSlot(key, to string) {
 	c.t.Helper()
 	slot := c.node(to).ClusterKeySlot(c.t.Context(), key).Val()
@@ -154,13 +154,13 @@ func (c *cluster) moveSlot(key, to string) {
 	}
 }
 
-// The three queues are on three masters. One is frozen together with its replica, so that no
-// other takes its place: its queue stops, the others go on, and /readyz says so.
+// The three queues are on three masters. One is frozen together with its replica, so that no other node replaces it:
+// its queue stops, the others continue, and /readyz reports it.
 func TestCluster_RedisOneMasterFrozen(t *testing.T) {
 	t.Parallel()
 	needsClusters(t)
 	c := startCluster(t, "rediscluster")
-	// The slots of high and normal come out on one master, which has asynq:queues and the pace too.
+	// The slots of high and normal start on one master, which also has asynq:queues and the pace.
 	_, third := c.owner(c.node("redis-1"), "asynq:servers")
 	c.moveSlot(pendingOf["normal"], third)
 	s := startClusterSystem(t, c, nil)
@@ -192,7 +192,7 @@ func TestCluster_RedisOneMasterFrozen(t *testing.T) {
 	load.finish()
 }
 
-// replicaOf names the replica of the master of this id.
+// replicaOf returns the name of the replica of the master with this id.
 func (c *cluster) replicaOf(id, ask string) string {
 	c.t.Helper()
 	for line := range strings.Lines(c.node(ask).ClusterNodes(c.t.Context()).Val()) {
@@ -206,7 +206,7 @@ func (c *cluster) replicaOf(id, ask string) string {
 	return ""
 }
 
-// readyz is the status with which the program answers /readyz.
+// readyz returns the status of the program's /readyz.
 func readyz(t *testing.T, p *program) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -223,7 +223,7 @@ func readyz(t *testing.T, p *program) int {
 	return response.StatusCode
 }
 
-// neverReady asks n times.
+// neverReady checks n times that the program is not ready.
 func (s *system) neverReady(p *program, n int) {
 	s.t.Helper()
 	ready := 0

@@ -11,11 +11,11 @@ import (
 const (
 	// downAfter is the down-after-milliseconds of clusters.d/sentinel.sh.
 	downAfter = 2 * time.Second
-	// sentinelLimit is how long after down-after the programs send again at the latest.
+	// sentinelLimit is the maximum time between down-after and the next email.
 	sentinelLimit = 3 * time.Second
 )
 
-// master names the node that the sentinels take for the master.
+// master returns the name of the current master according to the sentinels.
 func (c *cluster) master() string {
 	c.t.Helper()
 	o, err := redis.ParseURL(c.env("sentinel-1")["SENTINEL_URL"])
@@ -31,7 +31,7 @@ func (c *cluster) master() string {
 	return c.nodeAt(addr[0]+":"+addr[1], "redis-1", "redis-2")
 }
 
-// nodeAt names the one of these nodes that listens at the address.
+// nodeAt returns the node that listens at the address.
 func (c *cluster) nodeAt(addr string, nodes ...string) string {
 	c.t.Helper()
 	for _, node := range nodes {
@@ -43,7 +43,7 @@ func (c *cluster) nodeAt(addr string, nodes ...string) string {
 	return ""
 }
 
-// The smoke test of the clusters, which every run of the tests includes.
+// The smoke test of the clusters, which is part of every test run.
 func TestCluster_SentinelMasterKilled(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "sentinel")
@@ -55,7 +55,7 @@ func TestCluster_SentinelMasterKilled(t *testing.T) {
 	killed := time.Now()
 	limit := downAfter + sentinelLimit
 	if os.Getenv("CLUSTERS") == "" {
-		limit = patience // other tests take the processors
+		limit = stallLimit // other tests take the processors
 	}
 	took := s.sentAgain("normal", killed, killed, limit)
 	t.Logf("master killed: sending again after %s", took.Round(10*time.Millisecond))

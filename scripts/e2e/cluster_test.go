@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// cluster is a cluster of scripts/clusters.sh of the test's own.
+// cluster is a cluster of scripts/clusters.sh, owned by one test.
 type cluster struct {
 	Env map[string]string // the URLs of its programs
 
@@ -45,13 +45,13 @@ func (c *cluster) start(nodes ...string) { c.t.Helper(); c.script("start", nodes
 // kill ends nodes as a crash would.
 func (c *cluster) kill(nodes ...string) { c.t.Helper(); c.script("kill", nodes...) }
 
-// freeze stops the processes of nodes: connections stay open and nothing answers.
+// freeze stops the processes of nodes: connections stay open and do not answer.
 func (c *cluster) freeze(nodes ...string) { c.t.Helper(); c.script("freeze", nodes...) }
 
-// thaw lets frozen nodes go on.
+// thaw continues frozen nodes.
 func (c *cluster) thaw(nodes ...string) { c.t.Helper(); c.script("thaw", nodes...) }
 
-// env is what the programs need to reach the cluster, or the test to reach one node.
+// env returns the settings with which the programs reach the cluster, or the test one node.
 func (c *cluster) env(node ...string) map[string]string {
 	c.t.Helper()
 	env := make(map[string]string)

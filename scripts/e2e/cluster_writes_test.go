@@ -21,7 +21,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// startClusterSystemOn migrates the database that the cluster's URL names, over that URL, and starts the programs on it.
+// startClusterSystemOn migrates the database at the cluster's URL and starts the programs on it.
 func startClusterSystemOn(t *testing.T, c *cluster) *system {
 	t.Helper()
 	up := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "up")
@@ -29,7 +29,7 @@ func startClusterSystemOn(t *testing.T, c *cluster) *system {
 	if out, err := up.CombinedOutput(); err != nil {
 		t.Fatalf("migrate up: %v\n%s", err, out)
 	}
-	// The test and its gatewayctl go past a pooler.
+	// The test and its gatewayctl bypass a pooler.
 	direct := cmp.Or(c.Env["DATABASE_LISTEN_URL"], c.Env["DATABASE_URL"])
 	return startSystemOn(t, storetest.Database{URL: direct, SQL: openSQL(t, direct)}, c.Env)
 }
@@ -51,8 +51,8 @@ func openSQL(t *testing.T, databaseURL string) *sql.DB {
 	return db
 }
 
-// writes is emails that several clients send as fast as they are answered, while a test breaks Postgres. Requests may fail;
-// a 202 must hold.
+// writes sends emails from several clients, each waiting only for its response, while a test breaks Postgres.
+// Requests may fail, but a 202 must hold.
 type writes struct {
 	s    *system
 	stop chan struct{}
@@ -110,7 +110,7 @@ func (w *writes) count() int {
 	return len(w.accepted)
 }
 
-// more waits until so many more emails are accepted.
+// more waits until n more emails are accepted.
 func (w *writes) more(n int) {
 	w.s.t.Helper()
 	target := w.count() + n
@@ -152,22 +152,22 @@ func (w *writes) missing() (ids []string) {
 	return ids
 }
 
-// allSent waits until all emails that the database has are SENT, and checks in the simulator's ledger that each was sent once, or
-// says otherwise.
+// allSent waits until all emails of the database are SENT, and checks in the simulator's ledger that each was sent
+// once or is flagged.
 func (w *writes) allSent() {
 	w.s.t.Helper()
-	seldom(w.s.t, func() error {
+	eventuallySlow(w.s.t, func() error {
 		var left int
 		err := w.s.db.SQL.QueryRowContext(w.s.t.Context(), `SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND status <> 'SENT'`).Scan(&left)
 		if err == nil && left > 0 {
-			err = fmt.Errorf("%d emails are not SENT: %s", left, w.s.census())
+			err = fmt.Errorf("%d emails are not SENT: %s", left, w.s.statusCounts())
 		}
 		return err
 	})
 	w.s.announcedDuplicates()
 }
 
-// firstSent is when the first email that was made after the moment was sent.
+// firstSent returns when the first email created after the given time was sent.
 func (s *system) firstSent(after time.Time) time.Time {
 	s.t.Helper()
 	var first time.Time
@@ -178,12 +178,12 @@ func (s *system) firstSent(after time.Time) time.Time {
 				return nil
 			}
 		}
-		return fmt.Errorf("nothing is sent: %s", s.census())
+		return fmt.Errorf("nothing is sent: %s", s.statusCounts())
 	})
 	return first
 }
 
-// restart ends a program in good order and starts it again where it listened.
+// restart stops a program and starts it again at the same address.
 func (s *system) restart(p **program) {
 	s.t.Helper()
 	env := maps.Clone(s.env)
@@ -192,7 +192,7 @@ func (s *system) restart(p **program) {
 	*p = startProgram(s.t, (*p).name, env)
 }
 
-// doctor is what gatewayctl doctor prints, whatever it ends with.
+// doctor returns the output of gatewayctl doctor, ignoring its exit code.
 func (s *system) doctor(env map[string]string) string {
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), "doctor")
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(line string) bool { return len(line) > 8 && line[:8] == "DATABASE" })

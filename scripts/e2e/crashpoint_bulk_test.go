@@ -8,8 +8,8 @@ import (
 	"email-gateway/shared/crashpoint"
 )
 
-// The api dies at each step of taking in a mailing. Nothing of it is there, or all of it
-// is; whoever uploads the file again has one mailing, and each good row is sent once.
+// The api crashes at each step of accepting a mailing. It is stored completely or not at all; uploading the file
+// again makes one mailing, and each valid row is sent once.
 func TestCrashPoints_Upload(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, bulk(t, brokerURL(t)))
@@ -20,11 +20,11 @@ func TestCrashPoints_Upload(t *testing.T) {
 	} {
 		t.Run(string(point), func(t *testing.T) {
 			s.api.stop()
-			s.api = s.doomed("api", point, 1, nil)
+			s.api = s.startCrashing("api", point, 1, nil)
 			if status, answer, err := s.tryUpload("clientes.csv", sheet.file, nil); err == nil {
 				t.Errorf("answered %d %s", status, answer)
 			}
-			s.api.dies(point)
+			s.api.awaitCrash(point)
 			want := 0
 			if point == crashpoint.UploadCommitted {
 				want = 1
@@ -47,8 +47,8 @@ func TestCrashPoints_Upload(t *testing.T) {
 	s.deliveredOnce(sheet)
 }
 
-// Programs die while they take recipients in, write them down and pass on those that the
-// database refuses. Each is written once, and the refused one is told.
+// Programs crash while they accept recipients, write them, and forward those that the database refuses. Each
+// recipient is written once, and the refused one is reported.
 func TestCrashPoints_Recipients(t *testing.T) {
 	t.Parallel()
 	env := bulk(t, brokerURL(t))
@@ -71,21 +71,21 @@ func TestCrashPoints_Recipients(t *testing.T) {
 	s.worker.stop()
 	for _, point := range []crashpoint.Point{crashpoint.AcceptBegun, crashpoint.AcceptCommitted} {
 		s.api.stop()
-		s.api = s.doomed("api", point, 1, nil)
+		s.api = s.startCrashing("api", point, 1, nil)
 		if status, answer, err := request(); err == nil {
 			t.Errorf("%s: answered %d %s", point, status, answer)
 		}
-		s.api.dies(point)
+		s.api.awaitCrash(point)
 	}
 	s.api = startProgram(t, "api", s.env)
 	if status, answer, err := request(); err != nil || status != http.StatusAccepted {
-		t.Fatalf("asked again: %d %s, %v", status, answer, err)
+		t.Fatalf("repeated: %d %s, %v", status, answer, err)
 	}
 	if rows := s.count("SELECT count(*) FROM email_outbox"); rows != n {
 		t.Errorf("%d rows for %d recipients", rows, n)
 	}
 	for _, point := range []crashpoint.Point{crashpoint.IntakeWritten, crashpoint.PassConfirmed} {
-		s.doomed("worker", point, 1, nil).dies(point)
+		s.startCrashing("worker", point, 1, nil).awaitCrash(point)
 	}
 	s.worker = startProgram(t, "worker", s.env)
 	eventually(t, func() error {
@@ -97,13 +97,13 @@ func TestCrashPoints_Recipients(t *testing.T) {
 	})
 }
 
-// One mailing, and one crash after the other at each step of its way to emails; its job
-// is queued twice as well. Every good row becomes one email.
+// One mailing, with a crash at each step of its expansion; its job is also queued twice. Every valid row becomes one
+// email.
 func TestCrashPoints_Expand(t *testing.T) {
 	t.Parallel()
 	env := bulk(t, brokerURL(t))
-	// A window of 400 emails and a lead of 1,500: while nothing is sent, the second job
-	// finds no room for its whole batch and leaves the rest to a third.
+	// A window of 400 emails and a lead of 1,500: while nothing is sent, the second job has no room for its whole
+	// batch and leaves the rest to a third.
 	env["SES_MAX_SEND_RATE"], env["MAILING_LEAD"], env["MAILING_RECOVERY_INTERVAL"] = "200", "1500", "1s"
 	s := startSystem(t, env)
 	sheet := newSpreadsheet(t, 3_000)
@@ -117,8 +117,8 @@ func TestCrashPoints_Expand(t *testing.T) {
 	s.setSending(false)
 	id := s.mail("clientes.csv", sheet, nil)
 
-	queued := s.doomed("dispatcher", crashpoint.DispatchPublished, 1, nil)
-	queued.dies(crashpoint.DispatchPublished) // the broker has the job, and its row is leased
+	queued := s.startCrashing("dispatcher", crashpoint.DispatchPublished, 1, nil)
+	queued.awaitCrash(crashpoint.DispatchPublished) // the broker has the job, and its row is leased
 	s.dispatcher = startProgram(t, "dispatcher", s.env)
 
 	all := len(sheet.people)
@@ -140,7 +140,7 @@ func TestCrashPoints_Expand(t *testing.T) {
 			if c.lead != "" {
 				change["MAILING_LEAD"] = c.lead
 			}
-			s.doomed("worker", c.point, 1, change).dies(c.point)
+			s.startCrashing("worker", c.point, 1, change).awaitCrash(c.point)
 			rows := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send'")
 			if expanded := s.expanded(id); expanded != rows || rows < c.atLeast || rows > c.atMost {
 				t.Errorf("%d emails of %d expanded rows, want %d to %d", rows, expanded, c.atLeast, c.atMost)

@@ -8,7 +8,7 @@ import (
 	"email-gateway/shared/crashpoint"
 )
 
-// sendCrash is what becomes of an email whose worker dies.
+// sendCrash is the expected result for an email whose worker crashes.
 type sendCrash struct {
 	point     crashpoint.Point
 	ses       string // a fault of the simulator's that the address asks for; "" = it takes the email
@@ -20,8 +20,8 @@ type sendCrash struct {
 	duplicate bool
 }
 
-// Those whose row is in no worker's hands come last: their tasks come again soonest, and
-// must not meet the next one's crash.
+// Emails whose row no worker holds come last: their tasks are delivered again soonest and must not reach the next
+// crash.
 var sendCrashes = []sendCrash{
 	{point: crashpoint.SendRecorded, ses: "message-rejected", left: "FAILED", status: "FAILED", accepted: 0},
 	{point: crashpoint.SendRecorded, ses: "unavailable-json-x1", left: "RETRY_SCHEDULED", status: "SENT", accepted: 1},
@@ -34,15 +34,15 @@ var sendCrashes = []sendCrash{
 	{point: crashpoint.SendTurn, left: "ENQUEUED", status: "SENT", accepted: 1},
 }
 
-// The worker dies at each step of an email. It is sent once, or says that it may have
-// been sent twice, or, where that is not wanted, that nobody knows.
+// The worker crashes at each step of an email. It is sent once, or flagged as possibly sent twice, or, with
+// at_most_once, its outcome is recorded as unknown.
 func TestCrashPoints_Send(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "100ms", "RESCUE_AFTER": "2s"})
 	s.worker.stop()
 	ids := make([]string, len(sendCrashes))
 	for i, c := range sendCrashes {
-		worker := s.doomed("worker", c.point, 1, nil)
+		worker := s.startCrashing("worker", c.point, 1, nil)
 		to := fmt.Sprintf("cliente%d@example.com", i)
 		if c.ses != "" {
 			to = fmt.Sprintf("cliente%d+sim-%s@example.com", i, c.ses)
@@ -52,7 +52,7 @@ func TestCrashPoints_Send(t *testing.T) {
 				body["delivery"] = c.delivery
 			}
 		})
-		worker.dies(c.point)
+		worker.awaitCrash(c.point)
 		eventually(t, func() error { // the dispatcher may still be committing
 			if got := s.email(ids[i]); got.Status != c.left {
 				return fmt.Errorf("%s left the email in %s, want %s", c.point, got.Status, c.left)
@@ -78,7 +78,7 @@ func TestCrashPoints_Send(t *testing.T) {
 			}
 		})
 	}
-	if letters := s.count("SELECT count(*) FROM dead_letters"); letters != 3 {
-		t.Errorf("%d dead letters, want those of the three that failed", letters)
+	if deadLetters := s.count("SELECT count(*) FROM dead_letters"); deadLetters != 3 {
+		t.Errorf("%d dead letters, want those of the three that failed", deadLetters)
 	}
 }

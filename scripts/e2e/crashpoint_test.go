@@ -11,9 +11,8 @@ import (
 	"email-gateway/shared/crashpoint"
 )
 
-// The api dies with twenty requests in its hands. Who got a 202 has one row; who asks
-// again with the same Idempotency-Key gets one, and one mail, whatever the first time
-// came to.
+// The api crashes while it handles twenty requests. Every request that got a 202 has one row; repeating a request
+// with the same Idempotency-Key results in one row and one email, whatever the first result was.
 func TestCrashPoints_Accept(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -21,7 +20,7 @@ func TestCrashPoints_Accept(t *testing.T) {
 	for round, point := range []crashpoint.Point{crashpoint.AcceptBegun, crashpoint.AcceptCommitted} {
 		t.Run(string(point), func(t *testing.T) {
 			s.api.stop()
-			s.api = s.doomed("api", point, n/2, nil)
+			s.api = s.startCrashing("api", point, n/2, nil)
 			request := func(i int) (id string, err error) {
 				key := map[string]string{"Idempotency-Key": fmt.Sprintf("%s-%d", point, i)}
 				status, answer, err := s.try(http.MethodPost, "/v1/email/send", newBody(fmt.Sprintf("cliente%d@example.com", i), nil), key)
@@ -40,7 +39,7 @@ func TestCrashPoints_Accept(t *testing.T) {
 				group.Go(func() { first[i], _ = request(i) })
 			}
 			group.Wait()
-			s.api.dies(point)
+			s.api.awaitCrash(point)
 
 			answered := slices.DeleteFunc(slices.Clone(first), func(id string) bool { return id == "" })
 			rows := s.count("SELECT count(*) FROM email_outbox") - round*n
@@ -54,7 +53,7 @@ func TestCrashPoints_Accept(t *testing.T) {
 			for i, id := range first {
 				again, err := request(i)
 				if err != nil || id != "" && again != id {
-					t.Errorf("asked again: %s, %v; the first answer was %q", again, err, id)
+					t.Errorf("repeated: %s, %v; the first answer was %q", again, err, id)
 				}
 				s.email(again)
 			}

@@ -28,7 +28,7 @@ type deployment struct {
 	refused  []string // what was answered instead
 }
 
-// startDeployment starts the programs that are in bin. Each is restarted at its own address.
+// startDeployment starts the programs in bin. Each is restarted at its own address.
 func startDeployment(t *testing.T, db storetest.Database, bin string, env map[string]string) *deployment {
 	t.Helper()
 	d := &deployment{system: startSystemFrom(t, bin, db, env)}
@@ -38,7 +38,7 @@ func startDeployment(t *testing.T, db storetest.Database, bin string, env map[st
 	return d
 }
 
-// restartAPI ends an api in good order and starts the one of bin in its place.
+// restartAPI stops an api and starts the one in bin at its address.
 func (d *deployment) restartAPI(i int, bin string) {
 	d.t.Helper()
 	env := maps.Clone(d.env)
@@ -47,7 +47,7 @@ func (d *deployment) restartAPI(i int, bin string) {
 	d.apis[i] = startProgramAt(d.t, filepath.Join(bin, "api"), env)
 }
 
-// load sends through the balancer from as many clients, each over one connection that it keeps, until stop is closed.
+// load sends through the balancer from several clients, each over one persistent connection, until stop is closed.
 func (d *deployment) load(clients int, pause time.Duration, stop <-chan struct{}, change func(body map[string]any)) (wait func()) {
 	through := *d.system
 	through.api = &program{addr: d.balancer.addr}
@@ -85,7 +85,7 @@ func (d *deployment) requests() int {
 	return len(d.accepted) + len(d.refused)
 }
 
-// check: nothing was refused, and every email that was accepted is stored.
+// check checks that no request was refused and that every accepted email is stored.
 func (d *deployment) check() {
 	d.t.Helper()
 	d.t.Logf("%d requests, %d refused", d.requests(), len(d.refused))
@@ -101,13 +101,13 @@ func (d *deployment) check() {
 	}
 }
 
-// Two apis behind a balancer are restarted in turn, under load, three times each: no request is
-// refused, since an api serves until the balancer has left it.
+// Two apis behind a balancer are restarted in turn, under load, three times each: no request is refused, because an
+// api serves until the balancer no longer uses it.
 func TestRollingDeploy(t *testing.T) {
 	t.Parallel()
 	d := startDeployment(t, storetest.New(t), binDir, map[string]string{"DRAIN_DELAY": drainDelay()})
 	stop := make(chan struct{})
-	// Nearly all are for tomorrow: this is about accepting them.
+	// Nearly all are scheduled for tomorrow: this test is about accepting them.
 	tomorrow := time.Now().Add(24 * time.Hour).Format(time.RFC3339)
 	wait := d.load(16, 0, stop, func(body map[string]any) { body["sendAt"] = tomorrow })
 	finish := sync.OnceFunc(func() { close(stop); wait() })
@@ -128,8 +128,8 @@ func TestRollingDeploy(t *testing.T) {
 	d.check()
 }
 
-// drainDelay is many times as long as the balancer takes to see that an api is not ready. DRAIN_DELAY=0s
-// shows what is refused without.
+// drainDelay is many times as long as the balancer needs to detect that an api is not ready. DRAIN_DELAY=0s shows how
+// many requests are refused without it.
 func drainDelay() string {
 	if delay := os.Getenv("DRAIN_DELAY"); delay != "" {
 		return delay
@@ -137,8 +137,8 @@ func drainDelay() string {
 	return "2s"
 }
 
-// An installation of the release before is brought to this one under load: the schema first,
-// then each program in turn. No request is refused, and every email is sent once.
+// An installation of the previous release is upgraded to this one under load: the schema first, then each program in
+// turn. No request is refused, and every email is sent once.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	old := buildPreviousRelease(t)
@@ -168,7 +168,7 @@ func TestUpgrade(t *testing.T) {
 
 	migrate(binDir)
 	d.awaitProgress(50) // by the programs before, on the new schema
-	// Who receives something is replaced before who hands it over.
+	// A receiver is replaced before the program that sends to it.
 	d.worker.stop()
 	d.worker = startProgram(t, "worker", d.env)
 	d.awaitProgress(50)
@@ -176,7 +176,7 @@ func TestUpgrade(t *testing.T) {
 	d.dispatcher = startProgram(t, "dispatcher", d.env)
 	d.awaitProgress(50)
 	for i := range d.apis {
-		d.balancer.drain(i) // the release before may not know DRAIN_DELAY
+		d.balancer.drain(i) // the previous release may not know DRAIN_DELAY
 		d.restartAPI(i, binDir)
 		d.balancer.undrain(i)
 	}

@@ -17,7 +17,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// smallDisk mounts a file system of its own, for root only.
+// smallDisk mounts a small file system; it needs root.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -35,7 +35,7 @@ func smallDisk(t *testing.T, size string) string {
 		t.Fatalf("mount a small disk: %v", err)
 	}
 	t.Cleanup(func() {
-		// By then nothing uses it; if something does it goes when that ends.
+		// Nothing uses it any more; otherwise it is unmounted when its last user ends.
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Errorf("unmount: %v", err)
 		}
@@ -44,7 +44,7 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// fill takes what is left of a disk but for some bytes, and returns what gives it back.
+// fill uses the free space of a disk except for some bytes, and returns a function that frees it.
 func fill(t *testing.T, dir string, but int64) (free func()) {
 	t.Helper()
 	var disk syscall.Statfs_t
@@ -69,7 +69,7 @@ func fill(t *testing.T, dir string, but int64) (free func()) {
 	}
 }
 
-// bulky is an email that no compression makes smaller.
+// bulky is an email that compression does not make smaller.
 func bulky(t *testing.T) map[string]any {
 	t.Helper()
 	noise := make([]byte, 250<<10)
@@ -79,9 +79,8 @@ func bulky(t *testing.T) map[string]any {
 	return newBody("ana@example.com", func(b map[string]any) { b["text"] = hex.EncodeToString(noise) })
 }
 
-// The disk under Postgres' tables is full: what does not fit is refused whole, with a
-// 503 that says to come back; what was accepted stays, and all goes on once there is
-// room.
+// The disk of Postgres's tables is full: what does not fit is refused completely, with a 503 that asks to retry;
+// accepted emails are kept, and everything continues when there is space.
 func TestDiskFull_Tables(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "12m")
@@ -122,9 +121,8 @@ func TestDiskFull_Tables(t *testing.T) {
 	s.sentOnce(accepted + 1)
 }
 
-// The disk under all of Postgres is full: it cannot write its log and stops. The api
-// answers 503 and lives; when there is room and Postgres is back, every 202 is there
-// and becomes an email.
+// The whole disk of Postgres is full: it cannot write its WAL and stops. The api answers 503 and keeps running; when
+// there is space and Postgres is back, every 202 is stored and becomes an email.
 func TestDiskFull_Postgres(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "192m")
@@ -159,7 +157,7 @@ func TestDiskFull_Postgres(t *testing.T) {
 	if err := s.db.SQL.QueryRowContext(t.Context(), "SELECT count(*) FROM email_outbox").Scan(&there); err != nil {
 		t.Fatal(err)
 	}
-	// The one that broke off may have been committed: it says so (ACCEPT_UNKNOWN).
+	// The interrupted one may have been committed: its response says so (ACCEPT_UNKNOWN).
 	if there < accepted+1 || there > accepted+2 {
 		t.Errorf("%d rows, want %d", there, accepted+1)
 	}
@@ -168,8 +166,8 @@ func TestDiskFull_Postgres(t *testing.T) {
 	s.sentOnce(there)
 }
 
-// The folder of uploaded files is full: a mailing is refused whole, single emails are
-// not, and it works again when there is room.
+// The folder of uploaded files is full: a mailing is refused completely, single emails are not, and mailings work
+// again when there is space.
 func TestDiskFull_Storage(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "8m")
@@ -217,13 +215,13 @@ func (s *system) exec(statement string) {
 	}
 }
 
-// asPostgres makes a folder that belongs to whoever Postgres runs as.
+// asPostgres creates a folder that belongs to the account of Postgres.
 func (s *system) asPostgres(folder string) {
 	s.t.Helper()
 	s.exec("COPY (SELECT) TO PROGRAM 'mkdir -m 700 " + folder + "'")
 }
 
-// nothingHalfDone: there are so many emails, and of each all there should be.
+// nothingHalfDone checks that there are n emails, each with all its rows.
 func (s *system) nothingHalfDone(want int) {
 	s.t.Helper()
 	var emails, keys, keyed int

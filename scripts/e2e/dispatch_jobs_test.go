@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/crashpoint"
 )
 
-// publishedBy waits until the jobs of these ids are PUBLISHED, and returns how long after begun the last of them was.
+// publishedBy waits until the jobs with these ids are PUBLISHED, and returns the time from begun to the last of them.
 func (s *system) publishedBy(ids []string, begun time.Time) (took time.Duration) {
 	s.t.Helper()
 	eventually(s.t, func() error {
@@ -20,7 +20,7 @@ func (s *system) publishedBy(ids []string, begun time.Time) (took time.Duration)
 		err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT count(*) FILTER (WHERE status <> 'PUBLISHED'), coalesce(max(processed_at), now())
 			FROM email_outbox WHERE id = ANY ($1::uuid[])`, pq.Array(ids)).Scan(&left, &last)
 		if err == nil && left > 0 {
-			err = fmt.Errorf("%d of %d jobs are not PUBLISHED: %s", left, len(ids), s.census())
+			err = fmt.Errorf("%d of %d jobs are not PUBLISHED: %s", left, len(ids), s.statusCounts())
 		}
 		took = last.Sub(begun)
 		return err
@@ -28,7 +28,7 @@ func (s *system) publishedBy(ids []string, begun time.Time) (took time.Duration)
 	return took
 }
 
-// jobs are the ids of the rows for RabbitMQ that are not published, and when a dispatcher has leased the last of them.
+// jobs returns the ids of the rows for RabbitMQ that are not published, and the time of their last lease.
 func (s *system) jobs() (ids []string, leased time.Time) {
 	s.t.Helper()
 	err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT array_agg(id::text), coalesce(max(enqueued_at), 'epoch') FROM email_outbox
@@ -39,14 +39,14 @@ func (s *system) jobs() (ids []string, leased time.Time) {
 	return ids, leased
 }
 
-// One of two dispatchers dies, or stands still, between its lease of jobs for RabbitMQ and their publishing. The
-// other one has them on their queue within 10 s, beside what that takes without a fault, and each is done once.
+// One of two dispatchers crashes, or freezes, between its lease of jobs for RabbitMQ and their publishing. The other
+// one publishes them within 10 s, plus what that takes without a fault, and each job is done once.
 func TestCrashPoints_DispatchJobs(t *testing.T) {
 	t.Parallel()
 	env := bulk(t, brokerURL(t))
 	env["MAILING_STALE_AFTER"] = "10m" // no other job is made for the mailing
 	s := startSystem(t, env)
-	if _, err := doomedPrograms(); err != nil { // building them takes longer than the other dispatcher should be frozen
+	if _, err := crashPrograms(); err != nil { // building them takes longer than the other dispatcher should be frozen
 		t.Fatal(err)
 	}
 	const people = 5
@@ -55,14 +55,14 @@ func TestCrashPoints_DispatchJobs(t *testing.T) {
 	kinds := map[string]struct{ accept, handled func() }{
 		"recipients": {
 			func() { s.importPeople(imported, imported+people); imported += people },
-			func() { s.awaitImports(); s.peopleAreWhole(0, imported) },
+			func() { s.awaitImports(); s.peopleAreComplete(0, imported) },
 		},
 		"mailing": {
 			func() { s.mail(fmt.Sprintf("people%d.csv", mailings), sheet, nil); mailings++ },
 			func() {
 				eventually(t, func() error {
 					if n := s.count("SELECT count(*) FROM mailings WHERE status <> 'COMPLETED' OR sent <> accepted"); n > 0 {
-						return fmt.Errorf("%d mailings are not COMPLETED: %s", n, s.census())
+						return fmt.Errorf("%d mailings are not COMPLETED: %s", n, s.statusCounts())
 					}
 					return nil
 				})
@@ -85,11 +85,11 @@ func TestCrashPoints_DispatchJobs(t *testing.T) {
 				if fault == "STOP" {
 					change["CRASH_WITH"] = "STOP"
 				}
-				faulty := s.doomed("dispatcher", crashpoint.DispatchTaken, 1, change)
+				faulty := s.startCrashing("dispatcher", crashpoint.DispatchTaken, 1, change)
 				if fault == "STOP" {
-					faulty.freezes(crashpoint.DispatchTaken)
+					faulty.awaitFreeze(crashpoint.DispatchTaken)
 				} else {
-					faulty.dies(crashpoint.DispatchTaken)
+					faulty.awaitCrash(crashpoint.DispatchTaken)
 				}
 				ids, leased := s.jobs()
 				if n := s.count("SELECT count(*) FROM email_outbox WHERE target <> 'email:send' AND status = 'PENDING' AND next_at > now()"); n != len(ids) || n == 0 {

@@ -17,7 +17,7 @@ import (
 	"email-gateway/shared/crashpoint"
 )
 
-// metric is the sum of a program's series of this name with all of these label values.
+// metric returns the sum of a program's series with this name and all of these label values.
 func (p *program) metric(name string, values ...string) (sum float64) {
 	p.t.Helper()
 	_, text := fetch(p.t, p.metricsURL())
@@ -42,30 +42,29 @@ func (p *program) metric(name string, values ...string) (sum float64) {
 	return sum
 }
 
-// lostTasks is how many tasks the dispatcher found lost.
+// lostTasks returns the number of tasks that the dispatcher found lost.
 func (p *program) lostTasks() float64 {
 	p.t.Helper()
 	return p.metric("outbox_lost_retries_total") + p.metric("outbox_rescued_total", "lost")
 }
 
-// smallWindow makes SES allow 100 emails per second, so that one batch may take all of the
-// window's room.
+// smallWindow limits SES to 100 emails per second, so that one batch may fill the whole window.
 func (s *system) smallWindow() {
 	s.t.Helper()
 	s.set(func(st *sessim.Settings) { st.MaxSendRate = 100 })
 	s.restartWorker(nil)
 }
 
-// rescued is how soon an email whose task was never published is on its queue again.
+// rescued is the maximum time until an email whose task was never published is on its queue again.
 const rescued = 10 * time.Second
 
-// rescuedBeside is rescued on a machine on which the same takes so long without a fault. The next listing that finds all
-// emails comes after 30 s.
+// rescuedBeside is rescued on a machine that needs this long without a fault. The next listing that finds all emails
+// comes after 30 s.
 func rescuedBeside(undisturbed time.Duration) time.Duration {
 	return rescued + 5*time.Second + 5*undisturbed
 }
 
-// sentWithin runs what makes waiting emails go on, and returns how long it takes until n emails are SENT.
+// sentWithin calls resume and returns how long it takes until n emails are SENT.
 func (s *system) sentWithin(n int, what func()) time.Duration {
 	s.t.Helper()
 	begun := time.Now()
@@ -74,9 +73,9 @@ func (s *system) sentWithin(n int, what func()) time.Duration {
 	return time.Since(begun)
 }
 
-// The dispatcher dies with twenty emails in its hands. What it has published is sent; the
-// rest is on the queue within 10 s of its restart, beside what emails take that meet no
-// crash. Each email is sent once, and none counts as lost.
+// The dispatcher crashes while it publishes twenty emails. Published ones are sent; the others are on the queue
+// within 10 s of its restart, plus what emails take without a crash. Each email is sent once, and none counts as
+// lost.
 func TestCrashPoints_Dispatch(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -105,15 +104,15 @@ func TestCrashPoints_Dispatch(t *testing.T) {
 			for i := range n {
 				s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
 			}
-			s.dispatcher = s.doomed("dispatcher", c.point, c.nth, nil)
-			s.dispatcher.dies(c.point)
+			s.dispatcher = s.startCrashing("dispatcher", c.point, c.nth, nil)
+			s.dispatcher.awaitCrash(c.point)
 			taken := n - s.count("SELECT count(*) FROM email_outbox WHERE status = 'PENDING'")
 			if taken == 0 {
 				t.Error("no email is ENQUEUED: the batch was not committed before it was published")
 			}
 			s.awaitRequests(int64(sent + min(c.tasks, taken)))
 			left := taken
-			if c.tasks > 0 { // publishers that the crash met may have got through
+			if c.tasks > 0 { // concurrent publishers may have finished
 				left = s.count("SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED'")
 			}
 			sent += n
@@ -133,9 +132,9 @@ func TestCrashPoints_Dispatch(t *testing.T) {
 	s.sentOnce(sent)
 }
 
-// A dispatcher is frozen (SIGSTOP) between its commit and its first task, for 15 s here (DISPATCHER_FROZEN
-// sets another time). Another one has the emails on the queue within 10 s. When the first goes on,
-// it neither takes them back nor sends them again.
+// A dispatcher is frozen (SIGSTOP) between its commit and its first task, for 15 s by default (DISPATCHER_FROZEN sets
+// another time). Another dispatcher publishes the emails within 10 s. When the first one continues, it neither
+// releases them nor sends them again.
 func TestDispatcherFrozen(t *testing.T) {
 	t.Parallel()
 	frozen := 15 * time.Second
@@ -158,8 +157,8 @@ func TestDispatcherFrozen(t *testing.T) {
 	for i := range n {
 		s.send(fmt.Sprintf("preso%d@example.com", i), nil)
 	}
-	first := s.doomed("dispatcher", crashpoint.DispatchTaken, 1, map[string]string{"CRASH_WITH": "STOP"})
-	first.freezes(crashpoint.DispatchTaken)
+	first := s.startCrashing("dispatcher", crashpoint.DispatchTaken, 1, map[string]string{"CRASH_WITH": "STOP"})
+	first.awaitFreeze(crashpoint.DispatchTaken)
 	begun := time.Now()
 	if took := s.sentWithin(2*n, restart); took > rescuedBeside(undisturbed) {
 		t.Errorf("sent after %s; beside no frozen dispatcher it takes %s", took, undisturbed)
@@ -169,7 +168,7 @@ func TestDispatcherFrozen(t *testing.T) {
 	}
 	<-time.After(time.Until(begun.Add(frozen))) // the fault itself
 	first.signal(syscall.SIGCONT)
-	// It goes on as a dispatcher like any other.
+	// It continues like any other dispatcher.
 	s.dispatcher.stop()
 	for i := range n {
 		s.send(fmt.Sprintf("outro%d@example.com", i), nil)
@@ -183,8 +182,8 @@ func TestDispatcherFrozen(t *testing.T) {
 	first.stop()
 }
 
-// Retries whose lane is paused and resumed while they wait, and unknown outcomes whose wait
-// ends, are no lost tasks. What a flushed Redis forgets is one, and is repaired.
+// Retries whose lane is paused and resumed while they wait, and unknown outcomes whose wait ends, are not lost tasks.
+// Tasks that a flushed Redis forgot are lost, and are repaired.
 func TestLostTasks(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "2s", "SES_FEEDBACK_WINDOW": "1s", "SES_CONFIGURATION_SET": "gateway"})
@@ -198,9 +197,9 @@ func TestLostTasks(t *testing.T) {
 		}
 		s.awaitRequests(n / 2)
 		s.gatewayctl("lane", "pause", "--company", "Acme", "--reason", "a drill")
-		eventually(t, func() error { // the tasks come back to a paused lane, and go
+		eventually(t, func() error { // the tasks return to a paused lane and are dropped
 			if held := s.count("SELECT count(*) FROM email_outbox WHERE enqueued_at IS NOT NULL AND processed_at IS NULL AND status <> 'PROCESSING'"); held != 0 {
-				return fmt.Errorf("%d emails still have a task: %s", held, s.census())
+				return fmt.Errorf("%d emails still have a task: %s", held, s.statusCounts())
 			}
 			return nil
 		})
@@ -208,7 +207,7 @@ func TestLostTasks(t *testing.T) {
 		s.clearFaults()
 		eventually(t, func() error {
 			if open := s.count("SELECT count(*) FROM email_outbox WHERE processed_at IS NULL"); open != 0 {
-				return fmt.Errorf("%d emails are not final: %s", open, s.census())
+				return fmt.Errorf("%d emails are not final: %s", open, s.statusCounts())
 			}
 			return nil
 		})
@@ -228,7 +227,7 @@ func TestLostTasks(t *testing.T) {
 	eventually(t, func() error {
 		waiting = s.count("SELECT count(*) FROM email_outbox WHERE status = 'RETRY_SCHEDULED' AND enqueued_at IS NOT NULL")
 		if waiting == 0 {
-			return fmt.Errorf("no retry waits on the queue: %s", s.census())
+			return fmt.Errorf("no retry waits on the queue: %s", s.statusCounts())
 		}
 		return nil
 	})
@@ -241,9 +240,9 @@ func TestLostTasks(t *testing.T) {
 	}
 }
 
-// SES takes 20 emails per second and refuses the rest of 5,000. Two dispatchers keep the tasks
-// of all states within the window and the concurrency, and another tenant's emails wait 2 s
-// once the pace has come down, beside what they take while no other emails wait.
+// SES accepts 20 emails per second and refuses the rest of 5,000. Two dispatchers keep the tasks of all states within
+// the window plus the concurrency, and another tenant's emails wait at most 2 s once the rate is reduced, plus what
+// they take alone.
 func TestThrottledAccount(t *testing.T) {
 	t.Parallel()
 	const n, rate, accepted, concurrency = 5_000, 100, 20, 10
@@ -280,7 +279,7 @@ func TestThrottledAccount(t *testing.T) {
 		}
 	}()
 	s.acceptMany(n)
-	seldom(t, func() error {
+	eventuallySlow(t, func() error {
 		window, tasks := s.dispatcher.metric("queue_window_tasks", "email:send"), s.dispatcher.metric("queue_tasks", "email:send")
 		if window > 2*concurrency+5 || tasks > window {
 			return fmt.Errorf("the window is still %g tasks, of which %g are used", window, tasks)

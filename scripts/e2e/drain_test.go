@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A program that is asked to stop says at once that it drains, and keeps its port open until DRAIN_DELAY is over.
+// A program that receives SIGTERM reports immediately that it drains, and keeps its port open for DRAIN_DELAY.
 func TestDrainDelay(t *testing.T) {
 	t.Parallel()
 	const delay = 5 * time.Second
@@ -52,7 +52,7 @@ func TestDrainDelay(t *testing.T) {
 	}
 }
 
-// askReady asks for /readyz over a connection of its own.
+// askReady requests /readyz over a new connection.
 func askReady(t *testing.T, p *program) (status int, body string, err error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+"/readyz", nil)

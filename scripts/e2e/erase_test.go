@@ -18,7 +18,7 @@ import (
 	"email-gateway/shared/servertest"
 )
 
-// privacyOfficer runs gatewayctl as the role that is there for people's data.
+// privacyOfficer runs gatewayctl with the role for people's data.
 func (s *system) privacyOfficer(keys string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), args...)
@@ -35,14 +35,14 @@ func (s *system) grantRoles() {
 	}
 }
 
-// killedBetween starts the command and kills it once the count has risen, before it is whole.
+// killedBetween starts the command and kills it when the count has risen but not reached the total.
 func (s *system) killedBetween(cmd *exec.Cmd, query string, whole int) {
 	s.t.Helper()
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	begun := s.count(query)
-	every(s.t, 5*time.Millisecond, func() error {
+	poll(s.t, 5*time.Millisecond, func() error {
 		if s.count(query) == begun {
 			return errors.New("nothing happens")
 		}
@@ -51,13 +51,12 @@ func (s *system) killedBetween(cmd *exec.Cmd, query string, whole int) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if n := s.count(query); n <= begun || n >= whole {
-		s.t.Fatalf("it was killed at %d of %d, which is not the middle", n, whole)
+		s.t.Fatalf("it was killed at %d of %d, want in between", n, whole)
 	}
 }
 
-// An erasure is killed in the middle while the person's tasks stand on the queue and news
-// of her in RabbitMQ. Run again, it comes to its end; what the queues carry finds nothing,
-// and nothing is sent to her.
+// An erasure is killed halfway while the person's tasks are queued and an import of theirs is in RabbitMQ. Run again,
+// it completes; the queued messages find nothing, and nothing is sent to the person.
 func TestErase_Killed(t *testing.T) {
 	t.Parallel()
 	rabbitmq := servertest.Start(t, "rabbitmq")
@@ -82,7 +81,7 @@ func TestErase_Killed(t *testing.T) {
 	}
 	eventually(t, func() error {
 		if n := s.redisClient().LLen(t.Context(), "asynq:{email:send}:pending").Val(); n < 10 {
-			return fmt.Errorf("%d tasks stand on the queue", n)
+			return fmt.Errorf("%d tasks are queued", n)
 		}
 		return nil
 	})
@@ -127,7 +126,7 @@ func TestErase_Killed(t *testing.T) {
 	for _, table := range []string{"email_outbox", "email_logs", "email_events", "recipients", "recipient_intakes", "mailing_entries", "dead_letters", "operator_audit", "idempotency_keys"} {
 		for _, word := range []string{"maria", email.HashTaxID("52998224725", nil)} {
 			if n := s.count("SELECT count(*) FROM " + table + " t WHERE to_jsonb(t)::text ILIKE '%" + word + "%'"); n > 0 {
-				t.Errorf("%s tells %s %d times", table, word, n)
+				t.Errorf("%s contains %s %d times", table, word, n)
 			}
 		}
 	}
@@ -136,8 +135,8 @@ func TestErase_Killed(t *testing.T) {
 	}
 }
 
-// What the queue has archived of an email that gave up goes with the person, and so does the
-// archived task of an email to somebody else that names the person. The receipt counts them.
+// The queue's archived task of the person's failed email is erased, and so is the archived task of an email to
+// somebody else that names the person. The receipt counts them.
 func TestErase_ArchivedTasks(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -177,8 +176,7 @@ func TestErase_ArchivedTasks(t *testing.T) {
 	}
 }
 
-// A rotation is killed in the middle. Run again, it comes to its end, and the old key is
-// missed by nobody.
+// A rotation is killed halfway. Run again, it completes, and the old key is no longer needed.
 func TestRotation_Killed(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, bulk(t, brokerURL(t)))

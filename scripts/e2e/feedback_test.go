@@ -11,8 +11,8 @@ import (
 
 const eventsTopic = "arn:aws:sns:us-east-1:123456789012:ses-events"
 
-// hearFeedback subscribes the api to the simulator's topic.
-func (s *system) hearFeedback() {
+// subscribeFeedback subscribes the api to the simulator's topic.
+func (s *system) subscribeFeedback() {
 	s.t.Helper()
 	s.api.stop()
 	env := maps.Clone(s.env)
@@ -24,12 +24,12 @@ func (s *system) hearFeedback() {
 	}
 }
 
-// Through the three programs: what SES tells ends in the timeline, resolves what was
-// unknown without a second request, and keeps further mail from who does not want it.
+// Through the three programs: SES's feedback is recorded in the timeline, resolves an unknown outcome without a
+// second request, and prevents further mail to recipients who do not want it.
 func TestFeedback(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"SES_CONFIGURATION_SET": "events", "SES_FEEDBACK_WINDOW": "5m"})
-	s.hearFeedback()
+	s.subscribeFeedback()
 	for to, want := range map[string]string{
 		"ana@example.com":                            "SENT DELIVERED",
 		"ana+sim-events-early@example.com":           "SENT DELIVERED",

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// tenant runs gatewayctl as the company whose key the system has, far from the database.
+// tenant runs gatewayctl with the key of the system, without access to the database.
 func (s *system) tenant(args ...string) (out string, code int) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), args...)
@@ -26,7 +26,7 @@ func (s *system) tenant(args ...string) (out string, code int) {
 	return string(text), 0
 }
 
-// A tenant with nothing but gatewayctl: a mailing and emails, each watched to its end.
+// A tenant uses only gatewayctl: a mailing and emails, each followed to its end.
 func TestGatewayctl_Tenant(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, bulk(t, brokerURL(t)))

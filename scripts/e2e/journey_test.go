@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// The path that everything else joins: a curl, a 202, and within a second SENT with
-// the whole story.
+// The main path: one request, a 202, and SENT within a second with the complete timeline.
 func TestJourney(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -36,7 +35,7 @@ func TestJourney(t *testing.T) {
 		t.Errorf("email = %+v, want one attempt and the SES id", got)
 	}
 	if sent := got.Events[3].Metadata; sent["sesMessageId"] != got.SESMessageID || sent["attempt"] != float64(1) || sent["durationMs"] == nil {
-		t.Errorf("SENT event tells %v", sent)
+		t.Errorf("SENT event contains %v", sent)
 	}
 
 	mails := s.ses.Inbox()
@@ -51,7 +50,7 @@ func TestJourney(t *testing.T) {
 	s.checkNothingPersonalLeaks(t, id)
 }
 
-// checkNothingPersonalLeaks looks for the CPF and the address where they must not be.
+// checkNothingPersonalLeaks searches for the CPF and the address where they must not be.
 func (s *system) checkNothingPersonalLeaks(t *testing.T, id string) {
 	t.Helper()
 	for _, p := range []*program{s.api, s.dispatcher, s.worker} {
@@ -62,7 +61,7 @@ func (s *system) checkNothingPersonalLeaks(t *testing.T, id string) {
 		}
 	}
 	if !strings.Contains(s.worker.logged(), id) || !strings.Contains(s.worker.logged(), "m***@c***.example") {
-		t.Error("the worker's log does not tell of the email, masked")
+		t.Error("the worker's log does not contain the masked address")
 	}
 	rows, err := s.db.SQL.QueryContext(t.Context(), `SELECT row_to_json(o)::text FROM email_outbox o UNION ALL
 		SELECT row_to_json(l)::text FROM email_logs l UNION ALL SELECT row_to_json(e)::text FROM email_events e UNION ALL
@@ -142,18 +141,18 @@ func TestMonitoring(t *testing.T) {
 	})
 }
 
-// One key, fifty requests at once: one row, one answer, one mail.
+// Fifty concurrent requests with one Idempotency-Key: one row, one response, one email.
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	key := map[string]string{"Idempotency-Key": "invoice-2026-11-0042"}
 	answers := make([]string, 50)
-	gate := make(chan struct{})
+	start := make(chan struct{})
 	var group sync.WaitGroup
 	for i := range answers {
 		group.Go(func() {
-			<-gate
-			// A client repeats a request that is answered 409 because another one with its key is not yet done.
+			<-start
+			// A client repeats a request that was answered 409 because another one with its key is in progress.
 			eventually(t, func() error {
 				status, body, err := s.try(http.MethodPost, "/v1/email/send", newBody("ana@example.com", nil), key)
 				answers[i] = string(body)
@@ -167,7 +166,7 @@ func TestIdempotency(t *testing.T) {
 			})
 		})
 	}
-	close(gate)
+	close(start)
 	group.Wait()
 	if distinct := slices.Compact(slices.Sorted(slices.Values(answers))); len(distinct) != 1 {
 		t.Errorf("%d different answers, want one: %v", len(distinct), distinct)

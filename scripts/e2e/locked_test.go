@@ -10,10 +10,9 @@ import (
 	"email-gateway/scripts/sessim"
 )
 
-// A foreign session locks two emails that wait on the queue, the recipient of a third and a
-// fourth that SES is taking. All others are sent as fast as without it, and these four once it
-// has ended. LOCK_HOLD makes it hold them for longer than a test of every day has time for
-// (30s), on a machine without other work; the latency may then be 200 ms more than it was before.
+// Another session locks two queued emails, the recipient of a third and a fourth that is being sent. All others are
+// sent as fast as without the locks, and these four after it has ended. LOCK_HOLD sets a longer time (30s), on a
+// machine without other work; the latency may then be 200 ms more than before.
 func TestLockedRows(t *testing.T) {
 	t.Parallel()
 	hold, slower, times := 5*time.Second, time.Second, time.Duration(3)
@@ -46,7 +45,7 @@ func TestLockedRows(t *testing.T) {
 	s.sentOnce(n)
 }
 
-// latencyBesideLocks is latencyFor while a foreign session has locked four emails of this try.
+// latencyBesideLocks is latencyFor while another session has locked four emails of this try.
 func (s *system) latencyBesideLocks(d time.Duration, try int) time.Duration {
 	s.t.Helper()
 	known, queued, calling := fmt.Sprintf("known%d@example.com", try), fmt.Sprintf("queued%d-", try), fmt.Sprintf("calling%d@example.com", try)
@@ -87,8 +86,7 @@ func (s *system) latencyBesideLocks(d time.Duration, try int) time.Duration {
 	return during
 }
 
-// latencyFor sends an email every 25 ms for so long, and returns within which time 99 % of
-// them were SENT.
+// latencyFor sends an email every 25 ms for a duration, and returns the time in which 99 % of them were SENT.
 func (s *system) latencyFor(d time.Duration, name string) time.Duration {
 	s.t.Helper()
 	next, n := time.NewTicker(25*time.Millisecond), 0
@@ -111,13 +109,13 @@ func (s *system) latencyFor(d time.Duration, name string) time.Duration {
 	return time.Duration(p99 * float64(time.Second)).Round(time.Millisecond)
 }
 
-// sendTo sends an email to somebody who is nobody else's recipient.
+// sendTo sends an email to a recipient that no other email has.
 func (s *system) sendTo(to string) string {
 	s.t.Helper()
 	return s.send(to, func(body map[string]any) { body["recipient"] = map[string]any{"externalId": to, "email": to} })
 }
 
-// lockOne runs a statement of a foreign session that locks one row.
+// lockOne runs a statement of another session that locks one row.
 func lockOne(t *testing.T, tx *sql.Tx, statement string, args ...any) {
 	t.Helper()
 	result, err := tx.ExecContext(t.Context(), statement, args...)

@@ -22,16 +22,16 @@ type logLine struct {
 
 var (
 	stamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`)
-	// unmasked is an address that stands there as it is.
+	// unmasked matches an address that is not masked.
 	unmasked = regexp.MustCompile(`[A-Za-z0-9._+-]+@[A-Za-z0-9-]+\.`)
 	taxID    = regexp.MustCompile(`\b\d{3}\.?\d{3}\.?\d{3}-?\d{2}\b`)
 )
 
-// checkLogs holds every line that the programs wrote to the shape, and finds in the right
-// ones what leads from a line to an email.
+// checkLogs checks the format of every line that the programs logged, and that the lines about an email have the
+// fields that identify it.
 func checkLogs(t *testing.T, s *system) {
 	t.Helper()
-	told := map[string]int{}
+	counts := map[string]int{}
 	for name, p := range map[string]*program{"api": s.api, "dispatcher": s.dispatcher, "worker": s.worker} {
 		for text := range strings.Lines(p.logged()) {
 			if err := checkLine(name, strings.TrimSpace(text)); err != nil {
@@ -39,13 +39,13 @@ func checkLogs(t *testing.T, s *system) {
 			}
 			var line logLine
 			if json.Unmarshal([]byte(text), &line) == nil {
-				told[line.Message]++
+				counts[line.Message]++
 			}
 		}
 	}
 	for _, message := range []string{"listening", "request", "email moved", "sending parked: nothing passes but a probe every few seconds, until the provider takes it"} {
-		if told[message] == 0 {
-			t.Errorf("no line says %q: %v", message, told)
+		if counts[message] == 0 {
+			t.Errorf("no line says %q: %v", message, counts)
 		}
 	}
 }

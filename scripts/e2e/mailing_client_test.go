@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// mailingView is what the api tells about a mailing.
+// mailingView is the api's representation of a mailing.
 type mailingView struct {
 	MailingID    string
 	Status       string
@@ -30,14 +30,14 @@ type mailingView struct {
 	ErrorMessage string
 }
 
-// templates of a mailing whose fields are the spreadsheet's columns.
+// templates are a mailing's templates, whose fields are the spreadsheet's columns.
 var templates = map[string]string{
 	"subject": "Olá, {{nome}}",
 	"html":    `<p title="{{cidade}}">{{nome}}, seu código é {{token}}.</p><p><a href="{{unsubscribe_url}}">Sair</a></p>`,
 	"text":    "{{nome}}: {{token}}",
 }
 
-// bulk is what a system needs to know for mailings.
+// bulk returns the settings of a system that sends mailings.
 func bulk(t *testing.T, rabbitmqURL string) map[string]string {
 	t.Helper()
 	return map[string]string{
@@ -47,7 +47,7 @@ func bulk(t *testing.T, rabbitmqURL string) map[string]string {
 	}
 }
 
-// upload posts a file with templates and returns the answer.
+// upload posts a file with templates and returns the response.
 func (s *system) upload(name string, file []byte, change map[string]string) (int, []byte) {
 	s.t.Helper()
 	status, answer, err := s.tryUpload(name, file, change)
@@ -95,8 +95,7 @@ func writeForm(form *multipart.Writer, name string, file []byte, fields map[stri
 	return form.Close()
 }
 
-// mail uploads a spreadsheet that must be accepted with the right numbers, and returns
-// the mailing's id.
+// mail uploads a spreadsheet, checks the counts of the response, and returns the mailing's id.
 func (s *system) mail(name string, sheet spreadsheet, change map[string]string) string {
 	s.t.Helper()
 	status, answer := s.upload(name, sheet.file, change)
@@ -123,17 +122,16 @@ func (s *system) mailing(id string) mailingView {
 // awaitMailing waits until the mailing has the status.
 func (s *system) awaitMailing(id string, status string) (last mailingView) {
 	s.t.Helper()
-	seldom(s.t, func() error {
+	eventuallySlow(s.t, func() error {
 		if last = s.mailing(id); last.Status != status {
-			return fmt.Errorf("the mailing is %+v; %s", last, s.census())
+			return fmt.Errorf("the mailing is %+v; %s", last, s.statusCounts())
 		}
 		return nil
 	})
 	return last
 }
 
-// deliveredOnce checks that SES took the mail of each good row exactly once, with the
-// name as it was written.
+// deliveredOnce checks that SES accepted the email of each valid row exactly once, with the name unchanged.
 func (s *system) deliveredOnce(sheet spreadsheet) {
 	s.t.Helper()
 	s.sentOnce(len(sheet.people))

@@ -12,15 +12,15 @@ import (
 	"email-gateway/scripts/sessim"
 )
 
-// steer posts one of a mailing's controls.
-func (s *system) steer(id, control string) {
+// control posts one of a mailing's control requests.
+func (s *system) control(id, action string) {
 	s.t.Helper()
-	if status, answer := s.call(http.MethodPost, "/mailings/"+id+"/"+control, nil, nil); status != http.StatusOK {
-		s.t.Fatalf("%s: %d %s", control, status, answer)
+	if status, answer := s.call(http.MethodPost, "/mailings/"+id+"/"+action, nil, nil); status != http.StatusOK {
+		s.t.Fatalf("%s: %d %s", action, status, answer)
 	}
 }
 
-// slowSES answers each request after that long.
+// slowSES delays the response to each request by that many milliseconds.
 func (s *system) slowSES(ms int64) {
 	s.t.Helper()
 	if err := s.ses.SetSettings(slowedBy(s.ses.Settings(), ms)); err != nil {
@@ -38,9 +38,8 @@ func (s *system) awaitRequests(n int64) {
 	})
 }
 
-// standsStill wants SES to hear no more than most requests after something, and then nothing
-// for 1.5 s.
-func (s *system) standsStill(what string, begun, most int64) {
+// expectFewRequests checks that SES receives at most most requests more than begun, and then none for 1.5 s.
+func (s *system) expectFewRequests(what string, begun, most int64) {
 	s.t.Helper()
 	for before := begun; ; {
 		<-time.After(1500 * time.Millisecond)
@@ -68,28 +67,28 @@ func TestMailing_PauseResumeCancel(t *testing.T) {
 
 	const most = 8*5 + 8
 	s.awaitRequests(40)
-	s.steer(id, "pause")
+	s.control(id, "pause")
 	before := s.ses.Summary().Requests
-	s.standsStill("the pause", before, most)
+	s.expectFewRequests("the pause", before, most)
 	if view := s.mailing(id); view.Status != "PAUSED" {
 		t.Errorf("%+v", view)
 	}
 	begun := s.ses.Summary().Requests
-	s.steer(id, "resume")
+	s.control(id, "resume")
 	s.awaitRequests(begun + 20)
-	s.steer(id, "cancel")
+	s.control(id, "cancel")
 	before = s.ses.Summary().Requests
-	s.standsStill("the cancel", before, most)
+	s.expectFewRequests("the cancel", before, most)
 
 	var done mailingView
-	seldom(t, func() error {
+	eventuallySlow(t, func() error {
 		if done = s.mailing(id); done.Sent+done.Cancelled != len(sheet.people) {
 			return fmt.Errorf("%+v", done)
 		}
 		return nil
 	})
 	if done.Status != "CANCELLED" || done.Queued != 0 || int64(done.Sent) != s.ses.Summary().Accepted {
-		t.Errorf("%+v; SES took %d", done, s.ses.Summary().Accepted)
+		t.Errorf("%+v; SES accepted %d", done, s.ses.Summary().Accepted)
 	}
 	var open int
 	if err := s.db.SQL.QueryRowContext(t.Context(), "SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL").Scan(&open); err != nil || open != 0 {
@@ -97,7 +96,7 @@ func TestMailing_PauseResumeCancel(t *testing.T) {
 	}
 }
 
-// What failed is sent again, and only that.
+// Only the failed emails are sent again.
 func TestMailing_RetryFailed(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, bulk(t, brokerURL(t)))
@@ -111,8 +110,8 @@ func TestMailing_RetryFailed(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	s.ses.ClearFaults()
-	s.steer(id, "retry-failed")
-	seldom(t, func() error {
+	s.control(id, "retry-failed")
+	eventuallySlow(t, func() error {
 		if done = s.mailing(id); done.Status != "COMPLETED" || done.Failed != 0 {
 			return fmt.Errorf("%+v", done)
 		}
@@ -121,7 +120,7 @@ func TestMailing_RetryFailed(t *testing.T) {
 	s.deliveredOnce(sheet)
 }
 
-// One click keeps the next mailing away, and no invoice.
+// A one-click unsubscribe suppresses the next mailing, but not an invoice.
 func TestUnsubscribe(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, bulk(t, brokerURL(t)))

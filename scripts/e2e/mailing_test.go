@@ -15,8 +15,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// A file as people have them: every good row reaches its reader once, accents right,
-// and the numbers are exact. MAILING_ROWS=100000 makes it large.
+// A realistic file: every valid row is sent once, with correct accents, and the counts are exact. MAILING_ROWS=100000
+// makes it large.
 func TestMailing(t *testing.T) {
 	t.Parallel()
 	rows := mailingRows(t, 5_000)
@@ -24,7 +24,7 @@ func TestMailing(t *testing.T) {
 	sheet := newSpreadsheet(t, rows)
 	begun := time.Now()
 	id := s.mail("clientes.csv", sheet, nil)
-	t.Logf("%d rows taken in within %s", rows, time.Since(begun).Round(time.Millisecond))
+	t.Logf("%d rows accepted in %s", rows, time.Since(begun).Round(time.Millisecond))
 	done := s.awaitMailing(id, "COMPLETED")
 	t.Logf("completed after %s", time.Since(begun).Round(time.Millisecond))
 	if done.Total != sheet.rows || done.Sent != len(sheet.people) || done.Invalid != sheet.invalid || done.Duplicates != sheet.duplicates ||
@@ -33,7 +33,7 @@ func TestMailing(t *testing.T) {
 	}
 	s.deliveredOnce(sheet)
 
-	// The first mail in full: rendered in every part, with the one-click headers.
+	// The first email completely: rendered in every part, with the one-click headers.
 	for _, mail := range s.ses.Inbox() {
 		if mail.To[0] != "pessoa0@cliente.example" {
 			continue
@@ -51,7 +51,7 @@ func TestMailing(t *testing.T) {
 		}
 	}
 
-	// The same request again is the first one's answer.
+	// Repeating the request returns the first response.
 	status, answer := s.upload("clientes.csv", sheet.file, nil)
 	var again mailingView
 	if err := json.Unmarshal(answer, &again); err != nil || status != http.StatusAccepted || again.MailingID != id {
@@ -63,9 +63,8 @@ func TestMailing(t *testing.T) {
 	s.sentOnce(len(sheet.people))
 }
 
-// What can break, breaks: RabbitMQ between publishing and consuming, the worker in the
-// middle of expanding, Postgres. Each address still gets its mail once. Sending is
-// paused meanwhile: what a kill does to an email that is being sent is another test's.
+// RabbitMQ fails between publishing and consuming, the worker while it expands, and Postgres: each address still gets
+// one email. Sending is paused meanwhile, because other tests kill a worker that sends.
 func TestMailing_Faults(t *testing.T) {
 	t.Parallel()
 	rows := mailingRows(t, 12_000)
@@ -84,7 +83,7 @@ func TestMailing_Faults(t *testing.T) {
 		}
 		s.worker.kill()
 		if kills == 1 {
-			rabbitmq.Crash() // while it holds the job that nobody acknowledged
+			rabbitmq.Crash() // while it has the unacknowledged job
 		}
 		s.worker = startProgram(t, "worker", s.env)
 	}
@@ -95,9 +94,9 @@ func TestMailing_Faults(t *testing.T) {
 		s.awaitExpanded(id, before+1)
 	}
 	took := time.Since(fixed).Round(time.Millisecond)
-	t.Logf("goes on %s after the last fault", took)
+	t.Logf("expands again %s after the last fault", took)
 	if took > 2*time.Minute { // a job without a heartbeat is found after 15 s, see bulk
-		t.Errorf("it took %s to go on", took)
+		t.Errorf("it took %s to expand again", took)
 	}
 	s.setSending(true)
 	done := s.awaitMailing(id, "COMPLETED")
@@ -107,7 +106,7 @@ func TestMailing_Faults(t *testing.T) {
 	s.deliveredOnce(sheet)
 }
 
-// expanded is how many of the mailing's rows have become emails.
+// expanded returns how many rows of the mailing have become emails.
 func (s *system) expanded(id string) (n int) {
 	s.t.Helper()
 	err := s.db.SQL.QueryRowContext(s.t.Context(), "SELECT processed_lines FROM mailings WHERE id = $1", id).Scan(&n)
@@ -128,7 +127,7 @@ func (s *system) awaitExpanded(id string, n int) (now int) {
 	return now
 }
 
-// setSending pauses the emails' queues, as an operator may, or lets them go on.
+// setSending pauses or resumes the emails' queues, like an operator.
 func (s *system) setSending(on bool) {
 	s.t.Helper()
 	options, err := asynq.ParseRedisURI(s.redis.URL)

@@ -21,7 +21,7 @@ import (
 	"email-gateway/shared/telemetry/telemetrytest"
 )
 
-// What operators see of a gateway in which a little of everything has happened.
+// Metrics, queries, alerts and dashboards of a gateway in which every counted event has happened.
 func TestObservability(t *testing.T) {
 	t.Parallel()
 	collector := telemetrytest.Start(t)
@@ -31,8 +31,8 @@ func TestObservability(t *testing.T) {
 	t.Run("logs", func(t *testing.T) { checkLogs(t, s) })
 }
 
-// checkMetrics holds the tables of the READMEs to the programs: they name every metric of
-// ours with its labels and programs, and nothing that does not exist.
+// checkMetrics compares the tables of the READMEs with the programs: they list every metric of the project with its
+// labels and programs, and no other.
 func checkMetrics(t *testing.T, s *system) {
 	t.Helper()
 	described, err := observability.Described(rootDir)
@@ -61,7 +61,7 @@ func checkMetrics(t *testing.T, s *system) {
 	checkQueries(t, last)
 }
 
-// promised are the series that operators build on, by whatever name a README calls them.
+// promised are the series that operators rely on.
 var promised = []string{
 	// of emails, mailings and the api
 	`mailing_emails_total{status="sent"}`, `mailing_emails_total{status="failed"}`, `mailing_processing_duration_seconds_count`,
@@ -78,14 +78,13 @@ var promised = []string{
 	// queue age, oldest due row by kind of lane, window
 	`queue_oldest_task_seconds{queue="email:send"}`, `outbox_oldest_due_seconds{queue="email:send", kind="single"}`,
 	`outbox_oldest_due_seconds{queue="email:send:low", kind="mailing"}`, `queue_tasks{queue="email:send"}`, `queue_window_tasks{queue="email:send"}`,
-	// outcomes that nobody knows, rescues, gate, quota
+	// unknown outcomes, rescues, circuit breaker, quota
 	`outbox_outcome_unknown_count`, `pipeline_state_transitions_total{state="OUTCOME_UNKNOWN"}`, `outbox_rescued_total{reason="lease_ended"}`,
 	`outbox_rescued_total{reason="lost"}`, `outbox_rescued_total{reason="unpublished"}`, `provider_gate_shut`, `provider_quota_left`, `provider_quota_limit`,
 }
 
-// checkQueries wants what is promised to exist, and every alert and every panel to find what it
-// asks for: a condition that no series meets is a word that nobody says, and an alert that
-// never fires.
+// checkQueries checks that the promised series exist, and that every alert and panel selects existing series: a
+// condition with an unknown label value is never true, and its alert never fires.
 func checkQueries(t *testing.T, families map[string]map[string]*dto.MetricFamily) {
 	t.Helper()
 	dir := filepath.Join(rootDir, "scripts/observability")
@@ -131,7 +130,7 @@ func anySeries(families map[string]map[string]*dto.MetricFamily, s observability
 	return false
 }
 
-// ours are the metrics that no library brings.
+// ours are the metrics that no library defines.
 func ours(families map[string]map[string]*dto.MetricFamily) map[string]observability.Metric {
 	shown := map[string]observability.Metric{}
 	for _, program := range slices.Sorted(maps.Keys(families)) {
@@ -145,8 +144,8 @@ func ours(families map[string]map[string]*dto.MetricFamily) map[string]observabi
 	return shown
 }
 
-// startBusy is a system in which everything that is counted has happened: an email sent
-// and one refused, a mailing, a recipient, a request that ended with a 503, and the gate shut and held.
+// startBusy starts a system in which every counted event has happened: an email sent and one refused, a mailing, a
+// recipient, a request answered 503, and the circuit breaker opened and sending paused.
 func startBusy(t *testing.T, collector string) *system {
 	t.Helper()
 	rabbitmq := servertest.Start(t, "rabbitmq")
@@ -161,15 +160,15 @@ func startBusy(t *testing.T, collector string) *system {
 	}
 	s.set(func(st *sessim.Settings) { st.Paused = true })
 	s.send("maria@cliente.example", nil)
-	s.awaitShut("SES_ACCOUNT_SENDING_PAUSED")
-	s.hold()
+	s.awaitOpened("SES_ACCOUNT_SENDING_PAUSED")
+	s.pauseAll()
 	if status, _ := s.call(http.MethodPost, "/v1/ses/events", map[string]any{}, nil); status != http.StatusServiceUnavailable {
 		t.Errorf("events of SES without a topic: %d, want 503", status)
 	}
 	return s
 }
 
-// scrape asks each program for its metrics.
+// scrape fetches the metrics of each program.
 func (s *system) scrape() map[string]map[string]*dto.MetricFamily {
 	s.t.Helper()
 	programs := map[string]*program{"api": s.api, "dispatcher": s.dispatcher, "worker": s.worker}
@@ -186,7 +185,7 @@ func (s *system) scrape() map[string]map[string]*dto.MetricFamily {
 	return all
 }
 
-// isLibrarys finds the metrics of the Go runtime, the process, and the scrape itself.
+// isLibrarys matches the metrics of the Go runtime, the process, and the scrape itself.
 func isLibrarys(name string) bool {
 	for _, prefix := range []string{"go_", "process_", "promhttp_"} {
 		if strings.HasPrefix(name, prefix) {
@@ -208,7 +207,7 @@ func labelsOf(family *dto.MetricFamily) []string {
 
 var identifier = regexp.MustCompile(`@|[0-9a-f]{8}-[0-9a-f]{4}|(?i)acme|cliente|maria|\d{11}`)
 
-// checkLabelValues wants no label that grows with tenants or their people.
+// checkLabelValues checks that no label grows with tenants or their recipients.
 func checkLabelValues(t *testing.T, s *system, family *dto.MetricFamily) {
 	t.Helper()
 	for _, m := range family.GetMetric() {

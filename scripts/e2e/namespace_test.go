@@ -13,16 +13,16 @@ import (
 	"testing"
 )
 
-// namespace is a network namespace with one link to the machine. Its programs reach services
-// on the machine's loopback through forwarders at the machine's end of the link.
+// namespace is a network namespace with one link to the machine. Its programs reach services on the machine's
+// loopback through forwarders at the machine's end of the link.
 type namespace struct {
 	t    *testing.T
 	name string
 	host string // the machine's address on the link
 }
 
-// newNamespace makes a namespace, which is removed when the test ends. It takes root and iproute2:
-// without them it returns nil and what is missing.
+// newNamespace creates a namespace, which is removed when the test ends. It needs root and iproute2: without them it
+// returns nil and what is missing.
 func newNamespace(t *testing.T) (n *namespace, missing string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -37,8 +37,8 @@ func newNamespace(t *testing.T) (n *namespace, missing string) {
 		return nil, fmt.Sprintf("no network namespace can be made here: %v: %s", err, out) // a root without that right, as in a container
 	}
 	t.Cleanup(func() { n.ip("netns", "del", n.name) }) // its end of the link goes with it, and so does the other
-	// Both ends know each other's hardware address for good, as if a router were between them: without
-	// that a cut is reported as "no route to host" after some seconds, when nobody answers ARP.
+	// Both ends have permanent neighbor entries, as if a router were between them: otherwise a cut is reported as "no
+	// route to host" after some seconds without ARP responses.
 	const host, guest = "02:00:00:00:00:01", "02:00:00:00:00:02"
 	inside := strings.TrimSuffix(n.host, "1") + "2"
 	n.ip("link", "add", n.link(), "address", host, "type", "veth", "peer", "name", "eth0", "address", guest, "netns", n.name)
@@ -54,7 +54,7 @@ func newNamespace(t *testing.T) (n *namespace, missing string) {
 // link is the machine's end.
 func (n *namespace) link() string { return n.name }
 
-// cut makes packets vanish in both directions, without a word to either end.
+// cut drops packets in both directions without an error to either end.
 func (n *namespace) cut() { n.t.Helper(); n.ip("link", "set", n.link(), "down") }
 
 // mend ends a cut.
@@ -68,8 +68,7 @@ func (n *namespace) ip(args ...string) {
 	}
 }
 
-// start runs a built program in the namespace. The settings named by urls lead through
-// forwarders.
+// start runs a built program in the namespace. The settings named by urls lead through forwarders.
 func (n *namespace) start(name string, env map[string]string, urls ...string) *program {
 	n.t.Helper()
 	inside := maps.Clone(env)
@@ -84,7 +83,7 @@ func (n *namespace) start(name string, env map[string]string, urls ...string) *p
 	return startProgramAt(n.t, path, inside)
 }
 
-// forward returns a service's URL as the namespace reaches it.
+// forward returns a service's URL as reachable from the namespace.
 func (n *namespace) forward(service string) string {
 	n.t.Helper()
 	u, err := url.Parse(service)
@@ -109,7 +108,7 @@ func (n *namespace) forward(service string) string {
 	return u.String()
 }
 
-// forwardConn carries one connection until one of its ends is closed.
+// forwardConn forwards one connection until one of its ends is closed.
 func forwardConn(client net.Conn, upstream string) {
 	defer func() { _ = client.Close() }()
 	server, err := net.Dial("tcp", upstream)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// SES refuses connections for 20 s while 100 emails are on their way: some have tried by
-// the time the gate shuts, the others wait behind it.
+// SES refuses connections for 20 s while 100 emails are being sent: some have tried before the circuit breaker opens,
+// the others wait.
 func TestSESRefusesConnections(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -20,17 +20,16 @@ func TestSESRefusesConnections(t *testing.T) {
 	for i := range 100 {
 		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
 	}
-	s.awaitShut("NETWORK_ERROR")
+	s.awaitOpened("NETWORK_ERROR")
 	<-time.After(20 * time.Second) // the outage itself
 	serveSES(t, at, s.ses)
 	s.awaitAll(100, "SENT")
 	s.sentOnce(100)
 }
 
-// Redis is stopped for 10 s while emails run: the api does not notice, and
-// afterwards each email was sent once. asynq cannot record the tasks that end while
-// Redis is away and delivers them again up to two minutes later; the fence has to
-// hold then too.
+// Redis is stopped for 10 s while emails are sent: the api is not affected, and afterwards each email was sent once.
+// asynq cannot record the tasks that end while Redis is down and delivers them again up to two minutes later; the
+// fence must prevent a second send.
 func TestRedisStops(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "16"})
@@ -59,8 +58,8 @@ func TestRedisStops(t *testing.T) {
 	s.sentOnce(before + during)
 }
 
-// A worker told to stop finishes what it has in its hands; what waits is done by
-// the next one. Nothing is lost and nothing sent twice.
+// A worker that is stopped finishes its active tasks; the next worker handles the waiting ones. Nothing is lost or
+// sent twice.
 func TestWorkerStopsGracefully(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "8"})
@@ -87,8 +86,8 @@ func TestWorkerStopsGracefully(t *testing.T) {
 	s.sentOnce(n)
 }
 
-// The foreign emulator of many teams answers 404 to GetAccount, repeats its message
-// ids and closes idle connections after 5 s.
+// An emulator that many teams use answers 404 to GetAccount, repeats its message ids and closes idle connections
+// after 5 s.
 func TestForeignEmulator(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -160,7 +159,7 @@ func TestBackoffInReality(t *testing.T) {
 	}
 }
 
-// A suspended company's emails wait, and go on when it is resumed.
+// A suspended company's emails wait, and are sent after it is resumed.
 func TestSuspendedCompany(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -183,7 +182,7 @@ func TestSuspendedCompany(t *testing.T) {
 	s.sentOnce(2)
 }
 
-// Two workers, two dispatchers, one of each frozen for a while: no email twice.
+// Two workers and two dispatchers, one of each frozen for a while: no email is sent twice.
 func TestFrozenProcesses(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -203,9 +202,8 @@ func TestFrozenProcesses(t *testing.T) {
 	s.sentOnce(n)
 }
 
-// The dispatcher is killed again and again between taking rows and committing what
-// it did with them. A task may then stand on the queue of which Postgres knows
-// nothing; it is met, not doubled.
+// The dispatcher is killed repeatedly between taking rows and recording the result. A task may then be queued without
+// a record in Postgres; the dispatcher finds it and does not enqueue another.
 func TestDispatcherKilled(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)

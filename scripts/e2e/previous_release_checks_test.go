@@ -7,7 +7,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// number asks the database for one.
+// number returns the single number that the query selects.
 func (s *system) number(query string, args ...any) (n int) {
 	s.t.Helper()
 	if err := s.db.SQL.QueryRowContext(s.t.Context(), query, args...).Scan(&n); err != nil {
@@ -25,32 +25,31 @@ func (s *system) awaitProgress(n int) {
 	}
 	eventually(s.t, func() error {
 		if sent := s.number(`SELECT count(*) FROM email_outbox WHERE status = 'SENT' AND created_at > $1`, now); sent < n {
-			return fmt.Errorf("%d of %d new emails are sent: %s", sent, n, s.census())
+			return fmt.Errorf("%d of %d new emails are sent: %s", sent, n, s.statusCounts())
 		}
 		return nil
 	})
 }
 
-// awaitEnds waits until every email has ended and every bulk row is published. A killed
-// worker's claims last a minute; those older than ten seconds are ended early, since a live
-// worker records its answers within milliseconds.
+// awaitEnds waits until every email is final and every bulk row is published. A killed worker's claims last a minute;
+// claims older than ten seconds are ended early, since a running worker records its results within milliseconds.
 func (s *system) awaitEnds() {
 	s.t.Helper()
-	seldom(s.t, func() error {
+	eventuallySlow(s.t, func() error {
 		_, err := s.db.SQL.ExecContext(s.t.Context(), `UPDATE email_outbox SET lease_until = now() - interval '10 s'
 			WHERE status = 'PROCESSING' AND lease_until BETWEEN now() AND now() + interval '50 s'`)
 		if err != nil {
 			return err
 		}
 		if left := s.number(`SELECT count(*) FROM email_outbox WHERE processed_at IS NULL`); left > 0 {
-			return fmt.Errorf("%d rows have not ended: %s", left, s.census())
+			return fmt.Errorf("%d rows are not final: %s", left, s.statusCounts())
 		}
 		return nil
 	})
 	s.awaitQuietQueues()
 }
 
-// check compares what was promised with 202 with what is there.
+// check compares what was promised with 202 with the database.
 func (r *release) check() {
 	r.t.Helper()
 	for want, ids := range r.accepted {
@@ -71,21 +70,21 @@ func (r *release) check() {
 	})
 }
 
-// checkLedger compares the database with what the provider took.
+// checkLedger compares the database with what the provider accepted.
 func (s *system) checkLedger() {
 	s.t.Helper()
 	summary := s.ses.Summary()
 	if sent := s.number(`SELECT count(*) FROM email_outbox WHERE status = 'SENT'`); summary.AcceptedOutboxIDs != int64(sent) {
-		s.t.Errorf("%d emails are SENT, SES took %d", sent, summary.AcceptedOutboxIDs)
+		s.t.Errorf("%d emails are SENT, SES accepted %d", sent, summary.AcceptedOutboxIDs)
 	}
 	announced := 0
 	for _, twice := range summary.Duplicates {
 		n := s.number(`SELECT count(*) FROM email_outbox WHERE id = $1 AND possible_duplicate`, twice.OutboxID)
 		if announced += n; n == 0 {
-			s.t.Errorf("%s was taken %d times and is not flagged", twice.OutboxID, twice.Accepted)
+			s.t.Errorf("%s was accepted %d times and is not flagged", twice.OutboxID, twice.Accepted)
 		}
 	}
-	s.t.Logf("SES took %d emails, %d of them more than once, announced", summary.AcceptedOutboxIDs, announced)
+	s.t.Logf("SES accepted %d emails, %d of them more than once, announced", summary.AcceptedOutboxIDs, announced)
 	if n := s.number(`SELECT count(*) FROM email_outbox o LEFT JOIN email_logs l ON l.outbox_id = o.id
 		WHERE o.target = 'email:send' AND l.status IS DISTINCT FROM o.status`); n > 0 {
 		s.t.Errorf("the log of %d emails differs from the outbox", n)

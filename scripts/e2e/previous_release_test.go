@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// buildPreviousRelease builds the programs of the commit that testdata/previous-release
-// names, and returns their directory. Without that commit there is nothing to compare with,
-// so the test fails.
+// buildPreviousRelease builds the programs of the commit in testdata/previous-release and returns their directory.
+// Without that commit there is nothing to compare with, so the test fails.
 func buildPreviousRelease(t *testing.T) string {
 	t.Helper()
 	named, err := os.ReadFile("testdata/previous-release")
@@ -33,7 +32,7 @@ func buildPreviousRelease(t *testing.T) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 		cmd.Dir = dir
-		// Without paths in what is built, the build cache serves a copy in another folder.
+		// Without paths in the output, the build cache also works for a copy in another folder.
 		cmd.Env = append(os.Environ(), "GOWORK=", "GOFLAGS="+os.Getenv("GOFLAGS")+" -trimpath")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s\ntestdata/previous-release must name an ancestor of HEAD, and the clone must have its history (git fetch --unshallow)",
@@ -47,7 +46,7 @@ func buildPreviousRelease(t *testing.T) string {
 	return filepath.Join(dir, "bin")
 }
 
-// release is the three programs of one release, and what was accepted through its api.
+// release is the three programs of one release, and the emails accepted through its api.
 type release struct {
 	*system
 	name, bin string
@@ -60,12 +59,12 @@ func (r *release) start(name string) {
 	r.t.Helper()
 	env := maps.Clone(r.env)
 	if before := r.programs[name]; before != nil {
-		env[strings.ToUpper(name)+"_ADDR"] = before.addr // whoever calls it does not learn a new one
+		env[strings.ToUpper(name)+"_ADDR"] = before.addr // its callers keep the address
 	}
 	r.programs[name] = startProgramAt(r.t, filepath.Join(r.bin, name), env)
 }
 
-// kinds of emails: what comes between the acceptance and the end.
+// kinds of emails, by what happens between the acceptance and the end.
 var kinds = []struct{ fault, status string }{
 	{"", "SENT"},
 	{"", "SENT"},
@@ -81,12 +80,11 @@ var kinds = []struct{ fault, status string }{
 	{"+sim-message-rejected", "FAILED"},
 }
 
-// throttledEvery is of how many emails one is throttled. Each such answer halves the rate of
-// all workers, and what is refused more often than that never ends.
+// throttledEvery: one of so many emails is throttled. Each such response halves the rate of all workers, and with
+// more of them the test would not end.
 const throttledEvery = 150
 
-// load sends through the api until stop is closed. A request that meets the api while it is
-// down promises nothing.
+// load sends through the api until stop is closed. A request while the api is down promises nothing.
 func (r *release) load(stop <-chan struct{}) {
 	tick := time.NewTicker(40 * time.Millisecond)
 	defer tick.Stop()
@@ -121,9 +119,8 @@ func (r *release) load(stop <-chan struct{}) {
 	}
 }
 
-// Programs of the release before work beside those of this one, on the schema and the queues
-// of this one: each is stopped and killed in turn while both apis accept, and nothing is
-// lost or sent twice without saying so.
+// Programs of the previous release run beside those of this one, on the schema and the queues of this one: each is
+// stopped and killed in turn while both apis accept, and nothing is lost or sent twice without a flag.
 func TestPreviousRelease(t *testing.T) {
 	t.Parallel()
 	bin := buildPreviousRelease(t)

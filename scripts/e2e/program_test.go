@@ -31,7 +31,7 @@ type program struct {
 	killed bool // by the test: then its exit code says nothing
 }
 
-// startProgram runs a built program and returns once it says where it listens.
+// startProgram runs a built program and returns when it listens.
 func startProgram(t *testing.T, name string, env map[string]string) *program {
 	t.Helper()
 	return startProgramAt(t, filepath.Join(binDir, name), env)
@@ -69,11 +69,11 @@ func startProgramAt(t *testing.T, path string, env map[string]string) *program {
 	case p.addr = <-listening:
 	case <-p.exited:
 		select {
-		case p.addr = <-listening: // and died of it, as it may have been told to
+		case p.addr = <-listening: // and then exited, as a crash point makes it
 		default:
-			t.Fatalf("%s ended at once: %v\n%s", name, p.err, p.tail())
+			t.Fatalf("%s exited at once: %v\n%s", name, p.err, p.tail())
 		}
-	case <-time.After(patience):
+	case <-time.After(stallLimit):
 		t.Fatalf("%s does not listen\n%s", name, p.tail())
 	}
 	return p
@@ -103,15 +103,15 @@ func (p *program) note(line []byte, listening chan<- string) {
 	}
 }
 
-// metricsURL is where the program shows its metrics.
+// metricsURL returns the URL of the program's metrics.
 func (p *program) metricsURL() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return "http://" + cmp.Or(p.own, p.addr) + "/metrics"
 }
 
-// stop ends the program as an operator would and wants it to end well. Stopping one
-// that has ended is fine.
+// stop sends SIGTERM and checks that the program exits without an error. Stopping a program that has ended is
+// allowed.
 func (p *program) stop() {
 	p.signal(syscall.SIGTERM)
 	p.await(stopLimit)
@@ -123,16 +123,16 @@ func (p *program) stop() {
 	if p.t.Failed() && p.log.Len() > 0 {
 		p.t.Logf("last lines of %s:\n%s", p.name, lastLines(p.log.String(), 30))
 	}
-	p.log.Reset() // told once
+	p.log.Reset() // logged once
 }
 
-// kill ends the program as a crash would.
+// kill ends the program with SIGKILL.
 func (p *program) kill() {
 	p.mu.Lock()
 	p.killed = true
 	p.mu.Unlock()
 	p.signal(syscall.SIGKILL)
-	p.await(patience)
+	p.await(stallLimit)
 }
 
 func (p *program) signal(s os.Signal) {
@@ -150,7 +150,7 @@ func (p *program) await(limit time.Duration) {
 	select {
 	case <-p.exited:
 	case <-ctx.Done():
-		p.t.Errorf("%s has not ended after %s\n%s", p.name, limit, p.tail())
+		p.t.Errorf("%s is still running after %s\n%s", p.name, limit, p.tail())
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	}

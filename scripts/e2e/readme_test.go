@@ -20,13 +20,12 @@ import (
 	"email-gateway/scripts/docs"
 )
 
-// What a newcomer does with README.md and CONTRIBUTING.md works: their commands are run as
-// they stand there, in order, in a copy of the checkout that nobody has used yet. Those
-// that are marked as not run say why.
+// The commands of README.md and CONTRIBUTING.md work for a new user: they are run unchanged and in order in a fresh
+// copy of the checkout. Blocks that are marked as not run give a reason.
 func TestReadme_Commands(t *testing.T) {
 	t.Parallel()
-	n := newcomer{t: t, dir: copyOfCheckout(t)}
-	// Without paths in what is built, the build cache serves a copy in another folder.
+	n := newUser{t: t, dir: copyOfCheckout(t)}
+	// Without paths in the output, the build cache also works for a copy in another folder.
 	n.env = append(ownSettings(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -trimpath")
 	n.env = append(n.env, n.freeAddresses("API_ADDR", "DISPATCHER_ADDR", "WORKER_ADDR", "METRICS_ADDR", "SES_SIM_ADDR")...)
 	t.Cleanup(func() { n.run("clean up", "./scripts/services.sh destroy") })
@@ -61,34 +60,34 @@ func TestReadme_Commands(t *testing.T) {
 	}
 }
 
-// newcomer is at a shell in a checkout of his own.
-type newcomer struct {
+// newUser is a shell in a checkout of its own.
+type newUser struct {
 	t   *testing.T
 	dir string
 	env []string
 }
 
-func (n newcomer) shell(text string) *exec.Cmd {
-	// The test's context has ended when it cleans up.
+func (n newUser) shell(text string) *exec.Cmd {
+	// The test's context has ended during clean-up.
 	shell := exec.CommandContext(context.Background(), "bash", "-euo", "pipefail", "-c", text)
 	shell.Dir, shell.Env = n.dir, n.env
 	shell.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	return shell
 }
 
-func (n newcomer) run(where, text string) {
+func (n newUser) run(where, text string) {
 	n.t.Helper()
 	if out, err := n.shell(text).CombinedOutput(); err != nil {
 		n.t.Fatalf("%s: %v\n%s\n%s", where, err, text, lastLines(string(out), 60))
 	}
 }
 
-// firstBuild bounds how long a start may take: nothing was built with these flags before,
-// and two busy cores take more than four minutes for all programs.
+// firstBuild limits a start: nothing was built with these flags before, and two busy cores take more than four
+// minutes for all programs.
 const firstBuild = 15 * time.Minute
 
-// start runs what stays until Ctrl-C, waits until it says ready, and ends it with the test.
-func (n newcomer) start(where, text string) {
+// start runs a command that stays until Ctrl-C, waits until it prints ready, and ends it with the test.
+func (n newUser) start(where, text string) {
 	n.t.Helper()
 	shell := n.shell("exec " + strings.TrimSpace(text))
 	out := &watched{ready: make(chan struct{})}
@@ -105,7 +104,7 @@ func (n newcomer) start(where, text string) {
 			if err != nil {
 				n.t.Errorf("%s ended with %v\n%s", where, err, out)
 			}
-		case <-time.After(patience):
+		case <-time.After(stallLimit):
 			n.t.Errorf("%s does not end\n%s", where, out)
 			_ = shell.Process.Kill()
 		}
@@ -113,14 +112,14 @@ func (n newcomer) start(where, text string) {
 	select {
 	case <-out.ready:
 	case err := <-ended:
-		ended <- nil // told here
+		ended <- nil // reported here
 		n.t.Fatalf("%s ended before it was ready: %v\n%s", where, err, out)
 	case <-time.After(firstBuild):
 		n.t.Fatalf("%s is not ready\n%s", where, out)
 	}
 }
 
-// watched is output that is waited for.
+// watched is output that a test can wait for.
 type watched struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -145,8 +144,8 @@ func (w *watched) String() string {
 	return lastLines(w.text.String(), 60)
 }
 
-// freeAddresses: what dev.sh listens on by default may be taken by the tester's own.
-func (n newcomer) freeAddresses(names ...string) (settings []string) {
+// freeAddresses replaces dev.sh's default listeners, which may be in use on the tester's machine.
+func (n newUser) freeAddresses(names ...string) (settings []string) {
 	n.t.Helper()
 	for _, name := range names {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -159,8 +158,7 @@ func (n newcomer) freeAddresses(names ...string) (settings []string) {
 	return settings
 }
 
-// ownSettings are those of the environment that are about the machine, not about the
-// gateway that the other tests use.
+// ownSettings are the settings of the environment about the machine, not those about the gateway of the other tests.
 func ownSettings() []string {
 	machine := []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 	return slices.DeleteFunc(os.Environ(), func(setting string) bool {
@@ -169,7 +167,7 @@ func ownSettings() []string {
 	})
 }
 
-// copyOfCheckout has the files of the checkout as they are now, and nothing that was built.
+// copyOfCheckout copies the files of the checkout as they are now, without build output.
 func copyOfCheckout(t *testing.T) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "email-gateway")

@@ -24,7 +24,7 @@ func cpf(n int) string {
 	return digits
 }
 
-// importPeople posts the people from to to, with every field, and returns their ids.
+// importPeople imports people from (inclusive) to to (exclusive), with every field, and returns their ids.
 func (s *system) importPeople(from, to int) []string {
 	s.t.Helper()
 	var list []map[string]any
@@ -57,7 +57,7 @@ func (s *system) sendToPerson(n int, id string) {
 // awaitImports waits until every import is written.
 func (s *system) awaitImports() {
 	s.t.Helper()
-	seldom(s.t, func() error {
+	eventuallySlow(s.t, func() error {
 		if n := s.count("SELECT count(*) FROM recipient_intakes"); n > 0 {
 			return fmt.Errorf("%d imports wait", n)
 		}
@@ -65,8 +65,8 @@ func (s *system) awaitImports() {
 	})
 }
 
-// peopleAreWhole checks that each of the people from to to has every field of the import.
-func (s *system) peopleAreWhole(from, to int) {
+// peopleAreComplete checks that each of these people has every field of the import.
+func (s *system) peopleAreComplete(from, to int) {
 	s.t.Helper()
 	hashes := map[string]int{}
 	for i := from; i < to; i++ {
@@ -93,7 +93,7 @@ func (s *system) peopleAreWhole(from, to int) {
 		s.t.Fatal(err)
 	}
 	if whole != to-from {
-		s.t.Errorf("of %d people from %d on %d have every field", to-from, from, whole)
+		s.t.Errorf("of %d people from %d on, %d have every field", to-from, from, whole)
 	}
 }
 
@@ -124,8 +124,8 @@ func (s *system) quietLoad(key string) (stop func() (sent int)) {
 	return func() int { close(end); <-ended; return sent }
 }
 
-// soon is how soon after their acceptance 95 % of the emails are sent while RabbitMQ is stopped, beside five times what
-// half of them take while it runs.
+// soon is the maximum time in which 95 % of the emails are sent while RabbitMQ is stopped, plus five times what half
+// of them take while it runs.
 const soon = 2 * time.Second
 
 // sentSoon reports whether 95 % of each company's emails that were accepted since then were sent within the limit.
@@ -154,14 +154,13 @@ func (s *system) sentSoon(since time.Time, limit time.Duration) bool {
 	return all && companies == 2 && rows.Err() == nil
 }
 
-// soonRounds is how often the times are measured at most: other work on this machine, which the programs with the race
+// soonRounds is the maximum number of measurements: other work on this machine, which the programs with the race
 // detector share, may stop everything for seconds. If emails waited for RabbitMQ, they would in each round.
 const soonRounds = 5
 
-// RabbitMQ is stopped, so imports wait. Emails that name their people are sent at once, by
-// external id and by recipientId, and leave every field to the imports, and the emails of another company
-// are sent as soon; somebody who is deleted or erased in between stays so. Then RabbitMQ works, and the emails
-// come right behind the imports.
+// RabbitMQ is stopped, so imports wait. Emails that name these people are sent immediately, by externalId and by
+// recipientId, and leave every field to the imports; the emails of another company are as fast; people who are
+// deleted or erased meanwhile stay deleted. Then RabbitMQ runs, and emails follow directly after the imports.
 func TestRecipients_InAnyOrder(t *testing.T) {
 	t.Parallel()
 	rabbitmq := servertest.Start(t, "rabbitmq")
@@ -169,7 +168,7 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	s.grantRoles()
 	const pairs, named, deleted, erased = 1000, 300, 10, 2 // per order; named: by recipientId
 	const gone = deleted + erased
-	leave := func(from int) { // those who go are the last
+	leave := func(from int) { // the last ones are deleted or erased
 		t.Helper()
 		for i := from + pairs - gone; i < from+pairs-erased; i++ {
 			var id string
@@ -236,27 +235,27 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	leave(0)
 	rabbitmq.Start()
 	s.awaitImports()
-	s.peopleAreWhole(0, pairs-gone)
+	s.peopleAreComplete(0, pairs-gone)
 	stayGone(0)
 
 	s.importPeople(pairs, 2*pairs)
 	for i := pairs; i < 2*pairs-gone; i++ {
 		s.sendToPerson(i, "")
 	}
-	s.hold() // emails that are accepted before the deletion and sent after it
+	s.pauseAll() // emails that are accepted before the deletion and sent after it
 	for i := 2*pairs - gone; i < 2*pairs; i++ {
 		s.sendToPerson(i, "")
 	}
 	s.awaitImports()
 	leave(pairs)
-	s.release()
-	seldom(t, func() error {
+	s.resumeAll()
+	eventuallySlow(t, func() error {
 		if n := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); n > 0 {
-			return fmt.Errorf("%d emails are left: %s", n, s.census())
+			return fmt.Errorf("%d emails are left: %s", n, s.statusCounts())
 		}
 		return nil
 	})
-	s.peopleAreWhole(pairs, 2*pairs-gone)
+	s.peopleAreComplete(pairs, 2*pairs-gone)
 	stayGone(pairs)
 	if n := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); n > 0 {
 		t.Errorf("%d emails failed", n)

@@ -8,8 +8,8 @@ import (
 	"email-gateway/shared/servertest"
 )
 
-// Recipients in batches, ten of which the database refuses, with RabbitMQ restarted on
-// the way: the others are written once, and the ten are told apart from them.
+// Recipients in batches, ten of which the database refuses, with a restart of RabbitMQ in between: the others are
+// written once, and the ten are reported.
 func TestRecipients(t *testing.T) {
 	t.Parallel()
 	people, poisoned := mailingRows(t, 10_000), 10
@@ -54,7 +54,7 @@ func TestRecipients(t *testing.T) {
 		return nil
 	})
 	if n := count("SELECT count(*) FROM dead_letters WHERE reason <> '' AND last_error LIKE '%poison%'"); n != poisoned {
-		t.Errorf("%d of %d dead letters tell their reason", n, poisoned)
+		t.Errorf("%d of %d dead letters have a reason", n, poisoned)
 	}
 	if n := count("SELECT count(*) FROM recipient_intakes"); n != 0 {
 		t.Errorf("%d intakes still wait", n)

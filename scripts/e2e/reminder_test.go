@@ -16,8 +16,8 @@ import (
 	"email-gateway/shared/crashpoint"
 )
 
-// recruiting is a tenant's program beside the gateway: a role of its own on the same
-// database, which may write one company's emails and sees none of our tables.
+// recruiting is a tenant's program beside the gateway: it has its own role on the same database, which may write one
+// company's emails and cannot read the gateway's tables.
 type recruiting struct {
 	*system
 	env []string
@@ -56,7 +56,7 @@ func startRecruiting(t *testing.T) *recruiting {
 		"DATABASE_URL="+as(t, s.db.URL, role), "COMPANY_ID="+company, "API_URL=http://"+s.api.addr, "API_KEY="+s.key)}
 }
 
-// interviews runs the example to its end.
+// interviews runs the example until it exits.
 func (r *recruiting) interviews(args ...string) (string, error) {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.t.Context(), filepath.Join(binDir, "interviews"), args...)
@@ -65,7 +65,7 @@ func (r *recruiting) interviews(args ...string) (string, error) {
 	return string(out), err
 }
 
-// must is interviews where nothing may go wrong.
+// must is interviews that must succeed.
 func (r *recruiting) must(args ...string) string {
 	r.t.Helper()
 	out, err := r.interviews(args...)
@@ -88,8 +88,8 @@ func (r *recruiting) book(to string, at time.Time) string {
 	return found[1]
 }
 
-// bookAndDie books an interview in a process that is killed as soon as it says so.
-func (r *recruiting) bookAndDie(to string, at time.Time) string {
+// bookAndCrash books an interview in a process that is killed as soon as it prints the number.
+func (r *recruiting) bookAndCrash(to string, at time.Time) string {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.t.Context(), filepath.Join(binDir, "interviews"), "book", to, at.Format(time.RFC3339Nano), "follow")
 	cmd.Env = r.env
@@ -109,7 +109,7 @@ func (r *recruiting) bookAndDie(to string, at time.Time) string {
 	_ = cmd.Process.Kill()
 	var ended *exec.ExitError
 	if waited := cmd.Wait(); !errors.As(waited, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		r.t.Fatalf("it ended by itself: %v, %q", waited, said)
+		r.t.Fatalf("it exited: %v, %q", waited, said)
 	}
 	found := bookedLine.FindSubmatch(said)
 	if found == nil {
@@ -118,7 +118,7 @@ func (r *recruiting) bookAndDie(to string, at time.Time) string {
 	return string(found[1])
 }
 
-// reminder is one of an interview's emails as its row says, the newest of its kind.
+// reminder returns an interview's newest email of this kind, from its row.
 func (r *recruiting) reminder(interview, event string) (id, status string) {
 	r.t.Helper()
 	err := r.db.SQL.QueryRowContext(r.t.Context(), `SELECT id, status FROM email_outbox
@@ -148,18 +148,18 @@ const (
 	countAllInterview = "SELECT count(*) FROM interviewops.interviews"
 )
 
-// An interview is committed with its two reminders or not at all. Its program is killed
-// right behind the commit, and then the dispatcher, twice, with the reminder in its hands:
-// it is sent once. What is moved is sent when it was moved to, what is withdrawn never.
+// An interview is committed together with its two reminders or not at all. Its program is killed directly after the
+// commit, and then the dispatcher, twice, while it handles the reminder: it is sent once. A moved reminder is sent at
+// its new time, a withdrawn one never.
 func TestReminders(t *testing.T) {
 	t.Parallel()
 	r := startRecruiting(t)
 	sent := 0
 
-	// The commit is all there is: the dispatcher is down and the program dies.
+	// Only the commit has happened: the dispatcher is down and the program is killed.
 	r.dispatcher.stop()
 	at := time.Now().Add(2 * day)
-	first := r.bookAndDie("ana@example.com", at)
+	first := r.bookAndCrash("ana@example.com", at)
 	if n := r.count(countReminders); n != 2 {
 		t.Fatalf("%d reminders, want two", n)
 	}
@@ -171,14 +171,14 @@ func TestReminders(t *testing.T) {
 	}
 	r.must("move", first, "+24h") // one is due now
 	for _, point := range []crashpoint.Point{crashpoint.DispatchTaken, crashpoint.DispatchQueued} {
-		r.dispatcher = r.doomed("dispatcher", point, 1, nil)
-		r.dispatcher.dies(point)
+		r.dispatcher = r.startCrashing("dispatcher", point, 1, nil)
+		r.dispatcher.awaitCrash(point)
 	}
 	r.dispatcher = startProgram(t, "dispatcher", r.system.env)
 	r.awaitReminder(first, dayAgo, "SENT")
 	sent++
 
-	// The other one is moved, and is due at once; for the one that was sent it is too late.
+	// The other one is moved and is due at once; the one that was sent cannot be moved.
 	out := r.must("move", first, "+1h")
 	if !regexp.MustCompile(dayAgo + ` +SENT, too late`).MatchString(out) {
 		t.Errorf("move printed %q", out)
@@ -186,7 +186,7 @@ func TestReminders(t *testing.T) {
 	r.awaitReminder(first, hourAgo, "SENT")
 	sent++
 
-	// Called off, by the program and over HTTP.
+	// Cancelled by the program and over HTTP.
 	second, third := r.book("bea@example.com", at.Add(2*hour)), r.book("lia@example.com", at.Add(3*hour))
 	r.must("cancel", second)
 	if status, answer := r.call(http.MethodPost, "/v1/aggregates/interview/"+third+"/cancel", nil, nil); status != http.StatusOK {
@@ -197,8 +197,7 @@ func TestReminders(t *testing.T) {
 		r.awaitReminder(interview, hourAgo, "CANCELLED")
 	}
 
-	// Moved so near that one reminder would come too late, and away again. Booked that near,
-	// there was none to begin with.
+	// Moved so close that one reminder would be too late, and away again. Booked that close, it has no such reminder.
 	near, far := time.Now().Add(3*hour), time.Now().Add(5*day)
 	fourth, fifth := r.book("rui@example.com", far), r.book("zoe@example.com", near.Add(time.Minute))
 	if out := r.must("move", fourth, near.Format(time.RFC3339Nano)); !regexp.MustCompile(dayAgo + ` +CANCELLED\n`).MatchString(out) {
@@ -217,8 +216,8 @@ func TestReminders(t *testing.T) {
 	r.sentOnce(sent)
 }
 
-// Their tasks stand on the queue, and no worker is there, when one reminder is moved by
-// its program, one by PATCH and one is withdrawn. Then the worker finds the tasks.
+// Their tasks are queued, and no worker runs, when one reminder is moved by its program, one by PATCH and one is
+// withdrawn. Then a worker handles the tasks.
 func (r *recruiting) movedBehindTheQueue() {
 	t := r.t
 	t.Helper()
@@ -241,7 +240,7 @@ func (r *recruiting) movedBehindTheQueue() {
 
 	id = r.awaitReminder(moved, dayAgo, "SENT")
 	for _, request := range r.ses.Requests(id) {
-		if early := due.Sub(request.Time); early > 1500*time.Millisecond { // the fence takes a second for nothing
+		if early := due.Sub(request.Time); early > 1500*time.Millisecond { // the fence accepts emails due within a second
 			t.Errorf("sent %s before it was moved to", early)
 		}
 	}
@@ -253,7 +252,7 @@ func (r *recruiting) movedBehindTheQueue() {
 	}
 }
 
-// The example's story is what its README says, from the first line to the email.
+// The example's output is what its README shows, from the first line to the email.
 func TestReminders_Story(t *testing.T) {
 	t.Parallel()
 	r := startRecruiting(t)
@@ -263,7 +262,7 @@ func TestReminders_Story(t *testing.T) {
 		`interview 3 was booked and is called off`, dayAgo + ` +CANCELLED`, hourAgo + ` +CANCELLED`, `interview 1 is moved`, dayAgo + ` +SENT`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("the story does not tell %q:\n%s", want, out)
+			t.Errorf("the output does not contain %q:\n%s", want, out)
 		}
 	}
 	r.sentOnce(1)

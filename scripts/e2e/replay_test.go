@@ -16,7 +16,7 @@ import (
 	"email-gateway/scripts/sessim"
 )
 
-// replayView is what the api tells about a request to send many again.
+// replayView is the api's representation of a replay of dead letters.
 type replayView struct {
 	ReplayID                       string
 	Status                         string
@@ -33,9 +33,9 @@ func (s *system) replay(id string) replayView {
 	return view
 }
 
-// SES refuses everything for good. When it is mended, one request sends all of it again,
-// though a dispatcher is killed over it: none is missing and none is sent twice, however
-// many there are. The queue's own archive of failed tasks ends at 10,000.
+// SES rejects everything permanently. When that is fixed, one request sends all of it again, although a dispatcher is
+// killed meanwhile: none is missing and none is sent twice, whatever their number. The queue keeps only 10,000
+// archived tasks.
 func TestReplayOfPermanentFailures(t *testing.T) {
 	t.Parallel()
 	n := 1500
@@ -114,7 +114,7 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 	}
 }
 
-// archived is how many tasks the queues keep of those that failed.
+// archived returns how many archived tasks the queues keep.
 func (s *system) archived() (n int64) {
 	s.t.Helper()
 	o, err := redis.ParseURL(s.redis.URL)
@@ -126,8 +126,8 @@ func (s *system) archived() (n int64) {
 	return client.ZCard(s.t.Context(), "asynq:{email:send}:archived").Val()
 }
 
-// A single one: refused, looked at by an operator, sent again by its tenant; another one
-// is discarded and stays as it is.
+// A single dead letter: rejected, read by an operator, sent again by its tenant; another one is discarded and stays
+// unchanged.
 func TestReplayOfOne(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
@@ -137,7 +137,7 @@ func TestReplayOfOne(t *testing.T) {
 	again := s.send("sim-message-rejected-x1@example.com", nil)
 	s.await(again, "FAILED")
 
-	letters := make(map[string]string)
+	deadLetters := make(map[string]string)
 	status, answer := s.call(http.MethodGet, "/v1/dead-letters?resolved=false", nil, nil)
 	var page struct {
 		DeadLetters []struct{ ID, OutboxID string }
@@ -146,12 +146,12 @@ func TestReplayOfOne(t *testing.T) {
 		t.Fatalf("list: %d %s", status, answer)
 	}
 	for _, l := range page.DeadLetters {
-		letters[l.OutboxID] = l.ID
+		deadLetters[l.OutboxID] = l.ID
 	}
-	if out := s.gatewayctl("dlq", "show", letters[again]); !strings.Contains(out, "SES_MESSAGE_REJECTED") || strings.Contains(out, "@example.com") {
+	if out := s.gatewayctl("dlq", "show", deadLetters[again]); !strings.Contains(out, "SES_MESSAGE_REJECTED") || strings.Contains(out, "@example.com") {
 		t.Errorf("gatewayctl dlq show: %s", out)
 	}
-	if status, answer := s.call(http.MethodPost, "/v1/dead-letters/"+letters[again]+"/retry", nil, nil); status != http.StatusAccepted {
+	if status, answer := s.call(http.MethodPost, "/v1/dead-letters/"+deadLetters[again]+"/retry", nil, nil); status != http.StatusAccepted {
 		t.Fatalf("retry: %d %s", status, answer)
 	}
 	sent := s.await(again, "SENT")

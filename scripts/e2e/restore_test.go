@@ -18,11 +18,11 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// A base backup and the shipped log bring Postgres back to a moment while Redis kept
-// everything: tasks of emails that the database has as PENDING, and tasks of emails that it
-// does not have at all. Nothing is sent before the operator lets it, what he withdraws is
-// not sent again, and the list of what may come twice, which OPERATIONS.md shows how to
-// make, names every email that does, one that was moved to an earlier time among them.
+// A base backup and the archived WAL restore Postgres to a point in time while Redis keeps everything: tasks of
+// emails that are PENDING in the database, and tasks of emails that it does not have. Nothing is sent before the
+// operator resumes sending, withdrawn emails are not sent again, and the list of possible duplicates, which
+// OPERATIONS.md shows how to make, has every email that is sent twice, one that was moved to an earlier time among
+// them.
 func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	t.Parallel()
 	db, postgres := ownPostgres(t)
@@ -73,7 +73,7 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folders["LOGS"], "worker-1.log"), []byte(logged), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	before := s.takenBySES()
+	before := s.acceptedBySES()
 
 	restored := servertest.Start(t, "postgres")
 	restored.Stop()
@@ -102,22 +102,22 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	s.env["DATABASE_URL"] = s.db.URL
 	s.api, s.dispatcher, s.worker = startProgram(t, "api", s.env), startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
 	late := s.send("nova@cliente.example", nil)
-	s.awaitNoTasksInWork()
-	if got := s.takenBySES(); len(got) != len(before) {
-		t.Errorf("SES took %d emails while sending was held, %d before", len(got), len(before))
+	s.awaitNoActiveTasks()
+	if got := s.acceptedBySES(); len(got) != len(before) {
+		t.Errorf("SES accepted %d emails while sending was held, %d before", len(got), len(before))
 	}
 	s.slowSES(0)
 	s.runbook("What came after the dump", folders)
 	s.await(late, "SENT")
-	seldom(t, func() error {
+	eventuallySlow(t, func() error {
 		if open := s.count("SELECT count(*) FROM email_outbox WHERE processed_at IS NULL"); open != 0 {
-			return fmt.Errorf("%d emails have no end: %s", open, s.census())
+			return fmt.Errorf("%d emails are not final: %s", open, s.statusCounts())
 		}
 		return nil
 	})
 	s.awaitQuietQueues()
-	s.sentOnceButFor(before, logged, 10)
-	now := s.takenBySES()
+	s.checkSentOnceExcept(before, logged, 10)
+	now := s.acceptedBySES()
 	for id, times := range now {
 		if times > 1 && !strings.Contains(listed, id) {
 			t.Errorf("%s was sent %d times, and is not in the list of what may be", id, times)
@@ -133,8 +133,8 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	}
 }
 
-// Redis comes back from an older copy while Postgres knows more: its tasks are of emails
-// that were sent since. None of them is sent again, and what is accepted later is sent.
+// Redis is restored from an older copy while Postgres is newer: its tasks are of emails that have been sent since.
+// None of them is sent again, and emails accepted later are sent.
 func TestRestore_OlderRedis(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "4"})
@@ -163,14 +163,14 @@ func TestRestore_OlderRedis(t *testing.T) {
 
 	s.api, s.dispatcher, s.worker = startProgram(t, "api", s.env), startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
 	s.await(s.send("nova@cliente.example", nil), "SENT")
-	s.awaitQuietQueues() // tasks that were in work when the copy was made come back as retries
+	s.awaitQuietQueues() // tasks that were active when the copy was made return as retries
 	s.sentOnce(emails + 1)
 	if n := s.count("SELECT count(*) FROM email_outbox WHERE status <> 'SENT'"); n != 0 {
-		t.Errorf("%d emails are not SENT any more: %s", n, s.census())
+		t.Errorf("%d emails are not SENT any more: %s", n, s.statusCounts())
 	}
 }
 
-// shipLog receives the server's log as it is written. stop waits until all of it is there.
+// shipLog receives the server's WAL as it is written. stop waits until it is complete.
 func shipLog(t *testing.T, databaseURL, folder string) (stop func(*system)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -193,7 +193,7 @@ func shipLog(t *testing.T, databaseURL, folder string) (stop func(*system)) {
 	}
 }
 
-// moment is Postgres's clock, behind which nothing that comes later is committed.
+// moment returns Postgres's time, after which everything later is committed.
 func (s *system) moment() (now string) {
 	s.t.Helper()
 	if err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00"')`).Scan(&now); err != nil {
@@ -202,13 +202,12 @@ func (s *system) moment() (now string) {
 	return now
 }
 
-// awaitNoTasksInWork waits until the workers hold no task, which says that those which
-// Redis had were looked at. asynq finds the tasks of a killed worker when their lease of 30 s has been
-// over for 30 s and its next round comes, once a minute.
-func (s *system) awaitNoTasksInWork() {
+// awaitNoActiveTasks waits until no task is active, which means that those in Redis were handled. asynq finds the
+// tasks of a killed worker 30 s after the end of their lease of 30 s, in a round once a minute.
+func (s *system) awaitNoActiveTasks() {
 	s.t.Helper()
 	client := s.redisClient()
-	seldom(s.t, func() error {
+	eventuallySlow(s.t, func() error {
 		for _, queue := range []string{"email:send:high", "email:send", "email:send:low"} {
 			for _, list := range []string{"pending", "active"} {
 				if n := client.LLen(s.t.Context(), "asynq:{"+queue+"}:"+list).Val(); n > 0 {
@@ -239,7 +238,7 @@ func open(t *testing.T, databaseURL string) *sql.DB {
 	return db
 }
 
-// ownerOf is the account of a server's files.
+// ownerOf returns the account that owns a server's files.
 func ownerOf(t *testing.T, path string) *syscall.Stat_t {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -253,7 +252,7 @@ func ownerOf(t *testing.T, path string) *syscall.Stat_t {
 	return owner
 }
 
-// giveTo makes files an account's own, and the folders on the way to them open to it.
+// giveTo changes the owner of files, and opens their parent folders to it.
 func giveTo(t *testing.T, owner *syscall.Stat_t, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -269,8 +268,8 @@ func giveTo(t *testing.T, owner *syscall.Stat_t, paths ...string) {
 	}
 }
 
-// openFolder is a temporary one that another account can be given: the test's own is
-// within folders that are the test's alone.
+// openFolder returns a temporary folder that another account can access: the test's own is inside folders that only
+// the test can read.
 func openFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "log-") //nolint:usetesting // see above

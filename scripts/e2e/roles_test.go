@@ -21,7 +21,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// as is the same database for a role.
+// as returns the same database for a role.
 func as(t *testing.T, databaseURL, role string) string {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
@@ -32,8 +32,7 @@ func as(t *testing.T, databaseURL, role string) string {
 	return u.String()
 }
 
-// The three programs and gatewayctl, each as the role that is made for it: everything
-// works that they are there for, and little else.
+// The three programs and gatewayctl, each with its own role: everything that they are for works, and little else.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -98,7 +97,7 @@ func TestRoles(t *testing.T) {
 		}
 		return err
 	})
-	// gatewayctl finds the whole well, and what it changes is written down as whose it was.
+	// gatewayctl doctor finds no problem, and changes are audited with the operator's name.
 	s.gatewayctl("doctor")
 	s.gatewayctl("lane", "pause", "--company", "Acme", "--reason", "drill")
 	s.gatewayctl("lane", "resume", "--company", "Acme")

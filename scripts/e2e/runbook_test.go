@@ -10,15 +10,14 @@ import (
 	"testing"
 )
 
-// Every gatewayctl command that OPERATIONS.md tells operators to give is there, with those
-// flags.
+// Every gatewayctl command in OPERATIONS.md exists, with its flags.
 func TestRunbook_Commands(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(rootDir, "OPERATIONS.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// In line, or a line of its own in a block, with two spaces before what it is for.
+	// Inline, or a line of a block, with two spaces before its description.
 	found := regexp.MustCompile("(?m)(?:^|`)gatewayctl ([a-z][^`\n]*?)(?:`|  |$)").FindAllStringSubmatch(string(text), -1)
 	if len(found) < 10 {
 		t.Errorf("only %d commands", len(found))
@@ -32,7 +31,7 @@ func TestRunbook_Commands(t *testing.T) {
 		tried[command[1]] = true
 		named := words[:wordsBefore(words)]
 		out, err := exec.CommandContext(t.Context(), filepath.Join(binDir, "gatewayctl"), slices.Concat(named, []string{"--help"})...).CombinedOutput()
-		// The help of a group stands in for that of a command that is not in it.
+		// gatewayctl prints the help of the group for an unknown command of it.
 		usage := "  gatewayctl " + strings.Join(named, " ") + " "
 		if err != nil || !strings.Contains(string(out), "\nUsage:\n"+usage) {
 			t.Errorf("there is no command gatewayctl %s: %v", strings.Join(named, " "), err)

@@ -22,7 +22,7 @@ import (
 	"email-gateway/shared/servertest"
 )
 
-// secret makes a word that stands nowhere else.
+// secret returns a word that occurs nowhere else.
 func secret(of string) string { return "s3cr3t-" + of + "-do-not-log" }
 
 // secretKey is a key of 32 bytes that can be recognised, in base64.
@@ -30,10 +30,10 @@ func secretKey(of string) string {
 	return base64.StdEncoding.EncodeToString([]byte((secret(of) + strings.Repeat("!", 32))[:32]))
 }
 
-// personal is what requests hold about people.
+// personal is the personal data in the requests.
 var personal = []string{"529.982.247-25", "52998224725", "111.111.111-11", "maria.sigilosa@cliente.example", "Maria Sigilosa", "Assunto Sigilosa", "corpo sigilosa"}
 
-// secretEnv has a secret in every variable that may hold one.
+// secretEnv has a secret in every variable that may contain one.
 func secretEnv(t *testing.T) map[string]string {
 	t.Helper()
 	env := bulk(t, "")
@@ -45,16 +45,16 @@ func secretEnv(t *testing.T) map[string]string {
 	return env
 }
 
-// witness collects what programs say, and what must not be in it.
-type witness struct {
+// secretChecker checks the output of programs for secrets.
+type secretChecker struct {
 	t       *testing.T
 	secrets []string
-	heard   int
+	checked int
 }
 
-func newWitness(t *testing.T, env map[string]string) *witness {
+func newSecretChecker(t *testing.T, env map[string]string) *secretChecker {
 	t.Helper()
-	w := &witness{t: t, secrets: slices.Clone(personal)}
+	w := &secretChecker{t: t, secrets: slices.Clone(personal)}
 	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "MONITORING_PASSWORD", "UNSUBSCRIBE_KEY", "CPF_CNPJ_HASH_KEY"} {
 		w.secrets = append(w.secrets, env[name])
 	}
@@ -62,20 +62,19 @@ func newWitness(t *testing.T, env map[string]string) *witness {
 	return w
 }
 
-// hear fails the test when something that was said holds a secret.
-func (w *witness) hear(who, said string) {
+// check fails the test if the text contains a secret.
+func (w *secretChecker) check(source, text string) {
 	w.t.Helper()
-	w.heard += len(said)
+	w.checked += len(text)
 	for _, word := range w.secrets {
-		if i := strings.Index(said, word); i >= 0 {
-			w.t.Errorf("%s tells %q: …%s…", who, word, said[max(0, i-300):min(len(said), i+100)])
+		if i := strings.Index(text, word); i >= 0 {
+			w.t.Errorf("%s contains %q: …%s…", source, word, text[max(0, i-300):min(len(text), i+100)])
 		}
 	}
 }
 
-// The programs at work, with secrets in every setting, requests full of what must not
-// be told, and every server failing under them: none of it is in a log, at the level
-// debug, in an answer of the api, or in a metric.
+// The programs run with secrets in every setting and requests full of confidential data while every server fails: no
+// log at level debug, no response of the api and no metric contains them.
 func TestSecrets_AtWork(t *testing.T) {
 	t.Parallel()
 	rabbitmq := servertest.Start(t, "rabbitmq")
@@ -83,14 +82,14 @@ func TestSecrets_AtWork(t *testing.T) {
 	env := secretEnv(t)
 	env["RABBITMQ_URL"] = strings.Replace(rabbitmq.URL, "gateway:gateway@", "gateway:"+secret("rabbitmq")+"@", 1)
 	s := startSystem(t, env)
-	w := newWitness(t, s.env)
+	w := newSecretChecker(t, s.env)
 	s.protectRedis(secret("redis"))
 	s.env["REDIS_URL"] = strings.Replace(s.redis.URL, "redis://", "redis://:"+secret("redis")+"@", 1)
 	u, err := url.Parse(s.db.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.User = url.UserPassword(u.User.Username(), secret("postgres")) // which trusts everybody, and is told it all the same
+	u.User = url.UserPassword(u.User.Username(), secret("postgres")) // which trusts all users and gets it nevertheless
 	s.env["DATABASE_URL"] = u.String()
 	for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
 		name := (*p).name
@@ -122,7 +121,7 @@ func TestSecrets_AtWork(t *testing.T) {
 	s.redis.Stop()
 	rabbitmq.Stop()
 	s.breakDatabase(func() {
-		w.hear("an answer without a database", s.answerTo(http.MethodPost, "/v1/email/send", newBody("maria.sigilosa@cliente.example", confidential)))
+		w.check("an answer without a database", s.answerTo(http.MethodPost, "/v1/email/send", newBody("maria.sigilosa@cliente.example", confidential)))
 		for _, p := range []*program{s.api, s.dispatcher, s.worker} {
 			eventually(t, func() error {
 				if !strings.Contains(p.logged(), "not currently accepting connections") {
@@ -133,15 +132,15 @@ func TestSecrets_AtWork(t *testing.T) {
 		}
 	})
 	for _, p := range []*program{s.api, s.dispatcher, s.worker} {
-		w.hear(p.name, p.logged())
+		w.check(p.name, p.logged())
 		if _, metrics := fetch(t, p.metricsURL()); len(metrics) > 1000 {
-			w.hear("the metrics of "+p.name, metrics)
+			w.check("the metrics of "+p.name, metrics)
 		} else {
 			t.Errorf("no metrics of %s: %s", p.name, metrics)
 		}
 	}
-	if w.heard < 30_000 {
-		t.Errorf("only %d bytes were heard", w.heard)
+	if w.checked < 30_000 {
+		t.Errorf("only %d bytes were checked", w.checked)
 	}
 }
 
@@ -159,8 +158,8 @@ func (s *system) protectRedis(password string) {
 	}
 }
 
-// badRequests are wrong in ways that make an api quote them.
-func (s *system) badRequests(w *witness, confidential func(map[string]any)) {
+// badRequests are invalid in ways that make an api quote them.
+func (s *system) badRequests(w *secretChecker, confidential func(map[string]any)) {
 	s.t.Helper()
 	right := newBody("maria.sigilosa@cliente.example", confidential)
 	wrong := newBody("maria.sigilosa@cliente.example", func(b map[string]any) {
@@ -223,7 +222,7 @@ func (s *system) badRequests(w *witness, confidential func(map[string]any)) {
 		}
 		_ = response.Body.Close()
 	}
-	w.hear("the api", s.api.logged())
+	w.check("the api", s.api.logged())
 }
 
 func (s *system) answerTo(method, path string, body any) string {
@@ -235,7 +234,7 @@ func (s *system) answerTo(method, path string, body any) string {
 // breakDatabase ends every connection and refuses new ones while f runs.
 func (s *system) breakDatabase(f func()) {
 	s.t.Helper()
-	admin, err := sql.Open("postgres", os.Getenv("DATABASE_URL")) // from elsewhere: nobody can shut himself out
+	admin, err := sql.Open("postgres", os.Getenv("DATABASE_URL")) // from elsewhere: a session cannot end itself
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -256,17 +255,17 @@ func (s *system) breakDatabase(f func()) {
 	f()
 }
 
-// Programs that cannot start say which variable is wrong and never what is in it.
+// Programs that cannot start name the variable that is wrong, but not its value.
 func TestSecrets_WhenStartFails(t *testing.T) {
 	t.Parallel()
 	good := secretEnv(t)
 	maps.Copy(good, map[string]string{
-		// Postgres answers that there is no such database: without an answer the programs would wait for one.
+		// Postgres answers that the database does not exist: without a response the programs would wait for one.
 		"DATABASE_URL": "postgres://gateway:" + secret("pg") + "@" + postgresAddress(t) + "/none?sslmode=disable", "REDIS_URL": "redis://:" + secret("redis") + "@127.0.0.1:1/0",
 		"RABBITMQ_URL": "amqp://u:" + secret("rabbitmq") + "@127.0.0.1:1/", "SES_ENDPOINT": "http://127.0.0.1:1", "AWS_REGION": "us-east-1",
 		"API_ADDR": "127.0.0.1:0", "DISPATCHER_ADDR": "127.0.0.1:0", "WORKER_ADDR": "127.0.0.1:0",
 	})
-	w := newWitness(t, good)
+	w := newSecretChecker(t, good)
 	s := secret("value")
 	for _, change := range []struct{ name, value string }{
 		{"nothing", ""},
@@ -298,23 +297,23 @@ func TestSecrets_WhenStartFails(t *testing.T) {
 		env[change.name] = change.value
 		for _, name := range readers(change.name) {
 			said := refuses(t, name, env)
-			w.hear(fmt.Sprintf("%s with a wrong %s (%s)", name, change.name, change.value), said)
+			w.check(fmt.Sprintf("%s with a wrong %s (%s)", name, change.name, change.value), said)
 			if said == "" {
 				t.Errorf("%s with a wrong %s says nothing", name, change.name)
 			}
 		}
 		if change.name == "DATABASE_URL" || change.name == "nothing" {
-			w.hear("migrate", refuses(t, "migrate", env, "up"))
-			w.hear("gatewayctl", refuses(t, "gatewayctl", env, "company", "list"))
+			w.check("migrate", refuses(t, "migrate", env, "up"))
+			w.check("gatewayctl", refuses(t, "gatewayctl", env, "company", "list"))
 		}
 	}
-	// It reads as the host gateway, port 12, which cannot be reached: the programs wait for it, tools end.
+	// It is parsed as the host gateway, port 12, which cannot be reached: the programs wait for it, commands end.
 	good["DATABASE_URL"] = "postgres://gateway:12/" + s + "@127.0.0.1:1/x"
-	w.hear("migrate", refuses(t, "migrate", good, "up"))
-	w.hear("gatewayctl", refuses(t, "gatewayctl", good, "company", "list"))
+	w.check("migrate", refuses(t, "migrate", good, "up"))
+	w.check("gatewayctl", refuses(t, "gatewayctl", good, "company", "list"))
 }
 
-// postgresAddress is where the tests' Postgres listens.
+// postgresAddress is the address of the tests' Postgres.
 func postgresAddress(t *testing.T) string {
 	t.Helper()
 	u, err := url.Parse(os.Getenv("DATABASE_URL"))
@@ -343,7 +342,7 @@ func readers(name string) []string {
 	return []string{"api", "dispatcher", "worker"}
 }
 
-// A key is shown once, to whoever makes it.
+// A key is printed once, to its creator.
 func TestSecrets_KeyIsShownOnce(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// spreadsheet is a CSV as Excel in Brazil saves it: Windows-1252, semicolons, CRLF.
-// Two rows in a hundred are bad, one repeats the address of another.
+// spreadsheet is a CSV as Excel in Brazil writes it: Windows-1252, semicolons, CRLF. Two rows in a hundred are
+// invalid, one repeats the address of another.
 type spreadsheet struct {
 	file       []byte
 	people     map[string]string // the good ones: address to name
@@ -20,7 +20,7 @@ type spreadsheet struct {
 	duplicates int
 }
 
-// mailingRows is how many rows a test's file has; MAILING_ROWS asks for more.
+// mailingRows returns the number of rows of a test's file; MAILING_ROWS sets a larger one.
 func mailingRows(t *testing.T, usual int) int {
 	t.Helper()
 	text := os.Getenv("MAILING_ROWS")

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A stop is no failure: programs that are stopped under load (requests, uploads, provider
-// calls, tasks of both brokers, loops in the middle of a query) log nothing of level error.
+// A stop is not a failure: programs that are stopped under load (requests, uploads, provider calls, tasks of both
+// brokers, loops during a query) log nothing at level error.
 func TestStop_LogsNoError(t *testing.T) {
 	t.Parallel()
 	env := bulk(t, brokerURL(t))

@@ -18,8 +18,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// system is one whole gateway of a test's own: a database, a Redis server, the SES
-// simulator inside the test and the three programs.
+// system is a complete gateway for one test: a database, a Redis server, the SES simulator inside the test and the
+// three programs.
 type system struct {
 	t     *testing.T
 	db    storetest.Database
@@ -33,8 +33,7 @@ type system struct {
 	env                     map[string]string
 }
 
-// startSystem starts everything. env goes to all three programs, on top of the
-// defaults.
+// startSystem starts everything. env is passed to all three programs in addition to the defaults.
 func startSystem(t *testing.T, env map[string]string) *system {
 	t.Helper()
 	return startSystemOn(t, storetest.New(t), env)
@@ -45,7 +44,7 @@ func startSystemOn(t *testing.T, db storetest.Database, env map[string]string) *
 	return startSystemFrom(t, binDir, db, env)
 }
 
-// startSystemFrom starts the programs that are in a directory, gatewayctl among them.
+// startSystemFrom starts the programs in a directory, which also has gatewayctl.
 func startSystemFrom(t *testing.T, bin string, db storetest.Database, env map[string]string) *system {
 	t.Helper()
 	s := &system{t: t, bin: bin, db: db, ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 200_000, InboxBytes: 1 << 30})}
@@ -69,10 +68,10 @@ func startSystemFrom(t *testing.T, bin string, db storetest.Database, env map[st
 	return s
 }
 
-// scopes are all that a tenant's key may have.
+// scopes are all scopes of a tenant's key.
 var scopes = []string{"emails:send", "emails:read", "mailings:write", "mailings:read", "recipients:write", "suppressions:write", "deadletters:write"}
 
-// newKey makes a company and a key for it, as an operator does.
+// newKey creates a company and a key for it with gatewayctl.
 func (s *system) newKey(company, from string) string {
 	s.t.Helper()
 	s.gatewayctl("company", "create", "--name", company, "--default-from", from, "--json")
@@ -95,28 +94,28 @@ func (s *system) gatewayctl(args ...string) string {
 	return string(out)
 }
 
-// serveSES answers as SES at the address until the test ends, and returns where.
+// serveSES serves the handler at the address until the test ends, and returns the address.
 func serveSES(t *testing.T, addr string, handler http.Handler) string {
 	t.Helper()
 	at, _ := serveSESUntil(t, addr, handler)
 	return at
 }
 
-// serveSESUntil is serveSES with a way to make the address refuse connections.
+// serveSESUntil is serveSES with a function that makes the address refuse connections.
 func serveSESUntil(t *testing.T, addr string, handler http.Handler) (at string, refuse func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As a Node server does: an idle connection is closed after 5 s.
+	// Like a Node server: an idle connection is closed after 5 s.
 	server := &http.Server{Handler: handler, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return listener.Addr().String(), func() { _ = server.Close() }
 }
 
-// restartWorker ends the worker in good order and starts another, with env on top.
+// restartWorker stops the worker and starts another, with env in addition to its settings.
 func (s *system) restartWorker(env map[string]string) {
 	s.t.Helper()
 	s.worker.stop()

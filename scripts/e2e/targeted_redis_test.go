@@ -14,7 +14,7 @@ import (
 	"email-gateway/scripts/sessim"
 )
 
-// redisClient is the test's own connection to the queue.
+// redisClient returns the test's own connection to the queue.
 func (s *system) redisClient() *redis.Client {
 	s.t.Helper()
 	o, err := redis.ParseURL(s.redis.URL)
@@ -26,14 +26,13 @@ func (s *system) redisClient() *redis.Client {
 	return client
 }
 
-// inStatus waits until so many emails have the status.
+// inStatus waits until n emails have the status.
 func (s *system) inStatus(n int, status string) {
 	s.t.Helper()
 	s.awaitAll(n, status)
 }
 
-// Redis forgets everything while emails are in work, wait for their retry, and stand on
-// the queue. All are sent once.
+// Redis is flushed while emails are being sent, wait for their retry, and are queued. All are sent once.
 func TestRedisFlushed(t *testing.T) {
 	t.Parallel()
 	const inWork, retries, queued = 5, 10, 10
@@ -58,15 +57,15 @@ func TestRedisFlushed(t *testing.T) {
 	if err := s.redisClient().FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("flushed with %s", s.census())
+	t.Logf("flushed with %s", s.statusCounts())
 	s.slowSES(0)
 	s.awaitAll(inWork+retries+queued, "SENT")
 	s.awaitQuietQueues()
 	s.sentOnce(inWork + retries + queued)
 }
 
-// Redis has no memory left for 10 s while emails run. What is accepted waits, what was in
-// work is written down, and nothing is sent twice when the queue believes otherwise.
+// Redis is out of memory for 10 s while emails are sent. Accepted emails wait, the results of active tasks are
+// recorded, and nothing is sent twice although the queue delivers tasks again.
 func TestRedisFull(t *testing.T) {
 	t.Parallel()
 	const before, during = 40, 40
@@ -86,7 +85,7 @@ func TestRedisFull(t *testing.T) {
 	}
 	<-time.After(time.Until(full.Add(10 * time.Second))) // the fault itself
 	if waiting := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PENDING'"); waiting < during {
-		t.Errorf("%d emails wait, want the %d that came while Redis was full: %s", waiting, during, s.census())
+		t.Errorf("%d emails wait, want the %d accepted while Redis was full: %s", waiting, during, s.statusCounts())
 	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
@@ -96,14 +95,13 @@ func TestRedisFull(t *testing.T) {
 	s.sentOnce(before + during)
 }
 
-// Redis takes every task and its answers never arrive. The dispatcher cannot know of a
-// single one. Those that are worked off meanwhile are not queued again, and those that
-// stand there are found.
+// Redis executes every enqueue and its responses are lost, so the dispatcher knows of none. Tasks that are handled
+// meanwhile are not enqueued again, and those that are still queued are found.
 func TestEnqueueAnswerLost(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	s.dispatcher.stop()
-	proxy, throughProxy := startLosingProxy(t, s.redis.URL, `"outboxId"`)
+	proxy, throughProxy := startLossyProxy(t, s.redis.URL, `"outboxId"`)
 	env := maps.Clone(s.env)
 	env["REDIS_URL"] = throughProxy
 	s.dispatcher = startProgram(t, "dispatcher", env)
@@ -119,25 +117,25 @@ func TestEnqueueAnswerLost(t *testing.T) {
 		t.Error("no answer was lost")
 	}
 
-	// This time nobody takes the tasks: when the dispatcher hears again, it is told that
-	// they stand there, and makes no others.
+	// This time no worker runs: when the dispatcher gets responses again, it finds the queued tasks and makes no
+	// others.
 	s.setSending(false)
 	for i := range n {
 		s.send(fmt.Sprintf("outro%d@example.com", i), nil)
 	}
 	client := s.redisClient()
 	eventually(t, func() error {
-		if stand := client.LLen(t.Context(), "asynq:{email:send}:pending").Val(); stand < n {
-			return fmt.Errorf("%d tasks stand on the queue", stand)
+		if queued := client.LLen(t.Context(), "asynq:{email:send}:pending").Val(); queued < n {
+			return fmt.Errorf("%d tasks are queued", queued)
 		}
 		return nil
 	})
 	proxy.losing.Store(false)
 	s.inStatus(n, "ENQUEUED")
-	// go-redis repeats what was not answered, so a task may be left of an email that was sent meanwhile.
+	// go-redis repeats unanswered commands, so a task of an email that was sent meanwhile may be left.
 	eventually(t, func() error {
-		stand := client.LRange(t.Context(), "asynq:{email:send}:pending", 0, -1).Val()
-		if waiting := s.count("SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED' AND id::text = ANY ('{" + strings.Join(stand, ",") + "}')"); waiting != n {
+		queued := client.LRange(t.Context(), "asynq:{email:send}:pending", 0, -1).Val()
+		if waiting := s.count("SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED' AND id::text = ANY ('{" + strings.Join(queued, ",") + "}')"); waiting != n {
 			return fmt.Errorf("%d of %d emails have a task", waiting, n)
 		}
 		return nil
@@ -148,9 +146,8 @@ func TestEnqueueAnswerLost(t *testing.T) {
 	s.sentOnce(1 + 2*n)
 }
 
-// The queue's archive holds as many tasks as it can and drops the oldest without a word.
-// No dead letter is missing for that, and an email that was dropped there can be sent
-// again.
+// The queue's archive has a maximum size and drops the oldest task silently. No dead letter is lost by that, and an
+// email whose task was dropped can be sent again.
 func TestArchiveOverflows(t *testing.T) {
 	t.Parallel()
 	const capacity, failed = 10_000, 6
@@ -174,7 +171,7 @@ func TestArchiveOverflows(t *testing.T) {
 		return err
 	})
 	if err := client.ZScore(t.Context(), base+"archived", first).Err(); !errors.Is(err, redis.Nil) {
-		t.Fatalf("the first failure still stands in the archive: %v", err)
+		t.Fatalf("the first failure is still in the archive: %v", err)
 	}
 
 	if n := s.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != failed {
@@ -192,7 +189,7 @@ func TestArchiveOverflows(t *testing.T) {
 	s.sentOnce(2)
 }
 
-// overfillArchive puts that many tasks into the archive, all younger than what is there.
+// overfillArchive puts n tasks into the archive, all newer than the existing ones.
 func (s *system) overfillArchive(client *redis.Client, base string, n int) {
 	s.t.Helper()
 	pipe := client.Pipeline()

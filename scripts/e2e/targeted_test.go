@@ -15,8 +15,8 @@ import (
 	"email-gateway/shared/servertest"
 )
 
-// The worker is killed while SES has the last try of two emails, one of which it took.
-// Neither is tried again: both are FAILED, say that nobody knows, and have a dead letter.
+// The worker is killed while SES handles the last try of two emails, one of which it accepts. Neither is tried again:
+// both are FAILED with an unknown outcome and have a dead letter.
 func TestWorkerKilledOnLastAttempt(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_MAX_ATTEMPTS": "2", "EMAIL_BACKOFF": "100ms", "RESCUE_AFTER": "2s"})
@@ -51,46 +51,46 @@ func TestWorkerKilledOnLastAttempt(t *testing.T) {
 	}
 }
 
-// frozenEmail is one that a worker has in its hands while it stands still.
+// frozenEmail is an email whose worker is frozen.
 type frozenEmail struct {
 	at       crashpoint.Point
 	delivery string
-	verdict  string // what the others make of it meanwhile
+	outcome  string // the status that the others record meanwhile
 	status   string // behind the worker's waking
 	accepted int
-	late     bool // the frozen worker's news still count
+	late     bool // the frozen worker's result is still recorded
 
 	id     string
 	worker *program
 }
 
-// Workers stand still for longer than their claims last, and then go on where they were.
-// One has not asked SES yet, and does not any more. Two have its answer: what it says is
-// written down where nobody else was told the same, and nothing is sent twice unsaid.
+// Workers are frozen for longer than their leases, and then continue. One has not called SES yet, and does not any
+// more. Two have its response: it is recorded if no other outcome was reported, and nothing is sent twice without a
+// flag.
 func TestWorkerFrozen(t *testing.T) {
 	t.Parallel()
 	const frozen = 70 * time.Second
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "100ms", "RESCUE_AFTER": "2s"})
 	s.worker.stop()
 	emails := []*frozenEmail{
-		{at: crashpoint.SendClaimed, verdict: "SENT", status: "SENT", accepted: 1},
-		{at: crashpoint.SendClaimed, delivery: atMostOnce, verdict: "FAILED", status: "FAILED", accepted: 0},
-		{at: crashpoint.SendAnswered, verdict: "SENT", status: "SENT", accepted: 2},
-		{at: crashpoint.SendAnswered, delivery: atMostOnce, verdict: "FAILED", status: "SENT", accepted: 1, late: true},
+		{at: crashpoint.SendClaimed, outcome: "SENT", status: "SENT", accepted: 1},
+		{at: crashpoint.SendClaimed, delivery: atMostOnce, outcome: "FAILED", status: "FAILED", accepted: 0},
+		{at: crashpoint.SendAnswered, outcome: "SENT", status: "SENT", accepted: 2},
+		{at: crashpoint.SendAnswered, delivery: atMostOnce, outcome: "FAILED", status: "SENT", accepted: 1, late: true},
 	}
 	for i, e := range emails {
-		e.worker = s.doomed("worker", e.at, 1, map[string]string{"CRASH_WITH": "STOP"})
+		e.worker = s.startCrashing("worker", e.at, 1, map[string]string{"CRASH_WITH": "STOP"})
 		e.id = s.send(fmt.Sprintf("cliente%d@example.com", i), func(body map[string]any) {
 			if e.delivery != "" {
 				body["delivery"] = e.delivery
 			}
 		})
-		e.worker.freezes(e.at)
+		e.worker.awaitFreeze(e.at)
 	}
 	begun := time.Now()
 	s.worker = startProgram(t, "worker", s.env)
 	for _, e := range emails {
-		s.await(e.id, e.verdict)
+		s.await(e.id, e.outcome)
 	}
 	<-time.After(time.Until(begun.Add(frozen))) // the fault itself
 	for _, e := range emails {
@@ -110,20 +110,20 @@ func TestWorkerFrozen(t *testing.T) {
 			t.Errorf("%s: %s, accepted %d times, want %s and %d; timeline %v", name, got.Status, accepted, e.status, e.accepted, got.timeline())
 		}
 		if e.delivery != atMostOnce && !got.PossibleDuplicate {
-			t.Errorf("%s: it may have been sent twice, and nobody says so: %+v", name, got)
+			t.Errorf("%s: it may have been sent twice and is not flagged: %+v", name, got)
 		}
 		if timeline := got.timeline(); e.late && !slices.Equal(timeline[max(0, len(timeline)-2):], []string{"FAILED", "SENT"}) {
 			t.Errorf("%s: timeline %v, want it to end with the late answer", name, timeline)
 		}
 	}
 	if n := s.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != 1 {
-		t.Errorf("%d dead letters are open, want that of the one email that nobody sent", n)
+		t.Errorf("%d dead letters are open, want that of the one email that was not sent", n)
 	}
 }
 
-// SES cannot be reached for a quarter of an hour, at a thirtieth of the real waits: first
-// nobody listens, then a proxy says that nobody is there. All tries of an email would be
-// over in a fifth of that time; none fails.
+// SES is unreachable for what would be a quarter of an hour, at a thirtieth of the real waits: first the port is
+// closed, then a proxy answers that there is no server. All tries of an email would be spent in a fifth of that time;
+// none fails.
 func TestSESUnreachable(t *testing.T) {
 	t.Parallel()
 	const n, outage = 100, 15 * time.Minute / 30
@@ -144,7 +144,7 @@ func TestSESUnreachable(t *testing.T) {
 	serveSES(t, at, s.ses)
 	<-time.After(time.Until(begun.Add(outage))) // and the second
 	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status NOT IN ('PENDING', 'ENQUEUED', 'PROCESSING', 'RETRY_SCHEDULED')"); failed > 0 {
-		t.Errorf("%s", s.census())
+		t.Errorf("%s", s.statusCounts())
 	}
 	st.Unavailable = false
 	if err := s.ses.SetSettings(st); err != nil {
@@ -154,13 +154,13 @@ func TestSESUnreachable(t *testing.T) {
 	s.sentOnce(n)
 }
 
-// The broker closes every connection while the expander has a job in its hands that it
-// has not acknowledged. The job comes again; each row becomes one email.
+// The broker closes every connection while the expander has an unacknowledged job. The job is delivered again; each
+// row becomes one email.
 func TestRabbitMQConnectionCut(t *testing.T) {
 	t.Parallel()
 	rabbitmq := servertest.Start(t, "rabbitmq")
 	s := startSystem(t, bulk(t, rabbitmq.URL))
-	// The expander stops in the middle of its first batch, whose people it cannot write.
+	// The expander blocks in its first batch, whose recipients it cannot write.
 	tx, err := s.db.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestRabbitMQConnectionCut(t *testing.T) {
 	}
 	sheet := newSpreadsheet(t, 3_000)
 	id := s.mail("clientes.csv", sheet, nil)
-	seldom(t, func() error {
+	eventuallySlow(t, func() error {
 		var queues []struct {
 			Name                   string
 			MessagesUnacknowledged int `json:"messages_unacknowledged"`

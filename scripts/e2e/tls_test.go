@@ -14,8 +14,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// Postgres, Redis and RabbitMQ behind TLS with an authority that nobody knows: the
-// programs believe it by the settings that SECURITY.md names, and no other.
+// Postgres, Redis and RabbitMQ use TLS with a private certificate authority: the programs trust it only through the
+// settings that SECURITY.md names.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	authority, stranger := newAuthority(t), newAuthority(t)
@@ -68,7 +68,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// refuses runs a program that must end by itself and returns what it said.
+// refuses runs a program that must exit with an error, and returns its output.
 func refuses(t *testing.T, name string, env map[string]string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(binDir, name), args...)

@@ -10,7 +10,7 @@ import (
 	"email-gateway/shared/telemetry/telemetrytest"
 )
 
-// callersTrace is what a tenant sends along with an email of its own.
+// callersTrace is the trace that a tenant sends with an email.
 const callersTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 // tracedEmail sends an email that belongs to the caller's trace.
@@ -28,15 +28,14 @@ func (s *system) tracedEmail(to string) {
 // path is a chain of spans, each the parent of the next, as service and name.
 type path []string
 
-// checkTraces follows one trace from a caller through HTTP, the outbox, the queue and the
-// worker to SES, and the others as far as they go; and looks for what must not leave the
-// installation.
+// checkTraces follows one trace from a caller through HTTP, the outbox, the queue and the worker to SES, and the
+// others to their ends; and searches for what must not leave the installation.
 func checkTraces(t *testing.T, s *system, c *telemetrytest.Collector) {
 	t.Helper()
 	single := path{
 		"api: POST /v1/email/send", "api: accept", "dispatcher: publish email:send", "worker: process email:send", "worker: ses SendEmail",
 	}
-	eventually(t, func() error { // they come in batches
+	eventually(t, func() error { // they are sent in batches
 		spans := c.Spans()
 		if err := follow(spans, callersTrace[3:35], callersTrace[36:52], single); err != nil {
 			return err
@@ -47,13 +46,13 @@ func checkTraces(t *testing.T, s *system, c *telemetrytest.Collector) {
 				return err
 			}
 		}
-		for _, whole := range []path{
+		for _, complete := range []path{
 			{"api: POST /mailings", "api: ingest", "dispatcher: publish mailing.jobs.process", "worker: process mailing.jobs.process"},
 			{"api: POST /v1/recipients", "api: accept", "dispatcher: publish recipients_queue", "worker: process recipients_queue"},
-			// A mailing's emails are traces of their own: one with a million would be of no use.
+			// A mailing's emails have traces of their own: a trace with a million spans would be useless.
 			{"dispatcher: publish email:send:low", "worker: process email:send:low", "worker: ses SendEmail"},
 		} {
-			if err := follow(spans, "", "", whole); err != nil {
+			if err := follow(spans, "", "", complete); err != nil {
 				return err
 			}
 		}
@@ -79,7 +78,7 @@ func checkTraces(t *testing.T, s *system, c *telemetrytest.Collector) {
 	}
 }
 
-// follow looks for the path from a parent on, "" for none, in one trace, "" for any.
+// follow searches for the path below a parent ("" for none) in one trace ("" for any).
 func follow(spans []telemetrytest.Span, trace, parent string, p path) error {
 	if len(p) == 0 {
 		return nil

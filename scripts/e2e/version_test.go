@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every program says which release it is of, and all of them the same.
+// All programs of a build print the same version.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	versions := map[string]bool{}

@@ -15,8 +15,8 @@ import (
 	"email-gateway/shared/servertest"
 )
 
-// vhosts are virtual hosts of the RabbitMQ that all tests share. They are made together: one call of
-// rabbitmqctl takes two seconds of processor time, a broker for each test four times that.
+// vhosts are virtual hosts of the RabbitMQ server that all tests share. They are created together: one call of
+// rabbitmqctl takes two seconds of CPU time, and a server for each test four times that.
 type vhosts struct {
 	mu    sync.Mutex
 	names []string // not taken yet
@@ -25,8 +25,8 @@ type vhosts struct {
 
 var hosts vhosts
 
-// brokerURL is the URL of a virtual host of the test's own. A test that stops or configures
-// the broker needs servertest.Start instead.
+// brokerURL returns the URL of a virtual host for this test. A test that stops or configures the server needs
+// servertest.Start instead.
 func brokerURL(t *testing.T) string {
 	t.Helper()
 	shared, err := url.Parse(os.Getenv("RABBITMQ_URL"))
@@ -70,7 +70,7 @@ func (v *vhosts) remove() error {
 	return onBroker(`rabbit_vhost:delete(V, <<"e2e">>)`, v.made)
 }
 
-// onBroker evaluates Erlang for each of the names, as V.
+// onBroker evaluates an Erlang expression for each of the names, bound to V.
 func onBroker(expression string, names []string) error {
 	binaries := make([]string, len(names))
 	for i, name := range names {

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	shutLine = "sending parked"
-	openLine = "sending goes on"
+	openedLine = "sending parked"
+	closedLine = "sending goes on"
 )
 
-// acceptMany sends one email and makes n − 1 more like it, as many requests would.
+// acceptMany sends one email and copies it n − 1 times, like as many requests.
 func (s *system) acceptMany(n int) (first string) {
 	s.t.Helper()
 	first = s.send("cliente@example.com", nil)
@@ -32,11 +32,11 @@ func (s *system) acceptMany(n int) (first string) {
 	return first
 }
 
-// hold keeps every email back until release, so that all of them wait when it ends.
-func (s *system) hold() {
+// pauseAll pauses every lane until resumeAll, so that all emails are due when it ends.
+func (s *system) pauseAll() {
 	s.gatewayctl("lane", "pause", "--all", "--reason", "the test prepares itself")
 }
-func (s *system) release() { s.gatewayctl("lane", "resume", "--all") }
+func (s *system) resumeAll() { s.gatewayctl("lane", "resume", "--all") }
 
 func (s *system) set(change func(*sessim.Settings)) {
 	s.t.Helper()
@@ -47,46 +47,46 @@ func (s *system) set(change func(*sessim.Settings)) {
 	}
 }
 
-// awaitShut waits until the gate is shut for the reason.
-func (s *system) awaitShut(reason string) {
+// awaitOpened waits until the circuit breaker is open for the reason.
+func (s *system) awaitOpened(reason string) {
 	s.t.Helper()
 	eventually(s.t, func() error {
 		var state, why string
 		err := s.db.SQL.QueryRowContext(s.t.Context(), "SELECT state, coalesce(reason, '') FROM provider_gate").Scan(&state, &why)
 		if err == nil && (state != "shut" || why != reason) {
-			err = fmt.Errorf("the gate is %s (%s), want it shut by %s: %s", state, why, reason, s.census())
+			err = fmt.Errorf("the state is %s (%s), want shut by %s: %s", state, why, reason, s.statusCounts())
 		}
 		return err
 	})
 }
 
-// probeEvery is the time between two probes of a parked provider.
+// probeEvery is the interval of probes while the circuit breaker is open.
 const probeEvery = 5 * time.Second
 
-// awaitProbe waits until the calls that are under way have ended, and then until a probe has: while
-// the gate is shut, each request is one.
+// awaitProbe waits until the calls in progress have ended, and then until a probe has: while the circuit breaker is
+// open, each request is one.
 func (s *system) awaitProbe() {
 	s.t.Helper()
-	s.awaitNoneInWork()
+	s.awaitNoneProcessing()
 	s.awaitRequests(s.ses.Summary().Requests + 1)
-	s.awaitNoneInWork()
+	s.awaitNoneProcessing()
 }
 
-func (s *system) awaitNoneInWork() {
+func (s *system) awaitNoneProcessing() {
 	s.t.Helper()
 	eventually(s.t, func() error {
 		if n := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); n > 0 {
-			return fmt.Errorf("%d emails are in work: %s", n, s.census())
+			return fmt.Errorf("%d emails are PROCESSING: %s", n, s.statusCounts())
 		}
 		return nil
 	})
 }
 
-// probesInTime waits for four probes, and checks that the shortest time between two is 5 s, or at most twice that: other
-// work on the machine may delay one probe, and a longer pause delays each.
-func (s *system) probesInTime() {
+// checkProbeInterval waits for four probes, and checks that the shortest time between two is 5 s, or at most twice
+// that: other work on the machine may delay one probe, and a longer interval delays each.
+func (s *system) checkProbeInterval() {
 	s.t.Helper()
-	s.awaitNoneInWork()
+	s.awaitNoneProcessing()
 	const probes, late = 4, 2 * probeEvery
 	before := s.ses.Summary().Requests
 	s.awaitRequests(before + probes)
@@ -96,15 +96,15 @@ func (s *system) probesInTime() {
 		gaps = append(gaps, probe.Time.Sub(ledger[i].Time))
 	}
 	s.t.Logf("from probe to probe: %v", gaps)
-	if slices.Min(gaps) > late { // TestGate_PausedAccount counts those that come too early
+	if slices.Min(gaps) > late { // TestBreaker_PausedAccount counts probes that are too early
 		s.t.Errorf("from probe to probe: %v, want %s", gaps, probeEvery)
 	}
 }
 
-// probesSince is how many probes there may have been.
+// probesSince returns the maximum number of probes since a time.
 func probesSince(begun time.Time) int64 { return 1 + int64(time.Since(begun)/probeEvery) }
 
-// count asks the database for one number.
+// count returns the single number that the query selects.
 func (s *system) count(query string) (n int) {
 	s.t.Helper()
 	if err := s.db.SQL.QueryRowContext(s.t.Context(), query).Scan(&n); err != nil {
@@ -113,41 +113,40 @@ func (s *system) count(query string) (n int) {
 	return n
 }
 
-// told counts the lines about the gate that the workers have logged.
-func told(line string, workers ...*program) (n int) {
+// linesLogged counts the lines that the workers have logged about the circuit breaker.
+func linesLogged(line string, workers ...*program) (n int) {
 	for _, w := range workers {
 		n += strings.Count(w.logged(), line)
 	}
 	return n
 }
 
-// A paused account, met by two workers with 2,000 emails before them, costs one of them.
-// The others wait, nobody asks for each of them, and all are sent when the account works
-// again.
-func TestGate_PausedAccount(t *testing.T) {
+// The account is paused while two workers have 2,000 emails to send: one email fails. The others wait, SES is not
+// called for each of them, and all are sent when the account works again.
+func TestBreaker_PausedAccount(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "16"})
 	other := startProgram(t, "worker", s.env)
 	const n = 2000
-	s.hold()
+	s.pauseAll()
 	s.acceptMany(n)
 	s.set(func(st *sessim.Settings) { st.Paused = true })
-	s.release()
+	s.resumeAll()
 	released := time.Now()
-	s.awaitShut("SES_ACCOUNT_SENDING_PAUSED")
+	s.awaitOpened("SES_ACCOUNT_SENDING_PAUSED")
 
-	s.awaitProbe() // it meets the same
+	s.awaitProbe() // it is refused too
 	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 1 {
-		t.Errorf("%d emails failed, want the one that met it: %s", failed, s.census())
+		t.Errorf("%d emails failed, want only the one that was refused first: %s", failed, s.statusCounts())
 	}
-	// Those in flight, one that shut it, and the probes: not one request per email.
+	// The calls in flight, the one that opened the circuit breaker, and the probes: not one request per email.
 	if asked := s.ses.Summary().Requests; asked > 2*16+1+probesSince(released) || asked < 2 {
-		t.Errorf("SES was asked %d times", asked)
+		t.Errorf("SES received %d requests", asked)
 	}
 	if touched := s.count("SELECT count(DISTINCT email_log_id) FROM email_events"); int64(touched) > 2*16+1+probesSince(released) {
 		t.Errorf("%d emails have events", touched)
 	}
-	s.looksParked("SES_ACCOUNT_SENDING_PAUSED")
+	s.checkParked("SES_ACCOUNT_SENDING_PAUSED")
 
 	s.set(func(st *sessim.Settings) { st.Paused = false })
 	s.awaitAll(n-1, "SENT")
@@ -156,15 +155,15 @@ func TestGate_PausedAccount(t *testing.T) {
 		t.Errorf("%d emails failed", failed)
 	}
 	if spent := s.count("SELECT count(*) FROM email_outbox WHERE status = 'SENT' AND attempts <> 1"); spent > 0 {
-		t.Errorf("%d emails paid for the account with a try", spent)
+		t.Errorf("%d emails spent a try on the account", spent)
 	}
-	if shut, open := told(shutLine, s.worker, other), told(openLine, s.worker, other); shut != 1 || open != 1 {
-		t.Errorf("%d lines when it shut, %d when it opened; want one each", shut, open)
+	if opened, closed := linesLogged(openedLine, s.worker, other), linesLogged(closedLine, s.worker, other); opened != 1 || closed != 1 {
+		t.Errorf("%d lines when it opened, %d when it closed; want one each", opened, closed)
 	}
 }
 
-// looksParked checks what operators see: /health, the metrics and gatewayctl.
-func (s *system) looksParked(reason string) {
+// checkParked checks what operators see: /health, the metrics and gatewayctl.
+func (s *system) checkParked(reason string) {
 	s.t.Helper()
 	eventually(s.t, func() error { // the worker reports every 5 s
 		var health struct {
@@ -196,22 +195,22 @@ func (s *system) looksParked(reason string) {
 	})
 }
 
-// SES cannot be reached for 30 s, and the waits between tries are a tenth of the real
-// ones: without a gate the five tries of the first emails would be over by then.
-func TestGate_Outage(t *testing.T) {
+// SES refuses connections for 30 s, and the waits between tries are a tenth of the real ones: without a circuit
+// breaker the five tries of the first emails would be spent by then.
+func TestBreaker_Outage(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "100ms,500ms,3s,12s,60s"})
 	at, refuse := serveSESUntil(t, "127.0.0.1:0", s.ses)
 	s.restartWorker(map[string]string{"SES_ENDPOINT": "http://" + at})
 	refuse()
-	for i := range 3 { // few enough that only the time can tell
+	for i := range 3 { // too few to detect the outage by their number
 		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
 	}
-	s.awaitShut("NETWORK_ERROR")
+	s.awaitOpened("NETWORK_ERROR")
 	s.acceptMany(297)
 	<-time.After(30 * time.Second) // the outage itself
-	if shut := told(shutLine, s.worker); shut != 1 {
-		t.Errorf("%d lines when the gate shut", shut)
+	if opened := linesLogged(openedLine, s.worker); opened != 1 {
+		t.Errorf("%d lines when the circuit breaker opened", opened)
 	}
 	serveSES(t, at, s.ses)
 	s.awaitAll(300, "SENT")
@@ -220,20 +219,20 @@ func TestGate_Outage(t *testing.T) {
 		t.Errorf("an email needed %d tries", most)
 	}
 	if more := s.count("SELECT count(*) FROM email_outbox WHERE attempts > 1"); more > 3 {
-		t.Errorf("%d emails paid for the outage with a try, want those at most that were there when it began", more)
+		t.Errorf("%d emails spent a try on the outage, want at most those that were accepted before it", more)
 	}
 }
 
-// A spent daily quota counts as a throttle once, for the email that met it.
-func TestGate_DailyQuota(t *testing.T) {
+// A spent daily quota counts as one throttle, for the email that was refused first.
+func TestBreaker_DailyQuota(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	const n, quota = 60, 20
 	s.set(func(st *sessim.Settings) { st.DailyQuota = quota })
-	s.hold()
+	s.pauseAll()
 	s.acceptMany(n)
-	s.release()
-	s.awaitShut("SES_DAILY_QUOTA_EXCEEDED")
+	s.resumeAll()
+	s.awaitOpened("SES_DAILY_QUOTA_EXCEEDED")
 	s.awaitAll(quota, "SENT")
 	s.awaitProbe()
 	if throttles := s.count("SELECT sum(throttles) FROM email_outbox"); throttles != 1 {
@@ -242,50 +241,50 @@ func TestGate_DailyQuota(t *testing.T) {
 	s.set(func(st *sessim.Settings) { st.DailyQuota = 0 })
 	s.awaitAll(n, "SENT")
 	s.sentOnce(n)
-	if shut := told(shutLine, s.worker); shut != 1 {
-		t.Errorf("%d lines when the gate shut", shut)
+	if opened := linesLogged(openedLine, s.worker); opened != 1 {
+		t.Errorf("%d lines when the circuit breaker opened", opened)
 	}
 }
 
-// Wrong credentials fail nobody and cost no try, and nobody asks again every 5 s but one.
-func TestGate_WrongCredentials(t *testing.T) {
+// Wrong credentials fail no email and cost no try, and only one email per 5 s is tried again.
+func TestBreaker_WrongCredentials(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	const n = 300
 	if err := s.ses.Inject(sessim.Rule{Fault: "signature-mismatch"}); err != nil {
 		t.Fatal(err)
 	}
-	s.hold()
+	s.pauseAll()
 	s.acceptMany(n)
-	s.release()
+	s.resumeAll()
 	released := time.Now()
-	s.awaitShut("SES_AUTH_FAILED")
-	s.probesInTime()
+	s.awaitOpened("SES_AUTH_FAILED")
+	s.checkProbeInterval()
 	if asked := s.ses.Summary().Requests; asked > 11+probesSince(released) {
-		t.Errorf("SES was asked %d times", asked)
+		t.Errorf("SES received %d requests", asked)
 	}
 	if waiting := s.count("SELECT count(*) FROM email_outbox WHERE attempts = 0 AND status IN ('PENDING', 'ENQUEUED')"); waiting < n-1 {
-		t.Errorf("%d emails wait untried: %s", waiting, s.census())
+		t.Errorf("%d emails wait untried: %s", waiting, s.statusCounts())
 	}
 	end := time.Now()
 	s.clearFaults()
 	s.awaitResumed(n, end, resumedWithin)
 	s.sentOnce(n)
 	if spent := s.count("SELECT count(*) FROM email_outbox WHERE attempts <> 1"); spent > 0 {
-		t.Errorf("%d emails paid with a try", spent)
+		t.Errorf("%d emails spent a try", spent)
 	}
 }
 
-// The worker with the probe in its hands is killed: the next probe opens the gate.
-func TestGate_ProbesWorkerKilled(t *testing.T) {
+// The worker that sends the probe is killed: the next probe closes the circuit breaker.
+func TestBreaker_ProbesWorkerKilled(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	const n = 50
 	s.set(func(st *sessim.Settings) { st.Suspended = true })
-	s.hold()
+	s.pauseAll()
 	s.acceptMany(n)
-	s.release()
-	s.awaitShut("SES_ACCOUNT_SUSPENDED")
+	s.resumeAll()
+	s.awaitOpened("SES_ACCOUNT_SUSPENDED")
 	before := s.ses.Summary().Requests
 	s.set(func(st *sessim.Settings) { st.Suspended = false })
 	if err := s.ses.Inject(sessim.Rule{Fault: "hang", Times: 1}); err != nil {
@@ -293,7 +292,7 @@ func TestGate_ProbesWorkerKilled(t *testing.T) {
 	}
 	eventually(t, func() error {
 		if in := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); in != 1 || s.ses.Summary().Requests == before {
-			return fmt.Errorf("no probe yet: %s", s.census())
+			return fmt.Errorf("no probe yet: %s", s.statusCounts())
 		}
 		return nil
 	})
@@ -301,7 +300,7 @@ func TestGate_ProbesWorkerKilled(t *testing.T) {
 	s.worker = startProgram(t, "worker", s.env)
 	eventually(t, func() error {
 		if sent := s.count("SELECT count(*) FROM email_outbox WHERE status = 'SENT'"); sent < n-2 {
-			return fmt.Errorf("%d emails sent: %s", sent, s.census())
+			return fmt.Errorf("%d emails sent: %s", sent, s.statusCounts())
 		}
 		return nil
 	})
@@ -310,8 +309,8 @@ func TestGate_ProbesWorkerKilled(t *testing.T) {
 	}
 }
 
-// An operator's hold lasts until he takes it back, whatever works.
-func TestGate_HeldByOperator(t *testing.T) {
+// An operator's pause of all lanes lasts until it is resumed, even if SES works.
+func TestBreaker_HeldByOperator(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	s.await(s.send("ana@example.com", nil), "SENT")

@@ -16,16 +16,16 @@ func (s *system) inject(rule sessim.Rule) {
 	}
 }
 
-// resumedWithin is how soon after the end of an outage an email is sent if one may be a probe: the pause between two
-// probes, and much more for what a busy machine takes. Without probes no email would be sent at all.
+// resumedWithin is the maximum time between the end of an outage and the first email that is sent, if one may be a
+// probe: the interval of probes, and much more for a busy machine. Without probes no email would be sent at all.
 const resumedWithin = time.Minute
 
-// callTimeout is when a worker gives up on a call of SES.
+// callTimeout is the timeout of a call to SES.
 const callTimeout = 30 * time.Second
 
-// awaitResumed waits until n emails are sent, and SES has accepted no other, after an outage that ended at a time. The
-// first one that SES accepts comes within the limit, and opens the gate for the others: if each were a probe, they would
-// take n times 5 s.
+// awaitResumed waits until n emails are sent, and SES has accepted no other, after an outage. The first email that
+// SES accepts is sent within the limit and closes the circuit breaker for the others: if each were a probe, they
+// would take n times 5 s.
 func (s *system) awaitResumed(n int, end time.Time, limit time.Duration) {
 	s.t.Helper()
 	s.awaitAll(n, "SENT")
@@ -43,12 +43,12 @@ func (s *system) awaitResumed(n int, end time.Time, limit time.Duration) {
 	}
 }
 
-// expectSurvived checks emails that went through an outage of unknown outcomes: none failed
-// for want of tries, and each whose outcome was not known says so.
+// expectSurvived checks emails that went through an outage with unknown outcomes: none failed because its tries were
+// spent, and each with an unknown outcome is flagged.
 func (s *system) expectSurvived() {
 	s.t.Helper()
 	if n := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); n > 0 {
-		s.t.Errorf("%d emails failed: %s", n, s.census())
+		s.t.Errorf("%d emails failed: %s", n, s.statusCounts())
 	}
 	met := s.count("SELECT count(DISTINCT email_log_id) FROM email_events WHERE type = 'OUTCOME_UNKNOWN'")
 	flagged := s.count("SELECT count(*) FROM email_outbox WHERE outcome_unknown AND possible_duplicate")
@@ -60,23 +60,23 @@ func (s *system) expectSurvived() {
 	}
 }
 
-// SES answers 500 for 20 minutes of the schedule, whose waits are a thirtieth of the real
-// ones. Neither the 40 emails that wait all the time nor those that come meanwhile fail.
-func TestGate_InternalErrors(t *testing.T) {
+// SES answers 500 for what would be 20 minutes of the retry schedule, whose waits are a thirtieth of the real ones.
+// Neither the 40 emails that wait all the time nor those accepted meanwhile fail.
+func TestBreaker_InternalErrors(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "33ms,167ms,1s,4s,20s"})
 	const n = 40
 	s.inject(sessim.Rule{Fault: "internal-failure"})
-	s.hold()
+	s.pauseAll()
 	s.acceptMany(n)
-	s.release()
-	s.awaitShut("SES_INTERNAL_ERROR")
+	s.resumeAll()
+	s.awaitOpened("SES_INTERNAL_ERROR")
 	<-time.After(20 * time.Second)
 	late := s.send("late@example.com", nil)
 	<-time.After(20 * time.Second)
 	s.expectSurvived()
-	if shut := told(shutLine, s.worker); shut != 1 {
-		t.Errorf("%d lines when the gate shut", shut)
+	if opened := linesLogged(openedLine, s.worker); opened != 1 {
+		t.Errorf("%d lines when the circuit breaker opened", opened)
 	}
 	end := time.Now()
 	s.clearFaults()
@@ -85,20 +85,21 @@ func TestGate_InternalErrors(t *testing.T) {
 	s.expectSurvived()
 }
 
-// Late in an outage emails of unknown outcome wait for minutes, and are no probes meanwhile. Emails that were
-// accepted in the outage are, one every 5 s: the first one after its end is sent, and opens the gate for the others.
-func TestGate_InternalErrorsWithLongWaits(t *testing.T) {
+// Late in an outage, emails with an unknown outcome wait for minutes and are not probes meanwhile. Emails accepted
+// during the outage are, one every 5 s: the first one after its end is sent and closes the circuit breaker for the
+// others.
+func TestBreaker_InternalErrorsWithLongWaits(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "10m", "WORKER_CONCURRENCY": "32"})
 	const old, fresh = 24, 10
 	s.inject(sessim.Rule{Fault: "internal-failure"})
-	s.hold()
+	s.pauseAll()
 	s.acceptMany(old)
-	s.release()
-	s.awaitShut("SES_INTERNAL_ERROR")
-	eventually(t, func() error { // probes have taken those that met the shut gate
+	s.resumeAll()
+	s.awaitOpened("SES_INTERNAL_ERROR")
+	eventually(t, func() error { // those that found it open were probes
 		if n := s.count("SELECT count(*) FROM email_outbox WHERE NOT outcome_unknown"); n > 0 {
-			return fmt.Errorf("%d emails may still be probes: %s", n, s.census())
+			return fmt.Errorf("%d emails may still be probes: %s", n, s.statusCounts())
 		}
 		return nil
 	})
@@ -113,19 +114,19 @@ func TestGate_InternalErrorsWithLongWaits(t *testing.T) {
 	s.expectSurvived()
 }
 
-// Nobody at SES answers: every call ends by its own timeout. The calls under way when that
-// is over take theirs to the end.
-func TestGate_ReadTimeouts(t *testing.T) {
+// SES does not answer: every call ends by its timeout. The calls in progress at the end of the outage run into theirs
+// too.
+func TestBreaker_ReadTimeouts(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "33ms,167ms,1s,4s,20s", "WORKER_CONCURRENCY": "32"})
 	const n = 60
 	s.inject(sessim.Rule{Fault: "hang"})
-	s.hold()
+	s.pauseAll()
 	s.acceptMany(n)
-	s.release()
+	s.resumeAll()
 	eventually(t, func() error {
 		if s.count("SELECT count(*) FROM provider_gate WHERE state = 'shut' AND reason = 'SES_TIMEOUT'") == 0 {
-			return fmt.Errorf("the gate is open: %s", s.census())
+			return fmt.Errorf("the circuit breaker is closed: %s", s.statusCounts())
 		}
 		return nil
 	})
@@ -137,33 +138,33 @@ func TestGate_ReadTimeouts(t *testing.T) {
 	s.expectSurvived()
 }
 
-// One email breaks the connection each time. It fails after its tries, and nobody else notices.
-func TestGate_OneBadEmail(t *testing.T) {
+// One email breaks the connection each time. It fails after its tries, and other emails are not affected.
+func TestBreaker_OneBadEmail(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "50ms"})
 	s.await(s.send("sim-cut-before@example.com", nil), "FAILED")
 	if shuts := s.count("SELECT shuts FROM provider_gate"); shuts != 0 {
-		t.Errorf("it shut the gate %d times", shuts)
+		t.Errorf("the circuit breaker opened %d times", shuts)
 	}
 }
 
-// The account is paused while the worker is away: it finds out when it starts, and no email pays.
-func TestGate_AccountDisabledAtStart(t *testing.T) {
+// The account is paused while the worker is down: the worker detects it at its start, and no email loses a try.
+func TestBreaker_AccountDisabledAtStart(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	const n = 50
-	s.hold()
+	s.pauseAll()
 	s.acceptMany(n)
 	s.set(func(st *sessim.Settings) { st.Paused = true })
 	s.restartWorker(nil)
-	s.awaitShut("SES_ACCOUNT_SENDING_PAUSED")
+	s.awaitOpened("SES_ACCOUNT_SENDING_PAUSED")
 	if asked := s.ses.Summary().Requests; asked != 0 {
 		t.Errorf("SES refused %d emails before", asked)
 	}
-	s.release()
+	s.resumeAll()
 	s.awaitProbe()
-	if paid := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED' OR attempts > 0"); paid > 1 { // one may be in work
-		t.Errorf("%d emails paid: %s", paid, s.census())
+	if paid := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED' OR attempts > 0"); paid > 1 { // one may be PROCESSING
+		t.Errorf("%d emails spent a try: %s", paid, s.statusCounts())
 	}
 	end := time.Now()
 	s.set(func(st *sessim.Settings) { st.Paused = false })

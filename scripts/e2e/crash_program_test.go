@@ -14,9 +14,9 @@ import (
 	"email-gateway/shared/crashpoint"
 )
 
-// doomedPrograms builds the programs with crash points, once, and says where they are.
-// They are built without the race detector, to be quick.
-var doomedPrograms = sync.OnceValues(func() (dir string, err error) {
+// crashPrograms builds the programs with crash points, once, and returns their directory. They are built without the
+// race detector, which is quicker.
+var crashPrograms = sync.OnceValues(func() (dir string, err error) {
 	dir = filepath.Join(filepath.Dir(binDir), "crashpoints")
 	if err := build(dir, "-tags", "crashpoints", "./api/cmd/api", "./worker/cmd/dispatcher", "./worker/cmd/worker"); err != nil {
 		return "", fmt.Errorf("build the programs with crash points: %w", err)
@@ -24,10 +24,10 @@ var doomedPrograms = sync.OnceValues(func() (dir string, err error) {
 	return dir, nil
 })
 
-// doomed starts a program that kills itself when it comes by the point for the nth time.
-func (s *system) doomed(name string, at crashpoint.Point, nth int, change map[string]string) *program {
+// startCrashing starts a program that kills itself when it reaches the point for the nth time.
+func (s *system) startCrashing(name string, at crashpoint.Point, nth int, change map[string]string) *program {
 	s.t.Helper()
-	dir, err := doomedPrograms()
+	dir, err := crashPrograms()
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -37,22 +37,22 @@ func (s *system) doomed(name string, at crashpoint.Point, nth int, change map[st
 	p := startProgramAt(s.t, filepath.Join(dir, name), env)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.killed = true // by itself
+	p.killed = true // by the crash point
 	return p
 }
 
-// reached says whether the program has come to its crash point.
+// reached reports whether the program has reached its crash point.
 func (p *program) reached(at crashpoint.Point) bool {
 	return strings.Contains(p.logged(), "crash point reached: "+string(at)+"\n")
 }
 
-// dies waits for the program's death, at the point and of nothing else.
-func (p *program) dies(at crashpoint.Point) {
+// awaitCrash waits until the program has killed itself at the point.
+func (p *program) awaitCrash(at crashpoint.Point) {
 	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
-		p.t.Fatalf("%s does not come to %s\n%s", p.name, at, p.tail())
+	case <-time.After(stallLimit):
+		p.t.Fatalf("%s does not reach %s\n%s", p.name, at, p.tail())
 	}
 	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !status.Signaled() || status.Signal() != syscall.SIGKILL || !p.reached(at) {
@@ -60,8 +60,8 @@ func (p *program) dies(at crashpoint.Point) {
 	}
 }
 
-// freezes waits until the program stands still at the point.
-func (p *program) freezes(at crashpoint.Point) {
+// awaitFreeze waits until the program has stopped itself at the point.
+func (p *program) awaitFreeze(at crashpoint.Point) {
 	p.t.Helper()
 	eventually(p.t, func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
@@ -70,16 +70,16 @@ func (p *program) freezes(at crashpoint.Point) {
 		}
 		_, state, _ := strings.Cut(string(stat), ") ")
 		if !p.reached(at) || !strings.HasPrefix(state, "T") {
-			return fmt.Errorf("%s is in state %.1s, want it frozen at %s", p.name, state, at)
+			return fmt.Errorf("%s is in state %.1s, want it stopped at %s", p.name, state, at)
 		}
 		return nil
 	})
 }
 
-// What is released holds nothing of the crash points, and what is tested does.
+// The released programs contain no crash points, and the tested ones do.
 func TestCrashPoints_NotInRelease(t *testing.T) {
 	t.Parallel()
-	dir, err := doomedPrograms()
+	dir, err := crashPrograms()
 	if err != nil {
 		t.Fatal(err)
 	}

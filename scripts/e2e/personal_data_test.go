@@ -21,23 +21,23 @@ import (
 	"email-gateway/shared/telemetry/telemetrytest"
 )
 
-// plantedNumbers are a CPF, a CNPJ and one with letters, as people write them and bare.
-var plantedNumbers = []string{"529.982.247-25", "52998224725", "11.222.333/0001-81", "11222333000181", "12.ABC.345/01DE-35", "12ABC34501DE35"}
+// taxNumbers are a CPF, a CNPJ and an alphanumeric CNPJ, formatted and unformatted.
+var taxNumbers = []string{"529.982.247-25", "52998224725", "11.222.333/0001-81", "11222333000181", "12.ABC.345/01DE-35", "12ABC34501DE35"}
 
-// planted are people who came in through every door; all that names them holds "plantad",
-// but for their numbers.
-type planted struct {
+// personalData is a system that received personal data through every route. All names contain "plantad", the tax
+// numbers do not.
+type personalData struct {
 	*system
 	collector *telemetrytest.Collector
 	rabbitmq  *servertest.Server
 	mailing   string
 }
 
-// With everything on that tells, what came in about people is looked for in all that it
-// must not get to.
-func TestPlanted(t *testing.T) {
+// With all logging and tracing enabled, personal data of every kind of request is searched for in all places where it
+// must not appear.
+func TestPersonalData(t *testing.T) {
 	t.Parallel()
-	p := &planted{collector: telemetrytest.Start(t), rabbitmq: servertest.Start(t, "rabbitmq")}
+	p := &personalData{collector: telemetrytest.Start(t), rabbitmq: servertest.Start(t, "rabbitmq")}
 	env := bulk(t, p.rabbitmq.URL)
 	maps.Copy(env, map[string]string{
 		"LOG_LEVEL": "debug", "OTEL_EXPORTER_OTLP_ENDPOINT": p.collector.URL, "OTEL_BSP_SCHEDULE_DELAY": "500", "EMAIL_BACKOFF": "24s", // such a retry waits in Redis
@@ -45,46 +45,46 @@ func TestPlanted(t *testing.T) {
 		"SES_CONFIGURATION_SET": "events", "SES_FEEDBACK_WINDOW": "5m", "RECIPIENTS_RETRY_TTL_MS": "500", "RECIPIENTS_BATCH_TIMEOUT_MS": "100",
 	})
 	p.system = startSystem(t, env)
-	p.hearFeedback()
-	p.plant()
-	board := p.board() // before the waits of the retries end
+	p.subscribeFeedback()
+	p.submit()
+	dashboard := p.dashboard() // before the waits of the retries end
 
-	names := append(slices.Clone(plantedNumbers), "plantad")
-	for _, number := range plantedNumbers {
-		names = append(names, email.HashTaxID(number, nil)) // of the bare ones; the others' are nobody's
+	names := append(slices.Clone(taxNumbers), "plantad")
+	for _, number := range taxNumbers {
+		names = append(names, email.HashTaxID(number, nil)) // of the unformatted ones
 	}
 	for _, program := range []*program{p.api, p.dispatcher, p.worker} {
-		p.mustNotTell("the log of "+program.name, program.logged(), names)
+		p.mustNotContain("the log of "+program.name, program.logged(), names)
 		_, metrics := fetch(t, program.metricsURL())
-		p.mustNotTell("the metrics of "+program.name, metrics, names)
+		p.mustNotContain("the metrics of "+program.name, metrics, names)
 		if len(metrics) < 1000 {
 			t.Errorf("no metrics of %s", program.name)
 		}
 	}
 	if !strings.Contains(p.worker.logged(), "***@p***.example") {
-		t.Error("the worker's log does not tell of planted people, masked")
+		t.Error("the worker's log does not contain the masked addresses")
 	}
-	p.mustNotTell("the traces", p.collector.Text(), names)
+	p.mustNotContain("the traces", p.collector.Text(), names)
 	if len(p.collector.Text()) < 10_000 {
 		t.Errorf("only %d bytes of traces", len(p.collector.Text()))
 	}
-	p.mustNotTell("the dashboard", board, names)
-	if !strings.Contains(board, "***@p***.example") {
-		t.Error("the dashboard does not tell of planted people, masked")
+	p.mustNotContain("the dashboard", dashboard, names)
+	if !strings.Contains(dashboard, "***@p***.example") {
+		t.Error("the dashboard does not contain the masked addresses")
 	}
-	stored := p.redisHolds()
-	p.mustNotTell("Redis", stored, plantedNumbers) // tasks name whom they are for
+	stored := p.redisContents()
+	p.mustNotContain("Redis", stored, taxNumbers) // tasks contain their recipients
 	if !strings.Contains(stored, "@plantado.example") {
-		t.Error("nothing of planted people is in Redis: it was looked at too early or too late")
+		t.Error("Redis contains none of the addresses: it was read too early or too late")
 	}
 	p.checkStoredElsewhere(names)
 }
 
-// plant brings them in, and waits until everything has been tried.
-func (p *planted) plant() {
+// submit sends personal data through every route and waits until everything has been tried.
+func (p *personalData) submit() {
 	t := p.t
 	t.Helper()
-	// What Postgres refuses, it quotes: whole rows.
+	// Postgres quotes whole rows in errors.
 	p.exec(`ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'Veneno Plantado')`)
 	p.exec(`ALTER TABLE email_logs ADD CONSTRAINT poison CHECK (subject <> 'Veneno plantado')`)
 
@@ -93,11 +93,11 @@ func (p *planted) plant() {
 			b["subject"], b["html"], b["text"] = "Assunto plantado", "<p>corpo plantado</p>", "corpo plantado"
 			b["cc"], b["replyTo"] = []string{"copia@plantado.example"}, "resposta@plantado.example"
 			b["headers"], b["tags"] = map[string]string{"X-Cliente": "Rosa Plantada <rosa@plantado.example>"}, []string{"plantada"}
-			b["recipient"] = map[string]any{"externalId": fmt.Sprint("plantada-", i), "cpfCnpj": plantedNumbers[i%len(plantedNumbers)], "nome": "Rosa Plantada", "razaoSocial": "Plantada Ltda", "email": b["to"]}
+			b["recipient"] = map[string]any{"externalId": fmt.Sprint("plantada-", i), "cpfCnpj": taxNumbers[i%len(taxNumbers)], "nome": "Rosa Plantada", "razaoSocial": "Plantada Ltda", "email": b["to"]}
 		}
 	}
 	var sent []string
-	for i := range plantedNumbers {
+	for i := range taxNumbers {
 		sent = append(sent, p.send(fmt.Sprintf("rosa%d@plantado.example", i), person(i)))
 	}
 	p.send("veneno@plantado.example", func(b map[string]any) { person(0)(b); b["subject"] = "Veneno plantado" })
@@ -106,13 +106,13 @@ func (p *planted) plant() {
 		refused = append(refused, p.send("rosa+sim-"+fault+"@plantado.example", person(i)))
 	}
 	bounced := p.send("rosa+sim-bounce@plantado.example", person(0))
-	p.badPlants()
+	p.submitInvalid()
 
 	var recipients []map[string]any
-	for i, number := range plantedNumbers {
+	for i, number := range taxNumbers {
 		recipients = append(recipients, map[string]any{"externalId": fmt.Sprint("plantada-r", i), "cpfCnpj": number, "nome": "Rosa Plantada", "email": fmt.Sprintf("r%d@plantado.example", i)})
 	}
-	recipients = append(recipients, map[string]any{"externalId": "plantada-x", "cpfCnpj": plantedNumbers[0], "nome": "Veneno Plantado", "email": "veneno@plantado.example"})
+	recipients = append(recipients, map[string]any{"externalId": "plantada-x", "cpfCnpj": taxNumbers[0], "nome": "Veneno Plantado", "email": "veneno@plantado.example"})
 	if status, answer := p.call(http.MethodPost, "/v1/recipients", map[string]any{"recipients": recipients}, nil); status != http.StatusAccepted {
 		t.Fatalf("%d %s", status, answer)
 	}
@@ -131,11 +131,11 @@ func (p *planted) plant() {
 	eventually(t, func() error {
 		dead := p.count("SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'")
 		if dead != 1 || !strings.HasSuffix(strings.Join(p.email(bounced).timeline(), " "), "BOUNCED") || !strings.Contains(p.worker.logged(), "poison") {
-			return fmt.Errorf("%d recipients are given up, the bounce is %v, and the worker says:\n%s", dead, p.email(bounced).timeline(), p.worker.tail())
+			return fmt.Errorf("%d recipients are dead-lettered, the bounce is %v, and the worker logged:\n%s", dead, p.email(bounced).timeline(), p.worker.tail())
 		}
 		return nil
 	})
-	// These come last: they must still wait when Redis and the dashboard are looked at.
+	// These come last: they must still wait when Redis and the dashboard are read.
 	var waiting []string
 	for i, fault := range []string{"throttle-x1", "unavailable-html-x1", "throttling-exception-x1"} {
 		waiting = append(waiting, p.send("rosa+sim-"+fault+"@plantado.example", person(i)))
@@ -145,13 +145,13 @@ func (p *planted) plant() {
 	}
 }
 
-// uploadSheet has rows of all kinds: good ones, doubled ones, and some that are wrong in the
-// very field that must not be told.
-func (p *planted) uploadSheet() {
+// uploadSheet uploads rows of all kinds: valid ones, duplicates, and some that are invalid in the very field that
+// must not be logged.
+func (p *personalData) uploadSheet() {
 	p.t.Helper()
 	var sheet strings.Builder
 	sheet.WriteString("Nome;E-mail;CPF;Cidade\n")
-	for i, number := range plantedNumbers {
+	for i, number := range taxNumbers {
 		fmt.Fprintf(&sheet, "Rosa Plantada;m%d@plantado.example;%s;Plantadópolis\n", i, number)
 	}
 	sheet.WriteString("Rosa Plantada;M0@plantado.example;529.982.247-25;x\nRosa Plantada;m7@plantado.example;529.982.247-26;x\nRosa;rosa plantada @;52998224725;x\nRosa;52998224725;rosa@plantado.example;x\n\"Rosa;plantada@plantado.example\n")
@@ -163,8 +163,8 @@ func (p *planted) uploadSheet() {
 	p.mailing = accepted.MailingID
 }
 
-// badPlants are refused at the door, which tempts it to quote them.
-func (p *planted) badPlants() {
+// submitInvalid sends requests that the api rejects and might quote.
+func (p *personalData) submitInvalid() {
 	p.t.Helper()
 	for _, change := range []func(map[string]any){
 		func(b map[string]any) {
@@ -195,19 +195,19 @@ func (p *planted) badPlants() {
 	}
 }
 
-// mustNotTell fails the test for each word that stands in what was said, in whatever case.
-func (p *planted) mustNotTell(who, said string, words []string) {
+// mustNotContain fails the test for each word that text contains, ignoring case.
+func (p *personalData) mustNotContain(where, text string, words []string) {
 	p.t.Helper()
-	lower := strings.ToLower(said)
+	lower := strings.ToLower(text)
 	for _, word := range words {
 		if i := strings.Index(lower, strings.ToLower(word)); i >= 0 {
-			p.t.Errorf("%s tells %q: …%s…", who, word, lower[max(0, i-300):min(len(lower), i+150)])
+			p.t.Errorf("%s contains %q: …%s…", where, word, lower[max(0, i-300):min(len(lower), i+150)])
 		}
 	}
 }
 
-// board is all that the dashboard answers: every list of every queue, and every task.
-func (p *planted) board() string {
+// dashboard returns all responses of the dashboard: every list of every queue, and every task.
+func (p *personalData) dashboard() string {
 	p.t.Helper()
 	var all strings.Builder
 	get := func(path string) string {
@@ -246,13 +246,13 @@ func (p *planted) board() string {
 		}
 	}
 	if tasks < 6 {
-		p.t.Errorf("the dashboard shows %d tasks, of three that wait and three that were given up", tasks)
+		p.t.Errorf("the dashboard shows %d tasks, want three that wait and three that are archived", tasks)
 	}
 	return all.String()
 }
 
-// redisHolds is every key of Redis and all that stands under it.
-func (p *planted) redisHolds() string {
+// redisContents returns every key of Redis with its value.
+func (p *personalData) redisContents() string {
 	p.t.Helper()
 	client, ctx := p.redisClient(), p.t.Context()
 	var all strings.Builder
@@ -272,7 +272,7 @@ func (p *planted) redisHolds() string {
 			value, err = client.SMembers(ctx, key).Result()
 		case "zset":
 			value, err = client.ZRange(ctx, key, 0, -1).Result()
-		case "none": // it is gone by now
+		case "none": // it was deleted meanwhile
 		default:
 			p.t.Errorf("%s is a %s, which this test cannot read", key, kind)
 		}
@@ -287,19 +287,19 @@ func (p *planted) redisHolds() string {
 	return all.String()
 }
 
-// checkStoredElsewhere reads what RabbitMQ and the storage have on disk, every message
-// that ever waited among it, and every row of the database for numbers.
-func (p *planted) checkStoredElsewhere(names []string) {
+// checkStoredElsewhere searches the files of RabbitMQ and the storage, which contain every message that ever waited,
+// and every row of the database for numbers.
+func (p *personalData) checkStoredElsewhere(names []string) {
 	p.t.Helper()
 	broker, err := filepath.EvalSymlinks(filepath.Join(p.rabbitmq.Dir, "rabbitmq"))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	if !bytes.Contains(p.onDisk("RabbitMQ", broker, names), []byte(p.mailing)) {
-		p.t.Error("RabbitMQ's files do not hold the mailing's message: they were not looked for well")
+		p.t.Error("RabbitMQ's files do not contain the mailing's message: these are not its files")
 	}
 	if len(p.onDisk("the storage", strings.TrimPrefix(p.env["STORAGE_URL"], "file://"), names)) < 500 {
-		p.t.Error("the storage does not hold the mailing's file")
+		p.t.Error("the storage does not contain the mailing's file")
 	}
 	var tables string
 	err = p.db.SQL.QueryRowContext(p.t.Context(), `
@@ -312,23 +312,23 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT re
 	if err := p.db.SQL.QueryRowContext(p.t.Context(), "SELECT string_agg(row, E'\n') FROM ("+tables+") AS t (row)").Scan(&rows); err != nil {
 		p.t.Fatal(err)
 	}
-	p.mustNotTell("the database", rows, plantedNumbers)
+	p.mustNotContain("the database", rows, taxNumbers)
 	if !strings.Contains(rows, "rosa0@plantado.example") {
-		p.t.Error("the database does not hold planted people")
+		p.t.Error("the database does not contain the addresses")
 	}
 }
 
-// onDisk is the content of all files below a folder.
-func (p *planted) onDisk(whose, folder string, names []string) []byte {
+// onDisk returns the content of all files below a folder.
+func (p *personalData) onDisk(of, folder string, names []string) []byte {
 	p.t.Helper()
 	var all []byte
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
-			return nil // gone by now, or a socket
+			return nil // deleted meanwhile, or a socket
 		}
 		content, err := os.ReadFile(path)
 		if err == nil {
-			p.mustNotTell(whose+" in "+filepath.Base(path), string(content), names)
+			p.mustNotContain(of+" in "+filepath.Base(path), string(content), names)
 			all = append(all, content...)
 		}
 		return nil

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// losingProxy stands between a program and a service. While it is told to, it lets every
-// request through that holds a text and loses the answer: the service has done what it
-// was asked, and the program sees its connection end.
-type losingProxy struct {
+// lossyProxy is a TCP proxy between a program and a service. While it is armed, it forwards every request that
+// contains a text and drops the response: the service has executed the request, and the connection of the program
+// ends.
+type lossyProxy struct {
 	listener net.Listener
 	upstream string
 	text     []byte
@@ -19,8 +19,8 @@ type losingProxy struct {
 	lost     atomic.Int64
 }
 
-// startLosingProxy returns the proxy and the service's URL by way of it.
-func startLosingProxy(t *testing.T, service, text string) (*losingProxy, string) {
+// startLossyProxy returns the proxy and the service's URL through it.
+func startLossyProxy(t *testing.T, service, text string) (*lossyProxy, string) {
 	t.Helper()
 	u, err := url.Parse(service)
 	if err != nil {
@@ -31,13 +31,13 @@ func startLosingProxy(t *testing.T, service, text string) (*losingProxy, string)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	p := &losingProxy{listener: listener, upstream: u.Host, text: []byte(text)}
+	p := &lossyProxy{listener: listener, upstream: u.Host, text: []byte(text)}
 	go p.accept()
 	u.Host = listener.Addr().String()
 	return p, u.String()
 }
 
-func (p *losingProxy) accept() {
+func (p *lossyProxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -47,8 +47,8 @@ func (p *losingProxy) accept() {
 	}
 }
 
-// join carries one connection until one of its ends is closed.
-func (p *losingProxy) join(client net.Conn) {
+// join forwards one connection until one of its ends is closed.
+func (p *lossyProxy) join(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", p.upstream)
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *losingProxy) join(client net.Conn) {
 	})
 }
 
-// pass copies as long as it may and the connections last.
+// pass copies data while forwarding is allowed and both connections are open.
 func pass(to, from net.Conn, may func([]byte) bool) {
 	buffer := make([]byte, 64<<10)
 	for {
