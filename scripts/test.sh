@@ -59,6 +59,9 @@ readonly services=(postgres redis rabbitmq s3)
 urls=$(./scripts/services.sh env "${services[@]}")
 eval "$urls"
 
+# A binary with the race detector waits a second when it exits.
+export GORACE=${GORACE:-atexit_sleep_ms=50}
+
 # Most tests mostly wait: more than two at a time use two cores better.
 run() {
 	local flags=(-race -count=1 -timeout 45m) tested=() argument
@@ -87,6 +90,6 @@ else
 	status=0 skip=(-skip "$long_tests")
 	! names_tests "$@" || skip=()
 	run -p 2 -parallel 6 "${skip[@]}" "$@" "${packages[@]}" || status=$?
-	run -parallel 6 "${skip[@]}" "$@" ./scripts/e2e/ || status=$?
+	run -parallel 9 "${skip[@]}" "$@" ./scripts/e2e/ || status=$?
 	exit "$status"
 fi

@@ -31,6 +31,9 @@ type program struct {
 	killed bool // by the test: then its exit code says nothing
 }
 
+// raceExit shortens the pause of a second with which a program that has the race detector exits.
+const raceExit = "atexit_sleep_ms=50"
+
 // startProgram runs a built program and returns when it listens.
 func startProgram(t *testing.T, name string, env map[string]string) *program {
 	t.Helper()
@@ -41,7 +44,7 @@ func startProgramAt(t *testing.T, path string, env map[string]string) *program {
 	t.Helper()
 	name := filepath.Base(path)
 	p := &program{t: t, name: name, cmd: exec.Command(path), exited: make(chan struct{})}
-	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GORACE=halt_on_error=1", "METRICS_ADDR=127.0.0.1:0"}
+	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GORACE=halt_on_error=1 " + raceExit, "METRICS_ADDR=127.0.0.1:0"}
 	for key, value := range env {
 		p.cmd.Env = append(p.cmd.Env, key+"="+value)
 	}
