@@ -90,6 +90,6 @@ else
 	status=0 skip=(-skip "$long_tests")
 	! names_tests "$@" || skip=()
 	run -p 2 -parallel 6 "${skip[@]}" "$@" "${packages[@]}" || status=$?
-	run -parallel 9 "${skip[@]}" "$@" ./scripts/e2e/ || status=$?
+	run -parallel 8 "${skip[@]}" "$@" ./scripts/e2e/ || status=$?
 	exit "$status"
 fi
