@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -67,15 +68,15 @@ INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scop
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, coalesce($10::text[], '{}')::cidr[])`
 
 // CreateAPIKey adds a key; CreatedAt and RevokedAt are ignored.
-func (s *Store) CreateAPIKey(ctx context.Context, by Operator, k APIKey) error {
-	a := act{action: "key.create", company: k.CompanyID, subject: k.KeyID, details: map[string]any{"name": k.Name, "scopes": k.Scopes}}
+func (s *Store) CreateAPIKey(ctx context.Context, by audit.Operator, k APIKey) error {
+	a := audit.Change{Action: "key.create", Company: k.CompanyID, Subject: k.KeyID, Details: map[string]any{"name": k.Name, "scopes": k.Scopes}}
 	if k.ExpiresAt != nil {
-		a.details["expiresAt"] = k.ExpiresAt.UTC().Format(time.RFC3339)
+		a.Details["expiresAt"] = k.ExpiresAt.UTC().Format(time.RFC3339)
 	}
 	if len(k.Networks) > 0 {
-		a.details["networks"] = k.Networks
+		a.Details["networks"] = k.Networks
 	}
-	_, err := s.auditedOne(ctx, by, a, insertKeySQL, k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst, k.ExpiresAt, k.Networks)
+	_, err := audit.ApplyOne(ctx, s.db, by, a, insertKeySQL, k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst, k.ExpiresAt, k.Networks)
 	return pg.Wrap("create api key", err)
 }
 
@@ -84,9 +85,9 @@ const revokeKeySQL = `UPDATE api_keys SET revoked_at = now() WHERE key_id = $1 A
 
 // RevokeAPIKey shuts a key out; an api process notices within its cache's 5 s. One that is
 // shut out stays so. ErrNotFound: there is no such key.
-func (s *Store) RevokeAPIKey(ctx context.Context, by Operator, keyID string) error {
-	_, err := s.audited(ctx, by, act{action: "key.revoke", subject: keyID}, func(tx *sqlx.Tx, a *act) error {
-		return pg.Translate(tx.GetContext(ctx, &a.company, revokeKeySQL, keyID))
+func (s *Store) RevokeAPIKey(ctx context.Context, by audit.Operator, keyID string) error {
+	_, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "key.revoke", Subject: keyID}, func(tx *sqlx.Tx, a *audit.Change) error {
+		return pg.Translate(tx.GetContext(ctx, &a.Company, revokeKeySQL, keyID))
 	})
 	if errors.Is(err, pg.ErrNotFound) { // none that works
 		_, err = s.FindCaller(ctx, keyID)
@@ -107,10 +108,10 @@ SELECT $2, company_id, name, environment, $3, scopes, rate_per_second, burst, ne
 
 // RotateAPIKey gives a key a successor, which may do the same, and shuts the old one out
 // after the grace. ErrNotFound: there is no such key, or it is revoked already.
-func (s *Store) RotateAPIKey(ctx context.Context, by Operator, oldID, newID string, secretSHA256 []byte, grace time.Duration) error {
-	a := act{action: "key.rotate", subject: oldID, details: map[string]any{"successor": newID, "graceSeconds": int(grace.Seconds())}}
-	_, err := s.audited(ctx, by, a, func(tx *sqlx.Tx, a *act) error {
-		return pg.Translate(tx.GetContext(ctx, &a.company, rotateKeySQL, oldID, newID, secretSHA256, grace.Milliseconds()))
+func (s *Store) RotateAPIKey(ctx context.Context, by audit.Operator, oldID, newID string, secretSHA256 []byte, grace time.Duration) error {
+	a := audit.Change{Action: "key.rotate", Subject: oldID, Details: map[string]any{"successor": newID, "graceSeconds": int(grace.Seconds())}}
+	_, err := audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, a *audit.Change) error {
+		return pg.Translate(tx.GetContext(ctx, &a.Company, rotateKeySQL, oldID, newID, secretSHA256, grace.Milliseconds()))
 	})
 	return pg.Wrap("rotate api key", err)
 }

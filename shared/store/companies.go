@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -43,9 +44,9 @@ const (
 
 // CreateCompany adds a company with one lane per queue and its sender domains.
 // ErrExists: the name is taken.
-func (s *Store) CreateCompany(ctx context.Context, by Operator, c NewCompany) error {
-	a := act{action: "company.create", company: c.ID, details: map[string]any{"name": c.Name}}
-	_, err := s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
+func (s *Store) CreateCompany(ctx context.Context, by audit.Operator, c NewCompany) error {
+	a := audit.Change{Action: "company.create", Company: c.ID, Details: map[string]any{"name": c.Name}}
+	_, err := audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, _ *audit.Change) error {
 		if _, err := tx.ExecContext(ctx, insertCompanySQL, c.ID, c.Name, c.DefaultFrom); err != nil {
 			return pg.Translate(err)
 		}
@@ -102,13 +103,13 @@ WHERE id = $1 AND (suspended_at IS NULL OR suspended_reason IS DISTINCT FROM $2)
 
 // SuspendCompany refuses the company's requests and holds back its emails, for the
 // operator's reason. Of a suspended company it changes the reason, and keeps the time.
-func (s *Store) SuspendCompany(ctx context.Context, by Operator, id uuid.UUID) error {
-	return pg.Wrap("suspend company", s.changeCompany(ctx, by, act{action: "company.suspend", company: id}, suspendCompanySQL, id, by.Reason))
+func (s *Store) SuspendCompany(ctx context.Context, by audit.Operator, id uuid.UUID) error {
+	return pg.Wrap("suspend company", s.changeCompany(ctx, by, audit.Change{Action: "company.suspend", Company: id}, suspendCompanySQL, id, by.Reason))
 }
 
 // ResumeCompany takes a suspension back; its waiting emails go on.
-func (s *Store) ResumeCompany(ctx context.Context, by Operator, id uuid.UUID) error {
-	if err := s.changeCompany(ctx, by, act{action: "company.resume", company: id}, resumeCompanySQL, id); err != nil {
+func (s *Store) ResumeCompany(ctx context.Context, by audit.Operator, id uuid.UUID) error {
+	if err := s.changeCompany(ctx, by, audit.Change{Action: "company.resume", Company: id}, resumeCompanySQL, id); err != nil {
 		return pg.Wrap("resume company", err)
 	}
 	_ = s.WakeLanes(ctx, []Lanes{{Company: id}}) // else they are found by the next full listing
@@ -116,10 +117,10 @@ func (s *Store) ResumeCompany(ctx context.Context, by Operator, id uuid.UUID) er
 }
 
 // changeCompany is auditedOne for what may be so already; ErrNotFound without the company.
-func (s *Store) changeCompany(ctx context.Context, by Operator, a act, statement string, args ...any) error {
-	changed, err := s.auditedOne(ctx, by, a, statement, args...)
+func (s *Store) changeCompany(ctx context.Context, by audit.Operator, a audit.Change, statement string, args ...any) error {
+	changed, err := audit.ApplyOne(ctx, s.db, by, a, statement, args...)
 	if err == nil && !changed {
-		_, err = s.FindCompany(ctx, a.company.String())
+		_, err = s.FindCompany(ctx, a.Company.String())
 	}
 	return err
 }

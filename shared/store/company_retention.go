@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -50,15 +51,15 @@ WHERE (r.bodies_days, r.files_days, r.logs_days, r.hashes_days)
 
 // SetRetention gives the company ages of its own, in place of those it had.
 // *RetentionError: one of them cannot be. ErrNotFound: there is no such company.
-func (s *Store) SetRetention(ctx context.Context, by Operator, r Retention) error {
+func (s *Store) SetRetention(ctx context.Context, by audit.Operator, r Retention) error {
 	for field, days := range map[string]*int{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes} {
 		if days != nil && (*days < 1 || *days > MaxRetentionDays) {
 			return &RetentionError{Field: field}
 		}
 	}
-	a := act{
-		action: "company.retention", company: r.CompanyID,
-		details: map[string]any{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes}, // null = the installation's
+	a := audit.Change{
+		Action: "company.retention", Company: r.CompanyID,
+		Details: map[string]any{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes}, // null = the installation's
 	}
 	return pg.Wrap("set retention", s.changeCompany(ctx, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs, r.Hashes))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -41,7 +42,7 @@ type NewReplay struct {
 	CompanyID *uuid.UUID // nil = of all companies, for operators
 	Action    ReplayAction
 	Filter    LetterFilter
-	Actor     Actor
+	Actor     audit.Actor
 	RequestID string
 	Note      string // why
 	Most      int    // 0 = all that match
@@ -77,7 +78,7 @@ type ReplayCounts struct {
 
 // Retry is how the replay's dead letters are sent again. The caller adds TTL and Advance.
 func (r *Replay) Retry() LetterRetry {
-	return LetterRetry{Actor: actorOf(r.RequestedBy), RequestID: r.RequestID, ReplayID: r.ID}
+	return LetterRetry{Actor: audit.ParseActor(r.RequestedBy), RequestID: r.RequestID, ReplayID: r.ID}
 }
 
 const replayColumns = `
@@ -307,7 +308,7 @@ func workReplay(
 	if !page.Next.At.IsZero() {
 		at = &page.Next.At
 	}
-	err = tx.GetContext(ctx, &round.More, saveReplaySQL, id, round.Now.Done, round.Now.Skipped, round.Now.Failed, at, optionalUUID(page.Next.ID), round.Finished)
+	err = tx.GetContext(ctx, &round.More, saveReplaySQL, id, round.Now.Done, round.Now.Skipped, round.Now.Failed, at, pg.OptionalUUID(page.Next.ID), round.Finished)
 	return round, pg.Translate(err)
 }
 

@@ -4,44 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Actor is who asked for something that a row and a timeline tell of later.
-type Actor struct {
-	By   string // the program: ByAPI or ByOperator
-	Name string // of ByAPI the key's id, of ByOperator the login
-}
-
-// The programs that people ask.
-const (
-	ByAPI      = "api"
-	ByOperator = "gatewayctl"
-)
-
-// String is the form in which columns hold an actor.
-func (a Actor) String() string {
-	if a.Name == "" {
-		return a.By
-	}
-	return a.By + ":" + a.Name
-}
-
-func actorOf(text string) Actor {
-	by, name, _ := strings.Cut(text, ":")
-	return Actor{By: by, Name: name}
-}
-
 // LetterRetry is how dead letters are sent again, and on whose behalf.
 type LetterRetry struct {
-	Actor     Actor
+	Actor     audit.Actor
 	RequestID string
 	ReplayID  uuid.UUID     // uuid.Nil = a single one
 	TTL       time.Duration // the new deadline of an email, from now on
@@ -151,7 +126,7 @@ func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) err
 func (r LetterRetry) metadata(l DeadLetter) map[string]any {
 	m := map[string]any{"by": r.Actor.By, "deadLetterId": l.ID}
 	switch {
-	case r.Actor.By == ByAPI:
+	case r.Actor.By == audit.ByAPI:
 		m["keyId"] = r.Actor.Name
 	case r.Actor.Name != "":
 		m["operator"] = r.Actor.Name
@@ -195,7 +170,7 @@ type retriedIntake struct {
 }
 
 func (s *Store) retryIntake(ctx context.Context, l DeadLetter, r LetterRetry) error {
-	args := []any{*l.OutboxID, r.Actor.String(), optionalUUID(r.ReplayID)}
+	args := []any{*l.OutboxID, r.Actor.String(), pg.OptionalUUID(r.ReplayID)}
 	var rows []retriedIntake
 	var err error
 	if r.tx != nil {
@@ -238,7 +213,7 @@ func (s *Store) retryMailing(ctx context.Context, l DeadLetter, r LetterRetry) e
 			return err
 		}
 		by := r.Actor.String()
-		return resolveMailingLetters(ctx, tx, m.ID, &by, optionalUUID(r.ReplayID))
+		return resolveMailingLetters(ctx, tx, m.ID, &by, pg.OptionalUUID(r.ReplayID))
 	}
 	var err error
 	if r.tx != nil {
@@ -265,7 +240,7 @@ WHERE id IN (SELECT id FROM dead_letters WHERE id = ANY ($1::uuid[]) AND resolve
 
 // DiscardDeadLetter resolves an open dead letter without doing anything about it; note
 // says why. false: it was resolved already.
-func (s *Store) DiscardDeadLetter(ctx context.Context, l DeadLetter, by Actor, note string) (bool, error) {
+func (s *Store) DiscardDeadLetter(ctx context.Context, l DeadLetter, by audit.Actor, note string) (bool, error) {
 	discarded, err := s.changeBoundedly(ctx, pg.HeldRow{Company: l.company(), Name: l.ID.String()}, discardLettersSQL,
 		pg.UUIDArray([]uuid.UUID{l.ID}), by.String(), pg.WithoutNUL(note), nil)
 	if err != nil {

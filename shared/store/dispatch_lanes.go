@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -70,12 +71,12 @@ WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR 
 // HoldLanes holds back what waits in the lanes of one company until ReleaseLanes, for the
 // operator's reason, and says how many lanes had not been held for it. What a worker has in
 // its hands already is still sent.
-func (s *Store) HoldLanes(ctx context.Context, by Operator, company uuid.UUID, f LaneFilter) (int, error) {
+func (s *Store) HoldLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f LaneFilter) (int, error) {
 	return s.changeLanes(ctx, by, "lane.pause", company, f, holdLanesSQL, company, f.Mailing, f.Queue, by.Reason)
 }
 
 // ReleaseLanes takes HoldLanes back, and says how many lanes had been held.
-func (s *Store) ReleaseLanes(ctx context.Context, by Operator, company uuid.UUID, f LaneFilter) (int, error) {
+func (s *Store) ReleaseLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f LaneFilter) (int, error) {
 	n, err := s.changeLanes(ctx, by, "lane.resume", company, f, releaseLanesSQL, company, f.Mailing, f.Queue)
 	if n > 0 && err == nil {
 		_ = s.WakeLanes(ctx, []Lanes{{Company: company}}) // else they are found by the next full listing
@@ -84,16 +85,16 @@ func (s *Store) ReleaseLanes(ctx context.Context, by Operator, company uuid.UUID
 }
 
 func (s *Store) changeLanes(
-	ctx context.Context, by Operator, action string, company uuid.UUID, f LaneFilter, statement string, args ...any,
+	ctx context.Context, by audit.Operator, action string, company uuid.UUID, f LaneFilter, statement string, args ...any,
 ) (n int, err error) {
-	_, err = s.audited(ctx, by, act{action: action, company: company}, func(tx *sqlx.Tx, a *act) error {
-		changed, err := hit(tx.ExecContext(ctx, statement, args...))
-		n, a.details = changed, map[string]any{"lanes": changed}
+	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: action, Company: company}, func(tx *sqlx.Tx, a *audit.Change) error {
+		changed, err := audit.Affected(tx.ExecContext(ctx, statement, args...))
+		n, a.Details = changed, map[string]any{"lanes": changed}
 		if f.Queue != "" {
-			a.details["queue"] = f.Queue
+			a.Details["queue"] = f.Queue
 		}
 		if f.Mailing.Valid {
-			a.subject = f.Mailing.UUID.String()
+			a.Subject = f.Mailing.UUID.String()
 		}
 		return err
 	})

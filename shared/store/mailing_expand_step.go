@@ -39,13 +39,13 @@ var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
 		pg.One("mailing_id", "uuid", func(s expandScalars) any { return s.job.ID }),
 		pg.One("generation", "integer", func(s expandScalars) any { return s.job.Generation }),
 		pg.One("heartbeat", "timestamptz", func(s expandScalars) any { return s.job.Heartbeat }),
-		pg.One("expanded_to", "uuid", func(s expandScalars) any { return optionalUUID(s.job.ExpandedTo) }),
-		pg.One("to", "uuid", func(s expandScalars) any { return optionalUUID(s.step.To) }),
+		pg.One("expanded_to", "uuid", func(s expandScalars) any { return pg.OptionalUUID(s.job.ExpandedTo) }),
+		pg.One("to", "uuid", func(s expandScalars) any { return pg.OptionalUUID(s.step.To) }),
 		pg.One("lines", "integer", func(s expandScalars) any { return s.step.Lines }),
 		pg.One("finished", "bool", func(s expandScalars) any { return s.step.Finished }),
 		pg.One("waiting_for", "text", func(s expandScalars) any { return string(s.step.Waiting.For) }),
 		pg.One("waiting_until", "timestamptz", func(s expandScalars) any { return optionalTime(s.step.Waiting.Until) }),
-		pg.One("job_id", "uuid", func(s expandScalars) any { return optionalUUID(s.next().ID) }),
+		pg.One("job_id", "uuid", func(s expandScalars) any { return pg.OptionalUUID(s.next().ID) }),
 		pg.One("delay_ms", "bigint", func(s expandScalars) any { return s.next().Delay.Milliseconds() }),
 		pg.One("count", "bigint", func(s expandScalars) any { return len(s.step.Entries) }),
 		pg.One("people", "integer", func(s expandScalars) any { return s.people }),
@@ -61,13 +61,6 @@ var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
 		pg.Each("recipient_id", "uuid", pg.UUIDs, func(e *ExpandedEntry) uuid.UUID { return e.RecipientID }),
 		pg.Each("payload", "jsonb", pg.JSONBs, func(e *ExpandedEntry) []byte { return e.payload }),
 	},
-}
-
-func optionalUUID(id uuid.UUID) *uuid.UUID {
-	if id == uuid.Nil {
-		return nil
-	}
-	return &id
 }
 
 func optionalTime(t time.Time) sql.NullTime { return sql.NullTime{Time: t, Valid: !t.IsZero()} }

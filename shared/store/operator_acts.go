@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -17,70 +18,70 @@ import (
 
 // CancelEmail withdraws an email that no worker has taken up. With Applied false it is too
 // late, and Status says why; nothing is written down then.
-func (s *Store) CancelEmail(ctx context.Context, by Operator, company, id uuid.UUID) (Advanced, error) {
-	return s.moveEmail(ctx, by, act{action: "email.cancel", company: company, subject: id.String()}, Transition{
-		ID: id, Guard: GuardOpen, Status: email.Cancelled, Events: []email.Event{by.event(email.EventCancelled)},
+func (s *Store) CancelEmail(ctx context.Context, by audit.Operator, company, id uuid.UUID) (Advanced, error) {
+	return s.moveEmail(ctx, by, audit.Change{Action: "email.cancel", Company: company, Subject: id.String()}, Transition{
+		ID: id, Guard: GuardOpen, Status: email.Cancelled, Events: []email.Event{operatorEvent(by, email.EventCancelled)},
 	})
 }
 
 // ReplayEmail gives an email that FAILED, EXPIRED or was CANCELLED a new budget of tries
 // and a deadline that is ttl away. With Applied false it can not be sent again, and Status
 // says why, or is "" when its row is not kept any more, or Erased or Replaced is true.
-func (s *Store) ReplayEmail(ctx context.Context, by Operator, company, id uuid.UUID, ttl time.Duration) (Advanced, error) {
-	return s.moveEmail(ctx, by, act{action: "email.retry", company: company, subject: id.String()}, Transition{
-		ID: id, Guard: GuardReplay, Status: email.Pending, Renew: ttl, Events: []email.Event{by.event(email.EventReplayed)},
+func (s *Store) ReplayEmail(ctx context.Context, by audit.Operator, company, id uuid.UUID, ttl time.Duration) (Advanced, error) {
+	return s.moveEmail(ctx, by, audit.Change{Action: "email.retry", Company: company, Subject: id.String()}, Transition{
+		ID: id, Guard: GuardReplay, Status: email.Pending, Renew: ttl, Events: []email.Event{operatorEvent(by, email.EventReplayed)},
 	})
 }
 
-func (s *Store) moveEmail(ctx context.Context, by Operator, a act, t Transition) (moved Advanced, err error) {
-	_, err = s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
+func (s *Store) moveEmail(ctx context.Context, by audit.Operator, a audit.Change, t Transition) (moved Advanced, err error) {
+	_, err = audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, _ *audit.Change) error {
 		if moved, err = advanceIn(ctx, tx, t); err != nil {
 			return err
 		}
 		if !moved.Applied {
-			return errStands
+			return audit.ErrUnchanged
 		}
 		return nil
 	})
-	return moved, pg.Wrap(a.action, err)
+	return moved, pg.Wrap(a.Action, err)
 }
 
-// event tells an email's timeline who did it.
-func (o Operator) event(kind email.EventType) email.Event {
-	a := o.actor()
+// operatorEvent tells an email's timeline who did it.
+func operatorEvent(o audit.Operator, kind email.EventType) email.Event {
+	a := o.Actor()
 	return email.Event{Type: kind, At: time.Now().UTC(), Metadata: map[string]any{"by": a.By, "operator": a.Name}}
 }
 
 // RetryDeadLetterAs is RetryDeadLetter by an operator.
-func (s *Store) RetryDeadLetterAs(ctx context.Context, by Operator, l DeadLetter, ttl time.Duration) error {
-	_, err := s.audited(ctx, by, l.act("dlq.retry"), func(tx *sqlx.Tx, _ *act) error {
+func (s *Store) RetryDeadLetterAs(ctx context.Context, by audit.Operator, l DeadLetter, ttl time.Duration) error {
+	_, err := audit.Apply(ctx, s.db, by, l.act("dlq.retry"), func(tx *sqlx.Tx, _ *audit.Change) error {
 		// Not RetryDeadLetter, which looks again on another connection: this one is in use.
-		return s.retryDeadLetter(ctx, l, LetterRetry{Actor: by.actor(), TTL: ttl, tx: tx})
+		return s.retryDeadLetter(ctx, l, LetterRetry{Actor: by.Actor(), TTL: ttl, tx: tx})
 	})
 	return err
 }
 
 // DiscardDeadLetterAs is DiscardDeadLetter by an operator, whose reason is the note. false:
 // it is not open any more.
-func (s *Store) DiscardDeadLetterAs(ctx context.Context, by Operator, l DeadLetter) (bool, error) {
-	did, err := s.auditedOne(ctx, by, l.act("dlq.discard"), discardLettersSQL, pg.UUIDArray([]uuid.UUID{l.ID}), by.actor().String(), pg.WithoutNUL(by.Reason), nil)
+func (s *Store) DiscardDeadLetterAs(ctx context.Context, by audit.Operator, l DeadLetter) (bool, error) {
+	did, err := audit.ApplyOne(ctx, s.db, by, l.act("dlq.discard"), discardLettersSQL, pg.UUIDArray([]uuid.UUID{l.ID}), by.Actor().String(), pg.WithoutNUL(by.Reason), nil)
 	return did, pg.Wrap("discard dead letter", err)
 }
 
-func (l DeadLetter) act(action string) act {
-	a := act{action: action, subject: l.ID.String(), details: map[string]any{"reason": l.Reason, "target": l.Target}}
+func (l DeadLetter) act(action string) audit.Change {
+	a := audit.Change{Action: action, Subject: l.ID.String(), Details: map[string]any{"reason": l.Reason, "target": l.Target}}
 	if l.CompanyID != nil {
-		a.company = *l.CompanyID
+		a.Company = *l.CompanyID
 	}
 	if l.OutboxID != nil {
-		a.details["outboxId"] = *l.OutboxID
+		a.Details["outboxId"] = *l.OutboxID
 	}
 	return a
 }
 
 // CreateReplayAs is CreateReplay by an operator, whose reason is the note.
-func (s *Store) CreateReplayAs(ctx context.Context, by Operator, n NewReplay) (Replay, error) {
-	n.Actor, n.Note = by.actor(), by.Reason
+func (s *Store) CreateReplayAs(ctx context.Context, by audit.Operator, n NewReplay) (Replay, error) {
+	n.Actor, n.Note = by.Actor(), by.Reason
 	row, err := s.replayRow(ctx, n)
 	if err != nil {
 		return Replay{}, err
@@ -89,14 +90,14 @@ func (s *Store) CreateReplayAs(ctx context.Context, by Operator, n NewReplay) (R
 	if f.Recipient != "" {
 		f.Recipient = email.MaskAddress(f.Recipient)
 	}
-	a := act{
-		action: fmt.Sprintf("dlq.%s-many", n.Action), subject: n.ID.String(),
-		details: map[string]any{"filter": f, "matched": row[len(row)-1], "rate": n.Rate},
+	a := audit.Change{
+		Action: fmt.Sprintf("dlq.%s-many", n.Action), Subject: n.ID.String(),
+		Details: map[string]any{"filter": f, "matched": row[len(row)-1], "rate": n.Rate},
 	}
 	if n.CompanyID != nil {
-		a.company = *n.CompanyID
+		a.Company = *n.CompanyID
 	}
-	if _, err := s.auditedOne(ctx, by, a, insertReplaySQL, row...); err != nil {
+	if _, err := audit.ApplyOne(ctx, s.db, by, a, insertReplaySQL, row...); err != nil {
 		return Replay{}, fmt.Errorf("create replay: %w", err)
 	}
 	return s.FindAnyReplay(ctx, n.ID)

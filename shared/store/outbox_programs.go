@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -31,8 +32,8 @@ INSERT INTO outbox_programs (role_name, company_id) SELECT rolname::text, $2::uu
 
 // AllowProgram lets a database role write the company's emails, from its next call on. One
 // that may already stays. ErrNotFound: there is no such role.
-func (s *Store) AllowProgram(ctx context.Context, by Operator, company uuid.UUID, role string) error {
-	changed, err := s.auditedOne(ctx, by, act{action: "program.allow", company: company, subject: role}, allowProgramSQL, pg.WithoutNUL(role), company)
+func (s *Store) AllowProgram(ctx context.Context, by audit.Operator, company uuid.UUID, role string) error {
+	changed, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "program.allow", Company: company, Subject: role}, allowProgramSQL, pg.WithoutNUL(role), company)
 	if err == nil && !changed {
 		var all []Program
 		if all, err = s.Programs(ctx, company, role); err == nil && len(all) == 0 {
@@ -47,8 +48,8 @@ const revokeProgramSQL = `DELETE FROM outbox_programs WHERE role_name = $1 AND c
 
 // RevokeProgram takes that back, from the role's next call on; what it has committed is
 // sent. ErrNotFound: the role has no such leave.
-func (s *Store) RevokeProgram(ctx context.Context, by Operator, company uuid.UUID, role string) error {
-	return pg.Wrap("revoke program", mustChange(s.auditedOne(ctx, by, act{action: "program.revoke", company: company, subject: role},
+func (s *Store) RevokeProgram(ctx context.Context, by audit.Operator, company uuid.UUID, role string) error {
+	return pg.Wrap("revoke program", audit.MustChange(audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "program.revoke", Company: company, Subject: role},
 		revokeProgramSQL, pg.WithoutNUL(role), company)))
 }
 
@@ -66,7 +67,7 @@ ORDER BY c.name, p.role_name`
 // or all for uuid.Nil; of one role, or all for "".
 func (s *Store) Programs(ctx context.Context, company uuid.UUID, role string) ([]Program, error) {
 	found := []Program{}
-	if err := s.db.SelectContext(ctx, &found, listProgramsSQL, optionalUUID(company), pg.WithoutNUL(role)); err != nil {
+	if err := s.db.SelectContext(ctx, &found, listProgramsSQL, pg.OptionalUUID(company), pg.WithoutNUL(role)); err != nil {
 		return nil, fmt.Errorf("list programs: %w", pg.Translate(err))
 	}
 	return found, nil

@@ -7,6 +7,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -73,8 +74,8 @@ WITH gone AS (
 SELECT id FROM gone`
 
 // EraseDeadLetters takes the person out of dead letters, and discards those still open.
-func (s *Store) EraseDeadLetters(ctx context.Context, by Operator, company, erasure uuid.UUID, ids []uuid.UUID) ([]string, error) {
-	return s.erased(ctx, "erase dead letters", eraseDeadLettersSQL, company, pg.UUIDArray(ids), by.actor().String(), erasure)
+func (s *Store) EraseDeadLetters(ctx context.Context, by audit.Operator, company, erasure uuid.UUID, ids []uuid.UUID) ([]string, error) {
+	return s.erased(ctx, "erase dead letters", eraseDeadLettersSQL, company, pg.UUIDArray(ids), by.Actor().String(), erasure)
 }
 
 // eraseRecipientsSQL deletes by primary key, and the marks of imports that wait by that of
@@ -139,7 +140,7 @@ func (s *Store) erase(ctx context.Context, what, statement string, args ...any) 
 
 // RecordPerson writes down that an operator exports or erases somebody. Nothing of what is
 // written names him: run tells the rows of one go from another's.
-func (s *Store) RecordPerson(ctx context.Context, by Operator, action string, company, run uuid.UUID, details map[string]any) error {
-	a := act{action: action, company: company, subject: run.String(), details: details}
-	return pg.Wrap("record "+action, s.record(ctx, by, a))
+func (s *Store) RecordPerson(ctx context.Context, by audit.Operator, action string, company, run uuid.UUID, details map[string]any) error {
+	a := audit.Change{Action: action, Company: company, Subject: run.String(), Details: details}
+	return pg.Wrap("record "+action, audit.Record(ctx, s.db, by, a))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -103,7 +104,7 @@ type ErasedEmails struct {
 //
 // It waits at most a second for a row that another transaction has locked, and then leaves
 // that email alone.
-func (s *Store) EraseEmails(ctx context.Context, by Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
+func (s *Store) EraseEmails(ctx context.Context, by audit.Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
 	done, err := s.eraseEmails(ctx, by, company, erasure, ids)
 	if !pg.IsLockTimeout(err) {
 		return done, pg.Wrap("erase emails", err)
@@ -125,13 +126,13 @@ func (s *Store) EraseEmails(ctx context.Context, by Operator, company, erasure u
 	return done, nil
 }
 
-func (s *Store) eraseEmails(ctx context.Context, by Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
+func (s *Store) eraseEmails(ctx context.Context, by audit.Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
 	cancels := make([]Transition, len(ids))
 	for i, id := range ids {
 		var err error
 		if cancels[i], err = (Transition{
 			ID: id, Guard: GuardOpen, Status: email.Cancelled,
-			Events: []email.Event{{Type: email.EventCancelled, At: time.Now().UTC(), Metadata: map[string]any{"by": by.actor().By}}},
+			Events: []email.Event{{Type: email.EventCancelled, At: time.Now().UTC(), Metadata: map[string]any{"by": by.Actor().By}}},
 		}).encoded(); err != nil {
 			return ErasedEmails{}, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -190,13 +191,13 @@ WHERE id = $2 AND (held_at IS NULL OR held_reason IS DISTINCT FROM $1)`
 
 // HoldGate holds back every email of every company until ReleaseGate, for the operator's
 // reason. Holding what is held changes the reason and keeps the time.
-func (s *Store) HoldGate(ctx context.Context, by Operator) error {
-	_, err := s.auditedOne(ctx, by, act{action: "gate.hold"}, holdGateSQL, by.Reason, 1)
+func (s *Store) HoldGate(ctx context.Context, by audit.Operator) error {
+	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "gate.hold"}, holdGateSQL, by.Reason, 1)
 	return pg.Wrap("hold gate", err)
 }
 
 // ReleaseGate takes HoldGate back.
-func (s *Store) ReleaseGate(ctx context.Context, by Operator) error {
-	_, err := s.auditedOne(ctx, by, act{action: "gate.release"}, releaseGateSQL, 1)
+func (s *Store) ReleaseGate(ctx context.Context, by audit.Operator) error {
+	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "gate.release"}, releaseGateSQL, 1)
 	return pg.Wrap("release gate", err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -137,7 +138,7 @@ var ErrQuota = errors.New("no such quota, or no such limit")
 // SetQuotas gives the company limits of its own for these quotas; 0 is unlimited, and nil
 // the installation's limit. The programs act on it within 5 s. ErrNotFound: there is no
 // such company.
-func (s *Store) SetQuotas(ctx context.Context, by Operator, company uuid.UUID, limits map[Quota]*int64) error {
+func (s *Store) SetQuotas(ctx context.Context, by audit.Operator, company uuid.UUID, limits map[Quota]*int64) error {
 	details := make(map[string]any, len(limits))
 	for _, q := range Quotas() {
 		limit, given := limits[q]
@@ -155,7 +156,7 @@ func (s *Store) SetQuotas(ctx context.Context, by Operator, company uuid.UUID, l
 	if err != nil {
 		return fmt.Errorf("set quotas: %w", err)
 	}
-	err = s.changeCompany(ctx, by, act{action: "company.quota", company: company, details: details}, setQuotasSQL, company, string(changes))
+	err = s.changeCompany(ctx, by, audit.Change{Action: "company.quota", Company: company, Details: details}, setQuotasSQL, company, string(changes))
 	s.quotas.forget(company)
 	return pg.Wrap("set quotas", err)
 }

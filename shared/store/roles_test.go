@@ -32,7 +32,7 @@ var callers = map[string][]string{
 	"gateway_dispatcher": {
 		"WaitingLanes", "ProbeLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "StillTaken", "PickProbe", "TakeProbe", "SkipProbe", "Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "OldestErasure", "ProcessStatuses", "ReportStatus", "WithdrawStatus", "Advance", "Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "ReturnIntakes", "DueReplays", "WorkReplay", "RetryDeadLetter",
-		"CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "CleanFeedback", "CleanAudit", "CleanRecipients", "PurgeOutbox", "EraseBodies", "EraseCompanyBodies",
+		"CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "CleanFeedback", "audit.CleanAudit", "CleanRecipients", "PurgeOutbox", "EraseBodies", "EraseCompanyBodies",
 		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseTemplates", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",
 		"DueFiles", "MarkFilesDeleted", "Retentions", "MakeLogPartition", "DropLogPartition", "MissingLogPartitions", "OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist", "SizeFiles", "CancelUnstarted", "FoldQuotas", "Confirm",
@@ -47,13 +47,13 @@ var callers = map[string][]string{
 		"AddSenderDomain", "RemoveSenderDomain", "SenderDomains", "AllowProgram", "RevokeProgram", "Programs", "ProgramRoles", "FindCaller", "FindSituation", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "Wake", "WakeLanes",
 		"ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "Gate", "HoldGate", "ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
-		"CreateReplayAs", "FindAnyReplay", "Audit", "RecordReveal", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "SetRetention", "FindRetention", "MissingLogPartitions", "SetQuotas", "CompanyQuotas", "Pooled", "Confirm",
+		"CreateReplayAs", "FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "SetRetention", "FindRetention", "MissingLogPartitions", "SetQuotas", "CompanyQuotas", "Pooled", "Confirm",
 	},
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
 		"FindCompany", "FindPerson", "TaxSample", "PersonRows", "PersonEntriesOf", "PersonMailings", "PersonSuppressions", "PersonAnswers", "PersonNotices", "RecordPerson",
 		"BeginErasure", "SaveReceipt", "Receipts", "FinishErasure", "CountErasedTasks", "Writers", "EraseMailingSenders", "EraseOtherNotes",
 		"EraseEmails", "EraseCopies", "EraseLetterCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "MarkFilesDeleted",
-		"SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
+		"audit.Record", "SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
 	},
 	"gateway_program": {"EnqueueIn", "RescheduleIn", "CancelIn"}, // a tenant's own
 }
@@ -242,7 +242,9 @@ func TestRoles_KnowEveryMethod(t *testing.T) {
 		all = append(all, methods...)
 	}
 	for _, name := range methodsOf((*store.Store)(nil)) {
-		if !slices.Contains(all, name) && !slices.Contains([]string{"Close", "Ping", "DB", "NewAdvancer", "Unreplicated", "Forget", "Replace", "PreparedStatements", "TurnReadOnly" /* tests' */}, name) {
+		// One that an embedded type has stands with the name of its package.
+		listed := slices.ContainsFunc(all, func(caller string) bool { return caller == name || strings.HasSuffix(caller, "."+name) })
+		if !listed && !slices.Contains([]string{"Close", "Ping", "DB", "NewAdvancer", "Unreplicated", "Forget", "Replace", "PreparedStatements", "TurnReadOnly" /* tests' */}, name) {
 			t.Errorf("who calls %s?", name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -147,6 +148,6 @@ func (s *Store) FileKept(ctx context.Context, mailing uuid.UUID) (kept bool, err
 }
 
 // RecordRotation writes down that an operator had everything sealed anew.
-func (s *Store) RecordRotation(ctx context.Context, by Operator, details map[string]any) error {
-	return pg.Wrap("record rotation", s.record(ctx, by, act{action: "encryption.rotate", details: details}))
+func (s *Store) RecordRotation(ctx context.Context, by audit.Operator, details map[string]any) error {
+	return pg.Wrap("record rotation", audit.Record(ctx, s.db, by, audit.Change{Action: "encryption.rotate", Details: details}))
 }

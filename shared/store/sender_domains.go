@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -13,8 +14,8 @@ const addDomainSQL = `INSERT INTO sender_domains (company_id, domain) VALUES ($1
 
 // AddSenderDomain lets a company send from addresses of a domain, given in its
 // ASCII form and lower case. One that it has already stays.
-func (s *Store) AddSenderDomain(ctx context.Context, by Operator, company uuid.UUID, domain string) error {
-	_, err := s.auditedOne(ctx, by, act{action: "domain.add", company: company, subject: domain}, addDomainSQL, company, domain)
+func (s *Store) AddSenderDomain(ctx context.Context, by audit.Operator, company uuid.UUID, domain string) error {
+	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "domain.add", Company: company, Subject: domain}, addDomainSQL, company, domain)
 	return pg.Wrap("add sender domain", err)
 }
 
@@ -23,9 +24,9 @@ const removeDomainSQL = `DELETE FROM sender_domains WHERE company_id = $1 AND do
 
 // RemoveSenderDomain takes that back; emails already accepted keep their sender.
 // ErrNotFound: the company has no such domain.
-func (s *Store) RemoveSenderDomain(ctx context.Context, by Operator, company uuid.UUID, domain string) error {
-	a := act{action: "domain.remove", company: company, subject: domain}
-	return pg.Wrap("remove sender domain", mustChange(s.auditedOne(ctx, by, a, removeDomainSQL, company, domain)))
+func (s *Store) RemoveSenderDomain(ctx context.Context, by audit.Operator, company uuid.UUID, domain string) error {
+	a := audit.Change{Action: "domain.remove", Company: company, Subject: domain}
+	return pg.Wrap("remove sender domain", audit.MustChange(audit.ApplyOne(ctx, s.db, by, a, removeDomainSQL, company, domain)))
 }
 
 const listDomainsSQL = `SELECT domain FROM sender_domains WHERE company_id = $1 ORDER BY domain`

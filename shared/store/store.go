@@ -12,11 +12,14 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
 // Store runs the statements. It is safe for concurrent use.
 type Store struct {
+	*auditLog
+
 	db *pg.DB
 	// The statements that every email goes through.
 	insertEmail, scheduleEmail, loadEmail, advanceEmail, advancePlain *pg.Prepared
@@ -34,6 +37,8 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 		return nil, err
 	}
 	s := &Store{
+		auditLog: audit.New(db),
+
 		db:            db,
 		insertEmail:   db.Prepare(insertEmailsSQL),
 		scheduleEmail: db.Prepare(insertScheduledSQL),

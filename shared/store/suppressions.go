@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -101,24 +102,24 @@ func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n 
 }
 
 // SuppressAs is Suppress by an operator.
-func (s *Store) SuppressAs(ctx context.Context, by Operator, company uuid.UUID, n Suppression) error {
-	_, err := s.auditedOne(ctx, by, suppressionAct("suppression.add", company, n.Address, n.Reason),
+func (s *Store) SuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, n Suppression) error {
+	_, err := audit.ApplyOne(ctx, s.db, by, suppressionAct("suppression.add", company, n.Address, n.Reason),
 		suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note)
 	return pg.Wrap("suppress address", err)
 }
 
 // UnsuppressAs is Unsuppress by an operator.
-func (s *Store) UnsuppressAs(ctx context.Context, by Operator, company uuid.UUID, address string, reason SuppressionReason) error {
-	return pg.Wrap("take suppression back", mustChange(s.auditedOne(ctx, by, suppressionAct("suppression.remove", company, address, reason),
+func (s *Store) UnsuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, address string, reason SuppressionReason) error {
+	return pg.Wrap("take suppression back", audit.MustChange(audit.ApplyOne(ctx, s.db, by, suppressionAct("suppression.remove", company, address, reason),
 		unsuppressSQL, company, suppressionKey(address), reason)))
 }
 
 // suppressionAct tells of an address no more than may stand anywhere: an entry of the
 // audit outlives the suppression.
-func suppressionAct(action string, company uuid.UUID, address string, reason SuppressionReason) act {
-	a := act{action: action, company: company, details: map[string]any{"address": email.MaskAddress(suppressionKey(address))}}
+func suppressionAct(action string, company uuid.UUID, address string, reason SuppressionReason) audit.Change {
+	a := audit.Change{Action: action, Company: company, Details: map[string]any{"address": email.MaskAddress(suppressionKey(address))}}
 	if reason != "" {
-		a.details["reason"] = reason
+		a.Details["reason"] = reason
 	}
 	return a
 }

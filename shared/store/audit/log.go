@@ -1,4 +1,5 @@
-package store
+// Package audit records in operator_audit what operators change by hand, in the commit of the change.
+package audit
 
 import (
 	"context"
@@ -23,18 +24,25 @@ type Operator struct {
 	Reason string // "" = none given
 }
 
-func (o Operator) actor() Actor { return Actor{By: ByOperator, Name: o.Name} }
+// Actor is the operator as rows and timelines tell of them.
+func (o Operator) Actor() Actor { return Actor{By: ByOperator, Name: o.Name} }
 
-// act is a change as operator_audit tells of it.
-type act struct {
-	action  string    // company.suspend
-	company uuid.UUID // uuid.Nil = of none, or of all
-	subject string    // what was changed: an id or a domain, never a person's address
-	details map[string]any
+// Change is a change as operator_audit tells of it.
+type Change struct {
+	Action  string    // company.suspend
+	Company uuid.UUID // uuid.Nil = of none, or of all
+	Subject string    // what was changed: an id or a domain, never a person's address
+	Details map[string]any
 }
 
-// AuditEntry is a row of operator_audit.
-type AuditEntry struct {
+// Log is the table operator_audit. It is safe for concurrent use.
+type Log struct{ db *pg.DB }
+
+// New makes a Log.
+func New(db *pg.DB) *Log { return &Log{db: db} }
+
+// Entry is a row of operator_audit.
+type Entry struct {
 	ID       int64     `db:"id" json:"id"`
 	At       time.Time `db:"at" json:"at"`
 	Operator string    `db:"operator" json:"operator"`
@@ -55,26 +63,26 @@ const insertAuditSQL = `
 INSERT INTO operator_audit (operator, action, company_id, subject, details, reason)
 VALUES ($1, $2, $3, nullif($4, ''), $5, nullif($6, ''))`
 
-// errStands is what a change ends with that changes nothing.
-var errStands = errors.New("it stays as it is")
+// ErrUnchanged is what a change ends with that changes nothing.
+var ErrUnchanged = errors.New("it stays as it is")
 
-// audited carries out an operator's change and writes it down, in one commit: neither is
-// there without the other. change may complete what is written, and ends with errStands
+// Apply carries out an operator's change and writes it down, in one commit: neither is
+// there without the other. change may complete what is written, and ends with ErrUnchanged
 // where there is nothing to change: then nothing is written down, and changed is false.
-func (s *Store) audited(ctx context.Context, by Operator, a act, change func(tx *sqlx.Tx, a *act) error) (changed bool, err error) {
+func Apply(ctx context.Context, db *pg.DB, by Operator, a Change, change func(tx *sqlx.Tx, a *Change) error) (changed bool, err error) {
 	if by.Name == "" {
-		return false, fmt.Errorf("%s: %w", a.action, errNoOperator)
+		return false, fmt.Errorf("%s: %w", a.Action, errNoOperator)
 	}
 	_, err = pg.Repeat(func() ([]struct{}, error) {
 		done := a // a round that lost its race leaves nothing behind
-		return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		return nil, db.InTx(ctx, func(tx *sqlx.Tx) error {
 			if err := change(tx, &done); err != nil {
 				return err
 			}
-			return writeAct(ctx, tx, by, done)
+			return writeChange(ctx, tx, by, done)
 		})
 	})
-	if errors.Is(err, errStands) {
+	if errors.Is(err, ErrUnchanged) {
 		return false, nil
 	}
 	return err == nil, err
@@ -82,64 +90,64 @@ func (s *Store) audited(ctx context.Context, by Operator, a act, change func(tx 
 
 var errNoOperator = errors.New("who does it is not said")
 
-func writeAct(ctx context.Context, tx *sqlx.Tx, by Operator, a act) error {
-	details, err := json.Marshal(a.details)
+func writeChange(ctx context.Context, tx *sqlx.Tx, by Operator, a Change) error {
+	details, err := json.Marshal(a.Details)
 	if err != nil {
 		return fmt.Errorf("encode details: %w", err)
 	}
-	if a.details == nil {
+	if a.Details == nil {
 		details = []byte(`{}`)
 	}
 	_, err = tx.ExecContext(ctx, insertAuditSQL,
-		pg.WithoutNUL(by.Name), a.action, optionalUUID(a.company), pg.WithoutNUL(a.subject), string(pg.WithoutEscapedNUL(details)), pg.WithoutNUL(by.Reason))
+		pg.WithoutNUL(by.Name), a.Action, pg.OptionalUUID(a.Company), pg.WithoutNUL(a.Subject), string(pg.WithoutEscapedNUL(details)), pg.WithoutNUL(by.Reason))
 	return pg.Translate(err)
 }
 
-// auditedOne is audited for one statement, which must hit the rows that it changes and no
+// ApplyOne is Apply for one statement, which must hit the rows that it changes and no
 // others: an UPDATE to what stands there already leaves them out.
-func (s *Store) auditedOne(ctx context.Context, by Operator, a act, statement string, args ...any) (changed bool, err error) {
-	return s.audited(ctx, by, a, func(tx *sqlx.Tx, _ *act) error {
-		_, err := hit(tx.ExecContext(ctx, statement, args...))
+func ApplyOne(ctx context.Context, db *pg.DB, by Operator, a Change, statement string, args ...any) (changed bool, err error) {
+	return Apply(ctx, db, by, a, func(tx *sqlx.Tx, _ *Change) error {
+		_, err := Affected(tx.ExecContext(ctx, statement, args...))
 		return err
 	})
 }
 
-// hit is how many rows a statement has changed; errStands for none.
-func hit(result sql.Result, err error) (int, error) {
+// Affected is how many rows a statement has changed; ErrUnchanged for none.
+func Affected(result sql.Result, err error) (int, error) {
 	if err != nil {
 		return 0, pg.Translate(err)
 	}
 	n, err := result.RowsAffected()
 	if err == nil && n == 0 {
-		err = errStands
+		err = ErrUnchanged
 	}
 	return int(n), err
 }
 
-// mustChange turns a change of nothing into ErrNotFound, where what is changed is what is
+// MustChange turns a change of nothing into ErrNotFound, where what is changed is what is
 // looked for.
-func mustChange(changed bool, err error) error {
+func MustChange(changed bool, err error) error {
 	if err == nil && !changed {
 		return pg.ErrNotFound
 	}
 	return err
 }
 
-// record writes down what an operator does that is no change of this commit's.
-func (s *Store) record(ctx context.Context, by Operator, a act) error {
-	_, err := s.audited(ctx, by, a, func(*sqlx.Tx, *act) error { return nil })
+// Record writes down what an operator does that is no change of this commit's.
+func Record(ctx context.Context, db *pg.DB, by Operator, a Change) error {
+	_, err := Apply(ctx, db, by, a, func(*sqlx.Tx, *Change) error { return nil })
 	return err
 }
 
 // RecordReveal writes down that an operator looks at people's addresses in full. what
 // names the kind of thing, such as email, and subject its id.
-func (s *Store) RecordReveal(ctx context.Context, by Operator, what string, company uuid.UUID, subject string) error {
-	a := act{action: what + ".reveal", company: company, subject: subject}
-	return pg.Wrap("record reveal", s.record(ctx, by, a))
+func (l *Log) RecordReveal(ctx context.Context, by Operator, what string, company uuid.UUID, subject string) error {
+	a := Change{Action: what + ".reveal", Company: company, Subject: subject}
+	return pg.Wrap("record reveal", Record(ctx, l.db, by, a))
 }
 
-// AuditFilter chooses rows of operator_audit; zero fields do not filter.
-type AuditFilter struct {
+// Filter chooses rows of operator_audit; zero fields do not filter.
+type Filter struct {
 	Company  uuid.UUID
 	Operator string
 	// Action is one, such as company.suspend, or all about a thing: company.
@@ -157,9 +165,9 @@ WHERE a.at >= coalesce($1::timestamptz, '-infinity') AND a.at < coalesce($2::tim
 ORDER BY a.at DESC, a.id DESC LIMIT $6`
 
 // Audit lists what operators did, the newest first.
-func (s *Store) Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
-	entries := []AuditEntry{}
-	err := s.db.SelectContext(ctx, &entries, listAuditSQL, f.Since, f.Until, optionalUUID(f.Company), f.Operator, f.Action, f.Limit)
+func (l *Log) Audit(ctx context.Context, f Filter) ([]Entry, error) {
+	entries := []Entry{}
+	err := l.db.SelectContext(ctx, &entries, listAuditSQL, f.Since, f.Until, pg.OptionalUUID(f.Company), f.Operator, f.Action, f.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("list audit: %w", pg.Translate(err))
 	}
@@ -177,8 +185,8 @@ DELETE FROM operator_audit WHERE id IN (
 
 // CleanAudit deletes at most limit rows that are older than two years and says how many
 // there were.
-func (s *Store) CleanAudit(ctx context.Context, limit int) (int, error) {
-	result, err := s.db.Exec(ctx, cleanAuditSQL, limit)
+func (l *Log) CleanAudit(ctx context.Context, limit int) (int, error) {
+	result, err := l.db.Exec(ctx, cleanAuditSQL, limit)
 	if err != nil {
 		return 0, fmt.Errorf("clean audit: %w", err)
 	}

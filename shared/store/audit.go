@@ -1,0 +1,23 @@
+package store
+
+import "email-gateway/shared/store/audit"
+
+// Operator is who changes something by hand, and why.
+type Operator = audit.Operator
+
+// Actor is who asked for something that a row and a timeline tell of later.
+type Actor = audit.Actor
+
+// AuditEntry is a row of operator_audit, and AuditFilter chooses some.
+type (
+	AuditEntry  = audit.Entry
+	AuditFilter = audit.Filter
+)
+
+// The programs that people ask.
+const (
+	ByAPI      = audit.ByAPI
+	ByOperator = audit.ByOperator
+)
+
+type auditLog = audit.Log

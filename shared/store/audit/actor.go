@@ -1,0 +1,29 @@
+package audit
+
+import "strings"
+
+// Actor is who asked for something that a row and a timeline tell of later.
+type Actor struct {
+	By   string // the program: ByAPI or ByOperator
+	Name string // of ByAPI the key's id, of ByOperator the login
+}
+
+// The programs that people ask.
+const (
+	ByAPI      = "api"
+	ByOperator = "gatewayctl"
+)
+
+// String is the form in which columns hold an actor.
+func (a Actor) String() string {
+	if a.Name == "" {
+		return a.By
+	}
+	return a.By + ":" + a.Name
+}
+
+// ParseActor reads what String has made.
+func ParseActor(text string) Actor {
+	by, name, _ := strings.Cut(text, ":")
+	return Actor{By: by, Name: name}
+}
