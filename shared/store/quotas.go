@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/tenant"
 )
 
 // Quota is the name of a limit on what one company may use.
@@ -156,7 +157,7 @@ func (s *Store) SetQuotas(ctx context.Context, by audit.Operator, company uuid.U
 	if err != nil {
 		return fmt.Errorf("set quotas: %w", err)
 	}
-	err = s.changeCompany(ctx, by, audit.Change{Action: "company.quota", Company: company, Details: details}, setQuotasSQL, company, string(changes))
+	err = tenant.ChangeCompany(ctx, s.db, by, audit.Change{Action: "company.quota", Company: company, Details: details}, setQuotasSQL, company, string(changes))
 	s.quotas.forget(company)
 	return pg.Wrap("set quotas", err)
 }

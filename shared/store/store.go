@@ -14,11 +14,15 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/process"
+	"email-gateway/shared/store/tenant"
 )
 
 // Store runs the statements. It is safe for concurrent use.
 type Store struct {
 	*auditLog
+	*processes
+	*tenants
 
 	db *pg.DB
 	// The statements that every email goes through.
@@ -37,7 +41,8 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 		return nil, err
 	}
 	s := &Store{
-		auditLog: audit.New(db),
+		auditLog:  audit.New(db),
+		processes: process.New(db),
 
 		db:            db,
 		insertEmail:   db.Prepare(insertEmailsSQL),
@@ -48,6 +53,9 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 
 		expanding: newAside[uuid.UUID](),
 	}
+	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
+		return s.WakeLanes(ctx, []Lanes{{Company: company}})
+	})
 	s.quotas = newQuotaCache(func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error) {
 		return quotaUse(ctx, db, company, false)
 	})

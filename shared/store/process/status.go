@@ -1,4 +1,5 @@
-package store
+// Package process holds what each dispatcher and worker reports about itself, in the table process_status.
+package process
 
 import (
 	"context"
@@ -9,9 +10,15 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// ProcessStatus is what one dispatcher or worker last said about itself and the
+// Store runs the statements of process_status. It is safe for concurrent use.
+type Store struct{ db *pg.DB }
+
+// New makes a processes.
+func New(db *pg.DB) *Store { return &Store{db: db} }
+
+// Status is what one dispatcher or worker last said about itself and the
 // parts it talks to.
-type ProcessStatus struct {
+type Status struct {
 	Service   string          `db:"service"`
 	Instance  string          `db:"instance"`
 	StartedAt time.Time       `db:"started_at"`
@@ -20,12 +27,12 @@ type ProcessStatus struct {
 	Details   json.RawMessage `db:"details"`
 }
 
-// StatusLife is how long a process's word about itself counts: three of its reports,
+// Life is how long a process's word about itself counts: three of its reports,
 // which come every 5 s.
-const StatusLife = 15 * time.Second
+const Life = 15 * time.Second
 
 // Live says that the process still counts as running.
-func (p ProcessStatus) Live() bool { return p.Age <= StatusLife }
+func (p Status) Live() bool { return p.Age <= Life }
 
 // reportSQL writes the instance's one row and clears away instances that have been
 // silent for an hour: nobody asks for them any more.
@@ -64,8 +71,8 @@ SELECT service, instance, started_at, details, (extract(epoch FROM now() - updat
 FROM process_status ORDER BY service, instance`
 
 // ProcessStatuses lists what every process last said, with its age by Postgres's clock.
-func (s *Store) ProcessStatuses(ctx context.Context) ([]ProcessStatus, error) {
-	var all []ProcessStatus
+func (s *Store) ProcessStatuses(ctx context.Context) ([]Status, error) {
+	var all []Status
 	if err := s.db.SelectContext(ctx, &all, listStatusSQL); err != nil {
 		return nil, fmt.Errorf("list process status: %w", pg.Translate(err))
 	}
@@ -79,10 +86,10 @@ func (s *Store) ProcessStatuses(ctx context.Context) ([]ProcessStatus, error) {
 const liveSQL = `
 SELECT count(*) FROM process_status WHERE service = $1 AND updated_at >= now() - $2 * interval '1 ms'`
 
-// LiveProcesses counts the service's processes that reported within StatusLife.
+// LiveProcesses counts the service's processes that reported within Life.
 func (s *Store) LiveProcesses(ctx context.Context, service string) (int, error) {
 	var n int
-	if err := s.db.GetContext(ctx, &n, liveSQL, service, StatusLife.Milliseconds()); err != nil {
+	if err := s.db.GetContext(ctx, &n, liveSQL, service, Life.Milliseconds()); err != nil {
 		return 0, fmt.Errorf("count processes: %w", pg.Translate(err))
 	}
 	return n, nil

@@ -1,4 +1,6 @@
-package store
+// Package tenant holds the companies, with what belongs to each: API keys, sender domains, programs that share the database,
+// and retention ages.
+package tenant
 
 import (
 	"context"
@@ -14,6 +16,17 @@ import (
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
+
+// Store are the companies with what belongs to them. It is safe for concurrent use.
+type Store struct {
+	db   *pg.DB
+	wake func(ctx context.Context, company uuid.UUID) error
+}
+
+// New makes a tenants. wake makes dispatchers look at a company's lanes.
+func New(db *pg.DB, wake func(ctx context.Context, company uuid.UUID) error) *Store {
+	return &Store{db: db, wake: wake}
+}
 
 // Company is a tenant.
 type Company struct {
@@ -104,23 +117,23 @@ WHERE id = $1 AND (suspended_at IS NULL OR suspended_reason IS DISTINCT FROM $2)
 // SuspendCompany refuses the company's requests and holds back its emails, for the
 // operator's reason. Of a suspended company it changes the reason, and keeps the time.
 func (s *Store) SuspendCompany(ctx context.Context, by audit.Operator, id uuid.UUID) error {
-	return pg.Wrap("suspend company", s.changeCompany(ctx, by, audit.Change{Action: "company.suspend", Company: id}, suspendCompanySQL, id, by.Reason))
+	return pg.Wrap("suspend company", ChangeCompany(ctx, s.db, by, audit.Change{Action: "company.suspend", Company: id}, suspendCompanySQL, id, by.Reason))
 }
 
 // ResumeCompany takes a suspension back; its waiting emails go on.
 func (s *Store) ResumeCompany(ctx context.Context, by audit.Operator, id uuid.UUID) error {
-	if err := s.changeCompany(ctx, by, audit.Change{Action: "company.resume", Company: id}, resumeCompanySQL, id); err != nil {
+	if err := ChangeCompany(ctx, s.db, by, audit.Change{Action: "company.resume", Company: id}, resumeCompanySQL, id); err != nil {
 		return pg.Wrap("resume company", err)
 	}
-	_ = s.WakeLanes(ctx, []Lanes{{Company: id}}) // else they are found by the next full listing
+	_ = s.wake(ctx, id) // else they are found by the next full listing
 	return nil
 }
 
-// changeCompany is auditedOne for what may be so already; ErrNotFound without the company.
-func (s *Store) changeCompany(ctx context.Context, by audit.Operator, a audit.Change, statement string, args ...any) error {
-	changed, err := audit.ApplyOne(ctx, s.db, by, a, statement, args...)
+// ChangeCompany is auditedOne for what may be so already; ErrNotFound without the company.
+func ChangeCompany(ctx context.Context, db *pg.DB, by audit.Operator, a audit.Change, statement string, args ...any) error {
+	changed, err := audit.ApplyOne(ctx, db, by, a, statement, args...)
 	if err == nil && !changed {
-		_, err = s.FindCompany(ctx, a.Company.String())
+		_, err = (&Store{db: db}).FindCompany(ctx, a.Company.String())
 	}
 	return err
 }

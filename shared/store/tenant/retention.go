@@ -1,4 +1,4 @@
-package store
+package tenant
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func (s *Store) SetRetention(ctx context.Context, by audit.Operator, r Retention
 		Action: "company.retention", Company: r.CompanyID,
 		Details: map[string]any{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes}, // null = the installation's
 	}
-	return pg.Wrap("set retention", s.changeCompany(ctx, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs, r.Hashes))
+	return pg.Wrap("set retention", ChangeCompany(ctx, s.db, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs, r.Hashes))
 }
 
 // findRetentionSQL finds by the primary keys of companies and company_retention.
