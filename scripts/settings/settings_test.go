@@ -84,7 +84,7 @@ func TestExample_HasTheSettings(t *testing.T) {
 
 // notSettings are variables of the system or of tests, which do not configure the gateway.
 var notSettings = map[string]bool{
-	"HOME": true, "PATH": true, "USER": true, "SUDO_USER": true, "TERM": true, "TMPDIR": true, "GOFLAGS": true, "GOGC": true, "GOMEMLIMIT": true,
+	"HOME": true, "PATH": true, "USER": true, "SUDO_USER": true, "TERM": true, "TMPDIR": true, "GOFLAGS": true, "GOGC": true, "GOMEMLIMIT": true, "GORACE": true,
 	"AWS_ACCESS_KEY_ID": true, "AWS_SECRET_ACCESS_KEY": true, // the AWS SDK's own
 	"COMPOSE_PROJECT_NAME": true, // Docker Compose's own
 	"PGPASSWORD":           true, // the database driver's own
