@@ -15,7 +15,7 @@ export LOCAL_DIR=$LOCAL_DIR/test
 
 long='' rerun=''
 while [[ ${1:-} == --long || ${1:-} == --rerun ]]; do
-	[[ $1 == --long ]] && long=yes || rerun=yes
+	if [[ $1 == --long ]]; then long=yes; else rerun=yes; fi
 	shift
 done
 
