@@ -87,9 +87,7 @@ var (
 	ReleaseSQL      = releaseSQL
 )
 
-var (
-	DataSource = pg.DataSource
-)
+var DataSource = pg.DataSource
 
 // AdvanceParameters are those of AdvanceSQL for the transitions.
 func AdvanceParameters(ts []Transition) ([]any, error) { return argumentsFor(advanceParameters, ts) }
