@@ -1,0 +1,87 @@
+package standardwebhook
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// refusedNetworks are the networks, besides private and special ones that netip recognizes, that an
+// endpoint must not be in: addresses of the gateway's own network, of the provider's metadata
+// services, and addresses that contain an IPv4 address.
+var refusedNetworks = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),       // this network
+	netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT; Alibaba's metadata service is 100.100.100.200
+	netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments; Oracle's metadata service is 192.0.0.192
+	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
+	netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
+	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarking
+	netip.MustParsePrefix("198.51.100.0/24"), // documentation
+	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
+	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, with the broadcast address
+	netip.MustParsePrefix("168.63.129.16/32"),
+	netip.MustParsePrefix("::/96"),          // IPv4-compatible
+	netip.MustParsePrefix("64:ff9b::/96"),   // NAT64
+	netip.MustParsePrefix("64:ff9b:1::/48"), // NAT64 of a local network
+	netip.MustParsePrefix("100::/64"),       // discarded
+	netip.MustParsePrefix("2001::/23"),      // protocol assignments, with Teredo
+	netip.MustParsePrefix("2001:db8::/32"),  // documentation
+	netip.MustParsePrefix("2002::/16"),      // 6to4
+	netip.MustParsePrefix("3fff::/20"),      // documentation
+	netip.MustParsePrefix("5f00::/16"),      // segment routing
+	netip.MustParsePrefix("fec0::/10"),      // site-local
+}
+
+// PublicAddress reports whether an endpoint may have the address: a public unicast address.
+// Metadata services of clouds are link-local, unique-local or in refusedNetworks.
+func PublicAddress(address netip.Addr) bool {
+	address = address.Unmap().WithZone("")
+	if !address.IsValid() || !address.IsGlobalUnicast() || address.IsPrivate() {
+		return false // loopback, link-local, multicast and unspecified addresses are not global unicast
+	}
+	for _, network := range refusedNetworks {
+		if network.Contains(address) {
+			return false
+		}
+	}
+	return true
+}
+
+// maxURL bounds the URL of an endpoint, in bytes.
+const maxURL = 2048
+
+// Reasons why a URL cannot be an endpoint's. Their texts continue after the field's name.
+var (
+	ErrURL      = errors.New("must be an absolute https:// URL with a host, at most 2048 characters, without user, password and fragment")
+	ErrHTTPS    = errors.New("must begin with https://")
+	ErrPrivate  = errors.New("must have a public address: private, loopback, link-local and other special addresses are refused")
+	errNotASCII = fmt.Errorf("%w, in ASCII: write an international host name as xn--…", ErrURL)
+)
+
+// CheckURL checks the URL of an endpoint. The addresses of a host name are checked when the worker
+// connects, because they can change. private permits http:// and every address.
+func CheckURL(text string, private bool) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil, len(text) > maxURL, u.Opaque != "", u.Hostname() == "", u.User != nil, strings.Contains(text, "#"):
+		return ErrURL
+	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return errNotASCII
+	case u.Scheme == "http" && !private:
+		return ErrHTTPS
+	case u.Scheme != "http" && u.Scheme != "https":
+		return ErrURL
+	case private:
+		return nil
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return ErrPrivate
+	}
+	if address, err := netip.ParseAddr(host); err == nil && !PublicAddress(address) {
+		return ErrPrivate
+	}
+	return nil
+}

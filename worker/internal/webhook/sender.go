@@ -1,0 +1,189 @@
+// Package webhook makes the requests to webhook endpoints, by the Standard Webhooks specification. A
+// company chooses the URL, so a Sender connects to public addresses only, and follows no redirect.
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"email-gateway/shared/service"
+	"email-gateway/shared/standardwebhook"
+)
+
+const (
+	// attemptTime limits a whole attempt, from resolving the name to the status line.
+	attemptTime = 15 * time.Second
+	dialTime    = 5 * time.Second
+	// drainTime and drainBytes limit what is read of a response's body, so that its connection can be
+	// used again. The content is ignored.
+	drainTime  = time.Second
+	drainBytes = 16 << 10
+	// headerBytes limits a response's headers.
+	headerBytes = 16 << 10
+	// idleConns is how many connections to one endpoint are kept for later requests.
+	idleConns = 16
+	// maxRetryAfter bounds Retry-After: the longest wait of the schedule.
+	maxRetryAfter = 24 * time.Hour
+)
+
+// Codes of failed attempts. A response's is HTTP_ and its status.
+const (
+	CodeTimeout        = "TIMEOUT"
+	CodeNameNotFound   = "NAME_NOT_FOUND"
+	CodeRefused        = "CONNECTION_REFUSED"
+	CodeTLS            = "TLS_FAILED"
+	CodeAddressRefused = "ADDRESS_NOT_PUBLIC"
+	CodeConnection     = "CONNECTION_FAILED"
+	CodeURL            = "URL_NOT_ALLOWED"
+)
+
+// Message is one signed request.
+type Message struct {
+	URL     string
+	ID      string // webhook-id, the same in every attempt
+	Body    []byte
+	Secrets []standardwebhook.Secret
+}
+
+// Outcome is the result of an attempt.
+type Outcome struct {
+	Delivered bool
+	Status    int    // of the response; 0 = none
+	Code      string // why it failed; "" = it did not
+	Took      time.Duration
+	// RetryAfter is how long the endpoint asks to be left alone; 0 = it does not.
+	RetryAfter time.Duration
+}
+
+// Gone reports whether the endpoint asks to receive nothing more.
+func (o Outcome) Gone() bool { return o.Status == http.StatusGone }
+
+// Sender makes attempts. It is safe for concurrent use.
+type Sender struct {
+	client  *http.Client
+	private bool
+	timeout time.Duration
+}
+
+// SenderParams configure a Sender. Only tests set more than AllowPrivate.
+type SenderParams struct {
+	// AllowPrivate permits http:// and addresses that are not public.
+	AllowPrivate bool
+	Resolver     *net.Resolver  // nil: the system's
+	RootCAs      *x509.CertPool // nil: the system's
+	Timeout      time.Duration  // of an attempt; 0 = 15 s
+}
+
+// NewSender makes a Sender.
+func NewSender(p SenderParams) *Sender {
+	timeout := p.Timeout
+	if timeout == 0 {
+		timeout = attemptTime
+	}
+	transport := &http.Transport{
+		Proxy:                  nil, // a proxy of the environment would connect in the sender's place
+		DialContext:            newDialer(p.AllowPrivate, p.Resolver).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.RootCAs},
+		TLSHandshakeTimeout:    timeout,
+		ResponseHeaderTimeout:  timeout,
+		MaxResponseHeaderBytes: headerBytes,
+		DisableCompression:     true,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           1024,
+		MaxIdleConnsPerHost:    idleConns,
+		IdleConnTimeout:        30 * time.Second,
+	}
+	return &Sender{private: p.AllowPrivate, timeout: timeout, client: &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Close closes idle connections.
+func (s *Sender) Close() { s.client.CloseIdleConnections() }
+
+// Send makes one attempt. The error is ctx's: the outcome is then unknown.
+func (s *Sender) Send(ctx context.Context, m Message) (Outcome, error) {
+	begun := time.Now()
+	if standardwebhook.CheckURL(m.URL, s.private) != nil {
+		return Outcome{Code: CodeURL}, nil
+	}
+	trying, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(trying, http.MethodPost, m.URL, bytes.NewReader(m.Body))
+	if err != nil {
+		return Outcome{Code: CodeURL}, nil
+	}
+	request.Header = http.Header{
+		"Content-Type": {"application/json"},
+		"User-Agent":   {"email-gateway-webhooks/" + service.Version()},
+	}
+	request.Header.Set(standardwebhook.HeaderID, m.ID)
+	request.Header.Set(standardwebhook.HeaderTimestamp, standardwebhook.Timestamp(begun))
+	request.Header.Set(standardwebhook.HeaderSignature, standardwebhook.Signature(m.Secrets, m.ID, begun, m.Body))
+	answer, err := s.client.Do(request)
+	took := time.Since(begun)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return Outcome{}, ctx.Err()
+	case err != nil:
+		return Outcome{Code: codeOf(err), Took: took}, nil
+	}
+	defer drain(answer.Body, cancel)
+	o := Outcome{Status: answer.StatusCode, Took: took}
+	if o.Delivered = answer.StatusCode >= 200 && answer.StatusCode < 300; !o.Delivered {
+		o.Code = "HTTP_" + strconv.Itoa(answer.StatusCode)
+		o.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), begun.Add(took))
+	}
+	return o, nil
+}
+
+// drain reads the rest of a short body, so that the connection can be used again.
+func drain(body io.ReadCloser, cancel context.CancelFunc) {
+	timer := time.AfterFunc(drainTime, cancel)
+	_, _ = io.CopyN(io.Discard, body, drainBytes)
+	timer.Stop()
+	_ = body.Close() // what is not read closes the connection
+}
+
+// retryAfter parses seconds or a date, at most maxRetryAfter; 0 for anything else.
+func retryAfter(text string, now time.Time) time.Duration {
+	var wait time.Duration
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}
+
+// codeOf classifies an attempt without a response.
+func codeOf(err error) string {
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var alert tls.AlertError
+	var record tls.RecordHeaderError
+	var timeout net.Error
+	switch {
+	case errors.Is(err, errAddress):
+		return CodeAddressRefused
+	case errors.As(err, &name) && !name.IsTimeout:
+		return CodeNameNotFound
+	case errors.As(err, &certificate), errors.As(err, &alert), errors.As(err, &record):
+		return CodeTLS
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return CodeTimeout
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return CodeRefused
+	}
+	return CodeConnection
+}
