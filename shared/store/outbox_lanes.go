@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -127,7 +128,7 @@ WITH lane AS (
 // planner makes a join of that, which may go through all of a lane's rows, dead ones too. It
 // locks nothing. A row without a lane says only how the gate is.
 const waitSQL = `
-SELECT gate.open, found.* FROM (SELECT ` + gateIsOpen + ` AS open) gate
+SELECT gate.open, found.* FROM (SELECT ` + breaker.IsOpenSQL + ` AS open) gate
 LEFT JOIN (
     SELECT l.id, l.company_id, l.queue, least(earliest.next_at, now()) AS first,
            CASE WHEN earliest.next_at <= now() THEN earliest.id ELSE '` + beforeAllIDs + `' END AS first_id,

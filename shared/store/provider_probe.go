@@ -9,6 +9,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -104,7 +105,7 @@ RETURNING chosen.id, chosen.queue`
 // is open, or another transaction has locked its row, it reads one row.
 func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) (picked Probe, found bool, err error) {
 	g, err := s.Gate(ctx)
-	if err != nil || g.State == GateOpen || g.HeldAt != nil {
+	if err != nil || g.State == breaker.Open || g.HeldAt != nil {
 		return Probe{}, false, err
 	}
 	statements := []string{pickSafeProbeSQL, pickProbeSQL}
@@ -126,12 +127,12 @@ func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) 
 }
 
 // skipProbeSQL makes room, on the one row, for another probe at once.
-const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND state = 'shut' AND probe_id = $1 AND ` + gateWaitSQL
+const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND state = 'shut' AND probe_id = $1 AND ` + breaker.WaitSQL
 
 // SkipProbe says that the probe never came as far as the provider. ErrGateLocked: the next one comes after the pause.
 func (s *Store) SkipProbe(ctx context.Context, id uuid.UUID) error {
 	if _, err := s.db.Exec(ctx, skipProbeSQL, id); err != nil {
-		return fmt.Errorf("skip probe: %w", gateError(err))
+		return fmt.Errorf("skip probe: %w", breaker.WriteError(err))
 	}
 	return nil
 }

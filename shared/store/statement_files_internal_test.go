@@ -14,6 +14,7 @@ import (
 
 	"github.com/lib/pq/oid"
 
+	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -62,9 +63,9 @@ var StatementFiles = []StatementFile{
 // fragments are the parts that statements share. Templates name them.
 var fragments = template.FuncMap{
 	"erasedAddress":   func() string { return ErasedAddress },
-	"gateIsOpen":      func() string { return gateIsOpen },
-	"gateProbe":       func() string { return gateProbe },
-	"gateShutTurn":    func() string { return gateShutTurn },
+	"gateIsOpen":      func() string { return breaker.IsOpenSQL },
+	"gateProbe":       func() string { return breaker.ProbeSQL },
+	"gateShutTurn":    func() string { return breaker.ShutTurnSQL },
 	"insertJobSQL":    func() string { return insertJobSQL },
 	"intakePersonSQL": func() string { return intakePersonSQL },
 	"personSQL":       func() string { return personSQL },

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/process"
 	"email-gateway/shared/store/tenant"
@@ -23,6 +24,7 @@ type Store struct {
 	*auditLog
 	*processes
 	*tenants
+	*breakers
 
 	db *pg.DB
 	// The statements that every email goes through.
@@ -43,6 +45,7 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	s := &Store{
 		auditLog:  audit.New(db),
 		processes: process.New(db),
+		breakers:  breaker.New(db),
 
 		db:            db,
 		insertEmail:   db.Prepare(insertEmailsSQL),

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -158,7 +159,7 @@ type Advanced struct {
 	// those about one thing: it stays cancelled.
 	Replaced bool
 	// Gate is how the transition met the provider's gate.
-	Gate GatePass
+	Gate breaker.Pass
 
 	// CompanyID, RequestID and MailingID name the email in the log; only with Applied.
 	CompanyID uuid.UUID
@@ -197,7 +198,7 @@ func advance(ts []Transition, arguments []any, run func(rows any, columns []any)
 	for _, r := range rows {
 		byID[r.ID] = Advanced{
 			Applied: r.Applied, Locked: r.Locked, Status: r.Status, Attempts: r.Attempts, Throttles: r.Throttles,
-			LeaseUntil: until, SameToken: r.SameToken, Erased: r.Erased, Replaced: r.Replaced, Gate: GatePass{Probe: r.Probe, Shuts: r.Shuts},
+			LeaseUntil: until, SameToken: r.SameToken, Erased: r.Erased, Replaced: r.Replaced, Gate: breaker.Pass{Probe: r.Probe, Shuts: r.Shuts},
 			CompanyID: r.CompanyID.UUID, RequestID: r.RequestID, MailingID: r.MailingID.UUID,
 		}
 	}

@@ -1,4 +1,6 @@
-package store
+// Package breaker holds the circuit breaker before the provider, the one row of provider_gate: its state, who opened and closed
+// it, and an operator's hold.
+package breaker
 
 import (
 	"context"
@@ -12,18 +14,24 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// GateState is whether emails pass to the provider.
-type GateState string
+// Store is the circuit breaker before the provider, which all processes share. It is safe for concurrent use.
+type Store struct{ db *pg.DB }
+
+// New makes a Store.
+func New(db *pg.DB) *Store { return &Store{db: db} }
+
+// State is whether emails pass to the provider.
+type State string
 
 // The states of the provider's gate.
 const (
-	GateOpen GateState = "open"
-	GateShut GateState = "shut" // nothing passes but a probe
+	Open State = "open"
+	Shut State = "shut" // nothing passes but a probe
 )
 
 // Gate is the brake before the provider that all workers share.
 type Gate struct {
-	State GateState `db:"state" json:"state"`
+	State State     `db:"state" json:"state"`
 	Since time.Time `db:"since" json:"since"` // of the state
 	// Reason is the code of the answer that shut it; nil while it is open.
 	Reason *string `db:"reason" json:"reason,omitempty"`
@@ -42,22 +50,22 @@ type Gate struct {
 	HeldReason *string    `db:"held_reason" json:"heldReason,omitempty"`
 }
 
-// GatePass is how a claim met the gate.
-type GatePass struct {
+// Pass is how a claim met the gate.
+type Pass struct {
 	Probe bool  // it was shut, and this is its probe
 	Shuts int64 // Gate.Shuts at the time
 }
 
 // ShutSince says whether the gate is shut, or was after the claim.
-func (g Gate) ShutSince(p GatePass) bool { return g.State == GateShut || g.Shuts != p.Shuts }
+func (g Gate) ShutSince(p Pass) bool { return g.State == Shut || g.Shuts != p.Shuts }
 
 // What waitSQL, loadSQL and advanceSQL ask of the gate, by provider_gate_pkey, once
 // per statement: who may pass, and how often it was shut. They read it without a lock, and
 // a gate that is not there is open.
 const (
-	gateIsOpen   = `coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)`
-	gateProbe    = `(SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL)`
-	gateShutTurn = `coalesce((SELECT shuts FROM provider_gate WHERE id = 1), 0)`
+	IsOpenSQL   = `coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)`
+	ProbeSQL    = `(SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL)`
+	ShutTurnSQL = `coalesce((SELECT shuts FROM provider_gate WHERE id = 1), 0)`
 )
 
 const findGateSQL = `
@@ -72,17 +80,17 @@ func (s *Store) Gate(ctx context.Context) (Gate, error) {
 	return g, nil
 }
 
-// ErrGateLocked: another transaction has locked the gate's row. Nothing was written.
-var ErrGateLocked = errors.New("another transaction has locked the row of provider_gate")
+// ErrLocked: another transaction has locked the gate's row. Nothing was written.
+var ErrLocked = errors.New("another transaction has locked the row of provider_gate")
 
-// gateWaitSQL bounds the wait of its statement for the gate's row: the programs hold that row for
+// WaitSQL bounds the wait of its statement for the gate's row: the programs hold that row for
 // milliseconds, and without the bound a foreign lock would occupy a connection until statement_timeout.
-const gateWaitSQL = `(SELECT set_config('lock_timeout', '200ms', true)) IS NOT NULL`
+const WaitSQL = `(SELECT set_config('lock_timeout', '200ms', true)) IS NOT NULL`
 
-// gateError is the error of a statement with gateWaitSQL.
-func gateError(err error) error {
+// WriteError is the error of a statement with WaitSQL.
+func WriteError(err error) error {
 	if pg.IsLockTimeout(err) {
-		return errors.Join(ErrGateLocked, err)
+		return errors.Join(ErrLocked, err)
 	}
 	return err
 }
@@ -92,7 +100,7 @@ type Shutting struct {
 	Reason  string    // code
 	By      string    // process
 	Attempt uuid.UUID // whose answer asks for it
-	Pass    GatePass  // of that attempt
+	Pass    Pass      // of that attempt
 }
 
 // shutGateSQL locks the one row if the gate is open and was not shut since the attempt's
@@ -102,19 +110,19 @@ const shutGateSQL = `
 WITH shut AS (
     UPDATE provider_gate SET state = 'shut', since = now(), reason = $2, changed_by = $3, attempt_id = $1, shuts = shuts + 1,
            probe_id = NULL, probe_at = now()
-    WHERE id = 1 AND state = 'open' AND shuts = $4 AND ` + gateWaitSQL + `
+    WHERE id = 1 AND state = 'open' AND shuts = $4 AND ` + WaitSQL + `
     RETURNING id
 )
 SELECT EXISTS (SELECT FROM shut) OR EXISTS (SELECT FROM provider_gate WHERE id = 1 AND attempt_id = $1)`
 
 // ShutGate shuts the gate. shut is false when another attempt did so since this attempt's
-// claim: then the answer has no effect. ErrGateLocked: the gate is as it was.
+// claim: then the answer has no effect. ErrLocked: the gate is as it was.
 func (s *Store) ShutGate(ctx context.Context, w Shutting) (shut bool, err error) {
 	err = pg.Write(func(args []any) error {
 		return s.db.GetContext(ctx, &shut, shutGateSQL, args...)
 	}, w.Attempt, w.Reason, w.By, w.Pass.Shuts)
 	if err != nil {
-		return false, fmt.Errorf("shut gate: %w", gateError(err))
+		return false, fmt.Errorf("shut gate: %w", WriteError(err))
 	}
 	return shut, nil
 }
@@ -124,14 +132,14 @@ func (s *Store) ShutGate(ctx context.Context, w Shutting) (shut bool, err error)
 const shutGateByAccountSQL = `
 UPDATE provider_gate SET state = 'shut', since = now(), reason = $1, changed_by = $2, attempt_id = NULL, shuts = shuts + 1,
        probe_id = NULL, probe_at = now()
-WHERE id = 1 AND state = 'open' AND ` + gateWaitSQL
+WHERE id = 1 AND state = 'open' AND ` + WaitSQL
 
 // ShutGateByAccount shuts the gate because the provider says that the account may not send,
-// before any email meets that. shut is false when it is shut already. ErrGateLocked: it is as it was.
+// before any email meets that. shut is false when it is shut already. ErrLocked: it is as it was.
 func (s *Store) ShutGateByAccount(ctx context.Context, reason, by string) (shut bool, err error) {
 	done, err := s.db.Exec(ctx, shutGateByAccountSQL, reason, by)
 	if err != nil {
-		return false, fmt.Errorf("shut gate by account: %w", gateError(err))
+		return false, fmt.Errorf("shut gate by account: %w", WriteError(err))
 	}
 	n, err := done.RowsAffected()
 	return n > 0, pg.Wrap("shut gate by account", err)
@@ -148,12 +156,12 @@ type Reopened struct {
 const openGateSQL = `
 UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
 FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
-WHERE g.id = was.id AND g.state = 'shut' AND g.shuts = $2 AND ` + gateWaitSQL + `
+WHERE g.id = was.id AND g.state = 'shut' AND g.shuts = $2 AND ` + WaitSQL + `
 RETURNING was.reason, was.millis`
 
 // OpenGate opens the gate that was shut when the probe passed. opened is false when it is
-// open, or was shut anew since. ErrGateLocked: it is as it was.
-func (s *Store) OpenGate(ctx context.Context, by string, p GatePass) (was Reopened, opened bool, err error) {
+// open, or was shut anew since. ErrLocked: it is as it was.
+func (s *Store) OpenGate(ctx context.Context, by string, p Pass) (was Reopened, opened bool, err error) {
 	return s.openGate(ctx, openGateSQL, by, p.Shuts)
 }
 
@@ -161,7 +169,7 @@ func (s *Store) openGate(ctx context.Context, statement string, args ...any) (wa
 	var rows []Reopened
 	err = pg.Write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) }, args...)
 	if err != nil || len(rows) == 0 {
-		return Reopened{}, false, pg.Wrap("open gate", gateError(err))
+		return Reopened{}, false, pg.Wrap("open gate", WriteError(err))
 	}
 	rows[0].After = time.Duration(rows[0].Millis) * time.Millisecond
 	return rows[0], true, nil
@@ -171,11 +179,11 @@ func (s *Store) openGate(ctx context.Context, statement string, args ...any) (wa
 const openGateByAccountSQL = `
 UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
 FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
-WHERE g.id = was.id AND g.state = 'shut' AND g.attempt_id IS NULL AND ` + gateWaitSQL + `
+WHERE g.id = was.id AND g.state = 'shut' AND g.attempt_id IS NULL AND ` + WaitSQL + `
 RETURNING was.reason, was.millis`
 
 // OpenGateByAccount takes ShutGateByAccount back. opened is false when the gate is open, or
-// was shut by an email's answer. ErrGateLocked: it is as it was.
+// was shut by an email's answer. ErrLocked: it is as it was.
 func (s *Store) OpenGateByAccount(ctx context.Context, by string) (was Reopened, opened bool, err error) {
 	return s.openGate(ctx, openGateByAccountSQL, by)
 }

@@ -1,0 +1,23 @@
+package store
+
+import "email-gateway/shared/store/breaker"
+
+// Types of package breaker.
+type (
+	Gate      = breaker.Gate
+	GateState = breaker.State
+	GatePass  = breaker.Pass
+	Shutting  = breaker.Shutting
+	Reopened  = breaker.Reopened
+
+	breakers = breaker.Store
+)
+
+// The states of the provider's gate.
+const (
+	GateOpen = breaker.Open
+	GateShut = breaker.Shut
+)
+
+// ErrGateLocked: another transaction has locked the gate's row. Nothing was written.
+var ErrGateLocked = breaker.ErrLocked
