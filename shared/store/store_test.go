@@ -18,19 +18,13 @@ import (
 // run runs a statement of the test's own.
 func run(tb testing.TB, d storetest.Database, statement string, args ...any) {
 	tb.Helper()
-	if _, err := d.SQL.ExecContext(tb.Context(), statement, args...); err != nil {
-		tb.Fatalf("%s: %v", statement, err)
-	}
+	d.Run(tb, statement, args...)
 }
 
 // ask returns the one value that a query of the test's own yields.
 func ask[V any](tb testing.TB, d storetest.Database, query string, args ...any) V {
 	tb.Helper()
-	var value V
-	if err := d.SQL.QueryRowContext(tb.Context(), query, args...).Scan(&value); err != nil {
-		tb.Fatalf("%s: %v", query, err)
-	}
-	return value
+	return storetest.Ask[V](tb, d, query, args...)
 }
 
 // waitFor asks until the query yields true. The pause between two askings is spent
@@ -50,6 +44,12 @@ func waitFor(tb testing.TB, d storetest.Database, query string, args ...any) {
 func waitBlocked(tb testing.TB, d storetest.Database, n int) {
 	tb.Helper()
 	waitFor(tb, d, `SELECT count(*) = $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, n)
+}
+
+func newCompany(name string, domains ...string) store.NewCompany {
+	return store.NewCompany{
+		ID: uuid.Must(uuid.NewV7()), Name: name, DefaultFrom: "Acme <billing@acme.example>", SenderDomains: domains,
+	}
 }
 
 func open(t *testing.T, databaseURL string, o store.Options) *store.Store {

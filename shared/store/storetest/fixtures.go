@@ -60,3 +60,21 @@ func (d Database) Accept(tb testing.TB, company uuid.UUID, change func(*store.Ne
 	}
 	return e.ID
 }
+
+// Run runs a statement of the test's own.
+func (d Database) Run(tb testing.TB, statement string, args ...any) {
+	tb.Helper()
+	if _, err := d.SQL.ExecContext(tb.Context(), statement, args...); err != nil {
+		tb.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// Ask returns the one value that a query of the test's own yields.
+func Ask[V any](tb testing.TB, d Database, query string, args ...any) V {
+	tb.Helper()
+	var value V
+	if err := d.SQL.QueryRowContext(tb.Context(), query, args...).Scan(&value); err != nil {
+		tb.Fatalf("%s: %v", query, err)
+	}
+	return value
+}

@@ -1,4 +1,4 @@
-package store_test
+package process_test
 
 import (
 	"fmt"
@@ -7,22 +7,24 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/shared/store/process"
 	"email-gateway/shared/store/storetest"
 )
 
 func TestProcessStatus(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
+	s := process.New(d.Store.DB())
 	begun := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
 	report := func(service, instance string, details any) {
 		t.Helper()
-		if err := d.Store.ReportStatus(t.Context(), service, instance, begun, details); err != nil {
+		if err := s.ReportStatus(t.Context(), service, instance, begun, details); err != nil {
 			t.Fatal(err)
 		}
 	}
 	told := func() string {
 		t.Helper()
-		all, err := d.Store.ProcessStatuses(t.Context())
+		all, err := s.ProcessStatuses(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +39,7 @@ func TestProcessStatus(t *testing.T) {
 	}
 	report("worker", "w1", map[string]any{"redis": "ok"})
 	report("dispatcher", "d1", nil)
-	run(t, d, `UPDATE process_status SET updated_at = now() - interval '10 min' WHERE instance = 'w1'`)
+	d.Run(t, `UPDATE process_status SET updated_at = now() - interval '10 min' WHERE instance = 'w1'`)
 	if got, want := told(), "dispatcher d1 0s null\nworker w1 10m0s {\"redis\": \"ok\"}"; got != want {
 		t.Error(got)
 	}
@@ -46,18 +48,18 @@ func TestProcessStatus(t *testing.T) {
 		t.Error(got)
 	}
 	// Who is silent for an hour is forgotten by the next report, but not who reports himself.
-	run(t, d, `UPDATE process_status SET updated_at = now() - interval '2 h'`)
+	d.Run(t, `UPDATE process_status SET updated_at = now() - interval '2 h'`)
 	report("worker", "w1", "back")
 	if got, want := told(), "worker w1 0s \"back\""; got != want {
 		t.Error(got)
 	}
-	if err := d.Store.WithdrawStatus(t.Context(), "worker", "w1"); err != nil || told() != "" {
+	if err := s.WithdrawStatus(t.Context(), "worker", "w1"); err != nil || told() != "" {
 		t.Errorf("withdrawn: %v, %s", err, told())
 	}
-	if err := d.Store.ReportStatus(t.Context(), "api", "a1", begun, nil); err == nil {
+	if err := s.ReportStatus(t.Context(), "api", "a1", begun, nil); err == nil {
 		t.Error("the api reported")
 	}
-	if err := d.Store.ReportStatus(t.Context(), "worker", "w1", begun, make(chan int)); err == nil {
+	if err := s.ReportStatus(t.Context(), "worker", "w1", begun, make(chan int)); err == nil {
 		t.Error("a channel was reported")
 	}
 }
@@ -66,18 +68,19 @@ func TestProcessStatus(t *testing.T) {
 func TestReportStatus_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	run(t, d, `INSERT INTO process_status (service, instance, started_at, updated_at, details)
+	s := process.New(d.Store.DB())
+	d.Run(t, `INSERT INTO process_status (service, instance, started_at, updated_at, details)
 		SELECT 'worker', 'dead-' || n, now(), now() - interval '2 h', '{}' FROM generate_series(1, 50) n`)
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			if err := d.Store.ReportStatus(t.Context(), "worker", fmt.Sprint("w", i), time.Now(), nil); err != nil {
+			if err := s.ReportStatus(t.Context(), "worker", fmt.Sprint("w", i), time.Now(), nil); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	if n := ask[int](t, d, `SELECT count(*) FROM process_status`); n != 20 {
+	if n := storetest.Ask[int](t, d, `SELECT count(*) FROM process_status`); n != 20 {
 		t.Errorf("%d processes, want 20", n)
 	}
 }

@@ -1,4 +1,4 @@
-package store_test
+package tenant_test
 
 import (
 	"errors"
@@ -13,26 +13,27 @@ import (
 func TestSenderDomains(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
+	s := open(d)
 	company, other := d.Company(t), d.Company(t)
 	for _, domain := range []string{"b.example", "a.example", "b.example"} {
-		if err := d.Store.AddSenderDomain(t.Context(), storetest.Operator(), company, domain); err != nil {
+		if err := s.AddSenderDomain(t.Context(), storetest.Operator(), company, domain); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := d.Store.AddSenderDomain(t.Context(), storetest.Operator(), company, "Upper.example"); err == nil {
+	if err := s.AddSenderDomain(t.Context(), storetest.Operator(), company, "Upper.example"); err == nil {
 		t.Error("upper case was taken")
 	}
-	if err := d.Store.RemoveSenderDomain(t.Context(), storetest.Operator(), other, "a.example"); !errors.Is(err, store.ErrNotFound) {
+	if err := s.RemoveSenderDomain(t.Context(), storetest.Operator(), other, "a.example"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("remove what another company has: %v", err)
 	}
-	domains, err := d.Store.SenderDomains(t.Context(), company)
+	domains, err := s.SenderDomains(t.Context(), company)
 	if diff := cmp.Diff([]string{"a.example", "b.example"}, domains); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-	if err := d.Store.RemoveSenderDomain(t.Context(), storetest.Operator(), company, "a.example"); err != nil {
+	if err := s.RemoveSenderDomain(t.Context(), storetest.Operator(), company, "a.example"); err != nil {
 		t.Error(err)
 	}
-	if domains, err = d.Store.SenderDomains(t.Context(), company); err != nil || len(domains) != 1 {
+	if domains, err = s.SenderDomains(t.Context(), company); err != nil || len(domains) != 1 {
 		t.Errorf("%v, %v", domains, err)
 	}
 }
