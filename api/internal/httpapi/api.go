@@ -31,6 +31,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/rules"
+	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
@@ -40,7 +41,7 @@ import (
 type Store interface {
 	access.Finder
 	MailingStore
-	FeedbackStore
+	sesevent.Store
 	DeadLetterStore
 	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error)
 	Exists(ctx context.Context, id uuid.UUID) (bool, error)

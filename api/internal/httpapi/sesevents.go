@@ -1,76 +1,48 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
-	"slices"
 
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
-	"email-gateway/api/internal/sesevent"
 	"email-gateway/api/internal/sns"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
-	"email-gateway/shared/telemetry"
+	"email-gateway/shared/sesevent"
 )
 
 // maxNotification is twice the maximum size of an SNS message, which is JSON within JSON (bytes).
 const maxNotification = 512 << 10
 
-// FeedbackStore is the part of *store.Store that records the provider's events.
-type FeedbackStore interface {
-	RecordFeedback(ctx context.Context, f store.Feedback) (store.FeedbackResult, error)
-}
-
 // sesEvents receives SES events over SNS. There is no API key: messages are authenticated by
 // their signature. SNS retries after a 5xx and never after a 4xx, so transient errors are a 503,
 // and messages that are done or ignored a 200.
 type sesEvents struct {
-	log        *slog.Logger
-	store      FeedbackStore
-	verifier   *sns.Verifier // nil = no topic
-	received   *prometheus.CounterVec
-	duplicates prometheus.Counter
+	log      *slog.Logger
+	verifier *sns.Verifier // nil = no topic
+	recorder *sesevent.Recorder
 }
 
 func newSESEvents(p Params) (*sesEvents, error) {
-	e := &sesEvents{
-		log: p.Log, store: p.Store, verifier: p.Events,
-		received: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ses_events_total", Help: "SES events received, by kind and result.",
-		}, []string{"kind", "result"}),
-		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "duplicates_confirmed_total", Help: "Emails that SES confirmed to have accepted more than once.",
-		}),
+	recorder, err := sesevent.NewRecorder(p.Log, p.Store, p.Registry)
+	if err != nil {
+		return nil, err
 	}
-	for _, kind := range sesevent.Kinds() {
-		e.received.WithLabelValues(kind, eventApplied)
-	}
-	if err := errors.Join(p.Registry.Register(e.received), p.Registry.Register(e.duplicates)); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	return e, nil
+	return &sesEvents{log: p.Log, verifier: p.Events, recorder: recorder}, nil
 }
 
 // eventAnswer is the response to SNS, which reads only the status.
 type eventAnswer struct {
-	Result string `json:"result"`
+	Result sesevent.Result `json:"result"`
 }
 
-// Results of a notification.
+// Results of a message that carries no event.
 const (
-	eventApplied      = "applied"
-	eventRepeated     = "repeated"     // received before
-	eventUnmatched    = "unmatched"    // not about an attempt of this installation
-	eventIgnored      = "ignored"      // not an SES event
-	eventConfirmed    = "confirmed"    // subscription confirmed
-	eventUnsubscribed = "unsubscribed" // subscription ended
+	eventConfirmed    sesevent.Result = "confirmed"    // subscription confirmed
+	eventUnsubscribed sesevent.Result = "unsubscribed" // subscription ended
 )
 
 // receive handles POST /v1/ses/events.
@@ -132,7 +104,7 @@ func readNotification(c *gin.Context) (sns.Message, error) {
 // refuse maps the error of a message that cannot be verified, and logs it: a wrong topic or an
 // unreachable certificate may be a configuration mistake.
 func (e *sesEvents) refuse(m sns.Message, err error) error {
-	e.received.WithLabelValues("other", "refused").Inc()
+	e.recorder.Count("", sesevent.Refused)
 	// The topic may contain arbitrary text.
 	e.log.Warn("SNS message rejected", "type", m.Type, "reason", email.MaskText(err.Error()))
 	switch {
@@ -147,52 +119,15 @@ func (e *sesEvents) refuse(m sns.Message, err error) error {
 }
 
 // apply records an SES event.
-func (e *sesEvents) apply(c *gin.Context, m sns.Message) (string, error) {
+func (e *sesEvents) apply(c *gin.Context, m sns.Message) (sesevent.Result, error) {
 	f, err := sesevent.Parse(m.MessageID, m.Message)
 	if err != nil {
-		e.received.WithLabelValues("other", eventIgnored).Inc()
+		e.recorder.Count("", sesevent.Ignored)
 		e.log.Info("SNS message is not an SES event", "messageId", m.MessageID, "topic", m.TopicARN)
-		return eventIgnored, nil
+		return sesevent.Ignored, nil
 	}
 	if f.OutboxID != uuid.Nil {
 		visitOf(c).outboxID = f.OutboxID.String()
 	}
-	done, err := e.store.RecordFeedback(c.Request.Context(), f)
-	if err != nil {
-		return "", err
-	}
-	result := eventApplied
-	switch {
-	case done.Repeated:
-		result = eventRepeated
-	case done.Unmatched:
-		result = eventUnmatched
-	}
-	kind := f.Kind
-	if !slices.Contains(sesevent.Kinds(), kind) {
-		kind = "other" // the values of a label must be bounded
-	}
-	e.received.WithLabelValues(kind, result).Inc()
-	if result == eventApplied {
-		e.logFeedback(visitOf(c), f, done)
-	}
-	return result, nil
-}
-
-// logFeedback logs the effects of an event.
-func (e *sesEvents) logFeedback(v *requestState, f store.Feedback, done store.FeedbackResult) {
-	log := telemetry.EmailLogger(e.log, telemetry.Email{
-		OutboxID: f.OutboxID.String(), RequestID: done.RequestID, CompanyID: f.CompanyID.String(), MailingID: telemetry.ID(done.MailingID.UUID),
-		Attempt: done.Attempt, State: telemetry.In(email.Sent), Since: v.began,
-	}).With("kind", f.Kind)
-	if done.Duplicate {
-		e.duplicates.Inc()
-		log.Warn("SES accepted the email more than once", "attemptId", f.AttemptID)
-	}
-	if done.Was != email.Sent {
-		log.Info("SES confirmed that it accepted the email", "was", done.Was, "attemptId", f.AttemptID)
-	}
-	if done.Suppressed > 0 {
-		log.Info("addresses suppressed", "count", done.Suppressed, "suppression", f.Suppress)
-	}
+	return e.recorder.Record(c.Request.Context(), f, visitOf(c).began)
 }

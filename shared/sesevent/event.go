@@ -1,5 +1,5 @@
-// Package sesevent parses SES events and translates them to feedback for package store. The handler
-// of /v1/ses/events uses it.
+// Package sesevent parses SES events, translates them to feedback for package store, and records it. The
+// api uses it for the events that SNS posts to /v1/ses/events, the worker for those of an SQS queue.
 package sesevent
 
 import (

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/sesevent"
 	"email-gateway/shared/email"
+	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
 )
 

@@ -1,0 +1,112 @@
+package sesevent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+)
+
+// Result is the result of a received event.
+type Result string
+
+// Results of an event.
+const (
+	Applied   Result = "applied"
+	Repeated  Result = "repeated"  // received before
+	Unmatched Result = "unmatched" // not about an attempt of this installation
+	Ignored   Result = "ignored"   // not an SES event
+	Refused   Result = "refused"   // SNS's signature or topic is wrong
+	Poison    Result = "poison"    // of a queue: malformed, or refused by the database; it is left in the queue
+	Postponed Result = "postponed" // of a queue: a row is locked or Postgres is away; it is left in the queue
+)
+
+// Store records the provider's events. *store.Store implements it.
+type Store interface {
+	RecordFeedback(ctx context.Context, f store.Feedback) (store.FeedbackResult, error)
+}
+
+// Recorder records events and counts them.
+type Recorder struct {
+	log        *slog.Logger
+	store      Store
+	received   *prometheus.CounterVec
+	duplicates prometheus.Counter
+}
+
+// NewRecorder makes a Recorder and registers its metrics.
+func NewRecorder(log *slog.Logger, s Store, registry prometheus.Registerer) (*Recorder, error) {
+	r := &Recorder{
+		log: log, store: s,
+		received: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ses_events_total", Help: "SES events received, by kind and result.",
+		}, []string{"kind", "result"}),
+		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "duplicates_confirmed_total", Help: "Emails that SES confirmed to have accepted more than once.",
+		}),
+	}
+	// The alert cannot see the first event of a series that begins with it.
+	for _, kind := range append(Kinds(), "") {
+		r.add(kind, Applied, 0)
+		r.add(kind, Poison, 0)
+	}
+	if err := errors.Join(registry.Register(r.received), registry.Register(r.duplicates)); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return r, nil
+}
+
+// Count counts an event that was not recorded. kind may be empty.
+func (r *Recorder) Count(kind string, result Result) { r.add(kind, result, 1) }
+
+func (r *Recorder) add(kind string, result Result, n float64) {
+	if !slices.Contains(Kinds(), kind) {
+		kind = "other" // the values of a label must be bounded
+	}
+	r.received.WithLabelValues(kind, string(result)).Add(n)
+}
+
+// Record records an event that was received at begun, and counts it. A failed event is not counted.
+func (r *Recorder) Record(ctx context.Context, f store.Feedback, begun time.Time) (Result, error) {
+	done, err := r.store.RecordFeedback(ctx, f)
+	if err != nil {
+		return "", err
+	}
+	result := Applied
+	switch {
+	case done.Repeated:
+		result = Repeated
+	case done.Unmatched:
+		result = Unmatched
+	}
+	r.Count(f.Kind, result)
+	if result == Applied {
+		r.logEffects(f, done, begun)
+	}
+	return result, nil
+}
+
+func (r *Recorder) logEffects(f store.Feedback, done store.FeedbackResult, begun time.Time) {
+	log := telemetry.EmailLogger(r.log, telemetry.Email{
+		OutboxID: f.OutboxID.String(), RequestID: done.RequestID, CompanyID: f.CompanyID.String(), MailingID: telemetry.ID(done.MailingID.UUID),
+		Attempt: done.Attempt, State: telemetry.In(email.Sent), Since: begun,
+	}).With("kind", f.Kind)
+	if done.Duplicate {
+		r.duplicates.Inc()
+		log.Warn("SES accepted the email more than once", "attemptId", f.AttemptID)
+	}
+	if done.Was != email.Sent {
+		log.Info("SES confirmed that it accepted the email", "was", done.Was, "attemptId", f.AttemptID)
+	}
+	if done.Suppressed > 0 {
+		log.Info("addresses suppressed", "count", done.Suppressed, "suppression", f.Suppress)
+	}
+}
