@@ -85,8 +85,10 @@ GRANT SELECT, DELETE                 ON operator_audit TO gateway_dispatcher; --
 GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), drop_log_partition(text, interval), hold_settling(uuid) TO gateway_dispatcher;
 
 -- The worker sends. It cannot read keys.
-GRANT SELECT                         ON companies, dispatch_lanes, suppressions TO gateway_worker;
-GRANT INSERT                         ON email_events, dropped_tasks, mailing_marks TO gateway_worker;
+GRANT SELECT                         ON companies, dispatch_lanes TO gateway_worker;
+GRANT INSERT                         ON dropped_tasks, mailing_marks TO gateway_worker;
+GRANT SELECT, INSERT                 ON email_events TO gateway_worker;
+GRANT SELECT, INSERT, UPDATE         ON ses_events, suppressions TO gateway_worker; -- events of SES from a queue
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE         ON quota_totals TO gateway_worker;
 GRANT SELECT                         ON quota_deltas TO gateway_worker;

@@ -151,6 +151,7 @@ func startBusy(t *testing.T, collector string) *system {
 	rabbitmq := servertest.Start(t, "rabbitmq")
 	env := bulk(t, rabbitmq.URL)
 	env["OTEL_EXPORTER_OTLP_ENDPOINT"], env["OTEL_BSP_SCHEDULE_DELAY"] = collector, "500"
+	env["SES_EVENTS_QUEUE"] = servertest.NewQueue(t, servertest.SharedSQS(t), nil).URL
 	s := startSystem(t, env)
 	s.tracedEmail("maria@cliente.example")
 	s.await(s.send("maria+sim-bad-request@cliente.example", nil), "FAILED")

@@ -77,6 +77,11 @@ const (
 	IntakeWritten Point = "intake/written"
 	// PassConfirmed: the messages to be retried are on two queues.
 	PassConfirmed Point = "pass/confirmed"
+
+	// Recording the provider's events (worker). The queue delivers what was not deleted again.
+
+	// FeedbackRecorded: the events of a batch are committed, and their messages are still in the queue.
+	FeedbackRecorded Point = "feedback/recorded"
 )
 
 // Points lists all of them.
@@ -88,5 +93,6 @@ func Points() []Point {
 		SendLoaded, SendTurn, SendClaimed, SendAnswered, SendRecorded,
 		ExpandLocked, ExpandRead, ExpandChecked, ExpandCommitted, ExpandContinued, ExpandFinished,
 		IntakeWritten, PassConfirmed,
+		FeedbackRecorded,
 	}
 }

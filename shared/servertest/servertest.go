@@ -1,5 +1,5 @@
 // Package servertest starts a private server for a test, which it may stop, kill and freeze: a
-// postgres, redis, rabbitmq or s3 as run by scripts/services.sh, with the settings that the gateway
+// postgres, redis, rabbitmq, s3 or sqs as run by scripts/services.sh, with the settings that the gateway
 // requires. Only tests use it.
 package servertest
 

@@ -18,6 +18,7 @@ type processDetails struct {
 	RabbitMQ   *componentStatus `json:"rabbitmq"`
 	Storage    *componentStatus `json:"storage"`
 	SES        *componentStatus `json:"ses"`
+	SESEvents  *componentStatus `json:"sesEvents"`
 	Consumers  *int             `json:"consumers"` // consumers of RabbitMQ queues
 	Durability *redisDurability `json:"redisKeeps"`
 }
@@ -75,6 +76,10 @@ func (x *examination) processes(ctx context.Context) {
 	x.part(alive, part{
 		check: "ses", of: func(p process) *componentStatus { return p.SES },
 		advice: "Check SES_ENDPOINT, the network, and that the credentials allow ses:GetAccount. Emails wait meanwhile.",
+	})
+	x.part(alive, part{
+		check: "sesEvents", of: func(p process) *componentStatus { return p.SESEvents },
+		advice: "Check SES_EVENTS_QUEUE, the network, and that the credentials allow sqs:ReceiveMessage and sqs:DeleteMessage. Events wait in the queue.",
 	})
 	x.alive = alive // also used by storage
 }

@@ -52,9 +52,9 @@ func (x *examination) settings() {
 	case c.SESEventsTrustedURL.URL != nil:
 		x.add(check, Warning, "Do not set SES_EVENTS_TRUSTED_URL with the real SES.",
 			"Events signed by %s are trusted, which is for the simulator only.", c.SESEventsTrustedURL.Redacted())
-	case len(c.SESEventsTopics) == 0:
-		x.add(check, Warning, "Publish the configuration set's events to an SNS topic, and name it in SES_EVENTS_TOPICS (see api/README.md).",
-			"The gateway gets no notifications of bounces and complaints: SES_EVENTS_TOPICS is empty.")
+	case len(c.SESEventsTopics) == 0 && x.value("SES_EVENTS_QUEUE") == "":
+		x.add(check, Warning, "Publish the configuration set's events to an SNS topic, and name it in SES_EVENTS_TOPICS, or give the workers an SES_EVENTS_QUEUE (see api/README.md).",
+			"The gateway gets no notifications of bounces and complaints: SES_EVENTS_TOPICS is empty, and so is SES_EVENTS_QUEUE.")
 	}
 	if len(x.report.Findings) == before {
 		x.add(check, OK, "", "The api's settings are valid. The settings of dispatcher and worker are not checked here: they validate them when they start.")

@@ -25,6 +25,7 @@ type health struct {
 	RabbitMQ     rabbitHealth   `json:"rabbitmq"`
 	Storage      partHealth     `json:"storage"`
 	SES          sesHealth      `json:"ses"`
+	SESEvents    partHealth     `json:"sesEvents"` // the queue of SES events; disabled if no worker reads one
 	TokenManager tokenHealth    `json:"tokenManager"`
 	Dispatcher   processHealth  `json:"dispatcher"`
 	Worker       processHealth  `json:"worker"`
@@ -90,6 +91,7 @@ type report struct {
 	Redis     partHealth `json:"redis"`
 	RabbitMQ  partHealth `json:"rabbitmq"`
 	SES       partHealth `json:"ses"`
+	SESEvents partHealth `json:"sesEvents"`
 	Storage   partHealth `json:"storage"`
 	Consumers int        `json:"consumers"` // consumers of RabbitMQ queues
 }
@@ -173,6 +175,7 @@ func (hc *healthCheck) check(ctx context.Context) health {
 		RabbitMQ:     rabbitHealth{Status: unknown},
 		Storage:      partHealth{disabled},
 		SES:          sesHealth{partHealth: partHealth{unknown}},
+		SESEvents:    partHealth{disabled},
 		TokenManager: tokenHealth{Status: disabled},
 		Dispatcher:   processHealth{Status: unknown},
 		Worker:       processHealth{Status: unknown},
@@ -222,6 +225,7 @@ func (h *health) add(s store.ProcessStatus, hasRabbitMQ bool) {
 	process.Instances++
 	h.Redis.Status = worse(h.Redis.Status, r.Redis.Status)
 	h.SES.Status = worse(h.SES.Status, r.SES.Status)
+	h.SESEvents.Status = worse(h.SESEvents.Status, r.SESEvents.Status)
 	if hasRabbitMQ {
 		h.RabbitMQ.Status = worse(h.RabbitMQ.Status, r.RabbitMQ.Status)
 		h.RabbitMQ.Consumers += r.Consumers
@@ -267,7 +271,7 @@ func worse(so, said string) string {
 
 func (h *health) overall() string {
 	for _, status := range []string{
-		h.Database.Status, h.Redis.Status, h.RabbitMQ.Status, h.Storage.Status, h.SES.Status, h.TokenManager.Status,
+		h.Database.Status, h.Redis.Status, h.RabbitMQ.Status, h.Storage.Status, h.SES.Status, h.SESEvents.Status, h.TokenManager.Status,
 		h.Dispatcher.Status, h.Worker.Status,
 	} {
 		if !slices.Contains(good(), status) {

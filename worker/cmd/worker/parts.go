@@ -9,10 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/service"
+	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/config"
+	"email-gateway/worker/internal/feedback"
 	"email-gateway/worker/internal/inflight"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/pace"
@@ -20,6 +22,7 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/sqsqueue"
 	"email-gateway/worker/internal/status"
 )
 
@@ -77,6 +80,14 @@ func (p program) parts() ([]service.Named, error) {
 		}
 		probes["rabbitmq"] = takers.ping
 	}
+	if c.EventsQueue != "" {
+		reader, err := p.eventsReader()
+		if err != nil {
+			return nil, err
+		}
+		bulk = append(bulk, service.Named{Name: "SES events", Service: reader})
+		probes["sesEvents"] = reader.Ping
+	}
 	drain := service.NewDrain(c.DrainDelay)
 	ready := map[string]status.Probe{"database": p.db.Confirm, "redis": consumer.Ping}
 	mux := status.Handler(p.registry, ready)
@@ -102,6 +113,19 @@ func (p program) parts() ([]service.Named, error) {
 		{Name: "consumer", Service: consumer},
 	}, bulk...)
 	return append(parts, service.Named{Name: "drain", Service: drain}), nil
+}
+
+// eventsReader makes the reader of the queue of SES events.
+func (p program) eventsReader() (*feedback.Reader, error) {
+	queue, err := sqsqueue.New(context.Background(), p.config.EventsQueue, p.config.Region)
+	if err != nil {
+		return nil, err
+	}
+	recorder, err := sesevent.NewRecorder(p.log, p.db, p.registry)
+	if err != nil {
+		return nil, err
+	}
+	return feedback.NewReader(feedback.Params{Log: p.log, Queue: queue, Recorder: recorder, Confirm: p.db.Confirm}), nil
 }
 
 // peers counts the live workers.

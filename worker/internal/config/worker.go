@@ -22,6 +22,9 @@ type Worker struct {
 	// Endpoint is the address of SES in place of the region's own: a VPC endpoint, or a simulator.
 	// It must be https if ENVIRONMENT is production.
 	Endpoint string `env:"SES_ENDPOINT"`
+	// EventsQueue is the URL of the SQS queue from which the worker reads SES events, in addition to
+	// those that the api receives from SNS. Calls go to the URL's host. Empty: no queue is read.
+	EventsQueue string `env:"SES_EVENTS_QUEUE"`
 	// Region is the AWS region whose SES sends.
 	Region string `env:"AWS_REGION" envDefault:"us-east-1"`
 	// MonitoringUser is the user name for /monitoring, with MonitoringPassword; without both it is
@@ -52,6 +55,11 @@ func ReadWorker(environ []string) (Worker, error) {
 		f.HTTPURL("SES_ENDPOINT", w.Endpoint)
 		f.Must(!environment.IsProduction(w.Environment) || strings.HasPrefix(strings.ToLower(w.Endpoint), "https:"), "SES_ENDPOINT",
 			"must be an https:// URL where ENVIRONMENT is production: http:// is for simulators")
+	}
+	if w.EventsQueue != "" {
+		f.HTTPURL("SES_EVENTS_QUEUE", w.EventsQueue)
+		f.Must(!environment.IsProduction(w.Environment) || strings.HasPrefix(strings.ToLower(w.EventsQueue), "https:"), "SES_EVENTS_QUEUE",
+			"must be an https:// URL where ENVIRONMENT is production: http:// is for emulators")
 	}
 	f.Must((w.MonitoringUser == "") == (w.MonitoringPassword == ""), "MONITORING_PASSWORD", "must be set together with MONITORING_USER")
 	f.Must(!w.MonitoringWritable || w.MonitoringUser != "", "MONITORING_WRITABLE", "needs MONITORING_USER and MONITORING_PASSWORD")

@@ -2,46 +2,9 @@ package ses
 
 import (
 	"context"
-	"fmt"
-	"net"
-	"net/url"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 )
-
-// emulatorCredentials returns dummy credentials if the endpoint is an emulator and the environment
-// has none; nil means the SDK's default chain.
-//
-// AWS serves SES over TLS only, so a plain http endpoint is an emulator, and so is a loopback
-// address. An emulator requires a signature but cannot verify it, while the default chain would
-// query the instance metadata service: a delay on a developer's laptop, and on a cloud machine real
-// credentials where none are needed. A VPC endpoint uses TLS and keeps the default chain.
-func emulatorCredentials(endpoint string) (aws.CredentialsProvider, error) {
-	if !isEmulator(endpoint) {
-		return nil, nil
-	}
-	env, err := config.NewEnvConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read aws environment: %w", err)
-	}
-	named := env.Credentials.HasKeys() || env.SharedConfigProfile != "" || env.WebIdentityTokenFilePath != "" ||
-		env.ContainerCredentialsEndpoint != "" || env.ContainerCredentialsRelativePath != ""
-	if named {
-		return nil, nil
-	}
-	return credentials.NewStaticCredentialsProvider("emulator", "emulator", ""), nil
-}
-
-func isEmulator(endpoint string) bool {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Hostname() == "" {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "http" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-}
 
 // markedCredentials marks the errors of the wrapped credentials provider. Fetching credentials may
 // be an HTTP call (STS, metadata service) whose error has a status and a code; without the mark,

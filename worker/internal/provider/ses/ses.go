@@ -23,6 +23,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/awsaccess"
 	"email-gateway/worker/internal/provider"
 )
 
@@ -89,7 +90,7 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 		// The SDK's logger writes to stderr, bypassing ours.
 		config.WithLogger(logging.Nop{}),
 	}
-	fixed, err := emulatorCredentials(c.Endpoint)
+	fixed, err := awsaccess.EmulatorCredentials(c.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("configure ses: %w", err)
 	}

@@ -1,0 +1,51 @@
+package sesevent
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+
+	"email-gateway/shared/store"
+)
+
+// ErrMalformed: the message of a queue is neither an SNS notification nor an SES event.
+var ErrMalformed = errors.New("neither an SNS notification nor an SES event")
+
+// topicTest begins the message that SES publishes when an event destination is created.
+const topicTest = "Successfully validated SNS topic for Amazon SES event publishing"
+
+// notificationID is wider than the UUIDs that SNS uses.
+var notificationID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
+// ParseQueued parses a message of a queue that is subscribed to a topic: an SNS notification, or the
+// bare event if the subscription has raw message delivery. A notification has the same id as at
+// /v1/ses/events. A bare event has none; its hash is used, which is the same each time it is
+// delivered.
+//
+// SNS's signature is not verified: the policy of the queue decides who may send to it.
+func ParseQueued(body string) (store.Feedback, error) {
+	if strings.HasPrefix(body, topicTest) {
+		return store.Feedback{}, ErrNoEvent
+	}
+	decoder := json.NewDecoder(bytes.NewReader([]byte(body)))
+	var envelope struct{ Type, MessageID, Message *string }
+	if err := decoder.Decode(&envelope); err != nil || decoder.More() {
+		return store.Feedback{}, ErrMalformed
+	}
+	if envelope.Message == nil || envelope.Type == nil {
+		sum := sha256.Sum256([]byte(body))
+		f, err := Parse("raw-"+hex.EncodeToString(sum[:]), body)
+		if err != nil {
+			return store.Feedback{}, ErrMalformed
+		}
+		return f, nil
+	}
+	if *envelope.Type != "Notification" || envelope.MessageID == nil || !notificationID.MatchString(*envelope.MessageID) {
+		return store.Feedback{}, ErrMalformed
+	}
+	return Parse(*envelope.MessageID, *envelope.Message)
+}

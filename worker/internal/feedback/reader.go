@@ -1,0 +1,247 @@
+package feedback
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/email"
+	"email-gateway/shared/sesevent"
+	"email-gateway/shared/store"
+)
+
+const (
+	// batches is the number of batches in progress. A batch that waits for a locked row delays the
+	// others only when as many wait.
+	batches = 10
+	// pollTime is the longest that SQS allows.
+	pollTime = 20 * time.Second
+	// firstPause and longestPause are the pauses before a call after one, and after several, that
+	// failed.
+	firstPause, longestPause = time.Second, 30 * time.Second
+	// recordTime limits the recording of one event. It is shorter than SQS's default visibility
+	// timeout of 30 s.
+	recordTime = 10 * time.Second
+	// deleteTime limits a deletion. It is not cancelled by a stop: the messages are done.
+	deleteTime = 10 * time.Second
+	// lockedTime is how long events of a company are left in the queue after one of them waited for a
+	// locked row in vain.
+	lockedTime = 5 * time.Second
+)
+
+// errNotAsked is Ping's result before the first answer of the queue.
+var errNotAsked = errors.New("the queue has not been asked yet")
+
+// Recorder records events. *sesevent.Recorder implements it.
+type Recorder interface {
+	Record(ctx context.Context, f store.Feedback, begun time.Time) (sesevent.Result, error)
+	Count(kind string, result sesevent.Result)
+}
+
+// Params configure a Reader. All are required.
+type Params struct {
+	Log      *slog.Logger
+	Queue    Queue
+	Recorder Recorder
+	// Confirm reports whether Postgres commits.
+	Confirm func(ctx context.Context) error
+}
+
+// Reader is the service that reads the queue. Several, of several processes, may read one queue.
+type Reader struct {
+	p      Params
+	cancel context.CancelFunc
+	done   chan struct{}
+	locked *lockedCompanies
+	// suspect is set when an event could not be recorded: Postgres may be away.
+	suspect atomic.Bool
+
+	mu   sync.Mutex
+	last error // of the queue
+}
+
+// NewReader makes a Reader that is not running yet.
+func NewReader(p Params) *Reader {
+	return &Reader{p: p, done: make(chan struct{}), locked: newLockedCompanies(), last: errNotAsked}
+}
+
+// Start begins to read.
+func (r *Reader) Start(ctx context.Context, _ func(error)) error {
+	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go r.run(ctx)
+	return nil
+}
+
+// Stop ends the long poll and waits for the batches in progress.
+func (r *Reader) Stop(ctx context.Context) error {
+	r.cancel()
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Ping returns the error of the last call to the queue.
+func (r *Reader) Ping(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+// answered notes the result of a call to the queue and logs the beginning and the end of an outage.
+func (r *Reader) answered(err error) {
+	r.mu.Lock()
+	before := r.last
+	r.last = err
+	r.mu.Unlock()
+	switch {
+	case err != nil && (before == nil || errors.Is(before, errNotAsked)):
+		r.p.Log.Error("the queue of SES events does not answer", "error", email.MaskText(err.Error()))
+	case err == nil && before != nil && !errors.Is(before, errNotAsked):
+		r.p.Log.Info("the queue of SES events answers again")
+	}
+}
+
+func (r *Reader) run(ctx context.Context) {
+	defer close(r.done)
+	var running sync.WaitGroup
+	defer running.Wait()
+	free := make(chan struct{}, batches)
+	failures := 0
+	for ctx.Err() == nil {
+		// Receiving counts as a delivery: without Postgres, messages stay in the queue.
+		if r.suspect.Load() && !r.awaitDatabase(ctx) {
+			return
+		}
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		wait := pollTime
+		if r.Ping(ctx) != nil {
+			wait = 0 // whether the queue answers is known at once
+		}
+		messages, err := r.p.Queue.Receive(ctx, wait)
+		if ctx.Err() == nil {
+			r.answered(err)
+		}
+		if err != nil {
+			<-free
+			failures++
+			rest(ctx, failures)
+			continue
+		}
+		failures = 0
+		running.Go(func() {
+			defer func() { <-free }()
+			// A batch that has begun is finished: a stop waits for it.
+			r.work(context.WithoutCancel(ctx), messages)
+		})
+	}
+}
+
+// awaitDatabase returns when Postgres commits, false if the reader is stopped before.
+func (r *Reader) awaitDatabase(ctx context.Context) bool {
+	for failures := 1; ; failures++ {
+		if r.confirm(ctx) == nil {
+			r.suspect.Store(false)
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		rest(ctx, failures)
+	}
+}
+
+func (r *Reader) confirm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return r.p.Confirm(ctx)
+}
+
+// rest waits after the n-th failure in a row.
+func rest(ctx context.Context, n int) {
+	pause := min(firstPause<<min(n-1, 10), longestPause)
+	pause += time.Duration(rand.Int64N(int64(pause / 4))) // spreads the calls of several workers
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+	}
+}
+
+// work records the events of a batch concurrently and deletes the messages that are done.
+func (r *Reader) work(ctx context.Context, messages []Message) {
+	begun := time.Now()
+	finished := make([]bool, len(messages))
+	var group sync.WaitGroup
+	for i, m := range messages {
+		group.Go(func() { finished[i] = r.record(ctx, m, begun) })
+	}
+	group.Wait()
+	var done []Message
+	for i, m := range messages {
+		if finished[i] {
+			done = append(done, m)
+		}
+	}
+	if len(done) == 0 {
+		return
+	}
+	crashpoint.At(crashpoint.FeedbackRecorded)
+	ctx, cancel := context.WithTimeout(ctx, deleteTime)
+	defer cancel()
+	// What is not deleted is delivered again, and found to be repeated.
+	if err := r.p.Queue.Delete(ctx, done); err != nil {
+		r.answered(err)
+	}
+}
+
+// record reports whether the message is done.
+func (r *Reader) record(ctx context.Context, m Message, begun time.Time) (done bool) {
+	f, err := sesevent.ParseQueued(m.Body)
+	switch {
+	case errors.Is(err, sesevent.ErrNoEvent):
+		r.p.Recorder.Count("", sesevent.Ignored)
+		r.p.Log.Info("message of the queue is not an SES event", "messageId", m.ID)
+		return true
+	case err != nil:
+		r.p.Recorder.Count("", sesevent.Poison)
+		r.p.Log.Error("malformed message left in the queue of SES events", "messageId", m.ID)
+		return false
+	}
+	may, probe := r.locked.enter(f.CompanyID)
+	if !may {
+		r.p.Recorder.Count(f.Kind, sesevent.Postponed)
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	_, err = r.p.Recorder.Record(ctx, f, begun)
+	later := err != nil && (store.IsOutage(err) || ctx.Err() != nil)
+	if later {
+		r.locked.failed(f.CompanyID)
+	} else {
+		r.locked.passed(f.CompanyID, probe)
+	}
+	switch {
+	case err == nil:
+		return true
+	case !later:
+		r.p.Recorder.Count(f.Kind, sesevent.Poison)
+		r.p.Log.Error("event refused by the database and left in the queue", "messageId", m.ID, "kind", f.Kind, "error", email.MaskText(err.Error()))
+		return false
+	}
+	r.suspect.Store(true)
+	r.p.Recorder.Count(f.Kind, sesevent.Postponed)
+	r.p.Log.Warn("event not recorded, left in the queue", "messageId", m.ID, "kind", f.Kind, "error", email.MaskText(err.Error()))
+	return false
+}

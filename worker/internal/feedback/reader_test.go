@@ -1,0 +1,403 @@
+package feedback_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/servertest"
+	"email-gateway/shared/sesevent"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/feedback"
+	"email-gateway/worker/internal/queue/sqsqueue"
+)
+
+// timeout is how long a test waits for something that should happen soon.
+const timeout = 3 * time.Minute
+
+// bench is a database with emails that were given to SES.
+type bench struct {
+	storetest.Database
+	t       *testing.T
+	company uuid.UUID
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	d := storetest.New(t)
+	return &bench{Database: d, t: t, company: d.Company(t)}
+}
+
+// sent is an email of which an attempt was begun.
+type sent struct{ company, id, attempt uuid.UUID }
+
+func (b *bench) sent(company uuid.UUID) sent {
+	b.t.Helper()
+	e := sent{company: company, id: b.Accept(b.t, company, nil), attempt: uuid.New()}
+	step := func(kind email.EventType, metadata map[string]any) email.Event {
+		return email.Event{Type: kind, At: time.Now().UTC(), Metadata: metadata}
+	}
+	moved, err := b.Store.Advance(b.t.Context(), store.Transition{
+		ID: e.id, Guard: store.GuardClaim, Token: e.attempt, Status: email.Processing, AddAttempts: 1,
+		Events: []email.Event{
+			step(email.EventReceived, nil), step(email.EventValidated, nil), step(email.EventSentAttempt, map[string]any{"attemptId": e.attempt}),
+		},
+		Recipient: &store.Recipient{ID: store.RecipientID(company, "CUST-1", "", ""), ExternalID: "CUST-1", Nome: "Ana", Email: "ana@example.com"},
+	})
+	if err != nil || !moved.Applied {
+		b.t.Fatalf("claim: %+v, %v", moved, err)
+	}
+	return e
+}
+
+// delivery is SES's event of the delivery.
+func (e sent) delivery() string {
+	return fmt.Sprintf(`{"eventType":"Delivery","mail":{"timestamp":"2026-11-21T10:00:00.000Z","messageId":"0100-%s",
+		"tags":{"outbox_id":[%q],"attempt_id":[%q],"company_id":[%q]}},
+		"delivery":{"timestamp":"2026-11-21T10:00:05.123Z","recipients":["ana@example.com"],"smtpResponse":"250 ok"}}`, e.id, e.id, e.attempt, e.company)
+}
+
+func (b *bench) timeline(id uuid.UUID) string {
+	b.t.Helper()
+	events, err := b.Store.Timeline(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var types []string
+	for _, e := range events {
+		types = append(types, string(e.Type))
+	}
+	return strings.Join(types, " ")
+}
+
+const delivered = "RECEIVED VALIDATED SENT_ATTEMPT SENT DELIVERED"
+
+// reading is a running Reader.
+type reading struct {
+	*feedback.Reader
+	registry *prometheus.Registry
+	log      *lines
+}
+
+func (b *bench) read(url string, change func(*feedback.Params)) reading {
+	b.t.Helper()
+	queue, err := sqsqueue.New(b.t.Context(), url, "us-east-1")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r := reading{registry: prometheus.NewRegistry(), log: &lines{}}
+	log := slog.New(slog.NewTextHandler(r.log, nil))
+	p := feedback.Params{Log: log, Queue: queue, Confirm: b.Store.Confirm}
+	if change != nil {
+		change(&p)
+	}
+	if p.Recorder == nil {
+		p.Recorder = b.recorder(log, b.Store, r.registry)
+	}
+	r.Reader = feedback.NewReader(p)
+	if err := r.Start(b.t.Context(), nil); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		if err := r.Stop(ctx); err != nil {
+			b.t.Errorf("stop: %v", err)
+		}
+	})
+	return r
+}
+
+func (b *bench) recorder(log *slog.Logger, s *store.Store, registry *prometheus.Registry) *sesevent.Recorder {
+	b.t.Helper()
+	recorder, err := sesevent.NewRecorder(log, s, registry)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return recorder
+}
+
+// counted is a value of ses_events_total.
+func (r reading) counted(t *testing.T, kind string, result sesevent.Result) int {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if l := m.GetLabel(); family.GetName() == "ses_events_total" && l[0].GetValue() == kind && l[1].GetValue() == string(result) {
+				return int(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return 0
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(timeout)
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("timeout: %s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Through a topic, with SNS's envelope and without it.
+func TestReader_Envelopes(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []bool{false, true} {
+		t.Run(fmt.Sprintf("raw=%t", raw), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			q := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
+			publish := q.Subscribe(raw)
+			r := b.read(q.URL, nil)
+			e := b.sent(b.company)
+			publish("Successfully validated SNS topic for Amazon SES event publishing.")
+			publish(e.delivery())
+			eventually(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
+			eventually(t, "deleted", func() bool { return q.Len() == 0 })
+			if n := r.counted(t, "other", sesevent.Ignored); n != 1 || r.Ping(t.Context()) != nil {
+				t.Errorf("%d messages ignored, %v", n, r.Ping(t.Context()))
+			}
+			if strings.Contains(r.log.String(), "@example.com") {
+				t.Error("an address is in the log")
+			}
+		})
+	}
+}
+
+// The same event by /v1/ses/events and by the queue counts once: a notification by its id, a bare event
+// by what it says.
+func TestReader_BesideSNS(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []bool{false, true} {
+		b := newBench(t)
+		q := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
+		e := b.sent(b.company)
+		const notification = "7c1b0c9c-5a3e-5f0e-9d5c-51a9e3b1f2aa"
+		f, err := sesevent.Parse(notification, e.delivery()) // as the api does
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Store.RecordFeedback(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		body := e.delivery()
+		if !raw {
+			body = fmt.Sprintf(`{"Type":"Notification","MessageId":%q,"TopicArn":"arn:aws:sns:us-east-1:123456789012:a","Message":%q}`, notification, e.delivery())
+		}
+		q.Send(body)
+		q.Send(body)
+		r := b.read(q.URL, nil)
+		eventually(t, "deleted", func() bool { return q.Len() == 0 })
+		if got := b.timeline(e.id); got != delivered {
+			t.Errorf("raw=%t: %s", raw, got)
+		}
+		if n := r.counted(t, "Delivery", sesevent.Repeated); !raw && n != 2 || raw && n != 1 {
+			t.Errorf("raw=%t: %d repeated", raw, n)
+		}
+	}
+}
+
+// A message that cannot be read is left to the redrive policy and delays no other.
+func TestReader_Poison(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	server := servertest.SharedSQS(t)
+	dead := servertest.NewQueue(t, server, nil)
+	q := servertest.NewQueue(t, server, map[string]string{
+		"VisibilityTimeout": "1", "RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"2"}`, dead.ARN),
+	})
+	poison := []string{
+		`no JSON`, `{"a":1}`, `{"Type":"SubscriptionConfirmation","MessageId":"m","Message":"confirm"}`, `{"eventType":"Delivery"} {}`,
+		`{"Type":"Notification","MessageId":"<b>","Message":"{}"}`,
+	}
+	for _, body := range poison {
+		q.Send(body)
+	}
+	e := b.sent(b.company)
+	q.Send(e.delivery())
+	r := b.read(q.URL, nil)
+	eventually(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
+	eventually(t, "moved to the dead-letter queue", func() bool { return dead.Len() == len(poison) && q.Len() == 0 })
+	if n := r.counted(t, "other", sesevent.Poison); n != 2*len(poison) {
+		t.Errorf("%d counted, want each message twice", n)
+	}
+}
+
+func TestReader_TwoOnOneQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	q := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
+	const n = 150
+	var all []sent
+	for range n {
+		all = append(all, b.sent(b.company))
+		q.Send(all[len(all)-1].delivery())
+	}
+	one, two := b.read(q.URL, nil), b.read(q.URL, nil)
+	eventually(t, "deleted", func() bool { return q.Len() == 0 })
+	for _, e := range all {
+		if got := b.timeline(e.id); got != delivered {
+			t.Fatal(got)
+		}
+	}
+	if a, b := one.counted(t, "Delivery", sesevent.Applied), two.counted(t, "Delivery", sesevent.Applied); a+b != n {
+		t.Errorf("%d and %d applied of %d", a, b, n)
+	}
+}
+
+// A queue that is away is reported, and read again when it is back.
+func TestReader_QueueAway(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	server := servertest.Start(t, "sqs")
+	q := servertest.NamedQueue(t, server.URL, "events", nil)
+	r := b.read(q.URL, nil)
+	first := b.sent(b.company)
+	q.Send(first.delivery())
+	eventually(t, "recorded", func() bool { return b.timeline(first.id) == delivered })
+	server.Kill()
+	eventually(t, "reported", func() bool { return r.Ping(t.Context()) != nil })
+	server.Start()
+	q = servertest.NamedQueue(t, server.URL, "events", nil) // its queues were in memory
+	second := b.sent(b.company)
+	q.Send(second.delivery())
+	eventually(t, "recorded after the outage", func() bool { return b.timeline(second.id) == delivered })
+	if err := r.Ping(t.Context()); err != nil {
+		t.Errorf("after the outage: %v", err)
+	}
+	if n := strings.Count(r.log.String(), "does not answer"); n != 1 {
+		t.Errorf("the outage is logged %d times", n)
+	}
+}
+
+// Without Postgres, messages stay in the queue: a receive would count for the redrive policy.
+func TestReader_DatabaseAway(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	proxy := storetest.NewProxy(t, b.Database)
+	cut, err := store.Open(t.Context(), proxy.URL, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cut.Close() })
+	dead := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
+	q := servertest.NewQueue(t, servertest.SharedSQS(t), map[string]string{
+		"VisibilityTimeout": "1", "RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"3"}`, dead.ARN),
+	})
+	confirmed := make(chan error, 1000)
+	r := b.read(q.URL, func(p *feedback.Params) {
+		p.Recorder = b.recorder(p.Log, cut, prometheus.NewRegistry())
+		p.Confirm = func(ctx context.Context) error {
+			err := cut.Confirm(ctx)
+			confirmed <- err
+			return err
+		}
+	})
+	proxy.Stop()
+	proxy.CutAll()
+	e := b.sent(b.company)
+	q.Send(e.delivery())
+	deadline := time.After(timeout)
+	for failed := 0; failed < 4; { // more than the redrive policy allows receives
+		select {
+		case err := <-confirmed:
+			if err != nil {
+				failed++
+			}
+		case <-deadline:
+			t.Fatalf("timeout: Postgres is not asked: %s", r.log)
+		}
+	}
+	proxy.Restart(t)
+	eventually(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
+	if dead.Len() != 0 {
+		t.Error("the event was given up")
+	}
+	eventually(t, "deleted", func() bool { return q.Len() == 0 })
+	_ = r
+}
+
+// A program holds the rows of one company. Its events wait; those of another company do not.
+func TestReader_LockedRows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := b.Company(t)
+	q := servertest.NewQueue(t, servertest.SharedSQS(t), map[string]string{"VisibilityTimeout": "1"})
+	tx, err := b.SQL.BeginTx(t.Context(), &sql.TxOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	var held, free []sent
+	for range 150 { // more than all batches hold
+		held = append(held, b.sent(b.company))
+	}
+	if _, err := tx.ExecContext(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE company_id = $1 FOR UPDATE`, b.company); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range held {
+		q.Send(e.delivery())
+	}
+	r := b.read(q.URL, nil)
+	eventually(t, "the locked company is known", func() bool { return r.counted(t, "Delivery", sesevent.Postponed) > 0 })
+	for range 20 {
+		free = append(free, b.sent(other))
+		q.Send(free[len(free)-1].delivery())
+	}
+	for _, e := range free {
+		eventually(t, "an event of another company", func() bool { return b.timeline(e.id) == delivered })
+	}
+	for _, e := range held {
+		if got := b.timeline(e.id); got == delivered {
+			t.Fatal("the rows were not locked")
+		}
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all recorded", func() bool { return q.Len() == 0 })
+	for _, e := range held {
+		if got := b.timeline(e.id); got != delivered {
+			t.Fatal(got)
+		}
+	}
+}
+
+// lines collects log lines.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}

@@ -1,0 +1,133 @@
+// Package sqsqueue reads an Amazon SQS queue. It implements feedback.Queue; only the worker's main
+// package refers to it.
+package sqsqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go/logging"
+
+	"email-gateway/worker/internal/awsaccess"
+	"email-gateway/worker/internal/feedback"
+)
+
+const (
+	// batchSize is the largest that SQS allows.
+	batchSize = 10
+	// connectTimeout bounds dialing, and separately the TLS handshake.
+	connectTimeout = 3 * time.Second
+	// answerTimeout bounds the wait for an answer, a long poll of 20 s included.
+	answerTimeout = 25 * time.Second
+	// callTimeout bounds a whole call.
+	callTimeout = answerTimeout + 5*time.Second
+)
+
+// Queue is one SQS queue.
+type Queue struct {
+	client *sqs.Client
+	url    string
+}
+
+// host is the host of a queue's URL at AWS, with the queue's region.
+var host = regexp.MustCompile(`^sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.com(?:\.cn)?|api\.aws)$`)
+
+// New returns the queue with the URL. Calls go to the URL's host: AWS, a VPC endpoint or an emulator.
+// region is used if the host names none. New makes no request and does not fetch credentials.
+func New(ctx context.Context, queueURL, region string) (*Queue, error) {
+	u, err := url.Parse(queueURL)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("configure sqs: the queue's URL is not valid") // the error would repeat the URL
+	}
+	if found := host.FindStringSubmatch(u.Hostname()); found != nil {
+		region = found[1]
+	}
+	endpoint := u.Scheme + "://" + u.Host
+	load := []func(*config.LoadOptions) error{
+		config.WithRegion(region),
+		// The SDK's logger writes to stderr, bypassing ours.
+		config.WithLogger(logging.Nop{}),
+	}
+	fixed, err := awsaccess.EmulatorCredentials(endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("configure sqs: %w", err)
+	}
+	if fixed != nil {
+		load = append(load, config.WithCredentialsProvider(fixed))
+	}
+	loaded, err := config.LoadDefaultConfig(ctx, load...)
+	if err != nil {
+		return nil, fmt.Errorf("load aws configuration: %w", err)
+	}
+	client := sqs.NewFromConfig(loaded, func(o *sqs.Options) {
+		o.HTTPClient = httpClient(loaded.HTTPClient)
+		// The reader retries with its own pauses. AWS_MAX_ATTEMPTS would wrap the retryer again.
+		o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0
+		o.BaseEndpoint = aws.String(endpoint)
+	})
+	return &Queue{client: client, url: queueURL}, nil
+}
+
+// httpClient is based on the client the SDK was configured with, because that one trusts the
+// certificates of AWS_CA_BUNDLE.
+func httpClient(configured aws.HTTPClient) aws.HTTPClient {
+	base, ok := configured.(*awshttp.BuildableClient)
+	if !ok {
+		base = awshttp.NewBuildableClient()
+	}
+	return base.
+		WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout }).
+		WithTransportOptions(func(t *http.Transport) {
+			t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = connectTimeout, answerTimeout
+		})
+}
+
+// Receive implements feedback.Queue.
+func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]feedback.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	output, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: aws.String(q.url), MaxNumberOfMessages: batchSize, WaitTimeSeconds: int32(wait / time.Second),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("receive messages: %w", err)
+	}
+	messages := make([]feedback.Message, 0, len(output.Messages))
+	for _, m := range output.Messages {
+		messages = append(messages, feedback.Message{
+			ID: aws.ToString(m.MessageId), Receipt: aws.ToString(m.ReceiptHandle), Body: aws.ToString(m.Body),
+		})
+	}
+	return messages, nil
+}
+
+// Delete implements feedback.Queue.
+func (q *Queue) Delete(ctx context.Context, messages []feedback.Message) error {
+	entries := make([]types.DeleteMessageBatchRequestEntry, 0, len(messages))
+	for i, m := range messages {
+		entries = append(entries, types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(m.Receipt)})
+	}
+	output, err := q.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: aws.String(q.url), Entries: entries})
+	if err != nil {
+		return fmt.Errorf("delete messages: %w", err)
+	}
+	// A receipt whose visibility timeout has ended may be refused; the message comes again.
+	for _, failed := range output.Failed {
+		if !failed.SenderFault {
+			return fmt.Errorf("delete messages: %s", aws.ToString(failed.Code))
+		}
+	}
+	return nil
+}
