@@ -58,8 +58,8 @@ func TestCluster_Processes(t *testing.T) {
 			s.dispatcher, s.worker = startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
 		}},
 		{"frozen", leaseOver, func() {
-			s.dispatcher.signal(syscall.SIGSTOP)
-			s.worker.signal(syscall.SIGSTOP)
+			s.dispatcher.freeze()
+			s.worker.freeze()
 		}, func() {
 			s.dispatcher.signal(syscall.SIGCONT)
 			s.worker.signal(syscall.SIGCONT)

@@ -64,15 +64,10 @@ func (p *program) awaitCrash(at crashpoint.Point) {
 func (p *program) awaitFreeze(at crashpoint.Point) {
 	p.t.Helper()
 	eventually(p.t, func() error {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-		if err != nil {
-			return err
+		if !p.reached(at) {
+			return fmt.Errorf("%s has not reached %s", p.name, at)
 		}
-		_, state, _ := strings.Cut(string(stat), ") ")
-		if !p.reached(at) || !strings.HasPrefix(state, "T") {
-			return fmt.Errorf("%s is in state %.1s, want it stopped at %s", p.name, state, at)
-		}
-		return nil
+		return p.running()
 	})
 }
 

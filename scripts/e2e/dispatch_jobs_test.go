@@ -70,7 +70,7 @@ func TestCrashPoints_DispatchJobs(t *testing.T) {
 		},
 	}
 	for kind, k := range kinds {
-		s.dispatcher.signal(syscall.SIGSTOP)
+		s.dispatcher.freeze()
 		k.accept()
 		ids, _ := s.jobs()
 		begun := time.Now()
@@ -79,7 +79,7 @@ func TestCrashPoints_DispatchJobs(t *testing.T) {
 		k.handled()
 		for _, fault := range []string{"KILL", "STOP"} {
 			t.Run(kind+"/"+fault, func(t *testing.T) {
-				s.dispatcher.signal(syscall.SIGSTOP) // the other one finds the jobs
+				s.dispatcher.freeze() // the other one finds the jobs
 				k.accept()
 				change := map[string]string{}
 				if fault == "STOP" {

@@ -62,7 +62,7 @@ func TestErase_Killed(t *testing.T) {
 	rabbitmq := servertest.Start(t, "rabbitmq")
 	s := startSystem(t, bulk(t, rabbitmq.URL))
 	s.grantRoles()
-	s.worker.signal(syscall.SIGSTOP)
+	s.worker.freeze()
 	const emails = 1500
 	first := s.send("maria@cliente.example", func(b map[string]any) {
 		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": b["to"]}

@@ -193,7 +193,7 @@ func TestFrozenProcesses(t *testing.T) {
 		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
 		switch i {
 		case 50:
-			frozen.signal(syscall.SIGSTOP)
+			frozen.freeze()
 		case 150:
 			frozen.signal(syscall.SIGCONT)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,6 +137,35 @@ func (p *program) kill() {
 	p.mu.Unlock()
 	p.signal(syscall.SIGKILL)
 	p.await(stallLimit)
+}
+
+// freeze stops the program with SIGSTOP. Its threads continue until each has handled the signal, which takes long on a busy
+// machine.
+func (p *program) freeze() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	eventually(p.t, p.running)
+}
+
+// running returns an error if a thread of the program has not stopped (proc(5): T means stopped).
+func (p *program) running() error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return err
+	}
+	if len(threads) == 0 {
+		return fmt.Errorf("%s has ended", p.name)
+	}
+	for _, path := range threads {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
+			return fmt.Errorf("%s has a thread in state %.1s, want it stopped", p.name, state)
+		}
+	}
+	return nil
 }
 
 func (p *program) signal(s os.Signal) {
