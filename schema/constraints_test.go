@@ -69,6 +69,8 @@ func legal() map[string]row {
 		"company_retention": {"company_id": companyID, "files_days": "7"},
 		"company_quotas":    {"company_id": companyID},
 		"quota_defaults":    {"singleton": "true"},
+		"event_feed":        {"company_id": companyID, "email_ids": "ARRAY[gen_random_uuid()]", "first_seqs": "'{1}'", "last_seqs": "'{3}'"},
+		"event_positions":   {"singleton": "true"},
 		"owner_locks":       {"name": "'settling'", "slot": "0"},
 		"retention_walks":   {"kind": "'outbox'", "company_id": "gen_random_uuid()"},
 		"recipient_intakes": {"recipient_id": "gen_random_uuid()", "outbox_id": "gen_random_uuid()", "company_id": companyID, "email": "'ana@example.com'"},
@@ -333,6 +335,17 @@ func TestConstraints(t *testing.T) {
 		{"operator_audit", row{"operator": "''"}, "operator_audit_operator_check"},
 		{"operator_audit", row{"action": "'suspend'"}, "operator_audit_action_check"},
 		{"operator_audit", row{"action": "'Company.suspend'"}, "operator_audit_action_check"},
+
+		{"event_feed", nil, ""},
+		{"event_feed", row{"position": "1"}, ""},
+		{"event_feed", row{"position": "1"}, "event_feed_position"},
+		{"event_feed", row{"position": "0"}, "event_feed_position_check"},
+		{"event_feed", row{"last_seqs": "'{3,4}'"}, "event_feed_arrays"},
+		{"event_feed", row{"email_ids": "'{}'", "first_seqs": "'{}'", "last_seqs": "'{}'"}, "event_feed_arrays"},
+		{"event_positions", nil, "event_positions_pkey"}, // the migration has inserted the only row
+		{"event_positions", row{"singleton": "false"}, "event_positions_singleton_check"},
+		{"event_positions", row{"deleted": "-1"}, "event_positions_check"},
+		{"event_positions", row{"deleted": "1"}, "event_positions_check"},
 
 		{"process_status", nil, ""},
 		{"process_status", row{"service": "'api'"}, "process_status_service_check"},

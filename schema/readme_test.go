@@ -54,9 +54,13 @@ SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND rel
 		t.Errorf("README.md names %v, the database has %v", named, indexes)
 	}
 
-	files, err := filepath.Glob("../shared/store/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no statements found: %v", err)
+	var files []string
+	for _, pattern := range []string{"../shared/store/*.go", "../shared/store/*/*.go"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no statements found: %v", err)
+		}
+		files = append(files, found...)
 	}
 	declared := map[string]bool{}
 	declaration := regexp.MustCompile(`(\w+SQL)(?:\s*= | string\n)`) // a constant, or a variable that a file is embedded into

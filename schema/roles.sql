@@ -67,6 +67,7 @@ GRANT SELECT, INSERT, DELETE         ON recipient_intakes TO gateway_api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions, idempotency_keys TO gateway_api;
 GRANT SELECT, INSERT, UPDATE         ON quota_defaults, quota_totals TO gateway_api;
 GRANT SELECT                         ON quota_deltas TO gateway_api;
+GRANT SELECT                         ON event_feed, event_positions TO gateway_api;
 
 -- The dispatcher queues emails, and deletes rows past their retention age. It cannot read keys. The
 -- owner owns the partitions: two functions, which refuse young partitions, create and drop them for
@@ -81,6 +82,8 @@ GRANT SELECT, INSERT, DELETE         ON email_events, dispatch_batches, mailing_
 GRANT SELECT, DELETE                 ON dropped_tasks TO gateway_dispatcher;
 GRANT SELECT, UPDATE, DELETE         ON mailing_entries, idempotency_keys, ses_events, dead_letter_replays TO gateway_dispatcher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON email_outbox, email_logs, recipients, dead_letters, process_status TO gateway_dispatcher;
+GRANT SELECT, UPDATE, DELETE         ON event_feed TO gateway_dispatcher;
+GRANT SELECT, UPDATE                 ON event_positions TO gateway_dispatcher; -- the row is also the lock of who assigns positions
 GRANT SELECT, DELETE                 ON operator_audit TO gateway_dispatcher; -- a policy keeps two years of it
 GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), drop_log_partition(text, interval), hold_settling(uuid) TO gateway_dispatcher;
 

@@ -216,7 +216,13 @@ var functionCalls = map[string][]string{
 	"email_gateway_count_gone_intakes":       {addIntake, `DELETE FROM recipient_intakes WHERE company_id = $company`},
 	"email_gateway_count_added_suppressions": {addSuppression},
 	"email_gateway_count_gone_suppressions":  {addSuppression, `DELETE FROM suppressions WHERE company_id = $company`},
-	"email_gateway_count_templates":          {addMailing, `UPDATE mailings SET html = html || 'x' WHERE company_id = $company`, `DELETE FROM mailings WHERE company_id = $company`},
+	"email_gateway_feed_events": {`
+		WITH log AS (
+			INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, event_seq, last_event)
+			SELECT id, company_id, 'ana@example.com', 's', 'PENDING', 0, 'r', now(), now(), 1, 'RECEIVED' FROM email_outbox WHERE company_id = $company
+			RETURNING outbox_id)
+		INSERT INTO email_events (email_log_id, seq, type, created_at) SELECT outbox_id, 1, 'RECEIVED', now() FROM log`},
+	"email_gateway_count_templates": {addMailing, `UPDATE mailings SET html = html || 'x' WHERE company_id = $company`, `DELETE FROM mailings WHERE company_id = $company`},
 	"email_gateway_take_key": {
 		`SELECT email_gateway_take_key($company, 'interview', '42', 'REMINDER', gen_random_uuid())`,
 		`SELECT email_gateway_take_key($company, 'interview', '42', 'REMINDER', gen_random_uuid())`,
@@ -246,6 +252,7 @@ var functionsAcrossCompanies = map[string]string{
 	"email_gateway_count_added_intakes: recipient_intakes i": byRecipientID,
 	"email_gateway_count_gone_intakes: recipients r":         byRecipientID,
 	"email_gateway_count_gone_intakes: recipient_intakes i":  byRecipientID,
+	"email_gateway_feed_events: email_logs l":                "the trigger reads the log of the event that its statement has inserted, to learn the company",
 }
 
 // The functions that the api's role may execute, and those of triggers, are held to the same.

@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/event"
 	"email-gateway/shared/telemetry"
 )
 
@@ -27,8 +28,10 @@ func serve(
 	metrics := http.NewServeMux()
 	metrics.Handle("GET /metrics", telemetry.MetricsHandler(registry))
 	waker := httpapi.NewWaker(log, db.WakeLanes)
+	feed := event.New(db.DB())
+	polls := httpapi.NewEventPolls(log, feed)
 	params := httpapi.Params{
-		Log: log, Store: db, Accepter: accepter, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
+		Log: log, Store: db, Accepter: accepter, Feed: feed, Polls: polls, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
 		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL, MaxAttempts: settings.MaxAttempts,
 		SpoolDir: settings.SpoolDir,
 		Proxies:  settings.TrustedProxies, HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
@@ -60,6 +63,7 @@ func serve(
 	drain := service.NewDrain(settings.DrainDelay)
 	parts = append(parts,
 		service.Named{Name: "http", Service: service.NewHTTP(log.With("listener", "api"), settings.Addr, drain.Handler(handler))},
+		service.Named{Name: "event polls", Service: polls}, // stops first: the listener waits for requests
 		service.Named{Name: "drain", Service: drain})
 	return service.Run(ctx, log, grace+settings.DrainDelay, parts...)
 }

@@ -74,6 +74,9 @@ type Params struct {
 	Log      *slog.Logger
 	Store    Store
 	Accepter Accepter
+	// Feed is the feed of events; Polls lets requests wait for it. nil Polls: no request waits.
+	Feed  EventFeed
+	Polls *EventPolls
 	// Wake notifies the dispatchers asynchronously that these lanes have work.
 	Wake     func(lanes ...store.Lanes)
 	Registry *prometheus.Registry
@@ -111,6 +114,8 @@ type API struct {
 	log             *slog.Logger
 	store           fairStore
 	accepter        Accepter
+	events          EventFeed
+	polls           *EventPolls
 	wake            func(lanes ...store.Lanes)
 	directory       *access.Directory
 	limiter         *access.Limiter
@@ -181,6 +186,8 @@ func New(p Params) (*API, error) {
 		log:       p.Log,
 		store:     fair,
 		accepter:  p.Accepter,
+		events:    p.Feed,
+		polls:     p.Polls,
 		wake:      p.Wake,
 		directory: access.NewDirectory(p.Store),
 		limiter:   access.NewLimiter(),
@@ -253,6 +260,7 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	read := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsRead)))
 	read.GET("/email/:id", a.answer(a.showEmail))
 	read.GET("/emails", a.answer(a.listEmails))
+	read.GET("/events", a.answer(a.listEvents))
 
 	people := r.Group("/v1/recipients", a.answer(a.authenticate), a.answer(scope(apikey.RecipientsWrite)))
 	people.POST("", a.answer(needsRabbitMQ(p.HasRabbitMQ)), a.answer(a.bodies.limit), a.answer(a.addRecipients))

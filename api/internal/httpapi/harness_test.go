@@ -26,6 +26,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
@@ -64,7 +65,7 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 	tb.Cleanup(accepter.Close)
 	registry := prometheus.NewRegistry()
 	params := httpapi.Params{
-		Log: slog.New(slog.NewJSONHandler(g.Log, nil)), Store: d.Store, Accepter: accepter, Wake: func(...store.Lanes) { g.Wakes.Add(1) },
+		Log: slog.New(slog.NewJSONHandler(g.Log, nil)), Store: d.Store, Accepter: accepter, Feed: event.New(d.Store.DB()), Wake: func(...store.Lanes) { g.Wakes.Add(1) },
 		Registry: registry, Ring: ring, EmailTTL: 24 * time.Hour, HasRabbitMQ: true,
 		Bucket: g.bucket(tb), Tokens: mailing.NewTokens(slog.New(slog.DiscardHandler)),
 		PublicURL: "https://mail.acme.example", UnsubscribeKeys: unsubscribeKeys(tb),

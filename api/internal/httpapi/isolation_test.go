@@ -86,6 +86,8 @@ func (g *gateway) settle(tb testing.TB) holdings {
 			tb.Fatalf("%s: no second page: %s", path, page.Body)
 		}
 	}
+	g.assign(tb)
+	h.cursors["listEvents"] = g.events(tb, "limit=1").NextCursor
 	return h
 }
 
@@ -127,6 +129,9 @@ func approaches() map[string]approach {
 		"cancelAggregate": {id: func(h holdings) string { return h.aggregate }},
 		"listEmails": listed("listEmails", "?recipient="+escape(heldAddress), "?externalId="+heldExternal, "?tag="+heldTag, "?requestId="+heldRequest,
 			"?aggregateType=interview&aggregateId={aggregate}"),
+		"listEvents": {want: http.StatusOK, queries: func(h holdings) []string {
+			return []string{"", "?after=latest", "?after=" + h.cursors["listEvents"], "?types=RECEIVED,CANCELLED"}
+		}},
 		"showRecipient": {id: recipientID}, "deleteRecipient": {id: recipientID},
 		"listSuppressions":  listed("listSuppressions", "?address="+escape(heldAddress)),
 		"removeSuppression": {want: http.StatusNotFound, queries: func(holdings) []string { return []string{"?address=" + escape(heldAddress)} }},

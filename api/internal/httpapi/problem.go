@@ -29,6 +29,8 @@ type problem struct {
 	faults     []rules.Fault
 	retryAfter time.Duration
 	quota      *quotaProblem // for QUOTA_EXCEEDED
+	// oldestCursor is for CURSOR_EXPIRED.
+	oldestCursor string
 }
 
 // quotaProblem describes the quota that is used up.
@@ -286,6 +288,7 @@ type body struct {
 	RequestID string        `json:"requestId"`
 	Errors    []rules.Fault `json:"errors,omitempty"`
 	*quotaProblem
+	OldestCursor string `json:"oldestCursor,omitempty"`
 }
 
 // levelOf is the log level of a failed request. It is only a warning if the client disconnected,
@@ -329,6 +332,6 @@ func (a *API) fail(c *gin.Context, err error) {
 	c.Header("Content-Type", typeProblem)
 	c.AbortWithStatusJSON(p.status, body{
 		Type: "about:blank", Title: http.StatusText(p.status), Status: p.status,
-		Detail: p.detail, Code: p.code, RequestID: v.requestID, Errors: p.faults, quotaProblem: p.quota,
+		Detail: p.detail, Code: p.code, RequestID: v.requestID, Errors: p.faults, quotaProblem: p.quota, OldestCursor: p.oldestCursor,
 	})
 }

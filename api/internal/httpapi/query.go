@@ -101,14 +101,17 @@ func (q *query) address(name string) string {
 	return value
 }
 
-func (q *query) limit(name string) int {
+func (q *query) limit(name string) int { return q.number(name, defaultPage, 1, largestPage) }
+
+// number reads a number from least to most.
+func (q *query) number(name string, missing, least, most int) int {
 	value, given := q.get(name)
 	if !given {
-		return defaultPage
+		return missing
 	}
 	n, err := strconv.Atoi(value)
-	if err != nil || n < 1 || n > largestPage {
-		q.faults.Add(name, "OUT_OF_RANGE", "must be a number from 1 to "+strconv.Itoa(largestPage))
+	if err != nil || n < least || n > most {
+		q.faults.Add(name, "OUT_OF_RANGE", fmt.Sprintf("must be a number from %d to %d", least, most))
 	}
 	return n
 }

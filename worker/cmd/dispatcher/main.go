@@ -16,6 +16,7 @@ import (
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/event"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/queue/asynqueue"
@@ -70,7 +71,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	defer func() { err = errors.Join(err, db.Close()) }()
 	publisher := asynqueue.NewPublisher(conn)
 	defer func() { err = errors.Join(err, publisher.Close()) }()
-	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, publisher: publisher, listener: listener}
+	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, feed: event.New(db.DB()), publisher: publisher, listener: listener}
 	if c.RabbitMQURL != "" {
 		if p.bulk, err = openBulk(ctx, c, log, p.registry); err != nil {
 			return err

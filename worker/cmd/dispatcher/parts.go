@@ -9,9 +9,11 @@ import (
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/event"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/dispatcher"
+	"email-gateway/worker/internal/eventfeed"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/status"
@@ -25,6 +27,7 @@ type program struct {
 	registry  *prometheus.Registry
 	traces    *telemetry.Tracing
 	db        *store.Store
+	feed      *event.Store
 	publisher *asynqueue.Publisher
 	listener  *store.Listener
 	bulk      *bulk // nil without RabbitMQ
@@ -70,6 +73,7 @@ func (p program) parts() []service.Named {
 			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,
 		})},
 		{Name: "task remover", Service: maintenance.NewTaskRemover(maintenance.TaskRemoverParams{Log: p.log, Store: p.db, Queue: p.publisher})},
+		{Name: "event sequencer", Service: eventfeed.NewSequencer(eventfeed.Params{Log: p.log, Store: p.feed, Registry: p.registry})},
 		{Name: "quota folder", Service: maintenance.NewQuotaFolder(maintenance.QuotaFolderParams{Log: p.log, Store: p.db})},
 		{Name: "partitioner", Service: maintenance.NewPartitioner(maintenance.PartitionerParams{
 			Log: p.log, Store: p.db, Actions: actions, Registry: p.registry, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),

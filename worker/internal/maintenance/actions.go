@@ -21,6 +21,7 @@ const (
 	bodyExpired       = "body_expired"
 	logExpired        = "log_expired"
 	eventExpired      = "event_expired"
+	feedExpired       = "event_feed_expired"
 	entryExpired      = "mailing_entry_expired"
 	fileExpired       = "mailing_file_expired"
 	aggregateExpired  = "aggregate_expired"
@@ -46,7 +47,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were repaired, deleted or erased, by action.",
 	}, []string{"action"})}
 	for _, action := range append(others, recipientReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
-		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, templateExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
+		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, feedExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, templateExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}
 	registry.MustRegister(a.done)

@@ -49,6 +49,7 @@ type CleanStore interface {
 type CleanersParams struct {
 	Log     *slog.Logger
 	Store   CleanStore
+	Feed    EventFeedStore
 	Archive Archive
 	Files   Files // nil: there is no file storage
 	Actions *Actions
@@ -58,7 +59,7 @@ type CleanersParams struct {
 // NewCleaners makes a cleaner for each kind of data with a retention.
 func NewCleaners(p CleanersParams) []service.Named {
 	kinds := []kind{
-		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), archivedTasks(p.Archive), auditRows(p.Store),
+		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), archivedTasks(p.Archive), auditRows(p.Store), eventFeed(p.Feed),
 		{"bodies", bodyExpired, p.bodies},
 		{"logs", logExpired, p.logs},
 		{"aggregates", aggregateExpired, always(aged(p.Ages.Logs, p.Store.PurgeAggregates))},

@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/maintenance"
 )
@@ -32,7 +33,7 @@ func cleaners(t *testing.T, d storetest.Database, change func(*maintenance.Clean
 	t.Helper()
 	registry, log := prometheus.NewRegistry(), &lines{}
 	p := maintenance.CleanersParams{
-		Log: slog.New(slog.NewTextHandler(log, nil)), Store: d.Store, Archive: newQueue(t), Actions: maintenance.NewActions(registry), Ages: usualAges,
+		Log: slog.New(slog.NewTextHandler(log, nil)), Store: d.Store, Feed: event.New(d.Store.DB()), Archive: newQueue(t), Actions: maintenance.NewActions(registry), Ages: usualAges,
 	}
 	if change != nil {
 		change(&p)
@@ -72,6 +73,11 @@ func TestCleaners(t *testing.T) {
 			INSERT INTO ses_events (sns_message_id, kind, received_at)
 			SELECT n::text, coalesce(left($1::uuid::text, 0), '') || 'Send', now() - CASE WHEN n <= 2500 THEN interval '31 days' ELSE interval '29 days' END
 			FROM generate_series(1, 2510) n`, `SELECT count(*) FROM ses_events`, 10, 2500},
+		"event_feed_expired": {`
+			WITH assigned AS (UPDATE event_positions SET newest = 2510)
+			INSERT INTO event_feed (company_id, position, email_ids, first_seqs, last_seqs, created_at)
+			SELECT $1, n, ARRAY[gen_random_uuid()], '{1}', '{1}', now() - CASE WHEN n <= 2500 THEN interval '31 days' ELSE interval '29 days' END
+			FROM generate_series(1, 2510) n`, `SELECT count(*) FROM event_feed`, 10, 2500},
 		"audit_expired": {
 			`
 			INSERT INTO operator_audit (company_id, operator, action, at)

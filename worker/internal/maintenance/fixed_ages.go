@@ -15,6 +15,8 @@ const (
 	feedbackKept = 30 * 24 * time.Hour
 	// replaysKept is how long the result of a bulk request for dead letters can be looked up.
 	replaysKept = 30 * 24 * time.Hour
+	// feedKept is how far back GET /v1/events and webhooks can go.
+	feedKept = 30 * 24 * time.Hour
 )
 
 // KeyStore has the database operations for idempotency keys.
@@ -68,6 +70,16 @@ func archivedTasks(archive Archive) kind {
 		})
 	}
 	return kind{"archived tasks", archiveExpired, always(batches...)}
+}
+
+// EventFeedStore has the database operations for the feed of events.
+type EventFeedStore interface {
+	Purge(ctx context.Context, age time.Duration, limit int) (int, error)
+}
+
+// eventFeed deletes places in the feed; the events stay in the timelines.
+func eventFeed(feed EventFeedStore) kind {
+	return kind{"event feed", feedExpired, always(older(feedKept, feed.Purge))}
 }
 
 // AuditStore has the database operations for audit rows. It defines their retention.

@@ -1,0 +1,175 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store/event"
+)
+
+// EventFeed is the part of *event.Store that requests use.
+type EventFeed interface {
+	Read(ctx context.Context, company uuid.UUID, after event.Cursor, types []email.EventType, limit int) (event.Page, error)
+	WithEvents(ctx context.Context, after map[uuid.UUID]event.Cursor) ([]uuid.UUID, error)
+}
+
+// longestWait limits how long a request for events waits for the next one.
+const longestWait = 30
+
+// latestEvents as the cursor means that only events from now on are wanted.
+const latestEvents = "latest"
+
+// eventPage is the response of GET /v1/events.
+type eventPage struct {
+	Events     []feedEvent `json:"events"`
+	NextCursor string      `json:"nextCursor"`
+	HasMore    bool        `json:"hasMore"`
+	// OldestCursor is the oldest cursor that is still valid.
+	OldestCursor string `json:"oldestCursor"`
+}
+
+// feedEvent is an event in the feed.
+type feedEvent struct {
+	ID         string          `json:"id"`
+	Type       email.EventType `json:"type"`
+	CreatedAt  time.Time       `json:"createdAt"`
+	OutboxID   uuid.UUID       `json:"outboxId"`
+	Seq        int             `json:"seq"`
+	RequestID  string          `json:"requestId"`
+	To         string          `json:"to"`
+	ExternalID *string         `json:"externalId,omitempty"`
+	Tags       []string        `json:"tags"`
+	Aggregate  *aggregate      `json:"aggregate,omitempty"`
+	MailingID  *uuid.UUID      `json:"mailingId,omitempty"`
+	Metadata   json.RawMessage `json:"metadata"`
+}
+
+// eventRequest is the query of GET /v1/events.
+type eventRequest struct {
+	after  event.Cursor
+	latest bool
+	types  []email.EventType
+	limit  int
+	wait   time.Duration
+}
+
+func (a *API) listEvents(c *gin.Context) error {
+	r, err := readEventRequest(c.Request.URL.RawQuery, a.rules)
+	if err != nil {
+		return err
+	}
+	ctx, company := c.Request.Context(), visitOf(c).caller.CompanyID
+	if r.latest {
+		r.limit, r.wait = 1, 0
+	}
+	waiting, cancel := context.WithTimeout(ctx, r.wait)
+	defer cancel()
+	for {
+		page, err := a.readEvents(ctx, company, r)
+		if err != nil {
+			return err
+		}
+		if len(page.Events) > 0 || page.More || !a.polls.wait(waiting, company, page.Next) {
+			c.Header("Cache-Control", "no-store")
+			c.JSON(http.StatusOK, pageOfEvents(page))
+			return nil
+		}
+		r.after = page.Next
+	}
+}
+
+// readEvents reads a page with a slot of the company.
+func (a *API) readEvents(ctx context.Context, company uuid.UUID, r eventRequest) (event.Page, error) {
+	page, err := inPlace(ctx, a.store, company, func() (event.Page, error) {
+		return a.events.Read(ctx, company, r.after, r.types, r.limit)
+	})
+	switch {
+	case errors.Is(err, event.ErrExpired):
+		return page, cursorExpired(page.Oldest.String())
+	case r.latest:
+		page.Events, page.Next, page.More = nil, page.Newest, false
+	}
+	return page, err
+}
+
+// cursorExpired is a cursor behind which events may be missing.
+func cursorExpired(oldest string) problem {
+	return problem{
+		status: http.StatusGone, code: "CURSOR_EXPIRED", oldestCursor: oldest,
+		detail: "the cursor is older than the history of events (30 days), or newer than the database, which was restored to an earlier time: continue with oldestCursor, or without a cursor, and treat repeated events by their id",
+	}
+}
+
+func pageOfEvents(page event.Page) eventPage {
+	answer := eventPage{
+		Events: make([]feedEvent, len(page.Events)), NextCursor: page.Next.String(), HasMore: page.More, OldestCursor: page.Oldest.String(),
+	}
+	for i, e := range page.Events {
+		answer.Events[i] = feedEventOf(e)
+	}
+	return answer
+}
+
+func feedEventOf(e event.Event) feedEvent {
+	shown := feedEvent{
+		ID: e.ID(), Type: e.Type, CreatedAt: e.CreatedAt.UTC(), OutboxID: e.EmailID, Seq: e.Seq, RequestID: e.RequestID, To: e.Recipient,
+		ExternalID: e.ExternalID, Tags: e.Tags, MailingID: e.MailingID, Metadata: e.Metadata,
+	}
+	if shown.Tags == nil {
+		shown.Tags = []string{}
+	}
+	if len(shown.Metadata) == 0 || string(shown.Metadata) == "null" {
+		shown.Metadata = json.RawMessage("{}")
+	}
+	if e.AggregateType != nil {
+		shown.Aggregate = &aggregate{Type: *e.AggregateType, ID: value(e.AggregateID, ""), EventType: value(e.EventType, "")}
+	}
+	return shown
+}
+
+func readEventRequest(raw string, checks *rules.Rules) (eventRequest, error) {
+	q, err := openQuery(raw, checks)
+	if err != nil {
+		return eventRequest{}, err
+	}
+	r := eventRequest{
+		types: q.eventTypes("types"), limit: q.limit("limit"),
+		wait: time.Duration(q.number("wait", 0, 0, longestWait)) * time.Second,
+	}
+	if after, given := q.get("after"); given && after == latestEvents {
+		r.latest = true
+	} else if given {
+		if r.after, err = event.ParseCursor(after); err != nil {
+			q.faults.Add("after", "INVALID_CURSOR", `must be the nextCursor of a page of events, or "latest"`)
+		}
+	}
+	return r, q.close()
+}
+
+// eventTypes reads a list of event types separated by commas; nil means all types.
+func (q *query) eventTypes(name string) []email.EventType {
+	value, given := q.get(name)
+	if !given {
+		return nil
+	}
+	var types []email.EventType
+	for text := range strings.SplitSeq(value, ",") {
+		kind := email.EventType(strings.TrimSpace(text))
+		if !slices.Contains(email.EventTypes(), kind) {
+			q.faults.Add(name, "NOT_ALLOWED", "has an unknown event type: "+printableName(string(kind)))
+			return nil
+		}
+		types = append(types, kind)
+	}
+	return types
+}

@@ -1,0 +1,123 @@
+// Package event reads the feed of a company's events: every event of its emails, in an order that
+// never changes. GET /v1/events and webhooks read it.
+//
+// Events are inserted by whatever changes an email; a trigger adds a row to event_feed for each
+// statement and company (schema/migrations/00034_event_feed.sql). The row has no position until
+// AssignPositions gives it one, after its transaction has committed. So a row that commits late has
+// a late position, nothing ever appears behind a position that a reader has seen, and no reader
+// waits for an open transaction.
+//
+// Two statements about the same email lock its row, so the later one begins after the commit of
+// the earlier one and has the higher id. Positions are assigned by id among all rows that are
+// visible, so they follow each email's timeline.
+package event
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Store has the statements of the feed.
+type Store struct{ db *pg.DB }
+
+// New returns a Store on db, which is that of store.Open.
+func New(db *pg.DB) *Store { return &Store{db: db} }
+
+// ErrExpired: the cursor is older than the feed's history, or of a database that was since restored
+// to an earlier time.
+var ErrExpired = errors.New("the cursor is older than the history of events, or the database was restored to an earlier time")
+
+// Event is one event of the feed.
+type Event struct {
+	Position  int64           `db:"position"` // of the row of event_feed
+	EmailID   uuid.UUID       `db:"email_id"`
+	Seq       int             `db:"seq"`
+	Type      email.EventType `db:"type"`
+	Metadata  json.RawMessage `db:"metadata"`
+	CreatedAt time.Time       `db:"created_at"`
+
+	// Of the email's log; the recipient of an erased person is store.ErasedAddress.
+	Recipient     string         `db:"recipient"`
+	RequestID     string         `db:"request_id"`
+	ExternalID    *string        `db:"external_id"`
+	Tags          pq.StringArray `db:"tags"`
+	MailingID     *uuid.UUID     `db:"mailing_id"` // nil after the outbox row is deleted
+	AggregateType *string        `db:"aggregate_type"`
+	AggregateID   *string        `db:"aggregate_id"`
+	EventType     *string        `db:"event_type"`
+
+	email int // the index of the email in its row of event_feed
+}
+
+// ID identifies the event: the same for each reader, at any time.
+func (e Event) ID() string { return e.EmailID.String() + "." + strconv.Itoa(e.Seq) }
+
+// Cursor returns the cursor behind the event.
+func (e Event) Cursor() Cursor { return Cursor{Position: e.Position, email: e.email, seq: e.Seq} }
+
+// Cursor is a place in the feed. The zero value is before its first event.
+type Cursor struct {
+	// Position is that of a row of event_feed; the place is behind the row's event seq of its email
+	// with the index email, or behind the whole row if email is wholeRow.
+	Position   int64
+	email, seq int
+}
+
+// wholeRow as the email of a cursor means that all of the row was read.
+const wholeRow = 1 << 30
+
+// Behind returns the cursor behind all rows up to position.
+func Behind(position int64) Cursor { return Cursor{Position: position, email: wholeRow} }
+
+// String is the cursor as clients see it.
+func (c Cursor) String() string {
+	text := strconv.FormatInt(c.Position, 10)
+	if c.email != wholeRow && c.Position > 0 {
+		text += fmt.Sprintf(".%d.%d", c.email, c.seq)
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte("e" + text))
+}
+
+// ParseCursor reads what String has written.
+func ParseCursor(text string) (Cursor, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	numbers := strings.Split(strings.TrimPrefix(string(raw), "e"), ".")
+	if err != nil || !strings.HasPrefix(string(raw), "e") || len(numbers) != 1 && len(numbers) != 3 {
+		return Cursor{}, errors.New("not a cursor of events")
+	}
+	position, err := strconv.ParseInt(numbers[0], 10, 64)
+	if err != nil || position < 0 {
+		return Cursor{}, errors.New("not a cursor of events")
+	}
+	if len(numbers) == 1 {
+		return Behind(position), nil
+	}
+	index, errIndex := strconv.ParseUint(numbers[1], 10, 16)
+	seq, errSeq := strconv.ParseUint(numbers[2], 10, 31)
+	if err := errors.Join(errIndex, errSeq); err != nil {
+		return Cursor{}, errors.New("not a cursor of events")
+	}
+	return Cursor{Position: position, email: int(index), seq: int(seq)}, nil
+}
+
+// covers reports whether the event is before the cursor.
+func (c Cursor) covers(e Event) bool {
+	switch {
+	case e.Position != c.Position:
+		return e.Position < c.Position
+	case e.email != c.email:
+		return e.email < c.email
+	}
+	return e.Seq <= c.seq
+}

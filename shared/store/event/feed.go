@@ -1,0 +1,182 @@
+package event
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
+)
+
+const (
+	// rowsPerRead is how many rows of event_feed one query reads: a row has the events of up to 256
+	// emails.
+	rowsPerRead = 100
+	// emailsPerRead bounds the emails whose events one query reads, and scanned those that one Read
+	// passes over because their events have other types.
+	emailsPerRead = 500
+	scanned       = 10_000
+)
+
+// Page is a part of a company's feed.
+type Page struct {
+	Events []Event
+	// Next continues after the page; it also moves on where no event has one of the types.
+	Next Cursor
+	// More: there is more behind Next now.
+	More bool
+	// Oldest is the oldest cursor that is valid, and Newest the one behind all events of now.
+	Oldest, Newest Cursor
+}
+
+// Read returns the company's events behind the cursor, of the types or all if there are none, at
+// most limit. It reads a limited number of emails, so a page may be short, or empty, and have More.
+// ErrExpired comes with a Page that has Oldest and Newest.
+func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, types []email.EventType, limit int) (Page, error) {
+	page := Page{Next: after}
+	for read := 0; ; {
+		rows, err := s.rows(ctx, company, page.Next.Position)
+		if err != nil {
+			return Page{}, fmt.Errorf("read events: %w", err)
+		}
+		page.Oldest, page.Newest = Behind(rows[0].Deleted), Behind(rows[0].Newest)
+		if after.Position > rows[0].Newest || after.Position < rows[0].Deleted && after != (Cursor{}) {
+			return page, ErrExpired
+		}
+		emails, all := emailsOf(rows, page.Next)
+		if len(emails) == 0 && all {
+			page.Next, page.More = page.Newest, false
+			return page, nil
+		}
+		found, err := s.events(ctx, company, emails, types)
+		if err != nil {
+			return Page{}, fmt.Errorf("read events: %w", err)
+		}
+		found = slices.DeleteFunc(found, page.Next.covers)
+		if room := limit - len(page.Events); len(found) > room {
+			page.Events = append(page.Events, found[:room]...)
+			page.Next, page.More = page.Events[limit-1].Cursor(), true
+			return page, nil
+		}
+		page.Events = append(page.Events, found...)
+		last := emails[len(emails)-1]
+		page.Next = Cursor{Position: last.Position, email: last.index, seq: last.last}
+		if all {
+			page.Next, page.More = page.Newest, false
+			return page, nil
+		}
+		page.More = true
+		if read += len(emails); len(page.Events) == limit || read >= scanned {
+			return page, nil
+		}
+	}
+}
+
+// feedRow is a row of event_feed with the bounds of the feed; a feed without further rows has one
+// without emails.
+type feedRow struct {
+	Newest    int64          `db:"newest"`
+	Deleted   int64          `db:"deleted"`
+	Position  int64          `db:"position"`
+	EmailIDs  pq.StringArray `db:"email_ids"`
+	FirstSeqs pq.Int64Array  `db:"first_seqs"`
+	LastSeqs  pq.Int64Array  `db:"last_seqs"`
+}
+
+// rowsSQL reads along event_feed_position, and the bounds in the same snapshot: all rows up to
+// newest are visible in it. It locks nothing.
+const rowsSQL = `
+SELECT p.newest, p.deleted, coalesce(f.position, 0) AS position, f.email_ids::text[] AS email_ids, f.first_seqs, f.last_seqs
+FROM event_positions p LEFT JOIN LATERAL (
+    SELECT position, email_ids, first_seqs, last_seqs FROM event_feed
+    WHERE company_id = $1 AND position >= $2 ORDER BY position LIMIT $3
+) f ON true
+WHERE p.singleton ORDER BY f.position`
+
+func (s *Store) rows(ctx context.Context, company uuid.UUID, from int64) ([]feedRow, error) {
+	var rows []feedRow
+	if err := s.db.Select(ctx, &rows, rowsSQL, company, max(from, 1), rowsPerRead); err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, pg.ErrNotFound // event_positions always has a row
+	}
+	return rows, nil
+}
+
+// feedEmail is an email of a feedRow with the seqs of its events.
+type feedEmail struct {
+	Position    int64
+	index       int
+	id          uuid.UUID
+	first, last int
+}
+
+// emailsOf returns the emails that have events behind the cursor, at most emailsPerRead, and
+// whether these are all that the feed has.
+func emailsOf(rows []feedRow, after Cursor) (emails []feedEmail, all bool) {
+	for _, row := range rows {
+		for i, id := range row.EmailIDs {
+			last := int(row.LastSeqs[i])
+			if after.covers(Event{Position: row.Position, email: i, Seq: last}) {
+				continue
+			}
+			if len(emails) == emailsPerRead {
+				return emails, false
+			}
+			emails = append(emails, feedEmail{Position: row.Position, index: i, id: uuid.MustParse(id), first: int(row.FirstSeqs[i]), last: last})
+		}
+	}
+	return emails, len(rows) < rowsPerRead
+}
+
+// eventsSQL reads events, logs and outbox rows by primary key, and the aggregates along
+// outbox_aggregates_outbox. $5 and $6 are the smallest and the greatest id, which choose the
+// partitions. It locks nothing.
+const eventsSQL = `
+SELECT t.n AS n, e.email_log_id AS email_id, e.seq, e.type, e.metadata, e.created_at,
+       l.recipient, l.request_id, l.external_id, l.tags, a.aggregate_type, a.aggregate_id, a.event_type,
+       substring(o.payload ->> 'htmlRef' FROM '^mailing:([0-9a-f-]{36})$')::uuid AS mailing_id
+FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS t(id, first, last, n)
+JOIN email_events e ON e.email_log_id = t.id AND e.seq BETWEEN t.first AND t.last AND e.email_log_id BETWEEN $5 AND $6
+JOIN email_logs l ON l.outbox_id = t.id AND l.outbox_id BETWEEN $5 AND $6 AND l.company_id = $7
+LEFT JOIN email_outbox o ON o.id = t.id AND o.company_id = $7
+LEFT JOIN outbox_aggregates a ON a.outbox_id = t.id AND a.company_id = $7
+WHERE cardinality($4::text[]) = 0 OR e.type = ANY ($4)
+ORDER BY t.n, e.seq`
+
+func (s *Store) events(ctx context.Context, company uuid.UUID, emails []feedEmail, types []email.EventType) ([]Event, error) {
+	if len(emails) == 0 {
+		return nil, nil
+	}
+	ids, firsts, lasts := make([]string, len(emails)), make([]int64, len(emails)), make([]int64, len(emails))
+	for i, e := range emails {
+		ids[i], firsts[i], lasts[i] = e.id.String(), int64(e.first), int64(e.last)
+	}
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = string(t)
+	}
+	var found []struct {
+		N int `db:"n"`
+		Event
+	}
+	err := s.db.Select(ctx, &found, eventsSQL, pq.Array(ids), pq.Array(firsts), pq.Array(lasts), pq.Array(names), slices.Min(ids), slices.Max(ids), company)
+	if err != nil {
+		return nil, err
+	}
+	events := make([]Event, len(found))
+	for i, row := range found {
+		events[i] = row.Event
+		events[i].Position, events[i].email = emails[row.N-1].Position, emails[row.N-1].index
+	}
+	slices.SortStableFunc(events, func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.email, b.email), cmp.Compare(a.Seq, b.Seq))
+	})
+	return events, nil
+}

@@ -1,0 +1,115 @@
+package event
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// waitingSQL looks along event_feed_waiting, from the transactions on that the last completed round
+// may have missed. from_xid is ignored if this cluster has not come so far: a restored database has
+// another count of transactions. It locks nothing.
+const waitingSQL = `
+SELECT EXISTS (
+    SELECT FROM event_feed WHERE position IS NULL AND xid >= (
+        SELECT CASE WHEN from_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN from_xid ELSE '0' END FROM event_positions))`
+
+// assignSQL gives positions to the visible rows with the smallest ids, which it finds along
+// event_feed_waiting and locks by primary key, if it can lock the only row of event_positions: a
+// process that finds it locked leaves the round to the one that has it. It is one statement, so a
+// process that is frozen does not hold the lock.
+//
+// Its snapshot may be older than the lock. Rows that another process has given positions in between
+// are left out by the UPDATE, which reads their newest version, and the others get higher positions.
+// A row that the other process saw has been visible together with all earlier ones of its email, so
+// the order holds.
+//
+// When it leaves no row, all transactions below the oldest one that still runs are done with, and
+// from_xid moves there.
+const assignSQL = `
+WITH lead AS MATERIALIZED (
+    SELECT newest FROM event_positions WHERE singleton FOR NO KEY UPDATE SKIP LOCKED
+), waiting AS MATERIALIZED (
+    SELECT id, row_number() OVER (ORDER BY id) AS n
+    FROM (
+        SELECT id FROM event_feed WHERE EXISTS (SELECT FROM lead) AND position IS NULL AND xid >= (
+            SELECT CASE WHEN from_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN from_xid ELSE '0' END FROM event_positions)
+        ORDER BY id LIMIT $1
+    ) first
+), positioned AS (
+    UPDATE event_feed f SET position = lead.newest + w.n FROM waiting w, lead WHERE f.id = w.id AND f.position IS NULL RETURNING f.id
+), moved AS (
+    UPDATE event_positions SET newest = newest + (SELECT count(*) FROM waiting), updated_at = now(),
+        from_xid = CASE WHEN (SELECT count(*) FROM waiting) < $1 THEN pg_snapshot_xmin(pg_current_snapshot()) ELSE from_xid END
+    WHERE singleton AND EXISTS (SELECT FROM lead)
+)
+SELECT count(*) FROM positioned`
+
+// AssignPositions gives committed rows of the feed their positions, at most limit, in one commit. It
+// returns how many; 0 also while another process does it.
+func (s *Store) AssignPositions(ctx context.Context, limit int) (assigned int, err error) {
+	var waiting bool
+	if err := s.db.Get(ctx, &waiting, waitingSQL); err != nil || !waiting {
+		return 0, pg.Wrap("look for events without a position", err)
+	}
+	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &assigned, assignSQL, args...) }, limit)
+	return assigned, pg.Wrap("assign positions to events", err)
+}
+
+// lagSQL reads the row that waits longest along event_feed_waiting. It locks nothing.
+const lagSQL = `
+SELECT coalesce(extract(epoch FROM clock_timestamp() - min(created_at)) * 1000, 0)::bigint
+FROM event_feed WHERE position IS NULL AND xid >= (
+    SELECT CASE WHEN from_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN from_xid ELSE '0' END FROM event_positions)`
+
+// Lag returns the age of the oldest event that is committed and has no position; 0 if there is none.
+func (s *Store) Lag(ctx context.Context) (time.Duration, error) {
+	var ms int64
+	if err := s.db.Get(ctx, &ms, lagSQL); err != nil {
+		return 0, fmt.Errorf("read the lag of the event feed: %w", err)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// newestSQL reads the only row of event_positions, and for each company at most one row of the feed
+// along event_feed_position. It locks nothing.
+const newestSQL = `
+SELECT c.id FROM unnest($1::uuid[], $2::bigint[]) AS c(id, position)
+WHERE EXISTS (SELECT FROM event_feed f WHERE f.company_id = c.id AND f.position > c.position)`
+
+// WithEvents returns those of the companies that have events behind their cursors' rows.
+func (s *Store) WithEvents(ctx context.Context, after map[uuid.UUID]Cursor) ([]uuid.UUID, error) {
+	ids, positions := make([]string, 0, len(after)), make([]int64, 0, len(after))
+	for id, cursor := range after {
+		ids, positions = append(ids, id.String()), append(positions, cursor.Position)
+	}
+	var found []uuid.UUID
+	if err := s.db.Select(ctx, &found, newestSQL, pq.Array(ids), pq.Array(positions)); err != nil {
+		return nil, fmt.Errorf("look for companies with new events: %w", err)
+	}
+	return found, nil
+}
+
+// purgeSQL deletes along the primary key, whose order is that of time, and remembers the highest
+// position that is gone. It waits for a process that is assigning positions, for some milliseconds.
+const purgeSQL = `
+WITH old AS (
+    DELETE FROM event_feed WHERE position IS NOT NULL AND created_at < now() - $1 * interval '1 ms'
+      AND id IN (SELECT id FROM event_feed ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)
+    RETURNING position
+), moved AS (
+    UPDATE event_positions SET deleted = greatest(deleted, (SELECT max(position) FROM old)) WHERE singleton AND EXISTS (SELECT FROM old)
+)
+SELECT count(*) FROM old`
+
+// Purge deletes rows of the feed that are older than age, at most limit, and returns how many.
+func (s *Store) Purge(ctx context.Context, age time.Duration, limit int) (int, error) {
+	var deleted int
+	err := pg.Write(func(args []any) error { return s.db.GetContext(ctx, &deleted, purgeSQL, args...) }, age.Milliseconds(), limit)
+	return deleted, pg.Wrap("delete old events from the feed", err)
+}
