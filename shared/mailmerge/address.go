@@ -73,7 +73,7 @@ func (m *markup) address(start, end int, list bool) *Fault {
 		if detail != "" {
 			return m.fault(at, CodeInAddress, detail)
 		}
-		m.places = append(m.places, p)
+		m.put(p)
 		done = at + 1
 	}
 }

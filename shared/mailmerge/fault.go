@@ -30,6 +30,11 @@ const (
 	CodeAmbiguous      = "MARKUP_AMBIGUOUS"
 	CodeSubjectControl = "SUBJECT_CONTROL"
 	CodeSubjectLength  = "SUBJECT_LENGTH"
+	// Of templates with sections.
+	CodeSection      = "SECTION_UNBALANCED"
+	CodeSectionPlace = "SECTION_PLACE"
+	CodeSectionDepth = "SECTION_DEPTH"
+	CodeTooManyTags  = "TEMPLATE_TOO_MANY_TAGS"
 )
 
 // Fault is an error of a template with its position.

@@ -28,6 +28,8 @@ type spot struct {
 	at         int // offset of the probe
 	field      Field
 	start, end int // the field in text, with its braces
+	kind       TagKind
+	container  int // the text or attribute that it is in, for sections
 }
 
 // anchor maps a position in doc to one in text.
@@ -36,12 +38,16 @@ type anchor struct{ doc, text int }
 // lex finds the fields and resolves the escapes. plain converts a default as written in the
 // document to plain text.
 func lex(text string, plain func(string) string) (*source, *Fault) {
+	return lexTags(text, plain, false)
+}
+
+// lexTags is lex for templates that may have sections and comments too.
+func lexTags(text string, plain func(string) string, sections bool) (*source, *Fault) {
 	src := &source{text: text, anchor: []anchor{{0, 0}}}
 	if i := notText(text); i >= 0 {
 		return nil, position(text, i, CodeNotText, "a template must be valid UTF-8 without NUL characters")
 	}
-	var doc strings.Builder
-	doc.Grow(len(text))
+	doc := make([]byte, 0, len(text))
 	done := 0
 	for {
 		i := strings.Index(text[done:], "{{")
@@ -51,32 +57,48 @@ func lex(text string, plain func(string) string) (*source, *Fault) {
 		before := text[done : done+i]
 		open := done + i
 		slashes := len(before) - len(strings.TrimRight(before, `\`))
-		doc.WriteString(before[:len(before)-slashes+slashes/2])
-		if slashes%2 == 1 {
-			doc.WriteString("{{")
+		kind := Variable
+		if sections {
+			kind = tagKind(text[open:])
+		}
+		switch {
+		case slashes%2 == 1:
+			doc = append(doc, before[:len(before)-slashes+slashes/2]...)
+			doc = append(doc, "{{"...)
 			done = open + len("{{")
-		} else {
-			field, end, fault := readField(text, open, plain)
+		case kind != Variable:
+			doc = append(doc, before[:len(before)-slashes+slashes/2]...)
+			var fault *Fault
+			if doc, done, fault = src.section(doc, kind, done, open); fault != nil {
+				return nil, fault
+			}
+		case sections && len(src.spots) >= MaxTags:
+			return nil, tooManyTags(text, open)
+		default:
+			doc = append(doc, before[:len(before)-slashes+slashes/2]...)
+			field, end, fault := readField(text, open, plain, sections)
 			if fault != nil {
 				return nil, fault
 			}
-			src.anchor = append(src.anchor, anchor{doc.Len(), open})
-			src.spots = append(src.spots, spot{doc.Len(), field, open, end})
-			doc.WriteByte(probe)
+			src.anchor = append(src.anchor, anchor{len(doc), open})
+			src.spots = append(src.spots, spot{at: len(doc), field: field, start: open, end: end})
+			doc = append(doc, probe)
 			done = end
 		}
-		src.anchor = append(src.anchor, anchor{doc.Len(), done})
+		src.anchor = append(src.anchor, anchor{len(doc), done})
 	}
-	doc.WriteString(text[done:])
-	src.doc = doc.String()
+	src.doc = string(append(doc, text[done:]...))
 	return src, nil
 }
 
 // readField parses the field whose braces open at i and returns where it ends.
-func readField(text string, i int, plain func(string) string) (field Field, end int, fault *Fault) {
+func readField(text string, i int, plain func(string) string, sections bool) (field Field, end int, fault *Fault) {
 	inside := text[i+len("{{"):]
 	trimmed := strings.TrimLeft(inside, " \t\r\n")
 	if trimmed != "" && strings.IndexByte("{#/>!&^=", trimmed[0]) >= 0 {
+		if sections {
+			return Field{}, 0, position(text, i, CodeUnsupported, unsupported(trimmed[0]))
+		}
 		return Field{}, 0, position(text, i, CodeUnsupported,
 			"only plain fields like {{name}} can be used: no {{"+trimmed[:1]+"; write \\{{ for two literal braces")
 	}
@@ -97,6 +119,9 @@ func readField(text string, i int, plain func(string) string) (field Field, end 
 	case strings.ContainsAny(name, "\t\r\n"):
 		return Field{}, 0, position(text, i, CodeName, "a field's name must stand on one line, without tabs")
 	case !strings.ContainsFunc(name, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }):
+		if sections && name == current && !hasDefault {
+			break
+		}
 		return Field{}, 0, position(text, i, CodeName, "a field's name needs at least one letter or digit")
 	case utf8.RuneCountInString(name) > maxName:
 		return Field{}, 0, position(text, i, CodeNameLength, fmt.Sprintf("a field's name has at most %d characters", maxName))

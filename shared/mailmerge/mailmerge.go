@@ -106,8 +106,8 @@ func ParseSubject(text string) (*Template, error) {
 	if fault != nil {
 		return nil, fault
 	}
-	if i := strings.IndexFunc(src.doc, func(r rune) bool { return email.HasControl(string(r)) }); i >= 0 {
-		return nil, src.fault(i, CodeSubjectControl, "a subject must not hold line ends or other control characters")
+	if fault = src.subjectFault(); fault != nil {
+		return nil, fault
 	}
 	n := utf8.RuneCountInString(src.doc) - len(src.spots)
 	if n > email.MaxSubject || src.doc == "" {
@@ -123,6 +123,15 @@ func ParseSubject(text string) (*Template, error) {
 	}
 	t.subject = true
 	return t, nil
+}
+
+// subjectFault is a fault if the text of a subject has a control character.
+func (s *source) subjectFault() *Fault {
+	i := strings.IndexFunc(s.doc, func(r rune) bool { return email.HasControl(string(r)) })
+	if i < 0 {
+		return nil
+	}
+	return s.fault(i, CodeSubjectControl, "a subject must not hold line ends or other control characters")
 }
 
 // Fields returns the distinct names of the fields in order of first use, as

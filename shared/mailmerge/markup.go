@@ -10,6 +10,8 @@ import (
 type markup struct {
 	*source
 	places []place // of the spots so far
+	// container identifies the text or attribute being read: 0 is text of elements.
+	container int
 }
 
 // placeInMarkup finds the place of every field.
@@ -59,6 +61,12 @@ func placeInMarkup(src *source) ([]place, *Fault) {
 	return m.places, nil
 }
 
+// put places the next spot.
+func (m *markup) put(p place) {
+	m.spots[len(m.places)].container = m.container
+	m.places = append(m.places, p)
+}
+
 // next is the first spot not yet placed.
 func (m *markup) next() spot { return m.spots[len(m.places)] }
 
@@ -87,9 +95,12 @@ func (m *markup) text(start, end int, content, before string) *Fault {
 		}
 		p := placeMarkup
 		if m.next().at == start && (before == "pre" || before == "listing") {
+			if m.next().kind != Variable {
+				return m.fault(start, CodeSectionPlace, "a section must not begin or end directly behind <"+before+">: put a line break between them")
+			}
 			p = placePreformed
 		}
-		m.places = append(m.places, p)
+		m.put(p)
 	}
 	return nil
 }
@@ -103,7 +114,10 @@ func (m *markup) rawText(start, end int, element string) *Fault {
 		}
 		return nil
 	case element == "title" && !markedUp:
-		return m.text(start, end, "", "")
+		m.container = start + 1
+		fault := m.text(start, end, "", "")
+		m.container = 0
+		return fault
 	case element == "title":
 		return m.refuse(end, CodeInRawText, "a title with a field must not hold <; write &lt;")
 	case element == "script":

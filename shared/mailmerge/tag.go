@@ -53,15 +53,33 @@ func (m *markup) tagField(t *tag, start int) *Fault {
 		return m.fault(at, fault.Code, fault.Detail)
 	}
 	if role != rolePlain {
+		if m.holdsSection(start + a.end) {
+			return m.fault(at, CodeSectionPlace, "a section must not stand in an address: put it around the whole element")
+		}
 		return m.address(start+a.start, start+a.end, role == roleAddresses)
 	}
+	m.container = start + a.start + 1
+	defer func() { m.container = 0 }()
 	for m.holds(start + a.end) {
 		if fault := m.reference(start + a.start); fault != nil {
 			return fault
 		}
-		m.places = append(m.places, placeMarkup)
+		m.put(placeMarkup)
 	}
 	return nil
+}
+
+// holdsSection reports whether a section begins or ends before end.
+func (m *markup) holdsSection(end int) bool {
+	for _, s := range m.spots[len(m.places):] {
+		if s.at >= end {
+			return false
+		}
+		if s.kind != Variable {
+			return true
+		}
+	}
+	return false
 }
 
 // tag is a start tag in the plain form on which all parsers agree.

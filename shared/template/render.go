@@ -1,0 +1,270 @@
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/mailmerge"
+	"email-gateway/shared/rules"
+)
+
+// Codes of render faults.
+const (
+	CodeMissing  = "VARIABLE_MISSING"
+	CodeType     = "VARIABLE_TYPE"
+	CodeTooLarge = "RENDERED_TOO_LARGE"
+	CodeTooMuch  = "TEMPLATE_TOO_COMPLEX"
+)
+
+// maxSteps limits the tags that are evaluated for one email: nested sections over long lists that
+// render nothing would otherwise take unlimited time. 500,000 take about 50 ms.
+const maxSteps = 500_000
+
+// maxSubjectBytes stops the rendering of a subject that is too long in any case.
+const maxSubjectBytes = email.MaxSubject * utf8.UTFMax
+
+// Rendered is the content of an email. HTML or Text is empty if the template has none.
+type Rendered struct{ Subject, HTML, Text string }
+
+// Render renders the template. field is the path of the data in the request, such as template.data;
+// faults name the variables by it, and subject, html or text if the result breaks a limit.
+func (t *Template) Render(field string, data Data) (Rendered, rules.Faults) {
+	r := renderer{field: field, defaults: t.defaults, steps: maxSteps}
+	for _, name := range t.required {
+		if data.root[name] == nil {
+			r.fault(field+"."+name, CodeMissing, "is required by the template")
+		}
+	}
+	var made Rendered
+	for _, p := range []struct {
+		name string
+		part *part
+		most int
+		into *string
+	}{
+		{"subject", t.subject, maxSubjectBytes, &made.Subject},
+		{"html", t.html, email.MaxHTML, &made.HTML},
+		{"text", t.text, email.MaxHTML, &made.Text},
+	} {
+		if p.part != nil {
+			*p.into = r.part(p.name, p.part, p.most, data)
+		}
+	}
+	if n := utf8.RuneCountInString(made.Subject); n < 1 || n > email.MaxSubject {
+		r.faults.Add("subject", mailmerge.CodeSubjectLength, fmt.Sprintf("has %d characters instead of 1 to %d", n, email.MaxSubject))
+	}
+	if len(r.faults) > 0 {
+		return Rendered{}, r.faults
+	}
+	return made, nil
+}
+
+// renderer is one rendering.
+type renderer struct {
+	field    string
+	defaults map[string]any
+	faults   rules.Faults
+	steps    int
+	frames   []frame
+	dst      []byte
+	most     int
+	reported int // faults, those of one variable counted each time
+	stopped  bool
+	large    bool // stopped because of the limit
+}
+
+// fault adds a fault and stops after rules.MaxFaults, so that a variable with a long invalid value is
+// not checked again for each element of a list.
+func (r *renderer) fault(field, code, message string) {
+	r.faults.Add(field, code, message)
+	if r.reported++; r.reported >= rules.MaxFaults {
+		r.stopped = true
+	}
+}
+
+// frame is a value that names are looked up in, with its path from the frame before.
+type frame struct {
+	value any
+	path  string
+}
+
+func (r *renderer) part(name string, p *part, most int, data Data) string {
+	r.dst, r.most, r.large, r.stopped = nil, most, false, r.reported >= rules.MaxFaults
+	r.frames = append(r.frames[:0], frame{data.root, r.field})
+	r.nodes(p.nodes)
+	r.write(p.tail)
+	if r.steps < 0 {
+		r.faults.Add(name, CodeTooMuch, fmt.Sprintf("would evaluate more than %d tags: shorten the lists of the data", maxSteps))
+	} else if r.large {
+		r.faults.Add(name, CodeTooLarge, fmt.Sprintf("would be larger than %d bytes", most))
+	}
+	return string(r.dst)
+}
+
+func (r *renderer) write(text string) {
+	if len(r.dst)+len(text) > r.most {
+		r.stopped, r.large = true, true
+		return
+	}
+	r.dst = append(r.dst, text...)
+}
+
+func (r *renderer) nodes(nodes []node) {
+	for i := range nodes {
+		if r.steps--; r.steps < 0 || r.stopped {
+			r.stopped = true
+			return
+		}
+		n := &nodes[i]
+		r.write(n.tag.Literal)
+		if n.tag.Kind == mailmerge.Variable {
+			r.variable(n)
+		} else {
+			r.section(n)
+		}
+	}
+}
+
+// variable writes a value, or adds a fault.
+func (r *renderer) variable(n *node) {
+	value, found, at := r.find(n.path)
+	text := ""
+	switch v := value.(type) {
+	case nil:
+	case string:
+		text = v
+	case json.Number:
+		text = v.String()
+	case bool:
+		text = strconv.FormatBool(v)
+	default:
+		r.fault(r.pathOf(n.path, at), CodeType, "must be a text, a number or a boolean, as the template writes it: {{"+n.tag.Field.Name+"}}")
+		return
+	}
+	if text == "" && n.tag.Field.HasDefault {
+		text = n.tag.Field.Default
+	} else if !found || value == nil && !r.isOptional(n.path) {
+		r.fault(r.pathOf(n.path, at), CodeMissing, "is missing: the template writes {{"+n.tag.Field.Name+"}}")
+		return
+	}
+	if code, detail := n.tag.Check(text); code != "" {
+		// Where an optional address is missing, the attribute is empty.
+		if text != "" || !r.isOptional(n.path) || code == mailmerge.CodeValueHost {
+			r.fault(r.pathOf(n.path, at), code, detail)
+		}
+		return
+	}
+	if r.dst = n.tag.AppendTo(r.dst, text); len(r.dst) > r.most {
+		r.stopped, r.large = true, true
+	}
+}
+
+// isOptional reports whether a missing or null value is declared as not required.
+func (r *renderer) isOptional(path []string) bool {
+	if len(path) == 0 {
+		return false
+	}
+	value, declared := r.defaults[path[0]]
+	return declared && value == nil
+}
+
+func (r *renderer) section(n *node) {
+	value, found, at := r.find(n.path)
+	if !found {
+		r.fault(r.pathOf(n.path, at), CodeMissing, "is missing: the template has a section {{"+sign(n)+n.tag.Field.Name+"}}")
+		return
+	}
+	list, isList := value.([]any)
+	truthy := value != nil && value != false && value != "" && (!isList || len(list) > 0)
+	switch {
+	case n.tag.Kind == mailmerge.Inverted:
+		if !truthy {
+			r.nodes(n.nodes)
+			r.write(n.tail)
+		}
+	case !truthy:
+	case isList:
+		path := r.pathOf(n.path, at)
+		for i, element := range list {
+			r.enter(n, frame{element, path + "[" + strconv.Itoa(i) + "]"})
+			if r.steps--; r.steps < 0 || r.stopped {
+				r.stopped = true
+				return
+			}
+		}
+	default:
+		r.enter(n, frame{value, r.pathOf(n.path, at)})
+	}
+}
+
+func sign(n *node) string {
+	if n.tag.Kind == mailmerge.Inverted {
+		return "^"
+	}
+	return "#"
+}
+
+func (r *renderer) enter(n *node, f frame) {
+	r.frames = append(r.frames, f)
+	r.nodes(n.nodes)
+	r.write(n.tail)
+	r.frames = r.frames[:len(r.frames)-1]
+}
+
+// find looks a name up: its first part in the innermost frame that has it, the others in the value
+// found. at is the index of the frame, or of the one to report if there is none.
+func (r *renderer) find(path []string) (value any, found bool, at int) {
+	top := len(r.frames) - 1
+	if len(path) == 0 {
+		return r.frames[top].value, true, top
+	}
+	for at = top; at >= 0; at-- {
+		object, ok := r.frames[at].value.(map[string]any)
+		if !ok {
+			continue
+		}
+		if value, found = object[path[0]]; found && (at > 0 || value != nil) {
+			return r.descend(value, path[1:], at)
+		}
+	}
+	if value, found = r.defaults[path[0]]; found {
+		return r.descend(value, path[1:], 0)
+	}
+	if root, ok := r.frames[0].value.(map[string]any); ok {
+		if _, found = root[path[0]]; found { // null
+			return r.descend(nil, path[1:], 0)
+		}
+	}
+	for at = top; at > 0; at-- {
+		if _, ok := r.frames[at].value.(map[string]any); ok {
+			break
+		}
+	}
+	return nil, false, max(at, 0)
+}
+
+func (r *renderer) descend(value any, path []string, at int) (any, bool, int) {
+	for i, name := range path {
+		object, ok := value.(map[string]any)
+		if !ok {
+			// Nothing is below a null that the template declares as optional.
+			return nil, value == nil && at == 0 && i == 0, at
+		}
+		if value, ok = object[name]; !ok {
+			return nil, false, at
+		}
+	}
+	return value, true, at
+}
+
+// pathOf is the path of a value in the request. Only faults and lists need it.
+func (r *renderer) pathOf(path []string, at int) string {
+	text := r.frames[at].path
+	for _, name := range path {
+		text += "." + name
+	}
+	return text
+}
