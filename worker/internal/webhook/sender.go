@@ -130,7 +130,7 @@ func (s *Sender) Send(ctx context.Context, m Message) (Outcome, error) {
 	request.Header.Set(standardwebhook.HeaderID, m.ID)
 	request.Header.Set(standardwebhook.HeaderTimestamp, standardwebhook.Timestamp(begun))
 	request.Header.Set(standardwebhook.HeaderSignature, standardwebhook.Signature(m.Secrets, m.ID, begun, m.Body))
-	answer, err := s.client.Do(request)
+	answer, err := s.client.Do(request) //nolint:bodyclose // drain closes it
 	took := time.Since(begun)
 	switch {
 	case err != nil && ctx.Err() != nil:
