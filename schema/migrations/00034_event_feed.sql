@@ -52,7 +52,7 @@ CREATE FUNCTION email_gateway_feed_events() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET standard_conforming_strings = on SET enable_seqscan = off AS $$
 BEGIN
     INSERT INTO event_feed (company_id, email_ids, first_seqs, last_seqs)
-    SELECT company_id, array_agg(email_log_id ORDER BY email_log_id), array_agg(first ORDER BY email_log_id), array_agg(last ORDER BY email_log_id)
+    SELECT company_id, array_agg(email_log_id), array_agg(first), array_agg(last)
     FROM (
         SELECT email_log_id, first, last,
             (SELECT l.company_id FROM email_logs l WHERE l.outbox_id BETWEEN email_log_id AND email_log_id ORDER BY l.outbox_id LIMIT 1) AS company_id
