@@ -62,9 +62,16 @@ func legal() map[string]row {
 			"company_id": companyID, "aggregate_type": "'interview'", "aggregate_id": "gen_random_uuid()::text", "event_type": "'REMINDER_24H'",
 			"outbox_id": "gen_random_uuid()",
 		},
-		"person_erasures":   {"id": "gen_random_uuid()", "company_id": companyID, "person": "'{}'"},
-		"erased_tasks":      {"outbox_id": "gen_random_uuid()", "erasure_id": "gen_random_uuid()", "company_id": companyID, "final": "true"},
-		"outbox_programs":   {"role_name": "gen_random_uuid()::text", "company_id": companyID},
+		"person_erasures": {"id": "gen_random_uuid()", "company_id": companyID, "person": "'{}'"},
+		"erased_tasks":    {"outbox_id": "gen_random_uuid()", "erasure_id": "gen_random_uuid()", "company_id": companyID, "final": "true"},
+		"outbox_programs": {"role_name": "gen_random_uuid()::text", "company_id": companyID},
+		"templates":       {"company_id": companyID, "name": "'t' || replace(gen_random_uuid()::text, '-', '')", "locale": "''", "latest": "1"},
+		"template_versions": {
+			"company_id": companyID, "name": "'known'", "locale": "''", "version": "(random() * 1e9)::integer", "subject": "'s'", "html": "'<p>'",
+			"text_body": "''", "variables": "'[]'", "sha256": hash, "created_by": "'key:k'",
+		},
+		"template_events":   {"company_id": companyID, "name": "'known'", "locale": "''", "action": "'CREATED'", "actor": "'key:k'"},
+		"template_totals":   {"company_id": companyID, "versions": "0", "bytes": "0"},
 		"suppressions":      {"company_id": companyID, "address": "gen_random_uuid()::text || '@example.com'", "reason": "'MANUAL'"},
 		"company_retention": {"company_id": companyID, "files_days": "7"},
 		"company_quotas":    {"company_id": companyID},
@@ -112,6 +119,19 @@ func TestConstraints(t *testing.T) {
 		{"recipients", nil, ""},
 		{"recipients", row{"cpf_cnpj_hash": "repeat('0a', 32)"}, ""},
 		{"recipients", row{"cpf_cnpj_hash": "'52998224725'"}, "recipients_cpf_cnpj_hash_check"}, // a number in clear text
+
+		{"templates", nil, ""},
+		{"templates", row{"name": "'Invoice'"}, "templates_name_check"},
+		{"templates", row{"locale": "repeat('a', 17)"}, "templates_locale_check"},
+		{"templates", row{"latest": "0"}, "templates_latest_check"},
+		{"templates", row{"company_id": "gen_random_uuid()"}, "templates_company_id_fkey"},
+		{"template_versions", nil, ""},
+		{"template_versions", row{"name": "'unknown'"}, "template_versions_company_id_name_locale_fkey"},
+		{"template_versions", row{"sha256": "'x'"}, "template_versions_sha256_check"},
+		{"template_events", nil, ""},
+		{"template_events", row{"action": "'SENT'"}, "template_events_action_check"},
+		{"template_events", row{"company_id": "gen_random_uuid()"}, "template_events_company_id_fkey"},
+		{"template_totals", row{"company_id": "gen_random_uuid()"}, "template_totals_company_id_fkey"},
 
 		{"dispatch_lanes", nil, ""},
 		{"dispatch_lanes", row{"held_at": "now()"}, "dispatch_lanes_held_has_reason"},
@@ -355,6 +375,7 @@ func TestConstraints(t *testing.T) {
 	for _, base := range []string{
 		"INSERT INTO companies (id, name, default_from) VALUES (" + companyID + ", 'Acme', 'a@acme.example')",
 		"INSERT INTO dispatch_lanes (company_id, queue) VALUES (" + companyID + ", 'email:send')",
+		"INSERT INTO templates (company_id, name, locale, latest) VALUES (" + companyID + ", 'known', '', 1)",
 	} {
 		if _, err := db.ExecContext(t.Context(), base); err != nil {
 			t.Fatal(err)

@@ -61,6 +61,9 @@ REVOKE CREATE ON SCHEMA public FROM PUBLIC; -- as Postgres 15 does in new databa
 GRANT SELECT                         ON companies, api_keys, sender_domains, provider_gate, process_status TO gateway_api;
 GRANT SELECT, INSERT                 ON email_events, mailing_rejects, dead_letter_replays TO gateway_api;
 GRANT INSERT                         ON mailing_marks TO gateway_api;
+GRANT SELECT, INSERT, UPDATE         ON templates, template_totals TO gateway_api;
+GRANT SELECT, INSERT, DELETE         ON template_versions TO gateway_api;
+GRANT SELECT, INSERT                 ON template_events TO gateway_api;
 GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, mailings, mailing_entries, dispatch_lanes, recipients,
                                         ses_events, dead_letters TO gateway_api;
 GRANT SELECT, INSERT, DELETE         ON recipient_intakes TO gateway_api;

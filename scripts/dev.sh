@@ -74,7 +74,7 @@ demo_key() {
 	COMPANY_ID=$("$bin/gatewayctl" company create --json --name "Demo $(date '+%F %T')" --default-from "Demonstração <demo@demo.example>" |
 		grep -oE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' | head -n 1)
 	API_KEY=$("$bin/gatewayctl" key create --json --company "$COMPANY_ID" \
-		--scopes emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write |
+		--scopes emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write,templates:write,templates:read |
 		grep -oE 'gw_[A-Za-z0-9_-]+' | head -n 1)
 }
 

@@ -38,6 +38,9 @@ func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
 	d := &Draft{Email: e, Faults: r.Check(e, known)}
 	d.normalize()
 	e.compact()
+	if e.Template != nil {
+		d.Faults.Add("template", rules.CodeNotAllowed, "is not rendered here: give subject, html and text")
+	}
 	d.checkRecipient()
 	d.checkHeaders()
 	if e.SendAt != nil && !d.Faults.Has("sendAt") {

@@ -1,5 +1,7 @@
 package draft
 
+import "encoding/json"
+
 // Email has the fields of POST /v1/email/send. A blank text counts as omitted. The tags name rules
 // of package rules; New checks the rest, such as recipient.email being equal to to.
 type Email struct {
@@ -18,6 +20,8 @@ type Email struct {
 	SendAt    *string           `json:"sendAt,omitempty" validate:"omitnil,timestamp"`
 	Delivery  *string           `json:"delivery,omitempty" validate:"omitnil,oneof=at_least_once at_most_once"`
 	Aggregate *Aggregate        `json:"aggregate,omitempty" validate:"omitnil"`
+	// Template replaces Subject, HTML and Text. The api renders it before New, which rejects it.
+	Template *Template `json:"template,omitempty"`
 }
 
 // Recipient is the person at to, identified by at least one of the first four fields.
@@ -43,4 +47,12 @@ type Aggregate struct {
 	Type      string `json:"type" validate:"required,max=64,name"`
 	ID        string `json:"id" validate:"required,max=200,name"`
 	EventType string `json:"eventType" validate:"required,max=64,name"`
+}
+
+// Template names a stored template and the data for it.
+type Template struct {
+	Name    string          `json:"name"`
+	Locale  *string         `json:"locale,omitempty"`  // nil = the default
+	Version *int            `json:"version,omitempty"` // nil = the published one
+	Data    json.RawMessage `json:"data,omitempty"`    // an object
 }

@@ -52,6 +52,8 @@ type Email struct {
 	MailingID   *uuid.UUID     `db:"mailing_id"` // whose entry it was made from
 	AggregateID *string        `db:"aggregate_id"`
 	EventType   *string        `db:"event_type"`
+	// Template is name@version or name/locale@version; nil = none.
+	Template *string `db:"template"`
 }
 
 // emailColumns merges an outbox row o with its log l; either may be missing. What the
@@ -67,7 +69,7 @@ coalesce(o.attempts, l.attempts) AS attempts, coalesce(o.throttles, l.throttles)
 coalesce(o.possible_duplicate, l.possible_duplicate) AS possible_duplicate, coalesce(o.outcome_unknown, false) AS outcome_unknown,
 l.ses_message_id, l.error_code, l.error_reason, l.duration_ms,
 coalesce(o.created_at, l.created_at) AS created_at, coalesce(o.expires_at, l.expires_at) AS expires_at, o.next_at, l.send_at,
-l.sent_at, l.failed_at, a.aggregate_type, a.aggregate_id, a.event_type,
+l.sent_at, l.failed_at, a.aggregate_type, a.aggregate_id, a.event_type, coalesce(o.template, l.template) AS template,
 o.sender, ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]'))) AS cc,
 ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'bcc', '[]'))) AS bcc, o.payload ->> 'replyTo' AS reply_to,
 substring(o.payload ->> 'htmlRef' FROM '^mailing:([0-9a-f-]{36})$')::uuid AS mailing_id`

@@ -33,6 +33,7 @@ type NewEmail struct {
 	CreatedAt      time.Time
 	Idempotency    *IdempotencyKey // nil = none
 	Aggregate      *Aggregate      // what it is about; nil = nothing that anybody named
+	Template       string          // name@version or name/locale@version of the template it was made from; "" = none
 
 	payload []byte
 }

@@ -78,6 +78,7 @@ var acceptParameters = pg.Parameters[acceptScalars, NewEmail]{
 		pg.Each("aggregate_type", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().Type }),
 		pg.Each("aggregate_id", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().ID }),
 		pg.Each("event_type", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().EventType }),
+		pg.Each("template", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.Template }),
 	},
 }
 

@@ -29,6 +29,7 @@ var callers = map[string][]string{
 		"IngestMailing", "run", "flush", "add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "SetQuotaDefaults", "AddSuppression", "Confirm",
 		"event.Read", "event.WithEvents",
+		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
 	},
 	"gateway_dispatcher": {
 		"WaitingLanes", "ProbeLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "StillTaken", "PickProbe", "TakeProbe", "SkipProbe", "breaker.Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "OldestErasure", "process.ProcessStatuses", "process.ReportStatus", "process.WithdrawStatus", "Advance", "Wake",

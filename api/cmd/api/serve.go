@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/template"
 	"email-gateway/shared/telemetry"
 )
 
@@ -31,7 +32,7 @@ func serve(
 	feed := event.New(db.DB())
 	polls := httpapi.NewEventPolls(log, feed)
 	params := httpapi.Params{
-		Log: log, Store: db, Accepter: accepter, Feed: feed, Polls: polls, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
+		Log: log, Store: db, Accepter: accepter, Templates: template.New(db.DB()), Feed: feed, Polls: polls, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
 		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL, MaxAttempts: settings.MaxAttempts,
 		SpoolDir: settings.SpoolDir,
 		Proxies:  settings.TrustedProxies, HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),

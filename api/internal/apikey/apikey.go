@@ -21,13 +21,15 @@ const (
 	RecipientsWrite   = "recipients:write"
 	SuppressionsWrite = "suppressions:write"
 	DeadLettersWrite  = "deadletters:write"
+	TemplatesWrite    = "templates:write"
+	TemplatesRead     = "templates:read"
 )
 
 // Scopes lists all scopes.
 func Scopes() []string {
 	return []string{
 		EmailsSend, EmailsRead, MailingsWrite, MailingsRead,
-		RecipientsWrite, SuppressionsWrite, DeadLettersWrite,
+		RecipientsWrite, SuppressionsWrite, DeadLettersWrite, TemplatesWrite, TemplatesRead,
 	}
 }
 

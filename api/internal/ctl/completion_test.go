@@ -43,6 +43,8 @@ func TestCompletion(t *testing.T) {
 		{operator{}, "key create --scopes emails:read,deadletters:write,emails:send,mailings:read,mailings:write,", []string{
 			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,recipients:write",
 			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,suppressions:write",
+			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,templates:write",
+			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,templates:read",
 		}},
 		{operator{}, "key create --scopes emails:read,rec", []string{"emails:read,recipients:write"}},
 		{operator{}, "suppression add x --reason ", []string{"UNSUBSCRIBE", "BOUNCE", "COMPLAINT", "MANUAL"}},

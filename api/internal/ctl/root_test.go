@@ -24,6 +24,7 @@ func commands() []string {
 		"email", "email send", "email list", "email show", "email explain", "email cancel", "email retry",
 		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing rows", "mailing verdicts",
 		"mailing move", "mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
+		"template", "template pull", "template push", "template preview",
 		"suppression", "suppression list", "suppression add", "suppression remove", "suppression import",
 		"audit", "audit list", "doctor", "person", "person export", "person erase",
 		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",

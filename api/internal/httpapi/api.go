@@ -77,6 +77,8 @@ type Params struct {
 	// Feed is the feed of events; Polls lets requests wait for it. nil Polls: no request waits.
 	Feed  EventFeed
 	Polls *EventPolls
+	// Templates are the stored templates.
+	Templates TemplateStore
 	// Wake notifies the dispatchers asynchronously that these lanes have work.
 	Wake     func(lanes ...store.Lanes)
 	Registry *prometheus.Registry
@@ -130,6 +132,7 @@ type API struct {
 	discards        *strictjson.Reader[discardRequest]
 	replays         *strictjson.Reader[replayRequest]
 	mailings        *mailingService
+	templates       *templateService
 	unsubscribeKeys unsubscribe.Keys
 	ttl             time.Duration
 	maxAttempts     int
@@ -181,6 +184,10 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
+	templates, err := newTemplateService(p.Templates, fair)
+	if err != nil {
+		return nil, err
+	}
 	checker, turns := newTurns(runtime.GOMAXPROCS(0))
 	a := &API{
 		log:       p.Log,
@@ -196,10 +203,11 @@ func New(p Params) (*API, error) {
 		bodies:    &bodies{memory: newBodyMemory(tenantBodies), spool: disk, pace: minPace, most: maxBody, tooLarge: bodyTooLarge},
 		rules:     checks,
 		composer: &composer{
-			rules: checks, reader: reader, recipients: p.Store, html: checker, turns: turns,
+			rules: checks, reader: reader, recipients: p.Store, html: checker, turns: turns, library: templates.library,
 			taxIDs: taxIDs{ring: p.Ring, hashKey: p.HashKey}, ttl: p.EmailTTL,
 		},
 		recipients:      recipients,
+		templates:       templates,
 		suppressions:    suppressions,
 		reschedules:     reschedules,
 		discards:        discards,
@@ -289,6 +297,7 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	notifications := &bodies{memory: newBodyMemory(anonymousBodies), pace: minPace, most: maxNotification, tooLarge: notificationTooLarge}
 	r.POST("/v1/ses/events", a.answer(notifications.limit), a.answer(events.receive))
 	a.routeMailings(r, p)
+	a.routeTemplates(r)
 	a.rememberLiterals(r.Routes())
 	a.measure.expect(r.Routes())
 	return r

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/strictjson"
+	"email-gateway/api/internal/templates"
 	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
@@ -31,6 +32,7 @@ type composer struct {
 	recipients recipientFinder
 	html       *htmlcheck.Checker
 	turns      *mailing.Limiter // limits HTML checks so that one company leaves a slot for others
+	library    *templates.Library
 	taxIDs
 	ttl time.Duration
 }
@@ -44,7 +46,12 @@ func newTurns(processors int) (*htmlcheck.Checker, *mailing.Limiter) {
 // compose returns an email that is ready to be accepted. An invalid request is a problem;
 // other errors come from the database.
 func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID string, document strictjson.Document) (store.NewEmail, error) {
-	request, found := c.reader.Read(document)
+	request, faults := c.reader.Read(document)
+	found := rules.Faults(faults)
+	ref, err := c.renderTemplate(ctx, caller.CompanyID, &request, &found)
+	if err != nil {
+		return store.NewEmail{}, err
+	}
 	d := draft.New(c.rules, &request, found, time.Now())
 	d.CheckSender(caller.DefaultFrom, caller.SenderDomains)
 	if err := c.checkHTML(ctx, caller.CompanyID, d.Email.HTML, func(ctx context.Context) error { return d.CheckHTML(ctx, c.html) }); err != nil {
@@ -56,7 +63,9 @@ func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID 
 	if len(d.Faults) > 0 {
 		return store.NewEmail{}, invalid(d.Faults)
 	}
-	return c.build(caller, requestID, d)
+	mail, err := c.build(caller, requestID, d)
+	mail.Template = ref
+	return mail, err
 }
 
 // htmlWait limits how long a large body waits to be checked.

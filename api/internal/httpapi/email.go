@@ -8,6 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/templates"
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
@@ -25,6 +26,7 @@ type emailSummary struct {
 	RecipientID       *uuid.UUID   `json:"recipientId,omitempty"`
 	ExternalID        *string      `json:"externalId,omitempty"`
 	Aggregate         *aggregate   `json:"aggregate,omitempty"`
+	Template          *templateRef `json:"template,omitempty"`
 	Attempts          int          `json:"attempts"`
 	Throttles         int          `json:"throttles"`
 	Tries             email.Tries  `json:"tries"`
@@ -46,6 +48,13 @@ type aggregate struct {
 	Type      string `json:"type"`
 	ID        string `json:"id"`
 	EventType string `json:"eventType"`
+}
+
+// templateRef is the version of a stored template that an email was made from.
+type templateRef struct {
+	Name    string `json:"name"`
+	Locale  string `json:"locale,omitempty"`
+	Version int    `json:"version"`
 }
 
 // emailDetails is an email with its timeline.
@@ -81,6 +90,10 @@ func (a *API) summaryOf(e store.Email) emailSummary {
 	}
 	if e.AggregateType != nil {
 		s.Aggregate = &aggregate{Type: *e.AggregateType, ID: value(e.AggregateID, ""), EventType: value(e.EventType, "")}
+	}
+	if e.Template != nil {
+		name, locale, version := templates.ParseRef(*e.Template)
+		s.Template = &templateRef{Name: name, Locale: locale, Version: version}
 	}
 	if e.Status.Claimable() {
 		s.NextAttemptAt = inUTC(e.NextAt)

@@ -86,6 +86,10 @@ func (g *gateway) settle(tb testing.TB) holdings {
 			tb.Fatalf("%s: no second page: %s", path, page.Body)
 		}
 	}
+	for _, name := range []string{"fatura-dela", heldTemplate} {
+		ok(g.do(tb, call{Method: http.MethodPost, Path: "/v1/templates", Body: `{"name": "` + name + `", "subject": "s", "html": "<p>x</p>", "publish": true}`}))
+	}
+	h.cursors["listTemplates"], _ = ok(g.do(tb, call{Path: "/v1/templates?limit=1"})).json(tb)["nextCursor"].(string)
 	g.assign(tb)
 	h.cursors["listEvents"] = g.events(tb, "limit=1").NextCursor
 	return h
@@ -104,6 +108,10 @@ type approach struct {
 	body string
 }
 
+// heldTemplate is a template of the first tenant.
+const heldTemplate = "lembrete-dela"
+
+func templateName(holdings) string  { return heldTemplate }
 func emailID(h holdings) string     { return h.email }
 func failedID(h holdings) string    { return h.failed }
 func mailingID(h holdings) string   { return h.mailing }
@@ -137,8 +145,11 @@ func approaches() map[string]approach {
 		"removeSuppression": {want: http.StatusNotFound, queries: func(holdings) []string { return []string{"?address=" + escape(heldAddress)} }},
 		"listDeadLetters":   listed("listDeadLetters", "?recipient="+escape(heldAddress), "?resolved=false"),
 		"showDeadLetter":    {id: letterID}, "retryDeadLetter": {id: letterID}, "discardDeadLetter": {id: letterID, body: `{"note":"mine now"}`},
-		"showReplay":   {id: func(h holdings) string { return h.replay }},
-		"listMailings": listed("listMailings"), "showMailing": {id: mailingID}, "downloadMailingVerdicts": {id: mailingID},
+		"showReplay":    {id: func(h holdings) string { return h.replay }},
+		"listTemplates": listed("listTemplates"), "showTemplate": {id: templateName}, "showTemplateVersion": {id: templateName}, "deleteTemplate": {id: templateName},
+		"publishTemplate": {id: templateName, body: `{"version": 1}`}, "previewTemplate": {id: templateName, body: `{}`},
+		"createTemplateVersion": {want: http.StatusCreated, body: `{"name": "` + heldTemplate + `", "subject": "mine", "html": "<p>mine</p>"}`},
+		"listMailings":          listed("listMailings"), "showMailing": {id: mailingID}, "downloadMailingVerdicts": {id: mailingID},
 		"listMailingRows": {id: mailingID, queries: func(holdings) []string { return []string{"", "?status=PENDING", "?format=csv"} }},
 		"listMailingEntries": {id: mailingID, queries: func(h holdings) []string {
 			return []string{"", "?status=PENDING", "?cursor=" + escape(h.cursors["listMailingEntries"])}
@@ -206,7 +217,7 @@ func (g *gateway) approach(t *testing.T, o operation, try approach, h holdings) 
 			g.strangerSees(t, g.do(t, c), o, try.want, h)
 			continue
 		}
-		path := strings.Replace(o.Path, "{type}", "interview", 1)
+		path := strings.NewReplacer("{type}", "interview", "{version}", "1", "{name}", "{id}").Replace(o.Path)
 		c.Path = strings.Replace(path, "{id}", try.id(h), 1) + query
 		theirs := g.do(t, c)
 		c.Path = strings.Replace(path, "{id}", uuid.Must(uuid.NewV7()).String(), 1) + query

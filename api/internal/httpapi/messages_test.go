@@ -43,7 +43,7 @@ func TestSend_SaysWhatToDo(t *testing.T) {
 		"null in a list":           {with("tags", []any{"a", nil}), "tags[1] must be a string, not null: leave it out of the array"},
 		"another address":          {person("email", "eva@example.com"), "recipient.email must be the same address as `to`, or be left out"},
 		"a known field":            {with("attachments", []any{}), "attachments is not supported: an email has no attachments; put a link into html"},
-		"a template":               {with("template", "welcome"), "template is not supported: send the finished html; POST /mailings fills in {{column}} from a CSV file"},
+		"a template":               {with("template", "welcome"), "template must be an object, not a string"},
 		"another spelling":         {with("reply_to", "a@b.example"), "reply_to is not a field; replyTo is"},
 		"another name":             {with("body", "<p>x</p>"), "body is not a field; html is"},
 		"another place":            {with("nome", "Ana"), "nome is not a field here; recipient.nome is"},

@@ -24,7 +24,7 @@ type Reader[T any] struct {
 }
 
 // NewReader prepares decoding into T: a struct whose fields, all with a json name, are strings, ints,
-// bools, slices, maps with string keys, such structs, or pointers to those. Other types are an error.
+// bools, slices, maps with string keys, json.RawMessage, such structs, or pointers to those. Other types are an error.
 func NewReader[T any]() (*Reader[T], error) {
 	s, err := shapeOf(reflect.TypeFor[T]())
 	if err != nil {
@@ -53,6 +53,10 @@ type decoder struct {
 }
 
 func (w *decoder) value(s *shape, text string, into reflect.Value) {
+	if s.goType == rawType {
+		into.SetBytes([]byte(text))
+		return
+	}
 	if found := kindOf(text); found != s.wants {
 		w.fault(CodeWrongType, explainType(s.wants, found, w.hint, w.instead))
 		return

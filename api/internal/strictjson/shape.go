@@ -1,6 +1,7 @@
 package strictjson
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -25,8 +26,14 @@ type structField struct {
 	hint         string // tag hint: shown for a value of the wrong type
 }
 
+// rawType is the type of fields that hold any JSON value as it is written.
+var rawType = reflect.TypeFor[json.RawMessage]()
+
 func shapeOf(t reflect.Type) (*shape, error) {
 	s := &shape{goType: t, kind: t.Kind()}
+	if t == rawType {
+		return s, nil
+	}
 	var err error
 	switch t.Kind() {
 	case reflect.String:
@@ -85,6 +92,9 @@ func (s *shape) paths(prefix string) []string {
 	case reflect.Pointer:
 		return s.element.paths(prefix)
 	case reflect.Slice:
+		if s.goType == rawType {
+			return nil
+		}
 		return s.element.paths(strings.TrimSuffix(prefix, ".") + "[].")
 	}
 	var all []string

@@ -32,7 +32,7 @@ func (c *Cluster) output(ctx context.Context, name string, args ...string) ([]by
 }
 
 // scopes are all scopes of a tenant's key.
-const scopes = "emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write"
+const scopes = "emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write,templates:write,templates:read"
 
 // Companies returns the tenants that submit the emails.
 func Companies() []string { return []string{"Caos 1", "Caos 2", "Caos 3"} }

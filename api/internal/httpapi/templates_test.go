@@ -1,0 +1,226 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"email-gateway/api/internal/apikey"
+	"email-gateway/shared/store"
+)
+
+func (g *gateway) template(tb testing.TB, method, path, body string) reply {
+	tb.Helper()
+	return g.do(tb, call{Method: method, Path: "/v1/templates" + path, Body: body})
+}
+
+// invoiceTemplate creates a version of the template invoice and publishes it.
+func (g *gateway) invoiceTemplate(tb testing.TB, locale, subject string) {
+	tb.Helper()
+	body := fmt.Sprintf(`{"name": "invoice", "subject": %q, "html": "<p>{{customer.name}}</p><ul>{{#lines}}<li>{{text}}</li>{{/lines}}</ul>", "publish": true}`, subject)
+	if locale != "" {
+		body = strings.Replace(body, "{", fmt.Sprintf(`{"locale": %q, `, locale), 1)
+	}
+	if r := g.template(tb, http.MethodPost, "", body); r.Status != http.StatusCreated {
+		tb.Fatalf("%d %s", r.Status, r.Body)
+	}
+}
+
+const invoiceData = `{"number": 7, "customer": {"name": "Ana <b>"}, "lines": [{"text": "Café"}, {"text": "Pão & manteiga"}]}`
+
+func sendInvoice(more string) string {
+	return `{"to": "ana@example.com", "recipient": {"externalId": "c-1"}, "template": {"name": "invoice", "data": ` + invoiceData + more + `}}`
+}
+
+func TestTemplates_Versions(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	const first = `{"name": "hello", "subject": "Olá {{nome}}", "html": "<p>Olá {{nome}}</p>", "text": "Olá {{nome}}", "variables": [{"name": "nome", "default": "cliente", "description": "Nome"}]}`
+	r := g.template(t, http.MethodPost, "", first)
+	if r.Status != http.StatusCreated || r.json(t)["version"] != 1.0 || r.json(t)["published"] != false || r.json(t)["createdBy"] != "key:"+g.Key.ID {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	if r := g.template(t, http.MethodPost, "", first); r.Status != http.StatusOK || r.json(t)["version"] != 1.0 {
+		t.Errorf("the same again: %d %s", r.Status, r.Body)
+	}
+	if r := g.template(t, http.MethodPost, "/hello/preview", `{}`); r.Status != http.StatusNotFound {
+		t.Errorf("a preview before a version is published: %d %s", r.Status, r.Body)
+	}
+	if r := g.template(t, http.MethodPost, "", strings.ReplaceAll(first, "Olá", "Oi")); r.Status != http.StatusCreated || r.json(t)["version"] != 2.0 {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	for range 2 {
+		if r := g.template(t, http.MethodPost, "/hello/publish", `{"version": 1}`); r.Status != http.StatusOK || r.json(t)["published"] != true {
+			t.Errorf("%d %s", r.Status, r.Body)
+		}
+	}
+	for path, body := range map[string]string{"/hello/publish": `{"version": 3}`, "/nothing/publish": `{"version": 1}`, "/hello/preview": `{"version": 3}`} {
+		if r := g.template(t, http.MethodPost, path, body); r.Status != http.StatusNotFound {
+			t.Errorf("%s %s: %d %s", path, body, r.Status, r.Body)
+		}
+	}
+	for body, want := range map[string]string{`{}`: "Olá cliente", `{"version": 2, "data": {"nome": "Ana"}}`: "Oi Ana", `{"locale": "pt-BR"}`: "Olá cliente"} {
+		if r := g.template(t, http.MethodPost, "/hello/preview", body); r.Status != http.StatusOK || r.json(t)["subject"] != want {
+			t.Errorf("%s: %d %s", body, r.Status, r.Body)
+		}
+	}
+	shown := g.template(t, http.MethodGet, "/hello", "")
+	var audit struct {
+		Events []struct {
+			Action, By string
+			Version    int
+		}
+	}
+	if err := json.Unmarshal([]byte(shown.Body), &audit); err != nil {
+		t.Fatal(err)
+	}
+	var actions []string
+	for _, e := range audit.Events {
+		actions = append(actions, fmt.Sprint(e.Action, e.Version))
+		if e.By != "key:"+g.Key.ID {
+			t.Errorf("by %s", e.By)
+		}
+	}
+	if got := strings.Join(actions, " "); got != "PUBLISHED1 CREATED2 CREATED1" {
+		t.Errorf("events: %s", got)
+	}
+	if r := g.template(t, http.MethodGet, "/hello/versions/2", ""); r.Status != http.StatusOK || r.json(t)["text"] != "Oi {{nome}}" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if r := g.template(t, http.MethodGet, "?limit=1", ""); r.Status != http.StatusOK || !strings.Contains(string(r.Body), `"publishedVersion":1`) {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if r := g.template(t, http.MethodDelete, "/hello", ""); r.Status != http.StatusNoContent {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if r := g.template(t, http.MethodDelete, "/hello", ""); r.Status != http.StatusNotFound {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	// A cached version must not come back, and numbers go on.
+	if r := g.template(t, http.MethodPost, "", first); r.Status != http.StatusCreated || r.json(t)["version"] != 3.0 {
+		t.Errorf("after the deletion: %d %s", r.Status, r.Body)
+	}
+}
+
+func TestTemplates_Refused(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	for body, want := range map[string]string{
+		`{"name": "a", "subject": "s", "html": "<p>\n {{{x}}}</p>"}`:                            "html FIELD_UNSUPPORTED line 2, column 2",
+		`{"name": "a", "subject": "s", "html": "<p onclick='{{x}}'>a</p>"}`:                     "html FIELD_IN_HANDLER line 1, column 13",
+		`{"name": "a", "subject": "s", "html": "<p>{{#x}}</p>"}`:                                "html SECTION_UNBALANCED line 1, column 4",
+		`{"name": "a", "subject": "s", "html": "<script>1</script>"}`:                           "html INVALID_TEMPLATE",
+		`{"name": "a", "subject": "s"}`:                                                         "html REQUIRED",
+		`{"name": "A", "subject": "s", "html": "<p>x</p>"}`:                                     "name INVALID_NAME",
+		`{"name": "a", "locale": "pt_br", "subject": "s", "html": "<p>x</p>"}`:                  "locale INVALID_LOCALE",
+		`{"name": "a", "subject": "a\nb", "html": "<p>x</p>"}`:                                  "subject SUBJECT_CONTROL line 1, column 2",
+		`{"name": "a", "subject": "s", "html": "<p>x</p>", "variables": [{"name": "a.b"}]}`:     "variables[0].name INVALID_NAME",
+		`{"name": "a", "subject": "s", "html": "<p>x</p>", "lokale": "pt"}`:                     "lokale UNKNOWN_FIELD",
+		`{"name": "a", "subject": "s", "html": "` + strings.Repeat("a", 524_289) + `"}`:         "html TOO_LONG",
+		`{"name": "a", "subject": "s", "html": "<p>x</p>", "text": "{{#a}}{{#b}}{{/a}}{{/b}}"}`: "text SECTION_UNBALANCED line 1, column 13",
+	} {
+		r := g.template(t, http.MethodPost, "", body)
+		if r.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%.80s: %d %.300s", body, r.Status, r.Body)
+			continue
+		}
+		found := r.problem(t).Errors[0]
+		if got := found.Field + " " + found.Code + " " + found.Message; !strings.HasPrefix(got, want) {
+			t.Errorf("%.80s: %s, want %s", body, got, want)
+		}
+	}
+}
+
+// What a preview answers is what the worker sends.
+func TestTemplates_Send(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	g.invoiceTemplate(t, "", "Invoice {{number}}")
+	g.invoiceTemplate(t, "pt", "Nota {{number}}")
+	preview := g.template(t, http.MethodPost, "/invoice/preview", `{"locale": "pt-BR", "data": `+invoiceData+`}`)
+	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: sendInvoice(`, "locale": "pt-BR"`)})
+	if preview.Status != http.StatusOK || r.Status != http.StatusAccepted {
+		t.Fatalf("%d %s, %d %s", preview.Status, preview.Body, r.Status, r.Body)
+	}
+	var subject, html string
+	if err := g.SQL.QueryRowContext(t.Context(), `SELECT payload ->> 'subject', html FROM email_outbox WHERE id = $1`, r.json(t)["outboxId"]).Scan(&subject, &html); err != nil {
+		t.Fatal(err)
+	}
+	if want := preview.json(t); subject != want["subject"] || html != want["html"] || subject != "Nota 7" ||
+		html != `<p>Ana &lt;b&gt;</p><ul><li>Café</li><li>Pão &amp; manteiga</li></ul>` {
+		t.Errorf("%s %s, want %v", subject, html, want)
+	}
+	shown := g.do(t, call{Path: fmt.Sprint("/v1/email/", r.json(t)["outboxId"])})
+	if got := fmt.Sprint(shown.json(t)["template"]); got != "map[locale:pt name:invoice version:1]" {
+		t.Errorf("%s", got)
+	}
+	if r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: sendInvoice(`, "version": 1`)}); r.Status != http.StatusAccepted {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	for change, want := range map[string]string{
+		`"template": {"name": "invoice", "data": {"number": 1, "lines": []}}`:                                 "template.data.customer.name VARIABLE_MISSING",
+		`"template": {"name": "invoice", "data": {"number": "a\nb", "customer": {"name": "x"}, "lines": []}}`: "template.data.number VALUE_CONTROL",
+		`"template": {"name": "other"}`:                                                                                                   "template.name TEMPLATE_NOT_FOUND",
+		`"template": {"name": "invoice", "version": 9}`:                                                                                   "template.name TEMPLATE_NOT_FOUND",
+		`"template": {"name": "invoice", "data": [1]}`:                                                                                    "template.data INVALID_DATA",
+		`"subject": "x", "template": {"name": "invoice", "data": ` + invoiceData + `}`:                                                    "subject NOT_ALLOWED",
+		`"html": "<p>x</p>", "template": {"name": "invoice", "data": ` + invoiceData + `}`:                                                "html NOT_ALLOWED",
+		`"template": {"name": "invoice", "locale": "pt-br", "data": ` + invoiceData + `}`:                                                 "template.locale INVALID_LOCALE",
+		`"template": {"name": "invoice", "data": {"number": "` + strings.Repeat("9", 200) + `", "customer": {"name": "x"}, "lines": []}}`: "template SUBJECT_LENGTH",
+	} {
+		r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: `{"to": "ana@example.com", "recipient": {"externalId": "c-1"}, ` + change + `}`})
+		if r.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d %s", change, r.Status, r.Body)
+			continue
+		}
+		faults := r.problem(t).Errors
+		if got := faults[0].Field + " " + faults[0].Code; got != want || len(faults) > 1 {
+			t.Errorf("%s: %v, want %s", change, faults, want)
+		}
+	}
+}
+
+// A replay answers as the first request did, whatever was published since.
+func TestTemplates_Replay(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	g.invoiceTemplate(t, "", "Invoice {{number}}")
+	send := func() reply {
+		return g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: sendInvoice(""), Header: map[string]string{"Idempotency-Key": "k-1"}})
+	}
+	first := send()
+	g.invoiceTemplate(t, "", "Second {{number}}")
+	if again := send(); again.Status != http.StatusAccepted || string(again.Body) != string(first.Body) {
+		t.Errorf("after a publication: %d %s, want %s", again.Status, again.Body, first.Body)
+	}
+	if r := g.template(t, http.MethodDelete, "/invoice", ""); r.Status != http.StatusNoContent {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	if again := send(); again.Status != http.StatusAccepted || string(again.Body) != string(first.Body) {
+		t.Errorf("after the deletion: %d %s, want %s", again.Status, again.Body, first.Body)
+	}
+}
+
+func TestTemplates_OtherCompanyAndScopes(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	g.invoiceTemplate(t, "", "Invoice {{number}}")
+	other := g.newKey(t, g.Database.Company(t), nil)
+	for path, method := range map[string]string{"/invoice": http.MethodGet, "/invoice/versions/1": http.MethodGet, "/invoice?locale=": http.MethodDelete} {
+		if r := g.do(t, call{Method: method, Path: "/v1/templates" + path, Key: other.String()}); r.Status != http.StatusNotFound {
+			t.Errorf("%s %s of another company: %d %s", method, path, r.Status, r.Body)
+		}
+	}
+	if r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Key: other.String(), Body: sendInvoice("")}); r.Status != http.StatusUnprocessableEntity {
+		t.Errorf("a send with another company's template: %d %s", r.Status, r.Body)
+	}
+	reader := g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{apikey.TemplatesRead} })
+	if r := g.do(t, call{Method: http.MethodDelete, Path: "/v1/templates/invoice", Key: reader.String()}); r.Status != http.StatusForbidden {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if r := g.do(t, call{Path: "/v1/templates/invoice", Key: reader.String()}); r.Status != http.StatusOK {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}

@@ -1,0 +1,193 @@
+// Package templates finds, parses and renders the stored templates of companies, for requests that send an email
+// with one and for previews: both render with Library.Render.
+package templates
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+	stored "email-gateway/shared/store/template"
+	"email-gateway/shared/template"
+)
+
+// Finder is the part of *stored.Store that a Library uses.
+type Finder interface {
+	Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (stored.ID, int, error)
+	Find(ctx context.Context, company uuid.UUID, id stored.ID, version int) (stored.Version, error)
+}
+
+// Library renders stored templates. It caches parsed versions; which version is published is read from the database
+// for each request, so that a publication is effective immediately.
+type Library struct {
+	store Finder
+	cache *cache
+}
+
+// NewLibrary makes a Library.
+func NewLibrary(f Finder) *Library { return &Library{store: f, cache: newCache()} }
+
+// Use names a template and the data for it.
+type Use struct {
+	Name    string
+	Locale  string // "" = the default
+	Version int    // 0 = the published one
+	Data    json.RawMessage
+}
+
+// Made is a rendered template.
+type Made struct {
+	Name     string
+	Locale   string // of the version; "" = the default
+	Version  int
+	Rendered template.Rendered
+}
+
+// Ref is how an email names the version it was made from: name@version or name/locale@version.
+func (m Made) Ref() string {
+	if m.Locale == "" {
+		return m.Name + "@" + strconv.Itoa(m.Version)
+	}
+	return m.Name + "/" + m.Locale + "@" + strconv.Itoa(m.Version)
+}
+
+// ParseRef is the inverse of Ref.
+func ParseRef(ref string) (name, locale string, version int) {
+	name, number, _ := strings.Cut(ref, "@")
+	name, locale, _ = strings.Cut(name, "/")
+	version, _ = strconv.Atoi(number) // written by Ref
+	return name, locale, version
+}
+
+// CodeNotFound: the company has no such template.
+const CodeNotFound = "TEMPLATE_NOT_FOUND"
+
+// Render renders a template. field is the path of the use in the request, such as "template"; "" for the whole
+// request. The error is the database's.
+func (l *Library) Render(ctx context.Context, company uuid.UUID, field string, use Use) (Made, rules.Faults, error) {
+	var faults rules.Faults
+	CheckName(field, use.Name, &faults)
+	CheckLocale(field, use.Locale, &faults)
+	data, err := template.ReadData(use.Data)
+	if err != nil {
+		faults.Add(path(field, "data"), "INVALID_DATA", err.Error())
+	}
+	if len(faults) > 0 {
+		return Made{}, faults, nil
+	}
+	id, number, parsed, err := l.find(ctx, company, use)
+	if errors.Is(err, store.ErrNotFound) {
+		faults.Add(path(field, "name"), CodeNotFound, notFound(use))
+		return Made{}, faults, nil
+	}
+	if err != nil {
+		return Made{}, nil, err
+	}
+	rendered, faults := parsed.Render(path(field, "data"), data)
+	return Made{Name: id.Name, Locale: id.Locale, Version: number, Rendered: rendered}, faults, nil
+}
+
+func notFound(use Use) string {
+	if use.Version > 0 {
+		return fmt.Sprintf("has no version %d for this locale", use.Version)
+	}
+	return "has no published version for this locale, nor for the default"
+}
+
+// find reads the published version, or a certain one, in the first locale that has it.
+func (l *Library) find(ctx context.Context, company uuid.UUID, use Use) (stored.ID, int, *template.Template, error) {
+	if use.Version == 0 {
+		id, number, err := l.store.Resolve(ctx, company, use.Name, Fallback(use.Locale))
+		if err != nil {
+			return stored.ID{}, 0, nil, err
+		}
+		parsed, err := l.version(ctx, company, id, number)
+		return id, number, parsed, err
+	}
+	for _, locale := range Fallback(use.Locale) {
+		id := stored.ID{Name: use.Name, Locale: locale}
+		parsed, err := l.version(ctx, company, id, use.Version)
+		if err == nil || !errors.Is(err, store.ErrNotFound) {
+			return id, use.Version, parsed, err
+		}
+	}
+	return stored.ID{}, 0, nil, store.ErrNotFound
+}
+
+// version returns a version from the cache or the database.
+func (l *Library) version(ctx context.Context, company uuid.UUID, id stored.ID, number int) (*template.Template, error) {
+	key := version{company, id.Name, id.Locale, number}
+	if parsed, ok := l.cache.get(key); ok {
+		return parsed, nil
+	}
+	v, err := l.store.Find(ctx, company, id, number)
+	if err != nil {
+		return nil, err
+	}
+	source, err := SourceOf(v)
+	if err != nil {
+		return nil, err
+	}
+	parsed, faults := template.Parse(source)
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("parse stored template %s version %d: %s %s", id.Name, number, faults[0].Field, faults[0].Code)
+	}
+	l.cache.put(key, parsed)
+	return parsed, nil
+}
+
+// SourceOf is the source of a stored version.
+func SourceOf(v stored.Version) (template.Source, error) {
+	source := template.Source{Subject: v.Subject, HTML: v.HTML, Text: v.Text}
+	if err := json.Unmarshal([]byte(v.Variables), &source.Variables); err != nil {
+		return template.Source{}, fmt.Errorf("read variables of template %s version %d: %w", v.Name, v.Version, err)
+	}
+	return source, nil
+}
+
+var (
+	namePattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+	localePattern = regexp.MustCompile(`^[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?$`)
+)
+
+// CheckName adds a fault if a template cannot have this name.
+func CheckName(field, name string, f *rules.Faults) {
+	switch {
+	case name == "":
+		f.Add(path(field, "name"), rules.CodeRequired, "is required")
+	case !namePattern.MatchString(name):
+		f.Add(path(field, "name"), "INVALID_NAME", "must be 1 to 64 of a-z, 0-9, . _ - and begin with a letter or digit")
+	}
+}
+
+// CheckLocale adds a fault if a locale is not written as pt or pt-BR.
+func CheckLocale(field, locale string, f *rules.Faults) {
+	if locale != "" && !localePattern.MatchString(locale) {
+		f.Add(path(field, "locale"), "INVALID_LOCALE", "must be a language with an optional script and region, such as pt, pt-BR or zh-Hant-TW")
+	}
+}
+
+// Fallback lists the locales in which a template is looked for: pt-BR, pt and the default.
+func Fallback(locale string) []string {
+	var all []string
+	for locale != "" {
+		all = append(all, locale)
+		locale = locale[:max(strings.LastIndexByte(locale, '-'), 0)]
+	}
+	return append(all, "")
+}
+
+func path(parent, name string) string {
+	if parent == "" {
+		return name
+	}
+	return parent + "." + name
+}

@@ -1,0 +1,250 @@
+// Package template holds the statements of stored templates: their versions, which of these is
+// published, and who created, published and deleted them.
+package template
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Limits of what one company can store.
+const (
+	MaxVersions = 5000
+	MaxBytes    = 256 << 20
+)
+
+// ErrFull: the company has as many versions or bytes of templates as it may have.
+var ErrFull = errors.New("the company has as many templates as it may have")
+
+// Store runs the statements. It is safe for concurrent use.
+type Store struct{ db *pg.DB }
+
+// New makes a Store on connections.
+func New(db *pg.DB) *Store { return &Store{db: db} }
+
+// ID names a template of a company. The locale "" is the default.
+type ID struct{ Name, Locale string }
+
+// Version is a version of a template. It never changes.
+type Version struct {
+	Name      string    `db:"name"`
+	Locale    string    `db:"locale"`
+	Version   int       `db:"version"`
+	Subject   string    `db:"subject"`
+	HTML      string    `db:"html"`
+	Text      string    `db:"text_body"`
+	Variables string    `db:"variables"` // JSON
+	CreatedBy string    `db:"created_by"`
+	CreatedAt time.Time `db:"created_at"`
+	Published bool      `db:"published"`
+}
+
+// size is what the version counts towards MaxBytes.
+func (v Version) size() int {
+	return len(v.Subject) + len(v.HTML) + len(v.Text) + len(v.Variables)
+}
+
+// sum identifies the content.
+func (v Version) sum() []byte {
+	h := sha256.New()
+	for _, part := range []string{v.Subject, v.HTML, v.Text, v.Variables} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return h.Sum(nil)
+}
+
+// lockTotalsSQL finds and locks the company's one row by primary key, or makes it.
+const lockTotalsSQL = `
+INSERT INTO template_totals AS t (company_id, versions, bytes) VALUES ($1, 0, 0)
+ON CONFLICT (company_id) DO UPDATE SET versions = t.versions RETURNING versions, bytes`
+
+// latestSQL finds the newest version by the primary keys of templates and template_versions and locks nothing:
+// the caller has locked the company's totals.
+const latestSQL = `
+SELECT v.version, v.sha256, t.published IS NOT DISTINCT FROM v.version AS published FROM templates t
+JOIN template_versions v ON v.company_id = t.company_id AND v.name = t.name AND v.locale = t.locale AND v.version = t.latest
+WHERE t.company_id = $1 AND t.name = $2 AND t.locale = $3`
+
+// nextVersionSQL finds and locks the template's row by primary key, or makes it.
+const nextVersionSQL = `
+INSERT INTO templates AS t (company_id, name, locale, latest) VALUES ($1, $2, $3, 1)
+ON CONFLICT (company_id, name, locale) DO UPDATE SET latest = t.latest + 1, deleted_at = NULL, updated_at = now() RETURNING latest`
+
+// insertVersionSQL inserts one row.
+const insertVersionSQL = `
+INSERT INTO template_versions (company_id, name, locale, version, subject, html, text_body, variables, sha256, created_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+
+// addTotalsSQL finds by primary key the row that the transaction has locked.
+const addTotalsSQL = `UPDATE template_totals SET versions = versions + $2, bytes = bytes + $3 WHERE company_id = $1`
+
+// insertEventSQL inserts one row.
+const insertEventSQL = `INSERT INTO template_events (company_id, name, locale, version, action, actor) VALUES ($1, $2, $3, $4, $5, $6)`
+
+// publishSQL finds the template and the version by their primary keys and locks the template. It changes nothing if
+// the version is the published one already.
+const publishSQL = `
+UPDATE templates t SET published = $4, updated_at = now()
+WHERE t.company_id = $1 AND t.name = $2 AND t.locale = $3 AND t.published IS DISTINCT FROM $4 AND EXISTS (
+    SELECT FROM template_versions v WHERE v.company_id = $1 AND v.name = $2 AND v.locale = $3 AND v.version = $4)`
+
+// Create stores a new version and returns its number; the newest one's, and made = false, if that has the same
+// content. publish makes it the published version. ErrFull: the company has too many.
+func (s *Store) Create(ctx context.Context, company uuid.UUID, actor string, v Version, publish bool) (number int, made bool, err error) {
+	err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		var totals struct{ Versions, Bytes int64 }
+		if err := tx.GetContext(ctx, &totals, lockTotalsSQL, company); err != nil {
+			return pg.Translate(err)
+		}
+		var latest struct {
+			Version   int
+			SHA256    []byte `db:"sha256"`
+			Published bool
+		}
+		sum := v.sum()
+		err := pg.Translate(tx.GetContext(ctx, &latest, latestSQL, company, v.Name, v.Locale))
+		switch {
+		case err == nil && string(latest.SHA256) == string(sum):
+			number = latest.Version
+		case err == nil || errors.Is(err, pg.ErrNotFound):
+			if totals.Versions >= MaxVersions || totals.Bytes+int64(v.size()) > MaxBytes {
+				return ErrFull
+			}
+			if number, err = insert(ctx, tx, company, actor, v, sum); err != nil {
+				return err
+			}
+			made = true
+		default:
+			return err
+		}
+		if publish {
+			_, err := publishIn(ctx, tx, company, actor, ID{v.Name, v.Locale}, number)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("create template version: %w", err)
+	}
+	return number, made, nil
+}
+
+func insert(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, actor string, v Version, sum []byte) (number int, err error) {
+	if err := tx.GetContext(ctx, &number, nextVersionSQL, company, v.Name, v.Locale); err != nil {
+		return 0, pg.Translate(err)
+	}
+	if _, err := tx.ExecContext(ctx, insertVersionSQL, company, v.Name, v.Locale, number, v.Subject, v.HTML, v.Text, v.Variables, sum, actor); err != nil {
+		return 0, pg.Translate(err)
+	}
+	if _, err := tx.ExecContext(ctx, addTotalsSQL, company, 1, v.size()); err != nil {
+		return 0, pg.Translate(err)
+	}
+	_, err = tx.ExecContext(ctx, insertEventSQL, company, v.Name, v.Locale, number, "CREATED", actor)
+	return number, pg.Translate(err)
+}
+
+// publishIn reports whether the version was not published before.
+func publishIn(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, actor string, id ID, version int) (bool, error) {
+	result, err := tx.ExecContext(ctx, publishSQL, company, id.Name, id.Locale, version)
+	if err != nil {
+		return false, pg.Translate(err)
+	}
+	if n, err := result.RowsAffected(); n == 0 || err != nil {
+		return false, err
+	}
+	_, err = tx.ExecContext(ctx, insertEventSQL, company, id.Name, id.Locale, version, "PUBLISHED", actor)
+	return err == nil, pg.Translate(err)
+}
+
+// Publish makes a version the one that is sent when no version is given. It is idempotent: only a change is
+// recorded. An unknown version changes nothing.
+func (s *Store) Publish(ctx context.Context, company uuid.UUID, actor string, id ID, version int) error {
+	return pg.Wrap("publish template", s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		_, err := publishIn(ctx, tx, company, actor, id, version)
+		return err
+	}))
+}
+
+const (
+	// unpublishSQL finds and locks the template's row by primary key.
+	unpublishSQL = `
+UPDATE templates SET published = NULL, deleted_at = now(), updated_at = now()
+WHERE company_id = $1 AND name = $2 AND locale = $3 AND deleted_at IS NULL`
+
+	// deleteVersionsSQL finds by the first columns of the primary key and locks what it deletes.
+	deleteVersionsSQL = `
+WITH gone AS (
+    DELETE FROM template_versions WHERE company_id = $1 AND name = $2 AND locale = $3
+    RETURNING octet_length(subject) + octet_length(html) + octet_length(text_body) + octet_length(variables) AS bytes
+)
+SELECT count(*) AS versions, coalesce(sum(bytes), 0) AS bytes FROM gone`
+)
+
+// Delete deletes all versions of a template in one locale. Emails and mailings made from them keep their content.
+// ErrNotFound: there is no such template.
+func (s *Store) Delete(ctx context.Context, company uuid.UUID, actor string, id ID) error {
+	return pg.Wrap("delete template", s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		var totals, gone struct{ Versions, Bytes int64 }
+		if err := tx.GetContext(ctx, &totals, lockTotalsSQL, company); err != nil {
+			return pg.Translate(err)
+		}
+		result, err := tx.ExecContext(ctx, unpublishSQL, company, id.Name, id.Locale)
+		if err != nil {
+			return pg.Translate(err)
+		}
+		if n, err := result.RowsAffected(); n == 0 || err != nil {
+			return errors.Join(pg.ErrNotFound, err)
+		}
+		if err := tx.GetContext(ctx, &gone, deleteVersionsSQL, company, id.Name, id.Locale); err != nil {
+			return pg.Translate(err)
+		}
+		if _, err := tx.ExecContext(ctx, addTotalsSQL, company, -gone.Versions, -gone.Bytes); err != nil {
+			return pg.Translate(err)
+		}
+		_, err = tx.ExecContext(ctx, insertEventSQL, company, id.Name, id.Locale, nil, "DELETED", actor)
+		return pg.Translate(err)
+	}))
+}
+
+// resolveSQL finds the templates by primary key, one per locale, and locks nothing.
+const resolveSQL = `
+SELECT t.locale, t.published AS version FROM templates t
+WHERE t.company_id = $1 AND t.name = $2 AND t.locale = ANY ($3) AND t.published IS NOT NULL
+ORDER BY array_position($3, t.locale) LIMIT 1`
+
+// Resolve returns the published version in the first of the locales that has one, or ErrNotFound.
+func (s *Store) Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (id ID, version int, err error) {
+	var row struct {
+		Locale  string
+		Version int
+	}
+	if err := s.db.Get(ctx, &row, resolveSQL, company, name, pq.StringArray(locales)); err != nil {
+		return ID{}, 0, fmt.Errorf("resolve template: %w", pg.Translate(err))
+	}
+	return ID{name, row.Locale}, row.Version, nil
+}
+
+// findVersionSQL finds by the primary keys of both tables and locks nothing.
+const findVersionSQL = `
+SELECT v.name, v.locale, v.version, v.subject, v.html, v.text_body, v.variables, v.created_by, v.created_at,
+       t.published IS NOT DISTINCT FROM v.version AS published
+FROM template_versions v JOIN templates t ON t.company_id = v.company_id AND t.name = v.name AND t.locale = v.locale
+WHERE v.company_id = $1 AND v.name = $2 AND v.locale = $3 AND v.version = $4`
+
+// Find returns one version, or ErrNotFound.
+func (s *Store) Find(ctx context.Context, company uuid.UUID, id ID, version int) (Version, error) {
+	var v Version
+	if err := s.db.Get(ctx, &v, findVersionSQL, company, id.Name, id.Locale, version); err != nil {
+		return Version{}, fmt.Errorf("find template version: %w", pg.Translate(err))
+	}
+	return v, nil
+}
