@@ -221,6 +221,10 @@ func TestConstraints(t *testing.T) {
 		{"email_logs", row{"event_seq": "0", "last_event": "NULL"}, ""},
 		{"email_logs", row{"last_event": "NULL"}, "email_logs_last_event"},
 		{"email_logs", row{"event_seq": "0"}, "email_logs_last_event"},
+		{"email_logs", row{"delivery_problem": "'bounced'", "delivery_problem_at": "now()", "delivery_problem_reason": "'Permanent'", "delivered_at": "now()"}, ""},
+		{"email_logs", row{"delivery_problem": "'delivered'", "delivery_problem_at": "now()"}, "email_logs_delivery_problem"},
+		{"email_logs", row{"delivery_problem": "'bounced'"}, "email_logs_delivery_problem"},
+		{"email_logs", row{"delivery_problem_reason": "'Permanent'"}, "email_logs_delivery_problem"},
 		{"email_logs", row{"status": "'FAILED'", "failed_at": "now()"}, ""},
 
 		{"email_events", nil, ""},

@@ -79,7 +79,7 @@ GRANT SELECT                         ON companies, suppressions, company_retenti
 GRANT SELECT, INSERT                 ON recipient_intakes TO gateway_dispatcher;
 GRANT SELECT, UPDATE                 ON dispatch_lanes, mailings, provider_gate TO gateway_dispatcher;
 GRANT SELECT, INSERT, UPDATE         ON retention_walks, quota_totals TO gateway_dispatcher;
-GRANT SELECT, DELETE                 ON quota_deltas TO gateway_dispatcher;
+GRANT SELECT, DELETE                 ON quota_deltas, mailing_feedback TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON mailing_rejects TO gateway_dispatcher;
 GRANT SELECT, INSERT, DELETE         ON email_events, dispatch_batches, mailing_marks TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON dropped_tasks TO gateway_dispatcher;

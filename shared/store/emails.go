@@ -40,6 +40,11 @@ type Email struct {
 	NextAt            *time.Time     `db:"next_at"` // nil once the outbox row is purged
 	SentAt            *time.Time     `db:"sent_at"`
 	FailedAt          *time.Time     `db:"failed_at"`
+	// Delivery is nil until the provider has accepted the email. DeliveryAt is by the provider's
+	// clock; nil if the report is older than these columns. Addresses in DeliveryReason are masked.
+	Delivery       *email.DeliveryState `db:"delivery"`
+	DeliveryAt     *time.Time           `db:"delivery_at"`
+	DeliveryReason *string              `db:"delivery_reason"`
 	// ScheduledFor is what the log says; SendAt also knows the moves.
 	ScheduledFor *time.Time `db:"send_at"`
 	// What it is about; all three are nil where nobody named that.
@@ -69,7 +74,7 @@ coalesce(o.attempts, l.attempts) AS attempts, coalesce(o.throttles, l.throttles)
 coalesce(o.possible_duplicate, l.possible_duplicate) AS possible_duplicate, coalesce(o.outcome_unknown, false) AS outcome_unknown,
 l.ses_message_id, l.error_code, l.error_reason, l.duration_ms,
 coalesce(o.created_at, l.created_at) AS created_at, coalesce(o.expires_at, l.expires_at) AS expires_at, o.next_at, l.send_at,
-l.sent_at, l.failed_at, a.aggregate_type, a.aggregate_id, a.event_type, coalesce(o.template, l.template) AS template,
+l.sent_at, l.failed_at, ` + deliveryColumns + `, a.aggregate_type, a.aggregate_id, a.event_type, coalesce(o.template, l.template) AS template,
 o.sender, ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]'))) AS cc,
 ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'bcc', '[]'))) AS bcc, o.payload ->> 'replyTo' AS reply_to,
 substring(o.payload ->> 'htmlRef' FROM '^mailing:([0-9a-f-]{36})$')::uuid AS mailing_id`
@@ -142,6 +147,8 @@ type EmailFilter struct {
 	RequestID  string
 	// AboutType and AboutID choose the emails about one thing, EventType one kind of them.
 	AboutType, AboutID, EventType string
+	Delivery                      email.DeliveryState
+	UpdatedAfter                  time.Time // accepted, or with an event, at this time or later
 	Limit                         int
 }
 
@@ -153,7 +160,7 @@ type EmailPage struct {
 }
 
 // pageRowsSQL reads both tables by primary key, and of the logs' partitions those that
-// the ids, from $5 to $6, may be in.
+// the ids, from $5 to $6, may be in. The newest event is found by email_events_pkey.
 const pageRowsSQL = `
 SELECT ` + emailColumns + `
 FROM unnest($1::uuid[]) AS page(id)
@@ -165,6 +172,9 @@ WHERE coalesce(o.id, l.outbox_id) IS NOT NULL AND ($2 = '' OR coalesce(o.status,
   AND ($7 = '' OR lower(coalesce(l.recipient, o.payload ->> 'to')) = lower($7))
   AND ($8 = '' OR coalesce(l.external_id, o.payload #>> '{recipient,externalId}') = $8)
   AND ($9 = '' OR coalesce(o.request_id, l.request_id) = $9)
+  AND ($10 = '' OR (` + deliveryState + `) = $10)
+  AND ($11::timestamptz IS NULL OR greatest(coalesce(o.created_at, l.created_at),
+       (SELECT e.created_at FROM email_events e WHERE e.email_log_id = l.outbox_id AND e.seq = l.event_seq)) >= $11)
 ORDER BY page.id DESC LIMIT $4`
 
 // ListEmails returns a page of the company's emails, newest first.
@@ -193,5 +203,6 @@ func (s *Store) ListEmails(ctx context.Context, company uuid.UUID, f EmailFilter
 
 func pageRowsParameters(ids []uuid.UUID, f EmailFilter) []any {
 	first, last := pg.IDRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
-	return []any{pg.UUIDArray(ids), string(f.Status), f.Tag, max(f.Limit, 1), first, last, f.Recipient, f.ExternalID, f.RequestID}
+	return []any{pg.UUIDArray(ids), string(f.Status), f.Tag, max(f.Limit, 1), first, last, f.Recipient, f.ExternalID, f.RequestID,
+		string(f.Delivery), nullableTime(f.UpdatedAfter)}
 }

@@ -48,6 +48,9 @@ const (
 	TaggedIDsSQL      = taggedIDsSQL
 	WaitingIDsSQL     = waitingIDsSQL
 
+	ProblemIDsSQL      = problemIDsSQL
+	NewSuppressionsSQL = newSuppressionsSQL
+
 	CloseLaneSQL      = closeLaneSQL
 	EntriesSQL        = entriesSQL
 	FilenameHolderSQL = filenameHolderSQL

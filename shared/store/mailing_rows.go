@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -31,6 +32,10 @@ type MailingRow struct {
 	SESMessageID   *string        `db:"external_id"`
 	ExternalID     *string        `db:"recipient_external_id"`
 	EmptyFields    pq.StringArray `db:"empty_fields"` // columns that it leaves empty and a template uses
+	// Of its email; see Email.
+	Delivery       *email.DeliveryState `db:"delivery"`
+	DeliveryAt     *time.Time           `db:"delivery_at"`
+	DeliveryReason *string              `db:"delivery_reason"`
 }
 
 // RowCursor is how far a list of rows has come. The zero one is its beginning.
@@ -47,20 +52,20 @@ type RowFilter struct {
 }
 
 // entryRowsSQL reads the range of the primary key that holds the mailing's entries, as
-// entriesSQL does, and of those that an error may belong to the log by primary key. It locks
+// entriesSQL does, and the logs of those that became emails by primary key. It locks
 // nothing. LIMIT 1 keeps the planner from reading all logs to join them, and IS TRUE from an
 // index of the company's logs.
 const entryRowsSQL = `
 SELECT e.id, e.line_no, e.email, e.status, e.outcome_unknown, e.attempts, e.last_attempt, e.external_id, e.recipient_external_id, e.empty_fields,
-       CASE WHEN e.status = 'INVALID' THEN upper(e.invalid_reason) ELSE coalesce(l.error_code, '') END AS code,
-       coalesce(e.validation_details, l.error_reason, '') AS reason
+       CASE e.status WHEN 'INVALID' THEN upper(e.invalid_reason) WHEN 'SENT' THEN '' ELSE coalesce(l.error_code, '') END AS code,
+       coalesce(e.validation_details, CASE WHEN e.status <> 'SENT' THEN l.error_reason END, '') AS reason, l.delivery, l.delivery_at, l.delivery_reason
 FROM (SELECT id, line_no, email, status, outcome_unknown, attempts, last_attempt, external_id, recipient_external_id, empty_fields,
              invalid_reason, validation_details
       FROM mailing_entries
       WHERE id >= $1 AND id > $2 AND id <= $3 AND (mailing_id = $4) IS TRUE AND ($5 = '' OR status = $5)
       ORDER BY id LIMIT $6) e
-LEFT JOIN LATERAL (SELECT error_code, error_reason FROM email_logs
-                   WHERE outbox_id = e.id AND (company_id = $7) IS TRUE AND e.status NOT IN ('PENDING', 'INVALID', 'SENT') LIMIT 1) l ON true
+LEFT JOIN LATERAL (SELECT l.error_code, l.error_reason, ` + deliveryColumns + ` FROM email_logs l
+                   WHERE l.outbox_id = e.id AND (l.company_id = $7) IS TRUE AND e.status NOT IN ('PENDING', 'INVALID') LIMIT 1) l ON true
 ORDER BY e.id`
 
 // rejectRowsSQL reads a mailing's rejected lines by primary key, in its order, and locks

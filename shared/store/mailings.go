@@ -71,15 +71,21 @@ type Mailing struct {
 	// InvalidByReason is Invalid as a JSON object of the verdicts' codes.
 	InvalidByReason json.RawMessage `db:"invalid_by_reason"`
 
-	InvalidLater int        `db:"invalid_later"` // found when it was expanded
-	Queued       int        `db:"queued"`
-	Sent         int        `db:"sent"`
-	Failed       int        `db:"failed"`
-	Suppressed   int        `db:"suppressed"`
-	Expired      int        `db:"expired"`
-	Cancelled    int        `db:"cancelled"`
-	Unknown      int        `db:"unknown"` // FAILED, and the provider may have taken it
-	Rate         float64    `db:"rate"`    // entries that ended per second, lately
+	InvalidLater int `db:"invalid_later"` // found when it was expanded
+	Queued       int `db:"queued"`
+	Sent         int `db:"sent"`
+	Failed       int `db:"failed"`
+	Suppressed   int `db:"suppressed"`
+	Expired      int `db:"expired"`
+	Cancelled    int `db:"cancelled"`
+	Unknown      int `db:"unknown"` // FAILED, and the provider may have taken it
+	// Emails by delivery: each counts once, by its present state. Unsubscribed counts the
+	// recipients who used the mailing's unsubscribe link.
+	Delivered    int        `db:"delivered"`
+	Bounced      int        `db:"bounced"`
+	Complained   int        `db:"complained"`
+	Unsubscribed int        `db:"unsubscribed"`
+	Rate         float64    `db:"rate"` // entries that ended per second, lately
 	CountedAt    *time.Time `db:"counted_at"`
 
 	CreatedAt   time.Time  `db:"created_at"`
@@ -109,7 +115,7 @@ const mailingColumns = `
 id, company_id, request_id, filename, storage_url, dry_run, coalesce(subject_written, subject) AS subject, fields, sender, reply_to, tags, delivery, send_at,
 status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, waiting_for, waiting_until, settling,
 total_lines, processed_lines, accepted, invalid, duplicates, empty_fields, invalid_by_reason,
-invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, rate, counted_at,
+invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, delivered, bounced, complained, unsubscribed, rate, counted_at,
 created_at, updated_at, completed_at, file_deleted_at, entries_deleted_at`
 
 // findMailingSQL reads one row, by primary key or mailings_company, and locks nothing.

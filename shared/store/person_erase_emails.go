@@ -68,9 +68,9 @@ WITH held AS MATERIALIZED (
 ), ended AS (
     SELECT t.id FROM unnest($2::uuid[]) AS t (id) WHERE NOT EXISTS (SELECT FROM held WHERE held.id = t.id AND held.busy)
 ), logs AS (
-    UPDATE email_logs l SET recipient = $3, subject = '', recipient_id = NULL, external_id = NULL, tags = '{}', error_reason = NULL
+    UPDATE email_logs l SET recipient = $3, subject = '', recipient_id = NULL, external_id = NULL, tags = '{}', error_reason = NULL, delivery_problem_reason = NULL
     FROM ended WHERE l.outbox_id = ended.id AND l.company_id = $1
-      AND (l.recipient <> $3 OR l.recipient_id IS NOT NULL OR l.external_id IS NOT NULL OR l.error_reason IS NOT NULL)
+      AND (l.recipient <> $3 OR l.recipient_id IS NOT NULL OR l.external_id IS NOT NULL OR l.error_reason IS NOT NULL OR l.delivery_problem_reason IS NOT NULL)
     RETURNING l.outbox_id
 ), events AS (
     UPDATE email_events e SET metadata = ` + safeMetadataSQL + ` FROM logs WHERE e.email_log_id = logs.outbox_id AND e.metadata <> ` + safeMetadataSQL + `

@@ -37,7 +37,7 @@ var callers = map[string][]string{
 		"CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "CleanFeedback", "audit.CleanAudit", "CleanRecipients", "PurgeOutbox", "EraseBodies", "EraseCompanyBodies",
 		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseTemplates", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",
 		"DueFiles", "MarkFilesDeleted", "tenant.Retentions", "MakeLogPartition", "DropLogPartition", "MissingLogPartitions", "OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
-		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "MailingsExist", "SizeFiles", "CancelUnstarted", "FoldQuotas", "Confirm",
+		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "FoldMailingFeedback", "MailingsExist", "SizeFiles", "CancelUnstarted", "FoldQuotas", "Confirm",
 		"event.AssignPositions", "event.Lag", "event.Purge",
 	},
 	"gateway_worker": {

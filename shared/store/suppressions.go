@@ -153,9 +153,18 @@ SELECT address, reason, mailing_id, note, created_at FROM suppressions
 WHERE company_id = $1 AND (address, reason) > ($2, $3) AND ($4 = '' OR address = $4) AND ($5 = '' OR reason = $5)
 ORDER BY address, reason LIMIT $6`
 
+// newSuppressionsSQL reads along suppressions_created, in its order, and locks nothing.
+const newSuppressionsSQL = `
+SELECT address, reason, mailing_id, note, created_at FROM suppressions
+WHERE company_id = $1 AND created_at >= $7 AND (created_at, address, reason) > ($8, $2, $3) AND ($4 = '' OR address = $4) AND ($5 = '' OR reason = $5)
+ORDER BY created_at, address, reason LIMIT $6`
+
 // SuppressionFilter says which suppressions to list: those behind After, of an
-// address, with a reason. Zero fields leave all in.
+// address, with a reason. Zero fields leave all in. With CreatedAfter they are listed in the
+// order of their creation, those created at that time or later.
 type SuppressionFilter struct {
+	CreatedAfter time.Time
+	AfterTime    time.Time // the creation of the last one; only with CreatedAfter
 	AfterAddress string
 	AfterReason  SuppressionReason
 	Address      string
@@ -163,11 +172,18 @@ type SuppressionFilter struct {
 	Limit        int
 }
 
-// Suppressions lists a company's suppressions by address.
+// Suppressions lists a company's suppressions by address, or by creation with CreatedAfter.
 func (s *Store) Suppressions(ctx context.Context, company uuid.UUID, f SuppressionFilter) ([]Suppression, error) {
 	found := []Suppression{}
-	err := s.db.SelectContext(ctx, &found, listSuppressionsSQL,
-		company, f.AfterAddress, f.AfterReason, suppressionKey(f.Address), f.Reason, f.Limit)
+	statement, parameters := listSuppressionsSQL, []any{company, f.AfterAddress, f.AfterReason, suppressionKey(f.Address), f.Reason, f.Limit}
+	if !f.CreatedAfter.IsZero() {
+		after := f.AfterTime
+		if after.IsZero() {
+			after = f.CreatedAfter // every address is behind ""
+		}
+		statement, parameters = newSuppressionsSQL, append(parameters, f.CreatedAfter, after)
+	}
+	err := s.db.SelectContext(ctx, &found, statement, parameters...)
 	if err != nil {
 		return nil, fmt.Errorf("list suppressions: %w", pg.Translate(err))
 	}

@@ -29,6 +29,7 @@ const (
 type CountStore interface {
 	OpenMailings(ctx context.Context) ([]store.OpenMailing, error)
 	CountMailing(ctx context.Context, id uuid.UUID) (store.MailingTally, error)
+	FoldMailingFeedback(ctx context.Context) (int, error)
 }
 
 // CounterParams configure a Counter.
@@ -38,8 +39,8 @@ type CounterParams struct {
 	Registry prometheus.Registerer
 }
 
-// Counter updates the numbers of mailings, which are counted from their entries, and completes
-// mailings whose entries have all ended.
+// Counter updates the numbers of mailings, which are counted from their entries and from feedback,
+// and completes mailings whose entries have all ended.
 type Counter struct {
 	*service.Loop
 	params    CounterParams
@@ -72,16 +73,17 @@ func NewCounter(p CounterParams) *Counter {
 }
 
 func (c *Counter) runOnce(ctx context.Context) (more bool, err error) {
+	_, failed := c.params.Store.FoldMailingFeedback(ctx)
 	open, err := c.params.Store.OpenMailings(ctx)
 	if err != nil {
-		return false, err
+		return false, errors.Join(failed, err)
 	}
 	ids := make([]uuid.UUID, len(open))
 	for i, m := range open {
 		ids[i] = m.ID
 	}
 	c.keep(ids)
-	var errs []error
+	errs := []error{failed}
 	for _, m := range open {
 		begun := time.Now()
 		if !c.rest.due(m.ID, begun) || m.CountedAt != nil && c.fresh(m, begun) {

@@ -29,6 +29,8 @@ func (o *oneMailing) CountMailing(context.Context, uuid.UUID) (store.MailingTall
 	return o.tally, nil
 }
 
+func (o *oneMailing) FoldMailingFeedback(context.Context) (int, error) { return 0, nil }
+
 // A mailing whose entries will all have ended before the next regular count is counted at that
 // time, although it has just been counted.
 func TestCounter_AboutToEnd(t *testing.T) {

@@ -166,6 +166,22 @@ func TestCounter(t *testing.T) {
 	}
 	b.waitFor(t, `SELECT status = 'COMPLETED' AND sent = 3 FROM mailings WHERE id = $1`, id)
 	b.want(t, "true", `SELECT (counted_at IS NULL)::text FROM mailings WHERE id = $1`, dry)
+
+	// Feedback counts after the end too, and moves an email from one count to another.
+	report := func(entry uuid.UUID, kind string) {
+		t.Helper()
+		id := uuid.NewString()
+		b.exec(t, `INSERT INTO ses_events (sns_message_id, kind, outbox_id, occurred_at) VALUES ($1, $2, $3, now())`, id, kind, entry)
+		b.exec(t, `UPDATE ses_events SET applied_at = now() WHERE sns_message_id = $1`, id)
+	}
+	for _, entry := range ids {
+		report(entry, "Delivery")
+	}
+	b.waitFor(t, `SELECT delivered = 3 FROM mailings WHERE id = $1`, id)
+	report(ids[0], "Bounce")
+	report(ids[1], "Complaint")
+	b.waitFor(t, `SELECT delivered = 1 AND bounced = 1 AND complained = 1 AND status = 'COMPLETED' FROM mailings WHERE id = $1`, id)
+	b.want(t, "0", `SELECT count(*)::text FROM mailing_feedback`)
 }
 
 // A paused mailing is counted only after a change: an email in flight at the pause, one that
