@@ -23,6 +23,8 @@ type emailView struct {
 	Throttles         int
 	PossibleDuplicate bool
 	OutcomeUnknown    bool
+	Delivery          string
+	DeliveryAt        time.Time
 	SESMessageID      string
 	ErrorCode         string
 	Events            []struct {

@@ -139,6 +139,10 @@ type emailSummary struct {
 	NextAt            *time.Time   `json:"nextAttemptAt,omitempty"` // only while it is waiting
 	SentAt            *time.Time   `json:"sentAt,omitempty"`
 	FailedAt          *time.Time   `json:"failedAt,omitempty"`
+
+	Delivery       email.DeliveryState `json:"delivery,omitempty"`
+	DeliveryAt     *time.Time          `json:"deliveryAt,omitempty"`
+	DeliveryReason string              `json:"deliveryReason,omitempty"` // addresses in it are masked
 }
 
 // emailView is an email with its timeline.
@@ -181,6 +185,10 @@ func summarize(e store.Email, allowed int, masked bool) emailSummary {
 		Attempts: e.Attempts, Throttles: e.Throttles, Tries: email.TriesOf(e.Attempts, e.Throttles, allowed), PossibleDuplicate: e.PossibleDuplicate, OutcomeUnknown: e.OutcomeUnknown,
 		SESMessageID: text(e.SESMessageID), ErrorCode: text(e.ErrorCode), ErrorReason: text(e.ErrorReason), DurationMS: e.DurationMS,
 		CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(), SentAt: inUTC(e.SentAt), FailedAt: inUTC(e.FailedAt),
+		DeliveryAt: inUTC(e.DeliveryAt), DeliveryReason: text(e.DeliveryReason),
+	}
+	if e.Delivery != nil {
+		v.Delivery = *e.Delivery
 	}
 	if e.Status.Claimable() {
 		v.NextAt = inUTC(e.NextAt)
@@ -194,6 +202,18 @@ func summarize(e store.Email, allowed int, masked bool) emailSummary {
 		}
 	}
 	return v
+}
+
+// delivery is the delivery state with its time and reason, "" before the email is sent.
+func (v emailView) delivery() string {
+	line := string(v.Delivery)
+	if v.DeliveryAt != nil {
+		line += ", " + moment(*v.DeliveryAt, v.now)
+	}
+	if v.DeliveryReason != "" {
+		line += ": " + v.DeliveryReason
+	}
+	return line
 }
 
 func (v emailView) text(w io.Writer) {
@@ -233,6 +253,7 @@ func (v emailView) text(w io.Writer) {
 	if v.FailedAt != nil {
 		add("failed", moment(*v.FailedAt, v.now))
 	}
+	add("delivery", v.delivery())
 	add("SES id", v.SESMessageID)
 	add("last error", failure(v.ErrorCode, v.ErrorReason))
 	if v.PossibleDuplicate {

@@ -19,9 +19,9 @@ import (
 
 // emailChoice holds the flags of email list.
 type emailChoice struct {
-	company, status, recipient, tag, externalID, requestID, since, until string
-	limit                                                                int
-	reveal                                                               bool
+	company, status, delivery, recipient, tag, externalID, requestID, since, until, updated string
+	limit                                                                                   int
+	reveal                                                                                  bool
 }
 
 type emailList struct {
@@ -60,15 +60,18 @@ func (c *control) emailFlags(cmd *cobra.Command, e *emailChoice) {
 	flags := cmd.Flags()
 	flags.StringVar(&e.company, "company", "", "operators only: the `COMPANY` (id or exact name)")
 	flags.StringVar(&e.status, "status", "", "only emails with this `STATUS`, such as FAILED")
+	flags.StringVar(&e.delivery, "delivery", "", "only emails with this delivery `STATE`, such as bounced")
 	flags.StringVar(&e.recipient, "recipient", "", "only emails to this `ADDRESS`")
 	flags.StringVar(&e.tag, "tag", "", "only emails with this `TAG`")
 	flags.StringVar(&e.externalID, "external-id", "", "only emails whose recipient has this external `ID`")
 	flags.StringVar(&e.requestID, "request-id", "", "only emails of the request with this `ID`")
 	flags.StringVar(&e.since, "since", "", "only emails since this `TIME`: 90m or 36h ago, or 2026-03-01T10:00:00-03:00")
 	flags.StringVar(&e.until, "until", "", "only emails before this `TIME`")
+	flags.StringVar(&e.updated, "updated-since", "", "only emails accepted, or with an event, since this `TIME`")
 	flags.BoolVar(&e.reveal, "reveal", false, "operators only: show addresses in full; writes an audit entry")
 	limitFlag(cmd, &e.limit)
 	complete(cmd, "status", statuses())
+	complete(cmd, "delivery", deliveries())
 	c.completeCompanyFlag(cmd)
 }
 
@@ -80,23 +83,39 @@ func statuses() []string {
 	return names
 }
 
+func deliveries() []string {
+	var names []string
+	for _, s := range email.DeliveryStates() {
+		names = append(names, string(s))
+	}
+	return names
+}
+
 // check validates the flags and parses the times, which are zero if not given.
-func (e *emailChoice) check(now time.Time) (since, until time.Time, err error) {
+func (e *emailChoice) check(now time.Time) (since, until, updated time.Time, err error) {
 	if err := checkLimit(e.limit); err != nil {
-		return since, until, err
+		return since, until, updated, err
+	}
+	if e.delivery != "" && !slices.Contains(deliveries(), e.delivery) {
+		return since, until, updated, usagef("--delivery %q must be one of %s", e.delivery, strings.Join(deliveries(), ", "))
 	}
 	if e.status != "" && !slices.Contains(statuses(), e.status) {
-		return since, until, usagef("--status %q must be one of %s", e.status, strings.Join(statuses(), ", "))
+		return since, until, updated, usagef("--status %q must be one of %s", e.status, strings.Join(statuses(), ", "))
 	}
 	if e.since != "" {
 		if since, err = parseTime("since", e.since, now); err != nil {
-			return since, until, err
+			return since, until, updated, err
 		}
 	}
 	if e.until != "" {
-		until, err = parseTime("until", e.until, now)
+		if until, err = parseTime("until", e.until, now); err != nil {
+			return since, until, updated, err
+		}
 	}
-	return since, until, err
+	if e.updated != "" {
+		updated, err = parseTime("updated-since", e.updated, now)
+	}
+	return since, until, updated, err
 }
 
 // query builds the query of the HTTP API.
@@ -104,7 +123,7 @@ func (e *emailChoice) query(now time.Time) (url.Values, error) {
 	if e.company != "" || e.reveal {
 		return nil, usagef("--company and --reveal are for operators: a tenant sees only its own emails, in full")
 	}
-	since, until, err := e.check(now)
+	since, until, updated, err := e.check(now)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +134,7 @@ func (e *emailChoice) query(now time.Time) (url.Values, error) {
 		}
 	}
 	set("status", e.status)
+	set("delivery", e.delivery)
 	set("recipient", e.recipient)
 	set("tag", e.tag)
 	set("externalId", e.externalID)
@@ -125,13 +145,17 @@ func (e *emailChoice) query(now time.Time) (url.Values, error) {
 	if !until.IsZero() {
 		set("createdBefore", until.UTC().Format(time.RFC3339Nano))
 	}
+	if !updated.IsZero() {
+		set("updatedAfter", updated.UTC().Format(time.RFC3339Nano))
+	}
 	return query, nil
 }
 
 // filter builds the filter of the database query.
 func (e *emailChoice) filter(now time.Time) (store.EmailFilter, error) {
-	since, until, err := e.check(now)
+	since, until, updated, err := e.check(now)
 	return store.EmailFilter{
+		Delivery: email.DeliveryState(e.delivery), UpdatedAfter: updated,
 		From: firstID(since), Until: firstID(until), Status: email.Status(e.status),
 		Tag: e.tag, Recipient: e.recipient, ExternalID: e.externalID, RequestID: e.requestID,
 	}, err
@@ -192,9 +216,9 @@ func (v emailList) text(w io.Writer) {
 		fmt.Fprintln(w, "No emails found.")
 		return
 	}
-	rows := [][]string{{"ID", "ACCEPTED", "STATUS", "TO", "SUBJECT", "TRIES", "LAST ERROR"}}
+	rows := [][]string{{"ID", "ACCEPTED", "STATUS", "DELIVERY", "TO", "SUBJECT", "TRIES", "LAST ERROR"}}
 	for _, e := range v.Emails {
-		rows = append(rows, []string{e.ID.String(), stamp(e.CreatedAt), string(e.Status), e.To, e.Subject, e.Tries.String(), e.ErrorCode})
+		rows = append(rows, []string{e.ID.String(), stamp(e.CreatedAt), string(e.Status), string(e.Delivery), e.To, e.Subject, e.Tries.String(), e.ErrorCode})
 	}
 	table(w, "", rows)
 	printMore(w, v.More)

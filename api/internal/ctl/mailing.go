@@ -66,6 +66,10 @@ type mailingView struct {
 	Cancelled    int     `json:"cancelled"`
 	Unknown      int     `json:"unknown"`
 	InvalidLater int     `json:"invalidLater"`
+	Delivered    int     `json:"delivered"`
+	Bounced      int     `json:"bounced"`
+	Complained   int     `json:"complained"`
+	Unsubscribed int     `json:"unsubscribed"`
 	Rate         float64 `json:"rate"`
 
 	CreatedAt    time.Time  `json:"createdAt"`
@@ -157,6 +161,7 @@ func (v mailingView) text(w io.Writer) {
 	add("lines", v.lines())
 	if !v.DryRun {
 		add("finished", v.outcome())
+		add("feedback", v.feedback())
 		if !v.over() {
 			add("created", fmt.Sprintf("%s of %s emails; %s queued", thousands(v.Expanded), thousands(v.Accepted), thousands(v.Queued)))
 		}
@@ -205,6 +210,15 @@ func (v mailingView) outcome() string {
 		line += ", " + rest
 	}
 	return line
+}
+
+// feedback summarizes the reports about the emails that were sent.
+func (v mailingView) feedback() string {
+	if v.Sent == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s delivered, %s bounced, %s complained, %s unsubscribed",
+		thousands(v.Delivered), thousands(v.Bounced), thousands(v.Complained), thousands(v.Unsubscribed))
 }
 
 // troubles lists the final statuses other than SENT.

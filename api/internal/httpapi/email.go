@@ -41,6 +41,10 @@ type emailSummary struct {
 	NextAttemptAt     *time.Time   `json:"nextAttemptAt,omitempty"`
 	SentAt            *time.Time   `json:"sentAt,omitempty"`
 	FailedAt          *time.Time   `json:"failedAt,omitempty"`
+
+	Delivery       *email.DeliveryState `json:"delivery,omitempty"`
+	DeliveryAt     *time.Time           `json:"deliveryAt,omitempty"`
+	DeliveryReason *string              `json:"deliveryReason,omitempty"`
 }
 
 // aggregate is the aggregate that an email belongs to.
@@ -84,6 +88,7 @@ func (a *API) summaryOf(e store.Email) emailSummary {
 		PossibleDuplicate: e.PossibleDuplicate, OutcomeUnknown: e.OutcomeUnknown,
 		SESMessageID: e.SESMessageID, ErrorCode: e.ErrorCode, ErrorReason: e.ErrorReason, DurationMS: e.DurationMS,
 		CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(), SentAt: inUTC(e.SentAt), FailedAt: inUTC(e.FailedAt),
+		Delivery: e.Delivery, DeliveryAt: inUTC(e.DeliveryAt), DeliveryReason: e.DeliveryReason,
 	}
 	if s.Tags == nil {
 		s.Tags = []string{}

@@ -16,10 +16,11 @@ func scopes(names ...string) func(*store.APIKey) {
 // owner is the condition for rows of a company ($1), for tables without a column company_id. "" is a table
 // without owner.
 var owner = map[string]string{
-	"companies":       "id = $1",
-	"email_events":    "email_log_id IN (SELECT outbox_id FROM email_logs WHERE company_id = $1)",
-	"mailing_entries": "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
-	"mailing_rejects": "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
+	"companies":        "id = $1",
+	"email_events":     "email_log_id IN (SELECT outbox_id FROM email_logs WHERE company_id = $1)",
+	"mailing_entries":  "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
+	"mailing_feedback": "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
+	"mailing_rejects":  "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
 	// What SES tells is applied to the email that it is about; no tenant's key leads here.
 	"ses_events": "", "provider_gate": "", "process_status": "", "dispatch_batches": "", "dropped_tasks": "", "mailing_marks": "", "goose_db_version": "", "goose_migration_lock": "", "owner_locks": "", "quota_defaults": "", "event_positions": "",
 }

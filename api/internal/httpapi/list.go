@@ -38,6 +38,8 @@ func (a *API) listEmails(c *gin.Context) error {
 	return nil
 }
 
+const deliveryRule = "oneof=pending delayed delivered rejected bounced complained"
+
 // readFilter parses the query string of a search.
 func readFilter(raw string, checks *rules.Rules) (store.EmailFilter, error) {
 	q, err := openQuery(raw, checks)
@@ -56,7 +58,11 @@ func readFilter(raw string, checks *rules.Rules) (store.EmailFilter, error) {
 		AboutType:  q.text("aggregateType", "max=64,name"),
 		AboutID:    q.text("aggregateId", "max=200,name"),
 		EventType:  q.text("eventType", "max=64,name"),
+		Delivery:   email.DeliveryState(q.text("delivery", deliveryRule)),
 		Limit:      q.limit("limit"),
+	}
+	if after := q.moment("updatedAfter"); after != nil {
+		filter.UpdatedAfter = *after
 	}
 	// An aggregate id is unique within its type, an event type within its aggregate.
 	q.needs("aggregateType", "aggregateId")

@@ -118,7 +118,7 @@ func TestList_Refuses(t *testing.T) {
 		"limit=0": "limit", "limit=101": "limit", "limit=x": "limit", "limit=1&limit=2": "limit",
 		"cursor=x": "cursor", "cursor=AAAA": "cursor", "status=sent": "status", "status=RECEIVED": "status",
 		"recipient=ana": "recipient", "tag=%00": "tag", "tag=%ff": "tag", "externalId=a%0ab": "externalId", "externalId=%00": "externalId",
-		"requestId=%00": "requestId", "createdAfter=yesterday": "createdAfter", "createdAfter=2026-01-01": "createdAfter",
+		"delivery=sent": "delivery", "updatedAfter=yesterday": "updatedAfter", "requestId=%00": "requestId", "createdAfter=yesterday": "createdAfter", "createdAfter=2026-01-01": "createdAfter",
 		"createdBefore=1960-01-01T00:00:00Z": "createdBefore", "page=2": "page", "Limit=1": "Limit", "aggregate=x": "aggregate",
 		"%00=1": "\x00", "x%ff=1": "x\ufffd",
 	} {

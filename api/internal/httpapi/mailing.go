@@ -50,6 +50,10 @@ type mailingDetails struct {
 	Cancelled    int     `json:"cancelled"`
 	Unknown      int     `json:"unknown"`
 	InvalidLater int     `json:"invalidLater"`
+	Delivered    int     `json:"delivered"`
+	Bounced      int     `json:"bounced"`
+	Complained   int     `json:"complained"`
+	Unsubscribed int     `json:"unsubscribed"`
 	Rate         float64 `json:"rate"` // entries per second
 
 	CreatedAt    time.Time  `json:"createdAt"`
@@ -68,7 +72,8 @@ func detailsOf(m store.Mailing) mailingDetails {
 		Settling: m.Settling, ErrorMessage: m.ErrorMessage,
 		Total: m.Total, Accepted: m.Accepted, Invalid: m.Invalid, InvalidByReason: m.InvalidByReason, Duplicates: m.Duplicates, EmptyFields: m.EmptyFields,
 		Expanded: min(m.Processed, m.Accepted), Queued: m.Queued, Sent: m.Sent, Failed: m.Failed, Suppressed: m.Suppressed, Expired: m.Expired,
-		Cancelled: m.Cancelled, Unknown: m.Unknown, InvalidLater: m.InvalidLater, Rate: m.Rate,
+		Cancelled: m.Cancelled, Unknown: m.Unknown, InvalidLater: m.InvalidLater,
+		Delivered: m.Delivered, Bounced: m.Bounced, Complained: m.Complained, Unsubscribed: m.Unsubscribed, Rate: m.Rate,
 		CreatedAt: m.CreatedAt.UTC(), UpdatedAt: m.UpdatedAt.UTC(), CountedAt: inUTC(m.CountedAt), CompletedAt: inUTC(m.CompletedAt),
 		EntriesDeletedAt: inUTC(m.EntriesDeletedAt),
 	}

@@ -35,6 +35,10 @@ type mailingRow struct {
 	LastAttemptAt  *time.Time `json:"lastAttemptAt,omitempty"`
 	SESMessageID   *string    `json:"sesMessageId,omitempty"`
 	ExternalID     *string    `json:"externalId,omitempty"`
+
+	Delivery       *email.DeliveryState `json:"delivery,omitempty"`
+	DeliveryAt     *time.Time           `json:"deliveryAt,omitempty"`
+	DeliveryReason *string              `json:"deliveryReason,omitempty"`
 }
 
 type mailingRows struct {
@@ -147,21 +151,24 @@ func (a *API) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFilter)
 // rowColumns are the column names of rowCells. Add new columns at the end.
 var rowColumns = []string{
 	"line", "email", "status", "errorCode", "errorReason", "column", "emptyFields", "outboxId", "attempts", "lastAttemptAt", "sesMessageId", "externalId",
-	"outcomeUnknown",
+	"outcomeUnknown", "delivery", "deliveryAt", "deliveryReason",
 }
 
 func rowCells(r mailingRow) []string {
-	var outbox, last string
+	var outbox, last, delivered string
 	if r.OutboxID != nil {
 		outbox = r.OutboxID.String()
 	}
 	if r.LastAttemptAt != nil {
 		last = r.LastAttemptAt.Format(time.RFC3339)
 	}
+	if r.DeliveryAt != nil {
+		delivered = r.DeliveryAt.Format(time.RFC3339)
+	}
 	return []string{
 		strconv.Itoa(r.Line), harmless(r.Email), r.Status, r.ErrorCode, harmless(r.ErrorReason), harmless(r.Column), harmless(strings.Join(r.EmptyFields, "; ")),
 		outbox, strconv.Itoa(r.Attempts), last, harmless(value(r.SESMessageID, "")), harmless(value(r.ExternalID, "")),
-		strconv.FormatBool(r.OutcomeUnknown),
+		strconv.FormatBool(r.OutcomeUnknown), string(value(r.Delivery, "")), delivered, harmless(value(r.DeliveryReason, "")),
 	}
 }
 
@@ -169,6 +176,7 @@ func rowOf(r store.MailingRow) mailingRow {
 	shown := mailingRow{
 		Line: r.Line, Email: r.Email, Status: r.Status, ErrorCode: r.Code, ErrorReason: rowReason(r), Column: r.Column, EmptyFields: r.EmptyFields,
 		OutcomeUnknown: r.OutcomeUnknown, Attempts: r.Attempts, LastAttemptAt: inUTC(r.LastAttempt), SESMessageID: r.SESMessageID, ExternalID: r.ExternalID,
+		Delivery: r.Delivery, DeliveryAt: inUTC(r.DeliveryAt), DeliveryReason: r.DeliveryReason,
 	}
 	if r.ID.Valid {
 		shown.OutboxID = &r.ID.UUID

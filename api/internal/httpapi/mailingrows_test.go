@@ -19,8 +19,12 @@ func TestMailing_Rows(t *testing.T) {
 	g.exec(t, `UPDATE mailing_entries SET status = 'FAILED', attempts = 5, outcome_unknown = true WHERE line_no = 3`)
 	g.exec(t, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, failed_at, event_seq, last_event, error_code, error_reason)
 		SELECT id, $1, email, 's', 'FAILED', 5, 'r', now(), now(), now(), 1, 'FAILED', 'SES_REJECTED', '=it was refused' FROM mailing_entries WHERE line_no = 3`, g.Company)
+	g.exec(t, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, sent_at, event_seq, last_event,
+			delivery_problem, delivery_problem_at, delivery_problem_reason)
+		SELECT id, $1, email, 's', 'SENT', 1, 'r', now(), now(), now(), 1, 'BOUNCED', 'bounced', '2026-03-01T12:00:00Z', '=Permanent' FROM mailing_entries WHERE line_no = 4`, g.Company)
+	g.exec(t, `UPDATE mailing_entries SET status = 'SENT', attempts = 1 WHERE line_no = 4`)
 	all := []string{
-		"2 joão@example.com INVALID SYNTAX", "3 maria@example.com FAILED SES_REJECTED", "4 ana@example.com PENDING [Cidade]",
+		"2 joão@example.com INVALID SYNTAX", "3 maria@example.com FAILED SES_REJECTED", "4 ana@example.com SENT [Cidade] bounced 2026-03-01T12:00:00Z =Permanent",
 		"5 DUPLICATE DUPLICATE E-mail", "6 INVALID MISSING_EMAIL E-mail", "7 INVALID INVALID_CPF_CNPJ CPF",
 	}
 	read := func(query string) (found []string, next string) {
@@ -30,7 +34,7 @@ func TestMailing_Rows(t *testing.T) {
 		for _, r := range rows {
 			row, _ := r.(map[string]any)
 			text := fmt.Sprint(row["line"])
-			for _, name := range []string{"email", "status", "errorCode", "column", "emptyFields"} {
+			for _, name := range []string{"email", "status", "errorCode", "column", "emptyFields", "delivery", "deliveryAt", "deliveryReason"} {
 				if row[name] != nil {
 					text += fmt.Sprint(" ", row[name])
 				}
@@ -63,7 +67,7 @@ func TestMailing_Rows(t *testing.T) {
 		{"line", "email", "status", "errorCode"},
 		{"2", "joão@example.com", "INVALID", "SYNTAX"},
 		{"3", "maria@example.com", "FAILED", "SES_REJECTED"},
-		{"4", "ana@example.com", "PENDING", ""},
+		{"4", "ana@example.com", "SENT", ""},
 		{"5", "", "DUPLICATE", "DUPLICATE"},
 		{"6", "", "INVALID", "MISSING_EMAIL"},
 		{"7", "", "INVALID", "INVALID_CPF_CNPJ"},
@@ -78,7 +82,10 @@ func TestMailing_Rows(t *testing.T) {
 		if table[2][4] != "'=it was refused" || table[3][6] != "Cidade" {
 			t.Errorf("%q, %q", table[2], table[3])
 		}
-		if unknown := len(table[0]) - 1; table[0][unknown] != "outcomeUnknown" || table[2][unknown] != "true" || table[3][unknown] != "false" {
+		if delivery := fmt.Sprint(table[0][13:], table[2][13:], table[3][13:]); delivery != "[delivery deliveryAt deliveryReason] [  ] [bounced 2026-03-01T12:00:00Z '=Permanent]" {
+			t.Errorf("%s", delivery)
+		}
+		if unknown := 12; table[0][unknown] != "outcomeUnknown" || table[2][unknown] != "true" || table[3][unknown] != "false" {
 			t.Errorf("%q, %q, %q", table[0], table[2], table[3])
 		}
 		for i := range table {

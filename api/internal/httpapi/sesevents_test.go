@@ -69,14 +69,25 @@ func TestSESEvents_EndToEnd(t *testing.T) {
 		p.timeline(t, id, "SENT DELIVERED")
 	})
 	t.Run("every kind", func(t *testing.T) {
-		for name, ends := range map[string]string{
-			"delivery-delay": "SENT DELIVERY_DELAYED DELIVERED", "reject": "SENT REJECTED", "rendering-failure": "SENT RENDERING_FAILED",
-			"click": "SENT DELIVERED OPENED CLICKED", "subscription": "SENT DELIVERED SUBSCRIPTION_CHANGED", "events-reversed": "SENT DELIVERED",
+		for name, want := range map[string]struct {
+			ends     string
+			delivery any
+		}{
+			"delivery-delay": {"SENT DELIVERY_DELAYED DELIVERED", "delivered"}, "reject": {"SENT REJECTED", "rejected"},
+			"rendering-failure": {"SENT RENDERING_FAILED", "rejected"}, "click": {"SENT DELIVERED OPENED CLICKED", "delivered"},
+			"subscription": {"SENT DELIVERED SUBSCRIPTION_CHANGED", "delivered"}, "events-reversed": {"SENT DELIVERED", "delivered"},
 		} {
 			to := "sim-" + name + "@example.com"
 			id, token := p.attempt(t, to, nil)
 			p.call(t, id, token, to)
-			p.timeline(t, id, ends)
+			p.timeline(t, id, want.ends) // the api reads an email before its timeline
+			if shown := p.timeline(t, id, want.ends); shown["delivery"] != want.delivery || shown["deliveryAt"] == nil {
+				t.Errorf("%s: delivery %v at %v", name, shown["delivery"], shown["deliveryAt"])
+			}
+			// The trigger has these names of kinds too.
+			if listed := p.do(t, call{Path: "/v1/emails?delivery=" + want.delivery.(string)}); !strings.Contains(listed.Body, id.String()) {
+				t.Errorf("%s: not listed: %s", name, listed.Body)
+			}
 		}
 	})
 }

@@ -105,7 +105,11 @@ func (a *API) listSuppressions(c *gin.Context) error {
 	}
 	if len(found) == filter.Limit {
 		last := found[len(found)-1]
-		if answer.NextCursor, err = encodeCursor(suppressionCursor{last.Address, last.Reason}); err != nil {
+		cursor := suppressionCursor{Address: last.Address, Reason: last.Reason}
+		if !filter.CreatedAfter.IsZero() {
+			cursor.CreatedAt = &last.CreatedAt
+		}
+		if answer.NextCursor, err = encodeCursor(cursor); err != nil {
 			return err
 		}
 	}
@@ -117,6 +121,8 @@ func (a *API) listSuppressions(c *gin.Context) error {
 type suppressionCursor struct {
 	Address string                  `json:"a"`
 	Reason  store.SuppressionReason `json:"r"`
+	// CreatedAt is set in a list by creation.
+	CreatedAt *time.Time `json:"t,omitempty"`
 }
 
 func readSuppressionFilter(raw string, checks *rules.Rules) (store.SuppressionFilter, error) {
@@ -129,12 +135,19 @@ func readSuppressionFilter(raw string, checks *rules.Rules) (store.SuppressionFi
 		Reason:  store.SuppressionReason(q.text("reason", reasonRule)),
 		Limit:   q.limit("limit"),
 	}
+	if after := q.moment("createdAfter"); after != nil {
+		filter.CreatedAfter = *after
+	}
 	if text, given := q.get("cursor"); given {
 		var last suppressionCursor
-		if json.Unmarshal(decodeCursor(text), &last) != nil {
+		// A list keeps its order from page to page.
+		if json.Unmarshal(decodeCursor(text), &last) != nil || (last.CreatedAt != nil) != !filter.CreatedAfter.IsZero() {
 			q.faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
 		}
 		filter.AfterAddress, filter.AfterReason = last.Address, last.Reason
+		if last.CreatedAt != nil {
+			filter.AfterTime = *last.CreatedAt
+		}
 	}
 	return filter, q.close()
 }

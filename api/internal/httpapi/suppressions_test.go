@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -66,6 +67,17 @@ func TestSuppressions(t *testing.T) {
 	}
 	if got, _ := g.suppressed(t, "?address=ANA@example.com&reason=BOUNCE"); !slices.Equal(got, []string{"ana@example.com BOUNCE"}) {
 		t.Errorf("by address and reason: %v", got)
+	}
+	g.exec(t, `UPDATE suppressions SET created_at = now() - interval '2 hours' WHERE address LIKE 'eva%'`)
+	since := "?limit=1&createdAfter=" + url.QueryEscape(time.Now().Add(-time.Hour).Format(time.RFC3339))
+	first, next = g.suppressed(t, since)
+	second, next := g.suppressed(t, since+"&cursor="+next)
+	rest, end = g.suppressed(t, since+"&cursor="+next)
+	if all := slices.Sorted(slices.Values(slices.Concat(first, second, rest))); !slices.Equal(all, []string{"ana@example.com BOUNCE", "ana@example.com MANUAL"}) || end != "" {
+		t.Errorf("since an hour: %v, then %q", all, end)
+	}
+	if r := g.do(t, call{Path: suppressionsPath + "?cursor=" + next}); r.Status != http.StatusUnprocessableEntity {
+		t.Errorf("the cursor of another order: %d %s", r.Status, r.Body)
 	}
 
 	remove := func(query string) reply {
