@@ -181,13 +181,3 @@ func InsertEmails(ctx context.Context, s *Store, emails []NewEmail) ([]bool, err
 	}
 	return s.insertEmails(ctx, emails, 0)
 }
-
-// CheckQuotas turns the check of quotas on or off, for benchmarks, while nothing is accepted.
-func CheckQuotas(s *Store, on bool) {
-	s.quotas = nil
-	if on {
-		s.quotas = newQuotaCache(func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error) {
-			return quotaUse(ctx, s.db, company, false)
-		})
-	}
-}
