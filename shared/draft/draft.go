@@ -41,6 +41,7 @@ func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
 	if e.Template != nil {
 		d.Faults.Add("template", rules.CodeNotAllowed, "is not rendered here: give subject, html and text")
 	}
+	d.checkBody()
 	d.checkRecipient()
 	d.checkHeaders()
 	if e.SendAt != nil && !d.Faults.Has("sendAt") {
@@ -74,6 +75,13 @@ func (d *Draft) normalize() {
 			e.Recipient.Email = e.To
 		}
 		ascii(&e.Recipient.Email)
+	}
+}
+
+// checkBody: an email has at least one of html and text.
+func (d *Draft) checkBody() {
+	if d.Email.HTML == "" && d.Email.Text == "" && !d.Faults.Has("html", "text") {
+		d.Faults.Add("html", rules.CodeRequired, "is required unless text is given")
 	}
 }
 
@@ -120,7 +128,7 @@ func (d *Draft) CheckSender(usual string, domains []string) {
 // CheckHTML checks the body for forbidden content. An error is not a result of the check: ctx ended
 // while a large body waited for a slot.
 func (d *Draft) CheckHTML(ctx context.Context, checker *htmlcheck.Checker) error {
-	if d.Faults.Has("html") {
+	if d.Email.HTML == "" || d.Faults.Has("html") {
 		return nil
 	}
 	return CheckHTML(ctx, checker, d.Email.HTML, &d.Faults)

@@ -9,8 +9,9 @@ type Email struct {
 	CC        []string          `json:"cc,omitempty" validate:"entries=5,dive,omitempty,address"`
 	BCC       []string          `json:"bcc,omitempty" validate:"entries=5,dive,omitempty,address"`
 	Subject   string            `json:"subject" validate:"required,line,max=150"`
-	HTML      string            `json:"html" validate:"required,bytes=524288"`
+	HTML      string            `json:"html,omitempty" validate:"bytes=524288"` // or Text, or both
 	Text      string            `json:"text,omitempty" validate:"bytes=524288"`
+	AutoText  *bool             `json:"autoText,omitempty"` // false: no text part is made from HTML
 	ReplyTo   *string           `json:"replyTo,omitempty" validate:"omitnil,address"`
 	From      *string           `json:"from,omitempty" validate:"omitnil,max=1000,mailbox" hint:"name and address in one, such as \"Acme <billing@acme.example>\""`
 	Headers   map[string]string `json:"headers,omitempty" validate:"max=10,dive,keys,headername,unreserved,endkeys,headervalue"`

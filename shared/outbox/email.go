@@ -24,12 +24,14 @@ type Email struct {
 	To      string
 	CC, BCC []string // at most 5 each
 	Subject string   // 1 to 150 characters
-	HTML    string   // at most 512 KiB
+	HTML    string   // HTML or Text is required; at most 512 KiB
 	Text    string   // the same
-	ReplyTo string
-	From    string // the company's default sender if it is not given
-	Headers map[string]string
-	Tags    []string
+	// NoAutoText: no text part is made from HTML if there is no Text.
+	NoAutoText bool
+	ReplyTo    string
+	From       string // the company's default sender if it is not given
+	Headers    map[string]string
+	Tags       []string
 	// Recipient is the person at To, identified by at least one of its first three fields.
 	Recipient Recipient
 	Priority  int // 1, the most urgent, to 10; 5 if it is not given
@@ -75,6 +77,9 @@ func (e Email) draft(about Aggregate) *draft.Email {
 			RazaoSocial: e.Recipient.RazaoSocial, Nome: e.Recipient.Nome, Email: e.Recipient.Email,
 		},
 		Aggregate: &draft.Aggregate{Type: about.Type, ID: about.ID, EventType: about.EventType},
+	}
+	if e.NoAutoText {
+		d.AutoText = new(bool)
 	}
 	if e.Priority != 0 {
 		d.Priority = &e.Priority

@@ -45,7 +45,7 @@ func TestAccept_LogsScheduledEmails(t *testing.T) {
 		"company_id": company.String(), "recipient": "ana@example.com", "subject": "Sua fatura está disponível", "status": "PENDING", "attempts": 0.0, "throttles": 0.0,
 		"request_id": "req-1", "external_id": "CUST-1", "tags": []any{"a", "b"}, "possible_duplicate": false, "event_seq": 0.0, "as_row": true,
 	}
-	for _, column := range []string{"recipient_id", "ses_message_id", "error_code", "error_reason", "duration_ms", "sent_at", "failed_at", "last_event", "template"} {
+	for _, column := range []string{"recipient_id", "ses_message_id", "error_code", "error_reason", "duration_ms", "sent_at", "failed_at", "last_event", "template", "delivered_at", "delivery_problem", "delivery_problem_at", "delivery_problem_reason"} {
 		want[column] = nil
 	}
 	for _, id := range []uuid.UUID{single, about} {

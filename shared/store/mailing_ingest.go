@@ -37,6 +37,7 @@ type NewMailing struct {
 	SubjectWritten string // the subject to show where that is another; "" = it is not
 	HTML           string
 	Text           string // "" = none
+	NoAutoText     bool   // without Text, emails have no text part; otherwise it is made from their html
 	HTMLSHA256     []byte
 	CheckerVersion int
 	Fields         []string // the columns that the templates use, in the order of NewEntry.Fields
@@ -194,9 +195,9 @@ ON CONFLICT (company_id, route, key) DO NOTHING`
 
 	insertMailingSQL = `
 INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, dry_run,
-                      subject, html, text_body, html_sha256, checker_version, fields, sender, reply_to, tags, delivery, send_at,
+                      subject, html, text_body, auto_text, html_sha256, checker_version, fields, sender, reply_to, tags, delivery, send_at,
                       status, generation, total_lines, accepted, invalid, duplicates, subject_written)
-VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, nullif($11, ''), $12, $13, $14, $15, nullif($16, ''), $17, $18, $19,
+VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, nullif($11, ''), $22, $12, $13, $14, $15, nullif($16, ''), $17, $18, $19,
         'QUEUED', $20, 0, 0, 0, 0, nullif($21, ''))
 ON CONFLICT (company_id, filename) WHERE NOT dry_run AND NOT nothing_to_send AND status NOT IN ('CANCELLED', 'FAILED') DO NOTHING`
 
@@ -263,7 +264,7 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 		m.ID, m.CompanyID, pg.WithoutNUL(m.RequestID), pg.WithoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
 		pg.WithoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, pg.TextArray(m.Fields),
 		pg.WithoutNUL(m.Sender), pg.WithoutNUL(m.ReplyTo), pg.TextArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
-		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pg.WithoutNUL(m.SubjectWritten)))
+		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pg.WithoutNUL(m.SubjectWritten), !m.NoAutoText))
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert mailing: %w", err)

@@ -16,6 +16,7 @@ import (
 type MailingTemplates struct {
 	HTML           string         `db:"html"`
 	Text           string         `db:"text_body"` // "" = none
+	AutoText       bool           `db:"auto_text"` // without Text, a text part is made from the rendered HTML
 	HTMLSHA256     []byte         `db:"html_sha256"`
 	CheckerVersion int            `db:"checker_version"`
 	Fields         pq.StringArray `db:"fields"` // the names that LoadedEmail.Fields holds values of
@@ -23,7 +24,7 @@ type MailingTemplates struct {
 
 // mailingTemplatesSQL reads one row by primary key and locks nothing.
 const mailingTemplatesSQL = `
-SELECT html, coalesce(text_body, '') AS text_body, html_sha256, checker_version, fields FROM mailings WHERE id = $1`
+SELECT html, coalesce(text_body, '') AS text_body, auto_text, html_sha256, checker_version, fields FROM mailings WHERE id = $1`
 
 // MailingTemplates reads them; ErrNotFound if there is no such mailing, or its templates are
 // not kept any more.

@@ -21,8 +21,9 @@ type NewEmail struct {
 	RequestID      string
 	Job            email.SendJob // Attempt and EnqueuedAt are the dispatcher's to fill in
 	Sender         string        // From, with its display name
-	HTML           string
-	Text           string // "" = none
+	HTML           string        // "" = none
+	Text           string        // "" = none
+	NoAutoText     bool          // without Text there is no text part; otherwise the worker makes one from HTML
 	HTMLSHA256     []byte
 	CheckerVersion int
 	CPFCNPJ        []byte // encrypted; nil = none

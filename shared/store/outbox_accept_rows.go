@@ -60,6 +60,7 @@ var acceptParameters = pg.Parameters[acceptScalars, NewEmail]{
 		pg.Each("sender", "text", pg.Texts, func(e *NewEmail) string { return e.Sender }),
 		pg.Each("html", "text", pg.Texts, func(e *NewEmail) string { return e.HTML }),
 		pg.Each("text_body", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.Text }),
+		pg.Each("auto_text", "bool", pg.Bools, func(e *NewEmail) bool { return !e.NoAutoText }),
 		pg.Each("html_sha256", "bytea", pg.Byteas, func(e *NewEmail) []byte { return e.HTMLSHA256 }),
 		pg.Each("checker_version", "bigint", pg.BigInts, func(e *NewEmail) int64 { return int64(e.CheckerVersion) }),
 		pg.Each("cpf_cnpj_enc", "bytea", pg.Byteas, func(e *NewEmail) []byte { return e.CPFCNPJ }),

@@ -31,6 +31,7 @@ type LoadedEmail struct {
 	Sender         string         `db:"sender"`
 	HTML           string         `db:"html"`
 	Text           string         `db:"text_body"`
+	AutoText       bool           `db:"auto_text"` // without Text, a text part is made from HTML
 	HTMLSHA256     []byte         `db:"html_sha256"`
 	CheckerVersion int            `db:"checker_version"`
 	Delivery       email.Delivery `db:"delivery"`

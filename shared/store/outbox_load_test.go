@@ -32,7 +32,7 @@ func TestLoad(t *testing.T) {
 	}
 	want := &store.LoadedEmail{
 		ID: e.ID, CompanyID: company, RequestID: e.RequestID, Status: email.Enqueued, Attempts: 3, Throttles: 1, Due: true, LaneOpen: true, GateOpen: true,
-		Sender: e.Sender, HTML: e.HTML, Text: "Olá", HTMLSHA256: e.HTMLSHA256, CheckerVersion: e.CheckerVersion, Delivery: email.AtMostOnce,
+		Sender: e.Sender, HTML: e.HTML, Text: "Olá", AutoText: true, HTMLSHA256: e.HTMLSHA256, CheckerVersion: e.CheckerVersion, Delivery: email.AtMostOnce,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(store.LoadedEmail{}, "Payload", "ExpiresAt"), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)

@@ -304,7 +304,7 @@ func TestQuota_StoredBodyBytes(t *testing.T) {
 	body := func(e *store.NewEmail) { e.HTML, e.Text = "0123456789", "é" } // 12 bytes
 	limit(t, d, company, store.QuotaStoredBodyBytes, 24)
 	first := d.Accept(t, company, body)
-	d.Accept(t, company, body)
+	d.Accept(t, company, func(e *store.NewEmail) { e.HTML, e.Text = "", "0123456789é" })
 	refused(t, accept(t, d, company, body), store.QuotaStoredBodyBytes, 24, 24)
 
 	// Erased bodies, and deleted rows: two batches of the same ages.

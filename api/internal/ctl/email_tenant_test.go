@@ -80,7 +80,7 @@ func TestEmailSend_Refused(t *testing.T) {
 	}{
 		{"", ctl.ExitUsage, "--to or --body is missing"},
 		{"--to a@b.example", ctl.ExitUsage, "--subject is missing"},
-		{"--to a@b.example --subject s", ctl.ExitUsage, "--html or --html-file is missing"},
+		{"--to a@b.example --subject s", ctl.ExitUsage, "give --html, --html-file, --text or --text-file"},
 		{"--to a@b.example --subject s --html x", ctl.ExitUsage, "--external-id is missing: give the company's own id of the recipient"},
 		{"--to a@b.example --subject s --html x --external-id 1 --header X", ctl.ExitUsage, `--header "X" must be a name and a value`},
 		{"--body x.json --to a@b.example", ctl.ExitUsage, "give only one of --body and --to"},

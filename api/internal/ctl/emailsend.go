@@ -23,8 +23,9 @@ type emailRequest struct {
 	CC        []string          `json:"cc,omitempty"`
 	BCC       []string          `json:"bcc,omitempty"`
 	Subject   string            `json:"subject"`
-	HTML      string            `json:"html"`
+	HTML      string            `json:"html,omitempty"`
 	Text      string            `json:"text,omitempty"`
+	AutoText  *bool             `json:"autoText,omitempty"`
 	ReplyTo   string            `json:"replyTo,omitempty"`
 	From      string            `json:"from,omitempty"`
 	Headers   map[string]string `json:"headers,omitempty"`
@@ -48,7 +49,7 @@ type sendOptions struct {
 	emailRequest
 	htmlFile, textFile, body, once string
 	headers                        []string
-	watch                          bool
+	noAutoText, watch              bool
 }
 
 func (c *control) emailSend() *cobra.Command {
@@ -88,6 +89,7 @@ func (o *sendOptions) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.htmlFile, "html-file", "", "read the HTML body from `FILE`; - is standard input")
 	flags.StringVar(&o.Text, "text", "", "the plain-text body, a `TEXT`")
 	flags.StringVar(&o.textFile, "text-file", "", "read the plain-text body from `FILE`; - is standard input")
+	flags.BoolVar(&o.noAutoText, "no-auto-text", false, "make no text part from the HTML body")
 	flags.StringVar(&o.From, "from", "", "a sender other than the company's default, a `MAILBOX`")
 	flags.StringVar(&o.ReplyTo, "reply-to", "", "the Reply-To `ADDRESS`")
 	flags.StringArrayVar(&o.headers, "header", nil, "an additional header, as in 'X-Invoice: 42' (repeatable, at most 10 `HEADERS`)")
@@ -108,7 +110,7 @@ func (o *sendOptions) flags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("text", "text-file")
 	cmd.MarkFlagsOneRequired("to", "body")
 	for _, flag := range []string{
-		"to", "cc", "bcc", "subject", "html", "html-file", "text", "text-file", "from", "reply-to", "header", "tag",
+		"to", "cc", "bcc", "subject", "html", "html-file", "text", "text-file", "no-auto-text", "from", "reply-to", "header", "tag",
 		"external-id", "recipient-id", "name", "company-name", "priority", "send-at", "delivery",
 	} {
 		cmd.MarkFlagsMutuallyExclusive("body", flag)
@@ -127,11 +129,14 @@ func (o *sendOptions) request(stdin io.Reader) (any, error) {
 	if o.Text, err = inlineOrFile(o.Text, o.textFile, "--text-file", stdin); err != nil {
 		return nil, err
 	}
+	if o.noAutoText {
+		o.AutoText = new(bool)
+	}
 	switch {
 	case o.Subject == "":
 		return nil, usagef("--subject is missing")
-	case o.HTML == "":
-		return nil, usagef("--html or --html-file is missing")
+	case o.HTML == "" && o.Text == "":
+		return nil, usagef("the body is missing: give --html, --html-file, --text or --text-file")
 	case o.Recipient.ExternalID == "" && o.Recipient.RecipientID == "":
 		return nil, usagef("--external-id is missing: give the company's own id of the recipient, such as a customer number (or --recipient-id)")
 	}

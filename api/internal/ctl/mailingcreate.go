@@ -28,7 +28,7 @@ type mailingOptions struct {
 	emptyFields                                          string
 	tags, tests                                          []string
 	once                                                 string
-	dryRun, hold, watch                                  bool
+	dryRun, hold, watch, noAutoText                      bool
 }
 
 func (c *control) mailingCreate() *cobra.Command {
@@ -74,6 +74,7 @@ func (o *mailingOptions) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.htmlFile, "html-file", "", "read the template of the HTML body from `FILE`")
 	flags.StringVar(&o.text, "text", "", "the `TEMPLATE` of the plain-text body")
 	flags.StringVar(&o.textFile, "text-file", "", "read the template of the plain-text body from `FILE`")
+	flags.BoolVar(&o.noAutoText, "no-auto-text", false, "make no text part from the HTML body")
 	flags.StringVar(&o.from, "from", "", "a sender other than the company's default, a `MAILBOX`")
 	flags.StringVar(&o.replyTo, "reply-to", "", "the Reply-To `ADDRESS`")
 	flags.StringVar(&o.sendAt, "send-at", "", "do not send before this `TIME`, as in 2026-03-01T09:00:00-03:00")
@@ -129,6 +130,9 @@ func (o *mailingOptions) parts(stdin io.Reader) ([]client.Part, error) {
 	add(mailing.PartEncoding, o.encoding)
 	add(mailing.PartDelimiter, o.delimiter)
 	add(mailing.PartEmpty, o.emptyFields)
+	if o.noAutoText {
+		add(mailing.PartAutoText, strconv.FormatBool(false))
+	}
 	if o.dryRun {
 		add(mailing.PartDryRun, strconv.FormatBool(true))
 	}

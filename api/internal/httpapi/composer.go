@@ -135,6 +135,7 @@ func (c *composer) build(caller *store.Caller, requestID string, d *draft.Draft)
 		Sender:         d.Sender,
 		HTML:           r.HTML,
 		Text:           r.Text,
+		NoAutoText:     !value(r.AutoText, true),
 		CheckerVersion: int(htmlcheck.Version),
 		Priority:       value(r.Priority, email.DefaultPriority),
 		Delivery:       email.Delivery(value(r.Delivery, string(email.AtLeastOnce))),

@@ -113,7 +113,7 @@ func (a *API) buildMailing(v *requestState, d *mailingDraft, up upload, template
 		ID: up.id, CompanyID: v.caller.CompanyID, RequestID: v.requestID,
 		Filename: d.filename, StorageURL: up.file.URL, FileBytes: up.file.Bytes, FileSHA256: keyed(file[:], a.composer.hashKey),
 		DryRun: d.dryRun(), Held: d.held(),
-		Subject: templates.Subject, HTML: templates.HTML, Text: templates.Text, Fields: templates.Fields,
+		Subject: templates.Subject, HTML: templates.HTML, Text: templates.Text, NoAutoText: d.request.AutoText == "false", Fields: templates.Fields,
 		HTMLSHA256: html[:], CheckerVersion: int(htmlcheck.Version),
 		Sender: d.sender, ReplyTo: value(d.request.ReplyTo, ""), Tags: d.request.Tags, Delivery: d.delivery(), SendAt: d.sendAt,
 	}
@@ -161,7 +161,7 @@ func testEmail(v *requestState, m *store.NewMailing, address, link string, rende
 	html := sha256.Sum256([]byte(rendered.HTML))
 	return store.NewEmail{
 		ID: id, CompanyID: m.CompanyID, RequestID: v.requestID, Sender: m.Sender,
-		HTML: rendered.HTML, Text: rendered.Text, HTMLSHA256: html[:], CheckerVersion: m.CheckerVersion,
+		HTML: rendered.HTML, Text: rendered.Text, NoAutoText: m.NoAutoText, HTMLSHA256: html[:], CheckerVersion: m.CheckerVersion,
 		Priority: email.UrgentPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: timeOf(id),
 		Job: email.SendJob{
 			OutboxID: id.String(), CompanyID: m.CompanyID.String(), RequestID: v.requestID,

@@ -23,6 +23,7 @@ type mailingRequest struct {
 	Subject  string   `json:"subject" validate:"required,line"`
 	HTML     string   `json:"html" validate:"required"`
 	Text     string   `json:"text"`
+	AutoText string   `json:"autoText,omitempty" validate:"omitempty,oneof=true false"`
 	Name     string   `json:"name" validate:"line,max=255"`
 	From     *string  `json:"from" validate:"omitnil,max=1000,mailbox"`
 	ReplyTo  *string  `json:"replyTo" validate:"omitnil,address"`
@@ -48,7 +49,8 @@ func requestOf(f mailing.Form) mailingRequest {
 	}
 	return mailingRequest{
 		Subject: f.Values[mailing.PartSubject], HTML: f.Values[mailing.PartHTML], Text: f.Values[mailing.PartText],
-		Name: f.Values[mailing.PartName], From: optional(mailing.PartFrom), ReplyTo: optional(mailing.PartReplyTo),
+		AutoText: f.Values[mailing.PartAutoText],
+		Name:     f.Values[mailing.PartName], From: optional(mailing.PartFrom), ReplyTo: optional(mailing.PartReplyTo),
 		SendAt: optional(mailing.PartSendAt), Tags: f.Lists[mailing.PartTags], Delivery: f.Values[mailing.PartDelivery],
 		DryRun: f.Values[mailing.PartDryRun], Test: f.Lists[mailing.PartTest], Start: f.Values[mailing.PartStart],
 		Encoding: f.Values[mailing.PartEncoding], Delimiter: f.Values[mailing.PartDelimiter],
@@ -143,6 +145,9 @@ func (d *mailingDraft) sum(file [sha256.Size]byte, hashKey []byte) ([]byte, erro
 	}
 	if d.rejectsEmpty() { // keeps the sum of requests of earlier releases
 		all = append(all, "reject")
+	}
+	if r.AutoText == "false" {
+		all = append(all, "no text part")
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

@@ -21,6 +21,7 @@ const (
 	PartSubject   = "subject"
 	PartHTML      = "html"
 	PartText      = "text"
+	PartAutoText  = "autoText"
 	PartName      = "name"
 	PartFrom      = "from"
 	PartReplyTo   = "replyTo"
@@ -53,7 +54,7 @@ func partOf(name string) (part, bool) {
 		return part{maxBytes: maxSubject, list: true}, true
 	case PartName, PartReplyTo:
 		return part{maxBytes: MaxName * utf8.UTFMax}, true
-	case PartSendAt, PartDelivery, PartDryRun, PartStart, PartEncoding, PartDelimiter, PartEmpty:
+	case PartSendAt, PartAutoText, PartDelivery, PartDryRun, PartStart, PartEncoding, PartDelimiter, PartEmpty:
 		return part{maxBytes: 64}, true
 	}
 	return part{}, false
@@ -61,7 +62,7 @@ func partOf(name string) (part, bool) {
 
 // formParts lists the parts for messages about unknown ones.
 var formParts = fieldhint.Request{Noun: "part", Known: []string{
-	PartFile, PartSubject, PartHTML, PartText, PartName, PartFrom, PartReplyTo, PartSendAt, PartTags, PartDelivery, PartDryRun, PartTest, PartStart,
+	PartFile, PartSubject, PartHTML, PartText, PartAutoText, PartName, PartFrom, PartReplyTo, PartSendAt, PartTags, PartDelivery, PartDryRun, PartTest, PartStart,
 	PartEncoding, PartDelimiter, PartEmpty,
 }}
 

@@ -20,27 +20,28 @@
 --   $8   sender               text[]
 --   $9   html                 text[]
 --   $10  text_body            text[]
---   $11  html_sha256          bytea[]
---   $12  checker_version      bigint[]
---   $13  cpf_cnpj_enc         bytea[]
---   $14  priority             bigint[]
---   $15  delivery             text[]
---   $16  send_at              timestamptz[]
---   $17  ttl_ms               bigint[]
---   $18  created_at           timestamptz[]
---   $19  keyed                bool[]
---   $20  route                text[]
---   $21  key                  text[]
---   $22  body_sha256          bytea[]
---   $23  answer_status        bigint[]
---   $24  answer               bytea[]
---   $25  keep_ms              bigint[]
---   $26  aggregate_type       text[]
---   $27  aggregate_id         text[]
---   $28  event_type           text[]
---   $29  template             text[]
+--   $11  auto_text            bool[]
+--   $12  html_sha256          bytea[]
+--   $13  checker_version      bigint[]
+--   $14  cpf_cnpj_enc         bytea[]
+--   $15  priority             bigint[]
+--   $16  delivery             text[]
+--   $17  send_at              timestamptz[]
+--   $18  ttl_ms               bigint[]
+--   $19  created_at           timestamptz[]
+--   $20  keyed                bool[]
+--   $21  route                text[]
+--   $22  key                  text[]
+--   $23  body_sha256          bytea[]
+--   $24  answer_status        bigint[]
+--   $25  answer               bytea[]
+--   $26  keep_ms              bigint[]
+--   $27  aggregate_type       text[]
+--   $28  aggregate_id         text[]
+--   $29  event_type           text[]
+--   $30  template             text[]
 --
--- EXPLAIN EXECUTE accept_scheduled ('0', 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
+-- EXPLAIN EXECUTE accept_scheduled ('0', 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
 WITH
 -- input adds the lane of each email (by dispatch_lanes' unique index, no lock). An email whose company has no lane for its
 -- queue is left out: nothing would ever send it.
@@ -56,26 +57,27 @@ input AS (
             $8::text[],         -- sender
             $9::text[],         -- html
             $10::text[],        -- text_body
-            $11::bytea[],       -- html_sha256
-            $12::bigint[],      -- checker_version
-            $13::bytea[],       -- cpf_cnpj_enc
-            $14::bigint[],      -- priority
-            $15::text[],        -- delivery
-            $16::timestamptz[], -- send_at
-            $17::bigint[],      -- ttl_ms
-            $18::timestamptz[], -- created_at
-            $19::bool[],        -- keyed
-            $20::text[],        -- route
-            $21::text[],        -- key
-            $22::bytea[],       -- body_sha256
-            $23::bigint[],      -- answer_status
-            $24::bytea[],       -- answer
-            $25::bigint[],      -- keep_ms
-            $26::text[],        -- aggregate_type
-            $27::text[],        -- aggregate_id
-            $28::text[],        -- event_type
-            $29::text[]         -- template
-        ) AS t(id, company_id, queue, request_id, payload, sender, html, text_body, html_sha256,
+            $11::bool[],        -- auto_text
+            $12::bytea[],       -- html_sha256
+            $13::bigint[],      -- checker_version
+            $14::bytea[],       -- cpf_cnpj_enc
+            $15::bigint[],      -- priority
+            $16::text[],        -- delivery
+            $17::timestamptz[], -- send_at
+            $18::bigint[],      -- ttl_ms
+            $19::timestamptz[], -- created_at
+            $20::bool[],        -- keyed
+            $21::text[],        -- route
+            $22::text[],        -- key
+            $23::bytea[],       -- body_sha256
+            $24::bigint[],      -- answer_status
+            $25::bytea[],       -- answer
+            $26::bigint[],      -- keep_ms
+            $27::text[],        -- aggregate_type
+            $28::text[],        -- aggregate_id
+            $29::text[],        -- event_type
+            $30::text[]         -- template
+        ) AS t(id, company_id, queue, request_id, payload, sender, html, text_body, auto_text, html_sha256,
                checker_version, cpf_cnpj_enc, priority, delivery, send_at, ttl_ms, created_at, keyed, route, key,
                body_sha256, answer_status, answer, keep_ms, aggregate_type, aggregate_id, event_type, template)
         LIMIT $2 /* count */
@@ -98,9 +100,9 @@ keys AS (
 -- accepted inserts the emails (by primary key of email_outbox). An id that exists is this very email, since ids are new:
 -- the statement is run once more.
 accepted AS (
-INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, text_body, html_sha256, checker_version,
+INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, text_body, auto_text, html_sha256, checker_version,
                           cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, template, created_at, next_at, expires_at)
-SELECT id, company_id, lane_id, request_id, payload, sender, html, text_body, html_sha256, checker_version,
+SELECT id, company_id, lane_id, request_id, payload, sender, html, text_body, auto_text, html_sha256, checker_version,
        cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, template, created_at,
        greatest(now(), send_at), greatest(now(), send_at) + ttl_ms * interval '1 ms'
 FROM input

@@ -18,7 +18,7 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)
            OR coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS gate_open,
        coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS probe,
-       o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body,
+       o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body, o.auto_text,
        o.html_sha256, coalesce(o.checker_version, 0) AS checker_version, o.delivery,
        -- The recipient that the email names exists at the address the email goes to, or its import is under way.
        r.id IS NOT NULL OR EXISTS (

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/plaintext"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/breaker"
@@ -28,6 +29,7 @@ type attempt struct {
 	// a mailing's email from being rendered. Both are nil otherwise.
 	unreadable, unrenderable error
 	html, text               string
+	autoText                 bool              // without text, one is made from html
 	unsubscribe              map[string]string // headers of a mailing's email
 	// tries and throttles include this attempt once its claim has succeeded.
 	tries, throttles int
@@ -42,7 +44,7 @@ type attempt struct {
 func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, received time.Time) *attempt {
 	a := &attempt{
 		id: uuid.New(), row: row, task: task, queue: queue, received: received,
-		tries: row.Attempts + 1, throttles: row.Throttles, html: row.HTML, text: row.Text,
+		tries: row.Attempts + 1, throttles: row.Throttles, html: row.HTML, text: row.Text, autoText: row.AutoText,
 	}
 	a.reach(email.EventReceived)
 	a.unreadable = json.Unmarshal(row.Payload, &a.job)
@@ -138,6 +140,13 @@ func (a *attempt) recipient() *store.Recipient {
 
 func (a *attempt) receivedEvent() email.Event {
 	return event(email.EventReceived, a.received, map[string]any{"attempt": a.number(), "jobId": a.row.ID})
+}
+
+// addText makes the text part from the html, unless the email has one or its request turned that off.
+func (a *attempt) addText() {
+	if a.text == "" && a.autoText {
+		a.text = plaintext.FromHTML(a.html)
+	}
 }
 
 // message builds the provider message from the outbox row.

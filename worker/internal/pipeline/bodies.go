@@ -43,6 +43,7 @@ type bodies struct {
 // body is one mailing's parsed templates, bound to the order of its columns.
 type body struct {
 	html, text *mailmerge.Bound // text may be nil
+	autoText   bool
 	// unusable is the error that keeps the templates from being used, or nil.
 	unusable error
 }
@@ -75,7 +76,7 @@ func (b *bodies) render(ctx context.Context, a *attempt) error {
 		a.unrenderable = fmt.Errorf("html: %w", err)
 		return nil
 	}
-	a.html = string(html)
+	a.html, a.autoText = string(html), made.autoText
 	if made.text != nil {
 		text, err := made.text.AppendTo(nil, values)
 		if err != nil {
@@ -132,7 +133,7 @@ func bind(t store.MailingTemplates) *body {
 			return &body{unusable: err}
 		}
 	}
-	var made body
+	made := body{autoText: t.AutoText}
 	for _, part := range []struct {
 		name, text string
 		parse      func(string) (*mailmerge.Template, error)

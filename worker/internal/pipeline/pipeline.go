@@ -236,6 +236,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	if failed := validate(a, p.MaxAttempts); failed != nil {
 		return p.refuse(ctx, log, a, failed)
 	}
+	a.addText()
 	a.reach(email.EventValidated)
 	if err := p.awaitPermit(ctx, permit, a.recipients()); err != nil {
 		return err

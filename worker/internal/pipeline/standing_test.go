@@ -125,7 +125,7 @@ func TestHandle_ValidationFailures(t *testing.T) {
 		"script, with the hash of another body": {
 			func(e *store.NewEmail) { e.HTML = "<script>alert(1)</script>" }, email.CodeInvalidTemplate,
 		},
-		"empty body": {func(e *store.NewEmail) { e.HTML = "" }, email.CodeInvalidTemplate},
+		"empty body": {func(e *store.NewEmail) { e.HTML, e.Text = "", "" }, email.CodeInvalidTemplate},
 		"body too large": {
 			func(e *store.NewEmail) { e.HTML = strings.Repeat("a", email.MaxHTML+1) }, email.CodeInvalidTemplate,
 		},

@@ -74,15 +74,15 @@ func checkTemplate(a *attempt) error {
 	switch {
 	case a.unrenderable != nil:
 		return a.unrenderable
-	case a.html == "":
-		return errors.New("html is empty")
+	case a.html == "" && a.text == "":
+		return errors.New("html and text are empty")
 	case len(a.html) > email.MaxHTML:
 		return errors.New("html is larger than 512 KiB")
 	case len(a.text) > email.MaxHTML:
 		return errors.New("text is larger than 512 KiB")
 	case subject == 0 || subject > email.MaxSubject:
 		return errors.New("subject must have 1 to 150 characters")
-	case a.row.MailingID.Valid: // its template has been checked
+	case a.html == "", a.row.MailingID.Valid: // a mailing's template has been checked
 		return nil
 	}
 	sum := sha256.Sum256([]byte(a.row.HTML))

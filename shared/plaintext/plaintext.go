@@ -1,0 +1,89 @@
+// Package plaintext derives the text part of an email from its html.
+//
+// It reads the tokens of golang.org/x/net/html and builds no tree: time and memory grow linearly
+// with the html, whatever its nesting. It never fails; html without a text has no text part.
+package plaintext
+
+import (
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"email-gateway/shared/email"
+)
+
+// FromHTML returns what a reader of the html would see as text: paragraphs, lists, tables with one
+// row per line, the addresses of links in angle brackets, the alternative texts of images. Comments,
+// style, script, title and hidden elements such as preheaders are left out. It returns "" if there
+// is no text, or more than an email's text part may have.
+func FromHTML(body string) string {
+	w := writer{limit: email.MaxHTML}
+	z := html.NewTokenizer(strings.NewReader(body))
+	for !w.full {
+		switch z.Next() {
+		case html.ErrorToken:
+			return w.text()
+		case html.TextToken:
+			if !w.skipping() {
+				w.write(html.UnescapeString(string(z.Raw())))
+			}
+		case html.EndTagToken:
+			name, _ := z.TagName()
+			w.end(string(name))
+		case html.StartTagToken, html.SelfClosingTagToken:
+			name, more := z.TagName()
+			e := element{name: string(name)}
+			if more {
+				e.readAttributes(z)
+			}
+			w.start(e)
+		}
+	}
+	return ""
+}
+
+// element is a start tag with the attributes that matter.
+type element struct {
+	name      string
+	href, alt string
+	hidden    bool
+}
+
+func (e *element) readAttributes(z *html.Tokenizer) {
+	for more := true; more; {
+		var key, value []byte
+		key, value, more = z.TagAttr()
+		switch string(key) {
+		case "href":
+			e.href = strings.TrimSpace(string(value))
+		case "alt":
+			e.alt = string(value)
+		case "hidden":
+			e.hidden = true
+		case "style":
+			e.hidden = e.hidden || hides(string(value))
+		}
+	}
+}
+
+// hides reports whether a style hides its element in the way that emails hide preheaders.
+func hides(style string) bool {
+	for declaration := range strings.SplitSeq(strings.ToLower(style), ";") {
+		property, value, _ := strings.Cut(declaration, ":")
+		value, _, _ = strings.Cut(strings.TrimSpace(value), "!")
+		switch strings.TrimSpace(property) + ":" + strings.TrimSpace(value) {
+		case "display:none", "visibility:hidden", "mso-hide:all", "opacity:0", "max-height:0", "max-height:0px":
+			return true
+		}
+	}
+	return false
+}
+
+// isVoid reports whether an element has no content and no end tag.
+func isVoid(name string) bool {
+	switch name {
+	case "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr":
+		return true
+	}
+	return false
+}
