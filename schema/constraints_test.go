@@ -80,6 +80,12 @@ func legal() map[string]row {
 		"event_positions":   {"singleton": "true"},
 		"owner_locks":       {"name": "'settling'", "slot": "0"},
 		"retention_walks":   {"kind": "'outbox'", "company_id": "gen_random_uuid()"},
+		"webhook_endpoints": {"id": "gen_random_uuid()", "company_id": companyID, "slot": "1", "url": "'https://hooks.acme.example'", "secret_enc": "'x'", "feed_position": "0"},
+		"webhook_deliveries": {
+			"id": "gen_random_uuid()", "endpoint_id": companyID, "company_id": companyID, "event_id": "gen_random_uuid()::text", "type": "'email.sent'",
+			"position": "1", "status": "'WAITING'",
+		},
+		"webhook_replays":   {"id": "gen_random_uuid()", "endpoint_id": companyID, "company_id": companyID},
 		"recipient_intakes": {"recipient_id": "gen_random_uuid()", "outbox_id": "gen_random_uuid()", "company_id": companyID, "email": "'ana@example.com'"},
 	}
 }
@@ -306,6 +312,30 @@ func TestConstraints(t *testing.T) {
 		{"suppressions", row{"company_id": "gen_random_uuid()"}, "suppressions_company_id_fkey"},
 
 		{"recipient_intakes", nil, ""},
+
+		{"webhook_endpoints", nil, ""},
+		{"webhook_endpoints", row{"slot": "0"}, "webhook_endpoints_slot_check"},
+		{"webhook_endpoints", row{"slot": "21"}, "webhook_endpoints_slot_check"},
+		{"webhook_endpoints", nil, "webhook_endpoints_slot"},
+		{"webhook_endpoints", row{"slot": "2", "company_id": "gen_random_uuid()"}, "webhook_endpoints_company_id_fkey"},
+		{"webhook_endpoints", row{"slot": "2", "url": "''"}, "webhook_endpoints_url_check"},
+		{"webhook_endpoints", row{"slot": "2", "status": "'PAUSED'"}, "webhook_endpoints_status_check"},
+		{"webhook_endpoints", row{"slot": "2", "status": "'DISABLED'", "disabled_reason": "'TIRED'", "disabled_at": "now()"}, "webhook_endpoints_disabled_reason_check"},
+		{"webhook_endpoints", row{"slot": "2", "status": "'DISABLED'"}, "webhook_endpoints_disabled"},
+		{"webhook_endpoints", row{"slot": "2", "old_secret_enc": "'x'"}, "webhook_endpoints_old_secret"},
+		{"webhook_endpoints", row{"slot": "2", "lease_token": "gen_random_uuid()"}, "webhook_endpoints_lease"},
+		{"webhook_endpoints", row{"slot": "2", "failures": "1"}, "webhook_endpoints_failing"},
+		{"webhook_endpoints", row{"id": companyID, "slot": "2", "failures": "1", "failing_since": "now()"}, ""},
+		{"webhook_deliveries", nil, ""},
+		{"webhook_deliveries", row{"endpoint_id": "gen_random_uuid()"}, "webhook_deliveries_endpoint_id_fkey"},
+		{"webhook_deliveries", row{"event_id": "''"}, "webhook_deliveries_event_id_check"},
+		{"webhook_deliveries", row{"status": "'SENT'"}, "webhook_deliveries_status_check"},
+		{"webhook_deliveries", row{"status": "'RETRYING'"}, "webhook_deliveries_due"},
+		{"webhook_deliveries", row{"next_at": "now()"}, "webhook_deliveries_due"},
+		{"webhook_replays", nil, ""},
+		{"webhook_replays", row{"status": "'PAUSED'"}, "webhook_replays_status_check"},
+		{"webhook_replays", row{"since": "now()"}, "webhook_replays_range"},
+		{"webhook_replays", row{"finished_at": "now()"}, "webhook_replays_finished"},
 
 		{"company_quotas", row{"scheduled_emails": "-1"}, "company_quotas_scheduled_emails_check"},
 		{"company_quotas", row{"emails_per_day": "-1"}, "company_quotas_emails_per_day_check"},

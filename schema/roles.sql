@@ -113,6 +113,16 @@ GRANT SELECT, INSERT, UPDATE         ON companies, company_retention, company_qu
 GRANT SELECT, INSERT, DELETE         ON sender_domains, outbox_programs TO gateway_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions TO gateway_operator;
 
+-- Webhooks: the api manages endpoints, the worker serves them, the dispatcher deletes old deliveries.
+GRANT SELECT, INSERT, UPDATE, DELETE ON webhook_endpoints, webhook_deliveries TO gateway_api;
+GRANT SELECT, INSERT                 ON webhook_replays TO gateway_api;
+GRANT SELECT, UPDATE                 ON webhook_endpoints, webhook_replays TO gateway_worker;
+GRANT SELECT, INSERT, UPDATE         ON webhook_deliveries TO gateway_worker;
+GRANT SELECT                         ON event_feed, event_positions TO gateway_worker;
+GRANT SELECT                         ON event_feed, event_positions TO gateway_api;
+GRANT SELECT, UPDATE, DELETE         ON webhook_deliveries, webhook_replays TO gateway_dispatcher; -- it locks what it deletes
+GRANT SELECT, UPDATE                 ON webhook_endpoints TO gateway_privacy; -- secrets are encrypted again
+
 -- A transition of an email with an aggregate locks its row here FOR SHARE, which requires UPDATE;
 -- no role changes one. The api adds them with a function that does only that.
 GRANT SELECT, UPDATE                 ON outbox_aggregates TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator, gateway_privacy;

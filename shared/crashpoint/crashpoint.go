@@ -82,6 +82,18 @@ const (
 
 	// FeedbackRecorded: the events of a batch are committed, and their messages are still in the queue.
 	FeedbackRecorded Point = "feedback/recorded"
+
+	// Delivering events to a webhook endpoint (worker). Its lease ends after a minute.
+
+	// WebhookLeased: nothing was read.
+	WebhookLeased Point = "webhook/leased"
+	// WebhookRead: a page was read, and nothing was sent.
+	WebhookRead Point = "webhook/read"
+	// WebhookAnswered: the page was sent, and neither cursor nor failed deliveries are written: the
+	// page is repeated.
+	WebhookAnswered Point = "webhook/answered"
+	// WebhookRecorded: nothing has to be repeated.
+	WebhookRecorded Point = "webhook/recorded"
 )
 
 // Points lists all of them.
@@ -94,5 +106,6 @@ func Points() []Point {
 		ExpandLocked, ExpandRead, ExpandChecked, ExpandCommitted, ExpandContinued, ExpandFinished,
 		IntakeWritten, PassConfirmed,
 		FeedbackRecorded,
+		WebhookLeased, WebhookRead, WebhookAnswered, WebhookRecorded,
 	}
 }

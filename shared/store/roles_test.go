@@ -30,6 +30,8 @@ var callers = map[string][]string{
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "SetQuotaDefaults", "AddSuppression", "Confirm",
 		"event.Read", "event.WithEvents",
 		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
+		"webhook.Create", "webhook.List", "webhook.Find", "webhook.Update", "webhook.Delete", "webhook.Rotate", "webhook.Enable", "webhook.Disable", "webhook.Deliveries",
+		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",
 	},
 	"gateway_dispatcher": {
 		"WaitingLanes", "ProbeLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "StillTaken", "PickProbe", "TakeProbe", "SkipProbe", "breaker.Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "OldestErasure", "process.ProcessStatuses", "process.ReportStatus", "process.WithdrawStatus", "Advance", "Wake",
@@ -39,11 +41,14 @@ var callers = map[string][]string{
 		"DueFiles", "MarkFilesDeleted", "tenant.Retentions", "MakeLogPartition", "DropLogPartition", "MissingLogPartitions", "OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "FoldMailingFeedback", "MailingsExist", "SizeFiles", "CancelUnstarted", "FoldQuotas", "Confirm",
 		"event.AssignPositions", "event.Lag", "event.Purge",
+		"webhook.CleanDeliveries", "webhook.CleanReplays",
 	},
 	"gateway_worker": {
 		"NewLoader", "Load", "SESMessageID", "Advance", "DropTask", "NoteDroppedTask", "BuryTask", "MailingTemplates", "breaker.Gate", "breaker.ShutGate", "breaker.OpenGate", "breaker.ShutGateByAccount", "breaker.OpenGateByAccount", "SkipProbe", "process.LiveProcesses",
 		"process.ReportStatus", "process.WithdrawStatus", "LockMailing", "HoldMailing", "CountLane", "NextEntries", "Expand", "FindMailingRoom", "FailJob", "Wake", "WakeLanes",
 		"UpsertRecipients", "BuryIntake", "RecordFeedback", "Confirm",
+		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
+		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed",
 	},
 	"gateway_operator": { // gatewayctl
 		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.FindCompany", "tenant.SuspendCompany", "tenant.ResumeCompany", "tenant.CreateAPIKey", "tenant.RotateAPIKey", "tenant.RevokeAPIKey", "tenant.APIKeys",
@@ -57,6 +62,7 @@ var callers = map[string][]string{
 		"BeginErasure", "SaveReceipt", "Receipts", "FinishErasure", "CountErasedTasks", "Writers", "EraseMailingSenders", "EraseOtherNotes",
 		"EraseEmails", "EraseCopies", "EraseLetterCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "MarkFilesDeleted",
 		"audit.Record", "SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
+		"webhook.Secrets", "webhook.Reseal",
 	},
 	"gateway_program": {"EnqueueIn", "RescheduleIn", "CancelIn"}, // a tenant's own
 }

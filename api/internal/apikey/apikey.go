@@ -23,13 +23,15 @@ const (
 	DeadLettersWrite  = "deadletters:write"
 	TemplatesWrite    = "templates:write"
 	TemplatesRead     = "templates:read"
+	WebhooksRead      = "webhooks:read"
+	WebhooksWrite     = "webhooks:write"
 )
 
 // Scopes lists all scopes.
 func Scopes() []string {
 	return []string{
 		EmailsSend, EmailsRead, MailingsWrite, MailingsRead,
-		RecipientsWrite, SuppressionsWrite, DeadLettersWrite, TemplatesWrite, TemplatesRead,
+		RecipientsWrite, SuppressionsWrite, DeadLettersWrite, TemplatesWrite, TemplatesRead, WebhooksRead, WebhooksWrite,
 	}
 }
 

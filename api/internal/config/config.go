@@ -89,6 +89,11 @@ type Config struct {
 	// person a new one. Required if ENVIRONMENT is production.
 	CPFCNPJHashKey HashKey `env:"CPF_CNPJ_HASH_KEY"`
 
+	// WebhookAllowPrivate permits webhook endpoints with http:// and with addresses that are not public:
+	// for tests and closed networks, where every tenant may reach every address that the worker
+	// reaches. Set the same for api and worker.
+	WebhookAllowPrivate bool `env:"WEBHOOK_ALLOW_PRIVATE" envDefault:"false"`
+
 	// Quotas bound what each company may use; `gatewayctl company quota` sets others for one
 	// company. 0 is unlimited. An api writes them into the database when it starts.
 	Quotas

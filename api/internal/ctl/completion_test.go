@@ -45,6 +45,8 @@ func TestCompletion(t *testing.T) {
 			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,suppressions:write",
 			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,templates:write",
 			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,templates:read",
+			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,webhooks:read",
+			"emails:read,deadletters:write,emails:send,mailings:read,mailings:write,webhooks:write",
 		}},
 		{operator{}, "key create --scopes emails:read,rec", []string{"emails:read,recipients:write"}},
 		{operator{}, "suppression add x --reason ", []string{"UNSUBSCRIBE", "BOUNCE", "COMPLAINT", "MANUAL"}},

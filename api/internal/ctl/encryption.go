@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/api/internal/rotation"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/webhook"
 )
 
 func (c *control) encryption() *cobra.Command {
@@ -48,7 +49,7 @@ func (c *control) rotation(ctx context.Context, s *store.Store) (*rotation.Rotat
 		return nil, nil, err
 	}
 	p := c.progress()
-	r := &rotation.Rotation{Store: s, Bucket: bucket, Ring: settings.Ring}
+	r := &rotation.Rotation{Store: s, Bucket: bucket, Ring: settings.Ring, Webhooks: webhook.New(s.DB())}
 	r.Progress = func(what string, found, resealed int) {
 		p.update(step{what: "Scanning", text: what + ", " + plurals(found, "value", "values") + ", " + thousands(resealed) + " re-encrypted"})
 	}

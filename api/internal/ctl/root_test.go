@@ -25,6 +25,8 @@ func commands() []string {
 		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing rows", "mailing verdicts",
 		"mailing move", "mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
 		"template", "template pull", "template push", "template preview",
+		"webhook", "webhook list", "webhook show", "webhook create", "webhook update", "webhook delete", "webhook rotate-secret", "webhook enable",
+		"webhook disable", "webhook test", "webhook deliveries", "webhook retry", "webhook replay",
 		"suppression", "suppression list", "suppression add", "suppression remove", "suppression import",
 		"audit", "audit list", "doctor", "person", "person export", "person erase",
 		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",

@@ -107,6 +107,9 @@ type Params struct {
 	Events *sns.Verifier
 	// Proxies are the proxies whose X-Forwarded-For is trusted.
 	Proxies clientip.Proxies
+	// Webhooks stores webhook endpoints. WebhookAllowPrivate permits http:// and private addresses.
+	Webhooks            WebhookStore
+	WebhookAllowPrivate bool
 	// OpenAPI is the document served as /openapi.yaml.
 	OpenAPI string
 }
@@ -228,7 +231,11 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.router = a.routes(p, events)
+	hooks, err := newWebhookService(p, fair, checks)
+	if err != nil {
+		return nil, err
+	}
+	a.router = a.routes(p, events, hooks)
 	return a, nil
 }
 
@@ -238,7 +245,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.Serve
 // Routes lists the routes, for the test that compares them with openapi.yaml.
 func (a *API) Routes() gin.RoutesInfo { return a.router.Routes() }
 
-func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
+func (a *API) routes(p Params, events *sesEvents, hooks *webhookService) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode) // the other modes print to standard output
 	r := gin.New()
 	r.RedirectTrailingSlash = false
@@ -298,6 +305,7 @@ func (a *API) routes(p Params, events *sesEvents) *gin.Engine {
 	r.POST("/v1/ses/events", a.answer(notifications.limit), a.answer(events.receive))
 	a.routeMailings(r, p)
 	a.routeTemplates(r)
+	a.routeWebhooks(r, hooks)
 	a.rememberLiterals(r.Routes())
 	a.measure.expect(r.Routes())
 	return r

@@ -12,6 +12,7 @@ import (
 // holdings are the ids and values of a tenant.
 type holdings struct {
 	email, failed, mailing, recipient, letter, replay string
+	webhook, delivery, webhookReplay                  string
 	aggregate                                         string            // an id of the type "interview"
 	cursors                                           map[string]string // by operation: the nextCursor of the tenant's own first page
 }
@@ -74,6 +75,9 @@ func (g *gateway) settle(tb testing.TB) holdings {
 		tb.Fatal(err)
 	}
 	h.replay = text(g.do(tb, call{Method: http.MethodPost, Path: "/v1/dead-letters/discard", Body: `{"reason": "NONE"}`}), "replayId")
+	h.webhook, _ = g.webhook(tb, `{"url": "https://erp.cliente-dela.example/hooks"}`)
+	h.delivery = text(g.do(tb, call{Method: http.MethodPost, Path: "/v1/webhooks/" + h.webhook + "/test"}), "id")
+	h.webhookReplay = text(g.do(tb, call{Method: http.MethodPost, Path: "/v1/webhooks/" + h.webhook + "/replays", Body: `{"failed": true}`}), "replayId")
 	h.cursors = map[string]string{}
 	for id, path := range map[string]string{
 		"listEmails": "/v1/emails", "listSuppressions": "/v1/suppressions", "listDeadLetters": "/v1/dead-letters",
@@ -117,6 +121,7 @@ func failedID(h holdings) string    { return h.failed }
 func mailingID(h holdings) string   { return h.mailing }
 func recipientID(h holdings) string { return h.recipient }
 func letterID(h holdings) string    { return h.letter }
+func webhookID(h holdings) string   { return h.webhook }
 
 func listed(id string, queries ...string) approach {
 	return approach{want: http.StatusOK, queries: func(h holdings) []string {
@@ -157,9 +162,14 @@ func approaches() map[string]approach {
 		"startMailing": {id: mailingID}, "pauseMailing": {id: mailingID}, "resumeMailing": {id: mailingID},
 		"moveMailing":   {id: mailingID, body: `{"sendAt": "2020-01-01T00:00:00Z"}`},
 		"cancelMailing": {id: mailingID}, "retryFailedEntries": {id: mailingID},
+		"listWebhooks": {want: http.StatusOK}, "showWebhook": {id: webhookID}, "changeWebhook": {id: webhookID, body: `{"url": "https://mine.example/hooks"}`},
+		"deleteWebhook": {id: webhookID}, "rotateWebhookSecret": {id: webhookID}, "enableWebhook": {id: webhookID}, "disableWebhook": {id: webhookID},
+		"testWebhook": {id: webhookID}, "listWebhookDeliveries": {id: webhookID}, "replayWebhook": {id: webhookID, body: `{"failed": true}`},
+		"showWebhookDelivery": {id: webhookID}, "retryWebhookDelivery": {id: webhookID}, "showWebhookReplay": {id: webhookID},
 
 		// Objects that another tenant creates with the first tenant's values belong to that tenant.
 		"addRecipients":  {want: http.StatusAccepted, body: `{"externalId": "` + heldExternal + `", "email": "` + heldAddress + `"}`},
+		"createWebhook":  {want: http.StatusCreated, body: `{"url": "https://mine.example/hooks"}`},
 		"addSuppression": {want: http.StatusOK, body: `{"address": "` + heldAddress + `"}`},
 		"retryDeadLetters": {want: http.StatusAccepted, make: func(_ *testing.T, h holdings) call {
 			return call{Body: fmt.Sprintf(`{"recipient": %q}`, heldAddress)}
@@ -217,7 +227,7 @@ func (g *gateway) approach(t *testing.T, o operation, try approach, h holdings) 
 			g.strangerSees(t, g.do(t, c), o, try.want, h)
 			continue
 		}
-		path := strings.NewReplacer("{type}", "interview", "{version}", "1", "{name}", "{id}").Replace(o.Path)
+		path := strings.NewReplacer("{type}", "interview", "{version}", "1", "{name}", "{id}", "{delivery}", h.delivery, "{replay}", h.webhookReplay).Replace(o.Path)
 		c.Path = strings.Replace(path, "{id}", try.id(h), 1) + query
 		theirs := g.do(t, c)
 		c.Path = strings.Replace(path, "{id}", uuid.Must(uuid.NewV7()).String(), 1) + query
@@ -235,7 +245,7 @@ func (g *gateway) strangerSees(t *testing.T, r reply, o operation, want int, h h
 	if r.Status != want || r.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("%d, want %d, or it is a replay: %s", r.Status, want, r.Body)
 	}
-	for _, id := range []string{h.email, h.failed, h.mailing, h.recipient, h.letter, h.replay, g.Company.String()} {
+	for _, id := range []string{h.email, h.failed, h.mailing, h.recipient, h.letter, h.replay, h.webhook, g.Company.String()} {
 		if strings.Contains(r.Body, id) {
 			t.Errorf("shows %s: %s", id, r.Body)
 		}

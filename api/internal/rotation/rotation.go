@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/webhook"
 )
 
 // Bucket stores uploaded files; see *blob.Bucket.
@@ -30,9 +31,17 @@ type Rotation struct {
 	Store  *store.Store
 	Bucket Bucket
 	Ring   keyring.Ring
+	// Webhooks holds the secrets of webhook endpoints.
+	Webhooks WebhookSecrets
 	// Progress is called with what is being scanned, how many values were found and how many were
 	// re-encrypted so far.
 	Progress func(what string, found, resealed int)
+}
+
+// WebhookSecrets stores the secrets of webhook endpoints; see *webhook.Store.
+type WebhookSecrets interface {
+	Secrets(ctx context.Context, after uuid.UUID, limit int) ([]webhook.Secrets, error)
+	Reseal(ctx context.Context, was, now webhook.Secrets) error
 }
 
 // Files is the name of uploaded files in a KeyUsage, next to the table names.
@@ -125,6 +134,10 @@ func (r *Rotation) scan(ctx context.Context, change bool) (KeyUsage, int, error)
 			}
 			after = page.Last
 		}
+	}
+	n, err := r.scanWebhooks(ctx, change, func(key string) { count(webhookSecrets, key) }, &damaged)
+	if resealed += n; err != nil {
+		return nil, resealed, err
 	}
 	for after := uuid.Nil; ; {
 		files, err := r.Store.KeptFiles(ctx, after, filePage)

@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/webhook"
 )
 
 const cpf = "52998224725"
@@ -100,7 +101,7 @@ func newWorld(t *testing.T, old keyring.Ring) *world {
 var file = "e-mail;cpf\n" + strings.Repeat("maria@cliente.example;529.982.247-25\n", 5000)
 
 func (w *world) rotation(r keyring.Ring) *rotation.Rotation {
-	return &rotation.Rotation{Store: w.Store, Bucket: w.bucket, Ring: r}
+	return &rotation.Rotation{Store: w.Store, Bucket: w.bucket, Ring: r, Webhooks: webhook.New(w.Store.DB())}
 }
 
 func (w *world) count(t *testing.T, r keyring.Ring) rotation.KeyUsage {

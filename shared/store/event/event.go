@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -79,6 +80,27 @@ const wholeRow = 1 << 30
 
 // Behind returns the cursor behind all rows up to position.
 func Behind(position int64) Cursor { return Cursor{Position: position, email: wholeRow} }
+
+// Place returns the cursor as two numbers that compare as cursors do, for tables that store it.
+func (c Cursor) Place() (position, number int64) {
+	return c.Position, int64(c.email)<<32 | int64(c.seq)
+}
+
+// At is the reverse of Place. A number of 1<<62 is behind the whole row.
+func At(position, number int64) Cursor {
+	return Cursor{Position: position, email: int(number >> 32), seq: int(number & math.MaxUint32)}
+}
+
+// ParseID returns the email and the seq that ID names.
+func ParseID(id string) (emailID uuid.UUID, seq int, err error) {
+	first, last, found := strings.Cut(id, ".")
+	emailID, err = uuid.Parse(first)
+	seq, errSeq := strconv.Atoi(last)
+	if !found || err != nil || errSeq != nil {
+		return uuid.Nil, 0, fmt.Errorf("not the id of an event: %q", id)
+	}
+	return emailID, seq, nil
+}
 
 // String is the cursor as clients see it.
 func (c Cursor) String() string {

@@ -77,6 +77,24 @@ func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, types
 	}
 }
 
+// Find returns events of the company by their ids, in that order. Those that are no longer kept are
+// left out.
+func (s *Store) Find(ctx context.Context, company uuid.UUID, ids []string) ([]Event, error) {
+	emails := make([]feedEmail, len(ids))
+	for i, id := range ids {
+		emailID, seq, err := ParseID(id)
+		if err != nil {
+			return nil, err
+		}
+		emails[i] = feedEmail{index: i, id: emailID, first: seq, last: seq}
+	}
+	found, err := s.events(ctx, company, emails, nil)
+	if err != nil {
+		return nil, fmt.Errorf("find events: %w", err)
+	}
+	return found, nil
+}
+
 // feedRow is a row of event_feed with the bounds of the feed; a feed without further rows has one
 // without emails.
 type feedRow struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/event"
@@ -152,10 +153,23 @@ func TestRead_TypesAndLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if stored := event.At(cursor.Place()); stored != cursor {
+			t.Fatalf("%v is stored as %v", cursor, stored)
+		}
 		rest, _ := readAll(t, s, company, cursor, 100)
 		if diff := cmp.Diff(ids(all[i+1:]), ids(rest)); diff != "" {
 			t.Fatalf("behind event %d:\n%s", i, diff)
 		}
+	}
+	found, err := s.Find(t.Context(), company, []string{all[7].ID(), uuid.NewString() + ".1", all[3].ID()})
+	if err != nil || !slices.Equal(ids(found), []string{all[7].ID(), all[3].ID()}) {
+		t.Errorf("found by id: %v, %v", ids(found), err)
+	}
+	if found, err := s.Find(t.Context(), d.Company(t), []string{all[7].ID()}); err != nil || len(found) != 0 {
+		t.Errorf("another company finds %v, %v", ids(found), err)
+	}
+	if _, err := s.Find(t.Context(), company, []string{"7"}); err == nil {
+		t.Error("7 is taken for the id of an event")
 	}
 	if others, _ := readAll(t, s, d.Company(t), event.Cursor{}, 100); len(others) != 0 {
 		t.Errorf("another company sees %v", ids(others))

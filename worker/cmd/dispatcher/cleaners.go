@@ -1,6 +1,8 @@
 package main
 
 import (
+	"email-gateway/shared/store/webhook"
+
 	"time"
 
 	"email-gateway/worker/internal/maintenance"
@@ -10,7 +12,7 @@ import (
 func (p program) cleaners(actions *maintenance.Actions) maintenance.CleanersParams {
 	c := p.config
 	params := maintenance.CleanersParams{
-		Log: p.log, Store: p.db, Feed: p.feed, Archive: p.publisher, Actions: actions,
+		Log: p.log, Store: p.db, Feed: p.feed, Webhooks: webhook.New(p.db.DB()), Archive: p.publisher, Actions: actions,
 		Ages: maintenance.Ages{
 			Outbox: time.Duration(c.Outbox), Bodies: time.Duration(c.KeepBodies()), Files: time.Duration(c.Files), Entries: time.Duration(c.Entries),
 			Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()), Hashes: time.Duration(c.Hashes),

@@ -26,6 +26,9 @@ import (
 // writes after it. The stop timeout of an orchestrator must be longer.
 const grace = 50 * time.Second
 
+// webhookConns is how many connections to Postgres webhooks have.
+const webhookConns = 4
+
 func main() {
 	healthcheck := flag.Bool("healthcheck", false, "check that the worker at WORKER_ADDR is alive, and exit")
 	version := flag.Bool("version", false, "print the version and exit")
@@ -74,6 +77,11 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	hooksDB, err := store.Open(ctx, c.DatabaseURL, store.Options{MaxConns: webhookConns, Pooled: c.Pooled, AllowUnreachable: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hooksDB.Close()) }()
 	bucket := conn.Client()
 	defer func() { err = errors.Join(err, bucket.Close()) }()
 	monitor := asynqueue.NewMonitor(asynqueue.MonitorConfig{
@@ -81,7 +89,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	})
 	defer func() { err = errors.Join(err, monitor.Close()) }()
 
-	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, conn: conn, sender: sender, bucket: bucket, monitor: monitor}
+	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, hooksDB: hooksDB, conn: conn, sender: sender, bucket: bucket, monitor: monitor}
 	all, err := p.parts()
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
+	hooks "email-gateway/shared/store/webhook"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/config"
@@ -24,6 +25,7 @@ import (
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/queue/sqsqueue"
 	"email-gateway/worker/internal/status"
+	"email-gateway/worker/internal/webhook"
 )
 
 // program has the resources of the parts.
@@ -33,6 +35,7 @@ type program struct {
 	registry *prometheus.Registry
 	traces   *telemetry.Tracing
 	db       *store.Store
+	hooksDB  *store.Store // for webhooks
 	conn     asynqueue.Conn
 	sender   *ses.Sender
 	bucket   redis.UniversalClient // for send tokens
@@ -88,6 +91,9 @@ func (p program) parts() ([]service.Named, error) {
 		bulk = append(bulk, service.Named{Name: "SES events", Service: reader})
 		probes["sesEvents"] = reader.Ping
 	}
+	if c.CPFCNPJKeys.Newest() != "" {
+		bulk = append(bulk, service.Named{Name: "webhooks", Service: p.webhooks()})
+	}
 	drain := service.NewDrain(c.DrainDelay)
 	ready := map[string]status.Probe{"database": p.db.Confirm, "redis": consumer.Ping}
 	mux := status.Handler(p.registry, ready)
@@ -126,6 +132,17 @@ func (p program) eventsReader() (*feedback.Reader, error) {
 		return nil, err
 	}
 	return feedback.NewReader(feedback.Params{Log: p.log, Queue: queue, Recorder: recorder, Confirm: p.db.Confirm}), nil
+}
+
+// webhooks delivers events. It has connections of its own, so that it does not delay emails.
+func (p program) webhooks() *webhook.Service {
+	c := p.config.Webhooks
+	return webhook.New(webhook.Params{
+		Log: p.log, Store: hooks.New(p.hooksDB.DB()), Ring: c.CPFCNPJKeys, Metrics: webhook.NewMetrics(p.registry),
+		Sender:   webhook.NewSender(webhook.SenderParams{AllowPrivate: c.AllowPrivate}),
+		Schedule: c.WebhookBackoff, ProbeAfter: c.ProbeInterval, DisableAfter: c.DisableAfter,
+		Concurrency: c.WebhookConcurrency, ConcurrencyPerCompany: c.WebhookConcurrency / 4,
+	})
 }
 
 // peers counts the live workers.

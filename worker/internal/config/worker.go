@@ -15,6 +15,7 @@ type Worker struct {
 	Mailings
 	Recipients
 	Recovery
+	Webhooks
 
 	// Addr is the address that serves /livez, /readyz, /metrics and /monitoring.
 	Addr string `env:"WORKER_ADDR" envDefault:"127.0.0.1:9092"`
@@ -45,6 +46,7 @@ func ReadWorker(environ []string) (Worker, error) {
 	f := environment.Read(environ, &w)
 	w.Process.check(&f)
 	w.Recovery.check(&f)
+	w.Webhooks.check(&f)
 	if w.RabbitMQURL != "" {
 		w.Mailings.check(&f)
 		w.checkRecipients(&f)

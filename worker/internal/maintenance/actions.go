@@ -14,6 +14,7 @@ const (
 	noticeExpired     = "notification_expired"
 	deadLetterExpired = "dead_letter_expired"
 	replayExpired     = "replay_expired"
+	webhookExpired    = "webhook_delivery_expired"
 	archiveExpired    = "archived_task_expired"
 	auditExpired      = "audit_expired"
 	recipientExpired  = "recipient_expired"
@@ -46,7 +47,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were repaired, deleted or erased, by action.",
 	}, []string{"action"})}
-	for _, action := range append(others, recipientReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, archiveExpired, auditExpired,
+	for _, action := range append(others, recipientReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, webhookExpired, archiveExpired, auditExpired,
 		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, feedExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, templateExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}

@@ -47,19 +47,20 @@ type CleanStore interface {
 
 // CleanersParams make the Cleaners.
 type CleanersParams struct {
-	Log     *slog.Logger
-	Store   CleanStore
-	Feed    EventFeedStore
-	Archive Archive
-	Files   Files // nil: there is no file storage
-	Actions *Actions
-	Ages    Ages
+	Log      *slog.Logger
+	Store    CleanStore
+	Feed     EventFeedStore
+	Webhooks WebhookStore
+	Archive  Archive
+	Files    Files // nil: there is no file storage
+	Actions  *Actions
+	Ages     Ages
 }
 
 // NewCleaners makes a cleaner for each kind of data with a retention.
 func NewCleaners(p CleanersParams) []service.Named {
 	kinds := []kind{
-		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), archivedTasks(p.Archive), auditRows(p.Store), eventFeed(p.Feed),
+		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), webhooks(p.Webhooks), archivedTasks(p.Archive), auditRows(p.Store), eventFeed(p.Feed),
 		{"bodies", bodyExpired, p.bodies},
 		{"logs", logExpired, p.logs},
 		{"aggregates", aggregateExpired, always(aged(p.Ages.Logs, p.Store.PurgeAggregates))},

@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/webhook"
 	"email-gateway/worker/internal/maintenance"
 )
 
@@ -33,7 +34,7 @@ func cleaners(t *testing.T, d storetest.Database, change func(*maintenance.Clean
 	t.Helper()
 	registry, log := prometheus.NewRegistry(), &lines{}
 	p := maintenance.CleanersParams{
-		Log: slog.New(slog.NewTextHandler(log, nil)), Store: d.Store, Feed: event.New(d.Store.DB()), Archive: newQueue(t), Actions: maintenance.NewActions(registry), Ages: usualAges,
+		Log: slog.New(slog.NewTextHandler(log, nil)), Store: d.Store, Feed: event.New(d.Store.DB()), Webhooks: webhook.New(d.Store.DB()), Archive: newQueue(t), Actions: maintenance.NewActions(registry), Ages: usualAges,
 	}
 	if change != nil {
 		change(&p)

@@ -17,6 +17,8 @@ const (
 	replaysKept = 30 * 24 * time.Hour
 	// feedKept is how far back GET /v1/events and webhooks can go.
 	feedKept = 30 * 24 * time.Hour
+	// webhooksKept is how long ended deliveries and replays of webhook endpoints can be looked up.
+	webhooksKept = 30 * 24 * time.Hour
 )
 
 // KeyStore has the database operations for idempotency keys.
@@ -57,6 +59,16 @@ func deadLetters(store DeadLetterStore) kind {
 
 func replays(store DeadLetterStore) kind {
 	return kind{"dead letter replays", replayExpired, always(older(replaysKept, store.CleanReplays))}
+}
+
+// WebhookStore has the database operations for webhooks.
+type WebhookStore interface {
+	CleanDeliveries(ctx context.Context, age time.Duration, limit int) (int, error)
+	CleanReplays(ctx context.Context, age time.Duration, limit int) (int, error)
+}
+
+func webhooks(store WebhookStore) kind {
+	return kind{"webhook deliveries", webhookExpired, always(older(webhooksKept, store.CleanDeliveries), older(webhooksKept, store.CleanReplays))}
 }
 
 // archivedTasks deletes archived tasks with their dead letters. The queue deletes some per call and

@@ -1,5 +1,3 @@
-// Package webhook makes the requests to webhook endpoints, by the Standard Webhooks specification. A
-// company chooses the URL, so a Sender connects to public addresses only, and follows no redirect.
 package webhook
 
 import (
@@ -29,8 +27,6 @@ const (
 	drainBytes = 16 << 10
 	// headerBytes limits a response's headers.
 	headerBytes = 16 << 10
-	// idleConns is how many connections to one endpoint are kept for later requests.
-	idleConns = 16
 	// maxRetryAfter bounds Retry-After: the longest wait of the schedule.
 	maxRetryAfter = 24 * time.Hour
 )
@@ -99,7 +95,7 @@ func NewSender(p SenderParams) *Sender {
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConns:           1024,
-		MaxIdleConnsPerHost:    idleConns,
+		MaxIdleConnsPerHost:    mostConcurrent,
 		IdleConnTimeout:        30 * time.Second,
 	}
 	return &Sender{private: p.AllowPrivate, timeout: timeout, client: &http.Client{

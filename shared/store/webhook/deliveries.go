@@ -1,0 +1,140 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+const deliveryColumns = `
+id, endpoint_id, company_id, event_id, type, position, email_id, status, attempts, next_at, last_attempt_at, last_status, last_error,
+last_took_ms, created_at`
+
+// DeliveryFilter selects a page of deliveries.
+type DeliveryFilter struct {
+	Status DeliveryStatus // "" = all
+	Before uuid.UUID      // the last id of the page before; uuid.Nil = the newest
+	Limit  int
+}
+
+// deliveriesSQL reads along webhook_deliveries_list, newest first, and locks nothing.
+const deliveriesSQL = `
+SELECT ` + deliveryColumns + ` FROM webhook_deliveries
+WHERE endpoint_id = $1 AND company_id = $2 AND ($3 = '' OR status = $3) AND id < $4
+ORDER BY id DESC LIMIT $5`
+
+// Deliveries lists stored deliveries of an endpoint of the company, newest first.
+func (s *Store) Deliveries(ctx context.Context, company, endpoint uuid.UUID, f DeliveryFilter) ([]Delivery, error) {
+	before := f.Before
+	if before == uuid.Nil {
+		before = uuid.Max
+	}
+	var all []Delivery
+	if err := s.selectAll(ctx, &all, deliveriesSQL, endpoint, company, string(f.Status), before, f.Limit); err != nil {
+		return nil, fmt.Errorf("list webhook deliveries: %w", err)
+	}
+	return all, nil
+}
+
+// findDeliverySQL finds by primary key and locks nothing.
+const findDeliverySQL = `SELECT ` + deliveryColumns + ` FROM webhook_deliveries WHERE id = $3 AND endpoint_id = $1 AND company_id = $2`
+
+// FindDelivery returns a delivery of an endpoint of the company, or ErrNotFound.
+func (s *Store) FindDelivery(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
+	var d Delivery
+	if err := s.get(ctx, &d, findDeliverySQL, endpoint, company, id); err != nil {
+		return Delivery{}, fmt.Errorf("find webhook delivery: %w", err)
+	}
+	return d, nil
+}
+
+const (
+	// lockEndpointSQL locks the endpoint by primary key: changes of its deliveries take turns.
+	lockEndpointSQL = `SELECT status FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FOR UPDATE`
+
+	// retrySQL makes one delivery due, by primary key. It waits if an earlier one of the same email is
+	// open, which webhook_deliveries_open tells.
+	retrySQL = `
+UPDATE webhook_deliveries d SET
+    status = CASE WHEN behind.yes THEN 'WAITING' ELSE 'RETRYING' END, next_at = CASE WHEN behind.yes THEN NULL ELSE now() END,
+    attempts = 0, updated_at = now()
+FROM (SELECT EXISTS (SELECT FROM webhook_deliveries w, webhook_deliveries o
+    WHERE w.id = $3 AND w.company_id = $2 AND o.endpoint_id = $1 AND o.company_id = $2 AND o.email_id = w.email_id AND o.status IN ('RETRYING', 'WAITING')
+        AND (o.position, o.id) < (w.position, w.id)) AS yes) behind
+WHERE d.id = $3 AND d.endpoint_id = $1 AND d.company_id = $2 AND d.status <> 'WAITING'
+RETURNING d.id`
+
+	// dueSQL recomputes the summary of an endpoint from its open deliveries, by webhook_deliveries_open
+	// and webhook_deliveries_retrying, and its running replays, which wait while the cursor has stopped. It locks the endpoint by primary key.
+	dueSQL = `
+UPDATE webhook_endpoints e SET
+    open_deliveries = (SELECT count(*) FROM webhook_deliveries d WHERE d.endpoint_id = $1 AND d.company_id = $2 AND d.status IN ('RETRYING', 'WAITING')),
+    due_at = least(
+        (SELECT min(next_at) FROM webhook_deliveries d WHERE d.endpoint_id = $1 AND d.company_id = $2 AND d.status = 'RETRYING'),
+        (SELECT now() FROM webhook_replays r WHERE r.endpoint_id = $1 AND r.company_id = $2 AND r.status = 'RUNNING'
+            AND e.failures < $3 AND e.open_deliveries < $4 LIMIT 1))
+WHERE e.id = $1 AND e.company_id = $2`
+)
+
+// RetryDelivery makes a delivery due at once, with all its attempts, also one that was delivered.
+func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UUID) error {
+	return s.change(ctx, "retry webhook delivery", company, endpoint, func(tx *sqlx.Tx) error {
+		var found []uuid.UUID
+		if err := tx.SelectContext(ctx, &found, retrySQL, endpoint, company, id); err != nil {
+			return err
+		}
+		if len(found) == 0 { // it waits already, or is not there
+			var d Delivery
+			return tx.GetContext(ctx, &d, findDeliverySQL, endpoint, company, id)
+		}
+		return nil
+	})
+}
+
+// createTestSQL may run twice.
+const createTestSQL = `
+INSERT INTO webhook_deliveries (id, endpoint_id, company_id, event_id, type, position, status, next_at)
+VALUES ($3, $1, $2, $4, $5, 0, 'RETRYING', now()) ON CONFLICT (id) DO NOTHING`
+
+// keptTests is how many tests of an endpoint are kept.
+const keptTests = 20
+
+// oldTestsSQL reads by webhook_deliveries_tests and locks what it deletes.
+const oldTestsSQL = `
+DELETE FROM webhook_deliveries WHERE company_id = $2 AND id IN (
+    SELECT id FROM webhook_deliveries WHERE endpoint_id = $1 AND company_id = $2 AND position = 0 ORDER BY id DESC OFFSET $3)`
+
+// CreateTest creates a test delivery, which is due at once, and deletes old ones.
+func (s *Store) CreateTest(ctx context.Context, company, endpoint, id uuid.UUID) error {
+	return s.change(ctx, "create webhook test", company, endpoint, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, createTestSQL, endpoint, company, id, "test_"+id.String(), TestType); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, oldTestsSQL, endpoint, company, keptTests)
+		return err
+	})
+}
+
+// change changes deliveries of an enabled endpoint of the company and updates its summary.
+func (s *Store) change(ctx context.Context, what string, company, endpoint uuid.UUID, do func(tx *sqlx.Tx) error) error {
+	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+		var status Status
+		if err := tx.GetContext(ctx, &status, lockEndpointSQL, endpoint, company); err != nil {
+			return err
+		}
+		if status == Disabled {
+			return ErrDisabled
+		}
+		if err := do(tx); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, dueSQL, endpoint, company, DownFailures, MaxOpen)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/standardwebhook"
+	"email-gateway/shared/store/event"
+)
+
+// Cursor is an event.Cursor as it is stored: its Place.
+type Cursor struct {
+	Position int64 `db:"feed_position"`
+	Number   int64 `db:"feed_number"`
+}
+
+func cursorOf(c event.Cursor) Cursor {
+	position, number := c.Place()
+	return Cursor{Position: position, Number: number}
+}
+
+// Behind reports whether c is behind other.
+func (c Cursor) Behind(other Cursor) bool {
+	return c.Position > other.Position || c.Position == other.Position && c.Number > other.Number
+}
+
+// Event is an event of a company's feed.
+type Event struct {
+	Cursor
+	ID      string // the header webhook-id, and the id in GET /v1/events
+	Type    string // such as email.bounced
+	EmailID uuid.UUID
+	At      time.Time
+	Data    json.RawMessage
+}
+
+// EventPage is a page of events.
+type EventPage struct {
+	Events []Event
+	// Next is the cursor behind the page, also behind events that the filter left out.
+	Next Cursor
+	// Skipped: events between the cursor and the page are no longer kept.
+	Skipped bool
+}
+
+// Read reads at most limit of the company's events behind a cursor whose types a filter selects. If
+// the cursor is older than the oldest event that is kept, it reads from there.
+func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filter []string, limit int) (EventPage, error) {
+	types := internalTypes(filter)
+	from := event.At(after.Position, after.Number)
+	page, err := s.feed.Read(ctx, company, from, types, limit)
+	skipped := errors.Is(err, event.ErrExpired)
+	if skipped {
+		page, err = s.feed.Read(ctx, company, page.Oldest, types, limit)
+	}
+	if err != nil {
+		return EventPage{}, fmt.Errorf("read events of a webhook endpoint: %w", err)
+	}
+	next := EventPage{Next: cursorOf(page.Next), Skipped: skipped}
+	for _, e := range page.Events {
+		shown, err := eventOf(e)
+		if err != nil {
+			return EventPage{}, err
+		}
+		next.Events = append(next.Events, shown)
+	}
+	return next, nil
+}
+
+// FindEvents reads events of the company by id. Those that are no longer kept are left out.
+func (s *Store) FindEvents(ctx context.Context, company uuid.UUID, ids []string) (map[string]Event, error) {
+	all, err := s.feed.Find(ctx, company, ids)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]Event, len(all))
+	for _, e := range all {
+		shown, err := eventOf(e)
+		if err != nil {
+			return nil, err
+		}
+		found[shown.ID] = shown
+	}
+	return found, nil
+}
+
+// catchUpSQL moves the cursors of endpoints without a new event to the newest position, so that an
+// endpoint whose company sends nothing does not fall behind the events that are kept. It reads
+// event_feed_position for each endpoint and locks those that it changes.
+const catchUpSQL = `
+UPDATE webhook_endpoints e SET feed_position = p.newest, feed_number = $1
+FROM event_positions p
+WHERE e.feed_position < p.newest AND (e.lease_until IS NULL OR e.lease_until < now())
+  AND NOT EXISTS (SELECT FROM event_feed f WHERE f.company_id = e.company_id
+    AND f.position >= e.feed_position AND (f.position > e.feed_position OR e.feed_number < $1::bigint))`
+
+// CatchUp moves the cursors of endpoints that have no new event.
+func (s *Store) CatchUp(ctx context.Context) error {
+	if _, err := s.exec(ctx, catchUpSQL, cursorOf(event.Behind(0)).Number); err != nil {
+		return fmt.Errorf("move cursors of webhook endpoints: %w", err)
+	}
+	return nil
+}
+
+// eventData is the field data of a delivery: what GET /v1/events shows of the event.
+type eventData struct {
+	OutboxID   uuid.UUID       `json:"outboxId"`
+	Seq        int             `json:"seq"`
+	RequestID  string          `json:"requestId"`
+	To         string          `json:"to"`
+	ExternalID *string         `json:"externalId,omitempty"`
+	Tags       []string        `json:"tags"`
+	Aggregate  *aggregate      `json:"aggregate,omitempty"`
+	MailingID  *uuid.UUID      `json:"mailingId,omitempty"`
+	Metadata   json.RawMessage `json:"metadata"`
+}
+
+type aggregate struct {
+	Type      string `json:"type"`
+	ID        string `json:"id"`
+	EventType string `json:"eventType"`
+}
+
+func eventOf(e event.Event) (Event, error) {
+	shown := eventData{
+		OutboxID: e.EmailID, Seq: e.Seq, RequestID: e.RequestID, To: e.Recipient, ExternalID: e.ExternalID,
+		Tags: append([]string{}, e.Tags...), MailingID: e.MailingID, Metadata: e.Metadata,
+	}
+	if len(shown.Metadata) == 0 || string(shown.Metadata) == "null" {
+		shown.Metadata = json.RawMessage("{}")
+	}
+	if e.AggregateType != nil {
+		shown.Aggregate = &aggregate{Type: *e.AggregateType, ID: text(e.AggregateID), EventType: text(e.EventType)}
+	}
+	data, err := json.Marshal(shown)
+	if err != nil {
+		return Event{}, fmt.Errorf("encode event: %w", err)
+	}
+	return Event{Cursor: cursorOf(e.Cursor()), ID: e.ID(), Type: TypeOf(e.Type), EmailID: e.EmailID, At: e.CreatedAt, Data: data}, nil
+}
+
+// internalTypes returns the types of email_events that a filter selects.
+func internalTypes(filter []string) []email.EventType {
+	selected := standardwebhook.Matching(filter, Types())
+	all := make([]email.EventType, len(selected))
+	for i, t := range selected {
+		all[i] = email.EventType(strings.ToUpper(strings.TrimPrefix(t, emailPrefix)))
+	}
+	return all
+}

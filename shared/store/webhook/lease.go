@@ -1,0 +1,122 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Work names an endpoint that may have something to do.
+type Work struct {
+	EndpointID uuid.UUID `db:"id"`
+	CompanyID  uuid.UUID `db:"company_id"`
+}
+
+const (
+	// dueEndpointsSQL reads webhook_endpoints_due, which holds the endpoints with open deliveries and
+	// replays, and locks nothing. An endpoint that is down is due earlier, for a probe.
+	dueEndpointsSQL = `
+SELECT id, company_id FROM webhook_endpoints
+WHERE status = 'ENABLED' AND due_at IS NOT NULL
+  AND (due_at <= now() OR failures >= $2 AND last_failure_at <= now() - $3 * interval '1 ms')
+  AND (lease_until IS NULL OR lease_until < now()) AND (not_before IS NULL OR not_before <= now())
+ORDER BY due_at LIMIT $1`
+
+	// behindSQL reads every endpoint, and for each the company's newest event by event_feed_position. It
+	// locks nothing. Endpoints whose cursor has stopped are left out.
+	behindSQL = `
+SELECT e.id, e.company_id FROM webhook_endpoints e
+WHERE e.status = 'ENABLED' AND e.open_deliveries < $4
+  AND (e.failures < $2 OR e.open_deliveries = 0 AND e.last_failure_at <= now() - $3 * interval '1 ms')
+  AND (e.lease_until IS NULL OR e.lease_until < now()) AND (e.not_before IS NULL OR e.not_before <= now())
+  AND EXISTS (SELECT FROM event_feed f WHERE f.company_id = e.company_id
+    AND f.position >= e.feed_position AND (f.position > e.feed_position OR e.feed_number < 4611686018427387904))
+LIMIT $1`
+
+	// headSQL reads the one row.
+	headSQL = `SELECT newest FROM event_positions`
+)
+
+// Head returns the position of the newest event of all companies: while it does not change, no
+// endpoint has a new event.
+func (s *Store) Head(ctx context.Context) (int64, error) {
+	var head int64
+	if err := s.get(ctx, &head, headSQL); err != nil {
+		return 0, fmt.Errorf("read the newest event: %w", err)
+	}
+	return head, nil
+}
+
+// Due lists endpoints with deliveries or replays that are due. probeAfter is how long after its last
+// failure an endpoint that is down gets a probe.
+func (s *Store) Due(ctx context.Context, probeAfter time.Duration, limit int) ([]Work, error) {
+	var all []Work
+	if err := s.selectAll(ctx, &all, dueEndpointsSQL, limit, DownFailures, probeAfter.Milliseconds()); err != nil {
+		return nil, fmt.Errorf("list due webhook endpoints: %w", err)
+	}
+	return all, nil
+}
+
+// Behind lists endpoints with events behind their cursor.
+func (s *Store) Behind(ctx context.Context, probeAfter time.Duration, limit int) ([]Work, error) {
+	var all []Work
+	if err := s.selectAll(ctx, &all, behindSQL, limit, DownFailures, probeAfter.Milliseconds(), MaxOpen); err != nil {
+		return nil, fmt.Errorf("list webhook endpoints with events: %w", err)
+	}
+	return all, nil
+}
+
+// Lease is the right to serve an endpoint, for one process at a time.
+type Lease struct {
+	EndpointID uuid.UUID
+	Token      uuid.UUID
+}
+
+const (
+	// leaseSQL locks one row by primary key, and none that another transaction has locked.
+	leaseSQL = `
+UPDATE webhook_endpoints SET lease_token = $2, lease_until = now() + $3 * interval '1 ms'
+WHERE id = (SELECT id FROM webhook_endpoints
+    WHERE id = $1 AND status = 'ENABLED' AND (lease_until IS NULL OR lease_until < now() OR lease_token = $2) FOR UPDATE SKIP LOCKED)
+RETURNING id`
+
+	// renewSQL and releaseSQL lock one row by primary key.
+	renewSQL = `
+UPDATE webhook_endpoints SET lease_until = now() + $3 * interval '1 ms'
+WHERE id = $1 AND lease_token = $2 AND lease_until > now() RETURNING id`
+
+	releaseSQL = `UPDATE webhook_endpoints SET lease_token = NULL, lease_until = NULL WHERE id = $1 AND lease_token = $2`
+)
+
+// Take takes the lease of an endpoint. ErrLeaseLost: another process has it.
+func (s *Store) Take(ctx context.Context, l Lease, d time.Duration) error {
+	return s.lease(ctx, "lease webhook endpoint", leaseSQL, l, d)
+}
+
+// Renew extends a lease that has not ended.
+func (s *Store) Renew(ctx context.Context, l Lease, d time.Duration) error {
+	return s.lease(ctx, "renew lease of webhook endpoint", renewSQL, l, d)
+}
+
+func (s *Store) lease(ctx context.Context, what, statement string, l Lease, d time.Duration) error {
+	var id uuid.UUID
+	err := s.get(ctx, &id, statement, l.EndpointID, l.Token, d.Milliseconds())
+	if errors.Is(err, errNotFound) {
+		return ErrLeaseLost
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// Release gives up a lease. One that is lost already is not an error.
+func (s *Store) Release(ctx context.Context, l Lease) error {
+	if _, err := s.exec(ctx, releaseSQL, l.EndpointID, l.Token); err != nil {
+		return fmt.Errorf("release lease of webhook endpoint: %w", err)
+	}
+	return nil
+}

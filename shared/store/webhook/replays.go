@@ -1,0 +1,99 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// MaxReplays is how many replays of one endpoint run at the same time.
+const MaxReplays = 5
+
+const replayColumns = `
+id, endpoint_id, company_id, since, until, feed_position, feed_number, last_position, status, done, created_at, finished_at`
+
+const (
+	// runningReplaysSQL reads webhook_replays_running.
+	runningReplaysSQL = `
+SELECT count(*) FROM webhook_replays WHERE endpoint_id = $1 AND company_id = $2 AND status = 'RUNNING' AND id <> $3`
+
+	// createReplaySQL may run twice. It remembers the newest event: later ones do not belong to the replay.
+	createReplaySQL = `
+INSERT INTO webhook_replays (id, endpoint_id, company_id, since, until, feed_position, last_position)
+VALUES ($3, $1, $2, $4, $5, coalesce((SELECT position - 1 FROM event_feed WHERE company_id = $2 AND created_at >= $4::timestamptz - interval '1 min' AND position IS NOT NULL ORDER BY position LIMIT 1), 0), (SELECT newest FROM event_positions))
+ON CONFLICT (id) DO NOTHING`
+
+	// findReplaySQL finds by primary key and locks nothing.
+	findReplaySQL = `SELECT ` + replayColumns + ` FROM webhook_replays WHERE id = $3 AND endpoint_id = $1 AND company_id = $2`
+)
+
+// CreateReplay stores a replay, which the worker processes.
+func (s *Store) CreateReplay(ctx context.Context, r Replay) error {
+	return s.change(ctx, "create webhook replay", r.CompanyID, r.EndpointID, func(tx *sqlx.Tx) error {
+		var running int
+		if err := tx.GetContext(ctx, &running, runningReplaysSQL, r.EndpointID, r.CompanyID, r.ID); err != nil {
+			return err
+		}
+		if running >= MaxReplays {
+			return ErrTooManyReplays
+		}
+		_, err := tx.ExecContext(ctx, createReplaySQL, r.EndpointID, r.CompanyID, r.ID, r.Since, r.Until)
+		return err
+	})
+}
+
+// FindReplay returns a replay of an endpoint of the company, or ErrNotFound.
+func (s *Store) FindReplay(ctx context.Context, company, endpoint, id uuid.UUID) (Replay, error) {
+	var r Replay
+	if err := s.get(ctx, &r, findReplaySQL, endpoint, company, id); err != nil {
+		return Replay{}, fmt.Errorf("find webhook replay: %w", err)
+	}
+	return r, nil
+}
+
+// replayFailedSQL takes the failed deliveries along webhook_deliveries_failed and locks them. One that
+// comes behind another open delivery of its email waits for it. Those that fail again are newer than
+// the replay, by updated_at.
+const replayFailedSQL = `
+WITH next AS (
+    SELECT d.id, d.email_id, d.position FROM webhook_deliveries d
+    WHERE d.endpoint_id = $1 AND d.status = 'FAILED' AND d.position > 0 AND d.updated_at <= $2
+    ORDER BY d.position, d.id LIMIT $3 FOR UPDATE
+), ranked AS (
+    SELECT n.id, row_number() OVER (PARTITION BY coalesce(n.email_id, n.id) ORDER BY n.position, n.id) = 1
+        AND NOT EXISTS (SELECT FROM webhook_deliveries o WHERE o.endpoint_id = $1 AND o.email_id = n.email_id AND o.status IN ('RETRYING', 'WAITING')) AS first
+    FROM next n
+)
+UPDATE webhook_deliveries d SET
+    status = CASE WHEN r.first THEN 'RETRYING' ELSE 'WAITING' END, next_at = CASE WHEN r.first THEN now() END, attempts = 0, updated_at = now()
+FROM ranked r WHERE d.id = r.id RETURNING d.id`
+
+// ReplayFailed makes the next failed deliveries of a replay due, at most limit of them, and records the
+// progress. ErrLeaseLost: nothing was written.
+func (s *Store) ReplayFailed(ctx context.Context, l Lease, r Replay, limit int) (n int, err error) {
+	err = s.inTx(ctx, func(tx *sqlx.Tx) error {
+		var held Endpoint
+		if err := tx.GetContext(ctx, &held, lockHeldSQL, l.EndpointID, l.Token); err != nil {
+			if isNoRows(err) {
+				return ErrLeaseLost
+			}
+			return err
+		}
+		var ids []uuid.UUID
+		if err := tx.SelectContext(ctx, &ids, replayFailedSQL, l.EndpointID, r.CreatedAt, limit); err != nil {
+			return err
+		}
+		n = len(ids)
+		if _, err := tx.ExecContext(ctx, saveReplaySQL, l.EndpointID, r.ID, int64(0), int64(0), n, n < limit); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, dueSQL, held.ID, held.CompanyID, DownFailures, MaxOpen)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("replay failed webhook deliveries: %w", err)
+	}
+	return n, nil
+}

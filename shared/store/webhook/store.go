@@ -1,0 +1,62 @@
+package webhook
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Store runs the statements about webhooks. It is safe for concurrent use.
+type Store struct {
+	db   *pg.DB
+	feed *event.Store
+}
+
+// New makes a Store that uses the connections of db.
+func New(db *pg.DB) *Store { return &Store{db: db, feed: event.New(db)} }
+
+var errNotFound = pg.ErrNotFound
+
+func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) || errors.Is(err, errNotFound) }
+
+func (s *Store) get(ctx context.Context, into any, statement string, args ...any) error {
+	return s.db.Get(ctx, into, statement, args...)
+}
+
+func (s *Store) selectAll(ctx context.Context, into any, statement string, args ...any) error {
+	return s.db.Select(ctx, into, statement, args...)
+}
+
+// exec returns the number of rows.
+func (s *Store) exec(ctx context.Context, statement string, args ...any) (int64, error) {
+	result, err := s.db.Exec(ctx, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// one is exec for a statement that must find its row.
+func (s *Store) one(ctx context.Context, what, statement string, args ...any) error {
+	n, err := s.exec(ctx, statement, args...)
+	return oneRow(what, n, err)
+}
+
+// inTx is a transaction, with a limit for the wait for locks: an endpoint whose row another
+// transaction has locked delays only itself, and not for long.
+func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
+	return s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, lockTimeoutSQL); err != nil {
+			return err
+		}
+		return pg.Translate(do(tx))
+	})
+}
+
+// lockTimeoutSQL holds until the end of the transaction.
+const lockTimeoutSQL = `SET LOCAL lock_timeout = '2s'`

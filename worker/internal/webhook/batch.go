@@ -1,0 +1,176 @@
+package webhook
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/standardwebhook"
+	hooks "email-gateway/shared/store/webhook"
+)
+
+// item is one event to deliver in a round.
+type item struct {
+	event Event
+	row   *hooks.Delivery // nil = none yet
+}
+
+// result is what became of an item.
+type result struct {
+	state   state
+	outcome Outcome
+}
+
+type state int
+
+const (
+	untouched state = iota // not attempted, or interrupted: repeated later
+	delivered
+	failed
+	behind // an earlier event of the same email is not delivered
+)
+
+// batch attempts the items of a round. Items of one email are attempted one after the other, in
+// order; a failure stops the rest of the email. Emails are attempted concurrently.
+type batch struct {
+	*server
+	ctx      context.Context //nolint:containedctx // of one round
+	endpoint hooks.Endpoint
+	secrets  []standardwebhook.Secret
+	items    []item
+	results  []result
+
+	mu      sync.Mutex
+	chains  map[uuid.UUID]*chain
+	blocked map[uuid.UUID]bool // emails with an open delivery
+	// Since the last success; before the first one of the round, those before the round count too.
+	failures  int
+	succeeded bool
+	stopped   bool
+	tally     hooks.Result // Succeeded, Failures, Error, Gone and RetryAfter
+}
+
+// chain is an email's items that are being attempted.
+type chain struct{ queue []int }
+
+func (s *server) newBatch(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret, items []item) *batch {
+	b := &batch{
+		server: s, ctx: ctx, endpoint: r.Endpoint, secrets: secrets, items: items, results: make([]result, len(items)),
+		chains: map[uuid.UUID]*chain{}, blocked: map[uuid.UUID]bool{}, failures: r.Failures,
+	}
+	return b
+}
+
+// run attempts the items in order and returns when all attempts have ended. It stops early when
+// the endpoint counts as down, asks to be left alone, or the lease is about to end.
+func (b *batch) run() {
+	var chains sync.WaitGroup
+	for i, it := range b.items {
+		email := uuid.New() // an event of no email is a chain of its own
+		if it.event.EmailID != uuid.Nil {
+			email = it.event.EmailID
+		}
+		b.mu.Lock()
+		running := b.chains[email]
+		switch {
+		case b.stopped:
+			b.mu.Unlock()
+			chains.Wait()
+			return
+		case b.blocked[email]:
+			b.results[i].state = behind
+			b.mu.Unlock()
+			continue
+		case running != nil:
+			running.queue = append(running.queue, i)
+			b.mu.Unlock()
+			continue
+		}
+		b.mu.Unlock()
+		if !b.width.enter(b.ctx) {
+			break
+		}
+		b.mu.Lock()
+		if b.stopped { // while it waited
+			b.mu.Unlock()
+			b.width.leave()
+			break
+		}
+		c := &chain{queue: []int{i}}
+		b.chains[email] = c
+		b.mu.Unlock()
+		chains.Go(func() {
+			defer b.width.leave()
+			b.follow(email, c)
+		})
+	}
+	chains.Wait()
+}
+
+// follow attempts the items of one email.
+func (b *batch) follow(email uuid.UUID, c *chain) {
+	for {
+		b.mu.Lock()
+		if len(c.queue) == 0 {
+			delete(b.chains, email)
+			b.mu.Unlock()
+			return
+		}
+		i := c.queue[0]
+		c.queue = c.queue[1:]
+		blocked := b.blocked[email]
+		b.mu.Unlock()
+		if blocked {
+			b.results[i].state = behind
+			continue
+		}
+		if !b.attempt(i, email) {
+			b.mu.Lock()
+			delete(b.chains, email)
+			b.stopped = true
+			b.mu.Unlock()
+			return
+		}
+	}
+}
+
+// attempt makes one attempt. It returns false if the attempt had no outcome.
+func (b *batch) attempt(i int, email uuid.UUID) bool {
+	release, err := b.slots.enter(b.ctx, b.endpoint.CompanyID, b.width.troubled())
+	if err != nil {
+		return false
+	}
+	defer release()
+	if !b.held.mayAttempt() {
+		return false
+	}
+	o, err := b.p.Sender.Send(b.ctx, Message{URL: b.endpoint.URL, ID: b.items[i].event.ID, Body: body(b.items[i].event), Secrets: b.secrets})
+	if err != nil {
+		return false
+	}
+	b.p.Metrics.attempt(o)
+	b.width.adapt(o)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.results[i].outcome = o
+	if o.Delivered {
+		b.results[i].state = delivered
+		b.failures, b.tally.Succeeded, b.tally.Failures = 0, true, 0
+		return true
+	}
+	b.results[i].state = failed
+	b.blocked[email] = true
+	if row := b.items[i].row; row != nil && row.IsTest() {
+		return true // says nothing about the endpoint's health
+	}
+	b.failures++
+	b.tally.Failures++
+	b.tally.Error = o.Code
+	b.tally.Gone = b.tally.Gone || o.Gone()
+	b.tally.RetryAfter = max(b.tally.RetryAfter, o.RetryAfter)
+	if b.failures >= hooks.DownFailures || o.Gone() || o.RetryAfter > 0 {
+		b.stopped = true
+	}
+	return true
+}

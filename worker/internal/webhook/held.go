@@ -1,0 +1,52 @@
+package webhook
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	hooks "email-gateway/shared/store/webhook"
+)
+
+// held knows until when this process has a lease, by its own clock. The clock is read before the
+// database is asked, so the lease ends later in the database.
+type held struct{ until atomic.Pointer[time.Time] }
+
+func newHeld(begun time.Time) *held {
+	h := &held{}
+	h.renewed(begun)
+	return h
+}
+
+func (h *held) renewed(begun time.Time) {
+	until := begun.Add(leaseTime)
+	h.until.Store(&until)
+}
+
+// mayAttempt reports whether an attempt that begins now ends before the lease. It is false in a
+// process that was frozen.
+func (h *held) mayAttempt() bool { return time.Until(*h.until.Load()) > leaseMargin }
+
+// renew extends the lease until ctx ends. It calls cancel when the lease is lost.
+func (s *Service) renew(ctx context.Context, cancel context.CancelFunc, l hooks.Lease, h *held) {
+	defer cancel()
+	ticker := time.NewTicker(leaseTime / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		begun := time.Now()
+		trying, stop := context.WithTimeout(ctx, leaseTime/6)
+		err := s.p.Store.Renew(trying, l, leaseTime)
+		stop()
+		switch {
+		case err == nil:
+			h.renewed(begun)
+		case !h.mayAttempt():
+			return
+		}
+	}
+}

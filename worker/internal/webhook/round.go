@@ -1,0 +1,201 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/standardwebhook"
+	hooks "email-gateway/shared/store/webhook"
+)
+
+// retryDue attempts deliveries that have rows.
+func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
+	items, missing, err := s.itemsOf(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	b := s.newBatch(ctx, r, secrets, items)
+	b.run()
+	crashpoint.At(crashpoint.WebhookAnswered)
+	record := b.tally
+	record.Attempted = missing
+	touched := len(missing) > 0
+	for i, it := range items {
+		o := b.results[i].outcome
+		switch b.results[i].state {
+		case delivered:
+			record.Attempted = append(record.Attempted, hooks.Attempted{Delivery: attempted(*it.row, hooks.Delivered, o)})
+		case failed:
+			if r.Probe {
+				continue // it does not count
+			}
+			record.Attempted = append(record.Attempted, s.again(*it.row, o))
+		case untouched, behind:
+			continue
+		}
+		touched = true
+	}
+	return s.record(ctx, record, touched && ctx.Err() == nil)
+}
+
+// again is a delivery after a failed attempt.
+func (s *server) again(d hooks.Delivery, o Outcome) hooks.Attempted {
+	wait, last := s.schedule.after(d.Attempts + 1)
+	if last || d.IsTest() {
+		s.p.Metrics.exhausted.Inc()
+		return hooks.Attempted{Delivery: attempted(d, hooks.Failed, o)}
+	}
+	return hooks.Attempted{Delivery: attempted(d, hooks.Retrying, o), Wait: max(wait, o.RetryAfter)}
+}
+
+func attempted(d hooks.Delivery, status hooks.DeliveryStatus, o Outcome) hooks.Delivery {
+	took := int(o.Took.Milliseconds())
+	d.Status, d.LastStatus, d.LastError, d.LastTookMS = status, &o.Status, &o.Code, &took
+	d.Attempts++
+	return d
+}
+
+// page attempts the next new events and moves the cursor behind those that are delivered or have a
+// row.
+func (s *server) page(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
+	limit := pageSize
+	if r.Down() {
+		limit = 1 // a probe
+	}
+	p, err := s.p.Store.Read(ctx, r.CompanyID, r.Cursor, r.Types, limit)
+	if err != nil {
+		return false, err
+	}
+	if !p.Next.Behind(r.Cursor) {
+		return false, nil
+	}
+	crashpoint.At(crashpoint.WebhookRead)
+	if p.Skipped {
+		s.p.Metrics.skipped.Inc()
+		s.p.Log.Warn("webhook endpoint has missed events: its cursor was older than the oldest event that is kept",
+			"webhookId", r.ID, "companyId", r.CompanyID)
+	}
+	record, handled := s.deliver(ctx, r, secrets, p)
+	record.Cursor = handled
+	return s.record(ctx, record, handled.Behind(r.Cursor) && ctx.Err() == nil)
+}
+
+// replay attempts the next events of a replay.
+func (s *server) replay(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
+	if r.Replay.Since == nil {
+		if _, err := s.p.Store.ReplayFailed(ctx, s.lease, *r.Replay, pageSize); err != nil {
+			return false, err
+		}
+		return true, nil
+	}
+	p, err := s.p.Store.Read(ctx, r.CompanyID, r.Replay.Cursor, r.Types, pageSize)
+	if err != nil {
+		return false, err
+	}
+	p, finished := within(p, *r.Replay)
+	record, handled := s.deliver(ctx, r, secrets, p)
+	done := 0
+	for _, e := range p.Events {
+		if !e.Behind(handled) {
+			done++
+		}
+	}
+	record.Replay = &hooks.ReplayProgress{ID: r.Replay.ID, Cursor: handled, Done: done, Finished: finished && handled == p.Next}
+	return s.record(ctx, record, ctx.Err() == nil && (handled.Behind(r.Replay.Cursor) || record.Replay.Finished))
+}
+
+// within leaves the events of a page that belong to a replay. finished: there are no more behind it.
+func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished bool) {
+	rest = hooks.EventPage{Next: p.Next}
+	for _, e := range p.Events {
+		if e.Position <= r.LastPosition && !e.At.Before(*r.Since) && e.At.Before(*r.Until) {
+			rest.Events = append(rest.Events, e)
+		}
+	}
+	return rest, p.Next.Position >= r.LastPosition || !p.Next.Behind(r.Cursor)
+}
+
+// deliver attempts a page of events. handled is the cursor up to which every event is delivered or
+// has a row.
+func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret, p hooks.EventPage) (record hooks.Result, handled hooks.Cursor) {
+	items := make([]item, len(p.Events))
+	for i, e := range p.Events {
+		items[i] = item{event: e}
+	}
+	b := s.newBatch(ctx, r, secrets, items)
+	for _, email := range r.OpenEmails {
+		b.blocked[email] = true
+	}
+	b.run()
+	crashpoint.At(crashpoint.WebhookAnswered)
+	record, handled = b.tally, p.Next
+	for i, e := range p.Events {
+		if b.results[i].state == untouched {
+			handled = before(e)
+			break
+		}
+	}
+	for i := range p.Events {
+		e := p.Events[i]
+		d := hooks.Delivery{EventID: e.ID, Type: e.Type, Position: e.Position, EmailID: &e.EmailID}
+		switch b.results[i].state {
+		case failed:
+			record.New = append(record.New, s.again(d, b.results[i].outcome))
+		case behind:
+			d.Status = hooks.Waiting
+			record.New = append(record.New, hooks.Attempted{Delivery: d})
+		case untouched, delivered:
+		}
+	}
+	return record, handled
+}
+
+// record commits a round. more is returned unless the endpoint asks to be left alone.
+func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, error) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	after, err := s.p.Store.Record(last, s.lease, r, s.p.DisableAfter)
+	if err != nil {
+		return false, err
+	}
+	crashpoint.At(crashpoint.WebhookRecorded)
+	if after.DisabledNow {
+		s.p.Metrics.disabled.WithLabelValues(string(*after.DisabledReason)).Inc()
+		s.p.Log.Warn("webhook endpoint disabled", "webhookId", after.ID, "companyId", after.CompanyID, "reason", string(*after.DisabledReason))
+	}
+	return more && !after.DisabledNow && r.RetryAfter == 0, nil
+}
+
+// itemsOf reads the events of the due deliveries. missing are deliveries whose event is no longer kept.
+func (s *server) itemsOf(ctx context.Context, r hooks.Round) (items []item, missing []hooks.Attempted, err error) {
+	var ids []string
+	for _, d := range r.Due {
+		if !d.IsTest() {
+			ids = append(ids, d.EventID)
+		}
+	}
+	events := map[string]Event{}
+	if len(ids) > 0 {
+		if events, err = s.p.Store.FindEvents(ctx, r.CompanyID, ids); err != nil {
+			return nil, nil, fmt.Errorf("read events of webhook deliveries: %w", err)
+		}
+	}
+	for _, d := range r.Due {
+		e, found := events[d.EventID]
+		switch {
+		case d.IsTest():
+			e = testEvent(d, time.Now())
+		case !found:
+			missing = append(missing, hooks.Attempted{Delivery: attempted(d, hooks.Failed, Outcome{Code: CodeEventGone})})
+			s.p.Metrics.skipped.Inc()
+			continue
+		}
+		items = append(items, item{event: e, row: &d})
+	}
+	return items, missing, nil
+}
+
+// before is the cursor right before an event.
+func before(e Event) hooks.Cursor { return hooks.Cursor{Position: e.Position, Number: e.Number - 1} }

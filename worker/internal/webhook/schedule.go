@@ -1,0 +1,42 @@
+package webhook
+
+import (
+	"time"
+
+	"email-gateway/shared/email"
+)
+
+// DefaultSchedule returns the waits between the attempts of a delivery, which are those that the
+// specification recommends: the tenth attempt is made after 75.6 hours.
+func DefaultSchedule() email.Backoff {
+	return email.Backoff{
+		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour,
+		14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+	}
+}
+
+// jitter is by how much a wait is extended at most. A wait is never shortened: the schedule is how
+// long an endpoint may be down without losing a delivery.
+const jitter = 0.1
+
+// schedule computes the waits of deliveries.
+type schedule struct {
+	waits email.Backoff
+	// random returns a number in [0, 1).
+	random func() float64
+}
+
+// attempts is how many attempts a delivery has.
+func (s schedule) attempts() int { return len(s.waits) + 1 }
+
+// after returns the wait after the n-th attempt (1 = the first); last is true if there is no further one.
+func (s schedule) after(n int) (wait time.Duration, last bool) {
+	if n >= s.attempts() {
+		return 0, true
+	}
+	return s.jittered(s.waits[max(n, 1)-1]), false
+}
+
+func (s schedule) jittered(d time.Duration) time.Duration {
+	return d + time.Duration(s.random()*jitter*float64(d))
+}

@@ -1,0 +1,111 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/standardwebhook"
+	hooks "email-gateway/shared/store/webhook"
+)
+
+const (
+	// pageSize is how many events a page has.
+	pageSize = 100
+	// startWidth is how many requests to an endpoint are in flight at first. Successes raise it to
+	// mostConcurrent, and a failure or a slow response lowers it to 1.
+	startWidth     = 4
+	mostConcurrent = 16
+)
+
+// server serves one endpoint while it has its lease.
+type server struct {
+	*Service
+	lease hooks.Lease
+	held  *held
+	width *width
+	// replayed: the round before was a replay's.
+	replayed bool
+}
+
+// serve serves an endpoint until it has nothing to do.
+func (s *Service) serve(ctx context.Context, w hooks.Work) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lease := hooks.Lease{EndpointID: w.EndpointID, Token: uuid.New()}
+	begun := time.Now()
+	switch err := s.p.Store.Take(ctx, lease, leaseTime); {
+	case errors.Is(err, hooks.ErrLeaseLost):
+		return nil // another process serves it
+	case err != nil:
+		return err
+	}
+	crashpoint.At(crashpoint.WebhookLeased)
+	h := newHeld(begun)
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		if err := s.p.Store.Release(last, lease); err != nil {
+			s.p.Log.Warn("lease of webhook endpoint not released: it ends by itself", "webhookId", w.EndpointID, "error", err.Error())
+		}
+	}()
+	go s.renew(ctx, cancel, lease, h)
+	serving := &server{Service: s, lease: lease, held: h, width: newWidth(startWidth, mostConcurrent)}
+	for {
+		more, err := serving.round(ctx)
+		if errors.Is(err, hooks.ErrLeaseLost) || ctx.Err() != nil {
+			return nil // disabled, deleted, another process serves it, or this one stops
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// round attempts what is due, then a page of new events or of a replay.
+func (s *server) round(ctx context.Context) (more bool, err error) {
+	r, err := s.p.Store.Load(ctx, s.lease, s.p.ProbeAfter)
+	if err != nil {
+		return false, err
+	}
+	secrets, err := s.secrets(r.Endpoint)
+	if err != nil {
+		return false, err
+	}
+	if len(r.Due) > 0 {
+		return s.retryDue(ctx, r, secrets)
+	}
+	if r.Open >= hooks.MaxOpen || r.Down() && r.Open > 0 {
+		return false, nil // the cursor has stopped
+	}
+	// New events and a replay take turns.
+	if s.replayed = r.Replay != nil && !s.replayed; s.replayed {
+		return s.replay(ctx, r, secrets)
+	}
+	more, err = s.page(ctx, r, secrets)
+	return more || r.Replay != nil, err
+}
+
+// secrets decrypts the secrets that sign.
+func (s *Service) secrets(e hooks.Endpoint) ([]standardwebhook.Secret, error) {
+	var all []standardwebhook.Secret
+	for _, encrypted := range [][]byte{e.Secret, e.OldSecret} {
+		if encrypted == nil {
+			continue
+		}
+		text, err := s.p.Ring.Open(e.CompanyID, encrypted)
+		if err != nil {
+			return nil, fmt.Errorf("decrypt webhook secret: %w", err)
+		}
+		secret, err := standardwebhook.ParseSecret(text)
+		if err != nil {
+			return nil, fmt.Errorf("parse webhook secret: %w", err)
+		}
+		all = append(all, secret)
+	}
+	return all, nil
+}

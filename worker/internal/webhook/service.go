@@ -1,0 +1,233 @@
+// Package webhook delivers events to the companies' webhook endpoints, by the Standard Webhooks
+// specification. The worker runs its service; any number of workers may run.
+//
+// An endpoint is a cursor over its company's events (package event). One process at a time serves it,
+// under a lease: it reads a page of events, sends them, and commits the cursor together with a row for each
+// delivery that failed. A crash before that commit repeats the page, so events are delivered at least once,
+// with the same webhook-id. Events of one email are delivered in order: behind a failed one they wait.
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/keyring"
+	"email-gateway/shared/service"
+	hooks "email-gateway/shared/store/webhook"
+)
+
+const (
+	// tick is how often new events are looked for.
+	tick = 250 * time.Millisecond
+	// countInterval is how often endpoints are counted. Without an enabled one nothing else is done.
+	countInterval = 2 * time.Second
+	// relistInterval is how often endpoints with events are listed although no event is new.
+	relistInterval = 30 * time.Second
+	// catchUpInterval is how often the cursors of endpoints without events are moved: shorter than events
+	// are kept.
+	catchUpInterval = time.Hour
+	// mostActive bounds the endpoints that a process serves at the same time, in memory and connections.
+	mostActive = 256
+	// leaseTime is how long a lease lasts; it is renewed when a third has passed. Within leaseMargin of
+	// its end no attempt is started, so that two processes do not serve an endpoint at once.
+	leaseTime   = time.Minute
+	leaseMargin = attemptTime + 5*time.Second
+	// stopTime limits what is written after the service was told to stop.
+	stopTime = 5 * time.Second
+)
+
+// Store has the database operations of the service. *webhook.Store implements it.
+type Store interface {
+	Count(ctx context.Context) (hooks.Counts, error)
+	Head(ctx context.Context) (int64, error)
+	Due(ctx context.Context, probeAfter time.Duration, limit int) ([]hooks.Work, error)
+	Behind(ctx context.Context, probeAfter time.Duration, limit int) ([]hooks.Work, error)
+	Take(ctx context.Context, l hooks.Lease, d time.Duration) error
+	Renew(ctx context.Context, l hooks.Lease, d time.Duration) error
+	Release(ctx context.Context, l hooks.Lease) error
+	Load(ctx context.Context, l hooks.Lease, probeAfter time.Duration) (hooks.Round, error)
+	Record(ctx context.Context, l hooks.Lease, r hooks.Result, disableAfter time.Duration) (hooks.Recorded, error)
+	Read(ctx context.Context, company uuid.UUID, after hooks.Cursor, filter []string, limit int) (hooks.EventPage, error)
+	FindEvents(ctx context.Context, company uuid.UUID, ids []string) (map[string]hooks.Event, error)
+	CatchUp(ctx context.Context) error
+	ReplayFailed(ctx context.Context, l hooks.Lease, r hooks.Replay, limit int) (int, error)
+}
+
+// Params configure a Service. All are required.
+type Params struct {
+	Log     *slog.Logger
+	Store   Store
+	Sender  *Sender
+	Ring    keyring.Ring
+	Metrics *Metrics
+	// Schedule are the waits between the attempts of a delivery.
+	Schedule email.Backoff
+	// ProbeAfter is the interval of probes of an endpoint that is down.
+	ProbeAfter time.Duration
+	// DisableAfter is how long an endpoint may fail before it is disabled.
+	DisableAfter time.Duration
+	// Concurrency is the maximum number of requests in flight, ConcurrencyPerCompany of one company.
+	Concurrency, ConcurrencyPerCompany int
+}
+
+// Service finds endpoints that have something to do and serves them.
+type Service struct {
+	*service.Loop
+	p        Params
+	slots    *slots
+	schedule schedule
+
+	// Used by the loop only.
+	counted time.Time
+	enabled bool
+	listed  time.Time
+	caught  time.Time
+	head    int64
+
+	mu      sync.Mutex
+	active  map[uuid.UUID]hooks.Work
+	running sync.WaitGroup
+	stop    context.CancelFunc
+	ctx     context.Context //nolint:containedctx // of the endpoints being served, which outlive a round
+}
+
+// New makes a Service that is not running yet.
+func New(p Params) *Service {
+	s := &Service{
+		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), active: map[uuid.UUID]hooks.Work{},
+		schedule: schedule{waits: p.Schedule, random: rand.Float64},
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: tick, RunOnce: s.runOnce})
+	return s
+}
+
+// Stop ends the loop and the attempts in flight. Pages that are interrupted are repeated by another
+// process.
+func (s *Service) Stop(ctx context.Context) error {
+	err := s.Loop.Stop(ctx)
+	s.stop()
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = errors.Join(err, ctx.Err())
+	}
+	s.p.Sender.Close()
+	return err
+}
+
+// runOnce starts serving the endpoints that have something to do.
+func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
+	if time.Since(s.counted) >= countInterval {
+		counts, err := s.p.Store.Count(ctx)
+		if err != nil {
+			return false, err
+		}
+		s.p.Metrics.count(counts)
+		s.counted, s.enabled = time.Now(), counts.Enabled > 0
+	}
+	if s.enabled && time.Since(s.caught) >= catchUpInterval {
+		if err := s.p.Store.CatchUp(ctx); err != nil {
+			return false, err
+		}
+		s.caught = time.Now()
+	}
+	free := s.free()
+	if !s.enabled || free == 0 {
+		return false, nil
+	}
+	work, err := s.p.Store.Due(ctx, s.p.ProbeAfter, 2*mostActive)
+	if err != nil {
+		return false, err
+	}
+	head, err := s.p.Store.Head(ctx)
+	if err != nil {
+		return false, err
+	}
+	if head != s.head || time.Since(s.listed) >= relistInterval {
+		behind, err := s.p.Store.Behind(ctx, s.p.ProbeAfter, 4*mostActive)
+		if err != nil {
+			return false, err
+		}
+		// More endpoints than can be served now: list again in the next round.
+		if len(behind) < free {
+			s.head, s.listed = head, time.Now()
+		}
+		work = append(work, behind...)
+	}
+	for _, w := range s.choose(work, free) {
+		s.start(w)
+	}
+	return false, nil
+}
+
+func (s *Service) free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return mostActive - len(s.active)
+}
+
+// choose returns at most free endpoints that are not served by this process. Companies take turns,
+// those with fewer served endpoints first.
+func (s *Service) choose(work []hooks.Work, free int) []hooks.Work {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	served := map[uuid.UUID]int{}
+	for _, w := range s.active {
+		served[w.CompanyID]++
+	}
+	type candidate struct {
+		hooks.Work
+		turn int
+	}
+	var candidates []candidate
+	seen := map[uuid.UUID]bool{}
+	for _, w := range work {
+		if _, active := s.active[w.EndpointID]; active || seen[w.EndpointID] {
+			continue
+		}
+		seen[w.EndpointID] = true
+		candidates = append(candidates, candidate{w, served[w.CompanyID]})
+		served[w.CompanyID]++
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.turn, b.turn) })
+	chosen := make([]hooks.Work, 0, min(free, len(candidates)))
+	for _, c := range candidates[:min(free, len(candidates))] {
+		chosen = append(chosen, c.Work)
+	}
+	return chosen
+}
+
+// start serves an endpoint in the background.
+func (s *Service) start(w hooks.Work) {
+	s.mu.Lock()
+	s.active[w.EndpointID] = w
+	s.mu.Unlock()
+	s.running.Go(func() {
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.active, w.EndpointID)
+		}()
+		if err := s.serve(s.ctx, w); err != nil && s.ctx.Err() == nil {
+			s.p.Metrics.errors.Inc()
+			s.p.Log.Error("webhook endpoint not served", "webhookId", w.EndpointID, "companyId", w.CompanyID, "error", email.MaskText(err.Error()))
+			// The next round of the loop must not try again at once.
+			_ = service.Pause(s.ctx, time.Second)
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package webhook
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+)
+
+// slots limits the requests in flight in this process: in all, per company, and of endpoints that
+// are slow or failing, which together have at most half. Companies that wait take turns, so a
+// company with many endpoints, or endpoints that hang, delays only itself.
+type slots struct {
+	most, perCompany, troubled int
+
+	mu            sync.Mutex
+	used          int
+	usedTroubled  int
+	usedOfCompany map[uuid.UUID]int
+	waiting       map[uuid.UUID][]*waiter
+	turns         []uuid.UUID // companies that wait, the next one first
+}
+
+type waiter struct {
+	company  uuid.UUID
+	troubled bool
+	entered  chan struct{}
+}
+
+func newSlots(most, perCompany int) *slots {
+	return &slots{
+		most: most, perCompany: min(perCompany, most), troubled: max(most/2, 1),
+		usedOfCompany: map[uuid.UUID]int{}, waiting: map[uuid.UUID][]*waiter{},
+	}
+}
+
+// enter waits for a slot. release must be called once.
+func (s *slots) enter(ctx context.Context, company uuid.UUID, troubled bool) (release func(), err error) {
+	w := &waiter{company: company, troubled: troubled, entered: make(chan struct{})}
+	s.mu.Lock()
+	if len(s.waiting[company]) == 0 {
+		s.turns = append(s.turns, company)
+	}
+	s.waiting[company] = append(s.waiting[company], w)
+	s.admit()
+	s.mu.Unlock()
+	select {
+	case <-w.entered:
+		return func() { s.leave(w) }, nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-w.entered: // at the same moment
+		s.release(w)
+	default:
+		s.remove(w)
+	}
+	return nil, ctx.Err()
+}
+
+func (s *slots) leave(w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(w)
+}
+
+func (s *slots) release(w *waiter) {
+	s.used--
+	if w.troubled {
+		s.usedTroubled--
+	}
+	if s.usedOfCompany[w.company]--; s.usedOfCompany[w.company] == 0 {
+		delete(s.usedOfCompany, w.company)
+	}
+	s.admit()
+}
+
+// admit lets in one waiter of each company in turn, while there are free slots.
+func (s *slots) admit() {
+	for skipped := 0; s.used < s.most && skipped < len(s.turns); {
+		company := s.turns[0]
+		s.turns = s.turns[1:]
+		w := s.next(company)
+		if w == nil {
+			skipped++
+			s.turns = append(s.turns, company)
+			continue
+		}
+		skipped = 0
+		s.used++
+		s.usedOfCompany[company]++
+		if w.troubled {
+			s.usedTroubled++
+		}
+		s.remove(w)
+		if len(s.waiting[company]) > 0 {
+			s.turns = append(s.turns, company)
+		}
+		close(w.entered)
+	}
+}
+
+// next returns the company's first waiter that may enter.
+func (s *slots) next(company uuid.UUID) *waiter {
+	if s.usedOfCompany[company] >= s.perCompany {
+		return nil
+	}
+	for _, w := range s.waiting[company] {
+		if !w.troubled || s.usedTroubled < s.troubled {
+			return w
+		}
+	}
+	return nil
+}
+
+func (s *slots) remove(w *waiter) {
+	left := slices.DeleteFunc(s.waiting[w.company], func(other *waiter) bool { return other == w })
+	if len(left) > 0 {
+		s.waiting[w.company] = left
+		return
+	}
+	delete(s.waiting, w.company)
+	s.turns = slices.DeleteFunc(s.turns, func(c uuid.UUID) bool { return c == w.company })
+}
