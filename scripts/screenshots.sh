@@ -55,7 +55,11 @@ send ana@cliente.example CUST-17 'Recibo do pedido 1041' >/dev/null
 send joao@cliente.example CUST-23 'Sua senha foi alterada' --priority 1 >/dev/null
 throttled=$(send maria+sim-throttle-x2@cliente.example CUST-42 'Sua fatura de novembro')
 await_status "$throttled" RETRY_SCHEDULED
-shoot asynqmon.png 1200,800 "$(sed "s#^http://#&$MONITORING_USER:$(sed 's#/#%2F#g; s#+#%2B#g; s#=#%3D#g' <<<"$MONITORING_PASSWORD")@#" <<<"$MONITORING_URL")"
+# The password is base64: three of its characters have a meaning in a URL.
+password=${MONITORING_PASSWORD//\//%2F}
+password=${password//+/%2B}
+password=${password//=/%3D}
+shoot asynqmon.png 1200,800 "http://$MONITORING_USER:$password@${MONITORING_URL#http://}"
 await_status "$throttled" SENT
 shoot inbox.png 1200,420 "$INBOX_URL"
 {

@@ -107,7 +107,7 @@ const invoice = `<h1 title="Nota {{number}}">{{customer.name}}</h1>
 func TestRender_Invoice(t *testing.T) {
 	t.Parallel()
 	source := template.Source{
-		Subject: "Nota {{number}} de {{customer.name}}", HTML: invoice, Text: "{{#lines}}\n- {{description}}: {{amount}}\n{{/lines}}\nTotal {{total|a calcular}}\n",
+		Subject: "Nota {{number}} de {{customer.name}}", HTML: invoice, Text: "{{#lines}}\n- {{description}}: {{amount}}\n{{/lines}}\nTotal {{total|em aberto}}\n",
 		Variables: []template.Variable{{Name: "payUrl", Required: new(bool)}, {Name: "total", Required: new(bool)}},
 	}
 	got, faults := render(t, source, `{"number": "A&1", "customer": {"name": "Ana <b>"}, "payUrl": "https://pay.example/x",
@@ -121,7 +121,7 @@ func TestRender_Invoice(t *testing.T) {
 
 </table>
 <a href="https://pay.example/x?ref=A%261">Pagar</a>`,
-		Text: "- Café: 12.50\n- </td><script>: 7,00\nTotal a calcular\n",
+		Text: "- Café: 12.50\n- </td><script>: 7,00\nTotal em aberto\n",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(faults) > 0 {
 		t.Errorf("%s %v", diff, faults)

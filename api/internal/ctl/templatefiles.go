@@ -111,7 +111,9 @@ func writeTemplate(dir string, v templateView) error {
 // diffTemplates lists the lines that differ, by file. Nothing means that the templates are equal.
 func diffTemplates(old, v templateView) (diff []string) {
 	for _, file := range []struct{ name, before, after string }{
-		{subjectFile, old.Subject, v.Subject}, {htmlFile, old.HTML, v.HTML}, {textFile, old.Text, v.Text},
+		{subjectFile, old.Subject, v.Subject},
+		{htmlFile, old.HTML, v.HTML},
+		{textFile, old.Text, v.Text},
 		{variablesFile, indented(old.Variables), indented(v.Variables)},
 	} {
 		if lines := diffLines(file.before, file.after); len(lines) > 0 {

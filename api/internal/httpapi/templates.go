@@ -33,11 +33,6 @@ type TemplateStore interface {
 
 const templatesPath = "/v1/templates"
 
-var (
-	noSuchTemplate = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such template, locale or version"}
-	templatesFull  = problem{status: http.StatusConflict, code: "TEMPLATE_LIMIT", detail: fmt.Sprintf("the company has %d versions of templates or %d bytes of them: delete some", stored.MaxVersions, stored.MaxBytes)}
-)
-
 // templateService handles the requests about templates.
 type templateService struct {
 	store    TemplateStore

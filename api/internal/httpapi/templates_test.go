@@ -89,7 +89,7 @@ func TestTemplates_Versions(t *testing.T) {
 	if r := g.template(t, http.MethodGet, "/hello/versions/2", ""); r.Status != http.StatusOK || r.json(t)["text"] != "Oi {{nome}}" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	if r := g.template(t, http.MethodGet, "?limit=1", ""); r.Status != http.StatusOK || !strings.Contains(string(r.Body), `"publishedVersion":1`) {
+	if r := g.template(t, http.MethodGet, "?limit=1", ""); r.Status != http.StatusOK || !strings.Contains(r.Body, `"publishedVersion":1`) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	if r := g.template(t, http.MethodDelete, "/hello", ""); r.Status != http.StatusNoContent {
@@ -192,13 +192,13 @@ func TestTemplates_Replay(t *testing.T) {
 	}
 	first := send()
 	g.invoiceTemplate(t, "", "Second {{number}}")
-	if again := send(); again.Status != http.StatusAccepted || string(again.Body) != string(first.Body) {
+	if again := send(); again.Status != http.StatusAccepted || again.Body != first.Body {
 		t.Errorf("after a publication: %d %s, want %s", again.Status, again.Body, first.Body)
 	}
 	if r := g.template(t, http.MethodDelete, "/invoice", ""); r.Status != http.StatusNoContent {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	if again := send(); again.Status != http.StatusAccepted || string(again.Body) != string(first.Body) {
+	if again := send(); again.Status != http.StatusAccepted || again.Body != first.Body {
 		t.Errorf("after the deletion: %d %s, want %s", again.Status, again.Body, first.Body)
 	}
 }

@@ -44,11 +44,11 @@ func TestSend_Text(t *testing.T) {
 		"both blank":     func(f fields) { f["html"], f["text"] = " ", "\n" },
 		"autoText alone": func(f fields) { delete(f, "html"); f["autoText"] = true },
 	} {
-		if r := send(change); r.Status != http.StatusUnprocessableEntity || !strings.Contains(string(r.Body), "is required unless text is given") {
+		if r := send(change); r.Status != http.StatusUnprocessableEntity || !strings.Contains(r.Body, "is required unless text is given") {
 			t.Errorf("%s: %d %s", name, r.Status, r.Body)
 		}
 	}
-	if r := send(with("autoText", "no")); r.Status != http.StatusUnprocessableEntity || !strings.Contains(string(r.Body), `"autoText"`) {
+	if r := send(with("autoText", "no")); r.Status != http.StatusUnprocessableEntity || !strings.Contains(r.Body, `"autoText"`) {
 		t.Errorf("autoText of a wrong type: %d %s", r.Status, r.Body)
 	}
 }

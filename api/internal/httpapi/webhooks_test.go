@@ -170,9 +170,15 @@ func TestWebhooks_BelongToACompany(t *testing.T) {
 	first, _ := all[0].(map[string]any)
 	path := webhooksPath + "/" + fmt.Sprint(first["id"])
 	for _, c := range []call{
-		{Path: path}, {Method: http.MethodPatch, Path: path, Body: `{"types": []}`}, {Method: http.MethodDelete, Path: path},
-		{Method: http.MethodPost, Path: path + "/rotate-secret"}, {Method: http.MethodPost, Path: path + "/enable"}, {Method: http.MethodPost, Path: path + "/disable"},
-		{Method: http.MethodPost, Path: path + "/test"}, {Path: path + "/deliveries"}, {Method: http.MethodPost, Path: path + "/replays", Body: `{"failed": true}`},
+		{Path: path},
+		{Method: http.MethodPatch, Path: path, Body: `{"types": []}`},
+		{Method: http.MethodDelete, Path: path},
+		{Method: http.MethodPost, Path: path + "/rotate-secret"},
+		{Method: http.MethodPost, Path: path + "/enable"},
+		{Method: http.MethodPost, Path: path + "/disable"},
+		{Method: http.MethodPost, Path: path + "/test"},
+		{Path: path + "/deliveries"},
+		{Method: http.MethodPost, Path: path + "/replays", Body: `{"failed": true}`},
 	} {
 		c.Key = other
 		if r := g.do(t, c); r.Status != http.StatusNotFound {

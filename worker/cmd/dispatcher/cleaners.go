@@ -1,9 +1,9 @@
 package main
 
 import (
-	"email-gateway/shared/store/webhook"
-
 	"time"
+
+	"email-gateway/shared/store/webhook"
 
 	"email-gateway/worker/internal/maintenance"
 )

@@ -45,10 +45,9 @@ type batch struct {
 	chains  map[uuid.UUID]*chain
 	blocked map[uuid.UUID]bool // emails with an open delivery
 	// Since the last success; before the first one of the round, those before the round count too.
-	failures  int
-	succeeded bool
-	stopped   bool
-	tally     hooks.Result // Succeeded, Failures, Error, Gone and RetryAfter
+	failures int
+	stopped  bool
+	tally    hooks.Result // Succeeded, Failures, Error, Gone and RetryAfter
 }
 
 // chain is an email's items that are being attempted.

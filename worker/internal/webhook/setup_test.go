@@ -50,7 +50,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) start(t testing.TB, change func(*webhook.Params)) *webhook.Service {
 	t.Helper()
 	p := webhook.Params{
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Store: w.Hooks, Ring: w.Ring, Metrics: webhook.NewMetrics(prometheus.NewRegistry()),
+		Log: slog.New(slog.DiscardHandler), Store: w.Hooks, Ring: w.Ring, Metrics: webhook.NewMetrics(prometheus.NewRegistry()),
 		Sender: webhook.NewSender(webhook.SenderParams{AllowPrivate: true, Timeout: 10 * time.Second}), Schedule: scaled(time.Hour),
 		ProbeAfter: time.Hour, DisableAfter: 120 * time.Hour, Concurrency: 64, ConcurrencyPerCompany: 16,
 	}
