@@ -24,8 +24,8 @@ func TestDrainDelay(t *testing.T) {
 				}
 				return nil
 			})
-			p.signal(syscall.SIGTERM)
 			asked, draining := time.Now(), 0
+			p.signal(syscall.SIGTERM)
 			eventually(t, func() error {
 				status, body, err := askReady(t, p)
 				switch {
