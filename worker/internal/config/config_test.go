@@ -29,8 +29,19 @@ var (
 	}
 	untraced       = telemetry.TraceSettings{Sampler: "parentbased_always_on", SamplerArg: 1}
 	traced         = telemetry.TraceSettings{OTLPEndpoint: "http://collector:4318", OTLPHeaders: "key=hunter2", Sampler: "traceidratio", SamplerArg: 0.01}
+	cpfCNPJKeys    = "CPF_CNPJ_KEYS=a:" + base64.StdEncoding.EncodeToString(make([]byte, 32))
 	unsubscribeKey = "UNSUBSCRIBE_KEY=" + base64.StdEncoding.EncodeToString(make([]byte, 32))
-	keysAside      = cmpopts.IgnoreFields(config.Mailings{}, "UnsubscribeKeys")
+	// cmp cannot read the unexported fields of key rings.
+	keysAside = cmp.Options{
+		cmpopts.IgnoreFields(config.Mailings{}, "UnsubscribeKeys"),
+		cmpopts.IgnoreFields(config.Webhooks{}, "CPFCNPJKeys"),
+	}
+	usualWebhooks = config.Webhooks{
+		WebhookConcurrency: 64, ProbeInterval: 5 * time.Minute, DisableAfter: 120 * time.Hour,
+		WebhookBackoff: email.Backoff{
+			5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+		},
+	}
 )
 
 func TestReadDispatcher_Defaults(t *testing.T) {
@@ -66,7 +77,7 @@ func TestReadWorker_Defaults(t *testing.T) {
 			Backoff: email.Backoff{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}, TTL: 24 * time.Hour,
 		},
 		Mailings:   config.Mailings{PublicURL: "http://127.0.0.1:8080", Lead: 50_000},
-		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second},
+		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second}, Webhooks: usualWebhooks,
 		Addr: "127.0.0.1:9092", Region: "us-east-1",
 	}
 	if diff := cmp.Diff(want, got, keysAside); diff != "" {
@@ -97,6 +108,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 		"PUBLIC_URL=https://mail.acme.example", unsubscribeKey, "MAILING_LEAD=1000", "MX_RESOLVER=10.0.0.2:53", "MAILING_STALE_AFTER=1m",
 		"RECIPIENTS_RETRY_TTL_MS=1000", "RECIPIENTS_MAX_RETRIES=2", "RECIPIENTS_BATCH_SIZE=100", "RECIPIENTS_BATCH_TIMEOUT_MS=50",
 		"RECIPIENTS_PROC_CONCURRENCY=4", "RECIPIENTS_BATCH_CONCURRENCY=1",
+		cpfCNPJKeys, "WEBHOOK_ALLOW_PRIVATE=true", "WEBHOOK_CONCURRENCY=8", "WEBHOOK_BACKOFF=1s,2s", "WEBHOOK_PROBE_INTERVAL=3s", "WEBHOOK_DISABLE_AFTER=4s",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318", "OTEL_EXPORTER_OTLP_HEADERS=key=hunter2", "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.01",
 	})
 	if err != nil {
@@ -104,6 +116,9 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 	}
 	if got.UnsubscribeKeys.Empty() {
 		t.Error("the key for unsubscribe links is not read")
+	}
+	if got.CPFCNPJKeys.Newest() != "a" {
+		t.Error("the keys of webhook secrets are not read")
 	}
 	want := config.Worker{
 		Process: config.Process{
@@ -114,7 +129,10 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 		Mailings:   config.Mailings{PublicURL: "https://mail.acme.example", Lead: 1000, MXResolver: "10.0.0.2:53"},
 		Recipients: config.Recipients{RetryTTLMS: 1000, MaxRetries: 2, BatchSize: 100, BatchTimeoutMS: 50, ProcConcurrency: 4, BatchConcurrency: 1},
 		Recovery:   config.Recovery{StaleAfter: time.Minute},
-		Addr:       ":80", Endpoint: "https://127.0.0.1:8005", Region: "sa-east-1",
+		Webhooks: config.Webhooks{
+			AllowPrivate: true, WebhookConcurrency: 8, WebhookBackoff: email.Backoff{time.Second, 2 * time.Second}, ProbeInterval: 3 * time.Second, DisableAfter: 4 * time.Second,
+		},
+		Addr: ":80", Endpoint: "https://127.0.0.1:8005", Region: "sa-east-1",
 		MonitoringUser: "ops", MonitoringPassword: "hunter2", MonitoringWritable: true,
 	}
 	if diff := cmp.Diff(want, got, keysAside); diff != "" {
