@@ -28,7 +28,7 @@ var callers = map[string][]string{
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "AdvanceAll", "AggregateEmails",
 		"IngestMailing", "run", "flush", "add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "SetQuotaDefaults", "AddSuppression", "Confirm",
-		"event.Read", "event.WithEvents",
+		"event.Read", "event.WithEvents", "event.Before", "event.After",
 		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
 		"webhook.Create", "webhook.List", "webhook.Find", "webhook.Update", "webhook.Delete", "webhook.Rotate", "webhook.Enable", "webhook.Disable", "webhook.Deliveries",
 		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",

@@ -76,11 +76,11 @@ func (s *Store) Lag(ctx context.Context) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// newestSQL reads the only row of event_positions, and for each company at most one row of the feed
-// along event_feed_position. It locks nothing.
+// newestSQL reads for each company at most one row of the feed along event_feed_position: LIMIT keeps
+// Postgres from reading those of all companies instead. It locks nothing.
 const newestSQL = `
 SELECT c.id FROM unnest($1::uuid[], $2::bigint[]) AS c(id, position)
-WHERE EXISTS (SELECT FROM event_feed f WHERE f.company_id = c.id AND f.position > c.position)`
+CROSS JOIN LATERAL (SELECT FROM event_feed f WHERE f.company_id = c.id AND f.position > c.position ORDER BY f.position LIMIT 1) newer`
 
 // WithEvents returns those of the companies that have events behind their cursors' rows.
 func (s *Store) WithEvents(ctx context.Context, after map[uuid.UUID]Cursor) ([]uuid.UUID, error) {

@@ -19,11 +19,17 @@ type DeliveryFilter struct {
 	Limit  int
 }
 
-// deliveriesSQL reads along webhook_deliveries_list, newest first, and locks nothing.
-const deliveriesSQL = `
+const (
+	// deliveriesSQL reads along webhook_deliveries_list, newest first, and locks nothing.
+	deliveriesSQL = `
 SELECT ` + deliveryColumns + ` FROM webhook_deliveries
-WHERE endpoint_id = $1 AND company_id = $2 AND ($3 = '' OR status = $3) AND id < $4
-ORDER BY id DESC LIMIT $5`
+WHERE endpoint_id = $1 AND company_id = $2 AND id < $3 ORDER BY id DESC LIMIT $4`
+
+	// deliveriesByStatusSQL is the same along webhook_deliveries_status.
+	deliveriesByStatusSQL = `
+SELECT ` + deliveryColumns + ` FROM webhook_deliveries
+WHERE endpoint_id = $1 AND company_id = $2 AND status = $5 AND id < $3 ORDER BY id DESC LIMIT $4`
+)
 
 // Deliveries lists stored deliveries of an endpoint of the company, newest first.
 func (s *Store) Deliveries(ctx context.Context, company, endpoint uuid.UUID, f DeliveryFilter) ([]Delivery, error) {
@@ -31,8 +37,12 @@ func (s *Store) Deliveries(ctx context.Context, company, endpoint uuid.UUID, f D
 	if before == uuid.Nil {
 		before = uuid.Max
 	}
+	statement, args := deliveriesSQL, []any{endpoint, company, before, f.Limit}
+	if f.Status != "" {
+		statement, args = deliveriesByStatusSQL, append(args, string(f.Status))
+	}
 	var all []Delivery
-	if err := s.selectAll(ctx, &all, deliveriesSQL, endpoint, company, string(f.Status), before, f.Limit); err != nil {
+	if err := s.selectAll(ctx, &all, statement, args...); err != nil {
 		return nil, fmt.Errorf("list webhook deliveries: %w", err)
 	}
 	return all, nil
