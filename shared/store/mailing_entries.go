@@ -14,10 +14,10 @@ import (
 const (
 	EntryPending = "PENDING" // not an email yet
 	EntryInvalid = "INVALID" // never will be one
-	EntryQueued  = "QUEUED"  // an email on its way
+	EntryQueued  = "QUEUED"  // an email that is not final yet
 )
 
-// MailingEntry is what there is to tell about one address of a mailing. Its id is that
+// MailingEntry describes one address of a mailing. Its id is that
 // of the email made from it.
 type MailingEntry struct {
 	ID                uuid.UUID     `db:"id"`

@@ -22,7 +22,7 @@ func (g *Group[T, R]) pick() (group []*groupItem[T, R]) {
 		if tooMuch && len(g.owners) < 2 {
 			break
 		}
-		// Those of one company stay in their order. Another company's may be smaller.
+		// The items of one company stay in order. Another company's may be smaller.
 		if full[item.owner] = full[item.owner] || tooMuch; twin || full[item.owner] {
 			continue
 		}
