@@ -121,6 +121,7 @@ GRANT SELECT, INSERT, UPDATE         ON webhook_deliveries TO gateway_worker;
 GRANT SELECT                         ON event_feed, event_positions TO gateway_worker;
 GRANT SELECT                         ON event_feed, event_positions TO gateway_api;
 GRANT SELECT, UPDATE, DELETE         ON webhook_deliveries, webhook_replays TO gateway_dispatcher; -- it locks what it deletes
+GRANT SELECT, UPDATE                 ON webhook_endpoints, webhook_deliveries TO gateway_operator; -- it disables and enables
 GRANT SELECT, UPDATE                 ON webhook_endpoints TO gateway_privacy; -- secrets are encrypted again
 
 -- A transition of an email with an aggregate locks its row here FOR SHARE, which requires UPDATE;

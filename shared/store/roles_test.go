@@ -56,6 +56,7 @@ var callers = map[string][]string{
 		"process.ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "breaker.Gate", "breaker.HoldGate", "breaker.ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "tenant.SetRetention", "tenant.FindRetention", "MissingLogPartitions", "SetQuotas", "CompanyQuotas", "Pooled", "Confirm",
+		"webhook.List", "webhook.Find", "webhook.DisableAs", "webhook.EnableAs",
 	},
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
 		"tenant.FindCompany", "FindPerson", "TaxSample", "PersonRows", "PersonEntriesOf", "PersonMailings", "PersonSuppressions", "PersonAnswers", "PersonNotices", "RecordPerson",

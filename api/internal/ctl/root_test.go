@@ -18,6 +18,7 @@ func commands() []string {
 	return []string{
 		"", "company", "company create", "company list", "company show", "company suspend", "company resume", "company retention",
 		"company quota", "company quota show", "company quota set",
+		"company webhook", "company webhook list", "company webhook disable", "company webhook enable",
 		"domain", "domain add", "domain remove", "domain list",
 		"program", "program list", "program allow", "program revoke",
 		"key", "key create", "key list", "key rotate", "key revoke", "encryption", "encryption status", "encryption rotate",
@@ -26,7 +27,7 @@ func commands() []string {
 		"mailing move", "mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
 		"template", "template pull", "template push", "template preview",
 		"webhook", "webhook list", "webhook show", "webhook create", "webhook update", "webhook delete", "webhook rotate-secret", "webhook enable",
-		"webhook disable", "webhook test", "webhook deliveries", "webhook retry", "webhook replay",
+		"webhook disable", "webhook test", "webhook deliveries", "webhook retry", "webhook replay", "events",
 		"suppression", "suppression list", "suppression add", "suppression remove", "suppression import",
 		"audit", "audit list", "doctor", "person", "person export", "person erase",
 		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",

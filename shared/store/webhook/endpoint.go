@@ -82,6 +82,17 @@ const (
 // Down reports whether the endpoint counts as down.
 func (e Endpoint) Down() bool { return e.Failures >= DownFailures }
 
+// Health is ok, failing or down, as the company sees it.
+func (e Endpoint) Health() string {
+	switch {
+	case e.Down():
+		return "down"
+	case e.Failures > 0 || e.Open > 0:
+		return "failing"
+	}
+	return "ok"
+}
+
 // DeliveryStatus is the state of a delivery that has a row.
 type DeliveryStatus string
 

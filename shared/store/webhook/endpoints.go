@@ -123,8 +123,8 @@ UPDATE webhook_deliveries SET next_at = now() WHERE endpoint_id = $1 AND company
 
 	disableSQL = `
 UPDATE webhook_endpoints SET
-    status = 'DISABLED', disabled_reason = $3, disabled_at = now(), lease_token = NULL, lease_until = NULL, updated_at = now()
-WHERE id = $1 AND company_id = $2 AND (status = 'ENABLED' OR $3 = 'OPERATOR')`
+    status = 'DISABLED', disabled_reason = 'REQUESTED', disabled_at = now(), lease_token = NULL, lease_until = NULL, updated_at = now()
+WHERE id = $1 AND company_id = $2 AND status = 'ENABLED'`
 )
 
 // Update sets the given fields.
@@ -156,14 +156,10 @@ func (s *Store) Rotate(ctx context.Context, company, id uuid.UUID, secret []byte
 // ErrDisabledByOperator: only an operator may enable the endpoint.
 var ErrDisabledByOperator = errors.New("an operator has disabled the webhook endpoint")
 
-// Enable enables the endpoint. It goes on where it stopped: with the events since then.
+// Enable enables the endpoint for its company. It goes on where it stopped: with the events since then.
 func (s *Store) Enable(ctx context.Context, company, id uuid.UUID) error {
-	return s.enable(ctx, company, id, false)
-}
-
-func (s *Store) enable(ctx context.Context, company, id uuid.UUID, operator bool) error {
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
-		result, err := tx.ExecContext(ctx, enableSQL, id, company, operator)
+		result, err := tx.ExecContext(ctx, enableSQL, id, company, false)
 		if err != nil {
 			return err
 		}
@@ -185,7 +181,7 @@ func (s *Store) enable(ctx context.Context, company, id uuid.UUID, operator bool
 
 // Disable disables the endpoint for its company.
 func (s *Store) Disable(ctx context.Context, company, id uuid.UUID) error {
-	_, err := s.exec(ctx, disableSQL, id, company, Requested)
+	_, err := s.exec(ctx, disableSQL, id, company)
 	if err != nil {
 		return fmt.Errorf("disable webhook endpoint: %w", err)
 	}
