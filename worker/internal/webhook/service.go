@@ -82,9 +82,11 @@ type Params struct {
 // Service finds endpoints that have something to do and serves them.
 type Service struct {
 	*service.Loop
-	p        Params
-	slots    *slots
-	schedule schedule
+	p     Params
+	slots *slots // of requests
+	// statements are slots of connections to the database.
+	statements *slots
+	schedule   schedule
 
 	// Used by the loop only.
 	counted time.Time
@@ -103,7 +105,7 @@ type Service struct {
 // New makes a Service that is not running yet.
 func New(p Params) *Service {
 	s := &Service{
-		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), active: map[uuid.UUID]hooks.Work{},
+		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), statements: newSlots(mostStatements, mostStatementsPerCompany), active: map[uuid.UUID]hooks.Work{},
 		schedule: schedule{waits: p.Schedule, random: rand.Float64},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
