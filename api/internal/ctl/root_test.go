@@ -31,7 +31,7 @@ func commands() []string {
 		"audit", "audit list", "doctor", "person", "person export", "person erase",
 		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",
 		"lane", "lane pause", "lane resume", "lane list",
-		"gate", "gate show",
+		"breaker", "breaker show",
 	}
 }
 
