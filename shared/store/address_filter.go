@@ -11,7 +11,7 @@ type addressFilter struct {
 	bits  []uint64
 }
 
-// filterBits is how many bits the filter has: 2 MiB, for each upload under way. Each
+// filterBits is how many bits the filter has: 2 MiB, for each upload in progress. Each
 // address sets two of them.
 const filterBits = 1 << 24
 

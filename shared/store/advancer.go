@@ -128,5 +128,5 @@ func (a *Advancer) alone(ctx context.Context, t Transition) (tried, error) {
 	return results[0], nil
 }
 
-// Close waits for the groups under way.
+// Close waits for the groups in flight.
 func (a *Advancer) Close() { a.group.Wait() }

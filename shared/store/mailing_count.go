@@ -29,7 +29,7 @@ func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.
 // of it that ends leaves a mark. A transaction that
 // began before the pause may not have seen it and leaves no mark, and no transaction lasts
 // longer than a minute, so the mailing is also listed until a count a minute after the pause.
-// That count covers the pause of a program of the release before, which leaves no mark either.
+// That count covers the pause of a program of the previous release, which leaves no mark either.
 const openMailingsSQL = `
 SELECT id, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms FROM mailings
 WHERE NOT dry_run AND (status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING') OR settling IS NOT NULL OR counted_at IS NULL

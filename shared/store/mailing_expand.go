@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// ExpandedEntry is what becomes of an entry: an email, or INVALID.
+// ExpandedEntry is the result for an entry: an email, or INVALID.
 type ExpandedEntry struct {
 	ID            uuid.UUID
 	InvalidReason string // "" = it becomes an email

@@ -150,7 +150,7 @@ type FailedJob struct {
 }
 
 // failJobSQL locks the mailing's row by primary key and waits $10 ms for the lock. A mailing
-// that failed is counted once more, and after that as long as emails of it are under way.
+// that failed is counted once more, and after that as long as its emails are not final.
 const failJobSQL = `
 WITH failed AS (
     UPDATE mailings SET status = CASE WHEN $4 THEN 'FAILED' ELSE 'PENDING' END,

@@ -207,7 +207,7 @@ func (s *Store) insertUnkeyed(ctx context.Context, emails []NewEmail) ([]accepte
 
 func isKeyed(e NewEmail) bool { return e.Idempotency != nil }
 
-// Close waits for the groups under way.
+// Close waits for the groups in flight.
 func (a *Accepter) Close() {
 	a.group.Wait()
 	a.near.waitNear()

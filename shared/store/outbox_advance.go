@@ -58,7 +58,7 @@ var advanceWaitingSQL string
 type tried struct {
 	Advanced
 	// rerun: the connection broke and the statement was run once more. An earlier run of it
-	// may still be under way, and be what has locked the email.
+	// may still be running, and may be what has locked the email.
 	rerun bool
 }
 

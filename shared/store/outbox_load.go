@@ -88,7 +88,7 @@ func (l *Loader) SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
 	return found, nil
 }
 
-// Close waits for the groups under way.
+// Close waits for the groups in flight.
 func (l *Loader) Close() { l.group.Wait() }
 
 // loadSQL reads emails for their attempts.

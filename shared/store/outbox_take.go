@@ -22,7 +22,7 @@ type Batch struct {
 	TakenAt time.Time
 }
 
-// Slot is one of the batches that a dispatcher has under way at the same time.
+// Slot is one of the batches that a dispatcher has in flight at the same time.
 type Slot struct {
 	ID uuid.UUID
 	// Published is the TakenAt of the slot's last batch, whose tasks have all been published

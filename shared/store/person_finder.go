@@ -168,8 +168,8 @@ func (f *finder) person() Person {
 	return p.sorted()
 }
 
-// ofAddress reports whether the trace's recipient id was derived from its address: the person is
-// whoever uses that address.
+// ofAddress reports whether the trace's recipient id was derived from its address, so that the address
+// alone identifies the person.
 func (f *finder) ofAddress(t trace) bool {
 	return t.hash == "" && t.externalID == "" && t.recipient == RecipientID(f.company, "", "", t.address)
 }

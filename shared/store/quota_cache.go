@@ -12,7 +12,7 @@ const (
 	// quotaFresh is how old the known use of a company may be.
 	quotaFresh = 5 * time.Second
 	// quotaMargin is the part of a limit, one in so many, that is left when each request is
-	// checked in its own transaction. At least so much is: what some processes have under way
+	// checked in its own transaction. At least so much is: what some processes have in flight
 	// and do not see of each other.
 	quotaMargin      = 4
 	quotaMarginRows  = 20_000

@@ -132,7 +132,7 @@ func (n *nearQuotas) groupFor(company uuid.UUID) *pg.Group[NewEmail, nearResult]
 	return g
 }
 
-// wait returns when nothing is under way any more.
+// waitNear returns when no group is in flight.
 func (n *nearQuotas) waitNear() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 	QuotaScheduledEmails   Quota = "scheduled_emails"     // emails whose sendAt is still to come
 	QuotaEmailsPerDay      Quota = "emails_per_day"       // emails accepted, those made from mailings included
 	QuotaStoredBodyBytes   Quota = "stored_body_bytes"    // html and text of emails in the outbox, and of templates of mailings
-	QuotaRecipients        Quota = "recipients"           // recipients that are not deleted, imports under way included
+	QuotaRecipients        Quota = "recipients"           // recipients that are not deleted, pending imports included
 	QuotaSuppressions      Quota = "suppressions"         // suppressed addresses, one for each reason
 	QuotaStoredFileBytes   Quota = "stored_file_bytes"    // uploaded files that are kept, and as much for the entries of dry runs
 	QuotaRunningMailings   Quota = "running_mailings"     // mailings that are QUEUED, PENDING, PROCESSING or SENDING

@@ -10,7 +10,7 @@ import (
 	"email-gateway/shared/service"
 )
 
-// nobody is an id that does not exist.
+// This id does not exist.
 const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 
 // commands lists all commands.
@@ -32,7 +32,7 @@ func commands() []string {
 		"audit", "audit list", "doctor", "person", "person export", "person erase",
 		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",
 		"lane", "lane pause", "lane resume", "lane list",
-		"gate", "gate show",
+		"breaker", "breaker show",
 	}
 }
 

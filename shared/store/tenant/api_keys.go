@@ -31,7 +31,7 @@ type APIKey struct {
 	RevokedAt *time.Time `db:"revoked_at" json:"revokedAt,omitempty"`
 	// ExpiresAt is when it expires; nil = never.
 	ExpiresAt *time.Time `db:"expires_at" json:"expiresAt,omitempty"`
-	// Networks are whence it may be used, as CIDRs; none = from everywhere.
+	// Networks are the client addresses that may use it, as CIDRs; none = all.
 	Networks pq.StringArray `db:"networks" json:"networks,omitempty"`
 }
 

@@ -54,7 +54,7 @@ type Group[T, R any] struct {
 
 	mu         sync.Mutex
 	waiting    []*groupItem[T, R]
-	inFlight   int           // statements under way
+	inFlight   int           // running statements
 	join       int           // so many items start a second statement, or end the flush delay
 	flushDelay time.Duration // from a flush to the next one
 	lastFlush  time.Time     // its end
@@ -177,7 +177,7 @@ func (g *Group[T, R]) withdraw(item *groupItem[T, R]) bool {
 	return true
 }
 
-// Wait returns when nothing is under way any more.
+// Wait returns when no statement is running.
 func (g *Group[T, R]) Wait() { g.done.Wait() }
 
 // flush writes group after group until no item waits.

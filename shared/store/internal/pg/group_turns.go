@@ -41,7 +41,7 @@ func (g *Group[T, R]) pick() (group []*groupItem[T, R]) {
 
 // inTurns lists those who wait one of each company after the other, beginning behind the
 // company that the last group began with. So a company with many or large items does not make
-// another one's wait for more than the groups under way and one more. g.mu is held.
+// another one's wait for more than the groups in flight and one more. g.mu is held.
 func (g *Group[T, R]) inTurns() []*groupItem[T, R] {
 	var order []uuid.UUID
 	queues := make(map[uuid.UUID][]*groupItem[T, R], len(g.owners))
