@@ -124,6 +124,21 @@ GRANT SELECT, UPDATE, DELETE         ON webhook_deliveries, webhook_replays TO g
 GRANT SELECT, UPDATE                 ON webhook_endpoints, webhook_deliveries TO gateway_operator; -- it disables and enables
 GRANT SELECT, UPDATE                 ON webhook_endpoints TO gateway_privacy; -- secrets are encrypted again
 
+-- The reputation guard: the dispatcher checks, gatewayctl sets rules and resumes mailings. Triggers record
+-- feedback and add events to the feed with the rights of the tables' owner.
+GRANT SELECT                         ON company_events TO gateway_api, gateway_worker;
+GRANT SELECT, INSERT, UPDATE, DELETE ON company_events TO gateway_dispatcher; -- it locks what it deletes
+GRANT INSERT                         ON company_events TO gateway_operator, gateway_worker; -- a webhook endpoint was disabled
+GRANT UPDATE (mailings_paused_at)    ON companies TO gateway_dispatcher;
+GRANT SELECT, UPDATE                 ON reputation_defaults, reputation_guard TO gateway_dispatcher;
+GRANT SELECT                         ON company_reputation_rules TO gateway_dispatcher;
+GRANT SELECT, UPDATE, DELETE         ON reputation_feedback TO gateway_dispatcher;
+GRANT SELECT, INSERT, UPDATE         ON company_reputation TO gateway_dispatcher, gateway_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON reputation_sends TO gateway_dispatcher;
+GRANT SELECT                         ON reputation_defaults, reputation_guard, reputation_feedback TO gateway_operator;
+GRANT SELECT, DELETE                 ON reputation_sends TO gateway_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON company_reputation_rules TO gateway_operator;
+
 -- A transition of an email with an aggregate locks its row here FOR SHARE, which requires UPDATE;
 -- no role changes one. The api adds them with a function that does only that.
 GRANT SELECT, UPDATE                 ON outbox_aggregates TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator, gateway_privacy;

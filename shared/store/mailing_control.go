@@ -23,6 +23,14 @@ func (e *MailingStateError) Error() string {
 	return fmt.Sprintf("mailing is %s: %s", e.Status, e.Reason)
 }
 
+// MailingsPausedError says that the reputation guard has paused the mailings of the company, so none can
+// be set going. Nothing was changed.
+type MailingsPausedError struct{ Since time.Time }
+
+func (e *MailingsPausedError) Error() string {
+	return "the reputation guard has paused the company's mailings since " + e.Since.UTC().Format(time.RFC3339)
+}
+
 // lockForControlSQL locks the mailing's row, found like findMailingSQL's, until the end
 // of the transaction: two controls of one mailing come one after the other, and so do a
 // control and a batch of its job, which looks at status and generation under the same
@@ -65,7 +73,8 @@ UPDATE dispatch_lanes SET paused_at = NULL WHERE company_id = $1 AND queue = $2 
 )
 
 // StartMailing starts one that was uploaded to be held and has never run.
-// *MailingStateError when it is not such a one; *QuotaError when as many run as may.
+// *MailingStateError when it is not such a one; *QuotaError when as many run as may;
+// *MailingsPausedError when the company's mailings are paused.
 func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "start mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != MailingPaused || m.Generation != 0 {
@@ -91,6 +100,7 @@ func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 // ResumeMailing continues a paused or failed mailing where it stopped. A failed one has
 // released its filename: ErrExists when another mailing has it now.
 // *MailingStateError when it is neither paused nor failed; *QuotaError when the limit of running mailings is reached.
+// *MailingsPausedError when the company's mailings are paused.
 func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != MailingPaused && m.Status != MailingFailed {
@@ -117,7 +127,8 @@ func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Maili
 
 // RetryFailedEntries has a loop replay the entries that failed or expired, save those which
 // the provider may have taken. *MailingStateError when the mailing is not being sent, has
-// not been, or none has failed; *QuotaError when as many run as may.
+// not been, or none has failed; *QuotaError when as many run as may; *MailingsPausedError when
+// the company's mailings are paused.
 func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch {
@@ -150,13 +161,21 @@ func (s *Store) control(ctx context.Context, operation string, company, id uuid.
 				return nil, err
 			}
 		}
-		controlled, err := controlIn(ctx, tx, company, id, change)
+		controlled, err := controlIn(ctx, tx, company, id, func(tx *sqlx.Tx, m *Mailing) error {
+			if len(starts) > 0 && m.CompanyPausedAt != nil {
+				return &MailingsPausedError{Since: *m.CompanyPausedAt}
+			}
+			return change(tx, m)
+		})
 		return []Mailing{controlled}, err
 	})
 	var refused *MailingStateError
+	var paused *MailingsPausedError
 	switch {
 	case errors.As(err, &refused):
 		return Mailing{}, refused
+	case errors.As(err, &paused):
+		return Mailing{}, paused
 	case err != nil:
 		return Mailing{}, fmt.Errorf("%s: %w", operation, held(err))
 	}

@@ -89,7 +89,12 @@ type MailingRoom struct {
 	Emails     int64     // of the day, or Unlimited
 	Recipients int64     // or Unlimited
 	Until      time.Time // when the day is over
+	// Paused: the reputation guard has paused the mailings of the company.
+	Paused bool
 }
+
+// mailingsPausedSQL reads one row by primary key and locks nothing.
+const mailingsPausedSQL = `SELECT mailings_paused_at IS NOT NULL FROM companies WHERE id = $1`
 
 // FindMailingRoom returns what mailings of a company may make now.
 func (s *Store) FindMailingRoom(ctx context.Context, company uuid.UUID) (MailingRoom, error) {
@@ -100,6 +105,9 @@ func (s *Store) FindMailingRoom(ctx context.Context, company uuid.UUID) (Mailing
 	room := MailingRoom{Emails: roomIn(use[QuotaEmailsPerDay]), Recipients: roomIn(use[QuotaRecipients])}
 	if reset := use[QuotaEmailsPerDay].Reset; reset != nil {
 		room.Until = *reset
+	}
+	if err := s.db.GetContext(ctx, &room.Paused, mailingsPausedSQL, company); err != nil {
+		return MailingRoom{}, fmt.Errorf("find out whether mailings are paused: %w", pg.Translate(err))
 	}
 	return room, nil
 }
@@ -114,11 +122,22 @@ func roomIn(u QuotaUse) int64 {
 // Waiting is why a mailing waits, and until when.
 type Waiting struct {
 	For   Quota
-	Until time.Time
+	Until time.Time // zero = until an operator resumes the company's mailings
 }
 
-// WaitsFor is the quota that a mailing waits for at this time, and until when; "" = none.
+// WaitsForReputation as the reason of a Waiting: the reputation guard has paused the mailings of the
+// company.
+const WaitsForReputation Quota = "reputation"
+
+// WaitsFor is what a mailing waits for at this time, a quota or WaitsForReputation, and until when; "" =
+// nothing.
 func (m Mailing) WaitsFor(now time.Time) Waiting {
+	if m.CompanyPausedAt != nil {
+		switch m.Status {
+		case MailingQueued, MailingPending, MailingProcessing, MailingSending:
+			return Waiting{For: WaitsForReputation}
+		}
+	}
 	if m.WaitingFor == nil || m.WaitingUntil == nil || !m.WaitingUntil.After(now) {
 		return Waiting{}
 	}

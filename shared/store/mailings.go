@@ -56,7 +56,7 @@ type Mailing struct {
 	FirstEntry   uuid.NullUUID  `db:"first_entry"`
 	LastEntry    uuid.NullUUID  `db:"last_entry"`
 	ExpandedAt   *time.Time     `db:"expanded_at"`
-	WaitingFor   *string        `db:"waiting_for"` // a quota: see WaitsFor
+	WaitingFor   *string        `db:"waiting_for"` // see WaitsFor
 	WaitingUntil *time.Time     `db:"waiting_until"`
 	Settling     *string        `db:"settling"` // "cancel" or "retry-failed" while that is being carried out
 
@@ -95,6 +95,9 @@ type Mailing struct {
 	// When what is past its time was deleted; nil = it is there.
 	FileDeletedAt    *time.Time `db:"file_deleted_at"`
 	EntriesDeletedAt *time.Time `db:"entries_deleted_at"` // the numbers stay
+
+	// CompanyPausedAt is when the reputation guard paused the mailings of the company; nil = it has not.
+	CompanyPausedAt *time.Time `db:"company_paused_at"`
 }
 
 // Ended is how many of the accepted entries have come to an end.
@@ -116,7 +119,8 @@ id, company_id, request_id, filename, storage_url, dry_run, coalesce(subject_wri
 status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, waiting_for, waiting_until, settling,
 total_lines, processed_lines, accepted, invalid, duplicates, empty_fields, invalid_by_reason,
 invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, delivered, bounced, complained, unsubscribed, rate, counted_at,
-created_at, updated_at, completed_at, file_deleted_at, entries_deleted_at`
+created_at, updated_at, completed_at, file_deleted_at, entries_deleted_at,
+(SELECT c.mailings_paused_at FROM companies c WHERE c.id = company_id) AS company_paused_at`
 
 // findMailingSQL reads one row, by primary key or mailings_company, and locks nothing.
 const findMailingSQL = `SELECT ` + mailingColumns + ` FROM mailings WHERE id = $1 AND company_id = $2`

@@ -148,6 +148,7 @@ CROSS JOIN LATERAL (
     ORDER BY o.next_at, o.id LIMIT 1
 ) due
 WHERE l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
+  AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
 GROUP BY l.queue, mailing`
 
 // OldestDue returns an entry for each kind of lane in which a row is due.

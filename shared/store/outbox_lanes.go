@@ -149,7 +149,7 @@ LEFT JOIN (
           AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')
         ORDER BY o.next_at, o.id LIMIT 1
     ) due ON true
-    WHERE l.paused_at IS NULL AND l.held_at IS NULL AND c.suspended_at IS NULL
+    WHERE l.paused_at IS NULL AND l.held_at IS NULL AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
       AND (due.next_at IS NOT NULL OR earliest.late_at IS NOT NULL)
 ) found ON true`
 

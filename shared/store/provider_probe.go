@@ -86,7 +86,7 @@ WITH RECURSIVE gate AS MATERIALIZED (
     ) due
     LEFT JOIN last ON true
     WHERE l.queue = ANY ($1::text[]) AND l.paused_at IS NULL AND l.held_at IS NULL
-      AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
+      AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
     ORDER BY c.id <= last.company_id, CASE WHEN last.company_id IS NOT NULL THEN c.id END, due.next_at, due.id LIMIT 1
 )`
 	pickProbeSetSQL = `

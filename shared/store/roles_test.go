@@ -40,7 +40,8 @@ var callers = map[string][]string{
 		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseTemplates", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",
 		"DueFiles", "MarkFilesDeleted", "tenant.Retentions", "MakeLogPartition", "DropLogPartition", "MissingLogPartitions", "OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "FoldMailingFeedback", "MailingsExist", "SizeFiles", "CancelUnstarted", "FoldQuotas", "Confirm",
-		"event.AssignPositions", "event.Lag", "event.Purge",
+		"event.AssignPositions", "event.Lag", "event.Purge", "event.AddOfCompany",
+		"reputation.SetDefaults", "reputation.Due", "reputation.Check", "reputation.CountPaused", "reputation.Clean",
 		"webhook.CleanDeliveries", "webhook.CleanReplays",
 	},
 	"gateway_worker": {
@@ -48,7 +49,7 @@ var callers = map[string][]string{
 		"process.ReportStatus", "process.WithdrawStatus", "LockMailing", "HoldMailing", "CountLane", "NextEntries", "Expand", "FindMailingRoom", "FailJob", "Wake", "WakeLanes",
 		"UpsertRecipients", "BuryIntake", "RecordFeedback", "Confirm",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
-		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed",
+		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed", "event.AddOfCompany",
 	},
 	"gateway_operator": { // gatewayctl
 		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.FindCompany", "tenant.SuspendCompany", "tenant.ResumeCompany", "tenant.CreateAPIKey", "tenant.RotateAPIKey", "tenant.RevokeAPIKey", "tenant.APIKeys",
@@ -57,6 +58,7 @@ var callers = map[string][]string{
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "tenant.SetRetention", "tenant.FindRetention", "MissingLogPartitions", "SetQuotas", "CompanyQuotas", "Pooled", "Confirm",
 		"webhook.List", "webhook.Find", "webhook.DisableAs", "webhook.EnableAs",
+		"reputation.Set", "reputation.Find", "reputation.Resume", "event.AddOfCompany",
 	},
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
 		"tenant.FindCompany", "FindPerson", "TaxSample", "PersonRows", "PersonEntriesOf", "PersonMailings", "PersonSuppressions", "PersonAnswers", "PersonNotices", "RecordPerson",

@@ -18,6 +18,9 @@ type Situation struct {
 	CompanyName     string     `db:"company_name"`
 	SuspendedAt     *time.Time `db:"suspended_at"`
 	SuspendedReason *string    `db:"suspended_reason"`
+	// MailingsPausedAt is when the reputation guard paused the company's mailings; nil if the email is of
+	// no mailing.
+	MailingsPausedAt *time.Time `db:"mailings_paused_at"`
 	// LastEvent is the newest of its timeline; nil before the first.
 	LastEvent *email.EventType `db:"last_event"`
 
@@ -49,7 +52,7 @@ type Situation struct {
 // provider_gate by primary key, in one snapshot, and locks nothing.
 const situationSQL = `
 SELECT ` + emailColumns + `,
-       c.name AS company_name, c.suspended_at, c.suspended_reason, l.last_event,
+       c.name AS company_name, c.suspended_at, c.suspended_reason, CASE WHEN lane.mailing_id IS NOT NULL THEN c.mailings_paused_at END AS mailings_paused_at, l.last_event,
        lane.queue, lane.paused_at, lane.parked_until, lane.held_at, lane.held_reason,
        CASE WHEN g.state = 'shut' THEN g.since END AS gate_shut_at, g.reason AS gate_reason, g.held_at AS gate_held_at, g.held_reason AS gate_held_reason,
        o.delivery, o.enqueued_at, o.lease_until, o.processed_at, o.body_erased_at, now() AS asked_at

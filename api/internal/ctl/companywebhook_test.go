@@ -45,6 +45,9 @@ func TestCompanyWebhook(t *testing.T) {
 			t.Errorf("%d entries of %s", n, action)
 		}
 	}
+	if n := count(t, d, `SELECT count(*) FROM company_events WHERE type = 'WEBHOOK_DISABLED' AND metadata ->> 'reason' = 'OPERATOR'`); n != 1 {
+		t.Errorf("%d events", n)
+	}
 	if text := by.must(t, "company", "webhook", "list", "Acme"); !strings.Contains(text, "https://erp.acme.example/hooks") || strings.Contains(text, made.Secret) {
 		t.Error(text)
 	}

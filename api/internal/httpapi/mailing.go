@@ -87,7 +87,10 @@ func detailsOf(m store.Mailing) mailingDetails {
 		}
 	}
 	if waits := m.WaitsFor(time.Now()); waits.For != "" {
-		d.WaitingFor, d.WaitingUntil = waits.For, &waits.Until
+		d.WaitingFor = waits.For
+		if !waits.Until.IsZero() {
+			d.WaitingUntil = &waits.Until
+		}
 	}
 	if left := m.Remaining(); left > 0 && d.WaitingFor == "" {
 		end := time.Now().Add(left).UTC().Truncate(time.Second)
@@ -188,9 +191,12 @@ func (a *API) moveMailing(c *gin.Context) error {
 // mailingProblem maps errors of a mailing; problemOf would map them to those of an email.
 func mailingProblem(err error) error {
 	var state *store.MailingStateError
+	var paused *store.MailingsPausedError
 	switch {
 	case errors.As(err, &state):
 		return mailingState(state)
+	case errors.As(err, &paused):
+		return mailingsPaused(paused)
 	case errors.Is(err, store.ErrNotFound):
 		return noSuchMailing
 	case errors.Is(err, store.ErrBusy):

@@ -107,8 +107,12 @@ WITH old AS (
 )
 SELECT count(*) FROM old`
 
-// Purge deletes rows of the feed that are older than age, at most limit, and returns how many.
+// Purge deletes rows of the feed that are older than age, at most limit, and returns how many. Events of
+// companies that are as old are deleted too.
 func (s *Store) Purge(ctx context.Context, age time.Duration, limit int) (int, error) {
+	if _, err := s.db.Exec(ctx, purgeCompanySQL, age.Milliseconds(), limit); err != nil {
+		return 0, fmt.Errorf("delete old events of companies: %w", err)
+	}
 	var deleted int
 	err := pg.Write(func(args []any) error { return s.db.GetContext(ctx, &deleted, purgeSQL, args...) }, age.Milliseconds(), limit)
 	return deleted, pg.Wrap("delete old events from the feed", err)

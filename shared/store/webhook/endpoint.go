@@ -111,7 +111,7 @@ type Delivery struct {
 	EventID       string         `db:"event_id"`
 	Type          string         `db:"type"`
 	Position      int64          `db:"position"` // of the event; 0 = a test
-	EmailID       *uuid.UUID     `db:"email_id"`
+	EmailID       *uuid.UUID     `db:"email_id"` // the company, for its own events
 	Status        DeliveryStatus `db:"status"`
 	Attempts      int            `db:"attempts"`
 	NextAt        *time.Time     `db:"next_at"`

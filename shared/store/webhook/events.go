@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,8 +33,10 @@ func (c Cursor) Behind(other Cursor) bool {
 // Event is an event of a company's feed.
 type Event struct {
 	Cursor
-	ID      string // the header webhook-id, and the id in GET /v1/events
-	Type    string // such as email.bounced
+	ID   string // the header webhook-id, and the id in GET /v1/events
+	Type string // such as email.bounced
+	// EmailID is the email, or the company for its own events: events with the same EmailID are delivered
+	// in order.
 	EmailID uuid.UUID
 	At      time.Time
 	Data    json.RawMessage
@@ -65,7 +66,7 @@ func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filte
 	}
 	next := EventPage{Next: cursorOf(page.Next), Skipped: skipped}
 	for _, e := range page.Events {
-		shown, err := eventOf(e)
+		shown, err := eventOf(company, e)
 		if err != nil {
 			return EventPage{}, err
 		}
@@ -82,7 +83,7 @@ func (s *Store) FindEvents(ctx context.Context, company uuid.UUID, ids []string)
 	}
 	found := make(map[string]Event, len(all))
 	for _, e := range all {
-		shown, err := eventOf(e)
+		shown, err := eventOf(company, e)
 		if err != nil {
 			return nil, err
 		}
@@ -110,17 +111,22 @@ func (s *Store) CatchUp(ctx context.Context) error {
 	return nil
 }
 
-// eventData is the field data of a delivery: what GET /v1/events shows of the event.
+// eventData is the field data of a delivery: what GET /v1/events shows of the event. An event of the
+// company has its metadata only.
 type eventData struct {
-	OutboxID   uuid.UUID       `json:"outboxId"`
-	Seq        int             `json:"seq"`
-	RequestID  string          `json:"requestId"`
-	To         string          `json:"to"`
-	ExternalID *string         `json:"externalId,omitempty"`
-	Tags       []string        `json:"tags"`
-	Aggregate  *aggregate      `json:"aggregate,omitempty"`
-	MailingID  *uuid.UUID      `json:"mailingId,omitempty"`
-	Metadata   json.RawMessage `json:"metadata"`
+	*emailData
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+type emailData struct {
+	OutboxID   uuid.UUID  `json:"outboxId"`
+	Seq        int        `json:"seq"`
+	RequestID  string     `json:"requestId"`
+	To         string     `json:"to"`
+	ExternalID *string    `json:"externalId,omitempty"`
+	Tags       []string   `json:"tags"`
+	Aggregate  *aggregate `json:"aggregate,omitempty"`
+	MailingID  *uuid.UUID `json:"mailingId,omitempty"`
 }
 
 type aggregate struct {
@@ -129,22 +135,30 @@ type aggregate struct {
 	EventType string `json:"eventType"`
 }
 
-func eventOf(e event.Event) (Event, error) {
-	shown := eventData{
-		OutboxID: e.EmailID, Seq: e.Seq, RequestID: e.RequestID, To: e.Recipient, ExternalID: e.ExternalID,
-		Tags: append([]string{}, e.Tags...), MailingID: e.MailingID, Metadata: e.Metadata,
-	}
+func eventOf(company uuid.UUID, e event.Event) (Event, error) {
+	key, shown := company, eventData{Metadata: e.Metadata}
 	if len(shown.Metadata) == 0 || string(shown.Metadata) == "null" {
 		shown.Metadata = json.RawMessage("{}")
 	}
-	if e.AggregateType != nil {
-		shown.Aggregate = &aggregate{Type: *e.AggregateType, ID: text(e.AggregateID), EventType: text(e.EventType)}
+	if !e.OfCompany {
+		key, shown.emailData = e.EmailID, emailDataOf(e)
 	}
 	data, err := json.Marshal(shown)
 	if err != nil {
 		return Event{}, fmt.Errorf("encode event: %w", err)
 	}
-	return Event{Cursor: cursorOf(e.Cursor()), ID: e.ID(), Type: TypeOf(e.Type), EmailID: e.EmailID, At: e.CreatedAt, Data: data}, nil
+	return Event{Cursor: cursorOf(e.Cursor()), ID: e.ID(), Type: TypeOf(e.Type), EmailID: key, At: e.CreatedAt, Data: data}, nil
+}
+
+func emailDataOf(e event.Event) *emailData {
+	shown := emailData{
+		OutboxID: e.EmailID, Seq: e.Seq, RequestID: e.RequestID, To: e.Recipient, ExternalID: e.ExternalID,
+		Tags: append([]string{}, e.Tags...), MailingID: e.MailingID,
+	}
+	if e.AggregateType != nil {
+		shown.Aggregate = &aggregate{Type: *e.AggregateType, ID: text(e.AggregateID), EventType: text(e.EventType)}
+	}
+	return &shown
 }
 
 // internalTypes returns the types of email_events that a filter selects.
@@ -152,7 +166,7 @@ func internalTypes(filter []string) []email.EventType {
 	selected := standardwebhook.Matching(filter, Types())
 	all := make([]email.EventType, len(selected))
 	for i, t := range selected {
-		all[i] = email.EventType(strings.ToUpper(strings.TrimPrefix(t, emailPrefix)))
+		all[i] = internalType(t)
 	}
 	return all
 }

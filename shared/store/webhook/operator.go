@@ -19,7 +19,16 @@ WHERE id = $1 AND company_id = $2 AND disabled_reason IS DISTINCT FROM 'OPERATOR
 
 // DisableAs disables the endpoint for an operator: its company cannot enable it.
 func (s *Store) DisableAs(ctx context.Context, by audit.Operator, company, id uuid.UUID) error {
-	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "webhook.disable", Company: company, Subject: id.String()}, disableAsSQL, id, company)
+	_, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "webhook.disable", Company: company, Subject: id.String()}, func(tx *sqlx.Tx, _ *audit.Change) error {
+		if _, err := audit.Affected(tx.ExecContext(ctx, disableAsSQL, id, company)); err != nil {
+			return err
+		}
+		var e Endpoint
+		if err := tx.GetContext(ctx, &e, findSQL, id, company); err != nil {
+			return err
+		}
+		return addDisabled(ctx, tx, e)
+	})
 	if err != nil {
 		return fmt.Errorf("disable webhook endpoint: %w", err)
 	}

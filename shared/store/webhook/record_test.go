@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -65,6 +66,10 @@ func TestRecord_Disables(t *testing.T) {
 		after, err := s.Record(t.Context(), l, r, disableAfter)
 		if err != nil || !after.DisabledNow || after.Status != webhook.Disabled || *after.DisabledReason != reason || after.Open != 1 {
 			t.Fatalf("%s: %+v, %v", reason, after, err)
+		}
+		want := fmt.Sprintf(`{"reason": %q, "lastError": "HTTP_410", "webhookId": %q}`, reason, id)
+		if got := storetest.Ask[string](t, d, `SELECT metadata FROM company_events WHERE company_id = $1 AND type = 'WEBHOOK_DISABLED' ORDER BY id DESC LIMIT 1`, company); got != want {
+			t.Errorf("%s: the event %s, want %s", reason, got, want)
 		}
 		if err := s.Take(t.Context(), l, time.Minute); err == nil {
 			t.Errorf("%s: a disabled endpoint is served", reason)

@@ -238,7 +238,10 @@ func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time
 			return err
 		}
 		after.DisabledNow = n > 0
-		return tx.GetContext(ctx, &after.Endpoint, findSQL, before.ID, before.CompanyID)
+		if err := tx.GetContext(ctx, &after.Endpoint, findSQL, before.ID, before.CompanyID); err != nil || !after.DisabledNow {
+			return err
+		}
+		return addDisabled(ctx, tx, after.Endpoint)
 	})
 	if err != nil {
 		return Recorded{}, fmt.Errorf("record webhook deliveries: %w", err)

@@ -5,17 +5,20 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	reputationstore "email-gateway/shared/store/reputation"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/dispatcher"
 	"email-gateway/worker/internal/eventfeed"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/reputation"
 	"email-gateway/worker/internal/status"
 	"email-gateway/worker/internal/steps"
 )
@@ -74,6 +77,9 @@ func (p program) parts() []service.Named {
 		})},
 		{Name: "task remover", Service: maintenance.NewTaskRemover(maintenance.TaskRemoverParams{Log: p.log, Store: p.db, Queue: p.publisher})},
 		{Name: "event sequencer", Service: eventfeed.NewSequencer(eventfeed.Params{Log: p.log, Store: p.feed, Registry: p.registry})},
+		{Name: "reputation guard", Service: reputation.NewGuard(reputation.Params{
+			Log: p.log, Store: p.reputation(), Registry: p.registry, Enabled: c.ReputationGuard, Rules: c.Rules(),
+		})},
 		{Name: "quota folder", Service: maintenance.NewQuotaFolder(maintenance.QuotaFolderParams{Log: p.log, Store: p.db})},
 		{Name: "partitioner", Service: maintenance.NewPartitioner(maintenance.PartitionerParams{
 			Log: p.log, Store: p.db, Actions: actions, Registry: p.registry, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),
@@ -87,6 +93,13 @@ func (p program) parts() []service.Named {
 	parts = append(parts, p.mailingParts(advancer)...)
 	parts = append(parts, maintenance.NewCleaners(p.cleaners(actions))...)
 	return append(parts, service.Named{Name: "drain", Service: drain})
+}
+
+// reputation is the store of the reputation guard.
+func (p program) reputation() *reputationstore.Store {
+	return reputationstore.New(p.db.DB(), func(ctx context.Context, company uuid.UUID) error {
+		return p.db.WakeLanes(ctx, []store.Lanes{{Company: company}})
+	})
 }
 
 // facts are Redis's settings for gatewayctl doctor, which does not connect to Redis.

@@ -14,6 +14,7 @@ type Dispatcher struct {
 	Recipients
 	Recovery
 	Retention
+	Reputation
 
 	// Addr is the address that serves /livez, /readyz and /metrics.
 	Addr string `env:"DISPATCHER_ADDR" envDefault:"127.0.0.1:9091"`
