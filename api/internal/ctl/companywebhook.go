@@ -128,7 +128,7 @@ func (c *control) companyWebhookEnable() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "enable COMPANY ID", Short: "Enable a webhook endpoint",
-		Long:    `Enables an endpoint, also one that its company or the gateway has disabled. Its deliveries continue
+		Long: `Enables an endpoint, also one that its company or the gateway has disabled. Its deliveries continue
 where they stopped, and open ones are attempted at once.`,
 		Example: "  gatewayctl company webhook enable Acme 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
 		Args:    exactArgs("COMPANY", "ID"), ValidArgsFunction: c.completeCompanies,
